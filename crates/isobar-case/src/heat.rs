@@ -57,9 +57,9 @@ pub fn leaves_preconditioner(options: &SolverOptions) -> bool {
 pub fn step_options(options: &SolverOptions, device: &Device) -> SolverOptions {
     let mut options = options.clone();
     if leaves_preconditioner(&options) {
-        options.preconditioner = match device {
-            Device::CpuRanks(_) | Device::CudaRanks(_) | Device::Cards(_) => Preconditioner::Line,
-            _ => Preconditioner::Mic { relaxation: 1.0, block: None },
+        options.preconditioner = match device.divides_grids() {
+            true => Preconditioner::Line,
+            false => Preconditioner::Mic { relaxation: 1.0, block: None },
         };
     }
     options

@@ -220,13 +220,13 @@ fn time_top<B: Supports<S>, S: Stencil>(
     let (mut f, mut u) = (backend.zeros::<f64>(&layout)?, backend.zeros::<f64>(&layout)?);
     upload_noise(backend, &layout, &mut f)?;
     let mut scalars = backend.scalars()?;
-    top.begin(&f, &u, norm, &mut scalars)?;
-    let coarse_u = match hierarchy.levels.get(1) {
+    top.begin(&f, &mut u, norm, &mut scalars)?;
+    let mut coarse_u = match hierarchy.levels.get(1) {
         Some(level) => Some(backend.zeros::<f32>(level.layout())?),
         None => None,
     };
     let mut run = |top: &mut dyn MixedTop<B>, step: &Traffic| -> Result<bool> {
-        match &coarse_u {
+        match &mut coarse_u {
             _ if step.name == traffic::CORRECT_SMOOTH_RESIDUAL.name => top.correct(&f, &mut u, norm, &mut scalars)?,
             Some(coarse_u) if step.name == traffic::ASCEND.name => {
                 top.ascend(&f, &mut u, coarse_u, norm, &mut scalars)?;
@@ -358,7 +358,7 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
             _ if is(traffic::RESIDUAL) => operator.residual(f, u, q, norm, scalars)?,
             _ if is(traffic::RESIDUAL_NORM) => operator.residual_norm(f, u, q, norm, scalars)?,
             _ if is(traffic::ADVANCE_DIRECTION) => {
-                let direction = Direction { u, p, next: next.as_mut(), z: &*f, q };
+                let direction = Direction { u, p, next: next.as_mut(), z: &mut *f, q };
                 operator.advance_direction(direction, Ratio::ZERO, Ratio::ZERO, norm, scalars)?;
             }
             (_, Some(lines), _) if is(traffic::SOLVE_LINES) => lines.solve_lines(f, u)?,
@@ -370,7 +370,7 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
             }
             (Some(diagonal), ..) if is(traffic::DIVIDE_BY_DIAGONAL) => diagonal.divide_by_diagonal(f, u)?,
             (.., Some(triangular)) if is(traffic::RELAX_LOWER) => triangular.relax_lower(f, q, u, None)?,
-            (.., Some(triangular)) if is(traffic::RELAX_UPPER) => triangular.relax_upper(f, q, u)?,
+            (.., Some(triangular)) if is(traffic::RELAX_UPPER) => triangular.relax_upper(f, Some(q), u)?,
             (.., Some(triangular)) if is(traffic::INCOMPLETE_POISSON) => {
                 triangular.incomplete_poisson(true, p, f, u)?;
             }

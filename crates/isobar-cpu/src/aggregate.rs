@@ -7,6 +7,7 @@ use isobar_core::error::{Error, Result};
 use isobar_core::execute::Execute;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::real::Real;
+use isobar_dist::PartBackend;
 use pulp::WithSimd;
 
 use crate::blas::Dot;
@@ -192,6 +193,10 @@ impl AggregateBackend for Cpu {
     type AggregateVector = Vec<f64>;
     type AggregateMatrix = AggregateMatrix;
 
+    fn sums_on_host(&self) -> bool {
+        self.ranks().is_some()
+    }
+
     fn aggregates(&self, map: &AggregateMap) -> Result<Aggregates> {
         Aggregates::new(self, map)
     }
@@ -230,7 +235,10 @@ impl AggregateBackend for Cpu {
                 *sum += partial;
             }
         }
-        Ok(())
+        match self.ranks() {
+            Some(ranks) if x.layout().is_part() => ranks.world().sum(sums),
+            _ => Ok(()),
+        }
     }
 
     fn add_aggregated<T: Real>(&self, aggregates: &Aggregates, a: &Vec<f64>, y: &mut Vector<T>) -> Result<()> {

@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::part::{Meanwhile, nothing};
-use isobar_core::backend::{Backend, HostScalars, Scalar};
+use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar, nothing};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
@@ -80,12 +79,13 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
         &self.coarse
     }
 
-    fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
+    fn restrict(&self, f: &mut Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
         self.restriction(Restricted::Vector(f.share()), coarse_f);
         Ok(())
     }
 
-    fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+    fn prolong(&self, coarse_u: &mut Vector<T>, u: &mut Vector<T>) -> Result<()> {
+        self.fine.cpu().fill(coarse_u, &Colour::BOTH, &mut nothing)?;
         let (coarse_u, u) = (coarse_u.share(), u.share_mut());
         self.fine.plain_pass(|_, j, space| self.prolong_plane(j, &Colour::BOTH, coarse_u, u, &mut space.natural[0]));
         Ok(())
@@ -94,10 +94,11 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
     fn residual_restrict(
         &self,
         f: &Vector<T>,
-        u: &Vector<T>,
+        u: &mut Vector<T>,
         coarse_f: &mut Vector<T>,
         _: &mut Vector<T>,
     ) -> Result<()> {
+        self.fine.cpu().fill(u, &Colour::BOTH, &mut nothing)?;
         let vectors = [f.share(), u.share()];
         self.restriction(Restricted::Residual { vectors, colours: &Colour::BOTH }, coarse_f);
         Ok(())
@@ -115,7 +116,6 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
         let fine = &self.fine;
         if relaxation.smoother == Smoother::LineJacobi {
             fine.smooth(relaxation, guess, f, u, scratch)?;
-            fine.cpu().fill(u, &Colour::BOTH, &mut nothing)?;
             return self.residual_restrict(f, u, coarse_f, scratch);
         }
         let guess = fine.prepare(relaxation, guess, u);
@@ -137,7 +137,7 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
         &self,
         relaxation: Relaxation,
         f: &Vector<T>,
-        coarse_u: &Vector<T>,
+        coarse_u: &mut Vector<T>,
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
         norm: Option<(Scalar, &mut HostScalars)>,
@@ -147,9 +147,9 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
             self.prolong(coarse_u, u)?;
             fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
             let Some((scalar, scalars)) = norm else { return Ok(()) };
-            fine.cpu().fill(u, &Colour::BOTH, &mut nothing)?;
             return fine.residual_norm(f, u, scratch, scalar, scalars);
         }
+        fine.cpu().fill(coarse_u, &Colour::BOTH, &mut nothing)?;
         let (vectors, coarse_u, needed) = ([f.share(), u.share_mut()], coarse_u.share(), fine.needed(relaxation));
         let prolong = |j: usize, space: &mut ChunkSpace<T>| {
             self.prolong_plane(j, needed, coarse_u, vectors[1], &mut space.natural[0]);

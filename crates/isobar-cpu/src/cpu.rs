@@ -1,18 +1,22 @@
 //! The back end itself: threads, vector instructions, vectors.
 
 use std::mem::ManuallyDrop;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::backend::part::{self, Edge, Exchange, Meanwhile, NoLink, PartBackend};
-use isobar_core::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar, columns};
+use isobar_core::backend::{
+    Backend, BodyAfter, DeviceInfo, HostScalars, Meanwhile, Ratio, Scalar, Shares, iterate_after_first,
+};
 use isobar_core::direct::Separable;
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, Shape, Slab};
+use isobar_core::layout::{Colour, Layout, Patch, Shape, Slab};
 use isobar_core::operator::{DirectBackend, SharedDirect};
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
+use isobar_dist::part::{self, Edge, NoLink, PartBackend};
+use isobar_dist::{Ranks, Watched, columns, own_columns};
 use pulp::{Arch, WithSimd};
 use rayon::ThreadPool;
 
@@ -33,8 +37,8 @@ const SMALLEST_PART: usize = 1 << 14;
 #[derive(Clone, Debug)]
 pub struct Cpu {
     inner: Arc<Inner>,
-    /// With the other ranks, where this is one of several.
-    exchange: Option<Arc<dyn Exchange>>,
+    /// Where this is one of several.
+    ranks: Option<Arc<Ranks>>,
 }
 
 #[derive(Debug)]
@@ -75,7 +79,7 @@ impl Cpu {
             .map_err(|error| Error::Device { device: "cpu".into(), message: format!("{threads} threads: {error}") })?;
         let (pool, process) = (ManuallyDrop::new(pool), std::process::id());
         let inner = Inner { pool, process, threads, arch: Arch::new(), arch_single: at_most_eight_lanes() };
-        Ok(Self { inner: Arc::new(inner), exchange: None })
+        Ok(Self { inner: Arc::new(inner), ranks: None })
     }
 
     /// As many threads as the machine offers this process.
@@ -153,11 +157,32 @@ impl Backend for Cpu {
     type Scalars = HostScalars;
 
     fn device(&self) -> DeviceInfo {
-        DeviceInfo { kind: "cpu", name: processor_name(), count: 1, ranks: 1, threads: self.threads() }
+        let one = DeviceInfo { kind: "cpu", name: processor_name(), count: 1, ranks: 1, threads: self.threads() };
+        self.ranks.as_ref().map_or(one.clone(), |ranks| ranks.device(one))
+    }
+
+    fn shares(&self, grid: Shape) -> Option<Shares> {
+        self.ranks.as_ref()?.shares(grid)
+    }
+
+    fn own_columns(&self, grid: Shape) -> Result<Patch> {
+        own_columns(self, grid)
+    }
+
+    fn collect(&self, own: Vec<f64>, grid: Shape) -> Result<Vec<f64>> {
+        match &self.ranks {
+            Some(ranks) => ranks.collect(&own, grid),
+            None => Ok(own),
+        }
     }
 
     fn fill<T: Real>(&self, x: &mut Vector<T>, colours: &[Colour], meanwhile: Meanwhile<'_>) -> Result<()> {
-        self.exchange().map_or(Ok(()), |exchange| part::fill_by(exchange, self, x, colours, meanwhile))
+        let layout = *x.layout();
+        part::fill(self, &layout, x, colours, meanwhile)
+    }
+
+    fn sum(&self, of: &Layout, sums: &[Scalar], scalars: &mut HostScalars) -> Result<()> {
+        part::sum(self, of, sums, scalars)
     }
 
     fn zeros<T: Real>(&self, layout: &Layout) -> Result<Vector<T>> {
@@ -240,7 +265,7 @@ impl Backend for Cpu {
 
     fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, out: Scalar, scalars: &mut HostScalars) -> Result<()> {
         scalars.reduce(out, [blas::dot(self, x, y)]);
-        Ok(())
+        self.sum(x.layout(), &[out], scalars)
     }
 
     fn axpy_norm<T: Real>(
@@ -253,7 +278,7 @@ impl Backend for Cpu {
     ) -> Result<()> {
         let a = T::from_f64(scalars.value(a));
         scalars.reduce(out, [blas::axpy_norm(self, a, x, y)]);
-        Ok(())
+        self.sum(y.layout(), &[out], scalars)
     }
 
     fn convert_dot<S: Real, T: Real>(
@@ -265,7 +290,7 @@ impl Backend for Cpu {
         scalars: &mut HostScalars,
     ) -> Result<()> {
         scalars.reduce(out, [blas::convert_dot(self, x, y, z)]);
-        Ok(())
+        self.sum(z.layout(), &[out], scalars)
     }
 
     fn scalars(&self) -> Result<HostScalars> {
@@ -281,13 +306,40 @@ impl Backend for Cpu {
         Ok(scalars.bank())
     }
 
-    fn synchronize(&self) -> Result<()> {
-        Ok(())
+    fn iterate(
+        &self,
+        scalars: &mut HostScalars,
+        body: &mut dyn FnMut(usize, &mut HostScalars) -> Result<()>,
+        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        match self.watched() {
+            Some(watched) => self.iterate_stepwise(scalars, body, &mut |bank| watched.pause(|| observe(bank))),
+            None => self.iterate_stepwise(scalars, body, observe),
+        }
     }
 
-    /// On one of the back end's own threads: the others are then woken without a detour.
+    fn iterate_after(
+        &self,
+        scalars: &mut HostScalars,
+        body: &mut BodyAfter<'_, HostScalars>,
+        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let _watched = self.watched();
+        iterate_after_first(self, scalars, body, observe)
+    }
+
+    /// On all ranks, so that none counts as work that it waits for another.
+    fn synchronize(&self) -> Result<()> {
+        self.ranks.as_ref().map_or(Ok(()), |ranks| ranks.world().barrier())
+    }
+
+    /// On one of the back end's own threads: the others are then woken without a detour. Where a transport is bound to a thread, on
+    /// that.
     fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        self.inner.pool.install(work)
+        match &self.ranks {
+            Some(ranks) if ranks.world().is_bound_to_thread() => work(),
+            _ => self.inner.pool.install(work),
+        }
     }
 
     /// By the standard library's copy, on all threads; the best of several. Vectors that might stay in
@@ -308,12 +360,13 @@ impl Backend for Cpu {
 }
 
 impl DirectBackend for Cpu {
+    /// Transforms of whole axes are not divided.
     fn has_direct(&self) -> bool {
-        true
+        self.ranks.is_none()
     }
 
     fn direct(&self, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
-        direct::direct(self, layout, factors)
+        if self.has_direct() { direct::direct(self, layout, factors) } else { Ok(None) }
     }
 }
 
@@ -322,12 +375,12 @@ impl PartBackend for Cpu {
 
     const DIVIDES_ROWS: bool = true;
 
-    fn exchange(&self) -> Option<&dyn Exchange> {
-        self.exchange.as_deref()
+    fn ranks(&self) -> Option<&Arc<Ranks>> {
+        self.ranks.as_ref()
     }
 
-    fn joined(self, exchange: Arc<dyn Exchange>) -> Self {
-        Self { exchange: Some(exchange), ..self }
+    fn with_ranks(self, ranks: Option<Arc<Ranks>>) -> Self {
+        Self { ranks, ..self }
     }
 
     fn edges<T: Real>(
@@ -371,6 +424,10 @@ impl PartBackend for Cpu {
 }
 
 impl Cpu {
+    fn watched(&self) -> Option<Watched<'_>> {
+        self.ranks.as_ref().map(|ranks| ranks.watch())
+    }
+
     /// `f(j, colour, start)` for every half plane, `start` being its position.
     pub(crate) fn for_each_half_plane(&self, layout: &Layout, f: impl Fn(usize, Colour, isize) + Sync) {
         let ny = layout.shape().ny;

@@ -3,19 +3,13 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::part::{Meanwhile, nothing};
-use isobar_core::backend::{Backend, HostScalars, Scalar};
+use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar, nothing};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::aggregate::Components;
-use isobar_core::operator::part::PartTriangular;
-use isobar_core::operator::{AggregateOperator, Guess, LineSmoother, Operator, Relaxation, Transfer};
+use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
-use isobar_core::stencil;
-use isobar_core::stencil::galerkin_parts::{Division, GalerkinParts, galerkin_parts};
 use isobar_core::stencil::halving::Halving;
-use isobar_core::stencil::parts::SupportsPointParts;
 use isobar_core::stencil::point_levels::SupportsPoints;
 use pulp::{Simd, WithSimd};
 
@@ -108,12 +102,13 @@ impl<T: Real> Transfer<Cpu, T> for PointTransfer<T> {
         &self.coarse
     }
 
-    fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
+    fn restrict(&self, f: &mut Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
         self.restriction(Restricted::Vector(f.share()), coarse_f);
         Ok(())
     }
 
-    fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+    fn prolong(&self, coarse_u: &mut Vector<T>, u: &mut Vector<T>) -> Result<()> {
+        self.fine.cpu().fill(coarse_u, &Colour::BOTH, &mut nothing)?;
         let (coarse_u, u) = (coarse_u.share(), u.share_mut());
         self.fine.plain_pass(|_, j, space| self.prolong_plane(j, coarse_u, u, space));
         Ok(())
@@ -122,10 +117,11 @@ impl<T: Real> Transfer<Cpu, T> for PointTransfer<T> {
     fn residual_restrict(
         &self,
         f: &Vector<T>,
-        u: &Vector<T>,
+        u: &mut Vector<T>,
         coarse_f: &mut Vector<T>,
         _: &mut Vector<T>,
     ) -> Result<()> {
+        self.fine.cpu().fill(u, &Colour::BOTH, &mut nothing)?;
         self.restriction(Restricted::Residual([f.share(), u.share()]), coarse_f);
         Ok(())
     }
@@ -142,7 +138,6 @@ impl<T: Real> Transfer<Cpu, T> for PointTransfer<T> {
         let fine = &self.fine;
         if relaxation.smoother == Smoother::LineJacobi {
             fine.smooth(relaxation, guess, f, u, scratch)?;
-            fine.cpu().fill(u, &Colour::BOTH, &mut nothing)?;
             return self.residual_restrict(f, u, coarse_f, scratch);
         }
         let guess = fine.prepare(relaxation, guess, u);
@@ -160,7 +155,7 @@ impl<T: Real> Transfer<Cpu, T> for PointTransfer<T> {
         &self,
         relaxation: Relaxation,
         f: &Vector<T>,
-        coarse_u: &Vector<T>,
+        coarse_u: &mut Vector<T>,
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
         norm: Option<(Scalar, &mut HostScalars)>,
@@ -170,54 +165,13 @@ impl<T: Real> Transfer<Cpu, T> for PointTransfer<T> {
             self.prolong(coarse_u, u)?;
             fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
             let Some((scalar, scalars)) = norm else { return Ok(()) };
-            fine.cpu().fill(u, &Colour::BOTH, &mut nothing)?;
             return fine.residual_norm(f, u, scratch, scalar, scalars);
         }
+        fine.cpu().fill(coarse_u, &Colour::BOTH, &mut nothing)?;
         let (vectors, coarse_u) = ([f.share(), u.share_mut()], coarse_u.share());
         let prolong = |j: usize, space: &mut ChunkSpace<T>| self.prolong_plane(j, coarse_u, vectors[1], space);
         let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fine.cpu().fill(u, colours, inside);
         fine.sweep_after(&prolong, relaxation, vectors, norm, fill)
-    }
-}
-
-impl SupportsPointParts for Cpu {
-    type PointPartTransfer<T: Real> = PointTransfer<T>;
-
-    fn point_part_transfer<T: Real>(
-        &self,
-        fine: &Arc<Diffusion<T>>,
-        coarse: &Layout,
-        by: &Halving,
-    ) -> Result<Arc<PointTransfer<T>>> {
-        Ok(Arc::new(PointTransfer::new(fine, *coarse, by)))
-    }
-
-    fn components_of_whole<T: Real>(&self, part: &Diffusion<T>) -> Result<Option<Components>> {
-        part.components()
-    }
-
-    fn ties_of_whole<T: Real>(&self, part: &Diffusion<T>, components: &Components) -> Result<Vec<f64>> {
-        part.ties(components)
-    }
-
-    fn part_triangular<T: Real>(&self, part: &Arc<Diffusion<T>>) -> Option<Arc<dyn PartTriangular<Self, T>>> {
-        Some(Arc::clone(part) as _)
-    }
-
-    fn part_aggregates<T: Real>(&self, part: &Arc<Diffusion<T>>) -> Option<Arc<dyn AggregateOperator<Self, T>>> {
-        Some(Arc::clone(part) as _)
-    }
-
-    const DIVIDES_GALERKIN: bool = true;
-
-    fn galerkin_levels<T: Real>(
-        &self,
-        stencil: &stencil::Diffusion,
-        part: &Arc<Diffusion<T>>,
-        division: Division<'_>,
-        wanted: Option<usize>,
-    ) -> Result<Option<GalerkinParts<Self, T>>> {
-        galerkin_parts(self, stencil, part, division, wanted).map(Some)
     }
 }
 
@@ -227,10 +181,10 @@ impl SupportsPoints for Cpu {
     fn point_transfer<T: Real>(
         &self,
         fine: &Arc<Diffusion<T>>,
-        coarse: &Arc<Diffusion<T>>,
+        coarse: &Layout,
         by: &Halving,
     ) -> Result<Arc<PointTransfer<T>>> {
-        Ok(Arc::new(PointTransfer::new(fine, *Operator::layout(&**coarse), by)))
+        Ok(Arc::new(PointTransfer::new(fine, *coarse, by)))
     }
 }
 

@@ -93,7 +93,7 @@ impl<T: Real> Operator<Cpu, T> for StoredMatrix<T> {
         &self.layout
     }
 
-    fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
+    fn apply(&self, x: &mut Vector<T>, y: &mut Vector<T>) -> Result<()> {
         let (x, values) = (x.entries(), self.values());
         let out = Shared::of(y.entries_mut());
         self.cpu.for_each_part(x.len(), |_, start, end| {

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Patch};
 use isobar_core::operator::mixed::UnfusedTop;
-use isobar_core::operator::part::PartPoints;
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
-use isobar_core::options::SolverOptions;
+use isobar_core::options::{Choice, SolverOptions};
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
-use isobar_core::stencil::hierarchy::{SupportsLevels, by_coarsening};
-use isobar_core::stencil::modes::by_modes;
-use isobar_core::stencil::parts::{SupportsPartLevels, SupportsParts};
+use isobar_core::stencil::hierarchy::SupportsLevels;
 use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, StoredFaces, Supports, by_stored_faces};
+use isobar_dist::levels::by_coarsening;
+use isobar_dist::modes::{self, by_modes};
+use isobar_dist::own_columns;
+use isobar_dist::part::{PartBackend, SupportsParts};
 use pulp::Simd;
 
 use crate::bilinear::Bilinear;
@@ -264,8 +265,22 @@ impl<S: Simd, T: Real> Entries<S, T> for FactorPack<S, T> {
 impl Supports<stencil::TensorProduct> for Cpu {
     type Operator<T: Real> = TensorProduct<T>;
 
+    fn choice(
+        &self,
+        stencil: &stencil::TensorProduct,
+        _: &Arc<TensorProduct<f64>>,
+        options: &SolverOptions,
+    ) -> Result<Choice> {
+        Ok(self.ranks().map_or_else(|| stencil.choice(options), |ranks| modes::choice(ranks, stencil, options)))
+    }
+
+    fn layout(&self, stencil: &stencil::TensorProduct) -> Result<Layout> {
+        let shape = Stencil::shape(stencil);
+        own_columns(self, shape)?.layout(shape, [false; 2])
+    }
+
     fn operator<T: Real>(&self, stencil: &stencil::TensorProduct) -> Result<Arc<TensorProduct<T>>> {
-        self.part(stencil, Patch::whole(Stencil::shape(stencil)))
+        self.part(stencil, own_columns(self, Stencil::shape(stencil))?)
     }
 
     fn update<T: Real>(&self, operator: &TensorProduct<T>, stencil: &stencil::TensorProduct) -> Result<()> {
@@ -293,7 +308,8 @@ impl Supports<stencil::TensorProduct> for Cpu {
         &self,
         stencil: &stencil::TensorProduct,
     ) -> Result<Option<StoredFaces<Self, stencil::TensorProduct, T>>> {
-        by_stored_faces(self, stencil)
+        // Subdomains of stored faces are not made.
+        if self.ranks().is_some() { Ok(None) } else { by_stored_faces(self, stencil) }
     }
 
     fn hierarchy<T: Real>(
@@ -341,31 +357,9 @@ impl SupportsLevels<stencil::TensorProduct> for Cpu {
 }
 
 impl SupportsParts<stencil::TensorProduct> for Cpu {
-    type Part<T: Real> = TensorProduct<T>;
-
     fn part<T: Real>(&self, stencil: &stencil::TensorProduct, patch: Patch) -> Result<Arc<TensorProduct<T>>> {
         let layout = patch.layout(Stencil::shape(stencil), [false; 2])?;
         let factors = Factors::new(self, stencil, &layout);
         Ok(Arc::new(SevenPoint::new(self, layout, [false; 3], factors)?))
-    }
-
-    fn update_part<T: Real>(&self, part: &TensorProduct<T>, stencil: &stencil::TensorProduct) -> Result<()> {
-        self.update(part, stencil)
-    }
-
-    fn part_points<T: Real>(&self, part: &Arc<TensorProduct<T>>) -> Option<Arc<dyn PartPoints<Self, T>>> {
-        Some(Arc::clone(part) as _)
-    }
-}
-
-impl SupportsPartLevels<stencil::TensorProduct> for Cpu {
-    type PartTransfer<T: Real> = Bilinear<T>;
-
-    fn part_transfer<T: Real>(
-        &self,
-        fine: &Arc<TensorProduct<T>>,
-        coarse: &Arc<TensorProduct<T>>,
-    ) -> Result<Arc<Bilinear<T>>> {
-        self.transfer(fine, coarse)
     }
 }

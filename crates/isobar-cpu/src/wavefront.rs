@@ -16,7 +16,7 @@
 //! each stage waits until what it needs of the neighbour's planes has come, and while the first of these travels the wavefront
 //! runs inside.
 
-use isobar_core::backend::part::{Meanwhile, nothing};
+use isobar_core::backend::{Meanwhile, nothing};
 use isobar_core::error::Result;
 
 use crate::cpu::Cpu;

@@ -137,20 +137,28 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
     };
     let time = seconds(cuda, || cuda.update(&*made, stencil))?;
     println!("  {:<26} {:9.4} ms", "update", 1e3 * time);
-    report(&traffic::APPLY, "apply", seconds(cuda, || operator.apply(&f, &mut q))?);
-    report(&traffic::RESIDUAL, "residual", seconds(cuda, || operator.residual(&f, &u, &mut q, first, &mut scalars))?);
+    report(&traffic::APPLY, "apply", seconds(cuda, || operator.apply(&mut f, &mut q))?);
+    report(
+        &traffic::RESIDUAL,
+        "residual",
+        seconds(cuda, || operator.residual(&f, &mut u, &mut q, first, &mut scalars))?,
+    );
     operator.needs_next_direction()?;
     let time = seconds(cuda, || {
-        let direction = Direction { u: &mut u, p: &mut p, next: Some(&mut next), z: &f, q: &mut q };
+        let direction = Direction { u: &mut u, p: &mut p, next: Some(&mut next), z: &mut f, q: &mut q };
         operator.advance_direction(direction, Ratio::ZERO, Ratio::ZERO, first, &mut scalars)
     })?;
     report(&traffic::ADVANCE_DIRECTION, "advance_direction", time);
     let time = seconds(cuda, || diagonal.scale_residual(&mut f, &q, &mut u, Ratio::ZERO, out, &mut scalars))?;
     report(&traffic::SCALE_RESIDUAL, "scale_residual", time);
-    let time = seconds(cuda, || triangular.relax_lower(&f, &u, &mut q, Some((first, &mut scalars))))?;
+    let time = seconds(cuda, || triangular.relax_lower(&f, &mut u, &mut q, Some((first, &mut scalars))))?;
     report(&traffic::RELAX_LOWER, "relax_lower", time);
-    report(&traffic::RELAX_UPPER, "relax_upper", seconds(cuda, || triangular.relax_upper(&f, &u, &mut q))?);
-    let time = seconds(cuda, || triangular.incomplete_poisson(true, &u, &f, &mut q))?;
+    report(
+        &traffic::RELAX_UPPER,
+        "relax_upper",
+        seconds(cuda, || triangular.relax_upper(&mut f, Some(&mut u), &mut q))?,
+    );
+    let time = seconds(cuda, || triangular.incomplete_poisson(true, &u, &mut f, &mut q))?;
     report(&traffic::INCOMPLETE_POISSON, "incomplete_poisson", time);
     if let Some(lines) = cuda.lines(stencil, &made)? {
         report(&traffic::SOLVE_LINES, "solve_lines", seconds(cuda, || lines.solver.solve_lines(&f, &mut q))?);
@@ -168,10 +176,10 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
             let mut coarse_f = cuda.zeros::<T>(between.coarse_layout())?;
             // Their own declared traffic: fine vector, weights, and a quarter; twice the fine one to be corrected.
             let transfer = |reads, writes| Traffic { reads, writes, coefficients: 0.0, ..traffic::APPLY };
-            let time = seconds(cuda, || between.restrict(&f, &mut coarse_f))?;
+            let time = seconds(cuda, || between.restrict(&mut f, &mut coarse_f))?;
             report(&transfer(3.0, 0.25), "restrict", time);
-            report(&transfer(3.25, 1.0), "prolong", seconds(cuda, || between.prolong(&coarse_f, &mut u))?);
-            let time = seconds(cuda, || between.residual_restrict(&f, &u, &mut coarse_f, &mut q))?;
+            report(&transfer(3.25, 1.0), "prolong", seconds(cuda, || between.prolong(&mut coarse_f, &mut u))?);
+            let time = seconds(cuda, || between.residual_restrict(&f, &mut u, &mut coarse_f, &mut q))?;
             report(&traffic::RESIDUAL_RESTRICT, "residual_restrict", time);
         }
     }
@@ -286,7 +294,7 @@ fn point_steps(cuda: &Cuda, stencil: &Diffusion, copy: f64) -> Result<()> {
         };
         let (f, mut u, mut s) =
             (noise(&layout)?, noise(&layout)?, noise(&scratch_layout(&**level, Smoother::PointRedBlack)?)?);
-        let (mut coarse_f, coarse_u) = (noise(&coarse)?, noise(&coarse)?);
+        let (mut coarse_f, mut coarse_u) = (noise(&coarse)?, noise(&coarse)?);
         let mut scalars = cuda.scalars()?;
         let norm = Sums::<2>::new(0).get(0);
         let relaxation = Relaxation { smoother: Smoother::PointRedBlack, rho: 1.18, first: Colour::Red };
@@ -304,13 +312,13 @@ fn point_steps(cuda: &Cuda, stencil: &Diffusion, copy: f64) -> Result<()> {
         report("sweep", 3.0, time);
         let time = seconds(cuda, || level.smooth(relaxation, Guess::Zero, &f, &mut u, &mut s))?;
         report("sweep from zero", 2.0, time);
-        let time = seconds(cuda, || transfer.residual_restrict(&f, &u, &mut coarse_f, &mut s))?;
+        let time = seconds(cuda, || transfer.residual_restrict(&f, &mut u, &mut coarse_f, &mut s))?;
         // Of the coarser grid's vector, one.
         let part = coarse.shape().cells() as f64 / cells as f64;
         report("residual, restriction", 2.0 + part, time);
-        report("prolongation", 2.0 + part, seconds(cuda, || transfer.prolong(&coarse_u, &mut u))?);
+        report("prolongation", 2.0 + part, seconds(cuda, || transfer.prolong(&mut coarse_u, &mut u))?);
         let all = seconds(cuda, || {
-            transfer.prolong_smooth(relaxation, &f, &coarse_u, &mut u, &mut s, Some((norm, &mut scalars)))
+            transfer.prolong_smooth(relaxation, &f, &mut coarse_u, &mut u, &mut s, Some((norm, &mut scalars)))
         })?;
         report("prolongation, sweep, norm", 3.0 + part, all);
         for (guess, name, references) in

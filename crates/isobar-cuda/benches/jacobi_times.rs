@@ -99,7 +99,7 @@ fn times<T: Real>(cuda: &Cuda, shape: Shape, is_line: bool, cycles: &[(usize, us
     let mut time = |cycle: &PointCycle| -> Result<f64> {
         operator.prepare(cycle)?;
         seconds(cuda, || {
-            operator.relax_points(cycle, &f, &u, &mut v, Scalar::new(0), &mut scalars)?;
+            operator.relax_points(cycle, &f, &mut u, &mut v, Scalar::new(0), &mut scalars)?;
             std::mem::swap(&mut u, &mut v);
             Ok(())
         })

@@ -56,13 +56,13 @@ fn main() -> isobar_core::Result<()> {
         let mut u = cuda.zeros::<f64>(&layout)?;
         let free_lines: Arc<dyn LineSolver<Cuda, f64>> = Arc::clone(&free) as _;
         let mut times = [
-            seconds(&cuda, || stored.apply(&b, &mut u))?,
-            seconds(&cuda, || free.apply(&b, &mut u))?,
+            seconds(&cuda, || stored.apply(&mut b, &mut u))?,
+            seconds(&cuda, || free.apply(&mut b, &mut u))?,
             seconds(&cuda, || lines.solve_lines(&b, &mut u))?,
             seconds(&cuda, || free_lines.solve_lines(&b, &mut u))?,
-            iteration(&cuda, Form::Textbook, stored, lines, &b, &mut u)?,
-            iteration(&cuda, Form::Textbook, Arc::clone(&free) as _, Arc::clone(&free_lines), &b, &mut u)?,
-            iteration(&cuda, Form::Fused, free, free_lines, &b, &mut u)?,
+            iteration(&cuda, Form::Textbook, stored, lines, &mut b, &mut u)?,
+            iteration(&cuda, Form::Textbook, Arc::clone(&free) as _, Arc::clone(&free_lines), &mut b, &mut u)?,
+            iteration(&cuda, Form::Fused, free, free_lines, &mut b, &mut u)?,
         ];
         times.iter_mut().for_each(|time| *time *= 1e3);
         let row: String = times.iter().map(|time| format!(" {time:8.3}")).collect();
@@ -80,7 +80,7 @@ fn iteration(
     form: Form,
     operator: Arc<dyn CgOperator<Cuda, f64>>,
     lines: Arc<dyn LineSolver<Cuda, f64>>,
-    b: &Vector<f64>,
+    b: &mut Vector<f64>,
     u: &mut Vector<f64>,
 ) -> isobar_core::Result<f64> {
     let mut cg = Cg::new(form, operator, Box::new(Line(lines)))?;

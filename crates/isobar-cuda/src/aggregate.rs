@@ -10,6 +10,7 @@ use isobar_core::error::{Error, Result};
 use isobar_core::execute::{Execute, Host};
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::real::Real;
+use isobar_dist::PartBackend;
 
 use crate::compile::Source;
 use crate::cuda::{Cuda, check_size};
@@ -241,6 +242,10 @@ impl AggregateBackend for Cuda {
         })
     }
 
+    fn sums_on_host(&self) -> bool {
+        self.ranks().is_some()
+    }
+
     fn aggregate_vector(&self, count: usize) -> Result<AggregateVector> {
         refuse_while_recording("allocating")?;
         Ok(AggregateVector { count, buffer: Buffer::zeros(self.context(), 8 * count, "a number an aggregate")? })
@@ -285,7 +290,12 @@ impl AggregateBackend for Cuda {
             Arguments::new().with(aggregates.first_item.start()).with(aggregates.partial.start()).with(sums.pointer());
         // A few aggregates have many items each.
         let threads = if aggregates.items > 256 * aggregates.count { 1024 } else { 128 };
-        self.launch(module.kernel("sum_items")?, [aggregates.count, 1, 1], [threads, 1], arguments)
+        self.launch(module.kernel("sum_items")?, [aggregates.count, 1, 1], [threads, 1], arguments)?;
+        let Some(ranks) = self.ranks().filter(|_| x.layout().is_part()) else { return Ok(()) };
+        let mut all = vec![0.0; aggregates.count];
+        self.read_aggregated(sums, &mut all)?;
+        ranks.world().sum(&mut all)?;
+        self.write_aggregated(&all, sums)
     }
 
     fn add_aggregated<T: Real>(&self, aggregates: &Aggregates, a: &AggregateVector, y: &mut Vector<T>) -> Result<()> {

@@ -4,13 +4,14 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
-use isobar_core::backend::part::{self, Exchange, Link, Meanwhile};
-use isobar_core::backend::{Backend, BodyAfter, DeviceInfo, Ratio, Scalar};
+use isobar_core::backend::{Backend, BodyAfter, DeviceInfo, Meanwhile, Ratio, Scalar, Shares, iterate_after_first};
 use isobar_core::direct::Separable;
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::layout::{Colour, Layout, Patch, Shape};
 use isobar_core::operator::{DirectBackend, SharedDirect};
 use isobar_core::real::Real;
+use isobar_dist::part::{self, PartBackend};
+use isobar_dist::{Ranks, own_columns};
 
 use crate::array;
 use crate::compile::Source;
@@ -38,10 +39,10 @@ const MOST_ROWS: usize = 32_767;
 #[derive(Clone, Debug)]
 pub struct Cuda {
     inner: Arc<Inner>,
-    /// As one of several ranks.
-    link: Option<Arc<CardLink>>,
-    /// The way to them through the host.
-    pub(crate) exchange: Option<Arc<dyn Exchange>>,
+    /// The way to other ranks' GPUs.
+    pub(crate) link: Option<Arc<CardLink>>,
+    /// Where this is one of several.
+    pub(crate) ranks: Option<Arc<Ranks>>,
 }
 
 #[derive(Debug)]
@@ -89,7 +90,7 @@ impl Cuda {
             modules,
             context,
         };
-        Ok(Self { inner: Arc::new(inner), link: None, exchange: None })
+        Ok(Self { inner: Arc::new(inner), link: None, ranks: None })
     }
 
     /// This card as rank `rank` of `size`, whose cards reach each other without the host if they can: those of one host that are
@@ -119,7 +120,7 @@ impl Cuda {
         all_gather: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>>,
     ) -> Result<Self> {
         let link = CardLink::join(self, ways, [rank, size], all_gather)?;
-        Ok(Self { inner: Arc::clone(&self.inner), link: link.map(Arc::new), exchange: self.exchange.clone() })
+        Ok(Self { inner: Arc::clone(&self.inner), link: link.map(Arc::new), ranks: self.ranks.clone() })
     }
 
     /// This card's way to others, where it has one.
@@ -248,16 +249,32 @@ impl Backend for Cuda {
     type Scalars = Scalars;
 
     fn device(&self) -> DeviceInfo {
-        DeviceInfo { kind: "cuda", name: self.context().name.clone(), count: 1, ranks: 1, threads: 1 }
+        let one = DeviceInfo { kind: "cuda", name: self.context().name.clone(), count: 1, ranks: 1, threads: 1 };
+        self.ranks.as_ref().map_or(one.clone(), |ranks| ranks.device(one))
+    }
+
+    fn shares(&self, grid: Shape) -> Option<Shares> {
+        self.ranks.as_ref()?.shares(grid)
+    }
+
+    fn own_columns(&self, grid: Shape) -> Result<Patch> {
+        own_columns(self, grid)
+    }
+
+    fn collect(&self, own: Vec<f64>, grid: Shape) -> Result<Vec<f64>> {
+        match &self.ranks {
+            Some(ranks) => ranks.collect(&own, grid),
+            None => Ok(own),
+        }
     }
 
     fn fill<T: Real>(&self, x: &mut Vector<T>, colours: &[Colour], meanwhile: Meanwhile<'_>) -> Result<()> {
-        match (self.card_link(), &self.exchange) {
-            _ if !x.layout().is_part() => Ok(()),
-            (Some(link), _) => link.fill(self, x, colours),
-            (None, Some(exchange)) => part::fill_by(&**exchange, self, x, colours, meanwhile),
-            (None, None) => Ok(()),
-        }
+        let layout = *x.layout();
+        part::fill(self, &layout, x, colours, meanwhile)
+    }
+
+    fn sum(&self, of: &Layout, sums: &[Scalar], scalars: &mut Scalars) -> Result<()> {
+        part::sum(self, of, sums, scalars)
     }
 
     fn zeros<T: Real>(&self, layout: &Layout) -> Result<Vector<T>> {
@@ -326,7 +343,8 @@ impl Backend for Cuda {
         let len = x.layout().len();
         let arguments = Arguments::new().with(len as i64).with(x.pointer()).with(y.pointer());
         let arguments = self.inner.reduction.append(arguments, self.blocks(len), scalars.pointer(out));
-        self.elementwise(self.kernel::<T>("dot")?, len, arguments)
+        self.elementwise(self.kernel::<T>("dot")?, len, arguments)?;
+        self.sum(x.layout(), &[out], scalars)
     }
 
     fn axpy_norm<T: Real>(
@@ -340,7 +358,8 @@ impl Backend for Cuda {
         let len = y.layout().len();
         let arguments = Arguments::new().with(len as i64).with(scalars.ratio(a)).with(x.pointer()).with(y.pointer());
         let arguments = self.inner.reduction.append(arguments, self.blocks(len), scalars.pointer(out));
-        self.elementwise(self.kernel::<T>("axpy_norm")?, len, arguments)
+        self.elementwise(self.kernel::<T>("axpy_norm")?, len, arguments)?;
+        self.sum(y.layout(), &[out], scalars)
     }
 
     fn scalars(&self) -> Result<Scalars> {
@@ -368,6 +387,9 @@ impl Backend for Cuda {
         body: &mut dyn FnMut(usize, &mut Scalars) -> Result<()>,
         observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
     ) -> Result<()> {
+        if self.exchanges_on_host() {
+            return self.iterate_stepwise(scalars, body, observe);
+        }
         let body = &mut |n: Option<usize>, scalars: &mut Scalars| body(n.unwrap_or(0), scalars);
         iterate::iterate(self.context(), self.kernel::<f64>("publish")?, scalars, false, body, observe)?;
         self.check_link()
@@ -379,13 +401,17 @@ impl Backend for Cuda {
         body: &mut BodyAfter<'_, Scalars>,
         observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
     ) -> Result<()> {
+        if self.exchanges_on_host() {
+            return iterate_after_first(self, scalars, body, observe);
+        }
         iterate::iterate(self.context(), self.kernel::<f64>("publish")?, scalars, true, body, observe)?;
         self.check_link()
     }
 
     fn synchronize(&self) -> Result<()> {
         self.context().synchronize()?;
-        self.check_link()
+        self.check_link()?;
+        self.ranks.as_ref().map_or(Ok(()), |ranks| ranks.world().barrier())
     }
 
     fn copy_bandwidth(&self, layout: &Layout) -> Result<f64> {
@@ -407,12 +433,12 @@ impl Backend for Cuda {
 }
 
 impl DirectBackend for Cuda {
+    /// Transforms of whole axes are not divided.
     fn has_direct(&self) -> bool {
-        true
+        self.ranks.is_none()
     }
 
     fn direct(&self, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
-        let is_whole = layout.origin() == [0; 2] && layout.halo() == [0; 2];
-        is_whole.then(|| direct::direct(self, layout, factors)).transpose()
+        self.has_direct().then(|| direct::direct(self, layout, factors)).transpose()
     }
 }

@@ -2,33 +2,26 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::part::nothing;
-use isobar_core::backend::{Backend, Scalar};
+use isobar_core::backend::Scalar;
 use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Patch, Shape};
-use isobar_core::operator::AggregateOperator;
-use isobar_core::operator::aggregate::Components;
-use isobar_core::operator::part::PartTriangular;
+use isobar_core::layout::{Layout, Shape};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
-use isobar_core::stencil::galerkin_parts::{Division, GalerkinParts, galerkin_parts};
 use isobar_core::stencil::halving::{End, Halving};
-use isobar_core::stencil::parts::SupportsPointParts;
 use isobar_core::stencil::point_levels::SupportsPoints;
 use isobar_core::stencil::{self, Measures, Stencil, stiffness_of};
 
 use crate::cuda::Cuda;
-use crate::diffusion::{Diffusion, first_factor, part};
+use crate::diffusion::{Diffusion, first_factor};
 use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::part::rows_around;
 use crate::scalars::Scalars;
 use crate::seven_point::colours::{Level, cell_blocks};
-use crate::seven_point::kind::Kind;
 use crate::seven_point::passes::Passes;
-use crate::seven_point::{Kernels, SevenPoint, Steps};
+use crate::seven_point::{Kernels, SevenPoint};
 use crate::vector::Vector;
 
 /// The diffusion operator.
@@ -144,12 +137,13 @@ impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
         &self.coarse
     }
 
-    fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
+    fn restrict(&self, f: &mut Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
         let arguments = self.tables.arguments().with(f.pointer()).with(coarse_f.pointer());
         self.fine.kernels().launch_halving("restrict_field", self.tables.coarse_grid(), arguments)
     }
 
-    fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+    fn prolong(&self, coarse_u: &mut Vector<T>, u: &mut Vector<T>) -> Result<()> {
+        self.fine.fill(coarse_u)?;
         let (kernels, Shape { nx, ny, nz }) = (self.fine.kernels(), self.fine.layout_of().shape());
         let march = kernels.march()?;
         let arguments = self.tables.arguments().with(march as i32).with(coarse_u.pointer()).with(u.pointer());
@@ -159,10 +153,11 @@ impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
     fn residual_restrict(
         &self,
         f: &Vector<T>,
-        u: &Vector<T>,
+        u: &mut Vector<T>,
         coarse_f: &mut Vector<T>,
         _: &mut Vector<T>,
     ) -> Result<()> {
+        self.fine.fill(u)?;
         let vectors = [f.pointer(), u.pointer(), coarse_f.pointer()];
         self.fine.kernels().launch_restriction(self.tables.coarse_grid(), self.tables.arguments(), vectors)
     }
@@ -182,7 +177,6 @@ impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
             return Ok(());
         }
         self.fine.smooth(relaxation, guess, f, u, scratch)?;
-        self.fine.kernels().cuda().fill(u, self.fine.stale_after(relaxation), &mut nothing)?;
         self.residual_restrict(f, u, coarse_f, scratch)
     }
 
@@ -190,7 +184,7 @@ impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
         &self,
         relaxation: Relaxation,
         f: &Vector<T>,
-        coarse_u: &Vector<T>,
+        coarse_u: &mut Vector<T>,
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
         norm: Option<(Scalar, &mut Scalars)>,
@@ -203,12 +197,11 @@ impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
         }
         self.prolong(coarse_u, u)?;
         self.fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
-        if norm.is_some() {
-            self.fine.kernels().cuda().fill(u, self.fine.stale_after(relaxation), &mut nothing)?;
-        }
         match norm {
             Some((norm, scalars)) if relaxation.smoother == Smoother::PointRedBlack => {
-                self.fine.kernels().norm_of_cells(f, u, None, norm, scalars)
+                self.fine.fill(u)?;
+                self.fine.kernels().norm_of_cells(f, u, None, norm, scalars)?;
+                self.fine.sum([norm], scalars)
             }
             Some((norm, scalars)) => self.fine.residual_norm(f, u, scratch, norm, scalars),
             None => Ok(()),
@@ -250,16 +243,16 @@ impl SupportsPoints for Cuda {
     fn point_transfer<T: Real>(
         &self,
         fine: &Arc<DiffusionOperator<T>>,
-        coarse: &Arc<DiffusionOperator<T>>,
+        coarse: &Layout,
         by: &Halving,
     ) -> Result<Arc<PointTransfer<T>>> {
         refuse_while_recording("making a transfer")?;
-        let (ends, layouts) = (stencil::ends_of(fine.kernels().kind().sides()), [fine.layout_of(), coarse.layout_of()]);
+        let (ends, layouts) = (stencil::ends_of(fine.kernels().kind().sides()), [fine.layout_of(), coarse]);
         let tables = Tables::new::<T>(self, by, ends, layouts)?;
         let shape = fine.layout_of().shape();
         let is_halved = by.halved().into_iter().zip([shape.nx, shape.ny, shape.nz]).all(|(halved, n)| halved || n == 1);
-        let streams = is_halved && fine.kernels().prepare_streamed_colours()?;
-        Ok(Arc::new(PointTransfer { fine: Arc::clone(fine), coarse: *coarse.layout_of(), tables, streams }))
+        let streams = is_halved && !fine.layout_of().is_part() && fine.kernels().prepare_streamed_colours()?;
+        Ok(Arc::new(PointTransfer { fine: Arc::clone(fine), coarse: *coarse, tables, streams }))
     }
 
     fn halve<T: Real>(
@@ -290,65 +283,6 @@ impl SupportsPoints for Cuda {
         let tables = Tables::new::<T>(self, by, stencil.ends(), [fine.layout_of(), coarse.layout_of()])?;
         fill(&tables, (stencil, fine.kernels()), (&form, coarse.kernels()), by.is_regular)?;
         Ok(form)
-    }
-}
-
-impl SupportsPointParts for Cuda {
-    type PointPartTransfer<T: Real> = PointTransfer<T>;
-
-    fn point_part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<DiffusionOperator<T>>> {
-        part(self, stencil, patch, false)
-    }
-
-    fn point_part_transfer<T: Real>(
-        &self,
-        fine: &Arc<DiffusionOperator<T>>,
-        coarse: &Layout,
-        by: &Halving,
-    ) -> Result<Arc<PointTransfer<T>>> {
-        refuse_while_recording("making a transfer")?;
-        let ends = stencil::ends_of(fine.kernels().kind().sides());
-        let tables = Tables::new::<T>(self, by, ends, [fine.layout_of(), coarse])?;
-        Ok(Arc::new(PointTransfer { fine: Arc::clone(fine), coarse: *coarse, tables, streams: false }))
-    }
-
-    /// By the host, which has the coefficients of all parts.
-    fn components_of_whole<T: Real>(&self, part: &DiffusionOperator<T>) -> Result<Option<Components>> {
-        Diffusion::components(self, &part.kernels().stencil())
-    }
-
-    /// By the host, too.
-    fn ties_of_whole<T: Real>(&self, part: &DiffusionOperator<T>, components: &Components) -> Result<Vec<f64>> {
-        part.ties(components)
-    }
-
-    fn part_triangular<T: Real>(&self, part: &Arc<DiffusionOperator<T>>) -> Option<Arc<dyn PartTriangular<Self, T>>> {
-        Some(Arc::clone(part) as _)
-    }
-
-    fn part_aggregates<T: Real>(
-        &self,
-        part: &Arc<DiffusionOperator<T>>,
-    ) -> Option<Arc<dyn AggregateOperator<Self, T>>> {
-        Some(Arc::clone(part) as _)
-    }
-
-    const DIVIDES_GALERKIN: bool = true;
-    const DIVIDES_POINTS_ABOVE_LINES: bool = false;
-
-    fn galerkin_levels<T: Real>(
-        &self,
-        stencil: &stencil::Diffusion,
-        part: &Arc<DiffusionOperator<T>>,
-        division: Division<'_>,
-        wanted: Option<usize>,
-    ) -> Result<Option<GalerkinParts<Self, T>>> {
-        part.kernels().prepare(Steps::Sweeps)?;
-        galerkin_parts(self, stencil, part, division, wanted).map(Some)
-    }
-
-    fn prepare_points<T: Real>(&self, part: &DiffusionOperator<T>) -> Result<()> {
-        part.kernels().prepare_colours().map(drop)
     }
 }
 

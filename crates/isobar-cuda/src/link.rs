@@ -1,10 +1,10 @@
 //! How cards of several ranks reach each other.
 
 use isobar_core::backend::Scalar;
-use isobar_core::backend::part::{Division, Link, Redivision};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::real::Real;
+use isobar_dist::part::{Division, Link, Redivision};
 
 use crate::cuda::Cuda;
 use crate::nccl::NcclLink;

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::part::{self, Edge, Exchange, PartBackend};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
 use isobar_core::real::Real;
+use isobar_dist::Ranks;
+use isobar_dist::part::{self, Edge, PartBackend};
 
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
@@ -80,12 +81,12 @@ fn exchange_colours<T: Copy>(entries: &mut [T], half_plane: usize) {
 impl PartBackend for Cuda {
     type Link = CardLink;
 
-    fn exchange(&self) -> Option<&dyn Exchange> {
-        self.exchange.as_deref()
+    fn ranks(&self) -> Option<&Arc<Ranks>> {
+        self.ranks.as_ref()
     }
 
-    fn joined(mut self, exchange: Arc<dyn Exchange>) -> Self {
-        self.exchange = Some(exchange);
+    fn with_ranks(mut self, ranks: Option<Arc<Ranks>>) -> Self {
+        self.ranks = ranks;
         self
     }
 

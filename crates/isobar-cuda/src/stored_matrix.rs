@@ -138,7 +138,7 @@ impl<T: Real> Operator<Cuda, T> for StoredMatrix<T> {
         &self.layout
     }
 
-    fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
+    fn apply(&self, x: &mut Vector<T>, y: &mut Vector<T>) -> Result<()> {
         Call::new(&self.product, [x.pointer(), y.pointer()]).submit(self.cuda.context())
     }
 

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use isobar_core::backend::Backend;
-use isobar_core::backend::part::{Link, PartBackend};
 use isobar_core::error::Result;
 use isobar_core::grid::GridOptions;
 use isobar_core::layout::{Colour, Layout, Shape};
@@ -18,7 +17,8 @@ use isobar_core::problem::Helmholtz;
 use isobar_core::real::Precision;
 use isobar_core::stencil::TensorProduct;
 use isobar_core::stencil::modes::Plan;
-use isobar_dist::{Distributed, threads};
+use isobar_dist::part::{Link, PartBackend};
+use isobar_dist::{Communicator, join_rows, own_columns, threads};
 
 use scaling::{Scaling, linked};
 
@@ -31,16 +31,16 @@ fn problem(shape: Shape) -> Result<TensorProduct> {
 fn exchange(cards: usize, shape: Shape) -> Result<()> {
     const TIMES: usize = 200;
     let mut all = threads::run(cards, |world| {
-        let backend = Distributed::new(linked(&world)?, Arc::new(world));
-        let inner = backend.inner().clone();
-        let layout: Layout = backend.patch(shape)?.layout(shape, [false; 2])?;
+        let backend = join_rows(linked(&world)?, Arc::new(world.clone()))?;
+        let inner = backend.alone();
+        let layout: Layout = own_columns(&backend, shape)?.layout(shape, [false; 2])?;
         let (mut x, mut scalars) = (inner.zeros::<f64>(&layout)?, inner.scalars()?);
         let Some(link) = inner.link() else { return Ok([f64::NAN; 3]) };
         let mut micros = [0.0; 3];
         for (what, time) in micros.iter_mut().enumerate() {
             for round in 0..2 {
                 inner.synchronize()?;
-                backend.world().barrier()?;
+                world.barrier()?;
                 let clock = Instant::now();
                 for _ in 0..TIMES {
                     match what {

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use isobar_core::backend::part::{Meanwhile, nothing};
+use isobar_core::backend::{Meanwhile, nothing};
 use isobar_core::error::{Error, Result};
 use isobar_core::real::{bytes_of, bytes_of_mut};
 

@@ -1,168 +1,197 @@
 //! The Galerkin levels of diffusion on several ranks: divided as those of [`levels`](crate::levels), then whole on every rank.
 //!
-//! Every rank makes the matrices of the whole grid, and takes its rows of them. Bodies that several ranks have cells of are
-//! corrected by sums over ranks.
+//! Every rank makes the matrices of the whole grid, and takes its rows of those that are divided. Strongly coupled aggregates that
+//! several ranks have cells of are corrected by sums over ranks.
 
 use std::sync::Arc;
 
-use isobar_core::backend::part::PartBackend;
 use isobar_core::error::Result;
-use isobar_core::layout::Layout;
-use isobar_core::operator::part::PartSmoother;
-use isobar_core::operator::{CoarsestSolver, Correction, LineSmoother, Operator, Transfer};
+use isobar_core::layout::{Layout, Slab};
+use isobar_core::operator::{CoarsestSolver, Correction, LineSmoother, Transfer, layout_of};
 use isobar_core::real::Real;
-use isobar_core::stencil::galerkin_levels::{DenseSolver, every_cell};
-use isobar_core::stencil::galerkin_parts::{Division, GalerkinParts};
-use isobar_core::stencil::parts::SupportsPointParts;
-use isobar_core::stencil::{Diffusion, Hierarchy, Stencil};
+use isobar_core::stencil::galerkin::Grid;
+use isobar_core::stencil::galerkin_levels::{
+    self, Below, COARSEST_CELLS, DenseSolver, Descent, Finer, SupportsGalerkin, bodies, descend, every_cell,
+};
+use isobar_core::stencil::{Axis, Diffusion, Hierarchy, Stencil, Update};
 
-use crate::distributed::Distributed;
-use crate::levels::{DistributedTransfer, too_thin};
-use crate::operator::DistributedOperator;
-use crate::own::own_levels;
+use crate::levels::{too_thin, transfer_to};
+use crate::part::SupportsParts;
 use crate::patches::Patches;
+use crate::ranks::Ranks;
 use crate::slabs::Slabs;
-use crate::vector::Vector;
 
-/// Whether such ranks share such levels.
-pub(crate) fn divides_galerkin<B: SupportsPointParts>(backend: &Distributed<B>) -> bool {
-    B::DIVIDES_GALERKIN && backend.has_whole_rows()
+/// A back end whose 27-point operators may be subdomains.
+pub trait SupportsGalerkinParts: SupportsGalerkin + SupportsParts<Diffusion> {
+    /// Whether such levels may lie below a finest grid whose points are relaxed.
+    const DIVIDES_POINTS_ABOVE_LINES: bool = true;
+
+    /// Some rows of a matrix, the first of which is even.
+    ///
+    /// # Errors
+    /// As [`SupportsGalerkin::coarse`].
+    fn coarse_part<T: Real>(&self, matrix: &Self::Matrix, slab: Slab) -> Result<Arc<Self::Coarse<T>>>;
+
+    /// One of several subdomains' share of strongly coupled aggregates, as
+    /// [`Bodies::part`](isobar_core::stencil::galerkin::Bodies::part).
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn part_of_bodies(&self, all: Self::Bodies, whole: &Layout, starts: &[usize], rank: usize) -> Result<Self::Bodies>;
 }
 
 /// Whether a grid has such levels on these ranks.
-pub(crate) fn has_galerkin<B: SupportsPointParts>(backend: &Distributed<B>, stencil: &Diffusion) -> Result<bool> {
-    if !backend.has_others() {
-        return Ok(true);
-    }
-    let patches = backend.patches(stencil.shape())?;
-    Ok(divides_galerkin(backend) && patches.rows().halved().is_some())
+pub(crate) fn has_galerkin(ranks: &Ranks, stencil: &Diffusion) -> Result<bool> {
+    Ok(ranks.has_whole_rows() && ranks.patches(stencil.shape())?.rows().halved().is_some())
 }
 
-/// The hierarchy of a stencil, as [`by_galerkin_on`] of slabs that this back end has of its grid.
+/// The hierarchy of a stencil, as [`galerkin`](galerkin_levels::galerkin) on one device.
 ///
 /// # Errors
-/// As there; [`isobar_core::error::Error::Unsupported`] where x is divided.
-pub(crate) fn by_galerkin<B: SupportsPointParts, T: Real>(
-    backend: &Distributed<B>,
+/// As there; [`Error::Unsupported`](isobar_core::Error::Unsupported) where x is divided, or a slab has no pair of rows.
+pub fn by_galerkin<B: SupportsGalerkinParts, T: Real>(
+    backend: &B,
     stencil: &Diffusion,
-    finest: &Arc<DistributedOperator<B, B::Part<T>>>,
+    finest: &Arc<B::Operator<T>>,
     wanted: Option<usize>,
-) -> Result<Option<Hierarchy<Distributed<B>, Diffusion, T>>> {
-    let slabs = backend.slabs(stencil.shape(), "multigrid on Galerkin grids")?;
-    by_galerkin_on(backend, stencil, finest, &slabs, wanted)
+) -> Result<Hierarchy<B, Diffusion, T>>
+where
+    B::Operator<T>: LineSmoother<B, T>,
+{
+    let Some(ranks) = backend.ranks() else { return galerkin_levels::galerkin(backend, stencil, finest, wanted) };
+    let slabs = ranks.slabs(stencil.shape(), "multigrid on Galerkin grids")?;
+    by_galerkin_on(backend, ranks, stencil, finest, &slabs, wanted)
 }
 
-/// The hierarchy of a stencil whose rows are divided like this; none where the back end divides no such levels.
+/// A level below the finest, and where the rows of each rank begin if it is divided.
+struct Level<B: SupportsGalerkin, T: Real> {
+    below: Below<B, T>,
+    starts: Option<Vec<usize>>,
+}
+
+/// The strongly coupled aggregates of a level, or this rank's share of them.
+fn own_bodies<B: SupportsGalerkinParts>(
+    backend: &B,
+    has_bodies: bool,
+    matrix: &B::Matrix,
+    (starts, rank): (Option<&[usize]>, usize),
+) -> Result<B::Bodies> {
+    let layout = Layout::new(backend.grid(matrix).shape)?;
+    let all = bodies(backend, has_bodies, matrix, &layout)?;
+    match starts {
+        Some(starts) => backend.part_of_bodies(all, &layout, starts, rank),
+        None => Ok(all),
+    }
+}
+
+/// The hierarchy of a stencil whose rows are divided like this.
 ///
 /// # Errors
-/// As [`isobar_core::stencil::galerkin_parts::galerkin_parts`]; [`isobar_core::error::Error::Unsupported`] where a slab has no pair of
-/// rows.
-pub(crate) fn by_galerkin_on<B: SupportsPointParts, T: Real>(
-    backend: &Distributed<B>,
+/// As [`by_galerkin`].
+pub(crate) fn by_galerkin_on<B: SupportsGalerkinParts, T: Real>(
+    backend: &B,
+    ranks: &Ranks,
     stencil: &Diffusion,
-    finest: &Arc<DistributedOperator<B, B::Part<T>>>,
+    finest: &Arc<B::Operator<T>>,
     slabs: &Slabs,
     wanted: Option<usize>,
-) -> Result<Option<Hierarchy<Distributed<B>, Diffusion, T>>> {
-    let (world, inner) = (backend.world(), backend.inner());
-    if backend.has_others() && slabs.halved().is_none() {
+) -> Result<Hierarchy<B, Diffusion, T>>
+where
+    B::Operator<T>: LineSmoother<B, T>,
+{
+    if slabs.halved().is_none() {
         return Err(too_thin(stencil.shape(), &Patches::of_rows(stencil.shape(), slabs.clone())));
     }
-    // One part is the whole grid.
-    let stays = |starts: &[usize]| backend.has_others() && Slabs::from_starts(starts).stay_divided();
-    let division = Division { starts: slabs.starts(), rank: world.rank(), stays: &stays };
-    let Some(parts) = inner.galerkin_levels(stencil, finest.part(), division, wanted)? else { return Ok(None) };
-    let GalerkinParts { divided, transfers, gathered, corrections, whole, visits, inverse } = parts;
-    let whole = own_levels(backend, whole);
-    let mut notes = whole.notes;
-    if let Some(first) = whole.levels.first().filter(|_| backend.has_others()) {
-        notes.insert(0, format!("multigrid: every rank does all the work from {} on", first.layout().shape()));
-    }
-    let divided: Vec<_> =
-        divided.into_iter().map(|part| Arc::new(DistributedOperator::of_part(backend, part))).collect();
-    let mut all_transfers: Vec<Arc<dyn Transfer<Distributed<B>, T>>> = Vec::new();
-    for (n, part) in transfers.into_iter().enumerate() {
-        let (layout, gathered) = match divided.get(n) {
-            Some(coarse) => (*Operator::<_, T>::layout(&**coarse), None),
-            None => {
-                let slabs = gathered.as_ref().filter(|_| backend.has_others());
-                let patches = slabs
-                    .map(|(layout, starts)| (*layout, Patches::of_rows(layout.shape(), Slabs::from_starts(starts))));
-                (*whole.levels[0].layout(), patches)
-            }
-        };
-        let gathered = gathered.as_ref().map(|(layout, patches)| (*layout, patches));
-        all_transfers.push(match n {
-            0 => transfer_from(finest, part, layout, gathered)?,
-            n => transfer_from(&divided[n - 1], part, layout, gathered)?,
+    let (rank, alone, finest_starts) = (ranks.rank(), backend.alone(), slabs.starts());
+    let matrix = backend.finest(stencil, finest)?;
+    let has_bodies = backend.may_have_bodies(&matrix)?;
+    let own = own_bodies(backend, has_bodies, &matrix, (Some(finest_starts), rank))?;
+    let top = backend.body_correction::<T>(layout_of::<B, T>(&**finest), own)?;
+    let (mut levels, mut transfers) = (Vec::<Level<B, T>>::new(), Vec::<Arc<dyn Transfer<B, T>>>::new());
+    let mut all_do_it = None;
+    let Descent { coarsest, visits, mut notes } = descend(backend, matrix, wanted, &mut |axes, weights, matrix| {
+        let before = levels.last().map_or(Some(finest_starts), |level| level.starts.as_deref());
+        let starts = before.map(|starts| -> Vec<usize> {
+            let of = |&start: &usize| if axes.contains(&Axis::Y) { start.div_ceil(2) } else { start };
+            starts.iter().map(of).collect()
         });
-    }
-    all_transfers.extend(whole.transfers);
-    let mut levels = vec![Arc::clone(finest) as Arc<dyn LineSmoother<Distributed<B>, T>>];
-    levels.extend(divided.into_iter().map(|level| level as _));
-    levels.extend(whole.levels);
-    let shared = |part| Some(Arc::new(Shared { part }) as Arc<dyn Correction<_, T>>);
-    let mut all_corrections: Vec<_> = corrections.into_iter().map(shared).collect();
-    all_corrections.extend(whole.corrections);
-    let update = whole.update;
-    let (coarsest, update) = match inverse {
-        None => (whole.coarsest, update),
-        Some(inverse) => {
-            let operator = Arc::clone(finest);
-            let cells = every_cell(stencil.shape())?.of_part(Operator::<_, T>::layout(&*operator))?;
-            let solver = Arc::new(DenseSolver::new(backend, &cells, &inverse(stencil)?)?);
-            let solves = Arc::clone(&solver) as Arc<dyn CoarsestSolver<Distributed<B>, T>>;
-            let both = move |stencil: &Diffusion| update(stencil).and_then(|()| solver.update(&inverse(stencil)?));
-            (Some(solves), Box::new(both) as _)
+        let slab = starts.as_ref().map(|starts| Slab { first: starts[rank], beyond: starts[rank + 1] });
+        let Grid { shape, periodic: [_, is_periodic, _] } = backend.grid(matrix);
+        // Cells of one colour are beside each other where a periodic direction has an odd number of rows.
+        let is_odd = is_periodic && !shape.ny.is_multiple_of(2);
+        let is_worth_it = |starts: &Vec<usize>| Slabs::from_starts(starts).stay_divided();
+        let stays = shape.cells() > COARSEST_CELLS && !is_odd && starts.as_ref().is_some_and(is_worth_it);
+        let (operator, on) = match slab.filter(|_| stays) {
+            Some(slab) => (backend.coarse_part::<T>(matrix, slab)?, backend),
+            None => (alone.coarse::<T>(matrix)?, &alone),
+        };
+        let whole = *layout_of::<B, T>(&*operator);
+        // A transfer from a subdomain to a whole grid acts on this rank's rows of that.
+        let layout = slab.map_or(Ok(whole), |slab| slab.layout(shape, is_periodic))?;
+        let finer = match levels.last() {
+            None => Finer::Finest(finest),
+            Some(level) => Finer::Coarse(&level.below.operator),
+        };
+        let transfer = backend.interpolation(finer, &layout, weights)?;
+        let gathered = starts.as_ref().filter(|_| !stays);
+        if gathered.is_some() {
+            all_do_it = Some(format!("multigrid: every rank does all the work from {shape} on"));
         }
+        let gathered = gathered.map(|starts| (layout, Patches::of_rows(shape, Slabs::from_starts(starts))));
+        transfers.push(transfer_to(backend, Arc::clone(&transfer) as _, &whole, gathered)?);
+        let starts = starts.filter(|_| stays);
+        let own = own_bodies(backend, has_bodies, matrix, (starts.as_deref(), rank))?;
+        let correction = on.body_correction(&whole, own)?;
+        levels.push(Level { below: Below { axes, operator, transfer, correction }, starts });
+        Ok(())
+    })?;
+    notes.splice(0..0, all_do_it);
+    let of_finest = |matrix| {
+        let cells = every_cell(stencil.shape())?.of_part(layout_of::<B, T>(&**finest))?;
+        DenseSolver::new(backend, &cells, &backend.inverse(&matrix)?)
     };
-    Ok(Some(Hierarchy {
+    let solver = coarsest.map(|matrix| match levels.is_empty() {
+        true => of_finest(matrix),
+        false => DenseSolver::of(&alone, &matrix),
+    });
+    let solver = solver.transpose()?.map(Arc::new);
+    let all_levels = levels.iter().map(|level| Arc::clone(&level.below.operator) as Arc<dyn LineSmoother<B, T>>);
+    let all_corrections = levels.iter().map(|level| Arc::clone(&level.below.correction) as Arc<dyn Correction<B, T>>);
+    Ok(Hierarchy {
+        levels: [Arc::clone(finest) as Arc<dyn LineSmoother<B, T>>].into_iter().chain(all_levels).collect(),
+        transfers,
+        corrections: [Arc::clone(&top) as _].into_iter().chain(all_corrections).map(Some).collect(),
+        coarsest: solver.clone().map(|solver| solver as Arc<dyn CoarsestSolver<B, T>>),
         by_points: 0,
-        levels,
-        transfers: all_transfers,
-        corrections: all_corrections,
-        coarsest,
         visits,
         notes,
-        update,
-    }))
+        update: update(backend, finest, (finest_starts, rank), (top, levels, solver)),
+    })
 }
 
-fn transfer_from<B, O, T>(
-    fine: &Arc<DistributedOperator<B, O>>,
-    part: Arc<dyn Transfer<B, T>>,
-    coarse: Layout,
-    gathered: Option<(Layout, &Patches)>,
-) -> Result<Arc<dyn Transfer<Distributed<B>, T>>>
-where
-    B: PartBackend,
-    O: PartSmoother<B, T> + ?Sized + 'static,
-    T: Real,
-{
-    let transfer: Arc<DistributedTransfer<B, O, dyn Transfer<B, T>, T>> =
-        DistributedTransfer::new(fine, part, coarse, gathered)?;
-    Ok(transfer)
-}
+/// What [`by_galerkin_on`] makes: the finest grid's correction, the levels below, and the exact solver of the coarsest.
+type Made<B, T> = (Arc<<B as SupportsGalerkin>::BodyCorrection<T>>, Vec<Level<B, T>>, Option<Arc<DenseSolver<B>>>);
 
-/// A correction of bodies of which several ranks may have cells.
-struct Shared<C: ?Sized> {
-    part: Arc<C>,
-}
-
-impl<B: PartBackend, T: Real> Correction<Distributed<B>, T> for Shared<dyn Correction<B, T>> {
-    fn is_active(&self) -> bool {
-        self.part.is_active()
-    }
-
-    fn needs_host(&self) -> bool {
-        self.part.needs_host()
-    }
-
-    fn correct(&self, r: &Vector<B::Vector<T>>, u: &mut Vector<B::Vector<T>>) -> Result<()> {
-        self.part.correct(&*r.part()?, u.part_mut())
-    }
-
-    fn bytes(&self) -> usize {
-        self.part.bytes()
-    }
+/// Gives all of it the coefficients of another stencil.
+fn update<B: SupportsGalerkinParts, T: Real>(
+    backend: &B,
+    finest: &Arc<B::Operator<T>>,
+    (starts, rank): (&[usize], usize),
+    (top, levels, solver): Made<B, T>,
+) -> Update<Diffusion> {
+    let (backend, finest, finest_starts) = (backend.clone(), Arc::clone(finest), starts.to_vec());
+    Box::new(move |stencil: &Diffusion| {
+        let mut matrix = backend.finest(stencil, &finest)?;
+        let has_bodies = backend.may_have_bodies(&matrix)?;
+        backend.update_bodies(&top, own_bodies(&backend, has_bodies, &matrix, (Some(&finest_starts), rank))?)?;
+        for Level { below: Below { axes, operator, transfer, correction }, starts } in &levels {
+            let weights;
+            (weights, matrix) = backend.coarsen(matrix, axes)?;
+            backend.update_interpolation(transfer, weights)?;
+            backend.update_coarse(operator, &matrix)?;
+            let own = own_bodies(&backend, has_bodies, &matrix, (starts.as_deref(), rank))?;
+            backend.update_bodies(correction, own)?;
+        }
+        solver.as_ref().map_or(Ok(()), |solver| solver.update(&backend.inverse(&matrix)?))
+    })
 }

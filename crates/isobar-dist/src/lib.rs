@@ -1,50 +1,43 @@
 //! Grids divided among several devices.
 //!
-//! [`Distributed`] makes a back end of any back end that can hold parts of a grid: every rank has one, and all of them run
-//! the same solver on slabs of rows, or on rectangles of columns. Solvers do not know; what differs is that halo rows are filled before a step that
-//! reads them, and that sums are those of all ranks.
+//! A back end that can hold subdomains of a grid, [`PartBackend`], becomes one of several ranks by [`join`]: every rank has one, and all
+//! run the same solver on slabs of rows, or on rectangles of columns. Solvers do not know; a step fills the halo rows that it reads, and
+//! its sums are those of all ranks.
 //!
 //! * [`Communicator`] what ranks need of a transport: [`threads`] of one process, [`mpi`] between processes; [`together`] what they
 //!   all do or none,
-//! * [`Patches`] which rank has which columns, [`Slabs`] in one direction,
-//! * [`Distributed`] the back end, [`Vector`] its vectors, [`DistributedOperator`] its operators,
-//! * [`compile_solvers`] what a back end's crate compiles of all that,
-//! * [`levels`] those of multigrid: divided while slabs are thick enough, then whole on every rank; `points` those whose cells are
-//!   relaxed each by itself, `galerkin` those of 27 points,
-//! * `cells` steps from cell to cell: relaxation of points, and substitution, in which a rank follows the one before,
-//! * `modes` vertical modes, of whose problems every rank solves some, on `own` levels; `mixed` the finest level in two precisions.
+//! * [`Ranks`] a job as a back end knows it, [`Patches`] which rank has which columns, [`Slabs`] in one direction,
+//! * [`part`] what a back end offers, and how its halo rows are filled,
+//! * [`levels`] those of multigrid: divided while slabs are thick enough, then whole on every rank; [`points`] those whose cells are
+//!   relaxed each by itself, [`galerkin`] those of 27 points,
+//! * [`modes`] vertical modes, of whose problems every rank solves some,
+//! * [`diffusion`] what `auto` takes on ranks,
+//! * [`compile_solvers`] what a back end's crate compiles.
 //!
 //! Sums are taken in the order of ranks, so that all ranks know the same numbers and take the same decisions, whatever
 //! arrives first.
 
-mod above_lines;
-mod cells;
+pub mod columns;
 pub mod communicator;
-mod diffusion;
-mod distributed;
-mod galerkin;
+pub mod diffusion;
+pub mod galerkin;
 pub mod levels;
-mod mixed;
-mod modes;
+pub mod modes;
 #[cfg(unix)]
 pub mod mpi;
-mod operator;
-mod own;
+pub mod part;
 mod patches;
 mod patience;
-mod points;
+pub mod points;
 mod ranks;
 mod slabs;
 mod solvers;
-mod tensor_product;
 pub mod threads;
 mod together;
-mod vector;
 
 pub use communicator::{Communicator, Message};
-pub use distributed::{Distributed, other_number_of_parts};
-pub use operator::DistributedOperator;
+pub use part::PartBackend;
 pub use patches::{Patches, collect_layers, gather};
+pub use ranks::{Ranks, Watched, join, join_rows, other_number_of_parts, own_columns, require_order, require_sweeps};
 pub use slabs::Slabs;
 pub use together::{Kind, Tell, Told, together};
-pub use vector::Vector;

@@ -7,32 +7,26 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use isobar_core::backend::Scalar;
-use isobar_core::backend::part::{Division, Link, PartBackend, Redivision};
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Slab};
-use isobar_core::operator::part::PartOperator;
-use isobar_core::operator::{Guess, LineSmoother, LineSolver, ModalTransfer, Relaxation};
-use isobar_core::options::SolverOptions;
+use isobar_core::operator::{Guess, LineSmoother, ModalTransfer, Relaxation};
+use isobar_core::options::{Choice, Method, Preconditioner, SolverOptions};
 use isobar_core::real::{Real, bytes_of, bytes_of_mut};
-use isobar_core::stencil::modes::Plan;
-use isobar_core::stencil::parts::{SupportsPartModes, SupportsParts};
+use isobar_core::stencil::modes::{self, Plan, SupportsModes, problems_of_modes};
 use isobar_core::stencil::{Modes, Stencil, TensorProduct, VerticalModes};
 
 use crate::communicator::Message;
-use crate::distributed::Distributed;
-use crate::operator::DistributedOperator;
-use crate::own::own_levels;
-use crate::vector::Vector;
+use crate::part::{Division, Link, PartBackend, Redivision};
+use crate::ranks::Ranks;
 
-/// Between a part of a grid and the modes whose problems are this rank's.
-struct DistributedModal<B: PartBackend, O, T: Real, C: Real> {
-    fine: Arc<DistributedOperator<B, O>>,
+/// Between a subdomain and the modes whose problems are this rank's.
+struct Redividing<B: PartBackend, T: Real, C: Real> {
+    backend: B,
     /// To all modes of this rank's rows.
     part: Arc<dyn ModalTransfer<B, T, C>>,
     /// Of this rank's modes.
     layout: Layout,
-    /// Where there are other ranks.
-    divided: Option<Mutex<Divided<B, C>>>,
+    divided: Mutex<Divided<B, C>>,
 }
 
 /// All modes of a rank's rows.
@@ -54,50 +48,52 @@ struct Staging<C> {
 }
 
 impl<B: PartBackend, C: Real> Divided<B, C> {
-    fn new(backend: &Distributed<B>, division: Division, part: &Layout, layers: &Layout) -> Result<Self> {
-        let [part_len, layers_len] = if backend.needs_host() { [part.len(), layers.len()] } else { [0; 2] };
+    fn new(backend: &B, division: Division, part: &Layout, layers: &Layout) -> Result<Self> {
+        let [part_len, layers_len] = if backend.exchanges_on_host() { [part.len(), layers.len()] } else { [0; 2] };
         let zeros = |len| vec![C::ZERO; len];
         Ok(Self {
-            g: backend.inner().zeros(part)?,
-            x: backend.inner().zeros(part)?,
+            g: backend.zeros(part)?,
+            x: backend.zeros(part)?,
             division,
             staging: Staging { rows: zeros(part_len), packed: zeros(part_len), layers: zeros(layers_len) },
         })
     }
 
     /// `to` = all rows of this rank's modes, of what g holds of all modes on all ranks
-    fn collect(&mut self, backend: &Distributed<B>, to: &mut B::Vector<C>) -> Result<()> {
-        let (inner, rank) = (backend.inner(), backend.world().rank());
-        if let Some(link) = inner.link() {
-            return link.redivide(inner, &self.division, Redivision::ToLayers { rows: &self.g, layers: to });
+    fn collect(&mut self, backend: &B, to: &mut B::Vector<C>) -> Result<()> {
+        if let Some(link) = backend.link() {
+            return link.redivide(backend, &self.division, Redivision::ToLayers { rows: &self.g, layers: to });
         }
+        let Some(ranks) = backend.ranks() else { return Ok(()) };
+        let rank = ranks.rank();
         let Self { g, division, staging: Staging { rows, packed, layers }, .. } = self;
-        inner.read_rows(g, rows_of(division, rank), rows)?;
+        backend.read_rows(g, rows_of(division, rank), rows)?;
         each_run(division, rank, rows.len(), |at, there| packed[there].copy_from_slice(&rows[at]));
         let [sent, received] = pieces(division, rank, packed.len(), layers.len());
         layers[received[rank].clone()].copy_from_slice(&packed[sent[rank].clone()]);
-        exchange(backend, packed, &sent, layers, &received)?;
+        exchange(ranks, packed, &sent, layers, &received)?;
         if layers_of(division, rank) == 0 {
             return Ok(());
         }
-        inner.write_rows(layers, Slab { first: 0, beyond: all_rows(division) }, to)
+        backend.write_rows(layers, Slab { first: 0, beyond: all_rows(division) }, to)
     }
 
     /// x = all modes of this rank's rows, of what `from` holds of this rank's modes on all
-    fn take(&mut self, backend: &Distributed<B>, from: &B::Vector<C>) -> Result<()> {
-        let (inner, rank) = (backend.inner(), backend.world().rank());
-        if let Some(link) = inner.link() {
-            return link.redivide(inner, &self.division, Redivision::ToRows { layers: from, rows: &mut self.x });
+    fn take(&mut self, backend: &B, from: &B::Vector<C>) -> Result<()> {
+        if let Some(link) = backend.link() {
+            return link.redivide(backend, &self.division, Redivision::ToRows { layers: from, rows: &mut self.x });
         }
+        let Some(ranks) = backend.ranks() else { return Ok(()) };
+        let rank = ranks.rank();
         let Self { x, division, staging: Staging { rows, packed, layers }, .. } = self;
         if layers_of(division, rank) > 0 {
-            inner.read_rows(from, Slab { first: 0, beyond: all_rows(division) }, layers)?;
+            backend.read_rows(from, Slab { first: 0, beyond: all_rows(division) }, layers)?;
         }
         let [received, sent] = pieces(division, rank, packed.len(), layers.len());
         packed[received[rank].clone()].copy_from_slice(&layers[sent[rank].clone()]);
-        exchange(backend, layers, &sent, packed, &received)?;
+        exchange(ranks, layers, &sent, packed, &received)?;
         each_run(division, rank, rows.len(), |at, there| rows[at].copy_from_slice(&packed[there]));
-        inner.write_rows(rows, rows_of(division, rank), x)
+        backend.write_rows(rows, rows_of(division, rank), x)
     }
 }
 
@@ -147,77 +143,43 @@ fn each_run(division: &Division, rank: usize, len: usize, mut run: impl FnMut(Ra
 }
 
 /// Sends each other rank its piece of one array, and receives one of another.
-fn exchange<B: PartBackend, C: Real>(
-    backend: &Distributed<B>,
-    from: &[C],
-    sent: &[Range],
-    to: &mut [C],
-    received: &[Range],
-) -> Result<()> {
-    let (world, mut rest, mut messages) = (backend.world(), to, Vec::with_capacity(sent.len()));
+fn exchange<C: Real>(ranks: &Ranks, from: &[C], sent: &[Range], to: &mut [C], received: &[Range]) -> Result<()> {
+    let (mut rest, mut messages) = (to, Vec::with_capacity(sent.len()));
     for (peer, (sent, received)) in sent.iter().zip(received).enumerate() {
         let (receive, others) = rest.split_at_mut(received.len());
         rest = others;
-        if peer != world.rank() {
+        if peer != ranks.rank() {
             let (send, receive) = (bytes_of(&from[sent.clone()]), bytes_of_mut(receive));
             messages.push(Message { peer, tag: 0, send, receive });
         }
     }
-    world.exchange(&mut messages)
+    ranks.world().exchange(&mut messages)
 }
 
-impl<B, O, T, C> DistributedModal<B, O, T, C>
-where
-    B: PartBackend,
-    O: PartOperator<B, T>,
-    T: Real,
-    C: Real,
-{
-    fn backend(&self) -> &Distributed<B> {
-        LineSolver::<_, T>::backend(&*self.fine)
-    }
-
-    fn divided(&self) -> Option<MutexGuard<'_, Divided<B, C>>> {
+impl<B: PartBackend, T: Real, C: Real> Redividing<B, T, C> {
+    fn divided(&self) -> MutexGuard<'_, Divided<B, C>> {
         // Written as a whole before it is read.
-        self.divided.as_ref().map(|divided| divided.lock().unwrap_or_else(PoisonError::into_inner))
+        self.divided.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs a step that projects rows.
-    fn project_by(
-        &self,
-        g: &mut Vector<B::Vector<C>>,
-        step: impl FnOnce(&mut B::Vector<C>) -> Result<()>,
-    ) -> Result<()> {
-        match self.divided() {
-            Some(mut divided) => {
-                step(&mut divided.g)?;
-                divided.collect(self.backend(), g.part_mut())
-            }
-            None => step(g.part_mut()),
-        }
+    fn project_by(&self, g: &mut B::Vector<C>, step: impl FnOnce(&mut B::Vector<C>) -> Result<()>) -> Result<()> {
+        let mut divided = self.divided();
+        step(&mut divided.g)?;
+        divided.collect(&self.backend, g)
     }
 
     /// Runs a step that expands rows.
-    fn expand_by(&self, x: &Vector<B::Vector<C>>, step: impl FnOnce(&B::Vector<C>) -> Result<()>) -> Result<()> {
-        match self.divided() {
-            Some(mut divided) => {
-                divided.take(self.backend(), &*x.part()?)?;
-                step(&divided.x)
-            }
-            None => step(&*x.part()?),
-        }
+    fn expand_by(&self, x: &B::Vector<C>, step: impl FnOnce(&B::Vector<C>) -> Result<()>) -> Result<()> {
+        let mut divided = self.divided();
+        divided.take(&self.backend, x)?;
+        step(&divided.x)
     }
 }
 
-impl<B, O, T, C> ModalTransfer<Distributed<B>, T, C> for DistributedModal<B, O, T, C>
-where
-    B: PartBackend,
-    O: PartOperator<B, T>,
-    T: Real,
-    C: Real,
-{
-    fn fine(&self) -> &dyn LineSmoother<Distributed<B>, T> {
-        &*self.fine
+impl<B: PartBackend, T: Real, C: Real> ModalTransfer<B, T, C> for Redividing<B, T, C> {
+    fn fine(&self) -> &dyn LineSmoother<B, T> {
+        self.part.fine()
     }
 
     fn modal_layout(&self) -> &Layout {
@@ -228,86 +190,68 @@ where
         self.part.update(modes)
     }
 
-    fn project(&self, r: &Vector<B::Vector<T>>, g: &mut Vector<B::Vector<C>>) -> Result<()> {
-        self.project_by(g, |g| self.part.project(&*r.part()?, g))
+    fn project(&self, r: &B::Vector<T>, g: &mut B::Vector<C>) -> Result<()> {
+        self.project_by(g, |g| self.part.project(r, g))
     }
 
     fn project_rhs(
         &self,
-        f: &Vector<B::Vector<T>>,
-        g: &mut Vector<B::Vector<C>>,
-        u: &mut Vector<B::Vector<T>>,
+        f: &B::Vector<T>,
+        g: &mut B::Vector<C>,
+        u: &mut B::Vector<T>,
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        self.project_by(g, |g| self.part.project_rhs(&*f.part()?, g, u.part_mut(), norm, &mut *scalars))?;
-        self.fine.combine([norm], scalars)
+        self.project_by(g, |g| self.part.project_rhs(f, g, u, norm, scalars))
     }
 
-    fn expand(&self, x: &Vector<B::Vector<C>>, guess: Guess, u: &mut Vector<B::Vector<T>>) -> Result<()> {
-        self.expand_by(x, |x| self.part.expand(x, guess, u.part_mut()))
+    fn expand(&self, x: &B::Vector<C>, guess: Guess, u: &mut B::Vector<T>) -> Result<()> {
+        self.expand_by(x, |x| self.part.expand(x, guess, u))
     }
 
     fn project_residual(
         &self,
-        f: &Vector<B::Vector<T>>,
-        u: &Vector<B::Vector<T>>,
-        g: &mut Vector<B::Vector<C>>,
-        scratch: &mut Vector<B::Vector<T>>,
+        f: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        g: &mut B::Vector<C>,
+        scratch: &mut B::Vector<T>,
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        self.fine.fill_to_read(u)?;
-        self.project_by(g, |g| {
-            self.part.project_residual(&*f.part()?, &*u.part()?, g, scratch.part_mut(), norm, &mut *scalars)
-        })?;
-        self.fine.combine([norm], scalars)
+        self.project_by(g, |g| self.part.project_residual(f, u, g, scratch, norm, scalars))
     }
 
     fn expand_smooth_project(
         &self,
-        x: &Vector<B::Vector<C>>,
+        x: &B::Vector<C>,
         guess: Guess,
         smoother: (Relaxation, usize),
-        f: &Vector<B::Vector<T>>,
-        u: &mut Vector<B::Vector<T>>,
-        g: &mut Vector<B::Vector<C>>,
-        scratch: &mut Vector<B::Vector<T>>,
+        f: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        g: &mut B::Vector<C>,
+        scratch: &mut B::Vector<T>,
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        let (f, u, scratch) = (f.part()?, u.part_mut(), scratch.part_mut());
-        let mut step = |x: &_, g: &mut _, scalars: &mut _| {
-            self.part.expand_smooth_project(x, guess, smoother, &*f, u, g, scratch, norm, scalars)
-        };
-        match self.divided() {
-            Some(mut divided) => {
-                divided.take(self.backend(), &*x.part()?)?;
-                let Divided { g: own, x, .. } = &mut *divided;
-                step(x, own, &mut *scalars)?;
-                divided.collect(self.backend(), g.part_mut())?;
-            }
-            None => step(&*x.part()?, g.part_mut(), &mut *scalars)?,
-        }
-        self.fine.combine([norm], scalars)
+        let mut divided = self.divided();
+        divided.take(&self.backend, x)?;
+        let Divided { g: own, x, .. } = &mut *divided;
+        self.part.expand_smooth_project(x, guess, smoother, f, u, own, scratch, norm, scalars)?;
+        divided.collect(&self.backend, g)
     }
 
     fn expand_smooth_norm(
         &self,
-        x: &Vector<B::Vector<C>>,
+        x: &B::Vector<C>,
         guess: Guess,
         smoother: (Relaxation, usize),
-        f: &Vector<B::Vector<T>>,
-        u: &mut Vector<B::Vector<T>>,
-        scratch: &mut Vector<B::Vector<T>>,
+        f: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        scratch: &mut B::Vector<T>,
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        self.expand_by(x, |x| {
-            let (f, u, scratch) = (f.part()?, u.part_mut(), scratch.part_mut());
-            self.part.expand_smooth_norm(x, guess, smoother, &*f, u, scratch, norm, &mut *scalars)
-        })?;
-        self.fine.combine([norm], scalars)
+        self.expand_by(x, |x| self.part.expand_smooth_norm(x, guess, smoother, f, u, scratch, norm, scalars))
     }
 
     fn needs_scratch(&self) -> bool {
@@ -315,42 +259,51 @@ where
     }
 }
 
-/// So many modes of a matrix, as [`by_modes`](isobar_core::stencil::modes::by_modes) on one rank.
+/// The method for a tensor product on ranks: one device's; where x is divided, multigrid for vertical modes.
+pub fn choice(ranks: &Ranks, stencil: &TensorProduct, options: &SolverOptions) -> Choice {
+    let alone = stencil.choice(options);
+    if ranks.has_whole_rows() || alone.method != Method::Modes {
+        return alone;
+    }
+    let why = "multigrid: ranks that divide x share no vertical modes".to_owned();
+    Choice { why: Some(why), ..Choice::new(Method::Multigrid, Preconditioner::Line) }
+}
+
+/// Some modes of a matrix, as [`by_modes`](modes::by_modes) on one device.
 ///
 /// # Errors
 /// As there.
-pub(crate) fn by_modes<B, T, C>(
-    backend: &Distributed<B>,
+pub fn by_modes<B, T, C>(
+    backend: &B,
     stencil: &TensorProduct,
-    operator: &Arc<DistributedOperator<B, <B as SupportsParts<TensorProduct>>::Part<T>>>,
+    operator: &Arc<B::Operator<T>>,
     options: &SolverOptions,
     tolerance: f64,
-) -> Result<Modes<Distributed<B>, TensorProduct, T, C>>
+) -> Result<Modes<B, TensorProduct, T, C>>
 where
-    B: SupportsPartModes,
+    B: SupportsModes + PartBackend,
     T: Real,
     C: Real,
+    B::Operator<C>: LineSmoother<B, C>,
 {
-    let (world, inner) = (backend.world(), backend.inner());
-    let slabs = backend.slabs(stencil.shape(), "vertical modes")?;
+    let Some(ranks) = backend.ranks() else {
+        return modes::by_modes(backend, stencil, operator, options, tolerance);
+    };
+    let slabs = ranks.slabs(stencil.shape(), "vertical modes")?;
     let modes = stencil.modes()?;
     let plan = Plan::new(stencil, &modes, &options.modes, tolerance)?;
-    let part = inner.part_modes::<T, C>(operator.part(), &modes.only(0..plan.count))?;
-    let (rank, ranks) = (world.rank(), world.size());
-    let starts: Vec<usize> = (0..=ranks).map(|rank| plan.count * rank / ranks).collect();
+    let part = backend.modal_transfer::<T, C>(operator, &modes.only(0..plan.count))?;
+    let (rank, size) = (ranks.rank(), ranks.size());
+    let starts: Vec<usize> = (0..=size).map(|rank| plan.count * rank / size).collect();
     let own = match starts[rank]..starts[rank + 1] {
         // There is no grid without layers: a problem that nobody asks for, with the solution zero.
         none if none.is_empty() => plan.count - 1..plan.count,
         own => own,
     };
-    let problems = own_levels(backend, inner.problems_of_modes(stencil, own, &options.multigrid)?);
+    let problems = problems_of_modes(&backend.alone(), stencil, own, &options.multigrid)?;
     let layout = *problems.levels[0].layout();
-    let divided = if backend.has_others() {
-        let division = Division { rows: slabs.starts().to_vec(), layers: starts };
-        Some(Mutex::new(Divided::new(backend, division, part.modal_layout(), &layout)?))
-    } else {
-        None
-    };
-    let transfer = DistributedModal { fine: Arc::clone(operator), part: Arc::clone(&part), layout, divided };
+    let division = Division { rows: slabs.starts().to_vec(), layers: starts };
+    let divided = Mutex::new(Divided::new(backend, division, part.modal_layout(), &layout)?);
+    let transfer = Redividing { backend: backend.clone(), part: Arc::clone(&part), layout, divided };
     Ok(Modes { transfer: Arc::new(transfer), problems, plan }.updating(move |modes| part.update(modes)))
 }

@@ -1,7 +1,6 @@
 //! Solvers that are compiled once, in the crate of their back end.
 
-/// Makes the contents of a back end's module `solvers`: functions that return its solvers as objects, on one device and as one of
-/// several ranks. None of them is generic, so nothing of a solver is compiled again where they are called.
+/// Makes the contents of a back end's module `solvers`: functions that return its solvers as objects, on one device or on one of several ranks. None of them is generic, so nothing of a solver is compiled again where they are called.
 #[macro_export]
 macro_rules! compile_solvers {
     ($backend:ty) => {
@@ -34,16 +33,6 @@ macro_rules! compile_solvers {
             state: Source<'_>,
         ) -> Result<Vec<Tried>> {
             isobar_core::stepping::trial::trial(backend, heat, options, solver, state)
-        }
-
-        /// Solvers of a rank's subdomain.
-        pub mod ranks {
-            use super::*;
-
-            $crate::compile_solvers!(@rank $backend, tensor_product, TensorProduct);
-            $crate::compile_solvers!(@rank $backend, diffusion, Diffusion);
-
-            $crate::compile_solvers!(@heat $crate::Distributed<$backend>);
         }
     };
     (@one_device $backend:ty, $name:ident, $stencil:ident) => {
@@ -82,19 +71,6 @@ macro_rules! compile_solvers {
                 let steps = System::new(backend, stencil, options)?.description().traffic.clone();
                 Ok((setup, time_iteration(backend, stencil, options, &steps)?))
             }
-        }
-    };
-    (@rank $backend:ty, $name:ident, $stencil:ident) => {
-        #[doc = concat!("Makes a solver of a [`", stringify!($stencil), "`](isobar_core::stencil::", stringify!($stencil), ").")]
-        ///
-        /// # Errors
-        /// As [`System::new`].
-        pub fn $name(
-            backend: &$crate::Distributed<$backend>,
-            stencil: &isobar_core::stencil::$stencil,
-            options: &SolverOptions,
-        ) -> Result<Box<dyn Solve<isobar_core::stencil::$stencil>>> {
-            Ok(Box::new(System::new(backend, stencil, options)?))
         }
     };
     (@heat $backend:ty) => {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use isobar_core::backend::part::Meanwhile;
+use isobar_core::backend::Meanwhile;
 use isobar_core::error::{Error, Result};
 
 use crate::communicator::{Communicator, Message};

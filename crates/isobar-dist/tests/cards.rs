@@ -31,7 +31,6 @@ use std::time::{Duration, Instant};
 
 use boxes::smooth_ring;
 use checks::{GRIDS, GRIDS_OF_MODES, check_apply, check_solves, krylov, modes, multigrid, problem};
-use isobar_core::backend::part::{Link, PartBackend};
 use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::Shape;
@@ -41,6 +40,7 @@ use isobar_core::stencil::{Axis, Coefficients, Diffusion, Side};
 use isobar_cuda::link::Ways;
 use isobar_cuda::nccl::Nccl;
 use isobar_cuda::{Cuda, devices};
+use isobar_dist::part::{Link, PartBackend};
 use isobar_dist::threads::Threads;
 use isobar_dist::{Communicator, threads};
 use jumps::{bubbles, check, forms, pieces, points_above, problems, rolling};

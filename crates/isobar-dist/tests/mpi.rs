@@ -23,7 +23,7 @@ use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_core::solver::ignore;
 use isobar_core::stencil::Stencil;
 use isobar_cpu::Cpu;
-use isobar_dist::{Distributed, Message, mpi, together};
+use isobar_dist::{Message, join_rows, mpi, own_columns, together};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Set for ranks: what they are to do.
@@ -206,8 +206,8 @@ fn be_a_rank() -> Result<()> {
         let mut alone = System::new(&Cpu::new(1)?, &stencil, &options)?;
         let alone = alone.solve(source.into(), target.into(), Guess::Zero, &mut ignore)?;
 
-        let backend = Distributed::new(Cpu::new(1)?, world.clone());
-        let slab = backend.patch(shape)?.y;
+        let backend = join_rows(Cpu::new(1)?, world.clone())?;
+        let slab = own_columns(&backend, shape)?.y;
         let strides = [1, shape.nx, shape.nx * shape.ny];
         let source = ArrayView::new(&rhs[slab.first * shape.nx..], slab.shape(shape), strides)?;
         let mut u = vec![0.0_f64; slab.shape(shape).cells()];

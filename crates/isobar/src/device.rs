@@ -1,11 +1,13 @@
 //! Choosing where to compute.
 
+use std::sync::Arc;
+
 use isobar_core::backend::{Backend, copy_bandwidth};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
 use isobar_cpu::Cpu;
 use isobar_cuda::Cuda;
-use isobar_dist::Distributed;
+use isobar_dist::{PartBackend, Ranks, own_columns};
 
 use crate::cards::Cards;
 use crate::process::require_process;
@@ -14,14 +16,10 @@ use crate::process::require_process;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Device {
-    /// This machine's processor cores.
+    /// This machine's processor cores, or those of one of several ranks; see [`Ranks::device`](crate::Ranks::device).
     Cpu(Cpu),
-    /// An NVIDIA card.
+    /// An NVIDIA GPU, or that of one of several ranks.
     Cuda(Cuda),
-    /// The processor cores of every rank of a job; see [`Ranks::device`](crate::Ranks::device).
-    CpuRanks(Distributed<Cpu>),
-    /// The NVIDIA cards of every rank of a job, one each; see [`Ranks::device`](crate::Ranks::device).
-    CudaRanks(Distributed<Cuda>),
     /// Several NVIDIA cards of this machine; see [`Device::cards`].
     Cards(Cards),
 }
@@ -75,12 +73,10 @@ impl Device {
 
     /// Fails in a process that was forked from the one that started this device's threads. Drivers and MPI report it themselves.
     pub(crate) fn require_process(&self) -> Result<()> {
-        let cpu = match self {
-            Self::Cpu(backend) => backend,
-            Self::CpuRanks(backend) => backend.inner(),
-            Self::Cuda(_) | Self::CudaRanks(_) | Self::Cards(_) => return Ok(()),
-        };
-        require_process("the device", cpu.process())
+        match self {
+            Self::Cpu(backend) => require_process("the device", backend.process()),
+            Self::Cuda(_) | Self::Cards(_) => Ok(()),
+        }
     }
 
     /// Does work on the host with the threads that this device's solvers have there: its own of a processor, and for a card all
@@ -89,9 +85,8 @@ impl Device {
         match self {
             // A pool of another process would never run it.
             _ if self.require_process().is_err() => work(),
-            Self::Cpu(backend) => backend.enter(work),
-            Self::CpuRanks(backend) => backend.inner().enter(work),
-            Self::Cuda(_) | Self::CudaRanks(_) | Self::Cards(_) => work(),
+            Self::Cpu(backend) => backend.alone().enter(work),
+            Self::Cuda(_) | Self::Cards(_) => work(),
         }
     }
 
@@ -102,11 +97,9 @@ impl Device {
     pub fn copy_bandwidth(&self, shape: Shape) -> Result<f64> {
         self.require_process()?;
         match self {
-            Self::Cpu(backend) => copy_bandwidth(backend, shape),
-            Self::Cuda(backend) => copy_bandwidth(backend, shape),
             // All ranks copy at once, as much as they have.
-            Self::CpuRanks(backend) => copy_bandwidth(backend.inner(), backend.patch(shape)?.shape(shape)),
-            Self::CudaRanks(backend) => copy_bandwidth(backend.inner(), backend.patch(shape)?.shape(shape)),
+            Self::Cpu(backend) => copy_bandwidth(&backend.alone(), own_columns(backend, shape)?.shape(shape)),
+            Self::Cuda(backend) => copy_bandwidth(&backend.alone(), own_columns(backend, shape)?.shape(shape)),
             Self::Cards(cards) => cards.copy_bandwidth(shape),
         }
     }
@@ -116,6 +109,20 @@ impl Device {
     pub fn most_threads() -> usize {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         (4 * cores).max(256)
+    }
+
+    /// Whether a grid on it is divided among several ranks or GPUs.
+    pub fn divides_grids(&self) -> bool {
+        self.ranks().is_some() || matches!(self, Self::Cards(_))
+    }
+
+    /// The ranks that it is one of; nothing where it is alone.
+    pub(crate) fn ranks(&self) -> Option<&Arc<Ranks>> {
+        match self {
+            Self::Cpu(backend) => backend.ranks(),
+            Self::Cuda(backend) => backend.ranks(),
+            Self::Cards(_) => None,
+        }
     }
 
     /// What a user calls a device: `auto`, `cpu`, `cuda` (the first card), `cuda:N`, or several as `cuda:0,1`. `threads` are

@@ -11,7 +11,7 @@ use isobar_core::options::SolverOptions;
 use isobar_core::problem::Heat;
 use isobar_core::solver::{Observer, ignore};
 use isobar_core::stepping::{Evolve, HeatOptions, Moment, Step, Tried};
-use isobar_dist::{Communicator, together};
+use isobar_dist::{Ranks, together};
 
 use crate::arrays::{Input, Output};
 use crate::device::Device;
@@ -25,15 +25,15 @@ use crate::ranks::{one_rank_only, require_same_system};
 /// own rows. After a `fork()` every call that computes fails in the new process, as those of a [`Solver`](crate::Solver) do.
 pub struct TimeStepper {
     inner: OfProcess<Box<dyn Evolve>>,
-    /// The ranks, where there are several.
-    world: Option<Arc<dyn Communicator>>,
+    /// Where there are several.
+    ranks: Option<Arc<Ranks>>,
     shape: Shape,
 }
 
 /// What all ranks do, or this process alone.
-fn on_all<R>(world: Option<&Arc<dyn Communicator>>, work: impl FnOnce() -> Result<R>) -> Result<R> {
-    match world {
-        Some(world) => together(&**world, work),
+fn on_all<R>(ranks: Option<&Arc<Ranks>>, work: impl FnOnce() -> Result<R>) -> Result<R> {
+    match ranks {
+        Some(ranks) => together(&**ranks.world(), work),
         None => work(),
     }
 }
@@ -46,31 +46,25 @@ impl TimeStepper {
     pub fn new(device: &Device, heat: Heat, options: HeatOptions, solver: &SolverOptions) -> Result<Self> {
         device.require_process()?;
         let shape = heat.shape();
-        let world = match device {
-            Device::CpuRanks(backend) => Some(backend.shared_world()),
-            Device::CudaRanks(backend) => Some(backend.shared_world()),
-            _ => None,
-        };
+        let ranks = device.ranks().cloned();
         let make = || -> Result<Box<dyn Evolve>> {
-            if let Some(world) = &world {
-                require_same_system(&**world, &heat.stiffness, Some(solver))?;
+            if let Some(ranks) = &ranks {
+                require_same_system(&**ranks.world(), &heat.stiffness, Some(solver))?;
             }
             Ok(match device {
                 Device::Cpu(backend) => isobar_cpu::solvers::heat(backend, heat, options, solver)?,
                 Device::Cuda(backend) => isobar_cuda::solvers::heat(backend, heat, options, solver)?,
-                Device::CpuRanks(backend) => isobar_cpu::solvers::ranks::heat(backend, heat, options, solver)?,
-                Device::CudaRanks(backend) => isobar_cuda::solvers::ranks::heat(backend, heat, options, solver)?,
                 Device::Cards(cards) => cards.stepper(&heat, options, solver)?,
             })
         };
-        let inner = OfProcess::new("the time stepper", on_all(world.as_ref(), make)?);
-        Ok(Self { inner, world, shape })
+        let inner = OfProcess::new("the time stepper", on_all(ranks.as_ref(), make)?);
+        Ok(Self { inner, ranks, shape })
     }
 
     /// What all ranks do, where there are several.
     fn each<R>(&mut self, work: impl FnOnce(&mut dyn Evolve) -> Result<R>) -> Result<R> {
         let inner = self.inner.get_mut()?;
-        on_all(self.world.as_ref(), || work(&mut **inner))
+        on_all(self.ranks.as_ref(), || work(&mut **inner))
     }
 
     /// Sets the first state.
@@ -118,10 +112,10 @@ impl TimeStepper {
     /// [`Error::Invalid`](crate::Error::Invalid) for another grid, other active cells, or coefficients of another form; what
     /// the device reports.
     pub fn update(&mut self, heat: Heat) -> Result<()> {
-        let world = self.world.clone();
+        let ranks = self.ranks.clone();
         self.each(|inner| {
-            if let Some(world) = &world {
-                require_same_system(&**world, &heat.stiffness, None)?;
+            if let Some(ranks) = &ranks {
+                require_same_system(&**ranks.world(), &heat.stiffness, None)?;
             }
             inner.update(heat)
         })
@@ -142,11 +136,10 @@ impl TimeStepper {
         device.require_process()?;
         let state: Source<'_> = state.source(heat.shape())?;
         match device {
+            _ if device.ranks().is_some() => Err(one_rank_only("a trial of preconditioners")),
             Device::Cpu(backend) => isobar_cpu::solvers::trial(backend, heat, options, solver, state),
             Device::Cuda(backend) => isobar_cuda::solvers::trial(backend, heat, options, solver, state),
-            Device::CpuRanks(_) | Device::CudaRanks(_) | Device::Cards(_) => {
-                Err(one_rank_only("a trial of preconditioners"))
-            }
+            Device::Cards(_) => Err(one_rank_only("a trial of preconditioners")),
         }
     }
 

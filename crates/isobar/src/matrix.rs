@@ -9,8 +9,8 @@ use isobar_core::precond::OwnPreconditioner;
 use isobar_core::stencil::{Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 
 use crate::device::Device;
-use crate::on_rows::OnRows;
-use crate::ranks::{OnRanks, one_rank_only};
+use crate::on_rows::on_ranks;
+use crate::ranks::one_rank_only;
 
 /// A matrix as data: what a [`Solver`](crate::Solver) is made for, and what changes its coefficients.
 pub trait Matrix: sealed::Sealed {}
@@ -65,17 +65,20 @@ macro_rules! matrices {
                 options: &SolverOptions,
                 own: Option<Box<dyn OwnPreconditioner>>,
             ) -> Result<Inner> {
+                let (ranks, has_own) = (device.ranks(), own.is_some());
+                if has_own && (ranks.is_some() || matches!(device, Device::Cards(_))) {
+                    return Err(one_rank_only("a preconditioner of your own"));
+                }
                 Ok(Inner::$kind(match device {
-                    Device::Cpu(backend) => isobar_cpu::solvers::$solvers::solver(backend, self, options, own)?,
-                    Device::Cuda(backend) => isobar_cuda::solvers::$solvers::solver(backend, self, options, own)?,
-                    _ if own.is_some() => return Err(one_rank_only("a preconditioner of your own")),
-                    Device::CpuRanks(backend) => {
-                        Box::new(OnRows::new(backend, self, options, || self.on_cores(backend, options))?)
-                    }
-                    Device::CudaRanks(backend) => {
-                        Box::new(OnRows::new(backend, self, options, || self.on_card(backend, options))?)
-                    }
-                    Device::Cards(cards) => cards.solver(self, options)?,
+                    Device::Cards(cards) => cards.solver(self, |backend| {
+                        isobar_cuda::solvers::$solvers::solver(backend, self, options, None)
+                    })?,
+                    Device::Cpu(backend) => on_ranks(ranks, self, options, || {
+                        isobar_cpu::solvers::$solvers::solver(backend, self, options, own)
+                    })?,
+                    Device::Cuda(backend) => on_ranks(ranks, self, options, || {
+                        isobar_cuda::solvers::$solvers::solver(backend, self, options, own)
+                    })?,
                 }))
             }
 
@@ -91,9 +94,10 @@ macro_rules! matrices {
 
             fn bench(&self, device: &Device, options: &SolverOptions) -> Result<(Setup, Vec<Timed>)> {
                 match device {
+                    _ if device.ranks().is_some() => Err(one_rank_only("timing steps")),
                     Device::Cpu(backend) => isobar_cpu::solvers::$solvers::bench(backend, self, options),
                     Device::Cuda(backend) => isobar_cuda::solvers::$solvers::bench(backend, self, options),
-                    Device::CpuRanks(_) | Device::CudaRanks(_) | Device::Cards(_) => Err(one_rank_only("timing steps")),
+                    Device::Cards(_) => Err(one_rank_only("timing steps")),
                 }
             }
         }

@@ -73,19 +73,14 @@ impl Device {
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) where there are more of them than rows, or than pairs of columns in x.
     pub fn patches(&self, shape: Shape) -> Result<Option<Patches>> {
-        match self {
-            Self::CpuRanks(ranks) => ranks.patches(shape).map(Some),
-            Self::CudaRanks(ranks) => ranks.patches(shape).map(Some),
-            _ => Ok(None),
-        }
+        self.ranks().map(|ranks| ranks.patches(shape)).transpose()
     }
 
     /// What the memory of solvers on it depends on.
     pub fn processor(&self) -> Processor {
         match self {
             Self::Cpu(cpu) => Processor::Cpu { threads: cpu.threads() },
-            Self::Cuda(_) | Self::CudaRanks(_) | Self::Cards(_) => Processor::Cuda,
-            Self::CpuRanks(ranks) => Processor::Cpu { threads: ranks.inner().threads() },
+            Self::Cuda(_) | Self::Cards(_) => Processor::Cuda,
         }
     }
 }
@@ -95,7 +90,7 @@ mod tests {
     use std::sync::Arc;
 
     use isobar_cpu::Cpu;
-    use isobar_dist::{Distributed, threads};
+    use isobar_dist::{join, threads};
 
     use super::*;
     use crate::Solver;
@@ -114,7 +109,7 @@ mod tests {
             let cpu = || Cpu::new(1).map(Device::Cpu);
             let alone = predict_memory(&cpu().unwrap(), &stencil, &options).unwrap().host;
             let held = threads::run(4, |world| {
-                let device = Device::CpuRanks(Distributed::new(Cpu::new(1)?, Arc::new(world)).divided_in(parts)?);
+                let device = Device::Cpu(join(Cpu::new(1)?, Arc::new(world), parts)?);
                 let solver = Solver::builder(&stencil).options(&options).device(&device).build()?;
                 let held = solver.description();
                 Ok([(held.bytes + held.coefficient_bytes) as f64, predict_memory(&device, &stencil, &options)?.host])

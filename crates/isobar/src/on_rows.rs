@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use isobar_core::array::{Source, Target};
-use isobar_core::backend::part::PartBackend;
 use isobar_core::build::{Description, Solve};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Patch, Shape};
@@ -11,9 +10,9 @@ use isobar_core::operator::Guess;
 use isobar_core::options::SolverOptions;
 use isobar_core::outcome::Outcome;
 use isobar_core::solver::Observer;
-use isobar_dist::{Communicator, Distributed, together};
+use isobar_dist::{Communicator, Ranks, together};
 
-use crate::ranks::{OnRanks, require_same_system};
+use crate::ranks::{OnRanks, one_rank_only, require_same_system};
 
 /// The levels of a description of a part, as they are without ranks.
 pub(crate) fn described_whole(description: &Description, levels: &[Shape]) -> Description {
@@ -23,7 +22,7 @@ pub(crate) fn described_whole(description: &Description, levels: &[Shape]) -> De
 }
 
 /// A rank's solver that takes arrays of the whole grid, of which it reads and writes its own part, or of that alone.
-pub(crate) struct OnRows<S> {
+struct OnRows<S> {
     world: Arc<dyn Communicator>,
     part: Box<dyn Solve<S>>,
     patch: Patch,
@@ -32,18 +31,22 @@ pub(crate) struct OnRows<S> {
 }
 
 impl<S: OnRanks> OnRows<S> {
-    /// Of the parts that `make` makes of a matrix.
-    pub(crate) fn new<B: PartBackend>(
-        backend: &Distributed<B>,
+    /// Around the subdomain's solver that `make` makes.
+    fn new(
+        ranks: &Ranks,
         matrix: &S,
         options: &SolverOptions,
         make: impl FnOnce() -> Result<Box<dyn Solve<S>>>,
     ) -> Result<Self> {
-        together(backend.world(), || {
-            require_same_system(backend.world(), matrix, Some(options))?;
-            let (part, patch, levels) = (make()?, backend.patch(matrix.shape())?, matrix.levels());
+        let world = ranks.world();
+        together(&**world, || {
+            require_same_system(&**world, matrix, Some(options))?;
+            if !S::IS_DIVIDED {
+                return Err(one_rank_only("matrices of this kind"));
+            }
+            let (part, patch, levels) = (make()?, ranks.patch(matrix.shape())?, matrix.levels());
             let description = described_whole(part.description(), &levels);
-            Ok(Self { world: backend.shared_world(), part, patch, levels, description })
+            Ok(Self { world: Arc::clone(world), part, patch, levels, description })
         })
     }
 
@@ -57,6 +60,22 @@ impl<S: OnRanks> OnRows<S> {
 
     fn own_target<'a>(&self, array: Target<'a>) -> Result<Target<'a>> {
         if self.is_own(array.shape()) { Ok(array) } else { array.into_part(self.patch) }
+    }
+}
+
+/// The solver that `make` makes, of a whole matrix or of a rank's subdomain.
+///
+/// # Errors
+/// Those of `make`; [`Error::Unsupported`] for a matrix that is not divided; where ranks have other matrices.
+pub(crate) fn on_ranks<S: OnRanks>(
+    ranks: Option<&Arc<Ranks>>,
+    matrix: &S,
+    options: &SolverOptions,
+    make: impl FnOnce() -> Result<Box<dyn Solve<S>>>,
+) -> Result<Box<dyn Solve<S>>> {
+    match ranks {
+        Some(ranks) => Ok(Box::new(OnRows::new(ranks, matrix, options, make)?)),
+        None => make(),
     }
 }
 

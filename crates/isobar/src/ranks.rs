@@ -3,17 +3,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use isobar_core::build::Solve;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Patch, Shape};
 use isobar_core::options::SolverOptions;
 use isobar_core::real::bytes_of_mut;
 use isobar_core::stencil::halving::halvings;
 use isobar_core::stencil::{Coefficients, Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
-use isobar_cpu::Cpu;
 use isobar_cuda::Cuda;
 use isobar_dist::communicator::agree;
-use isobar_dist::{Communicator, Distributed, Patches, Tell, together};
+use isobar_dist::{Communicator, Patches, Tell, join, together};
 
 use crate::device::Device;
 
@@ -146,10 +144,8 @@ impl Ranks {
     /// driver reports.
     pub fn device(&self, own: Device) -> Result<Device> {
         match own {
-            Device::Cpu(cpu) => {
-                Ok(Device::CpuRanks(Distributed::new(cpu, Arc::clone(&self.world)).divided_in(self.parts)?))
-            }
-            Device::Cuda(card) => Ok(Device::CudaRanks(join(&card, &self.world)?.divided_in(self.parts)?)),
+            Device::Cpu(cpu) => Ok(Device::Cpu(join(cpu, Arc::clone(&self.world), self.parts)?)),
+            Device::Cuda(card) => Ok(Device::Cuda(join_cuda(&card, &self.world, self.parts)?)),
             _ => Err(Error::Unsupported("several GPUs of each rank; start a rank for each".into())),
         }
     }
@@ -327,14 +323,17 @@ fn require_same(world: &dyn Communicator, what: &str, data: &[u8]) -> Result<()>
     agree(world, is_same)
 }
 
-/// A rank that computes on a card, which it joins to those of the others.
-pub(crate) fn join(card: &Cuda, world: &Arc<dyn Communicator>) -> Result<Distributed<Cuda>> {
-    let joined = card.join(world.rank(), world.size(), &mut |mine| world.all_gather_equal(mine))?;
-    Ok(Distributed::new(joined, Arc::clone(world)))
+/// A rank that computes on a GPU, which it connects to those of the others.
+pub(crate) fn join_cuda(card: &Cuda, world: &Arc<dyn Communicator>, parts: [usize; 2]) -> Result<Cuda> {
+    let connected = card.join(world.rank(), world.size(), &mut |mine| world.all_gather_equal(mine))?;
+    join(connected, Arc::clone(world), parts)
 }
 
 /// A matrix that may be divided among ranks.
 pub(crate) trait OnRanks: Stencil {
+    /// Whether it may.
+    const IS_DIVIDED: bool = false;
+
     /// The grids of multigrid, finest first, as they are without ranks; as many as there can be.
     fn levels(&self) -> Vec<Shape> {
         std::iter::successors(Some(self.shape()), Shape::halved).collect()
@@ -349,19 +348,6 @@ pub(crate) trait OnRanks: Stencil {
     fn form(&self) -> String {
         String::new()
     }
-
-    /// A solver of this rank's rows, on its cores.
-    fn on_cores(&self, _: &Distributed<Cpu>, _: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
-        Err(one_rank_only("matrices of this kind"))
-    }
-
-    /// A solver of this rank's rows, on its card.
-    fn on_card(&self, _: &Distributed<Cuda>, _: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
-        Err(Error::Unsupported(
-            "matrices of this kind on several GPUs; use one, as by the device \"cuda:0\", or the processor's cores"
-                .into(),
-        ))
-    }
 }
 
 pub(crate) fn one_rank_only(what: &str) -> Error {
@@ -369,23 +355,19 @@ pub(crate) fn one_rank_only(what: &str) -> Error {
 }
 
 impl OnRanks for TensorProduct {
+    const IS_DIVIDED: bool = true;
+
     fn fields(&self) -> Vec<&[f64]> {
         let (vertical, horizontal) = (self.vertical(), self.horizontal());
         let layers = [&vertical.a, &vertical.b, &vertical.c, &vertical.d];
         let columns = [&horizontal.area, &horizontal.west, &horizontal.east, &horizontal.south, &horizontal.north];
         layers.into_iter().chain(columns).map(Vec::as_slice).collect()
     }
-
-    fn on_cores(&self, backend: &Distributed<Cpu>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
-        isobar_cpu::solvers::ranks::tensor_product(backend, self, options)
-    }
-
-    fn on_card(&self, backend: &Distributed<Cuda>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
-        isobar_cuda::solvers::ranks::tensor_product(backend, self, options)
-    }
 }
 
 impl OnRanks for Diffusion {
+    const IS_DIVIDED: bool = true;
+
     fn fields(&self) -> Vec<&[f64]> {
         let coefficients: Vec<&[f64]> = match self.coefficients() {
             Coefficients::Cells { fields, .. } => fields.iter().map(|field| &**field).collect(),
@@ -409,14 +391,6 @@ impl OnRanks for Diffusion {
         let shape = self.turns().around(self.shape());
         let steps = halvings(shape, self.ends(), self.strengths(), None);
         std::iter::once(shape).chain(steps.iter().map(|by| by.coarse)).collect()
-    }
-
-    fn on_cores(&self, backend: &Distributed<Cpu>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
-        isobar_cpu::solvers::ranks::diffusion(backend, self, options)
-    }
-
-    fn on_card(&self, backend: &Distributed<Cuda>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
-        isobar_cuda::solvers::ranks::diffusion(backend, self, options)
     }
 }
 

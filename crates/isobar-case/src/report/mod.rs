@@ -6,7 +6,7 @@ mod outcome;
 use std::collections::BTreeMap;
 
 use isobar::internals::backend::DeviceInfo;
-use isobar::internals::backend::part::Shares;
+use isobar::internals::backend::Shares;
 use isobar::{Description, Outcome, Shape};
 use serde::Serialize;
 

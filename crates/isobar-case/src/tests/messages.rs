@@ -260,7 +260,7 @@ fn choices_say_which_forms_there_are() {
         &message(MINIMAL, &["solver.multigrid.smoother=points"]),
         &[
             "solver.multigrid.smoother = \"points\" is not a known choice",
-            "available: auto, line-jacobi, line-red-black, point-line, point-red-black",
+            "available: auto, line-jacobi, line-red-black, chebyshev, point-line, point-red-black",
         ],
     );
     assert_all_in(

@@ -2,17 +2,16 @@
 //!
 //! * this file: [`Backend`],
 //! * [`scalars`] names of scalars, and the coefficients that are made of them,
-//! * [`aggregate`] one number a set of cells,
-//! * [`part`] vectors that are parts of larger ones.
+//! * [`aggregate`] one number a set of cells.
 
 pub mod aggregate;
-pub mod columns;
-pub mod part;
 pub mod scalars;
 
+use std::fmt;
 use std::ops::ControlFlow;
 
-use self::part::{Meanwhile, Shares};
+use serde::Serialize;
+
 use crate::array::{ArrayView, ArrayViewMut, DeviceArray};
 use crate::error::{Error, Result};
 use crate::layout::{Colour, Layout, Patch, Shape};
@@ -20,6 +19,34 @@ use crate::real::Real;
 
 pub use aggregate::{AggregateBackend, AggregateMap};
 pub use scalars::{HostScalars, Ratio, Scalar, Sums};
+
+/// Work that is done while halo rows travel: it reads none of those, and changes nothing of what is sent.
+pub type Meanwhile<'w> = &'w mut dyn FnMut();
+
+/// A [`Meanwhile`] of steps that need what they wait for at once.
+pub fn nothing() {}
+
+/// How a grid's columns are divided among ranks: what each has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Shares {
+    /// In how many parts x and y are divided.
+    pub parts: [usize; 2],
+    /// Cells along x of a part, the fewest and the most.
+    pub in_x: [usize; 2],
+    /// Cells along y, rows.
+    pub in_y: [usize; 2],
+}
+
+impl fmt::Display for Shares {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |[fewest, most]: [usize; 2]| match fewest == most {
+            true => most.to_string(),
+            false => format!("{fewest} to {most}"),
+        };
+        let [x, y] = self.parts;
+        write!(f, "{x} in x, {y} in y, of {} × {} columns each", count(self.in_x), count(self.in_y))
+    }
+}
 
 /// The body of [`Backend::iterate_after`].
 pub type BodyAfter<'b, S> = dyn FnMut(Option<usize>, &mut S) -> Result<()> + 'b;
@@ -82,6 +109,15 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// # Errors
     /// What the device or a transport reports.
     fn fill<T: Real>(&self, _x: &mut Self::Vector<T>, _colours: &[Colour], _meanwhile: Meanwhile<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Scalars = their sums over all subdomains, where vectors of this layout are subdomains. A step calls it on what it has summed up,
+    /// and all ranks add in the same order.
+    ///
+    /// # Errors
+    /// As [`Backend::fill`].
+    fn sum(&self, _of: &Layout, _sums: &[Scalar], _scalars: &mut Self::Scalars) -> Result<()> {
         Ok(())
     }
 

@@ -42,6 +42,11 @@ impl<const N: usize> Sums<N> {
         assert!((n as usize) < N, "there are fewer");
         Scalar(self.0.0 + n)
     }
+
+    /// All of them, in order.
+    pub fn all(self) -> [Scalar; N] {
+        std::array::from_fn(|n| Scalar(self.0.0 + n as u8))
+    }
 }
 
 impl From<Scalar> for Sums<1> {

@@ -55,7 +55,7 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real, C: Real>(
             let (f, u, g, scratch) = (&f, &mut u, &mut g, &mut scratch);
             transfer.expand_smooth_project(&x, Guess::Given, smoother, f, u, g, scratch, norm, &mut scalars)
         } else if step.name == traffic::PROJECT_RESIDUAL.name {
-            transfer.project_residual(&f, &u, &mut g, &mut scratch, norm, &mut scalars)
+            transfer.project_residual(&f, &mut u, &mut g, &mut scratch, norm, &mut scalars)
         } else {
             transfer.expand(&x, Guess::Given, &mut u)
         }

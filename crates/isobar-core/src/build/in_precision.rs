@@ -38,19 +38,19 @@ impl<B: Backend, T: Real> Iteration<B, f64> for InPrecision<B, T> {
 
     fn run(
         &mut self,
-        _: &B::Vector<f64>,
+        _: &mut B::Vector<f64>,
         u: &mut B::Vector<f64>,
         guess: Guess,
         best: Option<&mut B::Vector<f64>>,
         monitor: &mut Monitor<'_>,
     ) -> Result<()> {
-        self.inner.run(&self.b, &mut self.u, guess, best, monitor)?;
+        self.inner.run(&mut self.b, &mut self.u, guess, best, monitor)?;
         self.backend.convert(&self.u, u)
     }
 
-    fn precondition(&mut self, r: &B::Vector<f64>, z: &mut B::Vector<f64>) -> Result<()> {
+    fn precondition(&mut self, r: &mut B::Vector<f64>, z: &mut B::Vector<f64>) -> Result<()> {
         self.backend.convert(r, &mut self.b)?;
-        self.inner.precondition(&self.b, &mut self.u)?;
+        self.inner.precondition(&mut self.b, &mut self.u)?;
         self.backend.convert(&self.u, z)
     }
 

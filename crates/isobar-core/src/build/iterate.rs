@@ -66,7 +66,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             let before = residual;
             // What is kept from before a restart has been judged, and is not given up for what the iteration believes.
             let best = self.best.as_mut().filter(|_| is_first);
-            self.iteration.run(&self.b, &mut self.u, guess, best, monitor)?;
+            self.iteration.run(&mut self.b, &mut self.u, guess, best, monitor)?;
             told.evidence.is_out_of_range |= !monitor.is_finite();
             residual = self.judge_run()?;
             residual = self.return_to_best(residual, zero, monitor, told)?;

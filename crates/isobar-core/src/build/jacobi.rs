@@ -86,7 +86,7 @@ pub(super) fn on_ranks(options: &JacobiOptions) -> (JacobiOptions, Option<String
 fn measure<B: Backend, T: Real>(points: &dyn PointSmoother<B, T>, cycle: &PointCycle) -> Result<Cost> {
     let backend = points.backend();
     let layout = points.layout();
-    let [f, u, mut v] = [backend.zeros::<T>(layout)?, backend.zeros(layout)?, backend.zeros(layout)?];
+    let [f, mut u, mut v] = [backend.zeros::<T>(layout)?, backend.zeros(layout)?, backend.zeros(layout)?];
     let mut scalars = backend.scalars()?;
     let mut times = [f64::INFINITY; 2];
     for (time, sub_iterations) in times.iter_mut().zip(TIMED) {
@@ -95,7 +95,7 @@ fn measure<B: Backend, T: Real>(points: &dyn PointSmoother<B, T>, cycle: &PointC
         for _ in 0..=REPEATS {
             backend.synchronize()?;
             let clock = Instant::now();
-            points.relax_points(&cycle, &f, &u, &mut v, Scalar::new(0), &mut scalars)?;
+            points.relax_points(&cycle, &f, &mut u, &mut v, Scalar::new(0), &mut scalars)?;
             backend.synchronize()?;
             *time = time.min(clock.elapsed().as_secs_f64());
         }

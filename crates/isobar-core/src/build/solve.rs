@@ -2,7 +2,7 @@
 
 use crate::array::{Source, Target};
 use crate::backend::DeviceInfo;
-use crate::backend::part::Shares;
+use crate::backend::Shares;
 use crate::error::Result;
 use crate::layout::Shape;
 use crate::operator::Guess;

@@ -302,7 +302,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     ///
     /// # Errors
     /// What the device reports.
-    pub fn apply_to(&mut self, x: &B::Vector<f64>) -> Result<()> {
+    pub fn apply_to(&mut self, x: &mut B::Vector<f64>) -> Result<()> {
         self.capabilities.operator.apply(x, &mut self.b)
     }
 
@@ -370,7 +370,7 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
     fn apply(&mut self, u: Source<'_>, mut v: Target<'_>) -> Result<()> {
         self.check_shapes([("u", u.shape()), ("v = A u", v.shape())])?;
         upload(&self.backend, &self.callers, u, &mut self.u)?;
-        self.capabilities.operator.apply(&self.u, &mut self.b)?;
+        self.capabilities.operator.apply(&mut self.u, &mut self.b)?;
         download(&self.backend, &self.callers, &self.b, &mut v)
     }
 

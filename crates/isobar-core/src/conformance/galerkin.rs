@@ -100,14 +100,14 @@ fn products<B: Supports<Diffusion>, T: Real>(backend: &B, tested: &Hierarchy<B, 
     for (n, transfer) in tested.transfers.iter().enumerate() {
         let layouts = [tested.levels[n].layout(), transfer.coarse_layout()];
         let [fine, coarse] = layouts.map(Layout::shape);
-        let (_, v) = pair::<B, T>(backend, coarse, 7);
+        let (_, mut v) = pair::<B, T>(backend, coarse, 7);
         let mut expected = ok(crate::reference::Vector::<T>::zeros(layouts[1]));
         let [mut interpolated, mut product] = [fine; 2].map(|shape| ok(backend.zeros::<T>(&ok(Layout::new(shape)))));
         let [mut restricted, mut found] = [coarse; 2].map(|shape| ok(backend.zeros::<T>(&ok(Layout::new(shape)))));
-        ok(transfer.prolong(&v, &mut interpolated));
-        ok(tested.levels[n].apply(&interpolated, &mut product));
-        ok(transfer.restrict(&product, &mut restricted));
-        ok(tested.levels[n + 1].apply(&v, &mut found));
+        ok(transfer.prolong(&mut v, &mut interpolated));
+        ok(tested.levels[n].apply(&mut interpolated, &mut product));
+        ok(transfer.restrict(&mut product, &mut restricted));
+        ok(tested.levels[n + 1].apply(&mut v, &mut found));
         let values = fetch(backend, &restricted, coarse);
         expected.fill_with(|i, j, k| values[i + coarse.nx * (j + coarse.ny * k)]);
         let what = format!("A_c below level {n} of {name}");
@@ -134,17 +134,17 @@ pub fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
             let (level, expected) = (&*tested.levels[n], &*reference.levels[n]);
             let shape = expected.layout().shape();
             let what = |step: &str| format!("{step} on level {n} of {name}");
-            let (x, on_x) = pair::<B, T>(backend, shape, 1);
-            let (f, on_f) = pair::<B, T>(backend, shape, 2);
+            let (mut x, mut on_x) = pair::<B, T>(backend, shape, 1);
+            let (mut f, mut on_f) = pair::<B, T>(backend, shape, 2);
             if n > 0 {
                 let (mut y, mut on_y) = poison::<B, T>(backend, shape);
-                ok(expected.apply(&x, &mut y));
-                ok(level.apply(&on_x, &mut on_y));
+                ok(expected.apply(&mut x, &mut y));
+                ok(level.apply(&mut on_x, &mut on_y));
                 compare_at_scale(backend, &on_y, &y, 1e-30, &what("apply"));
                 let size = largest(&y);
                 let mut scalars = (ok(Reference.scalars()), ok(backend.scalars()));
-                ok(expected.residual(&f, &x, &mut y, SCALARS[0], &mut scalars.0));
-                ok(level.residual(&on_f, &on_x, &mut on_y, SCALARS[0], &mut scalars.1));
+                ok(expected.residual(&f, &mut x, &mut y, SCALARS[0], &mut scalars.0));
+                ok(level.residual(&on_f, &mut on_x, &mut on_y, SCALARS[0], &mut scalars.1));
                 compare_at_scale(backend, &on_y, &y, size, &what("residual"));
                 // With more contrast, columns that are hardly tied to anything blow up rounding.
                 if name.contains("contrast 1e2 ") {
@@ -163,17 +163,17 @@ pub fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
             let Some(transfer) = reference.transfers.get(n) else { continue };
             let coarse = transfer.coarse_layout().shape();
             let (mut coarse_f, mut on_coarse_f) = poison::<B, T>(backend, coarse);
-            ok(transfer.restrict(&f, &mut coarse_f));
-            ok(tested.transfers[n].restrict(&on_f, &mut on_coarse_f));
+            ok(transfer.restrict(&mut f, &mut coarse_f));
+            ok(tested.transfers[n].restrict(&mut on_f, &mut on_coarse_f));
             compare_at_scale(backend, &on_coarse_f, &coarse_f, 1.0, &what("restrict"));
             // In single precision columns that are hardly tied to anything blow up rounding here as well.
             if n > 0 && name.contains("contrast 1e2 ") && T::PRECISION == crate::real::Precision::F64 {
-                sweeps_with_restriction(backend, &*tested.transfers[n], &**transfer, &x, &what);
+                sweeps_with_restriction(backend, &*tested.transfers[n], &**transfer, &mut x, &what);
             }
-            let (coarse_u, on_coarse_u) = pair::<B, T>(backend, coarse, 4);
+            let (mut coarse_u, mut on_coarse_u) = pair::<B, T>(backend, coarse, 4);
             let (mut u, mut on_u) = pair::<B, T>(backend, shape, 5);
-            ok(transfer.prolong(&coarse_u, &mut u));
-            ok(tested.transfers[n].prolong(&on_coarse_u, &mut on_u));
+            ok(transfer.prolong(&mut coarse_u, &mut u));
+            ok(tested.transfers[n].prolong(&mut on_coarse_u, &mut on_u));
             compare_at_scale(backend, &on_u, &u, 1.0, &what("prolong"));
         }
         // Cells with next to no couplings have solutions beyond single precision, for right-hand sides that no restriction gives.
@@ -249,7 +249,7 @@ fn sweeps_with_restriction<B: Supports<Diffusion>, T: Real>(
     backend: &B,
     tested: &dyn Transfer<B, T>,
     expected: &dyn Transfer<Reference, T>,
-    x: &crate::reference::Vector<T>,
+    x: &mut crate::reference::Vector<T>,
     what: &dyn Fn(&str) -> String,
 ) {
     let (shape, coarse) = (expected.fine().layout().shape(), expected.coarse_layout().shape());

@@ -34,14 +34,14 @@ where
         if !has_same_weights(backend, &levels.fine.name) {
             return;
         }
-        let [(f, on_f), (mut u, mut on_u)] = [17, 18].map(|n| levels.fine.vector(n));
+        let [(mut f, mut on_f), (mut u, mut on_u)] = [17, 18].map(|n| levels.fine.vector(n));
         let (mut coarse_f, mut on_coarse_f) = poison::<B, T>(backend, levels.coarse);
-        ok(reference.restrict(&f, &mut coarse_f));
-        ok(tested.restrict(&on_f, &mut on_coarse_f));
+        ok(reference.restrict(&mut f, &mut coarse_f));
+        ok(tested.restrict(&mut on_f, &mut on_coarse_f));
         compare_at_scale(backend, &on_coarse_f, &coarse_f, 1.0, &format!("restrict with {}", levels.fine.name));
-        let (coarse_u, on_coarse_u) = levels.coarse_vector(21);
-        ok(reference.prolong(&coarse_u, &mut u));
-        ok(tested.prolong(&on_coarse_u, &mut on_u));
+        let (mut coarse_u, mut on_coarse_u) = levels.coarse_vector(21);
+        ok(reference.prolong(&mut coarse_u, &mut u));
+        ok(tested.prolong(&mut on_coarse_u, &mut on_u));
         levels.fine.compare(&on_u, &u, "prolong");
     });
 }
@@ -56,15 +56,15 @@ where
     for_each_two_levels(backend, &all, |levels: &mut Levels<'_, B, S, T>| {
         let ((f, on_f), (mut s, mut on_s)) = (levels.fine.vector(17), levels.fine.poison());
         let (mut coarse_f, mut on_coarse_f) = poison::<B, T>(backend, levels.coarse);
-        let (coarse_u, on_coarse_u) = levels.coarse_vector(21);
+        let (mut coarse_u, mut on_coarse_u) = levels.coarse_vector(21);
         let name = levels.fine.name.clone();
         let same_coarse = |found: &B::Vector<T>, expected: &Vector<T>, what: &str| {
             compare_at_scale(backend, found, expected, RESIDUAL_SCALE, &format!("{what} with {name}"));
         };
-        let (u, on_u) = levels.fine.vector(18);
+        let (mut u, mut on_u) = levels.fine.vector(18);
         let (tested, reference) = levels.transfer();
-        ok(reference.residual_restrict(&f, &u, &mut coarse_f, &mut s));
-        ok(tested.residual_restrict(&on_f, &on_u, &mut on_coarse_f, &mut on_s));
+        ok(reference.residual_restrict(&f, &mut u, &mut coarse_f, &mut s));
+        ok(tested.residual_restrict(&on_f, &mut on_u, &mut on_coarse_f, &mut on_s));
         same_coarse(&on_coarse_f, &coarse_f, "residual_restrict");
         for relaxation in relaxations() {
             let (mut u, mut on_u) = levels.fine.poison();
@@ -83,9 +83,9 @@ where
                     (Arc::clone(&levels.tested.transfers[0]), Arc::clone(&levels.reference.transfers[0]));
                 let fine = &mut levels.fine;
                 let out = with_norm.then_some((norm, &mut fine.reference_scalars));
-                ok(reference.prolong_smooth(relaxation, &f, &coarse_u, &mut u, &mut s, out));
+                ok(reference.prolong_smooth(relaxation, &f, &mut coarse_u, &mut u, &mut s, out));
                 let out = with_norm.then_some((norm, &mut fine.scalars));
-                ok(tested.prolong_smooth(relaxation, &on_f, &on_coarse_u, &mut on_u, &mut on_s, out));
+                ok(tested.prolong_smooth(relaxation, &on_f, &mut on_coarse_u, &mut on_u, &mut on_s, out));
                 fine.compare(&on_u, &u, &format!("prolong_smooth {relaxation:?}, norm {with_norm}"));
                 if with_norm {
                     fine.compare_scalar(norm, fine.shape().cells() as f64, "norm of prolong_smooth");
@@ -118,16 +118,16 @@ pub fn adjoint_transfers<B: Supports<Diffusion>, T: Real>(backend: &B) {
     });
     let all: Vec<(String, Diffusion)> = all.collect();
     for_each_two_levels(backend, &all, |levels: &mut Levels<'_, B, Diffusion, T>| {
-        let ((f, on_f), (mut pu, mut on_pu)) = (levels.fine.vector(22), levels.fine.poison());
+        let ((mut f, mut on_f), (mut pu, mut on_pu)) = (levels.fine.vector(22), levels.fine.poison());
         let (mut rf, mut on_rf) = poison::<B, T>(backend, levels.coarse);
-        let (u, on_u) = levels.coarse_vector(25);
+        let (mut u, mut on_u) = levels.coarse_vector(25);
         let (tested, reference) = levels.transfer();
-        ok(tested.restrict(&on_f, &mut on_rf));
+        ok(tested.restrict(&mut on_f, &mut on_rf));
         ok(backend.clear(&mut on_pu));
-        ok(tested.prolong(&on_u, &mut on_pu));
-        ok(reference.restrict(&f, &mut rf));
+        ok(tested.prolong(&mut on_u, &mut on_pu));
+        ok(reference.restrict(&mut f, &mut rf));
         ok(Reference.clear(&mut pu));
-        ok(reference.prolong(&u, &mut pu));
+        ok(reference.prolong(&mut u, &mut pu));
         if has_same_weights(backend, &levels.fine.name) {
             levels.fine.compare(&on_pu, &pu, "prolong");
             compare_at_scale(backend, &on_rf, &rf, 1.0, &format!("restrict with {}", levels.fine.name));
@@ -161,8 +161,8 @@ where
             let (mut scalars, mut reference_scalars) = (ok(backend.scalars()), ok(Reference.scalars()));
             let mut u = random_vector::<f64>(shape, 2);
             let mut on_u = send(backend, &u);
-            ok(reference.begin(&f, &u, norm, &mut reference_scalars));
-            ok(tested.begin(&on_f, &on_u, norm, &mut scalars));
+            ok(reference.begin(&f, &mut u, norm, &mut reference_scalars));
+            ok(tested.begin(&on_f, &mut on_u, norm, &mut scalars));
             for cycle in 0..2 {
                 let what = format!("{name}, {relaxation:?}, cycle {cycle}");
                 let (mut coarse_f, mut on_coarse_f) = poison::<B, f32>(backend, coarse);
@@ -174,10 +174,10 @@ where
                     ok(tested.descend(&mut on_coarse_f));
                 }
                 compare_at_scale(backend, &on_coarse_f, &coarse_f, RESIDUAL_SCALE, &format!("descend: {what}"));
-                let coarse_u = random_vector::<f32>(coarse, 3 + cycle);
-                let on_coarse_u = send(backend, &coarse_u);
-                ok(reference.ascend(&f, &mut u, &coarse_u, norm, &mut reference_scalars));
-                ok(tested.ascend(&on_f, &mut on_u, &on_coarse_u, norm, &mut scalars));
+                let mut coarse_u = random_vector::<f32>(coarse, 3 + cycle);
+                let mut on_coarse_u = send(backend, &coarse_u);
+                ok(reference.ascend(&f, &mut u, &mut coarse_u, norm, &mut reference_scalars));
+                ok(tested.ascend(&on_f, &mut on_u, &mut on_coarse_u, norm, &mut scalars));
                 same_to_single(backend, &on_u, &u, &format!("ascend: {what}"));
                 let (found, expected) = (ok(backend.read(&scalars))[norm.index()], reference_scalars.get(norm));
                 assert!((found - expected).abs() <= 1e-4 * (expected + 1e-2), "{what}: {found} {expected}");

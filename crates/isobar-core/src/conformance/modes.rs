@@ -69,8 +69,8 @@ pub fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
             ok(tested.project_rhs(&on_f, &mut on_again, &mut on_s, norm, &mut scalars));
             same_modes(&on_again, &again, "project_rhs");
             same_norm(&scalars, reference_scalars.get(norm), T::EPSILON, "norm of project_rhs");
-            ok(reference.project_residual(&f, &u, &mut g, &mut s, norm, &mut reference_scalars));
-            ok(tested.project_residual(&on_f, &on_u, &mut on_g, &mut on_s, norm, &mut scalars));
+            ok(reference.project_residual(&f, &mut u, &mut g, &mut s, norm, &mut reference_scalars));
+            ok(tested.project_residual(&on_f, &mut on_u, &mut on_g, &mut on_s, norm, &mut scalars));
             same_modes(&on_g, &g, "project_residual");
             same_norm(&scalars, reference_scalars.get(norm), T::EPSILON, "norm of project_residual");
             // How many modes there are makes no difference to many sweeps.
@@ -185,14 +185,14 @@ pub fn update<B: Complete, T: Real>(backend: &B) {
     ok((changed.problems.update)(&other));
     let fresh = modes::<Reference, T, T>(&Reference, &other, 3);
     let modal = Shape { nz: 3, ..shape };
-    let (f, x) = (random_vector::<T>(shape, 1), random_vector::<T>(modal, 2));
+    let (f, mut x) = (random_vector::<T>(shape, 1), random_vector::<T>(modal, 2));
     let ((mut g, mut on_g), (mut y, mut on_y)) = (poison::<B, T>(backend, modal), poison::<B, T>(backend, modal));
     ok(fresh.transfer.project(&f, &mut g));
     ok(changed.transfer.project(&send(backend, &f), &mut on_g));
     compare_at_scale(backend, &on_g, &g, SCALE, "project after an update");
     for (problem, fresh) in changed.problems.levels.iter().zip(&fresh.problems.levels).take(1) {
-        ok(fresh.apply(&x, &mut y));
-        ok(problem.apply(&send(backend, &x), &mut on_y));
+        ok(fresh.apply(&mut x, &mut y));
+        ok(problem.apply(&mut send(backend, &x), &mut on_y));
         compare_at_scale(backend, &on_y, &y, SCALE, "problems after an update");
     }
 }

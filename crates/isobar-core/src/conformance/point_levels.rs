@@ -82,10 +82,10 @@ impl<B: Backend, T: Real> Level<'_, B, T> {
 
     fn sweeps(&self) {
         let (f, on_f) = self.vector(self.shape, 1);
-        let (x, on_x) = self.vector(self.shape, 2);
+        let (mut x, mut on_x) = self.vector(self.shape, 2);
         let (mut y, mut on_y) = poison(self.backend, self.shape);
-        ok(self.reference.apply(&x, &mut y));
-        ok(self.tested.apply(&on_x, &mut on_y));
+        ok(self.reference.apply(&mut x, &mut y));
+        ok(self.tested.apply(&mut on_x, &mut on_y));
         self.same(&on_y, &y, SCALE, "apply");
         for relaxation in relaxations() {
             let ((mut s, mut on_s), (mut u, mut on_u)) = (self.scratch(), poison(self.backend, self.shape));
@@ -106,18 +106,18 @@ impl<B: Backend, T: Real> Level<'_, B, T> {
         assert_eq!(tested.is_adjoint(), reference.is_adjoint(), "{}", self.name);
         let coarse = reference.coarse_layout().shape();
         assert_eq!(tested.coarse_layout().shape(), coarse, "{}", self.name);
-        let ((f, on_f), (u, on_u)) = (self.vector(self.shape, 3), self.vector(self.shape, 4));
-        let (coarse_u, on_coarse_u) = self.vector(coarse, 5);
+        let ((mut f, mut on_f), (mut u, mut on_u)) = (self.vector(self.shape, 3), self.vector(self.shape, 4));
+        let (mut coarse_u, mut on_coarse_u) = self.vector(coarse, 5);
         let ((mut coarse_f, mut on_coarse_f), (mut s, mut on_s)) = (poison(self.backend, coarse), self.scratch());
-        ok(reference.restrict(&f, &mut coarse_f));
-        ok(tested.restrict(&on_f, &mut on_coarse_f));
+        ok(reference.restrict(&mut f, &mut coarse_f));
+        ok(tested.restrict(&mut on_f, &mut on_coarse_f));
         self.same(&on_coarse_f, &coarse_f, SCALE, "restrict");
         let (mut v, mut on_v) = (u.clone(), send(self.backend, &u));
-        ok(reference.prolong(&coarse_u, &mut v));
-        ok(tested.prolong(&on_coarse_u, &mut on_v));
+        ok(reference.prolong(&mut coarse_u, &mut v));
+        ok(tested.prolong(&mut on_coarse_u, &mut on_v));
         self.same(&on_v, &v, 1.0, "prolong");
-        ok(reference.residual_restrict(&f, &u, &mut coarse_f, &mut s));
-        ok(tested.residual_restrict(&on_f, &on_u, &mut on_coarse_f, &mut on_s));
+        ok(reference.residual_restrict(&f, &mut u, &mut coarse_f, &mut s));
+        ok(tested.residual_restrict(&on_f, &mut on_u, &mut on_coarse_f, &mut on_s));
         self.same(&on_coarse_f, &coarse_f, SCALE, "residual_restrict");
         for relaxation in relaxations {
             let (mut u, mut on_u) = poison(self.backend, self.shape);
@@ -133,9 +133,9 @@ impl<B: Backend, T: Real> Level<'_, B, T> {
                 let [norm, ..] = SCALARS;
                 let (mut scalars, mut on_scalars) = (HostScalars::default(), ok(self.backend.scalars()));
                 let out = with_norm.then_some((norm, &mut scalars));
-                ok(reference.prolong_smooth(relaxation, &f, &coarse_u, &mut u, &mut s, out));
+                ok(reference.prolong_smooth(relaxation, &f, &mut coarse_u, &mut u, &mut s, out));
                 let out = with_norm.then_some((norm, &mut on_scalars));
-                ok(tested.prolong_smooth(relaxation, &on_f, &on_coarse_u, &mut on_u, &mut on_s, out));
+                ok(tested.prolong_smooth(relaxation, &on_f, &mut on_coarse_u, &mut on_u, &mut on_s, out));
                 self.same(&on_u, &u, SCALE, &format!("prolong_smooth {relaxation:?}, norm {with_norm}"));
                 if with_norm {
                     let (found, expected) = (ok(self.backend.read(&on_scalars))[norm.index()], scalars.get(norm));
@@ -261,10 +261,10 @@ pub fn update<B: Supports<Diffusion>, T: Real>(backend: &B) {
             let fresh = hierarchy::<B, T>(backend, second, None);
             for (n, (updated, fresh)) in levels.levels.iter().zip(&fresh.levels).enumerate() {
                 let shape = fresh.layout().shape();
-                let x = send(backend, &random_vector::<T>(shape, 6));
+                let mut x = send(backend, &random_vector::<T>(shape, 6));
                 let [mut found, mut expected] = [(); 2].map(|()| ok(backend.zeros::<T>(&ok(Layout::new(shape)))));
-                ok(updated.apply(&x, &mut found));
-                ok(fresh.apply(&x, &mut expected));
+                ok(updated.apply(&mut x, &mut found));
+                ok(fresh.apply(&mut x, &mut expected));
                 assert!(fetch(backend, &found, shape) == fetch(backend, &expected, shape), "level {n} of {name}");
             }
         }

@@ -71,8 +71,8 @@ fn compare<B: Supports<S>, S: Sample, T: Real>(pair: &mut Pair<'_, B, S, T>, cyc
     let (mut u, mut on_u) = pair.vector(22);
     let (mut v, mut on_v) = if cycle.momentum > 0.0 { pair.vector(23) } else { pair.poison() };
     for _ in 0..2 {
-        ok(pair.reference.relax_points(cycle, &f, &u, &mut v, norm, &mut pair.reference_scalars));
-        ok(tested.relax_points(cycle, &on_f, &on_u, &mut on_v, norm, &mut pair.scalars));
+        ok(pair.reference.relax_points(cycle, &f, &mut u, &mut v, norm, &mut pair.reference_scalars));
+        ok(tested.relax_points(cycle, &on_f, &mut on_u, &mut on_v, norm, &mut pair.scalars));
         pair.compare(&on_v, &v, &format!("{cycle:?}"));
         pair.compare_scalar(norm, 1.0, &format!("norm of {cycle:?}"));
         std::mem::swap(&mut u, &mut v);
@@ -152,10 +152,10 @@ fn is_exact<B: Supports<S>, S: Sample, T: Real>(
     let sweep = PointCycle::sweep(cycle.relaxation);
     ok(tested.prepare(&sweep));
     let (f, mut u, mut v) = (pair.vector(31).1, pair.vector(32).1, pair.poison().1);
-    ok(tested.relax_points(cycle, &f, &u, &mut v, SCALARS[0], &mut pair.scalars));
+    ok(tested.relax_points(cycle, &f, &mut u, &mut v, SCALARS[0], &mut pair.scalars));
     let found = fetch(backend, &v, shape);
     for _ in 0..cycle.sub_iterations {
-        ok(tested.relax_points(&sweep, &f, &u, &mut v, SCALARS[0], &mut pair.scalars));
+        ok(tested.relax_points(&sweep, &f, &mut u, &mut v, SCALARS[0], &mut pair.scalars));
         std::mem::swap(&mut u, &mut v);
     }
     assert!(found == fetch(backend, &u, shape), "{cycle:?} of {} on {shape}", pair.name);
@@ -171,16 +171,16 @@ fn exact_moving<B: Supports<S>, S: Sample, T: Real>(
     cycle: &PointCycle,
 ) {
     let (backend, shape, norm) = (pair.backend, pair.shape(), SCALARS[0]);
-    let ((f, on_f), (u, mut on_u), (before, mut on_before)) = (pair.vector(31), pair.vector(32), pair.vector(33));
+    let ((f, on_f), (mut u, mut on_u), (before, mut on_before)) = (pair.vector(31), pair.vector(32), pair.vector(33));
     let [(mut v, mut on_v), (mut w, mut on_w)] = [pair.poison(), pair.poison()];
-    ok(pair.reference.relax_moving(cycle, &f, [&u, &before], [&mut v, &mut w], norm, &mut pair.reference_scalars));
-    ok(tested.relax_moving(cycle, &on_f, [&on_u, &on_before], [&mut on_v, &mut on_w], norm, &mut pair.scalars));
+    ok(pair.reference.relax_moving(cycle, &f, &mut u, &before, [&mut v, &mut w], norm, &mut pair.reference_scalars));
+    ok(tested.relax_moving(cycle, &on_f, &mut on_u, &on_before, [&mut on_v, &mut on_w], norm, &mut pair.scalars));
     pair.compare_scalar(norm, 1.0, &format!("norm of {cycle:?}"));
     pair.compare(&on_v, &v, &format!("{cycle:?}"));
     pair.compare(&on_w, &w, &format!("before the last of {cycle:?}"));
     let sweep = PointCycle { sub_iterations: 1, ..*cycle };
     for _ in 0..cycle.sub_iterations {
-        ok(tested.relax_points(&sweep, &on_f, &on_u, &mut on_before, norm, &mut pair.scalars));
+        ok(tested.relax_points(&sweep, &on_f, &mut on_u, &mut on_before, norm, &mut pair.scalars));
         std::mem::swap(&mut on_u, &mut on_before);
     }
     for (found, expected) in [(&on_v, &on_u), (&on_w, &on_before)] {
@@ -215,11 +215,11 @@ fn compare_lines<B: Supports<S>, S: Sample, T: Real>(
     let (backend, ny) = (pair.backend, pair.shape().ny);
     let (line, norms_shape) = (ok(lines_layout(pair.shape())), Shape::new(ny, 1, 1));
     ok(tested.prepare_lines(cycle));
-    let ((f, on_f), (u, on_u), (mut v, mut on_v)) = (pair.vector(41), pair.vector(42), pair.poison());
+    let ((f, on_f), (mut u, mut on_u), (mut v, mut on_v)) = (pair.vector(41), pair.vector(42), pair.poison());
     let mut norms = ok(Vector::<f64>::zeros(&line));
     let [mut on_norms, mut on_weights, mut on_counts] = [(); 3].map(|()| ok(backend.zeros::<f64>(&line)));
-    ok(pair.reference.relax_lines(cycle, &f, &u, &mut v, &mut norms));
-    ok(tested.relax_lines(cycle, &on_f, &on_u, &mut on_v, &mut on_norms));
+    ok(pair.reference.relax_lines(cycle, &f, &mut u, &mut v, &mut norms));
+    ok(tested.relax_lines(cycle, &on_f, &mut on_u, &mut on_v, &mut on_norms));
     pair.compare(&on_v, &v, &format!("lines of {cycle:?}"));
     let found = fetch(backend, &on_norms, norms_shape);
     let weights: Vec<f64> = (0..ny).map(|j| 1.0 + (j * 7 % 5) as f64).collect();

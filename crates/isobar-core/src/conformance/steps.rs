@@ -14,17 +14,17 @@ use crate::stencil::{StoredMatrix, Supports};
 pub fn apply<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     let [first, second, ..] = SCALARS;
     for_each_pair::<B, S, T>(backend, |pair| {
-        let ((u, on_u), (f, on_f), (mut y, mut on_y)) = (pair.vector(1), pair.vector(2), pair.poison());
-        ok(pair.reference.apply(&u, &mut y));
-        ok(pair.tested.operator.apply(&on_u, &mut on_y));
+        let ((mut u, mut on_u), (f, on_f), (mut y, mut on_y)) = (pair.vector(1), pair.vector(2), pair.poison());
+        ok(pair.reference.apply(&mut u, &mut y));
+        ok(pair.tested.operator.apply(&mut on_u, &mut on_y));
         pair.compare(&on_y, &y, "apply");
         let (_, mut on_r) = pair.poison();
-        ok(pair.reference.residual(&f, &u, &mut y, first, &mut pair.reference_scalars));
-        ok(pair.tested.operator.residual(&on_f, &on_u, &mut on_r, first, &mut pair.scalars));
+        ok(pair.reference.residual(&f, &mut u, &mut y, first, &mut pair.reference_scalars));
+        ok(pair.tested.operator.residual(&on_f, &mut on_u, &mut on_r, first, &mut pair.scalars));
         pair.compare(&on_r, &y, "residual");
         pair.compare_scalar(first, 0.0, "norm of the residual");
         let (_, mut scratch) = pair.poison();
-        ok(pair.tested.operator.residual_norm(&on_f, &on_u, &mut scratch, second, &mut pair.scalars));
+        ok(pair.tested.operator.residual_norm(&on_f, &mut on_u, &mut scratch, second, &mut pair.scalars));
         pair.reference_scalars.set(second, pair.reference_scalars.get(first));
         pair.compare_scalar(second, 0.0, "norm alone");
         let declared = pair.tested.operator.coefficient_vectors();
@@ -81,7 +81,7 @@ pub fn lines<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
 pub fn advance_direction<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     let sigma = Scalar::new(2);
     for_each_pair::<B, S, T>(backend, |pair| {
-        let [(mut u, mut on_u), (mut p, mut on_p), (z, on_z)] = [5, 6, 7].map(|n| pair.vector(n));
+        let [(mut u, mut on_u), (mut p, mut on_p), (mut z, mut on_z)] = [5, 6, 7].map(|n| pair.vector(n));
         let ((mut q, mut on_q), (_, mut on_next)) = (pair.poison(), pair.poison());
         let needs_next = ok(pair.tested.operator.needs_next_direction());
         for (scalar, value) in [(SCALARS[0], 0.7), (SCALARS[1], 1.3)] {
@@ -89,10 +89,10 @@ pub fn advance_direction<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
         }
         let (alpha, beta) = (Ratio::new(SCALARS[0], SCALARS[1]), Ratio::new(SCALARS[1], SCALARS[0]).negated());
         for _ in 0..2 {
-            let direction = Direction { u: &mut u, p: &mut p, next: None, z: &z, q: &mut q };
+            let direction = Direction { u: &mut u, p: &mut p, next: None, z: &mut z, q: &mut q };
             ok(pair.reference.advance_direction(direction, alpha, beta, sigma, &mut pair.reference_scalars));
             let next = needs_next.then_some(&mut on_next);
-            let direction = Direction { u: &mut on_u, p: &mut on_p, next, z: &on_z, q: &mut on_q };
+            let direction = Direction { u: &mut on_u, p: &mut on_p, next, z: &mut on_z, q: &mut on_q };
             ok(pair.tested.operator.advance_direction(direction, alpha, beta, sigma, &mut pair.scalars));
             if needs_next {
                 std::mem::swap(&mut on_p, &mut on_next);
@@ -133,7 +133,7 @@ pub fn padding<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
             let mut pair = Pair::<B, S, T>::new(backend, name, stencil);
             let ((_, r), (_, mut z), (_, mut y)) = (pair.vector(36), pair.poison(), pair.poison());
             ok(pair.lines.solve_lines(&r, &mut z));
-            ok(pair.tested.operator.apply(&z, &mut y));
+            ok(pair.tested.operator.apply(&mut z, &mut y));
             for vector in [&z, &y] {
                 ok(backend.dot(vector, vector, SCALARS[0], &mut pair.scalars));
                 let host = fetch(backend, vector, shape);
@@ -153,11 +153,11 @@ pub fn stored_matrix<B: Supports<StoredMatrix>, T: Real>(backend: &B) {
         let stored = ok(stencil.stored());
         let operator = ok(backend.operator::<T>(&stored));
         let capabilities = backend.capabilities(&operator);
-        let x = random_vector::<T>(shape, 1);
-        let on_x = send(backend, &x);
+        let mut x = random_vector::<T>(shape, 1);
+        let mut on_x = send(backend, &x);
         let (mut y, mut on_y) = poison::<B, T>(backend, shape);
-        ok(plain.apply(&x, &mut y));
-        ok(capabilities.operator.apply(&on_x, &mut on_y));
+        ok(plain.apply(&mut x, &mut y));
+        ok(capabilities.operator.apply(&mut on_x, &mut on_y));
         compare(backend, &on_y, &y, "stored apply");
         let (_, mut on_y) = poison::<B, T>(backend, shape);
         let Some(diagonal) = capabilities.diagonal else { panic!("no diagonal") };

@@ -102,6 +102,7 @@ pub struct Layout {
     ring: Option<usize>,
     /// What is west and east of each row.
     beside: [Beside; 2],
+    has_own_halo: bool,
 }
 
 /// What lies beyond an end of rows, of which vectors have a halo column.
@@ -135,7 +136,7 @@ impl Layout {
             .filter(|&entries| entries <= 1 << 48)
             .ok_or_else(|| Error::invalid("grid", format!("{shape} cells are more than can be addressed (2⁴⁸)")))?;
         let (pitch, beside) = (pitch.unwrap_or_default(), [Beside::Nothing; 2]);
-        Ok(Self { shape, pitch, origin: [0; 2], halo: [0; 2], ring: None, beside })
+        Ok(Self { shape, pitch, origin: [0; 2], halo: [0; 2], ring: None, beside, has_own_halo: false })
     }
 
     /// The layout of a single cell, for vectors that must be there and are not used.
@@ -151,6 +152,17 @@ impl Layout {
     #[must_use]
     pub fn part_of(self, origin: [usize; 2], halo: [usize; 2]) -> Self {
         Self { origin, halo, ..self }
+    }
+
+    /// The same for vectors whose halo is not the neighbours': [`Backend::fill`](crate::backend::Backend::fill) leaves it as it is.
+    #[must_use]
+    pub fn with_own_halo(self) -> Self {
+        Self { has_own_halo: true, ..self }
+    }
+
+    /// Whether neighbours fill its halo.
+    pub fn is_filled(&self) -> bool {
+        self.is_part() && !self.has_own_halo
     }
 
     /// That of vectors with another number of layers of the same rows, without halo.

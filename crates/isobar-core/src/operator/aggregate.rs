@@ -62,9 +62,9 @@ pub trait AggregateOperator<B: AggregateBackend, T: Real>: Operator<B, T> {
         scalars: &mut B::Scalars,
     ) -> Result<()>;
 
-    /// Whether [`AggregateOperator::subtract_aggregated`] is to be had. It is not where neighbours' aggregates are unknown.
+    /// Whether [`AggregateOperator::subtract_aggregated`] can be had: aggregates know those of halo rows, not of halo columns.
     fn subtracts_aggregated(&self) -> bool {
-        true
+        !self.layout().has_halo_columns()
     }
 
     /// E = Zᵀ A Z: its entries below the diagonal, each once, and the sums of its rows in the place of the diagonal. A
@@ -86,7 +86,7 @@ pub trait AggregateOperator<B: AggregateBackend, T: Real>: Operator<B, T> {
     /// # Errors
     /// Those of [`AggregateMap::new`].
     fn own_cells(&self, of_whole: AggregateMap) -> Result<AggregateMap> {
-        Ok(of_whole)
+        if self.layout().is_part() { of_whole.of_part(self.layout()) } else { Ok(of_whole) }
     }
 
     /// Connected bodies of one material: neighbours belong together where their coefficients differ by less than a

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::line::scratch_layout;
 use super::{Guess, LineSmoother, Relaxation, Transfer};
-use crate::backend::part::nothing;
 use crate::backend::{Backend, Ratio, Scalar};
 use crate::error::Result;
 use crate::layout::Layout;
@@ -16,7 +15,7 @@ pub trait MixedSmoother<B: Backend>: LineSmoother<B, f64> {
     fn residual_in_single(
         &self,
         f: &B::Vector<f64>,
-        u: &B::Vector<f64>,
+        u: &mut B::Vector<f64>,
         r: &mut B::Vector<f32>,
         scratch: &mut B::Vector<f64>,
         norm: Scalar,
@@ -40,7 +39,6 @@ pub trait MixedSmoother<B: Backend>: LineSmoother<B, f64> {
     ) -> Result<()> {
         self.backend().axpy(Ratio::ONE, e, u, scalars)?;
         self.smooth(relaxation, Guess::Given, f, u, scratch)?;
-        self.backend().fill(u, self.stale_after(relaxation), &mut nothing)?;
         self.residual_in_single(f, u, r, scratch, norm, scalars)
     }
 
@@ -57,7 +55,13 @@ pub trait MixedTop<B: Backend>: Send {
     fn begin_from_zero(&mut self, b: &B::Vector<f64>) -> Result<()>;
 
     /// r = b − A u;  ‖r‖²
-    fn begin(&mut self, b: &B::Vector<f64>, u: &B::Vector<f64>, norm: Scalar, scalars: &mut B::Scalars) -> Result<()>;
+    fn begin(
+        &mut self,
+        b: &B::Vector<f64>,
+        u: &mut B::Vector<f64>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()>;
 
     /// The residual that [`MixedTop::begin`] left, and the correction, for cycles of another form.
     fn parts(&mut self) -> [&mut B::Vector<f32>; 2];
@@ -85,7 +89,7 @@ pub trait MixedTop<B: Backend>: Send {
         &mut self,
         b: &B::Vector<f64>,
         u: &mut B::Vector<f64>,
-        coarse_u: &B::Vector<f32>,
+        coarse_u: &mut B::Vector<f32>,
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()>;
@@ -154,7 +158,13 @@ impl<B: Backend> MixedTop<B> for UnfusedTop<B> {
         self.double.backend().convert(b, &mut self.r)
     }
 
-    fn begin(&mut self, b: &B::Vector<f64>, u: &B::Vector<f64>, norm: Scalar, scalars: &mut B::Scalars) -> Result<()> {
+    fn begin(
+        &mut self,
+        b: &B::Vector<f64>,
+        u: &mut B::Vector<f64>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
         self.double.residual_in_single(b, u, &mut self.r, &mut self.scratch, norm, scalars)
     }
 
@@ -191,7 +201,7 @@ impl<B: Backend> MixedTop<B> for UnfusedTop<B> {
         &mut self,
         b: &B::Vector<f64>,
         u: &mut B::Vector<f64>,
-        coarse_u: &B::Vector<f32>,
+        coarse_u: &mut B::Vector<f32>,
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
@@ -220,7 +230,7 @@ pub trait ChangeSteps<B: Backend>: Send + Sync {
         &self,
         f: &B::Vector<f64>,
         e: &B::Vector<f32>,
-        coarse_u: &B::Vector<f32>,
+        coarse_u: &mut B::Vector<f32>,
         u: &mut B::Vector<f64>,
         w: &mut B::Vector<f32>,
     ) -> Result<()>;
@@ -231,7 +241,7 @@ pub trait ChangeSteps<B: Backend>: Send + Sync {
     /// r_red = −(N w_black)_red;  e_red = M⁻¹ r_red;  ‖r_red‖²
     fn begin_red(
         &self,
-        w: &B::Vector<f32>,
+        w: &mut B::Vector<f32>,
         e: &mut B::Vector<f32>,
         norm: Scalar,
         scalars: &mut B::Scalars,
@@ -241,7 +251,7 @@ pub trait ChangeSteps<B: Backend>: Send + Sync {
     fn end_black(&self, e: &mut B::Vector<f32>) -> Result<()>;
 
     /// f_c = −R (N e_black)_red
-    fn restrict(&self, e: &B::Vector<f32>, coarse_f: &mut B::Vector<f32>) -> Result<()>;
+    fn restrict(&self, e: &mut B::Vector<f32>, coarse_f: &mut B::Vector<f32>) -> Result<()>;
 }
 
 /// [`MixedTop`] made of [`ChangeSteps`]: cycles begin as those of [`UnfusedTop`]. After [`MixedTop::ascend`] the red columns of the
@@ -265,7 +275,13 @@ impl<B: Backend> MixedTop<B> for ChangeTop<B> {
         self.inner.begin_from_zero(b)
     }
 
-    fn begin(&mut self, b: &B::Vector<f64>, u: &B::Vector<f64>, norm: Scalar, scalars: &mut B::Scalars) -> Result<()> {
+    fn begin(
+        &mut self,
+        b: &B::Vector<f64>,
+        u: &mut B::Vector<f64>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
         self.inner.begin(b, u, norm, scalars)
     }
 
@@ -290,7 +306,7 @@ impl<B: Backend> MixedTop<B> for ChangeTop<B> {
     /// The red half of the sweep has been taken.
     fn descend(&mut self, coarse_f: &mut B::Vector<f32>) -> Result<()> {
         self.steps.end_black(&mut self.inner.e)?;
-        self.steps.restrict(&self.inner.e, coarse_f)
+        self.steps.restrict(&mut self.inner.e, coarse_f)
     }
 
     /// The norm is that of the residual that the change stands for.
@@ -298,7 +314,7 @@ impl<B: Backend> MixedTop<B> for ChangeTop<B> {
         &mut self,
         b: &B::Vector<f64>,
         u: &mut B::Vector<f64>,
-        coarse_u: &B::Vector<f32>,
+        coarse_u: &mut B::Vector<f32>,
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {

@@ -13,7 +13,6 @@
 //! * [`transfer`] what goes between two levels of multigrid, [`correction`] what stands beside their sweeps, [`mixed`]
 //!   the finest of them in two precisions, [`modes`] between a grid and its vertical modes,
 //! * [`direct`] transforms that solve a separable matrix,
-//! * [`mod@part`] operators and transfers on a part of a larger grid,
 //! * [`Capabilities`] all that one matrix offers.
 
 pub mod aggregate;
@@ -22,7 +21,6 @@ pub mod direct;
 pub mod line;
 pub mod mixed;
 pub mod modes;
-pub mod part;
 pub mod points;
 pub mod transfer;
 pub mod triangular;
@@ -54,6 +52,9 @@ pub enum Guess {
 }
 
 /// A matrix acting on vectors of one layout.
+///
+/// On a subdomain a step fills the halo of the vectors that it reads beside its own cells, which are `&mut` for that alone, and its
+/// sums are those of the whole grid.
 pub trait Operator<B: Backend, T: Real>: Send + Sync {
     /// The device that it lives on.
     fn backend(&self) -> &B;
@@ -62,13 +63,13 @@ pub trait Operator<B: Backend, T: Real>: Send + Sync {
     fn layout(&self) -> &Layout;
 
     /// y = A x
-    fn apply(&self, x: &B::Vector<T>, y: &mut B::Vector<T>) -> Result<()>;
+    fn apply(&self, x: &mut B::Vector<T>, y: &mut B::Vector<T>) -> Result<()>;
 
     /// r = f − A u;  ‖r‖²
     fn residual(
         &self,
         f: &B::Vector<T>,
-        u: &B::Vector<T>,
+        u: &mut B::Vector<T>,
         r: &mut B::Vector<T>,
         norm: Scalar,
         scalars: &mut B::Scalars,
@@ -83,7 +84,7 @@ pub trait Operator<B: Backend, T: Real>: Send + Sync {
     fn residual_norm(
         &self,
         f: &B::Vector<T>,
-        u: &B::Vector<T>,
+        u: &mut B::Vector<T>,
         scratch: &mut B::Vector<T>,
         norm: Scalar,
         scalars: &mut B::Scalars,
@@ -113,17 +114,22 @@ pub trait Operator<B: Backend, T: Real>: Send + Sync {
     }
 }
 
+/// [`Operator::layout`] of an operator whose type acts on vectors of several back ends or precisions.
+pub fn layout_of<B: Backend, T: Real>(operator: &(impl Operator<B, T> + ?Sized)) -> &Layout {
+    operator.layout()
+}
+
 /// The vectors of a conjugate-gradient iteration that the operator's step touches.
 #[derive(Debug)]
-pub struct Direction<'a, V, Z = &'a V> {
+pub struct Direction<'a, V> {
     /// Solution.
     pub u: &'a mut V,
     /// Search direction.
     pub p: &'a mut V,
     /// Where the next search direction goes, if not over p.
     pub next: Option<&'a mut V>,
-    /// Preconditioned residual; of a part, to be written too.
-    pub z: Z,
+    /// Preconditioned residual.
+    pub z: &'a mut V,
     /// A times the next search direction.
     pub q: &'a mut V,
 }

@@ -1,7 +1,6 @@
 //! What goes between a grid and some vertical modes of it.
 
 use super::{Guess, LineSmoother, Relaxation};
-use crate::backend::part::nothing;
 use crate::backend::{Backend, Scalar};
 use crate::error::Result;
 use crate::layout::Layout;
@@ -46,7 +45,7 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
     fn project_residual(
         &self,
         f: &B::Vector<T>,
-        u: &B::Vector<T>,
+        u: &mut B::Vector<T>,
         g: &mut B::Vector<C>,
         scratch: &mut B::Vector<T>,
         norm: Scalar,
@@ -71,8 +70,7 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
     ) -> Result<()> {
         let fine = self.fine();
         self.expand(x, guess, u)?;
-        (0..sweeps).try_for_each(|_| fine.smooth(relaxation, Guess::Given, f, u, scratch))?;
-        fine.backend().fill(u, fine.stale_after(relaxation), &mut nothing)
+        (0..sweeps).try_for_each(|_| fine.smooth(relaxation, Guess::Given, f, u, scratch))
     }
 
     /// [`ModalTransfer::expand_smooth`], then [`ModalTransfer::project_residual`]

@@ -33,7 +33,7 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
         &self,
         cycle: &PointCycle,
         f: &B::Vector<T>,
-        u: &B::Vector<T>,
+        u: &mut B::Vector<T>,
         v: &mut B::Vector<T>,
         norm: Scalar,
         scalars: &mut B::Scalars,
@@ -45,12 +45,13 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
         &self,
         cycle: &PointCycle,
         f: &B::Vector<T>,
-        [u, before]: [&B::Vector<T>; 2],
+        u: &mut B::Vector<T>,
+        before: &B::Vector<T>,
         [v, w]: [&mut B::Vector<T>; 2],
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        move_by_sweeps(self, cycle, f, [u, before], [v, w], norm, scalars)
+        move_by_sweeps(self, cycle, f, u, before, [v, w], norm, scalars)
     }
 
     /// Gets ready for [`PointSmoother::relax_lines`] and [`PointSmoother::judge_lines`].
@@ -101,7 +102,8 @@ pub fn move_by_sweeps<B: Backend, T: Real>(
     operator: &(impl PointSmoother<B, T> + ?Sized),
     cycle: &PointCycle,
     f: &B::Vector<T>,
-    [u, before]: [&B::Vector<T>; 2],
+    u: &mut B::Vector<T>,
+    before: &B::Vector<T>,
     [v, w]: [&mut B::Vector<T>; 2],
     norm: Scalar,
     scalars: &mut B::Scalars,

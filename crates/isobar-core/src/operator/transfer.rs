@@ -1,7 +1,6 @@
 //! What goes between a level of multigrid and the next coarser one.
 
 use super::{Guess, LineSmoother, Relaxation};
-use crate::backend::part::nothing;
 use crate::backend::{Backend, Scalar};
 use crate::error::Result;
 use crate::layout::Layout;
@@ -14,8 +13,8 @@ use crate::real::Real;
 /// Dirichlet boundary (paper B); in the last, narrower cell of an odd number it is constant across. For diffusion both
 /// are made from the coefficients, and R = Pᵀ.
 ///
-/// Between parts of two grids, made of the same rows, [`Transfer::prolong`] reads the halo rows of u_c, and
-/// [`Transfer::residual_restrict`] those of u; steps that relax fill those of u.
+/// Between subdomains of two grids, made of the same rows, steps fill the halo rows of what they read beside their own cells, as
+/// those of [`Operator`](super::Operator).
 pub trait Transfer<B: Backend, T: Real>: Send + Sync {
     /// The finer level.
     fn fine(&self) -> &dyn LineSmoother<B, T>;
@@ -29,22 +28,17 @@ pub trait Transfer<B: Backend, T: Real>: Send + Sync {
         false
     }
 
-    /// Whether [`Transfer::restrict`] reads the halo rows of f, on a part of a larger grid.
-    fn restricts_halo(&self) -> bool {
-        false
-    }
-
     /// f_c = R f
-    fn restrict(&self, f: &B::Vector<T>, coarse_f: &mut B::Vector<T>) -> Result<()>;
+    fn restrict(&self, f: &mut B::Vector<T>, coarse_f: &mut B::Vector<T>) -> Result<()>;
 
     /// u += P u_c
-    fn prolong(&self, coarse_u: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()>;
+    fn prolong(&self, coarse_u: &mut B::Vector<T>, u: &mut B::Vector<T>) -> Result<()>;
 
     /// f_c = R (f − A u); `scratch` is overwritten or left alone
     fn residual_restrict(
         &self,
         f: &B::Vector<T>,
-        u: &B::Vector<T>,
+        u: &mut B::Vector<T>,
         coarse_f: &mut B::Vector<T>,
         scratch: &mut B::Vector<T>,
     ) -> Result<()> {
@@ -66,7 +60,6 @@ pub trait Transfer<B: Backend, T: Real>: Send + Sync {
     ) -> Result<()> {
         let fine = self.fine();
         fine.smooth(relaxation, guess, f, u, scratch)?;
-        fine.backend().fill(u, fine.stale_after(relaxation), &mut nothing)?;
         self.residual_restrict(f, u, coarse_f, scratch)
     }
 
@@ -89,7 +82,7 @@ pub trait Transfer<B: Backend, T: Real>: Send + Sync {
         &self,
         relaxation: Relaxation,
         f: &B::Vector<T>,
-        coarse_u: &B::Vector<T>,
+        coarse_u: &mut B::Vector<T>,
         u: &mut B::Vector<T>,
         (before, tau): (&mut B::Vector<T>, f64),
         scratch: &mut B::Vector<T>,
@@ -103,7 +96,7 @@ pub trait Transfer<B: Backend, T: Real>: Send + Sync {
         &self,
         relaxation: Relaxation,
         f: &B::Vector<T>,
-        coarse_u: &B::Vector<T>,
+        coarse_u: &mut B::Vector<T>,
         u: &mut B::Vector<T>,
         scratch: &mut B::Vector<T>,
         norm: Option<(Scalar, &mut B::Scalars)>,
@@ -112,7 +105,6 @@ pub trait Transfer<B: Backend, T: Real>: Send + Sync {
         self.prolong(coarse_u, u)?;
         fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
         let Some((scalar, scalars)) = norm else { return Ok(()) };
-        fine.backend().fill(u, fine.stale_after(relaxation), &mut nothing)?;
         fine.residual_norm(f, u, scratch, scalar, scalars)
     }
 }

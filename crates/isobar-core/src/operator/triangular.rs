@@ -16,13 +16,13 @@ pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
     fn relax_lower(
         &self,
         r: &B::Vector<T>,
-        w: &B::Vector<T>,
+        w: &mut B::Vector<T>,
         v: &mut B::Vector<T>,
         rho: Option<(Scalar, &mut B::Scalars)>,
     ) -> Result<()>;
 
-    /// z = v − D⁻¹ Lᵀ w
-    fn relax_upper(&self, v: &B::Vector<T>, w: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
+    /// z = v − D⁻¹ Lᵀ w, where w is v unless another is given
+    fn relax_upper(&self, v: &mut B::Vector<T>, w: Option<&mut B::Vector<T>>, z: &mut B::Vector<T>) -> Result<()>;
 
     /// z = M⁻¹ r, the incomplete Poisson preconditioner on A's own pattern (paper D, equation 7):
     ///
@@ -31,12 +31,12 @@ pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
     /// * scaled: the same of D^−½ A D^−½, that is
     ///   z_n = (r_n/d_n)(1 + Σ_lower T²/(d_n d_m)) + Σ_all T r_m/(d_n d_m).
     ///
-    /// `inverse_diagonal` is D⁻¹ as a vector.
+    /// `inverse_diagonal` is D⁻¹ as a vector, from [`Triangular::factorise`].
     fn incomplete_poisson(
         &self,
         scaled: bool,
         inverse_diagonal: &B::Vector<T>,
-        r: &B::Vector<T>,
+        r: &mut B::Vector<T>,
         z: &mut B::Vector<T>,
     ) -> Result<()>;
 

@@ -34,9 +34,9 @@ impl<B: Backend, S: Real, T: Real> Preconditioner<B, T> for Converted<B, S> {
         self.inner.backend()
     }
 
-    fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+    fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         self.inner.backend().convert(r, &mut self.r)?;
-        self.inner.apply(&self.r, &mut self.z)?;
+        self.inner.apply(&mut self.r, &mut self.z)?;
         self.inner.backend().convert(&self.z, z)
     }
 
@@ -52,7 +52,7 @@ impl<B: Backend, S: Real, T: Real> Preconditioner<B, T> for Converted<B, S> {
         let backend = self.inner.backend().clone();
         backend.axpy_norm(alpha.negated(), q, r, out.get(1), scalars)?;
         backend.convert(r, &mut self.r)?;
-        self.inner.apply(&self.r, &mut self.z)?;
+        self.inner.apply(&mut self.r, &mut self.z)?;
         backend.convert_dot(&self.z, z, r, out.get(0), scalars)
     }
 

@@ -42,7 +42,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for NearestBox<B> {
         &self.backend
     }
 
-    fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+    fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         let Self { backend, layout, solver, x } = self;
         let (from, to): (&dyn Any, &mut dyn Any) = (r, z);
         if let (Some(r), Some(z)) = (from.downcast_ref(), to.downcast_mut()) {

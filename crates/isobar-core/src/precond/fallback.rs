@@ -40,7 +40,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Fallback<B, T> {
         &self.backend
     }
 
-    fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+    fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         self.chosen_mut().apply(r, z)
     }
 

@@ -46,7 +46,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for IncompleteCholesky<B, T> {
         self.operator.backend()
     }
 
-    fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+    fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         self.operator.substitute(self.block, &self.inverse_pivots, r, z)
     }
 

@@ -38,7 +38,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for IncompletePoisson<B, T> {
         self.operator.backend()
     }
 
-    fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+    fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         self.operator.incomplete_poisson(self.scaled, &self.inverse_diagonal, r, z)
     }
 

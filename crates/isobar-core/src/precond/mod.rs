@@ -51,8 +51,8 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
     /// The device it lives on.
     fn backend(&self) -> &B;
 
-    /// z = M⁻¹ r
-    fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
+    /// z = M⁻¹ r; on a subdomain the halo of r may be filled.
+    fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
 
     /// r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
     fn precondition_residual(
@@ -137,7 +137,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Identity<B> {
         &self.0
     }
 
-    fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+    fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         self.0.convert(r, z)
     }
 
@@ -157,7 +157,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Jacobi<B, T> {
         self.0.backend()
     }
 
-    fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+    fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         self.0.divide_by_diagonal(r, z)
     }
 
@@ -195,7 +195,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Line<B, T> {
         self.0.backend()
     }
 
-    fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+    fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         self.0.solve_lines(r, z)
     }
 

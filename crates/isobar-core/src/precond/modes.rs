@@ -179,7 +179,7 @@ impl<B: Backend, T: Real, C: Real> Preconditioner<B, T> for Modal<B, T, C> {
         &self.backend
     }
 
-    fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+    fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         self.problems.precondition(self.sweeps, r, z, &mut self.scalars)
     }
 

@@ -186,7 +186,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         let (coarse_f, scratch) = (&mut self.vectors[0].f, &mut self.scratch[0]);
         self.transfers[0].keep_smooth_residual_restrict(sweep, f, u, before, coarse_f, scratch)?;
         self.cycle_below()?;
-        let (coarse_u, scratch) = (&self.vectors[0].u, &mut self.scratch[0]);
+        let (coarse_u, scratch) = (&mut self.vectors[0].u, &mut self.scratch[0]);
         self.transfers[0].prolong_smooth_extrapolate(post_sweep, f, coarse_u, u, (before, tau), scratch)
     }
 
@@ -234,26 +234,26 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     /// What the device reports.
     pub fn full_multigrid(
         &mut self,
-        f: &B::Vector<T>,
+        f: &mut B::Vector<T>,
         u: &mut B::Vector<T>,
         mut norm: Option<(Scalar, &mut B::Scalars)>,
     ) -> Result<()> {
         for n in 0..self.vectors.len() {
             let (above, below) = self.vectors.split_at_mut(n);
-            let fine_f = above.last().map_or(f, |level| &level.f);
+            let fine_f = above.last_mut().map_or(&mut *f, |level| &mut level.f);
             self.transfers[n].restrict(fine_f, &mut below[0].f)?;
         }
         for n in (0..self.levels.len()).rev() {
             let (above, below) = self.vectors.split_at_mut(n);
             let (f, u) = match above.last_mut() {
                 Some(level) => (&level.f, &mut level.u),
-                None => (f, &mut *u),
+                None => (&*f, &mut *u),
             };
-            let guess = match below.first() {
+            let guess = match below.first_mut() {
                 None => Guess::Zero,
                 Some(coarse) => {
                     self.backend.clear(u)?;
-                    self.transfers[n].prolong(&coarse.u, u)?;
+                    self.transfers[n].prolong(&mut coarse.u, u)?;
                     Guess::Given
                 }
             };
@@ -412,7 +412,7 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
         }
         let corrected = &mut self.corrections[0];
         let is_corrected = corrected.active().is_some();
-        let (coarse_u, scratch) = (&self.vectors[0].u, &mut self.scratch[0]);
+        let (coarse_u, scratch) = (&mut self.vectors[0].u, &mut self.scratch[0]);
         match post[..] {
             [] => transfer.prolong(coarse_u, u)?,
             [only] if !is_corrected => return transfer.prolong_smooth(only, f, coarse_u, u, scratch, norm),
@@ -431,7 +431,7 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
 fn finish<B: Backend, T: Real>(
     level: &dyn LineSmoother<B, T>,
     f: &B::Vector<T>,
-    u: &B::Vector<T>,
+    u: &mut B::Vector<T>,
     scratch: &mut B::Vector<T>,
     norm: Option<(Scalar, &mut B::Scalars)>,
 ) -> Result<()> {
@@ -446,7 +446,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Cycle<B, T> {
         &self.backend
     }
 
-    fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+    fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         self.cycle(r, z, Guess::Zero, None)
     }
 

@@ -58,9 +58,9 @@ impl<B: Backend, T: Real> Neumann<B, T> {
         // … and then such that the last is z.
         for n in 1..=order {
             match w {
-                _ if n == 1 && order == 1 => operator.relax_upper(v, v, z)?,
-                Some(w) if (order - n).is_multiple_of(2) => operator.relax_upper(v, if n == 1 { v } else { w }, z)?,
-                Some(w) => operator.relax_upper(v, if n == 1 { v } else { z }, w)?,
+                _ if n == 1 && order == 1 => operator.relax_upper(v, None, z)?,
+                Some(w) if (order - n).is_multiple_of(2) => operator.relax_upper(v, (n > 1).then_some(w), z)?,
+                Some(w) => operator.relax_upper(v, (n > 1).then_some(z), w)?,
                 None => {}
             }
         }
@@ -73,7 +73,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Neumann<B, T> {
         self.operator.backend()
     }
 
-    fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+    fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         let even = self.order.is_multiple_of(2) && self.order > 0;
         self.operator.divide_by_diagonal(r, if even { &mut self.v } else { z })?;
         self.relax(r, z, None)

@@ -54,7 +54,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Own<B> {
         &self.backend
     }
 
-    fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+    fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         let Self { backend, layout, inner, arrays: [host_r, host_z] } = self;
         backend.download(r, &mut ArrayViewMut::c_order(host_r, layout.shape())?)?;
         inner.apply(host_r, host_z)?;

@@ -120,11 +120,11 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
             } else {
                 backend.clear(&mut self.product)?;
                 backend.add_aggregated(pieces, coarse, &mut self.product)?;
-                operator.apply(&self.product, z)?;
+                operator.apply(&mut self.product, z)?;
                 backend.axpy(Ratio::ONE.negated(), z, &mut self.r, &self.scalars)?;
             }
         }
-        inner.apply(&self.r, z)?;
+        inner.apply(&mut self.r, z)?;
         if self.deflates {
             // Of z with its means, which A does not see.
             operator.apply(z, &mut self.product)?;
@@ -164,7 +164,7 @@ impl<B: AggregateBackend, T: Real> Preconditioner<B, T> for Pieces<B, T> {
         self.inner.backend()
     }
 
-    fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+    fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         match &mut self.found {
             Some(found) if found.several => found.apply(&*self.operator, &mut *self.inner, r, z),
             _ => self.inner.apply(r, z),

@@ -143,7 +143,7 @@ impl<T: Real> Operator<Reference, T> for Plain27<T> {
         &self.layout
     }
 
-    fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
+    fn apply(&self, x: &mut Vector<T>, y: &mut Vector<T>) -> Result<()> {
         let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
         fill(y, |at| {
             let here = get(x)(at);
@@ -252,7 +252,7 @@ impl<T: Real> Transfer<Reference, T> for Interpolation<T> {
         true
     }
 
-    fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
+    fn restrict(&self, f: &mut Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
         let all = self.weights.read().unwrap_or_else(PoisonError::into_inner);
         let mut from = f.clone();
         for weights in all.iter() {
@@ -268,7 +268,7 @@ impl<T: Real> Transfer<Reference, T> for Interpolation<T> {
         Ok(())
     }
 
-    fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+    fn prolong(&self, coarse_u: &mut Vector<T>, u: &mut Vector<T>) -> Result<()> {
         let all = self.weights.read().unwrap_or_else(PoisonError::into_inner);
         let mut from = coarse_u.clone();
         for weights in all.iter().rev() {

@@ -6,7 +6,7 @@ use super::seven_point::{At, Plain, fill, get};
 use super::{Reference, Vector};
 use crate::error::Result;
 use crate::layout::Layout;
-use crate::operator::{LineSmoother, Operator, Transfer};
+use crate::operator::{LineSmoother, Transfer};
 use crate::real::Real;
 use crate::stencil::Diffusion;
 use crate::stencil::halving::Halving;
@@ -29,12 +29,12 @@ impl<T: Real> Transfer<Reference, T> for PointTransfer<T> {
         &self.coarse
     }
 
-    fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
+    fn restrict(&self, f: &mut Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
         fill(coarse_f, |at| self.by.parts(at).fold(T::ZERO, |sum, at| sum + get(f)(at)));
         Ok(())
     }
 
-    fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+    fn prolong(&self, coarse_u: &mut Vector<T>, u: &mut Vector<T>) -> Result<()> {
         let along = &self.by.along;
         let from =
             |d: usize, n: usize| [(along[d].part_of(n), along[d].near[n]), (along[d].beside(n), along[d].far[n])];
@@ -60,9 +60,9 @@ impl SupportsPoints for Reference {
     fn point_transfer<T: Real>(
         &self,
         fine: &Arc<Plain<Diffusion, T>>,
-        coarse: &Arc<Plain<Diffusion, T>>,
+        coarse: &Layout,
         by: &Halving,
     ) -> Result<Arc<PointTransfer<T>>> {
-        Ok(Arc::new(PointTransfer { fine: Arc::clone(fine), coarse: *coarse.layout(), by: by.clone() }))
+        Ok(Arc::new(PointTransfer { fine: Arc::clone(fine), coarse: *coarse, by: by.clone() }))
     }
 }

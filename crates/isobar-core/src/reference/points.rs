@@ -26,7 +26,7 @@ impl<S: SevenPoint, T: Real> PointSmoother<Reference, T> for Plain<S, T> {
         &self,
         cycle: &PointCycle,
         f: &Vector<T>,
-        u: &Vector<T>,
+        u: &mut Vector<T>,
         v: &mut Vector<T>,
         norm: Scalar,
         scalars: &mut HostScalars,
@@ -99,6 +99,7 @@ impl<S: SevenPoint, T: Real> PointSmoother<Reference, T> for Plain<S, T> {
         norms: &mut Vector<f64>,
     ) -> Result<()> {
         let (mut residual, mut scalars) = (Vector::zeros(f.layout())?, HostScalars::default());
+        let u = &mut u.clone();
         self.residual(f, u, &mut residual, Scalar::new(0), &mut scalars)?;
         let shape = Operator::layout(self).shape();
         norms.fill_with(|j, _, _| (0..shape.nx).map(|i| residual.get(i, j, 0).to_f64().powi(2)).sum());

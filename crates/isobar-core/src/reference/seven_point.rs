@@ -180,7 +180,7 @@ impl<S: SevenPoint, T: Real> Operator<Reference, T> for Plain<S, T> {
         &self.layout
     }
 
-    fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
+    fn apply(&self, x: &mut Vector<T>, y: &mut Vector<T>) -> Result<()> {
         let state = self.state();
         fill(y, |at| row(&state.rows, at, get(x)));
         Ok(())

@@ -96,7 +96,7 @@ impl<T: Real> Operator<Reference, T> for PlainMatrix<T> {
         &self.layout
     }
 
-    fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
+    fn apply(&self, x: &mut Vector<T>, y: &mut Vector<T>) -> Result<()> {
         let (x, a) = (x.entries(), self.entries());
         y.fill_with(|i, j, k| {
             let row = self.row_of(i, j, k);

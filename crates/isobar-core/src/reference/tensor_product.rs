@@ -110,12 +110,12 @@ impl<T: Real> Transfer<Reference, T> for BilinearTransfer<T> {
         &self.coarse
     }
 
-    fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
+    fn restrict(&self, f: &mut Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
         restrict(f, coarse_f);
         Ok(())
     }
 
-    fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+    fn prolong(&self, coarse_u: &mut Vector<T>, u: &mut Vector<T>) -> Result<()> {
         for [i, j, k] in cells(u.layout()) {
             let correction = interpolated(u.layout(), coarse_u, [i, j, k]);
             u.set(i, j, k, u.get(i, j, k) + correction);

@@ -13,7 +13,7 @@ impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
     fn relax_lower(
         &self,
         r: &Vector<T>,
-        w: &Vector<T>,
+        w: &mut Vector<T>,
         v: &mut Vector<T>,
         rho: Option<(Scalar, &mut HostScalars)>,
     ) -> Result<()> {
@@ -32,8 +32,9 @@ impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
         Ok(())
     }
 
-    fn relax_upper(&self, v: &Vector<T>, w: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
-        let state = self.state();
+    fn relax_upper(&self, v: &mut Vector<T>, w: Option<&mut Vector<T>>, z: &mut Vector<T>) -> Result<()> {
+        let (state, v) = (self.state(), &*v);
+        let w = w.map_or(v, |w| &*w);
         fill(z, |at| {
             let upper = state.rows.couplings(at).into_iter().flatten().filter(|n| n.higher);
             get(v)(at) + upper.fold(T::ZERO, |sum, n| sum + n.t * get(w)(n.to)) * inverse(diagonal(&state.rows, at))
@@ -45,7 +46,7 @@ impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
         &self,
         scaled: bool,
         inverse_diagonal: &Vector<T>,
-        r: &Vector<T>,
+        r: &mut Vector<T>,
         z: &mut Vector<T>,
     ) -> Result<()> {
         let state = self.state();

@@ -124,7 +124,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for LineBatch<B, T> {
 
     fn run(
         &mut self,
-        b: &B::Vector<T>,
+        b: &mut B::Vector<T>,
         u: &mut B::Vector<T>,
         _: Guess,
         _: Option<&mut B::Vector<f64>>,
@@ -156,7 +156,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for LineBatch<B, T> {
         self.backend.download(&self.counts, &mut ArrayViewMut::c_order(&mut self.lines, shape)?)
     }
 
-    fn precondition(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+    fn precondition(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         sweep_from_zero(&*self.operator, self.cycle.relaxation, r, &mut self.next, z, &mut self.scalars)
     }
 

@@ -90,7 +90,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
 
     fn run(
         &mut self,
-        _: &B::Vector<T>,
+        _: &mut B::Vector<T>,
         u: &mut B::Vector<T>,
         _: Guess,
         mut best: Option<&mut B::Vector<f64>>,
@@ -161,7 +161,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
         }
     }
 
-    fn precondition(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+    fn precondition(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         self.preconditioner.apply(r, z)
     }
 

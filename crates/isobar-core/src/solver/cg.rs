@@ -138,7 +138,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
 
     fn run(
         &mut self,
-        b: &B::Vector<T>,
+        b: &mut B::Vector<T>,
         u: &mut B::Vector<T>,
         _: Guess,
         mut best: Option<&mut B::Vector<f64>>,
@@ -187,7 +187,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
                         Some(odd) if now == 0 => (&mut *odd, Some(&mut *p)),
                         Some(odd) => (&mut *p, Some(&mut *odd)),
                     };
-                    let direction = Direction { u: &mut *u, p: before, next: after, z: &*z, q: &mut *q };
+                    let direction = Direction { u: &mut *u, p: before, next: after, z: &mut *z, q: &mut *q };
                     match form {
                         Form::Fused => {
                             operator.advance_direction(direction, alpha_before, beta, SIGMA[now], scalars)?;
@@ -278,7 +278,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
         Ok(())
     }
 
-    fn precondition(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+    fn precondition(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         self.preconditioner.apply(r, z)
     }
 

@@ -41,7 +41,7 @@ impl<B: Backend> Direct<B> {
     }
 
     /// ‖b − A u‖², with the residual in r.
-    fn judge(&mut self, b: &B::Vector<f64>, u: &B::Vector<f64>) -> Result<f64> {
+    fn judge(&mut self, b: &B::Vector<f64>, u: &mut B::Vector<f64>) -> Result<f64> {
         self.operator.residual(b, u, &mut self.r, NORM, &mut self.scalars)?;
         Ok(self.operator.backend().read(&self.scalars)?[NORM.index()])
     }
@@ -58,7 +58,7 @@ impl<B: Backend> Iteration<B, f64> for Direct<B> {
 
     fn run(
         &mut self,
-        b: &B::Vector<f64>,
+        b: &mut B::Vector<f64>,
         u: &mut B::Vector<f64>,
         guess: Guess,
         _: Option<&mut B::Vector<f64>>,
@@ -90,7 +90,7 @@ impl<B: Backend> Iteration<B, f64> for Direct<B> {
         self.residual
     }
 
-    fn precondition(&mut self, r: &B::Vector<f64>, z: &mut B::Vector<f64>) -> Result<()> {
+    fn precondition(&mut self, r: &mut B::Vector<f64>, z: &mut B::Vector<f64>) -> Result<()> {
         locked(&self.solver).solve(r, z)
     }
 

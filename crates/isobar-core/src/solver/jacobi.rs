@@ -132,7 +132,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
 
     fn run(
         &mut self,
-        b: &B::Vector<T>,
+        b: &mut B::Vector<T>,
         u: &mut B::Vector<T>,
         guess: Guess,
         _: Option<&mut B::Vector<f64>>,
@@ -155,7 +155,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
                 scalars,
                 &mut |_, scalars| {
                     if let Some([before, next_before]) = before {
-                        operator.relax_moving(&cycle, b, [u, before], [next, next_before], NORM, scalars)?;
+                        operator.relax_moving(&cycle, b, u, before, [next, next_before], NORM, scalars)?;
                         std::mem::swap(before, next_before);
                     } else {
                         operator.relax_points(&cycle, b, u, next, NORM, scalars)?;
@@ -181,7 +181,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
         Ok(())
     }
 
-    fn precondition(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+    fn precondition(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         sweep_from_zero(&*self.operator, self.cycle.relaxation, r, &mut self.next, z, &mut self.scalars)
     }
 

@@ -51,7 +51,7 @@ pub trait Iteration<B: Backend, T: Real>: Send {
     /// Only what the device reports; not converging is the monitor's to say.
     fn run(
         &mut self,
-        b: &B::Vector<T>,
+        b: &mut B::Vector<T>,
         u: &mut B::Vector<T>,
         guess: Guess,
         best: Option<&mut B::Vector<f64>>,
@@ -89,7 +89,7 @@ pub trait Iteration<B: Backend, T: Real>: Send {
     ///
     /// # Errors
     /// What the device reports.
-    fn precondition(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
+    fn precondition(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
 
     /// Whether that M is symmetric where A is. Cycles are not whose restriction is not the transpose of prolongation.
     fn preconditions_symmetrically(&self) -> bool {

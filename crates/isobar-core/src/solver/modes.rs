@@ -126,7 +126,7 @@ impl<B: Backend, T: Real, C: Real> Iteration<B, T> for ByModes<B, T, C> {
 
     fn run(
         &mut self,
-        b: &B::Vector<T>,
+        b: &mut B::Vector<T>,
         u: &mut B::Vector<T>,
         guess: Guess,
         _: Option<&mut B::Vector<f64>>,
@@ -145,7 +145,7 @@ impl<B: Backend, T: Real, C: Real> Iteration<B, T> for ByModes<B, T, C> {
         self.residual
     }
 
-    fn precondition(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+    fn precondition(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         self.problems.precondition(self.plan.sweeps, r, z, &mut self.scalars)
     }
 

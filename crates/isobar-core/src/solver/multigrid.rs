@@ -50,7 +50,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Multigrid<B, T> {
 
     fn run(
         &mut self,
-        b: &B::Vector<T>,
+        b: &mut B::Vector<T>,
         u: &mut B::Vector<T>,
         guess: Guess,
         _: Option<&mut B::Vector<f64>>,
@@ -78,7 +78,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Multigrid<B, T> {
         )
     }
 
-    fn precondition(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+    fn precondition(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         self.cycle.cycle(r, z, Guess::Zero, None)
     }
 
@@ -153,7 +153,7 @@ impl<B: Backend> Iteration<B, f64> for MixedMultigrid<B> {
 
     fn run(
         &mut self,
-        b: &B::Vector<f64>,
+        b: &mut B::Vector<f64>,
         u: &mut B::Vector<f64>,
         guess: Guess,
         _: Option<&mut B::Vector<f64>>,
@@ -200,7 +200,7 @@ impl<B: Backend> Iteration<B, f64> for MixedMultigrid<B> {
         )
     }
 
-    fn precondition(&mut self, r: &B::Vector<f64>, z: &mut B::Vector<f64>) -> Result<()> {
+    fn precondition(&mut self, r: &mut B::Vector<f64>, z: &mut B::Vector<f64>) -> Result<()> {
         let (cycle, [single, correction]) = (&mut self.cycle, self.top.parts());
         self.backend.convert(r, single)?;
         cycle.cycle(single, correction, Guess::Zero, None)?;

@@ -7,11 +7,11 @@ use super::{Axis, Diffusion, Hierarchy, Supports};
 use crate::backend::{AggregateBackend, AggregateMap};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
-use crate::operator::{CoarsestSolver, Correction, LineSmoother, Transfer};
+use crate::operator::{CoarsestSolver, Correction, LineSmoother, Transfer, layout_of};
 use crate::real::Real;
 
 /// Grids of no more cells are solved on exactly.
-pub(crate) const COARSEST_CELLS: usize = 256;
+pub const COARSEST_CELLS: usize = 256;
 
 /// The finer level of a transfer.
 pub enum Finer<'a, B: SupportsGalerkin, T: Real> {
@@ -85,21 +85,26 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup {
     fn update_bodies<T: Real>(&self, correction: &Self::BodyCorrection<T>, bodies: Self::Bodies) -> Result<()>;
 }
 
-/// What belongs to a level below the finest.
-pub(super) struct Below<B: SupportsGalerkin, T: Real> {
-    pub(super) axes: Vec<Axis>,
-    pub(super) operator: Arc<B::Coarse<T>>,
-    pub(super) transfer: Arc<B::Interpolation<T>>,
-    pub(super) correction: Arc<B::BodyCorrection<T>>,
+/// A level below the finest.
+pub struct Below<B: SupportsGalerkin, T: Real> {
+    /// The directions that were halved.
+    pub axes: Vec<Axis>,
+    /// Its matrix.
+    pub operator: Arc<B::Coarse<T>>,
+    /// From the finer level to this one.
+    pub transfer: Arc<B::Interpolation<T>>,
+    /// Beside its sweeps.
+    pub correction: Arc<B::BodyCorrection<T>>,
 }
 
 /// How far a hierarchy goes.
-pub(super) struct Descent<B: SupportsGalerkin> {
+pub struct Descent<B: SupportsGalerkin> {
     /// The last matrix, if it can be solved with exactly.
-    pub(super) coarsest: Option<B::Matrix>,
+    pub coarsest: Option<B::Matrix>,
     /// As those of a [`Hierarchy`].
-    pub(super) visits: Vec<usize>,
-    pub(super) notes: Vec<String>,
+    pub visits: Vec<usize>,
+    /// What a user should know of it.
+    pub notes: Vec<String>,
 }
 
 /// Calls `make` with the directions that are halved, the weights and the matrix of each coarser level: of as many levels as are
@@ -107,7 +112,7 @@ pub(super) struct Descent<B: SupportsGalerkin> {
 ///
 /// # Errors
 /// Those of `make`; as [`Supports::operator`].
-pub(super) fn descend<B: SupportsGalerkin>(
+pub fn descend<B: SupportsGalerkin>(
     backend: &B,
     finest: B::Matrix,
     wanted: Option<usize>,
@@ -154,14 +159,14 @@ pub fn galerkin<B: SupportsGalerkin, T: Real>(
 where
     B::Operator<T>: LineSmoother<B, T>,
 {
-    let layout = *LineSmootherOf::layout::<B, T>(&**finest);
+    let layout = *layout_of::<B, T>(&**finest);
     let mut below = Vec::<Below<B, T>>::new();
     let matrix = backend.finest(stencil, finest)?;
     let has_bodies = backend.may_have_bodies(&matrix)?;
     let top = backend.body_correction::<T>(&layout, bodies(backend, has_bodies, &matrix, &layout)?)?;
     let Descent { coarsest, visits, notes } = descend(backend, matrix, wanted, &mut |axes, weights, matrix| {
         let operator = backend.coarse::<T>(matrix)?;
-        let layout = *LineSmootherOf::layout::<B, T>(&*operator);
+        let layout = *layout_of::<B, T>(&*operator);
         let finer = match below.last() {
             None => Finer::Finest(finest),
             Some(level) => Finer::Coarse(&level.operator),
@@ -193,7 +198,7 @@ where
             (weights, matrix) = backend.coarsen(matrix, axes)?;
             backend.update_interpolation(transfer, weights)?;
             backend.update_coarse(operator, &matrix)?;
-            let layout = LineSmootherOf::layout::<B, T>(&**operator);
+            let layout = layout_of::<B, T>(&**operator);
             backend.update_bodies(correction, bodies(&backend, has_bodies, &matrix, layout)?)?;
         }
         coarsest.as_ref().map_or(Ok(()), |solver| solver.update(&backend.inverse(&matrix)?))
@@ -211,25 +216,14 @@ where
 }
 
 /// The bodies of a level, where there can be any and it is not solved on exactly.
-pub(super) fn bodies<B: Setup>(
-    backend: &B,
-    has_bodies: bool,
-    matrix: &B::Matrix,
-    layout: &Layout,
-) -> Result<B::Bodies> {
+///
+/// # Errors
+/// What the device reports.
+pub fn bodies<B: Setup>(backend: &B, has_bodies: bool, matrix: &B::Matrix, layout: &Layout) -> Result<B::Bodies> {
     if has_bodies && backend.grid(matrix).shape.cells() > COARSEST_CELLS {
         backend.bodies(matrix, layout)
     } else {
         Ok(B::Bodies::default())
-    }
-}
-
-/// `layout` of an operator whose type leaves open whose.
-pub(super) struct LineSmootherOf;
-
-impl LineSmootherOf {
-    pub(super) fn layout<B: SupportsGalerkin, T: Real>(operator: &impl LineSmoother<B, T>) -> &Layout {
-        operator.layout()
     }
 }
 
@@ -249,7 +243,11 @@ struct Inside<B: AggregateBackend> {
 }
 
 impl<B: AggregateBackend> DenseSolver<B> {
-    pub(super) fn of(backend: &B, matrix: &B::Matrix) -> Result<Self>
+    /// For a matrix.
+    ///
+    /// # Errors
+    /// As [`DenseSolver::new`].
+    pub fn of(backend: &B, matrix: &B::Matrix) -> Result<Self>
     where
         B: Setup,
     {

@@ -5,7 +5,6 @@
 //! * [`StoredMatrix`] any matrix, every entry stored, [`OwnOperator`] one that a caller applies,
 //! * [`Supports`] what a back end makes of a stencil, [`hierarchy`] its coarser levels, [`galerkin`] those of diffusion,
 //!   [`point_levels`] other ones for coefficients that are smooth, on grids as [`halving`] makes them,
-//! * [`parts`] what a back end must offer for a grid to be divided among devices,
 //! * [`modes`] the two-dimensional problems that a tensor product falls apart into,
 //! * [`rings`] periodic directions of an odd number of cells,
 //! * [`matrix_market`] matrices as files.
@@ -18,13 +17,11 @@ mod diffusion_halved;
 mod faces;
 pub mod galerkin;
 pub mod galerkin_levels;
-pub mod galerkin_parts;
 pub mod halving;
 pub mod hierarchy;
 pub mod matrix_market;
 pub mod modes;
 mod own;
-pub mod parts;
 mod plan;
 pub mod point_levels;
 pub mod rings;

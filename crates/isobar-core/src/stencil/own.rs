@@ -133,7 +133,7 @@ impl<B: Backend, T: Real> Operator<B, T> for HostOperator<B> {
         &self.layout
     }
 
-    fn apply(&self, x: &B::Vector<T>, y: &mut B::Vector<T>) -> Result<()> {
+    fn apply(&self, x: &mut B::Vector<T>, y: &mut B::Vector<T>) -> Result<()> {
         self.by_host(x, y, |stencil, x, y| stencil.matrix.apply(x, y))
     }
 

@@ -8,8 +8,8 @@ use super::halving::{End, Halving, halvings};
 use super::{Diffusion, Hierarchy, Stencil, Supports};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
-use crate::layout::Shape;
-use crate::operator::{LineSmoother, Transfer};
+use crate::layout::{Layout, Shape};
+use crate::operator::{LineSmoother, Transfer, layout_of};
 use crate::real::Real;
 
 /// A back end that has such levels.
@@ -17,14 +17,14 @@ pub trait SupportsPoints: Supports<Diffusion> {
     /// Between two of them: R sums the cells that make up a coarser one, P is linear between centres (see [`Halving`]).
     type PointTransfer<T: Real>: Transfer<Self, T> + 'static;
 
-    /// What goes between two operators.
+    /// What goes between an operator and that of the coarser grid, whose vectors have this layout.
     ///
     /// # Errors
     /// As [`Supports::operator`].
     fn point_transfer<T: Real>(
         &self,
         fine: &Arc<Self::Operator<T>>,
-        coarse: &Arc<Self::Operator<T>>,
+        coarse: &Layout,
         by: &Halving,
     ) -> Result<Arc<Self::PointTransfer<T>>>;
 
@@ -82,8 +82,8 @@ where
     let mut fine = stencil.clone();
     for by in &steps {
         let (coarse, operator) = backend.halve(&fine, &operators[operators.len() - 1], by)?;
-        transfers
-            .push(backend.point_transfer(&operators[operators.len() - 1], &operator, by)? as Arc<dyn Transfer<B, T>>);
+        let before = &operators[operators.len() - 1];
+        transfers.push(backend.point_transfer(before, layout_of::<B, T>(&*operator), by)? as Arc<dyn Transfer<B, T>>);
         operators.push(operator);
         fine = coarse;
     }
@@ -117,7 +117,7 @@ where
     let by = step_above_lines(stencil)?;
     let coarse = stencil.halved_by_faces(&by)?;
     let operator = backend.operator::<T>(&coarse)?;
-    let transfer = backend.point_transfer(finest, &operator, &by)? as Arc<dyn Transfer<B, T>>;
+    let transfer = backend.point_transfer(finest, layout_of::<B, T>(&*operator), &by)? as Arc<dyn Transfer<B, T>>;
     let below = galerkin(backend, &coarse, &operator, wanted_below(wanted))?;
     let backend = backend.clone();
     let update = move |coarse: &Diffusion| backend.update(&operator, coarse);

@@ -185,7 +185,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
     }
 
     /// b = c M x + s, x being u or another state.
-    fn set_rhs(&mut self, x: Option<&B::Vector<f64>>) -> Result<()> {
+    fn set_rhs(&mut self, x: Option<&mut B::Vector<f64>>) -> Result<()> {
         let factor = self.factor();
         let Self { backend, system, mass, u, source, scalars, .. } = self;
         let (b, x) = (system.rhs_mut(), x.unwrap_or(u));

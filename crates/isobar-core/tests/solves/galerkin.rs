@@ -50,14 +50,14 @@ fn coarse_operators_are_galerkin_products() {
                     let hierarchy = hierarchy(&stencil, 4);
                     for (n, transfer) in hierarchy.transfers.iter().enumerate() {
                         let [fine, coarse] = [&hierarchy.levels[n], &hierarchy.levels[n + 1]];
-                        let v = noise(coarse.layout(), 7);
+                        let mut v = noise(coarse.layout(), 7);
                         let zeros = |layout: &Layout| Vector::<f64>::zeros(layout).unwrap();
                         let (mut pv, mut apv) = (zeros(fine.layout()), zeros(fine.layout()));
                         let (mut expected, mut found) = (zeros(coarse.layout()), zeros(coarse.layout()));
-                        transfer.prolong(&v, &mut pv).unwrap();
-                        fine.apply(&pv, &mut apv).unwrap();
-                        transfer.restrict(&apv, &mut expected).unwrap();
-                        coarse.apply(&v, &mut found).unwrap();
+                        transfer.prolong(&mut v, &mut pv).unwrap();
+                        fine.apply(&mut pv, &mut apv).unwrap();
+                        transfer.restrict(&mut apv, &mut expected).unwrap();
+                        coarse.apply(&mut v, &mut found).unwrap();
                         let size = norm(&expected).max(1e-12);
                         let scalars = Reference.scalars().unwrap();
                         Reference.axpy(Ratio::ONE.negated(), &found, &mut expected, &scalars).unwrap();

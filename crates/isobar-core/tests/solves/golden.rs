@@ -76,12 +76,12 @@ fn operator_and_line_solve() {
     for (name, geometry) in cases() {
         let case = &golden()["cases"][name];
         let operator = Plain::<_, f64>::new(&problem(geometry).stencil().unwrap()).unwrap();
-        let u = vector(case, "u");
+        let mut u = vector(case, "u");
         let mut generated = u.clone();
         generated.fill_with(|i, j, k| random(0, i + 8 * (k + 10 * j)));
         assert_close(&generated, &u, "random field");
         let mut out = u.clone();
-        operator.apply(&u, &mut out).unwrap();
+        operator.apply(&mut u, &mut out).unwrap();
         assert_close(&out, &vector(case, "Au"), name);
         operator.solve_lines(&u, &mut out).unwrap();
         assert_close(&out, &vector(case, "Minv_u"), name);

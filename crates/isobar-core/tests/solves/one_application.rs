@@ -30,7 +30,7 @@ impl Operator<Reference, f64> for Counting {
     fn layout(&self) -> &Layout {
         self.inner.layout()
     }
-    fn apply(&self, x: &Vector<f64>, y: &mut Vector<f64>) -> Result<()> {
+    fn apply(&self, x: &mut Vector<f64>, y: &mut Vector<f64>) -> Result<()> {
         self.applications.fetch_add(1, Relaxed);
         self.inner.apply(x, y)
     }
@@ -70,7 +70,7 @@ fn once_an_iteration() {
         let mut monitor = Monitor::new(norm, 1e-8, 200, Patience::Krylov, &mut ignore);
         let _ = monitor.begin(norm);
         cg.begin(&b, &mut u, Guess::Zero).unwrap();
-        cg.run(&b, &mut u, Guess::Zero, None, &mut monitor).unwrap();
+        cg.run(&mut b, &mut u, Guess::Zero, None, &mut monitor).unwrap();
         let iterations = monitor.iterations();
         assert!(iterations > 10);
         assert_eq!(counting.applications.load(Relaxed), iterations, "{form:?}");

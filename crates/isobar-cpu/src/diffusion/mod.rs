@@ -11,19 +11,20 @@ mod faces;
 
 use std::sync::Arc;
 
-use isobar_core::backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Sums};
+use isobar_core::backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Sums, nothing};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Layout, Patch};
+use isobar_core::layout::{Colour, Layout, Patch, needs_whole_rows};
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
-use isobar_core::operator::part::PartPoints;
 use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation, Triangular};
 use isobar_core::options::{Choice, SolverOptions};
 use isobar_core::real::Real;
-use isobar_core::stencil::galerkin_levels::galerkin;
-use isobar_core::stencil::parts::SupportsParts;
-use isobar_core::stencil::point_levels::{by_points, points_above_lines};
 use isobar_core::stencil::{self, Axis, Hierarchy, Lines, Stencil, Supports};
+use isobar_dist::diffusion::choice;
+use isobar_dist::galerkin::by_galerkin;
+use isobar_dist::part::{PartBackend, SupportsParts};
+use isobar_dist::points::{by_points, points_above_lines};
+use isobar_dist::{own_columns, require_order};
 
 use self::cells::Cells;
 pub(crate) use self::entries::CellCoefficients;
@@ -110,23 +111,29 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
     fn relax_lower(
         &self,
         r: &Vector<T>,
-        w: &Vector<T>,
+        w: &mut Vector<T>,
         v: &mut Vector<T>,
         rho: Option<(Scalar, &mut HostScalars)>,
     ) -> Result<()> {
+        self.cpu().fill(w, &Colour::BOTH, &mut nothing)?;
         let (r, w, v) = (r.share(), w.share(), v.share_mut());
         let stage = |c: &DiffusionCoefficients<T>, j: usize| self.on_both(c, j, |h| RelaxLower { h, r, w, v });
         match rho {
             Some((scalar, scalars)) => self.summing_pass(|c, j, _| stage(c, j), scalar, scalars),
-            None => self.plain_pass(|c, j, _| {
-                stage(c, j);
-            }),
+            None => {
+                self.plain_pass(|c, j, _| {
+                    stage(c, j);
+                });
+                Ok(())
+            }
         }
-        Ok(())
     }
 
-    fn relax_upper(&self, v: &Vector<T>, w: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
-        let (v, w, z) = (v.share(), w.share(), z.share_mut());
+    fn relax_upper(&self, v: &mut Vector<T>, w: Option<&mut Vector<T>>, z: &mut Vector<T>) -> Result<()> {
+        let (shared_v, z) = (v.share(), z.share_mut());
+        let w = w.unwrap_or(v);
+        self.cpu().fill(w, &Colour::BOTH, &mut nothing)?;
+        let (v, w) = (shared_v, w.share());
         self.plain_pass(|c, j, _| {
             self.on_both(c, j, |h| RelaxUpper { h, v, w, z });
         });
@@ -137,9 +144,10 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
         &self,
         scaled: bool,
         inverse_diagonal: &Vector<T>,
-        r: &Vector<T>,
+        r: &mut Vector<T>,
         z: &mut Vector<T>,
     ) -> Result<()> {
+        self.cpu().fill(r, &Colour::BOTH, &mut nothing)?;
         let (inverse_diagonal, r, z) = (inverse_diagonal.share(), r.share(), z.share_mut());
         self.plain_pass(|c, j, _| {
             self.on_both(c, j, |h| IncompletePoisson { h, scaled, inverse_diagonal, r, z });
@@ -148,16 +156,29 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
     }
 
     fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut Vector<T>) -> Result<()> {
+        if block > 1 || self.geometry().layout.has_halo_columns() {
+            require_order(&self.geometry().layout)?;
+        }
         let c = self.coefficients();
         let blocks = Blocks::new(self.cpu(), self.geometry(), c.stencil.shape(), block);
         let omega = T::from_f64(relaxation);
         match &c.kind {
-            Kind::Cells(cells) => blocks.factorise(cells, omega, inverse_pivots),
-            Kind::Faces(faces) => blocks.factorise(faces, omega, inverse_pivots),
+            Kind::Cells(cells) => blocks.factorise(cells, omega, inverse_pivots)?,
+            Kind::Faces(faces) => blocks.factorise(faces, omega, inverse_pivots)?,
         }
+        self.cpu().fill(inverse_pivots, &Colour::BOTH, &mut nothing)
+    }
+
+    fn substitutes(&self) -> bool {
+        require_order(&self.geometry().layout).is_ok()
+    }
+
+    fn substitutes_on_host(&self) -> bool {
+        self.geometry().layout.is_part()
     }
 
     fn substitute(&self, block: usize, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        require_order(&self.geometry().layout)?;
         let c = self.coefficients();
         let blocks = Blocks::new(self.cpu(), self.geometry(), c.stencil.shape(), block);
         match &c.kind {
@@ -179,6 +200,7 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
         scalars: &mut HostScalars,
     ) -> Result<()> {
         let cpu = self.cpu();
+        require_order(&self.geometry().layout)?;
         if block >= self.coefficients().stencil.shape().cells() {
             let taken = (q, T::from_f64(scalars.value(alpha)));
             return self.substitute_whole_residual(inverse_pivots, r, taken, z, out, scalars);
@@ -200,8 +222,10 @@ impl<T: Real> AggregateOperator<Cpu, T> for Diffusion<T> {
         sigma: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
-        self.subtract(aggregates, a, p, q, sigma, scalars);
-        Ok(())
+        if self.geometry().layout.has_halo_columns() {
+            return Err(needs_whole_rows("deflation"));
+        }
+        self.subtract(aggregates, a, p, q, sigma, scalars)
     }
 
     fn galerkin(&self, map: &AggregateMap) -> Result<Vec<Entry>> {
@@ -225,11 +249,20 @@ impl Supports<stencil::Diffusion> for Cpu {
     type Operator<T: Real> = Diffusion<T>;
 
     fn choice(&self, stencil: &stencil::Diffusion, _: &Arc<Diffusion<f64>>, options: &SolverOptions) -> Result<Choice> {
-        Ok(self.enter(|| stencil.choice(options)))
+        match self.ranks() {
+            Some(ranks) => choice(self, ranks, stencil, options),
+            None => Ok(self.enter(|| stencil.choice(options))),
+        }
+    }
+
+    fn layout(&self, stencil: &stencil::Diffusion) -> Result<Layout> {
+        stencil.turns().require_one("a checkerboard")?;
+        let shape = Stencil::shape(stencil);
+        own_columns(self, shape)?.layout(shape, stencil.rings())
     }
 
     fn operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<Diffusion<T>>> {
-        self.part(stencil, Patch::whole(Stencil::shape(stencil)))
+        self.part(stencil, own_columns(self, Stencil::shape(stencil))?)
     }
 
     fn update<T: Real>(&self, operator: &Diffusion<T>, stencil: &stencil::Diffusion) -> Result<()> {
@@ -260,7 +293,7 @@ impl Supports<stencil::Diffusion> for Cpu {
         finest: &Arc<Diffusion<T>>,
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
-        galerkin(self, stencil, finest, wanted).map(Some)
+        by_galerkin(self, stencil, finest, wanted).map(Some)
     }
 
     fn point_hierarchy<T: Real>(
@@ -295,8 +328,6 @@ impl Supports<stencil::Diffusion> for Cpu {
 }
 
 impl SupportsParts<stencil::Diffusion> for Cpu {
-    type Part<T: Real> = Diffusion<T>;
-
     /// Of stencils with stored faces parts of rows are not made yet.
     fn part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<Diffusion<T>>> {
         let shape = Stencil::shape(stencil);
@@ -306,13 +337,5 @@ impl SupportsParts<stencil::Diffusion> for Cpu {
         let layout = patch.layout(shape, [periodic[0], periodic[1]])?;
         let coefficients = DiffusionCoefficients::new(self, &layout, periodic, stencil)?;
         Ok(Arc::new(SevenPoint::new(self, layout, periodic, coefficients)?))
-    }
-
-    fn update_part<T: Real>(&self, part: &Diffusion<T>, stencil: &stencil::Diffusion) -> Result<()> {
-        self.update(part, stencil)
-    }
-
-    fn part_points<T: Real>(&self, part: &Arc<Diffusion<T>>) -> Option<Arc<dyn PartPoints<Self, T>>> {
-        Some(Arc::clone(part) as _)
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-use isobar_core::backend::part::PartBackend;
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
 use isobar_core::operator::Correction;
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin::Bodies;
+use isobar_dist::part::PartBackend;
 
 use crate::cpu::Cpu;
 use crate::vector::Vector;
@@ -46,10 +46,10 @@ impl<T: Real> Correction<Cpu, T> for BodyCorrection {
         let sum = |cells: &[u32]| -> f64 { cells.iter().map(|&cell| r[cell as usize].to_f64()).sum() };
         let shared = all.iter().flat_map(|bodies| (0..bodies.shared).map(|body| bodies.cells_of(body)));
         let mut sums: Vec<f64> = shared.map(sum).collect();
-        if let Some(exchange) = self.cpu.exchange()
+        if let Some(ranks) = self.cpu.ranks()
             && !sums.is_empty()
         {
-            exchange.sum(&mut sums)?;
+            ranks.world().sum(&mut sums)?;
         }
         let mut rest = &sums[..];
         for bodies in all.iter() {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
-use isobar_core::operator::part::PartSmoother;
+use isobar_core::operator::LineSmoother;
 use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin::{Directions, Execute, Weights};
@@ -22,7 +22,7 @@ pub(super) enum Fine<T: Real> {
 }
 
 impl<T: Real> Fine<T> {
-    pub(super) fn smoother(&self) -> &dyn PartSmoother<Cpu, T> {
+    pub(super) fn smoother(&self) -> &dyn LineSmoother<Cpu, T> {
         match self {
             Self::Finest(operator) => &**operator,
             Self::Coarse(operator) => &**operator,

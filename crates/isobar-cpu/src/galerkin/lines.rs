@@ -1,10 +1,8 @@
 //! Lines of the 27-point operator in four colours: (i mod 2, j mod 2), each a set of half planes.
 
-use isobar_core::backend::Backend;
-use isobar_core::backend::part::nothing;
+use isobar_core::backend::{Backend, nothing};
 use isobar_core::error::Result;
 use isobar_core::layout::Colour;
-use isobar_core::operator::part::PartSmoother;
 use isobar_core::operator::{Guess, LineSmoother, Relaxation};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
@@ -255,10 +253,4 @@ impl<T: Real> LineSmoother<Cpu, T> for Level27<T> {
     fn needs_scratch(&self, smoother: Smoother) -> bool {
         smoother == Smoother::LineJacobi
     }
-
-    fn stale_after(&self, _: Relaxation) -> &'static [Colour] {
-        &Colour::BOTH
-    }
 }
-
-impl<T: Real> PartSmoother<Cpu, T> for Level27<T> {}

@@ -25,7 +25,7 @@ use isobar_core::real::Real;
 use isobar_core::stencil::Diffusion;
 use isobar_core::stencil::galerkin::{Bodies, Directions, Execute, Matrix};
 use isobar_core::stencil::galerkin_levels::{Finer, SupportsGalerkin};
-use isobar_core::stencil::galerkin_parts::SupportsGalerkinParts;
+use isobar_dist::galerkin::SupportsGalerkinParts;
 
 pub use bodies::BodyCorrection;
 pub use interpolation::Interpolation;

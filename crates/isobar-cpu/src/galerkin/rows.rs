@@ -1,8 +1,8 @@
 //! Rows of the 27-point operator: products and residuals.
 
-use isobar_core::backend::{HostScalars, Scalar};
+use isobar_core::backend::{Backend, HostScalars, Scalar, nothing};
 use isobar_core::error::Result;
-use isobar_core::layout::Layout;
+use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::Operator;
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
@@ -182,7 +182,8 @@ impl<T: Real> Operator<Cpu, T> for Level27<T> {
         &self.layout
     }
 
-    fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
+    fn apply(&self, x: &mut Vector<T>, y: &mut Vector<T>) -> Result<()> {
+        self.cpu.fill(x, &Colour::BOTH, &mut nothing)?;
         self.pass(None, x, y);
         Ok(())
     }
@@ -190,14 +191,15 @@ impl<T: Real> Operator<Cpu, T> for Level27<T> {
     fn residual(
         &self,
         f: &Vector<T>,
-        u: &Vector<T>,
+        u: &mut Vector<T>,
         r: &mut Vector<T>,
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
+        self.cpu.fill(u, &Colour::BOTH, &mut nothing)?;
         let sum = self.pass(Some(f), u, r);
         scalars.reduce(norm, [sum]);
-        Ok(())
+        self.cpu.sum(&self.layout, &[norm], scalars)
     }
 
     /// Couplings, row sums and pivots.

@@ -5,8 +5,7 @@
 //! middle, as it is (even i) or weighted with the next one (odd i); so that side needs no shuffling, and is a stage of the
 //! finer level's own passes. The other side goes plane by plane of the coarse grid.
 
-use isobar_core::backend::part::{Meanwhile, nothing};
-use isobar_core::backend::{Backend, HostScalars, Scalar};
+use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar, nothing};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
@@ -209,7 +208,8 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
         true
     }
 
-    fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+    fn prolong(&self, coarse_u: &mut Vector<T>, u: &mut Vector<T>) -> Result<()> {
+        self.cpu.fill(coarse_u, &Colour::BOTH, &mut nothing)?;
         let (w, mut workspace) = (self.weights(), self.workspace());
         self.prolong_to_middle(&w, &mut workspace, coarse_u);
         let (middle, u) = (&workspace.middle, u.share_mut());
@@ -219,7 +219,7 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
         Ok(())
     }
 
-    fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
+    fn restrict(&self, f: &mut Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
         let (w, mut workspace) = (self.weights(), self.workspace());
         let plane = 2 * self.fine_layout.half_plane();
         let threads = workspace.planes.len();
@@ -234,10 +234,11 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
     fn residual_restrict(
         &self,
         f: &Vector<T>,
-        u: &Vector<T>,
+        u: &mut Vector<T>,
         coarse_f: &mut Vector<T>,
         _: &mut Vector<T>,
     ) -> Result<()> {
+        self.cpu.fill(u, &Colour::BOTH, &mut nothing)?;
         let (w, mut workspace) = (self.weights(), self.workspace());
         let plane = 2 * self.fine_layout.half_plane();
         let Workspace { middle, residual, .. } = &mut *workspace;
@@ -281,7 +282,6 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
     ) -> Result<()> {
         if relaxation.smoother != Smoother::LineRedBlack {
             self.fine.smoother().smooth(relaxation, guess, f, u, scratch)?;
-            self.cpu.fill(u, &Colour::BOTH, &mut nothing)?;
             return self.residual_restrict(f, u, coarse_f, scratch);
         }
         let operator = match &self.fine {
@@ -319,7 +319,7 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
         &self,
         relaxation: Relaxation,
         f: &Vector<T>,
-        coarse_u: &Vector<T>,
+        coarse_u: &mut Vector<T>,
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
         norm: Option<(Scalar, &mut HostScalars)>,
@@ -331,10 +331,10 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
                 self.prolong(coarse_u, u)?;
                 fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
                 let Some((scalar, scalars)) = norm else { return Ok(()) };
-                self.cpu.fill(u, &Colour::BOTH, &mut nothing)?;
                 return fine.residual_norm(f, u, scratch, scalar, scalars);
             }
         };
+        self.cpu.fill(coarse_u, &Colour::BOTH, &mut nothing)?;
         let (w, mut workspace) = (self.weights(), self.workspace());
         self.prolong_to_middle(&w, &mut workspace, coarse_u);
         let (middle, vectors) = (&workspace.middle, [f.share(), u.share_mut()]);

@@ -5,19 +5,15 @@
 
 mod kernels;
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use isobar_core::backend::part::Meanwhile;
-use isobar_core::backend::{Backend, HostScalars, Scalar};
+use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::{Guess, LineSmoother, ModalTransfer, Operator, Relaxation};
-use isobar_core::options::MultigridOptions;
 use isobar_core::real::Real;
-use isobar_core::stencil::modes::{SupportsModes, problems_of_modes};
-use isobar_core::stencil::parts::SupportsPartModes;
-use isobar_core::stencil::{self, Hierarchy, VerticalModes};
+use isobar_core::stencil::VerticalModes;
+use isobar_core::stencil::modes::SupportsModes;
 
 use self::kernels::{Expand, Project};
 use crate::blas::Dot;
@@ -227,8 +223,7 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
             store(sums, j, [total, 0.0]);
         };
         self.fine.pass(&mut workspace, &[&project]);
-        scalars.reduce(norm, [workspace.total(0)]);
-        Ok(())
+        self.fine.reduce(&workspace, norm, scalars)
     }
 
     fn expand(&self, x: &Vector<C>, guess: Guess, u: &mut Vector<T>) -> Result<()> {
@@ -246,7 +241,7 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
     fn project_residual(
         &self,
         f: &Vector<T>,
-        u: &Vector<T>,
+        u: &mut Vector<T>,
         g: &mut Vector<C>,
         _: &mut Vector<T>,
         norm: Scalar,
@@ -263,9 +258,9 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
             let sum = self.project_residual_plane((&c, &s), j, &Colour::BOTH, vectors, place, Some(g), rounded);
             store(sums, j, [sum, 0.0]);
         };
-        self.fine.pass(&mut workspace, &[&residual]);
-        scalars.reduce(norm, [workspace.total(0)]);
-        Ok(())
+        let fill = |_, inside: Meanwhile<'_>| self.fine.cpu().fill(u, &Colour::BOTH, inside);
+        self.fine.pass_on_part(&mut workspace, &[&residual], true, fill)?;
+        self.fine.reduce(&workspace, norm, scalars)
     }
 
     fn expand_smooth_project(
@@ -346,8 +341,7 @@ impl<T: Real> Modal<T> {
             let some = (relaxation, Guess::Given, now);
             fine.pass_around_sweeps(&c, &mut workspace, before.take(), some, vectors, after, fill)?;
         }
-        scalars.reduce(norm, [workspace.total(0)]);
-        Ok(())
+        fine.reduce(&workspace, norm, scalars)
     }
 }
 
@@ -358,24 +352,5 @@ impl SupportsModes for Cpu {
         modes: &VerticalModes,
     ) -> Result<Arc<dyn ModalTransfer<Self, T, C>>> {
         Ok(Arc::new(Modal::new(operator, modes)?))
-    }
-}
-
-impl SupportsPartModes for Cpu {
-    fn part_modes<T: Real, C: Real>(
-        &self,
-        part: &Arc<TensorProduct<T>>,
-        modes: &VerticalModes,
-    ) -> Result<Arc<dyn ModalTransfer<Self, T, C>>> {
-        Ok(Arc::new(Modal::new(part, modes)?))
-    }
-
-    fn problems_of_modes<C: Real>(
-        &self,
-        stencil: &stencil::TensorProduct,
-        which: Range<usize>,
-        options: &MultigridOptions,
-    ) -> Result<Hierarchy<Self, stencil::TensorProduct, C>> {
-        problems_of_modes(self, stencil, which, options)
     }
 }

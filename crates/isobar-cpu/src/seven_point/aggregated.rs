@@ -2,6 +2,7 @@
 //! `kernels`.
 
 use isobar_core::backend::{HostScalars, Scalar};
+use isobar_core::error::Result;
 use isobar_core::layout::Colour;
 use isobar_core::real::Real;
 use pulp::Simd;
@@ -91,7 +92,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         q: &mut Vector<T>,
         sigma: Scalar,
         scalars: &mut HostScalars,
-    ) {
+    ) -> Result<()> {
         let (p, q) = (p.share(), q.share_mut());
         let (c, mut workspace) = (self.coefficients(), self.workspace());
         workspace.forget_planes();
@@ -106,6 +107,6 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             store(sums, j, [red + black, 0.0]);
         };
         self.pass(&mut workspace, &[&stage]);
-        scalars.reduce(sigma, [workspace.total(0)]);
+        self.reduce(&workspace, sigma, scalars)
     }
 }

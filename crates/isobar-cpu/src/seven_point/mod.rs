@@ -28,7 +28,7 @@ pub(crate) mod wavefronts;
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use isobar_core::backend::part::Meanwhile;
+use isobar_core::backend::Meanwhile;
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::real::Real;

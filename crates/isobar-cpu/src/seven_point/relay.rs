@@ -1,8 +1,8 @@
 //! What goes from part to part of a grid where unknowns are gone through in order.
 
-use isobar_core::backend::part::{Handed, PartBackend};
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
+use isobar_dist::part::{Handed, PartBackend};
 
 use isobar_core::real::Real;
 

@@ -1,45 +1,56 @@
 //! Fused steps without relaxation, each a list of stages.
 
-use isobar_core::backend::part::Meanwhile;
-use isobar_core::backend::{Backend, HostScalars, Ratio, Scalar, Sums};
+use isobar_core::backend::{Backend, HostScalars, Meanwhile, Ratio, Scalar, Sums};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::part::PartOperator;
 use isobar_core::operator::{CgOperator, Diagonal, Direction, LineSolver, Operator};
 use isobar_core::real::Real;
 
 use super::kernels::{Apply, Divide, Nowhere, Residual, Scale};
 use super::lines::Precondition;
-use super::{ChunkSpace, FillRows, SevenPoint, Stored, store};
+use super::{ChunkSpace, FillRows, SevenPoint, Stored, Workspace, store};
 use crate::blas;
 use crate::cpu::Cpu;
 use crate::shared::Shared;
 use crate::vector::Vector;
 
-/// Where halo rows are filled already, or there are none.
-pub(super) fn nothing_to_fill(_: &[Colour], _: Meanwhile<'_>) -> Result<()> {
-    Ok(())
-}
-
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
-    /// A pass of one stage that sums up.
+    /// Stores the sums of a pass over this rank's planes, added to those of the other ranks.
+    ///
+    /// # Errors
+    /// As [`Backend::sum`].
+    pub(crate) fn reduce<const N: usize>(
+        &self,
+        workspace: &Workspace<T>,
+        out: impl Into<Sums<N>>,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        let out = out.into();
+        scalars.reduce(out, std::array::from_fn(|which| workspace.total(which)));
+        self.cpu().sum(&self.layout, &out.all(), scalars)
+    }
+
+    /// A pass of one stage that sums up, and reads no neighbours.
+    ///
+    /// # Errors
+    /// As [`Backend::sum`].
     pub(crate) fn summing_pass<const N: usize>(
         &self,
         stage: impl Fn(&C, usize, &mut ChunkSpace<T>) -> [f64; 2] + Sync,
         out: impl Into<Sums<N>>,
         scalars: &mut HostScalars,
-    ) {
+    ) -> Result<()> {
         let (c, mut workspace) = (self.coefficients(), self.workspace());
         let sums = Shared::of(&mut workspace.sums);
         self.pass(&mut workspace, &[&|j, space| store(sums, j, stage(&c, j, space))]);
-        scalars.reduce(out, std::array::from_fn(|which| workspace.total(which)));
+        self.reduce(&workspace, out, scalars)
     }
 
-    /// The same on a part, with `fill` called for what it reads of the neighbours'.
+    /// A pass of one stage that sums up, with `fill` called for the halo that it reads.
     ///
     /// # Errors
-    /// Those of `fill`.
-    pub(crate) fn summing_pass_on_part<const N: usize>(
+    /// Those of `fill`; as [`Backend::sum`].
+    pub(crate) fn summing_pass_and_fill<const N: usize>(
         &self,
         stage: impl Fn(&C, usize, &mut ChunkSpace<T>) -> [f64; 2] + Sync,
         out: impl Into<Sums<N>>,
@@ -50,11 +61,10 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         let sums = Shared::of(&mut workspace.sums);
         let stage = |j: usize, space: &mut ChunkSpace<T>| store(sums, j, stage(&c, j, space));
         self.pass_on_part(&mut workspace, &[&stage], true, |_, inside| fill(&Colour::BOTH, inside))?;
-        scalars.reduce(out, std::array::from_fn(|which| workspace.total(which)));
-        Ok(())
+        self.reduce(&workspace, out, scalars)
     }
 
-    /// The same, of which each plane's sums are looked at.
+    /// A pass of one stage, of which each plane's sums are looked at.
     pub(crate) fn pass_by_plane(
         &self,
         stage: impl Fn(&C, usize, &mut ChunkSpace<T>) -> [f64; 2] + Sync,
@@ -66,7 +76,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         workspace.sums.iter().enumerate().for_each(|(j, &sums)| look(j, sums));
     }
 
-    /// A pass of one stage that does not.
+    /// A pass of one stage that sums up nothing.
     pub(crate) fn plain_pass(&self, stage: impl Fn(&C, usize, &mut ChunkSpace<T>) + Sync) {
         let (c, mut workspace) = (self.coefficients(), self.workspace());
         self.pass(&mut workspace, &[&|j, space| stage(&c, j, space)]);
@@ -82,30 +92,34 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
         &self.layout
     }
 
-    fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
-        self.apply_and_fill([x.share(), y.share_mut()], &mut nothing_to_fill)
+    fn apply(&self, x: &mut Vector<T>, y: &mut Vector<T>) -> Result<()> {
+        let (c, mut workspace, [shared_x, y]) = (self.coefficients(), self.workspace(), [x.share(), y.share_mut()]);
+        let apply = |j: usize, _: &mut ChunkSpace<T>| {
+            self.on_both(&c, j, |h| Apply { h, x: shared_x, y });
+        };
+        self.pass_on_part(&mut workspace, &[&apply], true, |_, inside| self.cpu().fill(x, &Colour::BOTH, inside))
     }
 
     fn residual(
         &self,
         f: &Vector<T>,
-        u: &Vector<T>,
+        u: &mut Vector<T>,
         r: &mut Vector<T>,
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
-        self.residual_and_fill([f.share(), u.share()], Some(r.share_mut()), norm, scalars, &mut nothing_to_fill)
+        self.residual_to(Some(r.share_mut()), f, u, norm, scalars)
     }
 
     fn residual_norm(
         &self,
         f: &Vector<T>,
-        u: &Vector<T>,
+        u: &mut Vector<T>,
         _: &mut Vector<T>,
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
-        self.residual_and_fill([f.share(), u.share()], None, norm, scalars, &mut nothing_to_fill)
+        self.residual_to(None, f, u, norm, scalars)
     }
 
     fn norm_needs_scratch(&self) -> bool {
@@ -121,52 +135,40 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
     }
 }
 
-/// [`Direction`], shared.
-struct Advanced<T> {
-    u: Shared<T>,
-    p: Shared<T>,
-    next: Shared<T>,
-    z: Shared<T>,
-    q: Shared<T>,
-}
-
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
-    /// y = A x
-    pub(super) fn apply_and_fill(&self, [x, y]: [Shared<T>; 2], fill: &mut FillRows<'_>) -> Result<()> {
-        let (c, mut workspace) = (self.coefficients(), self.workspace());
-        let apply = |j: usize, _: &mut ChunkSpace<T>| {
-            self.on_both(&c, j, |h| Apply { h, x, y });
-        };
-        self.pass_on_part(&mut workspace, &[&apply], true, |_, inside| fill(&Colour::BOTH, inside))
-    }
-
     /// r = f − A u, where that is asked for;  ‖f − A u‖²
-    pub(super) fn residual_and_fill(
+    fn residual_to(
         &self,
-        vectors @ [f, u]: [Shared<T>; 2],
         r: Option<Shared<T>>,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
         norm: Scalar,
         scalars: &mut HostScalars,
-        fill: &mut FillRows<'_>,
     ) -> Result<()> {
+        let (f, shared_u) = (f.share(), u.share());
         let stage = |c: &C, j: usize, _: &mut ChunkSpace<T>| match r {
-            Some(r) => [self.residual_into(c, j, vectors, r, 0), 0.0],
-            None => self.on_both(c, j, |h| Residual { h, f, u, to: Nowhere }),
+            Some(r) => [self.residual_into(c, j, [f, shared_u], r, 0), 0.0],
+            None => self.on_both(c, j, |h| Residual { h, f, u: shared_u, to: Nowhere }),
         };
-        self.summing_pass_on_part(stage, norm, scalars, fill)
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill(u, colours, inside);
+        self.summing_pass_and_fill(stage, norm, scalars, fill)
     }
+}
 
-    /// u += αp;  p' = z + βp, in the halo too;  q = A p';  σ = ⟨p', q⟩
-    fn advance_and_fill(
+impl<C: Stored<T>, T: Real> CgOperator<Cpu, T> for SevenPoint<C, T> {
+    /// On a subdomain p is advanced in its halo too, which saves an exchange between advancing and applying.
+    fn advance_direction(
         &self,
-        vectors: Advanced<T>,
-        ratios: [Ratio; 2],
+        v: Direction<'_, Vector<T>>,
+        alpha: Ratio,
+        beta: Ratio,
         sigma: Scalar,
         scalars: &mut HostScalars,
-        fill: &mut FillRows<'_>,
     ) -> Result<()> {
-        let [alpha, beta] = ratios.map(|ratio| T::from_f64(scalars.value(ratio)));
-        let Advanced { u, p, next, z, q } = vectors;
+        let Direction { u, p, next, z: given_z, q } = v;
+        let (u, p, z, q) = (u.share_mut(), p.share_mut(), given_z.share(), q.share_mut());
+        let next = next.map_or(p, Vector::share_mut);
+        let [alpha, beta] = [alpha, beta].map(|ratio| T::from_f64(scalars.value(ratio)));
         let (c, mut workspace) = (self.coefficients(), self.workspace());
         let sums = Shared::of(&mut workspace.sums);
         let (len, layers) = (self.geometry().plane_len(), self.geometry().layers());
@@ -199,43 +201,12 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             store(sums, j, self.on_both(&c, j, |h| Apply { h, x: next, y: q }));
         };
         // Those of z before the first stage; then p has its own.
-        let exchange = |s: usize, inside: Meanwhile<'_>| if s == 0 { fill(&Colour::BOTH, inside) } else { Ok(()) };
+        let exchange = |s: usize, inside: Meanwhile<'_>| match s {
+            0 => self.cpu().fill(given_z, &Colour::BOTH, inside),
+            _ => Ok(()),
+        };
         self.pass_on_part(&mut workspace, &[&advance, &apply], true, exchange)?;
-        scalars.reduce(sigma, [workspace.total(0)]);
-        Ok(())
-    }
-}
-
-impl<C: Stored<T>, T: Real> CgOperator<Cpu, T> for SevenPoint<C, T> {
-    fn advance_direction(
-        &self,
-        v: Direction<'_, Vector<T>>,
-        alpha: Ratio,
-        beta: Ratio,
-        sigma: Scalar,
-        scalars: &mut HostScalars,
-    ) -> Result<()> {
-        let Direction { u, p, next, z, q } = v;
-        let (u, p, z, q) = (u.share_mut(), p.share_mut(), z.share(), q.share_mut());
-        let vectors = Advanced { u, p, next: next.map_or(p, Vector::share_mut), z, q };
-        self.advance_and_fill(vectors, [alpha, beta], sigma, scalars, &mut nothing_to_fill)
-    }
-}
-
-impl<C: Stored<T>, T: Real> PartOperator<Cpu, T> for SevenPoint<C, T> {
-    fn advance_direction_part(
-        &self,
-        v: Direction<'_, Vector<T>, &mut Vector<T>>,
-        alpha: Ratio,
-        beta: Ratio,
-        sigma: Scalar,
-        scalars: &mut HostScalars,
-    ) -> Result<()> {
-        let Direction { u, p, next, z, q } = v;
-        let (u, p, q) = (u.share_mut(), p.share_mut(), q.share_mut());
-        let vectors = Advanced { u, p, next: next.map_or(p, Vector::share_mut), z: z.share(), q };
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill(z, colours, inside);
-        self.advance_and_fill(vectors, [alpha, beta], sigma, scalars, fill)
+        self.reduce(&workspace, sigma, scalars)
     }
 }
 
@@ -259,8 +230,7 @@ impl<C: Stored<T>, T: Real> Diagonal<Cpu, T> for SevenPoint<C, T> {
     ) -> Result<()> {
         let alpha = T::from_f64(scalars.value(alpha));
         let (r, q, z) = (r.share_mut(), q.share(), z.share_mut());
-        self.summing_pass(|c, j, _| self.on_both(c, j, |h| Scale { h, alpha, r, q, z }), out, scalars);
-        Ok(())
+        self.summing_pass(|c, j, _| self.on_both(c, j, |h| Scale { h, alpha, r, q, z }), out, scalars)
     }
 }
 
@@ -300,7 +270,6 @@ impl<C: Stored<T>, T: Real> LineSolver<Cpu, T> for SevenPoint<C, T> {
             });
             [red[0] + black[0], red[1] + black[1]]
         };
-        self.summing_pass(stage, out, scalars);
-        Ok(())
+        self.summing_pass(stage, out, scalars)
     }
 }

@@ -1,10 +1,8 @@
 //! Relaxation of lines, and the steps that share its pass.
 
-use isobar_core::backend::part::{Meanwhile, nothing};
-use isobar_core::backend::{Backend, HostScalars, Scalar};
+use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar, nothing};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Colour;
-use isobar_core::operator::part::PartSmoother;
 use isobar_core::operator::{Guess, LineSmoother, MixedSmoother, Relaxation};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
@@ -166,7 +164,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         let sweep = (relaxation, Guess::Given, 1);
         self.pass_around_sweeps(&c, &mut workspace, Some(before), sweep, vectors, after, fill)?;
         if let Some((scalar, scalars)) = norm {
-            scalars.reduce(scalar, [workspace.total(0)]);
+            self.reduce(&workspace, scalar, scalars)?;
         }
         Ok(())
     }
@@ -272,56 +270,22 @@ impl<C: Stored<T>, T: Real> LineSmoother<Cpu, T> for SevenPoint<C, T> {
     }
 }
 
-impl<C: Stored<T>, T: Real> PartSmoother<Cpu, T> for SevenPoint<C, T> {
-    fn apply_part(&self, x: &mut Vector<T>, y: &mut Vector<T>) -> Result<()> {
-        let vectors = [x.share(), y.share_mut()];
-        self.apply_and_fill(vectors, &mut |colours, inside| self.cpu().fill(x, colours, inside))
-    }
-
-    fn residual_part(
-        &self,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        r: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
-    ) -> Result<()> {
-        let (vectors, r) = ([f.share(), u.share()], Some(r.share_mut()));
-        self.residual_and_fill(vectors, r, norm, scalars, &mut |colours, inside| self.cpu().fill(u, colours, inside))
-    }
-
-    fn residual_norm_part(
-        &self,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        _: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
-    ) -> Result<()> {
-        let vectors = [f.share(), u.share()];
-        self.residual_and_fill(vectors, None, norm, scalars, &mut |colours, inside| self.cpu().fill(u, colours, inside))
-    }
-}
-
 impl<C: Stored<f64>> MixedSmoother<Cpu> for SevenPoint<C, f64> {
     fn residual_in_single(
         &self,
         f: &Vector<f64>,
-        u: &Vector<f64>,
+        u: &mut Vector<f64>,
         r: &mut Vector<f32>,
         _: &mut Vector<f64>,
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
         let (vectors, r) = ([f.share(), u.share()], Some(r.share_mut()));
-        let (c, mut workspace) = (self.coefficients(), self.workspace());
-        let sums = Shared::of(&mut workspace.sums);
-        let residual = |j: usize, space: &mut ChunkSpace<f64>| {
-            store(sums, j, [self.residual_plane(&c, j, &Colour::BOTH, vectors, r, space), 0.0]);
+        let residual = |c: &C, j: usize, space: &mut ChunkSpace<f64>| {
+            [self.residual_plane(c, j, &Colour::BOTH, vectors, r, space), 0.0]
         };
-        self.pass(&mut workspace, &[&residual]);
-        scalars.reduce(norm, [workspace.total(0)]);
-        Ok(())
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill(u, colours, inside);
+        self.summing_pass_and_fill(residual, norm, scalars, fill)
     }
 
     fn correct_smooth_residual(
@@ -338,7 +302,6 @@ impl<C: Stored<f64>> MixedSmoother<Cpu> for SevenPoint<C, f64> {
         if relaxation.smoother == Smoother::LineJacobi {
             blas::axpy(self.cpu(), 1.0, e, u);
             self.smooth(relaxation, Guess::Given, f, u, scratch)?;
-            self.cpu().fill(u, &Colour::BOTH, &mut nothing)?;
             return self.residual_in_single(f, u, r, scratch, norm, scalars);
         }
         let (e, vectors, r) = (e.share(), [f.share(), u.share_mut()], Some(r.share_mut()));
@@ -352,8 +315,7 @@ impl<C: Stored<f64>> MixedSmoother<Cpu> for SevenPoint<C, f64> {
         let sweep = (relaxation, Guess::Given, 1);
         let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill(u, colours, inside);
         self.pass_around_sweeps(&c, &mut workspace, Some(&correct), sweep, vectors, Some(&residual), fill)?;
-        scalars.reduce(norm, [workspace.total(0)]);
-        Ok(())
+        self.reduce(&workspace, norm, scalars)
     }
 
     fn mixed_needs_scratch(&self, _: Smoother) -> bool {

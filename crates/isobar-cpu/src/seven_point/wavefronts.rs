@@ -8,7 +8,7 @@
 //! Safety of all memory accesses: a tile is one thread's, and what it reads beside itself is of tiles before it, which are
 //! done, or of vectors that nobody writes.
 
-use isobar_core::backend::{HostScalars, Sums};
+use isobar_core::backend::{Backend, HostScalars, Sums};
 use isobar_core::error::Result;
 use isobar_core::layout::Colour;
 use isobar_core::real::Real;
@@ -324,7 +324,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         let (r, q, z) = (r.share_mut(), Some((q.share(), alpha)), z.share_mut());
         let vectors = Vectors { inverse_pivots: inverse_pivots.share(), r, q, z };
         scalars.reduce(out, self.sweep_both(vectors)?);
-        Ok(())
+        self.cpu().sum(&self.layout, &out.all(), scalars)
     }
 
     fn sweep_both(&self, vectors: Vectors<T>) -> Result<[f64; 2]> {

@@ -63,7 +63,7 @@ fn norms_on_the_panel() {
         let bank = cpu.read(&scalars).unwrap();
         [bank[Scalar::new(0).index()].sqrt(), bank[Scalar::new(1).index()]]
     };
-    a.apply(&u, &mut v).unwrap();
+    a.apply(&mut u, &mut v).unwrap();
     let [norm, product] = products(&u, &v);
     assert!((norm / 8.189_828_949_2e1 - 1.0).abs() < 1e-9, "‖Au‖ = {norm}");
     assert!((product / 2.105_361_546_0e4 - 1.0).abs() < 1e-9, "u·Au = {product}");

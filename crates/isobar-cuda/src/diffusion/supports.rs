@@ -5,17 +5,18 @@ use std::sync::Arc;
 use isobar_core::backend::{Backend, Scalar};
 use isobar_core::direct::Separable;
 use isobar_core::error::Result;
-use isobar_core::layout::Patch;
+use isobar_core::layout::{Layout, Patch};
 use isobar_core::operator::mixed::UnfusedTop;
-use isobar_core::operator::part::PartPoints;
 use isobar_core::operator::{Capabilities, MixedSmoother, MixedTop, Operator, Relaxation};
 use isobar_core::options::{Choice, Smoother, SolverOptions};
 use isobar_core::real::{Precision, Real};
 use isobar_core::stencil::galerkin::Grid;
-use isobar_core::stencil::galerkin_levels::galerkin;
-use isobar_core::stencil::parts::SupportsParts;
-use isobar_core::stencil::point_levels::by_points;
 use isobar_core::stencil::{self, Hierarchy, Lines, Stencil, Supports};
+use isobar_dist::diffusion::choice;
+use isobar_dist::galerkin::by_galerkin;
+use isobar_dist::own_columns;
+use isobar_dist::part::{PartBackend, SupportsParts};
+use isobar_dist::points::{by_points, points_above_lines};
 
 use super::Diffusion;
 use crate::compile::Source;
@@ -66,14 +67,16 @@ impl MixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {
     fn residual_in_single(
         &self,
         f: &Vector<f64>,
-        u: &Vector<f64>,
+        u: &mut Vector<f64>,
         r: &mut Vector<f32>,
         scratch: &mut Vector<f64>,
         norm: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
         if self.kernels().has_colours() {
-            return self.kernels().norm_of_cells(f, u, Some(r), norm, scalars);
+            self.fill(u)?;
+            self.kernels().norm_of_cells(f, u, Some(r), norm, scalars)?;
+            return self.sum([norm], scalars);
         }
         self.residual(f, u, scratch, norm, scalars)?;
         self.backend().convert(scratch, r)
@@ -93,7 +96,10 @@ impl Supports<stencil::Diffusion> for Cuda {
         operator: &Arc<Self::Operator<f64>>,
         options: &SolverOptions,
     ) -> Result<Choice> {
-        stencil.choice_by(options, || measure(stencil, operator))
+        match self.ranks() {
+            Some(ranks) => choice(self, ranks, stencil, options),
+            None => stencil.choice_by(options, || measure(stencil, operator)),
+        }
     }
 
     fn separable(&self, stencil: &stencil::Diffusion) -> Result<Separable> {
@@ -110,7 +116,7 @@ impl Supports<stencil::Diffusion> for Cuda {
         operator: &Arc<Self::Operator<f64>>,
         options: &SolverOptions,
     ) -> Result<()> {
-        if !options.has_cycles() {
+        if !options.has_cycles() || self.ranks().is_some() {
             return Ok(());
         }
         let by_points = options.multigrid.smoother == Smoother::PointRedBlack;
@@ -120,8 +126,16 @@ impl Supports<stencil::Diffusion> for Cuda {
         })
     }
 
+    fn layout(&self, stencil: &stencil::Diffusion) -> Result<Layout> {
+        stencil.turns().require_one("a checkerboard")?;
+        own_columns(self, stencil.shape())?.layout(stencil.shape(), stencil.rings())
+    }
+
     fn operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<Self::Operator<T>>> {
-        SevenPoint::new(self, stencil)
+        match self.ranks() {
+            Some(ranks) => self.part(stencil, ranks.patch(stencil.shape())?),
+            None => SevenPoint::new(self, stencil),
+        }
     }
 
     fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &stencil::Diffusion) -> Result<()> {
@@ -133,6 +147,9 @@ impl Supports<stencil::Diffusion> for Cuda {
         stencil: &stencil::Diffusion,
         from: &Arc<Self::Operator<T>>,
     ) -> Result<Arc<Self::Operator<R>>> {
+        if self.ranks().is_some() {
+            return self.operator(stencil);
+        }
         refuse_while_recording("making an operator")?;
         let made = SevenPoint::with(Passes::<Diffusion, R>::new(self, stencil)?);
         round(stencil, from.kernels(), made.kernels())?;
@@ -145,6 +162,9 @@ impl Supports<stencil::Diffusion> for Cuda {
         from: &Self::Operator<T>,
         to: &Self::Operator<R>,
     ) -> Result<()> {
+        if self.ranks().is_some() {
+            return self.update(to, stencil);
+        }
         refuse_while_recording("updating an operator")?;
         round(stencil, from.kernels(), to.kernels())
     }
@@ -175,7 +195,7 @@ impl Supports<stencil::Diffusion> for Cuda {
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
         finest.kernels().prepare(Steps::Sweeps)?;
-        galerkin(self, stencil, finest, wanted).map(Some)
+        by_galerkin(self, stencil, finest, wanted).map(Some)
     }
 
     fn point_hierarchy<T: Real>(
@@ -186,6 +206,16 @@ impl Supports<stencil::Diffusion> for Cuda {
     ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
         finest.kernels().prepare_colours()?;
         by_points(self, stencil, finest, wanted).map(Some)
+    }
+
+    fn point_line_hierarchy<T: Real>(
+        &self,
+        stencil: &stencil::Diffusion,
+        finest: &Arc<Self::Operator<T>>,
+        wanted: Option<usize>,
+    ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
+        // A GPU by itself has none: lines on the finest grid cost it no more.
+        if self.ranks().is_some() { points_above_lines(self, stencil, finest, wanted).map(Some) } else { Ok(None) }
     }
 
     fn mixed_top(
@@ -220,21 +250,13 @@ pub(crate) fn part<T: Real>(
 }
 
 impl SupportsParts<stencil::Diffusion> for Cuda {
-    type Part<T: Real> = SevenPoint<Passes<Diffusion, T>>;
-
-    fn part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<Self::Part<T>>> {
+    fn part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<Self::Operator<T>>> {
         part(self, stencil, patch, true)
     }
 
-    fn update_part<T: Real>(&self, part: &Self::Part<T>, stencil: &stencil::Diffusion) -> Result<()> {
-        part.update(stencil)
-    }
-
-    fn prepare_lines<T: Real>(&self, part: &Self::Part<T>) -> Result<()> {
-        part.kernels().prepare(Steps::Lines)
-    }
-
-    fn part_points<T: Real>(&self, part: &Arc<Self::Part<T>>) -> Option<Arc<dyn PartPoints<Self, T>>> {
-        Some(Arc::clone(part) as _)
+    fn point_part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<Self::Operator<T>>> {
+        let made = part(self, stencil, patch, false)?;
+        made.kernels().prepare_colours()?;
+        Ok(made)
     }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use isobar_core::backend::part::PartBackend;
 use isobar_core::error::Result;
 use isobar_core::operator::Correction;
 use isobar_core::real::Real;
+use isobar_dist::PartBackend;
 
 use super::{Lists, sources};
 use crate::cuda::Cuda;
@@ -96,8 +96,8 @@ impl<T: Real> Correction<Cuda, T> for BodyCorrection<T> {
             refuse_while_recording("sums over bodies by way of the host")?;
             let mut values = vec![0.0; held.shared()];
             sums.read(&mut values)?;
-            if let Some(exchange) = self.cuda.exchange() {
-                exchange.sum(&mut values)?;
+            if let Some(ranks) = self.cuda.ranks() {
+                ranks.world().sum(&mut values)?;
             }
             sums.write(&values)?;
         }

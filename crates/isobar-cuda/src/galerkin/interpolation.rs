@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::part::nothing;
-use isobar_core::backend::{Backend, Scalar};
+use isobar_core::backend::{Backend, Scalar, nothing};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
@@ -185,6 +184,21 @@ impl<T: Real> Interpolation<T> {
         self.restrict_colour(colour, r, coarse_f)
     }
 
+    /// f_c = R (f − A u), the halo of u being filled.
+    fn restrict_residual(
+        &self,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        coarse_f: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        match &self.fine {
+            Fine::Finest(operator) => operator.kernels().residual_field(f, u, scratch)?,
+            Fine::Coarse(operator) => operator.residual_field(f, u, scratch)?,
+        }
+        self.restrict_left(None, scratch, coarse_f)
+    }
+
     fn halves_all(&self) -> bool {
         self.axes.len() == 3
     }
@@ -206,30 +220,24 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         true
     }
 
-    fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
-        self.restrict_colour(None, f, coarse_f)
+    fn restrict(&self, f: &mut Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
+        self.restrict_left(None, f, coarse_f)
     }
 
-    fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+    fn prolong(&self, coarse_u: &mut Vector<T>, u: &mut Vector<T>) -> Result<()> {
+        self.cuda.fill(coarse_u, &Colour::BOTH, &mut nothing)?;
         self.prolong_colour(None, coarse_u, u)
-    }
-
-    fn restricts_halo(&self) -> bool {
-        self.meets
     }
 
     fn residual_restrict(
         &self,
         f: &Vector<T>,
-        u: &Vector<T>,
+        u: &mut Vector<T>,
         coarse_f: &mut Vector<T>,
         scratch: &mut Vector<T>,
     ) -> Result<()> {
-        match &self.fine {
-            Fine::Finest(operator) => operator.kernels().residual_field(f, u, scratch)?,
-            Fine::Coarse(operator) => operator.residual_field(f, u, scratch)?,
-        }
-        self.restrict_left(None, scratch, coarse_f)
+        self.cuda.fill(u, &Colour::BOTH, &mut nothing)?;
+        self.restrict_residual(f, u, coarse_f, scratch)
     }
 
     /// The residual that a sweep leaves is zero in what it relaxed last; after one from zero it is what columns gave that were
@@ -258,7 +266,7 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
             }
             Fine::Coarse(_) => {}
         }
-        self.residual_restrict(f, u, coarse_f, scratch)
+        self.restrict_residual(f, u, coarse_f, scratch)
     }
 
     /// Columns that are relaxed first, whatever they hold, need no correction.
@@ -266,7 +274,7 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         &self,
         relaxation: Relaxation,
         f: &Vector<T>,
-        coarse_u: &Vector<T>,
+        coarse_u: &mut Vector<T>,
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
         norm: Option<(Scalar, &mut Scalars)>,
@@ -277,14 +285,12 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
             }
             _ => None,
         };
+        self.cuda.fill(coarse_u, &Colour::BOTH, &mut nothing)?;
         self.prolong_colour(corrected, coarse_u, u)?;
         let fine = Transfer::fine(self);
         fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
         match norm {
-            Some((norm, scalars)) => {
-                self.cuda.fill(u, fine.stale_after(relaxation), &mut nothing)?;
-                fine.residual_norm(f, u, scratch, norm, scalars)
-            }
+            Some((norm, scalars)) => fine.residual_norm(f, u, scratch, norm, scalars),
             None => Ok(()),
         }
     }

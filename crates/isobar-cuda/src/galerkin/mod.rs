@@ -20,8 +20,9 @@ use isobar_core::layout::{Layout, Slab};
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::galerkin_levels::{Finer, SupportsGalerkin};
-use isobar_core::stencil::galerkin_parts::SupportsGalerkinParts;
 use isobar_core::stencil::{Diffusion, Stencil};
+use isobar_dist::PartBackend;
+use isobar_dist::galerkin::SupportsGalerkinParts;
 
 pub use bodies::BodyCorrection;
 pub use interpolation::Interpolation;
@@ -59,7 +60,13 @@ impl SupportsGalerkin for Cuda {
     type BodyCorrection<T: Real> = BodyCorrection<T>;
 
     fn finest<T: Real>(&self, stencil: &Diffusion, operator: &Arc<Self::Operator<T>>) -> Result<Matrix> {
-        Matrix::of(operator.kernels(), Grid::of(stencil))
+        let grid = Grid::of(stencil);
+        if operator.layout_of().shape() == stencil.shape() {
+            return Matrix::of(operator.kernels(), grid);
+        }
+        // On ranks from an operator on all of the grid, which is there as long as its couplings are computed.
+        let whole: Arc<Self::Operator<T>> = SevenPoint::new(&self.alone(), stencil)?;
+        Matrix::of(whole.kernels(), grid)
     }
 
     fn coarse<T: Real>(&self, matrix: &Matrix) -> Result<Arc<TwentySeven<T>>> {
@@ -93,14 +100,7 @@ impl SupportsGalerkin for Cuda {
 }
 
 impl SupportsGalerkinParts for Cuda {
-    /// From an operator on all of the grid, which is there as long as its couplings are computed.
-    fn finest_of_whole<T: Real>(&self, stencil: &Diffusion, part: &Arc<Self::Operator<T>>) -> Result<Matrix> {
-        if part.layout_of().shape() == stencil.shape() {
-            return self.finest(stencil, part);
-        }
-        let whole: Arc<Self::Operator<T>> = SevenPoint::new(self, stencil)?;
-        self.finest(stencil, &whole)
-    }
+    const DIVIDES_POINTS_ABOVE_LINES: bool = false;
 
     fn coarse_part<T: Real>(&self, matrix: &Matrix, slab: Slab) -> Result<Arc<TwentySeven<T>>> {
         TwentySeven::new(self, matrix, slab).map(Arc::new)

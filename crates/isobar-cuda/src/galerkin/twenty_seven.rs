@@ -3,11 +3,9 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use isobar_core::backend::part::nothing;
-use isobar_core::backend::{Backend, Scalar};
+use isobar_core::backend::{Backend, Scalar, nothing};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
-use isobar_core::operator::part::PartSmoother;
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
@@ -296,30 +294,35 @@ impl<T: Real> Operator<Cuda, T> for TwentySeven<T> {
         &self.layout
     }
 
-    fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
+    fn apply(&self, x: &mut Vector<T>, y: &mut Vector<T>) -> Result<()> {
+        self.cuda.fill(x, &Colour::BOTH, &mut nothing)?;
         self.pass("apply", &[x.pointer(), y.pointer()], None)
     }
 
     fn residual(
         &self,
         f: &Vector<T>,
-        u: &Vector<T>,
+        u: &mut Vector<T>,
         r: &mut Vector<T>,
         norm: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        self.pass("residual", &[f.pointer(), u.pointer(), r.pointer()], Some(scalars.pointer(norm)))
+        self.cuda.fill(u, &Colour::BOTH, &mut nothing)?;
+        self.pass("residual", &[f.pointer(), u.pointer(), r.pointer()], Some(scalars.pointer(norm)))?;
+        self.cuda.sum(&self.layout, &[norm], scalars)
     }
 
     fn residual_norm(
         &self,
         f: &Vector<T>,
-        u: &Vector<T>,
+        u: &mut Vector<T>,
         _: &mut Vector<T>,
         norm: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        self.pass("residual_norm", &[f.pointer(), u.pointer()], Some(scalars.pointer(norm)))
+        self.cuda.fill(u, &Colour::BOTH, &mut nothing)?;
+        self.pass("residual_norm", &[f.pointer(), u.pointer()], Some(scalars.pointer(norm)))?;
+        self.cuda.sum(&self.layout, &[norm], scalars)
     }
 
     fn norm_needs_scratch(&self) -> bool {
@@ -375,10 +378,8 @@ impl<T: Real> LineSmoother<Cuda, T> for TwentySeven<T> {
         COLOURS
     }
 
+    /// Rows of one parity look at those of the other in the subdomains beside this one.
     fn stale_after(&self, _: Relaxation) -> &'static [Colour] {
         &Colour::BOTH
     }
 }
-
-/// Rows of one parity look at those of the other in the parts beside this one.
-impl<T: Real> PartSmoother<Cuda, T> for TwentySeven<T> {}

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use isobar_core::backend::Scalar;
-use isobar_core::backend::part::{Division, Link, PartBackend, Redivision};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Slab};
 use isobar_core::real::Real;
+use isobar_dist::part::{Division, Link, PartBackend, Redivision};
 
 use super::Nccl;
 use super::messages::{Job, Message};

@@ -13,10 +13,10 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use isobar_core::backend::Scalar;
-use isobar_core::backend::part::{Division, Link, Redivision};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::real::Real;
+use isobar_dist::part::{Division, Link, Redivision};
 
 pub use self::inbox::host;
 use self::inbox::{Address, Opened, announce, reach};

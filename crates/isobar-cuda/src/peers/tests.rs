@@ -1,8 +1,8 @@
 //! What channels are like, and exchanges around rings.
 
 use isobar_core::backend::Backend;
-use isobar_core::backend::columns::copy_part;
 use isobar_core::layout::{Shape, Slab};
+use isobar_dist::columns::copy_part;
 
 use super::*;
 

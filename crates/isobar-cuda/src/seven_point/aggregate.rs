@@ -27,17 +27,21 @@ impl<K: Kind, T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<K, T>> {
         scalars: &mut Scalars,
     ) -> Result<()> {
         let vectors = [aggregates.ids(), a.pointer(), p.pointer(), q.pointer()];
-        self.kernels.pass_with_sums("subtract_aggregated", &vectors, scalars.pointer(sigma))
+        self.kernels.pass_with_sums("subtract_aggregated", &vectors, scalars.pointer(sigma))?;
+        self.sum([sigma], scalars)
     }
 
     fn galerkin(&self, map: &AggregateMap) -> Result<Vec<Entry>> {
         K::galerkin(self.kernels.cuda(), &self.kernels.stencil(), map)
     }
 
-    /// Most matrices are of one piece, which the card sees at once.
+    /// Most matrices are of one piece, which the GPU sees at once. Of a subdomain's whole grid the host knows the coefficients.
     fn components(&self) -> Result<Option<Components>> {
         refuse_while_recording("looking for connected components")?;
         let shape = self.layout_of().shape();
+        if self.layout_of().is_part() {
+            return K::components(self.kernels.cuda(), &self.kernels.stencil());
+        }
         match self.kernels.census()? {
             [0.0, tied] if tied > 0.0 => return Ok(None),
             [0.0, _] if shape.cells() > 1 => {

@@ -1,10 +1,8 @@
 //! What an operator can do, made of its kernels.
 
-use isobar_core::backend::part::nothing;
-use isobar_core::backend::{Backend, Ratio, Scalar, Sums};
+use isobar_core::backend::{Backend, Ratio, Scalar, Sums, nothing};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::part::{PartOperator, PartSmoother};
 use isobar_core::operator::{
     CgOperator, Diagonal, Direction, Guess, LineSmoother, LineSolver, Operator, Relaxation, advance_direction_unfused,
 };
@@ -15,6 +13,18 @@ use crate::cuda::Cuda;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
 
+impl<K: Kernels> SevenPoint<K> {
+    /// Fills the halo of a vector that a kernel is to read.
+    pub(crate) fn fill(&self, x: &mut Vector<K::Real>) -> Result<()> {
+        self.kernels.cuda().fill(x, &Colour::BOTH, &mut nothing)
+    }
+
+    /// Adds up what kernels have summed over each rank's rows.
+    pub(crate) fn sum<const N: usize>(&self, sums: [Scalar; N], scalars: &mut Scalars) -> Result<()> {
+        self.kernels.cuda().sum(self.layout_of(), &sums, scalars)
+    }
+}
+
 impl<K: Kernels> Operator<Cuda, K::Real> for SevenPoint<K> {
     fn backend(&self) -> &Cuda {
         self.kernels.cuda()
@@ -24,30 +34,35 @@ impl<K: Kernels> Operator<Cuda, K::Real> for SevenPoint<K> {
         self.kernels.layout()
     }
 
-    fn apply(&self, x: &Vector<K::Real>, y: &mut Vector<K::Real>) -> Result<()> {
+    fn apply(&self, x: &mut Vector<K::Real>, y: &mut Vector<K::Real>) -> Result<()> {
+        self.fill(x)?;
         self.kernels.apply(x, y)
     }
 
     fn residual(
         &self,
         f: &Vector<K::Real>,
-        u: &Vector<K::Real>,
+        u: &mut Vector<K::Real>,
         r: &mut Vector<K::Real>,
         norm: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        self.kernels.residual(f, u, r, norm, scalars)
+        self.fill(u)?;
+        self.kernels.residual(f, u, r, norm, scalars)?;
+        self.sum([norm], scalars)
     }
 
     fn residual_norm(
         &self,
         f: &Vector<K::Real>,
-        u: &Vector<K::Real>,
+        u: &mut Vector<K::Real>,
         _scratch: &mut Vector<K::Real>,
         norm: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        self.kernels.residual_norm(Residual::Any, f, u, norm, scalars)
+        self.fill(u)?;
+        self.kernels.residual_norm(Residual::Any, f, u, norm, scalars)?;
+        self.sum([norm], scalars)
     }
 
     fn norm_needs_scratch(&self) -> bool {
@@ -74,7 +89,9 @@ impl<K: Kernels> CgOperator<Cuda, K::Real> for SevenPoint<K> {
     ) -> Result<()> {
         match v {
             Direction { u, p, next: Some(next), z, q } => {
-                self.kernels.advance_direction([z, p], [u, next, q], [alpha, beta], sigma, scalars)
+                self.fill(z)?;
+                self.kernels.advance_direction([z, p], [u, next, q], [alpha, beta], sigma, scalars)?;
+                self.sum([sigma], scalars)
             }
             in_place => advance_direction_unfused(self, in_place, alpha, beta, sigma, scalars),
         }
@@ -101,7 +118,8 @@ impl<K: Kernels> Diagonal<Cuda, K::Real> for SevenPoint<K> {
         out: Sums<2>,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        self.kernels.scale_residual(r, q, z, alpha, out, scalars)
+        self.kernels.scale_residual(r, q, z, alpha, out, scalars)?;
+        self.sum(out.all(), scalars)
     }
 }
 
@@ -127,7 +145,8 @@ impl<K: Kernels> LineSolver<Cuda, K::Real> for SevenPoint<K> {
         out: Sums<2>,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        self.kernels.precondition_residual(r, q, z, alpha, out, scalars)
+        self.kernels.precondition_residual(r, q, z, alpha, out, scalars)?;
+        self.sum(out.all(), scalars)
     }
 }
 
@@ -172,7 +191,3 @@ impl<K: Kernels> LineSmoother<Cuda, K::Real> for SevenPoint<K> {
         }
     }
 }
-
-impl<K: Kernels> PartSmoother<Cuda, K::Real> for SevenPoint<K> {}
-
-impl<K: Kernels> PartOperator<Cuda, K::Real> for SevenPoint<K> {}

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::part::nothing;
-use isobar_core::backend::{Backend, Scalar};
+use isobar_core::backend::{Backend, Scalar, nothing};
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
 use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
@@ -45,7 +44,8 @@ impl<K: TransferKernels> LevelTransfer<K> {
         norm: Option<(Scalar, &mut Scalars)>,
     ) -> Result<()> {
         let Some((norm, scalars)) = norm else { return Ok(()) };
-        self.fine.kernels().residual_norm(self.fine.left_by(relaxation, Guess::Given), f, u, norm, scalars)
+        self.fine.kernels().residual_norm(self.fine.left_by(relaxation, Guess::Given), f, u, norm, scalars)?;
+        self.fine.sum([norm], scalars)
     }
 }
 
@@ -62,21 +62,23 @@ impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
         K::ADJOINT
     }
 
-    fn restrict(&self, f: &Vector<K::Real>, coarse_f: &mut Vector<K::Real>) -> Result<()> {
+    fn restrict(&self, f: &mut Vector<K::Real>, coarse_f: &mut Vector<K::Real>) -> Result<()> {
         self.fine.kernels().restrict(f, coarse_f)
     }
 
-    fn prolong(&self, coarse_u: &Vector<K::Real>, u: &mut Vector<K::Real>) -> Result<()> {
+    fn prolong(&self, coarse_u: &mut Vector<K::Real>, u: &mut Vector<K::Real>) -> Result<()> {
+        self.fine.fill(coarse_u)?;
         self.fine.kernels().prolong(coarse_u, u)
     }
 
     fn residual_restrict(
         &self,
         f: &Vector<K::Real>,
-        u: &Vector<K::Real>,
+        u: &mut Vector<K::Real>,
         coarse_f: &mut Vector<K::Real>,
         _: &mut Vector<K::Real>,
     ) -> Result<()> {
+        self.fine.fill(u)?;
         self.fine.kernels().restrict_residual(Residual::Any, f, u, coarse_f)
     }
 
@@ -126,7 +128,7 @@ impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
         &self,
         relaxation: Relaxation,
         f: &Vector<K::Real>,
-        coarse_u: &Vector<K::Real>,
+        coarse_u: &mut Vector<K::Real>,
         u: &mut Vector<K::Real>,
         (before, tau): (&mut Vector<K::Real>, f64),
         scratch: &mut Vector<K::Real>,
@@ -146,13 +148,14 @@ impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
         &self,
         relaxation: Relaxation,
         f: &Vector<K::Real>,
-        coarse_u: &Vector<K::Real>,
+        coarse_u: &mut Vector<K::Real>,
         u: &mut Vector<K::Real>,
         scratch: &mut Vector<K::Real>,
         norm: Option<(Scalar, &mut Scalars)>,
     ) -> Result<()> {
         let fine = &self.fine;
         let kernels = fine.kernels();
+        fine.fill(coarse_u)?;
         if fine.overwrites(relaxation) {
             let first = fine.layout_of().local(relaxation.first);
             if kernels.prolong_sweep_both(first, f, coarse_u, u, scratch, 1.0)? {

@@ -5,6 +5,7 @@ use isobar_core::error::Result;
 use isobar_core::operator::Triangular;
 use isobar_core::operator::triangular::singular_pivot;
 use isobar_core::real::Real;
+use isobar_dist::require_order;
 
 use super::kind::Kind;
 use super::passes::Passes;
@@ -59,48 +60,68 @@ impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
     fn relax_lower(
         &self,
         r: &Vector<T>,
-        w: &Vector<T>,
+        w: &mut Vector<T>,
         v: &mut Vector<T>,
         rho: Option<(Scalar, &mut Scalars)>,
     ) -> Result<()> {
+        self.fill(w)?;
         let vectors = [r.pointer(), w.pointer(), v.pointer()];
         match rho {
-            Some((rho, scalars)) => self.kernels.pass_with_sums("relax_lower_sum", &vectors, scalars.pointer(rho)),
+            Some((rho, scalars)) => {
+                self.kernels.pass_with_sums("relax_lower_sum", &vectors, scalars.pointer(rho))?;
+                self.sum([rho], scalars)
+            }
             None => self.kernels.pass("relax_lower", &vectors),
         }
     }
 
-    fn relax_upper(&self, v: &Vector<T>, w: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
-        self.kernels.pass("relax_upper", &[v.pointer(), w.pointer(), z.pointer()])
+    fn relax_upper(&self, v: &mut Vector<T>, w: Option<&mut Vector<T>>, z: &mut Vector<T>) -> Result<()> {
+        let from = v.pointer();
+        let w = w.unwrap_or(v);
+        self.fill(w)?;
+        self.kernels.pass("relax_upper", &[from, w.pointer(), z.pointer()])
     }
 
     fn incomplete_poisson(
         &self,
         scaled: bool,
         inverse_diagonal: &Vector<T>,
-        r: &Vector<T>,
+        r: &mut Vector<T>,
         z: &mut Vector<T>,
     ) -> Result<()> {
+        self.fill(r)?;
         let name = if scaled { "incomplete_poisson_scaled" } else { "incomplete_poisson" };
         self.kernels.pass(name, &[inverse_diagonal.pointer(), r.pointer(), z.pointer()])
     }
 
     fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut Vector<T>) -> Result<()> {
         let to = inverse_pivots.pointer();
+        if block > 1 {
+            require_order(self.layout_of())?;
+        }
         if block == 1 {
-            return self.kernels.pass("inverse_diagonal", &[to]);
-        }
-        if self.crosses(block) != [false; 2] {
-            return self.factorise_in_turn(block, relaxation, inverse_pivots);
-        }
-        if self.kernels.is_whole(block) {
+            self.kernels.pass("inverse_diagonal", &[to])?;
+        } else if self.crosses(block) != [false; 2] {
+            self.factorise_in_turn(block, relaxation, inverse_pivots)?;
+        } else if self.kernels.is_whole(block) {
             let more = |arguments| factors(arguments, relaxation, inverse_pivots);
-            return self.kernels.sweep_whole(Sweep::Factorise, "factorise_whole", more, None);
+            self.kernels.sweep_whole(Sweep::Factorise, "factorise_whole", more, None)?;
+        } else {
+            self.factorise_blocks(block, relaxation, inverse_pivots)?;
         }
-        self.factorise_blocks(block, relaxation, inverse_pivots)
+        self.fill(inverse_pivots)
+    }
+
+    fn substitutes(&self) -> bool {
+        require_order(self.layout_of()).is_ok()
+    }
+
+    fn substitutes_on_host(&self) -> bool {
+        self.layout_of().is_part()
     }
 
     fn substitute(&self, block: usize, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        require_order(self.layout_of())?;
         if self.crosses(block) != [false; 2] {
             return self.substitute_in_turn(block, inverse_pivots, r, z);
         }
@@ -134,6 +155,7 @@ impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
         let up =
             |arguments: Arguments| arguments.with(scalars.ratio(alpha)).with(inverse_pivots).with(q).with(r).with(z);
         self.kernels.sweep_whole(Sweep::Substitute, "substitute_up_residual", up, Some(scalars.sums(out)))?;
+        self.sum(out.all(), scalars)?;
         self.substitute_down(inverse_pivots, z)
     }
 }

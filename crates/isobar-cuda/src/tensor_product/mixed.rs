@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::part::nothing;
-use isobar_core::backend::{Backend, Ratio, Scalar};
+use isobar_core::backend::{Backend, Ratio, Scalar, nothing};
 use isobar_core::error::Result;
 use isobar_core::layout::Colour;
 use isobar_core::operator::mixed::ChangeSteps;
@@ -53,13 +52,15 @@ impl MixedSmoother<Cuda> for SevenPoint<TensorProduct<f64>> {
     fn residual_in_single(
         &self,
         f: &Vector<f64>,
-        u: &Vector<f64>,
+        u: &mut Vector<f64>,
         r: &mut Vector<f32>,
         _scratch: &mut Vector<f64>,
         norm: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        self.kernels().residual_rounded(Residual::Any, f, u, r, norm, scalars)
+        self.fill(u)?;
+        self.kernels().residual_rounded(Residual::Any, f, u, r, norm, scalars)?;
+        self.sum([norm], scalars)
     }
 
     fn correct_smooth_residual(
@@ -83,7 +84,8 @@ impl MixedSmoother<Cuda> for SevenPoint<TensorProduct<f64>> {
             self.kernels().cuda().fill(u, self.stale_after(relaxation), &mut nothing)?;
         }
         let left = self.left_by(relaxation, Guess::Given);
-        self.kernels().residual_rounded(left, f, u, r, norm, scalars)
+        self.kernels().residual_rounded(left, f, u, r, norm, scalars)?;
+        self.sum([norm], scalars)
     }
 
     fn mixed_needs_scratch(&self, smoother: Smoother) -> bool {
@@ -91,7 +93,8 @@ impl MixedSmoother<Cuda> for SevenPoint<TensorProduct<f64>> {
     }
 }
 
-/// [`ChangeSteps`] by the kernels of mixed.cu.
+/// [`ChangeSteps`] by the kernels of mixed.cu. On a subdomain, whose coarser level is divided too, five halves of a row travel a cycle
+/// beside those of the coarse correction. Rows begin with an even one, so that colours are those of the whole grid.
 pub(super) struct StreamedSteps {
     double: Arc<SevenPoint<TensorProduct<f64>>>,
     single: Arc<SevenPoint<TensorProduct<f32>>>,
@@ -114,15 +117,25 @@ impl StreamedSteps {
     }
 }
 
+impl StreamedSteps {
+    /// Fills what the neighbours have of one colour.
+    fn fill<T: Real>(&self, x: &mut Vector<T>, colour: Colour) -> Result<()> {
+        self.double.kernels().cuda().fill(x, &[colour], &mut nothing)
+    }
+}
+
 impl ChangeSteps<Cuda> for StreamedSteps {
+    /// The halo rows of e are those that it was restricted with.
     fn correct_red(
         &self,
         f: &Vector<f64>,
         e: &Vector<f32>,
-        coarse_u: &Vector<f32>,
+        coarse_u: &mut Vector<f32>,
         u: &mut Vector<f64>,
         w: &mut Vector<f32>,
     ) -> Result<()> {
+        self.fill(u, Colour::Black)?;
+        self.single.fill(coarse_u)?;
         let double = self.double.kernels();
         let arguments = double.arguments().with(f.pointer()).with(u.pointer()).with(e.pointer());
         let arguments = arguments.with(Coarse::of(coarse_u)).with(w.pointer());
@@ -130,25 +143,30 @@ impl ChangeSteps<Cuda> for StreamedSteps {
     }
 
     fn change_black(&self, f: &Vector<f64>, u: &mut Vector<f64>, w: &mut Vector<f32>) -> Result<()> {
+        self.fill(u, Colour::Red)?;
         let double = self.double.kernels();
         let arguments = double.arguments().with(f.pointer()).with(u.pointer()).with(w.pointer());
         double.stream(&double.modules.mixed, "sweep_black_change", |_| arguments)
     }
 
-    fn begin_red(&self, w: &Vector<f32>, e: &mut Vector<f32>, norm: Scalar, scalars: &mut Scalars) -> Result<()> {
+    fn begin_red(&self, w: &mut Vector<f32>, e: &mut Vector<f32>, norm: Scalar, scalars: &mut Scalars) -> Result<()> {
+        self.fill(w, Colour::Black)?;
         let single = self.single.kernels();
         let arguments = single.arguments().with(w.pointer()).with(e.pointer());
         let with_sum = |blocks| single.reduction.append(arguments, blocks, scalars.pointer(norm));
-        single.stream(&single.modules.mixed, "sweep_red_from_change", with_sum)
+        single.stream(&single.modules.mixed, "sweep_red_from_change", with_sum)?;
+        self.single.sum([norm], scalars)
     }
 
     fn end_black(&self, e: &mut Vector<f32>) -> Result<()> {
+        self.fill(e, Colour::Red)?;
         let single = self.single.kernels();
         let arguments = single.arguments().with(e.pointer());
         single.stream(&single.modules.mixed, "sweep_black_homogeneous", |_| arguments)
     }
 
-    fn restrict(&self, e: &Vector<f32>, coarse_f: &mut Vector<f32>) -> Result<()> {
+    fn restrict(&self, e: &mut Vector<f32>, coarse_f: &mut Vector<f32>) -> Result<()> {
+        self.fill(e, Colour::Black)?;
         self.single.kernels().restrict_coupling(e, coarse_f)
     }
 }

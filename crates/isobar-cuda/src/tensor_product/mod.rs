@@ -19,14 +19,16 @@ use std::sync::{Arc, OnceLock};
 
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Patch, Shape, Slab};
-use isobar_core::operator::mixed::{ChangeSteps, ChangeTop, UnfusedTop};
+use isobar_core::operator::mixed::{ChangeTop, UnfusedTop};
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
-use isobar_core::options::SolverOptions;
+use isobar_core::options::{Choice, SolverOptions};
 use isobar_core::real::Real;
-use isobar_core::stencil::hierarchy::{SupportsLevels, by_coarsening};
-use isobar_core::stencil::modes::by_modes;
-use isobar_core::stencil::parts::{SupportsPartLevels, SupportsParts};
+use isobar_core::stencil::hierarchy::SupportsLevels;
 use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, StoredFaces, Supports, by_stored_faces};
+use isobar_dist::levels::by_coarsening;
+use isobar_dist::modes::by_modes;
+use isobar_dist::own_columns;
+use isobar_dist::part::{PartBackend, SupportsParts};
 
 use crate::cuda::{Cuda, check_size};
 use crate::launch::{Arguments, Kernel, Launch};
@@ -271,8 +273,26 @@ fn blocks(grid: [usize; 3]) -> usize {
 impl Supports<stencil::TensorProduct> for Cuda {
     type Operator<T: Real> = SevenPoint<TensorProduct<T>>;
 
+    fn choice(
+        &self,
+        stencil: &stencil::TensorProduct,
+        _: &Arc<Self::Operator<f64>>,
+        options: &SolverOptions,
+    ) -> Result<Choice> {
+        let on_ranks = |ranks| isobar_dist::modes::choice(ranks, stencil, options);
+        Ok(self.ranks().map_or_else(|| stencil.choice(options), |ranks| on_ranks(ranks)))
+    }
+
+    fn layout(&self, stencil: &stencil::TensorProduct) -> Result<Layout> {
+        let shape = Stencil::shape(stencil);
+        own_columns(self, shape)?.layout(shape, [false; 2])
+    }
+
     fn operator<T: Real>(&self, stencil: &stencil::TensorProduct) -> Result<Arc<Self::Operator<T>>> {
-        SevenPoint::new(self, stencil)
+        match self.ranks() {
+            Some(ranks) => self.part(stencil, ranks.patch(Stencil::shape(stencil))?),
+            None => SevenPoint::new(self, stencil),
+        }
     }
 
     fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &stencil::TensorProduct) -> Result<()> {
@@ -302,7 +322,8 @@ impl Supports<stencil::TensorProduct> for Cuda {
         &self,
         stencil: &stencil::TensorProduct,
     ) -> Result<Option<StoredFaces<Self, stencil::TensorProduct, T>>> {
-        by_stored_faces(self, stencil)
+        // Subdomains of stored faces are not made.
+        if self.ranks().is_some() { Ok(None) } else { by_stored_faces(self, stencil) }
     }
 
     fn hierarchy<T: Real>(
@@ -333,9 +354,12 @@ impl Supports<stencil::TensorProduct> for Cuda {
         relaxation: Relaxation,
     ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
         let transfer = hierarchy.transfers.first().cloned();
+        // Coarse levels that every rank has whole are too small for it to matter.
+        let is_gathered =
+            double.layout_of().is_part() && hierarchy.levels.get(1).is_none_or(|level| !level.layout().is_part());
         let steps = match transfer {
-            Some(_) => StreamedSteps::new(double, single, relaxation)?,
-            None => None,
+            Some(_) if !is_gathered => StreamedSteps::new(double, single, relaxation)?,
+            _ => None,
         };
         if steps.is_none() {
             double.kernels().prepare(Steps::Sweeps)?;
@@ -361,35 +385,8 @@ impl SupportsLevels<stencil::TensorProduct> for Cuda {
 }
 
 impl SupportsParts<stencil::TensorProduct> for Cuda {
-    type Part<T: Real> = SevenPoint<TensorProduct<T>>;
-
-    fn part<T: Real>(&self, stencil: &stencil::TensorProduct, patch: Patch) -> Result<Arc<Self::Part<T>>> {
+    fn part<T: Real>(&self, stencil: &stencil::TensorProduct, patch: Patch) -> Result<Arc<Self::Operator<T>>> {
         let slab = patch.whole_rows(Stencil::shape(stencil), "parts on cards")?;
         SevenPoint::made_of(TensorProduct::with_room_for(self, stencil, slab)?, stencil)
-    }
-
-    fn update_part<T: Real>(&self, part: &Self::Part<T>, stencil: &stencil::TensorProduct) -> Result<()> {
-        part.update(stencil)
-    }
-}
-
-impl SupportsPartLevels<stencil::TensorProduct> for Cuda {
-    type PartTransfer<T: Real> = LevelTransfer<TensorProduct<T>>;
-
-    fn part_transfer<T: Real>(
-        &self,
-        fine: &Arc<Self::Part<T>>,
-        coarse: &Arc<Self::Part<T>>,
-    ) -> Result<Arc<Self::PartTransfer<T>>> {
-        LevelTransfer::new(fine, coarse)
-    }
-
-    fn change_steps(
-        &self,
-        double: &Arc<Self::Part<f64>>,
-        single: &Arc<Self::Part<f32>>,
-        relaxation: Relaxation,
-    ) -> Result<Option<Box<dyn ChangeSteps<Self>>>> {
-        Ok(StreamedSteps::new(double, single, relaxation)?.map(|steps| Box::new(steps) as _))
     }
 }

@@ -1,19 +1,16 @@
 //! Between a grid and its vertical modes on a card. What each kernel computes is said above it in `modes.cu`.
 
 use std::marker::PhantomData;
-use std::ops::Range;
 use std::sync::Arc;
 
-use isobar_core::backend::part::nothing;
-use isobar_core::backend::{Backend, Scalar};
+use isobar_core::backend::{Backend, Scalar, nothing};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::operator::{self, Guess, LineSmoother, Relaxation};
 use isobar_core::options::MultigridOptions;
 use isobar_core::real::Real;
 use isobar_core::stencil::hierarchy::Coarsened;
-use isobar_core::stencil::modes::{SupportsModes, problems_of_modes};
-use isobar_core::stencil::parts::SupportsPartModes;
+use isobar_core::stencil::modes::SupportsModes;
 use isobar_core::stencil::{self, Hierarchy, VerticalModes};
 
 use super::TensorProduct;
@@ -344,7 +341,8 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
             let arguments = arguments.with(f.pointer()).with(g.pointer());
             let arguments = if self.single.is_some() { arguments.with(u.pointer()) } else { arguments };
             self.reduction.append(arguments, self.project.blocks, scalars.pointer(norm))
-        })
+        })?;
+        self.fine.sum([norm], scalars)
     }
 
     fn expand(&self, x: &Vector<C>, guess: Guess, u: &mut Vector<T>) -> Result<()> {
@@ -354,13 +352,15 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
     fn project_residual(
         &self,
         f: &Vector<T>,
-        u: &Vector<T>,
+        u: &mut Vector<T>,
         g: &mut Vector<C>,
         _: &mut Vector<T>,
         norm: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        self.project_what(Residual::Any, f, u, g, norm, scalars)
+        self.fine.fill(u)?;
+        self.project_what(Residual::Any, f, u, g, norm, scalars)?;
+        self.fine.sum([norm], scalars)
     }
 
     fn expand_smooth(
@@ -372,8 +372,7 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
     ) -> Result<()> {
-        self.expand_and_smooth(x, guess, (relaxation, sweeps), f, u, scratch)?;
-        self.fine.kernels().cuda().fill(u, self.fine.stale_after(relaxation), &mut nothing)
+        self.expand_and_smooth(x, guess, (relaxation, sweeps), f, u, scratch)
     }
 
     fn expand_smooth_project(
@@ -388,31 +387,14 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         norm: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        operator::ModalTransfer::expand_smooth(self, x, guess, smoother, f, u, scratch)?;
-        self.project_what(self.fine.left_by(smoother.0, Guess::Given), f, u, g, norm, scalars)
+        self.expand_and_smooth(x, guess, smoother, f, u, scratch)?;
+        self.fine.kernels().cuda().fill(u, self.fine.stale_after(smoother.0), &mut nothing)?;
+        self.project_what(self.fine.left_by(smoother.0, Guess::Given), f, u, g, norm, scalars)?;
+        self.fine.sum([norm], scalars)
     }
 
     fn needs_scratch(&self) -> bool {
         false
-    }
-}
-
-impl SupportsPartModes for Cuda {
-    fn part_modes<T: Real, C: Real>(
-        &self,
-        part: &Arc<SevenPoint<TensorProduct<T>>>,
-        modes: &VerticalModes,
-    ) -> Result<Arc<dyn operator::ModalTransfer<Self, T, C>>> {
-        Ok(Arc::new(ModalTransfer::<T, C>::new(part, modes)?))
-    }
-
-    fn problems_of_modes<C: Real>(
-        &self,
-        stencil: &stencil::TensorProduct,
-        which: Range<usize>,
-        options: &MultigridOptions,
-    ) -> Result<Hierarchy<Self, stencil::TensorProduct, C>> {
-        problems_of_modes(self, stencil, which, options)
     }
 }
 

@@ -56,16 +56,16 @@ fn steps<B: Supports<Diffusion>>(backend: &B, stencil: &Diffusion) -> Vec<Vec<f6
     let capabilities = backend.capabilities(&operator);
     let triangular = capabilities.triangular.unwrap();
     let mut scalars = backend.scalars().unwrap();
-    let [mut u, mut p, z, mut q, mut next] = [1, 2, 3, 4, 5].map(|seed| send(backend, &layout, seed));
+    let [mut u, mut p, mut z, mut q, mut next] = [1, 2, 3, 4, 5].map(|seed| send(backend, &layout, seed));
     let (first, sigma) = (Scalar::new(0), Scalar::new(1));
     backend.set(&mut scalars, first, 0.7).unwrap();
     let (alpha, beta) = (Ratio::new(first, Scalar::ONE), Ratio::new(Scalar::ONE, first));
-    let direction = Direction { u: &mut u, p: &mut p, next: Some(&mut next), z: &z, q: &mut q };
+    let direction = Direction { u: &mut u, p: &mut p, next: Some(&mut next), z: &mut z, q: &mut q };
     capabilities.operator.advance_direction(direction, alpha, beta, sigma, &mut scalars).unwrap();
     let mut all: Vec<Vec<f64>> = [&u, &next, &q].map(|v| fetch(backend, v, shape)).into();
-    triangular.relax_lower(&z, &p, &mut q, None).unwrap();
+    triangular.relax_lower(&z, &mut p, &mut q, None).unwrap();
     all.push(fetch(backend, &q, shape));
-    triangular.relax_upper(&z, &p, &mut q).unwrap();
+    triangular.relax_upper(&mut z, Some(&mut p), &mut q).unwrap();
     all.push(fetch(backend, &q, shape));
     let hierarchy = backend.hierarchy(stencil, &operator, Some(2)).unwrap().unwrap();
     for smoother in [Smoother::LineRedBlack, Smoother::LineJacobi] {
@@ -76,9 +76,9 @@ fn steps<B: Supports<Diffusion>>(backend: &B, stencil: &Diffusion) -> Vec<Vec<f6
     if let Some(transfer) = hierarchy.transfers.first() {
         let (layout, mut u) = (*transfer.coarse_layout(), send(backend, &layout, 1));
         let mut coarse_f = send(backend, &layout, 6);
-        transfer.residual_restrict(&z, &p, &mut coarse_f, &mut u).unwrap();
+        transfer.residual_restrict(&z, &mut p, &mut coarse_f, &mut u).unwrap();
         all.push(fetch(backend, &coarse_f, layout.shape()));
-        transfer.prolong(&coarse_f, &mut p).unwrap();
+        transfer.prolong(&mut coarse_f, &mut p).unwrap();
         all.push(fetch(backend, &p, shape));
     }
     for block in [3 * shape.nx, 700 * shape.nx] {

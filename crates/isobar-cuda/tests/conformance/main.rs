@@ -155,7 +155,7 @@ fn twelve_iterations(
     let mut monitor = Monitor::new(1.0, 0.0, 12, Patience::Krylov, &mut note);
     let initial: f64 = b.iter().map(|b| b * b).sum::<f64>().sqrt();
     let _ = monitor.begin(initial);
-    cg.run(&on_b, &mut on_u, Guess::Zero, None, &mut monitor).unwrap();
+    cg.run(&mut on_b, &mut on_u, Guess::Zero, None, &mut monitor).unwrap();
     let mut u = vec![0.0; b.len()];
     cuda.download(&on_u, &mut ArrayViewMut::c_order(&mut u, shape).unwrap()).unwrap();
     (history, u)

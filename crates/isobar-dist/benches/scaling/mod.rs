@@ -13,7 +13,7 @@ use isobar_core::solver::ignore;
 use isobar_core::stencil::{Stencil, Supports};
 use isobar_cuda::{Cuda, devices};
 use isobar_dist::threads::Threads;
-use isobar_dist::{Communicator, Distributed, threads};
+use isobar_dist::{Communicator, join_rows, own_columns, threads};
 
 /// Solves of which the median is taken.
 const SOLVES: usize = 7;
@@ -50,15 +50,15 @@ struct Times {
 fn solve<S: Stencil>(cards: usize, stencil: &S, options: &SolverOptions) -> Result<Times>
 where
     Cuda: Supports<S>,
-    Distributed<Cuda>: Supports<S>,
 {
     if cards == 1 {
         // As without ranks.
         return solve_rows(&Cuda::new(0)?, stencil, Slab::whole(stencil.shape()), options, &|| Ok(()));
     }
     let mut all = threads::run(cards, |world| {
-        let backend = Distributed::new(linked(&world)?, Arc::new(world));
-        solve_rows(&backend, stencil, backend.patch(stencil.shape())?.y, options, &|| backend.world().barrier())
+        let backend = join_rows(linked(&world)?, Arc::new(world.clone()))?;
+        let own = own_columns(&backend, stencil.shape())?;
+        solve_rows(&backend, stencil, own.y, options, &|| world.barrier())
     })?;
     all.sort_by(|a, b| b.median.total_cmp(&a.median));
     Ok(all.swap_remove(0))
@@ -124,7 +124,7 @@ impl Scaling {
     pub(crate) fn row<S: Stencil>(&mut self, cards: usize, method: &str, stencil: &S, options: &SolverOptions)
     where
         Cuda: Supports<S>,
-        Distributed<Cuda>: Supports<S>,
+        Cuda: Supports<S>,
     {
         let scaling = if self.is_weak { "weak" } else { "strong" };
         let shape: Shape = stencil.shape();

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use isobar_core::backend::part::Meanwhile;
+use isobar_core::backend::Meanwhile;
 use isobar_core::error::Result;
 
 use super::failure;

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use isobar_core::backend::part::Meanwhile;
+use isobar_core::backend::Meanwhile;
 use isobar_core::error::{Error, Result};
 
 use super::channel::{Channel, caught, let_loose};

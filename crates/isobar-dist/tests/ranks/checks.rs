@@ -1,14 +1,13 @@
 //! What ranks on any back end must do for the tensor-product operator.
 
 use isobar_core::array::ArrayViewMut;
-use isobar_core::backend::part::PartBackend;
 use isobar_core::build::{Solve, System};
 use isobar_core::grid::GridOptions;
 use isobar_core::options::{Count, Form, Method, Norm, Preconditioner, Smoother, SolverOptions, Start};
 use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_core::real::Precision;
 use isobar_core::stencil::{Stencil, Supports, TensorProduct};
-use isobar_dist::Distributed;
+use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 
 use crate::solves::{Parts, apply_on, distance, part_of, solve_alone, solve_on};
@@ -29,9 +28,7 @@ pub(crate) const GRIDS: [([usize; 3], &[usize]); 4] =
 pub(crate) fn check_apply<B: PartBackend + Supports<TensorProduct>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     most_ranks: usize,
-) where
-    Distributed<B>: Supports<TensorProduct>,
-{
+) {
     for ([nx, ny, nz], ranks) in GRIDS {
         let problem = problem(nx, ny, nz);
         let (stencil, u) = (problem.stencil().unwrap(), rhs(&problem));
@@ -56,9 +53,7 @@ pub(crate) fn check_solves<B: PartBackend + Supports<TensorProduct>>(
     problem: &Helmholtz,
     ranks: &[impl Parts],
     options: &SolverOptions,
-) where
-    Distributed<B>: Supports<TensorProduct>,
-{
+) {
     let (stencil, rhs) = (problem.stencil().unwrap(), rhs(problem));
     let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
     assert!(alone.converged() || alone.iterations == options.max_iterations, "{options:?}: {alone:?}");

@@ -1,11 +1,10 @@
 //! What is solved with deflation, and how.
 
-use isobar_core::backend::part::PartBackend;
 use isobar_core::layout::Shape;
 use isobar_core::options::{CoarseSolve, Deflation, Method, Preconditioner, SolverOptions, Stripes};
 use isobar_core::problem::{Boundary, DiffusionProblem};
 use isobar_core::stencil::{Diffusion, Supports};
-use isobar_dist::Distributed;
+use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 
 use crate::jumps::{bubbles, pieces};
@@ -59,8 +58,6 @@ pub(crate) fn check<B: PartBackend + Supports<Diffusion>>(
     problem: &DiffusionProblem,
     ranks: &[impl Parts],
     options: &SolverOptions,
-) where
-    Distributed<B>: Supports<Diffusion>,
-{
+) {
     compare_with_alone(backend, problem, ranks, options, |iterations| 1 + iterations / 50, 1e-6);
 }

@@ -11,7 +11,7 @@ use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Wei
 use isobar_core::reference::Reference;
 use isobar_core::solver::ignore;
 use isobar_cpu::Cpu;
-use isobar_dist::{Distributed, threads};
+use isobar_dist::{join_rows, threads};
 
 use crate::rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth, uneven};
 use crate::solves::{distance, solve_alone, solve_on, solve_updated};
@@ -61,7 +61,7 @@ fn what_is_chosen() {
     let described = |problem: &DiffusionProblem, ranks: usize| {
         let stencil = problem.stencil().unwrap();
         let all = threads::run(ranks, |world| {
-            let backend = Distributed::new(Cpu::new(1)?, Arc::new(world));
+            let backend = join_rows(Cpu::new(1)?, Arc::new(world))?;
             Ok(System::new(&backend, &stencil, &SolverOptions::default())?.description().clone())
         });
         all.unwrap().swap_remove(ranks - 1)

@@ -10,7 +10,7 @@ use isobar_core::real::Precision;
 use isobar_core::stencil::galerkin::{Couplings, Serial, bodies};
 use isobar_cpu::Cpu;
 use isobar_dist::threads::Threads;
-use isobar_dist::{Distributed, threads};
+use isobar_dist::{join, threads};
 
 use crate::jumps::{bubbles, check, forms, multigrid, pieces, points_above, problems, rolling};
 use crate::rocks::{check_floating, rough};
@@ -75,7 +75,7 @@ fn points_above_lines_are_chosen() {
     let options = SolverOptions::default();
     let smoother = |parts: [usize; 2]| {
         let all = threads::run(parts[0] * parts[1], |world| {
-            let backend = Distributed::new(Cpu::new(1)?, Arc::new(world)).divided_in(parts)?;
+            let backend = join(Cpu::new(1)?, Arc::new(world), parts)?;
             let system = System::new(&backend, &stencil, &options)?;
             let description = system.description();
             Ok((description.smoother, description.method.clone(), description.shares.map(|shares| shares.parts)))
@@ -88,7 +88,7 @@ fn points_above_lines_are_chosen() {
     let mut asked = multigrid();
     asked.multigrid.smoother = Smoother::PointLine;
     let refused = threads::run(2, |world| {
-        let backend = Distributed::new(Cpu::new(1)?, Arc::new(world)).divided_in([2, 1])?;
+        let backend = join(Cpu::new(1)?, Arc::new(world), [2, 1])?;
         System::new(&backend, &stencil, &asked).map(drop)
     });
     let said = refused.unwrap_err().to_string();

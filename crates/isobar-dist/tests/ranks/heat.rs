@@ -10,7 +10,7 @@ use isobar_core::solver::ignore;
 use isobar_core::stencil::{Diffusion, Supports};
 use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper};
 use isobar_cpu::Cpu;
-use isobar_dist::{Distributed, threads};
+use isobar_dist::{join, own_columns, threads};
 
 use crate::rocks::rough;
 use crate::solves::distance;
@@ -69,8 +69,8 @@ fn steps_are_those_of_one_rank() {
                 let what = format!("problem {n}, {scheme:?}, {guess:?} on {in_x} × {in_y} ranks");
                 let shape = heat.shape();
                 let parts = threads::run(in_x * in_y, |world| {
-                    let backend = Distributed::new(Cpu::new(1)?, Arc::new(world)).divided_in([in_x, in_y])?;
-                    Ok((backend.patch(shape)?, run(&backend, heat, options, &solver, &first)?))
+                    let backend = join(Cpu::new(1)?, Arc::new(world), [in_x, in_y])?;
+                    Ok((own_columns(&backend, shape)?, run(&backend, heat, options, &solver, &first)?))
                 });
                 let mut together = vec![f64::NAN; shape.cells()];
                 for (Patch { x, y }, (counts, v, found)) in parts.unwrap() {

@@ -1,13 +1,12 @@
 //! Diffusion whose coefficients jump: what Galerkin levels on several ranks of any back end must do.
 
-use isobar_core::backend::part::PartBackend;
 use isobar_core::layout::Shape;
 use isobar_core::options::{CyclePrecision, Method, Preconditioner, Smoother, SolverOptions, Start};
 use isobar_core::outcome::Stop;
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Spacing, Weighting, random};
 use isobar_core::real::Precision;
 use isobar_core::stencil::{Diffusion, Supports};
-use isobar_dist::Distributed;
+use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 
 use crate::rocks::{rough, uneven};
@@ -98,9 +97,7 @@ pub(crate) fn check<B: PartBackend + Supports<Diffusion>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     (name, problem, ranks): (&str, &DiffusionProblem, &[usize]),
     options: &SolverOptions,
-) where
-    Distributed<B>: Supports<Diffusion>,
-{
+) {
     let stencil = problem.stencil().unwrap();
     let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
     let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);

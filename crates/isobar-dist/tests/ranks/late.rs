@@ -1,6 +1,6 @@
 //! Messages that arrive late.
 
-use isobar_core::backend::part::Meanwhile;
+use isobar_core::backend::Meanwhile;
 use isobar_core::error::Result;
 use isobar_dist::threads::Threads;
 use isobar_dist::{Communicator, Message};

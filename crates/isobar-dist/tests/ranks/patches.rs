@@ -5,7 +5,7 @@ use isobar_core::layout::Shape;
 use isobar_core::options::{CoarseSolve, Deflation, Method, Preconditioner, Smoother, SolverOptions, Stripes};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Helmholtz, RhsKind, Spacing, Weighting};
 use isobar_cpu::Cpu;
-use isobar_dist::{Distributed, threads};
+use isobar_dist::{join, threads};
 
 use crate::checks::{check_solves, krylov, multigrid, problem, rhs};
 use crate::rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth, uneven};
@@ -149,7 +149,7 @@ fn a_first_guess_and_an_update() {
 fn what_is_chosen() {
     let problem = problem(24, 24, 16);
     let described = threads::run(4, |world| {
-        let backend = Distributed::new(Cpu::new(1)?, std::sync::Arc::new(world)).divided_in([2, 2])?;
+        let backend = join(Cpu::new(1)?, std::sync::Arc::new(world), [2, 2])?;
         let rock = rough(Shape::new(8, 16, 8)).stencil()?;
         let of_rock = System::new(&backend, &rock, &SolverOptions::default())?.description().clone();
         Ok((System::new(&backend, &problem.stencil()?, &SolverOptions::default())?.description().clone(), of_rock))
@@ -201,7 +201,7 @@ fn what_is_not_there_is_said() {
     let error = said(&rock, &points, [1, 5]);
     assert!(error.contains("8 rows on 5 ranks, which need 9 at least"), "{error}");
     let wrong = threads::run(3, |world| {
-        let error = Distributed::new(Cpu::new(1)?, std::sync::Arc::new(world)).divided_in([2, 2]).err();
+        let error = join(Cpu::new(1)?, std::sync::Arc::new(world), [2, 2]).err();
         Ok(error.map(|error| error.to_string()))
     });
     for error in wrong.unwrap() {

@@ -9,7 +9,7 @@ use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Wei
 use isobar_core::real::Precision;
 use isobar_core::stencil::Diffusion;
 use isobar_cpu::Cpu;
-use isobar_dist::{Distributed, threads};
+use isobar_dist::{join_rows, threads};
 
 use crate::boxes::{GRIDS, RING, floating, jumping, rough_ring, smooth_ring, smooth_rings};
 use crate::jumps::{self, bubbles, check, multigrid};
@@ -193,7 +193,7 @@ fn updates() {
 fn what_is_chosen() {
     let described = |stencil: &Diffusion, ranks: usize| {
         let all = threads::run(ranks, |world| {
-            let backend = Distributed::new(Cpu::new(1)?, Arc::new(world));
+            let backend = join_rows(Cpu::new(1)?, Arc::new(world))?;
             Ok(System::new(&backend, stencil, &SolverOptions::default())?.description().clone())
         });
         all.unwrap().swap_remove(ranks - 1)

@@ -1,6 +1,5 @@
 //! What ranks on any back end must do for the diffusion operator.
 
-use isobar_core::backend::part::PartBackend;
 use isobar_core::execute::Serial;
 use isobar_core::layout::Shape;
 use isobar_core::options::{Method, Preconditioner, Smoother, SolverOptions, Start};
@@ -9,7 +8,7 @@ use isobar_core::problem::{
 };
 use isobar_core::real::Precision;
 use isobar_core::stencil::{Diffusion, Supports};
-use isobar_dist::Distributed;
+use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 
 use crate::solves::{Parts, check_as_alone, compare_with_alone, distance, solve_alone, solve_on};
@@ -36,9 +35,7 @@ pub(crate) fn check_rough<B: PartBackend + Supports<Diffusion>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &DiffusionProblem,
     ranks: &[impl Parts],
-) where
-    Distributed<B>: Supports<Diffusion>,
-{
+) {
     for preconditioner in [Preconditioner::Jacobi, Preconditioner::Line] {
         let options = SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
         check_as_alone(&backend, problem, ranks, &options);
@@ -115,9 +112,7 @@ pub(crate) fn check_points<B: PartBackend + Supports<Diffusion>>(
     problem: &DiffusionProblem,
     ranks: &[impl Parts],
     options: &SolverOptions,
-) where
-    Distributed<B>: Supports<Diffusion>,
-{
+) {
     let stencil = problem.stencil().unwrap();
     let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
     let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
@@ -170,9 +165,7 @@ pub(crate) fn check_floating<B: PartBackend + Supports<Diffusion>>(
     problem: &DiffusionProblem,
     ranks: &[impl Parts],
     options: &SolverOptions,
-) where
-    Distributed<B>: Supports<Diffusion>,
-{
+) {
     let stencil = problem.stencil().unwrap();
     let floating = stencil.components(&Serial).unwrap().floating();
     assert!(floating.count() > 0);

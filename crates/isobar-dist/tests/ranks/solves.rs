@@ -4,7 +4,6 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::backend::part::PartBackend;
 use isobar_core::build::{Solve, System};
 use isobar_core::error::Result;
 use isobar_core::execute::Serial;
@@ -16,8 +15,9 @@ use isobar_core::problem::{DiffusionProblem, RhsKind, Weighting};
 use isobar_core::real::Precision;
 use isobar_core::solver::ignore;
 use isobar_core::stencil::{Diffusion, Stencil, Supports};
+use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
-use isobar_dist::{Distributed, threads};
+use isobar_dist::{join, threads};
 
 use crate::late::Late;
 
@@ -66,14 +66,13 @@ pub(crate) fn apply_on<B, S>(
     u: &[f64],
 ) -> Result<Vec<f64>>
 where
-    B: PartBackend,
-    Distributed<B>: Supports<S>,
+    B: PartBackend + Supports<S>,
     S: Stencil,
 {
     let (shape, [in_x, in_y]) = (stencil.shape(), ranks.parts());
     let parts = threads::run(in_x * in_y, |world| {
-        let backend = Distributed::new(backend(Some(&world)), Arc::new(Late(world))).divided_in([in_x, in_y])?;
-        let patch = backend.patch(shape)?;
+        let backend = join(backend(Some(&world)), Arc::new(Late(world)), [in_x, in_y])?;
+        let patch = backend.own_columns(shape)?;
         let mut system = System::new(&backend, stencil, options)?;
         let mut v = vec![0.0; patch.shape(shape).cells()];
         let target = ArrayViewMut::c_order(&mut v, patch.shape(shape))?;
@@ -94,11 +93,10 @@ pub(crate) fn solve_on<B, S>(
     guess: Option<&[f64]>,
 ) -> Result<(Outcome, Vec<f64>)>
 where
-    B: PartBackend,
-    Distributed<B>: Supports<S>,
+    B: PartBackend + Supports<S>,
     S: Stencil,
 {
-    let make = |backend: &Distributed<B>| System::new(backend, stencil, options);
+    let make = |backend: &B| System::new(backend, stencil, options);
     let (outcome, _, u) = solve_by(ranks, backend, stencil.shape(), make, rhs, guess)?;
     Ok((outcome, u))
 }
@@ -113,11 +111,10 @@ pub(crate) fn solve_updated<B, S>(
     rhs: &[f64],
 ) -> Result<(Outcome, String, Vec<f64>)>
 where
-    B: PartBackend,
-    Distributed<B>: Supports<S>,
+    B: PartBackend + Supports<S>,
     S: Stencil,
 {
-    let make = |backend: &Distributed<B>| {
+    let make = |backend: &B| {
         let mut system = System::new(backend, before, options)?;
         system.update(after)?;
         Ok(system)
@@ -129,19 +126,18 @@ fn solve_by<B, S>(
     ranks: impl Parts,
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     shape: Shape,
-    make: impl Fn(&Distributed<B>) -> Result<System<Distributed<B>, S>> + Sync,
+    make: impl Fn(&B) -> Result<System<B, S>> + Sync,
     rhs: &[f64],
     guess: Option<&[f64]>,
 ) -> Result<(Outcome, String, Vec<f64>)>
 where
-    B: PartBackend,
-    Distributed<B>: Supports<S>,
+    B: PartBackend + Supports<S>,
     S: Stencil,
 {
     let [in_x, in_y] = ranks.parts();
     let mut all = threads::run(in_x * in_y, |world| {
-        let backend = Distributed::new(backend(Some(&world)), Arc::new(Late(world))).divided_in([in_x, in_y])?;
-        let patch = backend.patch(shape)?;
+        let backend = join(backend(Some(&world)), Arc::new(Late(world)), [in_x, in_y])?;
+        let patch = backend.own_columns(shape)?;
         let mut system = make(&backend)?;
         let mut u = match guess {
             Some(guess) => {
@@ -213,10 +209,7 @@ pub(crate) fn compare_with_alone<B: PartBackend + Supports<Diffusion>>(
     options: &SolverOptions,
     few: impl Fn(usize) -> usize,
     tolerance: f64,
-) -> Vec<Vec<f64>>
-where
-    Distributed<B>: Supports<Diffusion>,
-{
+) -> Vec<Vec<f64>> {
     let stencil = problem.stencil().unwrap();
     let rhs = balanced(&stencil, problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap());
     let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
@@ -242,9 +235,7 @@ pub(crate) fn check_as_alone<B: PartBackend + Supports<Diffusion>>(
     problem: &DiffusionProblem,
     ranks: &[impl Parts],
     options: &SolverOptions,
-) where
-    Distributed<B>: Supports<Diffusion>,
-{
+) {
     let tolerance = if options.precision == Precision::F64 { 1e-7 } else { 2e-2 };
     compare_with_alone(backend, problem, ranks, options, |_| 1, tolerance);
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use isobar_core::array::ArrayViewMut;
-use isobar_core::backend::part::PartBackend;
 use isobar_core::error::Result;
 use isobar_core::layout::{Patch, Shape};
 use isobar_core::problem::{DiffusionProblem, random};
 use isobar_core::real::Real;
 use isobar_core::stencil::{Axis, Diffusion, Stencil, Supports};
+use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
-use isobar_dist::{Distributed, threads};
+use isobar_dist::{join, threads};
 
 use crate::solves::{Parts, joined, part_of};
 
@@ -29,7 +29,7 @@ fn steps<B: Supports<Diffusion>, T: Real>(
         backend.upload(part_of(values, shape, patch), &mut v)?;
         Ok(v)
     };
-    let (r, w, mut v, mut pivots) = (vector(r)?, vector(w)?, backend.zeros(&layout)?, backend.zeros(&layout)?);
+    let (mut r, mut w, mut v, mut pivots) = (vector(r)?, vector(w)?, backend.zeros(&layout)?, backend.zeros(&layout)?);
     let mut found = Vec::new();
     let mut note = |v: &B::Vector<T>| -> Result<()> {
         let mut rows = vec![0.0; patch.shape(shape).cells()];
@@ -37,9 +37,9 @@ fn steps<B: Supports<Diffusion>, T: Real>(
         found.push(rows);
         Ok(())
     };
-    triangular.relax_lower(&r, &w, &mut v, None)?;
+    triangular.relax_lower(&r, &mut w, &mut v, None)?;
     note(&v)?;
-    triangular.relax_upper(&r, &w, &mut v)?;
+    triangular.relax_upper(&mut r, Some(&mut w), &mut v)?;
     note(&v)?;
     let Some(blocks) = blocks else { return Ok(found) };
     for &block in blocks {
@@ -52,7 +52,7 @@ fn steps<B: Supports<Diffusion>, T: Real>(
     }
     triangular.factorise(1, 0.0, &mut pivots)?;
     for is_scaled in [false, true] {
-        triangular.incomplete_poisson(is_scaled, &pivots, &r, &mut v)?;
+        triangular.incomplete_poisson(is_scaled, &pivots, &mut r, &mut v)?;
         note(&v)?;
     }
     Ok(found)
@@ -63,9 +63,7 @@ pub(crate) fn check_steps<B: PartBackend + Supports<Diffusion>, T: Real>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &DiffusionProblem,
     ranks: &[impl Parts],
-) where
-    Distributed<B>: Supports<Diffusion>,
-{
+) {
     check_steps_within::<_, T>(backend, problem, ranks, 0.0);
 }
 
@@ -75,9 +73,7 @@ pub(crate) fn check_steps_within<B: PartBackend + Supports<Diffusion>, T: Real>(
     problem: &DiffusionProblem,
     ranks: &[impl Parts],
     rounding: f64,
-) where
-    Distributed<B>: Supports<Diffusion>,
-{
+) {
     let (stencil, shape) = (problem.stencil().unwrap(), problem.shape);
     let [r, w] = [1, 2].map(|seed| (0..shape.cells()).map(|n| random(seed, n)).collect::<Vec<f64>>());
     // Within rows, rows and more, layers and more, and the whole grid; some are cut where slabs meet, others are not.
@@ -93,8 +89,8 @@ pub(crate) fn check_steps_within<B: PartBackend + Supports<Diffusion>, T: Real>(
         // Elimination goes along whole rows.
         let (blocks, expected) = if in_x == 1 { (Some(blocks), of_whole_rows.clone()) } else { (None, of_one(None)) };
         let parts = threads::run(in_x * in_y, |world| {
-            let backend = Distributed::new(backend(Some(&world)), Arc::new(world)).divided_in([in_x, in_y])?;
-            let patch = backend.patch(shape)?;
+            let backend = join(backend(Some(&world)), Arc::new(world), [in_x, in_y])?;
+            let patch = backend.own_columns(shape)?;
             Ok((patch, steps::<_, T>(&backend, &stencil, patch, [&r, &w], blocks)?))
         });
         let parts = parts.unwrap();

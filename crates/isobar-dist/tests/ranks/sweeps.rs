@@ -1,10 +1,9 @@
 //! Sweeps of Jacobi's method on ranks, against one.
 
-use isobar_core::backend::part::PartBackend;
 use isobar_core::options::{Acceleration, Count, JacobiOptions, Method, SolverOptions};
 use isobar_core::real::Precision;
 use isobar_core::stencil::{Stencil, Supports};
-use isobar_dist::Distributed;
+use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 
 use crate::solves::{Parts, distance, solve_alone, solve_on};
@@ -35,9 +34,7 @@ pub(crate) fn check_sweeps<B: PartBackend + Supports<S>, S: Stencil>(
     rhs: &[f64],
     ranks: &[impl Parts],
     is_floating: bool,
-) where
-    Distributed<B>: Supports<S>,
-{
+) {
     for options in sweeps() {
         let (alone, u) = solve_alone(&backend(None), stencil, &options, rhs, None);
         for &ranks in ranks {

@@ -9,7 +9,7 @@ use isobar_core::problem::Helmholtz;
 use isobar_core::real::Precision;
 use isobar_core::stencil::{Stencil, TensorProduct};
 use isobar_cpu::Cpu;
-use isobar_dist::{Distributed, threads};
+use isobar_dist::{join_rows, threads};
 
 use crate::checks::{GRIDS, GRIDS_OF_MODES, check_apply, check_solves, krylov, modes, multigrid, problem, rhs};
 use crate::solves::{distance, solve_alone, solve_on, solve_updated};
@@ -92,7 +92,7 @@ fn the_default_is_that_of_one_rank() {
         let chosen = |method| SolverOptions { method, ..SolverOptions::default() };
         let alone = System::new(&Cpu::new(1).unwrap(), &stencil, &chosen(Method::Auto)).unwrap();
         let described = threads::run(3, |world| {
-            let backend = Distributed::new(Cpu::new(1)?, Arc::new(world));
+            let backend = join_rows(Cpu::new(1)?, Arc::new(world))?;
             let system = System::new(&backend, &stencil, &chosen(Method::Auto))?;
             Ok((system.description().method.clone(), system.description().notes.clone()))
         });

@@ -6,7 +6,7 @@ use std::time::Instant;
 use isobar::grid::GridOptions;
 use isobar::internals::cpu::Cpu;
 use isobar::internals::dist::threads::{Threads, run_each};
-use isobar::internals::dist::{Communicator, Distributed, Message};
+use isobar::internals::dist::{Communicator, Message, join};
 use isobar::options::{Method, Preconditioner, SolverOptions};
 use isobar::problem::{Helmholtz, RhsKind, Weighting};
 use isobar::{Device, Precision, Shape, Solver};
@@ -68,7 +68,7 @@ pub(super) fn solve_on_threads(
 ) -> isobar::Result<Solved> {
     let worlds = Threads::ranks(parts[0] * parts[1]);
     let solved = run_each(worlds.iter().map(|world| (world, world)), |world: &Threads| {
-        let device = Device::CpuRanks(Distributed::new(Cpu::new(1)?, Arc::new(world.clone())).divided_in(parts)?);
+        let device = Device::Cpu(join(Cpu::new(1)?, Arc::new(world.clone()), parts)?);
         solve(&device, shape, method, precision)
     })?;
     Ok(solved

@@ -253,7 +253,7 @@ where
     let kernels = time_kernels(backend, &layout, [&*stored, &*free], [&*stored_lines, &*free_lines])?;
     let mut iteration = |form, operator, lines| {
         let cg = Cg::new(form, operator, Box::new(Line(lines)))?;
-        iteration_seconds(backend, cg, &b, &mut u)
+        iteration_seconds(backend, cg, &mut b, &mut u)
     };
     let explicit = iteration(Form::Textbook, stored, stored_lines)?;
     let textbook = iteration(Form::Textbook, Arc::clone(&free), Arc::clone(&free_lines))?;
@@ -293,12 +293,12 @@ fn time_kernels<B: Backend, T: Real>(
     let mut scalars = backend.scalars()?;
     let out = Sums::new(0);
     Ok([
-        bench::seconds(backend, || stored.apply(&x, &mut y))?,
+        bench::seconds(backend, || stored.apply(&mut x, &mut y))?,
         bench::seconds(backend, || stored_lines.solve_lines(&x, &mut y))?,
-        bench::seconds(backend, || free.apply(&x, &mut y))?,
+        bench::seconds(backend, || free.apply(&mut x, &mut y))?,
         bench::seconds(backend, || free_lines.solve_lines(&x, &mut y))?,
         bench::seconds(backend, || {
-            let direction = Direction { u: &mut y, p: &mut p, next: next.as_mut(), z: &x, q: &mut q };
+            let direction = Direction { u: &mut y, p: &mut p, next: next.as_mut(), z: &mut x, q: &mut q };
             free.advance_direction(direction, Ratio::ZERO, Ratio::ZERO, Scalar::new(0), &mut scalars)
         })?,
         bench::seconds(backend, || {
@@ -310,7 +310,7 @@ fn time_kernels<B: Backend, T: Real>(
 fn iteration_seconds<B: Backend, T: Real>(
     backend: &B,
     mut cg: Cg<B, T>,
-    b: &B::Vector<T>,
+    b: &mut B::Vector<T>,
     u: &mut B::Vector<T>,
 ) -> Result<f64> {
     let mut run = |count: usize| -> Result<f64> {

@@ -27,7 +27,7 @@ impl Cards {
     /// A stepper on all of them.
     pub(crate) fn stepper(&self, heat: &Heat, options: HeatOptions, solver: &SolverOptions) -> Result<Box<dyn Evolve>> {
         let parts = Parts::new(self, heat.shape(), |rank| {
-            isobar_cuda::solvers::ranks::heat(&rank.backend, heat.clone(), options, solver)
+            isobar_cuda::solvers::heat(&rank.backend, heat.clone(), options, solver)
         })?;
         let levels = heat.stiffness.levels();
         let description = parts.describe(&levels, |stepper| stepper.description());

@@ -12,21 +12,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use isobar_core::array::{ArrayView, ArrayViewMut, Source, Target};
-use isobar_core::backend::copy_bandwidth;
+use isobar_core::backend::{Backend, copy_bandwidth};
 use isobar_core::build::{Description, Solve};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Patch, Shape};
 use isobar_core::operator::Guess;
-use isobar_core::options::SolverOptions;
 use isobar_core::outcome::Outcome;
 use isobar_core::real::Real;
 use isobar_core::solver::{Observer, Progress};
 use isobar_cuda::Cuda;
 use isobar_dist::threads::{Threads, run_each};
-use isobar_dist::{Communicator, Distributed};
+use isobar_dist::{Communicator, PartBackend};
 
 use crate::on_rows::{about_whole, described_whole};
-use crate::ranks::{OnRanks, join};
+use crate::ranks::{OnRanks, join_cuda};
 
 /// Several NVIDIA cards that share a grid.
 #[derive(Clone, Debug)]
@@ -36,7 +35,7 @@ pub struct Cards {
 
 #[derive(Clone, Debug)]
 struct Rank {
-    backend: Distributed<Cuda>,
+    backend: Cuda,
     world: Threads,
 }
 
@@ -57,7 +56,7 @@ impl Cards {
         let open = |world: &Threads| {
             let as_communicator: Arc<dyn Communicator> = Arc::new(world.clone());
             let card = Cuda::new(ordinals[world.rank()])?;
-            Ok(Rank { backend: join(&card, &as_communicator)?, world: world.clone() })
+            Ok(Rank { backend: join_cuda(&card, &as_communicator, [1, world.size()])?, world: world.clone() })
         };
         let worlds = Threads::ranks(ordinals.len());
         Ok(Self { ranks: run_each(worlds.iter().map(|world| (world, world)), open)? })
@@ -65,7 +64,8 @@ impl Cards {
 
     /// Bytes a second that all of them copy, each its part of a vector.
     pub(crate) fn copy_bandwidth(&self, shape: Shape) -> Result<f64> {
-        let measure = |rank: &Rank| copy_bandwidth(rank.backend.inner(), rank.backend.patch(shape)?.shape(shape));
+        let measure =
+            |rank: &Rank| copy_bandwidth(&rank.backend.alone(), rank.backend.own_columns(shape)?.shape(shape));
         Ok(self.at_once(measure)?.iter().sum())
     }
 
@@ -73,9 +73,19 @@ impl Cards {
         run_each(self.ranks.iter().map(|rank| (&rank.world, rank)), work)
     }
 
-    /// A solver on all of them.
-    pub(crate) fn solver<S: OnRanks + Sync>(&self, matrix: &S, options: &SolverOptions) -> Result<Box<dyn Solve<S>>> {
-        let parts = Parts::new(self, matrix.shape(), |rank| matrix.on_card(&rank.backend, options))?;
+    /// A solver on all of them, each of which makes that of its rows.
+    pub(crate) fn solver<S: OnRanks + Sync>(
+        &self,
+        matrix: &S,
+        make: impl Fn(&Cuda) -> Result<Box<dyn Solve<S>>> + Sync,
+    ) -> Result<Box<dyn Solve<S>>> {
+        if !S::IS_DIVIDED {
+            return Err(Error::Unsupported(
+                "matrices of this kind on several GPUs; use one, as by the device \"cuda:0\", or the processor's cores"
+                    .into(),
+            ));
+        }
+        let parts = Parts::new(self, matrix.shape(), |rank| make(&rank.backend))?;
         let levels = matrix.levels();
         let description = parts.describe(&levels, |system| system.description());
         Ok(Box::new(Together { parts, levels, description }))
@@ -105,7 +115,7 @@ impl<W: Send> Parts<W> {
     /// Of a grid, each made on its card.
     fn new(cards: &Cards, shape: Shape, make: impl Fn(&Rank) -> Result<W> + Sync) -> Result<Self> {
         let all = cards.at_once(|rank| {
-            let patch = rank.backend.patch(shape)?;
+            let patch = rank.backend.own_columns(shape)?;
             Ok(Mutex::new(Part { work: make(rank)?, patch, u: vec![0.0; patch.shape(shape).cells()] }))
         })?;
         Ok(Self { cards: cards.clone(), all, shape })

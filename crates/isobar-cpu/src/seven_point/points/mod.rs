@@ -12,21 +12,19 @@ mod tile;
 
 use std::sync::{MutexGuard, PoisonError};
 
-use isobar_core::backend::part::nothing;
-use isobar_core::backend::{Backend, HostScalars, Scalar};
+use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Shape};
-use isobar_core::operator::part::PartPoints;
-use isobar_core::operator::points::worst_of_lines;
+use isobar_core::operator::points::{move_by_sweeps, worst_of_lines};
 use isobar_core::operator::{Operator, PointSmoother};
 use isobar_core::options::PointCycle;
 use isobar_core::real::Real;
+use isobar_dist::require_sweeps;
 
 use self::space::TileSpace;
 use self::sweep::Sweep;
 use self::tile::{Moving, Tile};
-use super::steps::nothing_to_fill;
-use super::{FillRows, SevenPoint, Stored};
+use super::{SevenPoint, Stored};
 use crate::cpu::Cpu;
 use crate::shared::Shared;
 use crate::vector::Vector;
@@ -132,27 +130,8 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
 }
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
-    /// A sweep, with the norm of the residual that it begins with; `fill` fills the halo rows of u.
-    fn sweep_and_fill(
-        &self,
-        cycle: &PointCycle,
-        [f, u, v]: [Shared<T>; 3],
-        norm: Scalar,
-        scalars: &mut HostScalars,
-        fill: &mut FillRows<'_>,
-    ) -> Result<()> {
-        let [omega, momentum] = [cycle.relaxation, cycle.momentum].map(T::from_f64);
-        if cycle.momentum > 0.0 {
-            let sweep = |h| Sweep::<T, true> { h, omega, momentum, f, u, v };
-            return self.summing_pass_on_part(|c, j, _| self.on_both(c, j, sweep), norm, scalars, fill);
-        }
-        let sweep = |h| Sweep::<T, false> { h, omega, momentum, f, u, v };
-        self.summing_pass_on_part(|c, j, _| self.on_both(c, j, sweep), norm, scalars, fill)
-    }
-}
-
-impl<C: Stored<T>, T: Real> PartPoints<Cpu, T> for SevenPoint<C, T> {
-    fn relax_points_part(
+    /// A sweep, with the norm of the residual that it begins with.
+    fn sweep_points(
         &self,
         cycle: &PointCycle,
         f: &Vector<T>,
@@ -161,12 +140,15 @@ impl<C: Stored<T>, T: Real> PartPoints<Cpu, T> for SevenPoint<C, T> {
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
-        if !cycle.is_sweep() {
-            self.cpu().fill(u, &Colour::BOTH, &mut nothing)?;
-            return self.relax_points(cycle, f, u, v, norm, scalars);
+        let [omega, momentum] = [cycle.relaxation, cycle.momentum].map(T::from_f64);
+        let (f, shared_u, v) = (f.share(), u.share(), v.share_mut());
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill(u, colours, inside);
+        if cycle.momentum > 0.0 {
+            let sweep = |h| Sweep::<T, true> { h, omega, momentum, f, u: shared_u, v };
+            return self.summing_pass_and_fill(|c, j, _| self.on_both(c, j, sweep), norm, scalars, fill);
         }
-        let vectors = [f.share(), u.share(), v.share_mut()];
-        self.sweep_and_fill(cycle, vectors, norm, scalars, &mut |colours, inside| self.cpu().fill(u, colours, inside))
+        let sweep = |h| Sweep::<T, false> { h, omega, momentum, f, u: shared_u, v };
+        self.summing_pass_and_fill(|c, j, _| self.on_both(c, j, sweep), norm, scalars, fill)
     }
 }
 
@@ -181,6 +163,7 @@ impl<C: Stored<T>, T: Real> PointSmoother<Cpu, T> for SevenPoint<C, T> {
     }
 
     fn prepare(&self, cycle: &PointCycle) -> Result<()> {
+        require_sweeps(cycle, &self.layout)?;
         if cycle.is_sweep() { Ok(()) } else { self.make_room(cycle, &mut self.tiles()) }
     }
 
@@ -188,15 +171,16 @@ impl<C: Stored<T>, T: Real> PointSmoother<Cpu, T> for SevenPoint<C, T> {
         &self,
         cycle: &PointCycle,
         f: &Vector<T>,
-        u: &Vector<T>,
+        u: &mut Vector<T>,
         v: &mut Vector<T>,
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
-        let vectors = [f.share(), u.share(), v.share_mut()];
         if cycle.is_sweep() {
-            return self.sweep_and_fill(cycle, vectors, norm, scalars, &mut nothing_to_fill);
+            return self.sweep_points(cycle, f, u, v, norm, scalars);
         }
+        require_sweeps(cycle, &self.layout)?;
+        let vectors = [f.share(), u.share(), v.share_mut()];
         let mut tiles = self.tiles();
         if self.is_streamed(cycle) {
             self.make_room(cycle, &mut tiles)?;
@@ -214,11 +198,15 @@ impl<C: Stored<T>, T: Real> PointSmoother<Cpu, T> for SevenPoint<C, T> {
         &self,
         cycle: &PointCycle,
         f: &Vector<T>,
-        [u, before]: [&Vector<T>; 2],
+        u: &mut Vector<T>,
+        before: &Vector<T>,
         [v, w]: [&mut Vector<T>; 2],
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
+        if self.layout.is_part() {
+            return move_by_sweeps(self, cycle, f, u, before, [v, w], norm, scalars);
+        }
         let (vectors, before, last) = ([f.share(), u.share(), v.share_mut()], before.share(), w.share_mut());
         if self.is_streamed(cycle) {
             let [f, u, v] = vectors;

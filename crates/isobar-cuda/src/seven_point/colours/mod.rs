@@ -6,8 +6,7 @@ mod streamed;
 
 use std::sync::{Arc, OnceLock};
 
-use isobar_core::backend::part::nothing;
-use isobar_core::backend::{Backend, Scalar};
+use isobar_core::backend::{Backend, Scalar, nothing};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Shape};
 use isobar_core::operator::Guess;

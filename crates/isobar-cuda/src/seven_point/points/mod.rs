@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex};
 use isobar_core::backend::Scalar;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
-use isobar_core::operator::part::PartPoints;
 use isobar_core::operator::points::move_by_sweeps;
 use isobar_core::operator::{Operator, PointSmoother};
 use isobar_core::options::PointCycle;
 use isobar_core::real::Real;
 use isobar_core::stencil::Stencil;
+use isobar_dist::require_sweeps;
 
 use self::streamed::Streamed;
 use super::kind::{Form, Kind};
@@ -165,8 +165,6 @@ fn sweep_of(cycle: &PointCycle) -> &'static str {
     if cycle.momentum > 0.0 { "relax_points_on" } else { "relax_points" }
 }
 
-impl<K: Kind, T: Real> PartPoints<Cuda, T> for SevenPoint<Passes<K, T>> {}
-
 impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
     fn periodic(&self) -> [bool; 3] {
         let Shape { nx, ny, nz } = self.layout_of().shape();
@@ -179,6 +177,7 @@ impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
     }
 
     fn prepare(&self, cycle: &PointCycle) -> Result<()> {
+        require_sweeps(cycle, self.layout_of())?;
         if self.prepare_streamed(cycle)? {
             Ok(())
         } else if cycle.is_sweep() || cycle.momentum > 0.0 {
@@ -192,23 +191,25 @@ impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
         &self,
         cycle: &PointCycle,
         f: &Vector<T>,
-        u: &Vector<T>,
+        u: &mut Vector<T>,
         v: &mut Vector<T>,
         norm: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
+        self.fill(u)?;
         let passes = self.kernels();
         let vectors = [f.pointer(), u.pointer(), v.pointer()];
         if let Some(streamed) = self.streamed(cycle)? {
             let [f, u, v] = vectors;
             return self.launch_streamed(&streamed, cycle, [f, u, v, v, v], norm, scalars);
         }
-        let norm = scalars.pointer(norm);
         if cycle.is_sweep() {
             let numbers = [cycle.relaxation, cycle.momentum];
             let count = if cycle.momentum > 0.0 { 2 } else { 1 };
-            return passes.pass_with_numbers(sweep_of(cycle), &numbers[..count], &vectors, norm);
+            passes.pass_with_numbers(sweep_of(cycle), &numbers[..count], &vectors, scalars.pointer(norm))?;
+            return self.sum([norm], scalars);
         }
+        let norm = scalars.pointer(norm);
         let Ready { kernel, block, reduction, .. } = self.ready(cycle)?;
         let tiles = cycle.tiles(Operator::layout(self).shape());
         let arguments = Arguments::new()
@@ -229,7 +230,8 @@ impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
         &self,
         cycle: &PointCycle,
         f: &Vector<T>,
-        [u, before]: [&Vector<T>; 2],
+        u: &mut Vector<T>,
+        before: &Vector<T>,
         [v, w]: [&mut Vector<T>; 2],
         norm: Scalar,
         scalars: &mut Scalars,
@@ -239,7 +241,7 @@ impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
                 let vectors = [f.pointer(), u.pointer(), before.pointer(), v.pointer(), w.pointer()];
                 self.launch_streamed(&streamed, cycle, vectors, norm, scalars)
             }
-            None => move_by_sweeps(self, cycle, f, [u, before], [v, w], norm, scalars),
+            None => move_by_sweeps(self, cycle, f, u, before, [v, w], norm, scalars),
         }
     }
 

@@ -1,9 +1,10 @@
 //! Parts that have some columns of a row alone, in host memory: their edges, and their places in the whole grid.
 
-use super::part::{Edge, edges_in_y};
-use crate::error::Result;
-use crate::layout::{Colour, Layout};
-use crate::real::Real;
+use isobar_core::error::Result;
+use isobar_core::layout::{Colour, Layout};
+use isobar_core::real::Real;
+
+use crate::part::{Edge, edges_in_y};
 
 /// The cells of one colour at an end of rows, or the one at a corner, in both directions: where layer 0 of each is, counted from a
 /// vector's first entry.
@@ -42,7 +43,7 @@ fn strips(layout: &Layout, colours: &[Colour]) -> Vec<Strip> {
     strips
 }
 
-/// [`PartBackend::edges`](super::part::PartBackend::edges) of a vector in host memory that has halo columns. All that borders on a
+/// [`PartBackend::edges`](crate::part::PartBackend::edges) of a vector in host memory that has halo columns. All that borders on a
 /// part, corners too, which interpolation reads, is exchanged at once.
 ///
 /// # Errors
@@ -124,9 +125,9 @@ pub fn copy_part<T: Real>(whole: &Layout, from: &[T], part: &Layout, to: &mut [T
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::part::read_rows;
-    use crate::layout::{Patch, Shape, Slab};
-    use crate::reference::Vector;
+    use crate::part::read_rows;
+    use isobar_core::layout::{Patch, Shape, Slab};
+    use isobar_core::reference::Vector;
 
     #[test]
     fn rows_of_a_ring_come_from_its_other_end() {

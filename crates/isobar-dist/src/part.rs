@@ -1,121 +1,82 @@
-//! Parts of a grid that several devices share: what goes into and out of their halo rows.
+//! Back ends whose vectors may be subdomains of a larger grid: what goes into and out of their halo rows.
 
-use std::fmt;
 use std::sync::Arc;
 
-use serde::Serialize;
+use isobar_core::backend::{Backend, Meanwhile, Scalar};
+use isobar_core::error::Result;
+use isobar_core::layout::{Colour, Layout, Patch, Slab, needs_whole_rows};
+use isobar_core::real::{Real, bytes_of, bytes_of_mut};
+use isobar_core::stencil::{Stencil, Supports};
 
-use super::{Backend, Scalar, columns};
-use crate::error::Result;
-use crate::layout::{Colour, Layout, Slab, needs_whole_rows};
-use crate::real::{Real, bytes_of, bytes_of_mut};
+use crate::columns;
+use crate::ranks::Ranks;
 
-/// The cells of one colour in the row or column at one edge of a part, and in the halo beyond it.
+/// The cells of one colour in the row or column at one edge of a subdomain, and in the halo beyond it.
 #[derive(Debug)]
 pub struct Edge<'a, T> {
-    /// Where the neighbour is: so many parts further in x and in y, −1, 0 or 1.
+    /// Where the neighbour is: so many subdomains further in x and in y, −1, 0 or 1.
     pub towards: [isize; 2],
     /// The colour that they have in the larger grid.
     pub colour: Colour,
-    /// What the neighbour needs: the row, a half plane with its padding; or the column, all layers of each row; or the column of
-    /// cells at a corner.
+    /// The numbers that the neighbour needs: the row, a half plane with its padding; or the column, all layers of each row; or the
+    /// column of cells at a corner.
     pub send: &'a [T],
-    /// What is needed of the neighbour: the halo row or column.
+    /// The halo row or column that the neighbour fills.
     pub receive: &'a mut [T],
 }
 
-/// What is computed while halo rows travel: it reads none of those, and changes nothing of what is sent.
-pub type Meanwhile<'w> = &'w mut dyn FnMut();
-
-/// A piece of the row at the end of a part, which is the halo row of the next, where unknowns are visited in order.
+/// A piece of the row at the end of a subdomain, which is the halo row of the next, where unknowns are visited in order.
 #[derive(Debug)]
 pub struct Handed<'a, T> {
-    /// Whether parts take their turns from the first to the last, or from the last to the first.
+    /// Whether subdomains take their turns from the first to the last, or from the last to the first.
     pub upwards: bool,
-    /// The numbers that the next part needs; empty where there is nothing to send.
+    /// The numbers that the next subdomain needs; empty where there is nothing to send.
     pub send: &'a [T],
-    /// Room for those that the part before has sent; empty where nothing comes.
+    /// Room for those that the subdomain before has sent; empty where nothing comes.
     pub receive: &'a mut [T],
 }
 
-/// A rank's way to the others of its job through the host. All ranks make the same calls in the same order.
-pub trait Exchange: fmt::Debug + Send + Sync {
-    /// Sends the edges of a part to the neighbours, and receives theirs; `meanwhile` is done, once at most, while they travel.
-    ///
-    /// # Errors
-    /// What the transport reports.
-    fn edges(&self, edges: &mut [Edge<'_, u8>], meanwhile: Meanwhile<'_>) -> Result<()>;
-
-    /// Receives what the rank before has sent, and sends to the next one. What is sent in one call the neighbour receives in one call.
-    ///
-    /// # Errors
-    /// As [`Exchange::edges`].
-    fn hand_on(&self, handed: Handed<'_, u8>) -> Result<()>;
-
-    /// Numbers = their sums over all ranks.
-    ///
-    /// # Errors
-    /// As [`Exchange::edges`].
-    fn sum(&self, numbers: &mut [f64]) -> Result<()>;
-}
-
-/// [`Backend::fill`] by way of the host.
-///
-/// # Errors
-/// What the device or the transport reports.
-pub fn fill_by<B: PartBackend, T: Real>(
-    exchange: &dyn Exchange,
-    backend: &B,
-    x: &mut B::Vector<T>,
-    colours: &[Colour],
-    meanwhile: Meanwhile<'_>,
-) -> Result<()> {
-    backend.edges(x, colours, &mut |edges| {
-        let mut edges: Vec<Edge<'_, u8>> = edges
-            .iter_mut()
-            .map(|Edge { towards, colour, send, receive }| Edge {
-                towards: *towards,
-                colour: *colour,
-                send: bytes_of(send),
-                receive: bytes_of_mut(receive),
-            })
-            .collect();
-        exchange.edges(&mut edges, &mut *meanwhile)
-    })
-}
-
-/// A [`Meanwhile`] of steps that need what they wait for at once.
-pub fn nothing() {}
-
-/// A back end whose vectors may be parts of larger ones, with halo rows. Operations entry by entry ([`clear`](Backend::clear),
+/// A back end whose vectors may be subdomains of larger ones, with halo rows. Operations entry by entry ([`clear`](Backend::clear),
 /// [`convert`](Backend::convert), [`scale`](Backend::scale), [`axpy`](Backend::axpy), [`xpay`](Backend::xpay)) act on halo
-/// rows as on others; sums are those of a part's own rows.
+/// rows as on others; sums are those of all subdomains.
 pub trait PartBackend: Backend {
     /// The way that such devices have to each other; [`NoLink`] for those that have none.
     type Link: Link<Self>;
 
-    /// Whether parts may have some columns of a row alone, and vectors halo columns.
+    /// Whether subdomains may have some columns of a row alone, and vectors halo columns.
     const DIVIDES_ROWS: bool = false;
 
-    /// This rank's way to the others by way of the host, where it is one of several.
-    fn exchange(&self) -> Option<&dyn Exchange>;
+    /// The ranks that this is one of; nothing where it is alone. On ranks operators are made of stencils of the whole grid, and act on
+    /// this rank's columns.
+    fn ranks(&self) -> Option<&Arc<Ranks>>;
 
-    /// As [`Exchange::hand_on`]; nothing where there are no others.
-    ///
-    /// # Errors
-    /// As there.
-    fn hand_on<T: Real>(&self, Handed { upwards, send, receive }: Handed<'_, T>) -> Result<()> {
-        let Some(exchange) = self.exchange() else { return Ok(()) };
-        exchange.hand_on(Handed { upwards, send: bytes_of(send), receive: bytes_of_mut(receive) })
-    }
-
-    /// Makes the device one of several ranks, with its way to the others.
+    /// Makes the device one of several ranks, or none of them. See [`join`](crate::join).
     #[must_use]
-    fn joined(self, exchange: Arc<dyn Exchange>) -> Self;
+    fn with_ranks(self, ranks: Option<Arc<Ranks>>) -> Self;
+
+    /// The device by itself, for grids that every rank has whole.
+    #[must_use]
+    fn alone(&self) -> Self {
+        self.clone().with_ranks(None)
+    }
 
     /// This device's way to those of the other ranks, where it has one: halo rows and sums then do not pass through the host.
     fn link(&self) -> Option<&Self::Link> {
         None
+    }
+
+    /// Whether anything is exchanged by way of the host.
+    fn exchanges_on_host(&self) -> bool {
+        self.ranks().is_some() && self.link().is_none()
+    }
+
+    /// Receives what the rank before has sent, and sends to the next one; nothing where there are no others.
+    ///
+    /// # Errors
+    /// What the transport reports.
+    fn hand_on<T: Real>(&self, Handed { upwards, send, receive }: Handed<'_, T>) -> Result<()> {
+        let Some(ranks) = self.ranks() else { return Ok(()) };
+        ranks.hand_on(Handed { upwards, send: bytes_of(send), receive: bytes_of_mut(receive) })
     }
 
     /// Calls `exchange` with the edges of a vector that border on other parts, for the given colours of the larger grid.
@@ -152,7 +113,7 @@ pub trait PartBackend: Backend {
     /// grid.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::error::Error::Unsupported) where parts have whole rows.
+    /// [`Error::Unsupported`](isobar_core::Error::Unsupported) where parts have whole rows.
     fn write_part<T: Real>(&self, _from: &[T], _of: &Layout, _x: &mut Self::Vector<T>) -> Result<()> {
         Err(needs_whole_rows("parts on these devices"))
     }
@@ -166,26 +127,67 @@ pub trait PartBackend: Backend {
     }
 }
 
-/// How a grid's columns are divided among ranks: what each has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Shares {
-    /// In how many parts x and y are divided.
-    pub parts: [usize; 2],
-    /// Cells along x of a part, the fewest and the most.
-    pub in_x: [usize; 2],
-    /// Cells along y, rows.
-    pub in_y: [usize; 2],
+/// A back end that can put one rank's columns of a stencil's grid on its device.
+pub trait SupportsParts<S: Stencil>: Supports<S> + PartBackend {
+    /// Those columns of the matrix, with their coefficients on the device. Vectors have the layout of [`Patch::layout`].
+    ///
+    /// # Errors
+    /// As [`Supports::operator`]; [`Error::Unsupported`](isobar_core::Error::Unsupported) for some columns of a row where they are not
+    /// [divided](PartBackend::DIVIDES_ROWS).
+    fn part<T: Real>(&self, stencil: &S, patch: Patch) -> Result<Arc<Self::Operator<T>>>;
+
+    /// [`SupportsParts::part`] of a coarser level, of which nothing is asked but to relax points.
+    ///
+    /// # Errors
+    /// As there.
+    fn point_part<T: Real>(&self, stencil: &S, patch: Patch) -> Result<Arc<Self::Operator<T>>> {
+        self.part(stencil, patch)
+    }
 }
 
-impl fmt::Display for Shares {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = |[fewest, most]: [usize; 2]| match fewest == most {
-            true => most.to_string(),
-            false => format!("{fewest} to {most}"),
-        };
-        let [x, y] = self.parts;
-        write!(f, "{x} in x, {y} in y, of {} × {} columns each", count(self.in_x), count(self.in_y))
+/// [`Backend::fill`] of a device that may be one of several ranks, for a vector with this layout.
+///
+/// # Errors
+/// What the device or the transport reports.
+pub fn fill<B: PartBackend, T: Real>(
+    backend: &B,
+    of: &Layout,
+    x: &mut B::Vector<T>,
+    colours: &[Colour],
+    meanwhile: Meanwhile<'_>,
+) -> Result<()> {
+    let Some(ranks) = backend.ranks().filter(|_| of.is_filled()) else { return Ok(()) };
+    if let Some(link) = backend.link() {
+        return link.fill(backend, x, colours);
     }
+    backend.edges(x, colours, &mut |edges| {
+        let mut edges: Vec<Edge<'_, u8>> = edges
+            .iter_mut()
+            .map(|Edge { towards, colour, send, receive }| Edge {
+                towards: *towards,
+                colour: *colour,
+                send: bytes_of(send),
+                receive: bytes_of_mut(receive),
+            })
+            .collect();
+        ranks.exchange(&mut edges, &mut *meanwhile)
+    })
+}
+
+/// [`Backend::sum`] of a device that may be one of several ranks.
+///
+/// # Errors
+/// What the device or the transport reports.
+pub fn sum<B: PartBackend>(backend: &B, of: &Layout, sums: &[Scalar], scalars: &mut B::Scalars) -> Result<()> {
+    let Some(ranks) = backend.ranks().filter(|_| of.is_part()) else { return Ok(()) };
+    if let Some(link) = backend.link() {
+        return link.sum(backend, sums, scalars);
+    }
+    let (bank, mut values) = (backend.read(scalars)?, [0.0; Scalar::COUNT]);
+    let values = &mut values[..sums.len()];
+    values.iter_mut().zip(sums).for_each(|(value, scalar)| *value = bank[scalar.index()]);
+    ranks.world().sum(values)?;
+    sums.iter().zip(values).try_for_each(|(&scalar, value)| backend.set(scalars, scalar, *value))
 }
 
 /// A grid divided among ranks in two ways: rank r has rows `rows[r]` to `rows[r + 1]`, or layers `layers[r]` to `layers[r + 1]`,
@@ -371,8 +373,8 @@ pub fn write_rows<T: Real>(layout: &Layout, from: &[T], rows: Slab, entries: &mu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::Shape;
-    use crate::reference::Vector;
+    use isobar_core::layout::Shape;
+    use isobar_core::reference::Vector;
 
     /// Parts of a grid, wherever they begin, hand over the right cells, and take them up in the right places.
     #[test]
