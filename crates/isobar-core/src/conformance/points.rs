@@ -215,11 +215,11 @@ fn compare_lines<B: Supports<S>, S: Sample, T: Real>(
     let (backend, ny) = (pair.backend, pair.shape().ny);
     let (line, norms_shape) = (ok(lines_layout(pair.shape())), Shape::new(ny, 1, 1));
     ok(tested.prepare_lines(cycle));
-    let ((f, on_f), (mut u, mut on_u), (mut v, mut on_v)) = (pair.vector(41), pair.vector(42), pair.poison());
+    let ((f, on_f), (u, on_u), (mut v, mut on_v)) = (pair.vector(41), pair.vector(42), pair.poison());
     let mut norms = ok(Vector::<f64>::zeros(&line));
     let [mut on_norms, mut on_weights, mut on_counts] = [(); 3].map(|()| ok(backend.zeros::<f64>(&line)));
-    ok(pair.reference.relax_lines(cycle, &f, &mut u, &mut v, &mut norms));
-    ok(tested.relax_lines(cycle, &on_f, &mut on_u, &mut on_v, &mut on_norms));
+    ok(pair.reference.relax_lines(cycle, &f, &u, &mut v, &mut norms));
+    ok(tested.relax_lines(cycle, &on_f, &on_u, &mut on_v, &mut on_norms));
     pair.compare(&on_v, &v, &format!("lines of {cycle:?}"));
     let found = fetch(backend, &on_norms, norms_shape);
     let weights: Vec<f64> = (0..ny).map(|j| 1.0 + (j * 7 % 5) as f64).collect();
