@@ -61,19 +61,17 @@ pub fn find(threads: Option<usize>, measures: bool) -> Result<(Vec<Found>, Optio
     Ok((found, None))
 }
 
-/// Looks for the libraries that are found at run time: the name of each, and its version and place, or why there is none. Those that
-/// only GPUs need are looked for where `gpus`.
+/// Looks for the libraries that are found at run time: the name of each, and its version and place, or why there is none. That those of
+/// GPUs are not found is worth a word where there are `gpus`.
 pub fn libraries(gpus: bool) -> Vec<(&'static str, Result<String>)> {
     let of_cuda =
         |((major, minor), path): ((i32, i32), &std::path::Path)| format!("{major}.{minor}, {}", path.display());
-    let mut libraries = Vec::new();
-    if gpus {
-        libraries.push(("NVRTC", Nvrtc::get().map(|found| of_cuda((found.version(), found.path())))));
-        libraries.push(("cuSPARSE", Cusparse::get().map(|found| of_cuda((found.version(), found.path())))));
-        libraries.push(("NCCL", Nccl::get().map(|found| of_cuda((found.version(), found.path())))));
-    }
-    libraries.push(("MPI", mpi()));
-    libraries
+    let of_gpus = [
+        ("NVRTC", Nvrtc::get().map(|found| of_cuda((found.version(), found.path())))),
+        ("cuSPARSE", Cusparse::get().map(|found| of_cuda((found.version(), found.path())))),
+        ("NCCL", Nccl::get().map(|found| of_cuda((found.version(), found.path())))),
+    ];
+    of_gpus.into_iter().filter(|(_, found)| gpus || found.is_ok()).chain([("MPI", mpi())]).collect()
 }
 
 /// The MPI that ranks would use.

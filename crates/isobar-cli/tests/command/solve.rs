@@ -308,8 +308,8 @@ fn devices_are_listed() {
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
     let text = stdout(&output);
     assert!(text.contains("cpu") && text.contains("GB/s") && text.contains("MPI"), "{text}");
-    // One line says that there is no GPU; the libraries that only GPUs need are not spoken of then.
-    assert_eq!(text.contains("\nGPU       none: "), !text.contains("\nNVRTC"), "{text}");
+    // One line says that there is no GPU; what only GPUs need is not missed then.
+    assert!(!text.contains("\nGPU       none: ") || !text.contains("\nNVRTC     none: "), "{text}");
 }
 
 #[test]
