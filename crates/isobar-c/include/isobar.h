@@ -234,7 +234,7 @@ typedef struct {
 extern "C" {
 #endif // __cplusplus
 
-// The version of the library, such as "0.1.0".
+// The version of the library, such as "0.2.0".
 const char *isobar_version(void);
 
 // A host array without gaps, of shape {nz, ny, nx}.

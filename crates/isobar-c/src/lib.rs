@@ -27,7 +27,7 @@ mod text;
 
 use std::ffi::c_char;
 
-/// The version of the library, such as "0.1.0".
+/// The version of the library, such as "0.2.0".
 #[unsafe(no_mangle)]
 pub extern "C" fn isobar_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");

@@ -61,16 +61,17 @@ pub fn find(threads: Option<usize>, measures: bool) -> Result<(Vec<Found>, Optio
     Ok((found, None))
 }
 
-/// Looks for the libraries that are found at run time: the name of each, and its version and place, or why there is none.
-pub fn libraries() -> [(&'static str, Result<String>); 4] {
+/// Looks for the libraries that are found at run time: the name of each, and its version and place, or why there is none. That those of
+/// GPUs are not found is worth a word where there are `gpus`.
+pub fn libraries(gpus: bool) -> Vec<(&'static str, Result<String>)> {
     let of_cuda =
         |((major, minor), path): ((i32, i32), &std::path::Path)| format!("{major}.{minor}, {}", path.display());
-    [
+    let of_gpus = [
         ("NVRTC", Nvrtc::get().map(|found| of_cuda((found.version(), found.path())))),
         ("cuSPARSE", Cusparse::get().map(|found| of_cuda((found.version(), found.path())))),
         ("NCCL", Nccl::get().map(|found| of_cuda((found.version(), found.path())))),
-        ("MPI", mpi()),
-    ]
+    ];
+    of_gpus.into_iter().filter(|(_, found)| gpus || found.is_ok()).chain([("MPI", mpi())]).collect()
 }
 
 /// The MPI that ranks would use.

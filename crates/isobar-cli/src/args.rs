@@ -21,9 +21,17 @@ Examples:
 Exit status: 0 converged; 2 stopped without converging; 130 interrupted; 1 anything else.
 Ctrl-C ends a solve in order, with its report; a second one ends it at once.";
 
+/// What a report of a problem needs to know of a build, and what is in it.
+const LONG_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\nDevices:   processors, with the SIMD instructions that are found; NVIDIA GPUs, kernels compiled at run time",
+    "\nProcesses: MPI, found at run time",
+    "\nFiles:     .npy, .tif, .vti, .vtr, .zarr; pictures as .png",
+);
+
 /// Fast matrix-free solvers for the linear systems of structured-grid PDEs.
 #[derive(Debug, Parser)]
-#[command(name = "isobar", version, about, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "isobar", version, long_version = LONG_VERSION, about, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Cli {
     /// The subcommand with its options.
     #[command(subcommand)]

@@ -18,16 +18,17 @@ use crate::table::Table;
 /// A device fails while its bandwidth is measured.
 pub fn run(args: &DevicesArgs) -> Result<u8> {
     let mut console = Console::new(Stream::Output, false);
-    let (found, no_cuda) = devices::find(args.threads.map(NonZeroUsize::get), true)?;
+    let (found, no_gpu) = devices::find(args.threads.map(NonZeroUsize::get), true)?;
     let mut table = Table::new(["device", "memory", "copy bandwidth", "name"]).with_words_in(3);
     let mut remarks = Vec::new();
     found.iter().for_each(|device| table.row(row(device, &mut remarks)));
-    remarks.extend(no_cuda.map(|error| format!("CUDA      none: {}", reason(&error))));
+    let gpus = no_gpu.is_none();
+    remarks.extend(no_gpu.map(|error| format!("GPU       none: {}", reason(&error))));
     console.line(table);
     for remark in remarks {
         console.line(remark);
     }
-    for (name, library) in devices::libraries() {
+    for (name, library) in devices::libraries(gpus) {
         match library {
             Ok(found) => console.line(format_args!("{name:<9} {found}")),
             Err(error) => console.line(format_args!("{name:<9} none: {}", reason(&error))),

@@ -297,13 +297,19 @@ fn help_and_version_are_no_errors() {
         assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
         assert!(!stdout(&output).is_empty());
     }
+    let version = |flag| stdout(&isobar([flag]).output().unwrap());
+    assert_eq!(version("-V"), format!("isobar {}\n", env!("CARGO_PKG_VERSION")));
+    assert!(version("--version").starts_with(&version("-V")) && version("--version").contains("GPUs"));
 }
 
 #[test]
 fn devices_are_listed() {
     let output = isobar(["devices"]).output().unwrap();
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
-    assert!(stdout(&output).contains("cpu") && stdout(&output).contains("GB/s"));
+    let text = stdout(&output);
+    assert!(text.contains("cpu") && text.contains("GB/s") && text.contains("MPI"), "{text}");
+    // One line says that there is no GPU; what only GPUs need is not missed then.
+    assert!(!text.contains("\nGPU       none: ") || !text.contains("\nNVRTC     none: "), "{text}");
 }
 
 #[test]
