@@ -223,7 +223,7 @@ fn read_output(document: &Document<'_>, problem: &Problem, folder: &Path) -> Res
         }
     }
     if !flux.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("zarr")) {
-        return fail("three arrays of faces go into a zarr store; use a name that ends in .zarr");
+        return fail("fluxes are three arrays and need a zarr store; use a name that ends in .zarr");
     }
     *flux = folder.join(&*flux);
     Ok(output)

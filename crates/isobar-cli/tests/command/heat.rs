@@ -185,7 +185,7 @@ fn checkpoints_that_do_not_fit_are_refused() {
     assert_eq!(report["steps"].as_array().unwrap().len(), 20);
     let whole = fs::read(&checkpoint).unwrap();
     fs::write(&checkpoint, &whole[..whole.len() / 2]).unwrap();
-    fails(&[], &["cut short"]);
+    fails(&[], &["truncated"]);
     let mut newer = whole.clone();
     newer[8] = 9;
     fs::write(&checkpoint, &newer).unwrap();

@@ -188,7 +188,7 @@ fn right_hand_sides_from_files() {
     solve(b"not an array", &["not a .npy file"]);
     solve(&npy("(4, 8, 9)", &[1.0; 288]), &["(4, 8, 9)", "(4, 8, 8)"]);
     solve(&npy("(8, 8, 4)", &[1.0; 256]), &["reversed"]);
-    solve(&npy("(4, 8, 8)", &[1.0; 100]), &["cut short"]);
+    solve(&npy("(4, 8, 8)", &[1.0; 100]), &["truncated"]);
     let mut values = [1.0; 256];
     values[100] = f64::NAN;
     solve(&npy("(4, 8, 8)", &values), &["a[1, 4, 4] is NaN"]);
