@@ -77,7 +77,7 @@ fn case_files_that_cannot_be_read() {
     fails(&["solve", "/dev/zero"], &["/dev/zero: longer than 64 MiB"]);
     case_fails(b"[problem]\nkind = \"\xff\xfe\"\n", &["byte 18 is not UTF-8"]);
     case_fails(b"\x93NUMPY\x01\x00", &["not UTF-8"]);
-    case_fails("", &["no problem.kind"]);
+    case_fails("", &["problem.kind is missing"]);
     case_fails("[problem\nkind = 1", &["case.toml:1:"]);
     case_fails("[problem]\nkind = helmholtz\n", &["case.toml:2:"]);
     case_fails("\0\0\0", &["case.toml:1:"]);

@@ -347,7 +347,7 @@ def solve(
     try:
         system = Case(path, **changes)
     except ValueError as error:
-        if "run of time steps" not in str(error):
+        if "sequence of time steps" not in str(error):
             raise
     if system is None:
         return run_case(path, overrides(changes), device, threads, progress, _load)
