@@ -112,7 +112,7 @@ pub unsafe extern "C" fn isobar_ranks_rows(
 
 /// Divides a problem, which every rank has made of the whole grid, among ranks. From now on its arrays, and those of all that is made from it, are
 /// those of this rank's own rows, {nz, count, nx}; a solver and a run through time are made and used by all ranks together, each on its share of the
-/// cores or on its card. The progress functions of all ranks are heard.
+/// cores or on its GPU. The progress functions of all ranks are heard.
 ///
 /// # Safety
 /// Both are handles.

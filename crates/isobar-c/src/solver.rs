@@ -58,7 +58,7 @@ pub(crate) fn open(ranks: Option<&Ranks>, device: Option<&str>, threads: usize) 
 
 /// Makes a solver. `options` are the keys of section "solver" of a case file, as TOML or as a JSON object, such as "tolerance = 1e-8"; null
 /// stands for those of the problem's case, or for none. `device` is "auto", "cpu", "cuda" or "cuda:N"; null is "auto".
-/// `threads` is how many the CPU uses; 0 is one a core. Of a problem that is divided among ranks, "auto" is "cpu", "cuda" gives each rank a card, and 0
+/// `threads` is how many the CPU uses; 0 is one a core. Of a problem that is divided among ranks, "auto" is "cpu", "cuda" gives each rank a GPU, and 0
 /// threads are this rank's share of the cores of its machine.
 ///
 /// # Safety

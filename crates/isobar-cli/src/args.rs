@@ -110,7 +110,7 @@ impl CaseArgs {
 /// Where to compute.
 #[derive(Clone, Debug, Default, Args)]
 pub struct DeviceArgs {
-    /// Where to compute: auto, cpu, cuda (of several ranks, a card each), cuda:N, or several cards as cuda:0,1
+    /// Where to compute: auto, cpu, cuda (of several ranks, a GPU each), cuda:N, or several GPUs as cuda:0,1
     #[arg(long, value_name = "auto|cpu|cuda|cuda:N", default_value = "auto")]
     pub device: DeviceChoice,
 
@@ -262,7 +262,7 @@ pub struct BenchArgs {
     #[command(flatten)]
     pub device: DeviceArgs,
 
-    /// Solve it on 1, 2, 4, … of the cards, or of the threads, instead: weak, as many rows on each, or strong, the same grid on all
+    /// Solve it on 1, 2, 4, … of the GPUs, or of the threads, instead: weak, as many rows on each, or strong, the same grid on all
     #[arg(long, value_enum)]
     pub scaling: Option<Scaling>,
 

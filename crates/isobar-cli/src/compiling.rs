@@ -46,10 +46,10 @@ fn tell(console: &mut Console, before: Compilations, end: &Receiver<()>) {
         }
         if console.is_interactive() {
             let bar = bar.get_or_insert_with(ProgressBar::new_spinner);
-            bar.set_message(format!("compiling kernels for this card: {sources} sources so far, {seconds:.1} s"));
+            bar.set_message(format!("compiling kernels for this GPU: {sources} sources so far, {seconds:.1} s"));
             bar.tick();
         } else if !is_told {
-            console.line(format_args!("{:<10} kernels for this card; {}", "compiling", kept()));
+            console.line(format_args!("{:<10} kernels for this GPU; {}", "compiling", kept()));
             is_told = true;
         }
     }

@@ -24,7 +24,7 @@ fn named(args: &DeviceArgs, device: isobar::Result<Device>) -> Result<Device> {
     device.map_err(|error| Failure::new(format!("--device {}: {error}", args.device)))
 }
 
-/// Opens what this rank has for itself: its cores, or a card, which with `cuda` is the one that has its number among the `here`
+/// Opens what this rank has for itself: its cores, or a GPU, which with `cuda` is the one that has its number among the `here`
 /// ranks of this machine.
 ///
 /// # Errors
@@ -36,7 +36,7 @@ pub fn open_own(ranks: &Ranks, here: usize, args: &DeviceArgs) -> Result<Device>
             named(args, Device::cuda(here % cards))
         }
         DeviceChoice::Cards(numbers) if numbers.len() > 1 => Err(Failure::new(format!(
-            "--device {}: several cards of each rank; use --device cuda, which gives each rank one, or leave mpirun out",
+            "--device {}: several GPUs of each rank; use --device cuda, which gives each rank one, or leave mpirun out",
             args.device
         ))),
         DeviceChoice::Cards(_) => open(args),

@@ -25,7 +25,7 @@ pub fn source<T: Real>() -> Source {
     Source::new("aggregate", kernels::AGGREGATE).define("REAL", c_name::<T>())
 }
 
-/// An [`AggregateMap`] on the card.
+/// An [`AggregateMap`] on the GPU.
 #[derive(Debug)]
 pub struct Aggregates {
     layout: Layout,
@@ -51,7 +51,7 @@ impl Aggregates {
     }
 }
 
-/// One double-precision number an aggregate, on the card.
+/// One double-precision number an aggregate, on the GPU.
 #[derive(Debug)]
 pub struct AggregateVector {
     count: usize,
@@ -64,7 +64,7 @@ impl AggregateVector {
     }
 }
 
-/// A dense square matrix on the card, row after row.
+/// A dense square matrix on the GPU, row after row.
 #[derive(Debug)]
 pub struct AggregateMatrix {
     size: usize,
@@ -173,7 +173,7 @@ impl Runs {
 }
 
 impl Cuda {
-    /// Bytes in all of what is about to be put on the card.
+    /// Bytes in all of what is about to be put on the GPU.
     fn require(&self, bytes: usize, what: &str) -> Result<()> {
         refuse_while_recording("allocating")?;
         require(self.context(), bytes, what)
@@ -188,7 +188,7 @@ impl AggregateBackend for Cuda {
     fn aggregates(&self, map: &AggregateMap) -> Result<Aggregates> {
         check_size(map.shape())?;
         let layout = Layout::new(map.shape())?;
-        // Two items for every warp that the card can hold at once; a length fits 16 bits.
+        // Two items for every warp that the GPU can hold at once; a length fits 16 bits.
         let item = (map.shape().cells() / (128 * self.context().multiprocessors)).clamp(256, 8192);
         let runs = if map.is_whole() { Runs::of_all(&layout, item) } else { Runs::new(map, &layout, item)? };
         let items = runs.first_run.len() - 1;

@@ -1,4 +1,4 @@
-//! Callers' arrays: from host memory, or on the card already, into the layout and back.
+//! Callers' arrays: from host memory, or on the GPU already, into the layout and back.
 
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
 use isobar_core::backend::Backend;
@@ -44,7 +44,7 @@ enum Way {
 }
 
 impl Cuda {
-    /// Between a vector in precision T and an array in precision S on this card.
+    /// Between a vector in precision T and an array in precision S on this GPU.
     fn reorder<T: Real>(
         &self,
         way: Way,
@@ -70,12 +70,12 @@ impl Cuda {
         self.over_rows(self.array_kernel::<T>(name)?, layout, arguments)
     }
 
-    /// Copies a vector to an array in C order on this card.
+    /// Copies a vector to an array in C order on this GPU.
     pub(crate) fn take_c_order(&self, layout: &Layout, from: Pointer, to: Pointer) -> Result<()> {
         self.reorder::<f64>(Way::Export, Precision::F64, layout, c_order(layout.shape()), [from, to])
     }
 
-    /// Copies an array in C order on this card to a vector.
+    /// Copies an array in C order on this GPU to a vector.
     pub(crate) fn place_c_order(&self, layout: &Layout, from: Pointer, to: Pointer) -> Result<()> {
         self.reorder::<f64>(Way::Import, Precision::F64, layout, c_order(layout.shape()), [from, to])
     }
@@ -105,7 +105,7 @@ impl Cuda {
         })
     }
 
-    /// Puts coefficients of a caller's array on this card into the layout, times a factor.
+    /// Puts coefficients of a caller's array on this GPU into the layout, times a factor.
     ///
     /// # Errors
     /// [`Error::Invalid`] for coefficients that are negative or not finite, naming the first cell.
@@ -165,7 +165,7 @@ impl Cuda {
         self.over_rows(self.array_kernel::<T>(name)?, layout, arguments)
     }
 
-    /// A caller's array on this card, as an array of the host in C order.
+    /// A caller's array on this GPU, as an array of the host in C order.
     pub(crate) fn read_array(&self, source: &DeviceArray) -> Result<Vec<f64>> {
         let layout = Layout::new(source.shape())?;
         let mut vector = Vector::<f64>::zeros(self.context(), &layout)?;
@@ -226,7 +226,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// Copies a caller's array on this card to a vector. On return the array may be changed by whoever waits for its
+    /// Copies a caller's array on this GPU to a vector. On return the array may be changed by whoever waits for its
     /// stream, or, where it has none, by anyone.
     pub(crate) fn import_array<T: Real>(&self, source: &DeviceArray, target: &mut Vector<T>) -> Result<()> {
         let (layout, to) = (*target.layout(), target.pointer());
@@ -235,7 +235,7 @@ impl Cuda {
         })
     }
 
-    /// Copies a vector to a caller's array on this card. On return the array is complete for whoever waits for its
+    /// Copies a vector to a caller's array on this GPU. On return the array is complete for whoever waits for its
     /// stream, or, where it has none, for anyone.
     pub(crate) fn export_array<T: Real>(&self, source: &Vector<T>, target: &DeviceArray) -> Result<()> {
         let (layout, from) = (*source.layout(), source.pointer());
@@ -256,7 +256,7 @@ impl Cuda {
         check_shape(array.shape(), layout.shape())?;
         if array.device() != self.ordinal() {
             return Err(Error::Unsupported(format!(
-                "an array in the memory of cuda:{} for a solver on cuda:{}; copy it to that card, or make the solver on this \
+                "an array in the memory of cuda:{} for a solver on cuda:{}; copy it to that GPU, or make the solver on this \
                  one",
                 array.device(),
                 self.ordinal()

@@ -1,4 +1,4 @@
-//! The back end itself: one card, its stream, and the vector operations.
+//! The back end itself: one GPU, its stream, and the vector operations.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
@@ -34,7 +34,7 @@ const BLOCKS_A_MULTIPROCESSOR: usize = 16;
 /// The most rows a grid may have: kernels use two blocks a row in a direction that allows 65535.
 const MOST_ROWS: usize = 32_767;
 
-/// One NVIDIA card. Cheap to clone; clones share the card's stream.
+/// One NVIDIA GPU. Cheap to clone; clones share the GPU's stream.
 #[derive(Clone, Debug)]
 pub struct Cuda {
     inner: Arc<Inner>,
@@ -62,16 +62,16 @@ fn vector_source<T: Real>() -> Source {
     Source::new("vector", kernels::VECTOR).define("REAL", c_name::<T>())
 }
 
-/// The sources that every card needs, whatever is solved on it.
+/// The sources that every GPU needs, whatever is solved on it.
 pub fn sources() -> [Source; 4] {
     [vector_source::<f64>(), vector_source::<f32>(), array::source::<f64>(), array::source::<f32>()]
 }
 
 impl Cuda {
-    /// The card of this number.
+    /// The GPU of this number.
     ///
     /// # Errors
-    /// [`Error::Device`] where there is no driver, no such card, none new enough, or no NVRTC; the message
+    /// [`Error::Device`] where there is no driver, no such GPU, none new enough, or no NVRTC; the message
     /// says what to do.
     pub fn new(ordinal: usize) -> Result<Self> {
         let context = Arc::new(Context::open(ordinal)?);
@@ -92,13 +92,13 @@ impl Cuda {
         Ok(Self { inner: Arc::new(inner), link: None, exchange: None })
     }
 
-    /// This card as rank `rank` of `size`, whose cards reach each other without the host if they can: those of one host that are
+    /// This GPU as rank `rank` of `size`, whose GPUs reach each other without the host if they can: those of one host that are
     /// connected write to each other's memory, in one process or in several; else NCCL brings their messages, if all have it
-    /// and a card each. `ISOBAR_LINK` takes ways away ([`Ways`]). All ranks make the same calls. `all_gather` collects what every
+    /// and a GPU each. `ISOBAR_LINK` takes ways away ([`Ways`]). All ranks make the same calls. `all_gather` collects what every
     /// rank gives it, of the same length, in the order of ranks.
     ///
     /// # Errors
-    /// Those of `all_gather`, and what the driver reports. Cards that cannot reach each other are no error: what they exchange
+    /// Those of `all_gather`, and what the driver reports. GPUs that cannot reach each other are no error: what they exchange
     /// goes by way of the host.
     pub fn join(&self, rank: usize, size: usize, all_gather: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>>) -> Result<Self> {
         let ways = Ways::from_environment();
@@ -122,7 +122,7 @@ impl Cuda {
         Ok(Self { inner: Arc::clone(&self.inner), link: link.map(Arc::new), exchange: self.exchange.clone() })
     }
 
-    /// This card's way to others, where it has one.
+    /// This GPU's way to others, where it has one.
     pub fn card_link(&self) -> Option<&CardLink> {
         self.link.as_deref()
     }
@@ -132,12 +132,12 @@ impl Cuda {
         self.card_link().map_or(Ok(()), CardLink::check)
     }
 
-    /// Which card it is.
+    /// Which GPU it is.
     pub fn ordinal(&self) -> usize {
         self.context().ordinal
     }
 
-    /// Bytes of memory the card has.
+    /// Bytes of memory the GPU has.
     pub fn memory(&self) -> usize {
         self.context().memory
     }
@@ -211,7 +211,7 @@ impl Cuda {
         A_MULTIPROCESSOR * self.context().multiprocessors
     }
 
-    /// Sends arrays to the card, where they stay for what `work` submits.
+    /// Sends arrays to the GPU, where they stay for what `work` submits.
     pub(crate) fn staged<S: Copy + Sync, const N: usize>(
         &self,
         arrays: [&[S]; N],
@@ -274,7 +274,7 @@ impl Backend for Cuda {
 
     fn download<S: Real, T: Real>(&self, source: &Vector<T>, target: &mut ArrayViewMut<'_, S>) -> Result<()> {
         self.download_array(source, target)?;
-        // What a kernel left when it gave up waiting for another card is no result.
+        // What a kernel left when it gave up waiting for another GPU is no result.
         self.check_link()
     }
 

@@ -1,10 +1,10 @@
-//! What cards there are.
+//! What GPUs there are.
 
 use isobar_core::error::Result;
 
 use crate::driver::{self, Card, OLDEST_CAPABILITY};
 
-/// A card, as [`devices`] finds it.
+/// A GPU, as [`devices`] finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceDescription {
     /// The number that [`Cuda::new`](crate::Cuda::new) takes.

@@ -23,13 +23,13 @@ pub(crate) fn failure(error: result::DriverError, doing: &str) -> Error {
     let name = text(error.error_name()).unwrap_or_else(|_| format!("error {}", error.0 as u32));
     let description = text(error.error_string()).unwrap_or_default();
     let remedy = match error.0 {
-        sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => "; use a smaller grid, or free memory on the card",
+        sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => "; use a smaller grid, or free memory on the GPU",
         sys::CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
         | sys::CUresult::CUDA_ERROR_INVALID_IMAGE
         | sys::CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
             "; the driver is older than NVRTC: update the driver, or point ISOBAR_NVRTC at an older libnvrtc.so"
         }
-        sys::CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE => "; another process has the card to itself",
+        sys::CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE => "; another process has the GPU to itself",
         _ => "",
     };
     Error::Device { device: "cuda".into(), message: format!("{doing}: {name} ({description}){remedy}") }
@@ -82,13 +82,13 @@ fn version() -> Result<i32> {
     Ok(version)
 }
 
-/// How many cards there are.
+/// How many GPUs there are.
 pub(crate) fn count() -> Result<usize> {
-    let count = result::device::get_count().map_err(|e| failure(e, "counting cards"))?;
+    let count = result::device::get_count().map_err(|e| failure(e, "counting GPUs"))?;
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// A card in use: its context, and the one stream that everything runs on.
+/// A GPU in use: its context, and the one stream that everything runs on.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) ordinal: usize,
@@ -117,7 +117,7 @@ unsafe impl Send for Context {}
 // SAFETY: as above; the driver locks for itself.
 unsafe impl Sync for Context {}
 
-/// Facts about a card that need no context.
+/// Facts about a GPU that need no context.
 pub(crate) struct Card {
     device: sys::CUdevice,
     pub(crate) name: String,
@@ -126,7 +126,7 @@ pub(crate) struct Card {
 }
 
 impl Card {
-    /// Looks at one card.
+    /// Looks at one GPU.
     pub(crate) fn get(ordinal: usize) -> Result<Self> {
         let count = count()?;
         if ordinal >= count {
@@ -136,7 +136,7 @@ impl Card {
                 _ => format!("there is no device cuda:{ordinal}; there are cuda:0 to cuda:{}", count - 1),
             }));
         }
-        let fail = |e| failure(e, "asking about a card");
+        let fail = |e| failure(e, "asking about a GPU");
         let device = result::device::get(i32::try_from(ordinal).unwrap_or(i32::MAX)).map_err(fail)?;
         use sys::CUdevice_attribute as Attribute;
         // SAFETY: `device` came from the driver.
@@ -152,22 +152,22 @@ impl Card {
     }
 }
 
-/// Lets kernels of one card read and write memory that this process has on another.
+/// Lets kernels of one GPU read and write memory that this process has on another.
 ///
 /// # Errors
-/// What the driver reports, cards without a connection included.
+/// What the driver reports, GPUs without a connection included.
 pub(crate) fn enable_peer_access(context: &Context, ordinal: usize) -> Result<()> {
-    let fail = |e| failure(e, "asking about a card");
+    let fail = |e| failure(e, "asking about a GPU");
     let other = result::device::get(i32::try_from(ordinal).unwrap_or(i32::MAX)).map_err(fail)?;
     context.bind()?;
-    // SAFETY: both come from the driver; the other card's context is retained by whoever works on it, and for the call.
+    // SAFETY: both come from the driver; the other GPU's context is retained by whoever works on it, and for the call.
     unsafe {
         let there = result::primary_ctx::retain(other).map_err(fail)?;
         let code = sys::cuCtxEnablePeerAccess(there, 0);
         let _ = result::primary_ctx::release(other);
         match code {
             sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(()),
-            code => check(code, "reaching another card's memory"),
+            code => check(code, "reaching another GPU's memory"),
         }
     }
 }
@@ -176,17 +176,17 @@ pub(crate) fn enable_peer_access(context: &Context, ordinal: usize) -> Result<()
 /// `device` must have come from the driver.
 unsafe fn attribute(device: sys::CUdevice, attribute: sys::CUdevice_attribute) -> Result<i32> {
     // SAFETY: as required of the caller.
-    unsafe { result::device::get_attribute(device, attribute) }.map_err(|e| failure(e, "asking about a card"))
+    unsafe { result::device::get_attribute(device, attribute) }.map_err(|e| failure(e, "asking about a GPU"))
 }
 
 impl Context {
-    /// Opens a card.
+    /// Opens a GPU.
     pub(crate) fn open(ordinal: usize) -> Result<Self> {
         start()?;
         let Card { device, name, memory, capability } = Card::get(ordinal)?;
         if capability < OLDEST_CAPABILITY {
             return Err(error(format!(
-                "cuda:{ordinal} ({name}) has compute capability {}.{}, and {}.{} (Turing) is needed; use another card, \
+                "cuda:{ordinal} ({name}) has compute capability {}.{}, and {}.{} (Turing) is needed; use another GPU, \
                  or the device \"cpu\"",
                 capability.0, capability.1, OLDEST_CAPABILITY.0, OLDEST_CAPABILITY.1
             )));
@@ -227,9 +227,9 @@ impl Context {
         Ok(this)
     }
 
-    /// What no other card is called.
+    /// What no other GPU is called.
     pub(crate) fn uuid(&self) -> Result<[u8; 16]> {
-        let uuid = result::device::get_uuid(self.device).map_err(|e| failure(e, "asking about a card"))?;
+        let uuid = result::device::get_uuid(self.device).map_err(|e| failure(e, "asking about a GPU"))?;
         Ok(uuid.bytes.map(i8::cast_unsigned))
     }
 
@@ -241,7 +241,7 @@ impl Context {
     /// Makes the context current on this thread, as every driver call needs.
     pub(crate) fn bind(&self) -> Result<()> {
         // SAFETY: the context is retained until `drop`.
-        unsafe { result::ctx::set_current(self.context) }.map_err(|e| failure(e, "using the card"))
+        unsafe { result::ctx::set_current(self.context) }.map_err(|e| failure(e, "using the GPU"))
     }
 
     /// The stream that everything runs on, in order.
@@ -253,7 +253,7 @@ impl Context {
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.bind()?;
         // SAFETY: the stream lives as long as `self`.
-        unsafe { result::stream::synchronize(self.stream) }.map_err(|e| failure(e, "waiting for the card"))
+        unsafe { result::stream::synchronize(self.stream) }.map_err(|e| failure(e, "waiting for the GPU"))
     }
 
     /// Has what is submitted from now on wait for what is in a caller's stream now.
@@ -270,7 +270,7 @@ impl Context {
         self.bind()?;
         // Whoever waits for the event waits for what it stands for now: it may be used again at once.
         let event = lock(&self.event);
-        // SAFETY: the event lives as long as `self`; who hands in a stream promises that it is one of this card's.
+        // SAFETY: the event lives as long as `self`; who hands in a stream promises that it is one of this GPU's.
         unsafe {
             check(sys::cuEventRecord(*event, first), "waiting for a caller's stream")?;
             check(sys::cuStreamWaitEvent(second, *event, 0), "waiting for a caller's stream")
@@ -282,11 +282,11 @@ impl Context {
         // SAFETY: the stream lives as long as `self`.
         match unsafe { sys::cuStreamQuery(self.stream) } {
             sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
-            code => check(code, "running on the card").map(|()| true),
+            code => check(code, "running on the GPU").map(|()| true),
         }
     }
 
-    /// Bytes free on the card.
+    /// Bytes free on the GPU.
     pub(crate) fn free_memory(&self) -> Result<usize> {
         self.bind()?;
         result::mem_get_info().map(|(free, _)| free).map_err(|e| failure(e, "asking for free memory"))

@@ -50,7 +50,7 @@ struct Operands {
 // SAFETY: laid out as `Halving` in colours.cu: six pointers, twelve 32-bit integers.
 unsafe impl Argument for Operands {}
 
-/// A halving on the card.
+/// A halving on the GPU.
 #[derive(Debug)]
 struct Tables {
     /// Where the operands and the shares point to.

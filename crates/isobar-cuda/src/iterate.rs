@@ -6,9 +6,9 @@
 //! memory, where the host watches for them.
 //!
 //! The host looks at every iteration before it submits the next, so that vectors end exactly as after the
-//! iteration that stops. What can be prepared is prepared while the card works: the odd iteration's launches during the
+//! iteration that stops. What can be prepared is prepared while the GPU works: the odd iteration's launches during the
 //! first, and the graphs during iterations of the same launches, as soon as there have been a few, so that a solve waits for
-//! neither, not the one that makes them nor any other. (Where an iteration takes less time on the card than a graph takes to
+//! neither, not the one that makes them nor any other. (Where an iteration takes less time on the GPU than a graph takes to
 //! be made, some tens of microseconds, what is left is paid once.) Iterations that call a library are not made graphs: not
 //! every library allows it, and what is called is long beside its launch.
 
@@ -54,7 +54,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Makes the graph, if it is time to. Called while the card runs these launches.
+    /// Makes the graph, if it is time to. Called while the GPU runs these launches.
     fn make_graph(&mut self, context: &Context) -> Result<()> {
         let is_time = self.runs >= RUNS_BEFORE_A_GRAPH && self.runs * self.launches.len() >= WORTH_A_GRAPH;
         let is_kernels_only = || self.launches.iter().all(|launch| matches!(launch, Submission::Launch(_)));
@@ -96,7 +96,7 @@ pub(crate) fn iterate(
     if after {
         prepare(first, None, scalars)?;
         first.submit(context, scalars)?;
-        // The card is at work on it while the others are prepared.
+        // The GPU is at work on it while the others are prepared.
         first.make_graph(context)?;
     }
     prepare(even, Some(0), scalars)?;

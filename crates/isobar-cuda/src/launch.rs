@@ -21,7 +21,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// The same of a kernel that calls `await_previous`, where the card can do that.
+    /// The same of a kernel that calls `await_previous`, where the GPU can do that.
     pub(crate) fn early(self, context: &Context) -> Self {
         Self { is_early: context.overlaps, ..self }
     }
@@ -32,7 +32,7 @@ unsafe impl Send for Kernel {}
 // SAFETY: as above.
 unsafe impl Sync for Kernel {}
 
-/// A value that means the same on the card.
+/// A value that means the same on the GPU.
 ///
 /// # Safety
 /// Plain data, laid out as the kernel's C++ declares it, with no padding that is not initialised.
@@ -165,7 +165,7 @@ impl Submission {
 }
 
 thread_local! {
-    /// Where what this thread submits goes instead of to the card, while an iteration is recorded.
+    /// Where what this thread submits goes instead of to the GPU, while an iteration is recorded.
     static RECORDER: RefCell<Option<Vec<Submission>>> = const { RefCell::new(None) };
 }
 
@@ -242,7 +242,7 @@ pub(crate) fn is_recording() -> bool {
     RECORDER.with_borrow(Option::is_some)
 }
 
-/// Fails where this thread is making a recording: what must wait for the card cannot be part of one.
+/// Fails where this thread is making a recording: what must wait for the GPU cannot be part of one.
 pub(crate) fn refuse_while_recording(what: &str) -> Result<()> {
     if is_recording() {
         return Err(Error::Unsupported(format!("{what} within an iteration, which on CUDA is recorded and replayed")));

@@ -1,17 +1,17 @@
 //! CUDA back end of isobar.
 //!
-//! The kernels ([`kernels`]) are CUDA C++, compiled at run time by NVRTC for the card that is there and
-//! kept in a cache on disk ([`compile`]). Driver and compiler are looked for when a card is opened, cuSPARSE
+//! The kernels ([`kernels`]) are CUDA C++, compiled at run time by NVRTC for the GPU that is there and
+//! kept in a cache on disk ([`compile`]). Driver and compiler are looked for when a GPU is opened, cuSPARSE
 //! ([`cusparse`]) when a stored matrix is made: programs build and run without any of them. Everything runs in order on one
-//! stream; scalars stay on the card; iterations are recorded and replayed.
+//! stream; scalars stay on the GPU; iterations are recorded and replayed.
 //!
-//! * [`Cuda`] the back end, [`devices`] what there is to open; `array` callers' arrays, on the card or not,
-//! * `driver`, `memory`, `staging` the card, what is allocated there, what is sent there,
+//! * [`Cuda`] the back end, [`devices`] what there is to open; `array` callers' arrays, on the GPU or not,
+//! * `driver`, `memory`, `staging` the GPU, what is allocated there, what is sent there,
 //! * [`compile`], [`nvrtc`], `module` from sources to kernels, [`compilations`] what that took, `launch` and `iterate` from kernels to iterations,
 //! * [`seven_point`] operators that couple a cell to its six neighbours, written once: [`tensor_product`] with kernels of
 //!   its own, [`diffusion`] as a header and its coefficients,
 //! * [`galerkin`] coarse grids of diffusion,
-//! * [`link`] how cards reach each other: [`peers`] by stores into each other's memory, [`nccl`] by that library's messages;
+//! * [`link`] how GPUs reach each other: [`peers`] by stores into each other's memory, [`nccl`] by that library's messages;
 //!   `part` vectors that are parts of larger ones,
 //! * [`direct`] separable boxes, solved without iterating,
 //! * [`stored_matrix`] every entry stored, by cuSPARSE; [`aggregate`] one number a set of cells,

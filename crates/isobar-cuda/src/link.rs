@@ -1,4 +1,4 @@
-//! How cards of several ranks reach each other.
+//! How GPUs of several ranks reach each other.
 
 use isobar_core::backend::Scalar;
 use isobar_core::backend::part::{Division, Link, Redivision};
@@ -32,7 +32,7 @@ impl Neighbour {
 /// Ways that may be tried, the best that all ranks allow and can go first: stores, then NCCL, then by way of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ways {
-    /// Kernels that write to the other cards' memory, of one host.
+    /// Kernels that write to the other GPUs' memory, of one host.
     pub stores: bool,
     /// NCCL, between hosts too.
     pub nccl: bool,
@@ -78,7 +78,7 @@ impl Ways {
     }
 }
 
-/// A card's way to those of the other ranks.
+/// A GPU's way to those of the other ranks.
 #[derive(Debug)]
 pub enum CardLink {
     /// They write to each other's memory.

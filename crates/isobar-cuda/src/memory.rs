@@ -1,6 +1,6 @@
-//! Memory on the card, and memory of the host that the card can write to.
+//! Memory on the GPU, and memory of the host that the GPU can write to.
 //!
-//! Everything that uses the card's memory runs in order on one stream, so that what a buffer gives back may be handed out
+//! Everything that uses the GPU's memory runs in order on one stream, so that what a buffer gives back may be handed out
 //! again at once: whatever still uses it comes before whatever will.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ fn allocate(context: &Context, bytes: usize, what: &str) -> Result<Pointer> {
     })
 }
 
-/// Small pieces of the card's memory, cut from large ones.
+/// Small pieces of the GPU's memory, cut from large ones.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     chunks: Mutex<Vec<Chunk>>,
@@ -122,20 +122,20 @@ impl Chunk {
 }
 
 impl Context {
-    /// Copies an array from where it is on the card, and waits for it.
+    /// Copies an array from where it is on the GPU, and waits for it.
     pub(crate) fn receive<T: Copy>(&self, from: Pointer, data: &mut [T]) -> Result<()> {
         if data.is_empty() {
             return Ok(());
         }
         self.bind()?;
-        let fail = |e| failure(e, "copying from the card");
+        let fail = |e| failure(e, "copying from the GPU");
         // SAFETY: who has the address says that so much is there; `data` outlives the copy, which is waited for.
         unsafe { result::memcpy_dtoh_async(data, from, self.stream()) }.map_err(fail)?;
         self.synchronize()
     }
 }
 
-/// A piece of the card's memory.
+/// A piece of the GPU's memory.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     context: Arc<Context>,
@@ -211,7 +211,7 @@ impl Buffer {
         self.context.receive(self.start, data)
     }
 
-    /// Copies as many bytes as this has from elsewhere on the card.
+    /// Copies as many bytes as this has from elsewhere on the GPU.
     ///
     /// # Errors
     /// What the driver reports.
@@ -219,7 +219,7 @@ impl Buffer {
         self.context.bind()?;
         // SAFETY: whoever has the address says that so much is there.
         unsafe { result::memcpy_dtod_async(self.start, from, self.bytes, self.context.stream()) }
-            .map_err(|e| failure(e, "copying on the card"))
+            .map_err(|e| failure(e, "copying on the GPU"))
     }
 
     /// Copies all of another buffer of the same length.
@@ -228,7 +228,7 @@ impl Buffer {
         self.context.bind()?;
         // SAFETY: equally long, and distinct, being borrowed once for writing.
         unsafe { result::memcpy_dtod_async(self.start, other.start, self.bytes, self.context.stream()) }
-            .map_err(|e| failure(e, "copying on the card"))
+            .map_err(|e| failure(e, "copying on the GPU"))
     }
 }
 
@@ -249,7 +249,7 @@ const NUMBERS: usize = isobar_core::backend::Scalar::COUNT;
 /// Words of a mailbox: its numbers and its count, apart from others' by whole lines of the cache.
 const WORDS: usize = (NUMBERS + 1).next_multiple_of(16);
 
-/// Mailboxes, cut from pieces of the host's memory that the card can write to: making such a piece takes as long as a whole
+/// Mailboxes, cut from pieces of the host's memory that the GPU can write to: making such a piece takes as long as a whole
 /// small solve.
 #[derive(Debug, Default)]
 pub(crate) struct Mailboxes {
@@ -306,7 +306,7 @@ pub(crate) struct Mailbox {
     start: *mut u64,
 }
 
-// SAFETY: reads are volatile, and only the card writes.
+// SAFETY: reads are volatile, and only the GPU writes.
 unsafe impl Send for Mailbox {}
 
 impl Mailbox {
@@ -318,7 +318,7 @@ impl Mailbox {
         Ok(Self { context: Arc::clone(context), start })
     }
 
-    /// Where kernels write the numbers. Host and card share addresses on every 64-bit system.
+    /// Where kernels write the numbers. Host and GPU share addresses on every 64-bit system.
     pub(crate) fn numbers(&self) -> Pointer {
         self.start as Pointer
     }
@@ -330,7 +330,7 @@ impl Mailbox {
 
     /// The first of the numbers, as it is now, in whole.
     pub(crate) fn first(&self) -> u64 {
-        // SAFETY: within the mailbox; volatile, since the card writes there.
+        // SAFETY: within the mailbox; volatile, since the GPU writes there.
         unsafe { self.start.read_volatile() }
     }
 
@@ -339,7 +339,7 @@ impl Mailbox {
         /// Looks between two questions to the driver whether all is well.
         const LOOKS: usize = 1 << 14;
         let published = || {
-            // SAFETY: within the mailbox; volatile, since the card writes there.
+            // SAFETY: within the mailbox; volatile, since the GPU writes there.
             unsafe { self.start.add(NUMBERS).read_volatile() }
         };
         'done: loop {
@@ -350,11 +350,11 @@ impl Mailbox {
                 std::hint::spin_loop();
             }
             if self.context.is_idle()? && published() < count {
-                return Err(crate::driver::error("the card finished without a result"));
+                return Err(crate::driver::error("the GPU finished without a result"));
             }
         }
         std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
-        // SAFETY: as above; the card wrote the numbers before the count.
+        // SAFETY: as above; the GPU wrote the numbers before the count.
         Ok(std::array::from_fn(|n| f64::from_bits(unsafe { self.start.add(n).read_volatile() })))
     }
 }

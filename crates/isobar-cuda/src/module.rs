@@ -1,7 +1,7 @@
-//! Compiled kernels on a card.
+//! Compiled kernels on a GPU.
 //!
 //! A source is compiled when it is *prepared*, all that must be at the same time; what the cache on disk has is not even
-//! read then. Its machine code goes to the card when the first of its kernels is asked for: most solves use few of an
+//! read then. Its machine code goes to the GPU when the first of its kernels is asked for: most solves use few of an
 //! operator's kernels. Whoever makes a solver's parts asks for the kernels of their steps; one that is asked for later, while
 //! an iteration is noted (see [`crate::iterate`]), is loaded then, which no capture of a stream sees.
 
@@ -17,7 +17,7 @@ use crate::compile::Source;
 use crate::driver::{Context, check, error, failure, lock};
 use crate::launch::Kernel;
 
-/// One source on a card.
+/// One source on a GPU.
 #[derive(Debug)]
 pub(crate) struct Module {
     context: Arc<Context>,
@@ -27,7 +27,7 @@ pub(crate) struct Module {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether there is nothing to compile: the machine code is in the cache on disk, or here, or on the card.
+    /// Whether there is nothing to compile: the machine code is in the cache on disk, or here, or on the GPU.
     compiled: bool,
     /// Machine code that was not in the cache.
     cubin: Option<Vec<u8>>,
@@ -84,7 +84,7 @@ impl Module {
         names.iter().try_for_each(|name| self.kernel_with(name, shared_bytes).map(drop))
     }
 
-    /// Blocks of so many threads that the card holds at once.
+    /// Blocks of so many threads that the GPU holds at once.
     pub(crate) fn resident_blocks(&self, kernel: Kernel, threads: usize, shared_bytes: usize) -> Result<usize> {
         self.context.bind()?;
         let mut blocks = 0;
@@ -122,7 +122,7 @@ impl Module {
         self.context.bind()?;
         // SAFETY: the module is loaded.
         let function = unsafe { result::module::get_function(module, c_name) }.map_err(fail)?;
-        // Asking for this brings the kernel's code to the card now rather than at its first launch.
+        // Asking for this brings the kernel's code to the GPU now rather than at its first launch.
         let registers = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_NUM_REGS;
         // SAFETY: the function was just found.
         unsafe { result::function::get_function_attribute(function, registers) }.map_err(fail)?;
@@ -147,7 +147,7 @@ impl Drop for Module {
     }
 }
 
-/// All modules in use on a card, each there once.
+/// All modules in use on a GPU, each there once.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
     known: Mutex<HashMap<Source, Arc<Module>>>,

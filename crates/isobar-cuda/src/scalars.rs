@@ -1,4 +1,4 @@
-//! Scalars on the card, and how the host gets to see them.
+//! Scalars on the GPU, and how the host gets to see them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,9 +1,9 @@
-//! Arrays between the host's memory and the card.
+//! Arrays between the host's memory and the GPU.
 //!
-//! The card copies at full speed, and while the host goes on, only from and to memory that is locked in place, which
+//! The GPU copies at full speed, and while the host goes on, only from and to memory that is locked in place, which
 //! callers' arrays are not. So every array passes through a little of it. Small ones do in order with everything else, and
 //! nobody waits for them ([`Arena`]). Large ones do in pieces ([`Lanes`]), which several threads copy between the locked
-//! memory and the array while the card copies others: one core alone is slower than the bus, all the more where it is the
+//! memory and the array while the GPU copies others: one core alone is slower than the bus, all the more where it is the
 //! first to touch a new array's pages.
 
 use std::ffi::c_void;
@@ -21,7 +21,7 @@ use crate::memory::Buffer;
 #[derive(Debug)]
 pub(crate) struct Arena {
     start: *mut u8,
-    /// Up to where the card may still be reading.
+    /// Up to where the GPU may still be reading.
     used: usize,
 }
 
@@ -37,10 +37,10 @@ impl Default for Arena {
 
 impl Arena {
     const BYTES: usize = 2 << 20;
-    /// Longer arrays go in pieces, so that the card copies one while the next is written.
+    /// Longer arrays go in pieces, so that the GPU copies one while the next is written.
     const PIECE: usize = Self::BYTES / 4;
 
-    /// Room for so many bytes that the card is done with.
+    /// Room for so many bytes that the GPU is done with.
     fn room(&mut self, context: &Context, bytes: usize) -> Result<*mut u8> {
         if self.start.is_null() {
             // SAFETY: freed in `free`; what is read has been written.
@@ -61,7 +61,7 @@ impl Arena {
     /// Gives the memory back to the driver.
     ///
     /// # Safety
-    /// The context is current, and the card is done with all copies.
+    /// The context is current, and the GPU is done with all copies.
     pub(crate) unsafe fn free(&mut self) {
         if !self.start.is_null() {
             // SAFETY: as required of the caller; allocated in `room`, freed once.
@@ -72,7 +72,7 @@ impl Arena {
 }
 
 impl Context {
-    /// Copies an array to the card, in order with everything submitted. Returns when `data` may be changed again, which is
+    /// Copies an array to the GPU, in order with everything submitted. Returns when `data` may be changed again, which is
     /// before it is there.
     pub(crate) fn send<T: Copy>(&self, data: &[T], to: Pointer) -> Result<()> {
         self.bind()?;
@@ -81,13 +81,13 @@ impl Context {
         for piece in data.chunks(Arena::PIECE / size_of::<T>()) {
             let bytes = size_of_val(piece);
             let room = arena.room(self, bytes)?;
-            // SAFETY: the room is that long, and the card reads it before it is written again; `to` is as long as the
+            // SAFETY: the room is that long, and the GPU reads it before it is written again; `to` is as long as the
             // caller says it is.
             let code = unsafe {
                 std::ptr::copy_nonoverlapping(piece.as_ptr(), room.cast::<T>(), piece.len());
                 sys::cuMemcpyHtoDAsync_v2(to, room.cast_const().cast(), bytes, self.stream())
             };
-            check(code, "copying to the card")?;
+            check(code, "copying to the GPU")?;
             to += bytes as Pointer;
         }
         Ok(())
@@ -96,7 +96,7 @@ impl Context {
 
 /// Bytes of a piece.
 const PIECE: usize = 1 << 20;
-/// Pieces of a lane: some for the card, one for the host.
+/// Pieces of a lane: some for the GPU, one for the host.
 const PIECES: usize = 3;
 /// The most threads that copy.
 const LANES: usize = 8;
@@ -105,7 +105,7 @@ const LANES: usize = 8;
 #[derive(Debug)]
 struct Lane {
     stream: sys::CUstream,
-    /// When the card is done with a piece.
+    /// When the GPU is done with a piece.
     done: [sys::CUevent; PIECES],
     /// `PIECES` times `PIECE` bytes of locked memory.
     start: *mut u8,
@@ -120,7 +120,7 @@ impl Lane {
         unsafe { self.start.add(n % PIECES * PIECE) }
     }
 
-    /// Waits until the card is done with a piece.
+    /// Waits until the GPU is done with a piece.
     fn wait(&self, n: usize) -> Result<()> {
         // SAFETY: the event lives as long as the lane.
         check(unsafe { sys::cuEventSynchronize(self.done[n % PIECES]) }, "waiting for a copy")
@@ -131,33 +131,33 @@ impl Lane {
         check(unsafe { sys::cuEventRecord(self.done[n % PIECES], self.stream) }, "copying")
     }
 
-    /// Copies pieces of an array, as long as there are any, to where they go on the card.
+    /// Copies pieces of an array, as long as there are any, to where they go on the GPU.
     fn send<'a, T: Copy + 'a>(&self, pieces: impl Iterator<Item = (Pointer, &'a [T])>) -> Result<()> {
         for (n, (to, from)) in pieces.enumerate() {
             self.wait(n)?;
             let bytes = size_of_val(from);
-            // SAFETY: a piece is no longer than `PIECE`, the card is done with this one's place, and is told to read
+            // SAFETY: a piece is no longer than `PIECE`, the GPU is done with this one's place, and is told to read
             // it before the place is written again.
             let code = unsafe {
                 std::ptr::copy_nonoverlapping(from.as_ptr(), self.piece(n).cast::<T>(), from.len());
                 let from: *const c_void = self.piece(n).cast();
                 sys::cuMemcpyHtoDAsync_v2(to, from, bytes, self.stream)
             };
-            check(code, "copying to the card")?;
+            check(code, "copying to the GPU")?;
             self.record(n)?;
         }
         // SAFETY: the stream lives as long as the lane.
-        unsafe { result::stream::synchronize(self.stream) }.map_err(|e| failure(e, "copying to the card"))
+        unsafe { result::stream::synchronize(self.stream) }.map_err(|e| failure(e, "copying to the GPU"))
     }
 
-    /// Copies pieces of an array from where they are on the card.
+    /// Copies pieces of an array from where they are on the GPU.
     fn fetch<T: Copy>(&self, pieces: &mut [(Pointer, &mut [T])]) -> Result<()> {
         let start = |n: usize, pieces: &[(Pointer, &mut [T])]| -> Result<()> {
             let Some((from, to)) = pieces.get(n) else { return Ok(()) };
             // SAFETY: a piece is no longer than `PIECE`; the host has read what was in its place.
             let code =
                 unsafe { sys::cuMemcpyDtoHAsync_v2(self.piece(n).cast(), *from, size_of_val(&**to), self.stream) };
-            check(code, "copying from the card")?;
+            check(code, "copying from the GPU")?;
             self.record(n)
         };
         start(0, pieces)?;
@@ -165,7 +165,7 @@ impl Lane {
             start(n + 1, pieces)?;
             self.wait(n)?;
             let to = &mut pieces[n].1;
-            // SAFETY: the card has written as many elements there; any bytes are a T, as plain numbers.
+            // SAFETY: the GPU has written as many elements there; any bytes are a T, as plain numbers.
             unsafe { std::ptr::copy_nonoverlapping(self.piece(n).cast::<T>(), to.as_mut_ptr(), to.len()) };
         }
         Ok(())
@@ -215,7 +215,7 @@ impl Lanes {
         Ok(this)
     }
 
-    /// Copies arrays to the card, when all that was submitted is done; returns when they are there.
+    /// Copies arrays to the GPU, when all that was submitted is done; returns when they are there.
     fn send<T: Copy + Sync>(&mut self, arrays: &[(Pointer, &[T])]) -> Result<()> {
         self.context.synchronize()?;
         let length = PIECE / size_of::<T>();
@@ -230,7 +230,7 @@ impl Lanes {
         self.each_lane(shares, |lane, ()| lane.send(std::iter::from_fn(next)))
     }
 
-    /// Copies an array from the card, when all that was submitted is done.
+    /// Copies an array from the GPU, when all that was submitted is done.
     fn fetch<T: Copy + Send>(&mut self, from: Pointer, to: &mut [T]) -> Result<()> {
         self.context.synchronize()?;
         let length = PIECE / size_of::<T>();
@@ -275,7 +275,7 @@ impl Drop for Lanes {
     fn drop(&mut self) {
         // A failure here has no one to be told to.
         let _ = self.context.bind();
-        // SAFETY: all made in `new`, and ended once, when the card is done with them.
+        // SAFETY: all made in `new`, and ended once, when the GPU is done with them.
         unsafe {
             for lane in &self.lanes {
                 let _ = result::stream::synchronize(lane.stream);
@@ -289,7 +289,7 @@ impl Drop for Lanes {
     }
 }
 
-/// A place on the card where arrays stay between the host's order and ours.
+/// A place on the GPU where arrays stay between the host's order and ours.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     place: Option<Buffer>,
@@ -297,7 +297,7 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// So much room on the card.
+    /// So much room on the GPU.
     fn place(&mut self, context: &Arc<Context>, bytes: usize) -> Result<&Buffer> {
         if self.place.as_ref().is_none_or(|place| place.bytes() < bytes) {
             self.place = None; // before there is another
@@ -315,7 +315,7 @@ impl Staging {
         }
     }
 
-    /// Copies arrays to the card and says where they are. They stay there for what is submitted before the next call.
+    /// Copies arrays to the GPU and says where they are. They stay there for what is submitted before the next call.
     pub(crate) fn send<T: Copy + Sync, const N: usize>(
         &mut self,
         context: &Arc<Context>,
@@ -340,7 +340,7 @@ impl Staging {
         Ok(places)
     }
 
-    /// Has `fill` submit what writes an array on the card, and copies it to the host.
+    /// Has `fill` submit what writes an array on the GPU, and copies it to the host.
     pub(crate) fn fetch<T: Copy + Send>(
         &mut self,
         context: &Arc<Context>,

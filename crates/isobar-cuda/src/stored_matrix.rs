@@ -53,7 +53,7 @@ fn check(cuda: &Cuda, stencil: &stencil::StoredMatrix, bytes: usize) -> Result<(
     )
 }
 
-/// A [`stencil::StoredMatrix`] in compressed rows on the card, in the order of the layout; rows of padding are empty.
+/// A [`stencil::StoredMatrix`] in compressed rows on the GPU, in the order of the layout; rows of padding are empty.
 #[derive(Debug)]
 pub struct StoredMatrix<T: Real> {
     cuda: Cuda,

@@ -1,4 +1,4 @@
-//! Vectors on the card.
+//! Vectors on the GPU.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

@@ -416,7 +416,10 @@ fn fluxes_are_those_of_cells() {
         &["--set output.flux=q.npy", "use a name that ends in .zarr"],
     );
     let others = format!("{MINIMAL}[output]\nflux = \"q.zarr\"\n");
-    assert_all_in(&message(&others, &[]), &["fluxes are computed for problem.kind = \"diffusion\" only, not \"helmholtz\""]);
+    assert_all_in(
+        &message(&others, &[]),
+        &["fluxes are computed for problem.kind = \"diffusion\" only, not \"helmholtz\""],
+    );
     assert_all_in(
         &message(&output(""), &["output.flx=1"]),
         &["unknown key \"flx\" in [output]", "did you mean \"flux\"?"],

@@ -22,7 +22,7 @@ divided by how much longer an iteration takes than on the first. Strong: the sam
 /// A solve on so many devices.
 #[derive(Clone, Debug, Serialize)]
 struct Point {
-    /// Cards, or threads.
+    /// GPUs, or threads.
     count: usize,
     grid: [usize; 3],
     setup_seconds: f64,
@@ -46,7 +46,7 @@ struct ScalingReport {
     points: Vec<Point>,
 }
 
-/// What is counted: numbers of cards, or threads.
+/// What is counted: numbers of GPUs, or threads.
 enum Devices {
     Cards(Vec<usize>),
     Threads(usize),

@@ -111,7 +111,7 @@ fn overrides() {
 
 #[test]
 fn devices() {
-    // No machine has a thousand cards; what is missing depends on the machine.
+    // No machine has a thousand GPUs; what is missing depends on the machine.
     tiny_fails(&["--device", "cuda:1000"], &["--device cuda:1000"]);
 }
 

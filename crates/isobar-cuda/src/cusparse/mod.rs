@@ -33,7 +33,7 @@ pub struct Cusparse {
     _libraries: Vec<Library>,
 }
 
-/// A handle, a matrix or a vector of the library's; an array on the card; a number on the host.
+/// A handle, a matrix or a vector of the library's; an array on the GPU; a number on the host.
 type Any = *mut c_void;
 /// `cusparseSpMV` and what prepares it: handle, operation, one, matrix, x, zero, y, precision, algorithm, and
 /// the workspace or where to write its size.
@@ -158,7 +158,7 @@ impl Cusparse {
         let what = unsafe { CStr::from_ptr((self.functions.error_string)(code)) }.to_string_lossy();
         let (major, minor) = self.version;
         let remedy = match code {
-            ALLOCATION_FAILED => "use a smaller grid, or free memory on the card",
+            ALLOCATION_FAILED => "use a smaller grid, or free memory on the GPU",
             _ => {
                 "another version may do it (set ISOBAR_CUSPARSE to its libcusparse.so.12), and the device \"cpu\" does"
             }
@@ -167,7 +167,7 @@ impl Cusparse {
     }
 }
 
-/// The library, started for one operator on one card.
+/// The library, started for one operator on one GPU.
 #[derive(Debug)]
 struct Handle {
     library: &'static Cusparse,
@@ -208,7 +208,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // A failure here has no one to be told to.
         let _ = self.context.synchronize();
-        // SAFETY: made in `new`, destroyed once, and the card is done with it.
+        // SAFETY: made in `new`, destroyed once, and the GPU is done with it.
         let _ = unsafe { (self.library.functions.destroy)(*lock(&self.raw)) };
     }
 }
@@ -220,7 +220,7 @@ fn data_type<T: Real>() -> c_int {
     [REAL_64, REAL_32][index::<T>()]
 }
 
-/// An address on the card.
+/// An address on the GPU.
 fn on_card(pointer: Pointer) -> Any {
     pointer as Any
 }

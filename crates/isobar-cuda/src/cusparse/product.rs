@@ -19,7 +19,7 @@ const INDEX_BASE_ZERO: c_int = 0;
 const OPERATION_NON_TRANSPOSE: c_int = 0;
 const SPMV_CSR_ALG1: c_int = 2;
 
-/// A square matrix in compressed rows, with 32-bit indices from 0, on the card.
+/// A square matrix in compressed rows, with 32-bit indices from 0, on the GPU.
 #[derive(Debug)]
 pub(crate) struct CompressedRows {
     pub(crate) rows: usize,
@@ -135,7 +135,7 @@ impl<T> Drop for MatrixProduct<T> {
         // A failure here has no one to be told to.
         let _ = self.handle.context.synchronize();
         let f = &self.handle.library.functions;
-        // SAFETY: made in `new`, or null where that failed; destroyed once, and the card is done with them.
+        // SAFETY: made in `new`, or null where that failed; destroyed once, and the GPU is done with them.
         unsafe {
             for vector in [self.x, self.y] {
                 if !vector.is_null() {

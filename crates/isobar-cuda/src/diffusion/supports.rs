@@ -1,4 +1,4 @@
-//! What a card supports of the diffusion operator, whole and in parts.
+//! What a GPU supports of the diffusion operator, whole and in parts.
 
 use std::sync::Arc;
 
@@ -206,7 +206,7 @@ impl Supports<stencil::Diffusion> for Cuda {
     }
 }
 
-/// Some rows of a matrix, for relaxation by lines or without. Parts of coefficients on one card are not made.
+/// Some rows of a matrix, for relaxation by lines or without. Parts of coefficients on one GPU are not made.
 pub(crate) fn part<T: Real>(
     cuda: &Cuda,
     stencil: &stencil::Diffusion,
@@ -215,7 +215,7 @@ pub(crate) fn part<T: Real>(
 ) -> Result<Arc<SevenPoint<Passes<Diffusion, T>>>> {
     refuse_while_recording("making an operator")?;
     stencil.require_parts(patch, true)?;
-    let slab = patch.whole_rows(Stencil::shape(stencil), "parts on cards")?;
+    let slab = patch.whole_rows(Stencil::shape(stencil), "subdomains on GPUs")?;
     SevenPoint::made_of(Passes::make(cuda, stencil, slab, has_lines)?, stencil)
 }
 

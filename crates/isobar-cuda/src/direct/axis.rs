@@ -48,7 +48,7 @@ pub fn source(n: usize, is_along_x: bool, is_back: bool) -> Source {
     source.define("ALONG_X", flag(is_along_x)).define("BACK", flag(is_back))
 }
 
-/// The number of the transform that an axis has, where it is one that is fast on a card.
+/// The number of the transform that an axis has, where it is one that is fast on a GPU.
 fn kind_of(basis: &Basis) -> Option<i32> {
     let kind = match basis.trig()? {
         Trig::Cosine => 0,
@@ -191,7 +191,7 @@ enum By {
     Transforms { modules: [Arc<Module>; 2], roots: Buffer, kind: i32, scale: f64 },
 }
 
-/// An axis on the card.
+/// An axis on the GPU.
 pub(super) struct Axis {
     by: By,
     /// Its eigenvalues, in the order of the modes.
@@ -227,7 +227,7 @@ fn roots(n: usize) -> Vec<f64> {
 }
 
 impl Axis {
-    /// On the card; `products` has the kernels of products.
+    /// On the GPU; `products` has the kernels of products.
     pub(super) fn new(
         cuda: &Cuda,
         products: &Arc<Module>,
@@ -334,7 +334,7 @@ impl Axis {
         }
     }
 
-    /// Bytes on the card.
+    /// Bytes on the GPU.
     pub(super) fn bytes(&self) -> usize {
         let by = match &self.by {
             By::Products { ways, .. } => ways.iter().map(|(matrix, _)| matrix.bytes()).sum(),

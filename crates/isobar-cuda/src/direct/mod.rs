@@ -57,7 +57,7 @@ struct Tables([[Pointer; 4]; 3]);
 // SAFETY: twelve addresses, as in direct.cu.
 unsafe impl Argument for Tables {}
 
-/// A box on a card.
+/// A box on a GPU.
 struct Direct {
     backend: Cuda,
     module: Arc<Module>,

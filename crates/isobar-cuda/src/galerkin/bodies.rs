@@ -1,4 +1,4 @@
-//! Corrections of strongly coupled bodies on a card.
+//! Corrections of strongly coupled bodies on a GPU.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -27,7 +27,7 @@ pub struct BodyCorrection<T> {
 #[derive(Debug, Default)]
 struct Held {
     lists: Vec<Lists>,
-    /// Of bodies that other cards have cells of, too, where there are any.
+    /// Of bodies that other GPUs have cells of, too, where there are any.
     sums: Option<Buffer>,
 }
 

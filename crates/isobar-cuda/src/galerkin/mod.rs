@@ -1,11 +1,11 @@
-//! Galerkin coarse grids of the diffusion operator on a card.
+//! Galerkin coarse grids of the diffusion operator on a GPU.
 //!
 //! * [`twenty_seven`] their matrices, relaxed in four colours, [`interpolation`] what goes between two of them,
 //!   [`bodies`] corrections of strongly coupled bodies,
 //! * [`setup`] where all of these come from.
 //!
-//! All of a cycle runs on the card, and all of its setup but the inverse of the coarsest matrix. Of cards that share a grid each makes
-//! the matrices of all of it, and keeps its own rows of those that are divided. What bodies that several cards have cells of are
+//! All of a cycle runs on the GPU, and all of its setup but the inverse of the coarsest matrix. Of GPUs that share a grid each makes
+//! the matrices of all of it, and keeps its own rows of those that are divided. What bodies that several GPUs have cells of are
 //! corrected by is summed up on the host.
 
 pub mod bodies;

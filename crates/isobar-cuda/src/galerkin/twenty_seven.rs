@@ -1,4 +1,4 @@
-//! A 27-point matrix on a card.
+//! A 27-point matrix on a GPU.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Chunks {
         let Shape { nx, ny, nz } = layout.shape();
         let is_odd_ring = |d: usize, n: usize| periodic[d] && n % 2 == 1;
         let columns = nx.div_ceil(2);
-        // Wide blocks read longer pieces; narrow ones keep more of a small grid's card busy.
+        // Wide blocks read longer pieces; narrow ones keep more of a small grid's GPU busy.
         let blocks = |lanes: usize| columns.div_ceil(lanes) * ny.div_ceil(2);
         let lanes = [32, 16].into_iter().find(|&lanes| 2 * blocks(lanes) >= 3 * multiprocessors).unwrap_or(8);
         let length = nz.div_ceil((MOST_THREADS / lanes).min(32));

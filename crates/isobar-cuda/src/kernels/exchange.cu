@@ -1,9 +1,9 @@
-// What cards send each other by themselves: stores into each other's memory, and signals.
+// What GPUs send each other by themselves: stores into each other's memory, and signals.
 //
-// A card has an inbox: a channel from each other rank. A channel has PIECES places, each of two halves of PIECE_BYTES, and a
+// A GPU has an inbox: a channel from each other rank. A channel has PIECES places, each of two halves of PIECE_BYTES, and a
 // signal a place. Block n of a kernel sends by place n of the channel there, and receives by place n of the channel here; the
 // count of what has gone through a place is what is signalled, and its parity says which half is used. A block sends
-// before it waits, so that no card waits for ever for one that waits for it. A half is free to be written again when the
+// before it waits, so that no GPU waits for ever for one that waits for it. A half is free to be written again when the
 // other side has sent the message after: it had read it by then. So nothing has to be acknowledged.
 #include "intrinsics.cuh"
 

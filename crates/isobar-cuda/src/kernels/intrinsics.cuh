@@ -17,7 +17,7 @@ __device__ __forceinline__ float reciprocal(float x) {
     return r;
 }
 
-// Copies 16 bytes from global to shared memory, asynchronously where the card can; zeros if !valid.
+// Copies 16 bytes from global to shared memory, asynchronously where the GPU can; zeros if !valid.
 __device__ __forceinline__ void copy_async_16(void* to, const void* from, bool valid) {
 #if __CUDA_ARCH__ >= 800
     unsigned int address = static_cast<unsigned int>(__cvta_generic_to_shared(to));
@@ -119,7 +119,7 @@ __device__ __forceinline__ int4 look(const int4* from) {
     return value;
 }
 
-// A number that another card may write, and all that was written before it.
+// A number that another GPU may write, and all that was written before it.
 __device__ __forceinline__ int acquire_system(const int* from) {
     int value;
     asm volatile("ld.acquire.sys.global.s32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
@@ -130,7 +130,7 @@ __device__ __forceinline__ void release_system(int* to, int value) {
     asm volatile("st.release.sys.global.s32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
 }
 
-// Time, of all of the card.
+// Time, of all of the GPU.
 __device__ __forceinline__ long long nanoseconds() {
     long long value;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(value));

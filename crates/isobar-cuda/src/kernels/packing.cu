@@ -1,4 +1,4 @@
-// What messages between cards are made from, where a library sends them.
+// What messages between GPUs are made from, where a library sends them.
 
 // Runs of `run` words of 16 bytes, `pitch` words apart, one after another, or back; those of two neighbouring runs are exchanged where
 // a part's colours are. Words `first` to `first + count` of all of them.

@@ -32,7 +32,7 @@ pub fn source() -> Source {
     Source::new("packing", kernels::PACKING)
 }
 
-/// The ranks of a job, each with a card of its own, wherever those are.
+/// The ranks of a job, each with a GPU of its own, wherever those are.
 #[derive(Debug)]
 pub struct NcclLink {
     job: Job,
@@ -91,7 +91,7 @@ fn messages_of_edges<T: Real>(layout: &Layout, start: Pointer, colours: &[Colour
 }
 
 impl NcclLink {
-    /// See [`Cuda::join`]. Nothing where a rank has no NCCL, or shares its card.
+    /// See [`Cuda::join`]. Nothing where a rank has no NCCL, or shares its GPU.
     pub(crate) fn join(
         cuda: &Cuda,
         [rank, size]: [usize; 2],

@@ -1,4 +1,4 @@
-//! What cards send each other by NCCL.
+//! What GPUs send each other by NCCL.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::launch::Library;
 use crate::memory::Mailbox;
 use crate::peers::PATIENCE_SECONDS;
 
-/// Bytes on this card that go to a rank, or come from it.
+/// Bytes on this GPU that go to a rank, or come from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) rank: usize,
@@ -123,7 +123,7 @@ impl Drop for Ends {
         let handle = lock(&self.handle).0;
         if !handle.is_null() {
             let _ = self.context.synchronize();
-            // SAFETY: made in `meet`, destroyed once, and the card is done with it.
+            // SAFETY: made in `meet`, destroyed once, and the GPU is done with it.
             let _ = unsafe { (self.nccl.functions.destroy)(handle) };
         }
     }

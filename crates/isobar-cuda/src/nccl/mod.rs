@@ -1,7 +1,7 @@
-//! NVIDIA's library of messages between cards, found when it is needed: how cards of several hosts reach each other.
+//! NVIDIA's library of messages between GPUs, found when it is needed: how GPUs of several hosts reach each other.
 //!
 //! * this file: the library,
-//! * `messages` what cards send each other, and that they do not wait for ever,
+//! * `messages` what GPUs send each other, and that they do not wait for ever,
 //! * `link` halo rows, sums and layers by such messages.
 
 mod link;

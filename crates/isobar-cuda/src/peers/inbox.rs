@@ -120,7 +120,7 @@ fn handle(inbox: &Buffer) -> [u8; Address::HANDLE] {
     handle.reserved.map(i8::cast_unsigned)
 }
 
-/// Where an inbox is for this card; nothing where it cannot be reached.
+/// Where an inbox is for this GPU; nothing where it cannot be reached.
 pub(super) fn reach(
     context: &Context,
     own: &Address,

@@ -1,6 +1,6 @@
-//! Cards that write to each other's memory: halo rows and sums without the host.
+//! GPUs that write to each other's memory: halo rows and sums without the host.
 //!
-//! A card has an inbox that all others of a job write to, by stores of their kernels over NVLink or PCIe, and signals that say
+//! A GPU has an inbox that all others of a job write to, by stores of their kernels over NVLink or PCIe, and signals that say
 //! when (`kernels/exchange.cu`). Within a process that takes peer access, between processes of a host CUDA's handles for
 //! memory. What is exchanged is recorded and replayed as any other kernel.
 //!
@@ -39,7 +39,7 @@ const PIECES_OF_ROWS: usize = 32;
 const PLACES_AROUND: usize = PIECES_OF_ROWS;
 /// What goes through a place at once.
 const PIECE_BYTES: usize = 64 << 10;
-/// Ranks, at most: the cards of a host.
+/// Ranks, at most: the GPUs of a host.
 const MOST_RANKS: usize = 16;
 /// Numbers that are summed up at once, at most.
 const SUMS: usize = 8;
@@ -60,7 +60,7 @@ pub fn source() -> Source {
         .define("MOST_RANKS", MOST_RANKS)
 }
 
-/// The ranks whose cards this card writes to, and which write to it.
+/// The ranks whose GPUs this GPU writes to, and which write to it.
 #[derive(Debug)]
 pub struct Peers {
     rank: usize,
@@ -201,7 +201,7 @@ impl Peers {
         Self::meet(prepared, [rank, size], &reached, opened, inboxes).map(Some)
     }
 
-    /// With the inboxes of all ranks as this card sees them.
+    /// With the inboxes of all ranks as this GPU sees them.
     fn meet(
         prepared: Prepared,
         [rank, size]: [usize; 2],

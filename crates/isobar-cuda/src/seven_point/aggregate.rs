@@ -34,7 +34,7 @@ impl<K: Kind, T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<K, T>> {
         K::galerkin(self.kernels.cuda(), &self.kernels.stencil(), map)
     }
 
-    /// Most matrices are of one piece, which the card sees at once.
+    /// Most matrices are of one piece, which the GPU sees at once.
     fn components(&self) -> Result<Option<Components>> {
         refuse_while_recording("looking for connected components")?;
         let shape = self.layout_of().shape();

@@ -1,4 +1,4 @@
-//! What a stencil must bring to be an operator on a card, and what is compiled for it.
+//! What a stencil must bring to be an operator on a GPU, and what is compiled for it.
 
 use std::fmt::Debug;
 
@@ -136,7 +136,7 @@ impl<K: Kind> Form<K> {
 }
 
 /// All sources for stencils of this form, on columns of their own and of other numbers of layers; `wide` for vectors so
-/// long that no test can afford them; for the least shared memory that a card has, and for the most.
+/// long that no test can afford them; for the least shared memory that a GPU has, and for the most.
 pub(crate) fn sources<K: Kind, T: Real>(stencil: &K::Stencil, layers: &[usize], wide: bool) -> Vec<Source> {
     let form = Form { wide, ..Form::new(K::of(stencil), stencil.shape()) };
     let mut all = vec![

@@ -1,4 +1,4 @@
-//! An operator that couples a cell to its six neighbours, on a card.
+//! An operator that couples a cell to its six neighbours, on a GPU.
 //!
 //! [`SevenPoint`] takes all the steps that solvers ask for, over `Kernels` that launch them: what is done in which order,
 //! what a sweep leaves, which vectors are exchanged, is written here once.
@@ -49,7 +49,7 @@ use crate::vector::Vector;
 
 pub use transfer::LevelTransfer;
 
-/// An operator with its coefficients on the card, by kernels `K`.
+/// An operator with its coefficients on the GPU, by kernels `K`.
 #[derive(Debug)]
 pub struct SevenPoint<K> {
     kernels: K,
@@ -80,7 +80,7 @@ pub(crate) enum Steps {
 }
 
 /// The kernels of an operator, a method a step, and what they are about. Scalars, and vectors of the operator's layout, are
-/// the caller's; coefficients are on the card.
+/// the caller's; coefficients are on the GPU.
 pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
     /// Of vectors and coefficients.
     type Real: Real;
@@ -90,7 +90,7 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
     /// Room for the coefficients of stencils of this form, without them.
     fn new(cuda: &Cuda, stencil: &Self::Stencil) -> Result<Self>;
 
-    /// Puts coefficients on the card, and has it compute what depends on them. Allocates nothing; what was recorded stays
+    /// Puts coefficients on the GPU, and has it compute what depends on them. Allocates nothing; what was recorded stays
     /// valid.
     fn send(&self, stencil: &Self::Stencil) -> Result<()>;
 
@@ -103,7 +103,7 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
     /// As [`isobar_core::operator::Operator::coefficient_vectors`].
     fn coefficient_vectors(&self) -> f64;
 
-    /// Bytes of coefficients on the card.
+    /// Bytes of coefficients on the GPU.
     fn coefficient_bytes(&self) -> usize;
 
     /// Whether a sweep needs a column's own old values, even where it is not over-relaxed.
@@ -277,7 +277,7 @@ pub(crate) trait TransferKernels: Kernels {
 }
 
 impl<K: Kernels> SevenPoint<K> {
-    /// Puts a stencil on the card.
+    /// Puts a stencil on the GPU.
     pub(crate) fn new(cuda: &Cuda, stencil: &K::Stencil) -> Result<Arc<Self>> {
         refuse_while_recording("making an operator")?;
         Self::made_of(K::new(cuda, stencil)?, stencil)

@@ -1,7 +1,7 @@
 //! Factorisation and substitution on a part: it takes its turn when the row beside it is done, and then hands its own on, by way of
 //! the host.
 //!
-//! A part goes through all of its rows at once, so that parts wait for each other as if they were one card. Over the whole grid it
+//! A part goes through all of its rows at once, so that parts wait for each other as if they were one GPU. Over the whole grid it
 //! does so as one does over a grid of its own ([`super::whole_grid`]), after what the row beside it adds to its own has been put
 //! where that will take it up.
 

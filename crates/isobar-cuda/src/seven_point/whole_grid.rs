@@ -58,7 +58,7 @@ struct Array {
 }
 
 impl Array {
-    /// On a card of so many multiprocessors, where a block may have so much shared memory. Sixteen lanes in x read whole lines of
+    /// On a GPU of so many multiprocessors, where a block may have so much shared memory. Sixteen lanes in x read whole lines of
     /// memory, if blocks have room for as many warps then. Where tiles have a multiprocessor each, memory is not what they wait
     /// for, and with eight lanes fewer rows are between the first lane and the last.
     fn new<K: Kind, T: Real>(form: &Form<K>, shape: Shape, shared_memory: usize, multiprocessors: usize) -> Self {
@@ -110,7 +110,7 @@ impl Array {
             + COUNTS
     }
 
-    /// Warps a block on a card of so many multiprocessors, where a block may have so much shared memory. Where half as many do for
+    /// Warps a block on a GPU of so many multiprocessors, where a block may have so much shared memory. Where half as many do for
     /// tiles to have a multiprocessor each, these are not shared by so many warps.
     fn warps(&self, sweep: Sweep, shared_memory: usize, multiprocessors: usize) -> usize {
         let [_, layers] = self.rows_and_layers();
@@ -151,7 +151,7 @@ pub(super) struct WholeGrid {
 }
 
 impl<K: Kind> Form<K> {
-    /// For a grid of this shape, on a card of so many multiprocessors, where a block may have so much shared memory.
+    /// For a grid of this shape, on a GPU of so many multiprocessors, where a block may have so much shared memory.
     pub(super) fn whole_grid<T: Real>(&self, shape: Shape, shared_memory: usize, multiprocessors: usize) -> Source {
         let array = Array::new::<K, T>(self, shape, shared_memory, multiprocessors);
         self.source::<T>("seven_point_whole_grid", WHOLE_GRID)

@@ -60,7 +60,7 @@ impl<T: Real> TensorProduct<T> {
         }
     }
 
-    /// As many blocks as the card holds.
+    /// As many blocks as the GPU holds.
     fn resident(&self, name: &'static str, arguments: impl FnOnce(usize) -> Arguments) -> Result<()> {
         let blocks = self.resident_lines()?;
         let kernel = self.modules.cg.kernel(name)?;

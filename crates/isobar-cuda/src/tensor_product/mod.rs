@@ -1,4 +1,4 @@
-//! The tensor-product operator on a card.
+//! The tensor-product operator on a GPU.
 //!
 //! * [`tile`] how blocks tile columns, and what that specialises,
 //! * `tables` the coefficients,
@@ -52,7 +52,7 @@ pub struct TensorProduct<T> {
     streaming: OnceLock<Streaming>,
     /// Where layers are not coupled to each other.
     planes: Option<Planes>,
-    /// Blocks of the line preconditioner, which keeps a card full by itself.
+    /// Blocks of the line preconditioner, which keeps a GPU full by itself.
     resident_lines: OnceLock<usize>,
     /// The same of the first pass of conjugate gradients.
     resident_directions: OnceLock<usize>,
@@ -62,7 +62,7 @@ pub struct TensorProduct<T> {
     precision: PhantomData<T>,
 }
 
-/// [`Sources`] on the card.
+/// [`Sources`] on the GPU.
 #[derive(Debug)]
 struct Sourced {
     tables: Arc<Module>,
@@ -84,7 +84,7 @@ struct Streaming {
     shared_bytes: usize,
 }
 
-/// No card holds more blocks a multiprocessor.
+/// No GPU holds more blocks a multiprocessor.
 const MOST_BLOCKS_A_MULTIPROCESSOR: usize = 32;
 
 /// Rows that are worth the two more that a strip begins with.
@@ -144,7 +144,7 @@ impl<T: Real> TensorProduct<T> {
             reduction: Reduction::new(context, 0)?,
             precision: PhantomData,
         };
-        // Grids of as many blocks as the card holds are known when their kernels are.
+        // Grids of as many blocks as the GPU holds are known when their kernels are.
         let resident = MOST_BLOCKS_A_MULTIPROCESSOR * context.multiprocessors;
         let [advance, residual] = [ADVANCE, RESIDUAL].map(|tile| this.row_tiles(tile).iter().product());
         let most = blocks(this.residual_grid()).max(advance).max(residual).max(resident + this.strips());
@@ -230,7 +230,7 @@ impl<T: Real> TensorProduct<T> {
         })
     }
 
-    /// As many blocks of the line preconditioner as the card holds.
+    /// As many blocks of the line preconditioner as the GPU holds.
     fn resident_lines(&self) -> Result<usize> {
         let resident = get_or_make(&self.resident_lines, || {
             let module = &self.modules.cg;
@@ -364,7 +364,7 @@ impl SupportsParts<stencil::TensorProduct> for Cuda {
     type Part<T: Real> = SevenPoint<TensorProduct<T>>;
 
     fn part<T: Real>(&self, stencil: &stencil::TensorProduct, patch: Patch) -> Result<Arc<Self::Part<T>>> {
-        let slab = patch.whole_rows(Stencil::shape(stencil), "parts on cards")?;
+        let slab = patch.whole_rows(Stencil::shape(stencil), "subdomains on GPUs")?;
         SevenPoint::made_of(TensorProduct::with_room_for(self, stencil, slab)?, stencil)
     }
 

@@ -1,4 +1,4 @@
-//! Between a grid and its vertical modes on a card. What each kernel computes is said above it in `modes.cu`.
+//! Between a grid and its vertical modes on a GPU. What each kernel computes is said above it in `modes.cu`.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -183,7 +183,7 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
             let partial = if split > 1 { 32 * WARPS } else { 0 };
             (modes.layers() + partial) * together * size_of::<T>()
         };
-        // The fewest warps a column that fill the card.
+        // The fewest warps a column that fill the GPU.
         let strips = fine_layout.pitch().div_ceil(32) * fine_layout.shape().ny;
         let wanted = WARPS_A_MULTIPROCESSOR * cuda.context().multiprocessors;
         let splits = [1, 2, 4, WARPS];

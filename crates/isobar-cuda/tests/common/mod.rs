@@ -1,4 +1,4 @@
-//! Running checks on the first card. Where there is none they are reported as ignored, or, with `ISOBAR_REQUIRE_CUDA=1`,
+//! Running checks on the first GPU. Where there is none they are reported as ignored, or, with `ISOBAR_REQUIRE_CUDA=1`,
 //! as failed.
 
 use std::process::ExitCode;
@@ -50,7 +50,7 @@ impl<N: Clone + Send + Sync + 'static> Needing<N> {
     }
 }
 
-/// Trials on the first card, opened once: they share its stream.
+/// Trials on the first GPU, opened once: they share its stream.
 #[allow(dead_code, reason = "not every test needs a card")]
 pub(crate) type OnCard = Needing<Cuda>;
 

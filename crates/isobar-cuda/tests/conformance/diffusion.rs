@@ -218,7 +218,7 @@ fn assert_same(found: (Vec<f64>, Vec<f64>), expected: (Vec<f64>, Vec<f64>), prec
     assert!(found == expected, "{preconditioner:?}: residuals {counts:?}, the first that differs {off:?}");
 }
 
-/// Coefficients that lie on the card already, in either precision and any order: made from and updated with, the solver
+/// Coefficients that lie on the GPU already, in either precision and any order: made from and updated with, the solver
 /// does what it does with the host's; what is wrong with them is seen there.
 fn coefficients_on_the_card(cuda: &Cuda) {
     let shape @ Shape { nx, ny, nz } = Shape::new(37, 22, 13);

@@ -1,4 +1,4 @@
-//! The CUDA back end against the reference. Without a card all of it is reported as ignored, unless
+//! The CUDA back end against the reference. Without a GPU all of it is reported as ignored, unless
 //! `ISOBAR_REQUIRE_CUDA=1`.
 
 #[path = "../common/mod.rs"]
@@ -183,7 +183,7 @@ fn too_large(cuda: &Cuda) {
     }
 }
 
-/// Waiting for the card inside an iteration is refused rather than recorded wrongly.
+/// Waiting for the GPU inside an iteration is refused rather than recorded wrongly.
 fn no_reading_within_an_iteration(cuda: &Cuda) {
     let mut scalars = cuda.scalars().unwrap();
     let result = cuda.iterate(&mut scalars, &mut |_, scalars| cuda.read(scalars).map(|_| ()), &mut |_| {
@@ -193,7 +193,7 @@ fn no_reading_within_an_iteration(cuda: &Cuda) {
     cuda.read(&scalars).unwrap();
 }
 
-/// A card that is not there is an error that says which there are, or what is missing.
+/// A GPU that is not there is an error that says which there are, or what is missing.
 fn no_such_card(_: &Cuda) {
     match Cuda::new(1000) {
         Err(Error::Device { message, .. }) => {
@@ -222,7 +222,7 @@ fn reference_solution(stencil: &TensorProduct, options: &SolverOptions, rhs: &[f
     u
 }
 
-/// A caller's arrays on the card, in the caller's own order and precision, solved without leaving it.
+/// A caller's arrays on the GPU, in the caller's own order and precision, solved without leaving it.
 fn arrays_on_the_card(cuda: &Cuda) {
     let shape @ Shape { nx, ny, nz } = Shape::new(36, 20, 12);
     let stencil = helmholtz(nx, ny, nz).stencil().unwrap();
@@ -252,7 +252,7 @@ fn arrays_on_the_card(cuda: &Cuda) {
     let outcome = system.solve(b.into(), u.into(), Guess::Zero, &mut ignore).unwrap();
     assert!(outcome.converged(), "{outcome:?}");
     let mut found = vec![0f32; shape.cells()];
-    // SAFETY: as above; `solve` has waited for the card.
+    // SAFETY: as above; `solve` has waited for the GPU.
     unsafe { result::memcpy_dtoh_sync(&mut found, pointers[1]).unwrap() };
 
     let wide: Vec<f64> = (0..shape.cells()).map(|n| f64::from(view.get(n % nx, n / nx % ny, n / nx / ny))).collect();

@@ -118,7 +118,7 @@ impl<'a> Run<'a> {
         let mut options = step_options(&case.solver, device);
         let restart = args.restart.as_deref().map(|path| Restart::read(path, heat)).transpose()?;
         let (mut tried, mut plain) = (Vec::new(), None);
-        // Ranks and cards have lines, and what a run on one process was begun with they may not have.
+        // Ranks and GPUs have lines, and what a run on one process was begun with they may not have.
         let is_open = heat.wants_trial || matches!(options.preconditioner, Preconditioner::Mic { .. });
         if is_open && leaves_preconditioner(&case.solver) {
             let state = restart.as_ref().map_or(Ok(initial.as_slice()), Restart::state)?;

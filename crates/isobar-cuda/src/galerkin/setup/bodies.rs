@@ -26,7 +26,7 @@ pub struct Lists {
     pub(crate) cells: Buffer,
     /// ω / D
     pub(crate) factors: Buffer,
-    /// How many of them, the first, other cards have cells of, too.
+    /// How many of them, the first, other GPUs have cells of, too.
     pub(crate) shared: usize,
 }
 
@@ -44,7 +44,7 @@ impl Lists {
         })
     }
 
-    /// The same on the host, in an order that does not depend on which threads of the card were first.
+    /// The same on the host, in an order that does not depend on which threads of the GPU were first.
     pub(crate) fn on_host(&self) -> Result<Bodies> {
         let mut starts = vec![0u32; self.count + 1];
         self.starts.read(&mut starts)?;

@@ -1,4 +1,4 @@
-//! A matrix that levels are made of, on the card.
+//! A matrix that levels are made of, on the GPU.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ impl Measures {
 /// Of each direction the sum of its couplings, and their number.
 type Means = [f64; 2 * 3];
 
-/// Couplings and row sums on the card.
+/// Couplings and row sums on the GPU.
 #[derive(Debug)]
 pub struct Matrix {
     cuda: Cuda,
@@ -165,7 +165,7 @@ impl Matrix {
         let shape = grid.shape;
         if shape.cells() > MOST_CELLS {
             return Err(Error::Unsupported(format!(
-                "multigrid for diffusion on {shape} cells on one card: at most 2³¹"
+                "multigrid for diffusion on {shape} cells on one GPU: at most 2³¹"
             )));
         }
         if T::PRECISION == Precision::F32 {

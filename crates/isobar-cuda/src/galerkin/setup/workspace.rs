@@ -7,7 +7,7 @@ use isobar_core::error::Result;
 use crate::driver::{Context, Pointer, lock};
 use crate::memory::{Buffer, Chunk, Pool};
 
-/// Memory of which pieces are taken and given back while levels are made: what uses a piece later comes later on the card's
+/// Memory of which pieces are taken and given back while levels are made: what uses a piece later comes later on the GPU's
 /// one stream.
 #[derive(Debug)]
 pub(super) struct Workspace {

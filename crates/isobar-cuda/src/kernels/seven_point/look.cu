@@ -3,7 +3,7 @@
 #include "reduce.cuh"
 
 // Of each number of Fields that any direction takes: the largest, and the largest of its inverse; then the largest ratio between
-// neighbours. Zero before. Halo rows count as others. Block 256, a warp a row at a time; as many blocks as keep the card busy.
+// neighbours. Zero before. Halo rows count as others. Block 256, a warp a row at a time; as many blocks as keep the GPU busy.
 extern "C" __global__ void __launch_bounds__(256) measure_fields(Stencil op, double* result) {
     constexpr int N = sizeof(Fields) / sizeof(T);
     const double never = __longlong_as_double(0x7ff0000000000000LL);

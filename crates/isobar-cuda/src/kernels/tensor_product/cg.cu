@@ -63,7 +63,7 @@ __device__ __forceinline__ void precondition_tiles(const Operator& op, int first
 }
 
 // r -= alpha q;  z = M^-1 r;  rho = <r, z>;  |r|^2, side by side.
-// Traffic: r, q read; r, z written. Block LX W; grid: as many blocks as fit on the card at once.
+// Traffic: r, q read; r, z written. Block LX W; grid: as many blocks as fit on the GPU at once.
 extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
     precondition_residual(Operator op, Ratio alpha, const T* __restrict__ q, T* r, T* __restrict__ z, double* partial,
                           unsigned int* counter, double* rho_norm) {

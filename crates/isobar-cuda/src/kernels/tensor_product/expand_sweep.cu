@@ -2,7 +2,7 @@
 // but what a line solve reads of it, sums over four neighbours, and these are sums over modes too.
 //
 // COUNT modes, all that there are (modes.cuh). Columns as in line_solve.cuh; a thread of a column's W adds up neighbours for every
-// W-th mode. Block LX W; grid: as many blocks as fit on the card at once. Dynamic shared memory: STRIDE numbers for each of W K
+// W-th mode. Block LX W; grid: as many blocks as fit on the GPU at once. Dynamic shared memory: STRIDE numbers for each of W K
 // layers and of LX columns.
 #include "tensor_product/line_solve.cuh"
 #include "tensor_product/modes.cuh"

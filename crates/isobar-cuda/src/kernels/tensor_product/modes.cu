@@ -2,7 +2,7 @@
 //
 // A launch is for COUNT of them (modes.cuh), or for the fewer that are left, which a block keeps in shared memory. A warp is 32
 // adjacent columns; `split` warps of a block share them, a run of layers each.
-// Block (32, WARPS), as many as the card holds. Dynamic shared memory: nz COUNT numbers, and 32 WARPS COUNT more where
+// Block (32, WARPS), as many as the GPU holds. Dynamic shared memory: nz COUNT numbers, and 32 WARPS COUNT more where
 // columns are shared.
 #include "reduce.cuh"
 #include "tensor_product/modes.cuh"

@@ -45,7 +45,7 @@ pub(crate) fn cell_blocks(columns: usize, ny: usize, nz: usize, march: usize) ->
     if nz == 1 { [x, ny.div_ceil(8 * march), 1] } else { [x, nz.div_ceil(8), ny.div_ceil(march)] }
 }
 
-/// The longest march that leaves the card enough blocks.
+/// The longest march that leaves the GPU enough blocks.
 pub(crate) fn march(Shape { nx, ny, nz }: Shape, multiprocessors: usize) -> usize {
     let is_enough = |march: &usize| {
         cell_blocks(nx.div_ceil(2), ny, nz, *march).into_iter().product::<usize>() >= 8 * multiprocessors

@@ -61,7 +61,7 @@ impl Block {
         if nz == 1 { x } else { x * (nz - 2).div_ceil(self.tile[1] - 2 * HALO_LAYERS).max(1) }
     }
 
-    /// Rows of a segment, an even number: so that the blocks that a card holds at once take as few rows as can be one after another.
+    /// Rows of a segment, an even number: so that the blocks that a GPU holds at once take as few rows as can be one after another.
     fn length(tiles: usize, rows: usize, resident: usize) -> usize {
         /// Shorter segments do not pay for the rows that they compute twice.
         const MOST_SEGMENTS: usize = 64;
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn blocks_fit() {
-        // 29 rows of 1024 numbers would be too many for a card of Ampere's.
+        // 29 rows of 1024 numbers would be too many for a GPU of Ampere's.
         let tile = |has_shift, shared_memory| Block::new(false, has_shift, 8, shared_memory).map(|block| block.tile);
         assert_eq!(tile(false, 227 << 10), Some([32, 32]));
         assert_eq!(tile(true, 227 << 10), Some([32, 20]));

@@ -86,7 +86,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.submit_pass(name, with_all(self.pass_arguments(), vectors))
     }
 
-    /// The coefficients of a stencil have come: has the card compute what depends on them.
+    /// The coefficients of a stencil have come: has the GPU compute what depends on them.
     pub(crate) fn note_sent(&self, stencil: &K::Stencil) -> Result<()> {
         *self.stencil.write().unwrap_or_else(PoisonError::into_inner) = stencil.clone();
         if let Some(looks) = self.looks.get() {
@@ -396,7 +396,7 @@ fn with_all(arguments: Arguments, pointers: &[Pointer]) -> Arguments {
     pointers.iter().fold(arguments, |arguments, &pointer| arguments.with(pointer))
 }
 
-/// How many rows a warp runs through: so many that the blocks that the card holds at once are just enough two or four
+/// How many rows a warp runs through: so many that the blocks that the GPU holds at once are just enough two or four
 /// times over, with none left for one time more; at least a few, so that the row before the first, which is read in vain,
 /// does not matter.
 fn rows_a_warp(shape: Shape, resident_blocks: usize) -> usize {

@@ -137,13 +137,13 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
     }
 }
 
-/// That no block of a card with so many bytes of shared memory can hold a tile.
+/// That no block of a GPU with so many bytes of shared memory can hold a tile.
 fn too_large(cycle: &PointCycle, shape: Shape, shared_memory: usize) -> Error {
     let [x, y, z] = cycle.tile;
     Error::invalid(
         "solver.jacobi.tile",
         format!(
-            "{x} × {y} × {z} cells are more than a block of this card can hold: {MOST_THREADS} threads of {LONGEST_STRIP} cells, \
+            "{x} × {y} × {z} cells are more than a block of this GPU can hold: {MOST_THREADS} threads of {LONGEST_STRIP} cells, \
              one behind the other in y, and {} KiB of shared memory; use a smaller tile, such as {:?}",
             shared_memory >> 10,
             suggested(shape),

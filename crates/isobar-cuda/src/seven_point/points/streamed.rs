@@ -125,7 +125,7 @@ impl Block {
         rows * self.threads() * size
     }
 
-    /// Rows of a segment, so that the blocks that a card holds at once take as few rows as can be one after another.
+    /// Rows of a segment, so that the blocks that a GPU holds at once take as few rows as can be one after another.
     fn length(&self, tiles: usize, rows: usize, resident: usize) -> usize {
         /// Shorter segments do not pay for the rows that they compute twice.
         const MOST_SEGMENTS: usize = 64;

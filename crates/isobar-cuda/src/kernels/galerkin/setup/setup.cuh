@@ -1,4 +1,4 @@
-// Matrices while the levels of a hierarchy are made of them: isobar_core::stencil::galerkin on a card. Stored in numbers of type
+// Matrices while the levels of a hierarchy are made of them: isobar_core::stencil::galerkin on a GPU. Stored in numbers of type
 // NUMBER; what is added up is added up in double precision.
 //
 // Fields hold the couplings of the 13 stored directions (see twenty_seven.cuh), those that are present one after the other, then
