@@ -343,7 +343,7 @@ fn preconditioners_are_tried_where_the_case_asks_for_it() {
         assert_eq!(trial[0]["preconditioner"], report["solver"]["preconditioner"].as_str().unwrap_or("none"));
     }
     let output = run.command(&["--set", "solver.preconditioner=auto"]);
-    assert!(stdout(&output).contains("trial ") && stdout(&output).contains("is taken"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("trial ") && stdout(&output).contains("is used"), "{}", stdout(&output));
 }
 
 /// A disk that takes no more, in the middle of a run: the last good checkpoint stays, nothing is half written.
