@@ -116,7 +116,7 @@ const NAMES: [&str; 6] = ["b", "kappa", "kappa_y", "kappa_z", "reaction", "f"];
 
 impl<'a> Outputs<'a> {
     /// # Safety
-    /// What `wanted` points to is as described.
+    /// Everything that `wanted` points to is as described.
     unsafe fn new(wanted: &'a Gradient, shape: Shape) -> Result<Self> {
         let given = [wanted.b, wanted.kappa, wanted.kappa_y, wanted.kappa_z, wanted.reaction, wanted.f];
         // SAFETY: promised by the caller.

@@ -294,7 +294,7 @@ mod tests {
         Submission::Launch(Launch { kernel, grid: [blocks, 1, 1], block: [32, 1], shared_bytes: 0, arguments })
     }
 
-    /// What [`Submission::submit`] does while a recording is made.
+    /// Imitates [`Submission::submit`] during a recording.
     fn note(blocks: u32) {
         RECORDER.with_borrow_mut(|recorder| recorder.as_mut().unwrap().push(launch(blocks)));
     }

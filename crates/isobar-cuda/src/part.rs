@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// What kernels take for the first row of a ring and for the last is that; all other parts of rings have neighbours.
+    /// Kernels test for the first and the last row of a periodic direction; other subdomains have neighbours.
     #[test]
     fn rings_go_on_beyond_their_ends() {
         let shape = Shape::new(5, 8, 2);

@@ -1,4 +1,4 @@
-//! What a case file may say, and what it then means.
+//! Tests of the keys and values of case files.
 
 use isobar::grid::Geometry;
 use isobar::options::{Method, Norm, Preconditioner, Smoother, SolverOptions, Stripes};

@@ -1,4 +1,4 @@
-//! What is said to a case file that is wrong.
+//! Tests of error messages for wrong case files.
 
 use super::*;
 use crate::diffusion;

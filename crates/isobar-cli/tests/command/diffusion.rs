@@ -47,7 +47,7 @@ impl Case {
         self.fails_with(&[], parts);
     }
 
-    /// The same with more arguments.
+    /// Fails with more arguments.
     #[track_caller]
     fn fails_with(&self, args: &[&str], parts: &[&str]) {
         let case = self.path("case.toml");

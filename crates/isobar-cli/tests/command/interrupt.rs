@@ -143,7 +143,7 @@ fn what_a_killed_process_leaves_goes_with_the_next() {
     }
 }
 
-/// Where files cannot be opened, a temporary folder cannot be emptied either: the next process does.
+/// If no more files can be opened, a temporary folder cannot be emptied: the next process empties it.
 #[cfg(target_os = "linux")]
 #[test]
 fn too_few_open_files_leave_nothing_for_good() {

@@ -289,7 +289,7 @@ mod tests {
 
     use super::*;
 
-    /// What a rank sends another first, that takes first, and so on: each row beyond an end is the one that the larger grid has there.
+    /// Messages are received in the order of sending: each halo row equals the whole grid's row beyond the end.
     #[test]
     fn rows_are_received_in_the_order_in_which_they_are_sent() {
         let shape = Shape::new(6, 12, 4);

@@ -1,4 +1,4 @@
-//! What channels are like, and exchanges around rings.
+//! Tests of channels, and of exchanges around periodic directions.
 
 use isobar_core::backend::Backend;
 use isobar_core::backend::columns::copy_part;

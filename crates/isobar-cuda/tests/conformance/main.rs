@@ -55,7 +55,7 @@ fn helmholtz(nx: usize, ny: usize, nz: usize) -> Helmholtz {
     Helmholtz { grid: GridOptions { nx, ny, nz, ..Default::default() }, ..Helmholtz::default() }
 }
 
-/// The same answer every time, to the bit, and that of the reference.
+/// Solves give the same result every time, bit for bit, and agree with the reference.
 fn solves_like_the_reference(cuda: &Cuda, problem: &Helmholtz, all: &[(Method, Precision, f64)], times: usize) {
     let stencil = problem.stencil().unwrap();
     let rhs = problem.rhs(RhsKind::Random, 0, Weighting::None).unwrap();
@@ -95,7 +95,7 @@ fn large_grids_and_repeated_solves(cuda: &Cuda) {
     solves_like_the_reference(cuda, &helmholtz(260, 208, 16), &all, 7);
 }
 
-/// Columns and rows that are alone in their coarse ones, on every level that streams.
+/// Columns and rows that are alone in their coarse ones, on every streaming level.
 fn odd_grids_that_stream(cuda: &Cuda) {
     let all = [
         (Method::Multigrid, Precision::F64, 1e-9),
@@ -161,7 +161,7 @@ fn twelve_iterations(
     (history, u)
 }
 
-/// Arrays of several of the pieces that large ones travel in.
+/// Arrays larger than several pieces of a copy.
 fn large_arrays(cuda: &Cuda) {
     let shape = Shape::new(301, 250, 70);
     let data: Vec<f64> = (0..shape.cells()).map(|n| n as f64).collect();
@@ -174,7 +174,7 @@ fn large_arrays(cuda: &Cuda) {
     }
 }
 
-/// What does not fit is refused before it is tried.
+/// Allocations that do not fit are rejected in advance.
 fn too_large(cuda: &Cuda) {
     let layout = Layout::new(Shape::new(1 << 16, 1 << 14, 1 << 10)).unwrap();
     match cuda.zeros::<f64>(&layout) {
@@ -183,7 +183,7 @@ fn too_large(cuda: &Cuda) {
     }
 }
 
-/// Waiting for the GPU inside an iteration is refused rather than recorded wrongly.
+/// Waiting for the GPU inside an iteration is an error, not a wrong recording.
 fn no_reading_within_an_iteration(cuda: &Cuda) {
     let mut scalars = cuda.scalars().unwrap();
     let result = cuda.iterate(&mut scalars, &mut |_, scalars| cuda.read(scalars).map(|_| ()), &mut |_| {

@@ -1,4 +1,4 @@
-//! What `npy::read` accepts, and what it says to everything else.
+//! Tests of the files that `npy::read` accepts, and of its errors.
 
 use proptest::prelude::*;
 
@@ -56,7 +56,7 @@ fn reads_back_what_it_writes() {
     assert_eq!(bytes[bytes.len() - 24 * 8 - 1], b'\n');
 }
 
-/// Rows of all layers, and nothing of the others: what is wrong with these is nobody's business.
+/// Reads rows of all layers only: errors in other rows are not found.
 #[test]
 fn reads_rows_alone() {
     let v = values();

@@ -31,7 +31,7 @@ struct Block {
     weights: Weights,
 }
 
-/// Where a block holds the weights of neighbours.
+/// The storage of neighbours' weights in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weights {
     /// Computed from coefficients row by row, with `stored` weights per cell in shared memory, the others in registers.
