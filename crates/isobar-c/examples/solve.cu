@@ -1,4 +1,4 @@
-// A solve with right-hand side and solution on the card, after and before other work in the caller's stream.
+// A solve with right-hand side and solution on the GPU, after and before other work in the caller's stream.
 //
 //   cargo build --release -p isobar-c
 //   nvcc -I crates/isobar-c/include crates/isobar-c/examples/solve.cu -L target/release -lisobar_c -Xlinker -rpath,$PWD/target/release -o solve_cu

@@ -1,8 +1,8 @@
 !> isobar for Fortran: fast solvers for the linear systems of structured-grid PDEs.
 !>
-!> Arrays are u(nx, ny, nz), or u(nx, ny), or u(nx), of real32 or real64, whole or sections of larger ones (a model's halo may stay around
-!> them): they are read and written where they are. Every procedure has an optional `code`, one of the isobar_* constants; without it a failure
-!> ends the program with isobar's message, which isobar_message returns too.
+!> Arrays are u(nx, ny, nz), u(nx, ny) or u(nx), of real32 or real64, whole or sections of larger arrays (such as a model's arrays with halos).
+!> They are read and written in place. Every procedure has an optional argument `code`, one of the isobar_* constants; without it, a failure
+!> ends the program with isobar's message, which isobar_message also returns.
 module isobar
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env, only: error_unit
@@ -13,7 +13,7 @@ module isobar
   public :: isobar_message, isobar_version, isobar_cuda_array
   public :: isobar_neumann, isobar_dirichlet, isobar_periodic, isobar_robin
 
-  !> Codes.
+  !> Return codes.
   integer(c_int32_t), parameter, public :: isobar_ok = 0, isobar_invalid = 1, isobar_not_converged = 2, isobar_interrupted = 3, &
        isobar_device = 4, isobar_out_of_memory = 5, isobar_unsupported = 6, isobar_busy = 7, isobar_internal = 8
 
@@ -22,8 +22,8 @@ module isobar
 
   integer(c_int32_t), parameter :: f64 = 0, f32 = 1, on_host = -1
 
-  !> A side of the box: made by isobar_neumann(flux), isobar_dirichlet(value), isobar_robin(coefficient, value) or isobar_periodic(); left
-  !> alone it is closed.
+  !> The boundary condition on a side of the box, made by isobar_neumann(flux), isobar_dirichlet(value), isobar_robin(coefficient, value) or
+  !> isobar_periodic(); closed by default.
   type :: isobar_side
      integer(c_int32_t) :: kind = 0
      real(c_double) :: value = 0, coefficient = 0
@@ -39,31 +39,31 @@ module isobar
      private
      type(c_ptr) :: handle = c_null_ptr
    contains
-     !> From the text of a case file; relative paths in it are relative to a folder.
+     !> Makes a problem from the text of a case file; relative paths in it are relative to a folder.
      procedure :: from_case => problem_from_case
      procedure, private :: diffusion_r64, diffusion_r32
-     !> −∇·(κ∇u) + c u = f from κ(nx, ny, nz).
+     !> Makes −∇·(κ∇u) + c u = f from κ(nx, ny, nz).
      generic :: diffusion => diffusion_r64, diffusion_r32
-     !> [nx, ny, nz]
+     !> Returns [nx, ny, nz].
      procedure :: extents => problem_extents
-     !> Divides the grid among ranks: from now on arrays are those of this rank's rows.
+     !> Divides the grid among ranks: from then on arrays have this rank's rows only.
      procedure :: divide => problem_divide
      procedure, private :: rhs_r64_3, rhs_r64_2, rhs_r64_1, rhs_r32_3
-     !> b from a source density f, or from none: f times volumes, and what comes from boundary values.
+     !> Computes b from a source density f, or without one: f times volumes, plus boundary values.
      generic :: rhs => rhs_r64_3, rhs_r64_2, rhs_r64_1, rhs_r32_3
      procedure :: free => problem_free
      final :: problem_finalize
   end type isobar_problem
 
-  !> The ranks of an MPI communicator, in a program that calls MPI_Init before and MPI_Finalize after. Those that free, or leave, what was
-  !> made on ranks do so before MPI_Finalize, or never.
+  !> The ranks of an MPI communicator, in a program that calls MPI_Init before and MPI_Finalize after. Ranks, and everything
+  !> made with them, must be freed before MPI_Finalize, or never.
   type :: isobar_ranks
      private
      type(c_ptr) :: handle = c_null_ptr
    contains
-     !> From a communicator, an integer; of mpi_f08 its MPI_VAL. All of its ranks together.
+     !> Makes ranks from a communicator, an integer (with mpi_f08 its MPI_VAL). It is collective.
      procedure :: create => ranks_create
-     !> The first and the last of this rank's rows in y, of ny of them.
+     !> Returns the first and the last of this rank's rows in y, of ny rows.
      procedure :: rows => ranks_rows
      procedure :: free => ranks_free
      final :: ranks_finalize
@@ -74,68 +74,68 @@ module isobar
      private
      type(c_ptr) :: handle = c_null_ptr
    contains
-     !> Of a problem, with options as in a case file's [solver], on a device.
+     !> Makes a solver for a problem, with options as in a case file's [solver], on a device.
      procedure :: create => solver_create
      procedure, private :: solve_r64_3, solve_r64_2, solve_r64_1, solve_r32_3, solve_r32_2, solve_r32_1
-     !> A u = b; b and u may be the same array. from_u = .true. begins with what u holds.
+     !> Solves A u = b; b and u may be the same array. With from_u = .true., u holds the first guess.
      generic :: solve => solve_r64_3, solve_r64_2, solve_r64_1, solve_r32_3, solve_r32_2, solve_r32_1
-     !> The same with arrays of isobar_cuda_array.
+     !> Solves A u = b with arrays from isobar_cuda_array.
      generic :: solve => solve_arrays
-     !> A u = b for several right-hand sides, arrays of arrays; codes(n) says what came of each.
+     !> Solves A u = b for several right-hand sides, given as arrays of arrays; codes(n) is the code of each solve.
      procedure :: solve_many => solver_solve_many
      procedure, private :: solve_arrays, apply_arrays
      procedure, private :: apply_r64_3, apply_r64_2, apply_r64_1, apply_r32_3
-     !> v = A u
+     !> Computes v = A u.
      generic :: apply => apply_r64_3, apply_r64_2, apply_r64_1, apply_r32_3, apply_arrays
-     !> The coefficients of another problem, in place.
+     !> Updates the solver in place with the coefficients of another problem.
      procedure :: update => solver_update
-     !> Derivatives of a number J(u) by b, κ, c and f, from u and ∂J/∂u, by one more solve; arrays are (nx, ny, nz), of real64.
+     !> Computes derivatives of a number J(u) with respect to b, κ, c and f from u and ∂J/∂u, by one more solve; arrays are (nx, ny, nz), of real64.
      procedure :: gradient => solver_gradient
-     !> The report of the last solve, JSON.
+     !> Returns the report of the last solve as JSON.
      procedure :: report => solver_report
      procedure :: free => solver_free
      final :: solver_finalize
   end type isobar_solver
 
-  !> A step that was taken.
+  !> A time step.
   type :: isobar_step
-     !> From 1.
+     !> Number of the step, from 1.
      integer :: number = 0
-     !> What it led to, and its length.
+     !> Time at its end, and its length.
      real(c_double) :: time = 0, dt = 0
-     !> The estimate relative to the state where steps choose their length, else 0.
+     !> Estimated error relative to the state if step lengths are automatic, else 0.
      real(c_double) :: error = 0
      real(c_double) :: relative_residual = 0
-     !> Of its solves.
+     !> Iterations of its solve.
      integer :: iterations = 0
-     !> Whether the end is reached.
+     !> Whether the end time is reached.
      logical :: is_last = .false.
   end type isobar_step
 
-  !> A state u on its way through u_t = ∇·(κ∇u) − c u + f. Arrays are real64.
+  !> A run of the heat equation u_t = ∇·(κ∇u) − c u + f with its state u. Arrays are real64.
   type :: isobar_heat
      private
      type(c_ptr) :: handle = c_null_ptr
    contains
      procedure, private :: heat_create_3, heat_create_2, heat_create_1
-     !> From a problem of diffusion, the first state, and how to step.
+     !> Begins a run from a diffusion problem, the initial state and the time steps.
      generic :: create => heat_create_3, heat_create_2, heat_create_1
-     !> From the text of a case file of kind "heat".
+     !> Begins a run from the text of a case file of kind "heat".
      procedure :: from_case => heat_from_case
      !> Takes the next step.
      procedure :: step => heat_step
      procedure, private :: heat_state_3, heat_state_2, heat_state_1
-     !> Writes the present state to u.
+     !> Writes the current state to u.
      generic :: state => heat_state_3, heat_state_2, heat_state_1
      procedure, private :: heat_set_3, heat_set_2, heat_set_1
-     !> Goes on with another state.
+     !> Replaces the current state.
      generic :: set_state => heat_set_3, heat_set_2, heat_set_1
      procedure, private :: heat_update_3, heat_update_0
-     !> Goes on with the coefficients and sides of another problem, and the source f(nx, ny, nz).
+     !> Changes the coefficients and sides to those of another problem, and the source to f(nx, ny, nz), from the next step on.
      generic :: update => heat_update_3, heat_update_0
-     !> ½ ∫ κ|∇u|², with what c and f add.
+     !> Computes the energy ½ ∫ κ|∇u|² plus the terms of c and f.
      procedure :: energy => heat_energy
-     !> The report of the last step's solve, JSON.
+     !> Returns the report of the last step's solve as JSON.
      procedure :: report => heat_report
      procedure :: free => heat_free
      final :: heat_finalize
@@ -156,7 +156,7 @@ module isobar
      integer(c_int32_t) :: is_last = 0
   end type c_step
 
-  !> An array by its address, in the memory of a GPU: isobar_cuda_array makes one.
+  !> The address of an array in the memory of a GPU, made by isobar_cuda_array.
   type, bind(c) :: isobar_array
      private
      type(c_ptr) :: data = c_null_ptr
@@ -399,48 +399,48 @@ module isobar
 
 contains
 
-  !> The flux κ ∂u/∂n into the domain is given, per area.
+  !> Neumann condition: the flux κ ∂u/∂n into the domain is given, per area.
   pure function isobar_neumann(flux) result(side)
     real(c_double), intent(in) :: flux
     type(isobar_side) :: side
     side = isobar_side(0, flux)
   end function isobar_neumann
 
-  !> The value of u is given.
+  !> Dirichlet condition: the value of u is given.
   pure function isobar_dirichlet(value) result(side)
     real(c_double), intent(in) :: value
     type(isobar_side) :: side
     side = isobar_side(1, value)
   end function isobar_dirichlet
 
-  !> The opposite side; both are to be so.
+  !> Periodic condition; the opposite side must be periodic too.
   pure function isobar_periodic() result(side)
     type(isobar_side) :: side
     side = isobar_side(2, 0.0_c_double)
   end function isobar_periodic
 
-  !> A flux coefficient * (u - value) out of the domain, per area.
+  !> Robin condition: a flux coefficient * (u - value) out of the domain, per area.
   pure function isobar_robin(coefficient, value) result(side)
     real(c_double), intent(in) :: coefficient, value
     type(isobar_side) :: side
     side = isobar_side(3, value, coefficient)
   end function isobar_robin
 
-  !> The message of the last failure on this thread.
+  !> Returns the message of the last failure on this thread.
   function isobar_message() result(message)
     character(:), allocatable :: message
     message = text_at(c_last_error())
   end function isobar_message
 
-  !> The version of the library.
+  !> Returns the version of the library.
   function isobar_version() result(version)
     character(:), allocatable :: version
     version = text_at(c_version())
   end function isobar_version
 
-  !> u(nx, ny, nz) in the memory of a GPU: address is that of u(1, 1, 1) there, extents [nx, ny, nz], ordinal the number of the CUDA device.
-  !> strides are in elements, [1, nx, nx ny] where they are not given; kind is real32's where it is c_float's, else real64's. stream is the
-  !> cudaStream_t after whose work it is to be used, and whose later work may use the result; without it the caller's work on it is finished.
+  !> Describes u(nx, ny, nz) in the memory of a GPU: address is that of u(1, 1, 1), extents is [nx, ny, nz], ordinal the number of the CUDA device.
+  !> strides are in elements, by default [1, nx, nx ny]; kind is c_float or, by default, c_double. stream is the
+  !> cudaStream_t of the caller's work, which isobar waits for and which may use the result; without it, the caller's work on u is finished.
   function isobar_cuda_array(address, extents, ordinal, strides, kind, stream) result(array)
     type(c_ptr), intent(in) :: address
     integer, intent(in) :: extents(3)
@@ -475,8 +475,8 @@ contains
     call settle(c_from_case(text // c_null_char, where_from // c_null_char, self%handle), code)
   end subroutine problem_from_case
 
-  !> kappa(nx, ny, nz); spacing is [dx, dy, dz], 1/n where it is not given; sides(1, d) is the lower side of direction d.
-  !> Arrays are read at once. kappa_z is κ in z where it differs. With ranks they are those of this rank's rows of a grid that has ny, and the
+  !> Makes a problem from kappa(nx, ny, nz). spacing is [dx, dy, dz], by default 1/n; sides(1, d) is the lower side of direction d.
+  !> Arrays are copied. kappa_z is κ in z, if different. With ranks, arrays have this rank's rows of a grid with ny rows, and the
   !> problem is divided.
   subroutine diffusion_r64(self, kappa, spacing, sides, kappa_z, reaction, code, ranks, ny)
     class(isobar_problem), intent(inout) :: self
@@ -804,8 +804,8 @@ contains
     call settle(c_solver_update(self%handle, problem%handle), code)
   end subroutine solver_update
 
-  !> u is what the last solve found, ubar ∂J/∂u, and problem the one that the solver was made from or updated with. A solve that did not converge, this
-  !> one or the last, is a failure, after which nothing was written. With fixed_b, b does not change with κ.
+  !> u is the result of the last solve, ubar ∂J/∂u, and problem the one that the solver was made from or last updated with. If this solve or the
+  !> last one did not converge, the call fails and nothing is written. With fixed_b, b does not change with κ.
   subroutine solver_gradient(self, problem, u, ubar, b, kappa, kappa_y, kappa_z, reaction, f, fixed_b, code)
     class(isobar_solver), intent(inout) :: self
     class(isobar_problem), intent(in) :: problem
@@ -827,7 +827,7 @@ contains
     call settle(c_solver_gradient(self%handle, problem%handle, array_r64(u), array_r64(ubar), wanted), code)
   end subroutine solver_gradient
 
-  !> Where an array is described, null where it is not given.
+  !> Returns the address of a described array, or null if it is absent.
   function optional_place(values, array) result(place)
     real(c_double), intent(in), target, optional :: values(:, :, :)
     type(isobar_array), intent(out), target :: array
@@ -858,9 +858,9 @@ contains
     call self%free()
   end subroutine solver_finalize
 
-  !> dt is the length of a step, of the first one where step_tolerance is given: then steps choose theirs, so that the estimated error of each
-  !> stays below it. scheme is isobar_crank_nicolson or isobar_backward_euler; source is f in every cell. extrapolates = .true. begins the
-  !> solve of a step with a straight line through the states before.
+  !> dt is the length of a step; with step_tolerance, of the first step: lengths are then chosen so that the estimated error of each step
+  !> stays below it. scheme is isobar_crank_nicolson or isobar_backward_euler; source is f in every cell. With extrapolates = .true. the first
+  !> guess of a step is extrapolated linearly from the previous two states.
   subroutine heat_create_3(self, problem, u, dt, end_time, source, scheme, step_tolerance, extrapolates, options, device, &
        threads, code)
     class(isobar_heat), intent(inout) :: self
@@ -1070,7 +1070,7 @@ contains
     call self%free()
   end subroutine heat_finalize
 
-  !> A text as C has it, kept in `copy`; null where it is not given.
+  !> Converts a text for C, kept in `copy`; null if absent.
   function place_of(text, copy) result(place)
     character(*), intent(in), optional :: text
     character(:), allocatable, target, intent(out) :: copy
@@ -1089,7 +1089,7 @@ contains
     if (present(given)) count = int(max(given, 0), c_size_t)
   end function count_of
 
-  !> Hands a code to the caller, or ends the program where it is a failure that nobody looks at.
+  !> Returns a code to the caller, or ends the program after a failure if the caller does not take the code.
   subroutine settle(found, code)
     integer(c_int32_t), intent(in) :: found
     integer(c_int32_t), intent(out), optional :: code
@@ -1121,7 +1121,7 @@ contains
     end do
   end function text_at
 
-  !> Where an array is: strides are the distances of its second elements from its first, so that sections need no copy.
+  !> Describes an array by its address and strides, the distances of its second elements from its first, so that sections need no copy.
   function array_r64(u) result(array)
     real(c_double), intent(in), target :: u(:, :, :)
     type(isobar_array) :: array

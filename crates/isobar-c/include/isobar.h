@@ -417,7 +417,7 @@ int32_t isobar_ranks_rows(const isobar_ranks *ranks,
 
 // Divides a problem, which every rank has made of the whole grid, among ranks. From now on its arrays, and those of all that is made from it, are
 // those of this rank's own rows, {nz, count, nx}; a solver and a run through time are made and used by all ranks together, each on its share of the
-// cores or on its card. The progress functions of all ranks are heard.
+// cores or on its GPU. The progress functions of all ranks are heard.
 //
 // Asks of the caller:
 // Both are handles.
@@ -442,7 +442,7 @@ void isobar_ranks_free(isobar_ranks *ranks);
 
 // Makes a solver. `options` are the keys of section "solver" of a case file, as TOML or as a JSON object, such as "tolerance = 1e-8"; null
 // stands for those of the problem's case, or for none. `device` is "auto", "cpu", "cuda" or "cuda:N"; null is "auto".
-// `threads` is how many the CPU uses; 0 is one a core. Of a problem that is divided among ranks, "auto" is "cpu", "cuda" gives each rank a card, and 0
+// `threads` is how many the CPU uses; 0 is one a core. Of a problem that is divided among ranks, "auto" is "cpu", "cuda" gives each rank a GPU, and 0
 // threads are this rank's share of the cores of its machine.
 //
 // Asks of the caller:

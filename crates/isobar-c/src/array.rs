@@ -1,4 +1,4 @@
-//! A caller's array.
+//! Callers' arrays.
 
 use std::ffi::c_void;
 
@@ -10,33 +10,33 @@ use crate::status::{Failure, Result};
 pub const ISOBAR_F64: i32 = 0;
 /// Elements are `float`.
 pub const ISOBAR_F32: i32 = 1;
-/// Elements are bytes, 0 or not: masks only.
+/// Elements are bytes, 0 or not 0; for masks only.
 pub const ISOBAR_U8: i32 = 2;
 
-/// In host memory.
+/// The array is in host memory.
 pub const ISOBAR_HOST: i32 = -1;
 
-/// An array of a value a cell, C order: `double u[nz][ny][nx]` has shape {nz, ny, nx}. A Fortran array u(nx, ny, nz) is the same
-/// memory.
+/// An array with one value per cell in C order: `double u[nz][ny][nx]` has shape {nz, ny, nx}. A Fortran array u(nx, ny, nz) has the same
+/// memory layout.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Array {
-    /// Of element (0, 0, 0).
+    /// Address of element (0, 0, 0).
     pub data: *mut c_void,
     /// {nz, ny, nx}
     pub shape: [usize; 3],
-    /// In bytes, in the order of `shape`; all 0 stands for an array without gaps.
+    /// Strides in bytes, in the order of `shape`; all 0 means contiguous.
     pub strides: [isize; 3],
-    /// ISOBAR_F64 or ISOBAR_F32.
+    /// ISOBAR_F64 or ISOBAR_F32; for a mask also ISOBAR_U8.
     pub dtype: i32,
-    /// ISOBAR_HOST, or the number of the CUDA device whose memory holds it.
+    /// ISOBAR_HOST, or the number of the CUDA device whose memory holds the array.
     pub device: i32,
-    /// Of an array on a device: the cudaStream_t after whose work it is to be used, and whose later work may use the result.
-    /// Null: the caller's work on it is finished.
+    /// For an array on a device, the cudaStream_t of the caller's work: isobar waits for the work submitted to it before the call, and
+    /// later work in it may use the result. Null if the caller's work on the array is finished.
     pub stream: *mut c_void,
 }
 
-/// A host array without gaps, of shape {nz, ny, nx}.
+/// Describes a contiguous host array of shape {nz, ny, nx}.
 #[unsafe(no_mangle)]
 pub extern "C" fn isobar_host_array(data: *mut c_void, nz: usize, ny: usize, nx: usize, dtype: i32) -> Array {
     let stream = std::ptr::null_mut();
@@ -44,12 +44,14 @@ pub extern "C" fn isobar_host_array(data: *mut c_void, nz: usize, ny: usize, nx:
 }
 
 impl Array {
-    /// Where it is; `what` is what messages call it.
+    /// Returns the array's location; `what` is its name in messages.
     pub(crate) fn raw(&self, what: &str) -> Result<RawArray> {
         let precision = match self.dtype {
             ISOBAR_F64 => Precision::F64,
             ISOBAR_F32 => Precision::F32,
-            other => return Err(Failure::invalid(format!("{what}: dtype {other}; use ISOBAR_F64 or ISOBAR_F32"))),
+            other => {
+                return Err(Failure::invalid(format!("{what}: unknown dtype {other}; use ISOBAR_F64 or ISOBAR_F32")));
+            }
         };
         self.place(precision).map_err(|failure| Failure { message: format!("{what}: {}", failure.message), ..failure })
     }
@@ -63,7 +65,7 @@ impl Array {
                     RawMemory::Cuda { ordinal, stream }
                 }
                 Err(_) => {
-                    let message = format!("device {device}; use ISOBAR_HOST or the number of a CUDA device");
+                    let message = format!("unknown device {device}; use ISOBAR_HOST or the number of a CUDA device");
                     return Err(Failure::invalid(message));
                 }
             },
@@ -78,10 +80,10 @@ impl Array {
         Shape::new(nx, ny, nz)
     }
 
-    /// Its values in C order.
+    /// Returns its values in C order.
     ///
     /// # Safety
-    /// All its elements can be read.
+    /// All its elements are readable.
     pub(crate) unsafe fn values(&self, what: &str, shape: Shape) -> Result<Vec<f64>> {
         let array = self.raw(what)?;
         if array.shape() != shape {
@@ -91,10 +93,10 @@ impl Array {
         Ok(unsafe { array.read()? })
     }
 
-    /// Which of its elements are not 0, in C order.
+    /// Returns which elements are not 0, in C order.
     ///
     /// # Safety
-    /// As [`Array::values`].
+    /// The conditions of [`Array::values`].
     pub(crate) unsafe fn mask(&self, what: &str, shape: Shape) -> Result<Vec<bool>> {
         if self.dtype != ISOBAR_U8 {
             // SAFETY: promised by the caller.
@@ -103,7 +105,7 @@ impl Array {
         if self.device != ISOBAR_HOST || self.data.is_null() || self.shape() != shape {
             let found = self.shape();
             return Err(Failure::invalid(format!(
-                "{what}: needs bytes in host memory for {shape} cells (nx×ny×nz), not for {found}"
+                "{what}: a mask of bytes must be in host memory and have {shape} cells (nx×ny×nz), not {found}"
             )));
         }
         let Shape { nx, ny, nz } = shape;
@@ -113,7 +115,7 @@ impl Array {
         let bytes = self.data.cast::<u8>();
         let rows = (0..nz).flat_map(|k| (0..ny).map(move |j| (j, k)));
         let cells = rows.flat_map(|(j, k)| (0..nx).map(move |i| (i, j, k)));
-        // SAFETY: an element of the array, which the caller promises can be read.
+        // SAFETY: an element of the array, which the caller promises to be readable.
         Ok(cells.map(|(i, j, k)| unsafe { *bytes.offset(offset(i, j, k)) } != 0).collect())
     }
 }

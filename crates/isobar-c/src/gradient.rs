@@ -12,44 +12,46 @@ use crate::problem::Problem;
 use crate::solver::Solver;
 use crate::status::{Failure, ISOBAR_OK, ISOBAR_UNSUPPORTED, Result, coded};
 
-/// Where the derivatives of a number J(u) are written; null where one is not wanted. All but `size` 0 asks for none. Arrays are those of
-/// the grid, in host memory; derivatives by κ, by sides and by widths are those of a problem from isobar_problem_diffusion.
+/// Outputs for the derivatives of a number J(u). A null pointer means that a derivative is not wanted; with all members 0 except `size`,
+/// none is computed. Arrays have the grid's shape and are in host memory. Derivatives with respect to κ, sides and widths need a problem
+/// from isobar_problem_diffusion.
 #[repr(C)]
 pub struct Gradient {
-    /// sizeof(isobar_gradient), which tells versions of it apart.
+    /// sizeof(isobar_gradient), which identifies the version of this struct.
     pub size: usize,
-    /// 0: b is that of isobar_problem_rhs, which changes with κ, sides and widths. Not 0: b stays as it is.
+    /// 0: b is from isobar_problem_rhs and changes with κ, sides and widths. Not 0: b is fixed.
     pub fixed_b: i32,
     /// ∂J/∂b = A⁻¹ ∂J/∂u
     pub b: *const Array,
-    /// ∂J/∂κ, by that of x and y too where the problem has no other; 0 where κ = 0, as what is closed stays closed.
+    /// ∂J/∂κ; includes κ of y and z unless the problem has separate ones. 0 where κ = 0, because closed cells stay closed.
     pub kappa: *const Array,
-    /// Of a problem with κ of y, which has one of z too, if only that of x.
+    /// ∂J/∂κ_y, for problems with a separate κ in y.
     pub kappa_y: *const Array,
-    /// Of a problem with κ of z.
+    /// ∂J/∂κ_z, for problems with a separate κ in z.
     pub kappa_z: *const Array,
     /// ∂J/∂c
     pub reaction: *const Array,
     /// ∂J/∂f
     pub f: *const Array,
-    /// By the values of the faces of each side, or their fluxes, in the order of isobar_diffusion.side_values.
+    /// Derivatives with respect to the values or fluxes of each side's faces, in the order of isobar_diffusion.side_values.
     pub side_values: [[*mut f64; 2]; 3],
-    /// By h of the faces of each side that is ISOBAR_ROBIN; 0 on others.
+    /// Derivatives with respect to h of each ISOBAR_ROBIN side's faces; 0 on other sides.
     pub side_coefficients: [[*mut f64; 2]; 3],
-    /// By the widths of cells in x, y and z: nx, ny and nz numbers.
+    /// Derivatives with respect to the widths of cells in x, y and z: nx, ny and nz numbers.
     pub widths: [*mut f64; 3],
-    /// Not written, but read: the source density f, where b has one and derivatives by widths are wanted.
+    /// An input: the source density f, needed for derivatives with respect to widths if b has a source.
     pub density: *const Array,
 }
 
-/// Computes derivatives of a number J(u) by what a problem was made of, from its solution u and `ubar` = ∂J/∂u, by one more solve with the same
-/// solver: A is symmetric. `problem` is the one that the solver was made from, or updated with last, and `u` what its last solve found.
+/// Computes the derivatives of a number J(u) with respect to the problem's inputs from the solution u and `ubar` = ∂J/∂u. It takes one more solve
+/// with the same solver, since A is symmetric. `problem` is the one that the solver was made from or last updated with; `u` is the result of its last
+/// solve.
 ///
-/// Returns ISOBAR_NOT_CONVERGED, and writes nothing, where that solve or the one for the derivatives did not converge. Errors of derivatives are in
-/// proportion to the solver's tolerance. Arrays are in host memory. Grids that are divided among ranks are not supported.
+/// Returns ISOBAR_NOT_CONVERGED, and writes nothing, if the last solve or the one for the derivatives did not converge. Errors of the derivatives are
+/// proportional to the solver's tolerance. Arrays are in host memory. Grids divided among ranks are not supported.
 ///
 /// # Safety
-/// Handles are handles; arrays are what they say; what `wanted` points to can be written.
+/// Handles are valid; arrays are as described; the outputs in `wanted` are writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_solver_gradient(
     solver: *mut Solver,
@@ -62,7 +64,7 @@ pub unsafe extern "C" fn isobar_solver_gradient(
         // SAFETY: promised by the caller.
         let (solver, problem) = unsafe { (required("solver", solver)?, required("problem", problem)?) };
         if problem.ranks().is_some() {
-            let message = "derivatives on a grid that is divided among ranks; solve on one";
+            let message = "derivatives are not supported on a grid divided among ranks; solve on one process";
             return Err(Failure::new(ISOBAR_UNSUPPORTED, message));
         }
         let system = &problem.system;
@@ -95,15 +97,15 @@ pub unsafe extern "C" fn isobar_solver_gradient(
     })
 }
 
-/// What is wanted, looked through.
+/// The requested outputs, checked.
 struct Outputs<'a> {
     wanted: &'a Gradient,
-    /// b; κ, κ of y and of z; c; f.
+    /// The arrays for b; κ, κ of y and of z; c; f.
     arrays: [Option<&'a Array>; 6],
     density: Option<Vec<f64>>,
 }
 
-/// What was wanted, and where it goes.
+/// The derivatives and their outputs.
 #[derive(Default)]
 struct Found<'a> {
     arrays: Vec<(&'a Array, Vec<f64>)>,
@@ -114,7 +116,7 @@ const NAMES: [&str; 6] = ["b", "kappa", "kappa_y", "kappa_z", "reaction", "f"];
 
 impl<'a> Outputs<'a> {
     /// # Safety
-    /// What `wanted` points to is what it says.
+    /// Everything that `wanted` points to is as described.
     unsafe fn new(wanted: &'a Gradient, shape: Shape) -> Result<Self> {
         let given = [wanted.b, wanted.kappa, wanted.kappa_y, wanted.kappa_z, wanted.reaction, wanted.f];
         // SAFETY: promised by the caller.
@@ -127,7 +129,7 @@ impl<'a> Outputs<'a> {
             }
             // SAFETY: promised by the caller.
             if let isobar::internals::array::Target::Device(_) = unsafe { array.target()? } {
-                let message = format!("{name}: in the memory of a GPU; derivatives are written to host memory");
+                let message = format!("{name} is in the memory of a GPU; derivatives are written to host memory only");
                 return Err(Failure::new(ISOBAR_UNSUPPORTED, message));
             }
         }
@@ -150,7 +152,7 @@ impl<'a> Outputs<'a> {
             };
             for (name, array, least) in [("kappa_y", kappa_y, 3), ("kappa_z", kappa_z, 2)] {
                 if array.is_some() && count < least {
-                    return Err(Failure::invalid(format!("{name}: the problem was made without it; ask for kappa")));
+                    return Err(Failure::invalid(format!("{name}: the problem has no separate {name}; use kappa")));
                 }
             }
             let fields = fields.into_iter().chain(last);
@@ -182,11 +184,11 @@ impl<'a> Outputs<'a> {
 }
 
 impl Solver {
-    /// A⁻¹ of a right-hand side, where the last solve of this solver converged and this one does too.
+    /// Returns A⁻¹ of a right-hand side if both the last solve and this one converge.
     fn adjoint(&self, rhs: &[f64]) -> Result<Vec<f64>> {
         let mut state = self.lock()?;
         match state.last() {
-            None => return Err(Failure::invalid("no solve to differentiate; call isobar_solver_solve first")),
+            None => return Err(Failure::invalid("there is no solve to differentiate; call isobar_solver_solve first")),
             Some(outcome) => judged(outcome).map_err(|failure| of("the solve", failure))?,
         };
         let mut adjoint = vec![0.0; rhs.len()];

@@ -1,12 +1,12 @@
-//! Handles, and what is behind pointers.
+//! Handles and pointers.
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use crate::status::{Failure, ISOBAR_BUSY, ISOBAR_INTERNAL, ISOBAR_OK, Result, coded};
 
-/// What is used from one thread at a time.
+/// An object that one thread uses at a time.
 pub(crate) struct Exclusive<T> {
-    /// What messages call it.
+    /// Its name in messages.
     name: &'static str,
     inner: Mutex<T>,
 }
@@ -16,7 +16,7 @@ impl<T> Exclusive<T> {
         Self { name, inner: Mutex::new(inner) }
     }
 
-    /// For one call, which does not wait for another.
+    /// Locks the object for one call; fails instead of waiting for another call.
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, T>> {
         let name = self.name;
         self.inner.try_lock().map_err(|error| match error {
@@ -34,15 +34,15 @@ impl<T> Exclusive<T> {
     }
 }
 
-/// Gives a new handle away.
+/// Writes a new handle to `out`.
 ///
 /// # Safety
-/// `out` can be written.
+/// `out` is writable.
 pub(crate) unsafe fn hand_out_handle<T>(out: *mut *mut T, make: impl FnOnce() -> Result<T>) -> Result<i32> {
     if out.is_null() {
-        return Err(Failure::invalid("the place for the new handle is a null pointer"));
+        return Err(Failure::invalid("the output for the new handle is a null pointer"));
     }
-    // SAFETY: not null, and can be written, as the caller promises.
+    // SAFETY: not null, and writable, as the caller promises.
     unsafe { *out = std::ptr::null_mut() };
     let made = Box::into_raw(Box::new(make()?));
     // SAFETY: as before.
@@ -50,10 +50,10 @@ pub(crate) unsafe fn hand_out_handle<T>(out: *mut *mut T, make: impl FnOnce() ->
     Ok(ISOBAR_OK)
 }
 
-/// A reference, or a failure that names it.
+/// Returns a reference, or a failure that names the argument.
 ///
 /// # Safety
-/// `pointer` is null or what it is said to be, for as long as 'a.
+/// `pointer` is null or valid for as long as 'a.
 pub(crate) unsafe fn required<'a, T>(what: &str, pointer: *const T) -> Result<&'a T> {
     // SAFETY: null or valid, as the caller promises.
     unsafe { pointer.as_ref() }.ok_or_else(|| Failure::invalid(format!("{what} is a null pointer")))
@@ -73,25 +73,25 @@ pub(crate) unsafe fn free_handle<T>(handle: *mut T) {
     }
 }
 
-/// Writes a result to where the caller wants it; `name` is what messages call that place.
+/// Writes a result to a caller's variable, called `name` in messages.
 ///
 /// # Safety
-/// `place` is null or can be written.
+/// `place` is null or writable.
 pub(crate) unsafe fn hand_out<T>(name: &str, place: *mut T, value: T) -> Result<()> {
     if place.is_null() {
         return Err(Failure::invalid(format!("{name} is a null pointer")));
     }
-    // SAFETY: not null, and can be written, as the caller promises.
+    // SAFETY: not null, and writable, as the caller promises.
     unsafe { place.write(value) };
     Ok(())
 }
 
-/// A description that begins with its own size, by which versions of it are told apart; `name` is what C calls its type.
+/// Checks a struct that begins with its own size, which identifies its version; `name` is its type in C.
 ///
 /// # Safety
-/// `description` is null, or what its size says it is, for as long as 'a.
+/// `description` is null, or as large as its size says, for as long as 'a.
 pub(crate) unsafe fn sized<'a, T>(name: &str, description: *const T) -> Result<&'a T> {
-    // SAFETY: promised by the caller. Of a description of another size nothing but the size is read.
+    // SAFETY: promised by the caller. If the size differs, only the size is read.
     let found = unsafe { *required(name, description.cast::<usize>())? };
     if found != size_of::<T>() {
         return Err(Failure::invalid(format!(

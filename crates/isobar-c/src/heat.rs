@@ -1,4 +1,4 @@
-//! The heat equation through time.
+//! Time steps of the heat equation.
 
 use std::ffi::{CString, c_char, c_void};
 use std::path::Path;
@@ -18,67 +18,67 @@ use crate::solver::open;
 use crate::status::{Failure, ISOBAR_OK, Result, coded};
 use crate::text;
 
-/// A state u on its way through u_t = ∇·(κ∇u) − c u + f, with all the memory that steps take, on one device.
+/// A run of the heat equation u_t = ∇·(κ∇u) − c u + f: its state u and all memory that the steps need, on one device.
 pub struct Heat(Exclusive<State>);
 
 struct State {
     stepper: TimeStepper,
     label: Label,
-    /// Seconds of making it.
+    /// Seconds of setup.
     setup: f64,
     last: Option<(Outcome, f64)>,
     report: CString,
-    /// Those that the grid is divided among.
+    /// The ranks among which the grid is divided.
     ranks: Option<Ranks>,
 }
 
-/// Of second order, for which the energy of no step grows.
+/// The Crank–Nicolson scheme: second order; the energy does not grow in any step.
 pub const ISOBAR_CRANK_NICOLSON: i32 = 0;
-/// Of first order, which smooths rough states at once.
+/// The backward Euler scheme: first order; smooths rough states immediately.
 pub const ISOBAR_BACKWARD_EULER: i32 = 1;
 
-/// How to step. All 0 but `size`, `dt` and `end_time` is Crank and Nicolson's scheme by steps of one length.
+/// Options of time steps. With all members 0 except `size`, `dt` and `end_time`: Crank–Nicolson with steps of equal length.
 #[repr(C)]
 pub struct TimeSteps {
-    /// sizeof(isobar_time_steps), which tells versions of it apart.
+    /// sizeof(isobar_time_steps), which identifies the version of this struct.
     pub size: usize,
-    /// Length of a step; of the first one where steps choose theirs.
+    /// Length of a step; with a step tolerance, of the first step.
     pub dt: f64,
-    /// The time at the end; it begins at 0, and the last step is shortened where need be.
+    /// End time; a run begins at 0, and the last step is shortened if necessary.
     pub end_time: f64,
-    /// Not 0: steps choose their length so that the estimated error of each, relative to the state, stays below it.
+    /// 0: steps of equal length. Otherwise step lengths are chosen so that the estimated error of each step, relative to the state, stays below this.
     pub step_tolerance: f64,
     /// ISOBAR_CRANK_NICOLSON or ISOBAR_BACKWARD_EULER.
     pub scheme: i32,
-    /// Not 0: the solve of a step begins with a straight line through the states before instead of the last one.
+    /// Not 0: the first guess of a step is extrapolated linearly from the previous two states; 0: it is the previous state.
     pub extrapolates: i32,
 }
 
-/// A step that was taken.
+/// A step.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Step {
-    /// From 1.
+    /// Number of the step, from 1.
     pub number: usize,
-    /// That it led to.
+    /// Time at the end of the step.
     pub time: f64,
-    /// Its length.
+    /// Length of the step.
     pub dt: f64,
-    /// The estimate of its error relative to the state where steps choose their length, else 0.
+    /// Estimated error relative to the state with a step tolerance, else 0.
     pub error: f64,
-    /// The true one of its solve.
+    /// True relative residual of its solve.
     pub relative_residual: f64,
-    /// Of its solves.
+    /// Iterations of its solve.
     pub iterations: usize,
-    /// 1 where the end is reached, else 0.
+    /// 1 if the end time is reached, else 0.
     pub is_last: i32,
 }
 
-/// What a run is made from.
+/// The inputs of a run.
 struct Start {
     name: String,
     heat: problem::Heat,
-    /// Of this rank's cells.
+    /// The initial state in this rank's cells.
     initial: Vec<f64>,
     options: HeatOptions,
     solver: SolverOptions,
@@ -98,10 +98,10 @@ impl Start {
     }
 }
 
-/// The heat equation of a problem of diffusion with the source density f of every cell.
+/// Makes the heat equation from a diffusion problem and the source density f of every cell.
 ///
 /// # Safety
-/// `source` is null, or what it says it is.
+/// `source` is null or as described.
 unsafe fn in_space(problem: &Problem, source: *const Array) -> Result<problem::Heat> {
     let (system, ranks) = (&problem.system, problem.ranks());
     // SAFETY: promised by the caller.
@@ -123,12 +123,12 @@ fn how_to_step(steps: &TimeSteps) -> Result<HeatOptions> {
     Ok(HeatOptions { steps: Steps::new(steps.dt, steps.end_time)?, error, scheme, guess })
 }
 
-/// Begins a run through time. κ, c, sides and the grid are those of a problem from isobar_problem_diffusion; `source` is f in every cell, or
-/// null for 0; `u` is the first state. `options`, `device` and `threads` are as of isobar_solver_create; the tolerance is relative to the first
-/// residual of a step. Nothing that is passed here is kept. Of a problem that is divided among ranks, `source` and `u` are this rank's rows.
+/// Begins a run of the heat equation. κ, c, sides and the grid are from a problem made by isobar_problem_diffusion; `source` is f in every cell, or
+/// null for 0; `u` is the initial state. `options`, `device` and `threads` are as for isobar_solver_create; the tolerance is relative to the first
+/// residual of each step. All arguments are copied. If the problem is divided among ranks, `source` and `u` are this rank's rows.
 ///
 /// # Safety
-/// `problem` is a handle, the arrays and texts are what they say, `out` can be written.
+/// `problem` is a valid handle, arrays and texts are as described, `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_heat_create(
     problem: *const Problem,
@@ -164,11 +164,11 @@ pub unsafe extern "C" fn isobar_heat_create(
     })
 }
 
-/// Begins the run through time that the text of a case file (TOML) of kind "heat" describes, with its first state. Relative paths in it are
-/// relative to `folder`; null is the working directory. Output and checkpoints are the caller's.
+/// Begins the run of a case file's text (TOML) of kind "heat", with its initial state. Relative paths in it are
+/// relative to `folder`; null means the working directory. Outputs and checkpoints of the case are ignored.
 ///
 /// # Safety
-/// Texts end with a zero; `out` can be written.
+/// Texts are null-terminated; `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_heat_from_case(
     text: *const c_char,
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn isobar_heat_from_case(
             let (text, folder, device) = unsafe {
                 (text::optional("text", text)?, text::optional("folder", folder)?, text::optional("device", device)?)
             };
-            let text = text.ok_or_else(|| Failure::invalid("text is a null pointer; give that of a case file"))?;
+            let text = text.ok_or_else(|| Failure::invalid("text is a null pointer; pass the text of a case file"))?;
             let case = Case::parse(&Path::new(folder.unwrap_or("")).join("case"), text, &[])?;
             let isobar_case::Problem::Heat(heat) = &case.problem else {
                 let kind = case.problem.kind();
@@ -202,11 +202,11 @@ pub unsafe extern "C" fn isobar_heat_from_case(
     })
 }
 
-/// Takes the next step, and says what it was in `step`, which may be null, as may be `progress`, which sees the iterations of its solve. After
-/// ISOBAR_NOT_CONVERGED and ISOBAR_INTERRUPTED the state is the one before the step. A step after the last is ISOBAR_INVALID.
+/// Takes the next step and describes it in `step`, which may be null. `progress`, which may be null, is called in every iteration of its solve. After
+/// ISOBAR_NOT_CONVERGED or ISOBAR_INTERRUPTED the state is unchanged. A step after the last is ISOBAR_INVALID.
 ///
 /// # Safety
-/// `heat` is a handle; `step` is null or can be written.
+/// `heat` is a valid handle; `step` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_heat_step(
     heat: *mut Heat,
@@ -243,10 +243,10 @@ pub unsafe extern "C" fn isobar_heat_step(
     })
 }
 
-/// Writes the present state to an array, in host memory or in that of the device.
+/// Writes the current state to an array, in host memory or in that of the device.
 ///
 /// # Safety
-/// `heat` is a handle; the array is what it says, and nobody else uses it meanwhile.
+/// `heat` is a valid handle; the array is as described and not used elsewhere during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_heat_state(heat: *mut Heat, u: *const Array) -> i32 {
     coded(|| {
@@ -261,10 +261,10 @@ pub unsafe extern "C" fn isobar_heat_state(heat: *mut Heat, u: *const Array) -> 
     })
 }
 
-/// Replaces the present state, as a model does that changes it between steps; number and time of steps go on.
+/// Replaces the current state, for models that change it between steps; the step number and the time continue.
 ///
 /// # Safety
-/// As isobar_heat_state.
+/// The conditions of isobar_heat_state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_heat_set_state(heat: *mut Heat, u: *const Array) -> i32 {
     coded(|| {
@@ -279,10 +279,10 @@ pub unsafe extern "C" fn isobar_heat_set_state(heat: *mut Heat, u: *const Array)
     })
 }
 
-/// Other coefficients, boundary values and sources from the next step on, on the same grid with the same active cells; the state stays.
+/// Changes coefficients, boundary values and sources from the next step on. Grid and active cells must be the same; the state is kept.
 ///
 /// # Safety
-/// `heat` and `problem` are handles; `source` is null or an array.
+/// `heat` and `problem` are valid handles; `source` is null or an array.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_heat_update(heat: *mut Heat, problem: *const Problem, source: *const Array) -> i32 {
     coded(|| {
@@ -293,7 +293,7 @@ pub unsafe extern "C" fn isobar_heat_update(heat: *mut Heat, problem: *const Pro
             // SAFETY: promised by the caller.
             let problem = unsafe { required("problem", problem)? };
             if problem.ranks().is_some() != ranks.is_some() {
-                let message = "the problem is to be divided among the ranks of the run: call isobar_problem_divide";
+                let message = "the problem must be divided among the ranks of the run; call isobar_problem_divide";
                 return Err(Failure::invalid(message));
             }
             // SAFETY: promised by the caller.
@@ -303,10 +303,10 @@ pub unsafe extern "C" fn isobar_heat_update(heat: *mut Heat, problem: *const Pro
     })
 }
 
-/// ½ ∫ κ|∇u|² of the present state, with what c and f add: ½ uᵀK u − sᵀu.
+/// Computes the energy ½ ∫ κ|∇u|² of the current state plus the terms of c and f: ½ uᵀK u − sᵀu.
 ///
 /// # Safety
-/// `heat` is a handle; `energy` can be written.
+/// `heat` is a valid handle; `energy` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_heat_energy(heat: *mut Heat, energy: *mut f64) -> i32 {
     coded(|| {
@@ -319,17 +319,17 @@ pub unsafe extern "C" fn isobar_heat_energy(heat: *mut Heat, energy: *mut f64) -
     })
 }
 
-/// The report of the last step's solve, as isobar_solver_report. The text is valid until the handle is used again.
+/// Returns the report of the last step's solve, as isobar_solver_report does. The text is valid until the next call with this handle.
 ///
 /// # Safety
-/// `heat` is a handle; `text` can be written.
+/// `heat` is a valid handle; `text` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_heat_report(heat: *mut Heat, text: *mut *const c_char) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
         let mut state = unsafe { required("heat", heat)? }.0.lock()?;
         let Some((outcome, total)) = &state.last else {
-            return Err(Failure::invalid("no step to report; call isobar_heat_step first"));
+            return Err(Failure::invalid("there is no step to report; call isobar_heat_step first"));
         };
         let report = report(&state.label, state.stepper.description(), outcome, [state.setup, *total])?;
         state.report = report;
@@ -342,7 +342,7 @@ pub unsafe extern "C" fn isobar_heat_report(heat: *mut Heat, text: *mut *const c
 /// Frees a run; null is allowed.
 ///
 /// # Safety
-/// `heat` is a handle that is not used again, or null.
+/// `heat` is null, or a valid handle that is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_heat_free(heat: *mut Heat) {
     // SAFETY: promised by the caller.

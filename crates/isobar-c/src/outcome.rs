@@ -1,4 +1,4 @@
-//! What comes of a solve, and who looks on.
+//! Results of a solve and progress functions.
 
 use std::ffi::{CString, c_void};
 use std::ops::ControlFlow;
@@ -9,17 +9,17 @@ use isobar_case::report::{Checks, Seconds, to_json};
 
 use crate::status::{Failure, ISOBAR_INTERRUPTED, ISOBAR_NOT_CONVERGED, ISOBAR_OK, Result};
 
-/// Sees every iteration; anything but 0 ends the solve. It is called on the thread that solves, or one of the solver's, and must not use
-/// that solver.
+/// A progress function, called after every iteration; a return value other than 0 stops the solve. It is called on the thread that solves or on
+/// one of the solver's, and must not use that solver.
 pub type Progress = Option<unsafe extern "C" fn(data: *mut c_void, iteration: usize, relative_residual: f64) -> i32>;
 
-/// A caller's data on its way to the caller's function.
+/// A caller's pointer that is passed to the caller's function.
 struct Data(*mut c_void);
 
-// SAFETY: nothing is done with it but to hand it to the caller's function, which is told that it may be another thread's.
+// SAFETY: it is only passed to the caller's function, which is documented to run on other threads.
 unsafe impl Send for Data {}
 
-/// Calls the caller's function after every iteration; on ranks, where one has such a function, all end when one of them wants to.
+/// Calls the caller's function after every iteration; on ranks, a stop requested by one rank stops all.
 ///
 /// # Errors
 /// A failure of MPI.
@@ -38,22 +38,22 @@ pub(crate) unsafe fn observer(
     }
     let all = ranks.filter(|_| listeners != [0.0]);
     Ok(move |seen: &isobar::Progress| {
-        // All of it, not the pointer inside alone.
+        // Captures the whole struct, not the pointer inside.
         let data = &data;
         // SAFETY: promised by the caller of `observer`.
         let wish = progress.map_or(0, |f| unsafe { f(data.0, seen.iteration, seen.relative_residual) });
         let mut wishes = [f64::from(u8::from(wish != 0))];
-        // Where ranks cannot be asked the call fails in any case.
+        // If the sum over ranks fails, so does the solve.
         let is_asked = all.is_none_or(|ranks| ranks.sum(&mut wishes).is_ok());
         if is_asked && wishes == [0.0] { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })
 }
 
-/// The code of a solve.
+/// Returns the code of a solve.
 pub(crate) fn judged(outcome: &Outcome) -> Result<i32> {
     match outcome.stop {
         Stop::Converged => Ok(ISOBAR_OK),
-        Stop::Interrupted => Err(Failure::new(ISOBAR_INTERRUPTED, "the progress function ended the solve")),
+        Stop::Interrupted => Err(Failure::new(ISOBAR_INTERRUPTED, "the progress function stopped the solve")),
         stop => {
             let (after, reached) = (outcome.iterations, outcome.relative_residual);
             let s = if after == 1 { "" } else { "s" };
@@ -65,7 +65,7 @@ pub(crate) fn judged(outcome: &Outcome) -> Result<i32> {
     }
 }
 
-/// The report of a solve, JSON; `seconds` are those of the setup and of the call.
+/// Returns the report of a solve as JSON; `seconds` are the times of the setup and of the call.
 pub(crate) fn report(
     label: &Label,
     description: &Description,

@@ -1,4 +1,4 @@
-//! What is to be solved.
+//! Problems.
 
 use std::ffi::c_char;
 use std::path::Path;
@@ -17,10 +17,10 @@ use crate::ranks::{on_all, own_shape, whole_values};
 use crate::status::{Failure, ISOBAR_OK, Result, coded};
 use crate::text;
 
-/// A linear system A u = b, as data. It can be freed as soon as a solver was made from it.
+/// A linear system A u = b as data. It may be freed once a solver has been made from it.
 pub struct Problem {
     pub(crate) system: LinearSystem,
-    /// Those that its grid is divided among.
+    /// The ranks among which the grid is divided.
     ranks: OnceLock<isobar::Ranks>,
 }
 
@@ -29,74 +29,74 @@ impl Problem {
         Self { system, ranks: OnceLock::new() }
     }
 
-    /// Those that its grid is divided among.
+    /// Returns the ranks among which the grid is divided.
     pub(crate) fn ranks(&self) -> Option<&isobar::Ranks> {
         self.ranks.get()
     }
 
     pub(crate) fn divide(&self, ranks: isobar::Ranks) -> Result<()> {
-        let again = "the problem is divided already; make another one";
+        let again = "the problem is divided already; make a new one";
         self.ranks.set(ranks).map_err(|_| Failure::invalid(again))
     }
 }
 
-/// No flow, or a given flux κ ∂u/∂n into the domain, per area.
+/// Neumann condition: no flow, or a given flux κ ∂u/∂n into the domain, per area.
 pub const ISOBAR_NEUMANN: i32 = 0;
-/// A given value of u.
+/// Dirichlet condition: a given value of u.
 pub const ISOBAR_DIRICHLET: i32 = 1;
-/// The opposite side.
+/// Periodic condition; the opposite side must be periodic too.
 pub const ISOBAR_PERIODIC: i32 = 2;
 
-/// A flux h (u − v) out of the domain, per area, v being the value and h in `coefficients` of isobar_diffusion.
+/// Robin condition: a flux h (u − v) out of the domain, per area. v is the side's value, h is in `coefficients` of isobar_diffusion.
 pub const ISOBAR_ROBIN: i32 = 3;
 
-/// What holds on a side of the box. All 0 is a closed one.
+/// The boundary condition on a side of the box. All members 0 means closed.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Side {
     /// ISOBAR_NEUMANN, ISOBAR_DIRICHLET, ISOBAR_PERIODIC or ISOBAR_ROBIN.
     pub kind: i32,
-    /// The flux into the domain, or the value of u; of ISOBAR_ROBIN that outside.
+    /// The flux into the domain, the value of u, or v for ISOBAR_ROBIN.
     pub value: f64,
 }
 
-/// −∇·(κ∇u) + c u = f on a box of nx × ny × nz cells, by finite volumes. All 0 but `size` and `kappa` is a unit box with closed
-/// sides. Arrays are read by isobar_problem_diffusion and may change afterwards.
+/// The equation −∇·(κ∇u) + c u = f on a box of nx × ny × nz cells, by finite volumes. With all members 0 except `size` and `kappa` it is
+/// a unit box with closed sides. isobar_problem_diffusion copies the arrays.
 #[repr(C)]
 pub struct DiffusionArrays {
-    /// sizeof(isobar_diffusion), which tells versions of it apart.
+    /// sizeof(isobar_diffusion), which identifies the version of this struct.
     pub size: usize,
-    /// κ in every cell, 0 in those that take no part; of x alone where the next two are given.
+    /// κ in every cell, 0 in inactive cells; in x only if the next two are given.
     pub kappa: *const Array,
-    /// κ in y, or null for that of x.
+    /// κ in y, or null if equal to that in x.
     pub kappa_y: *const Array,
-    /// κ in z, or null for that of x.
+    /// κ in z, or null if equal to that in x.
     pub kappa_z: *const Array,
-    /// c in every cell, or null for 0.
+    /// c in every cell, or null if 0.
     pub reaction: *const Array,
-    /// Not 0 in the cells that take part, or null for all; ISOBAR_U8 too.
+    /// Not 0 in active cells; null means that all are active. May also be ISOBAR_U8.
     pub active: *const Array,
-    /// Widths of cells in x, y and z; 0 stands for 1/nx, 1/ny, 1/nz.
+    /// Widths of cells in x, y and z; 0 means 1/nx, 1/ny, 1/nz.
     pub spacing: [f64; 3],
-    /// Widths one by one where they differ, nx, ny and nz numbers, or null.
+    /// Width of every cell in x, y and z, if they differ: nx, ny and nz numbers; or null.
     pub widths: [*const f64; 3],
-    /// West and east, south and north, bottom and top.
+    /// Boundary conditions: west and east, south and north, bottom and top.
     pub sides: [[Side; 2]; 3],
-    /// h of the sides that are ISOBAR_ROBIN, not negative.
+    /// h of ISOBAR_ROBIN sides, not negative.
     pub coefficients: [[f64; 2]; 3],
-    /// Values of a side one by one where they differ, x fastest: ny × nz numbers for west and east, nx × nz for south and north, nx × ny for
-    /// bottom and top, those of the whole side on every rank; or null.
+    /// Value of every face of a side, if they differ, x fastest: ny × nz numbers for west and east, nx × nz for south and north, nx × ny for
+    /// bottom and top; or null. Every rank passes the values of the whole side.
     pub side_values: [[*const f64; 2]; 3],
-    /// h likewise, or null.
+    /// h of every face of a side, in the same way; or null.
     pub side_coefficients: [[*const f64; 2]; 3],
 }
 
-/// A matrix whose entries are products of vertical vectors and horizontal fields:
+/// A matrix with entries that are products of vertical vectors and horizontal fields:
 ///
 /// (A u)_{T,k} = |T| [(a_k − b_k − c_k) u_k + b_k u_{k+1} + c_k u_{k−1}] + d_k Σ α_{TT'} (u_{T',k} − u_{T,k})
 #[repr(C)]
 pub struct TensorProductArrays {
-    /// sizeof(isobar_tensor_product), which tells versions of it apart.
+    /// sizeof(isobar_tensor_product), which identifies the version of this struct.
     pub size: usize,
     /// Columns in x.
     pub nx: usize,
@@ -104,27 +104,27 @@ pub struct TensorProductArrays {
     pub ny: usize,
     /// Layers.
     pub nz: usize,
-    /// nz numbers: mass.
+    /// a, nz numbers: mass.
     pub a: *const f64,
-    /// nz numbers: coupling to the layer above, not positive; the last is 0.
+    /// b, nz numbers: coupling to the layer above, not positive; the last is 0.
     pub b: *const f64,
-    /// nz numbers: coupling to the layer below, not positive; the first is 0.
+    /// c, nz numbers: coupling to the layer below, not positive; the first is 0.
     pub c: *const f64,
-    /// nz numbers: factors of the horizontal couplings, not positive.
+    /// d, nz numbers: factors of the horizontal couplings, not positive.
     pub d: *const f64,
     /// |T|, ny × nx numbers, x fastest: areas of cells.
     pub area: *const f64,
-    /// α of the faces between cells in x, ny × (nx + 1) numbers; at the outermost, 0 makes a side Neumann, and others Dirichlet.
+    /// α of the faces between cells in x, ny × (nx + 1) numbers. On the outermost faces, 0 means Neumann and other values mean Dirichlet.
     pub x_faces: *const f64,
     /// α of the faces between cells in y, (ny + 1) × nx numbers.
     pub y_faces: *const f64,
 }
 
-/// Makes a problem from the text of a case file (TOML), of any kind but "heat". Relative paths in it are relative to `folder`; null
-/// is the working directory.
+/// Makes a problem from the text of a case file (TOML) of any kind except "heat". Relative paths in it are relative to `folder`; null
+/// means the working directory.
 ///
 /// # Safety
-/// Texts end with a zero; `out` can be written.
+/// Texts are null-terminated; `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_problem_from_case(
     text: *const c_char,
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn isobar_problem_from_case(
         let make = || {
             // SAFETY: promised by the caller.
             let (text, folder) = unsafe { (text::optional("text", text)?, text::optional("folder", folder)?) };
-            let text = text.ok_or_else(|| Failure::invalid("text is a null pointer; give that of a case file"))?;
+            let text = text.ok_or_else(|| Failure::invalid("text is a null pointer; pass the text of a case file"))?;
             let case = Case::parse(&Path::new(folder.unwrap_or("")).join("case"), text, &[])?;
             Ok(Problem::new(LinearSystem::from_case(case)?))
         };
@@ -144,10 +144,10 @@ pub unsafe extern "C" fn isobar_problem_from_case(
     })
 }
 
-/// Makes a problem of diffusion from arrays.
+/// Makes a diffusion problem from arrays.
 ///
 /// # Safety
-/// `description` and what it points to can be read; `out` can be written.
+/// `description` and everything it points to are readable; `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_problem_diffusion(description: *const DiffusionArrays, out: *mut *mut Problem) -> i32 {
     coded(|| {
@@ -160,16 +160,16 @@ pub unsafe extern "C" fn isobar_problem_diffusion(description: *const DiffusionA
     })
 }
 
-/// From arrays of the whole grid, or of this rank's rows of one with so many rows.
+/// Makes a diffusion problem from arrays of the whole grid, or of this rank's rows of a grid with a given number of rows.
 ///
 /// # Safety
-/// What the description points to can be read.
+/// Everything that the description points to is readable.
 pub(crate) unsafe fn diffusion(given: &DiffusionArrays, rows: Option<(&isobar::Ranks, usize)>) -> Result<Problem> {
     // SAFETY: promised by the caller.
     let [kappa, kappa_y, kappa_z, reaction, active] = unsafe {
         [given.kappa, given.kappa_y, given.kappa_z, given.reaction, given.active].map(|array| array.as_ref())
     };
-    let kappa = kappa.ok_or_else(|| Failure::invalid("kappa is a null pointer; give a coefficient in every cell"))?;
+    let kappa = kappa.ok_or_else(|| Failure::invalid("kappa is a null pointer; pass the coefficient of every cell"))?;
     let own = kappa.raw("kappa")?.shape();
     let (ranks, shape) = match rows {
         Some((ranks, ny)) => (Some(ranks), Shape { ny, ..own }),
@@ -182,7 +182,7 @@ pub(crate) unsafe fn diffusion(given: &DiffusionArrays, rows: Option<(&isobar::R
     for (name, array) in named.into_iter().filter_map(|(name, array)| Some((name, array?))) {
         if array.raw(name)?.memory() != RawMemory::Host {
             let message =
-                "in the memory of a GPU; copy it to host memory, from which coefficients are read; b and u may stay";
+                "in the memory of a GPU; copy it to host memory, where coefficients must be; b and u may be on the GPU";
             return Err(isobar::Error::Unsupported(format!("{name}: {message}")).into());
         }
     }
@@ -209,7 +209,7 @@ pub(crate) unsafe fn diffusion(given: &DiffusionArrays, rows: Option<(&isobar::R
     problem.active = active.map(mask).transpose()?;
     for (d, cells) in [shape.nx, shape.ny, shape.nz].into_iter().enumerate() {
         if !given.widths[d].is_null() {
-            // SAFETY: as many numbers as there are cells, which the caller promises can be read.
+            // SAFETY: as many numbers as there are cells, which the caller promises to be readable.
             problem.spacing[d] = Spacing::Given(unsafe { slice::from_raw_parts(given.widths[d], cells) }.to_vec());
         } else if given.spacing[d] != 0.0 {
             problem.spacing[d] = Spacing::Uniform(given.spacing[d]);
@@ -222,11 +222,12 @@ pub(crate) unsafe fn diffusion(given: &DiffusionArrays, rows: Option<(&isobar::R
                 ISOBAR_PERIODIC => Boundary::Periodic,
                 ISOBAR_ROBIN => Boundary::Robin { coefficient: given.coefficients[d][side], value },
                 other => {
-                    let message = format!("a side of {} has kind {other}; use ISOBAR_NEUMANN, …", ["x", "y", "z"][d]);
+                    let message =
+                        format!("a side of {} has the unknown kind {other}; use ISOBAR_NEUMANN, …", ["x", "y", "z"][d]);
                     return Err(Failure::invalid(message));
                 }
             };
-            // SAFETY: null, or a number for each face, which the caller promises can be read.
+            // SAFETY: null, or a number for each face, which the caller promises to be readable.
             let field =
                 |data: *const f64| unsafe { data.as_ref().map(|first| slice::from_raw_parts(first, faces).to_vec()) };
             problem.side_fields[d][side] = SideFields {
@@ -241,7 +242,7 @@ pub(crate) unsafe fn diffusion(given: &DiffusionArrays, rows: Option<(&isobar::R
 /// Makes a problem from the profiles of a tensor-product matrix.
 ///
 /// # Safety
-/// `description` and what it points to can be read; `out` can be written.
+/// `description` and everything it points to are readable; `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_problem_tensor_product(
     description: *const TensorProductArrays,
@@ -254,7 +255,9 @@ pub unsafe extern "C" fn isobar_problem_tensor_product(
             let (nx, ny, nz) = (given.nx, given.ny, given.nz);
             let numbers = |name: &str, data: *const f64, [m, n]: [usize; 2]| {
                 let length = m.checked_mul(n).filter(|&length| length > 0 && length <= isize::MAX as usize / 8);
-                let length = length.ok_or_else(|| Failure::invalid(format!("{name} is to have {m} × {n} numbers")))?;
+                let length = length.ok_or_else(|| {
+                    Failure::invalid(format!("{name} would have {m} × {n} numbers, which is too many"))
+                })?;
                 // SAFETY: not null, and as many numbers as the caller promises.
                 unsafe { required(name, data).map(|first| slice::from_raw_parts(first, length)) }
             };
@@ -280,10 +283,10 @@ pub unsafe extern "C" fn isobar_problem_tensor_product(
     })
 }
 
-/// The shape of its arrays, {nz, ny, nx}; of one that is divided among ranks, those of this rank.
+/// Writes the shape of a problem's arrays, {nz, ny, nx}; if it is divided among ranks, that of this rank's rows.
 ///
 /// # Safety
-/// `problem` is a handle, and three numbers can be written to `shape`.
+/// `problem` is a valid handle; `shape` has space for three numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_problem_shape(problem: *const Problem, shape: *mut usize) -> i32 {
     coded(|| {
@@ -299,11 +302,11 @@ pub unsafe extern "C" fn isobar_problem_shape(problem: *const Problem, shape: *m
     })
 }
 
-/// b = the right-hand side for the source density f: f times the volume of every cell, and what comes from boundary values, sources and
-/// wells. `f` null stands for the right-hand side of the case, or for f = 0.
+/// Computes the right-hand side b for the source density f: f times the volume of every cell, plus boundary values, sources and
+/// wells. With `f` null it is the right-hand side of the case, or that of f = 0.
 ///
 /// # Safety
-/// `problem` is a handle; the arrays are what they say.
+/// `problem` is a valid handle; the arrays are as described.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_problem_rhs(problem: *const Problem, f: *const Array, b: *const Array) -> i32 {
     coded(|| {
@@ -332,11 +335,11 @@ pub unsafe extern "C" fn isobar_problem_rhs(problem: *const Problem, f: *const A
     })
 }
 
-/// *total = what flows out of the domain through a side for a solution u of diffusion in cells: through the lower side (`is_upper` 0) or the
-/// upper one (1) of x, y or z (`axis` 0, 1, 2). What flows in is negative.
+/// Computes the flow out of the domain through a side for a solution u of diffusion in cells, and writes it to *total: through the lower side
+/// (`is_upper` 0) or the upper side (1) of x, y or z (`axis` 0, 1, 2). Inflow is negative.
 ///
 /// # Safety
-/// `problem` is a handle; the array is what it says; `total` can be written.
+/// `problem` is a valid handle; the array is as described; `total` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_problem_flux(
     problem: *const Problem,
@@ -375,7 +378,7 @@ pub unsafe extern "C" fn isobar_problem_flux(
 /// Frees a problem; null is allowed.
 ///
 /// # Safety
-/// `problem` is a handle that is not used again, or null.
+/// `problem` is null, or a valid handle that is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_problem_free(problem: *mut Problem) {
     // SAFETY: promised by the caller.

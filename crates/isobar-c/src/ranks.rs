@@ -1,4 +1,4 @@
-//! Problems whose grid is divided among the ranks of a program that runs under MPI.
+//! Problems whose grid is divided among the ranks of an MPI program.
 
 use isobar::Shape;
 use isobar::internals::dist::{Kind, Tell, Told};
@@ -10,7 +10,7 @@ use crate::status::{
     Failure, ISOBAR_DEVICE, ISOBAR_INVALID, ISOBAR_OK, ISOBAR_OUT_OF_MEMORY, ISOBAR_UNSUPPORTED, Result, coded,
 };
 
-/// The ranks of a communicator, seen by one of them.
+/// The ranks of an MPI communicator.
 pub struct Ranks(isobar::Ranks);
 
 impl Tell for Failure {
@@ -36,7 +36,7 @@ impl Tell for Failure {
     }
 }
 
-/// Does something on all ranks, or on none; without ranks, here.
+/// Does work on all ranks and fails on all if it fails on one; without ranks, does it here.
 pub(crate) fn on_all<R>(ranks: Option<&isobar::Ranks>, work: impl FnOnce() -> Result<R>) -> Result<R> {
     match ranks {
         Some(ranks) => ranks.together(work),
@@ -44,7 +44,7 @@ pub(crate) fn on_all<R>(ranks: Option<&isobar::Ranks>, work: impl FnOnce() -> Re
     }
 }
 
-/// The cells of a grid that this rank has.
+/// Returns the shape of this rank's subdomain.
 pub(crate) fn own_shape(ranks: Option<&isobar::Ranks>, whole: Shape) -> Result<Shape> {
     Ok(match ranks {
         Some(ranks) => Shape { ny: ranks.rows(whole)?.len(), ..whole },
@@ -52,10 +52,10 @@ pub(crate) fn own_shape(ranks: Option<&isobar::Ranks>, whole: Shape) -> Result<S
     })
 }
 
-/// An array's values in every cell of the grid, of which each rank has its rows.
+/// Returns an array's values in every cell of the grid, gathered from all ranks.
 ///
 /// # Safety
-/// All elements of the array can be read.
+/// All elements of the array are readable.
 pub(crate) unsafe fn whole_values(
     array: &Array,
     what: &str,
@@ -70,27 +70,27 @@ pub(crate) unsafe fn whole_values(
     })
 }
 
-/// Takes part in what the ranks of a communicator do together, in a program that runs under MPI: it calls MPI_Init before, and MPI_Finalize
-/// after. `communicator` is an MPI_Fint: in Fortran the communicator, in C MPI_Comm_c2f(communicator), or MPI_Comm_toint(communicator) from MPI 5
-/// on. Messages go over a duplicate of it, which is freed when this handle is and all that was made on it.
+/// Makes ranks from a communicator of an MPI program, which calls MPI_Init before and MPI_Finalize after. `communicator` is an MPI_Fint: in Fortran
+/// the communicator itself, in C MPI_Comm_c2f(communicator), or MPI_Comm_toint(communicator) from MPI 5 on. Messages use a duplicate of the
+/// communicator, which is freed when this handle and everything made from it are freed.
 ///
-/// All ranks make the calls that are about such ranks, this one being the first, in the same order; where one of them fails, it fails on all,
-/// with the code and the message of the first rank that has one. MPI that was started for fewer threads than MPI_THREAD_SERIALIZED
-/// is used from the thread that has started it, which is to make these calls. MPICH, Open MPI and the MPI 5 ABI will do.
+/// Calls with these ranks, including this first one, are collective: all ranks make them in the same order. If a call fails on one rank, it fails on
+/// all, with the code and the message of the first rank that failed. If MPI was initialised with less than MPI_THREAD_SERIALIZED,
+/// the thread that initialised it must make these calls. MPICH, Open MPI and the MPI 5 ABI are supported.
 ///
 /// # Safety
-/// `ranks` can be written.
+/// `ranks` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_ranks_create(communicator: i32, ranks: *mut *mut Ranks) -> i32 {
     // SAFETY: promised by the caller.
     coded(|| unsafe { hand_out_handle(ranks, || Ok(Ranks(isobar::Ranks::on_communicator(communicator)?))) })
 }
 
-/// Which rows in y of a grid with `ny` of them are this rank's: `count` rows from row `first` on, counted from 0. They are as many on all ranks or
-/// nearly so, and begin where coarser grids can be divided too.
+/// Returns the rows in y that this rank has, of a grid with `ny` rows: `count` rows from row `first` on, counted from 0. Ranks have equal or nearly
+/// equal numbers of rows, and begin where coarser levels can be divided too.
 ///
 /// # Safety
-/// `ranks` is a handle, `first` and `count` can be written.
+/// `ranks` is a valid handle; `first` and `count` are writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_ranks_rows(
     ranks: *const Ranks,
@@ -110,12 +110,12 @@ pub unsafe extern "C" fn isobar_ranks_rows(
     })
 }
 
-/// Divides a problem, which every rank has made of the whole grid, among ranks. From now on its arrays, and those of all that is made from it, are
-/// those of this rank's own rows, {nz, count, nx}; a solver and a run through time are made and used by all ranks together, each on its share of the
-/// cores or on its card. The progress functions of all ranks are heard.
+/// Divides a problem, which every rank has made of the whole grid, among ranks. From then on, its arrays and those of solvers and runs made from it
+/// have this rank's rows only, {nz, count, nx}. All ranks make and use such a solver or run together, each on its share of the
+/// cores or on its GPU. A progress function on any rank can stop the solve.
 ///
 /// # Safety
-/// Both are handles.
+/// Both are valid handles.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_problem_divide(problem: *mut Problem, ranks: *const Ranks) -> i32 {
     coded(|| {
@@ -129,11 +129,11 @@ pub unsafe extern "C" fn isobar_problem_divide(problem: *mut Problem, ranks: *co
     })
 }
 
-/// As isobar_problem_diffusion with isobar_problem_divide, from arrays of this rank's own rows of a grid with `ny` rows, {nz, count, nx};
-/// widths and sides are those of the whole grid. All ranks together. Every rank keeps the coefficients of the whole grid.
+/// Makes a diffusion problem that is divided among ranks, from arrays of this rank's rows of a grid with `ny` rows, {nz, count, nx};
+/// widths and sides are those of the whole grid. It is collective. Every rank keeps the coefficients of the whole grid.
 ///
 /// # Safety
-/// `description` and what it points to can be read, `ranks` is a handle, `out` can be written.
+/// `description` and everything it points to are readable, `ranks` is a valid handle, `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_problem_diffusion_rows(
     description: *const DiffusionArrays,
@@ -157,10 +157,10 @@ pub unsafe extern "C" fn isobar_problem_diffusion_rows(
     })
 }
 
-/// Frees ranks; null is allowed. What was made on them can still be used.
+/// Frees ranks; null is allowed. Problems, solvers and runs made with them remain usable.
 ///
 /// # Safety
-/// `ranks` is a handle that is not used again, or null.
+/// `ranks` is null, or a valid handle that is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_ranks_free(ranks: *mut Ranks) {
     // SAFETY: promised by the caller.

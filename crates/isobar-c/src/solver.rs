@@ -1,4 +1,4 @@
-//! Solving.
+//! Solvers.
 
 use std::ffi::{CString, c_char, c_void};
 use std::ops::DerefMut;
@@ -16,17 +16,17 @@ use crate::ranks::on_all;
 use crate::status::{Failure, ISOBAR_INTERRUPTED, ISOBAR_OK, Result, coded};
 use crate::text;
 
-/// A solver with all its memory, on one device. It keeps nothing of the problem that it was made from.
+/// A solver with all its memory, on one device. It does not refer to the problem that it was made from.
 pub struct Solver(Exclusive<State>);
 
 pub(crate) struct State {
     solver: isobar::Solver,
     label: Label,
-    /// Seconds of making it.
+    /// Seconds of setup.
     setup: f64,
     last: Option<(Outcome, f64)>,
     report: CString,
-    /// Those that the grid is divided among.
+    /// The ranks among which the grid is divided.
     ranks: Option<Ranks>,
 }
 
@@ -37,7 +37,7 @@ impl Solver {
 }
 
 impl State {
-    /// The outcome of the last solve.
+    /// Returns the outcome of the last solve.
     pub(crate) fn last(&self) -> Option<&Outcome> {
         self.last.as_ref().map(|(outcome, _)| outcome)
     }
@@ -47,7 +47,7 @@ impl State {
     }
 }
 
-/// The device of this process, or of all ranks.
+/// Opens the device of this process, or that of all ranks.
 pub(crate) fn open(ranks: Option<&Ranks>, device: Option<&str>, threads: usize) -> Result<Device> {
     let (device, threads) = (device.unwrap_or("auto"), (threads > 0).then_some(threads));
     Ok(match ranks {
@@ -56,13 +56,13 @@ pub(crate) fn open(ranks: Option<&Ranks>, device: Option<&str>, threads: usize) 
     })
 }
 
-/// Makes a solver. `options` are the keys of section "solver" of a case file, as TOML or as a JSON object, such as "tolerance = 1e-8"; null
-/// stands for those of the problem's case, or for none. `device` is "auto", "cpu", "cuda" or "cuda:N"; null is "auto".
-/// `threads` is how many the CPU uses; 0 is one a core. Of a problem that is divided among ranks, "auto" is "cpu", "cuda" gives each rank a card, and 0
-/// threads are this rank's share of the cores of its machine.
+/// Makes a solver. `options` are keys of a case file's section [solver] as TOML or as a JSON object, such as "tolerance = 1e-8"; null
+/// means the options of the problem's case, or defaults. `device` is "auto", "cpu", "cuda" or "cuda:N"; null means "auto".
+/// `threads` is the number of CPU threads; 0 means one per core. If the problem is divided among ranks, "auto" means "cpu", "cuda" gives each rank a
+/// GPU, and 0 threads means this rank's share of the machine's cores.
 ///
 /// # Safety
-/// `problem` is a handle, texts end with a zero, `out` can be written.
+/// `problem` is a valid handle, texts are null-terminated, `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_solver_create(
     problem: *const Problem,
@@ -94,12 +94,12 @@ pub unsafe extern "C" fn isobar_solver_create(
     })
 }
 
-/// Solves A u = b. Begins with u = 0, or, where `from_u` is not 0, with what `u` holds. `b` and `u` may be the same array, and
-/// may be in host memory or in that of the solver's device. `progress` may be null. Returns ISOBAR_OK where the true residual meets the
-/// tolerance; after ISOBAR_NOT_CONVERGED and ISOBAR_INTERRUPTED u holds what was reached.
+/// Solves A u = b. The first guess is u = 0, or the content of `u` if `from_u` is not 0. `b` and `u` may be the same array, and
+/// may be in host memory or in that of the solver's device. `progress` may be null. Returns ISOBAR_OK if the true residual meets the
+/// tolerance; after ISOBAR_NOT_CONVERGED and ISOBAR_INTERRUPTED u holds the best iterate.
 ///
 /// # Safety
-/// `solver` is a handle; the arrays are what they say, and nobody else uses them meanwhile.
+/// `solver` is a valid handle; the arrays are as described and not used elsewhere during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_solver_solve(
     solver: *mut Solver,
@@ -123,10 +123,10 @@ pub unsafe extern "C" fn isobar_solver_solve(
     })
 }
 
-/// Solves on all ranks by `solve`, and gives what came of it with the seconds that it took.
+/// Solves on all ranks by `solve`, and returns the result with the seconds of the call.
 ///
 /// # Safety
-/// `solver` is a handle, which is not freed while what this returns is used.
+/// `solver` is a valid handle, not freed while the returned values are used.
 unsafe fn solve_by<'s, R>(
     solver: *mut Solver,
     from_u: i32,
@@ -142,14 +142,14 @@ unsafe fn solve_by<'s, R>(
     Ok((state, found, clock.elapsed().as_secs_f64()))
 }
 
-/// Solves A u = b for `count` right-hand sides, one after the other. Each `b[n]` and `u[n]` is as in isobar_solver_solve, and no `u[n]` shares
-/// memory with the b of another. Each solution is judged by itself: where `codes` is not null, `codes[n]` is ISOBAR_OK, ISOBAR_NOT_CONVERGED or
-/// ISOBAR_INTERRUPTED. After an interruption the remaining systems are not begun, and have that code too. Returns ISOBAR_OK where all have, and
-/// otherwise the code of the first that has not; isobar_last_error names that system. isobar_solver_report is of the last that was solved. After
+/// Solves A u = b for `count` right-hand sides, one after another. `b[n]` and `u[n]` are as in isobar_solver_solve, and `u[n]` must not share
+/// memory with the b of another system. If `codes` is not null, `codes[n]` becomes ISOBAR_OK, ISOBAR_NOT_CONVERGED or
+/// ISOBAR_INTERRUPTED; after an interruption the remaining systems are not solved and get that code too. Returns ISOBAR_OK if all systems have it,
+/// otherwise the first other code; isobar_last_error then names the system. isobar_solver_report describes the last system solved. After
 /// any other error `codes` is unchanged.
 ///
 /// # Safety
-/// As isobar_solver_solve; `b`, `u` and `codes` have `count` entries.
+/// The conditions of isobar_solver_solve; `b`, `u` and `codes` have `count` entries.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_solver_solve_many(
     solver: *mut Solver,
@@ -190,10 +190,10 @@ pub unsafe extern "C" fn isobar_solver_solve_many(
     })
 }
 
-/// Where several arrays are.
+/// Returns the locations of several arrays.
 ///
 /// # Safety
-/// There are as many, or the pointer is null.
+/// There are `count` arrays, or the pointer is null.
 unsafe fn arrays(what: &str, first: *const Array, count: usize) -> Result<Vec<isobar::RawArray>> {
     // SAFETY: promised by the caller.
     unsafe { required(what, first)? };
@@ -205,10 +205,10 @@ unsafe fn arrays(what: &str, first: *const Array, count: usize) -> Result<Vec<is
         .collect()
 }
 
-/// v = A u
+/// Computes v = A u.
 ///
 /// # Safety
-/// As isobar_solver_solve.
+/// The conditions of isobar_solver_solve.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_solver_apply(solver: *mut Solver, u: *const Array, v: *const Array) -> i32 {
     coded(|| {
@@ -223,10 +223,10 @@ pub unsafe extern "C" fn isobar_solver_apply(solver: *mut Solver, u: *const Arra
     })
 }
 
-/// Gives the solver the coefficients of another problem, which differs in nothing else: in place, for the next time step.
+/// Updates the solver in place with the coefficients of another problem, such as that of the next time step. Nothing else may differ.
 ///
 /// # Safety
-/// Both are handles.
+/// Both are valid handles.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_solver_update(solver: *mut Solver, problem: *const Problem) -> i32 {
     coded(|| {
@@ -241,11 +241,11 @@ pub unsafe extern "C" fn isobar_solver_update(solver: *mut Solver, problem: *con
     })
 }
 
-/// The report of the last solve as JSON, with the keys of the command's --report; its `checks` and the bandwidth of a copy are null. The text is valid
-/// until the solver is used again.
+/// Returns the report of the last solve as JSON, with the keys of the command's --report; `checks` and the copy bandwidth are null. The text is valid
+/// until the next call with this solver.
 ///
 /// # Safety
-/// `solver` is a handle; `text` can be written.
+/// `solver` is a valid handle; `text` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_solver_report(solver: *mut Solver, text: *mut *const c_char) -> i32 {
     coded(|| {
@@ -253,7 +253,7 @@ pub unsafe extern "C" fn isobar_solver_report(solver: *mut Solver, text: *mut *c
         let solver = unsafe { required("solver", solver)? };
         let mut state = solver.0.lock()?;
         let Some((outcome, total)) = &state.last else {
-            return Err(Failure::invalid("no solve to report; call isobar_solver_solve first"));
+            return Err(Failure::invalid("there is no solve to report; call isobar_solver_solve first"));
         };
         let report = report(&state.label, state.solver.description(), outcome, [state.setup, *total])?;
         state.report = report;
@@ -266,7 +266,7 @@ pub unsafe extern "C" fn isobar_solver_report(solver: *mut Solver, text: *mut *c
 /// Frees a solver; null is allowed.
 ///
 /// # Safety
-/// `solver` is a handle that is not used again, or null.
+/// `solver` is null, or a valid handle that is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_solver_free(solver: *mut Solver) {
     // SAFETY: promised by the caller.

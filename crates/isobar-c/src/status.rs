@@ -1,4 +1,4 @@
-//! Codes, and the text of the last error.
+//! Return codes and the text of the last error.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
@@ -6,34 +6,34 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use isobar::Error;
 
-/// All went well; of a solve, that it converged.
+/// Success; for a solve, converged.
 pub const ISOBAR_OK: i32 = 0;
-/// An argument, a key or a value that makes no sense.
+/// An invalid argument, key or value.
 pub const ISOBAR_INVALID: i32 = 1;
-/// A solve stopped before it converged; u holds the best it found, and the report says more.
+/// A solve stopped before it converged; u holds the best iterate, and the report says more.
 pub const ISOBAR_NOT_CONVERGED: i32 = 2;
-/// The progress function ended the solve.
+/// The progress function stopped the solve.
 pub const ISOBAR_INTERRUPTED: i32 = 3;
-/// The device, its driver or its compiler failed, or is not there.
+/// The device, its driver or its compiler failed or is missing.
 pub const ISOBAR_DEVICE: i32 = 4;
-/// Memory that could not be had.
+/// Not enough memory.
 pub const ISOBAR_OUT_OF_MEMORY: i32 = 5;
-/// Something valid that this combination does not offer.
+/// A valid combination that is not supported.
 pub const ISOBAR_UNSUPPORTED: i32 = 6;
-/// The handle is being used from another thread, or by the progress function of its own solve.
+/// The handle is in use by another thread, or by its own progress function.
 pub const ISOBAR_BUSY: i32 = 7;
-/// A defect of isobar; the handle it struck is to be freed.
+/// An internal error of isobar; free the handle that was used.
 pub const ISOBAR_INTERNAL: i32 = 8;
 
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// Why a call failed.
+/// The code and the message of a failed call.
 pub(crate) struct Failure {
     pub(crate) code: i32,
     pub(crate) message: String,
-    /// Whether it names a cell, of which other ranks do not know.
+    /// Whether the message names a cell of this rank.
     pub(crate) names_cell: bool,
 }
 
@@ -68,7 +68,7 @@ impl From<isobar_case::Error> for Failure {
     }
 }
 
-/// Makes a code of what a call comes to, and keeps its message.
+/// Returns the code of a call and keeps its message.
 pub(crate) fn coded(call: impl FnOnce() -> Result<i32>) -> i32 {
     let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -76,17 +76,16 @@ pub(crate) fn coded(call: impl FnOnce() -> Result<i32>) -> i32 {
         Err(Failure::new(ISOBAR_INTERNAL, message))
     });
     result.unwrap_or_else(|Failure { code, message, .. }| {
-        // A zero would end the text.
+        // A zero byte would end the text.
         let text = CString::new(message.replace('\0', " ")).unwrap_or_default();
         LAST_ERROR.with_borrow_mut(|last| *last = text);
         code
     })
 }
 
-/// The message of the last call on this thread that failed; empty where none has. Valid until the next call on this thread
-/// that fails.
+/// Returns the message of the last failed call on this thread; empty if none has failed. It is valid until the next failed call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn isobar_last_error() -> *const c_char {
-    // Gone when the thread ends.
+    // Inaccessible once the thread ends.
     LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }

@@ -40,7 +40,7 @@ fn the_example_solves() {
     }
 }
 
-/// What the first programs in either language print.
+/// The output of the first programs in both languages.
 const LARGEST: &str = "largest u: 0.073666\n";
 
 #[test]

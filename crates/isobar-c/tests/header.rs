@@ -1,4 +1,4 @@
-//! The header is what the sources say.
+//! The header must agree with the sources.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use std::path::Path;
 fn the_header_is_that_of_the_sources() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).unwrap();
-    // It finds the modules by itself.
+    // cbindgen finds the modules itself.
     let builder = cbindgen::Builder::new().with_config(config).with_src(folder.join("src/lib.rs"));
     let mut made = Vec::new();
     builder.generate().unwrap().write(&mut made);
-    // What Rust's documentation asks of callers in a section of its own, and C's says in words.
+    // Rust's documentation has a section for the caller's obligations, C's a sentence.
     let made = String::from_utf8(made).unwrap().replace("// # Safety\n", "// Asks of the caller:\n");
     let path = folder.join("include/isobar.h");
     if std::env::var_os("UPDATE_HEADER").is_some() {

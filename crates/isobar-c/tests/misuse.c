@@ -69,7 +69,7 @@ static void of_many(isobar_solver *solver)
     expect(isobar_solver_solve_many(solver, from, NULL, COUNT, 0, NULL, NULL, NULL), ISOBAR_INVALID, "u is a null");
     expect(isobar_solver_solve_many(solver, from, to, 0, 0, codes, NULL, NULL), ISOBAR_INVALID, "give one or more");
     from[2].dtype = 17;
-    expect(isobar_solver_solve_many(solver, from, to, COUNT, 0, codes, NULL, NULL), ISOBAR_INVALID, "b[2]: dtype 17");
+    expect(isobar_solver_solve_many(solver, from, to, COUNT, 0, codes, NULL, NULL), ISOBAR_INVALID, "b[2]: unknown dtype 17");
     from[2].dtype = ISOBAR_F64;
     b[1][5] = NAN;
     expect(isobar_solver_solve_many(solver, from, to, COUNT, 0, codes, NULL, NULL), ISOBAR_INVALID, "system 1: ");
@@ -163,7 +163,7 @@ int main(void)
     expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "kappa is a null pointer");
     box.kappa = &coefficient;
     box.sides[1][0].kind = 9;
-    expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "side of y has kind 9");
+    expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "side of y has the unknown kind 9");
     box.sides[1][0].kind = ISOBAR_PERIODIC;
     expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "eriodic");
     box.sides[1][0].kind = ISOBAR_ROBIN;

@@ -34,7 +34,7 @@ fn path_with(folder: &Path) -> std::ffi::OsString {
     std::env::join_paths(std::iter::once(folder.to_path_buf()).chain(std::env::split_paths(&paths))).unwrap()
 }
 
-/// What a program prints on so many ranks.
+/// Returns the output of a program on this number of ranks.
 fn on_ranks(folder: &Path, ranks: usize, program: &Path) -> String {
     let paths = [libraries(), folder.join("../lib")];
     let mut launch = Command::new(folder.join("mpiexec"));
@@ -56,7 +56,7 @@ fn compile_c(folder: &Path, compiler: &str, source: &str, out: &TempDir) -> Path
     program
 }
 
-/// Of an MPI that has it, also a compiler for the binary interface of the MPI 5 standard.
+/// Returns the compiler wrappers of an MPI, including that of the MPI 5 ABI if it has one.
 fn compilers(folder: &Path) -> impl Iterator<Item = &'static str> {
     ["mpicc", "mpicc_abi"].into_iter().filter(|name| folder.join(name).exists())
 }

@@ -1,4 +1,4 @@
-//! The linear system of a case.
+//! The linear system of a case, assembled.
 
 use std::ops::Range;
 use std::path::Path;
@@ -17,24 +17,24 @@ use crate::matrix::Matrix;
 use crate::memory;
 use crate::values::{Values, check_sizes, read_cells};
 
-/// A linear system with what is known about it, in (z, y, x) C order.
+/// A linear system A u = b with its grid; arrays in (z, y, x) C order.
 #[derive(Clone, Debug)]
 pub struct Assembled {
-    /// A, from the equation and its boundary conditions.
+    /// A, including the boundary conditions.
     pub matrix: Matrix,
-    /// b, with boundary values, sources and wells in it.
+    /// b, including boundary values, sources and wells.
     pub rhs: Vec<f64>,
-    /// The exact solution at the cell centres, where it is known.
+    /// The exact solution at the cell centres, if known.
     pub exact: Option<Vec<f64>>,
-    /// Which cells take part; nothing means all.
+    /// Which cells are active; `None` means all.
     pub active: Option<Vec<bool>>,
-    /// Where the cells lie, for files and plots.
+    /// The positions of the cells, for files and plots.
     pub mesh: Mesh,
-    /// The widths and sides that fluxes follow from; only of diffusion in cells.
+    /// The widths and sides that fluxes are computed from; only for diffusion in cells.
     pub box_of_cells: Option<BoxOfCells>,
 }
 
-/// The widths of the cells of a box, and what holds on its sides.
+/// The widths of a box's cells and the boundary conditions on its sides.
 #[derive(Clone, Debug)]
 pub struct BoxOfCells {
     spacing: [Spacing; 3],
@@ -43,7 +43,7 @@ pub struct BoxOfCells {
 }
 
 impl BoxOfCells {
-    /// The flow through the faces, where `matrix` is one of diffusion.
+    /// Returns the fluxes through the faces, if `matrix` is a diffusion matrix.
     pub fn flow<'a>(&'a self, matrix: &'a Matrix) -> Option<Flow<'a>> {
         match matrix {
             Matrix::Diffusion(stencil) => {
@@ -61,12 +61,12 @@ impl From<DiffusionProblem> for BoxOfCells {
 }
 
 impl Assembled {
-    /// The flow through the faces of cells; nothing of problems that have none.
+    /// Returns the fluxes through the faces of cells; `None` for problems without fluxes.
     pub fn flow(&self) -> Option<Flow<'_>> {
         self.box_of_cells.as_ref()?.flow(&self.matrix)
     }
 
-    /// Keeps of b and of the exact solution what lies in these rows, (nz, rows, nx) in C order.
+    /// Keeps b and the exact solution in these rows only, (nz, rows, nx) in C order.
     pub(crate) fn keep_rows(&mut self, rows: &Range<usize>) {
         let shape = self.matrix.shape();
         for values in std::iter::once(&mut self.rhs).chain(&mut self.exact) {
@@ -74,7 +74,7 @@ impl Assembled {
         }
     }
 
-    /// Keeps of these rows some columns alone, (nz, rows, columns) in C order.
+    /// Keeps some columns of these rows only, (nz, rows, columns) in C order.
     pub fn keep_columns(&mut self, columns: &Range<usize>) {
         let nx = self.matrix.shape().nx;
         for values in std::iter::once(&mut self.rhs).chain(&mut self.exact) {
@@ -108,7 +108,7 @@ fn keep_rows(values: &mut Vec<f64>, shape: Shape, rows: &Range<usize>) {
     values.shrink_to_fit();
 }
 
-/// The cells of a grid of these widths.
+/// Returns the mesh of a grid with these widths.
 pub(crate) fn mesh_of(shape: Shape, spacing: &[Spacing; 3]) -> Mesh {
     let Shape { nx, ny, nz } = shape;
     let cells = [nx, ny, nz];
@@ -125,7 +125,7 @@ pub(crate) fn mesh_of(shape: Shape, spacing: &[Spacing; 3]) -> Mesh {
     let uniform = |d: usize| match spacing[d] {
         Spacing::Uniform(width) => Some(width),
         Spacing::Given(ref widths) => {
-            // What differs by less is the rounding of whoever computed them.
+            // Smaller differences are rounding errors of the program that wrote the widths.
             let first = widths.first().copied()?;
             widths.iter().all(|width| (width - first).abs() <= 1e-12 * first).then_some(first)
         }
@@ -139,17 +139,17 @@ pub(crate) fn mesh_of(shape: Shape, spacing: &[Spacing; 3]) -> Mesh {
 }
 
 impl DiffusionCase {
-    /// The problem, its files read.
+    /// Builds the problem, reading its files.
     ///
     /// # Errors
-    /// A file that cannot be read or does not fit; values that make no sense, naming the cell.
+    /// A file that cannot be read or does not fit; invalid values, naming the cell.
     pub fn problem(&self) -> Result<DiffusionProblem> {
         let problem = self.unchecked()?;
         problem.validate()?;
         Ok(problem)
     }
 
-    /// The same, [`DiffusionProblem::checked`] left to the caller.
+    /// Builds the problem without [`DiffusionProblem::checked`], which the caller calls.
     fn unchecked(&self) -> Result<DiffusionProblem> {
         let (shape, section) = (self.shape, &self.section);
         let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(Vec::new()));
@@ -174,7 +174,7 @@ impl DiffusionCase {
             }
             values
         };
-        // Only the horizontal coefficients are multiplied.
+        // The multiplier applies to the horizontal coefficients only.
         let vertical = match along_z {
             None if along_y.is_some() || multiplier.is_some() => {
                 Some(memory::fill("diffusion.coefficient", along_x.len(), |first, piece: &mut [f64]| {
@@ -219,10 +219,10 @@ impl DiffusionCase {
         Ok(problem)
     }
 
-    /// The right-hand side of a body source of the caller's own.
+    /// Returns the right-hand side for a body source given by the caller.
     ///
     /// # Errors
-    /// Those of [`DiffusionCase::problem`]; another number of cells.
+    /// The errors of [`DiffusionCase::problem`]; a wrong number of cells.
     pub(crate) fn rhs_from(&self, body: Vec<f64>) -> Result<Vec<f64>> {
         if let Some(faces) = &self.faces {
             return Ok(faces.problem(self.shape)?.rhs_from_in(&(0..self.shape.ny), body)?);
@@ -240,12 +240,12 @@ impl DiffusionCase {
     /// Builds the linear system.
     ///
     /// # Errors
-    /// Those of [`DiffusionCase::problem`]; a right-hand side that cannot be read or does not fit.
+    /// The errors of [`DiffusionCase::problem`]; a right-hand side that cannot be read or does not fit.
     pub fn assemble(&self) -> Result<Assembled> {
         self.assemble_in(&(0..self.shape.ny))
     }
 
-    /// The same with right-hand side and exact solution in some rows of the grid.
+    /// Builds the linear system with the right-hand side and the exact solution in some rows of the grid only.
     pub(crate) fn assemble_in(&self, rows: &Range<usize>) -> Result<Assembled> {
         if let Some(faces) = &self.faces {
             return self.assemble_faces(&faces.problem(self.shape)?, rows);
@@ -275,7 +275,7 @@ impl DiffusionCase {
         })
     }
 
-    /// The right-hand side: one of the kinds that are made, or from a body source that is read.
+    /// Returns the right-hand side: one of the built-in kinds, or from a body source that is read from a file.
     fn right_hand_side(
         &self,
         rows: &Range<usize>,
@@ -298,7 +298,7 @@ impl DiffusionCase {
         })
     }
 
-    /// Assembles a matrix of conductances, whose right-hand side is what flows into each cell.
+    /// Assembles a matrix of conductances; its right-hand side is the inflow into each cell.
     fn assemble_faces(&self, faces: &FaceProblem, rows: &Range<usize>) -> Result<Assembled> {
         let stencil = faces.stencil();
         let values = self.right_hand_side(
@@ -317,7 +317,7 @@ impl DiffusionCase {
         })
     }
 
-    /// The same at points inside the box.
+    /// Assembles a problem with unknowns at points inside the box.
     fn assemble_points(&self, problem: DiffusionProblem, rows: &Range<usize>) -> Result<Assembled> {
         let size = problem.extent();
         let points = PointProblem::new(problem, size)?;
@@ -341,7 +341,7 @@ impl DiffusionCase {
     }
 }
 
-/// Which cells take part; nothing where all do.
+/// Returns which cells are active; `None` if all are.
 fn mask_of(stencil: &Diffusion) -> Result<Option<Vec<bool>>> {
     if stencil.is_one_piece() {
         return Ok(None);
@@ -352,7 +352,7 @@ fn mask_of(stencil: &Diffusion) -> Result<Option<Vec<bool>>> {
     Ok(active.contains(&false).then_some(active))
 }
 
-/// Cells around points that are evenly spaced in a box of this size.
+/// Returns a mesh of cells around evenly spaced points in a box of this size.
 pub(crate) fn mesh_around(centres: &[Vec<f64>; 3], size: [f64; 3]) -> Mesh {
     let width = |d: usize| match centres[d][..] {
         [first, second, ..] => second - first,
@@ -366,7 +366,7 @@ pub(crate) fn mesh_around(centres: &[Vec<f64>; 3], size: [f64; 3]) -> Mesh {
     Mesh { centres: centres.clone(), faces, spacing: Some(spacing), units: Units::Unspecified }
 }
 
-/// Of all solutions of a singular system, the one that solvers return, with mean 0 wherever a constant is free; of that some rows.
+/// Shifts a solution of a singular system to the one that solvers return, with mean 0 wherever a constant is free; returns some rows of it.
 pub(crate) fn without_constants(mut solution: Vec<f64>, stencil: &Diffusion, rows: &Range<usize>) -> Vec<f64> {
     let shape = Stencil::shape(stencil);
     let Some(components) = stencil.components(&Host) else {

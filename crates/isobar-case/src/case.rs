@@ -1,4 +1,4 @@
-//! Everything a case file says.
+//! Case files.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -22,30 +22,30 @@ use crate::{diffusion, explain, heat, memory, problem, reader};
 /// The sections of a case file.
 const SECTIONS: [&str; 7] = ["problem", "grid", "diffusion", "faces", "heat", "solver", "output"];
 
-/// Everything a case file says.
+/// The content of a case file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// The file, as the user named it.
     pub path: PathBuf,
-    /// The equation, its grid and its right-hand side: `[problem]`, `[grid]` and `[diffusion]`.
+    /// The equation, its grid and its right-hand side: `[problem]`, `[grid]`, `[diffusion]` or `[faces]`, and `[heat]`.
     pub problem: Problem,
-    /// The method and its parameters, `[solver]`; what is left open, the matrix chooses.
+    /// The method and its parameters, `[solver]`; options left open are chosen for the matrix.
     pub solver: SolverOptions,
-    /// Where the iteration starts, `solver.guess`.
+    /// The first guess of the iteration, `solver.guess`.
     pub guess: FirstGuess,
-    /// The files that `[output]` asks for, beside those of the command line.
+    /// The files of `[output]`, in addition to those of the command line.
     pub output: OutputSection,
 }
 
-/// `[output]`: what the command writes.
+/// `[output]`: files that the command writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OutputSection {
-    /// The fluxes through all faces, a zarr store; after reading, relative to the working directory.
+    /// A zarr store for the fluxes through all faces; after reading, relative to the working directory.
     pub flux: Option<PathBuf>,
 }
 
-/// `solver.guess`: where the iteration starts.
+/// `solver.guess`: the first guess of the iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FirstGuess {
@@ -54,7 +54,7 @@ pub enum FirstGuess {
     Zero,
     /// u₀ = 1 (papers C and E).
     Ones,
-    /// Uniform in (0, 1), from `problem.rhs.seed`: rough, so that no solution is found fast by luck (paper D).
+    /// Uniform in (0, 1), seeded by `problem.rhs.seed`: rough, so that a smooth first guess does not flatter a solver (paper D).
     Random,
 }
 
@@ -68,17 +68,17 @@ impl From<FirstGuess> for Guess {
 }
 
 impl Case {
-    /// Reads a case file and applies overrides, one after another.
+    /// Reads a case file and applies overrides in order.
     ///
     /// # Errors
-    /// The file cannot be read, is not TOML, has a key or value that is not known, of the wrong type
-    /// or out of range; the message shows the line or the override at fault.
+    /// The file cannot be read or is not TOML, or a key is unknown, or a value has the wrong type or
+    /// is out of range. The message shows the line or the override at fault.
     pub fn load(path: impl AsRef<Path>, overrides: &[Override]) -> Result<Self> {
         let path = path.as_ref();
         let bytes = read_limited(path).map_err(|error| unreadable(path, &error))?;
         if bytes.len() as u64 > LONGEST {
             let message =
-                format!("longer than {} MiB; a case file is TOML text (is this the right file?)", LONGEST >> 20);
+                format!("is longer than {} MiB; a case file is TOML text (is this the right file?)", LONGEST >> 20);
             return Err(Error::at(path, message));
         }
         let text = String::from_utf8(bytes).map_err(|error| {
@@ -93,10 +93,10 @@ impl Case {
         Self::parse(path, &text, overrides)
     }
 
-    /// The same from text; relative paths in it are relative to `path`'s folder.
+    /// Parses a case from text; relative paths in it are relative to `path`'s folder.
     ///
     /// # Errors
-    /// Those of [`Case::load`].
+    /// The errors of [`Case::load`].
     pub fn parse(path: &Path, text: &str, overrides: &[Override]) -> Result<Self> {
         let name = path.display().to_string();
         let mut document = Document::parse(&name, text)?;
@@ -122,12 +122,12 @@ impl Case {
         Ok(Self { path: path.to_path_buf(), problem, solver, guess, output })
     }
 
-    /// The file, as the user named it.
+    /// Returns the file's name as the user wrote it.
     pub fn name(&self) -> String {
         self.path.display().to_string()
     }
 
-    /// The files that it is read from: the case itself and those that it names.
+    /// Returns the files that are read: the case itself and those that it names.
     pub fn inputs(&self) -> Vec<&Path> {
         let mut inputs = self.problem.inputs();
         inputs.insert(0, &self.path);
@@ -137,40 +137,40 @@ impl Case {
     /// Builds the linear system, reading the files that the case names.
     ///
     /// # Errors
-    /// An input that cannot be read or does not fit the grid; coefficients that make no sensible matrix.
+    /// An input that cannot be read or does not fit the grid; coefficients that give no valid matrix.
     pub fn assemble(&self) -> Result<Assembled> {
         self.problem.assemble().map_err(|error| Error::at(&self.path, error))
     }
 
-    /// The same with b and the exact solution in some rows of the grid, (nz, rows, nx) in C order: of a file these alone are read.
+    /// Builds the linear system with b and the exact solution in some rows of the grid, (nz, rows, nx) in C order. Only these rows of a file are read.
     ///
     /// # Errors
-    /// As [`Case::assemble`], of what is read.
+    /// The errors of [`Case::assemble`] for the part that is read.
     pub fn assemble_in(&self, rows: &Range<usize>) -> Result<Assembled> {
         self.problem.assemble_in(rows).map_err(|error| Error::at(&self.path, error))
     }
 
-    /// The right-hand side of a body source of the caller's own, shape (nz, ny, nx) in C order: weighted as the case says, with
+    /// Returns the right-hand side for a body source given by the caller, shape (nz, ny, nx) in C order: weighted as in the case, plus
     /// boundary values, sources and wells.
     ///
     /// # Errors
-    /// As [`Case::assemble`]; another number of cells; a heat equation, whose right-hand side is that of a step.
+    /// The errors of [`Case::assemble`]; a wrong number of cells; a heat equation, which has a right-hand side per step only.
     pub fn rhs_from(&self, body: Vec<f64>) -> Result<Vec<f64>> {
         self.problem.rhs_from(body).map_err(|error| Error::at(&self.path, error))
     }
 
-    /// Where the iteration starts: shape (nz, ny, nx), C order.
+    /// Returns the first guess, shape (nz, ny, nx) in C order.
     ///
     /// # Errors
-    /// Memory that cannot be had.
+    /// Not enough memory.
     pub fn first_guess(&self) -> Result<Vec<f64>> {
         self.first_guess_in(&(0..self.problem.shape().ny))
     }
 
-    /// The same in some rows of the grid: shape (nz, rows, nx).
+    /// Returns the first guess in some rows of the grid, shape (nz, rows, nx).
     ///
     /// # Errors
-    /// As [`Case::first_guess`].
+    /// The errors of [`Case::first_guess`].
     pub fn first_guess_in(&self, rows: &Range<usize>) -> Result<Vec<f64>> {
         let (shape, seed) = (self.problem.shape(), self.problem.seed());
         let row = shape.nx * rows.len();
@@ -188,10 +188,10 @@ impl Case {
     }
 }
 
-/// Uniform in (0, 1): a first guess so rough that no solution is found fast by luck.
+/// Returns random numbers, uniform in (0, 1): a rough first guess, with which no solver is fast by luck.
 ///
 /// # Errors
-/// Memory that cannot be had.
+/// Not enough memory.
 pub fn random_guess(seed: u64, cells: usize) -> Result<Vec<f64>> {
     memory::fill("the first guess", cells, |first, piece: &mut [f64]| {
         piece.iter_mut().zip(first..).for_each(|(value, n)| *value = random_value(seed, n));
@@ -202,34 +202,36 @@ fn random_value(seed: u64, cell: usize) -> f64 {
     0.5 * (1.0 + random(seed, cell))
 }
 
-/// `[output]`, checked for what the problem has.
+/// Reads `[output]` and checks that the problem has what is to be written.
 fn read_output(document: &Document<'_>, problem: &Problem, folder: &Path) -> Result<OutputSection> {
     let mut output: OutputSection = document.read("output")?;
     let Some(flux) = &mut output.flux else { return Ok(output) };
     let fail = |message: &str| Err(document.failure_at_key("output.flux", message));
     match problem {
         Problem::Diffusion(case) if case.faces.is_some() => {
-            return fail("fluxes are those of [diffusion], and this case has [faces]; leave it out");
+            return fail("fluxes are computed for [diffusion] only, and this case has [faces]; remove this key");
         }
         Problem::Diffusion(case) if case.section.unknowns == diffusion::Unknowns::Cells => {}
         Problem::Diffusion(_) => {
             return fail(
-                "fluxes are those through faces of cells; leave it out, or set diffusion.unknowns = \"cells\"",
+                "fluxes are defined for unknowns in cells only; remove this key, or set diffusion.unknowns = \"cells\"",
             );
         }
         _ => {
             let kind = problem.kind();
-            return fail(&format!("fluxes belong to problem.kind = \"diffusion\", not \"{kind}\"; leave it out"));
+            return fail(&format!(
+                "fluxes are computed for problem.kind = \"diffusion\" only, not \"{kind}\"; remove this key"
+            ));
         }
     }
     if !flux.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("zarr")) {
-        return fail("three arrays of faces go into a zarr store; use a name that ends in .zarr");
+        return fail("fluxes are three arrays and need a zarr store; use a name that ends in .zarr");
     }
     *flux = folder.join(&*flux);
     Ok(output)
 }
 
-/// `[solver]`; what it leaves open is the matrix's to choose.
+/// Reads `[solver]`. Options left open are chosen for the matrix.
 fn read_solver(document: &Document<'_>) -> Result<(SolverOptions, FirstGuess)> {
     let solver = read_options(document, &["guess"])?;
     let guess = match document.get("solver.guess") {
@@ -239,14 +241,14 @@ fn read_solver(document: &Document<'_>) -> Result<(SolverOptions, FirstGuess)> {
     Ok((solver, guess))
 }
 
-/// The same without keys that somebody else reads.
+/// Reads `[solver]` without the keys that another function reads.
 pub(crate) fn read_options(document: &Document<'_>, apart: &[&str]) -> Result<SolverOptions> {
     let solver: SolverOptions = document.read_without("solver", apart)?;
     solver.validate().map_err(|error| at_key(document, error))?;
     Ok(solver)
 }
 
-/// An error of the library, shown at the key that it names.
+/// Shows an error of the library at the key that it names.
 pub(crate) fn at_key(document: &Document<'_>, error: isobar::Error) -> Error {
     match error {
         isobar::Error::Invalid { key, message } => document.failure_at_key(&key, &shorten(&message)),
@@ -254,10 +256,10 @@ pub(crate) fn at_key(document: &Document<'_>, error: isobar::Error) -> Error {
     }
 }
 
-/// A case file longer than this is none, and `/dev/zero` never ends. B
+/// Largest case file; `/dev/zero` never ends. B
 const LONGEST: u64 = 64 << 20;
 
-/// The content of a file, or its beginning where it is longer than [`LONGEST`].
+/// Reads a file, or its beginning if it is longer than [`LONGEST`].
 fn read_limited(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
@@ -269,14 +271,14 @@ fn unreadable(path: &Path, error: &io::Error) -> Error {
         ErrorKind::NotFound | ErrorKind::NotADirectory => {
             "no such file; give the path of a case file, such as cases/panel.toml".to_owned()
         }
-        ErrorKind::IsADirectory => "a folder; give the path of a case file in it".to_owned(),
+        ErrorKind::IsADirectory => "is a folder; give the path of a case file in it".to_owned(),
         ErrorKind::PermissionDenied => "permission denied; make it readable".to_owned(),
         _ => format!("cannot be read: {error}"),
     };
     Error::at(path, message)
 }
 
-/// Every dotted key that a case may hold, for suggestions.
+/// Returns every dotted key that a case may have, for suggestions.
 pub(crate) fn keys() -> Vec<String> {
     let mut found = Vec::new();
     flatten("problem", &problem::defaults(), &mut found);

@@ -1,4 +1,4 @@
-//! What this machine can compute on, and which libraries it has.
+//! The devices and libraries of this machine.
 
 use isobar::internals::backend::Backend;
 use isobar::internals::cpu::Cpu;
@@ -10,7 +10,7 @@ use isobar::{Device, Error, Result, Shape};
 
 use crate::memory;
 
-/// Vectors of this shape, 128 MiB each, are far beyond any cache that they would be copied within.
+/// Vectors of this shape have 128 MiB each, far more than any cache.
 const COPIED: Shape = Shape { nx: 512, ny: 256, nz: 128 };
 
 /// A device of this machine.
@@ -20,20 +20,20 @@ pub struct Found {
     pub device: String,
     /// Its model.
     pub name: String,
-    /// Bytes of memory: all of a GPU's, and of the processor's what can be had without swapping.
+    /// Memory in bytes: all of a GPU's, or the memory available to the processor without swapping.
     pub memory: Option<f64>,
-    /// Threads of the processor that a solver would use.
+    /// Threads of the processor that a solver uses by default.
     pub threads: Option<usize>,
     /// Compute capability of a GPU, major and minor.
     pub capability: Option<(i32, i32)>,
-    /// Bytes a second that a copy of a vector moves, where that was to be measured; why the device cannot be used.
+    /// Bandwidth of a copy of a vector in bytes per second, if measured; an error if the device cannot be used.
     pub bandwidth: Result<Option<f64>>,
 }
 
-/// Finds the devices: the processor with so many threads or all, and GPUs, or why there are none.
+/// Finds the devices: the processor with this number of threads (or all), and GPUs, or the reason why there are none.
 ///
 /// # Errors
-/// Threads that cannot be started; the processor fails while its bandwidth is measured.
+/// Threads cannot be started; the processor fails while its bandwidth is measured.
 pub fn find(threads: Option<usize>, measures: bool) -> Result<(Vec<Found>, Option<Error>)> {
     let measure = |device: Device| measures.then(|| device.copy_bandwidth(COPIED)).transpose();
     let cpu = threads.map_or_else(Cpu::with_all_threads, Cpu::new)?;
@@ -61,8 +61,8 @@ pub fn find(threads: Option<usize>, measures: bool) -> Result<(Vec<Found>, Optio
     Ok((found, None))
 }
 
-/// Looks for the libraries that are found at run time: the name of each, and its version and place, or why there is none. That those of
-/// GPUs are not found is worth a word where there are `gpus`.
+/// Finds the libraries that are loaded at run time. Returns the name of each with its version and path, or the reason why it is missing.
+/// Missing libraries of GPUs are listed only if there are `gpus`.
 pub fn libraries(gpus: bool) -> Vec<(&'static str, Result<String>)> {
     let of_cuda =
         |((major, minor), path): ((i32, i32), &std::path::Path)| format!("{major}.{minor}, {}", path.display());
@@ -74,11 +74,11 @@ pub fn libraries(gpus: bool) -> Vec<(&'static str, Result<String>)> {
     of_gpus.into_iter().filter(|(_, found)| gpus || found.is_ok()).chain([("MPI", mpi())]).collect()
 }
 
-/// The MPI that ranks would use.
+/// Describes the MPI library that ranks would use.
 fn mpi() -> Result<String> {
     #[cfg(unix)]
     return isobar::internals::dist::mpi::find()
         .map(|found| format!("{}, {}, {}", found.version, found.family, found.library));
     #[cfg(not(unix))]
-    Err(Error::Unsupported("not on this system".into()))
+    Err(Error::Unsupported("not supported on this system".into()))
 }

@@ -1,7 +1,7 @@
-//! A case file together with its overrides, as one tree that remembers where every key and value came from.
+//! A case file together with its overrides, as one tree that records where every key and value came from.
 //!
-//! Positions are byte offsets into one virtual text: the file, then each override behind it. So an error anywhere in
-//! the tree can be shown at its line, or at its override.
+//! Positions are byte offsets into one virtual text: the file followed by each override. An error anywhere in
+//! the tree can therefore be shown at its line or at its override.
 
 use std::ops::Range;
 
@@ -18,17 +18,17 @@ use crate::text::one_line;
 /// A key or value of the tree with its position.
 pub(crate) type Node<'t> = Spanned<DeValue<'t>>;
 
-/// No section of a case is nested as deep as this; a tree much deeper would exhaust the stack.
+/// Deepest nesting that is accepted; a much deeper tree would exhaust the stack.
 const DEEPEST: usize = 16;
 
-/// A run of the virtual text.
+/// A section of the virtual text.
 struct Source<'t> {
     origin: Origin<'t>,
     start: usize,
     text: &'t str,
 }
 
-/// Where a run of text comes from, by name.
+/// The origin of a section of text, with its name.
 #[derive(Clone, Copy)]
 enum Origin<'t> {
     File(&'t str),
@@ -42,7 +42,7 @@ pub(crate) struct Document<'t> {
 }
 
 impl<'t> Document<'t> {
-    /// Parses a case file; `name` is what messages call it.
+    /// Parses a case file, called `name` in messages.
     pub(crate) fn parse(name: &'t str, text: &'t str) -> Result<Self> {
         let mut document =
             Self { sources: vec![Source { origin: Origin::File(name), start: 0, text }], root: DeTable::new() };
@@ -50,7 +50,7 @@ impl<'t> Document<'t> {
             Ok(root) => document.root = root.into_inner(),
             Err(error) => {
                 let too_deep = error.message().contains("recurs");
-                let message = if too_deep { "nested too deeply; no case needs that" } else { error.message() };
+                let message = if too_deep { "nested too deeply" } else { error.message() };
                 return Err(document.failure(error.span(), message, None));
             }
         }
@@ -69,7 +69,7 @@ impl<'t> Document<'t> {
             return Err(option("no value after \"=\"; write KEY=VALUE, as in grid.nx=256"));
         }
         if key.split('.').count() > DEEPEST {
-            return Err(option("no key of a case has so many parts"));
+            return Err(option("the key has more parts than any key of a case"));
         }
         if key.split('.').any(|part| part.trim().is_empty()) {
             return Err(option("the key must be dotted names, as in solver.tolerance"));
@@ -79,12 +79,12 @@ impl<'t> Document<'t> {
 
         let start = self.end();
         self.sources.push(Source { origin: Origin::Override(shown), start, text: assignment });
-        // Every part of the key has its own place in the assignment, so that an unknown one is found.
+        // Each part of the key has its own position in the assignment, so that an unknown part can be marked.
         let place = |part: &str| {
             let at = start + (part.as_ptr().addr() - assignment.as_ptr().addr());
             at..at + part.len()
         };
-        // Anything that is not a TOML value is a bare word: --set grid.geometry=box.
+        // Anything that is not a TOML value is a string without quotes: --set grid.geometry=box.
         let value = match DeValue::parse(text) {
             Ok(value) => shifted(value, place(text).start),
             Err(_) => Spanned::new(place(text), DeValue::String(DeString::Borrowed(text))),
@@ -99,7 +99,7 @@ impl<'t> Document<'t> {
             }
             table = match table.get_mut(section).map(Spanned::get_mut) {
                 Some(DeValue::Table(inner)) => inner,
-                _ => return Err(option(&format!("{section} is a value, not a section, of the case"))),
+                _ => return Err(option(&format!("{section} is a value in the case, not a section"))),
             };
         }
         table.remove(last);
@@ -107,7 +107,7 @@ impl<'t> Document<'t> {
         self.reject_non_finite()
     }
 
-    /// Takes all keys as those of one section, unless that section is all there is.
+    /// Moves all keys into one section, unless the document consists of that section already.
     pub(crate) fn put_below(&mut self, section: &'static str) {
         let is_below = self.root.len() == 1 && self.root.get(section).is_some_and(|node| node.get_ref().is_table());
         if !is_below {
@@ -121,12 +121,12 @@ impl<'t> Document<'t> {
         self.sources.last().map_or(0, |source| source.start + source.text.len() + 1)
     }
 
-    /// The top-level sections, in the file's order.
+    /// Returns the top-level sections in the file's order.
     pub(crate) fn sections(&self) -> impl Iterator<Item = (&Spanned<DeString<'t>>, &Node<'t>)> {
         self.root.iter()
     }
 
-    /// The value at a dotted key.
+    /// Returns the value at a dotted key.
     pub(crate) fn get(&self, path: &str) -> Option<&Node<'t>> {
         let mut table = &self.root;
         let mut parts = path.split('.').peekable();
@@ -145,7 +145,7 @@ impl<'t> Document<'t> {
         self.read_without(path, &[])
     }
 
-    /// Reads a section, leaving out the keys that the caller reads itself.
+    /// Reads a section without the keys that the caller reads itself.
     pub(crate) fn read_without<T: DeserializeOwned>(&self, path: &str, apart: &[&str]) -> Result<T> {
         let empty = Spanned::new(0..0, DeValue::Table(DeTable::new()));
         let node = self.get(path).unwrap_or(&empty);
@@ -155,7 +155,7 @@ impl<'t> Document<'t> {
         })
     }
 
-    /// A failure at the value of a dotted key, or without a place where the case does not hold it.
+    /// Makes an error at the value of a dotted key, or without a position if the case does not have the key.
     pub(crate) fn failure_at_key(&self, path: &str, message: &str) -> Error {
         match self.get(path) {
             Some(node) => self.failure(Some(node.span()), &format!("{path}: {message}"), None),
@@ -163,7 +163,7 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// A failure at a position: the place, the message, the line with a marker, and a help line.
+    /// Makes an error at a position: the place, the message, the line with a marker, and a help line.
     pub(crate) fn failure(&self, span: Option<Range<usize>>, message: &str, help: Option<&str>) -> Error {
         let place = span.and_then(|span| {
             let source = self.sources.iter().rev().find(|source| source.start <= span.start)?;
@@ -186,7 +186,7 @@ impl<'t> Document<'t> {
         })
     }
 
-    /// No key of a case takes infinities or NaN, which TOML can write (and 1e999 becomes).
+    /// Rejects infinities and NaN, which TOML can write (1e999 is one).
     fn reject_non_finite(&self) -> Result<()> {
         fn find(table: &DeTable<'_>, prefix: &str) -> Option<(String, Range<usize>, String)> {
             table.iter().find_map(|(key, node)| find_in(node, &format!("{prefix}{}", key.get_ref())))
@@ -213,11 +213,11 @@ impl<'t> Document<'t> {
     }
 }
 
-/// A line of a text, with the spot in it marked.
+/// A line of a text with a position marked.
 struct Excerpt {
     line: usize,
     column: usize,
-    /// The line and a line of markers, each after a line break; nothing where that would be too long.
+    /// The line and a line of markers, each after a line break; empty if the line is too long.
     text: String,
 }
 
@@ -237,7 +237,7 @@ impl Excerpt {
         let column = text[line_start..start].chars().count() + 1;
         let marked = text[start..end.clamp(start, line_end)].chars().count().max(1);
 
-        // A line of thousands of characters, which only a wrong file has, is not worth showing.
+        // Lines of thousands of characters occur only in files that are no cases.
         let content: String = text[line_start..line_end]
             .trim_end_matches('\r')
             .chars()
@@ -253,7 +253,7 @@ impl Excerpt {
     }
 }
 
-/// The same value, its positions moved.
+/// Returns the value with its positions moved.
 fn shifted<'t>(node: Node<'t>, by: usize) -> Node<'t> {
     let span = node.span();
     let value = match node.into_inner() {

@@ -1,24 +1,24 @@
-//! Why a case cannot be read or made.
+//! Errors of reading and assembling cases.
 
 use std::fmt;
 use std::path::Path;
 
 use crate::text::{printable, shorten};
 
-/// One message for the user, complete as it is: what is at fault (key, line or file) and what to do.
+/// One complete message for the user: the key, line or file at fault and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(String);
 
-/// The result of everything that reads a case.
+/// The result of every function that reads a case.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error with this message, its control characters written out.
+    /// An error with this message, with control characters escaped.
     pub fn new(message: impl Into<String>) -> Self {
         Self(printable(&message.into()))
     }
 
-    /// An error at a file: `path: message`.
+    /// An error in a file: `path: message`.
     pub fn at(path: &Path, message: impl fmt::Display) -> Self {
         Self::new(format!("{}: {message}", path.display()))
     }

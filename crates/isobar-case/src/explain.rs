@@ -1,9 +1,9 @@
-//! Error messages, in the words of a user of case files.
+//! Texts of error messages for users of case files.
 
 use crate::reader::{Problem, ReadError};
 use crate::text::one_line;
 
-/// Of the known names, the one a user most likely meant.
+/// Returns the known name that the user most likely meant.
 pub(crate) fn nearest<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let fold = |name: &str| name.to_lowercase().replace('_', "-");
     let wrong = fold(wrong);
@@ -12,7 +12,7 @@ pub(crate) fn nearest<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>)
         .map(|name| {
             let folded = fold(name);
             let distance = strsim::damerau_levenshtein(&wrong, &folded);
-            // An abbreviation (tol, iterations, multi) is a likely slip too, and far by edits.
+            // An abbreviation (tol, iterations, multi) is a likely mistake too, though its edit distance is large.
             let part = wrong.len() >= 3 && (folded.starts_with(&wrong) || folded.ends_with(&wrong));
             (if part { 1 } else { distance }, name)
         })
@@ -21,13 +21,13 @@ pub(crate) fn nearest<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>)
         .map(|(_, name)| name)
 }
 
-/// The message for an unknown key of a section (none for a section of the case itself), and a help line with what
-/// there is.
+/// Returns the message for an unknown key of a section (the empty name is the case itself), and a help line with the
+/// known keys.
 pub(crate) fn unknown_key(section: &str, key: &str, known: &[&str]) -> (String, Option<String>) {
     let path = if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") };
     let place = if section.is_empty() { String::new() } else { format!(" in {}", bracketed(section)) };
     let mut message = format!("unknown key \"{}\"{place}", one_line(key));
-    // A key of another section, named without it or put into the wrong one.
+    // A key of another section, written without its section or in the wrong one.
     let elsewhere =
         || crate::case::keys().into_iter().find(|known| *known != path && known.rsplit('.').next() == Some(key));
     if let Some(name) = nearest(key, known.iter().copied()) {
@@ -45,12 +45,12 @@ pub(crate) fn unknown_key(section: &str, key: &str, known: &[&str]) -> (String, 
     (message, Some(help))
 }
 
-/// A section as it is written; an entry of a list by its index.
+/// Formats a section as it is written in a file; an entry of a list with its index.
 fn bracketed(section: &str) -> String {
     if section.ends_with(']') { section.to_owned() } else { format!("[{section}]") }
 }
 
-/// The message for a value that is none of the choices, and a help line with these.
+/// Returns the message for an unknown choice, and a help line with the known ones.
 pub(crate) fn unknown_choice(path: &str, value: &str, known: &[&str]) -> (String, Option<String>) {
     let mut message = format!("{path} = \"{}\"", one_line(value));
     message.push_str(" is not a known choice");
@@ -60,14 +60,14 @@ pub(crate) fn unknown_choice(path: &str, value: &str, known: &[&str]) -> (String
     (message, Some(format!("available: {}", known.join(", "))))
 }
 
-/// Choices that are more than a word.
+/// Choices that are not a single word.
 const FORMS: [(&str, &str); 1] = [(
     "solver.deflation.stripes",
-    "\"half-rows\", \"bodies\", or so many blocks in x, y and z, as in { blocks = [4, 4, 1] }",
+    "\"half-rows\", \"bodies\", or the numbers of blocks in x, y and z, as in { blocks = [4, 4, 1] }",
 )];
 
-/// The message for a value that cannot be read, and a help line. `apart` are keys of `section` besides those that the
-/// error lists.
+/// Returns the message for a value that cannot be read, and a help line. `apart` lists keys of `section` that
+/// another function reads.
 pub(crate) fn read_error(error: &ReadError, section: &str, apart: &[&str]) -> (String, Option<String>) {
     let path = error.path(section);
     let found = error.place.as_ref().map_or("nothing", |place| &place.found);
@@ -93,7 +93,7 @@ pub(crate) fn read_error(error: &ReadError, section: &str, apart: &[&str]) -> (S
     (message, None)
 }
 
-/// What serde expects, as a user calls it.
+/// Translates serde's name of an expected type.
 fn expected_in_words<'e>(expected: &'e str, path: &str) -> &'e str {
     match expected {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
@@ -102,7 +102,7 @@ fn expected_in_words<'e>(expected: &'e str, path: &str) -> &'e str {
         "a string" => "a string in quotes",
         "path string" => "a path in quotes",
         "a sequence" => "a list",
-        // An entry of a list is written in braces.
+        // An entry of a list is a table in braces.
         _ if expected.starts_with("struct ") && path.ends_with(']') => "a table of keys, as in { i = 0, j = 0 }",
         _ if expected.starts_with("struct ") || expected == "a map" => "a section",
         "an array of length 2" => "a list of 2",

@@ -1,4 +1,4 @@
-//! What defines a heat equation, as numbers that a checkpoint can hold: a run goes on from one of the same problem only.
+//! Fingerprints of heat equations, stored in checkpoints: a run can only continue from a checkpoint of the same problem.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use isobar::internals::execute::{Execute, Host};
 use isobar::problem::{Boundary, DiffusionProblem, SideFields, Spacing};
 use isobar::stencil::Axis;
 
-/// A 64-bit number for each part of a problem, by the key of the case file that gives it: the same for the same values, wherever these come
-/// from, on any machine, version and number of threads. Options of the solver, and what is run of the problem, are no part of it.
+/// A 64-bit number for each part of a problem, by its key in the case file. It depends on the values alone, not on their origin, the
+/// machine, the version or the number of threads. Solver options, the end time and the outputs are not part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprint(BTreeMap<&'static str, u64>);
 
 impl Fingerprint {
-    /// Of a problem with the body source f, C order.
+    /// Computes the fingerprint of a problem with the body source f in C order.
     pub(crate) fn new(problem: &DiffusionProblem, body: Option<&[f64]>, at_points: bool) -> Self {
         let Shape { nx, ny, nz } = problem.shape;
         let axes = [Axis::X, Axis::Y, Axis::Z];
         let along = axes.map(|axis| of_values(problem.coefficient.along(axis)));
         let of_side = |(side, fields): (&Boundary, &SideFields)| {
             let number = |field: &Option<Vec<f64>>, number: f64| match field.as_deref() {
-                // All the same is one number.
+                // Equal values count as one number.
                 Some([first, rest @ ..]) if rest.iter().all(|value| value == first) => bits(*first),
                 Some(field) => of_values(field),
                 None => bits(number),
@@ -58,18 +58,18 @@ impl Fingerprint {
         ]))
     }
 
-    /// Keys and numbers, as text.
+    /// Returns keys and numbers, as text.
     pub fn parts(&self) -> impl Iterator<Item = (&'static str, String)> {
         self.0.iter().map(|(&key, number)| (key, format!("{number:016x}")))
     }
 }
 
-/// The bits of a number; −0 is 0.
+/// Returns the bits of a number; −0 counts as 0.
 fn bits(value: f64) -> u64 {
     (value + 0.0).to_bits()
 }
 
-/// FNV-1a, eight bytes at a time.
+/// FNV-1a over words of eight bytes.
 fn hash(words: impl IntoIterator<Item = u64>) -> u64 {
     words.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, word| {
         let hash = (hash ^ word).wrapping_mul(0x0100_0000_01b3);
@@ -81,9 +81,9 @@ fn of_values(values: &[f64]) -> u64 {
     of_all(values, bits)
 }
 
-/// Of an array, which is that of one entry where all are the same.
+/// Returns the fingerprint of an array; an array of equal values has that of one value.
 fn of_all<X: Copy + Sync>(all: &[X], bits: impl Fn(X) -> u64 + Sync) -> u64 {
-    /// Entries that a thread has at a time: a part of what the number is.
+    /// Entries hashed together; the result depends on this number.
     const PIECE: usize = 1 << 16;
     let Some(first) = all.first().map(|&first| bits(first)) else { return hash([]) };
     let mut pieces: Vec<(u64, bool)> = vec![(0, true); all.len().div_ceil(PIECE)];

@@ -1,4 +1,4 @@
-//! The memory that a case takes, predicted from its sizes before any is allocated.
+//! The memory that a case needs, predicted from its sizes before any is allocated.
 
 use isobar::internals::build::memory::{MatrixKind, MatrixSize, Processor, predict};
 use isobar::problem::Spacing;
@@ -13,51 +13,51 @@ use crate::memory;
 use crate::problem::Problem;
 use crate::values::Values;
 
-/// Memory of a case by what it is for, for as long as it is there. B
+/// Memory of a case by purpose, with its lifetime. B
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Footprint {
-    /// Matrix, right-hand side, exact solution and mask, on the host from assembling to the end.
+    /// Matrix, right-hand side, exact solution and mask, on the host from assembly to the end.
     pub system: f64,
-    /// What the matrix is made of, on the host while it is made.
+    /// Inputs of the matrix, on the host during assembly.
     pub assembly: f64,
     /// First guess and solution, on the host.
     pub solution: f64,
     /// The solver, on the host.
     pub solver: f64,
-    /// The solution with inactive cells marked, and fluxes that are written, on the host when the solver is gone.
+    /// The solution with inactive cells marked, and fluxes to be written, on the host after the solver is dropped.
     pub marked: f64,
-    /// The two vectors of a copy whose bandwidth is measured, on the host when the solver is gone. Where there is no
-    /// memory for them, nothing else is lost.
+    /// The two vectors of the bandwidth measurement, on the host after the solver is dropped. If there is not enough
+    /// memory for them, only the measurement is skipped.
     pub copy: f64,
-    /// The solver on a device that is not the host.
+    /// The solver on a GPU.
     pub device: f64,
 }
 
 impl Footprint {
-    /// What the host must have for the case to be solved.
+    /// Returns the memory that the host must have to solve the case.
     pub fn needed(&self) -> f64 {
         let Self { system, assembly, solution, solver, marked, .. } = self;
         PROGRAM + system + assembly.max(solution + solver.max(*marked))
     }
 
-    /// The most that the host holds at one time, the measurement of a copy included.
+    /// Returns the largest amount that the host holds at one time, including the bandwidth measurement.
     pub fn peak(&self) -> f64 {
         self.needed().max(PROGRAM + self.system + self.solution + self.copy)
     }
 }
 
-/// Of a value a cell.
+/// Bytes of a value. B
 const VALUE: f64 = 8.0;
-/// What a program takes that does nothing yet. B
+/// Memory of an idle program. B
 const PROGRAM: f64 = (20 << 20) as f64;
-/// Cells of the vectors that a processor's copy is measured with: beyond its caches, and no more than need be.
+/// Fewest and most cells of the vectors in a processor's bandwidth measurement: larger than its caches, but no larger than necessary.
 const COPIED: [f64; 2] = [(256 * 256 * 128) as f64, (512 * 512 * 128) as f64];
 
 impl Case {
-    /// Fails where it needs more memory than there is, before any is taken.
+    /// Fails if the case needs more memory than is available, before any is allocated.
     ///
     /// # Errors
-    /// What it needs, what there is, and what to do.
+    /// The message says what is needed, what is available and what to do.
     pub fn require_memory(&self, device: &Device) -> Result<()> {
         let what = format!("a grid of {} cells", self.problem.shape());
         let footprint = self.footprint_on(device)?;
@@ -76,16 +76,16 @@ impl Case {
         Ok(())
     }
 
-    /// What it will hold on a device; of several ranks, what one of them will, the one with the largest part.
+    /// Predicts the memory on a device. On several ranks it is that of one rank, the one with the largest subdomain.
     ///
     /// # Errors
-    /// Options that do not go together; more ranks than rows, or than pairs of columns.
+    /// Incompatible options; more ranks than rows, or than pairs of columns.
     pub fn footprint_on(&self, device: &Device) -> Result<Footprint> {
         let (alone, size) = (self.footprint(device.processor())?, self.problem.matrix_size());
         let at = |error: isobar::Error| Error::at(&self.path, error);
         let Some(patches) = device.patches(size.shape).map_err(at)? else { return Ok(alone) };
         let Memory { host, device } = device.predict_memory(&size, &size.choice(), &self.solver).map_err(at)?;
-        // Steps take arrays of the whole grid; a solve makes and reads those of its own rows alone.
+        // Time steps need arrays of the whole grid; a solve assembles and reads its own rows only.
         let by_rows = match &self.problem {
             Problem::Helmholtz(case) => {
                 1.0 + f64::from(u8::from(case.section.rhs.kind == helmholtz::RhsKind::Manufactured))
@@ -106,10 +106,10 @@ impl Case {
         })
     }
 
-    /// What it will hold, with a solver on this processor.
+    /// Predicts the memory with a solver on this processor.
     ///
     /// # Errors
-    /// Options that do not go together.
+    /// Incompatible options.
     pub fn footprint(&self, processor: Processor) -> Result<Footprint> {
         let cells = self.problem.shape().cells() as f64;
         let size = self.problem.matrix_size();
@@ -138,7 +138,7 @@ impl Case {
 }
 
 impl Problem {
-    /// What the memory of its solvers depends on.
+    /// Returns the sizes that the memory of the solver depends on.
     pub fn matrix_size(&self) -> MatrixSize {
         let kind = match self {
             Self::Helmholtz(_) => MatrixKind::TensorProduct,
@@ -149,11 +149,11 @@ impl Problem {
     }
 }
 
-/// Values a cell.
+/// Values per cell.
 struct Held {
-    /// Of the system.
+    /// Held by the system.
     system: f64,
-    /// Of what it is made of.
+    /// Held by the inputs of the matrix.
     assembly: f64,
     /// Whether there may be inactive cells.
     may_be_marked: bool,
@@ -162,14 +162,14 @@ struct Held {
 impl HelmholtzCase {
     fn values_held(&self) -> Held {
         let manufactured = self.section.rhs.kind == helmholtz::RhsKind::Manufactured;
-        // Six numbers a column are the matrix, made of as many.
+        // The matrix has six numbers per column, computed from as many.
         let columns = 6.5 / self.grid.nz as f64;
         Held { system: if manufactured { 2.0 } else { 1.0 } + columns, assembly: columns, may_be_marked: false }
     }
 }
 
 impl HeatCase {
-    /// Of every step: a shift is always there.
+    /// Returns the kind of a step's matrix, which always has a shift.
     fn matrix_kind(&self) -> MatrixKind {
         match self.diffusion.matrix_kind() {
             MatrixKind::Diffusion { fields, strengths, is_periodic, .. } => {
@@ -179,9 +179,9 @@ impl HeatCase {
         }
     }
 
-    /// The matrix with and without the shift of a step, source and masses beside what a diffusion problem has, what
-    /// the stepper holds (the state, the one before, the source, masses; two more where it chooses the length of steps), and
-    /// states that are written while steps go on.
+    /// Counts the matrix with and without the shift of a step; source and masses in addition to a diffusion problem's values;
+    /// the stepper's vectors (current and previous state, source, masses; two more with automatic step lengths); and
+    /// states being written during the following steps.
     fn values_held(&self) -> Held {
         let Held { system, assembly, may_be_marked } = self.diffusion.values_held();
         let masses = if self.has_various_cells() { 3.0 } else { 0.0 };
@@ -193,7 +193,7 @@ impl HeatCase {
 }
 
 impl DiffusionCase {
-    /// Whether the coefficient of z is another than that of x, in memory.
+    /// Returns whether the coefficient of z is stored separately from that of x.
     fn is_layered(&self) -> bool {
         let section = &self.section;
         section.coefficient_z.is_some() || section.coefficient_y.is_some() || section.multiplier.is_some()
@@ -211,7 +211,7 @@ impl DiffusionCase {
             ([true, true, false], false) => 2,
             _ => 3,
         };
-        // A power of the widths, and of coefficients that are plain numbers.
+        // A power of the widths and of coefficients that are plain numbers.
         let cells = [self.shape.nx, self.shape.ny, self.shape.nz];
         let widths = [0, 1, 2].map(|d| self.spacing[d].extent(cells[d]) / cells[d] as f64);
         let over_x = |values: &Option<Values>| match (&section.coefficient, values) {
@@ -236,13 +236,13 @@ impl DiffusionCase {
         };
         let matrix = fields as f64 + count(has_shift);
         let manufactured = count(self.rhs_kind() == diffusion::RhsKind::Manufactured);
-        // A mask is a byte a cell.
+        // A mask has one byte per cell.
         let mask = 1.0 / VALUE;
         let coefficients = 1.0 + count(section.coefficient_y.is_some()) + count(self.is_layered());
         let problem = coefficients + count(section.reaction.is_some()) + mask * count(section.active.is_some());
-        // Conductances as they are read, and the cells that have any.
+        // Conductances as read, and the mask.
         let problem = if self.faces.is_some() { matrix + 1.0 + mask } else { problem };
-        // A manufactured right-hand side is the product of a matrix of its own with the solution.
+        // A manufactured right-hand side is computed with a second copy of the matrix.
         let on_the_way = manufactured * matrix;
         Held {
             system: matrix + 1.0 + manufactured + mask,

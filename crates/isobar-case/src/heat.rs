@@ -1,4 +1,4 @@
-//! Problems of kind "heat": `[heat]`, beside what "diffusion" reads.
+//! Problems of kind "heat": `[heat]`, in addition to the sections of "diffusion".
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,42 +18,42 @@ use crate::fingerprint::Fingerprint;
 use crate::matrix::Matrix;
 use crate::memory;
 
-/// u_t = ∇·(κ∇u) − c u + f.
+/// The heat equation u_t = ∇·(κ∇u) − c u + f.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeatCase {
     /// Coefficients, sides and sources: `[grid]`, `[diffusion]` and `[problem.rhs]`.
     pub diffusion: DiffusionCase,
     /// `[heat]`
     pub section: HeatSection,
-    /// The steps; where they choose their length, a guess of the first one's and the end.
+    /// The time steps; with automatic lengths, a guess of the first one and the end time.
     pub steps: Steps,
-    /// Whether the preconditioner is to be found out by trying: where the case says "auto", not where it says nothing.
+    /// Whether the preconditioner is to be chosen by trials: if the case says "auto", not if it says nothing.
     pub wants_trial: bool,
-    /// Whether unknowns are at points, the default resolved.
+    /// Whether unknowns are at points, with the default resolved.
     pub at_points: bool,
 }
 
-/// What a run begins with, its files read.
+/// The inputs of a run, with their files read.
 #[derive(Clone, Debug)]
 pub struct Parts {
     /// The problem in space.
     pub heat: Heat,
-    /// What defines it.
+    /// The fingerprint of the problem.
     pub fingerprint: Fingerprint,
-    /// Where the unknowns are.
+    /// The positions of the unknowns.
     pub mesh: Mesh,
-    /// The first state, C order.
+    /// The initial state, C order.
     pub initial: Vec<f64>,
 }
 
-/// Whether the preconditioner of time steps is left open.
+/// Returns whether the preconditioner of time steps is left open.
 pub fn leaves_preconditioner(options: &SolverOptions) -> bool {
     let is_conjugate = matches!(options.method, Method::Auto | Method::Cg);
     is_conjugate && options.preconditioner == Preconditioner::Auto && options.precision != Precision::Mixed
 }
 
-/// Options of the solves of time steps: where the preconditioner is left open, the one that suits most, which is modified
-/// incomplete Cholesky, and on several ranks and cards, where substitution would have to wait for rank after rank, lines.
+/// Returns the options for the solves of time steps. A preconditioner that was left open becomes modified incomplete Cholesky, which
+/// suits most problems; on several ranks or GPUs it becomes line relaxation, because triangular solves would wait for one rank after another.
 pub fn step_options(options: &SolverOptions, device: &Device) -> SolverOptions {
     let mut options = options.clone();
     if leaves_preconditioner(&options) {
@@ -69,32 +69,32 @@ pub fn step_options(options: &SolverOptions, device: &Device) -> SolverOptions {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeatSection {
-    /// Length of a step.
+    /// Length of a step, in the unit of time.
     pub dt: StepLength,
-    /// What the estimated error of a step may be, relative to ‖u‖, where dt is "auto".
+    /// The largest estimated error of a step relative to ‖u‖, if dt is "auto".
     #[serde(default)]
     pub step_tolerance: Option<f64>,
-    /// The end of the run, which begins at 0.
+    /// End time; a run begins at 0.
     pub end_time: f64,
-    /// The first state.
+    /// The initial state.
     #[serde(default)]
     pub initial: Initial,
-    /// What the solve of a step starts from.
+    /// The first guess of each step's solve.
     #[serde(default)]
     pub first_guess: StepGuess,
     /// The time discretisation.
     #[serde(default)]
     pub scheme: Scheme,
-    /// Where the unknowns are; by default at points, unless `[diffusion.boundary]` or `grid.spacing` is given.
+    /// The positions of the unknowns; by default at points, unless `[diffusion.boundary]` or `grid.spacing` is given.
     #[serde(default)]
     pub unknowns: Option<Unknowns>,
-    /// Steps from one frame of the output to the next; 0 for the last state only.
+    /// Steps between two frames of the output; 0 writes the last state only.
     #[serde(default)]
     pub output_every: usize,
-    /// Where checkpoints go; after reading, relative to the working directory.
+    /// Path of the checkpoint; after reading, relative to the working directory.
     #[serde(default)]
     pub checkpoint: Option<PathBuf>,
-    /// Steps from one checkpoint to the next; 0 for one at the end or an interrupt only.
+    /// Steps between two checkpoints; 0 writes one only at the end or on an interrupt.
     #[serde(default)]
     pub checkpoint_every: usize,
 }
@@ -102,9 +102,9 @@ pub struct HeatSection {
 /// `heat.dt`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StepLength {
-    /// A number.
+    /// A fixed length.
     Given(f64),
-    /// Chosen step by step, so that the estimated error stays below `heat.step_tolerance`.
+    /// Chosen at each step, so that the estimated error stays below `heat.step_tolerance`.
     Auto,
 }
 
@@ -135,9 +135,9 @@ impl<'de> Deserialize<'de> for StepLength {
     }
 }
 
-/// Of a step, where nobody says.
+/// Default of `heat.step_tolerance`.
 const STEP_ERROR: f64 = 1e-4;
-/// Of the whole run, the first step where steps choose their length.
+/// First guess of an automatic step length, relative to the end time.
 const FIRST_STEP: f64 = 1e-3;
 
 /// `heat.initial`
@@ -146,7 +146,7 @@ pub enum Initial {
     /// 3 sin πx sin πy sin πz.
     #[default]
     Sine,
-    /// Uniform in (−1, 1), from `problem.rhs.seed`.
+    /// Uniform in (−1, 1), seeded by `problem.rhs.seed`.
     Random,
     /// u = 0.
     Zero,
@@ -156,7 +156,7 @@ pub enum Initial {
 
 impl<'de> Deserialize<'de> for Initial {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        /// Named as in the case.
+        /// The named choices of the case file.
         #[derive(Deserialize)]
         #[serde(rename_all = "lowercase")]
         enum Given {
@@ -199,10 +199,13 @@ impl HeatCase {
         let steps = Steps::new(dt, section.end_time).map_err(|error| crate::case::at_key(document, error))?;
         match (section.dt, section.step_tolerance) {
             (StepLength::Given(_), Some(_)) => {
-                return Err(document.failure_at_key("heat.step_tolerance", "is for heat.dt = \"auto\""));
+                return Err(document.failure_at_key(
+                    "heat.step_tolerance",
+                    "is used only with heat.dt = \"auto\"; set that, or remove this key",
+                ));
             }
             (StepLength::Auto, Some(error)) if !(error > 0.0 && error < 1.0) => {
-                let message = format!("{error} is no relative error; use a number between 0 and 1, such as 1e-4");
+                let message = format!("{error} is out of range; use a number between 0 and 1, such as 1e-4");
                 return Err(document.failure_at_key("heat.step_tolerance", &message));
             }
             _ => {}
@@ -212,7 +215,7 @@ impl HeatCase {
         let is_in_cells = document.get("diffusion.boundary").is_some() || document.get("grid.spacing").is_some();
         let at_points = section.unknowns.map_or(!is_in_cells, |unknowns| unknowns == Unknowns::Points);
         if at_points && document.get("grid.spacing").is_some() {
-            let message = "belongs to cells; points are grid.size/(n + 1) apart, or set heat.unknowns = \"cells\"";
+            let message = "is for unknowns in cells; give grid.size (points are grid.size/(n + 1) apart), or set heat.unknowns = \"cells\"";
             return Err(document.failure_at_key("grid.spacing", message));
         }
         if at_points && document.get("diffusion.boundary").is_none() {
@@ -220,7 +223,7 @@ impl HeatCase {
         }
         if diffusion.rhs.kind == Some(RhsKind::Manufactured) {
             let message =
-                "is not for problems of kind \"heat\"; use \"none\", \"constant\", \"random\", \"smooth\" or \"file\"";
+                "is not supported for kind \"heat\"; use \"none\", \"constant\", \"random\", \"smooth\" or \"file\"";
             return Err(document.failure_at_key("problem.rhs.kind", message));
         }
         if section.checkpoint.is_none() && section.checkpoint_every > 0 {
@@ -233,7 +236,7 @@ impl HeatCase {
         Ok(Self { diffusion, section, steps, wants_trial, at_points })
     }
 
-    /// The files that it is read from.
+    /// Returns the files that are read.
     pub fn inputs(&self) -> impl Iterator<Item = &Path> {
         let initial = match &self.section.initial {
             Initial::File(path) => Some(path.as_path()),
@@ -242,45 +245,45 @@ impl HeatCase {
         self.diffusion.inputs().chain(initial)
     }
 
-    /// The grid.
+    /// Returns the grid's shape.
     pub fn shape(&self) -> Shape {
         self.diffusion.shape
     }
 
-    /// How it is stepped.
+    /// Returns the options of the time stepper.
     pub fn options(&self) -> HeatOptions {
         let (scheme, guess) = (self.section.scheme, self.section.first_guess);
         HeatOptions { steps: self.steps, error: self.step_tolerance(), scheme, guess }
     }
 
-    /// What the estimated error of a step may be, where steps choose their length.
+    /// Returns the largest estimated error of a step, if step lengths are automatic.
     pub fn step_tolerance(&self) -> Option<f64> {
         (self.section.dt == StepLength::Auto).then(|| self.section.step_tolerance.unwrap_or(STEP_ERROR))
     }
 
-    /// One line about the problem, for the summary of a run.
+    /// Describes the problem in one line, for the summary of a run.
     pub fn describe(&self) -> String {
         let Steps { dt, end, .. } = self.steps;
         let mut text = self.diffusion.describe();
         if let Some(error) = self.step_tolerance() {
             let scheme = self.section.scheme.name();
-            return text + &format!(", steps of an error of at most {error:e} to {end}, {scheme}");
+            return text + &format!(", automatic steps with an error of at most {error:e} to {end}, {scheme}");
         }
         text += &format!(", {} steps of {dt} to {end}, {}", self.steps.count(), self.section.scheme.name());
         if let Some(last) = self.steps.last {
-            text += &format!(" (the end is no multiple of the step: the last one is {last:.6})");
+            text += &format!(" (the last step is {last:.6} long, because the end is not a multiple of the step)");
         }
         text
     }
 
-    /// The size of the box.
+    /// Returns the size of the box.
     pub fn size(&self) -> [f64; 3] {
         let Shape { nx, ny, nz } = self.shape();
         let extent = |d: usize, n: usize| self.diffusion.spacing[d].extent(n);
         [extent(0, nx), extent(1, ny), extent(2, nz)]
     }
 
-    /// The problem in space, and what defines it, its files read.
+    /// Builds the problem in space and its fingerprint, reading its files.
     fn problem(&self) -> Result<(Heat, Fingerprint)> {
         let problem = self.diffusion.problem()?;
         let body = self.body(&problem)?;
@@ -293,7 +296,7 @@ impl HeatCase {
         Ok((heat, fingerprint))
     }
 
-    /// f, where it is not 0.
+    /// Returns f, if it is not 0.
     fn body(&self, problem: &problem::DiffusionProblem) -> Result<Option<Vec<f64>>> {
         let (Shape { nx, ny, nz }, rhs) = (self.shape(), &self.diffusion.rhs);
         let kind = match self.diffusion.rhs_kind() {
@@ -307,14 +310,14 @@ impl HeatCase {
                 return read.map(Some).map_err(|error| Error::new(format!("problem.rhs.path: {error}")));
             }
         };
-        // Without sides, sources and wells, which come in later.
+        // Without boundary values, sources and wells, which are added later.
         Ok(Some(problem.checked()?.body_in(&(0..ny), Some(kind), rhs.seed, problem::Weighting::None)))
     }
 
-    /// The first state, C order.
+    /// Returns the initial state, C order.
     ///
     /// # Errors
-    /// A file that cannot be read or does not fit; no memory.
+    /// A file that cannot be read or does not fit; not enough memory.
     pub fn initial(&self, heat: &Heat) -> Result<Vec<f64>> {
         let (Shape { nx, ny, nz }, seed) = (self.shape(), self.diffusion.rhs.seed);
         let cells = self.shape().cells();
@@ -331,8 +334,8 @@ impl HeatCase {
         }
     }
 
-    /// The exact solution at a time, where it is known: of the sine with u = 0 on the sides, a coefficient of one number
-    /// and nothing else.
+    /// Returns the exact solution at a time, if known: for the sine with u = 0 on the sides, a constant coefficient
+    /// and no other terms.
     pub fn exact(&self, heat: &Heat, time: f64) -> Option<Vec<f64>> {
         let section = &self.diffusion.section;
         let crate::values::Values::Number(kappa) = section.coefficient else { return None };
@@ -356,7 +359,7 @@ impl HeatCase {
         is_plain.then(|| heat.sine(self.size()).into_iter().map(|u| factor * u).collect())
     }
 
-    /// Where the unknowns are.
+    /// Returns the mesh of the unknowns.
     pub fn mesh(&self, heat: &Heat) -> Mesh {
         if self.at_points {
             return mesh_around(&heat.coordinates, self.size());
@@ -364,10 +367,10 @@ impl HeatCase {
         mesh_of(self.shape(), &self.diffusion.spacing)
     }
 
-    /// The problem in space with the mesh and the first state.
+    /// Builds the problem in space with the mesh and the initial state.
     ///
     /// # Errors
-    /// Those of [`DiffusionCase::problem`] and [`HeatCase::initial`]; a coefficient that is not positive anywhere; an input that does
+    /// The errors of [`DiffusionCase::problem`] and [`HeatCase::initial`]; a coefficient that is positive nowhere; an input that does
     /// not fit.
     pub fn parts(&self) -> Result<Parts> {
         let (heat, fingerprint) = self.problem()?;
@@ -378,7 +381,7 @@ impl HeatCase {
     /// The linear system of the first step.
     ///
     /// # Errors
-    /// Those of [`HeatCase::parts`].
+    /// The errors of [`HeatCase::parts`].
     pub fn assemble(&self) -> Result<Assembled> {
         let Parts { heat, mesh, initial, .. } = self.parts()?;
         let c = 1.0 / (self.section.scheme.theta() * self.steps.length(0));
@@ -397,7 +400,7 @@ impl HeatCase {
         Ok(Assembled { matrix: Matrix::Diffusion(matrix), rhs, exact: None, active, mesh, box_of_cells: None })
     }
 
-    /// Whether widths of cells differ, so that the masses do.
+    /// Returns whether cell widths, and so the masses, differ.
     pub(crate) fn has_various_cells(&self) -> bool {
         self.diffusion.spacing.iter().any(|spacing| matches!(spacing, Spacing::Given(_)))
     }

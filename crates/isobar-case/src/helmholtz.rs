@@ -15,7 +15,7 @@ use crate::matrix::Matrix;
 use crate::problem::check_rhs_path;
 use crate::text::{Number, name};
 
-/// Everything that says what is to be solved.
+/// A Helmholtz problem as the case file describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HelmholtzCase {
     /// The equation and its right-hand side, `[problem]`.
@@ -30,11 +30,11 @@ pub struct HelmholtzCase {
 pub struct HelmholtzSection {
     /// ν; ω = ν h / 2.
     pub courant: f64,
-    /// λ, the vertical part's weight.
+    /// λ, the weight of the vertical part.
     pub lambda: f64,
-    /// ω itself; counts, where it is given, instead of `courant`.
+    /// ω; if given, it is used instead of `courant`.
     pub omega: Option<f64>,
-    /// ξ of −ω² ξ·∇u, constant in x, y and the vertical.
+    /// ξ of the advection term −ω² ξ·∇u, constant in x, y and the vertical.
     pub advection: [f64; 3],
     /// The right-hand side, `[problem.rhs]`.
     pub rhs: RhsSection,
@@ -50,14 +50,14 @@ impl Default for HelmholtzSection {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RhsSection {
-    /// Where its entries come from.
+    /// The kind of its entries.
     pub kind: RhsKind,
-    /// Of kind "random": the same seed gives the same numbers everywhere.
+    /// The seed of kind "random": equal seeds give equal numbers on every machine.
     pub seed: u64,
-    /// Whether entries are values of f, to be integrated over cells, or the vector itself. A
-    /// manufactured right-hand side is always integrated: its solution would not be known otherwise.
+    /// Whether entries are values of f, to be integrated over cells, or entries of the vector b itself. A
+    /// manufactured right-hand side is always integrated, because its solution would not be known otherwise.
     pub weighting: Weighting,
-    /// Of kind "file": where; after reading, relative to the working directory.
+    /// The file of kind "file"; after reading, relative to the working directory.
     pub path: Option<PathBuf>,
 }
 
@@ -72,7 +72,7 @@ pub enum RhsKind {
     Random,
     /// A sum of two smooth functions of the relative position.
     Smooth,
-    /// That of a known solution.
+    /// Computed from a known solution.
     Manufactured,
     /// Read from an `.npy` file of shape (nz, ny, nx).
     File,
@@ -82,13 +82,13 @@ impl HelmholtzCase {
     pub(crate) fn read(document: &Document<'_>, folder: &Path) -> Result<Self> {
         for key in ["grid.spacing", "grid.size"] {
             if document.get(key).is_some() {
-                let message = "belongs to problem.kind = \"diffusion\" or \"poisson\"; one of kind \"helmholtz\" has grid.geometry \
+                let message = "is a key of problem.kind = \"diffusion\" and \"poisson\"; for kind \"helmholtz\" use grid.geometry \
                                and grid.depth";
                 return Err(document.failure_at_key(key, message));
             }
         }
         if let Some(section) = document.get("diffusion") {
-            let message = "[diffusion] belongs to problem.kind = \"diffusion\" or \"poisson\", not \"helmholtz\"";
+            let message = "[diffusion] is for problem.kind = \"diffusion\" or \"poisson\", not \"helmholtz\"";
             return Err(document.failure(Some(section.span()), message, None));
         }
         let mut section: HelmholtzSection = document.read_without("problem", &["kind"])?;
@@ -99,7 +99,7 @@ impl HelmholtzCase {
         Ok(Self { section, grid })
     }
 
-    /// One line about the problem, for the summary of a run.
+    /// Describes the problem in one line, for the summary of a run.
     pub fn describe(&self) -> String {
         let (section, shape) = (&self.section, self.grid.shape());
         let size = match section.omega {
@@ -119,7 +119,7 @@ impl HelmholtzCase {
         format!("helmholtz on {geometry} {shape} = {} unknowns, {size}, {rhs}", shape.cells())
     }
 
-    /// The problem on its grid.
+    /// Builds the problem on its grid.
     pub fn problem(&self) -> Helmholtz {
         Helmholtz {
             grid: self.grid.clone(),
@@ -130,10 +130,10 @@ impl HelmholtzCase {
         }
     }
 
-    /// The right-hand side of a body source of the caller's own.
+    /// Returns the right-hand side for a body source given by the caller.
     ///
     /// # Errors
-    /// Another number of cells.
+    /// A wrong number of cells.
     pub(crate) fn rhs_from(&self, mut body: Vec<f64>) -> Result<Vec<f64>> {
         let (found, shape) = (body.len(), self.grid.shape());
         if found != shape.cells() {
@@ -148,18 +148,18 @@ impl HelmholtzCase {
     /// Builds the linear system.
     ///
     /// # Errors
-    /// A right-hand side that cannot be read or does not fit the grid; coefficients that make no
-    /// sensible matrix.
+    /// A right-hand side that cannot be read or does not fit the grid; coefficients that give no valid
+    /// matrix.
     pub fn assemble(&self) -> Result<Assembled> {
         self.assemble_in(&(0..self.grid.ny))
     }
 
-    /// The same with right-hand side and exact solution in some rows of the grid.
+    /// Builds the linear system with the right-hand side and the exact solution in some rows of the grid only.
     pub(crate) fn assemble_in(&self, rows: &Range<usize>) -> Result<Assembled> {
         let (problem, grid, rhs) = (self.problem(), &self.grid, &self.section.rhs);
         if rhs.kind == RhsKind::Manufactured && self.section.advection != [0.0; 3] && grid.geometry != Geometry::Box {
             return Err(Error::new(
-                "problem.rhs.kind: \"manufactured\" is known with problem.advection on the box only; use grid.geometry = \
+                "problem.rhs.kind: \"manufactured\" with problem.advection is supported on a box only; use grid.geometry = \
                  \"box\" or another right-hand side",
             ));
         }
@@ -203,7 +203,7 @@ impl HelmholtzSection {
             ("problem.lambda", self.lambda),
             ("problem.omega", self.omega.unwrap_or(0.0)),
         ] {
-            // Beyond this, ω² overflows or swamps every other term to the last digit.
+            // Beyond this ω² overflows, or all other terms are lost to rounding.
             if !(0.0..=1e12).contains(&value) {
                 return Err(document.failure_at_key(key, &format!("{} is out of range; use 0 to 1e12", Number(value))));
             }

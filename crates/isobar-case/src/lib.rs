@@ -1,4 +1,4 @@
-//! Case files: TOML text and overrides in; the problem, the solver's options and the linear system out.
+//! Case files: from TOML text and overrides to the problem, the solver's options and the linear system.
 //!
 //! ```
 //! use isobar_case::{Case, Override};
@@ -18,23 +18,23 @@
 //! # }
 //! ```
 //!
-//! An [`Error`] is one message, complete as it is: it shows the line of the file, or the override, and says what to do.
+//! An [`Error`] is one complete message: it shows the line of the file or the override at fault and says what to do.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | [`Case`] | everything a case file says |
-//! | [`problem`] | which problem it is; [`helmholtz`], [`diffusion`] and [`heat`] what each kind reads |
-//! | [`values`] | numbers of cells: from files and recipes |
-//! | [`Fingerprint`] | what a run that goes on must have in common with the one before |
-//! | [`assembled`], [`matrix`] | the linear system that comes of it |
-//! | [`LinearSystem`] | one from a case, or from arrays, for other languages |
-//! | [`devices`] | what this machine can compute on |
-//! | `document` | the tree of keys and values, with their places |
-//! | `reader` | options out of that tree |
-//! | `explain` | error messages |
-//! | [`memory`], [`footprint`] | how much memory there is, and how much a case takes |
-//! | [`report`] | what came of a solve, as JSON |
-//! | [`text`] | how names and numbers read |
+//! | [`Case`] | the content of a case file |
+//! | [`problem`] | the kinds of problems: [`helmholtz`], [`diffusion`] and [`heat`] |
+//! | [`values`] | values of cells, from files and recipes |
+//! | [`Fingerprint`] | identifies the problem of a checkpoint |
+//! | [`assembled`], [`matrix`] | the assembled linear system |
+//! | [`LinearSystem`] | a linear system from a case or from arrays, for other languages |
+//! | [`devices`] | the devices of this machine |
+//! | `document` | the tree of keys and values, with their positions |
+//! | `reader` | options read from that tree |
+//! | `explain` | texts of error messages |
+//! | [`memory`], [`footprint`] | the memory that is available and that a case needs |
+//! | [`report`] | the JSON report of a solve |
+//! | [`text`] | names and numbers as text |
 
 pub mod assembled;
 mod case;

@@ -1,20 +1,20 @@
-//! The matrix of a case, of whichever kind, and what is done with it: all that touches devices and solvers.
+//! The matrix of a case, and the functions that use a device or a solver.
 
 use isobar::options::SolverOptions;
 use isobar::stencil::{Csr, Diffusion, Stencil, TensorProduct};
 use isobar::{Device, Setup, Shape, Solver, Timed};
 
-/// The matrix of a linear system, as the problem's kind has it.
+/// The matrix of a linear system.
 #[derive(Clone, Debug)]
 pub enum Matrix {
-    /// Of "helmholtz": vertical vectors times horizontal fields.
+    /// Kind "helmholtz": a tensor product of vertical vectors and horizontal fields.
     TensorProduct(TensorProduct),
-    /// Of "diffusion" and "poisson": a coefficient in every cell.
+    /// Kinds "diffusion" and "poisson": a coefficient per cell.
     Diffusion(Diffusion),
 }
 
 impl Matrix {
-    /// The grid.
+    /// Returns the grid's shape.
     pub fn shape(&self) -> Shape {
         match self {
             Self::TensorProduct(matrix) => matrix.shape(),
@@ -22,7 +22,7 @@ impl Matrix {
         }
     }
 
-    /// What reports call it where no case names it.
+    /// Returns the name used in reports if there is no case.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::TensorProduct(_) => "tensor-product",
@@ -30,10 +30,10 @@ impl Matrix {
         }
     }
 
-    /// A solver for it on a device.
+    /// Makes a solver on a device.
     ///
     /// # Errors
-    /// Those of [`isobar::SolverBuilder::build`].
+    /// The errors of [`isobar::SolverBuilder::build`].
     pub fn solver(&self, device: &Device, options: &SolverOptions) -> isobar::Result<Solver> {
         match self {
             Self::TensorProduct(matrix) => Solver::builder(matrix).device(device).options(options).build(),
@@ -41,10 +41,10 @@ impl Matrix {
         }
     }
 
-    /// Gives a solver that was made for a matrix of this kind this one's coefficients.
+    /// Updates a solver, made for a matrix of the same kind, with this matrix's coefficients.
     ///
     /// # Errors
-    /// Those of [`Solver::update`].
+    /// The errors of [`Solver::update`].
     pub fn update(&self, solver: &mut Solver) -> isobar::Result<()> {
         match self {
             Self::TensorProduct(matrix) => solver.update(matrix),
@@ -52,10 +52,10 @@ impl Matrix {
         }
     }
 
-    /// Times setting a solver up, and the steps of an iteration, each alone.
+    /// Measures the time of solver setup and of each step of an iteration.
     ///
     /// # Errors
-    /// Those of [`isobar::bench`].
+    /// The errors of [`isobar::bench`].
     pub fn bench(&self, device: &Device, options: &SolverOptions) -> isobar::Result<(Setup, Vec<Timed>)> {
         match self {
             Self::TensorProduct(matrix) => isobar::bench(device, matrix, options),
@@ -63,10 +63,10 @@ impl Matrix {
         }
     }
 
-    /// Every entry, stored; unknown (i, j, k) is row i + nx (k + nz j).
+    /// Returns the matrix with all entries stored; unknown (i, j, k) is row i + nx (k + nz j).
     ///
     /// # Errors
-    /// A matrix too large for its indices.
+    /// More rows or entries than the indices can count.
     pub fn to_csr(&self) -> isobar::Result<Csr> {
         match self {
             Self::TensorProduct(stencil) => stencil.to_csr(),

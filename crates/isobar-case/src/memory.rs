@@ -1,5 +1,5 @@
-//! How much memory there is, asked before it is needed: a case with a zero too many should get an
-//! answer, not bring the machine down.
+//! The available memory, queried before it is needed: a case that is far too large gets an error message instead of
+//! exhausting the machine.
 
 use std::fs;
 use std::path::Path;
@@ -8,14 +8,14 @@ use isobar::internals::execute::{self, Host};
 
 use crate::error::{Error, Result};
 
-/// Refuses what does not fit into the memory that is available now.
+/// Fails if more memory is needed than is available now.
 ///
 /// # Errors
-/// More bytes are needed than there are. Where the system does not tell, nothing is refused.
+/// Not enough memory. If the system does not report its memory, this never fails.
 pub fn require(what: &str, needed: f64) -> Result<()> {
     match available() {
         Some(available) if needed > available => Err(Error::new(format!(
-            "{what} needs {}, but {} of memory are available; use a smaller grid, solver.precision = \"f32\", or a \
+            "{what} needs {}, but only {} of memory are available; use a smaller grid, solver.precision = \"f32\", or a \
              machine with more memory",
             readable(needed),
             readable(available)
@@ -24,10 +24,10 @@ pub fn require(what: &str, needed: f64) -> Result<()> {
     }
 }
 
-/// `length` values in memory that is had before the first is made.
+/// Collects `length` values; the memory is allocated before the first is computed.
 ///
 /// # Errors
-/// Memory that cannot be had; `what` is said to need it.
+/// Not enough memory; the message says that `what` needs it.
 pub fn collect<T>(what: &str, length: usize, values: impl IntoIterator<Item = T>) -> Result<Vec<T>> {
     let mut collected = Vec::new();
     collected.try_reserve_exact(length).map_err(|_| cannot_be_had::<T>(what, length))?;
@@ -35,10 +35,10 @@ pub fn collect<T>(what: &str, length: usize, values: impl IntoIterator<Item = T>
     Ok(collected)
 }
 
-/// The same of which `f(first, piece)` sets pieces of zeros, on all threads that it is called on.
+/// Allocates `length` values and lets `f(first, piece)` set pieces of them, initially zero, on all threads of the pool.
 ///
 /// # Errors
-/// As [`collect`].
+/// The errors of [`collect`].
 pub fn fill<T>(what: &str, length: usize, f: impl Fn(usize, &mut [T]) + Sync) -> Result<Vec<T>>
 where
     T: Copy + Default + Send,
@@ -48,10 +48,10 @@ where
 
 fn cannot_be_had<T>(what: &str, length: usize) -> Error {
     let bytes = readable(length as f64 * size_of::<T>() as f64);
-    Error::new(format!("{what} takes {bytes}, which cannot be had; use a smaller grid"))
+    Error::new(format!("{what} needs {bytes}, which could not be allocated; use a smaller grid"))
 }
 
-/// A number of bytes as a person reads one.
+/// Formats a number of bytes for people.
 pub fn readable(bytes: f64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes;
@@ -69,7 +69,7 @@ pub fn readable(bytes: f64) -> String {
     }
 }
 
-/// Bytes that can be had without swapping: the machine's, or less where a control group or `ulimit -v` limits them.
+/// Returns the memory available without swapping in bytes, limited by the machine, control groups and `ulimit -v`.
 pub fn available() -> Option<f64> {
     let read = |path: &str| fs::read_to_string(path).ok();
     let machine = read("/proc/meminfo").and_then(|text| parse_meminfo(&text));
@@ -82,22 +82,22 @@ fn parse_meminfo(text: &str) -> Option<f64> {
     kib(text, "MemAvailable:")
 }
 
-/// The bytes of a line such as `VmSize:    2048 kB`.
+/// Parses the bytes from a line such as `VmSize:    2048 kB`.
 fn kib(text: &str, name: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024.0)
 }
 
-/// What `ulimit -v` leaves this process.
+/// Returns the address space that `ulimit -v` leaves to this process.
 fn address_space(limits: &str, status: &str) -> Option<f64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
     let limit: f64 = line.split_whitespace().next()?.parse().ok()?;
     Some((limit - kib(status, "VmSize:")?).max(0.0))
 }
 
-/// What the tightest of this process's control groups has left (version 2: one hierarchy, in which limits of all
-/// ancestors hold); cached files give way, so they count as free.
+/// Returns the memory left by the tightest of this process's control groups (version 2: one hierarchy, in which the limits of all
+/// ancestors apply). Cached files can be evicted, so they count as free.
 fn control_group(own: &str, mounted: &Path) -> Option<f64> {
     let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let left = |group: &Path| {

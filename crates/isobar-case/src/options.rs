@@ -1,4 +1,4 @@
-//! Solver options as text, for callers that have no case file.
+//! Solver options as text, for callers without a case file.
 
 use std::fmt::Write;
 
@@ -9,11 +9,11 @@ use crate::case::read_options;
 use crate::document::Document;
 use crate::error::{Error, Result};
 
-/// Reads the keys of `[solver]`, `guess` apart, with that header or without, as TOML, or as a JSON object. What is left open,
-/// the matrix chooses.
+/// Reads the keys of `[solver]` except `guess`, as TOML (with or without the section's header) or as a JSON object. Options left
+/// open are chosen for the matrix.
 ///
 /// # Errors
-/// Text that is neither; a key or a value that is not known, showing where.
+/// Text that is neither; an unknown key or an invalid value, showing its position.
 ///
 /// ```
 /// # use isobar_case::solver_options;
@@ -36,7 +36,7 @@ pub fn solver_options(text: &str) -> Result<SolverOptions> {
     read_options(&document, &[])
 }
 
-/// The members of a JSON object as lines of TOML.
+/// Converts the members of a JSON object to lines of TOML.
 fn toml_of(json: &str) -> Result<String> {
     let value: Value = serde_json::from_str(json).map_err(|error| Error::new(format!("options: not JSON: {error}")))?;
     let Value::Object(members) = &value else { return Err(Error::new("options: not a JSON object")) };
@@ -50,7 +50,7 @@ fn toml_of(json: &str) -> Result<String> {
     Ok(text)
 }
 
-/// A value; members that are null are left out.
+/// Writes a value; members that are null are omitted.
 fn write_toml(value: &Value, text: &mut String) {
     match value {
         Value::Object(members) => {
@@ -70,7 +70,7 @@ fn write_toml(value: &Value, text: &mut String) {
             }
             text.push(']');
         }
-        // Numbers, booleans and strings are the same in both, but for DEL, which TOML wants escaped.
+        // Numbers, booleans and strings are written the same in both, except DEL, which TOML escapes.
         plain => text.push_str(&plain.to_string().replace('\u{7f}', "\\u007f")),
     }
 }

@@ -1,17 +1,17 @@
-//! Changes of a case's keys from outside its file.
+//! Overrides of keys of a case.
 
-/// A change of one key, such as `solver.tolerance=1e-8`: a dotted key and a TOML value, or a bare word, which is
-/// taken as a string. The key need not be in the file; the last of several changes counts.
+/// An override of one key, such as `solver.tolerance=1e-8`: a dotted key and a TOML value, or an unquoted word, which is
+/// taken as a string. The key need not be in the file; the last of several overrides of a key is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
     /// `KEY=VALUE`
     pub(crate) assignment: String,
-    /// What messages call it.
+    /// Its name in messages.
     pub(crate) shown: String,
 }
 
 impl Override {
-    /// `assignment` is `KEY=VALUE`; messages about it begin with `shown`, which is what the user typed, such as
+    /// Makes an override from `assignment`, `KEY=VALUE`. Messages about it begin with `shown`, the text that the user typed, such as
     /// `--precision f32`.
     pub fn new(assignment: impl Into<String>, shown: impl Into<String>) -> Self {
         Self { assignment: assignment.into(), shown: shown.into() }

@@ -1,4 +1,4 @@
-//! `problem.kind`: which equation, and what it reads of the case.
+//! `problem.kind`: the equation, and the sections of the case that it uses.
 
 use std::ops::Range;
 use std::path::Path;
@@ -25,11 +25,11 @@ pub enum Problem {
     Heat(Box<HeatCase>),
 }
 
-/// The kinds that this version solves.
+/// The kinds that are supported.
 const KINDS: [&str; 4] = ["helmholtz", "poisson", "diffusion", "heat"];
 
 impl Problem {
-    /// Its kind, as `problem.kind` names it.
+    /// Returns its kind, as in `problem.kind`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Helmholtz(_) => "helmholtz",
@@ -47,7 +47,7 @@ impl Problem {
         }
     }
 
-    /// Where the cells are of a problem in a box, where that can be told without reading files.
+    /// Returns the mesh of a problem in a box, if it is known without reading files.
     pub fn mesh(&self) -> Option<Mesh> {
         match self {
             Self::Helmholtz(_) => None,
@@ -56,7 +56,7 @@ impl Problem {
         }
     }
 
-    /// What random numbers are made from.
+    /// Returns the seed of its random numbers.
     pub fn seed(&self) -> u64 {
         match self {
             Self::Helmholtz(case) => case.section.rhs.seed,
@@ -65,7 +65,7 @@ impl Problem {
         }
     }
 
-    /// The files that it reads.
+    /// Returns the files that it reads.
     pub fn inputs(&self) -> Vec<&Path> {
         match self {
             Self::Helmholtz(case) => case.section.rhs.path.as_deref().into_iter().collect(),
@@ -74,7 +74,7 @@ impl Problem {
         }
     }
 
-    /// One line about the problem, for the summary of a run.
+    /// Describes the problem in one line, for the summary of a run.
     pub fn describe(&self) -> String {
         match self {
             Self::Helmholtz(case) => case.describe(),
@@ -83,10 +83,10 @@ impl Problem {
         }
     }
 
-    /// Builds the linear system; of kind "heat" that of the first step.
+    /// Builds the linear system; for kind "heat" that of the first step.
     ///
     /// # Errors
-    /// An input that cannot be read or does not fit the grid; coefficients that make no sensible matrix.
+    /// An input that cannot be read or does not fit the grid; coefficients that give no valid matrix.
     pub fn assemble(&self) -> Result<Assembled> {
         match self {
             Self::Helmholtz(case) => case.assemble(),
@@ -95,10 +95,10 @@ impl Problem {
         }
     }
 
-    /// The same with b and the exact solution in some rows of the grid, (nz, rows, nx) in C order: of a file these alone are read.
+    /// Builds the linear system with b and the exact solution in some rows of the grid, (nz, rows, nx) in C order. Only these rows of a file are read.
     ///
     /// # Errors
-    /// As [`Problem::assemble`], of what is read.
+    /// The errors of [`Problem::assemble`] for the part that is read.
     pub fn assemble_in(&self, rows: &Range<usize>) -> Result<Assembled> {
         match self {
             Self::Helmholtz(case) => case.assemble_in(rows),
@@ -111,15 +111,17 @@ impl Problem {
         }
     }
 
-    /// The right-hand side of a body source of the caller's own, C order.
+    /// Returns the right-hand side for a body source given by the caller, C order.
     ///
     /// # Errors
-    /// As [`Problem::assemble`]; another number of cells; a heat equation, whose right-hand side is that of a step.
+    /// The errors of [`Problem::assemble`]; a wrong number of cells; a heat equation, which has a right-hand side per step only.
     pub fn rhs_from(&self, body: Vec<f64>) -> Result<Vec<f64>> {
         match self {
             Self::Helmholtz(case) => case.rhs_from(body),
             Self::Diffusion(case) => case.rhs_from(body),
-            Self::Heat(_) => Err(Error::new("the right-hand side of a heat equation is that of a step; take steps")),
+            Self::Heat(_) => {
+                Err(Error::new("a heat equation has a right-hand side per time step only; use the time stepper"))
+            }
         }
     }
 
@@ -127,7 +129,7 @@ impl Problem {
         let Some(kind) = document.get("problem.kind") else {
             let [first, others @ ..] = KINDS;
             let message = format!(
-                "no problem.kind; begin the case with\n  [problem]\n  kind = \"{first}\"  # or \"{}\"",
+                "problem.kind is missing; begin the case with\n  [problem]\n  kind = \"{first}\"  # or \"{}\"",
                 others.join("\", \"")
             );
             return Err(document.failure(None, &message, None));
@@ -135,11 +137,11 @@ impl Problem {
         if let (Some(section), Some(kind)) =
             (document.get("heat"), kind.get_ref().as_str().filter(|kind| *kind != "heat"))
         {
-            let message = format!("[heat] belongs to problem.kind = \"heat\", not \"{kind}\"");
+            let message = format!("[heat] is for problem.kind = \"heat\", not \"{kind}\"");
             return Err(document.failure(Some(section.span()), &message, None));
         }
         if let (Some(section), Some("helmholtz")) = (document.get("faces"), kind.get_ref().as_str()) {
-            let message = "[faces] belongs to problem.kind = \"diffusion\", not \"helmholtz\"";
+            let message = "[faces] is for problem.kind = \"diffusion\", not \"helmholtz\"";
             return Err(document.failure(Some(section.span()), message, None));
         }
         let diffusion = |kind| Ok(Self::Diffusion(Box::new(DiffusionCase::read(kind, document, folder)?)));
@@ -161,12 +163,13 @@ impl Problem {
     }
 }
 
-/// A right-hand side from a file needs the file's name, and a name without the kind would not be read.
+/// Checks that `problem.rhs.path` is given exactly if `problem.rhs.kind` is "file".
 pub(crate) fn check_rhs_path(document: &Document<'_>, from_file: bool, path: Option<&Path>) -> Result<()> {
     match path {
-        Some(_) if !from_file && document.get("problem.rhs.kind").is_none() => {
-            Err(document.failure_at_key("problem.rhs.path", "is not read unless problem.rhs.kind is \"file\"; set it"))
-        }
+        Some(_) if !from_file && document.get("problem.rhs.kind").is_none() => Err(document.failure_at_key(
+            "problem.rhs.path",
+            "is used only if problem.rhs.kind is \"file\"; set that, or remove this key",
+        )),
         None if from_file => {
             let message = "\"file\" needs problem.rhs.path, an .npy file of shape (nz, ny, nx)";
             Err(document.failure_at_key("problem.rhs.kind", message))
@@ -178,7 +181,7 @@ pub(crate) fn check_rhs_path(document: &Document<'_>, from_file: bool, path: Opt
     }
 }
 
-/// Every key of `[problem]` with its default, for suggestions.
+/// Returns every key of `[problem]` with its default, for suggestions.
 pub(crate) fn defaults() -> serde_json::Value {
     let mut members = serde_json::json!(HelmholtzSection::default());
     members["kind"] = serde_json::json!(KINDS[0]);

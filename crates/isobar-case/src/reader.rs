@@ -1,8 +1,8 @@
-//! Reading options out of the tree of a case.
+//! Reads options from the tree of a case.
 //!
-//! A deserialiser of its own, for three reasons: lists and sections are taken at their word (a list of four where three
-//! are wanted is a mistake, not three and a rest), errors know their place down to the entry of a list, and they arrive
-//! as data, to be put into words by `explain`.
+//! It has its own deserialiser for three reasons: a list of the wrong length is an error (serde would ignore extra entries),
+//! errors know their position down to the entry of a list, and errors are data, which `explain` turns
+//! into text.
 
 use std::fmt::{self, Display};
 use std::ops::Range;
@@ -23,9 +23,9 @@ use crate::text::one_line;
 #[derive(Debug)]
 pub(crate) struct ReadError {
     pub(crate) problem: Problem,
-    /// Where; known once the error has left the value at fault.
+    /// The position of the value at fault; set once the error has left that value.
     pub(crate) place: Option<Place>,
-    /// From the section that was read to the value: `.key` and `[index]`, the innermost first.
+    /// The path from the section to the value, `.key` and `[index]`, innermost first.
     steps: Vec<String>,
 }
 
@@ -33,11 +33,11 @@ pub(crate) struct ReadError {
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) span: Range<usize>,
-    /// What is there, in words.
+    /// The value, in words.
     pub(crate) found: String,
 }
 
-/// What is wrong with it.
+/// The problem with a value.
 #[derive(Debug)]
 pub(crate) enum Problem {
     UnknownKey {
@@ -49,11 +49,11 @@ pub(crate) enum Problem {
         known: &'static [&'static str],
     },
     MissingKey(&'static str),
-    /// Another type than this one, in serde's words.
+    /// The value should be of this type, in serde's words.
     Type(String),
-    /// Neither a string nor a table of one key, so none of these choices.
+    /// The value is neither a string nor a table with one key, so none of these choices.
     Form(&'static [&'static str]),
-    /// A choice that goes without a value, or one that does not.
+    /// A choice without its value, or with a value that it does not take.
     Value {
         choice: String,
         wanted: bool,
@@ -80,14 +80,14 @@ impl ReadError {
         self
     }
 
-    /// The dotted path of the value, from that of the section.
+    /// Returns the dotted path of the value; `section` is that of the section.
     pub(crate) fn path(&self, section: &str) -> String {
         let steps: String = self.steps.iter().rev().map(String::as_str).collect();
         format!("{section}{steps}")
     }
 }
 
-/// What a value is, as a user sees it.
+/// Describes a value in the user's words.
 pub(crate) fn in_words(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => format!("the string \"{}\"", one_line(text)),
@@ -145,7 +145,7 @@ impl de::Error for ReadError {
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'d, 't> {
     node: &'d Node<'t>,
-    /// Keys of it that somebody else reads.
+    /// Keys that another function reads.
     apart: &'d [&'d str],
 }
 
@@ -177,7 +177,7 @@ impl<'de> Deserializer<'de> for Reader<'de, '_> {
                 } else if let Ok(number) = u64::from_str_radix(digits, radix) {
                     visitor.visit_u64(number)
                 } else {
-                    // Fits no whole number, but may be meant as a real one.
+                    // Too large for an integer, but a float may be expected.
                     match digits.parse() {
                         Ok(number) => visitor.visit_f64(number),
                         Err(_) => self.fail(expected(&visitor)),
@@ -189,7 +189,7 @@ impl<'de> Deserializer<'de> for Reader<'de, '_> {
                 Err(_) => self.fail(expected(&visitor)),
             },
             DeValue::Boolean(value) => visitor.visit_bool(*value),
-            // No key takes one.
+            // No key takes a date.
             DeValue::Datetime(_) => self.fail(expected(&visitor)),
             DeValue::Array(items) => visitor.visit_seq(Items { rest: items.iter().enumerate() }),
             DeValue::Table(table) => {
@@ -211,7 +211,7 @@ impl<'de> Deserializer<'de> for Reader<'de, '_> {
         visitor.visit_newtype_struct(self)
     }
 
-    /// A list is no section, though its entries could be taken for the keys in their order.
+    /// Rejects a list, which serde would accept as the members in order.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         name: &'static str,

@@ -1,4 +1,4 @@
-//! Linear systems for callers in other languages: from a case, or from a problem or a matrix of the caller's own.
+//! Linear systems for callers in other languages: from a case, or from the caller's problem or matrix.
 
 use isobar::internals::execute::{Host, for_each_row};
 use isobar::options::SolverOptions;
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::report::{Checks, ProblemReport, Report, Seconds, TrafficReport};
 
-/// A linear system A u = b, as data, with what is known of where it comes from.
+/// A linear system A u = b as data, with its origin.
 #[derive(Clone, Debug)]
 pub struct LinearSystem {
     /// A
@@ -30,14 +30,14 @@ enum Origin {
 }
 
 impl LinearSystem {
-    /// Of a case, its files read.
+    /// Makes the system of a case, reading its files.
     ///
     /// # Errors
-    /// Those of [`Case::assemble`]; a heat equation, which is a run of time steps.
+    /// The errors of [`Case::assemble`]; a heat equation, which is a sequence of systems.
     pub fn from_case(case: Case) -> Result<Self> {
         if case.problem.kind() == "heat" {
             return Err(Error::new(
-                "problem.kind = \"heat\" is a run of time steps, not one linear system; use isobar_heat_from_case in C, or \
+                "problem.kind = \"heat\" is a sequence of time steps, not one linear system; use isobar_heat_from_case in C, or \
                  isobar.solve in Python",
             ));
         }
@@ -48,36 +48,34 @@ impl LinearSystem {
         Ok(Self { matrix: assembled.matrix, origin })
     }
 
-    /// Of a problem of diffusion.
+    /// Makes the system of a diffusion problem.
     ///
     /// # Errors
-    /// Those of [`DiffusionProblem::stencil`].
+    /// The errors of [`DiffusionProblem::stencil`].
     pub fn from_diffusion(problem: DiffusionProblem) -> Result<Self> {
         Ok(Self { matrix: Matrix::Diffusion(problem.stencil()?), origin: Origin::Diffusion(Box::new(problem)) })
     }
 
-    /// Makes a system of conductances.
+    /// Makes a system from conductances.
     pub fn from_faces(problem: FaceProblem) -> Self {
         Self { matrix: Matrix::Diffusion(problem.stencil().clone()), origin: Origin::Faces(Box::new(problem)) }
     }
 
-    /// The heat equation with its κ, c, sides and grid, and a source density of every cell, C order.
+    /// Makes the heat equation with this system's κ, c, sides and grid, and a source density per cell, C order.
     ///
     /// # Errors
-    /// Those of [`Heat::in_cells`]; a system that is not from [`LinearSystem::from_diffusion`].
+    /// The errors of [`Heat::in_cells`]; a system that is not from [`LinearSystem::from_diffusion`].
     pub fn heat(&self, body: Option<Vec<f64>>) -> Result<Heat> {
         match &self.origin {
             Origin::Diffusion(problem) => Ok(Heat::in_cells(problem, body)?),
-            _ => Err(Error::new(
-                "time steps need a problem of diffusion from arrays; a case that is to be stepped is of kind \"heat\"",
-            )),
+            _ => Err(Error::new("time steps need a diffusion problem from arrays, or a case of kind \"heat\"")),
         }
     }
 
-    /// Returns this problem of diffusion with other coefficients, and another reaction where one is given.
+    /// Returns this diffusion problem with other coefficients, and another reaction if given.
     ///
     /// # Errors
-    /// Those of [`DiffusionProblem::stencil`]; a system that is not from [`LinearSystem::from_diffusion`].
+    /// The errors of [`DiffusionProblem::stencil`]; a system that is not from [`LinearSystem::from_diffusion`].
     pub fn with_coefficients(&self, coefficient: Coefficient, reaction: Option<Vec<f64>>) -> Result<Self> {
         let known = self.diffusion()?;
         let reaction = reaction.or_else(|| known.reaction.clone());
@@ -95,18 +93,18 @@ impl LinearSystem {
         })
     }
 
-    /// Computes derivatives as [`DiffusionProblem::gradient`].
+    /// Computes the derivatives of [`DiffusionProblem::gradient`].
     ///
     /// # Errors
-    /// Those of it; a system that is not from [`LinearSystem::from_diffusion`].
+    /// The errors of that function; a system that is not from [`LinearSystem::from_diffusion`].
     pub fn gradient(&self, u: &[f64], adjoint: &[f64], moves_rhs: bool) -> Result<Vec<Vec<f64>>> {
         Ok(self.diffusion()?.gradient(u, adjoint, moves_rhs)?)
     }
 
-    /// Computes derivatives by the sides of cells as [`DiffusionProblem::side_gradient`].
+    /// Computes the derivatives of [`DiffusionProblem::side_gradient`], with respect to boundary values.
     ///
     /// # Errors
-    /// As [`LinearSystem::gradient`].
+    /// The errors of [`LinearSystem::gradient`].
     pub fn side_gradient(
         &self,
         [u, adjoint]: [&[f64]; 2],
@@ -117,10 +115,10 @@ impl LinearSystem {
         Ok(self.diffusion()?.side_gradient(u, adjoint, axis, is_upper, moves_rhs)?)
     }
 
-    /// Computes derivatives by the widths of cells as [`DiffusionProblem::width_gradient`].
+    /// Computes the derivatives of [`DiffusionProblem::width_gradient`], with respect to cell widths.
     ///
     /// # Errors
-    /// As [`LinearSystem::gradient`].
+    /// The errors of [`LinearSystem::gradient`].
     pub fn width_gradient(
         &self,
         [u, adjoint]: [&[f64]; 2],
@@ -131,18 +129,18 @@ impl LinearSystem {
         Ok(self.diffusion()?.width_gradient(u, adjoint, axis, body, moves_rhs)?)
     }
 
-    /// Computes derivatives by conductances and shifts as [`FaceProblem::gradient`].
+    /// Computes the derivatives of [`FaceProblem::gradient`], with respect to conductances and shifts.
     ///
     /// # Errors
-    /// Those of it; a system that is not from [`LinearSystem::from_faces`].
+    /// The errors of that function; a system that is not from [`LinearSystem::from_faces`].
     pub fn face_gradient(&self, u: &[f64], adjoint: &[f64]) -> Result<FaceGradient> {
         match &self.origin {
             Origin::Faces(problem) => Ok(problem.gradient(u, adjoint)?),
-            _ => Err(Error::new("conductances belong to isobar.Faces; make the problem by that")),
+            _ => Err(Error::new("this needs conductances; make the problem with isobar.Faces")),
         }
     }
 
-    /// Returns c of every cell and which cells take part, where they were given.
+    /// Returns c of every cell and the mask of active cells, if given.
     ///
     /// # Errors
     /// A system that is not from [`LinearSystem::from_diffusion`].
@@ -151,7 +149,7 @@ impl LinearSystem {
         Ok((problem.reaction.as_deref(), problem.active.as_deref()))
     }
 
-    /// Volumes of cells, C order, 0 of those that take no part.
+    /// Returns the volumes of cells, C order, 0 in inactive cells.
     ///
     /// # Errors
     /// A system that is not from [`LinearSystem::from_diffusion`].
@@ -162,13 +160,13 @@ impl LinearSystem {
     fn diffusion(&self) -> Result<&DiffusionProblem> {
         match &self.origin {
             Origin::Diffusion(problem) => Ok(problem),
-            _ => Err(Error::new(
-                "coefficients by cell belong to isobar.Diffusion; make the problem by that, from arrays",
-            )),
+            _ => {
+                Err(Error::new("this needs coefficients per cell; make the problem with isobar.Diffusion, from arrays"))
+            }
         }
     }
 
-    /// Whether A = Aᵀ.
+    /// Returns whether A = Aᵀ.
     pub fn is_symmetric(&self) -> bool {
         match &self.matrix {
             Matrix::TensorProduct(matrix) => matrix.is_symmetric(),
@@ -176,7 +174,7 @@ impl LinearSystem {
         }
     }
 
-    /// Whether all cells take part, hang together and are tied to something fixed, so that A is regular.
+    /// Returns whether all cells are active, connected and fixed by a boundary value or shift, so that A is regular.
     pub fn is_regular(&self) -> bool {
         match &self.matrix {
             Matrix::TensorProduct(_) => true,
@@ -184,7 +182,7 @@ impl LinearSystem {
         }
     }
 
-    /// Projects values of all cells onto the range of A: 0 in cells that take no part, and the mean taken out wherever a constant is free.
+    /// Projects values of all cells onto the range of A: 0 in inactive cells, mean 0 wherever a constant is free.
     pub fn project(&self, mut values: Vec<f64>) -> Vec<f64> {
         let Matrix::Diffusion(matrix) = &self.matrix else { return values };
         let Shape { nx, ny, .. } = self.shape();
@@ -196,17 +194,17 @@ impl LinearSystem {
         without_constants(values, matrix, &(0..ny))
     }
 
-    /// Of a matrix, about which nothing else is known.
+    /// Makes a system from a matrix alone.
     pub fn from_matrix(matrix: Matrix) -> Self {
         Self { matrix, origin: Origin::Matrix }
     }
 
-    /// The grid.
+    /// Returns the grid's shape.
     pub fn shape(&self) -> Shape {
         self.matrix.shape()
     }
 
-    /// What reports say of it.
+    /// Returns its name in reports.
     pub fn label(&self) -> Label {
         let (case, kind) = match &self.origin {
             Origin::Case { case, .. } => (case.name(), case.problem.kind()),
@@ -215,7 +213,7 @@ impl LinearSystem {
         Label { case, kind, shape: self.shape() }
     }
 
-    /// One line about it.
+    /// Describes the system in one line.
     pub fn describe(&self) -> String {
         match &self.origin {
             Origin::Case { case, .. } => case.problem.describe(),
@@ -223,7 +221,7 @@ impl LinearSystem {
         }
     }
 
-    /// The solver options that come with it.
+    /// Returns its solver options.
     pub fn options(&self) -> SolverOptions {
         match &self.origin {
             Origin::Case { case, .. } => case.solver.clone(),
@@ -231,7 +229,7 @@ impl LinearSystem {
         }
     }
 
-    /// Centres of cells in x, y and z, where they are known.
+    /// Returns the cell centres in x, y and z, if known.
     pub fn coordinates(&self) -> Option<[Vec<f64>; 3]> {
         match &self.origin {
             Origin::Case { mesh, .. } => Some(mesh.centres.clone()),
@@ -240,24 +238,26 @@ impl LinearSystem {
         }
     }
 
-    /// The flow through the faces of its cells.
+    /// Returns the fluxes through the faces of its cells.
     ///
     /// # Errors
-    /// A system that is not one of diffusion in cells.
+    /// A system other than diffusion in cells.
     pub fn flow(&self) -> Result<Flow<'_>> {
         let flow = match (&self.origin, &self.matrix) {
             (Origin::Case { box_of_cells, .. }, matrix) => box_of_cells.as_ref().and_then(|cells| cells.flow(matrix)),
             (Origin::Diffusion(problem), Matrix::Diffusion(stencil)) => Some(problem.flow(stencil)),
             _ => None,
         };
-        flow.ok_or_else(|| Error::new("fluxes are those of diffusion in cells; this system is another one"))
+        flow.ok_or_else(|| {
+            Error::new("fluxes are computed for diffusion in cells only, and this system is another one")
+        })
     }
 
-    /// The right-hand side, C order, of a source density of every cell: times volumes (as a case says; conductances have none), with
-    /// boundary values, sources and wells. Without one it is that of the case, or of f = 0.
+    /// Returns the right-hand side in C order for a source density per cell: the density times cell volumes (as a case prescribes; conductances
+    /// have no volumes), plus boundary values, sources and wells. Without a density it is that of the case, or of f = 0.
     ///
     /// # Errors
-    /// Another number of cells; a matrix without a problem.
+    /// A wrong number of cells; a matrix without a problem.
     pub fn rhs(&self, body: Option<Vec<f64>>) -> Result<Vec<f64>> {
         match (&self.origin, body) {
             (Origin::Case { rhs, .. }, None) => Ok(rhs.clone()),
@@ -272,25 +272,25 @@ impl LinearSystem {
                 Ok(problem.rhs_from_in(&(0..shape.ny), body)?)
             }
             (Origin::Matrix, _) => {
-                Err(Error::new("a matrix from profiles has no right-hand side of its own; give b as it is"))
+                Err(Error::new("a matrix from profiles has no sources or boundary values; give the vector b itself"))
             }
         }
     }
 }
 
-/// What reports say of a system.
+/// The name of a system in reports.
 #[derive(Clone, Debug)]
 pub struct Label {
-    /// Its case, or "arrays".
+    /// The case, or "arrays".
     pub case: String,
-    /// As in a case file.
+    /// The kind, as in a case file.
     pub kind: &'static str,
     /// The grid.
     pub shape: Shape,
 }
 
 impl Label {
-    /// The report of a solve. No copy was measured for it.
+    /// Makes the report of a solve, without a bandwidth measurement.
     pub fn report(&self, description: &Description, outcome: &Outcome, checks: Checks, seconds: Seconds) -> Report {
         let problem = ProblemReport::new(self.kind, self.shape);
         let traffic = TrafficReport::of_solve(description, outcome, f64::NAN);

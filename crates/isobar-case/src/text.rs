@@ -1,9 +1,9 @@
-//! How names, numbers and a user's own text read in messages and summaries.
+//! Names, numbers and users' text in messages and summaries.
 
 pub use isobar::error::Number;
 pub(crate) use isobar::error::shorten;
 
-/// The name of a choice as the case file has it.
+/// Returns the name of a choice, as in the case file.
 pub fn name(choice: &impl serde::Serialize) -> String {
     match serde_json::to_value(choice) {
         Ok(serde_json::Value::String(name)) => name,
@@ -11,12 +11,12 @@ pub fn name(choice: &impl serde::Serialize) -> String {
     }
 }
 
-/// A count with its noun.
+/// Formats a count with its noun.
 pub fn plural(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// A message of the library that says which device to use instead, as in `use the device "cpu"`, with what a caller writes for that.
+/// Replaces a library message's suggestion of a device, `the device "cpu"`, by the caller's way to select it.
 pub fn with_devices(message: &str, write: impl Fn(&str) -> String) -> String {
     const MARK: &str = "the device \"";
     let mut text = String::with_capacity(message.len());
@@ -31,13 +31,13 @@ pub fn with_devices(message: &str, write: impl Fn(&str) -> String) -> String {
     text + rest
 }
 
-/// Text with its control characters but line breaks written out, so that a file name or a value cannot command the
-/// terminal that it is shown on.
+/// Escapes control characters other than line breaks, so that a file name or a value cannot control the
+/// terminal.
 pub fn printable(text: &str) -> String {
     escape(text, |c| c == '\n')
 }
 
-/// The same on one line, cut after a hundred characters.
+/// Escapes a text for one line and truncates it after a hundred characters.
 pub(crate) fn one_line(text: &str) -> String {
     const LONGEST: usize = 100;
     let cut = text.char_indices().nth(LONGEST).map_or(text, |(at, _)| &text[..at]);

@@ -1,4 +1,4 @@
-//! Values of cells as the case file gives them: a number, a file, or a recipe.
+//! Values of cells: a number, a file, or a recipe.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,14 +18,14 @@ use crate::error::{Error, Result};
 use crate::memory;
 use crate::text::Number;
 
-/// One number for every cell: a coefficient, a reaction, or a mask.
+/// Values of all cells: a coefficient, a reaction, or a mask.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
     /// The same everywhere.
     Number(f64),
     /// `{ file = "perm.npy" }`: shape (nz, ny, nx).
     File(PathBuf),
-    /// `{ image = "rock.tif", values = { 0 = 0.0, 255 = 1.0 } }`: labels of cells, and what each stands for.
+    /// `{ image = "rock.tif", values = { 0 = 0.0, 255 = 1.0 } }`: an image of labels, and the value of each label.
     Image(Image),
     /// `{ layers = { contrast, seed } }`
     Layers(Layers),
@@ -35,9 +35,9 @@ pub enum Values {
     Bubbles(Bubbly),
     /// `{ noise = { sigma, seed } }`
     Noise(Noise),
-    /// `{ ratio = 0.1 }`: so many times the horizontal coefficient.
+    /// `{ ratio = 0.1 }`: this number times the horizontal coefficient.
     Ratio(f64),
-    /// `{ ratio_file = "kv_over_kh.npy" }`: the same with one number a layer, shape (nz,).
+    /// `{ ratio_file = "kv_over_kh.npy" }`: a ratio per layer, shape (nz,).
     RatioFile(PathBuf),
 }
 
@@ -48,7 +48,7 @@ pub struct Image {
     values: BTreeMap<i64, f64>,
 }
 
-/// A label as the key of a table.
+/// A label, as the key of a table.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct LabelKey(i64);
 
@@ -58,19 +58,19 @@ impl<'de> Deserialize<'de> for LabelKey {
         let label = key.parse().map(Self);
         label.map_err(|_| {
             D::Error::custom(format!(
-                "\"{key}\" is no label of an image; use whole numbers, as in {{ 0 = 0.0, 255 = 1.0 }}"
+                "\"{key}\" is not a label of an image; use whole numbers, as in {{ 0 = 0.0, 255 = 1.0 }}"
             ))
         })
     }
 }
 
-/// Layers between 1/contrast and 1.
+/// Layers with coefficients between 1/contrast and 1.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layers {
     /// Largest over smallest coefficient.
     contrast: f64,
-    /// Of the coefficients.
+    /// Seed of the coefficients.
     #[serde(default)]
     seed: u64,
 }
@@ -83,33 +83,33 @@ pub struct TwoPhase {
     contrast: f64,
 }
 
-/// Round bubbles of one size in a liquid whose coefficient is 1.
+/// Spherical bubbles of one size in a liquid with coefficient 1.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bubbly {
-    /// How many bubbles there are.
+    /// Number of bubbles.
     count: usize,
-    /// Relative to the shortest side of the domain.
+    /// Radius relative to the shortest side of the domain.
     radius: f64,
-    /// Coefficient inside over outside.
+    /// Coefficient inside divided by the one outside.
     contrast: f64,
-    /// Of the random numbers that their places are drawn from.
+    /// Seed of their positions.
     #[serde(default)]
     seed: u64,
 }
 
-/// exp(σξ), ξ independent from cell to cell.
+/// exp(σξ), with ξ independent in each cell.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Noise {
     /// σ, 0 to 100.
     sigma: f64,
-    /// Of the random numbers ξ.
+    /// Seed of the random numbers ξ.
     #[serde(default)]
     seed: u64,
 }
 
-/// The keys of a table of values, of which one is given.
+/// The keys of a table of values, exactly one of which is given.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -133,9 +133,11 @@ impl Table {
             }
             (None, None) => None,
             _ => {
-                return Err("an image and the values of its labels go together, as in { image = \"rock.tif\", values = { 0 = 0.0, \
+                return Err(
+                    "image and values must be given together, as in { image = \"rock.tif\", values = { 0 = 0.0, \
                             255 = 1.0 } }"
-                    .to_owned());
+                        .to_owned(),
+                );
             }
         };
         let given: Vec<Values> = [
@@ -154,7 +156,7 @@ impl Table {
         let count = given.len();
         match <[Values; 1]>::try_from(given) {
             Ok([values]) => Ok(values),
-            Err(_) => Err(format!("{count} keys where one is needed, as in {{ file = \"values.npy\" }}")),
+            Err(_) => Err(format!("{count} keys, but exactly one is needed, as in {{ file = \"values.npy\" }}")),
         }
     }
 }
@@ -191,12 +193,12 @@ impl<'de> Deserialize<'de> for Values {
 }
 
 impl Image {
-    /// The table of its labels, or what is wrong with it.
+    /// Returns the table of its labels, or the problem with it.
     fn table(&self) -> Result<LabelTable, String> {
         LabelTable::new(self.values.clone(), None).map_err(message_of)
     }
 
-    /// The coefficient of every cell.
+    /// Returns the coefficient of every cell.
     fn read(&self, key: &str, shape: Shape) -> Result<Vec<f64>> {
         let table = self.table().map_err(|message| Error::new(format!("{key}: {message}")))?;
         let image = image::read_shaped(&self.path, [shape.nz, shape.ny, shape.nx]);
@@ -207,7 +209,7 @@ impl Image {
     }
 }
 
-/// The message of an error without the key, which is shown otherwise.
+/// Returns the message of an error without its key, which is shown separately.
 fn message_of(error: isobar::Error) -> String {
     match error {
         isobar::Error::Invalid { message, .. } => message,
@@ -216,14 +218,14 @@ fn message_of(error: isobar::Error) -> String {
 }
 
 impl Values {
-    /// Takes paths as relative to a folder.
+    /// Makes paths relative to a folder.
     pub(crate) fn rebase(&mut self, folder: &Path) {
         if let Self::File(path) | Self::RatioFile(path) | Self::Image(Image { path, .. }) = self {
             *path = folder.join(&*path);
         }
     }
 
-    /// The file that they come from.
+    /// Returns the file that the values come from.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
             Self::File(path) | Self::RatioFile(path) | Self::Image(Image { path, .. }) => Some(path),
@@ -231,7 +233,7 @@ impl Values {
         }
     }
 
-    /// What is wrong with them as the value of a key that takes numbers and files, and recipes and ratios where said.
+    /// Returns the problem with these values for a key that takes numbers and files, and, if allowed, recipes and ratios.
     pub(crate) fn misfit(&self, recipes: bool, ratios: bool) -> Option<String> {
         match self {
             Self::Number(value) if *value < 0.0 => Some(format!("{} is negative; use 0 or more", Number(*value))),
@@ -242,7 +244,7 @@ impl Values {
                 Some(format!("the ratio {} is negative; use 0 or more", Number(*value)))
             }
             Self::Ratio(_) | Self::RatioFile(_) if !ratios => {
-                Some("a ratio to the horizontal coefficient makes sense for diffusion.coefficient_z only".into())
+                Some("a ratio to the horizontal coefficient is supported for diffusion.coefficient_z only".into())
             }
             Self::File(path) | Self::RatioFile(path) if path.as_os_str().is_empty() => {
                 Some("an empty path; name an .npy file".into())
@@ -258,11 +260,11 @@ impl Values {
         }
     }
 
-    /// The number of every cell, shape (nz, ny, nx) in C order. `horizontal` is what ratios refer to.
+    /// Returns the value of every cell, shape (nz, ny, nx) in C order. Ratios refer to `horizontal`.
     ///
     /// # Errors
-    /// A file that cannot be read or has another shape; values that are negative, naming the cell; a recipe that
-    /// makes no sense.
+    /// A file that cannot be read or has another shape; negative values, naming the cell; an invalid
+    /// recipe.
     pub(crate) fn fill(&self, key: &str, shape: Shape, extent: [f64; 3], horizontal: &[f64]) -> Result<Vec<f64>> {
         Ok(match self {
             Self::Number(value) => memory::fill(key, shape.cells(), |_, piece| piece.fill(*value))?,
@@ -295,7 +297,7 @@ impl Values {
         })
     }
 
-    /// What they are, for the summary.
+    /// Describes them for the summary.
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Number(value) => Number(*value).to_string(),
@@ -311,7 +313,7 @@ impl Values {
     }
 }
 
-/// Sizes of coefficients that are not 0: products of two transmissibilities neither overflow nor vanish.
+/// Range of coefficients other than 0: products of two transmissibilities neither overflow nor underflow.
 pub(crate) const SIZES: RangeInclusive<f64> = 1e-60..=1e60;
 
 fn fits(value: f64) -> bool {
@@ -319,10 +321,10 @@ fn fits(value: f64) -> bool {
 }
 
 fn use_a_size() -> String {
-    format!("use 0 or {} to {}, in other units if need be", Number(*SIZES.start()), Number(*SIZES.end()))
+    format!("use 0 or {} to {}, in other units if necessary", Number(*SIZES.start()), Number(*SIZES.end()))
 }
 
-/// Fails where the values of a key, as they come from files, recipes and factors, are out of range, naming the cell.
+/// Fails if values, after files, recipes and factors, are out of range; the message names the cell.
 pub(crate) fn check_sizes(key: &str, values: &[f64], shape: Shape) -> Result<()> {
     match find_wrong(&Host, values, fits) {
         None => Ok(()),
@@ -337,7 +339,7 @@ pub(crate) fn check_sizes(key: &str, values: &[f64], shape: Shape) -> Result<()>
     }
 }
 
-/// Numbers from a file, one a cell and none negative.
+/// Reads one number per cell from a file; none may be negative.
 pub(crate) fn read_cells(key: &str, path: &Path, shape: Shape) -> Result<Vec<f64>> {
     let values =
         npy::read(path, [shape.nz, shape.ny, shape.nx]).map_err(|error| Error::new(format!("{key}: {error}")))?;

@@ -1,4 +1,4 @@
-//! The site's page of keys (`docs/site/case-file.md`) says what the reader of cases knows, no more and no less.
+//! The site's page of keys (`docs/site/case-file.md`) must list exactly the keys that the reader accepts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -22,7 +22,7 @@ fn rows(page: &str) -> BTreeMap<&str, &str> {
         .collect()
 }
 
-/// What follows `label` on a line of the error that a change leads to.
+/// Returns the names after `label` in the error caused by an override.
 fn listed(case: &str, change: &str, label: &str) -> Option<Vec<String>> {
     let message = Case::parse(Path::new("case.toml"), case, &[Override::from(change)]).err()?.to_string();
     let line = message.lines().find_map(|line| line.trim().strip_prefix(label))?;

@@ -77,7 +77,7 @@ const DIFFUSION: &str = "[problem]\nkind = \"diffusion\"\n[problem.rhs]\nkind = 
                          [grid]\nnx = 64\nny = 32\nnz = 64\nsize = [2.0, 1.0, 2.0]\n\
                          [diffusion]\nboundary.west = \"dirichlet\"\n";
 
-/// One after another, as they share a counter.
+/// The cases run one after another, because they share a counter.
 #[test]
 fn predictions_hold() {
     let noise = |key: &str| format!("diffusion.{key}={{ noise = {{ sigma = 1.0 }} }}");

@@ -43,15 +43,15 @@ pub struct Cli {
 pub enum Command {
     /// Solve the problem of a case file
     Solve(SolveArgs),
-    /// Find the effective conductivity and the tortuosity of an image, such as that of a porous rock
+    /// Compute the effective conductivity and the tortuosity of an image, such as a scan of a porous rock
     Effective(EffectiveArgs),
-    /// Time every kernel of a case's solve, and the whole solve, against the copy bandwidth
+    /// Time every step of a case's solve, and the whole solve, and compare with the copy bandwidth
     Bench(BenchArgs),
-    /// List the devices that can solve, with their memory and measured copy bandwidth
+    /// List the devices with their memory and measured copy bandwidth, and the libraries found
     Devices(DevicesArgs),
     /// Write the matrix and right-hand side of a case as Matrix Market files
     Export(ExportArgs),
-    /// Print what completes the command in a shell: isobar completions bash > /etc/bash_completion.d/isobar
+    /// Print a script for shell completion: isobar completions bash > /etc/bash_completion.d/isobar
     Completions(CompletionsArgs),
     /// Print a page of the manual: isobar man solve > isobar-solve.1 && man ./isobar-solve.1
     Man(ManArgs),
@@ -63,45 +63,45 @@ pub enum Command {
     Model(MovedArgs),
 }
 
-/// Whatever follows a subcommand that is no longer here.
+/// The arguments of a subcommand that was moved.
 #[derive(Debug, Args)]
 pub struct MovedArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     _arguments: Vec<std::ffi::OsString>,
 }
 
-/// A case file and what is changed in it.
+/// A case file with overrides.
 #[derive(Clone, Debug, Args)]
 pub struct CaseArgs {
     /// The case file (TOML)
     #[arg(value_name = "CASE.toml")]
     pub case: PathBuf,
 
-    /// Change a key of the case file; may be given many times, the last one counts
+    /// Override a key of the case file; may be repeated, the last one for a key is used
     ///
-    /// KEY is dotted, VALUE is a TOML value or a bare word:
+    /// KEY is dotted, VALUE is a TOML value or an unquoted word:
     /// --set grid.nx=256 --set grid.geometry=box
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 
-    /// How numbers are stored during the solve; short for --set solver.precision=...
+    /// Precision of stored numbers during the solve; short for --set solver.precision=...
     #[arg(long, value_name = "f64|f32|mixed")]
     pub precision: Option<String>,
 }
 
 impl CaseArgs {
-    /// Reads the case with its changes.
+    /// Reads the case with its overrides.
     ///
     /// # Errors
-    /// Those of [`Case::load`].
+    /// The errors of [`Case::load`].
     pub fn load(&self) -> isobar_case::Result<Case> {
         self.load_with_all(None)
     }
 
-    /// Reads it with one more change, which comes from `origin`.
+    /// Reads the case with one more override; messages about it name `origin`.
     ///
     /// # Errors
-    /// As [`CaseArgs::load`].
+    /// The errors of [`CaseArgs::load`].
     pub fn load_with(&self, change: &str, origin: &str) -> isobar_case::Result<Case> {
         self.load_with_all(Some(Override::new(change, origin)))
     }
@@ -115,14 +115,14 @@ impl CaseArgs {
     }
 }
 
-/// Where to compute.
+/// The device to compute on.
 #[derive(Clone, Debug, Default, Args)]
 pub struct DeviceArgs {
-    /// Where to compute: auto, cpu, cuda (of several ranks, a card each), cuda:N, or several cards as cuda:0,1
+    /// Device: auto, cpu, cuda (under mpirun one GPU per rank), cuda:N, or several GPUs as cuda:0,1
     #[arg(long, value_name = "auto|cpu|cuda|cuda:N", default_value = "auto")]
     pub device: DeviceChoice,
 
-    /// Threads of the CPU back end [default: one a core]
+    /// Threads of the CPU back end [default: one per core]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<NonZeroUsize>,
 }
@@ -130,14 +130,14 @@ pub struct DeviceArgs {
 /// `isobar solve`
 #[derive(Debug, Args)]
 pub struct SolveArgs {
-    /// The case file with its changes.
+    /// The case file with its overrides.
     #[command(flatten)]
     pub case: CaseArgs,
     /// The device and its threads.
     #[command(flatten)]
     pub device: DeviceArgs,
 
-    /// In how many parts the ranks that mpirun starts divide x and y [default: 1xN, and parts of x only where rows are too few]
+    /// Numbers of subdomains in x and y, for the ranks of mpirun [default: 1xN; x is divided only if there are too few rows]
     #[arg(long, value_name = "PXxPY")]
     pub parts: Option<Parts>,
 
@@ -145,20 +145,20 @@ pub struct SolveArgs {
     #[arg(long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
 
-    /// Write the solution; the ending chooses the format: .npy, .vti or .vtr (ParaView), or .zarr (xarray)
+    /// Write the solution; the ending selects the format: .npy, .vti or .vtr (ParaView), or .zarr (xarray)
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Plot the convergence and two slices of the solution; of a heat equation its energy, the iterations of
+    /// Plot the convergence and two slices of the solution; for a heat equation its energy, the iterations of
     /// every step and the last state
     #[arg(long, value_name = "FILE.png|FILE.svg")]
     pub plot: Option<PathBuf>,
 
-    /// Go on from a checkpoint of a heat equation (heat.checkpoint)
+    /// Continue from a checkpoint of a heat equation (heat.checkpoint)
     #[arg(long, value_name = "FILE")]
     pub restart: Option<PathBuf>,
 
-    /// Print nothing but errors
+    /// Print only errors
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -170,19 +170,19 @@ pub struct EffectiveArgs {
     #[arg(value_name = "IMAGE")]
     pub image: PathBuf,
 
-    /// Cells with this label conduct 1, all others nothing
+    /// Cells with this label have conductivity 1, all others 0
     #[arg(long, value_name = "LABEL", conflicts_with = "values", allow_hyphen_values = true)]
     pub open: Option<i64>,
 
-    /// What the cells of each label conduct; 0 closes them
+    /// Conductivity of each label's cells; 0 makes them impermeable
     #[arg(long, value_name = "LABEL=VALUE,...", value_delimiter = ',', allow_hyphen_values = true)]
     pub values: Vec<LabelValue>,
 
-    /// Along which axis of the image: x runs along rows, y across them, z through pages
+    /// Axis of the image: x runs along rows, y across them, z through pages
     #[arg(long, value_enum, default_value = "all")]
     pub axis: AxisChoice,
 
-    /// Stop at a residual of so much of the right-hand side; the conductivity is far more accurate
+    /// Tolerance of the relative residual; the conductivity is far more accurate
     #[arg(long, value_name = "NUMBER", default_value_t = 1e-5)]
     pub tolerance: f64,
 
@@ -190,7 +190,7 @@ pub struct EffectiveArgs {
     #[command(flatten)]
     pub device: DeviceArgs,
 
-    /// Write the numbers as JSON; - writes them to standard output, and the rest to standard error
+    /// Write the numbers as JSON; - writes them to standard output, and the summary to standard error
     #[arg(long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
 
@@ -198,7 +198,7 @@ pub struct EffectiveArgs {
     #[arg(long, value_name = "FILE.png|FILE.svg")]
     pub plot: Option<PathBuf>,
 
-    /// Print nothing but errors
+    /// Print only errors
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -212,12 +212,12 @@ pub enum AxisChoice {
     Y,
     /// Through pages.
     Z,
-    /// All of several cells.
+    /// All axes with more than one cell.
     All,
 }
 
 impl AxisChoice {
-    /// The axes of a grid that are meant; of one cell x.
+    /// Returns the selected axes of a grid; x for a grid of one cell.
     pub fn axes(self, shape: Shape) -> Vec<Axis> {
         let cells = [shape.nx, shape.ny, shape.nz];
         match self {
@@ -235,7 +235,7 @@ impl AxisChoice {
 pub struct LabelValue {
     /// The label.
     pub label: i64,
-    /// The coefficients of its cells.
+    /// The conductivity of its cells.
     pub value: f64,
 }
 
@@ -250,35 +250,35 @@ impl FromStr for LabelValue {
     }
 }
 
-/// How the grid grows with the devices.
+/// How the grid grows with the number of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scaling {
-    /// As many rows on each.
+    /// The same number of rows on each device.
     Weak,
-    /// The same grid on all.
+    /// The same grid on all devices together.
     Strong,
 }
 
 /// `isobar bench`
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// The case file with its changes.
+    /// The case file with its overrides.
     #[command(flatten)]
     pub case: CaseArgs,
     /// The device and its threads.
     #[command(flatten)]
     pub device: DeviceArgs,
 
-    /// Solve it on 1, 2, 4, … of the cards, or of the threads, instead: weak, as many rows on each, or strong, the same grid on all
+    /// Instead, solve on 1, 2, 4, … GPUs or threads: weak, with as many rows on each, or strong, with the same grid on all
     #[arg(long, value_enum)]
     pub scaling: Option<Scaling>,
 
-    /// Write the numbers as JSON; - writes them to standard output, and the rest to standard error
+    /// Write the numbers as JSON; - writes them to standard output, and the summary to standard error
     #[arg(long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
 
-    /// Print nothing but errors
+    /// Print only errors
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -286,7 +286,7 @@ pub struct BenchArgs {
 /// `isobar devices`
 #[derive(Debug, Args)]
 pub struct DevicesArgs {
-    /// Threads of the CPU back end [default: one a core]
+    /// Threads of the CPU back end [default: one per core]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<NonZeroUsize>,
 }
@@ -301,7 +301,7 @@ pub struct CompletionsArgs {
 /// `isobar man`
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// The subcommand; none for the command itself
+    /// The subcommand; if omitted, the command itself
     pub subcommand: Option<String>,
 }
 
@@ -331,19 +331,19 @@ impl std::fmt::Display for Parts {
 /// `isobar export`
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// The case file with its changes.
+    /// The case file with its overrides.
     #[command(flatten)]
     pub case: CaseArgs,
 
-    /// Write the matrix here, in Matrix Market coordinate format; - is standard output
+    /// Write the matrix to this file, in Matrix Market coordinate format; - is standard output
     #[arg(long, value_name = "A.mtx")]
     pub matrix: PathBuf,
 
-    /// Write the right-hand side here, in Matrix Market array format; - is standard output
+    /// Write the right-hand side to this file, in Matrix Market array format; - is standard output
     #[arg(long, value_name = "b.mtx")]
     pub rhs: Option<PathBuf>,
 
-    /// Print nothing but errors
+    /// Print only errors
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -351,14 +351,14 @@ pub struct ExportArgs {
 /// `--device`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// CUDA when it works, the CPU otherwise.
+    /// CUDA if available, the CPU otherwise.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
-    /// The first CUDA device; of several ranks, one each.
+    /// The first CUDA device; under mpirun one device per rank.
     Cuda,
-    /// The CUDA devices of these numbers.
+    /// The CUDA devices with these numbers.
     Cards(Vec<usize>),
 }
 

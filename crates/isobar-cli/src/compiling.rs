@@ -1,4 +1,4 @@
-//! What a person sees while kernels are compiled for a card: the first solve of a kind waits for them, later ones find them kept.
+//! Messages while kernels are compiled for a GPU; later solves find them in the cache.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -10,19 +10,19 @@ use isobar::internals::cuda::compile::cache_folder;
 
 use crate::console::Console;
 
-/// Seconds of compiling that nobody needs to be told of.
+/// Compile times below this are not reported. s
 const WORTH_A_WORD: f64 = 0.5;
 
-/// How often there is something new to see.
+/// Interval between updates of the message.
 const EVERY: Duration = Duration::from_millis(120);
 
-/// Does work, and tells the console where it waits for the compiler, and afterwards for how long it did.
+/// Runs `work`, reporting on the console when it waits for the compiler, and the total compile time afterwards.
 pub fn watch<R>(console: &mut Console, work: impl FnOnce() -> R) -> R {
     let before = so_far();
     let (ended, end) = channel::<()>();
     let result = thread::scope(|scope| {
         let watched = &mut *console;
-        // Without a thread nobody is told while it goes on.
+        // If the thread cannot be started, only the messages while compiling are lost.
         let _ = thread::Builder::new().spawn_scoped(scope, move || tell(watched, before, &end));
         let result = work();
         drop(ended);
@@ -30,12 +30,12 @@ pub fn watch<R>(console: &mut Console, work: impl FnOnce() -> R) -> R {
     });
     let Compilations { sources, seconds, .. } = since(before);
     if seconds >= WORTH_A_WORD {
-        console.line(format_args!("{:<10} {sources} sources of kernels in {seconds:.1} s; {}", "compiled", kept()));
+        console.line(format_args!("{:<10} {sources} kernel sources in {seconds:.1} s; {}", "compiled", kept()));
     }
     result
 }
 
-/// Until the end.
+/// Reports until the end of the work.
 fn tell(console: &mut Console, before: Compilations, end: &Receiver<()>) {
     let mut bar: Option<ProgressBar> = None;
     let mut is_told = false;
@@ -46,10 +46,10 @@ fn tell(console: &mut Console, before: Compilations, end: &Receiver<()>) {
         }
         if console.is_interactive() {
             let bar = bar.get_or_insert_with(ProgressBar::new_spinner);
-            bar.set_message(format!("compiling kernels for this card: {sources} sources so far, {seconds:.1} s"));
+            bar.set_message(format!("compiling kernels for this GPU: {sources} sources so far, {seconds:.1} s"));
             bar.tick();
         } else if !is_told {
-            console.line(format_args!("{:<10} kernels for this card; {}", "compiling", kept()));
+            console.line(format_args!("{:<10} kernels for this GPU; {}", "compiling", kept()));
             is_told = true;
         }
     }
@@ -66,7 +66,7 @@ fn since(before: Compilations) -> Compilations {
 fn kept() -> String {
     match cache_folder() {
         Some(folder) => format!("later solves find them in {}", folder.display()),
-        None => "they are not kept: set ISOBAR_CACHE_DIR to a folder".to_owned(),
+        None => "they are not cached; to cache them, set ISOBAR_CACHE_DIR to a folder".to_owned(),
     }
 }
 

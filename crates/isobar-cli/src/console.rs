@@ -1,4 +1,4 @@
-//! What people read: on standard output, or on standard error where a result goes to standard output.
+//! Text for people, on standard output, or on standard error if a result goes to standard output.
 
 use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -7,8 +7,8 @@ use isobar_case::text::printable;
 
 use crate::failure::{Failure, Result};
 
-/// Where the command prints. A reader that goes away (`isobar … | head -1`) silences it and changes
-/// nothing else: files are still written, and the exit status stays that of the solve.
+/// The stream that the command prints on. A closed pipe (`isobar … | head -1`) silences it and changes
+/// nothing else: files are still written, and the exit status is that of the solve.
 #[derive(Debug)]
 pub struct Console {
     stream: Stream,
@@ -16,7 +16,7 @@ pub struct Console {
     failed: Option<io::Error>,
 }
 
-/// One of the two streams.
+/// Standard output or standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
@@ -26,7 +26,7 @@ pub enum Stream {
 }
 
 impl Console {
-    /// Prints on a stream; with `quiet`, nothing.
+    /// Prints on a stream; if `quiet`, prints nothing.
     pub fn new(stream: Stream, quiet: bool) -> Self {
         Self { stream, silent: quiet, failed: None }
     }
@@ -36,7 +36,7 @@ impl Console {
         if self.silent {
             return;
         }
-        // Names of files are part of it, and may hold anything.
+        // File names are part of it, and may contain control characters.
         let line = printable(&line.to_string());
         let printed = match self.stream {
             Stream::Output => {
@@ -53,20 +53,20 @@ impl Console {
         }
     }
 
-    /// Whether nothing is printed any more.
+    /// Returns whether nothing is printed (any more).
     pub fn is_silent(&self) -> bool {
         self.silent
     }
 
-    /// Whether all that is printed reaches a person at a terminal, so that a moving bar makes sense.
+    /// Returns whether the output goes to a terminal, so that a progress bar can be shown.
     pub fn is_interactive(&self) -> bool {
         !self.silent && io::stderr().is_terminal() && (self.stream == Stream::Error || io::stdout().is_terminal())
     }
 
-    /// Reports, at the end, that output was lost.
+    /// Returns an error at the end if output was lost.
     ///
     /// # Errors
-    /// The stream could not be written, for a reason other than its reader's leaving.
+    /// The stream could not be written for a reason other than a closed pipe.
     pub fn finish(self) -> Result<()> {
         let stream = match self.stream {
             Stream::Output => "output",

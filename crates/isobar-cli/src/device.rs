@@ -1,14 +1,14 @@
-//! Opening the device that the command line asks for.
+//! Opens the device of the command line.
 
 use isobar::{Device, Ranks};
 
 use crate::args::{DeviceArgs, DeviceChoice};
 use crate::failure::{Failure, Result};
 
-/// Opens it.
+/// Opens the device.
 ///
 /// # Errors
-/// The device is not there or does not work. Only `auto` makes do with another.
+/// The device is missing or does not work. Only `auto` falls back to another.
 pub fn open(args: &DeviceArgs) -> Result<Device> {
     let threads = args.threads.map(std::num::NonZeroUsize::get);
     match &args.device {
@@ -19,16 +19,16 @@ pub fn open(args: &DeviceArgs) -> Result<Device> {
     }
 }
 
-/// With what was asked for in a message about it.
+/// Adds the device's name to an error.
 fn named(args: &DeviceArgs, device: isobar::Result<Device>) -> Result<Device> {
     device.map_err(|error| Failure::new(format!("--device {}: {error}", args.device)))
 }
 
-/// Opens what this rank has for itself: its cores, or a card, which with `cuda` is the one that has its number among the `here`
+/// Opens this rank's own device: the CPU, or a GPU. With `cuda`, this is the GPU with the rank's number among the `here`
 /// ranks of this machine.
 ///
 /// # Errors
-/// As [`open`]; several cards.
+/// The errors of [`open`]; several GPUs.
 pub fn open_own(ranks: &Ranks, here: usize, args: &DeviceArgs) -> Result<Device> {
     match &args.device {
         DeviceChoice::Cuda => {
@@ -36,7 +36,7 @@ pub fn open_own(ranks: &Ranks, here: usize, args: &DeviceArgs) -> Result<Device>
             named(args, Device::cuda(here % cards))
         }
         DeviceChoice::Cards(numbers) if numbers.len() > 1 => Err(Failure::new(format!(
-            "--device {}: several cards of each rank; use --device cuda, which gives each rank one, or leave mpirun out",
+            "--device {}: a rank can use one GPU only; use --device cuda, which gives each rank one, or run without mpirun",
             args.device
         ))),
         DeviceChoice::Cards(_) => open(args),

@@ -1,24 +1,24 @@
-//! Why the command ends with exit status 1.
+//! Failures, which end the command with exit status 1.
 
 use std::fmt;
 use std::path::Path;
 
 use isobar_case::text::{printable, with_devices};
 
-/// One message for the user, complete as it is: what is at fault (key, file or device) and what to do.
+/// One complete message for the user: the key, file or device at fault and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(String);
 
-/// The result of everything the command does.
+/// The result of a command.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
-    /// A failure with this message, its control characters written out.
+    /// A failure with this message, with control characters escaped.
     pub fn new(message: impl Into<String>) -> Self {
         Self(printable(&message.into()))
     }
 
-    /// A failure at a file: `path: message`.
+    /// A failure in a file: `path: message`.
     pub fn at(path: &Path, message: impl fmt::Display) -> Self {
         Self::new(format!("{}: {message}", path.display()))
     }
@@ -50,7 +50,7 @@ impl From<isobar::Error> for Failure {
     }
 }
 
-/// A message of the library with devices named as the command line does.
+/// Formats a message of the library, with devices named as on the command line.
 pub(crate) fn in_flags(error: &impl ToString) -> String {
     with_devices(&error.to_string(), |name| format!("--device {name}"))
 }

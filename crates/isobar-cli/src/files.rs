@@ -1,5 +1,5 @@
-//! Everything a command is to write is looked at before the work: a run of an hour must not end with "no such folder".
-//! Text may also go to standard output, which is called `-`.
+//! Output files. All are checked before the computation, so that a long run cannot end with "no such folder".
+//! Text may also be written to standard output, called `-`.
 
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::Path;
@@ -10,21 +10,21 @@ use isobar_io::{Clash, atomic, clash};
 use crate::console::Stream;
 use crate::failure::{Failure, Result};
 
-/// A file to be written, and the option that asked for it.
+/// An output file with the option that requests it.
 pub type Target<'a> = (&'static str, Option<&'a Path>);
 
-/// Whether an option asks for standard output.
+/// Returns whether a path means standard output.
 pub fn is_standard_output(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Where the summary goes: beside what is written.
+/// Returns the stream of the summary: standard error if a target goes to standard output.
 pub fn summary_stream(targets: &[Target<'_>]) -> Stream {
     let taken = targets.iter().any(|(_, path)| path.is_some_and(is_standard_output));
     if taken { Stream::Error } else { Stream::Output }
 }
 
-/// Refuses standard output for what is not text, or has its format from the ending of its name.
+/// Rejects standard output for binary formats and for formats selected by a file's ending.
 ///
 /// # Errors
 /// `path` is `-`.
@@ -37,10 +37,10 @@ pub fn refuse_standard_output(option: &str, path: &Path, endings: &str) -> Resul
     Ok(())
 }
 
-/// Writes text where an option asks for it: to a file, whole or not at all, or to standard output.
+/// Writes text to a file, completely or not at all, or to standard output.
 ///
 /// # Errors
-/// What the disk reports. A reader of standard output that goes away has what it wanted.
+/// The disk's error. A closed pipe is not an error.
 pub fn write_text(option: &str, path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     if !is_standard_output(path) {
         return atomic::write_with(path, fill).map_err(|error| Failure::new(format!("{option} {error}")));
@@ -54,19 +54,19 @@ pub fn write_text(option: &str, path: &Path, fill: impl FnOnce(&mut dyn Write) -
     }
 }
 
-/// Writes a report as JSON where `--report` asks for it.
+/// Writes a JSON report to the path of `--report`.
 ///
 /// # Errors
-/// As [`write_text`].
+/// The errors of [`write_text`].
 pub fn write_report<T: serde::Serialize>(path: &Path, report: &T) -> Result<()> {
     write_text("--report", path, |out| out.write_all(to_json(report).as_bytes()))
 }
 
-/// Checks that every target can be written, and that none would destroy another or an input: by being the same file,
-/// whatever the spelling and the links, or by being a store that is replaced with the other one in it.
+/// Checks that every target can be written and that none would destroy another target or an input, either as the same file
+/// (by any spelling or link) or as a file in a store that is replaced.
 ///
 /// # Errors
-/// The first target that could not be written, with the remedy.
+/// The first target that cannot be written, with the remedy.
 pub fn check(targets: &[Target<'_>], inputs: &[&Path]) -> Result<()> {
     let wanted: Vec<(&str, &Path)> = targets.iter().filter_map(|&(option, path)| Some((option, path?))).collect();
     for (n, &(option, path)) in wanted.iter().enumerate() {

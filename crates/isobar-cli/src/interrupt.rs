@@ -1,27 +1,27 @@
 //! Signals that ask the command to end: SIGINT (Ctrl-C), SIGTERM and SIGHUP.
 //!
-//! During a solve, the first of them asks for its end: the solve stops after the iteration it is in, and the report, the
-//! solution and the summary are still written. A second one, or one at any other time, ends the process at once.
-//! The exit status is 130 either way, and no temporary file stays behind.
+//! During a solve, the first of them stops it: the solve ends after the current iteration, and the report, the
+//! solution and the summary are still written. A second signal, or one at any other time, ends the process at once.
+//! The exit status is 130 in both cases, and no temporary file remains.
 //!
-//! A file larger than `ulimit -f` allows is an error of the write that hits the limit, not a signal that ends the
-//! process. Memory that cannot be had, where nothing asked for it first, ends the process with exit status 1 and a
-//! message, not with a dump of its core.
+//! Exceeding the file size of `ulimit -f` is an error of the write, not a signal that ends the
+//! process. A failed memory allocation ends the process with exit status 1 and a
+//! message, without a core dump.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A solve is running, so the first signal only asks for its end.
+/// Whether a solve is running, so that the first signal only stops it.
 static SOLVING: AtomicBool = AtomicBool::new(false);
 static REQUESTED: AtomicBool = AtomicBool::new(false);
-/// A signal is ending the process.
+/// Whether a signal is ending the process.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// While it lives, the first signal asks the solve to stop and does not end the process.
+/// While this guard exists, the first signal stops the solve instead of ending the process.
 #[must_use]
 pub struct Solving(());
 
-/// A solve begins.
+/// Marks the beginning of a solve.
 pub fn solving() -> Solving {
     SOLVING.store(true, Ordering::SeqCst);
     Solving(())
@@ -33,26 +33,26 @@ impl Drop for Solving {
     }
 }
 
-/// Whether a solve has been asked to stop.
+/// Returns whether the solve was asked to stop.
 pub fn requested() -> bool {
     REQUESTED.load(Ordering::SeqCst)
 }
 
-/// What an iteration is told: to go on, or to stop.
+/// Returns whether an iteration should continue or stop.
 pub fn flow() -> ControlFlow<()> {
     if requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-/// Returns unless a signal is ending the process, which then is this thread's end too: what it failed to do since, and
-/// how it would have ended, says nothing.
+/// Returns unless a signal is ending the process; otherwise waits for that end, because errors of this thread
+/// no longer matter.
 pub fn stay_if_ending() {
     while ENDING.load(Ordering::SeqCst) {
         std::thread::park();
     }
 }
 
-/// Listens to signals from now on, but for those that the process was started to ignore (`nohup`, a shell's `&`). Where
-/// that cannot be had, signals do what they do to any program.
+/// Starts to handle signals, except those that the process was started to ignore (`nohup`, a shell's `&`). If
+/// handlers cannot be installed, signals have their default effect.
 pub fn listen() {
     #[cfg(unix)]
     let _signals_then_act_as_ever = unix::listen();
@@ -72,12 +72,12 @@ mod unix {
     use super::{ENDING, REQUESTED, SOLVING};
     use crate::{FAILURE, INTERRUPTED};
 
-    /// What is said when Rust aborts the process, after a line of its own: memory that cannot be had, mostly.
+    /// Message if Rust aborts the process after a message of its own, mostly because memory ran out.
     const ABORTED: &[u8] = b"error: isobar was aborted, most likely because memory ran out; use a smaller grid, \
         solver.precision = \"f32\", or a machine with more memory\n";
 
     pub(super) fn listen() -> io::Result<()> {
-        // With any handler at all, the write fails with EFBIG instead.
+        // With any handler installed, the write fails with EFBIG instead.
         signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
         // SAFETY: write and _exit may be called in a signal handler, and the message is static.
         unsafe {
@@ -92,10 +92,10 @@ mod unix {
         Ok(())
     }
 
-    /// Runs on a thread of its own, where everything is allowed that a signal handler must not do.
+    /// Handles a signal, on a separate thread that may do what a signal handler must not.
     fn act(signal: i32) {
         let name = low_level::signal_name(signal).unwrap_or("a signal");
-        // The terminal shows ^C, and a bar may be on that line.
+        // The terminal shows ^C, possibly on the line of a progress bar.
         let start = if io::stderr().is_terminal() { "\n" } else { "" };
         let say = |what: &str| {
             if !crate::ranks::is_silent() {
@@ -103,21 +103,21 @@ mod unix {
             }
         };
         if SOLVING.load(Ordering::SeqCst) && !REQUESTED.swap(true, Ordering::SeqCst) {
-            say("stopping the solve; once more to end at once, without its results");
+            say("stopping the solve; press again to end at once, without results");
         } else {
             ENDING.store(true, Ordering::SeqCst);
             isobar_io::temporary::remove_all();
             say("interrupted");
-            // Neither destructors nor exit handlers: other threads, and a device, are still at work.
+            // Without destructors and exit handlers: other threads and a device may still be running.
             low_level::exit(i32::from(INTERRUPTED));
         }
     }
 
-    /// Whether the process was started to ignore a signal.
+    /// Returns whether the process was started to ignore a signal.
     fn is_ignored(signal: i32) -> bool {
         let mut found = std::mem::MaybeUninit::<libc::sigaction>::uninit();
-        // SAFETY: without a new action, sigaction only writes the present one to the place it is given, and says by 0
-        // that it did.
+        // SAFETY: without a new action, sigaction only writes the current one to the given place, and returns 0
+        // if it did.
         unsafe {
             libc::sigaction(signal, std::ptr::null(), found.as_mut_ptr()) == 0
                 && found.assume_init().sa_sigaction == libc::SIG_IGN

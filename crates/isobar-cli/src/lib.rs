@@ -1,17 +1,17 @@
-//! The `isobar` command as a library, so that its parts can be tested, and shared with `isobar-papers`.
+//! The `isobar` command as a library, for tests and for `isobar-papers`.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
 //! | [`args`] | the command line |
-//! | [`commands`] | one module a subcommand |
-//! | [`device`] | what to compute on |
+//! | [`commands`] | the subcommands, one module each |
+//! | [`device`] | the device to compute on |
 //! | [`run`] | a case's solve from start to end |
-//! | [`summary`], [`table`], [`progress`], [`console`] | what people read |
+//! | [`summary`], [`table`], [`progress`], [`console`] | text output |
 //! | [`plot`] | convergence and two slices as one picture; curves |
-//! | [`files`] | checks of everything to be written, before the work |
-//! | [`interrupt`] | signals that ask for an end |
-//! | [`ranks`] | one of several processes |
-//! | [`failure`] | what ends with exit status 1 |
+//! | [`files`] | checks of all output files before the computation |
+//! | [`interrupt`] | signals |
+//! | [`ranks`] | running as one of several processes |
+//! | [`failure`] | failures, with exit status 1 |
 
 pub mod args;
 pub mod commands;
@@ -40,13 +40,13 @@ use isobar_case::text::printable;
 use args::{Cli, Command};
 use failure::{Failure, Result};
 
-/// The exit status where the solve, or everything else, went as wished.
+/// Exit status if the solve converged, or any other command succeeded.
 pub const SUCCESS: u8 = 0;
-/// Anything but what the other two are for.
+/// Exit status for all other failures.
 const FAILURE: u8 = 1;
-/// The solve stopped without converging.
+/// Exit status if the solve stopped without converging.
 const NOT_CONVERGED: u8 = 2;
-/// A signal asked for an end.
+/// Exit status after a signal.
 const INTERRUPTED: u8 = 130;
 
 /// Runs the command with the arguments of the process.
@@ -54,14 +54,14 @@ pub fn main() -> ExitCode {
     ExitCode::from(main_with(std::env::args_os().collect()))
 }
 
-/// Runs the command with these arguments, the first of which is its name; returns the exit status. It takes the process for its
-/// own: see [`start`].
+/// Runs the command with these arguments, the first of which is its name, and returns the exit status. It changes process-wide
+/// settings: see [`start`].
 pub fn main_with(arguments: Vec<OsString>) -> u8 {
     start(&arguments, run)
 }
 
-/// Parses the arguments of a command, the first of which is its name, and runs it; returns the exit status. Signals, the allocator
-/// and messages of panics are set up for the process.
+/// Parses the arguments of a command, the first of which is its name, and runs it; returns the exit status. Signal handlers, the allocator
+/// and the panic hook are set for the process.
 pub fn start<C: Parser>(arguments: &[OsString], run: fn(C) -> Result<u8>) -> u8 {
     return_memory_at_once();
     report_panics_once();
@@ -83,13 +83,13 @@ pub fn start<C: Parser>(arguments: &[OsString], run: fn(C) -> Result<u8>) -> u8 
                 SUCCESS
             }
         }
-        // clap's own exit status for misuse, 2, means something else here.
+        // clap's exit status for misuse, 2, has another meaning here.
         Err(message) => {
             if !message.use_stderr() {
                 let _reader_gone = message.print();
                 return SUCCESS;
             }
-            // It quotes arguments as they are. Without colours, whose codes would be written out too.
+            // clap prints arguments unescaped. Without colours, because escaping would break their codes.
             if arguments.iter().any(|argument| argument.to_string_lossy().contains(char::is_control)) {
                 complain(message.render().to_string().trim_end());
             } else {
@@ -119,27 +119,27 @@ fn run(cli: Cli) -> Result<u8> {
     }
 }
 
-/// Says where a subcommand went.
+/// Tells where a subcommand has moved.
 fn moved(example: &str) -> Failure {
     let name = example.split(' ').next().unwrap_or(example);
     Failure::new(format!(
-        "{name}: is a subcommand of isobar-papers now; in a clone of isobar: cargo run --release -p isobar-papers -- {example}"
+        "{name}: moved to isobar-papers; in a clone of isobar: cargo run --release -p isobar-papers -- {example}"
     ))
 }
 
-/// Has the allocator give large arrays back to the system when they are freed, so that a run takes what it holds and no
-/// more. Left to itself, it keeps tens of MiB.
+/// Makes the allocator return large arrays to the system when they are freed. By default it keeps tens of
+/// MiB.
 fn return_memory_at_once() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
-        /// Arrays of at least so many bytes are pages of their own.
+        /// Arrays of at least this size get pages of their own. B
         const LARGE: libc::c_int = 256 << 10;
-        // SAFETY: changes nothing but where later allocations come from; no other thread runs yet.
+        // SAFETY: it only affects later allocations; no other thread runs yet.
         let _ignored_where_unknown = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE) };
     }
 }
 
-/// The last resort: a defect of isobar ends with one message too, whichever thread it struck.
+/// Turns a panic on any thread into one error message.
 fn report_panics_once() {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     panic::set_hook(Box::new(|info| {
@@ -156,7 +156,7 @@ fn report_panics_once() {
     }));
 }
 
-/// Writes to standard error, where nothing can be done if that is gone.
+/// Writes to standard error; a failure to do so is ignored.
 fn complain(message: &str) {
     let _gone = writeln!(std::io::stderr(), "{}", printable(message));
 }

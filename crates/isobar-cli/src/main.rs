@@ -1,4 +1,4 @@
-//! The `isobar` command. Everything it does is in the library beside it.
+//! The `isobar` command, implemented in the library of this crate.
 
 fn main() -> std::process::ExitCode {
     isobar_cli::main()

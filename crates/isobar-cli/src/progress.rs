@@ -1,4 +1,4 @@
-//! What a person sees while a solve runs.
+//! Progress of a running solve.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,13 @@ use isobar_case::text::plural;
 
 use crate::console::Console;
 
-/// Iterations over which the rate and the speed are averaged, so that they neither jump nor lag.
+/// Number of iterations over which convergence factor and speed are averaged.
 const WINDOW: usize = 10;
 
-/// When piped, a line comes at least this often.
+/// Longest interval between two lines in a pipe.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// One line that changes: a bar on a terminal, thinning lines in a pipe, nothing when quiet.
+/// A changing line: a bar on a terminal, ever fewer lines in a pipe, nothing if quiet.
 struct Display<'c> {
     console: &'c mut Console,
     bar: Option<ProgressBar>,
@@ -34,7 +34,7 @@ impl<'c> Display<'c> {
         Self { console, bar, next_line: 1, last_line: now }
     }
 
-    /// Shows the line after `done` of whatever is counted, if anybody is to see it.
+    /// Shows the line after `done` iterations or steps, if it is to be printed.
     fn show(&mut self, now: Instant, done: usize, line: impl FnOnce() -> String) {
         if let Some(bar) = &self.bar {
             bar.set_message(line());
@@ -46,7 +46,7 @@ impl<'c> Display<'c> {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     fn finish(self) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
@@ -54,14 +54,14 @@ impl<'c> Display<'c> {
     }
 }
 
-/// Shows iterations.
+/// Shows the progress of an iteration.
 pub struct Progress<'c> {
     display: Display<'c>,
     estimate: Estimate,
 }
 
 impl<'c> Progress<'c> {
-    /// Before the first iteration. `tolerance` is on the relative residual.
+    /// Begins before the first iteration. `tolerance` is that of the relative residual.
     pub fn new(console: &'c mut Console, tolerance: f64, max_iterations: usize) -> Self {
         let now = Instant::now();
         let mut estimate = Estimate::new(now, tolerance, max_iterations);
@@ -69,37 +69,37 @@ impl<'c> Progress<'c> {
         Self { display: Display::new(console, now), estimate }
     }
 
-    /// After iteration 1, 2, …; the first guess has the relative residual 1.
+    /// Reports iteration 1, 2, …; the first guess has the relative residual 1.
     pub fn observe(&mut self, iteration: usize, relative_residual: f64) {
         let now = Instant::now();
         self.estimate.observe(now, iteration, relative_residual);
         self.display.show(now, iteration, || self.estimate.line());
     }
 
-    /// After the last iteration.
+    /// Ends after the last iteration.
     pub fn finish(self) {
         self.display.finish();
     }
 }
 
-/// Shows time steps.
+/// Shows the progress of time steps.
 pub struct StepProgress<'c> {
     display: Display<'c>,
     started: Instant,
     first: usize,
     total: Option<usize>,
-    /// The time that it begins at, and the end.
+    /// Start time and end time.
     times: [f64; 2],
 }
 
 impl<'c> StepProgress<'c> {
-    /// Before the step after `first`, of `total` where that is known, from a time to the end.
+    /// Begins before the step after `first`; `total` is the number of steps, if known.
     pub fn new(console: &'c mut Console, first: usize, total: Option<usize>, times: [f64; 2]) -> Self {
         let now = Instant::now();
         Self { display: Display::new(console, now), started: now, first, total, times }
     }
 
-    /// After a step.
+    /// Reports a step.
     pub fn observe(&mut self, number: usize, time: f64, iterations: usize) {
         let now = Instant::now();
         let done = number - self.first;
@@ -116,13 +116,13 @@ impl<'c> StepProgress<'c> {
         });
     }
 
-    /// After the last step.
+    /// Ends after the last step.
     pub fn finish(self) {
         self.display.finish();
     }
 }
 
-/// The next of 1, 2, 5, 10, 20, 50, … after `iteration`.
+/// Returns the next of 1, 2, 5, 10, 20, 50, … after `iteration`.
 fn following(iteration: usize) -> usize {
     let mut decade = 1_usize;
     loop {
@@ -136,7 +136,7 @@ fn following(iteration: usize) -> usize {
     }
 }
 
-/// Rate of convergence and time left, from the last few iterations.
+/// Estimates the convergence factor and the remaining time from the last few iterations.
 struct Estimate {
     tolerance: f64,
     max_iterations: usize,
@@ -157,7 +157,7 @@ impl Estimate {
         self.recent.push((now, iteration, residual));
     }
 
-    /// The mean factor an iteration, where there is one.
+    /// Returns the mean convergence factor, if known.
     fn rate(&self) -> Option<f64> {
         let (&(_, from, first), &(_, to, last)) = (self.recent.first()?, self.recent.last()?);
         let rate = (last / first).powf(1.0 / to.checked_sub(from).filter(|&n| n > 0)? as f64);
@@ -190,7 +190,7 @@ impl Estimate {
     }
 }
 
-/// A duration as a person reads one.
+/// Formats a duration for people.
 fn clock(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {

@@ -1,4 +1,4 @@
-//! The command as one of several processes, started by `mpirun`.
+//! Running as one of several processes, started by `mpirun`.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -12,15 +12,15 @@ use isobar_io::{Mesh, SharedStore};
 use crate::failure::{Failure, Result};
 use crate::interrupt;
 
-/// What travels with a field.
+/// Attributes of a field.
 pub type Facts = BTreeMap<String, String>;
 
-/// Whether this process leaves it to rank 0 to say what there is to say.
+/// Returns whether this process leaves all messages to rank 0.
 pub fn is_silent() -> bool {
     Ranks::launched().is_some_and(|rank| rank > 0)
 }
 
-/// Refuses to be one of several processes.
+/// Fails if this is one of several processes.
 ///
 /// # Errors
 /// `mpirun` started this process.
@@ -31,23 +31,23 @@ pub fn refuse() -> Result<()> {
     }
 }
 
-/// Waits where rank 0 has something to say: launchers end a job as soon as a process of it ends with a failure, and rank 0
-/// might not have said it yet. When it has, its own failure ends this process too.
+/// Waits until rank 0 has printed its message: launchers end a job as soon as one of its processes fails, possibly before
+/// rank 0 has printed anything. If rank 0 fails, its failure ends this process too.
 pub fn let_rank_0_speak() {
     if is_silent() {
         std::thread::sleep(Duration::from_secs(2));
     }
 }
 
-/// Whether this rank writes, and speaks for all.
+/// Returns whether this rank writes files and prints the summary.
 pub fn is_first(ranks: Option<&Ranks>) -> bool {
     ranks.is_none_or(|ranks| ranks.rank() == 0)
 }
 
-/// Agrees on whether all ranks have got so far; without ranks, this one.
+/// Checks that all ranks succeeded so far; without ranks, that this process did.
 ///
 /// # Errors
-/// The first failure of any, which names its rank.
+/// The first failure of any rank, naming the rank.
 pub fn agree<R>(ranks: Option<&Ranks>, mine: Result<R>) -> Result<R> {
     match ranks {
         None => mine,
@@ -55,10 +55,10 @@ pub fn agree<R>(ranks: Option<&Ranks>, mine: Result<R>) -> Result<R> {
     }
 }
 
-/// What came of a step that all ranks take together, in which one may fail while the others wait for it.
+/// Returns the result of a step that all ranks take together, in which one may fail while the others wait for it.
 ///
 /// # Errors
-/// As [`agree`]; where only this rank can have failed, the whole job ends here.
+/// The errors of [`agree`]. If this rank alone can have failed, the whole job is aborted.
 pub fn together<R>(ranks: Option<&Ranks>, result: isobar::Result<R>) -> Result<R> {
     if let (Some(ranks), Err(error @ (Error::Device { .. } | Error::OutOfMemory { .. } | Error::Io(_)))) =
         (ranks, &result)
@@ -68,7 +68,7 @@ pub fn together<R>(ranks: Option<&Ranks>, result: isobar::Result<R>) -> Result<R
     agree(ranks, result.map_err(Failure::from))
 }
 
-/// The sum of all ranks' values, or the value itself.
+/// Returns the sums over all ranks; without ranks, the values.
 ///
 /// # Errors
 /// A failure of MPI.
@@ -79,10 +79,10 @@ pub fn sum<const N: usize>(ranks: Option<&Ranks>, mut values: [f64; N]) -> Resul
     Ok(values)
 }
 
-/// Collects the parts of all ranks on rank 0, in an array of the whole grid that each has read its own into.
+/// Collects the subdomains of all ranks on rank 0. `values` is an array of the whole grid, filled in the rank's subdomain.
 ///
 /// # Errors
-/// As [`together`].
+/// The errors of [`together`].
 pub fn gather(ranks: Option<&Ranks>, values: &mut [f64], shape: Shape) -> Result<()> {
     match ranks {
         Some(ranks) => together(Some(ranks), ranks.gather(values, shape)),
@@ -90,7 +90,7 @@ pub fn gather(ranks: Option<&Ranks>, values: &mut [f64], shape: Shape) -> Result
     }
 }
 
-/// The fingerprint of a solution of which every rank has a part.
+/// Computes the sums of a solution that is distributed among the ranks.
 ///
 /// # Errors
 /// A failure of MPI.
@@ -101,7 +101,7 @@ pub fn checks(ranks: Option<&Ranks>, part: &[f64]) -> Result<Checks> {
     Ok(Checks { sum, norm2: squares.sqrt() })
 }
 
-/// How far it is from the exact one, of `cells` in all.
+/// Computes the difference from the exact solution over all `cells` of the grid.
 ///
 /// # Errors
 /// A failure of MPI.
@@ -112,11 +112,11 @@ pub fn error(ranks: Option<&Ranks>, part: &[f64], exact: &[f64], cells: usize) -
     Ok(ErrorReport::of_all(ranks.largest(own.max)?, squares, cells))
 }
 
-/// Writes a field of which every rank has its part as a `.zarr`, all ranks at once: each takes whole chunks, whose layers it gets
-/// from the others. The file is that of one process.
+/// Writes a distributed field as a `.zarr`, by all ranks at once: each writes whole chunks, whose layers it receives
+/// from the others. The result equals that of one process.
 ///
 /// # Errors
-/// The first failure of any, which names its rank; nothing is left of the file then.
+/// The first failure of any rank, naming the rank; no file remains then.
 pub fn write_parts(ranks: &Ranks, path: &Path, part: &[f64], shape: Shape, mesh: &Mesh, facts: &Facts) -> Result<()> {
     let failed = |error: isobar_io::Error| Failure::new(format!("--output {error}"));
     let (name, of_file) = ("u", [shape.nz, shape.ny, shape.nx]);
@@ -128,7 +128,7 @@ pub fn write_parts(ranks: &Ranks, path: &Path, part: &[f64], shape: Shape, mesh:
         let folder = std::path::absolute(store.folder()).ok().and_then(|folder| folder.to_str().map(str::to_owned));
         let Some(folder) = folder else {
             let message =
-                format!("--output {}: the name of its folder is no UTF-8; choose another one", path.display());
+                format!("--output {}: the name of its folder is not UTF-8; choose another one", path.display());
             return Err(Failure::new(message));
         };
         Ok(Some((store, folder)))
@@ -144,7 +144,7 @@ pub fn write_parts(ranks: &Ranks, path: &Path, part: &[f64], shape: Shape, mesh:
     for (round, together) in chunks.chunks(ranks.size()).enumerate() {
         let layers: Vec<_> = (0..ranks.size()).map(|rank| together.get(rank).cloned().unwrap_or(0..0)).collect();
         let chunk = ranks.collect_layers(part, shape, &layers)?;
-        // One that fails takes part in what the others still do.
+        // A rank that fails still takes part in the others' exchanges.
         if written.is_ok() && ranks.rank() < together.len() {
             written = store.write_chunk(round * ranks.size() + ranks.rank(), chunk).map_err(failed);
         }
@@ -153,7 +153,7 @@ pub fn write_parts(ranks: &Ranks, path: &Path, part: &[f64], shape: Shape, mesh:
     agree(Some(ranks), store.finish(mesh, facts).map_err(failed))
 }
 
-/// What an iteration is told: to go on, or to stop; the same on all ranks, whichever was asked for an end.
+/// Returns whether an iteration should continue or stop, the same on all ranks, whichever received the signal.
 pub fn flow(ranks: Option<&Ranks>) -> ControlFlow<()> {
     let Some(ranks) = ranks else { return interrupt::flow() };
     let mut requests = [f64::from(u8::from(interrupt::requested()))];
@@ -163,13 +163,13 @@ pub fn flow(ranks: Option<&Ranks>) -> ControlFlow<()> {
     }
 }
 
-/// Ends the whole job where this process ends by a defect: the others would wait for it.
+/// Aborts the whole job if this process panics: the others would wait for it.
 pub struct AbortOnPanic<'r>(pub &'r Ranks);
 
 impl Drop for AbortOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.abort("it ended by a defect of isobar");
+            self.0.abort("it failed with an internal error of isobar");
         }
     }
 }

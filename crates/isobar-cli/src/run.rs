@@ -1,4 +1,4 @@
-//! A case's solve from start to end, for the commands that need one.
+//! A case's solve from start to end.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,41 +18,41 @@ use crate::progress::Progress;
 use crate::ranks;
 use crate::summary;
 
-/// A solve that has ended, and all there is to say about it.
+/// A completed solve with its results.
 pub struct Run {
     /// The linear system that was solved.
     pub assembled: Assembled,
-    /// The solution in (z, y, x) C order, where [`Run::has_solution`]: of the whole grid, or of the rows that this rank has.
+    /// The solution in (z, y, x) C order, valid if [`Run::has_solution`]: of the whole grid, or of this rank's subdomain.
     pub solution: Vec<f64>,
-    /// Its fingerprint, that of the whole grid.
+    /// Sums that identify the solution of the whole grid.
     pub checks: Checks,
-    /// The device, the method and the grids that were put together.
+    /// The device, the method and the levels.
     pub description: Description,
     /// How the iteration ended, with its history.
     pub outcome: Outcome,
-    /// The totals that flow out through each side that is neither closed nor periodic, of diffusion in cells that one process solved.
+    /// Total outflow through each side that is neither closed nor periodic, for diffusion in cells on one process.
     pub flux: BTreeMap<&'static str, f64>,
-    /// Distance from the exact solution, where that is known.
+    /// The difference from the exact solution, if known.
     pub error: Option<ErrorReport>,
-    /// Wall-clock time by what was done.
+    /// Wall-clock times.
     pub seconds: Seconds,
-    /// Memory traffic of the iteration, against a plain copy.
+    /// Memory traffic of the iteration, compared with a plain copy.
     pub traffic: TrafficReport,
 }
 
 /// Several ranks that solve together.
 #[derive(Clone, Copy)]
 pub struct Together<'r> {
-    /// They.
+    /// The ranks.
     pub ranks: &'r Ranks,
-    /// Whether rank 0 needs the whole solution; each keeps its own part otherwise.
+    /// Whether rank 0 needs the whole solution; otherwise each rank keeps its own subdomain.
     pub on_rank_0: bool,
 }
 
-/// Solves a case, telling the console what happens. On several ranks the device is that of all.
+/// Solves a case and prints progress on the console. On several ranks the device is that of all ranks together.
 ///
 /// # Errors
-/// The case cannot be set up: no memory, a bad right-hand side, a device that fails.
+/// The case cannot be set up: not enough memory, an invalid right-hand side, a failing device.
 pub fn solve(case: &Case, device: &Device, together: Option<Together<'_>>, console: &mut Console) -> Result<Run> {
     let assemble = |rows: &Range<usize>| {
         case.require_memory(device)?;
@@ -61,10 +61,10 @@ pub fn solve(case: &Case, device: &Device, together: Option<Together<'_>>, conso
     solve_since(Instant::now(), case, assemble, device, together, console)
 }
 
-/// The same for a linear system that is there already.
+/// Solves a linear system that is assembled already.
 ///
 /// # Errors
-/// As [`solve`].
+/// The errors of [`solve`].
 pub fn solve_assembled(case: &Case, assembled: Assembled, device: &Device, console: &mut Console) -> Result<Run> {
     solve_since(Instant::now(), case, |_| Ok(assembled), device, None, console)
 }
@@ -121,7 +121,7 @@ fn solve_since(
     };
     let seconds = Seconds::of_solve(setup, &outcome, clock.elapsed().as_secs_f64());
 
-    // Its vectors make room for those of the copy.
+    // Frees memory for the vectors of the bandwidth measurement.
     drop(solver);
     let copy = copy_bandwidth(case, device, &footprint);
     let bytes: f64 = description.traffic.iter().map(StepTraffic::bytes).sum::<f64>() * outcome.iterations as f64;
@@ -144,20 +144,20 @@ fn solve_since(
     Ok(run)
 }
 
-/// Bytes a second of a plain copy; unknown where there is no memory for one, which is no reason to lose a solution.
+/// Measures the bandwidth of a plain copy in bytes per second; NaN if there is not enough memory for one.
 fn copy_bandwidth(case: &Case, device: &Device, footprint: &Footprint) -> f64 {
     let fits = memory::require("a copy", footprint.copy).is_ok();
     fits.then(|| device.copy_bandwidth(case.problem.shape()).ok()).flatten().unwrap_or(f64::NAN)
 }
 
 impl Run {
-    /// Whether there is a solution to write, good or bad: not after a breakdown or a divergence that left nothing finite,
-    /// or something worse than the first guess.
+    /// Returns whether there is a solution to write, accurate or not: false after a breakdown or a divergence that left values that are not
+    /// finite, or a residual larger than that of the first guess.
     pub fn has_solution(&self) -> bool {
         has_solution(&self.outcome)
     }
 
-    /// The report of this run.
+    /// Returns the report of this run.
     pub fn report(&self, case: &Case) -> Report {
         let problem = ProblemReport::new(case.problem.kind(), case.problem.shape());
         let (checks, description, outcome) = (self.checks, &self.description, &self.outcome);

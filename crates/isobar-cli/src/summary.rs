@@ -1,4 +1,4 @@
-//! What a person reads before and after a solve.
+//! The summary, printed before and after a solve.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write};
@@ -10,12 +10,12 @@ use isobar_case::{Case, Footprint, memory};
 
 use isobar_case::report::{ErrorReport, Seconds, TrafficReport};
 
-/// A line of the summary: what it is about, and what there is to say.
+/// Formats a line of the summary: a name and a text.
 pub fn entry(name: &str, text: impl Display) -> String {
     format!("{name:<10} {text}")
 }
 
-/// The problem, the device and the solver, before the solve.
+/// Returns the lines about the problem, the device and the solver, printed before the solve.
 pub fn opening(case: &Case, description: &Description, footprint: &Footprint) -> String {
     let mut lines = vec![
         entry("problem", case.problem.describe()),
@@ -75,29 +75,29 @@ fn solver(case: &Case, description: &Description) -> String {
     if (case.solver.method, case.solver.preconditioner) == (Method::Auto, Preconditioner::Auto) {
         let is_given = case.solver.multigrid.smoother != Smoother::Auto;
         text.push_str(match (description.method.as_str(), description.preconditioner.as_str()) {
-            ("multigrid", _) if is_given => "; what suits solver.multigrid.smoother",
+            ("multigrid", _) if is_given => "; chosen for solver.multigrid.smoother",
             ("cg", "multigrid") if is_given => {
-                "; what suits solver.multigrid.smoother, and watched: lines or the diagonal follow where it is slow"
+                "; chosen for solver.multigrid.smoother; falls back to lines or the diagonal if slow"
             }
             ("cg", "multigrid") if description.smoother == Smoother::PointLine => {
-                "; chosen for these coefficients, and watched: lines on all grids follow where it is slow"
+                "; chosen for these coefficients; falls back to lines on all levels if slow"
             }
             ("cg", "multigrid") => {
-                "; chosen since it is fast whatever the coefficients, and watched: lines or the diagonal follow where it is slow"
+                "; chosen because it is fast for any coefficients; falls back to lines or the diagonal if slow"
             }
             ("multigrid", _) if description.smoother == Smoother::PointRedBlack => {
-                "; chosen for these coefficients, and watched: cg with lines on Galerkin grids follows where it is slow"
+                "; chosen for these coefficients; falls back to cg with lines on Galerkin levels if slow"
             }
-            _ => "; the usual choice for this matrix",
+            _ => "; the default for this matrix",
         });
     }
     text
 }
 
-/// Less than this taken out of a right-hand side is its rounding.
+/// A smaller part removed from a right-hand side is rounding error and not reported.
 const WORTH_A_WORD: f64 = 1e-13;
 
-/// What came of it: the outcome with advice, the error, the times, the bandwidth.
+/// Returns the lines about the result: the outcome with advice, the error, the times, the bandwidth.
 pub fn closing(
     case: &Case,
     outcome: &Outcome,
@@ -112,7 +112,7 @@ pub fn closing(
     } else {
         format!("NOT converged: {} after {iterations}", outcome.stop.to_string().replace('_', " "))
     };
-    // Without an iteration nothing has converged by any factor.
+    // Without an iteration there is no convergence factor.
     let factor = match outcome.iterations {
         0 => String::new(),
         _ => format!(", convergence factor {:.3}", outcome.mean_rate()),
@@ -129,19 +129,19 @@ pub fn closing(
     }
     lines.extend(outcome.notes.iter().map(|note| entry("note", note)));
     if !has_solution {
-        lines.push(entry("solution", "none: what the solve left is not finite, or worse than the first guess"));
+        lines.push(entry("solution", "none: the result is not finite, or worse than the first guess"));
     }
     if let Some(advice) = &outcome.advice {
         lines.push(entry("try", advice));
     }
     if let Some(error) = error {
-        lines.push(entry("error", format!("{:.3e} at most, {:.3e} in the mean square", error.max, error.l2)));
+        lines.push(entry("error", format!("largest {:.3e}, root mean square {:.3e}", error.max, error.l2)));
     }
     if let Some(batch) = &outcome.batch {
         let (count, least, most) = (batch.iterations.len(), batch.least(), batch.most());
         lines.push(entry(
             "batch",
-            format!("{count} lines, {least} to {most} iterations, the worst at {:.1e}", batch.worst),
+            format!("{count} lines, {least} to {most} iterations, largest relative residual {:.1e}", batch.worst),
         ));
     }
     if let Some(estimate) = outcome.error_estimate {
@@ -159,13 +159,13 @@ pub fn closing(
     if let Some(removed) = outcome.removed.filter(|&removed| removed > WORTH_A_WORD) {
         lines.push(entry(
             "projected",
-            format!("{removed:.1e} of the right-hand side was taken out, relative to its norm: no solution gives it"),
+            format!("a part of the right-hand side of relative norm {removed:.1e} was removed, because it is not in the range of the matrix"),
         ));
     }
     lines.push(entry(
         "time",
         format!(
-            "{} solve, {} setup, {} upload, {} download; {} in all",
+            "{} solve, {} setup, {} upload, {} download; {} total",
             Time(seconds.solve),
             Time(seconds.setup),
             Time(seconds.upload),
@@ -177,22 +177,20 @@ pub fn closing(
     lines.join("\n")
 }
 
-/// Formats the flow out of the domain through each side.
+/// Formats the outflow through each side.
 pub fn flow(flux: &BTreeMap<&'static str, f64>) -> String {
     let totals: Vec<String> = flux.iter().map(|(side, total)| format!("{side} {total:.6e}")).collect();
     entry("flow", format!("{} out of the domain", totals.join(", ")))
 }
 
-/// An estimated error, and a warning where the residual says far less.
+/// Formats the estimated error, with a warning if the residual is far smaller.
 fn error_estimate(estimate: f64, residual: f64) -> String {
-    /// A residual hides an error that is so many times larger…
+    /// Warns if the error is this many times larger than the residual…
     const HIDDEN: f64 = 1e3;
-    /// …and this large.
+    /// …and at least this large.
     const LARGE: f64 = 1e-3;
     if estimate >= 1.0 {
-        return format!(
-            "the error may be as large as the solution: the residual of {residual:.1e} says nothing of it here"
-        );
+        return format!("the error may be as large as the solution, in spite of the residual of {residual:.1e}");
     }
     let mut text = format!("the error is about {estimate:.1e} of the solution, or less");
     if estimate > LARGE && estimate > HIDDEN * residual {
@@ -201,7 +199,7 @@ fn error_estimate(estimate: f64, residual: f64) -> String {
     text
 }
 
-/// The bandwidth that a solve reached.
+/// Formats the bandwidth of a solve.
 pub fn bandwidth(traffic: &TrafficReport) -> String {
     if !traffic.copy_gb_per_s.is_finite() {
         return format!("{:.1} GB/s; a plain copy could not be measured", traffic.gb_per_s);
@@ -218,7 +216,7 @@ pub fn bandwidth(traffic: &TrafficReport) -> String {
     }
 }
 
-/// Seconds, in the unit that reads best.
+/// Seconds, formatted in a suitable unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Time(pub f64);
 

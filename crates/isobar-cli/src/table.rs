@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// A table: the first column holds names and is flush left, the others hold numbers and are flush
-/// right, unless said otherwise.
+/// A table. The first column holds names and is left-aligned; the others hold numbers and are right-aligned,
+/// unless changed.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     rows: Vec<Vec<String>>,
@@ -11,19 +11,19 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these column heads.
+    /// A table with these column headings.
     pub fn new<S: Into<String>>(heads: impl IntoIterator<Item = S>) -> Self {
         Self { rows: vec![heads.into_iter().map(Into::into).collect()], words: vec![0] }
     }
 
-    /// The same with one more column, counted from 0, flush left.
+    /// Left-aligns another column, counted from 0.
     #[must_use]
     pub fn with_words_in(mut self, column: usize) -> Self {
         self.words.push(column);
         self
     }
 
-    /// Appends a row; it may be shorter than the heads.
+    /// Appends a row; it may be shorter than the headings.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }

@@ -1,4 +1,4 @@
-//! The diffusion operator on the first card, in double precision unless said: steps against the copy measured in the same
+//! The diffusion operator on the first GPU, in double precision unless said: steps against the copy measured in the same
 //! run (by declared traffic), then whole solves, with their setup the first time and once more and an update with the same
 //! coefficients.
 //!

@@ -1,4 +1,4 @@
-//! Relaxation of points on the first card, in double precision unless said: a sweep and cycles of various tiles, in updates
+//! Relaxation of points on the first GPU, in double precision unless said: a sweep and cycles of various tiles, in updates
 //! of cells a second, against plain sweeps and the copy measured in the same run; and solves of paper C's problems, with the
 //! cycles that an independent implementation takes, also side by side as a batch. Words on the command line, such as "512 solves", choose
 //! groups by the first size of their grids.

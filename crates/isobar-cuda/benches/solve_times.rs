@@ -1,4 +1,4 @@
-//! Whole solves to 1e-5 on the first card, the panel problem with a random right-hand side: setup the first time and once
+//! Whole solves to 1e-5 on the first GPU, the panel problem with a random right-hand side: setup the first time and once
 //! more, an update with the same coefficients, the first solve, and the median of more, in milliseconds; beside them the last
 //! solve's up- and download. Arguments: the columns a side, 128, 256 and 512 if there are none.
 

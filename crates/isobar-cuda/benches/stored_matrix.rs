@@ -1,5 +1,5 @@
 //! An iteration of conjugate gradients with line preconditioner, matrix-free and with the matrix stored
-//! (cuSPARSE), on the first card: milliseconds, in double precision. What paper A compares.
+//! (cuSPARSE), on the first GPU: milliseconds, in double precision. What paper A compares.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,7 +1,7 @@
-//! Aggregates on a card: one number each, and small dense matrices.
+//! Aggregates on a GPU: sets of cells with one value each, and small dense matrices.
 //!
-//! Sums go through *runs*, pieces of memory that belong to one aggregate, sorted by aggregate: a warp adds up an item of
-//! a few thousand cells, then a block the items of an aggregate. The order never changes, and neither does the sum.
+//! Sums use *runs*, contiguous pieces of memory that belong to one aggregate, sorted by aggregate: a warp sums an item of
+//! a few thousand cells, then a block sums the items of an aggregate. The order is fixed, so sums are reproducible.
 
 use std::sync::Arc;
 
@@ -21,38 +21,38 @@ use crate::memory::{Buffer, require};
 use crate::module::Module;
 use crate::vector::{Vector, c_name, index};
 
-/// The kernels, in one precision.
+/// Returns the source of the kernels in one precision.
 pub fn source<T: Real>() -> Source {
     Source::new("aggregate", kernels::AGGREGATE).define("REAL", c_name::<T>())
 }
 
-/// An [`AggregateMap`] on the card.
+/// An [`AggregateMap`] on the GPU.
 #[derive(Debug)]
 pub struct Aggregates {
     layout: Layout,
     count: usize,
-    /// By the position of cells in vectors, those of halo rows before and after.
+    /// Aggregate of each position in a vector, halo rows included.
     ids: Buffer,
-    /// How many of them are of the halo row before.
+    /// Number of positions in the halo row before the first row.
     before: usize,
     items: usize,
     first_run: Buffer,
     runs: Buffer,
     first_item: Buffer,
-    /// A number an item.
+    /// A partial sum per item.
     partial: Buffer,
-    /// In double and in single precision.
+    /// Kernels in double and in single precision.
     modules: [Arc<Module>; 2],
 }
 
 impl Aggregates {
-    /// Where the aggregate of each position is. In a part, those of halo rows are beside.
+    /// Returns the address of the array of aggregates by position. On a subdomain, halo rows lie before and after.
     pub(crate) fn ids(&self) -> Pointer {
         self.ids.start() + (size_of::<u32>() * self.before) as Pointer
     }
 }
 
-/// One double-precision number an aggregate, on the card.
+/// A double-precision number per aggregate, on the GPU.
 #[derive(Debug)]
 pub struct AggregateVector {
     count: usize,
@@ -65,7 +65,7 @@ impl AggregateVector {
     }
 }
 
-/// A dense square matrix on the card, row after row.
+/// A dense square matrix on the GPU, stored by rows.
 #[derive(Debug)]
 pub struct AggregateMatrix {
     size: usize,
@@ -73,18 +73,18 @@ pub struct AggregateMatrix {
     module: Arc<Module>,
 }
 
-/// Runs by aggregate, in items.
+/// Runs sorted by aggregate and divided into items.
 struct Runs {
     /// start << 16 | length
     runs: Vec<u64>,
-    /// Of each item, and the number of runs.
+    /// First run of each item, then the number of runs.
     first_run: Vec<u32>,
-    /// Of each aggregate, and the number of items.
+    /// First item of each aggregate, then the number of items.
     first_item: Vec<u32>,
 }
 
-/// Calls `visit(aggregate, start, length)` for every piece of a plane's memory, of at most so many cells, that belongs to one
-/// aggregate.
+/// Calls `visit(aggregate, start, length)` for every contiguous piece of a plane's memory that belongs to one aggregate, of limited
+/// length.
 fn for_each_run(
     map: &AggregateMap,
     layout: &Layout,
@@ -115,7 +115,7 @@ fn for_each_run(
 }
 
 impl Runs {
-    /// Items have about so many cells.
+    /// Makes items of about `item` cells.
     fn new(map: &AggregateMap, layout: &Layout, item: usize) -> Result<Self> {
         let count = map.count();
         let mut planes: Vec<Vec<(u32, u64)>> = vec![Vec::new(); layout.shape().ny];
@@ -132,8 +132,8 @@ impl Runs {
         let total = first[count];
         if u32::try_from(total).is_err() {
             return Err(Error::Unsupported(format!(
-                "{count} aggregates in {total} pieces on CUDA; at most {} are counted. Use aggregates that are not so \
-                 scattered, such as blocks",
+                "{count} aggregates in {total} pieces on CUDA, where at most {} are supported; use less scattered \
+                 aggregates, such as blocks",
                 u32::MAX
             )));
         }
@@ -163,7 +163,7 @@ impl Runs {
 }
 
 impl Runs {
-    /// Those of one aggregate of all cells: padding, which holds zeros, may be summed as well.
+    /// The runs of one aggregate of all cells; padding holds zeros and may be summed too.
     fn of_all(layout: &Layout, item: usize) -> Self {
         let len = layout.len();
         let runs: Vec<u64> =
@@ -174,7 +174,7 @@ impl Runs {
 }
 
 impl Cuda {
-    /// Bytes in all of what is about to be put on the card.
+    /// Checks that there is enough memory for an allocation.
     fn require(&self, bytes: usize, what: &str) -> Result<()> {
         refuse_while_recording("allocating")?;
         require(self.context(), bytes, what)
@@ -189,7 +189,7 @@ impl AggregateBackend for Cuda {
     fn aggregates(&self, map: &AggregateMap) -> Result<Aggregates> {
         check_size(map.shape())?;
         let layout = Layout::new(map.shape())?;
-        // Two items for every warp that the card can hold at once; a length fits 16 bits.
+        // Two items for every warp that the GPU can hold at once; lengths fit into 16 bits.
         let item = (map.shape().cells() / (128 * self.context().multiprocessors)).clamp(256, 8192);
         let runs = if map.is_whole() { Runs::of_all(&layout, item) } else { Runs::new(map, &layout, item)? };
         let items = runs.first_run.len() - 1;
@@ -215,7 +215,7 @@ impl AggregateBackend for Cuda {
             let mut planes: Vec<&mut [u32]> = ids.chunks_mut(len).collect();
             Host.for_each(&mut planes, |n, plane| {
                 let (j, of_row) = match n.checked_sub(beside[0]) {
-                    // Columns of the row before the first lie as those of the second.
+                    // Columns of the halo row before the first row have the order of the second row.
                     None => (1, before.map(|row| (row, 0, nx))),
                     Some(j) if j < ny => (j, Some((map.ids(), nx * j, nx * ny))),
                     Some(j) => (j, after.map(|row| (row, 0, nx))),
@@ -248,7 +248,7 @@ impl AggregateBackend for Cuda {
 
     fn aggregate_vector(&self, count: usize) -> Result<AggregateVector> {
         refuse_while_recording("allocating")?;
-        Ok(AggregateVector { count, buffer: Buffer::zeros(self.context(), 8 * count, "a number an aggregate")? })
+        Ok(AggregateVector { count, buffer: Buffer::zeros(self.context(), 8 * count, "a vector of aggregates")? })
     }
 
     fn aggregate_matrix(&self, size: usize, entries: &[f64]) -> Result<AggregateMatrix> {
@@ -272,7 +272,7 @@ impl AggregateBackend for Cuda {
         aggregates: &Aggregates,
         sums: &mut AggregateVector,
     ) -> Result<()> {
-        /// Warps a block of `sum_runs`.
+        /// Warps per block of `sum_runs`.
         const WARPS: usize = 8;
         let module = &aggregates.modules[index::<T>()];
         let arguments = Arguments::new()
@@ -281,14 +281,14 @@ impl AggregateBackend for Cuda {
             .with(aggregates.runs.start())
             .with(x.pointer())
             .with(aggregates.partial.start());
-        // A part of a grid may have no cell of any.
+        // A subdomain may have no cell of any aggregate.
         if aggregates.items > 0 {
             let grid = [aggregates.items.div_ceil(WARPS), 1, 1];
             self.launch(module.kernel("sum_runs")?, grid, [32 * WARPS, 1], arguments)?;
         }
         let arguments =
             Arguments::new().with(aggregates.first_item.start()).with(aggregates.partial.start()).with(sums.pointer());
-        // A few aggregates have many items each.
+        // A few aggregates with many items each.
         let threads = if aggregates.items > 256 * aggregates.count { 1024 } else { 128 };
         self.launch(module.kernel("sum_items")?, [aggregates.count, 1, 1], [threads, 1], arguments)?;
         let Some(ranks) = self.ranks().filter(|_| x.layout().is_part()) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Callers' arrays: from host memory, or on the card already, into the layout and back.
+//! Callers' arrays, in host memory or on the GPU, converted to the layout and back.
 
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
 use isobar_core::backend::Backend;
@@ -15,7 +15,7 @@ use crate::launch::{Argument, Arguments, Kernel, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::vector::{Vector, c_name, index};
 
-/// The kernels, in one precision.
+/// Returns the source of the kernels in one precision.
 pub(crate) fn source<T: Real>() -> Source {
     Source::new("array", kernels::ARRAY).define("REAL", c_name::<T>())
 }
@@ -36,7 +36,7 @@ struct End([i32; 3]);
 // SAFETY: three 32-bit integers, as in array.cu.
 unsafe impl Argument for End {}
 
-/// Which way.
+/// The direction of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Import,
@@ -44,7 +44,7 @@ enum Way {
 }
 
 impl Cuda {
-    /// Between a vector in precision T and an array in precision S on this card.
+    /// Copies between a vector in precision T and an array in precision S on this GPU.
     fn reorder<T: Real>(
         &self,
         way: Way,
@@ -70,24 +70,24 @@ impl Cuda {
         self.over_rows(self.array_kernel::<T>(name)?, layout, arguments)
     }
 
-    /// Copies a vector to an array in C order on this card.
+    /// Copies a vector to an array in C order on this GPU.
     pub(crate) fn take_c_order(&self, layout: &Layout, from: Pointer, to: Pointer) -> Result<()> {
         self.reorder::<f64>(Way::Export, Precision::F64, layout, c_order(layout.shape()), [from, to])
     }
 
-    /// Copies an array in C order on this card to a vector.
+    /// Copies an array in C order on this GPU to a vector.
     pub(crate) fn place_c_order(&self, layout: &Layout, from: Pointer, to: Pointer) -> Result<()> {
         self.reorder::<f64>(Way::Import, Precision::F64, layout, c_order(layout.shape()), [from, to])
     }
 
-    /// Two cells of a row a thread.
+    /// Launches a kernel in which each thread has two cells of a row.
     fn over_rows(&self, kernel: Kernel, layout: &Layout, arguments: Arguments) -> Result<()> {
         let Shape { ny, nz, .. } = layout.shape();
         self.launch(kernel, [layout.pitch().div_ceil(32), nz.div_ceil(8), ny], [32, 8], arguments)
     }
 
-    /// Puts coefficients of the host into the layout: `values` in C order times a factor, and zero in cells from `end` on,
-    /// in any direction.
+    /// Copies coefficients from the host to the layout: `values` in C order times a factor; cells from `end` on, in any
+    /// direction, are set to zero.
     pub(crate) fn upload_coefficients<T: Real>(
         &self,
         layout: &Layout,
@@ -105,10 +105,10 @@ impl Cuda {
         })
     }
 
-    /// Puts coefficients of a caller's array on this card into the layout, times a factor.
+    /// Copies coefficients from a caller's array on this GPU to the layout, times a factor.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for coefficients that are negative or not finite, naming the first cell.
+    /// [`Error::Invalid`] for negative or not finite coefficients, naming the first cell.
     pub(crate) fn import_coefficients<T: Real>(
         &self,
         layout: &Layout,
@@ -131,10 +131,7 @@ impl Cuda {
             return Ok(());
         }
         let (i, j, k) = (first % nx, first / nx % ny, first / nx / ny);
-        Err(Error::invalid(
-            what,
-            format!("negative or not finite in cell (i, j, k) = ({i}, {j}, {k}), the first such; it must be neither"),
-        ))
+        Err(Error::invalid(what, format!("negative or not finite, first in cell (i, j, k) = ({i}, {j}, {k})")))
     }
 
     fn place_coefficients<T: Real>(
@@ -165,7 +162,7 @@ impl Cuda {
         self.over_rows(self.array_kernel::<T>(name)?, layout, arguments)
     }
 
-    /// A caller's array on this card, as an array of the host in C order.
+    /// Reads a caller's array on this GPU to the host in C order.
     pub(crate) fn read_array(&self, source: &DeviceArray) -> Result<Vec<f64>> {
         let layout = Layout::new(source.shape())?;
         let mut vector = Vector::<f64>::zeros(self.context(), &layout)?;
@@ -226,8 +223,8 @@ impl Cuda {
         Ok(())
     }
 
-    /// Copies a caller's array on this card to a vector. On return the array may be changed by whoever waits for its
-    /// stream, or, where it has none, by anyone.
+    /// Copies a caller's array on this GPU to a vector. Afterwards, work in the array's stream (or, without a stream, anyone)
+    /// may change the array.
     pub(crate) fn import_array<T: Real>(&self, source: &DeviceArray, target: &mut Vector<T>) -> Result<()> {
         let (layout, to) = (*target.layout(), target.pointer());
         self.with_device_array(source, &layout, "importing", || {
@@ -235,8 +232,8 @@ impl Cuda {
         })
     }
 
-    /// Copies a vector to a caller's array on this card. On return the array is complete for whoever waits for its
-    /// stream, or, where it has none, for anyone.
+    /// Copies a vector to a caller's array on this GPU. Afterwards, the array is complete for work in its stream, or, without a stream,
+    /// for anyone.
     pub(crate) fn export_array<T: Real>(&self, source: &Vector<T>, target: &DeviceArray) -> Result<()> {
         let (layout, from) = (*source.layout(), source.pointer());
         self.with_device_array(target, &layout, "exporting", || {
@@ -244,7 +241,7 @@ impl Cuda {
         })
     }
 
-    /// Submits work on a caller's array between what its stream has been given and what it will be given.
+    /// Submits work on a caller's array after the work submitted to its stream so far and before later work.
     pub(crate) fn with_device_array(
         &self,
         array: &DeviceArray,
@@ -256,7 +253,7 @@ impl Cuda {
         check_shape(array.shape(), layout.shape())?;
         if array.device() != self.ordinal() {
             return Err(Error::Unsupported(format!(
-                "an array in the memory of cuda:{} for a solver on cuda:{}; copy it to that card, or make the solver on this \
+                "an array in the memory of cuda:{} for a solver on cuda:{}; copy it to that GPU, or make the solver on this \
                  one",
                 array.device(),
                 self.ordinal()

@@ -1,17 +1,17 @@
-//! What this process has compiled so far, for whoever waits for it: the first solve of a kind compiles for seconds, later ones find
-//! their kernels in the cache.
+//! Statistics of the kernels that this process has compiled, for progress messages: the first solve of a kind compiles for seconds, later
+//! ones use the cache.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Sources that NVRTC compiled, those that the cache had left out.
+/// Statistics of compilations by NVRTC; sources found in the cache do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Compilations {
-    /// How many, failures and those under way included.
+    /// Number of sources, including failed and running compilations.
     pub sources: usize,
-    /// Seconds in which at least one was being compiled.
+    /// Seconds during which at least one was being compiled.
     pub seconds: f64,
-    /// Whether one is now.
+    /// Whether one is being compiled now.
     pub is_going_on: bool,
 }
 
@@ -25,7 +25,7 @@ struct Clock {
 
 static CLOCK: Mutex<Clock> = Mutex::new(Clock { sources: 0, under_way: 0, since: None, before: Duration::ZERO });
 
-/// All of this process.
+/// Returns the statistics of this process.
 pub fn so_far() -> Compilations {
     let clock = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let now = clock.since.map_or(Duration::ZERO, |since| since.elapsed());
@@ -36,7 +36,7 @@ pub fn so_far() -> Compilations {
     }
 }
 
-/// One compilation, while it lives.
+/// Counts one compilation while it exists.
 #[must_use]
 pub(crate) struct Compiling(());
 

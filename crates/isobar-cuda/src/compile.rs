@@ -1,8 +1,8 @@
-//! From CUDA C++ to machine code, by way of a cache on disk.
+//! Compilation from CUDA C++ to machine code, with a cache on disk.
 //!
-//! `ISOBAR_CACHE_DIR` says where the cache is (else `$XDG_CACHE_HOME/isobar`, else `~/.cache/isobar`). A
-//! cache that cannot be read or written costs time, never a failure. `ISOBAR_DUMP_KERNELS=DIR` writes
-//! what was compiled: the whole source, the log, the machine code.
+//! The cache is in `ISOBAR_CACHE_DIR` (else `$XDG_CACHE_HOME/isobar`, else `~/.cache/isobar`). A
+//! cache that cannot be read or written costs time but is not an error. `ISOBAR_DUMP_KERNELS=DIR` writes
+//! everything that is compiled: the whole source, the log, the machine code.
 
 use std::hash::{Hash, Hasher};
 use std::io::Write as _;
@@ -25,31 +25,31 @@ pub struct Source {
 }
 
 impl Hash for Source {
-    /// Sources of one name have one text.
+    /// Hashes the name and the definitions: the text follows from the name.
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.name, &self.defines).hash(state);
     }
 }
 
 impl Source {
-    /// A source of [`crate::kernels`], with nothing defined yet.
+    /// A source of [`crate::kernels`] without definitions.
     pub fn new(name: &'static str, text: &'static str) -> Self {
         Self { name, text, defines: Vec::new() }
     }
 
-    /// With `#define name value`.
+    /// Adds `#define name value`.
     #[must_use]
     pub fn define(mut self, name: &'static str, value: impl ToString) -> Self {
         self.defines.push((name, value.to_string()));
         self
     }
 
-    /// What is compiled.
+    /// Returns the text without definitions.
     pub fn text(&self) -> &'static str {
         self.text
     }
 
-    /// The compiler's options.
+    /// Returns the compiler's options.
     pub fn options(&self, architecture: &str) -> Vec<String> {
         let mut options =
             vec![format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned(), "-default-device".to_owned()];
@@ -57,15 +57,15 @@ impl Source {
         options
     }
 
-    /// Everything the compiler sees, in one text.
+    /// Returns definitions, headers and source as one text.
     fn whole(&self) -> String {
         let defines: String = self.defines.iter().map(|(name, value)| format!("#define {name} {value}\n")).collect();
         format!("{defines}{}// ---- {}.cu\n{}", headers(), self.name, self.text)
     }
 
-    /// Names what compiling this gives.
+    /// Returns the cache key of the compiled code.
     fn key(&self, nvrtc: &Nvrtc, options: &[String]) -> u128 {
-        // The headers are the same for all sources, and longer than any.
+        // The headers are common to all sources, and longer than any source.
         static HEADERS_HASH: OnceLock<u128> = OnceLock::new();
         let headers = HEADERS_HASH.get_or_init(|| hash(headers().as_bytes()));
         hash(format!("{:?} {options:?} {headers:x} {}", nvrtc.version(), self.text).as_bytes())
@@ -75,17 +75,17 @@ impl Source {
         folder.join(format!("{}-{architecture}-{key:032x}.cubin", self.name))
     }
 
-    /// Whether [`Source::cubin`] will find it in the cache.
+    /// Returns whether [`Source::cubin`] will find it in the cache.
     pub(crate) fn is_cached(&self, architecture: &str) -> Result<bool> {
         let Some(folder) = cache_folder() else { return Ok(false) };
         let key = self.key(Nvrtc::get()?, &self.options(architecture));
         Ok(dump_folder().is_none() && self.entry(&folder, architecture, key).exists())
     }
 
-    /// The machine code for an architecture such as `sm_90`, from the cache or from the compiler.
+    /// Returns the machine code for an architecture such as `sm_90`, from the cache or from the compiler.
     ///
     /// # Errors
-    /// Where there is no NVRTC, or it fails.
+    /// NVRTC is missing or fails.
     pub fn cubin(&self, architecture: &str) -> Result<Vec<u8>> {
         self.cubin_with_cache(architecture, cache_folder().as_deref())
     }
@@ -108,7 +108,7 @@ impl Source {
             self.dump(&folder, architecture, key, &compiled)?;
         }
         if let Some(entry) = entry {
-            // Without a cache the next run compiles again; that is all.
+            // Without a cache the next run compiles again.
             let _ = write_entry(&entry, &compiled.cubin);
         }
         Ok(compiled.cubin)
@@ -125,17 +125,17 @@ impl Source {
     }
 }
 
-/// All headers in one text.
+/// Returns all headers as one text.
 fn headers() -> String {
     HEADERS.iter().map(|(name, text)| format!("// ---- {name}\n{text}\n")).collect()
 }
 
-/// Where to write what is compiled, if anywhere.
+/// Returns the folder of `ISOBAR_DUMP_KERNELS`, if set.
 fn dump_folder() -> Option<PathBuf> {
     std::env::var_os("ISOBAR_DUMP_KERNELS").map(PathBuf::from)
 }
 
-/// Where compiled kernels are kept; nowhere, if there is no home.
+/// Returns the folder of the cache; `None` without a home folder.
 pub fn cache_folder() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     variable("ISOBAR_CACHE_DIR")
@@ -150,7 +150,7 @@ fn hash(bytes: &[u8]) -> u128 {
     })
 }
 
-/// The same of eight bytes at a time, for machine code, which is long.
+/// FNV-1a over words of eight bytes, for long machine code.
 fn checksum(bytes: &[u8]) -> u128 {
     let words = bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];
@@ -162,7 +162,7 @@ fn checksum(bytes: &[u8]) -> u128 {
     })
 }
 
-/// An entry is the checksum of what follows, and what follows.
+/// An entry is a checksum of this length followed by the machine code.
 const CHECK_BYTES: usize = 16;
 
 fn read_entry(path: &Path) -> Option<Vec<u8>> {
@@ -171,7 +171,7 @@ fn read_entry(path: &Path) -> Option<Vec<u8>> {
     (check == checksum(cubin).to_le_bytes()).then(|| cubin.to_vec())
 }
 
-/// Writes beside the entry and renames, so that no one ever sees half of it.
+/// Writes a temporary file beside the entry and renames it, so that no process sees half of it.
 fn write_entry(path: &Path, cubin: &[u8]) -> std::io::Result<()> {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     static COUNT: AtomicU32 = AtomicU32::new(0);

@@ -1,4 +1,4 @@
-//! The back end itself: one card, its stream, and the vector operations.
+//! The back end: one GPU, its stream, and vector operations.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
@@ -28,20 +28,20 @@ use crate::scalars::Scalars;
 use crate::staging::Staging;
 use crate::vector::{Vector, c_name, index, is_single};
 
-/// Threads a block of vector operations has.
+/// Threads per block of vector operations.
 const BLOCK: usize = 256;
-/// Blocks of them a multiprocessor gets.
+/// Blocks of vector operations per multiprocessor.
 const BLOCKS_A_MULTIPROCESSOR: usize = 16;
-/// The most rows a grid may have: kernels use two blocks a row in a direction that allows 65535.
+/// Largest number of rows: kernels use two blocks per row in a grid dimension of at most 65535.
 const MOST_ROWS: usize = 32_767;
 
-/// One NVIDIA card. Cheap to clone; clones share the card's stream.
+/// One NVIDIA GPU. Clones are cheap and share the GPU's stream.
 #[derive(Clone, Debug)]
 pub struct Cuda {
     inner: Arc<Inner>,
-    /// The way to other ranks' GPUs.
+    /// The link to other ranks' GPUs.
     pub(crate) link: Option<Arc<CardLink>>,
-    /// Where this is one of several.
+    /// The ranks, if this is one of several.
     pub(crate) ranks: Option<Arc<Ranks>>,
 }
 
@@ -50,9 +50,9 @@ struct Inner {
     // Dropped in this order: kernels and memory before the context.
     /// Vector operations in double and in single precision.
     vector: [Arc<Module>; 2],
-    /// To and from users' arrays.
+    /// Kernels for callers' arrays.
     array: [Arc<Module>; 2],
-    /// What `dot` needs.
+    /// Buffers of `dot`.
     reduction: Reduction,
     staging: Mutex<Staging>,
     modules: Modules,
@@ -63,23 +63,23 @@ fn vector_source<T: Real>() -> Source {
     Source::new("vector", kernels::VECTOR).define("REAL", c_name::<T>())
 }
 
-/// The sources that every card needs, whatever is solved on it.
+/// Returns the sources that every GPU needs.
 pub fn sources() -> [Source; 4] {
     [vector_source::<f64>(), vector_source::<f32>(), array::source::<f64>(), array::source::<f32>()]
 }
 
 impl Cuda {
-    /// The card of this number.
+    /// Opens the GPU with this number.
     ///
     /// # Errors
-    /// [`Error::Device`] where there is no driver, no such card, none new enough, or no NVRTC; the message
+    /// [`Error::Device`] if the driver, the GPU or NVRTC is missing or too old; the message
     /// says what to do.
     pub fn new(ordinal: usize) -> Result<Self> {
         let context = Arc::new(Context::open(ordinal)?);
         Nvrtc::get()?;
         let modules = Modules::default();
         let [vector_f64, vector_f32, array_f64, array_f32] = modules.prepare(&context, sources())?;
-        // Whatever is solved needs this kernel, and what scalars are allocated from.
+        // Used by every solve, as is the memory for scalars.
         vector_f64.kernel("publish")?;
         Scalars::new(&context)?;
         let inner = Inner {
@@ -93,25 +93,25 @@ impl Cuda {
         Ok(Self { inner: Arc::new(inner), link: None, ranks: None })
     }
 
-    /// This card as rank `rank` of `size`, whose cards reach each other without the host if they can: those of one host that are
-    /// connected write to each other's memory, in one process or in several; else NCCL brings their messages, if all have it
-    /// and a card each. `ISOBAR_LINK` takes ways away ([`Ways`]). All ranks make the same calls. `all_gather` collects what every
-    /// rank gives it, of the same length, in the order of ranks.
+    /// Makes this GPU rank `rank` of `size`. If possible, the ranks' GPUs then exchange without the host: connected GPUs of one
+    /// host write to each other's memory, within a process or between processes; otherwise NCCL is used, if all ranks have it
+    /// and a GPU each. `ISOBAR_LINK` restricts this choice ([`Ways`]). It is collective. `all_gather` gathers equally long messages of all
+    /// ranks in the order of ranks.
     ///
     /// # Errors
-    /// Those of `all_gather`, and what the driver reports. Cards that cannot reach each other are no error: what they exchange
-    /// goes by way of the host.
+    /// The errors of `all_gather` and of the driver. It is not an error if GPUs cannot reach each other: they then exchange
+    /// through the host.
     pub fn join(&self, rank: usize, size: usize, all_gather: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>>) -> Result<Self> {
         let ways = Ways::from_environment();
-        // A rank that has it wrong takes part all the same: the others wait for it.
+        // A rank with an invalid setting still takes part, because the others wait for it.
         let joined = self.join_by(*ways.as_ref().unwrap_or(&Ways::HOST), rank, size, all_gather)?;
         ways.map(|_| joined)
     }
 
-    /// The same, whatever `ISOBAR_LINK` says.
+    /// Like [`Cuda::join`], with the allowed ways as an argument instead of `ISOBAR_LINK`.
     ///
     /// # Errors
-    /// Those of [`Cuda::join`].
+    /// The errors of [`Cuda::join`].
     pub fn join_by(
         &self,
         ways: Ways,
@@ -123,22 +123,22 @@ impl Cuda {
         Ok(Self { inner: Arc::clone(&self.inner), link: link.map(Arc::new), ranks: self.ranks.clone() })
     }
 
-    /// This card's way to others, where it has one.
+    /// Returns the link to other ranks' GPUs, if any.
     pub fn card_link(&self) -> Option<&CardLink> {
         self.link.as_deref()
     }
 
-    /// Fails where another rank has not answered.
+    /// Fails if another rank has not answered.
     fn check_link(&self) -> Result<()> {
         self.card_link().map_or(Ok(()), CardLink::check)
     }
 
-    /// Which card it is.
+    /// Returns the number of the GPU.
     pub fn ordinal(&self) -> usize {
         self.context().ordinal
     }
 
-    /// Bytes of memory the card has.
+    /// Returns the GPU's memory in bytes.
     pub fn memory(&self) -> usize {
         self.context().memory
     }
@@ -151,7 +151,7 @@ impl Cuda {
         self.inner.modules.prepare(self.context(), sources)
     }
 
-    /// Compiles at the same time what will be asked for, where that must be compiled.
+    /// Compiles sources in parallel, unless they are cached.
     pub(crate) fn prepare_all(&self, sources: Vec<Source>) -> Result<()> {
         self.inner.modules.prepare_all(self.context(), sources)
     }
@@ -184,7 +184,7 @@ impl Cuda {
         launch.submit(self.context())
     }
 
-    /// Rounds `len` elements.
+    /// Converts `len` elements between precisions.
     pub(crate) fn convert_entries<S: Real, T: Real>(&self, len: usize, from: Pointer, to: Pointer) -> Result<()> {
         let arguments = Arguments::new().with(len as i64).with(from).with(to);
         let name = if is_single::<S>() { "convert_f32" } else { "convert_f64" };
@@ -200,19 +200,19 @@ impl Cuda {
         len.div_ceil(BLOCK).min(BLOCKS_A_MULTIPROCESSOR * self.context().multiprocessors)
     }
 
-    /// Appends what a kernel of as many blocks as [`Cuda::summing_blocks`] needs to sum up two numbers, and where the sums go.
+    /// Appends the buffers that a kernel of [`Cuda::summing_blocks`] blocks needs to sum two numbers, and the address of the sums.
     pub(crate) fn summing(&self, arguments: Arguments, sums: Pointer) -> Arguments {
         self.inner.reduction.append(arguments, self.summing_blocks(), sums)
     }
 
-    /// Blocks of kernels that sum up over whole arrays.
+    /// Returns the number of blocks of kernels that sum over whole arrays.
     pub(crate) fn summing_blocks(&self) -> usize {
-        /// Of 256 threads.
+        /// Blocks of 256 threads.
         const A_MULTIPROCESSOR: usize = 8;
         A_MULTIPROCESSOR * self.context().multiprocessors
     }
 
-    /// Sends arrays to the card, where they stay for what `work` submits.
+    /// Copies arrays to the GPU, where they stay for the work that `work` submits.
     pub(crate) fn staged<S: Copy + Sync, const N: usize>(
         &self,
         arrays: [&[S]; N],
@@ -223,7 +223,7 @@ impl Cuda {
         work(places)
     }
 
-    /// Fetches an array that `fill` submits the writing of.
+    /// Copies an array, which `fill` submits the computation of, to the host.
     pub(crate) fn fetch<S: Copy + Send>(
         &self,
         array: &mut [S],
@@ -233,12 +233,12 @@ impl Cuda {
     }
 }
 
-/// Fails where a grid is larger than the kernels can number.
+/// Fails if a grid is too large for the kernels' indices.
 pub(crate) fn check_size(shape: Shape) -> Result<()> {
     let Shape { nx, ny, nz } = shape;
     if ny > MOST_ROWS || nz > 1 << 16 || nx > 1 << 24 || nx.div_ceil(2) * nz > 1 << 30 {
         return Err(Error::Unsupported(format!(
-            "a grid of {shape} cells on CUDA: at most {MOST_ROWS} rows (grid.ny), and 2³⁰ cells in half a row of columns"
+            "a grid of {shape} cells is too large for CUDA: at most {MOST_ROWS} rows (grid.ny) and 2³⁰ cells in half a row of columns are supported"
         )));
     }
     Ok(())
@@ -280,7 +280,7 @@ impl Backend for Cuda {
     fn zeros<T: Real>(&self, layout: &Layout) -> Result<Vector<T>> {
         check_size(layout.shape())?;
         refuse_while_recording("allocating")?;
-        // Whoever has vectors will work on them.
+        // Vectors are made only to be used, so the context is made current here.
         self.kernel::<T>("fill")?;
         Vector::zeros(self.context(), layout)
     }
@@ -291,7 +291,7 @@ impl Backend for Cuda {
 
     fn download<S: Real, T: Real>(&self, source: &Vector<T>, target: &mut ArrayViewMut<'_, S>) -> Result<()> {
         self.download_array(source, target)?;
-        // What a kernel left when it gave up waiting for another card is no result.
+        // What a kernel left when it gave up waiting for another GPU is no result.
         self.check_link()
     }
 
@@ -415,7 +415,7 @@ impl Backend for Cuda {
     }
 
     fn copy_bandwidth(&self, layout: &Layout) -> Result<f64> {
-        /// Copies between two looks at the clock.
+        /// Copies between two readings of the clock.
         const COPIES: usize = 20;
         let (x, mut y) = (self.zeros::<f64>(layout)?, self.zeros::<f64>(layout)?);
         let mut best = f64::INFINITY;

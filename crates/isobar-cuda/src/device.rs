@@ -1,33 +1,33 @@
-//! What cards there are.
+//! The GPUs of this machine.
 
 use isobar_core::error::Result;
 
 use crate::driver::{self, Card, OLDEST_CAPABILITY};
 
-/// A card, as [`devices`] finds it.
+/// Describes a GPU found by [`devices`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceDescription {
     /// The number that [`Cuda::new`](crate::Cuda::new) takes.
     pub ordinal: usize,
     /// The model.
     pub name: String,
-    /// Bytes of memory.
+    /// Memory in bytes.
     pub memory: usize,
     /// Compute capability, major and minor.
     pub capability: (i32, i32),
 }
 
 impl DeviceDescription {
-    /// Whether isobar can use it.
+    /// Returns whether isobar supports it.
     pub fn is_supported(&self) -> bool {
         self.capability >= OLDEST_CAPABILITY
     }
 }
 
-/// All cards.
+/// Lists all GPUs.
 ///
 /// # Errors
-/// [`Error::Device`](isobar_core::Error::Device) where there is no driver, or it finds none.
+/// [`Error::Device`](isobar_core::Error::Device) without a driver or without a GPU.
 pub fn devices() -> Result<Vec<DeviceDescription>> {
     driver::start()?;
     (0..driver::count()?)

@@ -1,4 +1,4 @@
-//! The CUDA driver, with its failures turned into errors that say what can be done.
+//! The CUDA driver, with errors that say what to do.
 
 use std::ffi::CStr;
 use std::sync::{Mutex, MutexGuard};
@@ -9,50 +9,50 @@ use isobar_core::error::{Error, Result};
 use crate::memory::{Mailboxes, Pool};
 use crate::staging::Arena;
 
-/// What the driver's memory is counted from.
+/// An address on the GPU.
 pub(crate) type Pointer = sys::CUdeviceptr;
 
-/// Turns a driver's answer into an error that says what was being done.
+/// Converts a driver's return code to an error that names the operation.
 pub(crate) fn check(code: sys::CUresult, doing: &str) -> Result<()> {
     if code == sys::CUresult::CUDA_SUCCESS { Ok(()) } else { Err(failure(result::DriverError(code), doing)) }
 }
 
-/// The error for a driver's failure.
+/// Makes the error for a driver's failure.
 pub(crate) fn failure(error: result::DriverError, doing: &str) -> Error {
     let text = |found: std::result::Result<&CStr, _>| found.map(|s| s.to_string_lossy().into_owned());
     let name = text(error.error_name()).unwrap_or_else(|_| format!("error {}", error.0 as u32));
     let description = text(error.error_string()).unwrap_or_default();
     let remedy = match error.0 {
-        sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => "; use a smaller grid, or free memory on the card",
+        sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => "; use a smaller grid, or free memory on the GPU",
         sys::CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
         | sys::CUresult::CUDA_ERROR_INVALID_IMAGE
         | sys::CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
             "; the driver is older than NVRTC: update the driver, or point ISOBAR_NVRTC at an older libnvrtc.so"
         }
-        sys::CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE => "; another process has the card to itself",
+        sys::CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE => "; another process has exclusive use of the GPU",
         _ => "",
     };
     Error::Device { device: "cuda".into(), message: format!("{doing}: {name} ({description}){remedy}") }
 }
 
-/// An error in words of our own.
+/// Makes an error of the device "cuda".
 pub(crate) fn error(message: impl Into<String>) -> Error {
     Error::Device { device: "cuda".into(), message: message.into() }
 }
 
-/// Locks, also after another thread panicked: nothing here is left half changed.
+/// Locks, even if another thread panicked: the data is never left half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The oldest driver that will do, as the driver counts: 12.0.
+/// The oldest supported driver, as a number: 12.0.
 const OLDEST_DRIVER: i32 = 12_000;
-/// The oldest compute capability: Turing.
+/// The oldest supported compute capability: Turing.
 pub(crate) const OLDEST_CAPABILITY: (i32, i32) = (7, 5);
 
-/// Finds and starts the driver.
+/// Loads and initialises the driver.
 pub(crate) fn start() -> Result<()> {
-    // SAFETY: only looks for the library.
+    // SAFETY: this only searches the library.
     if !unsafe { sys::is_culib_present() } {
         return Err(error("no NVIDIA driver (libcuda.so.1 not found); install one, or use the device \"cpu\""));
     }
@@ -64,7 +64,7 @@ pub(crate) fn start() -> Result<()> {
             version % 1000 / 10
         )));
     }
-    // SAFETY: no arguments to get wrong.
+    // SAFETY: the function has no pointer arguments.
     let code = unsafe { sys::cuInit(0) };
     if code == sys::CUresult::CUDA_ERROR_NO_DEVICE {
         return Err(error(
@@ -74,7 +74,7 @@ pub(crate) fn start() -> Result<()> {
     check(code, "starting the driver")
 }
 
-/// Of CUDA that the driver supports, times 1000.
+/// Returns the CUDA version that the driver supports, times 1000.
 fn version() -> Result<i32> {
     let mut version = 0;
     // SAFETY: `version` outlives the call; this function may be called before the driver is started.
@@ -82,30 +82,30 @@ fn version() -> Result<i32> {
     Ok(version)
 }
 
-/// How many cards there are.
+/// Returns the number of GPUs.
 pub(crate) fn count() -> Result<usize> {
-    let count = result::device::get_count().map_err(|e| failure(e, "counting cards"))?;
+    let count = result::device::get_count().map_err(|e| failure(e, "counting GPUs"))?;
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// A card in use: its context, and the one stream that everything runs on.
+/// A GPU in use: its context, and the one stream of all its work.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) ordinal: usize,
     pub(crate) name: String,
     pub(crate) capability: (i32, i32),
     pub(crate) multiprocessors: usize,
-    /// Shared memory that a block can have, at most.
+    /// Largest shared memory of a block. B
     pub(crate) shared_memory: usize,
     pub(crate) memory: usize,
-    /// Whether kernels may begin before those before them have ended, in graphs too.
+    /// Whether kernels may start before earlier ones have ended, also in graphs.
     pub(crate) overlaps: bool,
     device: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
-    /// For recording graphs, so that nothing of another thread's gets in.
+    /// The stream for recording graphs, locked so that other threads' work is not recorded.
     recording: Mutex<sys::CUstream>,
-    /// For waiting of one stream for another.
+    /// The event by which one stream waits for another.
     event: Mutex<sys::CUevent>,
     pub(crate) pool: Pool,
     pub(crate) mailboxes: Mailboxes,
@@ -117,7 +117,7 @@ unsafe impl Send for Context {}
 // SAFETY: as above; the driver locks for itself.
 unsafe impl Sync for Context {}
 
-/// Facts about a card that need no context.
+/// Properties of a GPU that are available without a context.
 pub(crate) struct Card {
     device: sys::CUdevice,
     pub(crate) name: String,
@@ -126,7 +126,7 @@ pub(crate) struct Card {
 }
 
 impl Card {
-    /// Looks at one card.
+    /// Queries a GPU.
     pub(crate) fn get(ordinal: usize) -> Result<Self> {
         let count = count()?;
         if ordinal >= count {
@@ -136,7 +136,7 @@ impl Card {
                 _ => format!("there is no device cuda:{ordinal}; there are cuda:0 to cuda:{}", count - 1),
             }));
         }
-        let fail = |e| failure(e, "asking about a card");
+        let fail = |e| failure(e, "asking about a GPU");
         let device = result::device::get(i32::try_from(ordinal).unwrap_or(i32::MAX)).map_err(fail)?;
         use sys::CUdevice_attribute as Attribute;
         // SAFETY: `device` came from the driver.
@@ -152,41 +152,41 @@ impl Card {
     }
 }
 
-/// Lets kernels of one card read and write memory that this process has on another.
+/// Lets kernels of one GPU access memory that this process has on another.
 ///
 /// # Errors
-/// What the driver reports, cards without a connection included.
+/// The driver's errors, also for GPUs without a connection.
 pub(crate) fn enable_peer_access(context: &Context, ordinal: usize) -> Result<()> {
-    let fail = |e| failure(e, "asking about a card");
+    let fail = |e| failure(e, "asking about a GPU");
     let other = result::device::get(i32::try_from(ordinal).unwrap_or(i32::MAX)).map_err(fail)?;
     context.bind()?;
-    // SAFETY: both come from the driver; the other card's context is retained by whoever works on it, and for the call.
+    // SAFETY: both come from the driver; the other GPU's context is retained by its user, and during this call.
     unsafe {
         let there = result::primary_ctx::retain(other).map_err(fail)?;
         let code = sys::cuCtxEnablePeerAccess(there, 0);
         let _ = result::primary_ctx::release(other);
         match code {
             sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(()),
-            code => check(code, "reaching another card's memory"),
+            code => check(code, "reaching another GPU's memory"),
         }
     }
 }
 
 /// # Safety
-/// `device` must have come from the driver.
+/// `device` must be from the driver.
 unsafe fn attribute(device: sys::CUdevice, attribute: sys::CUdevice_attribute) -> Result<i32> {
     // SAFETY: as required of the caller.
-    unsafe { result::device::get_attribute(device, attribute) }.map_err(|e| failure(e, "asking about a card"))
+    unsafe { result::device::get_attribute(device, attribute) }.map_err(|e| failure(e, "asking about a GPU"))
 }
 
 impl Context {
-    /// Opens a card.
+    /// Opens a GPU.
     pub(crate) fn open(ordinal: usize) -> Result<Self> {
         start()?;
         let Card { device, name, memory, capability } = Card::get(ordinal)?;
         if capability < OLDEST_CAPABILITY {
             return Err(error(format!(
-                "cuda:{ordinal} ({name}) has compute capability {}.{}, and {}.{} (Turing) is needed; use another card, \
+                "cuda:{ordinal} ({name}) has compute capability {}.{}, and {}.{} (Turing) is needed; use another GPU, \
                  or the device \"cpu\"",
                 capability.0, capability.1, OLDEST_CAPABILITY.0, OLDEST_CAPABILITY.1
             )));
@@ -227,13 +227,13 @@ impl Context {
         Ok(this)
     }
 
-    /// What no other card is called.
+    /// Returns the unique identifier of the GPU.
     pub(crate) fn uuid(&self) -> Result<[u8; 16]> {
-        let uuid = result::device::get_uuid(self.device).map_err(|e| failure(e, "asking about a card"))?;
+        let uuid = result::device::get_uuid(self.device).map_err(|e| failure(e, "asking about a GPU"))?;
         Ok(uuid.bytes.map(i8::cast_unsigned))
     }
 
-    /// `"sm_90"`
+    /// Returns the name of the architecture, such as `"sm_90"`.
     pub(crate) fn architecture(&self) -> String {
         format!("sm_{}{}", self.capability.0, self.capability.1)
     }
@@ -241,67 +241,67 @@ impl Context {
     /// Makes the context current on this thread, as every driver call needs.
     pub(crate) fn bind(&self) -> Result<()> {
         // SAFETY: the context is retained until `drop`.
-        unsafe { result::ctx::set_current(self.context) }.map_err(|e| failure(e, "using the card"))
+        unsafe { result::ctx::set_current(self.context) }.map_err(|e| failure(e, "using the GPU"))
     }
 
-    /// The stream that everything runs on, in order.
+    /// Returns the stream of all work, which runs in order.
     pub(crate) fn stream(&self) -> sys::CUstream {
         self.stream
     }
 
-    /// Waits for everything submitted so far.
+    /// Waits for all work submitted so far.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.bind()?;
         // SAFETY: the stream lives as long as `self`.
-        unsafe { result::stream::synchronize(self.stream) }.map_err(|e| failure(e, "waiting for the card"))
+        unsafe { result::stream::synchronize(self.stream) }.map_err(|e| failure(e, "waiting for the GPU"))
     }
 
-    /// Has what is submitted from now on wait for what is in a caller's stream now.
+    /// Makes later work wait for the work submitted to a caller's stream so far.
     pub(crate) fn wait_for(&self, stream: u64) -> Result<()> {
         self.order(stream as sys::CUstream, self.stream)
     }
 
-    /// Has what a caller's stream is given from now on wait for what has been submitted here.
+    /// Makes later work of a caller's stream wait for the work submitted here so far.
     pub(crate) fn hold_back(&self, stream: u64) -> Result<()> {
         self.order(self.stream, stream as sys::CUstream)
     }
 
     fn order(&self, first: sys::CUstream, second: sys::CUstream) -> Result<()> {
         self.bind()?;
-        // Whoever waits for the event waits for what it stands for now: it may be used again at once.
+        // A wait refers to the event's state at the time of the call: the event can be reused at once.
         let event = lock(&self.event);
-        // SAFETY: the event lives as long as `self`; who hands in a stream promises that it is one of this card's.
+        // SAFETY: the event lives as long as `self`; the caller promises that the stream belongs to this GPU.
         unsafe {
             check(sys::cuEventRecord(*event, first), "waiting for a caller's stream")?;
             check(sys::cuStreamWaitEvent(second, *event, 0), "waiting for a caller's stream")
         }
     }
 
-    /// Whether everything submitted so far is done.
+    /// Returns whether all work submitted so far is done.
     pub(crate) fn is_idle(&self) -> Result<bool> {
         // SAFETY: the stream lives as long as `self`.
         match unsafe { sys::cuStreamQuery(self.stream) } {
             sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
-            code => check(code, "running on the card").map(|()| true),
+            code => check(code, "running on the GPU").map(|()| true),
         }
     }
 
-    /// Bytes free on the card.
+    /// Returns the free memory of the GPU in bytes.
     pub(crate) fn free_memory(&self) -> Result<usize> {
         self.bind()?;
         result::mem_get_info().map(|(free, _)| free).map_err(|e| failure(e, "asking for free memory"))
     }
 
-    /// Makes a graph of what `record` submits to the stream it is given.
+    /// Makes a graph of the work that `record` submits to the given stream.
     pub(crate) fn record(&self, record: impl FnOnce(sys::CUstream) -> Result<()>) -> Result<Graph> {
         self.bind()?;
         let stream = lock(&self.recording);
-        // SAFETY: the stream lives as long as `self`, and the lock keeps others off it.
+        // SAFETY: the stream lives as long as `self`, and the lock excludes other threads.
         let capture = unsafe { Capture::begin(*stream) }?;
         record(*stream)?;
         let recorded = capture.end()?;
         let mut instance = std::ptr::null_mut();
-        // SAFETY: the graph was just made, and is destroyed once, after its instance has been made.
+        // SAFETY: the graph was just made, and is destroyed once, after it was instantiated.
         let code = unsafe {
             let code = sys::cuGraphInstantiateWithFlags(&raw mut instance, recorded, 0);
             let _ = result::graph::destroy(recorded);
@@ -320,9 +320,9 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // A failure while shutting down has no one to be told to.
+        // Errors in a destructor cannot be reported.
         let _ = self.bind();
-        // SAFETY: made in `open`, and no one else has them any more; nor the memory, whose owners hold the context.
+        // SAFETY: made in `open`, and no longer used, as is the memory, whose owners keep the context alive.
         unsafe {
             self.pool.free();
             self.mailboxes.free();
@@ -341,34 +341,34 @@ impl Drop for Context {
     }
 }
 
-/// A recording of what a stream is given, which ends when this goes, whatever came of it: a stream that is still recorded
-/// takes nothing else.
+/// The capture of a stream's work, which ends when this is dropped, whatever happens: a stream that is still captured
+/// accepts no other work.
 struct Capture(sys::CUstream);
 
 impl Capture {
-    /// Begins one.
+    /// Begins a capture.
     ///
     /// # Safety
-    /// The stream outlives it, and nothing else is submitted to it.
+    /// The stream outlives the capture, and nothing else is submitted to it.
     unsafe fn begin(stream: sys::CUstream) -> Result<Self> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: said above.
+        // SAFETY: promised by the caller.
         unsafe { result::stream::begin_capture(stream, mode) }
             .map_err(|e| failure(e, "recording an iteration"))
             .map(|()| Self(stream))
     }
 
-    /// What was recorded, to be destroyed by whoever has it.
+    /// Ends the capture; the caller must destroy the returned graph.
     fn end(self) -> Result<sys::CUgraph> {
         let stream = std::mem::ManuallyDrop::new(self).0;
-        // SAFETY: said to `begin`; ended once, since this is not dropped.
+        // SAFETY: promised to `begin`; ended once, since `drop` does not run.
         unsafe { result::stream::end_capture(stream) }.map_err(|e| failure(e, "recording an iteration"))
     }
 }
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // SAFETY: said to `begin`. What was recorded is of no use, nor is a failure.
+        // SAFETY: promised to `begin`. The captured work and errors are discarded.
         unsafe {
             if let Ok(graph) = result::stream::end_capture(self.0)
                 && !graph.is_null()
@@ -379,7 +379,7 @@ impl Drop for Capture {
     }
 }
 
-/// Kernels recorded once, to be run again and again.
+/// Recorded kernels, which can be launched repeatedly.
 #[derive(Debug)]
 pub(crate) struct Graph {
     instance: sys::CUgraphExec,

@@ -1,4 +1,4 @@
-//! Levels of point relaxation on a card: coefficients of halved grids, and what goes between two of them.
+//! Levels of multigrid by points on a GPU: coefficients of coarse grids, and transfers between two levels.
 
 use std::sync::Arc;
 
@@ -43,10 +43,10 @@ struct Operands {
 // SAFETY: laid out as `Halving` in colours.cu: six pointers, twelve 32-bit integers.
 unsafe impl Argument for Operands {}
 
-/// A halving on the card.
+/// The coarsening between two levels, on the GPU.
 #[derive(Debug)]
 struct Tables {
-    /// Where the operands and the shares point to.
+    /// The memory of the operands and the weights.
     _numbers: Buffer,
     operands: Operands,
     shares: [Pointer; 3],
@@ -63,7 +63,7 @@ fn extents(layout: &Layout) -> [i32; 4] {
 }
 
 impl Tables {
-    /// Between grids, or parts of them, in these layouts.
+    /// Makes it for grids or subdomains in these layouts.
     fn new<T: Real>(cuda: &Cuda, by: &Halving, ends: [[End; 2]; 3], [fine, coarse]: [&Layout; 2]) -> Result<Self> {
         let mut numbers = Vec::<T>::new();
         let mut place = |values: &[f64]| {
@@ -77,7 +77,7 @@ impl Tables {
             by.along.each_ref().map(|along| place(&along.share)),
         ];
         let buffer = Buffer::from_slice(cuda.context(), &numbers, "weights of a halved grid")?;
-        // Of a part weights begin with its first row.
+        // On a subdomain, weights begin with its first row.
         let before = [0, fine.origin()[1] * size_of::<T>(), 0].map(|bytes| bytes as Pointer);
         let at = |places: [Pointer; 3]| [0, 1, 2].map(|d: usize| buffer.start() + places[d] + before[d]);
         let operands = Operands {
@@ -92,7 +92,7 @@ impl Tables {
         Ok(Self { shares: at(shares), operands, coarse: coarse.shape(), _numbers: buffer })
     }
 
-    /// Blocks with a coarser cell a thread.
+    /// Returns the blocks with one coarse cell per thread.
     fn coarse_grid(&self) -> [usize; 3] {
         let Shape { nx, ny, nz } = self.coarse;
         cell_blocks(nx, ny, nz, 1)
@@ -103,18 +103,18 @@ impl Tables {
     }
 }
 
-/// Between two levels of point relaxation.
+/// Transfers between two levels of point relaxation.
 #[derive(Debug)]
 pub struct PointTransfer<T: Real> {
     fine: Arc<DiffusionOperator<T>>,
     coarse: Layout,
     tables: Tables,
-    /// Whether all directions are halved of a grid whose relaxation may be one pass.
+    /// Whether all directions are coarsened and the fine level's relaxation may be streamed in one pass.
     streams: bool,
 }
 
 impl<T: Real> PointTransfer<T> {
-    /// The finer level, where a sweep of it and this transfer may be one pass.
+    /// Returns the finer level, if its sweep and this transfer may be one pass.
     fn level<'a>(
         &self,
         relaxation: Relaxation,
@@ -209,7 +209,7 @@ impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
     }
 }
 
-/// Puts coefficients of coarser cells where kernels of the coarser operator find them, from those of the finer one.
+/// Computes the coefficients of the coarser operator from those of the finer one.
 fn fill<T: Real>(
     tables: &Tables,
     (stencil, fine): (&stencil::Diffusion, &Passes<Diffusion, T>),
@@ -286,7 +286,7 @@ impl SupportsPoints for Cuda {
     }
 }
 
-/// What the coefficients of an operator are like, where they are those of cells.
+/// Measures the coefficients of an operator, if they are coefficients of cells.
 pub(crate) fn measure(
     stencil: &stencil::Diffusion,
     operator: &Arc<DiffusionOperator<f64>>,
@@ -305,7 +305,7 @@ pub(crate) fn measure(
         strengths[d] = ratio * (look.most[field] * look.least[field]).sqrt();
     }
     let stiffness = stiffness_of(strengths.into_iter().filter(|&strength| strength > 0.0));
-    // Inverses round.
+    // Inverses are rounded.
     let contrast = if look.jump == 1.0 { 1.0 } else { contrast };
     let fields = axes.iter().map(|&(field, _)| field).max().map_or(0, |last| last + 1);
     Ok(Some(Measures { stiffness, contrast, jump: look.jump, most, fields }))

@@ -1,16 +1,16 @@
-//! Iterations, recorded once and replayed.
+//! Iterations that are recorded once and replayed.
 //!
-//! The body of an iteration runs on the host twice, for an even and an odd iteration, once more where the first is of another
-//! kind, and only its launches are noted. They are then submitted again and again: one by one at first, and then as a CUDA graph, whose
-//! launch is cheaper but whose making is not. A kernel at the end of each iteration writes the scalars to the host's
-//! memory, where the host watches for them.
+//! The body of an iteration is run on the host twice, for an even and an odd iteration (and once more if the first iteration differs),
+//! and its launches are noted instead of submitted. They are then submitted repeatedly: one by one at first, later as a CUDA graph, which
+//! is cheaper to launch but costs time to make. A kernel at the end of each iteration writes the scalars to host
+//! memory, which the host polls.
 //!
-//! The host looks at every iteration before it submits the next, so that vectors end exactly as after the
-//! iteration that stops. What can be prepared is prepared while the card works: the odd iteration's launches during the
-//! first, and the graphs during iterations of the same launches, as soon as there have been a few, so that a solve waits for
-//! neither, not the one that makes them nor any other. (Where an iteration takes less time on the card than a graph takes to
-//! be made, some tens of microseconds, what is left is paid once.) Iterations that call a library are not made graphs: not
-//! every library allows it, and what is called is long beside its launch.
+//! The host examines every iteration before it submits the next, so that vectors end exactly as after the
+//! last iteration. Preparation overlaps with work of the GPU: the odd iteration is noted during the
+//! first, and graphs are made during iterations with the same launches, after a few of them, so that no solve waits for
+//! them. (If an iteration takes less time than making a graph, some tens of microseconds,
+//! the difference is paid once.) Iterations that call a library are not made into graphs: not
+//! every library allows it, and such calls are long compared with a launch.
 
 use std::ops::ControlFlow;
 
@@ -21,10 +21,10 @@ use crate::driver::{Context, Graph};
 use crate::launch::{Kernel, Submission, record};
 use crate::scalars::Scalars;
 
-/// A graph is made when so many launches have been submitted, over all iterations of all solves: for a multigrid cycle of
-/// dozens of launches in its second iteration, for the few of conjugate gradients in their tenth or so.
+/// A graph is made after this many launches over all iterations of all solves: for a multigrid cycle with
+/// dozens of launches in its second iteration, for conjugate gradients with few launches in about the tenth.
 const WORTH_A_GRAPH: usize = 32;
-/// And when an iteration has run so often: most that run once never run again.
+/// And after this many runs of an iteration: most iterations that run once never run again.
 const RUNS_BEFORE_A_GRAPH: usize = 2;
 
 /// The launches of the even or the odd iterations.
@@ -36,7 +36,7 @@ struct Recording {
 }
 
 impl Recording {
-    /// Replaces what was recorded, unless it was the same.
+    /// Replaces the recorded launches, if they have changed.
     fn update(&mut self, launches: Vec<Submission>) {
         if self.launches != launches {
             *self = Self { launches, graph: None, runs: 0 };
@@ -54,7 +54,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Makes the graph, if it is time to. Called while the card runs these launches.
+    /// Makes the graph, if it pays. Called while the GPU runs these launches.
     fn make_graph(&mut self, context: &Context) -> Result<()> {
         let is_time = self.runs >= RUNS_BEFORE_A_GRAPH && self.runs * self.launches.len() >= WORTH_A_GRAPH;
         let is_kernels_only = || self.launches.iter().all(|launch| matches!(launch, Submission::Launch(_)));
@@ -65,16 +65,16 @@ impl Recording {
     }
 }
 
-/// The last iterations that ran on a bank of scalars.
+/// The recorded iterations for a bank of scalars.
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
-    /// The one of another kind before all others.
+    /// A first iteration that differs from the others.
     first: Recording,
     even: Recording,
     odd: Recording,
 }
 
-/// See [`Backend::iterate`](isobar_core::backend::Backend::iterate), and, with `after`,
+/// Implements [`Backend::iterate`](isobar_core::backend::Backend::iterate), and, with `after`,
 /// [`Backend::iterate_after`](isobar_core::backend::Backend::iterate_after).
 pub(crate) fn iterate(
     context: &Context,
@@ -96,7 +96,7 @@ pub(crate) fn iterate(
     if after {
         prepare(first, None, scalars)?;
         first.submit(context, scalars)?;
-        // The card is at work on it while the others are prepared.
+        // The GPU runs this iteration while the others are prepared.
         first.make_graph(context)?;
     }
     prepare(even, Some(0), scalars)?;
@@ -116,7 +116,7 @@ pub(crate) fn iterate(
         }
     }
     scalars.recorded = recorded;
-    // Steps that exchange two vectors have done so an even number of times, or once; leave them as after n.
+    // Steps that swap two vectors have swapped them an even number of times, or once; restore the state after n iterations.
     match n {
         0 => record(|| body(Some(1), scalars)).map(drop),
         n if n % 2 == 1 => record(|| body(Some(0), scalars)).map(drop),

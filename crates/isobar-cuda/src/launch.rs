@@ -1,4 +1,4 @@
-//! Kernel launches, and calls of libraries that launch kernels of their own, as values: they can be run, kept,
+//! Kernel launches, and calls of libraries that launch kernels, as values: they can be run, stored
 //! and compared.
 
 use std::cell::RefCell;
@@ -11,31 +11,31 @@ use isobar_core::real::Real;
 
 use crate::driver::{Context, Pointer, check};
 
-/// A kernel of a loaded module, which outlives it.
+/// A kernel of a loaded module, which must outlive it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kernel {
     pub(crate) function: sys::CUfunction,
     pub(crate) name: &'static str,
-    /// Whether it begins before those before it have ended, and waits for them itself.
+    /// Whether it may start before earlier kernels have ended, and waits for them itself.
     pub(crate) is_early: bool,
 }
 
 impl Kernel {
-    /// The same of a kernel that calls `await_previous`, where the card can do that.
+    /// Marks a kernel that calls `await_previous` as starting early, if the GPU supports it.
     pub(crate) fn early(self, context: &Context) -> Self {
         Self { is_early: context.overlaps, ..self }
     }
 }
 
-// SAFETY: a driver handle, which any thread may use.
+// SAFETY: a driver handle, usable from any thread.
 unsafe impl Send for Kernel {}
 // SAFETY: as above.
 unsafe impl Sync for Kernel {}
 
-/// A value that means the same on the card.
+/// A value with the same representation on the GPU.
 ///
 /// # Safety
-/// Plain data, laid out as the kernel's C++ declares it, with no padding that is not initialised.
+/// Plain data, laid out as declared in the kernel's C++, without uninitialised padding.
 pub(crate) unsafe trait Argument: Copy {}
 
 // SAFETY: plain numbers.
@@ -49,11 +49,11 @@ unsafe impl Argument for f32 {}
 // SAFETY: as above.
 unsafe impl Argument for f64 {}
 
-/// Room for a kernel's arguments.
+/// Largest size of a kernel's arguments. B
 const BYTES: usize = 256;
 const COUNT: usize = 16;
 
-/// Arguments, copied one after the other, each aligned to eight bytes.
+/// Kernel arguments, stored one after another, each aligned to eight bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[repr(C, align(8))]
 pub(crate) struct Arguments {
@@ -68,11 +68,11 @@ impl Arguments {
         Self { bytes: [0; BYTES], offsets: [0; COUNT], count: 0, used: 0 }
     }
 
-    /// Appends one.
+    /// Appends an argument.
     pub(crate) fn with<A: Argument>(mut self, argument: A) -> Self {
         let end = self.used + size_of::<A>();
-        assert!(end <= BYTES && self.count < COUNT, "no kernel of this crate has so many arguments");
-        // SAFETY: the room was just checked; `A` is plain data.
+        assert!(end <= BYTES && self.count < COUNT, "too many arguments for a kernel");
+        // SAFETY: the space was just checked; `A` is plain data.
         unsafe {
             self.bytes.as_mut_ptr().add(self.used).cast::<A>().write_unaligned(argument);
         }
@@ -82,13 +82,13 @@ impl Arguments {
         self
     }
 
-    /// Appends a number in the precision that a kernel computes in.
+    /// Appends a number in the kernel's precision.
     pub(crate) fn with_real<T: Real>(self, value: f64) -> Self {
         if size_of::<T>() == 4 { self.with(value as f32) } else { self.with(value) }
     }
 }
 
-/// A kernel with everything it needs to run.
+/// A kernel with its launch parameters and arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Launch {
     pub(crate) kernel: Kernel,
@@ -98,13 +98,13 @@ pub(crate) struct Launch {
     pub(crate) arguments: Arguments,
 }
 
-/// Something of a library's that works on two vectors, and launches the kernels for that itself.
+/// A library function on two vectors that launches kernels itself.
 pub(crate) trait Library: std::fmt::Debug + Send + Sync {
-    /// Submits its work to a stream of the context that is current.
+    /// Submits the work to a stream of the current context.
     fn run(&self, vectors: [Pointer; 2], stream: sys::CUstream) -> Result<()>;
 }
 
-/// A call of a library with everything it needs to run.
+/// A call of a library with its arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     library: Arc<dyn Library>,
@@ -116,7 +116,7 @@ impl Call {
         Self { library: Arc::<L>::clone(library), vectors }
     }
 
-    /// As [`Launch::submit`].
+    /// Submits it, as [`Launch::submit`] does.
     pub(crate) fn submit(self, context: &Context) -> Result<()> {
         Submission::Call(self).submit(context)
     }
@@ -128,7 +128,7 @@ impl PartialEq for Call {
     }
 }
 
-/// What can be recorded.
+/// Work that can be recorded.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "nearly all are launches")]
 pub(crate) enum Submission {
@@ -137,7 +137,7 @@ pub(crate) enum Submission {
 }
 
 impl Submission {
-    /// Runs it, or adds it to the recording that this thread is making.
+    /// Runs it, or adds it to this thread's recording.
     fn submit(self, context: &Context) -> Result<()> {
         let rest = RECORDER.with_borrow_mut(|recorder| match recorder {
             Some(submissions) => {
@@ -155,7 +155,7 @@ impl Submission {
         }
     }
 
-    /// Runs it on a stream of the context that is current.
+    /// Runs it on a stream of the current context.
     pub(crate) fn run(&self, stream: sys::CUstream) -> Result<()> {
         match self {
             Self::Launch(launch) => launch.run(stream),
@@ -165,12 +165,12 @@ impl Submission {
 }
 
 thread_local! {
-    /// Where what this thread submits goes instead of to the card, while an iteration is recorded.
+    /// The recording of this thread, which receives submissions instead of the GPU while an iteration is recorded.
     static RECORDER: RefCell<Option<Vec<Submission>>> = const { RefCell::new(None) };
 }
 
 impl Launch {
-    /// Runs it, or adds it to the recording that this thread is making.
+    /// Runs it, or adds it to this thread's recording.
     pub(crate) fn submit(self, context: &Context) -> Result<()> {
         if self.grid.contains(&0) {
             return Ok(());
@@ -178,7 +178,7 @@ impl Launch {
         Submission::Launch(self).submit(context)
     }
 
-    /// Runs it on a stream of the context that is current.
+    /// Runs it on a stream of the current context.
     fn run(&self, stream: sys::CUstream) -> Result<()> {
         let mut pointers = [std::ptr::null_mut::<c_void>(); COUNT];
         for (pointer, &offset) in pointers.iter_mut().zip(&self.arguments.offsets[..self.arguments.count]) {
@@ -188,8 +188,8 @@ impl Launch {
             return self.run_early(&mut pointers, stream);
         }
         let ([gx, gy, gz], [bx, by]) = (self.grid, self.block);
-        // SAFETY: the arguments are those the kernel declares, which the conformance suite and
-        // compute-sanitizer check; what they point to is alive, since the caller borrows it.
+        // SAFETY: the arguments are those that the kernel declares, as tested by the conformance suite and
+        // compute-sanitizer; the caller borrows the memory that they point to.
         let code = unsafe {
             sys::cuLaunchKernel(
                 self.kernel.function,
@@ -208,7 +208,7 @@ impl Launch {
         check(code, self.kernel.name)
     }
 
-    /// Runs it as a programmatic dependent of what is before it on the stream.
+    /// Runs it as a programmatic dependent of the preceding kernel in the stream.
     fn run_early(&self, pointers: &mut [*mut c_void; COUNT], stream: sys::CUstream) -> Result<()> {
         let mut attribute = sys::CUlaunchAttribute {
             id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
@@ -237,21 +237,23 @@ impl Launch {
     }
 }
 
-/// Whether this thread is making a recording.
+/// Returns whether this thread is recording.
 pub(crate) fn is_recording() -> bool {
     RECORDER.with_borrow(Option::is_some)
 }
 
-/// Fails where this thread is making a recording: what must wait for the card cannot be part of one.
+/// Fails if this thread is recording: operations that wait for the GPU cannot be recorded.
 pub(crate) fn refuse_while_recording(what: &str) -> Result<()> {
     if is_recording() {
-        return Err(Error::Unsupported(format!("{what} within an iteration, which on CUDA is recorded and replayed")));
+        return Err(Error::Unsupported(format!(
+            "{what} within an iteration is not supported on CUDA, where iterations are recorded and replayed"
+        )));
     }
     Ok(())
 }
 
-/// The recording that this thread is making, which ends when this goes, also where a panic takes it along: the next solve on
-/// this thread must not find itself in the middle of one.
+/// This thread's recording, which ends when this is dropped, also after a panic: the next solve on this thread must not find
+/// an unfinished recording.
 struct Recording;
 
 impl Recording {
@@ -271,7 +273,7 @@ impl Drop for Recording {
     }
 }
 
-/// What `work` would have submitted. Nothing runs.
+/// Returns the submissions of `work` without running them.
 pub(crate) fn record(work: impl FnOnce() -> Result<()>) -> Result<Vec<Submission>> {
     refuse_while_recording("an iteration")?;
     let recording = Recording::begin();
@@ -292,7 +294,7 @@ mod tests {
         Submission::Launch(Launch { kernel, grid: [blocks, 1, 1], block: [32, 1], shared_bytes: 0, arguments })
     }
 
-    /// What [`Submission::submit`] does while a recording is made.
+    /// Imitates [`Submission::submit`] during a recording.
     fn note(blocks: u32) {
         RECORDER.with_borrow_mut(|recorder| recorder.as_mut().unwrap().push(launch(blocks)));
     }

@@ -1,21 +1,22 @@
 //! CUDA back end of isobar.
 //!
-//! The kernels ([`kernels`]) are CUDA C++, compiled at run time by NVRTC for the card that is there and
-//! kept in a cache on disk ([`compile`]). Driver and compiler are looked for when a card is opened, cuSPARSE
-//! ([`cusparse`]) when a stored matrix is made: programs build and run without any of them. Everything runs in order on one
-//! stream; scalars stay on the card; iterations are recorded and replayed.
+//! The kernels ([`kernels`]) are CUDA C++, compiled at run time by NVRTC for the GPU that is present and
+//! cached on disk ([`compile`]). Driver and compiler are loaded when a GPU is opened, cuSPARSE
+//! ([`cusparse`]) when a stored matrix is made; programs build and run without any of them. All work runs in order on one
+//! stream; scalars stay on the GPU; iterations are recorded and replayed.
 //!
-//! * [`Cuda`] the back end, [`devices`] what there is to open; `array` callers' arrays, on the card or not,
-//! * `driver`, `memory`, `staging` the card, what is allocated there, what is sent there,
-//! * [`compile`], [`nvrtc`], `module` from sources to kernels, [`compilations`] what that took, `launch` and `iterate` from kernels to iterations,
-//! * [`seven_point`] operators that couple a cell to its six neighbours, written once: [`tensor_product`] with kernels of
-//!   its own, [`diffusion`] as a header and its coefficients,
-//! * [`galerkin`] coarse grids of diffusion,
-//! * [`link`] how cards reach each other: [`peers`] by stores into each other's memory, [`nccl`] by that library's messages;
-//!   `part` vectors that are parts of larger ones,
-//! * [`direct`] separable boxes, solved without iterating,
-//! * [`stored_matrix`] every entry stored, by cuSPARSE; [`aggregate`] one number a set of cells,
-//! * [`solvers`] solvers as objects.
+//! * [`Cuda`]: the back end; [`devices`]: the GPUs found; `array`: callers' arrays, in host or GPU memory,
+//! * `driver`, `memory`, `staging`: the driver, GPU memory, copies to and from the GPU,
+//! * [`compile`], [`nvrtc`], `module`: compilation and loading of kernels; [`compilations`]: its statistics,
+//! * `launch` and `iterate`: launches and iterations,
+//! * [`seven_point`]: operators that couple a cell to its six neighbours: [`tensor_product`] with its own kernels,
+//!   [`diffusion`] with generic kernels, a header and coefficients,
+//! * [`galerkin`]: Galerkin levels of diffusion,
+//! * [`link`]: exchange between GPUs: [`peers`] by stores to each other's memory, [`nccl`] by messages of that library;
+//!   `part`: vectors on subdomains,
+//! * [`direct`]: direct solves of separable matrices,
+//! * [`stored_matrix`]: stored matrices by cuSPARSE; [`aggregate`]: aggregates,
+//! * [`solvers`]: solvers as trait objects.
 
 pub mod aggregate;
 mod array;

@@ -1,30 +1,30 @@
-//! Where NVIDIA's libraries are looked for at run time.
+//! Search for NVIDIA's libraries at run time.
 
 use std::path::{Path, PathBuf};
 
 use libloading::Library;
 
-/// A library that may or may not be there.
+/// A library to be searched for.
 pub(crate) struct Wanted<'a> {
-    /// The environment variable that says where it is, and is then believed.
+    /// The environment variable with its path, which overrides the search.
     pub(crate) variable: &'a str,
-    /// Its file names, best first.
+    /// Its file names, in order of preference.
     pub(crate) names: &'a [&'a str],
-    /// Folders of NVIDIA's packages for Python that hold it.
+    /// Folders of NVIDIA's Python packages that contain it.
     pub(crate) packages: &'a [&'a str],
-    /// What the file name of a library begins with that this one loads by itself.
+    /// The beginning of the file name of a library that this one loads itself.
     pub(crate) neighbour: &'a str,
 }
 
-/// What was wrong, and the loader's own words for it.
+/// Formats the loader's error.
 pub(crate) fn describe(error: libloading::Error) -> String {
     let cause = std::error::Error::source(&error);
     cause.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl Wanted<'_> {
-    /// The first that `load` makes something of; it is given the neighbour too, which must stay loaded.
-    /// Otherwise the first reason why not.
+    /// Returns the first candidate for which `load` succeeds; `load` also receives the neighbour library, which must stay loaded.
+    /// Otherwise returns the first error.
     pub(crate) fn find<R>(&self, load: impl Fn(PathBuf, Vec<Library>) -> Result<R, String>) -> Result<R, String> {
         let mut reason = None;
         for path in self.candidates() {
@@ -34,10 +34,10 @@ impl Wanted<'_> {
                 Err(why) => reason = reason.or(Some(why)),
             }
         }
-        Err(reason.unwrap_or_else(|| "nowhere to look".to_owned()))
+        Err(reason.unwrap_or_else(|| "no place to search".to_owned()))
     }
 
-    /// Where it may be, best first: what the user says, what the loader finds, the usual folders.
+    /// Returns the candidate paths in order of preference: the user's, those the loader finds, the usual folders.
     fn candidates(&self) -> Vec<PathBuf> {
         if let Some(path) = std::env::var_os(self.variable) {
             return vec![path.into()];
@@ -62,7 +62,7 @@ impl Wanted<'_> {
         all
     }
 
-    /// The library that a library itself loads, from the same folder; loaded first, it is found wherever it is.
+    /// Loads the neighbour library from the same folder first, so that the library finds it wherever it is.
     fn load_neighbour(&self, path: &Path) -> Option<Library> {
         let entries = std::fs::read_dir(path.parent().filter(|folder| !folder.as_os_str().is_empty())?).ok()?;
         let file = entries

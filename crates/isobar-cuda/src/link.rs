@@ -1,4 +1,4 @@
-//! How cards of several ranks reach each other.
+//! Links between the GPUs of several ranks.
 
 use isobar_core::backend::Scalar;
 use isobar_core::error::{Error, Result};
@@ -12,16 +12,16 @@ use crate::peers::Peers;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
 
-/// The rank that has the rows beyond an end of a part.
+/// The rank that has the rows beyond an end of a subdomain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Neighbour {
     pub(crate) rank: usize,
-    /// Whether it is beyond the end of a ring.
+    /// Whether it is beyond the end of a periodic direction.
     pub(crate) is_around: bool,
 }
 
 impl Neighbour {
-    /// That before the first row of this rank's part, or behind the last, if there is one.
+    /// Returns the rank before the first row of this rank's subdomain, or after the last, if there is one.
     pub(crate) fn of(layout: &Layout, is_last: bool, [rank, size]: [usize; 2]) -> Option<Self> {
         let (end, step) = if is_last { (1, 1) } else { (0, size - 1) };
         let rank = (rank + step) % size;
@@ -29,24 +29,24 @@ impl Neighbour {
     }
 }
 
-/// Ways that may be tried, the best that all ranks allow and can go first: stores, then NCCL, then by way of the host.
+/// The allowed links. Of those that all ranks allow, the best that works is used: stores, then NCCL, then the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ways {
-    /// Kernels that write to the other cards' memory, of one host.
+    /// Kernels write to the memory of other GPUs of the same host.
     pub stores: bool,
-    /// NCCL, between hosts too.
+    /// NCCL, also between hosts.
     pub nccl: bool,
 }
 
 impl Ways {
-    /// Any.
+    /// All links.
     pub const ANY: Self = Self { stores: true, nccl: true };
-    /// By way of the host alone.
+    /// Through the host only.
     pub const HOST: Self = Self { stores: false, nccl: false };
 
     const VARIABLE: &str = "ISOBAR_LINK";
 
-    /// What `ISOBAR_LINK` says: `stores`, `nccl` or `host`; any where it is not set.
+    /// Reads `ISOBAR_LINK`: `stores`, `nccl` or `host`; all links if it is not set.
     ///
     /// # Errors
     /// [`Error::Invalid`] for another word.
@@ -65,12 +65,12 @@ impl Ways {
             "host" => Ok(Self::HOST),
             _ => Err(Error::invalid(
                 Self::VARIABLE,
-                format!("{word:?}; use \"stores\", \"nccl\" or \"host\", or leave it open"),
+                format!("{word:?}; use \"stores\", \"nccl\" or \"host\", or unset it"),
             )),
         }
     }
 
-    /// What all ranks allow.
+    /// Returns the links that all ranks allow.
     fn of_all(self, all_gather: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>>) -> Result<Self> {
         let all = all_gather(&[u8::from(self.stores), u8::from(self.nccl)])?;
         let allowed = |which: usize| all.iter().skip(which).step_by(2).all(|&allowed| allowed == 1);
@@ -78,17 +78,17 @@ impl Ways {
     }
 }
 
-/// A card's way to those of the other ranks.
+/// The link of a GPU to those of other ranks.
 #[derive(Debug)]
 pub enum CardLink {
-    /// They write to each other's memory.
+    /// Stores to each other's memory.
     Stores(Peers),
-    /// NCCL's messages.
+    /// Messages of NCCL.
     Nccl(NcclLink),
 }
 
 impl CardLink {
-    /// See [`Cuda::join`].
+    /// Implements [`Cuda::join`].
     pub(crate) fn join(
         cuda: &Cuda,
         ways: Ways,
@@ -108,7 +108,7 @@ impl CardLink {
         Ok(if ways.nccl { NcclLink::join(cuda, ranks, all_gather)?.map(Self::Nccl) } else { None })
     }
 
-    /// Fails where another rank has not answered.
+    /// Fails if another rank has not answered.
     pub(crate) fn check(&self) -> Result<()> {
         match self {
             Self::Stores(peers) => peers.check(),
@@ -117,7 +117,7 @@ impl CardLink {
     }
 }
 
-/// The same call of whichever it is.
+/// Calls a method of either link.
 macro_rules! of_either {
     ($self:ident, $link:ident => $call:expr) => {
         match $self {

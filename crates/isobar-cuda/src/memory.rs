@@ -1,7 +1,7 @@
-//! Memory on the card, and memory of the host that the card can write to.
+//! Memory on the GPU, and host memory that the GPU can write to.
 //!
-//! Everything that uses the card's memory runs in order on one stream, so that what a buffer gives back may be handed out
-//! again at once: whatever still uses it comes before whatever will.
+//! All work runs in order on one stream, so memory that a buffer frees can be reused at
+//! once: earlier users come before later ones.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use isobar_core::error::{Error, Result};
 
 use crate::driver::{Context, Pointer, failure, lock};
 
-/// Refuses what does not fit into the memory that is free now.
+/// Fails if an allocation does not fit into the free memory.
 pub(crate) fn require(context: &Context, bytes: usize, what: &str) -> Result<()> {
     let available = context.free_memory()?;
     if bytes > available { Err(out_of_memory(context, bytes, available, what)) } else { Ok(()) }
@@ -25,10 +25,10 @@ fn out_of_memory(context: &Context, needed: usize, available: usize, what: &str)
     }
 }
 
-/// Asks the driver for memory, which costs as much time as a few kernels.
+/// Allocates memory from the driver, which takes as long as a few kernels.
 fn allocate(context: &Context, bytes: usize, what: &str) -> Result<Pointer> {
     context.bind()?;
-    // SAFETY: the context is current; who asks frees the memory.
+    // SAFETY: the context is current; the caller frees the memory.
     unsafe { result::malloc_sync(bytes) }.map_err(|e| match context.free_memory() {
         Ok(available) if bytes > available || e.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
             out_of_memory(context, bytes, available, what)
@@ -37,26 +37,26 @@ fn allocate(context: &Context, bytes: usize, what: &str) -> Result<Pointer> {
     })
 }
 
-/// Small pieces of the card's memory, cut from large ones.
+/// A pool of small pieces of GPU memory.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     chunks: Mutex<Vec<Chunk>>,
 }
 
-/// A stretch of memory that pieces are cut from.
+/// A chunk of memory from which pieces are taken.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     start: Pointer,
-    /// Lengths of what is free, by where it begins.
+    /// Lengths of the free ranges by their starts.
     free: BTreeMap<usize, usize>,
 }
 
 impl Pool {
-    /// The largest piece.
+    /// The largest piece. B
     const LARGEST: usize = 1 << 20;
-    /// Bytes asked of the driver at once.
+    /// Bytes allocated from the driver at once.
     const CHUNK: usize = 8 << 20;
-    /// Pieces begin at multiples of this, as the driver's do.
+    /// Alignment of pieces, as in the driver.
     pub(crate) const ALIGNMENT: usize = 256;
 
     fn take(&self, context: &Context, bytes: usize, what: &str) -> Result<Pointer> {
@@ -79,25 +79,25 @@ impl Pool {
         }
     }
 
-    /// Gives all of it back to the driver.
+    /// Frees all memory.
     ///
     /// # Safety
-    /// The context is current, and nothing uses the memory any more.
+    /// The context is current, and the memory is no longer used.
     pub(crate) unsafe fn free(&self) {
         for chunk in lock(&self.chunks).drain(..) {
-            // SAFETY: as required of the caller; allocated in `take`, freed once.
+            // SAFETY: promised by the caller; allocated in `take`, freed once.
             let _ = unsafe { result::free_sync(chunk.start) };
         }
     }
 }
 
 impl Chunk {
-    /// All of it free.
+    /// A chunk that is entirely free.
     pub(crate) fn new(start: Pointer, bytes: usize) -> Self {
         Self { start, free: BTreeMap::from([(0, bytes)]) }
     }
 
-    /// The first piece that is long enough.
+    /// Takes the first free range that is long enough.
     pub(crate) fn take(&mut self, bytes: usize) -> Option<Pointer> {
         let (start, length) = self.free.iter().find(|(_, length)| **length >= bytes).map(|(s, l)| (*s, *l))?;
         self.free.remove(&start);
@@ -107,7 +107,7 @@ impl Chunk {
         Some(self.start + start as Pointer)
     }
 
-    /// Joins what was taken with what is free on either side of it; `start` counts from the beginning of all.
+    /// Returns a piece and merges it with adjacent free ranges; `start` is relative to the chunk.
     pub(crate) fn give_back(&mut self, mut start: usize, mut bytes: usize) {
         if let Some(length) = self.free.remove(&(start + bytes)) {
             bytes += length;
@@ -122,20 +122,20 @@ impl Chunk {
 }
 
 impl Context {
-    /// Copies an array from where it is on the card, and waits for it.
+    /// Copies an array from an address on the GPU, and waits for it.
     pub(crate) fn receive<T: Copy>(&self, from: Pointer, data: &mut [T]) -> Result<()> {
         if data.is_empty() {
             return Ok(());
         }
         self.bind()?;
-        let fail = |e| failure(e, "copying from the card");
-        // SAFETY: who has the address says that so much is there; `data` outlives the copy, which is waited for.
+        let fail = |e| failure(e, "copying from the GPU");
+        // SAFETY: the caller guarantees that the source has this length; `data` outlives the copy, which is waited for.
         unsafe { result::memcpy_dtoh_async(data, from, self.stream()) }.map_err(fail)?;
         self.synchronize()
     }
 }
 
-/// A piece of the card's memory.
+/// A buffer of GPU memory.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     context: Arc<Context>,
@@ -144,7 +144,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Bytes that hold anything.
+    /// Allocates a buffer with undefined content.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]
@@ -157,37 +157,37 @@ impl Buffer {
         Ok(Self { context: Arc::clone(context), start, bytes })
     }
 
-    /// Bytes of zeros.
+    /// Allocates a buffer of zeros.
     ///
     /// # Errors
-    /// As [`Buffer::new`].
+    /// The errors of [`Buffer::new`].
     pub(crate) fn zeros(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self> {
         let buffer = Self::new(context, bytes, what)?;
         buffer.clear(0, bytes)?;
         Ok(buffer)
     }
 
-    /// The host's array, copied.
+    /// Copies a host array to a new buffer.
     ///
     /// # Errors
-    /// As [`Buffer::new`].
+    /// The errors of [`Buffer::new`].
     pub(crate) fn from_slice<T: Copy>(context: &Arc<Context>, data: &[T], what: &str) -> Result<Self> {
         let buffer = Self::new(context, size_of_val(data), what)?;
         buffer.write(data)?;
         Ok(buffer)
     }
 
-    /// Where it begins.
+    /// Returns its address.
     pub(crate) fn start(&self) -> Pointer {
         self.start
     }
 
-    /// How long it is.
+    /// Returns its length in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Sets bytes to zero.
+    /// Sets a range to zero.
     pub(crate) fn clear(&self, first: usize, bytes: usize) -> Result<()> {
         debug_assert!(first + bytes <= self.bytes);
         if bytes == 0 {
@@ -199,36 +199,36 @@ impl Buffer {
             .map_err(|e| failure(e, "clearing"))
     }
 
-    /// Copies an array to the beginning of this. Returns when `data` may be changed again.
+    /// Copies an array to the beginning of the buffer. On return `data` may be changed again.
     pub(crate) fn write<T: Copy>(&self, data: &[T]) -> Result<()> {
         debug_assert!(size_of_val(data) <= self.bytes);
         self.context.send(data, self.start)
     }
 
-    /// Copies the beginning of this to an array.
+    /// Copies the beginning of the buffer to an array.
     pub(crate) fn read<T: Copy>(&self, data: &mut [T]) -> Result<()> {
         debug_assert!(size_of_val(data) <= self.bytes);
         self.context.receive(self.start, data)
     }
 
-    /// Copies as many bytes as this has from elsewhere on the card.
+    /// Fills the buffer from another address on the GPU.
     ///
     /// # Errors
-    /// What the driver reports.
+    /// The driver's errors.
     pub(crate) fn fill_from(&self, from: Pointer) -> Result<()> {
         self.context.bind()?;
-        // SAFETY: whoever has the address says that so much is there.
+        // SAFETY: the caller guarantees that the source has this length.
         unsafe { result::memcpy_dtod_async(self.start, from, self.bytes, self.context.stream()) }
-            .map_err(|e| failure(e, "copying on the card"))
+            .map_err(|e| failure(e, "copying on the GPU"))
     }
 
-    /// Copies all of another buffer of the same length.
+    /// Copies another buffer of the same length.
     pub(crate) fn copy_from(&mut self, other: &Self) -> Result<()> {
         debug_assert_eq!(self.bytes, other.bytes);
         self.context.bind()?;
-        // SAFETY: equally long, and distinct, being borrowed once for writing.
+        // SAFETY: of equal length, and distinct, since one is borrowed mutably.
         unsafe { result::memcpy_dtod_async(self.start, other.start, self.bytes, self.context.stream()) }
-            .map_err(|e| failure(e, "copying on the card"))
+            .map_err(|e| failure(e, "copying on the GPU"))
     }
 }
 
@@ -237,7 +237,7 @@ impl Drop for Buffer {
         if self.bytes <= Pool::LARGEST {
             return self.context.pool.give_back(self.start, self.bytes);
         }
-        // A failure here has no one to be told to. Freeing waits for the kernels that use the memory.
+        // Errors in a destructor cannot be reported. Freeing waits for the kernels that use the memory.
         let _ = self.context.bind();
         // SAFETY: made in `new`, freed once.
         let _ = unsafe { result::free_sync(self.start) };
@@ -246,10 +246,10 @@ impl Drop for Buffer {
 
 /// Numbers in a mailbox.
 const NUMBERS: usize = isobar_core::backend::Scalar::COUNT;
-/// Words of a mailbox: its numbers and its count, apart from others' by whole lines of the cache.
+/// Words of a mailbox: its numbers and its count, padded to whole cache lines.
 const WORDS: usize = (NUMBERS + 1).next_multiple_of(16);
 
-/// Mailboxes, cut from pieces of the host's memory that the card can write to: making such a piece takes as long as a whole
+/// A pool of mailboxes in host memory that the GPU can write to: allocating such memory takes as long as a whole
 /// small solve.
 #[derive(Debug, Default)]
 pub(crate) struct Mailboxes {
@@ -262,11 +262,11 @@ struct MailboxMemory {
     free: Vec<*mut u64>,
 }
 
-// SAFETY: plain memory of the host, handed out to one mailbox at a time.
+// SAFETY: plain host memory, used by one mailbox at a time.
 unsafe impl Send for MailboxMemory {}
 
 impl Mailboxes {
-    /// Mailboxes made at once: a page.
+    /// Mailboxes allocated at once: a page.
     const CHUNK: usize = 4096 / (8 * WORDS);
 
     fn take(&self, context: &Context) -> Result<*mut u64> {
@@ -280,66 +280,66 @@ impl Mailboxes {
             .map_err(|e| failure(e, "allocating host memory"))?
             .cast::<u64>();
         state.chunks.push(chunk);
-        // SAFETY: within the piece that was just made.
+        // SAFETY: within the memory just allocated.
         state.free.extend((1..Self::CHUNK).map(|n| unsafe { chunk.add(n * WORDS) }));
         Ok(chunk)
     }
 
-    /// Gives all of it back to the driver.
+    /// Frees all memory.
     ///
     /// # Safety
-    /// The context is current, and nothing uses the memory any more.
+    /// The context is current, and the memory is no longer used.
     pub(crate) unsafe fn free(&self) {
         let mut state = lock(&self.state);
         state.free.clear();
         for chunk in state.chunks.drain(..) {
-            // SAFETY: as required of the caller; allocated in `take`, freed once.
+            // SAFETY: promised by the caller; allocated in `take`, freed once.
             let _ = unsafe { result::free_host(chunk.cast()) };
         }
     }
 }
 
-/// Numbers and a count in the host's memory, which kernels write and the host watches.
+/// Numbers and a count in host memory, written by kernels and polled by the host.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     context: Arc<Context>,
     start: *mut u64,
 }
 
-// SAFETY: reads are volatile, and only the card writes.
+// SAFETY: reads are volatile, and only the GPU writes.
 unsafe impl Send for Mailbox {}
 
 impl Mailbox {
-    /// Zeros.
+    /// Makes a mailbox of zeros.
     pub(crate) fn new(context: &Arc<Context>) -> Result<Self> {
         let start = context.mailboxes.take(context)?;
-        // SAFETY: as long as that, and nobody else's.
+        // SAFETY: the mailbox has this length and no other user.
         unsafe { std::ptr::write_bytes(start, 0, WORDS) };
         Ok(Self { context: Arc::clone(context), start })
     }
 
-    /// Where kernels write the numbers. Host and card share addresses on every 64-bit system.
+    /// Returns the address of the numbers for kernels. Host and GPU share addresses on every 64-bit system.
     pub(crate) fn numbers(&self) -> Pointer {
         self.start as Pointer
     }
 
-    /// Where kernels write the count.
+    /// Returns the address of the count for kernels.
     pub(crate) fn count(&self) -> Pointer {
         self.numbers() + 8 * NUMBERS as Pointer
     }
 
-    /// The first of the numbers, as it is now, in whole.
+    /// Returns the current bits of the first number.
     pub(crate) fn first(&self) -> u64 {
-        // SAFETY: within the mailbox; volatile, since the card writes there.
+        // SAFETY: within the mailbox; volatile because the GPU writes there.
         unsafe { self.start.read_volatile() }
     }
 
     /// Waits until the count is at least `count`.
     pub(crate) fn wait(&self, count: u64) -> Result<[f64; NUMBERS]> {
-        /// Looks between two questions to the driver whether all is well.
+        /// Polls between two checks of the driver for errors.
         const LOOKS: usize = 1 << 14;
         let published = || {
-            // SAFETY: within the mailbox; volatile, since the card writes there.
+            // SAFETY: within the mailbox; volatile because the GPU writes there.
             unsafe { self.start.add(NUMBERS).read_volatile() }
         };
         'done: loop {
@@ -350,18 +350,18 @@ impl Mailbox {
                 std::hint::spin_loop();
             }
             if self.context.is_idle()? && published() < count {
-                return Err(crate::driver::error("the card finished without a result"));
+                return Err(crate::driver::error("the GPU finished without a result"));
             }
         }
         std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
-        // SAFETY: as above; the card wrote the numbers before the count.
+        // SAFETY: as above; the GPU wrote the numbers before the count.
         Ok(std::array::from_fn(|n| f64::from_bits(unsafe { self.start.add(n).read_volatile() })))
     }
 }
 
 impl Drop for Mailbox {
     fn drop(&mut self) {
-        // The next owner must not find what a kernel of this one's still writes.
+        // Kernels of this owner must finish before the next owner uses the mailbox.
         let _ = self.context.synchronize();
         lock(&self.context.mailboxes.state).free.push(self.start);
     }

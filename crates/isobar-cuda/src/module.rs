@@ -1,9 +1,9 @@
-//! Compiled kernels on a card.
+//! Compiled kernels on a GPU.
 //!
-//! A source is compiled when it is *prepared*, all that must be at the same time; what the cache on disk has is not even
-//! read then. Its machine code goes to the card when the first of its kernels is asked for: most solves use few of an
-//! operator's kernels. Whoever makes a solver's parts asks for the kernels of their steps; one that is asked for later, while
-//! an iteration is noted (see [`crate::iterate`]), is loaded then, which no capture of a stream sees.
+//! A source is compiled when it is *prepared*, in parallel with others; if it is in the cache on disk, nothing is
+//! read yet. Its machine code is loaded when its first kernel is requested: most solves use few of an
+//! operator's kernels. The parts of a solver request the kernels of their steps when they are made. A kernel requested later,
+//! while an iteration is recorded (see [`crate::iterate`]), is loaded then, which does not affect the recording.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -17,7 +17,7 @@ use crate::compile::Source;
 use crate::driver::{Context, check, error, failure, lock};
 use crate::launch::Kernel;
 
-/// One source on a card.
+/// A source on a GPU.
 #[derive(Debug)]
 pub(crate) struct Module {
     context: Arc<Context>,
@@ -27,7 +27,7 @@ pub(crate) struct Module {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether there is nothing to compile: the machine code is in the cache on disk, or here, or on the card.
+    /// Whether no compilation is needed: the machine code is in the cache, in memory, or on the GPU.
     compiled: bool,
     /// Machine code that was not in the cache.
     cubin: Option<Vec<u8>>,
@@ -38,26 +38,26 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 struct Handle(sys::CUmodule);
 
-// SAFETY: a driver handle, which any thread may use.
+// SAFETY: a driver handle, usable from any thread.
 unsafe impl Send for Handle {}
 
 #[derive(Clone, Copy, Debug)]
 struct Found {
     kernel: Kernel,
-    /// Dynamic shared memory that its blocks may have.
+    /// Dynamic shared memory allowed for its blocks. B
     shared_bytes: usize,
 }
 
-/// Dynamic shared memory that blocks may have without being allowed to: of 48 KiB what kernels hardly have beside it.
+/// Dynamic shared memory that needs no permission: 48 KiB less the static shared memory of kernels.
 const FREE_SHARED_BYTES: usize = 40 << 10;
 
 impl Module {
-    /// A kernel by name.
+    /// Returns a kernel by name.
     pub(crate) fn kernel(&self, name: &'static str) -> Result<Kernel> {
         self.kernel_with(name, 0)
     }
 
-    /// A kernel whose blocks may have so much dynamic shared memory.
+    /// Returns a kernel whose blocks may use this much dynamic shared memory.
     pub(crate) fn kernel_with(&self, name: &'static str, shared_bytes: usize) -> Result<Kernel> {
         let mut state = lock(&self.state);
         let found = match state.kernels.iter().position(|found| found.kernel.name == name) {
@@ -79,12 +79,12 @@ impl Module {
         Ok(*kernel)
     }
 
-    /// Gets kernels ready that will be wanted.
+    /// Loads kernels that will be needed.
     pub(crate) fn prepare(&self, names: &[&'static str], shared_bytes: usize) -> Result<()> {
         names.iter().try_for_each(|name| self.kernel_with(name, shared_bytes).map(drop))
     }
 
-    /// Blocks of so many threads that the card holds at once.
+    /// Returns how many blocks with this number of threads the GPU can hold at once.
     pub(crate) fn resident_blocks(&self, kernel: Kernel, threads: usize, shared_bytes: usize) -> Result<usize> {
         self.context.bind()?;
         let mut blocks = 0;
@@ -122,14 +122,14 @@ impl Module {
         self.context.bind()?;
         // SAFETY: the module is loaded.
         let function = unsafe { result::module::get_function(module, c_name) }.map_err(fail)?;
-        // Asking for this brings the kernel's code to the card now rather than at its first launch.
+        // This query loads the kernel's code now instead of at its first launch.
         let registers = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_NUM_REGS;
         // SAFETY: the function was just found.
         unsafe { result::function::get_function_attribute(function, registers) }.map_err(fail)?;
         Ok(Kernel { function, name, is_early: false })
     }
 
-    /// Whether it has not been compiled yet, as far as can be seen without reading it.
+    /// Returns whether it still has to be compiled, without reading the cache.
     fn must_be_compiled(&self) -> Result<bool> {
         let mut state = lock(&self.state);
         state.compiled = state.compiled || self.source.is_cached(&self.context.architecture())?;
@@ -141,20 +141,20 @@ impl Drop for Module {
     fn drop(&mut self) {
         let _ = self.context.synchronize();
         if let Some(Handle(module)) = lock(&self.state).handle.take() {
-            // SAFETY: loaded once, unloaded once; whoever holds a kernel of it holds the `Cuda` that holds it.
+            // SAFETY: loaded once, unloaded once; the `Cuda` that owns it outlives its kernels' users.
             let _ = unsafe { result::module::unload(module) };
         }
     }
 }
 
-/// All modules in use on a card, each there once.
+/// All modules of a GPU, each stored once.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
     known: Mutex<HashMap<Source, Arc<Module>>>,
 }
 
 impl Modules {
-    /// A source that may never be needed: it is compiled, if it must be, when its first kernel is asked for.
+    /// Returns the module of a source that may never be needed: it is compiled, if necessary, when its first kernel is requested.
     pub(crate) fn get(&self, context: &Arc<Context>, source: Source) -> Arc<Module> {
         let make = |source: &Source| {
             Arc::new(Module { context: Arc::clone(context), source: source.clone(), state: Mutex::default() })
@@ -162,7 +162,7 @@ impl Modules {
         Arc::clone(lock(&self.known).entry(source).or_insert_with_key(make))
     }
 
-    /// Prepares sources; those that must be compiled are compiled at the same time.
+    /// Prepares sources; missing ones are compiled in parallel.
     pub(crate) fn prepare<const N: usize>(
         &self,
         context: &Arc<Context>,
@@ -173,14 +173,14 @@ impl Modules {
         Ok(modules)
     }
 
-    /// The same of any number, for whoever asks for them later.
+    /// Prepares any number of sources for later use.
     pub(crate) fn prepare_all(&self, context: &Arc<Context>, sources: Vec<Source>) -> Result<()> {
         let modules: Vec<_> = sources.into_iter().map(|source| self.get(context, source)).collect();
         compile_missing(&modules, &context.architecture())
     }
 }
 
-/// Compiles those modules that must be, on as many threads as there are cores.
+/// Compiles modules that are not cached, with as many threads as cores.
 fn compile_missing(modules: &[Arc<Module>], architecture: &str) -> Result<()> {
     let mut missing: Vec<&Module> = Vec::new();
     for module in modules {

@@ -1,4 +1,4 @@
-//! NVIDIA's run-time compiler, found when it is needed.
+//! NVIDIA's run-time compiler, loaded on demand.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::PathBuf;
@@ -11,21 +11,21 @@ use crate::driver::error;
 use crate::kernels::HEADERS;
 use crate::libraries::{Wanted, describe};
 
-/// What NVRTC made of a source.
+/// The result of a compilation.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     /// Machine code.
     pub cubin: Vec<u8>,
-    /// What the compiler said.
+    /// The compiler's messages.
     pub log: String,
 }
 
-/// NVRTC, loaded.
+/// The loaded library.
 #[derive(Debug)]
 pub struct Nvrtc {
-    /// Major and minor.
+    /// Major and minor version.
     version: (i32, i32),
-    /// Where it was found.
+    /// Its path.
     path: PathBuf,
     functions: Functions,
     _libraries: Vec<Library>,
@@ -77,10 +77,10 @@ const WANTED: Wanted<'_> = Wanted {
 };
 
 impl Nvrtc {
-    /// NVRTC, loaded once a process.
+    /// Loads the library, once per process.
     ///
     /// # Errors
-    /// [`Error::Device`](isobar_core::Error::Device) where it is not found, saying how to get it.
+    /// [`Error::Device`](isobar_core::Error::Device) if it is not found, with instructions to install it.
     pub fn get() -> Result<&'static Self> {
         static FOUND: OnceLock<std::result::Result<Nvrtc, String>> = OnceLock::new();
         FOUND.get_or_init(Self::find).as_ref().map_err(|message| error(message.clone()))
@@ -89,7 +89,7 @@ impl Nvrtc {
     fn find() -> std::result::Result<Self, String> {
         WANTED.find(Self::load).map_err(|reason| {
             format!(
-                "NVRTC, which compiles the kernels, is not found ({reason}); install it (pip install nvidia-cuda-nvrtc, \
+                "NVRTC, which compiles the kernels, was not found ({reason}); install it (pip install nvidia-cuda-nvrtc, \
                  or the CUDA toolkit) and set ISOBAR_NVRTC to the path of libnvrtc.so, or use the device \"cpu\""
             )
         })
@@ -110,17 +110,17 @@ impl Nvrtc {
         Ok(Self { version: (major, minor), path, functions, _libraries: libraries })
     }
 
-    /// Major and minor version.
+    /// Returns its major and minor version.
     pub fn version(&self) -> (i32, i32) {
         self.version
     }
 
-    /// Where it was found: a path, or the name that the loader knows.
+    /// Returns its path, or the name by which the loader finds it.
     pub fn path(&self) -> &std::path::Path {
         &self.path
     }
 
-    /// Compiles a source, which may include [`HEADERS`], into machine code.
+    /// Compiles a source, which may include [`HEADERS`], to machine code.
     ///
     /// # Errors
     /// [`Error::Device`](isobar_core::Error::Device) with the compiler's log.
@@ -140,7 +140,7 @@ impl Nvrtc {
             (f.create)(&raw mut program, source.as_ptr(), file.as_ptr(), count, texts.as_ptr(), names.as_ptr())
         };
         self.check(code, name, "")?;
-        // SAFETY: the program is alive until `destroy`; buffers are as long as NVRTC says they must be.
+        // SAFETY: the program is alive until `destroy`; buffers have the lengths that NVRTC returned.
         let (code, log, cubin) = unsafe {
             let code = (f.compile)(program, options.len() as c_int, options.as_ptr());
             let log = fetch(program, f.log_size, f.log).unwrap_or_default();
@@ -163,11 +163,11 @@ impl Nvrtc {
         if code == 0 {
             return Ok(());
         }
-        // SAFETY: NVRTC returns a string of its own for every code.
+        // SAFETY: NVRTC returns a static string for every code.
         let what = unsafe { CStr::from_ptr((self.functions.error_string)(code)) }.to_string_lossy();
         let (major, minor) = self.version;
         Err(error(format!(
-            "NVRTC {major}.{minor} could not compile {name}: {what}; another version may (set ISOBAR_NVRTC to its \
+            "NVRTC {major}.{minor} could not compile {name}: {what}; try another version (set ISOBAR_NVRTC to its \
              libnvrtc.so)\n{log}"
         )))
     }
@@ -181,7 +181,7 @@ unsafe fn fetch(
     get: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
 ) -> std::result::Result<Vec<u8>, c_int> {
     let mut bytes = 0;
-    // SAFETY: as required of the caller; the buffer is as long as NVRTC says it must be.
+    // SAFETY: promised by the caller; the buffer has the length that NVRTC returned.
     unsafe {
         match size(program, &raw mut bytes) {
             0 => {}

@@ -1,4 +1,4 @@
-//! Vectors that are parts of larger ones.
+//! Vectors on subdomains.
 
 use std::sync::Arc;
 
@@ -15,27 +15,27 @@ use crate::link::CardLink;
 use crate::peers;
 use crate::vector::Vector;
 
-/// `start` and `end` of kernels (`kernels/seven_point/seven_point.cuh`): the rows of the larger grid, of which there are so many,
-/// counted from the first here. Of a ring that is divided there is one more at either end, the one around it.
+/// Returns `start` and `end` of kernels (`kernels/seven_point/seven_point.cuh`): the range of the whole grid's rows, counted from this
+/// subdomain's first row. In a divided periodic direction it includes one more row at either end.
 pub(crate) fn rows_around(layout: &Layout, all_rows: usize) -> [i32; 2] {
     let (first, around) = (layout.origin()[1] as i32, i32::from(layout.divides_ring()));
     [-first - around, all_rows as i32 - first + around]
 }
 
-/// Half planes of some rows, halo rows included, by way of the host.
+/// Half planes of some rows, halo rows included, copied through the host.
 impl Cuda {
-    /// Where row j of a vector begins; halo rows have negative numbers or lie beyond the last.
+    /// Returns the address of row j of a vector; halo rows are negative or lie beyond the last row.
     fn row_at<T: Real>(x: &Vector<T>, j: isize) -> Pointer {
         let row = 2 * x.layout().half_plane() * size_of::<T>();
         x.pointer().wrapping_add_signed(j as i64 * row as i64)
     }
 
-    /// Where a row of the larger grid begins in a vector that has it.
+    /// Returns the address of a row of the whole grid in a vector that contains it.
     fn row<T: Real>(x: &Vector<T>, row: usize) -> Pointer {
         Self::row_at(x, x.layout().row_here(row))
     }
 
-    /// Copies so many rows of the larger grid that follow each other, from `row` there to row j of a part.
+    /// Copies consecutive rows, from `row` of the whole grid to row j of a subdomain.
     fn copy_rows_to<T: Real>(
         &self,
         from: &Vector<T>,
@@ -56,7 +56,7 @@ impl Cuda {
         self.elementwise(kernel, 2 * rows * words, arguments)
     }
 
-    /// Whether colours are stored in the other order than the larger grid has them.
+    /// Returns whether colours are stored in the opposite order to that of the whole grid.
     fn is_exchanged<T: Real>(x: &Vector<T>) -> bool {
         x.layout().local(Colour::Red) != Colour::Red
     }
@@ -70,7 +70,7 @@ impl Cuda {
     }
 }
 
-/// Red half planes before black ones, or as they are stored where that is the other way round, and back.
+/// Reorders half planes to red before black from the stored order, or back.
 fn exchange_colours<T: Copy>(entries: &mut [T], half_plane: usize) {
     for row in entries.chunks_exact_mut(2 * half_plane) {
         let (first, second) = row.split_at_mut(half_plane);
@@ -94,7 +94,7 @@ impl PartBackend for Cuda {
         self.card_link()
     }
 
-    /// The rows at both ends, fetched and sent back.
+    /// Copies the rows at both ends to the host, and halo rows back.
     fn edges<T: Real>(
         &self,
         x: &mut Vector<T>,
@@ -105,7 +105,7 @@ impl PartBackend for Cuda {
         let layout = *x.layout();
         let (first, rows, [before, after]) = (layout.origin()[1], layout.shape().ny, layout.halo());
         let row_len = 2 * layout.half_plane();
-        // A vector of its edges alone, as the host's helper wants it: halo row, first row, last row, halo row.
+        // A vector of the edges only, for the host's exchange: halo row, first row, last row, halo row.
         let edge_rows = [first, first + rows - 1];
         let edges = Layout::new(Shape { ny: 2, ..layout.shape() })?.part_of(layout.origin(), layout.halo());
         let mut entries = vec![T::ZERO; edges.len_with_halo()];
@@ -162,13 +162,13 @@ impl PartBackend for Cuda {
     }
 }
 
-/// Whether columns that a vector has in a row of the larger grid are of the other colour in row j of a part. From one end of a ring of
-/// an odd number of rows to the other they are, wherever the part begins.
+/// Returns whether the columns of a row of the whole grid have the other colour in row j of a subdomain. This is so between the ends of a
+/// periodic direction with an odd number of rows, wherever the subdomain begins.
 fn exchanges_colours(from: &Layout, row: usize, j: isize) -> bool {
     (from.row_here(row) - j) % 2 != 0
 }
 
-/// Rows of the larger grid from `row` on, from row j of a part on.
+/// Rows of the whole grid from `row` on, stored from row j of a subdomain on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     row: usize,
@@ -176,7 +176,7 @@ struct Run {
     j: isize,
 }
 
-/// All that a part has of the larger grid's rows, halo rows included: what comes from the other end of a ring is apart.
+/// Returns all rows of the whole grid that a subdomain stores, halo rows included; rows from the other end of a periodic direction are separate.
 fn runs(layout: &Layout) -> Vec<Run> {
     let (rows, [around_before, around_after]) = (layout.shape().ny, layout.goes_around_in_y());
     let apart = [around_before, around_after].map(usize::from);
@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// What kernels take for the first row of a ring and for the last is that; all other parts of rings have neighbours.
+    /// Kernels test for the first and the last row of a periodic direction; other subdomains have neighbours.
     #[test]
     fn rings_go_on_beyond_their_ends() {
         let shape = Shape::new(5, 8, 2);

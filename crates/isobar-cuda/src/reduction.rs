@@ -1,4 +1,4 @@
-//! What kernels need that sum up over all blocks.
+//! Buffers of kernels that sum over all blocks.
 
 use std::sync::Arc;
 
@@ -8,28 +8,28 @@ use crate::driver::{Context, Pointer};
 use crate::launch::Arguments;
 use crate::memory::Buffer;
 
-/// Room for the partial sums of a kernel's blocks, used by one kernel at a time, as all run in order.
+/// Memory for the partial sums of a kernel's blocks, used by one kernel at a time, since all run in order.
 #[derive(Debug)]
 pub(crate) struct Reduction {
-    /// The counter, then two doubles a block.
+    /// The counter, then two doubles per block.
     buffer: Buffer,
     blocks: usize,
 }
 
-/// Bytes of the counter, so that what follows is aligned.
+/// Bytes of the counter, with padding for alignment.
 const COUNTER: usize = 16;
 
 impl Reduction {
-    /// For kernels of at most so many blocks.
+    /// Allocates memory for kernels of at most this many blocks.
     pub(crate) fn new(context: &Arc<Context>, blocks: usize) -> Result<Self> {
         let buffer = Buffer::new(context, COUNTER + 16 * blocks, "partial sums")?;
         buffer.clear(0, COUNTER)?;
         Ok(Self { buffer, blocks })
     }
 
-    /// Appends the arguments `partial` and `counter`, of a kernel of so many blocks, and where the sums go.
+    /// Appends the arguments `partial` and `counter` of a kernel, and the address of the sums.
     pub(crate) fn append(&self, arguments: Arguments, blocks: usize, sums: Pointer) -> Arguments {
-        assert!(blocks <= self.blocks, "a kernel of {blocks} blocks sums up where there is room for {}", self.blocks);
+        assert!(blocks <= self.blocks, "a kernel of {blocks} blocks, but the buffer is for {}", self.blocks);
         arguments.with(self.buffer.start() + COUNTER as Pointer).with(self.buffer.start()).with(sums)
     }
 }

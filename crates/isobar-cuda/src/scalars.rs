@@ -1,4 +1,4 @@
-//! Scalars on the card, and how the host gets to see them.
+//! Scalars on the GPU, and their publication to the host.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,12 +14,12 @@ use crate::memory::{Buffer, Mailbox};
 /// The bank of scalars of a solve.
 #[derive(Debug)]
 pub struct Scalars {
-    /// The last iteration that ran on this bank.
+    /// The last iterations recorded with this bank.
     pub(crate) recorded: Recorded,
-    /// The scalars, then the count of how often they were published.
+    /// The scalars, then the number of publications.
     bank: Buffer,
     mailbox: Mailbox,
-    /// How often they were, or will have been once everything submitted is done.
+    /// Number of publications, including those submitted but not yet done.
     published: AtomicU64,
 }
 
@@ -35,22 +35,22 @@ impl Scalars {
         })
     }
 
-    /// Where all of them are, in the order of their numbers.
+    /// Returns the address of all scalars, in order.
     pub(crate) fn all(&self) -> Pointer {
         self.bank.start()
     }
 
-    /// Where a scalar is.
+    /// Returns the address of a scalar.
     pub(crate) fn pointer(&self, scalar: Scalar) -> Pointer {
         self.bank.start() + 8 * scalar.index() as Pointer
     }
 
-    /// Where the first of scalars that lie side by side is.
+    /// Returns the address of the first of adjacent scalars.
     pub(crate) fn sums<const N: usize>(&self, sums: Sums<N>) -> Pointer {
         self.pointer(sums.get(0))
     }
 
-    /// A coefficient as kernels take it.
+    /// Returns a coefficient as an argument for kernels.
     pub(crate) fn ratio(&self, ratio: backend::Ratio) -> Ratio {
         Ratio {
             over: ratio.numerators.map(|scalar| self.pointer(scalar)),
@@ -59,7 +59,7 @@ impl Scalars {
         }
     }
 
-    /// The launch that shows the bank to the host. Whoever submits it says so by [`Scalars::note_submitted`].
+    /// Returns the launch that publishes the bank to the host. Whoever submits it must call [`Scalars::note_submitted`].
     pub(crate) fn publish(&self, kernel: Kernel) -> Launch {
         let arguments = Arguments::new()
             .with(Scalar::COUNT as i32)
@@ -70,18 +70,18 @@ impl Scalars {
         Launch { kernel, grid: [1, 1, 1], block: [32, 1], shared_bytes: 0, arguments }
     }
 
-    /// Counts a [`Scalars::publish`] that was submitted, whether anyone will wait for it or, after a failure, nobody does.
+    /// Counts a submitted [`Scalars::publish`], even if nobody waits for it after a failure.
     pub(crate) fn note_submitted(&self) {
         self.published.fetch_add(1, Relaxed);
     }
 
-    /// Waits for all that was submitted, up to the last [`Scalars::publish`].
+    /// Waits for all work submitted up to the last [`Scalars::publish`].
     pub(crate) fn wait(&self) -> Result<[f64; Scalar::COUNT]> {
         self.mailbox.wait(self.published.load(Relaxed))
     }
 }
 
-/// A [`backend::Ratio`] with addresses in place of names.
+/// A [`backend::Ratio`] with addresses instead of names.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Ratio {

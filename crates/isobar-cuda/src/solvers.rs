@@ -1,4 +1,4 @@
-//! Solvers on a GPU, as objects. They are compiled here, and nowhere else.
+//! Solvers on a GPU as trait objects. They are compiled only here.
 
 use crate::Cuda;
 

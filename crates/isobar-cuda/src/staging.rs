@@ -1,10 +1,10 @@
-//! Arrays between the host's memory and the card.
+//! Copies of arrays between host memory and the GPU.
 //!
-//! The card copies at full speed, and while the host goes on, only from and to memory that is locked in place, which
-//! callers' arrays are not. So every array passes through a little of it. Small ones do in order with everything else, and
-//! nobody waits for them ([`Arena`]). Large ones do in pieces ([`Lanes`]), which several threads copy between the locked
-//! memory and the array while the card copies others: one core alone is slower than the bus, all the more where it is the
-//! first to touch a new array's pages.
+//! The GPU copies at full speed, and asynchronously, only to and from pinned memory, which
+//! callers' arrays are not. Every array therefore passes through a small pinned buffer. Small arrays are copied in order with all other work,
+//! and nobody waits for them ([`Arena`]). Large arrays are copied in pieces ([`Lanes`]) by several threads, while the GPU copies other
+//! pieces: one core is slower than the bus, in particular when it touches the pages of a new array
+//! for the first time.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use crate::driver::{Context, Pointer, check, failure, lock};
 use crate::memory::Buffer;
 
-/// Locked memory that small arrays pass through.
+/// Pinned memory for small arrays.
 #[derive(Debug)]
 pub(crate) struct Arena {
     start: *mut u8,
-    /// Up to where the card may still be reading.
+    /// End of the part that the GPU may still be reading.
     used: usize,
 }
 
-// SAFETY: plain memory of the host, reached by whoever has the arena.
+// SAFETY: plain host memory, used by the owner of the arena.
 unsafe impl Send for Arena {}
 
 impl Default for Arena {
-    /// Allocated when it is first used.
+    /// Allocated on first use.
     fn default() -> Self {
         Self { start: std::ptr::null_mut(), used: 0 }
     }
@@ -37,13 +37,13 @@ impl Default for Arena {
 
 impl Arena {
     const BYTES: usize = 2 << 20;
-    /// Longer arrays go in pieces, so that the card copies one while the next is written.
+    /// Longer arrays are divided, so that the GPU copies one piece while the next is written.
     const PIECE: usize = Self::BYTES / 4;
 
-    /// Room for so many bytes that the card is done with.
+    /// Returns memory that the GPU has finished with.
     fn room(&mut self, context: &Context, bytes: usize) -> Result<*mut u8> {
         if self.start.is_null() {
-            // SAFETY: freed in `free`; what is read has been written.
+            // SAFETY: freed in `free`; memory is written before it is read.
             self.start = unsafe { result::malloc_host(Self::BYTES, 0) }
                 .map_err(|e| failure(e, "allocating host memory"))?
                 .cast();
@@ -52,19 +52,19 @@ impl Arena {
             context.synchronize()?;
             self.used = 0;
         }
-        // SAFETY: within the memory, as was just seen to.
+        // SAFETY: within the memory, as checked above.
         let room = unsafe { self.start.add(self.used) };
         self.used = (self.used + bytes).next_multiple_of(64).min(Self::BYTES);
         Ok(room)
     }
 
-    /// Gives the memory back to the driver.
+    /// Frees the memory.
     ///
     /// # Safety
-    /// The context is current, and the card is done with all copies.
+    /// The context is current, and the GPU has finished all copies.
     pub(crate) unsafe fn free(&mut self) {
         if !self.start.is_null() {
-            // SAFETY: as required of the caller; allocated in `room`, freed once.
+            // SAFETY: promised by the caller; allocated in `room`, freed once.
             let _ = unsafe { result::free_host(self.start.cast()) };
             self.start = std::ptr::null_mut();
         }
@@ -72,8 +72,8 @@ impl Arena {
 }
 
 impl Context {
-    /// Copies an array to the card, in order with everything submitted. Returns when `data` may be changed again, which is
-    /// before it is there.
+    /// Copies an array to the GPU, in order with all submitted work. On return `data` may be changed, although the copy may not be
+    /// complete.
     pub(crate) fn send<T: Copy>(&self, data: &[T], to: Pointer) -> Result<()> {
         self.bind()?;
         let mut arena = lock(&self.arena);
@@ -81,37 +81,37 @@ impl Context {
         for piece in data.chunks(Arena::PIECE / size_of::<T>()) {
             let bytes = size_of_val(piece);
             let room = arena.room(self, bytes)?;
-            // SAFETY: the room is that long, and the card reads it before it is written again; `to` is as long as the
-            // caller says it is.
+            // SAFETY: the buffer has this length, and the GPU reads it before it is written again; the caller guarantees the length of
+            // `to`.
             let code = unsafe {
                 std::ptr::copy_nonoverlapping(piece.as_ptr(), room.cast::<T>(), piece.len());
                 sys::cuMemcpyHtoDAsync_v2(to, room.cast_const().cast(), bytes, self.stream())
             };
-            check(code, "copying to the card")?;
+            check(code, "copying to the GPU")?;
             to += bytes as Pointer;
         }
         Ok(())
     }
 }
 
-/// Bytes of a piece.
+/// Bytes per piece.
 const PIECE: usize = 1 << 20;
-/// Pieces of a lane: some for the card, one for the host.
+/// Pieces per lane: some for the GPU, one for the host.
 const PIECES: usize = 3;
-/// The most threads that copy.
+/// Largest number of copying threads.
 const LANES: usize = 8;
 
-/// What one thread copies with.
+/// The resources of one copying thread.
 #[derive(Debug)]
 struct Lane {
     stream: sys::CUstream,
-    /// When the card is done with a piece.
+    /// Events that signal that the GPU has finished with a piece.
     done: [sys::CUevent; PIECES],
-    /// `PIECES` times `PIECE` bytes of locked memory.
+    /// `PIECES` times `PIECE` bytes of pinned memory.
     start: *mut u8,
 }
 
-// SAFETY: driver handles, which any thread may use, and plain memory, reached by whoever has the lane.
+// SAFETY: driver handles, usable from any thread, and plain memory, used by the owner of the lane.
 unsafe impl Send for Lane {}
 
 impl Lane {
@@ -120,7 +120,7 @@ impl Lane {
         unsafe { self.start.add(n % PIECES * PIECE) }
     }
 
-    /// Waits until the card is done with a piece.
+    /// Waits until the GPU has finished with a piece.
     fn wait(&self, n: usize) -> Result<()> {
         // SAFETY: the event lives as long as the lane.
         check(unsafe { sys::cuEventSynchronize(self.done[n % PIECES]) }, "waiting for a copy")
@@ -131,33 +131,33 @@ impl Lane {
         check(unsafe { sys::cuEventRecord(self.done[n % PIECES], self.stream) }, "copying")
     }
 
-    /// Copies pieces of an array, as long as there are any, to where they go on the card.
+    /// Copies pieces of an array to the GPU, until none are left.
     fn send<'a, T: Copy + 'a>(&self, pieces: impl Iterator<Item = (Pointer, &'a [T])>) -> Result<()> {
         for (n, (to, from)) in pieces.enumerate() {
             self.wait(n)?;
             let bytes = size_of_val(from);
-            // SAFETY: a piece is no longer than `PIECE`, the card is done with this one's place, and is told to read
-            // it before the place is written again.
+            // SAFETY: a piece is no longer than `PIECE`, the GPU has finished with this slot, and reads
+            // it before it is written again.
             let code = unsafe {
                 std::ptr::copy_nonoverlapping(from.as_ptr(), self.piece(n).cast::<T>(), from.len());
                 let from: *const c_void = self.piece(n).cast();
                 sys::cuMemcpyHtoDAsync_v2(to, from, bytes, self.stream)
             };
-            check(code, "copying to the card")?;
+            check(code, "copying to the GPU")?;
             self.record(n)?;
         }
         // SAFETY: the stream lives as long as the lane.
-        unsafe { result::stream::synchronize(self.stream) }.map_err(|e| failure(e, "copying to the card"))
+        unsafe { result::stream::synchronize(self.stream) }.map_err(|e| failure(e, "copying to the GPU"))
     }
 
-    /// Copies pieces of an array from where they are on the card.
+    /// Copies pieces of an array from the GPU.
     fn fetch<T: Copy>(&self, pieces: &mut [(Pointer, &mut [T])]) -> Result<()> {
         let start = |n: usize, pieces: &[(Pointer, &mut [T])]| -> Result<()> {
             let Some((from, to)) = pieces.get(n) else { return Ok(()) };
-            // SAFETY: a piece is no longer than `PIECE`; the host has read what was in its place.
+            // SAFETY: a piece is no longer than `PIECE`; the host has read the slot's content.
             let code =
                 unsafe { sys::cuMemcpyDtoHAsync_v2(self.piece(n).cast(), *from, size_of_val(&**to), self.stream) };
-            check(code, "copying from the card")?;
+            check(code, "copying from the GPU")?;
             self.record(n)
         };
         start(0, pieces)?;
@@ -165,19 +165,19 @@ impl Lane {
             start(n + 1, pieces)?;
             self.wait(n)?;
             let to = &mut pieces[n].1;
-            // SAFETY: the card has written as many elements there; any bytes are a T, as plain numbers.
+            // SAFETY: the GPU has written this many elements; any bytes are a valid T, a plain number.
             unsafe { std::ptr::copy_nonoverlapping(self.piece(n).cast::<T>(), to.as_mut_ptr(), to.len()) };
         }
         Ok(())
     }
 }
 
-/// What large arrays go through.
+/// The resources for large arrays.
 #[derive(Debug)]
 struct Lanes {
     context: Arc<Context>,
     lanes: Vec<Lane>,
-    /// All but one of them copy in these threads, which are there all the time; none where they could not be started.
+    /// Persistent threads for all lanes but one; `None` if they could not be started.
     threads: Option<ThreadPool>,
     start: *mut u8,
 }
@@ -186,9 +186,9 @@ struct Lanes {
 unsafe impl Send for Lanes {}
 
 impl Lanes {
-    /// Arrays of fewer bytes are as well off without.
+    /// Smaller arrays gain nothing from several lanes. B
     const WORTH_IT: usize = 8 << 20;
-    /// Arrays of fewer bytes are not worth the making of it.
+    /// Smaller arrays do not justify making the lanes. B
     const WORTH_MAKING: usize = 16 << 20;
 
     fn new(context: &Arc<Context>) -> Result<Self> {
@@ -203,7 +203,7 @@ impl Lanes {
         for n in 0..lanes {
             let fail = |e| failure(e, "preparing copies");
             let stream = result::stream::create(result::stream::StreamKind::NonBlocking).map_err(fail)?;
-            // SAFETY: within the memory that was just made.
+            // SAFETY: within the memory just allocated.
             let start = unsafe { start.add(n * PIECES * PIECE) };
             this.lanes.push(Lane { stream, done: [std::ptr::null_mut(); PIECES], start });
             if let Some(lane) = this.lanes.last_mut() {
@@ -215,7 +215,7 @@ impl Lanes {
         Ok(this)
     }
 
-    /// Copies arrays to the card, when all that was submitted is done; returns when they are there.
+    /// Copies arrays to the GPU after all submitted work; returns when the copies are complete.
     fn send<T: Copy + Sync>(&mut self, arrays: &[(Pointer, &[T])]) -> Result<()> {
         self.context.synchronize()?;
         let length = PIECE / size_of::<T>();
@@ -223,14 +223,14 @@ impl Lanes {
             let starts = (0..).map(move |n| to + (n * PIECE) as Pointer);
             starts.zip(from.chunks(length))
         });
-        // Whichever lane is free takes the next: they are not equally fast.
+        // A free lane takes the next piece: lanes are not equally fast.
         let (pieces, taken) = (pieces.collect::<Vec<_>>(), AtomicUsize::new(0));
         let shares = vec![(); self.lanes.len()];
         let next = || pieces.get(taken.fetch_add(1, Relaxed)).copied();
         self.each_lane(shares, |lane, ()| lane.send(std::iter::from_fn(next)))
     }
 
-    /// Copies an array from the card, when all that was submitted is done.
+    /// Copies an array from the GPU after all submitted work.
     fn fetch<T: Copy + Send>(&mut self, from: Pointer, to: &mut [T]) -> Result<()> {
         self.context.synchronize()?;
         let length = PIECE / size_of::<T>();
@@ -239,7 +239,7 @@ impl Lanes {
         self.each_lane(shares, |lane, mut share| lane.fetch(&mut share))
     }
 
-    /// Has every lane do its share of the work, in a thread of its own where there can be one.
+    /// Runs every lane's share of the work, on its own thread if possible.
     fn each_lane<S: Send>(&mut self, shares: Vec<S>, work: impl Fn(&Lane, S) -> Result<()> + Sync) -> Result<()> {
         let (context, work) = (&self.context, &work);
         let run = move |lane: &mut Lane, share: S| {
@@ -262,7 +262,7 @@ impl Lanes {
     }
 }
 
-/// Deals items out, one after the other.
+/// Deals items out in turn.
 fn deal<I>(hands: usize, items: impl Iterator<Item = I>) -> Vec<Vec<I>> {
     let mut shares: Vec<Vec<I>> = (0..hands).map(|_| Vec::new()).collect();
     for (n, item) in items.enumerate() {
@@ -273,9 +273,9 @@ fn deal<I>(hands: usize, items: impl Iterator<Item = I>) -> Vec<Vec<I>> {
 
 impl Drop for Lanes {
     fn drop(&mut self) {
-        // A failure here has no one to be told to.
+        // Errors in a destructor cannot be reported.
         let _ = self.context.bind();
-        // SAFETY: all made in `new`, and ended once, when the card is done with them.
+        // SAFETY: all made in `new`, and destroyed once, after the GPU has finished with them.
         unsafe {
             for lane in &self.lanes {
                 let _ = result::stream::synchronize(lane.stream);
@@ -289,7 +289,7 @@ impl Drop for Lanes {
     }
 }
 
-/// A place on the card where arrays stay between the host's order and ours.
+/// A buffer on the GPU for arrays in the host's order, before or after reordering.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     place: Option<Buffer>,
@@ -297,14 +297,14 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// So much room on the card.
+    /// Returns a buffer of this length on the GPU.
     fn place(&mut self, context: &Arc<Context>, bytes: usize) -> Result<&Buffer> {
         if self.place.as_ref().is_none_or(|place| place.bytes() < bytes) {
             self.place = None; // before there is another
         }
         match &mut self.place {
             Some(place) => Ok(place),
-            none => Ok(none.insert(Buffer::new(context, bytes, "an array on its way")?)),
+            none => Ok(none.insert(Buffer::new(context, bytes, "a buffer for reordering")?)),
         }
     }
 
@@ -315,13 +315,13 @@ impl Staging {
         }
     }
 
-    /// Copies arrays to the card and says where they are. They stay there for what is submitted before the next call.
+    /// Copies arrays to the GPU and returns their addresses, valid for work submitted before the next call.
     pub(crate) fn send<T: Copy + Sync, const N: usize>(
         &mut self,
         context: &Arc<Context>,
         arrays: [&[T]; N],
     ) -> Result<[Pointer; N]> {
-        /// Arrays begin at multiples of this.
+        /// Alignment of arrays.
         const ALIGNMENT: usize = 256;
         let mut bytes = 0;
         let offsets = arrays.map(|array| {
@@ -340,7 +340,7 @@ impl Staging {
         Ok(places)
     }
 
-    /// Has `fill` submit what writes an array on the card, and copies it to the host.
+    /// Copies an array, which `fill` submits the computation of, to the host.
     pub(crate) fn fetch<T: Copy + Send>(
         &mut self,
         context: &Arc<Context>,

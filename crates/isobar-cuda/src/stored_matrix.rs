@@ -1,8 +1,8 @@
-//! Stored matrices on CUDA, by cuSPARSE: the comparison of paper A.
+//! Stored matrices on CUDA by cuSPARSE, for comparison with paper A.
 //!
-//! The matrix is renumbered to the checkerboard, so that vectors need no copy for a product. The tridiagonal
-//! solve wants the columns of the whole grid interleaved and overwrites its matrix: copies of the right-hand
-//! side, of three diagonals and of the solution are what the library costs.
+//! The matrix is renumbered to the checkerboard layout, so that products need no copies of vectors. The tridiagonal
+//! solve needs the columns of the whole grid interleaved and overwrites its matrix: copies of the right-hand
+//! side, of three diagonals and of the solution are its overhead.
 
 use std::sync::Arc;
 
@@ -22,25 +22,25 @@ use crate::memory::{Buffer, require};
 use crate::module::Module;
 use crate::vector::{Vector, c_name};
 
-/// The kernels, in one precision.
+/// Returns the source of the kernels in one precision.
 pub fn source<T: Real>() -> Source {
     Source::new("stored_matrix", kernels::STORED_MATRIX).define("REAL", c_name::<T>())
 }
 
-/// Fails where 32-bit indices, which are what cuSPARSE is given, do not reach.
+/// Fails if 32-bit indices, which cuSPARSE uses here, are too small.
 fn check_indices(rows: usize, entries: usize) -> Result<()> {
     let most = i32::MAX as usize;
     if rows.max(entries) > most {
         return Err(Error::Unsupported(format!(
-            "a stored matrix of {rows} rows, padding included, and {entries} entries on CUDA: cuSPARSE is given 32-bit \
-             indices, for {most} of either at most; use a smaller grid, or the matrix-free operator, which has no such \
+            "a stored matrix of {rows} rows, padding included, and {entries} entries is too large: cuSPARSE uses 32-bit \
+             indices, for at most {most} of either; use a smaller grid, or the matrix-free operator, which has no such \
              limit"
         )));
     }
     Ok(())
 }
 
-/// What must hold before anything is allocated.
+/// Checks the conditions before anything is allocated.
 fn check(cuda: &Cuda, stencil: &stencil::StoredMatrix, bytes: usize) -> Result<()> {
     refuse_while_recording("making an operator")?;
     Cusparse::get()?;
@@ -53,13 +53,13 @@ fn check(cuda: &Cuda, stencil: &stencil::StoredMatrix, bytes: usize) -> Result<(
     )
 }
 
-/// A [`stencil::StoredMatrix`] in compressed rows on the card, in the order of the layout; rows of padding are empty.
+/// A [`stencil::StoredMatrix`] in compressed rows on the GPU, in the order of the layout; padding rows are empty.
 #[derive(Debug)]
 pub struct StoredMatrix<T: Real> {
     cuda: Cuda,
     layout: Layout,
     product: Arc<MatrixProduct<T>>,
-    /// 1 over the diagonal, 0 in padding and where that is.
+    /// 1 over the diagonal; 0 in padding and where the diagonal is 0.
     inverse_diagonal: Buffer,
     module: Arc<Module>,
 }
@@ -157,18 +157,18 @@ impl<T: Real> Diagonal<Cuda, T> for StoredMatrix<T> {
     }
 }
 
-/// The fewest layers that the library is given: it does not say whether it takes fewer, and its other
-/// tridiagonal solvers do not.
+/// Smallest number of layers passed to the library: fewer are not documented to work, and its other
+/// tridiagonal solvers reject them.
 const FEWEST_LAYERS: usize = 3;
 
-/// The vertical tridiagonal blocks of a matrix, stored as three vectors, columns interleaved.
+/// The vertical tridiagonal blocks of a matrix as three vectors with interleaved columns.
 #[derive(Debug)]
 pub struct StoredTridiagonal<T: Real> {
     cuda: Cuda,
     layout: Layout,
-    /// Unknowns of a column: those of the grid, or [`FEWEST_LAYERS`].
+    /// Unknowns per column: the layers of the grid, or [`FEWEST_LAYERS`].
     layers: usize,
-    /// Below, on and above the diagonal.
+    /// Lower, main and upper diagonal.
     bands: [Buffer; 3],
     solve: Arc<TridiagonalSolve<T>>,
     module: Arc<Module>,
@@ -180,7 +180,7 @@ impl<T: Real> StoredTridiagonal<T> {
         let (layers, systems) = (layout.shape().nz.max(FEWEST_LAYERS), layout.columns_len());
         let len = layers * systems;
         check_indices(len, stencil.matrix().entries())?;
-        // Three bands, and what they and the right-hand side are copied to.
+        // Three bands, and copies of them and of the right-hand side.
         check(cuda, stencil, 7 * len * size_of::<T>())?;
         let context = cuda.context();
         let band = || Buffer::new(context, len * size_of::<T>(), "the tridiagonal blocks of a stored matrix");
@@ -201,7 +201,7 @@ impl<T: Real> StoredTridiagonal<T> {
         refuse_while_recording("updating an operator")?;
         let (Shape { nx, ny, nz }, systems) = (self.layout.shape(), self.layout.columns_len());
         let Bands { below, diagonal, above } = Bands::<T>::new(stencil, &self.layout)?;
-        // A pivot of 1 where there is no grid keeps zeros zero.
+        // Pivots of 1 outside the grid keep zeros zero.
         for (buffer, (band, elsewhere)) in
             self.bands.iter().zip([(below, T::ZERO), (diagonal, T::ONE), (above, T::ZERO)])
         {

@@ -1,4 +1,4 @@
-//! Vectors on the card.
+//! Vectors on the GPU.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use isobar_core::real::{Precision, Real};
 use crate::driver::{Context, Pointer};
 use crate::memory::Buffer;
 
-/// Zeros before the first element and after the last, halo rows included: what lies beside the outermost columns may be
+/// Number of zeros before the first element and after the last, halo rows included: positions beside the outermost columns may be
 /// read.
 const GUARD: usize = 64;
 
@@ -29,22 +29,22 @@ impl<T: Real> Vector<T> {
         Ok(Self { layout: *layout, buffer, precision: PhantomData })
     }
 
-    /// How it is stored.
+    /// Returns its layout.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Where the first cell is; halo rows lie before it.
+    /// Returns the address of the first cell; halo rows lie before it.
     pub(crate) fn pointer(&self) -> Pointer {
         self.buffer.start() + ((GUARD + self.layout.halo_len()[0]) * size_of::<T>()) as Pointer
     }
 
-    /// Where the first entry is, halo rows included, and how many there are.
+    /// Returns the address of the first entry, halo rows included, and the number of entries.
     pub(crate) fn all(&self) -> (Pointer, usize) {
         (self.buffer.start() + (GUARD * size_of::<T>()) as Pointer, self.layout.len_with_halo())
     }
 
-    /// Exchanges the contents of two vectors of one layout, which moves nothing.
+    /// Swaps two vectors of the same layout without copying.
     pub(crate) fn swap(&mut self, other: &mut Self) {
         debug_assert_eq!(self.layout, other.layout);
         std::mem::swap(&mut self.buffer, &mut other.buffer);
@@ -59,7 +59,7 @@ impl<T: Real> Vector<T> {
     }
 }
 
-/// What CUDA C++ calls a precision.
+/// Returns the name of a precision in CUDA C++.
 pub(crate) fn c_name<T: Real>() -> &'static str {
     match T::PRECISION {
         Precision::F32 => "float",
@@ -67,12 +67,12 @@ pub(crate) fn c_name<T: Real>() -> &'static str {
     }
 }
 
-/// A position in tables of two, one entry a precision.
+/// Returns the index of a precision in tables of two.
 pub(crate) fn index<T: Real>() -> usize {
     usize::from(is_single::<T>())
 }
 
-/// Whether a precision is single.
+/// Returns whether a precision is single.
 pub(crate) fn is_single<T: Real>() -> bool {
     T::PRECISION == Precision::F32
 }

@@ -1,4 +1,4 @@
-//! Every kernel compiles, without a warning, where there is no card: every file for every architecture that is supported.
+//! Every kernel compiles, without a warning, even without a GPU: every file for every architecture that is supported.
 //! Without NVRTC the test is reported as ignored, unless `ISOBAR_REQUIRE_NVRTC=1`.
 
 mod common;

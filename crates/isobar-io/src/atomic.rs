@@ -1,9 +1,9 @@
-//! Files that are there whole or not at all.
+//! Files that appear complete or not at all.
 //!
 //! A file is written beside its target under a temporary name, flushed to the disk and renamed.
-//! Whatever fails, the temporary goes away and an earlier target stays as it was. Only a process that is killed without
-//! notice (SIGKILL, a power cut) leaves one, `.isobar-*.tmp`, which the next that writes to the same folder removes, on Linux and on
-//! the same machine; what is left of another machine, or of a time before the machine was started again, can be deleted.
+//! After any failure the temporary file is removed and an earlier target is unchanged. Only a process that is killed without
+//! notice (SIGKILL, a power cut) leaves its temporary behind, `.isobar-*.tmp`. On Linux, the next isobar process on the same machine that
+//! writes to that folder removes it. Temporaries of another machine, or from before a reboot, can be deleted by hand.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::temporary::{TemporaryFile, TemporaryFolder};
 
-/// A chain of links longer than this is taken for a circle, as the system takes it.
+/// Longest chain of symbolic links that is followed, as in the Linux kernel; a longer one is treated as a loop.
 const MOST_LINKS: usize = 40;
 
 /// Writes `bytes` as the whole content of `path`.
 ///
 /// # Errors
-/// [`Error::Write`] or [`Error::IsFolder`]; `path` is then as it was.
+/// [`Error::Write`] or [`Error::IsFolder`]; `path` is then unchanged.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     write_with(path, |out| out.write_all(bytes))
 }
@@ -27,7 +27,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Writes the whole content of `path` through `fill`, without holding it in memory.
 ///
 /// # Errors
-/// Those of [`write_whole`], and those of `fill`.
+/// The errors of [`write_whole`] and of `fill`.
 pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     refuse_folder(path)?;
     let target = resolve(path)?;
@@ -35,14 +35,14 @@ pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<(
     written.map_err(|source| failed(path, &target, source))
 }
 
-/// Whether a file could be written at `path` now. Leaves nothing behind.
+/// Checks that a file could be written at `path` now. Leaves nothing behind.
 ///
 /// # Errors
-/// Those of [`write_whole`].
+/// The errors of [`write_whole`].
 pub fn check(path: &Path) -> Result<()> {
     refuse_folder(path)?;
     if is_stream(path) {
-        // Opening a pipe may wait for its reader, and a device shows its errors only when written to.
+        // Opening a pipe may wait for its reader, and a device reports errors only on writing.
         return Ok(());
     }
     let target = resolve(path)?;
@@ -55,15 +55,15 @@ pub fn check(path: &Path) -> Result<()> {
     probe().map_err(|source| failed(path, &target, source))
 }
 
-/// Whether a folder could be made beside `path` now. Leaves nothing behind.
+/// Checks that a folder could be made beside `path` now. Leaves nothing behind.
 pub(crate) fn check_folder(path: &Path) -> Result<()> {
     let target = resolve(path)?;
     TemporaryFolder::new_in(folder(&target)).map(drop).map_err(|source| failed(path, &target, source))
 }
 
-/// Replaces the folder `path` by what `fill` puts into an empty one beside it.
+/// Replaces the folder `path` by a new one, made beside it and filled by `fill`.
 ///
-/// An existing `path` is replaced if it passes `check`, which is asked in the last moment.
+/// `check` decides, just before the replacement, whether an existing `path` may be replaced.
 pub(crate) fn replace_folder(
     path: &Path,
     check: impl FnOnce() -> io::Result<()>,
@@ -85,7 +85,7 @@ pub(crate) fn failed(path: &Path, target: &Path, source: io::Error) -> Error {
     Error::Write { path: path.to_path_buf(), folder: folder(target).to_path_buf(), source }
 }
 
-/// The folder that holds `path`.
+/// Returns the folder that holds `path`.
 pub(crate) fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if parent != OsStr::new("") => parent,
@@ -104,8 +104,8 @@ fn refuse_folder(path: &Path) -> Result<()> {
     }
 }
 
-/// A device, a pipe or one of this process's own streams: written to directly, for a rename would
-/// replace the name and not reach whoever listens.
+/// Returns whether `path` is a device, a pipe or one of this process's own streams. These are written to directly: a rename would
+/// replace the name and the reader would get nothing.
 pub(crate) fn is_stream(path: &Path) -> bool {
     let own = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"];
     own.iter().any(|stream| path.starts_with(stream))
@@ -113,7 +113,7 @@ pub(crate) fn is_stream(path: &Path) -> bool {
 }
 
 fn write_stream(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    // Appending keeps what `isobar … > log` has already put into a redirected standard output.
+    // Appending keeps what a redirected standard output (`isobar … > log`) holds already.
     let mut out = BufWriter::new(OpenOptions::new().append(true).open(path)?);
     fill(&mut out)?;
     out.flush()
@@ -135,10 +135,10 @@ fn replace_file(target: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<(
     Ok(())
 }
 
-/// Where the content goes: through symbolic links to what they point at, so that the links survive. The last of them
-/// may point at nothing yet.
+/// Follows symbolic links to the file that holds the content, so that the links survive. The last link may point at
+/// a file that does not exist yet.
 pub(crate) fn resolve(path: &Path) -> Result<PathBuf> {
-    // Without a slash at the end, which would hide a link.
+    // Without a trailing slash, which would hide a link.
     let mut target: PathBuf = path.components().collect();
     for _ in 0..MOST_LINKS {
         match fs::read_link(&target) {
@@ -163,8 +163,7 @@ pub(crate) fn sync_tree(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a rename last through a power cut, where the file system can: the content is safe by
-/// then, so a refusal is no failure.
+/// Makes a rename survive a power cut, where the file system can. The content is on the disk by then, so a refusal is ignored.
 pub(crate) fn sync_folder(folder: &Path) {
     if let Ok(open) = File::open(folder) {
         let _unsupported_on_some_disks = open.sync_all();

@@ -1,8 +1,8 @@
-//! Checkpoints: arrays and facts from which a run goes on, bit for bit.
+//! Checkpoints: arrays and facts from which a run continues bit for bit.
 //!
-//! A file is a magic word, a version, the length of a JSON header and the header (the shape, the facts, the names of the
-//! arrays), the arrays as little-endian doubles in C order, and a checksum of all of that. Files are written whole or
-//! not at all, so the last good one stays until the next is complete.
+//! File layout: a magic word, a version, the length of the JSON header, the header (shape, facts, names of the
+//! arrays), the arrays as little-endian doubles in C order, and a checksum of all of these. A file is written whole or
+//! not at all, so the last good checkpoint stays until the next is complete.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,31 +17,31 @@ use crate::npy::write_f64;
 
 const MAGIC: &[u8; 8] = b"ISOBARCK";
 const VERSION: u32 = 2;
-/// A header longer than this is none of ours. B
+/// Longest header of a valid checkpoint. B
 const LONGEST_HEADER: u64 = 1 << 20;
 
-/// What a run goes on from.
+/// The state of a run, from which it can continue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checkpoint<A> {
     /// (nz, ny, nx).
     pub shape: [usize; 3],
-    /// What the run was: steps taken, their length, the scheme, what defines its problem.
+    /// Facts about the run: steps taken, step length, scheme, a fingerprint of the problem.
     pub facts: BTreeMap<String, String>,
-    /// Names and values, C order.
+    /// Names and values of the arrays, each in C order.
     pub arrays: Vec<(String, A)>,
 }
 
 impl<A> Checkpoint<A> {
-    /// An array.
+    /// Returns the array called `name`.
     pub fn array(&self, name: &str) -> Option<&A> {
         self.arrays.iter().find(|(known, _)| known == name).map(|(_, values)| values)
     }
 }
 
-/// Writes a checkpoint, in place of an earlier one.
+/// Writes a checkpoint, replacing an earlier one.
 ///
 /// # Errors
-/// What the disk says; the earlier one is then untouched.
+/// [`Error::Write`]; the earlier checkpoint is then unchanged.
 pub fn write(path: &Path, checkpoint: &Checkpoint<&[f64]>) -> Result<()> {
     let names: Vec<&str> = checkpoint.arrays.iter().map(|(name, _)| name.as_str()).collect();
     let header = json!({ "shape": checkpoint.shape, "facts": checkpoint.facts, "arrays": names }).to_string();
@@ -59,29 +59,31 @@ pub fn write(path: &Path, checkpoint: &Checkpoint<&[f64]>) -> Result<()> {
     })
 }
 
-/// Whether a file is a checkpoint, by how it begins.
+/// Returns whether a file is a checkpoint, judged by its first bytes.
 pub fn is_one(path: &Path) -> bool {
     let mut start = [0; MAGIC.len()];
     File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && &start == MAGIC
 }
 
-/// Reads the state u of a checkpoint of a grid of shape (nz, ny, nx).
+/// Reads the state u from a checkpoint of a grid of shape (nz, ny, nx).
 ///
 /// # Errors
-/// As [`read`]; [`Error::Checkpoint`] for one that holds none.
+/// The errors of [`read`]; [`Error::Checkpoint`] if it holds no state.
 pub fn read_state(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>> {
     let state = read(path, shape)?.arrays.into_iter().find(|(name, _)| name == "u");
-    state.map(|(_, values)| values).ok_or_else(|| wrong(path, "it holds no state"))
+    state
+        .map(|(_, values)| values)
+        .ok_or_else(|| wrong(path, "it contains no state u; use a checkpoint that `isobar heat` wrote"))
 }
 
 /// Reads a checkpoint of a grid of shape (nz, ny, nx).
 ///
 /// # Errors
-/// [`Error::Read`]; [`Error::Checkpoint`] for a file that is none, of another version or grid, damaged or cut short.
+/// [`Error::Read`]; [`Error::Checkpoint`] for another kind of file, another version or grid, or a damaged or truncated file.
 pub fn read(path: &Path, shape: [usize; 3]) -> Result<Checkpoint<Vec<f64>>> {
     let failed = |source: io::Error| {
         if source.kind() == io::ErrorKind::UnexpectedEof {
-            wrong(path, "it is cut short; use an earlier one")
+            wrong(path, "it is truncated; use an earlier one")
         } else {
             Error::Read { path: path.to_path_buf(), source }
         }
@@ -98,13 +100,13 @@ pub fn read(path: &Path, shape: [usize; 3]) -> Result<Checkpoint<Vec<f64>>> {
     let (mut magic, mut version, mut header_len) = ([0; 8], [0; 4], [0; 8]);
     take(&mut magic, &mut sum)?;
     if &magic != MAGIC {
-        return Err(wrong(path, "it is no checkpoint of isobar's"));
+        return Err(wrong(path, "it is not an isobar checkpoint"));
     }
     take(&mut version, &mut sum)?;
     let version = u32::from_le_bytes(version);
     if version != VERSION {
         let message = format!(
-            "it has version {version}, and this isobar reads version {VERSION}; go on with the isobar that wrote it"
+            "it has version {version}, and this isobar reads version {VERSION}; continue with the isobar that wrote it"
         );
         return Err(wrong(path, message));
     }
@@ -121,8 +123,9 @@ pub fn read(path: &Path, shape: [usize; 3]) -> Result<Checkpoint<Vec<f64>>> {
     let [nz, ny, nx] = <[u64; 3]>::try_from(found).map_err(|_| damaged())?;
     if [nz, ny, nx] != shape.map(|n| n as u64) {
         let [sz, sy, sx] = shape;
-        let message =
-            format!("it belongs to a grid of {nx}×{ny}×{nz} cells, and the case has {sx}×{sy}×{sz}; use its case");
+        let message = format!(
+            "it was written for a grid of {nx}×{ny}×{nz} cells, and the case has {sx}×{sy}×{sz}; use the case that wrote it"
+        );
         return Err(wrong(path, message));
     }
     let names: Vec<&str> = header["arrays"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -131,8 +134,11 @@ pub fn read(path: &Path, shape: [usize; 3]) -> Result<Checkpoint<Vec<f64>>> {
     let cells: usize = shape.iter().product();
     let expected = 28 + header_len + (8 * cells * names.len()) as u64;
     if length != expected {
-        let what = if length < expected { "cut short" } else { "longer than it should be" };
-        return Err(wrong(path, format!("it is {what}: {length} bytes instead of {expected}; use an earlier one")));
+        let what = if length < expected { "truncated" } else { "longer than it should be" };
+        return Err(wrong(
+            path,
+            format!("it is {what}: it has {length} bytes and should have {expected}; use an earlier one"),
+        ));
     }
     let mut arrays = Vec::new();
     for name in names {
@@ -153,7 +159,7 @@ pub fn read(path: &Path, shape: [usize; 3]) -> Result<Checkpoint<Vec<f64>>> {
     let (mut stored, computed) = ([0; 8], sum.value());
     take(&mut stored, &mut sum)?;
     if u64::from_le_bytes(stored) != computed {
-        return Err(wrong(path, "its checksum is wrong, so it is damaged; use an earlier one"));
+        return Err(wrong(path, "its checksum does not match, so it is damaged; use an earlier one"));
     }
     Ok(Checkpoint { shape, facts, arrays })
 }
@@ -162,7 +168,7 @@ fn wrong(path: &Path, problem: impl Into<String>) -> Error {
     Error::Checkpoint { path: path.to_path_buf(), problem: problem.into() }
 }
 
-/// FNV-1a of eight bytes at a time: against damage, not against forgery.
+/// FNV-1a checksum over words of eight bytes. Detects damage, not forgery.
 struct Sum {
     hash: u64,
     /// Bytes that do not fill a word yet.
@@ -207,7 +213,7 @@ impl Sum {
     }
 }
 
-/// Sums up what is written.
+/// A writer that also computes the checksum.
 struct Summed<'a> {
     inner: &'a mut dyn Write,
     sum: Sum,
@@ -258,8 +264,8 @@ mod tests {
             read(&path, shape).unwrap_err().to_string()
         };
         assert!(message(&whole, [1, 3, 2]).contains("another grid") || message(&whole, [1, 3, 2]).contains("3×2×1"));
-        assert!(message(&whole[..whole.len() - 1], [1, 2, 3]).contains("cut short"));
-        assert!(message(&whole[..20], [1, 2, 3]).contains("cut short"));
+        assert!(message(&whole[..whole.len() - 1], [1, 2, 3]).contains("truncated"));
+        assert!(message(&whole[..20], [1, 2, 3]).contains("truncated"));
         assert!(message(b"no checkpoint at all", [1, 2, 3]).contains("no checkpoint"));
         let mut other = whole.clone();
         other[8] = 9;

@@ -1,4 +1,4 @@
-//! Whether writing one path would destroy another.
+//! Detects outputs that would destroy other files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use crate::atomic::{folder, is_stream, resolve};
 use crate::field::Format;
 
-/// What writing an output would do to another file.
+/// The way in which writing an output would destroy another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clash {
-    /// They are the same file, by whatever spelling or links.
+    /// Both are the same file, possibly by another spelling or through links.
     Same,
-    /// The output is a store, which is replaced as a whole, and the other lies in it.
+    /// The output is a store, which is replaced as a whole, and the other file lies in it.
     Inside,
 }
 
-/// What writing a result to `output` would do to `other`, which need not exist yet; nothing where it would be safe.
-/// Devices and pipes, such as `/dev/null`, take any number of results.
+/// Returns how writing a result to `output` would destroy `other`, or `None` where it is safe. Neither needs to exist yet.
+/// Devices and pipes, such as `/dev/null`, take any number of results and never clash.
 pub fn clash(output: &Path, other: &Path) -> Option<Clash> {
     if is_stream(output) {
         return None;
@@ -25,7 +25,7 @@ pub fn clash(output: &Path, other: &Path) -> Option<Clash> {
         return (output == other).then_some(Clash::Same);
     };
     let target = named(&target)?;
-    // A link in a store goes with it, even if what it points at does not.
+    // A link inside a store is destroyed with the store, even if its target is not.
     let others = named(other).into_iter().chain([content.clone()]);
     if content == target {
         Some(Clash::Same)
@@ -38,12 +38,12 @@ pub fn clash(output: &Path, other: &Path) -> Option<Clash> {
     }
 }
 
-/// The path of the content: all links followed.
+/// Returns the path of the content, with all links followed.
 fn real(path: &Path) -> Option<PathBuf> {
     named(&resolve(path).ok()?)
 }
 
-/// The path of a name: the links of its folder followed, those of its own not.
+/// Returns the path of the name: links of its folder followed, a link at the end not.
 fn named(path: &Path) -> Option<PathBuf> {
     let path: PathBuf = path.components().collect();
     match path.file_name() {

@@ -1,60 +1,60 @@
-//! What can go wrong between a field and the disk, in words that say what to do about it.
+//! Errors of reading and writing files, with remedies.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// The result of everything that reads or writes.
+/// The result of every function that reads or writes.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A file could not be read or written. Every message names the file and the remedy.
+/// An error of reading or writing a file. Every message names the file and says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The ending of an output file names no format.
+    /// The ending of an output file's name belongs to no format.
     #[error(
         "{path}: cannot tell the output format from this ending; use .npy (NumPy), .vti or .vtr (ParaView), or .zarr (xarray)"
     )]
     UnknownEnding {
-        /// The output file as the user wrote it.
+        /// The output file, as the user wrote it.
         path: PathBuf,
     },
-    /// Cells of various widths are to go into a format of evenly spaced ones.
+    /// Cells of different widths were to be written in a format of evenly spaced cells.
     #[error(
-        "{path}: holds cells that are evenly spaced, and widths differ here; use a name that ends in .vtr (ParaView)"
+        "{path}: this format is for evenly spaced cells, and this grid's cells differ in width; use a name that ends in .vtr (ParaView)"
     )]
     Graded {
-        /// The output file as the user wrote it.
+        /// The output file, as the user wrote it.
         path: PathBuf,
     },
-    /// A file is wanted where a folder is.
+    /// A folder stands where a file was to be written.
     #[error("{path}: is a folder; name a file, for example {}", path.join("isobar.npy").display())]
     IsFolder {
         /// The folder.
         path: PathBuf,
     },
-    /// A path that ends in a slash, or in no name at all, is to be a file.
+    /// The path of a file ends in a slash, or in no name.
     #[error("{path:?}: does not name a file; give a name without a slash at its end")]
     NotAFileName {
-        /// The path as the user wrote it.
+        /// The path, as the user wrote it.
         path: PathBuf,
     },
-    /// A `.zarr` target exists and replacing it would destroy something that isobar did not write.
+    /// A `.zarr` target exists, and replacing it would destroy data that isobar did not write.
     #[error("{path}: {found}, so it is not replaced; move it away or choose another name")]
     NotReplaceable {
         /// The file or folder in the way.
         path: PathBuf,
-        /// Why it does not count as a store of isobar's.
+        /// Why it does not count as a store written by isobar.
         found: String,
     },
     /// The operating system refused to write.
     #[error("{path}: cannot write: {}", WriteRemedy { source, folder })]
     Write {
-        /// The file that was to be written; what stood there before is untouched.
+        /// The file to be written; its earlier content is unchanged.
         path: PathBuf,
-        /// The folder of the file itself, links followed.
+        /// The folder of the file, with links followed.
         folder: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// An input could not be opened or read.
@@ -62,35 +62,35 @@ pub enum Error {
     Read {
         /// The input file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// An input is no array that can be used: no `.npy` file, a damaged one, another dtype or order.
+    /// An input is not a usable array: not a `.npy` file, damaged, or of another dtype or order.
     #[error("{path}: {problem}")]
     Npy {
         /// The input file.
         path: PathBuf,
-        /// What is wrong with it, and the remedy.
+        /// The problem and the remedy.
         problem: String,
     },
-    /// A file is no checkpoint that a run can go on from.
+    /// A file is not a checkpoint from which a run can continue.
     #[error("{path}: {problem}")]
     Checkpoint {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and the remedy.
+        /// The problem and the remedy.
         problem: String,
     },
-    /// Frames in time are to go into a format that holds one.
-    #[error("{path}: holds one state; for frames in time use .zarr (xarray), .vti or .vtr (ParaView)")]
+    /// Frames at several times were to be written in a format that holds one field.
+    #[error("{path}: this format holds one field; for frames in time use .zarr (xarray), .vti or .vtr (ParaView)")]
     NoSeries {
-        /// The output file as the user wrote it.
+        /// The output file, as the user wrote it.
         path: PathBuf,
     },
-    /// Several arrays are to go into a format that holds one.
-    #[error("{path}: three arrays of faces go into a zarr store; use a name that ends in .zarr")]
+    /// Several arrays were to be written in a format that holds one.
+    #[error("{path}: fluxes are three arrays and need a zarr store; use a name that ends in .zarr")]
     NotAStore {
-        /// The output as the user wrote it.
+        /// The output, as the user wrote it.
         path: PathBuf,
     },
     /// An image cannot be read.
@@ -98,12 +98,12 @@ pub enum Error {
     Image {
         /// The input file.
         path: PathBuf,
-        /// What is wrong with it, and the remedy.
+        /// The problem and the remedy.
         problem: String,
     },
-    /// An input array has another shape than the grid.
+    /// The shape of an input array differs from the grid's.
     #[error(
-        "{path}: has shape {}, the grid wants {} = {axes}{}",
+        "{path}: has shape {}, but the grid needs {} = {axes}{}",
         tuple(found),
         tuple(expected),
         shape_remedy(found, expected)
@@ -113,9 +113,9 @@ pub enum Error {
         path: PathBuf,
         /// Its shape.
         found: Vec<u64>,
-        /// The shape that is wanted.
+        /// The expected shape.
         expected: Vec<u64>,
-        /// The same in letters, such as "(nz, ny, nx)".
+        /// The expected shape in letters, such as "(nz, ny, nx)".
         axes: &'static str,
     },
     /// An entry of an input array is infinite or NaN.
@@ -123,34 +123,34 @@ pub enum Error {
     NotFinite {
         /// The input file.
         path: PathBuf,
-        /// Where, as Python indexes.
+        /// The index of the entry, as in Python.
         index: Vec<usize>,
         /// The entry.
         value: f64,
     },
-    /// Memory that could not be had.
+    /// Memory could not be allocated.
     #[error(
-        "{what} takes {:.1} GiB, more than this machine's memory can take; choose a smaller grid",
+        "{what} needs {:.1} GiB, more memory than this machine has; choose a smaller grid",
         *bytes as f64 / f64::from(1 << 30)
     )]
     OutOfMemory {
-        /// What was to be stored.
+        /// The array to be stored.
         what: String,
-        /// Its size.
+        /// Its size in bytes.
         bytes: u64,
     },
-    /// A field cannot be called so in a store.
+    /// The name of a field is not allowed in a store.
     #[error("field {name:?}: a store cannot hold an array of this name; use another, such as u")]
     FieldName {
         /// The name.
         name: String,
     },
-    /// A field handed in does not fit its own shape. A mistake of the caller, not of the user.
-    #[error("field {name:?}: {what} has {found} entries, its shape (nz, ny, nx) wants {expected}")]
+    /// An array of a field does not fit the field's shape: a mistake of the calling program.
+    #[error("field {name:?}: {what} has {found} entries, but its shape (nz, ny, nx) needs {expected}")]
     Inconsistent {
         /// The field.
         name: String,
-        /// Which of its arrays.
+        /// The array.
         what: &'static str,
         /// The length of that array.
         found: usize,
@@ -159,7 +159,7 @@ pub enum Error {
     },
 }
 
-/// An operating system's error while writing, with its remedy.
+/// An operating system's error on writing, with its remedy.
 struct WriteRemedy<'a> {
     source: &'a io::Error,
     folder: &'a Path,
@@ -201,7 +201,7 @@ impl fmt::Display for WriteRemedy<'_> {
     }
 }
 
-/// An operating system's error while reading, with its remedy.
+/// An operating system's error on reading, with its remedy.
 struct ReadRemedy<'a>(&'a io::Error);
 
 impl fmt::Display for ReadRemedy<'_> {
@@ -215,7 +215,7 @@ impl fmt::Display for ReadRemedy<'_> {
     }
 }
 
-/// (4, 8, 10), as Python prints it.
+/// Formats a shape as Python does: (4, 8, 10).
 fn tuple(shape: &[u64]) -> String {
     match shape {
         [one] => format!("({one},)"),
@@ -226,7 +226,7 @@ fn tuple(shape: &[u64]) -> String {
     }
 }
 
-/// The step that most likely gives the expected shape.
+/// Returns the step that most likely gives the expected shape.
 fn shape_remedy(found: &[u64], expected: &[u64]) -> String {
     let size = |shape: &[u64]| shape.iter().try_fold(1_u64, |product, &n| product.checked_mul(n));
     if found.len() > 1 && found.iter().eq(expected.iter().rev()) {

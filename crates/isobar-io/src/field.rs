@@ -1,4 +1,4 @@
-//! A field, the cells it lives on, and the formats that it can be written in.
+//! Fields, the grids that they live on, and output formats.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,21 +8,21 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::{atomic, npy, vtk, zarr};
 
-/// What an output file is read by; its ending says it.
+/// The format of an output file, given by its ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `.npy`: NumPy.
     Npy,
-    /// `.vti`: VTK ImageData, ParaView; of grids whose cells are evenly spaced.
+    /// `.vti`: VTK ImageData for ParaView; grids of evenly spaced cells only.
     Vti,
-    /// `.vtr`: VTK RectilinearGrid, ParaView.
+    /// `.vtr`: VTK RectilinearGrid for ParaView.
     Vtr,
-    /// `.zarr`: zarr version 3, xarray.
+    /// `.zarr`: zarr version 3 for xarray.
     Zarr,
 }
 
 impl Format {
-    /// The format that the ending of `path` names, in either case.
+    /// Returns the format for the ending of `path`, in upper or lower case.
     ///
     /// # Errors
     /// [`Error::UnknownEnding`], which lists the endings.
@@ -38,21 +38,21 @@ impl Format {
     }
 }
 
-/// Where the cells of a grid are.
+/// The positions of a grid's cells.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mesh {
     /// Cell centres in x, y and z.
     pub centres: [Vec<f64>; 3],
-    /// Where cells begin and end in x, y and z; for the first two, nothing where only centres are known.
+    /// Boundaries of the cells in x, y and z, n + 1 each; empty in x and y if only the centres are known.
     pub faces: [Vec<f64>; 3],
-    /// Widths of cells, where they are all the same.
+    /// Widths of the cells, if all cells are equal.
     pub spacing: Option<[f64; 3]>,
-    /// What coordinates are measured in.
+    /// Units of the coordinates.
     pub units: Units,
 }
 
 impl Mesh {
-    /// So many cells in x, y and z, evenly spaced over the unit box.
+    /// A mesh of (nx, ny, nz) = `cells` equal cells over the unit box.
     pub fn unit(cells: [usize; 3]) -> Self {
         let spacing = cells.map(|n| 1.0 / n as f64);
         let centre = |d: usize| (0..cells[d]).map(|n| (n as f64 + 0.5) * spacing[d]).collect();
@@ -65,8 +65,8 @@ impl Mesh {
         }
     }
 
-    /// Where cells begin and end in one direction; where only centres are known, half-way between them, and at the ends as far out as the
-    /// first one is in.
+    /// Returns the boundaries of the cells in one direction. If only centres are known, they are taken half-way between these, and the
+    /// outermost ones at the same distance on the other side of the first and last centre.
     pub fn edges(&self, direction: usize) -> Cow<'_, [f64]> {
         let faces = &self.faces[direction];
         if !faces.is_empty() {
@@ -82,46 +82,46 @@ impl Mesh {
         Cow::Owned([ends[0]].into_iter().chain(between).chain([ends[1]]).collect())
     }
 
-    /// Whether widths of cells differ, in a grid that pictures show as it is.
+    /// Returns whether cell widths differ in a grid that is drawn at its true coordinates.
     fn is_graded(&self) -> bool {
         self.spacing.is_none() && self.units == Units::Unspecified
     }
 }
 
-/// What coordinates are measured in.
+/// Units of the coordinates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Units {
-    /// Whatever the user has; files say nothing.
+    /// The user's own units, which are not written to files.
     #[default]
     Unspecified,
-    /// x and y have no dimension, z is in metres.
+    /// x and y are dimensionless, z is in metres.
     Atmosphere,
 }
 
-/// A cell-centred scalar field and where its cells are.
+/// A cell-centred scalar field with the positions of its cells.
 #[derive(Clone, Debug)]
 pub struct Field<'a> {
-    /// What the values are called in the file.
+    /// The name of the values in the file.
     pub name: &'a str,
-    /// One value a cell, (z, y, x) in C order; NaN in cells that take no part.
+    /// One value per cell, (z, y, x) in C order; NaN in inactive cells.
     pub values: &'a [f64],
     /// (nz, ny, nx).
     pub shape: [usize; 3],
-    /// Where the cells are.
+    /// The positions of the cells.
     pub mesh: &'a Mesh,
-    /// Which cells take part; nothing means all.
+    /// Which cells are active; `None` means all.
     pub active: Option<&'a [bool]>,
-    /// Facts that travel with the field: the case, the solver, the residual.
+    /// Attributes written with the field: the case, the solver, the residual.
     pub attributes: BTreeMap<String, String>,
 }
 
 impl<'a> Field<'a> {
-    /// A field all of whose cells take part.
+    /// A field in which all cells are active.
     pub fn new(name: &'a str, values: &'a [f64], shape: [usize; 3], mesh: &'a Mesh) -> Self {
         Self { name, values, shape, mesh, active: None, attributes: BTreeMap::new() }
     }
 
-    /// Checks that every array fits the shape, for a writer would otherwise make a broken file.
+    /// Checks that every array fits the shape.
     ///
     /// # Errors
     /// [`Error::Inconsistent`] naming the array.
@@ -129,7 +129,7 @@ impl<'a> Field<'a> {
         let [nz, ny, nx] = self.shape;
         let [x, y, z] = &self.mesh.centres;
         let [x_faces, y_faces, z_faces] = &self.mesh.faces;
-        // Those of x and y may be missing.
+        // Boundaries in x and y may be unknown.
         let or_none = |faces: &Vec<f64>, n: usize| if faces.is_empty() { 0 } else { n + 1 };
         let arrays = [
             ("values", self.values.len(), nz * ny * nx),
@@ -150,17 +150,17 @@ impl<'a> Field<'a> {
         Ok(())
     }
 
-    /// Whether a cell, counted in C order, takes part.
+    /// Returns whether a cell, counted in C order, is active.
     pub fn is_active(&self, cell: usize) -> bool {
         self.active.is_none_or(|active| active[cell])
     }
 }
 
-/// Checks before the work that `path` can be written after it: the folder is there and writable, and no folder is in
-/// the way (but for a zarr store of isobar's, which is replaced). Leaves nothing behind.
+/// Checks before a computation that `path` can be written after it: the folder exists and is writable, and no folder has the
+/// name of the file (a zarr store written by isobar will be replaced). Leaves nothing behind.
 ///
 /// # Errors
-/// Those that writing it would give.
+/// The errors that writing would give.
 pub fn check_writable(path: &Path) -> Result<()> {
     match Format::from_path(path) {
         Ok(Format::Zarr) => zarr::check(path),
@@ -168,10 +168,10 @@ pub fn check_writable(path: &Path) -> Result<()> {
     }
 }
 
-/// Checks before the work that the format of `path` can hold fields on this mesh.
+/// Checks before a computation that the format of `path` can hold fields on this mesh.
 ///
 /// # Errors
-/// [`Error::Graded`]: widths of cells differ, and the ending is `.vti`.
+/// [`Error::Graded`] if cell widths differ and the ending is `.vti`.
 pub fn check_mesh(path: &Path, mesh: &Mesh) -> Result<()> {
     if Format::from_path(path)? == Format::Vti && mesh.is_graded() {
         return Err(Error::Graded { path: path.to_path_buf() });
@@ -179,10 +179,10 @@ pub fn check_mesh(path: &Path, mesh: &Mesh) -> Result<()> {
     Ok(())
 }
 
-/// Writes a field in the format that the ending of `path` names.
+/// Writes a field in the format given by the ending of `path`.
 ///
 /// # Errors
-/// An [`Error`] naming `path`; what stood there before is then untouched.
+/// An [`Error`] naming `path`, whose earlier content is then unchanged.
 pub fn write(path: &Path, field: &Field<'_>) -> Result<()> {
     field.validate()?;
     check_mesh(path, field.mesh)?;

@@ -1,4 +1,4 @@
-//! Images of samples: a number a cell, from `.npy` arrays and from stacks of grey TIFF pages.
+//! Images of samples, one number per cell, from `.npy` arrays and stacks of grey TIFF pages.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -11,22 +11,22 @@ use tiff::decoder::{Decoder, DecodingResult, Limits};
 use crate::error::{Error, Result};
 use crate::npy;
 
-/// An image with its numbers as they are stored.
+/// An image with its numbers as stored in the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Image {
-    /// (nz, ny, nx): pages, their rows, their columns.
+    /// (nz, ny, nx): pages, rows, columns.
     pub shape: [usize; 3],
-    /// In C order; whole numbers beyond 2⁵³ are rounded.
+    /// Values in C order; integers beyond 2⁵³ are rounded.
     pub values: Vec<f64>,
-    /// Whether it holds whole numbers, or truth values.
+    /// Whether the values are integers or booleans.
     pub is_whole: bool,
 }
 
-/// Reads an image of one to three directions: `.npy` of any real dtype, `.tif` or `.tiff` of grey pages of equal size, uncompressed or
-/// compressed by LZW, deflate or packed bits.
+/// Reads an image of one to three dimensions: `.npy` of any real dtype, or `.tif`/`.tiff` with grey pages of equal size, uncompressed or
+/// compressed with LZW, deflate or PackBits.
 ///
 /// # Errors
-/// [`Error::Image`] for another ending, and for a TIFF file that is damaged, coloured or of pages that differ; those of [`npy::read`].
+/// [`Error::Image`] for another ending, and for a TIFF file that is damaged, coloured or has pages of different sizes; the errors of [`npy::read`].
 pub fn read(path: &Path) -> Result<Image> {
     let ending = path.extension().map(OsStr::to_ascii_lowercase);
     match ending.as_ref().and_then(|ending| ending.to_str()) {
@@ -39,9 +39,8 @@ pub fn read(path: &Path) -> Result<Image> {
                 Some(&[ny, nx]) => [1, ny, nx],
                 Some(&[nz, ny, nx]) => [nz, ny, nx],
                 _ => {
-                    let problem = format!(
-                        "has shape {found:?}; save an array of one to three directions, (nz, ny, nx), that is not empty"
-                    );
+                    let problem =
+                        format!("has shape {found:?}; save a non-empty array of one to three dimensions, (nz, ny, nx)");
                     return Err(Error::Image { path: path.to_path_buf(), problem });
                 }
             };
@@ -59,10 +58,10 @@ pub fn read(path: &Path) -> Result<Image> {
     }
 }
 
-/// Reads an image that must have a shape; leading directions of one cell may be missing.
+/// Reads an image that must have this shape; leading dimensions of length 1 may be missing.
 ///
 /// # Errors
-/// Those of [`read`]; [`Error::Shape`] for another shape.
+/// The errors of [`read`]; [`Error::Shape`] for another shape.
 pub fn read_shaped(path: &Path, shape: [usize; 3]) -> Result<Image> {
     let image = read(path)?;
     if image.shape == shape {
@@ -72,7 +71,7 @@ pub fn read_shaped(path: &Path, shape: [usize; 3]) -> Result<Image> {
     Err(Error::Shape { path: path.to_path_buf(), found, expected, axes: "(nz, ny, nx)" })
 }
 
-/// An error of a TIFF file whose name is not known here.
+/// An error of a TIFF file, before its name is added.
 enum Problem {
     Io(std::io::Error),
     Other(String),
@@ -82,9 +81,9 @@ impl From<tiff::TiffError> for Problem {
     fn from(error: tiff::TiffError) -> Self {
         match error {
             tiff::TiffError::IoError(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => Self::Io(error),
-            other => Self::Other(format!(
-                "is no TIFF file that can be read ({other}); save it as grey pages without compression"
-            )),
+            other => {
+                Self::Other(format!("cannot be read as a TIFF file ({other}); save it as uncompressed grey pages"))
+            }
         }
     }
 }
@@ -116,10 +115,12 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
                 size.0, size.1, first.0, first.1
             )));
         }
-        // What a damaged header promises is not there.
+        // The size in a damaged header may be too large for the file.
         let pixels = u64::from(size.0) * u64::from(size.1);
         if values.try_reserve(usize::try_from(pixels).unwrap_or(usize::MAX)).is_err() {
-            return Err(Problem::Other(format!("page {pages} has {pixels} pixels, more than memory holds; crop it")));
+            return Err(Problem::Other(format!(
+                "page {pages} has {pixels} pixels, more than fit into memory; crop the image"
+            )));
         }
         let before = values.len();
         match decoder.read_image()? {
@@ -145,7 +146,7 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
             }
         }
         if (values.len() - before) as u64 != pixels || pixels == 0 {
-            return Err(Problem::Other(format!("page {pages} is cut short, or empty; save it again")));
+            return Err(Problem::Other(format!("page {pages} is truncated or empty; save it again")));
         }
         pages += 1;
         if !decoder.more_images() {
@@ -156,7 +157,7 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
     let shape = [pages, first.1 as usize, first.0 as usize];
     if let Some(at) = values.iter().position(|value| !value.is_finite()) {
         return Err(Problem::Other(format!(
-            "pixel {at}, counted through all pages, is {}; every one must be finite",
+            "pixel {at}, counted over all pages, is {}; all pixels must be finite",
             values[at]
         )));
     }
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(found, Image { shape: [2, 2, 3], values: values.to_vec(), is_whole: true });
         assert_eq!(read_shaped(&path, [2, 2, 3]).unwrap(), found);
         let message = read_shaped(&path, [2, 3, 2]).unwrap_err().to_string();
-        assert!(message.contains("has shape (2, 2, 3), the grid wants (2, 3, 2)"), "{message}");
+        assert!(message.contains("has shape (2, 2, 3), but the grid needs (2, 3, 2)"), "{message}");
         tiff::<colortype::Gray16>(&path, &[(1, 2, &[65535, 300])]);
         assert_eq!(read(&path).unwrap().values, [65535.0, 300.0]);
         tiff::<colortype::Gray32Float>(&path, &[(2, 1, &[0.5, 2.0])]);

@@ -1,7 +1,7 @@
-//! Fields on structured grids, in and out of files.
+//! Reading and writing fields on structured grids.
 //!
-//! Every file and store is there whole or not at all: it is written beside its target under a temporary name and
-//! renamed, so that neither a full disk nor a signal leaves half of one, or costs what stood there before.
+//! Every file and store is written completely or not at all: it is written beside its target under a temporary name and then
+//! renamed. A full disk or a signal neither leaves half a file nor destroys the earlier one.
 //!
 //! ```
 //! use isobar_io::{Field, Mesh, npy};
@@ -18,22 +18,22 @@
 //! # }
 //! ```
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | [`Field`], [`Mesh`], [`Format`] | what is written, where its cells are, how |
-//! | [`Series`] | the same at several times |
-//! | [`SharedStore`] | the same by several processes |
-//! | [`checkpoint`](mod@checkpoint) | what a run goes on from |
-//! | [`npy`] | NumPy arrays, in and out |
-//! | [`image`] | images: NumPy arrays and stacks of TIFF |
-//! | [`write_fluxes`] | a number for every face |
-//! | `vtk` | ImageData and RectilinearGrid of VTK for ParaView |
+//! | [`Field`], [`Mesh`], [`Format`] | a field, its grid, the output format |
+//! | [`Series`] | a field at several times |
+//! | [`SharedStore`] | a field written by several processes |
+//! | [`checkpoint`](mod@checkpoint) | checkpoints, from which a run continues |
+//! | [`npy`] | NumPy arrays, read and written |
+//! | [`image`] | images: NumPy arrays and TIFF stacks |
+//! | [`write_fluxes`] | fluxes through all faces |
+//! | `vtk` | VTK ImageData and RectilinearGrid for ParaView |
 //! | `zarr` | zarr version 3 for xarray |
-//! | [`atomic`] | files that are there whole or not at all |
-//! | [`temporary`] | what to do before a signal ends the program |
-//! | `owner` | whose a temporary is, so that those of killed processes are removed |
-//! | [`clash`](fn@clash) | whether writing one path would destroy another |
-//! | [`Error`] | what went wrong, and what to do |
+//! | [`atomic`] | files that appear complete or not at all |
+//! | [`temporary`] | removal of temporary files before a signal ends the program |
+//! | `owner` | the process that owns a temporary file, so that files of killed processes are removed |
+//! | [`clash`](fn@clash) | detection of outputs that would destroy other files |
+//! | [`Error`] | errors, with remedies |
 
 pub mod atomic;
 pub mod checkpoint;

@@ -1,8 +1,8 @@
-//! NumPy's `.npy` files: one array in C order; written as float64, read from any real dtype.
+//! NumPy's `.npy` files: one array in C order, written as float64 and read from any real dtype.
 //!
 //! The format is <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>: a
-//! preamble, a Python dictionary in text, padding, the values. Everything a file can get wrong is
-//! answered before memory is taken for its values.
+//! preamble, a Python dictionary as text, padding, the values. The header and the length of the file are checked
+//! before memory for the values is allocated.
 
 mod literal;
 
@@ -14,39 +14,39 @@ use std::path::Path;
 use crate::error::{Error, Result};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
-/// NumPy itself reads no longer header.
+/// Longest header, as in NumPy. B
 const MAX_HEADER: usize = 10_000;
 
 /// Reads a `.npy` file of `shape` (nz, ny, nx) in C order, of floating-point, integer or bool dtype and either
-/// byte order. Leading directions of one cell may be missing: (ny, nx) will do where nz is 1.
+/// byte order. Leading dimensions of length 1 may be missing: (ny, nx) is accepted if nz = 1.
 ///
 /// # Errors
-/// [`Error::Npy`] where the file is missing or no `.npy` file, has another shape, dtype or
-/// order, is cut short or too long, or holds a value that is not finite.
+/// [`Error::Npy`] if the file is missing or not a `.npy` file, has another shape, dtype or
+/// order, is truncated or too long, or holds a value that is not finite.
 pub fn read(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>> {
     read_file(path, &Wanted { shape: &shape, axes: "(nz, ny, nx)", rows: None })
 }
 
-/// Reads some rows of such an array, all layers of them: (nz, rows, nx) in C order. The others are not read.
+/// Reads some rows of such an array in all layers, (nz, rows, nx) in C order. The other rows are not read.
 ///
 /// # Errors
-/// Those of [`read`], of what is read; rows that the array has not.
+/// The errors of [`read`] for the part that is read, and for rows outside the array.
 pub fn read_rows(path: &Path, shape: [usize; 3], rows: Range<usize>) -> Result<Vec<f64>> {
     read_file(path, &Wanted { shape: &shape, axes: "(nz, ny, nx)", rows: Some(rows) })
 }
 
-/// The same for an array of shape (nz,).
+/// Reads a `.npy` file of shape (nz,).
 ///
 /// # Errors
-/// Those of [`read`].
+/// The errors of [`read`].
 pub fn read_layers(path: &Path, nz: usize) -> Result<Vec<f64>> {
     read_file(path, &Wanted { shape: &[nz], axes: "(nz,)", rows: None })
 }
 
-/// The shape of a `.npy` file's array, and whether its dtype is one of whole numbers or bool.
+/// Returns the shape of a `.npy` file's array, and whether its dtype is an integer type or bool.
 ///
 /// # Errors
-/// Those of [`read`], of what its header says.
+/// The errors of [`read`] that concern the header.
 pub fn describe(path: &Path) -> Result<(Vec<u64>, bool)> {
     let described = || -> Result<(Vec<u64>, bool), Problem> {
         let (mut input, _) = open(path)?;
@@ -60,20 +60,20 @@ pub fn describe(path: &Path) -> Result<(Vec<u64>, bool)> {
     described().map_err(|problem| problem.of(path))
 }
 
-/// Reads an array of any shape; `axes` names the shape in messages, as "(nz, ny)".
+/// Reads an array of any shape; `axes` names the shape in messages, such as "(nz, ny)".
 ///
 /// # Errors
-/// Those of [`read`].
+/// The errors of [`read`].
 pub fn read_array(path: &Path, shape: &[usize], axes: &'static str) -> Result<Vec<f64>> {
     read_file(path, &Wanted { shape, axes, rows: None })
 }
 
-/// The shape that an array must have, and what is read of it.
+/// The shape that an array must have, and the rows to be read.
 struct Wanted<'a> {
     shape: &'a [usize],
-    /// The same in letters.
+    /// The shape in letters.
     axes: &'static str,
-    /// Rows of its layers; nothing means all of it.
+    /// The rows of each layer; `None` means all.
     rows: Option<Range<usize>>,
 }
 
@@ -86,7 +86,7 @@ impl Wanted<'_> {
             && self.shape[leading..].iter().zip(found).all(|(&n, &m)| n as u64 == m)
     }
 
-    /// The pieces that are read, one after another: the first entry of each, and how many entries they all have.
+    /// Returns the contiguous pieces to read, in order: the first entry of each, and the number of entries in each.
     fn pieces(&self) -> Option<(Vec<usize>, usize)> {
         match (&self.rows, self.shape) {
             (None, shape) => Some((vec![0], shape.iter().product())),
@@ -97,7 +97,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// The index of an entry of those that are read, as Python has it.
+    /// Returns the index of an entry among those read, as in Python.
     fn index(&self, entry: usize) -> Vec<usize> {
         let mut at = match self.pieces() {
             Some((starts, length)) if length > 0 => starts[entry / length] + entry % length,
@@ -127,9 +127,9 @@ fn open_and_parse(path: &Path, wanted: &Wanted<'_>) -> Result<Vec<f64>, Problem>
     parse(input, length, wanted)
 }
 
-/// A file, and how many bytes it has.
+/// Opens a file and returns its length in bytes.
 fn open(path: &Path) -> Result<(BufReader<File>, u64), Problem> {
-    // Looked at before it is opened: opening a pipe would wait for its writer.
+    // Checked before opening: opening a pipe would wait for its writer.
     let found = fs::metadata(path).map_err(Problem::Io)?;
     if found.is_dir() {
         return Err(Problem::Io(ErrorKind::IsADirectory.into()));
@@ -141,7 +141,7 @@ fn open(path: &Path) -> Result<(BufReader<File>, u64), Problem> {
     Ok((BufReader::new(file), found.len()))
 }
 
-/// What is wrong with a `.npy` file, before it has a name.
+/// The problem with a `.npy` file, before the file's name is added.
 #[derive(Debug, thiserror::Error)]
 enum Problem {
     #[error("{0}")]
@@ -157,7 +157,7 @@ enum Problem {
     #[error("has a damaged .npy header ({0}); save the array again with numpy.save")]
     Header(String),
     #[error(
-        "has dtype {0}, a real number (float64, float32, an integer or bool) is expected; convert with a.astype(\"float64\")"
+        "has dtype {0}, but a real one is needed (float64, float32, an integer or bool); convert with a.astype(\"float64\")"
     )]
     Dtype(String),
     #[error("has shape {found:?}")]
@@ -166,9 +166,9 @@ enum Problem {
         "is stored in Fortran (column-major) order; save numpy.ascontiguousarray(a), which keeps the shape and writes C order"
     )]
     FortranOrder,
-    #[error("is cut short: its header promises {expected} bytes of data, {found} are there; copy or save it again")]
+    #[error("is truncated: it has {found} bytes of data, and its header requires {expected}; copy or save it again")]
     Truncated { found: u64, expected: u64 },
-    #[error("has {0} bytes after its array; save the array again with numpy.save, one array a file")]
+    #[error("has {0} bytes after its array; save the array again with numpy.save, one array per file")]
     Trailing(u64),
     #[error("has no rows {} to {}", .0.start, .0.end)]
     Rows(Range<usize>),
@@ -191,16 +191,16 @@ impl Problem {
     }
 }
 
-/// How a dtype's bytes become numbers.
+/// Converts the bytes of a dtype into numbers.
 struct Dtype {
     width: usize,
     decode: fn(&[u8], &mut Vec<f64>),
 }
 
 impl Dtype {
-    /// Of `<f8` and the like.
+    /// Parses a type string such as `<f8`.
     fn of(descr: &str) -> Option<Self> {
-        /// Both byte orders of a type.
+        /// Covers both byte orders of a type.
         macro_rules! dtype {
             ($type:ty) => {{
                 const WIDTH: usize = size_of::<$type>();
@@ -237,7 +237,7 @@ fn parse(mut input: impl Read + Seek, length: u64, wanted: &Wanted<'_>) -> Resul
         let expected = shape.iter().map(|&n| n as u64).collect();
         return Err(Problem::Shape { found: header.shape, expected, axes: wanted.axes });
     }
-    // With one long axis at most the two orders are the same.
+    // With at most one dimension longer than 1 the two orders are equal.
     if header.fortran_order && shape.iter().filter(|&&n| n > 1).count() > 1 {
         return Err(Problem::FortranOrder);
     }
@@ -258,7 +258,7 @@ fn parse(mut input: impl Read + Seek, length: u64, wanted: &Wanted<'_>) -> Resul
     values.try_reserve_exact(count).map_err(|_| Problem::Memory(8 * count as u64))?;
     let mut at = 0;
     for start in starts {
-        // As long as the file, which was asked for its length.
+        // Within the length of the file, checked above.
         input.seek_relative(((start - at) * dtype.width) as i64).map_err(Problem::Io)?;
         read_values(&mut input, &dtype, (piece * dtype.width) as u64, &mut values)?;
         at = start + piece;
@@ -271,14 +271,14 @@ fn parse(mut input: impl Read + Seek, length: u64, wanted: &Wanted<'_>) -> Resul
 
 /// Appends `length` bytes' worth of values.
 fn read_values(input: &mut impl Read, dtype: &Dtype, length: u64, values: &mut Vec<f64>) -> Result<(), Problem> {
-    // A multiple of every width, so that no value straddles two reads.
+    // A multiple of every width, so that no value spans two reads.
     let mut buffer = [0_u8; 1 << 14];
     let mut left = length;
     while left > 0 {
         let step = left.min(buffer.len() as u64);
         let bytes = &mut buffer[..step as usize];
         input.read_exact(bytes).map_err(|error| match error.kind() {
-            // It was long enough when its length was asked for.
+            // The file has shrunk since its length was checked.
             ErrorKind::UnexpectedEof => Problem::Truncated { found: length - left, expected: length },
             _ => Problem::Io(error),
         })?;
@@ -288,15 +288,15 @@ fn read_values(input: &mut impl Read, dtype: &Dtype, length: u64, values: &mut V
     Ok(())
 }
 
-/// What the dictionary of a header says.
+/// The entries of a header's dictionary.
 struct Header {
-    /// `<f8` and the like; for a structured dtype its text.
+    /// Type string such as `<f8`; for a structured dtype, its text.
     descr: String,
     fortran_order: bool,
     shape: Vec<u64>,
 }
 
-/// The header and the number of bytes up to the first value.
+/// Reads the header; also returns the number of bytes before the first value.
 fn read_header(input: &mut impl Read) -> Result<(Header, u64), Problem> {
     let mut start = [0_u8; 8];
     let missing = |error: io::Error| match error.kind() {
@@ -313,7 +313,7 @@ fn read_header(input: &mut impl Read) -> Result<(Header, u64), Problem> {
     }
     let [.., major, minor] = start;
     let cut = |error: io::Error| match error.kind() {
-        ErrorKind::UnexpectedEof => Problem::Header("it is cut short".into()),
+        ErrorKind::UnexpectedEof => Problem::Header("it is truncated".into()),
         _ => Problem::Io(error),
     };
     let mut length = [0_u8; 4];
@@ -338,12 +338,12 @@ fn parse_dictionary(text: &[u8]) -> Result<Header, Problem> {
     let entries = literal::dictionary(text).ok_or_else(|| wrong("it is no dictionary"))?;
     let entry = |key: &str| {
         let found = entries.iter().find(|(name, _)| *name == key);
-        found.map(|&(_, value)| value).ok_or_else(|| Problem::Header(format!("no '{key}' in it")))
+        found.map(|&(_, value)| value).ok_or_else(|| Problem::Header(format!("it has no '{key}'")))
     };
     let descr = entry("descr")?;
     let descr = match literal::string(descr) {
         Some(plain) => plain,
-        // Fields of a structure, of no use here but for a message.
+        // Fields of a structured dtype, used in the message only.
         None if descr.starts_with('[') => descr,
         None => return Err(wrong("'descr' is no dtype")),
     };
@@ -364,14 +364,14 @@ fn parse_dictionary(text: &[u8]) -> Result<Header, Problem> {
 /// Writes an array of `shape` as float64 in C order.
 ///
 /// # Errors
-/// Those of `out`; [`ErrorKind::InvalidInput`] where `shape` does not hold as many values as there are.
+/// The errors of `out`; [`ErrorKind::InvalidInput`] if the number of values does not fit `shape`.
 pub fn write(mut out: impl Write, shape: &[usize], values: &[f64]) -> io::Result<()> {
     if shape.iter().try_fold(1_usize, |product, &n| product.checked_mul(n)) != Some(values.len()) {
         let message = format!("an array of shape {shape:?} does not hold {} values", values.len());
         return Err(io::Error::new(ErrorKind::InvalidInput, message));
     }
     let lengths: String = shape.iter().map(|n| format!("{n}, ")).collect();
-    // One length keeps its comma, (4,), which makes it a tuple.
+    // A tuple of one length needs its comma: (4,).
     let lengths = if shape.len() == 1 { lengths.trim_end() } else { lengths.trim_end_matches(", ") };
     let dictionary = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({lengths}), }}");
     // The values start at a multiple of 64 bytes, so that they can be mapped into memory.

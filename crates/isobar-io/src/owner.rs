@@ -1,26 +1,26 @@
-//! Whose a temporary is: its name says which process made it, so that what a killed one has left is told from what another one is writing.
-//! On Linux; elsewhere names say nothing, and nothing is taken for left.
+//! Owners of temporary files. The name of a temporary says which process made it, so that the leftovers of a killed process can be
+//! distinguished from files being written. On Linux only; elsewhere names carry no owner and nothing is removed.
 
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::io;
 
-/// A process of a machine.
+/// A process on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
-    /// Of the machine, since it was started, and of the processes that can see each other there.
+    /// Identifies the machine, its last boot, and the namespace of process numbers.
     place: u64,
     process: i32,
-    /// When it began, in ticks since the machine was started: numbers of processes are given again.
+    /// Start time in ticks since boot: process numbers are reused.
     began: u64,
 }
 
 impl Owner {
-    /// This process; nothing where the system does not say.
+    /// Returns this process; `None` if the system does not tell.
     ///
     /// # Errors
-    /// What keeps it from saying now, as too many open files.
+    /// A temporary failure to find out, such as too many open files.
     pub(crate) fn this() -> io::Result<Option<Self>> {
         let read = || -> io::Result<Self> {
             let mut place = fs::read("/proc/sys/kernel/random/boot_id")?;
@@ -36,7 +36,7 @@ impl Owner {
         }
     }
 
-    /// What a name says, between `prefix` and another hyphen.
+    /// Parses the owner from a name, between `prefix` and the next hyphen.
     pub(crate) fn of(name: &OsStr, prefix: &str) -> Option<Self> {
         let mut parts = name.to_str()?.strip_prefix(prefix)?.splitn(4, '-');
         let (place, process, began) = (parts.next()?, parts.next()?, parts.next()?);
@@ -45,7 +45,7 @@ impl Owner {
         Some(Self { place: u64::from_str_radix(place, 16).ok()?, process, began: began.parse().ok()? })
     }
 
-    /// Whether it has ended. Of the processes of another machine nothing is known.
+    /// Returns whether the process has ended. A process of another machine counts as running.
     pub(crate) fn is_gone(&self, this: &Self) -> bool {
         let is_another = |state: State| state.has_ended || state.began != self.began;
         self.place == this.place && (is_missing(self.process) || State::read(self.process).is_ok_and(is_another))
@@ -58,10 +58,10 @@ impl fmt::Display for Owner {
     }
 }
 
-/// Whether there is no process of this number, not even one that this user may not see in `/proc`.
+/// Returns whether no process has this number, including processes that this user may not see in `/proc`.
 #[cfg(unix)]
 fn is_missing(process: i32) -> bool {
-    // SAFETY: signal 0 goes to nobody.
+    // SAFETY: signal 0 is not delivered.
     let found = unsafe { libc::kill(process, 0) };
     found != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
@@ -71,9 +71,9 @@ fn is_missing(_process: i32) -> bool {
     false
 }
 
-/// Of a process.
+/// The state of a process.
 struct State {
-    /// It waits for its parent to ask what came of it.
+    /// A zombie: it has ended and waits for its parent.
     has_ended: bool,
     began: u64,
 }
@@ -81,7 +81,7 @@ struct State {
 impl State {
     fn read(process: impl fmt::Display) -> io::Result<Self> {
         let text = fs::read_to_string(format!("/proc/{process}/stat"))?;
-        // "PID (NAME) STATE …", where the name may have spaces and brackets; the state is field 3, the beginning 22.
+        // "PID (NAME) STATE …", where NAME may contain spaces and brackets; the state is field 3, the start time field 22.
         let fields: Vec<&str> = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
         let began = fields.get(19).and_then(|field| field.parse().ok());
         let began = began.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;

@@ -1,4 +1,4 @@
-//! A field at several times.
+//! Fields at several times.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use crate::field::{Field, Format, Mesh, check_mesh};
 use crate::zarr::series::Frames;
 use crate::{atomic, vtk};
 
-/// Frames of a field in time, written one after another: into one `.zarr` with a time axis, which is put into its place
+/// Frames of a field, written one after another. They go into one `.zarr` store with a time axis, which is put in place
 /// when it is complete; or, for `NAME.vti`, into `NAME_0000.vti`, `NAME_0001.vti`, … with a `NAME.pvd` that lists
-/// those that are there, and for `NAME.vtr` likewise.
+/// the frames written so far; likewise for `NAME.vtr`.
 pub struct Series(Kind);
 
 enum Kind {
@@ -19,10 +19,10 @@ enum Kind {
 }
 
 impl Series {
-    /// Before the first of at most so many frames, of shape (nz, ny, nx).
+    /// Begins a series of at most `most` frames of shape (nz, ny, nx).
     ///
     /// # Errors
-    /// Another format than `.zarr`, `.vti` and `.vtr`, or one that cannot hold the mesh; a place that cannot be written to.
+    /// A format other than `.zarr`, `.vti` and `.vtr`, or one that cannot hold the mesh; a path that cannot be written to.
     pub fn begin(path: &Path, name: &str, shape: [usize; 3], mesh: &Mesh, most: usize) -> Result<Self> {
         check_mesh(path, mesh)?;
         match Format::from_path(path)? {
@@ -35,7 +35,7 @@ impl Series {
         }
     }
 
-    /// Whether frames can be written to a file of this name.
+    /// Returns whether frames can be written to a file of this name.
     pub fn is_possible(path: &Path) -> bool {
         matches!(Format::from_path(path), Ok(Format::Zarr | Format::Vti | Format::Vtr))
     }
@@ -43,7 +43,7 @@ impl Series {
     /// Writes a frame.
     ///
     /// # Errors
-    /// What the disk says; a field that does not fit its shape.
+    /// [`Error::Write`]; [`Error::Inconsistent`] for a field that does not fit its shape.
     pub fn push(&mut self, time: f64, field: &Field<'_>) -> Result<()> {
         field.validate()?;
         match &mut self.0 {
@@ -58,10 +58,10 @@ impl Series {
         }
     }
 
-    /// After the last frame.
+    /// Completes the series after its last frame.
     ///
     /// # Errors
-    /// What the disk says; a store in its place that isobar did not write.
+    /// [`Error::Write`]; [`Error::NotReplaceable`] if a store that isobar did not write is in its place.
     pub fn finish(self, attributes: &BTreeMap<String, String>) -> Result<()> {
         match self.0 {
             Kind::Zarr(frames) => frames.finish(attributes),
@@ -74,12 +74,12 @@ fn stem(path: &Path) -> String {
     path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// `NAME.pvd`
+/// The name of the list, `NAME.pvd`.
 fn list(path: &Path) -> PathBuf {
     path.with_extension("pvd")
 }
 
-/// ParaView's list of files and their times.
+/// Formats ParaView's list of files and their times.
 fn collection(frames: &[(f64, String)]) -> String {
     let mut text =
         "<?xml version=\"1.0\"?>\n<VTKFile type=\"Collection\" version=\"1.0\" byte_order=\"LittleEndian\">\n<Collection>\n"

@@ -1,11 +1,11 @@
-//! Temporary files and folders that are being written now, so that a program that is told to end can take them along.
+//! Temporary files and folders being written, listed so that a program that receives a signal can remove them.
 //!
-//! They are listed while they live. [`remove_all`] removes those on the list and lets no new ones be made. Putting a
-//! result into its place, and every step that could make files inside a temporary folder, holds a lock that
-//! [`remove_all`] waits for: it comes before or after such a step and never in its middle.
+//! [`remove_all`] removes every temporary on the list and lets no new one be made. A lock that [`remove_all`] waits for is held while
+//! a result is put in place and in every step that may make files inside a temporary folder, so that no such step is interrupted.
 //!
-//! A process that is killed without notice leaves what it was writing. The first temporary that another one makes in the same folder, on
-//! the same machine, removes it.
+//!
+//! A process that is killed without notice leaves its temporaries behind. The next process that makes a temporary in the same folder, on
+//! the same machine, removes them.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,14 +19,14 @@ use crate::owner::Owner;
 
 const PREFIX: &str = ".isobar-";
 const SUFFIX: &str = ".tmp";
-/// Before the name of a store that steps aside for another. No array's name begins so.
+/// Prefix of a store that was moved aside for its replacement. No array's name begins with it.
 const ASIDE: &str = "old~";
 
-/// Removes every temporary file and folder of this process, `.isobar-*.tmp`. Whatever is being written comes to
-/// nothing, and whatever stood in its place before stays: for a program that is about to end because of a signal.
+/// Removes every temporary file and folder of this process, `.isobar-*.tmp`. Outputs being written are lost, and their earlier
+/// versions stay. For a program that is about to end because of a signal.
 ///
-/// Locks, allocates and talks to the disk, so it must not be called inside a signal handler, but from a thread that one
-/// wakes. Waits for at most one chunk of a store. Nothing can be written by this process afterwards.
+/// It locks, allocates and uses the disk, so it must not be called inside a signal handler, but from a thread that the handler
+/// wakes. It waits for at most one chunk of a store. This process can write nothing afterwards.
 pub fn remove_all() {
     LIST.remove_all();
 }
@@ -34,12 +34,12 @@ pub fn remove_all() {
 /// The temporaries of this process.
 static LIST: List = List::new();
 
-/// Temporaries that are there.
+/// The existing temporaries.
 struct List(RwLock<Entries>);
 
 struct Entries {
     paths: Vec<PathBuf>,
-    /// Folders in which nothing is left of processes that are gone.
+    /// Folders already cleared of leftovers of ended processes.
     swept: Vec<PathBuf>,
     closed: bool,
 }
@@ -49,7 +49,7 @@ impl List {
         Self(RwLock::new(Entries { paths: Vec::new(), swept: Vec::new(), closed: false }))
     }
 
-    // A panic elsewhere leaves the list as good as it was.
+    // A panic elsewhere leaves the list valid.
     fn read(&self) -> RwLockReadGuard<'_, Entries> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -64,7 +64,7 @@ impl List {
         entries.paths.drain(..).for_each(|path| remove(&path));
     }
 
-    /// The name's beginning of what this process makes in a folder, from which what others have left is removed first.
+    /// Returns the prefix of this process's temporaries in a folder, after removing others' leftovers there.
     fn prefix(&self, folder: &Path) -> io::Result<String> {
         let Some(this) = Owner::this()? else { return Ok(PREFIX.to_owned()) };
         let is_new = !self.read().swept.iter().any(|swept| swept == folder);
@@ -75,7 +75,7 @@ impl List {
     }
 }
 
-/// Removes what processes that are gone have left in a folder. A store that had stepped aside for one that never came is put back.
+/// Removes leftovers of ended processes from a folder. A store that was moved aside for a replacement that never came is put back.
 fn sweep(folder: &Path, this: &Owner) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
@@ -94,7 +94,7 @@ fn sweep(folder: &Path, this: &Owner) -> io::Result<()> {
     Ok(())
 }
 
-/// What has stepped aside into a temporary folder, and the name that it had.
+/// Finds a store moved aside into a temporary folder, and the name that it had.
 fn aside_in(left: &Path) -> Option<(PathBuf, OsString)> {
     fs::read_dir(left).ok()?.find_map(|entry| {
         let entry = entry.ok()?;
@@ -117,7 +117,7 @@ impl Entries {
     }
 }
 
-/// A place on the list.
+/// An entry of the list.
 struct Entry {
     list: &'static List,
     path: PathBuf,
@@ -137,15 +137,15 @@ impl Drop for Entry {
     }
 }
 
-/// A file that goes away unless it is put into its place.
+/// A file that is removed unless it is put in place.
 pub(crate) struct TemporaryFile {
-    // Dropped, and so removed, before it leaves the list.
+    // Dropped, and so removed, before its entry leaves the list.
     file: NamedTempFile,
     entry: Entry,
 }
 
 impl TemporaryFile {
-    /// A new file in a folder, as readable as the user's umask lets it be.
+    /// Makes a file in a folder, with the permissions of the user's umask.
     pub(crate) fn new_in(folder: &Path) -> io::Result<Self> {
         Self::on(&LIST, folder)
     }
@@ -163,7 +163,7 @@ impl TemporaryFile {
         self.file.as_file_mut()
     }
 
-    /// Renames it to `target`, in place of what is there.
+    /// Renames it to `target`, replacing an existing file.
     pub(crate) fn persist(self, target: &Path) -> io::Result<()> {
         let entries = self.entry.list.write();
         entries.check_open()?;
@@ -171,14 +171,14 @@ impl TemporaryFile {
     }
 }
 
-/// A folder that goes away with all that is in it unless it is put into its place.
+/// A folder that is removed with its content unless it is put in place.
 pub(crate) struct TemporaryFolder {
     folder: TempDir,
     entry: Entry,
 }
 
 impl TemporaryFolder {
-    /// A new folder in a folder, as readable as the user's umask lets it be.
+    /// Makes a folder in a folder, with the permissions of the user's umask.
     pub(crate) fn new_in(folder: &Path) -> io::Result<Self> {
         Self::on(&LIST, folder)
     }
@@ -196,16 +196,15 @@ impl TemporaryFolder {
         self.folder.path()
     }
 
-    /// Renames it to `target`; a folder that is there must first pass `check`, and then goes.
+    /// Renames it to `target`; an existing folder there must pass `check`, and is then removed.
     ///
-    /// A folder cannot be renamed over one with content: the old one steps aside first, and comes back should the new
-    /// one not take its place.
+    /// A folder cannot be renamed over a non-empty one, so the old one is first moved aside, and moved back if the rename fails.
     pub(crate) fn persist(self, target: &Path, check: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let old = Self::on(self.entry.list, crate::atomic::folder(target))?;
         let mut aside = OsString::from(ASIDE);
         aside.push(target.file_name().unwrap_or_default());
         let aside = old.path().join(aside);
-        // Given back before the old folder is removed, which may take long.
+        // Released before the old folder is removed, which may take long.
         let mut entries = self.entry.list.write();
         entries.check_open()?;
         check()?;
@@ -215,13 +214,13 @@ impl TemporaryFolder {
         }
         if let Err(error) = fs::rename(self.path(), target) {
             if had_old && fs::rename(&aside, target).is_err() {
-                // Better a stray folder than a lost result.
+                // A stray folder is better than a lost result.
                 entries.forget(old.path());
                 let _kept = old.folder.keep();
             }
             return Err(error);
         }
-        // The temporary is now the target: nothing is left for its guard to remove.
+        // The temporary is now the target: its guard has nothing to remove.
         entries.forget(self.path());
         let _moved = self.folder.keep();
         Ok(())
@@ -235,7 +234,7 @@ fn builder(prefix: &str, mode: u32) -> Builder<'_, 'static> {
     builder
 }
 
-/// Temporary files are private by default; a result is as readable as the user's umask lets it be.
+/// Gives results the permissions of the user's umask; temporary files are private by default.
 #[cfg(unix)]
 fn permissions(builder: &mut Builder<'_, '_>, mode: u32) {
     use std::os::unix::fs::PermissionsExt;
@@ -245,7 +244,7 @@ fn permissions(builder: &mut Builder<'_, '_>, mode: u32) {
 #[cfg(not(unix))]
 fn permissions(_builder: &mut Builder<'_, '_>, _mode: u32) {}
 
-/// Does something that makes files in a temporary folder, which must not come to life again once it is removed.
+/// Runs a step that makes files in a temporary folder; fails once the folder was removed.
 pub(crate) fn step<T>(act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let entries = LIST.read();
     entries.check_open()?;

@@ -1,9 +1,9 @@
 //! VTK's ImageData (`.vti`) and RectilinearGrid (`.vtr`) in XML, which ParaView opens.
 //!
-//! A RectilinearGrid has the boundaries of cells along each axis. ImageData is uniform: it holds cells that are evenly spaced, and those of
-//! the atmosphere, which it places by their index, with spacing 1, for a panel in [−1, 1]² under 50 km of height does not look like
-//! anything. Other grids it refuses. Where cells are goes along as field data `x`, `y`, `z` (centres) and `z_faces` (boundaries of layers).
-//! The values follow the XML as raw binary, each block after its length in bytes:
+//! A RectilinearGrid holds the boundaries of cells along each axis. ImageData is uniform: evenly spaced cells are written with their
+//! spacing. Atmospheric cells are placed by index, with spacing 1, because a panel in [−1, 1]² under 50 km of height could not be seen
+//! otherwise. Other grids are an error. Cell positions are written as field data `x`, `y`, `z` (centres) and `z_faces` (boundaries of layers).
+//! The values follow the XML as raw binary, each block preceded by its length in bytes:
 //! <https://docs.vtk.org/en/latest/vtk_file_formats/vtkxml_file_format.html>.
 
 use std::io::{self, Write};
@@ -11,10 +11,10 @@ use std::io::{self, Write};
 use crate::field::{Field, Format, Units};
 use crate::npy::write_f64;
 
-/// How to read the coordinates.
+/// Returns a note on the coordinates.
 fn note(field: &Field<'_>, format: Format) -> String {
     let place = if field.mesh.spacing.is_some() || format == Format::Vtr {
-        "Cells are where they are, in the units of the case."
+        "Cells are at their true positions, in the units of the case."
     } else {
         "Cells are placed by index (spacing 1)."
     };
@@ -22,7 +22,7 @@ fn note(field: &Field<'_>, format: Format) -> String {
         Units::Atmosphere => "; z and z_faces are in m",
         Units::Unspecified => "",
     };
-    format!("{place} Field data x, y, z are the true cell centres, z_faces the heights between the layers{units}.")
+    format!("{place} Field data x, y, z are the true cell centres, z_faces the boundaries of the layers{units}.")
 }
 
 /// Writes a field as cell data of a RectilinearGrid ([`Format::Vtr`]) or of ImageData.
@@ -87,7 +87,7 @@ fn write_block(out: &mut dyn Write, values: &[f64]) -> io::Result<()> {
     write_f64(out, values)
 }
 
-/// A string is its bytes as numbers, ended by a zero.
+/// Writes a string as the numbers of its bytes, ended by a zero.
 fn write_text(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {
     let name = escape(name);
     write!(out, "<DataArray type=\"String\" Name=\"{name}\" NumberOfTuples=\"1\" format=\"ascii\">")?;
@@ -97,7 +97,7 @@ fn write_text(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {
     writeln!(out, "0</DataArray>")
 }
 
-/// Text as the value of an XML attribute. Control characters, which XML cannot hold, become spaces.
+/// Escapes text for an XML attribute. Control characters, which XML cannot hold, become spaces.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -21,32 +21,32 @@ use crate::error::{Error, Result};
 use crate::field::{Field, Mesh, Units};
 use crate::temporary::TemporaryFolder;
 
-/// A chunk of the field stays below this, so that a reader can take a layer without the rest. B
+/// Largest size of a chunk, so that a reader can load a few layers alone. B
 const CHUNK_BYTES: usize = 16 << 20;
 
-/// Coordinates that go with every field.
+/// Coordinates written with every field.
 const COORDINATES: [&str; 7] = ["time", "x", "y", "z", "x_faces", "y_faces", "z_faces"];
 
-/// Checks that `path` is free, an empty folder, or a store that isobar wrote and that holds nothing else, and that its
-/// folder can be written to.
+/// Checks that `path` does not exist, or is an empty folder or a store that isobar wrote and nobody changed, and that its
+/// folder is writable.
 pub(crate) fn check(path: &Path) -> Result<()> {
     check_replaceable(path)?;
     atomic::check_folder(path)
 }
 
-/// Writes a field as a zarr group; an earlier one of isobar's is replaced.
+/// Writes a field as a zarr group, replacing an earlier one written by isobar.
 pub(crate) fn write(path: &Path, field: &Field<'_>) -> Result<()> {
     check_name(field.name)?;
     check(path)?;
     replace(path, |folder| fill(folder, field.name, field.values, field.shape, field.mesh, &field.attributes))
 }
 
-/// Puts what `fill` makes of a folder in the place of what isobar wrote there before.
+/// Replaces an earlier store written by isobar by a folder that `fill` fills.
 fn replace(path: &Path, fill: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
     let mut refusal = None;
     let written = atomic::replace_folder(
         path,
-        // Something may have been put there while the new one was written.
+        // Another program may have written there in the meantime.
         || {
             check_replaceable(path).map_err(|error| {
                 refusal = Some(error);
@@ -77,7 +77,7 @@ fn check_replaceable(path: &Path) -> Result<()> {
     }
 }
 
-/// Puts a fresh store into its place, where nothing is that isobar did not write.
+/// Puts a new store in place, unless the place holds data that isobar did not write.
 fn put_into_place(folder: TemporaryFolder, path: &Path, target: &Path) -> Result<()> {
     let mut refusal = None;
     let persisted = folder.persist(target, || {
@@ -94,7 +94,7 @@ fn put_into_place(folder: TemporaryFolder, path: &Path, target: &Path) -> Result
     Ok(())
 }
 
-/// Writes a group with a field in it; without values where these are in their chunks already.
+/// Writes a group with a field; without the values if their chunks exist already.
 fn fill(
     folder: &Path,
     name: &str,
@@ -111,18 +111,18 @@ fn fill(
     finish(&store, folder, &["x", "y", "z", "z_faces", name], facts)
 }
 
-/// Writes the root, with these facts and the mark of isobar's.
+/// Writes the root with these attributes and the mark of isobar's stores.
 fn finish(store: &Store, folder: &Path, names: &[&str], facts: &BTreeMap<String, String>) -> io::Result<()> {
     let facts = facts.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str())));
     store.finish(facts.chain(ours::mark(folder, names)?).collect())
 }
 
-/// As many layers as stay below [`CHUNK_BYTES`].
+/// Returns the number of layers that fit into [`CHUNK_BYTES`].
 fn layers_of_a_chunk([nz, ny, nx]: [usize; 3]) -> usize {
     (CHUNK_BYTES / (size_of::<f64>() * ny * nx)).clamp(1, nz)
 }
 
-/// The coordinates of cells.
+/// Returns the coordinate arrays.
 fn positions(mesh: &Mesh) -> [(Array<'_>, &[f64]); 4] {
     let [x, y, z] = &mesh.centres;
     let (across, up) = match mesh.units {
@@ -150,7 +150,7 @@ fn coordinate<'a>(
     (Array { name, dimensions, attributes: attributes.collect() }, values)
 }
 
-/// A field of shape (nz, ny, nx). Chunks are whole but in the first direction, so that the values of one are neighbours.
+/// The array of a field of shape (nz, ny, nx). Only the first dimension is split into chunks, so that a chunk is contiguous.
 fn field_array(name: &str, shape: [usize; 3]) -> Array<'_> {
     let ([nz, ny, nx], layers) = (shape, layers_of_a_chunk(shape));
     let dimensions = [("z", nz, layers), ("y", ny, ny), ("x", nx, nx)];

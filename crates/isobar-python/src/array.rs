@@ -1,4 +1,4 @@
-//! Arrays as the Python part hands them over.
+//! Arrays passed from Python.
 
 use isobar::{Precision, RawArray, RawMemory};
 use pyo3::exceptions::PyTypeError;
@@ -7,8 +7,8 @@ use pyo3::types::PyByteArray;
 
 use crate::error::raise;
 
-/// (address, shape, strides in bytes or None, "f8" or "f4", CUDA device or None, stream or None); whoever calls keeps the
-/// memory.
+/// An array as (address, shape, strides in bytes or None, "f8" or "f4", CUDA device or None, stream or None). The caller keeps the
+/// memory alive.
 pub(crate) struct Array(pub(crate) RawArray);
 
 impl<'py> FromPyObject<'_, 'py> for Array {
@@ -28,14 +28,14 @@ impl<'py> FromPyObject<'_, 'py> for Array {
 }
 
 impl Array {
-    /// Its values in C order.
+    /// Returns its values in C order.
     pub(crate) fn values(&self) -> PyResult<Vec<f64>> {
-        // SAFETY: the Python part keeps the array while it calls.
+        // SAFETY: the Python part keeps the array alive during the call.
         unsafe { self.0.read() }.map_err(raise)
     }
 }
 
-/// Numbers as bytes in the order of this machine, of which NumPy makes an array without copying them again.
+/// Returns numbers as bytes in native byte order, from which NumPy makes an array without a copy.
 pub(crate) fn bytes<'py, const N: usize>(
     py: Python<'py>,
     numbers: impl ExactSizeIterator<Item = [u8; N]>,

@@ -1,4 +1,4 @@
-//! Tensors of other libraries, by DLPack (dmlc.github.io/dlpack, versions 0 and 1).
+//! Tensors of other libraries through DLPack (dmlc.github.io/dlpack, versions 0 and 1).
 
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
@@ -59,14 +59,14 @@ enum Owner {
     Versioned(NonNull<ManagedVersioned>),
 }
 
-// SAFETY: the protocol lets a tensor be given back from any thread.
+// SAFETY: the protocol allows deleting a tensor on any thread.
 unsafe impl Send for Owner {}
-// SAFETY: it is only read, but for `drop`.
+// SAFETY: only `drop` writes to it.
 unsafe impl Sync for Owner {}
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // SAFETY: taken out of its capsule by `Borrowed::new`, so that it is ours, and given back once.
+        // SAFETY: `Borrowed::new` took it out of its capsule, so it is owned, and deleted once.
         unsafe {
             match self {
                 Self::Old(managed) => {
@@ -87,7 +87,7 @@ impl Drop for Owner {
 /// (address, shape, strides in bytes or None, "f8" or "f4", CUDA device or None)
 type Parts = (usize, Vec<usize>, Option<Vec<isize>>, &'static str, Option<usize>);
 
-/// A tensor borrowed from another library, until this object goes.
+/// A tensor borrowed from another library until this object is dropped.
 #[pyclass(frozen)]
 pub(crate) struct Borrowed {
     owner: Owner,
@@ -107,32 +107,34 @@ impl Borrowed {
 
 #[pymethods]
 impl Borrowed {
-    /// Takes the tensor out of what `__dlpack__` returned.
+    /// Takes the tensor out of the capsule that `__dlpack__` returned.
     #[new]
     fn new(capsule: &Bound<'_, PyCapsule>) -> PyResult<Self> {
         let take = |used: &'static CStr| {
-            // SAFETY: the capsule is a valid one, the name is static.
+            // SAFETY: the capsule is valid, the name is static.
             let status = unsafe { pyo3::ffi::PyCapsule_SetName(capsule.as_ptr(), used.as_ptr()) };
             if status == 0 { Ok(()) } else { Err(PyErr::fetch(capsule.py())) }
         };
         if let Ok(pointer) = capsule.pointer_checked(Some(VERSIONED)) {
             let managed = pointer.cast::<ManagedVersioned>();
-            // SAFETY: a capsule of this name holds one; its first two numbers are the same in all versions.
+            // SAFETY: a capsule with this name holds a tensor; its first two members are the same in all versions.
             let major = unsafe { managed.as_ref().major };
             if major != 1 {
-                return Err(PyBufferError::new_err(format!("DLPack {major}; isobar knows version 1")));
+                return Err(PyBufferError::new_err(format!(
+                    "DLPack version {major} is not supported; isobar supports version 1"
+                )));
             }
             take(VERSIONED_USED)?;
             return Ok(Self { owner: Owner::Versioned(managed) });
         }
         let pointer = capsule
             .pointer_checked(Some(OLD))
-            .map_err(|_| PyTypeError::new_err("not a DLPack capsule, or one that was used; call __dlpack__ again"))?;
+            .map_err(|_| PyTypeError::new_err("not a DLPack capsule, or a consumed one; call __dlpack__ again"))?;
         take(OLD_USED)?;
         Ok(Self { owner: Owner::Old(pointer.cast()) })
     }
 
-    /// Where it is.
+    /// Describes the array.
     fn parts(&self) -> PyResult<Parts> {
         let tensor = self.tensor();
         let kind = match (tensor.code, tensor.bits, tensor.lanes) {
@@ -151,7 +153,7 @@ impl Borrowed {
         };
         let dimensions = usize::try_from(tensor.dimensions).unwrap_or(0);
         let list = |data: *const i64| -> Option<Vec<i64>> {
-            // SAFETY: as many numbers as there are dimensions, by the protocol, or a null pointer.
+            // SAFETY: by the protocol, a null pointer or as many numbers as dimensions.
             (!data.is_null()).then(|| unsafe { slice::from_raw_parts(data, dimensions) }.to_vec())
         };
         let shape = list(tensor.shape).unwrap_or_default().into_iter().map(|n| n as usize).collect();
@@ -160,7 +162,7 @@ impl Borrowed {
         Ok((tensor.data as usize + tensor.byte_offset as usize, shape, strides, kind, device))
     }
 
-    /// Whether it must not be written, where the protocol says so.
+    /// Returns whether the protocol marks it as read-only.
     fn is_read_only(&self) -> bool {
         match &self.owner {
             Owner::Old(_) => false,

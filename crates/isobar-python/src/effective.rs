@@ -10,14 +10,14 @@ use crate::error::raise;
 use crate::observer::watched;
 use crate::system::Given;
 
-/// Axis, conductivity, tortuosity, porosity, connected part, bounds, imbalance, and of the solve whether it converged, its iterations
+/// Axis, conductivity, tortuosity, porosity, connected fraction, bounds, imbalance, and for a solve whether it converged, its iterations
 /// and its residual.
 type Found = (usize, f64, f64, f64, f64, [f64; 2], f64, Option<(bool, usize, f64)>);
 
-/// No solver has this number.
+/// A number that no solver has.
 const NO_SOLVER: usize = usize::MAX;
 
-/// Finds the effective conductivities of a sample along axes 0 (x), 1 and 2.
+/// Computes the effective conductivities of a sample along axes 0 (x), 1 and 2.
 #[pyfunction]
 pub(crate) fn effective(
     py: Python<'_>,

@@ -5,7 +5,7 @@ use isobar_case::text::with_devices;
 use pyo3::PyErr;
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
 
-/// The exception for an error of the library.
+/// Converts an error of the library to an exception.
 pub(crate) fn raise(error: Error) -> PyErr {
     let is = match error {
         Error::OutOfMemory { .. } => PyMemoryError::new_err::<String>,
@@ -16,12 +16,12 @@ pub(crate) fn raise(error: Error) -> PyErr {
     is(with_argument(&isobar_case::Error::from(error)))
 }
 
-/// The exception for an error of a case.
+/// Converts an error of a case to an exception.
 pub(crate) fn raise_case(error: isobar_case::Error) -> PyErr {
     PyValueError::new_err(with_argument(&error))
 }
 
-/// The message, which names devices as the argument does.
+/// Returns the message, with devices named as in the argument `device`.
 fn with_argument(error: &isobar_case::Error) -> String {
     with_devices(&error.to_string(), |name| format!("device=\"{name}\""))
 }

@@ -1,23 +1,23 @@
 //! Ctrl-C during a solve.
 //!
-//! Python notes a signal and acts on it when its main thread is next in the interpreter, which a solve is not. While the main
-//! thread solves, a handler of our own stands before Python's: it notes the signal, which ends the solve, and hands it on, so
-//! that Python raises its KeyboardInterrupt after.
+//! Python's handler only notes a signal; it is acted on when the main thread is in the interpreter again, which is not the case during a solve.
+//! While the main thread solves, another handler is installed before Python's: it notes the signal, which stops the solve, and calls
+//! Python's handler, so that Python raises KeyboardInterrupt afterwards.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static SEEN: AtomicBool = AtomicBool::new(false);
 
-/// Whether a signal came since [`Listening::begin`].
+/// Returns whether a signal came since [`Listening::begin`].
 pub(crate) fn seen() -> bool {
     SEEN.load(Ordering::Relaxed)
 }
 
-/// While it lives, SIGINT is noted.
+/// While this guard exists, SIGINT is noted.
 pub(crate) struct Listening(#[cfg(unix)] unix::Before);
 
 impl Listening {
-    /// To be called on Python's main thread, by one at a time; nothing where SIGINT does not raise anything.
+    /// Begins to listen. Called on Python's main thread, by one at a time; returns `None` if SIGINT does not raise an exception.
     pub(crate) fn begin() -> Option<Self> {
         SEEN.store(false, Ordering::Relaxed);
         #[cfg(unix)]
@@ -49,16 +49,16 @@ mod unix {
         super::SEEN.store(true, Ordering::Relaxed);
         let next = NEXT.load(Ordering::Relaxed);
         if next != 0 {
-            // SAFETY: the handler that stood here before, which takes the signal's number alone.
+            // SAFETY: the handler installed before, which takes the signal's number only.
             let next: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(next) };
             next(signal);
         }
     }
 
-    /// Puts `note` before the present handler, if that is a function of the plain kind, as Python's is.
+    /// Installs `note` before the current handler, if that is a plain function, as Python's is.
     pub(super) fn install() -> Option<Before> {
         let mut before = MaybeUninit::<libc::sigaction>::uninit();
-        // SAFETY: without a new action, sigaction writes the present one, and says by 0 that it did.
+        // SAFETY: without a new action, sigaction only writes the current one, and returns 0 if it did.
         let before = unsafe {
             if libc::sigaction(libc::SIGINT, ptr::null(), before.as_mut_ptr()) != 0 {
                 return None;
@@ -73,13 +73,13 @@ mod unix {
         }
         NEXT.store(handler, Ordering::Relaxed);
         let ours = libc::sigaction { sa_sigaction: note as *const () as usize, ..before };
-        // SAFETY: `note` only stores, and calls what would have been called.
+        // SAFETY: `note` only stores a flag and calls the earlier handler.
         let is_installed = unsafe { libc::sigaction(libc::SIGINT, &ours, ptr::null_mut()) } == 0;
         is_installed.then_some(before)
     }
 
     pub(super) fn restore(before: &Before) {
-        // SAFETY: what was there before. A failure leaves `note`, which hands signals on.
+        // SAFETY: the earlier action. If this fails, `note` stays and calls it.
         let _left_as_it_is = unsafe { libc::sigaction(libc::SIGINT, before, ptr::null_mut()) };
     }
 }

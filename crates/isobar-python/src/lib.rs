@@ -1,12 +1,12 @@
-//! isobar for Python: the part that Python cannot do. What users see is in `python/isobar/`, which hands arrays over as
+//! The native part of isobar for Python. The public interface is in `python/isobar/`, which passes arrays as
 //! addresses.
 //!
-//! * `system` what is to be solved,
-//! * `solver`, `stepper` solving, once and through time,
-//! * `outcome` what came of it, `effective` conductivities of samples,
-//! * `array`, `dlpack`, `labels` arrays of Python's libraries,
-//! * `interrupt` Ctrl-C,
-//! * `error` exceptions.
+//! * `system`: problems,
+//! * `solver`, `stepper`: linear solves and time steps,
+//! * `outcome`: results; `effective`: conductivities of samples,
+//! * `array`, `dlpack`, `labels`: arrays of Python's libraries,
+//! * `interrupt`: Ctrl-C,
+//! * `error`: exceptions.
 
 mod array;
 mod dlpack;
@@ -24,17 +24,17 @@ use std::ffi::OsString;
 
 use pyo3::prelude::*;
 
-/// The `isobar` command; returns its exit status.
+/// Runs the `isobar` command; returns its exit status.
 #[pyfunction]
 fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| isobar_cli::main_with(arguments))
 }
 
-/// Lists every device: its name in options, its model, bytes of memory, threads, compute capability, bytes a second of a copy where that is
-/// measured, and why it cannot be used.
+/// A device: its name in options, its model, bytes of memory, threads, compute capability, measured copy bandwidth in bytes per second,
+/// and why it cannot be used.
 type GivenDevice = (String, String, Option<f64>, Option<usize>, Option<(i32, i32)>, Option<f64>, Option<String>);
 
-/// The devices of this machine.
+/// Lists the devices of this machine.
 #[pyfunction]
 fn devices(py: Python<'_>, measure: bool) -> PyResult<Vec<GivenDevice>> {
     let (found, _) = py.detach(|| isobar_case::devices::find(None, measure)).map_err(error::raise)?;
@@ -48,7 +48,7 @@ fn devices(py: Python<'_>, measure: bool) -> PyResult<Vec<GivenDevice>> {
     Ok(given.collect())
 }
 
-/// Native part of isobar; use the package `isobar`.
+/// The native part of isobar; use the package `isobar`.
 #[pymodule]
 fn _isobar(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

@@ -1,4 +1,4 @@
-//! Solving with the interpreter let go: Ctrl-C and progress functions.
+//! Solves with the interpreter released: Ctrl-C and progress functions.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -11,21 +11,21 @@ use pyo3::types::PyBool;
 use crate::interrupt::{self, Listening};
 
 thread_local! {
-    /// The solver whose progress function this thread runs.
+    /// The solver whose progress function runs on this thread.
     static INSIDE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Watches a solve.
+/// Observes a solve.
 pub(crate) struct Watch {
     progress: Option<Py<PyAny>>,
-    /// Which solver it is.
+    /// The number of the solver.
     owner: usize,
     is_main: bool,
     raised: Option<PyErr>,
 }
 
 impl Watch {
-    /// Sees an iteration.
+    /// Observes an iteration.
     pub(crate) fn observe(&mut self, seen: &Progress) -> ControlFlow<()> {
         if self.is_main && interrupt::seen() {
             return ControlFlow::Break(());
@@ -34,7 +34,7 @@ impl Watch {
         let before = INSIDE.replace(self.owner);
         let goes_on = Python::attach(|py| {
             let answer = progress.bind(py).call1((seen.iteration, seen.relative_residual))?;
-            // Only False ends it: a function that returns nothing goes on.
+            // Only False stops it: a function that returns nothing continues.
             Ok(!answer.cast::<PyBool>().is_ok_and(|answer| !answer.is_true()))
         });
         INSIDE.set(before);
@@ -49,7 +49,7 @@ impl Watch {
     }
 }
 
-/// Calls a function that solves, without the interpreter, and raises what Ctrl-C or the progress function raised.
+/// Calls a function that solves, with the interpreter released, and raises the exception of Ctrl-C or of the progress function.
 pub(crate) fn watched<R: Send>(
     py: Python<'_>,
     owner: usize,
@@ -57,7 +57,9 @@ pub(crate) fn watched<R: Send>(
     work: impl FnOnce(&mut Watch) -> R + Send,
 ) -> PyResult<R> {
     if INSIDE.get() == owner {
-        return Err(PyRuntimeError::new_err("the solver is in use: this is its own progress function"));
+        return Err(PyRuntimeError::new_err(
+            "the solver is in use; it cannot be called from its own progress function",
+        ));
     }
     let is_main = is_main_thread(py)?;
     let listening = is_main.then(Listening::begin).flatten();
@@ -71,7 +73,7 @@ pub(crate) fn watched<R: Send>(
     Ok(result)
 }
 
-/// Whether this is the thread that Python handles signals on.
+/// Returns whether Python handles signals on this thread.
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     use pyo3::sync::PyOnceLock;
     static THREADING: PyOnceLock<Py<PyModule>> = PyOnceLock::new();

@@ -1,4 +1,4 @@
-//! What came of a solve.
+//! Outcomes of a solve.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use isobar_case::Label;
 use isobar_case::report::{Checks, Seconds, has_solution, to_json};
 use pyo3::prelude::*;
 
-/// What came of a solve.
+/// The outcome of a solve.
 #[pyclass(frozen)]
 pub(crate) struct Outcome {
     pub(crate) inner: isobar::Outcome,
@@ -43,7 +43,7 @@ impl Outcome {
         self.inner.history.clone()
     }
 
-    /// Of a batch of lines, the worst relative residual, and the iterations of each.
+    /// The largest relative residual and the iterations of each line of a batch.
     #[getter]
     fn batch(&self) -> Option<(f64, Vec<usize>)> {
         self.inner.batch.as_ref().map(|batch| (batch.worst, batch.iterations.clone()))
@@ -69,7 +69,7 @@ impl Outcome {
         self.inner.timing.solve
     }
 
-    /// The report as JSON, with the sum and the 2-norm of the solution where they are known.
+    /// Returns the report as JSON, with the sum and the 2-norm of the solution if given.
     #[pyo3(signature = (checks=None))]
     fn report(&self, checks: Option<(f64, f64)>) -> String {
         let checks = checks.map_or(Checks::NONE, |(sum, norm2)| Checks { sum, norm2 });

@@ -1,4 +1,4 @@
-//! Solving.
+//! Solvers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -15,10 +15,10 @@ use crate::observer::{Watch, watched};
 use crate::outcome::Outcome;
 use crate::system::System;
 
-/// A solver; calls from several threads wait for each other.
+/// A solver; concurrent calls wait for each other.
 #[pyclass(frozen)]
 pub(crate) struct Solver {
-    // Outside of the lock, which another thread may have held when the process was forked.
+    // Outside the lock, which another thread may have held when the process was forked.
     inner: OfProcess<Mutex<isobar::Solver>>,
     label: Arc<Label>,
     description: Mutex<Arc<Description>>,
@@ -27,7 +27,7 @@ pub(crate) struct Solver {
 
 #[pymethods]
 impl Solver {
-    /// `options` is text of a case's [solver]; nothing stands for what the system's case says.
+    /// Makes a solver. `options` is the text of a case's [solver]; `None` means the system's options.
     #[new]
     fn new(
         py: Python<'_>,
@@ -48,7 +48,7 @@ impl Solver {
         Ok(Self { inner, label, description, setup: clock.elapsed().as_secs_f64() })
     }
 
-    /// A u = b, beginning with what `u` holds, or with 0.
+    /// Solves A u = b; the first guess is the content of `u`, or 0.
     fn solve(
         &self,
         py: Python<'_>,
@@ -59,13 +59,13 @@ impl Solver {
     ) -> PyResult<Outcome> {
         let clock = Instant::now();
         let inner = self.watch(py, progress, |solver, watch| {
-            // SAFETY: the Python part keeps both arrays while it calls.
+            // SAFETY: the Python part keeps both arrays alive during the call.
             unsafe { solver.solve_raw(&b.0, &u.0, guess(from_u), &mut |seen| watch.observe(seen)) }
         })?;
         Ok(self.outcome(inner, clock.elapsed().as_secs_f64()))
     }
 
-    /// The same for several systems, until one is interrupted.
+    /// Solves several systems, until one is interrupted.
     fn solve_many(
         &self,
         py: Python<'_>,
@@ -77,35 +77,35 @@ impl Solver {
         let clock = Instant::now();
         let systems = b.into_iter().zip(u).map(|(b, u)| (b.0, u.0));
         let outcomes = self.watch(py, progress, |solver, watch| {
-            // SAFETY: the Python part keeps the arrays while it calls, each u apart from what is not its b.
+            // SAFETY: the Python part keeps the arrays alive during the call; no u overlaps the b of another system.
             unsafe { solver.solve_many_raw(systems, guess(from_u), &mut |seen| watch.observe(seen)) }
         })?;
-        // A call's seconds beside the solve belong to all in equal parts.
+        // Time of the call outside the solves is divided equally.
         let seconds = clock.elapsed().as_secs_f64() / outcomes.len() as f64;
         Ok(outcomes.into_iter().map(|inner| self.outcome(inner, seconds)).collect())
     }
 
-    /// v = A u
+    /// Computes v = A u.
     fn apply(&self, py: Python<'_>, u: Array, v: Array) -> PyResult<()> {
         let applied = watched(py, self.number(), None, |_| {
             let mut solver = self.lock()?;
-            // SAFETY: the Python part keeps both arrays while it calls.
+            // SAFETY: the Python part keeps both arrays alive during the call.
             unsafe { solver.apply_raw(&u.0, &v.0) }
         })?;
         applied.map_err(raise)
     }
 
-    /// z ≈ A⁻¹ r, by a fixed linear map.
+    /// Computes z ≈ A⁻¹ r by a fixed linear map.
     fn precondition(&self, py: Python<'_>, r: Array, z: Array, iterations: usize) -> PyResult<()> {
         let applied = watched(py, self.number(), None, |_| {
             let mut solver = self.lock()?;
-            // SAFETY: the Python part keeps both arrays while it calls.
+            // SAFETY: the Python part keeps both arrays alive during the call.
             unsafe { solver.precondition_raw(&r.0, &z.0, iterations) }
         })?;
         applied.map_err(raise)
     }
 
-    /// Other coefficients.
+    /// Changes the coefficients.
     fn update(&self, py: Python<'_>, system: &System) -> PyResult<()> {
         let updated = watched(py, self.number(), None, |_| {
             let mut solver = self.lock()?;
@@ -131,7 +131,7 @@ impl Solver {
         self.description().precision.to_string()
     }
 
-    /// ("cpu" or "cuda", its name)
+    /// Returns ("cpu" or "cuda", its name).
     #[getter]
     fn device(&self) -> (String, String) {
         let description = self.description();
@@ -144,13 +144,13 @@ impl Solver {
     }
 }
 
-/// Where to begin.
+/// Returns the first guess.
 fn guess(from_u: bool) -> Guess {
     if from_u { Guess::Given } else { Guess::Zero }
 }
 
 impl Solver {
-    /// Solves without the interpreter, and keeps what the solver says of itself then.
+    /// Solves with the interpreter released, and keeps the solver's description afterwards.
     fn watch<R: Send>(
         &self,
         py: Python<'_>,
@@ -166,7 +166,7 @@ impl Solver {
         solved.map_err(raise)
     }
 
-    /// An outcome with what Python asks of it; `seconds` are those of the call.
+    /// Makes the outcome for Python; `seconds` are those of the call.
     fn outcome(&self, inner: isobar::Outcome, seconds: f64) -> Outcome {
         let seconds = Seconds::of_solve(self.setup, &inner, seconds);
         Outcome { inner, label: Arc::clone(&self.label), description: self.description(), seconds }
@@ -180,7 +180,7 @@ impl Solver {
         Arc::clone(&self.description.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Keeps what the solver says of itself: a solve or an update may have put another method in the place of one that was slow.
+    /// Keeps the solver's description: a solve or an update may have replaced the method by a fallback.
     fn describe(&self, solver: &isobar::Solver) {
         let (now, mut known) = (solver.description(), self.description.lock().unwrap_or_else(PoisonError::into_inner));
         let named = |of: &Description| (of.method.clone(), of.preconditioner.clone(), of.precision, of.notes.len());
@@ -189,7 +189,7 @@ impl Solver {
         }
     }
 
-    /// Tells it from others.
+    /// Returns a number that identifies the solver.
     fn number(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }

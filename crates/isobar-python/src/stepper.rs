@@ -1,4 +1,4 @@
-//! The heat equation through time.
+//! Time steps of the heat equation.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,10 +19,10 @@ use crate::observer::watched;
 use crate::outcome::Outcome;
 use crate::system::{Given, overrides};
 
-/// A state on its way through time.
+/// A run of the heat equation.
 #[pyclass(frozen)]
 pub(crate) struct Stepper {
-    // Outside of the lock, which another thread may have held when the process was forked.
+    // Outside the lock, which another thread may have held when the process was forked.
     inner: OfProcess<Mutex<TimeStepper>>,
     label: Arc<Label>,
     description: Arc<Description>,
@@ -30,7 +30,7 @@ pub(crate) struct Stepper {
     shape: Shape,
 }
 
-/// (number, time, length, estimated error, iterations, whether it was taken, what came of its solve)
+/// (number, time, length, estimated error, iterations, whether it was accepted, the outcome of its solve)
 type Step = (usize, f64, f64, Option<f64>, usize, bool, Outcome);
 
 impl Stepper {
@@ -64,7 +64,7 @@ impl Stepper {
 
 #[pymethods]
 impl Stepper {
-    /// From arrays; the state is 0.
+    /// Begins a run from arrays; the state is 0.
     #[new]
     fn new(
         py: Python<'_>,
@@ -98,7 +98,7 @@ impl Stepper {
         .map_err(raise)
     }
 
-    /// From a case of kind "heat", with its first state.
+    /// Begins the run of a case of kind "heat", with its initial state.
     #[staticmethod]
     fn from_case(
         py: Python<'_>,
@@ -110,7 +110,7 @@ impl Stepper {
         py.detach(|| {
             let case = Case::load(path, &overrides(&changes)).map_err(raise_case)?;
             let Problem::Heat(heat) = &case.problem else {
-                return Err(PyValueError::new_err(format!("{}: not of kind \"heat\"", case.name())));
+                return Err(PyValueError::new_err(format!("{}: problem.kind must be \"heat\"", case.name())));
             };
             let Parts { heat: problem, initial, .. } = heat.parts().map_err(raise_case)?;
             let device = Device::parse(device, threads).map_err(raise)?;
@@ -118,14 +118,14 @@ impl Stepper {
         })
     }
 
-    /// Replaces the state; number and time of steps go on.
+    /// Replaces the state; step number and time continue.
     fn replace(&self, py: Python<'_>, state: Array) -> PyResult<()> {
-        // SAFETY: the Python part keeps the array while it calls.
+        // SAFETY: the Python part keeps the array alive during the call.
         let source = unsafe { state.0.source() }.map_err(raise)?;
         py.detach(|| self.lock()?.replace(source)).map_err(raise)
     }
 
-    /// Other coefficients, sides and sources from the next step on.
+    /// Changes coefficients, sides and sources from the next step on.
     fn update(&self, py: Python<'_>, given: Given, source: Option<Array>) -> PyResult<()> {
         let problem = given.problem()?;
         let body = source.map(|array| array.values()).transpose()?;
@@ -151,30 +151,30 @@ impl Stepper {
 
     /// Writes the state to an array.
     fn state(&self, py: Python<'_>, out: Array) -> PyResult<()> {
-        // SAFETY: the Python part keeps the array while it calls.
+        // SAFETY: the Python part keeps the array alive during the call.
         let target = unsafe { out.0.target() }.map_err(raise)?;
         py.detach(|| self.lock()?.state(target)).map_err(raise)
     }
 
-    /// ½ uᵀK u − sᵀu
+    /// Computes the energy ½ uᵀKu − sᵀu.
     fn energy(&self, py: Python<'_>) -> PyResult<f64> {
         py.detach(|| self.lock()?.energy()).map_err(raise)
     }
 
-    /// (steps taken, time, whether the end is reached)
+    /// Returns (steps taken, time, whether the end time is reached).
     fn moment(&self) -> PyResult<(usize, f64, bool)> {
         let stepper = self.lock().map_err(raise)?;
         let moment = stepper.moment();
         Ok((moment.steps, moment.time, stepper.is_finished()))
     }
 
-    /// (nz, ny, nx)
+    /// Returns (nz, ny, nx).
     #[getter]
     fn shape(&self) -> (usize, usize, usize) {
         (self.shape.nz, self.shape.ny, self.shape.nx)
     }
 
-    /// Of the unknowns, in x, y and z.
+    /// Returns the cell centres in x, y and z.
     #[getter]
     fn coordinates(&self) -> [Vec<f64>; 3] {
         self.coordinates.clone()

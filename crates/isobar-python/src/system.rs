@@ -1,4 +1,4 @@
-//! What is to be solved.
+//! Problems.
 
 use std::path::{Path, PathBuf};
 
@@ -23,12 +23,12 @@ pub(crate) struct System {
     pub(crate) inner: LinearSystem,
 }
 
-/// Overrides by their keys, which messages show as they are.
+/// Converts overrides; messages show their keys as given.
 pub(crate) fn overrides(given: &[(String, String)]) -> Vec<Override> {
     given.iter().map(|(key, value)| Override::new(format!("{key}={value}"), format!("{key}={value}"))).collect()
 }
 
-/// A number of a side, or one for each of its faces.
+/// A number for a side, or one per face.
 #[derive(FromPyObject)]
 enum Amount {
     Number(f64),
@@ -36,7 +36,7 @@ enum Amount {
 }
 
 impl Amount {
-    /// The number, and the field that stands in its place.
+    /// Returns the number, and the field that replaces it.
     fn read(&self) -> PyResult<(f64, Option<Vec<f64>>)> {
         match self {
             Self::Number(number) => Ok((*number, None)),
@@ -45,27 +45,27 @@ impl Amount {
     }
 }
 
-/// (kind, value, coefficient) of the lower and upper side of x, y and z.
+/// (kind, value, coefficient) of the lower and the upper side in x, y and z.
 type Sides = [[(String, Amount, Amount); 2]; 3];
 /// (i, j, first and last layer, rate)
 type GivenSource = (usize, usize, [usize; 2], f64);
 /// (i, j, first and last layer, value, radius)
 type GivenWell = (usize, usize, [usize; 2], f64, f64);
 
-/// A problem of diffusion from what Python hands over.
+/// A diffusion problem as given by Python.
 #[derive(FromPyObject)]
 pub(crate) struct Given {
-    /// One κ, two (horizontal and vertical), or three; none beside labels.
+    /// One κ, two (horizontal and vertical), or three; none with labels.
     #[pyo3(item)]
     kappa: Vec<Array>,
-    /// An image, in place of κ.
+    /// An image instead of κ.
     #[pyo3(item)]
     labels: Option<Labels>,
     #[pyo3(item)]
     reaction: Option<Array>,
     #[pyo3(item)]
     active: Option<Array>,
-    /// Of x, y and z: nothing, one number, or one a cell.
+    /// Widths in x, y and z: none, one, or one per cell.
     #[pyo3(item)]
     spacing: [Vec<f64>; 3],
     #[pyo3(item)]
@@ -81,10 +81,10 @@ impl Given {
         let shape = match (&self.labels, self.kappa.first()) {
             (Some(labels), _) => labels.shape()?,
             (None, Some(first)) => first.0.shape(),
-            (None, None) => return Err(PyValueError::new_err("kappa: no array")),
+            (None, None) => return Err(PyValueError::new_err("kappa: at least one array is needed")),
         };
         if shape.cells() == 0 {
-            return Err(PyValueError::new_err(format!("kappa has shape {shape}; one cell or more is needed")));
+            return Err(PyValueError::new_err(format!("kappa has shape {shape}; at least one cell is needed")));
         }
         let read = |name: &str, array: &Array| read(shape, name, array);
         let coefficient = match &self.labels {
@@ -118,7 +118,7 @@ impl Given {
     }
 }
 
-/// An array of this shape.
+/// Reads an array of this shape.
 fn read(shape: Shape, name: &str, array: &Array) -> PyResult<Vec<f64>> {
     let found = array.0.shape();
     if found == shape {
@@ -128,12 +128,12 @@ fn read(shape: Shape, name: &str, array: &Array) -> PyResult<Vec<f64>> {
     }
 }
 
-/// The axis of this number.
+/// Returns the axis with this number.
 fn axis(number: usize) -> PyResult<Axis> {
-    Axis::ALL.get(number).copied().ok_or_else(|| PyValueError::new_err(format!("axis {number} of three")))
+    Axis::ALL.get(number).copied().ok_or_else(|| PyValueError::new_err(format!("axis {number}; use 0, 1 or 2")))
 }
 
-/// One κ, two or three.
+/// Reads one κ, two or three.
 fn coefficient(shape: Shape, kappa: &[Array]) -> PyResult<Coefficient> {
     let mut kappa = kappa.iter().map(|array| read(shape, "kappa", array)).collect::<PyResult<Vec<_>>>()?.into_iter();
     Ok(match (kappa.next(), kappa.next(), kappa.next()) {
@@ -143,12 +143,12 @@ fn coefficient(shape: Shape, kappa: &[Array]) -> PyResult<Coefficient> {
     })
 }
 
-/// Row starts, columns and values of a matrix: 64-bit and 32-bit whole numbers, and double precision.
+/// Row starts, columns and values of a matrix: 64-bit and 32-bit integers, and doubles.
 type Entries<'py> = [Bound<'py, PyByteArray>; 3];
 
 #[pymethods]
 impl System {
-    /// From a case file.
+    /// Makes the system of a case file.
     #[staticmethod]
     fn from_case(py: Python<'_>, path: PathBuf, changes: Vec<(String, String)>) -> PyResult<Self> {
         py.detach(|| LinearSystem::from_case(Case::load(path, &overrides(&changes))?))
@@ -156,7 +156,7 @@ impl System {
             .map_err(raise_case)
     }
 
-    /// From the text of one.
+    /// Makes the system of a case file's text.
     #[staticmethod]
     fn from_text(py: Python<'_>, name: PathBuf, text: &str) -> PyResult<Self> {
         py.detach(|| LinearSystem::from_case(Case::parse(Path::new(&name), text, &[])?))
@@ -164,20 +164,20 @@ impl System {
             .map_err(raise_case)
     }
 
-    /// The solver options of a case, as JSON.
+    /// Returns the solver options of a case as JSON.
     #[staticmethod]
     fn options_of_case(path: PathBuf, changes: Vec<(String, String)>) -> PyResult<String> {
         Case::load(path, &overrides(&changes)).map(|case| to_json(&case.solver)).map_err(raise_case)
     }
 
-    /// Of diffusion.
+    /// Makes a diffusion system.
     #[staticmethod]
     fn diffusion(py: Python<'_>, given: Given) -> PyResult<Self> {
         let problem = given.problem()?;
         py.detach(|| LinearSystem::from_diffusion(problem)).map(|inner| Self { inner }).map_err(raise_case)
     }
 
-    /// From conductances of a grid (nz, ny, nx); directions without any are closed.
+    /// Makes a system from conductances of a grid (nz, ny, nx); directions without conductances are closed.
     #[staticmethod]
     fn faces(
         shape: [usize; 3],
@@ -204,8 +204,8 @@ impl System {
         Ok(Self { inner: LinearSystem::from_faces(problem) })
     }
 
-    /// From coefficients that are in proportion to conductances, all on the host or all on one device, which are read while a solver is made from it
-    /// or updated with it: fields, of each direction the number of its field and a factor, a shift, and kinds of sides.
+    /// Makes a system from coefficients proportional to conductances, all on the host or all on one device, which are read when a solver is made or
+    /// updated: fields, for each direction the number of its field and a factor, a shift, and kinds of sides.
     #[staticmethod]
     fn cells(
         fields: Vec<Array>,
@@ -227,10 +227,12 @@ impl System {
             let shift = shift.map(|shift| read(shape, "the shift", &shift)).transpose()?;
             (Coefficients::Cells { fields, axes }, shift)
         } else {
-            // SAFETY: the Python part keeps the arrays until the solver has read them.
+            // SAFETY: the Python part keeps the arrays alive until the solver has read them.
             let on_device = |array: &Array| match unsafe { array.0.source() }.map_err(raise)? {
                 internals::array::Source::Device(array) => Ok(array),
-                _ => Err(PyValueError::new_err("some coefficients are on a device and some on the host")),
+                _ => Err(PyValueError::new_err(
+                    "some coefficients are on a device and some on the host; copy them to one place",
+                )),
             };
             let fields = fields.iter().map(on_device).collect::<PyResult<_>>()?;
             (Coefficients::DeviceCells { fields, axes, shift: shift.as_ref().map(on_device).transpose()? }, None)
@@ -239,7 +241,7 @@ impl System {
         Ok(Self { inner: LinearSystem::from_matrix(Matrix::Diffusion(matrix)) })
     }
 
-    /// From profiles: a, b, c and d, the horizontal shape (ny, nx), areas, and couplings through faces.
+    /// Makes a system from profiles a, b, c and d, the horizontal shape (ny, nx), areas, and couplings through faces.
     #[staticmethod]
     fn tensor_product(
         vertical: [Vec<f64>; 4],
@@ -259,7 +261,7 @@ impl System {
         Ok(Self { inner: LinearSystem::from_matrix(Matrix::TensorProduct(matrix?)) })
     }
 
-    /// (nz, ny, nx)
+    /// Returns (nz, ny, nx).
     #[getter]
     fn shape(&self) -> (usize, usize, usize) {
         let Shape { nx, ny, nz } = self.inner.shape();
@@ -276,19 +278,19 @@ impl System {
         self.inner.describe()
     }
 
-    /// Centres of cells in x, y and z.
+    /// Returns the cell centres in x, y and z.
     #[getter]
     fn coordinates(&self) -> Option<[Vec<f64>; 3]> {
         self.inner.coordinates()
     }
 
-    /// Whether A = Aᵀ.
+    /// Returns whether A = Aᵀ.
     #[getter]
     fn is_symmetric(&self) -> bool {
         self.inner.is_symmetric()
     }
 
-    /// Whether all cells take part and a unique solution is there.
+    /// Returns whether all cells are active and the solution is unique.
     #[getter]
     fn is_regular(&self, py: Python<'_>) -> bool {
         py.detach(|| self.inner.is_regular())
@@ -304,18 +306,18 @@ impl System {
             .map_err(raise_case)
     }
 
-    /// Values projected onto the range of A.
+    /// Projects values onto the range of A.
     fn project<'py>(&self, py: Python<'py>, values: Array) -> PyResult<Bound<'py, PyByteArray>> {
         let values = read(self.inner.shape(), "xbar", &values)?;
         bytes_of(py, &py.detach(|| self.inner.project(values)))
     }
 
-    /// Volumes of cells, 0 of those that take no part.
+    /// Returns the volumes of cells, 0 for inactive cells.
     fn volumes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyByteArray>> {
         bytes_of(py, &py.detach(|| self.inner.volumes()).map_err(raise_case)?)
     }
 
-    /// Derivatives by each κ.
+    /// Computes derivatives with respect to each κ.
     fn gradient<'py>(
         &self,
         py: Python<'py>,
@@ -328,7 +330,7 @@ impl System {
         found.iter().map(|values| bytes_of(py, values)).collect()
     }
 
-    /// Derivatives by the value and the coefficient of every face of a side, axis 0 being x.
+    /// Computes derivatives with respect to the value and the coefficient of every face of a side; axis 0 is x.
     fn side_gradient<'py>(
         &self,
         py: Python<'py>,
@@ -342,7 +344,7 @@ impl System {
         Ok([bytes_of(py, &found.value)?, bytes_of(py, &found.coefficient)?])
     }
 
-    /// Derivatives by the widths of cells along an axis, 0 being x, f being the source density.
+    /// Computes derivatives with respect to the widths of cells along an axis (0 is x); f is the source density.
     fn width_gradient<'py>(
         &self,
         py: Python<'py>,
@@ -357,7 +359,7 @@ impl System {
         bytes_of(py, &found.map_err(raise_case)?)
     }
 
-    /// Derivatives by conductances of faces across x, y and z, and by shifts.
+    /// Computes derivatives with respect to conductances of faces across x, y and z, and to shifts.
     fn face_gradient<'py>(&self, py: Python<'py>, u: Array, adjoint: Array) -> PyResult<[Bound<'py, PyByteArray>; 4]> {
         let (u, adjoint) = (u.values()?, adjoint.values()?);
         let found = py.detach(|| self.inner.face_gradient(&u, &adjoint)).map_err(raise_case)?;
@@ -365,7 +367,7 @@ impl System {
         Ok([bytes_of(py, x)?, bytes_of(py, y)?, bytes_of(py, z)?, bytes_of(py, &found.shift)?])
     }
 
-    /// c of every cell, and which take part as a byte a cell, where they were given.
+    /// Returns c of every cell, and the mask of active cells as bytes, if given.
     fn fields<'py>(&self, py: Python<'py>) -> PyResult<[Option<Bound<'py, PyByteArray>>; 2]> {
         let (reaction, active) = self.inner.fields().map_err(raise_case)?;
         let reaction = reaction.map(|reaction| bytes_of(py, reaction)).transpose()?;
@@ -374,7 +376,7 @@ impl System {
         Ok([reaction, active])
     }
 
-    /// Every entry of A, rows and columns in the order of the matrix: i + nx (k + nz j).
+    /// Returns all entries of A, with rows and columns in the order of the matrix: i + nx (k + nz j).
     fn entries<'py>(&self, py: Python<'py>) -> PyResult<Entries<'py>> {
         let matrix = py.detach(|| self.inner.matrix.to_csr()).map_err(raise)?;
         Ok([
@@ -384,35 +386,35 @@ impl System {
         ])
     }
 
-    /// Writes the fluxes through the faces across x, and across y and z where arrays are given for them.
+    /// Writes the fluxes through the faces across x, and across y and z if arrays are given for them.
     fn fluxes(&self, py: Python<'_>, u: Array, out: Vec<Array>) -> PyResult<()> {
         let u = u.values()?;
         let faces = py.detach(|| Ok(self.inner.flow()?.faces(&u)?)).map_err(raise_case)?;
         for (out, values) in out.iter().zip(&faces) {
-            // SAFETY: the Python part keeps the arrays while it calls.
+            // SAFETY: the Python part keeps the arrays alive during the call.
             unsafe { out.0.write(values) }.map_err(raise)?;
         }
         Ok(())
     }
 
-    /// The total that flows out through the lower or upper side of an axis, 0 being x.
+    /// Returns the total flow out through the lower or the upper side of an axis; 0 is x.
     fn flux(&self, py: Python<'_>, u: Array, axis: usize, is_upper: bool) -> PyResult<f64> {
         let u = u.values()?;
         let axis = self::axis(axis)?;
         py.detach(|| Ok(self.inner.flow()?.through(&u, axis, is_upper)?)).map_err(raise_case)
     }
 
-    /// ½ Σ T (Δu)²
+    /// Computes the energy ½ Σ T (Δu)².
     fn energy(&self, py: Python<'_>, u: Array) -> PyResult<f64> {
         let u = u.values()?;
         py.detach(|| Ok(self.inner.flow()?.energy(&u)?)).map_err(raise_case)
     }
 
-    /// Writes the right-hand side of a source density.
+    /// Writes the right-hand side for a source density.
     fn rhs(&self, body: Option<Array>, out: Array) -> PyResult<()> {
         let body = body.map(|array| array.values()).transpose()?;
         let values = self.inner.rhs(body).map_err(raise_case)?;
-        // SAFETY: the Python part keeps the array while it calls.
+        // SAFETY: the Python part keeps the array alive during the call.
         unsafe { out.0.write(&values) }.map_err(raise)
     }
 }

@@ -1,4 +1,4 @@
-"""Arrays in the memory of a card, of three libraries. Skipped where there is no card."""
+"""Arrays in the memory of a GPU, of three libraries. Skipped without a GPU."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def on_card():
         return False
 
 
-pytestmark = pytest.mark.skipif(not on_card(), reason="no NVIDIA card")
+pytestmark = pytest.mark.skipif(not on_card(), reason="no NVIDIA GPU")
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_jax(system):
         return
     out = cupy.empty(SHAPE)
     close(cupy.asnumpy(solver.solve(b, out=out).x), expected)
-    with pytest.raises(TypeError, match="give out="):
+    with pytest.raises(TypeError, match="pass out="):
         solver.solve(b)
 
 

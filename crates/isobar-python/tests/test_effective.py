@@ -46,7 +46,7 @@ def test_what_is_wrong_with_labels():
         with pytest.raises(TypeError, match="use a dictionary of labels"):
             isobar.Diffusion(image, coefficients=table)
     for table in ({"a": 1.0}, {0.5: 1.0}, {0: "a"}, {0: None}):
-        with pytest.raises(TypeError, match="use whole numbers as labels"):
+        with pytest.raises(TypeError, match="use integers as labels"):
             isobar.Diffusion(image, coefficients=table)
     with pytest.raises(ValueError, match="beyond 64 bits"):
         isobar.Diffusion(image, coefficients={2**64: 1.0})

@@ -118,11 +118,11 @@ def test_singular(rng):
 
 def test_misuse(rng):
     solver, b, _ = systems(rng, (4, 5, 6), 3)
-    with pytest.raises(ValueError, match=r"b has shape \(0, 4, 5, 6\), which is no system; give one or more"):
+    with pytest.raises(ValueError, match=r"b has shape \(0, 4, 5, 6\) and contains no system; pass one or more"):
         solver.solve(b[:0])
     with pytest.raises(ValueError, match=r"b has shape \(3, 4, 6, 5\); the problem's is \(4, 5, 6\), and that of k systems \(k, 4, 5, 6\)"):
         solver.solve(np.ones((3, 4, 6, 5)))
-    with pytest.raises(ValueError, match=r"out has shape \(2, 4, 5, 6\); that of b is \(3, 4, 5, 6\)"):
+    with pytest.raises(ValueError, match=r"out has shape \(2, 4, 5, 6\), but b has shape \(3, 4, 5, 6\)"):
         solver.solve(b, out=np.ones((2, 4, 5, 6)))
     for wrong in (np.ones((4, 5, 6)), np.ones((2, 4, 5, 6))):
         with pytest.raises(ValueError, match="x0 has shape"):
@@ -149,7 +149,7 @@ def test_an_end_that_is_asked_for(rng):
         # Those of the first solve end at its last one.
         return calls.count(1) < 2
 
-    with pytest.warns(isobar.NotConvergedWarning, match=r"1 of 4 systems not converged \(1\), 2 not begun; system 1: .*interrupted"):
+    with pytest.warns(isobar.NotConvergedWarning, match=r"1 of 4 systems not converged \(1\), 2 not started; system 1: .*interrupted"):
         several = solver.solve(b, progress=end_the_second)
     assert [result.stop for result in several.results] == ["converged", "interrupted"] and not several.converged
     np.testing.assert_allclose(several.x[0], expected[0], atol=1e-9 * abs(expected).max())

@@ -1,9 +1,9 @@
-//! Programs of users, compiled and run.
+//! Compiling and running users' programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where cargo has put the libraries, beside this test.
+/// Returns cargo's folder of libraries, which contains this test.
 pub(crate) fn libraries() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_path_buf()
 }
@@ -13,7 +13,7 @@ pub(crate) fn crate_folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What a command prints, which is to end well.
+/// Returns the output of a command, which must succeed.
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -13,7 +13,7 @@ use crate::memory;
 use crate::text::plural;
 use crate::values::read_cells;
 
-/// `[faces]`, in place of `[diffusion]`.
+/// `[faces]`, used instead of `[diffusion]`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FacesSection {
@@ -23,36 +23,39 @@ pub struct FacesSection {
     pub y: Option<PathBuf>,
     /// Conductances between neighbours in z, shape (nz − 1, ny, nx).
     pub z: Option<PathBuf>,
-    /// s of every cell, shape (nz, ny, nx).
+    /// The shift s of every cell, shape (nz, ny, nx).
     pub shift: Option<PathBuf>,
-    /// Which cells take part: those where it is not 0.
+    /// The active cells: those where the value is not 0.
     pub active: Option<PathBuf>,
 }
 
 impl FacesSection {
-    /// Reads the section, where the case has it.
+    /// Reads the section, if the case has it.
     ///
     /// # Errors
-    /// Keys of `[diffusion]` beside it, another kind than "diffusion", a direction whose conductances are missing, an empty path.
+    /// `[diffusion]` is present too; another kind than "diffusion"; a direction without conductances; an empty path.
     pub(super) fn read(kind: &str, shape: Shape, document: &Document<'_>, folder: &Path) -> Result<Option<Self>> {
         if document.get("faces").is_none() {
             return Ok(None);
         }
         let mut section: Self = document.read("faces")?;
         if kind == "heat" {
-            let message = "is for problem.kind = \"diffusion\"; a step through time needs the volumes of cells too";
+            let message = "[faces] needs problem.kind = \"diffusion\"; time steps need the volumes of cells too, which [faces] does not have";
             return Err(document.failure_at_key("faces", message));
         }
         if document.get("diffusion").is_some() {
-            let message = "conductances and shift take the place of the coefficients and sides in [diffusion]; give one of the two sections";
+            let message =
+                "conductances replace the coefficients and sides of [diffusion]; give one of the two sections";
             return Err(document.failure_at_key("faces", message));
         }
         let Self { x, y, z, shift, active } = &mut section;
         for (name, n, path) in [("x", shape.nx, &*x), ("y", shape.ny, &*y), ("z", shape.nz, &*z)] {
             let key = format!("faces.{name}");
             let message = match path {
-                None if n > 1 => format!("is missing: there are {n} cells in {name}; give {key} = \"t{name}.npy\""),
-                Some(_) if n == 1 => format!("there is 1 cell in {name}, and no face between two; leave it out"),
+                None if n > 1 => format!("missing, but the grid has {n} cells in {name}; give {key} = \"t{name}.npy\""),
+                Some(_) if n == 1 => {
+                    format!("the grid has 1 cell in {name}, so there are no inner faces; remove this key")
+                }
                 _ => continue,
             };
             return Err(document.failure_at_key(&key, &message));
@@ -67,7 +70,7 @@ impl FacesSection {
         Ok(Some(section))
     }
 
-    /// The files that it names.
+    /// Returns the files that it names.
     pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
         [&self.x, &self.y, &self.z, &self.shift, &self.active].into_iter().filter_map(Option::as_deref)
     }
@@ -78,10 +81,10 @@ impl FacesSection {
         format!("conductances from {}", plural(count, "file"))
     }
 
-    /// The problem, its files read.
+    /// Builds the problem, reading its files.
     ///
     /// # Errors
-    /// A file that cannot be read or has another shape; numbers that are negative, naming the face or the cell.
+    /// A file that cannot be read or has another shape; negative numbers, naming the face or the cell.
     pub(crate) fn problem(&self, shape: Shape) -> Result<FaceProblem> {
         let Shape { nx, ny, nz } = shape;
         let less = |n: usize| n.saturating_sub(1);

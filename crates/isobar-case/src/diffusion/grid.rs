@@ -1,4 +1,4 @@
-//! `[grid]` of a box: cells, and how wide they are.
+//! `[grid]` of a box: the numbers and widths of its cells.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -67,13 +67,13 @@ impl<'de> Deserialize<'de> for Widths {
 }
 
 impl GridSection {
-    /// Widths of cells: given, or from the size of the box.
+    /// Returns the widths of cells, as given or computed from the size of the box.
     pub(super) fn spacing(self, document: &Document<'_>) -> Result<[Spacing; 3]> {
         const AXES: [&str; 3] = ["x", "y", "z"];
         let cells = [self.nx, self.ny, self.nz];
         let fail = |key: &str, message: String| document.failure_at_key(key, &message);
         let complete = |key: &str, given: usize| {
-            // Directions of one cell may be left out at the end.
+            // Trailing directions of one cell may be omitted.
             if given > 3 || (given..3).any(|d| cells[d] > 1) {
                 return Err(fail(key, format!("{given} entries; give one for each of x, y and z")));
             }
@@ -81,7 +81,7 @@ impl GridSection {
         };
         let mut spacing = cells.map(|n| Spacing::Uniform(1.0 / n as f64));
         if let (Some(_), Some(_)) = (&self.spacing, &self.size) {
-            return Err(fail("grid.size", "grid.spacing is given too; give one of them".into()));
+            return Err(fail("grid.size", "grid.spacing is given too; remove one of them".into()));
         }
         if let Some(size) = self.size {
             complete("grid.size", size.len())?;
@@ -112,7 +112,7 @@ impl GridSection {
                         let (found, axis, wanted) = (widths.len(), AXES[d], cells[d]);
                         return Err(fail(
                             "grid.spacing",
-                            format!("{found} widths in {axis}, where there are {wanted} cells"),
+                            format!("{found} widths in {axis}, but the grid has {wanted} cells there"),
                         ));
                     }
                 };
@@ -133,13 +133,13 @@ impl GridSection {
     }
 }
 
-/// Between these, and with coefficients of [`crate::values::SIZES`], products of areas, coefficients and inverse widths
-/// neither overflow nor vanish.
+/// Within these, and with coefficients within [`crate::values::SIZES`], products of areas, coefficients and inverse widths
+/// neither overflow nor underflow.
 const WIDTHS: RangeInclusive<f64> = 1e-30..=1e30;
 
 fn use_a_width() -> String {
     format!(
-        "use a positive number, {} to {}, in other units if need be",
+        "use a positive number, {} to {}, in other units if necessary",
         Number(*WIDTHS.start()),
         Number(*WIDTHS.end())
     )

@@ -1,9 +1,9 @@
 //! Problems of kind "diffusion" and "poisson": `[problem]`, `[grid]` and `[diffusion]` or `[faces]`.
 //!
-//! * `faces` conductances in place of coefficients
-//! * `grid` cells and their widths,
-//! * `sides` what holds on the sides,
-//! * `points` sources and wells.
+//! * `faces`: conductances instead of coefficients,
+//! * `grid`: cells and their widths,
+//! * `sides`: boundary conditions,
+//! * `points`: sources and wells.
 
 mod faces;
 mod grid;
@@ -25,7 +25,7 @@ pub use points::{SourceSection, WellSection};
 use sides::GivenSides;
 pub use sides::Sides;
 
-/// Everything that says what is to be solved.
+/// A diffusion problem as the case file describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiffusionCase {
     /// "diffusion", "poisson" or "heat"
@@ -38,11 +38,11 @@ pub struct DiffusionCase {
     pub spacing: [Spacing; 3],
     /// Coefficients, sides, sources and wells, `[diffusion]`.
     pub section: DiffusionSection,
-    /// Conductances in place of all of that, `[faces]`.
+    /// Conductances instead of coefficients and sides, `[faces]`.
     pub faces: Option<FacesSection>,
 }
 
-/// `[problem]`, the kind apart.
+/// `[problem]` without its kind.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct ProblemSection {
@@ -53,13 +53,13 @@ struct ProblemSection {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RhsSection {
-    /// Which; by default "none" where sources, wells or boundary values drive the solution, else "constant".
+    /// Its kind; by default "none" if sources, wells or boundary values drive the solution, else "constant".
     pub kind: Option<RhsKind>,
-    /// Of kind "random", and of a random first guess.
+    /// The seed of kind "random" and of a random first guess.
     pub seed: u64,
-    /// Whether entries are values of f, to be integrated over cells, or the vector itself.
+    /// Whether entries are values of f, to be integrated over cells, or entries of the vector b itself.
     pub weighting: Weighting,
-    /// Of kind "file": where; after reading, relative to the working directory.
+    /// The file of kind "file"; after reading, relative to the working directory.
     pub path: Option<PathBuf>,
 }
 
@@ -75,7 +75,7 @@ pub enum RhsKind {
     Random,
     /// A sum of two smooth functions of the relative position.
     Smooth,
-    /// A x with x = cos n in cell n, and nothing else.
+    /// b = A x with x = cos n in cell n; sources and boundary values are ignored.
     Manufactured,
     /// Read from an `.npy` file of shape (nz, ny, nx).
     File,
@@ -85,9 +85,9 @@ pub enum RhsKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unknowns {
-    /// n inside the box, L/(n + 1) apart, u given on the sides (papers C and E).
+    /// n points inside the box, a distance L/(n + 1) apart, with u given on the sides (papers C and E).
     Points,
-    /// In the middle of cells, finite volumes.
+    /// In the centres of cells (finite volumes).
     #[default]
     Cells,
 }
@@ -96,29 +96,29 @@ pub enum Unknowns {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DiffusionSection {
-    /// κ; of x and y where the others are given.
+    /// κ; if the next two are given, of x only.
     pub coefficient: Values,
-    /// κ in y, where it is not that of x.
+    /// κ in y, if different from κ in x.
     pub coefficient_y: Option<Values>,
-    /// κ in z, where it is not that of x.
+    /// κ in z, if different from κ in x.
     pub coefficient_z: Option<Values>,
-    /// Times the coefficients of x and y: net-to-gross.
+    /// A factor of the coefficients of x and y: net-to-gross.
     pub multiplier: Option<Values>,
-    /// c of the reaction term c u, where it is not 0.
+    /// c of the reaction term c u, if not 0.
     pub reaction: Option<Values>,
-    /// Which cells take part: those where it is not 0.
+    /// The active cells: those where the value is not 0.
     pub active: Option<Values>,
-    /// Where the unknowns are.
+    /// The positions of the unknowns.
     pub unknowns: Unknowns,
-    /// The sides as the file gives them, until the grid is known.
+    /// The sides as in the file, until the grid is known.
     #[serde(rename = "boundary")]
     given: GivenSides,
-    /// What holds on the sides.
+    /// The boundary conditions on the sides.
     #[serde(skip)]
     pub(crate) boundary: Sides,
     /// Columns with a source of given rate.
     pub sources: Vec<SourceSection>,
-    /// Columns with a well that holds u at a value.
+    /// Columns with a well, which prescribes u.
     pub wells: Vec<WellSection>,
 }
 
@@ -140,7 +140,7 @@ impl Default for DiffusionSection {
     }
 }
 
-/// Every key of the sections that only these kinds have, for suggestions.
+/// Every key of the sections of these kinds, for suggestions.
 pub(crate) const KEYS: [&str; 31] = [
     "grid.spacing",
     "grid.size",
@@ -183,8 +183,8 @@ impl DiffusionCase {
         for key in ["grid.geometry", "grid.depth", "grid.grading"] {
             if document.get(key).is_some() {
                 let message = format!(
-                    "belongs to problem.kind = \"helmholtz\"; a problem of kind \"{kind}\" lies on a box of grid.size = [Lx, Ly, \
-                     Lz], or of cells of grid.spacing = [dx, dy, dz]"
+                    "is a key of problem.kind = \"helmholtz\"; the grid of kind \"{kind}\" is a box, with grid.size = [Lx, Ly, \
+                     Lz] or grid.spacing = [dx, dy, dz]"
                 );
                 return Err(document.failure_at_key(key, &message));
             }
@@ -198,13 +198,12 @@ impl DiffusionCase {
         section.check(document)?;
         section.boundary = std::mem::take(&mut section.given).on(shape, document)?;
         if kind == "heat" && document.get("diffusion.unknowns").is_some() {
-            let message = "is for problems of kind \"poisson\" and \"diffusion\"; here it is heat.unknowns";
+            let message = "is a key of the kinds \"poisson\" and \"diffusion\"; for kind \"heat\" use heat.unknowns";
             return Err(document.failure_at_key("diffusion.unknowns", message));
         }
         if section.unknowns == Unknowns::Points {
             if document.get("grid.spacing").is_some() {
-                let message =
-                    "belongs to cells; points are grid.size/(n + 1) apart, or set diffusion.unknowns = \"cells\"";
+                let message = "is for unknowns in cells; give grid.size (points are grid.size/(n + 1) apart), or set diffusion.unknowns = \"cells\"";
                 return Err(document.failure_at_key("grid.spacing", message));
             }
             if document.get("diffusion.boundary").is_none() {
@@ -216,7 +215,7 @@ impl DiffusionCase {
         Ok(Self { kind, rhs, shape, spacing, section, faces })
     }
 
-    /// The body source, the default resolved.
+    /// Returns the kind of the body source, with the default resolved.
     pub fn rhs_kind(&self) -> RhsKind {
         self.rhs.kind.unwrap_or_else(|| {
             let section = &self.section;
@@ -225,13 +224,13 @@ impl DiffusionCase {
         })
     }
 
-    /// The files that the problem is read from.
+    /// Returns the files that the problem reads.
     pub fn inputs(&self) -> impl Iterator<Item = &Path> {
         let values = self.section.values().filter_map(Values::path).chain(self.section.boundary.paths());
         self.rhs.path.as_deref().into_iter().chain(values).chain(self.faces.iter().flat_map(FacesSection::paths))
     }
 
-    /// One line about the problem, for the summary of a run.
+    /// Describes the problem in one line, for the summary of a run.
     pub fn describe(&self) -> String {
         let Shape { nx, ny, nz } = self.shape;
         let section = &self.section;

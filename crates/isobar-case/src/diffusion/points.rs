@@ -28,7 +28,7 @@ pub struct WellSection {
     radius: f64,
 }
 
-/// First and last layer.
+/// The first and the last layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layers([usize; 2]);
 
@@ -58,13 +58,13 @@ impl<'de> Deserialize<'de> for Layers {
     }
 }
 
-/// All layers, unless said otherwise.
+/// Returns the range of layers; all if not given.
 fn layers(k: Option<Layers>, nz: usize) -> [usize; 2] {
     k.map_or([0, nz - 1], |Layers(range)| range)
 }
 
 impl SourceSection {
-    /// On a grid of so many layers.
+    /// Returns the source on a grid of `nz` layers.
     pub(super) fn on(&self, nz: usize) -> Source {
         let &Self { i, j, k, rate } = self;
         Source { i, j, k: layers(k, nz), rate }
@@ -72,7 +72,7 @@ impl SourceSection {
 }
 
 impl WellSection {
-    /// On a grid of so many layers.
+    /// Returns the well on a grid of `nz` layers.
     pub(super) fn on(&self, nz: usize) -> Well {
         let &Self { i, j, k, value, radius } = self;
         Well { i, j, k: layers(k, nz), value, radius }

@@ -1,4 +1,4 @@
-//! `diffusion.boundary`: what holds on the sides of the box.
+//! `diffusion.boundary`: boundary conditions on the sides of the box.
 
 use std::fmt;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::values::Values;
 const NAMES: [[&str; 2]; 3] = [["west", "east"], ["south", "north"], ["bottom", "top"]];
 const AXES: [&str; 3] = ["x", "y", "z"];
 
-/// `diffusion.boundary`; sides are closed unless said otherwise.
+/// `diffusion.boundary`; sides that are not given are closed (no flow).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sides([[Side; 2]; 3]);
 
@@ -38,7 +38,7 @@ impl Default for Side {
     }
 }
 
-/// `diffusion.boundary` as it is written; what says more about a side counts.
+/// `diffusion.boundary` as written; a more specific key overrides a more general one.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Table {
@@ -70,7 +70,7 @@ impl<'de> Deserialize<'de> for GivenSides {
             type Value = GivenSides;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a section of sides, or what holds on all of them, such as 0.0 or \"periodic\"")
+                f.write_str("a section of sides, or one condition for all sides, such as 0.0 or \"periodic\"")
             }
 
             fn visit_str<E: de::Error>(self, word: &str) -> Result<GivenSides, E> {
@@ -161,7 +161,7 @@ impl<'de> Deserialize<'de> for Side {
                     (Some(side), None) => Ok(side),
                     (None, _) => Err(de::Error::invalid_type(Unexpected::Map, &self)),
                     (Some(_), Some(_)) => Err(de::Error::custom(
-                        "more than one condition; give one, such as { dirichlet = … } or { neumann = … }",
+                        "more than one condition; give exactly one, such as { dirichlet = … } or { neumann = … }",
                     )),
                 }
             }
@@ -171,7 +171,7 @@ impl<'de> Deserialize<'de> for Side {
 }
 
 impl Side {
-    /// Its numbers by their keys.
+    /// Returns its numbers with their keys.
     fn numbers(&self) -> impl Iterator<Item = (&'static str, &Values)> {
         let (first, second) = match self {
             Self::Neumann(flux) => (Some(("neumann", flux)), None),
@@ -195,10 +195,10 @@ impl Side {
 }
 
 impl GivenSides {
-    /// The boundary conditions of the sides of a grid. `all` are the sides of directions with more than one cell.
+    /// Returns the boundary conditions for a grid. `all` applies to the sides of directions with more than one cell.
     ///
     /// # Errors
-    /// One periodic side of two; numbers that make no sense. They name the key.
+    /// Only one of two opposite sides is periodic; an invalid number. The message names the key.
     pub(super) fn on(self, shape: Shape, document: &Document<'_>) -> Result<Sides> {
         let Table { west, east, south, north, bottom, top, x, y, z, all } = self.0;
         let extents = [shape.nx, shape.ny, shape.nz];
@@ -219,7 +219,10 @@ impl GivenSides {
             let periodic = [0, 1].map(|side| of_axis[side] == Side::Periodic);
             if periodic[0] != periodic[1] {
                 let (this, other) = if periodic[0] { (0, 1) } else { (1, 0) };
-                let message = format!("\"periodic\", but diffusion.boundary.{} is not; make both so", NAMES[d][other]);
+                let message = format!(
+                    "\"periodic\", but diffusion.boundary.{} is not; opposite sides must both be periodic",
+                    NAMES[d][other]
+                );
                 return Err(document.failure_at_key(&key(this), &message));
             }
             for (side, condition) in of_axis.iter().enumerate() {
@@ -241,7 +244,7 @@ impl GivenSides {
 }
 
 impl Sides {
-    /// Holds u = 0 on all of them.
+    /// Sets u = 0 on all sides.
     pub(crate) fn fix_all(&mut self) {
         self.all_mut().for_each(|side| *side = Side::Dirichlet(Values::Number(0.0)));
     }
@@ -254,38 +257,38 @@ impl Sides {
         self.0.iter_mut().flatten()
     }
 
-    /// Whether direction d is periodic.
+    /// Returns whether direction d is periodic.
     pub(crate) fn is_periodic(&self, d: usize) -> bool {
         self.0[d][0] == Side::Periodic
     }
 
-    /// Whether a side adds to what ties its cells beyond their coefficients.
+    /// Returns whether any side has a Robin condition, which adds to the diagonal.
     pub(crate) fn has_robin(&self) -> bool {
         self.all().any(|side| matches!(side, Side::Robin { .. }))
     }
 
-    /// Whether u = 0 on all of them.
+    /// Returns whether u = 0 on all sides.
     pub(crate) fn are_zero(&self) -> bool {
         self.all().all(|side| *side == Side::Dirichlet(Values::Number(0.0)))
     }
 
-    /// Whether any of them drives the solution by a value that is not 0, or one from a file.
+    /// Returns whether any side has a value or flux that is not 0, or one from a file.
     pub(super) fn drive(&self) -> bool {
         let is_zero = |(name, values): (&str, &Values)| name == "robin.coefficient" || *values == Values::Number(0.0);
         !self.all().flat_map(Side::numbers).all(is_zero)
     }
 
-    /// Takes paths as relative to a folder.
+    /// Makes paths relative to a folder.
     pub(super) fn rebase(&mut self, folder: &Path) {
         self.all_mut().flat_map(Side::numbers_mut).for_each(|values| values.rebase(folder));
     }
 
-    /// The files that they are read from.
+    /// Returns the files that are read.
     pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.all().flat_map(Side::numbers).filter_map(|(_, values)| values.path())
     }
 
-    /// Puts them on a problem, their files read.
+    /// Sets the boundary conditions of a problem, reading their files.
     ///
     /// # Errors
     /// A file that cannot be read or has another shape than the side.
@@ -300,7 +303,7 @@ impl Sides {
                     let field = npy::read_array(path, &shape, letters);
                     field.map(|field| (0.0, Some(field))).map_err(|error| Error::new(format!("{key}: {error}")))
                 }
-                // Refused when the case was read.
+                // Rejected when the case was read.
                 _ => Ok((0.0, None)),
             };
             let mut fields = SideFields::default();

@@ -1,11 +1,11 @@
-//! What was measured of a run: errors, sums of the solution, times, traffic.
+//! Measurements of a run: errors, sums of the solution, times, traffic.
 
 use isobar::internals::traffic::StepTraffic;
 use isobar::outcome::Timing;
 use isobar::{Description, Outcome, Setup};
 use serde::Serialize;
 
-/// Distance from the exact solution.
+/// The difference from the exact solution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ErrorReport {
     /// Largest difference.
@@ -15,22 +15,22 @@ pub struct ErrorReport {
 }
 
 impl ErrorReport {
-    /// Compares entry by entry.
+    /// Compares two arrays entry by entry.
     pub fn new(solution: &[f64], exact: &[f64]) -> Self {
         let differences = || solution.iter().zip(exact).map(|(u, e)| (u - e).abs());
-        // f64::max drops a NaN, which must show.
+        // f64::max drops a NaN, which must not be hidden.
         let max = differences().fold(0.0, |max: f64, d| if d.is_nan() || max.is_nan() { f64::NAN } else { max.max(d) });
         let sum: f64 = differences().map(|d| d * d).sum();
         Self { max, l2: (sum / solution.len().max(1) as f64).sqrt() }
     }
 
-    /// That of cells of several ranks together: of the largest of their largest differences, the sum of squares, and the cells.
+    /// Combines the errors of several ranks from their largest difference, their sum of squares and their number of cells.
     pub fn of_all(max: f64, squares: f64, cells: usize) -> Self {
         Self { max, l2: (squares / cells.max(1) as f64).sqrt() }
     }
 }
 
-/// Fingerprint of the solution.
+/// Sums that identify a solution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Checks {
     /// Sum of all entries.
@@ -40,12 +40,12 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// Where there is no solution.
+    /// The values if there is no solution.
     pub const NONE: Self = Self { sum: f64::NAN, norm2: f64::NAN };
 
-    /// Of this solution.
+    /// Computes the sums of a solution.
     pub fn new(solution: &[f64]) -> Self {
-        // Summed by blocks, so that rounding does not grow with the number of entries.
+        // Summed in blocks, so that rounding errors do not grow with the number of entries.
         let sum = |term: fn(f64) -> f64| -> f64 {
             solution.chunks(4096).map(|block| block.iter().map(|&x| term(x)).sum::<f64>()).sum()
         };
@@ -53,34 +53,34 @@ impl Checks {
     }
 }
 
-/// Wall-clock time.
+/// Wall-clock times in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Seconds {
     /// Building the problem and the solver.
     pub setup: f64,
-    /// Right-hand side to the device.
+    /// Copying the right-hand side to the device.
     pub upload: f64,
     /// The iteration.
     pub solve: f64,
-    /// Solution from the device.
+    /// Copying the solution from the device.
     pub download: f64,
-    /// All of these, and what lies between.
+    /// All of these and the time in between.
     pub total: f64,
 }
 
-/// Seconds that a solver takes to be made and to be given other coefficients.
+/// Times in seconds of making a solver and of updating its coefficients.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SetupReport {
-    /// Made the first time in this process: kernels are compiled or loaded.
+    /// First setup in this process, in which kernels are compiled or loaded.
     pub setup: f64,
-    /// Made once more.
+    /// Second setup.
     pub setup_warm: f64,
-    /// Given coefficients.
+    /// Update of the coefficients.
     pub update: f64,
 }
 
 impl Seconds {
-    /// Of a solve, where making the solver took `setup`, and the call `total`.
+    /// Times of a solve whose setup took `setup` and whose call took `total`.
     pub fn of_solve(setup: f64, outcome: &Outcome, total: f64) -> Self {
         let Timing { upload, solve, download } = outcome.timing;
         Self { setup, upload, solve, download, total }
@@ -96,52 +96,52 @@ impl From<Setup> for SetupReport {
 /// Memory traffic of the iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TrafficReport {
-    /// Declared by the fused steps.
+    /// Bytes declared by the fused steps.
     pub bytes: f64,
-    /// Those bytes over the time of the iteration, in units of 10⁹.
+    /// Bytes divided by the time of the iteration, in GB/s.
     pub gb_per_s: f64,
-    /// What a plain copy of a vector reached in this run.
+    /// Bandwidth of a plain copy of a vector in this run, in GB/s.
     pub copy_gb_per_s: f64,
-    /// Their ratio.
+    /// The ratio of the two.
     pub fraction_of_copy: f64,
 }
 
 impl TrafficReport {
-    /// What this many iterations declare to move, and the time they took, against the bytes a second of a plain copy.
+    /// Computes the traffic of a solve, given the bandwidth of a plain copy in bytes per second.
     pub fn of_solve(description: &Description, outcome: &Outcome, copy: f64) -> Self {
         let an_iteration: f64 = description.traffic.iter().map(StepTraffic::bytes).sum();
         Self::new(an_iteration * outcome.iterations as f64, outcome.timing.solve, copy)
     }
 
-    /// From bytes, seconds, and the bytes a second of a plain copy.
+    /// Computes the traffic from bytes, seconds and the bandwidth of a plain copy in bytes per second.
     pub fn new(bytes: f64, seconds: f64, copy: f64) -> Self {
         let rate = bytes / seconds;
         Self { bytes, gb_per_s: rate * 1e-9, copy_gb_per_s: copy * 1e-9, fraction_of_copy: rate / copy }
     }
 }
 
-/// One fused step on one grid.
+/// One fused step on one level.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelReport {
     /// The step.
     pub name: String,
-    /// What it computes.
+    /// Its recurrence.
     pub recurrence: String,
-    /// [nx, ny, nz] of the grid it runs on.
+    /// [nx, ny, nz] of its grid.
     pub grid: [usize; 3],
     /// "f64" or "f32"
     pub precision: &'static str,
-    /// How often an iteration takes it.
+    /// Number of executions per iteration.
     pub calls_per_iteration: f64,
-    /// One execution.
+    /// Seconds of one execution.
     pub seconds: f64,
     /// Declared traffic of one execution.
     pub bytes: f64,
     /// Declared floating-point operations of one execution.
     pub flops: f64,
-    /// Bytes over seconds, in units of 10⁹.
+    /// Bytes divided by seconds, in GB/s.
     pub gb_per_s: f64,
-    /// Relative to a plain copy.
+    /// Bandwidth relative to a plain copy.
     pub fraction_of_copy: f64,
 }
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 pub use measured::{Checks, ErrorReport, KernelReport, Seconds, SetupReport, TrafficReport};
 pub use outcome::{BatchReport, OutcomeReport, has_solution};
 
-/// `--report`: numbers that are not finite become null.
+/// The report of `--report`; numbers that are not finite become null.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The version of isobar that wrote it.
@@ -24,34 +24,34 @@ pub struct Report {
     pub problem: ProblemReport,
     /// The device that solved it.
     pub device: DeviceReport,
-    /// The method, as it was after all automatic choices.
+    /// The method after all automatic choices.
     pub solver: SolverReport,
     /// How the iteration ended.
     pub outcome: OutcomeReport,
-    /// Distance from the exact solution, where that is known.
+    /// The difference from the exact solution, if known.
     pub error: Option<ErrorReport>,
-    /// Fingerprint of the solution; nulls where there is none.
+    /// Sums that identify the solution; nulls if there is none.
     pub checks: Checks,
-    /// The totals that flow out through each side that is neither closed nor periodic, by name; only of diffusion in cells.
+    /// Total outflow through each side that is neither closed nor periodic, by name; only for diffusion in cells.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub flux: BTreeMap<&'static str, f64>,
-    /// Every time step; only of heat equations.
+    /// All time steps; only for heat equations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<Vec<StepReport>>,
     /// Wall-clock time of the run.
     pub seconds: Seconds,
     /// Memory traffic of the iteration.
     pub traffic: TrafficReport,
-    /// Seconds of making and changing a solver; only of `bench`.
+    /// Seconds of making and updating a solver; only for `bench`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timing: Option<SetupReport>,
-    /// Every fused step of the solve, timed alone; only of `bench`.
+    /// Every fused step of the solve, timed alone; only for `bench`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<KernelReport>,
 }
 
 impl Report {
-    /// Of the solve of a linear system.
+    /// Makes the report of a linear solve.
     pub fn of_solve(
         case: String,
         problem: ProblemReport,
@@ -85,10 +85,10 @@ impl Report {
     }
 }
 
-/// What was solved.
+/// The problem.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProblemReport {
-    /// As in the case file.
+    /// Its kind, as in the case file.
     pub kind: &'static str,
     /// Rows of the matrix.
     pub unknowns: usize,
@@ -97,26 +97,26 @@ pub struct ProblemReport {
 }
 
 impl ProblemReport {
-    /// Of this kind, on this grid.
+    /// A problem of this kind on this grid.
     pub fn new(kind: &'static str, shape: Shape) -> Self {
         Self { kind, unknowns: shape.cells(), grid: [shape.nx, shape.ny, shape.nz] }
     }
 }
 
-/// Where it was solved.
+/// The device that solved the problem.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeviceReport {
     /// "cpu" or "cuda"
     pub kind: String,
     /// The model.
     pub name: String,
-    /// Devices working together.
+    /// Number of devices that worked together.
     pub count: usize,
-    /// Processes working together.
+    /// Number of processes that worked together.
     pub ranks: usize,
     /// Host threads.
     pub threads: usize,
-    /// How several ranks divide the grid: parts of x and of y, and the fewest and the most columns and rows of them.
+    /// How the grid is divided among ranks: numbers of subdomains in x and y, and the smallest and largest widths of them in columns and rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares: Option<Shares>,
 }
@@ -143,31 +143,31 @@ impl From<&DeviceInfo> for DeviceReport {
 /// A time step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StepReport {
-    /// The time that it led to.
+    /// The time at its end.
     pub time: f64,
     /// Its length.
     pub dt: f64,
-    /// Of its solves.
+    /// Iterations of its solves.
     pub iterations: usize,
-    /// The true one, in double precision.
+    /// The true relative residual in double precision.
     pub relative_residual: f64,
-    /// The estimate of its error, relative to ‖u‖, where steps choose their length.
+    /// The estimate of its error relative to ‖u‖, with automatic step lengths.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
-    /// ½ uᵀKu − sᵀu after it.
+    /// The energy ½ uᵀKu − sᵀu after it.
     pub energy: Option<f64>,
 }
 
-/// How it was solved.
+/// The solver's method.
 #[derive(Clone, Debug, Serialize)]
 pub struct SolverReport {
     /// The outer iteration.
     pub method: String,
-    /// Null where the method takes none.
+    /// The preconditioner; null if the method uses none.
     pub preconditioner: Option<String>,
     /// "f64", "f32" or "mixed"
     pub precision: String,
-    /// The preconditioners that were tried for a step, the fastest first.
+    /// The preconditioners tried for time steps, fastest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trial: Vec<TrialReport>,
 }
@@ -177,9 +177,9 @@ pub struct SolverReport {
 pub struct TrialReport {
     /// Its kind.
     pub preconditioner: &'static str,
-    /// Of a step.
+    /// Seconds per step.
     pub seconds: f64,
-    /// Of a step.
+    /// Iterations per step.
     pub iterations: usize,
 }
 
@@ -190,7 +190,7 @@ impl From<&isobar::Tried> for TrialReport {
     }
 }
 
-/// The JSON text of a report.
+/// Formats a report as JSON.
 pub fn to_json<T: Serialize>(report: &T) -> String {
     // Serialising plain structs of numbers and strings cannot fail.
     let mut text = serde_json::to_string_pretty(report).unwrap_or_default();

@@ -1,45 +1,45 @@
-//! What came of a solve.
+//! The outcome of a solve.
 
 use isobar::outcome::Batch;
 use isobar::{Outcome, Stop};
 use serde::Serialize;
 
-/// Whether a solve left a solution, good or bad: not after a breakdown or a divergence that left nothing finite, or something
-/// worse than the first guess.
+/// Returns whether a solve left a solution, accurate or not: false after a breakdown or a divergence that left values that are not
+/// finite, or a residual larger than that of the first guess.
 pub fn has_solution(outcome: &Outcome) -> bool {
     let has_grown = outcome.history.first().is_some_and(|&initial| outcome.relative_residual >= initial);
     let is_lost = matches!(outcome.stop, Stop::Breakdown | Stop::Diverged) && has_grown;
     outcome.is_returned && !is_lost
 }
 
-/// What came of it.
+/// The outcome of a solve.
 #[derive(Clone, Debug, Serialize)]
 pub struct OutcomeReport {
     /// Why the iteration ended.
     pub stop: Stop,
     /// Iterations taken.
     pub iterations: usize,
-    /// The true one, in double precision.
+    /// The true relative residual in double precision.
     pub relative_residual: f64,
-    /// After 0, 1, 2, … iterations.
+    /// Relative residuals after 0, 1, 2, … iterations.
     pub history: Vec<f64>,
-    /// Condition number of the (deflated,) preconditioned matrix, from conjugate gradients.
+    /// Condition number of the preconditioned (and deflated) matrix, from conjugate gradients.
     pub condition: Option<f64>,
     /// Its smallest and largest eigenvalue.
     pub eigenvalues: Option<[f64; 2]>,
-    /// Distance from the exact solution relative to the solution, in the 2-norm, as conjugate gradients let it be estimated.
+    /// Estimated error relative to the solution, in the 2-norm, from conjugate gradients.
     pub error_estimate: Option<f64>,
-    /// Where the matrix is singular: the norm of what was taken out of the right-hand side, relative to it.
+    /// If the matrix is singular: the norm of the part removed from the right-hand side, relative to its norm.
     pub projected: Option<f64>,
-    /// Of a batch of lines: what came of each.
+    /// Per line results of a batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchReport>,
-    /// What happened on the way, such as another preconditioner in the place of one that failed.
+    /// Events of the solve, such as a fallback to another preconditioner.
     pub notes: Vec<String>,
 }
 
 impl Default for OutcomeReport {
-    /// Of a run that had nothing to do.
+    /// The outcome of a run without steps.
     fn default() -> Self {
         Self {
             stop: Stop::Converged,
@@ -73,18 +73,18 @@ impl From<&Outcome> for OutcomeReport {
     }
 }
 
-/// What came of lines that are problems of their own.
+/// Results of independent lines, solved as a batch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BatchReport {
-    /// How many.
+    /// Number of lines.
     pub lines: usize,
-    /// The relative residual of the worst.
+    /// The largest relative residual.
     pub worst: f64,
-    /// Iterations of the line that took fewest, and most.
+    /// Fewest iterations of a line.
     pub least: usize,
-    /// As above.
+    /// Most iterations of a line.
     pub most: usize,
-    /// Of every line.
+    /// Iterations of every line.
     pub iterations: Vec<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! What a case file may say, and what it then means.
+//! Tests of the keys and values of case files.
 
 use isobar::grid::Geometry;
 use isobar::options::{Method, Norm, Preconditioner, Smoother, SolverOptions, Stripes};
@@ -204,14 +204,14 @@ fn conductances_are_read_from_files() {
         Ok(case) => case.assemble().unwrap_err().to_string(),
     };
     for (sets, parts) in [
-        (&["faces.x=tx.npy"][..], &["faces.y: is missing: there are 2 cells in y"][..]),
+        (&["faces.x=tx.npy"][..], &["faces.y: missing, but the grid has 2 cells in y"][..]),
         (&["faces.x=tx.npy", "faces.y=tx.npy"], &["faces.y", "(1, 1, 3) = (nz, ny − 1, nx)"]),
         (&["faces.x=tx.npy", "faces.y=ty.npy", "faces.z=ty.npy"], &["faces.z: there is 1 cell in z"]),
         (&["faces.x=tx.npy", "faces.y=wrong.npy"], &["conductances in y: -6", "(1, 0, 0) and (1, 1, 0)"]),
         (&["faces.x=tx.npy", "faces.y=ty.npy", "diffusion.reaction=1"], &["give one of the two sections"]),
         (&["faces.w=tx.npy"], &["unknown key \"w\" in [faces]"]),
         (&["problem.kind=heat", "faces.x=tx.npy", "heat.dt=0.1", "heat.end_time=1"], &["faces: is for problem.kind"]),
-        (&["problem.kind=helmholtz", "faces.x=tx.npy"], &["[faces] belongs to problem.kind = \"diffusion\""]),
+        (&["problem.kind=helmholtz", "faces.x=tx.npy"], &["[faces] is for problem.kind = \"diffusion\""]),
     ] {
         assert_all_in(&fails(sets), parts);
     }

@@ -1,4 +1,4 @@
-//! What is said to a case file that is wrong.
+//! Tests of error messages for wrong case files.
 
 use super::*;
 use crate::diffusion;
@@ -122,7 +122,7 @@ fn overrides_that_are_none_say_how_to_write_one() {
         ("grid..nx=5", "dotted names"),
         (".=5", "dotted names"),
         ("grid.nx=", "no value"),
-        ("grid.nx.deep=3", "nx is a value, not a section"),
+        ("grid.nx.deep=3", "nx is a value in the case, not a section"),
     ] {
         assert_all_in(&message(MINIMAL, &[set]), &[&format!("--set {set}: "), part]);
     }
@@ -143,7 +143,7 @@ fn bottomless_cases_are_refused() {
     }
     assert_all_in(&message(&format!("{}a = 1", "a.".repeat(100_000)), &[]), &["nested too deeply"]);
     let set = format!("{}a=1", "a.".repeat(100_000));
-    assert_all_in(&message(MINIMAL, &[&set]), &["so many parts"]);
+    assert_all_in(&message(MINIMAL, &[&set]), &["more parts than any key"]);
     let set = format!("grid.nx={}", "[".repeat(100_000));
     assert_all_in(&message(MINIMAL, &[&set]), &["grid.nx must be"]);
 }
@@ -389,11 +389,11 @@ fn the_first_lines_of_a_case_are_shown() {
 #[test]
 fn images_have_values_and_labels_are_whole_numbers() {
     let of = |values: &str| message(&with(&format!("coefficient = {values}")), &[]);
-    let both = "an image and the values of its labels go together";
+    let both = "image and values must be given together";
     assert_all_in(&of("{ image = \"a.tif\" }"), &["x.toml:8", both, "values = { 0 = 0.0, 255 = 1.0 }"]);
     assert_all_in(&of("{ values = { 0 = 1.0 } }"), &[both]);
     let labels = |values: &str| of(&format!("{{ image = \"a.tif\", values = {values} }}"));
-    assert_all_in(&labels("{ pore = 1.0 }"), &["\"pore\" is no label of an image; use whole numbers"]);
+    assert_all_in(&labels("{ pore = 1.0 }"), &["\"pore\" is not a label of an image; use whole numbers"]);
     assert_all_in(&labels("{ 0 = \"a\" }"), &["must be a number"]);
     assert_all_in(&labels("{}"), &["diffusion.coefficient", "a table without labels"]);
     assert_all_in(&labels("{ 0 = 0.0, 7 = -1.0 }"), &["diffusion.coefficient", "-1 for label 7; it must be finite"]);
@@ -416,7 +416,10 @@ fn fluxes_are_those_of_cells() {
         &["--set output.flux=q.npy", "use a name that ends in .zarr"],
     );
     let others = format!("{MINIMAL}[output]\nflux = \"q.zarr\"\n");
-    assert_all_in(&message(&others, &[]), &["fluxes belong to problem.kind = \"diffusion\", not \"helmholtz\""]);
+    assert_all_in(
+        &message(&others, &[]),
+        &["fluxes are computed for problem.kind = \"diffusion\" only, not \"helmholtz\""],
+    );
     assert_all_in(
         &message(&output(""), &["output.flx=1"]),
         &["unknown key \"flx\" in [output]", "did you mean \"flux\"?"],

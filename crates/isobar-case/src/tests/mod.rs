@@ -1,4 +1,4 @@
-//! What the case file accepts, and what its messages say.
+//! Tests of case files and of their error messages.
 
 mod format;
 mod messages;

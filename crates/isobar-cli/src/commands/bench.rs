@@ -10,15 +10,15 @@ use crate::table::Table;
 use crate::{device, files};
 use isobar_case::report::{KernelReport, Report};
 
-/// What the column GB/s is made of.
+/// Explains the column GB/s.
 const COUNTED: &str = "\
-GB/s count every vector of a step once. A step that a device takes in several passes moves more: the two of the finest grid's
-multigrid cycle, sweeps with transfers, about 1.5 times as much on CUDA.";
+GB/s count each vector of a step once. A step that needs several passes over memory moves more: the two fused steps of sweeps and
+transfers on multigrid's finest level move about 1.5 times as much on CUDA.";
 
-/// Times setting up the solver of a case, then every step of its iteration alone, then a whole solve.
+/// Times the setup of a case's solver, each step of its iteration alone, and a whole solve.
 ///
 /// # Errors
-/// Whatever keeps the case from being solved or the report from being written.
+/// The case cannot be solved, or the report cannot be written.
 pub fn run(args: &BenchArgs) -> Result<u8> {
     if let Some(scaling) = args.scaling {
         return super::scaling::run(args, scaling);
@@ -30,7 +30,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     let mut console = Console::new(files::summary_stream(&targets), args.quiet);
     case.require_memory(&device)?;
     let assembled = device.enter(|| case.assemble())?;
-    // Before the solve, whose own setup would leave everything warm.
+    // Measured before the solve, whose own setup would fill all caches.
     let (setup, timed) = assembled.matrix.bench(&device, &case.solver)?;
     let Setup { first, again, update } = setup;
     let times = format!("{} the first time, {} with warm caches; update {}", Time(first), Time(again), Time(update));
@@ -44,7 +44,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     let in_steps: f64 = timed.iter().map(Timed::seconds_per_iteration).sum();
     if run.outcome.iterations > 0 {
         console.line(format_args!(
-            "\nan iteration takes {}; its steps, timed alone, add up to {}",
+            "\nan iteration takes {}; its steps, timed separately, add up to {}",
             Time(run.outcome.timing.solve / run.outcome.iterations as f64),
             Time(in_steps)
         ));

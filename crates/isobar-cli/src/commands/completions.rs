@@ -8,24 +8,24 @@ use crate::SUCCESS;
 use crate::args::{Cli, CompletionsArgs, ManArgs};
 use crate::failure::{Failure, Result};
 
-/// Prints a script that has a shell complete the command.
+/// Prints a script for shell completion.
 ///
 /// # Errors
 /// Standard output cannot be written.
 pub fn run(args: &CompletionsArgs) -> Result<u8> {
-    // Into memory first, as a stream that fails would be a panic.
+    // Into memory first, because clap panics if the stream fails.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "isobar", &mut script);
     print(&script)
 }
 
-/// Prints a page of the manual: of the command, or of a subcommand.
+/// Prints the manual page of the command or of a subcommand.
 ///
 /// # Errors
 /// No subcommand of that name; standard output cannot be written.
 pub fn run_man(args: &ManArgs) -> Result<u8> {
     let mut all = Cli::command();
-    // Fills in the names of subcommands, which begin with that of the command.
+    // Fills in the full names of subcommands.
     all.build();
     let command = match &args.subcommand {
         None => all,
@@ -45,7 +45,7 @@ pub fn run_man(args: &ManArgs) -> Result<u8> {
     print(&page)
 }
 
-/// Writes to standard output; a reader that goes away has what it wanted.
+/// Writes to standard output; a closed pipe is not an error.
 fn print(text: &[u8]) -> Result<u8> {
     let mut out = io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {

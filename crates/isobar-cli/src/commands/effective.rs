@@ -22,10 +22,10 @@ use crate::summary::{Time, entry};
 use crate::table::Table;
 use crate::{INTERRUPTED, NOT_CONVERGED, SUCCESS, device, files, interrupt};
 
-/// Finds effective conductivities of an image and writes what was asked for.
+/// Computes effective conductivities of an image and writes the requested files.
 ///
 /// # Errors
-/// An image that cannot be read, systems that cannot be solved, a file that cannot be written.
+/// The image cannot be read, a system cannot be solved, or a file cannot be written.
 pub fn run(args: &EffectiveArgs) -> Result<u8> {
     let options = SolverOptions { tolerance: args.tolerance, norm: Norm::Rhs, ..SolverOptions::default() };
     options
@@ -108,17 +108,17 @@ pub fn run(args: &EffectiveArgs) -> Result<u8> {
     })
 }
 
-/// κ of every cell.
+/// Returns κ of every cell.
 fn coefficients(args: &EffectiveArgs, shape: Shape, mut values: Vec<f64>, is_whole: bool) -> Result<Vec<f64>> {
     let table = match (args.open, &args.values[..]) {
         (Some(label), _) => LabelTable::new(BTreeMap::from([(label, 1.0)]), Some(0.0)),
-        // The numbers themselves.
+        // The values are conductivities already.
         (None, []) if !is_whole || values.iter().all(|&value| value == 0.0 || value == 1.0) => return Ok(values),
         (None, []) => {
             let path = args.image.display();
             return Err(Failure::new(format!(
-                "{path}: holds labels ({}); say what they conduct: --open LABEL for pores of one label, or --values \
-                 LABEL=VALUE,… for all of them",
+                "{path}: holds labels ({}); give their conductivities: --open LABEL for pores with one label, or --values \
+                 LABEL=VALUE,… for all labels",
                 labels_of(&values)
             )));
         }
@@ -128,7 +128,7 @@ fn coefficients(args: &EffectiveArgs, shape: Shape, mut values: Vec<f64>, is_who
     Ok(values)
 }
 
-/// The first labels of an image, for a message.
+/// Lists the first labels of an image, for a message.
 fn labels_of(values: &[f64]) -> String {
     const SHOWN: usize = 6;
     let mut found: Vec<f64> = Vec::new();
@@ -144,7 +144,7 @@ fn labels_of(values: &[f64]) -> String {
     format!("{}{}", names.join(", "), if found.len() > SHOWN { ", …" } else { "" })
 }
 
-/// An error of κ, with the option that gives it.
+/// Names the option that κ comes from in an error.
 fn named(args: &EffectiveArgs, error: isobar::Error) -> Failure {
     match error {
         isobar::Error::Invalid { message, .. } => {
@@ -209,7 +209,7 @@ fn write(
         spacing: Some([1.0; 3]),
         ..Mesh::unit(cells)
     };
-    // Nothing flows where u is 0, exactly.
+    // u is exactly 0 where nothing flows.
     let active: Vec<bool> = found.solution.iter().map(|u| *u != 0.0).collect();
     let field = Field { active: Some(&active), ..Field::new("potential", &found.solution, [nz, ny, nx], &mesh) };
     let title = format!(
@@ -225,7 +225,7 @@ fn write(
     Ok(())
 }
 
-/// `--report`: numbers that are not finite become null.
+/// The report of `--report`; numbers that are not finite become null.
 #[derive(Serialize)]
 struct EffectiveReport {
     version: &'static str,
@@ -245,7 +245,7 @@ struct NamedDevice {
 
 #[derive(Serialize)]
 struct SecondsReport {
-    /// Seconds of reading the image and finding what is connected.
+    /// Seconds of reading the image and finding its connected components.
     read: f64,
     total: f64,
 }
@@ -257,7 +257,7 @@ struct AxisReport {
     connected: f64,
     bounds: Bounds,
     imbalance: f64,
-    /// Null where nothing flows, so that nothing is solved.
+    /// Null if nothing flows, so that nothing was solved.
     outcome: Option<OutcomeReport>,
     seconds: f64,
 }

@@ -13,7 +13,7 @@ use crate::console::Console;
 use crate::failure::Result;
 use crate::{SUCCESS, files};
 
-/// Writes a case's matrix and right-hand side for other packages to read.
+/// Writes a case's matrix and right-hand side for other packages.
 ///
 /// # Errors
 /// The case cannot be assembled, or a file cannot be written.
@@ -22,7 +22,7 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
     let targets = [("--matrix", Some(args.matrix.as_path())), ("--rhs", args.rhs.as_deref())];
     files::check(&targets, &case.inputs())?;
     let shape = case.problem.shape();
-    // Seven entries a row, of a value and a column index each, while the vectors still grow.
+    // Seven entries per row, each a value and a column index; vectors grow by half.
     let stored = shape.cells() as f64 * 7.0 * 12.0 * 1.5;
     let footprint = Footprint { solver: stored, ..case.footprint(Processor::Cpu { threads: 1 })? };
     memory::require(&format!("the stored matrix of a grid of {shape} cells"), footprint.needed())?;
@@ -50,7 +50,7 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
     Ok(SUCCESS)
 }
 
-/// From (z, y, x) C order to that of the matrix, in which the vertical runs before y.
+/// Reorders from (z, y, x) C order to the matrix's order, in which z runs before y.
 fn in_matrix_order(values: &[f64], Shape { nx, ny, nz }: Shape) -> Result<Vec<f64>> {
     let row = |k: usize, j: usize| &values[nx * (j + ny * k)..][..nx];
     let ordered = (0..ny).flat_map(|j| (0..nz).flat_map(move |k| row(k, j).iter().copied()));

@@ -1,4 +1,4 @@
-//! One module a subcommand. Each returns the exit status of the process.
+//! The subcommands, one module each. Each returns the exit status of the process.
 
 pub mod bench;
 pub mod completions;
@@ -15,7 +15,7 @@ mod writer;
 use crate::run::Run;
 use crate::{INTERRUPTED, NOT_CONVERGED, SUCCESS, interrupt};
 
-/// The exit status that a solve leads to.
+/// Returns the exit status of a solve.
 fn status(run: &Run) -> u8 {
     if interrupt::requested() {
         INTERRUPTED

@@ -1,4 +1,4 @@
-//! What a run goes on from: facts that checkpoints hold, and a checkpoint that is read.
+//! Restarts from checkpoints.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(super) fn shape(heat: &HeatCase) -> [usize; 3] {
     [shape.nz, shape.ny, shape.nx]
 }
 
-/// What a run must have in common with the one that it goes on from, and where it is.
+/// Returns what a run must have in common with the one that wrote its checkpoint, and its position in time.
 pub(super) fn facts(heat: &HeatCase, moment: Moment) -> BTreeMap<String, String> {
     let Moment { steps, time, dt } = moment;
     let mut all = vec![
@@ -39,14 +39,14 @@ pub(super) fn facts(heat: &HeatCase, moment: Moment) -> BTreeMap<String, String>
     all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// A checkpoint that a run goes on from.
+/// A checkpoint from which a run continues.
 pub(super) struct Restart<'p> {
     path: &'p Path,
     found: checkpoint::Checkpoint<Vec<f64>>,
 }
 
 impl<'p> Restart<'p> {
-    /// Reads it; its grid must be the case's.
+    /// Reads the checkpoint; its grid must be the case's.
     pub(super) fn read(path: &'p Path, heat: &HeatCase) -> Result<Self> {
         let found = checkpoint::read(path, shape(heat)).map_err(|error| Failure::new(format!("--restart {error}")))?;
         Ok(Self { path, found })
@@ -61,21 +61,26 @@ impl<'p> Restart<'p> {
     }
 
     fn number<T: std::str::FromStr>(&self, key: &str) -> Result<T> {
-        self.fact(key).parse().map_err(|_| self.failure(format!("it does not say its {}", key.replace('_', " "))))
+        self.fact(key)
+            .parse()
+            .map_err(|_| self.failure(format!("its {} is missing; use an earlier checkpoint", key.replace('_', " "))))
     }
 
-    /// The state that it holds.
+    /// Returns its state.
     pub(super) fn state(&self) -> Result<&[f64]> {
-        self.found.array("u").map(Vec::as_slice).ok_or_else(|| self.failure("it holds no state"))
+        self.found
+            .array("u")
+            .map(Vec::as_slice)
+            .ok_or_else(|| self.failure("it contains no state u; use a checkpoint that `isobar solve` wrote"))
     }
 
-    /// What it was made with, of those that can be found by trying.
+    /// Returns the preconditioner of the run, if it was chosen by trials.
     pub(super) fn preconditioner(&self) -> Option<Preconditioner> {
         let name = self.fact("preconditioner");
         isobar::internals::stepping::trial::CANDIDATES.into_iter().find(|known| known.name() == name)
     }
 
-    /// Fails where the problem is another one than that of the run that it is of.
+    /// Fails if the checkpoint was written for another problem.
     fn require_problem(&self, fingerprint: &Fingerprint) -> Result<()> {
         let others: Vec<&str> =
             fingerprint.parts().filter(|(key, ours)| self.fact(key) != ours).map(|(key, _)| key).collect();
@@ -86,12 +91,12 @@ impl<'p> Restart<'p> {
         // Paths in a case are relative to its folder.
         let path = std::path::absolute(self.path).unwrap_or_else(|_| self.path.to_path_buf());
         Err(self.failure(format!(
-            "it was made with another {others}; use the same, or leave out --restart and begin a run of this problem from its state \
+            "it was written with another {others}; use the same, or remove --restart and begin a new run from its state \
              with --set 'heat.initial={{ file = {path:?} }}'"
         )))
     }
 
-    /// Sets the state. Returns the steps that were taken to it.
+    /// Restores the state. Returns the number of steps taken before it.
     pub(super) fn restore(
         &self,
         heat: &HeatCase,
@@ -106,7 +111,8 @@ impl<'p> Restart<'p> {
             let (theirs, ours) = (self.fact(key), expected.get(key).map(String::as_str).unwrap_or_default());
             if theirs != ours {
                 let [theirs, ours] = [theirs, ours].map(|value| if value.is_empty() { "none" } else { value });
-                let message = format!("it was made with heat.{key} = {theirs}, and the case has {ours}; use the same");
+                let message =
+                    format!("it was written with heat.{key} = {theirs}, and the case has {ours}; use the same");
                 return Err(self.failure(message));
             }
         }
@@ -115,7 +121,7 @@ impl<'p> Restart<'p> {
             if heat.step_tolerance().is_some() { time >= heat.steps.end } else { steps >= heat.steps.count() };
         if is_over {
             return Err(self.failure(format!(
-                "its run is at its end, t = {}; raise heat.end_time to go on ({} were taken)",
+                "its run is complete at t = {}; raise heat.end_time to continue (after {})",
                 self.fact("time"),
                 plural(steps, "step")
             )));
@@ -123,7 +129,7 @@ impl<'p> Restart<'p> {
         if self.fact("time") != expected["time"] {
             let (theirs, ours) = (self.fact("time"), &expected["time"]);
             return Err(self.failure(format!(
-                "its last step was a short one, to t = {theirs}, where the case has {ours}; go on from an earlier checkpoint"
+                "its last step was shortened to end at t = {theirs}, where the case has {ours}; continue from an earlier checkpoint"
             )));
         }
         stepper.restore(self.state()?, self.found.array("before").map(Vec::as_slice), steps)?;
@@ -135,11 +141,11 @@ impl<'p> Restart<'p> {
     }
 }
 
-/// For a person.
+/// Returns the command that continues the run.
 pub(super) fn how_to_go_on(case: &Case, path: &Path, steps: usize) -> String {
     let (name, path) = (case.name(), path.display());
     format!(
-        "{path}, after {}; go on with: isobar solve {name} --restart {path}, and the same --set",
+        "{path}, after {}; continue with: isobar solve {name} --restart {path}, and the same --set",
         plural(steps, "step")
     )
 }

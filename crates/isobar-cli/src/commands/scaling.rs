@@ -12,24 +12,24 @@ use crate::summary::{Time, entry};
 use crate::table::Table;
 use crate::{SUCCESS, files, interrupt};
 
-/// Solves of which the median is taken, after a first one.
+/// Number of solves whose median is taken, after a first one for warming up.
 const SOLVES: usize = 5;
 
 const EXPLAINED: &str = "\
-A solve is the median of five, by iteration: grids of other sizes may need more or fewer iterations. Weak: as many rows on each, one
-divided by how much longer an iteration takes than on the first. Strong: the same grid, how much shorter it is, divided by how many they are.";
+Times are medians of five solves. Efficiency is by time per iteration, because the number of iterations may change with the grid.
+Weak scaling (as many rows on each): t₁ / tₙ. Strong scaling (the same grid on all): t₁ / (n tₙ).";
 
-/// A solve on so many devices.
+/// A solve on a number of devices.
 #[derive(Clone, Debug, Serialize)]
 struct Point {
-    /// Cards, or threads.
+    /// Number of GPUs or threads.
     count: usize,
     grid: [usize; 3],
     setup_seconds: f64,
     solve_seconds: f64,
     iterations: usize,
     relative_residual: f64,
-    /// By time per iteration, against the first; 1 is perfect.
+    /// Parallel efficiency by time per iteration, relative to the first point; 1 is perfect.
     efficiency: f64,
     copy_gb_per_s: f64,
 }
@@ -46,7 +46,7 @@ struct ScalingReport {
     points: Vec<Point>,
 }
 
-/// What is counted: numbers of cards, or threads.
+/// GPUs with these numbers, or threads.
 enum Devices {
     Cards(Vec<usize>),
     Threads(usize),
@@ -75,7 +75,7 @@ impl Devices {
         }
     }
 
-    /// 1, 2, 4, … and all.
+    /// Returns 1, 2, 4, … and the total number.
     fn counts(&self) -> Vec<usize> {
         let most = match self {
             Self::Cards(numbers) => numbers.len(),
@@ -93,14 +93,14 @@ impl Devices {
     }
 }
 
-/// Solves a case on one device, on two, on four, …: on each as many rows, or on all of them the same grid.
+/// Solves a case on 1, 2, 4, … devices, with as many rows on each or with the same grid on all.
 ///
 /// # Errors
-/// Whatever keeps the case from being solved on any of them, or the report from being written.
+/// The case cannot be solved on one of them, or the report cannot be written.
 pub fn run(args: &BenchArgs, scaling: Scaling) -> Result<u8> {
     let case = args.case.load()?;
     if matches!(case.problem, Problem::Heat(_)) {
-        return Err(Failure::new("--scaling: time steps; use a case that is solved once"));
+        return Err(Failure::new("--scaling: not supported for heat equations; use a case of another kind"));
     }
     let targets = [("--report", args.report.as_deref())];
     files::check(&targets, &case.inputs())?;
@@ -149,7 +149,7 @@ fn per_iteration(point: &Point) -> f64 {
     point.solve_seconds / point.iterations.max(1) as f64
 }
 
-/// The times of a case on a device; nothing where the user has ended it.
+/// Times a case on a device; returns `None` if the user interrupts it.
 fn solve(case: &Case, device: &Device, count: usize) -> Result<Option<(Point, isobar::Description)>> {
     case.require_memory(device)?;
     let assembled = device.enter(|| case.assemble())?;

@@ -18,10 +18,10 @@ use crate::plot::{self, PlotInput};
 use crate::ranks::AbortOnPanic;
 use crate::run::{Run, Together};
 
-/// Solves a case and writes what was asked for.
+/// Solves a case and writes the requested files.
 ///
 /// # Errors
-/// Whatever keeps the case from being solved or a file from being written.
+/// The case cannot be solved, or a file cannot be written.
 pub fn run(args: &SolveArgs) -> Result<u8> {
     match Ranks::start() {
         Ok(None) => on_one(args),
@@ -30,7 +30,7 @@ pub fn run(args: &SolveArgs) -> Result<u8> {
     }
 }
 
-/// The same as one of several processes. Rank 0 writes, and speaks for all.
+/// Solves a case as one of several processes. Rank 0 writes the files and prints the summary.
 fn on_ranks(args: &SolveArgs, ranks: &Ranks) -> Result<u8> {
     let _others_must_not_wait = AbortOnPanic(ranks);
     let is_first = ranks.rank() == 0;
@@ -47,7 +47,7 @@ fn on_ranks(args: &SolveArgs, ranks: &Ranks) -> Result<u8> {
         };
         if case.output.flux.is_some() {
             return Err(Failure::new(
-                "output.flux: fluxes are written by one process; start this without mpirun, or leave it out",
+                "output.flux: not supported on several ranks; run without mpirun, or remove this key",
             ));
         }
         let parts = args.parts.map_or_else(|| ranks.suggested_parts(case.problem.shape()), |Parts(parts)| Ok(parts))?;
@@ -81,12 +81,12 @@ fn on_ranks(args: &SolveArgs, ranks: &Ranks) -> Result<u8> {
         if made.is_ok() {
             console.line(format_args!("{:<10} {}", "wrote", path.display()));
         }
-        // It is on all ranks already.
+        // All ranks have agreed on the failure already.
         made?;
     }
     let finished = console.finish();
     crate::ranks::agree(Some(ranks), finished.and(written))?;
-    // One process says how it went.
+    // Only one process reports the result.
     Ok(if is_first { super::status(&run) } else { SUCCESS })
 }
 
@@ -94,7 +94,7 @@ fn on_one(args: &SolveArgs) -> Result<u8> {
     if let Some(parts @ Parts([in_x, in_y])) = args.parts.filter(|parts| parts.0 != [1, 1]) {
         let ranks = in_x.saturating_mul(in_y);
         return Err(Failure::new(format!(
-            "--parts {parts}: for {ranks} ranks, and there is one; start them with mpirun -n {ranks}, or leave it out"
+            "--parts {parts} needs {ranks} ranks, but there is one; use mpirun -n {ranks}, or remove --parts"
         )));
     }
     let case = args.case.load()?;
@@ -112,18 +112,18 @@ fn on_one(args: &SolveArgs) -> Result<u8> {
     Ok(super::status(&run))
 }
 
-/// Only a run of time steps can go on.
+/// Fails if `--restart` is given for a problem without time steps.
 fn require_steps(args: &SolveArgs, case: &Case) -> Result<()> {
     if args.restart.is_none() {
         return Ok(());
     }
     Err(Failure::new(format!(
-        "--restart: goes on with time steps, which a problem of kind \"{}\" has not; leave it out",
+        "--restart: only a heat equation can be continued, and this problem's kind is \"{}\"; remove --restart",
         case.problem.kind()
     )))
 }
 
-/// Checks that the endings of what is to be written say what it shall be, and that it can be.
+/// Checks that the endings of the output files are valid and that their formats can hold the grid.
 pub(super) fn check_endings(args: &SolveArgs, case: &Case) -> Result<()> {
     if let Some(path) = &args.output {
         files::refuse_standard_output("--output", path, ".npy, .vti, .vtr or .zarr")?;
@@ -140,7 +140,7 @@ pub(super) fn check_endings(args: &SolveArgs, case: &Case) -> Result<()> {
     Ok(())
 }
 
-/// Checks what is to be written; where the summary goes.
+/// Checks the output files. Returns the stream of the summary.
 fn check_files(args: &SolveArgs, case: &Case) -> Result<Stream> {
     check_endings(args, case)?;
     let targets = [
@@ -153,8 +153,8 @@ fn check_files(args: &SolveArgs, case: &Case) -> Result<Stream> {
     Ok(files::summary_stream(&targets))
 }
 
-/// Writes everything that can be written, even where something before it cannot; the report comes
-/// first, for it holds most in the least space.
+/// Writes all output files, even if one fails. The report is first because it is
+/// the smallest and holds most information.
 fn write(args: &SolveArgs, output: Option<&Path>, case: &Case, run: &Run, console: &mut Console) -> Result<()> {
     let mut first_failure = Ok(());
     let mut note = |path: &Path, written: Result<()>| {
@@ -181,7 +181,7 @@ fn write(args: &SolveArgs, output: Option<&Path>, case: &Case, run: &Run, consol
 
     let shape = case.problem.shape();
     let active = run.assembled.active.as_deref();
-    // A number in a cell that takes no part would be taken for a result.
+    // A number in an inactive cell could be taken for a result.
     let masked = active.map(|active| {
         let cells = run.solution.iter().zip(active);
         let marked = cells.map(|(&value, &active)| if active { value } else { f64::NAN });
@@ -220,7 +220,7 @@ fn write(args: &SolveArgs, output: Option<&Path>, case: &Case, run: &Run, consol
     first_failure
 }
 
-/// Marks inactive cells of a rank's rows of the solution.
+/// Marks inactive cells in a rank's subdomain of the solution.
 fn mark_part(run: &mut Run, [columns, rows]: [Range<usize>; 2]) {
     let shape = run.assembled.matrix.shape();
     let Some(active) = &run.assembled.active else { return };
@@ -231,7 +231,7 @@ fn mark_part(run: &mut Run, [columns, rows]: [Range<usize>; 2]) {
     }
 }
 
-/// What travels with the solution.
+/// Returns the attributes of the solution.
 fn attributes(case: &Case, run: &Run) -> BTreeMap<String, String> {
     [
         ("case", case.name()),

@@ -1,4 +1,4 @@
-//! Trying preconditioners of a heat equation.
+//! Trials of preconditioners for a heat equation.
 
 use isobar::options::{Preconditioner, SolverOptions};
 use isobar::problem::Heat;
@@ -8,15 +8,15 @@ use isobar_case::text::plural;
 use crate::failure::Result;
 use crate::summary::Time;
 
-/// Up to so many iterations without a preconditioner cost less than the three or four that one saves them for: an iteration with
-/// incomplete Cholesky takes the time of two to four without.
+/// Up to this many iterations without a preconditioner cost less than the three or four iterations with one: an iteration with
+/// incomplete Cholesky takes as long as two to four without.
 const FEW: usize = 12;
 
-/// Takes the first step without a preconditioner, and gives its iterations where they are few. A state that is made of few
-/// eigenvectors, or a short step, needs no more.
+/// Takes the first step without a preconditioner and returns its iterations if they are few. A state made of few
+/// eigenvectors, or a short step, needs no preconditioner.
 ///
 /// # Errors
-/// What the device reports.
+/// The errors of the device.
 pub(super) fn few_iterations(
     device: &Device,
     heat: &Heat,
@@ -32,17 +32,17 @@ pub(super) fn few_iterations(
     let mut stepper = TimeStepper::new(device, heat.clone(), options, &plain)?;
     stepper.set(state)?;
     let step = stepper.step()?;
-    // A step from a state that is steady already says nothing of others.
+    // From a steady state a step needs no iteration, and the trial shows nothing.
     let iterations = step.outcome.iterations;
     Ok((step.is_taken && iterations > 0).then_some(iterations))
 }
 
-/// What came of trying.
+/// Describes the results of the trials.
 pub(super) fn describe(tried: &[Tried]) -> String {
     let each = tried.iter().map(|tried| {
         let Tried { preconditioner, seconds, iterations } = tried;
         format!("{} {} ({})", preconditioner.name(), Time(*seconds), plural(*iterations, "iteration"))
     });
     let taken = tried.first().map_or("none", |tried| tried.preconditioner.name());
-    format!("a step takes {}; {taken} is taken", each.collect::<Vec<_>>().join(", "))
+    format!("a step takes {}; {taken} is used", each.collect::<Vec<_>>().join(", "))
 }

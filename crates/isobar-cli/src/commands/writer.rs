@@ -1,7 +1,7 @@
-//! Frames and checkpoints of a run, written by a thread of its own while the next steps are computed.
+//! Frames and checkpoints of a run, written by a separate thread while the next steps are computed.
 //!
-//! At most one waits while another is written: where the disk is slower than the steps, steps wait. What fails is said by the
-//! next call; nothing more is written then.
+//! At most one waits while another is written: if the disk is slower than the steps, the steps wait. A failure is returned
+//! by the next call; nothing more is written then.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,15 +14,15 @@ use isobar_io::{Checkpoint, Field, Mesh, Series, checkpoint};
 
 use crate::failure::{Failure, Result};
 
-/// What is written.
+/// A file to be written.
 pub(super) enum Job {
     /// A frame of the output.
     Frame { time: f64, values: Vec<f64>, attributes: BTreeMap<String, String> },
-    /// A checkpoint after so many steps.
+    /// A checkpoint after this many steps.
     Checkpoint { path: PathBuf, steps: usize, facts: BTreeMap<String, String>, arrays: Vec<(String, Vec<f64>)> },
 }
 
-/// What all frames have in common.
+/// Data common to all frames.
 pub(super) struct Common {
     pub(super) mesh: Mesh,
     pub(super) active: Option<Vec<bool>>,
@@ -30,19 +30,19 @@ pub(super) struct Common {
     pub(super) shape: [usize; 3],
 }
 
-/// What the thread has come to.
+/// The state of the thread.
 #[derive(Default)]
 struct State {
     failure: Option<Failure>,
-    /// Whether something failed.
+    /// Whether a write has failed.
     is_stopped: bool,
-    /// Steps when the last checkpoint was written that is complete.
+    /// The number of steps at the last complete checkpoint.
     checked: Option<usize>,
-    /// Arrays that are free to be filled again.
+    /// Arrays available for reuse.
     spare: Vec<Vec<f64>>,
 }
 
-/// The thread and the way to it.
+/// The writing thread with its queue.
 pub(super) struct Writer {
     jobs: Option<SyncSender<Job>>,
     thread: Option<JoinHandle<Option<Series>>>,
@@ -54,7 +54,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl Writer {
-    /// Starts the thread; `checked` is the number of steps that a checkpoint has been written after, if there is one.
+    /// Starts the thread; `checked` is the number of steps at an existing checkpoint, if any.
     pub(super) fn start(common: Arc<Common>, mut series: Option<Series>, checked: Option<usize>) -> Result<Self> {
         let (sender, jobs) = sync_channel::<Job>(1);
         let state = Arc::new(Mutex::new(State { checked, ..State::default() }));
@@ -79,46 +79,46 @@ impl Writer {
         };
         let thread = std::thread::Builder::new().name("writer".to_owned()).spawn(work);
         let thread =
-            thread.map_err(|error| Failure::new(format!("the thread that writes cannot be started: {error}")))?;
+            thread.map_err(|error| Failure::new(format!("cannot start the thread that writes files: {error}")))?;
         Ok(Self { jobs: Some(sender), thread: Some(thread), state })
     }
 
-    /// A copy of an array, to be written.
+    /// Copies an array for writing.
     pub(super) fn copy(&self, values: &[f64]) -> Result<Vec<f64>> {
         let mut copy = match lock(&self.state).spare.pop() {
             Some(spare) => spare,
-            None => memory::collect("a state that is written while steps go on", values.len(), [])?,
+            None => memory::collect("a copy of the state, for writing", values.len(), [])?,
         };
         copy.clear();
         copy.extend_from_slice(values);
         Ok(copy)
     }
 
-    /// Writes something, some time.
+    /// Queues a file for writing.
     pub(super) fn write(&self, job: Job) -> Result<()> {
         self.check()?;
         match self.jobs.as_ref().map(|jobs| jobs.send(job)) {
             Some(Ok(())) => Ok(()),
-            _ => self.check().and(Err(Failure::new("the thread that writes has stopped".to_owned()))),
+            _ => self.check().and(Err(Failure::new("the thread that writes files has stopped".to_owned()))),
         }
     }
 
-    /// Fails with what has failed, once.
+    /// Returns the first failure, once.
     pub(super) fn check(&self) -> Result<()> {
         lock(&self.state).failure.take().map_or(Ok(()), Err)
     }
 
-    /// Steps after which the last complete checkpoint was written.
+    /// Returns the number of steps at the last complete checkpoint.
     pub(super) fn checked(&self) -> Option<usize> {
         lock(&self.state).checked
     }
 
-    /// Waits until all is written. Returns the frames, to be finished.
+    /// Waits until all files are written. Returns the frames, to be completed.
     pub(super) fn finish(&mut self) -> Result<Option<Series>> {
         drop(self.jobs.take());
         let series = match self.thread.take().map(JoinHandle::join) {
             Some(Ok(series)) => series,
-            Some(Err(_)) => return Err(Failure::new("the thread that writes failed".to_owned())),
+            Some(Err(_)) => return Err(Failure::new("the thread that writes files failed".to_owned())),
             None => None,
         };
         self.check()?;
@@ -127,7 +127,7 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// What is left unfinished is taken away before the process ends.
+    /// Stops the thread, so that unfinished files are removed before the process ends.
     fn drop(&mut self) {
         let _ = self.finish();
     }

@@ -1,6 +1,6 @@
-//! What a picture is drawn on: pixels, which become a PNG, or the elements of an SVG.
+//! Canvases: pixels for a PNG, or the elements of an SVG.
 //!
-//! An SVG has text, lines and areas as such, in the coordinates of the pixels, and colour maps as PNGs inside it.
+//! An SVG has text, lines and areas as elements, in the coordinates of the pixels, and colour maps as embedded PNGs.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use plotters_backend::{BackendColor, BackendCoord, BackendStyle, BackendTextStyl
 
 use super::{FONT, OVERSIZE, encode};
 
-/// Pixels, or the text of an SVG that grows.
+/// Pixels, or the growing text of an SVG.
 pub(super) enum Canvas<'a> {
     Pixels(BitMapBackend<'a>),
     Svg { text: &'a mut String, size: (u32, u32) },
@@ -20,7 +20,7 @@ type ErrorType<'a> = <BitMapBackend<'a> as DrawingBackend>::ErrorType;
 type Drawn<'a> = Result<(), DrawingErrorKind<ErrorType<'a>>>;
 
 impl<'a> Canvas<'a> {
-    /// Begins an SVG whose coordinates are `OVERSIZE` times its pixels.
+    /// Begins an SVG with coordinates `OVERSIZE` times its pixels.
     pub(super) fn svg(text: &'a mut String, size: (u32, u32)) -> Self {
         let (width, height) = size;
         let _ = writeln!(
@@ -34,7 +34,7 @@ impl<'a> Canvas<'a> {
     }
 }
 
-/// A colour as attributes of what is filled or stroked.
+/// Formats a colour as attributes of a filled or stroked element.
 fn painted(color: BackendColor, fill: bool, width: u32) -> String {
     let ((red, green, blue), alpha) = (color.rgb, color.alpha);
     if fill {
@@ -92,7 +92,7 @@ impl<'a> DrawingBackend for Canvas<'a> {
             Self::Pixels(inner) => return inner.draw_rect(from, to, style, fill),
             Self::Svg { text, .. } => text,
         };
-        // Both corners are pixels of the rectangle: what is filled ends at the far side of the last one.
+        // Both corners are pixels of the rectangle, so a filled one ends at the far side of the last pixel.
         let beyond = i32::from(fill);
         let (width, height) = (to.0 - from.0 + beyond, to.1 - from.1 + beyond);
         let paint = painted(style.color(), fill, style.stroke_width());
@@ -183,7 +183,7 @@ impl<'a> DrawingBackend for Canvas<'a> {
     }
 }
 
-/// Words as the content of an XML element.
+/// Escapes text for an XML element.
 fn escape(words: &str) -> String {
     let plain: String = words.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")

@@ -8,7 +8,7 @@ use super::{Area, Drawn, LINE, OVERSIZE, diagram, font, px};
 
 const TOLERANCE: RGBColor = RGBColor(196, 78, 34);
 
-/// Draws the curve, the tolerance and what came of them.
+/// Draws the curve, the tolerance and the title with the result.
 pub(super) fn draw(area: &Area<'_>, history: &[f64], tolerance: f64) -> Drawn {
     let iterations = history.len().saturating_sub(1).max(1) as f64;
     let (low, high) = decades(history, tolerance);
@@ -27,7 +27,7 @@ pub(super) fn draw(area: &Area<'_>, history: &[f64], tolerance: f64) -> Drawn {
         chart.draw_series([EmptyElement::at((0.0, at)) + text])?;
     }
 
-    // An iteration without a finite residual breaks the line; a residual of zero lies on the floor.
+    // An iteration without a finite residual interrupts the line; a residual of zero is drawn at the lower bound.
     let points: Vec<Option<(f64, f64, bool)>> = history
         .iter()
         .enumerate()
@@ -41,7 +41,7 @@ pub(super) fn draw(area: &Area<'_>, history: &[f64], tolerance: f64) -> Drawn {
         let line = stretch.iter().flatten().map(|&(x, y, _)| (x, y));
         chart.draw_series(LineSeries::new(line, LINE.stroke_width(2 * OVERSIZE + 1)))?;
     }
-    // Markers that touch hide the line.
+    // Touching markers would hide the line.
     let few = history.len() <= 60;
     for &(x, y, exact) in points.iter().flatten().filter(|point| few || point.2) {
         chart.draw_series([Circle::new((x, y), px(5), if exact { WHITE } else { LINE }.filled())])?;
@@ -62,14 +62,14 @@ fn title(history: &[f64]) -> String {
     }
 }
 
-/// The powers of ten around every positive residual and the tolerance.
+/// Returns the powers of ten that enclose all positive residuals and the tolerance.
 fn decades(history: &[f64], tolerance: f64) -> (f64, f64) {
     let logarithms = history.iter().chain([&tolerance]).map(|value| value.log10()).filter(|log| log.is_finite());
     let (low, high) = logarithms.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
     if low > high {
         return (-1.0, 0.0);
     }
-    // A value just past a power of ten by rounding asks for no further decade.
+    // A value past a power of ten only by rounding needs no further decade.
     let (low, high) = ((low + 1e-9).floor(), (high - 1e-9).ceil());
     (low.min(high - 1.0), high)
 }

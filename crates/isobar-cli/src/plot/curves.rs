@@ -1,4 +1,4 @@
-//! Curves of measured numbers, several in a diagram.
+//! Diagrams of several curves of measured numbers.
 
 use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
@@ -9,15 +9,15 @@ use super::{Area, Drawn, FRAME, OVERSIZE, diagram, font, px};
 /// A diagram.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// Above it.
+    /// The title above it.
     pub title: String,
-    /// What is counted from left to right, and upwards on a logarithmic axis.
+    /// Names of the axes; the vertical one is logarithmic.
     pub names: [&'static str; 2],
-    /// Curves by name.
+    /// The curves with their names.
     pub curves: Vec<(String, Vec<(f64, f64)>)>,
 }
 
-/// Draws its curves with their names at their ends.
+/// Draws the curves with their names at the ends.
 pub(super) fn draw(area: &Area<'_>, panel: &Panel) -> Drawn {
     let points = || panel.curves.iter().flat_map(|(_, points)| points).filter(|(_, y)| *y > 0.0 && y.is_finite());
     let fold = |value: fn(&(f64, f64)) -> f64| {
@@ -27,7 +27,7 @@ pub(super) fn draw(area: &Area<'_>, panel: &Panel) -> Drawn {
     if first > last {
         return Ok(());
     }
-    // Room for the names on the right.
+    // Space for the names on the right.
     let across = Scale::new(first, last.max(first + 1.0) * 1.15, 8).with_margin(0.03);
     let up = Scale::decades(low.floor(), high.ceil().max(low.floor() + 1.0), 8).with_margin(0.04);
     let ends = across.range();
@@ -37,7 +37,7 @@ pub(super) fn draw(area: &Area<'_>, panel: &Panel) -> Drawn {
         let colour = RGBColor(red, green, blue);
         let points: Vec<(f64, f64)> =
             points.iter().filter(|(_, y)| *y > 0.0 && y.is_finite()).map(|&(x, y)| (x, y.log10())).collect();
-        // A single number is a level to compare with.
+        // A single number is a reference level.
         if let [(_, level)] = points[..] {
             let line = [(ends.start, level), (ends.end, level)];
             chart.draw_series(DashedLineSeries::new(line, px(9), px(6), FRAME.color.stroke_width(2 * OVERSIZE)))?;

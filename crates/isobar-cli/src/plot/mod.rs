@@ -1,7 +1,7 @@
-//! One picture of a solve: how it converged, and the solution along two planes, or the one there is.
+//! One picture of a solve: its convergence, and slices of the solution.
 //!
-//! A PNG is drawn twice as large as it is saved and averaged down, which smooths every line; an SVG has the coordinates of the large one.
-//! The font is compiled in: a fresh machine needs neither fonts nor fontconfig.
+//! A PNG is drawn at twice its size and averaged, for smooth lines; an SVG has the coordinates of the larger picture.
+//! The font is compiled in, so that no installed fonts are needed.
 
 mod canvas;
 mod convergence;
@@ -30,7 +30,7 @@ pub use self::curves::Panel;
 
 /// Size of the saved picture. px
 const SIZE: (u32, u32) = (1600, 1000);
-/// How much larger it is drawn.
+/// The factor by which it is drawn larger.
 const OVERSIZE: u32 = 2;
 const FONT: &str = "sans-serif";
 /// Axes and frames.
@@ -40,27 +40,27 @@ const GRID: RGBColor = RGBColor(226, 226, 226);
 const LINE: RGBColor = RGBColor(38, 92, 156);
 
 type Area<'a> = DrawingArea<Canvas<'a>, Shift>;
-/// The drawing library's errors have no common type but their message.
+/// The result of the drawing library, whose errors have no common type.
 type Drawn<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// What the picture shows.
+/// The content of a solve's picture.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlotInput<'a> {
-    /// The line above everything: the case and how it was solved.
+    /// The title: the case and the solver.
     pub(crate) title: &'a str,
-    /// Relative residual before the first iteration and after each.
+    /// Relative residuals before the first iteration and after each.
     pub(crate) history: &'a [f64],
-    /// Where the solver stops.
+    /// The solver's tolerance.
     pub(crate) tolerance: f64,
     /// The solution.
     pub(crate) field: &'a Field<'a>,
 }
 
-/// Checks before a solve that a plot can be written to `path`: a PNG or an SVG by its name, in a folder that
-/// is there and writable.
+/// Checks before a solve that a plot can be written to `path`: a name ending in `.png` or `.svg`, in a folder that
+/// exists and is writable.
 ///
 /// # Errors
-/// Another ending; what [`atomic::check`] says.
+/// Another ending; the errors of [`atomic::check`].
 pub fn check(path: &Path) -> Result<()> {
     if !["png", "svg"].iter().any(|&ending| has_ending(path, ending)) {
         return Err(Failure::at(path, "the plot is a PNG or an SVG image; give it a name that ends in .png or .svg"));
@@ -72,33 +72,33 @@ fn has_ending(path: &Path, ending: &str) -> bool {
     path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending))
 }
 
-/// Draws the convergence, the middle layer and the middle row as one picture; where there is one layer only, that
-/// layer; and where there is one row only, a curve.
+/// Draws the convergence, the middle layer and the middle row as one picture. With one layer, only that
+/// layer is drawn; with one row, a curve.
 ///
-/// Values that are not finite are grey and counted in the title of their slice; inactive cells are blank.
+/// Values that are not finite are grey and counted in the slice's title; inactive cells are blank.
 ///
 /// # Errors
-/// A failure naming `path`; what stood there before is then untouched.
+/// A failure naming `path`, whose earlier content is then unchanged.
 pub(crate) fn solution(path: &Path, input: &PlotInput<'_>) -> Result<()> {
     input.field.validate()?;
     write(path, input.title, |panels| draw_solution(panels, input))
 }
 
-/// What the picture of a run in time shows.
+/// The content of a time-dependent run's picture.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StepsPlot<'a> {
-    /// The line above everything: the case and how it was solved.
+    /// The title: the case and the solver.
     pub(crate) title: &'a str,
-    /// Every step.
+    /// All steps.
     pub(crate) steps: &'a [StepReport],
     /// The last state.
     pub(crate) field: &'a Field<'a>,
 }
 
-/// Draws the iterations of every step, the energy, and the last state: the middle layer, or the curve that there is.
+/// Draws the iterations of every step, the energy, and the last state (its middle layer, or a curve).
 ///
 /// # Errors
-/// As [`solution`].
+/// The errors of [`solution`].
 pub(crate) fn steps(path: &Path, input: &StepsPlot<'_>) -> Result<()> {
     input.field.validate()?;
     let draw = |panels: &Area<'_>| -> Drawn {
@@ -107,7 +107,7 @@ pub(crate) fn steps(path: &Path, input: &StepsPlot<'_>) -> Result<()> {
         let of = |value: fn(&StepReport) -> Option<f64>| -> Vec<(f64, f64)> {
             input.steps.iter().filter_map(|step| Some((step.time, value(step)?))).collect()
         };
-        steps::draw(&upper, "Iterations a step", "iterations", &of(|step| Some(step.iterations as f64)), true)?;
+        steps::draw(&upper, "Iterations per step", "iterations", &of(|step| Some(step.iterations as f64)), true)?;
         steps::draw(&lower, "Energy ½ uᵀKu − sᵀu", "energy", &of(|step| step.energy), false)?;
         match input.field.shape {
             [1, 1, _] => profile::draw(&right, input.field),
@@ -120,7 +120,7 @@ pub(crate) fn steps(path: &Path, input: &StepsPlot<'_>) -> Result<()> {
 /// Draws up to four diagrams.
 ///
 /// # Errors
-/// A failure naming `path`; what stood there before is then untouched.
+/// A failure naming `path`, whose earlier content is then unchanged.
 pub fn curves(path: &Path, title: &str, panels: &[Panel]) -> Result<()> {
     let draw = |area: &Area<'_>| -> Drawn {
         let (left, right) = area.split_horizontally(px(800));
@@ -131,7 +131,7 @@ pub fn curves(path: &Path, title: &str, panels: &[Panel]) -> Result<()> {
     write(path, title, draw)
 }
 
-/// The panels of a solve.
+/// Draws the panels of a solve.
 fn draw_solution(panels: &Area<'_>, input: &PlotInput<'_>) -> Drawn {
     match input.field.shape {
         [1, 1, _] => {
@@ -154,7 +154,7 @@ fn draw_solution(panels: &Area<'_>, input: &PlotInput<'_>) -> Drawn {
     }
 }
 
-/// Writes the picture that the ending of `path` names.
+/// Writes the picture in the format given by the ending of `path`.
 fn write(path: &Path, title: &str, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<()> {
     let image = if has_ending(path, "svg") {
         as_svg(title, draw).map(String::into_bytes)
@@ -165,10 +165,10 @@ fn write(path: &Path, title: &str, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Res
     Ok(atomic::write_whole(path, &image)?)
 }
 
-/// The size that is drawn.
+/// The size at which it is drawn.
 const DRAWN_SIZE: (u32, u32) = (SIZE.0 * OVERSIZE, SIZE.1 * OVERSIZE);
 
-/// The picture, three bytes a pixel.
+/// Returns the picture as three bytes per pixel.
 fn as_pixels(title: &str, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Drawn<Vec<u8>> {
     let mut pixels = vec![0; (DRAWN_SIZE.0 * DRAWN_SIZE.1 * 3) as usize];
     on_canvas(Canvas::Pixels(BitMapBackend::with_buffer(&mut pixels, DRAWN_SIZE)), title, draw)?;
@@ -219,7 +219,7 @@ fn encode(pixels: &[u8], (width, height): (u32, u32)) -> Drawn<Vec<u8>> {
     Ok(image)
 }
 
-/// The look that all axes share: their ticks, labels and names.
+/// Applies the common style of ticks, labels and names of axes.
 fn styled<'m, 'a, 'b, 'd, X, Y>(
     mesh: &'m mut MeshStyle<'a, 'b, X, Y, Canvas<'d>>,
 ) -> &'m mut MeshStyle<'a, 'b, X, Y, Canvas<'d>>
@@ -231,7 +231,7 @@ where
         .axis_desc_style(font(20.0))
         .axis_style(FRAME)
         .set_all_tick_mark_size(px(4))
-        // The font stands this much above the middle of its boxes.
+        // Corrects the font's vertical offset in its boxes.
         .y_label_offset(px(2))
 }
 
@@ -259,14 +259,14 @@ fn diagram<'a, 'b>(
     Ok(chart)
 }
 
-/// From the first to the last of ascending places, or of length 1 where they are one.
+/// Returns the first and last of ascending values; an interval of length 1 if they are equal.
 fn extent(mut places: impl DoubleEndedIterator<Item = f64>) -> (f64, f64) {
     let first = places.next().unwrap_or(0.0);
     let last = places.next_back().filter(|&last| last > first);
     (first, last.unwrap_or(first + 1.0))
 }
 
-/// A length in pixels of the saved picture.
+/// Converts a length in pixels of the saved picture.
 fn px(length: i32) -> i32 {
     length * OVERSIZE as i32
 }
@@ -275,7 +275,7 @@ fn font(size: f64) -> TextStyle<'static> {
     (FONT, size * f64::from(OVERSIZE)).into_font().color(&FRAME.color)
 }
 
-/// Cuts a text that is too long for its place.
+/// Truncates a text that is too long.
 fn fit(text: &str, characters: usize) -> String {
     if text.chars().count() <= characters {
         return text.to_owned();

@@ -1,14 +1,14 @@
-//! The solution of a problem in one direction, as a line.
+//! The solution of a one-dimensional problem, as a line.
 
 use plotters::prelude::*;
 
 use super::scale::{Colours, Scale};
 use super::{Area, Drawn, Field, LINE, OVERSIZE, diagram, extent, px};
 
-/// Draws the values of the one row over x; inactive cells and values that are not finite interrupt the line.
+/// Draws the values of the single row over x; inactive cells and values that are not finite interrupt the line.
 pub(super) fn draw(area: &Area<'_>, field: &Field<'_>) -> Drawn {
     let x = &field.mesh.centres[0];
-    // The same care for one value, and for none, as colours take.
+    // Handles one value, and none, as the colour scale does.
     let range = Colours::new(field.values.iter().copied());
     let (first, last) = extent(x.iter().copied());
     let across = Scale::new(first, last, 8).with_margin(0.03);

@@ -9,22 +9,22 @@ use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, Value
 pub(super) struct Scale {
     low: f64,
     high: f64,
-    /// Where the ticks are, in order.
+    /// Positions of the ticks, in order.
     pub(super) ticks: Vec<f64>,
     labels: Labels,
 }
 
-/// How numbers at ticks are written.
+/// The format of tick labels.
 #[derive(Clone, Copy)]
 enum Labels {
-    /// In units of 10^exponent.
+    /// Multiples of 10^exponent.
     Number { exponent: i32, decimals: usize },
-    /// The values are exponents of ten.
+    /// Powers of ten; the values are exponents.
     PowerOfTen,
 }
 
 impl Scale {
-    /// About `most` ticks at 1, 2 or 5 times a power of ten between `low` < `high`.
+    /// At most about `most` ticks at 1, 2 or 5 times a power of ten; `low` < `high`.
     pub(super) fn new(low: f64, high: f64, most: usize) -> Self {
         Self::with_step(low, high, round_step((high - low) / most as f64))
     }
@@ -51,7 +51,7 @@ impl Scale {
         Scale { low, high, ticks, labels }
     }
 
-    /// The same ticks with room for `margin` of the length at either end.
+    /// Adds a margin, as a fraction of the length, at both ends.
     pub(super) fn with_margin(mut self, margin: f64) -> Self {
         let room = margin * (self.high - self.low);
         self.low -= room;
@@ -59,7 +59,7 @@ impl Scale {
         self
     }
 
-    /// ` (×10⁻⁷)`, to follow the name of what the labels count; empty where they count ones.
+    /// Returns ` (×10⁻⁷)`, to be appended to the axis name; empty if the factor is 1.
     pub(super) fn factor(&self) -> String {
         match self.labels {
             Labels::Number { exponent, .. } if exponent != 0 => {
@@ -69,7 +69,7 @@ impl Scale {
         }
     }
 
-    /// Characters of the longest label.
+    /// Returns the number of characters of the longest label.
     pub(super) fn longest_label(&self) -> usize {
         self.ticks.iter().map(|tick| self.format_ext(tick).chars().count()).max().unwrap_or(0)
     }
@@ -101,7 +101,7 @@ impl ValueFormatter<f64> for Scale {
         };
         let text = format!("{:.decimals$}", value / 10_f64.powi(exponent));
         match text.strip_prefix('-') {
-            // A rounded-off −0 is 0.
+            // A rounded −0 is written as 0.
             Some(digits) if digits.bytes().all(|byte| matches!(byte, b'0' | b'.')) => digits.into(),
             Some(digits) => format!("−{digits}"),
             None => text,
@@ -109,7 +109,7 @@ impl ValueFormatter<f64> for Scale {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, not below `step`.
+/// Returns 1, 2 or 5 times a power of ten, at least `step`.
 fn round_step(step: f64) -> f64 {
     let power = 10_f64.powf(step.log10().floor());
     [1.0, 2.0, 5.0]
@@ -119,7 +119,7 @@ fn round_step(step: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// 10⁻⁵ where it is that power of ten, else 8.1 × 10⁻⁶; numbers of everyday size as they are.
+/// Formats a number as 10⁻⁵ or 8.1 × 10⁻⁶; numbers near 1 in decimals.
 pub(super) fn scientific(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
@@ -136,24 +136,24 @@ pub(super) fn scientific(value: f64) -> String {
     }
 }
 
-/// −12 as ⁻¹².
+/// Formats −12 as ⁻¹².
 pub(super) fn superscript(exponent: i32) -> String {
     let digits = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
     let raised = |c: char| c.to_digit(10).map_or('⁻', |digit| digits[digit as usize]);
     exponent.to_string().chars().map(raised).collect()
 }
 
-/// Which colour a value has.
+/// A colour scale.
 pub(super) struct Colours {
     /// Bounds of the scale.
     pub(super) low: f64,
     pub(super) high: f64,
-    /// Values of both signs: the scale is centred on zero, which is white.
+    /// Whether there are values of both signs; the scale is then centred on zero, which is white.
     diverging: bool,
 }
 
 impl Colours {
-    /// A scale for the finite ones of `values`.
+    /// A scale for the finite values among `values`.
     pub(super) fn new(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = values
             .filter(|value| value.is_finite())
@@ -163,7 +163,7 @@ impl Colours {
         }
         let largest = low.abs().max(high.abs());
         if high - low <= 1e-12 * largest || largest < f64::MIN_POSITIVE {
-            // One value: the middle of a scale around it, not rounding errors blown up.
+            // A constant field gets the middle of a scale around it, so that rounding errors are not amplified.
             let half = if largest < f64::MIN_POSITIVE { 1.0 } else { 0.1 * largest };
             return Colours { low: low - half, high: high + half, diverging: false };
         }
@@ -173,7 +173,7 @@ impl Colours {
         Colours { low, high, diverging: false }
     }
 
-    /// Red, green, blue.
+    /// Returns red, green and blue.
     pub(super) fn colour(&self, value: f64) -> [u8; 3] {
         if !value.is_finite() {
             return [150; 3];

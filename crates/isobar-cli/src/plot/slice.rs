@@ -1,4 +1,4 @@
-//! Planes through the solution as colour maps.
+//! Slices of the solution as colour maps.
 
 use plotters::element::BitMapElement;
 use plotters::prelude::*;
@@ -8,16 +8,16 @@ use isobar_io::Units;
 use super::scale::{Colours, Scale};
 use super::{Area, Drawn, FRAME, Field, font, px, styled};
 
-/// Cells that take no part: paper, a shade darker than any value's.
+/// The colour of inactive cells, slightly darker than the paper.
 pub(super) const BLANK: [u8; 3] = [232, 232, 226];
 
-/// One direction of a plane: what it is called and where its cells begin and end.
+/// One direction of a slice: its name and the boundaries of its cells.
 struct Axis {
     name: &'static str,
     faces: Vec<f64>,
 }
 
-/// The middle layer, seen from above.
+/// Draws the middle layer, seen from above.
 pub(super) fn draw_horizontal(area: &Area<'_>, field: &Field<'_>) -> Drawn {
     let [nz, ny, nx] = field.shape;
     let layer = nz / 2;
@@ -34,7 +34,7 @@ pub(super) fn draw_horizontal(area: &Area<'_>, field: &Field<'_>) -> Drawn {
     draw(area, title, field, axes, true, |row, column| (layer * ny + row) * nx + column)
 }
 
-/// The middle row, seen from the side.
+/// Draws the middle row, seen from the side.
 pub(super) fn draw_vertical(area: &Area<'_>, field: &Field<'_>) -> Drawn {
     let [_, ny, nx] = field.shape;
     let row = ny / 2;
@@ -51,14 +51,14 @@ pub(super) fn draw_vertical(area: &Area<'_>, field: &Field<'_>) -> Drawn {
     draw(area, title, field, axes, false, |layer, column| (layer * ny + row) * nx + column)
 }
 
-/// A coordinate in a title.
+/// Formats a coordinate for a title.
 fn short(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 impl Axis {
-    /// That of x (0) or y (1).
+    /// The axis of x (0) or y (1).
     fn across(field: &Field<'_>, direction: usize) -> Self {
         let name = match field.mesh.units {
             Units::Atmosphere => ["x (dimensionless)", "y (dimensionless)"][direction],
@@ -72,7 +72,7 @@ impl Axis {
         if increasing && faces.iter().all(|face| face.is_finite()) {
             return Axis { name, faces };
         }
-        // Coordinates that order no cells: count the cells instead.
+        // The coordinates are not increasing: use cell numbers instead.
         Axis { name, faces: (0..faces.len()).map(|n| n as f64).collect() }
     }
 
@@ -84,7 +84,7 @@ impl Axis {
         self.faces[self.faces.len() - 1]
     }
 
-    /// The cell under each of `pixels` equal steps from the low end to the high end.
+    /// Returns the cell under each of `pixels` equal steps from the low end to the high end.
     fn cells(&self, pixels: u32) -> Vec<usize> {
         let step = (self.high() - self.low()) / f64::from(pixels);
         let inner = &self.faces[1..self.faces.len() - 1];
@@ -97,7 +97,7 @@ impl Axis {
     }
 }
 
-/// Draws the values of `cell(row, column)` in true proportions (`square`) or filling the area, with their scale.
+/// Draws the values `cell(row, column)`, in true proportions (`square`) or filling the area, with a colour key.
 fn draw(
     area: &Area<'_>,
     mut title: String,
@@ -130,7 +130,7 @@ fn draw(
     let room = (width as i32 - left - gap - bar - bar_labels - px(8), height as i32 - top - bottom);
     let size = if square {
         let proportion = (across.high() - across.low()) / (up.high() - up.low());
-        // A strip thinner than this shows nothing; it is stretched.
+        // A thinner strip could not be seen; it is stretched.
         let proportion = proportion.clamp(0.25, 4.0);
         let width = room.0.min((f64::from(room.1) * proportion) as i32);
         (width, room.1.min((f64::from(width) / proportion) as i32))
@@ -138,7 +138,7 @@ fn draw(
         room
     };
 
-    // Labels take some 60 pixels each.
+    // A label needs about 60 pixels.
     let most = (size.0 / px(60)).clamp(2, 8) as usize;
     let across_scale = Scale::new(across.low(), across.high(), most);
     let up_scale = Scale::new(up.low(), up.high(), 6);
@@ -164,7 +164,7 @@ fn draw(
     draw_key(&key, bar_labels, &colours, bar_scale, field.name)
 }
 
-/// The colours from the lowest to the highest value.
+/// Draws the colour key, from the lowest to the highest value.
 fn draw_key(area: &Area<'_>, room: i32, colours: &Colours, scale: Scale, name: &str) -> Drawn {
     let (low, high) = (colours.low, colours.high);
     let name = format!("{name}{}", scale.factor());

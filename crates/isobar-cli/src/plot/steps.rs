@@ -1,11 +1,11 @@
-//! A number of every time step over the time.
+//! A quantity of every time step over time.
 
 use plotters::prelude::*;
 
 use super::scale::{Colours, Scale};
 use super::{Area, Drawn, LINE, OVERSIZE, diagram, extent, px};
 
-/// Draws the points, joined; counts begin at 0.
+/// Draws the points and the line through them; counts begin at 0.
 pub(super) fn draw(area: &Area<'_>, title: &str, name: &str, points: &[(f64, f64)], is_count: bool) -> Drawn {
     let range = Colours::new(points.iter().map(|point| point.1));
     let (first, last) = extent(points.iter().map(|point| point.0));

@@ -47,7 +47,7 @@ impl Case {
         self.fails_with(&[], parts);
     }
 
-    /// The same with more arguments.
+    /// Fails with more arguments.
     #[track_caller]
     fn fails_with(&self, args: &[&str], parts: &[&str]) {
         let case = self.path("case.toml");
@@ -347,7 +347,7 @@ fn keys_that_do_not_fit() {
     let grid = |line: &str| Case::new(&LINEAR.replace("ny = 6", &format!("ny = 6\n{line}")));
     grid("geometry = \"box\"").fails(&["case.toml:6:12", "grid.geometry", "grid.size", "grid.spacing"]);
     grid("depth = 1.0").fails(&["case.toml:6:9", "grid.depth", "poisson"]);
-    grid("size = [1.0, 1.0]\nspacing = [1.0, 1.0]").fails(&["grid.size", "give one of them"]);
+    grid("size = [1.0, 1.0]\nspacing = [1.0, 1.0]").fails(&["grid.size", "remove one of them"]);
     grid("nz = 2\nsize = [1.0, 1.0]").fails(&["grid.size", "2 entries"]);
     grid("size = [1.0, -1.0]").fails(&["grid.size", "-1 in y"]);
     grid("spacing = [[1.0, 2.0], 1.0]").fails(&["grid.spacing", "2 widths in x", "8 cells"]);
@@ -356,13 +356,13 @@ fn keys_that_do_not_fit() {
     with_diffusion("coeficient = 2.0").fails(&["case.toml:9:1", "did you mean \"coefficient\"?"]);
     with_diffusion("coefficient = { fil = \"k.npy\" }").fails(&["case.toml:9:17", "did you mean \"file\"?"]);
     with_diffusion("coefficient = { file = \"k.npy\", noise = { sigma = 1.0 } }")
-        .fails(&["2 keys where one is needed"]);
+        .fails(&["2 keys, but exactly one is needed"]);
     with_diffusion("coefficient = { bubbles = { count = 3, radius = 0.1 } }").fails(&["needs the key \"contrast\""]);
     with_diffusion("coefficient = \"k.npy\"").fails(&["diffusion.coefficient must be a number, or a table"]);
     with_diffusion("boundary.east = \"open\"").fails(&["case.toml:9:17", "diffusion.boundary.east", "\"periodic\""]);
     with_diffusion("boundary.up = \"neumann\"").fails(&["unknown key \"up\"", "top"]);
     with_diffusion("boundary.north = \"periodic\"").fails(&["diffusion.boundary.north", "south is not"]);
-    Case::new(&LINEAR.replace("poisson", "helmholtz")).fails(&["[diffusion] belongs to problem.kind"]);
+    Case::new(&LINEAR.replace("poisson", "helmholtz")).fails(&["[diffusion] is for problem.kind"]);
     Case::new("[problem]\nkind = \"helmholtz\"\n[grid]\nspacing = [1.0]\n").fails(&["grid.spacing", "grid.depth"]);
     Case::new(&LINEAR.replace("tolerance = 1e-12", "guess = \"twos\"")).fails(&["solver.guess = \"twos\"", "random"]);
     let blocks = "method = \"deflated-cg\"\ndeflation.stripes = { blocks = [9, 1, 1] }";

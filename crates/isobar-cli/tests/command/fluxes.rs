@@ -61,7 +61,7 @@ fn what_is_wrong_with_an_image_is_said() {
     fs::write(path("rock.npy"), npy("(2, 5, 8)", &labels)).unwrap();
     let expected = "no entry for label 5, which 2 cells have, the first at (i, j, k) = (1, 1, 0)";
     fails(&[], &["diffusion.coefficient", "rock.npy", expected]);
-    fails(&["--set", "grid.nx=9"], &["has shape (2, 5, 8), the grid wants (2, 5, 9)"]);
+    fails(&["--set", "grid.nx=9"], &["has shape (2, 5, 8), but the grid needs (2, 5, 9)"]);
     labels[9] = 0.5;
     fs::write(path("rock.npy"), npy("(2, 5, 8)", &labels)).unwrap();
     fails(&[], &["in cell (i, j, k) = (1, 1, 0) is no label"]);

@@ -185,7 +185,7 @@ fn checkpoints_that_do_not_fit_are_refused() {
     assert_eq!(report["steps"].as_array().unwrap().len(), 20);
     let whole = fs::read(&checkpoint).unwrap();
     fs::write(&checkpoint, &whole[..whole.len() / 2]).unwrap();
-    fails(&[], &["cut short"]);
+    fails(&[], &["truncated"]);
     let mut newer = whole.clone();
     newer[8] = 9;
     fs::write(&checkpoint, &newer).unwrap();
@@ -343,7 +343,7 @@ fn preconditioners_are_tried_where_the_case_asks_for_it() {
         assert_eq!(trial[0]["preconditioner"], report["solver"]["preconditioner"].as_str().unwrap_or("none"));
     }
     let output = run.command(&["--set", "solver.preconditioner=auto"]);
-    assert!(stdout(&output).contains("trial ") && stdout(&output).contains("is taken"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("trial ") && stdout(&output).contains("is used"), "{}", stdout(&output));
 }
 
 /// A disk that takes no more, in the middle of a run: the last good checkpoint stays, nothing is half written.

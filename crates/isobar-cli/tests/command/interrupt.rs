@@ -143,7 +143,7 @@ fn what_a_killed_process_leaves_goes_with_the_next() {
     }
 }
 
-/// Where files cannot be opened, a temporary folder cannot be emptied either: the next process does.
+/// If no more files can be opened, a temporary folder cannot be emptied: the next process empties it.
 #[cfg(target_os = "linux")]
 #[test]
 fn too_few_open_files_leave_nothing_for_good() {
@@ -189,7 +189,7 @@ fn a_second_signal_ends_a_solve_at_once() {
     send("INT", &child);
     let mut said = String::new();
     errors.read_line(&mut said).unwrap();
-    assert!(said.starts_with("SIGINT: stopping the solve; once more to end at once"), "{said}");
+    assert!(said.starts_with("SIGINT: stopping the solve; press again to end at once"), "{said}");
     send("INT", &child);
     let begin = Instant::now();
     assert_eq!(child.wait().unwrap().code(), Some(130));

@@ -56,7 +56,7 @@ fn command_lines() {
     usage(&["solve", "a.toml", "--device", "cuda:x"], "cuda:N");
     usage(&["solve", "a.toml", "--parts", "3"], "as in 2x3");
     usage(&["solve", "a.toml", "--parts", "0x3"], "as in 2x3");
-    fails(&["solve", "a.toml", "--parts", "2x3"], &["--parts 2x3: for 6 ranks, and there is one", "mpirun -n 6"]);
+    fails(&["solve", "a.toml", "--parts", "2x3"], &["--parts 2x3 needs 6 ranks, but there is one", "mpirun -n 6"]);
     usage(&["solve", "a.toml", "--threads", "0"], "from 1 to");
     usage(&["solve", "a.toml", "--threads", "many"], "from 1 to");
     usage(&["solve", "a.toml", "--threads", "100000"], "from 1 to");
@@ -77,7 +77,7 @@ fn case_files_that_cannot_be_read() {
     fails(&["solve", "/dev/zero"], &["/dev/zero: longer than 64 MiB"]);
     case_fails(b"[problem]\nkind = \"\xff\xfe\"\n", &["byte 18 is not UTF-8"]);
     case_fails(b"\x93NUMPY\x01\x00", &["not UTF-8"]);
-    case_fails("", &["no problem.kind"]);
+    case_fails("", &["problem.kind is missing"]);
     case_fails("[problem\nkind = 1", &["case.toml:1:"]);
     case_fails("[problem]\nkind = helmholtz\n", &["case.toml:2:"]);
     case_fails("\0\0\0", &["case.toml:1:"]);
@@ -111,7 +111,7 @@ fn overrides() {
 
 #[test]
 fn devices() {
-    // No machine has a thousand cards; what is missing depends on the machine.
+    // No machine has a thousand GPUs; what is missing depends on the machine.
     tiny_fails(&["--device", "cuda:1000"], &["--device cuda:1000"]);
 }
 
@@ -188,7 +188,7 @@ fn right_hand_sides_from_files() {
     solve(b"not an array", &["not a .npy file"]);
     solve(&npy("(4, 8, 9)", &[1.0; 288]), &["(4, 8, 9)", "(4, 8, 8)"]);
     solve(&npy("(8, 8, 4)", &[1.0; 256]), &["reversed"]);
-    solve(&npy("(4, 8, 8)", &[1.0; 100]), &["cut short"]);
+    solve(&npy("(4, 8, 8)", &[1.0; 100]), &["truncated"]);
     let mut values = [1.0; 256];
     values[100] = f64::NAN;
     solve(&npy("(4, 8, 8)", &values), &["a[1, 4, 4] is NaN"]);

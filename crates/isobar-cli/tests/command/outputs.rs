@@ -1,4 +1,4 @@
-//! What is written never costs an input, another output, or what somebody else put there.
+//! Outputs never destroy an input, another output, or other data.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the command does when all is well, or nearly.
+//! Tests of successful solves.
 
 use std::fs;
 use std::io::Read;

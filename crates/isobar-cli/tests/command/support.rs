@@ -10,12 +10,12 @@ pub(crate) fn isobar<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S
     command
 }
 
-/// What it printed on standard output.
+/// Returns the standard output.
 pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// What it printed on standard error.
+/// Returns the standard error.
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }

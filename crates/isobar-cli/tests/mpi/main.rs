@@ -336,7 +336,7 @@ fn one_rank_says_how_it_went(mpi: &Path) {
     assert_eq!(String::from_utf8_lossy(&said.stdout), "");
 }
 
-/// One message, and exit status 1.
+/// Checks for one message and exit status 1.
 #[track_caller]
 fn assert_fails(output: &Output, part: &str) {
     let said = text(output);

@@ -1,4 +1,4 @@
-//! Boxes that are periodic in y, perhaps in x too, whose rows processes share.
+//! Boxes that are periodic in y, and some in x too, with rows divided among processes.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub(crate) fn rings_are_those_of_one_process(mpi: &Path) {
     let bubbles = file("bubbles.toml", &BUBBLES.replace("south = { dirichlet = 0.0 }", IN_Y));
     let [report, output] = ["report.json", "u.npy"].map(|name| files.path().join(name).display().to_string());
     let cg = ["--set", "solver.method=cg", "--set", "solver.preconditioner.kind=line"];
-    // Of which coarser rings are even too, so that points are relaxed.
+    // Whose coarser levels are even too, so that points are relaxed.
     let even = ["--set", "grid.nx=32", "--set", "grid.ny=32"];
     let odd = ["--set", "grid.nx=23", "--set", "grid.ny=27"];
     let trials: [(&str, &[&str], &[usize], Option<&str>); 9] = [
@@ -31,7 +31,7 @@ pub(crate) fn rings_are_those_of_one_process(mpi: &Path) {
         (&rock, &cg, &[2, 4], None),
         (&rock, &cg, &[4], Some("2x2")),
         (&bubbles, &[], &[2, 4], None),
-        // Two turns of rings of an odd number of cells.
+        // Two copies of periodic directions with odd numbers of cells.
         (&rock, &odd, &[2, 3], None),
         (&smooth, &odd, &[2, 3], None),
     ];

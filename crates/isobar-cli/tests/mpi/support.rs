@@ -52,14 +52,14 @@ pub(crate) fn file(folder: &TempDir, name: &str, text: &str) -> String {
     path.display().to_string()
 }
 
-/// What one process writes, given arguments of which the first is "isobar".
+/// Runs the command as one process; the first argument is "isobar". Returns its report and solution.
 pub(crate) fn by_one_process(folder: &Path, args: &[&str]) -> (Value, Vec<f64>) {
     let said = Command::new(env!("CARGO_BIN_EXE_isobar")).args(&args[1..]).output().unwrap();
     assert!(said.status.success(), "{}", text(&said));
     written(folder)
 }
 
-/// Runs what one process has run, with its report and solution, on ranks.
+/// Runs the same arguments on ranks and compares with one process.
 pub(crate) fn check_as_one(mpi: &Path, folder: &Path, ranks: usize, args: &[&str], (alone, u): (&Value, &[f64])) {
     fs::remove_file(folder.join("u.npy")).unwrap();
     let count = ranks.to_string();

@@ -1,7 +1,7 @@
-//! NVIDIA's library of sparse matrices, found when it is needed: what paper A compares with.
+//! NVIDIA's library of sparse matrices, loaded on demand, for comparisons with paper A.
 //!
-//! * `product` a matrix in compressed rows times a vector,
-//! * `tridiagonal` many tridiagonal systems.
+//! * `product`: products of a matrix in compressed rows and a vector,
+//! * `tridiagonal`: batches of tridiagonal systems.
 
 mod product;
 mod tridiagonal;
@@ -22,24 +22,24 @@ use crate::vector::index;
 pub(crate) use product::{CompressedRows, MatrixProduct};
 pub(crate) use tridiagonal::TridiagonalSolve;
 
-/// The library, loaded.
+/// The loaded library.
 #[derive(Debug)]
 pub struct Cusparse {
-    /// Major and minor.
+    /// Major and minor version.
     version: (i32, i32),
-    /// Where it was found.
+    /// Its path.
     path: PathBuf,
     functions: Functions,
     _libraries: Vec<Library>,
 }
 
-/// A handle, a matrix or a vector of the library's; an array on the card; a number on the host.
+/// A handle, matrix or vector of the library; an array on the GPU; a number on the host.
 type Any = *mut c_void;
-/// `cusparseSpMV` and what prepares it: handle, operation, one, matrix, x, zero, y, precision, algorithm, and
-/// the workspace or where to write its size.
+/// `cusparseSpMV` and its preparation: handle, operation, one, matrix, x, zero, y, precision, algorithm, and
+/// the workspace or a pointer to its size.
 type Product = unsafe extern "C" fn(Any, c_int, Any, Any, Any, Any, Any, c_int, c_int, Any) -> c_int;
-/// `cusparse<t>gtsvInterleavedBatch` and what prepares it: handle, algorithm, unknowns, the three diagonals, x,
-/// systems, and the workspace or where to write its size.
+/// `cusparse<t>gtsvInterleavedBatch` and its preparation: handle, algorithm, unknowns, the three diagonals, x,
+/// systems, and the workspace or a pointer to its size.
 type Tridiagonal = unsafe extern "C" fn(Any, c_int, c_int, Any, Any, Any, Any, c_int, Any) -> c_int;
 
 #[derive(Debug)]
@@ -54,10 +54,10 @@ struct Functions {
     destroy_vector: unsafe extern "C" fn(Any) -> c_int,
     set_values: unsafe extern "C" fn(Any, Any) -> c_int,
     product_size: Product,
-    /// Since CUDA 12.4.
+    /// Available since CUDA 12.4.
     product_preprocess: Option<Product>,
     product: Product,
-    /// Double and single precision.
+    /// In double and single precision.
     tridiagonal_size: [Tridiagonal; 2],
     tridiagonal: [Tridiagonal; 2],
 }
@@ -69,8 +69,7 @@ impl Functions {
                 *library.get($name)?
             };
         }
-        // SAFETY: the types are those of cusparse.h of CUDA 12 and 13, with enumerations as the ints and
-        // pointers as the pointers that they are.
+        // SAFETY: the types are those of cusparse.h of CUDA 12 and 13, with enumerations as ints.
         unsafe {
             Ok(Self {
                 error_string: get!(b"cusparseGetErrorString\0"),
@@ -103,10 +102,10 @@ const WANTED: Wanted<'_> = Wanted {
 };
 
 impl Cusparse {
-    /// The library, loaded once a process.
+    /// Loads the library, once per process.
     ///
     /// # Errors
-    /// [`Error::Device`](isobar_core::Error::Device) where it is not found, saying how to get it.
+    /// [`Error::Device`](isobar_core::Error::Device) if it is not found, with instructions to install it.
     pub fn get() -> Result<&'static Self> {
         static FOUND: OnceLock<std::result::Result<Cusparse, String>> = OnceLock::new();
         FOUND.get_or_init(|| Self::find(&WANTED)).as_ref().map_err(|message| error(message.clone()))
@@ -115,7 +114,7 @@ impl Cusparse {
     fn find(wanted: &Wanted<'_>) -> std::result::Result<Self, String> {
         wanted.find(Self::load).map_err(|reason| {
             format!(
-                "cuSPARSE, which stored matrices need on CUDA, is not found ({reason}); install it (pip install \
+                "cuSPARSE, which stored matrices on CUDA need, was not found ({reason}); install it (pip install \
                  nvidia-cusparse, or the CUDA toolkit) and set ISOBAR_CUSPARSE to the path of libcusparse.so.12, or use \
                  the device \"cpu\""
             )
@@ -127,7 +126,7 @@ impl Cusparse {
         let library = unsafe { Library::new(&path) }.map_err(describe)?;
         let functions = Functions::of(&library).map_err(describe)?;
         let mut version = (0, 0);
-        // SAFETY: the type is that of cusparse.h, whose first two properties are these; both numbers outlive
+        // SAFETY: the type is that of cusparse.h, whose first two properties are major and minor version; both numbers outlive
         // the calls.
         unsafe {
             type Property = unsafe extern "C" fn(c_int, *mut c_int) -> c_int;
@@ -139,12 +138,12 @@ impl Cusparse {
         Ok(Self { version, path, functions, _libraries: libraries })
     }
 
-    /// Major and minor version, which is not CUDA's.
+    /// Returns its major and minor version, which is not CUDA's.
     pub fn version(&self) -> (i32, i32) {
         self.version
     }
 
-    /// Where it was found: a path, or the name that the loader knows.
+    /// Returns its path, or the name by which the loader finds it.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -154,20 +153,18 @@ impl Cusparse {
         if code == 0 {
             return Ok(());
         }
-        // SAFETY: the library returns a string of its own for every code.
+        // SAFETY: the library returns a static string for every code.
         let what = unsafe { CStr::from_ptr((self.functions.error_string)(code)) }.to_string_lossy();
         let (major, minor) = self.version;
         let remedy = match code {
-            ALLOCATION_FAILED => "use a smaller grid, or free memory on the card",
-            _ => {
-                "another version may do it (set ISOBAR_CUSPARSE to its libcusparse.so.12), and the device \"cpu\" does"
-            }
+            ALLOCATION_FAILED => "use a smaller grid, or free memory on the GPU",
+            _ => "try another version (set ISOBAR_CUSPARSE to its libcusparse.so.12), or use the device \"cpu\"",
         };
         Err(error(format!("cuSPARSE {major}.{minor}, {doing}: {what} (status {code}); {remedy}")))
     }
 }
 
-/// The library, started for one operator on one card.
+/// A handle of the library for one operator on one GPU.
 #[derive(Debug)]
 struct Handle {
     library: &'static Cusparse,
@@ -175,7 +172,7 @@ struct Handle {
     raw: Mutex<Any>,
 }
 
-// SAFETY: any thread may use a handle, one at a time, which the lock sees to.
+// SAFETY: any thread may use a handle, one at a time, which the lock ensures.
 unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
@@ -190,7 +187,7 @@ impl Handle {
         Ok(Self { library, context: Arc::clone(context), raw: Mutex::new(raw) })
     }
 
-    /// Makes calls on a stream of the context that is current.
+    /// Makes calls on a stream of the current context.
     fn on<R>(&self, stream: sys::CUstream, work: impl FnOnce(&Functions, Any) -> Result<R>) -> Result<R> {
         let raw = lock(&self.raw);
         let functions = &self.library.functions;
@@ -206,21 +203,21 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // A failure here has no one to be told to.
+        // Errors in a destructor cannot be reported.
         let _ = self.context.synchronize();
-        // SAFETY: made in `new`, destroyed once, and the card is done with it.
+        // SAFETY: made in `new`, destroyed once, and the GPU has finished with it.
         let _ = unsafe { (self.library.functions.destroy)(*lock(&self.raw)) };
     }
 }
 
-/// `cudaDataType` of a precision.
+/// Returns the `cudaDataType` of a precision.
 fn data_type<T: Real>() -> c_int {
     const REAL_64: c_int = 1;
     const REAL_32: c_int = 0;
     [REAL_64, REAL_32][index::<T>()]
 }
 
-/// An address on the card.
+/// Returns an address on the GPU.
 fn on_card(pointer: Pointer) -> Any {
     pointer as Any
 }

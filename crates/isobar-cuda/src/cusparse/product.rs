@@ -13,13 +13,13 @@ use crate::driver::{Context, Pointer};
 use crate::launch::Library;
 use crate::memory::Buffer;
 
-// What cusparse.h calls these.
+// Constants of cusparse.h.
 const INDEX_32I: c_int = 2;
 const INDEX_BASE_ZERO: c_int = 0;
 const OPERATION_NON_TRANSPOSE: c_int = 0;
 const SPMV_CSR_ALG1: c_int = 2;
 
-/// A square matrix in compressed rows, with 32-bit indices from 0, on the card.
+/// A square matrix in compressed rows, with 32-bit indices from 0, on the GPU.
 #[derive(Debug)]
 pub(crate) struct CompressedRows {
     pub(crate) rows: usize,
@@ -29,10 +29,10 @@ pub(crate) struct CompressedRows {
     pub(crate) values: Buffer,
 }
 
-/// A matrix that can be multiplied with vectors.
+/// A matrix prepared for products with vectors.
 #[derive(Debug)]
 pub(crate) struct MatrixProduct<T> {
-    /// A, x and y as the library knows them. Where x and y are it is told at every call.
+    /// A, x and y as objects of the library. The addresses of x and y are set at every call.
     matrix: Any,
     x: Any,
     y: Any,
@@ -43,13 +43,13 @@ pub(crate) struct MatrixProduct<T> {
     precision: PhantomData<T>,
 }
 
-// SAFETY: what the library keeps of A, x and y is memory of the host, touched while the handle is locked.
+// SAFETY: the library's objects for A, x and y are host memory, used only while the handle is locked.
 unsafe impl<T> Send for MatrixProduct<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for MatrixProduct<T> {}
 
 impl<T: Real> MatrixProduct<T> {
-    /// `place` is some vector of this many rows, which is neither read nor written now.
+    /// Prepares the product. `place` is any vector of this length; it is neither read nor written.
     pub(crate) fn new(context: &Arc<Context>, stored: CompressedRows, place: Pointer) -> Result<Self> {
         let null = std::ptr::null_mut();
         let handle = Handle::new(context)?;
@@ -63,13 +63,13 @@ impl<T: Real> MatrixProduct<T> {
         Ok(this)
     }
 
-    /// Replaces the values of the entries, and does anew what depends on the matrix.
+    /// Replaces the values of the entries and repeats the preparation.
     pub(crate) fn update(&self, values: &[T], place: Pointer) -> Result<()> {
         self.stored.values.write(values)?;
         self.preprocess(place)
     }
 
-    /// Bytes of the matrix.
+    /// Returns the bytes of the matrix.
     pub(crate) fn bytes(&self) -> usize {
         let CompressedRows { row_starts, columns, values, .. } = &self.stored;
         row_starts.bytes() + columns.bytes() + values.bytes()
@@ -95,7 +95,7 @@ impl<T: Real> MatrixProduct<T> {
         let [starts, columns, values] =
             [&stored.row_starts, &stored.columns, &stored.values].map(|array| on_card(array.start()));
         let (indices, base) = (INDEX_32I, INDEX_BASE_ZERO);
-        // SAFETY: the arrays are as long as so many rows and entries need, and live as long as `self`.
+        // SAFETY: the arrays have the lengths for these rows and entries, and live as long as `self`.
         unsafe {
             let code =
                 (f.create_csr)(matrix, rows, rows, entries, starts, columns, values, indices, indices, base, real);
@@ -105,13 +105,13 @@ impl<T: Real> MatrixProduct<T> {
         }
     }
 
-    /// Calls the product or what prepares it.
+    /// Calls the product or its preparation.
     fn call(&self, function: Product, [x, y]: [Pointer; 2], last: Any, stream: sys::CUstream) -> Result<()> {
         let (mut one, mut zero) = (T::ONE, T::ZERO);
         let (one, zero): (Any, Any) = ((&raw mut one).cast(), (&raw mut zero).cast());
         let (operation, real) = (OPERATION_NON_TRANSPOSE, data_type::<T>());
         self.handle.on(stream, |f, handle| {
-            // SAFETY: all this was made in `new`, and is alive; so are the vectors, which the caller borrows;
+            // SAFETY: all objects were made in `new` and are alive; the caller borrows the vectors;
             // the two numbers are read before the call returns.
             unsafe {
                 self.handle.check((f.set_values)(self.x, on_card(x)), "choosing a vector")?;
@@ -132,10 +132,10 @@ impl<T: Real> Library for MatrixProduct<T> {
 
 impl<T> Drop for MatrixProduct<T> {
     fn drop(&mut self) {
-        // A failure here has no one to be told to.
+        // Errors in a destructor cannot be reported.
         let _ = self.handle.context.synchronize();
         let f = &self.handle.library.functions;
-        // SAFETY: made in `new`, or null where that failed; destroyed once, and the card is done with them.
+        // SAFETY: made in `new`, or null if that failed; destroyed once, and the GPU has finished with them.
         unsafe {
             for vector in [self.x, self.y] {
                 if !vector.is_null() {

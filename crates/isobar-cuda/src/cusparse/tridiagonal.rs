@@ -1,4 +1,4 @@
-//! Many tridiagonal systems by `cusparse<t>gtsvInterleavedBatch`.
+//! Batches of tridiagonal systems by `cusparse<t>gtsvInterleavedBatch`.
 
 use std::ffi::c_int;
 use std::marker::PhantomData;
@@ -14,31 +14,31 @@ use crate::launch::Library;
 use crate::memory::Buffer;
 use crate::vector::index;
 
-/// The Thomas algorithm without pivoting. Of the library's three the fastest, and our matrices are diagonally
-/// dominant.
+/// The Thomas algorithm without pivoting: the fastest of the library's three, and sufficient for diagonally
+/// dominant matrices.
 const THOMAS: c_int = 0;
 
-/// Systems of so many unknowns side by side: entry k of system c is at `c + systems · k`. The library
-/// overwrites all that it is given, so that the matrix has to be put there again before every solve.
+/// Interleaved systems: entry k of system c is at `c + systems · k`. The library
+/// overwrites all its arguments, so the matrix must be copied again before every solve.
 #[derive(Debug)]
 pub(crate) struct TridiagonalSolve<T> {
     // Dropped in this order: the handle before the memory it uses.
     handle: Handle,
     unknowns: usize,
     systems: usize,
-    /// Below, on and above the diagonal; the right-hand side, then the solution.
+    /// The lower, main and upper diagonal; the right-hand side, then the solution.
     arrays: [Buffer; 4],
     workspace: Option<Buffer>,
     precision: PhantomData<T>,
 }
 
 impl<T: Real> TridiagonalSolve<T> {
-    /// Makes room for so many systems.
+    /// Allocates the arrays.
     pub(crate) fn new(context: &Arc<Context>, unknowns: usize, systems: usize) -> Result<Self> {
         let handle = Handle::new(context)?;
         let array = || {
             let bytes = unknowns * systems * size_of::<T>();
-            Buffer::new(context, bytes, "what a tridiagonal solve overwrites")
+            Buffer::new(context, bytes, "the arrays of a tridiagonal solve")
         };
         let arrays = [array()?, array()?, array()?, array()?];
         let mut this = Self { handle, unknowns, systems, arrays, workspace: None, precision: PhantomData };
@@ -49,17 +49,17 @@ impl<T: Real> TridiagonalSolve<T> {
         Ok(this)
     }
 
-    /// Where the diagonals (below, on, above) and the right-hand side are put, and the solution is found.
+    /// Returns the addresses of the diagonals (lower, main, upper) and of the right-hand side, which becomes the solution.
     pub(crate) fn arrays(&self) -> [Pointer; 4] {
         self.arrays.each_ref().map(Buffer::start)
     }
 
-    /// Calls the solve or what prepares it.
+    /// Calls the solve or its preparation.
     fn call(&self, function: Tridiagonal, last: Any, stream: sys::CUstream) -> Result<()> {
         let [below, diagonal, above, x] = self.arrays().map(on_card);
         let (unknowns, systems) = (self.unknowns as c_int, self.systems as c_int);
         self.handle.on(stream, |_, handle| {
-            // SAFETY: the arrays are that long and live as long as `self`.
+            // SAFETY: the arrays have these lengths and live as long as `self`.
             let code = unsafe { function(handle, THOMAS, unknowns, below, diagonal, above, x, systems, last) };
             self.handle.check(code, "solving tridiagonal systems")
         })
@@ -67,7 +67,7 @@ impl<T: Real> TridiagonalSolve<T> {
 }
 
 impl<T: Real> Library for TridiagonalSolve<T> {
-    /// Solves what is in its own arrays, whichever the vectors.
+    /// Solves the systems in its own arrays.
     fn run(&self, _vectors: [Pointer; 2], stream: sys::CUstream) -> Result<()> {
         let workspace = self.workspace.as_ref().map_or(0, Buffer::start);
         self.call(self.handle.library.functions.tridiagonal[index::<T>()], on_card(workspace), stream)

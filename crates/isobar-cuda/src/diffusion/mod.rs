@@ -1,4 +1,4 @@
-//! The diffusion operator on a card: coefficients of cells or of faces, for the header `kernels/diffusion.cuh`.
+//! The diffusion operator on a GPU: coefficients of cells or of faces, for the header `kernels/diffusion.cuh`.
 
 mod supports;
 
@@ -18,14 +18,14 @@ use crate::memory::Buffer;
 use crate::part::rows_around;
 use crate::seven_point::kind::{self, Kind};
 
-/// Everything of a stencil that the compiler knows: see `diffusion.cuh`.
+/// The compile-time properties of a stencil: see `diffusion.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Diffusion {
-    /// Whether faces are stored, rather than coefficients of cells.
+    /// Whether coefficients of faces are stored instead of coefficients of cells.
     stored_faces: bool,
-    /// The field of each direction.
+    /// The number of the field for each direction.
     fields: [usize; 3],
-    /// Which fields kernels look at.
+    /// Which fields kernels read.
     used: [bool; 3],
     /// Dirichlet sides: bit 2 axis + upper.
     fixed: u32,
@@ -64,13 +64,13 @@ pub(crate) struct Form {
 // SAFETY: laid out as `Form` in finest.cu: six 32-bit integers.
 unsafe impl Argument for Form {}
 
-/// All sources for a stencil, and line solves for columns of so many layers; `wide` for vectors of 2³¹ elements and more.
+/// Returns all sources for a stencil and line solves for columns with these numbers of layers; `wide` for vectors of 2³¹ elements and more.
 pub fn sources<T: Real>(stencil: &stencil::Diffusion, layers: &[usize], wide: bool) -> Vec<Source> {
     kind::sources::<Diffusion, T>(stencil, layers, wide)
 }
 
 impl Diffusion {
-    /// For kernels that are not specialised.
+    /// Returns the properties as arguments for unspecialised kernels.
     pub(crate) fn form(&self) -> Form {
         Form {
             stored_faces: i32::from(self.stored_faces),
@@ -84,7 +84,7 @@ impl Diffusion {
         self.periodic >> axis as usize & 1 != 0
     }
 
-    /// Which ends directions have.
+    /// Returns the kinds of the sides.
     pub(crate) fn sides(&self) -> [[Side; 2]; 3] {
         [0, 1, 2].map(|d| {
             [0, 1].map(|upper| match (self.periodic >> d & 1, self.fixed >> (2 * d + upper) & 1) {
@@ -95,7 +95,7 @@ impl Diffusion {
         })
     }
 
-    /// Puts there what h of a direction is of that of the first direction with the same field.
+    /// Copies the ratios of each direction's h to that of the first direction with the same field.
     pub(crate) fn send_ratios<T: Real>(
         &self,
         cuda: &Cuda,
@@ -106,22 +106,22 @@ impl Diffusion {
         cuda.context().send(&ratios, operands.ratio)
     }
 
-    /// The fields that kernels look at, in the order of their numbers.
+    /// Returns the fields that kernels read, in order.
     pub(crate) fn used_fields(&self) -> impl Iterator<Item = usize> {
         let used = self.used;
         (0..3).filter(move |&field| used[field])
     }
 }
 
-/// Rows of coefficients before and after a part's own: the halo row, and before it one more, so that colours are stored in the same
-/// order from the first stored row on as from the part's first.
+/// Returns the stored rows of coefficients before and after a subdomain: the halo row, and one more before it, so that colours are stored
+/// in the same order from the first stored row as from the subdomain's first row.
 fn rows_beside(layout: &Layout) -> [usize; 2] {
     let [before, after] = layout.halo();
     [2 * before, after]
 }
 
-/// Puts coefficients of the host, a number for every cell of the whole grid, into a layout, halo rows included, times a factor; zero
-/// in cells of the whole grid from `end` on, in any direction.
+/// Copies coefficients of the whole grid from the host to a subdomain's layout, halo rows included, times a factor; cells of the whole
+/// grid from `end` on, in any direction, are set to zero.
 fn upload_rows<T: Real>(
     cuda: &Cuda,
     layout: &Layout,
@@ -146,7 +146,7 @@ fn upload_rows<T: Real>(
         for row in 0..rows {
             match row_there(row) {
                 Some(j) if j < end[1] => packed.extend_from_slice(&layer[whole.nx * j..][..whole.nx]),
-                // Also the row before a halo row, which is only there for the order, where the grid has none.
+                // Also the row before a halo row, which only fixes the order of colours, if the grid does not have it.
                 _ => packed.resize(packed.len() + whole.nx, 0.0),
             }
         }
@@ -156,18 +156,18 @@ fn upload_rows<T: Real>(
     cuda.upload_coefficients::<T>(&stored, &packed, factor, [end[0], rows, end[2]], start)
 }
 
-/// A field holds the h of the first direction that takes it.
+/// Returns the factor of the first direction that uses a field; the field is stored with this factor.
 pub(crate) fn first_factor(axes: &[(usize, f64); 3], field: usize) -> f64 {
     axes.iter().find(|axis| axis.0 == field).map_or(1.0, |&(_, factor)| factor)
 }
 
 impl Operands {
-    /// Where a field is.
+    /// Returns the address of a field.
     pub(crate) fn field(&self, field: usize) -> Pointer {
         self.fields[field]
     }
 
-    /// Where the shift is, if there is one.
+    /// Returns the address of the shift, if there is one.
     pub(crate) fn shift(&self) -> Pointer {
         self.shift
     }
@@ -190,7 +190,7 @@ impl Kind for Diffusion {
         for (d, sides) in stencil.sides().into_iter().enumerate() {
             for (upper, side) in sides.into_iter().enumerate() {
                 match side {
-                    // Stored faces have their Dirichlet sides in the shift.
+                    // Stored faces include Dirichlet sides in the shift.
                     Side::Fixed if !stored_faces => fixed |= 1 << (2 * d + upper),
                     Side::Periodic => periodic |= 1 << d,
                     Side::Fixed | Side::Closed => {}
@@ -199,7 +199,7 @@ impl Kind for Diffusion {
         }
         let mut used = [false; 3];
         for (d, extent) in [nx, ny, nz].into_iter().enumerate() {
-            // A missing face must be there as a zero, but for those above the only layer.
+            // A missing face must be stored as a zero, except those above a single layer.
             used[fields[d]] |= if stored_faces { d < 2 || nz > 1 } else { extent > 1 || fixed >> (2 * d) & 3 != 0 };
         }
         used[0] |= used == [false; 3];
@@ -228,9 +228,9 @@ impl Kind for Diffusion {
         stencil.coefficient_vectors()
     }
 
-    /// One buffer: the ratios, the fields that are used, the shift.
+    /// Allocates one buffer for the ratios, the fields that are used and the shift.
     fn allocate<T: Real>(&self, cuda: &Cuda, layout: &Layout, rows: usize) -> Result<(Buffer, Operands)> {
-        /// Vectors begin at multiples of this many bytes.
+        /// Alignment of vectors in bytes.
         const ALIGNMENT: usize = 256;
         let row = 2 * layout.half_plane() * size_of::<T>();
         let [before, after] = rows_beside(layout);
@@ -240,7 +240,7 @@ impl Kind for Diffusion {
         let what = format!("the {vectors} vectors of a diffusion operator on {shape} cells");
         let buffer = Buffer::new(cuda.context(), ALIGNMENT + vectors * bytes, &what)?;
         let vector = |n: usize| buffer.start() + (ALIGNMENT + n * bytes + before * row) as Pointer;
-        // Those that no kernel looks at point to something that may be read all the same.
+        // Fields that no kernel uses point to readable memory all the same.
         let mut fields = [vector(0); 3];
         for (n, field) in self.used_fields().enumerate() {
             fields[field] = vector(n);
@@ -287,7 +287,7 @@ impl Kind for Diffusion {
             }
             Coefficients::Faces(faces) => {
                 for axis in self.used_fields().map(|axis| Axis::ALL[axis]) {
-                    // There is no face above the last cell, whatever is stored for it.
+                    // There is no face above the last cell, whatever the stored value.
                     let (d, mut end) = (axis as usize, extents);
                     if !self.is_periodic(axis) || extents[d] == 1 {
                         end[d] -= 1;

@@ -1,4 +1,4 @@
-//! What a card supports of the diffusion operator, whole and in parts.
+//! Support of the diffusion operator on a GPU, on the whole grid and on subdomains.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint, Steps};
 use crate::vector::Vector;
 
-/// Rounds the coefficients that one operator has for another one.
+/// Copies coefficients of one operator to another one in another precision.
 fn round<T: Real, R: Real>(
     stencil: &stencil::Diffusion,
     from: &Passes<Diffusion, T>,
@@ -49,7 +49,7 @@ fn round<T: Real, R: Real>(
     to.note_sent(stencil)
 }
 
-/// What multigrid's cycles are made of in precision T; setup of Galerkin levels most likely in such numbers.
+/// Returns the sources of multigrid cycles in precision T; Galerkin levels are usually made in the given number type.
 fn sources_of_cycles<T: Real>(
     stencil: &stencil::Diffusion,
     operator: &Passes<Diffusion, f64>,
@@ -236,7 +236,7 @@ impl Supports<stencil::Diffusion> for Cuda {
     }
 }
 
-/// Some rows of a matrix, for relaxation by lines or without. Parts of coefficients on one card are not made.
+/// Makes the operator on some rows, with line relaxation or without. Coefficients on one GPU cannot be divided.
 pub(crate) fn part<T: Real>(
     cuda: &Cuda,
     stencil: &stencil::Diffusion,
@@ -245,7 +245,7 @@ pub(crate) fn part<T: Real>(
 ) -> Result<Arc<SevenPoint<Passes<Diffusion, T>>>> {
     refuse_while_recording("making an operator")?;
     stencil.require_parts(patch, true)?;
-    let slab = patch.whole_rows(Stencil::shape(stencil), "parts on cards")?;
+    let slab = patch.whole_rows(Stencil::shape(stencil), "subdomains on GPUs")?;
     SevenPoint::made_of(Passes::make(cuda, stencil, slab, has_lines)?, stencil)
 }
 

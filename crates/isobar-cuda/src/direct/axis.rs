@@ -1,4 +1,4 @@
-//! What multiplies by the eigenvectors of one axis: products on tensor cores, or fast transforms.
+//! Products with the eigenvectors of one axis: matrix products on tensor cores, or fast transforms.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::launch::{Arguments, Launch};
 use crate::memory::Buffer;
 use crate::module::Module;
 
-/// As in direct.cu: lines and columns of a block's part of a product, numbers that it takes at a time.
+/// Lines and columns of a block's part of a product, and numbers per step, as in direct.cu.
 const LINES: usize = 64;
 const MODES: usize = 64;
 const DEPTH: usize = 16;
 const STAGE: usize = 2 * LINES * (DEPTH + 4) + 2 * DEPTH * (MODES + 4);
-/// Two stages of a product.
+/// Two pipeline stages of a product.
 const PRODUCT_BYTES: usize = 2 * STAGE * size_of::<f64>();
-/// Threads of a block of products.
+/// Threads per block of products.
 const THREADS: usize = 256;
-/// Cells of axes that are transformed: shorter ones are multiplied in less time, longer ones do not fit (`docs/notes/direct.md`).
+/// Lengths of axes that are transformed: for shorter axes products are faster, longer ones do not fit (`docs/notes/direct.md`).
 const FAST: std::ops::RangeInclusive<usize> = 128..=2048;
 
-/// Pairs of lines that a block transforms: fewer of long ones, but at least as many as fill a sector of memory.
+/// Returns the pairs of lines per block: fewer for long lines, but at least as many as fill a memory sector.
 fn pairs(n: usize) -> usize {
     if n < 256 {
         8
@@ -36,19 +36,19 @@ fn pairs(n: usize) -> usize {
     }
 }
 
-/// Shared memory of a block: a complex number of each cell of a pair of lines, and gaps, as in fourier.cu.
+/// Returns the shared memory of a block: a complex number per cell of a pair of lines, with gaps, as in fourier.cu.
 fn transform_bytes(n: usize) -> usize {
     pairs(n) * (n + n / 8) * 16
 }
 
-/// The kernel of transforms of n cells, along x or across, to waves or back.
+/// Returns the source of transforms of n cells, along x or across it, forwards or backwards.
 pub fn source(n: usize, is_along_x: bool, is_back: bool) -> Source {
     let flag = |is_set: bool| u8::from(is_set);
     let source = Source::new("fourier", kernels::FOURIER).define("N", n).define("PAIRS", pairs(n));
     source.define("ALONG_X", flag(is_along_x)).define("BACK", flag(is_back))
 }
 
-/// The number of the transform that an axis has, where it is one that is fast on a card.
+/// Returns the number of an axis's transform if it is fast on a GPU.
 fn kind_of(basis: &Basis) -> Option<i32> {
     let kind = match basis.trig()? {
         Trig::Cosine => 0,
@@ -59,29 +59,29 @@ fn kind_of(basis: &Basis) -> Option<i32> {
     is_transformed(basis.len()).then_some(kind)
 }
 
-/// The sources that must be compiled for an axis.
+/// Returns the sources that an axis needs.
 pub(super) fn sources(axis: usize, basis: &Basis) -> impl Iterator<Item = Source> {
     let n = basis.len();
     let ways = if kind_of(basis).is_some() { &[false, true][..] } else { &[] };
     ways.iter().map(move |&is_back| source(n, axis == 0, is_back))
 }
 
-/// A matrix in the two parts that a product takes, see direct.cu.
+/// A matrix in the two parts of a product, see direct.cu.
 struct Parts {
     kernels: [&'static str; 2],
-    /// Of both parts.
+    /// Depth of both parts.
     depth: usize,
     width: usize,
     values: Vec<f64>,
 }
 
 impl Parts {
-    /// Numbers in a row, filled up.
+    /// Returns the padded length of a row.
     fn pitch(&self) -> usize {
         self.width.next_multiple_of(MODES)
     }
 
-    /// From the entries of both parts, row and column.
+    /// Makes a matrix from the entries of both parts by row and column.
     fn new(kernels: [&'static str; 2], depth: usize, width: usize, entry: impl Fn(usize, usize, usize) -> f64) -> Self {
         let (rows, pitch) = (depth.next_multiple_of(DEPTH), width.next_multiple_of(MODES));
         let mut values = vec![0.0; 2 * rows * pitch];
@@ -96,11 +96,11 @@ impl Parts {
     }
 }
 
-/// The eigenvectors of an axis as products take them, even ones before odd ones where there are such, and their eigenvalues in the
+/// The eigenvectors of an axis as matrices of products, even ones before odd ones if the axis is symmetric, with their eigenvalues in the
 /// same order.
 struct Products {
     values: Vec<f64>,
-    /// From cells to modes and back.
+    /// The matrices from cells to modes and back.
     ways: [Parts; 2],
 }
 
@@ -118,7 +118,7 @@ impl Products {
             let back = Parts::new(plain, n, half, |part, k, i| entry(k, part * half + i));
             return Self { values, ways: [forward, back] };
         }
-        // The numbers of even vectors and of odd ones, and entries of the first half of their cells.
+        // The numbers of even and odd vectors, and entries of the first half of their cells.
         let number = |part: usize, k: usize| match (is_fourier, part) {
             (false, _) => 2 * k + part,
             (true, 0) => (2 * k).saturating_sub(1),
@@ -131,12 +131,12 @@ impl Products {
         let entry = |part: usize, k: usize, i: usize| match is_fourier {
             _ if k >= count[part] => 0.0,
             false => basis.entry(number(part, k), i),
-            // Around the middle of the first cell, so that the same reflection serves.
+            // About the centre of the first cell, so that the same reflection works.
             true => basis.scale() * waves(n, part, k, i),
         };
         let is_middle = |i: usize| 2 * i + 1 == n;
         let forward = Parts::new(["to_modes_x", "to_modes"], half, half, |part, i, k| {
-            // The cell in the middle is added to itself.
+            // The middle cell is added to itself.
             if is_middle(i) { 0.5 * entry(part, k, i) } else { entry(part, k, i) }
         });
         let back = Parts::new(["from_modes_x", "from_modes"], half, half, entry);
@@ -145,9 +145,9 @@ impl Products {
 }
 
 impl Products {
-    /// Sᵀ 1
+    /// Returns Sᵀ 1.
     fn of_constant(&self) -> Vec<f64> {
-        // From the matrix that goes back, whose rows are vectors: of even ones half, the middle apart.
+        // From the backward matrix, whose rows are vectors: half of the even ones, with the middle separate.
         let [_, back] = &self.ways;
         let (n, pitch, rows) = (self.values.len(), back.pitch(), back.depth.next_multiple_of(DEPTH));
         let row = |part: usize, k: usize| &back.values[(part * rows + k) * pitch..][..back.width];
@@ -165,7 +165,7 @@ impl Products {
     }
 }
 
-/// Periodic waves of length 1 that are even or odd about the middle of n cells.
+/// Returns periodic waves of length 1 that are even or odd about the centre of n cells.
 fn waves(n: usize, part: usize, k: usize, i: usize) -> f64 {
     let frequency = k + part;
     let is_single = frequency == 0 || 2 * frequency == n;
@@ -174,7 +174,7 @@ fn waves(n: usize, part: usize, k: usize, i: usize) -> f64 {
     length * if part == 0 { angle.cos() } else { angle.sin() }
 }
 
-/// What a product is launched with.
+/// Launch parameters of a product.
 #[derive(Clone, Copy)]
 struct Way {
     kernel: &'static str,
@@ -183,32 +183,32 @@ struct Way {
     pitch: usize,
 }
 
-/// How an axis is multiplied.
+/// The method of multiplication for an axis.
 enum By {
-    /// Its matrices, to modes and back.
+    /// Matrices, to modes and back.
     Products { module: Arc<Module>, ways: [(Buffer, Way); 2] },
-    /// The kernels to modes and back, the roots of one, the number of the transform, what vectors are multiplied by.
+    /// Kernels to modes and back, roots of unity, the number of the transform, the scale of vectors.
     Transforms { modules: [Arc<Module>; 2], roots: Buffer, kind: i32, scale: f64 },
 }
 
-/// An axis on the card.
+/// An axis with its eigenvectors on the GPU.
 pub(super) struct Axis {
     by: By,
     /// Its eigenvalues, in the order of the modes.
     pub(super) values: Buffer,
     /// Sᵀ 1
     pub(super) of_constant: Buffer,
-    /// Its first number.
+    /// The first entry of Sᵀ 1.
     pub(super) first_of_constant: f64,
     n: usize,
     inner: usize,
     lines: usize,
 }
 
-/// The name of every kernel of transforms.
+/// The name of every transform kernel.
 const TRANSFORM: &str = "transform";
 
-/// Whether n has no factors but those that stages of a transform take.
+/// Returns whether n has only factors that a transform supports.
 fn is_transformed(n: usize) -> bool {
     let mut rest = n;
     while let Some(factor) = [2, 3, 5].into_iter().find(|&factor| rest.is_multiple_of(factor)) {
@@ -217,7 +217,7 @@ fn is_transformed(n: usize) -> bool {
     rest == 1 && FAST.contains(&n)
 }
 
-/// exp(−2πi k/n), then exp(−πi k/2n), real and imaginary parts.
+/// Returns exp(−2πi k/n), then exp(−πi k/2n), as real and imaginary parts.
 fn roots(n: usize) -> Vec<f64> {
     let root = |k: usize, of: usize| {
         let angle = -2.0 * std::f64::consts::PI * k as f64 / of as f64;
@@ -227,7 +227,7 @@ fn roots(n: usize) -> Vec<f64> {
 }
 
 impl Axis {
-    /// On the card; `products` has the kernels of products.
+    /// Copies an axis to the GPU; `products` has the kernels of products.
     pub(super) fn new(
         cuda: &Cuda,
         products: &Arc<Module>,
@@ -247,7 +247,7 @@ impl Axis {
                 }
                 let by =
                     By::Transforms { modules, roots: send(&roots(n), "roots of one")?, kind, scale: basis.scale() };
-                // The first wave is the constant, but of sines, which no singular matrix has.
+                // The first wave is the constant, except for sines, which no singular matrix has.
                 let of_constant =
                     (0..n).map(|k| if k == 0 { basis.scale() * (n as f64).sqrt() } else { 0.0 }).collect();
                 (by, basis.values().to_vec(), of_constant)
@@ -277,7 +277,7 @@ impl Axis {
         })
     }
 
-    /// Multiplies all lines by the eigenvectors, or back, from the first line on or from the last.
+    /// Multiplies all lines by the eigenvectors or their transpose, in ascending or descending order of lines.
     pub(super) fn multiply(
         &self,
         cuda: &Cuda,
@@ -326,7 +326,7 @@ impl Axis {
                     .with(roots.start())
                     .with(from)
                     .with(to);
-                // Eight numbers a thread, as in fourier.cu.
+                // Eight numbers per thread, as in fourier.cu.
                 let threads = (n * width / 8).next_multiple_of(32);
                 let kernel = (&*modules[usize::from(is_back)], TRANSFORM);
                 launch(kernel, [lines.div_ceil(2 * width), threads], transform_bytes(*n), arguments)
@@ -334,7 +334,7 @@ impl Axis {
         }
     }
 
-    /// Bytes on the card.
+    /// Returns its bytes on the GPU.
     pub(super) fn bytes(&self) -> usize {
         let by = match &self.by {
             By::Products { ways, .. } => ways.iter().map(|(matrix, _)| matrix.bytes()).sum(),

@@ -1,4 +1,4 @@
-//! Direct solves of separable boxes: what multiplies by eigenvectors ([`axis`]), tridiagonal systems a thread each, and the norms that judge.
+//! Direct solves of separable matrices: products with eigenvectors ([`axis`]), tridiagonal systems, and norms of residuals.
 
 pub mod axis;
 
@@ -24,19 +24,19 @@ use crate::module::Module;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
 
-/// Cells of a segment of a line in registers, as in direct.cu: those that are eliminated, and the last.
+/// Cells of a line's segment in registers, as in direct.cu: those eliminated, and the last.
 const MOST_IN_SEGMENT: usize = 16 + 1;
-/// Threads of a block that solves lines.
+/// Threads per block that solve lines.
 const MOST_THREADS: usize = 512;
-/// Threads of a block that sums up, and of the one that sums up all lines.
+/// Threads per block that sum, and of the block that sums over all lines.
 const SUMMING: usize = 256;
 const SUMMING_LINES: usize = 1024;
 
-/// The mean of b, of a singular matrix; ‖b − A u‖² and ‖b‖² without its mean.
+/// The mean of b for a singular matrix; ‖b − A u‖² and ‖b‖², both without the mean of b.
 const MEAN_OF_RHS: Scalar = Scalar::new(0);
 const NORMS: Scalar = Scalar::new(2);
 
-/// The kernels.
+/// Returns the source of the kernels.
 pub fn source() -> compile::Source {
     compile::Source::new("direct", kernels::DIRECT)
 }
@@ -57,7 +57,7 @@ struct Tables([[Pointer; 4]; 3]);
 // SAFETY: twelve addresses, as in direct.cu.
 unsafe impl Argument for Tables {}
 
-/// A box on a card.
+/// A separable matrix on a GPU.
 struct Direct {
     backend: Cuda,
     module: Arc<Module>,
@@ -65,25 +65,25 @@ struct Direct {
     factors: Separable,
     bases: [Basis; 2],
     axes: [Axis; 2],
-    /// T, D_a and D_b.
+    /// The diagonals T, D_a and D_b.
     lines: Buffer,
-    /// For residuals, of each axis couplings, ties, and what they are multiplied by along the others.
+    /// For residuals: couplings, shifts and weights of each axis.
     tables: Buffer,
     scalars: Scalars,
-    /// Pivots, of lines whose segments do not fit in registers.
+    /// Pivots of lines whose segments do not fit into registers.
     kept: Option<Buffer>,
-    /// The part of each line in the sum of all cells, of a singular matrix whose cells do not weigh the same.
+    /// The weight of each line in the sum over all cells, for a singular matrix with cells of different weights.
     totals: Option<Buffer>,
     /// Arrays in C order.
     work: [Buffer; 2],
 }
 
-/// The solver of a separable matrix.
+/// Makes the solver of a separable matrix.
 pub(crate) fn direct(backend: &Cuda, layout: &Layout, factors: &Separable) -> Result<SharedDirect<Cuda>> {
     Ok(Arc::new(Mutex::new(Direct::new(backend, layout, factors)?)))
 }
 
-/// How lines are shared out: the threads of each, a power of two, and the lines of a block.
+/// The division of lines: threads per line, a power of two, and lines per block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Segments {
     count: usize,
@@ -92,14 +92,14 @@ struct Segments {
 }
 
 impl Segments {
-    /// Chooses the segments of lines of n cells. Short segments and few of them take the least time: about as many as each has cells.
+    /// Chooses the segments of lines of n cells. It is fastest to have about as many segments as cells per segment.
     fn of(n: usize) -> Self {
         let fits = |count: usize| 2 * count <= n && 2 * count <= MOST_THREADS;
         let mut count = 1;
         while fits(count) && (n.div_ceil(count) > MOST_IN_SEGMENT || count * count < n.min(256)) {
             count *= 2;
         }
-        // Neighbouring lines fill a line of the cache, and a block has a few warps.
+        // Adjacent lines fill a cache line, and a block has a few warps.
         let mut width = 16;
         while width > 1 && width * count > MOST_THREADS {
             width /= 2;
@@ -118,13 +118,13 @@ impl Segments {
         self.count * self.width
     }
 
-    /// Shared memory: four numbers a thread.
+    /// Returns the shared memory: four numbers per thread.
     fn bytes(self) -> usize {
         4 * self.threads() * size_of::<f64>()
     }
 }
 
-/// σ, t, D_a and D_b, one after another, the least pivot, and what ties the last cell of the line of a constant, which is 0 then.
+/// Returns σ, t, D_a and D_b, one after another, the smallest pivot, and the shift of the last cell of the constant's line, 0 if singular.
 fn table(factors: &Separable) -> Vec<f64> {
     let lines = &factors.lines;
     let all = [&lines.shift, &lines.couplings, &lines.weights[0], &lines.weights[1]].into_iter().flatten().copied();
@@ -133,7 +133,7 @@ fn table(factors: &Separable) -> Vec<f64> {
     all.chain([lines.least_pivot, tie]).collect()
 }
 
-/// Of x, y and z: couplings, ties, and what they are multiplied by along the two other axes.
+/// Returns couplings, shifts and weights along the other two axes, for x, y and z.
 fn tables(factors: &Separable) -> Vec<f64> {
     axis_tables(factors).into_iter().flatten().flatten().copied().collect()
 }
@@ -171,7 +171,7 @@ impl Direct {
         let axes = [a?, b?];
         let (cells, n) = (factors.shape.cells(), factors.lines.len());
         let segments = Segments::of(n);
-        // Of cells that weigh the same, only the line of the constant has a mean.
+        // With cells of equal weight, only the constant's line has a mean.
         let is_even = |mass: &[f64]| mass.iter().all(|m| (m - mass[0]).abs() <= 1e-13 * mass[0]);
         let has_totals = factors.is_singular() && !factors.factors.iter().all(|axis| is_even(&axis.mass));
         let this = Self {
@@ -194,12 +194,12 @@ impl Direct {
         Ok(this)
     }
 
-    /// A kernel that waits for those before it by itself.
+    /// Returns a kernel that starts early and waits for earlier ones itself.
     fn kernel(&self, name: &'static str) -> Result<Kernel> {
         Ok(self.module.kernel(name)?.early(self.backend.context()))
     }
 
-    /// Multiplies by the eigenvectors of an axis or back, from the first line on or from the last.
+    /// Multiplies by the eigenvectors of an axis or their transpose, in ascending or descending order of lines.
     fn multiply(&self, (which, is_back): (usize, bool), is_descending: bool, arrays: [Pointer; 2]) -> Result<()> {
         self.axes[which].multiply(&self.backend, is_back, is_descending, arrays)
     }
@@ -208,7 +208,7 @@ impl Direct {
         self.factors.shape.cells() / self.factors.lines.len()
     }
 
-    /// `is_floating` says that the mean of the right-hand side is to be left out, and that of the solution.
+    /// Solves the lines. With `is_floating`, the means of the right-hand side and of the solution are removed.
     fn solve_lines(&self, x: Pointer, is_floating: bool) -> Result<()> {
         let [a, b] = self.axes.each_ref().map(|axis| axis.of_constant.start());
         let totals = self.totals.as_ref().map_or(0, Buffer::start);
@@ -240,25 +240,25 @@ impl Direct {
         if is_floating && totals != 0 { self.center(x, totals) } else { Ok(()) }
     }
 
-    /// The arguments that kernels of the first line begin with, which is that of the constant.
+    /// Returns the leading arguments of kernels for the constant's line, which is the first.
     fn first_line(&self) -> Arguments {
         let lines = &self.factors;
         Arguments::new().with(lines.lines.len() as i32).with(lines.stride(lines.line) as i64)
     }
 
-    /// The product of what the vectors of the constant are in both axes, times their cells.
+    /// Returns the product of the constant vectors' entries in both axes, times their cells.
     fn of_constant(&self) -> f64 {
         self.axes[0].first_of_constant * self.axes[1].first_of_constant
     }
 
-    /// The mean of an array from the modes of its lines.
+    /// Computes the mean of an array from the modes of its lines.
     fn find_mean(&self, x: Pointer) -> Result<()> {
         let scale = 1.0 / (self.of_constant() * self.factors.lines.len() as f64);
         let arguments = self.first_line().with(scale).with(x).with(self.scalars.pointer(MEAN_OF_RHS));
         self.backend.launch(self.kernel("sum_first_line")?, [1, 1, 1], [SUMMING, 1], arguments)
     }
 
-    /// Makes the mean of a solution 0.
+    /// Subtracts the mean from a solution.
     fn center(&self, x: Pointer, totals: Pointer) -> Result<()> {
         let scale = 1.0 / (self.of_constant() * self.factors.lines.len() as f64);
         let lines = self.line_count() as i32;
@@ -266,10 +266,10 @@ impl Direct {
         self.backend.launch(self.kernel("center_first_line")?, [1, 1, 1], [SUMMING_LINES, 1], arguments)
     }
 
-    /// u = A⁻¹ b, both in C order.
+    /// Solves u = A⁻¹ b, both in C order.
     fn solve_c_order(&self, b: Pointer, u: Pointer, is_floating: bool) -> Result<()> {
         let [first, second] = self.work.each_ref().map(Buffer::start);
-        // Each begins with what the one before wrote last, which is still in the cache: lines go up and come back down.
+        // Each kernel begins with the lines that the previous one wrote last, which are still in the cache.
         self.multiply((0, false), false, [b, second])?;
         self.multiply((1, false), true, [second, first])?;
         self.solve_lines(first, is_floating)?;
@@ -277,14 +277,14 @@ impl Direct {
         self.multiply((0, true), true, [second, u])
     }
 
-    /// Kernels of pairs of cells take rows that begin where two numbers are read at once.
+    /// Returns the kernel of residuals; the one for pairs of cells needs rows aligned to two numbers.
     fn judging_kernel(&self) -> &'static str {
         if self.factors.shape.nx.is_multiple_of(2) { "judge_pairs" } else { "judge" }
     }
 
     fn judge(&self, b: Pointer, u: Pointer) -> Result<()> {
         let isobar_core::layout::Shape { nx, ny, nz } = self.factors.shape;
-        // As many as are at work at once; neighbouring tiles share two layers.
+        // As many blocks as run at once; adjacent tiles share two layers.
         let blocks = self.backend.summing_blocks().min(2 * self.backend.context().multiprocessors);
         let width = if self.judging_kernel() == "judge" { 1 } else { 2 };
         let columns = nx.div_ceil(width * SUMMING / 8) * ny.div_ceil(8);
@@ -303,13 +303,13 @@ impl Direct {
         self.backend.launch(self.kernel(self.judging_kernel())?, [blocks, 1, 1], [SUMMING / 8, 8], arguments)
     }
 
-    /// Solves and judges.
+    /// Solves, and computes the norms of the residual.
     fn solve_and_judge(&self, b: Pointer, u: Pointer) -> Result<()> {
         self.solve_c_order(b, u, self.factors.is_singular())?;
         self.judge(b, u)
     }
 
-    /// Whether an array is one that kernels can read as it is.
+    /// Returns whether kernels can read an array in place.
     fn takes(&self, array: &DeviceArray) -> bool {
         let is_in_order = array.strides() == c_order(self.factors.shape) && array.shape() == self.factors.shape;
         is_in_order && array.precision() == Precision::F64 && array.device() == self.backend.ordinal()
@@ -361,7 +361,7 @@ impl DirectSolver<Cuda> for Direct {
             && [keeps(0), keeps(1)] == [true; 2]
             && factors.is_singular() == self.factors.is_singular();
         if is_same_kind {
-            // Only what the tridiagonal systems are made of: a time step, a reaction, layers.
+            // Only the tridiagonal systems may change: a time step, a reaction, layers.
             factors.check(&self.bases)?;
             self.lines.write(&table(factors))?;
             self.tables.write(&tables(factors))?;

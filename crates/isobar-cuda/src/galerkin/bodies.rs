@@ -1,4 +1,4 @@
-//! Corrections of strongly coupled bodies on a card.
+//! Corrections of strongly coupled aggregates on a GPU (`bodies` in code).
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -15,7 +15,7 @@ use crate::memory::Buffer;
 use crate::module::Module;
 use crate::vector::Vector;
 
-/// u += ω Σ_θ Z D⁻¹ Zᵀ r
+/// The correction u += ω Σ_θ Z D⁻¹ Zᵀ r.
 #[derive(Debug)]
 pub struct BodyCorrection<T> {
     cuda: Cuda,
@@ -27,7 +27,7 @@ pub struct BodyCorrection<T> {
 #[derive(Debug, Default)]
 struct Held {
     lists: Vec<Lists>,
-    /// Of bodies that other cards have cells of, too, where there are any.
+    /// Sums over aggregates shared with other GPUs, if there are any.
     sums: Option<Buffer>,
 }
 
@@ -47,7 +47,7 @@ impl<T: Real> BodyCorrection<T> {
         Ok(this)
     }
 
-    /// Replaces the bodies.
+    /// Replaces the aggregates.
     pub(super) fn update(&self, bodies: Vec<Lists>) -> Result<()> {
         refuse_while_recording("updating a correction")?;
         if !bodies.is_empty() {
@@ -55,21 +55,21 @@ impl<T: Real> BodyCorrection<T> {
         }
         let mut held = Held { lists: bodies, sums: None };
         if held.shared() > 0 {
-            let what = "sums over strongly coupled bodies";
+            let what = "sums over strongly coupled aggregates";
             held.sums = Some(Buffer::new(self.cuda.context(), 8 * held.shared(), what)?);
         }
-        // What was submitted with the old lists must not find them gone.
+        // Work submitted with the old lists must finish before they are freed.
         self.cuda.context().synchronize()?;
         *self.held.write().unwrap_or_else(PoisonError::into_inner) = held;
         Ok(())
     }
 
-    /// Replaced as a whole, so a panic elsewhere cannot have spoilt it.
+    /// Returns the lists, which are replaced as a whole, so that a panic elsewhere cannot leave them inconsistent.
     fn held(&self) -> RwLockReadGuard<'_, Held> {
         self.held.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A kernel with eight threads for each of so many bodies.
+    /// Launches a kernel with eight threads for each aggregate.
     fn launch(&self, name: &'static str, count: usize, pointers: &[Pointer]) -> Result<()> {
         if count == 0 {
             return Ok(());
@@ -93,7 +93,7 @@ impl<T: Real> Correction<Cuda, T> for BodyCorrection<T> {
             sum += 8 * *shared as Pointer;
         }
         if let Some(sums) = &held.sums {
-            refuse_while_recording("sums over bodies by way of the host")?;
+            refuse_while_recording("sums over aggregates through the host")?;
             let mut values = vec![0.0; held.shared()];
             sums.read(&mut values)?;
             if let Some(ranks) = self.cuda.ranks() {
@@ -116,7 +116,7 @@ impl<T: Real> Correction<Cuda, T> for BodyCorrection<T> {
         self.held().lists.iter().map(Lists::bytes).sum()
     }
 
-    /// Sums over bodies of several parts go by way of the host.
+    /// Returns whether there are aggregates shared by several subdomains, whose sums go through the host.
     fn needs_host(&self) -> bool {
         self.held().sums.is_some()
     }

@@ -1,4 +1,4 @@
-//! Interpolation between two grids of a Galerkin hierarchy.
+//! Interpolation between two levels of a Galerkin hierarchy.
 
 use std::sync::Arc;
 
@@ -40,24 +40,24 @@ struct Operands {
 // SAFETY: laid out as `Interpolation` in interpolate.cu: six pointers, fourteen 32-bit integers.
 unsafe impl Argument for Operands {}
 
-/// The finer level.
+/// The operator of the finer level.
 #[derive(Debug)]
 enum Fine<T: Real> {
     Finest(Arc<SevenPoint<Passes<Diffusion, T>>>),
     Coarse(Arc<TwentySeven<T>>),
 }
 
-/// P = P_x P_y P_z, in as many of these directions as are halved, and R = Pᵀ; between grids or parts of them.
+/// Interpolation P = P_x P_y P_z over the coarsened directions, and restriction R = Pᵀ, between levels or subdomains of them.
 #[derive(Debug)]
 pub struct Interpolation<T: Real> {
     cuda: Cuda,
     fine: Fine<T>,
     coarse: Layout,
-    /// In these directions.
+    /// The coarsened directions.
     axes: Vec<Axis>,
-    /// Whether a row of one part gives to a coarser row of the next.
+    /// Whether a row of one subdomain contributes to a coarse row of the next.
     meets: bool,
-    /// Where the operands point to.
+    /// The memory of the operands.
     _weights: Buffer,
     operands: Operands,
     module: Arc<Module>,
@@ -102,7 +102,7 @@ impl<T: Real> Interpolation<T> {
             before: layout.halo()[0] as i32,
             after: coarse.halo()[1] as i32,
         };
-        // Arrays begin at multiples of this many bytes.
+        // Alignment of arrays in bytes.
         const ALIGNMENT: usize = 256;
         let places: Vec<[usize; 2]> = weights
             .iter()
@@ -130,7 +130,7 @@ impl<T: Real> Interpolation<T> {
         Ok(this)
     }
 
-    /// Gives it other weights in the same directions.
+    /// Replaces the weights; the directions must be the same.
     pub(super) fn update(&self, weights: &[DirectionWeights]) -> Result<()> {
         refuse_while_recording("updating a transfer")?;
         if !weights.iter().map(DirectionWeights::axis).eq(self.axes.iter().copied()) {
@@ -146,13 +146,13 @@ impl<T: Real> Interpolation<T> {
         })
     }
 
-    /// Blocks and threads for a grid, in columns of both colours or of one.
+    /// Returns blocks and threads for the columns of both colours or of one.
     fn blocks(layout: &Layout, colours: usize) -> ([usize; 3], [usize; 2]) {
         let (Shape { nx, ny, nz }, [x, y]) = (layout.shape(), cell_block(layout.shape().nz));
         ([nx.div_ceil(2).div_ceil(x), nz.div_ceil(y), colours * ny], [x, y])
     }
 
-    /// f_c = R f of a field that is zero but in columns of one colour, or that is not.
+    /// Restricts f_c = R f. f may be zero except in columns of one colour.
     fn restrict_colour(&self, colour: Option<Colour>, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
         let name = match colour {
             _ if !self.halves_all() => "restrict_field",
@@ -165,7 +165,7 @@ impl<T: Real> Interpolation<T> {
         self.cuda.launch(self.module.kernel(name)?, grid, block, arguments)
     }
 
-    /// u += P u_c in columns of both colours or of one.
+    /// Adds u += P u_c in columns of both colours or of one.
     fn prolong_colour(&self, colour: Option<Colour>, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
         let (grid, block) = Self::blocks(self.fine().layout(), if colour.is_some() { 1 } else { 2 });
         let arguments = Arguments::new().with(self.operands).with(colour.map_or(-1, |colour| colour as i32));
@@ -173,7 +173,7 @@ impl<T: Real> Interpolation<T> {
         self.cuda.launch(self.module.kernel("prolong")?, grid, block, arguments)
     }
 
-    /// f_c = R r of what a sweep or a residual has left, which is zero but in columns of one colour, or is not.
+    /// Restricts the residual after a sweep, f_c = R r, which may be zero except in columns of one colour.
     fn restrict_left(&self, colour: Option<Colour>, r: &mut Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
         if self.meets {
             match colour.map(|colour| r.layout().local(colour)) {
@@ -240,8 +240,8 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         self.restrict_residual(f, u, coarse_f, scratch)
     }
 
-    /// The residual that a sweep leaves is zero in what it relaxed last; after one from zero it is what columns gave that were
-    /// relaxed after others.
+    /// After a sweep, the residual is zero in the columns that were relaxed last; after a sweep from zero it follows from the couplings
+    /// to columns that were relaxed later.
     fn smooth_residual_restrict(
         &self,
         relaxation: Relaxation,
@@ -269,7 +269,7 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         self.restrict_residual(f, u, coarse_f, scratch)
     }
 
-    /// Columns that are relaxed first, whatever they hold, need no correction.
+    /// Columns that are relaxed first without using their old values need no correction.
     fn prolong_smooth(
         &self,
         relaxation: Relaxation,

@@ -1,12 +1,12 @@
-//! Galerkin coarse grids of the diffusion operator on a card.
+//! Galerkin levels of the diffusion operator on a GPU.
 //!
-//! * [`twenty_seven`] their matrices, relaxed in four colours, [`interpolation`] what goes between two of them,
-//!   [`bodies`] corrections of strongly coupled bodies,
-//! * [`setup`] where all of these come from.
+//! * [`twenty_seven`]: their matrices, relaxed in four colours; [`interpolation`]: transfers between two levels;
+//!   [`bodies`]: corrections of strongly coupled aggregates,
+//! * [`setup`]: their computation.
 //!
-//! All of a cycle runs on the card, and all of its setup but the inverse of the coarsest matrix. Of cards that share a grid each makes
-//! the matrices of all of it, and keeps its own rows of those that are divided. What bodies that several cards have cells of are
-//! corrected by is summed up on the host.
+//! The whole cycle runs on the GPU, and so does its setup, except the inverse of the coarsest matrix. If several GPUs share a grid, each
+//! computes the matrices of the whole grid and keeps its own rows of the divided levels. Sums over aggregates that several GPUs share are
+//! added on the host.
 
 pub mod bodies;
 pub mod interpolation;
@@ -35,7 +35,7 @@ use crate::kernels::galerkin as kernels;
 use crate::seven_point::SevenPoint;
 use crate::vector::c_name;
 
-/// The kernels, in one precision.
+/// Returns the sources of the kernels in one precision.
 pub fn sources<T: Real>() -> [Source; 4] {
     [
         ("galerkin_apply", kernels::APPLY),
@@ -46,13 +46,13 @@ pub fn sources<T: Real>() -> [Source; 4] {
     .map(|(name, text)| Source::new(name, text).define("REAL", c_name::<T>()))
 }
 
-/// Threads in m and in k of a block with a cell a thread, where there are so many layers.
+/// Returns the threads in m and k of a block with one cell per thread.
 fn cell_block(layers: usize) -> [usize; 2] {
     if layers == 1 { [256, 1] } else { [32, 8] }
 }
 
 impl SupportsGalerkin for Cuda {
-    /// 256³ on an H200: an iteration takes 8.5 ms with two, 4.9 ms with none, and a few bubbles 12 instead of 11 of them.
+    /// Levels with a W-cycle. At 256³ on an H200 an iteration takes 8.5 ms with two, 4.9 ms with none; a few bubbles need 12 iterations instead of 11.
     const VISITED_TWICE: usize = 0;
 
     type Coarse<T: Real> = TwentySeven<T>;
@@ -106,7 +106,7 @@ impl SupportsGalerkinParts for Cuda {
         TwentySeven::new(self, matrix, slab).map(Arc::new)
     }
 
-    /// By way of the host, which goes through the lists.
+    /// Keeps this rank's part of the lists, on the host.
     fn part_of_bodies(&self, all: Vec<Lists>, whole: &Layout, starts: &[usize], rank: usize) -> Result<Vec<Lists>> {
         all.iter().map(|lists| Lists::new(self, &lists.on_host()?.part(whole, starts, rank))).collect()
     }

@@ -1,4 +1,4 @@
-//! A 27-point matrix on a card.
+//! A 27-point matrix on a GPU.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::reduction::Reduction;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
 
-/// Bytes that vectors begin at multiples of.
+/// Alignment of vectors in bytes.
 const LINE: usize = 256;
-/// Bytes between two vectors.
+/// Offset between two vectors in bytes.
 const APART: usize = 17 * LINE;
 
 /// `Matrix` of twenty_seven.cuh.
@@ -47,10 +47,10 @@ struct Operands {
 // SAFETY: laid out as `Matrix` in twenty_seven.cuh: sixteen pointers, eight 32-bit integers.
 unsafe impl Argument for Operands {}
 
-/// Columns split between threads, see `relax` of lines.cu.
+/// Division of columns among threads, see `relax` of lines.cu.
 #[derive(Clone, Copy, Debug)]
 struct Chunks {
-    /// Columns a block.
+    /// Columns per block.
     lanes: usize,
     count: usize,
     length: usize,
@@ -70,19 +70,19 @@ struct Columns {
 // SAFETY: laid out as `Columns` in lines.cu: four 32-bit integers.
 unsafe impl Argument for Columns {}
 
-/// Kernels that relax columns with the neighbours of those colours that have had their turn, which are as many as this says.
+/// Kernels that relax columns of one colour, by the number of colours relaxed before it.
 const RELAX_AFTER: [&str; 4] = ["relax_alone", "relax_beside", "relax_between_planes", "relax_columns"];
 
 impl Chunks {
-    /// None where columns of one colour are coupled, across the end of a ring of odd length, or too long.
+    /// Returns `None` if columns of one colour are coupled across the end of a periodic direction of odd length, or too long.
     fn new<T: Real>(layout: &Layout, periodic: [bool; 3], limits: (usize, usize)) -> Option<Self> {
-        /// As the kernels' launch bounds say.
+        /// As in the kernels' launch bounds.
         const MOST_THREADS: usize = 512;
         let (multiprocessors, shared_memory) = limits;
         let Shape { nx, ny, nz } = layout.shape();
         let is_odd_ring = |d: usize, n: usize| periodic[d] && n % 2 == 1;
         let columns = nx.div_ceil(2);
-        // Wide blocks read longer pieces; narrow ones keep more of a small grid's card busy.
+        // Wide blocks read longer pieces; narrow ones make more blocks for small grids.
         let blocks = |lanes: usize| columns.div_ceil(lanes) * ny.div_ceil(2);
         let lanes = [32, 16].into_iter().find(|&lanes| 2 * blocks(lanes) >= 3 * multiprocessors).unwrap_or(8);
         let length = nz.div_ceil((MOST_THREADS / lanes).min(32));
@@ -93,19 +93,19 @@ impl Chunks {
     }
 }
 
-/// Couplings and row sums of a grid, or of some of its rows, in one precision, and the pivots of columns.
+/// Couplings and row sums of a level, or of some of its rows, in one precision, and the pivots of columns.
 #[derive(Debug)]
 pub struct TwentySeven<T> {
     cuda: Cuda,
     layout: Layout,
-    /// The grid that this is a part of.
+    /// The shape of the whole level.
     whole: Shape,
     present: [bool; UPPER],
-    /// Couplings, row sums, pivots and what belongs to them: as many vectors.
+    /// Couplings, row sums, pivots and related vectors.
     coefficients: Buffer,
     vectors: usize,
     operands: Operands,
-    /// How columns are relaxed by one kernel, where they are.
+    /// The division of columns among threads, if columns are relaxed by one kernel.
     chunks: Option<Chunks>,
     apply: Arc<Module>,
     lines: Arc<Module>,
@@ -114,7 +114,7 @@ pub struct TwentySeven<T> {
 }
 
 impl<T: Real> TwentySeven<T> {
-    /// Some rows of a matrix, the first of which is even.
+    /// Makes the operator on some rows of a matrix, the first of which is even.
     pub(super) fn new(cuda: &Cuda, matrix: &Matrix, slab: Slab) -> Result<Self> {
         refuse_while_recording("making an operator")?;
         let Grid { shape: whole, periodic } = matrix.grid();
@@ -133,7 +133,7 @@ impl<T: Real> TwentySeven<T> {
         }
         let present = *matrix.present();
         let vectors = present.iter().filter(|present| **present).count() + 3;
-        // Apart by a little more than they are long: fields of 2ⁿ bytes would all begin in the same sets of the cache.
+        // With a gap between vectors: fields of 2ⁿ bytes would all map to the same cache sets.
         let [before, after] = layout.halo();
         let row = 2 * layout.half_plane() * size_of::<T>();
         let bytes = ((before + ny) * row).next_multiple_of(LINE) + APART;
@@ -176,14 +176,14 @@ impl<T: Real> TwentySeven<T> {
         Ok(this)
     }
 
-    /// Gives it the numbers of another matrix.
+    /// Replaces the numbers by those of another matrix.
     pub(super) fn update(&self, matrix: &Matrix) -> Result<()> {
         refuse_while_recording("updating an operator")?;
         let Shape { ny, nz, .. } = self.layout.shape();
         if matrix.grid().shape != self.whole || *matrix.present() != self.present {
             return Err(Error::invalid(
                 "the new coefficients",
-                "a coarse grid would have other couplings than before; make a new solver",
+                "a coarse level would have other couplings than before; make a new solver",
             ));
         }
         let Operands { couplings, sums, .. } = self.operands;
@@ -215,7 +215,7 @@ impl<T: Real> TwentySeven<T> {
         self.cuda.launch(self.apply.kernel(name)?, grid, cell_block(self.layout.shape().nz), arguments)
     }
 
-    /// r = f − A u after a sweep from zero; whether that can be had for less than from f and u.
+    /// Computes r = f − A u after a sweep from zero, if there is a fast way; returns whether it did.
     pub(super) fn residual_after(&self, relaxation: Relaxation, u: &Vector<T>, r: &mut Vector<T>) -> Result<bool> {
         if !relaxation.overwrites() || self.chunks.is_none() || self.operands.periodic & 1 << Axis::Z as u32 != 0 {
             return Ok(false);
@@ -227,21 +227,21 @@ impl<T: Real> TwentySeven<T> {
         Ok(true)
     }
 
-    /// r = f − A u
+    /// Computes r = f − A u.
     pub(super) fn residual_field(&self, f: &Vector<T>, u: &Vector<T>, r: &mut Vector<T>) -> Result<()> {
         self.pass("residual_field", &[f.pointer(), u.pointer(), r.pointer()], None)
     }
 }
 
 impl<T: Real> TwentySeven<T> {
-    /// Columns and rows of one of four colours, and its numbers (p, q); none where the grid has none.
+    /// Returns the columns and rows of one of four colours and its numbers (p, q); `None` if the level has none.
     fn of_colour(&self, colour: usize) -> Option<([usize; 2], [usize; 2])> {
         let (Shape { nx, ny, .. }, [p, q]) = (self.layout.shape(), [colour % 2, colour / 2]);
         let counts = [(nx + 1 - p) / 2, (ny + 1 - q) / 2];
         (!counts.contains(&0)).then_some((counts, [p, q]))
     }
 
-    /// u += ρ(M⁻¹(f − (A − M) u) − u) in columns of one colour.
+    /// Relaxes u += ρ(M⁻¹(f − (A − M) u) − u) in columns of one colour.
     fn relax(
         &self,
         kernel: &'static str,
@@ -260,7 +260,7 @@ impl<T: Real> TwentySeven<T> {
         self.cuda.submit(Launch { kernel, grid, block, shared_bytes, arguments })
     }
 
-    /// y = f − (A − M) u in columns of one colour.
+    /// Computes y = f − (A − M) u in columns of one colour.
     fn gather(&self, colour: usize, f: &Vector<T>, u: &Vector<T>, y: &Vector<T>) -> Result<()> {
         let Some(([columns, planes], [p, q])) = self.of_colour(colour) else { return Ok(()) };
         let (nz, [across, up]) = (self.layout.shape().nz, cell_block(self.layout.shape().nz));
@@ -270,7 +270,7 @@ impl<T: Real> TwentySeven<T> {
         self.cuda.launch(self.lines.kernel("gather")?, grid, [across, up], arguments)
     }
 
-    /// u += ρ(M⁻¹ y − u) in columns of one colour; y is overwritten.
+    /// Relaxes u += ρ(M⁻¹ y − u) in columns of one colour; y is overwritten.
     fn solve_columns(&self, colour: usize, rho: f64, y: &Vector<T>, u: &Vector<T>) -> Result<()> {
         let Some(([columns, planes], [p, q])) = self.of_colour(colour) else { return Ok(()) };
         let arguments = Arguments::new().with(self.operands).with(p as i32).with(q as i32);
@@ -280,7 +280,7 @@ impl<T: Real> TwentySeven<T> {
     }
 }
 
-/// A bit a flag.
+/// Packs flags into bits.
 pub(super) fn bits<const N: usize>(flags: [bool; N]) -> u32 {
     flags.into_iter().enumerate().map(|(n, flag)| u32::from(flag) << n).sum()
 }

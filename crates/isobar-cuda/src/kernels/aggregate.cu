@@ -1,15 +1,15 @@
-// One number an aggregate of cells, and small dense matrices. Sums are always added in the same order.
+// Aggregates: sets of cells with one value each, and small dense matrices. Sums are always added in the same order.
 #include "layout.cuh"
 #include "reduce.cuh"
 
 #define NONE 0xffffffffu
 
-// Runs are pieces of memory that belong to one aggregate: start << 16 | length. A warp adds up the runs of one item, and
-// leaves a partial sum. Block 256.
+// Runs are contiguous pieces of memory that belong to one aggregate: start << 16 | length. A warp sums the runs of one item and
+// stores a partial sum. Block 256.
 extern "C" __global__ void __launch_bounds__(256)
     sum_runs(int items, const unsigned int* __restrict__ first_run, const unsigned long long* __restrict__ runs,
              const T* __restrict__ x, double* __restrict__ partial) {
-    // Runs no longer than this are a lane's each.
+    // Runs of at most this length are summed by one lane each.
     constexpr unsigned int SHORT = 12;
     const int lane = threadIdx.x & 31, item = (blockIdx.x * 256 + threadIdx.x) >> 5;
     if (item >= items) return;
@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(256)
     if (lane == 0) partial[item] = sum;
 }
 
-// An aggregate's partial sums. A block an aggregate, of up to 1024 threads.
+// Sums the partial sums of an aggregate. One block per aggregate, of up to 1024 threads.
 extern "C" __global__ void __launch_bounds__(1024)
     sum_items(const unsigned int* __restrict__ first_item, const double* __restrict__ partial, double* __restrict__ sums) {
     __shared__ double scratch[32];
@@ -47,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     if (threadIdx.x == 0) sums[aggregate] = sum[0];
 }
 
-// The one aggregate that all cells belong to, none in padding. Block 256.
+// Assigns all cells to aggregate 0, and padding to none. Block 256.
 extern "C" __global__ void number_all(int nx, int ny, int nz, int pitch, unsigned int* __restrict__ ids) {
     const long long n = 2LL * ny * nz * pitch;
     for (long long at = blockIdx.x * 256LL + threadIdx.x; at < n; at += gridDim.x * 256LL) {
@@ -76,18 +76,18 @@ extern "C" __global__ void plus_aggregated(long long n, const unsigned int* __re
     }
 }
 
-// x = 0 in cells of no aggregate. Block 256.
+// x = 0 in cells that belong to no aggregate. Block 256.
 extern "C" __global__ void clear_outside(long long n, const unsigned int* __restrict__ ids, T* __restrict__ x) {
     for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL)
         if (ids[i] == NONE) x[i] = T(0);
 }
 
-// y = f x, number by number. Block 256.
+// y = f x, elementwise. Block 256.
 extern "C" __global__ void scale(long long n, const double* __restrict__ f, const double* __restrict__ x, double* y) {
     for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL) y[i] = f[i] * x[i];
 }
 
-// y = M x, a row of M a block of 128.
+// y = M x; one row of M per block of 128.
 extern "C" __global__ void __launch_bounds__(128)
     multiply(int size, const double* __restrict__ matrix, const double* __restrict__ x, double* __restrict__ y) {
     __shared__ double scratch[4];

@@ -1,14 +1,14 @@
-// Between a user's array of any strides and the checkerboard. x stays the fast index in both, so no
-// tile has to be turned when the user's x stride is one (the (z, y, x) C order).
+// Copies between a caller's array with any strides and the checkerboard layout. x is the fast index in both, so no
+// transposition is needed if the array's x stride is one (the (z, y, x) C order).
 // Block (32, 8); grid (ceil(pitch / 32), ceil(nz / 8), ny).
 #include "layout.cuh"
 
-// Strides, in elements, of a user's array.
+// Strides of a caller's array, in elements.
 struct Strides {
     long long x, y, z;
 };
 
-// Calls f(i, j, k, position) for this thread's two cells, those beyond the end of a row among them.
+// Calls f(i, j, k, position) for this thread's two cells, including those beyond the end of a row.
 template <class F> __device__ __forceinline__ void for_each_cell(int nz, int pitch, F f) {
     int m = blockIdx.x * 32 + threadIdx.x, k = blockIdx.y * 8 + threadIdx.y, j = blockIdx.z;
     if (m >= pitch || k >= nz) return;
@@ -53,9 +53,9 @@ extern "C" __global__ void export_f32(int nx, int nz, int pitch, Strides stride,
     export_field(nx, nz, pitch, stride, from, to);
 }
 
-// Coefficients, which come in any order: times a factor, and zero in cells i, j, k from `end` on in any direction, whatever
-// they hold there. Where asked for, `invalid` becomes the number, in C order, of the first cell with a coefficient that is
-// negative or not finite, if that is less than what it was.
+// Copies coefficients: multiplied by a factor, and zero in cells i, j, k from `end` on in any direction, whatever
+// the array contains there. If requested, `invalid` is lowered to the number, in C order, of the first cell with a
+// negative or not finite coefficient.
 struct End {
     int x, y, z;
 };

@@ -2,9 +2,9 @@
 //
 // Specialised by
 //   STORED_FACES  1: the fields are T of the faces to the upper neighbours in x, y, z. 0: they are coefficients h of cells,
-//                 and T = h_a h_b / (h_a + h_b), computed here.
-//   FIELD_X, FIELD_Y, FIELD_Z  which field a direction takes its h from. A field holds the h of the first direction that
-//                 takes it; others multiply by their ratio.
+//                 and T = h_a h_b / (h_a + h_b) is computed here.
+//   FIELD_X, FIELD_Y, FIELD_Z  the field of each direction. A field contains the h of the first direction that
+//                 uses it; other directions multiply it by their ratio.
 //   FIXED         bit 2 axis + upper: a Dirichlet side, which adds h to s (cells only).
 //   SHIFT         whether there is a field of s.
 #pragma once
@@ -14,7 +14,7 @@ struct Stencil {
     const T* shift;
     const T* ratio; // of h to that of the first direction with the same field, by direction
     int nx, ny, nz, pitch;
-    int start, end; // rows of the larger grid that this is a part of, see seven_point.cuh: 0 and ny where it is all
+    int start, end; // rows of the whole grid, see seven_point.cuh: 0 and ny if it is not divided
 };
 
 constexpr int FIELDS = 3;
@@ -25,10 +25,10 @@ struct Fields {
 
 constexpr int FIELD_OF[3] = {FIELD_X, FIELD_Y, FIELD_Z};
 
-// Whether any direction takes a field, be it for a fixed side alone.
+// Whether any direction uses a field, if only for a fixed side.
 __device__ constexpr bool takes_field(int n) { return n == FIELD_X || n == FIELD_Y || n == FIELD_Z; }
 
-// Whether any direction takes a field for faces.
+// Whether any direction uses a field for faces.
 __device__ constexpr bool reads_field(int n) { return n == FIELD_X || n == FIELD_Y || (!FLAT && n == FIELD_Z); }
 
 // Whether a direction multiplies by its ratio.
@@ -38,7 +38,7 @@ __device__ constexpr bool has_ratio(int axis) {
 
 __device__ constexpr bool fixed(int axis, int upper) { return !STORED_FACES && ((FIXED >> (2 * axis + upper)) & 1); }
 
-// The fields that nothing here uses cost nothing.
+// Unused fields cost nothing.
 __device__ __forceinline__ Fields load(const Stencil& op, Index at) {
     Fields h;
 #pragma unroll
@@ -52,10 +52,10 @@ __device__ __forceinline__ void prefetch(const Stencil& op, Index at) {
         if (reads_field(n)) prefetch_l2(op.field[n] + at);
 }
 
-// Too small to change a sum of coefficients, and enough to keep 0/0 out: T is 0 where either h is.
+// Too small to change a sum of coefficients, but prevents 0/0: T is 0 if either h is.
 constexpr T TINY = sizeof(T) == 8 ? T(1e-300) : T(1e-36);
 
-// Of a direction, what is said in terms of the first direction that takes the same field.
+// The ratio of a direction to the first direction that uses the same field.
 template <int AXIS> __device__ __forceinline__ T ratio(const Stencil& op) {
     return has_ratio(AXIS) ? __ldg(op.ratio + AXIS) : T(1);
 }
@@ -73,7 +73,7 @@ template <int AXIS> __device__ __forceinline__ T face(const Stencil& op, const F
     return face<AXIS>(ratio<AXIS>(op), lower, upper);
 }
 
-// Whether cell n of `count` in a direction lies on its lower or upper side, and that is fixed.
+// Whether cell n of `count` in a direction lies on its lower or upper side, and that side is fixed.
 template <int AXIS, int UPPER> __device__ __forceinline__ bool on_fixed(int n, int count) {
     return fixed(AXIS, UPPER) && (UPPER ? n + 1 == count : n == 0);
 }

@@ -1,18 +1,18 @@
-// Direct solves of separable boxes: products with the eigenvectors of one axis, and tridiagonal systems along another, on
+// Direct solves of separable matrices: products with the eigenvectors of one axis, and tridiagonal systems along another, on
 // arrays in C order, (nz, ny, nx). See isobar-core/src/direct.
 //
-// A line is all cells of an axis with `n` cells that lie `inner` numbers apart; line l begins at n inner (l / inner) + l % inner.
+// A line consists of all `n` cells along an axis, `inner` numbers apart; line l begins at n inner (l / inner) + l % inner.
 #include "intrinsics.cuh"
 #include "reduce.cuh"
 
 // ---- Products. A block multiplies LINES lines by twice MODES columns of a matrix, DEPTH numbers of a line at a time.
 constexpr int LINES = 64, MODES = 64, DEPTH = 16, THREADS = 256;
-// Rows in shared memory, so that the eight by four lanes of an operand meet no bank twice.
+// Row length in shared memory, chosen so that the eight by four lanes of an operand have no bank conflicts.
 constexpr int PITCH = MODES + 4, PITCH_ALONG = DEPTH + 4;
 constexpr int DATA = LINES * PITCH_ALONG > DEPTH * PITCH ? LINES * PITCH_ALONG : DEPTH * PITCH;
 constexpr int STAGE = 2 * DATA + 2 * DEPTH * PITCH;
 
-// c += a b, 16 x 8 x 8, as tensor cores have it: lane 4 g + t holds rows g and g + 8, columns t and t + 4 of a; rows t and t + 4, column g
+// c += a b, 16 x 8 x 8, in the layout of tensor cores: lane 4 g + t holds rows g and g + 8, columns t and t + 4 of a; rows t and t + 4, column g
 // of b; rows g and g + 8, columns 2 t and 2 t + 1 of c.
 __device__ __forceinline__ void multiply_add(double (&c)[4], const double (&a)[4], const double (&b)[2]) {
 #if __CUDA_ARCH__ >= 900
@@ -44,19 +44,19 @@ __device__ __forceinline__ void multiply_add(double (&c)[4], const double (&a)[4
 #endif
 }
 
-// Which products: of even and odd parts of lines, to these parts, or neither.
+// The kind of a product: from lines to even and odd parts, from these parts to lines, or unfolded.
 enum Fold { TO_MODES, FROM_MODES, NONE };
 
-// to_m = Σ_i matrix_im from_i along each line, the matrix in two parts of `depth` rows and `pitch` columns, both filled up with zeros: with
-// NONE, columns 0 ... width - 1 and width ... n - 1; with TO_MODES, those of even vectors, which multiply from_i + from_(n-1-i), and of odd ones,
-// which multiply differences; with FROM_MODES, rows of even and of odd vectors, whose sum and difference are to_i and to_(n-1-i).
+// to_m = sum_i matrix_im from_i along each line, with the matrix in two parts of `depth` rows and `pitch` columns, both padded with zeros. NONE:
+// columns 0 ... width - 1 and width ... n - 1. TO_MODES: columns of even vectors, which multiply from_i + from_(n-1-i), and of odd vectors,
+// which multiply differences. FROM_MODES: rows of even and of odd vectors; the sum and difference of their products are to_i and to_(n-1-i).
 template <bool ALONG_X, Fold FOLD>
 __device__ __forceinline__ void product(int n, int depth, int width, int pitch, int inner, int lines, int descending,
                                         const double* __restrict__ matrix, const double* __restrict__ from,
                                         double* __restrict__ to) {
     extern __shared__ double shared[];
     int tiles = (width + MODES - 1) / MODES;
-    // What the kernel before this one wrote last is still in the cache.
+    // The data that the previous kernel wrote last is still in the cache.
     int block = descending ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
     int first_mode = block % tiles * MODES, first_line = block / tiles * LINES;
     int thread = threadIdx.x, lane = thread & 31, g = lane >> 2, t = lane & 3;
@@ -66,7 +66,7 @@ __device__ __forceinline__ void product(int n, int depth, int width, int pitch, 
     auto start_of = [&](int line) {
         return ALONG_X ? (long long)line * n : (long long)(line / inner) * n * inner + line % inner;
     };
-    // What this thread brings of lines: with ALONG_X one place of four lines, else four places of one.
+    // The part of the lines that this thread loads: with ALONG_X one place of four lines, else four places of one line.
     int own_line = ALONG_X ? thread / DEPTH : thread % LINES, own_place = ALONG_X ? thread % DEPTH : thread / LINES;
     long long start = ALONG_X ? 0 : start_of(first_line + own_line);
     auto bring = [&](int stage, int k0) {
@@ -100,7 +100,7 @@ __device__ __forceinline__ void product(int n, int depth, int width, int pitch, 
     bring(0, 0);
     for (int k0 = 0, stage = 0; k0 < rows; k0 += DEPTH, stage ^= 1) {
         copy_async_wait_for<0>();
-        // What the other stage held has been used by all.
+        // All threads have used the other stage.
         __syncthreads();
         if (k0 + DEPTH < rows) bring(stage ^ 1, k0 + DEPTH);
         const double* data = shared + stage * STAGE;
@@ -127,7 +127,7 @@ __device__ __forceinline__ void product(int n, int depth, int width, int pitch, 
                 }
         }
     }
-    // Two numbers at once where they lie at an even place.
+    // Two numbers at once if aligned.
     bool in_pairs = ALONG_X && n % 2 == 0 && width % 2 == 0;
 #pragma unroll
     for (int row = 0; row < 2; row++) {
@@ -157,7 +157,7 @@ __device__ __forceinline__ void product(int n, int depth, int width, int pitch, 
                 int other = FOLD == FROM_MODES ? n - 1 - mode : width + mode;
                 if (mode >= width) continue;
                 target[mode * step] = one[c];
-                // The cell in the middle of an odd number is its own mirror image.
+                // With an odd number of cells the middle cell is its own mirror image.
                 if (other < n && other != mode) target[other * step] = two[c];
             }
         }
@@ -178,18 +178,18 @@ PRODUCT(to_modes, false, TO_MODES)
 PRODUCT(from_modes_x, true, FROM_MODES)
 PRODUCT(from_modes, false, FROM_MODES)
 
-// ---- Tridiagonal systems T + mu D_a + nu D_b, in place. Elimination carries row sums along (isobar-core/src/direct/lines.rs).
+// ---- Tridiagonal systems T + mu D_a + nu D_b, in place. Elimination carries row sums (isobar-core/src/direct/lines.rs).
 //
-// The threads of a line, a power of two, share it in segments. Each eliminates all cells of its own but the last, whose couplings reach as far as
-// the last cell of the segment before then. What is left is a periodic system of the last cells, halved until each is alone (parallel cyclic
-// reduction; Hockney and Jesshope, 1981), and then all know both ends of their segment. All numbers are still sums and products of positive
-// ones. Pivots of segments, which do not depend on the right-hand side, come first, while the kernel before is still at work.
+// The threads of a line, a power of two, share it in segments. Each thread eliminates all cells of its segment except the last; couplings then connect
+// the last cells of adjacent segments. The remaining periodic system of last cells is halved until each is alone (parallel cyclic
+// reduction; Hockney and Jesshope, 1981); then both ends of every segment are known. All numbers are sums and products of positive
+// numbers. The pivots of segments do not depend on the right-hand side, and are computed first, while the previous kernel is still running.
 
 // Cells of a segment that are eliminated in registers.
 constexpr int MOST = 16;
 
-// What a singular system takes out of right-hand sides and solutions: `mean` times the transform of the constant from the first, and the mean
-// from the second: along the line of the constant, where only that line has one, else by `totals`, what each line adds to the sum of all cells.
+// Data for removing means in a singular system: `mean` times the transform of the constant is subtracted from right-hand sides, and the mean from
+// solutions: along the constant's line, if only that line has a mean, else by `totals`, each line's contribution to the sum of all cells.
 struct Floating {
     const double *mean, *constant_a, *constant_b;
     double* totals;
@@ -197,13 +197,13 @@ struct Floating {
     __device__ __forceinline__ double of_line(int a, int b) const { return constant_a[a] * constant_b[b]; }
 };
 
-// A pivot's reciprocal; one of an indefinite matrix that is too near to 0 is moved away from it.
+// The reciprocal of a pivot; a pivot of an indefinite matrix that is too close to 0 is perturbed.
 __device__ __forceinline__ double inverse_of(double pivot, double least) {
     return reciprocal(fabs(pivot) < least ? copysign(least, pivot) : pivot);
 }
 
-// `width` lines a block; segments of more cells than MOST and one have their numbers in x and `kept`. After the table of n cells are the least
-// pivot and a tie of the last cell, for the constant of a singular system.
+// `width` lines per block; segments of more than MOST + 1 cells have their numbers in x and `kept`. The table of n cells is followed by the smallest
+// pivot and a shift of the last cell, for the constant of a singular system.
 template <bool IN_REGISTERS>
 __device__ __forceinline__ void solve(int n, int inner, int lines, int extent, int width, const double* __restrict__ table,
                                       const double* __restrict__ values_a, const double* __restrict__ values_b, double* kept, double* x,
@@ -233,7 +233,7 @@ __device__ __forceinline__ void solve(int n, int inner, int lines, int extent, i
     };
     const int bound = IN_REGISTERS ? MOST : count;
 
-    // To the last cell of the segment before, which of the first is the last of all.
+    // To the last cell of the previous segment; for the first segment, to the last cell of all.
     double to_before = __ldg(couplings + (first > 0 ? first - 1 : n - 1)), coupling = to_before, excess = 0, before_excess = 0;
 #pragma unroll(IN_REGISTERS ? MOST : 1)
     for (int q = 0; q < bound; q++) {
@@ -336,7 +336,7 @@ SOLVE_LINES(solve_long_lines, false)
 
 // ---- Residuals and sums, of arrays in C order.
 
-// One axis: couplings to the next cell (of the last, around a periodic axis) and ties, and what both are multiplied by along the other axes.
+// Tables of one axis: couplings to the next cell (for the last, across a periodic axis), shifts, and the weights of both along the other axes.
 struct AxisTable {
     const double *coupling, *shift, *across[2];
 };
@@ -352,7 +352,7 @@ template <int W> struct Cells {
     double value[W];
 };
 
-// W numbers one after another, both of two at once.
+// W consecutive numbers, two at once if W = 2.
 template <int W> __device__ __forceinline__ Cells<W> cells_at(const double* from) {
     if constexpr (W == 2) {
         double2 both = __ldg(reinterpret_cast<const double2*>(from));
@@ -362,7 +362,7 @@ template <int W> __device__ __forceinline__ Cells<W> cells_at(const double* from
     }
 }
 
-// result = ||b - mean - A u||^2 and ||b - mean||^2, with no mean where there is none to take; so many layers a tile, W cells a thread.
+// result = ||b - mean - A u||^2 and ||b - mean||^2, with mean = 0 if none is given; W cells per thread.
 template <int W>
 __device__ __forceinline__ void judge_cells(int nx, int ny, int nz, int layers, const Tables& tables, const double* mean,
                                             const double* __restrict__ b, const double* __restrict__ u, double* partial,
@@ -377,7 +377,7 @@ __device__ __forceinline__ void judge_cells(int nx, int ny, int nz, int layers, 
         int i = W * ((int)(tile % tiles_x) * ROW + threadIdx.x), j = (int)(tile / tiles_x % tiles_y) * ROWS + threadIdx.y;
         int first = (int)(tile / tiles_x / tiles_y) * layers, end = min(first + layers, nz);
         if (i >= nx || j >= ny) continue;
-        // Neighbours; at the ends of an axis those around it, whose couplings are 0 where it is not periodic.
+        // Neighbours; at the ends of an axis the cells at the other end, with couplings of 0 if it is not periodic.
         int east = i + W < nx ? W : W - nx, west = i > 0 ? -1 : nx - 1;
         long long north = j + 1 < ny ? nx : nx - layer, south = j > 0 ? -nx : layer - nx;
         double along_x[W + 1], tie_x[W], of_y[W], of_z[W];
@@ -431,7 +431,7 @@ __device__ __forceinline__ void judge_cells(int nx, int ny, int nz, int layers, 
 JUDGE(judge, 1)
 JUDGE(judge_pairs, 2)
 
-// ---- Means, from lines of modes: the vector of the constant is the first of both axes, and only it has a mean where cells weigh the same.
+// ---- Means from lines of modes: the vector of the constant is the first in both axes; only it has a mean if cells have equal weights.
 
 // result = scale times the sum of the first line.
 extern "C" __global__ void __launch_bounds__(256)
@@ -444,7 +444,7 @@ extern "C" __global__ void __launch_bounds__(256)
     if (threadIdx.x == 0) *result = scale * sum[0];
 }
 
-// Takes out of the first line what makes the sum of all lines' totals that of numbers with the mean 0: scale times that sum.
+// Shifts the first line such that the sum of all lines' totals corresponds to the mean 0: by scale times that sum.
 extern "C" __global__ void __launch_bounds__(1024)
     center_first_line(int n, long long stride, int lines, double scale, const double* __restrict__ totals, double* __restrict__ x) {
     __shared__ double scratch[1024 / 32], removed;

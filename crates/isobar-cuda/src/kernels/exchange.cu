@@ -1,10 +1,10 @@
-// What cards send each other by themselves: stores into each other's memory, and signals.
+// Exchange between GPUs by stores to each other's memory, with signals.
 //
-// A card has an inbox: a channel from each other rank. A channel has PIECES places, each of two halves of PIECE_BYTES, and a
-// signal a place. Block n of a kernel sends by place n of the channel there, and receives by place n of the channel here; the
-// count of what has gone through a place is what is signalled, and its parity says which half is used. A block sends
-// before it waits, so that no card waits for ever for one that waits for it. A half is free to be written again when the
-// other side has sent the message after: it had read it by then. So nothing has to be acknowledged.
+// A GPU has an inbox with a channel for each other rank. A channel has PIECES slots, each with two halves of PIECE_BYTES, and a
+// signal per slot. Block n of a kernel sends through slot n of the channel on the other GPU, and receives through slot n of the channel here. The
+// signal is the count of messages through a slot, and its parity selects the half. A block sends
+// before it waits, so there are no deadlocks. A half may be overwritten once the
+// other side has sent its next message, since it has read the half before. So no acknowledgements are needed.
 #include "intrinsics.cuh"
 
 #ifndef PIECES
@@ -17,11 +17,11 @@
 #define MOST_RANKS 16
 #endif
 constexpr int WORDS = PIECE_BYTES / 16; // of 16 bytes
-constexpr int SIGNAL = 32 / 4;          // signals are as far apart, in numbers
-constexpr int SUMS = 8;                 // numbers that are summed up at once, at most
+constexpr int SIGNAL = 32 / 4;          // distance of signals, in numbers
+constexpr int SUMS = 8;                 // largest number of sums at once
 
-// Another rank: where it is written to, where it writes, and how much has gone through each place.
-// An inbox's channel: PIECES + 1 signals, then two halves of SUMS numbers, then two halves of PIECES pieces.
+// Another rank: the channel there, the channel here, and the message counts of the slots.
+// A channel consists of PIECES + 1 signals, two halves of SUMS numbers, and two halves of PIECES pieces.
 struct Peer {
     char* there;
     char* here;
@@ -36,7 +36,7 @@ __device__ __forceinline__ uint4* piece_of(char* channel, int place, int count) 
     return reinterpret_cast<uint4*>(channel + PIECES_AT) + (long long)WORDS * (2 * place + (count & 1));
 }
 
-// A rank that does not answer: `fault` is the host's, 0 or 1 + that rank, and ends all waiting.
+// The timeout for other ranks: `fault` is in host memory, 0 or 1 + the rank that did not answer, and ends all waiting.
 struct Patience {
     int* fault;
     long long nanoseconds;
@@ -55,8 +55,8 @@ __device__ __forceinline__ void wait_for(const int* signal, int count, int rank,
     }
 }
 
-// Sends `sent` words and receives `received`, through the place blockIdx.x further than `first_place`, as much as this block's
-// share of both. from(n): where word n of what is sent is; to(n): where word n of what is received goes.
+// Sends `sent` words and receives `received` words through the slot blockIdx.x after `first_place`; each block transfers its
+// share. from(n): address of word n to send; to(n): address of word n received.
 template <class From, class To>
 __device__ __forceinline__ void exchange(const Peer& peer, int rank, int first_place, long long sent, long long received,
                                          const Patience& patience, From from, To to) {
@@ -81,15 +81,15 @@ __device__ __forceinline__ void exchange(const Peer& peer, int rank, int first_p
     if (threadIdx.x == 0) peer.counts[place] = count;
 }
 
-// The half planes at an edge of a part, own ones and those of the halo, in the order of the larger grid's colours.
+// The half planes at an edge of a subdomain, its own and those of the halo, in the order of the whole grid's colours.
 struct Edge {
     const uint4* own[2];
     uint4* halo[2];
-    int rank;  // of the neighbour; negative where there is none
-    int place; // the first of this edge: two parts on a ring have each other at both
+    int rank;  // of the neighbour; negative if there is none
+    int place; // first slot of this edge: two subdomains in a periodic direction are neighbours at both edges
 };
 
-// Halo rows = what the neighbours have there. `words` a half plane, `colours` of them.
+// Fills halo rows with the neighbours' rows: `colours` half planes of `words` words.
 // Grid (places, 2), an edge in y.
 extern "C" __global__ void exchange_rows(const Peer* peers, Edge before, Edge after, long long words, int colours,
                                          Patience patience) {
@@ -100,13 +100,13 @@ extern "C" __global__ void exchange_rows(const Peer* peers, Edge before, Edge af
     exchange(peers[edge.rank], edge.rank, edge.place, colours * words, colours * words, patience, from, to);
 }
 
-// Where the rows of each rank begin, and their end.
+// The first row of each rank, and the end.
 struct Starts {
     int at[MOST_RANKS + 4];
 };
 
-// A vector of the whole grid = the rows of all ranks. A part's colours are as it meets them: those of the whole, exchanged
-// where it begins with an odd row. Grid (places, ranks), a rank in y.
+// Gathers a vector of the whole grid from all ranks' rows. A subdomain's colours are in its own order: exchanged
+// if it begins with an odd row. Grid (places, ranks), a rank in y.
 extern "C" __global__ void gather_rows(const Peer* peers, int rank, const uint4* part, uint4* whole, long long words,
                                        Starts starts, Patience patience) {
     int other = blockIdx.y, first = starts.at[other];
@@ -123,15 +123,15 @@ extern "C" __global__ void gather_rows(const Peer* peers, int rank, const uint4*
     exchange(peers[other], other, 0, sent, received, patience, [&](long long n) { return part + n; }, to);
 }
 
-// What this rank has of a grid, from all `layers_in_all` layers of its rows to all rows of its layers, or back. `words` a row of a
-// half plane. Whoever has the layers stores colours as the larger grid does, whoever has the rows as it meets them. Grid (places,
+// Redistributes a grid from all `layers_in_all` layers of this rank's rows to all rows of its layers, or back. A row of a half plane has `words`
+// words. In the division by layers colours are stored as in the whole grid, in the division by rows in each subdomain's order. Grid (places,
 // ranks), a rank in y.
 extern "C" __global__ void divide_again(const Peer* peers, int rank, uint4* rows, uint4* layers, int words, int layers_in_all,
                                         int to_layers, Starts row, Starts layer, Patience patience) {
     int other = blockIdx.y;
     unsigned int own_run = words * (layer.at[rank + 1] - layer.at[rank]);
     unsigned int other_run = words * (layer.at[other + 1] - layer.at[other]);
-    // Of this rank's rows the other's layers, and of the other's rows this rank's layers, in the order in which they travel.
+    // The other rank's layers of this rank's rows, and this rank's layers of the other's rows, in the order of transfer.
     auto in_rows = [&](long long n) {
         unsigned int half = (unsigned int)n / other_run;
         return rows + ((long long)half * layers_in_all + layer.at[other]) * words + ((unsigned int)n - half * other_run);
@@ -157,7 +157,7 @@ extern "C" __global__ void divide_again(const Peer* peers, int rank, uint4* rows
     }
 }
 
-// Half planes of a vector to those of another, from one row on each; their colours exchanged, or not. `words` a half plane.
+// Copies half planes of a vector to another, from one row on each, with colours exchanged or not. A half plane has `words` words.
 extern "C" __global__ void copy_rows(const uint4* from, uint4* to, long long words, long long half_planes, int exchanged) {
     long long stride = (long long)gridDim.x * blockDim.x;
     for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < half_planes * words; n += stride)
@@ -168,7 +168,7 @@ struct Numbers {
     double* at[SUMS];
 };
 
-// Numbers = their sums over all ranks, added in the order of ranks. A block of at least as many threads as there are ranks, and
+// Replaces numbers by their sums over all ranks, added in the order of ranks. One block with at least as many threads as ranks and
 // numbers; grid 1.
 extern "C" __global__ void sum_ranks(const Peer* peers, int rank, int ranks, Numbers numbers, int count,
                                      Patience patience) {

@@ -1,8 +1,8 @@
-// Fast transforms of the lines of one axis: cosines, sines or Fourier waves, as eigenvectors of uniform axes (isobar-core/src/direct/basis.rs). Arrays
-// in C order, lines as in direct.cu. Two real lines are one complex line, so that lines of any length cost half.
+// Fast transforms of the lines of one axis: cosines, sines or Fourier waves, the eigenvectors of uniform axes (isobar-core/src/direct/basis.rs). Arrays
+// are in C order, lines as in direct.cu. Two real lines form one complex line, which halves the work for any length.
 //
-// Compiled for each number N of cells, for lines along x (ALONG_X) or across it, to waves or BACK. A block has PAIRS pairs of lines; a thread has the numbers of one butterfly, or of a few, in registers, and
-// passes them on through shared memory.
+// Compiled for each number N of cells, for lines along x (ALONG_X) or across it, to waves or BACK. A block has PAIRS pairs of lines; a thread holds the
+// numbers of one butterfly, or of a few, in registers, and exchanges them through shared memory.
 #include "intrinsics.cuh"
 
 constexpr int THREADS = (N * PAIRS / 8 + 31) / 32 * 32;
@@ -15,10 +15,10 @@ __device__ __forceinline__ Complex operator*(double s, Complex a) { return make_
 __device__ __forceinline__ Complex times(Complex a, Complex b) {
     return make_double2(fma(a.x, b.x, -a.y * b.y), fma(a.x, b.y, a.y * b.x));
 }
-// -i a, or i a on the way back.
+// -i a, or i a for the inverse.
 __device__ __forceinline__ Complex turned(Complex a, bool back) { return back ? make_double2(-a.y, a.x) : make_double2(a.y, -a.x); }
 
-// The transform of R numbers in registers, with exp(-2 pi i / R), or its conjugate on the way back.
+// The transform of R numbers in registers, with exp(-2 pi i / R), or its conjugate for the inverse.
 __device__ __forceinline__ void small(Complex (&v)[2], bool) {
     Complex a = v[0];
     v[0] = a + v[1];
@@ -146,7 +146,7 @@ constexpr int FIRST = radix_of(N), LAST = before_last(1);
 
 enum Kind { COSINE, SINE, FOURIER };
 
-// Where cell i is before the transform (Makhoul, 1980): even cells first, odd ones after them in the opposite order; and the cell at a place.
+// The place of cell i before the transform (Makhoul, 1980): even cells first, then odd ones in reverse order; and the inverse.
 __device__ __forceinline__ int place(int kind, int i) { return kind == FOURIER ? i : i & 1 ? N - 1 - (i >> 1) : i >> 1; }
 __device__ __forceinline__ int cell(int kind, int k) { return kind == FOURIER ? k : 2 * k < N ? 2 * k : 2 * (N - k) - 1; }
 
@@ -155,7 +155,7 @@ struct Block {
     int first, lines, inner;
     const double* from;
     double* to;
-    // Pairs that lie side by side at even places are read and written at once.
+    // Adjacent aligned pairs are read and written at once.
     bool in_pairs;
 
     __device__ __forceinline__ long long start_of(int line) const {
@@ -262,7 +262,7 @@ __device__ __forceinline__ void from_waves(const Block& block, int kind, double 
         stage<LAST, false>(true, roots, bring, finish);
         return;
     }
-    // Through shared memory, so that neighbours are written together.
+    // Through shared memory, so that adjacent numbers are written together.
     auto leave = [&](int pair, int k, Complex value) { shared[at(pair, k)] = value; };
     stage<LAST, true>(true, roots, bring, leave);
     __syncthreads();

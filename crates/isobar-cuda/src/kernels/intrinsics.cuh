@@ -1,9 +1,9 @@
-// What CUDA C++ cannot say portably: fast reciprocals, asynchronous copies, signals between thread blocks.
-// Everything else in this folder is plain C++, which is what lets a CPU emulation run it.
+// Operations that CUDA C++ has no portable form of: fast reciprocals, asynchronous copies, signals between thread blocks.
+// All other code in this folder is plain C++, so that a CPU emulation can run it.
 #pragma once
 
-// Reciprocal to within an ulp or so, without the slow path of IEEE division: the pivots it is
-// applied to are positive and scaled to be near one.
+// Reciprocal to within about an ulp, without the slow path of IEEE division: the pivots that it is
+// used for are positive and scaled to be near one.
 __device__ __forceinline__ double reciprocal(double x) {
     double r;
     asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(x));
@@ -17,7 +17,7 @@ __device__ __forceinline__ float reciprocal(float x) {
     return r;
 }
 
-// Copies 16 bytes from global to shared memory, asynchronously where the card can; zeros if !valid.
+// Copies 16 bytes from global to shared memory, asynchronously if the GPU supports it; zeros if !valid.
 __device__ __forceinline__ void copy_async_16(void* to, const void* from, bool valid) {
 #if __CUDA_ARCH__ >= 800
     unsigned int address = static_cast<unsigned int>(__cvta_generic_to_shared(to));
@@ -28,7 +28,7 @@ __device__ __forceinline__ void copy_async_16(void* to, const void* from, bool v
 #endif
 }
 
-// The same of one number; the copies of a thread until `copy_async_commit` are a group.
+// Copies one number; a thread's copies until `copy_async_commit` form a group.
 template <class T> __device__ __forceinline__ void copy_async(T* to, const T* from, bool valid) {
 #if __CUDA_ARCH__ >= 800
     unsigned int address = static_cast<unsigned int>(__cvta_generic_to_shared(to));
@@ -45,7 +45,7 @@ __device__ __forceinline__ void copy_async_commit() {
 #endif
 }
 
-// Waits until at most so many of a thread's groups are on their way.
+// Waits until at most GROUPS of a thread's groups are pending.
 template <int GROUPS> __device__ __forceinline__ void copy_async_wait_for() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
@@ -58,16 +58,16 @@ __device__ __forceinline__ void copy_async_wait() {
 #endif
 }
 
-// A number that stays in a register: of another load, the compiler, where it is short of registers, makes one at every use.
+// Loads a number into a register: the compiler may otherwise repeat a load at every use if registers are scarce.
 template <class A> __device__ __forceinline__ A read_once(const A* from) { return *static_cast<const volatile A*>(from); }
 
-// Brings the line holding an address into L2; a hint.
+// Hint to load the line of an address into L2.
 __device__ __forceinline__ void prefetch_l2(const void* from) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }
 
-// Waits for the kernels before this one, which may have begun before they ended (`Kernel::early`), and lets the next one begin:
-// what only they write must not be looked at before.
+// Waits for earlier kernels, which may still be running (`Kernel::early`), and lets the next kernel start. Data
+// that earlier kernels write must not be read before.
 __device__ __forceinline__ void await_previous() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -75,7 +75,7 @@ __device__ __forceinline__ void await_previous() {
 #endif
 }
 
-// Numbers that other thread blocks write and read, of which each is told by itself.
+// Numbers written and read by different thread blocks, each self-contained.
 __device__ __forceinline__ unsigned long long peek(const unsigned long long* from) {
     unsigned long long value;
     asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
@@ -96,7 +96,7 @@ __device__ __forceinline__ void put(unsigned int* to, unsigned int value) {
     asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
 }
 
-// Numbers in shared memory that other warps write and read. Who sees one sees what had been written before it.
+// Numbers in shared memory written and read by different warps, with acquire and release semantics.
 __device__ __forceinline__ unsigned int shared_address(const void* of) {
     return static_cast<unsigned int>(__cvta_generic_to_shared(of));
 }
@@ -109,7 +109,7 @@ __device__ __forceinline__ void tell(int* to, int value) {
     asm volatile("st.release.cta.shared.s32 [%0], %1;" ::"r"(shared_address(to)), "r"(value) : "memory");
 }
 
-// Four of them, each as it is at some time.
+// Reads four of them, each possibly at a different time.
 __device__ __forceinline__ int4 look(const int4* from) {
     int4 value;
     asm volatile("ld.acquire.cta.shared.v4.s32 {%0, %1, %2, %3}, [%4];"
@@ -119,7 +119,7 @@ __device__ __forceinline__ int4 look(const int4* from) {
     return value;
 }
 
-// A number that another card may write, and all that was written before it.
+// Reads a number that another GPU may write, with acquire semantics.
 __device__ __forceinline__ int acquire_system(const int* from) {
     int value;
     asm volatile("ld.acquire.sys.global.s32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
@@ -130,7 +130,7 @@ __device__ __forceinline__ void release_system(int* to, int value) {
     asm volatile("st.release.sys.global.s32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
 }
 
-// Time, of all of the card.
+// The GPU's global time.
 __device__ __forceinline__ long long nanoseconds() {
     long long value;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(value));

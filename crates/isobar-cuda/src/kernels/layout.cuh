@@ -3,22 +3,22 @@
 // colour c = (i + j) & 1; in row j, the m-th cell of colour c has i = 2m + ((j + c) & 1).
 // index = m + pitch (k + nz (c + 2 j)), pitch = ceil(nx/2) rounded up to 8: one (j, c) is a contiguous
 // nz x pitch slab. Padding cells hold zero and stay zero because their coefficients are zero.
-// A field has 64 elements of zeros before and after it, so that what lies beside the first and the last row may be read.
-// Of a grid that is part of a larger one, rows count from its own first; it has one halo row on each side where the larger
-// one goes on, from row `start` <= 0 to before row `end` >= ny, counted in the same way.
+// A field has 64 zeros before and after it, so that positions beside the first and the last row may be read.
+// On a subdomain, rows count from its own first row; it has a halo row on each side where the whole grid
+// continues, from row `start` <= 0 to before row `end` >= ny, counted in the same way.
 #pragma once
 #include "intrinsics.cuh"
 
 #ifndef REAL
 #define REAL double
 #endif
-typedef REAL T; // what fields are stored and computed in
+typedef REAL T; // the type of fields and arithmetic
 
-// A coarse field to be interpolated from.
+// A coarse field for interpolation.
 template <class C> struct Coarse {
     const C* u;
     int nx, ny, pitch, nz;
-    int start, end; // rows of the larger grid
+    int start, end; // rows of the whole grid
 };
 
 __device__ __forceinline__ int coarse_index(int pitch, int nz, int i, int j) {
@@ -26,7 +26,7 @@ __device__ __forceinline__ int coarse_index(int pitch, int nz, int i, int j) {
 }
 
 // A coefficient made of device scalars: a quotient, or a product of two. A zero denominator gives zero: the
-// iteration is already exact, or has broken down, which the host will see in the scalars themselves.
+// iteration is then exact or has broken down, which the host detects from the scalars.
 struct Ratio {
     const double* over[2];
     const double* under[2];

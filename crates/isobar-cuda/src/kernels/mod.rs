@@ -1,14 +1,14 @@
-//! The CUDA C++ sources, one file a noun, and the headers they include.
+//! The CUDA C++ sources, one file per topic, and the headers that they include.
 //!
-//! Each is specialised by `#define`, as its head says. Those of [`seven_point`] are written once for every stencil that
-//! couples a cell to its six neighbours: `seven_point/seven_point.cuh` says what a stencil's own header, such as
-//! `diffusion.cuh`, must define. Those of [`tensor_product`] are that operator's own.
+//! Each is specialised by `#define`, as described at its beginning. The sources in [`seven_point`] work for every stencil that
+//! couples a cell to its six neighbours: `seven_point/seven_point.cuh` specifies what a stencil's own header, such as
+//! `diffusion.cuh`, must define. The sources in [`tensor_product`] are for that operator only.
 
 macro_rules! headers {
     ($($name:literal),* $(,)?) => { &[$(($name, include_str!($name))),*] };
 }
 
-/// Headers, as NVRTC wants them: name and text.
+/// Names and texts of the headers, for NVRTC.
 pub const HEADERS: &[(&str, &str)] = headers![
     "diffusion.cuh",
     "galerkin/setup/setup.cuh",
@@ -33,90 +33,90 @@ pub const HEADERS: &[(&str, &str)] = headers![
     "tensor_product/tensor_product.cuh",
 ];
 
-/// Unfused vector operations, and scalars.
+/// Unfused vector operations and scalars.
 pub const VECTOR: &str = include_str!("vector.cu");
-/// Between users' arrays and the checkerboard.
+/// Copies between callers' arrays and the checkerboard layout.
 pub const ARRAY: &str = include_str!("array.cu");
-/// Aggregates, and small dense matrices.
+/// Aggregates and small dense matrices.
 pub const AGGREGATE: &str = include_str!("aggregate.cu");
 /// Direct solves of separable boxes.
 pub const DIRECT: &str = include_str!("direct.cu");
 /// Fast transforms of uniform axes.
 pub const FOURIER: &str = include_str!("fourier.cu");
-/// Between cards.
+/// Exchange between GPUs.
 pub const EXCHANGE: &str = include_str!("exchange.cu");
-/// Beside NCCL.
+/// Packing for NCCL.
 pub const PACKING: &str = include_str!("packing.cu");
-/// Beside cuSPARSE.
+/// Kernels that complement cuSPARSE.
 pub const STORED_MATRIX: &str = include_str!("stored_matrix.cu");
 
-/// For any stencil of six neighbours.
+/// Kernels for any stencil with six neighbours.
 pub mod seven_point {
-    /// One pass over the matrix each.
+    /// Steps that pass over the matrix once.
     pub const PASSES: &str = include_str!("seven_point/passes.cu");
     /// Line solves and sweeps.
     pub const LINES: &str = include_str!("seven_point/lines.cu");
     /// Sweeps with stored pivots.
     pub const SWEEPS: &str = include_str!("seven_point/sweeps.cu");
-    /// Relaxation of points within tiles.
+    /// Point relaxation within tiles.
     pub const POINTS: &str = include_str!("seven_point/points.cu");
-    /// Relaxation of points, several sweeps in one pass.
+    /// Point relaxation, several sweeps in one pass.
     pub const STREAMED: &str = include_str!("seven_point/streamed.cu");
-    /// The same where all cells are alike.
+    /// Point relaxation, several sweeps in one pass, if all cells have equal coefficients.
     pub const STREAMED_EVEN: &str = include_str!("seven_point/streamed_even.cu");
-    /// Relaxation of points by colour, and halved grids.
+    /// Red–black point relaxation, and coarsened grids.
     pub const COLOURS: &str = include_str!("seven_point/colours.cu");
-    /// The same in one pass.
+    /// Red–black point relaxation in one pass.
     pub const COLOURS_STREAMED: &str = include_str!("seven_point/colours_streamed.cu");
-    /// What coefficients are like.
+    /// Measures of coefficients.
     pub const LOOK: &str = include_str!("seven_point/look.cu");
-    /// Pivots and substitution in blocks.
+    /// Incomplete factorisation and triangular solves in blocks.
     pub const TRIANGULAR: &str = include_str!("seven_point/triangular.cu");
-    /// The same over the whole grid.
+    /// Incomplete factorisation and triangular solves over the whole grid.
     pub const WHOLE_GRID: &str = include_str!("seven_point/whole_grid.cu");
 }
 
-/// For Galerkin coarse grids of diffusion.
+/// Kernels for Galerkin levels of diffusion.
 pub mod galerkin {
     /// Products with 27-point matrices.
     pub const APPLY: &str = include_str!("galerkin/apply.cu");
-    /// Their relaxation by columns.
+    /// Relaxation of 27-point matrices by columns.
     pub const LINES: &str = include_str!("galerkin/lines.cu");
-    /// Between two grids.
+    /// Transfers between two levels.
     pub const INTERPOLATE: &str = include_str!("galerkin/interpolate.cu");
-    /// Corrections of strongly coupled bodies.
+    /// Corrections of strongly coupled aggregates.
     pub const BODIES: &str = include_str!("galerkin/bodies.cu");
 
-    /// How the levels are made.
+    /// Setup of the levels.
     pub mod setup {
-        /// From coefficients to a matrix, and from matrices to levels.
+        /// The matrix from coefficients, and levels from matrices.
         pub const FINEST: &str = include_str!("galerkin/setup/finest.cu");
-        /// Which directions are strong, and whether there is contrast.
+        /// Detection of strong directions and of contrast.
         pub const MEASURES: &str = include_str!("galerkin/setup/measures.cu");
-        /// Weights of interpolation.
+        /// Interpolation weights.
         pub const WEIGHTS: &str = include_str!("galerkin/setup/weights.cu");
         /// Galerkin products.
         pub const PRODUCT: &str = include_str!("galerkin/setup/product.cu");
-        /// Coarse cells whose finer ones are tied to each other alone.
+        /// Coarse cells whose fine cells are coupled only to each other.
         pub const COLLAPSED: &str = include_str!("galerkin/setup/collapsed.cu");
-        /// Strongly coupled bodies.
+        /// Search for strongly coupled aggregates.
         pub const BODIES: &str = include_str!("galerkin/setup/bodies.cu");
     }
 }
 
-/// For the tensor-product operator.
+/// Kernels for the tensor-product operator.
 pub mod tensor_product {
-    /// Its tables.
+    /// Computation of its tables.
     pub const TABLES: &str = include_str!("tensor_product/tables.cu");
-    /// The operator by itself, its diagonal, residuals.
+    /// Unfused products, diagonal and residuals.
     pub const APPLY: &str = include_str!("tensor_product/apply.cu");
-    /// Line smoothers, one column tile a block.
+    /// Line smoothers with one tile of columns per block.
     pub const SMOOTH: &str = include_str!("tensor_product/smooth.cu");
-    /// Red–black half sweeps that stream along y; the fast ones on large grids.
+    /// Red–black half sweeps that stream along y, fastest on large grids.
     pub const STREAM: &str = include_str!("tensor_product/stream.cu");
-    /// Red–black half sweeps of which all but the last are in single precision.
+    /// Red–black half sweeps in single precision, except the last.
     pub const SINGLE: &str = include_str!("tensor_product/single.cu");
-    /// What a mixed-precision cycle does on the finest grid, streaming too.
+    /// Streaming steps of mixed-precision cycles on the finest level.
     pub const MIXED: &str = include_str!("tensor_product/mixed.cu");
     /// The residual after a red–black sweep, streaming along y.
     pub const RESIDUAL_STREAM: &str = include_str!("tensor_product/residual_stream.cu");
@@ -124,11 +124,11 @@ pub mod tensor_product {
     pub const TRANSFER: &str = include_str!("tensor_product/transfer.cu");
     /// The first pass of conjugate gradients.
     pub const ADVANCE: &str = include_str!("tensor_product/advance.cu");
-    /// Multigrid where layers are not coupled to each other.
+    /// Multigrid for operators without vertical couplings.
     pub const PLANES: &str = include_str!("tensor_product/planes.cu");
-    /// Between a grid and its vertical modes.
+    /// Transfers between a grid and its vertical modes.
     pub const MODES: &str = include_str!("tensor_product/modes.cu");
-    /// Expansion in them with the half sweep after it.
+    /// Expansion in vertical modes fused with the next half sweep.
     pub const EXPAND_SWEEP: &str = include_str!("tensor_product/expand_sweep.cu");
     /// The second pass of conjugate gradients, and the line preconditioner.
     pub const CG: &str = include_str!("tensor_product/cg.cu");

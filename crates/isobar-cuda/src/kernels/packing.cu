@@ -1,7 +1,7 @@
-// What messages between cards are made from, where a library sends them.
+// Packing of messages between GPUs for NCCL.
 
-// Runs of `run` words of 16 bytes, `pitch` words apart, one after another, or back; those of two neighbouring runs are exchanged where
-// a part's colours are. Words `first` to `first + count` of all of them.
+// Packs runs of `run` 16-byte words, `pitch` words apart, contiguously, or unpacks them; adjacent runs are exchanged if
+// a subdomain's colours are. Processes words `first` to `first + count`.
 extern "C" __global__ void pack(uint4* strided, uint4* packed, long long run, long long pitch, int exchanged, long long first,
                                 long long count, int unpacked) {
     long long stride = (long long)gridDim.x * blockDim.x;
@@ -15,8 +15,8 @@ extern "C" __global__ void pack(uint4* strided, uint4* packed, long long run, lo
     }
 }
 
-// Numbers `which` of this rank's = their sums over all ranks, added in the order of ranks, whose numbers are in `others` one after
-// another, `length` of each. A thread a number; grid 1.
+// Replaces this rank's numbers `which` by their sums over all ranks, added in the order of ranks. `others` holds the numbers of all ranks, `length`
+// each. One thread per number; grid 1.
 struct Which {
     int at[8];
 };

@@ -1,8 +1,8 @@
-// Deterministic sums: every block leaves a partial sum, and the last block to finish adds the partial
-// sums in a fixed order. No floating-point atomics, so two runs agree to the bit.
+// Deterministic sums: every block stores a partial sum, and the last block to finish adds the partial
+// sums in a fixed order. There are no floating-point atomics, so results are reproducible bit for bit.
 #pragma once
 
-// Adds N values per thread over the block. Valid in thread 0. `scratch` holds threads x N doubles / 32.
+// Sums N values per thread over the block. Valid in thread 0. `scratch` holds threads x N doubles / 32.
 template <int N> __device__ __forceinline__ void block_sum(double (&value)[N], double* scratch) {
     int thread = threadIdx.x + blockDim.x * threadIdx.y;
     int threads = blockDim.x * blockDim.y;
@@ -19,11 +19,11 @@ template <int N> __device__ __forceinline__ void block_sum(double (&value)[N], d
     __syncthreads();
 }
 
-// The largest of what all threads bring, and of what is there; none is negative. All lanes of a warp take part.
+// Updates *to to the maximum of itself and all threads' values; none is negative. All lanes of a warp take part.
 __device__ __forceinline__ void keep_most(double* to, double value) {
 #pragma unroll
     for (int lane = 16; lane > 0; lane >>= 1) value = fmax(value, __shfl_xor_sync(0xffffffffu, value, lane));
-    // Numbers that are not negative are ordered as their bits are.
+    // Nonnegative numbers are ordered like their bits.
     if (threadIdx.x % 32 == 0) atomicMax(reinterpret_cast<unsigned long long*>(to), (unsigned long long)__double_as_longlong(value));
 }
 
@@ -32,9 +32,9 @@ __device__ __forceinline__ unsigned int block_number() {
     return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
 }
 
-// Adds N values per thread over the grid into result[0] … result[N - 1]. `partial` holds blocks x N doubles and
-// `counter` is zero before the launch and after it. All threads of the block take part. `block` says in which order blocks are
-// added, each having another number below theirs.
+// Sums N values per thread over the grid into result[0] ... result[N - 1]. `partial` holds blocks x N doubles;
+// `counter` is zero before and after the launch. All threads of the block take part. `block` is the block's number in the
+// order of summation, distinct for each block.
 template <int N>
 __device__ __forceinline__ void grid_sum(double (&value)[N], double* scratch, double* partial, unsigned int* counter,
                                          double* result, unsigned int block = block_number()) {

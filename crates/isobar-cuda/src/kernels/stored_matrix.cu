@@ -1,19 +1,19 @@
-// What a stored matrix needs beside cuSPARSE.
+// Kernels for stored matrices in addition to cuSPARSE.
 #include "layout.cuh"
 
-// z = d r, entry by entry. Launch: any grid, block 256.
+// z = d r, elementwise. Launch: any grid, block 256.
 extern "C" __global__ void multiply(long long n, const T* __restrict__ d, const T* __restrict__ r,
                                     T* __restrict__ z) {
     long long stride = gridDim.x * (long long)blockDim.x;
     for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += stride) z[i] = d[i] * r[i];
 }
 
-// cuSPARSE wants columns interleaved over the whole grid: row m of layer k of half plane h, which is row
-// k + nz h of the checkerboard, is row h + H k there, H being the number of half planes.
+// cuSPARSE needs columns interleaved over the whole grid: row m of layer k of half plane h, which is row
+// k + nz h of the checkerboard, becomes row h + H k, with H the number of half planes.
 // Block (32, 8); grid (ceil(pitch / 32), ceil(layers / 8), H).
 
-// x = r, and the diagonals again, which the last solve has overwritten. Levels beyond nz, which only grids of
-// one or two have, get zeros.
+// x = r, and copies of the diagonals, which the last solve has overwritten. Layers beyond nz, added to grids of
+// one or two, get zeros.
 extern "C" __global__ void interleave(int pitch, int nz, int layers, const T* __restrict__ r,
                                       const T* __restrict__ below, const T* __restrict__ diagonal,
                                       const T* __restrict__ above, T* __restrict__ to_below,

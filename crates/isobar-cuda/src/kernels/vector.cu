@@ -1,5 +1,5 @@
-// Vector operations that are not fused into anything. All take whole fields, padding included (it is
-// zero), so the checkerboard does not show. Launch: any grid, block 256.
+// Unfused vector operations on whole fields, including padding (which is
+// zero), so that they do not depend on the checkerboard. Launch: any grid, block 256.
 #include "layout.cuh"
 #include "reduce.cuh"
 
@@ -73,7 +73,7 @@ extern "C" __global__ void dot(long long n, const T* x, const T* y, double* part
 // Stores one scalar.
 extern "C" __global__ void set_scalar(double value, double* scalar) { *scalar = value; }
 
-// Copies the bank to the host's memory, then counts up: whoever sees the count sees the bank. Block 32.
+// Copies the bank to host memory, then increments the count: whoever sees the count sees the bank. Block 32.
 extern "C" __global__ void publish(int scalars, const double* bank, unsigned long long* published,
                                    volatile double* host_bank, volatile unsigned long long* host_published) {
     if (threadIdx.x < scalars) host_bank[threadIdx.x] = bank[threadIdx.x];

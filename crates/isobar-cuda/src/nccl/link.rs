@@ -1,4 +1,4 @@
-//! Halo rows, sums and layers by NCCL's messages.
+//! Exchange of halo rows, sums and layers by messages of NCCL.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,22 +22,22 @@ use crate::module::Module;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
 
-/// What layers that go to other ranks are packed in, and those that come: bytes of each.
+/// Bytes of each of the buffers for packed layers sent and received.
 const ROOM: usize = 16 << 20;
-/// Numbers that are summed up at once, at most.
+/// Largest number of scalars summed at once.
 const SUMS: usize = 8;
 
-/// The source of the kernels.
+/// Returns the source of the kernels.
 pub fn source() -> Source {
     Source::new("packing", kernels::PACKING)
 }
 
-/// The ranks of a job, each with a card of its own, wherever those are.
+/// The ranks of a job, each with its own GPU on any host.
 #[derive(Debug)]
 pub struct NcclLink {
     job: Job,
     module: Arc<Module>,
-    /// What is sent, what is received.
+    /// The send buffer and the receive buffer.
     rooms: [Buffer; 2],
     /// The scalars of all ranks.
     numbers: Buffer,
@@ -51,29 +51,29 @@ struct Which([i32; SUMS]);
 // SAFETY: as in packing.cu; 32-bit integers.
 unsafe impl Argument for Which {}
 
-/// Runs of words of 16 bytes that lie apart.
+/// Runs of 16-byte words at equal distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Runs {
     place: Pointer,
-    /// Words of one.
+    /// Words per run.
     run: usize,
-    /// Words from one to the next.
+    /// Words from one run to the next.
     pitch: usize,
     count: usize,
-    /// Whether two neighbours are stored the other way round.
+    /// Whether adjacent runs are stored in exchanged order.
     is_exchanged: bool,
 }
 
-/// What a round of several moves of a message of `words`: where it begins, and how much it is.
+/// Returns start and length of the part of a message of `words` that is sent in a round.
 fn piece(words: usize, room: usize, round: usize) -> [usize; 2] {
     let first = (round * room).min(words);
     [first, room.min(words - first)]
 }
 
-/// What goes out of a part's first and last rows, and comes into its halo rows, of a vector whose first cell is at `start`.
+/// Returns the messages between the first and last rows of a subdomain, its halo rows, and its neighbours, for a vector whose first cell is at `start`.
 ///
-/// Messages from one rank to another are told apart by their order alone. Two parts on a ring have each other on both sides: what
-/// one sends of its first row the other receives beyond its last, so that rows are received in the other order than they are sent.
+/// Messages between two ranks are matched by order only. Two subdomains in a periodic direction are neighbours on both sides: the first row
+/// that one sends is received beyond the last row of the other, so rows are received in reverse order of sending.
 fn messages_of_edges<T: Real>(layout: &Layout, start: Pointer, colours: &[Colour], ranks: [usize; 2]) -> Vec<Message> {
     let (rows, bytes) = (layout.shape().ny as i64, layout.half_plane() * size_of::<T>());
     let ends = [(true, false, 0), (true, true, rows - 1), (false, true, rows), (false, false, -1)];
@@ -91,14 +91,14 @@ fn messages_of_edges<T: Real>(layout: &Layout, start: Pointer, colours: &[Colour
 }
 
 impl NcclLink {
-    /// See [`Cuda::join`]. Nothing where a rank has no NCCL, or shares its card.
+    /// Implements [`Cuda::join`]. Returns `None` if a rank has no NCCL or shares its GPU.
     pub(crate) fn join(
         cuda: &Cuda,
         [rank, size]: [usize; 2],
         all_gather: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>>,
     ) -> Result<Option<Self>> {
         let context = cuda.context();
-        // A rank that fails here takes part in what follows all the same: the others wait for it.
+        // A rank that fails here still takes part in the following calls, because the others wait for it.
         let uuid = context.uuid();
         let is_found = Nccl::get().is_ok_and(|nccl| nccl.version() >= (2, 7));
         let mut mine = [0; 17];
@@ -131,12 +131,12 @@ impl NcclLink {
         let context = cuda.context();
         let [module] = cuda.prepare([source()])?;
         module.prepare(&["pack", "sum_received"], 0)?;
-        let room = || Buffer::zeros(context, ROOM, "what is sent to other ranks");
+        let room = || Buffer::zeros(context, ROOM, "the buffer for messages to other ranks");
         let numbers = Buffer::zeros(context, 8 * Scalar::COUNT * size, "other ranks' sums")?;
         Ok((module, [room()?, room()?], numbers))
     }
 
-    /// Every rank tells every other its number, once: connections are made, and known to work, before an iteration needs them.
+    /// Sends every rank's number to every other, once, so that connections are made and tested before an iteration needs them.
     fn greet(&self, cuda: &Cuda) -> Result<()> {
         let [sent, received] = &self.rooms;
         sent.write(&vec![self.job.rank as u64; self.job.size])?;
@@ -151,13 +151,13 @@ impl NcclLink {
         match self.others().find(|&rank| numbers[rank] != rank as u64) {
             None => self.check(),
             Some(rank) => Err(error(format!(
-                "NCCL brought {} instead of {rank} from rank {rank}; ISOBAR_LINK=host does without it",
+                "NCCL delivered {} instead of {rank} from rank {rank}; set ISOBAR_LINK=host to do without NCCL",
                 numbers[rank]
             ))),
         }
     }
 
-    /// Fails where another rank has not answered.
+    /// Fails if another rank has not answered.
     pub(crate) fn check(&self) -> Result<()> {
         self.job.check()
     }
@@ -175,7 +175,7 @@ impl NcclLink {
         Call::new(&self.job.group(messages), [0; 2]).submit(cuda.context())
     }
 
-    /// From runs to one piece, or back.
+    /// Packs runs into contiguous memory, or unpacks them.
     fn pack(&self, cuda: &Cuda, runs: Runs, packed: Pointer, [first, count]: [usize; 2], unpacked: bool) -> Result<()> {
         if count == 0 {
             return Ok(());
@@ -289,7 +289,7 @@ mod tests {
 
     use super::*;
 
-    /// What a rank sends another first, that takes first, and so on: each row beyond an end is the one that the larger grid has there.
+    /// Messages are received in the order of sending: each halo row equals the whole grid's row beyond the end.
     #[test]
     fn rows_are_received_in_the_order_in_which_they_are_sent() {
         let shape = Shape::new(6, 12, 4);

@@ -1,4 +1,4 @@
-//! What cards send each other by NCCL.
+//! Messages between GPUs by NCCL.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::launch::Library;
 use crate::memory::Mailbox;
 use crate::peers::PATIENCE_SECONDS;
 
-/// Bytes on this card that go to a rank, or come from it.
+/// Bytes on this GPU that are sent to a rank or received from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) rank: usize,
@@ -24,7 +24,7 @@ pub(super) struct Message {
     pub(super) bytes: usize,
 }
 
-/// This rank's end of a job.
+/// This rank's endpoint of a job.
 #[derive(Debug)]
 pub(super) struct Job {
     ends: Arc<Ends>,
@@ -33,14 +33,14 @@ pub(super) struct Job {
     pub(super) size: usize,
 }
 
-/// What is shared with the thread that watches it.
+/// Data shared with the watching thread.
 #[derive(Debug)]
 struct Ends {
     nccl: &'static Nccl,
     context: Arc<Context>,
-    /// Null when it was given up.
+    /// Null after the job was aborted.
     handle: Mutex<Raw>,
-    /// Groups of messages that were submitted, and, in the first number of the mailbox, that are done.
+    /// Number of message groups submitted; the first number of the mailbox counts those completed.
     submitted: AtomicU64,
     done: Mutex<Mailbox>,
     has_failed: AtomicBool,
@@ -50,11 +50,11 @@ struct Ends {
 #[derive(Debug)]
 struct Raw(Handle);
 
-// SAFETY: any thread may use a handle, one at a time, which the lock around it sees to.
+// SAFETY: any thread may use a handle, one at a time, which its lock ensures.
 unsafe impl Send for Raw {}
 
 impl Job {
-    /// Has all ranks of a job meet, which they know by `id`. Returns when all have come.
+    /// Connects all ranks of the job with this `id`. Returns when all have called it.
     pub(super) fn meet(context: &Arc<Context>, [rank, size]: [usize; 2], id: &[u8]) -> Result<Self> {
         let nccl = Nccl::get()?;
         context.bind()?;
@@ -78,7 +78,7 @@ impl Job {
         Ok(Self { ends, watch: Some(watch), rank, size })
     }
 
-    /// A name for a job that does not exist yet.
+    /// Makes an identifier for a new job.
     pub(super) fn name() -> Result<Vec<u8>> {
         let nccl = Nccl::get()?;
         let mut id = UniqueId([0; UniqueId::BYTES]);
@@ -87,21 +87,21 @@ impl Job {
         Ok(id.0.to_vec())
     }
 
-    /// Bytes of a name.
+    /// Bytes of an identifier.
     pub(super) const NAME: usize = UniqueId::BYTES;
 
-    /// Fails where another rank has not answered.
+    /// Fails if another rank has not answered.
     pub(super) fn check(&self) -> Result<()> {
         if !self.ends.has_failed.load(Ordering::Acquire) {
             return Ok(());
         }
         Err(Error::Device {
             device: format!("rank {} of {}", self.rank, self.size),
-            message: format!("a rank has not answered for {PATIENCE_SECONDS} s; it has failed, or is stuck"),
+            message: format!("a rank has not answered for {PATIENCE_SECONDS} s; it has failed or hangs"),
         })
     }
 
-    /// All of these messages at the same time, as something to be submitted.
+    /// Makes a group of messages that are sent at the same time, to be submitted.
     pub(super) fn group(&self, messages: Vec<Message>) -> Arc<Group> {
         Arc::new(Group { ends: Arc::clone(&self.ends), messages })
     }
@@ -112,7 +112,7 @@ impl Drop for Job {
         self.ends.is_over.store(true, Ordering::Release);
         if let Some(watch) = self.watch.take() {
             watch.thread().unpark();
-            // A failure while shutting down has no one to be told to.
+            // Errors in a destructor cannot be reported.
             let _ = watch.join();
         }
     }
@@ -123,14 +123,14 @@ impl Drop for Ends {
         let handle = lock(&self.handle).0;
         if !handle.is_null() {
             let _ = self.context.synchronize();
-            // SAFETY: made in `meet`, destroyed once, and the card is done with it.
+            // SAFETY: made in `meet`, destroyed once, and the GPU has finished with it.
             let _ = unsafe { (self.nccl.functions.destroy)(handle) };
         }
     }
 }
 
 impl Ends {
-    /// Gives the job up when a group has not been done for long: the kernels that wait then end.
+    /// Aborts the job if a group has not completed for a long time; waiting kernels then end.
     fn watch(&self) {
         const PATIENCE: Duration = Duration::from_secs(PATIENCE_SECONDS);
         let (mut last, mut since) = (0, Instant::now());
@@ -142,7 +142,7 @@ impl Ends {
             } else if since.elapsed() > PATIENCE {
                 self.has_failed.store(true, Ordering::Release);
                 let mut handle = lock(&self.handle);
-                // SAFETY: made in `meet`, not destroyed since, and null from now on.
+                // SAFETY: made in `meet`, not yet destroyed, and null from now on.
                 let _ = unsafe { (self.nccl.functions.abort)(std::mem::replace(&mut handle.0, std::ptr::null_mut())) };
                 return;
             }
@@ -157,7 +157,7 @@ impl Ends {
             return Err(error("the other ranks have been given up"));
         }
         let Functions { begin_group, end_group, send, receive, .. } = &self.nccl.functions;
-        // SAFETY: the handle is alive, and no other thread uses it while it is locked; the context of the stream is current.
+        // SAFETY: the handle is alive, and no other thread uses it while it is locked; the stream's context is current.
         unsafe {
             self.nccl.check(begin_group(), "beginning messages")?;
             let mut result = Ok(());
@@ -167,7 +167,7 @@ impl Ends {
                 let code = transfer(place, message.bytes, BYTE, message.rank as c_int, handle.0, stream);
                 result = result.and(self.nccl.check(code, doing));
             }
-            // A group that has begun is ended, whatever went wrong.
+            // A group that was begun must be ended, also after an error.
             result.and(self.nccl.check(end_group(), "exchanging"))?;
             let number = self.submitted.fetch_add(1, Ordering::AcqRel) + 1;
             let code = sys::cuStreamWriteValue64_v2(stream, lock(&self.done).numbers(), number, 0);
@@ -176,7 +176,7 @@ impl Ends {
     }
 }
 
-/// Messages that are under way at the same time.
+/// Messages that are sent at the same time.
 #[derive(Debug)]
 pub(super) struct Group {
     ends: Arc<Ends>,

@@ -1,8 +1,8 @@
-//! NVIDIA's library of messages between cards, found when it is needed: how cards of several hosts reach each other.
+//! NVIDIA's library of messages between GPUs, loaded on demand, for GPUs of several hosts.
 //!
 //! * this file: the library,
-//! * `messages` what cards send each other, and that they do not wait for ever,
-//! * `link` halo rows, sums and layers by such messages.
+//! * `messages`: messages between GPUs, with a timeout,
+//! * `link`: halo rows, sums and layers by such messages.
 
 mod link;
 mod messages;
@@ -20,21 +20,21 @@ use crate::libraries::{Wanted, describe};
 
 pub use link::{NcclLink, source};
 
-/// The library, loaded.
+/// The loaded library.
 #[derive(Debug)]
 pub struct Nccl {
-    /// As NCCL counts: 10 000 major + 100 minor + patch.
+    /// Its version, as 10 000 major + 100 minor + patch.
     version: c_int,
-    /// Where it was found.
+    /// Its path.
     path: PathBuf,
     functions: Functions,
     _libraries: Vec<Library>,
 }
 
-/// A rank's end of a job.
+/// A rank's handle of a job.
 type Handle = *mut c_void;
 
-/// What ranks of a job know it by.
+/// The identifier of a job.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct UniqueId([u8; UniqueId::BYTES]);
@@ -43,7 +43,7 @@ impl UniqueId {
     const BYTES: usize = 128;
 }
 
-/// Sends to a rank, or receives from it: place, number of elements, their type, rank, handle, stream.
+/// Sends to a rank, or receives from it: address, number of elements, their type, rank, handle, stream.
 type Transfer = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, Handle, sys::CUstream) -> c_int;
 
 #[derive(Debug)]
@@ -66,8 +66,7 @@ impl Functions {
                 *library.get($name)?
             };
         }
-        // SAFETY: the types are those of nccl.h of version 2, with enumerations as the ints and pointers as the pointers that
-        // they are.
+        // SAFETY: the types are those of nccl.h of version 2, with enumerations as ints.
         unsafe {
             Ok(Self {
                 error_string: get!(b"ncclGetErrorString\0"),
@@ -92,10 +91,10 @@ const WANTED: Wanted<'_> = Wanted {
 };
 
 impl Nccl {
-    /// The library, loaded once a process.
+    /// Loads the library, once per process.
     ///
     /// # Errors
-    /// [`Error::Device`](isobar_core::Error::Device) where it is not found, saying how to get it.
+    /// [`Error::Device`](isobar_core::Error::Device) if it is not found, with instructions to install it.
     pub fn get() -> Result<&'static Self> {
         static FOUND: OnceLock<std::result::Result<Nccl, String>> = OnceLock::new();
         FOUND.get_or_init(|| Self::find(&WANTED)).as_ref().map_err(|message| error(message.clone()))
@@ -104,8 +103,8 @@ impl Nccl {
     fn find(wanted: &Wanted<'_>) -> std::result::Result<Self, String> {
         wanted.find(Self::load).map_err(|reason| {
             format!(
-                "NCCL, by which GPUs of several machines exchange, is not found ({reason}); install it (pip install \
-                 nvidia-nccl-cu13) and set ISOBAR_NCCL to the path of libnccl.so.2; without it they exchange by way of the host"
+                "NCCL, which GPUs of several machines use, was not found ({reason}); install it (pip install \
+                 nvidia-nccl-cu13) and set ISOBAR_NCCL to the path of libnccl.so.2; without it they exchange through the host"
             )
         })
     }
@@ -125,12 +124,12 @@ impl Nccl {
         Ok(Self { version, path, functions, _libraries: libraries })
     }
 
-    /// Major and minor version.
+    /// Returns its major and minor version.
     pub fn version(&self) -> (i32, i32) {
         (self.version / 10_000, self.version / 100 % 100)
     }
 
-    /// Where it was found: a path, or the name that the loader knows.
+    /// Returns its path, or the name by which the loader finds it.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -139,12 +138,12 @@ impl Nccl {
         if code == 0 {
             return Ok(());
         }
-        // SAFETY: the library returns a string of its own for every code.
+        // SAFETY: the library returns a static string for every code.
         let what = unsafe { CStr::from_ptr((self.functions.error_string)(code)) }.to_string_lossy();
         let (major, minor) = self.version();
         Err(error(format!(
-            "NCCL {major}.{minor}, {doing}: {what} (status {code}); NCCL_DEBUG=WARN has it say more, and ISOBAR_LINK=host does \
-             without it"
+            "NCCL {major}.{minor}, {doing}: {what} (status {code}); set NCCL_DEBUG=WARN for details, or ISOBAR_LINK=host to do \
+             without NCCL"
         )))
     }
 }

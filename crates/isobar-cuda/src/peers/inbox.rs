@@ -1,4 +1,4 @@
-//! Where ranks write to each other's cards: inboxes, which those of other processes open by handles.
+//! Inboxes: memory to which other ranks' GPUs write, opened by handles in other processes.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -11,19 +11,19 @@ use crate::memory::Buffer;
 /// The inboxes of this process.
 static INBOXES: Mutex<Vec<Weak<Buffer>>> = Mutex::new(Vec::new());
 
-/// Makes an inbox known to the other ranks of this process.
+/// Registers an inbox for the other ranks of this process.
 pub(super) fn announce(inbox: &Arc<Buffer>) {
     let mut all = lock(&INBOXES);
     all.retain(|inbox| inbox.strong_count() > 0);
     all.push(Arc::downgrade(inbox));
 }
 
-/// That of another rank of this process.
+/// Returns the inbox of another rank of this process.
 fn inbox_at(place: Pointer) -> Option<Arc<Buffer>> {
     lock(&INBOXES).iter().filter_map(Weak::upgrade).find(|inbox| inbox.start() == place)
 }
 
-/// Memory of other processes.
+/// An open inbox of another process.
 #[derive(Debug)]
 pub(super) struct Opened {
     context: Arc<Context>,
@@ -42,16 +42,16 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // A failure while shutting down has no one to be told to.
+        // Errors in a destructor cannot be reported.
         let _ = self.context.synchronize();
         for &place in &self.places {
-            // SAFETY: opened in `reach`, closed once; no kernel is left that uses it.
+            // SAFETY: opened in `reach`, closed once; no kernel uses it any more.
             let _ = unsafe { sys::cuIpcCloseMemHandle(place) };
         }
     }
 }
 
-/// What ranks tell each other to get at their inboxes: numbers, then a handle.
+/// The data by which other ranks find an inbox: numbers, then a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     host: u64,
@@ -66,11 +66,11 @@ impl Address {
     const CARD: usize = 16;
     const HANDLE: usize = 64;
     pub(super) const BYTES: usize = 4 * 8 + Self::CARD + Self::HANDLE;
-    /// That of a rank that cannot be reached.
+    /// The address of a rank that cannot be reached.
     pub(super) const NONE: Self =
         Self { host: 0, process: 0, ordinal: 0, inbox: 0, card: [0; Self::CARD], handle: [0; Self::HANDLE] };
 
-    /// That of this rank's inbox.
+    /// Returns the address of this rank's inbox.
     pub(super) fn of(context: &Context, inbox: &Buffer) -> Result<Self> {
         Ok(Self {
             host: host(),
@@ -105,22 +105,22 @@ impl Address {
     }
 }
 
-/// A number that hosts hardly share, and containers of one do: what Linux calls this time that it runs, hashed.
+/// Returns a number that identifies the host, equal in all its containers: a hash of Linux's boot identifier.
 pub fn host() -> u64 {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     // FNV-1a
     id.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// How other processes get at memory; nothing where they cannot.
+/// Returns the handle for other processes; zeros if there is none.
 fn handle(inbox: &Buffer) -> [u8; Address::HANDLE] {
     let mut handle = sys::CUipcMemHandle { reserved: [0; Address::HANDLE] };
-    // SAFETY: the memory is an allocation of its own; on failure the handle stays as it is, and nobody can open it.
+    // SAFETY: the memory is an allocation of its own; on failure the handle stays zero, and nobody can open it.
     let _ = unsafe { sys::cuIpcGetMemHandle(&raw mut handle, inbox.start()) };
     handle.reserved.map(i8::cast_unsigned)
 }
 
-/// Where an inbox is for this card; nothing where it cannot be reached.
+/// Returns the address of an inbox on this GPU; `None` if it cannot be reached.
 pub(super) fn reach(
     context: &Context,
     own: &Address,
@@ -142,7 +142,7 @@ pub(super) fn reach(
     let mut place = 0;
     context.bind().ok()?;
     let flags = sys::CUipcMem_flags_enum::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
-    // SAFETY: a handle that the driver gave another process; a wrong one is an error.
+    // SAFETY: a handle that the driver gave to another process; an invalid one is an error.
     check(unsafe { sys::cuIpcOpenMemHandle_v2(&raw mut place, handle, flags) }, "opening another rank's memory")
         .ok()?;
     opened.places.push(place);

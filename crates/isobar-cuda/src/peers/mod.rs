@@ -1,11 +1,11 @@
-//! Cards that write to each other's memory: halo rows and sums without the host.
+//! GPUs that write to each other's memory: halo rows and sums without the host.
 //!
-//! A card has an inbox that all others of a job write to, by stores of their kernels over NVLink or PCIe, and signals that say
-//! when (`kernels/exchange.cu`). Within a process that takes peer access, between processes of a host CUDA's handles for
-//! memory. What is exchanged is recorded and replayed as any other kernel.
+//! A GPU has an inbox to which all others of a job write, by stores in kernels over NVLink or PCIe, and signals for
+//! synchronisation (`kernels/exchange.cu`). Within a process this uses peer access, between processes of a host CUDA's memory
+//! handles. Exchanges are recorded and replayed like any other kernel.
 //!
-//! * this file: channels, and what goes through them,
-//! * `inbox` how ranks get at each other's memory.
+//! * this file: channels and exchanges,
+//! * `inbox`: access to other ranks' memory.
 
 mod inbox;
 
@@ -31,28 +31,28 @@ use crate::module::Module;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
 
-/// Places of a channel: blocks that a message is divided among, at most.
+/// Slots of a channel: the largest number of blocks that a message is divided among.
 const PIECES: usize = 128;
-/// Those that halo rows go through, at most.
+/// Largest number of slots for halo rows.
 const PIECES_OF_ROWS: usize = 32;
-/// Places of one side before those of the other, where two parts on a ring have each other on both.
+/// Slots of one side before those of the other, for two subdomains that are neighbours on both sides of a periodic direction.
 const PLACES_AROUND: usize = PIECES_OF_ROWS;
-/// What goes through a place at once.
+/// Bytes per slot and message.
 const PIECE_BYTES: usize = 64 << 10;
-/// Ranks, at most: the cards of a host.
+/// Largest number of ranks: the GPUs of a host.
 const MOST_RANKS: usize = 16;
-/// Numbers that are summed up at once, at most.
+/// Largest number of scalars summed at once.
 const SUMS: usize = 8;
 /// Bytes of a channel: signals, two halves of numbers, two halves of pieces; as in exchange.cu.
 const CHANNEL: usize = 32 * (PIECES + 1) + 16 * SUMS + 2 * PIECES * PIECE_BYTES;
-/// Threads of a block.
+/// Threads per block.
 const THREADS: usize = 512;
-/// Words of 16 bytes that are worth a block.
+/// Words of 16 bytes that justify a block.
 const WORDS_A_BLOCK: usize = 256;
-/// How long a rank is waited for.
+/// Timeout for other ranks. s
 pub(crate) const PATIENCE_SECONDS: u64 = 20;
 
-/// The source of the kernels.
+/// Returns the source of the kernels.
 pub fn source() -> Source {
     Source::new("exchange", kernels::EXCHANGE)
         .define("PIECES", PIECES)
@@ -60,7 +60,7 @@ pub fn source() -> Source {
         .define("MOST_RANKS", MOST_RANKS)
 }
 
-/// The ranks whose cards this card writes to, and which write to it.
+/// The ranks whose GPUs write to each other's memory.
 #[derive(Debug)]
 pub struct Peers {
     rank: usize,
@@ -71,12 +71,12 @@ pub struct Peers {
     /// 1 + the rank that did not answer.
     fault: Mutex<Mailbox>,
     opened: Opened,
-    /// Kept for the kernels: what they write to, here and on other ranks of this process, which may have failed.
+    /// The inboxes that kernels write to, here and on other ranks of this process, kept alive even if those ranks have failed.
     _inboxes: Vec<Arc<Buffer>>,
     _counts: Buffer,
 }
 
-/// What a rank needs before it knows of the others.
+/// What a rank prepares before it knows the others.
 struct Prepared {
     address: Address,
     inbox: Arc<Buffer>,
@@ -89,13 +89,13 @@ struct Prepared {
 impl Prepared {
     fn new(cuda: &Cuda, size: usize) -> Result<Self> {
         let context = cuda.context();
-        let inbox = Arc::new(Buffer::zeros(context, size * CHANNEL, "what other ranks write to")?);
+        let inbox = Arc::new(Buffer::zeros(context, size * CHANNEL, "the inbox for other ranks")?);
         announce(&inbox);
         let counts = Buffer::zeros(context, 4 * size * (PIECES + 1), "counts of messages")?;
-        let table = Buffer::new(context, size * size_of::<Peer>(), "where other ranks are")?;
+        let table = Buffer::new(context, size * size_of::<Peer>(), "the table of other ranks")?;
         let [module] = cuda.prepare([source()])?;
         module.prepare(&["exchange_rows", "gather_rows", "divide_again", "sum_ranks", "copy_rows"], 0)?;
-        // All zero before anyone knows where it is.
+        // All memory is zero before other ranks know its address.
         context.synchronize()?;
         Ok(Self { address: Address::of(context, &inbox)?, inbox, counts, table, module, fault: Mailbox::new(context)? })
     }
@@ -124,7 +124,7 @@ struct Edge {
 unsafe impl Argument for Edge {}
 
 impl Edge {
-    /// The first row of this rank's part, or the last, of a vector whose first cell is at `start`: the rows of these colours.
+    /// Makes the first or the last row of this rank's subdomain, of a vector whose first cell is at `start`, with rows of these colours.
     fn of<T: Real>(layout: &Layout, start: Pointer, colours: &[Colour], is_last: bool, ranks: [usize; 2]) -> Self {
         let rows = layout.shape().ny as i64;
         let (row, beyond) = if is_last { (rows - 1, rows) } else { (0, -1) };
@@ -133,7 +133,7 @@ impl Edge {
         let mut edge = Self { own: [0; 2], halo: [0; 2], rank: -1, place: 0 };
         let Some(neighbour) = Neighbour::of(layout, is_last, ranks) else { return edge };
         edge.rank = neighbour.rank as i32;
-        // Both ranks that an end of a ring lies between take the same places for it.
+        // Both ranks at an end of a periodic direction use the same slots for it.
         edge.place = if neighbour.is_around { PLACES_AROUND as i32 } else { 0 };
         for (place, &colour) in Colour::BOTH.iter().filter(|colour| colours.contains(colour)).enumerate() {
             let local = layout.local(colour) as i64;
@@ -171,7 +171,7 @@ struct Numbers([Pointer; SUMS]);
 unsafe impl Argument for Numbers {}
 
 impl Peers {
-    /// See [`Cuda::join`].
+    /// Implements [`Cuda::join`].
     pub(crate) fn join(
         cuda: &Cuda,
         rank: usize,
@@ -182,7 +182,7 @@ impl Peers {
             return Ok(None);
         }
         let context = cuda.context();
-        // A rank that fails here takes part in what follows all the same: the others wait for it.
+        // A rank that fails here still takes part in the following calls, because the others wait for it.
         let prepared = Prepared::new(cuda, size);
         let mine = prepared.as_ref().map_or(Address::NONE, |prepared| prepared.address);
         let all = all_gather(&mine.to_bytes())?;
@@ -191,8 +191,8 @@ impl Peers {
         let mut inboxes = Vec::new();
         let reached: Option<Vec<Pointer>> =
             addresses.iter().map(|address| reach(context, &mine, address, &mut opened, &mut inboxes)).collect();
-        // One that cannot be reached is enough for all to go by way of the host. So are two ranks with one card: one's kernels
-        // would wait on it for those of the other.
+        // If any rank cannot be reached, all exchange through the host. This is also necessary if two ranks share a GPU, since kernels
+        // of one would wait on it for kernels of the other.
         let cards: HashSet<_> = addresses.iter().map(|address| address.card).collect();
         let is_reached = cards.len() == size && reached.as_ref().is_some_and(|reached| reached.len() == size);
         let verdicts = all_gather(&[u8::from(is_reached && prepared.is_ok())])?;
@@ -201,7 +201,7 @@ impl Peers {
         Self::meet(prepared, [rank, size], &reached, opened, inboxes).map(Some)
     }
 
-    /// With the inboxes of all ranks as this card sees them.
+    /// Opens the inboxes of all ranks on this GPU.
     fn meet(
         prepared: Prepared,
         [rank, size]: [usize; 2],
@@ -223,21 +223,18 @@ impl Peers {
         Ok(Self { rank, size, module, table, fault: Mutex::new(fault), opened, _inboxes: inboxes, _counts: counts })
     }
 
-    /// Fails where another rank has not answered.
+    /// Fails if another rank has not answered.
     pub(crate) fn check(&self) -> Result<()> {
         match lock(&self.fault).first() {
             0 => Ok(()),
             rank => Err(Error::Device {
                 device: format!("rank {} of {}", self.rank, self.size),
-                message: format!(
-                    "rank {} has not answered for {PATIENCE_SECONDS} s; it has failed, or is stuck",
-                    rank - 1
-                ),
+                message: format!("rank {} has not answered for {PATIENCE_SECONDS} s; it has failed or hangs", rank - 1),
             }),
         }
     }
 
-    /// Whether any of them belongs to another process.
+    /// Returns whether any of them belongs to another process.
     pub fn spans_processes(&self) -> bool {
         !self.opened.is_empty()
     }
@@ -251,12 +248,12 @@ impl Peers {
     }
 }
 
-/// Words of 16 bytes of a half plane.
+/// Returns the 16-byte words of a half plane.
 fn words<T: Real>(x: &Vector<T>) -> usize {
     x.layout().half_plane() * size_of::<T>() / 16
 }
 
-/// Blocks for a message.
+/// Returns the number of blocks for a message.
 fn places(words: usize, most: usize) -> usize {
     words.div_ceil(WORDS_A_BLOCK).clamp(1, most)
 }
@@ -269,7 +266,7 @@ fn starts(starts: &[usize]) -> Starts {
     all
 }
 
-/// The largest of what ranks have.
+/// Returns the largest subdomain of a rank.
 fn largest(starts: &[usize]) -> usize {
     starts.windows(2).map(|part| part[1] - part[0]).max().unwrap_or(0)
 }

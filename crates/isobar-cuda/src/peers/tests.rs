@@ -1,4 +1,4 @@
-//! What channels are like, and exchanges around rings.
+//! Tests of channels, and of exchanges around periodic directions.
 
 use isobar_core::backend::Backend;
 use isobar_core::layout::{Shape, Slab};
@@ -53,7 +53,7 @@ fn edges_of_a_ring_meet_by_the_same_places() {
     }
 }
 
-/// Two ranks that share a card, each with a stream of its own, by the kernels that cards of their own take: around a ring of two
+/// Two ranks that share a GPU, each with a stream of its own, by the kernels that GPUs of their own take: around a ring of two
 /// parts, which have each other on both sides, again and again.
 #[test]
 #[ignore = "needs a GPU"]

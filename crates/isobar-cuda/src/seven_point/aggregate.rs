@@ -1,5 +1,5 @@
-//! What deflation and singular systems ask of an operator. What is not a pass over the matrix is computed on the host, from
-//! the stencil that the coefficients came from.
+//! Operations of deflation and singular systems. Those that do not pass over the matrix are computed on the host from
+//! the operator's stencil.
 
 use isobar_core::backend::{AggregateMap, Scalar};
 use isobar_core::error::Result;
@@ -35,7 +35,7 @@ impl<K: Kind, T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<K, T>> {
         K::galerkin(self.kernels.cuda(), &self.kernels.stencil(), map)
     }
 
-    /// Most matrices are of one piece, which the GPU sees at once. Of a subdomain's whole grid the host knows the coefficients.
+    /// Most matrices have one component, which the GPU detects quickly. On a subdomain the host looks at the whole grid.
     fn components(&self) -> Result<Option<Components>> {
         refuse_while_recording("looking for connected components")?;
         let shape = self.layout_of().shape();

@@ -1,4 +1,4 @@
-//! What a stencil must bring to be an operator on a card, and what is compiled for it.
+//! The interface of a stencil on a GPU, and the sources compiled for it.
 
 use std::fmt::Debug;
 
@@ -18,38 +18,38 @@ use crate::launch::Argument;
 use crate::memory::Buffer;
 use crate::vector::c_name;
 
-/// Warps a block of the passes along y.
+/// Warps per block of passes along y.
 pub(super) const ROWS: usize = 8;
 
-/// What a stencil brings beside its header, `kernels/NAME.cuh`: what that is specialised by, and its coefficients. A value
-/// is all that the compiler knows of a stencil; an update must leave it as it is.
+/// The interface of a stencil in addition to its header, `kernels/NAME.cuh`: the header's specialisation, and the coefficients. A value
+/// contains all compile-time properties of a stencil; an update must not change it.
 pub(crate) trait Kind: Copy + Debug + Eq + Send + Sync + 'static {
-    /// What this is a kind of.
+    /// The stencil type.
     type Stencil: Stencil + Debug;
     /// `Stencil` of the header.
     type Operands: Argument + Debug + Send + Sync;
     /// The header's file name.
     const HEADER: &'static str;
 
-    /// That of a stencil.
+    /// Returns the properties of a stencil.
     fn of(stencil: &Self::Stencil) -> Self;
 
-    /// With what the header is specialised by.
+    /// Defines the macros that specialise the header.
     fn define(&self, source: Source) -> Source;
 
-    /// Bits of the periodic directions.
+    /// Returns the bits of the periodic directions.
     fn periodic(&self) -> u32;
 
-    /// Whether there is a field of s.
+    /// Returns whether there is a field of shifts s.
     fn has_shift(&self) -> bool;
 
-    /// As [`isobar_core::operator::Operator::coefficient_vectors`].
+    /// Implements [`isobar_core::operator::Operator::coefficient_vectors`].
     fn coefficient_vectors(stencil: &Self::Stencil) -> f64;
 
-    /// Room for the coefficients, and where kernels find them; `rows` are those of the grid that this layout is a part of.
+    /// Allocates the coefficients and returns their addresses for kernels; `rows` are the rows of the whole grid.
     fn allocate<T: Real>(&self, cuda: &Cuda, layout: &Layout, rows: usize) -> Result<(Buffer, Self::Operands)>;
 
-    /// Puts coefficients there.
+    /// Copies coefficients to the GPU.
     fn send<T: Real>(
         &self,
         cuda: &Cuda,
@@ -58,33 +58,33 @@ pub(crate) trait Kind: Copy + Debug + Eq + Send + Sync + 'static {
         stencil: &Self::Stencil,
     ) -> Result<()>;
 
-    /// As [`isobar_core::operator::AggregateOperator::galerkin`].
+    /// Implements [`isobar_core::operator::AggregateOperator::galerkin`].
     fn galerkin(cuda: &Cuda, stencil: &Self::Stencil, map: &AggregateMap) -> Result<Vec<Entry>>;
 
-    /// As [`isobar_core::operator::AggregateOperator::components`].
+    /// Implements [`isobar_core::operator::AggregateOperator::components`].
     fn components(cuda: &Cuda, stencil: &Self::Stencil) -> Result<Option<Components>>;
 
-    /// As [`isobar_core::operator::AggregateOperator::ties`].
+    /// Implements [`isobar_core::operator::AggregateOperator::ties`].
     fn ties(cuda: &Cuda, stencil: &Self::Stencil, components: &Components) -> Result<Vec<f64>>;
 
-    /// As [`isobar_core::operator::AggregateOperator::bodies`].
+    /// Implements [`isobar_core::operator::AggregateOperator::bodies`].
     fn bodies(cuda: &Cuda, stencil: &Self::Stencil) -> Result<AggregateMap>;
 }
 
-/// What is compiled for stencils of a kind on grids of a size.
+/// The compile-time properties of a stencil on a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form<K> {
     pub(super) kind: K,
-    /// One layer.
+    /// Whether there is one layer.
     pub(super) flat: bool,
-    /// Vectors whose positions do not fit 32 bits.
+    /// Whether positions in vectors exceed 32 bits.
     pub(super) wide: bool,
 }
 
 impl<K: Kind> Form<K> {
     pub(super) fn new(kind: K, shape: Shape) -> Self {
         let Shape { nx, ny, nz } = shape;
-        // Padding may make a vector so much longer, and what is prefetched lies up to a few rows beyond.
+        // Padding may make vectors this much longer, and prefetches reach a few rows beyond.
         let wide = (nx + 2 * ROW_ALIGNMENT) * (ny + 8) * (nz + 8) > 1 << 31;
         Self { kind, flat: nz == 1, wide }
     }
@@ -114,7 +114,7 @@ impl<K: Kind> Form<K> {
             .define("MOST_CHUNKS", MOST_CHUNKS)
     }
 
-    /// Sweeps with stored pivots, where these are.
+    /// Returns the source of sweeps with stored pivots, if they are used.
     pub(super) fn sweeps<T: Real>(&self, layers: usize) -> Option<Source> {
         let SweepTile { lanes, depth, .. } = SweepTile::new::<T>(layers)?;
         let source = self.source::<T>("seven_point_sweeps", kernels::SWEEPS);
@@ -135,8 +135,8 @@ impl<K: Kind> Form<K> {
     }
 }
 
-/// All sources for stencils of this form, on columns of their own and of other numbers of layers; `wide` for vectors so
-/// long that no test can afford them; for the least shared memory that a card has, and for the most.
+/// Returns all sources for stencils of this form and line solves for columns with these numbers of layers; `wide` for vectors too
+/// long for tests; for the smallest and the largest shared memory of a GPU.
 pub(crate) fn sources<K: Kind, T: Real>(stencil: &K::Stencil, layers: &[usize], wide: bool) -> Vec<Source> {
     let form = Form { wide, ..Form::new(K::of(stencil), stencil.shape()) };
     let mut all = vec![

@@ -1,23 +1,23 @@
-//! How blocks of line solves tile columns.
+//! Tiles of columns for line solves.
 
-/// Warps a block of line solves has where a thread has a column.
+/// Warps per block of line solves with one thread per column.
 pub(super) const LINE_ROWS: usize = 4;
-/// Threads a column in a block at most.
+/// Largest number of threads per column in a block.
 pub(super) const MOST_CHUNKS: usize = 32;
 
-/// A block's share of the columns of a colour.
+/// A block's tile of columns of one colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LineTile {
-    /// Columns side by side.
+    /// Adjacent columns.
     pub(super) lanes: usize,
-    /// Layers a thread; 0 for all.
+    /// Layers per thread; 0 means all.
     pub(super) depth: usize,
-    /// Threads a column; where a thread has all layers, rows.
+    /// Threads per column; if a thread has all layers, rows.
     pub(super) rows: usize,
 }
 
 impl LineTile {
-    /// For columns of so many layers.
+    /// Chooses the tile for columns with this many layers.
     pub(super) fn new<T>(layers: usize) -> Self {
         for depth in [8, 16] {
             if layers > 16 && layers <= depth * MOST_CHUNKS {
@@ -28,36 +28,36 @@ impl LineTile {
         Self { lanes: 32, depth: 0, rows: LINE_ROWS }
     }
 
-    /// Threads.
+    /// Returns the threads of a block.
     pub(super) fn block(self) -> [usize; 2] {
         [self.lanes, self.rows]
     }
 
-    /// Blocks that so many pairs of columns in so many rows need.
+    /// Returns the blocks for pairs of columns in rows.
     pub(super) fn grid(self, pairs: usize, rows: usize, colours: usize) -> [usize; 3] {
         let rows = if self.depth == 0 { rows.div_ceil(self.rows) } else { rows };
         [pairs.div_ceil(self.lanes), rows, colours]
     }
 
-    /// Whether the solve keeps a vector of ratios.
+    /// Returns whether the solve stores a vector of ratios.
     pub(super) fn needs_ratios(self, layers: usize) -> bool {
         self.depth == 0 && layers > 1
     }
 }
 
-/// A block's share of the columns of a colour in sweeps with stored pivots, see sweeps.cu.
+/// A block's tile of columns of one colour in sweeps with stored pivots, see sweeps.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SweepTile {
-    /// Columns side by side.
+    /// Adjacent columns.
     pub(super) lanes: usize,
-    /// Layers a thread.
+    /// Layers per thread.
     pub(super) depth: usize,
-    /// Threads a column.
+    /// Threads per column.
     pub(super) chunks: usize,
 }
 
 impl SweepTile {
-    /// For columns of so many layers; `None` where a thread has a column, and pivots are not stored.
+    /// Chooses the tile for columns with this many layers; `None` if a thread has a whole column and pivots are not stored.
     pub(super) fn new<T>(layers: usize) -> Option<Self> {
         if LineTile::new::<T>(layers).depth == 0 {
             return None;
@@ -67,12 +67,12 @@ impl SweepTile {
         Some(Self { lanes: 16, depth, chunks: chunks.next_multiple_of(2) })
     }
 
-    /// Threads.
+    /// Returns the threads of a block.
     pub(super) fn block(self) -> [usize; 2] {
         [self.lanes, self.chunks]
     }
 
-    /// Blocks that so many pairs of columns in so many rows need.
+    /// Returns the blocks for pairs of columns in rows.
     pub(super) fn grid(self, pairs: usize, rows: usize, colours: usize) -> [usize; 3] {
         [pairs.div_ceil(self.lanes), rows, colours]
     }

@@ -1,4 +1,4 @@
-//! What the coefficients of an operator are like: see `kernels/seven_point/look.cu`.
+//! Measures of an operator's coefficients: see `kernels/seven_point/look.cu`.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,35 +13,35 @@ use crate::launch::{Arguments, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::module::Module;
 
-/// Numbers that a cell says of its faces, as headers have it.
+/// Numbers per cell for its faces, as in the headers.
 const FIELDS: usize = 3;
 
-/// What it takes to look.
+/// Kernels and results of the measures.
 #[derive(Debug)]
 pub(crate) struct Looks {
     module: Arc<Module>,
     /// `Even` of halving.cuh.
     even: Buffer,
-    /// What the coefficients that are there were found to be like.
+    /// Measures of the current coefficients.
     found: Mutex<Look>,
-    /// What the kernel leaves.
+    /// The kernel's results.
     measures: Buffer,
 }
 
-/// What coefficients are like, as kernels see them: those of the first direction that takes a field.
+/// Measures of coefficients as seen by kernels: of the first direction that uses a field.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Look {
-    /// By field.
+    /// The smallest value of each field.
     pub(crate) least: [f64; FIELDS],
     pub(crate) most: [f64; FIELDS],
     /// The largest ratio between neighbours.
     pub(crate) jump: f64,
-    /// Whether all cells are alike.
+    /// Whether all cells have equal coefficients.
     pub(crate) is_even: bool,
 }
 
 impl<K: Kind, T: Real> Passes<K, T> {
-    /// Has a look at the coefficients, and at those of every update to come.
+    /// Measures the coefficients now and after every update.
     pub(crate) fn prepare_looks(&self) -> Result<&Looks> {
         if let Some(looks) = self.looks.get() {
             return Ok(looks);
@@ -61,24 +61,24 @@ impl<K: Kind, T: Real> Passes<K, T> {
         Ok(made)
     }
 
-    /// Whether all cells are known to be alike.
+    /// Returns whether all cells are known to have equal coefficients.
     pub(crate) fn is_even(&self) -> bool {
         self.looks.get().is_some_and(|looks| looks.found().is_even)
     }
 }
 
 impl Looks {
-    /// What the coefficients were found to be like when they came.
+    /// Returns the measures of the current coefficients.
     pub(crate) fn found(&self) -> Look {
         *lock(&self.found)
     }
 
-    /// Where kernels find what all cells say of their faces, and whether they do.
+    /// Returns the address of the common coefficients and of the flag that tells whether they apply.
     pub(crate) fn even(&self) -> Pointer {
         self.even.start()
     }
 
-    /// Looks at the coefficients that are there.
+    /// Measures the current coefficients.
     pub(crate) fn look<K: Kind, T: Real>(&self, passes: &Passes<K, T>) -> Result<()> {
         let Self { module, even, measures, found: known } = self;
         measures.clear(0, measures.bytes())?;
@@ -92,7 +92,7 @@ impl Looks {
         for n in 0..FIELDS {
             (look.most[n], look.least[n]) = (found[n], 1.0 / found[FIELDS + n]);
         }
-        // Inverses round: neighbours tell whether all are exactly alike.
+        // Inverses are rounded: only the comparison of neighbours shows exact equality.
         look.is_even = look.jump == 1.0 && look.least.iter().all(|&least| least > 0.0);
         context.send(&look.most.map(T::from_f64), even.start())?;
         let flag = even.start() + (FIELDS * size_of::<T>()) as Pointer;

@@ -1,21 +1,21 @@
-//! An operator that couples a cell to its six neighbours, on a card.
+//! Operators that couple a cell to its six neighbours, on a GPU.
 //!
-//! [`SevenPoint`] takes all the steps that solvers ask for, over `Kernels` that launch them: what is done in which order,
-//! what a sweep leaves, which vectors are exchanged, is written here once.
+//! [`SevenPoint`] implements all steps of solvers with the launches of `Kernels`: the order of launches,
+//! the state after a sweep, and swaps of vectors are implemented here once.
 //!
-//! * `steps` the capabilities that all have, [`transfer`] what goes between two levels of multigrid, `part` sweeps of parts of a
-//!   grid, whose halo rows are filled on the way,
-//! * [`passes`] kernels for any stencil that has a header (`kernels/seven_point/seven_point.cuh` says what is in one): a new
-//!   stencil gets everything for that header and its `kind`, what `triangular` and `aggregate` add included; `lines` says how
-//!   their blocks tile columns, `points` relaxation of points, `colours` that by colour, `look` what coefficients
-//!   are like, `whole_grid` how substitution tiles the grid.
+//! * `steps`: the common capabilities; [`transfer`]: transfers between two multigrid levels; `part`: sweeps on subdomains,
+//!   during which halo rows are filled,
+//! * [`passes`]: kernels for any stencil with a header (specified in `kernels/seven_point/seven_point.cuh`): a new
+//!   stencil needs only its header and its `kind`, and gets `triangular` and `aggregate` too; `lines`: tiles of columns;
+//!   `points`: point relaxation; `colours`: red–black point relaxation; `look`: measures of coefficients;
+//!   `whole_grid`: tiles of triangular solves.
 //!
-//! The tensor-product operator brings kernels of its own.
+//! The tensor-product operator has its own kernels.
 
 #![expect(
     private_bounds,
     private_interfaces,
-    reason = "operators are public by what they can do; what they are made of is the crate's"
+    reason = "operators are public through their capabilities; their parts are private"
 )]
 
 mod aggregate;
@@ -49,29 +49,29 @@ use crate::vector::Vector;
 
 pub use transfer::LevelTransfer;
 
-/// An operator with its coefficients on the card, by kernels `K`.
+/// An operator with its coefficients on the GPU and kernels `K`.
 #[derive(Debug)]
 pub struct SevenPoint<K> {
     kernels: K,
 }
 
-/// What the residual is like that a sweep leaves.
+/// Properties of the residual after a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Residual {
-    /// Nothing is known of it.
+    /// No special property.
     Any,
-    /// It is zero in black columns, which were swept last.
+    /// Zero in black columns, which were swept last.
     Red,
-    /// It is that, and its red entries are no more than couplings to black ones: the sweep was from zero.
+    /// As `Red`, and red entries consist of couplings to black ones only, since the sweep began from zero.
     Coupled,
 }
 
-/// What a group of steps needs that is made before the first of them is taken: kernels, and room for what they store.
+/// A group of steps whose kernels and memory are prepared together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Steps {
     /// The step of conjugate gradients.
     Direction,
-    /// Solves with lines.
+    /// Line solves.
     Lines,
     /// Sweeps.
     Sweeps,
@@ -79,18 +79,18 @@ pub(crate) enum Steps {
     Transfers,
 }
 
-/// The kernels of an operator, a method a step, and what they are about. Scalars, and vectors of the operator's layout, are
-/// the caller's; coefficients are on the card.
+/// The kernels of an operator, a method per step. Scalars and vectors are
+/// the caller's; coefficients are on the GPU.
 pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
-    /// Of vectors and coefficients.
+    /// The precision of vectors and coefficients.
     type Real: Real;
-    /// What coefficients come from.
+    /// The stencil that coefficients come from.
     type Stencil: Stencil;
 
-    /// Room for the coefficients of stencils of this form, without them.
+    /// Allocates the coefficients of stencils of this form.
     fn new(cuda: &Cuda, stencil: &Self::Stencil) -> Result<Self>;
 
-    /// Puts coefficients on the card, and has it compute what depends on them. Allocates nothing; what was recorded stays
+    /// Copies coefficients to the GPU and computes what depends on them. Allocates nothing; recorded iterations stay
     /// valid.
     fn send(&self, stencil: &Self::Stencil) -> Result<()>;
 
@@ -100,29 +100,29 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
 
     fn layout(&self) -> &Layout;
 
-    /// As [`isobar_core::operator::Operator::coefficient_vectors`].
+    /// Implements [`isobar_core::operator::Operator::coefficient_vectors`].
     fn coefficient_vectors(&self) -> f64;
 
-    /// Bytes of coefficients on the card.
+    /// Returns the bytes of coefficients on the GPU.
     fn coefficient_bytes(&self) -> usize;
 
-    /// Whether a sweep needs a column's own old values, even where it is not over-relaxed.
+    /// Returns whether a sweep uses a column's own old values even without over-relaxation.
     fn looks_at_itself(&self) -> bool {
         false
     }
 
-    /// Whether transfers and sweeps of this kind write to their scratch vector.
+    /// Returns whether transfers and sweeps of this kind write to their scratch vector.
     fn needs_scratch(&self) -> bool;
 
-    /// Whether transfers with sweeps of points may exchange u with their scratch vector.
+    /// Returns whether transfers with sweeps of points may swap u with their scratch vector.
     fn exchanges_cells(&self) -> bool {
         false
     }
 
-    /// y = A x
+    /// Computes y = A x.
     fn apply(&self, x: &Vector<Self::Real>, y: &mut Vector<Self::Real>) -> Result<()>;
 
-    /// r = f − A u;  ‖r‖²
+    /// Computes r = f − A u;  ‖r‖².
     fn residual(
         &self,
         f: &Vector<Self::Real>,
@@ -132,7 +132,7 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
         scalars: &mut Scalars,
     ) -> Result<()>;
 
-    /// ‖f − A u‖²
+    /// Computes ‖f − A u‖².
     fn residual_norm(
         &self,
         which: Residual,
@@ -142,10 +142,10 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
         scalars: &mut Scalars,
     ) -> Result<()>;
 
-    /// z = D⁻¹ r
+    /// Computes z = D⁻¹ r.
     fn divide_by_diagonal(&self, r: &Vector<Self::Real>, z: &mut Vector<Self::Real>) -> Result<()>;
 
-    /// r −= αq;  z = D⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
+    /// Computes r −= αq;  z = D⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖².
     fn scale_residual(
         &self,
         r: &mut Vector<Self::Real>,
@@ -156,7 +156,7 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
         scalars: &mut Scalars,
     ) -> Result<()>;
 
-    /// u += αp;  p' = z + βp;  q = A p';  σ = ⟨p', q⟩, given z and p, u, p' and q, α and β
+    /// Computes u += αp;  p' = z + βp;  q = A p';  σ = ⟨p', q⟩.
     fn advance_direction(
         &self,
         z_p: [&Vector<Self::Real>; 2],
@@ -166,10 +166,10 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
         scalars: &mut Scalars,
     ) -> Result<()>;
 
-    /// z = M⁻¹ r
+    /// Computes z = M⁻¹ r.
     fn solve_lines(&self, r: &Vector<Self::Real>, z: &mut Vector<Self::Real>) -> Result<()>;
 
-    /// r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
+    /// Computes r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖².
     fn precondition_residual(
         &self,
         r: &mut Vector<Self::Real>,
@@ -180,9 +180,9 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
         scalars: &mut Scalars,
     ) -> Result<()>;
 
-    /// u += ρ M⁻¹(f − A u) in the columns of one colour. From [`Guess::Zero`] the other colour counts as zero whatever it
-    /// holds; so does this one, but where ρ ≠ 1 or [`Kernels::looks_at_itself`], where it has been cleared. `scratch` is
-    /// overwritten or, where [`Kernels::needs_scratch`] says no, left alone.
+    /// Sweeps u += ρ M⁻¹(f − A u) in the columns of one colour. With [`Guess::Zero`] the other colour counts as zero whatever it
+    /// contains. So does this colour, except if ρ ≠ 1 or [`Kernels::looks_at_itself`]; it then has been cleared. `scratch` is
+    /// overwritten if [`Kernels::needs_scratch`], else unchanged.
     fn sweep(
         &self,
         rho: f64,
@@ -193,8 +193,8 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
         scratch: &mut Vector<Self::Real>,
     ) -> Result<()>;
 
-    /// A sweep of u += ρ D⁻¹(f − A u) in the cells of one colour, then in the others; from [`Guess::Zero`] u counts as zero
-    /// whatever it holds. Before either half that looks at u its halo rows are filled.
+    /// Sweeps u += ρ D⁻¹(f − A u) in the cells of one colour, then in the others; with [`Guess::Zero`] u counts as zero
+    /// whatever it contains. Halo rows are filled before either half that reads u.
     fn sweep_cells(
         &self,
         _rho: f64,
@@ -203,10 +203,12 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
         _f: &Vector<Self::Real>,
         _u: &mut Vector<Self::Real>,
     ) -> Result<()> {
-        Err(Error::Unsupported("relaxation of points by colour is not for matrices of this kind on this device".into()))
+        Err(Error::Unsupported(
+            "relaxation of points by colour is not supported for this kind of matrix on this device".into(),
+        ))
     }
 
-    /// to = u + ρ M⁻¹(f − A u). From [`Guess::Zero`] u may be overwritten.
+    /// Computes to = u + ρ M⁻¹(f − A u). With [`Guess::Zero`] u may be overwritten.
     fn sweep_to(
         &self,
         rho: f64,
@@ -217,18 +219,18 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
     ) -> Result<()>;
 }
 
-/// Kernels of transfers to a coarser level of the same kind.
+/// The kernels of transfers to a coarser level of the same kind.
 pub(crate) trait TransferKernels: Kernels {
     /// Whether restriction is the transpose of prolongation.
     const ADJOINT: bool;
 
-    /// f_c = R f
+    /// Computes f_c = R f.
     fn restrict(&self, f: &Vector<Self::Real>, coarse_f: &mut Vector<Self::Real>) -> Result<()>;
 
-    /// u += P u_c
+    /// Computes u += P u_c.
     fn prolong(&self, coarse_u: &Vector<Self::Real>, u: &mut Vector<Self::Real>) -> Result<()>;
 
-    /// f_c = R (f − A u)
+    /// Computes f_c = R (f − A u).
     fn restrict_residual(
         &self,
         which: Residual,
@@ -237,8 +239,8 @@ pub(crate) trait TransferKernels: Kernels {
         coarse_f: &mut Vector<Self::Real>,
     ) -> Result<()>;
 
-    /// A sweep of both colours with ρ = 1, then f_c = R (f − A u), as one launch, where there is one. `scratch` is
-    /// exchanged with u, and then what u was.
+    /// Does a sweep of both colours with ρ = 1, then f_c = R (f − A u), in one launch, if there is one. `scratch` is
+    /// swapped with u, and then holds the old u.
     fn sweep_restrict(
         &self,
         _first: Colour,
@@ -251,8 +253,8 @@ pub(crate) trait TransferKernels: Kernels {
         Ok(false)
     }
 
-    /// u += P u_c, then a sweep of both colours with ρ = 1, and where τ is not 1 u = τ u + (1 − τ) scratch, as one launch, where
-    /// there is one. `scratch` is exchanged with u.
+    /// Does u += P u_c, then a sweep of both colours with ρ = 1, and if τ ≠ 1 u = τ u + (1 − τ) scratch, in one launch, if
+    /// there is one. `scratch` is swapped with u.
     fn prolong_sweep_both(
         &self,
         _first: Colour,
@@ -265,7 +267,7 @@ pub(crate) trait TransferKernels: Kernels {
         Ok(false)
     }
 
-    /// u += P u_c, then [`Kernels::sweep`] of one colour with ρ = 1. The other colour may be left uncorrected: it is swept
+    /// Does u += P u_c, then [`Kernels::sweep`] of one colour with ρ = 1. The other colour may be left uncorrected, because it is swept
     /// next.
     fn prolong_sweep(
         &self,
@@ -277,7 +279,7 @@ pub(crate) trait TransferKernels: Kernels {
 }
 
 impl<K: Kernels> SevenPoint<K> {
-    /// Puts a stencil on the card.
+    /// Copies a stencil to the GPU.
     pub(crate) fn new(cuda: &Cuda, stencil: &K::Stencil) -> Result<Arc<Self>> {
         refuse_while_recording("making an operator")?;
         Self::made_of(K::new(cuda, stencil)?, stencil)
@@ -289,12 +291,12 @@ impl<K: Kernels> SevenPoint<K> {
         Ok(Arc::new(Self { kernels }))
     }
 
-    /// Around kernels whose coefficients come from elsewhere.
+    /// Wraps kernels whose coefficients come from elsewhere.
     pub(crate) fn with(kernels: K) -> Arc<Self> {
         Arc::new(Self { kernels })
     }
 
-    /// Gives it the coefficients of another stencil of the same form.
+    /// Replaces the coefficients by those of another stencil of the same form.
     pub(crate) fn update(&self, stencil: &K::Stencil) -> Result<()> {
         refuse_while_recording("updating an operator")?;
         self.kernels.send(stencil)
@@ -304,12 +306,12 @@ impl<K: Kernels> SevenPoint<K> {
         &self.kernels
     }
 
-    /// Whether a sweep overwrites columns whatever they hold, so that it can be fused with what comes before.
+    /// Returns whether a sweep overwrites columns without using their values, so that it can be fused with the previous step.
     pub(crate) fn overwrites(&self, relaxation: Relaxation) -> bool {
         relaxation.overwrites() && !self.kernels.looks_at_itself()
     }
 
-    /// The residual that a sweep leaves.
+    /// Returns the properties of the residual after a sweep.
     pub(crate) fn left_by(&self, relaxation: Relaxation, guess: Guess) -> Residual {
         let ends_with_black = self.overwrites(relaxation) && self.layout_of().local(relaxation.first) == Colour::Red;
         match guess {

@@ -1,9 +1,9 @@
-//! Factorisation and substitution on a part: it takes its turn when the row beside it is done, and then hands its own on, by way of
-//! the host.
+//! Incomplete factorisation and triangular solves as a pipeline of subdomains: a subdomain starts when the row beside it is done, and then
+//! passes its own row to the next rank, through the host.
 //!
-//! A part goes through all of its rows at once, so that parts wait for each other as if they were one card. Over the whole grid it
-//! does so as one does over a grid of its own ([`super::whole_grid`]), after what the row beside it adds to its own has been put
-//! where that will take it up.
+//! A subdomain processes all its rows at once, so several GPUs take as long as one. It does this by a sweep over its own
+//! grid ([`super::whole_grid`]), after the contributions of the row beside it have been added to the right-hand
+//! side.
 
 use std::sync::PoisonError;
 
@@ -19,10 +19,10 @@ use super::passes::Passes;
 use super::{Kernels, SevenPoint};
 use crate::vector::Vector;
 
-/// One way through all parts.
+/// One traversal of all subdomains.
 struct Turn {
     upwards: bool,
-    /// Halo rows before and behind this part's that blocks reach into.
+    /// Halo rows before and after this subdomain's rows that blocks reach into.
     crosses: [bool; 2],
 }
 
@@ -34,8 +34,8 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
         [crosses(0, first), crosses(1, first + rows)]
     }
 
-    /// Receives the halo row of a vector that this part waits for, does its own rows, and sends the last of these. `sweep` is told
-    /// whether something came.
+    /// Receives the halo row that this subdomain waits for, processes its own rows, and sends the last of them. `sweep` is told
+    /// whether a row was received.
     fn take_turn(
         &self,
         Turn { upwards, crosses: [before, behind] }: Turn,
@@ -63,7 +63,7 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
 }
 
 impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
-    /// [`Triangular::factorise`] of a part whose blocks others have cells of.
+    /// Implements [`Triangular::factorise`] on a subdomain whose blocks include cells of others.
     pub(super) fn factorise_in_turn(
         &self,
         block: usize,
@@ -76,7 +76,7 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
         })
     }
 
-    /// [`Triangular::substitute`] of such a part.
+    /// Implements [`Triangular::substitute`] on such a subdomain.
     pub(super) fn substitute_in_turn(
         &self,
         block: usize,

@@ -1,4 +1,4 @@
-//! What an operator can do, made of its kernels.
+//! The capabilities of an operator, implemented with its kernels.
 
 use isobar_core::backend::{Backend, Ratio, Scalar, Sums, nothing};
 use isobar_core::error::Result;
@@ -97,7 +97,7 @@ impl<K: Kernels> CgOperator<Cuda, K::Real> for SevenPoint<K> {
         }
     }
 
-    /// Blocks compute the new direction where their neighbours still read the old one.
+    /// Blocks compute the new direction while their neighbours still read the old one.
     fn needs_next_direction(&self) -> Result<bool> {
         self.kernels.prepare(Steps::Direction)?;
         Ok(true)

@@ -1,4 +1,4 @@
-//! Between an operator and its coarser version.
+//! Transfers between an operator and its coarser version.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ pub struct LevelTransfer<K> {
 }
 
 impl<K: TransferKernels> LevelTransfer<K> {
-    /// Between an operator and that of its stencil's coarser version.
+    /// Makes the transfer between an operator and that of its stencil's coarser version.
     pub(crate) fn new(fine: &Arc<SevenPoint<K>>, coarse: &Arc<SevenPoint<K>>) -> Result<Arc<Self>> {
         refuse_while_recording("making a transfer")?;
         let kernels = fine.kernels();
         kernels.prepare(Steps::Transfers)?;
-        // The coarsest level has no transfer of its own to see to its sweeps.
+        // The coarsest level has no transfer that would prepare its sweeps.
         for level in [kernels, coarse.kernels()] {
             level.prepare(Steps::Sweeps)?;
         }
@@ -35,7 +35,7 @@ impl<K: TransferKernels> LevelTransfer<K> {
 }
 
 impl<K: TransferKernels> LevelTransfer<K> {
-    /// ‖f − A u‖² after a sweep, where it is asked for.
+    /// Computes ‖f − A u‖² after a sweep, if requested.
     pub(super) fn measure(
         &self,
         relaxation: Relaxation,
@@ -114,7 +114,7 @@ impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
     ) -> Result<()> {
         let kernels = self.fine.kernels();
         if self.fine.overwrites(relaxation) {
-            // What is exchanged with u is where it was.
+            // Swaps of u are undone by a second swap.
             let first = self.fine.layout_of().local(relaxation.first);
             if kernels.sweep_restrict(first, Guess::Given, f, u, coarse_f, before)? {
                 return Ok(());

@@ -1,4 +1,4 @@
-//! Steps with triangular parts.
+//! Steps with the triangular parts.
 
 use isobar_core::backend::{Backend, Ratio, Scalar, Sums};
 use isobar_core::error::Result;
@@ -17,7 +17,7 @@ use crate::launch::Arguments;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
 
-/// What kernels of factorisation take after a stencil.
+/// Appends the arguments of factorisation kernels after the stencil.
 fn factors<T: Real>(arguments: Arguments, relaxation: f64, to: &Vector<T>) -> Arguments {
     arguments.with_real::<T>(singular_pivot::<T>()).with_real::<T>(relaxation).with(to.pointer())
 }
@@ -27,7 +27,7 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
         self.kernels.in_blocks("factorise", block, |arguments| factors(arguments, relaxation, inverse_pivots))
     }
 
-    /// Upwards, downwards, or both.
+    /// Solves upwards, downwards, or both.
     pub(super) fn substitute_blocks(
         &self,
         block: usize,
@@ -42,14 +42,14 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
         })
     }
 
-    /// z = (Δ + L)⁻¹ r over the whole grid
+    /// Solves z = (Δ + L)⁻¹ r over the whole grid.
     pub(super) fn substitute_up(&self, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
         let [inverse_pivots, r, z] = [inverse_pivots.pointer(), r.pointer(), z.pointer()];
         let up = |arguments: Arguments| arguments.with(inverse_pivots).with(r).with(z);
         self.kernels.sweep_whole(Sweep::Substitute, "substitute_up", up, None)
     }
 
-    /// z = (Δ + Lᵀ)⁻¹ Δ y over the whole grid, where z holds y = (Δ + L)⁻¹ r
+    /// Solves z = (Δ + Lᵀ)⁻¹ Δ y over the whole grid, with y = (Δ + L)⁻¹ r in z.
     pub(super) fn substitute_down(&self, inverse_pivots: Pointer, z: Pointer) -> Result<()> {
         let down = |arguments: Arguments| arguments.with(inverse_pivots).with(z);
         self.kernels.sweep_whole(Sweep::Substitute, "substitute_down", down, None)
@@ -132,7 +132,7 @@ impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
         self.substitute_blocks(block, [true, true], inverse_pivots, r, z)
     }
 
-    /// Over the whole grid r −= αq, ρ = ⟨y, Δ y⟩ with y = (Δ + L)⁻¹ r, and ‖r‖² are taken along by the sweep upwards.
+    /// The upward sweep over the whole grid also computes r −= αq, ρ = ⟨y, Δ y⟩ with y = (Δ + L)⁻¹ r, and ‖r‖².
     fn substitute_residual(
         &self,
         block: usize,

@@ -1,4 +1,4 @@
-//! Sweeps over the whole grid in the order of unknowns, each one launch of a systolic array: `kernels/seven_point/systolic.cuh`.
+//! Sweeps over the whole grid in the order of unknowns, each in one launch of a systolic array: `kernels/seven_point/systolic.cuh`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,25 +16,25 @@ use crate::memory::Buffer;
 use crate::module::Module;
 use crate::reduction::Reduction;
 
-/// Warps a block that take rows, at most, as the kernels' launch bounds say.
+/// Largest number of computing warps per block, as in the kernels' launch bounds.
 const MOST_WARPS: usize = 4;
-/// Warps that share the work of one that takes rows: itself, four that prepare rows, one that carries mail along x. One more
-/// carries mail along the chain to the first of a block.
+/// Warps per computing warp: itself, four that prepare rows, and one that transfers values along x. One more
+/// transfers values along the chain to the first warp of a block.
 const ROLES: usize = 6;
-/// Rows prepared in advance; fewer where blocks have little shared memory.
+/// Rows prepared in advance; fewer if blocks have little shared memory.
 const AHEAD: usize = 3;
-/// Steps of which a warp has boxes for mail along the chain.
+/// Number of steps for which a warp has slots for values along the chain.
 const SLOTS: usize = 16;
-/// Boxes of a warp for mail along x.
+/// Slots of a warp for values along x.
 const X_BOXES: usize = 64;
-/// Shared memory of a block that is not for its warps.
+/// Shared memory of a block outside its warps. B
 const BLOCK_BYTES: usize = 1 << 10;
-/// Bytes of a warp's counts.
+/// Bytes of a warp's counters.
 const COUNTS: usize = 32;
 /// Bytes of the tickets.
 const TICKETS: usize = 16;
 
-/// What a sweep does.
+/// The kind of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sweep {
     /// `factorise_whole`
@@ -43,24 +43,24 @@ pub(super) enum Sweep {
     Substitute,
 }
 
-/// How warps are laid over a grid, as systolic.cuh says.
+/// The arrangement of warps over a grid, as in systolic.cuh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Array {
     shape: Shape,
     /// Bits of the periodic directions.
     periodic: u32,
-    /// Of a number.
+    /// Bytes per number.
     bytes: usize,
-    /// Lanes of a warp side by side in x, each with two cells; the others are side by side in the direction of the chain.
+    /// Lanes of a warp side by side in x, each with two cells; the other lanes extend along the chain.
     lanes: usize,
     /// Rows prepared in advance.
     ahead: usize,
 }
 
 impl Array {
-    /// On a card of so many multiprocessors, where a block may have so much shared memory. Sixteen lanes in x read whole lines of
-    /// memory, if blocks have room for as many warps then. Where tiles have a multiprocessor each, memory is not what they wait
-    /// for, and with eight lanes fewer rows are between the first lane and the last.
+    /// Chooses the arrangement for a GPU. Sixteen lanes in x read whole lines of
+    /// memory, if blocks have space for enough warps. If tiles have a multiprocessor each, memory is not the limit,
+    /// and eight lanes shorten the delay between the first lane and the last.
     fn new<K: Kind, T: Real>(form: &Form<K>, shape: Shape, shared_memory: usize, multiprocessors: usize) -> Self {
         let room = shared_memory.saturating_sub(BLOCK_BYTES);
         let wide = Self { shape, periodic: form.kind.periodic(), bytes: size_of::<T>(), lanes: 16, ahead: AHEAD };
@@ -71,17 +71,17 @@ impl Array {
         if most.warp_bytes(Sweep::Factorise) <= room { most } else { Self { ahead: 1, ..most } }
     }
 
-    /// Lanes of a warp side by side in x, and those in the direction of the chain.
+    /// Returns the lanes of a warp in x and along the chain.
     fn lanes(&self) -> [usize; 2] {
         [self.lanes, 32 / self.lanes]
     }
 
-    /// The direction in which warps march, y or z: the longer one, as each has to wait for its turn in the other.
+    /// Returns the direction in which warps march, y or z: the longer one, since in the other direction warps wait for each other.
     fn march(&self) -> u32 {
         if self.shape.nz > self.shape.ny { 2 } else { 1 }
     }
 
-    /// Rows that a warp takes, and layers in the direction of the chain.
+    /// Returns the rows of a warp, and its layers along the chain.
     fn rows_and_layers(&self) -> [usize; 2] {
         let Shape { ny, nz, .. } = self.shape;
         if self.march() == 2 { [nz, ny] } else { [ny, nz] }
@@ -95,12 +95,12 @@ impl Array {
         self.periodic & 1 == 1
     }
 
-    /// Shared memory that a warp needs.
+    /// Returns the shared memory of a warp.
     fn warp_bytes(&self, sweep: Sweep) -> usize {
         let deep = usize::from(self.shape.nz > 1);
         let (around_chain, around_x) =
             (usize::from(self.is_periodic_along_chain()), usize::from(self.is_periodic_along_x()));
-        // Numbers of a row, for each of a lane's cells and for the lane.
+        // Numbers per row, for each of a lane's cells and for the lane.
         let (pairs, singles) = match sweep {
             Sweep::Factorise => (5 + 2 * deep + 2 * around_chain, 2 * around_x),
             Sweep::Substitute => (3 + deep + around_chain, around_x),
@@ -110,8 +110,8 @@ impl Array {
             + COUNTS
     }
 
-    /// Warps a block on a card of so many multiprocessors, where a block may have so much shared memory. Where half as many do for
-    /// tiles to have a multiprocessor each, these are not shared by so many warps.
+    /// Returns the warps per block. If half as many warps suffice for every tile to have its own multiprocessor, fewer
+    /// warps share one.
     fn warps(&self, sweep: Sweep, shared_memory: usize, multiprocessors: usize) -> usize {
         let [_, layers] = self.rows_and_layers();
         let [_, in_chain] = self.lanes();
@@ -121,14 +121,14 @@ impl Array {
         wanted.min(layers.div_ceil(in_chain)).max(1)
     }
 
-    /// Tiles in x and in the direction of the chain.
+    /// Returns the tiles in x and along the chain.
     fn tiles(&self, warps: usize) -> [usize; 2] {
         let [_, layers] = self.rows_and_layers();
         let [in_x, in_chain] = self.lanes();
         [self.shape.nx.div_ceil(2 * in_x), layers.div_ceil(in_chain * warps)]
     }
 
-    /// Numbers that tiles of so many warps have mail of at once.
+    /// Returns the number of values in transfer between tiles at once.
     fn mail(&self, warps: usize) -> usize {
         let [rows, layers] = self.rows_and_layers();
         let [in_x, in_chain] = self.lanes();
@@ -145,13 +145,13 @@ impl Array {
 pub(super) struct WholeGrid {
     module: Arc<Module>,
     array: Array,
-    /// Tickets and mail, zero between launches: of a sweep at a time, as all run in order.
+    /// Tickets and transferred values, zero between launches; for one sweep at a time, since all run in order.
     mail: OnceLock<Buffer>,
     reduction: OnceLock<Reduction>,
 }
 
 impl<K: Kind> Form<K> {
-    /// For a grid of this shape, on a card of so many multiprocessors, where a block may have so much shared memory.
+    /// Chooses the arrangement for a grid of this shape on a GPU.
     pub(super) fn whole_grid<T: Real>(&self, shape: Shape, shared_memory: usize, multiprocessors: usize) -> Source {
         let array = Array::new::<K, T>(self, shape, shared_memory, multiprocessors);
         self.source::<T>("seven_point_whole_grid", WHOLE_GRID)
@@ -176,7 +176,7 @@ impl WholeGrid {
         }
     }
 
-    /// A sweep of a kernel whose first arguments are a stencil's operands and the tickets; `sums` is where those go that it adds up.
+    /// Launches a sweep by a kernel whose first arguments are a stencil's operands and the tickets; sums are written to `sums`.
     pub(super) fn sweep(
         &self,
         cuda: &Cuda,
@@ -194,7 +194,7 @@ impl WholeGrid {
             None => {
                 let numbers = [Sweep::Factorise, Sweep::Substitute].map(|sweep| self.array.mail(warps_of(sweep)));
                 let bytes = TICKETS + numbers[0].max(numbers[1]) * self.array.bytes;
-                let made = Buffer::zeros(context, bytes, "the mail of a sweep's tiles")?;
+                let made = Buffer::zeros(context, bytes, "the values transferred between a sweep's tiles")?;
                 self.mail.get_or_init(|| made)
             }
         };

@@ -1,4 +1,4 @@
-//! A method a kernel or two: their grids and their arguments. What each computes is said above it in the `.cu` file.
+//! Launches, one method per kernel or two, with their grids and arguments. The recurrences are above the kernels in the `.cu` files.
 
 use isobar_core::backend::{Backend, Ratio, Scalar, Sums};
 use isobar_core::error::Result;
@@ -34,8 +34,8 @@ pub(super) struct Coarse {
 unsafe impl Argument for Coarse {}
 
 impl Coarse {
-    /// Of a level, or of a part of one that has halo rows where there are others: with no more than those, kernels know all
-    /// that they read.
+    /// Describes a coarse level, or a subdomain of one with halo rows: kernels read nothing beyond
+    /// them.
     pub(super) fn of<T: Real>(u: &Vector<T>) -> Self {
         let layout = u.layout();
         let (Shape { nx, ny, nz }, [before, after]) = (layout.shape(), layout.halo().map(|rows| rows as i32));
@@ -45,13 +45,13 @@ impl Coarse {
 }
 
 impl<T: Real> TensorProduct<T> {
-    /// A tile of columns a block.
+    /// Launches a kernel with one tile of columns per block.
     fn tiles(&self, name: &'static str, colours: usize, arguments: Arguments) -> Result<()> {
         let grid = [self.strips(), self.layout.shape().ny, colours];
         self.cuda.launch(self.modules.smooth.kernel(name)?, grid, [self.tile.threads(), 1], arguments)
     }
 
-    /// A sweep, streaming or by tiles, which have kernels of the same names and arguments.
+    /// Launches a sweep, streaming or by tiles; both kernels have the same names and arguments.
     fn columns(&self, name: &'static str, arguments: Arguments) -> Result<()> {
         if self.streams {
             self.stream(&self.modules.stream, name, |_| arguments)
@@ -60,26 +60,26 @@ impl<T: Real> TensorProduct<T> {
         }
     }
 
-    /// As many blocks as the card holds.
+    /// Launches as many blocks as the GPU holds.
     fn resident(&self, name: &'static str, arguments: impl FnOnce(usize) -> Arguments) -> Result<()> {
         let blocks = self.resident_lines()?;
         let kernel = self.modules.cg.kernel(name)?;
         self.cuda.launch(kernel, [blocks, 1, 1], [self.tile.threads(), 1], arguments(blocks))
     }
 
-    /// A cell of `layout` a thread.
+    /// Launches a kernel with one thread per cell of `layout`.
     fn cells(&self, module: &Module, name: &'static str, layout: &Layout, arguments: Arguments) -> Result<()> {
         let Shape { ny, nz, .. } = layout.shape();
         let grid = [layout.pitch().div_ceil(32), nz.div_ceil(8), 2 * ny];
         self.cuda.launch(module.kernel(name)?, grid, [32, 8], arguments)
     }
 
-    /// Two rows a thread.
+    /// Launches a kernel with two rows per thread.
     fn residuals(&self, module: &Module, name: &'static str, arguments: Arguments) -> Result<()> {
         self.cuda.launch(module.kernel(name)?, self.residual_grid(), [32, rows::<T>()], arguments)
     }
 
-    /// The same with a sum.
+    /// Launches a kernel with two rows per thread and a sum.
     pub(super) fn residual_sums(&self, name: &'static str, arguments: Arguments, sums: Pointer) -> Result<()> {
         let arguments = self.reduction.append(arguments, blocks(self.residual_grid()), sums);
         self.residuals(&self.modules.apply, name, arguments)
@@ -90,7 +90,7 @@ impl<T: Real> TensorProduct<T> {
         arguments.with(coarse_f.pointer()).with(coarse_f.layout().pitch() as i32)
     }
 
-    /// What [`Residual::Coupled`] is restricted by.
+    /// Restricts [`Residual::Coupled`].
     pub(super) fn restrict_coupling(&self, u: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
         self.residuals(&self.modules.transfer, "coupling_restrict", self.coarse_arguments(&[u], coarse_f))
     }
@@ -193,7 +193,7 @@ impl<T: Real> Kernels for TensorProduct<T> {
         self.cells(&self.modules.apply, "divide_by_diagonal", &self.layout, arguments)
     }
 
-    /// Not fused: lines are what suits this operator.
+    /// Not fused, because this operator uses lines.
     fn scale_residual(
         &self,
         r: &mut Vector<T>,
@@ -261,7 +261,7 @@ impl<T: Real> Kernels for TensorProduct<T> {
         }
         match guess {
             Guess::Given => self.columns("line_sweep", vectors(arguments)),
-            // Nothing is read of the rows beside, so that streaming has no use.
+            // Rows beside it are not read, so streaming gains nothing.
             Guess::Zero if self.streams => self.resident("precondition", |_| vectors(arguments.with(1))),
             Guess::Zero => self.tiles("line_sweep_zero", 1, vectors(arguments)),
         }
@@ -327,7 +327,7 @@ impl<T: Real> TransferKernels for TensorProduct<T> {
         self.prolong_sweep_planes(planes, first, [f, coarse_u], u, (scratch, tau)).map(|()| true)
     }
 
-    /// The correction is taken up on the way, and not stored: the other colour is stale until it is swept.
+    /// The correction is applied on the fly and not stored: the other colour is old until it is swept.
     fn prolong_sweep(&self, colour: Colour, f: &Vector<T>, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
         let arguments = self.arguments().with(colour as i32).with(f.pointer()).with(u.pointer());
         self.columns("prolong_smooth", arguments.with(Coarse::of(coarse_u)))

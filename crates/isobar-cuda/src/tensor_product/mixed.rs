@@ -1,5 +1,5 @@
-//! The finest level of a mixed-precision cycle: steps of the operator in double precision on residuals and corrections in
-//! single, and, where both stream, two half sweeps at a time in each.
+//! The finest level of mixed-precision cycles: double-precision steps of the operator with single-precision residuals and
+//! corrections, and, if both stream, two half sweeps at a time in each precision.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl<T: Real> TensorProduct<T> {
 }
 
 impl TensorProduct<f64> {
-    /// r = f − A u, rounded;  ‖f − A u‖²
+    /// Computes r = f − A u, rounded, and ‖f − A u‖².
     fn residual_rounded(
         &self,
         which: Residual,
@@ -41,7 +41,7 @@ impl TensorProduct<f64> {
         self.residual_sums(name, arguments, scalars.pointer(norm))
     }
 
-    /// One colour of a sweep of u + e. The other colour is stale until it is swept.
+    /// Sweeps one colour of u + e. The other colour is old until it is swept.
     fn correct_sweep(&self, colour: Colour, f: &Vector<f64>, e: &Vector<f32>, u: &mut Vector<f64>) -> Result<()> {
         let arguments = self.arguments().with(colour as i32).with(f.pointer()).with(u.pointer()).with(e.pointer());
         self.stream(&self.modules.mixed, "correct_sweep", |_| arguments)
@@ -93,15 +93,15 @@ impl MixedSmoother<Cuda> for SevenPoint<TensorProduct<f64>> {
     }
 }
 
-/// [`ChangeSteps`] by the kernels of mixed.cu. On a subdomain, whose coarser level is divided too, five halves of a row travel a cycle
-/// beside those of the coarse correction. Rows begin with an even one, so that colours are those of the whole grid.
+/// Implements [`ChangeSteps`] with the kernels of mixed.cu. On a subdomain, whose coarser level is divided too, a cycle exchanges five half
+/// rows besides those of the coarse correction. Subdomains begin with even rows, so that colours are those of the whole grid.
 pub(super) struct StreamedSteps {
     double: Arc<SevenPoint<TensorProduct<f64>>>,
     single: Arc<SevenPoint<TensorProduct<f32>>>,
 }
 
 impl StreamedSteps {
-    /// Nothing where a grid does not stream, or sweeps are of another kind.
+    /// Returns `None` if a grid does not stream, or for other kinds of sweeps.
     pub(super) fn new(
         double: &Arc<SevenPoint<TensorProduct<f64>>>,
         single: &Arc<SevenPoint<TensorProduct<f32>>>,

@@ -1,10 +1,10 @@
-//! The tensor-product operator on a card.
+//! The tensor-product operator on a GPU.
 //!
-//! * [`tile`] how blocks tile columns, and what that specialises,
-//! * `tables` the coefficients,
-//! * `launches` its kernels, as [`SevenPoint`] takes them,
-//! * [`mixed`] the finest level of a mixed-precision cycle, [`modes`] between its grid and its vertical modes, [`planes`] where
-//!   layers are not coupled to each other, [`single`] sweeps in single precision between its modes and its last sweep.
+//! * [`tile`]: tiles of columns and the specialisation of kernels,
+//! * `tables`: the coefficients,
+//! * `launches`: launches of its kernels for [`SevenPoint`],
+//! * [`mixed`]: the finest level of mixed-precision cycles; [`modes`]: transfers to vertical modes; [`planes`]: multigrid for
+//!   operators without vertical couplings; [`single`]: sweeps in single precision between the modes and the last sweep.
 
 mod launches;
 pub mod mixed;
@@ -41,7 +41,7 @@ use planes::Planes;
 use tables::{Operator, Tables};
 use tile::{ADVANCE, RESIDUAL, Sources, Tile, rows, streams};
 
-/// The kernels of the operator, with its tables.
+/// The kernels of the operator with its tables.
 #[derive(Debug)]
 pub struct TensorProduct<T> {
     cuda: Cuda,
@@ -52,19 +52,19 @@ pub struct TensorProduct<T> {
     /// Whether sweeps stream along y.
     streams: bool,
     streaming: OnceLock<Streaming>,
-    /// Where layers are not coupled to each other.
+    /// The kernels for operators without vertical couplings.
     planes: Option<Planes>,
-    /// Blocks of the line preconditioner, which keeps a card full by itself.
+    /// Blocks of the line preconditioner that the GPU holds at once.
     resident_lines: OnceLock<usize>,
-    /// The same of the first pass of conjugate gradients.
+    /// Blocks of the first pass of conjugate gradients that the GPU holds at once.
     resident_directions: OnceLock<usize>,
-    /// The same of the residual that streams.
+    /// Blocks of the streaming residual that the GPU holds at once.
     resident_residuals: OnceLock<usize>,
     reduction: Reduction,
     precision: PhantomData<T>,
 }
 
-/// [`Sources`] on the card.
+/// [`Sources`] on the GPU.
 #[derive(Debug)]
 struct Sourced {
     tables: Arc<Module>,
@@ -78,21 +78,21 @@ struct Sourced {
     residual: Arc<Module>,
 }
 
-/// How the streaming kernels are launched.
+/// Launch parameters of the streaming kernels.
 #[derive(Clone, Copy, Debug)]
 struct Streaming {
-    /// Runs of rows.
+    /// Number of segments of rows.
     segments: usize,
     shared_bytes: usize,
 }
 
-/// No card holds more blocks a multiprocessor.
+/// Largest number of blocks per multiprocessor of any GPU.
 const MOST_BLOCKS_A_MULTIPROCESSOR: usize = 32;
 
-/// Rows that are worth the two more that a strip begins with.
+/// Rows that justify the two extra rows at the start of a strip.
 const STRIP_ROWS: usize = 4;
 
-/// What is there already, or what `make` makes.
+/// Returns the stored value, or stores the result of `make`.
 fn get_or_make<V: Copy>(cell: &OnceLock<V>, make: impl FnOnce() -> Result<V>) -> Result<V> {
     match cell.get() {
         Some(value) => Ok(*value),
@@ -104,7 +104,7 @@ fn get_or_make<V: Copy>(cell: &OnceLock<V>, make: impl FnOnce() -> Result<V>) ->
 }
 
 impl<T: Real> TensorProduct<T> {
-    /// Room for the coefficients of some rows.
+    /// Allocates the coefficients of some rows.
     fn with_room_for(cuda: &Cuda, stencil: &stencil::TensorProduct, slab: Slab) -> Result<Self> {
         let context = cuda.context();
         let whole = stencil.shape();
@@ -116,14 +116,14 @@ impl<T: Real> TensorProduct<T> {
         let Sources { tables, apply, transfer, smooth, stream, mixed, cg, advance, residual } =
             Sources::new::<T>(tile, shape.nz, is_odd);
         let streams = streams::<T>(context, &layout, tile);
-        // Grids that do not stream need neither: what smooths them stands in.
+        // Grids that do not stream use neither module: the one of tiles replaces them.
         let [stream, mixed] = if streams { [stream, mixed] } else { [smooth.clone(), smooth.clone()] };
-        // Measured in double precision alone.
+        // Used in double precision only, according to measurements.
         let residual = if streams && !is_single::<T>() { residual } else { apply.clone() };
         let is_part = slab != Slab::whole(whole);
         let planes = if stencil.has_layers_apart() && !is_part { Some(Planes::new::<T>(cuda, &layout)?) } else { None };
         let [tables, apply, transfer, smooth, stream, mixed, cg, advance, residual] = if planes.is_some() {
-            // Few of the others will be asked for.
+            // Most of the others will not be used.
             let [tables, apply] = cuda.prepare([tables, apply])?;
             let [transfer, smooth, stream, mixed, cg, advance, residual] =
                 [transfer, smooth, stream, mixed, cg, advance, residual].map(|source| cuda.module(source));
@@ -146,7 +146,7 @@ impl<T: Real> TensorProduct<T> {
             reduction: Reduction::new(context, 0)?,
             precision: PhantomData,
         };
-        // Grids of as many blocks as the card holds are known when their kernels are.
+        // Grids with as many blocks as the GPU holds are determined once their kernels are loaded.
         let resident = MOST_BLOCKS_A_MULTIPROCESSOR * context.multiprocessors;
         let [advance, residual] = [ADVANCE, RESIDUAL].map(|tile| this.row_tiles(tile).iter().product());
         let most = blocks(this.residual_grid()).max(advance).max(residual).max(resident + this.strips());
@@ -155,7 +155,7 @@ impl<T: Real> TensorProduct<T> {
         Ok(this)
     }
 
-    /// Whether sweeps stream along y.
+    /// Returns whether sweeps stream along y.
     pub(super) fn streams(&self) -> bool {
         self.streams
     }
@@ -164,17 +164,17 @@ impl<T: Real> TensorProduct<T> {
         self.tables.operator
     }
 
-    /// The first argument of all kernels.
+    /// Returns the first argument of all kernels.
     fn arguments(&self) -> Arguments {
         Arguments::new().with(self.operator())
     }
 
-    /// Tiles side by side.
+    /// Returns the number of tiles side by side.
     fn strips(&self) -> usize {
         self.layout.pitch().div_ceil(self.tile.lanes)
     }
 
-    /// Runs of layers that a grid of so many blocks is divided into, so that every multiprocessor has some.
+    /// Returns the number of segments for a grid with this many blocks, such that every multiprocessor has some.
     fn runs(&self, blocks: usize, wanted: usize) -> usize {
         /// Blocks that a multiprocessor should have.
         const BLOCKS: usize = 4;
@@ -182,24 +182,24 @@ impl<T: Real> TensorProduct<T> {
         runs.clamp(1, 16).min(self.layout.shape().nz.div_ceil(4))
     }
 
-    /// Two rows a thread.
+    /// Returns the launch grid with two rows per thread.
     fn residual_grid(&self) -> [usize; 3] {
         let (x, y) = (self.layout.pitch().div_ceil(32), self.layout.shape().ny.div_ceil(2).div_ceil(rows::<T>()));
         [x, y, self.runs(x * y, 1)]
     }
 
-    /// What blocks of so many warps, of so many layers a thread, tile a row into.
+    /// Returns the tiles of a row for blocks with this many warps and layers per thread.
     fn row_tiles(&self, [depth, warps]: [usize; 2]) -> [usize; 2] {
         [self.layout.pitch().div_ceil(32), self.layout.shape().nz.div_ceil(depth * warps)]
     }
 
-    /// A strip along y a warp, in no more blocks than run at once: the rest would take as long again.
+    /// Returns the launch grid of one strip along y per warp, with no more blocks than run at once: the remainder would take as long again.
     fn strip_grid(&self, tile: [usize; 2], resident: usize) -> [usize; 3] {
         let [x, y] = self.row_tiles(tile);
         [x, y, (resident / (x * y)).clamp(1, self.layout.shape().ny.div_ceil(STRIP_ROWS))]
     }
 
-    /// A strip of both colours a warp.
+    /// Returns the launch grid of one strip of both colours per warp.
     fn advance_grid(&self) -> Result<[usize; 3]> {
         let resident = get_or_make(&self.resident_directions, || {
             let module = &self.modules.advance;
@@ -208,12 +208,12 @@ impl<T: Real> TensorProduct<T> {
         Ok(self.strip_grid(ADVANCE, resident))
     }
 
-    /// Whether the residual after a red–black sweep streams.
+    /// Returns whether the residual after a red–black sweep streams.
     fn streams_residual(&self) -> bool {
         self.streams && !is_single::<T>()
     }
 
-    /// A strip of red columns, and the black ones beside them, a warp.
+    /// Returns the launch grid of one strip of red columns, with the black ones beside them, per warp.
     fn residual_strips(&self) -> Result<[usize; 3]> {
         let resident = get_or_make(&self.resident_residuals, || {
             let module = &self.modules.residual;
@@ -232,7 +232,7 @@ impl<T: Real> TensorProduct<T> {
         })
     }
 
-    /// As many blocks of the line preconditioner as the card holds.
+    /// Returns as many blocks of the line preconditioner as the GPU holds.
     fn resident_lines(&self) -> Result<usize> {
         let resident = get_or_make(&self.resident_lines, || {
             let module = &self.modules.cg;
@@ -241,7 +241,7 @@ impl<T: Real> TensorProduct<T> {
         Ok(resident.min(self.strips() * 2 * self.layout.shape().ny))
     }
 
-    /// A strip of columns, along y, a block.
+    /// Launches a kernel with one strip of columns along y per block.
     fn stream(&self, module: &Module, name: &'static str, arguments: impl FnOnce(usize) -> Arguments) -> Result<()> {
         let Streaming { segments, shared_bytes } = self.streaming()?;
         let kernel = module.kernel_with(name, shared_bytes)?;
@@ -261,7 +261,7 @@ impl<T: Real> TensorProduct<T> {
     }
 }
 
-/// Runs of rows of so many strips that as many blocks as are resident at once have.
+/// Returns the number of segments of rows such that all blocks are resident at once.
 fn segments(ny: usize, strips: usize, resident: usize) -> usize {
     ny.div_ceil((ny * strips).div_ceil(resident))
 }
@@ -386,7 +386,7 @@ impl SupportsLevels<stencil::TensorProduct> for Cuda {
 
 impl SupportsParts<stencil::TensorProduct> for Cuda {
     fn part<T: Real>(&self, stencil: &stencil::TensorProduct, patch: Patch) -> Result<Arc<Self::Operator<T>>> {
-        let slab = patch.whole_rows(Stencil::shape(stencil), "parts on cards")?;
+        let slab = patch.whole_rows(Stencil::shape(stencil), "subdomains on GPUs")?;
         SevenPoint::made_of(TensorProduct::with_room_for(self, stencil, slab)?, stencil)
     }
 }

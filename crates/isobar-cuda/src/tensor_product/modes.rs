@@ -1,4 +1,4 @@
-//! Between a grid and its vertical modes on a card. What each kernel computes is said above it in `modes.cu`.
+//! Transfers between a grid and its vertical modes on a GPU. The recurrences are above the kernels in `modes.cu`.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -43,15 +43,15 @@ pub(super) struct Modes {
 // SAFETY: laid out as `Modes` in modes.cu: a pointer, three 32-bit integers.
 unsafe impl Argument for Modes {}
 
-/// The most modes of a launch: as many sums as a thread has registers for.
+/// Largest number of modes per launch: a thread has registers for this many sums.
 const MOST_TOGETHER: usize = 32;
 
 /// `WARPS` of modes.cu.
 const WARPS: usize = 8;
-/// Warps that a multiprocessor needs to hide the latency of memory.
+/// Warps that a multiprocessor needs to hide memory latency.
 const WARPS_A_MULTIPROCESSOR: usize = 24;
 
-/// The source for so many modes, specialised.
+/// Returns the specialised source for a number of modes.
 pub fn source<T: Real, C: Real>(count: usize) -> Source {
     Source::new("tensor_product_modes", kernels::MODES)
         .define("REAL", c_name::<T>())
@@ -62,14 +62,14 @@ pub fn source<T: Real, C: Real>(count: usize) -> Source {
         .define("SINGLE", u32::from(is_single::<T>()))
 }
 
-/// The source of expansion with a half sweep, specialised.
+/// Returns the specialised source of expansion with a half sweep.
 pub fn sweep_source<T: Real, C: Real>(tile: Tile, layers: usize, count: usize) -> Source {
     tile.of_lines::<T>(layers, "tensor_product_expand_sweep", kernels::EXPAND_SWEEP, 256)
         .define("MODE_REAL", c_name::<C>())
         .define("COUNT", count)
 }
 
-/// Expansion with the half sweep after it.
+/// Expansion fused with the next half sweep.
 #[derive(Debug)]
 pub(super) struct ExpandSweep {
     module: Arc<Module>,
@@ -79,7 +79,7 @@ pub(super) struct ExpandSweep {
 }
 
 impl ExpandSweep {
-    /// Where a launch is for all modes, a grid's rows are all here, and the modes find room beside what lines tell each other.
+    /// Returns `None` unless one launch handles all modes, the grid is not divided, and the modes fit into shared memory.
     pub(super) fn new<T: Real>(
         cuda: &Cuda,
         layout: &Layout,
@@ -88,7 +88,7 @@ impl ExpandSweep {
         count: usize,
     ) -> Result<Option<Self>> {
         let shared_bytes = count.next_multiple_of(2) * (tile.layers() + tile.lanes) * size_of::<T>();
-        // The kernel's own static shared memory.
+        // The kernel's static shared memory.
         let scratch = 4 * tile.threads() * size_of::<T>();
         let fits = shared_bytes + scratch <= cuda.context().shared_memory;
         if !fits || count > MOST_TOGETHER || layout.halo() != [0, 0] {
@@ -101,7 +101,7 @@ impl ExpandSweep {
         Ok(Some(Self { module, tile, blocks, shared_bytes }))
     }
 
-    /// One colour of a sweep of u = Σ s_m x_m. The other colour is stale until it is swept.
+    /// Sweeps one colour of u = Σ s_m x_m. The other colour is old until it is swept.
     pub(super) fn launch<C: Real>(
         &self,
         cuda: &Cuda,
@@ -122,7 +122,7 @@ impl ExpandSweep {
     }
 }
 
-/// s_m(k) at m + stride · k, and zeros.
+/// Returns s_m(k) at m + stride · k, padded with zeros.
 pub(super) fn numbers<T: Real>(modes: &VerticalModes, stride: usize) -> Vec<T> {
     let mut numbers = vec![T::ZERO; stride * modes.layers()];
     for m in 0..modes.count() {
@@ -133,26 +133,26 @@ pub(super) fn numbers<T: Real>(modes: &VerticalModes, stride: usize) -> Vec<T> {
     numbers
 }
 
-/// Between the grid of an operator and some of its modes.
+/// Transfers between the grid of an operator and some of its modes.
 #[derive(Debug)]
 struct ModalTransfer<T: Real, C> {
     fine: Arc<SevenPoint<TensorProduct<T>>>,
     layout: Layout,
-    /// s_m(k) at m + stride · k, the stride being a multiple of what a launch is for.
+    /// s_m(k) at m + stride · k; the stride is a multiple of the modes per launch.
     table: Buffer,
     together: usize,
     module: Arc<Module>,
     sweep: Option<ExpandSweep>,
-    /// All sweeps but the last, where modes are in single precision and the grid is not.
+    /// All sweeps except the last, if modes are in single precision and the grid is not.
     single: Option<SingleSweeps>,
     reduction: Reduction,
-    /// Warps that share columns, and blocks, of projection and of expansion on one colour.
+    /// Warps that share columns, and blocks, for projection and for expansion on one colour.
     project: Share,
     expand: Share,
     precision: PhantomData<C>,
 }
 
-/// How a kernel is launched.
+/// Launch parameters of a kernel.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     split: usize,
@@ -168,7 +168,7 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
         check_size(layout.shape())?;
         fine.kernels().prepare(Steps::Sweeps)?;
         fine.kernels().prepare(Steps::Transfers)?;
-        // The kernels' own static shared memory is less than this.
+        // Upper bound of the kernels' static shared memory.
         const STATIC: usize = 2048;
         let bytes_a_mode = (modes.layers() + 32 * WARPS) * size_of::<T>();
         let room = (cuda.context().shared_memory.saturating_sub(STATIC) / bytes_a_mode).max(1);
@@ -180,7 +180,7 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
             let partial = if split > 1 { 32 * WARPS } else { 0 };
             (modes.layers() + partial) * together * size_of::<T>()
         };
-        // The fewest warps a column that fill the card.
+        // The smallest number of warps per column that fills the GPU.
         let strips = fine_layout.pitch().div_ceil(32) * fine_layout.shape().ny;
         let wanted = WARPS_A_MULTIPROCESSOR * cuda.context().multiprocessors;
         let splits = [1, 2, 4, WARPS];
@@ -235,8 +235,8 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
         self.fine.kernels().cuda()
     }
 
-    /// Launches a kernel for as many modes at a time as it is for. The first arguments are those of all kernels; the rest may
-    /// depend on which launch it is.
+    /// Launches a kernel repeatedly, for some modes at a time. The first arguments are common; the others may
+    /// depend on the launch.
     fn launch(&self, name: &'static str, share: Share, rest: impl Fn(usize, Arguments) -> Arguments) -> Result<()> {
         let kernel = self.module.kernel_with(name, share.shared_bytes)?;
         let (grid, block) = ([share.blocks as u32, 1, 1], [32, WARPS as u32]);
@@ -286,7 +286,7 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
             let more = 1..sweeps;
             return more.into_iter().try_for_each(|_| self.fine.smooth(relaxation, Guess::Given, f, u, scratch));
         }
-        // A sweep overwrites the colour it begins with, whatever it holds.
+        // A sweep overwrites its first colour, whatever it contains.
         let needed = [first.other()];
         let colours = if self.fine.overwrites(relaxation) { &needed[..] } else { &Colour::BOTH };
         self.expand_colours(x, guess, colours, u)?;

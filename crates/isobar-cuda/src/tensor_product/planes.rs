@@ -1,5 +1,5 @@
-//! Operators whose layers are not coupled to each other, as those of vertical modes: multigrid in few launches. What each kernel
-//! computes is said above it in `planes.cu`.
+//! Multigrid in few launches for operators without vertical couplings, such as those of vertical modes. The recurrences
+//! are above the kernels in `planes.cu`.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ const THREADS: [usize; 2] = [800, 704];
 /// `MOST_LAYERS` of planes.cu.
 const MOST_LAYERS: usize = 64;
 
-/// The source, specialised.
+/// Returns the specialised source.
 pub fn source<T: Real>(is_odd: bool) -> Source {
     Source::new("tensor_product_planes", kernels::PLANES).define("REAL", c_name::<T>()).define("ODD", u32::from(is_odd))
 }
@@ -45,7 +45,7 @@ fn is_odd(shape: Shape) -> bool {
 pub(super) struct Planes {
     module: Arc<Module>,
     grid: [usize; 3],
-    /// Layers that a block goes through.
+    /// Layers per block.
     layers: usize,
 }
 
@@ -66,7 +66,7 @@ impl Planes {
 }
 
 impl<T: Real> TensorProduct<T> {
-    /// One sweep, its result in `scratch`, which u is exchanged with, and f_c = R (f − A u).
+    /// Does one sweep into `scratch`, which is swapped with u, and f_c = R (f − A u).
     pub(super) fn sweep_restrict_planes(
         &self,
         planes: &Planes,
@@ -89,8 +89,8 @@ impl<T: Real> TensorProduct<T> {
         Ok(())
     }
 
-    /// One sweep from u + P u_c, times τ, and 1 − τ times what `scratch` holds: in `scratch`, which u is exchanged with. Where τ is
-    /// 1 nobody looks at what it holds.
+    /// Does one sweep from u + P u_c, times τ, plus 1 − τ times `scratch`, into `scratch`, which is swapped with u. If τ is
+    /// 1, the old `scratch` is not read.
     pub(super) fn prolong_sweep_planes(
         &self,
         planes: &Planes,
@@ -109,11 +109,11 @@ impl<T: Real> TensorProduct<T> {
     }
 }
 
-/// A cycle on all levels that fit in a block, a layer each, in one launch.
+/// A cycle on all levels that fit into a block, one layer per block, in one launch.
 #[derive(Debug)]
 pub(super) struct SmallLevels<T> {
     operators: Vec<Arc<SevenPoint<TensorProduct<T>>>>,
-    /// Their tables, as the kernel wants them.
+    /// Their tables in the kernel's format.
     table: Buffer,
     module: Arc<Module>,
     shared_bytes: usize,
@@ -125,12 +125,12 @@ const MOST_LEVELS: usize = 12;
 /// `MOST_THREADS` of planes.cu.
 const MOST_THREADS: usize = 512;
 
-/// Cells of one colour, with those that an odd row lacks: a thread each.
+/// Returns the cells of one colour, including those missing in odd rows: one thread each.
 fn half(shape: &Shape) -> usize {
     shape.nx.div_ceil(2) * shape.ny
 }
 
-/// Which level a block's first can be, where there is one: below the finest, for cycles of one red–black sweep before and after.
+/// Returns the first level that fits into a block, if any: below the finest, for cycles with one red–black sweep before and after the correction.
 pub(super) fn first_small_level(shapes: &[Shape], options: &MultigridOptions) -> Option<usize> {
     let is_plain = options.smoother.or_lines() == Smoother::LineRedBlack && options.relaxation() == 1.0;
     if !is_plain || (options.pre, options.post) != (1, 1) {
@@ -156,7 +156,7 @@ impl<T: Real> SmallLevels<T> {
         let shared_bytes = operators.iter().enumerate().map(numbers).sum::<usize>() * size_of::<T>();
         let tables: Vec<Operator> = operators.iter().map(|operator| operator.kernels().operator()).collect();
         let context = cuda.context();
-        // The kernel's own static shared memory is less than this.
+        // Upper bound of the kernel's static shared memory.
         const STATIC: usize = 2048;
         if shared_bytes + STATIC > context.shared_memory {
             return Ok(None);
@@ -177,7 +177,7 @@ impl<T: Real> CoarsestSolver<Cuda, T> for SmallLevels<T> {
         let kernels = self.operators[0].kernels();
         let shape = kernels.layout().shape();
         let threads = half(&shape).next_multiple_of(32);
-        // Restriction is not the transpose of prolongation: sweeps begin with the same colour always.
+        // Restriction is not the transpose of prolongation: sweeps always begin with the same colour.
         let first = kernels.layout().local(Colour::Red) as i32;
         let arguments = Arguments::new().with(self.table.start()).with(self.operators.len() as i32);
         let arguments = arguments.with(self.coarse_sweeps as i32).with(first);

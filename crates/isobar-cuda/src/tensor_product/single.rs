@@ -1,8 +1,8 @@
-//! Expansion in vertical modes and sweeps of lines in single precision, before the last sweep of a grid in double. What each kernel
-//! computes is said above it in `single.cu`.
+//! Expansion in vertical modes and line sweeps in single precision, before the last sweep of a grid in double precision. The recurrences
+//! are above the kernels in `single.cu`.
 //!
-//! Both the right-hand side and u have room, rounded, in the place of u: of each half plane's bytes u takes the first half, and the
-//! right-hand side the second.
+//! Both the rounded right-hand side and the rounded u are stored in the memory of u: in each half plane, u takes the first half of the
+//! bytes, and the right-hand side the second.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ use crate::memory::Buffer;
 use crate::module::Module;
 use crate::vector::Vector;
 
-/// The sources for columns that are tiled so in double precision: sweeps in single, the last half sweep that reads what these left,
-/// expansion with a half sweep.
+/// Returns the sources for columns with this tile in double precision: sweeps in single precision, the last half sweep,
+/// and expansion with a half sweep.
 pub fn sources(tile: Tile, layers: usize, count: usize) -> [Source; 3] {
     let single = tile.in_single();
     [
@@ -34,7 +34,7 @@ pub fn sources(tile: Tile, layers: usize, count: usize) -> [Source; 3] {
     ]
 }
 
-/// Kernels that stream.
+/// The streaming kernels.
 #[derive(Debug)]
 struct Sweep {
     module: Arc<Module>,
@@ -72,10 +72,10 @@ impl Sweep {
     }
 }
 
-/// Sweeps before the last.
+/// The sweeps before the last.
 #[derive(Debug)]
 pub(super) struct SingleSweeps {
-    /// The operator's, rounded.
+    /// The operator's tables, rounded.
     tables: Tables,
     /// s_m(k) at m + count · k.
     modes: Buffer,
@@ -86,11 +86,11 @@ pub(super) struct SingleSweeps {
 }
 
 impl SingleSweeps {
-    /// Where sweeps stream, and rows and modes find room in a block. Tables are those of the last [`SingleSweeps::update`].
+    /// Returns `None` unless sweeps stream and rows and modes fit into a block. Tables are set by [`SingleSweeps::update`].
     pub(super) fn new<T: Real>(kernels: &TensorProduct<T>, count: usize) -> Result<Option<Self>> {
         let (cuda, layout, tile) = (&kernels.cuda, &kernels.layout, kernels.tile);
         let (layers, single) = (layout.shape().nz, tile.in_single());
-        // The kernel's own static shared memory is less than this.
+        // Upper bound of the kernel's static shared memory.
         const STATIC: usize = 1024;
         if !kernels.streams || single.stream_bytes::<f32, f32>(layers) + STATIC > cuda.context().shared_memory {
             return Ok(None);
@@ -108,13 +108,13 @@ impl SingleSweeps {
         }))
     }
 
-    /// Takes the operator's coefficients, and other modes.
+    /// Copies the operator's coefficients, and other modes.
     pub(super) fn update<T: Real>(&self, kernels: &TensorProduct<T>, modes: &VerticalModes) -> Result<()> {
         self.tables.round(&kernels.cuda, &kernels.tables)?;
         self.modes.write(&numbers::<f32>(modes, self.count))
     }
 
-    /// u = Σ s_m x_m, then so many sweeps, of the right-hand side that lies rounded beside u.
+    /// Computes u = Σ s_m x_m, then sweeps with the rounded right-hand side stored beside u.
     pub(super) fn expand_and_sweep<T: Real, C: Real>(
         &self,
         kernels: &TensorProduct<T>,
@@ -139,7 +139,7 @@ impl SingleSweeps {
         })
     }
 
-    /// The first half of the last sweep, which leaves one colour in double precision; the other follows from it.
+    /// Does the first half of the last sweep, with one colour in double precision; the other colour follows from it.
     pub(super) fn last_half<T: Real>(
         &self,
         kernels: &TensorProduct<T>,

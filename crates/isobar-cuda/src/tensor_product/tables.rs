@@ -1,4 +1,4 @@
-//! The coefficients, as kernels want them: where they are, and how they get there.
+//! The tables of coefficients: their addresses and their computation.
 
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, Shape};
@@ -13,7 +13,7 @@ use crate::memory::Buffer;
 use crate::module::Module;
 use crate::part::rows_around;
 
-/// Every table begins at a multiple of this many elements.
+/// Alignment of tables in elements.
 const ALIGNMENT: usize = 64;
 
 /// `Operator` of tensor_product.cuh: `area`, `west`, `east`, `south`, `north`, `total`, `pivot`, `line`, `row`.
@@ -25,14 +25,14 @@ pub(super) struct Operator {
     ny: i32,
     nz: i32,
     pitch: i32,
-    /// The rows of the larger grid, counted from the first one here.
+    /// The rows of the whole grid, relative to the first row here.
     rows: [i32; 2],
 }
 
 // SAFETY: laid out as `Operator` in tensor_product.cuh: nine pointers, six 32-bit integers.
 unsafe impl Argument for Operator {}
 
-/// The tables of an operator, one after the other, and the largest of its totals.
+/// The tables of an operator, one after another, and the largest of its totals.
 #[derive(Debug)]
 pub(super) struct Tables {
     buffer: Buffer,
@@ -41,7 +41,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Room for those of a grid, or of some of the rows of one that has `all_rows`.
+    /// Allocates the tables of a grid, or of some rows of a grid with `all_rows`.
     pub(super) fn new<T: Real>(cuda: &Cuda, layout: &Layout, all_rows: usize, tile: Tile) -> Result<Self> {
         let Shape { nx, ny, nz } = layout.shape();
         let columns = layout.columns_len();
@@ -66,7 +66,7 @@ impl Tables {
         Ok(Self { buffer, largest: bytes, operator })
     }
 
-    /// Room for the same numbers in single precision, for [`Tables::round`].
+    /// Allocates the tables in single precision, for [`Tables::round`].
     pub(super) fn in_single(&self, cuda: &Cuda) -> Result<Self> {
         let bytes = self.largest / size_of::<f64>() * size_of::<f32>();
         let buffer = Buffer::new(cuda.context(), bytes, "the tables of a tensor-product operator in single precision")?;
@@ -77,7 +77,7 @@ impl Tables {
         Ok(Self { buffer, largest: bytes, operator })
     }
 
-    /// Takes the numbers of tables in double precision, made for as many layers a thread.
+    /// Rounds tables in double precision, made for the same number of layers per thread.
     pub(super) fn round(&self, cuda: &Cuda, from: &Self) -> Result<()> {
         cuda.convert_entries::<f64, f32>(from.largest / size_of::<f64>(), from.buffer.start(), self.buffer.start())
     }
@@ -86,7 +86,7 @@ impl Tables {
         self.buffer.bytes()
     }
 
-    /// Fills them by the kernels of tables.cu.
+    /// Computes the tables by the kernels of tables.cu.
     pub(super) fn send(
         &self,
         cuda: &Cuda,
@@ -103,7 +103,7 @@ impl Tables {
         }
         let (v, h) = (stencil.vertical(), stencil.horizontal());
         let own = nx * layout.origin()[1]..nx * (layout.origin()[1] + ny);
-        // Lines are scaled in the same way on all ranks.
+        // Lines are scaled equally on all ranks.
         let is_part = own.len() < h.area.len();
         let least =
             if is_part { h.total.iter().zip(&h.area).map(|(s, area)| s / area).fold(0.0, f64::max) } else { 0.0 };

@@ -1,4 +1,4 @@
-//! How blocks tile columns, and which kernels run on which grids.
+//! Tiles of columns, and the choice of kernels for a grid.
 
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Layout;
@@ -9,17 +9,17 @@ use crate::driver::Context;
 use crate::kernels::tensor_product as kernels;
 use crate::vector::{c_name, is_single};
 
-/// Rows of a block in kernels without a line solve.
+/// Rows per block in kernels without a line solve.
 pub(crate) const fn rows<T>() -> usize {
     size_of::<T>()
 }
 
-/// A thread's layers, and a block's warps, in the first pass of conjugate gradients.
+/// Layers per thread and warps per block in the first pass of conjugate gradients.
 pub(crate) const ADVANCE: [usize; 2] = [4, 4];
 
-/// The same of the residual that streams, which has fewer vectors.
+/// Layers per thread and warps per block in the streaming residual, which has fewer vectors.
 pub(crate) const RESIDUAL: [usize; 2] = [4, 4];
-/// Blocks of it that a multiprocessor should hold.
+/// Blocks of the streaming residual that a multiprocessor should hold.
 const RESIDUAL_BLOCKS: usize = 3;
 
 /// Blocks of the first pass of conjugate gradients that a multiprocessor should hold.
@@ -27,29 +27,29 @@ const fn advance_blocks<T>() -> usize {
     if size_of::<T>() == 8 { 2 } else { 3 }
 }
 
-/// Grids of at most so many columns are bound by latency: shorter chunks, more threads.
+/// Grids of at most this many columns are limited by latency: shorter chunks, more threads.
 const SMALL: usize = 64 * 64;
-/// Grids of at least so many columns are swept by streaming along y.
+/// Grids of at least this many columns are swept by streaming along y.
 const fn large<T>() -> usize {
     if size_of::<T>() == 8 { 16_000 } else { 40_000 }
 }
 
-/// A block's share: `lanes` adjacent columns, each of `chunks` × `depth` layers, a chunk a thread.
+/// A block's tile: `lanes` adjacent columns with `chunks` × `depth` layers, one chunk per thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tile {
     /// Columns.
     pub lanes: usize,
-    /// Threads a column.
+    /// Threads per column.
     pub chunks: usize,
-    /// Layers a thread.
+    /// Layers per thread.
     pub depth: usize,
 }
 
 impl Tile {
-    /// The tile for columns of so many layers on a grid of so many columns (measured: docs/notes/cuda-kernels.md).
+    /// Chooses the tile for columns with this many layers on a grid with this many columns (measured: docs/notes/cuda-kernels.md).
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for columns that no block can hold.
+    /// [`Error::Unsupported`] for columns that do not fit into a block.
     pub fn new<T: Real>(layers: usize, columns: usize) -> Result<Self> {
         let small = columns <= SMALL;
         let lanes = if small || size_of::<T>() == 8 { 16 } else { 32 };
@@ -60,7 +60,7 @@ impl Tile {
             if lanes == 16 {
                 chunks = chunks.next_multiple_of(2);
             }
-            // More lanes than 16 only where the threads suffice.
+            // More than 16 lanes only if the threads suffice.
             let lanes = if lanes * chunks > 1024 { 16 } else { lanes };
             if lanes == 16 {
                 chunks = chunks.next_multiple_of(2);
@@ -69,27 +69,29 @@ impl Tile {
                 return Ok(Self { lanes, chunks, depth: layers.div_ceil(chunks) });
             }
         }
-        Err(Error::Unsupported(format!("columns of {layers} layers on CUDA; at most 4096 fit a block")))
+        Err(Error::Unsupported(format!(
+            "columns of {layers} layers are too long for CUDA; at most 4096 layers are supported"
+        )))
     }
 
-    /// Threads a block.
+    /// Returns the threads per block.
     pub fn threads(self) -> usize {
         self.lanes * self.chunks
     }
 
-    /// Layers with padding.
+    /// Returns the layers with padding.
     pub fn layers(self) -> usize {
         self.chunks * self.depth
     }
 
-    /// The same columns in single precision, with as many layers a thread, so that tables are the same but rounded.
+    /// Returns the tile for single precision with the same layers per thread, so that tables can be rounded.
     #[must_use]
     pub fn in_single(self) -> Self {
         Self { lanes: if 32 * self.chunks <= 1024 { 32 } else { self.lanes }, ..self }
     }
 
-    /// Dynamic shared memory of the streaming kernels: three rows, in a precision of their own, the vertical table, what the
-    /// chunks tell each other.
+    /// Returns the dynamic shared memory of the streaming kernels: three rows, in a precision of their own, the vertical table, and
+    /// values exchanged between chunks.
     pub fn stream_bytes<T: Real, U: Real>(self, layers: usize) -> usize {
         let edge = 16 / size_of::<U>();
         3 * layers * (self.lanes + edge) * size_of::<U>() + (6 * self.layers() + 4 * self.threads()) * size_of::<T>()
@@ -97,11 +99,11 @@ impl Tile {
 
     fn source<T: Real>(self, layers: usize, name: &'static str, text: &'static str) -> Source {
         let source = Source::new(name, text).define("REAL", c_name::<T>());
-        // Only where it saves tests: other numbers of layers share one compilation.
+        // Only without padding: other numbers of layers share one compilation.
         if layers == self.layers() { source.define("NZ", layers) } else { source }
     }
 
-    /// The source of kernels that solve lines, with registers for so many threads in double precision.
+    /// Returns the source of kernels with line solves, with registers for this many threads in double precision.
     pub(super) fn of_lines<T: Real>(
         self,
         layers: usize,
@@ -116,48 +118,48 @@ impl Tile {
             .define("MIN_BLOCKS", self.min_blocks::<T>(double_threads))
     }
 
-    /// Blocks that a multiprocessor should hold, given how many threads it has registers for; a kernel so
-    /// small that more would fit needs no help.
+    /// Returns the number of blocks that a multiprocessor should hold, given how many threads it has registers for; kernels
+    /// small enough for more blocks need no limit.
     fn min_blocks<T: Real>(self, double_threads: usize) -> usize {
         (double_threads * (8 / size_of::<T>()) / self.threads()).clamp(1, 8)
     }
 }
 
-/// Whether a grid is swept by streaming along y.
+/// Returns whether a grid is swept by streaming along y.
 pub(crate) fn streams<T: Real>(context: &Context, layout: &Layout, tile: Tile) -> bool {
     let shape = layout.shape();
-    // The kernel's own static shared memory is less than this.
+    // Upper bound of the kernel's static shared memory.
     const STATIC: usize = 1024;
-    // A lane stands for a layer now and then.
+    // A lane represents a layer at times.
     shape.nx * shape.ny >= large::<T>()
         && tile.depth <= tile.lanes
         && tile.stream_bytes::<T, T>(shape.nz) + STATIC <= context.shared_memory
 }
 
-/// The sources of an operator, specialised.
+/// The specialised sources of an operator.
 pub struct Sources {
     /// The tables.
     pub tables: Source,
-    /// The operator by itself, its diagonal, residuals.
+    /// Unfused products, diagonal and residuals.
     pub apply: Source,
     /// Restriction and prolongation.
     pub transfer: Source,
-    /// Sweeps, a tile a block.
+    /// Sweeps with one tile per block.
     pub smooth: Source,
-    /// Sweeps that stream.
+    /// Streaming sweeps.
     pub stream: Source,
-    /// What a mixed-precision cycle does on its finest grid, streaming.
+    /// Streaming steps of mixed-precision cycles on the finest level.
     pub mixed: Source,
     /// The second pass of conjugate gradients, and the line preconditioner.
     pub cg: Source,
     /// The first pass of conjugate gradients.
     pub advance: Source,
-    /// The residual after a red–black sweep, streaming.
+    /// The streaming residual after a red–black sweep.
     pub residual: Source,
 }
 
 impl Sources {
-    /// For columns of so many layers that are tiled so; `is_odd` where a grid, or the larger one that it is a part of, has an odd
+    /// Returns the sources for columns with this many layers and this tile; `is_odd` if a grid, or the whole grid of a subdomain, has an odd
     /// number of columns or rows.
     pub fn new<T: Real>(tile: Tile, layers: usize, is_odd: bool) -> Self {
         let source = |name, text| tile.source::<T>(layers, name, text);

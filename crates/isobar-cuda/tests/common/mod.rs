@@ -1,4 +1,4 @@
-//! Running checks on the first card. Where there is none they are reported as ignored, or, with `ISOBAR_REQUIRE_CUDA=1`,
+//! Trials on the first GPU. Without a GPU they are reported as ignored, or, with `ISOBAR_REQUIRE_CUDA=1`,
 //! as failed.
 
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ pub(crate) fn is_set(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| value == "1")
 }
 
-/// Trials that need something: it, or why it is not there, printed once.
+/// Trials that need a resource: the resource, or the reason why it is missing, printed once.
 pub(crate) struct Needing<N> {
     needed: Result<N, String>,
     required: bool,
@@ -21,7 +21,7 @@ pub(crate) struct Needing<N> {
 }
 
 impl<N: Clone + Send + Sync + 'static> Needing<N> {
-    /// What is needed, and the variable that forbids to do without.
+    /// Takes the resource, and the variable that makes its absence a failure.
     pub(crate) fn new(needed: isobar_core::Result<N>, variable: &str) -> Self {
         let (needed, required) = (needed.map_err(|error| error.to_string()), is_set(variable));
         if let Err(reason) = &needed
@@ -44,19 +44,19 @@ impl<N: Clone + Send + Sync + 'static> Needing<N> {
         self.trials.push(trial);
     }
 
-    /// Runs all, as the command line asks.
+    /// Runs all trials, as selected on the command line.
     pub(crate) fn run(self) -> ExitCode {
         libtest_mimic::run(&Arguments::from_args(), self.trials).exit_code()
     }
 }
 
-/// Trials on the first card, opened once: they share its stream.
-#[allow(dead_code, reason = "not every test needs a card")]
+/// Trials on the first GPU, opened once: they share its stream.
+#[allow(dead_code, reason = "not every test needs a GPU")]
 pub(crate) type OnCard = Needing<Cuda>;
 
-#[allow(dead_code, reason = "not every test needs a card")]
+#[allow(dead_code, reason = "not every test needs a GPU")]
 impl OnCard {
-    /// None yet.
+    /// No trials yet.
     pub(crate) fn on_card() -> Self {
         Self::new(Cuda::new(0), "ISOBAR_REQUIRE_CUDA")
     }

@@ -48,7 +48,7 @@ fn fetch<B: Backend>(backend: &B, v: &B::Vector<f64>, shape: Shape) -> Vec<f64> 
     host
 }
 
-/// What a few steps leave in their vectors.
+/// Returns the vectors after a few steps.
 fn steps<B: Supports<Diffusion>>(backend: &B, stencil: &Diffusion) -> Vec<Vec<f64>> {
     let shape = stencil.shape();
     let layout = backend.layout(stencil).unwrap();
@@ -152,8 +152,8 @@ fn square_and_tank() -> [Diffusion; 2] {
     [square, tank]
 }
 
-/// Iterations recorded and replayed, deflation with E⁻¹ among them, and iterations that the host takes part in: the
-/// same answer every time, to the bit, in as many iterations as the reference.
+/// Recorded and replayed iterations, including deflation with E⁻¹, and iterations with work on the host give the
+/// same result every time, bit for bit, with the reference's number of iterations.
 fn repeated_solves(cuda: &Cuda) {
     let [square, tank] = square_and_tank();
     use Preconditioner::{BlockIc, IncompletePoisson, Jacobi, Line, Multigrid, Neumann};
@@ -188,7 +188,7 @@ fn repeated_solves(cuda: &Cuda) {
     }
 }
 
-/// Coefficients that change under iterations that have been recorded: the next solve is that of a solver made for them.
+/// After coefficients change under recorded iterations, the next solve equals that of a new solver.
 fn updates_between_solves(cuda: &Cuda) {
     let [_, tank] = square_and_tank();
     let shape = tank.shape();
@@ -218,8 +218,8 @@ fn assert_same(found: (Vec<f64>, Vec<f64>), expected: (Vec<f64>, Vec<f64>), prec
     assert!(found == expected, "{preconditioner:?}: residuals {counts:?}, the first that differs {off:?}");
 }
 
-/// Coefficients that lie on the card already, in either precision and any order: made from and updated with, the solver
-/// does what it does with the host's; what is wrong with them is seen there.
+/// Coefficients on the GPU, in either precision and any order, give the same solver as coefficients
+/// on the host; invalid ones are detected.
 fn coefficients_on_the_card(cuda: &Cuda) {
     let shape @ Shape { nx, ny, nz } = Shape::new(37, 22, 13);
     let sides = [[Side::Fixed, Side::Closed], [Side::Closed; 2], [Side::Closed; 2]];
@@ -244,7 +244,7 @@ fn coefficients_on_the_card(cuda: &Cuda) {
     let fill = |values: &[f32]| {
         // SAFETY: as above; nothing uses the array at this time.
         unsafe { result::memcpy_htod_sync(pointers[0], values).unwrap() };
-        // A copy from memory that is not locked may still be on its way, and other streams do not wait for it.
+        // A copy from pageable memory may still be pending, and other streams do not wait for it.
         result::ctx::synchronize().unwrap();
     };
     let on_card = || {
@@ -280,7 +280,7 @@ fn coefficients_on_the_card(cuda: &Cuda) {
         expected.update(&on_host(&field(2))).unwrap();
         assert_same(solve(&mut found), solve(&mut expected), preconditioner);
     }
-    // Closed faces: what hangs together is found on the host.
+    // Closed faces: components are found on the host.
     let mut holes = field(4);
     (0..shape.cells()).filter(|n| n % 5 == 0).for_each(|n| holes[n] = 0.0);
     fill(&holes);

@@ -46,7 +46,7 @@ fn solve(
     };
     let [from, to] = arrays;
     let outcome = system.solve(from.into(), to.into(), Guess::Zero, &mut ignore);
-    // SAFETY: as above; `solve` has waited for the card. Freed once.
+    // SAFETY: as above; `solve` has waited for the GPU. Freed once.
     unsafe {
         result::memcpy_dtoh_sync(&mut u, pointers[1]).unwrap();
         pointers.into_iter().for_each(|pointer| result::free_sync(pointer).unwrap());

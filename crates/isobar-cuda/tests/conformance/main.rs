@@ -1,4 +1,4 @@
-//! The CUDA back end against the reference. Without a card all of it is reported as ignored, unless
+//! The CUDA back end against the reference. Without a GPU all of it is reported as ignored, unless
 //! `ISOBAR_REQUIRE_CUDA=1`.
 
 #[path = "../common/mod.rs"]
@@ -55,7 +55,7 @@ fn helmholtz(nx: usize, ny: usize, nz: usize) -> Helmholtz {
     Helmholtz { grid: GridOptions { nx, ny, nz, ..Default::default() }, ..Helmholtz::default() }
 }
 
-/// The same answer every time, to the bit, and that of the reference.
+/// Solves give the same result every time, bit for bit, and agree with the reference.
 fn solves_like_the_reference(cuda: &Cuda, problem: &Helmholtz, all: &[(Method, Precision, f64)], times: usize) {
     let stencil = problem.stencil().unwrap();
     let rhs = problem.rhs(RhsKind::Random, 0, Weighting::None).unwrap();
@@ -95,7 +95,7 @@ fn large_grids_and_repeated_solves(cuda: &Cuda) {
     solves_like_the_reference(cuda, &helmholtz(260, 208, 16), &all, 7);
 }
 
-/// Columns and rows that are alone in their coarse ones, on every level that streams.
+/// Columns and rows that are alone in their coarse ones, on every streaming level.
 fn odd_grids_that_stream(cuda: &Cuda) {
     let all = [
         (Method::Multigrid, Precision::F64, 1e-9),
@@ -161,7 +161,7 @@ fn twelve_iterations(
     (history, u)
 }
 
-/// Arrays of several of the pieces that large ones travel in.
+/// Arrays larger than several pieces of a copy.
 fn large_arrays(cuda: &Cuda) {
     let shape = Shape::new(301, 250, 70);
     let data: Vec<f64> = (0..shape.cells()).map(|n| n as f64).collect();
@@ -174,7 +174,7 @@ fn large_arrays(cuda: &Cuda) {
     }
 }
 
-/// What does not fit is refused before it is tried.
+/// Allocations that do not fit are rejected in advance.
 fn too_large(cuda: &Cuda) {
     let layout = Layout::new(Shape::new(1 << 16, 1 << 14, 1 << 10)).unwrap();
     match cuda.zeros::<f64>(&layout) {
@@ -183,7 +183,7 @@ fn too_large(cuda: &Cuda) {
     }
 }
 
-/// Waiting for the card inside an iteration is refused rather than recorded wrongly.
+/// Waiting for the GPU inside an iteration is an error, not a wrong recording.
 fn no_reading_within_an_iteration(cuda: &Cuda) {
     let mut scalars = cuda.scalars().unwrap();
     let result = cuda.iterate(&mut scalars, &mut |_, scalars| cuda.read(scalars).map(|_| ()), &mut |_| {
@@ -193,7 +193,7 @@ fn no_reading_within_an_iteration(cuda: &Cuda) {
     cuda.read(&scalars).unwrap();
 }
 
-/// A card that is not there is an error that says which there are, or what is missing.
+/// A GPU that is not there is an error that says which there are, or what is missing.
 fn no_such_card(_: &Cuda) {
     match Cuda::new(1000) {
         Err(Error::Device { message, .. }) => {
@@ -222,7 +222,7 @@ fn reference_solution(stencil: &TensorProduct, options: &SolverOptions, rhs: &[f
     u
 }
 
-/// A caller's arrays on the card, in the caller's own order and precision, solved without leaving it.
+/// A caller's arrays on the GPU, in the caller's own order and precision, solved without leaving it.
 fn arrays_on_the_card(cuda: &Cuda) {
     let shape @ Shape { nx, ny, nz } = Shape::new(36, 20, 12);
     let stencil = helmholtz(nx, ny, nz).stencil().unwrap();
@@ -252,7 +252,7 @@ fn arrays_on_the_card(cuda: &Cuda) {
     let outcome = system.solve(b.into(), u.into(), Guess::Zero, &mut ignore).unwrap();
     assert!(outcome.converged(), "{outcome:?}");
     let mut found = vec![0f32; shape.cells()];
-    // SAFETY: as above; `solve` has waited for the card.
+    // SAFETY: as above; `solve` has waited for the GPU.
     unsafe { result::memcpy_dtoh_sync(&mut found, pointers[1]).unwrap() };
 
     let wide: Vec<f64> = (0..shape.cells()).map(|n| f64::from(view.get(n % nx, n / nx % ny, n / nx / ny))).collect();

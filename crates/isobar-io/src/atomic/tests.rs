@@ -1,4 +1,4 @@
-//! What is there after a write, and after one that failed.
+//! Tests of the files left by successful and failed writes.
 
 use super::*;
 

@@ -1,6 +1,6 @@
-//! As much of Python's literals as headers hold: dictionaries, tuples and strings, told apart by brackets and quotes.
+//! A parser of the Python literals that `.npy` headers hold: dictionaries, tuples and strings.
 
-/// The entries of a dictionary with strings for keys, values as they are written.
+/// Returns the entries of a dictionary with string keys; values are returned as text.
 pub(super) fn dictionary(text: &str) -> Option<Vec<(&str, &str)>> {
     let entry = |entry| match split(entry, b':')?[..] {
         [key, value] if !value.is_empty() => Some((string(key)?, value)),
@@ -9,29 +9,29 @@ pub(super) fn dictionary(text: &str) -> Option<Vec<(&str, &str)>> {
     items(text.trim().strip_prefix('{')?.strip_suffix('}')?)?.into_iter().map(entry).collect()
 }
 
-/// The items of a tuple, as they are written.
+/// Returns the items of a tuple as text.
 pub(super) fn tuple(text: &str) -> Option<Vec<&str>> {
     let inside = text.strip_prefix('(')?.strip_suffix(')')?;
     let items = items(inside)?;
-    // (1) is a number in brackets.
+    // (1) is a number in parentheses.
     (items.len() != 1 || inside.trim_end().ends_with(',')).then_some(items)
 }
 
-/// What is between the quotes of a string without escapes.
+/// Returns the content of a string without escapes.
 pub(super) fn string(text: &str) -> Option<&str> {
     let quote = text.chars().next().filter(|quote| "'\"".contains(*quote))?;
     let inside = text.get(1..)?.strip_suffix(quote)?;
     (!inside.contains([quote, '\\'])).then_some(inside)
 }
 
-/// What commas divide; one may follow the last.
+/// Splits at commas; a trailing comma is allowed.
 fn items(text: &str) -> Option<Vec<&str>> {
     let mut items = split(text, b',')?;
     items.pop_if(|last| last.is_empty());
     items.iter().all(|item| !item.is_empty()).then_some(items)
 }
 
-/// What a separator divides that is in no brackets and no string; nothing where a bracket or a quote has no partner.
+/// Splits at separators outside brackets and strings; `None` if a bracket or a quote is not closed.
 fn split(text: &str, separator: u8) -> Option<Vec<&str>> {
     let mut parts = Vec::new();
     let mut closing = Vec::new();

@@ -1,4 +1,4 @@
-//! A number for every face of a grid, as an array for each axis.
+//! Fluxes through all faces of a grid, one array per axis.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,18 +10,18 @@ use super::{check, coordinate, finish, layers_of_a_chunk, positions, replace, wr
 use crate::error::{Error, Result};
 use crate::field::Mesh;
 
-/// The arrays, across x, y and z, and what they hold.
+/// Names and descriptions of the arrays across x, y and z.
 const ARRAYS: [(&str, &str); 3] = [
     ("flux_x", "flow through each face across x, positive towards larger x"),
     ("flux_y", "flow through each face across y, positive towards larger y"),
     ("flux_z", "flow through each face across z, positive towards larger z"),
 ];
 
-/// Writes fluxes as a zarr group of three arrays, `flux_x`, `flux_y` and `flux_z`, of shape (nz, ny, nx + 1), (nz, ny + 1, nx) and (nz + 1,
-/// ny, nx): the flow through each face. An earlier store of isobar's is replaced.
+/// Writes the flux through each face as a zarr group of three arrays: `flux_x` of shape (nz, ny, nx + 1), `flux_y` of shape
+/// (nz, ny + 1, nx) and `flux_z` of shape (nz + 1, ny, nx). An earlier store written by isobar is replaced.
 ///
 /// # Errors
-/// [`Error::NotAStore`] for another ending than `.zarr`; [`Error::Inconsistent`] for arrays that do not fit the mesh; those of writing.
+/// [`Error::NotAStore`] for an ending other than `.zarr`; [`Error::Inconsistent`] for arrays that do not fit the mesh; errors of writing.
 pub fn write_fluxes(
     path: &Path,
     fluxes: &[Vec<f64>; 3],
@@ -68,10 +68,10 @@ pub fn write_fluxes(
     })
 }
 
-/// Checks before the work that fluxes can be written to `path`.
+/// Checks before a computation that fluxes can be written to `path`.
 ///
 /// # Errors
-/// As [`write_fluxes`].
+/// The errors of [`write_fluxes`].
 pub fn check_fluxes(path: &Path) -> Result<()> {
     require_store(path)?;
     check(path)

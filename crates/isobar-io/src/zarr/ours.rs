@@ -1,7 +1,7 @@
-//! Which stores isobar wrote itself, so that they may be replaced.
+//! Recognises stores that isobar wrote itself and may therefore replace.
 //!
-//! The root, which is written last, carries two attributes: the names of the arrays, and a checksum of their metadata.
-//! A store that another program wrote from one of ours copies both but has other metadata; one that was changed in place
+//! The root, written last, carries two attributes: the names of the arrays, and a checksum of their metadata.
+//! A store that another program copied from one of isobar's has both attributes but other metadata; a store changed in place
 //! has files younger than its root.
 
 use std::ffi::OsStr;
@@ -12,22 +12,22 @@ use std::time::SystemTime;
 
 use serde_json::{Map, Value};
 
-/// The attribute with the names of the arrays, which may go with the store.
+/// The attribute with the names of the arrays, which may be replaced.
 pub(super) const NAMES: &str = "isobar_variables";
 /// The attribute with the checksum.
 const CHECKSUM: &str = "isobar_checksum";
-/// A root longer than this is none of ours. B
+/// Longest root of a store written by isobar. B
 const LONGEST_ROOT: u64 = 1 << 20;
 const OTHERS: &str = "is a zarr store that isobar did not write";
 
-/// The attributes that mark a folder, with these arrays in it, as a store of isobar's.
+/// Returns the attributes that mark a folder with these arrays as a store written by isobar.
 pub(super) fn mark(store: &Path, names: &[&str]) -> io::Result<Map<String, Value>> {
     let names_value = names.iter().copied().map(Value::from).collect();
     let checksum = Value::from(format!("{:016x}", checksum(store, names)?));
     Ok(Map::from_iter([(NAMES.to_owned(), names_value), (CHECKSUM.to_owned(), checksum)]))
 }
 
-/// Why what is at `path` must stay; nothing where it may be replaced.
+/// Returns why `path` must not be replaced, or `None` if it may.
 pub(super) fn obstacle(path: &Path) -> Option<String> {
     let found = fs::symlink_metadata(path).ok()?;
     if found.is_symlink() && !path.exists() {
@@ -54,42 +54,44 @@ pub(super) fn obstacle(path: &Path) -> Option<String> {
         None => {}
         Some((entry, Odd::Foreign)) => {
             let entry = entry.display();
-            return Some(format!("is a zarr store of isobar's that also holds {entry}, which isobar did not write"));
+            return Some(format!(
+                "is a zarr store written by isobar that also holds {entry}, which isobar did not write"
+            ));
         }
         Some((entry, Odd::Younger)) => {
             let entry = entry.display();
-            return Some(format!("is a zarr store of isobar's that was changed since, {entry} for one"));
+            return Some(format!("is a zarr store written by isobar, but {entry} was changed afterwards"));
         }
     }
     let found = checksum(path, &names).map(|found| format!("{found:016x}")).unwrap_or_default();
     (attributes[CHECKSUM].as_str() != Some(found.as_str())).then(|| OTHERS.to_owned())
 }
 
-/// The root's metadata and when it was written.
+/// Returns the root's metadata and the time when it was written.
 fn read_root(store: &Path) -> Option<(Value, SystemTime)> {
     let path = store.join("zarr.json");
     let found = fs::symlink_metadata(&path).ok().filter(|found| found.is_file() && found.len() < LONGEST_ROOT)?;
     Some((serde_json::from_slice(&fs::read(path).ok()?).ok()?, found.modified().ok()?))
 }
 
-/// What makes an entry of a store odd.
+/// Why an entry of a store cannot be isobar's.
 enum Odd {
-    /// No part of the named arrays.
+    /// Not part of the named arrays.
     Foreign,
     /// Written after the root.
     Younger,
 }
 
-/// The first odd entry of a store, relative to it.
+/// Returns the first unexpected entry of a store, relative to the store.
 fn first_odd(store: &Path, names: &[&str], written: SystemTime) -> Option<(PathBuf, Odd)> {
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
-        // What cannot be looked at is not known to be ours.
+        // An unreadable folder is treated as foreign.
         let Ok(entries) = fs::read_dir(store.join(&folder)) else { return Some((folder, Odd::Foreign)) };
         for entry in entries {
             let Ok(entry) = entry else { return Some((folder, Odd::Foreign)) };
             let path = folder.join(entry.file_name());
-            // Of a link itself, not of what it points at.
+            // The link itself, not its target.
             let Some(found) = entry.metadata().ok().filter(|found| is_part(&path, found, names)) else {
                 return Some((path, Odd::Foreign));
             };
@@ -103,7 +105,7 @@ fn first_odd(store: &Path, names: &[&str], written: SystemTime) -> Option<(PathB
     None
 }
 
-/// Whether an entry is `zarr.json`, `NAME/zarr.json`, or a chunk such as `NAME/c/0/0/0`, or a folder of these.
+/// Returns whether an entry is `zarr.json`, `NAME/zarr.json`, a chunk such as `NAME/c/0/0/0`, or a folder of these.
 fn is_part(path: &Path, found: &Metadata, names: &[&str]) -> bool {
     let parts: Option<Vec<&str>> = path.iter().map(OsStr::to_str).collect();
     let number = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
@@ -112,7 +114,7 @@ fn is_part(path: &Path, found: &Metadata, names: &[&str]) -> bool {
         Some([name]) => found.is_dir() && names.contains(name),
         Some([_, "c"]) => found.is_dir(),
         Some([name, "c", chunk @ ..]) => {
-            // Time, z, y, x; a coordinate has one direction.
+            // Time, z, y, x; a coordinate has one dimension.
             let most = if super::COORDINATES.contains(name) { 1 } else { 4 };
             chunk.len() <= most && chunk.iter().all(number) && (found.is_file() || found.is_dir())
         }
@@ -120,7 +122,7 @@ fn is_part(path: &Path, found: &Metadata, names: &[&str]) -> bool {
     }
 }
 
-/// FNV-1a, 64 bits, of the arrays' names and metadata: no protection against forgery, which nobody gains from.
+/// FNV-1a, 64 bits, of the arrays' names and metadata. It does not protect against forgery.
 fn checksum(store: &Path, names: &[&str]) -> io::Result<u64> {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for name in names {

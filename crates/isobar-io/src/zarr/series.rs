@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::field::{Field, Mesh};
 use crate::temporary::TemporaryFolder;
 
-/// A store that grows by a frame at a time beside its place, and is put there when it is complete.
+/// A store that grows frame by frame in a temporary folder and is put in place when it is complete.
 pub(crate) struct Frames {
     path: PathBuf,
     target: PathBuf,
@@ -64,7 +64,7 @@ impl Frames {
     }
 }
 
-/// The array of so many frames.
+/// The array for this number of frames.
 fn array_of(name: &str, shape: [usize; 3], frames: usize) -> Array<'_> {
     let mut array = field_array(name, shape);
     array.dimensions.insert(0, Dimension { name: "time", length: frames, chunk: 1 });

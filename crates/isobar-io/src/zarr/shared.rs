@@ -1,5 +1,5 @@
-//! A store that several processes write together: chunk by chunk in a folder beside its place, which the first of them makes and
-//! puts there when all chunks are in it. What they write is what one process would.
+//! A store written by several processes together. The first process makes a temporary folder; all write chunks into it; the first
+//! puts it in place when all chunks are written. The result equals that of one process.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,23 +14,23 @@ use crate::error::{Error, Result};
 use crate::field::Mesh;
 use crate::temporary::TemporaryFolder;
 
-/// A store that is being written by several processes, seen by one of them.
+/// One process's view of a store that several processes write.
 pub struct SharedStore {
     path: PathBuf,
     target: PathBuf,
     folder: PathBuf,
-    /// Of the process that has begun it.
+    /// The temporary folder, on the process that made it.
     own: Option<TemporaryFolder>,
     name: String,
     shape: [usize; 3],
 }
 
 impl SharedStore {
-    /// Begins a store for a field of this name and shape, (nz, ny, nx); one process does. Where its folder is the others are to be
-    /// told, see [`SharedStore::folder`].
+    /// Begins a store for a field of this name and shape, (nz, ny, nx), on one process. The other processes need its folder,
+    /// [`SharedStore::folder`].
     ///
     /// # Errors
-    /// Those of [`check_writable`](crate::check_writable).
+    /// The errors of [`check_writable`](crate::check_writable).
     pub fn begin(path: &Path, name: &str, shape: [usize; 3]) -> Result<Self> {
         check_name(name)?;
         check(path)?;
@@ -41,36 +41,36 @@ impl SharedStore {
         Ok(Self { path: path.to_path_buf(), target, folder, own: Some(own), name: name.to_owned(), shape })
     }
 
-    /// Takes part in what another process has begun in `folder`.
+    /// Joins a store that another process has begun in `folder`.
     ///
     /// # Errors
-    /// [`Error::Write`] where this process does not see that folder.
+    /// [`Error::Write`] if this process cannot see that folder.
     pub fn join(path: &Path, name: &str, shape: [usize; 3], folder: &Path) -> Result<Self> {
         let target = atomic::resolve(path)?;
         if !folder.is_dir() {
             let message =
-                "this process does not see what another one of the job has put there; write to a disk that all share";
+                "this process cannot see the folder that another process of the job made; write to a shared disk";
             return Err(atomic::failed(path, &target, io::Error::other(message)));
         }
         let (path, folder, name) = (path.to_path_buf(), folder.to_path_buf(), name.to_owned());
         Ok(Self { path, target, folder, own: None, name, shape })
     }
 
-    /// Where it is while it is written.
+    /// Returns the temporary folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Which layers of the field every chunk has: all of them, in order.
+    /// Returns the layers of the field in each chunk, in order.
     pub fn chunks(&self) -> Vec<Range<usize>> {
         let ([nz, ..], layers) = (self.shape, layers_of_a_chunk(self.shape));
         (0..nz).step_by(layers).map(|first| first..(first + layers).min(nz)).collect()
     }
 
-    /// Writes a chunk of [`SharedStore::chunks`], its values in (z, y, x) C order.
+    /// Writes chunk `index` of [`SharedStore::chunks`], with values in (z, y, x) C order.
     ///
     /// # Errors
-    /// [`Error::Inconsistent`] for another number of values; [`Error::Write`].
+    /// [`Error::Inconsistent`] for a wrong number of values; [`Error::Write`].
     pub fn write_chunk(&self, index: usize, values: Vec<f64>) -> Result<()> {
         let [nz, ny, nx] = self.shape;
         let layers = layers_of_a_chunk(self.shape);
@@ -82,18 +82,18 @@ impl SharedStore {
         let write = || -> io::Result<()> {
             let (store, at) = (Store::new(&self.folder), [index, 0, 0]);
             store.write_chunk(&field_array(&self.name, self.shape), &at, &values)?;
-            // By the machine that has it in its memory. There is none where all is 0.
+            // Flushed by the machine that has the file in its cache. A chunk of zeros has no file.
             let file = store.chunk(&self.name, &at);
             if file.exists() { File::open(file)?.sync_all() } else { Ok(()) }
         };
         write().map_err(|source| atomic::failed(&self.path, &self.target, source))
     }
 
-    /// Puts the store into its place, with what else belongs into it; by the process that began it, when all chunks are written.
-    /// Elsewhere it does nothing.
+    /// Puts the store in place, on the process that began it, after all chunks were written; on the others it
+    /// does nothing.
     ///
     /// # Errors
-    /// [`Error::Write`]; something in its place that isobar did not write.
+    /// [`Error::Write`]; [`Error::NotReplaceable`] if data that isobar did not write is in its place.
     pub fn finish(self, mesh: &Mesh, attributes: &BTreeMap<String, String>) -> Result<()> {
         let Some(folder) = self.own else { return Ok(()) };
         let written = fill(folder.path(), &self.name, &[], self.shape, mesh, attributes);

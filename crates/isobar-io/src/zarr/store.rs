@@ -1,4 +1,4 @@
-//! The files of a zarr version 3 group: a folder an array, metadata as JSON, chunks as bytes.
+//! The files of a zarr version 3 group: a folder per array, metadata as JSON, chunks as bytes.
 //! <https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html>
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::temporary::step;
 /// A group of arrays that is being written.
 pub(super) struct Store {
     folder: PathBuf,
-    /// Of the arrays that are there.
+    /// Metadata of the arrays written so far.
     metadata: BTreeMap<String, Value>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Array<'a> {
     pub(super) attributes: Map<String, Value>,
 }
 
-/// A direction of an array.
+/// A dimension of an array.
 #[derive(Clone, Copy)]
 pub(super) struct Dimension {
     pub(super) name: &'static str,
@@ -34,12 +34,12 @@ pub(super) struct Dimension {
 }
 
 impl Array<'_> {
-    /// Values of a chunk.
+    /// Returns the number of values in a chunk.
     pub(super) fn chunk_size(&self) -> usize {
         self.dimensions.iter().map(|dimension| dimension.chunk).product()
     }
 
-    /// A chunk that is not there holds zeros.
+    /// A missing chunk reads as zeros.
     fn metadata(&self) -> Value {
         let lengths = |of: fn(&Dimension) -> usize| -> Vec<usize> { self.dimensions.iter().map(of).collect() };
         let names: Vec<_> = self.dimensions.iter().map(|dimension| dimension.name).collect();
@@ -66,7 +66,7 @@ impl Store {
         Self { folder: folder.to_path_buf(), metadata: BTreeMap::new() }
     }
 
-    /// Where a chunk is, unless it holds zeros only.
+    /// Returns the path of a chunk; a chunk of zeros has no file.
     pub(super) fn chunk(&self, array: &str, at: &[usize]) -> PathBuf {
         let mut path = self.folder.join(array).join("c");
         path.extend(at.iter().map(usize::to_string));
@@ -80,11 +80,11 @@ impl Store {
         Ok(())
     }
 
-    /// Writes a chunk; what `values` leave of it, which lies beyond the array, holds zeros.
+    /// Writes a chunk; the part beyond `values` is filled with zeros.
     pub(super) fn write_chunk(&self, array: &Array<'_>, at: &[usize], values: &[f64]) -> io::Result<()> {
         let path = self.chunk(array.name, at);
         step(|| {
-            // What is removed because a process of the job has ended must not come to life again.
+            // A folder that was removed because a process of the job ended must not be made again.
             if !self.folder.is_dir() {
                 return Err(io::Error::other("the process that began the store has ended, or removed it"));
             }
@@ -101,7 +101,7 @@ impl Store {
         })
     }
 
-    /// Writes the root, last of all, with copies of the arrays' metadata: a reader then opens one file, not six.
+    /// Writes the root, last, with copies of the arrays' metadata: a reader then opens one file instead of six.
     pub(super) fn finish(&self, attributes: Map<String, Value>) -> io::Result<()> {
         let root = json!({
             "zarr_format": 3,

@@ -1,4 +1,4 @@
-//! What is in a store, byte by byte, and what is never replaced.
+//! Tests of the bytes of a store, and of stores that must not be replaced.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,7 +37,7 @@ fn numbers(path: &Path) -> Vec<f64> {
     fs::read(path).unwrap().as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect()
 }
 
-/// What zarr-python 3.1 and xarray 2026.9 were seen to read as a dataset.
+/// The metadata equals what zarr-python 3.1 and xarray 2026.9 read as a dataset.
 #[test]
 fn metadata_and_chunks_are_those_of_version_3() {
     let folder = tempfile::tempdir().unwrap();
@@ -86,7 +86,7 @@ fn zeros_are_not_stored_and_a_last_chunk_is_whole() {
     assert_eq!(json(&path.join("u"))["chunk_grid"]["configuration"]["chunk_shape"], json!([2, 1 << 10, 1 << 10]));
     assert!(!path.join("u/c/0").exists());
     assert!(numbers(&path.join("u/c/1/0/0")) == [layer(2.5), layer(0.0)].concat());
-    // A zero with a sign is a number as any other.
+    // A zero with a sign is stored like any other number.
     write(&path, &Field::new("u", &layer(-0.0), [1, 1 << 10, 1 << 10], &mesh)).unwrap();
     assert!(numbers(&path.join("u/c/0/0/0"))[0].is_sign_negative());
 }
@@ -232,7 +232,7 @@ fn files(root: &std::path::Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-/// What several processes write is what one writes, byte for byte, zeros and a last chunk that juts out included.
+/// Several processes write the same bytes as one process, including zeros and a partial last chunk.
 #[test]
 fn a_shared_store_is_that_of_one_process() {
     let folder = tempfile::tempdir().unwrap();

@@ -10,13 +10,14 @@ True
 >>> print(np.round(result.x[0, 0, :3], 4).tolist())
 [0.9833, 0.95, 0.9167]
 
-A *problem* says what is to be solved: :class:`Diffusion`, :class:`Faces`, :class:`Helmholtz`, :class:`TensorProduct`, or a case file through
-:class:`Case`. A :class:`Solver` is made once and used for any number of right-hand sides; :meth:`Solver.solve` returns a
-:class:`Result`, and of several right-hand sides at once :class:`Results`. The heat equation is :class:`Heat`, and steps through time. :func:`effective` is the conductivity of a sample as a whole.
+A *problem* describes the linear system: :class:`Diffusion`, :class:`Faces`, :class:`Helmholtz`, :class:`TensorProduct`, or a case file through
+:class:`Case`. A :class:`Solver` is made once and used for any number of right-hand sides. :meth:`Solver.solve` returns a
+:class:`Result`, or :class:`Results` for several right-hand sides at once. :class:`Heat` solves the heat equation by time steps.
+:func:`effective` computes the effective conductivity of a sample.
 
-:meth:`Result.gradient` differentiates a solve; ``isobar.torch.solve`` and ``isobar.jax.solve`` are solves that PyTorch and JAX differentiate.
+:meth:`Result.gradient` differentiates a solve. ``isobar.torch.solve`` and ``isobar.jax.solve`` are solves that PyTorch and JAX can differentiate.
 
-Arrays are of shape ``(nz, ny, nx)``, or ``(ny, nx)``, or ``(nx,)``: NumPy's with any strides, and those of CuPy, PyTorch and JAX.
+Arrays have shape ``(nz, ny, nx)``, ``(ny, nx)`` or ``(nx,)``. They are NumPy arrays with any strides, or arrays of CuPy, PyTorch or JAX.
 """
 
 from isobar._adjoint import HeatGradient
@@ -32,7 +33,7 @@ from isobar._time import Heat, Step
 
 
 def __getattr__(name):
-    # Only whoever uses them needs these libraries.
+    # Imported on demand, because these libraries are optional.
     if name in ("jax", "torch"):
         import importlib
 

@@ -1,4 +1,4 @@
-"""Derivatives of runs through time."""
+"""Derivatives of time-dependent runs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _THETA = {"crank-nicolson": 0.5, "backward-euler": 1.0}
 
 
 class HeatGradient:
-    """Derivatives of a number J of the last state of a run by what the run was made of, as `Heat.gradient` returns them."""
+    """Derivatives of a number J(u) of a run's last state with respect to the run's inputs, as `Heat.gradient` returns them."""
 
     __slots__ = {
-        "initial": "∂J/∂u of the first state, an array.",
-        "kappa": "∂J/∂κ of every cell, an array, or a tuple of as many as the problem was given. 0 where κ = 0.",
+        "initial": "∂J/∂u of the initial state, an array.",
+        "kappa": "∂J/∂κ of every cell: an array, or a tuple if κ was given as a tuple. 0 where κ = 0.",
         "reaction": "∂J/∂c of every cell.",
         "source": "∂J/∂f of every cell.",
         "u": "The last state.",
@@ -33,7 +33,7 @@ class HeatGradient:
         self.kappa = kappa[0] if len(kappa) == 1 else tuple(kappa)
 
     def side(self, name: str) -> SideGradient:
-        """Derivatives by what is given on a side, as `Gradient.side`."""
+        """Return derivatives with respect to the boundary values of a side, as `Gradient.side` does."""
         if name not in self._sides:
             raise ValueError(f"side: {name!r}; use {', '.join(self._sides)}")
         return self._sides[name]
@@ -43,7 +43,7 @@ class HeatGradient:
 
 
 def gradient(heat, ubar, initial, dt, end_time, scheme, checkpoints, options) -> HeatGradient:
-    """As `Heat.gradient`."""
+    """Implement `Heat.gradient`."""
     if scheme not in _THETA:
         raise ValueError(f"scheme {scheme!r}; use \"crank-nicolson\" or \"backward-euler\"")
     if not (dt > 0 and end_time > 0 and math.isfinite(end_time / dt)):
@@ -76,7 +76,7 @@ def gradient(heat, ubar, initial, dt, end_time, scheme, checkpoints, options) ->
 
 
 def _lengths(dt, end):
-    """Those of the steps that `Heat.steps` takes: the last one is shortened, unless it would be by rounding."""
+    """Return the step lengths of `Heat.steps`: the last step is shortened, unless only rounding makes it shorter."""
     nearest = round(end / dt)
     if nearest >= 1 and abs(end / dt - nearest) <= 1e-6:
         return [float(dt)] * nearest
@@ -102,7 +102,7 @@ class _Run:
         self._sides = {}
 
     def state(self, values):
-        """An array of the problem's shape, 0 in cells that take no part."""
+        """Return an array of the problem's shape, 0 in inactive cells."""
         if np.ndim(values) == 0:
             values = np.full(self._shape, float(values))
         values = np.asarray(on_host(readable(values, "initial").array), np.float64)
@@ -111,7 +111,7 @@ class _Run:
         return np.where(self._volumes > 0, values, 0.0)
 
     def derivative(self, values):
-        """∂J/∂u of the last state."""
+        """Check ∂J/∂u of the last state and set it to 0 in inactive cells."""
         values = np.asarray(on_host(readable(values, "ubar").array), np.float64)
         if values.shape != self._shape:
             raise ValueError(f"ubar has shape {values.shape}; the problem's is {self._shape}")
@@ -121,13 +121,13 @@ class _Run:
         return np.where(self._volumes > 0, values, 0.0)
 
     def step(self, u, dt):
-        """u'"""
+        """Return the next state u'."""
         problem, c = self._problem(dt)
         w = self._solved(c * self._volumes * u + self._s, "a step", x0=u)
         return u + (w - u) / self._theta
 
     def step_back(self, before, after, bar, dt):
-        """∂J/∂u from ∂J/∂u', adding up what follows from the step by everything else."""
+        """Return ∂J/∂u from ∂J/∂u', and add the step's contributions to all other derivatives."""
         problem, c = self._problem(dt)
         w = before + self._theta * (after - before)
         adjoint = self._solved(adjoint_rhs(problem, bar / self._theta), "the adjoint solve of a step")
@@ -142,14 +142,14 @@ class _Run:
         return (1 - 1 / self._theta) * bar + c * self._volumes * adjoint
 
     def found(self):
-        """What was added up."""
+        """Return the accumulated derivatives."""
         return self._kappa, self._by_reaction, self._source, self._sides
 
     def _problem(self, dt):
-        """That of A, and c."""
+        """Return the problem of A, and c."""
         c = 1 / (self._theta * dt)
         if dt != self._dt:
-            # Kept while the native part reads it.
+            # Must stay alive while the native part reads it.
             reaction = self._reaction + c
             system = self._heat._system.with_coefficients(self._heat._given["kappa"], self._given(reaction, "reaction"))
             problem = Problem(system, self._heat._dimensions)

@@ -1,4 +1,4 @@
-"""Arrays of any library, as the native part takes them: (address, shape, strides, type, device, stream)."""
+"""Arrays of any library, described for the native part by (address, shape, strides, type, device, stream)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from isobar import _isobar
 
 _KINDS = {"<f8": "f8", "=f8": "f8", "<f4": "f4", "=f4": "f4"}
 _CPU, _CUDA = (1, 3), (2, 13)
-# CUDA's legacy default stream, which every library's work can be ordered after.
+# CUDA's legacy default stream, with which work of every library can be ordered.
 _DEFAULT_STREAM = 1
 
 
 class Handle:
-    """An array with what the native part needs of it; keeps it alive."""
+    """An array, kept alive, with its description for the native part."""
 
     __slots__ = ("array", "parts", "shape", "_kept")
 
@@ -29,39 +29,39 @@ def is_numpy(array) -> bool:
 
 
 def readable(value, what: str, most: int = 3) -> Handle:
-    """Anything that can be read as an array of numbers, of so many dimensions at most."""
+    """Return a handle of anything that can be read as an array of numbers with at most `most` dimensions."""
     if is_numpy(value):
         return _numpy(value, what, most=most)
     if hasattr(value, "__dlpack__") and not np.isscalar(value):
         return _dlpack(value, what, most)
     if value is None:
-        raise TypeError(f"{what}: None is no array of numbers")
+        raise TypeError(f"{what}: None is not an array of numbers")
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{what}: {type(value).__name__} is no array of numbers: {error}") from None
+        raise TypeError(f"{what}: {type(value).__name__} is not an array of numbers: {error}") from None
     return _numpy(array, what, most=most)
 
 
 def writable(value, what: str, most: int = 3) -> Handle:
-    """An array to write to, which must be of the right kind already."""
+    """Return a handle of an output array, which is never converted."""
     if is_numpy(value):
         if not value.flags.writeable:
-            raise ValueError(f"{what}: the array is read-only; give one that can be written, or none")
+            raise ValueError(f"{what}: the array is read-only; pass a writable array, or None")
         handle = _numpy(value, what, copy=False, most=most)
     elif hasattr(value, "__dlpack__"):
         if _library(value) == "jax":
-            raise TypeError(f"{what}: arrays of JAX cannot be written; leave it out, and take the result's x")
+            raise TypeError(f"{what}: arrays of JAX are read-only; pass None and use the result's x")
         handle = _dlpack(value, what, most)
         if handle._kept.is_read_only():
-            raise ValueError(f"{what}: the array is read-only; give one that can be written, or none")
+            raise ValueError(f"{what}: the array is read-only; pass a writable array, or None")
     else:
-        raise TypeError(f"{what}: {type(value).__name__} is no array that can be written")
+        raise TypeError(f"{what}: {type(value).__name__} is not a writable array")
     return handle
 
 
 def like(handle: Handle, shape) -> Handle:
-    """A new array of the library, the type and the device of another one."""
+    """Return a new array with the library, type and device of another one."""
     array, most = handle.array, 4
     if is_numpy(array):
         return _numpy(np.empty(shape, dtype=np.float32 if handle.parts[3] == "f4" else np.float64), "x", most=most)
@@ -78,13 +78,13 @@ def like(handle: Handle, shape) -> Handle:
     if handle.parts[4] is None:
         return like(Handle(np.empty(0), handle.parts), shape)
     if library == "jax":
-        raise TypeError("arrays of JAX on a GPU can be read, but not written; give out=, an array of CuPy or PyTorch")
+        raise TypeError("arrays of JAX on a GPU are read-only; pass out=, an array of CuPy or PyTorch")
     namespace = array.__array_namespace__()
     return _dlpack(namespace.empty(tuple(shape), dtype=array.dtype, device=array.device), "x", most)
 
 
 def native(handle: Handle, beside: Handle):
-    """The array of a handle from `like`, in the library of another one."""
+    """Return the array of a handle from `like`, converted to the library of another one."""
     if is_numpy(handle.array) and _library(beside.array) == "jax":
         import jax
 
@@ -93,7 +93,7 @@ def native(handle: Handle, beside: Handle):
 
 
 def on_host(array) -> np.ndarray:
-    """The values of an array of any library in host memory."""
+    """Return an array of any library as a NumPy array."""
     if hasattr(array, "get") and not is_numpy(array):
         return array.get()
     if hasattr(array, "cpu"):
@@ -102,7 +102,7 @@ def on_host(array) -> np.ndarray:
 
 
 def like_library(values: np.ndarray, beside):
-    """The same values as an array of the library, the type and the device of another one."""
+    """Convert values to an array with the library, type and device of another one."""
     library = _library(beside)
     if library == "torch":
         import torch
@@ -121,34 +121,34 @@ def like_library(values: np.ndarray, beside):
 
 
 def readable_on_host(value, what: str) -> Handle:
-    """Anything that can be read as an array of numbers, copied to host memory where it is not there."""
+    """Return a handle of anything that can be read as an array of numbers, copied to host memory if necessary."""
     handle = readable(value, what)
     return handle if handle.parts[4] is None else readable(on_host(value), what)
 
 
 def labels(value, what: str) -> np.ndarray:
-    """An image of labels in host memory: an aligned array in C order of whole numbers, of the type that it has."""
+    """Return an image of labels in host memory, as an aligned integer array in C order that keeps its type."""
     image = on_host(value)
     if isinstance(image, np.ma.MaskedArray):
-        raise TypeError(f"{what}: a masked array; fill it, and give its mask to the problem as active")
+        raise TypeError(f"{what}: a masked array; fill it, and pass its inverted mask to the problem as active")
     if image.dtype.kind not in "iub":
-        raise TypeError(f"{what}: dtype {image.dtype}; labels are whole numbers: use its astype(numpy.uint8), or leave coefficients out")
+        raise TypeError(f"{what}: dtype {image.dtype}; labels must be integers: use its astype(numpy.uint8), or omit coefficients")
     if not 1 <= image.ndim <= 3 or image.size == 0:
         raise ValueError(f"{what} has shape {image.shape}; use one to three dimensions, (nz, ny, nx), none of them 0")
     return np.require(image, dtype=image.dtype.newbyteorder("="), requirements=["C", "A"])
 
 
 def host_values(value, what: str) -> Handle:
-    """A small array of a problem, in host memory and double precision: `Handle` of it."""
+    """Return a handle of a problem's array, which must be in host memory."""
     handle = readable(value, what)
     if handle.parts[4] is not None:
-        remedy = "copy it by cupy.asnumpy, tensor.cpu() or numpy.asarray; right-hand sides and solutions may stay"
-        raise ValueError(f"{what}: in the memory of a GPU, but coefficients are read from host memory; {remedy}")
+        remedy = "copy it with cupy.asnumpy, tensor.cpu() or numpy.asarray; right-hand sides and solutions may be on the GPU"
+        raise ValueError(f"{what}: in the memory of a GPU, but coefficients must be in host memory; {remedy}")
     return handle
 
 
 def fitted(handle: Handle, shape, what: str):
-    """The parts of an array with the problem's three extents: directions of one cell may be left out, and nothing else."""
+    """Return the description of an array after checking its shape; leading dimensions of length 1 may be missing."""
     pointer, found, strides, *rest = handle.parts
     if tuple(found) != tuple(shape):
         # (ny, nx) where nz is 1, (nx,) where ny is 1 too.
@@ -161,19 +161,19 @@ def fitted(handle: Handle, shape, what: str):
 
 
 def systems(handle: Handle, shape, what: str) -> list:
-    """The parts of arrays of this shape, one after the other along a first axis: one array for each of several systems."""
+    """Return the descriptions of the arrays of several systems, stacked along the first axis."""
     pointer, found, strides, *rest = handle.parts
     if tuple(found[1:]) != tuple(shape):
         wanted = ", ".join(str(n) for n in shape)
         raise ValueError(f"{what} has shape {tuple(found)}; the problem's is {tuple(shape)}, and that of k systems (k, {wanted})")
     if found[0] == 0:
-        raise ValueError(f"{what} has shape {tuple(found)}, which is no system; give one or more")
+        raise ValueError(f"{what} has shape {tuple(found)} and contains no system; pass one or more")
     step, strides = (_bytes(found[1:], rest[0]), None) if strides is None else (strides[0], strides[1:])
     return [(pointer + n * step, found[1:], strides, *rest) for n in range(found[0])]
 
 
 def overlap(a: Handle, b: Handle) -> bool:
-    """Whether two arrays may share memory."""
+    """Return whether two arrays may share memory."""
     if a.parts[4] != b.parts[4]:
         return False
     (a_first, a_end), (b_first, b_end) = _reach(a), _reach(b)
@@ -181,7 +181,7 @@ def overlap(a: Handle, b: Handle) -> bool:
 
 
 def copied(source: Handle, target: Handle) -> None:
-    """Copy the values of an array to another one of the same number of elements."""
+    """Copy the values of an array to another one with the same number of elements."""
     if is_numpy(target.array):
         np.copyto(target.array, np.asarray(source.array).reshape(target.array.shape), casting="same_kind")
     elif hasattr(target.array, "copy_"):
@@ -195,7 +195,7 @@ def _bytes(shape, kind: str) -> int:
 
 
 def _reach(handle: Handle):
-    """The addresses of the first byte of an array and of what follows its last."""
+    """Return the addresses of the first byte of an array and of the byte after its last."""
     pointer, shape, strides, kind, *_ = handle.parts
     if strides is None:
         return pointer, pointer + _bytes(shape, kind)
@@ -218,7 +218,7 @@ def _library(array) -> str:
 
 
 def _counted(shape, what: str, most: int) -> None:
-    """Refuse a number of dimensions that no array of a grid has."""
+    """Check the number of dimensions of an array."""
     if not 1 <= len(shape) <= most:
         several = "" if most == 3 else ", and one axis before them for several systems"
         raise ValueError(f"{what} has {len(shape)} dimensions; use one to three, (nz, ny, nx){several}")
@@ -226,7 +226,7 @@ def _counted(shape, what: str, most: int) -> None:
 
 def _numpy(array: np.ndarray, what: str, copy: bool = True, most: int = 3) -> Handle:
     if isinstance(array, np.ma.MaskedArray):
-        raise TypeError(f"{what}: a masked array; fill it, and give its mask to the problem as active")
+        raise TypeError(f"{what}: a masked array; fill it, and pass its inverted mask to the problem as active")
     interface = array.__array_interface__
     kind = _KINDS.get(interface["typestr"])
     strides = interface["strides"]
@@ -235,12 +235,12 @@ def _numpy(array: np.ndarray, what: str, copy: bool = True, most: int = 3) -> Ha
     aligned = kind is not None and pointer % size == 0 and (strides is None or all(s % size == 0 for s in strides))
     if not aligned:
         if np.iscomplexobj(array):
-            raise TypeError(f"{what}: dtype {array.dtype}; isobar solves real systems: solve for both parts")
+            raise TypeError(f"{what}: dtype {array.dtype}; isobar solves real systems: solve for the real and imaginary parts separately")
         if array.dtype.kind not in "fiub":
             raise TypeError(f"{what}: dtype {array.dtype}; use float64 or float32")
         if not copy:
             raise TypeError(f"{what}: dtype {array.dtype}{'' if kind is None else ', not aligned'}; use float64 or float32")
-        # Whole numbers, half precision, other byte orders, fields of packed records.
+        # Integers, half precision, other byte orders, fields of packed records.
         same = np.float32 if array.dtype.kind == "f" and array.dtype.itemsize == 4 else np.float64
         return _numpy(np.array(array, dtype=same, order="C", ndmin=1), what, most=most)
     shape = interface["shape"]
@@ -249,7 +249,7 @@ def _numpy(array: np.ndarray, what: str, copy: bool = True, most: int = 3) -> Ha
 
 
 def _dlpack(array, what: str, most: int = 3) -> Handle:
-    # What requires a gradient has none to give here.
+    # A tensor that requires a gradient cannot be exported.
     source = array.detach() if _library(array) == "torch" and array.requires_grad else array
     kind, _ = source.__dlpack_device__()
     if kind not in _CPU + _CUDA:

@@ -1,4 +1,4 @@
-"""What there is to compute on."""
+"""Devices of this machine."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ class Device(NamedTuple):
     """A device that solvers can run on."""
 
     device: str
-    """What `Solver` takes: ``"cpu"``, ``"cuda:0"``."""
+    """Its name for `Solver`: ``"cpu"``, ``"cuda:0"``."""
     name: str
     """Its model."""
     memory: float | None
-    """Bytes: all of a GPU's, and of the processor's what can be had without swapping."""
+    """Memory in bytes: all of a GPU's, or the memory available to the processor without swapping."""
     threads: int | None
     """Threads of the processor that a solver uses by default."""
     capability: tuple[int, int] | None
     """Compute capability of a GPU."""
     bandwidth: float | None
-    """Bytes a second that a copy of a vector moves, where that was measured."""
+    """Bandwidth of a copy of a vector in bytes per second, if measured."""
     problem: str | None
-    """Why it cannot be used; None where it can."""
+    """Why it cannot be used; None if it can."""
 
 
 def devices(measure: bool = False) -> list[Device]:
     """List the devices of this machine, the processor first, as the command's ``isobar devices`` does.
 
-    With `measure` each copies vectors of 128 MiB, as its speed limits that of every solver there.
+    With `measure`, the bandwidth of each is measured by copying vectors of 128 MiB; it limits the speed of every solver.
 
     >>> isobar.devices()[0].device
     'cpu'

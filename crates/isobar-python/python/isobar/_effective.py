@@ -16,18 +16,18 @@ _AXES = "xyz"
 
 
 class Effective:
-    """The effective conductivity of a sample along one axis, and what goes with it. Made by `effective`."""
+    """The effective conductivity of a sample along one axis, with related quantities. Made by `effective`."""
 
     __slots__ = {
         "axis": "``\"x\"``, ``\"y\"`` or ``\"z\"``.",
-        "bounds": "What no arrangement of the cells goes below and above: all in series, and all in parallel.",
-        "conductivity": "Q L / A for a difference of 1, with the flow Q, the length L and the cross-section A. 0 where no path leads across.",
+        "bounds": "Lower and upper bound for any arrangement of the cells: all in series, and all in parallel.",
+        "conductivity": "Q L / A for a difference of 1, with the flow Q, the length L and the cross-section A. 0 if no path leads across.",
         "connected": "The fraction of the open volume that is connected to both sides.",
-        "converged": "Whether the residual met the tolerance; True where nothing had to be solved.",
-        "imbalance": "The difference of inflow and outflow relative to the larger of them: far more than the error of the conductivity.",
-        "iterations": "Of the solve; 0 where nothing had to be solved.",
+        "converged": "Whether the residual met the tolerance; True if nothing had to be solved.",
+        "imbalance": "The difference between inflow and outflow relative to the larger one; far larger than the error of the conductivity.",
+        "iterations": "Iterations of the solve; 0 if nothing had to be solved.",
         "porosity": "The fraction of the volume that is open, κ > 0.",
-        "tortuosity": "The mean of κ over `conductivity`: porosity · D / D_eff for pores of one D. Infinite where nothing flows.",
+        "tortuosity": "The mean of κ divided by `conductivity`: porosity · D / D_eff for pores with one D. Infinite if nothing flows.",
     }
 
     def __init__(self, found):
@@ -51,27 +51,27 @@ def effective(
     device: str = "auto",
     threads: int | None = None,
 ) -> dict[str, Effective]:
-    """The effective conductivity and the tortuosity of a sample, such as the image of a porous rock: an `Effective` for each axis.
+    """Compute the effective conductivity and the tortuosity of a sample, such as an image of a porous rock; return an `Effective` for each axis.
 
-    Along each axis −∇·(κ∇u) = 0 is solved with u = 1 on one side, u = 0 on the opposite side and no flow through the others, for the cells that are
-    connected to both. The conductivity follows from the energy of u, whose error is about the square of that of u.
+    Along each axis, −∇·(κ∇u) = 0 is solved with u = 1 on one side, u = 0 on the opposite side and no flow through the others, for the cells that are
+    connected to both. The conductivity is computed from the energy of u, whose error is about the square of the error of u.
 
     Parameters
     ----------
     image_or_kappa
         κ of every cell, shape ``(nz, ny, nx)``, ``(ny, nx)`` or ``(nx,)``; or an image of labels. x runs along rows, the last index.
     coefficients
-        κ of each label of an image, as of `Diffusion`: ``{0: 0.0, 255: 1.0}``.
+        κ of each label of an image, as for `Diffusion`: ``{0: 0.0, 255: 1.0}``.
     axis
-        ``"x"``, ``"y"``, ``"z"``, several of them, or ``"all"`` that have several cells.
+        ``"x"``, ``"y"``, ``"z"``, several of them, or ``"all"``: all axes with more than one cell.
     tolerance
         Stop at ‖b − A u‖ ≤ tolerance · ‖b‖.
     spacing
-        Width of cells, as of `Diffusion`; cubes by default.
+        Width of cells, as for `Diffusion`; cubes by default.
     active
-        Which cells take part; all where it is not given.
+        Which cells are active; all by default.
     device, threads
-        As of `Solver`.
+        As for `Solver`.
 
     >>> rock = np.array([[0, 0, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0], [0, 0, 0, 1]], np.uint8)      # a channel along x, and a pore by itself
     >>> found = isobar.effective(rock, {0: 0.0, 1: 3.0}, tolerance=1e-10)
@@ -92,6 +92,6 @@ def effective(
     result = {each: Effective(numbers) for each, numbers in zip(axes, found)}
     missed = [each for each in result.values() if not each.converged]
     if missed:
-        text = f"not converged along {', '.join(each.axis for each in missed)}: see imbalance, and give a larger tolerance"
+        text = f"not converged along {', '.join(each.axis for each in missed)}: see imbalance, and use a larger tolerance"
         warnings.warn(text, NotConvergedWarning, stacklevel=2)
     return result

@@ -1,4 +1,4 @@
-"""A solve as a function of its coefficients, for libraries that differentiate."""
+"""A solve as a function of its coefficients, for automatic differentiation."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from isobar._solvers import Solver
 
 
 class Call:
-    """x(κ, c, f) of a problem, by a solver that is kept with the problem for the next call; arrays of NumPy in and out."""
+    """The function x(κ, c, f) of a problem, on NumPy arrays. Its solver is kept with the problem for the next call."""
 
     def __init__(self, problem, failure, options):
         if not isinstance(problem, Diffusion):
-            raise TypeError(f"problem: {type(problem).__name__}; use isobar.Diffusion, which says all but kappa, f and reaction")
+            raise TypeError(f"problem: {type(problem).__name__}; use isobar.Diffusion, which describes everything except kappa, f and reaction")
         if failure not in ("raise", "nan"):
             raise ValueError(f"failure {failure!r}; use \"raise\" or \"nan\"")
         self.problem, self._failure, self._options = problem, failure, options
@@ -27,28 +27,28 @@ class Call:
 
     @property
     def residual(self) -> Residual:
-        """b − A x, of which derivatives follow."""
+        """b − A x, from which derivatives are computed."""
         kept = self.problem._kept
         if "residual" not in kept:
             kept["residual"] = Residual(self.problem._system.shape, self.problem._made)
         return kept["residual"]
 
     def fields(self):
-        """The reaction that the problem was made with, and which cells take part; None where there is none, and where all do."""
+        """Return the problem's reaction (None if it has none) and its mask of active cells (None if all are active)."""
         kept = self.problem._kept
         if "fields" not in kept:
             kept["fields"] = self.problem._own_fields()
         return kept["fields"]
 
     def solve(self, kappa, reaction, f) -> np.ndarray:
-        """x of A x = b, b that of f."""
+        """Solve A x = b with the right-hand side of f."""
         kept = self._kept(kappa, reaction)
         with kept.lock:
             problem = kept.take(kappa, reaction)
             return self._solve(kept.solver, problem.rhs(np.asarray(f, np.float64)), "the solve")
 
     def invert(self, kappa, reaction, r) -> np.ndarray:
-        """A⁺ r: 0 in cells that take no part, and without its mean wherever a constant is free."""
+        """Return A⁺ r: 0 in inactive cells, and with mean 0 wherever a constant is free."""
         kept = self._kept(kappa, reaction)
         with kept.lock:
             problem = kept.take(kappa, reaction)
@@ -58,7 +58,7 @@ class Call:
             return self._solve(kept.solver, adjoint_rhs(problem, r), "the solve of a derivative")
 
     def pull_back(self, kappa, reaction, x, xbar, driven):
-        """Derivatives by f, c and each κ of what `solve` returned, or, where it is not driven, by r, c and each κ of what `invert` did."""
+        """Return derivatives of `solve` with respect to f, c and each κ, or, if not `driven`, those of `invert` with respect to r, c and each κ."""
         adjoint = self.invert(kappa, reaction, xbar)
         kept = self._kept(kappa, reaction)
         with kept.lock:
@@ -68,13 +68,13 @@ class Call:
 
     @property
     def can_stay_on_device(self) -> bool:
-        """Whether `solve_cells` is for this call: what a constant that is free needs is done on the host, and so is filling with NaN."""
+        """Whether `solve_cells` can be used: removing free constants and filling with NaN are done on the host."""
         return self._failure == "raise" and self._options["device"] != "cpu" and self.problem._is_regular()
 
     def solve_cells(self, fields, axes, shift, b, out, known=None) -> None:
-        """Writes x of A x = b, where A is given as `Residual.cells` says; `Handle`'s of arrays that are all on the host or on one device.
+        """Solve A x = b into `out`, with A as described by `Residual.cells`. The arrays are handles, all on the host or all on one device.
 
-        `known` is what the coefficients follow from, and a function that says whether two of them are equal; without it they are new.
+        `known` holds the inputs of the coefficients and a function that compares two of them; without it, the coefficients are taken as new.
         """
         device = self._options["device"]
         if device == "auto" and b.parts[4] is not None:
@@ -93,17 +93,17 @@ class Call:
 
     def _judged(self, result, what):
         if not result.converged and self._failure == "raise":
-            raise NotConvergedError(f"{what} was {describe(result)}; use failure=\"nan\" to go on with NaN")
+            raise NotConvergedError(f"{what} was {describe(result)}; use failure=\"nan\" to continue with NaN")
         return result.converged
 
     def _kept(self, kappa, reaction):
-        # Numbers of arrays are what a solver cannot change.
+        # A solver cannot change the number of coefficient arrays.
         key = (self.key, len(kappa), reaction is None)
         return self.problem._solvers.setdefault(key, _Kept(self.problem, self._options))
 
 
 class _Kept:
-    """A solver and the coefficients that it has."""
+    """A solver with its current coefficients."""
 
     def __init__(self, template, options):
         self.lock = threading.Lock()
@@ -111,7 +111,7 @@ class _Kept:
         self._template, self._options, self._problem, self._has = template, options, None, None
 
     def take(self, kappa, reaction):
-        """The problem of these coefficients, which are the solver's from now on."""
+        """Give the solver these coefficients; return their problem."""
         wanted = [*kappa] if reaction is None else [*kappa, reaction]
         if self._has is None or not all((a == b).all() for a, b in zip(self._has, wanted)):
             self._make(self._template.replace(tuple(kappa), reaction))
@@ -119,19 +119,19 @@ class _Kept:
         return self._problem
 
     def take_cells(self, fields, axes, shift, sides, known):
-        """Gives the solver these coefficients, unless it has them."""
+        """Give the solver these coefficients, unless it has them already."""
         if not (self._has and known and all(map(known[1], self._has, known[0]))):
             self._make(Problem(_isobar.System.cells(fields, axes, shift, sides), len(self._template.shape)))
             self._has = known and [values.clone() for values in known[0]]
 
     def _make(self, problem):
-        # Nothing is known of a solver whose update failed.
+        # A solver is discarded if its update fails.
         solver, self.solver, self._has = self.solver, None, None
         if solver is not None:
             try:
                 solver.update(problem)
             except ValueError:
-                # It differs in more than its numbers.
+                # The problems differ in more than their coefficients.
                 solver = None
         self.solver = Solver(problem, **self._options) if solver is None else solver
         self._problem = problem

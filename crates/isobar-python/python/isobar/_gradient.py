@@ -1,4 +1,4 @@
-"""Derivatives of what follows from a solution."""
+"""Derivatives of functions of a solution."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ SIDES = ("west", "east", "south", "north", "bottom", "top")
 
 
 class SideGradient(NamedTuple):
-    """Derivatives by what is given on the faces of a side; their sums are those by a number which all faces share."""
+    """Derivatives with respect to the boundary values on each face of a side. Their sum is the derivative with respect to a common value."""
 
     value: np.ndarray
-    """By the value, or the flux of a Neumann side; 0 on periodic sides."""
+    """With respect to the value, or the flux of a Neumann side; 0 on periodic sides."""
     coefficient: np.ndarray
-    """By the coefficient of a Robin side; 0 on others."""
+    """With respect to the coefficient of a Robin side; 0 on others."""
 
 
 class FaceGradient(NamedTuple):
-    """Derivatives by what `Faces` is made of; None by conductances in a direction that the problem has not."""
+    """Derivatives with respect to the inputs of `Faces`; None for directions that the problem does not have."""
 
     tx: np.ndarray
-    """By those between neighbours in x."""
+    """With respect to the conductances between neighbours in x."""
     ty: np.ndarray | None
-    """By those between neighbours in y."""
+    """With respect to the conductances between neighbours in y."""
     tz: np.ndarray | None
-    """By those between neighbours in z."""
+    """With respect to the conductances between neighbours in z."""
     shift: np.ndarray
-    """By the shift of every cell."""
+    """With respect to the shift of every cell."""
 
 
 class Gradient:
-    """Derivatives of a number J by what a solve was given, as `Result.gradient` returns them.
+    """Derivatives of a number J(x) with respect to the inputs of a solve, as `Result.gradient` returns them.
 
-    `b` is there at once; what follows from it is computed when it is asked for, in one pass over the grid.
+    `b` is computed immediately, the others on demand, in one pass over the grid.
     """
 
     __slots__ = {
@@ -45,8 +45,8 @@ class Gradient:
         "_parts": None,
         "_problem": None,
         "_x": None,
-        "adjoint": "The `Result` of the adjoint solve A λ = ∂J/∂x; None where the solve itself did not converge.",
-        "b": "∂J/∂b = A⁻¹ ∂J/∂x, an array of the library of ∂J/∂x.",
+        "adjoint": "The `Result` of the adjoint solve A λ = ∂J/∂x; None if the solve itself did not converge.",
+        "b": "∂J/∂b = A⁻¹ ∂J/∂x, an array of the same library as ∂J/∂x.",
     }
 
     def __init__(self, problem, x, b, adjoint, fixed_b):
@@ -55,7 +55,7 @@ class Gradient:
 
     @property
     def kappa(self) -> np.ndarray | tuple[np.ndarray, ...]:
-        """∂J/∂κ of every cell, an array, or a tuple of as many as the problem was given. 0 where κ = 0, as what is closed stays closed."""
+        """∂J/∂κ of every cell: an array, or a tuple if κ was given as a tuple. 0 where κ = 0, because closed cells stay closed."""
         if self._parts is None:
             self._parts = pulled_back(self._problem, on_host(self._x), on_host(self.b), self._fixed_b)
         return self._parts[0] if len(self._parts) == 1 else tuple(self._parts)
@@ -67,11 +67,13 @@ class Gradient:
 
     @property
     def f(self) -> np.ndarray:
-        """∂J/∂f of every cell, where b is ``problem.rhs(f)``."""
+        """∂J/∂f of every cell, for b = ``problem.rhs(f)``."""
         return self._problem._volumes() * on_host(self.b)
 
     def side(self, name: str) -> SideGradient:
-        """Derivatives by what is given on a side, ``"west"``, ``"east"``, ``"south"``, ``"north"``, ``"bottom"`` or ``"top"`` (`Diffusion` only).
+        """Return derivatives with respect to the boundary values of a side (`Diffusion` only).
+
+        Sides are ``"west"``, ``"east"``, ``"south"``, ``"north"``, ``"bottom"`` and ``"top"``.
 
         >>> problem = isobar.Diffusion(np.ones((3, 8)), boundary={"west": 2.0, "east": {"robin": {"coefficient": 1.0, "value": 5.0}}})
         >>> result = isobar.Solver(problem, tolerance=1e-12).solve(problem.rhs())
@@ -82,9 +84,9 @@ class Gradient:
         return side_gradient(self._problem, on_host(self._x), on_host(self.b), name, self._fixed_b)
 
     def spacing(self, f: Any = 0.0) -> tuple[np.ndarray, ...]:
-        """Derivatives by the widths of cells, in the order of the problem's shape, a number for each cell along the direction (`Diffusion` only).
+        """Return derivatives with respect to the widths of cells (`Diffusion` only): an array per direction, in the order of the problem's shape.
 
-        `f` is the source density that b was made with. Sums are the derivatives by a width that all cells share.
+        `f` is the source density of b. The sum of an array is the derivative with respect to a common width.
         """
         problem = self._problem
         density = readable(np.broadcast_to(np.asarray(on_host(f), np.float64), problem.shape), "f")
@@ -96,7 +98,7 @@ class Gradient:
 
     @property
     def faces(self) -> FaceGradient:
-        """Derivatives by conductances and shifts (`Faces` only), where b stays as it is. 0 at cells that take no part.
+        """Derivatives with respect to conductances and shifts (`Faces` only), for a fixed b. 0 at inactive cells.
 
         >>> chain = isobar.Faces(np.array([2.0]), shift=np.array([1.0, 1.0]))
         >>> result = isobar.Solver(chain, tolerance=1e-12).solve(np.array([1.0, 0.0]))
@@ -114,7 +116,7 @@ class Gradient:
         return FaceGradient(*(None if shape is None else np.frombuffer(values, np.float64).reshape(shape) for values, shape in fields))
 
     def _pair(self):
-        """x and its adjoint on the host, to be kept while the native part reads them, and as it takes them."""
+        """Return handles of x and its adjoint on the host, which must stay alive, and their descriptions."""
         given = [readable(on_host(values), what) for values, what in ((self._x, "x"), (self.b, "b"))]
         return given, [fitted(handle, self._problem._system.shape, "x") for handle in given]
 
@@ -123,7 +125,7 @@ class Gradient:
 
 
 def pulled_back(problem, x, adjoint, fixed_b=False):
-    """Derivatives by each κ from a solution and its adjoint on the host."""
+    """Return derivatives with respect to each κ from a solution and its adjoint on the host."""
     shape = problem._system.shape
     u, adjoint = readable(x, "x"), readable(adjoint, "b")
     found = problem._system.gradient(fitted(u, shape, "x"), fitted(adjoint, shape, "b"), not fixed_b)
@@ -131,7 +133,7 @@ def pulled_back(problem, x, adjoint, fixed_b=False):
 
 
 def side_gradient(problem, x, adjoint, name, fixed_b=False):
-    """Derivatives by a side from a solution and its adjoint on the host."""
+    """Return derivatives with respect to a side from a solution and its adjoint on the host."""
     dimensions = len(problem.shape)
     known = SIDES[: 2 * dimensions]
     if name not in known:
@@ -145,7 +147,7 @@ def side_gradient(problem, x, adjoint, name, fixed_b=False):
 
 
 def adjoint_rhs(problem, xbar):
-    """∂J/∂x as A can produce it: 0 in cells that take no part, and without its mean wherever a constant is free."""
+    """Project ∂J/∂x onto the range of A: 0 in inactive cells, and mean 0 wherever a constant is free."""
     given = readable(xbar, "xbar")
     shape = problem._system.shape
     fitted(given, shape, "xbar")
@@ -154,21 +156,21 @@ def adjoint_rhs(problem, xbar):
     values = readable(on_host(given.array), "xbar")
     wrong = np.argwhere(~np.isfinite(values.array))
     if len(wrong):
-        # Taking out a mean would spread it.
+        # Removing the mean would spread it to all cells.
         raise ValueError(f"xbar: {values.array[tuple(wrong[0])]} at {tuple(wrong[0].tolist())}; every entry must be finite")
     projected = np.frombuffer(problem._system.project(fitted(values, shape, "xbar")), np.float64).reshape(values.shape)
     return projected if is_numpy(given.array) else like_library(projected, given.array)
 
 
 def gradient(result, xbar: Any, fixed_b: bool, failure: str) -> Gradient:
-    """As `Result.gradient`."""
+    """Implement `Result.gradient`."""
     from isobar._results import NotConvergedError
     from isobar._solvers import Solver
 
     if failure not in ("raise", "nan"):
         raise ValueError(f"failure {failure!r}; use \"raise\" or \"nan\"")
     if result._origin is None:
-        raise TypeError("gradient() needs the result of one solve; a run of time steps has none yet")
+        raise TypeError("gradient() needs the result of one linear solve; for time steps use Heat.gradient")
     reference, problem, made_with = result._origin
     if not problem._system.is_symmetric:
         raise ValueError("gradient() needs a symmetric matrix, and this one is not: c of a layer differs from b of the layer below it")
@@ -183,13 +185,13 @@ def gradient(result, xbar: Any, fixed_b: bool, failure: str) -> Gradient:
             return Gradient(problem, result.x, adjoint.x, adjoint, fixed_b)
     if failure == "raise":
         which = "the solve" if adjoint is None else "the adjoint solve"
-        raise NotConvergedError(f"no gradient: {which} was {describe(adjoint or result)}; use failure=\"nan\" to go on with NaN")
+        raise NotConvergedError(f"no gradient: {which} was {describe(adjoint or result)}; use failure=\"nan\" to continue with NaN")
     nothing = like_library(np.full(problem.shape, np.nan), rhs)
     return Gradient(problem, result.x, nothing, adjoint, fixed_b)
 
 
 def describe(result) -> str:
-    """Why a solve did not converge, and what to try."""
+    """Return why a solve did not converge, and what to try."""
     advice = f"; {result.advice}" if result.advice else ""
     stop = result.stop.replace("_", " ")
     return f"not converged: {stop} after {result.iterations} iterations, relative residual {result.residual:.1e}{advice}"

@@ -1,4 +1,4 @@
-"""The native part; what it takes and returns is not an interface for users."""
+"""The native part, which is not a public interface."""
 
 from os import PathLike
 from typing import Callable, Sequence

@@ -9,7 +9,7 @@ import numpy as np
 
 
 def plain(value):
-    """A value with NumPy's numbers and arrays, paths and tuples turned into what JSON has."""
+    """Convert NumPy numbers and arrays, paths and tuples in a value to JSON types."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -24,7 +24,7 @@ def plain(value):
 
 
 def to_json(options: dict) -> str:
-    """The options, without those that are None."""
+    """Convert options to JSON, omitting those that are None."""
     try:
         return json.dumps(plain({key: value for key, value in options.items() if value is not None}))
     except TypeError as error:
@@ -32,7 +32,7 @@ def to_json(options: dict) -> str:
 
 
 def to_toml(value) -> str:
-    """A value as TOML has it."""
+    """Format a value as TOML."""
     value = plain(value)
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -41,19 +41,19 @@ def to_toml(value) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(to_toml(item) for item in value) + "]"
     if isinstance(value, str):
-        # A control character that JSON leaves as it is.
+        # A control character that JSON does not escape.
         return json.dumps(value).replace("\x7f", "\\u007f")
     if isinstance(value, (int, float)):
         return repr(value)
-    raise TypeError(f"{type(value).__name__} is no value of a case; use numbers, strings, lists and dictionaries")
+    raise TypeError(f"{type(value).__name__} is not a value of a case; use numbers, strings, lists and dictionaries")
 
 
 def overrides(changes: dict, prefix: str = "") -> list[tuple[str, str]]:
-    """Keyword arguments as dotted keys: ``grid={"nx": 8}`` is grid.nx, and so are ``grid__nx`` and ``**{"grid.nx": 8}``."""
+    """Convert keyword arguments to dotted keys: ``grid={"nx": 8}``, ``grid__nx`` and ``**{"grid.nx": 8}`` all set grid.nx."""
     found = []
     for key, value in changes.items():
         key = prefix + str(key).replace("__", ".")
-        # A table of a section; deeper ones may be values, such as { file = "kappa.npy" }.
+        # Only top-level dictionaries are sections; deeper ones may be values, such as { file = "kappa.npy" }.
         if isinstance(value, dict) and not prefix:
             found += overrides(value, key + ".")
         elif value is not None:

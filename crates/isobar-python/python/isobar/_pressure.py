@@ -1,4 +1,4 @@
-"""Products of vertical and horizontal factors: the pressure equation of an atmosphere, and matrices like it."""
+"""Tensor products of vertical and horizontal factors, such as the pressure equation of an atmosphere model."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 
 class TensorProduct(Problem):
-    """A matrix whose entries are products of vertical vectors and horizontal fields:
+    """A matrix with entries that are products of vertical vectors and horizontal fields:
 
     (A u)_{T,k} = |T| [(a_k − b_k − c_k) u_k + b_k u_{k+1} + c_k u_{k−1}] + d_k Σ α_{TT'} (u_{T',k} − u_{T,k})
 
     Parameters
     ----------
     a, b, c, d
-        nz numbers each: mass, coupling to the layer above (not positive, the last 0), to the layer below (the first 0), factor of the
-        horizontal couplings (not positive).
+        nz numbers each: a is the mass, b the coupling to the layer above (the last is 0), c the coupling to the layer below (the first is 0),
+        d the factor of the horizontal couplings. b, c and d are not positive.
     area
         |T|, shape ``(ny, nx)``.
     x_faces
-        α of the faces between cells in x, shape ``(ny, nx + 1)``; outermost ones are Dirichlet sides, or Neumann where they are 0.
+        α of the faces between cells in x, shape ``(ny, nx + 1)``; 0 on an outermost face means Neumann, other values mean Dirichlet.
     y_faces
-        Likewise in y, shape ``(ny + 1, nx)``.
+        α of the faces between cells in y, shape ``(ny + 1, nx)``.
 
     >>> n = 8
     >>> column = isobar.TensorProduct(np.ones(3), np.zeros(3), np.zeros(3), -np.ones(3), np.ones((n, n)), np.ones((n, n + 1)), np.ones((n + 1, n)))
@@ -50,25 +50,25 @@ class TensorProduct(Problem):
     ):
         area = host_values(area, "area")
         if len(area.shape) != 2:
-            raise ValueError(f"area has shape {tuple(area.shape)}; it is (ny, nx)")
+            raise ValueError(f"area has shape {tuple(area.shape)}; it must be (ny, nx)")
         ny, nx = area.shape
         x_faces, y_faces = host_values(x_faces, "x_faces"), host_values(y_faces, "y_faces")
         for what, handle, wanted in (("x_faces", x_faces, (ny, nx + 1)), ("y_faces", y_faces, (ny + 1, nx))):
             if tuple(handle.shape) != wanted:
-                raise ValueError(f"{what} has shape {tuple(handle.shape)}; with an area of {(ny, nx)} it is {wanted}")
+                raise ValueError(f"{what} has shape {tuple(handle.shape)}; with an area of shape {(ny, nx)} it must be {wanted}")
         vertical = []
         for what, profile in (("a", a), ("b", b), ("c", c), ("d", d)):
             values = np.asarray(profile, dtype=np.float64)
             if values.ndim != 1:
-                raise ValueError(f"{what} has shape {values.shape}; it is (nz,)")
+                raise ValueError(f"{what} has shape {values.shape}; it must be (nz,)")
             vertical.append(values.tolist())
         super().__init__(_isobar.System.tensor_product(vertical, [ny, nx], area.parts, x_faces.parts, y_faces.parts))
 
 
 class Helmholtz(Problem):
-    """−ω²(∇²u + λ² r⁻² ∂_r(r² ∂_r u)) + u = f, the pressure correction of an atmosphere model: no flow through bottom and top, u = 0 around.
+    """The pressure correction of an atmosphere model: −ω²(∇²u + λ² r⁻² ∂_r(r² ∂_r u)) + u = f.
 
-    Made by `panel` or `box`. Arrays are of shape ``(nz, ny, nx)``.
+    There is no flow through bottom and top, and u = 0 on the other sides. Made by `panel` or `box`. Arrays have shape ``(nz, ny, nx)``.
     """
 
     @classmethod
@@ -85,10 +85,10 @@ class Helmholtz(Problem):
         lam: float = 1.0,
         geometry: str = "panel",
     ) -> Helmholtz:
-        """On one panel of the cubed sphere, of gnomonic or (``geometry="equiangular-panel"``) equiangular coordinates.
+        """Make the problem on one panel of the cubed sphere, in gnomonic or (``geometry="equiangular-panel"``) equiangular coordinates.
 
-        ``depth`` is that of the atmosphere in m, ``grading`` ``"quadratic"`` or ``"uniform"``, ``courant`` the horizontal Courant number of
-        sound, from which ω follows unless it is given.
+        ``depth`` is the depth of the atmosphere in m, ``grading`` is ``"quadratic"`` or ``"uniform"``, ``courant`` is the horizontal Courant
+        number of sound, which determines ω unless ``omega`` is given.
 
         >>> isobar.Helmholtz.panel(16, 16, 8).shape
         (8, 16, 16)
@@ -108,7 +108,7 @@ class Helmholtz(Problem):
         omega: float | None = None,
         lam: float = 1.0,
     ) -> Helmholtz:
-        """In a flat box."""
+        """Make the problem in a flat box."""
         return cls(_helmholtz("box", nx, ny, nz, depth, grading, courant, omega, lam))
 
 

@@ -1,4 +1,4 @@
-"""What is to be solved."""
+"""Problems."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Boundary = Union[Side, Mapping[str, Side], None]
 
 
 class Problem:
-    """A linear system A u = b, without b. Made by one of the classes below; does not change once it is made."""
+    """A linear system A u = b without b. Instances are made by its subclasses and do not change."""
 
     def __init__(self, system, dimensions: int = 3):
         if not isinstance(system, _isobar.System):
@@ -33,18 +33,18 @@ class Problem:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(nz, ny, nx) of its arrays, or as many of them as it was made with."""
+        """Shape of its arrays: (nz, ny, nx), (ny, nx) or (nx,)."""
         return self._system.shape[3 - self._dimensions :]
 
     @property
     def size(self) -> int:
-        """How many unknowns it has."""
+        """Number of unknowns."""
         nz, ny, nx = self._system.shape
         return nz * ny * nx
 
     @property
     def coordinates(self) -> tuple[np.ndarray, ...] | None:
-        """Centres of cells in z, y and x (in the order of `shape`), where they are known.
+        """Cell centres in z, y and x (in the order of `shape`), if known.
 
         >>> isobar.Diffusion(np.ones((2, 4)), spacing=0.5).coordinates[1].tolist()
         [0.25, 0.75, 1.25, 1.75]
@@ -55,11 +55,10 @@ class Problem:
         return tuple(np.array(axis) for axis in reversed(centres[: self._dimensions]))
 
     def rhs(self, f: ArrayLike | None = None, out: Any = None) -> Any:
-        """The right-hand side b for the source density `f`, an array or a number.
+        """Return the right-hand side b for the source density `f`, an array or a number.
 
-        That is f times the volume of every cell (of `Faces`, which have no volumes, f itself), and what comes from boundary values, sources
-        and wells. Without f it is that of
-        f = 0, or of a case the one that the case says.
+        It is f times the volume of every cell (f itself for `Faces`, which has no volumes), plus boundary values, sources and wells.
+        Without f it is the right-hand side of the case, or that of f = 0.
 
         >>> problem = isobar.Diffusion(np.ones(4), spacing=0.25, boundary={"x": 0.0})
         >>> problem.rhs(8.0).tolist()
@@ -80,18 +79,18 @@ class Problem:
         return target.array
 
     def _is_regular(self) -> bool:
-        """Whether all cells take part and no constant is free."""
+        """Return whether all cells are active and no constant is free."""
         if self._regular is None:
             self._regular = self._system.is_regular
         return self._regular
 
     def _volumes(self) -> np.ndarray:
-        """Those of cells, 0 of cells that take no part."""
+        """Return the volumes of cells, 0 for inactive cells."""
         return np.frombuffer(self._system.volumes(), np.float64).reshape(self.shape)
 
     def to_scipy(self) -> Any:
-        """A as a `scipy.sparse.csr_array`, rows and columns in the order of the arrays: ``A @ x.ravel()``. Those of cells that take no part
-        are empty.
+        """Return A as a `scipy.sparse.csr_array` with rows and columns in the order of the arrays: ``A @ x.ravel()``. Rows and columns of
+        inactive cells are empty.
 
         >>> problem = isobar.Diffusion(np.ones(3), spacing=1.0, boundary={"west": 0.0})
         >>> problem.to_scipy().toarray().tolist()
@@ -107,7 +106,7 @@ class Problem:
         A = csr_array((np.frombuffer(values, np.float64), columns.astype(index), starts.astype(index)), shape=(self.size,) * 2)
         nz, ny, nx = self._system.shape
         if ny > 1 and nz > 1:
-            # Of the native part, z runs before y.
+            # In the native part, z runs before y.
             order = np.arange(self.size, dtype=index).reshape(ny, nz, nx).transpose(1, 0, 2).reshape(-1)
             A = A[order][:, order]
             A.sort_indices()
@@ -117,13 +116,13 @@ class Problem:
         return f"<isobar.{type(self).__name__} {self.shape}, {self.size} cell{'' if self.size == 1 else 's'}>"
 
     def __reduce__(self):
-        raise TypeError(f"isobar.{type(self).__name__} cannot be pickled: make it anew where it is needed, from its arrays or its case")
+        raise TypeError(f"isobar.{type(self).__name__} cannot be pickled: make a new one from its arrays or its case")
 
 
 class Case(Problem):
-    """The problem of a case file, with keys changed: ``Case("norne.toml", solver={"tolerance": 1e-8})``.
+    """The problem of a case file, with overrides: ``Case("norne.toml", solver={"tolerance": 1e-8})``.
 
-    Its solver options are taken by `Solver` where none are given there.
+    `Solver` uses the solver options of the case unless others are given.
     """
 
     def __init__(self, path: str | os.PathLike[str], **changes: Any):
@@ -134,12 +133,12 @@ class Case(Problem):
         return f"<isobar.Case {self._path!r}, {self._system.kind} {self.shape}, {self.size} cell{'' if self.size == 1 else 's'}>"
 
     def _options(self, asked: dict) -> str:
-        """The case's solver options with some changed, as JSON."""
+        """Return the case's solver options with overrides, as JSON."""
         return _isobar.System.options_of_case(self._path, self._changes + overrides({"solver": asked}))
 
 
 def _load(load, path, *rest):
-    """Calls what reads a case; a file that is not there is what Python calls it."""
+    """Read a case; raise `FileNotFoundError` if the file does not exist."""
     try:
         return load(path, *rest)
     except ValueError as error:
@@ -149,41 +148,41 @@ def _load(load, path, *rest):
 
 
 class Diffusion(Problem):
-    """−∇·(κ∇u) + c u = f on a box of cells, by finite volumes, in one, two or three directions.
+    """The equation −∇·(κ∇u) + c u = f on a box of cells, by finite volumes, in one, two or three dimensions.
 
     Parameters
     ----------
     kappa
-        κ of every cell, shape ``(nz, ny, nx)``, ``(ny, nx)`` or ``(nx,)``. Two arrays in a tuple are the horizontal and the vertical
-        one, three those of x, y and z. A cell with κ = 0 takes no part. With `coefficients` it is an image of labels.
+        κ of every cell, shape ``(nz, ny, nx)``, ``(ny, nx)`` or ``(nx,)``. A tuple of two arrays gives the horizontal and the vertical κ, a tuple
+        of three gives κ in x, y and z. A cell with κ = 0 is inactive. With `coefficients` it is an image of labels.
     spacing
-        Width of cells: a number, or one for each direction in the order of `kappa`'s shape, ``(dz, dy, dx)``; each may be an array of the
-        widths of all cells. By default the box has sides of length 1.
+        Width of cells: a number, or one per direction in the order of `kappa`'s shape, ``(dz, dy, dx)``; each may be an array with the
+        widths of all cells in that direction. By default the box has sides of length 1.
     boundary
-        What holds on the sides ``west``, ``east`` (x), ``south``, ``north`` (y), ``bottom``, ``top`` (z), or on both of ``x``, ``y``, ``z``, or
-        on ``all``: a number is the value of u, ``"neumann"`` no flow (the default), ``"periodic"`` the opposite side, ``{"neumann":
-        flux}`` a flux into the domain per area, ``{"robin": {"coefficient": h, "value": v}}`` a flux h (u − v) out of it, h ≥ 0. Each number
-        may be an array with one for each face of the side: shape ``(nz, ny)`` for west and east, ``(nz, nx)`` for south and north, ``(ny, nx)``
-        for bottom and top; ``(ny,)`` and ``(nx,)`` in two directions.
+        Boundary conditions on the sides ``west``, ``east`` (x), ``south``, ``north`` (y), ``bottom``, ``top`` (z), on both sides of ``x``, ``y`` or
+        ``z``, or on ``all``. A number is the value of u; ``"neumann"`` is no flow (the default); ``"periodic"`` connects opposite sides;
+        ``{"neumann": flux}`` is a flux into the domain per area; ``{"robin": {"coefficient": h, "value": v}}`` is a flux h (u − v) out of it,
+        h ≥ 0. Each number may be an array with one value per face of the side: shape ``(nz, ny)`` for west and east, ``(nz, nx)`` for south and
+        north, ``(ny, nx)`` for bottom and top; ``(ny,)`` and ``(nx,)`` in two dimensions.
     active
-        Which cells take part; all where it is not given.
+        Which cells are active; all by default.
     reaction
-        c, a number or an array. Where it is negative (−∇·(κ∇u) − k² u = f, waves of one frequency) the matrix may be indefinite, and only
-        ``method="direct"`` solves it, which ``"auto"`` takes where κ and c are those of a box.
+        c, a number or an array. If it is negative (−∇·(κ∇u) − k² u = f, waves of one frequency), the matrix may be indefinite, and only
+        ``method="direct"`` solves it; ``"auto"`` uses that if the matrix is separable.
     sources
         ``{"i": 3, "j": 4, "rate": 1.0}``, or with ``"k": [first, last]``: sources of a total rate in columns of cells, counted from 0.
     wells
-        ``{"i": 3, "j": 4, "value": 0.0, "radius": 0.1}``: wells that hold u at a value.
+        ``{"i": 3, "j": 4, "value": 0.0, "radius": 0.1}``: wells with a given value of u.
     coefficients
-        κ of each label of an image: ``{0: 0.0, 1: 1.0, 2: 30.0}``, where 0 closes the cells of a label. `kappa` is then the image, of any type of
-        whole numbers or bool, and is read as it is. A label without an entry is an error.
+        κ of each label of an image: ``{0: 0.0, 1: 1.0, 2: 30.0}``; 0 makes the cells of a label inactive. `kappa` is then the image, of any
+        integer type or bool. A label without an entry is an error.
 
     >>> rock = isobar.Diffusion(np.array([[0, 255, 255], [0, 0, 255]], np.uint8), coefficients={0: 0.0, 255: 1.0})
     >>> box = isobar.Diffusion(np.ones((8, 16)), spacing=(0.5, 0.25), boundary={"x": "periodic", "south": 0.0})
     >>> box.shape
     (8, 16)
 
-    A wall whose west side exchanges heat with air at 20 through a film of h = 5, and is held at a profile in the east:
+    A wall that exchanges heat with air at 20 through a film of h = 5 in the west, and has a given temperature profile in the east:
 
     >>> film = {"robin": {"coefficient": 5.0, "value": 20.0}}
     >>> wall = isobar.Diffusion(np.ones((3, 40)), boundary={"west": film, "east": np.array([0.0, 0.0, 0.0])})
@@ -209,7 +208,7 @@ class Diffusion(Problem):
         self._solvers, self._kept = {}, {}
 
     def replace(self, kappa: ArrayLike | tuple[ArrayLike, ...], reaction: ArrayLike | None = None) -> Diffusion:
-        """The same problem with other coefficients, and another reaction if one is given, for `Solver.update`.
+        """Return a copy of the problem with other coefficients, and another reaction if given, for `Solver.update`.
 
         >>> problem = isobar.Diffusion(np.ones(4), spacing=1.0, boundary={"x": 0.0})
         >>> problem.replace(np.full(4, 3.0)).rhs(1.0).tolist()
@@ -228,15 +227,15 @@ class Diffusion(Problem):
         return other
 
     def _own_fields(self):
-        """Its reaction and which cells take part; None where there is none, and where all do."""
+        """Return its reaction (None if it has none) and its mask of active cells (None if all are active)."""
         reaction, active = self._system.fields()
         shaped = lambda values, kind: None if values is None else np.frombuffer(values, kind).reshape(self.shape)
         return shaped(reaction, np.float64), shaped(active, np.bool_)
 
 
 def made(given, kept):
-    """What a problem was made with but for fields of cells: numbers, and arrays of NumPy."""
-    # Arrays of sides are copies of their own.
+    """Return the inputs of a problem other than fields of cells, as numbers and NumPy arrays."""
+    # Arrays of sides were copied.
     arrays = {handle.parts[0]: handle.array for handle in kept if isinstance(handle, Handle)}
     of = lambda number: arrays[number[0]] if isinstance(number, tuple) else number
     sides = [[(kind, of(value), of(coefficient)) for kind, value, coefficient in pair] for pair in given["boundary"]]
@@ -244,12 +243,12 @@ def made(given, kept):
 
 
 def diffusion(kappa, spacing, boundary, active, reaction, sources=(), wells=(), coefficients=None):
-    """What the native part takes, the number of dimensions, and the arrays to be kept until it has."""
+    """Return the inputs of the native part, the number of dimensions, and the arrays that must stay alive until it has read them."""
     if coefficients is None:
         image = None
         fields, found = _fields(kappa)
     elif isinstance(kappa, tuple):
-        raise TypeError("kappa: several arrays; with coefficients it is one image of labels")
+        raise TypeError("kappa: several arrays; with coefficients it must be one image of labels")
     else:
         image, fields = labels(kappa, "kappa"), []
         found = image.shape
@@ -277,14 +276,14 @@ def diffusion(kappa, spacing, boundary, active, reaction, sources=(), wells=(), 
 
 
 def _fields(kappa):
-    """The arrays of κ, and their shape."""
+    """Return handles of the arrays of κ, and their shape."""
     several = isinstance(kappa, tuple) and len(kappa) in (1, 2, 3) and all(np.ndim(field) > 0 for field in kappa)
     fields = [host_values(field, "kappa") for field in (kappa if several else (kappa,))]
     return fields, fields[0].shape
 
 
 def _table(coefficients):
-    """Labels with their coefficients."""
+    """Return a list of labels with their coefficients."""
     if not isinstance(coefficients, Mapping):
         raise TypeError(f"coefficients: {type(coefficients).__name__}; use a dictionary of labels, such as {{0: 0.0, 1: 1.0}}")
     entries = []
@@ -292,7 +291,7 @@ def _table(coefficients):
         try:
             label, number = operator.index(key), float(value)
         except (TypeError, ValueError):
-            raise TypeError(f"coefficients: {key!r}: {value!r}; use whole numbers as labels, and a number for each") from None
+            raise TypeError(f"coefficients: {key!r}: {value!r}; use integers as labels, and a number for each") from None
         if not -(2**63) <= label < 2**63:
             raise ValueError(f"coefficients: label {label} is beyond 64 bits")
         entries.append((label, number))
@@ -300,13 +299,13 @@ def _table(coefficients):
 
 
 def _widths(spacing, shape):
-    """Widths in x, y and z: none, one, or one a cell."""
+    """Return the widths in x, y and z: none, one, or one per cell."""
     if spacing is None:
         return [[], [], []]
     if not isinstance(spacing, (tuple, list)) and np.size(spacing) == 1:
         spacing = (np.ravel(spacing)[0],) * len(shape)
     elif len(shape) == 1 and len(spacing) > 1:
-        # The widths themselves.
+        # The widths of all cells.
         spacing = (spacing,)
     if len(spacing) != len(shape):
         raise ValueError(f"spacing has {len(spacing)} entries; give a number, or one entry for each of the {len(shape)} directions")
@@ -315,11 +314,11 @@ def _widths(spacing, shape):
         try:
             values = np.asarray(each, dtype=np.float64)
         except (TypeError, ValueError):
-            raise TypeError(f"spacing: {each!r} is no width; use a number, or an array of the widths of all cells") from None
+            raise TypeError(f"spacing: {each!r} is not a width; use a number, or an array of the widths of all cells") from None
         if values.ndim > 1 or (values.ndim == 1 and len(values) not in (1, n)):
             raise ValueError(f"spacing: widths of shape {values.shape} for {n} cells")
         widths.append(values.reshape(-1).tolist())
-    # A direction of one cell that was left out is as wide as the unit.
+    # A missing direction has one cell of width 1.
     return [*reversed(widths)] + [[1.0]] * (3 - len(shape))
 
 
@@ -328,22 +327,22 @@ def _boundary(boundary, shape, dimensions, kept):
     if boundary is None:
         boundary = {}
     elif not isinstance(boundary, dict) or set(boundary) <= {"neumann", "dirichlet", "robin"}:
-        # A number is one, 0 too.
+        # One condition for all sides, 0 included.
         boundary = {} if isinstance(boundary, dict) and not boundary else {"all": boundary}
-    # Directions that kappa has not have no sides.
+    # Only directions of kappa have sides.
     known = _SIDES[: 2 * dimensions]
     groups = {"all": known, "x": _SIDES[:2], "y": _SIDES[2:4], "z": _SIDES[4:]}
-    # What says more about a side comes later.
+    # More specific keys override more general ones.
     rank = {"all": 0, "x": 1, "y": 1, "z": 1}
     for key in boundary:
         if key not in sides and key not in groups:
             raise ValueError(f"boundary: unknown side {key!r}; use {', '.join(_SIDES)}, x, y, z or all")
         if not set(groups.get(key, (key,))) <= set(known):
-            raise ValueError(f"boundary: {key!r} is a side that {dimensions} dimension{'s have' if dimensions > 1 else ' has'} not; "
-                             f"there are {', '.join(known)}")
+            raise ValueError(f"boundary: {key!r} does not exist in {dimensions} dimension{'s' if dimensions > 1 else ''}; "
+                             f"use {', '.join(known)}")
     for key in sorted(boundary, key=lambda key: rank.get(key, 2)):
         for side in groups.get(key, (key,)):
-            # Of a side of x (nz, ny), of y (nz, nx), of z (ny, nx).
+            # Shape of a side: (nz, ny) in x, (nz, nx) in y, (ny, nx) in z.
             axis = 2 - _SIDES.index(side) // 2
             faces = shape[:axis] + shape[axis + 1 :]
             kind, *numbers = _side(key, boundary[key])
@@ -352,7 +351,7 @@ def _boundary(boundary, shape, dimensions, kept):
 
 
 def _side(key, given):
-    """Kind, value and coefficient, numbers or arrays."""
+    """Return kind, value and coefficient of a side; the last two are numbers or arrays."""
     if isinstance(given, str) and given in ("neumann", "dirichlet", "periodic"):
         return given, 0.0, 0.0
     if isinstance(given, dict) and len(given) == 1:
@@ -370,21 +369,21 @@ def _side(key, given):
 
 
 def _number(value, what, faces, kept):
-    """A number, or the parts of an array with one for each face."""
+    """Return a number, or the description of an array with one number per face."""
     if np.ndim(value) == 0:
         try:
             return float(value)
         except (TypeError, ValueError):
-            raise ValueError(f"{what}: {value!r} is no number, nor an array of the shape {faces}") from None
+            raise ValueError(f"{what}: {value!r} is neither a number nor an array of shape {faces}") from None
     handle = host_values(value, what)
     array = handle.array
-    # A copy: steps through time read it again when they begin.
+    # A copy, because time steps read it again when they begin.
     copied = host_values(np.array(array.detach() if hasattr(array, "detach") else array, dtype=np.float64), what)
     kept.append(copied)
     found = tuple(copied.shape)
     if found not in (faces, faces[1:]) or (found != faces and faces[0] != 1):
         wanted = faces[1:] if faces[0] == 1 else faces
-        raise ValueError(f"{what}: an array of shape {found}, where the side has faces of shape {wanted}")
+        raise ValueError(f"{what}: an array of shape {found}, but the side has faces of shape {wanted}")
     return copied.parts
 
 
@@ -401,23 +400,23 @@ def _point(entry, n, what, keys, nz):
 
 
 class Faces(Problem):
-    """A matrix of conductances between neighbours, as finite volumes on unequal cells, cut cells and networks have them:
+    """A matrix of conductances between neighbours, such as those of finite volumes on unequal cells, of cut cells and of networks:
 
     (A u)_n = s_n u_n + Σ T_nm (u_n − u_m)
 
     Parameters
     ----------
     tx
-        T between neighbours in x, shape ``(nz, ny, nx - 1)``, ``(ny, nx - 1)`` or ``(nx - 1,)``; none where it is not given.
+        T between neighbours in x, shape ``(nz, ny, nx - 1)``, ``(ny, nx - 1)`` or ``(nx - 1,)``; 0 if omitted.
     ty
         T between neighbours in y, shape ``(nz, ny - 1, nx)`` or ``(ny - 1, nx)``.
     tz
         T between neighbours in z, shape ``(nz - 1, ny, nx)``.
     shift
-        s, a number or an array of the shape of the grid: what ties a cell to something fixed, such as the conductance to a side of given value,
-        times which that value belongs to the right-hand side.
+        s, a number or an array of the grid's shape, such as the conductance to a side with a given value. The right-hand side must then contain
+        s times that value.
     active
-        Which cells take part; the faces of all others are closed. All where it is not given, but for cells without any conductance and shift.
+        Which cells are active; the faces of all others are closed. By default all cells with a conductance or a shift.
 
     Two resistances in series between 1 and 0:
 
@@ -436,7 +435,7 @@ class Faces(Problem):
     ):
         given = [(axis, name, host_values(t, name)) for axis, name, t in ((1, "tx", tx), (2, "ty", ty), (3, "tz", tz)) if t is not None]
         if not given:
-            raise ValueError("no conductances; give tx, those between neighbours in x, and ty and tz where there are more directions")
+            raise ValueError("no conductances; pass tx, those between neighbours in x, and ty and tz in two and three dimensions")
         axis, first, handle = given[0]
         dimensions = len(handle.shape)
         if dimensions < given[-1][0]:
@@ -448,7 +447,7 @@ class Faces(Problem):
             wanted = [*shape]
             wanted[-axis] -= 1
             if list(handle.shape) != wanted:
-                raise ValueError(f"{name} has shape {tuple(handle.shape)}; on the grid {tuple(shape)} of {first} it is {tuple(wanted)}")
+                raise ValueError(f"{name} has shape {tuple(handle.shape)}; on the grid {tuple(shape)} of {first} it must be {tuple(wanted)}")
             if 0 not in wanted:
                 faces[axis - 1] = handle
         if 0 in shape:

@@ -1,19 +1,19 @@
-"""b − A x of a problem of diffusion, written with the operations of a library that differentiates, JAX or PyTorch."""
+"""The residual b − A x of a diffusion problem, written with the operations of JAX or PyTorch, which can differentiate it."""
 
 from __future__ import annotations
 
 import numpy as np
 
-# Of an array of shape (nz, ny, nx), the axis of x, y and z.
+# The axes of x, y and z in an array of shape (nz, ny, nx).
 _AXES = (2, 1, 0)
-# Of one, two or three fields of κ, those of x, y and z.
+# Which of one, two or three fields of κ belong to x, y and z.
 _ALONG = {1: (0, 0, 0), 2: (0, 0, 1), 3: (0, 1, 2)}
 
 
 class Residual:
-    """What of a `Diffusion` does not depend on κ, c and f: widths, sides, sources and wells.
+    """The parts of a `Diffusion` that do not depend on κ, c and f: widths, sides, sources and wells.
 
-    It is a function of arrays on whatever device they are, and all its derivatives are the library's.
+    Its functions take arrays on any device; the library computes their derivatives.
     """
 
     def __init__(self, shape, made):
@@ -25,15 +25,15 @@ class Residual:
 
     @property
     def sides(self) -> list:
-        """What the matrix has beyond the sides of x, y and z."""
+        """The kinds of the sides in x, y and z."""
         return [[kind for kind, *_ in pair] for pair in self._sides]
 
     def has_shift(self, reaction) -> bool:
-        """Whether cells are tied to something else than each other and Dirichlet sides."""
+        """Return whether the matrix has a shift besides that of Dirichlet sides."""
         return reaction is not None or bool(self._wells) or any(kind == "robin" for pair in self._sides for kind, *_ in pair)
 
     def cells(self, xp, kappa):
-        """Fields in proportion to conductances, and of each direction the number of its field and the factor between them."""
+        """Return fields proportional to conductances, and for each direction the number of its field and the factor."""
         fields = [field.reshape(self.shape) for field in kappa]
         along = _ALONG[len(fields)]
         if all((width == width.flat[0]).all() for width in self._widths):
@@ -44,10 +44,10 @@ class Residual:
         return [fields[along[d]] * (volume / widths[d] ** 2) for d in range(3)], [(d, 2.0) for d in range(3)]
 
     def tested(self, xp, kappa, reaction, f, x, weights, *, driven=True, fixed=True):
-        """The sum of weights · (b − A x), linear in the weights; b is that of f and, where it is driven, of sides, sources and wells.
+        """Return the sum of weights · (b − A x), which is linear in the weights. b is from f and, if `driven`, from sides, sources and wells.
 
-        `kappa` is a tuple of one to three arrays, 0 in cells that take no part; `reaction` and `f` may be None. Arrays have the problem's shape.
-        Without `fixed`, Dirichlet sides are left out.
+        `kappa` is a tuple of one to three arrays, 0 in inactive cells; `reaction` and `f` may be None. Arrays have the problem's shape.
+        Without `fixed`, Dirichlet sides are omitted.
         """
         full = lambda values: None if values is None else values.reshape(self.shape)
         fields, x, w = [full(field) for field in kappa], full(x), full(weights)
@@ -64,7 +64,7 @@ class Residual:
         if reaction is not None:
             total = total - (w * x * full(reaction) * xp.where(part, volume, 0 * volume)).sum()
         for d, axis in enumerate(_AXES):
-            # 2κA/Δ: from the centre of a cell to its face.
+            # The conductance 2κA/Δ between the centre of a cell and its face.
             half = 2 * fields[along[d]] * volume / widths[d] ** 2
             is_periodic = self._sides[d][0][0] == "periodic"
             pairs = [(slice(None, -1), slice(1, None))] + [(slice(-1, None), slice(0, 1))] * is_periodic
@@ -87,7 +87,7 @@ class Residual:
         return total + self._points(xp, [fields[n] for n in along], x, w, widths, driven)
 
     def _points(self, xp, kappa, x, w, widths, driven):
-        """What sources and wells add."""
+        """Return the terms of sources and wells."""
         total = 0.0
         height = lambda k: widths[2][k, 0, 0]
         for i, j, (first, last), rate in self._sources if driven else ():
@@ -100,7 +100,7 @@ class Residual:
             is_open = (along > 0) & (across > 0)
             ratio = (xp.where(is_open, across, 1 + 0 * across) / xp.where(is_open, along, 1 + 0 * along)) ** 0.5
             dx, dy = widths[0][0, 0, i], widths[1][0, j, 0]
-            # Peaceman's, as the matrix has it.
+            # Peaceman's radius, as in the matrix.
             reach = 0.28 * (ratio * dx**2 + dy**2 / ratio) ** 0.5 / (ratio**0.5 + ratio**-0.5)
             mean = xp.where(is_open, along * across, 1 + 0 * along) ** 0.5
             index = 2 * np.pi * mean * height(k) / xp.log(reach / radius)
@@ -109,7 +109,7 @@ class Residual:
         return total
 
     def _along(self, d, widths):
-        """Widths along an axis, to be multiplied by others."""
+        """Return the widths along an axis, shaped for broadcasting."""
         n = self.shape[_AXES[d]]
         given = np.asarray(widths, np.float64) if len(widths) else np.full(1, 1.0 / n)
         shape = [1, 1, 1]
@@ -117,7 +117,7 @@ class Residual:
         return np.array(np.broadcast_to(given, n)).reshape(shape)
 
     def _side(self, d, side):
-        """Kind, value and coefficient: numbers, or arrays with one for each face."""
+        """Return kind, value and coefficient of a side: numbers, or arrays with one number per face."""
         kind, *numbers = side
         shape = list(self.shape)
         shape[_AXES[d]] = 1
@@ -125,6 +125,6 @@ class Residual:
 
 
 def _in_series(xp, a, b):
-    """Two conductances in series, 0 where one of them is."""
+    """Return two conductances in series, 0 where one of them is 0."""
     is_open = (a > 0) & (b > 0)
     return xp.where(is_open, a / (1 + a / xp.where(is_open, b, 1 + 0 * b)), 0 * a)

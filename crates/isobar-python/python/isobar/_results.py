@@ -1,4 +1,4 @@
-"""What came of a solve."""
+"""Results of a solve."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ class NotConvergedWarning(UserWarning):
 
 
 class NotConvergedError(RuntimeError):
-    """A derivative was asked for whose solve, or adjoint solve, did not converge."""
+    """A solve, or the adjoint solve, did not converge, so that derivatives cannot be computed."""
 
 
 class Batch(NamedTuple):
-    """What came of the lines of a batch (``solver.jacobi.batch``), each a problem of its own."""
+    """Results of the independent lines of a batch (``solver.jacobi.batch``)."""
 
     worst: float
-    """The relative residual of the line where that is largest."""
+    """The largest relative residual of a line."""
     iterations: np.ndarray
-    """How many each line took."""
+    """Iterations of each line."""
 
 
 class Result:
-    """What came of a solve. `converged` means that the true residual, computed from `x` in double precision, meets the tolerance."""
+    """The result of a solve. `converged` means that the true residual, computed from `x` in double precision, meets the tolerance."""
 
     __slots__ = {
         "_origin": None,
         "_outcome": None,
         "_report": None,
-        "steps": "Of the heat equation, the steps that were taken; else None.",
-        "tolerance": "That the residual had to meet.",
-        "x": "The solution, an array of the library of b.",
+        "steps": "The time steps of a heat equation; else None.",
+        "tolerance": "The tolerance of the relative residual.",
+        "x": "The solution, an array of the same library as b.",
     }
 
     def __init__(self, x, outcome, tolerance, steps=None, origin=None):
@@ -46,7 +46,7 @@ class Result:
         self.steps = steps
         self._outcome = outcome
         self._report = None
-        # The solver, whose memory is not to be kept, the problem, and what another such solver is made with.
+        # A weak reference to the solver, the problem, and the arguments for making an equal solver.
         self._origin = origin
 
     @property
@@ -56,12 +56,12 @@ class Result:
 
     @property
     def residual(self) -> float:
-        """‖b − A x‖, relative to ‖b‖ (or as ``norm`` says), in double precision."""
+        """‖b − A x‖ relative to ‖b‖ (or as selected by ``norm``), in double precision."""
         return self._outcome.residual
 
     @property
     def iterations(self) -> int:
-        """How many were taken; of time steps, the sum."""
+        """Number of iterations; for time steps, their sum."""
         return self._outcome.iterations if self.steps is None else sum(step.iterations for step in self.steps)
 
     @property
@@ -71,33 +71,33 @@ class Result:
 
     @property
     def batch(self) -> Batch | None:
-        """Of a batch of lines, what came of them; else None."""
+        """The results of a batch of lines; else None."""
         batch = self._outcome.batch
         return None if batch is None else Batch(batch[0], np.array(batch[1]))
 
     @property
     def stop(self) -> str:
-        """Why it ended, one of converged, max_iterations, stagnated, breakdown, diverged and interrupted."""
+        """Why the solve ended: converged, max_iterations, stagnated, breakdown, diverged or interrupted."""
         return self._outcome.stop
 
     @property
     def notes(self) -> list[str]:
-        """What happened on the way and should be known."""
+        """Events of the solve, such as a fallback to another preconditioner."""
         return self._outcome.notes
 
     @property
     def advice(self) -> str | None:
-        """What can be tried next, where it did not converge."""
+        """What to try next, if the solve did not converge."""
         return self._outcome.advice
 
     @property
     def seconds(self) -> float:
-        """Of the solve, without moving arrays to and from the device."""
+        """Seconds of the solve, without copying arrays to and from the device."""
         return self._outcome.seconds
 
     @property
     def report(self) -> dict:
-        """All there is to say, with the keys of the command's ``--report``."""
+        """The full report, with the keys of the command's ``--report``."""
         if self._report is None:
             checks = None
             if isinstance(self.x, np.ndarray):
@@ -110,22 +110,23 @@ class Result:
         return self._report
 
     def gradient(self, xbar: Any, *, fixed_b: bool = False, failure: str = "raise") -> Gradient:
-        """The derivatives of a number J(x) by b, κ, c and f, from ``xbar`` = ∂J/∂x, by one more solve with the same solver.
+        """Compute the derivatives of a number J(x) with respect to b, κ, c and f from ``xbar`` = ∂J/∂x, by one more solve with the same solver.
 
-        As A is symmetric, ∂J/∂b = λ with A λ = ∂J/∂x. By the transmissibility of the face between cells m and n the derivative is
-        −(λ_m − λ_n)(x_m − x_n), by κ (`Diffusion` only) it follows from that. Of a singular problem, whose x has the mean 0, λ has it too.
+        Since A is symmetric, ∂J/∂b = λ with A λ = ∂J/∂x. The derivative with respect to the transmissibility of the face between cells m and n is
+        −(λ_m − λ_n)(x_m − x_n); derivatives with respect to κ (`Diffusion` only) follow by the chain rule. If the matrix is singular, λ has mean 0,
+        as x does.
 
         Parameters
         ----------
         xbar
-            ∂J/∂x, an array of the problem's shape; on the host or on the device.
+            ∂J/∂x, an array of the problem's shape, on the host or on the device.
         fixed_b
-            False: b is ``problem.rhs(f)``, which changes with κ where values on sides, wells or sources are given. True: it does not change.
+            False: b is ``problem.rhs(f)``, which changes with κ if there are boundary values, wells or sources. True: b does not change.
         failure
-            What to do if the solve or the adjoint solve did not converge: ``"raise"`` `NotConvergedError`, or return ``"nan"`` everywhere.
+            If the solve or the adjoint solve did not converge: ``"raise"`` `NotConvergedError`, or return ``"nan"`` everywhere.
 
-        Its errors are in proportion to the tolerance of the solver. One that is gone, or has been updated since, is made once more, which takes
-        time: take gradients while the solver is what it was.
+        Errors of the derivatives are proportional to the tolerance of the solver. If the solver was deleted or updated since the solve, an equal one
+        is made, which takes time; so compute gradients first.
 
         >>> problem = isobar.Diffusion(np.ones(8), boundary={"x": 0.0})
         >>> result = isobar.Solver(problem, tolerance=1e-12).solve(problem.rhs(1.0))
@@ -136,9 +137,9 @@ class Result:
         return gradient(self, xbar, fixed_b, failure)
 
     def to_xarray(self, name: str = "u") -> Any:
-        """The solution as an `xarray.DataArray` with the dimensions z, y and x, and the centres of cells as coordinates where they are known.
+        """Return the solution as an `xarray.DataArray` with the dimensions z, y and x, and the cell centres as coordinates if known.
 
-        On the host; its attributes say how the solve ended.
+        It is on the host; its attributes give the stop, the residual and the iterations.
         """
         try:
             from xarray import DataArray
@@ -152,7 +153,7 @@ class Result:
         return DataArray(values, coords=coords, dims=dims, name=name, attrs=attributes)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the convergence, and a slice of the solution, with matplotlib; returns the figure."""
+        """Draw the convergence and a slice of the solution with matplotlib; return the figure."""
         try:
             import matplotlib.pyplot as plt
         except ImportError:
@@ -182,7 +183,7 @@ class Result:
 
 
 class Results:
-    """What came of several right-hand sides, solved and judged one by one: `results` has the `Result` of each.
+    """The results of several right-hand sides, each solved separately: `results` has the `Result` of each.
 
     >>> solver = isobar.Solver(isobar.Diffusion(np.ones((3, 4)), boundary=0.0), tolerance=1e-10)
     >>> several = solver.solve(np.ones((5, 3, 4)))
@@ -191,8 +192,8 @@ class Results:
     """
 
     __slots__ = {
-        "results": "The `Result` of each system, in order; its x is a part of this x. Without those that an interrupted solve left out.",
-        "x": "The solutions, an array of the shape and the library of b.",
+        "results": "The `Result` of each system, in order; its x is a view of this x. Systems not solved after an interruption are missing.",
+        "x": "The solutions, an array of the same shape and library as b.",
     }
 
     def __init__(self, x, results):
@@ -201,30 +202,30 @@ class Results:
 
     @property
     def converged(self) -> bool:
-        """Whether all of them converged."""
+        """Whether all systems converged."""
         return len(self.results) == len(self.x) and all(result.converged for result in self.results)
 
     @property
     def residual(self) -> np.ndarray:
-        """The relative residual of each, as `Result.residual`."""
+        """The relative residual of each system, as `Result.residual`."""
         return np.array([result.residual for result in self.results])
 
     @property
     def iterations(self) -> np.ndarray:
-        """How many iterations each took."""
+        """The iterations of each system."""
         return np.array([result.iterations for result in self.results])
 
     @property
     def seconds(self) -> float:
-        """The sum of those of all, without moving arrays to and from the device."""
+        """Seconds of all solves together, without copying arrays to and from the device."""
         return sum(result.seconds for result in self.results)
 
     def _describe(self) -> str:
-        """Which did not converge, and why the first of them did not."""
+        """Return which systems did not converge, and why the first of them did not."""
         wrong = [n for n, result in enumerate(self.results) if not result.converged]
         shown = ", ".join(map(str, wrong[:8])) + (", …" if len(wrong) > 8 else "")
         missing = len(self.x) - len(self.results)
-        left = f", {missing} not begun" if missing else ""
+        left = f", {missing} not started" if missing else ""
         s = "" if len(self.x) == 1 else "s"
         text = f"{len(wrong)} of {len(self.x)} system{s} not converged ({shown}){left}"
         return f"{text}; system {wrong[0]}: {describe(self.results[wrong[0]])}" if wrong else text

@@ -1,4 +1,4 @@
-"""Solving."""
+"""Solvers."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Progress = Union[bool, Callable[[int, float], object], None]
 
 
 class Solver:
-    """A solver of A x = b: a problem, a method and a device, with all the memory that solving takes.
+    """A solver of A x = b: a problem, a method and a device, with all memory that solving needs.
 
-    It is made once and used for any number of right-hand sides, from any thread; calls from several wait for each other.
-    A process that is forked has none of its threads, so that its calls raise there: make a new one in it, or start workers with
+    It is made once and used for any number of right-hand sides, from any thread; concurrent calls wait for each other.
+    Threads do not survive a fork, so its calls raise in a forked process: make a new solver there, or start workers with
     :mod:`multiprocessing`'s ``"spawn"``.
 
     Parameters
     ----------
     problem
-        What to solve.
+        The problem.
     method
         ``"auto"``, ``"direct"``, ``"modes"``, ``"multigrid"``, ``"cg"``, ``"jacobi"``, ``"deflated-cg"``, ``"bicgstab"``.
     device
@@ -40,12 +40,12 @@ class Solver:
     tolerance
         Stop at ‖b − A x‖ ≤ tolerance · ‖b‖.
     threads
-        Of the CPU; one a core where it is not given.
+        Number of CPU threads; by default one per core.
     options
         The other keys of a case file's ``[solver]``: ``preconditioner={"kind": "line"}``, ``precision="mixed"``, ``max_iterations=100``,
         ``norm="initial"`` (the tolerance is then relative to the residual of x0), …
 
-    Of a `Case`, whatever is not given here is what the case says.
+    For a `Case`, options that are not given here are those of the case.
 
     >>> solver = isobar.Solver(isobar.Helmholtz.panel(16, 16, 8), tolerance=1e-6, device="cpu")
     >>> solver.solve(np.ones((8, 16, 16)))  # doctest: +ELLIPSIS
@@ -65,8 +65,8 @@ class Solver:
     ):
         if not isinstance(problem, Problem):
             what = type(problem).__name__
-            hint = "; step it through time with its method steps()" if what == "Heat" else "; use Diffusion, Helmholtz, TensorProduct or Case"
-            raise TypeError(f"problem: {what} is no linear system{hint}")
+            hint = "; use its method steps() or solve()" if what == "Heat" else "; use Diffusion, Helmholtz, TensorProduct or Case"
+            raise TypeError(f"problem: {what} is not a linear system{hint}")
         if not isinstance(device, str):
             raise TypeError(f"device: {device!r}; use \"auto\", \"cpu\", \"cuda\" or \"cuda:N\"")
         if threads is not None and (isinstance(threads, bool) or int(threads) != threads or threads < 1):
@@ -83,17 +83,17 @@ class Solver:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of its arrays."""
+        """Shape of its arrays."""
         return self._problem.shape
 
     @property
     def method(self) -> str:
-        """The method, after all choices."""
+        """The method, after all automatic choices."""
         return self._solver.method
 
     @property
     def preconditioner(self) -> str | None:
-        """The preconditioner, after all choices; None where the method has none."""
+        """The preconditioner, after all automatic choices; None if the method uses none."""
         name = self._solver.preconditioner
         return None if name == "none" else name
 
@@ -104,7 +104,7 @@ class Solver:
 
     @property
     def notes(self) -> list[str]:
-        """What should be known of the choices that were made."""
+        """Remarks on the automatic choices."""
         return self._solver.notes
 
     def solve(self, b: Any, x0: Any = None, out: Any = None, *, progress: Progress = None) -> Result | Results:
@@ -113,18 +113,18 @@ class Solver:
         Parameters
         ----------
         b
-            An array of the problem's shape, of NumPy with any strides, or of CuPy, PyTorch or JAX. `Problem.rhs` makes one of a source density.
-            Several right-hand sides are an array with one axis more, the first: ``(k, nz, ny, nx)`` (of a problem in two directions
-            ``(k, ny, nx)``). Each is solved and judged by itself, and the result is a `Results`.
+            An array of the problem's shape, of NumPy with any strides, or of CuPy, PyTorch or JAX. `Problem.rhs` makes one from a source density.
+            Several right-hand sides are stacked along an additional first axis: ``(k, nz, ny, nx)``, or ``(k, ny, nx)`` in two dimensions.
+            Each is solved separately, and a `Results` is returned.
         x0
-            Where to begin, a number or an array of b's shape; 0 where it is not given. It is not changed, unless it is `out`.
+            The first guess, a number or an array of b's shape; by default 0. It is not changed, unless it is `out`.
         out
-            An array for x, which may be `b` or `x0`. Without it x is a new array of the library, the device and the type of b.
+            An array for x, which may be `b` or `x0`. By default x is a new array with the library, device and type of b.
         progress
-            True shows a bar (with tqdm, if it is there). A function gets the iteration and the relative residual; if it returns False, the
-            solve ends. Of several systems it sees those of one after the other, and those that are not begun then have x0 as x.
+            True shows a progress bar (of tqdm, if installed). A function is called with the iteration and the relative residual; if it returns
+            False, the solve stops. Several systems are solved one after another; those not started then have x = x0.
 
-        Not converging warns (`NotConvergedWarning`) and is in the result. Ctrl-C ends a solve.
+        If it does not converge, a `NotConvergedWarning` is issued, and the result says so. Ctrl-C stops a solve.
 
         >>> problem = isobar.Diffusion(np.ones(50), boundary={"x": 0.0})
         >>> solver = isobar.Solver(problem)
@@ -142,7 +142,7 @@ class Solver:
         return result
 
     def _solve(self, b, x0=None, out=None, progress=None) -> Result | Results:
-        """The same without a warning."""
+        """Solve without issuing a warning."""
         problem, most = self._problem, len(self.shape) + 1
         given = readable(b, "b", max(most, 3))
         several = len(given.shape) == most
@@ -156,10 +156,10 @@ class Solver:
             fit(first, shape, "x0")
         for what, array in (("out", target), ("x0", first)):
             if several and array is not None and tuple(array.shape) != tuple(given.shape):
-                raise ValueError(f"{what} has shape {tuple(array.shape)}; that of b is {tuple(given.shape)}")
+                raise ValueError(f"{what} has shape {tuple(array.shape)}, but b has shape {tuple(given.shape)}")
         is_in_place = given.parts[:4] == target.parts[:4]
         if overlap(given, target) and (first is not None or (several and not is_in_place)):
-            # x0, or the x of another system, goes where b is.
+            # x0, or the x of another system, overwrites b.
             kept = like(given, self._shape_of(given))
             copied(given, kept)
             given, rhs = kept, fit(kept, shape, "b")
@@ -180,7 +180,7 @@ class Solver:
         return Results(found, [Result(found[n], each, self._tolerance, origin=origin) for n, each in enumerate(outcome)])
 
     def apply(self, x: Any, out: Any = None) -> Any:
-        """A x
+        """Return A x.
 
         >>> problem = isobar.Diffusion(np.ones(4), spacing=1.0, boundary={"x": 0.0})
         >>> isobar.Solver(problem).apply([1.0, 1.0, 1.0, 1.0]).tolist()
@@ -194,13 +194,13 @@ class Solver:
         return native(target, given) if out is None else out
 
     def fluxes(self, x: Any) -> tuple[Any, ...]:
-        """The flow through all faces for a solution x: arrays for the faces across x, y and z, in this order (or across x and y, or x).
+        """Return the flow through all faces for a solution x: arrays for the faces across x, y and z, in this order (in fewer dimensions, fewer).
 
-        The entries are flows through whole faces, not per area, and positive towards larger x, y and z: −κ ∂x/∂n times the area, as the matrix has
-        it. For a problem of shape ``(nz, ny, nx)`` the arrays have the shapes ``(nz, ny, nx + 1)``, ``(nz, ny + 1, nx)`` and ``(nz + 1, ny, nx)``,
-        with the faces on the sides: the first and the last along the axis. Nothing flows beside cells that take no part. What flows out of a cell
-        is what its sources give. The arrays are of the library, the type and the device of x; one on a GPU is copied to the host, where fluxes are
-        computed, and back.
+        The entries are flows through whole faces, not per area, positive towards larger x, y and z: −κ ∂x/∂n times the area, as discretised by the
+        matrix. For a problem of shape ``(nz, ny, nx)`` the arrays have the shapes ``(nz, ny, nx + 1)``, ``(nz, ny + 1, nx)`` and
+        ``(nz + 1, ny, nx)``; the first and the last face along the axis are on the sides. Faces of inactive cells have no flow. The net outflow of a
+        cell equals its sources. The arrays have the library, type and device of x; an x on a GPU is copied to the host, where fluxes are
+        computed.
 
         >>> problem = isobar.Diffusion(np.ones((2, 4)), spacing=1.0, boundary={"west": 8.0, "east": 0.0})
         >>> solver = isobar.Solver(problem, tolerance=1e-12)
@@ -222,9 +222,9 @@ class Solver:
         return tuple(like_library(array, x) for array in arrays)
 
     def flux(self, x: Any, side: str) -> float:
-        """The total that flows out of the domain through a side, ``"west"``, ``"east"``, ``"south"``, ``"north"``, ``"bottom"`` or ``"top"``.
+        """Return the total flow out of the domain through a side, ``"west"``, ``"east"``, ``"south"``, ``"north"``, ``"bottom"`` or ``"top"``.
 
-        What flows in is negative. The totals of all sides add up to what the sources give. An x on a GPU is copied to the host.
+        Inflow is negative. The sum over all sides equals the sum of the sources. An x on a GPU is copied to the host.
 
         >>> problem = isobar.Diffusion(np.ones((2, 4)), spacing=1.0, boundary={"west": 8.0, "east": 0.0})
         >>> solver = isobar.Solver(problem, tolerance=1e-12)
@@ -239,10 +239,10 @@ class Solver:
         return self._problem._system.flux(given, _SIDES.index(side) // 2, _SIDES.index(side) % 2 == 1)
 
     def energy(self, x: Any) -> float:
-        """½ ∫ κ |∇x|², as the matrix has it: half of the sum over faces of the flow times the difference that drives it.
+        """Return the energy ½ ∫ κ |∇x|², discretised as half the sum over faces of the flow times the difference of x.
 
-        The values that are given on sides count, a reaction and wells do not. Between sides held at 1 and 0 it is half of what flows, and its
-        error is the square of that of x. An x on a GPU is copied to the host.
+        Faces on sides with given values are included; a reaction and wells are not. Between sides with u = 1 and u = 0 it is half the flow, and
+        its error is the square of the error of x. An x on a GPU is copied to the host.
 
         >>> problem = isobar.Diffusion(np.ones(4), spacing=1.0, boundary={"west": 8.0, "east": 0.0})
         >>> solver = isobar.Solver(problem, tolerance=1e-12)
@@ -252,14 +252,14 @@ class Solver:
         return self._problem._system.energy(fitted(readable_on_host(x, "x"), self._problem._system.shape, "x"))
 
     def update(self, problem: Problem) -> None:
-        """Take the coefficients of another problem, which differs in nothing else: in place, for the next time step."""
+        """Change the coefficients in place to those of another problem, which must not differ otherwise; for time steps and nonlinear iterations."""
         if not isinstance(problem, Problem):
-            raise TypeError(f"problem: {type(problem).__name__} is no linear system")
+            raise TypeError(f"problem: {type(problem).__name__} is not a linear system")
         self._solver.update(problem._system)
         self._problem = problem
 
     def as_linear_operator(self) -> Any:
-        """A as a `scipy.sparse.linalg.LinearOperator` on flat vectors.
+        """Return A as a `scipy.sparse.linalg.LinearOperator` on flat vectors.
 
         >>> import scipy.sparse.linalg as sla
         >>> problem = isobar.Diffusion(np.ones((8, 8)), boundary={"x": 0.0})
@@ -272,13 +272,15 @@ class Solver:
         return self._operator(self.apply, "as_linear_operator")
 
     def as_preconditioner(self, iterations: int = 1) -> Any:
-        """B ≈ A⁻¹ as a `scipy.sparse.linalg.LinearOperator` on flat vectors, a fixed linear map: `iterations` steps z += M⁻¹ (r − A z) from
-        z = 0, where M is this solver's preconditioner, or one cycle of multigrid or of vertical modes, or the diagonal of Jacobi's method.
+        """Return a preconditioner B ≈ A⁻¹ as a `scipy.sparse.linalg.LinearOperator` on flat vectors.
 
-        B of a diffusion problem is symmetric, so that `scipy.sparse.linalg.cg` can use it. By default that of `Helmholtz` and `TensorProduct` is
-        so, and linear, only to some six digits, as restriction is not the transpose of prolongation there and vertical modes are in single
-        precision: cg takes it. With ``method="cg", preconditioner={"kind": "line"}`` it is symmetric. Of a singular problem r and z lose
-        their means.
+        B is a fixed linear map: `iterations` steps z += M⁻¹ (r − A z) from z = 0, where M⁻¹ is this solver's preconditioner, one cycle of
+        multigrid or of vertical modes, or division by the diagonal (Jacobi's method).
+
+        For diffusion problems B is symmetric, as `scipy.sparse.linalg.cg` requires. For `Helmholtz` and `TensorProduct` the default B is symmetric
+        and linear to about six digits only, because restriction is not the transpose of prolongation and vertical modes use single precision;
+        cg still works. With ``method="cg", preconditioner={"kind": "line"}`` B is symmetric. If the matrix is singular, the means of r and z are
+        removed.
         """
         if isinstance(iterations, bool) or int(iterations) != iterations or iterations < 1:
             raise ValueError(f"iterations: {iterations!r}; use a whole number, 1 or more")
@@ -313,7 +315,7 @@ class Solver:
         return f"<isobar.Solver: {self.method}{with_} in {self._solver.precision} on {self.shape}, {self.device}>"
 
     def __reduce__(self):
-        raise TypeError("isobar.Solver cannot be pickled: it holds threads and the memory of a device; make one in every process")
+        raise TypeError("isobar.Solver cannot be pickled: it owns threads and device memory; make one in every process")
 
 
 def solve(
@@ -324,9 +326,9 @@ def solve(
     progress: Progress = None,
     **changes: Any,
 ) -> Result:
-    """Solve the problem of a case file, with keys changed.
+    """Solve the problem of a case file, with overrides.
 
-    ``isobar.solve("panel.toml", grid={"nx": 256, "ny": 256}, solver={"tolerance": 1e-8})``. A heat equation is stepped to its end; its
+    ``isobar.solve("panel.toml", grid={"nx": 256, "ny": 256}, solver={"tolerance": 1e-8})``. A heat equation runs to its end time; its
     result has ``steps``.
 
     Parameters
@@ -334,11 +336,11 @@ def solve(
     case
         The path of a case file.
     device, threads
-        As of `Solver`.
+        As for `Solver`.
     progress
-        As of `Solver.solve`; of a heat equation it gets the step's number and its time.
+        As for `Solver.solve`; for a heat equation it is called with the step's number and time.
     changes
-        Keys of the case: sections as dictionaries, or dotted, ``**{"solver.tolerance": 1e-8}``.
+        Overrides of the case: sections as dictionaries, or dotted keys, ``**{"solver.tolerance": 1e-8}``.
     """
     from isobar._time import run_case
 
@@ -347,7 +349,7 @@ def solve(
     try:
         system = Case(path, **changes)
     except ValueError as error:
-        if "run of time steps" not in str(error):
+        if "sequence of time steps" not in str(error):
             raise
     if system is None:
         return run_case(path, overrides(changes), device, threads, progress, _load)
@@ -355,7 +357,7 @@ def solve(
 
 
 class _Progress:
-    """What `progress` asks for."""
+    """The display or function selected by `progress`."""
 
     def __init__(self, wanted):
         self._bar, self._is_line, self.function = None, False, None

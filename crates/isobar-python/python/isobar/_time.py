@@ -1,4 +1,4 @@
-"""The heat equation through time."""
+"""Time steps of the heat equation."""
 
 from __future__ import annotations
 
@@ -20,29 +20,31 @@ if TYPE_CHECKING:
 
 
 class Step(NamedTuple):
-    """A step through time."""
+    """A time step."""
 
     number: int
-    """From 1."""
+    """Number of the step, from 1."""
     time: float
-    """That it led to."""
+    """Time at the end of the step."""
     dt: float
-    """Its length."""
+    """Length of the step."""
     iterations: int
-    """Of its solves."""
+    """Iterations of its solves."""
     residual: float
-    """The true one, relative."""
+    """True relative residual."""
     error: float | None
-    """The estimate of its error relative to the state, where steps choose their length."""
+    """Estimated error relative to the state, with automatic step lengths; else None."""
 
     def as_dict(self) -> dict:
-        """As in the report."""
+        """Return the step as in the report."""
         names = ("time", "dt", "iterations", "error")
         return {**{name: getattr(self, name) for name in names}, "relative_residual": self.residual}
 
 
 class Heat:
-    """u_t = ∇·(κ∇u) − c u + f, by finite volumes. Parameters are those of `Diffusion`, and f: `source`, a number or an array.
+    """The heat equation u_t = ∇·(κ∇u) − c u + f, by finite volumes.
+
+    Parameters are those of `Diffusion`, and `source`: f, a number or an array.
 
     >>> heat = isobar.Heat(np.ones(40), boundary={"x": 0.0})
     >>> x, = heat.coordinates
@@ -62,7 +64,7 @@ class Heat:
         sources: Sequence[dict[str, Any]] = (),
         wells: Sequence[dict[str, Any]] = (),
     ):
-        # The arrays are read again when steps begin: these are not the caller's, which may change.
+        # Copies, because the arrays are read again when steps begin and the caller may change them.
         kappa = tuple(_copy(field) for field in kappa) if isinstance(kappa, tuple) else _copy(kappa)
         self._given, self._dimensions, self._kept = diffusion(
             kappa, spacing, boundary, _copy(active), _copy(reaction), sources, wells
@@ -75,17 +77,17 @@ class Heat:
                 source = np.full(self.shape, float(source))
             self._source = host_values(_copy(source), "source")
             fitted(self._source, self._full, "source")
-        # What is wrong with it is said now.
+        # Invalid input raises here.
         self._system = _isobar.System.diffusion(self._given)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of its arrays."""
+        """Shape of its arrays."""
         return self._full[3 - self._dimensions :]
 
     @property
     def coordinates(self) -> tuple[np.ndarray, ...]:
-        """Centres of cells in the order of `shape`."""
+        """Cell centres, in the order of `shape`."""
         return tuple(np.array(axis) for axis in reversed(self._system.coordinates[: self._dimensions]))
 
     def steps(
@@ -102,23 +104,23 @@ class Heat:
         threads: int | None = None,
         **options: Any,
     ) -> Steps:
-        """Steps to be iterated over.
+        """Return an iterator over time steps.
 
         Parameters
         ----------
         initial
-            The first state, an array or a number.
+            The initial state, an array or a number.
         dt, end_time
-            Length of a step, and the end; the last step is shortened where need be.
+            Length of a step, and the end time; the last step is shortened if necessary.
         scheme
             ``"crank-nicolson"`` or ``"backward-euler"``.
         step_tolerance
-            Where it is given, steps choose their length so that the estimated error of each, relative to the state, stays below it; ``dt`` is
-            that of the first.
+            If given, step lengths are chosen so that the estimated error of each step, relative to the state, stays below it; ``dt`` is
+            the length of the first step.
         first_guess
-            ``"previous"`` or ``"extrapolated"``: what the solve of a step begins with.
+            The first guess of each step's solve: the ``"previous"`` state, or one ``"extrapolated"`` from the previous two.
         tolerance, device, threads, options
-            As of `Solver`; the tolerance is relative to the first residual of a step.
+            As for `Solver`; the tolerance is relative to the first residual of a step.
 
         >>> heat = isobar.Heat(np.ones((8, 8)), boundary=0.0)
         >>> run = heat.steps(1.0, dt=0.01, end_time=0.03)
@@ -150,7 +152,7 @@ class Heat:
         return None if self._source is None else fitted(self._source, self._full, "source")
 
     def solve(self, initial: Any = 0.0, *, progress: Any = None, **options: Any) -> Result:
-        """Takes all steps, as `steps`, and returns the last state; the result has ``steps``."""
+        """Take all steps, with the arguments of `steps`, and return the last state; the result has ``steps``."""
         return self.steps(initial, **options).run(progress)
 
     def gradient(
@@ -167,20 +169,22 @@ class Heat:
         threads: int | None = None,
         **options: Any,
     ) -> HeatGradient:
-        """The derivatives of a number J of the last state by the first state, κ, c, the source and sides: one more solve for each step.
+        """Compute derivatives of a number J(u) of the last state with respect to the initial state, κ, c, the source and sides.
+
+        It takes one more solve per step.
 
         Parameters
         ----------
         ubar
             ∂J/∂u of the last state: an array, or a function that returns it for the last state.
         initial, dt, end_time, scheme
-            As of `steps`.
+            As for `steps`.
         checkpoints
-            How many states are kept on the way, evenly spaced, from which the others are computed once more, one stretch at a time. Of N steps the
-            memory is `checkpoints` + N / `checkpoints` states, by default about 2 √N, and most steps are taken twice. N keeps all, and no step is
-            taken twice.
+            Number of evenly spaced states that are kept; the others are recomputed from them, one segment at a time. For N steps the
+            memory is `checkpoints` + N / `checkpoints` states, by default about 2 √N, and most steps are computed twice. With N, all states are kept
+            and no step is recomputed.
         tolerance, device, threads, options
-            As of `Solver`.
+            As for `Solver`.
 
         A solve that does not converge raises `NotConvergedError`.
 
@@ -200,11 +204,11 @@ class Heat:
         return f"<isobar.Heat {tuple(self.shape)}, {size} cell{'' if size == 1 else 's'}>"
 
     def __reduce__(self):
-        raise TypeError("isobar.Heat cannot be pickled: make it anew where it is needed, from its arrays")
+        raise TypeError("isobar.Heat cannot be pickled: make a new one from its arrays")
 
 
 class Steps:
-    """Steps through time, one after another."""
+    """An iterator over time steps."""
 
     def __init__(self, stepper, dimensions, tolerance):
         self._stepper, self._dimensions, self._tolerance = stepper, dimensions, tolerance
@@ -213,7 +217,7 @@ class Steps:
 
     @property
     def u(self) -> Any:
-        """The present state. Where it is set between two steps, number and time of steps go on."""
+        """The current state. It may be set between two steps; step number and time continue."""
         shape = self._stepper.shape
         target = like(Handle(np.empty(0), (0, (), None, "f8", None, None)), shape[3 - self._dimensions :])
         self._stepper.state(fitted(target, shape, "u"))
@@ -225,12 +229,12 @@ class Steps:
         self._stepper.replace(fitted(given, self._stepper.shape, "initial"))
 
     def read(self, out: Any) -> Any:
-        """Write the present state to an array, which may be on the device."""
+        """Write the current state to an array, which may be on the device."""
         self._stepper.state(fitted(writable(out, "out"), self._stepper.shape, "out"))
         return out
 
     def update(self, heat: Heat) -> None:
-        """Go on with the coefficients, boundary values and source of another `Heat` on the same grid, from the next step on.
+        """Change coefficients, boundary values and source to those of another `Heat` on the same grid, from the next step on.
 
         >>> run = isobar.Heat(np.ones(40), boundary={"x": 0.0}).steps(1.0, dt=1e-3, end_time=2e-3)
         >>> first = next(run)
@@ -244,17 +248,17 @@ class Steps:
 
     @property
     def time(self) -> float:
-        """The present one."""
+        """The current time."""
         return self._stepper.moment()[1]
 
     @property
     def finished(self) -> bool:
-        """Whether the end is reached."""
+        """Whether the end time is reached."""
         return self._stepper.moment()[2]
 
     @property
     def energy(self) -> float:
-        """½ ∫ κ|∇u|² of the present state, and what reaction and sources add."""
+        """The energy ½ ∫ κ|∇u|² of the current state plus the terms of reaction and sources."""
         return self._stepper.energy()
 
     def __iter__(self) -> Steps:
@@ -268,14 +272,14 @@ class Steps:
         step = Step(number, time, dt, iterations, outcome.residual, error)
         if not is_taken:
             advice = f"; {outcome.advice}" if outcome.advice else ""
-            text = f"step {number} not converged: {outcome.stop.replace('_', ' ')}; the state is the one before it{advice}"
+            text = f"step {number} not converged: {outcome.stop.replace('_', ' ')}; the state is unchanged{advice}"
             warnings.warn(text, NotConvergedWarning, stacklevel=2)
             raise StopIteration
         self._taken.append(step)
         return step
 
     def run(self, progress: Any = None) -> Result:
-        """Take all that are left."""
+        """Take all remaining steps and return the result."""
         from isobar._solvers import _Progress
 
         shown = _Progress(progress)
@@ -286,12 +290,12 @@ class Steps:
         finally:
             shown.close()
         if self._last is None:
-            raise ValueError("no step left to take; make new ones by steps()")
+            raise ValueError("the run is complete; begin a new one with steps()")
         return Result(self.u, self._last, self._tolerance, steps=list(self._taken))
 
 
 def run_case(path, changes, device, threads, progress, load) -> Result:
-    """Takes the steps of a case."""
+    """Take the steps of a case."""
     stepper = load(_isobar.Stepper.from_case, path, changes, device, threads)
     return Steps(stepper, 3, 1e-5).run(progress)
 

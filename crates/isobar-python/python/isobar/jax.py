@@ -1,4 +1,4 @@
-"""Solves that JAX differentiates.
+"""Solves that JAX can differentiate.
 
 >>> import isobar.jax, jax, jax.numpy as jnp                                            # doctest: +SKIP
 >>> problem = isobar.Diffusion(np.ones((64, 64)), boundary={"x": 0.0})                  # doctest: +SKIP
@@ -38,28 +38,28 @@ def solve(
     threads: int | None = None,
     **options: Any,
 ) -> jax.Array:
-    """Solve −∇·(κ∇x) + c x = f, as a function that JAX compiles, and differentiates by κ, f and c in both modes, as often as you like.
+    """Solve −∇·(κ∇x) + c x = f. JAX can compile it and differentiate it with respect to κ, f and c in both modes, to any order.
 
     Parameters
     ----------
     problem
-        An `isobar.Diffusion`: its grid, sides, mask, sources and wells. Its own κ is not used; its reaction is where none is given here.
+        An `isobar.Diffusion`, which gives the grid, sides, mask, sources and wells. Its κ is not used; its reaction is used if none is given here.
     kappa
-        κ of every cell, or a tuple of two or three, as of `Diffusion`; a number is that of all cells.
+        κ of every cell, or a tuple of two or three arrays, as for `Diffusion`; a number applies to all cells.
     f
-        The source density of every cell, as of `Problem.rhs`.
+        The source density of every cell, as for `Problem.rhs`.
     reaction
         c of every cell.
     tolerance, device, threads, options
-        As of `Solver`. A solver is made at the first call and kept with the problem; later calls change its coefficients in place.
+        As for `Solver`. A solver is made at the first call and kept with the problem; later calls change its coefficients in place.
     failure
-        What to do where a solve, or one for a derivative, does not converge: ``"raise"``, as an error of JAX that quotes
+        If a solve, or one for a derivative, does not converge: ``"raise"`` an error of JAX that quotes
         `isobar.NotConvergedError`, or return ``"nan"`` everywhere.
 
-    It works under ``jit``, ``grad``, ``jvp``, ``hessian``, and ``vmap``, which solves one after another. A derivative in a direction, or by
-    everything in reverse, is one more solve.
-    x has the type of κ, float32 unless JAX's 64-bit mode is on; it is solved for in double precision. Arrays on a GPU stay there where JAX has
-    ``jax.experimental.buffer_callback``; without it, with ``failure="nan"``, and where a constant is free they pass through the host.
+    It works under ``jit``, ``grad``, ``jvp``, ``hessian`` and ``vmap`` (which solves one system after another). A directional derivative, or a
+    gradient in reverse mode, takes one more solve.
+    x has the type of κ, float32 unless JAX's 64-bit mode is on; the solve is in double precision. Arrays on a GPU stay there if JAX has
+    ``jax.experimental.buffer_callback``; without it, with ``failure="nan"``, and if a constant is free they pass through the host.
     """
     call = Call(problem, failure, {"tolerance": tolerance, "device": device, "threads": threads, **options})
     fields = kappa if isinstance(kappa, tuple) else (kappa,)
@@ -81,7 +81,7 @@ def solve(
 
 
 def _compiled(call):
-    """x(κ, c, f), kept with the problem together with what XLA makes of it."""
+    """Return the compiled function x(κ, c, f), which is kept with the problem."""
     kept = call.problem._kept.setdefault("jax", {})
     if call.key not in kept:
         kept[call.key] = jax.jit(_differentiable(call))
@@ -97,7 +97,7 @@ def _differentiable(call):
 
     @solved.defjvp
     def _(primals, tangents):
-        # A ẋ = ḃ − Ȧ x, which JAX transposes, and differentiates once more.
+        # A ẋ = ḃ − Ȧ x, which JAX transposes and can differentiate again.
         x = solved(*primals)
         _, rhs = jax.jvp(lambda *given: _residual(call, *given, x), primals, tangents)
         kappa, reaction, _ = primals
@@ -107,7 +107,7 @@ def _differentiable(call):
 
 
 def _inverse(call, kappa, reaction, r):
-    """A⁺ r"""
+    """Return A⁺ r."""
 
     def solve(_, r):
         return _called_on_device(call, kappa, reaction, r) if _stays_on_device(call) else _called(call.invert, kappa, reaction, r)
@@ -117,13 +117,13 @@ def _inverse(call, kappa, reaction, r):
 
 
 def _residual(call, kappa, reaction, f, x, **options):
-    """b − A x: the derivative of what is linear in the weights."""
+    """Return b − A x, the derivative of `Residual.tested` with respect to the weights, in which it is linear."""
     tested = lambda weights: call.residual.tested(_Library, kappa, reaction, f, x, weights, **options)
     return jax.grad(tested)(jnp.zeros_like(x))
 
 
 class _Library:
-    """The operations of a residual."""
+    """The operations of JAX that `Residual` needs."""
 
     where, log = staticmethod(jnp.where), staticmethod(jnp.log)
 
@@ -133,7 +133,7 @@ class _Library:
 
 
 def _called(function, kappa, reaction, values):
-    """What a function of arrays in host memory returns."""
+    """Call a function of arrays in host memory."""
 
     def on_host(kappa, reaction, values):
         given = [np.asarray(field) for field in kappa], None if reaction is None else np.asarray(reaction)
@@ -152,7 +152,7 @@ def _stays_on_device(call):
 
 
 def _called_on_device(call, kappa, reaction, b):
-    """x of A x = b, from the buffers of XLA, in the order of its stream."""
+    """Solve A x = b with XLA's buffers, ordered by its stream."""
     residual = call.residual
     fields, axes = residual.cells(_Library, kappa)
     shift = None
@@ -167,7 +167,7 @@ def _called_on_device(call, kappa, reaction, b):
 
 
 def _handle(context, buffer, shape):
-    """A buffer of XLA, which has no gaps, as the native part takes it."""
+    """Return a handle of a buffer of XLA, which is contiguous."""
     kind = {"float64": "f8", "float32": "f4"}[str(buffer.dtype)]
     if int(buffer.__dlpack_device__()[0]) == 1:
         return Handle(buffer, (np.asarray(buffer).ctypes.data, shape, None, kind, None, None))

@@ -1,4 +1,4 @@
-"""Solves that PyTorch differentiates.
+"""Solves that PyTorch can differentiate.
 
 >>> import isobar.torch, torch                                                  # doctest: +SKIP
 >>> problem = isobar.Diffusion(np.ones((64, 64)), boundary={"x": 0.0})          # doctest: +SKIP
@@ -32,27 +32,27 @@ def solve(
     threads: int | None = None,
     **options: Any,
 ) -> torch.Tensor:
-    """Solve −∇·(κ∇x) + c x = f, as a function that PyTorch differentiates by κ, f and c, as often as you like.
+    """Solve −∇·(κ∇x) + c x = f. PyTorch can differentiate it with respect to κ, f and c, to any order.
 
     Parameters
     ----------
     problem
-        An `isobar.Diffusion`: its grid, sides, mask, sources and wells. Its own κ is not used; its reaction is where none is given here.
+        An `isobar.Diffusion`, which gives the grid, sides, mask, sources and wells. Its κ is not used; its reaction is used if none is given here.
     kappa
-        κ of every cell, or a tuple of two or three, as of `Diffusion`; a number is that of all cells.
+        κ of every cell, or a tuple of two or three tensors, as for `Diffusion`; a number applies to all cells.
     f
-        The source density of every cell, as of `Problem.rhs`.
+        The source density of every cell, as for `Problem.rhs`.
     reaction
         c of every cell.
     tolerance, device, threads, options
-        As of `Solver`. A solver is made at the first call and kept with the problem; later calls change its coefficients in place.
+        As for `Solver`. A solver is made at the first call and kept with the problem; later calls change its coefficients in place.
     failure
-        What to do where a solve, or one for a derivative, does not converge: ``"raise"`` `isobar.NotConvergedError`, or return ``"nan"``
+        If a solve, or one for a derivative, does not converge: ``"raise"`` `isobar.NotConvergedError`, or return ``"nan"``
         everywhere.
 
-    x has the type and the device of κ; it is solved for in double precision. A backward pass is one more solve. Tensors on a GPU stay there, in the
-    order of torch's current stream, but with ``failure="nan"`` and where a constant is free they pass through host memory. ``torch.compile`` leaves
-    the call as it is.
+    x has the type and device of κ; the solve is in double precision. A backward pass takes one more solve. Tensors on a GPU stay there, ordered by
+    torch's current stream; with ``failure="nan"``, and if a constant is free, they pass through host memory. ``torch.compile`` does not compile
+    the call.
     """
     call = Call(problem, failure, {"tolerance": tolerance, "device": device, "threads": threads, **options})
     fields = kappa if isinstance(kappa, tuple) else (kappa,)
@@ -81,7 +81,7 @@ if hasattr(torch, "compiler") and hasattr(torch.compiler, "disable"):
 
 
 class _Solve(torch.autograd.Function):
-    """x of A x = b, b that of f with sides, sources and wells; or, where it is not driven, A⁺ of what stands in the place of f."""
+    """The solution of A x = b with the right-hand side of f, sides, sources and wells; if not `driven`, A⁺ f."""
 
     @staticmethod
     def forward(ctx, call, driven, f, reaction, *kappa):
@@ -100,7 +100,7 @@ class _Solve(torch.autograd.Function):
         x, f, *given = ctx.saved_tensors
         reaction, kappa = (given[0] if ctx.has_reaction else None), given[ctx.has_reaction :]
         if not (torch.is_grad_enabled() or f.is_cuda):
-            # Once, and on the host.
+            # First derivatives on the host.
             of_reaction = None if reaction is None else on_host(reaction)
             found = ctx.call.pull_back([on_host(field) for field in kappa], of_reaction, on_host(x), on_host(xbar), ctx.driven)
             by_f, by_reaction, *by_kappa = (torch.from_numpy(values).to(xbar) for values in found)
@@ -108,7 +108,7 @@ class _Solve(torch.autograd.Function):
         adjoint = _Solve.apply(ctx.call, False, xbar, reaction, *kappa)
         needs = ctx.needs_input_grad[2:]
         with torch.enable_grad():
-            # Other tensors of the same values: neither x nor its adjoint follows from them.
+            # New tensors with the same values, on which neither x nor its adjoint depends.
             inputs = [None if each is None else _follower(each) for each in (f if ctx.driven else None, reaction, *kappa)]
             tested = ctx.call.residual.tested(_Library(ctx.call), inputs[2:], inputs[1], inputs[0], x, adjoint, driven=ctx.driven)
         wanted = [each for each, is_needed in zip(inputs, needs) if is_needed and each is not None]
@@ -120,15 +120,15 @@ class _Solve(torch.autograd.Function):
 
 
 def _follower(tensor):
-    """A tensor that follows from this one and can be differentiated by."""
+    """Return a tensor with the same values that can be differentiated with respect to."""
     return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
 
 
 def _on_device(call, driven, f, reaction, kappa):
-    """x without anything passing through the host."""
+    """Compute x without copying anything to the host."""
     library, residual = _Library(call), call.residual
     shape = residual.shape
-    # Solvers wait for torch's current stream, and torch's next work for them: they have finished when they return.
+    # The solver waits for torch's current stream, and is finished when it returns.
     fields, axes = residual.cells(library, kappa)
     shift = -library.residual(kappa, reaction, None, torch.ones_like(f), False, fixed=False) if residual.has_shift(reaction) else None
     b = library.residual(kappa, None, f, torch.zeros_like(f), True) if driven else f
@@ -141,7 +141,7 @@ def _on_device(call, driven, f, reaction, kappa):
 
 
 class _Library:
-    """The operations of a residual."""
+    """The operations of PyTorch that `Residual` needs."""
 
     where, log = staticmethod(torch.where), staticmethod(torch.log)
 
@@ -149,14 +149,14 @@ class _Library:
         self._call, self._known = call, call.problem._kept.setdefault("torch", {})
 
     def like(self, values, beside):
-        # Widths and sides stay where they are needed.
+        # Widths and sides are kept on the device.
         key = id(values), beside.dtype, beside.device
         if key not in self._known:
             self._known[key] = torch.as_tensor(values, dtype=beside.dtype, device=beside.device)
         return self._known[key]
 
     def residual(self, kappa, reaction, f, x, driven, **options):
-        """b − A x: the derivative of what is linear in the weights."""
+        """Return b − A x, the derivative of `Residual.tested` with respect to the weights, in which it is linear."""
         with torch.enable_grad():
             weights = torch.zeros_like(x, requires_grad=True)
             tested = self._call.residual.tested(self, kappa, reaction, f, x, weights, driven=driven, **options)

@@ -1,4 +1,4 @@
-//! The end of a run: what is written, and what is said.
+//! The end of a run: the outputs and the summary.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,11 +23,11 @@ use crate::summary::{Time, entry};
 use crate::{INTERRUPTED, NOT_CONVERGED, SUCCESS, files, ranks, summary};
 
 impl Run<'_> {
-    /// Everything that is written at the end.
+    /// Writes everything that is due at the end.
     pub(super) fn finish(mut self, device: &Device, console: &mut Console) -> Result<u8> {
         let is_interrupted = ranks::flow(self.ranks).is_break();
         let is_complete = self.stepper.is_finished();
-        // A step that failed leaves a state worth going on from, with other options.
+        // The state before a failed step allows a restart with other options.
         self.checkpoint()?;
         self.frame()?;
         self.fetch()?;
@@ -97,16 +97,16 @@ impl Run<'_> {
         })
     }
 
-    /// What came of it, for a person.
+    /// Prints the summary of the run.
     fn say(&self, is_complete: bool, error: Option<ErrorReport>, traffic: &TrafficReport, console: &mut Console) {
         let taken = self.stepper.taken();
         let total = match self.heat.step_tolerance() {
             None => format!("step {taken} of {}", self.heat.steps.count()),
-            Some(_) => format!("{}, {} more tried", plural(taken, "step"), self.rejected),
+            Some(_) => format!("{}, {} more rejected", plural(taken, "step"), self.rejected),
         };
         let iterations = plural(self.iterations, "iteration");
         let mean = self.iterations as f64 / self.steps.len().max(1) as f64;
-        let verdict = if is_complete { "at the end" } else { "NOT at the end" };
+        let verdict = if is_complete { "at the end" } else { "NOT complete" };
         console
             .line(entry("outcome", format!("{verdict}: {total}, t = {}; {iterations}, {mean:.1} a step", self.time())));
         let errors = self.steps.iter().filter_map(|step| step.error);
@@ -114,8 +114,7 @@ impl Run<'_> {
             let [least, most] =
                 self.steps.iter().fold([f64::INFINITY, 0.0_f64], |[a, b], step| [a.min(step.dt), b.max(step.dt)]);
             let sum: f64 = errors.sum();
-            let text =
-                format!("{least:.3e} to {most:.3e} long; estimated errors {largest:.1e} at most, {sum:.1e} in all");
+            let text = format!("{least:.3e} to {most:.3e} long; largest estimated error {largest:.1e}, sum {sum:.1e}");
             console.line(entry("steps", text));
         }
         if let Some(outcome) = self.last.as_ref().filter(|outcome| !outcome.converged()) {
@@ -131,14 +130,14 @@ impl Run<'_> {
             let ErrorReport { max, l2 } = error;
             console.line(entry(
                 "error",
-                format!("{max:.3e} at most, {l2:.3e} in the mean square, from the exact solution"),
+                format!("largest difference from the exact solution {max:.3e}, root mean square {l2:.3e}"),
             ));
         }
         let Seconds { setup, solve, download, total, .. } = self.seconds;
         console.line(entry(
             "time",
             format!(
-                "{} a step; {} steps, {} setup, {} download; {} in all",
+                "{} per step; {} steps, {} setup, {} download; {} total",
                 Time(solve / self.steps.len().max(1) as f64),
                 Time(solve),
                 Time(setup),

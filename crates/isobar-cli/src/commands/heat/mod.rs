@@ -1,4 +1,4 @@
-//! `isobar solve` of a heat equation: a run of time steps with frames, checkpoints and a report.
+//! `isobar solve` of a heat equation: time steps with frames, checkpoints and a report.
 
 mod finish;
 
@@ -27,10 +27,10 @@ use crate::summary::entry;
 use crate::{device, files, interrupt, ranks, summary};
 use isobar_case::report::{Seconds, StepReport};
 
-/// Runs the steps of a case and writes what was asked for.
+/// Runs the steps of a case and writes the requested files.
 ///
 /// # Errors
-/// Whatever keeps the run from starting, a step from being taken, or a file from being written.
+/// The run cannot start, a step fails, or a file cannot be written.
 pub(super) fn run(args: &SolveArgs, case: &Case, heat: &HeatCase) -> Result<u8> {
     let stream = check_files(args, case, heat)?;
     let device = device::open(&args.device)?;
@@ -40,10 +40,10 @@ pub(super) fn run(args: &SolveArgs, case: &Case, heat: &HeatCase) -> Result<u8> 
     status
 }
 
-/// The same on a device, perhaps as one of several ranks. Rank 0 writes, and speaks for all.
+/// Runs the steps on a device, possibly as one of several ranks. Rank 0 writes the files and prints the summary.
 ///
 /// # Errors
-/// As [`run`].
+/// The errors of [`run`].
 pub(super) fn run_on(
     args: &SolveArgs,
     case: &Case,
@@ -69,7 +69,7 @@ pub(super) fn check_files(args: &SolveArgs, case: &Case, heat: &HeatCase) -> Res
     Ok(files::summary_stream(&targets))
 }
 
-/// A run on its way.
+/// The state of a run.
 struct Run<'a> {
     args: &'a SolveArgs,
     case: &'a Case,
@@ -79,28 +79,28 @@ struct Run<'a> {
     fingerprint: Fingerprint,
     common: Arc<Common>,
     tried: Vec<Tried>,
-    /// Iterations of a first step without a preconditioner, where they are few and none is taken.
+    /// Iterations of a first step without a preconditioner, if they were few and so none is used.
     plain: Option<usize>,
     footprint: Footprint,
     stepper: TimeStepper,
     state: Vec<f64>,
-    /// Steps after which `state` was fetched.
+    /// The number of steps when `state` was last copied from the device.
     fetched: Option<usize>,
     writer: Writer,
-    /// Whether there are frames.
+    /// Whether frames are written.
     has_frames: bool,
-    /// The time of the last frame.
+    /// The number of steps at the last frame.
     framed: Option<usize>,
     steps: Vec<StepReport>,
     last: Option<Outcome>,
     clock: Instant,
     seconds: Seconds,
     iterations: usize,
-    /// Steps that were tried with a greater length.
+    /// Number of rejected steps.
     rejected: usize,
-    /// Whether every step gets its energy.
+    /// Whether the energy is computed at every step.
     wants_energy: bool,
-    /// Steps when the last checkpoint was to be written.
+    /// The number of steps at the last checkpoint.
     checked: Option<usize>,
 }
 
@@ -118,11 +118,11 @@ impl<'a> Run<'a> {
         let mut options = step_options(&case.solver, device);
         let restart = args.restart.as_deref().map(|path| Restart::read(path, heat)).transpose()?;
         let (mut tried, mut plain) = (Vec::new(), None);
-        // Ranks and cards have lines, and what a run on one process was begun with they may not have.
+        // Several ranks and GPUs use lines, because they may lack the preconditioner of a run on one process.
         let is_open = heat.wants_trial || matches!(options.preconditioner, Preconditioner::Mic { .. });
         if is_open && leaves_preconditioner(&case.solver) {
             let state = restart.as_ref().map_or(Ok(initial.as_slice()), Restart::state)?;
-            // A run that goes on does so with what it was begun with.
+            // A restarted run uses the preconditioner that it began with.
             if let Some(known) = restart.as_ref().and_then(Restart::preconditioner) {
                 options.preconditioner = known;
             } else if heat.wants_trial {
@@ -190,7 +190,7 @@ impl<'a> Run<'a> {
         self.stepper.moment().time
     }
 
-    /// What is about to be done, for a person.
+    /// Prints the problem, the device and the solver before the first step.
     fn open(&self, console: &mut Console) -> Result<()> {
         let mut description = self.stepper.description().clone();
         let bytes = [description.bytes as f64, description.coefficient_bytes as f64];
@@ -202,7 +202,7 @@ impl<'a> Run<'a> {
         }
         if let Some(iterations) = self.plain {
             let text = format!(
-                "the first step takes {} without a preconditioner; none is taken",
+                "the first step takes {} without a preconditioner; none is used",
                 plural(iterations, "iteration")
             );
             console.line(entry("trial", text));
@@ -212,7 +212,7 @@ impl<'a> Run<'a> {
         }
         if let Some(path) = self.args.output.as_ref().filter(|_| self.heat.section.output_every > 0 && !self.has_frames)
         {
-            let last = format!("{} holds the last state only; .zarr, .vti and .vtr hold frames", path.display());
+            let last = format!("{} will hold the last state only; use .zarr, .vti or .vtr for frames", path.display());
             console.line(entry("note", last));
         }
         Ok(())
@@ -240,7 +240,7 @@ impl<'a> Run<'a> {
         match failure {
             None => Ok(self),
             Some(error) => {
-                // What fails after it is not said; the last good one stays where it is, and where it leads to is.
+                // A failure here is not reported; the last complete checkpoint remains, and its path is printed.
                 let _ = self.writer.finish();
                 if let (Some(steps), Some(path)) = (self.writer.checked(), &self.heat.section.checkpoint) {
                     console.line(entry("checkpoint", how_to_go_on(self.case, path, steps)));
@@ -250,7 +250,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// One step with its frame and its checkpoint. Returns whether it was taken.
+    /// Takes one step with its frame and its checkpoint. Returns whether it was accepted.
     fn step(&mut self, progress: &mut StepProgress<'_>) -> Result<bool> {
         ranks::agree(self.ranks, self.writer.check())?;
         let clock = Instant::now();
@@ -283,7 +283,7 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
-    /// Brings the state to the host, once a step; on several ranks to that of rank 0.
+    /// Copies the state to the host, once per step; on several ranks to that of rank 0.
     fn fetch(&mut self) -> Result<()> {
         if self.fetched == Some(self.stepper.taken()) {
             return Ok(());
@@ -296,7 +296,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Writes the state as a frame, once a time.
+    /// Writes the state as a frame, once per time.
     fn frame(&mut self) -> Result<()> {
         let taken = self.stepper.taken();
         if !self.has_frames || self.framed == Some(taken) {
@@ -346,7 +346,7 @@ impl<'a> Run<'a> {
         self.writer.write(Job::Checkpoint { path, steps: self.stepper.taken(), facts: self.facts(), arrays })
     }
 
-    /// What a run that goes on must have in common with this one, and where it begins.
+    /// Returns what a restarted run must have in common with this one, and its position.
     fn facts(&self) -> BTreeMap<String, String> {
         let mut all = facts(self.heat, self.stepper.moment());
         all.insert("preconditioner".to_owned(), self.stepper.description().preconditioner.clone());
@@ -354,7 +354,7 @@ impl<'a> Run<'a> {
         all
     }
 
-    /// What travels with the frames.
+    /// Returns the attributes of the frames.
     fn attributes(&self) -> BTreeMap<String, String> {
         let mut all = facts(self.heat, self.stepper.moment());
         all.insert("case".to_owned(), self.case.name());
@@ -364,7 +364,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Puts NaN in cells that take no part.
+/// Puts NaN in inactive cells.
 fn mark(values: &mut [f64], active: &[bool]) {
     values.iter_mut().zip(active).filter(|(_, active)| !**active).for_each(|(value, _)| *value = f64::NAN);
 }

@@ -1,4 +1,4 @@
-//! The search for strongly coupled bodies.
+//! The search for strongly coupled aggregates.
 
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
@@ -13,25 +13,25 @@ use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments};
 use crate::memory::Buffer;
 
-/// Cells of a tile in x, y and z, see bodies.cu.
+/// Cells of a tile in x, y and z, as in bodies.cu.
 const TILE: [usize; 3] = [8, 32, 4];
 
-/// The bodies of one threshold, as corrections read them.
+/// The aggregates of one threshold, as lists for the correction.
 #[derive(Debug)]
 pub struct Lists {
     pub(crate) count: usize,
-    /// Where the cells of each begin, and where the last ones' end.
+    /// First cell of each aggregate, then the number of cells.
     pub(crate) starts: Buffer,
-    /// Positions in a vector.
+    /// Positions of the cells in a vector.
     pub(crate) cells: Buffer,
     /// ω / D
     pub(crate) factors: Buffer,
-    /// How many of them, the first, other cards have cells of, too.
+    /// Number of aggregates shared with other GPUs; they come first.
     pub(crate) shared: usize,
 }
 
 impl Lists {
-    /// What is listed on the host.
+    /// Copies lists from the host.
     pub(crate) fn new(cuda: &Cuda, bodies: &Bodies) -> Result<Self> {
         let context = cuda.context();
         let what = "lists of strongly coupled cells";
@@ -44,7 +44,7 @@ impl Lists {
         })
     }
 
-    /// The same on the host, in an order that does not depend on which threads of the card were first.
+    /// Copies the lists to the host, in an order that does not depend on the timing of GPU threads.
     pub(crate) fn on_host(&self) -> Result<Bodies> {
         let mut starts = vec![0u32; self.count + 1];
         self.starts.read(&mut starts)?;
@@ -99,7 +99,7 @@ struct Found {
 // SAFETY: laid out as `Lists` in bodies.cu: three pointers.
 unsafe impl Argument for Found {}
 
-/// As [`isobar_core::stencil::galerkin::bodies::find`].
+/// Finds aggregates as [`isobar_core::stencil::galerkin::bodies::find`] does.
 pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
     if layout.len() > u32::MAX as usize {
         return Ok(Vec::new());
@@ -128,7 +128,7 @@ pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
         kept_before: kept_before.start(),
         counts: counts.start(),
     };
-    // What belongs together by the first threshold does so by all.
+    // Cells that belong together by the first threshold do so by all.
     let tiles: usize = matrix.grid().extents().into_iter().zip(TILE).map(|(n, tile)| n.div_ceil(tile)).product();
     let arguments = Arguments::new().with(matrix.operands()).with(search(&kept, &kept_before)).with(THRESHOLDS[0]);
     matrix.launch(module.kernel("label_tiles")?, BLOCK * tiles, BLOCK, arguments)?;
@@ -150,7 +150,7 @@ pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
         counts.read(&mut numbers)?;
         let [_, kept_counts, same] = numbers;
         let (bodies, total) = ((kept_counts >> 32) as usize, kept_counts as u32 as usize);
-        // The same bodies once more say nothing new.
+        // Lists equal to those of the previous threshold are omitted.
         let is_new = bodies > 0 && all.last().is_none_or(|last| last.count != bodies || same as usize != bodies);
         if is_new {
             let copy = |from: Pointer, bytes: usize| -> Result<Buffer> {

@@ -1,4 +1,4 @@
-//! A matrix that levels are made of, on the card.
+//! A matrix on the GPU from which levels are made.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ use crate::module::Module;
 use crate::seven_point::Kernels;
 use crate::seven_point::passes::Passes;
 
-/// Cells of a tile in x and in y, see finest.cu.
+/// Cells of a tile in x and y, as in finest.cu.
 const TILE: usize = 32;
-/// Threads of a block with a cell a thread.
+/// Threads of a block with one cell per thread.
 pub(super) const BLOCK: usize = 256;
-/// The most cells that kernels can number.
+/// Largest number of cells that kernels can index.
 const MOST_CELLS: usize = 1 << 31;
-/// The most blocks of a grid in z.
+/// Largest number of blocks of a launch in z.
 const MOST_LAYERS: usize = 1 << 15;
 
 /// `Matrix` of setup.cuh.
@@ -55,10 +55,10 @@ struct Targets([Pointer; UPPER + 1]);
 // SAFETY: laid out as `Targets` in finest.cu: fourteen pointers.
 unsafe impl Argument for Targets {}
 
-/// What measures of a matrix are taken with.
+/// Buffers for measures of a matrix.
 #[derive(Debug)]
 struct Measures {
-    /// Results, the counter of blocks, whether cells of a product may have collapsed, and six partial sums a block.
+    /// Results, the block counter, a flag for collapsed cells of a product, and six partial sums per block.
     buffer: Buffer,
     blocks: usize,
 }
@@ -74,10 +74,10 @@ impl Measures {
     }
 }
 
-/// Of each direction the sum of its couplings, and their number.
+/// For each direction the sum of its couplings, and their number.
 type Means = [f64; 2 * 3];
 
-/// Couplings and row sums on the card.
+/// The couplings and row sums of a level on the GPU.
 #[derive(Debug)]
 pub struct Matrix {
     cuda: Cuda,
@@ -86,9 +86,9 @@ pub struct Matrix {
     measures: Arc<Measures>,
     grid: Grid,
     present: [bool; UPPER],
-    /// Of the finest: whether a coupling is much weaker than the next in its direction.
+    /// On the finest level: whether a coupling is much weaker than the next one in its direction.
     has_contrast: bool,
-    /// Of the finest: as `mean_couplings` of measures.cu finds it.
+    /// On the finest level: the result of `mean_couplings` of measures.cu.
     means: Option<Means>,
     fields: Piece,
 }
@@ -102,7 +102,7 @@ fn in_tiles(cuda: &Cuda, kernel: Kernel, Shape { nx, ny, nz }: Shape, arguments:
     cuda.launch(kernel, grid, [TILE, 8], arguments)
 }
 
-/// Some planes along y, of which number `first` goes to row 0. Those of a ring are counted on beyond its ends: −1 is the last.
+/// Some planes along y; plane `first` is stored in row 0. In a periodic direction, numbers continue beyond the ends: −1 is the last plane.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct Planes {
@@ -115,8 +115,8 @@ pub(super) struct Planes {
 unsafe impl Argument for Planes {}
 
 impl Planes {
-    /// Those of so many rows of a part from the first one of `layout` on, with `before` more before and `after` behind: around a ring, or as
-    /// far as there are any of `count`.
+    /// The planes of a subdomain's rows from the first of `layout`, with `before` more before and `after` more behind: periodically, or as
+    /// far as they exist among `count`.
     pub(super) fn new(layout: &Layout, rows: usize, [before, after]: [usize; 2], count: usize) -> Self {
         let [first, rows, before, after] = [layout.origin()[1], rows, before, after].map(|n| n as i32);
         let [mut begin, mut end] = [first - before, first + rows + after];
@@ -126,19 +126,19 @@ impl Planes {
         Self { first, begin, end }
     }
 
-    /// So many in all.
+    /// Returns the number of planes.
     pub(super) fn rows(self) -> usize {
         (self.end - self.begin).max(0) as usize
     }
 
-    /// Those before the one that goes to row 0.
+    /// Returns the number of planes before the one in row 0.
     pub(super) fn before(self) -> usize {
         (self.first - self.begin) as usize
     }
 }
 
-/// Copies planes of fields of a grid that lie one after the other, in such numbers, to arrays in precision T: to vectors of a pitch, or
-/// where that is 0 to arrays in the order of (i, k, j).
+/// Copies planes of contiguous fields of a grid to arrays in precision T: to vectors with a pitch, or
+/// with pitch 0 to arrays in the order (i, k, j).
 pub(super) fn store<T: Real>(
     cuda: &Cuda,
     (number, fields): (Number, Pointer),
@@ -156,16 +156,16 @@ pub(super) fn store<T: Real>(
 }
 
 impl Matrix {
-    /// That of an operator with its coefficients, with the memory for all that comes of it.
+    /// Computes the matrix of an operator from its coefficients, and allocates the memory for everything computed from it.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where there is not so much; [`Error::Unsupported`] for more than 2³¹ cells.
+    /// [`Error::OutOfMemory`]; [`Error::Unsupported`] for more than 2³¹ cells.
     pub(crate) fn of<T: Real>(operator: &Passes<Diffusion, T>, grid: Grid) -> Result<Self> {
         refuse_while_recording("making levels of multigrid")?;
         let shape = grid.shape;
         if shape.cells() > MOST_CELLS {
             return Err(Error::Unsupported(format!(
-                "multigrid for diffusion on {shape} cells on one card: at most 2³¹"
+                "multigrid for diffusion on {shape} cells: at most 2³¹ cells are supported per GPU"
             )));
         }
         if T::PRECISION == Precision::F32 {
@@ -181,10 +181,10 @@ impl Matrix {
         Ok(double)
     }
 
-    /// The same, stored in such numbers.
+    /// Computes the matrix in the given number type.
     fn filled<T: Real>(operator: &Passes<Diffusion, T>, grid: Grid, number: Number) -> Result<Self> {
         let (cuda, shape, present) = (operator.cuda(), grid.shape, grid.seven_points());
-        // The matrix, then either the search for bodies, or weights and the first product.
+        // The matrix, then either the search for aggregates, or weights and the first product.
         let vectors = (count(&present) + 1) as f64 + if number == Number::Single { 9.7 } else { 5.6 };
         let bytes = (number.bytes() as f64 * vectors * shape.cells() as f64) as usize + (64 << 10);
         let workspace = Workspace::new(cuda.context(), bytes)?;
@@ -218,7 +218,7 @@ impl Matrix {
         })
     }
 
-    /// Room for one that is made of this.
+    /// Allocates a matrix that is computed from this one.
     pub(super) fn next(&self, grid: Grid, present: [bool; UPPER]) -> Result<Self> {
         Self::new(&self.cuda, self.number, Arc::clone(&self.workspace), Arc::clone(&self.measures), grid, present)
     }
@@ -239,7 +239,7 @@ impl Matrix {
         self.grid
     }
 
-    /// Which offsets are stored.
+    /// Returns which offsets are stored.
     pub(crate) fn present(&self) -> &[bool; UPPER] {
         &self.present
     }
@@ -264,19 +264,19 @@ impl Matrix {
         Ok(module)
     }
 
-    /// Launches a kernel with an element a thread.
+    /// Launches a kernel with one element per thread.
     pub(super) fn launch(&self, kernel: Kernel, len: usize, block: usize, arguments: Arguments) -> Result<()> {
         self.cuda.launch(kernel, [len.div_ceil(block), 1, 1], [block, 1], arguments)
     }
 
-    /// Puts couplings, then row sums, to vectors of a layout of some rows, and of the halo row before them.
+    /// Copies couplings, then row sums, to vectors of a layout with some rows and the halo row before them.
     pub(crate) fn store_in<T: Real>(&self, layout: &Layout, to: &[Pointer]) -> Result<()> {
         let (shape, [before, _]) = (self.grid.shape, layout.halo());
         let planes = Planes::new(layout, layout.shape().ny, [before, 0], shape.ny);
         store::<T>(&self.cuda, (self.number, self.fields.start()), (shape, planes), layout.pitch(), to)
     }
 
-    /// The first results of a kernel that looks at all cells.
+    /// Returns the first results of a kernel that reads all cells.
     fn measure<const N: usize>(&self, name: &'static str) -> Result<[f64; N]> {
         let Measures { buffer, blocks } = &*self.measures;
         let kernel = self.module(measures(self.number))?.kernel(name)?;
@@ -296,13 +296,13 @@ impl Matrix {
         Ok(strong(&self.grid, [0, 1, 2].map(|d| (means[2 * d], means[2 * d + 1] as usize))))
     }
 
-    /// Where products say whether any of their cells may have collapsed.
+    /// Returns the address of the flag that products set if a cell may have collapsed.
     pub(super) fn any_collapsed(&self) -> Pointer {
         self.measures.buffer.start() + 8 * (Measures::RESULTS as Pointer + 1)
     }
 
-    /// Finds out whether there is contrast, and the means of couplings. Returns whether couplings differ so little, and all cells are
-    /// open, that levels may be made in single precision.
+    /// Determines the contrast and the means of couplings. Returns whether all cells are open and couplings vary so little
+    /// that levels can be made in single precision.
     fn look(&mut self) -> Result<bool> {
         let [means @ .., found, most, inverse]: [f64; 9] = self.measure("look_at_finest")?;
         self.means = Some(means);
@@ -314,7 +314,7 @@ impl Matrix {
         self.has_contrast
     }
 
-    /// The same on the host.
+    /// Copies the matrix to the host.
     pub(super) fn on_host(&self, execute: &impl Execute) -> Result<Couplings> {
         let cells = self.cells();
         let len = (count(&self.present) + 1) * cells;

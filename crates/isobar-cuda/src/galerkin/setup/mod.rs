@@ -1,13 +1,13 @@
-//! Matrices of levels, made on the card: [`isobar_core::stencil::galerkin`] by kernels. Computed in double precision; stored in
-//! single precision where levels are, and couplings differ so little that no more is needed.
+//! Setup of levels on the GPU: the kernels of [`isobar_core::stencil::galerkin`]. Numbers are computed in double precision, and stored in
+//! single precision if the levels are, and if couplings vary so little that this is accurate enough.
 //!
-//! * `matrix` from the coefficients of a diffusion operator to a matrix, its strong directions, what becomes of it,
-//! * `weights` interpolation and product in one direction, `bodies` strongly coupled bodies,
-//! * `workspace` the memory for all of it, which is there as long as levels are made: at most 9.6 vectors of the finest
-//!   grid in double precision.
+//! * `matrix`: the matrix from a diffusion operator's coefficients, its strong directions, its levels,
+//! * `weights`: interpolation and product in one direction; `bodies`: strongly coupled aggregates,
+//! * `workspace`: the memory for all of these during setup, at most 9.6 vectors of the finest
+//!   level in double precision.
 //!
-//! The host is told the means of couplings, from which it chooses directions, and how many bodies there are. The coarsest
-//! matrix is inverted there.
+//! The host receives the means of couplings, from which it chooses the directions, and the number of aggregates. It inverts the coarsest
+//! matrix.
 
 mod bodies;
 mod matrix;
@@ -34,7 +34,7 @@ use crate::galerkin::twenty_seven::bits;
 use crate::kernels::galerkin::setup as kernels;
 use crate::vector::c_name;
 
-/// What matrices and weights are stored in while levels are made.
+/// The number type of matrices and weights during setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
     /// Single precision.
@@ -51,7 +51,7 @@ impl Number {
         }
     }
 
-    /// A source whose kernels store these.
+    /// Defines the number type for a source.
     fn source(self, name: &'static str, text: &'static str) -> Source {
         let number = match self {
             Self::Single => c_name::<f32>(),
@@ -61,12 +61,12 @@ impl Number {
     }
 }
 
-/// The kernels that know of the operator's precision.
+/// Returns the source of the kernels that depend on the operator's precision.
 pub fn source<T: Real>(number: Number) -> Source {
     number.source("galerkin_finest", kernels::FINEST).define("REAL", c_name::<T>())
 }
 
-/// All others; products both of any matrix and of one with couplings in these directions.
+/// Returns all other sources, with products for any matrix and for one with couplings in these directions.
 pub fn sources(number: Number, present: &[bool; UPPER], coarse: &[bool; UPPER]) -> [Source; 6] {
     [
         measures(number),
@@ -112,7 +112,7 @@ fn bodies_source(number: Number) -> Source {
         .define("DAMPING", literal(DAMPING))
 }
 
-/// Directions of couplings on the way from a matrix of seven points to one that all directions have been halved in.
+/// Returns the couplings of the matrices between the seven-point matrix and the one coarsened in all directions.
 fn on_the_way(grid: &Grid) -> [[bool; UPPER]; 4] {
     let first = std::array::from_fn(|n| Axis::ALL.into_iter().any(|axis| n == along(axis)));
     let mut all = [first; 4];
@@ -122,7 +122,7 @@ fn on_the_way(grid: &Grid) -> [[bool; UPPER]; 4] {
     all
 }
 
-/// Products of the finest grids know at compile time which couplings there are; those of others ask.
+/// Returns the source of a product. On the finest levels the couplings are known at compile time; other products test for them.
 fn product(matrix: &Matrix, coarse: &[bool; UPPER]) -> Source {
     let (present, way) = (matrix.present(), on_the_way(&matrix.grid()));
     let is_on_the_way = way.windows(2).any(|pair| pair == [*present, *coarse]);
@@ -130,8 +130,8 @@ fn product(matrix: &Matrix, coarse: &[bool; UPPER]) -> Source {
     if is_on_the_way { product_of(number, present, coarse) } else { any_product(number) }
 }
 
-/// What Galerkin levels on a grid are made with, in such numbers, and what they are in precision T, where the finest matrix has seven
-/// points.
+/// Returns the sources for making Galerkin levels on a grid in a number type and for using them in precision T, if the finest matrix has
+/// seven points.
 pub(crate) fn sources_of_levels<T: Real>(number: Number, grid: &Grid) -> Vec<Source> {
     let all = [measures, weights_source, any_product, collapsed_source, bodies_source];
     let mut all: Vec<Source> = all.into_iter().map(|source| source(number)).collect();
@@ -144,7 +144,7 @@ pub(crate) fn sources_of_levels<T: Real>(number: Number, grid: &Grid) -> Vec<Sou
     all
 }
 
-/// A number as C++ has it.
+/// Formats a number for C++.
 fn literal(value: f64) -> String {
     format!("{value:e}")
 }

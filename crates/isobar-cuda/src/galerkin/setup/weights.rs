@@ -1,4 +1,4 @@
-//! Interpolation and Galerkin product in one direction.
+//! Interpolation and the Galerkin product in one direction.
 
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
@@ -16,12 +16,12 @@ use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments};
 
-/// Threads of a block with a line a thread.
+/// Threads of a block with one line per thread.
 const LINES: usize = 64;
-/// Cells of a line that a thread has at once where threads share lines, and the most that share one, see `relax` of weights.cu.
+/// Cells of a line that a thread holds if threads share lines, and the most threads per line, see `relax` of weights.cu.
 const CELLS: usize = 8;
 const MOST_CHUNKS: usize = 32;
-/// Threads of a block of products.
+/// Threads per block of products.
 const ROWS: usize = 128;
 
 /// `Weights` of setup.cuh.
@@ -45,7 +45,7 @@ struct Scratch([Pointer; 6]);
 // SAFETY: laid out as `Scratch` in weights.cu: six pointers.
 unsafe impl Argument for Scratch {}
 
-/// P of one direction: weights of odd cells, those of the coarse cells below them, then those of the cells above.
+/// P in one direction: weights of odd cells to the coarse cells below, then to those above.
 #[derive(Debug)]
 pub struct DirectionWeights {
     axis: Axis,
@@ -101,7 +101,7 @@ impl DirectionWeights {
         matrix.launch(module.kernel(finish)?, cells, BLOCK, all().with(scratch).with(matrix.any_collapsed()))
     }
 
-    /// PᵀAP, but for cells that have collapsed.
+    /// Computes PᵀAP, without the treatment of collapsed cells.
     pub(super) fn product(&self, matrix: &Matrix) -> Result<Matrix> {
         let present = coarse_offsets(matrix.present(), self.axis, &self.coarse);
         let coarse = matrix.next(self.coarse, present)?;
@@ -129,12 +129,12 @@ impl DirectionWeights {
         self.axis
     }
 
-    /// The odd cells, numbered like the coarse cells below them.
+    /// Returns the grid of odd cells, numbered like the coarse cells below them.
     pub(crate) fn odd(&self) -> Grid {
         self.odd
     }
 
-    /// Numbers a direction needs between parts of two grids in these layouts: of its odd cells in a part's rows, and in halo rows.
+    /// Returns the planes that a direction needs between two subdomains: odd cells in the subdomain's rows and in halo rows.
     fn planes(&self, fine: &Layout, coarse: &Layout) -> Planes {
         // Odd rows are numbered like the coarse rows before them.
         let (rows, count) = match self.axis {
@@ -145,13 +145,13 @@ impl DirectionWeights {
         Planes::new(rows, count, rows.halo(), self.odd.shape.ny)
     }
 
-    /// How many of either weight that is, and how many of these before those of the part's first row.
+    /// Returns the number of either weight, and how many of them lie before the subdomain's first row.
     pub(crate) fn counts(&self, fine: &Layout, coarse: &Layout) -> [usize; 2] {
         let (planes, row) = (self.planes(fine, coarse), self.odd.shape.nx * self.odd.shape.nz);
         [planes.rows() * row, planes.before() * row]
     }
 
-    /// Puts weights of the cells below and above to arrays in the order of (i, k, j), of which the part's first row is here.
+    /// Copies the weights to the cells below and above to arrays in the order (i, k, j), aligned to the subdomain's first row.
     pub(crate) fn store_in<T: Real>(&self, cuda: &Cuda, [fine, coarse]: [&Layout; 2], to: [Pointer; 2]) -> Result<()> {
         let of = (self.odd.shape, self.planes(fine, coarse));
         store::<T>(cuda, (self.number, self.values.start()), of, 0, &to)

@@ -1,4 +1,4 @@
-//! Memory that setup works in.
+//! Temporary memory of setup.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,8 +7,8 @@ use isobar_core::error::Result;
 use crate::driver::{Context, Pointer, lock};
 use crate::memory::{Buffer, Chunk, Pool};
 
-/// Memory of which pieces are taken and given back while levels are made: what uses a piece later comes later on the card's
-/// one stream.
+/// A pool of memory for setup. Pieces can be reused at once, because all their users run in order on the GPU's
+/// single stream.
 #[derive(Debug)]
 pub(super) struct Workspace {
     context: Arc<Context>,
@@ -23,7 +23,7 @@ impl Workspace {
         Ok(Arc::new(Self { context: Arc::clone(context), buffer, chunk }))
     }
 
-    /// Room for so many bytes, outside where there is none within.
+    /// Takes a piece of this many bytes, from the driver if the pool is full.
     pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Result<Piece> {
         let rounded = bytes.max(1).next_multiple_of(Pool::ALIGNMENT);
         let taken = lock(&self.chunk).take(rounded);
@@ -47,7 +47,7 @@ enum Owner {
     Outside(Buffer),
 }
 
-/// A piece of memory, nothing said of what it holds.
+/// A piece of memory with undefined content.
 #[derive(Debug)]
 pub(super) struct Piece {
     start: Pointer,
@@ -60,13 +60,13 @@ impl Piece {
         self.start
     }
 
-    /// Where element n of so many bytes each is.
+    /// Returns the address of element n, with elements of this many bytes.
     pub(super) fn at(&self, n: usize, bytes: usize) -> Pointer {
         debug_assert!(n * bytes <= self.bytes);
         self.start + (n * bytes) as Pointer
     }
 
-    /// Zeros in all of it.
+    /// Sets the whole piece to zero.
     pub(super) fn clear(&self) -> Result<()> {
         match &self.owner {
             Owner::Workspace(workspace) => workspace.buffer.clear(workspace.position(self), self.bytes),

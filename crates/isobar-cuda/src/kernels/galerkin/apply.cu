@@ -30,7 +30,7 @@ extern "C" __global__ void BOUNDS
     r[at] = f[at] - times(a, u, i, j, k);
 }
 
-// sum c u over the couplings that count.
+// sum c u over the selected couplings.
 template <unsigned int WHICH>
 __device__ __forceinline__ T gathered(const Matrix& a, const T* __restrict__ u, int i, int j, int k) {
     T sum = T(0);
@@ -41,8 +41,8 @@ __device__ __forceinline__ T gathered(const Matrix& a, const T* __restrict__ u, 
     return sum;
 }
 
-// r = f - A u after a sweep from zero in which no column looked at itself: what columns gave that were relaxed later. `turn` is 0
-// where colours were relaxed in their order, 3 where in the opposite one.
+// r = f - A u after a sweep from zero in which no column used its own values: the contributions of columns relaxed later. `turn` is 0
+// if colours were relaxed in order, 3 if in reverse order.
 extern "C" __global__ void BOUNDS residual_later(Matrix a, int turn, const T* __restrict__ u, T* __restrict__ r) {
     int i, j, k;
     if (!own_cell(a, i, j, k)) return;
@@ -53,7 +53,7 @@ extern "C" __global__ void BOUNDS residual_later(Matrix a, int turn, const T* __
                                        : T(0);
 }
 
-// The same, and result = |r|^2
+// r = f - A u and result = |r|^2
 extern "C" __global__ void BOUNDS residual(Matrix a, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r,
                                            double* partial, unsigned int* counter, double* result) {
     __shared__ double sums[32];

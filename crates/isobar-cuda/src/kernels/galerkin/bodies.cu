@@ -1,7 +1,7 @@
-// Corrections of the constants of strongly coupled bodies of cells.
+// Corrections of strongly coupled aggregates of cells (bodies) by constants.
 #include "layout.cuh"
 
-// Eight threads a body: which one, its cells, and which of the eight this is.
+// Eight threads per aggregate: its number, its cells, and the thread among the eight.
 struct Body {
     int number, lane;
     unsigned int begin, end;
@@ -12,7 +12,7 @@ struct Body {
         begin = number < bodies ? starts[number] : 0;
         end = number < bodies ? starts[number + 1] : 0;
     }
-    // The sum of r over its cells, for all eight.
+    // The sum of r over its cells, in all eight threads.
     __device__ __forceinline__ double sum(const unsigned int* __restrict__ cells, const T* __restrict__ r) const {
         double sum = 0;
         for (unsigned int n = begin + lane; n < end; n += 8) sum += double(r[cells[n]]);
@@ -24,7 +24,7 @@ struct Body {
     }
 };
 
-// u += factor sum r, in the cells of each body. Block 256.
+// u += factor sum r, in the cells of each aggregate. Block 256.
 extern "C" __global__ void __launch_bounds__(256)
     correct_bodies(int bodies, const unsigned int* __restrict__ starts, const unsigned int* __restrict__ cells,
                    const double* __restrict__ factors, const T* __restrict__ r, T* __restrict__ u) {
@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(256)
     body.add(cells, body.number < bodies ? T(factors[body.number] * sum) : T(0), u);
 }
 
-// sums = sum r over the cells of each body that this part has. Block 256.
+// sums = sum r over this subdomain's cells of each aggregate. Block 256.
 extern "C" __global__ void __launch_bounds__(256)
     sum_bodies(int bodies, const unsigned int* __restrict__ starts, const unsigned int* __restrict__ cells,
                const T* __restrict__ r, double* __restrict__ sums) {
@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(256)
     if (body.number < bodies && body.lane == 0) sums[body.number] = sum;
 }
 
-// u += factor sum, in the cells of each body, with sums over all parts. Block 256.
+// u += factor sum, in the cells of each aggregate, with sums over all subdomains. Block 256.
 extern "C" __global__ void __launch_bounds__(256)
     correct_by_sums(int bodies, const unsigned int* __restrict__ starts, const unsigned int* __restrict__ cells,
                     const double* __restrict__ factors, const double* __restrict__ sums, T* __restrict__ u) {

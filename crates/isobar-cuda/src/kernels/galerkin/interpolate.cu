@@ -1,27 +1,27 @@
-// Between a grid and the Galerkin one below it: P = P_x P_y P_z in as many of these directions as are halved, R = P^T.
+// Transfers between a level and the next Galerkin level: P = P_x P_y P_z over the coarsened directions, R = P^T.
 //
-// In a halved direction an even cell 2I is coarse cell I, and an odd cell 2I + 1 takes below u_I + above u_(I + 1), with
-// weights of its own. Weights in y live on rows that are halved in x already, those in z on such halved in x and y. All are in
-// the order of (i, k, j), i fastest.
+// In a coarsened direction an even cell 2I is coarse cell I, and an odd cell 2I + 1 gets below u_I + above u_(I + 1), with
+// its own weights. Weights in y are stored for rows coarsened in x, weights in z for rows coarsened in x and y. All are in
+// the order (i, k, j), i fastest.
 //
-// Of parts of two grids j counts from their first rows, which are even where y is halved, and may be that of a halo row: row -1 of the
-// finer one gives to the first of the coarser one, and takes nothing; the row after the last of the coarser one gives alone.
+// On subdomains, j counts from their first rows, which are even if y is coarsened, and may be a halo row: row -1 of the
+// finer level contributes to the first coarse row and receives nothing; the row after the last coarse row only contributes.
 //
-// Block: 256 threads (m, k); grid: as many as it takes, z: (j, colour) of the grid that is written, or j where one colour is.
+// Block: 256 threads (m, k); grid: as needed, z: (j, colour) of the level that is written, or j for one colour.
 #include "layout.cuh"
 
 struct Interpolation {
-    // By direction; null where that is not halved.
+    // By direction; null if not coarsened.
     const T* below[3];
     const T* above[3];
-    // Cells, then the distance of rows.
+    // Numbers of cells, then the distance of rows.
     int fine[4];
     int coarse[4];
-    // Odd cells, of halved directions.
+    // Odd cells in coarsened directions.
     int odd[3];
-    // Bits of directions in which the last odd cell lies below the first coarse one.
+    // Bits of directions in which the last odd cell lies below the first coarse cell (periodic).
     int ring;
-    // Halo rows of the finer grid before its first row, and of the coarser one after its last.
+    // Halo rows of the finer level before its first row, and of the coarser level after its last.
     int before, after;
 };
 
@@ -29,7 +29,7 @@ __device__ __forceinline__ long long place(const int (&grid)[4], int i, int j, i
     return (i >> 1) + (long long)grid[3] * (k + (long long)grid[2] * (((i + j) & 1) + 2LL * j));
 }
 
-// The cell of this thread on a grid, one of either colour or, where that is 0 or 1, of one.
+// This thread's cell of a grid, of both colours, or of colour 0 or 1.
 __device__ __forceinline__ bool own_cell(const int (&grid)[4], int colour, int& i, int& j, int& k) {
     const int m = blockIdx.x * blockDim.x + threadIdx.x;
     k = blockIdx.y * blockDim.y + threadIdx.y;
@@ -38,7 +38,7 @@ __device__ __forceinline__ bool own_cell(const int (&grid)[4], int colour, int& 
     return i < grid[0] && k < grid[2];
 }
 
-// Where the weights of odd cell number n of direction d are, in the line (i, j, k), two of which count.
+// The position of the weights of odd cell n in direction d, in the line (i, j, k), of which two indices count.
 template <int D>
 __device__ __forceinline__ long long weight_place(const Interpolation& p, int n, int i, int j, int k) {
     const int nx = D == 0 ? p.odd[0] : p.below[0] ? p.coarse[0] : p.fine[0];
@@ -47,7 +47,7 @@ __device__ __forceinline__ long long weight_place(const Interpolation& p, int n,
     return x + (long long)nx * (z + (long long)nz * y);
 }
 
-// Calls f(coarse number, weight) for what cell n of direction d takes its value from.
+// Calls f(coarse number, weight) for the coarse cells from which cell n of direction d is interpolated.
 template <int D, class F>
 __device__ __forceinline__ void for_each_parent(const Interpolation& p, int i, int j, int k, F f) {
     const int n = D == 0 ? i : D == 1 ? j : k;
@@ -59,7 +59,7 @@ __device__ __forceinline__ void for_each_parent(const Interpolation& p, int i, i
     f(next < p.coarse[D] + (D == 1 ? p.after : 0) ? next : 0, p.above[D][at]);
 }
 
-// u += P u_c, in cells of one colour or, where that is negative, of both.
+// u += P u_c, in cells of one colour, or of both if it is negative.
 extern "C" __global__ void __launch_bounds__(256)
     prolong(Interpolation p, int colour, const T* __restrict__ coarse, T* __restrict__ u) {
     int i, j, k;
@@ -73,11 +73,11 @@ extern "C" __global__ void __launch_bounds__(256)
     u[place(p.fine, i, j, k)] += sum;
 }
 
-// What gives to a coarse cell in a direction: the even cell itself, the odd one above it, the odd one below it.
+// The children of a coarse cell in a direction: the even cell itself, the odd one above, the odd one below.
 enum { ITSELF = 0, OVER = 1, UNDER = 2 };
 
-// Fine cells of a coarse one in direction D: their number, the odd cell's number, and whether there is one. Where there is
-// none, numbers are those of something that may be read in vain.
+// The fine cells of a coarse cell in direction D: the cells' numbers, the odd cells' numbers, and whether they exist. For a missing
+// child the numbers are those of a cell that can be read without effect.
 template <int D> struct Children {
     int cell[3], odd[3];
     bool exists[3];
@@ -98,7 +98,7 @@ template <int D> struct Children {
     }
 };
 
-// The weight of a child, in the line (i, j, k), two of which count; 0 where there is no child.
+// The weight of a child in the line (i, j, k), of which two indices count; 0 for a missing child.
 template <int D, int CHILD>
 __device__ __forceinline__ T child_weight(const Interpolation& p, const Children<D>& children, int i, int j, int k) {
     if (CHILD == ITSELF) return T(1);
@@ -107,8 +107,8 @@ __device__ __forceinline__ T child_weight(const Interpolation& p, const Children
     return children.exists[CHILD] ? weight : T(0);
 }
 
-// What children in x give, for one row of fine cells; of a fine field that is zero but in columns with (x + y) mod 2 = COLOUR,
-// or that is not, where that is negative.
+// The contributions of children in x for one row of fine cells; of a fine field that is zero except in columns with (x + y) mod 2 = COLOUR,
+// or of any field if COLOUR is negative.
 template <int COLOUR, int Y> struct Row {
     const Interpolation& p;
     const T* f;
@@ -133,7 +133,7 @@ __device__ __forceinline__ T plane(const Interpolation& p, const T* __restrict__
     return sum + child_weight<1, UNDER>(p, in_y, i, j, z) * Row<COLOUR, UNDER>{p, f, in_x, i}(in_y.cell[UNDER], z);
 }
 
-// f_c = R f, where all three directions are halved.
+// f_c = R f, if all three directions are coarsened.
 template <int COLOUR>
 __device__ __forceinline__ void restrict_all(const Interpolation& p, const T* __restrict__ f, T* __restrict__ coarse_f) {
     int i, j, k;
@@ -152,19 +152,19 @@ extern "C" __global__ void __launch_bounds__(256)
     restrict_all<-1>(p, f, coarse_f);
 }
 
-// The same where f is zero in odd columns.
+// f_c = R f, if f is zero in odd columns.
 extern "C" __global__ void __launch_bounds__(256)
     restrict_even(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
     restrict_all<0>(p, f, coarse_f);
 }
 
-// The same where f is zero in even columns.
+// f_c = R f, if f is zero in even columns.
 extern "C" __global__ void __launch_bounds__(256)
     restrict_odd(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
     restrict_all<1>(p, f, coarse_f);
 }
 
-// Calls f(fine number, weight) for what gives to coarse cell n of direction d.
+// Calls f(fine number, weight) for the fine cells that contribute to coarse cell n of direction d.
 template <int D, class F>
 __device__ __forceinline__ void for_each_child(const Interpolation& p, int i, int j, int k, F f) {
     const int n = D == 0 ? i : D == 1 ? j : k;

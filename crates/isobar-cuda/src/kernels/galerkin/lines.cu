@@ -1,18 +1,18 @@
-// Relaxation of a 27-point matrix by columns, those of one of four colours (i mod 2, j mod 2) at a time: in one kernel, several
-// threads a column; or, where columns of one colour are coupled or too long for that, in two: what columns of other colours give, a
-// cell a thread, then the columns' tridiagonal solves, a column a thread.
+// Relaxation of a 27-point matrix by columns of one of four colours (i mod 2, j mod 2) at a time: in one kernel with several
+// threads per column; or, if columns of one colour are coupled or too long for that, in two: the contributions of other columns, one
+// thread per cell, then the columns' tridiagonal solves, one thread per column.
 #include "galerkin/twenty_seven.cuh"
 
-// Layers whose numbers are on their way at once.
+// Layers loaded in advance.
 constexpr int AHEAD = 8;
 
-// A pivot this small beside its diagonal is rounding.
+// A pivot this small relative to its diagonal is rounding error.
 constexpr double SINGULAR_PIVOT = 1e-13;
 
 __device__ __forceinline__ T magnitude(T c) { return c < T(0) ? -c : c; }
 
-// What pivots are made of: what a cell is tied to but for its own column, and its diagonal, in their places. Couplings to cells of
-// the same colour across the ends of rings, which lag behind, count twice. Block: 256 threads (m, k); grid z: (j, colour).
+// Prepares the pivots: the sum of a cell's couplings other than those in its column, and its diagonal, in their places. Couplings to cells of
+// the same colour across the ends of periodic directions, whose values are old, count twice. Block: 256 threads (m, k); grid z: (j, colour).
 extern "C" __global__ void __launch_bounds__(256) begin_factorise(Matrix a) {
     int i, j, k;
     if (!own_cell(a, i, j, k)) return;
@@ -27,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(256) begin_factorise(Matrix a) {
     a.ratio[at] = T(diagonal);
 }
 
-// Pivots are sums of row sums and couplings, without a difference, in double precision. Block 64, a column a thread; grid:
+// Pivots are sums of row sums and couplings, without subtractions, in double precision. Block 64, one thread per column; grid:
 // (m, (j, colour)).
 extern "C" __global__ void __launch_bounds__(64) factorise(Matrix a) {
     const int j = blockIdx.y >> 1, i = 2 * (blockIdx.x * blockDim.x + threadIdx.x) + ((j + blockIdx.y) & 1);
@@ -60,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(64) factorise(Matrix a) {
     }
 }
 
-// y = f + sum c u over the couplings out of the columns of colour (p, q). Block: 256 threads (m, k); grid z: (j - q) / 2.
+// y = f + sum c u over the couplings from columns of colour (p, q) to others. Block: 256 threads (m, k); grid z: (j - q) / 2.
 extern "C" __global__ void __launch_bounds__(256)
     gather(Matrix a, int p, int q, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ y) {
     const int i = 2 * (blockIdx.x * blockDim.x + threadIdx.x) + p, j = 2 * blockIdx.z + q;
@@ -77,13 +77,13 @@ extern "C" __global__ void __launch_bounds__(256)
     y[at] = sum;
 }
 
-// u += rho (M^-1 y - u) in the columns of colour (p, q); y is overwritten. Block 32, a column a thread; grid: (m, (j - q) / 2).
+// u += rho (M^-1 y - u) in the columns of colour (p, q); y is overwritten. Block 32, one thread per column; grid: (m, (j - q) / 2).
 extern "C" __global__ void __launch_bounds__(32)
     solve_columns(Matrix a, int p, int q, T rho, T* __restrict__ y, T* __restrict__ u) {
     const int i = 2 * (blockIdx.x * blockDim.x + threadIdx.x) + p, j = 2 * blockIdx.y + q;
     if (i >= a.nx) return;
     const long long first = place(a, i, j, 0);
-    // With one layer nothing is coupled upwards, and the sums are read, in vain.
+    // With one layer there are no upward couplings, and the row sums are read without effect.
     const T* __restrict__ upwards = (a.present >> UPWARDS & 1) ? a.couplings[UPWARDS] : a.sums;
     T last = T(0), below = T(0);
     for (int start = 0; start < a.nz; start += AHEAD) {
@@ -122,10 +122,10 @@ extern "C" __global__ void __launch_bounds__(32)
     }
 }
 
-// u += rho (M^-1 (f + sum c u) - u) in the columns of one colour, which are not coupled to each other, with those neighbours that
-// count; from zero the columns' own u may hold anything. Block (lanes, chunks): as many columns, in chunks of `length` layers, in
-// which elimination and substitution are affine maps of what comes in from the chunk before; grid: (m, (j - q) / 2). Shared: a
-// number a cell, four a chunk of a column.
+// u += rho (M^-1 (f + sum c u) - u) in the columns of one colour, which are not coupled to each other, with the selected neighbours;
+// from zero, the columns' own u may contain anything. Block (lanes, chunks): columns in chunks of `length` layers, in
+// which elimination and substitution are affine maps of the values from the previous chunk; grid: (m, (j - q) / 2). Shared memory: a
+// number per cell, four per chunk of a column.
 struct Columns {
     int p, q, length, from_zero;
 };
@@ -144,7 +144,7 @@ __device__ __forceinline__ void relax(const Matrix& a, const Columns& colour, T 
     const int begin = min(chunk * colour.length, a.nz), end = is_column ? min(begin + colour.length, a.nz) : begin;
     const Around around = columns_around(a, is_column ? i : colour.p, j);
     const long long first = around.first[1][1];
-    // With one layer nothing is coupled upwards, and the sums are read, in vain.
+    // With one layer there are no upward couplings, and the row sums are read without effect.
     const bool has_upwards = a.present >> UPWARDS & 1;
     const T* __restrict__ upwards = has_upwards ? a.couplings[UPWARDS] : a.sums;
     const bool is_ring = WHICH == ACROSS && has_upwards && (a.periodic & 4) && !colour.from_zero;
@@ -159,7 +159,7 @@ __device__ __forceinline__ void relax(const Matrix& a, const Columns& colour, T 
             sum += to.c * (to.exists ? value : T(0));
         });
         if (is_ring && (k == 0 || k + 1 == a.nz)) {
-            // The other end of the ring lags behind.
+            // Values at the other end of a periodic direction are old.
             const long long other = first + (long long)a.pitch * (a.nz - 1 - k);
             const T c = upwards[k == 0 ? other : at];
             sum += c * u[other] + magnitude(c) * u[at];

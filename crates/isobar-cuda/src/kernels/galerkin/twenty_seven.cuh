@@ -1,9 +1,9 @@
-// A symmetric matrix with couplings to the 26 cells around each:
+// A symmetric matrix that couples each cell to the 26 cells around it:
 //
 // (A u)_n = s_n u_n + sum_m c_nm (u_n - u_m)
 //
-// Couplings are stored for 13 of the directions, those to a higher plane j, to a higher layer of the same plane, or farther
-// along the same row; the others are found at the other cell.
+// Couplings are stored for 13 directions, those to a higher plane j, to a higher layer of the same plane, or to a higher cell
+// of the same row; the others are stored at the other cell.
 #pragma once
 #include "layout.cuh"
 
@@ -14,13 +14,13 @@ constexpr int UPWARDS = 2;
 struct Matrix {
     const T* couplings[UPPER];
     const T* sums;
-    // Of the columns' tridiagonal blocks: 1 over the pivots, and the coupling to the layer above over the pivot.
+    // The columns' tridiagonal blocks: 1 over the pivots, and the coupling to the layer above divided by the pivot.
     T* inverse;
     T* ratio;
     int nx, ny, nz, pitch;
-    // Bits of the stored directions that there are couplings for, and of the periodic ones.
+    // Bits of the stored directions with couplings, and of the periodic directions.
     unsigned int present, periodic;
-    // Rows that there are, halo rows included: 0 and ny where this is all of a grid. Couplings are stored of the row before the first,
+    // Stored rows, halo rows included: 0 and ny if the level is not divided. Couplings of the row before the first are stored
     // too.
     int start, end;
 };
@@ -29,15 +29,15 @@ __device__ __forceinline__ long long place(const Matrix& a, int i, int j, int k)
     return (i >> 1) + (long long)a.pitch * (k + (long long)a.nz * (((i + j) & 1) + 2LL * j));
 }
 
-// The columns around a column, by offset in x and y. Where there is none, the column's own is to be read instead, in vain: loads
-// that wait for no test can all be on their way at once.
+// The columns around a column, by offset in x and y. A missing column is replaced by the column itself, without effect, so that
+// loads are unconditional and can all be issued at once.
 struct Around {
     long long first[3][3];
-    // Bit 3 (1 + dx) + 1 + dy: whether there is one, and whether it is across the end of a ring and of the same colour.
+    // Bit 3 (1 + dx) + 1 + dy: whether there is one, and whether it is across a periodic end and of the same colour.
     unsigned int exist, lag;
 };
 
-// Brings n into start … end - 1 across a periodic side; whether there is such a cell.
+// Maps n into start ... end - 1 across a periodic side; returns whether there is such a cell.
 __device__ __forceinline__ bool bring_inside(int& n, int start, int end, bool periodic) {
     const bool is_inside = n >= start && n < end;
     n += n < start ? end - start : n >= end ? start - end : 0;
@@ -65,8 +65,8 @@ __device__ __forceinline__ Around columns_around(const Matrix& a, int i, int j) 
     return around;
 }
 
-// A coupling of a cell: whether there is one, to which place, how strong, and whether it stays within the column without crossing
-// a periodic end, and then upwards or not; whether it crosses one to a cell of the same colour, which lags behind.
+// A coupling of a cell: whether it exists, its target, its strength; whether it stays within the column without crossing
+// a periodic end, and then whether it goes upwards; whether it crosses one to a cell of the same colour, whose value is old.
 struct Coupling {
     bool exists;
     long long to;
@@ -74,7 +74,7 @@ struct Coupling {
     bool in_line, upwards, lags;
 };
 
-// By how neighbours differ in the parities of i and j, bit |dx| + 2 |dy|: those that count.
+// Selections of neighbours by their parity differences in i and j, bit |dx| + 2 |dy|.
 constexpr unsigned int EVERYWHERE = 15, ACROSS = 14, BESIDE = 2, IN_OTHER_PLANES = 12, NOWHERE = 0;
 
 template <unsigned int WHICH, bool ALL, class F>
@@ -105,14 +105,14 @@ __device__ __forceinline__ void for_each_present(const Matrix& a, const Around& 
     }
 }
 
-// Calls f for the couplings of a cell in a column, present or zero, to those that count.
+// Calls f for the selected couplings of a cell in a column, present or zero.
 template <unsigned int WHICH, class F>
 __device__ __forceinline__ void for_each_coupling(const Matrix& a, const Around& around, int k, F f) {
     if (a.present == (1u << UPPER) - 1) for_each_present<WHICH, true>(a, around, k, f);
     else for_each_present<WHICH, false>(a, around, k, f);
 }
 
-// This thread's cell: (m, k) in a block, (j, colour) in the grid. Whether there is one.
+// Computes this thread's cell, (m, k) in a block and (j, colour) in the grid; returns whether there is one.
 __device__ __forceinline__ bool own_cell(const Matrix& a, int& i, int& j, int& k) {
     int m = blockIdx.x * blockDim.x + threadIdx.x;
     k = blockIdx.y * blockDim.y + threadIdx.y;

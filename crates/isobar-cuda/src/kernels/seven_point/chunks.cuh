@@ -1,18 +1,18 @@
-// Solves with the tridiagonal block of a column by many threads, DEPTH layers each, a chunk.
+// Solves with the tridiagonal block of a column by several threads, one chunk of DEPTH layers each.
 //
-// The excess e after a chunk is a Moebius function of that before, (A e + B) / (e + D) with A, B, D >= 0, so that chunks
-// can be put one after the other without any cancellation; y and x are then linear in what comes from the chunks below
+// The excess e after a chunk is a Moebius function of the excess before it, (A e + B) / (e + D) with A, B, D >= 0, so chunks
+// can be combined without cancellation; y and x are then linear in the values from the chunks below
 // and above.
 #pragma once
 #include "seven_point/column.cuh"
 
-// What a chunk tells the others.
+// The values that a chunk passes to others.
 struct Exchange {
     double a[MOST_CHUNKS * LANES], b[MOST_CHUNKS * LANES], d[MOST_CHUNKS * LANES];
 };
 
-// Solves with the right-hand side rhs(at, own) plus what comes in from neighbours' u, and calls finish(at, x) and note(at, 1 over
-// the pivot) for every layer. Not `own`: what rhs returns is not used, and it must write nothing. All threads of the block take
+// Solves with the right-hand side rhs(at, own) plus the contributions of neighbours' u, and calls finish(at, x) and note(at, 1 / pivot)
+// for every layer. If not `own`, the result of rhs is not used, and it must write nothing. All threads of the block take
 // part.
 template <bool NEIGHBOURS, class Rhs, class Finish, class Note>
 __device__ __forceinline__ void solve_noting(const Stencil& op, const Column& column, bool valid, const T* __restrict__ u,
@@ -21,13 +21,13 @@ __device__ __forceinline__ void solve_noting(const Stencil& op, const Column& co
     const int nz = LAYERS(op), lane = threadIdx.x, chunk = threadIdx.y, chunks = blockDim.y;
     const int k0 = chunk * DEPTH, own = lane + LANES * chunk;
     const Index start = column.start + (Index)op.pitch * k0;
-    // First coefficients, then what makes y and x of their neighbours: y_k = value + g y_{k-1}, x_k = y_k + ratio x_{k+1}.
+    // First coefficients, then the recurrences of y and x: y_k = value + g y_{k-1}, x_k = y_k + ratio x_{k+1}.
     T g[DEPTH], ratio[DEPTH], value[DEPTH];
     T first = T(0); // the face below the chunk
     {
         double a = 0, b = 0, d = 0;
-        // Beyond the top the top's own numbers are read and not used: loads that do not depend on a test can all be
-        // on their way at once.
+        // Above the top, the top layer is read without effect: unconditional loads can all be issued
+        // at once.
         const Index top = column.start + (Index)op.pitch * (nz - 1);
         Fields here = load(op, min(start, top));
         if (k0 > 0 && k0 < nz) first = face<Z>(op, load(op, start - op.pitch), here);
@@ -43,7 +43,7 @@ __device__ __forceinline__ void solve_noting(const Stencil& op, const Column& co
             value[n] = ok ? right : T(0);
             g[n] = ok ? sum.out : T(0);
             ratio[n] = ok && k + 1 < nz ? to_above : T(0);
-            // Through a closed face nothing comes, whatever e is: s = (s e + s t) / (e + t) for any t.
+            // A closed face transmits nothing, for any e: s = (s e + s t) / (e + t) for any t.
             const bool closed = below == T(0);
             const double s = g[n], t = closed ? 1.0 : double(below), s_and_t = closed ? s : s + t;
             if (n == 0) {
@@ -66,7 +66,7 @@ __device__ __forceinline__ void solve_noting(const Stencil& op, const Column& co
     }
     __syncthreads();
 
-    // The excess below the chunk, as over/under. What is put in below the lowest layer does not matter.
+    // The excess below the chunk, as over/under. The value below the lowest layer does not matter.
     double over = 1, under = 1;
     for (int w = 0; w < chunk; w++) {
         const int at = lane + LANES * w;
@@ -131,7 +131,7 @@ __device__ __forceinline__ void solve_noting(const Stencil& op, const Column& co
     }
 }
 
-// The same as in serial.cuh: nothing is stored on the way, nothing prefetched.
+// The same interface as in serial.cuh; nothing is stored in between and nothing is prefetched.
 template <bool NEIGHBOURS, class Rhs, class Prefetch, class Finish>
 __device__ __forceinline__ void solve(const Stencil& op, const Column& column, bool valid, const T* __restrict__ u,
                                       T*, T*, Rhs rhs, Prefetch, Finish finish) {

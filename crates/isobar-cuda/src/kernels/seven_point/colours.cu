@@ -1,9 +1,9 @@
-// Relaxation of points by colour, (i + j + k) & 1, and what goes to and from a grid of half as many cells in some directions.
+// Red-black point relaxation, (i + j + k) & 1, and transfers to and from a level coarsened in some directions.
 //
-// A layer has the cells of one colour in one of the two half planes of a row: colour and layer say which, so that lanes have
-// contiguous memory. Where all coefficients are alike, which is found out when they are sent, none is read.
+// In a layer, the cells of one colour are in one of the two half planes of a row, given by colour and layer, so lanes have
+// contiguous memory. If all cells have equal coefficients, which is detected when they are copied, no coefficients are read.
 //
-// Block (32, 8): cells of a row, and layers; or, where there is one layer, rows. A thread goes through `march` rows.
+// Block (32, 8): cells of a row, and layers; or, with one layer, rows. A thread processes `march` rows.
 #include "reduce.cuh"
 #include "seven_point/column.cuh"
 #include "seven_point/halving.cuh"
@@ -48,7 +48,7 @@ __device__ __forceinline__ Gathered gather(const Stencil& op, const Known& known
         cell.diagonal += t;
         if (NEIGHBOURS) {
             const T value = u[at + there];
-            // What a missing neighbour stands for may hold anything.
+            // The value of a missing neighbour is undefined.
             cell.sum = fma(t, has ? value : T(0), cell.sum);
         }
     }
@@ -70,7 +70,7 @@ template <class F> __device__ __forceinline__ void for_each_of(const Stencil& op
     }
 }
 
-// What u is before the sweep of a colour.
+// The state of u before the sweep of a colour.
 enum { GIVEN, ZERO, OWN_ZERO };
 
 template <bool EVEN, int BEFORE>
@@ -92,21 +92,21 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     else sweep<false, GIVEN>(op, even, march, colour, rho, f, u);
 }
 
-// The same where all of u is zero, whatever it holds.
+// Sweep of one colour if all of u counts as zero, whatever it contains.
 extern "C" __global__ void __launch_bounds__(256, 4)
     sweep_cells_zero(Stencil op, const Even* even, int march, int colour, T rho, const T* f, T* u) {
     if (even->is_even) sweep<true, ZERO>(op, even, march, colour, rho, f, u);
     else sweep<false, ZERO>(op, even, march, colour, rho, f, u);
 }
 
-// The same where u is zero in the cells of this colour, whatever it holds there.
+// Sweep of one colour if u counts as zero in the cells of this colour, whatever it contains there.
 extern "C" __global__ void __launch_bounds__(256, 4)
     sweep_cells_own_zero(Stencil op, const Even* even, int march, int colour, T rho, const T* f, T* u) {
     if (even->is_even) sweep<true, OWN_ZERO>(op, even, march, colour, rho, f, u);
     else sweep<false, OWN_ZERO>(op, even, march, colour, rho, f, u);
 }
 
-// f - A u in a cell, of differences where that is cheap: a constant gives s u but for rounding.
+// f - A u in a cell, by differences if that is cheap: a constant then gives s u up to rounding.
 template <bool EVEN>
 __device__ __forceinline__ T residual(const Stencil& op, const Known& known, const Column& column, int k, Index at,
                                       const T* __restrict__ f, const T* __restrict__ u) {
@@ -114,7 +114,7 @@ __device__ __forceinline__ T residual(const Stencil& op, const Known& known, con
     return f[at] - (cell.diagonal * u[at] - cell.sum);
 }
 
-// The same in cells 2m and 2m + 1 of a row, and 0 beyond its end. Where all cells are alike neighbours' places are shared.
+// f - A u in cells 2m and 2m + 1 of a row, and 0 beyond its end. With equal coefficients, neighbours' positions are shared.
 struct Two {
     T even, odd;
 };
@@ -135,7 +135,7 @@ __device__ __forceinline__ Two residuals(const Stencil& op, const Known& known, 
     const Index plane = half_plane(op), row = m + (Index)op.pitch * k;
     const Index even = row + plane * (colour + 2 * (Index)j), odd = row + plane * (1 - colour + 2 * (Index)j);
     const bool ring_x = periodic(X) && nx > 1, ring_y = periodic(Y) && ny > 1, ring_z = periodic(Z) && nz > 1;
-    // Where there is no neighbour its place is the cell's own, and t is 0. In y the neighbour of an even cell is where odd ones are.
+    // A missing neighbour is replaced by the cell itself, with t = 0. In y, the neighbour of an even cell is stored where odd ones are.
     const bool has[6] = {i > 0 || ring_x, i + 2 < nx || ring_x, j > op.start || ring_y, j + 1 < op.end || ring_y, k > 0 || ring_z, k + 1 < nz || ring_z};
     const Index west = i > 0 ? odd - 1 : ring_x ? odd + ((nx - 1) >> 1) : even, east = i + 2 < nx ? even + 1 : ring_x ? even - m : odd;
     const Index south = j > op.start ? -2 * plane : 2 * plane * (ny - 1), north = j + 1 < op.end ? 2 * plane : -2 * plane * (ny - 1);
@@ -163,7 +163,7 @@ __device__ __forceinline__ Two residuals(const Stencil& op, const Known& known, 
     return r;
 }
 
-// r = f - A u, rounded, where it goes anywhere;  ||f - A u||^2
+// r = f - A u, rounded, if r is given;  ||f - A u||^2
 template <bool EVEN>
 __device__ __forceinline__ double squares(const Stencil& op, const Even* even, int march, const T* __restrict__ f,
                                           const T* __restrict__ u, float* __restrict__ r) {
@@ -194,13 +194,13 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     grid_sum<1>(sum, scratch, partial, counter, norm);
 }
 
-// The finer cells of direction d that make up coarser cell n: the first, and one past the last.
+// The fine cells of direction d that make up coarse cell n: the first, and the end.
 __device__ __forceinline__ int first_part(const Halving& h, int d, int n) { return is_halved(h, d) ? 2 * n : n; }
 __device__ __forceinline__ int parts_end(const Halving& h, int d, int n) {
     return is_halved(h, d) ? min(2 * n + 2, h.fine[d]) : n + 1;
 }
 
-// This thread's cell of a grid, of which rows and layers are the block's second number and the grid's second and third.
+// Computes this thread's cell of a grid, with rows and layers in the block's second dimension and the grid's second and third.
 __device__ __forceinline__ bool own_cell(const int (&grid)[4], int& i, int& j, int& k) {
     i = blockIdx.x * 32 + threadIdx.x;
     const bool is_flat = grid[2] == 1;
@@ -209,7 +209,7 @@ __device__ __forceinline__ bool own_cell(const int (&grid)[4], int& i, int& j, i
     return i < grid[0] && j < grid[1] && k < grid[2];
 }
 
-// f_c = sum of what `give` says of the finer cells (i, j, k).
+// f_c = sum of `give` over the fine cells (i, j, k).
 template <class F> __device__ __forceinline__ void restrict_with(const Halving& h, T* __restrict__ coarse, F give) {
     int i, j, k;
     if (!own_cell(h.coarse, i, j, k)) return;
@@ -235,7 +235,7 @@ __device__ __forceinline__ void restrict_residual(const Halving& h, const Stenci
     for (int kk = first_part(h, Z, k); kk < parts_end(h, Z, k); kk++) {
 #pragma unroll 2
         for (int jj = first_part(h, Y, j); jj < parts_end(h, Y, j); jj++) {
-            // Halved in x, both cells of a pair are parts; else one is.
+            // If x is coarsened, both cells of a pair contribute; else one does.
             const Two two = residuals<EVEN>(op, known, is_halved(h, X) ? i : i >> 1, jj, kk, f, u);
             sum += is_halved(h, X) ? two.even + two.odd : i & 1 ? two.odd : two.even;
         }
@@ -255,7 +255,7 @@ extern "C" __global__ void __launch_bounds__(256) restrict_field(Halving h, cons
     restrict_with(h, coarse, [&](int i, int j, int k) { return f[place_in(h.fine, i, j, k)]; });
 }
 
-// Coefficients of coarser cells: scale times the sum of (d / d_c)^2 h, `share` in direction d.
+// Coefficients of coarse cells: scale times the sum of (d / d_c)^2 h, `share` in direction d.
 extern "C" __global__ void __launch_bounds__(256, 4)
     halve_field(Halving h, int d, T scale, const T* __restrict__ share, const T* __restrict__ field, T* __restrict__ coarse) {
     restrict_with(h, coarse, [&](int i, int j, int k) {
@@ -263,14 +263,14 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     });
 }
 
-// Blocks of prolong_cells that a multiprocessor should hold; Turing's hold 1024 threads.
+// Blocks of prolong_cells per multiprocessor; Turing's multiprocessors hold 1024 threads.
 #if __CUDA_ARCH__ >= 800
 constexpr int PROLONG_BLOCKS = 5;
 #else
 constexpr int PROLONG_BLOCKS = 4;
 #endif
 
-// u += P u_c. A thread has two cells of a row, and goes through `march` rows.
+// u += P u_c. A thread has two cells of a row, and processes `march` rows.
 extern "C" __global__ void __launch_bounds__(256, PROLONG_BLOCKS)
     prolong_cells(Halving h, int march, const T* __restrict__ coarse, T* __restrict__ u) {
     const bool is_flat = h.fine[2] == 1;
@@ -290,7 +290,7 @@ extern "C" __global__ void __launch_bounds__(256, PROLONG_BLOCKS)
         const T in_south = h.near[Y][j], in_north = h.far[Y][j];
         // The rows of either plane, by the colour of their cells with even i.
         const T* in_plane[2] = {coarse + 2 * plane * (Index)south, coarse + 2 * plane * (Index)north};
-        // Between the four coarser rows.
+        // Interpolates between the four coarse rows.
         auto between = [&](int i) {
             const T* from_south = in_plane[0] + (i >> 1) + ((i + south) & 1 ? plane : 0);
             const T* from_north = in_plane[1] + (i >> 1) + ((i + north) & 1 ? plane : 0);

@@ -1,47 +1,47 @@
-// Relaxation of points by colour in one pass over memory, with what comes before and after it on a level of multigrid, where all
-// cells are alike and nothing is periodic.
+// Red-black point relaxation in one pass over memory, fused with the multigrid steps before and after it, for equal
+// coefficients in all cells and no periodic directions.
 //
-// A block has a tile in x and z and streams along y, half sweeps as stages a row behind each other, the residual behind the last.
-// A thread has one cell of each colour in every row: cells 2m and 2m + 1, whose rows come from the same half planes throughout. What is
-// north and south of a cell, and the other cell of the pair, are the thread's own; the others come from shared memory, where
-// every stage leaves what it has made, for the step after: a step ends at one barrier. Tiles overlap.
+// A block has a tile in x and z and streams along y, with half sweeps as stages, each a row behind the previous one, and the residual behind the last.
+// A thread has one cell of each colour in every row: cells 2m and 2m + 1, whose rows are in the same half planes throughout. The neighbours
+// in y and the other cell of the pair are in the thread's registers; other neighbours are read from shared memory, to which
+// every stage writes its result for the next step: there is one barrier per step. Tiles overlap.
 //
-// Block (LANES x DEPTH). Grid: x: tiles, those in x first; y: segments of `length` rows, an even number. Defined from outside:
+// Block (LANES x DEPTH). Grid: x: tiles, x fastest; y: segments of `length` rows, an even number. Defined by the host:
 //   LANES, DEPTH  pairs of cells of a tile in x, and layers, an even number or 1.
-//   MIN_BLOCKS    of a multiprocessor.
+//   MIN_BLOCKS    blocks per multiprocessor.
 #include "reduce.cuh"
 #include "seven_point/halving.cuh"
 
 constexpr int TILE = LANES * DEPTH;
-// A half sweep each.
+// Two half sweeps.
 constexpr int STAGES = 2;
-// Cells at a tile's end that are not right: one for interpolation, for each stage, and for the residual.
+// Cells at a tile's end that are invalid: one for interpolation, one for each stage, and one for the residual.
 constexpr int HALO = STAGES + 2, HALO_PAIRS = HALO / 2, HALO_LAYERS = STAGES + 1;
-// Steps that have code of their own, so that the rows that a thread keeps are registers.
+// Steps with separate code, so that a thread's rows can be registers.
 constexpr int ROWS = 6;
-// Rows of f that are kept, and those on their way; of u.
+// Rows of f that are stored, and rows being loaded; rows of u.
 constexpr int F_ROWS = 6, COMING = 2, U_ROWS = COMING + 1;
-// Rows that are prefetched to L2 before they are read.
+// Rows prefetched to L2 in advance.
 constexpr int AHEAD = 4;
 
-// Rows of shared memory: of each colour as a stage leaves it, those of this step and the one before; the last but one is seen twice.
+// Rows in shared memory: of each colour after each stage, for this step and the previous one; the last but one is read twice.
 struct Shared {
     T left[STAGES + 1][2][TILE];
     T third[TILE];
     T corrections[2][TILE]; // interpolated in y and z
     T near[2][LANES], far[2][LANES]; // of the even and the odd cell of a pair
     T residuals[TILE];
-    // A thread's own, as they come in.
+    // Rows being loaded, each read by its own thread only.
     T u[U_ROWS][2][TILE], f[F_ROWS][2][TILE], shift[SHIFT ? F_ROWS : 1][2][SHIFT ? TILE : 1];
 
-    // What stage s - 1 has left of a row; 0: what was there before.
+    // The result of stage s - 1 in a row; for stage 0, the old values.
     __device__ __forceinline__ T* row(int s, int slot) {
         if (s != STAGES - 1) return left[s][slot % 2];
         return slot % 3 == 2 ? third : left[s][slot % 3];
     }
 };
 
-// What a level of multigrid does in the pass.
+// The multigrid step of the pass.
 struct Pass {
     const T* f;
     const T* u;            // before
@@ -58,12 +58,12 @@ __device__ __forceinline__ double relax(const Halving& h, const Stencil& op, con
     const int t = threadIdx.x, x = t % LANES, z = t / LANES, ny = op.ny;
     const Known known = know(op, even);
 
-    // A tile begins where what it leaves is even in z.
+    // A tile begins such that its results begin with an even layer.
     const int pairs = (op.nx + 1) >> 1, left_x = LANES - 2 * HALO_PAIRS;
     const int tiles_x = max((pairs - 2 * HALO_PAIRS + left_x - 1) / left_x, 1);
     const int tile_x = blockIdx.x % tiles_x, tile_z = blockIdx.x / tiles_x;
     const int m = tile_x * left_x + x;
-    // Layer -1 is none, so that what tiles leave begins with an even one.
+    // Layer -1 does not exist, so that a tile's results begin with an even layer.
     const int k = FLAT ? 0 : tile_z * (DEPTH - 2 * HALO_LAYERS) - 1 + z;
     const bool is_last_x = tile_x + 1 == tiles_x;
     const bool is_cell = m < pairs && k >= 0 && k < LAYERS(op);
@@ -73,12 +73,12 @@ __device__ __forceinline__ double relax(const Halving& h, const Stencil& op, con
     const int j0 = blockIdx.y * length, j1 = min(j0 + length, ny);
     const int start = max(j0 - HALO, 0), end = min(j1 + HALO, ny);
 
-    // The places of the first colour's cells and the second's in row 0.
+    // The positions of the first and the second colour's cells in row 0.
     const Index plane = half_plane(op);
     const int c = (first + k) & 1;
     const Index at[2] = {m + (Index)op.pitch * k + plane * c, m + (Index)op.pitch * k + plane * (1 - c)};
 
-    // Which of its pair a cell is, the even or the odd one: in this order for stages of even steps, in the other for those of odd ones.
+    // Whether a cell is the even or the odd one of its pair: in this order for stages of even steps, reversed for odd steps.
     const int order = (first + k + 1) & 1;
     const bool has_own = is_cell && 2 * m + 1 < op.nx;
     const bool has_below = !FLAT && is_cell && k > 0, has_above = !FLAT && is_cell && k + 1 < LAYERS(op);
@@ -89,20 +89,20 @@ __device__ __forceinline__ double relax(const Halving& h, const Stencil& op, con
         const int odd = order ^ n, i = 2 * m + odd;
         exists[n] = is_cell && i < op.nx;
         has_side[n] = is_cell && (odd ? i + 1 < op.nx : m > 0);
-        // Of rows between others.
+        // Of rows other than the first and the last.
         is_inner[n] = has_own && has_side[n] && (FLAT || (has_below && has_above)) && !on_side(op, i, 1, k);
         beside_x[n] = odd ? (x + 1 < LANES ? t + 1 : t) : (x > 0 ? t - 1 : t);
     }
-    // Whether that goes for all cells of a warp, which then asks no more.
+    // Whether this holds for all cells of a warp, which then needs no tests.
     const bool is_plain = __all_sync(0xffffffffu, is_inner[0] && is_inner[1]);
     const int to_below = z > 0 ? t - LANES : t, to_above = z + 1 < DEPTH ? t + LANES : t;
     const T t_x = known.t[X], t_y = known.t[Y], t_z = FLAT ? T(0) : known.t[Z];
     const T weight = rho * inverse(T(2) * (t_x + t_y + t_z)), rest = T(1) - rho;
 
-    // What sides of the grid add to a cell's diagonal.
+    // The contribution of the grid's sides to a cell's diagonal.
     auto outer = [&](int n, int r) { return sides(op, known.fields, 2 * m + (order ^ n), r, k); };
 
-    // Of the correction: a row of the coarser grid interpolated in z, and rows of the finer one in y and z.
+    // The correction: a row of the coarse level interpolated in z, and rows of the fine level interpolated in y and z.
     const int coarse_k = FLAT ? 0 : part_of(h, Z, min(k, LAYERS(op) - 1)), other_k = FLAT ? 0 : beside(h, Z, min(k, LAYERS(op) - 1));
     const T near_z = UP && is_cell ? (FLAT ? T(1) : h.near[Z][k]) : T(0), far_z = UP && !FLAT && is_cell ? h.far[Z][k] : T(0);
     struct Two {
@@ -139,7 +139,7 @@ __device__ __forceinline__ double relax(const Halving& h, const Stencil& op, con
     load_row(0, start);
     load_row(1, start + 1);
     static_assert(COMING == 2, "rows on their way");
-    // Coarser rows j / 2 and j / 2 + 1, and the one after these on its way. `start` is even.
+    // Coarse rows j / 2 and j / 2 + 1, and the next one being loaded. `start` is even.
     T lower = T(0), upper = T(0), correction = T(0);
     Two coming = {T(0), T(0)};
     __syncthreads();
@@ -178,7 +178,7 @@ __device__ __forceinline__ double relax(const Halving& h, const Stencil& op, con
             copy_async_wait_for<COMING>();
 #pragma unroll
             for (int colour = 0; colour < 2; colour++) u[colour][phase] = ZERO ? T(0) : shared.u[phase % U_ROWS][colour][t];
-            // Row j is there; its cells are the other way round than those of row j - 1.
+            // Row j has arrived; its cells are in opposite order to those of row j - 1.
             if (UP) {
                 const int q = now;
 #pragma unroll
@@ -266,7 +266,7 @@ __device__ __forceinline__ double relax(const Halving& h, const Stencil& op, con
                 if (UP) {
                     if (is_left && is_row) squares += double(residual[0]) * double(residual[0]) + double(residual[1]) * double(residual[1]);
                 } else {
-                    // Row r is even where j is odd.
+                    // Row r is even if j is odd.
                     const T both = is_row ? residual[0] + residual[1] : T(0);
                     if (!FLAT && now == 1 && r > j0 && is_left && !(k & 1)) {
                         pass.coarse_f[place_in(h.coarse, m, r / 2 - 1, k / 2)] = shared.residuals[t] + shared.residuals[to_above];
@@ -294,7 +294,7 @@ extern "C" __global__ void __launch_bounds__(TILE, MIN_BLOCKS)
     relax<false, false, true>(h, op, even, length, first, rho, {f, u, v, nullptr, coarse_f});
 }
 
-// The same from u = 0.
+// v = u after a sweep of both colours from u = 0;  f_c = R (f - A v)
 extern "C" __global__ void __launch_bounds__(TILE, MIN_BLOCKS)
     relax_zero_restrict(Halving h, Stencil op, const Even* even, int length, int first, T rho, const T* f, T* v, T* coarse_f) {
     relax<true, false, true>(h, op, even, length, first, rho, {f, nullptr, v, nullptr, coarse_f});
@@ -306,7 +306,7 @@ extern "C" __global__ void __launch_bounds__(TILE, MIN_BLOCKS)
     relax<false, true, false>(h, op, even, length, first, rho, {f, u, v, coarse_u, nullptr});
 }
 
-// The same, and ||f - A v||^2
+// v = u + P u_c after a sweep of both colours;  ||f - A v||^2
 extern "C" __global__ void __launch_bounds__(TILE, MIN_BLOCKS)
     prolong_relax_norm(Halving h, Stencil op, const Even* even, int length, int first, T rho, const T* f, const T* coarse_u, const T* u,
                        T* v, double* partial, unsigned int* counter, double* norm) {

@@ -1,13 +1,13 @@
-// A column of cells, and where its neighbours are.
+// A column of cells, and the positions of its neighbours.
 #pragma once
 #include "seven_point/seven_point.cuh"
 
-// Where a column's neighbours are, relative to the column.
+// The positions of a column's neighbours, relative to the column.
 struct Column {
     int i, j;
     Index start;
     Index other; // to the other colour of its row
-    Index to[4]; // WEST to NORTH; 0 where there is none
+    Index to[4]; // WEST to NORTH; 0 if there is none
     bool has[4];
 };
 
@@ -33,7 +33,7 @@ __device__ __forceinline__ Column neighbours(const Stencil& op, int m, int j, in
     return at;
 }
 
-// What goes out of the column at one layer, and what comes in where the neighbours have values u.
+// The sum of couplings out of the column at one layer, and their contributions if neighbours have values u.
 struct Outside {
     T out, in;
 };
@@ -52,12 +52,12 @@ __device__ __forceinline__ Outside outside(const Stencil& op, const Column& colu
                                        : face<Y>(op, here, h);
         const T t = column.has[n] ? between : T(0);
         sum.out += t;
-        // What a missing neighbour stands for may hold anything.
+        // The value of a missing neighbour is undefined.
         if (NEIGHBOURS) sum.in = fma(t, column.has[n] ? u[there] : T(0), sum.in);
     }
 #if !FLAT
     if (periodic(Z) && op.nz > 1 && (k == 0 || k + 1 == op.nz)) {
-        // With two layers each has one such face, whichever of its sides that is.
+        // With two layers each cell has one such face, on either side.
         Index there = at + (Index)op.pitch * (k == 0 ? op.nz - 1 : 1 - op.nz);
         Fields h = load(op, there);
         T t = k == 0 ? face<Z>(op, h, here) : face<Z>(op, here, h);

@@ -1,26 +1,26 @@
-// A grid and one of half as many cells in some directions, and couplings where all cells are alike.
+// A level and one coarsened in some directions, and couplings for equal coefficients.
 #pragma once
 #include "seven_point/seven_point.cuh"
 
-// What every cell says of its faces, if all say the same.
+// The common values of all cells for their faces, if they are equal.
 struct Even {
     Fields fields;
     int is_even;
 };
 
-// A grid and one of half as many cells in some directions.
+// A level and one coarsened in some directions.
 struct Halving {
-    // By direction and finer cell: weights of the coarser cell that it is part of, and of that beside.
+    // By direction and fine cell: weights of the coarse cell that contains it, and of the neighbour.
     const T* near[3];
     const T* far[3];
     int fine[4]; // cells, then the pitch
     int coarse[4];
-    int halved; // bits of directions
+    int halved; // bits of coarsened directions
     int rings;
-    int start, end; // rows of the larger coarse grid that this is a part of, counted from its first, as in seven_point.cuh
+    int start, end; // rows of the whole coarse level, counted from the first row here, as in seven_point.cuh
 };
 
-// Couplings where all cells are alike.
+// Couplings for equal coefficients.
 struct Known {
     Fields fields;
     T t[3];
@@ -43,7 +43,7 @@ __device__ __forceinline__ bool is_halved(const Halving& h, int d) { return (h.h
 
 __device__ __forceinline__ int part_of(const Halving& h, int d, int n) { return is_halved(h, d) ? n >> 1 : n; }
 
-// The coarser cell on cell n's side of the one that it is part of; that itself where there is none.
+// The coarse neighbour on cell n's side of its coarse cell; the coarse cell itself if there is none.
 __device__ __forceinline__ int beside(const Halving& h, int d, int n) {
     const int own = part_of(h, d, n), count = h.coarse[d];
     if (!is_halved(h, d)) return own;

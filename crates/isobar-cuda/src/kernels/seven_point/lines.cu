@@ -1,10 +1,10 @@
 // The tridiagonal blocks of a matrix's columns.
 //
-// Everything is a sum of positive numbers: the pivot of layer k is T_{k+1/2} + e_k, with the excess
-// e_k = (s and faces out of the column)_k + T_{k-1/2} e_{k-1} / (T_{k-1/2} + e_{k-1}). A periodic top is no part of the
-// block; its two cells get 2T on the diagonal instead.
+// All terms are sums of positive numbers: the pivot of layer k is T_{k+1/2} + e_k, with the excess
+// e_k = (s and faces out of the column)_k + T_{k-1/2} e_{k-1} / (T_{k-1/2} + e_{k-1}). A periodic coupling is not part of the
+// block; its two cells have 2T on the diagonal instead.
 //
-// DEPTH > 0: a thread has so many layers of a column (chunks.cuh). Block (LANES, chunks), chunks even and at most
+// DEPTH > 0: a thread has DEPTH layers of a column (chunks.cuh). Block (LANES, chunks), chunks even and at most
 // MOST_CHUNKS; grid: x: ceil(ceil(nx / 2) / LANES), y: ny, z: colours.
 // DEPTH = 0: a thread has a column. Block (LANES, ROWS); grid: y: ceil(ny / ROWS), otherwise the same.
 #include "reduce.cuh"
@@ -20,8 +20,8 @@
 #define BOUNDS __launch_bounds__(LANES* ROWS)
 #endif
 
-// The columns of one colour, or of both: m, j and colour of this thread's, or, where there is none, of one that may be
-// read in its stead.
+// Computes m, j and colour of this thread's column, of one colour or of both; if there is none, of a column that may be
+// read without effect.
 __device__ __forceinline__ bool own_column(const Stencil& op, int first, int& m, int& j, int& c) {
     const int own_m = blockIdx.x * LANES + threadIdx.x, own_j = DEPTH ? blockIdx.y : blockIdx.y * ROWS + threadIdx.y;
     m = min(own_m, op.pitch - 1);
@@ -71,7 +71,7 @@ extern "C" __global__ void BOUNDS precondition_residual(Stencil op, Ratio alpha_
 }
 
 #if DEPTH
-// 1 over the pivots of all columns, with which sweeps.cu sweeps.
+// 1 over the pivots of all columns, for the sweeps of sweeps.cu.
 extern "C" __global__ void BOUNDS factorise_lines(Stencil op, T* __restrict__ inverse_pivots) {
     int m, j, c;
     const bool valid = own_column(op, 0, m, j, c);
@@ -80,8 +80,8 @@ extern "C" __global__ void BOUNDS factorise_lines(Stencil op, T* __restrict__ in
         [&](Index at, T inverse_pivot) { inverse_pivots[at] = inverse_pivot; });
 }
 #else
-// u += rho (M^-1 (f + couplings of neighbours' u) - u) in the columns of one colour, written to `to`: u itself, whose other
-// colour alone is read then, or, for both colours at once, another vector.
+// u += rho (M^-1 (f + couplings of neighbours' u) - u) in the columns of one colour, written to `to`: to u itself, of which only the other
+// colour is then read, or, for both colours at once, to another vector.
 template <bool NEIGHBOURS>
 __device__ __forceinline__ void relax(const Stencil& op, int first, T rho, const T* __restrict__ f, const T* u,
                                       T* to, T* y, T* __restrict__ ratio) {
@@ -102,7 +102,7 @@ extern "C" __global__ void BOUNDS relax_lines(Stencil op, int first, T rho, cons
     relax<true>(op, first, rho, f, u, to, y, ratio);
 }
 
-// The same where u is zero.
+// The sweep from u = 0.
 extern "C" __global__ void BOUNDS relax_lines_zero(Stencil op, int first, T rho, const T* f, T* to, T* y, T* ratio) {
     relax<false>(op, first, rho, f, nullptr, to, y, ratio);
 }

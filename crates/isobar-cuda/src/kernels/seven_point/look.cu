@@ -1,9 +1,9 @@
-// What coefficients are like.
+// Measures of coefficients.
 #include "seven_point/seven_point.cuh"
 #include "reduce.cuh"
 
-// Of each number of Fields that any direction takes: the largest, and the largest of its inverse; then the largest ratio between
-// neighbours. Zero before. Halo rows count as others. Block 256, a warp a row at a time; as many blocks as keep the card busy.
+// For each number of Fields that a direction uses: the largest, and the largest inverse; then the largest ratio between
+// neighbours. Initially zero. Halo rows are included. Block 256, one warp per row; as many blocks as keep the GPU busy.
 extern "C" __global__ void __launch_bounds__(256) measure_fields(Stencil op, double* result) {
     constexpr int N = sizeof(Fields) / sizeof(T);
     const double never = __longlong_as_double(0x7ff0000000000000LL);
@@ -27,13 +27,13 @@ extern "C" __global__ void __launch_bounds__(256) measure_fields(Stencil op, dou
                 if (!takes_field(field)) continue;
                 const double h = here.f[field];
                 most[field] = fmax(most[field], h);
-                // What is not positive, or no number, has an inverse without bound.
+                // Nonpositive numbers and NaN have an infinite inverse.
                 least[field] = h > 0 ? fmin(least[field], h) : 0;
                 if (!(h > 0)) jump = never;
 #pragma unroll
                 for (int d = 0; d < 3; d++) {
                     const double other = beside[d].f[field], larger = fmax(h, other), smaller = fmin(h, other);
-                    // Divisions are dear, and few ratios are the largest so far.
+                    // Divisions are expensive, and few ratios are the largest so far.
                     if (larger > jump * smaller) jump = larger / smaller;
                 }
             }

@@ -1,11 +1,11 @@
-// One pass over the matrix each. Launch: see stream.cuh; block (32, ROWS).
+// Steps that pass over the matrix once. Launch: see stream.cuh; block (32, ROWS).
 #include "reduce.cuh"
 #include "seven_point/column.cuh"
 #include "seven_point/stream.cuh"
 
 #define BOUNDS __launch_bounds__(32 * ROWS, MIN_BLOCKS)
 
-// Nothing beside the values, by default.
+// Reads nothing in addition to the values.
 struct Plain {
     using V = T;
     using E = None;
@@ -17,7 +17,7 @@ struct Plain {
     __device__ __forceinline__ None fetch(Index) const { return {}; }
 };
 
-// Coefficients only.
+// Reads coefficients only.
 struct Bare {
     using V = None;
     __device__ __forceinline__ None neighbour(Index) const { return {}; }
@@ -35,7 +35,7 @@ extern "C" __global__ void BOUNDS apply(Stencil op, int length, const T* __restr
     stream(op, length, pass);
 }
 
-// A value of another vector in the same cell.
+// Reads a value of another vector in the same cell.
 struct One {
     T value;
 };
@@ -92,12 +92,12 @@ extern "C" __global__ void BOUNDS residual_norm(Stencil op, int length, const T*
     grid_sum<1>(pass.sum, sums, partial, counter, norm);
 }
 
-// Of a cell: the right-hand side, and the value before.
+// The right-hand side of a cell, and its previous value.
 struct Given {
     T f, before;
 };
 
-// v = u + omega D^-1 (f - A u), and + momentum (u - v) if it MOVES on;  ||f - A u||^2. In the order of operations of points.cu.
+// v = u + omega D^-1 (f - A u), plus momentum (u - v) with MOVES;  ||f - A u||^2. In the order of operations of points.cu.
 template <bool MOVES>
 struct RelaxPoints : Plain {
     using E = Given;
@@ -195,7 +195,7 @@ extern "C" __global__ void BOUNDS scale_residual(Stencil op, int length, Ratio a
 }
 
 // u += alpha p_old;  p = z + beta p_old;  q = A p;  sigma = <p, q>.
-// p and p_old are different vectors, so that p can be recomputed wherever it is a neighbour; in halo rows it is stored too.
+// p and p_old are different vectors, so that p can be recomputed for neighbours; it is stored in halo rows too.
 extern "C" __global__ void BOUNDS advance_direction(Stencil op, int length, Ratio alpha_ratio, Ratio beta_ratio,
                                                     const T* __restrict__ z, const T* __restrict__ p_old,
                                                     T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
@@ -237,7 +237,7 @@ extern "C" __global__ void BOUNDS advance_direction(Stencil op, int length, Rati
     grid_sum<1>(pass.sum, sums, partial, counter, sigma);
 }
 
-// v = D^-1 (r - L w), w being what neighbours are read from; the sum is <v, D v>.
+// v = D^-1 (r - L w), where w is read at neighbours; the sum is <v, D v>.
 struct Lower : Plain {
     using E = One;
     const T* __restrict__ r;
@@ -270,7 +270,7 @@ extern "C" __global__ void BOUNDS relax_lower_sum(Stencil op, int length, const 
     grid_sum<1>(pass.sum, sums, partial, counter, rho);
 }
 
-// z = v - D^-1 L^T w. v and w may be the same.
+// z = v - D^-1 L^T w. v and w may be the same vector.
 extern "C" __global__ void BOUNDS relax_upper(Stencil op, int length, const T* __restrict__ v,
                                               const T* __restrict__ w, T* __restrict__ z) {
     struct Pass : Plain {
@@ -337,7 +337,7 @@ extern "C" __global__ void BOUNDS incomplete_poisson_scaled(Stencil op, int leng
     stream(op, length, pass);
 }
 
-// Calls f(column, k, position) for the cells of a pass that this thread alone has to do with.
+// Calls f(column, k, position) for the cells of a pass that belong to this thread only.
 template <class F> __device__ __forceinline__ void for_each_own_cell(const Stencil& op, int length, F f) {
     const int m = blockIdx.x * 32 + threadIdx.x;
 #if FLAT
@@ -353,7 +353,7 @@ template <class F> __device__ __forceinline__ void for_each_own_cell(const Stenc
     }
 }
 
-// q -= A Z a;  sigma = <p, q>. Coefficients matter, and are read, only where aggregates meet, and q changes only there and
+// q -= A Z a;  sigma = <p, q>. Coefficients are read only where aggregates meet; q changes only there and
 // where s is not 0.
 extern "C" __global__ void BOUNDS subtract_aggregated(Stencil op, int length, const unsigned int* __restrict__ ids,
                                                       const double* __restrict__ a, const T* __restrict__ p,
@@ -402,8 +402,8 @@ extern "C" __global__ void BOUNDS subtract_aggregated(Stencil op, int length, co
     grid_sum<1>(sum, sums, partial, counter, sigma);
 }
 
-// How many faces inside the grid are closed, and how many cells have s > 0, side by side: a matrix with none of the first
-// and some of the second is regular.
+// The number of closed faces inside the grid, and of cells with s > 0: a matrix with none of the former
+// and some of the latter is regular.
 extern "C" __global__ void BOUNDS census(Stencil op, int length, double* partial, unsigned int* counter, double* counts) {
     __shared__ double sums[64];
     double count[2] = {0, 0};

@@ -1,23 +1,23 @@
-// Relaxation of points within tiles (paper C): a block takes one tile through all its sub-iterations.
+// Point relaxation within tiles (paper C): a block does all sub-iterations of a tile.
 //
-// A thread has STRIP cells of a tile that follow each other in y, with their part of the matrix and their values in registers;
-// values of the cells beside a strip come from shared memory, which has them before and after a sub-iteration by turns,
-// with a cell of the surroundings on each side that stays as it was.
+// A thread has STRIP cells of a tile, consecutive in y, with their part of the matrix and their values in registers;
+// the values beside a strip are read from shared memory, which is double-buffered
+// and includes one layer of fixed cells around the tile.
 //
-// Block (THREADS). Grid: x: tiles, those in x first. Defined from outside:
+// Block (THREADS). Grid: x: tiles, x fastest. Defined by the host:
 //   TILE_X, TILE_Y, TILE_Z           cells of a tile.
-//   OVERLAP_X, OVERLAP_Y, OVERLAP_Z  of them in the next tile too.
-//   STRIP, THREADS                   see above; THREADS in whole warps.
-//   LINES                            whether sums are those of every line of cells along x, of one layer, by itself.
+//   OVERLAP_X, OVERLAP_Y, OVERLAP_Z  cells shared with the next tile.
+//   STRIP, THREADS                   see above; THREADS is a number of whole warps.
+//   LINES                            whether sums are per line of cells along x, with one layer.
 #include "reduce.cuh"
 #include "seven_point/column.cuh"
 
 constexpr int STRIPS = (TILE_Y + STRIP - 1) / STRIP;
-// Of shared memory: rows in x, planes of layers.
+// Shared memory: length of a row in x and of a layer.
 constexpr int ROW = TILE_X + 2, LAYER = ROW * (TILE_Y + 2), BOX = LAYER * (FLAT ? 1 : TILE_Z + 2);
 constexpr int DIRECTIONS = FLAT ? 4 : 6;
 
-// A tile in one direction: cells that are relaxed, and those of them that are left.
+// A tile in one direction: relaxed cells, and the valid cells among them.
 struct Span {
     int start, end, first, last;
     __device__ __forceinline__ bool leaves(int n) const { return n >= first && n < last; }
@@ -36,17 +36,17 @@ __device__ __forceinline__ Span span(int t, int n, int tile, int overlap) {
     return s;
 }
 
-// Cell n of `count` in a direction, or the one at the other end; -1 where there is none.
+// Cell n of `count` in a direction, or the one at the other end; -1 if there is none.
 __device__ __forceinline__ int inside(int n, int count, bool wraps) {
     if (n >= 0 && n < count) return n;
     return wraps && count > 1 ? (n < 0 ? count - 1 : 0) : -1;
 }
 
 #if LINES
-// Where the number of a line lies, in the layout of one row of them.
+// The position of a line's number, in the layout of one row of lines.
 __device__ __forceinline__ int line_place(int j, int pitch) { return (j >> 1) + pitch * (j & 1); }
 
-// Adds up the rows of a tile's numbers, each left by one tile of those at the same place in x.
+// Adds the rows of a tile's numbers, one per tile at the same place in x.
 __device__ __forceinline__ void sum_rows(const double* squares, const Span& sy, int tile, int tiles_x, double* partial) {
     const int lane = threadIdx.x % 32;
     for (int row = threadIdx.x / 32; row < TILE_Y; row += THREADS / 32) {
@@ -60,7 +60,7 @@ __device__ __forceinline__ void sum_rows(const double* squares, const Span& sy, 
     }
 }
 
-// The last block to come here adds up what all have left of every line.
+// The last block adds all blocks' sums of every line.
 __device__ __forceinline__ void sum_lines(int lines, int tiles_x, int pitch, const double* partial, unsigned int* counter,
                                           double* norms) {
     __shared__ bool is_last;
@@ -76,7 +76,7 @@ __device__ __forceinline__ void sum_lines(int lines, int tiles_x, int pitch, con
     }
 }
 
-// worst = max w norm;  n += 1 in lines where w norm is not allowed. Block (256), one.
+// worst = max w norm;  n += 1 for lines with w norm above the limit. One block (256).
 extern "C" __global__ void __launch_bounds__(256)
     judge_lines(int lines, int pitch, double allowed, const double* __restrict__ norms, const double* __restrict__ weights,
                 double* __restrict__ n, double* worst) {
@@ -86,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(256)
         const int at = line_place(j, pitch);
         const double relative = weights[at] * norms[at];
         if (!(relative <= allowed)) n[at] += 1.0;
-        // A number that is none is the worst, and stays so.
+        // NaN counts as the worst, and remains.
         if (!(relative <= most) && most == most) most = relative;
     }
     found[threadIdx.x] = most;
@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 #endif
 
-// v = u after a cycle;  ||f - A u||^2, or of every line by itself
+// v = u after a cycle;  ||f - A u||^2, in total or per line
 extern "C" __global__ void __launch_bounds__(THREADS)
     relax_tiles(Stencil op, int sub_iterations, T omega, const T* __restrict__ f, const T* __restrict__ u,
                 T* __restrict__ v,
@@ -138,7 +138,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
     const int x = threadIdx.x % TILE_X, y = threadIdx.x / TILE_X % STRIPS * STRIP, z = threadIdx.x / (TILE_X * STRIPS);
     const int i = sx.start + x, j = sy.start + y, k = sz.start + z;
-    // How many of its cells a thread has.
+    // The number of this thread's cells in the grid.
     const int cells = i < sx.end && k < sz.end && z < TILE_Z ? max(min(STRIP, sy.end - j), 0) : 0;
     const int place_of_first = min((FLAT ? 0 : (z + 1) * LAYER) + (y + 1) * ROW + x + 1, BOX - 1);
     T own[STRIP], constant[STRIP], weight[STRIP][DIRECTIONS];

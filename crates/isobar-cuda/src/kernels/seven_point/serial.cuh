@@ -1,14 +1,14 @@
-// Solves with the tridiagonal block of a column, a thread a column: for one layer, few layers, and more than blocks of
+// Solves with the tridiagonal block of a column, one thread per column: for one layer, few layers, and more layers than blocks of
 // threads can hold.
 #pragma once
 #include "seven_point/column.cuh"
 
-// How many layers ahead of the solve what it reads is brought to L2: neighbouring rows are other threads' to bring.
+// Number of layers prefetched to L2; neighbouring rows are prefetched by other threads.
 constexpr int AHEAD = 4;
 
-// Solves with the right-hand side rhs(at, true) plus what comes in from neighbours' u, and calls finish(at, x) for every
-// layer. prefetch_rhs(at) brings what rhs reads to L2. y and ratio: room for a vector each, which FLAT does not touch; y may be
-// where finish writes.
+// Solves with the right-hand side rhs(at, true) plus the contributions of neighbours' u, and calls finish(at, x) for every
+// layer. prefetch_rhs(at) prefetches what rhs reads. y and ratio are temporary vectors, unused if FLAT; y may be
+// the vector that finish writes.
 template <bool NEIGHBOURS, class Rhs, class Prefetch, class Finish>
 __device__ __forceinline__ void solve(const Stencil& op, const Column& column, bool valid, const T* __restrict__ u,
                                       T* __restrict__ y, T* __restrict__ ratio, Rhs rhs, Prefetch prefetch_rhs,

@@ -1,27 +1,27 @@
-// A pass over all rows of the matrix, streaming along y: a thread has a pair of cells (2m, 2m + 1) in one layer, keeps row
-// j + 1's loads on their way while it computes row j, and carries faces in y from row to row. Neighbours in x are
-// in the warp's registers, but for the warp's ends; those in z come from the cache.
+// A pass over all rows of the matrix, streaming along y: a thread has a pair of cells (2m, 2m + 1) in one layer, loads row
+// j + 1 while it computes row j, and carries faces in y from row to row. Neighbours in x are
+// in the warp's registers, except at the warp's ends; those in z come from the cache.
 //
-// Block (32, rows). A warp runs through `length` rows. Grid: x: ceil(ceil(nx / 2) / 32); flat: z: segments of rows, one a
-// warp; otherwise y: layers, one a warp, z: segments.
+// Block (32, rows). A warp processes `length` rows. Grid: x: ceil(ceil(nx / 2) / 32); flat: z: segments of rows, one per
+// warp; otherwise y: layers, one per warp, z: segments.
 //
-// What a pass computes is a struct with
-//   V, E                values wanted of neighbours too, and values wanted of the cell alone,
+// The computation of a pass is a struct with
+//   V, E                values needed of neighbours too, and values needed of the cell only,
 //   V neighbour(at)     reads,
-//   void keep(at, v)    takes what neighbour has read in a halo row, once for each of its cells,
-//   void prefetch(at)   brings what enter and fetch will read to L2,
-//   V enter(at, own)    the same for the cells of a row; where `own`, the cell is this thread's,
+//   void keep(at, v)    receives the result of neighbour in a halo row, once for each of its cells,
+//   void prefetch(at)   prefetches what enter and fetch will read to L2,
+//   V enter(at, own)    reads for the cells of a row; if `own`, the cell belongs to this thread,
 //   E fetch(at)         called for own cells only, a row ahead of
-//   void cell(row, e)   which takes one row of the matrix.
+//   void cell(row, e)   which processes one row of the matrix.
 #pragma once
 #include "seven_point/seven_point.cuh"
 
-// One row of the matrix, with what was asked for in its cells.
+// One row of the matrix, with the values read in its cells.
 template <class V> struct Row {
     Index at;
     T shift;        // s
     T t[6];         // to the neighbours, WEST to ABOVE
-    bool higher[6]; // whether they have the higher number
+    bool higher[6]; // whether the neighbour has the higher number
     V here, v[6];
 
     __device__ __forceinline__ T diagonal() const {
@@ -32,7 +32,7 @@ template <class V> struct Row {
     }
 };
 
-// (A u)_n from differences, so that a constant gives exactly s u.
+// (A u)_n by differences, so that a constant gives exactly s u.
 __device__ __forceinline__ T image(const Row<T>& row) {
     T sum = row.shift * row.here;
 #pragma unroll
@@ -40,10 +40,10 @@ __device__ __forceinline__ T image(const Row<T>& row) {
     return sum;
 }
 
-// Nothing.
+// No values.
 struct None {};
 
-// Rows that are prefetched to L2 before they are read.
+// Rows prefetched to L2 in advance.
 constexpr int AHEAD = 2;
 
 __device__ __forceinline__ T up(T v) { return __shfl_up_sync(0xffffffffu, v, 1); }
@@ -79,7 +79,7 @@ template <class F> __device__ __forceinline__ void stream(const Stencil& op, int
     const int k = blockIdx.y * blockDim.y + threadIdx.y, segment = blockIdx.z;
 #endif
     const int j0 = segment * length, j1 = min(j0 + length, ny);
-    // Whole warps leave here: shuffles below want all lanes, those beyond the end of the row too.
+    // Whole warps return here: the shuffles below need all lanes, including those beyond the end of the row.
     if (k >= nz || j0 >= ny) return;
     const bool valid[2] = {m < pairs, 2 * m + 1 < op.nx};
     const Index plane = half_plane(op), start = m + (Index)op.pitch * k;

@@ -1,33 +1,33 @@
-// Several sweeps of points in one pass over memory: a block has a tile in x and z and streams along y, its sweeps
-// as stages a row behind each other (as in AN5D, Matsumura et al. 2020).
+// Several sweeps of points in one pass over memory: a block has a tile in x and z and streams along y, with sweeps
+// as stages, each a row behind the previous one (as in AN5D, Matsumura et al. 2020).
 //
-// A thread has one cell of every row. What a row's cells are multiplied by is computed when the row comes in, and stays in the
-// thread's registers until the last stage has passed; so do the values south and north of a cell, which are
-// the thread's own. Those beside it come from shared memory, which has a row of every stage, now and for the next step by turns:
-// a step, all stages of it, ends at one barrier. Tiles overlap by 2 SWEEPS cells, of which each leaves half: stage s is right from s
-// cells inside on. Nothing may be periodic.
+// A thread has one cell of every row. The weights of a row's cells are computed when the row is loaded, and stay in the
+// thread's registers until the last stage has passed, as do the values of neighbours in y.
+// Values of other neighbours are read from shared memory, which has two buffers for a row of every stage:
+// there is one barrier per step of all stages. Tiles overlap by 2 SWEEPS cells, half of which each tile discards: stage s is valid from s
+// cells inside on. No direction may be periodic.
 //
-// Block (LANES x DEPTH). Grid: x: tiles, those in x first; y: segments of `length` rows. Defined from outside:
-//   SWEEPS        how many, 1 or more.
+// Block (LANES x DEPTH). Grid: x: tiles, x fastest; y: segments of `length` rows. Defined by the host:
+//   SWEEPS        number of sweeps, 1 or more.
 //   MOVES         whether sweeps have momentum.
-//   STORED        of a cell's weights, how many are kept in shared memory rather than in registers.
-//   LANES, DEPTH  cells of a tile in x and z; more than 2 SWEEPS, or where there is one tile as many as there are.
-//   MIN_BLOCKS    of a multiprocessor.
+//   STORED        number of a cell's weights in shared memory instead of registers.
+//   LANES, DEPTH  cells of a tile in x and z; more than 2 SWEEPS, or the whole extent if there is one tile.
+//   MIN_BLOCKS    blocks per multiprocessor.
 #include "reduce.cuh"
 #include "seven_point/seven_point.cuh"
 
 constexpr int DIRECTIONS = FLAT ? 4 : 6, TILE = LANES * DEPTH;
-// Where a field of coefficients lies in shared memory, of those that are read.
+// The position of a coefficient field in shared memory, among those that are read.
 __device__ constexpr int field_slot(int n) {
     int slot = 0;
     for (int before = 0; before < n; before++) slot += reads_field(before);
     return slot;
 }
 
-// Rows that are prefetched to L2 before they are read.
+// Rows prefetched to L2 in advance.
 constexpr int AHEAD = 3;
 
-// A tile in one direction of n cells: its first cell, and those that it leaves.
+// A tile in one direction of n cells: its first cell, and its valid cells.
 struct Span {
     int start, first, last;
     __device__ __forceinline__ Span(int t, int n, int tile) {
@@ -43,18 +43,18 @@ __device__ __forceinline__ int tiles(int n, int tile) {
     return tile >= n ? 1 : (n - 2 * SWEEPS + tile - 2 * SWEEPS - 1) / (tile - 2 * SWEEPS);
 }
 
-// A cell of a row that comes in; zeros where there is none.
+// A cell of a row being loaded; zeros if there is none.
 struct Cell {
     T u, f, shift, before;
     Fields h;
 };
 
-// What a cell's sweeps are made of: v = c + (1 - omega) u + sum of w times the neighbours' u.
+// The data of a cell's sweeps: v = c + (1 - omega) u + sum of w times the neighbours' u.
 struct Update {
-    T c, w[DIRECTIONS]; // the first STORED of w elsewhere
+    T c, w[DIRECTIONS]; // the first STORED of w are in shared memory
 };
 
-// v = u after SWEEPS sweeps, and `last` = u after one less; with momentum, `before` is the u before.  ||f - A u||^2 of the first u.
+// v = u after SWEEPS sweeps, and `last` = u after one sweep fewer; with momentum, `before` is the previous u.  ||f - A u||^2 of the initial u.
 // In the order of operations of passes.cu.
 extern "C" __global__ void __launch_bounds__(TILE, MIN_BLOCKS)
     relax_streamed(Stencil op, int length, T omega, T momentum, const T* __restrict__ f, const T* __restrict__ u,
@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(TILE, MIN_BLOCKS)
     const bool is_cell = i < op.nx && k < LAYERS(op), is_left = is_cell && sx.leaves(i) && sz.leaves(k);
     const bool has[6] = {is_cell && i > 0,           is_cell && i + 1 < op.nx, false, false,
                          is_cell && !FLAT && k > 0, is_cell && !FLAT && k + 1 < LAYERS(op)};
-    // At a tile's ends anything will do.
+    // At a tile's ends the value does not matter.
     const int beside[6] = {x > 0 ? t - 1 : t, x + 1 < LANES ? t + 1 : t, t, t,
                            z > 0 ? t - LANES : t, z + 1 < DEPTH ? t + LANES : t};
 
@@ -167,7 +167,7 @@ extern "C" __global__ void __launch_bounds__(TILE, MIN_BLOCKS)
                     else rows[phase].w[d] = scale * weight[d];
                 }
             }
-            // Stage s has row j - s; `north` is what the stage before has just made of the row after it.
+            // Stage s has row j - s; `north` is the previous stage's new result in the next row.
             T north = next.u, old = here.before;
 #pragma unroll
             for (int s = 0; s < SWEEPS; s++) {

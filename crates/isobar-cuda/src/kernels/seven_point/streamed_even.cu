@@ -1,31 +1,31 @@
-// Several sweeps of points in one pass over memory where all cells are alike, so that no coefficients are read: a block has a tile in x
-// and z and streams along y, its sweeps as stages a row behind each other.
+// Several sweeps of points in one pass over memory for equal coefficients, which are not read: a block has a tile in x
+// and z and streams along y, with sweeps as stages, each a row behind the previous one.
 //
-// A thread has cells 2m and 2m + 1 of every row. Values south and north of them are the thread's own, those beside them come from shared
-// memory, which has two rows of each stage: a step ends at one barrier. u and f come in by way of shared memory, a few rows ahead.
-// Tiles overlap by what SWEEPS sweeps spoil. Arithmetic is that of streamed.cu and passes.cu, bit for bit. Nothing may be periodic.
+// A thread has cells 2m and 2m + 1 of every row. Neighbours in y are in its registers, others in shared
+// memory, which has two rows of each stage: there is one barrier per step. u and f are loaded through shared memory, a few rows ahead.
+// Tiles overlap by the cells that SWEEPS sweeps make invalid. Arithmetic is that of streamed.cu and passes.cu, bit for bit. No direction may be periodic.
 //
-// Block (LANES x DEPTH). Grid: x: tiles, those in x first; y: segments of `length` rows. Defined from outside:
-//   SWEEPS        how many, 1 or more.
+// Block (LANES x DEPTH). Grid: x: tiles, x fastest; y: segments of `length` rows. Defined by the host:
+//   SWEEPS        number of sweeps, 1 or more.
 //   MOVES         whether sweeps have momentum.
 //   LANES, DEPTH  pairs of cells and layers of a tile.
-//   MIN_BLOCKS    of a multiprocessor.
+//   MIN_BLOCKS    blocks per multiprocessor.
 #include "reduce.cuh"
 #include "seven_point/halving.cuh"
 
 constexpr int TILE = LANES * DEPTH, DIRECTIONS = FLAT ? 4 : 6;
-// What is not right at a tile's ends, and those rows before a segment.
+// Invalid cells at a tile's ends, and rows before a segment.
 constexpr int HALO_PAIRS = (SWEEPS + 1) / 2, HALO_LAYERS = SWEEPS;
-// Rows on their way; those of u and f that shared memory has.
+// Rows being loaded; rows of u and f in shared memory.
 constexpr int COMING = 2, U_ROWS = COMING + 2, F_ROWS = COMING + SWEEPS + 1;
-// Steps that have code of their own, so that the rows that a thread keeps are registers.
+// Steps with separate code, so that a thread's rows can be registers.
 constexpr int STEPS = 6;
-// Rows that are prefetched to L2 before they are read.
+// Rows prefetched to L2 in advance.
 constexpr int AHEAD = 4;
 
 typedef T Pair[2][TILE]; // the even cells and the odd ones
 
-// v = u after SWEEPS sweeps, and `last` = u after one less; with momentum, `before` is the u before.  ||f - A u||^2 of the first u.
+// v = u after SWEEPS sweeps, and `last` = u after one sweep fewer; with momentum, `before` is the previous u.  ||f - A u||^2 of the initial u.
 extern "C" __global__ void __launch_bounds__(TILE, MIN_BLOCKS)
     relax_even(Stencil op, const Even* __restrict__ even, int length, T omega, T momentum, const T* __restrict__ f,
                const T* __restrict__ u, const T* before, T* v, T* last, double* partial, unsigned int* counter, double* norm) {
@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(TILE, MIN_BLOCKS)
     __shared__ double sums[32];
     Pair* const u_rows = reinterpret_cast<Pair*>(dynamic);
     Pair* const f_rows = u_rows + U_ROWS;
-    Pair* const left = f_rows + F_ROWS; // by stages but the last, two rows each
+    Pair* const left = f_rows + F_ROWS; // results of all stages but the last, two rows each
     Pair* const scales = left + 2 * (SWEEPS - 1);
     Pair* const befores = scales + (SHIFT ? F_ROWS : 0);
     constexpr int NUMBERS = 2 * TILE * (U_ROWS + F_ROWS + 2 * (SWEEPS - 1) + (SHIFT ? F_ROWS : 0) + (MOVES ? U_ROWS : 0));
@@ -52,15 +52,15 @@ extern "C" __global__ void __launch_bounds__(TILE, MIN_BLOCKS)
     const bool exists[2] = {is_pair, is_pair && 2 * m + 1 < nx};
     const bool has_west = is_pair && m > 0, has_east = is_pair && 2 * m + 2 < nx, has_below = !FLAT && is_pair && k > 0,
                has_above = !FLAT && is_pair && k + 1 < nz;
-    // Whether all cells of a warp have all neighbours and no side of the grid, but for the first row and the last, and need ask no more.
+    // Whether all cells of a warp have all neighbours and are on no side, except in the first and last row, so that no tests are needed.
     const bool is_inside = has_west && has_east && (FLAT || (has_below && has_above));
     const bool is_plain = __all_sync(0xffffffffu, is_inside && !on_side(op, 2 * m, 1, k) && !on_side(op, 2 * m + 1, 1, k));
-    // At a tile's ends anything will do.
+    // At a tile's ends the value does not matter.
     const int west = x > 0 ? t - 1 : t, east = x + 1 < LANES ? t + 1 : t;
     const int below = z > 0 ? t - LANES : t, above = z + 1 < DEPTH ? t + LANES : t;
 
     const int j0 = blockIdx.y * length, j1 = min(j0 + length, ny);
-    // Even, so that steps know in which half plane a cell is.
+    // Even, so that the half plane of a cell in a step is known.
     const int start = max(j0 - SWEEPS, 0) & ~1, end = min(j1 + SWEEPS, ny);
     const Index plane = half_plane(op), at = m + (Index)op.pitch * k;
     auto where = [&](int parity, int cell, int j) { return at + plane * ((parity ^ cell) + 2 * (Index)j); };
@@ -91,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(TILE, MIN_BLOCKS)
     load_row(0, start, 0, 0);
     load_row(1, start + 1, 1, 1);
 
-    // Of each stage three rows, by their number.
+    // Three rows of each stage, by row number.
     T row[SWEEPS][2][3];
 #pragma unroll
     for (int s = 0; s < SWEEPS; s++)

@@ -1,24 +1,24 @@
-// Sweeps over columns whose pivots are stored, SWEEP_DEPTH layers a thread.
+// Sweeps over columns with stored pivots, SWEEP_DEPTH layers per thread.
 //
-// With w for what elimination makes of the right-hand side, not divided by pivots d yet, and the ratio g_k = T_{k+1/2} / d_k,
-// w_k = f_k + g_{k-1} w_{k-1} and x_k = w_k / d_k + g_k x_{k+1}: both are affine in what comes in from the chunk before. Faces are
-// computed anew: coefficients are one vector, faces three.
+// Let w be the eliminated right-hand side before division by the pivots d, and g_k = T_{k+1/2} / d_k. Then
+// w_k = f_k + g_{k-1} w_{k-1} and x_k = w_k / d_k + g_k x_{k+1}: both are affine in the values from the previous chunk. Faces are
+// recomputed: coefficients are one vector, faces three.
 //
 // Block (LANES, chunks); grid: x: ceil(ceil(nx / 2) / LANES), y: ny, z: colours.
 #include "seven_point/column.cuh"
 
-// Threads that a multiprocessor has at once: half of what it can, so that each has 64 registers.
+// Threads per multiprocessor: half of the maximum, so that each has 64 registers.
 #define BOUNDS __launch_bounds__(LANES* MOST_CHUNKS, 1024 / (LANES * MOST_CHUNKS))
 
-// u += rho (M^-1 (f + couplings of neighbours' u) - u) in the columns of one colour, written to `to`: u itself, whose other
-// colour alone is read then, or, for both colours at once, another vector.
+// u += rho (M^-1 (f + couplings of neighbours' u) - u) in the columns of one colour, written to `to`: to u itself, of which only the other
+// colour is then read, or, for both colours at once, to another vector.
 template <bool NEIGHBOURS>
 __device__ __forceinline__ void sweep(const Stencil& op, int first, T rho, const T* __restrict__ inverse_pivots,
                                       const T* __restrict__ f, const T* u, T* to) {
     __shared__ T values[LANES * MOST_CHUNKS], slopes[LANES * MOST_CHUNKS];
     const int nz = op.nz, lane = threadIdx.x, chunk = threadIdx.y, chunks = blockDim.y, k0 = chunk * SWEEP_DEPTH;
     const int own_m = blockIdx.x * LANES + lane, j = blockIdx.y, c = first ^ blockIdx.z;
-    // Where there is no column of this thread's, one that may be read in its stead.
+    // Without a column of its own, a thread reads another one without effect.
     const int m = min(own_m, op.pitch - 1);
     const bool valid = 2 * own_m + ((j + c) & 1) < op.nx;
     const Column column = neighbours(op, m, j, c);
@@ -27,8 +27,8 @@ __device__ __forceinline__ void sweep(const Stencil& op, int first, T rho, const
     T value[SWEEP_DEPTH], ratio[SWEEP_DEPTH];
     T first_ratio = T(0); // of the layer below the chunk
     {
-        // Beyond the top the top's own numbers are read and not used: loads that do not depend on a test can all be on their
-        // way at once.
+        // Above the top, the top layer is read without effect: unconditional loads can all be issued at
+        // once.
         Fields here = load(op, min(start, top));
         if (k0 > 0 && k0 < nz)
             first_ratio = face<Z>(op, load(op, start - op.pitch), here) * inverse_pivots[start - op.pitch];
@@ -97,15 +97,15 @@ extern "C" __global__ void BOUNDS sweep_lines(Stencil op, int first, T rho, cons
     sweep<true>(op, first, rho, inverse_pivots, f, u, to);
 }
 
-// The same where u is zero.
+// The sweep from u = 0.
 extern "C" __global__ void BOUNDS sweep_lines_zero(Stencil op, int first, T rho, const T* inverse_pivots, const T* f, T* to) {
     sweep<false>(op, first, rho, inverse_pivots, f, nullptr, to);
 }
 
-// Rows that a thread of the kernels below goes through: what it reads of the row after it finds in the cache.
+// Rows per thread in the kernels below: the neighbour row that it reads is then in the cache.
 #define MARCH 8
 
-// What calls give(at, k, column, fields) for the cells of one colour. Block (32, 8): pairs and layers; grid z: segments of rows.
+// Calls give(at, k, column, fields) for the cells of one colour. Block (32, 8): pairs and layers; grid z: segments of rows.
 template <class F> __device__ __forceinline__ void for_each_cell(const Stencil& op, int colour, F give) {
     const int m = blockIdx.x * 32 + threadIdx.x, k = blockIdx.y * 8 + threadIdx.y, j0 = blockIdx.z * MARCH;
     if (k >= op.nz) return;
@@ -117,7 +117,7 @@ template <class F> __device__ __forceinline__ void for_each_cell(const Stencil& 
     }
 }
 
-// r = f - A u in columns of one colour, after a sweep from zero that ended with the other: what those columns gave since.
+// r = f - A u in columns of one colour, after a sweep from zero that ended with the other colour: the contributions of that colour.
 extern "C" __global__ void __launch_bounds__(256)
     residual_coupled(Stencil op, int colour, const T* __restrict__ u, T* __restrict__ r) {
     for_each_cell(op, colour, [&](Index at, int k, const Column& column, const Fields& here) {
@@ -125,12 +125,12 @@ extern "C" __global__ void __launch_bounds__(256)
     });
 }
 
-// r = f - A u in columns of one colour, where no column is periodic.
+// r = f - A u in columns of one colour, if columns are not periodic.
 extern "C" __global__ void __launch_bounds__(256)
     residual_of_colour(Stencil op, int colour, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r) {
     for_each_cell(op, colour, [&](Index at, int k, const Column& column, const Fields& here) {
         const T own = u[at];
-        // Of differences, so that a constant gives exactly s u.
+        // By differences, so that a constant gives exactly s u.
         T sum = (load_shift(op, at) + sides(op, here, column.i, column.j, k)) * own;
 #pragma unroll
         for (int n = 0; n < 4; n++) {

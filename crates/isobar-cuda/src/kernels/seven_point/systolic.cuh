@@ -1,51 +1,51 @@
-// Sweeps over the whole grid in the order of unknowns, one launch each, as a systolic array.
+// Sweeps over the whole grid in the order of unknowns, each one launch of a systolic array.
 //
-// A lane has two neighbouring cells along x in one layer of CHAIN (y or z), and marches along MARCH (the other), a row a step.
-// LANES lanes are side by side in x, DEPTH in CHAIN; each is a step behind the one before it in x and the one before it in CHAIN,
-// so that what it needs of those is what they had a step ago: a shuffle each. Warps of a block follow each other in CHAIN
-// and hand rows on in shared memory. That is a tile: WIDTH cells of x, some layers of CHAIN, all of MARCH.
+// A lane has two adjacent cells along x in one layer of CHAIN (y or z), and marches along MARCH (the other direction), one row per step.
+// LANES lanes are adjacent in x, DEPTH in CHAIN; each is one step behind the previous lane in x and in CHAIN,
+// so the values that it needs of these are those of their previous step: one shuffle each. Warps of a block are adjacent in CHAIN
+// and pass rows on through shared memory. Together they form a tile: WIDTH cells of x, some layers of CHAIN, all of MARCH.
 //
-// What does not depend on the recurrence is done for a row at a time, in the order of memory: what a row needs is prepared a step
-// before the first lane takes it, and waits in shared memory for the other lanes; results wait there until the last lane has taken
+// Work that does not depend on the recurrence is done for a row at a time, in the order of memory: a row's data is prepared a step
+// before the first lane needs it, and is kept in shared memory for the other lanes; results are kept there until the last lane has processed
 // the row, and are stored together.
 //
-// Six warps share the work of one: one takes rows, HELPERS prepare them by turns and store results, one carries numbers from the
-// tile before in x to boxes in shared memory; and one more of a block does so for those from the tile before in CHAIN, so that
-// memory's latency is not in the chain from row to row. The warp that takes rows looks at four counts a step, of which each says
-// which steps it may take (Limits): nothing else is waited for, and no lane asks what it has to do, since all take and send
-// something at every step. Before the first row they have rows of zeros; what they have behind the last is of no use to anybody.
+// Six warps share the work of one: one computes, HELPERS prepare rows in turn and store results, one copies values
+// from the previous tile in x to shared memory; one more per block copies values from the previous tile in CHAIN, so that
+// memory latency is not part of the critical path. The computing warp reads four counters per step, each of which limits
+// the steps that it may take (Limits): it waits for nothing else, and lanes need no tests, because all receive and send
+// values at every step. Before the first row they have rows of zeros; their results behind the last row are ignored.
 //
-// Between tiles goes mail: a box in memory is empty (zero) until its one writer fills it, and its one reader, who waits for that,
-// empties it again. The number is all that is told, so that nothing else needs to be in order.
+// Tiles exchange values through slots in memory: a slot is empty (zero) until its single writer fills it; its single reader waits for the value and
+// empties the slot. The value itself is the signal, so no memory ordering is needed.
 //
-// Tiles are claimed by a ticket, in an order in which each comes after those that it waits for: whatever a claimed tile waits for
-// is done or at work, however few blocks are resident. The last cells of a periodic direction have mail from the first.
+// Tiles are claimed by tickets, in an order in which each follows those that it waits for: a claimed tile waits only for tiles
+// that are done or running, however few blocks are resident. The last cells of a periodic direction receive values from the first.
 //
-// Specialised by MARCH (1 or 2) and AHEAD, beside what seven_point.cuh says. Block: up to MOST_THREADS; grid: a block a tile;
-// dynamic shared memory: warp_bytes(…) for every warp that takes rows. Tickets are followed by room for mail; all that is zero
+// Specialised by MARCH (1 or 2) and AHEAD, in addition to seven_point.cuh. Block: up to MOST_THREADS; grid: one block per tile;
+// dynamic shared memory: warp_bytes(...) per computing warp. Tickets are followed by space for the slots; all of it is zero
 // between launches.
 #pragma once
 #include "seven_point/seven_point.cuh"
 
 constexpr int CHAIN = MARCH == Y ? Z : Y;
 constexpr int DEPTH = 32 / LANES, WIDTH = 2 * LANES;
-// Steps by which the last lane is behind the first, and rows that wait in shared memory: those that some lanes have taken and
-// others have not, and those that are prepared in advance.
+// Steps by which the last lane is behind the first, and rows in shared memory: those being processed
+// and those prepared in advance.
 constexpr int SKEW = LANES + DEPTH - 2, RING = SKEW + 1 + AHEAD;
-// Warps that prepare rows for one that takes them, by turns.
+// Warps that prepare rows for a computing warp, in turn.
 constexpr int HELPERS = 4;
-// One carries mail along x to it, and one along CHAIN to the first of a block.
+// One warp copies values along x, and one per block copies values along CHAIN.
 constexpr int ROLES = 2 + HELPERS, MOST_THREADS = 32 * (4 * ROLES + 1);
-// Steps of which a warp has boxes: for mail along CHAIN, and along x.
+// Steps for which a warp has slots for values along CHAIN and along x.
 constexpr int SLOTS = 16, X_SLOTS = 64 / DEPTH;
 constexpr bool CHAIN_AROUND = !FLAT && periodic(CHAIN);
 constexpr int NO_LIMIT = 1 << 30;
 
-// What a warp may take: steps below all of these.
+// The steps that a warp may take: those below all of these.
 struct alignas(16) Limits {
-    int x, chain; // what comes from the tile before in x, and from the warp or the tile before in CHAIN
-    int room;     // for what it leaves to the next warp
-    int prepared; // rows: the last one, as each must be there a step ahead
+    int x, chain; // values from the previous tile in x, and from the previous warp or tile in CHAIN
+    int room;     // for its values to the next warp
+    int prepared; // the last prepared row, since each is needed a step ahead
 
     __device__ __forceinline__ bool allow(int step) const {
         const int4 now = look(reinterpret_cast<const int4*>(this));
@@ -53,19 +53,19 @@ struct alignas(16) Limits {
     }
 };
 
-// How far a warp is.
+// The progress of a warp.
 struct Counts {
     Limits limits;
     int taken; // steps
     int unused[3];
 };
 
-// Shared memory of a warp of which a row needs so many numbers for a lane's two cells, and so many for the lane.
+// Shared memory of a warp, given the numbers per row for a lane's two cells and for the lane.
 __device__ constexpr int warp_bytes(int pairs, int singles) {
     return (RING * 32 * (2 * pairs + singles) + SLOTS * WIDTH + X_SLOTS * DEPTH) * int(sizeof(T)) + int(sizeof(Counts));
 }
 
-// Numbers as mail: the complement of their bits, so that zero stands for one NaN out of many, which is never sent.
+// Numbers as messages: the complement of their bits, so that zero stands for one particular NaN, which is never sent.
 template <int BYTES> struct Letter;
 template <> struct Letter<8> {
     typedef unsigned long long type;
@@ -105,7 +105,7 @@ struct Tickets {
 __device__ __forceinline__ Index place_of(const Stencil& op, int i, int march, int chain) {
     return MARCH == Y ? place(op, i, march, chain) : place(op, i, chain, march);
 }
-// Where a lane's two cells are, by the row.
+// The positions of a lane's two cells, by row.
 struct Places {
     Index start, to_odd, stride; // of row 0: the even cell, and from there to the odd one in even rows; from row to row
     Index before[2];             // from a cell to the one before it in CHAIN
@@ -117,7 +117,7 @@ struct Places {
 #pragma unroll
         for (int e = 0; e < 2; e++) before[e] = place_of(op, i + e, 0, UP ? chain - 1 : chain + 1) - place_of(op, i + e, 0, chain);
     }
-    // Both cells of a row. Where rows lie along y, colours change from one to the next.
+    // Both cells of a row. If rows lie along y, colours alternate.
     __device__ __forceinline__ void of(int march, Index (&at)[2]) const {
         const Index row = start + stride * march;
         const bool swapped = MARCH == Y && (march & 1);
@@ -128,7 +128,7 @@ struct Places {
 
 __device__ __forceinline__ int extent(const Stencil& op, int axis) { return axis == Y ? op.ny : LAYERS(op); }
 
-// t between a cell and the one before it in the sweep, and between the last of a periodic direction and the first.
+// t between a cell and the previous one in the order of the sweep, and between the last of a periodic direction and the first.
 template <bool UP, int AXIS> __device__ __forceinline__ T between(T ratio, const Fields& before, const Fields& here) {
     return UP ? face<AXIS>(ratio, before, here) : face<AXIS>(ratio, here, before);
 }
@@ -137,18 +137,18 @@ __device__ __forceinline__ T around(const Stencil& op, const Fields& here, const
     return UP ? face<AXIS>(op, here, first) : face<AXIS>(op, first, here);
 }
 
-// Of a lane so many before this one.
+// The value of an earlier lane.
 __device__ __forceinline__ T from_lane(T value, int before) { return __shfl_up_sync(0xffffffffu, value, before); }
 
-// Where a lane is.
+// The position of a lane.
 struct Lane {
-    int warp, warps, helper;          // helper: -1 takes rows, HELPERS carries mail along x, one more that along CHAIN
-    int in_x, in_chain;               // within its warp, as the sweep goes
+    int warp, warps, helper;          // helper: -1 computes, HELPERS copies values along x, HELPERS + 1 along CHAIN
+    int in_x, in_chain;               // within its warp, in the order of the sweep
     int chunk, chunks, group, groups; // the tile
-    int rows, layers, layer;          // layer: as the sweep goes
+    int rows, layers, layer;          // layer: in the order of the sweep
     int i, chain;                     // its first cell, which is even, and its position in CHAIN
-    int first_cell, last_cell;        // of a row, as the sweep goes
-    bool inside;                      // whether its layer is there
+    int first_cell, last_cell;        // of a row, in the order of the sweep
+    bool inside;                      // whether its layer exists
     bool ends_x, ends_chain;          // whether it has the last cells of a periodic direction
     int nx;
     Places places;
@@ -157,22 +157,22 @@ struct Lane {
     __device__ __forceinline__ bool has_cell(int cell) const { return inside && cell >= i && cell < i + 2; }
 };
 
-// Whether a lane's cell has another before it in its row.
+// Whether a lane's cell has a predecessor in its row.
 template <bool UP> __device__ __forceinline__ bool has_before(const Lane& at, int e) {
     return UP ? at.i + e > 0 && at.i + e < at.nx : at.i + e + 1 < at.nx;
 }
 
-// What the cells of a lane take of others.
+// The values that a lane's cells need from others.
 struct Inputs {
-    T x;               // the cell before its first in x
-    Pair chain, march; // the cells before in these directions
-    Pair around_chain, around_march; // the first in these directions, of the last in a periodic one
+    T x;               // the predecessor of its first cell in x
+    Pair chain, march; // the predecessors in these directions
+    Pair around_chain, around_march; // for the last cells of a periodic direction, the first ones
 };
 
-// Boxes in memory, for mail between tiles.
+// Slots in memory for values exchanged between tiles.
 struct Boxes {
-    Mail* x;     // [chunk that it comes from][layers / DEPTH][rows + DEPTH - 1][DEPTH]
-    Mail* chain; // [group that it comes from][chunk][rows + LANES - 1][LANES][2]
+    Mail* x;     // [sending chunk][layers / DEPTH][rows + DEPTH - 1][DEPTH]
+    Mail* chain; // [sending group][chunk][rows + LANES - 1][LANES][2]
 
     __device__ __forceinline__ Boxes(const Lane& at, Tickets* tickets) {
         const long long decks = (at.layers + DEPTH - 1) / DEPTH;
@@ -188,14 +188,14 @@ struct Boxes {
     }
 };
 
-// Carries mail, so many numbers a step, from other tiles to boxes of a warp in shared memory, several steps at a time.
+// Copies values, NUMBERS per step, from other tiles to a warp's slots in shared memory, several steps at a time.
 template <int NUMBERS, int BOXES, int LOADS>
 __device__ __forceinline__ void carry(Mail* from, int steps, T* boxes, int* limit, const int* taken) {
     constexpr int STEPS = 32 / NUMBERS, LOT = STEPS * LOADS;
     const int lane = threadIdx.x % 32, of_load = lane / NUMBERS;
     from += lane;
     for (int first = 0; first < steps; first += LOT, from += 32 * LOADS) {
-        // Nobody reads any more what these boxes had.
+        // The old contents of these slots have been read.
         while (look(taken) < first + LOT - BOXES) __nanosleep(40);
         __syncwarp();
         Mail mail[LOADS];
@@ -205,7 +205,7 @@ __device__ __forceinline__ void carry(Mail* from, int steps, T* boxes, int* limi
 #pragma unroll
             for (int n = 0; n < LOADS; n++)
                 if (mail[n] == 0) mail[n] = peek(from + 32 * n);
-            // Steps of which all numbers have come.
+            // Steps for which all numbers have arrived.
             int now = 0;
 #pragma unroll
             for (int n = 0; n < LOADS; n++) {
@@ -262,30 +262,30 @@ template <bool UP> __device__ __forceinline__ Lane claim(const Stencil& op, Tick
     return at;
 }
 
-// Has `work` done for all rows of a tile, and returns its number. All threads must call it.
-//   PAIRS, SINGLES                   numbers that a row needs, for each of a lane's cells, and for the lane
-//   load(at, march)                  of a row, what prepare needs
-//   Row prepare(at, march, row)      those numbers
+// Does `work` for all rows of a tile, and returns its number. All threads must call it.
+//   PAIRS, SINGLES                   numbers per row for each of a lane's cells, and for the lane
+//   load(at, march)                  loads the data of a row for prepare
+//   Row prepare(at, march, row)      computes these numbers
 //   leave(row, ring, singles), Row read(ring, singles)
-//                                    puts them there, each for a lane 32 behind the one before, and takes them from there
+//                                    writes them to shared memory, each number 32 lanes apart, and reads them
 //   advance(at, row, ready, inputs, out)
 //                                    the recurrence
 //   close(at, ready, first, out)
-//                                    where x is periodic, what the last cell of a row has of its first
-//   done(at, march, out)             of a row that all lanes have taken
+//                                    if x is periodic, adds the contribution of a row's first cell to its last
+//   done(at, march, out)             called with a row that all lanes have processed
 template <bool UP, class Work> __device__ __forceinline__ int in_order(const Stencil& op, Tickets* tickets, Work& work) {
     extern __shared__ double shared[];
     const Lane at = claim<UP>(op, tickets);
     const int tile = at.group * at.chunks + at.chunk, lane = threadIdx.x % 32;
     constexpr int ROW = Work::PAIRS * 32, SINGLES_ROW = Work::SINGLES * 32;
-    // Of the first warp: a ring of rows, boxes, counts.
+    // Shared memory of the first warp: a ring of rows, slots, counters.
     Pair* const rings = reinterpret_cast<Pair*>(shared);
     Pair* const chain_boxes = rings + at.warps * (RING * ROW);
     T* const x_boxes = reinterpret_cast<T*>(chain_boxes + at.warps * (SLOTS * LANES));
     T* const all_singles = x_boxes + at.warps * (X_SLOTS * DEPTH);
     Counts* const counts = reinterpret_cast<Counts*>(all_singles + at.warps * (RING * SINGLES_ROW)) + at.warp;
     const Boxes boxes(at, tickets);
-    // Before the first row are rows of zeros.
+    // Rows of zeros come before the first row.
     for (T* n = reinterpret_cast<T*>(rings) + threadIdx.x; n < reinterpret_cast<T*>(counts - at.warp); n += blockDim.x) *n = T(0);
     const int first_layer = at.layer - at.in_chain;
     const bool has_next = first_layer + DEPTH < at.layers, hands_on = has_next && at.warp + 1 < at.warps;
@@ -315,7 +315,7 @@ template <bool UP, class Work> __device__ __forceinline__ int in_order(const Ste
     T* const singles = all_singles + at.warp * (RING * SINGLES_ROW) + lane;
     const int march_step = UP ? 1 : -1, march_start = UP ? 0 : at.rows - 1;
     if (at.helper >= 0) {
-        // Results of the row that has this slot, once all lanes have taken it.
+        // The results of the row in this slot, once all lanes have processed it.
         int slot = at.helper;
         auto result = [&](int done) {
             while (look(&counts->taken) <= done + SKEW) __nanosleep(20);
@@ -331,7 +331,7 @@ template <bool UP, class Work> __device__ __forceinline__ int in_order(const Ste
             const Pair out = result(done);
             work.leave(ready, ring + slot * ROW, singles + slot * SINGLES_ROW);
             __syncwarp();
-            // After the helper before.
+            // After the previous helper.
             while (look(&counts->limits.prepared) != row - 1) {
             }
             __syncwarp();
@@ -340,7 +340,7 @@ template <bool UP, class Work> __device__ __forceinline__ int in_order(const Ste
             if (done >= 0) work.done(at, march_start + march_step * done, out);
             next_slot();
         }
-        // What lanes read that are behind the last row is of no use to anybody.
+        // Values that lanes read behind the last row are not used.
         if (row == at.rows + HELPERS - 1 && lane == 0) tell(&counts->limits.prepared, NO_LIMIT);
         for (; row < at.rows + RING; row += HELPERS, next_slot()) {
             const int done = row - RING;
@@ -350,21 +350,21 @@ template <bool UP, class Work> __device__ __forceinline__ int in_order(const Ste
         return tile;
     }
 
-    // Who has mail of whom.
+    // Which lanes exchange values with other tiles.
     const bool sends_x = at.in_x == LANES - 1 && at.chunk + 1 < at.chunks;
     const bool sends_chain = at.in_chain == DEPTH - 1 && has_next && !hands_on;
     const bool sends_next = at.in_chain == DEPTH - 1 && hands_on;
-    // Of a row of two cells, one lane has the first and the last.
+    // In a row of two cells, one lane has the first and the last.
     const bool is_long = op.nx > 2;
     const bool takes_around_x = at.ends_x && is_long, starts_x = periodic(X) && is_long && at.has_cell(at.first_cell);
     const bool starts_chain = CHAIN_AROUND && at.layers > 1 && at.layer == 0;
-    // Whom the first lanes tell of steps: helpers, the next warp, the one before; and how many steps that allows these.
+    // Which counters the first lanes update: of helpers, the next warp, the previous one; and by how many steps.
     const bool tells = lane == 0 || (lane == 1 && hands_on) || (lane == 2 && at.warp > 0);
     int* const told = lane == 0 ? &counts->taken : lane == 1 ? &counts[1].limits.chain : &counts[-1].limits.room;
     const int allows = lane == 0 ? 1 : lane == 1 ? 1 - (DEPTH - 1) : 1 + SLOTS + DEPTH - 1;
 
     const int behind = at.in_x + at.in_chain;
-    // Boxes of what a lane sends and takes.
+    // The slots from which a lane receives and to which it sends.
     const T* const x_in = x_boxes + at.warp * (X_SLOTS * DEPTH) + at.in_chain;
     const Pair* const chain_in = chain_boxes + at.warp * (SLOTS * LANES) + at.in_x;
     Pair* const chain_next = chain_boxes + (at.warp + 1) * (SLOTS * LANES) + at.in_x;
@@ -372,7 +372,7 @@ template <bool UP, class Work> __device__ __forceinline__ int in_order(const Ste
     Mail* chain_out = boxes.of_chain(at, at.group, -(DEPTH - 1)) + 2 * at.in_x;
     Mail* x_end = boxes.of_x(at, at.chunks - 1, -at.in_x) + at.in_chain;
     Mail* chain_end = boxes.of_chain(at, at.groups - 1, -at.in_chain) + 2 * at.in_x;
-    // What has come of the mail around.
+    // Values received across the periodic ends.
     Mail around_x = 0, around_chain[2] = {0, 0};
     T out[2] = {T(0), T(0)};
     Inputs inputs;
@@ -385,11 +385,11 @@ template <bool UP, class Work> __device__ __forceinline__ int in_order(const Ste
     for (int s = 0; s < at.rows + SKEW; s++) {
         const int row = s - behind;
         const bool active = at.inside && row >= 0 && row < at.rows, next_active = at.inside && row + 1 >= 0 && row + 1 < at.rows;
-        // What the lanes before had a step ago.
+        // The previous lanes' values of the previous step.
         inputs.march = {{out[0], out[1]}};
         inputs.x = from_lane(out[UP ? 1 : 0], 1);
         if (!FLAT) inputs.chain = {{from_lane(out[0], LANES), from_lane(out[1], LANES)}};
-        // This row was there a step ago.
+        // This row was prepared a step ago.
         const typename Work::Row ready = work.read(ring + slot * ROW, singles + slot * SINGLES_ROW);
         while (!counts->limits.allow(s)) {
         }
@@ -433,7 +433,7 @@ template <bool UP, class Work> __device__ __forceinline__ int in_order(const Ste
                     put(chain_end, sealed(out[0]));
                     put(chain_end + 1, sealed(out[1]));
                 }
-                // Empties what was taken.
+                // Empties the slots that were read.
                 if (periodic(X) && takes_around_x) put(x_end, Mail(0));
                 if (CHAIN_AROUND && at.ends_chain) {
                     put(chain_end, Mail(0));
@@ -442,7 +442,7 @@ template <bool UP, class Work> __device__ __forceinline__ int in_order(const Ste
                 if (periodic(MARCH) && row == 0) inputs.around_march = {{out[0], out[1]}};
             }
             x_end += DEPTH, chain_end += WIDTH;
-            // What has come for the next step.
+            // Values received for the next step.
             if (periodic(X) && takes_around_x) around_x = next_active ? peek(x_end) : Mail(0);
             if (CHAIN_AROUND && at.ends_chain) {
                 around_chain[0] = next_active ? peek(chain_end) : Mail(0);
@@ -455,7 +455,7 @@ template <bool UP, class Work> __device__ __forceinline__ int in_order(const Ste
     return tile;
 }
 
-// After all of a block's work: the last one leaves the tickets as they were.
+// After all of a block's work: the last block resets the tickets.
 __device__ __forceinline__ void forget(Tickets* tickets) {
     __syncthreads();
     if (threadIdx.x == 0 && atomicInc(&tickets->finished, gridDim.x - 1) == gridDim.x - 1) tickets->next = 0;

@@ -1,18 +1,18 @@
-// Recurrences over the unknowns in the order of their numbers, which are those of C order, blocks of consecutive
-// unknowns apart (block-IC): the pivots, and forward and backward substitution.
+// Recurrences over the unknowns in C order, in independent blocks of consecutive
+// unknowns (block-IC): the pivots, and forward and backward substitution.
 //
-// A thread block takes one block of unknowns at a time. Rows of cells are a thread's each; thread t is t cells behind the
-// first, so that whatever a cell depends on, all of it on earlier hyperplanes i + t, is done. More rows than threads
-// come one batch after the other. Block: any number of threads; grid: any.
+// A thread block processes one block of unknowns at a time. Each thread has a row of cells; thread t is t cells behind the
+// first, so that all dependencies of a cell, which are on earlier hyperplanes i + t, are satisfied. If there are more rows than threads,
+// they are processed in batches. Block: any number of threads; grid: any.
 //
-// Numbers are those of the whole grid. Of a part of its rows cells elsewhere are left out; what of a block is in the rows beside is
-// in the halo rows then.
+// Numbers are those of the whole grid. On a subdomain, cells elsewhere are omitted; cells of a block in the adjacent rows are
+// in the halo rows.
 #include "seven_point/seven_point.cuh"
 
 // Rows of the whole grid.
 __device__ __forceinline__ int all_rows(const Stencil& op) { return op.end - op.start; }
 
-// Calls f(position, number, t) for the neighbours of a cell, west to above; t() is that of the face between.
+// Calls f(position, number, t) for the neighbours of a cell, west to above; t() is the coupling of the face between.
 template <class F>
 __device__ __forceinline__ void for_each_neighbour(const Stencil& op, int i, int j, int k, long long number,
                                                    const Fields& here, F f) {
@@ -43,14 +43,14 @@ __device__ __forceinline__ void for_each_neighbour(const Stencil& op, int i, int
     else if (periodic(Z) && nz > 1) visit(OnZ{}, false, i, j, 0, number - layer * (nz - 1));
 }
 
-// Whether a part has cells of the rows from `first` to `last`, counted through all layers of the whole grid.
+// Whether a subdomain has cells of the rows from `first` to `last`, counted through all layers of the whole grid.
 __device__ __forceinline__ bool has_any(const Stencil& op, long long first, long long last) {
     const int rows = all_rows(op), from = int(first % rows) + op.start, to = int(last % rows) + op.start;
     if (last - first + 1 >= rows) return true;
     return from <= to ? to >= 0 && from < op.ny : to >= 0 || from < op.ny;
 }
 
-// Calls f(i, j, k, number) for the unknowns from `begin` to `end`, upwards or downwards, each when those before it are done.
+// Calls f(i, j, k, number) for the unknowns from `begin` to `end`, upwards or downwards, each after its predecessors.
 template <bool UP, class F>
 __device__ __forceinline__ void in_order(const Stencil& op, long long begin, long long end, F f) {
     const int nx = op.nx, all = all_rows(op);
@@ -58,7 +58,7 @@ __device__ __forceinline__ void in_order(const Stencil& op, long long begin, lon
     if (!has_any(op, first_row, last_row)) return;
     const int batch = blockDim.x;
     const long long batches = (rows + batch - 1) / batch;
-    // Of a single row, only what belongs to it.
+    // Of a single row, only the part within the block.
     const int s0 = rows == 1 ? int(begin - first_row * nx) : 0;
     for (long long b = 0; b < batches; b++) {
         const long long n = UP ? b : batches - 1 - b, in_batch = min((long long)batch, rows - n * batch);
@@ -75,7 +75,7 @@ __device__ __forceinline__ void in_order(const Stencil& op, long long begin, lon
     }
 }
 
-// Sum of T over the upper neighbours, below number `end`. Not inline: it would take the compiler longer than all the rest.
+// Sum of T over the upper neighbours below number `end`. Not inline, to keep compile times short.
 __device__ __noinline__ T upper_sum(const Stencil& op, long long number, long long end) {
     const int all = all_rows(op);
     const int i = int(number % op.nx), j = int(number / op.nx % all) + op.start, k = int(number / op.nx / all);
@@ -87,7 +87,7 @@ __device__ __noinline__ T upper_sum(const Stencil& op, long long number, long lo
 }
 
 // The pivots d_n = a_nn - sum of T_nm / d_m (T_nm + omega sum of T_pm) over lower neighbours m in the same block and the
-// other upper neighbours p of m there, as 1 / d_n. A pivot that is no more than rounding of a_nn is replaced by that.
+// other upper neighbours p of m in it, stored as 1 / d_n. A pivot that is only rounding error of a_nn is replaced by a_nn.
 extern "C" __global__ void __launch_bounds__(512)
     factorise(Stencil op, long long cells, long long block, long long blocks, T singular, T omega, T* inverse_pivots) {
     for (long long b = blockIdx.x; b < blocks; b += gridDim.x) {
@@ -112,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(512)
     }
 }
 
-// z = (D + L^T)^-1 D (D + L)^-1 r, D the pivots, L without the couplings between blocks of `block` unknowns: upwards, downwards, or
+// z = (D + L^T)^-1 D (D + L)^-1 r, with pivots D, and L without the couplings between blocks of `block` unknowns: upwards, downwards, or
 // both.
 extern "C" __global__ void __launch_bounds__(512)
     substitute(Stencil op, long long cells, long long block, long long blocks, int upwards, int downwards,
@@ -140,8 +140,8 @@ extern "C" __global__ void __launch_bounds__(512)
     }
 }
 
-// What the row before the first adds to it, r += T z; of the row behind the last, z += inverse_pivots T z. A cell of that row a
-// thread. Block 32 x 8; grid: cells / 32, layers / 8.
+// Contribution of the row before the first, r += T z; of the row after the last, z += inverse_pivots T z. One thread per cell of
+// that row. Block 32 x 8; grid: cells / 32, layers / 8.
 template <bool FIRST, class F> __device__ __forceinline__ void beside(const Stencil& op, F f) {
     const int i = blockIdx.x * 32 + threadIdx.x, k = blockIdx.y * 8 + threadIdx.y;
     if (i >= op.nx || k >= LAYERS(op)) return;

@@ -1,15 +1,15 @@
 // Incomplete Cholesky over the whole grid: the pivots, and substitution forwards and backwards.
 //
-// Specialised by, and launched as, systolic.cuh says; the host knows SUBSTITUTE_BYTES and FACTORISE_BYTES of shared memory a warp.
+// Specialisation and launch: see systolic.cuh; the host uses SUBSTITUTE_BYTES and FACTORISE_BYTES of shared memory per warp.
 #include "reduce.cuh"
 #include "seven_point/systolic.cuh"
 
-// z = own + from_march z + from_x z + from_chain z of the cells before. Upwards: z = inverse_pivots (r + sum of T z over lower
+// z = own + from_march z + from_x z + from_chain z of the predecessors. Upwards: z = inverse_pivots (r + sum of T z over lower
 // neighbours); downwards: z += inverse_pivots (sum of T z over upper ones).
-// With q, r -= alpha q before, and sums are <r, M^-1 r> = <z, z / inverse_pivots> and <r, r>.
+// With q, r -= alpha q first; the sums are <r, M^-1 r> = <z, z / inverse_pivots> and <r, r>.
 template <bool UP, bool RESIDUAL> struct Substitution {
     static constexpr int PAIRS = 3 + !FLAT + CHAIN_AROUND, SINGLES = periodic(X);
-    // Places of a row's numbers. Results take that of `own`.
+    // Positions of a row's numbers. Results overwrite `own`.
     static constexpr int OWN = 0, FROM_MARCH = 32, FROM_X = 64, FROM_CHAIN = FLAT ? 0 : 96, AROUND_CHAIN = CHAIN_AROUND ? 128 : 0;
 
     struct Row {
@@ -25,7 +25,7 @@ template <bool UP, bool RESIDUAL> struct Substitution {
     T* z;
     double sums[2];
     T ratio_x, ratio_march, ratio_chain; // of faces
-    // Of the row to be prepared.
+    // Data of the row to be prepared.
     T r_next[2], q_next[2], inverse_next[2];
     Fields here_next[2], below_next[2], edge_next, far_next;
     Fields before_next[2];
@@ -78,7 +78,7 @@ template <bool UP, bool RESIDUAL> struct Substitution {
                 sums[1] += double(value) * double(value);
             }
             ready.own.e[e] = UP ? value * inverse : value;
-            // The inverse is zero for a cell that is not there, and a lower neighbour that is not there closes its face.
+            // The inverse is zero for a missing cell, and a missing lower neighbour closes its face.
             const Fields& x_before = UP ? (e > 0 ? here_next[0] : edge_next) : (e < 1 ? here_next[1] : edge_next);
             const bool has_march = UP || row > 0, has_chain = UP || at.layer > 0, has_x = UP || has_before<UP>(at, e);
             ready.from_march.e[e] = between<UP, MARCH>(ratio_march, before_next[e], here_next[e]) * (has_march ? inverse : T(0));
@@ -176,7 +176,7 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS)
     forget(tickets);
 }
 
-// Sum of T over the upper neighbours of a cell that are the last cells of a periodic direction.
+// Sum of T over the upper neighbours of a cell across the ends of periodic directions.
 __device__ __noinline__ T upper_sum_around(const Stencil& op, int i, int j, int k) {
     const Fields here = load(op, place(op, i, j, k));
     const int nz = LAYERS(op);
@@ -188,10 +188,10 @@ __device__ __noinline__ T upper_sum_around(const Stencil& op, int i, int j, int 
 }
 
 // The pivots d_n = a_nn - sum of T_nm / d_m (T_nm + omega sum of T_pm) over lower neighbours m and the other upper neighbours p
-// of m, as 1 / d_n, summed as d_n = s_n + sum of T over the upper neighbours + sum of (T_nm - taken / d_m), terms that are not
-// negative. A pivot that is no more than rounding of a_nn is replaced by that.
+// of m, stored as 1 / d_n, computed as d_n = s_n + sum of T over the upper neighbours + sum of (T_nm - taken / d_m), all terms
+// nonnegative. A pivot that is only rounding error of a_nn is replaced by a_nn.
 struct Factorisation {
-    // For a lower neighbour: T and what is taken.
+    // For a lower neighbour: T and the amount taken.
     static constexpr int PAIRS = 5 + 2 * !FLAT + 2 * CHAIN_AROUND, SINGLES = 2 * periodic(X);
     static constexpr int UPPER = 0, FROM_MARCH = 32, FROM_X = 96, FROM_CHAIN = FLAT ? 0 : 160;
     static constexpr int AROUND_CHAIN = CHAIN_AROUND ? 224 : 0;
@@ -204,7 +204,7 @@ struct Factorisation {
     const Stencil& op;
     T singular, omega;
     T* inverse_pivots;
-    // Of the row that is taken, before a pivot is replaced.
+    // Of the current row, before pivots are replaced.
     T pivot[2], diagonal[2];
 
     __device__ __forceinline__ Factorisation(const Stencil& op, T singular, T omega, T* inverse_pivots)
@@ -222,7 +222,7 @@ struct Factorisation {
     __device__ __forceinline__ Index to_above(const Lane& at, int e) const {
         return place_of(op, at.i + e, 0, at.chain + 1) - place_of(op, at.i + e, 0, at.chain);
     }
-    // Where a cell is, and its upper neighbours, of which some may not be there.
+    // The position of a cell and its upper neighbours, some of which may be missing.
     struct Above {
         Index here, x, march, chain;
     };
@@ -236,13 +236,13 @@ struct Factorisation {
             sum += MARCH == Y ? upper_sum_around(op, i, march, chain) : upper_sum_around(op, i, chain, march);
         return sum;
     }
-    // Of a cell anywhere.
+    // The sum for any cell.
     __device__ __noinline__ T upper_sum_of(const Lane& at, int i, int march, int chain) const {
         return upper_sum(at, i, march, chain,
                          {place_of(op, i, march, chain), place_of(op, i + 1, march, chain), place_of(op, i, march + 1, chain),
                           place_of(op, i, march, chain + 1)});
     }
-    // What a lower neighbour, of which t couples to this cell, takes of its pivot.
+    // The amount that a lower neighbour, with coupling t, takes from this cell's pivot.
     __device__ __forceinline__ T taken(T t, T upper) const { return t * fma(T(1) - omega, t, omega * upper); }
 
     __device__ __forceinline__ void load(const Lane&, int) {}

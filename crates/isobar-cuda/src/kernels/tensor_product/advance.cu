@@ -1,9 +1,9 @@
 // The first pass of a conjugate gradient iteration, streaming along y.
 //
-// A warp owns 32 columns of both colours, a thread DEPTH layers of two columns, and goes from row to row. Of a cell's
-// neighbours it has north, south and the other colour in its own registers, the next columns in its neighbours'
-// and the next layers, but for those beyond its own; so every vector is read once, a row ahead of its use. What
-// lies beyond the warp's layers and columns it computes again.
+// A warp has 32 columns of both colours, a thread DEPTH layers of two columns, and goes from row to row. A cell's
+// neighbours in y and of the other colour are in its own registers, those in the next columns in the neighbouring lanes'
+// registers, as are those in the next layers except at the ends of its layers; so every vector is read once, a row ahead of its use.
+// Values beyond the warp's layers and columns are recomputed.
 // Block (32, CHUNKS); grid (ceil(pitch / 32), ceil(nz / (CHUNKS DEPTH)), segments).
 #include "reduce.cuh"
 #include "tensor_product/tensor_product.cuh"
@@ -32,8 +32,8 @@ struct Row {
 };
 
 // u += alpha p_old;  p = z + beta p_old;  q = A p;  result = <p, q>.
-// alpha is the previous iteration's. p_old must be finite, so zero it before the first iteration. p and p_old are
-// different fields, so that p can be computed again. Traffic: u, z, p_old read; u, p, q written.
+// alpha is that of the previous iteration. p_old must be finite, so it must be zeroed before the first iteration. p and p_old are
+// different fields, so that p can be recomputed. Traffic: u, z, p_old read; u, p, q written.
 extern "C" __global__ void __launch_bounds__(32 * CHUNKS, MIN_BLOCKS)
     advance_direction(Operator op, Ratio alpha_ratio, Ratio beta_ratio, const T* __restrict__ z,
                       const T* __restrict__ p_old, T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
@@ -47,11 +47,11 @@ extern "C" __global__ void __launch_bounds__(32 * CHUNKS, MIN_BLOCKS)
         bool active = m0 + lane < op.pitch;
         T alpha = alpha_ratio.value(), beta = beta_ratio.value();
         long long colour = (long long)op.pitch * nz;
-        auto layer = [&](int k) { return op.pitch * min(max(k, 0), nz - 1); }; // outside, with coefficients of zero
+        auto layer = [&](int k) { return op.pitch * min(max(k, 0), nz - 1); }; // clamped; coefficients outside are zero
         Row zs, ps, south, here, north;
         T us[2][K];
 
-        // Asks for what row j is made of; outside, with couplings of zero, for a row inside.
+        // Loads the data of row j; outside the grid, of a row inside, with zero couplings.
         auto load = [&](int j) {
             int inside = readable_row(j, op.ny, op.start, op.end);
             long long row = plane(op, inside, 0);
@@ -71,15 +71,15 @@ extern "C" __global__ void __launch_bounds__(32 * CHUNKS, MIN_BLOCKS)
                     zs.beyond[c][n] = z[at];
                     ps.beyond[c][n] = p_old[at];
                 }
-                // What the other colour of row j looks at; beyond the row's ends, with a coupling of zero, a cell of it.
+                // The neighbours of the other colour in row j; beyond the row's ends, with a coupling of zero, a cell of it.
                 int beside = looks_east(inside, 1 - c) ? min(m0 + 32, op.pitch - 1) : max(m0 - 1, 0);
                 long long at = row + c * colour + beside + layer(k0 + min(lane, K - 1));
                 zs.beside[c] = z[at];
                 ps.beside[c] = p_old[at];
             }
         };
-        // Makes p of them, and where the row is this block's, stores it and updates u. Halo rows of p are advanced too, from
-        // those of z: what the neighbours do with their rows.
+        // Computes p, and if the row belongs to this block, stores it and updates u. Halo rows of p are advanced too, from
+        // those of z, as the neighbours do with their rows.
         auto enter = [&](Row& to, int j) {
             bool own = j >= j0 && j < j1, beside = j < 0 ? j >= op.start : j >= op.ny && j < op.end;
             long long column = plane(op, j, 0) + m;

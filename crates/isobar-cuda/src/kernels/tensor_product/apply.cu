@@ -1,4 +1,4 @@
-// The operator by itself, its diagonal, and residuals.
+// Unfused products, diagonal and residuals.
 #include "reduce.cuh"
 #include "tensor_product/cell.cuh"
 #include "tensor_product/residual.cuh"
@@ -30,7 +30,7 @@ extern "C" __global__ void divide_by_diagonal(Operator op, const T* __restrict__
     z[cell.at] = r[cell.at] / (op.area[column] * (v.a + v.b + v.c + op.total[column] * v.d));
 }
 
-// Launched as residual.cuh says. The _red ones are for after a red-black sweep, when the black residuals are zero.
+// Launched as in residual.cuh. The _red kernels are for residuals after a red-black sweep, when the black ones are zero.
 
 // result = |f - A u|^2. Traffic: u, f read (red: u, f/2).
 extern "C" __global__ void __launch_bounds__(32 * ROWS)
@@ -60,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(32 * ROWS)
 
 #if !SINGLE
 
-// The same, r rounded to single precision, the sum taken before; the _red one sets r's black cells to zero.
+// r = f - A u, rounded to single precision, with the sum before rounding; the _red kernel sets r's black cells to zero.
 extern "C" __global__ void __launch_bounds__(32 * ROWS)
     residual_in_single(Operator op, const T* __restrict__ f, const T* __restrict__ u, float* __restrict__ r,
                        double* partial, unsigned int* counter, double* result) {

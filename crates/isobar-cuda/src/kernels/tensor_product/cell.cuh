@@ -1,4 +1,4 @@
-// One cell a thread, for steps that are not fused with others.
+// One cell per thread, for unfused steps.
 // Block (32, 8); grid (ceil(pitch / 32), ceil(nz / 8), 2 ny), a (colour, row) in z.
 #pragma once
 #include "tensor_product/tensor_product.cuh"

@@ -1,4 +1,4 @@
-// The second pass of a preconditioned conjugate gradient iteration, and the preconditioner by itself.
+// The second pass of a preconditioned conjugate gradient iteration, and the preconditioner alone.
 #include "reduce.cuh"
 #include "tensor_product/line_solve.cuh"
 
@@ -6,8 +6,8 @@
 #define MIN_BLOCKS 1
 #endif
 
-// What both of the kernels below do, on the tiles blockIdx.x, blockIdx.x + gridDim.x, …: while one tile is
-// solved the next one's loads are on their way. lines: the (j, c) to go through, first + step n.
+// Common part of both kernels below, for the tiles blockIdx.x, blockIdx.x + gridDim.x, ...: the next tile's data is
+// loaded while a tile is solved. lines: the (j, c) to process, first + step n.
 template <bool SUBTRACT>
 __device__ __forceinline__ void precondition_tiles(const Operator& op, int first, int step, int lines, T alpha,
                                                    const T* q, T* r, T* z, double (&sum)[2], LineScratch& scratch) {
@@ -63,7 +63,7 @@ __device__ __forceinline__ void precondition_tiles(const Operator& op, int first
 }
 
 // r -= alpha q;  z = M^-1 r;  rho = <r, z>;  |r|^2, side by side.
-// Traffic: r, q read; r, z written. Block LX W; grid: as many blocks as fit on the card at once.
+// Traffic: r, q read; r, z written. Block LX W; grid: as many blocks as fit on the GPU at once.
 extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
     precondition_residual(Operator op, Ratio alpha, const T* __restrict__ q, T* r, T* __restrict__ z, double* partial,
                           unsigned int* counter, double* rho_norm) {
@@ -74,8 +74,8 @@ extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
     grid_sum<2>(sum, sums, partial, counter, rho_norm);
 }
 
-// z = M^-1 r on the colours first … first + colours - 1: the block-Jacobi preconditioner, and the first half
-// sweep from zero. Traffic a colour: r/2 read; z/2 written. Launch as above.
+// z = M^-1 r on the colours first ... first + colours - 1: the block Jacobi preconditioner, and the first half
+// sweep from zero. Traffic per colour: r/2 read; z/2 written. Launch as above.
 extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
     precondition(Operator op, int first, int colours, T* r, T* __restrict__ z) {
     __shared__ LineScratch scratch;

@@ -1,8 +1,8 @@
-// Expansion in vertical modes and the first half sweep after it, from u = 0: of the colour that is not swept nothing need be known
-// but what a line solve reads of it, sums over four neighbours, and these are sums over modes too.
+// Expansion in vertical modes and the next half sweep, from u = 0: of the other colour, only the
+// sums over four neighbours that a line solve reads are needed, and these are sums over modes.
 //
-// COUNT modes, all that there are (modes.cuh). Columns as in line_solve.cuh; a thread of a column's W adds up neighbours for every
-// W-th mode. Block LX W; grid: as many blocks as fit on the card at once. Dynamic shared memory: STRIDE numbers for each of W K
+// COUNT modes, which must be all (modes.cuh). Columns as in line_solve.cuh; each of a column's W threads sums neighbours for every
+// W-th mode. Block LX W; grid: as many blocks as fit on the GPU at once. Dynamic shared memory: STRIDE numbers for each of W K
 // layers and of LX columns.
 #include "tensor_product/line_solve.cuh"
 #include "tensor_product/modes.cuh"
@@ -16,7 +16,7 @@ struct alignas(2 * sizeof(T)) Pair {
 };
 
 constexpr int PAIRS = (COUNT + 1) / 2, STRIDE = 2 * PAIRS;
-// Modes that a thread adds up neighbours for.
+// Number of modes for which a thread sums neighbours.
 constexpr int MINE = (COUNT + W - 1) / W;
 
 // u_c = M^-1 (f_c - offdiag sum_m s_m x_m). Traffic: f/2 read; u/2 written; x.
@@ -26,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
     extern __shared__ __align__(16) unsigned char dynamic[];
     __shared__ LineScratch scratch;
     T* table = reinterpret_cast<T*>(dynamic); // s_m(k), times the layer's d, at m + STRIDE k
-    T* beside = table + STRIDE * W * K;       // sums over neighbours at lane + LX m
+    T* beside = table + STRIDE * W * K;       // sums over neighbours, at lane + LX m
     for (int n = threadIdx.x; n < STRIDE * (W * K + LX); n += LX * W) {
         int k = n / STRIDE, q = n % STRIDE;
         table[n] = k < op.nz && q < modes.all ? op.line[k].d * modes.values[q + modes.stride * k] : T(0);

@@ -1,5 +1,5 @@
-// Relaxation of one column by its line: x = M^-1 (f - horizontal couplings), the step that line
-// Jacobi, red-black line Gauss-Seidel and the block-Jacobi preconditioner are made of.
+// Relaxation of one column: x = M^-1 (f - horizontal couplings), the common step of line
+// Jacobi, red-black line Gauss-Seidel and the block Jacobi preconditioner.
 #pragma once
 #include "tensor_product/line_solve.cuh"
 #include "tensor_product/prolong.cuh"
@@ -7,8 +7,8 @@
 enum Guess { FROM_ZERO, FROM_FIELD, FROM_PROLONGED };
 
 // out = (1 - rho) u + rho M^-1 (f - couplings * u) on the column (m, j) of colour c, where u is the
-// field of the other colour, plus the interpolated coarse field with FROM_PROLONGED. RELAX off means
-// rho = 1. Called by all threads of the block: it has barriers in it.
+// field of the other colour, plus the interpolated coarse field with FROM_PROLONGED. Without RELAX,
+// rho = 1. All threads of the block must call it, because it contains barriers.
 template <Guess GUESS, bool RELAX, class C>
 __device__ __forceinline__ void line_relax(const Operator& op, int c, int j, int m, bool active, int chunk, int lane,
                                            LineScratch& scratch, const T* f, const T* u, T* out, T rho,
@@ -44,7 +44,7 @@ __device__ __forceinline__ void line_relax(const Operator& op, int c, int j, int
     T per_area = reciprocal(column.area);
 #pragma unroll
     for (int i = 0; i < K; i++) {
-        int k = FULL || k0 + i < nz ? i : 0; // past the top: any finite value will do
+        int k = FULL || k0 + i < nz ? i : 0; // beyond the top any finite value may be used
         int offset = op.pitch * k;
         T s = T(0);
         if (GUESS != FROM_ZERO) {

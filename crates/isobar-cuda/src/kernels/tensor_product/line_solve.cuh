@@ -1,10 +1,10 @@
-// The vertical line solve, a block's columns held in registers.
+// The vertical line solve, with a block's columns in registers.
 //
-// LX lanes are adjacent columns; W chunks of K layers make up a column, one chunk a thread. The
-// pivots are the ratios of continuants: with e_k = a_k + s d_k + c_k t_{k-1}, t_k = e_k / (e_k + b_k),
-// we carry n_k, d_k with t = n/d, so that the recurrence has no division in it and the
-// reciprocals 1/d_k are independent of one another. Every term is positive: no cancellation.
-// Between chunks go affine maps: the last y of a chunk from the one below, the first x from the one above.
+// LX lanes are adjacent columns; a column consists of W chunks of K layers, one chunk per thread. The
+// pivots are ratios of continuants: with e_k = a_k + s d_k + c_k t_{k-1}, t_k = e_k / (e_k + b_k),
+// the code carries n_k, d_k with t = n/d, so that the recurrence has no division and the
+// reciprocals 1/d_k are independent. Every term is positive: there is no cancellation.
+// Chunks exchange affine maps: of the last y of the chunk below, and of the first x of the chunk above.
 #pragma once
 #include "tensor_product/tensor_product.cuh"
 
@@ -36,7 +36,7 @@ struct LineScratch {
     Affine down[W][LX];
 };
 
-// The data-independent half of the elimination, to be done while loads are on their way: the
+// The data-independent half of the elimination, done while loads are pending: the
 // continuants d of a chunk. `s` is the column's total coupling, `pivot` the t of the layer before.
 __device__ __forceinline__ void line_factor(T (&d)[K], T s, T pivot, const LineLayer* layer) {
     T n = pivot, last = T(1);
@@ -50,8 +50,8 @@ __device__ __forceinline__ void line_factor(T (&d)[K], T s, T pivot, const LineL
     }
 }
 
-// Solves for one chunk; `x` holds the right-hand side divided by area and scale on entry and the
-// solution on return. `d` comes from line_factor and is used up: it turns into h.
+// Solves for one chunk; `x` contains the right-hand side divided by area and scale on entry and the
+// solution on return. `d` comes from line_factor and is overwritten by h.
 __device__ __forceinline__ void line_solve(T (&x)[K], T (&d)[K], const LineLayer* layer, LineScratch& shared,
                                            int chunk, int lane) {
     T y = T(0);

@@ -1,25 +1,25 @@
-// The finest grid of a mixed-precision cycle: a red-black sweep in double precision that takes the correction on its
-// way, and the sweep from zero in single precision that follows, for the correction after that.
+// The finest level of mixed-precision cycles: a red-black sweep in double precision that applies the correction on the
+// fly, and the next sweep from zero in single precision, for the next correction.
 //
-// After a red-black sweep the black residuals are zero, and the red ones are what the black half sweep changed,
-// coupled: r_red = -offdiag w, w = the change. So only w travels from one precision to the other, and neither the
-// residual nor the right-hand side of the sweep in single precision is ever stored.
-// Launch as stream.cuh says. SINGLE says in which of the two precisions this is.
+// After a red-black sweep the black residuals are zero, and the red ones are couplings of the change w of the black half sweep:
+// r_red = -offdiag w. So only w is converted between precisions, and neither the
+// residual nor the right-hand side of the sweep in single precision is stored.
+// Launch as in stream.cuh. SINGLE tells which of the two precisions this is.
 #define CORRECTION_REAL float
 #include "reduce.cuh"
 #include "tensor_product/stream.cuh"
 
 #if !SINGLE
 
-// u_c = M^-1 (f_c - offdiag (u + e)_other): a correction applied on the way. u_other is stale after it: the sweep of the
-// other colour must follow, which overwrites it. Traffic: f/2, u/2, e/4 read; u/2 written.
+// u_c = M^-1 (f_c - offdiag (u + e)_other): a correction applied on the fly. u_other is old afterwards and must be
+// overwritten by the sweep of the other colour. Traffic: f/2, u/2, e/4 read; u/2 written.
 extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
     correct_sweep(Operator op, int colour, const T* __restrict__ f, T* u, const TC* __restrict__ e) {
     stream<CORRECT>(op, colour, f, u, u, e, Coarse<TC>{}, nullptr);
 }
 
-// u_red = M^-1 (f_red - offdiag (u + e + P e_coarse)_black). What is added to u_black here is
-// stored as w_black and not added in memory: sweep_black_change must follow, which knows that.
+// u_red = M^-1 (f_red - offdiag (u + e + P e_coarse)_black). The correction of u_black is
+// stored as w_black and not added to u: sweep_black_change must follow, which adds it.
 // Traffic: f/2, u/2, e/4, e_coarse read; u/2, w/4 written.
 extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
     correct_sweep_red(Operator op, const T* __restrict__ f, T* u, const TC* __restrict__ e, Coarse<TC> coarse,

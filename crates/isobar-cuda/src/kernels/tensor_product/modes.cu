@@ -1,8 +1,8 @@
-// Between a grid and some of its vertical modes.
+// Transfers between a grid and some of its vertical modes.
 //
-// A launch is for COUNT of them (modes.cuh), or for the fewer that are left, which a block keeps in shared memory. A warp is 32
-// adjacent columns; `split` warps of a block share them, a run of layers each.
-// Block (32, WARPS), as many as the card holds. Dynamic shared memory: nz COUNT numbers, and 32 WARPS COUNT more where
+// A launch handles up to COUNT modes (modes.cuh), whose table a block keeps in shared memory. A warp has 32
+// adjacent columns; `split` warps of a block share them, with a range of layers each.
+// Block (32, WARPS), as many as the GPU holds. Dynamic shared memory: nz COUNT numbers, and 32 WARPS COUNT more if
 // columns are shared.
 #include "reduce.cuh"
 #include "tensor_product/modes.cuh"
@@ -10,9 +10,9 @@
 
 #define WARPS 8
 
-// Columns a thread has in projection and expansion.
+// Columns per thread in projection and expansion.
 constexpr int PAIR = COUNT * sizeof(T) <= 160 ? 2 : 1;
-// Layers that projection asks for while it adds up those before.
+// Layers that projection loads in advance.
 constexpr int AHEAD = 4;
 
 struct Share {
@@ -40,7 +40,7 @@ struct Share {
     }
 };
 
-// The residual of one column, layer after layer.
+// The residual of one column, layer by layer.
 struct ColumnResidual {
     Walker own;
     const T* other;
@@ -66,7 +66,7 @@ struct ColumnResidual {
     }
 };
 
-// Stores the sums of one column, those of all warps that share it.
+// Stores the sums of one column, added over all warps that share it.
 __device__ __forceinline__ void store(const Share& share, const T (&sums)[COUNT], int split, int count, bool inside, Mode* to,
                                       int pitch) {
     if (split == 1) {
@@ -88,7 +88,7 @@ __device__ __forceinline__ void store(const Share& share, const T (&sums)[COUNT]
     __syncthreads();
 }
 
-// What is projected: f - A u of both colours, or of the red one, after a sweep that ends with the black.
+// What is projected: f - A u of both colours, or of the red one, after a sweep that ends with the black one.
 enum Which { RESIDUAL, RESIDUAL_RED };
 
 template <Which WHICH>
@@ -119,7 +119,7 @@ __device__ __forceinline__ double project_tiles(const Operator& op, const T* f, 
         Mode* to = g + modal_plane(op, modes, j, c) + m;
         store(share, sums, split, count, inside, to, op.pitch);
         if (red && inside) {
-            // There is no residual on the other colour.
+            // The residual of the other colour is zero.
             Mode* black = to + (long long)op.pitch * modes.all;
             for (int q = share.part; q < count; q += split) black[op.pitch * q] = Mode(0);
         }
@@ -127,8 +127,8 @@ __device__ __forceinline__ double project_tiles(const Operator& op, const T* f, 
     return square;
 }
 
-// g_m = sum_k s_m(k) r_k. Traffic: r read. Two columns a thread where there are registers for them: what limits is how fast the
-// table is read. With ROUND r is stored in single precision, where single.cu looks for it in the place of u.
+// g_m = sum_k s_m(k) r_k. Traffic: r read. Two columns per thread if registers suffice, since reading the
+// table is the limit. With ROUND, r is stored in single precision in the memory of u, for single.cu.
 template <bool NORM, bool ROUND>
 __device__ __forceinline__ double project_field(const Operator& op, const T* r, Mode* g, const Modes& modes, int split,
                                                 T* u) {
@@ -149,7 +149,7 @@ __device__ __forceinline__ double project_field(const Operator& op, const T* r, 
             const T* at = r + start + m;
             float* rounded = ROUND ? reinterpret_cast<float*>(u + start) + colour + m : nullptr;
             T next[AHEAD][PAIR];
-            // Asks for the layers from k on; above the last, for that.
+            // Loads the layers from k on; above the last, the last.
             auto load = [&](int k) {
 #pragma unroll
                 for (int i = 0; i < AHEAD; i++)
@@ -197,7 +197,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     project_field<false, false>(op, r, g, modes, split, nullptr);
 }
 
-// With it result = |r|^2.
+// g_m = sum_k s_m(k) r_k and result = |r|^2.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     project_norm(Operator op, Modes modes, int split, const T* __restrict__ r, Mode* __restrict__ g, double* partial,
                  unsigned int* counter, double* result) {
@@ -208,7 +208,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 
 #if !SINGLE
 
-// With that r is rounded. Traffic: r read; half a vector written.
+// g_m = sum_k s_m(k) r_k, |r|^2, and r rounded. Traffic: r read; half a vector written.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     project_rounded(Operator op, Modes modes, int split, const T* __restrict__ r, Mode* __restrict__ g, T* __restrict__ u,
                     double* partial, unsigned int* counter, double* result) {
@@ -238,7 +238,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     grid_sum<1>(square, sums, partial, counter, result);
 }
 
-// u_k += sum_m s_m(k) x_m, or u_k = where nothing is added to; on one colour, or from red on both. As many columns a thread as
+// u_k += sum_m s_m(k) x_m, or u_k = sum_m s_m(k) x_m; on one colour, or from red on both. As many columns per thread as
 // in projection.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     expand(Operator op, Modes modes, int split, int first_colour, int colours, int adds,

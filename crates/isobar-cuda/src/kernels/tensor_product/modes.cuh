@@ -1,10 +1,10 @@
-// Vertical modes: s_m(k) at m + stride k in T, zero beyond the last mode. Vectors of modes are grids of a layer a mode in MODE.
+// Vertical modes: s_m(k) at m + stride k in T, zero beyond the last mode. Vectors of modes are grids with one layer per mode, in MODE.
 #pragma once
 #include "tensor_product/tensor_product.cuh"
 
 typedef MODE_REAL Mode;
 
-// Some modes of all.
+// Some of the modes.
 struct Modes {
     const T* values;
     int first, all, stride;

@@ -1,17 +1,17 @@
-// Multigrid where layers are not coupled to each other, each a problem in two dimensions: one launch for what a level does before
-// the next coarser one, one for what it does after, and one for all levels that fit into a block.
+// Multigrid for independent layers, each a two-dimensional problem: one launch for the steps of a level before
+// the next coarser one, one for the steps after it, and one for all levels that fit into a block.
 //
-// A block of the first two has a tile of MX by TY cells of either colour, a thread a cell of either, and goes through a run of layers
-// with their coefficients in registers. Around its tile it computes once more what its neighbours compute: the sweep of two
-// colours and the residual after it depend on three rows more on either side, and on four cells. Results go to another vector, since
+// A block of the first two has a tile of MX by TY cells of either colour, one thread per cell of either, and processes a range of layers
+// with their coefficients in registers. Around its tile it recomputes values of its neighbours: a sweep of two
+// colours and the residual after it depend on three rows and four cells on either side. Results are written to another vector, since
 // neighbours still read this one.
 // Launch: grid (ceil(pitch / MX), ceil(ny / TY), runs), block Around::THREADS.
 #include "tensor_product/prolong.cuh"
 
 constexpr int MX = 32, TY = 16;
 
-// Layers that a thread computes together: what it looks up in shared memory, and where, is then the same for all of them. Of an
-// odd number the last is computed twice.
+// Layers that a thread computes together: shared memory positions are then the same for all of them. If their number
+// is odd, the last is computed twice.
 constexpr int TOGETHER = sizeof(T) == 4 ? 2 : 1;
 struct alignas(TOGETHER * sizeof(T)) Some {
     T of[TOGETHER];
@@ -26,13 +26,13 @@ template <class F> __device__ __forceinline__ Some each(F f) {
 
 enum Guess { FROM_ZERO, FROM_FIELD };
 
-// Cells of one colour of one layer: a tile, HX more on its left and right, HY more rows before and after it.
+// Cells of one colour of one layer: a tile, with HX more on its left and right and HY more rows before and after it.
 template <int HX, int HY> struct Around {
     static constexpr int WIDTH = MX + 2 * HX, HEIGHT = TY + 2 * HY, THREADS = (WIDTH * HEIGHT + 31) / 32 * 32;
     Some at[HEIGHT][WIDTH];
 
-    // Couplings times the four neighbours of a cell of the other colour at the same place. Beyond the left and right end counts
-    // what is at it; the cells that would need more are not looked at.
+    // Couplings times the four neighbours of a cell of the other colour at the same place. Beyond the left and right ends
+    // the value at the end is used; cells that would need more are not used.
     __device__ __forceinline__ Some couplings(const Column& column, int x, int y) const {
         int beside = min(max(x + column.shift, 0), WIDTH - 1);
         const Some same = at[y][x], shifted = at[y][beside], south = at[y - 1][x], north = at[y + 1][x];
@@ -45,7 +45,7 @@ template <int HX, int HY> struct Around {
     }
 };
 
-// A thread's place, and its run of layers.
+// A thread's position, and its range of layers.
 template <int HX, int HY> struct Place {
     typedef Around<HX, HY> Cells;
     int x, y, m, j, k0, k1;
@@ -62,13 +62,13 @@ template <int HX, int HY> struct Place {
         own = inside && within(HX, HY);
     }
 
-    // At least so far from what is around the tile.
+    // Whether the cell is at least this far from the surroundings of the tile.
     __device__ __forceinline__ bool within(int dx, int dy) const {
         return x >= dx && x < Cells::WIDTH - dx && y >= dy && y < Cells::HEIGHT - dy;
     }
 };
 
-// Where some layers from k on are, in a run that ends before k1, from layer 0.
+// Offsets of some layers from k on, relative to layer 0, in a range that ends before k1.
 struct Offsets {
     int at[TOGETHER];
 
@@ -87,10 +87,10 @@ struct Offsets {
     }
 };
 
-// The most layers of a run.
+// Largest number of layers in a range.
 constexpr int MOST_LAYERS = 64;
 
-// What the equations of a run's layers have of their own: a and d of a line, scaled, the scale, and d.
+// The layer-dependent coefficients of a range: scaled a and d of a line, the scale, and d.
 struct Layer {
     T a, d, scale, row_d;
 };
@@ -100,7 +100,7 @@ __device__ __forceinline__ Layer load_layer(const Operator& op, int k) {
     return Layer{v.a, v.d, v.scale, op.row[k].d};
 }
 
-// The equation of one cell, solved for itself: value = factor * couplings + constant.
+// The equation of one cell, solved for that cell: value = factor * couplings + constant.
 struct Equation {
     T factor, constant;
 
@@ -122,7 +122,7 @@ struct Equations {
     }
 };
 
-// One cell of a thread: its coefficients, and its right-hand side, some layers ahead of the equations.
+// A thread's cell: its coefficients, and its right-hand side, loaded some layers in advance.
 struct Cell {
     Column column;
     T per_area;
@@ -137,10 +137,10 @@ struct Cell {
         at = plane(op, row, colour) + place;
     }
 
-    // Fetches the first right-hand sides.
+    // Loads the first right-hand sides.
     __device__ __forceinline__ void begin(const T* rhs, const Offsets& now) { f = now.load(rhs + at); }
 
-    // The equations in the layers from the n-th of `count` on; fetches the right-hand sides of the next.
+    // Computes the equations in the layers from the n-th of `count` on; loads the next right-hand sides.
     __device__ __forceinline__ Equations equations(const Layer* layers, const T* rhs, const Offsets& next, int n, int count) {
         Equations all;
 #pragma unroll
@@ -154,8 +154,8 @@ struct Cell {
     }
 };
 
-// One sweep from u, the colour `first` before the other, to `out`, and coarse = R (f - A out): of the colour swept first the
-// residual is what changed beside it, and of the other there is none.
+// One sweep from u, with colour `first` before the other, to `out`, and coarse = R (f - A out): the residual of the colour swept first
+// follows from the changes beside it, and that of the other colour is zero.
 template <Guess GUESS>
 __device__ __forceinline__ void sweep_restrict(const Operator& op, int first, int layers, const T* f, const T* u, T* out,
                                                T* coarse, int coarse_pitch) {
@@ -178,7 +178,7 @@ __device__ __forceinline__ void sweep_restrict(const Operator& op, int first, in
     Some old = {};
     if (reads) old = begin.load(from);
 
-    // A coarse cell a thread.
+    // One coarse cell per thread.
     const int cx = HX + threadIdx.x % MX, cy = HY + threadIdx.x / MX * 2;
     const int cm = (int)blockIdx.x * MX + cx - HX, cj = ((int)blockIdx.y * TY + cy - HY) / 2;
     const bool restricts = threadIdx.x < MX * TY / 2 && 2 * cm < op.nx && 2 * cj < op.ny;
@@ -237,8 +237,8 @@ extern "C" __global__ void __launch_bounds__(Around<2, 3>::THREADS)
     sweep_restrict<FROM_FIELD>(op, first, layers, f, u, out, coarse, coarse_pitch);
 }
 
-// One sweep from u + P e, the colour `first` before the other, to `out`; with tau other than 1, tau times that and 1 - tau times
-// what was there.
+// One sweep from u + P e, with colour `first` before the other, to `out`; if tau is not 1, tau times the result plus 1 - tau times
+// the old contents.
 extern "C" __global__ void __launch_bounds__(Around<1, 2>::THREADS)
     prolong_sweep(Operator op, int first, int layers, T tau, const T* __restrict__ f, const T* __restrict__ u, T* out,
                   Coarse<T> coarse) {
@@ -306,19 +306,19 @@ extern "C" __global__ void __launch_bounds__(Around<1, 2>::THREADS)
     }
 }
 
-// The levels of `cycle`: cells side by side in shared memory, i + nx j; the n-th cell of either colour, m + half j, is thread n's.
+// The levels of `cycle`: cells in shared memory at i + nx j; thread n has the n-th cell of either colour, m + half j.
 constexpr int MOST_LEVELS = 12, MOST_THREADS = 512;
 
 struct Level {
     int nx, ny, half, own; // cells of a colour: half ny
     T* u;
     T* f;
-    T* columns; // same, shifted, south, north, total, area, of red and of black; not of the first level
+    T* columns; // same, shifted, south, north, total, area, for red and for black; not for the first level
     Layer layer;
 
-    // Where thread n's cell of a colour is, if there is one.
+    // The position of thread n's cell of a colour, if there is one.
     __device__ __forceinline__ bool cell(int n, int colour, int& i, int& j) const {
-        j = int((float(n) + 0.5f) / float(half)); // exact for as few
+        j = int((float(n) + 0.5f) / float(half)); // exact for small numbers
         i = 2 * (n - half * j) + looks_east(j, colour);
         return n < own && i < nx;
     }
@@ -333,10 +333,10 @@ struct Level {
     }
 };
 
-// What a cycle has in hand.
+// The data of a cycle.
 struct Levels {
     Level* level;
-    const Column (&top)[2]; // a thread's own on the first level
+    const Column (&top)[2]; // the thread's own coefficients on the first level
 
     __device__ __forceinline__ Column column(int l, int colour, int n) const {
         if (l == 0) return top[colour];
@@ -361,8 +361,8 @@ struct Levels {
         relax(l, 1 - first, false);
     }
 
-    // Right-hand side of the next level after a sweep from zero. What is left of the colour swept first stands, for a moment, in
-    // the place of its right-hand side.
+    // Computes the right-hand side of the next level after a sweep from zero. The residual of the colour swept first temporarily
+    // overwrites its right-hand side.
     __device__ __forceinline__ void restrict_from(int l, int first) const {
         const Level &fine = level[l], &coarse = level[l + 1];
         int i, j, n = threadIdx.x;
@@ -388,7 +388,7 @@ struct Levels {
         if (is_cell) fine.f[i + fine.nx * j] = rhs;
     }
 
-    // u += P e in the cells of a colour; the other one is overwritten next.
+    // u += P e in the cells of one colour; the other colour is overwritten next.
     __device__ __forceinline__ void prolong_to(int l, int colour) const {
         const Level &fine = level[l], &coarse = level[l + 1];
         int i, j;
@@ -402,10 +402,10 @@ struct Levels {
     }
 };
 
-// One cycle from zero on `count` levels, a sweep before and after the coarser ones and `coarse_sweeps` on the last, each beginning
-// with the colour `first`: u = that of f.
-// Launch: a block a layer, of at least half a row's columns, rounded up, times the rows of the first level. Dynamic shared memory:
-// two numbers a cell of all levels, and twelve a thread's cell of all but the first.
+// One cycle from zero on `count` levels, with a sweep before and after the coarser ones and `coarse_sweeps` on the last, each beginning
+// with colour `first`: u is the result for f.
+// Launch: one block per layer, with at least half a row's columns, rounded up, times the rows of the first level. Dynamic shared memory:
+// two numbers per cell of all levels, and twelve per thread's cell of all levels but the first.
 extern "C" __global__ void __launch_bounds__(MOST_THREADS)
     cycle(const Operator* __restrict__ operators, int count, int coarse_sweeps, int first, const T* __restrict__ f,
           T* __restrict__ u) {

@@ -1,17 +1,17 @@
-// Bilinear interpolation (9, 3, 3, 1)/16: to one cell, and folded into the couplings of one column.
+// Bilinear interpolation (9, 3, 3, 1)/16: to one cell, and fused with the couplings of one column.
 #pragma once
 #include "tensor_product/tensor_product.cuh"
 
-// Whether fine column (or row) n of `count` is alone in its coarse one: the last of an odd number. ODD says whether nx or ny
-// is odd; where they are not, the compiler is spared the question, and registers.
+// Whether fine column (or row) n of `count` is alone in its coarse one: the last of an odd number. ODD tells whether nx or ny
+// is odd; otherwise the compiler omits the test and saves registers.
 __device__ __forceinline__ bool is_alone(int n, int count) { return ODD && !(n & 1) && n + 1 == count; }
 
-// How fine column (or row) n of `count` takes its value from coarse ones: its own, and the one on its side, outside of
-// which, beyond a Dirichlet boundary, the value is the negative of the one inside. The last of an odd number, alone in
-// its coarse column, has that one's value.
+// The coarse columns (or rows) from which fine column n of `count` is interpolated: its own, and the one on its side. Beyond
+// a Dirichlet boundary, the value is the negative of the one inside. The last of an odd number, alone in
+// its coarse column, has that column's value.
 struct Linear {
     T near, far;
-    int own, beyond; // a column without weight is one that may be read
+    int own, beyond; // a column with weight 0 is a readable one
 };
 
 __device__ __forceinline__ Linear linear(int n, int count, int coarse_start, int coarse_end) {
@@ -21,7 +21,7 @@ __device__ __forceinline__ Linear linear(int n, int count, int coarse_start, int
             alone || outside ? own : beyond};
 }
 
-// The four coarse cells that fine cell (i, j) of nx columns and rows up to `end` interpolates from, nearest first.
+// The four coarse cells from which fine cell (i, j) of nx columns and rows up to `end` is interpolated, nearest first.
 struct Bilinear {
     T weight[4];
     int at[4]; // index in the coarse field at layer 0
@@ -44,8 +44,8 @@ __device__ __forceinline__ T interpolate(const Bilinear& cell, const Coarse<C>& 
     return sum;
 }
 
-// A fine cell's four neighbours together interpolate from eight coarse cells. What they contribute
-// to the cell's row is a weighted sum of those with weights that do not depend on the layer.
+// A fine cell's four neighbours together interpolate from eight coarse cells. Their contribution
+// to the cell's row is a weighted sum of those, with weights that do not depend on the layer.
 struct ProlongStencil {
     T weight[8];
     int at[8]; // index in the coarse field at layer 0
@@ -60,7 +60,7 @@ __device__ __forceinline__ ProlongStencil prolong_stencil(const Coarse<C>& coars
     T xf = ((i & 1) ? east : west) / T(16), xb = ((i & 1) ? west : east) / T(16);
     T yf = ((j & 1) ? north : south) / T(16), yb = ((j & 1) ? south : north) / T(16);
     // In quarters, the weights of the cell's own coarse column and of the one on its side: 3 and 1, but 4 and 0 for a
-    // column alone in its own. The neighbour on that side has weights likewise, from the other end; the one on the
+    // column alone in its own. The neighbour on that side has the same weights, from the other end; the one on the
     // other side is in the cell's own coarse column, and never alone.
     bool alone_i = is_alone(i, nx), next_alone_i = is_alone(i + 1, nx);
     bool alone_j = is_alone(j, end), next_alone_j = is_alone(j + 1, end);
@@ -92,7 +92,7 @@ __device__ __forceinline__ ProlongStencil prolong_stencil(const Coarse<C>& coars
         if (below) { w[1][p] -= w[0][p]; w[0][p] = T(0); }
         if (above) { w[1][p] -= w[2][p]; w[2][p] = T(0); }
     }
-    // An index without weight still has to be a legal one.
+    // A cell with weight 0 must still be readable.
     int xs[3] = {before ? ci : ci - di, ci, after ? ci : ci + di};
     int ys[3] = {below ? cj : cj - dj, cj, above ? cj : cj + dj};
     ProlongStencil stencil;

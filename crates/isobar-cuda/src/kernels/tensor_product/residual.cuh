@@ -1,8 +1,8 @@
-// Residuals, the stencil without a line solve.
+// Residuals without a line solve.
 //
-// A thread follows its columns upwards through gridDim.z runs of layers, keeping three layers of its
-// own columns in registers; the neighbours to the south and north come through the L1 cache,
-// where the other rows of the block have brought them.
+// A thread follows its columns upwards through gridDim.z ranges of layers, keeping three layers of its
+// own columns in registers; neighbours in y come through the L1 cache,
+// where the other rows of the block have loaded them.
 // Block (32, ROWS); grid (ceil(pitch / 32), ceil(ceil(ny/2) / ROWS), runs). ODD says whether nx or ny is odd.
 #pragma once
 #include "tensor_product/tensor_product.cuh"
@@ -47,16 +47,16 @@ struct Walker {
     }
 };
 
-// What becomes of the residuals of one thread's cells.
+// The use of the residuals of a thread's cells.
 enum Use { NORM_ONLY, STORE, RESTRICT };
 
-// With an odd number of rows the last thread's second row is its first again, and does not count. Where there is no such
-// thread the compiler knows: a test at run time made restriction a quarter slower (docs/notes/cuda-kernels.md).
+// With an odd number of rows the last thread's second row is its first one again, and does not count. If there is no such
+// thread, this is known at compile time: a test at run time made restriction a quarter slower (docs/notes/cuda-kernels.md).
 __device__ __forceinline__ bool has_two_rows(const Operator& op, int jc) { return !ODD || 2 * jc + 1 < op.ny; }
 
-// Residuals of rows 2 jc and 2 jc + 1, red or red and black. Two rows a thread, because what is north
-// of one is beside the other. u is a whole field, so that whatever lies beside a row is a number, and its coupling is
-// zero. A column or row that an odd number lacks counts nothing: its entries are padding, or its row is not taken.
+// Residuals of rows 2 jc and 2 jc + 1, red or red and black. Two rows per thread, because the northern neighbour
+// of one is beside the other. u is a whole field, so values beside a row are finite, with couplings of
+// zero. A missing column or row contributes nothing: its entries are padding, or its row is not used.
 // Returns the sum of squares.
 template <int COLOURS, Use USE, bool NORM, class R>
 __device__ __forceinline__ double residual_rows(const Operator& op, const T* f, const T* u, R* out, int coarse_pitch) {
@@ -93,7 +93,7 @@ __device__ __forceinline__ double residual_rows(const Operator& op, const T* f, 
             T low = COLOURS == 2 ? own[COLOURS - 1 - c][0].here : other[0];
             T high = COLOURS == 2 ? own[COLOURS - 1 - c][1].here : other[row];
             const T* rhs = f + f_at + c * colour + at;
-            int shift = c ? 1 : -1; // of row 2 jc; the other way in row 2 jc + 1
+            int shift = c ? 1 : -1; // in row 2 jc; the opposite in row 2 jc + 1
             T r0 = own[c][0].at_layer(op, k, rhs[0], low, other[shift], other[to_south], high);
             T r1 = own[c][1].at_layer(op, k, rhs[row], high, other[row - shift], low, other[to_north]);
             if (NORM) {

@@ -1,6 +1,6 @@
-// Sweeps of a grid in double precision of which all but the last are in single. In each half plane's place in u lies u rounded, and
-// after it, until the last sweep, the right-hand side rounded (`project_rhs` of modes.cu stores it).
-// Launch as stream.cuh says; SINGLE says which of them this is.
+// Sweeps of a grid in double precision, all but the last in single precision. In each half plane of u, the first half of the memory holds u
+// rounded, and the second half, until the last sweep, the rounded right-hand side (stored by `project_rhs` of modes.cu).
+// Launch as in stream.cuh; SINGLE tells which of the two precisions this is.
 #if SINGLE
 #define ROOM 2
 #else
@@ -18,7 +18,7 @@ extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS) line_sweep(Opera
 
 #else
 
-// The same of a u whose other colour is in single precision; this one is in double afterwards. Traffic: f/2, u/4 read; u/2 written.
+// u_c = M^-1 (f_c - offdiag u_other) with u_other in single and u_c in double precision. Traffic: f/2, u/4 read; u/2 written.
 extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
     line_sweep_rounded(Operator op, int colour, const T* __restrict__ f, T* u) {
     stream<0>(op, colour, f, u, u, nullptr, Coarse<TC>{}, nullptr);

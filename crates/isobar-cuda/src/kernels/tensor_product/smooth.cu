@@ -1,4 +1,4 @@
-// Line smoothers, one column tile a block: LX columns, W chunks of K layers.
+// Line smoothers, one tile of columns per block: LX columns, W chunks of K layers.
 // Launch: grid (ceil(pitch / LX), ny, colours), block LX W, no dynamic shared memory.
 #include "tensor_product/line_relax.cuh"
 
@@ -22,8 +22,8 @@ extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
     sweep<FROM_FIELD, false>(op, colour, f, u, u, T(1), Coarse<T>{});
 }
 
-// u_c = M^-1 f_c: the first half sweep from u = 0, and the block-Jacobi preconditioner with two
-// colours in grid z. Traffic a colour: f/2 read; u/2 written.
+// u_c = M^-1 f_c: the first half sweep from u = 0, and the block Jacobi preconditioner with two
+// colours in grid z. Traffic per colour: f/2 read; u/2 written.
 extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
     line_sweep_zero(Operator op, int colour, const T* f, T* u) {
     sweep<FROM_ZERO, false>(op, colour, f, u, u, T(1), Coarse<T>{});
@@ -36,8 +36,8 @@ extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
     sweep<FROM_FIELD, true>(op, colour, f, u, out, rho, Coarse<T>{});
 }
 
-// u_c = M^-1 (f_c - offdiag (u + P e)_other). After it u_other is stale: the sweep of the other colour
-// must follow, which overwrites it. Traffic: f/2, u/2, e/4 read; u/2 written.
+// u_c = M^-1 (f_c - offdiag (u + P e)_other). u_other is old afterwards and must be
+// overwritten by the sweep of the other colour. Traffic: f/2, u/2, e/4 read; u/2 written.
 extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
     prolong_smooth(Operator op, int colour, const T* f, T* u, Coarse<T> coarse) {
     sweep<FROM_PROLONGED, false>(op, colour, f, u, u, T(1), coarse);

@@ -1,9 +1,9 @@
-// Red-black half sweeps that stream along y: every row of the other colour is fetched once, by
+// Red-black half sweeps that stream along y: every row of the other colour is loaded once, by
 // asynchronous copies a row ahead, into a ring of three slabs in shared memory.
 //
-// A block owns LX columns and a run of rows. At row j the slabs hold rows j (neighbours west and east),
-// j+1 (north) and, on its way, j+2; row j-1 (south) is kept in registers, and so is the right-hand side, a row ahead. So the
-// L2 cache is read once for what smooth.cu reads three times.
+// A block has LX columns and a range of rows. At row j the slabs hold rows j (neighbours west and east),
+// j+1 (north) and j+2, which is being loaded; row j-1 (south) is kept in registers, as is the right-hand side, a row ahead. So the
+// L2 cache is read once, where smooth.cu reads it three times.
 // Launch: grid (ceil(pitch / LX), segments), block LX W, dynamic shared memory stream_bytes =
 // 3 nz (LX + EDGE) sizeof(TU) + W K sizeof(LineLayer) + sizeof(LineScratch).
 #pragma once
@@ -15,27 +15,27 @@
 #ifndef CORRECTION_REAL
 #define CORRECTION_REAL REAL
 #endif
-typedef CORRECTION_REAL TC; // what corrections are stored in
+typedef CORRECTION_REAL TC; // the type of stored corrections
 #ifndef OTHER_REAL
 #define OTHER_REAL REAL
 #endif
-typedef OTHER_REAL TU; // what u is stored in where the other colour is read, from where its half planes begin in T
+typedef OTHER_REAL TU; // the type of u of the other colour, stored at the start of its half planes
 
-// What a stream does beside sweeping.
+// The operations fused with a sweep.
 enum : unsigned {
     PROLONG = 1, // the other colour is corrected by an interpolated coarse field first,
     CORRECT = 2, // or by a fine field, or by both;
-    KEEP = 4,    // what it was corrected by is stored
-    CHANGE = 8,  // what the sweep, and the correction that KEEP stored, changed is stored in its place
+    KEEP = 4,    // the correction is stored
+    CHANGE = 8,  // the change by the sweep and by the correction stored by KEEP replaces the latter
     NO_RHS = 16, // f = 0
     NORM = 32    // with it: |couplings u|^2
 };
 
-// A row needs its western or its eastern neighbour, by its parity, and not both: one 16-byte piece.
+// A row needs its western or its eastern neighbour, by its parity, never both: one 16-byte piece.
 constexpr int EDGE = 16 / (int)sizeof(TU);
 constexpr int SLAB_PITCH = LX + EDGE;
 
-// Whether corrections wait in registers, a row ahead; a block in single precision has half as many for as much.
+// Whether corrections are loaded into registers a row ahead; a block in single precision has half as many registers per number.
 constexpr bool CORRECT_AHEAD = sizeof(T) == 8;
 
 // A half plane of the other colour.
@@ -43,10 +43,10 @@ __device__ __forceinline__ const TU* other_plane(const Operator& op, const T* u,
     return reinterpret_cast<const TU*>(u + plane(op, j, c));
 }
 
-// Where a tile's first column is in a slab.
+// The position of a tile's first column in a slab.
 __device__ __forceinline__ int tile_start(int j, int colour) { return looks_east(j, colour) ? 0 : EDGE; }
 
-// Fetches row j of the colour that `colour` looks at; zeros when there is no such row, and beyond its ends, where another
+// Loads the neighbour row j of `colour`; zeros if there is no such row, and beyond its ends, where another
 // colour's cells lie, which may not have been written yet. First the tile's own columns, then the piece beside it, so that no
 // index needs a division.
 __device__ __forceinline__ void fetch_row(const Operator& op, const T* u, int j, int colour, int m0, TU* slab) {
@@ -57,7 +57,7 @@ __device__ __forceinline__ void fetch_row(const Operator& op, const T* u, int j,
     const TU* source = from + op.pitch * k + x;
     TU* target = slab + k * SLAB_PITCH + tile_start(j, colour) + x;
     bool own = valid && m0 + x < op.pitch;
-    int rounds = (LAYERS(op) + layers - 1) / layers; // known to the compiler where NZ is, tests and all
+    int rounds = (LAYERS(op) + layers - 1) / layers; // known at compile time if NZ is
 #pragma unroll
     for (int n = 0; n < rounds; n++)
         if (LAYERS(op) % layers == 0 || k + n * layers < LAYERS(op))
@@ -69,14 +69,14 @@ __device__ __forceinline__ void fetch_row(const Operator& op, const T* u, int j,
         copy_async_16(slab + k * SLAB_PITCH, from + op.pitch * k, beside);
 }
 
-// The coarse columns over a tile, in the two coarse rows that a fine row interpolates from. As the fine rows go by,
-// a coarse value is loaded once and used for four of them, a neighbouring column's by the lane that has it.
-// A chunk is no longer than its tile is wide (`streams` in tile.rs sees to that), so that a lane can stand for a layer.
+// The coarse columns over a tile, in the two coarse rows from which a fine row is interpolated. A coarse value
+// is loaded once and used for four fine rows; values of adjacent columns come from the lane that has them.
+// A chunk is no longer than its tile is wide (ensured by `streams` in tile.rs), so that a lane can represent a layer.
 struct CoarseRows {
     TC low[K], high[K]; // column m0 + lane, in coarse rows J and J + 1
     TC edge[2][4];      // columns m0 - 1, m0, m0 + LX - 1, m0 + LX in the same rows, on layer k0 + lane
 
-    // Loads the coarse row `row`. Rows and columns outside have no weight; what is read for them is inside.
+    // Loads the coarse row `row`. Rows and columns outside have weight 0 and are replaced by ones inside.
     __device__ __forceinline__ static void load(TC (&own)[K], TC (&edge)[4], const Coarse<TC>& coarse, int row, int m0,
                                                 int nz, int k0, int lane) {
         row = readable_row(row, coarse.ny, coarse.start, coarse.end);
@@ -92,14 +92,14 @@ struct CoarseRows {
         edge[3] = from[coarse_index(coarse.pitch, nz, min(m0 + LX, last), row)];
     }
 
-    // For fine row j.
+    // Begins with fine row j.
     __device__ __forceinline__ void start(const Coarse<TC>& coarse, int j, int m0, int nz, int k0, int lane) {
         int row = (j + 1) / 2 - 1;
         load(low, edge[0], coarse, row, m0, nz, k0, lane);
         load(high, edge[1], coarse, row + 1, m0, nz, k0, lane);
     }
 
-    // From fine row j - 1 to j.
+    // Advances from fine row j - 1 to j.
     __device__ __forceinline__ void advance(const Coarse<TC>& coarse, int j, int m0, int nz, int k0, int lane) {
         if ((j & 1) == 0) return;
 #pragma unroll
@@ -110,7 +110,7 @@ struct CoarseRows {
     }
 
     // P e in the fine cells (2 (m0 + lane) + parity, j) of nx columns and rows start to end, and in the one beside the tile on layer k0 + lane: to
-    // the east for parity 0, to the west for 1. Called by whole warps. The weights are those of prolong.cuh.
+    // the east for parity 0, to the west for 1. Called by whole warps. Weights as in prolong.cuh.
     __device__ __forceinline__ void interpolate(TC (&out)[K], TC& beside, const Coarse<TC>& coarse, int nx, int start, int end, int j,
                                                 int parity, int m0, int lane) const {
         bool odd = j & 1, outside = odd ? j + 1 >= 2 * coarse.end : j <= start, alone = is_alone(j, end);
@@ -137,7 +137,7 @@ struct CoarseRows {
     }
 };
 
-// What a stream adds to the rows of the other colour on their way: one row's worth, perhaps loaded a row ahead.
+// The correction of the other colour's rows: one row, possibly loaded a row ahead.
 template <unsigned WHAT> struct Correction {
     CoarseRows rows;
     TC fine[K], fine_beside;
@@ -163,7 +163,7 @@ template <unsigned WHAT> struct Correction {
         if (CORRECT_AHEAD) load(op, e, coarse, j, colour, m0, nz, k0, lane);
     }
 
-    // From row j - 1 to j.
+    // Advances from row j - 1 to j.
     __device__ __forceinline__ void advance(const Operator& op, const TC* e, const Coarse<TC>& coarse, int j,
                                             int colour, int m0, int nz, int k0, int lane) {
         if (!CORRECT_AHEAD) return;
@@ -171,7 +171,7 @@ template <unsigned WHAT> struct Correction {
         load_fine(op, e, j, colour, m0, nz, k0, lane);
     }
 
-    // The correction of row j, in the precision it is stored in.
+    // Returns the correction of row j, in its stored precision.
     __device__ __forceinline__ void get(TC (&add)[K], TC& beside, const Operator& op, const TC* e,
                                         const Coarse<TC>& coarse, int j, int colour, int m0, int nz, int k0, int lane) {
         if (!CORRECT_AHEAD) load(op, e, coarse, j, colour, m0, nz, k0, lane);
@@ -183,12 +183,12 @@ template <unsigned WHAT> struct Correction {
         }
     }
 
-    // Adds it to row j in its slab; with KEEP, stores it where `kept` is the row's cell of this lane on layer k0.
+    // Adds it to row j in its slab; with KEEP, stores it at `kept`, the row's cell of this lane on layer k0.
     __device__ __forceinline__ void add_to(TU* slab, TC* kept, const Operator& op, const TC* e, const Coarse<TC>& coarse,
                                            int j, int colour, int m0, int nz, int k0, int lane) {
         if (j >= op.end) return;
         bool east = looks_east(j, colour);
-        // The other colour's cell m of row j is i = 2m + parity, parity the opposite of this colour's.
+        // The other colour's cell m of row j is i = 2m + parity, with the parity opposite to this colour's.
         int parity = east ? 0 : 1, beside_m = east ? m0 + LX : m0 - 1;
         TC add[K], beside;
         get(add, beside, op, e, coarse, j, colour, m0, nz, k0, lane);
@@ -206,8 +206,8 @@ template <unsigned WHAT> struct Correction {
     }
 };
 
-// Sweeps the columns of `colour`: reads f and u (of the other colour), writes `out` (u itself, or another field), and takes
-// `kept`, e and `coarse` for what WHAT says. Returns this thread's share of what NORM asks for.
+// Sweeps the columns of `colour`: reads f and u (of the other colour), writes `out` (u itself, or another field), and uses
+// `kept`, e and `coarse` according to WHAT. Returns this thread's share of the norm for NORM.
 template <unsigned WHAT>
 __device__ __forceinline__ double stream(const Operator& op, int colour, const T* f, const T* u, T* out, const TC* e,
                                         const Coarse<TC>& coarse, TC* kept) {
@@ -240,7 +240,7 @@ __device__ __forceinline__ double stream(const Operator& op, int colour, const T
     T total = op.total[total_at], pivot = *pivots;
     Correction<WHAT> correction;
     {
-        const TU* below = other_plane(op, u, j0 > op.start ? j0 - 1 : j0, 1 - colour) + at; // coupling 0 where there is none
+        const TU* below = other_plane(op, u, j0 > op.start ? j0 - 1 : j0, 1 - colour) + at; // coupling 0 if there is none
         const T* f_at = f + plane(op, j0, colour) + at;
 #pragma unroll
         for (int i = 0; i < K; i++) {
@@ -263,14 +263,14 @@ __device__ __forceinline__ double stream(const Operator& op, int colour, const T
     }
     if (ADD) copy_async_wait();
     __syncthreads(); // the vertical table is complete
-    // Where the corrections of a row are stored.
+    // The positions where the corrections of a row are stored.
     auto kept_in = [&](int j) { return active ? kept + plane(op, j, 1 - colour) + at : nullptr; };
     if (ADD) {
         correction.add_to(slab, kept_in(j0), op, e, coarse, j0, colour, m0, nz, k0, lane);
         correction.advance(op, e, coarse, j0 + 1, colour, m0, nz, k0, lane);
     }
 
-    int ring = 0; // which slab is that of row j
+    int ring = 0; // the slab of row j
     for (int j = j0; j < j1; j++) {
         int north_slab = ring == 2 ? 0 : ring + 1, far_slab = ring == 0 ? 2 : ring - 1;
         long long base = plane(op, j, colour);
@@ -301,7 +301,7 @@ __device__ __forceinline__ double stream(const Operator& op, int colour, const T
         __syncthreads();
         if (j + 1 < j1) fetch_row(op, u, j + 2, colour, m0, slab + far_slab * nz * SLAB_PITCH);
         if (ADD) {
-            // The next row is corrected where it lies, by the threads that read it as north. Its neighbours
+            // The next row is corrected in its slab, by the threads that read it as north. Its neighbours
             // to the west and east are read after the next row's barrier.
             TC* to = j + 1 < j1 ? kept_in(j + 1) : nullptr; // the next segment stores its own rows
             correction.add_to(slab + north_slab * nz * SLAB_PITCH, to, op, e, coarse, j + 1, colour, m0, nz, k0,
@@ -311,7 +311,7 @@ __device__ __forceinline__ double stream(const Operator& op, int colour, const T
         const TU* same = slab + ring * nz * SLAB_PITCH + in_slab + tile_start(j, colour);
         const TU* north = slab + north_slab * nz * SLAB_PITCH + in_slab + tile_start(j + 1, colour);
         T per_area = reciprocal(column.area);
-        int shift = looks_east(j, colour) ? 1 : -1; // beyond the row's ends there are zeros
+        int shift = looks_east(j, colour) ? 1 : -1; // zeros beyond the row's ends
 #pragma unroll
         for (int i = 0; i < K; i++) {
             int offset = SLAB_PITCH * (FULL || k0 + i < nz ? i : 0);
@@ -328,7 +328,7 @@ __device__ __forceinline__ double stream(const Operator& op, int colour, const T
                 square += r * r;
             }
         }
-        // The next row's loads travel while this row is solved.
+        // The next row's loads are pending while this row is solved.
         if (RHS && j + 1 < j1) {
             const T* f_at = f + plane(op, j + 1, colour) + at;
 #pragma unroll

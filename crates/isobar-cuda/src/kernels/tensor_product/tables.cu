@@ -1,10 +1,10 @@
-// The operator's tables from its factors, which the host sends as they are: in double precision, rows one after another.
+// The operator's tables from its factors, which the host sends in double precision, row by row.
 // CHUNKS and DEPTH are those of the sweeps that use the tables.
 #include "tensor_product/line_solve.cuh"
 
-// area, and west … total divided by it, in the layout's order. In padding an area of one keeps everything finite, and
-// couplings of zero keep it zero. Leaves the largest total, of no less than `least` >= 0, in `largest`, as a number whose
-// bits are counted up: call with zeros there.
+// area, and west ... total divided by it, in the layout's order. In padding an area of one keeps everything finite, and
+// couplings of zero keep it zero. Leaves the largest total, at least `least` >= 0, in `largest` by an atomic maximum of
+// bits: it must be zero before.
 // Block (32, 8); grid (ceil(pitch / 32), ceil(2 ny / 8)).
 extern "C" __global__ void __launch_bounds__(256)
     horizontal(Operator op, const double* __restrict__ areas, const double* __restrict__ west,
@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(256)
     if (threadIdx.x == 0) atomicMax(largest, (unsigned long long)__double_as_longlong(total));
 }
 
-// LineLayers, scaled to pivots near one and followed by identity rows, and RowLayers; a chunk a thread.
+// LineLayers, scaled to pivots near one and followed by identity rows, and RowLayers; one chunk per thread.
 // Block CHUNKS; grid 1.
 extern "C" __global__ void vertical(Operator op, const double* __restrict__ as, const double* __restrict__ bs,
                                     const double* __restrict__ cs, const double* __restrict__ ds,

@@ -1,13 +1,13 @@
 // The tensor-product operator of Mueller, Scheichl and Vainikko: four vertical vectors, and a few
-// numbers a column.
+// numbers per column.
 //
 // (A u)_k = |T| [a u_k + |b| (u_k - u_{k+1}) + |c| (u_k - u_{k-1}) + |d| (s u_k - sum of coupling u')],
-// with couplings alpha_TT'/|T| and s = alpha_T/|T|. Written so, the vertical part has no cancellation
-// between its coefficients, which single precision needs.
+// with couplings alpha_TT'/|T| and s = alpha_T/|T|. In this form, the vertical part has no cancellation
+// between its coefficients, as single precision requires.
 #pragma once
 #include "layout.cuh"
 
-// One layer of the vertical operator as the line solver wants it: every number >= 0, divided by
+// One layer of the vertical operator for the line solver: every number >= 0, divided by
 // the layer's scale (a - b - c + max_columns(s) |d|), which keeps the pivots near one.
 struct alignas(2 * sizeof(T)) LineLayer {
     T a, d;         // a_k and |d_k|
@@ -34,11 +34,11 @@ struct Operator {
     const LineLayer* line; // W K layers, the ones past nz being identity rows
     const RowLayer* row;   // nz layers
     int nx, ny, nz, pitch;
-    int start, end; // rows of the larger grid that this is a part of: 0 and ny where it is all
+    int start, end; // rows of the whole grid: 0 and ny if it is not divided
 };
 
-// A half plane has room for ROOM times as many numbers as it has cells: for two vectors in single precision where one in double
-// precision has its place.
+// A half plane has space for ROOM times as many numbers as it has cells: for two vectors in single precision in the memory of one in double
+// precision.
 #ifndef ROOM
 #define ROOM 1
 #endif
@@ -47,14 +47,14 @@ __device__ __forceinline__ long long plane(const Operator& op, int j, int c) {
     return (long long)op.pitch * op.nz * ROOM * (c + 2 * j);
 }
 
-// Row j, or the nearest that can be read, of rows start to end of which a part has halo rows beside its own ny.
+// Row j, or the nearest readable row, of rows start to end, of which a subdomain has halo rows beside its own ny rows.
 __device__ __forceinline__ int readable_row(int j, int ny, int start, int end) {
     return min(max(j, max(start, -1)), min(end, ny + 1) - 1);
 }
 
-// Couplings of one column, arranged for the layout: `same` goes with the other colour's cell of the
-// same row and same m, `shifted` with the one at m + shift. Where there is no such cell, shift is 0: what else is beside
-// a row may be another colour's, which may not have been written yet, and zero times NaN is NaN.
+// Couplings of one column, arranged for the layout: `same` belongs to the other colour's cell of the
+// same row and same m, `shifted` to the one at m + shift. If there is no such cell, shift is 0: positions beside
+// a row may belong to another colour that has not been written yet, and zero times NaN is NaN.
 struct Column {
     T same, shifted, south, north, total, area;
     int shift;

@@ -1,12 +1,12 @@
-// Between two grids: restriction sums up the fine cells of a coarse one, prolongation is bilinear (prolong.cuh). A coarse
-// grid has half as many columns each way, rounded up.
+// Transfers between two levels: restriction adds the fine cells of a coarse one, prolongation is bilinear (prolong.cuh). A coarse
+// level has half as many columns in each direction, rounded up.
 #include "tensor_product/cell.cuh"
 #include "tensor_product/prolong.cuh"
 #include "tensor_product/residual.cuh"
 
 // coarse = sum of the four fine residuals of a coarse cell: fine cells (2I + p, 2J + q) are m = I in both
-// colours of rows 2J and 2J + 1. The first is for after a red-black sweep, when the black residuals are zero.
-// Launched as residual.cuh says. Traffic: u, f/2 read and 1/4 written (both: u, f read).
+// colours of rows 2J and 2J + 1. The first kernel is for residuals after a red-black sweep, when the black ones are zero.
+// Launched as in residual.cuh. Traffic: u, f/2 read and 1/4 written (both: u, f read).
 extern "C" __global__ void __launch_bounds__(32 * ROWS)
     residual_restrict(Operator op, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ coarse,
                       int coarse_pitch) {
@@ -19,8 +19,8 @@ extern "C" __global__ void __launch_bounds__(32 * ROWS)
     residual_rows<2, RESTRICT, false, T>(op, f, u, coarse, coarse_pitch);
 }
 
-// The same after one red-black sweep that began from u = 0. The red columns were solved with zeros around
-// them, so all that is left of their residual is the coupling to what the black half sweep put there: no
+// coarse = R (f - A u) after one red-black sweep from u = 0. The red columns were solved with zeros around
+// them, so their residual consists of the couplings to the new black values: no
 // vertical part, no difference of large numbers. Traffic: u/2 read and 1/4 written.
 extern "C" __global__ void __launch_bounds__(32 * ROWS)
     coupling_restrict(Operator op, const T* __restrict__ u, T* __restrict__ coarse, int coarse_pitch) {
@@ -47,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(32 * ROWS)
     }
 }
 
-// coarse = R f, launched over the coarse cells (cell.cuh). A fine column that is missing is padding.
+// coarse = R f, launched over the coarse cells (cell.cuh). A missing fine column is padding.
 extern "C" __global__ void restrict_field(Operator op, const T* __restrict__ f, int coarse_pitch,
                                           T* __restrict__ coarse) {
     Cell cell = this_cell(coarse_pitch, op.nz);

@@ -1,6 +1,6 @@
-//! Relaxation of points by colour: see `kernels/seven_point/colours.cu`.
+//! Red–black point relaxation: see `kernels/seven_point/colours.cu`.
 //!
-//! * `streamed` a sweep with what comes before and after it in one pass, where all cells are alike.
+//! * `streamed`: a sweep fused with the steps before and after it in one pass, if all cells have equal coefficients.
 
 mod streamed;
 
@@ -24,27 +24,27 @@ use crate::reduction::Reduction;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
 
-/// Rows that a thread goes through, at most.
+/// Largest number of rows per thread.
 const LONGEST_MARCH: usize = 8;
 
-/// What relaxation by colour needs.
+/// Kernels and parameters of red–black point relaxation.
 #[derive(Debug)]
 pub(crate) struct Colours {
     module: Arc<Module>,
     reduction: Reduction,
-    /// Rows that a thread goes through.
+    /// Rows per thread.
     march: usize,
-    /// Where a sweep and a transfer may be one pass.
+    /// Passes that fuse a sweep and a transfer, if possible.
     streamed: OnceLock<Streamed>,
 }
 
-/// Blocks for so many cells of a row, rows and layers; `march` rows a thread.
+/// Returns the blocks for a grid of cells per row, rows and layers, with `march` rows per thread.
 pub(crate) fn cell_blocks(columns: usize, ny: usize, nz: usize, march: usize) -> [usize; 3] {
     let x = columns.div_ceil(32);
     if nz == 1 { [x, ny.div_ceil(8 * march), 1] } else { [x, nz.div_ceil(8), ny.div_ceil(march)] }
 }
 
-/// The longest march that leaves the card enough blocks.
+/// Returns the longest march that gives the GPU enough blocks.
 pub(crate) fn march(Shape { nx, ny, nz }: Shape, multiprocessors: usize) -> usize {
     let is_enough = |march: &usize| {
         cell_blocks(nx.div_ceil(2), ny, nz, *march).into_iter().product::<usize>() >= 8 * multiprocessors
@@ -53,7 +53,7 @@ pub(crate) fn march(Shape { nx, ny, nz }: Shape, multiprocessors: usize) -> usiz
 }
 
 impl<K: Kind, T: Real> Passes<K, T> {
-    /// Gets ready for relaxation by colour.
+    /// Prepares red–black relaxation.
     pub(crate) fn prepare_colours(&self) -> Result<&Colours> {
         if let Some(colours) = self.colours.get() {
             return Ok(colours);
@@ -72,13 +72,13 @@ impl<K: Kind, T: Real> Passes<K, T> {
         Ok(self.colours.get_or_init(|| made))
     }
 
-    /// Whether somebody has.
+    /// Returns whether it was prepared.
     pub(crate) fn has_colours(&self) -> bool {
         self.colours.get().is_some()
     }
 
     fn colours(&self) -> Result<&Colours> {
-        self.colours.get().ok_or_else(|| Error::Unsupported("relaxation by colour that nobody prepared".into()))
+        self.colours.get().ok_or_else(|| Error::Unsupported("relaxation by colour was not prepared".into()))
     }
 
     fn launch_cells(&self, name: &'static str, arguments: Arguments) -> Result<()> {
@@ -87,12 +87,12 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.cuda().launch(module.kernel(name)?, cell_blocks(nx.div_ceil(2), ny, nz, *march), [32, 8], arguments)
     }
 
-    /// The first arguments of kernels that use the matrix.
+    /// Returns the first arguments of kernels that use the matrix.
     fn cell_arguments(&self, before: Arguments) -> Result<Arguments> {
         Ok(before.with(*self.operands()).with(self.prepare_looks()?.even()))
     }
 
-    /// Both colours, one after the other.
+    /// Relaxes both colours, one after the other.
     pub(super) fn sweep_colours(
         &self,
         rho: f64,
@@ -108,7 +108,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         };
         for (name, colour) in names.into_iter().zip([first, first.other()]) {
             if guess == Guess::Given || colour != first {
-                // Cells of a colour are in columns of both, layer by layer.
+                // Cells of one colour are in columns of both colours, alternating by layer.
                 self.cuda().fill(u, &Colour::BOTH, &mut nothing)?;
             }
             let arguments = self.cell_arguments(Arguments::new())?.with(march).with(colour as i32).with_real::<T>(rho);
@@ -117,7 +117,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         Ok(())
     }
 
-    /// r = f − A u in single precision, where that is wanted;  ‖f − A u‖²
+    /// Computes r = f − A u in single precision, if requested, and ‖f − A u‖².
     pub(crate) fn norm_of_cells(
         &self,
         f: &Vector<T>,
@@ -134,18 +134,18 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.launch_cells("norm_cells", reduction.append(arguments, blocks, scalars.pointer(norm)))
     }
 
-    /// A kernel on a grid of so many cells of a row, rows and layers, that begins with a halving.
+    /// Launches a kernel on a grid of cells per row, rows and layers; its first argument is a coarsening.
     pub(crate) fn launch_halving(&self, name: &'static str, grid: [usize; 3], arguments: Arguments) -> Result<()> {
         self.cuda().launch(self.colours()?.module.kernel(name)?, grid, [32, 8], arguments)
     }
 
-    /// The same, of this matrix: a halving, the matrix, f and u, and where to.
+    /// Launches a restriction of this matrix's residual: a coarsening, the matrix, f and u, and the result.
     pub(crate) fn launch_restriction(&self, grid: [usize; 3], halving: Arguments, vectors: [Pointer; 3]) -> Result<()> {
         let arguments = vectors.iter().fold(self.cell_arguments(halving)?, |all, &vector| all.with(vector));
         self.launch_halving("restrict_cells", grid, arguments)
     }
 
-    /// Rows that a thread goes through.
+    /// Returns the rows per thread.
     pub(crate) fn march(&self) -> Result<usize> {
         Ok(self.colours()?.march)
     }

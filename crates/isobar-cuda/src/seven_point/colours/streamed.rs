@@ -1,4 +1,4 @@
-//! Relaxation by colour in one pass over memory, with what a level of multigrid does before and after: see
+//! Red–black relaxation in one pass over memory, fused with the steps of multigrid before and after it: see
 //! `kernels/seven_point/colours_streamed.cu`.
 
 use isobar_core::backend::Scalar;
@@ -18,30 +18,30 @@ use crate::seven_point::kind::{Form, Kind};
 use crate::seven_point::passes::Passes;
 use crate::vector::Vector;
 
-/// Half sweeps of a pass.
+/// Half sweeps per pass.
 const STAGES: usize = 2;
-/// Cells at a tile's end in x and in y, and layers, that are not right after all of them.
+/// Cells at a tile's ends in x and y, and layers, that are invalid after all half sweeps.
 const HALO: usize = STAGES + 2;
 const HALO_LAYERS: usize = STAGES + 1;
-/// Cells of grids, flat or not, from which on a pass takes less time than launches of their own.
+/// Smallest flat grid, and smallest grid with layers, for which a pass is faster than separate launches. In cells.
 const FEWEST_CELLS: [usize; 2] = [1 << 21, 1 << 24];
-/// In each direction, so that tiles are not mostly overlap.
+/// Smallest extent in each direction, so that tiles do not consist mostly of overlap.
 const FEWEST: usize = 64;
-/// What kernels have of shared memory beside that.
+/// Static shared memory of the kernels. B
 const STATIC_BYTES: usize = 1024;
 
-/// How a block is made.
+/// The shape of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Block {
     /// Pairs of cells in x, and layers.
     tile: [usize; 2],
     min_blocks: usize,
-    /// What it keeps in shared memory. B
+    /// Dynamic shared memory. B
     shared_bytes: usize,
 }
 
 impl Block {
-    /// For numbers of `size` bytes, where a block has so much shared memory. The numbers are measured: docs/notes/diffusion-multigrid.md.
+    /// Chooses the block for numbers of `size` bytes and this much shared memory. The parameters were measured: docs/notes/diffusion-multigrid.md.
     fn new(is_flat: bool, has_shift: bool, size: usize, shared_memory: usize) -> Option<Self> {
         let tiles: &[[usize; 2]] =
             if is_flat { &[[256, 1]] } else { &[[32, 32], [32, 24], [32, 20], [32, 16], [32, 12]] };
@@ -54,16 +54,16 @@ impl Block {
         self.tile[0] * self.tile[1]
     }
 
-    /// Of a grid.
+    /// Returns the number of tiles of a grid.
     fn tiles(&self, Shape { nx, nz, .. }: Shape) -> usize {
         let x = nx.div_ceil(2).saturating_sub(HALO).div_ceil(self.tile[0] - HALO).max(1);
-        // The first tile leaves two layers more.
+        // The first tile has two more valid layers.
         if nz == 1 { x } else { x * (nz - 2).div_ceil(self.tile[1] - 2 * HALO_LAYERS).max(1) }
     }
 
-    /// Rows of a segment, an even number: so that the blocks that a card holds at once take as few rows as can be one after another.
+    /// Returns the rows of a segment, an even number: such that the blocks resident at once process as few rows in sequence as possible.
     fn length(tiles: usize, rows: usize, resident: usize) -> usize {
-        /// Shorter segments do not pay for the rows that they compute twice.
+        /// Shorter segments do not pay, because of the rows computed twice.
         const MOST_SEGMENTS: usize = 64;
         let length = |segments: usize| rows.div_ceil(segments).next_multiple_of(2);
         let cost = |segments: usize| (tiles * segments).div_ceil(resident.max(1)) * (length(segments) + 2 * HALO);
@@ -72,18 +72,18 @@ impl Block {
     }
 }
 
-/// Numbers in `Shared` of the kernels.
+/// Returns the numbers in the kernels' `Shared`.
 fn shared_numbers([lanes, depth]: [usize; 2], has_shift: bool) -> usize {
-    /// Rows of u that come in, and of f and the shift, which are kept.
+    /// Rows of u being loaded, and rows of f and the shift, which are kept.
     const U_ROWS: usize = 3;
     const F_ROWS: usize = 6;
     let left = 2 * (STAGES + 1) + 1;
     let rows = left + 3 + 2 * (U_ROWS + F_ROWS) + if has_shift { 2 * F_ROWS } else { 0 };
-    // Weights in x; and a shift that is not there.
+    // Weights in x, and an unused shift.
     rows * lanes * depth + 4 * lanes + 2
 }
 
-/// A kernel, and segments that suit it.
+/// A kernel with suitable segments.
 #[derive(Clone, Copy, Debug)]
 struct Pass {
     kernel: Kernel,
@@ -91,7 +91,7 @@ struct Pass {
     segments: usize,
 }
 
-/// Passes by colour, ready to be launched.
+/// Streamed passes of red–black relaxation, ready to be launched.
 #[derive(Debug)]
 pub(super) struct Streamed {
     block: Block,
@@ -115,7 +115,7 @@ impl<K: Kind> Form<K> {
             .define("MIN_BLOCKS", block.min_blocks)
     }
 
-    /// For a check that it compiles, where there is such a pass.
+    /// Returns the source for compile tests, if there is such a pass.
     pub(in crate::seven_point) fn colours_streamed_source<T: Real>(&self) -> Option<Source> {
         let block = self.block_of_colours::<T>(usize::MAX)?;
         (self.kind.periodic() == 0).then(|| self.colours_streamed::<T>(block))
@@ -129,18 +129,18 @@ pub(crate) struct Level<'a, T: Real> {
     pub(crate) rho: f64,
     pub(crate) first: Colour,
     pub(crate) f: &'a Vector<T>,
-    /// Exchanged with `scratch`.
+    /// Swapped with `scratch`.
     pub(crate) u: &'a mut Vector<T>,
     pub(crate) scratch: &'a mut Vector<T>,
 }
 
 impl<K: Kind, T: Real> Passes<K, T> {
-    /// The blocks of passes by colour; none, where that is not for this grid, whatever the coefficients.
+    /// Returns the block of streamed passes; `None` if the grid is not suitable, for any coefficients.
     fn block_of_colours(&self) -> Option<Block> {
         self.block_of_colours_in::<T>()
     }
 
-    /// The same for such numbers.
+    /// Returns the block for another number type.
     fn block_of_colours_in<C: Real>(&self) -> Option<Block> {
         let Shape { nx, ny, nz } = self.layout().shape();
         let is_large = nx * ny * nz >= FEWEST_CELLS[usize::from(nz > 1)]
@@ -154,17 +154,17 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.form.block_of_colours::<C>(self.cuda().context().shared_memory)
     }
 
-    /// What passes by colour are made of in such numbers, where there may be any.
+    /// Returns the source of streamed passes in a number type, if they may be used.
     pub(in crate::seven_point) fn streamed_source<C: Real>(&self) -> Option<Source> {
         self.block_of_colours_in::<C>().map(|block| self.form.colours_streamed::<C>(block))
     }
 
-    /// Whether relaxation by colour may be a pass, which needs a vector more.
+    /// Returns whether relaxation may be streamed, which needs one more vector.
     pub(crate) fn may_stream_colours(&self) -> bool {
         self.block_of_colours().is_some()
     }
 
-    /// Gets ready for passes by colour; whether there may be any.
+    /// Prepares streamed passes; returns whether they may be used.
     pub(crate) fn prepare_streamed_colours(&self) -> Result<bool> {
         let Some(block) = self.block_of_colours() else { return Ok(false) };
         let streamed = &self.prepare_colours()?.streamed;
@@ -187,7 +187,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         Ok(true)
     }
 
-    /// The passes, where all cells are alike.
+    /// Returns the passes if all cells have equal coefficients.
     fn streamed_colours(&self) -> Result<Option<&Streamed>> {
         Ok(self.colours()?.streamed.get().filter(|_| self.is_even()))
     }
@@ -217,7 +217,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         })
     }
 
-    /// A sweep of both colours, then f_c = R (f − A u), as one pass; whether there is one.
+    /// Does a sweep of both colours and then f_c = R (f − A u) in one pass; returns whether it was possible.
     pub(crate) fn relax_restrict(&self, guess: Guess, level: Level<'_, T>, coarse_f: &mut Vector<T>) -> Result<bool> {
         let Some(streamed) = self.streamed_colours()? else { return Ok(false) };
         let [given, zero] = streamed.down;
@@ -231,7 +231,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         Ok(true)
     }
 
-    /// u += P u_c, then a sweep of both colours, then, where asked for, ‖f − A u‖², as one pass; whether there is one.
+    /// Does u += P u_c, then a sweep of both colours, then, if requested, ‖f − A u‖², in one pass; returns whether it was possible.
     pub(crate) fn prolong_relax(
         &self,
         level: Level<'_, T>,
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn blocks_fit() {
-        // 29 rows of 1024 numbers would be too many for a card of Ampere's.
+        // 29 rows of 1024 numbers would be too many for a GPU of Ampere's.
         let tile = |has_shift, shared_memory| Block::new(false, has_shift, 8, shared_memory).map(|block| block.tile);
         assert_eq!(tile(false, 227 << 10), Some([32, 32]));
         assert_eq!(tile(true, 227 << 10), Some([32, 20]));

@@ -1,4 +1,4 @@
-//! One method a kernel.
+//! Launches of the kernels, one method each.
 
 use isobar_core::backend::{Ratio, Scalar, Sums};
 use isobar_core::error::{Error, Result};
@@ -25,10 +25,7 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
 
     fn send(&self, stencil: &K::Stencil) -> Result<()> {
         if stencil.shape() != self.whole || K::of(stencil) != self.form.kind {
-            return Err(Error::invalid(
-                "the new coefficients",
-                "they are not of the same form as before; make a new solver",
-            ));
+            return Err(Error::invalid("the new coefficients", "their form has changed; make a new solver"));
         }
         self.form.kind.send::<T>(&self.cuda, &self.layout, &self.operands, stencil)?;
         self.note_sent(stencil)
@@ -81,7 +78,7 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
         self.coefficients.bytes()
     }
 
-    /// Columns that are periodic look at their other end, which lags behind.
+    /// Periodic columns use the values at their other end, which are old.
     fn looks_at_itself(&self) -> bool {
         !self.is_flat() && self.form.kind.periodic() >> Axis::Z as u32 & 1 != 0
     }
@@ -175,8 +172,8 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
         self.columns("precondition_residual", 2, self.reduction.append(arguments, blocks, scalars.sums(out)))
     }
 
-    /// Where a thread has a whole column, what it eliminates upwards goes to `scratch`: what the column held is still wanted
-    /// where ρ ≠ 1, and where it looks at its other end.
+    /// If a thread has a whole column, its upward elimination goes to `scratch`, because the column's old values are still needed
+    /// if ρ ≠ 1 or if it is periodic.
     fn sweep(
         &self,
         rho: f64,

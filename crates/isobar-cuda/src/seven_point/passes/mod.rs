@@ -1,7 +1,7 @@
-//! Kernels for any stencil that has a header of its own: `kernels/seven_point/`.
+//! Kernels for any stencil with its own header: `kernels/seven_point/`.
 //!
-//! The kernels of triangular parts, which few solves use, are compiled when they are first asked for, all others at the same
-//! time with every operator.
+//! The kernels of triangular parts, which few solves use, are compiled on first use, all others in parallel
+//! when an operator is made.
 
 mod launches;
 
@@ -31,12 +31,12 @@ use crate::reduction::Reduction;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
 
-/// The kernels of a stencil of a kind, with its coefficients.
+/// The kernels of a stencil with its coefficients.
 #[derive(Debug)]
 pub struct Passes<K: Kind, T> {
     cuda: Cuda,
     layout: Layout,
-    /// The grid that this is a part of.
+    /// The shape of the whole grid.
     whole: Shape,
     pub(super) form: Form<K>,
     coefficient_vectors: f64,
@@ -47,35 +47,35 @@ pub struct Passes<K: Kind, T> {
     triangular: Arc<Module>,
     whole_grid: WholeGrid,
     tile: LineTile,
-    /// Sweeps where pivots are stored.
+    /// Sweeps with stored pivots, if used.
     sweeps: Option<(SweepTile, Arc<Module>)>,
-    /// 1 over the pivots of columns, where sweeps store them.
+    /// 1 over the pivots of columns, if sweeps store them.
     inverse_pivots: OnceLock<Vector<T>>,
-    /// Above-diagonal entries over pivots, where line solves store them.
+    /// Upper entries divided by pivots, if line solves store them.
     ratios: OnceLock<Vector<T>>,
-    /// Rows that a warp runs through.
+    /// Rows per warp.
     length: usize,
     reduction: Reduction,
     pub(super) cycles: Cycles,
-    /// What relaxation by colour needs, where that has been asked for.
+    /// Red–black point relaxation, if prepared.
     pub(super) colours: OnceLock<Colours>,
-    /// What the coefficients are like, where that has been asked for.
+    /// Measures of the coefficients, if prepared.
     pub(super) looks: OnceLock<Looks>,
-    /// Room for a right-hand side, where parts hand on what they substitute.
+    /// A right-hand side vector for triangular solves that pass rows to the next rank.
     handed: Mutex<Option<Vector<T>>>,
     /// Two counts.
     census: Buffer,
-    /// What the coefficients came from, for what is computed on the host.
+    /// The stencil, for computations on the host.
     stencil: RwLock<K::Stencil>,
 }
 
 impl<K: Kind, T: Real> Passes<K, T> {
-    /// The first arguments of passes along y.
+    /// Returns the first arguments of passes along y.
     fn pass_arguments(&self) -> Arguments {
         Arguments::new().with(self.operands).with(self.length as i32)
     }
 
-    /// Along y; see stream.cuh.
+    /// Returns the launch grid of passes along y; see stream.cuh.
     fn pass_grid(&self) -> [usize; 3] {
         let Shape { ny, nz, .. } = self.layout.shape();
         let (x, segments) = (self.pairs().div_ceil(32), ny.div_ceil(self.length));
@@ -86,7 +86,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.submit_pass(name, with_all(self.pass_arguments(), vectors))
     }
 
-    /// The coefficients of a stencil have come: has the card compute what depends on them.
+    /// Updates what depends on the coefficients after they were copied.
     pub(crate) fn note_sent(&self, stencil: &K::Stencil) -> Result<()> {
         *self.stencil.write().unwrap_or_else(PoisonError::into_inner) = stencil.clone();
         if let Some(looks) = self.looks.get() {
@@ -95,15 +95,15 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.inverse_pivots.get().map_or(Ok(()), |pivots| self.factorise_columns(pivots.pointer()))
     }
 
-    /// Without coefficients, and without kernels of lines, which coarser levels of points do not use.
+    /// Makes an operator without coefficients and without kernels of lines, for coarser levels of points.
     pub(crate) fn without_lines(cuda: &Cuda, form: &K::Stencil) -> Result<Self> {
         let this = Self::make(cuda, form, Slab::whole(form.shape()), false)?;
-        // Kernels that fill it write to cells alone, and padding must be closed.
+        // Kernels that fill it write to cells only, and padding must be closed.
         this.coefficients.clear(0, this.coefficients.bytes())?;
         Ok(this)
     }
 
-    /// Room for the coefficients of some rows; `has_lines` says whether kernels of lines will be asked for.
+    /// Allocates the coefficients of some rows; `has_lines` tells whether line kernels will be used.
     pub(crate) fn make(cuda: &Cuda, stencil: &K::Stencil, slab: Slab, has_lines: bool) -> Result<Self> {
         let context = cuda.context();
         let whole = stencil.shape();
@@ -151,7 +151,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         Ok(this)
     }
 
-    /// What an operator of the same form is made of in such numbers, where multigrid relaxes points, or lines.
+    /// Returns the sources of an operator of the same form in another number type, for multigrid by points or by lines.
     pub(crate) fn sources_of_cycles<C: Real>(&self, by_points: bool) -> Vec<Source> {
         let layers = self.layout.shape().nz;
         let mut all = vec![self.form.passes::<C>(), self.form.lines::<C>(layers)];
@@ -164,27 +164,27 @@ impl<K: Kind, T: Real> Passes<K, T> {
         all
     }
 
-    /// What the compiler knows of the stencil.
+    /// Returns the compile-time properties of the stencil.
     pub(crate) fn kind(&self) -> &K {
         &self.form.kind
     }
 
-    /// Where kernels find the coefficients.
+    /// Returns the addresses of the coefficients.
     pub(crate) fn operands(&self) -> &K::Operands {
         &self.operands
     }
 
-    /// r = f − A u
+    /// Computes r = f − A u.
     pub(crate) fn residual_field(&self, f: &Vector<T>, u: &Vector<T>, r: &mut Vector<T>) -> Result<()> {
         self.pass("residual_field", &[f.pointer(), u.pointer(), r.pointer()])
     }
 
-    /// A pass that sums up.
+    /// Launches a pass with sums.
     pub(super) fn pass_with_sums(&self, name: &'static str, vectors: &[Pointer], sums: Pointer) -> Result<()> {
         self.pass_with_ratios(name, &[], vectors, sums, None)
     }
 
-    /// The same with numbers in the precision of the vectors.
+    /// Launches a pass with sums and numbers in the precision of the vectors.
     pub(super) fn pass_with_numbers(
         &self,
         name: &'static str,
@@ -198,12 +198,12 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.submit_pass(name, self.reduction.append(arguments, blocks, sums))
     }
 
-    /// Gets a pass ready.
+    /// Loads the kernel of a pass.
     pub(super) fn prepare_pass(&self, name: &'static str) -> Result<()> {
         self.passes.prepare(&[name], 0)
     }
 
-    /// The same with coefficients made of scalars.
+    /// Launches a pass with coefficients made of scalars.
     fn pass_with_ratios(
         &self,
         name: &'static str,
@@ -227,13 +227,13 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.tile.grid(self.pairs(), self.layout.shape().ny, colours)
     }
 
-    /// A column a thread, or some of its layers.
+    /// Launches a kernel with a thread per column or per some of its layers.
     fn columns(&self, name: &'static str, colours: usize, arguments: Arguments) -> Result<()> {
         self.cuda.launch(self.lines.kernel(name)?, self.line_grid(colours), self.tile.block(), arguments)
     }
 
-    /// The columns of one colour, or of both where none is given, from `u`, which is zero where there is none, to `to`;
-    /// `y` is room for a vector.
+    /// Relaxes the columns of one colour, or of both, from `u` (zero if `None`) to `to`;
+    /// `y` is a temporary vector.
     fn relax(
         &self,
         rho: f64,
@@ -262,12 +262,12 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.columns(name, colours, arguments.with(to).with(y).with(self.ratios()?))
     }
 
-    /// The pivots of columns for sweeps that store them, from the coefficients that are there.
+    /// Computes the stored pivots of columns from the current coefficients.
     fn factorise_columns(&self, to: Pointer) -> Result<()> {
         self.columns("factorise_lines", 2, Arguments::new().with(self.operands).with(to))
     }
 
-    /// Where sweeps find them.
+    /// Returns the address of the stored pivots.
     fn inverse_pivots(&self) -> Result<Pointer> {
         if let Some(pivots) = self.inverse_pivots.get() {
             return Ok(pivots.pointer());
@@ -278,7 +278,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         Ok(pointer)
     }
 
-    /// r = f − A u in the columns of one colour, by a kernel of sweeps.cu; whether there is one.
+    /// Computes r = f − A u in the columns of one colour by a kernel of sweeps.cu, if there is one; returns whether it did.
     pub(crate) fn residual_of_colour(
         &self,
         colour: Colour,
@@ -287,7 +287,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         u: &Vector<T>,
         r: &mut Vector<T>,
     ) -> Result<bool> {
-        /// Rows that a thread goes through, and threads of a block, as the kernels say.
+        /// Rows per thread, and threads per block, as in the kernels.
         const MARCH: usize = 8;
         let Some((_, module)) = &self.sweeps else { return Ok(false) };
         let arguments = Arguments::new().with(self.operands).with(colour as i32);
@@ -302,19 +302,19 @@ impl<K: Kind, T: Real> Passes<K, T> {
         Ok(true)
     }
 
-    /// Recurrences in blocks of so many unknowns; see triangular.cu.
+    /// Launches a recurrence in blocks of unknowns; see triangular.cu.
     pub(super) fn in_blocks(
         &self,
         name: &'static str,
         block: usize,
         more: impl FnOnce(Arguments) -> Arguments,
     ) -> Result<()> {
-        /// As the kernels' launch bounds say.
+        /// As in the kernels' launch bounds.
         const MOST_THREADS: usize = 512;
         let (nx, cells) = (self.whole.nx, self.whole.cells());
         let block = block.clamp(1, cells);
         let blocks = cells.div_ceil(block);
-        // A row a thread; a block may begin and end within a row.
+        // One row per thread; a block may begin and end within a row.
         let rows = if block.is_multiple_of(nx) { block / nx } else { (block - 1) / nx + 2 };
         let threads = rows.min(MOST_THREADS).next_multiple_of(32);
         let arguments = Arguments::new().with(self.operands).with(cells as i64).with(block as i64).with(blocks as i64);
@@ -322,7 +322,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.cuda.launch(kernel, [blocks.min(1 << 30), 1, 1], [threads, 1], more(arguments))
     }
 
-    /// A sweep over the whole grid in the order of unknowns; see [`WholeGrid::sweep`].
+    /// Sweeps over the whole grid in the order of unknowns; see [`WholeGrid::sweep`].
     pub(super) fn sweep_whole(
         &self,
         sweep: Sweep,
@@ -333,17 +333,17 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.whole_grid.sweep(&self.cuda, sweep, name, Arguments::new().with(self.operands), more, sums)
     }
 
-    /// Whether blocks of so many unknowns are the whole grid.
+    /// Returns whether one block contains the whole grid.
     pub(super) fn is_whole(&self, block: usize) -> bool {
         block >= self.whole.cells()
     }
 
-    /// The grid that this is a part of.
+    /// Returns the shape of the whole grid.
     pub(super) fn whole(&self) -> Shape {
         self.whole
     }
 
-    /// Adds to the row at one end what the halo row beside it is coupled to; see triangular.cu.
+    /// Adds the couplings of an end row to its halo row; see triangular.cu.
     pub(super) fn add_beside(&self, name: &'static str, vectors: &[Pointer]) -> Result<()> {
         let Shape { nx, nz, .. } = self.layout.shape();
         let arguments = with_all(Arguments::new().with(self.operands), vectors);
@@ -351,12 +351,12 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.cuda.launch(self.triangular.kernel(name)?, grid, [32, 8], arguments)
     }
 
-    /// Room for a right-hand side with what the part before adds to it.
+    /// Returns the right-hand side vector with the contributions of the previous subdomain.
     pub(super) fn handed(&self) -> &Mutex<Option<Vector<T>>> {
         &self.handed
     }
 
-    /// Where line solves store ratios; nowhere, where they need not.
+    /// Returns the address of stored ratios, null if they are not needed.
     fn ratios(&self) -> Result<Pointer> {
         if !self.tile.needs_ratios(self.layout.shape().nz) {
             return Ok(0);
@@ -368,7 +368,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         Ok(self.ratios.get_or_init(|| made).pointer())
     }
 
-    /// Whether there is one layer only, so that lines are cells.
+    /// Returns whether there is only one layer, so that lines are cells.
     fn is_flat(&self) -> bool {
         self.layout.shape().nz == 1
     }
@@ -377,12 +377,12 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.layout.shape().nx.div_ceil(2)
     }
 
-    /// The stencil. It is replaced as a whole, so a panic elsewhere cannot have spoilt it.
+    /// Returns the stencil, which is replaced as a whole, so that a panic elsewhere cannot leave it inconsistent.
     pub(crate) fn stencil(&self) -> RwLockReadGuard<'_, K::Stencil> {
         self.stencil.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many faces between cells are closed, and how many cells are tied to something fixed.
+    /// Counts the closed faces between cells, and the cells with a shift.
     pub(super) fn census(&self) -> Result<[f64; 2]> {
         self.pass_with_sums("census", &[], self.census.start())?;
         let mut counts = [0f64; 2];
@@ -396,9 +396,9 @@ fn with_all(arguments: Arguments, pointers: &[Pointer]) -> Arguments {
     pointers.iter().fold(arguments, |arguments, &pointer| arguments.with(pointer))
 }
 
-/// How many rows a warp runs through: so many that the blocks that the card holds at once are just enough two or four
-/// times over, with none left for one time more; at least a few, so that the row before the first, which is read in vain,
-/// does not matter.
+/// Chooses the number of rows per warp such that the GPU's resident blocks are filled two or four times without
+/// remainder; at least a few, so that the extra row before the first does not
+/// matter.
 fn rows_a_warp(shape: Shape, resident_blocks: usize) -> usize {
     const FEWEST: usize = 4;
     let strips = shape.nx.div_ceil(64);

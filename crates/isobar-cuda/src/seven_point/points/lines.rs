@@ -1,4 +1,4 @@
-//! Lines of cells along x, each a problem of its own: their norms, and what they are judged by.
+//! Independent lines of cells along x: their norms and stopping tests.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint};
 use crate::vector::Vector;
 
-/// Threads of the block that judges lines, as the kernel says.
+/// Threads of the block that tests lines, as in the kernel.
 const JUDGES: u32 = 256;
 
-/// Cells of a tile of lines that use a multiprocessor well.
+/// Returns a tile of lines that uses a multiprocessor well.
 pub(super) fn suggested(Shape { nx, ny, .. }: Shape) -> [usize; 3] {
     [nx.min(256), ny.min(4), 1]
 }
 
 impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
-    /// The kernel of a cycle that sums up lines. A sweep is a cycle of one sub-iteration, for which tiles need not overlap.
+    /// Returns the kernel of a cycle with sums per line. A sweep is a cycle of one sub-iteration, for which tiles need not overlap.
     pub(super) fn ready_for_lines(&self, cycle: &PointCycle) -> Result<Ready> {
         let passes = self.kernels();
         let shape = passes.layout().shape();
@@ -43,7 +43,7 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
         refuse_while_recording("preparing cycles of another kind")?;
         let context = passes.cuda().context();
         let [x, y, _] = cycle.tile;
-        // A square of a residual for every cell.
+        // A square of the residual for every cell.
         let squares = 8 * x * y;
         let block = Block::new(cycle.tile, true, size_of::<T>(), context.shared_memory.saturating_sub(squares));
         let block = block.ok_or_else(|| too_large(&cycle, shape, context.shared_memory))?;
@@ -60,7 +60,7 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
         Ok(ready)
     }
 
-    /// v = u after a cycle, with ‖f − A u‖² of every line.
+    /// Computes v = u after a cycle, with ‖f − A u‖² of every line.
     pub(super) fn launch_lines(
         &self,
         cycle: &PointCycle,
@@ -84,7 +84,7 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
         })
     }
 
-    /// worst = max w ‖r‖²;  n += 1 where w ‖r‖² is not allowed
+    /// Computes worst = max w ‖r‖², and n += 1 for lines with w ‖r‖² above the limit.
     pub(super) fn launch_judge(
         &self,
         [norms, weights]: [&Vector<f64>; 2],

@@ -1,7 +1,7 @@
-//! Relaxation of points: sweeps by a pass along y, and cycles of which a block takes a tile each.
+//! Point relaxation: sweeps by a pass along y, and cycles with one tile per block.
 //!
-//! * `streamed` several sweeps in one pass along y,
-//! * `lines` lines of cells along x, each judged by itself.
+//! * `streamed`: several sweeps in one pass along y,
+//! * `lines`: independent lines of cells along x.
 
 mod lines;
 mod streamed;
@@ -31,28 +31,28 @@ use crate::reduction::Reduction;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
 
-/// Threads of a block, at most.
+/// Largest number of threads per block.
 const MOST_THREADS: usize = 1024;
-/// As many threads make no better use of a multiprocessor than fewer with more cells each.
+/// More threads use a multiprocessor no better than these with more cells each.
 const ENOUGH_THREADS: usize = 256;
-/// Cells of a thread: a power of two, at most.
+/// Largest number of cells per thread, a power of two.
 const LONGEST_STRIP: usize = 8;
-/// What the kernel has of shared memory beside its cells. B
+/// Static shared memory of the kernel. B
 const STATIC_BYTES: usize = 1024;
 
-/// How a block divides a tile.
+/// The division of a tile within a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Block {
-    /// Cells of a thread, one behind the other in y.
+    /// Cells per thread, consecutive in y.
     strip: usize,
-    /// In whole warps.
+    /// Threads, in whole warps.
     threads: usize,
-    /// Cells in shared memory: the tile and what surrounds it, before and after a sub-iteration. B
+    /// Shared memory for the tile and its surroundings, before and after a sub-iteration. B
     shared_bytes: usize,
 }
 
 impl Block {
-    /// For a tile in numbers of `size` bytes; nothing, where no block can hold it.
+    /// Chooses the block for a tile of numbers of `size` bytes; `None` if no block can hold it.
     fn new([x, y, z]: [usize; 3], is_flat: bool, size: usize, shared_memory: usize) -> Option<Self> {
         let threads = |strip: usize| x.saturating_mul(y.div_ceil(strip)).saturating_mul(z);
         let strips =
@@ -71,13 +71,13 @@ impl Block {
 struct Ready {
     cycle: PointCycle,
     kernel: Kernel,
-    /// Of a cycle that sums up lines.
+    /// The stopping test of a cycle of lines.
     judge: Option<Kernel>,
     block: Block,
     reduction: Arc<Reduction>,
 }
 
-/// The kinds of cycles that have been asked for.
+/// The prepared kinds of cycles.
 #[derive(Debug, Default)]
 pub(super) struct Cycles {
     tiles: Mutex<Vec<Ready>>,
@@ -100,7 +100,7 @@ impl<K: Kind> Form<K> {
     }
 }
 
-/// The sources for cycles, and for stencils of this form; for checks that they compile.
+/// Returns the sources for cycles and for stencils of this form, for compile tests.
 pub(crate) fn sources<K: Kind, T: Real>(stencil: &K::Stencil, wide: bool) -> Vec<Source> {
     let shape = stencil.shape();
     let is_flat = shape.nz == 1;
@@ -137,21 +137,21 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
     }
 }
 
-/// That no block of a card with so many bytes of shared memory can hold a tile.
+/// Makes the error for a tile that no block of this GPU can hold.
 fn too_large(cycle: &PointCycle, shape: Shape, shared_memory: usize) -> Error {
     let [x, y, z] = cycle.tile;
     Error::invalid(
         "solver.jacobi.tile",
         format!(
-            "{x} × {y} × {z} cells are more than a block of this card can hold: {MOST_THREADS} threads of {LONGEST_STRIP} cells, \
-             one behind the other in y, and {} KiB of shared memory; use a smaller tile, such as {:?}",
+            "{x} × {y} × {z} cells are too many for a block of this GPU, which can have {MOST_THREADS} threads of {LONGEST_STRIP} cells, \
+             consecutive in y, and {} KiB of shared memory; use a smaller tile, such as {:?}",
             shared_memory >> 10,
             suggested(shape),
         ),
     )
 }
 
-/// Cells of a tile that use a multiprocessor well.
+/// Returns a tile that uses a multiprocessor well.
 fn suggested(Shape { ny, nz, .. }: Shape) -> [usize; 3] {
     match (ny, nz) {
         (_, 2..) => [32, 8, 8],
@@ -160,7 +160,7 @@ fn suggested(Shape { ny, nz, .. }: Shape) -> [usize; 3] {
     }
 }
 
-/// The kernel of a sweep.
+/// Returns the kernel of a sweep.
 fn sweep_of(cycle: &PointCycle) -> &'static str {
     if cycle.momentum > 0.0 { "relax_points_on" } else { "relax_points" }
 }

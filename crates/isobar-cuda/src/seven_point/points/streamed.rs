@@ -1,4 +1,4 @@
-//! Several sweeps in one pass over memory, the sweeps a row behind each other: cycles that are exact, and sweeps of grids with layers.
+//! Several sweeps in one pass over memory, each a row behind the previous one: exact cycles, and sweeps of grids with layers.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::seven_point::kind::{Form, Kind};
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint};
 
-/// How a block is made: see streamed.cu and streamed_even.cu.
+/// The shape of a block: see streamed.cu and streamed_even.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Block {
     sweeps: usize,
@@ -31,25 +31,25 @@ struct Block {
     weights: Weights,
 }
 
-/// Where a block has what neighbours are multiplied by.
+/// The storage of neighbours' weights in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weights {
-    /// Computed from coefficients a row at a time, so many of a cell in shared memory, the others in registers.
+    /// Computed from coefficients row by row, with `stored` weights per cell in shared memory, the others in registers.
     Rows { stored: usize },
-    /// The same for all cells; a thread has two cells, and with a shift the diagonal in shared memory.
+    /// Equal for all cells; a thread has two cells, and with a shift the diagonal is in shared memory.
     Even { has_shift: bool },
 }
 
-/// Sweeps of a pass, at most: more need more registers than there are.
+/// Largest number of sweeps per pass, limited by registers.
 const MOST_FLAT: usize = 12;
 const MOST: usize = 4;
-/// Of a plane whose cells are alike: with more of them weights in registers are worth reading coefficients for.
+/// Largest number of sweeps in a plane with equal cells: for more, weights in registers are worth reading coefficients for.
 const MOST_EVEN_FLAT: usize = 2;
-/// Grids of fewer cells in x or z would leave most of a block idle.
+/// Smallest extent in x or z: smaller grids would leave most of a block idle.
 const FEWEST: usize = 32;
 
 impl Block {
-    /// For so many sweeps in numbers of `size` bytes; nothing, where these are too many. The numbers are measured: docs/notes/jacobi.md.
+    /// Chooses the block for a number of sweeps in numbers of `size` bytes; `None` if there are too many. The parameters were measured: docs/notes/jacobi.md.
     fn new(sweeps: usize, moves: bool, shape: Shape, size: usize) -> Option<Self> {
         let is_double = size == 8;
         let (tile, min_blocks, stored) = if shape.nz == 1 {
@@ -73,7 +73,7 @@ impl Block {
         Some(Self { sweeps, moves, tile, min_blocks, weights: Weights::Rows { stored } })
     }
 
-    /// The same where all cells are alike; nothing, where that does not pay, or a block cannot hold what these take of shared memory.
+    /// Chooses the block for equal cells; `None` if that does not pay, or shared memory is not sufficient.
     fn even(
         sweeps: usize,
         moves: bool,
@@ -96,7 +96,7 @@ impl Block {
         self.tile[0] * self.tile[1]
     }
 
-    /// The number of tiles of a grid.
+    /// Returns the number of tiles of a grid.
     fn tiles(&self, Shape { nx, nz, .. }: Shape) -> usize {
         let count = |tile: usize, overlap: usize, n: usize| {
             if tile >= n { 1 } else { (n - overlap).div_ceil(tile - overlap) }
@@ -108,11 +108,11 @@ impl Block {
         }
     }
 
-    /// Of shared memory: rows of stages and of fields of coefficients, and weights; or of u and f that come in, and those of stages.
+    /// Returns the shared memory: rows of stages and of coefficient fields, and weights; or rows of u and f being loaded, and rows of stages.
     fn shared_bytes(&self, size: usize) -> usize {
-        /// Fields, at most.
+        /// Largest number of fields.
         const FIELDS: usize = 3;
-        /// Rows of u that there are.
+        /// Number of rows of u.
         const U_ROWS: usize = 4;
         let (k, when) = (self.sweeps, |is: bool, rows: usize| if is { rows } else { 0 });
         let rows = match self.weights {
@@ -125,9 +125,9 @@ impl Block {
         rows * self.threads() * size
     }
 
-    /// Rows of a segment, so that the blocks that a card holds at once take as few rows as can be one after another.
+    /// Returns the rows of a segment, such that the blocks resident at once process as few rows in sequence as possible.
     fn length(&self, tiles: usize, rows: usize, resident: usize) -> usize {
-        /// Shorter segments do not pay for the rows that they compute twice.
+        /// Shorter segments do not pay, because of the rows computed twice.
         const MOST_SEGMENTS: usize = 64;
         let cost = |segments: usize| {
             let times = (tiles * segments).div_ceil(resident.max(1));
@@ -147,7 +147,7 @@ pub(super) struct Streamed {
     length: usize,
     /// Tiles, and segments of rows.
     grid: [usize; 2],
-    /// Where kernels find what all cells say of their faces.
+    /// The address of the common coefficients of all cells.
     even: Option<Pointer>,
     reduction: Arc<Reduction>,
 }
@@ -166,7 +166,7 @@ impl<K: Kind> Form<K> {
     }
 }
 
-/// Sources for stencils of this form, with momentum and without; for checks that they compile.
+/// Returns sources for stencils of this form, with momentum and without, for compile tests.
 pub(super) fn sources<K: Kind, T: Real>(form: &Form<K>, shape: Shape) -> Vec<Source> {
     let kinds = [(if shape.nz == 1 { 8 } else { 1 }, false), (3, true)];
     let rows = kinds.into_iter().filter_map(|(sweeps, moves)| Block::new(sweeps, moves, shape, size_of::<T>()));
@@ -175,19 +175,19 @@ pub(super) fn sources<K: Kind, T: Real>(form: &Form<K>, shape: Shape) -> Vec<Sou
 }
 
 impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
-    /// The pass that a cycle is, where there is one: tiles and overlap of one that is exact are nobody's concern.
+    /// Returns the pass for a cycle, if there is one: an exact cycle does not depend on tiles and overlap.
     pub(super) fn streamed(&self, cycle: &PointCycle) -> Result<Option<Streamed>> {
         let even = if self.kernels().is_even() { self.streamed_even(cycle)? } else { None };
         even.map_or_else(|| self.streamed_rows(cycle), |even| Ok(Some(even)))
     }
 
-    /// Whether nothing is in the way of passes along y, whatever the coefficients.
+    /// Returns whether passes along y are possible for any coefficients.
     fn may_stream(&self) -> bool {
         let periodic = PointSmoother::<Cuda, T>::periodic(self);
         !periodic.contains(&true) && self.kernels().layout().halo() == [0, 0]
     }
 
-    /// Gets ready for the passes that a cycle may be: with coefficients as they are, and as they may come; whether the last is one.
+    /// Prepares the passes that a cycle may use, with current and future coefficients; returns whether the last one may be used.
     pub(super) fn prepare_streamed(&self, cycle: &PointCycle) -> Result<bool> {
         let Shape { nx, ny, nz } = self.kernels().layout().shape();
         if self.may_stream() && nx >= FEWEST && ny >= FEWEST && (nz == 1 || nz >= FEWEST) {
@@ -232,7 +232,7 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
             return Ok(Some(ready.clone()));
         }
         if is_recording() && matches!(block.weights, Weights::Even { .. }) {
-            // Cells have come to be alike since cycles were prepared.
+            // Cells have become equal since the cycles were prepared.
             return Ok(None);
         }
         let (context, shape) = (passes.cuda().context(), passes.layout().shape());
@@ -254,7 +254,7 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
         Ok(Some(ready))
     }
 
-    /// v = u after the sweeps of a cycle, and w = u after one less, with `before` the u before;  ‖f − A u‖²
+    /// Computes v = u after the sweeps of a cycle, w = u after one sweep fewer, with `before` the previous u, and ‖f − A u‖².
     pub(super) fn launch_streamed(
         &self,
         streamed: &Streamed,

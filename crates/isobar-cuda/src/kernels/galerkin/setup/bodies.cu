@@ -1,35 +1,35 @@
-// Strongly coupled bodies of cells: isobar_core::stencil::galerkin::bodies says which. Cells are numbered by their places.
+// Search for strongly coupled aggregates of cells (bodies), as in isobar_core::stencil::galerkin::bodies. Cells are numbered by their positions.
 //
-// Whatever depends on the order in which threads run is integers that come out the same in the end, or the order of bodies,
+// Results that depend on the order of threads are integers with a unique final value, or the order of aggregates,
 // which are disjoint. Block 256.
 #include "galerkin/setup/setup.cuh"
 
 constexpr unsigned int NONE = 0xffffffffu, ALL_LANES = 0xffffffffu;
 
-// Counts of bodies in the upper half, of their cells in the lower one.
+// The number of aggregates in the upper half, of their cells in the lower half.
 typedef unsigned long long Counts;
 
-// What one pass is about, by cell unless said.
+// The data of one pass, by cell unless stated otherwise.
 struct Search {
     const Number* largest;
-    // A cell of the same body with no higher number, in the end its first one.
+    // A cell of the same aggregate with no higher number; at the end its first cell.
     unsigned int* label;
-    // Of bodies' first cells: how many cells there are, then the body's number.
+    // For first cells: the number of cells, then the aggregate's number.
     unsigned int* place;
-    // By body: where its cells begin in `cells`, and the number that have been put there.
+    // By aggregate: the start of its cells in `cells`, and the number of cells stored so far.
     unsigned int* starts;
     unsigned int* filled;
     unsigned int* cells;
-    // Of first cells of bodies that are kept: how many cells there are; the same of the pass before.
+    // For first cells of aggregates that are kept: the number of cells; the same of the previous pass.
     unsigned int* kept;
     const unsigned int* kept_before;
-    // How many bodies are looked at, how many are kept, and how many of these have been kept before.
+    // The numbers of aggregates examined, kept, and kept before.
     Counts* counts;
 };
 
 __device__ __forceinline__ unsigned int own_number() { return blockIdx.x * 256 + threadIdx.x; }
 
-// The largest coupling of each cell; each cell a body.
+// Computes the largest coupling of each cell; makes each cell an aggregate.
 extern "C" __global__ void __launch_bounds__(256) begin_search(Matrix a, Number* largest, unsigned int* label) {
     const unsigned int n = own_number();
     if (n >= a.cells) return;
@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(256) begin_search(Matrix a, Number*
     label[n] = n;
 }
 
-// The first cell that is known of the body of a cell; shortens the way there.
+// Finds the first known cell of a cell's aggregate; shortens the path.
 __device__ __forceinline__ unsigned int find_first(unsigned int* label, unsigned int cell) {
     unsigned int at = __ldcg(label + cell);
     if (at == cell) return cell;
@@ -53,7 +53,7 @@ __device__ __forceinline__ unsigned int find_first(unsigned int* label, unsigned
     return at;
 }
 
-// Joins the bodies of two cells. The label of a first cell is changed once, and to a lower number: the first cell of all is left.
+// Joins the aggregates of two cells. The label of a first cell changes once, to a lower number, so the lowest first cell remains.
 __device__ __forceinline__ void join(unsigned int* label, unsigned int a, unsigned int b) {
     a = find_first(label, a);
     b = find_first(label, b);
@@ -69,7 +69,7 @@ __device__ __forceinline__ void join(unsigned int* label, unsigned int a, unsign
     }
 }
 
-// The numbers of 16 even and 16 odd planes, bit by bit, in the planes' order.
+// Reorders the bits of 16 even and 16 odd planes into the order of planes.
 __device__ __forceinline__ unsigned int in_order(unsigned int folded) {
     auto apart = [](unsigned int n) {
         n = (n | n << 8) & 0x00ff00ffu;
@@ -80,10 +80,10 @@ __device__ __forceinline__ unsigned int in_order(unsigned int folded) {
     return apart(folded & 0xffffu) | apart(folded >> 16) << 1;
 }
 
-// Gives tiles that lie within one body as they are, cell by cell in each direction, one label: most tiles, where bodies are
-// large. In the others one to each run of cells along y. Then few cells are left to be joined. A tile a block, a run a warp.
+// Gives one label to tiles that lie in one aggregate, cell by cell in each direction: most tiles, if aggregates are
+// large. In other tiles, one label to each run of cells along y. Few cells then remain to be joined. A tile per block, a run per warp.
 extern "C" __global__ void __launch_bounds__(256) label_tiles(Matrix a, Search s, double theta) {
-    // In x, y and z: cells of a tile, and stored directions.
+    // Cells of a tile in x, y and z, and numbers of the stored directions.
     constexpr int TILE[3] = {8, 32, 4}, STORED[3] = {0, 8, 2};
     const int extents[3] = {a.nx, a.ny, a.nz}, lane = threadIdx.x & 31;
     int first[3];
@@ -94,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(256) label_tiles(Matrix a, Search s
         first[d] = TILE[d] * int(tile % tiles);
         tile /= tiles;
     }
-    // Even planes lie before odd ones.
+    // Even planes are stored before odd ones.
     const int j = 2 * (lane & 15) + (lane >> 4), at[2] = {first[X] + int(threadIdx.x >> 5), first[Y] + j};
     const bool is_column = at[X] < a.nx && at[Y] < a.ny;
     const int layers = min(TILE[Z], a.nz - first[Z]);
@@ -115,7 +115,7 @@ extern "C" __global__ void __launch_bounds__(256) label_tiles(Matrix a, Search s
                 is_tied[d] = a.present >> STORED[d] & 1 && c > 0 && c >= theta * largest && c >= theta * s.largest[next];
             }
         }
-        // To the next plane: what is beyond the tile or the grid is not tied.
+        // To the next plane: cells beyond the tile or the grid are not joined.
         tied[k] = in_order(__ballot_sync(ALL_LANES, is_tied[Y])) & (0x7fffffffu >> max(first[Y] + TILE[Y] - a.ny, 0));
         is_whole = __syncthreads_and(is_whole && is_tied[X] && is_tied[Y] && is_tied[Z]);
     }
@@ -124,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(256) label_tiles(Matrix a, Search s
 #pragma unroll
     for (int k = 0; k < TILE[Z]; k++) {
         if (k >= layers) break;
-        // Where the run begins: after the last plane before this one that is not tied to the next. Its lowest number is that
+        // The start of the run: after the last plane before this one that is not joined to the next. Its lowest number is that
         // of an even plane, if it has one.
         const unsigned int loose = ~tied[k] & ((1u << j) - 1);
         int run = loose ? 32 - __clz(loose) : 0;
@@ -134,8 +134,8 @@ extern "C" __global__ void __launch_bounds__(256) label_tiles(Matrix a, Search s
     }
 }
 
-// Joins cells whose coupling is at least theta times the larger of both cells' largest. What the kernels after it count in is zero
-// afterwards.
+// Joins cells whose coupling is at least theta times the larger of both cells' largest couplings. Afterwards the counters of later kernels
+// are zero.
 extern "C" __global__ void __launch_bounds__(256) join_cells(Matrix a, Search s, double theta) {
     const unsigned int n = own_number();
     if (n < 3) s.counts[n] = 0;
@@ -155,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(256) join_cells(Matrix a, Search s,
         if (!neighbour(a, at, (stored + 14) % 3 - 1, (stored + 14) / 9 - 1, (stored + 14) / 3 % 3 - 1, to)) continue;
         const unsigned int other = place(a, to);
         const double largest = s.largest[other];
-        // Most neighbours are of the same body already, and say so at once.
+        // Most neighbours belong to the same aggregate already.
         const bool is_known = __ldcg(s.label + other) == known;
         if (is_known || coupling < theta * largest) continue;
         join(s.label, n, other);
@@ -163,13 +163,13 @@ extern "C" __global__ void __launch_bounds__(256) join_cells(Matrix a, Search s,
     }
 }
 
-// Labels that name the first cells, and how many cells have each; of more than LARGEST, that there are more.
+// Sets labels to the first cells, and counts the cells of each; counts above LARGEST are not exact.
 extern "C" __global__ void __launch_bounds__(256) count_cells(long long cells, Search s) {
     const unsigned int n = own_number();
     const bool is_cell = n < cells;
     unsigned int first = NONE;
     if (is_cell) {
-        // Nothing but this thread may change its label now: what others would make of it need not be the end of the way.
+        // Only this thread may change its label now, because other threads might not set it to the final cell.
         unsigned int next = __ldcg(s.label + n);
         while (next != first) {
             first = next;
@@ -177,7 +177,7 @@ extern "C" __global__ void __launch_bounds__(256) count_cells(long long cells, S
         }
         s.label[n] = first;
     }
-    // Most warps lie within one body.
+    // Most warps lie in one aggregate.
     const unsigned int lane = threadIdx.x & 31, leader = __shfl_sync(ALL_LANES, first, 0);
     if (__all_sync(ALL_LANES, first == leader)) {
         if (lane == 0 && is_cell && __ldcg(s.place + first) <= LARGEST) atomicAdd(s.place + first, 32);
@@ -186,7 +186,7 @@ extern "C" __global__ void __launch_bounds__(256) count_cells(long long cells, S
     }
 }
 
-// The sum of a warp's lower lanes, and all of it in `total`.
+// The sum over a warp's lower lanes, and the total.
 __device__ __forceinline__ Counts sum_below(Counts own, Counts& total) {
     Counts sum = own;
     for (int distance = 1; distance < 32; distance <<= 1) {
@@ -197,7 +197,7 @@ __device__ __forceinline__ Counts sum_below(Counts own, Counts& total) {
     return sum - own;
 }
 
-// Gives a number, and room for their cells, to bodies of 2 to LARGEST cells.
+// Numbers aggregates of 2 to LARGEST cells, and reserves space for their cells.
 extern "C" __global__ void __launch_bounds__(256) number_bodies(long long cells, Search s) {
     const unsigned int n = own_number();
     const unsigned int size = n < cells && s.label[n] == n ? s.place[n] : 0;
@@ -219,7 +219,7 @@ extern "C" __global__ void __launch_bounds__(256) number_bodies(long long cells,
     s.filled[body] = 0;
 }
 
-// Puts cells to their bodies' lists, in any order.
+// Adds cells to their aggregates' lists, in any order.
 extern "C" __global__ void __launch_bounds__(256) list_cells(long long cells, Search s) {
     const unsigned int n = own_number();
     if (n >= cells || *s.counts == 0) return;
@@ -227,19 +227,19 @@ extern "C" __global__ void __launch_bounds__(256) list_cells(long long cells, Se
     if (body != NONE) s.cells[s.starts[body] + atomicAdd(s.filled + body, 1)] = n;
 }
 
-// What kernels of corrections read.
+// The input of correction kernels.
 struct Lists {
     unsigned int* starts;
     unsigned int* cells;
     double* factors;
 };
 
-// Where a cell is in a vector of this pitch.
+// The position of a cell in a vector with this pitch.
 __device__ __forceinline__ unsigned int vector_place(const Matrix& a, int pitch, const Cell& at) {
     return (at.i >> 1) + pitch * (at.k + (unsigned int)a.nz * (((at.i + at.j) & 1) + 2u * at.j));
 }
 
-// Cells up to which a body is a warp's, and those of more a block's.
+// Aggregates of at most this many cells are processed by a warp, larger ones by a block.
 constexpr unsigned int SMALL = 64;
 static_assert(8 * SMALL <= LARGEST && LARGEST % 4 == 0, "eight warps share the room of one large body");
 
@@ -248,7 +248,7 @@ template <int THREADS> __device__ __forceinline__ void wait_for_all() {
     else __syncthreads();
 }
 
-// The sum over a warp or a block, for all its threads.
+// The sum over a warp or a block, in all its threads.
 template <int THREADS> __device__ __forceinline__ double sum_of_all(double own, double* scratch) {
     for (int other = 16; other > 0; other >>= 1) own += __shfl_xor_sync(ALL_LANES, own, other);
     if (THREADS == 32) return own;
@@ -260,7 +260,7 @@ template <int THREADS> __device__ __forceinline__ double sum_of_all(double own, 
     return sum;
 }
 
-// Keeps a body, its cells in order, if it is worth correcting. For a warp or a block; `listed` has room for SMALL or LARGEST cells,
+// Keeps an aggregate, with its cells sorted, if a correction pays. For a warp or a block; `listed` has space for SMALL or LARGEST cells,
 // a multiple of four.
 template <int THREADS>
 __device__ __forceinline__ void keep_one(const Matrix& a, const Search& s, const Lists& to, int pitch, unsigned int body,
@@ -318,7 +318,7 @@ __device__ __forceinline__ void keep_one(const Matrix& a, const Search& s, const
     wait_for_all<THREADS>();
 }
 
-// Keeps the bodies that are worth correcting: a warp a small one, then a block a large one.
+// Keeps the aggregates for which a correction pays: small ones by a warp, then large ones by a block.
 extern "C" __global__ void __launch_bounds__(256) keep_bodies(Matrix a, Search s, Lists to, int pitch) {
     __shared__ uint4 listed[LARGEST / 4];
     __shared__ unsigned int ordered[LARGEST], large[256], count;
@@ -329,7 +329,7 @@ extern "C" __global__ void __launch_bounds__(256) keep_bodies(Matrix a, Search s
             keep_one<32>(a, s, to, pitch, body, listed + SMALL / 4 * warp, ordered + SMALL * warp, scratch);
     }
     for (unsigned int base = blockIdx.x; base < bodies; base += gridDim.x * 256) {
-        // Bodies side by side go to different blocks.
+        // Adjacent aggregates go to different blocks.
         const unsigned int body = base + gridDim.x * threadIdx.x;
         __syncthreads();
         if (threadIdx.x == 0) count = 0;

@@ -1,8 +1,8 @@
-// Coarse cells whose finer ones are tied to each other alone: isobar_core::stencil::galerkin::product says what becomes of them.
-// A coarse cell a thread, block 256. `any` is 0 where products have found none that may have collapsed.
+// Coarse cells whose fine cells are coupled only to each other: see isobar_core::stencil::galerkin::product.
+// One thread per coarse cell, block 256. `any` is 0 if products have found no cell that may have collapsed.
 #include "galerkin/setup/setup.cuh"
 
-// A diagonal this small beside those it is made of is rounding.
+// A diagonal this small relative to its contributions is rounding error.
 constexpr double ROUNDING = COLLAPSED;
 
 __device__ __forceinline__ double diagonal(const Matrix& a, const Cell& at) {
@@ -11,7 +11,7 @@ __device__ __forceinline__ double diagonal(const Matrix& a, const Cell& at) {
     return sum;
 }
 
-// Holds the cells of P^T A P that have collapsed.
+// Fixes the cells of P^T A P that have collapsed.
 template <int AXIS> __device__ __forceinline__ void hold(const Matrix& a, const Weights& w, const Matrix& coarse) {
     constexpr int ALONG = AXIS == X ? 0 : AXIS == Z ? 2 : 8;
     const unsigned int n = blockIdx.x * 256 + threadIdx.x;
@@ -19,7 +19,7 @@ template <int AXIS> __device__ __forceinline__ void hold(const Matrix& a, const 
     const Cell own = cell_at(coarse.nx, coarse.ny, n);
     const Number* __restrict__ next = a.fields + a.cells * __popc(a.present & ((1u << ALONG) - 1));
     const int number = along<AXIS>(own.i, own.j, own.k), count = along<AXIS>(w.nx, w.ny, w.nz);
-    // Of the odd cell `to`, numbered like the coarse cell below it, or of coarse cell `to` where `is_odd` is 0.
+    // The odd cell `to`, numbered like the coarse cell below it, or coarse cell `to` if `is_odd` is 0.
     auto fine = [&](int to, int is_odd) -> Cell {
         const int at = 2 * to + is_odd;
         return {AXIS == X ? at : own.i, AXIS == Y ? at : own.j, AXIS == Z ? at : own.k};
@@ -28,7 +28,7 @@ template <int AXIS> __device__ __forceinline__ void hold(const Matrix& a, const 
         return place(w, {AXIS == X ? to : own.i, AXIS == Y ? to : own.j, AXIS == Z ? to : own.k});
     };
     const int odd[2] = {number > 0 ? number - 1 : w.ring ? count - 1 : -1, number < count ? number : -1};
-    // Weights in the odd cells before and after, and the couplings to them.
+    // Weights of the odd cells before and after, and the couplings to them.
     double weight[2] = {0, 0}, c[2] = {0, 0};
     if (odd[0] >= 0) {
         weight[0] = w.above[odd_place(odd[0])];
@@ -38,13 +38,13 @@ template <int AXIS> __device__ __forceinline__ void hold(const Matrix& a, const 
         weight[1] = w.below[odd_place(odd[1])];
         c[1] = next[place(a, fine(number, 0))];
     }
-    // In a ring of two the cell before is that after.
+    // In a periodic direction of two coarse cells, both neighbours are the same cell.
     if (w.ring && along<AXIS>(coarse.nx, coarse.ny, coarse.nz) == 1) {
         weight[1] += weight[0];
         c[1] += c[0];
         weight[0] = c[0] = 0;
     }
-    // Elsewhere nothing need be looked up.
+    // Other cells need no further data.
     if (!may_collapse(weight, c)) return;
     double total = diagonal(a, fine(number, 0));
     for (int side = 0; side < 2; side++) {

@@ -1,5 +1,5 @@
-// From the coefficients of a diffusion operator to a matrix whose levels are made, and from such matrices and weights to what
-// the levels' kernels read. A tile of 32 by 32 cells of a layer, i the fast index on the one side and j on the other; block
+// The finest matrix from the coefficients of a diffusion operator, and the data of levels' kernels from
+// such matrices and weights. A tile has 32 by 32 cells of a layer, with i the fast index on one side and j on the other; block
 // (32, 8), grid (tiles in i, tiles in j, layers, of which a block may have several).
 #include "galerkin/setup/setup.cuh"
 
@@ -13,7 +13,7 @@ struct Stencil {
     int nx, ny, nz, pitch, start, end;
 };
 
-// What diffusion.cuh is specialised by.
+// The specialisation of diffusion.cuh.
 struct Form {
     int stored_faces;
     int field[3];
@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(256) couplings_of_cells(Stencil op,
     for (int k = blockIdx.z; k < a.nz; k += gridDim.z) {
 #pragma unroll 2
         for (int row = threadIdx.y; row < TILE; row += ROWS) {
-            // Loads wait for no test: what is beyond the grid is read at its end, in vain.
+            // Loads are unconditional: beyond the grid the last cell is read without effect.
             const Cell at = {min(first_i + int(threadIdx.x), a.nx - 1), unfolded(min(first_j + row, a.ny - 1), a.ny), k};
             const long long own_place = checkerboard(op.pitch, op.nz, at.i, at.j, at.k);
             T own[3], next[3];
@@ -86,19 +86,19 @@ extern "C" __global__ void __launch_bounds__(256) couplings_of_cells(Stencil op,
     }
 }
 
-// Where fields go.
+// Destinations of the fields.
 struct Targets {
     T* field[UPPER + 1];
 };
 
-// Some planes, of which number `first` goes to row 0 of a target. Those of a ring are counted on beyond its ends, where parts
-// have halo rows: -1 is the last. One plane may be the row before a part and the one after it.
+// Some planes; plane `first` is stored in row 0 of a target. In a periodic direction numbers continue beyond its ends, where subdomains
+// have halo rows: -1 is the last plane. One plane may be both the row before a subdomain and the one after it.
 struct Planes {
     int first, begin, end;
 };
 
-// Fields of a grid, one after the other, to vectors of a pitch, where the plane that goes to row 0 is even; where the pitch is 0, to
-// arrays in the order of (i, k, j).
+// Copies contiguous fields of a grid to vectors with a pitch, if the plane in row 0 is even; with pitch 0, to
+// arrays in the order (i, k, j).
 extern "C" __global__ void __launch_bounds__(256)
     store(const Number* __restrict__ fields, int nx, int ny, int nz, int count, int pitch, Planes planes, Targets targets) {
     __shared__ Number tile[TILE][TILE + 1];

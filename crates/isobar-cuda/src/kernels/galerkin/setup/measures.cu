@@ -1,10 +1,10 @@
-// What is looked at before a matrix is coarsened: which directions are strong, whether there can be strongly coupled bodies.
-// Block 256; as many blocks as there is room for partial sums.
+// Measures of a matrix before it is coarsened: which directions are strong, and whether there can be strongly coupled aggregates.
+// Block 256; as many blocks as there is space for partial sums.
 #include "galerkin/setup/setup.cuh"
 #include "reduce.cuh"
 
-// Of each direction: the sum of the couplings to the plane above, added up for each cell, where that is positive, and in how
-// many cells it is.
+// For each direction: the sum of the positive coupling sums of each cell to the plane above, and the number of such
+// cells.
 extern "C" __global__ void __launch_bounds__(256)
     mean_couplings(Matrix a, double* partial, unsigned int* counter, double* result) {
     __shared__ double scratch[8 * 6];
@@ -26,9 +26,9 @@ extern "C" __global__ void __launch_bounds__(256)
     grid_sum<6>(total, scratch, partial, counter, result);
 }
 
-// Of a matrix with three stored directions: what `mean_couplings` finds; then, zero before: result[6] becomes 1 where anywhere a coupling
-// is much weaker than the next in its direction; the largest coupling; and the largest of their inverses, infinite where cells side by
-// side are not coupled. A warp a row of planes at a time.
+// For a matrix with three stored directions: the result of `mean_couplings`; then, initially zero: result[6] becomes 1 if anywhere a coupling
+// is much weaker than the next in its direction; the largest coupling; and the largest inverse coupling, infinite if adjacent
+// cells are not coupled. A warp processes one row of planes at a time.
 extern "C" __global__ void __launch_bounds__(256) look_at_finest(Matrix a, double* partial, unsigned int* counter, double* result) {
     constexpr int AHEAD = 2;
     __shared__ double scratch[8 * 6];
@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(256) look_at_finest(Matrix a, doubl
                 const int n = min(start + 32 * m, a.ny - 1), at[3] = {i, unfolded(n, a.ny), k};
 #pragma unroll
                 for (int d = 0; d < 3; d++) {
-                    // What is not there is less than nothing.
+                    // Missing couplings are negative.
                     own[m][d] = next[m][d] = -1;
                     if (!is_coupled(d, at[d])) continue;
                     own[m][d] = fields[d][a.ny * row + n];

@@ -1,13 +1,13 @@
-// A_c = P^T A P in one direction: isobar_core::stencil::galerkin::product says how. A coarse cell a thread, block 128.
+// A_c = P^T A P in one direction, see isobar_core::stencil::galerkin::product. One thread per coarse cell, block 128.
 //
-// With PRESENT comes COARSE_PRESENT, the bits of the directions that there are couplings for then. Loads wait for no test.
+// With PRESENT, COARSE_PRESENT has the bits of the directions with couplings after the product. Loads are unconditional.
 //
-// *any becomes 1 where a coarse cell may have collapsed, see collapsed.cu.
+// *any becomes 1 if a coarse cell may have collapsed, see collapsed.cu.
 //
-// Coarse cell I is fine cell 2I; -1 and 1 are the odd cells before and after it, -2 and 2 the coarse cells beyond.
+// Coarse cell I is fine cell 2I; -1 and 1 are the odd cells before and after it, -2 and 2 the next coarse cells.
 #include "galerkin/setup/setup.cuh"
 
-// What weights add up to this nearly is 1.
+// Sums of weights this close to 1 are taken as 1.
 constexpr double ROUNDING = sizeof(Number) == 4 ? 1e-6 : 1e-9;
 
 __device__ __forceinline__ unsigned int coarse_directions(const Matrix& coarse) {
@@ -26,8 +26,8 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
     const int at[3] = {own.i, own.j, own.k};
     const int count = extents[AXIS], odd_count = odd_extents[AXIS];
 
-    // A cell's place is a sum of what its three numbers say: of fine cells from -2 to 2, of odd cells -1 and 1 along the
-    // direction, of lines from -1 to 1 across it. Those that are not there count as the own one.
+    // The position of a cell is a sum of offsets of its three indices: fine cells from -2 to 2 or odd cells -1 and 1 along the
+    // direction, lines from -1 to 1 across it. Missing cells are replaced by the cell itself.
     const unsigned int steps[3] = {(unsigned int)a.ny, 1, (unsigned int)a.ny * a.nx};
     const unsigned int odd_steps[3] = {(unsigned int)w.ny, 1, (unsigned int)w.ny * w.nx};
     unsigned int places[3][5], odd_places[3][3];
@@ -39,7 +39,7 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
             if (d != AXIS && (o == -2 || o == 2)) continue;
             const int first = d == AXIS ? 2 * at[d] : at[d];
             int to = first + o;
-            // From a ring's last cells to its first.
+            // From the last cells of a periodic direction to its first.
             const bool is_there = bring_inside(to, extents[d], a.periodic >> d & 1) && (unsigned int)to < (unsigned int)extents[d];
             exists[d][o + 2] = is_there;
             to = is_there ? to : first;
@@ -77,12 +77,12 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
         const double weight = w.above[weight_place(side, dx, dy, dz)];
         return exists[AXIS][side + 2] ? weight : 0;
     };
-    // Whether there are couplings in a direction at all: with PRESENT, what asks nothing else costs nothing.
+    // Whether there are couplings in a direction; with PRESENT this is known at compile time.
     auto has = [&](int dx, int dy, int dz) {
         const int number = (dx + 1) + 3 * (dz + 1) + 9 * (dy + 1);
         return (directions(a) >> (number > UPPER ? number - UPPER - 1 : UPPER - 1 - number) & 1) != 0;
     };
-    // The coupling of the fine cell at m of the own line, in a direction; where the line there does not exist, anything.
+    // The coupling of the fine cell at m of this line, in a direction; undefined if the line there does not exist.
     auto coupling = [&](int m, int dx, int dy, int dz) -> double {
         const int number = (dx + 1) + 3 * (dz + 1) + 9 * (dy + 1);
         const int stored = number > UPPER ? number - UPPER - 1 : UPPER - 1 - number;
@@ -110,7 +110,7 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
     };
 
     const double own_below = below(1, 0, 0, 0), own_above = above(1, 0, 0, 0), own_before = above(-1, 0, 0, 0);
-    // Both ends of a ring of odd length are even cells.
+    // Both ends of a periodic direction of odd length are even cells.
     const bool is_odd_ring = (a.periodic >> AXIS & 1) && (count & 1);
     const bool is_one = along<AXIS>(coarse.nx, coarse.ny, coarse.nz) == 1;
 
@@ -118,7 +118,7 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
     const double coupling_before = coupling(0, AXIS == X ? -1 : 0, AXIS == Y ? -1 : 0, AXIS == Z ? -1 : 0);
     const double coupling_after = coupling(0, AXIS == X, AXIS == Y, AXIS == Z);
     const double couplings[2] = {has_before ? coupling_before : 0, has_after ? coupling_after : 0};
-    // In a ring of two both sides are one.
+    // In a periodic direction of two coarse cells, both sides are the same cell.
     if (may_collapse(weights, couplings) || (is_one && w.ring)) *any = 1;
 
     // A P 1 at 2I, by differences, and at the odd cells with their diagonals.

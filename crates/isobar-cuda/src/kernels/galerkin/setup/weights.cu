@@ -1,28 +1,28 @@
-// Weights of interpolation in one direction: isobar_core::stencil::galerkin::weights says what they are.
+// Weights of interpolation in one direction, see isobar_core::stencil::galerkin::weights.
 //
-// Odd cells of a plane across the direction are relaxed by lines in z (for weights in z: in x), of which every other one, by
-// their j (for weights in y: by their i), is left alone in a half sweep. What belongs to an odd cell is stored in `Scratch`.
+// Odd cells of a plane across the direction are relaxed by lines in z (for weights in z: in x), every other line
+// per half sweep, by j (for weights in y: by i). Temporary data of odd cells is stored in `Scratch`.
 //
-// Kernels with a cell or a line a thread: block 256 or 64, as many blocks as it takes.
+// Kernels with one thread per cell or line: block 256 or 64, as many blocks as needed.
 #include "galerkin/setup/setup.cuh"
 
-// Weights that add up to so nearly 1 are made to; ten times as much in single precision, whose rounding elimination adds up.
+// Weights that sum to nearly 1 are made to sum to 1; ten times looser in single precision, because elimination accumulates rounding.
 constexpr double NEARLY = sizeof(Number) == 4 ? 10 * NEARLY_ONE : NEARLY_ONE;
 
-// Of odd cells, in their order.
+// Temporary data of odd cells, in their order.
 struct Scratch {
-    // Couplings to the planes below and above, added up, not less than 0; -1 in an inactive cell, and with a minus sign, zeros too,
-    // where the cells below and above are both closed.
+    // Sums of couplings to the planes below and above, not less than 0; -1 in an inactive cell; negated, zeros too,
+    // if the cells below and above are both closed.
     Number* down;
     Number* up;
-    // Of the lines' matrices: first what else a cell is tied to, then 1 over the pivots; the coupling to the next cell.
+    // The lines' matrices: first the sum of a cell's other couplings, then 1 over the pivots; the coupling to the next cell.
     Number* pivot;
     Number* next;
     // Right-hand sides.
     Number* right[2];
 };
 
-// Lines: how many there are side by side and beyond each other, their length, and how far apart their cells are.
+// Lines: their numbers in two directions, their length, and the distance of their cells.
 struct Lines {
     int first, second, length;
     unsigned int stride;
@@ -38,7 +38,7 @@ template <int AXIS> __device__ __forceinline__ Lines lines(const Weights& w, int
     return {planes, w.nz, w.nx, (unsigned int)w.ny};
 }
 
-// An odd cell by its number in a line and the line's numbers.
+// An odd cell, from its number in a line and the line's numbers.
 template <int AXIS>
 __device__ __forceinline__ Cell line_cell(const Weights& w, int parity, bool all, int first, int second, int n) {
     const int j = all || AXIS == Y ? unfolded(first, w.ny) : 2 * first + parity;
@@ -51,18 +51,18 @@ template <int AXIS> __device__ __forceinline__ Cell fine_cell(const Cell& odd) {
     return {AXIS == X ? 2 * odd.i + 1 : odd.i, AXIS == Y ? 2 * odd.j + 1 : odd.j, AXIS == Z ? 2 * odd.k + 1 : odd.k};
 }
 
-// Whether a step within the plane across AXIS is one along the line.
+// Whether a step within the plane across AXIS is along the line.
 template <int AXIS> __device__ __forceinline__ bool in_line(int dx, int dy, int dz) {
     return dy == 0 && (AXIS == Z ? dx != 0 && dz == 0 : dx == 0 && dz != 0);
 }
 
-// Whether a step ends inside the grid; across periodic sides weights go their own ways.
+// Whether a step ends inside the grid; weights on the other side of a periodic direction are ignored.
 __device__ __forceinline__ bool stays(const Weights& w, const Cell& odd, int dx, int dy, int dz) {
     return (unsigned int)(odd.i + dx) < (unsigned int)w.nx && (unsigned int)(odd.j + dy) < (unsigned int)w.ny &&
            (unsigned int)(odd.k + dz) < (unsigned int)w.nz;
 }
 
-// The first guess, and the lines' matrices. A cell a thread.
+// Computes the first guess and the lines' matrices. One thread per cell.
 template <int AXIS> __device__ __forceinline__ void start(const Matrix& a, const Weights& w, const Scratch& s) {
     const unsigned int n = blockIdx.x * 256 + threadIdx.x;
     if (n >= (unsigned int)w.nx * w.ny * w.nz) return;
@@ -96,10 +96,10 @@ template <int AXIS> __device__ __forceinline__ void start(const Matrix& a, const
     s.next[n] = next;
 }
 
-// Numbers of a line that are on their way at once.
+// Numbers of a line loaded in advance.
 constexpr int AHEAD = 8;
 
-// 1 over the pivots of all lines, none of which is a difference. A line a thread.
+// Computes 1 over the pivots of all lines, without subtractions. One thread per line.
 template <int AXIS> __device__ __forceinline__ void factorise(const Weights& w, const Scratch& s) {
     const Lines l = lines<AXIS>(w, 0, true);
     const unsigned int line = blockIdx.x * 64 + threadIdx.x, second = line / l.first;
@@ -128,10 +128,10 @@ template <int AXIS> __device__ __forceinline__ void factorise(const Weights& w, 
 
 __device__ __forceinline__ double within_one(double w) { return min(max(w, 0.0), 1.0); }
 
-// Cells of a line that a thread has at once, and the most threads of a block that relaxes.
+// Cells of a line per thread, and the most threads per block that relaxes.
 constexpr int CELLS = 8, THREADS = 512;
 
-// A line and those beside it, which are not relaxed in the same half sweep: where their cells are, and where those of the matrix.
+// A line and its neighbour lines, which are not relaxed in the same half sweep: positions of their cells in weights and in the matrix.
 struct Line {
     unsigned int first, stride, fine, fine_stride;
     unsigned int beside[2], fine_beside[2];
@@ -155,8 +155,8 @@ template <int AXIS> __device__ __forceinline__ Line line_at(const Matrix& a, con
     return line;
 }
 
-// What cells of a line, from `begin` on, are given by the lines beside it. Across periodic sides weights go their own ways. Loads wait
-// for nothing but whether there are couplings in a direction at all.
+// The contributions of neighbour lines to cells of a line, from `begin` on, except across periodic sides. Loads depend
+// only on whether there are couplings in a direction at all.
 template <int AXIS>
 __device__ __forceinline__ void gather(const Matrix& a, const Weights& w, const Scratch& s, const Line& line, int length, int begin,
                                        double (&given)[2][CELLS]) {
@@ -182,7 +182,7 @@ __device__ __forceinline__ void gather(const Matrix& a, const Weights& w, const 
             const int stored = offset > UPPER ? offset - UPPER - 1 : UPPER - 1 - offset;
             if (!(a.present >> stored & 1)) continue;
             const Number* __restrict__ field = a.fields + a.cells * __popc(a.present & ((1u << stored) - 1));
-            // Where there is no neighbour it is read beside the cell itself, in vain.
+            // A missing neighbour is replaced by the cell itself, without effect.
             auto exists = [&](int n) { return line.exists[side] && (unsigned int)(number(n) + step) < (unsigned int)length; };
             auto beside = [&](int n) { return exists(n) ? number(n) + step : number(n); };
             Number c[CELLS], below[CELLS], above[CELLS];
@@ -203,9 +203,9 @@ __device__ __forceinline__ void gather(const Matrix& a, const Weights& w, const 
     }
 }
 
-// Relaxes the lines of a half sweep. Threads side by side in y share a line: each has so many of its cells, in which elimination
-// and substitution are affine maps of what comes in, none of which is a difference. A line longer than all of them together is
-// gone through piece by piece.
+// Relaxes the lines of a half sweep. Threads adjacent in y share a line: each has some of its cells, for which elimination
+// and substitution are affine maps of the incoming values, without subtractions. A line longer than all of them together is
+// processed in pieces.
 template <int AXIS> __device__ __forceinline__ void relax(const Matrix& a, const Weights& w, const Scratch& s, int parity) {
     __shared__ double maps[3][THREADS];
     const Lines l = lines<AXIS>(w, parity, false);
@@ -216,7 +216,7 @@ template <int AXIS> __device__ __forceinline__ void relax(const Matrix& a, const
     double values[2][CELLS];
     Number pivot[CELLS], next[CELLS], before;
     auto cell = [&](int n) { return line.first + line.stride * min(n, l.length - 1); };
-    // What is beyond the end passes nothing on.
+    // Cells beyond the end pass nothing on.
     auto load = [&](int begin) {
         before = s.next[cell(max(begin - 1, 0))];
 #pragma unroll
@@ -228,7 +228,7 @@ template <int AXIS> __device__ __forceinline__ void relax(const Matrix& a, const
 #pragma unroll
         for (int n = 0; n < CELLS; n++) pivot[n] = begin + n < l.length ? pivot[n] : Number(0);
     };
-    // What comes into this chunk, given what comes to the first one, in `to` afterwards what leaves the last one.
+    // The value that enters this chunk, given that of the first chunk; `to` becomes the value that leaves the last chunk.
     auto scan = [&](bool is_forward, double factor, double below, double above, double (&in)[2], double (&to)[2]) {
         __syncthreads();
         maps[0][own] = factor;
@@ -306,8 +306,8 @@ template <int AXIS> __device__ __forceinline__ void relax(const Matrix& a, const
     }
 }
 
-// Gives all of the weight to the greater one where both cells are closed, leaves out what is negligible, makes weights exactly 1
-// together where they nearly are, and 0 in inactive cells; *any becomes 0 for what the product will find. A cell a thread.
+// Gives all weight to the larger one if both cells are closed, omits negligible weights, makes sums exactly 1
+// if they nearly are, and weights 0 in inactive cells; resets *any to 0 for the product. One thread per cell.
 template <int AXIS> __device__ __forceinline__ void finish(const Matrix& a, const Weights& w, const Scratch& s, int* any) {
     const unsigned int n = blockIdx.x * 256 + threadIdx.x;
     if (n == 0) *any = 0;
