@@ -165,7 +165,7 @@ mod tests {
         }
         assert!(require("nothing", 0.0).is_ok());
         let message = collect("the solution", 1 << 55, [1.0]).unwrap_err().to_string();
-        assert!(message.contains("the solution takes 256 PiB, which cannot be had"), "{message}");
+        assert!(message.contains("the solution needs 256 PiB, which could not be allocated"), "{message}");
         assert_eq!(collect("", 3, 0..3).unwrap(), [0, 1, 2]);
     }
 }

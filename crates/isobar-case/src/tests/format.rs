@@ -206,7 +206,7 @@ fn conductances_are_read_from_files() {
     for (sets, parts) in [
         (&["faces.x=tx.npy"][..], &["faces.y: missing, but the grid has 2 cells in y"][..]),
         (&["faces.x=tx.npy", "faces.y=tx.npy"], &["faces.y", "(1, 1, 3) = (nz, ny − 1, nx)"]),
-        (&["faces.x=tx.npy", "faces.y=ty.npy", "faces.z=ty.npy"], &["faces.z: there is 1 cell in z"]),
+        (&["faces.x=tx.npy", "faces.y=ty.npy", "faces.z=ty.npy"], &["faces.z: the grid has 1 cell in z"]),
         (&["faces.x=tx.npy", "faces.y=wrong.npy"], &["conductances in y: -6", "(1, 0, 0) and (1, 1, 0)"]),
         (&["faces.x=tx.npy", "faces.y=ty.npy", "diffusion.reaction=1"], &["give one of the two sections"]),
         (&["faces.w=tx.npy"], &["unknown key \"w\" in [faces]"]),
