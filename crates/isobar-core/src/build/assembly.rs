@@ -325,7 +325,9 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
     }
 
     fn hierarchy(&self) -> Result<crate::stencil::Hierarchy<B, S, T>> {
-        let found = levels(self.backend, self.stencil, &self.operator, &self.options.multigrid)?;
+        let &Self { backend, stencil, options, ref operator, .. } = self;
+        // Levels are made in hundreds of short passes.
+        let found = backend.enter(|| levels(backend, stencil, operator, &options.multigrid))?;
         found.ok_or_else(|| {
             let smoother = self.options.multigrid.smoother;
             if smoother.begins_with_points() {

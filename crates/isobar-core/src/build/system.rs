@@ -407,9 +407,9 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         self.backend.update(&*self.operator, stencil)?;
         let own = if self.options.method == Method::Direct { &[] } else { &self.updates[..] };
         let other = self.symmetric.iter().flat_map(|(_, updates)| updates).filter(|_| !is_left);
-        let mut updates = own.iter().chain(other);
+        let updates: Vec<&Update<S>> = own.iter().chain(other).collect();
         // A box that is only tried need not be had any more.
-        let updated = updates.try_for_each(|update| update(stencil));
+        let updated = self.backend.enter(|| updates.iter().try_for_each(|update| update(stencil)));
         let is_boxless = updated.is_err() && self.after_box.is_some();
         if !is_boxless {
             updated?;

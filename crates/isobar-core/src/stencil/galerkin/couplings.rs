@@ -162,6 +162,8 @@ pub struct Couplings<N = f64> {
     pub grid: Grid,
     /// Which offsets are stored.
     pub present: [bool; UPPER],
+    /// How many stored offsets come before each, and how many there are.
+    places: [usize; UPPER + 1],
     /// Plane by plane: couplings by stored offset, those that are there, and row sums.
     numbers: Vec<N>,
     /// What lies beyond closed sides.
@@ -178,9 +180,12 @@ impl<N: Real> Couplings<N> {
 
     /// A matrix of any numbers, in spare memory where there is some.
     pub(super) fn of_any(execute: &impl Execute, grid: Grid, present: [bool; UPPER], spare: &Spare<N>) -> Self {
-        let arrays = 1 + present.iter().filter(|&&present| present).count();
-        let numbers = spare.take(execute, arrays * grid.plane() * grid.shape.ny);
-        Self { grid, present, numbers, zeros: vec![N::ZERO; grid.plane()], spare: Spare::default() }
+        let mut places = [0; UPPER + 1];
+        for (n, &present) in present.iter().enumerate() {
+            places[n + 1] = places[n] + usize::from(present);
+        }
+        let numbers = spare.take(execute, (1 + places[UPPER]) * grid.plane() * grid.shape.ny);
+        Self { grid, present, places, numbers, zeros: vec![N::ZERO; grid.plane()], spare: Spare::default() }
     }
 
     /// Keeps the memory of a finer matrix, and what that has kept.
@@ -191,15 +196,15 @@ impl<N: Real> Couplings<N> {
 
     /// The same in double precision.
     pub(super) fn in_double(&self) -> Couplings {
-        let Self { grid, present, numbers, .. } = self;
+        let &Self { grid, present, places, ref numbers, .. } = self;
         let numbers = numbers.iter().map(|number| number.to_f64()).collect();
-        Couplings { grid: *grid, present: *present, numbers, zeros: vec![0.0; grid.plane()], spare: Spare::default() }
+        Couplings { grid, present, places, numbers, zeros: vec![0.0; grid.plane()], spare: Spare::default() }
     }
 
     /// Arrays of a plane.
     #[inline(always)]
     fn arrays(&self) -> usize {
-        1 + self.present.iter().map(|&present| usize::from(present)).sum::<usize>()
+        1 + self.places[UPPER]
     }
 
     /// The planes, by j.
@@ -249,8 +254,7 @@ impl<N: Real> Couplings<N> {
     #[inline(always)]
     pub(super) fn stored(&self, j: usize, n: usize) -> &[N] {
         let len = self.grid.plane();
-        let before = self.present[..n].iter().map(|&present| usize::from(present)).sum::<usize>();
-        &self.numbers[(j * self.arrays() + before) * len..][..if self.present[n] { len } else { 0 }]
+        &self.numbers[(j * self.arrays() + self.places[n]) * len..][..if self.present[n] { len } else { 0 }]
     }
 
     /// The matrix of a diffusion stencil: seven points.
