@@ -1,4 +1,4 @@
-//! The CPU back end against the reference, on one thread and on several.
+//! The CPU back end against the reference, on several threads, and on one where asked for by `--include-ignored`.
 
 use isobar_core::conformance::suite;
 use isobar_core::real::Real;
@@ -16,6 +16,7 @@ fn trials<T: Real>(threads: usize) -> Vec<Trial> {
                 run(&cpu);
                 Ok(())
             })
+            .with_ignored_flag(threads == 1)
         })
         .collect()
 }

@@ -297,7 +297,7 @@ fn help_and_version_are_no_errors() {
         assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
         assert!(!stdout(&output).is_empty());
     }
-    let version = |flag| stdout(&isobar([flag]).output().unwrap());
+    let version = |flag: &str| stdout(&isobar([flag]).output().unwrap());
     assert_eq!(version("-V"), format!("isobar {}\n", env!("CARGO_PKG_VERSION")));
     assert!(version("--version").starts_with(&version("-V")) && version("--version").contains("GPUs"));
 }
