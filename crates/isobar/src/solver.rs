@@ -154,7 +154,7 @@ impl Solver {
     /// let mut problem = DiffusionProblem::new(Shape::new(4, 1, 1), Coefficient::Isotropic(vec![1.0; 4]));
     /// problem.boundary[0] = [Boundary::Dirichlet(0.0); 2];
     /// let mut solver = Solver::builder(&problem.stencil()?).device(&Device::cpu_with_threads(1)?).tolerance(1e-12).build()?;
-    /// let (b, mut u) = ([1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], [0.0; 8]);
+    /// let (b, mut u) = ([1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], [0.0_f64; 8]);
     /// let outcomes = solver.solve_many(b.chunks_exact(4).zip(u.chunks_exact_mut(4)), Guess::Zero, &mut |_| {
     ///     ControlFlow::Continue(())
     /// })?;
