@@ -25,7 +25,7 @@ pub struct ArrayViewMut<'a, T> {
 /// Where elements lie in a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
-    /// Of element (0, 0, 0).
+    /// The position of element (0, 0, 0).
     origin: usize,
     /// For x, y and z; a negative one counts backwards.
     strides: [isize; 3],
@@ -70,7 +70,7 @@ impl Place {
         self.origin.wrapping_add(inside)
     }
 
-    /// The same from another column on.
+    /// The place of the elements from another column on.
     fn at(self, [i, j]: [usize; 2]) -> Self {
         Self { origin: self.of(i, j, 0), ..self }
     }
@@ -112,7 +112,7 @@ impl<'a, T: Copy> ArrayView<'a, T> {
         Ok(Self { data, shape, place: Place::c_order(shape) })
     }
 
-    /// The same value everywhere.
+    /// An array with one value everywhere.
     pub fn constant(value: &'a T, shape: Shape) -> Self {
         Self { data: std::slice::from_ref(value), shape, place: Place { origin: 0, strides: [0; 3] } }
     }
@@ -183,7 +183,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         self.shape
     }
 
-    /// The same array, read only.
+    /// Borrows the array to read.
     pub fn as_view(&self) -> ArrayView<'_, T> {
         ArrayView { data: self.data, shape: self.shape, place: self.place }
     }
@@ -265,7 +265,7 @@ impl DeviceArray {
         Self { pointer, shape, strides, precision: S::PRECISION, device, stream: None }
     }
 
-    /// The same in C order, shape (nz, ny, nx).
+    /// Makes it from elements in C order, shape (nz, ny, nx).
     ///
     /// # Safety
     /// As [`DeviceArray::new`].
@@ -274,7 +274,7 @@ impl DeviceArray {
         unsafe { Self::new::<S>(pointer, shape, c_order_strides(shape), device) }
     }
 
-    /// The same array, to be used after what is now in this CUDA stream, a `cudaStream_t` or `CUstream` as a number.
+    /// Sets the CUDA stream, a `cudaStream_t` or `CUstream` as a number, whose present work must finish before the array is used.
     /// Without one, the caller's work on the array must be finished.
     #[must_use]
     pub fn on_stream(self, stream: u64) -> Self {
@@ -396,7 +396,7 @@ impl Target<'_> {
         }
     }
 
-    /// The same array, to read.
+    /// Borrows the array to read.
     pub fn as_source(&self) -> Source<'_> {
         match self {
             Self::F64(view) => Source::F64(view.as_view()),

@@ -61,7 +61,7 @@ impl Timed {
 /// Times whatever `work` submits to the device: the median of a few batches, after a warm-up.
 ///
 /// # Errors
-/// Those of `work` and of the device.
+/// The errors of `work` and of the device.
 pub fn seconds<B: Backend>(backend: &B, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut batch = |count: usize| -> Result<f64> {
         backend.synchronize()?;
@@ -97,7 +97,7 @@ pub struct Setup {
 /// Times setup and update of a solver.
 ///
 /// # Errors
-/// Those of [`System::new`].
+/// As [`System::new`].
 pub fn time_setup<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S, options: &SolverOptions) -> Result<Setup> {
     let make = || -> Result<(System<B, S>, f64)> {
         backend.synchronize()?;
@@ -116,7 +116,7 @@ pub fn time_setup<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S, options:
 /// Times every step of a solve's iteration that stands alone; steps are listed finest grid first.
 ///
 /// # Errors
-/// What the device reports; no memory for the vectors that the steps work on.
+/// The errors of the device; no memory for the vectors that the steps work on.
 pub fn time_iteration<B: Supports<S>, S: Stencil>(
     backend: &B,
     stencil: &S,
@@ -138,7 +138,7 @@ pub fn time_iteration<B: Supports<S>, S: Stencil>(
     Ok(timed)
 }
 
-/// Those in one precision.
+/// The steps of one precision.
 fn time_in<B: Supports<S>, S: Stencil, T: Real>(
     backend: &B,
     stencil: &S,
@@ -244,7 +244,7 @@ fn time_top<B: Supports<S>, S: Stencil>(
     Ok(())
 }
 
-/// What only the finest level offers.
+/// Steps that only the finest level has.
 struct Finest<B: Backend + crate::backend::AggregateBackend, T: Real> {
     capabilities: Capabilities<B, T>,
     lines: Option<std::sync::Arc<dyn LineSolver<B, T>>>,
@@ -407,7 +407,7 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
 /// Fills a vector with noise: zeros would hide denormals and make any iteration trivial.
 ///
 /// # Errors
-/// What the device reports.
+/// The errors of the device.
 pub fn upload_noise<B: Backend, T: Real>(backend: &B, layout: &Layout, vector: &mut B::Vector<T>) -> Result<()> {
     let shape = layout.shape();
     let noise: Vec<f64> = (0..shape.cells()).map(|n| problem::random(0, n)).collect();

@@ -10,7 +10,7 @@ use std::mem;
 /// Elimination carries row sums beside couplings (Grassmann, Taksar and Heyman, 1985), so that every number is a sum of positive
 /// ones, and none drowns, whatever the contrast.
 pub(crate) struct Elimination {
-    /// What is eliminated first, next, …
+    /// The order of elimination.
     order: Vec<u32>,
     /// Where each column of R begins in `rows` and `ratios`, and where the last one ends.
     starts: Vec<usize>,
@@ -96,7 +96,7 @@ impl Elimination {
         true
     }
 
-    /// What is eliminated first, next, …
+    /// The order of elimination.
     pub(crate) fn order(&self) -> &[u32] {
         &self.order
     }

@@ -5,8 +5,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// What can go wrong before, or instead of, a solve. Every message says what was found and what
-/// would be accepted.
+/// The errors before, or instead of, a solve. Every message says what was found and what would be accepted.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,7 +14,7 @@ pub enum Error {
     Invalid {
         /// The option, in the spelling of the case file (`solver.tolerance`), or the argument.
         key: String,
-        /// What is wrong with it, with numbers, and what to do.
+        /// The fault, with numbers, and the remedy.
         message: String,
     },
     /// Two things that must agree in shape do not.
@@ -50,7 +49,7 @@ pub enum Error {
         "{what} needs {needed_bytes} bytes, but only {available_bytes} can be had; use a smaller grid or a leaner method"
     )]
     OutOfMemory {
-        /// What was being made.
+        /// The object that was being made.
         what: String,
         /// Bytes asked for.
         needed_bytes: u64,
@@ -62,7 +61,7 @@ pub enum Error {
     Device {
         /// Which device.
         device: String,
-        /// What it said, and what can be done.
+        /// Its message, and the remedy.
         message: String,
     },
     /// A matrix or array file could not be understood.
@@ -70,7 +69,7 @@ pub enum Error {
     Parse {
         /// Line in the file, from 1.
         line: usize,
-        /// What is wrong there.
+        /// The fault.
         message: String,
     },
     /// Reading or writing failed.

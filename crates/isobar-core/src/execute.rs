@@ -109,7 +109,7 @@ pub fn for_each_row<X: Send>(execute: &impl Execute, all: &mut [X], nx: usize, f
     });
 }
 
-/// What `f(first, piece)` says of all pieces of an array, in their order.
+/// Collects `f(first, piece)` of all pieces of an array, in their order.
 pub(crate) fn map_pieces<X: Sync, R: Send>(
     execute: &impl Execute,
     all: &[X],
@@ -205,7 +205,7 @@ pub(crate) fn zeros(execute: &impl Execute, count: usize) -> Vec<u32> {
     all
 }
 
-/// The same numbers for several threads at once.
+/// Numbers that several threads share.
 pub(crate) fn atomics(values: &mut [u32]) -> &[AtomicU32] {
     let values: *mut [u32] = values;
     // SAFETY: an `AtomicU32` has the size, the alignment and the values of a `u32`, and these stay borrowed for as long.

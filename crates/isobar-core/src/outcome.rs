@@ -1,4 +1,4 @@
-//! What a solve returns.
+//! The outcome of a solve.
 
 use serde::{Deserialize, Serialize};
 
@@ -61,7 +61,7 @@ pub struct Timing {
     pub download: f64,
 }
 
-/// What came of the lines of a batch, each a problem of its own.
+/// The outcome of a batch of lines, each an independent problem.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Batch {
     /// ‖b − A u‖ / ‖r₀‖ (or / ‖b‖) of the line where that is largest, as the iteration saw it last.
@@ -104,14 +104,14 @@ pub struct Outcome {
     /// There is none where that eigenvalue was still falling, and for other methods. Where coefficients differ by orders of magnitude
     /// it and the residual may too.
     pub error_estimate: Option<f64>,
-    /// Of a batch of lines, `solver.jacobi.batch`.
+    /// The outcome of a batch of lines, `solver.jacobi.batch`.
     pub batch: Option<Batch>,
-    /// What happened on the way and should be known, such as another preconditioner in the place of one that failed.
+    /// Events of the solve that users should know, such as the replacement of a preconditioner that failed.
     pub notes: Vec<String>,
     /// Whether u holds a solution, good or bad. After a breakdown or a divergence that left no finite numbers, u is what
     /// it was before.
     pub is_returned: bool,
-    /// What can be tried next, where the solve did not converge and something can be tried.
+    /// Advice on the next attempt, if the solve did not converge and there is any.
     pub advice: Option<String>,
     /// Where the time went.
     pub timing: Timing,

@@ -17,7 +17,7 @@ pub trait Lanes: Copy + 'static {
     fn registers<S: Simd>(row: &[Self]) -> (&[Self::Register<S>], &[Self]);
     /// A row as packs to write.
     fn registers_mut<S: Simd>(row: &mut [Self]) -> (&mut [Self::Register<S>], &mut [Self]);
-    /// The same value in all lanes.
+    /// One value in all lanes.
     fn splat<S: Simd>(simd: S, value: Self) -> Self::Register<S>;
     /// a + b
     fn add<S: Simd>(simd: S, a: Self::Register<S>, b: Self::Register<S>) -> Self::Register<S>;
@@ -136,7 +136,7 @@ pub struct Pack<S: Simd, T: Lanes> {
 }
 
 impl<S: Simd, T: Lanes> Pack<S, T> {
-    /// The same value in all lanes.
+    /// One value in all lanes.
     #[inline(always)]
     pub fn splat(simd: S, value: T) -> Self {
         Self { simd, register: T::splat(simd, value) }
@@ -172,7 +172,7 @@ impl<S: Simd, T: Lanes> Pack<S, T> {
         Self::new(self.simd, T::div(self.simd, self.register, b.register))
     }
 
-    /// The same with another value in one lane.
+    /// Replaces the value of one lane.
     #[inline(always)]
     pub fn with_lane(self, lane: usize, value: T) -> Self {
         Self::new(self.simd, T::replace_lane(self.simd, self.register, lane, value))

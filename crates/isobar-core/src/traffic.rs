@@ -1,4 +1,4 @@
-//! What each fused step reads, writes and computes: the one place that rooflines are taken from.
+//! The bytes and operations of each fused step, from which all rooflines are computed.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 pub struct Traffic {
     /// The step.
     pub name: &'static str,
-    /// What it computes.
+    /// The formula that it computes.
     pub recurrence: &'static str,
     /// Vectors read.
     pub reads: f64,
@@ -57,7 +57,7 @@ impl StepTraffic {
         Self { step, cells, size: size_of::<T>(), coefficient_vectors: 0.0, count: 1.0 }
     }
 
-    /// The same by an operator with so many vectors of coefficients.
+    /// Adds the traffic of an operator with this many vectors of coefficients.
     #[must_use]
     pub fn with_coefficients(self, coefficient_vectors: f64) -> Self {
         Self { coefficient_vectors, ..self }
@@ -134,17 +134,17 @@ traffic! {
     XPAY: "xpay", "y = x + a y", 2.0, 1.0, 0.0, 2.0;
     /// See [`crate::backend::Backend::dot`].
     DOT: "dot", "⟨x, y⟩", 2.0, 0.0, 0.0, 2.0;
-    /// The same of a vector with itself.
+    /// `DOT` of a vector with itself.
     NORM: "norm", "‖x‖²", 1.0, 0.0, 0.0, 2.0;
     /// See [`crate::operator::PointSmoother::relax_points`], with one sub-iteration and no momentum.
     RELAX_POINTS: "relax_points", "v = u + ω D⁻¹(f − A u);  ‖f − A u‖²", 2.0, 1.0, 1.0, 25.0;
-    /// The same with momentum.
+    /// `RELAX_POINTS` with momentum.
     RELAX_POINTS_ON: "relax_points_on", "v = u + ω D⁻¹(f − A u) + m (u − v);  ‖f − A u‖²", 3.0, 1.0, 1.0, 28.0;
-    /// The same with several sub-iterations; the operations are those of one update of a cell.
+    /// `RELAX_POINTS` with several sub-iterations; the operations are those of one update of a cell.
     RELAX_TILES: "relax_tiles", "v = u + ω D⁻¹(f − A u), in tiles, several times;  ‖f − A u‖²", 2.0, 1.0, 1.0, 13.0;
     /// See [`crate::operator::LineSmoother::smooth`].
     SMOOTH: "smooth", "u += ρ M⁻¹(f − A u)", 2.0, 1.0, 1.0, 20.0;
-    /// The same from u = 0.
+    /// The preceding step from u = 0.
     SMOOTH_FROM_ZERO: "smooth_from_zero", "u = ρ M⁻¹(f − A 0)", 1.0, 1.0, 1.0, 20.0;
     /// See [`crate::operator::Transfer::residual_restrict`].
     RESIDUAL_RESTRICT: "residual_restrict", "f_c = R (f − A u)", 2.0, 0.25, 1.0, 18.0;
@@ -152,7 +152,7 @@ traffic! {
     PROLONG_SMOOTH: "prolong_smooth", "u += P u_c;  u += ρ M⁻¹(f − A u);  ‖f − A u‖²", 2.25, 1.0, 1.0, 45.0;
     /// See [`crate::operator::Transfer::smooth_residual_restrict`].
     SMOOTH_RESIDUAL_RESTRICT: "smooth_residual_restrict", "u += ρ M⁻¹(f − A u);  f_c = R (f − A u)", 2.0, 1.25, 1.0, 38.0;
-    /// The same from u = 0.
+    /// The preceding step from u = 0.
     SMOOTH_RESIDUAL_RESTRICT_FROM_ZERO: "smooth_residual_restrict_from_zero", "u = ρ M⁻¹ f;  f_c = R (f − A u)", 1.0, 1.25, 1.0, 38.0;
     /// See [`crate::operator::ModalTransfer::expand_smooth_project`], with one sweep; the modes' own traffic apart.
     EXPAND_SMOOTH_PROJECT: "expand_smooth_project", "u += Σ s_m x_m;  u += ρ M⁻¹(f − A u);  g_m = s_mᵀ (f − A u);  ‖f − A u‖²", 2.0, 1.0, 1.0, 90.0;
@@ -162,7 +162,7 @@ traffic! {
     EXPAND: "expand", "u += Σ s_m x_m", 1.0, 1.0, 0.0, 30.0;
     /// See [`crate::operator::DirectSolver::solve`]: two transforms, tridiagonal systems, two transforms back.
     DIRECT_SOLVE: "direct_solve", "u = S (T + μ D_a + ν D_b)⁻¹ Sᵀ b", 6.0, 6.0, 0.0, 100.0;
-    /// What projection writes and expansion reads of modes.
+    /// The traffic of modes in projection and expansion.
     MODES: "modes", "g_m, x_m", 1.0, 1.0, 0.0, 0.0;
     /// See [`crate::operator::MixedSmoother::correct_smooth_residual`] (e and r in single precision: half a reference).
     CORRECT_SMOOTH_RESIDUAL: "correct_smooth_residual", "u += e;  u += ρ M⁻¹(f − A u);  r = f − A u;  ‖r‖²", 2.5, 1.5, 1.0, 40.0;

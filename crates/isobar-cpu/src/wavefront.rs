@@ -115,7 +115,7 @@ pub(crate) fn run(cpu: &Cpu, chunks: Chunks, stage: impl Fn(usize, usize, usize)
 /// wavefront inside, may be run while it is under way, and is run after it if it was not.
 ///
 /// # Errors
-/// Those of `exchange`.
+/// The errors of `exchange`.
 pub(crate) fn run_part(
     cpu: &Cpu,
     chunks: Chunks,
@@ -148,7 +148,7 @@ pub(crate) fn run_part(
 /// The same, each stage on all planes before the next one.
 ///
 /// # Errors
-/// Those of `exchange`.
+/// The errors of `exchange`.
 pub(crate) fn run_apart(
     cpu: &Cpu,
     chunks: Chunks,

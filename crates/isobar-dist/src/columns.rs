@@ -47,7 +47,7 @@ fn strips(layout: &Layout, colours: &[Colour]) -> Vec<Strip> {
 /// part, corners too, which interpolation reads, is exchanged at once.
 ///
 /// # Errors
-/// Those of `exchange`.
+/// The errors of `exchange`.
 pub(super) fn edges<T: Real>(
     layout: &Layout,
     entries: &mut [T],

@@ -11,7 +11,7 @@ use crate::ranks::Ranks;
 /// The solver that suits a stencil on ranks: one device's, where slabs have pairs of rows; else conjugate gradients with lines.
 ///
 /// # Errors
-/// As [`Ranks::patches`]; what the device reports.
+/// As [`Ranks::patches`]; the errors of the device.
 pub fn choice<B: SupportsGalerkinParts>(
     backend: &B,
     ranks: &Ranks,

@@ -36,7 +36,7 @@ pub trait SupportsGalerkinParts: SupportsGalerkin + SupportsParts<Diffusion> {
     /// [`Bodies::part`](isobar_core::stencil::galerkin::Bodies::part).
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn part_of_bodies(&self, all: Self::Bodies, whole: &Layout, starts: &[usize], rank: usize) -> Result<Self::Bodies>;
 }
 

@@ -73,7 +73,7 @@ pub trait PartBackend: Backend {
     /// Receives what the rank before has sent, and sends to the next one; nothing where there are no others.
     ///
     /// # Errors
-    /// What the transport reports.
+    /// The errors of the transport.
     fn hand_on<T: Real>(&self, Handed { upwards, send, receive }: Handed<'_, T>) -> Result<()> {
         let Some(ranks) = self.ranks() else { return Ok(()) };
         ranks.hand_on(Handed { upwards, send: bytes_of(send), receive: bytes_of_mut(receive) })
@@ -82,7 +82,7 @@ pub trait PartBackend: Backend {
     /// Calls `exchange` with the edges of a vector that border on other parts, for the given colours of the larger grid.
     ///
     /// # Errors
-    /// Those of `exchange`; what the device reports.
+    /// The errors of `exchange`; the errors of the device.
     fn edges<T: Real>(
         &self,
         x: &mut Self::Vector<T>,
@@ -94,19 +94,19 @@ pub trait PartBackend: Backend {
     /// larger grid's red columns of a row before its black ones.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn read_rows<T: Real>(&self, x: &Self::Vector<T>, rows: Slab, to: &mut [T]) -> Result<()>;
 
     /// Copies them back, to a vector that has room for them, halo rows included.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn write_rows<T: Real>(&self, from: &[T], rows: Slab, x: &mut Self::Vector<T>) -> Result<()>;
 
     /// Copies rows of the larger grid from one vector to another, both of which have room for them.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn copy_rows<T: Real>(&self, from: &Self::Vector<T>, rows: Slab, to: &mut Self::Vector<T>) -> Result<()>;
 
     /// Copies what [`PartBackend::read_rows`] has read of all rows of a part, whose vectors have a layout `of`, to a vector of the whole
@@ -148,7 +148,7 @@ pub trait SupportsParts<S: Stencil>: Supports<S> + PartBackend {
 /// [`Backend::fill`] of a device that may be one of several ranks, for a vector with this layout.
 ///
 /// # Errors
-/// What the device or the transport reports.
+/// The errors of the device or the transport.
 pub fn fill<B: PartBackend, T: Real>(
     backend: &B,
     of: &Layout,
@@ -177,7 +177,7 @@ pub fn fill<B: PartBackend, T: Real>(
 /// [`Backend::sum`] of a device that may be one of several ranks.
 ///
 /// # Errors
-/// What the device or the transport reports.
+/// The errors of the device or the transport.
 pub fn sum<B: PartBackend>(backend: &B, of: &Layout, sums: &[Scalar], scalars: &mut B::Scalars) -> Result<()> {
     let Some(ranks) = backend.ranks().filter(|_| of.is_part()) else { return Ok(()) };
     if let Some(link) = backend.link() {
@@ -234,19 +234,19 @@ pub trait Link<B: PartBackend>: Send + Sync + 'static {
     /// Fills the halo of a vector, for the given colours of the larger grid, with what the neighbours hold there.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn fill<T: Real>(&self, backend: &B, x: &mut B::Vector<T>, colours: &[Colour]) -> Result<()>;
 
     /// Scalars = their sums over all ranks, added in the order of ranks.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn sum(&self, backend: &B, sums: &[Scalar], scalars: &mut B::Scalars) -> Result<()>;
 
     /// whole = the parts of all ranks, of which rank r has rows `starts[r]` to `starts[r + 1]`.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn gather<T: Real>(
         &self,
         backend: &B,
@@ -258,7 +258,7 @@ pub trait Link<B: PartBackend>: Send + Sync + 'static {
     /// What each rank has of a grid changes between its rows and its layers.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn redivide<T: Real>(&self, backend: &B, division: &Division, change: Redivision<'_, B::Vector<T>>) -> Result<()>;
 }
 
@@ -287,7 +287,7 @@ impl<B: PartBackend> Link<B> for NoLink {
 /// [`PartBackend::edges`] of a vector in host memory: all its entries, halo included.
 ///
 /// # Errors
-/// Those of `exchange`.
+/// The errors of `exchange`.
 pub fn edges<T: Real>(
     layout: &Layout,
     entries: &mut [T],

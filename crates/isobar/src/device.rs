@@ -66,7 +66,7 @@ impl Device {
     /// The first card if it works, else all cores, or so many threads.
     ///
     /// # Errors
-    /// Those of [`Device::cpu_with_threads`].
+    /// As [`Device::cpu_with_threads`].
     pub fn auto(threads: Option<usize>) -> Result<Self> {
         Self::cuda(0).or_else(|_| threads.map_or_else(Self::cpu, Self::cpu_with_threads))
     }
@@ -93,7 +93,7 @@ impl Device {
     /// Bytes a second that a copy of a vector of this grid moves, measured now: the speed of light for any solver.
     ///
     /// # Errors
-    /// What the device reports; no memory for two vectors.
+    /// The errors of the device; no memory for two vectors.
     pub fn copy_bandwidth(&self, shape: Shape) -> Result<f64> {
         self.require_process()?;
         match self {

@@ -73,7 +73,7 @@ impl Sample {
     /// From the grid, κ and mask of a problem; its sides, sources, wells and reaction are not looked at.
     ///
     /// # Errors
-    /// Those of [`DiffusionProblem::validate`], but that all cells may be closed.
+    /// As [`DiffusionProblem::validate`], but that all cells may be closed.
     pub fn new(problem: DiffusionProblem) -> Result<Self> {
         let boundary = [[Boundary::Neumann(0.0); 2]; 3];
         let problem = DiffusionProblem { boundary, reaction: None, sources: Vec::new(), wells: Vec::new(), ..problem };
@@ -106,7 +106,7 @@ impl Sample {
     /// through the others, for the cells that are connected to both.
     ///
     /// # Errors
-    /// Those of [`SolverBuilder::build`](crate::SolverBuilder::build) and [`Solver::solve`].
+    /// As [`SolverBuilder::build`](crate::SolverBuilder::build) and [`Solver::solve`].
     pub fn along(
         &mut self,
         axis: Axis,

@@ -42,7 +42,7 @@ impl TimeStepper {
     /// Puts everything on a device; the state is 0.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for options that make no sense; what the device reports.
+    /// [`Error::Invalid`](crate::Error::Invalid) for options that make no sense; the errors of the device.
     pub fn new(device: &Device, heat: Heat, options: HeatOptions, solver: &SolverOptions) -> Result<Self> {
         device.require_process()?;
         let shape = heat.shape();
@@ -146,7 +146,7 @@ impl TimeStepper {
     /// Takes the next step.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) after the last one; what the device reports. A solve that does not
+    /// [`Error::Invalid`](crate::Error::Invalid) after the last one; the errors of the device. A solve that does not
     /// converge is an outcome, and leaves the state as it was.
     pub fn step(&mut self) -> Result<Step> {
         self.step_observed(&mut ignore)
@@ -163,7 +163,7 @@ impl TimeStepper {
     /// Reads the state.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape); what the device reports.
+    /// [`Error::Shape`](crate::Error::Shape); the errors of the device.
     pub fn state<'a>(&mut self, to: impl Output<'a>) -> Result<()> {
         let shape = self.shape;
         self.each(|inner| inner.read(to.target(shape)?))
@@ -181,7 +181,7 @@ impl TimeStepper {
     /// ½ uᵀK u − sᵀu; without a source ½ ∫ κ |∇u|², which never grows.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     pub fn energy(&mut self) -> Result<f64> {
         self.each(|inner| inner.energy())
     }

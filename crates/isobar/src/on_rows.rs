@@ -66,7 +66,7 @@ impl<S: OnRanks> OnRows<S> {
 /// The solver that `make` makes, of a whole matrix or of a rank's subdomain.
 ///
 /// # Errors
-/// Those of `make`; [`Error::Unsupported`] for a matrix that is not divided; where ranks have other matrices.
+/// The errors of `make`; [`Error::Unsupported`] for a matrix that is not divided; where ranks have other matrices.
 pub(crate) fn on_ranks<S: OnRanks>(
     ranks: Option<&Arc<Ranks>>,
     matrix: &S,

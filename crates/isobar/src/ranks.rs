@@ -93,7 +93,7 @@ impl Ranks {
     /// first rank that has one.
     ///
     /// # Errors
-    /// That error.
+    /// The same error.
     pub fn together<R, E: Tell>(&self, work: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
         together(&*self.world, work)
     }
@@ -154,7 +154,7 @@ impl Ranks {
     /// `cuda` gives each rank of a machine a card, `cuda:N` that one.
     ///
     /// # Errors
-    /// Those of [`Device::parse`] and [`Ranks::device`].
+    /// As [`Device::parse`] and [`Ranks::device`].
     pub fn open(&self, device: &str, threads: Option<usize>) -> Result<Device> {
         self.together(|| {
             let here = self.number_here()?;
@@ -242,7 +242,7 @@ impl Ranks {
     /// Whether all ranks have got so far: where one has not, all get its error, which names it.
     ///
     /// # Errors
-    /// That error; a failure of MPI.
+    /// The same error; a failure of MPI.
     pub fn agree<R>(&self, mine: Result<R>) -> Result<R> {
         agree(&*self.world, mine)
     }

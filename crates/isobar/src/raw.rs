@@ -179,7 +179,7 @@ impl RawArray {
     /// As an array to read.
     ///
     /// # Errors
-    /// Those of [`RawArray::addresses`]; [`Error::Unsupported`] for negative strides on a device.
+    /// As [`RawArray::addresses`]; [`Error::Unsupported`] for negative strides on a device.
     ///
     /// # Safety
     /// While 'a lasts, all elements lie in memory of the kind that was said, which stays allocated, is initialised, and is

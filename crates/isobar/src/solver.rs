@@ -182,7 +182,7 @@ impl Solver {
     /// v = A u
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) for arrays of another shape; what the device reports.
+    /// [`Error::Shape`](crate::Error::Shape) for arrays of another shape; the errors of the device.
     pub fn apply<'a>(&mut self, u: impl Input<'a>, v: impl Output<'a>) -> Result<()> {
         let (u, v) = (u.source(self.shape)?, v.target(self.shape)?);
         each!(self.inner.get_mut()?, solver => solver.apply(u, v))
@@ -221,7 +221,7 @@ impl Solver {
     /// Bytes a second that a copy of a vector of this size moves, measured now: the speed of light for any solver.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     pub fn copy_bandwidth(&self) -> Result<f64> {
         each!(self.inner.get()?, solver => solver.copy_bandwidth())
     }

@@ -15,7 +15,7 @@ pub struct AggregateMap {
     ids: Arc<OnceLock<Vec<u32>>>,
     count: usize,
     is_whole: bool,
-    /// Of a part, the aggregates of the cells in its halo rows, x first, then layers.
+    /// The aggregates of the cells in a subdomain's halo rows, x first, then layers.
     halo: [Option<Vec<u32>>; 2],
 }
 
@@ -62,8 +62,8 @@ impl AggregateMap {
         Self { shape, ids: Arc::default(), count: 1, is_whole: true, halo: [None, None] }
     }
 
-    /// Of these aggregates, which are a whole grid's, those of the cells of a part, with the same numbers. Those of its halo rows
-    /// are known too, those of halo columns not.
+    /// Restricts a whole grid's aggregates to the cells of a subdomain and its halo rows, not its halo columns. They keep their
+    /// numbers.
     ///
     /// # Errors
     /// [`Error::Shape`] for a part of another grid.
@@ -133,7 +133,7 @@ impl AggregateMap {
         (id != Self::NONE).then_some(id as usize)
     }
 
-    /// The same aggregates without those that `keep` refuses, of a whole grid.
+    /// Removes the aggregates of a whole grid for which `keep` is false.
     #[must_use]
     pub fn filtered(self, keep: impl Fn(usize) -> bool) -> Self {
         if (0..self.count).all(&keep) {
@@ -161,7 +161,7 @@ impl AggregateMap {
         sizes
     }
 
-    /// The same aggregates, of a whole grid, numbered without gaps in the order of their first cells.
+    /// Renumbers the aggregates of a whole grid without gaps, in the order of their first cells.
     #[must_use]
     pub fn compacted(self) -> Self {
         if self.is_whole {
@@ -233,7 +233,7 @@ pub trait AggregateBackend: Backend {
     /// y = x + Z a
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn plus_aggregated<T: Real>(
         &self,
         aggregates: &Self::Aggregates,

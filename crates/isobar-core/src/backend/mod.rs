@@ -1,4 +1,4 @@
-//! What a device must offer: vectors, scalars that stay where the vectors are, and the loop.
+//! The interface of a device: vectors, scalars that stay where the vectors are, and the loop.
 //!
 //! * this file: [`Backend`],
 //! * [`scalars`] names of scalars, and the coefficients that are made of them,
@@ -51,7 +51,7 @@ impl fmt::Display for Shares {
 /// The body of [`Backend::iterate_after`].
 pub type BodyAfter<'b, S> = dyn FnMut(Option<usize>, &mut S) -> Result<()> + 'b;
 
-/// What there is to compute on.
+/// A description of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// `"cpu"` or `"cuda"`, as reports say it.
@@ -77,7 +77,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// The bank of scalars.
     type Scalars: Send;
 
-    /// What this is.
+    /// Describes the device.
     fn device(&self) -> DeviceInfo;
 
     /// How a grid is divided among several ranks; nothing on one.
@@ -107,7 +107,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// make the same calls in the same order.
     ///
     /// # Errors
-    /// What the device or a transport reports.
+    /// The errors of the device or the transport.
     fn fill<T: Real>(&self, _x: &mut Self::Vector<T>, _colours: &[Colour], _meanwhile: Meanwhile<'_>) -> Result<()> {
         Ok(())
     }
@@ -198,7 +198,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// y += a x;  out = ‖y‖²
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn axpy_norm<T: Real>(
         &self,
         a: Ratio,
@@ -214,7 +214,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// y = x, rounding where T is the shorter type;  out = ⟨y, z⟩
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn convert_dot<S: Real, T: Real>(
         &self,
         x: &Self::Vector<S>,
@@ -311,7 +311,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
 /// [`Backend::iterate_after`] by [`Backend::iterate`].
 ///
 /// # Errors
-/// Those of `body`; what the device reports.
+/// The errors of `body`; the errors of the device.
 pub fn iterate_after_first<B: Backend>(
     backend: &B,
     scalars: &mut B::Scalars,
@@ -328,7 +328,7 @@ pub fn iterate_after_first<B: Backend>(
 /// Bytes a second that a copy of a vector of this grid moves, measured now.
 ///
 /// # Errors
-/// What the device reports; no memory for two vectors.
+/// The errors of the device; no memory for two vectors.
 pub fn copy_bandwidth<B: Backend>(backend: &B, shape: Shape) -> Result<f64> {
     // Beyond this size a copy is no faster, and two more vectors may not fit beside a solver.
     let (layout, large) = (Layout::new(shape)?, Layout::new(Shape::new(512, 512, 128))?);

@@ -130,7 +130,7 @@ impl HostScalars {
         self.0[scalar.index()] = value;
     }
 
-    /// What a step has summed up. All sums of a host's back ends come in here.
+    /// Stores the sums of a step. All sums of a host's back ends are stored here.
     pub fn reduce<const N: usize>(&mut self, sums: impl Into<Sums<N>>, values: [f64; N]) {
         let first = sums.into().0.index();
         self.0[first..first + N].copy_from_slice(&values);

@@ -1,4 +1,4 @@
-//! What to try next when a solve does not converge.
+//! Advice for solves that do not converge.
 
 use super::iterate::Evidence;
 use crate::options::{Method, Preconditioner, SolverOptions};
@@ -9,7 +9,7 @@ use crate::solver::Broken;
 /// A residual that has fallen this far in single precision may be at the rounding of the problem; one that has not is the
 /// method's to answer for.
 const SINGLE_FLOOR: f64 = 1e-3;
-/// The same in double precision of cycles, which never see another residual than the true one.
+/// The advice for cycles in double precision, whose residual is always the true one.
 const DOUBLE_FLOOR: f64 = 1e-6;
 /// pᵀAp of a direction is negative, and not by rounding, where it is so beside rᵀM⁻¹r, with M the diagonal or nothing: that is
 /// at most a few times pᵀAp of a positive definite A's largest eigenvalue.

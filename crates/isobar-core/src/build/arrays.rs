@@ -18,7 +18,7 @@ pub(crate) struct CallersGrid {
     divided: Option<Divided>,
 }
 
-/// What a rank has of a grid's columns is not what it has of the turns around it.
+/// A rank's columns of the grid differ from its columns of the copies of an odd periodic direction.
 #[derive(Clone, Copy, Debug)]
 struct Divided {
     grid: Shape,
@@ -52,7 +52,7 @@ impl CallersGrid {
     /// Gives every copy of a periodic direction the mean over all of them, to the bit: what a caller reads of them.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     pub(crate) fn average<B: Backend>(&self, backend: &B, layout: &Layout, x: &mut B::Vector<f64>) -> Result<()> {
         if self.turns == Turns::ONE {
             return Ok(());
@@ -84,7 +84,7 @@ impl Divided {
         Ok(rows.flat_map(|row| (x.first..x.beyond).map(move |i| row + i % grid.nx)).map(|n| all[n]).collect())
     }
 
-    /// What vectors have of all turns.
+    /// A vector's columns of all copies.
     fn shape(&self) -> Shape {
         self.around.shape(self.grid)
     }
@@ -107,7 +107,7 @@ pub(crate) fn upload<B: Backend>(
     }
 }
 
-/// The same from host memory.
+/// Uploads from host memory.
 pub(crate) fn send<B: Backend, T: Real>(
     backend: &B,
     callers: &CallersGrid,
@@ -142,7 +142,7 @@ pub(crate) fn download<B: Backend>(
     }
 }
 
-/// The same to host memory.
+/// Downloads to host memory.
 pub(crate) fn fetch<B: Backend, T: Real>(
     backend: &B,
     callers: &CallersGrid,

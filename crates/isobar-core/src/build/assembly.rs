@@ -33,11 +33,11 @@ pub(super) struct Parts<S, I: ?Sized> {
     pub(super) made: Box<I>,
     /// The grids of multigrid.
     pub(super) levels: Vec<Shape>,
-    /// What a user should know.
+    /// Notes for the user.
     pub(super) notes: Vec<String>,
     /// Bytes of coefficients on the device.
     pub(super) coefficient_bytes: usize,
-    /// What new coefficients must reach, in this order, the finest operator in double precision apart.
+    /// Everything that depends on coefficients, in the order of updates, except the finest operator in double precision.
     pub(super) updates: Vec<Update<S>>,
 }
 
@@ -54,7 +54,7 @@ impl<S, I: ?Sized> Parts<S, I> {
         }
     }
 
-    /// The same around another thing.
+    /// Wraps what was made and keeps the rest.
     fn with<J: ?Sized>(self, wrap: impl FnOnce(Box<I>) -> Result<Box<J>>) -> Result<Parts<S, J>> {
         let Self { made, levels, notes, coefficient_bytes, updates } = self;
         Ok(Parts { made: wrap(made)?, levels, notes, coefficient_bytes, updates })
@@ -77,7 +77,7 @@ pub(super) struct Maker<'a, B: Supports<S>, S: Stencil, T: Real> {
 /// Builds the iteration that the options, which are resolved, ask for, in the precision that they ask for.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for what the stencil does not offer; what the device reports.
+/// [`Error::Unsupported`] for what the stencil does not offer; the errors of the device.
 pub(super) fn assemble<B: Supports<S>, S: Stencil>(
     backend: &B,
     stencil: &S,
@@ -138,7 +138,7 @@ fn mixed_multigrid<B: Supports<S>, S: Stencil>(
         .with(|cycle| Ok(Box::new(MixedMultigrid::new(*cycle, top, options.multigrid.start)?) as _))
 }
 
-/// Of what a matrix has on one device, and not where ranks share it.
+/// The error for a capability that a matrix has on one device, but not on ranks.
 fn not_on_ranks(what: &str, instead: &str) -> Error {
     Error::Unsupported(format!(
         "{what} is not divided among ranks on devices of this kind, or that divide x or a ring in y; use {instead}, or run on one"
@@ -168,7 +168,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         Self { backend, stencil, options, factors: None, is_floating, operator, capabilities }
     }
 
-    /// The same in another precision, with an operator of its own.
+    /// A maker in another precision, with an operator of its own.
     fn another<R: Real>(&self) -> Result<Another<'a, B, S, R>> {
         let Self { backend, stencil, options, is_floating, .. } = *self;
         let operator = backend.rounded::<T, R>(stencil, &self.operator)?;
@@ -302,7 +302,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         Ok(parts)
     }
 
-    /// What the operator offers, or else the same matrix with stored faces does, with what updates that and its bytes.
+    /// A capability of the operator, or else of the same matrix with stored faces, with its update and its bytes.
     fn offered<C>(
         &self,
         of: impl Fn(&Capabilities<B, T>) -> Option<C>,
@@ -430,7 +430,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
 
     /// Sweeps and a correction in vertical modes.
     fn modal(&self) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
-        /// What one application shall leave of a residual.
+        /// The reduction of a residual by one application.
         const REDUCTION: f64 = 1e-2;
         let sweeps = self.options.modes.sweeps.given().unwrap_or(1);
         self.modal_problems::<T>("solver.preconditioner.kind: \"modes\"", REDUCTION, Start::Zero)?

@@ -9,23 +9,23 @@ use crate::solver::{Broken, Monitor};
 use crate::stencil::{Stencil, Supports};
 use crate::traffic::StepTraffic;
 
-/// What a user is told beside the numbers.
+/// Messages to the user beside the numbers.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// What happened on the way.
+    /// Events of the solve.
     pub(super) notes: Vec<String>,
     /// Why the solve ended, as far as is known.
     pub(super) evidence: Evidence,
 }
 
-/// What is known of the reason that a solve did not converge.
+/// The known reasons why a solve did not converge.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Evidence {
     /// The iteration converges, and what it converges to does not: rounding.
     pub(super) is_at_floor: bool,
     /// A residual was not finite.
     pub(super) is_out_of_range: bool,
-    /// What the recurrence stopped at with the last preconditioner, for which there is no other.
+    /// The breakdown of the recurrence with the last preconditioner, which has no replacement.
     pub(super) broken: Option<Broken>,
 }
 
@@ -210,7 +210,7 @@ impl Ranks {
         Self { first: system.options.preconditioner.name(), now: 0, fastest: None, bytes: 0.0 }
     }
 
-    /// Of multigrid that nobody asked for.
+    /// The note for multigrid that was chosen automatically.
     fn watch_first<B: Supports<S>, S: Stencil>(&mut self, system: &System<B, S>, monitor: &mut Monitor<'_>) {
         let options = &system.options;
         let is_watched = system.is_automatic

@@ -9,7 +9,7 @@ use crate::operator::PointSmoother;
 use crate::options::{Acceleration, Count, JacobiOptions, Overlap, PointCycle};
 use crate::real::Real;
 
-/// What a cycle takes: beside its sub-iterations, and for each of them. s
+/// The seconds of a cycle: its fixed part, and each sub-iteration. s
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Cost {
     beside: f64,
@@ -30,7 +30,7 @@ const OVERLAPS: [usize; 8] = [0, 2, 4, 6, 8, 10, 12, 16];
 /// come to without a trial; and what to say about it.
 ///
 /// # Errors
-/// What the device reports; no memory for the three vectors that cycles are timed with.
+/// The errors of the device; no memory for the three vectors that cycles are timed with.
 pub(super) fn choose<B: Backend, T: Real>(
     points: &dyn PointSmoother<B, T>,
     options: &JacobiOptions,
@@ -71,8 +71,8 @@ pub(super) fn choose<B: Backend, T: Real>(
     Ok((best, Some(note)))
 }
 
-/// What the options come to where ranks share a grid, and what to say about it: plain sweeps, where nothing asks for tiles. These
-/// would go on in other ranks' rows; and clocks differ, so that nothing is tried.
+/// Resolves the options on ranks, with notes: plain sweeps, unless tiles are asked for. Tiles would reach into other ranks' rows,
+/// and nothing is tried, because clocks differ.
 pub(super) fn on_ranks(options: &JacobiOptions) -> (JacobiOptions, Option<String>) {
     let asks_for_tiles = options.exact || options.tile.is_some() || options.overlap != Overlap::Auto;
     if options.sub_iterations != Count::Auto || options.acceleration != Acceleration::None || asks_for_tiles {

@@ -1,4 +1,4 @@
-//! What a system returns is judged by: norms in double precision, of the u that is returned.
+//! The judgement of a returned u: norms in double precision.
 
 use super::range::Scaling;
 use super::system::{NORM, System};

@@ -29,7 +29,7 @@ impl Scaling {
         })
     }
 
-    /// What brings a b of this norm to about 1 where an iteration in this precision may not do with it as it is; `before`
+    /// The factor that brings a b of this norm to about 1 where an iteration in this precision would over- or underflow; `before`
     /// is what it has been multiplied by already.
     pub(super) fn for_solving(norm: f64, precision: Precision, before: Self) -> Self {
         let room = match precision {

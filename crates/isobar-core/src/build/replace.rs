@@ -1,5 +1,5 @@
-//! What takes the place of an iteration that is slow or fails: of cycles that relax points, which a matrix chose for itself, and
-//! of conjugate gradients whose multigrid is in single precision.
+//! Replacements of iterations that are slow or fail: of automatically chosen cycles that relax points, and of conjugate gradients
+//! whose multigrid is in single precision.
 
 use super::assembly::{Parts, assemble};
 use super::system::System;
@@ -15,7 +15,7 @@ const PROBE: usize = 5;
 /// That pace is too slow where a cycle leaves more of a residual than this, on average: an iteration with lines on Galerkin
 /// grids takes as long as a few cycles.
 const SLOW: f64 = 0.5;
-/// The same of conjugate gradients with points above lines, whose iterations take two thirds of the time of those with lines, and
+/// The bound for conjugate gradients with the hybrid smoother, whose iterations take two thirds of the time of those with lines, and
 /// whose levels a quarter.
 const PROBE_ABOVE_LINES: usize = 8;
 /// Pace of these.
@@ -39,14 +39,14 @@ pub(super) fn with_box(mut options: SolverOptions) -> SolverOptions {
     in_double(options)
 }
 
-/// The same with everything in double precision.
+/// The iteration with everything in double precision.
 pub(super) fn in_double(mut options: SolverOptions) -> SolverOptions {
     options.precision = Precision::F64;
     options.multigrid.precision = CyclePrecision::F64;
     options
 }
 
-/// The same with conjugate gradients, preconditioned by what suits any coefficients, and by lines where that is multigrid.
+/// Conjugate gradients with the preconditioner for any coefficients, with lines where that is multigrid.
 pub(super) fn by_lines(mut options: SolverOptions, preconditioner: Preconditioner) -> SolverOptions {
     (options.method, options.preconditioner) = (Method::Cg, preconditioner);
     options.multigrid.smoother = Smoother::LineRedBlack;

@@ -18,13 +18,13 @@ use crate::stencil::{Stencil, Supports};
 /// The norms that a solve begins with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Norms {
-    /// Of what was taken out of b, relative.
+    /// The part of b that was removed, relative to b.
     removed: Option<f64>,
     /// ‖b‖
     pub(super) rhs: f64,
     /// ‖r₀‖
     pub(super) initial: f64,
-    /// What b and u are multiplied by, and these norms with them.
+    /// The factor of b and u, and of these norms.
     scaling: Scaling,
 }
 

@@ -1,4 +1,4 @@
-//! What a solver can do, whatever it is made of.
+//! The interface of a solver, whatever it is made of.
 
 use crate::array::{Source, Target};
 use crate::backend::DeviceInfo;
@@ -12,7 +12,7 @@ use crate::real::Precision;
 use crate::solver::Observer;
 use crate::traffic::StepTraffic;
 
-/// What was put together.
+/// A description of a solver.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
     /// The device.
@@ -29,13 +29,13 @@ pub struct Description {
     pub precision: Precision,
     /// The grids of the multigrid hierarchy, finest first; empty where there is none.
     pub levels: Vec<Shape>,
-    /// What the user should know: where a wish could not be met, and why.
+    /// Notes for the user: options that could not be followed, and why.
     pub notes: Vec<String>,
     /// Bytes of vectors on the device.
     pub bytes: usize,
     /// Bytes of coefficients, and of the operators' own working space, on the device.
     pub coefficient_bytes: usize,
-    /// What an iteration declares to move, step by step.
+    /// The traffic that an iteration declares, step by step.
     pub traffic: Vec<StepTraffic>,
 }
 
@@ -51,7 +51,7 @@ pub trait Solve<S>: Send {
     /// v = A u
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape); what the device reports.
+    /// [`Error::Shape`](crate::Error::Shape); the errors of the device.
     fn apply(&mut self, u: Source<'_>, v: Target<'_>) -> Result<()>;
 
     /// z = B r with a fixed linear B ≈ A⁻¹: `iterations` steps z += M⁻¹ (r − A z) from zero, where M is the preconditioner of a
@@ -59,23 +59,23 @@ pub trait Solve<S>: Send {
     /// singular A, r and z lose their means over what is tied to nothing.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape), [`Error::NotFinite`](crate::Error::NotFinite); what the device reports.
+    /// [`Error::Shape`](crate::Error::Shape), [`Error::NotFinite`](crate::Error::NotFinite); the errors of the device.
     fn precondition(&mut self, r: Source<'_>, z: Target<'_>, iterations: usize) -> Result<()>;
 
     /// Gives the matrix other coefficients: those of a stencil that differs from the present one in nothing else.
     /// Nothing is allocated, compiled or recorded anew where the preconditioner can do without.
     ///
     /// # Errors
-    /// Those of [`Stencil::check_update`](crate::stencil::Stencil::check_update); what the device reports, and then the solver must
+    /// As [`Stencil::check_update`](crate::stencil::Stencil::check_update); the errors of the device, and then the solver must
     /// be updated once more before it solves again.
     fn update(&mut self, stencil: &S) -> Result<()>;
 
-    /// What this is.
+    /// Describes the solver.
     fn description(&self) -> &Description;
 
     /// Bytes a second that a copy of a vector of this size moves, measured now.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn copy_bandwidth(&self) -> Result<f64>;
 }

@@ -42,7 +42,7 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) scratch: B::Vector<f64>,
     /// u in single precision, once a caller's array is.
     pub(super) single: Option<B::Vector<f32>>,
-    /// What preconditions others' iterations where the iteration's own cycles are not symmetric, once that is asked for.
+    /// The preconditioner for other programs' iterations where the iteration's own cycles are not symmetric, made on demand.
     pub(super) symmetric: Option<Symmetric<B, S>>,
     /// A residual and its correction, once a preconditioner of several steps is asked for.
     pub(super) spare: Option<[B::Vector<f64>; 2]>,
@@ -79,12 +79,12 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     ///
     /// # Errors
     /// [`Error::Invalid`] for options that make no sense, together or alone; [`Error::Unsupported`] for
-    /// those that this stencil does not offer; what the device reports.
+    /// those that this stencil does not offer; the errors of the device.
     pub fn new(backend: &B, stencil: &S, options: &SolverOptions) -> Result<Self> {
         Self::assembled(backend, stencil, options, None)
     }
 
-    /// The same with a caller's own preconditioner in the place of the options'.
+    /// Makes a solver with a caller's own preconditioner instead of the options'.
     ///
     /// # Errors
     /// As [`System::new`]; [`Error::Invalid`] where the options ask for multigrid cycles or for another precision than
@@ -273,7 +273,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         &self.callers
     }
 
-    /// That of its vectors.
+    /// The layout of its vectors.
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -301,7 +301,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// b = A x
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     pub fn apply_to(&mut self, x: &mut B::Vector<f64>) -> Result<()> {
         self.capabilities.operator.apply(x, &mut self.b)
     }
@@ -309,7 +309,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// ‖b − A u‖ / ‖b‖, of the b and u that are there.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     pub fn residual_over_rhs(&mut self) -> Result<f64> {
         Ok(self.true_residual()? / self.norm_of_rhs()?)
     }

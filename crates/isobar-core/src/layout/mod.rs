@@ -100,12 +100,12 @@ pub struct Layout {
     halo: [usize; 2],
     /// Rows of the larger grid, where they are a ring that is divided.
     ring: Option<usize>,
-    /// What is west and east of each row.
+    /// The columns west and east of each row.
     beside: [Beside; 2],
     has_own_halo: bool,
 }
 
-/// What lies beyond an end of rows, of which vectors have a halo column.
+/// The column beyond an end of rows, which vectors may have as a halo column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Beside {
     /// Nothing, and there is no such column.
@@ -147,14 +147,14 @@ impl Layout {
         Self::new(Shape::new(1, 1, 1))
     }
 
-    /// The same for a part of a larger grid whose first column is (i, j) = `origin` there, with room for `halo` rows of
+    /// The layout of a subdomain of a larger grid whose first column is (i, j) = `origin` there, with room for `halo` rows of
     /// neighbours before the first row and after the last.
     #[must_use]
     pub fn part_of(self, origin: [usize; 2], halo: [usize; 2]) -> Self {
         Self { origin, halo, ..self }
     }
 
-    /// The same for vectors whose halo is not the neighbours': [`Backend::fill`](crate::backend::Backend::fill) leaves it as it is.
+    /// The layout of vectors whose halo is filled by their owner: [`Backend::fill`](crate::backend::Backend::fill) leaves it alone.
     #[must_use]
     pub fn with_own_halo(self) -> Self {
         Self { has_own_halo: true, ..self }
@@ -165,10 +165,10 @@ impl Layout {
         self.is_part() && !self.has_own_halo
     }
 
-    /// That of vectors with another number of layers of the same rows, without halo.
+    /// The layout of vectors with another number of layers of the same rows, without halo.
     ///
     /// # Errors
-    /// Those of [`Layout::new`].
+    /// As [`Layout::new`].
     pub fn own_rows(&self, layers: usize) -> Result<Self> {
         Ok(Self::new(Shape { nz: layers, ..self.shape })?.part_of(self.origin, [0; 2]))
     }

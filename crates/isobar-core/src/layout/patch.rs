@@ -31,7 +31,7 @@ impl Slab {
     /// The layout of its vectors, with a halo row wherever the grid goes on; `is_ring` says whether the last row is beside the first.
     ///
     /// # Errors
-    /// Those of [`Layout::new`].
+    /// As [`Layout::new`].
     pub fn layout(&self, whole: Shape, is_ring: bool) -> Result<Layout> {
         let ring = (is_ring && self.rows() < whole.ny).then_some(whole.ny);
         let goes_on = [self.first > 0, self.beyond < whole.ny];
@@ -43,7 +43,7 @@ impl Slab {
 /// A rectangle of the columns of a grid: what one of several devices works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patch {
-    /// Those that it has of a row.
+    /// Its columns of a row.
     pub x: Slab,
     /// Its rows.
     pub y: Slab,
@@ -87,7 +87,7 @@ impl Patch {
     /// and around y.
     ///
     /// # Errors
-    /// Those of [`Layout::new`].
+    /// As [`Layout::new`].
     pub fn layout(&self, whole: Shape, rings: [bool; 2]) -> Result<Layout> {
         let rows = self.y.layout(Shape { nx: self.x.rows(), ..whole }, rings[1])?;
         let around = if rings[0] && !self.has_whole_rows(whole) { Beside::Around } else { Beside::Nothing };
@@ -97,7 +97,7 @@ impl Patch {
     }
 }
 
-/// What is said where ranks divide rows, and something needs whole ones.
+/// The error where ranks divide rows, and `what` needs whole rows.
 pub fn needs_whole_rows(what: &str) -> Error {
     Error::Unsupported(format!(
         "{what} on ranks that divide x; let each have whole rows (--parts 1xN, of as many ranks as rows at most), or use \

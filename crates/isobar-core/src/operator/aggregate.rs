@@ -1,4 +1,4 @@
-//! What deflation and singular systems ask of a matrix.
+//! Steps that deflation and singular systems need of a matrix.
 
 use super::Operator;
 use crate::backend::{AggregateBackend, AggregateMap, Scalar};
@@ -75,16 +75,16 @@ pub trait AggregateOperator<B: AggregateBackend, T: Real>: Operator<B, T> {
     /// The connected components, of the whole grid; nothing where all cells are active, joined, and tied to something fixed.
     fn components(&self) -> Result<Option<Components>>;
 
-    /// What ties each of the connected components of the whole grid to something fixed: E, which is diagonal then.
+    /// Returns how strongly each connected component of the whole grid is tied to something fixed: E, which is diagonal then.
     ///
     /// # Errors
     /// As [`AggregateOperator::galerkin`].
     fn ties(&self, components: &Components) -> Result<Vec<f64>>;
 
-    /// Of aggregates of the whole grid's cells those of the cells that this operator's vectors have, with the same numbers.
+    /// Restricts aggregates of the whole grid to the cells of this operator's vectors; they keep their numbers.
     ///
     /// # Errors
-    /// Those of [`AggregateMap::new`].
+    /// As [`AggregateMap::new`].
     fn own_cells(&self, of_whole: AggregateMap) -> Result<AggregateMap> {
         if self.layout().is_part() { of_whole.of_part(self.layout()) } else { Ok(of_whole) }
     }

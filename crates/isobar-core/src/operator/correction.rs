@@ -1,4 +1,4 @@
-//! What multigrid has beside sweeps and transfers: corrections of a few slow vectors, and exact solves on the coarsest grid.
+//! Parts of multigrid beside sweeps and transfers: corrections of a few slow vectors, and exact solves on the coarsest grid.
 
 use crate::backend::Backend;
 use crate::error::Result;
@@ -13,7 +13,7 @@ pub trait Correction<B: Backend, T: Real>: Send + Sync {
     /// u += ω Σ_θ Z D⁻¹ Zᵀ r, see [`bodies`](crate::stencil::galerkin::bodies)
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn correct(&self, r: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()>;
 
     /// Bytes of tables.
@@ -25,12 +25,12 @@ pub trait Correction<B: Backend, T: Real>: Send + Sync {
     }
 }
 
-/// What solves on the coarsest level of multigrid.
+/// A solver on the coarsest level of multigrid.
 pub trait CoarsestSolver<B: Backend, T: Real>: Send + Sync {
     /// u = G f, G a symmetric generalised inverse, or what multigrid makes of one
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn solve(&self, f: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()>;
 
     /// Bytes held.

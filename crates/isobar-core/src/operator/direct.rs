@@ -1,4 +1,4 @@
-//! What solves a separable matrix without iterating.
+//! Direct solvers of separable matrices.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +18,7 @@ pub trait DirectBackend: Backend {
     /// Makes the direct solver of a separable matrix for vectors of this layout, where this back end has one.
     ///
     /// # Errors
-    /// Those of [`Separable::bases`]; what the device reports.
+    /// As [`Separable::bases`]; the errors of the device.
     fn direct(&self, _layout: &Layout, _factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
         Ok(None)
     }
@@ -29,20 +29,20 @@ pub trait DirectSolver<B: Backend>: Send {
     /// u = A⁻¹ b, up to a constant where A is singular.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn solve(&mut self, b: &B::Vector<f64>, u: &mut B::Vector<f64>) -> Result<()>;
 
     /// x = A⁻¹ x, up to a constant where A is singular.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn solve_in_place(&mut self, x: &mut B::Vector<f64>) -> Result<()>;
 
     /// u = A⁻¹ b between callers' arrays, with the norms that judge it, where they lie so that nothing need be copied. Where A is singular
     /// the mean of b is left out, and u has the mean 0. Returns nothing, and may have written to u, where the arrays are of another kind.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn solve_arrays(&mut self, b: &Source<'_>, u: &mut Target<'_>) -> Result<Option<Judged>> {
         let _ = (b, u);
         Ok(None)
@@ -51,7 +51,7 @@ pub trait DirectSolver<B: Backend>: Send {
     /// Takes the factors of another matrix on the same grid.
     ///
     /// # Errors
-    /// Those of [`Separable::bases`]; what the device reports.
+    /// As [`Separable::bases`]; the errors of the device.
     fn update(&mut self, factors: &Separable) -> Result<()>;
 
     /// Describes how each axis is treated, in words.

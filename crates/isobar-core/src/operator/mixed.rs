@@ -48,8 +48,8 @@ pub trait MixedSmoother<B: Backend>: LineSmoother<B, f64> {
     }
 }
 
-/// What a mixed-precision V(1,1) cycle does on its finest level, between two visits to the coarser ones. It owns the
-/// correction e and the residual r, in single precision, and what they hold between its steps is its own affair.
+/// The finest level of a mixed-precision V(1,1) cycle, between two visits to the coarser levels. It owns the correction e and
+/// the residual r, in single precision; their contents between its steps are private to it.
 pub trait MixedTop<B: Backend>: Send {
     /// r = b, the residual of u = 0
     fn begin_from_zero(&mut self, b: &B::Vector<f64>) -> Result<()>;
@@ -79,7 +79,7 @@ pub trait MixedTop<B: Backend>: Send {
     /// f_c = R (r − A e)
     fn descend_first(&mut self, coarse_f: &mut B::Vector<f32>) -> Result<()>;
 
-    /// The same from what [`MixedTop::ascend`] left.
+    /// [`MixedTop::descend_first`] from the state that [`MixedTop::ascend`] left.
     fn descend(&mut self, coarse_f: &mut B::Vector<f32>) -> Result<()> {
         self.descend_first(coarse_f)
     }
@@ -122,7 +122,7 @@ pub struct UnfusedTop<B: Backend> {
 }
 
 impl<B: Backend> UnfusedTop<B> {
-    /// Of the same matrix in both precisions.
+    /// Makes it from the same matrix in both precisions.
     ///
     /// # Errors
     /// Where the workspace does not fit in memory.

@@ -1,4 +1,4 @@
-//! What can be done with a matrix on a device, each capability a trait of its own.
+//! The capabilities of a matrix on a device, each a trait of its own.
 //!
 //! A trait's methods are *fused steps*, named by what they mean and documented by their recurrence. Every fused step has
 //! a default made of unfused pieces: a new stencil works at once, and is made fast by overriding steps one at a time.
@@ -42,7 +42,7 @@ pub use points::{PointSmoother, lines_layout};
 pub use transfer::Transfer;
 pub use triangular::Triangular;
 
-/// What an iteration or a relaxation starts from.
+/// The first guess of an iteration or a relaxation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guess {
     /// u = 0; what `u` holds is ignored.
@@ -134,7 +134,7 @@ pub struct Direction<'a, V> {
     pub q: &'a mut V,
 }
 
-/// What conjugate gradients fuse with an application of A.
+/// Steps of conjugate gradients that are fused with an application of A.
 pub trait CgOperator<B: Backend, T: Real>: Operator<B, T> {
     /// u += αp;  p' = z + βp;  q = A p';  σ = ⟨p', q⟩, p' being `next` where that is given, and p itself otherwise
     fn advance_direction(
@@ -152,7 +152,7 @@ pub trait CgOperator<B: Backend, T: Real>: Operator<B, T> {
     /// still read it. An iteration that will take the step asks when it is made, which is the time to prepare the step.
     ///
     /// # Errors
-    /// What preparing the step fails with.
+    /// The errors of preparing the step.
     fn needs_next_direction(&self) -> Result<bool> {
         Ok(false)
     }
@@ -161,7 +161,7 @@ pub trait CgOperator<B: Backend, T: Real>: Operator<B, T> {
 /// [`CgOperator::advance_direction`] made of unfused pieces, whatever the operator overrides.
 ///
 /// # Errors
-/// What the device reports.
+/// The errors of the device.
 pub fn advance_direction_unfused<B: Backend, T: Real>(
     operator: &(impl Operator<B, T> + ?Sized),
     v: Direction<'_, B::Vector<T>>,
@@ -207,8 +207,8 @@ pub trait Diagonal<B: Backend, T: Real>: Operator<B, T> {
     }
 }
 
-/// What a matrix on a device offers beside its lines and coarser levels, which are made when they are wanted. Whatever
-/// wraps one names every field, so that it cannot lose one by oversight.
+/// All capabilities of a matrix on a device but lines and coarser levels, which are made on demand. Code that wraps them names
+/// every field, so that none is lost by oversight.
 pub struct Capabilities<B: AggregateBackend, T: Real> {
     /// It can be applied.
     pub operator: Arc<dyn CgOperator<B, T>>,

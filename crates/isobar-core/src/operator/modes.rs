@@ -1,4 +1,4 @@
-//! What goes between a grid and some vertical modes of it.
+//! Transfers between a grid and some of its vertical modes.
 
 use super::{Guess, LineSmoother, Relaxation};
 use crate::backend::{Backend, Scalar};
@@ -19,7 +19,7 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
     /// Takes other modes, as many as there were.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn update(&self, modes: &VerticalModes) -> Result<()>;
 
     /// g_m = Σ_k s_m(k) r_k
@@ -90,7 +90,7 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
         self.project_residual(f, u, g, scratch, norm, scalars)
     }
 
-    /// The same without the projection: ‖f − A u‖² of the u that is left, whatever is known of its residual.
+    /// [`ModalTransfer::expand_smooth`], then ‖f − A u‖² of the resulting u.
     fn expand_smooth_norm(
         &self,
         x: &B::Vector<C>,

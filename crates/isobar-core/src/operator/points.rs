@@ -15,7 +15,7 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
     /// A tile that suits the device.
     fn suggested_tile(&self) -> [usize; 3];
 
-    /// The same where lines of cells along x are problems of their own.
+    /// A tile that suits the device where lines of cells along x are independent problems.
     fn suggested_line_tile(&self) -> [usize; 3] {
         self.suggested_tile()
     }
@@ -97,7 +97,7 @@ fn no_lines() -> Error {
 /// [`PointSmoother::relax_moving`] sweep by sweep.
 ///
 /// # Errors
-/// What the device reports.
+/// The errors of the device.
 pub fn move_by_sweeps<B: Backend, T: Real>(
     operator: &(impl PointSmoother<B, T> + ?Sized),
     cycle: &PointCycle,
@@ -125,7 +125,7 @@ pub fn move_by_sweeps<B: Backend, T: Real>(
 /// Where vectors have a number for each line of cells along x of a grid of one layer.
 ///
 /// # Errors
-/// Those of [`Layout::new`].
+/// As [`Layout::new`].
 pub fn lines_layout(shape: Shape) -> Result<Layout> {
     Layout::new(Shape::new(shape.ny, 1, 1))
 }

@@ -1,4 +1,4 @@
-//! What goes between a level of multigrid and the next coarser one.
+//! Transfers between a level of multigrid and the next coarser one.
 
 use super::{Guess, LineSmoother, Relaxation};
 use crate::backend::{Backend, Scalar};

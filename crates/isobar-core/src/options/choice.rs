@@ -1,4 +1,4 @@
-//! What a stencil takes where nobody says.
+//! The defaults of a stencil for options that are left open.
 
 use super::{CyclePrecision, Method, Preconditioner, Smoother};
 

@@ -1,4 +1,4 @@
-//! What multigrid cycles inside another iteration are stored in.
+//! The precision of multigrid cycles inside another iteration.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,8 +11,7 @@ use crate::real::Precision;
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum CyclePrecision {
-    /// What suits the matrix, as its [`Choice`] says, where cycles precondition conjugate gradients; else that of the
-    /// iteration.
+    /// The matrix's [`Choice`] where cycles precondition conjugate gradients; otherwise the precision of the iteration.
     #[default]
     Auto,
     /// Single precision, as `solver.precision = "mixed"` asks for.
@@ -42,7 +41,7 @@ impl SolverOptions {
         }
     }
 
-    /// What `multigrid.precision` comes to, of options with method and preconditioner resolved.
+    /// Resolves `multigrid.precision`, given options with resolved method and preconditioner.
     pub(super) fn cycle_precision(&self, choice: &Choice) -> Result<CyclePrecision> {
         let given = self.multigrid.precision;
         if self.precision != Precision::F64 {
@@ -64,7 +63,7 @@ impl SolverOptions {
         })
     }
 
-    /// What numbers are stored in, of options that are resolved: [`Precision::Mixed`] also where only the precision of cycles asks
+    /// The precision of stored numbers, given resolved options: [`Precision::Mixed`] also where only the precision of cycles asks
     /// for it.
     pub fn storage(&self) -> Precision {
         match (self.precision, self.multigrid.precision) {

@@ -35,6 +35,6 @@ pub enum CoarseSolve {
 pub struct Deflation {
     /// The vectors.
     pub stripes: Stripes,
-    /// What is done with E.
+    /// How systems with E are solved.
     pub coarse: CoarseSolve,
 }

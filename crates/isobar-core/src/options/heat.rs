@@ -33,7 +33,7 @@ impl Scheme {
     }
 }
 
-/// What the solve of a step starts from.
+/// The first guess of a step's solve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StepGuess {

@@ -67,7 +67,7 @@ impl<'de> Deserialize<'de> for Overlap {
     }
 }
 
-/// What makes plain sweeps of Jacobi's method, and tiles that are as many of them exactly, faster.
+/// The acceleration of plain sweeps of Jacobi's method, and of cycles that equal several sweeps exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Acceleration {
@@ -92,7 +92,7 @@ pub struct JacobiOptions {
     pub tile: Option<Vec<usize>>,
     /// Whether a cycle shall be exactly as many plain sweeps: tiles then overlap by 2 (sub_iterations − 1).
     pub exact: bool,
-    /// What makes plain sweeps, and exact cycles, faster.
+    /// The acceleration of plain sweeps and exact cycles.
     pub acceleration: Acceleration,
     /// Whether every line of cells along x is a problem of its own, with a stopping test of its own: the solve has converged when
     /// all lines have. For grids of one layer whose lines are not coupled.
@@ -110,7 +110,7 @@ const SUB_ITERATIONS: &str = "solver.jacobi.sub_iterations";
 const MOST: usize = 10_000;
 /// Sub-iterations of a cycle that is exact, where nobody says.
 const EXACT: usize = 4;
-/// The same where one tile holds the whole grid.
+/// The default sub-iterations where one tile holds the whole grid.
 const WHOLE: usize = 16;
 /// ω where a part of the grid is tied to nothing: with 1, values that change sign from cell to cell would never decay there.
 const FLOATING: f64 = 0.9;

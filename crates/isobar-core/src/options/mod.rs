@@ -98,7 +98,7 @@ pub struct SolverOptions {
     pub form: Form,
     /// Stop at ‖r‖ ≤ tolerance · ‖r₀‖ (or ‖b‖).
     pub tolerance: f64,
-    /// What the tolerance is relative to.
+    /// The norm that the tolerance is relative to.
     pub norm: Norm,
     /// Give up after so many iterations.
     pub max_iterations: usize,
@@ -114,9 +114,9 @@ pub struct SolverOptions {
     pub preconditioner: Preconditioner,
     /// The deflation of conjugate gradients, where there shall be one.
     pub deflation: Option<Deflation>,
-    /// What becomes of a right-hand side without a solution.
+    /// The treatment of a right-hand side without a solution.
     pub compatibility: Compatibility,
-    /// Whose residual the verdict is about, where the caller's array is of single precision.
+    /// The solution whose residual is judged where the caller's array is in single precision.
     pub judge: Judge,
 }
 

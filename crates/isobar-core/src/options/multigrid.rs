@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Smoother {
-    /// What suits the matrix, as its [`Choice`](super::Choice) says: lines, unless method and preconditioner are left open too.
+    /// The matrix's [`Choice`](super::Choice): lines, unless method and preconditioner are left open too.
     #[default]
     Auto,
     /// u += ρ M⁻¹(f − A u), all columns at once; the papers' choice, with ρ = 2/3.
@@ -38,7 +38,7 @@ impl Smoother {
         }
     }
 
-    /// The same with lines for [`Smoother::Auto`].
+    /// Resolves [`Smoother::Auto`] to lines.
     #[must_use]
     pub fn or_lines(self) -> Self {
         if self == Self::Auto { Self::LineRedBlack } else { self }
@@ -50,7 +50,7 @@ impl Smoother {
     }
 }
 
-/// What multigrid starts from.
+/// The start of multigrid as an iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Start {

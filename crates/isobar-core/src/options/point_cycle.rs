@@ -1,4 +1,4 @@
-//! What one cycle of point relaxation is: tiles, their overlap, sub-iterations.
+//! One cycle of point relaxation: tiles, their overlap, sub-iterations.
 
 use crate::layout::Shape;
 

@@ -49,7 +49,7 @@ pub enum Preconditioner {
     SsorAi,
     /// Incomplete Poisson (paper D).
     IncompletePoisson {
-        /// Of the symmetrically scaled matrix.
+        /// Whether it is that of the symmetrically scaled matrix.
         scaling: bool,
     },
     /// Truncated Neumann series (paper D).

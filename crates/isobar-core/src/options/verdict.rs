@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the tolerance is relative to.
+/// The norm that the tolerance is relative to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -16,7 +16,7 @@ pub enum Norm {
     Scaled,
 }
 
-/// What to do with a right-hand side that a singular matrix cannot produce.
+/// The treatment of a right-hand side that a singular matrix cannot produce.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compatibility {
@@ -27,13 +27,13 @@ pub enum Compatibility {
     Project,
 }
 
-/// Whose residual decides whether a solve has converged, where the caller's array is of single precision.
+/// The solution whose residual decides convergence where the caller's array is in single precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Judge {
-    /// That of the array that is handed back, after rounding.
+    /// The array that is returned, after rounding.
     #[default]
     Array,
-    /// That of the solution in double precision, before it is rounded.
+    /// The solution in double precision, before it is rounded.
     Internal,
 }

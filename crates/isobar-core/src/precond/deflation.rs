@@ -13,12 +13,12 @@ use crate::operator::aggregate::{Components, Entry};
 use crate::options::{self, CoarseSolve, Stripes};
 use crate::real::Real;
 
-/// What deflation adds to conjugate gradients.
+/// The steps that deflation adds to conjugate gradients.
 pub trait Projection<B: Backend, T: Real>: Send {
     /// q = P q with P = I − A Z E⁻¹ Zᵀ;  σ = ⟨p, q⟩
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn project(
         &mut self,
         p: &B::Vector<T>,
@@ -30,13 +30,13 @@ pub trait Projection<B: Backend, T: Real>: Send {
     /// u += Z E⁻¹ Zᵀ r, after which Zᵀ(b − A u) = 0 if r was b − A u
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn correct(&mut self, r: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()>;
 
     /// Computes E anew, after the matrix has got other coefficients.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where E cannot be factorised; what the device reports.
+    /// [`Error::Invalid`] where E cannot be factorised; the errors of the device.
     fn update(&mut self) -> Result<()>;
 
     /// How often [`Projection::correct`] must follow on a residual, so that what is left of Zᵀr is rounding.
@@ -257,11 +257,11 @@ fn without_null_space(map: AggregateMap, components: &Components) -> AggregateMa
 /// E with its triangular factors.
 struct CoarseMatrix {
     factors: Elimination,
-    /// Of rows, in the order of elimination, as what follows.
+    /// The sums of rows, in the order of elimination.
     sums: Vec<f64>,
     /// Row, column below it, and the positive coupling between.
     couplings: Vec<(usize, usize, f64)>,
-    /// Of a solution.
+    /// Steps of iterative refinement of a solution.
     refinements: usize,
 }
 

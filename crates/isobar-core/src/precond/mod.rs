@@ -72,7 +72,7 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
     /// Takes out of z = M⁻¹ r what A does not see, where [`apply`](Self::apply) leaves that in.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn project_out(&mut self, z: &mut B::Vector<T>) -> Result<()> {
         let _ = z;
         Ok(())
@@ -81,7 +81,7 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
     /// Computes anew what depends on the matrix, whose coefficients have changed.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn update(&mut self) -> Result<()> {
         Ok(())
     }
@@ -109,10 +109,10 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
         false
     }
 
-    /// What one `apply` on so many cells declares to move.
+    /// The traffic that one `apply` on this many cells declares.
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic>;
 
-    /// What one `precondition_residual` on so many cells declares to move.
+    /// The traffic that one `precondition_residual` on this many cells declares.
     fn traffic(&self, cells: usize) -> Vec<StepTraffic> {
         let mut steps = self.apply_traffic(cells);
         steps.push(StepTraffic::once::<T>(traffic::UPDATE_RESIDUAL, cells));
@@ -186,7 +186,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Jacobi<B, T> {
 
 /// M = the tridiagonal blocks of A, one a column (papers A and B)
 pub struct Line<B: Backend, T: Real>(
-    /// What solves with them.
+    /// The solver of the lines.
     pub Arc<dyn LineSolver<B, T>>,
 );
 

@@ -31,9 +31,9 @@ pub struct ModalProblems<B: Backend, T: Real, C: Real> {
     pub scratch: B::Vector<T>,
     scratch_layout: Layout,
     cycle: Cycle<B, C>,
-    /// Of each cycle after the first.
+    /// The factor τ of each cycle after the first.
     factors: Vec<f64>,
-    /// What these extrapolate from.
+    /// The vector that cycles extrapolate from.
     before: B::Vector<C>,
     start: Start,
 }
@@ -69,7 +69,7 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
     /// x_m ≈ (μ_m |T| + L_h)⁻¹ g_m
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     pub fn solve(&mut self) -> Result<()> {
         let Self { cycle, factors, before, g, x, .. } = self;
         match self.start {
@@ -97,7 +97,7 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
     /// z = M⁻¹ r: [`Modal`] with this many sweeps before and after the correction.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     pub fn precondition(
         &mut self,
         sweeps: usize,
@@ -131,7 +131,7 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
         [self.transfer.fine().layout(), self.transfer.modal_layout()].map(|layout| layout.shape().cells())
     }
 
-    /// What [`ModalProblems::solve`] declares to move.
+    /// The traffic that [`ModalProblems::solve`] declares.
     pub fn traffic(&self) -> Vec<StepTraffic> {
         let cycles = (1 + self.factors.len()) as f64;
         self.cycle.traffic(Guess::Given).into_iter().map(|step| step.times(step.count * cycles)).collect()
@@ -167,7 +167,7 @@ impl<B: Backend, T: Real, C: Real> Modal<B, T, C> {
     /// With so many sweeps before and after.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     pub fn new(problems: ModalProblems<B, T, C>, sweeps: usize) -> Result<Self> {
         let backend = problems.transfer.fine().backend().clone();
         Ok(Self { scalars: backend.scalars()?, problems, sweeps, backend })

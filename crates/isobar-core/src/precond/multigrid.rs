@@ -15,7 +15,7 @@ use crate::real::Real;
 use crate::stencil::Hierarchy;
 use crate::traffic::{self, StepTraffic};
 
-/// What a multigrid level holds beside its operator.
+/// The vectors of a multigrid level.
 struct LevelVectors<V> {
     /// Right-hand side.
     f: V,
@@ -34,16 +34,16 @@ pub struct Cycle<B: Backend, T: Real> {
     levels: Vec<Arc<dyn LineSmoother<B, T>>>,
     /// From each level to the next.
     transfers: Vec<Arc<dyn Transfer<B, T>>>,
-    /// Of the second level and all below.
+    /// The vectors of the second level and all below.
     vectors: Vec<LevelVectors<B::Vector<T>>>,
     /// For steps that cannot work in place, one a level.
     scratch: Vec<B::Vector<T>>,
     /// Beside the sweeps, one a level.
     corrections: Vec<Corrected<B, T>>,
     coarsest: Option<Arc<dyn CoarsestSolver<B, T>>>,
-    /// Of each level to the next.
+    /// The number of visits from each level to the next.
     visits: Vec<usize>,
-    /// Of each level.
+    /// The recipe of each level.
     recipes: Vec<Recipe>,
     bytes: usize,
 }
@@ -155,7 +155,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     /// One cycle on A u = f; where asked for, with ‖f − A u‖² at its end.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     pub fn cycle(
         &mut self,
         f: &B::Vector<T>,
@@ -169,7 +169,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     /// u = τ cycle(u) + (1 − τ) u, one cycle on A u = f and more of what it changes; `before` is overwritten.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     pub fn extrapolated(
         &mut self,
         f: &B::Vector<T>,
@@ -220,7 +220,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     /// One cycle from zero on the levels below the finest, where there are any.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     pub(crate) fn cycle_below(&mut self) -> Result<()> {
         match self.parts(0).below() {
             Some((LevelVectors { f, u }, mut below)) => below.cycle(f, u, Guess::Zero, None),
@@ -231,7 +231,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     /// Full multigrid: u from f alone, coarse to fine, one cycle a level.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     pub fn full_multigrid(
         &mut self,
         f: &mut B::Vector<T>,
@@ -289,7 +289,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         self.levels[0].layout().shape().cells()
     }
 
-    /// What one cycle declares to move, level by level.
+    /// The traffic that one cycle declares, level by level.
     pub fn traffic(&self, finest_guess: Guess) -> Vec<StepTraffic> {
         let mut steps = Vec::new();
         let mut times = 1.0;

@@ -13,7 +13,7 @@ use crate::operator::AggregateOperator;
 use crate::operator::aggregate::Components;
 use crate::options::Compatibility;
 
-/// What was taken out of a right-hand side.
+/// The part that was removed from a right-hand side.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Removed {
     /// The norm of what was removed relative to that of b.
@@ -35,7 +35,7 @@ struct Found<B: AggregateBackend> {
     all: Option<Arc<B::Aggregates>>,
     sizes: Vec<usize>,
     sums: B::AggregateVector,
-    /// The same numbers on the host.
+    /// The numbers on the host.
     host: Vec<f64>,
     inactive_cells: usize,
     /// Whether all active cells are one floating component.
@@ -47,7 +47,7 @@ struct Found<B: AggregateBackend> {
 const NORM: Scalar = Scalar::new(0);
 /// A part of the right-hand side this small, relative to what the tolerance allows, is rounding.
 pub(crate) const NEGLIGIBLE: f64 = 0.1;
-/// What is left of a right-hand side by rounding when all of it is taken out, relative to what it was.
+/// The rounding error that remains of a right-hand side that is removed completely, relative to it.
 const ROUNDING: f64 = 8.0 * f64::EPSILON;
 
 impl<B: AggregateBackend> NullSpace<B> {
@@ -78,7 +78,7 @@ impl<B: AggregateBackend> NullSpace<B> {
     ///
     /// # Errors
     /// [`Error::Invalid`] where that is more than a solve to `tolerance` could overlook, unless the options ask for
-    /// projection; what the device reports.
+    /// projection; the errors of the device.
     pub fn make_compatible(&mut self, b: &mut B::Vector<f64>, tolerance: f64) -> Result<Option<Removed>> {
         let Self { operator, compatibility, scalars, found } = self;
         let Some(found) = found else { return Ok(None) };
@@ -88,7 +88,7 @@ impl<B: AggregateBackend> NullSpace<B> {
     /// Gives u the mean 0 over every floating component, and 0 in inactive cells.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     pub fn project_out(&mut self, u: &mut B::Vector<f64>) -> Result<()> {
         match &mut self.found {
             Some(found) => found.project_out(self.operator.backend(), u),
@@ -101,7 +101,7 @@ impl<B: AggregateBackend> NullSpace<B> {
         self.found.as_ref().is_some_and(|found| !found.sizes.is_empty())
     }
 
-    /// What a user should know, if there is anything.
+    /// A note for the user, if any.
     pub fn describe(&self) -> Option<String> {
         self.found.as_ref().map(Found::describe)
     }

@@ -152,7 +152,7 @@ impl<B: AggregateBackend, T: Real> Pieces<B, T> {
     /// Around a preconditioner of a matrix.
     ///
     /// # Errors
-    /// What finding the pieces reports; as [`Backend::zeros`](crate::backend::Backend::zeros).
+    /// The errors of finding the pieces; as [`Backend::zeros`](crate::backend::Backend::zeros).
     pub fn new(inner: Box<dyn Preconditioner<B, T>>, operator: Arc<dyn AggregateOperator<B, T>>) -> Result<Self> {
         let found = Found::new(&*operator, operator.components()?)?;
         Ok(Self { inner, operator, found })

@@ -37,7 +37,7 @@ pub(crate) fn relaxations<B: Backend, S, T: Real>(
 }
 
 impl Recipe {
-    /// Of each level of a hierarchy, the first of which may be relaxed by points and the others by lines.
+    /// The recipes of all levels of a hierarchy, the first of which may be relaxed by points and the others by lines.
     pub(super) fn of_levels<B: Backend, S, T: Real>(
         hierarchy: &Hierarchy<B, S, T>,
         options: &MultigridOptions,

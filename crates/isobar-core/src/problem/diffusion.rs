@@ -213,7 +213,7 @@ impl DiffusionProblem {
     /// This problem, its cells looked through once for whatever is made of it.
     ///
     /// # Errors
-    /// Those of [`DiffusionProblem::validate`].
+    /// As [`DiffusionProblem::validate`].
     pub fn checked(&self) -> Result<CheckedProblem<'_>> {
         let count = self.shape.cells();
         let length = |what: &str, len: usize, expected: usize| {
@@ -353,7 +353,7 @@ impl DiffusionProblem {
     /// The matrix.
     ///
     /// # Errors
-    /// Those of [`DiffusionProblem::validate`] and [`Diffusion::new`].
+    /// As [`DiffusionProblem::validate`] and [`Diffusion::new`].
     pub fn stencil(&self) -> Result<Diffusion> {
         self.checked()?.stencil()
     }
@@ -461,7 +461,7 @@ impl CheckedProblem<'_> {
     /// As [`DiffusionProblem::stencil`].
     ///
     /// # Errors
-    /// Those of [`Diffusion::new`].
+    /// As [`Diffusion::new`].
     pub fn stencil(&self) -> Result<Diffusion> {
         self.problem.stencil_of_known(self.spreads)
     }

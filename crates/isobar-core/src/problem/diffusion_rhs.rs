@@ -15,7 +15,7 @@ impl DiffusionProblem {
     /// [`DiffusionProblem::exact`], and nothing else.
     ///
     /// # Errors
-    /// Those of [`DiffusionProblem::stencil`].
+    /// As [`DiffusionProblem::stencil`].
     pub fn rhs(&self, kind: Option<RhsKind>, seed: u64, weighting: Weighting) -> Result<Vec<f64>> {
         self.rhs_in(&(0..self.shape.ny), kind, seed, weighting)
     }
@@ -38,7 +38,7 @@ impl DiffusionProblem {
     /// boundary values, sources and wells are added.
     ///
     /// # Errors
-    /// Those of [`DiffusionProblem::validate`]; [`Error::Shape`] for another number of cells.
+    /// As [`DiffusionProblem::validate`]; [`Error::Shape`] for another number of cells.
     pub fn rhs_from(&self, values: Vec<f64>, weighting: Weighting) -> Result<Vec<f64>> {
         self.rhs_from_in(&(0..self.shape.ny), values, weighting)
     }
@@ -102,7 +102,7 @@ impl CheckedProblem<'_> {
     /// As [`DiffusionProblem::rhs_in`].
     ///
     /// # Errors
-    /// Those of [`CheckedProblem::stencil`].
+    /// As [`CheckedProblem::stencil`].
     pub fn rhs_in(
         &self,
         own: &Range<usize>,

@@ -34,7 +34,7 @@ impl FaceProblem {
     /// Makes a problem from conductances, as [`Diffusion::from_faces`] does.
     ///
     /// # Errors
-    /// Those of [`Diffusion::from_faces`]; [`Error::Invalid`] where no cell takes part.
+    /// As [`Diffusion::from_faces`]; [`Error::Invalid`] where no cell takes part.
     pub fn new(shape: Shape, faces: [Vec<f64>; 3], shift: Option<Vec<f64>>, active: Option<&[bool]>) -> Result<Self> {
         let matrix = Diffusion::from_faces(shape, faces, shift, active)?;
         let ones = rows(&Host, shape.cells(), shape.nx, |row, ones: &mut [f64]| {

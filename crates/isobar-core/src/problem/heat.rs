@@ -35,7 +35,7 @@ impl Heat {
     /// By finite volumes: unknowns in the middle of cells, boundary values on faces. `body` is f of every cell, C order.
     ///
     /// # Errors
-    /// Those of [`DiffusionProblem::stencil`] and [`DiffusionProblem::rhs_from`]; [`Error::Invalid`] for a negative reaction.
+    /// As [`DiffusionProblem::stencil`] and [`DiffusionProblem::rhs_from`]; [`Error::Invalid`] for a negative reaction.
     pub fn in_cells(problem: &DiffusionProblem, body: Option<Vec<f64>>) -> Result<Self> {
         let checked = problem.checked()?;
         let (stiffness, own) = (checked.stencil()?, 0..problem.shape.ny);
@@ -60,7 +60,7 @@ impl Heat {
     /// of the points, between two of which their harmonic mean holds.
     ///
     /// # Errors
-    /// Those of [`PointProblem::new`] and [`Heat::in_cells`].
+    /// As [`PointProblem::new`] and [`Heat::in_cells`].
     pub fn at_points(problem: &DiffusionProblem, size: [f64; 3], body: Option<Vec<f64>>) -> Result<Self> {
         let points = PointProblem::new(problem.clone(), size)?;
         let mut heat = Self::in_cells(&points.inner, body)?;

@@ -42,7 +42,7 @@ impl Helmholtz {
     /// The matrix.
     ///
     /// # Errors
-    /// Those of [`TensorProduct::helmholtz`] and [`TensorProduct::with_advection`].
+    /// As [`TensorProduct::helmholtz`] and [`TensorProduct::with_advection`].
     pub fn stencil(&self) -> Result<TensorProduct> {
         let omega = self.omega();
         let stencil = TensorProduct::helmholtz(&self.grid, omega, self.lambda)?;
@@ -53,7 +53,7 @@ impl Helmholtz {
     /// A right-hand side in C order, shape (nz, ny, nx).
     ///
     /// # Errors
-    /// Those of [`GridOptions::validate`].
+    /// As [`GridOptions::validate`].
     pub fn rhs(&self, kind: RhsKind, seed: u64, weighting: Weighting) -> Result<Vec<f64>> {
         self.rhs_in(&self.all_rows(), kind, seed, weighting)
     }
@@ -84,7 +84,7 @@ impl Helmholtz {
     /// Multiplies point values, shape (nz, ny, nx) in C order, by the cell volumes |T| a_k.
     ///
     /// # Errors
-    /// Those of [`GridOptions::validate`].
+    /// As [`GridOptions::validate`].
     pub fn times_volume(&self, values: &mut [f64]) -> Result<()> {
         self.times_volume_in(&self.all_rows(), values)
     }

@@ -85,7 +85,7 @@ impl PointProblem {
     /// The matrix.
     ///
     /// # Errors
-    /// Those of [`DiffusionProblem::stencil`].
+    /// As [`DiffusionProblem::stencil`].
     pub fn stencil(&self) -> Result<Diffusion> {
         self.with_ties(&self.inner.stencil()?)
     }
@@ -121,7 +121,7 @@ impl PointProblem {
     /// As [`DiffusionProblem::rhs`].
     ///
     /// # Errors
-    /// Those of [`PointProblem::stencil`].
+    /// As [`PointProblem::stencil`].
     pub fn rhs(&self, kind: Option<RhsKind>, seed: u64, weighting: Weighting) -> Result<Vec<f64>> {
         self.rhs_in(&(0..self.inner.shape.ny), kind, seed, weighting)
     }
@@ -129,7 +129,7 @@ impl PointProblem {
     /// As [`DiffusionProblem::rhs_in`].
     ///
     /// # Errors
-    /// Those of [`PointProblem::stencil`].
+    /// As [`PointProblem::stencil`].
     pub fn rhs_in(
         &self,
         rows: &Range<usize>,

@@ -53,7 +53,7 @@ pub trait SevenPoint: Stencil {
     /// Computes them, for vectors with a layout.
     ///
     /// # Errors
-    /// Those of [`Vector::zeros`].
+    /// As [`Vector::zeros`].
     fn rows<T: Real>(&self, layout: &Layout) -> Result<Self::Rows<T>>;
 }
 
@@ -75,7 +75,7 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
     /// Computes the rows.
     ///
     /// # Errors
-    /// Those of [`Layout::new`] and [`Vector::zeros`].
+    /// As [`Layout::new`] and [`Vector::zeros`].
     pub fn new(stencil: &S) -> Result<Self> {
         let layout = Layout::new(stencil.shape())?;
         let state = State { stencil: stencil.clone(), rows: stencil.rows(&layout)? };

@@ -39,7 +39,7 @@ impl<B: Backend, T: Real> Jacobi<B, T> {
     /// With cycles of one kind on a grid with this shape, which the operator may have a part of; sweeps may be accelerated.
     ///
     /// # Errors
-    /// Those of [`PointSmoother::prepare`]; where the workspace does not fit in memory.
+    /// As [`PointSmoother::prepare`]; where the workspace does not fit in memory.
     pub fn new(
         operator: Arc<dyn PointSmoother<B, T>>,
         shape: Shape,
@@ -97,7 +97,7 @@ pub fn describe(cycle: &PointCycle, shape: Shape) -> Option<String> {
     Some(format!("{} sub-iterations in {count} tiles of {tiles} cells, shared cells {overlap}", cycle.sub_iterations))
 }
 
-/// What a cycle moves: u and f once, however many sub-iterations there are.
+/// The traffic of a cycle: u and f once, however many sub-iterations there are.
 pub fn traffic_of(cycle: &PointCycle, shape: Shape) -> Traffic {
     if cycle.is_sweep() {
         return if cycle.momentum > 0.0 { traffic::RELAX_POINTS_ON } else { traffic::RELAX_POINTS };

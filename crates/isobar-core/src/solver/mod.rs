@@ -35,7 +35,7 @@ pub trait Iteration<B: Backend, T: Real>: Send {
     /// [`Guess::Zero`] is ‖b‖ and left to the caller. What it needs of the residual it keeps for [`Iteration::run`].
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>>;
 
     /// Whether [`Iteration::begin`] finds ‖b‖ on its way, for [`Guess::Zero`], so that the caller need not.
@@ -61,7 +61,7 @@ pub trait Iteration<B: Backend, T: Real>: Send {
     /// Solves between callers' arrays at once, see [`DirectSolver::solve_arrays`](crate::operator::DirectSolver::solve_arrays).
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn solve_arrays(&mut self, b: &Source<'_>, u: &mut Target<'_>) -> Result<Option<Judged>> {
         let _ = (b, u);
         Ok(None)
@@ -73,7 +73,7 @@ pub trait Iteration<B: Backend, T: Real>: Send {
         None
     }
 
-    /// What came of the lines of a batch in the last [`Iteration::run`].
+    /// The outcome of the lines of a batch in the last [`Iteration::run`].
     fn batch(&self) -> Option<Batch> {
         None
     }
@@ -88,7 +88,7 @@ pub trait Iteration<B: Backend, T: Real>: Send {
     /// z = M⁻¹ r with a fixed linear M: the preconditioner of a Krylov method, one cycle or sweep from zero of other methods.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn precondition(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
 
     /// Whether that M is symmetric where A is. Cycles are not whose restriction is not the transpose of prolongation.
@@ -99,12 +99,12 @@ pub trait Iteration<B: Backend, T: Real>: Send {
     /// Computes anew what depends on the matrix, whose coefficients have changed.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn update(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// What an iteration declares to move.
+    /// The traffic that an iteration declares.
     fn traffic(&self) -> Vec<StepTraffic>;
 
     /// Bytes of vectors held, beside `b` and `u`.

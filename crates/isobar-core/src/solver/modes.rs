@@ -41,7 +41,7 @@ pub struct ByModes<B: Backend, T: Real, C: Real> {
     scalars: B::Scalars,
     /// ‖r‖² that a run begins with.
     initial: f64,
-    /// Of the u that the last run left, where that is known.
+    /// ‖b − A u‖² of the u that the last run left, if known.
     residual: Option<f64>,
 }
 
@@ -49,7 +49,7 @@ impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
     /// With as many sweeps of the grid an iteration as planned.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     pub fn new(problems: ModalProblems<B, T, C>, plan: Plan) -> Result<Self> {
         let backend = problems.transfer.fine().backend().clone();
         Ok(Self { scalars: backend.scalars()?, initial: f64::INFINITY, residual: None, problems, plan, backend })

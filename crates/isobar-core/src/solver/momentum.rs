@@ -2,7 +2,7 @@
 
 use crate::layout::Shape;
 
-/// Of the gap that a rate promises, what is taken for kept: a sum of many vectors is slower at first than the slowest alone.
+/// The part of a promised gap in rate that counts as kept: a sum of many vectors is slower at first than the slowest alone.
 const KEPT: f64 = 0.3;
 /// Nearer to 1 the spectral radius is not put.
 const LEAST_GAP: f64 = 1e-13;

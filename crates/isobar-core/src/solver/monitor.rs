@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::spectrum::Lanczos;
 use crate::outcome::{Spectrum, Stop};
 
-/// What an observer sees after every iteration.
+/// The state that an observer sees after every iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
     /// Iterations taken.
@@ -42,7 +42,7 @@ pub struct Monitor<'o> {
     max_iterations: usize,
     patience: Patience,
     history: Vec<f64>,
-    /// Of the history, and of it since the present preconditioner came.
+    /// The smallest residual of the history, and since the present preconditioner was chosen.
     least: f64,
     least_since: f64,
     /// When the gain of a relaxation was last looked at, and the least of the history then.
@@ -65,7 +65,7 @@ pub struct Monitor<'o> {
     observer: &'o mut Observer<'o>,
 }
 
-/// What a recurrence of conjugate gradients stopped at.
+/// A breakdown of the recurrence of conjugate gradients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Broken {
     /// σ = pᵀAp, and ρ = rᵀM⁻¹r before it.
@@ -88,10 +88,10 @@ pub enum Broken {
 const RISE: f64 = 2.0;
 /// …and the least is this much smaller than the residual of the one that is kept already.
 const WORTH_KEEPING: f64 = 0.5;
-/// What an estimated error is multiplied by: weak preconditioners leave errors as much larger in slow vectors as these have
+/// The factor of an estimated error: weak preconditioners leave errors that are larger in slow vectors by as much as these have
 /// been seen by then.
 const CAUTION: f64 = 3.0;
-/// What an estimate is multiplied by after few iterations of a strong preconditioner.
+/// The factor of an estimate after few iterations of a strong preconditioner.
 const CAUTION_EARLY: f64 = 6.0;
 /// A stationary method must gain at least this factor…
 const STALL_FACTOR: f64 = 0.9;
@@ -183,7 +183,7 @@ impl<'o> Monitor<'o> {
         }
     }
 
-    /// What the coefficients tell of the eigenvalues of M⁻¹A.
+    /// The estimates of the eigenvalues of M⁻¹A that the coefficients give.
     pub fn spectrum(&self) -> Option<Spectrum> {
         self.lanczos.spectrum()
     }
@@ -194,7 +194,7 @@ impl<'o> Monitor<'o> {
         ControlFlow::Break(())
     }
 
-    /// What the recurrence stopped at, if it did.
+    /// The breakdown of the recurrence, if any.
     pub fn broken(&self) -> Option<Broken> {
         self.broken
     }

@@ -205,7 +205,7 @@ impl Diffusion {
     /// The same with all arrays on the host, those of a GPU as `read` brings them, in C order.
     ///
     /// # Errors
-    /// Those of `read`; those of [`Diffusion::new`] for what it brings.
+    /// The errors of `read`; those of [`Diffusion::new`] for what it brings.
     pub fn on_host(&self, mut read: impl FnMut(&DeviceArray) -> Result<Vec<f64>>) -> Result<Self> {
         let Coefficients::DeviceCells { fields, axes, shift } = &self.coefficients else { return Ok(self.clone()) };
         let fields = fields.iter().map(|field| read(field).map(Arc::from)).collect::<Result<_>>()?;

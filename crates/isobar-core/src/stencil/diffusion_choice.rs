@@ -176,7 +176,7 @@ impl Diffusion {
     /// is enough. `measure` is called once at most.
     ///
     /// # Errors
-    /// Those of `measure`.
+    /// The errors of `measure`.
     pub fn choice_by(
         &self,
         options: &SolverOptions,

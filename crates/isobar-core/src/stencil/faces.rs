@@ -43,7 +43,7 @@ impl TensorProduct {
 /// What a back end does with the faces of a tensor product, for [`Supports::stored_faces`].
 ///
 /// # Errors
-/// Those of [`TensorProduct::with_stored_faces`] and [`Supports::operator`].
+/// As [`TensorProduct::with_stored_faces`] and [`Supports::operator`].
 pub fn by_stored_faces<B: Supports<Diffusion>, T: Real>(
     backend: &B,
     stencil: &TensorProduct,

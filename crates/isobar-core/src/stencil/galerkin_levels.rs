@@ -52,7 +52,7 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup {
     /// Gives it other numbers.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn update_coarse<T: Real>(&self, coarse: &Self::Coarse<T>, matrix: &Self::Matrix) -> Result<()>;
 
     /// Puts weights on the device.
@@ -69,7 +69,7 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup {
     /// Gives them other numbers.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn update_interpolation<T: Real>(&self, between: &Self::Interpolation<T>, weights: Self::Weights) -> Result<()>;
 
     /// Puts bodies on the device.
@@ -81,7 +81,7 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup {
     /// Replaces them by others.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn update_bodies<T: Real>(&self, correction: &Self::BodyCorrection<T>, bodies: Self::Bodies) -> Result<()>;
 }
 
@@ -111,7 +111,7 @@ pub struct Descent<B: SupportsGalerkin> {
 /// `wanted` with the finest one, or as it takes to a grid that can be solved on exactly.
 ///
 /// # Errors
-/// Those of `make`; as [`Supports::operator`].
+/// The errors of `make`; as [`Supports::operator`].
 pub fn descend<B: SupportsGalerkin>(
     backend: &B,
     finest: B::Matrix,
@@ -218,7 +218,7 @@ where
 /// The bodies of a level, where there can be any and it is not solved on exactly.
 ///
 /// # Errors
-/// What the device reports.
+/// The errors of the device.
 pub fn bodies<B: Setup>(backend: &B, has_bodies: bool, matrix: &B::Matrix, layout: &Layout) -> Result<B::Bodies> {
     if has_bodies && backend.grid(matrix).shape.cells() > COARSEST_CELLS {
         backend.bodies(matrix, layout)

@@ -115,7 +115,7 @@ pub trait Stencil: Clone + Send + Sync + 'static {
     /// The separable matrix that is nearest to this one.
     ///
     /// # Errors
-    /// Those of [`nearest`](crate::direct::nearest); [`Error::Unsupported`](crate::Error::Unsupported) for matrices of another kind.
+    /// As [`nearest`](crate::direct::nearest); [`Error::Unsupported`](crate::Error::Unsupported) for matrices of another kind.
     fn nearest_box(&self) -> Result<Separable> {
         Err(crate::Error::Unsupported(
             "solver.preconditioner.kind: \"direct\" is for grids with six neighbours a cell; use \"jacobi\" or \"none\"".into(),
@@ -163,7 +163,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// more of the coefficients, which are the operator's.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn choice(&self, stencil: &S, _operator: &Arc<Self::Operator<f64>>, options: &SolverOptions) -> Result<Choice> {
         Ok(stencil.choice(options))
     }
@@ -171,7 +171,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// The factors of the matrix, from its coefficients wherever they lie.
     ///
     /// # Errors
-    /// Those of [`Stencil::separable`]; what the device reports.
+    /// As [`Stencil::separable`]; the errors of the device.
     fn separable(&self, stencil: &S) -> Result<Separable> {
         stencil.separable()
     }
@@ -179,7 +179,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// The separable matrix that is nearest, from coefficients wherever they lie.
     ///
     /// # Errors
-    /// Those of [`Stencil::nearest_box`]; what the device reports.
+    /// As [`Stencil::nearest_box`]; the errors of the device.
     fn nearest_box(&self, stencil: &S) -> Result<Separable> {
         stencil.nearest_box()
     }
@@ -188,7 +188,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// for all of them at the same time. What is left out is got ready when it is asked for.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn prepare(&self, _stencil: &S, _operator: &Arc<Self::Operator<f64>>, _options: &SolverOptions) -> Result<()> {
         Ok(())
     }
@@ -196,7 +196,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// The vectors that the matrix acts on.
     ///
     /// # Errors
-    /// Those of [`Layout::new`]; [`Error::Unsupported`](crate::Error::Unsupported) for rings of an odd number of cells, of which
+    /// As [`Layout::new`]; [`Error::Unsupported`](crate::Error::Unsupported) for rings of an odd number of cells, of which
     /// [`Stencil::around`] makes even ones.
     fn layout(&self, stencil: &S) -> Result<Layout> {
         stencil.turns().require_one("a checkerboard")?;
@@ -206,14 +206,14 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// Puts a stencil on the device.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where it does not fit; what the device reports.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where it does not fit; the errors of the device.
     fn operator<T: Real>(&self, stencil: &S) -> Result<Arc<Self::Operator<T>>>;
 
     /// Gives an operator the coefficients of another stencil, for which [`Stencil::check_update`] holds. Nothing is
     /// allocated, compiled or recorded anew.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &S) -> Result<()>;
 
     /// An operator in another precision, made as the first was unless a back end rounds what that has.
@@ -298,7 +298,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// cost. It has none unless a back end says so.
     ///
     /// # Errors
-    /// Those of [`VerticalModes::new`]; as [`Supports::operator`].
+    /// As [`VerticalModes::new`]; as [`Supports::operator`].
     fn modes<T: Real, C: Real>(
         &self,
         _stencil: &S,

@@ -129,7 +129,7 @@ impl TensorProduct {
     /// Its vertical modes, or those of the symmetric part of its vertical operator. They are computed once.
     ///
     /// # Errors
-    /// Those of [`VerticalModes::new`].
+    /// As [`VerticalModes::new`].
     pub fn modes(&self) -> Result<Arc<VerticalModes>> {
         if let Some(modes) = self.modes.0.get() {
             return Ok(Arc::clone(modes));
@@ -167,7 +167,7 @@ impl TensorProduct {
     /// The two-dimensional problems of some modes, one a layer: μ_m |T| + L_h.
     ///
     /// # Errors
-    /// Those of [`TensorProduct::new`].
+    /// As [`TensorProduct::new`].
     pub fn of_modes(&self, modes: &VerticalModes) -> Result<Self> {
         self.with_layers_apart(modes.values().to_vec(), vec![-1.0; modes.count()])
     }
@@ -236,7 +236,7 @@ pub trait SupportsModes: SupportsLevels<TensorProduct> {
 /// of all modes wants. What updates them is given the coefficients of the whole matrix.
 ///
 /// # Errors
-/// Those of [`VerticalModes::new`]; as [`Supports::operator`](super::Supports::operator).
+/// As [`VerticalModes::new`]; as [`Supports::operator`](super::Supports::operator).
 pub fn problems_of_modes<B, C>(
     backend: &B,
     stencil: &TensorProduct,
@@ -265,7 +265,7 @@ where
 /// So many modes of a tensor-product matrix.
 ///
 /// # Errors
-/// Those of [`VerticalModes::new`]; as [`Supports::operator`](super::Supports::operator).
+/// As [`VerticalModes::new`]; as [`Supports::operator`](super::Supports::operator).
 pub fn by_modes<B, T, C>(
     backend: &B,
     stencil: &TensorProduct,

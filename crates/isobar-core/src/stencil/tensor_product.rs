@@ -64,7 +64,7 @@ impl TensorProduct {
     /// top, homogeneous Dirichlet around (paper B, equation 2).
     ///
     /// # Errors
-    /// Those of [`GridOptions::validate`], and [`Error::Invalid`] for an ω or λ that is negative or
+    /// As [`GridOptions::validate`], and [`Error::Invalid`] for an ω or λ that is negative or
     /// not finite.
     pub fn helmholtz(grid: &GridOptions, omega: f64, lambda: f64) -> Result<Self> {
         for (key, value) in [("problem.omega", omega), ("problem.lambda", lambda)] {
@@ -240,7 +240,7 @@ impl TensorProduct {
     /// The same matrix, every entry stored.
     ///
     /// # Errors
-    /// Those of [`Csr::new`]; more than 2³² rows are not supported.
+    /// As [`Csr::new`]; more than 2³² rows are not supported.
     pub fn stored(&self) -> Result<StoredMatrix> {
         StoredMatrix::new(self.to_csr()?, self.shape)
     }
@@ -248,7 +248,7 @@ impl TensorProduct {
     /// Its entries; unknown (i, j, k) is row i + nx (k + nz j) (paper B, equation 13).
     ///
     /// # Errors
-    /// Those of [`Csr::new`]; more than 2³² rows are not supported.
+    /// As [`Csr::new`]; more than 2³² rows are not supported.
     pub fn to_csr(&self) -> Result<Csr> {
         let Shape { nx, ny, nz } = self.shape;
         Csr::from_rows(self.shape.cells(), |row, out| {

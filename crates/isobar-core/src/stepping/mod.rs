@@ -71,7 +71,7 @@ pub trait Evolve: Send {
     /// Takes the next step.
     ///
     /// # Errors
-    /// What the device reports; [`Error::Invalid`](crate::Error::Invalid) where there is none left, or where the state is
+    /// The errors of the device; [`Error::Invalid`](crate::Error::Invalid) where there is none left, or where the state is
     /// not finite. A solve that does not converge is an outcome.
     fn step(&mut self, observer: &mut Observer<'_>) -> Result<Step>;
 
@@ -84,7 +84,7 @@ pub trait Evolve: Send {
     /// Reads the state.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape); what the device reports.
+    /// [`Error::Shape`](crate::Error::Shape); the errors of the device.
     fn read(&mut self, state: Target<'_>) -> Result<()>;
 
     /// Reads the state before, which extrapolating steps need to go on. Returns whether there is one.
@@ -96,7 +96,7 @@ pub trait Evolve: Send {
     /// ½ uᵀK u − sᵀu, which without a source is ½ ∫ κ |∇u|² and never grows.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn energy(&mut self) -> Result<f64>;
 
     /// Other coefficients, boundary values and sources from the next step on, on the same grid; the state stays. The device

@@ -47,7 +47,7 @@ use crate::vector::Vector;
 /// The solver of a separable matrix, for vectors that are not part of a larger grid.
 ///
 /// # Errors
-/// Those of [`Separable::bases`], and [`Error::OutOfMemory`](isobar_core::Error::OutOfMemory).
+/// As [`Separable::bases`], and [`Error::OutOfMemory`](isobar_core::Error::OutOfMemory).
 pub(crate) fn direct(cpu: &Cpu, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Cpu>>> {
     let is_whole = layout.origin() == [0; 2] && layout.len_with_halo() == layout.len();
     if !is_whole || layout.shape() != factors.shape {

@@ -131,7 +131,7 @@ impl<T: Real> Level27<T> {
     /// wants them. `fill` fills the halo rows of u.
     ///
     /// # Errors
-    /// Those of `fill`.
+    /// The errors of `fill`.
     pub(super) fn sweep(
         &self,
         numbers: &Numbers<T>,

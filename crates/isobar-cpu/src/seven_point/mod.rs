@@ -220,7 +220,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// [`wavefront::run_part`]. With halo columns every plane waits for each exchange, and stages are passes of their own.
     ///
     /// # Errors
-    /// Those of `exchange`.
+    /// The errors of `exchange`.
     pub(crate) fn pass_on_part(
         &self,
         workspace: &mut Workspace<T>,

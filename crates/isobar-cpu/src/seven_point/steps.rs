@@ -49,7 +49,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// A pass of one stage that sums up, with `fill` called for the halo that it reads.
     ///
     /// # Errors
-    /// Those of `fill`; as [`Backend::sum`].
+    /// The errors of `fill`; as [`Backend::sum`].
     pub(crate) fn summing_pass_and_fill<const N: usize>(
         &self,
         stage: impl Fn(&C, usize, &mut ChunkSpace<T>) -> [f64; 2] + Sync,

@@ -64,7 +64,7 @@ impl<'a, T: Real> Blocks<'a, T> {
     /// 1 over the pivots, see [`Triangular::factorise`](isobar_core::operator::Triangular::factorise).
     ///
     /// # Errors
-    /// Those of [`PartBackend::hand_on`].
+    /// As [`PartBackend::hand_on`].
     pub(crate) fn factorise(
         &self,
         entries: &impl CellCoefficients<T>,
@@ -159,7 +159,7 @@ impl<'a, T: Real> Blocks<'a, T> {
     /// z = M⁻¹ r
     ///
     /// # Errors
-    /// Those of [`PartBackend::hand_on`].
+    /// As [`PartBackend::hand_on`].
     pub(crate) fn substitute(
         &self,
         entries: &impl CellCoefficients<T>,

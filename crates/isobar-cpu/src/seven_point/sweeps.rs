@@ -146,7 +146,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// [`SevenPoint::pass_around_sweeps`].
     ///
     /// # Errors
-    /// Those of `fill`.
+    /// The errors of `fill`.
     pub(crate) fn sweep_after(
         &self,
         before: Stage<'_, T>,
@@ -173,7 +173,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// `fill` fills the halo rows of u for the colours that it is given.
     ///
     /// # Errors
-    /// Those of `fill`.
+    /// The errors of `fill`.
     pub(crate) fn pass_around_sweeps(
         &self,
         c: &C,

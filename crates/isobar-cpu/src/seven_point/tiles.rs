@@ -85,7 +85,7 @@ impl Tiles {
     /// when nothing runs: before the next tile of the first planes is begun, and after one of the last planes is done.
     ///
     /// # Errors
-    /// Those of `turn`.
+    /// The errors of `turn`.
     pub(crate) fn upwards(
         &self,
         cpu: &Cpu,
@@ -100,7 +100,7 @@ impl Tiles {
     /// the last planes first.
     ///
     /// # Errors
-    /// Those of `turn`.
+    /// The errors of `turn`.
     pub(crate) fn downwards(
         &self,
         cpu: &Cpu,

@@ -302,7 +302,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// z = (Δ + Lᵀ)⁻¹ Δ (Δ + L)⁻¹ r
     ///
     /// # Errors
-    /// Those of [`PartBackend::hand_on`].
+    /// As [`PartBackend::hand_on`].
     pub(crate) fn substitute_whole(&self, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
         let vectors = Vectors { inverse_pivots: inverse_pivots.share(), r: r.share(), q: None, z: z.share_mut() };
         self.sweep_both(vectors).map(drop)
@@ -311,7 +311,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// r −= αq;  z = (Δ + Lᵀ)⁻¹ Δ (Δ + L)⁻¹ r;  ρ = ⟨r, z⟩ = ⟨y, Δ y⟩;  ‖r‖²
     ///
     /// # Errors
-    /// Those of [`PartBackend::hand_on`].
+    /// As [`PartBackend::hand_on`].
     pub(crate) fn substitute_whole_residual(
         &self,
         inverse_pivots: &Vector<T>,

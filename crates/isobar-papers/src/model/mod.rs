@@ -84,7 +84,7 @@ struct ModelReport {
 /// Predicts iterations on many ranks, beside what can be measured here.
 ///
 /// # Errors
-/// Parts that make no sense; what the device reports; a report that cannot be written.
+/// Parts that make no sense; the errors of the device; a report that cannot be written.
 pub(crate) fn run(args: &ModelArgs) -> Result<u8> {
     let targets = [("--report", args.report.as_deref())];
     files::check(&targets, &[])?;

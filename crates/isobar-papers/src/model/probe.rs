@@ -32,7 +32,7 @@ pub(super) struct Solved {
 /// Solves the pressure equation on a panel by the method that the model calls so.
 ///
 /// # Errors
-/// What the device reports.
+/// The errors of the device.
 pub(super) fn solve(device: &Device, shape: Shape, method: &str, precision: Precision) -> isobar::Result<Solved> {
     let Shape { nx, ny, nz } = shape;
     let problem = Helmholtz { grid: GridOptions { nx, ny, nz, ..GridOptions::default() }, ..Helmholtz::default() };

@@ -102,11 +102,11 @@ fn field(grid: &Grid, size: usize) -> f64 {
 /// Bytes of each piece of memory that setup on the host has kept for what comes next.
 type Spare = Vec<f64>;
 
-/// What each of several cards takes while it makes the Galerkin levels of a grid that they share, beside its part of the solver: the
-/// coefficients of all of the grid, and all that one card makes levels with. Nothing on cores, and where there are no such levels.
+/// Predicts the memory of each of several GPUs while it makes the Galerkin levels of a shared grid, beside its own part of the solver:
+/// coefficients of the whole grid, and the workspace of setup. Zero on processors, and without such levels.
 ///
 /// # Errors
-/// Those of [`predict`](super::predict).
+/// As [`predict`](super::predict).
 pub fn shared_setup(
     matrix: &MatrixSize,
     choice: &Choice,

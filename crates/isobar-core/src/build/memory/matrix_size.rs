@@ -1,20 +1,20 @@
-//! What is known of a matrix before its numbers are.
+//! The properties of a matrix that are known before its numbers.
 
 use crate::layout::Shape;
 use crate::options::{Choice, CyclePrecision, Method, Preconditioner};
 use crate::stencil::rings::Turns;
 use crate::stencil::{Axis, Coefficients, Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 
-/// What a matrix's memory depends on, which is known before its numbers are.
+/// The properties of a matrix that determine its memory, known before its numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MatrixSize {
     /// The grid.
     pub shape: Shape,
-    /// What is stored.
+    /// The stored numbers.
     pub kind: MatrixKind,
 }
 
-/// What a matrix stores.
+/// The numbers that a matrix stores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MatrixKind {
     /// [`TensorProduct`]: numbers a column.

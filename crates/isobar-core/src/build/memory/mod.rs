@@ -20,7 +20,7 @@ use crate::stencil::rings::Turns;
 pub use galerkin::shared_setup;
 pub use matrix_size::{MatrixKind, MatrixSize};
 
-/// What the memory of a solver depends on, of where it works.
+/// The properties of a device that determine a solver's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Processor {
     /// Cores of the host, so many threads.
@@ -35,9 +35,9 @@ pub enum Processor {
 /// Bytes, at the moment when most are taken: while a solver is set up or while it solves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Memory {
-    /// Of the host, where that is also the device, all of it.
+    /// Bytes on the host; all of them where that is the device.
     pub host: f64,
-    /// Of the device, where that is not the host.
+    /// Bytes on the device, where that is not the host.
     pub device: f64,
 }
 
@@ -48,11 +48,11 @@ impl Memory {
     }
 }
 
-/// What a solver will take beside the matrix and the caller's arrays. `choice` is the matrix's own, for what the options
-/// leave open.
+/// Predicts the memory of a solver beside the matrix and the caller's arrays. `choice` is the matrix's own, for options that
+/// are left open.
 ///
 /// # Errors
-/// Those of [`SolverOptions::resolved`] and [`Layout::new`].
+/// As [`SolverOptions::resolved`] and [`Layout::new`].
 pub fn predict(matrix: &MatrixSize, choice: &Choice, options: &SolverOptions, processor: Processor) -> Result<Memory> {
     let options = options.resolved(choice)?;
     if options.method == Method::Auto {
@@ -113,7 +113,7 @@ pub fn predict(matrix: &MatrixSize, choice: &Choice, options: &SolverOptions, pr
 struct Setup<'a> {
     processor: Processor,
     options: &'a SolverOptions,
-    /// Of the device and of the host.
+    /// Bytes on the device and on the host.
     now: [f64; 2],
     /// The same, and both together.
     most: [f64; 3],
@@ -175,7 +175,7 @@ impl Setup<'_> {
         }
     }
 
-    /// What the CPU's passes work with.
+    /// The workspace of the processor's passes.
     fn workspace(&mut self, layout: &Layout, size: usize) {
         let Processor::Cpu { threads } = self.processor else { return };
         let threads = threads.min(layout.len() >> 14).max(1) as f64;
@@ -198,7 +198,7 @@ impl Setup<'_> {
 
     /// Whether sweeps of points on a card may be one pass with what comes before and after, from one vector to another.
     fn streams(&self, matrix: &MatrixSize, Shape { nx, ny, nz }: Shape) -> bool {
-        /// Of all cells of a grid that is flat or not, and in each direction, at least.
+        /// The fewest cells of a grid, flat or not, and of a direction.
         const CELLS: [usize; 2] = [1 << 21, 1 << 24];
         const FEWEST: usize = 64;
         let is_ring = matches!(matrix.kind, MatrixKind::Diffusion { is_periodic, .. } if is_periodic.contains(&true));

@@ -24,19 +24,19 @@ pub trait Setup {
     /// As [`Couplings::strong_axes`].
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn strong_axes(&self, matrix: &Self::Matrix) -> Result<Vec<Axis>>;
 
     /// P and PᵀAP with these directions halved, in their order.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where it does not fit; what the device reports.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where it does not fit; the errors of the device.
     fn coarsen(&self, matrix: Self::Matrix, axes: &[Axis]) -> Result<(Self::Weights, Self::Matrix)>;
 
     /// Whether there can be bodies in the matrix of a stencil, or in coarser ones.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn may_have_bodies(&self, finest: &Self::Matrix) -> Result<bool>;
 
     /// The bodies of a matrix whose vectors have this layout.
@@ -48,7 +48,7 @@ pub trait Setup {
     /// G with A G A = A, as [`coarsest::inverse`].
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     fn inverse(&self, matrix: &Self::Matrix) -> Result<Vec<f64>>;
 }
 
