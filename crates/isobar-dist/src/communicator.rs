@@ -1,4 +1,4 @@
-//! What ranks need of a transport.
+//! The interface of a transport.
 
 use std::fmt::Debug;
 
@@ -8,14 +8,14 @@ use isobar_core::real::{bytes_of, bytes_of_mut};
 
 use crate::together::{Tell, Told};
 
-/// What one rank sends to another and receives from it. An empty slice is no message.
+/// A message from one rank to another and one back. An empty slice is no message.
 #[derive(Debug)]
 pub struct Message<'a> {
     /// The other rank.
     pub peer: usize,
     /// Tells messages of one exchange between two ranks apart.
     pub tag: u32,
-    /// What it gets.
+    /// The bytes for the other rank.
     pub send: &'a [u8],
     /// Where what it sends goes; of exactly that length.
     pub receive: &'a mut [u8],
@@ -38,7 +38,7 @@ pub trait Communicator: Debug + Send + Sync + 'static {
     /// [`Error::Device`] where another rank has failed, or the transport does.
     fn exchange_while(&self, messages: &mut [Message<'_>], meanwhile: Meanwhile<'_>) -> Result<()>;
 
-    /// The same with nothing to do meanwhile.
+    /// [`Communicator::exchange_while`] with nothing to do meanwhile.
     ///
     /// # Errors
     /// As [`Communicator::exchange_while`].

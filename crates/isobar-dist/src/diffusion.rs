@@ -1,4 +1,4 @@
-//! What ranks take for diffusion where options leave that open.
+//! The default solver of diffusion on ranks.
 
 use isobar_core::error::Result;
 use isobar_core::options::{Choice, Method, Preconditioner, Smoother, SolverOptions};

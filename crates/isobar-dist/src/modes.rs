@@ -1,8 +1,8 @@
 //! Vertical modes on several ranks.
 //!
-//! What couples columns only to those beside them stays with the rows that a rank has. The modes' two-dimensional problems know
-//! nothing of each other: every rank solves those of some modes, on the whole grid and without any exchange. In between, all
-//! ranks send each other what they have projected of their rows, and what they have solved for of their modes.
+//! Steps on the grid stay with a rank's rows. The modes' two-dimensional problems are independent: every rank solves those of some
+//! modes, on the whole grid and without any exchange. In between, all ranks send each other the projections of their rows, and the
+//! solutions of their modes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,7 +24,7 @@ struct Redividing<B: PartBackend, T: Real, C: Real> {
     backend: B,
     /// To all modes of this rank's rows.
     part: Arc<dyn ModalTransfer<B, T, C>>,
-    /// Of this rank's modes.
+    /// The layout of this rank's modes.
     layout: Layout,
     divided: Mutex<Divided<B, C>>,
 }

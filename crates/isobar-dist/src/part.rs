@@ -129,7 +129,7 @@ pub trait PartBackend: Backend {
 
 /// A back end that can put one rank's columns of a stencil's grid on its device.
 pub trait SupportsParts<S: Stencil>: Supports<S> + PartBackend {
-    /// Those columns of the matrix, with their coefficients on the device. Vectors have the layout of [`Patch::layout`].
+    /// Makes the operator of these columns, with their coefficients on the device. Vectors have the layout of [`Patch::layout`].
     ///
     /// # Errors
     /// As [`Supports::operator`]; [`Error::Unsupported`](isobar_core::Error::Unsupported) for some columns of a row where they are not
@@ -196,7 +196,7 @@ pub fn sum<B: PartBackend>(backend: &B, of: &Layout, sums: &[Scalar], scalars: &
 pub struct Division {
     /// Where the rows of each begin, and where the last one's end.
     pub rows: Vec<usize>,
-    /// The same of layers.
+    /// Where the layers of each begin, and where the last one's end.
     pub layers: Vec<usize>,
 }
 
@@ -205,16 +205,16 @@ pub struct Division {
 pub enum Redivision<'v, V> {
     /// From all layers of its rows to all rows of its layers.
     ToLayers {
-        /// What it has.
+        /// The source.
         rows: &'v V,
-        /// What it gets.
+        /// The target.
         layers: &'v mut V,
     },
     /// Back.
     ToRows {
-        /// What it has.
+        /// The source.
         layers: &'v V,
-        /// What it gets.
+        /// The target.
         rows: &'v mut V,
     },
 }
@@ -255,7 +255,7 @@ pub trait Link<B: PartBackend>: Send + Sync + 'static {
         whole: &mut B::Vector<T>,
     ) -> Result<()>;
 
-    /// What each rank has of a grid changes between its rows and its layers.
+    /// Redistributes a grid between a division into rows and one into layers.
     ///
     /// # Errors
     /// The errors of the device.
@@ -305,7 +305,7 @@ pub fn edges<T: Real>(
     }
 }
 
-/// Those in y: the first ones are there.
+/// The edges in y; the first entries are present.
 pub(super) fn edges_in_y<'a, T: Real>(
     layout: &Layout,
     entries: &'a mut [T],

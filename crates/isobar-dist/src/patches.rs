@@ -58,7 +58,7 @@ impl Patches {
         [self.x.ranks(), self.y.ranks()]
     }
 
-    /// What ranks have.
+    /// The shares of ranks.
     pub fn shares(&self) -> Shares {
         let most = |slabs: &Slabs| [slabs.smallest(), slabs.largest()];
         Shares { parts: self.parts(), in_x: most(&self.x), in_y: most(&self.y) }
@@ -84,7 +84,7 @@ impl Patches {
         Shape { nx: self.x.largest(), ny: self.y.largest(), ..whole }
     }
 
-    /// The same columns of a grid that is half as fine in x, in y, or in both; nothing where a pair is divided.
+    /// The division of a grid that is half as fine in x, in y, or in both; nothing where a pair is divided.
     pub fn halved(&self, [in_x, in_y]: [bool; 2]) -> Option<Self> {
         let along = |slabs: &Slabs, is_halved: bool| if is_halved { slabs.halved() } else { Some(slabs.clone()) };
         Some(Self { x: along(&self.x, in_x)?, y: along(&self.y, in_y)? })

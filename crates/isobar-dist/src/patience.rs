@@ -8,7 +8,7 @@ use isobar_core::error::{Error, Result};
 const VARIABLE: &str = "ISOBAR_RANK_TIMEOUT";
 /// s
 const DEFAULT: f64 = 20.0;
-/// What lies between two looks at the clock counts as so much at most: a machine that was suspended has not waited.
+/// The time between two looks at the clock counts as this at most: a machine that was suspended has not waited.
 const LONGEST_STEP: Duration = Duration::from_secs(1);
 /// A process that has used this share of the time that has passed is at work.
 const AT_WORK: f64 = 0.01;
@@ -31,7 +31,7 @@ pub(crate) fn limit() -> Result<Option<Duration>> {
     }
 }
 
-/// What to do about a rank that hangs, for a message.
+/// The remedy for a rank that hangs, for a message.
 pub(crate) fn remedy(limit: Duration) -> String {
     format!("{VARIABLE}={} would allow it more than {} s, 0 any time", 3.0 * limit.as_secs_f64(), limit.as_secs_f64())
 }

@@ -32,7 +32,7 @@ impl Slabs {
         Ok(Self::along(rows, ranks))
     }
 
-    /// The same of so many columns: slabs begin with even ones, so that each has pairs of them.
+    /// Divides columns: slabs begin with even ones, so that each has pairs of them.
     ///
     /// # Errors
     /// [`Error::Invalid`] where there are more parts than pairs.
@@ -72,7 +72,7 @@ impl Slabs {
         Self { starts: starts.to_vec() }
     }
 
-    /// What the largest slab has to do in a cycle of multigrid, relative to all work on the finest grid: its share of the
+    /// The work of the largest slab in a cycle of multigrid, relative to all work on the finest grid: its share of the
     /// levels that are divided, and all of the others.
     fn work(&self) -> f64 {
         let share = |slabs: &Self| slabs.largest() as f64 / slabs.starts[slabs.ranks()] as f64;
@@ -111,7 +111,7 @@ impl Slabs {
         Slab { first: self.starts[rank], beyond: self.starts[rank + 1] }
     }
 
-    /// The same rows of a grid that is half as fine; nothing where a pair of rows is divided.
+    /// The division of a grid that is half as fine; nothing where a pair of rows is divided.
     pub fn halved(&self) -> Option<Self> {
         let last = self.ranks();
         let is_even = self.starts[..last].iter().all(|start| start.is_multiple_of(2));

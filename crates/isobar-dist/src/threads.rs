@@ -28,7 +28,7 @@ struct Mailbox {
     arrived: Condvar,
 }
 
-/// What one rank has been sent and has not read yet.
+/// Messages to one rank that it has not read yet.
 #[derive(Default)]
 struct Letters {
     waiting: Vec<Letter>,

@@ -1,4 +1,4 @@
-//! What all ranks do, or none has done: a failure of one is told to all.
+//! Collective operations: a failure of one rank is reported on all.
 
 use std::panic::{self, AssertUnwindSafe};
 
@@ -6,14 +6,14 @@ use isobar_core::error::{Error, Result};
 
 use crate::communicator::Communicator;
 
-/// What kind of failure a rank tells the others of.
+/// The kind of a failure that a rank reports to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Misuse.
     Invalid,
     /// One cell of a rank's array, of which the others know no more than that there is one: it goes before what they say.
     NotFinite,
-    /// What is not offered.
+    /// A feature that is not supported.
     Unsupported,
     /// Memory that could not be had.
     OutOfMemory,
@@ -29,9 +29,9 @@ impl Kind {
 /// A failure as other ranks get to know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Of which kind it is.
+    /// Its kind.
     pub kind: Kind,
-    /// What there is to say.
+    /// Its message.
     pub message: String,
 }
 
@@ -42,7 +42,7 @@ impl Told {
         std::iter::once(kind as u8).chain(self.message.bytes()).collect()
     }
 
-    /// What it was made from; nothing where that is empty, or another kind.
+    /// Parses the bytes of [`Told::to_bytes`]; nothing where they are empty or of another kind.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&kind, words) = bytes.split_first()?;
         let message = String::from_utf8_lossy(words).trim().to_owned();

@@ -1,4 +1,4 @@
-//! What can be passed as an array.
+//! Arguments that can be passed as arrays.
 
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray, Source, Target};
 use isobar_core::error::Result;

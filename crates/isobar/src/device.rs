@@ -125,7 +125,7 @@ impl Device {
         }
     }
 
-    /// What a user calls a device: `auto`, `cpu`, `cuda` (the first card), `cuda:N`, or several as `cuda:0,1`. `threads` are
+    /// Opens a device by its name: `auto`, `cpu`, `cuda` (the first card), `cuda:N`, or several as `cuda:0,1`. `threads` are
     /// the CPU's.
     ///
     /// # Errors

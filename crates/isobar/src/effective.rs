@@ -320,7 +320,7 @@ mod tests {
         assert!(errors[2] < 0.01 && errors.is_sorted_by(|a, b| 1.5 * b < *a), "{errors:?}");
     }
 
-    /// What leads nowhere is left out, and changes nothing.
+    /// Pores that lead nowhere are left out, and change nothing.
     #[test]
     fn dead_ends_and_islands_do_not_count_as_connected() {
         // A channel along x, and cells that only touch one side or none.

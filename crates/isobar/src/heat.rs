@@ -30,7 +30,7 @@ pub struct TimeStepper {
     shape: Shape,
 }
 
-/// What all ranks do, or this process alone.
+/// Runs `work` on all ranks together, or on this process alone.
 fn on_all<R>(ranks: Option<&Arc<Ranks>>, work: impl FnOnce() -> Result<R>) -> Result<R> {
     match ranks {
         Some(ranks) => together(&**ranks.world(), work),
@@ -61,7 +61,7 @@ impl TimeStepper {
         Ok(Self { inner, ranks, shape })
     }
 
-    /// What all ranks do, where there are several.
+    /// Runs `work` on all ranks together.
     fn each<R>(&mut self, work: impl FnOnce(&mut dyn Evolve) -> Result<R>) -> Result<R> {
         let inner = self.inner.get_mut()?;
         on_all(self.ranks.as_ref(), || work(&mut **inner))
@@ -152,7 +152,7 @@ impl TimeStepper {
         self.step_observed(&mut ignore)
     }
 
-    /// The same with an observer of the step's solve.
+    /// Takes the next step with an observer of its solve.
     ///
     /// # Errors
     /// As [`TimeStepper::step`].
@@ -201,7 +201,7 @@ impl TimeStepper {
         self.inner.anywhere().is_finished()
     }
 
-    /// What this is: the device, the method, memory, and notes for the user.
+    /// Describes the stepper: the device, the method, memory, and notes for the user.
     pub fn description(&self) -> &Description {
         self.inner.anywhere().description()
     }

@@ -79,7 +79,7 @@
 //!   [`DeviceArray`]; whatever another language hands over a [`RawArray`].
 //! * Your own preconditioner enters by [`SolverBuilder::own_preconditioner`].
 //!
-//! What solvers are made of, should you want to build them yourself, is in [`internals`].
+//! The parts of solvers, to build your own, are in [`internals`].
 
 mod arrays;
 mod bench;
@@ -120,7 +120,7 @@ pub use ranks::Ranks;
 pub use raw::{RawArray, RawMemory};
 pub use solver::{Solver, SolverBuilder};
 
-/// What solvers are made of: iterations over fused steps, and the back ends that take them. Its contents change more
+/// The parts of solvers: iterations over fused steps, and the back ends that take them. Its contents change more
 /// often than the rest.
 ///
 /// * [`backend`](internals::backend), [`operator`](internals::operator) what a device offers, and a matrix there,

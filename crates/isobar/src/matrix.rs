@@ -30,7 +30,7 @@ pub(crate) mod sealed {
     pub trait Sealed {
         /// The grid.
         fn grid(&self) -> Shape;
-        /// What a solver's memory depends on, and the solver that suits it where these options leave that open.
+        /// The properties that determine a solver's memory, and the solver that suits it where these options leave that open.
         fn size(&self, options: &SolverOptions) -> (MatrixSize, Choice);
         /// A solver.
         fn make(
@@ -110,7 +110,7 @@ matrices! {
     Own: OwnOperator, own;
 }
 
-/// The same call for every kind.
+/// One call for every kind.
 macro_rules! each {
     ($inner:expr, $solver:ident => $call:expr) => {
         match $inner {

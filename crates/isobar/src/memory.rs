@@ -76,7 +76,7 @@ impl Device {
         self.ranks().map(|ranks| ranks.patches(shape)).transpose()
     }
 
-    /// What the memory of solvers on it depends on.
+    /// The properties of the device that determine a solver's memory.
     pub fn processor(&self) -> Processor {
         match self {
             Self::Cpu(cpu) => Processor::Cpu { threads: cpu.threads() },
@@ -98,7 +98,7 @@ mod tests {
     use crate::options::Method;
     use crate::problem::Helmholtz;
 
-    /// What ranks hold is no more than was predicted, and that is less than what one alone takes.
+    /// Ranks hold no more than was predicted, and that is less than one rank alone takes.
     #[test]
     fn a_rank_takes_its_part() {
         let grid = GridOptions { nx: 48, ny: 96, nz: 32, ..GridOptions::default() };

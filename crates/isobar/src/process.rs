@@ -1,4 +1,4 @@
-//! What belongs to the process that made it.
+//! Values that belong to the process that made them.
 
 use std::mem::ManuallyDrop;
 
@@ -8,14 +8,14 @@ use isobar_core::error::{Error, Result};
 /// ranks, and would wait for them for ever. There every use is an error, and dropping the value does nothing.
 #[derive(Debug)]
 pub struct OfProcess<T> {
-    /// What messages call it.
+    /// Its name in messages.
     what: &'static str,
     process: u32,
     value: ManuallyDrop<T>,
 }
 
 impl<T> OfProcess<T> {
-    /// Of this process; `what` is what messages call the value.
+    /// Binds a value to this process; `what` is its name in messages.
     pub fn new(what: &'static str, value: T) -> Self {
         Self { what, process: std::process::id(), value: ManuallyDrop::new(value) }
     }

@@ -67,8 +67,8 @@ impl Ranks {
         Self { world, parts }
     }
 
-    /// The same with x and y divided in so many parts, `[px, py]`, ranks being numbered along x first: for [`Ranks::device`] to be
-    /// called after. Otherwise every rank has whole rows, as with `[1, size]`.
+    /// Divides x and y into `[px, py]` subdomains, ranks being numbered along x first. To be called before [`Ranks::device`].
+    /// Otherwise every rank has whole rows, as with `[1, size]`.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) where there are not as many ranks.
@@ -93,7 +93,7 @@ impl Ranks {
     /// first rank that has one.
     ///
     /// # Errors
-    /// The same error.
+    /// The error of the first rank that has one.
     pub fn together<R, E: Tell>(&self, work: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
         together(&*self.world, work)
     }
@@ -150,7 +150,7 @@ impl Ranks {
         }
     }
 
-    /// The same by the names of [`Device::parse`]: `auto` and `cpu` are this process's share of the cores, or so many `threads`;
+    /// Opens a device on every rank by the names of [`Device::parse`]: `auto` and `cpu` are this process's share of the cores, or so many `threads`;
     /// `cuda` gives each rank of a machine a card, `cuda:N` that one.
     ///
     /// # Errors
@@ -242,7 +242,7 @@ impl Ranks {
     /// Whether all ranks have got so far: where one has not, all get its error, which names it.
     ///
     /// # Errors
-    /// The same error; a failure of MPI.
+    /// The error of the first rank that has one; a failure of MPI.
     pub fn agree<R>(&self, mine: Result<R>) -> Result<R> {
         agree(&*self.world, mine)
     }
@@ -339,12 +339,12 @@ pub(crate) trait OnRanks: Stencil {
         std::iter::successors(Some(self.shape()), Shape::halved).collect()
     }
 
-    /// What it is made of, cell by cell or column by column.
+    /// Its coefficients, cell by cell or column by column.
     fn fields(&self) -> Vec<&[f64]> {
         Vec::new()
     }
 
-    /// What else makes it another one.
+    /// Everything else that distinguishes it.
     fn form(&self) -> String {
         String::new()
     }
@@ -386,7 +386,7 @@ impl OnRanks for Diffusion {
         format!("{:?} {axes:?}", self.sides())
     }
 
-    /// Those that relax points: there are no others on ranks.
+    /// The grids of point relaxation.
     fn levels(&self) -> Vec<Shape> {
         let shape = self.turns().around(self.shape());
         let steps = halvings(shape, self.ends(), self.strengths(), None);

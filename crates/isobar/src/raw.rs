@@ -29,7 +29,7 @@ pub struct RawArray {
 pub enum RawMemory {
     /// The host's.
     Host,
-    /// That of a CUDA device.
+    /// The memory of a CUDA device.
     Cuda {
         /// Its number.
         ordinal: usize,

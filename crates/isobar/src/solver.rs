@@ -28,7 +28,7 @@ pub struct Solver {
     shape: Shape,
 }
 
-/// What a [`Solver`] is made of. Everything has a default.
+/// Builds a [`Solver`]. Everything has a default.
 #[must_use = "a builder makes nothing until `build`"]
 pub struct SolverBuilder<'m, M> {
     matrix: &'m M,
@@ -127,7 +127,7 @@ impl Solver {
         self.solve_observed(rhs, u, Guess::Given, &mut ignore)
     }
 
-    /// The same with an observer, which sees the residual after every iteration and can end the solve:
+    /// Solves with an observer, which sees the residual after every iteration and can end the solve:
     /// [`Stop::Interrupted`](crate::Stop::Interrupted).
     ///
     /// # Errors
@@ -213,7 +213,7 @@ impl Solver {
         matrix.update(self.inner.get_mut()?)
     }
 
-    /// What this is: the device, the method, the grids of multigrid, memory, and notes for the user.
+    /// Describes the solver: the device, the method, the grids of multigrid, memory, and notes for the user.
     pub fn description(&self) -> &Description {
         each!(self.inner.anywhere(), solver => solver.description())
     }
@@ -251,7 +251,7 @@ pub(crate) fn in_turn<S>(
     Ok(outcomes)
 }
 
-/// The same error, saying which of several systems it is about.
+/// Adds to an error which of several systems it is about.
 fn of_system(n: usize, error: Error) -> Error {
     match error {
         Error::Invalid { key, message } => Error::Invalid { key: format!("system {n}: {key}"), message },

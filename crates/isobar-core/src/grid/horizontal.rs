@@ -99,7 +99,7 @@ impl HorizontalField {
         Self::from_faces(nx, ny, area, &x_faces, &y_faces)
     }
 
-    /// The same field on a grid of half as many columns each way, rounded up, from the fine one alone: areas add up, and
+    /// Coarsens the field to half as many columns each way, rounded up, from the fine one alone: areas add up, and
     /// a coarse coupling is the sum of the fine ones through its face over the distance of the coarse centres (twice the
     /// face at twice the distance). The last coarse cell of an odd number is one fine cell wide. `None` for one column.
     pub fn coarsened(&self) -> Option<Self> {

@@ -12,7 +12,7 @@ use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread};
 /// κ in every cell, shape (nz, ny, nx) in C order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Coefficient {
-    /// The same in all directions.
+    /// One coefficient for all directions.
     Isotropic(Vec<f64>),
     /// One for x and y, one for z.
     Layered {
@@ -343,7 +343,7 @@ impl DiffusionProblem {
         0.28 * (ratio * dx * dx + dy * dy / ratio).sqrt() / (ratio.sqrt() + ratio.sqrt().recip())
     }
 
-    /// What ties a cell to a well: 2π √(κ_x κ_y) d_z / ln(r_e / r).
+    /// The well index of a cell: 2π √(κ_x κ_y) d_z / ln(r_e / r).
     pub(super) fn well_index(&self, well: &Well, at: [usize; 3]) -> f64 {
         let n = self.cell(at);
         let kappa = (self.coefficient.along(Axis::X)[n] * self.coefficient.along(Axis::Y)[n]).sqrt();
@@ -451,7 +451,7 @@ impl DiffusionProblem {
 #[derive(Clone, Copy, Debug)]
 pub struct CheckedProblem<'p> {
     pub(super) problem: &'p DiffusionProblem,
-    /// Of κ in x, y and z.
+    /// The derivatives by κ in x, y and z.
     spreads: [Spread; 3],
     /// Whether all cells are plainly active.
     pub(super) has_all_cells: bool,

@@ -20,7 +20,7 @@ impl DiffusionProblem {
         self.rhs_in(&(0..self.shape.ny), kind, seed, weighting)
     }
 
-    /// The same in some rows of the grid, (nz, rows, nx).
+    /// Computes it in some rows of the grid, (nz, rows, nx).
     ///
     /// # Errors
     /// As [`DiffusionProblem::rhs`].
@@ -43,7 +43,7 @@ impl DiffusionProblem {
         self.rhs_from_in(&(0..self.shape.ny), values, weighting)
     }
 
-    /// The same in some rows of the grid, (nz, rows, nx).
+    /// Computes it in some rows of the grid, (nz, rows, nx).
     ///
     /// # Errors
     /// As [`DiffusionProblem::rhs_from`].
@@ -92,7 +92,7 @@ impl DiffusionProblem {
         })
     }
 
-    /// The same in cell n.
+    /// The value in cell n.
     pub(super) fn exact_at(&self, n: usize) -> f64 {
         if self.takes_part(n) { (n as f64).cos() } else { 0.0 }
     }

@@ -58,7 +58,7 @@ impl Helmholtz {
         self.rhs_in(&self.all_rows(), kind, seed, weighting)
     }
 
-    /// The same in some rows of the grid, (nz, rows, nx).
+    /// Computes it in some rows of the grid, (nz, rows, nx).
     ///
     /// # Errors
     /// As [`Helmholtz::rhs`].
@@ -89,7 +89,7 @@ impl Helmholtz {
         self.times_volume_in(&self.all_rows(), values)
     }
 
-    /// The same of values in some rows of the grid, (nz, rows, nx).
+    /// Computes it from values in some rows of the grid, (nz, rows, nx).
     ///
     /// # Errors
     /// As [`Helmholtz::times_volume`].
@@ -119,7 +119,7 @@ impl Helmholtz {
         self.exact_in(&self.all_rows())
     }
 
-    /// The same in some rows of the grid, (nz, rows, nx).
+    /// Computes it in some rows of the grid, (nz, rows, nx).
     pub fn exact_in(&self, rows: &Range<usize>) -> Vec<f64> {
         self.at_centres(rows, |x, y, zeta, _| horizontal_mode(self.grid.geometry, x, y).value * (PI * zeta).cos())
     }

@@ -48,7 +48,7 @@ pub enum RhsKind {
     Random,
     /// A sum of two smooth functions.
     Smooth,
-    /// What a known exact solution gives, see [`Helmholtz::exact`].
+    /// The right-hand side of a known exact solution, see [`Helmholtz::exact`].
     Manufactured,
 }
 

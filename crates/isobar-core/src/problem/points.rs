@@ -17,11 +17,11 @@ use crate::stencil::{Axis, Diffusion};
 /// direction with one point is left out.
 #[derive(Clone, Debug)]
 pub struct PointProblem {
-    /// The same with cells around the points, and nothing on the sides that are given.
+    /// The problem with cells around the points, and nothing on the sides that are given.
     pub inner: DiffusionProblem,
     /// Positions of the unknowns in x, y and z.
     pub coordinates: [Vec<f64>; 3],
-    /// Of each point beside a given side: its number, κ V/h², and the side's value.
+    /// The number of each point beside a given side, κ V/h², and the side's value.
     ties: Vec<(usize, f64, f64)>,
 }
 
@@ -107,7 +107,7 @@ impl PointProblem {
         self.add_sides_in(&(0..self.inner.shape.ny), rhs);
     }
 
-    /// The same in some rows of the grid, (nz, rows, nx).
+    /// Computes it in some rows of the grid, (nz, rows, nx).
     fn add_sides_in(&self, rows: &Range<usize>, rhs: &mut [f64]) {
         let Shape { nx, ny, .. } = self.inner.shape;
         for &(n, tie, value) in &self.ties {

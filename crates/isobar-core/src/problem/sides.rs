@@ -1,4 +1,4 @@
-//! What holds on the sides of a box.
+//! Boundary conditions on the sides of a box.
 
 use super::DiffusionProblem;
 use crate::error::{Error, Result};

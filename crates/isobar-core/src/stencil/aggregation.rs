@@ -54,7 +54,7 @@ impl Diffusion {
         (!is_regular).then_some(Components { all, anchored })
     }
 
-    /// What ties each component to something fixed: Σ s over its cells.
+    /// How strongly each component is tied to something fixed: Σ s over its cells.
     pub fn ties(&self, components: &Components) -> Vec<f64> {
         let mut ties = vec![0.0; components.all.count()];
         self.for_each_shift(|cell, shift| {

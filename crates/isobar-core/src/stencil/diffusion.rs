@@ -32,7 +32,7 @@ impl Axis {
     pub const ALL: [Self; 3] = [Self::X, Self::Y, Self::Z];
 }
 
-/// What lies beyond one side of the grid. Boundary *values* belong to the right-hand side.
+/// The condition on one side of the grid. Boundary *values* belong to the right-hand side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Side {
     /// Neumann: the flux is given, so nothing in the matrix.
@@ -53,7 +53,7 @@ pub enum Coefficients {
     Cells {
         /// The fields, one to three; directions may share one.
         fields: Vec<Arc<[f64]>>,
-        /// Of each direction: the number of its field, and the factor.
+        /// The number of its field, and the factor, for each direction.
         axes: [(usize, f64); 3],
     },
     /// As [`Coefficients::Cells`], in the memory of a GPU: what a solver on that GPU is made from or updated with without
@@ -61,7 +61,7 @@ pub enum Coefficients {
     DeviceCells {
         /// The fields, one to three; directions may share one.
         fields: Vec<DeviceArray>,
-        /// Of each direction: the number of its field, and the factor.
+        /// The number of its field, and the factor, for each direction.
         axes: [(usize, f64); 3],
         /// s without the Dirichlet sides, where it is not zero.
         shift: Option<DeviceArray>,
@@ -85,7 +85,7 @@ pub enum Coefficients {
 pub struct Diffusion {
     shape: Shape,
     coefficients: Coefficients,
-    /// Of the fields of [`Coefficients::Cells`].
+    /// The spreads of the fields of [`Coefficients::Cells`].
     spreads: Vec<Spread>,
     /// Beside what Dirichlet sides add to [`Coefficients::Cells`].
     shift: Option<Arc<[f64]>>,
@@ -110,7 +110,7 @@ impl Diffusion {
         Self::of_known(shape, coefficients, None, shift, sides)
     }
 
-    /// The same with the spreads of fields of cells, where they are known.
+    /// Makes it with the spreads of fields of cells, where they are known.
     pub(crate) fn of_known(
         shape: Shape,
         coefficients: Coefficients,
@@ -172,7 +172,7 @@ impl Diffusion {
         Ok(Self { shape, coefficients, spreads: found, shift, negative, sides })
     }
 
-    /// The same on another grid, with no coefficients in its fields.
+    /// The form of the stencil on another grid, with no coefficients in its fields.
     pub(super) fn without_coefficients(&self, shape: Shape, axes: [(usize, f64); 3]) -> Self {
         let none = || Arc::from(Vec::new());
         let fields = axes.iter().map(|(field, _)| field + 1).max().unwrap_or(1);
@@ -187,7 +187,7 @@ impl Diffusion {
         &self.coefficients
     }
 
-    /// Of the fields of [`Coefficients::Cells`], the smallest and the largest coefficients; of others nothing.
+    /// The smallest and the largest coefficients of the fields of [`Coefficients::Cells`]; nothing for other coefficients.
     pub fn spreads(&self) -> &[Spread] {
         &self.spreads
     }
@@ -202,7 +202,7 @@ impl Diffusion {
         self.shift.is_some() || matches!(&self.coefficients, Coefficients::DeviceCells { shift: Some(_), .. })
     }
 
-    /// The same with all arrays on the host, those of a GPU as `read` brings them, in C order.
+    /// Brings all arrays to the host, those of a GPU by `read`, in C order.
     ///
     /// # Errors
     /// The errors of `read`; those of [`Diffusion::new`] for what it brings.
@@ -216,7 +216,7 @@ impl Diffusion {
         Self::new(self.shape, Coefficients::Cells { fields, axes: *axes }, shift, self.sides)
     }
 
-    /// The same with `factor` times `more` added to the shift, C order.
+    /// Adds `factor` times `more`, in C order, to the shift.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for coefficients on a GPU, and those of [`Diffusion::new`].
@@ -387,7 +387,7 @@ impl Diffusion {
         self.times_in(&(0..self.shape.ny), |n| x[n])
     }
 
-    /// The same in some rows of the grid, (nz, rows, nx), with x cell by cell.
+    /// Computes it in some rows of the grid, (nz, rows, nx), with x cell by cell.
     pub(crate) fn times_in(&self, own: &Range<usize>, x: impl Fn(usize) -> f64 + Sync) -> Vec<f64> {
         let Shape { nx, nz, .. } = self.shape;
         rows(&Host, nx * own.len() * nz, nx, |row, values| {

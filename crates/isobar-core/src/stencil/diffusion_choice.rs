@@ -1,4 +1,4 @@
-//! What the coefficients of diffusion are like, and the solver that suits them.
+//! Measures of diffusion's coefficients, and the solver that suits them.
 
 use std::ops::Range;
 
@@ -17,13 +17,13 @@ const MOST_CONTRAST: f64 = 100.0;
 /// …and one so many times its neighbour's.
 const MOST_JUMP: f64 = 1.5;
 
-/// Of points above lines: the largest coefficient may be so many times its neighbour's. Among bodies that conduct a thousand
-/// times better than what is around them that takes as long as lines alone, or longer.
+/// The largest jump between neighbouring coefficients for the hybrid smoother. With inclusions that conduct a thousand times better
+/// than their surroundings it takes as long as lines alone, or longer.
 const MOST_JUMP_ABOVE_LINES: f64 = 300.0;
-/// Of fewer cells Galerkin levels are made in no time.
+/// Grids of fewer cells get Galerkin levels, whose setup takes no time there.
 const FEWEST_ABOVE_LINES: usize = 30_000;
 
-/// Of cycles in single precision: the largest coupling may be about so many times the smallest. Row sums of coarse grids are
+/// The largest ratio of couplings for cycles in single precision. Row sums of coarse grids are
 /// differences, and where bodies of one material meet another's beyond this they do not fit into 24 bits.
 pub const MOST_CONTRAST_SINGLE: f64 = 1e5;
 /// Or, whatever they are elsewhere, couplings that meet in a cell may differ by about so much: of what is rough but knows no
@@ -39,10 +39,10 @@ const MOSTLY_OPEN: f64 = 0.6;
 /// …and where factors leave no more than this of the logarithms of couplings, in the root of the mean square.
 const MOST_SPREAD: f64 = 0.3;
 
-/// What coefficients are like, as far as it matters to relaxation of points and to rounding.
+/// Measures of coefficients that matter to relaxation of points and to rounding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measures {
-    /// Of directions with more than one cell: mean couplings of the strongest over those of the weakest.
+    /// The mean couplings of the strongest direction over those of the weakest, of directions with more than one cell.
     pub stiffness: f64,
     /// The largest coefficient over the smallest; infinite where a cell is closed.
     pub contrast: f64,

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::layout::Shape;
 use crate::real::harmonic;
 
-/// What is beyond the ends of directions with these sides.
+/// The ends of directions with these sides.
 pub fn ends_of(sides: [[Side; 2]; 3]) -> [[End; 2]; 3] {
     sides.map(|sides| {
         sides.map(|side| match side {
@@ -20,12 +20,12 @@ pub fn ends_of(sides: [[Side; 2]; 3]) -> [[End; 2]; 3] {
 }
 
 impl Diffusion {
-    /// What is beyond the ends of each direction.
+    /// The ends of each direction.
     pub fn ends(&self) -> [[End; 2]; 3] {
         ends_of(self.sides())
     }
 
-    /// Of each direction its field and factor, where coefficients are those of cells.
+    /// The field and factor of each direction, where coefficients are those of cells.
     pub fn factors(&self) -> Option<[(usize, f64); 3]> {
         match self.coefficients() {
             Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. } => Some(*axes),
@@ -33,7 +33,7 @@ impl Diffusion {
         }
     }
 
-    /// The same equation on a coarser grid: coefficients of cells are means by volume, h_c = Σ (d/d_c)² h over the cells that
+    /// Makes the equation on a coarser grid: coefficients of cells are means by volume, h_c = Σ (d/d_c)² h over the cells that
     /// make up a coarser one, d their width in the direction of h; s_c = Σ s.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl Diffusion {
         Self::new(by.coarse, Coefficients::Cells { fields, axes }, shift, self.sides())
     }
 
-    /// The same equation on a coarser grid, by faces: T_c = Σ T d/d_c over the faces between two coarser cells, d and d_c how far
+    /// Makes the equation on a coarser grid by faces: T_c = Σ T d/d_c over the faces between two coarser cells, d and d_c how far
     /// the centres on either side are from each other; likewise of sides where u is given; s_c = Σ s. All cells of this grid are
     /// alike in width.
     ///
@@ -126,7 +126,7 @@ impl Diffusion {
         sums
     }
 
-    /// What sides where u is given add to the shift of coarser cells.
+    /// The contribution of Dirichlet sides to the shift of coarser cells.
     fn add_sides(&self, axis: Axis, by: &Halving, shift: &mut [f64]) {
         let d = axis as usize;
         let share = &by.along[d].share;
@@ -163,7 +163,7 @@ impl Halving {
         [self.coarse.nx, self.coarse.ny, self.coarse.nz][axis as usize]
     }
 
-    /// What h is of the mean coefficient of a coarser cell, given the same of a finer one, where all are alike.
+    /// The ratio of h to the mean coefficient of a coarser cell, given that of a finer one, where all cells are alike.
     pub fn factors(&self, axes: [(usize, f64); 3]) -> [(usize, f64); 3] {
         let halved = self.halved();
         let cells: f64 = halved.iter().map(|&is_halved| if is_halved { 2.0 } else { 1.0 }).product();
@@ -218,7 +218,7 @@ mod tests {
         Diffusion::new(shape, cells, None, [[Side::Fixed; 2]; 3]).unwrap()
     }
 
-    /// Of constant κ, coarser couplings are those of the wider cells: 2κA/d.
+    /// With constant κ coarser couplings are those of the wider cells: 2κA/d.
     #[test]
     fn constant_coefficients_stay_constant() {
         let widths = [0.5, 1.0, 0.7];
@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Of constant κ, coarser faces are those of the wider cells, at sides too, and the shift is what was there before.
+    /// With constant κ coarser faces are those of the wider cells, at sides too, and the shift keeps its sum.
     #[test]
     fn faces_of_constant_coefficients_stay_constant() {
         let sides = [[Side::Fixed; 2], [Side::Fixed, Side::Closed], [Side::Periodic; 2]];

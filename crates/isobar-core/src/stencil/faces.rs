@@ -11,7 +11,7 @@ use crate::layout::Shape;
 use crate::real::{Real, harmonic};
 
 impl TensorProduct {
-    /// The same matrix with T stored for every face and s for every cell,
+    /// Makes the same matrix with T stored for every face and s for every cell,
     ///
     /// T = −d_k α between columns, −|T| b_k between layers, s = |T| a_k − d_k (α_T − Σ α),
     ///
@@ -40,7 +40,7 @@ impl TensorProduct {
     }
 }
 
-/// What a back end does with the faces of a tensor product, for [`Supports::stored_faces`].
+/// Puts the faces of a tensor product on a device, for [`Supports::stored_faces`].
 ///
 /// # Errors
 /// As [`TensorProduct::with_stored_faces`] and [`Supports::operator`].
@@ -148,7 +148,7 @@ impl Diffusion {
         (0..ny * nz).for_each(|row| self.for_each_shift_of_row(row, &mut f));
     }
 
-    /// The same of row j + ny k.
+    /// The faces of row j + ny k.
     pub(super) fn for_each_shift_of_row(&self, row: usize, mut f: impl FnMut(usize, f64)) {
         let Shape { nx, ny, nz } = self.shape();
         let (j, k) = (row % ny, row / ny);
@@ -170,7 +170,7 @@ impl Diffusion {
         }
     }
 
-    /// Of the faces above the cells of row j + ny k, which are open: 1, or else 0.
+    /// Marks the open faces above the cells of row j + ny k with 1, others with 0.
     pub(super) fn open_faces(&self, axis: Axis, row: usize, open: &mut [u8]) {
         let Shape { nx, ny, .. } = self.shape();
         let (j, k) = (row % ny, row / ny);

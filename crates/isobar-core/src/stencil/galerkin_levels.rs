@@ -34,7 +34,7 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup {
     type Coarse<T: Real>: LineSmoother<Self, T> + 'static;
     /// P = P_x P_y P_z and R = Pᵀ.
     type Interpolation<T: Real>: Transfer<Self, T> + 'static;
-    /// Of bodies.
+    /// The correction of strongly coupled aggregates.
     type BodyCorrection<T: Real>: Correction<Self, T> + 'static;
 
     /// The matrix of a stencil, whose operator has its coefficients.
@@ -103,7 +103,7 @@ pub struct Descent<B: SupportsGalerkin> {
     pub coarsest: Option<B::Matrix>,
     /// As those of a [`Hierarchy`].
     pub visits: Vec<usize>,
-    /// What a user should know of it.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
@@ -231,7 +231,7 @@ pub fn bodies<B: Setup>(backend: &B, has_bodies: bool, matrix: &B::Matrix, layou
 pub struct DenseSolver<B: AggregateBackend> {
     backend: B,
     cells: B::Aggregates,
-    /// What a solve works with; nobody else sees it between two.
+    /// The workspace of a solve.
     inside: Mutex<Inside<B>>,
     size: usize,
 }

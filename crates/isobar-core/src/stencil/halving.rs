@@ -16,7 +16,7 @@ pub struct Along {
     pub far: Vec<f64>,
     /// (d / d_c)², d the width of a cell and d_c that of the coarser one.
     pub share: Vec<f64>,
-    /// Of the coarser grid.
+    /// Cells of the coarser grid.
     count: usize,
     is_ring: bool,
 }
@@ -90,7 +90,7 @@ impl Along {
     }
 }
 
-/// What is beyond the end of a direction.
+/// The condition at an end of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Nothing.

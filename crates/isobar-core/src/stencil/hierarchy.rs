@@ -18,14 +18,14 @@ pub struct Hierarchy<B: Backend, S, T: Real> {
     pub transfers: Vec<Arc<dyn Transfer<B, T>>>,
     /// Beside the sweeps of each level, where there is one.
     pub corrections: Vec<Option<Arc<dyn Correction<B, T>>>>,
-    /// What solves on the coarsest level, if not sweeps.
+    /// The solver on the coarsest level, if not sweeps.
     pub coarsest: Option<Arc<dyn CoarsestSolver<B, T>>>,
     /// How many of the first levels are relaxed by points though those below are relaxed by lines; none, where all are relaxed
     /// alike.
     pub by_points: usize,
     /// How many cycles of the next coarser level one of each level contains.
     pub visits: Vec<usize>,
-    /// What a user should know of it.
+    /// Notes for the user.
     pub notes: Vec<String>,
     /// Changes the coefficients of all levels but the finest, given the finest's.
     pub update: Update<S>,
@@ -62,7 +62,7 @@ impl<B: Backend, S, T: Real> Hierarchy<B, S, T> {
         Self { levels, transfers, corrections, coarsest: None, by_points: 0, visits, notes, update }
     }
 
-    /// The same with so many visits of the first levels to the next ones, and one of others.
+    /// Sets the numbers of visits of the first levels to the next ones; others visit once.
     #[must_use]
     pub fn visited(mut self, visits: &[usize]) -> Self {
         let wanted = visits.iter().copied().chain(std::iter::repeat(1));
@@ -76,7 +76,7 @@ impl<B: Backend, S, T: Real> Hierarchy<B, S, T> {
         self
     }
 
-    /// The same with the levels from `first` on left to a solver.
+    /// Leaves the levels from `first` on to a solver.
     #[must_use]
     pub fn cut(mut self, first: usize, coarsest: Arc<dyn CoarsestSolver<B, T>>) -> Self {
         self.levels.truncate(first + 1);
@@ -96,7 +96,7 @@ impl<B: Backend, S, T: Real> Hierarchy<B, S, T> {
 
 /// A stencil whose coarser versions are stencils of the same kind.
 pub trait Coarsen: Stencil {
-    /// The same equation on a coarser grid; `None` where no coarser grid helps.
+    /// Makes the equation on a coarser grid; `None` where no coarser grid helps.
     fn coarsened(&self) -> Option<Self>;
 
     /// How many levels are best where nobody says; `None` for as many as there can be.
@@ -108,7 +108,7 @@ pub trait SupportsLevels<S: Coarsen>: Supports<S> {
     /// Between two of them.
     type Transfer<T: Real>: Transfer<Self, T> + 'static;
 
-    /// What goes between the operators of a stencil and of its coarser version.
+    /// The transfer between the operators of a stencil and of its coarser version.
     ///
     /// # Errors
     /// As [`Supports::operator`].
@@ -130,7 +130,7 @@ pub fn coarser_versions<S: Coarsen>(stencil: &S, wanted: Option<usize>) -> impl 
     .take(coarser)
 }
 
-/// What a user should know where there are fewer levels than wanted, the last of which has this grid.
+/// A note for the user where there are fewer levels than wanted, the last of which has this grid.
 pub fn ends_early<S: Coarsen>(stencil: &S, wanted: Option<usize>, have: usize, last: Shape) -> Option<String> {
     let wanted = wanted.or(stencil.default_levels()).filter(|&wanted| have < wanted)?;
     let Shape { nx, ny, .. } = last;

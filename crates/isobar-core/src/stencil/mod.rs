@@ -88,7 +88,7 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         Turns::ONE
     }
 
-    /// The same matrix on so many turns.
+    /// Repeats the matrix on copies of odd periodic directions.
     ///
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) where it cannot be had.
@@ -140,13 +140,13 @@ pub type Update<S> = Box<dyn Fn(&S) -> Result<()> + Send + Sync>;
 
 /// A matrix made of factors, with a number stored for every face instead.
 pub struct StoredFaces<B: AggregateBackend, S, T: Real> {
-    /// What it offers.
+    /// Its capabilities.
     pub capabilities: Capabilities<B, T>,
     /// Changes its coefficients.
     pub update: Update<S>,
 }
 
-/// What solves with the tridiagonal blocks of a stencil's matrix.
+/// A solver of the tridiagonal blocks of a stencil's matrix.
 pub struct Lines<B: AggregateBackend, S, T: Real> {
     /// It.
     pub solver: Arc<dyn LineSolver<B, T>>,
@@ -240,13 +240,13 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// All that the operator offers, but for lines.
     fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T>;
 
-    /// What solves with the matrix's columns, where that can be had.
+    /// The solver of the matrix's columns, if there is one.
     ///
     /// # Errors
     /// As [`Supports::operator`].
     fn lines<T: Real>(&self, stencil: &S, operator: &Arc<Self::Operator<T>>) -> Result<Option<Lines<Self, S, T>>>;
 
-    /// The same matrix with stored faces, for what [`Supports::capabilities`] lack, where that can be had.
+    /// The same matrix with stored faces, for capabilities that it lacks itself, if there is one.
     ///
     /// # Errors
     /// As [`Supports::operator`].
@@ -268,7 +268,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
         Ok(None)
     }
 
-    /// The same for relaxation of points, [`Smoother::PointRedBlack`](crate::options::Smoother::PointRedBlack).
+    /// The levels for relaxation of points, [`Smoother::PointRedBlack`](crate::options::Smoother::PointRedBlack).
     ///
     /// # Errors
     /// As [`Supports::operator`].
@@ -281,7 +281,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
         Ok(None)
     }
 
-    /// The same for points above lines, [`Smoother::PointLine`](crate::options::Smoother::PointLine).
+    /// The levels for the hybrid smoother, [`Smoother::PointLine`](crate::options::Smoother::PointLine).
     ///
     /// # Errors
     /// As [`Supports::operator`].

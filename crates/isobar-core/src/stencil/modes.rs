@@ -172,7 +172,7 @@ impl TensorProduct {
         self.with_layers_apart(modes.values().to_vec(), vec![-1.0; modes.count()])
     }
 
-    /// Of two-dimensional problems: levels until horizontal couplings are no larger than μ |T|. Coarsening quarters them.
+    /// The number of levels of two-dimensional problems until horizontal couplings are no larger than μ |T|. Coarsening quarters them.
     fn levels_of_modes(&self, mu: f64) -> usize {
         let largest = (self.largest_ratio() / mu).max(1.0);
         let columns = Stencil::shape(self).nx.max(Stencil::shape(self).ny) as f64;
@@ -206,7 +206,7 @@ pub struct Modes<B: Backend, S, T: Real, C: Real> {
 
 /// A back end that goes between a grid and its vertical modes.
 pub trait SupportsModes: SupportsLevels<TensorProduct> {
-    /// What goes between the operator of a grid and some modes of it.
+    /// The transfer between the operator of a grid and some of its modes.
     ///
     /// # Errors
     /// As [`Supports::operator`](super::Supports::operator).

@@ -1,4 +1,4 @@
-//! What an iteration by vertical modes consists of, and what it is expected to come to.
+//! The parts of an iteration by vertical modes, and its predicted cost and convergence.
 
 use std::f64::consts::PI;
 use std::fmt;
@@ -8,7 +8,7 @@ use super::modes::VerticalModes;
 use crate::error::{Error, Result};
 use crate::options::ModesOptions;
 
-/// What an iteration by vertical modes consists of.
+/// The parts of an iteration by vertical modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Modes with a problem of their own.
@@ -30,14 +30,14 @@ impl fmt::Display for Plan {
     }
 }
 
-/// What an iteration by modes can be asked to reduce the residual by.
+/// The reduction of the residual that an iteration by modes can be asked for.
 const MOST_AT_ONCE: f64 = 1e-6;
 /// The rate of sweeps does not hold in the norm of the residual: a little more is asked for.
 const MARGIN: f64 = 0.3;
-/// What a cycle on the two-dimensional problems leaves of the components of an error, at the least and at the most: near the
-/// boundary it goes too far (measured: docs/notes/vertical-modes.md).
+/// The factors by which a cycle on the two-dimensional problems reduces components of an error, smallest and largest: near the
+/// boundary it overshoots (measured: docs/notes/vertical-modes.md).
 const LEFT_BY_A_CYCLE: [f64; 2] = [-0.12, 0.115];
-/// What sweeps on the grid leave of what cycles left.
+/// The factor by which sweeps on the grid reduce the remaining error.
 const LEFT_BY_SWEEPS: f64 = 0.4;
 /// The most cycles an iteration where nobody says.
 const MOST_CYCLES: usize = 8;
@@ -47,16 +47,16 @@ const VECTORS_OF_A_CYCLE: f64 = 12.0;
 const MOST_SWEEPS: usize = 8;
 /// Vectors of the grid that a sweep moves.
 const VECTORS_OF_A_SWEEP: f64 = 3.0;
-/// The same of projection, of expansion, and of the residual after the sweeps.
+/// The vectors that projection, expansion and the residual after the sweeps move.
 const VECTORS_BESIDE: f64 = 4.0;
-/// What a cycle of multigrid on the whole grid leaves of the residual, and the vectors that it moves.
+/// The factor by which a cycle of multigrid on the whole grid reduces the residual, and the vectors that it moves.
 pub(super) const RATE_OF_MULTIGRID: f64 = 0.06;
 pub(super) const VECTORS_OF_MULTIGRID: f64 = 13.0;
 /// Layers beyond which finding modes takes longer than a solve.
 pub(super) const MOST_LAYERS: usize = 512;
 
 impl Plan {
-    /// What reaches a tolerance at the least cost, as far as the options leave it open.
+    /// The cheapest plan that reaches a tolerance, as far as the options leave it open.
     ///
     /// # Errors
     /// [`Error::Invalid`] where the options ask for more modes than there are.
@@ -108,7 +108,7 @@ impl Plan {
         self.iterations as f64 * (self.cost() + VECTORS_BESIDE)
     }
 
-    /// What each cycle after the first is extrapolated by: u = τ cycle(u) + (1 − τ) u.
+    /// The factor τ of each cycle after the first: u = τ cycle(u) + (1 − τ) u.
     pub fn factors(&self) -> Vec<f64> {
         nodes(self.cycles).into_iter().skip(1).map(|node| 1.0 / (1.0 - node)).collect()
     }
@@ -134,7 +134,7 @@ fn left_by_cycles(cycles: usize) -> f64 {
     (0..=SAMPLES).map(|n| at(least + (most - least) * n as f64 / SAMPLES as f64)).fold(0.0, f64::max)
 }
 
-/// What cycles in single precision can be asked to leave.
+/// The reduction that cycles in single precision can be asked for.
 const LEFT_IN_SINGLE: f64 = 1e-7;
 
 /// Whether modes need no more than single precision for their problems: an iteration in double precision follows where that

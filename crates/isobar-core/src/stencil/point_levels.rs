@@ -17,7 +17,7 @@ pub trait SupportsPoints: Supports<Diffusion> {
     /// Between two of them: R sums the cells that make up a coarser one, P is linear between centres (see [`Halving`]).
     type PointTransfer<T: Real>: Transfer<Self, T> + 'static;
 
-    /// What goes between an operator and that of the coarser grid, whose vectors have this layout.
+    /// The transfer between an operator and that of the coarser grid, whose vectors have this layout.
     ///
     /// # Errors
     /// As [`Supports::operator`].
@@ -185,7 +185,7 @@ pub fn steps(stencil: &Diffusion, wanted: Option<usize>) -> Result<Vec<Halving>>
     Ok(halvings(shape, stencil.ends(), stencil.strengths(), wanted))
 }
 
-/// What a user should know of levels that end with many cells though nobody wanted that.
+/// A note for the user on levels that end with many cells.
 pub fn ends_large(shape: Shape, steps: &[Halving], wanted: Option<usize>) -> Option<String> {
     let last = steps.last().map_or(shape, |by| by.coarse);
     (wanted.is_none() && last.cells() > TOO_MANY).then(|| {

@@ -45,7 +45,7 @@ impl Turns {
         Shape { nx: around.nx / self.x, ny: around.ny / self.y, ..around }
     }
 
-    /// What a user should know, if there is anything.
+    /// A note for the user, if any.
     pub fn describe(self, shape: Shape) -> Option<String> {
         let rings = [("x", self.x, shape.nx), ("y", self.y, shape.ny)];
         let odd: Vec<_> = rings
@@ -121,7 +121,7 @@ impl Turns {
 }
 
 impl Diffusion {
-    /// The same with everything repeated on as many turns.
+    /// Repeats everything on the copies.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for coefficients on a GPU.

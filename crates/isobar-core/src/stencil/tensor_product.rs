@@ -86,7 +86,7 @@ impl TensorProduct {
         Ok(stencil)
     }
 
-    /// The same horizontal factors in layers that are not coupled to each other: a_k |T| + d_k L_h with the given a and d.
+    /// Keeps the horizontal factors in layers that are not coupled to each other: a_k |T| + d_k L_h with the given a and d.
     pub(super) fn with_layers_apart(&self, a: Vec<f64>, d: Vec<f64>) -> Result<Self> {
         let layers = a.len();
         let shape = Shape { nz: layers, ..self.shape };
@@ -237,7 +237,7 @@ impl TensorProduct {
         .flatten()
     }
 
-    /// The same matrix, every entry stored.
+    /// Stores every entry of the matrix.
     ///
     /// # Errors
     /// As [`Csr::new`]; more than 2³² rows are not supported.
@@ -275,7 +275,7 @@ impl Stencil for TensorProduct {
         self.shape
     }
 
-    /// What conjugate gradients require.
+    /// Whether conjugate gradients can be used.
     fn is_symmetric(&self) -> bool {
         self.vertical.is_symmetric() && self.horizontal.is_symmetric()
     }

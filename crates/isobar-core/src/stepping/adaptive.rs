@@ -26,9 +26,9 @@ const SHORTEST: f64 = 1e-10;
 /// An end no farther away than so many steps is reached by one.
 const NEAR: f64 = 1.0 + 1e-6;
 
-/// What choosing a step's length takes.
+/// The state of choosing a step's length.
 pub(super) struct Control<B: Backend> {
-    /// What the estimated error of a step may be, relative to ‖u‖.
+    /// The largest estimated error of a step, relative to ‖u‖.
     pub(super) tolerance: f64,
     /// After one solve and after two.
     pub(super) states: [B::Vector<f64>; 2],

@@ -26,11 +26,11 @@ pub use trial::Tried;
 pub struct HeatOptions {
     /// The steps; where they choose their length, the first one's and the end.
     pub steps: Steps,
-    /// What the estimated error of a step may be, relative to ‖u‖, where steps choose their length.
+    /// The largest estimated error of a step, relative to ‖u‖, where steps choose their length.
     pub error: Option<f64>,
     /// The time discretisation.
     pub scheme: Scheme,
-    /// What the solve of a step starts from.
+    /// The first guess of a step's solve.
     pub guess: StepGuess,
 }
 
@@ -49,7 +49,7 @@ pub struct Step {
     pub rejected: usize,
     /// Iterations of all its solves: of estimates and of greater lengths too.
     pub iterations: usize,
-    /// Of its solve. Where that did not converge, the state is the one before the step.
+    /// The outcome of its solve. If that did not converge, the state is the one before the step.
     pub outcome: Outcome,
     /// Whether the state is the new one.
     pub is_taken: bool,
@@ -119,6 +119,6 @@ pub trait Evolve: Send {
     /// Whether the end is reached.
     fn is_finished(&self) -> bool;
 
-    /// What was put together.
+    /// Describes the stepper.
     fn description(&self) -> &Description;
 }

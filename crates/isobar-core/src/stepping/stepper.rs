@@ -21,7 +21,7 @@ use crate::stencil::{Diffusion, Supports};
 ///
 /// M (u' − u)/Δt = −K w + s,  w = θ u' + (1 − θ) u.
 ///
-/// What is solved for is w, which needs no product with K on the right-hand side:
+/// The unknown of a step is w, which needs no product with K on the right-hand side:
 ///
 /// ```text
 /// (K + c M) w = c M u + s,   c = 1/(θ Δt)
@@ -156,7 +156,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         1.0 / (self.theta() * self.dt)
     }
 
-    /// What u is multiplied by on the right-hand side, after the product with c M where volumes differ.
+    /// The factor of u on the right-hand side, after the product with c M where volumes differ.
     fn factor(&self) -> f64 {
         match &self.heat.mass {
             Mass::Uniform(volume) => self.c() * volume,

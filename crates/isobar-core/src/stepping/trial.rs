@@ -10,7 +10,7 @@ use crate::problem::Heat;
 use crate::solver::ignore;
 use crate::stencil::{Diffusion, Supports};
 
-/// What is tried.
+/// The preconditioners that are tried.
 pub const CANDIDATES: [Preconditioner; 5] = [
     Preconditioner::Mic { relaxation: 1.0, block: None },
     Preconditioner::SsorAi,

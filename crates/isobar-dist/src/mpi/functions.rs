@@ -13,7 +13,7 @@ const VERSION_LENGTH: usize = 8192;
 /// Characters that the message of an error may take, in any family.
 const ERROR_LENGTH: usize = 512;
 
-/// Whose handles a library has.
+/// The family of a library, which determines its handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// Pointers with the fixed values of the MPI 5 standard's binary interface.
@@ -61,7 +61,7 @@ impl Status {
     }
 }
 
-/// What the header of a family defines.
+/// The constants that the header of a family defines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Constants<H> {
     /// MPI_COMM_WORLD
@@ -121,7 +121,7 @@ pub(super) struct Mpi<H> {
     get_library_version: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int,
     pub(super) constants: Constants<H>,
     pub(super) family: Family,
-    /// What was opened.
+    /// The opened library.
     pub(super) name: String,
     /// Must stay loaded, also after this is gone: MPI has threads and exit handlers of its own.
     _library: std::mem::ManuallyDrop<Library>,
@@ -184,7 +184,7 @@ impl<H: Handle> Mpi<H> {
         Err(failure(format!("{what} failed with error {code} ({line})")))
     }
 
-    /// What one of the functions that ask something says.
+    /// Calls a function that asks for a number.
     pub(super) fn ask(&self, what: &str, function: Ask) -> Result<c_int> {
         let mut answer = 0;
         // SAFETY: it writes one number.
@@ -193,7 +193,7 @@ impl<H: Handle> Mpi<H> {
         if code == 0 { Ok(answer) } else { Err(failure(format!("{what} failed with error {code}"))) }
     }
 
-    /// The same of a communicator.
+    /// Calls a function that asks a communicator for a number.
     pub(super) fn ask_of<R>(&self, what: &str, function: AskHandle<H, R>, communicator: H, mut answer: R) -> Result<R> {
         // SAFETY: it writes one answer.
         let code = unsafe { function(communicator, &raw mut answer) };
@@ -209,7 +209,7 @@ impl<H: Handle> Mpi<H> {
         usize::try_from(count).map_err(|_| failure(format!("a message of {count} bytes")))
     }
 
-    /// What the library calls itself, the first line of it.
+    /// The first line of the library's description of itself.
     pub(super) fn version(&self) -> String {
         let mut text = vec![0u8; VERSION_LENGTH + 1];
         let mut length = 0;

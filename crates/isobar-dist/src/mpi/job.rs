@@ -30,7 +30,7 @@ pub(super) struct Job<H: Handle> {
     process: u32,
 }
 
-/// What the thread that watches needs too.
+/// The state that the watching thread shares.
 pub(super) struct World<H: Handle> {
     pub(super) channel: Channel<H>,
     /// Where letters go: beside all messages, and never taken down, as an answer may be on its way when all is over.

@@ -12,9 +12,9 @@ use super::functions::{Constants, Family, Mpi};
 
 /// Where the library is, if the user says.
 pub(super) const VARIABLE: &str = "ISOBAR_MPI";
-/// What the families call their libraries; `libmpich.so.12` is Debian's name of MPICH.
+/// The names of the families' libraries; `libmpich.so.12` is Debian's name of MPICH.
 const NAMES: [&str; 4] = ["libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12", "libmpi.so.40"];
-/// What the programs that start processes are called: MPICH's, its helper on each machine, and Open MPI's of versions 4 and 5.
+/// The names of the programs that start processes: MPICH's, its helper on each machine, and Open MPI's of versions 4 and 5.
 const LAUNCHERS: [&str; 5] = ["mpirun", "mpiexec", "hydra_pmi_proxy", "orte", "prte"];
 /// More ancestors than a process has.
 const MOST_ANCESTORS: usize = 64;
@@ -25,7 +25,7 @@ pub(super) enum Opened {
     Pointers(Mpi<usize>),
 }
 
-/// What is looked for, best first: what the process has already, what the user says, what lies beside the launcher that started it, what the loader
+/// The places that are searched, best first: the process itself, the user's setting, beside the launcher that started it, what the loader
 /// finds.
 fn candidates() -> Vec<Option<PathBuf>> {
     if let Some(path) = std::env::var_os(VARIABLE) {

@@ -24,7 +24,7 @@ pub use functions::Family;
 use functions::{Handle, Mpi};
 use library::Opened;
 
-/// What launchers tell the processes that they start: the rank, and the number of ranks.
+/// The environment variables of launchers: the rank, and the number of ranks.
 const RANKS: [(&str, &str); 5] = [
     ("PMI_RANK", "PMI_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -65,9 +65,9 @@ fn launched_ranks() -> Option<usize> {
 /// An MPI that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// What it calls itself, in one line.
+    /// Its description of itself, in one line.
     pub version: String,
-    /// Whose handles it has.
+    /// The family that it belongs to.
     pub family: Family,
     /// The library's name or path.
     pub library: String,

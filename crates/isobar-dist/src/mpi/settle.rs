@@ -20,7 +20,7 @@ use crate::together::{Kind, Told};
 /// Tags of letters are the numbers of calls, which begin anew after so many: MPI warrants tags up to 32767.
 const NUMBERS: c_int = 1 << 14;
 
-/// What one rank keeps of what all do together.
+/// One rank's state of a collective operation.
 pub(super) struct Affairs {
     /// The number of the call.
     number: c_int,
@@ -32,7 +32,7 @@ pub(super) struct Affairs {
     failure: Option<Failure>,
 }
 
-/// What the call has come to.
+/// The state of the call.
 struct Failure {
     rank: usize,
     told: Told,
@@ -40,7 +40,7 @@ struct Failure {
     is_everybodys: bool,
 }
 
-/// What one rank has told another.
+/// A report from one rank to another.
 struct Letter {
     sent: u64,
     failure: Option<Told>,
@@ -83,7 +83,7 @@ impl Affairs {
         (!stands).then_some((failure.rank, failure.told))
     }
 
-    /// What the call has come to already.
+    /// The present state of the call.
     pub(super) fn failure(&self) -> Option<(usize, Told)> {
         self.failure.as_ref().map(|failure| (failure.rank, failure.told.clone()))
     }
@@ -131,7 +131,7 @@ impl<H: Handle> Guest<H> {
         (rank, told)
     }
 
-    /// What every rank has to say, when nothing is under way between them any more.
+    /// The reports of all ranks, when no message between them is under way any more.
     fn exchange_letters(
         &self,
         affairs: &mut Affairs,

@@ -27,13 +27,13 @@ const ROUND: Duration = Duration::from_millis(250);
 /// How long the rank that speaks for all may take to say what it was told.
 const UNTIL_SAID: Duration = Duration::from_secs(3);
 
-/// What it is about, which rank it is from, and which rank it is about.
+/// Its subject, the rank that sent it, and the rank that it is about.
 type Letter = [u64; 3];
 /// Are you there?
 const ASK: u64 = 1;
 /// I am.
 const HERE: u64 = 2;
-/// That rank does not answer.
+/// The rank does not answer.
 const SILENT: u64 = 3;
 
 /// Letters on their way, kept by whoever has the turn.

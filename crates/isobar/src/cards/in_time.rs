@@ -36,7 +36,7 @@ impl Cards {
 }
 
 impl Marching {
-    /// What all parts do.
+    /// Runs `work` on all GPUs.
     fn each<R: Send>(&self, work: impl Fn(&mut dyn Evolve) -> Result<R> + Sync) -> Result<R> {
         Ok(self.parts.each(|part, _| work(&mut *part.work))?.swap_remove(0))
     }

@@ -96,7 +96,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a card has of a solver, or of a stepper.
+/// One GPU's share of a solver, or of a stepper.
 struct Part<W> {
     work: W,
     patch: Patch,
@@ -104,7 +104,7 @@ struct Part<W> {
     u: Vec<f64>,
 }
 
-/// Those of all cards.
+/// The shares of all GPUs.
 struct Parts<W> {
     cards: Cards,
     all: Vec<Mutex<Part<W>>>,
@@ -112,7 +112,7 @@ struct Parts<W> {
 }
 
 impl<W: Send> Parts<W> {
-    /// Of a grid, each made on its card.
+    /// Makes each share on its GPU.
     fn new(cards: &Cards, shape: Shape, make: impl Fn(&Rank) -> Result<W> + Sync) -> Result<Self> {
         let all = cards.at_once(|rank| {
             let patch = rank.backend.own_columns(shape)?;
@@ -126,7 +126,7 @@ impl<W: Send> Parts<W> {
         run_each(ranks.map(|pair| (&pair.0.world, pair)), |(rank, part)| work(&mut lock(part), rank))
     }
 
-    /// That of the first card; [`Cards::open`] takes one at least.
+    /// The share of the first GPU; [`Cards::open`] takes one at least.
     fn first(&self) -> MutexGuard<'_, Part<W>> {
         lock(&self.all[0])
     }
@@ -171,7 +171,7 @@ struct Together<S> {
 }
 
 impl<W> Part<W> {
-    /// What it does, and where its rows of u go to.
+    /// Its work, and the target of its rows of u.
     fn with_target(&mut self, whole: Shape) -> Result<(&mut W, Target<'_>)> {
         let target = ArrayViewMut::c_order(&mut self.u, self.patch.shape(whole))?;
         Ok((&mut self.work, target.into()))
@@ -201,7 +201,7 @@ fn on_a_device() -> Error {
     Error::Unsupported("an array in the memory of a GPU for a solver on several; copy it to host memory".into())
 }
 
-/// What the observer, which rank 0 calls, says after each iteration: all ranks must end at the same one.
+/// The observer's verdict after each iteration, which rank 0 asks for: all ranks must end at the same iteration.
 #[derive(Debug, Default)]
 struct Verdicts {
     /// Iterations that have been judged.
@@ -237,7 +237,7 @@ impl Verdicts {
         if self.end.load(Ordering::Relaxed) == n + 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// What a rank calls after each iteration, of one solve or of several: rank 0 asks the observer, the others wait for its answer.
+    /// The observer of a rank, for one solve or several: rank 0 asks the user's observer, the others wait for its answer.
     fn observer<'v>(
         &'v self,
         rank: usize,
