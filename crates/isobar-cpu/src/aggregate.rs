@@ -33,7 +33,7 @@ pub struct Aggregates {
     runs: Vec<Run>,
     /// The first run of each plane; a run never crosses into the next plane.
     first_runs: Vec<usize>,
-    /// Those of the halo rows of a part, counted from the beginning of their plane.
+    /// The runs of a subdomain's halo rows, counted from the beginning of their plane.
     halo: [Option<Vec<Run>>; 2],
     parts: Vec<Part>,
     /// One sum for each aggregate that a part may meet.

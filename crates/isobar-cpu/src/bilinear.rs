@@ -26,7 +26,7 @@ pub struct Bilinear<T: Real> {
     coarse: Layout,
 }
 
-/// What a restriction adds up.
+/// The terms that a restriction adds up.
 #[derive(Clone, Copy)]
 enum Restricted<T> {
     /// A vector.

@@ -16,16 +16,16 @@ use crate::shared::{Ahead, Row, Shared};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry<'a, T> {
     pub(crate) layout: Layout,
-    /// Of directions with one cell: no.
+    /// False in directions with one cell.
     pub(crate) periodic: [bool; 3],
-    /// What lies beyond closed sides: a row of zeros.
+    /// The values beyond closed sides: a row of zeros.
     pub(crate) zeros: &'a [T],
     /// Whether what lies beyond the ends of lines in x must be replaced; if not, entries of zero meet it. Where there are halo columns
     /// it must.
     pub(crate) replaces_ends: bool,
 }
 
-/// What is beside a cell in one direction.
+/// The neighbour of a cell in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
     /// Nothing.
@@ -40,9 +40,9 @@ pub(crate) enum Link {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     All,
-    /// Those of lower number.
+    /// Neighbours of lower number.
     Lower,
-    /// Those of higher number.
+    /// Neighbours of higher number.
     Higher,
 }
 
@@ -224,7 +224,7 @@ pub(crate) struct Ended<'a, S: Simd, T: Real> {
     second: End<S, T>,
 }
 
-/// What to use in the place of one pack of a row.
+/// A replacement for one pack of a row.
 #[derive(Clone, Copy, Debug)]
 struct End<S: Simd, T: Real> {
     /// Its number; none has the largest, which a loop over packs never reaches.

@@ -27,11 +27,11 @@ pub struct PointTransfer<T: Real> {
     fine: Arc<Diffusion<T>>,
     coarse: Layout,
     by: Halving,
-    /// Of x, by parity: the weights of the coarser cell that a cell is part of, and of the one beside.
+    /// The weights in x by parity: of the coarser cell that contains a cell, and of the one beside.
     in_x: [[Vec<T>; 2]; 2],
 }
 
-/// What a restriction adds up.
+/// The terms that a restriction adds up.
 #[derive(Clone, Copy)]
 enum Restricted<T> {
     /// A vector.

@@ -88,7 +88,7 @@ impl<T> Shared<T> {
         unsafe { std::slice::from_raw_parts_mut(self.start.add(self.offset(position, n)), n) }
     }
 
-    /// What lies a little ahead of `position`.
+    /// The memory a little ahead of `position`.
     #[inline(always)]
     pub(crate) fn ahead(self, position: isize) -> Ahead<T> {
         Ahead(self.start.wrapping_add(self.origin).wrapping_offset(position).wrapping_add(Ahead::<T>::DISTANCE))

@@ -23,7 +23,7 @@ pub struct StoredMatrix<T> {
     values: RwLock<Values<T>>,
 }
 
-/// What an update changes.
+/// The data that an update changes.
 #[derive(Debug)]
 struct Values<T> {
     entries: Vec<T>,

@@ -45,7 +45,7 @@ impl Chunks {
         Self { planes, count, periodic: false, stages, open: [false; 2], from_start: false }
     }
 
-    /// The same with plane 0 beside the last one.
+    /// Makes plane 0 the neighbour of the last one.
     pub(crate) fn periodic(self) -> Self {
         Self { periodic: true, ..self }
     }
@@ -110,7 +110,7 @@ pub(crate) fn run(cpu: &Cpu, chunks: Chunks, stage: impl Fn(usize, usize, usize)
     run_boundaries(cpu, chunks, &stage);
 }
 
-/// The same for part of a larger grid: `exchange(s, inside)` is called once for every stage s that reads the neighbours' planes, when
+/// Runs stages on a subdomain: `exchange(s, inside)` is called once for every stage s that reads the neighbours' planes, when
 /// stage s − 1 is complete at the ends, and brings what that has left there. All that does not wait for the first of these, the
 /// wavefront inside, may be run while it is under way, and is run after it if it was not.
 ///

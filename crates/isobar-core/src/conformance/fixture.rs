@@ -43,7 +43,7 @@ pub fn shapes() -> impl Iterator<Item = Shape> {
     SHAPES.into_iter().map(|(nx, ny, nz)| Shape::new(nx, ny, nz))
 }
 
-/// What a check cannot go on without.
+/// Unwraps a result that a check needs.
 pub fn ok<T>(result: Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("{error}"))
 }
@@ -206,15 +206,15 @@ pub fn floating(shape: Shape) -> Diffusion {
 pub struct Pair<'b, B: Supports<S>, S: Sample, T: Real> {
     /// The back end under test.
     pub backend: &'b B,
-    /// What both were made from.
+    /// The stencil of both operators.
     pub stencil: S,
     /// Of the stencil.
     pub name: String,
     /// The operator under test.
     pub operator: Arc<B::Operator<T>>,
-    /// What it offers.
+    /// Its capabilities.
     pub tested: Capabilities<B, T>,
-    /// What solves with its lines.
+    /// The solver of its lines.
     pub lines: Arc<dyn LineSolver<B, T>>,
     /// The specification.
     pub reference: Arc<Plain<S, T>>,
@@ -330,7 +330,7 @@ pub struct Levels<'b, B: Supports<S>, S: Sample, T: Real> {
 }
 
 impl<B: Supports<S>, S: Sample, T: Real> Levels<'_, B, S, T> {
-    /// What goes between the levels.
+    /// The transfers between the levels.
     pub fn transfer(&self) -> (&dyn Transfer<B, T>, &dyn Transfer<Reference, T>) {
         (&*self.tested.transfers[0], &*self.reference.transfers[0])
     }

@@ -15,7 +15,7 @@ use crate::real::Real;
 use crate::reference::{Plain, Reference, Vector};
 use crate::stencil::{Coefficients, Diffusion, Side, Supports};
 
-/// What two levels round to: residuals are differences of terms a few times the largest entry.
+/// The rounding of two levels: residuals are differences of terms a few times the largest entry.
 const RESIDUAL_SCALE: f64 = 10.0;
 
 fn samples<S: Sample>() -> Vec<(String, S)> {

@@ -1,4 +1,4 @@
-//! What every back end must do: the same as the reference, to rounding.
+//! Every back end must agree with the reference, up to rounding.
 //!
 //! [`suite`] lists all checks for a back end and a precision. A test binary without a harness of its own runs them:
 //!

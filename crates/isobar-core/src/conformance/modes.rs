@@ -1,4 +1,4 @@
-//! What goes between a grid and its vertical modes.
+//! Transfers between a grid and its vertical modes.
 
 use super::fixture::{Sample, compare_at_scale, ok, poison, random_vector, send, shapes};
 use super::{Complete, fixture::SCALARS};
@@ -23,7 +23,7 @@ fn modes<B: Supports<TensorProduct>, T: Real, C: Real>(
     modes
 }
 
-/// What sums over layers or modes, and differences of residuals, round to.
+/// The rounding of sums over layers or modes, and of differences of residuals.
 const SCALE: f64 = 30.0;
 
 /// Projection, expansion, and both with sweeps in one pass; modes in precision C.

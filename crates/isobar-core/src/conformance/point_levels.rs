@@ -29,7 +29,7 @@ const SHAPES: [(usize, usize, usize); 11] = [
     (20, 36, 66),
 ];
 
-/// What sums of eight residuals round to.
+/// The rounding of sums of eight residuals.
 const SCALE: f64 = 100.0;
 
 fn samples() -> impl Iterator<Item = (String, Diffusion)> {

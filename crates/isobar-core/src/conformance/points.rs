@@ -113,7 +113,7 @@ pub fn exact<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     }
 }
 
-/// The same where all cells are alike, on grids large enough for passes of their own.
+/// Checks grids whose cells are all alike, large enough for passes of their own.
 pub fn exact_even<B: Supports<Diffusion>, T: Real>(backend: &B) {
     let [fixed, closed] = [Side::Fixed, Side::Closed];
     let mixed = [[fixed, closed], [closed, fixed], [fixed, fixed]];

@@ -379,7 +379,7 @@ pub fn first_guess<B: Complete, T: Real>(backend: &B) {
     }
 }
 
-/// What a solver did before has no bearing on its next solve, not even where it met NaN or was stopped.
+/// A solve does not depend on earlier ones, not even if they met NaN or were stopped.
 pub fn after_a_failure<B: Complete, T: Real>(backend: &B) {
     let stencil = tensor_product_stencil();
     let shape = stencil.shape();

@@ -145,7 +145,7 @@ pub fn padding<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     }
 }
 
-/// The same matrix with every entry stored gives what the matrix-free one gives.
+/// The stored matrix gives the results of the matrix-free one.
 pub fn stored_matrix<B: Supports<StoredMatrix>, T: Real>(backend: &B) {
     for shape in shapes() {
         let stencil = sample(shape);

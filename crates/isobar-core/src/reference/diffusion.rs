@@ -21,7 +21,7 @@ use crate::stencil::{Axis, Diffusion, Hierarchy, Lines, Stencil, Supports};
 pub struct DiffusionRows<T> {
     shape: Shape,
     periodic: [bool; 3],
-    /// Of each direction, T between a cell and its upper neighbour.
+    /// T between a cell and its upper neighbour, for each direction.
     faces: [Vector<T>; 3],
     /// Dirichlet sides included.
     shift: Vector<T>,

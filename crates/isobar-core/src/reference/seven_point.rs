@@ -64,7 +64,7 @@ pub struct Plain<S: SevenPoint, T: Real> {
     state: RwLock<State<S, T>>,
 }
 
-/// What an update changes.
+/// The data that an update changes.
 #[derive(Debug)]
 pub(super) struct State<S: SevenPoint, T: Real> {
     pub(super) stencil: S,
@@ -82,7 +82,7 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
         Ok(Self { layout, state: RwLock::new(state) })
     }
 
-    /// The same with other coefficients.
+    /// Replaces the coefficients.
     ///
     /// # Errors
     /// As [`Plain::new`].

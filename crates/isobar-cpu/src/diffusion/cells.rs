@@ -21,7 +21,7 @@ pub(super) struct Cells<T> {
     /// Each divided by a power of two, so that its largest entry is near 1: products of four neither
     /// overflow nor vanish.
     fields: Vec<Vector<T>>,
-    /// Of each direction: its field, and the factor with that power of two in it.
+    /// The field of each direction, and its factor with that power of two in it.
     axes: [(usize, T); 3],
     shift: Option<Vector<T>>,
     /// By parity: how many ends of its line a column is at that are Dirichlet sides.
@@ -32,7 +32,7 @@ pub(super) struct Cells<T> {
     even: Option<Even<T>>,
 }
 
-/// What is added to sums of coefficients, so that those of zeros can be divided by. Fields are at most 1:
+/// The number that is added to sums of coefficients, so that sums of zeros can be divided by. Fields are at most 1:
 /// the fourth power (of single precision: the square) is no subnormal, and whatever is not negligible
 /// beside the largest coefficient stays as it is.
 fn tiny<T: Real>() -> T {
@@ -146,7 +146,7 @@ pub(crate) struct CellRow<'a, S: Simd, T: Real> {
     north: Row<'a, S, T>,
     below: Row<'a, S, T>,
     above: Row<'a, S, T>,
-    /// Of each field.
+    /// One for each field.
     ahead: [Option<Ahead<T>>; 3],
     factors: [Pack<S, T>; 3],
     tiny: Pack<S, T>,

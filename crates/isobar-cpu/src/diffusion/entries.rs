@@ -1,4 +1,4 @@
-//! What both kinds of coefficients of the diffusion operator share.
+//! Code that both kinds of coefficients of the diffusion operator share.
 
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::real::Real;
@@ -49,7 +49,7 @@ pub(crate) trait CellCoefficients<T: Real>: Sync {
     fn shift(&self, layout: &Layout, at: [usize; 3]) -> T;
 }
 
-/// What a layout is of, its halo included, of a C-order array of the whole grid; each entry times `scale`.
+/// Copies a subdomain and its halo from a C-order array of the whole grid, each entry times `scale`.
 pub(super) fn arrange<T: Real>(cpu: &Cpu, out: &mut Vector<T>, values: &[f64], whole: Shape, scale: f64) {
     let layout = *out.layout();
     let (shape, [before, after], [column, _]) = (layout.shape(), layout.halo(), layout.origin());

@@ -16,14 +16,14 @@ use crate::shared::Row;
 pub(super) struct Even<T> {
     /// Transmissibilities of faces by direction.
     t: [T; 3],
-    /// Of half a cell, which Dirichlet sides add.
+    /// The coupling of half a cell, which Dirichlet sides add.
     half: [T; 3],
     /// By parity: transmissibilities to the west and to the east.
     in_x: [[Vec<T>; 2]; 2],
 }
 
 impl<T: Real> Even<T> {
-    /// Of half cells h in each direction; x periodic or not.
+    /// Makes them from half cells h in each direction; x periodic or not.
     pub(super) fn new(layout: &Layout, is_ring: bool, half: [f64; 3]) -> Self {
         let nx = layout.shape().nx;
         let t = half.map(|h| T::from_f64(0.5 * h));
@@ -67,7 +67,7 @@ pub(crate) struct EvenRow<'a, S: Simd, T: Real> {
     vertical: Option<[Pack<S, T>; 2]>,
     /// How many Dirichlet sides in x cells touch, and what these add.
     ends: Option<(Row<'a, S, T>, Pack<S, T>)>,
-    /// What Dirichlet sides in y and z add.
+    /// The contribution of Dirichlet sides in y and z.
     sides: Pack<S, T>,
     shift: Option<Row<'a, S, T>>,
 }

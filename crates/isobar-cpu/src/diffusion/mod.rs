@@ -40,12 +40,12 @@ use crate::vector::Vector;
 /// [`stencil::Diffusion`] on processor cores.
 pub type Diffusion<T> = SevenPoint<DiffusionCoefficients<T>, T>;
 
-/// What a diffusion operator stores.
+/// The coefficients that a diffusion operator stores.
 #[derive(Debug)]
 pub struct DiffusionCoefficients<T> {
     kind: Kind<T>,
     vectors: f64,
-    /// What components and bodies are made from.
+    /// The stencil, from which components and strongly coupled aggregates are made.
     stencil: stencil::Diffusion,
 }
 
@@ -328,7 +328,7 @@ impl Supports<stencil::Diffusion> for Cpu {
 }
 
 impl SupportsParts<stencil::Diffusion> for Cpu {
-    /// Of stencils with stored faces parts of rows are not made yet.
+    /// Rectangles of stencils with stored faces are not supported.
     fn part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<Diffusion<T>>> {
         let shape = Stencil::shape(stencil);
         stencil.require_parts(patch, true)?;

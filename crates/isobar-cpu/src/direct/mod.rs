@@ -63,7 +63,7 @@ struct Planewise {
     memory: Memory,
 }
 
-/// What a solve reads.
+/// The source of a solve.
 struct Tables {
     cpu: Cpu,
     planes: Planes,
@@ -77,7 +77,7 @@ struct Tables {
     machine: Machine,
 }
 
-/// What a solve writes, beside vectors.
+/// The target of a solve, beside vectors.
 struct Memory {
     work: Buffer,
     /// Planes on their way back, which need not be kept.

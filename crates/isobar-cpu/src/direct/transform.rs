@@ -1,4 +1,4 @@
-//! What multiplies lines by the eigenvectors of an axis.
+//! Products of lines with the eigenvectors of an axis.
 
 use isobar_core::direct::Basis;
 use isobar_core::simd::Pack;

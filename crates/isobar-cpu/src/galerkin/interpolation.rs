@@ -1,4 +1,4 @@
-//! What goes between two levels: weights, and space to work in.
+//! Transfers between two levels: weights and workspace.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 

@@ -38,7 +38,7 @@ pub(super) struct Numbers<T> {
     pub(super) sums: Vector<T>,
     /// 1 / pivot of the lines in z.
     pub(super) inverse_pivots: Vector<T>,
-    /// Of each half plane, in the order of memory.
+    /// One for each half plane, in the order of memory.
     pub(super) across: Vec<Across<T>>,
 }
 
@@ -51,7 +51,7 @@ impl<T: Real> Numbers<T> {
     }
 }
 
-/// What a half plane has beside streams.
+/// The numbers of a half plane beside streams.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Across<T> {
     /// Couplings across periodic ends of x and z.

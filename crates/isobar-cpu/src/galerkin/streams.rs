@@ -44,11 +44,11 @@ impl Order {
 pub(super) enum Which {
     /// All.
     All,
-    /// Those in other columns.
+    /// The couplings to other columns.
     Across,
-    /// Those whose turn in a sweep is before the own one.
+    /// The couplings to columns that are relaxed before this one.
     Before(Order),
-    /// Those whose turn comes later.
+    /// The couplings to columns that are relaxed later.
     After(Order),
 }
 

@@ -1,4 +1,4 @@
-//! What a stencil supplies to the engine: the entries of its matrix, a pack of cells at a time.
+//! The interface of a stencil to the engine: the entries of its matrix, a pack of cells at a time.
 
 use std::fmt::Debug;
 
@@ -10,7 +10,7 @@ use super::Kernel;
 use crate::cpu::Cpu;
 use crate::geometry::{Columns, Geometry, HalfPlane};
 
-/// What an operator stores: coefficients of one kind, or of one of several.
+/// The stored data of an operator: coefficients of one kind, or of one of several.
 pub(crate) trait Stored<T: Real>: Debug + Send + Sync {
     /// Runs a loop with this machine's instructions, compiled for the kind that is stored.
     fn run<K: Kernel<T>>(&self, cpu: &Cpu, g: Geometry<'_, T>, kernel: K) -> K::Output;
@@ -18,7 +18,7 @@ pub(crate) trait Stored<T: Real>: Debug + Send + Sync {
     /// As [`coefficient_vectors`](isobar_core::operator::Operator::coefficient_vectors).
     fn vectors(&self) -> f64;
 
-    /// Of all that is stored.
+    /// Bytes of all that is stored.
     fn bytes(&self) -> usize;
 }
 
@@ -26,30 +26,30 @@ pub(crate) trait Stored<T: Real>: Debug + Send + Sync {
 pub(crate) trait Coefficients<T: Real>: Sync {
     /// Whether no direction is ever periodic, and entries beyond the ends of lines in x are zero.
     const IS_PLAIN: bool;
-    /// Those of some columns of a half plane.
+    /// The coefficients of some columns of a half plane.
     type Tile<'a, S: Simd>: TileCoefficients<S, T>
     where
         Self: 'a;
 
-    /// Those of some columns of a half plane.
+    /// The coefficients of some columns of a half plane.
     fn tile<'a, S: Simd>(&'a self, simd: S, g: Geometry<'a, T>, h: &HalfPlane, columns: Columns) -> Self::Tile<'a, S>;
 }
 
 /// The coefficients of some columns of a half plane.
 pub(crate) trait TileCoefficients<S: Simd, T: Real> {
-    /// Those of one layer.
+    /// The coefficients of one layer.
     type Row: RowCoefficients<S, T>;
 
-    /// Those of layer k.
+    /// The coefficients of layer k.
     fn row(&self, k: usize) -> Self::Row;
 }
 
 /// The coefficients of one layer of some columns.
 pub(crate) trait RowCoefficients<S: Simd, T: Real> {
-    /// Those of a pack.
+    /// The entries of a pack.
     type Entries: Entries<S, T>;
 
-    /// Those of pack i.
+    /// The entries of pack i.
     fn get(&self, i: usize) -> Self::Entries;
 
     /// Asks memory for what will be needed a little after pack i.

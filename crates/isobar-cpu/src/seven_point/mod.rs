@@ -58,14 +58,14 @@ pub struct SevenPoint<C, T> {
     cpu: Cpu,
     layout: Layout,
     periodic: [bool; 3],
-    /// What lies beyond closed sides.
+    /// The values beyond closed sides.
     zeros: Vec<T>,
     coefficients: RwLock<C>,
     workspace: Mutex<Workspace<T>>,
     tiles: Mutex<points::Tiles<T>>,
 }
 
-/// What passes work with; it holds nothing between them.
+/// The workspace of passes, which holds nothing between them.
 #[derive(Debug)]
 pub(crate) struct Workspace<T> {
     pub(crate) chunks: Vec<ChunkSpace<T>>,
@@ -75,7 +75,7 @@ pub(crate) struct Workspace<T> {
     pub(crate) planes: Vector<T>,
 }
 
-/// What one thread needs while it works on its chunk of planes.
+/// The workspace of one thread for its chunk of planes.
 #[derive(Debug)]
 pub(crate) struct ChunkSpace<T> {
     /// Which chunk this is.
@@ -108,7 +108,7 @@ pub(crate) type FillRows<'f> = dyn FnMut(&[Colour], Meanwhile<'_>) -> Result<()>
 /// A loop over one half plane, written once for all kinds of coefficients. (A trait, not a closure: only
 /// functions that are sure to be inlined get this machine's vector instructions.)
 pub(crate) trait Kernel<T: Real> {
-    /// What it sums up.
+    /// Its sums.
     type Output;
 
     /// Runs it; everywhere `#[inline(always)]`.

@@ -1,4 +1,4 @@
-//! What goes from part to part of a grid where unknowns are gone through in order.
+//! Messages from subdomain to subdomain where unknowns are visited in order.
 
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;

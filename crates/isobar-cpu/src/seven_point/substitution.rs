@@ -41,7 +41,7 @@ struct Neighbour<T> {
 }
 
 impl<'a, T: Real> Blocks<'a, T> {
-    /// Of `block` unknowns of a grid with this shape, of which `g` has some rows.
+    /// Makes blocks of `block` unknowns of a grid with this shape, of which `g` has some rows.
     pub(crate) fn new(cpu: &'a Cpu, g: Geometry<'a, T>, whole: Shape, block: usize) -> Self {
         Self { cpu, g, whole, block: block.clamp(1, whole.cells()) }
     }
@@ -103,7 +103,7 @@ impl<'a, T: Real> Blocks<'a, T> {
     /// Sets 1 over the pivot of a cell.
     ///
     /// # Safety
-    /// Those of its lower neighbours in the block are set, and nobody else writes them or this one.
+    /// The pivots of its lower neighbours in the block are set, and no other thread writes them or this one.
     #[inline(always)]
     unsafe fn eliminate(
         &self,

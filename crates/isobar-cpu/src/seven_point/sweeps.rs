@@ -117,7 +117,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         self.on_both(c, j, |h| Residual { h, f, u, to: Into { vector: r, shift } })[0]
     }
 
-    /// The same on one colour.
+    /// r = f − A u on one colour of plane j.
     pub(crate) fn residual_of(
         &self,
         c: &C,

@@ -10,7 +10,7 @@
 //! thread 1        a  b  c  d      a, b, … tiles: some layers, or some columns where there are few layers
 //! ```
 //!
-//! Of a grid that several parts share, each part follows the one before it in the same way.
+//! Subdomains of a grid follow each other in the same way.
 
 use std::ops::Range;
 

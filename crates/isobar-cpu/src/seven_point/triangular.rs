@@ -130,7 +130,7 @@ pub(crate) struct IncompletePoisson<T> {
     pub(crate) z: Shared<T>,
 }
 
-/// What a pack of cells has around it: r and D⁻¹.
+/// The neighbours of a pack of cells: r and D⁻¹.
 struct Products<'a, S: Simd, T: Real> {
     simd: S,
     /// D⁻¹ of the lower neighbours.

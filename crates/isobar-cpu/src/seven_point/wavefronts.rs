@@ -28,7 +28,7 @@ use crate::vector::Vector;
 struct Vectors<T> {
     inverse_pivots: Shared<T>,
     r: Shared<T>,
-    /// What is taken from r first, and how many times.
+    /// The vector that is subtracted from r first, and its factor.
     q: Option<(Shared<T>, T)>,
     z: Shared<T>,
 }

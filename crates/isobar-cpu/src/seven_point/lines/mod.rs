@@ -24,7 +24,7 @@ use crate::shared::{Ahead, Row, RowMut, Shared};
 
 pub(crate) use relax::{Correction, Relax};
 
-/// What a tile of lines is solved for. (Traits, not closures: only functions that are sure to be inlined get
+/// The right-hand side and the target of a tile of lines. (Traits, not closures: only functions that are sure to be inlined get
 /// this machine's vector instructions.)
 trait LineTask<S: Simd, T: Real> {
     /// A row of the right-hand side.
@@ -33,7 +33,7 @@ trait LineTask<S: Simd, T: Real> {
     /// A row of the right-hand side; asked for once, upwards.
     fn row(&mut self, w: Window) -> Self::Row;
 
-    /// What a row has summed up comes back.
+    /// Returns the sums of a row.
     #[inline(always)]
     fn end_row(&mut self, _row: Self::Row) {}
 

@@ -29,14 +29,14 @@ use crate::cpu::Cpu;
 use crate::shared::Shared;
 use crate::vector::Vector;
 
-/// What tiles are relaxed in, or sweeps by turns; it holds nothing between cycles.
+/// The workspace of tiles, or of alternating sweeps; it holds nothing between cycles.
 #[derive(Debug)]
 pub(super) struct Tiles<T> {
     /// One a thread.
     spaces: Vec<TileSpace<T>>,
     /// Σ r² of each tile.
     sums: Vec<f64>,
-    /// The same of each line of cells along x, in tiles that follow each other in x.
+    /// Σ r² of each line of cells along x, in tiles that follow each other in x.
     lines: Vec<f64>,
     /// u between the sweeps of a cycle that is taken sweep by sweep.
     between: Option<Vector<T>>,

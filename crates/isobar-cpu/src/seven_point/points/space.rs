@@ -1,4 +1,4 @@
-//! What a thread keeps of a tile, and where it lies there.
+//! A thread's copy of a tile, and its layout.
 
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, ROW_ALIGNMENT, Shape};
@@ -11,7 +11,7 @@ use crate::vector::Vector;
 /// Lanes between rows: the last of them holds the neighbour west of the next row, the first the one east of the row before.
 const MARGIN: usize = ROW_ALIGNMENT;
 
-/// What a thread keeps of a tile, on lines of cache.
+/// A thread's copy of a tile, aligned to cache lines.
 #[derive(Debug)]
 pub(super) struct TileSpace<T> {
     /// u before and after a sub-iteration, by turns: after an odd number of them in the second.

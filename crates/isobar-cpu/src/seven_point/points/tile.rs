@@ -30,7 +30,7 @@ pub(super) struct Tile<'t, T> {
     pub(super) v: Shared<T>,
     /// Where Σ (f − A u)² of each row is added, from the grid's first row on, if it is wanted.
     pub(super) lines: Option<(Shared<f64>, isize)>,
-    /// What momentum takes.
+    /// The operands of momentum.
     pub(super) moving: Option<Moving<T>>,
     pub(super) space: &'t mut TileSpace<T>,
 }
@@ -91,7 +91,7 @@ impl<T: Real> Kernel<T> for Tile<'_, T> {
     }
 }
 
-/// What is known of a tile's w.
+/// The known values of a tile's w.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Weights<T> {
     /// The same in all cells, but for those of faces that are not there; by direction, where any has been seen.
