@@ -11,12 +11,12 @@ use isobar_core::backend::{
 };
 use isobar_core::direct::Separable;
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, Patch, Shape, Slab};
+use isobar_core::layout::{Colour, Layout, Patch, Shape};
 use isobar_core::operator::{DirectBackend, SharedDirect};
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
-use isobar_dist::part::{self, Edge, NoLink, PartBackend};
-use isobar_dist::{Ranks, Watched, columns, own_columns};
+use isobar_dist::part;
+use isobar_dist::{Ranks, Watched, own_columns};
 use pulp::{Arch, WithSimd};
 use rayon::ThreadPool;
 
@@ -37,8 +37,8 @@ const SMALLEST_PART: usize = 1 << 14;
 #[derive(Clone, Debug)]
 pub struct Cpu {
     inner: Arc<Inner>,
-    /// Where this is one of several.
-    ranks: Option<Arc<Ranks>>,
+    /// The ranks, if this is one of several.
+    pub(crate) ranks: Option<Arc<Ranks>>,
 }
 
 #[derive(Debug)]
@@ -367,59 +367,6 @@ impl DirectBackend for Cpu {
 
     fn direct(&self, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
         if self.has_direct() { direct::direct(self, layout, factors) } else { Ok(None) }
-    }
-}
-
-impl PartBackend for Cpu {
-    type Link = NoLink;
-
-    const DIVIDES_ROWS: bool = true;
-
-    fn ranks(&self) -> Option<&Arc<Ranks>> {
-        self.ranks.as_ref()
-    }
-
-    fn with_ranks(self, ranks: Option<Arc<Ranks>>) -> Self {
-        Self { ranks, ..self }
-    }
-
-    fn edges<T: Real>(
-        &self,
-        x: &mut Vector<T>,
-        colours: &[Colour],
-        exchange: &mut dyn FnMut(&mut [Edge<'_, T>]) -> Result<()>,
-    ) -> Result<()> {
-        let layout = *x.layout();
-        part::edges(&layout, x.all_entries_mut(), colours, exchange)
-    }
-
-    fn read_rows<T: Real>(&self, x: &Vector<T>, rows: Slab, to: &mut [T]) -> Result<()> {
-        part::read_rows(x.layout(), x.all_entries(), rows, to);
-        Ok(())
-    }
-
-    fn write_rows<T: Real>(&self, from: &[T], rows: Slab, x: &mut Vector<T>) -> Result<()> {
-        let layout = *x.layout();
-        part::write_rows(&layout, from, rows, x.all_entries_mut());
-        Ok(())
-    }
-
-    fn copy_rows<T: Real>(&self, from: &Vector<T>, rows: Slab, to: &mut Vector<T>) -> Result<()> {
-        let layout = *to.layout();
-        part::copy_rows([from.layout(), &layout], from.all_entries(), rows, to.all_entries_mut());
-        Ok(())
-    }
-
-    fn write_part<T: Real>(&self, from: &[T], of: &Layout, x: &mut Vector<T>) -> Result<()> {
-        let whole = *x.layout();
-        columns::write_part(from, of, &whole, x.all_entries_mut());
-        Ok(())
-    }
-
-    fn copy_part<T: Real>(&self, from: &Vector<T>, to: &mut Vector<T>) -> Result<()> {
-        let part = *to.layout();
-        columns::copy_part(from.layout(), from.all_entries(), &part, to.all_entries_mut());
-        Ok(())
     }
 }
 

@@ -22,6 +22,7 @@ mod galerkin;
 mod geometry;
 mod halving;
 mod modes;
+mod part;
 mod row_sum;
 mod seven_point;
 mod shared;

@@ -382,8 +382,7 @@ pub fn first_guess<B: Complete, T: Real>(backend: &B) {
 /// A solve does not depend on earlier ones, not even if they met NaN or were stopped.
 pub fn after_a_failure<B: Complete, T: Real>(backend: &B) {
     let stencil = tensor_product_stencil();
-    let shape = stencil.shape();
-    let rhs = random_rhs(shape);
+    let (shape, rhs) = (stencil.shape(), random_rhs(stencil.shape()));
     for options in tensor_product_variants::<T>() {
         let mut system = ok(System::new(backend, &stencil, &options));
         let mut solve = |rhs: &[f64], u: &mut [f64], guess| {

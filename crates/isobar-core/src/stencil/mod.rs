@@ -14,6 +14,7 @@ mod csr;
 mod diffusion;
 mod diffusion_choice;
 mod diffusion_halved;
+mod diffusion_rows;
 mod faces;
 pub mod galerkin;
 pub mod galerkin_levels;

@@ -32,9 +32,7 @@ use crate::stencil::{Diffusion, Supports};
 ///
 /// Storage beside the solver's: u; the state before where steps extrapolate; s where there is one; the ones where they
 /// are first guesses; the coefficients of c M where volumes differ; two states where steps choose their length. A step
-/// allocates no vector, and the host touches none.
-///
-/// On several ranks arrays are those of a rank's own rows, or of the whole grid on each, which reads and writes its own rows of them.
+/// allocates no vector. On ranks arrays are those of a rank's own rows, or of the whole grid.
 pub struct HeatStepper<B: Supports<Diffusion>> {
     backend: B,
     heat: Heat,

@@ -1,0 +1,131 @@
+//! The rows of diffusion's matrix, cell by cell.
+
+use std::ops::Range;
+
+use super::diffusion::{Axis, Coefficients, Diffusion, Side};
+use crate::execute::{Host, rows};
+use crate::layout::Shape;
+use crate::real::harmonic;
+
+impl Diffusion {
+    /// Position of a cell in arrays of shape (nz, ny, nx).
+    #[inline(always)]
+    pub fn cell(&self, [i, j, k]: [usize; 3]) -> usize {
+        i + self.shape.nx * (j + self.shape.ny * k)
+    }
+
+    /// The upper neighbour of a cell in a direction; the first cell of the line, where that is periodic.
+    #[inline(always)]
+    pub fn upper(&self, axis: Axis, mut at: [usize; 3]) -> Option<[usize; 3]> {
+        let (d, n) = (axis as usize, self.extents()[axis as usize]);
+        at[d] += 1;
+        if at[d] == n {
+            at[d] = 0;
+            return (self.is_periodic(axis) && n > 1).then_some(at);
+        }
+        Some(at)
+    }
+
+    /// The lower neighbour of a cell in a direction; the last cell of the line, where that is periodic.
+    #[inline(always)]
+    pub fn lower(&self, axis: Axis, mut at: [usize; 3]) -> Option<[usize; 3]> {
+        let (d, n) = (axis as usize, self.extents()[axis as usize]);
+        if at[d] == 0 {
+            at[d] = n - 1;
+            return (self.is_periodic(axis) && n > 1).then_some(at);
+        }
+        at[d] -= 1;
+        Some(at)
+    }
+
+    /// h, the transmissibility from a cell's centre to its face; 0 where only faces are stored, NaN on a GPU.
+    #[inline(always)]
+    pub fn half(&self, axis: Axis, at: [usize; 3]) -> f64 {
+        match &self.coefficients {
+            Coefficients::Cells { fields, axes } => {
+                let (field, factor) = axes[axis as usize];
+                factor * fields[field][self.cell(at)]
+            }
+            Coefficients::DeviceCells { .. } => f64::NAN,
+            Coefficients::Faces(_) => 0.0,
+        }
+    }
+
+    /// T of the face between a cell and its upper neighbour.
+    #[inline(always)]
+    pub fn face(&self, axis: Axis, at: [usize; 3]) -> f64 {
+        let Some(upper) = self.upper(axis, at) else { return 0.0 };
+        match &self.coefficients {
+            Coefficients::Cells { .. } => harmonic(self.half(axis, at), self.half(axis, upper)),
+            Coefficients::DeviceCells { .. } => f64::NAN,
+            Coefficients::Faces(faces) => faces[axis as usize][self.cell(at)],
+        }
+    }
+
+    /// s, Dirichlet sides included.
+    #[inline(always)]
+    pub fn shift(&self, at: [usize; 3]) -> f64 {
+        let mut sum = self.shift.as_ref().map_or(0.0, |shift| shift[self.cell(at)]);
+        for axis in Axis::ALL {
+            let (d, [lower, upper]) = (axis as usize, self.sides[axis as usize]);
+            if lower == Side::Fixed && at[d] == 0 {
+                sum += self.half(axis, at);
+            }
+            if upper == Side::Fixed && at[d] + 1 == self.extents()[d] {
+                sum += self.half(axis, at);
+            }
+        }
+        sum
+    }
+
+    /// The neighbours of a cell and the transmissibilities of the faces between, open faces only.
+    pub fn neighbours(&self, at: [usize; 3]) -> impl Iterator<Item = ([usize; 3], f64)> + '_ {
+        let faces = Axis::ALL.into_iter().flat_map(move |axis| {
+            let below = self.lower(axis, at).map(|lower| (lower, self.face(axis, lower)));
+            let above = self.upper(axis, at).map(|upper| (upper, self.face(axis, at)));
+            [below, above]
+        });
+        faces.flatten().filter(|&(_, t)| t > 0.0)
+    }
+
+    /// The diagonal entry of a cell's row.
+    pub fn diagonal(&self, at: [usize; 3]) -> f64 {
+        self.shift(at) + self.neighbours(at).map(|(_, t)| t).sum::<f64>()
+    }
+
+    /// A x, arrays in C order.
+    pub fn times(&self, x: &[f64]) -> Vec<f64> {
+        self.times_in(&(0..self.shape.ny), |n| x[n])
+    }
+
+    /// Computes it in some rows of the grid, (nz, rows, nx), with x cell by cell.
+    pub(crate) fn times_in(&self, own: &Range<usize>, x: impl Fn(usize) -> f64 + Sync) -> Vec<f64> {
+        let Shape { nx, nz, .. } = self.shape;
+        rows(&Host, nx * own.len() * nz, nx, |row, values| {
+            let (j, k) = (own.start + row % own.len(), row / own.len());
+            for (i, value) in values.iter_mut().enumerate() {
+                let at = [i, j, k];
+                let here = x(self.cell(at));
+                *value = self
+                    .neighbours(at)
+                    .fold(self.shift(at) * here, |sum, (other, t)| sum + t * (here - x(self.cell(other))));
+            }
+        })
+    }
+
+    /// All cells, in the order of arrays.
+    pub fn cells(&self) -> impl Iterator<Item = [usize; 3]> + use<> {
+        let Shape { nx, ny, nz } = self.shape;
+        (0..nz).flat_map(move |k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])))
+    }
+
+    /// Whether a cell takes part: its row is not zero.
+    pub fn is_active(&self, at: [usize; 3]) -> bool {
+        match &self.coefficients {
+            Coefficients::Cells { .. } | Coefficients::DeviceCells { .. } => {
+                Axis::ALL.iter().any(|&axis| self.half(axis, at) > 0.0) || self.shift(at) != 0.0
+            }
+            Coefficients::Faces(_) => self.diagonal(at) > 0.0,
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Vectors on processors that are subdomains of larger ones.
+
+use std::sync::Arc;
+
+use isobar_core::error::Result;
+use isobar_core::layout::{Colour, Layout, Slab};
+use isobar_core::real::Real;
+use isobar_dist::part::{self, Edge, NoLink, PartBackend};
+use isobar_dist::{Ranks, columns};
+
+use crate::cpu::Cpu;
+use crate::vector::Vector;
+
+impl PartBackend for Cpu {
+    type Link = NoLink;
+
+    const DIVIDES_ROWS: bool = true;
+
+    fn ranks(&self) -> Option<&Arc<Ranks>> {
+        self.ranks.as_ref()
+    }
+
+    fn with_ranks(mut self, ranks: Option<Arc<Ranks>>) -> Self {
+        self.ranks = ranks;
+        self
+    }
+
+    fn edges<T: Real>(
+        &self,
+        x: &mut Vector<T>,
+        colours: &[Colour],
+        exchange: &mut dyn FnMut(&mut [Edge<'_, T>]) -> Result<()>,
+    ) -> Result<()> {
+        let layout = *x.layout();
+        part::edges(&layout, x.all_entries_mut(), colours, exchange)
+    }
+
+    fn read_rows<T: Real>(&self, x: &Vector<T>, rows: Slab, to: &mut [T]) -> Result<()> {
+        part::read_rows(x.layout(), x.all_entries(), rows, to);
+        Ok(())
+    }
+
+    fn write_rows<T: Real>(&self, from: &[T], rows: Slab, x: &mut Vector<T>) -> Result<()> {
+        let layout = *x.layout();
+        part::write_rows(&layout, from, rows, x.all_entries_mut());
+        Ok(())
+    }
+
+    fn copy_rows<T: Real>(&self, from: &Vector<T>, rows: Slab, to: &mut Vector<T>) -> Result<()> {
+        let layout = *to.layout();
+        part::copy_rows([from.layout(), &layout], from.all_entries(), rows, to.all_entries_mut());
+        Ok(())
+    }
+
+    fn write_part<T: Real>(&self, from: &[T], of: &Layout, x: &mut Vector<T>) -> Result<()> {
+        let whole = *x.layout();
+        columns::write_part(from, of, &whole, x.all_entries_mut());
+        Ok(())
+    }
+
+    fn copy_part<T: Real>(&self, from: &Vector<T>, to: &mut Vector<T>) -> Result<()> {
+        let part = *to.layout();
+        columns::copy_part(from.layout(), from.all_entries(), &part, to.all_entries_mut());
+        Ok(())
+    }
+}
