@@ -805,17 +805,25 @@ contains
   end subroutine solver_update
 
   !> u is the result of the last solve, ubar ∂J/∂u, and problem the one that the solver was made from or last updated with. If this solve or the
-  !> last one did not converge, the call fails and nothing is written. With fixed_b, b does not change with κ.
-  subroutine solver_gradient(self, problem, u, ubar, b, kappa, kappa_y, kappa_z, reaction, f, fixed_b, code)
+  !> last one did not converge, the call fails and nothing is written. With fixed_b, b does not change with κ, sides and widths. dx(nx), dy(ny) and
+  !> dz(nz) are derivatives with respect to widths of cells, which need the source density f as density if b has one; west(ny, nz), east, south(nx, nz),
+  !> north, bottom(nx, ny) and top those with respect to the values or fluxes of each side's faces.
+  subroutine solver_gradient(self, problem, u, ubar, b, kappa, kappa_y, kappa_z, reaction, f, fixed_b, code, dx, dy, dz, density, &
+       west, east, south, north, bottom, top)
     class(isobar_solver), intent(inout) :: self
     class(isobar_problem), intent(in) :: problem
     real(c_double), intent(in), target :: u(:, :, :), ubar(:, :, :)
     real(c_double), intent(inout), target, optional :: b(:, :, :), kappa(:, :, :), kappa_y(:, :, :), kappa_z(:, :, :)
     real(c_double), intent(inout), target, optional :: reaction(:, :, :), f(:, :, :)
+    real(c_double), intent(inout), optional :: dx(:), dy(:), dz(:)
+    real(c_double), intent(inout), optional :: west(:, :), east(:, :), south(:, :), north(:, :), bottom(:, :), top(:, :)
+    real(c_double), intent(in), target, optional :: density(:, :, :)
     logical, intent(in), optional :: fixed_b
     integer(c_int32_t), intent(out), optional :: code
-    type(isobar_array), target :: places(6)
+    type(isobar_array), target :: places(7)
     type(c_gradient) :: wanted
+    real(c_double), allocatable, target :: widths(:, :), faces(:, :, :)
+    integer(c_int32_t) :: found
     wanted%size = c_sizeof(wanted)
     if (present(fixed_b)) wanted%fixed_b = merge(1, 0, fixed_b)
     wanted%b = optional_place(b, places(1))
@@ -824,7 +832,48 @@ contains
     wanted%kappa_z = optional_place(kappa_z, places(4))
     wanted%reaction = optional_place(reaction, places(5))
     wanted%f = optional_place(f, places(6))
-    call settle(c_solver_gradient(self%handle, problem%handle, array_r64(u), array_r64(ubar), wanted), code)
+    wanted%density = optional_place(density, places(7))
+    ! Numbers of faces and widths are written to arrays of the right size, and copied if all is well.
+    allocate (widths(maxval(shape(u)), 3), faces(maxval(shape(u))**2, 2, 3))
+    call widths_of(dx, 1)
+    call widths_of(dy, 2)
+    call widths_of(dz, 3)
+    call faces_of(west, 1, 1)
+    call faces_of(east, 2, 1)
+    call faces_of(south, 1, 2)
+    call faces_of(north, 2, 2)
+    call faces_of(bottom, 1, 3)
+    call faces_of(top, 2, 3)
+    found = c_solver_gradient(self%handle, problem%handle, array_r64(u), array_r64(ubar), wanted)
+    call settle(found, code)
+    if (found /= isobar_ok) return
+    if (present(dx)) dx = widths(:size(dx), 1)
+    if (present(dy)) dy = widths(:size(dy), 2)
+    if (present(dz)) dz = widths(:size(dz), 3)
+    if (present(west)) west = reshape(faces(:size(west), 1, 1), shape(west))
+    if (present(east)) east = reshape(faces(:size(east), 2, 1), shape(east))
+    if (present(south)) south = reshape(faces(:size(south), 1, 2), shape(south))
+    if (present(north)) north = reshape(faces(:size(north), 2, 2), shape(north))
+    if (present(bottom)) bottom = reshape(faces(:size(bottom), 1, 3), shape(bottom))
+    if (present(top)) top = reshape(faces(:size(top), 2, 3), shape(top))
+  contains
+    subroutine widths_of(values, d)
+      real(c_double), intent(in), optional :: values(:)
+      integer, intent(in) :: d
+      if (.not. present(values)) return
+      if (size(values) /= size(u, d)) &
+           error stop "isobar: gradient: dx, dy and dz have as many elements as there are cells in x, y and z"
+      wanted%widths(d) = c_loc(widths(1, d))
+    end subroutine widths_of
+
+    subroutine faces_of(values, side, d)
+      real(c_double), intent(in), optional :: values(:, :)
+      integer, intent(in) :: side, d
+      if (.not. present(values)) return
+      if (any(shape(values) /= pack(shape(u), [1, 2, 3] /= d))) &
+           error stop "isobar: gradient: a side's array has the grid's shape without the direction across the side"
+      wanted%side_values(side, d) = c_loc(faces(1, side, d))
+    end subroutine faces_of
   end subroutine solver_gradient
 
   !> Returns the address of a described array, or null if it is absent.

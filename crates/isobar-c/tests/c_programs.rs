@@ -65,8 +65,9 @@ fn derivatives_of_a_solve_from_fortran() {
     let Some(text) = run_fortran("examples/gradient.f90") else { return };
     let numbers: Vec<f64> =
         text.split(|c: char| !c.is_ascii_digit() && c != '.' && c != '-').filter_map(|n| n.parse().ok()).collect();
-    let [mean, by_f, by_kappa] = numbers[..] else { panic!("{text}") };
+    let [mean, by_f, by_kappa, by_sides, by_widths] = numbers[..] else { panic!("{text}") };
     assert!(mean > 0.0 && (by_f - mean).abs() < 2e-6 && (by_kappa + mean).abs() < 2e-6, "{text}");
+    assert!((by_sides - 1.0).abs() < 2e-6 && (by_widths - 2.0 * mean).abs() < 3e-6, "{text}");
 }
 
 #[test]

@@ -40,7 +40,7 @@ def test_what_is_wrong_with_labels():
             isobar.Diffusion(image, coefficients={0: 1.0, 1: wrong, 5: 1.0})
     with pytest.raises(ValueError, match="a table without labels"):
         isobar.Diffusion(image, coefficients={})
-    with pytest.raises(TypeError, match="dtype float64; labels are whole numbers"):
+    with pytest.raises(TypeError, match="dtype float64; labels must be integers"):
         isobar.Diffusion(image.astype(float), coefficients={0: 1.0})
     for table in ([0.0, 1.0], 3):
         with pytest.raises(TypeError, match="use a dictionary of labels"):

@@ -125,7 +125,7 @@ def test_tensor_product(rng):
     v += -h[:, None, None] * around
     np.testing.assert_allclose(solver.apply(x), v, rtol=1e-11, atol=1e-11)
     np.testing.assert_allclose(v, rhs, atol=1e-9)
-    with pytest.raises(ValueError, match="no right-hand side of its own"):
+    with pytest.raises(ValueError, match="has no sources or boundary values"):
         problem.rhs(1.0)
 
 
