@@ -78,7 +78,7 @@ impl Case {
         let bytes = read_limited(path).map_err(|error| unreadable(path, &error))?;
         if bytes.len() as u64 > LONGEST {
             let message =
-                format!("is longer than {} MiB; a case file is TOML text (is this the right file?)", LONGEST >> 20);
+                format!("longer than {} MiB; a case file is TOML text (is this the right file?)", LONGEST >> 20);
             return Err(Error::at(path, message));
         }
         let text = String::from_utf8(bytes).map_err(|error| {

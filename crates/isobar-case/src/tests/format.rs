@@ -210,7 +210,7 @@ fn conductances_are_read_from_files() {
         (&["faces.x=tx.npy", "faces.y=wrong.npy"], &["conductances in y: -6", "(1, 0, 0) and (1, 1, 0)"]),
         (&["faces.x=tx.npy", "faces.y=ty.npy", "diffusion.reaction=1"], &["give one of the two sections"]),
         (&["faces.w=tx.npy"], &["unknown key \"w\" in [faces]"]),
-        (&["problem.kind=heat", "faces.x=tx.npy", "heat.dt=0.1", "heat.end_time=1"], &["faces: is for problem.kind"]),
+        (&["problem.kind=heat", "faces.x=tx.npy", "heat.dt=0.1", "heat.end_time=1"], &["[faces] needs problem.kind"]),
         (&["problem.kind=helmholtz", "faces.x=tx.npy"], &["[faces] is for problem.kind = \"diffusion\""]),
     ] {
         assert_all_in(&fails(sets), parts);

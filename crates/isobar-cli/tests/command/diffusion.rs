@@ -110,7 +110,7 @@ fn grids_of_one_and_three_directions() {
     let report = graded.solve(&[]);
     assert_eq!(report["problem"]["grid"], serde_json::json!([8, 6, 3]));
     let [vti, vtr] = ["u.vti", "u.vtr"].map(|name| graded.path(name));
-    graded.fails_with(&["--output", vti.to_str().unwrap()], &["--output", "u.vti", "widths differ", ".vtr"]);
+    graded.fails_with(&["--output", vti.to_str().unwrap()], &["--output", "u.vti", "differ in width", ".vtr"]);
     graded.solve(&["--output", vtr.to_str().unwrap()]);
     assert!(String::from_utf8_lossy(&fs::read(&vtr).unwrap()).contains("<RectilinearGrid WholeExtent=\"0 8 0 6 0 3\""));
     // Widths that are given one by one and are the same are those of an even grid.

@@ -110,7 +110,7 @@ fn a_short_last_step_is_said() {
     let output = run.command(&["--set", "heat.dt=3e-3"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
-    assert!(text.contains("no multiple") && text.contains("step 7 of 7, t = 0.02"), "{text}");
+    assert!(text.contains("not a multiple") && text.contains("step 7 of 7, t = 0.02"), "{text}");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn checkpoints_that_do_not_fit_are_refused() {
     fails(&["--set", "grid.nx=10"], &["--restart", "9×7×5", "10×7×5"]);
     fails(&["--set", "heat.dt=2e-3"], &["heat.dt", "2e-3"]);
     fails(&["--set", "heat.scheme=backward-euler"], &["heat.scheme"]);
-    fails(&["--set", "heat.end_time=0.008"], &["at its end", "heat.end_time"]);
+    fails(&["--set", "heat.end_time=0.008"], &["is complete", "heat.end_time"]);
     let mask = [vec![1.0; 9 * 7 * 5 - 1], vec![0.0]].concat();
     fs::write(run.path("mask.npy"), npy("(5, 7, 9)", &mask)).unwrap();
     for (set, key) in [
@@ -196,7 +196,7 @@ fn checkpoints_that_do_not_fit_are_refused() {
     fs::write(&checkpoint, &damaged).unwrap();
     fails(&[], &["checksum"]);
     fs::write(&checkpoint, b"something else").unwrap();
-    fails(&[], &["no checkpoint"]);
+    fails(&[], &["not an isobar checkpoint"]);
     fs::remove_file(&checkpoint).unwrap();
     fails(&[], &["no such file"]);
     let panel = case("panel-tiny.toml");
@@ -282,10 +282,10 @@ fn steps_that_choose_their_length() {
     let [first, late] = [steps[0]["dt"].as_f64().unwrap(), steps[steps.len() - 2]["dt"].as_f64().unwrap()];
     assert!(late > 2.0 * first, "{first} {late}");
     let output = run.command(&common);
-    assert!(stdout(&output).contains("estimated errors"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("largest estimated error"), "{}", stdout(&output));
     let restart = ["--quiet", "--restart", "run.ckpt"];
     let fails = |args: &[&str], parts: &[&str]| assert_fails(&run.command(&[&restart[..], args].concat()), parts);
-    fails(&common, &["at its end", "heat.end_time"]);
+    fails(&common, &["is complete", "heat.end_time"]);
     fails(&common[..4], &["heat.step_tolerance", "1e-3"]);
     fails(&[], &["heat.dt", "auto"]);
     let more = run.report(&[&common[..], &["--set", "heat.end_time=0.03", "--restart", "run.ckpt"]].concat());
