@@ -266,7 +266,7 @@ mod tests {
         assert!(message(&whole, [1, 3, 2]).contains("another grid") || message(&whole, [1, 3, 2]).contains("3×2×1"));
         assert!(message(&whole[..whole.len() - 1], [1, 2, 3]).contains("truncated"));
         assert!(message(&whole[..20], [1, 2, 3]).contains("truncated"));
-        assert!(message(b"no checkpoint at all", [1, 2, 3]).contains("no checkpoint"));
+        assert!(message(b"no checkpoint at all", [1, 2, 3]).contains("not an isobar checkpoint"));
         let mut other = whole.clone();
         other[8] = 9;
         assert!(message(&other, [1, 2, 3]).contains("version 9"));

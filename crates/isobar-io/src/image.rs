@@ -212,15 +212,15 @@ mod tests {
         says(&path.with_extension("png"), "use .npy (NumPy) or .tif (TIFF)");
         says(folder.path().with_extension("tif").as_path(), "no such file");
         fs::write(&path, b"II*\0\x08\0\0\0").unwrap();
-        says(&path, "is no TIFF file that can be read");
+        says(&path, "cannot be read as a TIFF file");
         fs::write(&path, b"not one").unwrap();
-        says(&path, "is no TIFF file that can be read");
+        says(&path, "cannot be read as a TIFF file");
         tiff::<colortype::RGB8>(&path, &[(1, 1, &[1, 2, 3])]);
         says(&path, "page 0 is of type RGB(8); convert it to grey");
         tiff::<colortype::Gray8>(&path, &[(2, 1, &[1, 2]), (1, 1, &[1])]);
         says(&path, "page 1 has 1 × 1 pixels, and the first 2 × 1");
         tiff::<colortype::Gray32Float>(&path, &[(2, 1, &[0.5, f32::NAN])]);
-        says(&path, "pixel 1, counted through all pages, is NaN");
+        says(&path, "pixel 1, counted over all pages, is NaN");
         tiff::<colortype::Gray8>(&path, &[(64, 64, &[7; 4096])]);
         let bytes = fs::read(&path).unwrap();
         for cut in [9, 100, 2000] {

@@ -180,7 +180,7 @@ fn a_store_that_was_changed_stays() {
     std::thread::sleep(std::time::Duration::from_millis(20));
     touch(&path.join("u/c/0/0/0"));
     let message = write(&path, &field(&[1.0; 6], &mesh())).unwrap_err().to_string();
-    assert!(message.contains("was changed since, u/c/0/0/0"), "{message}");
+    assert!(message.contains("u/c/0/0/0 was changed afterwards"), "{message}");
 }
 
 /// Writes a file again as it is.
