@@ -229,6 +229,6 @@ mod tests {
         }
         let npy_path = folder.path().join("a.npy");
         npy::write(File::create(&npy_path).unwrap(), &[1, 1, 1, 1], &[1.0]).unwrap();
-        says(&npy_path, "has shape [1, 1, 1, 1]; save an array of one to three directions");
+        says(&npy_path, "has shape [1, 1, 1, 1]; save a non-empty array of one to three dimensions");
     }
 }
