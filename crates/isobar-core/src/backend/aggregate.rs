@@ -181,12 +181,12 @@ impl AggregateMap {
     }
 }
 
-/// A back end with one number a aggregate. With Z the matrix whose columns are the aggregates' indicator
+/// A back end with one number an aggregate. With Z the matrix whose columns are the aggregates' indicator
 /// vectors, these are products with Z and Zᵀ, and a small dense matrix.
 pub trait AggregateBackend: Backend {
     /// A [`AggregateMap`] on the device.
     type Aggregates: Send + Sync;
-    /// One double-precision number a aggregate, on the device.
+    /// One double-precision number an aggregate, on the device.
     type AggregateVector: Send;
     /// A dense square matrix in double precision, on the device.
     type AggregateMatrix: Send + Sync;
