@@ -442,7 +442,7 @@ int32_t isobar_problem_diffusion_rows(const isobar_diffusion *description,
 // `ranks` is null, or a valid handle that is not used again.
 void isobar_ranks_free(isobar_ranks *ranks);
 
-// Makes a solver. `options` are keys of a case file's section [solver] as TOML or as a JSON object, such as "tolerance = 1e-8"; null
+// Makes a solver. `options` are keys of a case file's section `[solver]` as TOML or as a JSON object, such as "tolerance = 1e-8"; null
 // means the options of the problem's case, or defaults. `device` is "auto", "cpu", "cuda" or "cuda:N"; null means "auto".
 // `threads` is the number of CPU threads; 0 means one per core. If the problem is divided among ranks, "auto" means "cpu", "cuda" gives each rank a
 // GPU, and 0 threads means this rank's share of the machine's cores.
