@@ -73,7 +73,7 @@ pub fn read_state(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>> {
     let state = read(path, shape)?.arrays.into_iter().find(|(name, _)| name == "u");
     state
         .map(|(_, values)| values)
-        .ok_or_else(|| wrong(path, "it contains no state u; use a checkpoint that `isobar heat` wrote"))
+        .ok_or_else(|| wrong(path, "it contains no state u; use a checkpoint of a heat equation (heat.checkpoint)"))
 }
 
 /// Reads a checkpoint of a grid of shape (nz, ny, nx).
