@@ -21,7 +21,7 @@ Examples:
 Exit status: 0 converged; 2 stopped without converging; 130 interrupted; 1 anything else.
 Ctrl-C ends a solve in order, with its report; a second one ends it at once.";
 
-/// What a report of a problem needs to know of a build, and what is in it.
+/// The version and the contents of this build, for reports of problems.
 const LONG_VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     "\nDevices:   processors, with the SIMD instructions that are found; NVIDIA GPUs, kernels compiled at run time",
@@ -254,9 +254,9 @@ impl FromStr for LabelValue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scaling {
-    /// The same number of rows on each device.
+    /// Keeps the number of rows on each device constant.
     Weak,
-    /// The same grid on all devices together.
+    /// Keeps the whole grid constant.
     Strong,
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar, nothing};
+use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
@@ -85,7 +85,7 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
     }
 
     fn prolong(&self, coarse_u: &mut Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        self.fine.cpu().fill(coarse_u, &Colour::BOTH, &mut nothing)?;
+        self.fine.cpu().fill(coarse_u, &Colour::BOTH)?;
         let (coarse_u, u) = (coarse_u.share(), u.share_mut());
         self.fine.plain_pass(|_, j, space| self.prolong_plane(j, &Colour::BOTH, coarse_u, u, &mut space.natural[0]));
         Ok(())
@@ -98,7 +98,7 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
         coarse_f: &mut Vector<T>,
         _: &mut Vector<T>,
     ) -> Result<()> {
-        self.fine.cpu().fill(u, &Colour::BOTH, &mut nothing)?;
+        self.fine.cpu().fill(u, &Colour::BOTH)?;
         let vectors = [f.share(), u.share()];
         self.restriction(Restricted::Residual { vectors, colours: &Colour::BOTH }, coarse_f);
         Ok(())
@@ -129,7 +129,7 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
         let restrict = |j: usize, space: &mut ChunkSpace<T>| {
             self.restrict_plane(&c, j, what, coarse_f, &mut space.natural[0]);
         };
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fine.cpu().fill(u, colours, inside);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fine.cpu().fill_while(u, colours, inside);
         fine.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, Some(&restrict), fill)
     }
 
@@ -149,13 +149,13 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
             let Some((scalar, scalars)) = norm else { return Ok(()) };
             return fine.residual_norm(f, u, scratch, scalar, scalars);
         }
-        fine.cpu().fill(coarse_u, &Colour::BOTH, &mut nothing)?;
+        fine.cpu().fill(coarse_u, &Colour::BOTH)?;
         let (vectors, coarse_u, needed) = ([f.share(), u.share_mut()], coarse_u.share(), fine.needed(relaxation));
         let prolong = |j: usize, space: &mut ChunkSpace<T>| {
             self.prolong_plane(j, needed, coarse_u, vectors[1], &mut space.natural[0]);
         };
         fine.sweep_after(&prolong, relaxation, vectors, norm, &mut |colours, inside| {
-            fine.cpu().fill(u, colours, inside)
+            fine.cpu().fill_while(u, colours, inside)
         })
     }
 }

@@ -16,7 +16,7 @@ use isobar_core::operator::{DirectBackend, SharedDirect};
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
 use isobar_dist::part;
-use isobar_dist::{Ranks, Watched, own_columns};
+use isobar_dist::{Ranks, Watched};
 use pulp::{Arch, WithSimd};
 use rayon::ThreadPool;
 
@@ -158,7 +158,7 @@ impl Backend for Cpu {
 
     fn device(&self) -> DeviceInfo {
         let one = DeviceInfo { kind: "cpu", name: processor_name(), count: 1, ranks: 1, threads: self.threads() };
-        self.ranks.as_ref().map_or(one.clone(), |ranks| ranks.device(one))
+        isobar_dist::device(self, one)
     }
 
     fn shares(&self, grid: Shape) -> Option<Shares> {
@@ -166,17 +166,14 @@ impl Backend for Cpu {
     }
 
     fn own_columns(&self, grid: Shape) -> Result<Patch> {
-        own_columns(self, grid)
+        isobar_dist::own_columns(self, grid)
     }
 
     fn collect(&self, own: Vec<f64>, grid: Shape) -> Result<Vec<f64>> {
-        match &self.ranks {
-            Some(ranks) => ranks.collect(&own, grid),
-            None => Ok(own),
-        }
+        isobar_dist::collect(self, own, grid)
     }
 
-    fn fill<T: Real>(&self, x: &mut Vector<T>, colours: &[Colour], meanwhile: Meanwhile<'_>) -> Result<()> {
+    fn fill_while<T: Real>(&self, x: &mut Vector<T>, colours: &[Colour], meanwhile: Meanwhile<'_>) -> Result<()> {
         let layout = *x.layout();
         part::fill(self, &layout, x, colours, meanwhile)
     }

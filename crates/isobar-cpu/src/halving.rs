@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar, nothing};
+use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
@@ -108,7 +108,7 @@ impl<T: Real> Transfer<Cpu, T> for PointTransfer<T> {
     }
 
     fn prolong(&self, coarse_u: &mut Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        self.fine.cpu().fill(coarse_u, &Colour::BOTH, &mut nothing)?;
+        self.fine.cpu().fill(coarse_u, &Colour::BOTH)?;
         let (coarse_u, u) = (coarse_u.share(), u.share_mut());
         self.fine.plain_pass(|_, j, space| self.prolong_plane(j, coarse_u, u, space));
         Ok(())
@@ -121,7 +121,7 @@ impl<T: Real> Transfer<Cpu, T> for PointTransfer<T> {
         coarse_f: &mut Vector<T>,
         _: &mut Vector<T>,
     ) -> Result<()> {
-        self.fine.cpu().fill(u, &Colour::BOTH, &mut nothing)?;
+        self.fine.cpu().fill(u, &Colour::BOTH)?;
         self.restriction(Restricted::Residual([f.share(), u.share()]), coarse_f);
         Ok(())
     }
@@ -146,7 +146,7 @@ impl<T: Real> Transfer<Cpu, T> for PointTransfer<T> {
         let restrict = |j: usize, space: &mut ChunkSpace<T>| {
             self.restrict_plane(&c, j, Restricted::Residual(vectors), coarse_f, space);
         };
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fine.cpu().fill(u, colours, inside);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fine.cpu().fill_while(u, colours, inside);
         let sweep = (relaxation, guess, 1);
         fine.pass_around_sweeps(&c, &mut workspace, None, sweep, vectors, Some(&restrict), fill)
     }
@@ -167,10 +167,10 @@ impl<T: Real> Transfer<Cpu, T> for PointTransfer<T> {
             let Some((scalar, scalars)) = norm else { return Ok(()) };
             return fine.residual_norm(f, u, scratch, scalar, scalars);
         }
-        fine.cpu().fill(coarse_u, &Colour::BOTH, &mut nothing)?;
+        fine.cpu().fill(coarse_u, &Colour::BOTH)?;
         let (vectors, coarse_u) = ([f.share(), u.share_mut()], coarse_u.share());
         let prolong = |j: usize, space: &mut ChunkSpace<T>| self.prolong_plane(j, coarse_u, vectors[1], space);
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fine.cpu().fill(u, colours, inside);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fine.cpu().fill_while(u, colours, inside);
         fine.sweep_after(&prolong, relaxation, vectors, norm, fill)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use isobar_core::backend::Backend;
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Patch};
 use isobar_core::operator::mixed::UnfusedTop;
@@ -13,7 +14,6 @@ use isobar_core::stencil::hierarchy::SupportsLevels;
 use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, StoredFaces, Supports, by_stored_faces};
 use isobar_dist::levels::by_coarsening;
 use isobar_dist::modes::{self, by_modes};
-use isobar_dist::own_columns;
 use isobar_dist::part::{PartBackend, SupportsParts};
 use pulp::Simd;
 
@@ -271,16 +271,16 @@ impl Supports<stencil::TensorProduct> for Cpu {
         _: &Arc<TensorProduct<f64>>,
         options: &SolverOptions,
     ) -> Result<Choice> {
-        Ok(self.ranks().map_or_else(|| stencil.choice(options), |ranks| modes::choice(ranks, stencil, options)))
+        Ok(modes::choice(self, stencil, options))
     }
 
     fn layout(&self, stencil: &stencil::TensorProduct) -> Result<Layout> {
         let shape = Stencil::shape(stencil);
-        own_columns(self, shape)?.layout(shape, [false; 2])
+        self.own_columns(shape)?.layout(shape, [false; 2])
     }
 
     fn operator<T: Real>(&self, stencil: &stencil::TensorProduct) -> Result<Arc<TensorProduct<T>>> {
-        self.part(stencil, own_columns(self, Stencil::shape(stencil))?)
+        self.part(stencil, self.own_columns(Stencil::shape(stencil))?)
     }
 
     fn update<T: Real>(&self, operator: &TensorProduct<T>, stencil: &stencil::TensorProduct) -> Result<()> {

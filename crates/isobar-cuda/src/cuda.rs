@@ -10,8 +10,8 @@ use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Patch, Shape};
 use isobar_core::operator::{DirectBackend, SharedDirect};
 use isobar_core::real::Real;
+use isobar_dist::Ranks;
 use isobar_dist::part::{self, PartBackend};
-use isobar_dist::{Ranks, own_columns};
 
 use crate::array;
 use crate::compile::Source;
@@ -250,7 +250,7 @@ impl Backend for Cuda {
 
     fn device(&self) -> DeviceInfo {
         let one = DeviceInfo { kind: "cuda", name: self.context().name.clone(), count: 1, ranks: 1, threads: 1 };
-        self.ranks.as_ref().map_or(one.clone(), |ranks| ranks.device(one))
+        isobar_dist::device(self, one)
     }
 
     fn shares(&self, grid: Shape) -> Option<Shares> {
@@ -258,17 +258,14 @@ impl Backend for Cuda {
     }
 
     fn own_columns(&self, grid: Shape) -> Result<Patch> {
-        own_columns(self, grid)
+        isobar_dist::own_columns(self, grid)
     }
 
     fn collect(&self, own: Vec<f64>, grid: Shape) -> Result<Vec<f64>> {
-        match &self.ranks {
-            Some(ranks) => ranks.collect(&own, grid),
-            None => Ok(own),
-        }
+        isobar_dist::collect(self, own, grid)
     }
 
-    fn fill<T: Real>(&self, x: &mut Vector<T>, colours: &[Colour], meanwhile: Meanwhile<'_>) -> Result<()> {
+    fn fill_while<T: Real>(&self, x: &mut Vector<T>, colours: &[Colour], meanwhile: Meanwhile<'_>) -> Result<()> {
         let layout = *x.layout();
         part::fill(self, &layout, x, colours, meanwhile)
     }

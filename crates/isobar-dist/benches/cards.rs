@@ -18,7 +18,7 @@ use isobar_core::real::Precision;
 use isobar_core::stencil::TensorProduct;
 use isobar_core::stencil::modes::Plan;
 use isobar_dist::part::{Link, PartBackend};
-use isobar_dist::{Communicator, join_rows, own_columns, threads};
+use isobar_dist::{Communicator, join_rows, threads};
 
 use scaling::{Scaling, linked};
 
@@ -33,7 +33,7 @@ fn exchange(cards: usize, shape: Shape) -> Result<()> {
     let mut all = threads::run(cards, |world| {
         let backend = join_rows(linked(&world)?, Arc::new(world.clone()))?;
         let inner = backend.alone();
-        let layout: Layout = own_columns(&backend, shape)?.layout(shape, [false; 2])?;
+        let layout: Layout = backend.own_columns(shape)?.layout(shape, [false; 2])?;
         let (mut x, mut scalars) = (inner.zeros::<f64>(&layout)?, inner.scalars()?);
         let Some(link) = inner.link() else { return Ok([f64::NAN; 3]) };
         let mut micros = [0.0; 3];

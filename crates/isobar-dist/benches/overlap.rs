@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::backend::Meanwhile;
+use isobar_core::backend::{Backend, Meanwhile};
 use isobar_core::build::{Solve, System};
 use isobar_core::error::Result;
 use isobar_core::grid::GridOptions;
@@ -18,7 +18,7 @@ use isobar_core::solver::ignore;
 use isobar_core::stencil::{Stencil, TensorProduct};
 use isobar_cpu::Cpu;
 use isobar_dist::threads::Threads;
-use isobar_dist::{Communicator, Message, join_rows, own_columns, threads};
+use isobar_dist::{Communicator, Message, join_rows, threads};
 
 const RANKS: usize = 2;
 
@@ -72,7 +72,7 @@ fn solve(
     let shape = stencil.shape();
     let all = threads::run(RANKS, |world| {
         let backend = join_rows(Cpu::new(1)?, Arc::new(Slow { world, travel, overlaps }))?;
-        let patch = own_columns(&backend, shape)?;
+        let patch = backend.own_columns(shape)?;
         let mut system = System::new(&backend, stencil, options)?;
         let own = patch.shape(shape);
         let mut u = vec![0.0; own.cells()];

@@ -196,7 +196,7 @@ pub const COLLECTIVE: u32 = 1000;
 /// that of all without a name where it is the same.
 ///
 /// # Errors
-/// The same error; as [`Communicator::exchange`].
+/// The error that all ranks get; those of [`Communicator::exchange`].
 pub fn agree<R>(world: &dyn Communicator, mine: Result<R>) -> Result<R> {
     if world.size() == 1 {
         return mine;

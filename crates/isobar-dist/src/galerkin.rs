@@ -169,7 +169,7 @@ where
     })
 }
 
-/// What [`by_galerkin_on`] makes: the finest grid's correction, the levels below, and the exact solver of the coarsest.
+/// The parts of a hierarchy: the finest grid's correction, the levels below, and the exact solver of the coarsest.
 type Made<B, T> = (Arc<<B as SupportsGalerkin>::BodyCorrection<T>>, Vec<Level<B, T>>, Option<Arc<DenseSolver<B>>>);
 
 /// Gives all of it the coefficients of another stencil.

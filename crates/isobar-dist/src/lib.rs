@@ -38,6 +38,8 @@ mod together;
 pub use communicator::{Communicator, Message};
 pub use part::PartBackend;
 pub use patches::{Patches, collect_layers, gather};
-pub use ranks::{Ranks, Watched, join, join_rows, other_number_of_parts, own_columns, require_order, require_sweeps};
+pub use ranks::{
+    Ranks, Watched, collect, device, join, join_rows, other_number_of_parts, own_columns, require_order, require_sweeps,
+};
 pub use slabs::Slabs;
 pub use together::{Kind, Tell, Told, together};

@@ -259,10 +259,10 @@ impl<B: PartBackend, T: Real, C: Real> ModalTransfer<B, T, C> for Redividing<B, 
     }
 }
 
-/// The method for a tensor product on ranks: one device's; where x is divided, multigrid for vertical modes.
-pub fn choice(ranks: &Ranks, stencil: &TensorProduct, options: &SolverOptions) -> Choice {
+/// Chooses the method for a tensor product: that of one device; where ranks divide x, multigrid instead of vertical modes.
+pub fn choice<B: PartBackend>(backend: &B, stencil: &TensorProduct, options: &SolverOptions) -> Choice {
     let alone = stencil.choice(options);
-    if ranks.has_whole_rows() || alone.method != Method::Modes {
+    if backend.ranks().is_none_or(|ranks| ranks.has_whole_rows()) || alone.method != Method::Modes {
         return alone;
     }
     let why = "multigrid: ranks that divide x share no vertical modes".to_owned();

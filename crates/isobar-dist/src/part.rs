@@ -145,7 +145,7 @@ pub trait SupportsParts<S: Stencil>: Supports<S> + PartBackend {
     }
 }
 
-/// [`Backend::fill`] of a device that may be one of several ranks, for a vector with this layout.
+/// [`Backend::fill_while`] of a device that may be one of several ranks, for a vector with this layout.
 ///
 /// # Errors
 /// The errors of the device or the transport.

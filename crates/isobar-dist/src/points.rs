@@ -145,9 +145,6 @@ where
     let coarse = stencil.halved_by_faces(&by)?;
     let patch = Patch { y: divided.of(ranks.rank()), ..Patch::whole(by.coarse) };
     let operator = backend.part::<T>(&coarse, patch)?;
-    let transfer = backend.point_transfer(finest, layout_of::<B, T>(&*operator), &by)? as Arc<dyn Transfer<B, T>>;
-    let hierarchy = by_galerkin_on(backend, ranks, &coarse, &operator, &divided, wanted_below(wanted))?;
-    let backend = backend.clone();
-    let update = move |coarse: &Diffusion| backend.update(&operator, coarse);
-    Ok(with_points_above(Arc::clone(finest) as _, transfer, by, hierarchy, update))
+    let below = by_galerkin_on(backend, ranks, &coarse, &operator, &divided, wanted_below(wanted))?;
+    with_points_above(backend, finest, by, &operator, below)
 }

@@ -106,25 +106,9 @@ impl Ranks {
         if self.has_whole_rows() { Slabs::new(shape, self.size()) } else { Err(needs_whole_rows(what)) }
     }
 
-    /// [`Backend::device`](isobar_core::backend::Backend::device) of a job whose ranks have such a device each.
-    #[must_use]
-    pub fn device(&self, one: DeviceInfo) -> DeviceInfo {
-        // Ranks may share a processor, and have a GPU each.
-        let count = if one.kind == "cuda" { one.count * self.size() } else { one.count };
-        DeviceInfo { count, ranks: self.size(), ..one }
-    }
-
     /// [`Backend::shares`](isobar_core::backend::Backend::shares).
     pub fn shares(&self, grid: Shape) -> Option<Shares> {
         Some(self.patches(grid).ok()?.shares())
-    }
-
-    /// [`Backend::collect`](isobar_core::backend::Backend::collect).
-    ///
-    /// # Errors
-    /// As there.
-    pub fn collect(&self, own: &[f64], grid: Shape) -> Result<Vec<f64>> {
-        collect_layers(&*self.world, own, grid, self.parts, &vec![0..grid.nz; self.size()])
     }
 
     /// Marks this rank as one that computes and exchanges in turn, as long as the guard lives: one that then does neither for long is
@@ -192,7 +176,24 @@ impl Drop for Watched<'_> {
     }
 }
 
-/// The columns of a grid that this device has: all of them where it is alone.
+/// [`Backend::device`](isobar_core::backend::Backend::device) of a device that may be one of several ranks, each of which has one such.
+pub fn device<B: PartBackend>(backend: &B, one: DeviceInfo) -> DeviceInfo {
+    let Some(ranks) = backend.ranks() else { return one };
+    // Ranks may share a processor, and have a GPU each.
+    let count = if one.kind == "cuda" { one.count * ranks.size() } else { one.count };
+    DeviceInfo { count, ranks: ranks.size(), ..one }
+}
+
+/// [`Backend::collect`](isobar_core::backend::Backend::collect) of a device that may be one of several ranks.
+///
+/// # Errors
+/// As there.
+pub fn collect<B: PartBackend>(backend: &B, own: Vec<f64>, grid: Shape) -> Result<Vec<f64>> {
+    let Some(ranks) = backend.ranks() else { return Ok(own) };
+    collect_layers(&*ranks.world, &own, grid, ranks.parts, &vec![0..grid.nz; ranks.size()])
+}
+
+/// [`Backend::own_columns`](isobar_core::backend::Backend::own_columns) of a device that may be one of several ranks.
 ///
 /// # Errors
 /// As [`Patches::new`].

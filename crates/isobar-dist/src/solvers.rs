@@ -13,10 +13,10 @@ macro_rules! compile_solvers {
         use isobar_core::problem::Heat;
         use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper, Tried};
 
-        $crate::compile_solvers!(@one_device $backend, tensor_product, TensorProduct);
-        $crate::compile_solvers!(@one_device $backend, diffusion, Diffusion);
-        $crate::compile_solvers!(@one_device $backend, stored, StoredMatrix);
-        $crate::compile_solvers!(@one_device $backend, own, OwnOperator);
+        $crate::compile_solvers!(@solvers $backend, tensor_product, TensorProduct);
+        $crate::compile_solvers!(@solvers $backend, diffusion, Diffusion);
+        $crate::compile_solvers!(@solvers $backend, stored, StoredMatrix);
+        $crate::compile_solvers!(@solvers $backend, own, OwnOperator);
 
         $crate::compile_solvers!(@heat $backend);
 
@@ -35,7 +35,7 @@ macro_rules! compile_solvers {
             isobar_core::stepping::trial::trial(backend, heat, options, solver, state)
         }
     };
-    (@one_device $backend:ty, $name:ident, $stencil:ident) => {
+    (@solvers $backend:ty, $name:ident, $stencil:ident) => {
         #[doc = concat!("Solvers of a [`", stringify!($stencil), "`](isobar_core::stencil::", stringify!($stencil), ").")]
         pub mod $name {
             use isobar_core::stencil::$stencil;

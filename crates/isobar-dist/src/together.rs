@@ -85,7 +85,7 @@ impl Tell for Error {
 /// has one; where a transport can do that, [`Communicator::settle`]. One within another is a part of it.
 ///
 /// # Errors
-/// The same error.
+/// That error, on all ranks.
 ///
 /// # Panics
 /// Where `work` does, when the others have been told.

@@ -14,6 +14,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::backend::Backend;
 use isobar_core::build::{Solve, System};
 use isobar_core::error::{Error, Result};
 use isobar_core::grid::GridOptions;
@@ -23,7 +24,7 @@ use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_core::solver::ignore;
 use isobar_core::stencil::Stencil;
 use isobar_cpu::Cpu;
-use isobar_dist::{Message, join_rows, mpi, own_columns, together};
+use isobar_dist::{Message, join_rows, mpi, together};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Set for ranks: what they are to do.
@@ -207,7 +208,7 @@ fn be_a_rank() -> Result<()> {
         let alone = alone.solve(source.into(), target.into(), Guess::Zero, &mut ignore)?;
 
         let backend = join_rows(Cpu::new(1)?, world.clone())?;
-        let slab = own_columns(&backend, shape)?.y;
+        let slab = backend.own_columns(shape)?.y;
         let strides = [1, shape.nx, shape.nx * shape.ny];
         let source = ArrayView::new(&rhs[slab.first * shape.nx..], slab.shape(shape), strides)?;
         let mut u = vec![0.0_f64; slab.shape(shape).cells()];

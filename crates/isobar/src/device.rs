@@ -7,7 +7,7 @@ use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
 use isobar_cpu::Cpu;
 use isobar_cuda::Cuda;
-use isobar_dist::{PartBackend, Ranks, own_columns};
+use isobar_dist::{PartBackend, Ranks};
 
 use crate::cards::Cards;
 use crate::process::require_process;
@@ -98,8 +98,8 @@ impl Device {
         self.require_process()?;
         match self {
             // All ranks copy at once, as much as they have.
-            Self::Cpu(backend) => copy_bandwidth(&backend.alone(), own_columns(backend, shape)?.shape(shape)),
-            Self::Cuda(backend) => copy_bandwidth(&backend.alone(), own_columns(backend, shape)?.shape(shape)),
+            Self::Cpu(backend) => copy_bandwidth(&backend.alone(), backend.own_columns(shape)?.shape(shape)),
+            Self::Cuda(backend) => copy_bandwidth(&backend.alone(), backend.own_columns(shape)?.shape(shape)),
             Self::Cards(cards) => cards.copy_bandwidth(shape),
         }
     }

@@ -102,13 +102,26 @@ pub trait Backend: Clone + Send + Sync + 'static {
         Ok(own)
     }
 
-    /// Fills the halo of a vector that is part of a larger one, for the given colours of the larger grid, with what the neighbours hold
-    /// there. What there is to do meanwhile may be done, once, while that travels; who asks for it sees to it otherwise. All parts
-    /// make the same calls in the same order.
+    /// Fills the halo of a vector that is part of a larger one, for the given colours of the larger grid, with the neighbours' cells
+    /// there. All parts make the same calls in the same order.
     ///
     /// # Errors
     /// The errors of the device or the transport.
-    fn fill<T: Real>(&self, _x: &mut Self::Vector<T>, _colours: &[Colour], _meanwhile: Meanwhile<'_>) -> Result<()> {
+    fn fill<T: Real>(&self, x: &mut Self::Vector<T>, colours: &[Colour]) -> Result<()> {
+        self.fill_while(x, colours, &mut nothing)
+    }
+
+    /// [`Backend::fill`] that may call `meanwhile`, once, while messages travel. Whether it did the caller finds out, and calls it
+    /// otherwise.
+    ///
+    /// # Errors
+    /// As [`Backend::fill`].
+    fn fill_while<T: Real>(
+        &self,
+        _x: &mut Self::Vector<T>,
+        _colours: &[Colour],
+        _meanwhile: Meanwhile<'_>,
+    ) -> Result<()> {
         Ok(())
     }
 

@@ -247,7 +247,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// As [`Supports::operator`].
     fn lines<T: Real>(&self, stencil: &S, operator: &Arc<Self::Operator<T>>) -> Result<Option<Lines<Self, S, T>>>;
 
-    /// The same matrix with stored faces, for capabilities that it lacks itself, if there is one.
+    /// Returns this matrix with stored faces, which adds capabilities that it lacks itself, if the back end has that form.
     ///
     /// # Errors
     /// As [`Supports::operator`].

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::galerkin_levels::{SupportsGalerkin, galerkin};
 use super::halving::{End, Halving, halvings};
 use super::{Diffusion, Hierarchy, Stencil, Supports};
-use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::operator::{LineSmoother, Transfer, layout_of};
@@ -117,11 +116,8 @@ where
     let by = step_above_lines(stencil)?;
     let coarse = stencil.halved_by_faces(&by)?;
     let operator = backend.operator::<T>(&coarse)?;
-    let transfer = backend.point_transfer(finest, layout_of::<B, T>(&*operator), &by)? as Arc<dyn Transfer<B, T>>;
     let below = galerkin(backend, &coarse, &operator, wanted_below(wanted))?;
-    let backend = backend.clone();
-    let update = move |coarse: &Diffusion| backend.update(&operator, coarse);
-    Ok(with_points_above(Arc::clone(finest) as _, transfer, by, below, update))
+    with_points_above(backend, finest, by, &operator, below)
 }
 
 /// How the finest grid of points above lines is halved.
@@ -143,22 +139,29 @@ pub fn wanted_below(wanted: Option<usize>) -> Option<usize> {
     wanted.map(|wanted| wanted.saturating_sub(1).max(1))
 }
 
-/// The levels of lines below, with one of points above them; `update_coarse` gives the finest of those the coefficients of its stencil.
-pub fn with_points_above<B: Backend, T: Real>(
-    finest: Arc<dyn LineSmoother<B, T>>,
-    transfer: Arc<dyn Transfer<B, T>>,
+/// Puts a level of points above levels of lines, the finest of which is `coarse`.
+///
+/// # Errors
+/// As [`SupportsPoints::point_transfer`].
+pub fn with_points_above<B: SupportsPoints, T: Real>(
+    backend: &B,
+    finest: &Arc<B::Operator<T>>,
     by: Halving,
+    coarse: &Arc<B::Operator<T>>,
     below: Hierarchy<B, Diffusion, T>,
-    update_coarse: impl Fn(&Diffusion) -> Result<()> + Send + Sync + 'static,
-) -> Hierarchy<B, Diffusion, T> {
-    let update_below = below.update;
+) -> Result<Hierarchy<B, Diffusion, T>>
+where
+    B::Operator<T>: LineSmoother<B, T>,
+{
+    let transfer = backend.point_transfer(finest, layout_of::<B, T>(&**coarse), &by)? as Arc<dyn Transfer<B, T>>;
+    let (backend, operator, update_below) = (backend.clone(), Arc::clone(coarse), below.update);
     let update = move |stencil: &Diffusion| {
         let coarse = stencil.halved_by_faces(&by)?;
-        update_coarse(&coarse)?;
+        backend.update(&operator, &coarse)?;
         update_below(&coarse)
     };
-    Hierarchy {
-        levels: [finest].into_iter().chain(below.levels).collect(),
+    Ok(Hierarchy {
+        levels: [Arc::clone(finest) as _].into_iter().chain(below.levels).collect(),
         transfers: [transfer].into_iter().chain(below.transfers).collect(),
         corrections: [None].into_iter().chain(below.corrections).collect(),
         visits: [1].into_iter().chain(below.visits).collect(),
@@ -166,7 +169,7 @@ pub fn with_points_above<B: Backend, T: Real>(
         update: Box::new(update),
         coarsest: below.coarsest,
         notes: below.notes,
-    }
+    })
 }
 
 /// How a stencil's grid is halved: into `wanted` levels, or to a single cell.

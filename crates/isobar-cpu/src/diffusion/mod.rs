@@ -11,7 +11,7 @@ mod faces;
 
 use std::sync::Arc;
 
-use isobar_core::backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Sums, nothing};
+use isobar_core::backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Sums};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Patch, needs_whole_rows};
 use isobar_core::operator::aggregate::{Components, Entry};
@@ -24,7 +24,7 @@ use isobar_dist::diffusion::choice;
 use isobar_dist::galerkin::by_galerkin;
 use isobar_dist::part::{PartBackend, SupportsParts};
 use isobar_dist::points::{by_points, points_above_lines};
-use isobar_dist::{own_columns, require_order};
+use isobar_dist::require_order;
 
 use self::cells::Cells;
 pub(crate) use self::entries::CellCoefficients;
@@ -115,7 +115,7 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
         v: &mut Vector<T>,
         rho: Option<(Scalar, &mut HostScalars)>,
     ) -> Result<()> {
-        self.cpu().fill(w, &Colour::BOTH, &mut nothing)?;
+        self.cpu().fill(w, &Colour::BOTH)?;
         let (r, w, v) = (r.share(), w.share(), v.share_mut());
         let stage = |c: &DiffusionCoefficients<T>, j: usize| self.on_both(c, j, |h| RelaxLower { h, r, w, v });
         match rho {
@@ -132,7 +132,7 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
     fn relax_upper(&self, v: &mut Vector<T>, w: Option<&mut Vector<T>>, z: &mut Vector<T>) -> Result<()> {
         let (shared_v, z) = (v.share(), z.share_mut());
         let w = w.unwrap_or(v);
-        self.cpu().fill(w, &Colour::BOTH, &mut nothing)?;
+        self.cpu().fill(w, &Colour::BOTH)?;
         let (v, w) = (shared_v, w.share());
         self.plain_pass(|c, j, _| {
             self.on_both(c, j, |h| RelaxUpper { h, v, w, z });
@@ -147,7 +147,7 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
         r: &mut Vector<T>,
         z: &mut Vector<T>,
     ) -> Result<()> {
-        self.cpu().fill(r, &Colour::BOTH, &mut nothing)?;
+        self.cpu().fill(r, &Colour::BOTH)?;
         let (inverse_diagonal, r, z) = (inverse_diagonal.share(), r.share(), z.share_mut());
         self.plain_pass(|c, j, _| {
             self.on_both(c, j, |h| IncompletePoisson { h, scaled, inverse_diagonal, r, z });
@@ -166,7 +166,7 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
             Kind::Cells(cells) => blocks.factorise(cells, omega, inverse_pivots)?,
             Kind::Faces(faces) => blocks.factorise(faces, omega, inverse_pivots)?,
         }
-        self.cpu().fill(inverse_pivots, &Colour::BOTH, &mut nothing)
+        self.cpu().fill(inverse_pivots, &Colour::BOTH)
     }
 
     fn substitutes(&self) -> bool {
@@ -258,11 +258,11 @@ impl Supports<stencil::Diffusion> for Cpu {
     fn layout(&self, stencil: &stencil::Diffusion) -> Result<Layout> {
         stencil.turns().require_one("a checkerboard")?;
         let shape = Stencil::shape(stencil);
-        own_columns(self, shape)?.layout(shape, stencil.rings())
+        self.own_columns(shape)?.layout(shape, stencil.rings())
     }
 
     fn operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<Diffusion<T>>> {
-        self.part(stencil, own_columns(self, Stencil::shape(stencil))?)
+        self.part(stencil, self.own_columns(Stencil::shape(stencil))?)
     }
 
     fn update<T: Real>(&self, operator: &Diffusion<T>, stencil: &stencil::Diffusion) -> Result<()> {

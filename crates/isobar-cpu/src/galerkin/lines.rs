@@ -1,6 +1,6 @@
 //! Lines of the 27-point operator in four colours: (i mod 2, j mod 2), each a set of half planes.
 
-use isobar_core::backend::{Backend, nothing};
+use isobar_core::backend::Backend;
 use isobar_core::error::Result;
 use isobar_core::layout::Colour;
 use isobar_core::operator::{Guess, LineSmoother, Relaxation};
@@ -236,13 +236,13 @@ impl<T: Real> LineSmoother<Cpu, T> for Level27<T> {
     ) -> Result<()> {
         self.prepare(guess, u);
         if relaxation.smoother == Smoother::LineJacobi {
-            self.cpu.fill(u, &Colour::BOTH, &mut nothing)?;
+            self.cpu.fill(u, &Colour::BOTH)?;
             self.sweep_at_once(relaxation.rho, f, u, scratch);
             std::mem::swap(u, scratch);
             return Ok(());
         }
         let (numbers, mut workspace, vectors) = (self.numbers(), self.workspace(), [f.share(), u.share_mut()]);
-        let fill = &mut || self.cpu.fill(u, &Colour::BOTH, &mut nothing);
+        let fill = &mut || self.cpu.fill(u, &Colour::BOTH);
         self.sweep(&numbers, &mut workspace, (relaxation, guess), vectors, None, fill)
     }
 

@@ -1,6 +1,6 @@
 //! Rows of the 27-point operator: products and residuals.
 
-use isobar_core::backend::{Backend, HostScalars, Scalar, nothing};
+use isobar_core::backend::{Backend, HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::Operator;
@@ -183,7 +183,7 @@ impl<T: Real> Operator<Cpu, T> for Level27<T> {
     }
 
     fn apply(&self, x: &mut Vector<T>, y: &mut Vector<T>) -> Result<()> {
-        self.cpu.fill(x, &Colour::BOTH, &mut nothing)?;
+        self.cpu.fill(x, &Colour::BOTH)?;
         self.pass(None, x, y);
         Ok(())
     }
@@ -196,7 +196,7 @@ impl<T: Real> Operator<Cpu, T> for Level27<T> {
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
-        self.cpu.fill(u, &Colour::BOTH, &mut nothing)?;
+        self.cpu.fill(u, &Colour::BOTH)?;
         let sum = self.pass(Some(f), u, r);
         scalars.reduce(norm, [sum]);
         self.cpu.sum(&self.layout, &[norm], scalars)

@@ -5,7 +5,7 @@
 //! middle, as it is (even i) or weighted with the next one (odd i); so that side needs no shuffling, and is a stage of the
 //! finer level's own passes. The other side goes plane by plane of the coarse grid.
 
-use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar, nothing};
+use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
@@ -33,7 +33,7 @@ impl<T: Real> Interpolation<T> {
         for (k, from) in last.chunks_exact(self.row).enumerate() {
             own[rows(k)].copy_from_slice(&from[..nx]);
         }
-        self.cpu.fill(edge, &Colour::BOTH, &mut nothing)?;
+        self.cpu.fill(edge, &Colour::BOTH)?;
         if edge.layout().halo()[0] > 0 {
             for (k, to) in before.chunks_exact_mut(self.row).enumerate() {
                 to[..nx].copy_from_slice(&edge.all_entries()[rows(k)]);
@@ -178,7 +178,7 @@ impl<T: Real> Interpolation<T> {
                 let beyond = 2 - usize::from(!is_unsolved(1));
                 self.gather_plane(w.x.as_ref(), j, &colours[from..beyond], space.entries(), middle);
             };
-            let fill = &mut || self.cpu.fill(u, &Colour::BOTH, &mut nothing);
+            let fill = &mut || self.cpu.fill(u, &Colour::BOTH);
             operator.sweep(&numbers, &mut inner, (relaxation, guess), vectors, Some(&restrict), fill)?;
         }
         self.restrict_middle(&w, &mut workspace, coarse_f)
@@ -209,7 +209,7 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
     }
 
     fn prolong(&self, coarse_u: &mut Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        self.cpu.fill(coarse_u, &Colour::BOTH, &mut nothing)?;
+        self.cpu.fill(coarse_u, &Colour::BOTH)?;
         let (w, mut workspace) = (self.weights(), self.workspace());
         self.prolong_to_middle(&w, &mut workspace, coarse_u);
         let (middle, u) = (&workspace.middle, u.share_mut());
@@ -238,7 +238,7 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
         coarse_f: &mut Vector<T>,
         _: &mut Vector<T>,
     ) -> Result<()> {
-        self.cpu.fill(u, &Colour::BOTH, &mut nothing)?;
+        self.cpu.fill(u, &Colour::BOTH)?;
         let (w, mut workspace) = (self.weights(), self.workspace());
         let plane = 2 * self.fine_layout.half_plane();
         let Workspace { middle, residual, .. } = &mut *workspace;
@@ -309,7 +309,7 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
                 self.gather_plane(w.x.as_ref(), j, unsolved, r.entries(), middle);
             };
             let sweep = (relaxation, guess, 1);
-            let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu.fill(u, colours, inside);
+            let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu.fill_while(u, colours, inside);
             operator.pass_around_sweeps(&c, &mut inner, None, sweep, vectors, Some(&gather), fill)?;
         }
         self.restrict_middle(&w, &mut workspace, coarse_f)
@@ -334,7 +334,7 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
                 return fine.residual_norm(f, u, scratch, scalar, scalars);
             }
         };
-        self.cpu.fill(coarse_u, &Colour::BOTH, &mut nothing)?;
+        self.cpu.fill(coarse_u, &Colour::BOTH)?;
         let (w, mut workspace) = (self.weights(), self.workspace());
         self.prolong_to_middle(&w, &mut workspace, coarse_u);
         let (middle, vectors) = (&workspace.middle, [f.share(), u.share_mut()]);
@@ -342,7 +342,7 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
         let prolong = |j: usize, _: &mut ChunkSpace<T>| {
             self.scatter_plane(w.x.as_ref(), j, needed, middle, vectors[1]);
         };
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu.fill(u, colours, inside);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu.fill_while(u, colours, inside);
         fine.sweep_after(&prolong, relaxation, vectors, norm, fill)
     }
 }

@@ -258,7 +258,7 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
             let sum = self.project_residual_plane((&c, &s), j, &Colour::BOTH, vectors, place, Some(g), rounded);
             store(sums, j, [sum, 0.0]);
         };
-        let fill = |_, inside: Meanwhile<'_>| self.fine.cpu().fill(u, &Colour::BOTH, inside);
+        let fill = |_, inside: Meanwhile<'_>| self.fine.cpu().fill_while(u, &Colour::BOTH, inside);
         self.fine.pass_on_part(&mut workspace, &[&residual], true, fill)?;
         self.fine.reduce(&workspace, norm, scalars)
     }
@@ -317,7 +317,7 @@ impl<T: Real> Modal<T> {
         let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
         let (x, g, rounded) = (x.share(), g.map(Vector::share_mut), Shared::of(&mut rounded));
         let vectors = [f.share(), u.share_mut()];
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fine.cpu().fill(u, colours, inside);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fine.cpu().fill_while(u, colours, inside);
         let needed = fine.needed(relaxation);
         let summed = if g.is_some() { fine.unsolved(relaxation) } else { &Colour::BOTH };
         let (c, mut workspace) = (fine.coefficients(), fine.workspace());

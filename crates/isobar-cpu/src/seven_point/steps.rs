@@ -97,7 +97,7 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
         let apply = |j: usize, _: &mut ChunkSpace<T>| {
             self.on_both(&c, j, |h| Apply { h, x: shared_x, y });
         };
-        self.pass_on_part(&mut workspace, &[&apply], true, |_, inside| self.cpu().fill(x, &Colour::BOTH, inside))
+        self.pass_on_part(&mut workspace, &[&apply], true, |_, inside| self.cpu().fill_while(x, &Colour::BOTH, inside))
     }
 
     fn residual(
@@ -150,7 +150,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             Some(r) => [self.residual_into(c, j, [f, shared_u], r, 0), 0.0],
             None => self.on_both(c, j, |h| Residual { h, f, u: shared_u, to: Nowhere }),
         };
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill(u, colours, inside);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill_while(u, colours, inside);
         self.summing_pass_and_fill(stage, norm, scalars, fill)
     }
 }
@@ -202,7 +202,7 @@ impl<C: Stored<T>, T: Real> CgOperator<Cpu, T> for SevenPoint<C, T> {
         };
         // Those of z before the first stage; then p has its own.
         let exchange = |s: usize, inside: Meanwhile<'_>| match s {
-            0 => self.cpu().fill(given_z, &Colour::BOTH, inside),
+            0 => self.cpu().fill_while(given_z, &Colour::BOTH, inside),
             _ => Ok(()),
         };
         self.pass_on_part(&mut workspace, &[&advance, &apply], true, exchange)?;

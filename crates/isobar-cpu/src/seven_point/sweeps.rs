@@ -1,6 +1,6 @@
 //! Relaxation of lines, and the steps that share its pass.
 
-use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar, nothing};
+use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Colour;
 use isobar_core::operator::{Guess, LineSmoother, MixedSmoother, Relaxation};
@@ -253,12 +253,12 @@ impl<C: Stored<T>, T: Real> LineSmoother<Cpu, T> for SevenPoint<C, T> {
         let (c, mut workspace) = (self.coefficients(), self.workspace());
         match relaxation.smoother {
             Smoother::LineJacobi => {
-                self.cpu().fill(u, &Colour::BOTH, &mut nothing)?;
+                self.cpu().fill(u, &Colour::BOTH)?;
                 self.jacobi_sweep(&c, &mut workspace, relaxation.rho, vectors);
                 Ok(())
             }
             Smoother::LineRedBlack | Smoother::PointRedBlack => {
-                let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill(u, colours, inside);
+                let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill_while(u, colours, inside);
                 self.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, None, fill)
             }
             other => Err(Error::Unsupported(format!("relaxation by {other:?} on processor cores"))),
@@ -284,7 +284,7 @@ impl<C: Stored<f64>> MixedSmoother<Cpu> for SevenPoint<C, f64> {
         let residual = |c: &C, j: usize, space: &mut ChunkSpace<f64>| {
             [self.residual_plane(c, j, &Colour::BOTH, vectors, r, space), 0.0]
         };
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill(u, colours, inside);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill_while(u, colours, inside);
         self.summing_pass_and_fill(residual, norm, scalars, fill)
     }
 
@@ -313,7 +313,7 @@ impl<C: Stored<f64>> MixedSmoother<Cpu> for SevenPoint<C, f64> {
             store(sums, j, [self.residual_plane(&c, j, unsolved, vectors, r, space), 0.0]);
         };
         let sweep = (relaxation, Guess::Given, 1);
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill(u, colours, inside);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill_while(u, colours, inside);
         self.pass_around_sweeps(&c, &mut workspace, Some(&correct), sweep, vectors, Some(&residual), fill)?;
         self.reduce(&workspace, norm, scalars)
     }

@@ -14,7 +14,6 @@ use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::{self, Hierarchy, Lines, Stencil, Supports};
 use isobar_dist::diffusion::choice;
 use isobar_dist::galerkin::by_galerkin;
-use isobar_dist::own_columns;
 use isobar_dist::part::{PartBackend, SupportsParts};
 use isobar_dist::points::{by_points, points_above_lines};
 
@@ -128,7 +127,7 @@ impl Supports<stencil::Diffusion> for Cuda {
 
     fn layout(&self, stencil: &stencil::Diffusion) -> Result<Layout> {
         stencil.turns().require_one("a checkerboard")?;
-        own_columns(self, stencil.shape())?.layout(stencil.shape(), stencil.rings())
+        self.own_columns(stencil.shape())?.layout(stencil.shape(), stencil.rings())
     }
 
     fn operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<Self::Operator<T>>> {

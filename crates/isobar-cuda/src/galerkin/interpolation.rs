@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Scalar, nothing};
+use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
@@ -177,8 +177,8 @@ impl<T: Real> Interpolation<T> {
     fn restrict_left(&self, colour: Option<Colour>, r: &mut Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
         if self.meets {
             match colour.map(|colour| r.layout().local(colour)) {
-                Some(colour) => self.cuda.fill(r, &[colour], &mut nothing)?,
-                None => self.cuda.fill(r, &Colour::BOTH, &mut nothing)?,
+                Some(colour) => self.cuda.fill(r, &[colour])?,
+                None => self.cuda.fill(r, &Colour::BOTH)?,
             }
         }
         self.restrict_colour(colour, r, coarse_f)
@@ -225,7 +225,7 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
     }
 
     fn prolong(&self, coarse_u: &mut Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        self.cuda.fill(coarse_u, &Colour::BOTH, &mut nothing)?;
+        self.cuda.fill(coarse_u, &Colour::BOTH)?;
         self.prolong_colour(None, coarse_u, u)
     }
 
@@ -236,7 +236,7 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         coarse_f: &mut Vector<T>,
         scratch: &mut Vector<T>,
     ) -> Result<()> {
-        self.cuda.fill(u, &Colour::BOTH, &mut nothing)?;
+        self.cuda.fill(u, &Colour::BOTH)?;
         self.restrict_residual(f, u, coarse_f, scratch)
     }
 
@@ -253,7 +253,7 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
     ) -> Result<()> {
         let fine = Transfer::fine(self);
         fine.smooth(relaxation, guess, f, u, scratch)?;
-        self.cuda.fill(u, fine.stale_after(relaxation), &mut nothing)?;
+        self.cuda.fill(u, fine.stale_after(relaxation))?;
         match &self.fine {
             Fine::Finest(operator) => {
                 let left = operator.left_by(relaxation, guess);
@@ -285,7 +285,7 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
             }
             _ => None,
         };
-        self.cuda.fill(coarse_u, &Colour::BOTH, &mut nothing)?;
+        self.cuda.fill(coarse_u, &Colour::BOTH)?;
         self.prolong_colour(corrected, coarse_u, u)?;
         let fine = Transfer::fine(self);
         fine.smooth(relaxation, Guess::Given, f, u, scratch)?;

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Scalar, nothing};
+use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation};
@@ -295,7 +295,7 @@ impl<T: Real> Operator<Cuda, T> for TwentySeven<T> {
     }
 
     fn apply(&self, x: &mut Vector<T>, y: &mut Vector<T>) -> Result<()> {
-        self.cuda.fill(x, &Colour::BOTH, &mut nothing)?;
+        self.cuda.fill(x, &Colour::BOTH)?;
         self.pass("apply", &[x.pointer(), y.pointer()], None)
     }
 
@@ -307,7 +307,7 @@ impl<T: Real> Operator<Cuda, T> for TwentySeven<T> {
         norm: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        self.cuda.fill(u, &Colour::BOTH, &mut nothing)?;
+        self.cuda.fill(u, &Colour::BOTH)?;
         self.pass("residual", &[f.pointer(), u.pointer(), r.pointer()], Some(scalars.pointer(norm)))?;
         self.cuda.sum(&self.layout, &[norm], scalars)
     }
@@ -320,7 +320,7 @@ impl<T: Real> Operator<Cuda, T> for TwentySeven<T> {
         norm: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        self.cuda.fill(u, &Colour::BOTH, &mut nothing)?;
+        self.cuda.fill(u, &Colour::BOTH)?;
         self.pass("residual_norm", &[f.pointer(), u.pointer()], Some(scalars.pointer(norm)))?;
         self.cuda.sum(&self.layout, &[norm], scalars)
     }
@@ -349,7 +349,7 @@ impl<T: Real> LineSmoother<Cuda, T> for TwentySeven<T> {
     ) -> Result<()> {
         let is_jacobi = relaxation.smoother == Smoother::LineJacobi;
         match guess {
-            Guess::Given => self.cuda.fill(u, &Colour::BOTH, &mut nothing)?,
+            Guess::Given => self.cuda.fill(u, &Colour::BOTH)?,
             Guess::Zero if self.chunks.is_none() || is_jacobi => self.cuda.clear(u)?,
             Guess::Zero => {}
         }
@@ -360,7 +360,7 @@ impl<T: Real> LineSmoother<Cuda, T> for TwentySeven<T> {
         }
         for (n, relax) in RELAX_AFTER.into_iter().enumerate() {
             if n == 2 {
-                self.cuda.fill(u, &Colour::BOTH, &mut nothing)?;
+                self.cuda.fill(u, &Colour::BOTH)?;
             }
             let Some(chunks) = self.chunks else {
                 self.gather(colour(n), f, u, scratch)?;

@@ -76,7 +76,7 @@ pub struct Peers {
     _counts: Buffer,
 }
 
-/// What a rank prepares before it knows the others.
+/// A rank's own resources, made before it knows the others.
 struct Prepared {
     address: Address,
     inbox: Arc<Buffer>,

@@ -1,6 +1,6 @@
 //! The capabilities of an operator, implemented with its kernels.
 
-use isobar_core::backend::{Backend, Ratio, Scalar, Sums, nothing};
+use isobar_core::backend::{Backend, Ratio, Scalar, Sums};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::{
@@ -16,7 +16,7 @@ use crate::vector::Vector;
 impl<K: Kernels> SevenPoint<K> {
     /// Fills the halo of a vector that a kernel is to read.
     pub(crate) fn fill(&self, x: &mut Vector<K::Real>) -> Result<()> {
-        self.kernels.cuda().fill(x, &Colour::BOTH, &mut nothing)
+        self.kernels.cuda().fill(x, &Colour::BOTH)
     }
 
     /// Adds up what kernels have summed over each rank's rows.
@@ -166,20 +166,20 @@ impl<K: Kernels> LineSmoother<Cuda, K::Real> for SevenPoint<K> {
         }
         if smoother == Smoother::LineJacobi {
             if guess == Guess::Given {
-                self.kernels.cuda().fill(u, &Colour::BOTH, &mut nothing)?;
+                self.kernels.cuda().fill(u, &Colour::BOTH)?;
             }
             self.kernels.sweep_to(rho, guess, f, u, scratch)?;
             u.swap(scratch);
             return Ok(());
         }
         match guess {
-            Guess::Given => self.kernels.cuda().fill(u, &[first.other()], &mut nothing)?,
+            Guess::Given => self.kernels.cuda().fill(u, &[first.other()])?,
             Guess::Zero if !self.overwrites(relaxation) => self.kernels.cuda().clear(u)?,
             Guess::Zero => {}
         }
         let local = self.layout_of().local(first);
         self.kernels.sweep(rho, local, guess, f, u, scratch)?;
-        self.kernels.cuda().fill(u, &[first], &mut nothing)?;
+        self.kernels.cuda().fill(u, &[first])?;
         self.kernels.sweep(rho, local.other(), Guess::Given, f, u, scratch)
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Scalar, nothing};
+use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
 use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
@@ -99,7 +99,7 @@ impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
         }
         let fine = &self.fine;
         fine.smooth(relaxation, guess, f, u, scratch)?;
-        fine.kernels().cuda().fill(u, fine.stale_after(relaxation), &mut nothing)?;
+        fine.kernels().cuda().fill(u, fine.stale_after(relaxation))?;
         fine.kernels().restrict_residual(fine.left_by(relaxation, guess), f, u, coarse_f)
     }
 
@@ -164,16 +164,16 @@ impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
         }
         if fine.overwrites(relaxation) {
             let (first, local) = (relaxation.first, fine.layout_of().local(relaxation.first));
-            kernels.cuda().fill(u, &[first.other()], &mut nothing)?;
+            kernels.cuda().fill(u, &[first.other()])?;
             kernels.prolong_sweep(local, f, coarse_u, u)?;
-            kernels.cuda().fill(u, &[first], &mut nothing)?;
+            kernels.cuda().fill(u, &[first])?;
             kernels.sweep(1.0, local.other(), Guess::Given, f, u, scratch)?;
         } else {
             kernels.prolong(coarse_u, u)?;
             fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
         }
         if norm.is_some() {
-            kernels.cuda().fill(u, fine.stale_after(relaxation), &mut nothing)?;
+            kernels.cuda().fill(u, fine.stale_after(relaxation))?;
         }
         self.measure(relaxation, f, u, norm)
     }

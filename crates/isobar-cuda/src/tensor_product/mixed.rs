@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Ratio, Scalar, nothing};
+use isobar_core::backend::{Backend, Ratio, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::Colour;
 use isobar_core::operator::mixed::ChangeSteps;
@@ -81,7 +81,7 @@ impl MixedSmoother<Cuda> for SevenPoint<TensorProduct<f64>> {
         } else {
             self.kernels().cuda().axpy(Ratio::ONE, e, u, scalars)?;
             self.smooth(relaxation, Guess::Given, f, u, scratch)?;
-            self.kernels().cuda().fill(u, self.stale_after(relaxation), &mut nothing)?;
+            self.kernels().cuda().fill(u, self.stale_after(relaxation))?;
         }
         let left = self.left_by(relaxation, Guess::Given);
         self.kernels().residual_rounded(left, f, u, r, norm, scalars)?;
@@ -120,7 +120,7 @@ impl StreamedSteps {
 impl StreamedSteps {
     /// Fills what the neighbours have of one colour.
     fn fill<T: Real>(&self, x: &mut Vector<T>, colour: Colour) -> Result<()> {
-        self.double.kernels().cuda().fill(x, &[colour], &mut nothing)
+        self.double.kernels().cuda().fill(x, &[colour])
     }
 }
 

@@ -17,6 +17,7 @@ pub mod tile;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
+use isobar_core::backend::Backend;
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Patch, Shape, Slab};
 use isobar_core::operator::mixed::{ChangeTop, UnfusedTop};
@@ -27,7 +28,6 @@ use isobar_core::stencil::hierarchy::SupportsLevels;
 use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, StoredFaces, Supports, by_stored_faces};
 use isobar_dist::levels::by_coarsening;
 use isobar_dist::modes::by_modes;
-use isobar_dist::own_columns;
 use isobar_dist::part::{PartBackend, SupportsParts};
 
 use crate::cuda::{Cuda, check_size};
@@ -279,13 +279,12 @@ impl Supports<stencil::TensorProduct> for Cuda {
         _: &Arc<Self::Operator<f64>>,
         options: &SolverOptions,
     ) -> Result<Choice> {
-        let on_ranks = |ranks| isobar_dist::modes::choice(ranks, stencil, options);
-        Ok(self.ranks().map_or_else(|| stencil.choice(options), |ranks| on_ranks(ranks)))
+        Ok(isobar_dist::modes::choice(self, stencil, options))
     }
 
     fn layout(&self, stencil: &stencil::TensorProduct) -> Result<Layout> {
         let shape = Stencil::shape(stencil);
-        own_columns(self, shape)?.layout(shape, [false; 2])
+        self.own_columns(shape)?.layout(shape, [false; 2])
     }
 
     fn operator<T: Real>(&self, stencil: &stencil::TensorProduct) -> Result<Arc<Self::Operator<T>>> {

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Scalar, nothing};
+use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::operator::{self, Guess, LineSmoother, Relaxation};
@@ -388,7 +388,7 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         scalars: &mut Scalars,
     ) -> Result<()> {
         self.expand_and_smooth(x, guess, smoother, f, u, scratch)?;
-        self.fine.kernels().cuda().fill(u, self.fine.stale_after(smoother.0), &mut nothing)?;
+        self.fine.kernels().cuda().fill(u, self.fine.stale_after(smoother.0))?;
         self.project_what(self.fine.left_by(smoother.0, Guess::Given), f, u, g, norm, scalars)?;
         self.fine.sum([norm], scalars)
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::backend::Backend;
 use isobar_core::build::{Solve, System};
 use isobar_core::error::Result;
 use isobar_core::layout::{Shape, Slab};
@@ -13,7 +14,7 @@ use isobar_core::solver::ignore;
 use isobar_core::stencil::{Stencil, Supports};
 use isobar_cuda::{Cuda, devices};
 use isobar_dist::threads::Threads;
-use isobar_dist::{Communicator, join_rows, own_columns, threads};
+use isobar_dist::{Communicator, join_rows, threads};
 
 /// Solves of which the median is taken.
 const SOLVES: usize = 7;
@@ -57,7 +58,7 @@ where
     }
     let mut all = threads::run(cards, |world| {
         let backend = join_rows(linked(&world)?, Arc::new(world.clone()))?;
-        let own = own_columns(&backend, stencil.shape())?;
+        let own = backend.own_columns(stencil.shape())?;
         solve_rows(&backend, stencil, own.y, options, &|| world.barrier())
     })?;
     all.sort_by(|a, b| b.median.total_cmp(&a.median));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::backend::Backend;
 use isobar_core::layout::{Patch, Shape};
 use isobar_core::options::{Method, Preconditioner, Scheme, SolverOptions, StepGuess, Steps};
 use isobar_core::problem::{Boundary, Heat, Spacing};
@@ -10,7 +11,7 @@ use isobar_core::solver::ignore;
 use isobar_core::stencil::{Diffusion, Supports};
 use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper};
 use isobar_cpu::Cpu;
-use isobar_dist::{join, own_columns, threads};
+use isobar_dist::{join, threads};
 
 use crate::rocks::rough;
 use crate::solves::distance;
@@ -70,7 +71,7 @@ fn steps_are_those_of_one_rank() {
                 let shape = heat.shape();
                 let parts = threads::run(in_x * in_y, |world| {
                     let backend = join(Cpu::new(1)?, Arc::new(world), [in_x, in_y])?;
-                    Ok((own_columns(&backend, shape)?, run(&backend, heat, options, &solver, &first)?))
+                    Ok((backend.own_columns(shape)?, run(&backend, heat, options, &solver, &first)?))
                 });
                 let mut together = vec![f64::NAN; shape.cells()];
                 for (Patch { x, y }, (counts, v, found)) in parts.unwrap() {

@@ -142,7 +142,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     ) -> Result<()> {
         let [omega, momentum] = [cycle.relaxation, cycle.momentum].map(T::from_f64);
         let (f, shared_u, v) = (f.share(), u.share(), v.share_mut());
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill(u, colours, inside);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill_while(u, colours, inside);
         if cycle.momentum > 0.0 {
             let sweep = |h| Sweep::<T, true> { h, omega, momentum, f, u: shared_u, v };
             return self.summing_pass_and_fill(|c, j, _| self.on_both(c, j, sweep), norm, scalars, fill);

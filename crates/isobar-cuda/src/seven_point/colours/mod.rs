@@ -6,7 +6,7 @@ mod streamed;
 
 use std::sync::{Arc, OnceLock};
 
-use isobar_core::backend::{Backend, Scalar, nothing};
+use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Shape};
 use isobar_core::operator::Guess;
@@ -109,7 +109,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         for (name, colour) in names.into_iter().zip([first, first.other()]) {
             if guess == Guess::Given || colour != first {
                 // Cells of one colour are in columns of both colours, alternating by layer.
-                self.cuda().fill(u, &Colour::BOTH, &mut nothing)?;
+                self.cuda().fill(u, &Colour::BOTH)?;
             }
             let arguments = self.cell_arguments(Arguments::new())?.with(march).with(colour as i32).with_real::<T>(rho);
             self.launch_cells(name, arguments.with(f.pointer()).with(u.pointer()))?;
