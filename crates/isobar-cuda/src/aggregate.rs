@@ -181,6 +181,14 @@ impl Cuda {
     }
 }
 
+impl Cuda {
+    /// Has the kernels of sums over aggregates compiled.
+    pub(crate) fn expect_aggregates<T: Real>(&self) -> Result<()> {
+        const SUMS: &[&str] = &["number_all", "sum_runs", "sum_items", "add_aggregated", "multiply", "scale"];
+        self.expect(source::<T>(), SUMS)
+    }
+}
+
 impl AggregateBackend for Cuda {
     type Aggregates = Aggregates;
     type AggregateVector = AggregateVector;

@@ -36,6 +36,9 @@ struct End([i32; 3]);
 // SAFETY: three 32-bit integers, as in array.cu.
 unsafe impl Argument for End {}
 
+/// CUDA's default stream, by its other name than 0.
+const LEGACY_STREAM: u64 = 1;
+
 /// The direction of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -232,13 +235,19 @@ impl Cuda {
         })
     }
 
-    /// Copies a vector to a caller's array on this GPU. Afterwards, the array is complete for work in its stream, or, without a stream,
-    /// for anyone.
+    /// Copies a vector to a caller's array on this GPU. Afterwards, the array is complete for work in its stream, or, without a stream
+    /// or with the default one, for anyone.
     pub(crate) fn export_array<T: Real>(&self, source: &Vector<T>, target: &DeviceArray) -> Result<()> {
         let (layout, from) = (*source.layout(), source.pointer());
         self.with_device_array(target, &layout, "exporting", || {
             self.reorder::<T>(Way::Export, target.precision(), &layout, target.strides(), [from, target.pointer()])
-        })
+        })?;
+        // Python hands over every array in the default stream, for which streams of PyTorch's and CuPy's own do not wait.
+        if target.stream().is_some_and(|stream| stream <= LEGACY_STREAM) {
+            self.context().synchronize()
+        } else {
+            Ok(())
+        }
     }
 
     /// Submits work on a caller's array after the work submitted to its stream so far and before later work.

@@ -59,7 +59,7 @@ struct Inner {
     context: Arc<Context>,
 }
 
-fn vector_source<T: Real>() -> Source {
+pub(crate) fn vector_source<T: Real>() -> Source {
     Source::new("vector", kernels::VECTOR).define("REAL", c_name::<T>())
 }
 
@@ -80,8 +80,8 @@ impl Cuda {
         let modules = Modules::default();
         let [vector_f64, vector_f32, array_f64, array_f32] = sources().map(|source| modules.get(&context, source));
         // Used by every solve, as is the memory for scalars.
-        vector_f64.expect(&["publish", "set_scalar", "dot", "fill"])?;
-        array_f64.expect(&["import_f64", "export_f64"])?;
+        array_f64.expect(&["import_coefficients_f64", "import_f64", "export_f64"])?;
+        vector_f64.expect(&["publish", "set_scalar", "dot", "fill", "axpy_f64"])?;
         Scalars::new(&context)?;
         let inner = Inner {
             vector: [vector_f64, vector_f32],
@@ -146,6 +146,11 @@ impl Cuda {
 
     pub(crate) fn context(&self) -> &Arc<Context> {
         &self.inner.context
+    }
+
+    /// Has kernels compiled that will probably be needed.
+    pub(crate) fn expect(&self, source: Source, kernels: &[&'static str]) -> Result<()> {
+        self.module(source).expect(kernels)
     }
 
     pub(crate) fn module(&self, source: Source) -> Arc<Module> {

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use cudarc::driver::{result, sys};
@@ -32,6 +33,10 @@ pub(crate) struct Code {
     context: Arc<Context>,
     source: Source,
     name: &'static str,
+    /// Whether it was in the cache on disk when it was requested.
+    is_cached: bool,
+    /// Whether a solver will launch it, for all that is known.
+    is_needed: AtomicBool,
     /// Machine code until it is loaded, or why there is none.
     compiled: OnceLock<std::result::Result<Mutex<Vec<u8>>, String>>,
     loaded: OnceLock<Loaded>,
@@ -62,10 +67,8 @@ impl Module {
     /// Returns a kernel whose blocks may use this much dynamic shared memory.
     pub(crate) fn kernel_with(&self, name: &'static str, shared_bytes: usize) -> Result<Kernel> {
         let code = self.code(name)?;
+        code.is_needed.store(true, Ordering::Relaxed);
         code.allow(shared_bytes)?;
-        if code.loaded.get().is_none() {
-            lock(&self.awaited).push(Arc::clone(&code));
-        }
         Ok(Kernel::new(&code))
     }
 
@@ -101,13 +104,16 @@ impl Module {
             context: Arc::clone(&self.context),
             source: self.source.clone(),
             name,
+            is_cached: self.source.is_cached(name, &self.context.architecture())?,
+            is_needed: AtomicBool::new(false),
             compiled: OnceLock::new(),
             loaded: OnceLock::new(),
             shared_bytes: Mutex::new(FREE_SHARED_BYTES),
         });
-        if !self.source.is_cached(name, &self.context.architecture())? {
+        if !code.is_cached {
             background::compile(&code);
         }
+        lock(&self.awaited).push(Arc::clone(&code));
         kernels.push(Arc::clone(&code));
         Ok(code)
     }
@@ -195,7 +201,7 @@ impl Drop for Code {
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
     known: Mutex<HashMap<Source, Arc<Module>>>,
-    /// Kernels that were requested since the last were loaded.
+    /// Kernels that were named since the last were loaded.
     awaited: Arc<Mutex<Vec<Arc<Code>>>>,
 }
 
@@ -213,9 +219,11 @@ impl Modules {
         Arc::clone(lock(&self.known).entry(source).or_insert_with_key(make))
     }
 
-    /// Waits for all requested kernels, and loads them.
+    /// Waits for all requested kernels, and loads them and those that are there anyway, so that no solve does.
     pub(crate) fn load(&self) -> Result<()> {
         let awaited = std::mem::take(&mut *lock(&self.awaited));
-        awaited.iter().try_for_each(|code| code.function().map(drop))
+        let is_due =
+            |code: &Code| code.is_needed.load(Ordering::Relaxed) || code.is_cached || code.compiled.get().is_some();
+        awaited.iter().filter(|code| is_due(code)).try_for_each(|code| code.function().map(drop))
     }
 }

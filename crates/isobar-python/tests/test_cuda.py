@@ -67,6 +67,23 @@ def test_arrays_that_can_be_written(system, library):
         solver.solve(b * float("nan"))
 
 
+@pytest.mark.parametrize("library", ["cupy", "torch", "jax"])
+def test_problems_of_arrays_on_the_gpu(library):
+    xp = pytest.importorskip("jax.numpy" if library == "jax" else library)
+    to = {"cupy": lambda a: xp.asarray(a), "torch": lambda a: xp.from_numpy(a).cuda(), "jax": lambda a: xp.asarray(a, dtype="float32")}[library]
+    rng = np.random.default_rng(8)
+    kappa, reaction = rng.uniform(1.0, 9.0, SHAPE).astype(np.float32).astype(np.float64), np.full(SHAPE, 0.5)
+    active, side = (rng.random(SHAPE) < 0.9).astype(np.float64), np.full(SHAPE[:2], 2.0)
+    of = lambda f: isobar.Diffusion(f(kappa), reaction=f(reaction), active=f(active), boundary={"west": f(side), "east": 0.0})
+    problem, expected = of(to), of(np.asarray)
+    f = np.full(SHAPE, 3.0)
+    b = problem.rhs(to(f))
+    assert type(b) is type(to(f))
+    np.testing.assert_allclose(np.asarray(b.get() if library == "cupy" else b.cpu() if library == "torch" else b), expected.rhs(f), rtol=1e-6)
+    x = isobar.Solver(problem, device="cuda", tolerance=1e-10).solve(problem.rhs(f)).x
+    close(x, isobar.Solver(expected, device="cpu", tolerance=1e-12).solve(expected.rhs(f)).x)
+
+
 @pytest.mark.parametrize("library", ["cupy", "torch"])
 def test_streams_are_waited_for(system, library):
     xp = pytest.importorskip(library)

@@ -18,7 +18,7 @@ use isobar_dist::part::{PartBackend, SupportsParts};
 use isobar_dist::points::{by_points, points_above_lines};
 
 use super::Diffusion;
-use crate::cuda::Cuda;
+use crate::cuda::{Cuda, vector_source};
 use crate::galerkin::setup::{Number, expect_levels};
 use crate::halving::measure;
 use crate::launch::refuse_while_recording;
@@ -54,8 +54,13 @@ fn expect_cycles<T: Real>(
     by_points: bool,
     number: Number,
 ) -> Result<()> {
+    let cuda = operator.cuda();
+    if !by_points {
+        expect_levels::<T>(cuda, number, &Grid::of(stencil), true)?;
+    }
     operator.expect_cycles::<T>(by_points)?;
-    if by_points { Ok(()) } else { expect_levels::<T>(operator.cuda(), number, &Grid::of(stencil), true) }
+    cuda.expect(vector_source::<T>(), &["convert_f64", "convert_f32"])?;
+    if by_points { Ok(()) } else { cuda.expect_aggregates::<T>() }
 }
 
 impl MixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {
@@ -111,7 +116,14 @@ impl Supports<stencil::Diffusion> for Cuda {
         operator: &Arc<Self::Operator<f64>>,
         options: &SolverOptions,
     ) -> Result<()> {
-        if !options.has_cycles() || self.ranks().is_some() {
+        if self.ranks().is_some() {
+            return Ok(());
+        }
+        operator.kernels().expect_preconditioner(&options.preconditioner)?;
+        if options.deflation.is_some() {
+            self.expect_aggregates::<f64>()?;
+        }
+        if !options.has_cycles() {
             return Ok(());
         }
         let by_points = options.multigrid.smoother == Smoother::PointRedBlack;

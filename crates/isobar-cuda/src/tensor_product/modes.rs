@@ -15,7 +15,7 @@ use isobar_core::stencil::{self, Hierarchy, VerticalModes};
 
 use super::TensorProduct;
 use super::planes::{SmallLevels, first_small_level};
-use super::single::SingleSweeps;
+use super::single::{self, SingleSweeps};
 use super::tables::Operator;
 use super::tile::Tile;
 use crate::compile::Source;
@@ -160,6 +160,20 @@ struct Share {
     shared_bytes: usize,
 }
 
+impl<T: Real> TensorProduct<T> {
+    /// Has the kernels compiled that expand in modes and sweep.
+    fn expect_expansion<C: Real>(&self, modes: &VerticalModes) -> Result<()> {
+        let (layers, count) = (modes.layers(), modes.count());
+        if is_single::<C>() && !is_single::<T>() && self.streams() {
+            let [sweep, last, expand] = single::sources(self.tile, layers, count);
+            self.cuda.expect(sweep, &["line_sweep"])?;
+            self.cuda.expect(last, &["line_sweep_rounded"])?;
+            return self.cuda.expect(expand, &["expand_sweep"]);
+        }
+        self.cuda.expect(sweep_source::<T, C>(self.tile, layers, count), &["expand_sweep"])
+    }
+}
+
 impl<T: Real, C: Real> ModalTransfer<T, C> {
     fn new(fine: &Arc<SevenPoint<TensorProduct<T>>>, modes: &VerticalModes) -> Result<Self> {
         refuse_while_recording("making modes")?;
@@ -174,6 +188,15 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
         let room = (cuda.context().shared_memory.saturating_sub(STATIC) / bytes_a_mode).max(1);
         let together = modes.count().min(MOST_TOGETHER).min(room);
         let module = cuda.module(source::<T, C>(together));
+        module.expect(&[
+            "project_residual",
+            "expand",
+            "project",
+            "project_norm",
+            "project_residual_red",
+            "project_rounded",
+        ])?;
+        fine.kernels().expect_expansion::<C>(modes)?;
         let numbers = modes.count().next_multiple_of(together) * modes.layers();
         let table = Buffer::new(cuda.context(), numbers * size_of::<T>(), "vertical modes")?;
         let shared_bytes = |split: usize| {

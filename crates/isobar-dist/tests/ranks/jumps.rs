@@ -95,12 +95,21 @@ pub(crate) fn forms() -> Vec<SolverOptions> {
 /// The iterations of one rank but for one, its solution, and so far its residuals.
 pub(crate) fn check<B: PartBackend + Supports<Diffusion>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
-    (name, problem, ranks): (&str, &DiffusionProblem, &[usize]),
+    case: (&str, &DiffusionProblem, &[usize]),
     options: &SolverOptions,
+) {
+    check_against(backend, case, [options, options]);
+}
+
+/// The same, with the options of one rank and those of several.
+pub(crate) fn check_against<B: PartBackend + Supports<Diffusion>>(
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    (name, problem, ranks): (&str, &DiffusionProblem, &[usize]),
+    [options_alone, options]: [&SolverOptions; 2],
 ) {
     let stencil = problem.stencil().unwrap();
     let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-    let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
+    let (alone, u) = solve_alone(&backend(None), &stencil, options_alone, &rhs, None);
     for &ranks in ranks {
         let what = format!("{name}, {} on {ranks} ranks, {options:?}", problem.shape);
         let (outcome, together) =

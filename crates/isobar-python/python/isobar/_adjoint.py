@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from isobar._arrays import fitted, host_values, on_host, readable
+from isobar._arrays import fitted, on_host, readable, readable_on_host
 from isobar._gradient import SIDES, SideGradient, adjoint_rhs, describe, pulled_back, side_gradient
 from isobar._problems import Problem
 from isobar._results import NotConvergedError
@@ -95,7 +95,7 @@ class _Run:
         self._reaction = np.zeros(self._shape) if reaction is None else np.frombuffer(reaction, np.float64).reshape(self._shape)
         self._volumes = plain._volumes()
         self._s = np.empty(self._shape)
-        self._given = lambda values, what: fitted(host_values(values, what), heat._full, what)
+        self._given = lambda values, what: fitted(readable_on_host(values, what), heat._full, what)
         heat._system.rhs(heat._body(), self._given(self._s, "s"))
         self._kappa, self._source = None, np.zeros(self._shape)
         self._by_reaction = np.zeros(self._shape)

@@ -138,15 +138,6 @@ def labels(value, what: str) -> np.ndarray:
     return np.require(image, dtype=image.dtype.newbyteorder("="), requirements=["C", "A"])
 
 
-def host_values(value, what: str) -> Handle:
-    """Return a handle of a problem's array, which must be in host memory."""
-    handle = readable(value, what)
-    if handle.parts[4] is not None:
-        remedy = "copy it with cupy.asnumpy, tensor.cpu() or numpy.asarray; right-hand sides and solutions may be on the GPU"
-        raise ValueError(f"{what}: in the memory of a GPU, but coefficients must be in host memory; {remedy}")
-    return handle
-
-
 def fitted(handle: Handle, shape, what: str):
     """Return the description of an array after checking its shape; leading dimensions of length 1 may be missing."""
     pointer, found, strides, *rest = handle.parts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isobar import _isobar
-from isobar._arrays import host_values
+from isobar._arrays import readable_on_host
 from isobar._options import to_toml
 from isobar._problems import Problem
 
@@ -48,11 +48,11 @@ class TensorProduct(Problem):
         x_faces: ArrayLike,
         y_faces: ArrayLike,
     ):
-        area = host_values(area, "area")
+        area = readable_on_host(area, "area")
         if len(area.shape) != 2:
             raise ValueError(f"area has shape {tuple(area.shape)}; it must be (ny, nx)")
         ny, nx = area.shape
-        x_faces, y_faces = host_values(x_faces, "x_faces"), host_values(y_faces, "y_faces")
+        x_faces, y_faces = readable_on_host(x_faces, "x_faces"), readable_on_host(y_faces, "y_faces")
         for what, handle, wanted in (("x_faces", x_faces, (ny, nx + 1)), ("y_faces", y_faces, (ny + 1, nx))):
             if tuple(handle.shape) != wanted:
                 raise ValueError(f"{what} has shape {tuple(handle.shape)}; with an area of shape {(ny, nx)} it must be {wanted}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
 import numpy as np
 
 from isobar import _isobar
-from isobar._arrays import Handle, fitted, host_values, labels, like, writable
+from isobar._arrays import Handle, fitted, labels, like, like_library, readable, readable_on_host, writable
 from isobar._gradient import SIDES as _SIDES
 from isobar._options import overrides
 
@@ -64,11 +64,12 @@ class Problem:
         >>> problem.rhs(8.0).tolist()
         [2.0, 2.0, 2.0, 2.0]
         """
-        body = None
+        body, is_on_gpu = None, False
         if f is not None:
             if isinstance(f, (int, float)) or getattr(f, "ndim", 1) == 0:
                 f = np.broadcast_to(f, self.shape)
-            body = host_values(f, "f")
+            is_on_gpu = readable(f, "f").parts[4] is not None
+            body = readable_on_host(f, "f")
             body = fitted(body, self._system.shape, "f"), body
         if out is None:
             target = Handle(np.empty(0), (0, (), None, "f8", None, None))
@@ -76,7 +77,7 @@ class Problem:
         else:
             target = writable(out, "out")
         self._system.rhs(body and body[0], fitted(target, self._system.shape, "out"))
-        return target.array
+        return like_library(target.array, f) if is_on_gpu and out is None else target.array
 
     def _is_regular(self) -> bool:
         """Return whether all cells are active and no constant is free."""
@@ -154,7 +155,8 @@ class Diffusion(Problem):
     ----------
     kappa
         κ of every cell, shape ``(nz, ny, nx)``, ``(ny, nx)`` or ``(nx,)``. A tuple of two arrays gives the horizontal and the vertical κ, a tuple
-        of three gives κ in x, y and z. A cell with κ = 0 is inactive. With `coefficients` it is an image of labels.
+        of three gives κ in x, y and z. A cell with κ = 0 is inactive. With `coefficients` it is an image of labels. Arrays on a GPU, here
+        and below, are copied to the host when the problem is made.
     spacing
         Width of cells: a number, or one per direction in the order of `kappa`'s shape, ``(dz, dy, dx)``; each may be an array with the
         widths of all cells in that direction. By default the box has sides of length 1.
@@ -218,7 +220,7 @@ class Diffusion(Problem):
         if tuple(found) != self.shape:
             raise ValueError(f"kappa has shape {tuple(found)}; the problem's is {self.shape}")
         shape = self._system.shape
-        given = None if reaction is None else host_values(np.broadcast_to(np.float64(reaction), found) if np.ndim(reaction) == 0 else reaction, "reaction")
+        given = None if reaction is None else readable_on_host(np.broadcast_to(np.float64(reaction), found) if np.ndim(reaction) == 0 else reaction, "reaction")
         other = object.__new__(type(self))
         parts = [fitted(field, shape, "kappa") for field in fields]
         Problem.__init__(other, self._system.with_coefficients(parts, given and fitted(given, shape, "reaction")), self._dimensions)
@@ -258,7 +260,7 @@ def diffusion(kappa, spacing, boundary, active, reaction, sources=(), wells=(), 
     def field(values, what):
         if np.ndim(values) == 0:
             values = np.broadcast_to(np.float64(values), found)
-        handle = host_values(values, what)
+        handle = readable_on_host(values, what)
         kept.append(handle)
         return fitted(handle, shape, what)
 
@@ -278,7 +280,7 @@ def diffusion(kappa, spacing, boundary, active, reaction, sources=(), wells=(), 
 def _fields(kappa):
     """Return handles of the arrays of κ, and their shape."""
     several = isinstance(kappa, tuple) and len(kappa) in (1, 2, 3) and all(np.ndim(field) > 0 for field in kappa)
-    fields = [host_values(field, "kappa") for field in (kappa if several else (kappa,))]
+    fields = [readable_on_host(field, "kappa") for field in (kappa if several else (kappa,))]
     return fields, fields[0].shape
 
 
@@ -375,10 +377,10 @@ def _number(value, what, faces, kept):
             return float(value)
         except (TypeError, ValueError):
             raise ValueError(f"{what}: {value!r} is neither a number nor an array of shape {faces}") from None
-    handle = host_values(value, what)
+    handle = readable_on_host(value, what)
     array = handle.array
     # A copy, because time steps read it again when they begin.
-    copied = host_values(np.array(array.detach() if hasattr(array, "detach") else array, dtype=np.float64), what)
+    copied = readable_on_host(np.array(array.detach() if hasattr(array, "detach") else array, dtype=np.float64), what)
     kept.append(copied)
     found = tuple(copied.shape)
     if found not in (faces, faces[1:]) or (found != faces and faces[0] != 1):
@@ -433,7 +435,7 @@ class Faces(Problem):
         shift: ArrayLike | None = None,
         active: ArrayLike | None = None,
     ):
-        given = [(axis, name, host_values(t, name)) for axis, name, t in ((1, "tx", tx), (2, "ty", ty), (3, "tz", tz)) if t is not None]
+        given = [(axis, name, readable_on_host(t, name)) for axis, name, t in ((1, "tx", tx), (2, "ty", ty), (3, "tz", tz)) if t is not None]
         if not given:
             raise ValueError("no conductances; pass tx, those between neighbours in x, and ty and tz in two and three dimensions")
         axis, first, handle = given[0]
@@ -457,7 +459,7 @@ class Faces(Problem):
         def of_cells(values, what):
             if values is None:
                 return None
-            return host_values(np.broadcast_to(np.float64(values), shape) if np.ndim(values) == 0 else values, what)
+            return readable_on_host(np.broadcast_to(np.float64(values), shape) if np.ndim(values) == 0 else values, what)
 
         shift, active = of_cells(shift, "shift"), of_cells(active, "active")
         system = _isobar.System.faces(

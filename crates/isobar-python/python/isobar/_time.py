@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 import numpy as np
 
 from isobar import _isobar
-from isobar._arrays import Handle, fitted, host_values, like, readable, writable
+from isobar._arrays import Handle, fitted, like, on_host, readable, readable_on_host, writable
 from isobar._options import to_json
 from isobar._problems import Boundary, diffusion
 from isobar._results import NotConvergedWarning, Result
@@ -75,7 +75,7 @@ class Heat:
         if source is not None:
             if np.ndim(source) == 0:
                 source = np.full(self.shape, float(source))
-            self._source = host_values(_copy(source), "source")
+            self._source = readable_on_host(_copy(source), "source")
             fitted(self._source, self._full, "source")
         # Invalid input raises here.
         self._system = _isobar.System.diffusion(self._given)
@@ -301,4 +301,4 @@ def run_case(path, changes, device, threads, progress, load) -> Result:
 
 
 def _copy(values):
-    return None if values is None else np.array(values, dtype=np.float64)
+    return None if values is None else np.array(on_host(values), dtype=np.float64)

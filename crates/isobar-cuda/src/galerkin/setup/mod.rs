@@ -146,30 +146,30 @@ pub(crate) fn expect_levels<T: Real>(cuda: &Cuda, number: Number, grid: &Grid, h
         "relax_z",
         "finish_z",
     ];
+    const BODIES: &[&str] =
+        &["keep_bodies", "begin_search", "label_tiles", "join_cells", "count_cells", "number_bodies", "list_cells"];
     const PRODUCTS: [&[&str]; 3] = [&["product_x"], &["product_y"], &["product_z"]];
-    let expect = |source, names: &[&'static str]| cuda.module(source).expect(names);
-    expect(source::<T>(number), &["couplings_of_cells", "store"])?;
-    expect(measures(number), &["look_at_finest", "mean_couplings"])?;
-    expect(weights_source(number), WEIGHTS)?;
+    let expect = |source, names| cuda.expect(source, names);
+    // First what takes longest.
     let way = on_the_way(grid);
     if grid.seven_points() == way[0] {
         for (pair, names) in way.windows(2).zip(PRODUCTS) {
             expect(product_of(number, &pair[0], &pair[1]), names)?;
         }
     }
+    if has_contrast {
+        expect(bodies_source(number), BODIES)?;
+    }
+    expect(source::<T>(number), &["couplings_of_cells", "store"])?;
+    expect(measures(number), &["look_at_finest", "mean_couplings"])?;
+    expect(weights_source(number), WEIGHTS)?;
     expect(collapsed_source(number), &["hold_x", "hold_y", "hold_z"])?;
     let [apply, lines, interpolate, bodies] = super::sources::<T>();
     expect(apply, &["residual", "residual_field", "residual_later"])?;
     expect(lines, &["begin_factorise", "factorise"])?;
     expect(interpolate, &["prolong", "restrict_field", "restrict_halved", "restrict_even", "restrict_odd"])?;
     PRODUCTS.into_iter().try_for_each(|names| expect(any_product(number), names))?;
-    if has_contrast {
-        let names =
-            &["begin_search", "label_tiles", "join_cells", "count_cells", "number_bodies", "list_cells", "keep_bodies"];
-        expect(bodies_source(number), names)?;
-        expect(bodies, &["correct_bodies"])?;
-    }
-    Ok(())
+    if has_contrast { expect(bodies, &["correct_bodies"]) } else { Ok(()) }
 }
 
 /// Formats a number for C++.

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use isobar_core::backend::Ratio;
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
+use isobar_core::options::Preconditioner;
 use isobar_core::real::Real;
 use isobar_core::stencil::{Axis, Stencil};
 
@@ -129,6 +130,8 @@ impl<K: Kind, T: Real> Passes<K, T> {
         let (coefficients, operands) = form.kind.allocate::<T>(cuda, &layout, whole.ny)?;
         let [passes, lines] = [form.passes::<T>(), form.lines::<T>(shape.nz)].map(|source| cuda.module(source));
         passes.prepare(&["advance_direction", "residual_norm"], 0)?;
+        passes.expect(&["census", "residual"])?;
+        cuda.expect(form.look::<T>(), LOOK)?;
         let mut this = Self {
             cuda: cuda.clone(),
             layout,
@@ -160,11 +163,27 @@ impl<K: Kind, T: Real> Passes<K, T> {
         Ok(this)
     }
 
+    /// Has the kernels of preconditioners compiled that are made of an operator's own passes.
+    pub(crate) fn expect_preconditioner(&self, preconditioner: &Preconditioner) -> Result<()> {
+        match preconditioner {
+            Preconditioner::Line => self.lines.expect(&["solve_lines", "precondition_residual"]),
+            Preconditioner::Ic { .. } | Preconditioner::Mic { .. } => {
+                self.whole_grid.expect(&["factorise_whole", "substitute_up_residual", "substitute_down"])
+            }
+            Preconditioner::Neumann { .. } | Preconditioner::SsorAi => {
+                let names = &["divide_by_diagonal", "scale_residual", "relax_lower", "relax_lower_sum", "relax_upper"];
+                self.passes.expect(names)
+            }
+            Preconditioner::Jacobi => self.passes.expect(&["divide_by_diagonal", "scale_residual"]),
+            _ => Ok(()),
+        }
+    }
+
     /// Has the kernels of an operator of the same form in another number type compiled, for multigrid by points or by lines.
     pub(crate) fn expect_cycles<C: Real>(&self, by_points: bool) -> Result<()> {
         let layers = self.layout.shape().nz;
-        let expect = |source, names: &[&'static str]| self.cuda.module(source).expect(names);
-        expect(self.form.passes::<C>(), &["advance_direction", "residual_norm"])?;
+        let expect = |source, names| self.cuda.expect(source, names);
+        expect(self.form.passes::<C>(), &["advance_direction", "residual_norm", "census"])?;
         if by_points {
             expect(self.form.look::<C>(), LOOK)?;
             self.streamed_source::<C>().map_or(Ok(()), |source| expect(source, STREAMED))?;
