@@ -219,11 +219,16 @@ impl Modules {
         Arc::clone(lock(&self.known).entry(source).or_insert_with_key(make))
     }
 
-    /// Waits for all requested kernels, and loads them and those that are there anyway, so that no solve does.
+    /// Waits for all requested kernels, and loads them and those expected ones that are there, so that no solve does.
     pub(crate) fn load(&self) -> Result<()> {
-        let awaited = std::mem::take(&mut *lock(&self.awaited));
-        let is_due =
-            |code: &Code| code.is_needed.load(Ordering::Relaxed) || code.is_cached || code.compiled.get().is_some();
-        awaited.iter().filter(|code| is_due(code)).try_for_each(|code| code.function().map(drop))
+        for code in std::mem::take(&mut *lock(&self.awaited)) {
+            if code.is_needed.load(Ordering::Relaxed) {
+                code.function()?;
+            } else if code.is_cached || code.compiled.get().is_some() {
+                // Whoever needs it after all will be told of an error.
+                let _ = code.function();
+            }
+        }
+        Ok(())
     }
 }

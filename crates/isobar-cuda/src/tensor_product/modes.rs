@@ -164,6 +164,9 @@ impl<T: Real> TensorProduct<T> {
     /// Has the kernels compiled that expand in modes and sweep.
     fn expect_expansion<C: Real>(&self, modes: &VerticalModes) -> Result<()> {
         let (layers, count) = (modes.layers(), modes.count());
+        if count > MOST_TOGETHER {
+            return Ok(());
+        }
         if is_single::<C>() && !is_single::<T>() && self.streams() {
             let [sweep, last, expand] = single::sources(self.tile, layers, count);
             self.cuda.expect(sweep, &["line_sweep"])?;
@@ -188,14 +191,7 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
         let room = (cuda.context().shared_memory.saturating_sub(STATIC) / bytes_a_mode).max(1);
         let together = modes.count().min(MOST_TOGETHER).min(room);
         let module = cuda.module(source::<T, C>(together));
-        module.expect(&[
-            "project_residual",
-            "expand",
-            "project",
-            "project_norm",
-            "project_residual_red",
-            "project_rounded",
-        ])?;
+        module.expect(&["project_residual", "expand", "project", "project_norm", "project_residual_red"])?;
         fine.kernels().expect_expansion::<C>(modes)?;
         let numbers = modes.count().next_multiple_of(together) * modes.layers();
         let table = Buffer::new(cuda.context(), numbers * size_of::<T>(), "vertical modes")?;
