@@ -23,7 +23,7 @@ use crate::vector::Vector;
 
 /// Between two levels of point relaxation.
 #[derive(Debug)]
-pub struct PointTransfer<T: Real> {
+pub(crate) struct PointTransfer<T: Real> {
     fine: Arc<Diffusion<T>>,
     coarse: Layout,
     by: Halving,
@@ -176,14 +176,12 @@ impl<T: Real> Transfer<Cpu, T> for PointTransfer<T> {
 }
 
 impl SupportsPoints for Cpu {
-    type PointTransfer<T: Real> = PointTransfer<T>;
-
     fn point_transfer<T: Real>(
         &self,
         fine: &Arc<Diffusion<T>>,
         coarse: &Layout,
         by: &Halving,
-    ) -> Result<Arc<PointTransfer<T>>> {
+    ) -> Result<Arc<dyn Transfer<Self, T>>> {
         Ok(Arc::new(PointTransfer::new(fine, *coarse, by)))
     }
 }

@@ -3,13 +3,29 @@
 use std::sync::Arc;
 
 use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Slab};
+use isobar_core::layout::{Colour, Layout, Shape, Slab};
+use isobar_core::operator::{Coarser, LevelBackend, Transfer};
 use isobar_core::real::Real;
 use isobar_dist::part::{self, Edge, NoLink, PartBackend};
-use isobar_dist::{Ranks, columns};
+use isobar_dist::{Ranks, columns, levels};
 
 use crate::cpu::Cpu;
 use crate::vector::Vector;
+
+impl LevelBackend for Cpu {
+    fn coarser(&self, fine: Shape, coarse: Shape, is_small: bool) -> Result<Coarser<Self>> {
+        levels::coarser(self, fine, coarse, is_small)
+    }
+
+    fn gathering<T: Real>(
+        &self,
+        to_own: Arc<dyn Transfer<Self, T>>,
+        own: &Layout,
+        whole: &Layout,
+    ) -> Result<Arc<dyn Transfer<Self, T>>> {
+        levels::gathering(self, to_own, own, whole)
+    }
+}
 
 impl PartBackend for Cpu {
     type Link = NoLink;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use isobar_core::backend::Scalar;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, Shape, Slab};
-use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer, layout_of};
+use isobar_core::operator::{Coarser, Guess, LineSmoother, Relaxation, Transfer, layout_of};
 use isobar_core::real::{Real, bytes_of, bytes_of_mut};
 use isobar_core::stencil::hierarchy::{self, SupportsLevels, coarser_versions, ends_early};
 use isobar_core::stencil::{Coarsen, Hierarchy};
@@ -98,7 +98,34 @@ impl<B: PartBackend, T: Real> Gathered<B, T> {
     }
 }
 
-/// From a level to the next coarser one, which is whole where it is `gathered`: this rank's subdomain of it and how that is divided.
+/// [`LevelBackend::coarser`](isobar_core::operator::LevelBackend::coarser) of a device that may be one of several ranks.
+///
+/// # Errors
+/// As there.
+pub fn coarser<B: PartBackend>(backend: &B, fine: Shape, coarse: Shape, is_small: bool) -> Result<Coarser<B>> {
+    let Some(ranks) = backend.ranks() else { return Ok(Coarser { own: backend.clone(), alone: None }) };
+    let patches = ranks.patches(fine)?;
+    let halved = patches.halved([coarse.nx < fine.nx, coarse.ny < fine.ny]).ok_or_else(|| too_thin(fine, &patches))?;
+    let alone = (is_small || !halved.stay_divided()).then(|| backend.alone());
+    Ok(Coarser { own: backend.clone().with_ranks(Some(Arc::new(ranks.dividing(coarse, halved)))), alone })
+}
+
+/// [`LevelBackend::gathering`](isobar_core::operator::LevelBackend::gathering) of such a device.
+///
+/// # Errors
+/// As there.
+pub fn gathering<B: PartBackend, T: Real>(
+    backend: &B,
+    to_own: Arc<dyn Transfer<B, T>>,
+    own: &Layout,
+    whole: &Layout,
+) -> Result<Arc<dyn Transfer<B, T>>> {
+    let Some(ranks) = backend.ranks() else { return Ok(to_own) };
+    let gathered = Gathered::new(backend, ranks, own, whole, ranks.patches(whole.shape())?)?;
+    Ok(Arc::new(Gathering { backend: backend.clone(), part: to_own, coarse: *whole, gathered: Mutex::new(gathered) }))
+}
+
+/// The same where it is `gathered`: this rank's subdomain of it and how that is divided.
 pub(crate) fn transfer_to<B: PartBackend, T: Real>(
     backend: &B,
     part: Arc<dyn Transfer<B, T>>,

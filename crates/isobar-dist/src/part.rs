@@ -135,14 +135,6 @@ pub trait SupportsParts<S: Stencil>: Supports<S> + PartBackend {
     /// As [`Supports::operator`]; [`Error::Unsupported`](isobar_core::Error::Unsupported) for some columns of a row where they are not
     /// [divided](PartBackend::DIVIDES_ROWS).
     fn part<T: Real>(&self, stencil: &S, patch: Patch) -> Result<Arc<Self::Operator<T>>>;
-
-    /// [`SupportsParts::part`] of a coarser level, of which nothing is asked but to relax points.
-    ///
-    /// # Errors
-    /// As there.
-    fn point_part<T: Real>(&self, stencil: &S, patch: Patch) -> Result<Arc<Self::Operator<T>>> {
-        self.part(stencil, patch)
-    }
 }
 
 /// [`Backend::fill_while`] of a device that may be one of several ranks, for a vector with this layout.

@@ -6,97 +6,25 @@
 use std::sync::Arc;
 
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Patch, Shape};
-use isobar_core::operator::{LineSmoother, Transfer, layout_of};
+use isobar_core::layout::Patch;
+use isobar_core::operator::LineSmoother;
 use isobar_core::real::Real;
 use isobar_core::stencil::halving::Halving;
-use isobar_core::stencil::point_levels::{self, SupportsPoints, ends_large, step_above_lines, steps};
+use isobar_core::stencil::point_levels::{self, SupportsPoints, step_above_lines, steps};
 use isobar_core::stencil::point_levels::{wanted_below, with_points_above};
 use isobar_core::stencil::{Diffusion, Hierarchy, Stencil};
 
 use crate::galerkin::{SupportsGalerkinParts, by_galerkin_on};
-use crate::levels::{too_thin, transfer_to};
-use crate::part::SupportsParts;
+use crate::levels::too_thin;
 use crate::patches::Patches;
 use crate::ranks::Ranks;
 use crate::slabs::Slabs;
 
-/// How each coarser grid is divided, or, the last, would be if it were not whole on every rank.
-///
-/// # Errors
-/// The grid that cannot be halved where patches meet, and these.
-fn divided(patches: Patches, by: &[Halving]) -> std::result::Result<Vec<Patches>, (Shape, Patches)> {
-    let mut all = vec![patches];
-    for by in by {
-        let last = &all[all.len() - 1];
-        if all.len() > 1 && !last.stay_divided() {
-            break;
-        }
-        let [x, y, _] = &by.along;
-        let coarse = last.halved([x.is_halved, y.is_halved]).ok_or_else(|| (by.fine, last.clone()))?;
-        all.push(coarse);
-    }
-    all.remove(0);
-    Ok(all)
-}
-
 /// Whether a grid has such levels on these ranks.
 pub(crate) fn has_points(ranks: &Ranks, stencil: &Diffusion) -> Result<bool> {
     let patches = ranks.patches(stencil.shape())?;
-    Ok(steps(stencil, None).is_ok_and(|steps| divided(patches, &steps).is_ok()))
-}
-
-/// The hierarchy of a stencil, as [`by_points`](point_levels::by_points) on one device.
-///
-/// # Errors
-/// As there; [`Error::Unsupported`] where a slab has no pair of rows.
-pub fn by_points<B: SupportsPoints + SupportsParts<Diffusion>, T: Real>(
-    backend: &B,
-    stencil: &Diffusion,
-    finest: &Arc<B::Operator<T>>,
-    wanted: Option<usize>,
-) -> Result<Hierarchy<B, Diffusion, T>>
-where
-    B::Operator<T>: LineSmoother<B, T>,
-{
-    let Some(ranks) = backend.ranks() else { return point_levels::by_points(backend, stencil, finest, wanted) };
-    let (steps, alone) = (steps(stencil, wanted)?, backend.alone());
-    let patches =
-        divided(ranks.patches(stencil.shape())?, &steps).map_err(|(shape, patches)| too_thin(shape, &patches))?;
-    let (mut operators, mut transfers, mut notes) = (vec![Arc::clone(finest)], Vec::new(), Vec::new());
-    let mut fine = stencil.clone();
-    for (n, by) in steps.iter().enumerate() {
-        let coarse = fine.halved(by)?;
-        let (whole, patches) = (Patch::whole(by.coarse), patches.get(n));
-        let patch = patches.map_or(whole, |patches| patches.of(ranks.rank()));
-        let stays = patches.is_some_and(Patches::stay_divided);
-        let operator = match stays {
-            true => backend.point_part::<T>(&coarse, patch)?,
-            false => alone.point_part::<T>(&coarse, whole)?,
-        };
-        let part_layout = patch.layout(by.coarse, coarse.rings())?;
-        let part: Arc<dyn Transfer<B, T>> =
-            backend.point_transfer(&operators[operators.len() - 1], &part_layout, by)?;
-        let gathered = patches.filter(|_| !stays).map(|patches| (part_layout, patches.clone()));
-        if gathered.is_some() {
-            notes.push(format!("multigrid: every rank does all the work from {} on", by.coarse));
-        }
-        transfers.push(transfer_to(backend, part, layout_of::<B, T>(&*operator), gathered)?);
-        operators.push(operator);
-        fine = coarse;
-    }
-    notes.extend(ends_large(stencil.shape(), &steps, wanted));
-    let levels = operators.iter().map(|operator| Arc::clone(operator) as Arc<dyn LineSmoother<_, T>>).collect();
-    let backend = backend.clone();
-    let update = move |stencil: &Diffusion| {
-        let mut fine = stencil.clone();
-        for (operator, by) in operators[1..].iter().zip(&steps) {
-            fine = fine.halved(by)?;
-            backend.update(operator, &fine)?;
-        }
-        Ok(())
-    };
-    Ok(Hierarchy::plain(levels, transfers, notes, Box::new(update)))
+    let is_halved = |by: &Halving| patches.halved([0, 1].map(|d: usize| by.along[d].is_halved)).is_some();
+    Ok(steps(stencil, None).is_ok_and(|steps| steps.first().is_none_or(is_halved)))
 }
 
 /// The rows of the grid below, divided as those of the finest; nothing where a pair is divided, or would be on the grid below that.

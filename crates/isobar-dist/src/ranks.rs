@@ -21,6 +21,8 @@ const DIRECTED: u32 = 8;
 pub struct Ranks {
     world: Arc<dyn Communicator>,
     parts: [usize; 2],
+    /// A grid of multigrid that is divided in the same places as the finer one.
+    coarser: Option<(Shape, Patches)>,
 }
 
 /// Makes a device one of the ranks of a job, which divide x and y of a grid into this many parts; [1, ranks] are slabs of whole rows.
@@ -41,7 +43,7 @@ pub fn join<B: PartBackend>(backend: B, world: Arc<dyn Communicator>, parts: [us
             "{in_x}x{in_y} parts on devices of kind {kind}, whose parts have whole rows; use 1x{size}, or the device \"cpu\""
         )));
     }
-    Ok(backend.with_ranks((size > 1).then(|| Arc::new(Ranks { world, parts }))))
+    Ok(backend.with_ranks((size > 1).then(|| Arc::new(Ranks { world, parts, coarser: None }))))
 }
 
 /// [`join`] in slabs of whole rows.
@@ -87,7 +89,15 @@ impl Ranks {
     /// # Errors
     /// As [`Patches::new`].
     pub fn patches(&self, shape: Shape) -> Result<Patches> {
-        Patches::new(shape, self.parts)
+        match &self.coarser {
+            Some((grid, patches)) if *grid == shape => Ok(patches.clone()),
+            _ => Patches::new(shape, self.parts),
+        }
+    }
+
+    /// These ranks, which divide a grid like that.
+    pub(crate) fn dividing(&self, grid: Shape, patches: Patches) -> Self {
+        Self { world: Arc::clone(&self.world), parts: self.parts, coarser: Some((grid, patches)) }
     }
 
     /// The columns of a grid that this rank has.

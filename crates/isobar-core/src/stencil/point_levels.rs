@@ -8,15 +8,13 @@ use super::halving::{End, Halving, halvings};
 use super::{Diffusion, Hierarchy, Stencil, Supports};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
-use crate::operator::{LineSmoother, Transfer, layout_of};
+use crate::operator::{LevelBackend, LineSmoother, Transfer, layout_of};
 use crate::real::Real;
 
 /// A back end that has such levels.
-pub trait SupportsPoints: Supports<Diffusion> {
-    /// Between two of them: R sums the cells that make up a coarser one, P is linear between centres (see [`Halving`]).
-    type PointTransfer<T: Real>: Transfer<Self, T> + 'static;
-
-    /// The transfer between an operator and that of the coarser grid, whose vectors have this layout.
+pub trait SupportsPoints: Supports<Diffusion> + LevelBackend {
+    /// The transfer between an operator and that of the coarser grid, whose vectors have this layout: R sums the cells that make up a
+    /// coarser one, P is linear between centres (see [`Halving`]).
     ///
     /// # Errors
     /// As [`Supports::operator`].
@@ -25,7 +23,15 @@ pub trait SupportsPoints: Supports<Diffusion> {
         fine: &Arc<Self::Operator<T>>,
         coarse: &Layout,
         by: &Halving,
-    ) -> Result<Arc<Self::PointTransfer<T>>>;
+    ) -> Result<Arc<dyn Transfer<Self, T>>>;
+
+    /// [`Supports::operator`] of a coarser level, of which nothing is asked but to relax points.
+    ///
+    /// # Errors
+    /// As there.
+    fn point_operator<T: Real>(&self, stencil: &Diffusion) -> Result<Arc<Self::Operator<T>>> {
+        self.operator(stencil)
+    }
 
     /// The operator of a stencil on the coarser grid, and that stencil, with as much in it as [`SupportsPoints::rehalve`] needs.
     ///
@@ -37,9 +43,7 @@ pub trait SupportsPoints: Supports<Diffusion> {
         _operator: &Arc<Self::Operator<T>>,
         by: &Halving,
     ) -> Result<(Diffusion, Arc<Self::Operator<T>>)> {
-        let coarse = stencil.halved(by)?;
-        let operator = self.operator(&coarse)?;
-        Ok((coarse, operator))
+        halve_on_host(self, stencil, by)
     }
 
     /// Gives the coarser one of two operators the coefficients that those of the finer one, which are `stencil`'s, make. Returns
@@ -54,10 +58,31 @@ pub trait SupportsPoints: Supports<Diffusion> {
         coarse: &Arc<Self::Operator<T>>,
         by: &Halving,
     ) -> Result<Diffusion> {
-        let stencil = stencil.halved(by)?;
-        self.update(coarse, &stencil)?;
-        Ok(stencil)
+        rehalve_on_host(self, stencil, coarse, by)
     }
+}
+
+/// [`SupportsPoints::halve`] from coefficients of the whole grid, whatever an operator has of them.
+fn halve_on_host<B: SupportsPoints, T: Real>(
+    backend: &B,
+    stencil: &Diffusion,
+    by: &Halving,
+) -> Result<(Diffusion, Arc<B::Operator<T>>)> {
+    let coarse = stencil.halved(by)?;
+    let operator = backend.point_operator(&coarse)?;
+    Ok((coarse, operator))
+}
+
+/// [`SupportsPoints::rehalve`] in the same way.
+fn rehalve_on_host<B: SupportsPoints, T: Real>(
+    backend: &B,
+    stencil: &Diffusion,
+    coarse: &B::Operator<T>,
+    by: &Halving,
+) -> Result<Diffusion> {
+    let stencil = stencil.halved(by)?;
+    backend.update(coarse, &stencil)?;
+    Ok(stencil)
 }
 
 /// Cells of a grid that a few sweeps do not solve on.
@@ -66,7 +91,7 @@ const TOO_MANY: usize = 8;
 /// The hierarchy of a stencil: `wanted` levels, or as many as it takes to a single cell.
 ///
 /// # Errors
-/// As [`Supports::operator`], and those of [`Diffusion::halved`].
+/// As [`Supports::operator`], and those of [`Diffusion::halved`] and [`LevelBackend::coarser`].
 pub fn by_points<B: SupportsPoints, T: Real>(
     backend: &B,
     stencil: &Diffusion,
@@ -77,26 +102,38 @@ where
     B::Operator<T>: LineSmoother<B, T>,
 {
     let steps = steps(stencil, wanted)?;
-    let (mut operators, mut transfers) = (vec![Arc::clone(finest)], Vec::new());
-    let mut fine = stencil.clone();
+    // A rank's coefficients do not suffice for those of its share of a coarser grid.
+    let is_part = layout_of::<B, T>(&**finest).is_part();
+    let (mut operators, mut transfers, mut notes) = (vec![Arc::clone(finest)], Vec::new(), Vec::new());
+    let (mut on, mut fine) = (backend.clone(), stencil.clone());
     for by in &steps {
-        let (coarse, operator) = backend.halve(&fine, &operators[operators.len() - 1], by)?;
         let before = &operators[operators.len() - 1];
-        transfers.push(backend.point_transfer(before, layout_of::<B, T>(&*operator), by)? as Arc<dyn Transfer<B, T>>);
+        let coarser = on.coarser(by.fine, by.coarse, false)?;
+        let (coarse, operator) = match is_part {
+            true => halve_on_host(coarser.level(), &fine, by)?,
+            false => coarser.level().halve(&fine, before, by)?,
+        };
+        let own = coarser.own.own_columns(by.coarse)?.layout(by.coarse, coarse.rings())?;
+        let to_own = on.point_transfer(before, &own, by)?;
+        transfers.push(coarser.transfer(to_own, &own, layout_of::<B, T>(&*operator))?);
+        notes.extend(coarser.note(by.coarse));
         operators.push(operator);
-        fine = coarse;
+        (on, fine) = (coarser.level().clone(), coarse);
     }
-    let notes = ends_large(stencil.shape(), &steps, wanted);
+    notes.extend(ends_large(stencil.shape(), &steps, wanted));
     let levels = operators.iter().map(|operator| Arc::clone(operator) as Arc<dyn LineSmoother<B, T>>).collect();
     let backend = backend.clone();
     let update = move |stencil: &Diffusion| {
         let mut fine = stencil.clone();
         for (pair, by) in operators.windows(2).zip(&steps) {
-            fine = backend.rehalve(&fine, &pair[0], &pair[1], by)?;
+            fine = match is_part {
+                true => rehalve_on_host(&backend, &fine, &pair[1], by)?,
+                false => backend.rehalve(&fine, &pair[0], &pair[1], by)?,
+            };
         }
         Ok(())
     };
-    Ok(Hierarchy::plain(levels, transfers, notes.into_iter().collect(), Box::new(update)))
+    Ok(Hierarchy::plain(levels, transfers, notes, Box::new(update)))
 }
 
 /// The hierarchy of a stencil whose finest grid alone is relaxed by points: the grid below, halved in all strong directions, has
@@ -153,7 +190,7 @@ pub fn with_points_above<B: SupportsPoints, T: Real>(
 where
     B::Operator<T>: LineSmoother<B, T>,
 {
-    let transfer = backend.point_transfer(finest, layout_of::<B, T>(&**coarse), &by)? as Arc<dyn Transfer<B, T>>;
+    let transfer = backend.point_transfer(finest, layout_of::<B, T>(&**coarse), &by)?;
     let (backend, operator, update_below) = (backend.clone(), Arc::clone(coarse), below.update);
     let update = move |stencil: &Diffusion| {
         let coarse = stencil.halved_by_faces(&by)?;

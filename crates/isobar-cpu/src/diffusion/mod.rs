@@ -19,11 +19,12 @@ use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation, Triangular};
 use isobar_core::options::{Choice, SolverOptions};
 use isobar_core::real::Real;
+use isobar_core::stencil::point_levels::by_points;
 use isobar_core::stencil::{self, Axis, Hierarchy, Lines, Stencil, Supports};
 use isobar_dist::diffusion::choice;
 use isobar_dist::galerkin::by_galerkin;
 use isobar_dist::part::{PartBackend, SupportsParts};
-use isobar_dist::points::{by_points, points_above_lines};
+use isobar_dist::points::points_above_lines;
 use isobar_dist::require_order;
 
 use self::cells::Cells;

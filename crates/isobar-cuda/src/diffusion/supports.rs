@@ -11,11 +11,12 @@ use isobar_core::operator::{Capabilities, MixedSmoother, MixedTop, Operator, Rel
 use isobar_core::options::{Choice, Smoother, SolverOptions};
 use isobar_core::real::{Precision, Real};
 use isobar_core::stencil::galerkin::Grid;
+use isobar_core::stencil::point_levels::by_points;
 use isobar_core::stencil::{self, Hierarchy, Lines, Stencil, Supports};
 use isobar_dist::diffusion::choice;
 use isobar_dist::galerkin::by_galerkin;
 use isobar_dist::part::{PartBackend, SupportsParts};
-use isobar_dist::points::{by_points, points_above_lines};
+use isobar_dist::points::points_above_lines;
 
 use super::Diffusion;
 use crate::compile::Source;
@@ -251,11 +252,5 @@ pub(crate) fn part<T: Real>(
 impl SupportsParts<stencil::Diffusion> for Cuda {
     fn part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<Self::Operator<T>>> {
         part(self, stencil, patch, true)
-    }
-
-    fn point_part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<Self::Operator<T>>> {
-        let made = part(self, stencil, patch, false)?;
-        made.kernels().prepare_colours()?;
-        Ok(made)
     }
 }
