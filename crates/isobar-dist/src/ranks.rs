@@ -7,6 +7,7 @@ use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, Patch, Shape, needs_whole_rows};
 
 use crate::communicator::{Communicator, Message};
+use crate::levels::too_thin;
 use crate::part::{Edge, Handed, PartBackend};
 use crate::patches::{Patches, collect_layers};
 use crate::slabs::Slabs;
@@ -114,6 +115,16 @@ impl Ranks {
     /// As [`Slabs::new`]; [`Error::Unsupported`] where x is divided.
     pub(crate) fn slabs(&self, shape: Shape, what: &str) -> Result<Slabs> {
         if self.has_whole_rows() { Slabs::new(shape, self.size()) } else { Err(needs_whole_rows(what)) }
+    }
+
+    /// How the rows of a grid with Galerkin levels are divided.
+    ///
+    /// # Errors
+    /// As [`Slabs::new`]; [`Error::Unsupported`] where x is divided, or a pair of rows.
+    pub fn pairs_of_rows(&self, grid: Shape) -> Result<Slabs> {
+        self.slabs(grid, "multigrid on Galerkin grids")?;
+        let patches = self.patches(grid)?;
+        if patches.rows().halved().is_none() { Err(too_thin(grid, &patches)) } else { Ok(patches.rows().clone()) }
     }
 
     /// [`Backend::shares`](isobar_core::backend::Backend::shares).

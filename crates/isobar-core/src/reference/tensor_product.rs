@@ -10,7 +10,7 @@ use crate::operator::mixed::UnfusedTop;
 use crate::operator::{self, Capabilities, Guess, LineSmoother, MixedTop, Operator as _, Relaxation, Transfer};
 use crate::options::SolverOptions;
 use crate::real::Real;
-use crate::stencil::hierarchy::{SupportsLevels, by_coarsening};
+use crate::stencil::hierarchy::by_coarsening;
 use crate::stencil::modes::{SupportsModes, VerticalModes, by_modes};
 use crate::stencil::{Hierarchy, Lines, Modes, Stencil, Supports, TensorProduct};
 
@@ -181,7 +181,7 @@ impl Supports<TensorProduct> for Reference {
         finest: &Arc<Plain<TensorProduct, T>>,
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, TensorProduct, T>>> {
-        by_coarsening(self, stencil, finest, wanted).map(Some)
+        Ok(Some(by_coarsening(self, stencil, finest, wanted)?.0))
     }
 
     fn modes<T: Real, C: Real>(
@@ -204,18 +204,6 @@ impl Supports<TensorProduct> for Reference {
         let transfer = hierarchy.transfers.first().cloned();
         let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
         Ok(Some(Box::new(top)))
-    }
-}
-
-impl SupportsLevels<TensorProduct> for Reference {
-    type Transfer<T: Real> = BilinearTransfer<T>;
-
-    fn transfer<T: Real>(
-        &self,
-        fine: &Arc<Plain<TensorProduct, T>>,
-        coarse: &Arc<Plain<TensorProduct, T>>,
-    ) -> Result<Arc<BilinearTransfer<T>>> {
-        Ok(Arc::new(BilinearTransfer { fine: Arc::clone(fine), coarse: *coarse.layout() }))
     }
 }
 
@@ -272,6 +260,15 @@ impl<T: Real, C: Real> operator::ModalTransfer<Reference, T, C> for ModalTransfe
 }
 
 impl SupportsModes for Reference {
+    fn transfer<T: Real>(
+        &self,
+        fine: &Arc<Plain<TensorProduct, T>>,
+        _: &Arc<Plain<TensorProduct, T>>,
+        own: &Layout,
+    ) -> Result<Arc<dyn Transfer<Self, T>>> {
+        Ok(Arc::new(BilinearTransfer { fine: Arc::clone(fine), coarse: *own }))
+    }
+
     fn modal_transfer<T: Real, C: Real>(
         &self,
         operator: &Arc<Plain<TensorProduct, T>>,

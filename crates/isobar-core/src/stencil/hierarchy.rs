@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Stencil, Supports, Update};
+use super::modes::SupportsModes;
+use super::{Stencil, Supports, TensorProduct, Update};
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::layout::Shape;
-use crate::operator::{CoarsestSolver, Correction, LineSmoother, Transfer};
+use crate::operator::{CoarsestSolver, Correction, LineSmoother, Transfer, layout_of};
 use crate::options::{MultigridOptions, Smoother};
 use crate::real::Real;
 
@@ -94,111 +95,50 @@ impl<B: Backend, S, T: Real> Hierarchy<B, S, T> {
     }
 }
 
-/// A stencil whose coarser versions are stencils of the same kind.
-pub trait Coarsen: Stencil {
-    /// Makes the equation on a coarser grid; `None` where no coarser grid helps.
-    fn coarsened(&self) -> Option<Self>;
-
-    /// How many levels are best where nobody says; `None` for as many as there can be.
-    fn default_levels(&self) -> Option<usize>;
+/// The coarser versions of a matrix, finest first, which make with it as many levels as wanted, or as suit it, or as there can be.
+fn coarser_versions(stencil: &TensorProduct, wanted: Option<usize>) -> impl Iterator<Item = TensorProduct> + use<> {
+    let fine = stencil.clone();
+    let coarser = std::iter::successors(fine.coarsened(), TensorProduct::coarsened);
+    coarser.take(wanted.unwrap_or(TensorProduct::DEFAULT_LEVELS).saturating_sub(1))
 }
 
-/// A back end that makes the levels of such a stencil. What goes between two of them does not depend on coefficients.
-pub trait SupportsLevels<S: Coarsen>: Supports<S> {
-    /// Between two of them.
-    type Transfer<T: Real>: Transfer<Self, T> + 'static;
+/// A hierarchy and its operators.
+type Coarsened<B, T> = (Hierarchy<B, TensorProduct, T>, Vec<Arc<<B as Supports<TensorProduct>>::Operator<T>>>);
 
-    /// The transfer between the operators of a stencil and of its coarser version.
-    ///
-    /// # Errors
-    /// As [`Supports::operator`].
-    fn transfer<T: Real>(
-        &self,
-        fine: &Arc<Self::Operator<T>>,
-        coarse: &Arc<Self::Operator<T>>,
-    ) -> Result<Arc<Self::Transfer<T>>>;
-}
-
-/// The coarser versions of a stencil, finest first, which make with it as many levels as wanted, or as suit it, or as there can be.
-pub fn coarser_versions<S: Coarsen>(stencil: &S, wanted: Option<usize>) -> impl Iterator<Item = S> + use<S> {
-    let coarser = wanted.or(stencil.default_levels()).map_or(usize::MAX, |wanted| wanted.saturating_sub(1));
-    let mut fine = stencil.clone();
-    std::iter::from_fn(move || {
-        fine = fine.coarsened()?;
-        Some(fine.clone())
-    })
-    .take(coarser)
-}
-
-/// A note for the user where there are fewer levels than wanted, the last of which has this grid.
-pub fn ends_early<S: Coarsen>(stencil: &S, wanted: Option<usize>, have: usize, last: Shape) -> Option<String> {
-    let wanted = wanted.or(stencil.default_levels()).filter(|&wanted| have < wanted)?;
-    let Shape { nx, ny, .. } = last;
-    Some(format!("{have} of {wanted} multigrid levels: {nx}×{ny} columns are not coarsened further"))
-}
-
-/// A stencil's operators on all levels, and what goes between them, by coarsening on the host.
-pub struct Coarsened<B: SupportsLevels<S>, S: Coarsen, T: Real> {
-    /// Finest first.
-    pub operators: Vec<Arc<B::Operator<T>>>,
-    /// From each level to the next coarser one.
-    pub transfers: Vec<Arc<B::Transfer<T>>>,
-    notes: Vec<String>,
-    backend: B,
-    stencil: std::marker::PhantomData<S>,
-}
-
-impl<B, S, T> Coarsened<B, S, T>
-where
-    B: SupportsLevels<S>,
-    S: Coarsen,
-    T: Real,
-    B::Operator<T>: LineSmoother<B, T>,
-{
-    /// As many levels as wanted, or as suit the stencil.
-    ///
-    /// # Errors
-    /// As [`Supports::operator`].
-    pub fn new(backend: &B, stencil: &S, finest: &Arc<B::Operator<T>>, wanted: Option<usize>) -> Result<Self> {
-        let (mut operators, mut transfers, mut last) = (vec![Arc::clone(finest)], Vec::new(), stencil.shape());
-        for coarse in coarser_versions(stencil, wanted) {
-            let operator = backend.operator::<T>(&coarse)?;
-            transfers.push(backend.transfer(&operators[operators.len() - 1], &operator)?);
-            operators.push(operator);
-            last = coarse.shape();
-        }
-        let notes = ends_early(stencil, wanted, operators.len(), last).into_iter().collect();
-        Ok(Self { operators, transfers, notes, backend: backend.clone(), stencil: std::marker::PhantomData })
-    }
-
-    /// Levels for V-cycles of sweeps alone.
-    pub fn hierarchy(self) -> Hierarchy<B, S, T> {
-        let Self { operators, transfers, notes, backend, .. } = self;
-        let levels = operators.iter().map(|operator| Arc::clone(operator) as Arc<dyn LineSmoother<B, T>>).collect();
-        let transfers = transfers.into_iter().map(|transfer| transfer as Arc<dyn Transfer<B, T>>).collect();
-        let update = move |stencil: &S| {
-            let update = |(operator, coarse): (&Arc<B::Operator<T>>, S)| backend.update(operator, &coarse);
-            operators[1..].iter().zip(coarser_versions(stencil, Some(operators.len()))).try_for_each(update)
-        };
-        Hierarchy::plain(levels, transfers, notes, Box::new(update))
-    }
-}
-
-/// The hierarchy of a stencil that coarsens on the host.
+/// The hierarchy of a tensor product, which coarsens on the host, and its operators on all levels.
 ///
 /// # Errors
-/// As [`Supports::operator`].
-pub fn by_coarsening<B, S, T>(
+/// As [`Supports::operator`] and [`LevelBackend::coarser`](crate::operator::LevelBackend::coarser).
+pub fn by_coarsening<B: SupportsModes, T: Real>(
     backend: &B,
-    stencil: &S,
+    stencil: &TensorProduct,
     finest: &Arc<B::Operator<T>>,
     wanted: Option<usize>,
-) -> Result<Hierarchy<B, S, T>>
+) -> Result<Coarsened<B, T>>
 where
-    B: SupportsLevels<S>,
-    S: Coarsen,
-    T: Real,
     B::Operator<T>: LineSmoother<B, T>,
 {
-    Coarsened::new(backend, stencil, finest, wanted).map(Coarsened::hierarchy)
+    let (mut operators, mut transfers, mut notes) = (vec![Arc::clone(finest)], Vec::new(), Vec::new());
+    let (mut on, mut last) = (backend.clone(), stencil.shape());
+    for coarse in coarser_versions(stencil, wanted) {
+        let coarser = on.coarser(last, coarse.shape(), false)?;
+        let (operator, own) = (coarser.level().operator::<T>(&coarse)?, coarser.own.layout(&coarse)?);
+        let to_own = on.transfer(&operators[operators.len() - 1], &operator, &own)?;
+        transfers.push(coarser.transfer(to_own, &own, layout_of::<B, T>(&*operator))?);
+        notes.extend(coarser.note(coarse.shape()));
+        operators.push(operator);
+        (on, last) = (coarser.level().clone(), coarse.shape());
+    }
+    let (have, wanted) = (operators.len(), wanted.unwrap_or(TensorProduct::DEFAULT_LEVELS));
+    if have < wanted {
+        let Shape { nx, ny, .. } = last;
+        notes.push(format!("{have} of {wanted} multigrid levels: {nx}×{ny} columns are not coarsened further"));
+    }
+    let levels = operators.iter().map(|operator| Arc::clone(operator) as Arc<dyn LineSmoother<B, T>>).collect();
+    let (backend, below) = (backend.clone(), operators[1..].to_vec());
+    let update = move |stencil: &TensorProduct| {
+        let mut pairs = below.iter().zip(coarser_versions(stencil, Some(have)));
+        pairs.try_for_each(|(operator, coarse)| backend.update(operator, &coarse))
+    };
+    Ok((Hierarchy::plain(levels, transfers, notes, Box::new(update)), operators))
 }

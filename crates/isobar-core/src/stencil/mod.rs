@@ -48,7 +48,7 @@ pub use diffusion::{Axis, Coefficients, Diffusion, Side};
 pub use diffusion_choice::{MOST_CONTRAST_SINGLE, MOST_SINGLE, Measures, stiffness_of};
 pub use diffusion_halved::ends_of;
 pub use faces::by_stored_faces;
-pub use hierarchy::{Coarsen, Hierarchy};
+pub use hierarchy::Hierarchy;
 pub use modes::{Modes, VerticalModes};
 pub use own::{HostOperator, OwnMatrix, OwnOperator};
 pub use spread::Spread;

@@ -4,16 +4,17 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use super::hierarchy::{Coarsened, SupportsLevels};
+use super::hierarchy::by_coarsening;
 pub use super::plan::Plan;
 pub(crate) use super::plan::single_suffices;
 use super::plan::{MOST_LAYERS, RATE_OF_MULTIGRID, VECTORS_OF_MULTIGRID};
-use super::{Hierarchy, Stencil, TensorProduct};
+use super::{Hierarchy, Stencil, Supports, TensorProduct};
 use crate::backend::Backend;
 use crate::eigen;
 use crate::error::{Error, Result};
 use crate::grid::VerticalProfile;
-use crate::operator::{LineSmoother, ModalTransfer};
+use crate::layout::Layout;
+use crate::operator::{LevelBackend, LineSmoother, ModalTransfer, Transfer};
 use crate::options::{MultigridOptions, SolverOptions};
 use crate::real::Real;
 
@@ -204,31 +205,42 @@ pub struct Modes<B: Backend, S, T: Real, C: Real> {
     pub plan: Plan,
 }
 
-/// A back end that goes between a grid and its vertical modes.
-pub trait SupportsModes: SupportsLevels<TensorProduct> {
+/// A back end that goes between the grids of a tensor product, and between a grid and its vertical modes.
+pub trait SupportsModes: Supports<TensorProduct> + LevelBackend {
+    /// The transfer between the operators of a matrix and of its coarser version, whose vectors have this layout on this rank. It does
+    /// not depend on coefficients.
+    ///
+    /// # Errors
+    /// As [`Supports::operator`].
+    fn transfer<T: Real>(
+        &self,
+        fine: &Arc<Self::Operator<T>>,
+        coarse: &Arc<Self::Operator<T>>,
+        own: &Layout,
+    ) -> Result<Arc<dyn Transfer<Self, T>>>;
+
     /// The transfer between the operator of a grid and some of its modes.
     ///
     /// # Errors
-    /// As [`Supports::operator`](super::Supports::operator).
+    /// As [`Supports::operator`].
     fn modal_transfer<T: Real, C: Real>(
         &self,
         operator: &Arc<Self::Operator<T>>,
         modes: &VerticalModes,
     ) -> Result<Arc<dyn ModalTransfer<Self, T, C>>>;
 
-    /// The levels of multigrid for the problems of modes, whose layers are not coupled to each other.
+    /// The levels of multigrid for the problems of modes, whose layers are not coupled to each other, made of those for any, whose
+    /// operators are known.
     ///
     /// # Errors
-    /// As [`Supports::operator`](super::Supports::operator).
+    /// As [`Supports::operator`].
     fn levels_of_modes<C: Real>(
         &self,
-        levels: Coarsened<Self, TensorProduct, C>,
+        levels: Hierarchy<Self, TensorProduct, C>,
+        _operators: &[Arc<Self::Operator<C>>],
         _options: &MultigridOptions,
-    ) -> Result<Hierarchy<Self, TensorProduct, C>>
-    where
-        Self::Operator<C>: LineSmoother<Self, C>,
-    {
-        Ok(levels.hierarchy())
+    ) -> Result<Hierarchy<Self, TensorProduct, C>> {
+        Ok(levels)
     }
 }
 
@@ -236,7 +248,7 @@ pub trait SupportsModes: SupportsLevels<TensorProduct> {
 /// of all modes wants. What updates them is given the coefficients of the whole matrix.
 ///
 /// # Errors
-/// As [`VerticalModes::new`]; as [`Supports::operator`](super::Supports::operator).
+/// As [`VerticalModes::new`]; as [`Supports::operator`].
 pub fn problems_of_modes<B, C>(
     backend: &B,
     stencil: &TensorProduct,
@@ -252,7 +264,8 @@ where
     let plane = stencil.of_modes(&modes.only(which.clone()))?;
     let problem = backend.operator::<C>(&plane)?;
     let wanted = modes.values().first().map(|&mu| stencil.levels_of_modes(mu));
-    let mut problems = backend.levels_of_modes(Coarsened::new(backend, &plane, &problem, wanted)?, options)?;
+    let (levels, operators) = by_coarsening(backend, &plane, &problem, wanted)?;
+    let mut problems = backend.levels_of_modes(levels, &operators, options)?;
     let (backend, update_levels) = (backend.clone(), problems.update);
     problems.update = Box::new(move |stencil: &TensorProduct| {
         let plane = stencil.of_modes(&stencil.modes()?.only(which.clone()))?;
@@ -265,7 +278,7 @@ where
 /// So many modes of a tensor-product matrix.
 ///
 /// # Errors
-/// As [`VerticalModes::new`]; as [`Supports::operator`](super::Supports::operator).
+/// As [`VerticalModes::new`]; as [`Supports::operator`].
 pub fn by_modes<B, T, C>(
     backend: &B,
     stencil: &TensorProduct,

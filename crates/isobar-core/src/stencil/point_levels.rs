@@ -140,7 +140,8 @@ where
 /// the faces of [`Diffusion::halved_by_faces`], and the Galerkin levels of these. `wanted` levels in all, two at least.
 ///
 /// # Errors
-/// As [`Supports::operator`], and those of [`Diffusion::halved_by_faces`]; [`Error::Unsupported`] for a grid that is not halved.
+/// As [`Supports::operator`], and those of [`Diffusion::halved_by_faces`]; [`Error::Unsupported`] for a grid that is not halved, or
+/// where ranks divide x.
 pub fn points_above_lines<B: SupportsPoints + SupportsGalerkin, T: Real>(
     backend: &B,
     stencil: &Diffusion,
@@ -150,11 +151,29 @@ pub fn points_above_lines<B: SupportsPoints + SupportsGalerkin, T: Real>(
 where
     B::Operator<T>: LineSmoother<B, T>,
 {
+    backend.own_columns(stencil.shape())?.whole_rows(stencil.shape(), "points above lines")?;
     let by = step_above_lines(stencil)?;
     let coarse = stencil.halved_by_faces(&by)?;
-    let operator = backend.operator::<T>(&coarse)?;
-    let below = galerkin(backend, &coarse, &operator, wanted_below(wanted))?;
-    with_points_above(backend, finest, by, &operator, below)
+    let on = backend.coarser(by.fine, by.coarse, false)?.own;
+    let operator = on.operator::<T>(&coarse)?;
+    let below = galerkin(&on, &coarse, &operator, wanted.map(|wanted| wanted.saturating_sub(1).max(1)))?;
+    let transfer = backend.point_transfer(finest, layout_of::<B, T>(&*operator), &by)?;
+    let update_below = below.update;
+    let update = move |stencil: &Diffusion| {
+        let coarse = stencil.halved_by_faces(&by)?;
+        on.update(&operator, &coarse)?;
+        update_below(&coarse)
+    };
+    Ok(Hierarchy {
+        levels: [Arc::clone(finest) as _].into_iter().chain(below.levels).collect(),
+        transfers: [transfer].into_iter().chain(below.transfers).collect(),
+        corrections: [None].into_iter().chain(below.corrections).collect(),
+        visits: [1].into_iter().chain(below.visits).collect(),
+        by_points: 1,
+        update: Box::new(update),
+        coarsest: below.coarsest,
+        notes: below.notes,
+    })
 }
 
 /// How the finest grid of points above lines is halved.
@@ -168,44 +187,6 @@ pub fn step_above_lines(stencil: &Diffusion) -> Result<Halving> {
              alone; use \"line-red-black\"",
             stencil.shape()
         ))
-    })
-}
-
-/// How many levels there are below the finest.
-pub fn wanted_below(wanted: Option<usize>) -> Option<usize> {
-    wanted.map(|wanted| wanted.saturating_sub(1).max(1))
-}
-
-/// Puts a level of points above levels of lines, the finest of which is `coarse`.
-///
-/// # Errors
-/// As [`SupportsPoints::point_transfer`].
-pub fn with_points_above<B: SupportsPoints, T: Real>(
-    backend: &B,
-    finest: &Arc<B::Operator<T>>,
-    by: Halving,
-    coarse: &Arc<B::Operator<T>>,
-    below: Hierarchy<B, Diffusion, T>,
-) -> Result<Hierarchy<B, Diffusion, T>>
-where
-    B::Operator<T>: LineSmoother<B, T>,
-{
-    let transfer = backend.point_transfer(finest, layout_of::<B, T>(&**coarse), &by)?;
-    let (backend, operator, update_below) = (backend.clone(), Arc::clone(coarse), below.update);
-    let update = move |stencil: &Diffusion| {
-        let coarse = stencil.halved_by_faces(&by)?;
-        backend.update(&operator, &coarse)?;
-        update_below(&coarse)
-    };
-    Ok(Hierarchy {
-        levels: [Arc::clone(finest) as _].into_iter().chain(below.levels).collect(),
-        transfers: [transfer].into_iter().chain(below.transfers).collect(),
-        corrections: [None].into_iter().chain(below.corrections).collect(),
-        visits: [1].into_iter().chain(below.visits).collect(),
-        by_points: 1,
-        update: Box::new(update),
-        coarsest: below.coarsest,
-        notes: below.notes,
     })
 }
 
@@ -226,7 +207,7 @@ pub fn steps(stencil: &Diffusion, wanted: Option<usize>) -> Result<Vec<Halving>>
 }
 
 /// A note for the user on levels that end with many cells.
-pub fn ends_large(shape: Shape, steps: &[Halving], wanted: Option<usize>) -> Option<String> {
+fn ends_large(shape: Shape, steps: &[Halving], wanted: Option<usize>) -> Option<String> {
     let last = steps.last().map_or(shape, |by| by.coarse);
     (wanted.is_none() && last.cells() > TOO_MANY).then(|| {
         format!("{last} cells are not coarsened further, and only relaxed: an odd number of cells goes around a ring")

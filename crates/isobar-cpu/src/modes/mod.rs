@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{Guess, LineSmoother, ModalTransfer, Operator, Relaxation};
+use isobar_core::operator::{Guess, LineSmoother, ModalTransfer, Operator, Relaxation, Transfer};
 use isobar_core::real::Real;
 use isobar_core::stencil::VerticalModes;
 use isobar_core::stencil::modes::SupportsModes;
 
 use self::kernels::{Expand, Project};
+use crate::bilinear::Bilinear;
 use crate::blas::Dot;
 use crate::cpu::Cpu;
 use crate::seven_point::kernels::{Into, Residual};
@@ -346,6 +347,15 @@ impl<T: Real> Modal<T> {
 }
 
 impl SupportsModes for Cpu {
+    fn transfer<T: Real>(
+        &self,
+        fine: &Arc<TensorProduct<T>>,
+        _: &Arc<TensorProduct<T>>,
+        own: &Layout,
+    ) -> Result<Arc<dyn Transfer<Self, T>>> {
+        Ok(Arc::new(Bilinear::new(fine, *own)))
+    }
+
     fn modal_transfer<T: Real, C: Real>(
         &self,
         operator: &Arc<TensorProduct<T>>,

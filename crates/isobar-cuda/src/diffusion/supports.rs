@@ -11,12 +11,11 @@ use isobar_core::operator::{Capabilities, MixedSmoother, MixedTop, Operator, Rel
 use isobar_core::options::{Choice, Smoother, SolverOptions};
 use isobar_core::real::{Precision, Real};
 use isobar_core::stencil::galerkin::Grid;
+use isobar_core::stencil::galerkin_levels::galerkin;
 use isobar_core::stencil::point_levels::by_points;
 use isobar_core::stencil::{self, Hierarchy, Lines, Stencil, Supports};
+use isobar_dist::PartBackend;
 use isobar_dist::diffusion::choice;
-use isobar_dist::galerkin::by_galerkin;
-use isobar_dist::part::{PartBackend, SupportsParts};
-use isobar_dist::points::points_above_lines;
 
 use super::Diffusion;
 use crate::compile::Source;
@@ -97,7 +96,7 @@ impl Supports<stencil::Diffusion> for Cuda {
         options: &SolverOptions,
     ) -> Result<Choice> {
         match self.ranks() {
-            Some(ranks) => choice(self, ranks, stencil, options),
+            Some(ranks) => choice(self, ranks, stencil, options, false),
             None => stencil.choice_by(options, || measure(stencil, operator)),
         }
     }
@@ -133,7 +132,7 @@ impl Supports<stencil::Diffusion> for Cuda {
 
     fn operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<Self::Operator<T>>> {
         match self.ranks() {
-            Some(ranks) => self.part(stencil, ranks.patch(stencil.shape())?),
+            Some(ranks) => part(self, stencil, ranks.patch(stencil.shape())?, true),
             None => SevenPoint::new(self, stencil),
         }
     }
@@ -195,7 +194,7 @@ impl Supports<stencil::Diffusion> for Cuda {
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
         finest.kernels().prepare(Steps::Sweeps)?;
-        by_galerkin(self, stencil, finest, wanted).map(Some)
+        galerkin(self, stencil, finest, wanted).map(Some)
     }
 
     fn point_hierarchy<T: Real>(
@@ -206,16 +205,6 @@ impl Supports<stencil::Diffusion> for Cuda {
     ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
         finest.kernels().prepare_colours()?;
         by_points(self, stencil, finest, wanted).map(Some)
-    }
-
-    fn point_line_hierarchy<T: Real>(
-        &self,
-        stencil: &stencil::Diffusion,
-        finest: &Arc<Self::Operator<T>>,
-        wanted: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
-        // A GPU by itself has none: lines on the finest grid cost it no more.
-        if self.ranks().is_some() { points_above_lines(self, stencil, finest, wanted).map(Some) } else { Ok(None) }
     }
 
     fn mixed_top(
@@ -247,10 +236,4 @@ pub(crate) fn part<T: Real>(
     stencil.require_parts(patch, true)?;
     let slab = patch.whole_rows(Stencil::shape(stencil), "subdomains on GPUs")?;
     SevenPoint::made_of(Passes::make(cuda, stencil, slab, has_lines)?, stencil)
-}
-
-impl SupportsParts<stencil::Diffusion> for Cuda {
-    fn part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<Self::Operator<T>>> {
-        part(self, stencil, patch, true)
-    }
 }
