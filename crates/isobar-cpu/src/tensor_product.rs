@@ -11,9 +11,10 @@ use isobar_core::options::{Choice, SolverOptions};
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
 use isobar_core::stencil::hierarchy::by_coarsening;
+use isobar_core::stencil::modes::by_modes;
 use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, StoredFaces, Supports, by_stored_faces};
 use isobar_dist::PartBackend;
-use isobar_dist::modes::{self, by_modes};
+use isobar_dist::modes;
 use pulp::Simd;
 
 use crate::cpu::Cpu;

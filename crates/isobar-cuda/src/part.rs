@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
-use isobar_core::operator::{Coarser, LevelBackend, Transfer};
+use isobar_core::operator::{Coarser, LevelBackend, ModalTransfer, OwnModes, Transfer};
 use isobar_core::real::Real;
 use isobar_dist::part::{self, Edge, PartBackend};
-use isobar_dist::{Ranks, levels};
+use isobar_dist::{Ranks, levels, modes};
 
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
@@ -91,6 +91,14 @@ impl LevelBackend for Cuda {
         whole: &Layout,
     ) -> Result<Arc<dyn Transfer<Self, T>>> {
         levels::gathering(self, to_own, own, whole)
+    }
+
+    fn own_modes<T: Real, C: Real>(
+        &self,
+        grid: Shape,
+        to_all: Arc<dyn ModalTransfer<Self, T, C>>,
+    ) -> Result<OwnModes<Self, T, C>> {
+        modes::own_modes(self, grid, to_all)
     }
 }
 

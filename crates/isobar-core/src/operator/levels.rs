@@ -1,8 +1,9 @@
 //! The levels of multigrid on a device that may be one of several ranks.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::Transfer;
+use super::{ModalTransfer, Transfer};
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
@@ -42,6 +43,16 @@ impl<B: LevelBackend> Coarser<B> {
     }
 }
 
+/// A rank's share of the problems of vertical modes, which are independent of each other.
+pub struct OwnModes<B: Backend, T: Real, C: Real> {
+    /// The device by itself, which solves them.
+    pub alone: B,
+    /// Their modes.
+    pub which: Range<usize>,
+    /// The transfer to these.
+    pub transfer: Arc<dyn ModalTransfer<B, T, C>>,
+}
+
 /// A back end that makes levels of multigrid. It may be one of several ranks; the defaults are those of a device by itself.
 pub trait LevelBackend: Backend {
     /// The device for the coarser of two grids, of which one has half as many cells as the other in some directions. Ranks divide it
@@ -65,5 +76,18 @@ pub trait LevelBackend: Backend {
         _whole: &Layout,
     ) -> Result<Arc<dyn Transfer<Self, T>>> {
         Ok(to_own)
+    }
+
+    /// Shares the problems of all modes that a transfer projects a grid to, this rank's columns of it, among ranks.
+    ///
+    /// # Errors
+    /// As [`Backend::zeros`]; [`Error::Unsupported`](crate::Error::Unsupported) where ranks divide x.
+    fn own_modes<T: Real, C: Real>(
+        &self,
+        _grid: Shape,
+        to_all: Arc<dyn ModalTransfer<Self, T, C>>,
+    ) -> Result<OwnModes<Self, T, C>> {
+        let which = 0..to_all.modal_layout().shape().nz;
+        Ok(OwnModes { alone: self.clone(), which, transfer: to_all })
     }
 }

@@ -36,7 +36,7 @@ use crate::real::Real;
 pub use aggregate::AggregateOperator;
 pub use correction::{CoarsestSolver, Correction};
 pub use direct::{DirectBackend, DirectSolver, Judged, SharedDirect};
-pub use levels::{Coarser, LevelBackend};
+pub use levels::{Coarser, LevelBackend, OwnModes};
 pub use line::{LineSmoother, LineSolver, Relaxation};
 pub use mixed::{MixedSmoother, MixedTop};
 pub use modes::ModalTransfer;

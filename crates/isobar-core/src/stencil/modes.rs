@@ -14,7 +14,7 @@ use crate::eigen;
 use crate::error::{Error, Result};
 use crate::grid::VerticalProfile;
 use crate::layout::Layout;
-use crate::operator::{LevelBackend, LineSmoother, ModalTransfer, Transfer};
+use crate::operator::{LevelBackend, LineSmoother, ModalTransfer, OwnModes, Transfer};
 use crate::options::{MultigridOptions, SolverOptions};
 use crate::real::Real;
 
@@ -249,7 +249,7 @@ pub trait SupportsModes: Supports<TensorProduct> + LevelBackend {
 ///
 /// # Errors
 /// As [`VerticalModes::new`]; as [`Supports::operator`].
-pub fn problems_of_modes<B, C>(
+fn problems_of_modes<B, C>(
     backend: &B,
     stencil: &TensorProduct,
     which: Range<usize>,
@@ -275,10 +275,10 @@ where
     Ok(problems)
 }
 
-/// So many modes of a tensor-product matrix.
+/// So many modes of a tensor-product matrix, and of their problems those that this rank solves.
 ///
 /// # Errors
-/// As [`VerticalModes::new`]; as [`Supports::operator`].
+/// As [`VerticalModes::new`] and [`LevelBackend::own_modes`]; as [`Supports::operator`].
 pub fn by_modes<B, T, C>(
     backend: &B,
     stencil: &TensorProduct,
@@ -294,25 +294,13 @@ where
 {
     let modes = stencil.modes()?;
     let plan = Plan::new(stencil, &modes, &options.modes, tolerance)?;
-    let transfer = backend.modal_transfer::<T, C>(operator, &modes.only(0..plan.count))?;
-    let problems = problems_of_modes(backend, stencil, 0..plan.count, &options.multigrid)?;
-    Ok(Modes { transfer: Arc::clone(&transfer), problems, plan }.updating(move |modes| transfer.update(modes)))
-}
-
-impl<B, T, C> Modes<B, TensorProduct, T, C>
-where
-    B: Backend,
-    T: Real,
-    C: Real,
-{
-    /// With what gives the transfer its modes, beside the problems.
-    #[must_use]
-    pub fn updating(mut self, transfer: impl Fn(&VerticalModes) -> Result<()> + Send + Sync + 'static) -> Self {
-        let (update, count) = (self.problems.update, self.plan.count);
-        self.problems.update = Box::new(move |stencil: &TensorProduct| {
-            transfer(&stencil.modes()?.only(0..count))?;
-            update(stencil)
-        });
-        self
-    }
+    let to_all = backend.modal_transfer::<T, C>(operator, &modes.only(0..plan.count))?;
+    let OwnModes { alone, which, transfer } = backend.own_modes(stencil.shape(), Arc::clone(&to_all))?;
+    let mut problems = problems_of_modes(&alone, stencil, which, &options.multigrid)?;
+    let (update_problems, count) = (problems.update, plan.count);
+    problems.update = Box::new(move |stencil: &TensorProduct| {
+        to_all.update(&stencil.modes()?.only(0..count))?;
+        update_problems(stencil)
+    });
+    Ok(Modes { transfer, problems, plan })
 }

@@ -25,9 +25,9 @@ use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
 use isobar_core::options::{Choice, SolverOptions};
 use isobar_core::real::Real;
 use isobar_core::stencil::hierarchy::by_coarsening;
+use isobar_core::stencil::modes::by_modes;
 use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, StoredFaces, Supports, by_stored_faces};
 use isobar_dist::PartBackend;
-use isobar_dist::modes::by_modes;
 
 use crate::cuda::{Cuda, check_size};
 use crate::launch::{Arguments, Kernel, Launch};
