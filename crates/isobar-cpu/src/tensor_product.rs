@@ -7,7 +7,7 @@ use isobar_core::error::Result;
 use isobar_core::layout::Layout;
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
-use isobar_core::options::{Choice, SolverOptions};
+use isobar_core::options::{Choice, Smoother, SolverOptions};
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
 use isobar_core::stencil::hierarchy::by_coarsening;
@@ -317,8 +317,12 @@ impl Supports<stencil::TensorProduct> for Cpu {
         &self,
         stencil: &stencil::TensorProduct,
         finest: &Arc<TensorProduct<T>>,
+        smoother: Smoother,
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, stencil::TensorProduct, T>>> {
+        if smoother.begins_with_points() {
+            return Ok(None);
+        }
         Ok(Some(by_coarsening(self, stencil, finest, wanted)?.0))
     }
 

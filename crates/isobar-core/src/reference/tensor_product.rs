@@ -8,10 +8,10 @@ use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::operator::mixed::UnfusedTop;
 use crate::operator::{self, Capabilities, Guess, LineSmoother, MixedTop, Operator as _, Relaxation, Transfer};
-use crate::options::SolverOptions;
+use crate::options::{Smoother, SolverOptions};
 use crate::real::Real;
 use crate::stencil::hierarchy::by_coarsening;
-use crate::stencil::modes::{SupportsModes, VerticalModes, by_modes};
+use crate::stencil::modes::{SupportsTransfers, VerticalModes, by_modes};
 use crate::stencil::{Hierarchy, Lines, Modes, Stencil, Supports, TensorProduct};
 
 /// The rows of a [`TensorProduct`]: t = −|T| b, −|T| c, −d α, and s = |T| a − d (α_T − Σ α). Factors are rounded to T
@@ -179,8 +179,12 @@ impl Supports<TensorProduct> for Reference {
         &self,
         stencil: &TensorProduct,
         finest: &Arc<Plain<TensorProduct, T>>,
+        smoother: Smoother,
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, TensorProduct, T>>> {
+        if smoother.begins_with_points() {
+            return Ok(None);
+        }
         Ok(Some(by_coarsening(self, stencil, finest, wanted)?.0))
     }
 
@@ -259,7 +263,7 @@ impl<T: Real, C: Real> operator::ModalTransfer<Reference, T, C> for ModalTransfe
     }
 }
 
-impl SupportsModes for Reference {
+impl SupportsTransfers for Reference {
     fn transfer<T: Real>(
         &self,
         fine: &Arc<Plain<TensorProduct, T>>,

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::modes::SupportsModes;
+use super::modes::SupportsTransfers;
 use super::{Stencil, Supports, TensorProduct, Update};
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::layout::Shape;
 use crate::operator::{CoarsestSolver, Correction, LineSmoother, Transfer, layout_of};
-use crate::options::{MultigridOptions, Smoother};
+use crate::options::MultigridOptions;
 use crate::real::Real;
 
 /// The levels of multigrid, and what goes between them.
@@ -39,11 +39,7 @@ pub(crate) fn levels<B: Supports<S>, S: Stencil, T: Real>(
     finest: &Arc<B::Operator<T>>,
     options: &MultigridOptions,
 ) -> Result<Option<Hierarchy<B, S, T>>> {
-    let found = match options.smoother {
-        Smoother::PointRedBlack => backend.point_hierarchy(stencil, finest, options.levels),
-        Smoother::PointLine => backend.point_line_hierarchy(stencil, finest, options.levels),
-        _ => backend.hierarchy(stencil, finest, options.levels),
-    }?;
+    let found = backend.hierarchy(stencil, finest, options.smoother, options.levels)?;
     Ok(found.map(|found| match &options.visits {
         Some(visits) => found.visited(visits),
         None => found,
@@ -109,7 +105,7 @@ type Coarsened<B, T> = (Hierarchy<B, TensorProduct, T>, Vec<Arc<<B as Supports<T
 ///
 /// # Errors
 /// As [`Supports::operator`] and [`LevelBackend::coarser`](crate::operator::LevelBackend::coarser).
-pub fn by_coarsening<B: SupportsModes, T: Real>(
+pub fn by_coarsening<B: SupportsTransfers, T: Real>(
     backend: &B,
     stencil: &TensorProduct,
     finest: &Arc<B::Operator<T>>,

@@ -39,7 +39,7 @@ use crate::direct::Separable;
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, CgOperator, DirectBackend, LineSolver, MixedTop, Relaxation};
-use crate::options::{Choice, SolverOptions};
+use crate::options::{Choice, Smoother, SolverOptions};
 use crate::real::Real;
 use rings::Turns;
 
@@ -255,8 +255,8 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
         Ok(None)
     }
 
-    /// The coarser levels of multigrid below an operator, where there can be any: as many as `wanted`, the finest
-    /// included, or as many as are good. There are none unless a back end says so.
+    /// The coarser levels of multigrid below an operator for a smoother that is resolved, where there can be any: as many as `wanted`,
+    /// the finest included, or as many as are good. There are none unless a back end says so.
     ///
     /// # Errors
     /// As [`Supports::operator`].
@@ -264,32 +264,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
         &self,
         _stencil: &S,
         _finest: &Arc<Self::Operator<T>>,
-        _wanted: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, S, T>>> {
-        Ok(None)
-    }
-
-    /// The levels for relaxation of points, [`Smoother::PointRedBlack`](crate::options::Smoother::PointRedBlack).
-    ///
-    /// # Errors
-    /// As [`Supports::operator`].
-    fn point_hierarchy<T: Real>(
-        &self,
-        _stencil: &S,
-        _finest: &Arc<Self::Operator<T>>,
-        _wanted: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, S, T>>> {
-        Ok(None)
-    }
-
-    /// The levels for the hybrid smoother, [`Smoother::PointLine`](crate::options::Smoother::PointLine).
-    ///
-    /// # Errors
-    /// As [`Supports::operator`].
-    fn point_line_hierarchy<T: Real>(
-        &self,
-        _stencil: &S,
-        _finest: &Arc<Self::Operator<T>>,
+        _smoother: Smoother,
         _wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, S, T>>> {
         Ok(None)

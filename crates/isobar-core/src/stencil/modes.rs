@@ -206,7 +206,7 @@ pub struct Modes<B: Backend, S, T: Real, C: Real> {
 }
 
 /// A back end that goes between the grids of a tensor product, and between a grid and its vertical modes.
-pub trait SupportsModes: Supports<TensorProduct> + LevelBackend {
+pub trait SupportsTransfers: Supports<TensorProduct> + LevelBackend {
     /// The transfer between the operators of a matrix and of its coarser version, whose vectors have this layout on this rank. It does
     /// not depend on coefficients.
     ///
@@ -256,7 +256,7 @@ fn problems_of_modes<B, C>(
     options: &MultigridOptions,
 ) -> Result<Hierarchy<B, TensorProduct, C>>
 where
-    B: SupportsModes,
+    B: SupportsTransfers,
     C: Real,
     B::Operator<C>: LineSmoother<B, C>,
 {
@@ -287,7 +287,7 @@ pub fn by_modes<B, T, C>(
     tolerance: f64,
 ) -> Result<Modes<B, TensorProduct, T, C>>
 where
-    B: SupportsModes,
+    B: SupportsTransfers,
     T: Real,
     C: Real,
     B::Operator<C>: LineSmoother<B, C>,

@@ -9,6 +9,7 @@ use super::{Diffusion, Hierarchy, Stencil, Supports};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::operator::{LevelBackend, LineSmoother, Transfer, layout_of};
+use crate::options::Smoother;
 use crate::real::Real;
 
 /// A back end that has such levels.
@@ -88,11 +89,33 @@ fn rehalve_on_host<B: SupportsPoints, T: Real>(
 /// Cells of a grid that a few sweeps do not solve on.
 const TOO_MANY: usize = 8;
 
+/// The hierarchy of a stencil for a smoother.
+///
+/// # Errors
+/// As [`Supports::operator`], [`Diffusion::halved`], [`LevelBackend::coarser`] and [`galerkin`]; [`Error::Unsupported`] for a grid
+/// that is not halved, or where ranks divide x.
+pub fn levels_for<B: SupportsPoints + SupportsGalerkin, T: Real>(
+    backend: &B,
+    stencil: &Diffusion,
+    finest: &Arc<B::Operator<T>>,
+    smoother: Smoother,
+    wanted: Option<usize>,
+) -> Result<Hierarchy<B, Diffusion, T>>
+where
+    B::Operator<T>: LineSmoother<B, T>,
+{
+    match smoother {
+        Smoother::PointRedBlack => by_points(backend, stencil, finest, wanted),
+        Smoother::PointLine => points_above_lines(backend, stencil, finest, wanted),
+        _ => galerkin(backend, stencil, finest, wanted),
+    }
+}
+
 /// The hierarchy of a stencil: `wanted` levels, or as many as it takes to a single cell.
 ///
 /// # Errors
 /// As [`Supports::operator`], and those of [`Diffusion::halved`] and [`LevelBackend::coarser`].
-pub fn by_points<B: SupportsPoints, T: Real>(
+fn by_points<B: SupportsPoints, T: Real>(
     backend: &B,
     stencil: &Diffusion,
     finest: &Arc<B::Operator<T>>,
@@ -142,7 +165,7 @@ where
 /// # Errors
 /// As [`Supports::operator`], and those of [`Diffusion::halved_by_faces`]; [`Error::Unsupported`] for a grid that is not halved, or
 /// where ranks divide x.
-pub fn points_above_lines<B: SupportsPoints + SupportsGalerkin, T: Real>(
+fn points_above_lines<B: SupportsPoints + SupportsGalerkin, T: Real>(
     backend: &B,
     stencil: &Diffusion,
     finest: &Arc<B::Operator<T>>,

@@ -17,10 +17,9 @@ use isobar_core::layout::{Colour, Layout, needs_whole_rows};
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation, Triangular};
-use isobar_core::options::{Choice, SolverOptions};
+use isobar_core::options::{Choice, Smoother, SolverOptions};
 use isobar_core::real::Real;
-use isobar_core::stencil::galerkin_levels::galerkin;
-use isobar_core::stencil::point_levels::{by_points, points_above_lines};
+use isobar_core::stencil::point_levels::levels_for;
 use isobar_core::stencil::{self, Axis, Hierarchy, Lines, Stencil, Supports};
 use isobar_dist::PartBackend;
 use isobar_dist::diffusion::choice;
@@ -299,27 +298,10 @@ impl Supports<stencil::Diffusion> for Cpu {
         &self,
         stencil: &stencil::Diffusion,
         finest: &Arc<Diffusion<T>>,
+        smoother: Smoother,
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
-        galerkin(self, stencil, finest, wanted).map(Some)
-    }
-
-    fn point_hierarchy<T: Real>(
-        &self,
-        stencil: &stencil::Diffusion,
-        finest: &Arc<Diffusion<T>>,
-        wanted: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
-        by_points(self, stencil, finest, wanted).map(Some)
-    }
-
-    fn point_line_hierarchy<T: Real>(
-        &self,
-        stencil: &stencil::Diffusion,
-        finest: &Arc<Diffusion<T>>,
-        wanted: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
-        points_above_lines(self, stencil, finest, wanted).map(Some)
+        levels_for(self, stencil, finest, smoother, wanted).map(Some)
     }
 
     fn mixed_top(

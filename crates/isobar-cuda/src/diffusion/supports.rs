@@ -11,8 +11,7 @@ use isobar_core::operator::{Capabilities, MixedSmoother, MixedTop, Operator, Rel
 use isobar_core::options::{Choice, Smoother, SolverOptions};
 use isobar_core::real::{Precision, Real};
 use isobar_core::stencil::galerkin::Grid;
-use isobar_core::stencil::galerkin_levels::galerkin;
-use isobar_core::stencil::point_levels::by_points;
+use isobar_core::stencil::point_levels::levels_for;
 use isobar_core::stencil::{self, Hierarchy, Lines, Stencil, Supports};
 use isobar_dist::PartBackend;
 use isobar_dist::diffusion::choice;
@@ -191,20 +190,18 @@ impl Supports<stencil::Diffusion> for Cuda {
         &self,
         stencil: &stencil::Diffusion,
         finest: &Arc<Self::Operator<T>>,
+        smoother: Smoother,
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
-        finest.kernels().prepare(Steps::Sweeps)?;
-        galerkin(self, stencil, finest, wanted).map(Some)
-    }
-
-    fn point_hierarchy<T: Real>(
-        &self,
-        stencil: &stencil::Diffusion,
-        finest: &Arc<Self::Operator<T>>,
-        wanted: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
-        finest.kernels().prepare_colours()?;
-        by_points(self, stencil, finest, wanted).map(Some)
+        match smoother {
+            Smoother::PointRedBlack => {
+                finest.kernels().prepare_colours()?;
+            }
+            // There is none: lines on the finest grid cost a GPU no more.
+            Smoother::PointLine => return Ok(None),
+            _ => finest.kernels().prepare(Steps::Sweeps)?,
+        }
+        levels_for(self, stencil, finest, smoother, wanted).map(Some)
     }
 
     fn mixed_top(

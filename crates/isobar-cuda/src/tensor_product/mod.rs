@@ -22,7 +22,7 @@ use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Shape, Slab};
 use isobar_core::operator::mixed::{ChangeTop, UnfusedTop};
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
-use isobar_core::options::{Choice, SolverOptions};
+use isobar_core::options::{Choice, Smoother, SolverOptions};
 use isobar_core::real::Real;
 use isobar_core::stencil::hierarchy::by_coarsening;
 use isobar_core::stencil::modes::by_modes;
@@ -328,8 +328,12 @@ impl Supports<stencil::TensorProduct> for Cuda {
         &self,
         stencil: &stencil::TensorProduct,
         finest: &Arc<Self::Operator<T>>,
+        smoother: Smoother,
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, stencil::TensorProduct, T>>> {
+        if smoother.begins_with_points() {
+            return Ok(None);
+        }
         finest.kernels().prepare(Steps::Sweeps)?;
         Ok(Some(by_coarsening(self, stencil, finest, wanted)?.0))
     }

@@ -9,7 +9,7 @@ use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::operator::{self, Guess, LineSmoother, Relaxation, Transfer};
 use isobar_core::options::MultigridOptions;
 use isobar_core::real::Real;
-use isobar_core::stencil::modes::SupportsModes;
+use isobar_core::stencil::modes::SupportsTransfers;
 use isobar_core::stencil::{self, Hierarchy, VerticalModes};
 
 use super::TensorProduct;
@@ -397,7 +397,7 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
     }
 }
 
-impl SupportsModes for Cuda {
+impl SupportsTransfers for Cuda {
     fn transfer<T: Real>(
         &self,
         fine: &Arc<SevenPoint<TensorProduct<T>>>,
