@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Scalar};
+use isobar_core::backend::Scalar;
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Shape};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
@@ -10,10 +10,10 @@ use isobar_core::options::Smoother;
 use isobar_core::real::Real;
 use isobar_core::stencil::halving::{End, Halving};
 use isobar_core::stencil::point_levels::SupportsPoints;
-use isobar_core::stencil::{self, Measures, Stencil, stiffness_of};
+use isobar_core::stencil::{self, Measures, Stencil, Supports, stiffness_of};
 
 use crate::cuda::Cuda;
-use crate::diffusion::{Diffusion, first_factor, part};
+use crate::diffusion::{Diffusion, first_factor};
 use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments, refuse_while_recording};
 use crate::memory::Buffer;
@@ -254,7 +254,7 @@ impl SupportsPoints for Cuda {
     }
 
     fn point_operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<DiffusionOperator<T>>> {
-        let made = part(self, stencil, self.own_columns(stencil.shape())?, false)?;
+        let made: Arc<DiffusionOperator<T>> = self.operator(stencil)?;
         made.kernels().prepare_colours()?;
         Ok(made)
     }

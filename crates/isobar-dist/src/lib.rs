@@ -10,8 +10,7 @@
 //! * [`part`] what a back end offers, and how its halo rows are filled,
 //! * [`levels`] those of multigrid: divided while slabs are thick enough, then whole on every rank,
 //! * [`modes`] vertical modes, of whose problems every rank solves some,
-//! * [`diffusion`] what `auto` takes on ranks,
-//! * [`compile_solvers`] what a back end's crate compiles.
+//! * [`diffusion`] what `auto` takes on ranks.
 //!
 //! Sums are taken in the order of ranks, so that all ranks know the same numbers and take the same decisions, whatever
 //! arrives first.
@@ -28,7 +27,6 @@ mod patches;
 mod patience;
 mod ranks;
 mod slabs;
-mod solvers;
 pub mod threads;
 mod together;
 

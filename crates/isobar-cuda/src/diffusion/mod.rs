@@ -10,7 +10,6 @@ use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::real::Real;
 use isobar_core::stencil::{self, Axis, Coefficients, Side, Stencil};
 
-pub(crate) use self::supports::part;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::driver::Pointer;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isobar_core::backend::{Backend, Scalar};
 use isobar_core::direct::Separable;
 use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Patch};
+use isobar_core::layout::Layout;
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{Capabilities, MixedSmoother, MixedTop, Operator, Relaxation};
 use isobar_core::options::{Choice, Smoother, SolverOptions};
@@ -17,9 +17,8 @@ use isobar_dist::PartBackend;
 use isobar_dist::diffusion::choice;
 
 use super::Diffusion;
-use crate::compile::Source;
 use crate::cuda::Cuda;
-use crate::galerkin::setup::{Number, sources_of_levels};
+use crate::galerkin::setup::{Number, expect_levels};
 use crate::halving::measure;
 use crate::launch::refuse_while_recording;
 use crate::scalars::Scalars;
@@ -47,18 +46,15 @@ fn round<T: Real, R: Real>(
     to.note_sent(stencil)
 }
 
-/// Returns the sources of multigrid cycles in precision T; Galerkin levels are usually made in the given number type.
-fn sources_of_cycles<T: Real>(
+/// Has the kernels of multigrid cycles in precision T compiled; Galerkin levels are usually made in the given number type.
+fn expect_cycles<T: Real>(
     stencil: &stencil::Diffusion,
     operator: &Passes<Diffusion, f64>,
     by_points: bool,
     number: Number,
-) -> Vec<Source> {
-    let mut all = operator.sources_of_cycles::<T>(by_points);
-    if !by_points {
-        all.extend(sources_of_levels::<T>(number, &Grid::of(stencil)));
-    }
-    all
+) -> Result<()> {
+    operator.expect_cycles::<T>(by_points)?;
+    if by_points { Ok(()) } else { expect_levels::<T>(operator.cuda(), number, &Grid::of(stencil), true) }
 }
 
 impl MixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {
@@ -118,10 +114,10 @@ impl Supports<stencil::Diffusion> for Cuda {
             return Ok(());
         }
         let by_points = options.multigrid.smoother == Smoother::PointRedBlack;
-        self.prepare_all(match options.storage() {
-            Precision::F64 => sources_of_cycles::<f64>(stencil, operator.kernels(), by_points, Number::Double),
-            _ => sources_of_cycles::<f32>(stencil, operator.kernels(), by_points, Number::Single),
-        })
+        match options.storage() {
+            Precision::F64 => expect_cycles::<f64>(stencil, operator.kernels(), by_points, Number::Double),
+            _ => expect_cycles::<f32>(stencil, operator.kernels(), by_points, Number::Single),
+        }
     }
 
     fn layout(&self, stencil: &stencil::Diffusion) -> Result<Layout> {
@@ -130,10 +126,12 @@ impl Supports<stencil::Diffusion> for Cuda {
     }
 
     fn operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<Self::Operator<T>>> {
-        match self.ranks() {
-            Some(ranks) => part(self, stencil, ranks.patch(stencil.shape())?, true),
-            None => SevenPoint::new(self, stencil),
-        }
+        let Some(ranks) = self.ranks() else { return SevenPoint::new(self, stencil) };
+        refuse_while_recording("making an operator")?;
+        let patch = ranks.patch(stencil.shape())?;
+        stencil.require_parts(patch, true)?;
+        let slab = patch.whole_rows(stencil.shape(), "subdomains on GPUs")?;
+        SevenPoint::made_of(Passes::make(self, stencil, slab)?, stencil)
     }
 
     fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &stencil::Diffusion) -> Result<()> {
@@ -220,17 +218,4 @@ impl Supports<stencil::Diffusion> for Cuda {
         let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
         Ok(Some(Box::new(top)))
     }
-}
-
-/// Makes the operator on some rows, with line relaxation or without. Coefficients on one GPU cannot be divided.
-pub(crate) fn part<T: Real>(
-    cuda: &Cuda,
-    stencil: &stencil::Diffusion,
-    patch: Patch,
-    has_lines: bool,
-) -> Result<Arc<SevenPoint<Passes<Diffusion, T>>>> {
-    refuse_while_recording("making an operator")?;
-    stencil.require_parts(patch, true)?;
-    let slab = patch.whole_rows(Stencil::shape(stencil), "subdomains on GPUs")?;
-    SevenPoint::made_of(Passes::make(cuda, stencil, slab, has_lines)?, stencil)
 }
