@@ -10,9 +10,8 @@ use crate::operator::mixed::UnfusedTop;
 use crate::operator::{self, Capabilities, Guess, LineSmoother, MixedTop, Operator as _, Relaxation, Transfer};
 use crate::options::{Smoother, SolverOptions};
 use crate::real::Real;
-use crate::stencil::hierarchy::by_coarsening;
-use crate::stencil::modes::{SupportsTransfers, VerticalModes, by_modes};
-use crate::stencil::{Hierarchy, Lines, Modes, Stencil, Supports, TensorProduct};
+use crate::stencil::tensor_levels::{SupportsTransfers, by_coarsening, by_modes};
+use crate::stencil::{Hierarchy, Lines, Modes, Stencil, Supports, TensorProduct, VerticalModes};
 
 /// The rows of a [`TensorProduct`]: t = −|T| b, −|T| c, −d α, and s = |T| a − d (α_T − Σ α). Factors are rounded to T
 /// once; s is summed up in double precision, where α_T − Σ α is exactly zero but at the sides.

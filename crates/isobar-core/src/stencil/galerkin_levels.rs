@@ -11,7 +11,7 @@ use crate::operator::{CoarsestSolver, Correction, LevelBackend, LineSmoother, Op
 use crate::real::Real;
 
 /// Grids of no more cells are solved on exactly.
-pub const COARSEST_CELLS: usize = 256;
+pub(crate) const COARSEST_CELLS: usize = 256;
 
 /// The finer level of a transfer.
 pub enum Finer<'a, B: SupportsGalerkin, T: Real> {

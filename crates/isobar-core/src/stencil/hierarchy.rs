@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::modes::SupportsTransfers;
-use super::{Stencil, Supports, TensorProduct, Update};
+use super::{Stencil, Supports, Update};
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::layout::Shape;
-use crate::operator::{CoarsestSolver, Correction, LineSmoother, Transfer, layout_of};
+use crate::operator::{CoarsestSolver, Correction, LineSmoother, Transfer};
 use crate::options::MultigridOptions;
 use crate::real::Real;
 
@@ -89,52 +88,4 @@ impl<B: Backend, S, T: Real> Hierarchy<B, S, T> {
         let below = self.coarsest.iter().flat_map(|solver| solver.shapes());
         self.levels.iter().map(|level| level.layout().shape()).chain(below).collect()
     }
-}
-
-/// The coarser versions of a matrix, finest first, which make with it as many levels as wanted, or as suit it, or as there can be.
-fn coarser_versions(stencil: &TensorProduct, wanted: Option<usize>) -> impl Iterator<Item = TensorProduct> + use<> {
-    let fine = stencil.clone();
-    let coarser = std::iter::successors(fine.coarsened(), TensorProduct::coarsened);
-    coarser.take(wanted.unwrap_or(TensorProduct::DEFAULT_LEVELS).saturating_sub(1))
-}
-
-/// A hierarchy and its operators.
-type Coarsened<B, T> = (Hierarchy<B, TensorProduct, T>, Vec<Arc<<B as Supports<TensorProduct>>::Operator<T>>>);
-
-/// The hierarchy of a tensor product, which coarsens on the host, and its operators on all levels.
-///
-/// # Errors
-/// As [`Supports::operator`] and [`LevelBackend::coarser`](crate::operator::LevelBackend::coarser).
-pub fn by_coarsening<B: SupportsTransfers, T: Real>(
-    backend: &B,
-    stencil: &TensorProduct,
-    finest: &Arc<B::Operator<T>>,
-    wanted: Option<usize>,
-) -> Result<Coarsened<B, T>>
-where
-    B::Operator<T>: LineSmoother<B, T>,
-{
-    let (mut operators, mut transfers, mut notes) = (vec![Arc::clone(finest)], Vec::new(), Vec::new());
-    let (mut on, mut last) = (backend.clone(), stencil.shape());
-    for coarse in coarser_versions(stencil, wanted) {
-        let coarser = on.coarser(last, coarse.shape(), false)?;
-        let (operator, own) = (coarser.level().operator::<T>(&coarse)?, coarser.own.layout(&coarse)?);
-        let to_own = on.transfer(&operators[operators.len() - 1], &operator, &own)?;
-        transfers.push(coarser.transfer(to_own, &own, layout_of::<B, T>(&*operator))?);
-        notes.extend(coarser.note(coarse.shape()));
-        operators.push(operator);
-        (on, last) = (coarser.level().clone(), coarse.shape());
-    }
-    let (have, wanted) = (operators.len(), wanted.unwrap_or(TensorProduct::DEFAULT_LEVELS));
-    if have < wanted {
-        let Shape { nx, ny, .. } = last;
-        notes.push(format!("{have} of {wanted} multigrid levels: {nx}×{ny} columns are not coarsened further"));
-    }
-    let levels = operators.iter().map(|operator| Arc::clone(operator) as Arc<dyn LineSmoother<B, T>>).collect();
-    let (backend, below) = (backend.clone(), operators[1..].to_vec());
-    let update = move |stencil: &TensorProduct| {
-        let mut pairs = below.iter().zip(coarser_versions(stencil, Some(have)));
-        pairs.try_for_each(|(operator, coarse)| backend.update(operator, &coarse))
-    };
-    Ok((Hierarchy::plain(levels, transfers, notes, Box::new(update)), operators))
 }

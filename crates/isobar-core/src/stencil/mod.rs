@@ -5,7 +5,7 @@
 //! * [`StoredMatrix`] any matrix, every entry stored, [`OwnOperator`] one that a caller applies,
 //! * [`Supports`] what a back end makes of a stencil, [`hierarchy`] its coarser levels, [`galerkin`] those of diffusion,
 //!   [`point_levels`] other ones for coefficients that are smooth, on grids as [`halving`] makes them,
-//! * [`modes`] the two-dimensional problems that a tensor product falls apart into,
+//! * [`modes`] the two-dimensional problems that a tensor product falls apart into, [`tensor_levels`] its coarser levels and these,
 //! * [`rings`] periodic directions of an odd number of cells,
 //! * [`matrix_market`] matrices as files.
 
@@ -29,6 +29,7 @@ pub mod rings;
 mod separable;
 mod spread;
 mod stored_matrix;
+pub mod tensor_levels;
 mod tensor_product;
 
 use std::borrow::Cow;
@@ -49,10 +50,11 @@ pub use diffusion_choice::{MOST_CONTRAST_SINGLE, MOST_SINGLE, Measures, stiffnes
 pub use diffusion_halved::ends_of;
 pub use faces::by_stored_faces;
 pub use hierarchy::Hierarchy;
-pub use modes::{Modes, VerticalModes};
+pub use modes::VerticalModes;
 pub use own::{HostOperator, OwnMatrix, OwnOperator};
 pub use spread::Spread;
 pub use stored_matrix::StoredMatrix;
+pub use tensor_levels::Modes;
 pub use tensor_product::{Coupling, TensorProduct};
 
 /// A matrix as data.

@@ -4,19 +4,14 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use super::hierarchy::by_coarsening;
 pub use super::plan::Plan;
 pub(crate) use super::plan::single_suffices;
 use super::plan::{MOST_LAYERS, RATE_OF_MULTIGRID, VECTORS_OF_MULTIGRID};
-use super::{Hierarchy, Stencil, Supports, TensorProduct};
-use crate::backend::Backend;
+use super::{Stencil, TensorProduct};
 use crate::eigen;
 use crate::error::{Error, Result};
 use crate::grid::VerticalProfile;
-use crate::layout::Layout;
-use crate::operator::{LevelBackend, LineSmoother, ModalTransfer, OwnModes, Transfer};
-use crate::options::{MultigridOptions, SolverOptions};
-use crate::real::Real;
+use crate::options::SolverOptions;
 
 /// The vertical modes of A = |T| ⊗ V + L_h ⊗ D, where V is the tridiagonal matrix of a, b and c, D = diag(−d), and L_h the
 /// horizontal couplings: the pencil V s = μ D s with Sᵀ D S = 1. In u = Σ s_m x_m the matrix is Σ (μ_m |T| + L_h): one
@@ -174,7 +169,7 @@ impl TensorProduct {
     }
 
     /// The number of levels of two-dimensional problems until horizontal couplings are no larger than μ |T|. Coarsening quarters them.
-    fn levels_of_modes(&self, mu: f64) -> usize {
+    pub(super) fn levels_of_modes(&self, mu: f64) -> usize {
         let largest = (self.largest_ratio() / mu).max(1.0);
         let columns = Stencil::shape(self).nx.max(Stencil::shape(self).ny) as f64;
         1 + largest.log(4.0).min(columns.log2()).ceil() as usize
@@ -192,115 +187,4 @@ impl TensorProduct {
         let h = self.horizontal();
         h.total.iter().zip(&h.area).map(|(total, area)| total / area).fold(0.0, f64::max)
     }
-}
-
-/// Some vertical modes of a matrix on a device. The modes have a precision of their own.
-pub struct Modes<B: Backend, S, T: Real, C: Real> {
-    /// Between the grid and the modes.
-    pub transfer: Arc<dyn ModalTransfer<B, T, C>>,
-    /// The two-dimensional problems, a layer each, and the levels of multigrid for them. What updates these updates the
-    /// transfer too, given the coefficients of the whole matrix.
-    pub problems: Hierarchy<B, S, C>,
-    /// How many there are, and what an iteration does.
-    pub plan: Plan,
-}
-
-/// A back end that goes between the grids of a tensor product, and between a grid and its vertical modes.
-pub trait SupportsTransfers: Supports<TensorProduct> + LevelBackend {
-    /// The transfer between the operators of a matrix and of its coarser version, whose vectors have this layout on this rank. It does
-    /// not depend on coefficients.
-    ///
-    /// # Errors
-    /// As [`Supports::operator`].
-    fn transfer<T: Real>(
-        &self,
-        fine: &Arc<Self::Operator<T>>,
-        coarse: &Arc<Self::Operator<T>>,
-        own: &Layout,
-    ) -> Result<Arc<dyn Transfer<Self, T>>>;
-
-    /// The transfer between the operator of a grid and some of its modes.
-    ///
-    /// # Errors
-    /// As [`Supports::operator`].
-    fn modal_transfer<T: Real, C: Real>(
-        &self,
-        operator: &Arc<Self::Operator<T>>,
-        modes: &VerticalModes,
-    ) -> Result<Arc<dyn ModalTransfer<Self, T, C>>>;
-
-    /// The levels of multigrid for the problems of modes, whose layers are not coupled to each other, made of those for any, whose
-    /// operators are known.
-    ///
-    /// # Errors
-    /// As [`Supports::operator`].
-    fn levels_of_modes<C: Real>(
-        &self,
-        levels: Hierarchy<Self, TensorProduct, C>,
-        _operators: &[Arc<Self::Operator<C>>],
-        _options: &MultigridOptions,
-    ) -> Result<Hierarchy<Self, TensorProduct, C>> {
-        Ok(levels)
-    }
-}
-
-/// The two-dimensional problems of some modes of a matrix, a layer each, and as many levels of multigrid for them as the hardest
-/// of all modes wants. What updates them is given the coefficients of the whole matrix.
-///
-/// # Errors
-/// As [`VerticalModes::new`]; as [`Supports::operator`].
-fn problems_of_modes<B, C>(
-    backend: &B,
-    stencil: &TensorProduct,
-    which: Range<usize>,
-    options: &MultigridOptions,
-) -> Result<Hierarchy<B, TensorProduct, C>>
-where
-    B: SupportsTransfers,
-    C: Real,
-    B::Operator<C>: LineSmoother<B, C>,
-{
-    let modes = stencil.modes()?;
-    let plane = stencil.of_modes(&modes.only(which.clone()))?;
-    let problem = backend.operator::<C>(&plane)?;
-    let wanted = modes.values().first().map(|&mu| stencil.levels_of_modes(mu));
-    let (levels, operators) = by_coarsening(backend, &plane, &problem, wanted)?;
-    let mut problems = backend.levels_of_modes(levels, &operators, options)?;
-    let (backend, update_levels) = (backend.clone(), problems.update);
-    problems.update = Box::new(move |stencil: &TensorProduct| {
-        let plane = stencil.of_modes(&stencil.modes()?.only(which.clone()))?;
-        backend.update(&problem, &plane)?;
-        update_levels(&plane)
-    });
-    Ok(problems)
-}
-
-/// So many modes of a tensor-product matrix, and of their problems those that this rank solves.
-///
-/// # Errors
-/// As [`VerticalModes::new`] and [`LevelBackend::own_modes`]; as [`Supports::operator`].
-pub fn by_modes<B, T, C>(
-    backend: &B,
-    stencil: &TensorProduct,
-    operator: &Arc<B::Operator<T>>,
-    options: &SolverOptions,
-    tolerance: f64,
-) -> Result<Modes<B, TensorProduct, T, C>>
-where
-    B: SupportsTransfers,
-    T: Real,
-    C: Real,
-    B::Operator<C>: LineSmoother<B, C>,
-{
-    let modes = stencil.modes()?;
-    let plan = Plan::new(stencil, &modes, &options.modes, tolerance)?;
-    let to_all = backend.modal_transfer::<T, C>(operator, &modes.only(0..plan.count))?;
-    let OwnModes { alone, which, transfer } = backend.own_modes(stencil.shape(), Arc::clone(&to_all))?;
-    let mut problems = problems_of_modes(&alone, stencil, which, &options.multigrid)?;
-    let (update_problems, count) = (problems.update, plan.count);
-    problems.update = Box::new(move |stencil: &TensorProduct| {
-        to_all.update(&stencil.modes()?.only(0..count))?;
-        update_problems(stencil)
-    });
-    Ok(Modes { transfer, problems, plan })
 }

@@ -13,7 +13,7 @@ use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::{Guess, LineSmoother, ModalTransfer, Operator, Relaxation, Transfer};
 use isobar_core::real::Real;
 use isobar_core::stencil::VerticalModes;
-use isobar_core::stencil::modes::SupportsTransfers;
+use isobar_core::stencil::tensor_levels::SupportsTransfers;
 
 use self::kernels::{Expand, Project};
 use crate::bilinear::Bilinear;

@@ -24,8 +24,7 @@ use isobar_core::operator::mixed::{ChangeTop, UnfusedTop};
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
 use isobar_core::options::{Choice, Smoother, SolverOptions};
 use isobar_core::real::Real;
-use isobar_core::stencil::hierarchy::by_coarsening;
-use isobar_core::stencil::modes::by_modes;
+use isobar_core::stencil::tensor_levels::{by_coarsening, by_modes};
 use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, StoredFaces, Supports, by_stored_faces};
 use isobar_dist::PartBackend;
 

@@ -9,7 +9,7 @@ use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::operator::{self, Guess, LineSmoother, Relaxation, Transfer};
 use isobar_core::options::MultigridOptions;
 use isobar_core::real::Real;
-use isobar_core::stencil::modes::SupportsTransfers;
+use isobar_core::stencil::tensor_levels::SupportsTransfers;
 use isobar_core::stencil::{self, Hierarchy, VerticalModes};
 
 use super::TensorProduct;
