@@ -65,8 +65,7 @@ pub trait SupportsTransfers: Supports<TensorProduct> + LevelBackend {
 
 /// The coarser versions of a matrix, finest first, which make with it as many levels as wanted, or as suit it, or as there can be.
 fn coarser_versions(stencil: &TensorProduct, wanted: Option<usize>) -> impl Iterator<Item = TensorProduct> + use<> {
-    let fine = stencil.clone();
-    let coarser = std::iter::successors(fine.coarsened(), TensorProduct::coarsened);
+    let coarser = std::iter::successors(stencil.coarsened(), TensorProduct::coarsened);
     coarser.take(wanted.unwrap_or(TensorProduct::DEFAULT_LEVELS).saturating_sub(1))
 }
 
@@ -76,7 +75,7 @@ type Coarsened<B, T> = (Hierarchy<B, TensorProduct, T>, Vec<Arc<<B as Supports<T
 /// The hierarchy of a tensor product, which coarsens on the host, and its operators on all levels.
 ///
 /// # Errors
-/// As [`Supports::operator`] and [`LevelBackend::coarser`](crate::operator::LevelBackend::coarser).
+/// As [`Supports::operator`] and [`LevelBackend::coarser`].
 pub fn by_coarsening<B: SupportsTransfers, T: Real>(
     backend: &B,
     stencil: &TensorProduct,
