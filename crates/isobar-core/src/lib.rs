@@ -10,7 +10,8 @@
 //! * [`precond`], [`solver`] the methods,
 //! * [`build`] puts a solver together from options, and judges what it returns,
 //! * [`stepping`] the heat equation through time,
-//! * [`mod@reference`] is the back end that specifies the others; [`conformance`] holds them to it; [`mod@bench`] times them.
+//! * [`mod@reference`] is the back end that specifies the others; [`conformance`] holds them to it; [`mod@bench`] times them,
+//! * [`compile_solvers`] makes the solvers of a back end.
 
 pub mod array;
 pub mod backend;
@@ -37,6 +38,7 @@ pub mod real;
 pub mod reference;
 pub mod simd;
 pub mod solver;
+mod solvers;
 pub mod stencil;
 pub mod stepping;
 pub mod traffic;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar};
+use isobar_core::backend::{Backend, HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
@@ -129,8 +129,7 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
         let restrict = |j: usize, space: &mut ChunkSpace<T>| {
             self.restrict_plane(&c, j, what, coarse_f, &mut space.natural[0]);
         };
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fine.cpu().fill_while(u, colours, inside);
-        fine.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, Some(&restrict), fill)
+        fine.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, Some(&restrict), u)
     }
 
     fn prolong_smooth(
@@ -154,9 +153,7 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
         let prolong = |j: usize, space: &mut ChunkSpace<T>| {
             self.prolong_plane(j, needed, coarse_u, vectors[1], &mut space.natural[0]);
         };
-        fine.sweep_after(&prolong, relaxation, vectors, norm, &mut |colours, inside| {
-            fine.cpu().fill_while(u, colours, inside)
-        })
+        fine.sweep_after(&prolong, relaxation, vectors, norm, u)
     }
 }
 

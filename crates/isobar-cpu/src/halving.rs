@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar};
+use isobar_core::backend::{Backend, HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
@@ -23,7 +23,7 @@ use crate::vector::Vector;
 
 /// Between two levels of point relaxation.
 #[derive(Debug)]
-pub struct PointTransfer<T: Real> {
+pub(crate) struct PointTransfer<T: Real> {
     fine: Arc<Diffusion<T>>,
     coarse: Layout,
     by: Halving,
@@ -146,9 +146,8 @@ impl<T: Real> Transfer<Cpu, T> for PointTransfer<T> {
         let restrict = |j: usize, space: &mut ChunkSpace<T>| {
             self.restrict_plane(&c, j, Restricted::Residual(vectors), coarse_f, space);
         };
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fine.cpu().fill_while(u, colours, inside);
         let sweep = (relaxation, guess, 1);
-        fine.pass_around_sweeps(&c, &mut workspace, None, sweep, vectors, Some(&restrict), fill)
+        fine.pass_around_sweeps(&c, &mut workspace, None, sweep, vectors, Some(&restrict), u)
     }
 
     fn prolong_smooth(
@@ -170,20 +169,17 @@ impl<T: Real> Transfer<Cpu, T> for PointTransfer<T> {
         fine.cpu().fill(coarse_u, &Colour::BOTH)?;
         let (vectors, coarse_u) = ([f.share(), u.share_mut()], coarse_u.share());
         let prolong = |j: usize, space: &mut ChunkSpace<T>| self.prolong_plane(j, coarse_u, vectors[1], space);
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fine.cpu().fill_while(u, colours, inside);
-        fine.sweep_after(&prolong, relaxation, vectors, norm, fill)
+        fine.sweep_after(&prolong, relaxation, vectors, norm, u)
     }
 }
 
 impl SupportsPoints for Cpu {
-    type PointTransfer<T: Real> = PointTransfer<T>;
-
     fn point_transfer<T: Real>(
         &self,
         fine: &Arc<Diffusion<T>>,
         coarse: &Layout,
         by: &Halving,
-    ) -> Result<Arc<PointTransfer<T>>> {
+    ) -> Result<Arc<dyn Transfer<Self, T>>> {
         Ok(Arc::new(PointTransfer::new(fine, *coarse, by)))
     }
 }

@@ -3,13 +3,37 @@
 use std::sync::Arc;
 
 use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Slab};
+use isobar_core::layout::{Colour, Layout, Shape, Slab};
+use isobar_core::operator::{Coarser, LevelBackend, ModalTransfer, OwnModes, Transfer};
 use isobar_core::real::Real;
 use isobar_dist::part::{self, Edge, NoLink, PartBackend};
-use isobar_dist::{Ranks, columns};
+use isobar_dist::{Ranks, columns, levels, modes};
 
 use crate::cpu::Cpu;
 use crate::vector::Vector;
+
+impl LevelBackend for Cpu {
+    fn coarser(&self, fine: Shape, coarse: Shape, is_small: bool) -> Result<Coarser<Self>> {
+        levels::coarser(self, fine, coarse, is_small)
+    }
+
+    fn gathering<T: Real>(
+        &self,
+        to_own: Arc<dyn Transfer<Self, T>>,
+        own: &Layout,
+        whole: &Layout,
+    ) -> Result<Arc<dyn Transfer<Self, T>>> {
+        levels::gathering(self, to_own, own, whole)
+    }
+
+    fn own_modes<T: Real, C: Real>(
+        &self,
+        grid: Shape,
+        to_all: Arc<dyn ModalTransfer<Self, T, C>>,
+    ) -> Result<OwnModes<Self, T, C>> {
+        modes::own_modes(self, grid, to_all)
+    }
+}
 
 impl PartBackend for Cpu {
     type Link = NoLink;

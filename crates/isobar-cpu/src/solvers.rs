@@ -2,4 +2,4 @@
 
 use crate::Cpu;
 
-isobar_dist::compile_solvers!(Cpu);
+isobar_core::compile_solvers!(Cpu);

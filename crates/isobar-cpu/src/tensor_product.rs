@@ -4,20 +4,18 @@ use std::sync::Arc;
 
 use isobar_core::backend::Backend;
 use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Patch};
+use isobar_core::layout::Layout;
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
-use isobar_core::options::{Choice, SolverOptions};
+use isobar_core::options::{Choice, Smoother, SolverOptions};
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
-use isobar_core::stencil::hierarchy::SupportsLevels;
+use isobar_core::stencil::tensor_levels::{by_coarsening, by_modes};
 use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, StoredFaces, Supports, by_stored_faces};
-use isobar_dist::levels::by_coarsening;
-use isobar_dist::modes::{self, by_modes};
-use isobar_dist::part::{PartBackend, SupportsParts};
+use isobar_dist::PartBackend;
+use isobar_dist::modes;
 use pulp::Simd;
 
-use crate::bilinear::Bilinear;
 use crate::cpu::Cpu;
 use crate::geometry::{Columns, Geometry, HalfPlane};
 use crate::seven_point::{Coefficients, Entries, Kernel, On, RowCoefficients, SevenPoint, Stored, TileCoefficients};
@@ -280,7 +278,9 @@ impl Supports<stencil::TensorProduct> for Cpu {
     }
 
     fn operator<T: Real>(&self, stencil: &stencil::TensorProduct) -> Result<Arc<TensorProduct<T>>> {
-        self.part(stencil, self.own_columns(Stencil::shape(stencil))?)
+        let layout = self.layout(stencil)?;
+        let factors = Factors::new(self, stencil, &layout);
+        Ok(Arc::new(SevenPoint::new(self, layout, [false; 3], factors)?))
     }
 
     fn update<T: Real>(&self, operator: &TensorProduct<T>, stencil: &stencil::TensorProduct) -> Result<()> {
@@ -316,9 +316,13 @@ impl Supports<stencil::TensorProduct> for Cpu {
         &self,
         stencil: &stencil::TensorProduct,
         finest: &Arc<TensorProduct<T>>,
+        smoother: Smoother,
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, stencil::TensorProduct, T>>> {
-        by_coarsening(self, stencil, finest, wanted).map(Some)
+        if smoother.begins_with_points() {
+            return Ok(None);
+        }
+        Ok(Some(by_coarsening(self, stencil, finest, wanted)?.0))
     }
 
     fn modes<T: Real, C: Real>(
@@ -341,25 +345,5 @@ impl Supports<stencil::TensorProduct> for Cpu {
         let transfer = hierarchy.transfers.first().cloned();
         let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
         Ok(Some(Box::new(top)))
-    }
-}
-
-impl SupportsLevels<stencil::TensorProduct> for Cpu {
-    type Transfer<T: Real> = Bilinear<T>;
-
-    fn transfer<T: Real>(
-        &self,
-        fine: &Arc<TensorProduct<T>>,
-        coarse: &Arc<TensorProduct<T>>,
-    ) -> Result<Arc<Bilinear<T>>> {
-        Ok(Arc::new(Bilinear::new(fine, coarse.geometry().layout)))
-    }
-}
-
-impl SupportsParts<stencil::TensorProduct> for Cpu {
-    fn part<T: Real>(&self, stencil: &stencil::TensorProduct, patch: Patch) -> Result<Arc<TensorProduct<T>>> {
-        let layout = patch.layout(Stencil::shape(stencil), [false; 2])?;
-        let factors = Factors::new(self, stencil, &layout);
-        Ok(Arc::new(SevenPoint::new(self, layout, [false; 3], factors)?))
     }
 }

@@ -163,7 +163,7 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
     if let Some(lines) = cuda.lines(stencil, &made)? {
         report(&traffic::SOLVE_LINES, "solve_lines", seconds(cuda, || lines.solver.solve_lines(&f, &mut q))?);
     }
-    if let Some(hierarchy) = cuda.hierarchy(stencil, &made, Some(2))? {
+    if let Some(hierarchy) = cuda.hierarchy(stencil, &made, Smoother::LineRedBlack, Some(2))? {
         let relaxation = |smoother| Relaxation { smoother, rho: 1.0, first: Colour::Red };
         for (smoother, name) in
             [(Smoother::LineRedBlack, "smooth, red–black"), (Smoother::LineJacobi, "smooth, Jacobi")]
@@ -284,7 +284,7 @@ fn points(cuda: &Cuda) -> Result<()> {
 /// The steps of the two finest levels.
 fn point_steps(cuda: &Cuda, stencil: &Diffusion, copy: f64) -> Result<()> {
     let operator = Supports::operator::<f64>(cuda, stencil)?;
-    let Some(levels) = cuda.point_hierarchy(stencil, &operator, None)? else { return Ok(()) };
+    let Some(levels) = cuda.hierarchy(stencil, &operator, Smoother::PointRedBlack, None)? else { return Ok(()) };
     for (level, transfer) in levels.levels.iter().zip(&levels.transfers).take(4) {
         let (layout, coarse) = (*level.layout(), *transfer.coarse_layout());
         let noise = |layout: &Layout| -> Result<_> {

@@ -10,7 +10,7 @@ use isobar_core::options::Smoother;
 use isobar_core::real::Real;
 use isobar_core::stencil::halving::{End, Halving};
 use isobar_core::stencil::point_levels::SupportsPoints;
-use isobar_core::stencil::{self, Measures, Stencil, stiffness_of};
+use isobar_core::stencil::{self, Measures, Stencil, Supports, stiffness_of};
 
 use crate::cuda::Cuda;
 use crate::diffusion::{Diffusion, first_factor};
@@ -105,7 +105,7 @@ impl Tables {
 
 /// Transfers between two levels of point relaxation.
 #[derive(Debug)]
-pub struct PointTransfer<T: Real> {
+pub(crate) struct PointTransfer<T: Real> {
     fine: Arc<DiffusionOperator<T>>,
     coarse: Layout,
     tables: Tables,
@@ -238,14 +238,12 @@ fn fill<T: Real>(
 }
 
 impl SupportsPoints for Cuda {
-    type PointTransfer<T: Real> = PointTransfer<T>;
-
     fn point_transfer<T: Real>(
         &self,
         fine: &Arc<DiffusionOperator<T>>,
         coarse: &Layout,
         by: &Halving,
-    ) -> Result<Arc<PointTransfer<T>>> {
+    ) -> Result<Arc<dyn Transfer<Self, T>>> {
         refuse_while_recording("making a transfer")?;
         let (ends, layouts) = (stencil::ends_of(fine.kernels().kind().sides()), [fine.layout_of(), coarse]);
         let tables = Tables::new::<T>(self, by, ends, layouts)?;
@@ -253,6 +251,12 @@ impl SupportsPoints for Cuda {
         let is_halved = by.halved().into_iter().zip([shape.nx, shape.ny, shape.nz]).all(|(halved, n)| halved || n == 1);
         let streams = is_halved && !fine.layout_of().is_part() && fine.kernels().prepare_streamed_colours()?;
         Ok(Arc::new(PointTransfer { fine: Arc::clone(fine), coarse: *coarse, tables, streams }))
+    }
+
+    fn point_operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<DiffusionOperator<T>>> {
+        let made: Arc<DiffusionOperator<T>> = self.operator(stencil)?;
+        made.kernels().prepare_colours()?;
+        Ok(made)
     }
 
     fn halve<T: Real>(

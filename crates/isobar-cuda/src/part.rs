@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
+use isobar_core::operator::{Coarser, LevelBackend, ModalTransfer, OwnModes, Transfer};
 use isobar_core::real::Real;
-use isobar_dist::Ranks;
 use isobar_dist::part::{self, Edge, PartBackend};
+use isobar_dist::{Ranks, levels, modes};
 
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
@@ -75,6 +76,29 @@ fn exchange_colours<T: Copy>(entries: &mut [T], half_plane: usize) {
     for row in entries.chunks_exact_mut(2 * half_plane) {
         let (first, second) = row.split_at_mut(half_plane);
         first.swap_with_slice(second);
+    }
+}
+
+impl LevelBackend for Cuda {
+    fn coarser(&self, fine: Shape, coarse: Shape, is_small: bool) -> Result<Coarser<Self>> {
+        levels::coarser(self, fine, coarse, is_small)
+    }
+
+    fn gathering<T: Real>(
+        &self,
+        to_own: Arc<dyn Transfer<Self, T>>,
+        own: &Layout,
+        whole: &Layout,
+    ) -> Result<Arc<dyn Transfer<Self, T>>> {
+        levels::gathering(self, to_own, own, whole)
+    }
+
+    fn own_modes<T: Real, C: Real>(
+        &self,
+        grid: Shape,
+        to_all: Arc<dyn ModalTransfer<Self, T, C>>,
+    ) -> Result<OwnModes<Self, T, C>> {
+        modes::own_modes(self, grid, to_all)
     }
 }
 

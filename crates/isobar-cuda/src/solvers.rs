@@ -2,4 +2,4 @@
 
 use crate::Cuda;
 
-isobar_dist::compile_solvers!(Cuda);
+isobar_core::compile_solvers!(Cuda);

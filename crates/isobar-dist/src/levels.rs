@@ -9,12 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use isobar_core::backend::Scalar;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, Shape, Slab};
-use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer, layout_of};
+use isobar_core::operator::{Coarser, Guess, LineSmoother, Relaxation, Transfer};
 use isobar_core::real::{Real, bytes_of, bytes_of_mut};
-use isobar_core::stencil::hierarchy::{self, SupportsLevels, coarser_versions, ends_early};
-use isobar_core::stencil::{Coarsen, Hierarchy};
 
-use crate::part::{Link, PartBackend, SupportsParts};
+use crate::part::{Link, PartBackend};
 use crate::patches::Patches;
 use crate::ranks::Ranks;
 
@@ -98,16 +96,31 @@ impl<B: PartBackend, T: Real> Gathered<B, T> {
     }
 }
 
-/// From a level to the next coarser one, which is whole where it is `gathered`: this rank's subdomain of it and how that is divided.
-pub(crate) fn transfer_to<B: PartBackend, T: Real>(
+/// [`LevelBackend::coarser`](isobar_core::operator::LevelBackend::coarser) of a device that may be one of several ranks.
+///
+/// # Errors
+/// As there.
+pub fn coarser<B: PartBackend>(backend: &B, fine: Shape, coarse: Shape, is_small: bool) -> Result<Coarser<B>> {
+    let Some(ranks) = backend.ranks() else { return Ok(Coarser { own: backend.clone(), alone: None }) };
+    let patches = ranks.patches(fine)?;
+    let halved = patches.halved([coarse.nx < fine.nx, coarse.ny < fine.ny]).ok_or_else(|| too_thin(fine, &patches))?;
+    let alone = (is_small || !halved.stay_divided()).then(|| backend.alone());
+    Ok(Coarser { own: backend.clone().with_ranks(Some(Arc::new(ranks.dividing(coarse, halved)))), alone })
+}
+
+/// [`LevelBackend::gathering`](isobar_core::operator::LevelBackend::gathering) of such a device.
+///
+/// # Errors
+/// As there.
+pub fn gathering<B: PartBackend, T: Real>(
     backend: &B,
-    part: Arc<dyn Transfer<B, T>>,
-    coarse: &Layout,
-    gathered: Option<(Layout, Patches)>,
+    to_own: Arc<dyn Transfer<B, T>>,
+    own: &Layout,
+    whole: &Layout,
 ) -> Result<Arc<dyn Transfer<B, T>>> {
-    let (Some((own, patches)), Some(ranks)) = (gathered, backend.ranks()) else { return Ok(part) };
-    let gathered = Mutex::new(Gathered::new(backend, ranks, &own, coarse, patches)?);
-    Ok(Arc::new(Gathering { backend: backend.clone(), part, coarse: *coarse, gathered }))
+    let Some(ranks) = backend.ranks() else { return Ok(to_own) };
+    let gathered = Gathered::new(backend, ranks, own, whole, ranks.patches(whole.shape())?)?;
+    Ok(Arc::new(Gathering { backend: backend.clone(), part: to_own, coarse: *whole, gathered: Mutex::new(gathered) }))
 }
 
 impl<B: PartBackend, T: Real> Gathering<B, T> {
@@ -191,67 +204,6 @@ impl<B: PartBackend, T: Real> Transfer<B, T> for Gathering<B, T> {
     ) -> Result<()> {
         self.prolong_from(coarse_u, |coarse_u| self.part.prolong_smooth(relaxation, f, coarse_u, u, scratch, norm))
     }
-}
-
-/// The hierarchy of a stencil that coarsens on the host, as [`by_coarsening`](hierarchy::by_coarsening) on one device.
-///
-/// # Errors
-/// As there; [`Error::Unsupported`] where a slab has no pair of rows.
-pub fn by_coarsening<B, S, T>(
-    backend: &B,
-    stencil: &S,
-    finest: &Arc<B::Operator<T>>,
-    wanted: Option<usize>,
-) -> Result<Hierarchy<B, S, T>>
-where
-    B: SupportsLevels<S> + SupportsParts<S>,
-    S: Coarsen,
-    T: Real,
-    B::Operator<T>: LineSmoother<B, T>,
-{
-    let Some(ranks) = backend.ranks() else {
-        return hierarchy::by_coarsening(backend, stencil, finest, wanted);
-    };
-    let alone = backend.alone();
-    let mut patches = Some(ranks.patches(stencil.shape())?);
-    let (mut operators, mut transfers, mut notes) = (vec![Arc::clone(finest)], Vec::new(), Vec::new());
-    let mut last = stencil.shape();
-    for coarse in coarser_versions(stencil, wanted) {
-        let before = &operators[operators.len() - 1];
-        let (operator, transfer) = match patches.take() {
-            Some(fine) => {
-                let halved = fine.halved([true; 2]).ok_or_else(|| too_thin(last, &fine))?;
-                let part = backend.part::<T>(&coarse, halved.of(ranks.rank()))?;
-                let part_transfer: Arc<dyn Transfer<B, T>> = backend.transfer(before, &part)?;
-                if halved.stay_divided() {
-                    patches = Some(halved);
-                    (part, part_transfer)
-                } else {
-                    notes.push(format!("multigrid: every rank does all the work from {} on", coarse.shape()));
-                    let all = alone.operator::<T>(&coarse)?;
-                    let gathered = Some((*layout_of::<B, T>(&*part), halved));
-                    let transfer = transfer_to(backend, part_transfer, layout_of::<B, T>(&*all), gathered)?;
-                    (all, transfer)
-                }
-            }
-            None => {
-                let all = alone.operator::<T>(&coarse)?;
-                let transfer: Arc<dyn Transfer<B, T>> = alone.transfer(before, &all)?;
-                (all, transfer)
-            }
-        };
-        transfers.push(transfer);
-        operators.push(operator);
-        last = coarse.shape();
-    }
-    notes.extend(ends_early(stencil, wanted, operators.len(), last));
-    let levels = operators.iter().map(|operator| Arc::clone(operator) as Arc<dyn LineSmoother<_, T>>).collect();
-    let backend = backend.clone();
-    let update = move |stencil: &S| {
-        let update = |(operator, coarse): (&Arc<B::Operator<T>>, S)| backend.update(operator, &coarse);
-        operators[1..].iter().zip(coarser_versions(stencil, Some(operators.len()))).try_for_each(update)
-    };
-    Ok(Hierarchy::plain(levels, transfers, notes, Box::new(update)))
 }
 
 /// Where pairs of rows of a grid are divided; patches begin with even columns in any case.

@@ -8,11 +8,9 @@
 //!   all do or none,
 //! * [`Ranks`] a job as a back end knows it, [`Patches`] which rank has which columns, [`Slabs`] in one direction,
 //! * [`part`] what a back end offers, and how its halo rows are filled,
-//! * [`levels`] those of multigrid: divided while slabs are thick enough, then whole on every rank; [`points`] those whose cells are
-//!   relaxed each by itself, [`galerkin`] those of 27 points,
+//! * [`levels`] those of multigrid: divided while slabs are thick enough, then whole on every rank,
 //! * [`modes`] vertical modes, of whose problems every rank solves some,
-//! * [`diffusion`] what `auto` takes on ranks,
-//! * [`compile_solvers`] what a back end's crate compiles.
+//! * [`diffusion`] what `auto` takes on ranks.
 //!
 //! Sums are taken in the order of ranks, so that all ranks know the same numbers and take the same decisions, whatever
 //! arrives first.
@@ -20,7 +18,6 @@
 pub mod columns;
 pub mod communicator;
 pub mod diffusion;
-pub mod galerkin;
 pub mod levels;
 pub mod modes;
 #[cfg(unix)]
@@ -28,10 +25,8 @@ pub mod mpi;
 pub mod part;
 mod patches;
 mod patience;
-pub mod points;
 mod ranks;
 mod slabs;
-mod solvers;
 pub mod threads;
 mod together;
 

@@ -8,12 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use isobar_core::backend::Scalar;
 use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Slab};
-use isobar_core::operator::{Guess, LineSmoother, ModalTransfer, Relaxation};
+use isobar_core::layout::{Layout, Shape, Slab};
+use isobar_core::operator::{Guess, LineSmoother, ModalTransfer, OwnModes, Relaxation};
 use isobar_core::options::{Choice, Method, Preconditioner, SolverOptions};
 use isobar_core::real::{Real, bytes_of, bytes_of_mut};
-use isobar_core::stencil::modes::{self, Plan, SupportsModes, problems_of_modes};
-use isobar_core::stencil::{Modes, Stencil, TensorProduct, VerticalModes};
+use isobar_core::stencil::{Stencil, TensorProduct, VerticalModes};
 
 use crate::communicator::Message;
 use crate::part::{Division, Link, PartBackend, Redivision};
@@ -269,41 +268,28 @@ pub fn choice<B: PartBackend>(backend: &B, stencil: &TensorProduct, options: &So
     Choice { why: Some(why), ..Choice::new(Method::Multigrid, Preconditioner::Line) }
 }
 
-/// Some modes of a matrix, as [`by_modes`](modes::by_modes) on one device.
+/// [`LevelBackend::own_modes`](isobar_core::operator::LevelBackend::own_modes) of a device that may be one of several ranks.
 ///
 /// # Errors
 /// As there.
-pub fn by_modes<B, T, C>(
+pub fn own_modes<B: PartBackend, T: Real, C: Real>(
     backend: &B,
-    stencil: &TensorProduct,
-    operator: &Arc<B::Operator<T>>,
-    options: &SolverOptions,
-    tolerance: f64,
-) -> Result<Modes<B, TensorProduct, T, C>>
-where
-    B: SupportsModes + PartBackend,
-    T: Real,
-    C: Real,
-    B::Operator<C>: LineSmoother<B, C>,
-{
-    let Some(ranks) = backend.ranks() else {
-        return modes::by_modes(backend, stencil, operator, options, tolerance);
-    };
-    let slabs = ranks.slabs(stencil.shape(), "vertical modes")?;
-    let modes = stencil.modes()?;
-    let plan = Plan::new(stencil, &modes, &options.modes, tolerance)?;
-    let part = backend.modal_transfer::<T, C>(operator, &modes.only(0..plan.count))?;
+    grid: Shape,
+    to_all: Arc<dyn ModalTransfer<B, T, C>>,
+) -> Result<OwnModes<B, T, C>> {
+    let (alone, count) = (backend.alone(), to_all.modal_layout().shape().nz);
+    let Some(ranks) = backend.ranks() else { return Ok(OwnModes { alone, which: 0..count, transfer: to_all }) };
+    let slabs = ranks.slabs(grid, "vertical modes")?;
     let (rank, size) = (ranks.rank(), ranks.size());
-    let starts: Vec<usize> = (0..=size).map(|rank| plan.count * rank / size).collect();
-    let own = match starts[rank]..starts[rank + 1] {
+    let starts: Vec<usize> = (0..=size).map(|rank| count * rank / size).collect();
+    let which = match starts[rank]..starts[rank + 1] {
         // There is no grid without layers: a problem that nobody asks for, with the solution zero.
-        none if none.is_empty() => plan.count - 1..plan.count,
+        none if none.is_empty() => count - 1..count,
         own => own,
     };
-    let problems = problems_of_modes(&backend.alone(), stencil, own, &options.multigrid)?;
-    let layout = *problems.levels[0].layout();
+    let layout = Layout::new(Shape { nz: which.len(), ..grid })?;
     let division = Division { rows: slabs.starts().to_vec(), layers: starts };
-    let divided = Mutex::new(Divided::new(backend, division, part.modal_layout(), &layout)?);
-    let transfer = Redividing { backend: backend.clone(), part: Arc::clone(&part), layout, divided };
-    Ok(Modes { transfer: Arc::new(transfer), problems, plan }.updating(move |modes| part.update(modes)))
+    let divided = Mutex::new(Divided::new(backend, division, to_all.modal_layout(), &layout)?);
+    let transfer = Arc::new(Redividing { backend: backend.clone(), part: to_all, layout, divided });
+    Ok(OwnModes { alone, which, transfer })
 }

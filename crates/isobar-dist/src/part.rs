@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use isobar_core::backend::{Backend, Meanwhile, Scalar};
 use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Patch, Slab, needs_whole_rows};
+use isobar_core::layout::{Colour, Layout, Slab, needs_whole_rows};
 use isobar_core::real::{Real, bytes_of, bytes_of_mut};
-use isobar_core::stencil::{Stencil, Supports};
 
 use crate::columns;
 use crate::ranks::Ranks;
@@ -124,24 +123,6 @@ pub trait PartBackend: Backend {
     /// As [`PartBackend::write_part`].
     fn copy_part<T: Real>(&self, _from: &Self::Vector<T>, _to: &mut Self::Vector<T>) -> Result<()> {
         Err(needs_whole_rows("parts on these devices"))
-    }
-}
-
-/// A back end that can put one rank's columns of a stencil's grid on its device.
-pub trait SupportsParts<S: Stencil>: Supports<S> + PartBackend {
-    /// Makes the operator of these columns, with their coefficients on the device. Vectors have the layout of [`Patch::layout`].
-    ///
-    /// # Errors
-    /// As [`Supports::operator`]; [`Error::Unsupported`](isobar_core::Error::Unsupported) for some columns of a row where they are not
-    /// [divided](PartBackend::DIVIDES_ROWS).
-    fn part<T: Real>(&self, stencil: &S, patch: Patch) -> Result<Arc<Self::Operator<T>>>;
-
-    /// [`SupportsParts::part`] of a coarser level, of which nothing is asked but to relax points.
-    ///
-    /// # Errors
-    /// As there.
-    fn point_part<T: Real>(&self, stencil: &S, patch: Patch) -> Result<Arc<Self::Operator<T>>> {
-        self.part(stencil, patch)
     }
 }
 

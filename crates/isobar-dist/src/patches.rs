@@ -28,11 +28,6 @@ impl Patches {
         Ok(Self { y: Slabs::new(shape, in_y)?, x: Slabs::of_columns(shape.nx, in_x)? })
     }
 
-    /// Whole rows of a grid.
-    pub(crate) fn of_rows(shape: Shape, rows: Slabs) -> Self {
-        Self { x: Slabs::from_starts(&[0, shape.nx]), y: rows }
-    }
-
     /// In how many parts of x and y a grid is divided where nobody says: of whole rows, and where there are fewer of these than ranks,
     /// in as few parts of x as make do.
     ///

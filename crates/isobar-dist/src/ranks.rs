@@ -7,6 +7,7 @@ use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, Patch, Shape, needs_whole_rows};
 
 use crate::communicator::{Communicator, Message};
+use crate::levels::too_thin;
 use crate::part::{Edge, Handed, PartBackend};
 use crate::patches::{Patches, collect_layers};
 use crate::slabs::Slabs;
@@ -21,6 +22,8 @@ const DIRECTED: u32 = 8;
 pub struct Ranks {
     world: Arc<dyn Communicator>,
     parts: [usize; 2],
+    /// A grid of multigrid that is divided in the same places as the finer one.
+    coarser: Option<(Shape, Patches)>,
 }
 
 /// Makes a device one of the ranks of a job, which divide x and y of a grid into this many parts; [1, ranks] are slabs of whole rows.
@@ -41,7 +44,7 @@ pub fn join<B: PartBackend>(backend: B, world: Arc<dyn Communicator>, parts: [us
             "{in_x}x{in_y} parts on devices of kind {kind}, whose parts have whole rows; use 1x{size}, or the device \"cpu\""
         )));
     }
-    Ok(backend.with_ranks((size > 1).then(|| Arc::new(Ranks { world, parts }))))
+    Ok(backend.with_ranks((size > 1).then(|| Arc::new(Ranks { world, parts, coarser: None }))))
 }
 
 /// [`join`] in slabs of whole rows.
@@ -87,7 +90,15 @@ impl Ranks {
     /// # Errors
     /// As [`Patches::new`].
     pub fn patches(&self, shape: Shape) -> Result<Patches> {
-        Patches::new(shape, self.parts)
+        match &self.coarser {
+            Some((grid, patches)) if *grid == shape => Ok(patches.clone()),
+            _ => Patches::new(shape, self.parts),
+        }
+    }
+
+    /// These ranks, which divide a grid like that.
+    pub(crate) fn dividing(&self, grid: Shape, patches: Patches) -> Self {
+        Self { world: Arc::clone(&self.world), parts: self.parts, coarser: Some((grid, patches)) }
     }
 
     /// The columns of a grid that this rank has.
@@ -104,6 +115,16 @@ impl Ranks {
     /// As [`Slabs::new`]; [`Error::Unsupported`] where x is divided.
     pub(crate) fn slabs(&self, shape: Shape, what: &str) -> Result<Slabs> {
         if self.has_whole_rows() { Slabs::new(shape, self.size()) } else { Err(needs_whole_rows(what)) }
+    }
+
+    /// How the rows of a grid with Galerkin levels are divided.
+    ///
+    /// # Errors
+    /// As [`Slabs::new`]; [`Error::Unsupported`] where x is divided, or a pair of rows.
+    pub fn pairs_of_rows(&self, grid: Shape) -> Result<Slabs> {
+        self.slabs(grid, "multigrid on Galerkin grids")?;
+        let patches = self.patches(grid)?;
+        if patches.rows().halved().is_none() { Err(too_thin(grid, &patches)) } else { Ok(patches.rows().clone()) }
     }
 
     /// [`Backend::shares`](isobar_core::backend::Backend::shares).

@@ -361,11 +361,12 @@ pub fn for_each_two_levels<B, S, T>(
 {
     for (name, stencil) in samples {
         let fine = Pair::<B, S, T>::new(backend, name.clone(), stencil.clone());
-        let reference = ok(Supports::<S>::hierarchy(&Reference, stencil, &fine.reference, Some(2)));
+        let reference =
+            ok(Supports::<S>::hierarchy(&Reference, stencil, &fine.reference, Smoother::LineRedBlack, Some(2)));
         if reference.as_ref().is_some_and(|reference| reference.levels.len() < 2) {
             continue;
         }
-        let tested = ok(backend.hierarchy(stencil, &fine.operator, Some(2)));
+        let tested = ok(backend.hierarchy(stencil, &fine.operator, Smoother::LineRedBlack, Some(2)));
         let (Some(tested), Some(reference)) = (tested, reference) else { panic!("{name}: no levels") };
         let coarse = reference.levels[1].layout().shape();
         check(&mut Levels { fine, coarse, tested, reference });

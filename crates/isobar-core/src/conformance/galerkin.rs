@@ -87,7 +87,7 @@ fn pieces() -> Sample {
 
 fn hierarchy<B: Supports<Diffusion>, T: Real>(backend: &B, stencil: &Diffusion) -> Hierarchy<B, Diffusion, T> {
     let operator = ok(backend.operator::<T>(stencil));
-    ok(backend.hierarchy(stencil, &operator, Some(4))).unwrap_or_else(|| panic!("no levels"))
+    ok(backend.hierarchy(stencil, &operator, Smoother::LineRedBlack, Some(4))).unwrap_or_else(|| panic!("no levels"))
 }
 
 /// The largest of some numbers.

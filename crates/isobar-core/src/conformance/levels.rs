@@ -216,7 +216,9 @@ fn top<B: Supports<S>, S: Sample>(
 ) -> (Box<dyn MixedTop<B>>, Shape) {
     let double = ok(backend.operator::<f64>(stencil));
     let single = ok(backend.operator::<f32>(stencil));
-    let Some(hierarchy) = ok(backend.hierarchy(stencil, &single, Some(2))) else { panic!("no levels") };
+    let Some(hierarchy) = ok(backend.hierarchy(stencil, &single, Smoother::LineRedBlack, Some(2))) else {
+        panic!("no levels")
+    };
     let Some(top) = ok(backend.mixed_top(&double, &single, &hierarchy, relaxation)) else { panic!("no mixed top") };
     (top, hierarchy.levels[1].layout().shape())
 }

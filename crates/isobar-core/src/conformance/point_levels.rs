@@ -46,7 +46,7 @@ fn hierarchy<B: Supports<Diffusion>, T: Real>(
     wanted: Option<usize>,
 ) -> Hierarchy<B, Diffusion, T> {
     let operator = ok(backend.operator::<T>(stencil));
-    ok(backend.point_hierarchy(stencil, &operator, wanted)).unwrap_or_else(|| panic!("no levels"))
+    ok(backend.hierarchy(stencil, &operator, Smoother::PointRedBlack, wanted)).unwrap_or_else(|| panic!("no levels"))
 }
 
 fn relaxations() -> impl Iterator<Item = Relaxation> {
@@ -207,8 +207,8 @@ pub fn above_lines<B: Complete, T: Real>(backend: &B) {
     for (name, stencil) in samples() {
         let (on_operator, operator) = (ok(backend.operator::<T>(&stencil)), ok(Reference.operator::<T>(&stencil)));
         // Single cells are not halved, nor rings of 4 n + 2.
-        let Ok(Some(reference)) = Reference.point_line_hierarchy(&stencil, &operator, None) else { continue };
-        let Some(tested) = ok(backend.point_line_hierarchy(&stencil, &on_operator, None)) else {
+        let Ok(Some(reference)) = Reference.hierarchy(&stencil, &operator, Smoother::PointLine, None) else { continue };
+        let Some(tested) = ok(backend.hierarchy(&stencil, &on_operator, Smoother::PointLine, None)) else {
             let refused = System::new(backend, &stencil, &options).err().map(|error| error.to_string());
             assert!(refused.is_some_and(|message| message.contains("point-line")), "{name}");
             return;
@@ -255,7 +255,9 @@ pub fn update<B: Supports<Diffusion>, T: Real>(backend: &B) {
             let constant = Coefficients::Cells { fields: constant, axes: *axes };
             let first = ok(Diffusion::new(shape, constant, shift, second.sides()));
             let operator = ok(backend.operator::<T>(&first));
-            let Some(levels) = ok(backend.point_hierarchy(&first, &operator, None)) else { panic!("no levels") };
+            let Some(levels) = ok(backend.hierarchy(&first, &operator, Smoother::PointRedBlack, None)) else {
+                panic!("no levels")
+            };
             ok(backend.update(&operator, second));
             ok((levels.update)(second));
             let fresh = hierarchy::<B, T>(backend, second, None);

@@ -6,6 +6,7 @@ use super::fixture::{
 use crate::backend::{Ratio, Scalar, Sums};
 use crate::layout::Shape;
 use crate::operator::{CgOperator, Diagonal, Direction, Guess, LineSmoother, LineSolver, Operator};
+use crate::options::Smoother;
 use crate::real::Real;
 use crate::reference::{Plain, Vector};
 use crate::stencil::{StoredMatrix, Supports};
@@ -111,7 +112,7 @@ pub fn smooth<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
         if !pair.stencil.is_tame() {
             return;
         }
-        let hierarchy = ok(pair.backend.hierarchy(&pair.stencil, &pair.operator, Some(1)));
+        let hierarchy = ok(pair.backend.hierarchy(&pair.stencil, &pair.operator, Smoother::LineRedBlack, Some(1)));
         let Some(hierarchy) = hierarchy else { panic!("{}: no levels", pair.name) };
         let tested = &hierarchy.levels[0];
         let (f, on_f) = pair.vector(14);

@@ -11,13 +11,14 @@
 //! * [`triangular`] its triangular parts can be used,
 //! * [`aggregate`] what deflation and singular systems ask of it,
 //! * [`transfer`] what goes between two levels of multigrid, [`correction`] what stands beside their sweeps, [`mixed`]
-//!   the finest of them in two precisions, [`modes`] between a grid and its vertical modes,
+//!   the finest of them in two precisions, [`levels`] how several ranks have them, [`modes`] between a grid and its vertical modes,
 //! * [`direct`] transforms that solve a separable matrix,
 //! * [`Capabilities`] all that one matrix offers.
 
 pub mod aggregate;
 pub mod correction;
 pub mod direct;
+pub mod levels;
 pub mod line;
 pub mod mixed;
 pub mod modes;
@@ -35,6 +36,7 @@ use crate::real::Real;
 pub use aggregate::AggregateOperator;
 pub use correction::{CoarsestSolver, Correction};
 pub use direct::{DirectBackend, DirectSolver, Judged, SharedDirect};
+pub use levels::{Coarser, LevelBackend, OwnModes};
 pub use line::{LineSmoother, LineSolver, Relaxation};
 pub use mixed::{MixedSmoother, MixedTop};
 pub use modes::ModalTransfer;

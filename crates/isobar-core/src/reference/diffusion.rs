@@ -11,9 +11,9 @@ use crate::layout::{Layout, Shape};
 use crate::operator::aggregate::{Components, Entry};
 use crate::operator::mixed::UnfusedTop;
 use crate::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation};
+use crate::options::Smoother;
 use crate::real::Real;
-use crate::stencil::galerkin_levels::galerkin;
-use crate::stencil::point_levels::{by_points, points_above_lines};
+use crate::stencil::point_levels::levels_for;
 use crate::stencil::{Axis, Diffusion, Hierarchy, Lines, Stencil, Supports};
 
 /// The rows of a [`Diffusion`] stencil: every transmissibility computed once, in double precision.
@@ -168,27 +168,10 @@ impl Supports<Diffusion> for Reference {
         &self,
         stencil: &Diffusion,
         finest: &Arc<Plain<Diffusion, T>>,
+        smoother: Smoother,
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, Diffusion, T>>> {
-        galerkin(self, stencil, finest, wanted).map(Some)
-    }
-
-    fn point_hierarchy<T: Real>(
-        &self,
-        stencil: &Diffusion,
-        finest: &Arc<Plain<Diffusion, T>>,
-        wanted: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, Diffusion, T>>> {
-        by_points(self, stencil, finest, wanted).map(Some)
-    }
-
-    fn point_line_hierarchy<T: Real>(
-        &self,
-        stencil: &Diffusion,
-        finest: &Arc<Plain<Diffusion, T>>,
-        wanted: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, Diffusion, T>>> {
-        points_above_lines(self, stencil, finest, wanted).map(Some)
+        levels_for(self, stencil, finest, smoother, wanted).map(Some)
     }
 
     fn mixed_top(

@@ -55,14 +55,12 @@ impl<T: Real> Transfer<Reference, T> for PointTransfer<T> {
 }
 
 impl SupportsPoints for Reference {
-    type PointTransfer<T: Real> = PointTransfer<T>;
-
     fn point_transfer<T: Real>(
         &self,
         fine: &Arc<Plain<Diffusion, T>>,
         coarse: &Layout,
         by: &Halving,
-    ) -> Result<Arc<PointTransfer<T>>> {
+    ) -> Result<Arc<dyn Transfer<Self, T>>> {
         Ok(Arc::new(PointTransfer { fine: Arc::clone(fine), coarse: *coarse, by: by.clone() }))
     }
 }

@@ -17,7 +17,7 @@ use crate::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar};
 use crate::direct::Separable;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
-use crate::operator::{DirectBackend, SharedDirect};
+use crate::operator::{DirectBackend, LevelBackend, SharedDirect};
 use crate::real::Real;
 
 pub use aggregate::DenseMatrix;
@@ -40,6 +40,8 @@ pub struct Reference;
 pub fn check_shape(found: Shape, expected: Shape) -> Result<()> {
     if found == expected { Ok(()) } else { Err(Error::shape("array", found.to_string(), expected.to_string())) }
 }
+
+impl LevelBackend for Reference {}
 
 impl Backend for Reference {
     type Vector<T: Real> = Vector<T>;

@@ -8,11 +8,10 @@ use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::operator::mixed::UnfusedTop;
 use crate::operator::{self, Capabilities, Guess, LineSmoother, MixedTop, Operator as _, Relaxation, Transfer};
-use crate::options::SolverOptions;
+use crate::options::{Smoother, SolverOptions};
 use crate::real::Real;
-use crate::stencil::hierarchy::{SupportsLevels, by_coarsening};
-use crate::stencil::modes::{SupportsModes, VerticalModes, by_modes};
-use crate::stencil::{Hierarchy, Lines, Modes, Stencil, Supports, TensorProduct};
+use crate::stencil::tensor_levels::{SupportsTransfers, by_coarsening, by_modes};
+use crate::stencil::{Hierarchy, Lines, Modes, Stencil, Supports, TensorProduct, VerticalModes};
 
 /// The rows of a [`TensorProduct`]: t = −|T| b, −|T| c, −d α, and s = |T| a − d (α_T − Σ α). Factors are rounded to T
 /// once; s is summed up in double precision, where α_T − Σ α is exactly zero but at the sides.
@@ -179,9 +178,13 @@ impl Supports<TensorProduct> for Reference {
         &self,
         stencil: &TensorProduct,
         finest: &Arc<Plain<TensorProduct, T>>,
+        smoother: Smoother,
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, TensorProduct, T>>> {
-        by_coarsening(self, stencil, finest, wanted).map(Some)
+        if smoother.begins_with_points() {
+            return Ok(None);
+        }
+        Ok(Some(by_coarsening(self, stencil, finest, wanted)?.0))
     }
 
     fn modes<T: Real, C: Real>(
@@ -204,18 +207,6 @@ impl Supports<TensorProduct> for Reference {
         let transfer = hierarchy.transfers.first().cloned();
         let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
         Ok(Some(Box::new(top)))
-    }
-}
-
-impl SupportsLevels<TensorProduct> for Reference {
-    type Transfer<T: Real> = BilinearTransfer<T>;
-
-    fn transfer<T: Real>(
-        &self,
-        fine: &Arc<Plain<TensorProduct, T>>,
-        coarse: &Arc<Plain<TensorProduct, T>>,
-    ) -> Result<Arc<BilinearTransfer<T>>> {
-        Ok(Arc::new(BilinearTransfer { fine: Arc::clone(fine), coarse: *coarse.layout() }))
     }
 }
 
@@ -271,7 +262,16 @@ impl<T: Real, C: Real> operator::ModalTransfer<Reference, T, C> for ModalTransfe
     }
 }
 
-impl SupportsModes for Reference {
+impl SupportsTransfers for Reference {
+    fn transfer<T: Real>(
+        &self,
+        fine: &Arc<Plain<TensorProduct, T>>,
+        _: &Arc<Plain<TensorProduct, T>>,
+        own: &Layout,
+    ) -> Result<Arc<dyn Transfer<Self, T>>> {
+        Ok(Arc::new(BilinearTransfer { fine: Arc::clone(fine), coarse: *own }))
+    }
+
     fn modal_transfer<T: Real, C: Real>(
         &self,
         operator: &Arc<Plain<TensorProduct, T>>,

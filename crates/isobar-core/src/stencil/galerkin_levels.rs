@@ -2,16 +2,16 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::galerkin::Setup;
-use super::{Axis, Diffusion, Hierarchy, Supports};
+use super::galerkin::{Grid, Setup};
+use super::{Axis, Diffusion, Hierarchy, Stencil, Supports};
 use crate::backend::{AggregateBackend, AggregateMap};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
-use crate::operator::{CoarsestSolver, Correction, LineSmoother, Transfer, layout_of};
+use crate::operator::{CoarsestSolver, Correction, LevelBackend, LineSmoother, Operator, Transfer, layout_of};
 use crate::real::Real;
 
 /// Grids of no more cells are solved on exactly.
-pub const COARSEST_CELLS: usize = 256;
+pub(crate) const COARSEST_CELLS: usize = 256;
 
 /// The finer level of a transfer.
 pub enum Finer<'a, B: SupportsGalerkin, T: Real> {
@@ -23,7 +23,7 @@ pub enum Finer<'a, B: SupportsGalerkin, T: Real> {
 
 /// A back end that has 27-point operators with their transfers and corrections, and makes the matrices they come from.
 /// Whatever is made of a matrix can get the numbers of another one with the same grid and the same offsets.
-pub trait SupportsGalerkin: Supports<Diffusion> + Setup {
+pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
     /// Levels from the finest whose cycles visit the next one twice. Where all three directions are halved that costs a
     /// processor a fifth of an iteration, and saves a third of them for bubbles at 128³; where small grids cost as much as
     /// large ones it takes more time than it saves.
@@ -43,7 +43,7 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup {
     /// As [`Supports::operator`].
     fn finest<T: Real>(&self, stencil: &Diffusion, operator: &Arc<Self::Operator<T>>) -> Result<Self::Matrix>;
 
-    /// Puts a matrix on the device.
+    /// Puts a matrix on the device: of several ranks each its rows.
     ///
     /// # Errors
     /// As [`Supports::operator`].
@@ -72,6 +72,14 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup {
     /// The errors of the device.
     fn update_interpolation<T: Real>(&self, between: &Self::Interpolation<T>, weights: Self::Weights) -> Result<()>;
 
+    /// Takes a rank's share of the bodies of a grid, as [`Bodies::part`](super::galerkin::Bodies::part).
+    ///
+    /// # Errors
+    /// The errors of the device; [`Error::Unsupported`] where ranks divide a pair of rows, or x.
+    fn own_bodies(&self, all: Self::Bodies, _grid: Shape) -> Result<Self::Bodies> {
+        Ok(all)
+    }
+
     /// Puts bodies on the device.
     ///
     /// # Errors
@@ -86,25 +94,25 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup {
 }
 
 /// A level below the finest.
-pub struct Below<B: SupportsGalerkin, T: Real> {
+struct Below<B: SupportsGalerkin, T: Real> {
     /// The directions that were halved.
-    pub axes: Vec<Axis>,
+    axes: Vec<Axis>,
     /// Its matrix.
-    pub operator: Arc<B::Coarse<T>>,
+    operator: Arc<B::Coarse<T>>,
     /// From the finer level to this one.
-    pub transfer: Arc<B::Interpolation<T>>,
+    transfer: Arc<B::Interpolation<T>>,
     /// Beside its sweeps.
-    pub correction: Arc<B::BodyCorrection<T>>,
+    correction: Arc<B::BodyCorrection<T>>,
 }
 
 /// How far a hierarchy goes.
-pub struct Descent<B: SupportsGalerkin> {
+struct Descent<B: SupportsGalerkin> {
     /// The last matrix, if it can be solved with exactly.
-    pub coarsest: Option<B::Matrix>,
+    coarsest: Option<B::Matrix>,
     /// As those of a [`Hierarchy`].
-    pub visits: Vec<usize>,
+    visits: Vec<usize>,
     /// Notes for the user.
-    pub notes: Vec<String>,
+    notes: Vec<String>,
 }
 
 /// Calls `make` with the directions that are halved, the weights and the matrix of each coarser level: of as many levels as are
@@ -112,7 +120,7 @@ pub struct Descent<B: SupportsGalerkin> {
 ///
 /// # Errors
 /// The errors of `make`; as [`Supports::operator`].
-pub fn descend<B: SupportsGalerkin>(
+fn descend<B: SupportsGalerkin>(
     backend: &B,
     finest: B::Matrix,
     wanted: Option<usize>,
@@ -146,10 +154,11 @@ pub fn descend<B: SupportsGalerkin>(
     Ok(Descent { coarsest, visits, notes })
 }
 
-/// The hierarchy of a diffusion stencil: `wanted` levels, or as many as it takes to a grid that can be solved on exactly.
+/// The hierarchy of a diffusion stencil: `wanted` levels, or as many as it takes to a grid that can be solved on exactly. Every rank
+/// makes the matrices of the whole grid, and has its rows of those that are divided.
 ///
 /// # Errors
-/// As [`Supports::operator`].
+/// As [`Supports::operator`] and [`SupportsGalerkin::own_bodies`].
 pub fn galerkin<B: SupportsGalerkin, T: Real>(
     backend: &B,
     stencil: &Diffusion,
@@ -159,29 +168,39 @@ pub fn galerkin<B: SupportsGalerkin, T: Real>(
 where
     B::Operator<T>: LineSmoother<B, T>,
 {
-    let layout = *layout_of::<B, T>(&**finest);
-    let mut below = Vec::<Below<B, T>>::new();
+    let mut layout = *layout_of::<B, T>(&**finest);
     let matrix = backend.finest(stencil, finest)?;
     let has_bodies = backend.may_have_bodies(&matrix)?;
-    let top = backend.body_correction::<T>(&layout, bodies(backend, has_bodies, &matrix, &layout)?)?;
-    let Descent { coarsest, visits, notes } = descend(backend, matrix, wanted, &mut |axes, weights, matrix| {
-        let operator = backend.coarse::<T>(matrix)?;
-        let layout = *layout_of::<B, T>(&*operator);
+    let top = backend.body_correction::<T>(&layout, bodies(backend, has_bodies, &matrix)?)?;
+    let (mut below, mut transfers, mut gathers) = (Vec::<Below<B, T>>::new(), Vec::new(), None);
+    let (mut on, mut fine) = (backend.clone(), stencil.shape());
+    let Descent { coarsest, visits, mut notes } = descend(backend, matrix, wanted, &mut |axes, weights, matrix| {
+        let Grid { shape, periodic: [x, y, _] } = backend.grid(matrix);
+        // Cells of one colour are beside each other where a periodic direction has an odd number of rows.
+        let is_odd = y && !shape.ny.is_multiple_of(2);
+        let coarser = on.coarser(fine, shape, is_odd || shape.cells() <= COARSEST_CELLS)?;
+        let level = coarser.level();
+        let operator = level.coarse::<T>(matrix)?;
+        layout = *layout_of::<B, T>(&*operator);
+        let own = coarser.own.own_columns(shape)?.layout(shape, [x, y])?;
         let finer = match below.last() {
             None => Finer::Finest(finest),
             Some(level) => Finer::Coarse(&level.operator),
         };
-        let transfer = backend.interpolation(finer, &layout, weights)?;
-        let correction = backend.body_correction(&layout, bodies(backend, has_bodies, matrix, &layout)?)?;
+        let transfer = on.interpolation(finer, &own, weights)?;
+        transfers.push(coarser.transfer(Arc::clone(&transfer) as _, &own, &layout)?);
+        gathers = gathers.take().or(coarser.note(shape));
+        let correction = level.body_correction(&layout, bodies(level, has_bodies, matrix)?)?;
         below.push(Below { axes, operator, transfer, correction });
+        (on, fine) = (level.clone(), shape);
         Ok(())
     })?;
-    let coarsest = coarsest.map(|matrix| DenseSolver::of(backend, &matrix).map(Arc::new)).transpose()?;
+    notes.splice(0..0, gathers);
+    let coarsest = coarsest.map(|matrix| DenseSolver::of(&on, &matrix, &layout).map(Arc::new)).transpose()?;
     let levels = [Arc::clone(finest) as Arc<dyn LineSmoother<B, T>>]
         .into_iter()
         .chain(below.iter().map(|level| Arc::clone(&level.operator) as _))
         .collect();
-    let transfers = below.iter().map(|level| Arc::clone(&level.transfer) as Arc<dyn Transfer<B, T>>).collect();
     let corrections = [Some(Arc::clone(&top) as Arc<dyn Correction<B, T>>)]
         .into_iter()
         .chain(below.iter().map(|level| Some(Arc::clone(&level.correction) as _)))
@@ -192,14 +211,14 @@ where
     let update = move |stencil: &Diffusion| {
         let mut matrix = backend.finest(stencil, &finest)?;
         let has_bodies = backend.may_have_bodies(&matrix)?;
-        backend.update_bodies(&top, bodies(&backend, has_bodies, &matrix, &layout)?)?;
+        backend.update_bodies(&top, bodies(&backend, has_bodies, &matrix)?)?;
         for Below { axes, operator, transfer, correction } in &below {
             let weights;
             (weights, matrix) = backend.coarsen(matrix, axes)?;
             backend.update_interpolation(transfer, weights)?;
             backend.update_coarse(operator, &matrix)?;
-            let layout = layout_of::<B, T>(&**operator);
-            backend.update_bodies(correction, bodies(&backend, has_bodies, &matrix, layout)?)?;
+            let on = Operator::<B, T>::backend(&**operator);
+            backend.update_bodies(correction, bodies(on, has_bodies, &matrix)?)?;
         }
         coarsest.as_ref().map_or(Ok(()), |solver| solver.update(&backend.inverse(&matrix)?))
     };
@@ -215,20 +234,18 @@ where
     })
 }
 
-/// The bodies of a level, where there can be any and it is not solved on exactly.
-///
-/// # Errors
-/// The errors of the device.
-pub fn bodies<B: Setup>(backend: &B, has_bodies: bool, matrix: &B::Matrix, layout: &Layout) -> Result<B::Bodies> {
-    if has_bodies && backend.grid(matrix).shape.cells() > COARSEST_CELLS {
-        backend.bodies(matrix, layout)
-    } else {
-        Ok(B::Bodies::default())
-    }
+/// A rank's share of the bodies of a level, where there can be any and it is not solved on exactly.
+fn bodies<B: SupportsGalerkin>(backend: &B, has_bodies: bool, matrix: &B::Matrix) -> Result<B::Bodies> {
+    let grid = backend.grid(matrix).shape;
+    let all = match has_bodies && grid.cells() > COARSEST_CELLS {
+        true => backend.bodies(matrix, &Layout::new(grid)?)?,
+        false => B::Bodies::default(),
+    };
+    backend.own_bodies(all, grid)
 }
 
 /// u = G f by a dense matrix, every cell an aggregate of its own: any back end can.
-pub struct DenseSolver<B: AggregateBackend> {
+struct DenseSolver<B: AggregateBackend> {
     backend: B,
     cells: B::Aggregates,
     /// The workspace of a solve.
@@ -243,36 +260,30 @@ struct Inside<B: AggregateBackend> {
 }
 
 impl<B: AggregateBackend> DenseSolver<B> {
-    /// For a matrix.
-    ///
-    /// # Errors
-    /// As [`DenseSolver::new`].
-    pub fn of(backend: &B, matrix: &B::Matrix) -> Result<Self>
-    where
-        B: Setup,
-    {
-        Self::new(backend, &every_cell(backend.grid(matrix).shape)?, &backend.inverse(matrix)?)
-    }
-
-    /// For cells with the numbers of these aggregates, G row after row.
+    /// For a matrix, on vectors of this layout: every cell by itself, in the order of the dense matrix.
     ///
     /// # Errors
     /// As [`AggregateBackend::aggregate_matrix`].
-    pub fn new(backend: &B, cells: &AggregateMap, inverse: &[f64]) -> Result<Self> {
-        let size = cells.count();
+    fn of(backend: &B, matrix: &B::Matrix, layout: &Layout) -> Result<Self>
+    where
+        B: Setup,
+    {
+        let (shape, inverse) = (backend.grid(matrix).shape, backend.inverse(matrix)?);
+        let size = shape.cells();
+        let cells = AggregateMap::new(shape, (0..size as u32).collect(), size)?.of_part(layout)?;
         let inside = Inside {
-            matrix: backend.aggregate_matrix(size, inverse)?,
+            matrix: backend.aggregate_matrix(size, &inverse)?,
             f: backend.aggregate_vector(size)?,
             u: backend.aggregate_vector(size)?,
         };
-        Ok(Self { backend: backend.clone(), cells: backend.aggregates(cells)?, inside: Mutex::new(inside), size })
+        Ok(Self { backend: backend.clone(), cells: backend.aggregates(&cells)?, inside: Mutex::new(inside), size })
     }
 
     /// Takes another G.
     ///
     /// # Errors
-    /// [`Error::Shape`] for one of another size; as [`DenseSolver::new`].
-    pub fn update(&self, inverse: &[f64]) -> Result<()> {
+    /// [`Error::Shape`] for one of another size; as [`DenseSolver::of`].
+    fn update(&self, inverse: &[f64]) -> Result<()> {
         if inverse.len() != self.size * self.size {
             let expected = format!("{} cells", self.size);
             return Err(Error::shape("the coarsest grid", format!("{} entries", inverse.len()), expected));
@@ -281,15 +292,6 @@ impl<B: AggregateBackend> DenseSolver<B> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner).matrix = matrix;
         Ok(())
     }
-}
-
-/// Every cell by itself, in the order of the dense matrix.
-///
-/// # Errors
-/// As [`AggregateMap::new`].
-pub fn every_cell(shape: Shape) -> Result<AggregateMap> {
-    let size = shape.cells();
-    AggregateMap::new(shape, (0..size as u32).collect(), size)
 }
 
 impl<B: AggregateBackend, T: Real> CoarsestSolver<B, T> for DenseSolver<B> {

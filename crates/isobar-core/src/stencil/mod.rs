@@ -5,7 +5,7 @@
 //! * [`StoredMatrix`] any matrix, every entry stored, [`OwnOperator`] one that a caller applies,
 //! * [`Supports`] what a back end makes of a stencil, [`hierarchy`] its coarser levels, [`galerkin`] those of diffusion,
 //!   [`point_levels`] other ones for coefficients that are smooth, on grids as [`halving`] makes them,
-//! * [`modes`] the two-dimensional problems that a tensor product falls apart into,
+//! * [`modes`] the two-dimensional problems that a tensor product falls apart into, [`tensor_levels`] its coarser levels and these,
 //! * [`rings`] periodic directions of an odd number of cells,
 //! * [`matrix_market`] matrices as files.
 
@@ -29,6 +29,7 @@ pub mod rings;
 mod separable;
 mod spread;
 mod stored_matrix;
+pub mod tensor_levels;
 mod tensor_product;
 
 use std::borrow::Cow;
@@ -39,7 +40,7 @@ use crate::direct::Separable;
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, CgOperator, DirectBackend, LineSolver, MixedTop, Relaxation};
-use crate::options::{Choice, SolverOptions};
+use crate::options::{Choice, Smoother, SolverOptions};
 use crate::real::Real;
 use rings::Turns;
 
@@ -48,11 +49,12 @@ pub use diffusion::{Axis, Coefficients, Diffusion, Side};
 pub use diffusion_choice::{MOST_CONTRAST_SINGLE, MOST_SINGLE, Measures, stiffness_of};
 pub use diffusion_halved::ends_of;
 pub use faces::by_stored_faces;
-pub use hierarchy::{Coarsen, Hierarchy};
-pub use modes::{Modes, VerticalModes};
+pub use hierarchy::Hierarchy;
+pub use modes::VerticalModes;
 pub use own::{HostOperator, OwnMatrix, OwnOperator};
 pub use spread::Spread;
 pub use stored_matrix::StoredMatrix;
+pub use tensor_levels::Modes;
 pub use tensor_product::{Coupling, TensorProduct};
 
 /// A matrix as data.
@@ -255,8 +257,8 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
         Ok(None)
     }
 
-    /// The coarser levels of multigrid below an operator, where there can be any: as many as `wanted`, the finest
-    /// included, or as many as are good. There are none unless a back end says so.
+    /// The coarser levels of multigrid below an operator for a smoother that is resolved, where there can be any: as many as `wanted`,
+    /// the finest included, or as many as are good. There are none unless a back end says so.
     ///
     /// # Errors
     /// As [`Supports::operator`].
@@ -264,32 +266,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
         &self,
         _stencil: &S,
         _finest: &Arc<Self::Operator<T>>,
-        _wanted: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, S, T>>> {
-        Ok(None)
-    }
-
-    /// The levels for relaxation of points, [`Smoother::PointRedBlack`](crate::options::Smoother::PointRedBlack).
-    ///
-    /// # Errors
-    /// As [`Supports::operator`].
-    fn point_hierarchy<T: Real>(
-        &self,
-        _stencil: &S,
-        _finest: &Arc<Self::Operator<T>>,
-        _wanted: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, S, T>>> {
-        Ok(None)
-    }
-
-    /// The levels for the hybrid smoother, [`Smoother::PointLine`](crate::options::Smoother::PointLine).
-    ///
-    /// # Errors
-    /// As [`Supports::operator`].
-    fn point_line_hierarchy<T: Real>(
-        &self,
-        _stencil: &S,
-        _finest: &Arc<Self::Operator<T>>,
+        _smoother: Smoother,
         _wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, S, T>>> {
         Ok(None)

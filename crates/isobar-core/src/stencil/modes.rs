@@ -4,18 +4,14 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use super::hierarchy::{Coarsened, SupportsLevels};
 pub use super::plan::Plan;
 pub(crate) use super::plan::single_suffices;
 use super::plan::{MOST_LAYERS, RATE_OF_MULTIGRID, VECTORS_OF_MULTIGRID};
-use super::{Hierarchy, Stencil, TensorProduct};
-use crate::backend::Backend;
+use super::{Stencil, TensorProduct};
 use crate::eigen;
 use crate::error::{Error, Result};
 use crate::grid::VerticalProfile;
-use crate::operator::{LineSmoother, ModalTransfer};
-use crate::options::{MultigridOptions, SolverOptions};
-use crate::real::Real;
+use crate::options::SolverOptions;
 
 /// The vertical modes of A = |T| ⊗ V + L_h ⊗ D, where V is the tridiagonal matrix of a, b and c, D = diag(−d), and L_h the
 /// horizontal couplings: the pencil V s = μ D s with Sᵀ D S = 1. In u = Σ s_m x_m the matrix is Σ (μ_m |T| + L_h): one
@@ -173,7 +169,7 @@ impl TensorProduct {
     }
 
     /// The number of levels of two-dimensional problems until horizontal couplings are no larger than μ |T|. Coarsening quarters them.
-    fn levels_of_modes(&self, mu: f64) -> usize {
+    pub(super) fn levels_of_modes(&self, mu: f64) -> usize {
         let largest = (self.largest_ratio() / mu).max(1.0);
         let columns = Stencil::shape(self).nx.max(Stencil::shape(self).ny) as f64;
         1 + largest.log(4.0).min(columns.log2()).ceil() as usize
@@ -190,116 +186,5 @@ impl TensorProduct {
     pub(super) fn largest_ratio(&self) -> f64 {
         let h = self.horizontal();
         h.total.iter().zip(&h.area).map(|(total, area)| total / area).fold(0.0, f64::max)
-    }
-}
-
-/// Some vertical modes of a matrix on a device. The modes have a precision of their own.
-pub struct Modes<B: Backend, S, T: Real, C: Real> {
-    /// Between the grid and the modes.
-    pub transfer: Arc<dyn ModalTransfer<B, T, C>>,
-    /// The two-dimensional problems, a layer each, and the levels of multigrid for them. What updates these updates the
-    /// transfer too, given the coefficients of the whole matrix.
-    pub problems: Hierarchy<B, S, C>,
-    /// How many there are, and what an iteration does.
-    pub plan: Plan,
-}
-
-/// A back end that goes between a grid and its vertical modes.
-pub trait SupportsModes: SupportsLevels<TensorProduct> {
-    /// The transfer between the operator of a grid and some of its modes.
-    ///
-    /// # Errors
-    /// As [`Supports::operator`](super::Supports::operator).
-    fn modal_transfer<T: Real, C: Real>(
-        &self,
-        operator: &Arc<Self::Operator<T>>,
-        modes: &VerticalModes,
-    ) -> Result<Arc<dyn ModalTransfer<Self, T, C>>>;
-
-    /// The levels of multigrid for the problems of modes, whose layers are not coupled to each other.
-    ///
-    /// # Errors
-    /// As [`Supports::operator`](super::Supports::operator).
-    fn levels_of_modes<C: Real>(
-        &self,
-        levels: Coarsened<Self, TensorProduct, C>,
-        _options: &MultigridOptions,
-    ) -> Result<Hierarchy<Self, TensorProduct, C>>
-    where
-        Self::Operator<C>: LineSmoother<Self, C>,
-    {
-        Ok(levels.hierarchy())
-    }
-}
-
-/// The two-dimensional problems of some modes of a matrix, a layer each, and as many levels of multigrid for them as the hardest
-/// of all modes wants. What updates them is given the coefficients of the whole matrix.
-///
-/// # Errors
-/// As [`VerticalModes::new`]; as [`Supports::operator`](super::Supports::operator).
-pub fn problems_of_modes<B, C>(
-    backend: &B,
-    stencil: &TensorProduct,
-    which: Range<usize>,
-    options: &MultigridOptions,
-) -> Result<Hierarchy<B, TensorProduct, C>>
-where
-    B: SupportsModes,
-    C: Real,
-    B::Operator<C>: LineSmoother<B, C>,
-{
-    let modes = stencil.modes()?;
-    let plane = stencil.of_modes(&modes.only(which.clone()))?;
-    let problem = backend.operator::<C>(&plane)?;
-    let wanted = modes.values().first().map(|&mu| stencil.levels_of_modes(mu));
-    let mut problems = backend.levels_of_modes(Coarsened::new(backend, &plane, &problem, wanted)?, options)?;
-    let (backend, update_levels) = (backend.clone(), problems.update);
-    problems.update = Box::new(move |stencil: &TensorProduct| {
-        let plane = stencil.of_modes(&stencil.modes()?.only(which.clone()))?;
-        backend.update(&problem, &plane)?;
-        update_levels(&plane)
-    });
-    Ok(problems)
-}
-
-/// So many modes of a tensor-product matrix.
-///
-/// # Errors
-/// As [`VerticalModes::new`]; as [`Supports::operator`](super::Supports::operator).
-pub fn by_modes<B, T, C>(
-    backend: &B,
-    stencil: &TensorProduct,
-    operator: &Arc<B::Operator<T>>,
-    options: &SolverOptions,
-    tolerance: f64,
-) -> Result<Modes<B, TensorProduct, T, C>>
-where
-    B: SupportsModes,
-    T: Real,
-    C: Real,
-    B::Operator<C>: LineSmoother<B, C>,
-{
-    let modes = stencil.modes()?;
-    let plan = Plan::new(stencil, &modes, &options.modes, tolerance)?;
-    let transfer = backend.modal_transfer::<T, C>(operator, &modes.only(0..plan.count))?;
-    let problems = problems_of_modes(backend, stencil, 0..plan.count, &options.multigrid)?;
-    Ok(Modes { transfer: Arc::clone(&transfer), problems, plan }.updating(move |modes| transfer.update(modes)))
-}
-
-impl<B, T, C> Modes<B, TensorProduct, T, C>
-where
-    B: Backend,
-    T: Real,
-    C: Real,
-{
-    /// With what gives the transfer its modes, beside the problems.
-    #[must_use]
-    pub fn updating(mut self, transfer: impl Fn(&VerticalModes) -> Result<()> + Send + Sync + 'static) -> Self {
-        let (update, count) = (self.problems.update, self.plan.count);
-        self.problems.update = Box::new(move |stencil: &TensorProduct| {
-            transfer(&stencil.modes()?.only(0..count))?;
-            update(stencil)
-        });
-        self
     }
 }

@@ -8,15 +8,14 @@ use super::halving::{End, Halving, halvings};
 use super::{Diffusion, Hierarchy, Stencil, Supports};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
-use crate::operator::{LineSmoother, Transfer, layout_of};
+use crate::operator::{LevelBackend, LineSmoother, Transfer, layout_of};
+use crate::options::Smoother;
 use crate::real::Real;
 
 /// A back end that has such levels.
-pub trait SupportsPoints: Supports<Diffusion> {
-    /// Between two of them: R sums the cells that make up a coarser one, P is linear between centres (see [`Halving`]).
-    type PointTransfer<T: Real>: Transfer<Self, T> + 'static;
-
-    /// The transfer between an operator and that of the coarser grid, whose vectors have this layout.
+pub trait SupportsPoints: Supports<Diffusion> + LevelBackend {
+    /// The transfer between an operator and that of the coarser grid, whose vectors have this layout: R sums the cells that make up a
+    /// coarser one, P is linear between centres (see [`Halving`]).
     ///
     /// # Errors
     /// As [`Supports::operator`].
@@ -25,7 +24,15 @@ pub trait SupportsPoints: Supports<Diffusion> {
         fine: &Arc<Self::Operator<T>>,
         coarse: &Layout,
         by: &Halving,
-    ) -> Result<Arc<Self::PointTransfer<T>>>;
+    ) -> Result<Arc<dyn Transfer<Self, T>>>;
+
+    /// [`Supports::operator`] of a coarser level, of which nothing is asked but to relax points.
+    ///
+    /// # Errors
+    /// As there.
+    fn point_operator<T: Real>(&self, stencil: &Diffusion) -> Result<Arc<Self::Operator<T>>> {
+        self.operator(stencil)
+    }
 
     /// The operator of a stencil on the coarser grid, and that stencil, with as much in it as [`SupportsPoints::rehalve`] needs.
     ///
@@ -37,9 +44,7 @@ pub trait SupportsPoints: Supports<Diffusion> {
         _operator: &Arc<Self::Operator<T>>,
         by: &Halving,
     ) -> Result<(Diffusion, Arc<Self::Operator<T>>)> {
-        let coarse = stencil.halved(by)?;
-        let operator = self.operator(&coarse)?;
-        Ok((coarse, operator))
+        halve_on_host(self, stencil, by)
     }
 
     /// Gives the coarser one of two operators the coefficients that those of the finer one, which are `stencil`'s, make. Returns
@@ -54,20 +59,63 @@ pub trait SupportsPoints: Supports<Diffusion> {
         coarse: &Arc<Self::Operator<T>>,
         by: &Halving,
     ) -> Result<Diffusion> {
-        let stencil = stencil.halved(by)?;
-        self.update(coarse, &stencil)?;
-        Ok(stencil)
+        rehalve_on_host(self, stencil, coarse, by)
     }
+}
+
+/// [`SupportsPoints::halve`] from coefficients of the whole grid, whatever an operator has of them.
+fn halve_on_host<B: SupportsPoints, T: Real>(
+    backend: &B,
+    stencil: &Diffusion,
+    by: &Halving,
+) -> Result<(Diffusion, Arc<B::Operator<T>>)> {
+    let coarse = stencil.halved(by)?;
+    let operator = backend.point_operator(&coarse)?;
+    Ok((coarse, operator))
+}
+
+/// [`SupportsPoints::rehalve`] in the same way.
+fn rehalve_on_host<B: SupportsPoints, T: Real>(
+    backend: &B,
+    stencil: &Diffusion,
+    coarse: &B::Operator<T>,
+    by: &Halving,
+) -> Result<Diffusion> {
+    let stencil = stencil.halved(by)?;
+    backend.update(coarse, &stencil)?;
+    Ok(stencil)
 }
 
 /// Cells of a grid that a few sweeps do not solve on.
 const TOO_MANY: usize = 8;
 
+/// The hierarchy of a stencil for a smoother.
+///
+/// # Errors
+/// As [`Supports::operator`], [`Diffusion::halved`], [`LevelBackend::coarser`] and [`galerkin`]; [`Error::Unsupported`] for a grid
+/// that is not halved, or where ranks divide x.
+pub fn levels_for<B: SupportsPoints + SupportsGalerkin, T: Real>(
+    backend: &B,
+    stencil: &Diffusion,
+    finest: &Arc<B::Operator<T>>,
+    smoother: Smoother,
+    wanted: Option<usize>,
+) -> Result<Hierarchy<B, Diffusion, T>>
+where
+    B::Operator<T>: LineSmoother<B, T>,
+{
+    match smoother {
+        Smoother::PointRedBlack => by_points(backend, stencil, finest, wanted),
+        Smoother::PointLine => points_above_lines(backend, stencil, finest, wanted),
+        _ => galerkin(backend, stencil, finest, wanted),
+    }
+}
+
 /// The hierarchy of a stencil: `wanted` levels, or as many as it takes to a single cell.
 ///
 /// # Errors
-/// As [`Supports::operator`], and those of [`Diffusion::halved`].
-pub fn by_points<B: SupportsPoints, T: Real>(
+/// As [`Supports::operator`], and those of [`Diffusion::halved`] and [`LevelBackend::coarser`].
+fn by_points<B: SupportsPoints, T: Real>(
     backend: &B,
     stencil: &Diffusion,
     finest: &Arc<B::Operator<T>>,
@@ -77,34 +125,47 @@ where
     B::Operator<T>: LineSmoother<B, T>,
 {
     let steps = steps(stencil, wanted)?;
-    let (mut operators, mut transfers) = (vec![Arc::clone(finest)], Vec::new());
-    let mut fine = stencil.clone();
+    // A rank's coefficients do not suffice for those of its share of a coarser grid.
+    let is_part = layout_of::<B, T>(&**finest).is_part();
+    let (mut operators, mut transfers, mut notes) = (vec![Arc::clone(finest)], Vec::new(), Vec::new());
+    let (mut on, mut fine) = (backend.clone(), stencil.clone());
     for by in &steps {
-        let (coarse, operator) = backend.halve(&fine, &operators[operators.len() - 1], by)?;
         let before = &operators[operators.len() - 1];
-        transfers.push(backend.point_transfer(before, layout_of::<B, T>(&*operator), by)? as Arc<dyn Transfer<B, T>>);
+        let coarser = on.coarser(by.fine, by.coarse, false)?;
+        let (coarse, operator) = match is_part {
+            true => halve_on_host(coarser.level(), &fine, by)?,
+            false => coarser.level().halve(&fine, before, by)?,
+        };
+        let own = coarser.own.own_columns(by.coarse)?.layout(by.coarse, coarse.rings())?;
+        let to_own = on.point_transfer(before, &own, by)?;
+        transfers.push(coarser.transfer(to_own, &own, layout_of::<B, T>(&*operator))?);
+        notes.extend(coarser.note(by.coarse));
         operators.push(operator);
-        fine = coarse;
+        (on, fine) = (coarser.level().clone(), coarse);
     }
-    let notes = ends_large(stencil.shape(), &steps, wanted);
+    notes.extend(ends_large(stencil.shape(), &steps, wanted));
     let levels = operators.iter().map(|operator| Arc::clone(operator) as Arc<dyn LineSmoother<B, T>>).collect();
     let backend = backend.clone();
     let update = move |stencil: &Diffusion| {
         let mut fine = stencil.clone();
         for (pair, by) in operators.windows(2).zip(&steps) {
-            fine = backend.rehalve(&fine, &pair[0], &pair[1], by)?;
+            fine = match is_part {
+                true => rehalve_on_host(&backend, &fine, &pair[1], by)?,
+                false => backend.rehalve(&fine, &pair[0], &pair[1], by)?,
+            };
         }
         Ok(())
     };
-    Ok(Hierarchy::plain(levels, transfers, notes.into_iter().collect(), Box::new(update)))
+    Ok(Hierarchy::plain(levels, transfers, notes, Box::new(update)))
 }
 
 /// The hierarchy of a stencil whose finest grid alone is relaxed by points: the grid below, halved in all strong directions, has
 /// the faces of [`Diffusion::halved_by_faces`], and the Galerkin levels of these. `wanted` levels in all, two at least.
 ///
 /// # Errors
-/// As [`Supports::operator`], and those of [`Diffusion::halved_by_faces`]; [`Error::Unsupported`] for a grid that is not halved.
-pub fn points_above_lines<B: SupportsPoints + SupportsGalerkin, T: Real>(
+/// As [`Supports::operator`], and those of [`Diffusion::halved_by_faces`]; [`Error::Unsupported`] for a grid that is not halved, or
+/// where ranks divide x.
+fn points_above_lines<B: SupportsPoints + SupportsGalerkin, T: Real>(
     backend: &B,
     stencil: &Diffusion,
     finest: &Arc<B::Operator<T>>,
@@ -113,11 +174,29 @@ pub fn points_above_lines<B: SupportsPoints + SupportsGalerkin, T: Real>(
 where
     B::Operator<T>: LineSmoother<B, T>,
 {
+    backend.own_columns(stencil.shape())?.whole_rows(stencil.shape(), "points above lines")?;
     let by = step_above_lines(stencil)?;
     let coarse = stencil.halved_by_faces(&by)?;
-    let operator = backend.operator::<T>(&coarse)?;
-    let below = galerkin(backend, &coarse, &operator, wanted_below(wanted))?;
-    with_points_above(backend, finest, by, &operator, below)
+    let on = backend.coarser(by.fine, by.coarse, false)?.own;
+    let operator = on.operator::<T>(&coarse)?;
+    let below = galerkin(&on, &coarse, &operator, wanted.map(|wanted| wanted.saturating_sub(1).max(1)))?;
+    let transfer = backend.point_transfer(finest, layout_of::<B, T>(&*operator), &by)?;
+    let update_below = below.update;
+    let update = move |stencil: &Diffusion| {
+        let coarse = stencil.halved_by_faces(&by)?;
+        on.update(&operator, &coarse)?;
+        update_below(&coarse)
+    };
+    Ok(Hierarchy {
+        levels: [Arc::clone(finest) as _].into_iter().chain(below.levels).collect(),
+        transfers: [transfer].into_iter().chain(below.transfers).collect(),
+        corrections: [None].into_iter().chain(below.corrections).collect(),
+        visits: [1].into_iter().chain(below.visits).collect(),
+        by_points: 1,
+        update: Box::new(update),
+        coarsest: below.coarsest,
+        notes: below.notes,
+    })
 }
 
 /// How the finest grid of points above lines is halved.
@@ -131,44 +210,6 @@ pub fn step_above_lines(stencil: &Diffusion) -> Result<Halving> {
              alone; use \"line-red-black\"",
             stencil.shape()
         ))
-    })
-}
-
-/// How many levels there are below the finest.
-pub fn wanted_below(wanted: Option<usize>) -> Option<usize> {
-    wanted.map(|wanted| wanted.saturating_sub(1).max(1))
-}
-
-/// Puts a level of points above levels of lines, the finest of which is `coarse`.
-///
-/// # Errors
-/// As [`SupportsPoints::point_transfer`].
-pub fn with_points_above<B: SupportsPoints, T: Real>(
-    backend: &B,
-    finest: &Arc<B::Operator<T>>,
-    by: Halving,
-    coarse: &Arc<B::Operator<T>>,
-    below: Hierarchy<B, Diffusion, T>,
-) -> Result<Hierarchy<B, Diffusion, T>>
-where
-    B::Operator<T>: LineSmoother<B, T>,
-{
-    let transfer = backend.point_transfer(finest, layout_of::<B, T>(&**coarse), &by)? as Arc<dyn Transfer<B, T>>;
-    let (backend, operator, update_below) = (backend.clone(), Arc::clone(coarse), below.update);
-    let update = move |stencil: &Diffusion| {
-        let coarse = stencil.halved_by_faces(&by)?;
-        backend.update(&operator, &coarse)?;
-        update_below(&coarse)
-    };
-    Ok(Hierarchy {
-        levels: [Arc::clone(finest) as _].into_iter().chain(below.levels).collect(),
-        transfers: [transfer].into_iter().chain(below.transfers).collect(),
-        corrections: [None].into_iter().chain(below.corrections).collect(),
-        visits: [1].into_iter().chain(below.visits).collect(),
-        by_points: 1,
-        update: Box::new(update),
-        coarsest: below.coarsest,
-        notes: below.notes,
     })
 }
 
@@ -189,7 +230,7 @@ pub fn steps(stencil: &Diffusion, wanted: Option<usize>) -> Result<Vec<Halving>>
 }
 
 /// A note for the user on levels that end with many cells.
-pub fn ends_large(shape: Shape, steps: &[Halving], wanted: Option<usize>) -> Option<String> {
+fn ends_large(shape: Shape, steps: &[Halving], wanted: Option<usize>) -> Option<String> {
     let last = steps.last().map_or(shape, |by| by.coarse);
     (wanted.is_none() && last.cells() > TOO_MANY).then(|| {
         format!("{last} cells are not coarsened further, and only relaxed: an odd number of cells goes around a ring")

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::modes::KeptModes;
 use super::separable::TensorProductRows;
-use super::{Coarsen, Csr, Stencil, StoredMatrix};
+use super::{Csr, Stencil, StoredMatrix};
 use crate::direct::{Separable, looks_separable, nearest, separate};
 use crate::error::{Error, Result};
 use crate::grid::horizontal::Metric;
@@ -323,11 +323,11 @@ impl Stencil for TensorProduct {
     }
 }
 
-impl Coarsen for TensorProduct {
+impl TensorProduct {
     /// The operator on half as many columns each way, rounded up, with the same vertical factors: discretised anew where
     /// the grid is known and both sizes are even, else from the fine factors. `None` for one column, and where the one that is left would be
     /// singular: without mass and tied to nothing, its diagonal is the rounding of what it is a difference of.
-    fn coarsened(&self) -> Option<Self> {
+    pub fn coarsened(&self) -> Option<Self> {
         let shape = self.shape.halved()?;
         let is_even = self.shape.nx.is_multiple_of(2) && self.shape.ny.is_multiple_of(2);
         let (horizontal, grid) = match &self.grid {
@@ -342,10 +342,5 @@ impl Coarsen for TensorProduct {
         }
         let (vertical, horizontal) = (Arc::clone(&self.vertical), Arc::new(horizontal));
         Some(Self { shape, vertical, horizontal, grid, layers_apart: self.layers_apart, modes: self.modes.clone() })
-    }
-
-    /// Beyond that, the vertical couplings leave nothing to do (paper B, section 5.2).
-    fn default_levels(&self) -> Option<usize> {
-        Some(Self::DEFAULT_LEVELS)
     }
 }

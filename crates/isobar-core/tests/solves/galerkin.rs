@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use isobar_core::backend::{Backend, Ratio};
 use isobar_core::layout::{Layout, Shape};
+use isobar_core::options::Smoother;
 use isobar_core::problem::random;
 use isobar_core::real::Precision;
 use isobar_core::reference::{Reference, Vector};
@@ -24,7 +25,8 @@ fn stencil(shape: Shape, factors: [f64; 3], sides: [Side; 3], contrast: f64, clo
 
 fn hierarchy(stencil: &Diffusion, levels: usize) -> Hierarchy<Reference, Diffusion, f64> {
     let operator = Supports::<Diffusion>::operator::<f64>(&Reference, stencil).unwrap();
-    Supports::<Diffusion>::hierarchy(&Reference, stencil, &operator, Some(levels)).unwrap().unwrap()
+    let smoother = Smoother::LineRedBlack;
+    Supports::<Diffusion>::hierarchy(&Reference, stencil, &operator, smoother, Some(levels)).unwrap().unwrap()
 }
 
 fn noise(layout: &Layout, seed: u64) -> Vector<f64> {

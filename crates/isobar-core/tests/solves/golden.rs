@@ -98,7 +98,7 @@ fn one_cycle() {
         {
             let options = MultigridOptions { smoother, levels: Some(2), ..MultigridOptions::default() };
             let finest = Reference.operator::<f64>(&stencil).unwrap();
-            let hierarchy = Reference.hierarchy(&stencil, &finest, options.levels).unwrap().unwrap();
+            let hierarchy = Reference.hierarchy(&stencil, &finest, smoother, options.levels).unwrap().unwrap();
             let mut cycle = Cycle::new(&hierarchy, &options).unwrap();
             let f = vector(case, "u");
             let mut u = f.clone();

@@ -13,17 +13,16 @@ use std::sync::Arc;
 
 use isobar_core::backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Sums};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, Patch, needs_whole_rows};
+use isobar_core::layout::{Colour, Layout, needs_whole_rows};
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation, Triangular};
-use isobar_core::options::{Choice, SolverOptions};
+use isobar_core::options::{Choice, Smoother, SolverOptions};
 use isobar_core::real::Real;
+use isobar_core::stencil::point_levels::levels_for;
 use isobar_core::stencil::{self, Axis, Hierarchy, Lines, Stencil, Supports};
+use isobar_dist::PartBackend;
 use isobar_dist::diffusion::choice;
-use isobar_dist::galerkin::by_galerkin;
-use isobar_dist::part::{PartBackend, SupportsParts};
-use isobar_dist::points::{by_points, points_above_lines};
 use isobar_dist::require_order;
 
 use self::cells::Cells;
@@ -250,7 +249,7 @@ impl Supports<stencil::Diffusion> for Cpu {
 
     fn choice(&self, stencil: &stencil::Diffusion, _: &Arc<Diffusion<f64>>, options: &SolverOptions) -> Result<Choice> {
         match self.ranks() {
-            Some(ranks) => choice(self, ranks, stencil, options),
+            Some(ranks) => choice(self, ranks, stencil, options, true),
             None => Ok(self.enter(|| stencil.choice(options))),
         }
     }
@@ -261,8 +260,16 @@ impl Supports<stencil::Diffusion> for Cpu {
         self.own_columns(shape)?.layout(shape, stencil.rings())
     }
 
+    /// Rectangles of stencils with stored faces are not supported.
     fn operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<Diffusion<T>>> {
-        self.part(stencil, self.own_columns(Stencil::shape(stencil))?)
+        let shape = Stencil::shape(stencil);
+        let patch = self.own_columns(shape)?;
+        stencil.require_parts(patch, true)?;
+        let extents = [shape.nx, shape.ny, shape.nz];
+        let periodic = Axis::ALL.map(|axis| stencil.is_periodic(axis) && extents[axis as usize] > 1);
+        let layout = patch.layout(shape, [periodic[0], periodic[1]])?;
+        let coefficients = DiffusionCoefficients::new(self, &layout, periodic, stencil)?;
+        Ok(Arc::new(SevenPoint::new(self, layout, periodic, coefficients)?))
     }
 
     fn update<T: Real>(&self, operator: &Diffusion<T>, stencil: &stencil::Diffusion) -> Result<()> {
@@ -291,27 +298,10 @@ impl Supports<stencil::Diffusion> for Cpu {
         &self,
         stencil: &stencil::Diffusion,
         finest: &Arc<Diffusion<T>>,
+        smoother: Smoother,
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
-        by_galerkin(self, stencil, finest, wanted).map(Some)
-    }
-
-    fn point_hierarchy<T: Real>(
-        &self,
-        stencil: &stencil::Diffusion,
-        finest: &Arc<Diffusion<T>>,
-        wanted: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
-        by_points(self, stencil, finest, wanted).map(Some)
-    }
-
-    fn point_line_hierarchy<T: Real>(
-        &self,
-        stencil: &stencil::Diffusion,
-        finest: &Arc<Diffusion<T>>,
-        wanted: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
-        points_above_lines(self, stencil, finest, wanted).map(Some)
+        levels_for(self, stencil, finest, smoother, wanted).map(Some)
     }
 
     fn mixed_top(
@@ -324,18 +314,5 @@ impl Supports<stencil::Diffusion> for Cpu {
         let transfer = hierarchy.transfers.first().cloned();
         let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
         Ok(Some(Box::new(top)))
-    }
-}
-
-impl SupportsParts<stencil::Diffusion> for Cpu {
-    /// Rectangles of stencils with stored faces are not supported.
-    fn part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<Diffusion<T>>> {
-        let shape = Stencil::shape(stencil);
-        stencil.require_parts(patch, true)?;
-        let extents = [shape.nx, shape.ny, shape.nz];
-        let periodic = Axis::ALL.map(|axis| stencil.is_periodic(axis) && extents[axis as usize] > 1);
-        let layout = patch.layout(shape, [periodic[0], periodic[1]])?;
-        let coefficients = DiffusionCoefficients::new(self, &layout, periodic, stencil)?;
-        Ok(Arc::new(SevenPoint::new(self, layout, periodic, coefficients)?))
     }
 }

@@ -18,14 +18,15 @@ mod weights;
 
 use std::sync::Arc;
 
+use isobar_core::backend::Backend;
 use isobar_core::error::Result;
 use isobar_core::execute;
-use isobar_core::layout::{Layout, Slab};
+use isobar_core::layout::{Layout, Shape};
 use isobar_core::real::Real;
 use isobar_core::stencil::Diffusion;
 use isobar_core::stencil::galerkin::{Bodies, Directions, Execute, Matrix};
 use isobar_core::stencil::galerkin_levels::{Finer, SupportsGalerkin};
-use isobar_dist::galerkin::SupportsGalerkinParts;
+use isobar_dist::PartBackend;
 
 pub use bodies::BodyCorrection;
 pub use interpolation::Interpolation;
@@ -67,7 +68,7 @@ impl SupportsGalerkin for Cpu {
     }
 
     fn coarse<T: Real>(&self, matrix: &Matrix) -> Result<Arc<Level27<T>>> {
-        Ok(Arc::new(Level27::new(self, matrix, Slab::whole(matrix.grid().shape))?))
+        Ok(Arc::new(Level27::new(self, matrix, self.own_columns(matrix.grid().shape)?.y)?))
     }
 
     fn update_coarse<T: Real>(&self, coarse: &Level27<T>, matrix: &Matrix) -> Result<()> {
@@ -93,6 +94,12 @@ impl SupportsGalerkin for Cpu {
         Ok(())
     }
 
+    fn own_bodies(&self, all: Vec<Bodies>, grid: Shape) -> Result<Vec<Bodies>> {
+        let Some(ranks) = self.ranks() else { return Ok(all) };
+        let (rows, whole) = (ranks.pairs_of_rows(grid)?, Layout::new(grid)?);
+        Ok(all.iter().map(|bodies| bodies.part(&whole, rows.starts(), ranks.rank())).collect())
+    }
+
     fn body_correction<T: Real>(&self, layout: &Layout, bodies: Vec<Bodies>) -> Result<Arc<BodyCorrection>> {
         Ok(Arc::new(BodyCorrection::new(self, *layout, bodies)))
     }
@@ -100,15 +107,5 @@ impl SupportsGalerkin for Cpu {
     fn update_bodies<T: Real>(&self, correction: &BodyCorrection, bodies: Vec<Bodies>) -> Result<()> {
         correction.update(bodies);
         Ok(())
-    }
-}
-
-impl SupportsGalerkinParts for Cpu {
-    fn coarse_part<T: Real>(&self, matrix: &Matrix, slab: Slab) -> Result<Arc<Level27<T>>> {
-        Ok(Arc::new(Level27::new(self, matrix, slab)?))
-    }
-
-    fn part_of_bodies(&self, all: Vec<Bodies>, whole: &Layout, starts: &[usize], rank: usize) -> Result<Vec<Bodies>> {
-        Ok(all.iter().map(|bodies| bodies.part(whole, starts, rank)).collect())
     }
 }

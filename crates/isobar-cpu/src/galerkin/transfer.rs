@@ -5,7 +5,7 @@
 //! middle, as it is (even i) or weighted with the next one (odd i); so that side needs no shuffling, and is a stage of the
 //! finer level's own passes. The other side goes plane by plane of the coarse grid.
 
-use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar};
+use isobar_core::backend::{Backend, HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
@@ -309,8 +309,7 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
                 self.gather_plane(w.x.as_ref(), j, unsolved, r.entries(), middle);
             };
             let sweep = (relaxation, guess, 1);
-            let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu.fill_while(u, colours, inside);
-            operator.pass_around_sweeps(&c, &mut inner, None, sweep, vectors, Some(&gather), fill)?;
+            operator.pass_around_sweeps(&c, &mut inner, None, sweep, vectors, Some(&gather), u)?;
         }
         self.restrict_middle(&w, &mut workspace, coarse_f)
     }
@@ -342,7 +341,6 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
         let prolong = |j: usize, _: &mut ChunkSpace<T>| {
             self.scatter_plane(w.x.as_ref(), j, needed, middle, vectors[1]);
         };
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu.fill_while(u, colours, inside);
-        fine.sweep_after(&prolong, relaxation, vectors, norm, fill)
+        fine.sweep_after(&prolong, relaxation, vectors, norm, u)
     }
 }

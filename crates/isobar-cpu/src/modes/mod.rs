@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{Guess, LineSmoother, ModalTransfer, Operator, Relaxation};
+use isobar_core::operator::{Guess, LineSmoother, ModalTransfer, Operator, Relaxation, Transfer};
 use isobar_core::real::Real;
 use isobar_core::stencil::VerticalModes;
-use isobar_core::stencil::modes::SupportsModes;
+use isobar_core::stencil::tensor_levels::SupportsTransfers;
 
 use self::kernels::{Expand, Project};
+use crate::bilinear::Bilinear;
 use crate::blas::Dot;
 use crate::cpu::Cpu;
 use crate::seven_point::kernels::{Into, Residual};
@@ -317,7 +318,6 @@ impl<T: Real> Modal<T> {
         let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
         let (x, g, rounded) = (x.share(), g.map(Vector::share_mut), Shared::of(&mut rounded));
         let vectors = [f.share(), u.share_mut()];
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fine.cpu().fill_while(u, colours, inside);
         let needed = fine.needed(relaxation);
         let summed = if g.is_some() { fine.unsolved(relaxation) } else { &Colour::BOTH };
         let (c, mut workspace) = (fine.coefficients(), fine.workspace());
@@ -339,13 +339,22 @@ impl<T: Real> Modal<T> {
             left -= now;
             let after: Option<Stage<'_, T>> = (left == 0).then_some(&residual);
             let some = (relaxation, Guess::Given, now);
-            fine.pass_around_sweeps(&c, &mut workspace, before.take(), some, vectors, after, fill)?;
+            fine.pass_around_sweeps(&c, &mut workspace, before.take(), some, vectors, after, u)?;
         }
         fine.reduce(&workspace, norm, scalars)
     }
 }
 
-impl SupportsModes for Cpu {
+impl SupportsTransfers for Cpu {
+    fn transfer<T: Real>(
+        &self,
+        fine: &Arc<TensorProduct<T>>,
+        _: &Arc<TensorProduct<T>>,
+        own: &Layout,
+    ) -> Result<Arc<dyn Transfer<Self, T>>> {
+        Ok(Arc::new(Bilinear::new(fine, *own)))
+    }
+
     fn modal_transfer<T: Real, C: Real>(
         &self,
         operator: &Arc<TensorProduct<T>>,

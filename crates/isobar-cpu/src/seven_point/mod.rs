@@ -102,9 +102,6 @@ impl<T> ChunkSpace<T> {
 /// A stage of a pass: plane, and the space of whoever runs it.
 pub(crate) type Stage<'a, T> = &'a (dyn Fn(usize, &mut ChunkSpace<T>) + Sync);
 
-/// Fills the halo rows of the vector that a pass is about, for some colours; what there is to do meanwhile may be done then.
-pub(crate) type FillRows<'f> = dyn FnMut(&[Colour], Meanwhile<'_>) -> Result<()> + 'f;
-
 /// A loop over one half plane, written once for all kinds of coefficients. (A trait, not a closure: only
 /// functions that are sure to be inlined get this machine's vector instructions.)
 pub(crate) trait Kernel<T: Real> {

@@ -8,7 +8,7 @@ use isobar_core::real::Real;
 
 use super::kernels::{Apply, Divide, Nowhere, Residual, Scale};
 use super::lines::Precondition;
-use super::{ChunkSpace, FillRows, SevenPoint, Stored, Workspace, store};
+use super::{ChunkSpace, SevenPoint, Stored, Workspace, store};
 use crate::blas;
 use crate::cpu::Cpu;
 use crate::shared::Shared;
@@ -46,21 +46,23 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         self.reduce(&workspace, out, scalars)
     }
 
-    /// A pass of one stage that sums up, with `fill` called for the halo that it reads.
+    /// A pass of one stage that sums up and reads the halo of u, which is filled.
     ///
     /// # Errors
-    /// The errors of `fill`; as [`Backend::sum`].
+    /// As [`Backend::fill`] and [`Backend::sum`].
     pub(crate) fn summing_pass_and_fill<const N: usize>(
         &self,
         stage: impl Fn(&C, usize, &mut ChunkSpace<T>) -> [f64; 2] + Sync,
         out: impl Into<Sums<N>>,
         scalars: &mut HostScalars,
-        fill: &mut FillRows<'_>,
+        u: &mut Vector<T>,
     ) -> Result<()> {
         let (c, mut workspace) = (self.coefficients(), self.workspace());
         let sums = Shared::of(&mut workspace.sums);
         let stage = |j: usize, space: &mut ChunkSpace<T>| store(sums, j, stage(&c, j, space));
-        self.pass_on_part(&mut workspace, &[&stage], true, |_, inside| fill(&Colour::BOTH, inside))?;
+        self.pass_on_part(&mut workspace, &[&stage], true, |_, inside| {
+            self.cpu().fill_while(u, &Colour::BOTH, inside)
+        })?;
         self.reduce(&workspace, out, scalars)
     }
 
@@ -150,8 +152,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             Some(r) => [self.residual_into(c, j, [f, shared_u], r, 0), 0.0],
             None => self.on_both(c, j, |h| Residual { h, f, u: shared_u, to: Nowhere }),
         };
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill_while(u, colours, inside);
-        self.summing_pass_and_fill(stage, norm, scalars, fill)
+        self.summing_pass_and_fill(stage, norm, scalars, u)
     }
 }
 

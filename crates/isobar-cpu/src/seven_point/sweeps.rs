@@ -1,6 +1,6 @@
 //! Relaxation of lines, and the steps that share its pass.
 
-use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar};
+use isobar_core::backend::{Backend, HostScalars, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Colour;
 use isobar_core::operator::{Guess, LineSmoother, MixedSmoother, Relaxation};
@@ -9,7 +9,7 @@ use isobar_core::real::Real;
 
 use super::kernels::{Into, Nowhere, Residual, Rounded};
 use super::lines::{Correction, Relax, Solve};
-use super::{ChunkSpace, FillRows, PLANES, SevenPoint, Stage, Stored, Workspace, store};
+use super::{ChunkSpace, PLANES, SevenPoint, Stage, Stored, Workspace, store};
 use crate::blas;
 use crate::cpu::Cpu;
 use crate::shared::Shared;
@@ -142,18 +142,17 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         }
     }
 
-    /// A pass of `before`, of a red–black sweep and, where that is asked for, of ‖f − A u‖². `fill` as by
-    /// [`SevenPoint::pass_around_sweeps`].
+    /// A pass of `before`, of a red–black sweep and, where that is asked for, of ‖f − A u‖².
     ///
     /// # Errors
-    /// The errors of `fill`.
+    /// As [`Backend::fill`].
     pub(crate) fn sweep_after(
         &self,
         before: Stage<'_, T>,
         relaxation: Relaxation,
         vectors: [Shared<T>; 2],
         norm: Option<(Scalar, &mut HostScalars)>,
-        fill: &mut FillRows<'_>,
+        u: &mut Vector<T>,
     ) -> Result<()> {
         let (c, mut workspace) = (self.coefficients(), self.workspace());
         let (sums, unsolved) = (Shared::of(&mut workspace.sums), self.unsolved(relaxation));
@@ -162,7 +161,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         };
         let after: Option<Stage<'_, T>> = if norm.is_some() { Some(&measure) } else { None };
         let sweep = (relaxation, Guess::Given, 1);
-        self.pass_around_sweeps(&c, &mut workspace, Some(before), sweep, vectors, after, fill)?;
+        self.pass_around_sweeps(&c, &mut workspace, Some(before), sweep, vectors, after, u)?;
         if let Some((scalar, scalars)) = norm {
             self.reduce(&workspace, scalar, scalars)?;
         }
@@ -170,10 +169,10 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     }
 
     /// A pass with the stages of some red–black sweeps in the middle, at most [`MOST_SWEEPS`]. The guess is the first one's.
-    /// `fill` fills the halo rows of u for the colours that it is given.
+    /// The halo of u, which is `filled` too, is filled before each.
     ///
     /// # Errors
-    /// The errors of `fill`.
+    /// As [`Backend::fill`].
     pub(crate) fn pass_around_sweeps(
         &self,
         c: &C,
@@ -182,7 +181,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         (relaxation, guess, sweeps): (Relaxation, Guess, usize),
         [f, u]: [Shared<T>; 2],
         after: Option<Stage<'_, T>>,
-        fill: &mut FillRows<'_>,
+        filled: &mut Vector<T>,
     ) -> Result<()> {
         let (rho, colour) = (T::from_f64(relaxation.rho), self.first(relaxation));
         let is_by_points = relaxation.smoother == Smoother::PointRedBlack;
@@ -216,7 +215,9 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         };
         let read = |s: usize| if (s - first_half).is_multiple_of(2) { second } else { first };
         let from_start = before.is_none() && guess == Guess::Given;
-        self.pass_on_part(workspace, &stages[..count], from_start, |s, inside| fill(read(s), inside))
+        self.pass_on_part(workspace, &stages[..count], from_start, |s, inside| {
+            self.cpu().fill_while(filled, read(s), inside)
+        })
     }
 
     /// One sweep of block Jacobi: corrections of a plane are kept until its neighbours have theirs.
@@ -258,8 +259,7 @@ impl<C: Stored<T>, T: Real> LineSmoother<Cpu, T> for SevenPoint<C, T> {
                 Ok(())
             }
             Smoother::LineRedBlack | Smoother::PointRedBlack => {
-                let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill_while(u, colours, inside);
-                self.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, None, fill)
+                self.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, None, u)
             }
             other => Err(Error::Unsupported(format!("relaxation by {other:?} on processor cores"))),
         }
@@ -284,8 +284,7 @@ impl<C: Stored<f64>> MixedSmoother<Cpu> for SevenPoint<C, f64> {
         let residual = |c: &C, j: usize, space: &mut ChunkSpace<f64>| {
             [self.residual_plane(c, j, &Colour::BOTH, vectors, r, space), 0.0]
         };
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill_while(u, colours, inside);
-        self.summing_pass_and_fill(residual, norm, scalars, fill)
+        self.summing_pass_and_fill(residual, norm, scalars, u)
     }
 
     fn correct_smooth_residual(
@@ -313,8 +312,7 @@ impl<C: Stored<f64>> MixedSmoother<Cpu> for SevenPoint<C, f64> {
             store(sums, j, [self.residual_plane(&c, j, unsolved, vectors, r, space), 0.0]);
         };
         let sweep = (relaxation, Guess::Given, 1);
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill_while(u, colours, inside);
-        self.pass_around_sweeps(&c, &mut workspace, Some(&correct), sweep, vectors, Some(&residual), fill)?;
+        self.pass_around_sweeps(&c, &mut workspace, Some(&correct), sweep, vectors, Some(&residual), u)?;
         self.reduce(&workspace, norm, scalars)
     }
 

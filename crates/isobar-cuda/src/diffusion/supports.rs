@@ -5,17 +5,16 @@ use std::sync::Arc;
 use isobar_core::backend::{Backend, Scalar};
 use isobar_core::direct::Separable;
 use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Patch};
+use isobar_core::layout::Layout;
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{Capabilities, MixedSmoother, MixedTop, Operator, Relaxation};
 use isobar_core::options::{Choice, Smoother, SolverOptions};
 use isobar_core::real::{Precision, Real};
 use isobar_core::stencil::galerkin::Grid;
+use isobar_core::stencil::point_levels::levels_for;
 use isobar_core::stencil::{self, Hierarchy, Lines, Stencil, Supports};
+use isobar_dist::PartBackend;
 use isobar_dist::diffusion::choice;
-use isobar_dist::galerkin::by_galerkin;
-use isobar_dist::part::{PartBackend, SupportsParts};
-use isobar_dist::points::{by_points, points_above_lines};
 
 use super::Diffusion;
 use crate::cuda::{Cuda, vector_source};
@@ -97,7 +96,7 @@ impl Supports<stencil::Diffusion> for Cuda {
         options: &SolverOptions,
     ) -> Result<Choice> {
         match self.ranks() {
-            Some(ranks) => choice(self, ranks, stencil, options),
+            Some(ranks) => choice(self, ranks, stencil, options, false),
             None => stencil.choice_by(options, || measure(stencil, operator)),
         }
     }
@@ -139,10 +138,12 @@ impl Supports<stencil::Diffusion> for Cuda {
     }
 
     fn operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<Self::Operator<T>>> {
-        match self.ranks() {
-            Some(ranks) => self.part(stencil, ranks.patch(stencil.shape())?),
-            None => SevenPoint::new(self, stencil),
-        }
+        let Some(ranks) = self.ranks() else { return SevenPoint::new(self, stencil) };
+        refuse_while_recording("making an operator")?;
+        let patch = ranks.patch(stencil.shape())?;
+        stencil.require_parts(patch, true)?;
+        let slab = patch.whole_rows(stencil.shape(), "subdomains on GPUs")?;
+        SevenPoint::made_of(Passes::make(self, stencil, slab)?, stencil)
     }
 
     fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &stencil::Diffusion) -> Result<()> {
@@ -199,30 +200,18 @@ impl Supports<stencil::Diffusion> for Cuda {
         &self,
         stencil: &stencil::Diffusion,
         finest: &Arc<Self::Operator<T>>,
+        smoother: Smoother,
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
-        finest.kernels().prepare(Steps::Sweeps)?;
-        by_galerkin(self, stencil, finest, wanted).map(Some)
-    }
-
-    fn point_hierarchy<T: Real>(
-        &self,
-        stencil: &stencil::Diffusion,
-        finest: &Arc<Self::Operator<T>>,
-        wanted: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
-        finest.kernels().prepare_colours()?;
-        by_points(self, stencil, finest, wanted).map(Some)
-    }
-
-    fn point_line_hierarchy<T: Real>(
-        &self,
-        stencil: &stencil::Diffusion,
-        finest: &Arc<Self::Operator<T>>,
-        wanted: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
-        // A GPU by itself has none: lines on the finest grid cost it no more.
-        if self.ranks().is_some() { points_above_lines(self, stencil, finest, wanted).map(Some) } else { Ok(None) }
+        match smoother {
+            Smoother::PointRedBlack => {
+                finest.kernels().prepare_colours()?;
+            }
+            // There is none: lines on the finest grid cost a GPU no more.
+            Smoother::PointLine => return Ok(None),
+            _ => finest.kernels().prepare(Steps::Sweeps)?,
+        }
+        levels_for(self, stencil, finest, smoother, wanted).map(Some)
     }
 
     fn mixed_top(
@@ -240,29 +229,5 @@ impl Supports<stencil::Diffusion> for Cuda {
         let transfer = hierarchy.transfers.first().cloned();
         let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
         Ok(Some(Box::new(top)))
-    }
-}
-
-/// Makes the operator on some rows. Coefficients on one GPU cannot be divided.
-pub(crate) fn part<T: Real>(
-    cuda: &Cuda,
-    stencil: &stencil::Diffusion,
-    patch: Patch,
-) -> Result<Arc<SevenPoint<Passes<Diffusion, T>>>> {
-    refuse_while_recording("making an operator")?;
-    stencil.require_parts(patch, true)?;
-    let slab = patch.whole_rows(Stencil::shape(stencil), "subdomains on GPUs")?;
-    SevenPoint::made_of(Passes::make(cuda, stencil, slab)?, stencil)
-}
-
-impl SupportsParts<stencil::Diffusion> for Cuda {
-    fn part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<Self::Operator<T>>> {
-        part(self, stencil, patch)
-    }
-
-    fn point_part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<Self::Operator<T>>> {
-        let made = part(self, stencil, patch)?;
-        made.kernels().prepare_colours()?;
-        Ok(made)
     }
 }

@@ -15,14 +15,14 @@ pub mod twenty_seven;
 
 use std::sync::Arc;
 
+use isobar_core::backend::Backend;
 use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Slab};
+use isobar_core::layout::{Layout, Shape};
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::galerkin_levels::{Finer, SupportsGalerkin};
 use isobar_core::stencil::{Diffusion, Stencil};
 use isobar_dist::PartBackend;
-use isobar_dist::galerkin::SupportsGalerkinParts;
 
 pub use bodies::BodyCorrection;
 pub use interpolation::Interpolation;
@@ -70,7 +70,7 @@ impl SupportsGalerkin for Cuda {
     }
 
     fn coarse<T: Real>(&self, matrix: &Matrix) -> Result<Arc<TwentySeven<T>>> {
-        TwentySeven::new(self, matrix, Slab::whole(matrix.grid().shape)).map(Arc::new)
+        TwentySeven::new(self, matrix, self.own_columns(matrix.grid().shape)?.y).map(Arc::new)
     }
 
     fn update_coarse<T: Real>(&self, coarse: &TwentySeven<T>, matrix: &Matrix) -> Result<()> {
@@ -90,24 +90,18 @@ impl SupportsGalerkin for Cuda {
         between.update(&weights)
     }
 
+    /// Keeps this rank's part of the lists, on the host.
+    fn own_bodies(&self, all: Vec<Lists>, grid: Shape) -> Result<Vec<Lists>> {
+        let Some(ranks) = self.ranks() else { return Ok(all) };
+        let (rows, whole) = (ranks.pairs_of_rows(grid)?, Layout::new(grid)?);
+        all.iter().map(|lists| Lists::new(self, &lists.on_host()?.part(&whole, rows.starts(), ranks.rank()))).collect()
+    }
+
     fn body_correction<T: Real>(&self, _: &Layout, bodies: Vec<Lists>) -> Result<Arc<BodyCorrection<T>>> {
         BodyCorrection::new(self, bodies).map(Arc::new)
     }
 
     fn update_bodies<T: Real>(&self, correction: &BodyCorrection<T>, bodies: Vec<Lists>) -> Result<()> {
         correction.update(bodies)
-    }
-}
-
-impl SupportsGalerkinParts for Cuda {
-    const DIVIDES_POINTS_ABOVE_LINES: bool = false;
-
-    fn coarse_part<T: Real>(&self, matrix: &Matrix, slab: Slab) -> Result<Arc<TwentySeven<T>>> {
-        TwentySeven::new(self, matrix, slab).map(Arc::new)
-    }
-
-    /// Keeps this rank's part of the lists, on the host.
-    fn part_of_bodies(&self, all: Vec<Lists>, whole: &Layout, starts: &[usize], rank: usize) -> Result<Vec<Lists>> {
-        all.iter().map(|lists| Lists::new(self, &lists.on_host()?.part(whole, starts, rank))).collect()
     }
 }

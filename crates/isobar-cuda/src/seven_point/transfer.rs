@@ -21,8 +21,8 @@ pub struct LevelTransfer<K> {
 }
 
 impl<K: TransferKernels> LevelTransfer<K> {
-    /// Makes the transfer between an operator and that of its stencil's coarser version.
-    pub(crate) fn new(fine: &Arc<SevenPoint<K>>, coarse: &Arc<SevenPoint<K>>) -> Result<Arc<Self>> {
+    /// Makes the transfer between an operator and that of its stencil's coarser version, whose vectors have the layout `own` here.
+    pub(crate) fn new(fine: &Arc<SevenPoint<K>>, coarse: &Arc<SevenPoint<K>>, own: &Layout) -> Result<Arc<Self>> {
         refuse_while_recording("making a transfer")?;
         let kernels = fine.kernels();
         kernels.prepare(Steps::Transfers)?;
@@ -30,7 +30,7 @@ impl<K: TransferKernels> LevelTransfer<K> {
         for level in [kernels, coarse.kernels()] {
             level.prepare(Steps::Sweeps)?;
         }
-        Ok(Arc::new(Self { fine: Arc::clone(fine), coarse: *coarse.layout_of() }))
+        Ok(Arc::new(Self { fine: Arc::clone(fine), coarse: *own }))
     }
 }
 

@@ -19,22 +19,20 @@ use std::sync::{Arc, OnceLock};
 
 use isobar_core::backend::Backend;
 use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Patch, Shape, Slab};
+use isobar_core::layout::{Layout, Shape, Slab};
 use isobar_core::operator::mixed::{ChangeTop, UnfusedTop};
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
-use isobar_core::options::{Choice, SolverOptions};
+use isobar_core::options::{Choice, Smoother, SolverOptions};
 use isobar_core::real::Real;
-use isobar_core::stencil::hierarchy::SupportsLevels;
+use isobar_core::stencil::tensor_levels::{by_coarsening, by_modes};
 use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, StoredFaces, Supports, by_stored_faces};
-use isobar_dist::levels::by_coarsening;
-use isobar_dist::modes::by_modes;
-use isobar_dist::part::{PartBackend, SupportsParts};
+use isobar_dist::PartBackend;
 
 use crate::cuda::{Cuda, check_size};
 use crate::launch::{Arguments, Kernel, Launch};
 use crate::module::Module;
 use crate::reduction::Reduction;
-use crate::seven_point::{Kernels, LevelTransfer, SevenPoint, Steps};
+use crate::seven_point::{Kernels, SevenPoint, Steps};
 use crate::vector::is_single;
 use mixed::StreamedSteps;
 use planes::Planes;
@@ -282,10 +280,10 @@ impl Supports<stencil::TensorProduct> for Cuda {
     }
 
     fn operator<T: Real>(&self, stencil: &stencil::TensorProduct) -> Result<Arc<Self::Operator<T>>> {
-        match self.ranks() {
-            Some(ranks) => self.part(stencil, ranks.patch(Stencil::shape(stencil))?),
-            None => SevenPoint::new(self, stencil),
-        }
+        let Some(ranks) = self.ranks() else { return SevenPoint::new(self, stencil) };
+        let shape = Stencil::shape(stencil);
+        let slab = ranks.patch(shape)?.whole_rows(shape, "subdomains on GPUs")?;
+        SevenPoint::made_of(TensorProduct::with_room_for(self, stencil, slab)?, stencil)
     }
 
     fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &stencil::TensorProduct) -> Result<()> {
@@ -323,10 +321,14 @@ impl Supports<stencil::TensorProduct> for Cuda {
         &self,
         stencil: &stencil::TensorProduct,
         finest: &Arc<Self::Operator<T>>,
+        smoother: Smoother,
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, stencil::TensorProduct, T>>> {
+        if smoother.begins_with_points() {
+            return Ok(None);
+        }
         finest.kernels().prepare(Steps::Sweeps)?;
-        by_coarsening(self, stencil, finest, wanted).map(Some)
+        Ok(Some(by_coarsening(self, stencil, finest, wanted)?.0))
     }
 
     fn modes<T: Real, C: Real>(
@@ -362,24 +364,5 @@ impl Supports<stencil::TensorProduct> for Cuda {
             Some(steps) => Box::new(ChangeTop::new(top, Box::new(steps))),
             None => Box::new(top),
         }))
-    }
-}
-
-impl SupportsLevels<stencil::TensorProduct> for Cuda {
-    type Transfer<T: Real> = LevelTransfer<TensorProduct<T>>;
-
-    fn transfer<T: Real>(
-        &self,
-        fine: &Arc<Self::Operator<T>>,
-        coarse: &Arc<Self::Operator<T>>,
-    ) -> Result<Arc<Self::Transfer<T>>> {
-        LevelTransfer::new(fine, coarse)
-    }
-}
-
-impl SupportsParts<stencil::TensorProduct> for Cuda {
-    fn part<T: Real>(&self, stencil: &stencil::TensorProduct, patch: Patch) -> Result<Arc<Self::Operator<T>>> {
-        let slab = patch.whole_rows(Stencil::shape(stencil), "subdomains on GPUs")?;
-        SevenPoint::made_of(TensorProduct::with_room_for(self, stencil, slab)?, stencil)
     }
 }

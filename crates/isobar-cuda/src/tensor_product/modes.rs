@@ -6,11 +6,10 @@ use std::sync::Arc;
 use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Shape};
-use isobar_core::operator::{self, Guess, LineSmoother, Relaxation};
+use isobar_core::operator::{self, Guess, LineSmoother, Relaxation, Transfer};
 use isobar_core::options::MultigridOptions;
 use isobar_core::real::Real;
-use isobar_core::stencil::hierarchy::Coarsened;
-use isobar_core::stencil::modes::SupportsModes;
+use isobar_core::stencil::tensor_levels::SupportsTransfers;
 use isobar_core::stencil::{self, Hierarchy, VerticalModes};
 
 use super::TensorProduct;
@@ -27,7 +26,7 @@ use crate::memory::Buffer;
 use crate::module::Module;
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
-use crate::seven_point::{Kernels, Residual, SevenPoint, Steps};
+use crate::seven_point::{Kernels, LevelTransfer, Residual, SevenPoint, Steps};
 use crate::vector::{Vector, c_name, is_single};
 
 /// `Modes` of modes.cu.
@@ -417,7 +416,16 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
     }
 }
 
-impl SupportsModes for Cuda {
+impl SupportsTransfers for Cuda {
+    fn transfer<T: Real>(
+        &self,
+        fine: &Arc<SevenPoint<TensorProduct<T>>>,
+        coarse: &Arc<SevenPoint<TensorProduct<T>>>,
+        own: &Layout,
+    ) -> Result<Arc<dyn Transfer<Self, T>>> {
+        Ok(LevelTransfer::new(fine, coarse, own)?)
+    }
+
     fn modal_transfer<T: Real, C: Real>(
         &self,
         operator: &Arc<SevenPoint<TensorProduct<T>>>,
@@ -428,20 +436,18 @@ impl SupportsModes for Cuda {
 
     fn levels_of_modes<C: Real>(
         &self,
-        levels: Coarsened<Self, stencil::TensorProduct, C>,
+        levels: Hierarchy<Self, stencil::TensorProduct, C>,
+        operators: &[Arc<SevenPoint<TensorProduct<C>>>],
         options: &MultigridOptions,
     ) -> Result<Hierarchy<Self, stencil::TensorProduct, C>> {
-        let shapes: Vec<Shape> = levels.operators.iter().map(|operator| operator.layout_of().shape()).collect();
+        let shapes: Vec<Shape> = operators.iter().map(|operator| operator.layout_of().shape()).collect();
         let small = match first_small_level(&shapes, options) {
-            Some(first) => {
-                SmallLevels::new(&levels.operators[first..], options.coarse_sweeps)?.map(|small| (first, small))
-            }
+            Some(first) => SmallLevels::new(&operators[first..], options.coarse_sweeps)?.map(|small| (first, small)),
             None => None,
         };
-        let hierarchy = levels.hierarchy();
         Ok(match small {
-            Some((first, small)) => hierarchy.cut(first, Arc::new(small)),
-            None => hierarchy,
+            Some((first, small)) => levels.cut(first, Arc::new(small)),
+            None => levels,
         })
     }
 }

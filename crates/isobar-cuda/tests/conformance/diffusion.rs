@@ -67,7 +67,7 @@ fn steps<B: Supports<Diffusion>>(backend: &B, stencil: &Diffusion) -> Vec<Vec<f6
     all.push(fetch(backend, &q, shape));
     triangular.relax_upper(&mut z, Some(&mut p), &mut q).unwrap();
     all.push(fetch(backend, &q, shape));
-    let hierarchy = backend.hierarchy(stencil, &operator, Some(2)).unwrap().unwrap();
+    let hierarchy = backend.hierarchy(stencil, &operator, Smoother::LineRedBlack, Some(2)).unwrap().unwrap();
     for smoother in [Smoother::LineRedBlack, Smoother::LineJacobi] {
         let relaxation = Relaxation { smoother, rho: 0.9, first: Colour::Red };
         hierarchy.levels[0].smooth(relaxation, Guess::Given, &z, &mut p, &mut u).unwrap();

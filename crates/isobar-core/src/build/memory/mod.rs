@@ -406,7 +406,7 @@ mod tests {
     use super::*;
     use crate::grid::GridOptions;
     use crate::problem::{Coefficient, DiffusionProblem, Helmholtz, Spacing};
-    use crate::stencil::{Coarsen, Diffusion, Stencil, TensorProduct};
+    use crate::stencil::{Diffusion, Stencil};
 
     fn diffusion(shape: Shape, widths: [f64; 3]) -> Diffusion {
         let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
@@ -434,7 +434,6 @@ mod tests {
         let grid = GridOptions { nx: 12, ny: 10, nz: 3, ..GridOptions::default() };
         let tall = Helmholtz { grid, ..Helmholtz::default() }.stencil().unwrap();
         assert_eq!(halved(&MatrixSize::from(&tall), Some(3))[2], Shape::new(3, 3, 3));
-        assert_eq!(tall.default_levels(), Some(TensorProduct::DEFAULT_LEVELS));
     }
 
     #[test]

@@ -12,9 +12,9 @@ mod tile;
 
 use std::sync::{MutexGuard, PoisonError};
 
-use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar};
+use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Shape};
+use isobar_core::layout::Shape;
 use isobar_core::operator::points::{move_by_sweeps, worst_of_lines};
 use isobar_core::operator::{Operator, PointSmoother};
 use isobar_core::options::PointCycle;
@@ -142,13 +142,12 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     ) -> Result<()> {
         let [omega, momentum] = [cycle.relaxation, cycle.momentum].map(T::from_f64);
         let (f, shared_u, v) = (f.share(), u.share(), v.share_mut());
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill_while(u, colours, inside);
         if cycle.momentum > 0.0 {
             let sweep = |h| Sweep::<T, true> { h, omega, momentum, f, u: shared_u, v };
-            return self.summing_pass_and_fill(|c, j, _| self.on_both(c, j, sweep), norm, scalars, fill);
+            return self.summing_pass_and_fill(|c, j, _| self.on_both(c, j, sweep), norm, scalars, u);
         }
         let sweep = |h| Sweep::<T, false> { h, omega, momentum, f, u: shared_u, v };
-        self.summing_pass_and_fill(|c, j, _| self.on_both(c, j, sweep), norm, scalars, fill)
+        self.summing_pass_and_fill(|c, j, _| self.on_both(c, j, sweep), norm, scalars, u)
     }
 }
 

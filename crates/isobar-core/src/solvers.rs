@@ -4,14 +4,14 @@
 #[macro_export]
 macro_rules! compile_solvers {
     ($backend:ty) => {
-        use isobar_core::array::Source;
-        use isobar_core::bench::{Setup, Timed, time_iteration, time_setup};
-        use isobar_core::build::{Solve, System};
-        use isobar_core::error::Result;
-        use isobar_core::options::SolverOptions;
-        use isobar_core::precond::OwnPreconditioner;
-        use isobar_core::problem::Heat;
-        use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper, Tried};
+        use $crate::array::Source;
+        use $crate::bench::{Setup, Timed, time_iteration, time_setup};
+        use $crate::build::{Solve, System};
+        use $crate::error::Result;
+        use $crate::options::SolverOptions;
+        use $crate::precond::OwnPreconditioner;
+        use $crate::problem::Heat;
+        use $crate::stepping::{Evolve, HeatOptions, HeatStepper, Tried};
 
         $crate::compile_solvers!(@solvers $backend, tensor_product, TensorProduct);
         $crate::compile_solvers!(@solvers $backend, diffusion, Diffusion);
@@ -32,13 +32,13 @@ macro_rules! compile_solvers {
             solver: &SolverOptions,
             state: Source<'_>,
         ) -> Result<Vec<Tried>> {
-            isobar_core::stepping::trial::trial(backend, heat, options, solver, state)
+            $crate::stepping::trial::trial(backend, heat, options, solver, state)
         }
     };
     (@solvers $backend:ty, $name:ident, $stencil:ident) => {
         #[doc = concat!("Solvers of a [`", stringify!($stencil), "`](isobar_core::stencil::", stringify!($stencil), ").")]
         pub mod $name {
-            use isobar_core::stencil::$stencil;
+            use $crate::stencil::$stencil;
 
             use super::*;
 

@@ -1,0 +1,93 @@
+//! The levels of multigrid on a device that may be one of several ranks.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{ModalTransfer, Transfer};
+use crate::backend::Backend;
+use crate::error::Result;
+use crate::layout::{Layout, Shape};
+use crate::real::Real;
+
+/// The device as the next coarser grid has it.
+#[derive(Clone, Debug)]
+pub struct Coarser<B> {
+    /// The device with its share of the coarser grid, which ranks divide in the same places as the finer one.
+    pub own: B,
+    /// The device by itself, where every rank has the coarser grid whole though the finer one was divided.
+    pub alone: Option<B>,
+}
+
+impl<B: LevelBackend> Coarser<B> {
+    /// The device that makes the coarser level.
+    pub fn level(&self) -> &B {
+        self.alone.as_ref().unwrap_or(&self.own)
+    }
+
+    /// The transfer to the coarser level, whose vectors have the layout `level`, made of one to this rank's share of it, `own`.
+    ///
+    /// # Errors
+    /// As [`LevelBackend::gathering`].
+    pub fn transfer<T: Real>(
+        &self,
+        to_own: Arc<dyn Transfer<B, T>>,
+        own: &Layout,
+        level: &Layout,
+    ) -> Result<Arc<dyn Transfer<B, T>>> {
+        if self.alone.is_some() { self.own.gathering(to_own, own, level) } else { Ok(to_own) }
+    }
+
+    /// A note for the user where ranks end to divide the work.
+    pub fn note(&self, grid: Shape) -> Option<String> {
+        self.alone.as_ref().map(|_| format!("multigrid: every rank does all the work from {grid} on"))
+    }
+}
+
+/// A rank's share of the problems of vertical modes, which are independent of each other.
+pub struct OwnModes<B: Backend, T: Real, C: Real> {
+    /// The device by itself, which solves them.
+    pub alone: B,
+    /// Their modes.
+    pub which: Range<usize>,
+    /// The transfer to these.
+    pub transfer: Arc<dyn ModalTransfer<B, T, C>>,
+}
+
+/// A back end that makes levels of multigrid. It may be one of several ranks; the defaults are those of a device by itself.
+pub trait LevelBackend: Backend {
+    /// The device for the coarser of two grids, of which one has half as many cells as the other in some directions. Ranks divide it
+    /// in the same places, unless their shares are too small or it `is_small`: then every rank has it whole, and all coarser ones.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) where ranks divide a pair of cells of the finer grid.
+    fn coarser(&self, _fine: Shape, _coarse: Shape, _is_small: bool) -> Result<Coarser<Self>> {
+        Ok(Coarser { own: self.clone(), alone: None })
+    }
+
+    /// The transfer to a level that every rank has whole, made of one to this rank's share of it: right-hand sides are gathered on
+    /// the way down, and nothing needs to be sent on the way up. Called on [`Coarser::own`].
+    ///
+    /// # Errors
+    /// As [`Backend::zeros`].
+    fn gathering<T: Real>(
+        &self,
+        to_own: Arc<dyn Transfer<Self, T>>,
+        _own: &Layout,
+        _whole: &Layout,
+    ) -> Result<Arc<dyn Transfer<Self, T>>> {
+        Ok(to_own)
+    }
+
+    /// Shares the problems of all modes that a transfer projects a grid to, this rank's columns of it, among ranks.
+    ///
+    /// # Errors
+    /// As [`Backend::zeros`]; [`Error::Unsupported`](crate::Error::Unsupported) where ranks divide x.
+    fn own_modes<T: Real, C: Real>(
+        &self,
+        _grid: Shape,
+        to_all: Arc<dyn ModalTransfer<Self, T, C>>,
+    ) -> Result<OwnModes<Self, T, C>> {
+        let which = 0..to_all.modal_layout().shape().nz;
+        Ok(OwnModes { alone: self.clone(), which, transfer: to_all })
+    }
+}
