@@ -14,7 +14,8 @@ pub struct MatrixSize {
     pub kind: MatrixKind,
     /// Stored numbers a cell.
     pub values: f64,
-    /// Couplings in x, y and z over those in x, roughly: they decide which directions coarser grids halve. All zero without such grids.
+    /// Couplings in x, y and z over those in x, roughly: they decide which directions coarser grids halve; those of tensor products do not
+    /// halve z.
     pub strengths: [f64; 3],
     /// Which directions are periodic.
     pub is_periodic: [bool; 3],
@@ -34,10 +35,13 @@ pub enum MatrixKind {
 }
 
 impl MatrixSize {
-    /// Returns the size of a tensor product, which stores seven numbers a column and halves x and y.
+    fn of(shape: Shape, kind: MatrixKind, values: f64) -> Self {
+        Self { shape, kind, values, strengths: [1.0, 1.0, 0.0], is_periodic: [false; 3] }
+    }
+
+    /// Returns the size of a tensor product, which stores seven numbers a column.
     pub fn tensor_product(shape: Shape) -> Self {
-        let (values, strengths) = (7.0 / shape.nz as f64, [1.0, 1.0, 0.0]);
-        Self { shape, kind: MatrixKind::TensorProduct, values, strengths, is_periodic: [false; 3] }
+        Self::of(shape, MatrixKind::TensorProduct, 7.0 / shape.nz as f64)
     }
 }
 
@@ -71,15 +75,13 @@ impl From<&StoredMatrix> for MatrixSize {
     /// Columns take half as much as values in double precision; rows and the diagonal two vectors.
     fn from(matrix: &StoredMatrix) -> Self {
         let (shape, entries) = (matrix.shape(), matrix.matrix().entries() as f64);
-        let values = 1.5 * entries / shape.cells() as f64 + 2.0;
-        Self { shape, kind: MatrixKind::Stored, values, strengths: [0.0; 3], is_periodic: [false; 3] }
+        Self::of(shape, MatrixKind::Stored, 1.5 * entries / shape.cells() as f64 + 2.0)
     }
 }
 
 impl From<&OwnOperator> for MatrixSize {
     fn from(matrix: &OwnOperator) -> Self {
-        let shape = matrix.shape();
-        Self { shape, kind: MatrixKind::Own, values: 0.0, strengths: [0.0; 3], is_periodic: [false; 3] }
+        Self::of(matrix.shape(), MatrixKind::Own, 0.0)
     }
 }
 

@@ -8,12 +8,16 @@ mod matrix_size;
 
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
-use crate::options::{Acceleration, Choice, CoarseSolve, CyclePrecision, Deflation, Form, Method, Norm};
-use crate::options::{Preconditioner as Kind, Smoother, SolverOptions, Stripes};
+use crate::options::{
+    Acceleration, Choice, CyclePrecision, Form, Method, Norm, Preconditioner as Kind, Smoother, SolverOptions,
+};
+use crate::precond::deflation::{self, Sizes};
 use crate::precond::neumann;
 use crate::real::Precision;
 use crate::solver::{bicgstab, cg};
 use crate::stencil::TensorProduct;
+use crate::stencil::galerkin::sizes::level_sizes;
+use crate::stencil::galerkin_levels::COARSEST_CELLS;
 use crate::stencil::halving::{End, halvings};
 use crate::stencil::modes::single_suffices;
 
@@ -83,7 +87,6 @@ pub fn predict(matrix: &MatrixSize, choice: &Choice, options: &SolverOptions, ov
         Precision::Mixed => (DOUBLE, SINGLE),
     };
     count.operator(matrix.values, &layout, DOUBLE);
-    count.add(DEVICE, overhead.staged * cells, 0.0);
     if inner == SINGLE && (outer == SINGLE || options.method != Method::Modes) {
         // With b and u once more.
         count.operator(matrix.values, &layout, SINGLE);
@@ -151,12 +154,22 @@ impl Count<'_> {
         self.add(DEVICE, count * size * layout.len() as f64, 0.0);
     }
 
-    /// Coefficients in numbers of `size` bytes, and the workspace of passes.
+    /// Coefficients in numbers of `size` bytes, with the workspace of passes and what they come through.
     fn operator(&mut self, values: f64, layout: &Layout, size: f64) {
         let [threads, cells] = self.overhead.threads;
         let threads = threads.min(layout.len() / cells.max(1)).max(1) as f64;
         self.add(DEVICE, threads * self.overhead.half_planes * size * layout.half_plane() as f64, 0.0);
+        let staged = if size == DOUBLE { self.overhead.staged } else { 0.0 };
+        self.add(DEVICE, staged * layout.shape().cells() as f64, 0.0);
         self.vectors(values, layout, size);
+    }
+
+    /// Vectors that sweeps write to.
+    fn sweeping(&self, matrix: &MatrixSize) -> f64 {
+        let smoother = self.options.multigrid.smoother;
+        let is_jacobi = matches!(smoother, Smoother::LineJacobi | Smoother::Chebyshev);
+        let is_written = is_jacobi || matrix.kind == MatrixKind::Diffusion;
+        if is_written && smoother != Smoother::PointLine { self.overhead.vectors } else { 0.0 }
     }
 
     /// An iteration in numbers of `size` bytes, with multigrid in numbers of `inner`.
@@ -185,11 +198,16 @@ impl Count<'_> {
                 self.vectors(cg::VECTORS as f64 + fused * more + norm, layout, size);
             }
             // The residual in both precisions, and elimination factors.
-            Method::Multigrid if size > inner => self.vectors(2.5 * more, layout, size),
+            Method::Multigrid if size > inner && !options.multigrid.smoother.begins_with_points() => {
+                self.vectors(2.5 * self.sweeping(matrix), layout, size);
+            }
             _ => {}
         }
         if let Some(deflation) = &options.deflation {
-            self.deflation(layout.shape(), deflation);
+            let Sizes { search, sparse, inverse, runs, map } = deflation::sizes(layout.shape(), deflation);
+            self.add(HOST, 0.0, search);
+            self.add(HOST, sparse, inverse);
+            self.add(DEVICE, inverse + runs + if self.overhead.is_apart { map } else { 0.0 }, 0.0);
         }
         Ok(())
     }
@@ -204,22 +222,16 @@ impl Count<'_> {
         }
     }
 
-    /// The next u; u of the two cycles before; zeros to compare with; tiles, or u between sweeps of exact cycles.
+    /// The next u; two vectors of accelerated cycles; zeros to compare with; u between the sweeps of exact cycles, and tiles of threads.
     fn jacobi(&mut self, matrix: &MatrixSize, layout: &Layout, size: f64) {
         let options = &self.options.jacobi;
-        let [moving, zeros] = [
-            options.acceleration != Acceleration::None && options.exact,
-            options.batch && self.options.norm == Norm::Rhs,
-        ]
-        .map(f64::from);
-        let is_exact = options.exact && layout.shape().nz > 1;
-        let (vectors, tiles) = match options.sub_iterations.given() {
-            Some(1) => (0.0, 0.0),
-            _ if is_exact => (1.0, 0.0),
-            _ => (0.0, self.overhead.threads[0] as f64),
-        };
+        let is_tiled = options.sub_iterations.given() != Some(1);
+        let moving = options.acceleration != Acceleration::None && options.exact;
+        let zeros = options.batch && self.options.norm == Norm::Rhs;
+        let [moving, zeros, between] = [moving, zeros, is_tiled && options.exact].map(f64::from);
+        self.vectors(1.0 + 2.0 * moving + zeros + between, layout, size);
+        let tiles = if is_tiled { self.overhead.threads[0] as f64 } else { 0.0 };
         self.add(DEVICE, tiles * self.overhead.tile.min(16.0 * size * layout.len() as f64), 0.0);
-        self.vectors(1.0 + 2.0 * moving + zeros + vectors, layout, size);
         if self.overhead.stores_faces {
             self.triangular(matrix, 0.0, layout, size);
         }
@@ -235,66 +247,61 @@ impl Count<'_> {
         self.add(HOST, 0.0, eigenvectors);
     }
 
-    /// Aggregates of cells and the faces that they are found by; E, which is sparse, or its inverse.
-    fn deflation(&mut self, Shape { nx, ny, nz }: Shape, deflation: &Deflation) {
-        let count = match deflation.stripes {
-            Stripes::HalfRows => (2.min(nx) * ny * nz) as f64,
-            Stripes::Blocks(blocks) => blocks.iter().product::<usize>() as f64,
-            // Nobody knows before they are found.
-            Stripes::Bodies => 64.0,
-        };
-        let is_inverse = match deflation.coarse {
-            CoarseSolve::Auto => count <= 2048.0,
-            coarse => coarse == CoarseSolve::Inverse,
-        };
-        let inverse = if is_inverse { DOUBLE * count * count } else { 0.0 };
-        let cells = (nx * ny * nz) as f64;
-        self.add(HOST, 450.0 * count, (20.0 * cells).max(2.0 * inverse));
-        // Runs of cells, and on a device apart the aggregate of each.
-        let apart = if self.overhead.is_apart { 4.0 * cells } else { 0.0 };
-        self.add(DEVICE, inverse + 256.0 * (ny * nz) as f64 + apart, 0.0);
-    }
-
-    /// The levels of multigrid and the vectors of a cycle. Directions are halved as by points; by lines never fewer are.
+    /// The levels of multigrid and the vectors of a cycle.
     fn levels(&mut self, matrix: &MatrixSize, wanted: Option<usize>, size: f64) -> Result<()> {
-        let (smoother, is_diffusion) = (self.options.multigrid.smoother, matrix.kind == MatrixKind::Diffusion);
-        let is_jacobi = matches!(smoother, Smoother::LineJacobi | Smoother::Chebyshev);
-        let more = if is_diffusion || is_jacobi { self.overhead.vectors } else { 0.0 };
-        let is_lines = is_diffusion && smoother != Smoother::PointRedBlack;
-        let wanted = if matrix.kind == MatrixKind::TensorProduct { wanted.or(Some(TensorProduct::DEFAULT_LEVELS)) } else { wanted };
-        let ends = matrix.is_periodic.map(|is_ring| [if is_ring && !is_lines { End::Ring } else { End::Closed }; 2]);
-        let mut is_halved = [false; 3];
-        // Sweeps of the finest level, and the elimination factors of its lines.
-        self.vectors(more + if is_lines { more } else { 0.0 }, &Layout::new(matrix.shape)?, size);
-        let mut finest = None;
-        for (n, by) in halvings(matrix.shape, ends, matrix.strengths, wanted).into_iter().enumerate() {
+        let (MatrixSize { shape, mut strengths, .. }, more) = (*matrix, self.sweeping(matrix));
+        let smoother = self.options.multigrid.smoother;
+        let is_diffusion = matrix.kind == MatrixKind::Diffusion;
+        let is_jacobi = is_diffusion && matches!(smoother, Smoother::LineJacobi | Smoother::Chebyshev);
+        self.vectors(more, &Layout::new(shape)?, size);
+        let (mut fine, mut values) = (shape, matrix.values);
+        // Levels whose coefficients are averages.
+        let averaged = match (matrix.kind, smoother) {
+            (MatrixKind::Diffusion, Smoother::PointRedBlack) => wanted,
+            (MatrixKind::Diffusion, Smoother::PointLine) => Some(2),
+            (MatrixKind::Diffusion, _) => Some(1),
+            _ => wanted.or(Some(TensorProduct::DEFAULT_LEVELS)),
+        };
+        let ends = matrix.is_periodic.map(|is_ring| [if is_ring { End::Ring } else { End::Closed }; 2]);
+        let halvings = halvings(shape, ends, strengths, averaged);
+        let count = halvings.len();
+        for by in halvings {
             let layout = Layout::new(by.coarse)?;
-            (0..3).for_each(|d| is_halved[d] |= by.halved()[d]);
-            let is_galerkin = is_lines && (n > 0 || smoother != Smoother::PointLine);
-            let values = match is_lines || (is_diffusion && !by.is_regular) {
-                true if is_galerkin => {
-                    finest = finest.or(Some(by.fine));
-                    // Bodies, the residual, two weights of each cell between coarse ones, and a product on its way.
-                    self.vectors(4.5, &Layout::new(by.fine)?, size);
-                    // Row sums, pivots and diagonals.
-                    couplings(by.coarse, is_halved) + 2.0 + more
-                }
-                true => 4.0,
-                false => matrix.values,
-            };
-            if is_diffusion && !is_galerkin && self.overhead.galerkin == 0.0 {
+            if is_diffusion && (smoother == Smoother::PointLine || !by.is_regular) {
+                values = 4.0;
+            }
+            if is_diffusion && (smoother == Smoother::PointLine || self.overhead.galerkin == 0.0) {
                 self.add(HOST, values * DOUBLE * by.coarse.cells() as f64, 0.0);
             }
             self.operator(values, &layout, size);
-            self.vectors(2.0 + if is_diffusion && is_jacobi { more.max(1.0) } else { more }, &layout, size);
+            self.vectors(2.0 + more, &layout, size);
+            (0..3).filter(|&d| by.halved()[d]).for_each(|d| strengths[d] /= 4.0);
+            fine = by.coarse;
         }
-        if let Some(finest @ Shape { nx, ny, nz }) = finest {
-            self.add(DEVICE, 0.0, self.overhead.galerkin * finest.cells() as f64);
-            if self.overhead.galerkin == 0.0 {
-                // Couplings with ghosts, before and after a direction is halved; weights while they are relaxed.
-                let directions = [nx, ny, nz].iter().filter(|&&n| n > 1).count() as f64;
-                self.add(HOST, 0.0, (3.0 * directions + 6.0) * size * ((nx + 4) * ny * (nz + 2)) as f64);
-            }
+        if !is_diffusion || smoother == Smoother::PointRedBlack {
+            return Ok(());
+        }
+        let made_from = fine;
+        let sizes = level_sizes(fine, strengths, wanted.map(|wanted| wanted.saturating_sub(count)));
+        // Elimination factors of the finest lines.
+        self.vectors(if shape.nz > 1 { self.overhead.vectors } else { 0.0 }, &Layout::new(fine)?, size);
+        for (shape, couplings) in sizes {
+            let layout = Layout::new(shape)?;
+            // Bodies, the residual, two weights of each cell between coarse ones, and a product on its way.
+            self.vectors(4.5, &Layout::new(fine)?, size);
+            // Row sums, pivots and diagonals; b, u and what sweeps write to.
+            let vectors = 4.0 + self.overhead.vectors + if is_jacobi { more.max(1.0) } else { more };
+            self.operator(couplings as f64 + vectors, &layout, size);
+            fine = shape;
+        }
+        let inverse = DOUBLE * (fine.cells().min(COARSEST_CELLS) as f64).powi(2);
+        self.add(DEVICE, inverse, self.overhead.galerkin * made_from.cells() as f64);
+        self.add(HOST, 0.0, inverse);
+        if self.overhead.galerkin == 0.0 {
+            // Couplings with ghosts, before and after a direction is halved; weights while they are relaxed.
+            let Shape { nx, ny, nz } = made_from;
+            let directions = [nx, ny, nz].iter().filter(|&&n| n > 1).count() as f64;
+            self.add(HOST, 0.0, (4.5 * directions + 1.0) * size * ((nx + 4) * ny * (nz + 2)) as f64);
         }
         Ok(())
     }
@@ -317,9 +324,51 @@ impl Count<'_> {
     }
 }
 
-/// Half the neighbours of a cell: any combination of halved directions, and at most one of the others.
-fn couplings(Shape { nx, ny, nz }: Shape, is_halved: [bool; 3]) -> f64 {
-    let n = [nx, ny, nz];
-    let count = |halved| (0..3).filter(|&d| n[d] > 1 && is_halved[d] == halved).count();
-    ((3usize.pow(count(true) as u32) * (1 + 2 * count(false))) / 2) as f64
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::GridOptions;
+    use crate::options::Deflation;
+    use crate::problem::{Coefficient, DiffusionProblem, Helmholtz};
+    use crate::stencil::{Diffusion, Stencil};
+
+    fn diffusion(shape: Shape) -> Diffusion {
+        DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()])).stencil().unwrap()
+    }
+
+    #[test]
+    fn choices_are_the_matrices_own() {
+        let flat = diffusion(Shape::new(6, 4, 2));
+        let mut lines = SolverOptions::default();
+        lines.multigrid.smoother = Smoother::LineRedBlack;
+        let cycles = CyclePrecision::Auto;
+        assert_eq!(MatrixSize::from(&flat).choice(), Choice { cycles, why_cycles: None, ..flat.choice(&lines) });
+        let grid = GridOptions { nx: 4, ny: 4, nz: 3, ..GridOptions::default() };
+        let tall = Helmholtz { grid, ..Helmholtz::default() }.stencil().unwrap();
+        let options = SolverOptions::default();
+        assert_eq!(MatrixSize::from(&tall).choice().preconditioner, tall.choice(&options).preconditioner);
+        let stored = tall.stored().unwrap();
+        assert_eq!(MatrixSize::from(&stored).choice(), stored.choice(&options));
+    }
+
+    #[test]
+    fn what_takes_more_is_predicted_to() {
+        let size = MatrixSize::from(&diffusion(Shape::new(64, 64, 16)));
+        let cpu = Overhead { threads: [2, 1 << 14], half_planes: 10.0, ..Overhead::default() };
+        let apart = Overhead { is_apart: true, vectors: 1.0, galerkin: 80.0, ..Overhead::default() };
+        let of = |change: &dyn Fn(&mut SolverOptions), overhead| {
+            let mut options = SolverOptions { preconditioner: Kind::Multigrid, ..SolverOptions::default() };
+            change(&mut options);
+            let predicted = predict(&size, &size.choice(), &options, overhead).unwrap();
+            (predicted, shared_setup(&size, &size.choice(), &options, overhead).unwrap())
+        };
+        let (usual, shared) = of(&|_| {}, &cpu);
+        assert_eq!((usual.device, shared), (0.0, Memory::default()));
+        assert!(of(&|o| o.preconditioner = Kind::Jacobi, &cpu).0.host < 0.7 * usual.host);
+        assert!(of(&|o| o.deflation = Some(Deflation::default()), &cpu).0.host > usual.host);
+        let (on_device, shared) = of(&|_| {}, &apart);
+        assert!(on_device.device > 0.5 * usual.host && on_device.host < usual.host);
+        assert!(shared.device >= 80.0 * size.shape.cells() as f64);
+        assert_eq!(of(&|o| o.multigrid.smoother = Smoother::PointRedBlack, &apart).1, Memory::default());
+    }
 }
