@@ -141,7 +141,6 @@ fn predictions_hold() {
         ),
     ] {
         let all = measure(text, sets);
-        eprintln!("DBG {:.3?} {sets:?}", all.map(|[p, a]| p / a));
         for [predicted, allocated] in all {
             assert!(
                 predicted >= 0.97 * allocated && predicted <= 1.34 * allocated,

@@ -206,8 +206,8 @@ impl Count<'_> {
         if let Some(deflation) = &options.deflation {
             let Sizes { search, sparse, inverse, runs, map } = deflation::sizes(layout.shape(), deflation);
             self.add(HOST, 0.0, search);
-            self.add(HOST, sparse, inverse);
             self.add(DEVICE, inverse + runs + if self.overhead.is_apart { map } else { 0.0 }, 0.0);
+            self.add(HOST, sparse, inverse);
         }
         Ok(())
     }
