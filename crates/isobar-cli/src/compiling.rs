@@ -28,9 +28,9 @@ pub fn watch<R>(console: &mut Console, work: impl FnOnce() -> R) -> R {
         drop(ended);
         result
     });
-    let Compilations { sources, seconds, .. } = since(before);
+    let Compilations { kernels, seconds, .. } = since(before);
     if seconds >= WORTH_A_WORD {
-        console.line(format_args!("{:<10} {sources} kernel sources in {seconds:.1} s; {}", "compiled", kept()));
+        console.line(format_args!("{:<10} {kernels} kernels in {seconds:.1} s; {}", "compiled", kept()));
     }
     result
 }
@@ -40,13 +40,13 @@ fn tell(console: &mut Console, before: Compilations, end: &Receiver<()>) {
     let mut bar: Option<ProgressBar> = None;
     let mut is_told = false;
     while end.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-        let Compilations { sources, seconds, is_going_on } = since(before);
+        let Compilations { kernels, seconds, is_going_on } = since(before);
         if seconds < WORTH_A_WORD || !is_going_on {
             continue;
         }
         if console.is_interactive() {
             let bar = bar.get_or_insert_with(ProgressBar::new_spinner);
-            bar.set_message(format!("compiling kernels for this GPU: {sources} sources so far, {seconds:.1} s"));
+            bar.set_message(format!("compiling kernels for this GPU: {kernels} so far, {seconds:.1} s"));
             bar.tick();
         } else if !is_told {
             console.line(format_args!("{:<10} kernels for this GPU; {}", "compiling", kept()));
@@ -60,7 +60,7 @@ fn tell(console: &mut Console, before: Compilations, end: &Receiver<()>) {
 
 fn since(before: Compilations) -> Compilations {
     let now = so_far();
-    Compilations { sources: now.sources - before.sources, seconds: now.seconds - before.seconds, ..now }
+    Compilations { kernels: now.kernels - before.kernels, seconds: now.seconds - before.seconds, ..now }
 }
 
 fn kept() -> String {

@@ -201,7 +201,7 @@ impl AggregateBackend for Cuda {
         self.require(4 * places + lists, &what)?;
 
         let context = self.context();
-        let modules = self.prepare([source::<f64>(), source::<f32>()])?;
+        let modules = [source::<f64>(), source::<f32>()].map(|source| self.module(source));
         let Shape { nx, ny, nz } = map.shape();
         let ids = if map.is_whole() && beside == [0, 0] {
             let ids = Buffer::new(context, 4 * layout.len(), &what)?;
@@ -262,7 +262,7 @@ impl AggregateBackend for Cuda {
         }
         let what = format!("a matrix of {size}×{size} aggregates");
         let buffer = Buffer::from_slice(self.context(), entries, &what)?;
-        let [module] = self.prepare([source::<f64>()])?;
+        let module = self.module(source::<f64>());
         Ok(AggregateMatrix { size, buffer, module })
     }
 
@@ -330,7 +330,7 @@ impl AggregateBackend for Cuda {
     }
 
     fn aggregate_scale(&self, f: &AggregateVector, x: &AggregateVector, y: &mut AggregateVector) -> Result<()> {
-        let [module] = self.prepare([source::<f64>()])?;
+        let module = self.module(source::<f64>());
         let arguments = Arguments::new().with(y.count as i64).with(f.pointer()).with(x.pointer()).with(y.pointer());
         self.elementwise(module.kernel("scale")?, y.count, arguments)
     }

@@ -4,11 +4,11 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Statistics of compilations by NVRTC; sources found in the cache do not count.
+/// Statistics of compilations by NVRTC; kernels found in the cache do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Compilations {
-    /// Number of sources, including failed and running compilations.
-    pub sources: usize,
+    /// Number of kernels, including failed and running compilations.
+    pub kernels: usize,
     /// Seconds during which at least one was being compiled.
     pub seconds: f64,
     /// Whether one is being compiled now.
@@ -17,20 +17,20 @@ pub struct Compilations {
 
 #[derive(Debug)]
 struct Clock {
-    sources: usize,
+    kernels: usize,
     under_way: usize,
     since: Option<Instant>,
     before: Duration,
 }
 
-static CLOCK: Mutex<Clock> = Mutex::new(Clock { sources: 0, under_way: 0, since: None, before: Duration::ZERO });
+static CLOCK: Mutex<Clock> = Mutex::new(Clock { kernels: 0, under_way: 0, since: None, before: Duration::ZERO });
 
 /// Returns the statistics of this process.
 pub fn so_far() -> Compilations {
     let clock = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let now = clock.since.map_or(Duration::ZERO, |since| since.elapsed());
     Compilations {
-        sources: clock.sources,
+        kernels: clock.kernels,
         seconds: (clock.before + now).as_secs_f64(),
         is_going_on: clock.under_way > 0,
     }
@@ -42,7 +42,7 @@ pub(crate) struct Compiling(());
 
 pub(crate) fn begin() -> Compiling {
     let mut clock = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);
-    clock.sources += 1;
+    clock.kernels += 1;
     clock.under_way += 1;
     clock.since.get_or_insert_with(Instant::now);
     Compiling(())
@@ -75,7 +75,7 @@ mod tests {
         drop(second);
         let after = so_far();
         // Other tests may compile at the same time.
-        assert!(after.sources >= before.sources + 2);
+        assert!(after.kernels >= before.kernels + 2);
         let passed = after.seconds - before.seconds;
         assert!((0.02..=started.elapsed().as_secs_f64()).contains(&passed), "{passed} s");
     }

@@ -1,6 +1,6 @@
 //! Compilation from CUDA C++ to machine code, with a cache on disk.
 //!
-//! The cache is in `ISOBAR_CACHE_DIR` (else `$XDG_CACHE_HOME/isobar`, else `~/.cache/isobar`). A
+//! Kernels are compiled one by one: a solver needs few of an operator's. The cache is in `ISOBAR_CACHE_DIR` (else `$XDG_CACHE_HOME/isobar`, else `~/.cache/isobar`). A
 //! cache that cannot be read or written costs time but is not an error. `ISOBAR_DUMP_KERNELS=DIR` writes
 //! everything that is compiled: the whole source, the log, the machine code.
 
@@ -49,11 +49,16 @@ impl Source {
         self.text
     }
 
-    /// Returns the compiler's options.
-    pub fn options(&self, architecture: &str) -> Vec<String> {
+    /// Returns the compiler's options for one of its kernels, or for all of them.
+    pub fn options(&self, architecture: &str, kernel: Option<&str>) -> Vec<String> {
         let mut options =
             vec![format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned(), "-default-device".to_owned()];
         options.extend(self.defines.iter().map(|(name, value)| format!("-D{name}={value}")));
+        match kernel {
+            // As `KERNEL` in intrinsics.cuh explains; without the warning that a constant of another kernel is unused.
+            Some(kernel) => options.extend([format!("-DONLY_{kernel}=~,"), "-diag-suppress=177".to_owned()]),
+            None => options.push("-DALL_KERNELS".to_owned()),
+        }
         options
     }
 
@@ -71,30 +76,26 @@ impl Source {
         hash(format!("{:?} {options:?} {headers:x} {}", nvrtc.version(), self.text).as_bytes())
     }
 
-    fn entry(&self, folder: &Path, architecture: &str, key: u128) -> PathBuf {
-        folder.join(format!("{}-{architecture}-{key:032x}.cubin", self.name))
+    fn entry(&self, folder: &Path, kernel: &str, architecture: &str, key: u128) -> PathBuf {
+        folder.join(format!("{}-{kernel}-{architecture}-{key:032x}.cubin", self.name))
     }
 
-    /// Returns whether [`Source::cubin`] will find it in the cache.
-    pub(crate) fn is_cached(&self, architecture: &str) -> Result<bool> {
+    /// Returns whether [`Source::cubin`] will find a kernel in the cache.
+    pub(crate) fn is_cached(&self, kernel: &str, architecture: &str) -> Result<bool> {
         let Some(folder) = cache_folder() else { return Ok(false) };
-        let key = self.key(Nvrtc::get()?, &self.options(architecture));
-        Ok(dump_folder().is_none() && self.entry(&folder, architecture, key).exists())
+        let key = self.key(Nvrtc::get()?, &self.options(architecture, Some(kernel)));
+        Ok(dump_folder().is_none() && self.entry(&folder, kernel, architecture, key).exists())
     }
 
-    /// Returns the machine code for an architecture such as `sm_90`, from the cache or from the compiler.
+    /// Returns the machine code of a kernel for an architecture such as `sm_90`, from the cache or from the compiler.
     ///
     /// # Errors
     /// NVRTC is missing or fails.
-    pub fn cubin(&self, architecture: &str) -> Result<Vec<u8>> {
-        self.cubin_with_cache(architecture, cache_folder().as_deref())
-    }
-
-    fn cubin_with_cache(&self, architecture: &str, cache: Option<&Path>) -> Result<Vec<u8>> {
+    pub fn cubin(&self, kernel: &str, architecture: &str) -> Result<Vec<u8>> {
         let nvrtc = Nvrtc::get()?;
-        let options = self.options(architecture);
+        let options = self.options(architecture, Some(kernel));
         let key = self.key(nvrtc, &options);
-        let entry = cache.map(|folder| self.entry(folder, architecture, key));
+        let entry = cache_folder().map(|folder| self.entry(&folder, kernel, architecture, key));
         let dump = dump_folder();
         if let (Some(entry), None) = (&entry, &dump)
             && let Some(cubin) = read_entry(entry)
@@ -105,7 +106,7 @@ impl Source {
         let compiled = nvrtc.compile(&format!("{}.cu", self.name), self.text, &options)?;
         drop(compiling);
         if let Some(folder) = dump {
-            self.dump(&folder, architecture, key, &compiled)?;
+            self.dump(&folder, kernel, (architecture, key), &options, &compiled)?;
         }
         if let Some(entry) = entry {
             // Without a cache the next run compiles again.
@@ -114,10 +115,17 @@ impl Source {
         Ok(compiled.cubin)
     }
 
-    fn dump(&self, folder: &Path, architecture: &str, key: u128, compiled: &crate::nvrtc::Compiled) -> Result<()> {
+    fn dump(
+        &self,
+        folder: &Path,
+        kernel: &str,
+        (architecture, key): (&str, u128),
+        options: &[String],
+        compiled: &crate::nvrtc::Compiled,
+    ) -> Result<()> {
         std::fs::create_dir_all(folder)?;
-        let name = format!("{}-{architecture}-{:08x}", self.name, key >> 96);
-        let log = format!("{:?}\n{}", self.options(architecture), compiled.log);
+        let name = format!("{}-{kernel}-{architecture}-{:08x}", self.name, key >> 96);
+        let log = format!("{options:?}\n{}", compiled.log);
         std::fs::write(folder.join(format!("{name}.cu")), self.whole())?;
         std::fs::write(folder.join(format!("{name}.log")), log)?;
         std::fs::write(folder.join(format!("{name}.cubin")), &compiled.cubin)?;

@@ -78,9 +78,10 @@ impl Cuda {
         let context = Arc::new(Context::open(ordinal)?);
         Nvrtc::get()?;
         let modules = Modules::default();
-        let [vector_f64, vector_f32, array_f64, array_f32] = modules.prepare(&context, sources())?;
+        let [vector_f64, vector_f32, array_f64, array_f32] = sources().map(|source| modules.get(&context, source));
         // Used by every solve, as is the memory for scalars.
-        vector_f64.kernel("publish")?;
+        vector_f64.expect(&["publish", "set_scalar", "dot", "fill"])?;
+        array_f64.expect(&["import_f64", "export_f64"])?;
         Scalars::new(&context)?;
         let inner = Inner {
             vector: [vector_f64, vector_f32],
@@ -145,15 +146,6 @@ impl Cuda {
 
     pub(crate) fn context(&self) -> &Arc<Context> {
         &self.inner.context
-    }
-
-    pub(crate) fn prepare<const N: usize>(&self, sources: [Source; N]) -> Result<[Arc<Module>; N]> {
-        self.inner.modules.prepare(self.context(), sources)
-    }
-
-    /// Compiles sources in parallel, unless they are cached.
-    pub(crate) fn prepare_all(&self, sources: Vec<Source>) -> Result<()> {
-        self.inner.modules.prepare_all(self.context(), sources)
     }
 
     pub(crate) fn module(&self, source: Source) -> Arc<Module> {
@@ -371,7 +363,7 @@ impl Backend for Cuda {
 
     fn read(&self, scalars: &Scalars) -> Result<[f64; Scalar::COUNT]> {
         refuse_while_recording("reading scalars")?;
-        self.submit(scalars.publish(self.kernel::<f64>("publish")?))?;
+        self.submit(scalars.publish(&self.kernel::<f64>("publish")?))?;
         scalars.note_submitted();
         let values = scalars.wait()?;
         self.check_link()?;
@@ -388,7 +380,7 @@ impl Backend for Cuda {
             return self.iterate_stepwise(scalars, body, observe);
         }
         let body = &mut |n: Option<usize>, scalars: &mut Scalars| body(n.unwrap_or(0), scalars);
-        iterate::iterate(self.context(), self.kernel::<f64>("publish")?, scalars, false, body, observe)?;
+        iterate::iterate(self.context(), &self.kernel::<f64>("publish")?, scalars, false, body, observe)?;
         self.check_link()
     }
 
@@ -401,8 +393,12 @@ impl Backend for Cuda {
         if self.exchanges_on_host() {
             return iterate_after_first(self, scalars, body, observe);
         }
-        iterate::iterate(self.context(), self.kernel::<f64>("publish")?, scalars, true, body, observe)?;
+        iterate::iterate(self.context(), &self.kernel::<f64>("publish")?, scalars, true, body, observe)?;
         self.check_link()
+    }
+
+    fn await_prepared(&self) -> Result<()> {
+        self.inner.modules.load()
     }
 
     fn synchronize(&self) -> Result<()> {

@@ -78,7 +78,7 @@ pub(crate) struct Recorded {
 /// [`Backend::iterate_after`](isobar_core::backend::Backend::iterate_after).
 pub(crate) fn iterate(
     context: &Context,
-    publish: Kernel,
+    publish: &Kernel,
     scalars: &mut Scalars,
     after: bool,
     body: &mut BodyAfter<'_, Scalars>,

@@ -10,27 +10,32 @@ use isobar_core::error::{Error, Result};
 use isobar_core::real::Real;
 
 use crate::driver::{Context, Pointer, check};
+use crate::module::Code;
 
-/// A kernel of a loaded module, which must outlive it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A kernel, which may still be compiled when it is requested; its first launch waits for that.
+#[derive(Clone, Debug)]
 pub(crate) struct Kernel {
-    pub(crate) function: sys::CUfunction,
-    pub(crate) name: &'static str,
+    pub(crate) code: Arc<Code>,
     /// Whether it may start before earlier kernels have ended, and waits for them itself.
-    pub(crate) is_early: bool,
+    is_early: bool,
 }
 
 impl Kernel {
+    pub(crate) fn new(code: &Arc<Code>) -> Self {
+        Self { code: Arc::clone(code), is_early: false }
+    }
+
     /// Marks a kernel that calls `await_previous` as starting early, if the GPU supports it.
     pub(crate) fn early(self, context: &Context) -> Self {
         Self { is_early: context.overlaps, ..self }
     }
 }
 
-// SAFETY: a driver handle, usable from any thread.
-unsafe impl Send for Kernel {}
-// SAFETY: as above.
-unsafe impl Sync for Kernel {}
+impl PartialEq for Kernel {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.code, &other.code) && self.is_early == other.is_early
+    }
+}
 
 /// A value with the same representation on the GPU.
 ///
@@ -89,7 +94,7 @@ impl Arguments {
 }
 
 /// A kernel with its launch parameters and arguments.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Launch {
     pub(crate) kernel: Kernel,
     pub(crate) grid: [u32; 3],
@@ -184,15 +189,16 @@ impl Launch {
         for (pointer, &offset) in pointers.iter_mut().zip(&self.arguments.offsets[..self.arguments.count]) {
             *pointer = self.arguments.bytes[usize::from(offset)..].as_ptr().cast_mut().cast();
         }
+        let function = self.kernel.code.function()?;
         if self.kernel.is_early {
-            return self.run_early(&mut pointers, stream);
+            return self.run_early(function, &mut pointers, stream);
         }
         let ([gx, gy, gz], [bx, by]) = (self.grid, self.block);
         // SAFETY: the arguments are those that the kernel declares, as tested by the conformance suite and
         // compute-sanitizer; the caller borrows the memory that they point to.
         let code = unsafe {
             sys::cuLaunchKernel(
-                self.kernel.function,
+                function,
                 gx,
                 gy,
                 gz,
@@ -205,11 +211,16 @@ impl Launch {
                 std::ptr::null_mut(),
             )
         };
-        check(code, self.kernel.name)
+        check(code, self.kernel.code.name())
     }
 
     /// Runs it as a programmatic dependent of the preceding kernel in the stream.
-    fn run_early(&self, pointers: &mut [*mut c_void; COUNT], stream: sys::CUstream) -> Result<()> {
+    fn run_early(
+        &self,
+        function: sys::CUfunction,
+        pointers: &mut [*mut c_void; COUNT],
+        stream: sys::CUstream,
+    ) -> Result<()> {
         let mut attribute = sys::CUlaunchAttribute {
             id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
             pad: [0; 4],
@@ -230,10 +241,9 @@ impl Launch {
             numAttrs: 1,
         };
         // SAFETY: as for other launches; the attribute outlives the call.
-        let code = unsafe {
-            sys::cuLaunchKernelEx(&raw const config, self.kernel.function, pointers.as_mut_ptr(), std::ptr::null_mut())
-        };
-        check(code, self.kernel.name)
+        let code =
+            unsafe { sys::cuLaunchKernelEx(&raw const config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };
+        check(code, self.kernel.code.name())
     }
 }
 
@@ -287,16 +297,27 @@ mod tests {
 
     use super::*;
 
-    /// A launch that differs from others by its grid.
-    fn launch(blocks: u32) -> Submission {
-        let kernel = Kernel { function: std::ptr::null_mut(), name: "none", is_early: false };
-        let arguments = Arguments::new();
-        Submission::Launch(Launch { kernel, grid: [blocks, 1, 1], block: [32, 1], shared_bytes: 0, arguments })
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Library for Nothing {
+        fn run(&self, _: [Pointer; 2], _: sys::CUstream) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    thread_local! {
+        static NOTHING: Arc<Nothing> = Arc::new(Nothing);
+    }
+
+    /// A call that differs from others by its vector.
+    fn call(vector: Pointer) -> Submission {
+        Submission::Call(NOTHING.with(|nothing| Call::new(nothing, [vector, 0])))
     }
 
     /// Imitates [`Submission::submit`] during a recording.
-    fn note(blocks: u32) {
-        RECORDER.with_borrow_mut(|recorder| recorder.as_mut().unwrap().push(launch(blocks)));
+    fn note(vector: Pointer) {
+        RECORDER.with_borrow_mut(|recorder| recorder.as_mut().unwrap().push(call(vector)));
     }
 
     fn recorded() -> Vec<Submission> {
@@ -310,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_recording_has_what_was_submitted() {
-        assert_eq!(recorded(), [launch(1), launch(2)]);
+        assert_eq!(recorded(), [call(1), call(2)]);
         assert!(!is_recording());
     }
 
@@ -321,7 +342,7 @@ mod tests {
             refuse_while_recording("waiting")
         });
         assert!(failed.is_err_and(|error| error.to_string().contains("waiting")));
-        assert_eq!(recorded(), [launch(1), launch(2)]);
+        assert_eq!(recorded(), [call(1), call(2)]);
     }
 
     #[test]
@@ -334,7 +355,7 @@ mod tests {
         }));
         assert!(result.is_err());
         assert!(!is_recording());
-        assert_eq!(recorded(), [launch(1), launch(2)]);
+        assert_eq!(recorded(), [call(1), call(2)]);
     }
 
     #[test]
@@ -345,6 +366,6 @@ mod tests {
             note(2);
             Ok(())
         });
-        assert_eq!(outer.unwrap(), [launch(1), launch(2)]);
+        assert_eq!(outer.unwrap(), [call(1), call(2)]);
     }
 }

@@ -6,8 +6,8 @@
 //! stream; scalars stay on the GPU; iterations are recorded and replayed.
 //!
 //! * [`Cuda`]: the back end; [`devices`]: the GPUs found; `array`: callers' arrays, in host or GPU memory,
-//! * `overhead`: the memory taken beside vectors and coefficients; `driver`, `memory`, `staging`: the driver, GPU memory, copies to and from the GPU,
-//! * [`compile`], [`nvrtc`], `module`: compilation and loading of kernels; [`compilations`]: its statistics,
+//! * `overhead`: memory beside vectors and coefficients; `driver`, `memory`, `staging`: the driver, GPU memory, copies to and from the GPU,
+//! * [`compile`], [`nvrtc`], `module`: compilation and loading of kernels, `background` while others are used; [`compilations`]: its statistics,
 //! * `launch` and `iterate`: launches and iterations,
 //! * [`seven_point`]: operators that couple a cell to its six neighbours: [`tensor_product`] with its own kernels,
 //!   [`diffusion`] with generic kernels, a header and coefficients,
@@ -20,6 +20,7 @@
 
 pub mod aggregate;
 mod array;
+mod background;
 pub mod compilations;
 pub mod compile;
 mod cuda;

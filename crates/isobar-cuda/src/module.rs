@@ -1,52 +1,54 @@
-//! Compiled kernels on a GPU.
+//! Kernels on a GPU.
 //!
-//! A source is compiled when it is *prepared*, in parallel with others; if it is in the cache on disk, nothing is
-//! read yet. Its machine code is loaded when its first kernel is requested: most solves use few of an
-//! operator's kernels. The parts of a solver request the kernels of their steps when they are made. A kernel requested later,
-//! while an iteration is recorded (see [`crate::iterate`]), is loaded then, which does not affect the recording.
+//! A kernel is compiled by itself, in the background from the moment it is requested (see [`crate::background`]); the parts of a solver
+//! request those of their steps when they are made, so that they are compiled at the same time, and no others are. Machine code
+//! is loaded when all requested kernels are awaited ([`Modules::load`]), at the end of a solver's setup, or else by a kernel's first launch.
+//! A kernel requested later, while an iteration is noted (see [`crate::iterate`]), is loaded when that runs, before a graph is made of it.
 
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use cudarc::driver::{result, sys};
-use isobar_core::error::Result;
+use isobar_core::error::{Error, Result};
 
+use crate::background;
 use crate::compile::Source;
 use crate::driver::{Context, check, error, failure, lock};
 use crate::launch::Kernel;
 
-/// A source on a GPU.
+/// A source on a GPU, whose kernels are compiled when they are requested.
 #[derive(Debug)]
 pub(crate) struct Module {
     context: Arc<Context>,
     source: Source,
-    state: Mutex<State>,
+    kernels: Mutex<Vec<Arc<Code>>>,
+    awaited: Arc<Mutex<Vec<Arc<Code>>>>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    /// Whether no compilation is needed: the machine code is in the cache, in memory, or on the GPU.
-    compiled: bool,
-    /// Machine code that was not in the cache.
-    cubin: Option<Vec<u8>>,
-    handle: Option<Handle>,
-    kernels: Vec<Found>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Handle(sys::CUmodule);
-
-// SAFETY: a driver handle, usable from any thread.
-unsafe impl Send for Handle {}
-
-#[derive(Clone, Copy, Debug)]
-struct Found {
-    kernel: Kernel,
+/// The machine code of one kernel.
+#[derive(Debug)]
+pub(crate) struct Code {
+    context: Arc<Context>,
+    source: Source,
+    name: &'static str,
+    /// Machine code until it is loaded, or why there is none.
+    compiled: OnceLock<std::result::Result<Mutex<Vec<u8>>, String>>,
+    loaded: OnceLock<Loaded>,
     /// Dynamic shared memory allowed for its blocks. B
-    shared_bytes: usize,
+    shared_bytes: Mutex<usize>,
 }
+
+#[derive(Clone, Copy, Debug)]
+struct Loaded {
+    module: sys::CUmodule,
+    function: sys::CUfunction,
+}
+
+// SAFETY: driver handles, usable from any thread.
+unsafe impl Send for Loaded {}
+// SAFETY: as above.
+unsafe impl Sync for Loaded {}
 
 /// Dynamic shared memory that needs no permission: 48 KiB less the static shared memory of kernels.
 const FREE_SHARED_BYTES: usize = 40 << 10;
@@ -59,90 +61,132 @@ impl Module {
 
     /// Returns a kernel whose blocks may use this much dynamic shared memory.
     pub(crate) fn kernel_with(&self, name: &'static str, shared_bytes: usize) -> Result<Kernel> {
-        let mut state = lock(&self.state);
-        let found = match state.kernels.iter().position(|found| found.kernel.name == name) {
-            Some(found) => found,
-            None => {
-                let kernel = self.find(&mut state, name)?;
-                state.kernels.push(Found { kernel, shared_bytes: FREE_SHARED_BYTES });
-                state.kernels.len() - 1
-            }
-        };
-        let Found { kernel, shared_bytes: allowed } = &mut state.kernels[found];
-        if shared_bytes > *allowed {
-            self.context.bind()?;
-            let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            // SAFETY: the kernel's module is loaded.
-            check(unsafe { sys::cuFuncSetAttribute(kernel.function, attribute, shared_bytes as i32) }, name)?;
-            *allowed = shared_bytes;
+        let code = self.code(name)?;
+        code.allow(shared_bytes)?;
+        if code.loaded.get().is_none() {
+            lock(&self.awaited).push(Arc::clone(&code));
         }
-        Ok(*kernel)
+        Ok(Kernel::new(&code))
     }
 
-    /// Loads kernels that will be needed.
+    /// Requests kernels that will be needed.
     pub(crate) fn prepare(&self, names: &[&'static str], shared_bytes: usize) -> Result<()> {
         names.iter().try_for_each(|name| self.kernel_with(name, shared_bytes).map(drop))
     }
 
+    /// Has kernels compiled that will probably be needed.
+    pub(crate) fn expect(&self, names: &[&'static str]) -> Result<()> {
+        names.iter().try_for_each(|name| self.code(name).map(drop))
+    }
+
     /// Returns how many blocks with this number of threads the GPU can hold at once.
-    pub(crate) fn resident_blocks(&self, kernel: Kernel, threads: usize, shared_bytes: usize) -> Result<usize> {
+    pub(crate) fn resident_blocks(&self, kernel: &Kernel, threads: usize, shared_bytes: usize) -> Result<usize> {
+        let function = kernel.code.function()?;
         self.context.bind()?;
         let mut blocks = 0;
-        // SAFETY: the kernel's module is loaded; `blocks` outlives the call.
+        // SAFETY: the kernel is loaded; `blocks` outlives the call.
         let code = unsafe {
-            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                &raw mut blocks,
-                kernel.function,
-                threads as i32,
-                shared_bytes,
-            )
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&raw mut blocks, function, threads as i32, shared_bytes)
         };
-        check(code, kernel.name)?;
+        check(code, kernel.code.name)?;
         Ok(self.context.multiprocessors * usize::try_from(blocks).unwrap_or(0).max(1))
     }
 
-    fn find(&self, state: &mut State, name: &'static str) -> Result<Kernel> {
-        let Handle(module) = match state.handle {
-            Some(handle) => handle,
-            None => {
-                let cubin = match state.cubin.take() {
-                    Some(cubin) => cubin,
-                    None => self.source.cubin(&self.context.architecture())?,
-                };
-                self.context.bind()?;
-                // SAFETY: the driver reads the length from the image's own header, and checks it.
-                let handle = unsafe { result::module::load_data(cubin.as_ptr().cast()) }
-                    .map_err(|e| failure(e, "loading compiled kernels"))?;
-                state.compiled = true;
-                *state.handle.insert(Handle(handle))
-            }
-        };
-        let c_name = CString::new(name).map_err(|_| error(format!("{name}: not a name")))?;
-        let fail = |e| failure(e, name);
+    fn code(&self, name: &'static str) -> Result<Arc<Code>> {
+        let mut kernels = lock(&self.kernels);
+        if let Some(code) = kernels.iter().find(|code| code.name == name) {
+            return Ok(Arc::clone(code));
+        }
+        let code = Arc::new(Code {
+            context: Arc::clone(&self.context),
+            source: self.source.clone(),
+            name,
+            compiled: OnceLock::new(),
+            loaded: OnceLock::new(),
+            shared_bytes: Mutex::new(FREE_SHARED_BYTES),
+        });
+        if !self.source.is_cached(name, &self.context.architecture())? {
+            background::compile(&code);
+        }
+        kernels.push(Arc::clone(&code));
+        Ok(code)
+    }
+}
+
+impl Code {
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Compiles it, reads it from the cache, or waits for another thread that does.
+    pub(crate) fn compile(&self) -> &std::result::Result<Mutex<Vec<u8>>, String> {
+        self.compiled.get_or_init(|| match self.source.cubin(self.name, &self.context.architecture()) {
+            Ok(cubin) => Ok(Mutex::new(cubin)),
+            Err(Error::Device { message, .. }) => Err(message),
+            Err(other) => Err(other.to_string()),
+        })
+    }
+
+    /// Returns the loaded kernel.
+    pub(crate) fn function(&self) -> Result<sys::CUfunction> {
+        match self.loaded.get() {
+            Some(loaded) => Ok(loaded.function),
+            None => self.load(),
+        }
+    }
+
+    fn load(&self) -> Result<sys::CUfunction> {
+        let cubin = self.compile().as_ref().map_err(|message| error(message.clone()))?;
+        let mut cubin = lock(cubin);
+        if let Some(loaded) = self.loaded.get() {
+            return Ok(loaded.function);
+        }
+        let name = CString::new(self.name).map_err(|_| error(format!("{}: not a name", self.name)))?;
+        let fail = |e| failure(e, self.name);
         self.context.bind()?;
+        // SAFETY: the driver reads the length from the image's own header, and checks it.
+        let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }
+            .map_err(|e| failure(e, "loading a compiled kernel"))?;
         // SAFETY: the module is loaded.
-        let function = unsafe { result::module::get_function(module, c_name) }.map_err(fail)?;
+        let function = unsafe { result::module::get_function(module, name) }.map_err(fail)?;
         // This query loads the kernel's code now instead of at its first launch.
         let registers = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_NUM_REGS;
         // SAFETY: the function was just found.
         unsafe { result::function::get_function_attribute(function, registers) }.map_err(fail)?;
-        Ok(Kernel { function, name, is_early: false })
+        let shared_bytes = lock(&self.shared_bytes);
+        if *shared_bytes > FREE_SHARED_BYTES {
+            self.set_shared_bytes(function, *shared_bytes)?;
+        }
+        *cubin = Vec::new();
+        Ok(self.loaded.get_or_init(|| Loaded { module, function }).function)
     }
 
-    /// Returns whether it still has to be compiled, without reading the cache.
-    fn must_be_compiled(&self) -> Result<bool> {
-        let mut state = lock(&self.state);
-        state.compiled = state.compiled || self.source.is_cached(&self.context.architecture())?;
-        Ok(!state.compiled)
+    /// Allows its blocks this much dynamic shared memory.
+    fn allow(&self, shared_bytes: usize) -> Result<()> {
+        let mut allowed = lock(&self.shared_bytes);
+        if shared_bytes > *allowed {
+            if let Some(loaded) = self.loaded.get() {
+                self.context.bind()?;
+                self.set_shared_bytes(loaded.function, shared_bytes)?;
+            }
+            *allowed = shared_bytes;
+        }
+        Ok(())
+    }
+
+    fn set_shared_bytes(&self, function: sys::CUfunction, shared_bytes: usize) -> Result<()> {
+        let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the kernel is loaded.
+        check(unsafe { sys::cuFuncSetAttribute(function, attribute, shared_bytes as i32) }, self.name)
     }
 }
 
-impl Drop for Module {
+impl Drop for Code {
     fn drop(&mut self) {
-        let _ = self.context.synchronize();
-        if let Some(Handle(module)) = lock(&self.state).handle.take() {
-            // SAFETY: loaded once, unloaded once; the `Cuda` that owns it outlives its kernels' users.
-            let _ = unsafe { result::module::unload(module) };
+        if let Some(loaded) = self.loaded.take() {
+            let _ = self.context.synchronize();
+            // SAFETY: loaded once, unloaded once; whoever launches the kernel holds this.
+            let _ = unsafe { result::module::unload(loaded.module) };
         }
     }
 }
@@ -151,59 +195,27 @@ impl Drop for Module {
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
     known: Mutex<HashMap<Source, Arc<Module>>>,
+    /// Kernels that were requested since the last were loaded.
+    awaited: Arc<Mutex<Vec<Arc<Code>>>>,
 }
 
 impl Modules {
-    /// Returns the module of a source that may never be needed: it is compiled, if necessary, when its first kernel is requested.
+    /// Returns the module of a source.
     pub(crate) fn get(&self, context: &Arc<Context>, source: Source) -> Arc<Module> {
         let make = |source: &Source| {
-            Arc::new(Module { context: Arc::clone(context), source: source.clone(), state: Mutex::default() })
+            Arc::new(Module {
+                context: Arc::clone(context),
+                source: source.clone(),
+                kernels: Mutex::default(),
+                awaited: Arc::clone(&self.awaited),
+            })
         };
         Arc::clone(lock(&self.known).entry(source).or_insert_with_key(make))
     }
 
-    /// Prepares sources; missing ones are compiled in parallel.
-    pub(crate) fn prepare<const N: usize>(
-        &self,
-        context: &Arc<Context>,
-        sources: [Source; N],
-    ) -> Result<[Arc<Module>; N]> {
-        let modules = sources.map(|source| self.get(context, source));
-        compile_missing(&modules, &context.architecture())?;
-        Ok(modules)
+    /// Waits for all requested kernels, and loads them.
+    pub(crate) fn load(&self) -> Result<()> {
+        let awaited = std::mem::take(&mut *lock(&self.awaited));
+        awaited.iter().try_for_each(|code| code.function().map(drop))
     }
-
-    /// Prepares any number of sources for later use.
-    pub(crate) fn prepare_all(&self, context: &Arc<Context>, sources: Vec<Source>) -> Result<()> {
-        let modules: Vec<_> = sources.into_iter().map(|source| self.get(context, source)).collect();
-        compile_missing(&modules, &context.architecture())
-    }
-}
-
-/// Compiles modules that are not cached, with as many threads as cores.
-fn compile_missing(modules: &[Arc<Module>], architecture: &str) -> Result<()> {
-    let mut missing: Vec<&Module> = Vec::new();
-    for module in modules {
-        if !missing.iter().any(|other| std::ptr::eq(*other, &**module)) && module.must_be_compiled()? {
-            missing.push(module);
-        }
-    }
-    let next = AtomicUsize::new(0);
-    let work = || {
-        while let Some(module) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let cubin = module.source.cubin(architecture)?;
-            let mut state = lock(&module.state);
-            (state.compiled, state.cubin) = (true, Some(cubin));
-        }
-        Ok(())
-    };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(missing.len());
-    std::thread::scope(|scope| {
-        let compiling: Vec<_> = (0..threads).map(|_| std::thread::Builder::new().spawn_scoped(scope, work)).collect();
-        compiling.into_iter().try_for_each(|thread| match thread.map(std::thread::ScopedJoinHandle::join) {
-            Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(error("the thread that compiled a kernel failed")),
-            Err(cause) => Err(cause.into()),
-        })
-    })
 }

@@ -60,14 +60,14 @@ impl Scalars {
     }
 
     /// Returns the launch that publishes the bank to the host. Whoever submits it must call [`Scalars::note_submitted`].
-    pub(crate) fn publish(&self, kernel: Kernel) -> Launch {
+    pub(crate) fn publish(&self, kernel: &Kernel) -> Launch {
         let arguments = Arguments::new()
             .with(Scalar::COUNT as i32)
             .with(self.bank.start())
             .with(self.bank.start() + 8 * Scalar::COUNT as Pointer)
             .with(self.mailbox.numbers())
             .with(self.mailbox.count());
-        Launch { kernel, grid: [1, 1, 1], block: [32, 1], shared_bytes: 0, arguments }
+        Launch { kernel: kernel.clone(), grid: [1, 1, 1], block: [32, 1], shared_bytes: 0, arguments }
     }
 
     /// Counts a submitted [`Scalars::publish`], even if nobody waits for it after a failure.

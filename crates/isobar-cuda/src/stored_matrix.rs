@@ -111,7 +111,7 @@ impl<T: Real> StoredMatrix<T> {
             values: Buffer::from_slice(context, &ordered.values(), "the values of a stored matrix")?,
         };
         let inverse_diagonal = Buffer::from_slice(context, &ordered.inverse_diagonal, "a diagonal")?;
-        let [module] = cuda.prepare([source::<T>()])?;
+        let module = cuda.module(source::<T>());
         Ok(Self {
             cuda: cuda.clone(),
             layout,
@@ -184,7 +184,7 @@ impl<T: Real> StoredTridiagonal<T> {
         check(cuda, stencil, 7 * len * size_of::<T>())?;
         let context = cuda.context();
         let band = || Buffer::new(context, len * size_of::<T>(), "the tridiagonal blocks of a stored matrix");
-        let [module] = cuda.prepare([source::<T>()])?;
+        let module = cuda.module(source::<T>());
         let this = Self {
             cuda: cuda.clone(),
             layout,

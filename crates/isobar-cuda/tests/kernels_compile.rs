@@ -83,19 +83,34 @@ fn of_operators<T: Real>(all: &mut Vec<Source>) {
     }
 }
 
-/// Every file for every architecture: those of many forms for one architecture a form, by turns.
-fn jobs(sources: &[Source]) -> Vec<(&Source, &'static str)> {
-    let mut forms = std::collections::HashMap::<&str, usize>::new();
-    let mut jobs = Vec::new();
+/// A compilation: a source, an architecture, and the kernel to be compiled alone, if any.
+type Job<'a> = (&'a Source, &'static str, Option<&'static str>);
+
+/// Every file for every architecture: those of many forms for one architecture a form, by turns. The kernels of each file's
+/// first form are compiled one by one, too, as they are for a solver.
+fn jobs(sources: &[Source]) -> Vec<Job<'_>> {
+    let mut of_name = std::collections::HashMap::<&str, Vec<&Source>>::new();
     for source in sources {
-        let form = forms.entry(source.name).or_default();
-        jobs.push((source, ARCHITECTURES[*form % ARCHITECTURES.len()]));
-        *form += 1;
+        of_name.entry(source.name).or_default().push(source);
     }
-    for source in sources.iter().filter(|source| forms[source.name] < ARCHITECTURES.len()) {
-        jobs.extend(ARCHITECTURES.map(|architecture| (source, architecture)));
+    let mut jobs = Vec::new();
+    for forms in of_name.values() {
+        if forms.len() < ARCHITECTURES.len() {
+            let everywhere = |&source| ARCHITECTURES.map(|architecture| (source, architecture, None));
+            jobs.extend(forms.iter().flat_map(everywhere));
+        } else {
+            let by_turns = forms.iter().zip(ARCHITECTURES.into_iter().cycle());
+            jobs.extend(by_turns.map(|(&source, architecture)| (source, architecture, None)));
+        }
+        jobs.extend(kernels(forms[0].text()).map(|kernel| (forms[0], ARCHITECTURES[2], Some(kernel))));
     }
     jobs
+}
+
+/// The names of a source's kernels, but for those that macros make.
+fn kernels(text: &'static str) -> impl Iterator<Item = &'static str> {
+    let declared = text.split("\nKERNEL(").skip(1);
+    declared.map(|after| &after[..after.find([',', ')']).expect("a name ends")])
 }
 
 fn every_kernel_compiles_without_a_warning(nvrtc: &Nvrtc) {
@@ -117,12 +132,19 @@ fn every_kernel_compiles_without_a_warning(nvrtc: &Nvrtc) {
         for thread in 0..threads {
             let share = jobs.iter().skip(thread).step_by(threads);
             scope.spawn(move || {
-                for (source, architecture) in share {
-                    let options = source.options(architecture);
+                for (source, architecture, kernel) in share {
+                    let options = source.options(architecture, *kernel);
                     let name = format!("{}.cu", source.name);
                     let compiled = nvrtc.compile(&name, source.text(), &options).unwrap_or_else(|e| panic!("{e}"));
                     assert!(compiled.log.trim().is_empty(), "{options:?}\n{}", compiled.log);
                     assert!(compiled.cubin.starts_with(b"\x7fELF"), "{options:?}");
+                    let has = |name: &str| {
+                        let symbol = format!("\0{name}\0").into_bytes();
+                        compiled.cubin.windows(symbol.len()).any(|bytes| bytes == symbol)
+                    };
+                    for other in kernels(source.text()).filter(|name| kernel.is_some_and(|kernel| kernel != *name)) {
+                        assert!(!has(other), "{other} is compiled, too: {options:?}");
+                    }
                 }
             });
         }

@@ -187,7 +187,8 @@ fn smooth_rocks(way: Way) {
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![2.0; shape.cells()]));
     problem.spacing = [0, 1, 2].map(|_| Spacing::Uniform(0.5));
     problem.boundary[2] = [Boundary::Dirichlet(0.0); 2];
-    for options in &point_cycles()[..2] {
+    // Not the first, by which one card solves this box directly.
+    for options in &point_cycles()[1..3] {
         check_points(backend(way), &problem, &some(&[2, 3, 4], way), options);
     }
 }

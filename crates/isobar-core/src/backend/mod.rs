@@ -317,6 +317,11 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// Waits for everything submitted so far.
     fn synchronize(&self) -> Result<()>;
 
+    /// Waits for the code of all steps that were prepared: called at the end of a solver's setup. Exchanges nothing.
+    fn await_prepared(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Bytes read and written a second by a plain copy of a vector of this layout, measured now.
     fn copy_bandwidth(&self, layout: &Layout) -> Result<f64>;
 }

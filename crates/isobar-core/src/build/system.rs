@@ -213,6 +213,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             traffic: iteration.traffic(),
             smoother: options.multigrid.smoother,
         };
+        backend.await_prepared()?;
         Ok(Self {
             b: backend.zeros(&layout)?,
             u: backend.zeros(&layout)?,

@@ -18,9 +18,8 @@ use isobar_dist::part::{PartBackend, SupportsParts};
 use isobar_dist::points::{by_points, points_above_lines};
 
 use super::Diffusion;
-use crate::compile::Source;
 use crate::cuda::Cuda;
-use crate::galerkin::setup::{Number, sources_of_levels};
+use crate::galerkin::setup::{Number, expect_levels};
 use crate::halving::measure;
 use crate::launch::refuse_while_recording;
 use crate::scalars::Scalars;
@@ -48,18 +47,15 @@ fn round<T: Real, R: Real>(
     to.note_sent(stencil)
 }
 
-/// Returns the sources of multigrid cycles in precision T; Galerkin levels are usually made in the given number type.
-fn sources_of_cycles<T: Real>(
+/// Has the kernels of multigrid cycles in precision T compiled; Galerkin levels are usually made in the given number type.
+fn expect_cycles<T: Real>(
     stencil: &stencil::Diffusion,
     operator: &Passes<Diffusion, f64>,
     by_points: bool,
     number: Number,
-) -> Vec<Source> {
-    let mut all = operator.sources_of_cycles::<T>(by_points);
-    if !by_points {
-        all.extend(sources_of_levels::<T>(number, &Grid::of(stencil)));
-    }
-    all
+) -> Result<()> {
+    operator.expect_cycles::<T>(by_points)?;
+    if by_points { Ok(()) } else { expect_levels::<T>(operator.cuda(), number, &Grid::of(stencil), true) }
 }
 
 impl MixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {
@@ -119,10 +115,10 @@ impl Supports<stencil::Diffusion> for Cuda {
             return Ok(());
         }
         let by_points = options.multigrid.smoother == Smoother::PointRedBlack;
-        self.prepare_all(match options.storage() {
-            Precision::F64 => sources_of_cycles::<f64>(stencil, operator.kernels(), by_points, Number::Double),
-            _ => sources_of_cycles::<f32>(stencil, operator.kernels(), by_points, Number::Single),
-        })
+        match options.storage() {
+            Precision::F64 => expect_cycles::<f64>(stencil, operator.kernels(), by_points, Number::Double),
+            _ => expect_cycles::<f32>(stencil, operator.kernels(), by_points, Number::Single),
+        }
     }
 
     fn layout(&self, stencil: &stencil::Diffusion) -> Result<Layout> {
@@ -235,26 +231,25 @@ impl Supports<stencil::Diffusion> for Cuda {
     }
 }
 
-/// Makes the operator on some rows, with line relaxation or without. Coefficients on one GPU cannot be divided.
+/// Makes the operator on some rows. Coefficients on one GPU cannot be divided.
 pub(crate) fn part<T: Real>(
     cuda: &Cuda,
     stencil: &stencil::Diffusion,
     patch: Patch,
-    has_lines: bool,
 ) -> Result<Arc<SevenPoint<Passes<Diffusion, T>>>> {
     refuse_while_recording("making an operator")?;
     stencil.require_parts(patch, true)?;
     let slab = patch.whole_rows(Stencil::shape(stencil), "subdomains on GPUs")?;
-    SevenPoint::made_of(Passes::make(cuda, stencil, slab, has_lines)?, stencil)
+    SevenPoint::made_of(Passes::make(cuda, stencil, slab)?, stencil)
 }
 
 impl SupportsParts<stencil::Diffusion> for Cuda {
     fn part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<Self::Operator<T>>> {
-        part(self, stencil, patch, true)
+        part(self, stencil, patch)
     }
 
     fn point_part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<Self::Operator<T>>> {
-        let made = part(self, stencil, patch, false)?;
+        let made = part(self, stencil, patch)?;
         made.kernels().prepare_colours()?;
         Ok(made)
     }

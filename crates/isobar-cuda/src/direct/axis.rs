@@ -59,13 +59,6 @@ fn kind_of(basis: &Basis) -> Option<i32> {
     is_transformed(basis.len()).then_some(kind)
 }
 
-/// Returns the sources that an axis needs.
-pub(super) fn sources(axis: usize, basis: &Basis) -> impl Iterator<Item = Source> {
-    let n = basis.len();
-    let ways = if kind_of(basis).is_some() { &[false, true][..] } else { &[] };
-    ways.iter().map(move |&is_back| source(n, axis == 0, is_back))
-}
-
 /// A matrix in the two parts of a product, see direct.cu.
 struct Parts {
     kernels: [&'static str; 2],

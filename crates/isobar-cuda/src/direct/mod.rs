@@ -163,8 +163,6 @@ impl Direct {
         refuse_while_recording("allocating")?;
         let context = backend.context();
         let bases = factors.bases()?;
-        let axes = factors.across.iter().zip(&bases).flat_map(|(&axis, basis)| axis::sources(axis, basis));
-        backend.prepare_all(std::iter::once(source()).chain(axes).collect())?;
         let module = backend.module(source());
         let room = |count: usize, what: &str| Buffer::new(context, count * size_of::<f64>(), what);
         let [a, b] = [0, 1].map(|which| Axis::new(backend, &module, factors, which, &bases[which]));

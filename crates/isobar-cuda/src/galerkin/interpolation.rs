@@ -77,7 +77,7 @@ impl<T: Real> Interpolation<T> {
     ) -> Result<Self> {
         refuse_while_recording("making a transfer")?;
         let [.., interpolate, _] = sources::<T>();
-        let [module] = cuda.prepare([interpolate])?;
+        let module = cuda.module(interpolate);
         module.prepare(&["prolong", "restrict_field"], 0)?;
         if weights.len() == 3 {
             module.prepare(&["restrict_halved", "restrict_even", "restrict_odd"], 0)?;

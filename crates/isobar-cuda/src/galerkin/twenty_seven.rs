@@ -71,7 +71,7 @@ struct Columns {
 unsafe impl Argument for Columns {}
 
 /// Kernels that relax columns of one colour, by the number of colours relaxed before it.
-const RELAX_AFTER: [&str; 4] = ["relax_alone", "relax_beside", "relax_between_planes", "relax_columns"];
+pub(super) const RELAX_AFTER: [&str; 4] = ["relax_alone", "relax_beside", "relax_between_planes", "relax_columns"];
 
 impl Chunks {
     /// Returns `None` if columns of one colour are coupled across the end of a periodic direction of odd length, or too long.
@@ -122,7 +122,7 @@ impl<T: Real> TwentySeven<T> {
         let (shape @ Shape { nx, ny, nz }, periodic) = (layout.shape(), layout.periodic_within(periodic));
         check_size(shape)?;
         let [apply, lines, ..] = sources::<T>();
-        let [apply, lines] = cuda.prepare([apply, lines])?;
+        let [apply, lines] = [apply, lines].map(|source| cuda.module(source));
         apply.prepare(&["residual", "residual_field", "residual_later"], 0)?;
         let limits = (cuda.context().multiprocessors, cuda.context().shared_memory);
         let chunks = Chunks::new::<T>(&layout, periodic, limits);

@@ -6,9 +6,9 @@
 
 // Runs are contiguous pieces of memory that belong to one aggregate: start << 16 | length. A warp sums the runs of one item and
 // stores a partial sum. Block 256.
-extern "C" __global__ void __launch_bounds__(256)
-    sum_runs(int items, const unsigned int* __restrict__ first_run, const unsigned long long* __restrict__ runs,
-             const T* __restrict__ x, double* __restrict__ partial) {
+KERNEL(sum_runs, __launch_bounds__(256))(int items, const unsigned int* __restrict__ first_run,
+                                         const unsigned long long* __restrict__ runs, const T* __restrict__ x,
+                                         double* __restrict__ partial) {
     // Runs of at most this length are summed by one lane each.
     constexpr unsigned int SHORT = 12;
     const int lane = threadIdx.x & 31, item = (blockIdx.x * 256 + threadIdx.x) >> 5;
@@ -37,8 +37,8 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 // Sums the partial sums of an aggregate. One block per aggregate, of up to 1024 threads.
-extern "C" __global__ void __launch_bounds__(1024)
-    sum_items(const unsigned int* __restrict__ first_item, const double* __restrict__ partial, double* __restrict__ sums) {
+KERNEL(sum_items, __launch_bounds__(1024))(const unsigned int* __restrict__ first_item, const double* __restrict__ partial,
+                                           double* __restrict__ sums) {
     __shared__ double scratch[32];
     const unsigned int aggregate = blockIdx.x, end = first_item[aggregate + 1];
     double sum[1] = {0};
@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(1024)
 }
 
 // Assigns all cells to aggregate 0, and padding to none. Block 256.
-extern "C" __global__ void number_all(int nx, int ny, int nz, int pitch, unsigned int* __restrict__ ids) {
+KERNEL(number_all)(int nx, int ny, int nz, int pitch, unsigned int* __restrict__ ids) {
     const long long n = 2LL * ny * nz * pitch;
     for (long long at = blockIdx.x * 256LL + threadIdx.x; at < n; at += gridDim.x * 256LL) {
         const int m = int(at % pitch);
@@ -59,8 +59,7 @@ extern "C" __global__ void number_all(int nx, int ny, int nz, int pitch, unsigne
 }
 
 // y += Z a. Block 256.
-extern "C" __global__ void add_aggregated(long long n, const unsigned int* __restrict__ ids, const double* __restrict__ a,
-                                        T* __restrict__ y) {
+KERNEL(add_aggregated)(long long n, const unsigned int* __restrict__ ids, const double* __restrict__ a, T* __restrict__ y) {
     for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL) {
         unsigned int id = ids[i];
         if (id != NONE) y[i] += T(a[id]);
@@ -68,8 +67,8 @@ extern "C" __global__ void add_aggregated(long long n, const unsigned int* __res
 }
 
 // y = x + Z a. Block 256.
-extern "C" __global__ void plus_aggregated(long long n, const unsigned int* __restrict__ ids, const double* __restrict__ a,
-                                         const T* __restrict__ x, T* __restrict__ y) {
+KERNEL(plus_aggregated)(long long n, const unsigned int* __restrict__ ids, const double* __restrict__ a,
+                        const T* __restrict__ x, T* __restrict__ y) {
     for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL) {
         const unsigned int id = ids[i];
         y[i] = id != NONE ? x[i] + T(a[id]) : x[i];
@@ -77,19 +76,19 @@ extern "C" __global__ void plus_aggregated(long long n, const unsigned int* __re
 }
 
 // x = 0 in cells that belong to no aggregate. Block 256.
-extern "C" __global__ void clear_outside(long long n, const unsigned int* __restrict__ ids, T* __restrict__ x) {
+KERNEL(clear_outside)(long long n, const unsigned int* __restrict__ ids, T* __restrict__ x) {
     for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL)
         if (ids[i] == NONE) x[i] = T(0);
 }
 
 // y = f x, elementwise. Block 256.
-extern "C" __global__ void scale(long long n, const double* __restrict__ f, const double* __restrict__ x, double* y) {
+KERNEL(scale)(long long n, const double* __restrict__ f, const double* __restrict__ x, double* y) {
     for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL) y[i] = f[i] * x[i];
 }
 
 // y = M x; one row of M per block of 128.
-extern "C" __global__ void __launch_bounds__(128)
-    multiply(int size, const double* __restrict__ matrix, const double* __restrict__ x, double* __restrict__ y) {
+KERNEL(multiply, __launch_bounds__(128))(int size, const double* __restrict__ matrix, const double* __restrict__ x,
+                                         double* __restrict__ y) {
     __shared__ double scratch[4];
     const double* row = matrix + blockIdx.x * (long long)size;
     double sum[1] = {0};

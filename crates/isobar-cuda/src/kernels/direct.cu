@@ -165,10 +165,10 @@ __device__ __forceinline__ void product(int n, int depth, int width, int pitch, 
 }
 
 #define PRODUCT(name, along_x, fold)                                                                                      \
-    extern "C" __global__ void __launch_bounds__(THREADS, 2)                                                               \
-        name(int n, int depth, int width, int pitch, int inner, int lines, int descending, const double* __restrict__ matrix, \
-             const double* __restrict__ from, double* __restrict__ to) {                                                   \
-        product<along_x, fold>(n, depth, width, pitch, inner, lines, descending, matrix, from, to);                        \
+    KERNEL(name, __launch_bounds__(THREADS, 2))                                                                           \
+        (int n, int depth, int width, int pitch, int inner, int lines, int descending, const double* __restrict__ matrix, \
+             const double* __restrict__ from, double* __restrict__ to) {                                                  \
+        product<along_x, fold>(n, depth, width, pitch, inner, lines, descending, matrix, from, to);                       \
     }
 
 PRODUCT(multiply_x, true, NONE)
@@ -323,12 +323,11 @@ __device__ __forceinline__ void solve(int n, int inner, int lines, int extent, i
     mine[(long long)(last - first) * inner] = own - lowered;
 }
 
-#define SOLVE_LINES(name, in_registers)                                                                                      \
-    extern "C" __global__ void __launch_bounds__(512)                                                                         \
-        name(int n, int inner, int lines, int extent, int width, const double* __restrict__ table,                            \
+#define SOLVE_LINES(name, in_registers)                                                                                        \
+    KERNEL(name, __launch_bounds__(512))(int n, int inner, int lines, int extent, int width, const double* __restrict__ table, \
              const double* __restrict__ values_a, const double* __restrict__ values_b, double* __restrict__ kept,              \
-             double* __restrict__ x, Floating floating) {                                                                     \
-        solve<in_registers>(n, inner, lines, extent, width, table, values_a, values_b, kept, x, floating);             \
+             double* __restrict__ x, Floating floating) {                                                                      \
+        solve<in_registers>(n, inner, lines, extent, width, table, values_a, values_b, kept, x, floating);                     \
     }
 
 SOLVE_LINES(solve_lines, true)
@@ -421,11 +420,11 @@ __device__ __forceinline__ void judge_cells(int nx, int ny, int nz, int layers, 
 }
 
 // `judge_pairs` where nx is even.
-#define JUDGE(name, width)                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(ROW* ROWS, 2)                                                               \
-        name(int nx, int ny, int nz, int layers, Tables tables, const double* __restrict__ mean, const double* __restrict__ b, \
-             const double* __restrict__ u, double* partial, unsigned int* counter, double* result) {                         \
-        judge_cells<width>(nx, ny, nz, layers, tables, mean, b, u, partial, counter, result);                                \
+#define JUDGE(name, width)                                                                                                 \
+    KERNEL(name, __launch_bounds__(ROW* ROWS, 2))                                                                          \
+        (int nx, int ny, int nz, int layers, Tables tables, const double* __restrict__ mean, const double* __restrict__ b, \
+             const double* __restrict__ u, double* partial, unsigned int* counter, double* result) {                       \
+        judge_cells<width>(nx, ny, nz, layers, tables, mean, b, u, partial, counter, result);                              \
     }
 
 JUDGE(judge, 1)
@@ -434,8 +433,8 @@ JUDGE(judge_pairs, 2)
 // ---- Means from lines of modes: the vector of the constant is the first in both axes; only it has a mean if cells have equal weights.
 
 // result = scale times the sum of the first line.
-extern "C" __global__ void __launch_bounds__(256)
-    sum_first_line(int n, long long stride, double scale, const double* __restrict__ x, double* result) {
+KERNEL(sum_first_line, __launch_bounds__(256))(int n, long long stride, double scale, const double* __restrict__ x,
+                                               double* result) {
     __shared__ double scratch[256 / 32];
     await_previous();
     double sum[1] = {0};
@@ -445,8 +444,8 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 // Shifts the first line such that the sum of all lines' totals corresponds to the mean 0: by scale times that sum.
-extern "C" __global__ void __launch_bounds__(1024)
-    center_first_line(int n, long long stride, int lines, double scale, const double* __restrict__ totals, double* __restrict__ x) {
+KERNEL(center_first_line, __launch_bounds__(1024))(int n, long long stride, int lines, double scale,
+                                                   const double* __restrict__ totals, double* __restrict__ x) {
     __shared__ double scratch[1024 / 32], removed;
     await_previous();
     double sum[1] = {0};

@@ -91,8 +91,7 @@ struct Edge {
 
 // Fills halo rows with the neighbours' rows: `colours` half planes of `words` words.
 // Grid (places, 2), an edge in y.
-extern "C" __global__ void exchange_rows(const Peer* peers, Edge before, Edge after, long long words, int colours,
-                                         Patience patience) {
+KERNEL(exchange_rows)(const Peer* peers, Edge before, Edge after, long long words, int colours, Patience patience) {
     const Edge& edge = blockIdx.y ? after : before;
     if (edge.rank < 0) return;
     auto from = [&](long long n) { return n < words ? edge.own[0] + n : edge.own[1] + (n - words); };
@@ -107,8 +106,8 @@ struct Starts {
 
 // Gathers a vector of the whole grid from all ranks' rows. A subdomain's colours are in its own order: exchanged
 // if it begins with an odd row. Grid (places, ranks), a rank in y.
-extern "C" __global__ void gather_rows(const Peer* peers, int rank, const uint4* part, uint4* whole, long long words,
-                                       Starts starts, Patience patience) {
+KERNEL(gather_rows)(const Peer* peers, int rank, const uint4* part, uint4* whole, long long words, Starts starts,
+                    Patience patience) {
     int other = blockIdx.y, first = starts.at[other];
     auto to = [&](long long n) {
         long long half = n / words;
@@ -126,8 +125,8 @@ extern "C" __global__ void gather_rows(const Peer* peers, int rank, const uint4*
 // Redistributes a grid from all `layers_in_all` layers of this rank's rows to all rows of its layers, or back. A row of a half plane has `words`
 // words. In the division by layers colours are stored as in the whole grid, in the division by rows in each subdomain's order. Grid (places,
 // ranks), a rank in y.
-extern "C" __global__ void divide_again(const Peer* peers, int rank, uint4* rows, uint4* layers, int words, int layers_in_all,
-                                        int to_layers, Starts row, Starts layer, Patience patience) {
+KERNEL(divide_again)(const Peer* peers, int rank, uint4* rows, uint4* layers, int words, int layers_in_all, int to_layers,
+                     Starts row, Starts layer, Patience patience) {
     int other = blockIdx.y;
     unsigned int own_run = words * (layer.at[rank + 1] - layer.at[rank]);
     unsigned int other_run = words * (layer.at[other + 1] - layer.at[other]);
@@ -158,7 +157,7 @@ extern "C" __global__ void divide_again(const Peer* peers, int rank, uint4* rows
 }
 
 // Copies half planes of a vector to another, from one row on each, with colours exchanged or not. A half plane has `words` words.
-extern "C" __global__ void copy_rows(const uint4* from, uint4* to, long long words, long long half_planes, int exchanged) {
+KERNEL(copy_rows)(const uint4* from, uint4* to, long long words, long long half_planes, int exchanged) {
     long long stride = (long long)gridDim.x * blockDim.x;
     for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < half_planes * words; n += stride)
         to[((n / words) ^ exchanged) * words + n % words] = from[n];
@@ -170,8 +169,7 @@ struct Numbers {
 
 // Replaces numbers by their sums over all ranks, added in the order of ranks. One block with at least as many threads as ranks and
 // numbers; grid 1.
-extern "C" __global__ void sum_ranks(const Peer* peers, int rank, int ranks, Numbers numbers, int count,
-                                     Patience patience) {
+KERNEL(sum_ranks)(const Peer* peers, int rank, int ranks, Numbers numbers, int count, Patience patience) {
     __shared__ double all[MOST_RANKS][SUMS];
     int other = threadIdx.x;
     if (other < ranks) {

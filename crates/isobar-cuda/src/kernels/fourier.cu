@@ -276,9 +276,9 @@ __device__ __forceinline__ void from_waves(const Block& block, int kind, double 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    transform(int inner, int lines, int kind, int descending, double scale, const Complex* __restrict__ roots,
-              const double* __restrict__ from, double* __restrict__ to) {
+KERNEL(transform, __launch_bounds__(THREADS))(int inner, int lines, int kind, int descending, double scale,
+                                              const Complex* __restrict__ roots, const double* __restrict__ from,
+                                              double* __restrict__ to) {
     int block = descending ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
     Block mine = {block * 2 * PAIRS, lines, inner, from, to, !ALONG_X && inner % 2 == 0};
 #if BACK

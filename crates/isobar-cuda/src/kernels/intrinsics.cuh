@@ -2,6 +2,17 @@
 // All other code in this folder is plain C++, so that a CPU emulation can run it.
 #pragma once
 
+// Begins a kernel: KERNEL(name)(arguments) { ... }, or KERNEL(name, __launch_bounds__(256))(arguments) { ... }.
+// A source is compiled one kernel at a time: the one for which ONLY_name is defined, as "~,". The others are then templates, which
+// are parsed but, without an instance, not compiled. With ALL_KERNELS all are compiled.
+#ifdef ALL_KERNELS
+#define KERNEL(name, ...) extern "C" __global__ void __VA_ARGS__ name
+#else
+#define KERNEL(name, ...) KERNEL_IF(ONLY_##name) void __VA_ARGS__ name
+#define KERNEL_IF(...) KERNEL_SECOND(__VA_ARGS__ extern "C" __global__, template <int> __global__, )
+#define KERNEL_SECOND(first, second, ...) second
+#endif
+
 // Reciprocal to within about an ulp, without the slow path of IEEE division: the pivots that it is
 // used for are positive and scaled to be near one.
 __device__ __forceinline__ double reciprocal(double x) {

@@ -1,9 +1,10 @@
 // Packing of messages between GPUs for NCCL.
+#include "intrinsics.cuh"
 
 // Packs runs of `run` 16-byte words, `pitch` words apart, contiguously, or unpacks them; adjacent runs are exchanged if
 // a subdomain's colours are. Processes words `first` to `first + count`.
-extern "C" __global__ void pack(uint4* strided, uint4* packed, long long run, long long pitch, int exchanged, long long first,
-                                long long count, int unpacked) {
+KERNEL(pack)(uint4* strided, uint4* packed, long long run, long long pitch, int exchanged, long long first, long long count,
+             int unpacked) {
     long long stride = (long long)gridDim.x * blockDim.x;
     for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < count; n += stride) {
         long long which = (first + n) / run;
@@ -21,8 +22,7 @@ struct Which {
     int at[8];
 };
 
-extern "C" __global__ void sum_received(double* own, const double* others, int rank, int ranks, int length, Which which,
-                                        int count) {
+KERNEL(sum_received)(double* own, const double* others, int rank, int ranks, int length, Which which, int count) {
     if (threadIdx.x >= count) return;
     int at = which.at[threadIdx.x];
     double sum = 0;

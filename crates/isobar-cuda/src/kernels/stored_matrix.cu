@@ -2,8 +2,7 @@
 #include "layout.cuh"
 
 // z = d r, elementwise. Launch: any grid, block 256.
-extern "C" __global__ void multiply(long long n, const T* __restrict__ d, const T* __restrict__ r,
-                                    T* __restrict__ z) {
+KERNEL(multiply)(long long n, const T* __restrict__ d, const T* __restrict__ r, T* __restrict__ z) {
     long long stride = gridDim.x * (long long)blockDim.x;
     for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += stride) z[i] = d[i] * r[i];
 }
@@ -14,10 +13,9 @@ extern "C" __global__ void multiply(long long n, const T* __restrict__ d, const 
 
 // x = r, and copies of the diagonals, which the last solve has overwritten. Layers beyond nz, added to grids of
 // one or two, get zeros.
-extern "C" __global__ void interleave(int pitch, int nz, int layers, const T* __restrict__ r,
-                                      const T* __restrict__ below, const T* __restrict__ diagonal,
-                                      const T* __restrict__ above, T* __restrict__ to_below,
-                                      T* __restrict__ to_diagonal, T* __restrict__ to_above, T* __restrict__ x) {
+KERNEL(interleave)(int pitch, int nz, int layers, const T* __restrict__ r, const T* __restrict__ below,
+                   const T* __restrict__ diagonal, const T* __restrict__ above, T* __restrict__ to_below,
+                   T* __restrict__ to_diagonal, T* __restrict__ to_above, T* __restrict__ x) {
     int m = blockIdx.x * 32 + threadIdx.x, k = blockIdx.y * 8 + threadIdx.y;
     if (m >= pitch || k >= layers) return;
     long long h = blockIdx.z, H = gridDim.z, to = m + pitch * (h + H * k);
@@ -30,7 +28,7 @@ extern "C" __global__ void interleave(int pitch, int nz, int layers, const T* __
 }
 
 // z = x
-extern "C" __global__ void deinterleave(int pitch, int nz, const T* __restrict__ x, T* __restrict__ z) {
+KERNEL(deinterleave)(int pitch, int nz, const T* __restrict__ x, T* __restrict__ z) {
     int m = blockIdx.x * 32 + threadIdx.x, k = blockIdx.y * 8 + threadIdx.y;
     if (m >= pitch || k >= nz) return;
     long long h = blockIdx.z, H = gridDim.z;

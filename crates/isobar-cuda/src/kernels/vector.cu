@@ -6,17 +6,17 @@
 __device__ __forceinline__ long long first_index() { return blockIdx.x * (long long)blockDim.x + threadIdx.x; }
 __device__ __forceinline__ long long stride() { return gridDim.x * (long long)blockDim.x; }
 
-extern "C" __global__ void fill(long long n, T value, T* x) {
+KERNEL(fill)(long long n, T value, T* x) {
     for (long long i = first_index(); i < n; i += stride()) x[i] = value;
 }
 
 // x = a x
-extern "C" __global__ void scale(long long n, T a, T* x) {
+KERNEL(scale)(long long n, T a, T* x) {
     for (long long i = first_index(); i < n; i += stride()) x[i] *= a;
 }
 
 // y += more (y - x)
-extern "C" __global__ void extrapolate(long long n, T more, const T* __restrict__ x, T* __restrict__ y) {
+KERNEL(extrapolate)(long long n, T more, const T* __restrict__ x, T* __restrict__ y) {
     for (long long i = first_index(); i < n; i += stride()) y[i] = fma(more, y[i] - x[i], y[i]);
 }
 
@@ -25,25 +25,25 @@ template <class S> __device__ __forceinline__ void convert(long long n, const S*
     for (long long i = first_index(); i < n; i += stride()) y[i] = T(x[i]);
 }
 
-extern "C" __global__ void convert_f64(long long n, const double* __restrict__ x, T* __restrict__ y) { convert(n, x, y); }
-extern "C" __global__ void convert_f32(long long n, const float* __restrict__ x, T* __restrict__ y) { convert(n, x, y); }
+KERNEL(convert_f64)(long long n, const double* __restrict__ x, T* __restrict__ y) { convert(n, x, y); }
+KERNEL(convert_f32)(long long n, const float* __restrict__ x, T* __restrict__ y) { convert(n, x, y); }
 
 // y += a x
 template <class S> __device__ __forceinline__ void axpy(long long n, T a, const S* x, T* y) {
     for (long long i = first_index(); i < n; i += stride()) y[i] = fma(a, T(x[i]), y[i]);
 }
 
-extern "C" __global__ void axpy_f64(long long n, Ratio a, const double* __restrict__ x, T* __restrict__ y) {
+KERNEL(axpy_f64)(long long n, Ratio a, const double* __restrict__ x, T* __restrict__ y) {
     axpy(n, a.value(), x, y);
 }
 
-extern "C" __global__ void axpy_f32(long long n, Ratio a, const float* __restrict__ x, T* __restrict__ y) {
+KERNEL(axpy_f32)(long long n, Ratio a, const float* __restrict__ x, T* __restrict__ y) {
     axpy(n, a.value(), x, y);
 }
 
 // y += a x;  result = <y, y>, accumulated in double
-extern "C" __global__ void axpy_norm(long long n, Ratio ratio, const T* __restrict__ x, T* __restrict__ y, double* partial,
-                                     unsigned int* counter, double* result) {
+KERNEL(axpy_norm)(long long n, Ratio ratio, const T* __restrict__ x, T* __restrict__ y, double* partial, unsigned int* counter,
+                  double* result) {
     __shared__ double sums[32];
     const T a = ratio.value();
     double sum[1] = {0};
@@ -56,14 +56,13 @@ extern "C" __global__ void axpy_norm(long long n, Ratio ratio, const T* __restri
 }
 
 // y = x + a y
-extern "C" __global__ void xpay(long long n, Ratio ratio, const T* __restrict__ x, T* __restrict__ y) {
+KERNEL(xpay)(long long n, Ratio ratio, const T* __restrict__ x, T* __restrict__ y) {
     T a = ratio.value();
     for (long long i = first_index(); i < n; i += stride()) y[i] = fma(a, y[i], x[i]);
 }
 
 // result = <x, y>, accumulated in double. x and y may be the same.
-extern "C" __global__ void dot(long long n, const T* x, const T* y, double* partial, unsigned int* counter,
-                               double* result) {
+KERNEL(dot)(long long n, const T* x, const T* y, double* partial, unsigned int* counter, double* result) {
     __shared__ double sums[32];
     double sum[1] = {0};
     for (long long i = first_index(); i < n; i += stride()) sum[0] += double(x[i]) * double(y[i]);
@@ -71,11 +70,11 @@ extern "C" __global__ void dot(long long n, const T* x, const T* y, double* part
 }
 
 // Stores one scalar.
-extern "C" __global__ void set_scalar(double value, double* scalar) { *scalar = value; }
+KERNEL(set_scalar)(double value, double* scalar) { *scalar = value; }
 
 // Copies the bank to host memory, then increments the count: whoever sees the count sees the bank. Block 32.
-extern "C" __global__ void publish(int scalars, const double* bank, unsigned long long* published,
-                                   volatile double* host_bank, volatile unsigned long long* host_published) {
+KERNEL(publish)(int scalars, const double* bank, unsigned long long* published, volatile double* host_bank,
+                volatile unsigned long long* host_published) {
     if (threadIdx.x < scalars) host_bank[threadIdx.x] = bank[threadIdx.x];
     __threadfence_system();
     __syncthreads();

@@ -129,7 +129,7 @@ impl NcclLink {
 
     fn prepare(cuda: &Cuda, size: usize) -> Result<(Arc<Module>, [Buffer; 2], Buffer)> {
         let context = cuda.context();
-        let [module] = cuda.prepare([source()])?;
+        let module = cuda.module(source());
         module.prepare(&["pack", "sum_received"], 0)?;
         let room = || Buffer::zeros(context, ROOM, "the buffer for messages to other ranks");
         let numbers = Buffer::zeros(context, 8 * Scalar::COUNT * size, "other ranks' sums")?;

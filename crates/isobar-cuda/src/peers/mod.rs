@@ -93,7 +93,7 @@ impl Prepared {
         announce(&inbox);
         let counts = Buffer::zeros(context, 4 * size * (PIECES + 1), "counts of messages")?;
         let table = Buffer::new(context, size * size_of::<Peer>(), "the table of other ranks")?;
-        let [module] = cuda.prepare([source()])?;
+        let module = cuda.module(source());
         module.prepare(&["exchange_rows", "gather_rows", "divide_again", "sum_ranks", "copy_rows"], 0)?;
         // All memory is zero before other ranks know its address.
         context.synchronize()?;

@@ -40,6 +40,8 @@ pub(crate) struct Look {
     pub(crate) is_even: bool,
 }
 
+pub(super) const LOOK: &[&str] = &["measure_fields"];
+
 impl<K: Kind, T: Real> Passes<K, T> {
     /// Measures the coefficients now and after every update.
     pub(crate) fn prepare_looks(&self) -> Result<&Looks> {
@@ -48,8 +50,8 @@ impl<K: Kind, T: Real> Passes<K, T> {
         }
         refuse_while_recording("looking at coefficients")?;
         let context = self.cuda().context();
-        let [module] = self.cuda().prepare([self.form.look::<T>()])?;
-        module.prepare(&["measure_fields"], 0)?;
+        let module = self.cuda().module(self.form.look::<T>());
+        module.prepare(LOOK, 0)?;
         let made = Looks {
             module,
             even: Buffer::zeros(context, FIELDS * size_of::<T>() + 8, "even coefficients")?,

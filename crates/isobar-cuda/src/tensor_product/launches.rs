@@ -6,6 +6,7 @@ use isobar_core::layout::{Colour, Layout, Shape, Slab};
 use isobar_core::operator::Guess;
 use isobar_core::real::Real;
 use isobar_core::stencil::{self, Stencil};
+use isobar_dist::part::PartBackend;
 
 use super::planes::Planes;
 use super::tile::{ADVANCE, RESIDUAL, rows};
@@ -110,23 +111,20 @@ impl<T: Real> Kernels for TensorProduct<T> {
 
     fn prepare(&self, steps: Steps) -> Result<()> {
         match steps {
-            Steps::Direction => self.advance_grid().map(drop),
-            Steps::Lines => self.resident_lines().map(drop),
+            Steps::Direction => self.modules.advance.prepare(&["advance_direction"], 0),
+            Steps::Lines => self.modules.cg.prepare(&["precondition_residual"], 0),
             Steps::Sweeps if self.streams => {
-                self.resident_lines()?;
-                self.modules.cg.prepare(&["precondition"], 0)?;
-                self.modules.stream.prepare(&["line_sweep", "prolong_smooth"], self.streaming()?.shared_bytes)
+                self.modules.cg.prepare(&["precondition_residual", "precondition"], 0)?;
+                let shared_bytes = self.tile.stream_bytes::<T, T>(self.layout.shape().nz);
+                self.modules.stream.prepare(&["line_sweep", "prolong_smooth"], shared_bytes)
             }
             Steps::Sweeps | Steps::Transfers if self.planes.is_some() => {
                 self.planes.iter().try_for_each(Planes::prepare)
             }
             Steps::Sweeps => self.modules.smooth.prepare(&["line_sweep", "line_sweep_zero", "prolong_smooth"], 0),
             Steps::Transfers => {
-                if self.streams_residual() {
-                    self.residual_strips()?;
-                } else {
-                    self.modules.apply.prepare(&["residual_norm_red"], 0)?;
-                }
+                let module = if self.streams_residual() { &self.modules.residual } else { &self.modules.apply };
+                module.prepare(&["residual_norm_red"], 0)?;
                 self.modules.transfer.prepare(&["coupling_restrict", "residual_restrict"], 0)
             }
         }
@@ -205,8 +203,10 @@ impl<T: Real> Kernels for TensorProduct<T> {
     ) -> Result<()> {
         self.cuda.axpy(alpha.negated(), q, r, scalars)?;
         self.divide_by_diagonal(r, z)?;
-        self.cuda.dot(r, z, out.get(0), scalars)?;
-        self.cuda.dot(r, r, out.get(1), scalars)
+        // Of this rank's rows, as every kernel sums.
+        let alone = self.cuda.alone();
+        alone.dot(r, z, out.get(0), scalars)?;
+        alone.dot(r, r, out.get(1), scalars)
     }
 
     fn advance_direction(

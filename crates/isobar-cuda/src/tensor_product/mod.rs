@@ -122,15 +122,9 @@ impl<T: Real> TensorProduct<T> {
         let residual = if streams && !is_single::<T>() { residual } else { apply.clone() };
         let is_part = slab != Slab::whole(whole);
         let planes = if stencil.has_layers_apart() && !is_part { Some(Planes::new::<T>(cuda, &layout)?) } else { None };
-        let [tables, apply, transfer, smooth, stream, mixed, cg, advance, residual] = if planes.is_some() {
-            // Most of the others will not be used.
-            let [tables, apply] = cuda.prepare([tables, apply])?;
-            let [transfer, smooth, stream, mixed, cg, advance, residual] =
-                [transfer, smooth, stream, mixed, cg, advance, residual].map(|source| cuda.module(source));
-            [tables, apply, transfer, smooth, stream, mixed, cg, advance, residual]
-        } else {
-            cuda.prepare([tables, apply, transfer, smooth, stream, mixed, cg, advance, residual])?
-        };
+        let [tables, apply, transfer, smooth, stream, mixed, cg, advance, residual] =
+            [tables, apply, transfer, smooth, stream, mixed, cg, advance, residual].map(|source| cuda.module(source));
+        tables.prepare(&["horizontal", "vertical", "line_pivots"], 0)?;
         let mut this = Self {
             cuda: cuda.clone(),
             layout,
@@ -203,7 +197,7 @@ impl<T: Real> TensorProduct<T> {
     fn advance_grid(&self) -> Result<[usize; 3]> {
         let resident = get_or_make(&self.resident_directions, || {
             let module = &self.modules.advance;
-            module.resident_blocks(module.kernel("advance_direction")?, 32 * ADVANCE[1], 0)
+            module.resident_blocks(&module.kernel("advance_direction")?, 32 * ADVANCE[1], 0)
         })?;
         Ok(self.strip_grid(ADVANCE, resident))
     }
@@ -217,7 +211,7 @@ impl<T: Real> TensorProduct<T> {
     fn residual_strips(&self) -> Result<[usize; 3]> {
         let resident = get_or_make(&self.resident_residuals, || {
             let module = &self.modules.residual;
-            module.resident_blocks(module.kernel("residual_norm_red")?, 32 * RESIDUAL[1], 0)
+            module.resident_blocks(&module.kernel("residual_norm_red")?, 32 * RESIDUAL[1], 0)
         })?;
         Ok(self.strip_grid(RESIDUAL, resident))
     }
@@ -227,7 +221,7 @@ impl<T: Real> TensorProduct<T> {
             let Shape { ny, nz, .. } = self.layout.shape();
             let (shared_bytes, module) = (self.tile.stream_bytes::<T, T>(nz), &self.modules.stream);
             let kernel = module.kernel_with("line_sweep", shared_bytes)?;
-            let resident = module.resident_blocks(kernel, self.tile.threads(), shared_bytes)?;
+            let resident = module.resident_blocks(&kernel, self.tile.threads(), shared_bytes)?;
             Ok(Streaming { segments: segments(ny, self.strips(), resident), shared_bytes })
         })
     }
@@ -236,7 +230,7 @@ impl<T: Real> TensorProduct<T> {
     fn resident_lines(&self) -> Result<usize> {
         let resident = get_or_make(&self.resident_lines, || {
             let module = &self.modules.cg;
-            module.resident_blocks(module.kernel("precondition_residual")?, self.tile.threads(), 0)
+            module.resident_blocks(&module.kernel("precondition_residual")?, self.tile.threads(), 0)
         })?;
         Ok(resident.min(self.strips() * 2 * self.layout.shape().ny))
     }

@@ -94,9 +94,9 @@ impl ExpandSweep {
         if !fits || count > MOST_TOGETHER || layout.halo() != [0, 0] {
             return Ok(None);
         }
-        let [module] = cuda.prepare([source])?;
+        let module = cuda.module(source);
         let kernel = module.kernel_with("expand_sweep", shared_bytes)?;
-        let resident = module.resident_blocks(kernel, tile.threads(), shared_bytes)?;
+        let resident = module.resident_blocks(&kernel, tile.threads(), shared_bytes)?;
         let blocks = resident.min(layout.pitch().div_ceil(tile.lanes) * layout.shape().ny);
         Ok(Some(Self { module, tile, blocks, shared_bytes }))
     }
@@ -173,7 +173,7 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
         let bytes_a_mode = (modes.layers() + 32 * WARPS) * size_of::<T>();
         let room = (cuda.context().shared_memory.saturating_sub(STATIC) / bytes_a_mode).max(1);
         let together = modes.count().min(MOST_TOGETHER).min(room);
-        let [module] = cuda.prepare([source::<T, C>(together)])?;
+        let module = cuda.module(source::<T, C>(together));
         let numbers = modes.count().next_multiple_of(together) * modes.layers();
         let table = Buffer::new(cuda.context(), numbers * size_of::<T>(), "vertical modes")?;
         let shared_bytes = |split: usize| {
@@ -187,7 +187,7 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
         let split = splits.into_iter().find(|split| strips * split >= wanted).unwrap_or(WARPS);
         let share = |name: &'static str, bytes: usize| -> Result<Share> {
             let kernel = module.kernel_with(name, bytes)?;
-            let resident = module.resident_blocks(kernel, 32 * WARPS, bytes)?;
+            let resident = module.resident_blocks(&kernel, 32 * WARPS, bytes)?;
             let blocks = resident.min((2 * strips * split).div_ceil(WARPS));
             Ok(Share { split, blocks, shared_bytes: bytes })
         };
@@ -247,7 +247,7 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
                 Modes { values: self.table.start(), first: first as i32, all: count as i32, stride: stride as i32 };
             let arguments = self.fine.kernels().arguments().with(modes).with(share.split as i32);
             let (shared_bytes, arguments) = (share.shared_bytes as u32, rest(first, arguments));
-            self.cuda().submit(Launch { kernel, grid, block, shared_bytes, arguments })?;
+            self.cuda().submit(Launch { kernel: kernel.clone(), grid, block, shared_bytes, arguments })?;
         }
         Ok(())
     }

@@ -56,7 +56,7 @@ impl Planes {
         // A block fills a multiprocessor.
         let runs = (cuda.context().multiprocessors / (x * y)).clamp(1, nz);
         let layers = nz.div_ceil(runs).min(MOST_LAYERS);
-        let [module] = cuda.prepare([source::<T>(is_odd(layout.shape()))])?;
+        let module = cuda.module(source::<T>(is_odd(layout.shape())));
         Ok(Self { module, grid: [x, y, nz.div_ceil(layers)], layers })
     }
 
@@ -148,7 +148,7 @@ impl<T: Real> SmallLevels<T> {
         };
         let cuda = top.kernels().cuda();
         let shapes = operators.iter().map(|operator| operator.layout_of().shape());
-        let [module] = cuda.prepare([source::<T>(shapes.into_iter().any(is_odd))])?;
+        let module = cuda.module(source::<T>(shapes.into_iter().any(is_odd)));
         let numbers = |(n, operator): (usize, &Arc<SevenPoint<TensorProduct<T>>>)| {
             let shape = operator.layout_of().shape();
             2 * shape.nx * shape.ny + if n > 0 { 12 * half(&shape) } else { 0 }

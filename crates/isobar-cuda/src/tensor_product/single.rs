@@ -53,7 +53,7 @@ impl Sweep {
         let shape = kernels.layout.shape();
         let shared_bytes = tile.stream_bytes::<T, f32>(shape.nz);
         let kernel = module.kernel_with(name, shared_bytes)?;
-        let resident = module.resident_blocks(kernel, tile.threads(), shared_bytes)?;
+        let resident = module.resident_blocks(&kernel, tile.threads(), shared_bytes)?;
         let strips = kernels.layout.pitch().div_ceil(tile.lanes);
         let streaming = Streaming { segments: segments(shape.ny, strips, resident), shared_bytes };
         Ok(Self { module, name, tile, streaming })
@@ -97,7 +97,7 @@ impl SingleSweeps {
         }
         let [sweep, last, expand] = sources(tile, layers, count);
         let Some(expand) = ExpandSweep::new::<f32>(cuda, layout, single, expand, count)? else { return Ok(None) };
-        let [sweep, last] = cuda.prepare([sweep, last])?;
+        let [sweep, last] = [sweep, last].map(|source| cuda.module(source));
         Ok(Some(Self {
             tables: kernels.tables.in_single(cuda)?,
             modes: Buffer::new(cuda.context(), count * layers * size_of::<f32>(), "vertical modes")?,

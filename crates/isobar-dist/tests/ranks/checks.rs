@@ -57,8 +57,12 @@ pub(crate) fn check_solves<B: PartBackend + Supports<TensorProduct>>(
     let (stencil, rhs) = (problem.stencil().unwrap(), rhs(problem));
     let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
     assert!(alone.converged() || alone.iterations == options.max_iterations, "{options:?}: {alone:?}");
-    // Single precision rounds more.
-    let tolerance = if options.precision == Precision::F64 { 1e-9 } else { 1e-5 };
+    // Single precision rounds more; by modes, one GPU sweeps in it where several do not, so that errors differ within the tolerance.
+    let tolerance = match (options.precision, options.method) {
+        (Precision::F64, Method::Modes) => 1e-9_f64.max(0.1 * options.tolerance),
+        (Precision::F64, _) => 1e-9,
+        _ => 1e-5,
+    };
     for &ranks in ranks {
         let what = format!("{} on {ranks:?} ranks, {options:?}", stencil.shape());
         let (outcome, together) = solve_on(ranks, &backend, &stencil, options, &rhs, None).unwrap();

@@ -105,7 +105,7 @@ pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
         return Ok(Vec::new());
     }
     let (cells, workspace, context) = (matrix.cells(), matrix.workspace(), matrix.cuda().context());
-    let module = matrix.module(bodies_source(matrix.number()))?;
+    let module = matrix.module(bodies_source(matrix.number()));
     let numbers = |len: usize| workspace.take(4 * len);
     let most_bodies = cells / 2;
     let [label, place, listed, found_cells] = [numbers(cells)?, numbers(cells)?, numbers(cells)?, numbers(cells)?];

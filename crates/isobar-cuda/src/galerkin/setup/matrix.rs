@@ -11,7 +11,7 @@ use isobar_core::stencil::galerkin::{Couplings, Execute, Grid};
 use isobar_core::stencil::{MOST_CONTRAST_SINGLE, MOST_SINGLE};
 
 use super::workspace::{Piece, Workspace};
-use super::{Number, measures, source, sources_of_levels};
+use super::{Number, expect_levels, measures, source};
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::diffusion::Diffusion;
@@ -151,7 +151,7 @@ pub(super) fn store<T: Real>(
     let Shape { nx, ny, nz } = shape;
     let numbers = [nx, ny, nz, to.len(), pitch];
     let arguments = numbers.into_iter().fold(Arguments::new().with(fields), |all, n| all.with(n as i32));
-    let [module] = cuda.prepare([source::<T>(number)])?;
+    let module = cuda.module(source::<T>(number));
     in_tiles(cuda, module.kernel("store")?, shape, arguments.with(planes).with(Targets(targets)))
 }
 
@@ -171,13 +171,13 @@ impl Matrix {
         if T::PRECISION == Precision::F32 {
             let mut single = Self::filled(operator, grid, Number::Single)?;
             if single.look()? {
-                operator.cuda().prepare_all(sources_of_levels::<T>(Number::Single, &grid))?;
+                expect_levels::<T>(operator.cuda(), Number::Single, &grid, single.has_contrast)?;
                 return Ok(single);
             }
         }
         let mut double = Self::filled(operator, grid, Number::Double)?;
         double.look()?;
-        operator.cuda().prepare_all(sources_of_levels::<T>(Number::Double, &grid))?;
+        expect_levels::<T>(operator.cuda(), Number::Double, &grid, double.has_contrast)?;
         Ok(double)
     }
 
@@ -190,7 +190,7 @@ impl Matrix {
         let workspace = Workspace::new(cuda.context(), bytes)?;
         let measures = Arc::new(Measures::new(cuda)?);
         let this = Self::new(cuda, number, workspace, measures, grid, present)?;
-        let [module] = cuda.prepare([source::<T>(number)])?;
+        let module = cuda.module(source::<T>(number));
         let arguments = Arguments::new().with(*operator.operands()).with(operator.kind().form()).with(this.operands());
         in_tiles(cuda, module.kernel("couplings_of_cells")?, shape, arguments)?;
         Ok(this)
@@ -259,9 +259,8 @@ impl Matrix {
         }
     }
 
-    pub(super) fn module(&self, source: Source) -> Result<Arc<Module>> {
-        let [module] = self.cuda.prepare([source])?;
-        Ok(module)
+    pub(super) fn module(&self, source: Source) -> Arc<Module> {
+        self.cuda.module(source)
     }
 
     /// Launches a kernel with one element per thread.
@@ -279,7 +278,7 @@ impl Matrix {
     /// Returns the first results of a kernel that reads all cells.
     fn measure<const N: usize>(&self, name: &'static str) -> Result<[f64; N]> {
         let Measures { buffer, blocks } = &*self.measures;
-        let kernel = self.module(measures(self.number))?.kernel(name)?;
+        let kernel = self.module(measures(self.number)).kernel(name)?;
         let at = |n: usize| buffer.start() + 8 * n as Pointer;
         buffer.clear(0, 8 * Measures::RESULTS)?;
         let blocks = (*blocks).min(self.cells().div_ceil(BLOCK));

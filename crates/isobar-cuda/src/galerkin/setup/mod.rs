@@ -130,18 +130,46 @@ fn product(matrix: &Matrix, coarse: &[bool; UPPER]) -> Source {
     if is_on_the_way { product_of(number, present, coarse) } else { any_product(number) }
 }
 
-/// Returns the sources for making Galerkin levels on a grid in a number type and for using them in precision T, if the finest matrix has
-/// seven points.
-pub(crate) fn sources_of_levels<T: Real>(number: Number, grid: &Grid) -> Vec<Source> {
-    let all = [measures, weights_source, any_product, collapsed_source, bodies_source];
-    let mut all: Vec<Source> = all.into_iter().map(|source| source(number)).collect();
-    all.push(source::<T>(number));
+/// Has the kernels compiled that make Galerkin levels of a grid in a number type, and those that use them in precision T.
+pub(crate) fn expect_levels<T: Real>(cuda: &Cuda, number: Number, grid: &Grid, has_contrast: bool) -> Result<()> {
+    const WEIGHTS: &[&str] = &[
+        "start_x",
+        "factorise_x",
+        "relax_x",
+        "finish_x",
+        "start_y",
+        "factorise_y",
+        "relax_y",
+        "finish_y",
+        "start_z",
+        "factorise_z",
+        "relax_z",
+        "finish_z",
+    ];
+    const PRODUCTS: [&[&str]; 3] = [&["product_x"], &["product_y"], &["product_z"]];
+    let expect = |source, names: &[&'static str]| cuda.module(source).expect(names);
+    expect(source::<T>(number), &["couplings_of_cells", "store"])?;
+    expect(measures(number), &["look_at_finest", "mean_couplings"])?;
+    expect(weights_source(number), WEIGHTS)?;
     let way = on_the_way(grid);
     if grid.seven_points() == way[0] {
-        all.extend(way.windows(2).map(|pair| product_of(number, &pair[0], &pair[1])));
+        for (pair, names) in way.windows(2).zip(PRODUCTS) {
+            expect(product_of(number, &pair[0], &pair[1]), names)?;
+        }
     }
-    all.extend(super::sources::<T>());
-    all
+    expect(collapsed_source(number), &["hold_x", "hold_y", "hold_z"])?;
+    let [apply, lines, interpolate, bodies] = super::sources::<T>();
+    expect(apply, &["residual", "residual_field", "residual_later"])?;
+    expect(lines, &["begin_factorise", "factorise"])?;
+    expect(interpolate, &["prolong", "restrict_field", "restrict_halved", "restrict_even", "restrict_odd"])?;
+    PRODUCTS.into_iter().try_for_each(|names| expect(any_product(number), names))?;
+    if has_contrast {
+        let names =
+            &["begin_search", "label_tiles", "join_cells", "count_cells", "number_bodies", "list_cells", "keep_bodies"];
+        expect(bodies_source(number), names)?;
+        expect(bodies, &["correct_bodies"])?;
+    }
+    Ok(())
 }
 
 /// Formats a number for C++.

@@ -68,7 +68,7 @@ impl DirectionWeights {
     }
 
     fn compute(&self, matrix: &Matrix, scratch: Scratch) -> Result<()> {
-        let module = matrix.module(weights_source(matrix.number()))?;
+        let module = matrix.module(weights_source(matrix.number()));
         let names = [
             ["start_x", "factorise_x", "relax_x", "finish_x"],
             ["start_y", "factorise_y", "relax_y", "finish_y"],
@@ -109,9 +109,9 @@ impl DirectionWeights {
             [["product_x", "hold_x"], ["product_y", "hold_y"], ["product_z", "hold_z"]][self.axis as usize];
         let matrices = Arguments::new().with(matrix.operands()).with(self.operands()).with(coarse.operands());
         let arguments = || matrices.clone().with(matrix.any_collapsed());
-        let kernel = matrix.module(product(matrix, &present))?.kernel(name)?;
+        let kernel = matrix.module(product(matrix, &present)).kernel(name)?;
         matrix.launch(kernel, coarse.cells(), ROWS, arguments())?;
-        let kernel = matrix.module(collapsed_source(matrix.number()))?.kernel(hold)?;
+        let kernel = matrix.module(collapsed_source(matrix.number())).kernel(hold)?;
         matrix.launch(kernel, coarse.cells(), BLOCK, arguments())?;
         Ok(coarse)
     }

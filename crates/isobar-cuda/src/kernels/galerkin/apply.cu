@@ -16,14 +16,13 @@ __device__ __forceinline__ T times(const Matrix& a, const T* __restrict__ u, int
 }
 
 // y = A x
-extern "C" __global__ void BOUNDS apply(Matrix a, const T* __restrict__ x, T* __restrict__ y) {
+KERNEL(apply, BOUNDS)(Matrix a, const T* __restrict__ x, T* __restrict__ y) {
     int i, j, k;
     if (own_cell(a, i, j, k)) y[place(a, i, j, k)] = times(a, x, i, j, k);
 }
 
 // r = f - A u
-extern "C" __global__ void BOUNDS
-    residual_field(Matrix a, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r) {
+KERNEL(residual_field, BOUNDS)(Matrix a, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r) {
     int i, j, k;
     if (!own_cell(a, i, j, k)) return;
     const long long at = place(a, i, j, k);
@@ -43,7 +42,7 @@ __device__ __forceinline__ T gathered(const Matrix& a, const T* __restrict__ u, 
 
 // r = f - A u after a sweep from zero in which no column used its own values: the contributions of columns relaxed later. `turn` is 0
 // if colours were relaxed in order, 3 if in reverse order.
-extern "C" __global__ void BOUNDS residual_later(Matrix a, int turn, const T* __restrict__ u, T* __restrict__ r) {
+KERNEL(residual_later, BOUNDS)(Matrix a, int turn, const T* __restrict__ u, T* __restrict__ r) {
     int i, j, k;
     if (!own_cell(a, i, j, k)) return;
     const int rank = ((i & 1) + 2 * (j & 1)) ^ turn;
@@ -54,8 +53,8 @@ extern "C" __global__ void BOUNDS residual_later(Matrix a, int turn, const T* __
 }
 
 // r = f - A u and result = |r|^2
-extern "C" __global__ void BOUNDS residual(Matrix a, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r,
-                                           double* partial, unsigned int* counter, double* result) {
+KERNEL(residual, BOUNDS)(Matrix a, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r, double* partial,
+                         unsigned int* counter, double* result) {
     __shared__ double sums[32];
     double square[1] = {0};
     int i, j, k;
@@ -69,8 +68,8 @@ extern "C" __global__ void BOUNDS residual(Matrix a, const T* __restrict__ f, co
 }
 
 // result = |f - A u|^2
-extern "C" __global__ void BOUNDS residual_norm(Matrix a, const T* __restrict__ f, const T* __restrict__ u, double* partial,
-                                                unsigned int* counter, double* result) {
+KERNEL(residual_norm, BOUNDS)(Matrix a, const T* __restrict__ f, const T* __restrict__ u, double* partial,
+                              unsigned int* counter, double* result) {
     __shared__ double sums[32];
     double square[1] = {0};
     int i, j, k;

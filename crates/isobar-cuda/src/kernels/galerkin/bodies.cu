@@ -25,27 +25,27 @@ struct Body {
 };
 
 // u += factor sum r, in the cells of each aggregate. Block 256.
-extern "C" __global__ void __launch_bounds__(256)
-    correct_bodies(int bodies, const unsigned int* __restrict__ starts, const unsigned int* __restrict__ cells,
-                   const double* __restrict__ factors, const T* __restrict__ r, T* __restrict__ u) {
+KERNEL(correct_bodies, __launch_bounds__(256))(int bodies, const unsigned int* __restrict__ starts,
+                                               const unsigned int* __restrict__ cells, const double* __restrict__ factors,
+                                               const T* __restrict__ r, T* __restrict__ u) {
     const Body body(bodies, starts);
     const double sum = body.sum(cells, r);
     body.add(cells, body.number < bodies ? T(factors[body.number] * sum) : T(0), u);
 }
 
 // sums = sum r over this subdomain's cells of each aggregate. Block 256.
-extern "C" __global__ void __launch_bounds__(256)
-    sum_bodies(int bodies, const unsigned int* __restrict__ starts, const unsigned int* __restrict__ cells,
-               const T* __restrict__ r, double* __restrict__ sums) {
+KERNEL(sum_bodies, __launch_bounds__(256))(int bodies, const unsigned int* __restrict__ starts,
+                                           const unsigned int* __restrict__ cells, const T* __restrict__ r,
+                                           double* __restrict__ sums) {
     const Body body(bodies, starts);
     const double sum = body.sum(cells, r);
     if (body.number < bodies && body.lane == 0) sums[body.number] = sum;
 }
 
 // u += factor sum, in the cells of each aggregate, with sums over all subdomains. Block 256.
-extern "C" __global__ void __launch_bounds__(256)
-    correct_by_sums(int bodies, const unsigned int* __restrict__ starts, const unsigned int* __restrict__ cells,
-                    const double* __restrict__ factors, const double* __restrict__ sums, T* __restrict__ u) {
+KERNEL(correct_by_sums, __launch_bounds__(256))(int bodies, const unsigned int* __restrict__ starts,
+                                                const unsigned int* __restrict__ cells, const double* __restrict__ factors,
+                                                const double* __restrict__ sums, T* __restrict__ u) {
     const Body body(bodies, starts);
     body.add(cells, body.number < bodies ? T(factors[body.number] * sums[body.number]) : T(0), u);
 }

@@ -60,8 +60,7 @@ __device__ __forceinline__ void for_each_parent(const Interpolation& p, int i, i
 }
 
 // u += P u_c, in cells of one colour, or of both if it is negative.
-extern "C" __global__ void __launch_bounds__(256)
-    prolong(Interpolation p, int colour, const T* __restrict__ coarse, T* __restrict__ u) {
+KERNEL(prolong, __launch_bounds__(256))(Interpolation p, int colour, const T* __restrict__ coarse, T* __restrict__ u) {
     int i, j, k;
     if (!own_cell(p.fine, colour, i, j, k)) return;
     T sum = T(0);
@@ -147,20 +146,17 @@ __device__ __forceinline__ void restrict_all(const Interpolation& p, const T* __
     coarse_f[place(p.coarse, i, j, k)] = sum;
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-    restrict_halved(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
+KERNEL(restrict_halved, __launch_bounds__(256))(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
     restrict_all<-1>(p, f, coarse_f);
 }
 
 // f_c = R f, if f is zero in odd columns.
-extern "C" __global__ void __launch_bounds__(256)
-    restrict_even(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
+KERNEL(restrict_even, __launch_bounds__(256))(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
     restrict_all<0>(p, f, coarse_f);
 }
 
 // f_c = R f, if f is zero in even columns.
-extern "C" __global__ void __launch_bounds__(256)
-    restrict_odd(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
+KERNEL(restrict_odd, __launch_bounds__(256))(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
     restrict_all<1>(p, f, coarse_f);
 }
 
@@ -176,8 +172,7 @@ __device__ __forceinline__ void for_each_child(const Interpolation& p, int i, in
 }
 
 // f_c = R f
-extern "C" __global__ void __launch_bounds__(256)
-    restrict_field(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
+KERNEL(restrict_field, __launch_bounds__(256))(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
     int i, j, k;
     if (!own_cell(p.coarse, -1, i, j, k)) return;
     T sum = T(0);

@@ -13,7 +13,7 @@ __device__ __forceinline__ T magnitude(T c) { return c < T(0) ? -c : c; }
 
 // Prepares the pivots: the sum of a cell's couplings other than those in its column, and its diagonal, in their places. Couplings to cells of
 // the same colour across the ends of periodic directions, whose values are old, count twice. Block: 256 threads (m, k); grid z: (j, colour).
-extern "C" __global__ void __launch_bounds__(256) begin_factorise(Matrix a) {
+KERNEL(begin_factorise, __launch_bounds__(256))(Matrix a) {
     int i, j, k;
     if (!own_cell(a, i, j, k)) return;
     const long long at = place(a, i, j, k);
@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(256) begin_factorise(Matrix a) {
 
 // Pivots are sums of row sums and couplings, without subtractions, in double precision. Block 64, one thread per column; grid:
 // (m, (j, colour)).
-extern "C" __global__ void __launch_bounds__(64) factorise(Matrix a) {
+KERNEL(factorise, __launch_bounds__(64))(Matrix a) {
     const int j = blockIdx.y >> 1, i = 2 * (blockIdx.x * blockDim.x + threadIdx.x) + ((j + blockIdx.y) & 1);
     if (i >= a.nx) return;
     const long long first = place(a, i, j, 0);
@@ -61,8 +61,8 @@ extern "C" __global__ void __launch_bounds__(64) factorise(Matrix a) {
 }
 
 // y = f + sum c u over the couplings from columns of colour (p, q) to others. Block: 256 threads (m, k); grid z: (j - q) / 2.
-extern "C" __global__ void __launch_bounds__(256)
-    gather(Matrix a, int p, int q, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ y) {
+KERNEL(gather, __launch_bounds__(256))(Matrix a, int p, int q, const T* __restrict__ f, const T* __restrict__ u,
+                                       T* __restrict__ y) {
     const int i = 2 * (blockIdx.x * blockDim.x + threadIdx.x) + p, j = 2 * blockIdx.z + q;
     const int k = blockIdx.y * blockDim.y + threadIdx.y;
     if (i >= a.nx || k >= a.nz) return;
@@ -78,8 +78,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 // u += rho (M^-1 y - u) in the columns of colour (p, q); y is overwritten. Block 32, one thread per column; grid: (m, (j - q) / 2).
-extern "C" __global__ void __launch_bounds__(32)
-    solve_columns(Matrix a, int p, int q, T rho, T* __restrict__ y, T* __restrict__ u) {
+KERNEL(solve_columns, __launch_bounds__(32))(Matrix a, int p, int q, T rho, T* __restrict__ y, T* __restrict__ u) {
     const int i = 2 * (blockIdx.x * blockDim.x + threadIdx.x) + p, j = 2 * blockIdx.y + q;
     if (i >= a.nx) return;
     const long long first = place(a, i, j, 0);
@@ -204,18 +203,18 @@ __device__ __forceinline__ void relax(const Matrix& a, const Columns& colour, T 
 
 #define BOUNDS __launch_bounds__(512, 2)
 
-extern "C" __global__ void BOUNDS relax_alone(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
+KERNEL(relax_alone, BOUNDS)(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
     relax<NOWHERE>(a, colour, rho, f, u);
 }
 
-extern "C" __global__ void BOUNDS relax_beside(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
+KERNEL(relax_beside, BOUNDS)(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
     relax<BESIDE>(a, colour, rho, f, u);
 }
 
-extern "C" __global__ void BOUNDS relax_between_planes(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
+KERNEL(relax_between_planes, BOUNDS)(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
     relax<IN_OTHER_PLANES>(a, colour, rho, f, u);
 }
 
-extern "C" __global__ void BOUNDS relax_columns(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
+KERNEL(relax_columns, BOUNDS)(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
     relax<ACROSS>(a, colour, rho, f, u);
 }

@@ -289,27 +289,27 @@ __device__ __forceinline__ double relax(const Halving& h, const Stencil& op, con
 }
 
 // v = u after a sweep of both colours;  f_c = R (f - A v)
-extern "C" __global__ void __launch_bounds__(TILE, MIN_BLOCKS)
-    relax_restrict(Halving h, Stencil op, const Even* even, int length, int first, T rho, const T* f, const T* u, T* v, T* coarse_f) {
+KERNEL(relax_restrict, __launch_bounds__(TILE, MIN_BLOCKS))(Halving h, Stencil op, const Even* even, int length, int first,
+                                                            T rho, const T* f, const T* u, T* v, T* coarse_f) {
     relax<false, false, true>(h, op, even, length, first, rho, {f, u, v, nullptr, coarse_f});
 }
 
 // v = u after a sweep of both colours from u = 0;  f_c = R (f - A v)
-extern "C" __global__ void __launch_bounds__(TILE, MIN_BLOCKS)
-    relax_zero_restrict(Halving h, Stencil op, const Even* even, int length, int first, T rho, const T* f, T* v, T* coarse_f) {
+KERNEL(relax_zero_restrict, __launch_bounds__(TILE, MIN_BLOCKS))(Halving h, Stencil op, const Even* even, int length, int first,
+                                                                 T rho, const T* f, T* v, T* coarse_f) {
     relax<true, false, true>(h, op, even, length, first, rho, {f, nullptr, v, nullptr, coarse_f});
 }
 
 // v = u + P u_c after a sweep of both colours
-extern "C" __global__ void __launch_bounds__(TILE, MIN_BLOCKS)
-    prolong_relax(Halving h, Stencil op, const Even* even, int length, int first, T rho, const T* f, const T* coarse_u, const T* u, T* v) {
+KERNEL(prolong_relax, __launch_bounds__(TILE, MIN_BLOCKS))(Halving h, Stencil op, const Even* even, int length, int first,
+                                                           T rho, const T* f, const T* coarse_u, const T* u, T* v) {
     relax<false, true, false>(h, op, even, length, first, rho, {f, u, v, coarse_u, nullptr});
 }
 
 // v = u + P u_c after a sweep of both colours;  ||f - A v||^2
-extern "C" __global__ void __launch_bounds__(TILE, MIN_BLOCKS)
-    prolong_relax_norm(Halving h, Stencil op, const Even* even, int length, int first, T rho, const T* f, const T* coarse_u, const T* u,
-                       T* v, double* partial, unsigned int* counter, double* norm) {
+KERNEL(prolong_relax_norm, __launch_bounds__(TILE, MIN_BLOCKS))(Halving h, Stencil op, const Even* even, int length, int first,
+                                                                T rho, const T* f, const T* coarse_u, const T* u, T* v,
+                                                                double* partial, unsigned int* counter, double* norm) {
     __shared__ double sums[32];
     double sum[1] = {relax<false, true, true>(h, op, even, length, first, rho, {f, u, v, coarse_u, nullptr})};
     grid_sum<1>(sum, sums, partial, counter, norm);

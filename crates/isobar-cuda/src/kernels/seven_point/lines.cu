@@ -31,7 +31,7 @@ __device__ __forceinline__ bool own_column(const Stencil& op, int first, int& m,
 }
 
 // z = M^-1 r
-extern "C" __global__ void BOUNDS solve_lines(Stencil op, const T* __restrict__ r, T* z, T* __restrict__ ratio) {
+KERNEL(solve_lines, BOUNDS)(Stencil op, const T* __restrict__ r, T* z, T* __restrict__ ratio) {
     int m, j, c;
     const bool valid = own_column(op, 0, m, j, c);
     auto rhs = [&](Index at, bool) { return r[at]; };
@@ -41,9 +41,8 @@ extern "C" __global__ void BOUNDS solve_lines(Stencil op, const T* __restrict__ 
 }
 
 // r -= alpha q;  z = M^-1 r;  rho = <r, z>;  ||r||^2, side by side
-extern "C" __global__ void BOUNDS precondition_residual(Stencil op, Ratio alpha_ratio, const T* __restrict__ q, T* r,
-                                                        T* z, T* __restrict__ ratio, double* partial,
-                                                        unsigned int* counter, double* rho_norm) {
+KERNEL(precondition_residual, BOUNDS)(Stencil op, Ratio alpha_ratio, const T* __restrict__ q, T* r, T* z, T* __restrict__ ratio,
+                                      double* partial, unsigned int* counter, double* rho_norm) {
     __shared__ double sums[64];
     double sum[2] = {0, 0};
     int m, j, c;
@@ -72,7 +71,7 @@ extern "C" __global__ void BOUNDS precondition_residual(Stencil op, Ratio alpha_
 
 #if DEPTH
 // 1 over the pivots of all columns, for the sweeps of sweeps.cu.
-extern "C" __global__ void BOUNDS factorise_lines(Stencil op, T* __restrict__ inverse_pivots) {
+KERNEL(factorise_lines, BOUNDS)(Stencil op, T* __restrict__ inverse_pivots) {
     int m, j, c;
     const bool valid = own_column(op, 0, m, j, c);
     solve_noting<false>(
@@ -97,13 +96,12 @@ __device__ __forceinline__ void relax(const Stencil& op, int first, T rho, const
     solve<NEIGHBOURS>(op, neighbours(op, m, j, c), valid, u, y, ratio, rhs, prefetch_rhs, finish);
 }
 
-extern "C" __global__ void BOUNDS relax_lines(Stencil op, int first, T rho, const T* f, const T* u, T* to, T* y,
-                                              T* ratio) {
+KERNEL(relax_lines, BOUNDS)(Stencil op, int first, T rho, const T* f, const T* u, T* to, T* y, T* ratio) {
     relax<true>(op, first, rho, f, u, to, y, ratio);
 }
 
 // The sweep from u = 0.
-extern "C" __global__ void BOUNDS relax_lines_zero(Stencil op, int first, T rho, const T* f, T* to, T* y, T* ratio) {
+KERNEL(relax_lines_zero, BOUNDS)(Stencil op, int first, T rho, const T* f, T* to, T* y, T* ratio) {
     relax<false>(op, first, rho, f, nullptr, to, y, ratio);
 }
 #endif

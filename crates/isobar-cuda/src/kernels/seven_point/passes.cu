@@ -27,7 +27,7 @@ struct Bare {
 };
 
 // y = A x
-extern "C" __global__ void BOUNDS apply(Stencil op, int length, const T* __restrict__ x, T* __restrict__ y) {
+KERNEL(apply, BOUNDS)(Stencil op, int length, const T* __restrict__ x, T* __restrict__ y) {
     struct Pass : Plain {
         T* __restrict__ y;
         __device__ __forceinline__ void cell(const Row<T>& row, None) const { y[row.at] = image(row); }
@@ -41,8 +41,7 @@ struct One {
 };
 
 // r = f - A u
-extern "C" __global__ void BOUNDS residual_field(Stencil op, int length, const T* __restrict__ f,
-                                                 const T* __restrict__ u, T* __restrict__ r) {
+KERNEL(residual_field, BOUNDS)(Stencil op, int length, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r) {
     struct Pass : Plain {
         using E = One;
         const T* __restrict__ f;
@@ -54,8 +53,8 @@ extern "C" __global__ void BOUNDS residual_field(Stencil op, int length, const T
 }
 
 // r = f - A u;  ||r||^2
-extern "C" __global__ void BOUNDS residual(Stencil op, int length, const T* __restrict__ f, const T* __restrict__ u,
-                                           T* __restrict__ r, double* partial, unsigned int* counter, double* norm) {
+KERNEL(residual, BOUNDS)(Stencil op, int length, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r,
+                         double* partial, unsigned int* counter, double* norm) {
     __shared__ double sums[32];
     struct Pass : Plain {
         using E = One;
@@ -74,9 +73,8 @@ extern "C" __global__ void BOUNDS residual(Stencil op, int length, const T* __re
 }
 
 // ||f - A u||^2
-extern "C" __global__ void BOUNDS residual_norm(Stencil op, int length, const T* __restrict__ f,
-                                                const T* __restrict__ u, double* partial, unsigned int* counter,
-                                                double* norm) {
+KERNEL(residual_norm, BOUNDS)(Stencil op, int length, const T* __restrict__ f, const T* __restrict__ u, double* partial,
+                              unsigned int* counter, double* norm) {
     __shared__ double sums[32];
     struct Pass : Plain {
         using E = One;
@@ -121,18 +119,16 @@ struct RelaxPoints : Plain {
     }
 };
 
-extern "C" __global__ void BOUNDS relax_points(Stencil op, int length, T omega, const T* __restrict__ f,
-                                               const T* __restrict__ u, T* __restrict__ v, double* partial,
-                                               unsigned int* counter, double* norm) {
+KERNEL(relax_points, BOUNDS)(Stencil op, int length, T omega, const T* __restrict__ f, const T* __restrict__ u,
+                             T* __restrict__ v, double* partial, unsigned int* counter, double* norm) {
     __shared__ double sums[32];
     RelaxPoints<false> pass{{u}, omega, T(0), f, v, {0}};
     stream(op, length, pass);
     grid_sum<1>(pass.sum, sums, partial, counter, norm);
 }
 
-extern "C" __global__ void BOUNDS relax_points_on(Stencil op, int length, T omega, T momentum, const T* __restrict__ f,
-                                                  const T* __restrict__ u, T* __restrict__ v, double* partial,
-                                                  unsigned int* counter, double* norm) {
+KERNEL(relax_points_on, BOUNDS)(Stencil op, int length, T omega, T momentum, const T* __restrict__ f, const T* __restrict__ u,
+                                T* __restrict__ v, double* partial, unsigned int* counter, double* norm) {
     __shared__ double sums[32];
     RelaxPoints<true> pass{{u}, omega, momentum, f, v, {0}};
     stream(op, length, pass);
@@ -140,7 +136,7 @@ extern "C" __global__ void BOUNDS relax_points_on(Stencil op, int length, T omeg
 }
 
 // z = D^-1
-extern "C" __global__ void BOUNDS inverse_diagonal(Stencil op, int length, T* __restrict__ z) {
+KERNEL(inverse_diagonal, BOUNDS)(Stencil op, int length, T* __restrict__ z) {
     struct Pass : Bare {
         using E = None;
         T* __restrict__ z;
@@ -151,8 +147,7 @@ extern "C" __global__ void BOUNDS inverse_diagonal(Stencil op, int length, T* __
 }
 
 // z = D^-1 r
-extern "C" __global__ void BOUNDS divide_by_diagonal(Stencil op, int length, const T* __restrict__ r,
-                                                     T* __restrict__ z) {
+KERNEL(divide_by_diagonal, BOUNDS)(Stencil op, int length, const T* __restrict__ r, T* __restrict__ z) {
     struct Pass : Bare {
         using E = One;
         const T* __restrict__ r;
@@ -166,9 +161,8 @@ extern "C" __global__ void BOUNDS divide_by_diagonal(Stencil op, int length, con
 }
 
 // r -= alpha q;  z = D^-1 r;  rho = <r, z>;  ||r||^2, side by side
-extern "C" __global__ void BOUNDS scale_residual(Stencil op, int length, Ratio alpha_ratio, const T* __restrict__ q,
-                                                 T* __restrict__ r, T* __restrict__ z, double* partial,
-                                                 unsigned int* counter, double* rho_norm) {
+KERNEL(scale_residual, BOUNDS)(Stencil op, int length, Ratio alpha_ratio, const T* __restrict__ q, T* __restrict__ r,
+                               T* __restrict__ z, double* partial, unsigned int* counter, double* rho_norm) {
     __shared__ double sums[64];
     struct Pass : Bare {
         using E = One;
@@ -196,10 +190,9 @@ extern "C" __global__ void BOUNDS scale_residual(Stencil op, int length, Ratio a
 
 // u += alpha p_old;  p = z + beta p_old;  q = A p;  sigma = <p, q>.
 // p and p_old are different vectors, so that p can be recomputed for neighbours; it is stored in halo rows too.
-extern "C" __global__ void BOUNDS advance_direction(Stencil op, int length, Ratio alpha_ratio, Ratio beta_ratio,
-                                                    const T* __restrict__ z, const T* __restrict__ p_old,
-                                                    T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
-                                                    double* partial, unsigned int* counter, double* sigma) {
+KERNEL(advance_direction, BOUNDS)(Stencil op, int length, Ratio alpha_ratio, Ratio beta_ratio, const T* __restrict__ z,
+                                  const T* __restrict__ p_old, T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
+                                  double* partial, unsigned int* counter, double* sigma) {
     __shared__ double sums[32];
     struct Pass {
         using V = T;
@@ -255,15 +248,13 @@ struct Lower : Plain {
     }
 };
 
-extern "C" __global__ void BOUNDS relax_lower(Stencil op, int length, const T* __restrict__ r,
-                                              const T* __restrict__ w, T* __restrict__ v) {
+KERNEL(relax_lower, BOUNDS)(Stencil op, int length, const T* __restrict__ r, const T* __restrict__ w, T* __restrict__ v) {
     Lower pass{{w}, r, v, {0}};
     stream(op, length, pass);
 }
 
-extern "C" __global__ void BOUNDS relax_lower_sum(Stencil op, int length, const T* __restrict__ r,
-                                                  const T* __restrict__ w, T* __restrict__ v, double* partial,
-                                                  unsigned int* counter, double* rho) {
+KERNEL(relax_lower_sum, BOUNDS)(Stencil op, int length, const T* __restrict__ r, const T* __restrict__ w, T* __restrict__ v,
+                                double* partial, unsigned int* counter, double* rho) {
     __shared__ double sums[32];
     Lower pass{{w}, r, v, {0}};
     stream(op, length, pass);
@@ -271,8 +262,7 @@ extern "C" __global__ void BOUNDS relax_lower_sum(Stencil op, int length, const 
 }
 
 // z = v - D^-1 L^T w. v and w may be the same vector.
-extern "C" __global__ void BOUNDS relax_upper(Stencil op, int length, const T* __restrict__ v,
-                                              const T* __restrict__ w, T* __restrict__ z) {
+KERNEL(relax_upper, BOUNDS)(Stencil op, int length, const T* __restrict__ v, const T* __restrict__ w, T* __restrict__ z) {
     struct Pass : Plain {
         using E = One;
         const T* __restrict__ v;
@@ -324,15 +314,14 @@ template <bool SCALED> struct IncompletePoisson {
     }
 };
 
-extern "C" __global__ void BOUNDS incomplete_poisson(Stencil op, int length, const T* __restrict__ inverse_diagonal,
-                                                     const T* __restrict__ r, T* __restrict__ z) {
+KERNEL(incomplete_poisson, BOUNDS)(Stencil op, int length, const T* __restrict__ inverse_diagonal, const T* __restrict__ r,
+                                   T* __restrict__ z) {
     IncompletePoisson<false> pass{inverse_diagonal, r, z};
     stream(op, length, pass);
 }
 
-extern "C" __global__ void BOUNDS incomplete_poisson_scaled(Stencil op, int length,
-                                                            const T* __restrict__ inverse_diagonal,
-                                                            const T* __restrict__ r, T* __restrict__ z) {
+KERNEL(incomplete_poisson_scaled, BOUNDS)(Stencil op, int length, const T* __restrict__ inverse_diagonal,
+                                          const T* __restrict__ r, T* __restrict__ z) {
     IncompletePoisson<true> pass{inverse_diagonal, r, z};
     stream(op, length, pass);
 }
@@ -355,10 +344,9 @@ template <class F> __device__ __forceinline__ void for_each_own_cell(const Stenc
 
 // q -= A Z a;  sigma = <p, q>. Coefficients are read only where aggregates meet; q changes only there and
 // where s is not 0.
-extern "C" __global__ void BOUNDS subtract_aggregated(Stencil op, int length, const unsigned int* __restrict__ ids,
-                                                      const double* __restrict__ a, const T* __restrict__ p,
-                                                      T* __restrict__ q, double* partial, unsigned int* counter,
-                                                      double* sigma) {
+KERNEL(subtract_aggregated, BOUNDS)(Stencil op, int length, const unsigned int* __restrict__ ids, const double* __restrict__ a,
+                                    const T* __restrict__ p, T* __restrict__ q, double* partial, unsigned int* counter,
+                                    double* sigma) {
     __shared__ double sums[32];
     double sum[1] = {0};
     auto value = [&](unsigned int id) { return id == 0xffffffffu ? T(0) : T(a[id]); };
@@ -404,7 +392,7 @@ extern "C" __global__ void BOUNDS subtract_aggregated(Stencil op, int length, co
 
 // The number of closed faces inside the grid, and of cells with s > 0: a matrix with none of the former
 // and some of the latter is regular.
-extern "C" __global__ void BOUNDS census(Stencil op, int length, double* partial, unsigned int* counter, double* counts) {
+KERNEL(census, BOUNDS)(Stencil op, int length, double* partial, unsigned int* counter, double* counts) {
     __shared__ double sums[64];
     double count[2] = {0, 0};
     for_each_own_cell(op, length, [&](const Column& column, int k, Index at) {

@@ -77,9 +77,8 @@ __device__ __forceinline__ void sum_lines(int lines, int tiles_x, int pitch, con
 }
 
 // worst = max w norm;  n += 1 for lines with w norm above the limit. One block (256).
-extern "C" __global__ void __launch_bounds__(256)
-    judge_lines(int lines, int pitch, double allowed, const double* __restrict__ norms, const double* __restrict__ weights,
-                double* __restrict__ n, double* worst) {
+KERNEL(judge_lines, __launch_bounds__(256))(int lines, int pitch, double allowed, const double* __restrict__ norms,
+                                            const double* __restrict__ weights, double* __restrict__ n, double* worst) {
     __shared__ double found[256];
     double most = 0;
     for (int j = threadIdx.x; j < lines; j += 256) {
@@ -103,13 +102,12 @@ extern "C" __global__ void __launch_bounds__(256)
 #endif
 
 // v = u after a cycle;  ||f - A u||^2, in total or per line
-extern "C" __global__ void __launch_bounds__(THREADS)
-    relax_tiles(Stencil op, int sub_iterations, T omega, const T* __restrict__ f, const T* __restrict__ u,
-                T* __restrict__ v,
+KERNEL(relax_tiles, __launch_bounds__(THREADS))(Stencil op, int sub_iterations, T omega, const T* __restrict__ f,
+                                                const T* __restrict__ u, T* __restrict__ v,
 #if LINES
-                int line_pitch,
+                                                int line_pitch,
 #endif
-                double* partial, unsigned int* counter, double* norm) {
+                                                double* partial, unsigned int* counter, double* norm) {
     extern __shared__ double shared[];
 #if LINES
     double* squares = shared;

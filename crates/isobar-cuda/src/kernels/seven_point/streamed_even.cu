@@ -26,9 +26,10 @@ constexpr int AHEAD = 4;
 typedef T Pair[2][TILE]; // the even cells and the odd ones
 
 // v = u after SWEEPS sweeps, and `last` = u after one sweep fewer; with momentum, `before` is the previous u.  ||f - A u||^2 of the initial u.
-extern "C" __global__ void __launch_bounds__(TILE, MIN_BLOCKS)
-    relax_even(Stencil op, const Even* __restrict__ even, int length, T omega, T momentum, const T* __restrict__ f,
-               const T* __restrict__ u, const T* before, T* v, T* last, double* partial, unsigned int* counter, double* norm) {
+KERNEL(relax_even, __launch_bounds__(TILE, MIN_BLOCKS))(Stencil op, const Even* __restrict__ even, int length, T omega,
+                                                        T momentum, const T* __restrict__ f, const T* __restrict__ u,
+                                                        const T* before, T* v, T* last, double* partial, unsigned int* counter,
+                                                        double* norm) {
     extern __shared__ double dynamic[];
     __shared__ double sums[32];
     Pair* const u_rows = reinterpret_cast<Pair*>(dynamic);

@@ -88,8 +88,8 @@ __device__ __noinline__ T upper_sum(const Stencil& op, long long number, long lo
 
 // The pivots d_n = a_nn - sum of T_nm / d_m (T_nm + omega sum of T_pm) over lower neighbours m in the same block and the
 // other upper neighbours p of m in it, stored as 1 / d_n. A pivot that is only rounding error of a_nn is replaced by a_nn.
-extern "C" __global__ void __launch_bounds__(512)
-    factorise(Stencil op, long long cells, long long block, long long blocks, T singular, T omega, T* inverse_pivots) {
+KERNEL(factorise, __launch_bounds__(512))(Stencil op, long long cells, long long block, long long blocks, T singular, T omega,
+                                          T* inverse_pivots) {
     for (long long b = blockIdx.x; b < blocks; b += gridDim.x) {
         const long long begin = b * block, end = min(begin + block, cells);
         in_order<true>(op, begin, end, [&](int i, int j, int k, long long number) {
@@ -114,9 +114,8 @@ extern "C" __global__ void __launch_bounds__(512)
 
 // z = (D + L^T)^-1 D (D + L)^-1 r, with pivots D, and L without the couplings between blocks of `block` unknowns: upwards, downwards, or
 // both.
-extern "C" __global__ void __launch_bounds__(512)
-    substitute(Stencil op, long long cells, long long block, long long blocks, int upwards, int downwards,
-               const T* __restrict__ inverse_pivots, const T* __restrict__ r, T* z) {
+KERNEL(substitute, __launch_bounds__(512))(Stencil op, long long cells, long long block, long long blocks, int upwards,
+                                           int downwards, const T* __restrict__ inverse_pivots, const T* __restrict__ r, T* z) {
     for (long long b = blockIdx.x; b < blocks; b += gridDim.x) {
         const long long begin = b * block, end = min(begin + block, cells);
         if (upwards)
@@ -150,9 +149,9 @@ template <bool FIRST, class F> __device__ __forceinline__ void beside(const Sten
     const Fields h = load(op, here), h_there = load(op, there);
     f(here, there, FIRST ? face<Y>(op, h_there, h) : face<Y>(op, h, h_there));
 }
-extern "C" __global__ void __launch_bounds__(256) add_row_before(Stencil op, const T* __restrict__ z, T* r) {
+KERNEL(add_row_before, __launch_bounds__(256))(Stencil op, const T* __restrict__ z, T* r) {
     beside<true>(op, [&](Index here, Index there, T t) { r[here] = fma(t, z[there], r[here]); });
 }
-extern "C" __global__ void __launch_bounds__(256) add_row_behind(Stencil op, const T* __restrict__ inverse_pivots, T* z) {
+KERNEL(add_row_behind, __launch_bounds__(256))(Stencil op, const T* __restrict__ inverse_pivots, T* z) {
     beside<false>(op, [&](Index here, Index there, T t) { z[here] = fma(t * z[there], inverse_pivots[here], z[here]); });
 }

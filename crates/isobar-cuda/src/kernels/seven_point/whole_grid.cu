@@ -152,16 +152,17 @@ template <bool UP, bool RESIDUAL> struct Substitution {
 
 static_assert(warp_bytes(Substitution<true, true>::PAIRS, Substitution<true, true>::SINGLES) == SUBSTITUTE_BYTES, "as on the host");
 
-extern "C" __global__ void __launch_bounds__(MOST_THREADS)
-    substitute_up(Stencil op, Tickets* tickets, const T* __restrict__ inverse_pivots, const T* __restrict__ r, T* z) {
+KERNEL(substitute_up, __launch_bounds__(MOST_THREADS))(Stencil op, Tickets* tickets, const T* __restrict__ inverse_pivots,
+                                                       const T* __restrict__ r, T* z) {
     Substitution<true, false> work(op, inverse_pivots, const_cast<T*>(r), nullptr, T(0), z);
     in_order<true>(op, tickets, work);
     forget(tickets);
 }
 
-extern "C" __global__ void __launch_bounds__(MOST_THREADS)
-    substitute_up_residual(Stencil op, Tickets* tickets, Ratio alpha, const T* __restrict__ inverse_pivots,
-                           const T* __restrict__ q, T* r, T* z, double* partial, unsigned int* counter, double* result) {
+KERNEL(substitute_up_residual, __launch_bounds__(MOST_THREADS))(Stencil op, Tickets* tickets, Ratio alpha,
+                                                                const T* __restrict__ inverse_pivots, const T* __restrict__ q,
+                                                                T* r, T* z, double* partial, unsigned int* counter,
+                                                                double* result) {
     __shared__ double scratch[2 * MOST_THREADS / 32];
     Substitution<true, true> work(op, inverse_pivots, r, q, alpha.value(), z);
     const int tile = in_order<true>(op, tickets, work);
@@ -169,8 +170,8 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS)
     forget(tickets);
 }
 
-extern "C" __global__ void __launch_bounds__(MOST_THREADS)
-    substitute_down(Stencil op, Tickets* tickets, const T* __restrict__ inverse_pivots, T* z) {
+KERNEL(substitute_down, __launch_bounds__(MOST_THREADS))(Stencil op, Tickets* tickets, const T* __restrict__ inverse_pivots,
+                                                         T* z) {
     Substitution<false, false> work(op, inverse_pivots, nullptr, nullptr, T(0), z);
     in_order<false>(op, tickets, work);
     forget(tickets);
@@ -368,8 +369,7 @@ struct Factorisation {
 
 static_assert(warp_bytes(Factorisation::PAIRS, Factorisation::SINGLES) == FACTORISE_BYTES, "as on the host");
 
-extern "C" __global__ void __launch_bounds__(MOST_THREADS)
-    factorise_whole(Stencil op, Tickets* tickets, T singular, T omega, T* inverse_pivots) {
+KERNEL(factorise_whole, __launch_bounds__(MOST_THREADS))(Stencil op, Tickets* tickets, T singular, T omega, T* inverse_pivots) {
     Factorisation work(op, singular, omega, inverse_pivots);
     in_order<true>(op, tickets, work);
     forget(tickets);

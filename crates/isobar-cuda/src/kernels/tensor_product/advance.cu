@@ -34,10 +34,10 @@ struct Row {
 // u += alpha p_old;  p = z + beta p_old;  q = A p;  result = <p, q>.
 // alpha is that of the previous iteration. p_old must be finite, so it must be zeroed before the first iteration. p and p_old are
 // different fields, so that p can be recomputed. Traffic: u, z, p_old read; u, p, q written.
-extern "C" __global__ void __launch_bounds__(32 * CHUNKS, MIN_BLOCKS)
-    advance_direction(Operator op, Ratio alpha_ratio, Ratio beta_ratio, const T* __restrict__ z,
-                      const T* __restrict__ p_old, T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
-                      double* partial, unsigned int* counter, double* result) {
+KERNEL(advance_direction, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator op, Ratio alpha_ratio, Ratio beta_ratio,
+                                                                      const T* __restrict__ z, const T* __restrict__ p_old,
+                                                                      T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
+                                                                      double* partial, unsigned int* counter, double* result) {
     __shared__ double sums[32];
     int nz = LAYERS(op), lane = threadIdx.x;
     int m0 = blockIdx.x * 32, m = min(m0 + lane, op.pitch - 1), k0 = (blockIdx.y * CHUNKS + threadIdx.y) * K;

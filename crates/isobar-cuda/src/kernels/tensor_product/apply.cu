@@ -6,7 +6,7 @@
 // Launched over cells (cell.cuh).
 
 // y = A x
-extern "C" __global__ void apply(Operator op, const T* __restrict__ x, T* __restrict__ y) {
+KERNEL(apply)(Operator op, const T* __restrict__ x, T* __restrict__ y) {
     Cell cell = this_cell(op.pitch, op.nz);
     if (!cell.inside) return;
     Column column = load_column(op, cell.j, cell.c, cell.m);
@@ -22,7 +22,7 @@ extern "C" __global__ void apply(Operator op, const T* __restrict__ x, T* __rest
 }
 
 // z = D^-1 r, D the diagonal of A
-extern "C" __global__ void divide_by_diagonal(Operator op, const T* __restrict__ r, T* __restrict__ z) {
+KERNEL(divide_by_diagonal)(Operator op, const T* __restrict__ r, T* __restrict__ z) {
     Cell cell = this_cell(op.pitch, op.nz);
     if (!cell.inside) return;
     int column = cell.m + op.pitch * blockIdx.z;
@@ -33,26 +33,24 @@ extern "C" __global__ void divide_by_diagonal(Operator op, const T* __restrict__
 // Launched as in residual.cuh. The _red kernels are for residuals after a red-black sweep, when the black ones are zero.
 
 // result = |f - A u|^2. Traffic: u, f read (red: u, f/2).
-extern "C" __global__ void __launch_bounds__(32 * ROWS)
-    residual_norm(Operator op, const T* __restrict__ f, const T* __restrict__ u, double* partial,
-                  unsigned int* counter, double* result) {
+KERNEL(residual_norm, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
+                                                    double* partial, unsigned int* counter, double* result) {
     __shared__ double sums[32];
     double square[1] = {residual_rows<2, NORM_ONLY, true, T>(op, f, u, nullptr, 0)};
     grid_sum<1>(square, sums, partial, counter, result);
 }
 
-extern "C" __global__ void __launch_bounds__(32 * ROWS)
-    residual_norm_red(Operator op, const T* __restrict__ f, const T* __restrict__ u, double* partial,
-                      unsigned int* counter, double* result) {
+KERNEL(residual_norm_red, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
+                                                        double* partial, unsigned int* counter, double* result) {
     __shared__ double sums[32];
     double square[1] = {residual_rows<1, NORM_ONLY, true, T>(op, f, u, nullptr, 0)};
     grid_sum<1>(square, sums, partial, counter, result);
 }
 
 // r = f - A u and result = |r|^2
-extern "C" __global__ void __launch_bounds__(32 * ROWS)
-    residual_field(Operator op, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r, double* partial,
-                   unsigned int* counter, double* result) {
+KERNEL(residual_field, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
+                                                     T* __restrict__ r, double* partial, unsigned int* counter,
+                                                     double* result) {
     __shared__ double sums[32];
     double square[1] = {residual_rows<2, STORE, true, T>(op, f, u, r, 0)};
     grid_sum<1>(square, sums, partial, counter, result);
@@ -61,17 +59,17 @@ extern "C" __global__ void __launch_bounds__(32 * ROWS)
 #if !SINGLE
 
 // r = f - A u, rounded to single precision, with the sum before rounding; the _red kernel sets r's black cells to zero.
-extern "C" __global__ void __launch_bounds__(32 * ROWS)
-    residual_in_single(Operator op, const T* __restrict__ f, const T* __restrict__ u, float* __restrict__ r,
-                       double* partial, unsigned int* counter, double* result) {
+KERNEL(residual_in_single, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
+                                                         float* __restrict__ r, double* partial, unsigned int* counter,
+                                                         double* result) {
     __shared__ double sums[32];
     double square[1] = {residual_rows<2, STORE, true, float>(op, f, u, r, 0)};
     grid_sum<1>(square, sums, partial, counter, result);
 }
 
-extern "C" __global__ void __launch_bounds__(32 * ROWS)
-    residual_in_single_red(Operator op, const T* __restrict__ f, const T* __restrict__ u, float* __restrict__ r,
-                           double* partial, unsigned int* counter, double* result) {
+KERNEL(residual_in_single_red, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
+                                                             float* __restrict__ r, double* partial, unsigned int* counter,
+                                                             double* result) {
     __shared__ double sums[32];
     double square[1] = {residual_rows<1, STORE, true, float>(op, f, u, r, 0)};
     grid_sum<1>(square, sums, partial, counter, result);

@@ -64,9 +64,9 @@ __device__ __forceinline__ void precondition_tiles(const Operator& op, int first
 
 // r -= alpha q;  z = M^-1 r;  rho = <r, z>;  |r|^2, side by side.
 // Traffic: r, q read; r, z written. Block LX W; grid: as many blocks as fit on the GPU at once.
-extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
-    precondition_residual(Operator op, Ratio alpha, const T* __restrict__ q, T* r, T* __restrict__ z, double* partial,
-                          unsigned int* counter, double* rho_norm) {
+KERNEL(precondition_residual, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, Ratio alpha, const T* __restrict__ q, T* r,
+                                                                    T* __restrict__ z, double* partial, unsigned int* counter,
+                                                                    double* rho_norm) {
     __shared__ LineScratch scratch;
     __shared__ double sums[64];
     double sum[2] = {0, 0};
@@ -76,8 +76,7 @@ extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
 
 // z = M^-1 r on the colours first ... first + colours - 1: the block Jacobi preconditioner, and the first half
 // sweep from zero. Traffic per colour: r/2 read; z/2 written. Launch as above.
-extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
-    precondition(Operator op, int first, int colours, T* r, T* __restrict__ z) {
+KERNEL(precondition, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, int first, int colours, T* r, T* __restrict__ z) {
     __shared__ LineScratch scratch;
     double unused[2];
     precondition_tiles<false>(op, first, 3 - colours, colours * op.ny, T(0), nullptr, r, z, unused, scratch);

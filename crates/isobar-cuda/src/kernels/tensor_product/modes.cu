@@ -192,15 +192,15 @@ __device__ __forceinline__ double project_field(const Operator& op, const T* r, 
     return square;
 }
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    project(Operator op, Modes modes, int split, const T* __restrict__ r, Mode* __restrict__ g) {
+KERNEL(project, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, const T* __restrict__ r,
+                                               Mode* __restrict__ g) {
     project_field<false, false>(op, r, g, modes, split, nullptr);
 }
 
 // g_m = sum_k s_m(k) r_k and result = |r|^2.
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    project_norm(Operator op, Modes modes, int split, const T* __restrict__ r, Mode* __restrict__ g, double* partial,
-                 unsigned int* counter, double* result) {
+KERNEL(project_norm, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, const T* __restrict__ r,
+                                                    Mode* __restrict__ g, double* partial, unsigned int* counter,
+                                                    double* result) {
     __shared__ double sums[32];
     double square[1] = {project_field<true, false>(op, r, g, modes, split, nullptr)};
     grid_sum<1>(square, sums, partial, counter, result);
@@ -209,9 +209,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 #if !SINGLE
 
 // g_m = sum_k s_m(k) r_k, |r|^2, and r rounded. Traffic: r read; half a vector written.
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    project_rounded(Operator op, Modes modes, int split, const T* __restrict__ r, Mode* __restrict__ g, T* __restrict__ u,
-                    double* partial, unsigned int* counter, double* result) {
+KERNEL(project_rounded, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, const T* __restrict__ r,
+                                                       Mode* __restrict__ g, T* __restrict__ u, double* partial,
+                                                       unsigned int* counter, double* result) {
     __shared__ double sums[32];
     double square[1] = {project_field<true, true>(op, r, g, modes, split, u)};
     grid_sum<1>(square, sums, partial, counter, result);
@@ -220,19 +220,17 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 #endif
 
 // g_m = sum_k s_m(k) (f - A u)_k and result = |f - A u|^2. Traffic: f, u read (red: f/2).
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    project_residual(Operator op, Modes modes, int split, const T* __restrict__ f, const T* __restrict__ u,
-                     Mode* __restrict__ g, double* partial, unsigned int* counter,
-                     double* result) {
+KERNEL(project_residual, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, const T* __restrict__ f,
+                                                        const T* __restrict__ u, Mode* __restrict__ g, double* partial,
+                                                        unsigned int* counter, double* result) {
     __shared__ double sums[32];
     double square[1] = {project_tiles<RESIDUAL>(op, f, u, g, modes, split)};
     grid_sum<1>(square, sums, partial, counter, result);
 }
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    project_residual_red(Operator op, Modes modes, int split, const T* __restrict__ f, const T* __restrict__ u,
-                         Mode* __restrict__ g, double* partial, unsigned int* counter,
-                         double* result) {
+KERNEL(project_residual_red, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, const T* __restrict__ f,
+                                                            const T* __restrict__ u, Mode* __restrict__ g, double* partial,
+                                                            unsigned int* counter, double* result) {
     __shared__ double sums[32];
     double square[1] = {project_tiles<RESIDUAL_RED>(op, f, u, g, modes, split)};
     grid_sum<1>(square, sums, partial, counter, result);
@@ -240,9 +238,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 
 // u_k += sum_m s_m(k) x_m, or u_k = sum_m s_m(k) x_m; on one colour, or from red on both. As many columns per thread as
 // in projection.
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    expand(Operator op, Modes modes, int split, int first_colour, int colours, int adds,
-           const Mode* __restrict__ x, T* __restrict__ u) {
+KERNEL(expand, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, int first_colour, int colours, int adds,
+                                              const Mode* __restrict__ x, T* __restrict__ u) {
     const int lines = colours * op.ny;
     Share share(op, modes, (lines + PAIR - 1) / PAIR, split);
     const int count = min(COUNT, modes.all - modes.first);

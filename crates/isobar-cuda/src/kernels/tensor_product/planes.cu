@@ -225,23 +225,24 @@ __device__ __forceinline__ void sweep_restrict(const Operator& op, int first, in
     }
 }
 
-extern "C" __global__ void __launch_bounds__(Around<2, 3>::THREADS)
-    sweep_restrict_zero(Operator op, int first, int layers, const T* __restrict__ f, T* __restrict__ out,
-                        T* __restrict__ coarse, int coarse_pitch) {
+KERNEL(sweep_restrict_zero, __launch_bounds__(Around<2, 3>::THREADS))(Operator op, int first, int layers,
+                                                                      const T* __restrict__ f, T* __restrict__ out,
+                                                                      T* __restrict__ coarse, int coarse_pitch) {
     sweep_restrict<FROM_ZERO>(op, first, layers, f, f, out, coarse, coarse_pitch);
 }
 
-extern "C" __global__ void __launch_bounds__(Around<2, 3>::THREADS)
-    sweep_restrict_given(Operator op, int first, int layers, const T* __restrict__ f, const T* __restrict__ u,
-                         T* __restrict__ out, T* __restrict__ coarse, int coarse_pitch) {
+KERNEL(sweep_restrict_given, __launch_bounds__(Around<2, 3>::THREADS))(Operator op, int first, int layers,
+                                                                       const T* __restrict__ f, const T* __restrict__ u,
+                                                                       T* __restrict__ out, T* __restrict__ coarse,
+                                                                       int coarse_pitch) {
     sweep_restrict<FROM_FIELD>(op, first, layers, f, u, out, coarse, coarse_pitch);
 }
 
 // One sweep from u + P e, with colour `first` before the other, to `out`; if tau is not 1, tau times the result plus 1 - tau times
 // the old contents.
-extern "C" __global__ void __launch_bounds__(Around<1, 2>::THREADS)
-    prolong_sweep(Operator op, int first, int layers, T tau, const T* __restrict__ f, const T* __restrict__ u, T* out,
-                  Coarse<T> coarse) {
+KERNEL(prolong_sweep, __launch_bounds__(Around<1, 2>::THREADS))(Operator op, int first, int layers, T tau,
+                                                                const T* __restrict__ f, const T* __restrict__ u, T* out,
+                                                                Coarse<T> coarse) {
     constexpr int HX = 1, HY = 2;
     __shared__ Around<HX, HY> one, other;
     __shared__ Layer run[MOST_LAYERS];
@@ -406,9 +407,8 @@ struct Levels {
 // with colour `first`: u is the result for f.
 // Launch: one block per layer, with at least half a row's columns, rounded up, times the rows of the first level. Dynamic shared memory:
 // two numbers per cell of all levels, and twelve per thread's cell of all levels but the first.
-extern "C" __global__ void __launch_bounds__(MOST_THREADS)
-    cycle(const Operator* __restrict__ operators, int count, int coarse_sweeps, int first, const T* __restrict__ f,
-          T* __restrict__ u) {
+KERNEL(cycle, __launch_bounds__(MOST_THREADS))(const Operator* __restrict__ operators, int count, int coarse_sweeps, int first,
+                                               const T* __restrict__ f, T* __restrict__ u) {
     extern __shared__ __align__(16) unsigned char dynamic[];
     __shared__ Level level[MOST_LEVELS];
     const int k = blockIdx.x, n = threadIdx.x;

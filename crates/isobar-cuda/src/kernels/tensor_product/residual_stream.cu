@@ -12,9 +12,9 @@ constexpr int K = DEPTH;
 #endif
 
 // result = |f - A u|^2 over red columns. Traffic: u, f/2 read.
-extern "C" __global__ void __launch_bounds__(32 * CHUNKS, MIN_BLOCKS)
-    residual_norm_red(Operator op, const T* __restrict__ f, const T* __restrict__ u, double* partial, unsigned int* counter,
-                         double* result) {
+KERNEL(residual_norm_red, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator op, const T* __restrict__ f,
+                                                                      const T* __restrict__ u, double* partial,
+                                                                      unsigned int* counter, double* result) {
     __shared__ double sums[32];
     int nz = LAYERS(op), lane = threadIdx.x;
     int m0 = blockIdx.x * 32, m = min(m0 + lane, op.pitch - 1), k0 = (blockIdx.y * CHUNKS + threadIdx.y) * K;

@@ -12,15 +12,14 @@
 #if SINGLE
 
 // u_c = M^-1 (f_c - offdiag u_other), in place. Traffic, in single precision: f/2, u/2 read; u/2 written.
-extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS) line_sweep(Operator op, int colour, T* u) {
+KERNEL(line_sweep, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, int colour, T* u) {
     stream<0>(op, colour, u + (long long)op.pitch * op.nz, u, u, nullptr, Coarse<TC>{}, nullptr);
 }
 
 #else
 
 // u_c = M^-1 (f_c - offdiag u_other) with u_other in single and u_c in double precision. Traffic: f/2, u/4 read; u/2 written.
-extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
-    line_sweep_rounded(Operator op, int colour, const T* __restrict__ f, T* u) {
+KERNEL(line_sweep_rounded, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, int colour, const T* __restrict__ f, T* u) {
     stream<0>(op, colour, f, u, u, nullptr, Coarse<TC>{}, nullptr);
 }
 

@@ -6,10 +6,10 @@
 // couplings of zero keep it zero. Leaves the largest total, at least `least` >= 0, in `largest` by an atomic maximum of
 // bits: it must be zero before.
 // Block (32, 8); grid (ceil(pitch / 32), ceil(2 ny / 8)).
-extern "C" __global__ void __launch_bounds__(256)
-    horizontal(Operator op, const double* __restrict__ areas, const double* __restrict__ west,
-               const double* __restrict__ east, const double* __restrict__ south, const double* __restrict__ north,
-               const double* __restrict__ totals, unsigned long long* largest, double least) {
+KERNEL(horizontal, __launch_bounds__(256))(Operator op, const double* __restrict__ areas, const double* __restrict__ west,
+                                           const double* __restrict__ east, const double* __restrict__ south,
+                                           const double* __restrict__ north, const double* __restrict__ totals,
+                                           unsigned long long* largest, double least) {
     int m = blockIdx.x * 32 + threadIdx.x, line = blockIdx.y * 8 + threadIdx.y; // c + 2 j
     int j = line >> 1, i = 2 * m + ((j + line) & 1);
     bool own = line < 2 * op.ny && m < op.pitch, inside = own && i < op.nx;
@@ -31,9 +31,8 @@ extern "C" __global__ void __launch_bounds__(256)
 
 // LineLayers, scaled to pivots near one and followed by identity rows, and RowLayers; one chunk per thread.
 // Block CHUNKS; grid 1.
-extern "C" __global__ void vertical(Operator op, const double* __restrict__ as, const double* __restrict__ bs,
-                                    const double* __restrict__ cs, const double* __restrict__ ds,
-                                    const unsigned long long* largest) {
+KERNEL(vertical)(Operator op, const double* __restrict__ as, const double* __restrict__ bs, const double* __restrict__ cs,
+                 const double* __restrict__ ds, const unsigned long long* largest) {
     double most = __longlong_as_double((long long)*largest), carry = 1;
     for (int i = 0; i < K; i++) {
         int k = K * threadIdx.x + i, nz = op.nz;
@@ -55,7 +54,7 @@ extern "C" __global__ void vertical(Operator op, const double* __restrict__ as, 
 }
 
 // The t of the layer before each chunk, for every column. Block 64; grid (ceil(pitch / 64), 2 ny).
-extern "C" __global__ void line_pivots(Operator op) {
+KERNEL(line_pivots)(Operator op) {
     int m = blockIdx.x * blockDim.x + threadIdx.x;
     if (m >= op.pitch) return;
     int line = blockIdx.y; // c + 2 j

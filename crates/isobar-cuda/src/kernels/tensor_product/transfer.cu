@@ -7,23 +7,21 @@
 // coarse = sum of the four fine residuals of a coarse cell: fine cells (2I + p, 2J + q) are m = I in both
 // colours of rows 2J and 2J + 1. The first kernel is for residuals after a red-black sweep, when the black ones are zero.
 // Launched as in residual.cuh. Traffic: u, f/2 read and 1/4 written (both: u, f read).
-extern "C" __global__ void __launch_bounds__(32 * ROWS)
-    residual_restrict(Operator op, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ coarse,
-                      int coarse_pitch) {
+KERNEL(residual_restrict, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
+                                                        T* __restrict__ coarse, int coarse_pitch) {
     residual_rows<1, RESTRICT, false, T>(op, f, u, coarse, coarse_pitch);
 }
 
-extern "C" __global__ void __launch_bounds__(32 * ROWS)
-    residual_restrict_both(Operator op, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ coarse,
-                           int coarse_pitch) {
+KERNEL(residual_restrict_both, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
+                                                             T* __restrict__ coarse, int coarse_pitch) {
     residual_rows<2, RESTRICT, false, T>(op, f, u, coarse, coarse_pitch);
 }
 
 // coarse = R (f - A u) after one red-black sweep from u = 0. The red columns were solved with zeros around
 // them, so their residual consists of the couplings to the new black values: no
 // vertical part, no difference of large numbers. Traffic: u/2 read and 1/4 written.
-extern "C" __global__ void __launch_bounds__(32 * ROWS)
-    coupling_restrict(Operator op, const T* __restrict__ u, T* __restrict__ coarse, int coarse_pitch) {
+KERNEL(coupling_restrict, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ u, T* __restrict__ coarse,
+                                                        int coarse_pitch) {
     int nz = LAYERS(op);
     int m = blockIdx.x * 32 + threadIdx.x, jc = blockIdx.y * ROWS + threadIdx.y;
     int length = (nz + gridDim.z - 1) / gridDim.z, k0 = blockIdx.z * length, k1 = min(k0 + length, nz);
@@ -48,8 +46,7 @@ extern "C" __global__ void __launch_bounds__(32 * ROWS)
 }
 
 // coarse = R f, launched over the coarse cells (cell.cuh). A missing fine column is padding.
-extern "C" __global__ void restrict_field(Operator op, const T* __restrict__ f, int coarse_pitch,
-                                          T* __restrict__ coarse) {
+KERNEL(restrict_field)(Operator op, const T* __restrict__ f, int coarse_pitch, T* __restrict__ coarse) {
     Cell cell = this_cell(coarse_pitch, op.nz);
     if (!cell.inside) return;
     int i = 2 * cell.m + ((cell.j + cell.c) & 1);
@@ -64,7 +61,7 @@ extern "C" __global__ void restrict_field(Operator op, const T* __restrict__ f, 
 }
 
 // u += P e. Block (32, ROWS); grid (ceil(pitch / 32), ceil(ny / ROWS), 2 runs of layers), a colour and a run in z.
-extern "C" __global__ void __launch_bounds__(32 * ROWS) prolong_add(Operator op, T* u, Coarse<T> coarse) {
+KERNEL(prolong_add, __launch_bounds__(32 * ROWS))(Operator op, T* u, Coarse<T> coarse) {
     int nz = LAYERS(op);
     int m = blockIdx.x * 32 + threadIdx.x, j = blockIdx.y * ROWS + threadIdx.y, c = blockIdx.z & 1;
     int runs = gridDim.z / 2, length = (nz + runs - 1) / runs;

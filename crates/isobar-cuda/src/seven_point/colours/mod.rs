@@ -2,7 +2,7 @@
 //!
 //! * `streamed`: a sweep fused with the steps before and after it in one pass, if all cells have equal coefficients.
 
-mod streamed;
+pub(super) mod streamed;
 
 use std::sync::{Arc, OnceLock};
 
@@ -38,6 +38,18 @@ pub(crate) struct Colours {
     streamed: OnceLock<Streamed>,
 }
 
+/// The kernels of red–black relaxation and of its transfers.
+pub(super) const COLOURS: &[&str] = &[
+    "sweep_cells",
+    "sweep_cells_zero",
+    "sweep_cells_own_zero",
+    "restrict_cells",
+    "restrict_field",
+    "prolong_cells",
+    "halve_field",
+    "norm_cells",
+];
+
 /// Returns the blocks for a grid of cells per row, rows and layers, with `march` rows per thread.
 pub(crate) fn cell_blocks(columns: usize, ny: usize, nz: usize, march: usize) -> [usize; 3] {
     let x = columns.div_ceil(32);
@@ -61,10 +73,8 @@ impl<K: Kind, T: Real> Passes<K, T> {
         refuse_while_recording("preparing relaxation by colour")?;
         let (cuda, shape) = (self.cuda(), self.layout().shape());
         let context = cuda.context();
-        let [module] = cuda.prepare([self.form.colours::<T>()])?;
-        let names = ["sweep_cells", "sweep_cells_zero", "sweep_cells_own_zero", "restrict_cells", "restrict_field"];
-        module.prepare(&names, 0)?;
-        module.prepare(&["prolong_cells", "halve_field", "norm_cells"], 0)?;
+        let module = cuda.module(self.form.colours::<T>());
+        module.prepare(COLOURS, 0)?;
         let march = march(shape, context.multiprocessors);
         let blocks = cell_blocks(shape.nx.div_ceil(2), shape.ny, shape.nz, march).into_iter().product();
         let made = Colours { module, reduction: Reduction::new(context, blocks)?, march, streamed: OnceLock::new() };

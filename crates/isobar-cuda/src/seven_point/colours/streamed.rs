@@ -83,8 +83,12 @@ fn shared_numbers([lanes, depth]: [usize; 2], has_shift: bool) -> usize {
     rows * lanes * depth + 4 * lanes + 2
 }
 
+/// The kernels of streamed passes.
+pub(in crate::seven_point) const STREAMED: &[&str] =
+    &["relax_restrict", "relax_zero_restrict", "prolong_relax", "prolong_relax_norm"];
+
 /// A kernel with suitable segments.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Pass {
     kernel: Kernel,
     length: usize,
@@ -174,9 +178,10 @@ impl<K: Kind, T: Real> Passes<K, T> {
         let shape = self.layout().shape();
         let module = self.cuda().module(self.form.colours_streamed::<T>(block));
         let tiles = block.tiles(shape);
+        module.prepare(STREAMED, block.shared_bytes)?;
         let pass = |name| {
             let kernel = module.kernel_with(name, block.shared_bytes)?;
-            let resident = module.resident_blocks(kernel, block.threads(), block.shared_bytes)?;
+            let resident = module.resident_blocks(&kernel, block.threads(), block.shared_bytes)?;
             let length = Block::length(tiles, shape.ny, resident);
             Ok::<_, Error>(Pass { kernel, length, segments: shape.ny.div_ceil(length) })
         };
@@ -195,7 +200,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
     fn launch_streamed_colours(
         &self,
         streamed: &Streamed,
-        pass: Pass,
+        pass: &Pass,
         level: &Level<'_, T>,
         vectors: &[Pointer],
         norm: Option<Pointer>,
@@ -209,7 +214,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
             None => arguments,
         };
         self.cuda().submit(Launch {
-            kernel: pass.kernel,
+            kernel: pass.kernel.clone(),
             grid: [tiles as u32, pass.segments as u32, 1],
             block: [block.threads() as u32, 1],
             shared_bytes: block.shared_bytes as u32,
@@ -220,7 +225,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
     /// Does a sweep of both colours and then f_c = R (f − A u) in one pass; returns whether it was possible.
     pub(crate) fn relax_restrict(&self, guess: Guess, level: Level<'_, T>, coarse_f: &mut Vector<T>) -> Result<bool> {
         let Some(streamed) = self.streamed_colours()? else { return Ok(false) };
-        let [given, zero] = streamed.down;
+        let [given, zero] = &streamed.down;
         let [u, v, to] = [level.u.pointer(), level.scratch.pointer(), coarse_f.pointer()];
         match guess {
             Guess::Given => self.launch_streamed_colours(streamed, given, &level, &[u, v, to], None)?,
@@ -239,7 +244,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         norm: Option<(Scalar, &Scalars)>,
     ) -> Result<bool> {
         let Some(streamed) = self.streamed_colours()? else { return Ok(false) };
-        let [plain, with_norm] = streamed.up;
+        let [plain, with_norm] = &streamed.up;
         let vectors = [coarse_u.pointer(), level.u.pointer(), level.scratch.pointer()];
         let (pass, norm) = match norm {
             Some((norm, scalars)) => (with_norm, Some(scalars.pointer(norm))),

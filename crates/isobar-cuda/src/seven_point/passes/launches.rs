@@ -20,7 +20,7 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
     type Stencil = K::Stencil;
 
     fn new(cuda: &Cuda, stencil: &K::Stencil) -> Result<Self> {
-        Self::make(cuda, stencil, Slab::whole(stencil.shape()), true)
+        Self::make(cuda, stencil, Slab::whole(stencil.shape()))
     }
 
     fn send(&self, stencil: &K::Stencil) -> Result<()> {

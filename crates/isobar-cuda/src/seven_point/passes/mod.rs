@@ -15,13 +15,13 @@ use isobar_core::real::Real;
 use isobar_core::stencil::{Axis, Stencil};
 
 use super::Residual;
-use super::colours::Colours;
+use super::colours::streamed::STREAMED;
+use super::colours::{COLOURS, Colours};
 use super::kind::{Form, Kind, ROWS};
 use super::lines::{LineTile, SweepTile};
-use super::look::Looks;
+use super::look::{LOOK, Looks};
 use super::points::Cycles;
 use super::whole_grid::{Sweep, WholeGrid};
-use crate::compile::Source;
 use crate::cuda::{Cuda, check_size};
 use crate::driver::Pointer;
 use crate::launch::Arguments;
@@ -53,8 +53,8 @@ pub struct Passes<K: Kind, T> {
     inverse_pivots: OnceLock<Vector<T>>,
     /// Upper entries divided by pivots, if line solves store them.
     ratios: OnceLock<Vector<T>>,
-    /// Rows per warp.
-    length: usize,
+    /// Rows per warp of passes along y.
+    length: OnceLock<usize>,
     reduction: Reduction,
     pub(super) cycles: Cycles,
     /// Red–black point relaxation, if prepared.
@@ -71,19 +71,33 @@ pub struct Passes<K: Kind, T> {
 
 impl<K: Kind, T: Real> Passes<K, T> {
     /// Returns the first arguments of passes along y.
-    fn pass_arguments(&self) -> Arguments {
-        Arguments::new().with(self.operands).with(self.length as i32)
+    fn pass_arguments(&self) -> Result<Arguments> {
+        Ok(Arguments::new().with(self.operands).with(self.length()? as i32))
+    }
+
+    /// Returns the rows per warp of passes along y, which depend on how many blocks the GPU holds.
+    fn length(&self) -> Result<usize> {
+        if let Some(&length) = self.length.get() {
+            return Ok(length);
+        }
+        let kernel = self.passes.kernel("advance_direction")?;
+        let resident = self.passes.resident_blocks(&kernel, 32 * ROWS, 0)?;
+        Ok(*self.length.get_or_init(|| rows_a_warp(self.layout.shape(), resident)))
     }
 
     /// Returns the launch grid of passes along y; see stream.cuh.
-    fn pass_grid(&self) -> [usize; 3] {
+    fn pass_grid(&self) -> Result<[usize; 3]> {
+        self.length().map(|length| self.pass_grid_of(length))
+    }
+
+    fn pass_grid_of(&self, length: usize) -> [usize; 3] {
         let Shape { ny, nz, .. } = self.layout.shape();
-        let (x, segments) = (self.pairs().div_ceil(32), ny.div_ceil(self.length));
+        let (x, segments) = (self.pairs().div_ceil(32), ny.div_ceil(length));
         if nz == 1 { [x, 1, segments.div_ceil(ROWS)] } else { [x, nz.div_ceil(ROWS), segments] }
     }
 
     pub(super) fn pass(&self, name: &'static str, vectors: &[Pointer]) -> Result<()> {
-        self.submit_pass(name, with_all(self.pass_arguments(), vectors))
+        self.submit_pass(name, with_all(self.pass_arguments()?, vectors))
     }
 
     /// Updates what depends on the coefficients after they were copied.
@@ -97,14 +111,14 @@ impl<K: Kind, T: Real> Passes<K, T> {
 
     /// Makes an operator without coefficients and without kernels of lines, for coarser levels of points.
     pub(crate) fn without_lines(cuda: &Cuda, form: &K::Stencil) -> Result<Self> {
-        let this = Self::make(cuda, form, Slab::whole(form.shape()), false)?;
+        let this = Self::make(cuda, form, Slab::whole(form.shape()))?;
         // Kernels that fill it write to cells only, and padding must be closed.
         this.coefficients.clear(0, this.coefficients.bytes())?;
         Ok(this)
     }
 
-    /// Allocates the coefficients of some rows; `has_lines` tells whether line kernels will be used.
-    pub(crate) fn make(cuda: &Cuda, stencil: &K::Stencil, slab: Slab, has_lines: bool) -> Result<Self> {
+    /// Allocates the coefficients of some rows.
+    pub(crate) fn make(cuda: &Cuda, stencil: &K::Stencil, slab: Slab) -> Result<Self> {
         let context = cuda.context();
         let whole = stencil.shape();
         let kind = K::of(stencil);
@@ -113,14 +127,8 @@ impl<K: Kind, T: Real> Passes<K, T> {
         check_size(shape)?;
         let form = Form::new(kind, shape);
         let (coefficients, operands) = form.kind.allocate::<T>(cuda, &layout, whole.ny)?;
-        let [passes, lines] = if has_lines {
-            cuda.prepare([form.passes::<T>(), form.lines::<T>(shape.nz)])?
-        } else {
-            let [passes] = cuda.prepare([form.passes::<T>()])?;
-            [passes, cuda.module(form.lines::<T>(shape.nz))]
-        };
-        let resident = passes.resident_blocks(passes.kernel("advance_direction")?, 32 * ROWS, 0)?;
-        passes.kernel("residual_norm")?;
+        let [passes, lines] = [form.passes::<T>(), form.lines::<T>(shape.nz)].map(|source| cuda.module(source));
+        passes.prepare(&["advance_direction", "residual_norm"], 0)?;
         let mut this = Self {
             cuda: cuda.clone(),
             layout,
@@ -137,7 +145,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
             sweeps: SweepTile::new::<T>(shape.nz).zip(form.sweeps::<T>(shape.nz).map(|source| cuda.module(source))),
             inverse_pivots: OnceLock::new(),
             ratios: OnceLock::new(),
-            length: rows_a_warp(shape, resident),
+            length: OnceLock::new(),
             reduction: Reduction::new(context, 0)?,
             cycles: Cycles::default(),
             colours: OnceLock::new(),
@@ -147,21 +155,29 @@ impl<K: Kind, T: Real> Passes<K, T> {
             stencil: RwLock::new(stencil.clone()),
         };
         let blocks = |grid: [usize; 3]| grid.into_iter().product::<usize>();
-        this.reduction = Reduction::new(context, blocks(this.pass_grid()).max(blocks(this.line_grid(2))))?;
+        let most = blocks(this.pass_grid_of(FEWEST_ROWS.min(shape.ny)));
+        this.reduction = Reduction::new(context, most.max(blocks(this.line_grid(2))))?;
         Ok(this)
     }
 
-    /// Returns the sources of an operator of the same form in another number type, for multigrid by points or by lines.
-    pub(crate) fn sources_of_cycles<C: Real>(&self, by_points: bool) -> Vec<Source> {
+    /// Has the kernels of an operator of the same form in another number type compiled, for multigrid by points or by lines.
+    pub(crate) fn expect_cycles<C: Real>(&self, by_points: bool) -> Result<()> {
         let layers = self.layout.shape().nz;
-        let mut all = vec![self.form.passes::<C>(), self.form.lines::<C>(layers)];
+        let expect = |source, names: &[&'static str]| self.cuda.module(source).expect(names);
+        expect(self.form.passes::<C>(), &["advance_direction", "residual_norm"])?;
         if by_points {
-            all.extend([self.form.colours::<C>(), self.form.look::<C>()]);
-            all.extend(self.streamed_source::<C>());
-        } else {
-            all.extend(self.form.sweeps::<C>(layers));
+            expect(self.form.look::<C>(), LOOK)?;
+            self.streamed_source::<C>().map_or(Ok(()), |source| expect(source, STREAMED))?;
+            return expect(self.form.colours::<C>(), COLOURS);
         }
-        all
+        expect(self.form.passes::<C>(), &["residual_field"])?;
+        match self.form.sweeps::<C>(layers) {
+            Some(source) => {
+                expect(self.form.lines::<C>(layers), &["factorise_lines"])?;
+                expect(source, &["sweep_lines", "sweep_lines_zero", "residual_coupled", "residual_of_colour"])
+            }
+            None => expect(self.form.lines::<C>(layers), &["relax_lines", "relax_lines_zero"]),
+        }
     }
 
     /// Returns the compile-time properties of the stencil.
@@ -192,9 +208,9 @@ impl<K: Kind, T: Real> Passes<K, T> {
         vectors: &[Pointer],
         sums: Pointer,
     ) -> Result<()> {
-        let arguments = numbers.iter().fold(self.pass_arguments(), |all, &number| all.with_real::<T>(number));
+        let arguments = numbers.iter().fold(self.pass_arguments()?, |all, &number| all.with_real::<T>(number));
         let arguments = with_all(arguments, vectors);
-        let blocks = self.pass_grid().into_iter().product();
+        let blocks = self.pass_grid()?.into_iter().product();
         self.submit_pass(name, self.reduction.append(arguments, blocks, sums))
     }
 
@@ -213,14 +229,14 @@ impl<K: Kind, T: Real> Passes<K, T> {
         scalars: Option<&Scalars>,
     ) -> Result<()> {
         let arguments = ratios.iter().zip(scalars.into_iter().cycle());
-        let arguments = arguments.fold(self.pass_arguments(), |all, (&ratio, scalars)| all.with(scalars.ratio(ratio)));
+        let arguments = arguments.fold(self.pass_arguments()?, |all, (&ratio, scalars)| all.with(scalars.ratio(ratio)));
         let arguments = with_all(arguments, vectors);
-        let blocks = self.pass_grid().into_iter().product();
+        let blocks = self.pass_grid()?.into_iter().product();
         self.submit_pass(name, self.reduction.append(arguments, blocks, sums))
     }
 
     fn submit_pass(&self, name: &'static str, arguments: Arguments) -> Result<()> {
-        self.cuda.launch(self.passes.kernel(name)?, self.pass_grid(), [32, ROWS], arguments)
+        self.cuda.launch(self.passes.kernel(name)?, self.pass_grid()?, [32, ROWS], arguments)
     }
 
     fn line_grid(&self, colours: usize) -> [usize; 3] {
@@ -396,15 +412,16 @@ fn with_all(arguments: Arguments, pointers: &[Pointer]) -> Arguments {
     pointers.iter().fold(arguments, |arguments, &pointer| arguments.with(pointer))
 }
 
+/// The fewest rows of a warp, if there are as many.
+const FEWEST_ROWS: usize = 4;
+
 /// Chooses the number of rows per warp such that the GPU's resident blocks are filled two or four times without
-/// remainder; at least a few, so that the extra row before the first does not
-/// matter.
+/// remainder; at least a few, so that the extra row before the first does not matter.
 fn rows_a_warp(shape: Shape, resident_blocks: usize) -> usize {
-    const FEWEST: usize = 4;
     let strips = shape.nx.div_ceil(64);
     // Measured: docs/notes/cuda-kernels.md.
     let waves = if shape.nz == 1 { 2 } else { 4 };
     let blocks = waves * resident_blocks;
     let segments = if shape.nz == 1 { blocks / strips * ROWS } else { blocks / (strips * shape.nz.div_ceil(ROWS)) };
-    shape.ny.div_ceil(segments.max(1)).max(FEWEST.min(shape.ny))
+    shape.ny.div_ceil(segments.max(1)).max(FEWEST_ROWS.min(shape.ny))
 }

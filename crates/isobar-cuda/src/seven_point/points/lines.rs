@@ -94,7 +94,7 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
         scalars: &Scalars,
     ) -> Result<()> {
         let passes = self.kernels();
-        let kernel = lock(&passes.cycles.tiles).iter().find_map(|ready| ready.judge);
+        let kernel = lock(&passes.cycles.tiles).iter().find_map(|ready| ready.judge.clone());
         let kernel =
             kernel.ok_or_else(|| Error::invalid("lines of a batch", "prepare a cycle before they are judged"))?;
         let layout = norms.layout();

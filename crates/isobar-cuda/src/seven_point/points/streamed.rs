@@ -244,7 +244,7 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
             Weights::Even { .. } => ("relax_even", Some(passes.prepare_looks()?.even())),
         };
         let kernel = module.kernel_with(name, shared_bytes)?;
-        let resident = module.resident_blocks(kernel, block.threads(), shared_bytes)?;
+        let resident = module.resident_blocks(&kernel, block.threads(), shared_bytes)?;
         let tiles = block.tiles(shape);
         let length = block.length(tiles, shape.ny, resident);
         let grid = [tiles, shape.ny.div_ceil(length)];
@@ -270,7 +270,7 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
         let arguments = [f, u, before, v, w].into_iter().fold(arguments, Arguments::with);
         let [tiles, segments] = streamed.grid;
         passes.cuda().submit(Launch {
-            kernel: streamed.kernel,
+            kernel: streamed.kernel.clone(),
             grid: [tiles as u32, segments as u32, 1],
             block: [streamed.block.threads() as u32, 1],
             shared_bytes: streamed.shared_bytes as u32,

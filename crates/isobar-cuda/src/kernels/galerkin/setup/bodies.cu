@@ -30,7 +30,7 @@ struct Search {
 __device__ __forceinline__ unsigned int own_number() { return blockIdx.x * 256 + threadIdx.x; }
 
 // Computes the largest coupling of each cell; makes each cell an aggregate.
-extern "C" __global__ void __launch_bounds__(256) begin_search(Matrix a, Number* largest, unsigned int* label) {
+KERNEL(begin_search, __launch_bounds__(256))(Matrix a, Number* largest, unsigned int* label) {
     const unsigned int n = own_number();
     if (n >= a.cells) return;
     double most = 0;
@@ -82,7 +82,7 @@ __device__ __forceinline__ unsigned int in_order(unsigned int folded) {
 
 // Gives one label to tiles that lie in one aggregate, cell by cell in each direction: most tiles, if aggregates are
 // large. In other tiles, one label to each run of cells along y. Few cells then remain to be joined. A tile per block, a run per warp.
-extern "C" __global__ void __launch_bounds__(256) label_tiles(Matrix a, Search s, double theta) {
+KERNEL(label_tiles, __launch_bounds__(256))(Matrix a, Search s, double theta) {
     // Cells of a tile in x, y and z, and numbers of the stored directions.
     constexpr int TILE[3] = {8, 32, 4}, STORED[3] = {0, 8, 2};
     const int extents[3] = {a.nx, a.ny, a.nz}, lane = threadIdx.x & 31;
@@ -136,7 +136,7 @@ extern "C" __global__ void __launch_bounds__(256) label_tiles(Matrix a, Search s
 
 // Joins cells whose coupling is at least theta times the larger of both cells' largest couplings. Afterwards the counters of later kernels
 // are zero.
-extern "C" __global__ void __launch_bounds__(256) join_cells(Matrix a, Search s, double theta) {
+KERNEL(join_cells, __launch_bounds__(256))(Matrix a, Search s, double theta) {
     const unsigned int n = own_number();
     if (n < 3) s.counts[n] = 0;
     if (n >= a.cells) return;
@@ -164,7 +164,7 @@ extern "C" __global__ void __launch_bounds__(256) join_cells(Matrix a, Search s,
 }
 
 // Sets labels to the first cells, and counts the cells of each; counts above LARGEST are not exact.
-extern "C" __global__ void __launch_bounds__(256) count_cells(long long cells, Search s) {
+KERNEL(count_cells, __launch_bounds__(256))(long long cells, Search s) {
     const unsigned int n = own_number();
     const bool is_cell = n < cells;
     unsigned int first = NONE;
@@ -198,7 +198,7 @@ __device__ __forceinline__ Counts sum_below(Counts own, Counts& total) {
 }
 
 // Numbers aggregates of 2 to LARGEST cells, and reserves space for their cells.
-extern "C" __global__ void __launch_bounds__(256) number_bodies(long long cells, Search s) {
+KERNEL(number_bodies, __launch_bounds__(256))(long long cells, Search s) {
     const unsigned int n = own_number();
     const unsigned int size = n < cells && s.label[n] == n ? s.place[n] : 0;
     const bool is_one = size >= 2 && size <= LARGEST;
@@ -220,7 +220,7 @@ extern "C" __global__ void __launch_bounds__(256) number_bodies(long long cells,
 }
 
 // Adds cells to their aggregates' lists, in any order.
-extern "C" __global__ void __launch_bounds__(256) list_cells(long long cells, Search s) {
+KERNEL(list_cells, __launch_bounds__(256))(long long cells, Search s) {
     const unsigned int n = own_number();
     if (n >= cells || *s.counts == 0) return;
     const unsigned int body = s.place[s.label[n]];
@@ -319,7 +319,7 @@ __device__ __forceinline__ void keep_one(const Matrix& a, const Search& s, const
 }
 
 // Keeps the aggregates for which a correction pays: small ones by a warp, then large ones by a block.
-extern "C" __global__ void __launch_bounds__(256) keep_bodies(Matrix a, Search s, Lists to, int pitch) {
+KERNEL(keep_bodies, __launch_bounds__(256))(Matrix a, Search s, Lists to, int pitch) {
     __shared__ uint4 listed[LARGEST / 4];
     __shared__ unsigned int ordered[LARGEST], large[256], count;
     __shared__ double scratch[8];

@@ -63,11 +63,11 @@ template <int AXIS> __device__ __forceinline__ void hold(const Matrix& a, const 
     *(field + n) = total;
 }
 
-#define KERNEL(AXIS, NAME)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(256) hold_##NAME(Matrix a, Weights w, Matrix coarse, const int* any) { \
-        if (*any) hold<AXIS>(a, w, coarse);                                                                              \
+#define FOR_AXIS(AXIS, NAME)                                                                          \
+    KERNEL(hold_##NAME, __launch_bounds__(256))(Matrix a, Weights w, Matrix coarse, const int* any) { \
+        if (*any) hold<AXIS>(a, w, coarse);                                                           \
     }
 
-KERNEL(X, x)
-KERNEL(Y, y)
-KERNEL(Z, z)
+FOR_AXIS(X, x)
+FOR_AXIS(Y, y)
+FOR_AXIS(Z, z)

@@ -28,7 +28,7 @@ __device__ __forceinline__ long long checkerboard(int pitch, int nz, int i, int 
 __device__ __forceinline__ Number harmonic(Number a, Number b) { return a > 0 && b > 0 ? a * (b / (a + b)) : Number(0); }
 
 // The matrix of a diffusion operator.
-extern "C" __global__ void __launch_bounds__(256) couplings_of_cells(Stencil op, Form form, Matrix a) {
+KERNEL(couplings_of_cells, __launch_bounds__(256))(Stencil op, Form form, Matrix a) {
     __shared__ Number tile[4][TILE][TILE + 1];
     const int extents[3] = {a.nx, a.ny, a.nz};
     double ratios[3];
@@ -99,8 +99,8 @@ struct Planes {
 
 // Copies contiguous fields of a grid to vectors with a pitch, if the plane in row 0 is even; with pitch 0, to
 // arrays in the order (i, k, j).
-extern "C" __global__ void __launch_bounds__(256)
-    store(const Number* __restrict__ fields, int nx, int ny, int nz, int count, int pitch, Planes planes, Targets targets) {
+KERNEL(store, __launch_bounds__(256))(const Number* __restrict__ fields, int nx, int ny, int nz, int count, int pitch,
+                                      Planes planes, Targets targets) {
     __shared__ Number tile[TILE][TILE + 1];
     const int first_i = blockIdx.x * TILE, first_j = blockIdx.y * TILE;
     const long long cells = (long long)nx * ny * nz;

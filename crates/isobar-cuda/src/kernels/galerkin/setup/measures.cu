@@ -5,8 +5,7 @@
 
 // For each direction: the sum of the positive coupling sums of each cell to the plane above, and the number of such
 // cells.
-extern "C" __global__ void __launch_bounds__(256)
-    mean_couplings(Matrix a, double* partial, unsigned int* counter, double* result) {
+KERNEL(mean_couplings, __launch_bounds__(256))(Matrix a, double* partial, unsigned int* counter, double* result) {
     __shared__ double scratch[8 * 6];
     double total[6] = {0, 0, 0, 0, 0, 0};
     for (unsigned int n = blockIdx.x * 256 + threadIdx.x; n < a.cells; n += gridDim.x * 256) {
@@ -29,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(256)
 // For a matrix with three stored directions: the result of `mean_couplings`; then, initially zero: result[6] becomes 1 if anywhere a coupling
 // is much weaker than the next in its direction; the largest coupling; and the largest inverse coupling, infinite if adjacent
 // cells are not coupled. A warp processes one row of planes at a time.
-extern "C" __global__ void __launch_bounds__(256) look_at_finest(Matrix a, double* partial, unsigned int* counter, double* result) {
+KERNEL(look_at_finest, __launch_bounds__(256))(Matrix a, double* partial, unsigned int* counter, double* result) {
     constexpr int AHEAD = 2;
     __shared__ double scratch[8 * 6];
     const Number never = __longlong_as_double(0x7ff0000000000000LL);

@@ -204,11 +204,11 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
     *to = t + own_below * t_after + own_before * t_before;
 }
 
-#define KERNEL(AXIS, NAME)                                                                                              \
-    extern "C" __global__ void __launch_bounds__(128) product_##NAME(Matrix a, Weights w, Matrix coarse, int* any) { \
-        make_row<AXIS>(a, w, coarse, any);                                                                             \
+#define FOR_AXIS(AXIS, NAME)                                                                       \
+    KERNEL(product_##NAME, __launch_bounds__(128))(Matrix a, Weights w, Matrix coarse, int* any) { \
+        make_row<AXIS>(a, w, coarse, any);                                                         \
     }
 
-KERNEL(X, x)
-KERNEL(Y, y)
-KERNEL(Z, z)
+FOR_AXIS(X, x)
+FOR_AXIS(Y, y)
+FOR_AXIS(Z, z)

@@ -332,15 +332,14 @@ template <int AXIS> __device__ __forceinline__ void finish(const Matrix& a, cons
     w.above[n] = is_active ? above : 0;
 }
 
-#define KERNELS(AXIS, NAME)                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(256) start_##NAME(Matrix a, Weights w, Scratch s) { start<AXIS>(a, w, s); } \
-    extern "C" __global__ void __launch_bounds__(64) factorise_##NAME(Weights w, Scratch s) { factorise<AXIS>(w, s); }       \
-    extern "C" __global__ void __launch_bounds__(THREADS)                                                                    \
-        relax_##NAME(Matrix a, Weights w, Scratch s, int parity) {                                                           \
-        relax<AXIS>(a, w, s, parity);                                                                                        \
-    }                                                                                                                        \
-    extern "C" __global__ void __launch_bounds__(256) finish_##NAME(Matrix a, Weights w, Scratch s, int* any) {              \
-        finish<AXIS>(a, w, s, any);                                                                                          \
+#define KERNELS(AXIS, NAME)                                                                                \
+    KERNEL(start_##NAME, __launch_bounds__(256))(Matrix a, Weights w, Scratch s) { start<AXIS>(a, w, s); } \
+    KERNEL(factorise_##NAME, __launch_bounds__(64))(Weights w, Scratch s) { factorise<AXIS>(w, s); }       \
+    KERNEL(relax_##NAME, __launch_bounds__(THREADS))(Matrix a, Weights w, Scratch s, int parity) {         \
+        relax<AXIS>(a, w, s, parity);                                                                      \
+    }                                                                                                      \
+    KERNEL(finish_##NAME, __launch_bounds__(256))(Matrix a, Weights w, Scratch s, int* any) {              \
+        finish<AXIS>(a, w, s, any);                                                                        \
     }
 
 KERNELS(X, x)
