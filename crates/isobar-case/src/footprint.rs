@@ -1,6 +1,6 @@
 //! The memory that a case needs, predicted from its sizes before any is allocated.
 
-use isobar::internals::build::memory::{MatrixKind, MatrixSize, Processor, predict};
+use isobar::internals::build::memory::{MatrixKind, MatrixSize, Overhead, predict};
 use isobar::problem::Spacing;
 use isobar::{Device, Memory};
 
@@ -81,7 +81,7 @@ impl Case {
     /// # Errors
     /// Incompatible options; more ranks than rows, or than pairs of columns.
     pub fn footprint_on(&self, device: &Device) -> Result<Footprint> {
-        let (alone, size) = (self.footprint(device.processor())?, self.problem.matrix_size());
+        let (alone, size) = (self.footprint(&device.overhead())?, self.problem.matrix_size());
         let at = |error: isobar::Error| Error::at(&self.path, error);
         let Some(patches) = device.patches(size.shape).map_err(at)? else { return Ok(alone) };
         let Memory { host, device } = device.predict_memory(&size, &size.choice(), &self.solver).map_err(at)?;
@@ -106,15 +106,15 @@ impl Case {
         })
     }
 
-    /// Predicts the memory with a solver on this processor.
+    /// Predicts the memory with a solver of a back end with this overhead.
     ///
     /// # Errors
     /// Incompatible options.
-    pub fn footprint(&self, processor: Processor) -> Result<Footprint> {
+    pub fn footprint(&self, overhead: &Overhead) -> Result<Footprint> {
         let cells = self.problem.shape().cells() as f64;
         let size = self.problem.matrix_size();
         let Memory { host, device } =
-            predict(&size, &size.choice(), &self.solver, processor).map_err(|error| Error::at(&self.path, error))?;
+            predict(&size, &size.choice(), &self.solver, overhead).map_err(|error| Error::at(&self.path, error))?;
         let held = match &self.problem {
             Problem::Helmholtz(case) => case.values_held(),
             Problem::Diffusion(case) => case.values_held(),
@@ -127,10 +127,7 @@ impl Case {
             assembly: held.assembly * VALUE * cells,
             solution: VALUE * cells,
             solver: host,
-            copy: match processor {
-                Processor::Cpu { .. } => 2.0 * VALUE * cells.clamp(COPIED[0], COPIED[1]),
-                Processor::Cuda => 0.0,
-            },
+            copy: if overhead.is_apart { 0.0 } else { 2.0 * VALUE * cells.clamp(COPIED[0], COPIED[1]) },
             marked: VALUE * cells * (marked + fluxes),
             device,
         })
@@ -140,12 +137,12 @@ impl Case {
 impl Problem {
     /// Returns the sizes that the memory of the solver depends on.
     pub fn matrix_size(&self) -> MatrixSize {
-        let kind = match self {
-            Self::Helmholtz(_) => MatrixKind::TensorProduct,
-            Self::Diffusion(case) => case.matrix_kind(),
-            Self::Heat(case) => case.matrix_kind(),
-        };
-        MatrixSize { shape: self.shape(), kind }
+        match self {
+            Self::Helmholtz(_) => MatrixSize::tensor_product(self.shape()),
+            Self::Diffusion(case) => case.matrix_size(case.has_shift()),
+            // The matrix of a step.
+            Self::Heat(case) => case.diffusion.matrix_size(true),
+        }
     }
 }
 
@@ -169,16 +166,6 @@ impl HelmholtzCase {
 }
 
 impl HeatCase {
-    /// Returns the kind of a step's matrix, which always has a shift.
-    fn matrix_kind(&self) -> MatrixKind {
-        match self.diffusion.matrix_kind() {
-            MatrixKind::Diffusion { fields, strengths, is_periodic, .. } => {
-                MatrixKind::Diffusion { fields, has_shift: true, strengths, is_periodic }
-            }
-            other => other,
-        }
-    }
-
     /// Counts the matrix with and without the shift of a step; source and masses in addition to a diffusion problem's values;
     /// the stepper's vectors (current and previous state, source, masses; two more with automatic step lengths); and
     /// states being written during the following steps.
@@ -199,11 +186,24 @@ impl DiffusionCase {
         section.coefficient_z.is_some() || section.coefficient_y.is_some() || section.multiplier.is_some()
     }
 
-    fn matrix_kind(&self) -> MatrixKind {
+    fn has_shift(&self) -> bool {
         let section = &self.section;
         if let Some(faces) = &self.faces {
-            let has_shift = faces.shift.is_some();
-            return MatrixKind::Diffusion { fields: 3, has_shift, strengths: [1.0; 3], is_periodic: [false; 3] };
+            return faces.shift.is_some();
+        }
+        let at_points = section.unknowns == diffusion::Unknowns::Points;
+        let has_ties = !section.wells.is_empty() || section.boundary.has_robin();
+        section.reaction.is_some() || has_ties || at_points
+    }
+
+    fn matrix_size(&self, has_shift: bool) -> MatrixSize {
+        let section = &self.section;
+        let of = |fields: usize, strengths, is_periodic| {
+            let values = fields as f64 + f64::from(has_shift);
+            MatrixSize { shape: self.shape, kind: MatrixKind::Diffusion, values, strengths, is_periodic }
+        };
+        if self.faces.is_some() {
+            return of(3, [1.0; 3], [false; 3]);
         }
         let is_uniform = [0, 1, 2].map(|d| matches!(self.spacing[d], Spacing::Uniform(_)));
         let fields = match (is_uniform, section.coefficient_y.is_some()) {
@@ -221,20 +221,13 @@ impl DiffusionCase {
         };
         let coefficients = [1.0, over_x(&section.coefficient_y), over_x(&section.coefficient_z)];
         let strengths = [0, 1, 2].map(|d| coefficients[d] * (widths[0] / widths[d]).powi(2));
-        let is_periodic = [0, 1, 2].map(|d| section.boundary.is_periodic(d));
-        let at_points = section.unknowns == diffusion::Unknowns::Points;
-        let has_ties = !section.wells.is_empty() || section.boundary.has_robin();
-        let has_shift = section.reaction.is_some() || has_ties || at_points;
-        MatrixKind::Diffusion { fields, has_shift, strengths, is_periodic }
+        of(fields, strengths, [0, 1, 2].map(|d| section.boundary.is_periodic(d)))
     }
 
     fn values_held(&self) -> Held {
         let section = &self.section;
         let count = |given: bool| if given { 1.0 } else { 0.0 };
-        let MatrixKind::Diffusion { fields, has_shift, .. } = self.matrix_kind() else {
-            return Held { system: 0.0, assembly: 0.0, may_be_marked: false };
-        };
-        let matrix = fields as f64 + count(has_shift);
+        let matrix = self.matrix_size(self.has_shift()).values;
         let manufactured = count(self.rhs_kind() == diffusion::RhsKind::Manufactured);
         // A mask has one byte per cell.
         let mask = 1.0 / VALUE;

@@ -54,7 +54,7 @@ fn measure(text: &str, sets: &[&str]) -> [[f64; 2]; 3] {
     let sets: Vec<Override> = sets.iter().map(|&set| set.into()).collect();
     let case = Case::parse(Path::new("x.toml"), text, &sets).unwrap();
     let device = Device::cpu_with_threads(2).unwrap();
-    let footprint = case.footprint(device.processor()).unwrap();
+    let footprint = case.footprint(&device.overhead()).unwrap();
     let (system, held, assembling) = allocated(|| case.assemble().unwrap());
     let made = match &system.matrix {
         Matrix::TensorProduct(matrix) => MatrixSize::from(matrix),
@@ -143,7 +143,7 @@ fn predictions_hold() {
         let all = measure(text, sets);
         for [predicted, allocated] in all {
             assert!(
-                predicted >= 0.99 * allocated && predicted <= 1.3 * allocated,
+                predicted >= 0.97 * allocated && predicted <= 1.34 * allocated,
                 "{sets:?}: [held, assembling, solving] as [predicted, allocated] {all:.1?}"
             );
         }

@@ -26,7 +26,7 @@ use crate::shared::Shared;
 use crate::vector::Vector;
 
 /// Grids of fewer cells run on one thread: waking the others would take longer.
-const CELLS_WORTH_A_THREAD: usize = 1 << 14;
+pub(crate) const CELLS_WORTH_A_THREAD: usize = 1 << 14;
 
 /// Parts of a vector that sums are kept of, at most.
 pub(crate) const MAX_PARTS: usize = 256;

@@ -1,6 +1,7 @@
 //! The multi-threaded back end of isobar, for this machine's processor cores.
 //!
 //! * [`Cpu`] the back end: threads and vector instructions, both found at run time,
+//! * `overhead` the memory that it takes beside vectors and coefficients,
 //! * [`Vector`] a vector with a guard at either end,
 //! * `wavefront` runs several stages over the planes of a grid in one pass over memory,
 //! * `geometry` where the neighbours of a row of cells lie,
@@ -22,6 +23,7 @@ mod galerkin;
 mod geometry;
 mod halving;
 mod modes;
+mod overhead;
 mod part;
 mod row_sum;
 mod seven_point;

@@ -6,7 +6,7 @@
 //! stream; scalars stay on the GPU; iterations are recorded and replayed.
 //!
 //! * [`Cuda`]: the back end; [`devices`]: the GPUs found; `array`: callers' arrays, in host or GPU memory,
-//! * `driver`, `memory`, `staging`: the driver, GPU memory, copies to and from the GPU,
+//! * `overhead`: memory beside vectors and coefficients; `driver`, `memory`, `staging`: the driver, GPU memory, copies to and from the GPU,
 //! * [`compile`], [`nvrtc`], `module`: compilation and loading of kernels, `background` while others are used; [`compilations`]: its statistics,
 //! * `launch` and `iterate`: launches and iterations,
 //! * [`seven_point`]: operators that couple a cell to its six neighbours: [`tensor_product`] with its own kernels,
@@ -40,6 +40,7 @@ mod memory;
 mod module;
 pub mod nccl;
 pub mod nvrtc;
+mod overhead;
 mod part;
 pub mod peers;
 mod reduction;
@@ -53,5 +54,6 @@ mod vector;
 
 pub use cuda::{Cuda, sources};
 pub use device::{DeviceDescription, devices};
+pub use overhead::OVERHEAD;
 pub use scalars::Scalars;
 pub use vector::Vector;

@@ -1,7 +1,7 @@
 //! How much memory a solver takes.
 
 pub use isobar_core::build::Memory;
-use isobar_core::build::memory::{MatrixKind, MatrixSize, Processor, predict, shared_setup};
+use isobar_core::build::memory::{MatrixKind, MatrixSize, Overhead, predict, shared_setup};
 use isobar_core::error::Result;
 use isobar_core::layout::Shape;
 use isobar_core::options::{Choice, SolverOptions};
@@ -10,8 +10,8 @@ use isobar_dist::Patches;
 use crate::device::Device;
 use crate::matrix::Matrix;
 
-/// The memory that making and using a solver will take, beside the matrix itself and your arrays: predicted from above,
-/// without taking any. On ranks it is what one of them takes, the one with the largest part.
+/// Predicts the memory that making and using a solver will take, beside the matrix itself and your arrays, without taking any: on grids
+/// of 10⁵ cells and more at most 3 % too little and at most a third too much. On ranks it is what one of them takes, the one with the largest part.
 ///
 /// ```
 /// use isobar::problem::Helmholtz;
@@ -41,7 +41,7 @@ impl Device {
     /// # Errors
     /// As there; more parts than rows, or than pairs of columns.
     pub fn predict_memory(&self, size: &MatrixSize, choice: &Choice, options: &SolverOptions) -> Result<Memory> {
-        let alone = |shape| predict(&MatrixSize { shape, ..*size }, choice, options, self.processor());
+        let alone = |shape| predict(&MatrixSize { shape, ..*size }, choice, options, &self.overhead());
         let Some(patches) = self.patches(size.shape)? else { return alone(size.shape) };
         let own = patches.largest(size.shape);
         let halo_columns = if patches.parts()[0] > 1 { 2 } else { 0 };
@@ -57,11 +57,11 @@ impl Device {
         let value = size_of::<f64>() as f64;
         let beside = match size.kind {
             // Coarser coefficients are made of those of the whole grid.
-            MatrixKind::Diffusion { fields, .. } => fields as f64 * size.shape.cells() as f64,
+            MatrixKind::Diffusion => size.values * size.shape.cells() as f64,
             MatrixKind::TensorProduct => MODES_ON_THEIR_WAY * own.cells() as f64,
             _ => 0.0,
         };
-        let setup = shared_setup(size, choice, options, self.processor())?;
+        let setup = shared_setup(size, choice, options, &self.overhead())?;
         Ok(Memory {
             host: part.host + whole.host + setup.host + beside * value,
             device: part.device + whole.device + setup.device,
@@ -76,11 +76,11 @@ impl Device {
         self.ranks().map(|ranks| ranks.patches(shape)).transpose()
     }
 
-    /// The properties of the device that determine a solver's memory.
-    pub fn processor(&self) -> Processor {
+    /// Returns the memory that the back end takes beside vectors and coefficients.
+    pub fn overhead(&self) -> Overhead {
         match self {
-            Self::Cpu(cpu) => Processor::Cpu { threads: cpu.threads() },
-            Self::Cuda(_) | Self::Cards(_) => Processor::Cuda,
+            Self::Cpu(cpu) => cpu.overhead(),
+            Self::Cuda(_) | Self::Cards(_) => isobar_cuda::OVERHEAD,
         }
     }
 }

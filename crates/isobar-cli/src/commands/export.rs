@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use isobar::Shape;
-use isobar::internals::build::Processor;
+use isobar::internals::build::Overhead;
 use isobar::stencil::matrix_market;
 use isobar_case::{Footprint, memory};
 
@@ -24,7 +24,7 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
     let shape = case.problem.shape();
     // Seven entries per row, each a value and a column index; vectors grow by half.
     let stored = shape.cells() as f64 * 7.0 * 12.0 * 1.5;
-    let footprint = Footprint { solver: stored, ..case.footprint(Processor::Cpu { threads: 1 })? };
+    let footprint = Footprint { solver: stored, ..case.footprint(&Overhead::default())? };
     memory::require(&format!("the stored matrix of a grid of {shape} cells"), footprint.needed())?;
     let assembled = case.problem.assemble()?;
     let matrix = assembled.matrix.to_csr()?;

@@ -29,6 +29,6 @@ mod solve;
 pub mod system;
 
 pub(crate) use arrays::{CallersGrid, download, fetch, find_not_finite, send, upload};
-pub use memory::{MatrixKind, MatrixSize, Memory, Processor};
+pub use memory::{MatrixKind, MatrixSize, Memory, Overhead};
 pub use solve::{Description, Solve};
 pub use system::System;

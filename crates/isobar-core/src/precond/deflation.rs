@@ -72,6 +72,41 @@ enum Coarse<B: AggregateBackend> {
 /// With more aggregates, reading E⁻¹ takes as long as a visit to the host, and making it far longer.
 const LARGEST_INVERSE: usize = 2048;
 
+/// The memory of a [`Deflation`]. B
+pub(crate) struct Sizes {
+    /// Sets of cells, and faces of a direction, while aggregates are found on the host.
+    pub(crate) search: f64,
+    /// E and its factor on the host.
+    pub(crate) sparse: f64,
+    /// E⁻¹ on the device, and on the host before; zero where E is factored.
+    pub(crate) inverse: f64,
+    /// Runs of cells of the same aggregate.
+    pub(crate) runs: f64,
+    /// The aggregate of each cell.
+    pub(crate) map: f64,
+}
+
+/// Predicts the memory of deflation on a grid; of bodies, whose number is not known before they are found, for 64.
+pub(crate) fn sizes(shape: Shape, options: &options::Deflation) -> Sizes {
+    let (cells, lines) = (shape.cells() as f64, (shape.ny * shape.nz) as f64);
+    let (across, count) = match options.stripes {
+        Stripes::HalfRows => (2.0, 2.0 * lines),
+        Stripes::Blocks(blocks) => (blocks[0] as f64, blocks.iter().product::<usize>() as f64),
+        Stripes::Bodies => (8.0, 64.0),
+    };
+    let is_inverse = match options.coarse {
+        CoarseSolve::Auto => count <= LARGEST_INVERSE as f64,
+        coarse => coarse == CoarseSolve::Inverse,
+    };
+    Sizes {
+        search: 20.0 * cells,
+        sparse: 450.0 * count,
+        inverse: if is_inverse { 8.0 * count * count } else { 0.0 },
+        runs: 64.0 * lines * (across + 2.0),
+        map: 4.0 * cells,
+    }
+}
+
 impl<B: AggregateBackend, T: Real> Deflation<B, T> {
     /// Deflation of a matrix of a grid with this shape, which the operator may have a part of, as the options ask.
     ///

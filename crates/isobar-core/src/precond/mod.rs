@@ -19,7 +19,7 @@ mod incomplete_cholesky;
 mod incomplete_poisson;
 mod modes;
 pub mod multigrid;
-mod neumann;
+pub(crate) mod neumann;
 pub mod null_space;
 mod own;
 mod pieces;

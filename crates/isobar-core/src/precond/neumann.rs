@@ -25,6 +25,11 @@ pub struct Neumann<B: Backend, T: Real> {
     w: Option<B::Vector<T>>,
 }
 
+/// Returns how many vectors a [`Neumann`] series of this order keeps.
+pub(crate) fn vectors(order: usize) -> usize {
+    if order > 1 { 2 } else { 1 }
+}
+
 impl<B: Backend, T: Real> Neumann<B, T> {
     /// The series cut after so many terms.
     ///
@@ -33,7 +38,7 @@ impl<B: Backend, T: Real> Neumann<B, T> {
     pub fn new(operator: Arc<dyn Triangular<B, T>>, order: usize) -> Result<Self> {
         let zeros = || operator.backend().zeros(operator.layout());
         let v = zeros()?;
-        let w = (order > 1).then(zeros).transpose()?;
+        let w = (vectors(order) > 1).then(zeros).transpose()?;
         Ok(Self { operator, order, v, w })
     }
 
@@ -104,7 +109,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Neumann<B, T> {
     }
 
     fn workspace_bytes(&self) -> usize {
-        self.operator.layout().len() * size_of::<T>() * if self.w.is_some() { 2 } else { 1 }
+        vectors(self.order) * self.operator.layout().len() * size_of::<T>()
     }
 }
 

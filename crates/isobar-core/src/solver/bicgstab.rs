@@ -36,6 +36,9 @@ pub struct Bicgstab<B: Backend, T: Real> {
     scalars: B::Scalars,
 }
 
+/// Vectors of [`Bicgstab`].
+pub const VECTORS: usize = 7;
+
 /// ρ = ⟨r̂, r⟩ of even and odd iterations.
 const RHO: [Scalar; 2] = [Scalar::new(0), Scalar::new(1)];
 /// ⟨r̂, v⟩ of even and odd iterations.
@@ -198,6 +201,6 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
     }
 
     fn workspace_bytes(&self) -> usize {
-        7 * self.operator.layout().len() * size_of::<T>() + self.preconditioner.workspace_bytes()
+        VECTORS * self.operator.layout().len() * size_of::<T>() + self.preconditioner.workspace_bytes()
     }
 }

@@ -49,6 +49,9 @@ pub struct Cg<B: Backend, T: Real> {
     scalars: B::Scalars,
 }
 
+/// Vectors of every [`Cg`]: r, z, p and q.
+pub const VECTORS: usize = 4;
+
 /// ρ = ⟨r, z⟩ and ‖r‖² before even and before odd iterations.
 const RHO_NORM: [Sums<2>; 2] = [Sums::new(0), Sums::new(2)];
 const RHO: [Scalar; 2] = [RHO_NORM[0].get(0), RHO_NORM[1].get(0)];
@@ -326,7 +329,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
     }
 
     fn workspace_bytes(&self) -> usize {
-        let vectors = 4 + usize::from(self.scaled.is_some()) + usize::from(self.p_odd.is_some());
+        let vectors = VECTORS + usize::from(self.scaled.is_some()) + usize::from(self.p_odd.is_some());
         vectors * self.operator.layout().len() * size_of::<T>() + self.preconditioner.workspace_bytes()
     }
 }

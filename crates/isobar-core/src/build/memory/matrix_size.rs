@@ -5,43 +5,49 @@ use crate::options::{Choice, CyclePrecision, Method, Preconditioner};
 use crate::stencil::rings::Turns;
 use crate::stencil::{Axis, Coefficients, Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 
-/// The properties of a matrix that determine its memory, known before its numbers.
+/// The properties of a matrix that determine its memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MatrixSize {
     /// The grid.
     pub shape: Shape,
-    /// The stored numbers.
+    /// The stencil.
     pub kind: MatrixKind,
+    /// Stored numbers a cell.
+    pub values: f64,
+    /// Couplings in x, y and z over those in x, roughly: they decide which directions coarser grids halve; those of tensor products do not
+    /// halve z.
+    pub strengths: [f64; 3],
+    /// Which directions are periodic.
+    pub is_periodic: [bool; 3],
 }
 
-/// The numbers that a matrix stores.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The kind of a stencil.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatrixKind {
-    /// [`TensorProduct`]: numbers a column.
+    /// [`TensorProduct`]
     TensorProduct,
-    /// [`Diffusion`]: numbers a cell.
-    Diffusion {
-        /// Coefficient fields, one to three.
-        fields: usize,
-        /// Whether there are reactions or wells.
-        has_shift: bool,
-        /// Couplings in each direction over those in x, about: what decides which directions coarser grids halve.
-        strengths: [f64; 3],
-        /// Which directions are periodic.
-        is_periodic: [bool; 3],
-    },
-    /// [`StoredMatrix`]: every entry.
-    Stored {
-        /// How many.
-        entries: usize,
-    },
-    /// [`OwnOperator`]: what a caller's function keeps is not counted.
+    /// [`Diffusion`]
+    Diffusion,
+    /// [`StoredMatrix`]
+    Stored,
+    /// [`OwnOperator`], of which nothing is counted that the caller's function keeps.
     Own,
+}
+
+impl MatrixSize {
+    fn of(shape: Shape, kind: MatrixKind, values: f64) -> Self {
+        Self { shape, kind, values, strengths: [1.0, 1.0, 0.0], is_periodic: [false; 3] }
+    }
+
+    /// Returns the size of a tensor product, which stores seven numbers a column.
+    pub fn tensor_product(shape: Shape) -> Self {
+        Self::of(shape, MatrixKind::TensorProduct, 7.0 / shape.nz as f64)
+    }
 }
 
 impl From<&TensorProduct> for MatrixSize {
     fn from(matrix: &TensorProduct) -> Self {
-        Self { shape: matrix.shape(), kind: MatrixKind::TensorProduct }
+        Self::tensor_product(matrix.shape())
     }
 }
 
@@ -59,51 +65,43 @@ impl From<&Diffusion> for MatrixSize {
             }
             Coefficients::Faces(faces) => (3, Axis::ALL.map(|axis| mean(&faces[axis as usize]) / mean(&faces[0]))),
         };
-        let (is_periodic, has_shift) = (Axis::ALL.map(|axis| matrix.is_periodic(axis)), matrix.has_shift());
-        Self { shape: matrix.shape(), kind: MatrixKind::Diffusion { fields, has_shift, strengths, is_periodic } }
+        let (shape, values) = (matrix.shape(), fields as f64 + f64::from(matrix.has_shift()));
+        let is_periodic = Axis::ALL.map(|axis| matrix.is_periodic(axis));
+        Self { shape, kind: MatrixKind::Diffusion, values, strengths, is_periodic }
     }
 }
 
 impl From<&StoredMatrix> for MatrixSize {
+    /// Columns take half as much as values in double precision; rows and the diagonal two vectors.
     fn from(matrix: &StoredMatrix) -> Self {
-        Self { shape: matrix.shape(), kind: MatrixKind::Stored { entries: matrix.matrix().entries() } }
+        let (shape, entries) = (matrix.shape(), matrix.matrix().entries() as f64);
+        Self::of(shape, MatrixKind::Stored, 1.5 * entries / shape.cells() as f64 + 2.0)
     }
 }
 
 impl From<&OwnOperator> for MatrixSize {
     fn from(matrix: &OwnOperator) -> Self {
-        Self { shape: matrix.shape(), kind: MatrixKind::Own }
+        Self::of(matrix.shape(), MatrixKind::Own, 0.0)
     }
 }
 
 impl MatrixSize {
-    /// The solver that such a matrix chooses where nobody says, as [`Stencil::choice`]; of a
-    /// stored matrix, if it is symmetric. Of a tensor product, [`Method::Auto`], for coefficients decide; of diffusion, of which they
-    /// decide too, what takes more and may follow.
+    /// Returns the solver that such a matrix chooses where options leave it open, as [`Stencil::choice`]; of a stored matrix, if it is
+    /// symmetric. Coefficients decide for a tensor product ([`Method::Auto`]), and for diffusion, for which this is the choice that
+    /// takes more memory.
     pub fn choice(&self) -> Choice {
-        let (method, preconditioner) = match self.kind {
-            MatrixKind::TensorProduct => (Method::Auto, Preconditioner::Line),
-            MatrixKind::Diffusion { .. } => (Method::Cg, Preconditioner::Multigrid),
-            MatrixKind::Stored { .. } => (Method::Cg, Preconditioner::Jacobi),
-            MatrixKind::Own => (Method::Cg, Preconditioner::None),
-        };
-        let cycles = match self.kind {
-            MatrixKind::Diffusion { .. } => CyclePrecision::Auto,
-            _ => CyclePrecision::F64,
+        let (method, preconditioner, cycles) = match self.kind {
+            MatrixKind::TensorProduct => (Method::Auto, Preconditioner::Line, CyclePrecision::F64),
+            MatrixKind::Diffusion => (Method::Cg, Preconditioner::Multigrid, CyclePrecision::Auto),
+            MatrixKind::Stored => (Method::Cg, Preconditioner::Jacobi, CyclePrecision::F64),
+            MatrixKind::Own => (Method::Cg, Preconditioner::None, CyclePrecision::F64),
         };
         Choice { cycles, ..Choice::new(method, preconditioner) }
     }
 
-    /// How often a solver's grid goes around the matrix's.
-    pub(super) fn turns(&self) -> Turns {
-        match self.kind {
-            MatrixKind::Diffusion { is_periodic, .. } => Turns::of(self.shape, is_periodic),
-            _ => Turns::ONE,
-        }
-    }
-
-    /// The matrix that a solver works with.
+    /// Returns the matrix that a solver works with, on copies of odd periodic directions.
     pub(super) fn around(&self) -> Self {
-        Self { shape: self.turns().around(self.shape), ..*self }
+        let turns = Turns::of(self.shape, self.is_periodic);
+        Self { shape: turns.around(self.shape), ..*self }
     }
 }

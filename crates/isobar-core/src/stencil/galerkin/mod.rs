@@ -10,7 +10,8 @@
 //! * [`product`] PᵀAP in one direction,
 //! * [`bodies`] strongly coupled bodies of cells, whose constants are corrected beside the smoothing,
 //! * [`coarsest`] the inverse of the coarsest matrix,
-//! * [`setup`] all of this, as a back end supplies it.
+//! * [`setup`] all of this, as a back end supplies it,
+//! * [`sizes`] the grids of the levels and their numbers of couplings, before any of this.
 //!
 //! `docs/notes/diffusion-multigrid.md` says how the recipe was found and what each part is worth.
 
@@ -20,6 +21,7 @@ pub mod couplings;
 pub mod product;
 mod relaxing;
 pub mod setup;
+pub mod sizes;
 mod spare;
 pub mod weights;
 

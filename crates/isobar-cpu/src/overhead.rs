@@ -1,0 +1,19 @@
+//! The memory that the CPU takes beside vectors and coefficients.
+
+use isobar_core::build::Overhead;
+
+use crate::cpu::{CELLS_WORTH_A_THREAD, Cpu};
+use crate::seven_point::PLANES;
+
+impl Cpu {
+    /// Returns what threads keep: two tiles of elimination factors, each at most a half plane, beside their planes, and in Jacobi's method
+    /// a tile of all that it reads.
+    pub fn overhead(&self) -> Overhead {
+        Overhead {
+            threads: [self.threads(), CELLS_WORTH_A_THREAD],
+            half_planes: 2.0 * PLANES as f64 + 2.0,
+            tile: (2 << 20) as f64,
+            ..Overhead::default()
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The memory that CUDA takes beside vectors and coefficients.
+
+use isobar_core::build::Overhead;
+
+/// An array passes through GPU memory in double precision; conjugate gradients advance p, and sweeps u, from one vector to another; lines
+/// keep the reciprocals of their pivots, Galerkin levels their diagonals, and incomplete factorisations what tiles hand on; and
+/// Galerkin levels are made in 9.6 vectors in double precision ([`galerkin`](crate::galerkin)). Jacobi's method reads stored faces.
+pub const OVERHEAD: Overhead = Overhead {
+    is_apart: true,
+    threads: [0; 2],
+    half_planes: 0.0,
+    tile: 0.0,
+    staged: 8.0,
+    vectors: 1.0,
+    galerkin: 9.6 * 8.0,
+    stores_faces: true,
+};
