@@ -1,16 +1,16 @@
 //! The multi-threaded back end of isobar, for this machine's processor cores.
 //!
-//! * [`Cpu`] the back end: threads and vector instructions, both found at run time,
-//! * [`Vector`] a vector with a guard at either end,
-//! * `wavefront` runs several stages over the planes of a grid in one pass over memory,
-//! * `geometry` where the neighbours of a row of cells lie,
-//! * [`SevenPoint`] the engine of all operators that couple a cell to its six neighbours: the arithmetic, one
-//!   (j, colour) half plane at a time, SIMD lanes across columns,
-//! * [`TensorProduct`] and [`Diffusion`] what these stencils supply to it, [`Bilinear`] the transfers of the former,
-//!   `modes` between its grid and its vertical modes,
-//! * [`StoredMatrix`] any matrix, [`Aggregates`] sets of cells as runs of a vector's entries,
-//! * `direct` solves separable boxes by transforms and tridiagonal systems,
-//! * [`solvers`] solvers as objects.
+//! * [`Cpu`]: the back end, threads and vector instructions, both found at run time,
+//! * [`Vector`]: a vector with a guard at either end,
+//! * `wavefront`: runs several stages over the planes of a grid in one pass over memory,
+//! * `geometry`: places of the neighbours of a row of cells,
+//! * [`SevenPoint`]: the engine of all operators that couple a cell to its six neighbours: the arithmetic, one (j,
+//!   colour) half plane at a time, SIMD lanes across columns,
+//! * [`TensorProduct`] and [`Diffusion`]: the coefficients of these stencils, [`Bilinear`]: the transfers of the
+//!   former, `modes`: transforms between its grid and its vertical modes,
+//! * [`StoredMatrix`]: any matrix, [`Aggregates`]: sets of cells as runs of a vector's entries,
+//! * `direct`: solves separable boxes by transforms and tridiagonal systems,
+//! * [`solvers`]: solvers as objects.
 
 mod aggregate;
 mod bilinear;
