@@ -268,7 +268,7 @@ impl DeviceArray {
     /// Makes it from elements in C order, shape (nz, ny, nx).
     ///
     /// # Safety
-    /// As [`DeviceArray::new`].
+    /// See [`DeviceArray::new`].
     pub unsafe fn c_order<S: Real>(pointer: u64, shape: Shape, device: usize) -> Self {
         // SAFETY: promised by the caller.
         unsafe { Self::new::<S>(pointer, shape, c_order_strides(shape), device) }
@@ -363,7 +363,7 @@ impl<'a> Target<'a> {
     /// Some of its columns.
     ///
     /// # Errors
-    /// As [`Source::part`].
+    /// See [`Source::part`].
     pub fn into_part(self, part: Patch) -> Result<Target<'a>> {
         match self {
             Self::F64(view) => Ok(view.into_part(part)?.into()),

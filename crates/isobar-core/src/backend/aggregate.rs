@@ -199,19 +199,19 @@ pub trait AggregateBackend: Backend {
     /// Puts a map on the device.
     ///
     /// # Errors
-    /// As [`Backend::zeros`].
+    /// See [`Backend::zeros`].
     fn aggregates(&self, map: &AggregateMap) -> Result<Self::Aggregates>;
 
     /// A vector of zeros.
     ///
     /// # Errors
-    /// As [`Backend::zeros`].
+    /// See [`Backend::zeros`].
     fn aggregate_vector(&self, count: usize) -> Result<Self::AggregateVector>;
 
     /// Puts a matrix on the device: `size` rows, one after another.
     ///
     /// # Errors
-    /// As [`Backend::zeros`].
+    /// See [`Backend::zeros`].
     fn aggregate_matrix(&self, size: usize, entries: &[f64]) -> Result<Self::AggregateMatrix>;
 
     /// sums = Zᵀ x, the same sums whatever the number of threads

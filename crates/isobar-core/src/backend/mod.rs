@@ -115,7 +115,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// otherwise.
     ///
     /// # Errors
-    /// As [`Backend::fill`].
+    /// See [`Backend::fill`].
     fn fill_while<T: Real>(
         &self,
         _x: &mut Self::Vector<T>,
@@ -129,7 +129,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// and all ranks add in the same order.
     ///
     /// # Errors
-    /// As [`Backend::fill`].
+    /// See [`Backend::fill`].
     fn sum(&self, _of: &Layout, _sums: &[Scalar], _scalars: &mut Self::Scalars) -> Result<()> {
         Ok(())
     }
@@ -164,7 +164,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// Copies a vector to a caller's array in the memory of this device, converting and reordering there.
     ///
     /// # Errors
-    /// As [`Backend::import`].
+    /// See [`Backend::import`].
     fn export<T: Real>(&self, _source: &Self::Vector<T>, target: &mut DeviceArray) -> Result<()> {
         Err(elsewhere(self, target))
     }
@@ -243,7 +243,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// A bank of zeros (and the constant 1).
     ///
     /// # Errors
-    /// As [`Backend::zeros`].
+    /// See [`Backend::zeros`].
     fn scalars(&self) -> Result<Self::Scalars>;
 
     /// Stores a scalar.

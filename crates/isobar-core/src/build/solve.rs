@@ -66,7 +66,7 @@ pub trait Solve<S>: Send {
     /// Nothing is allocated, compiled or recorded anew where the preconditioner can do without.
     ///
     /// # Errors
-    /// As [`Stencil::check_update`](crate::stencil::Stencil::check_update); the errors of the device, and then the solver must
+    /// See [`Stencil::check_update`](crate::stencil::Stencil::check_update); the errors of the device, and then the solver must
     /// be updated once more before it solves again.
     fn update(&mut self, stencil: &S) -> Result<()>;
 

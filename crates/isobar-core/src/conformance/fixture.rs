@@ -455,7 +455,7 @@ pub fn solve<B: Supports<S>, S: Stencil>(
 /// Solves into an array that may hold a first guess.
 ///
 /// # Errors
-/// As [`System::new`] and [`Solve::solve`].
+/// See [`System::new`] and [`Solve::solve`].
 pub fn solve_into<B: Supports<S>, S: Stencil>(
     backend: &B,
     stencil: &S,

@@ -88,7 +88,7 @@ impl HorizontalField {
     /// The horizontal factors of a grid's Laplacian, homogeneous Dirichlet all around.
     ///
     /// # Errors
-    /// As [`GridOptions::validate`].
+    /// See [`GridOptions::validate`].
     pub fn laplacian(grid: &GridOptions) -> Result<Self> {
         grid.validate()?;
         let (nx, ny) = (grid.nx, grid.ny);

@@ -168,7 +168,7 @@ impl Layout {
     /// The layout of vectors with another number of layers of the same rows, without halo.
     ///
     /// # Errors
-    /// As [`Layout::new`].
+    /// See [`Layout::new`].
     pub fn own_rows(&self, layers: usize) -> Result<Self> {
         Ok(Self::new(Shape { nz: layers, ..self.shape })?.part_of(self.origin, [0; 2]))
     }

@@ -31,7 +31,7 @@ impl Slab {
     /// The layout of its vectors, with a halo row wherever the grid goes on; `is_ring` says whether the last row is beside the first.
     ///
     /// # Errors
-    /// As [`Layout::new`].
+    /// See [`Layout::new`].
     pub fn layout(&self, whole: Shape, is_ring: bool) -> Result<Layout> {
         let ring = (is_ring && self.rows() < whole.ny).then_some(whole.ny);
         let goes_on = [self.first > 0, self.beyond < whole.ny];
@@ -87,7 +87,7 @@ impl Patch {
     /// and around y.
     ///
     /// # Errors
-    /// As [`Layout::new`].
+    /// See [`Layout::new`].
     pub fn layout(&self, whole: Shape, rings: [bool; 2]) -> Result<Layout> {
         let rows = self.y.layout(Shape { nx: self.x.rows(), ..whole }, rings[1])?;
         let around = if rings[0] && !self.has_whole_rows(whole) { Beside::Around } else { Beside::Nothing };

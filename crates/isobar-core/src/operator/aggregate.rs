@@ -78,13 +78,13 @@ pub trait AggregateOperator<B: AggregateBackend, T: Real>: Operator<B, T> {
     /// Returns how strongly each connected component of the whole grid is tied to something fixed: E, which is diagonal then.
     ///
     /// # Errors
-    /// As [`AggregateOperator::galerkin`].
+    /// See [`AggregateOperator::galerkin`].
     fn ties(&self, components: &Components) -> Result<Vec<f64>>;
 
     /// Restricts aggregates of the whole grid to the cells of this operator's vectors; they keep their numbers.
     ///
     /// # Errors
-    /// As [`AggregateMap::new`].
+    /// See [`AggregateMap::new`].
     fn own_cells(&self, of_whole: AggregateMap) -> Result<AggregateMap> {
         if self.layout().is_part() { of_whole.of_part(self.layout()) } else { Ok(of_whole) }
     }

@@ -36,7 +36,7 @@ pub trait CoarsestSolver<B: Backend, T: Real>: Send + Sync {
     /// Bytes held.
     fn bytes(&self) -> usize;
 
-    /// As [`Correction::needs_host`].
+    /// See [`Correction::needs_host`].
     fn needs_host(&self) -> bool {
         false
     }

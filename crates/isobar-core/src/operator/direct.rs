@@ -18,7 +18,7 @@ pub trait DirectBackend: Backend {
     /// Makes the direct solver of a separable matrix for vectors of this layout, where this back end has one.
     ///
     /// # Errors
-    /// As [`Separable::bases`]; the errors of the device.
+    /// See [`Separable::bases`]; the errors of the device.
     fn direct(&self, _layout: &Layout, _factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
         Ok(None)
     }
@@ -51,7 +51,7 @@ pub trait DirectSolver<B: Backend>: Send {
     /// Takes the factors of another matrix on the same grid.
     ///
     /// # Errors
-    /// As [`Separable::bases`]; the errors of the device.
+    /// See [`Separable::bases`]; the errors of the device.
     fn update(&mut self, factors: &Separable) -> Result<()>;
 
     /// Describes how each axis is treated, in words.

@@ -57,7 +57,7 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
     /// Gets ready for [`PointSmoother::relax_lines`] and [`PointSmoother::judge_lines`].
     ///
     /// # Errors
-    /// As [`PointSmoother::prepare`]; [`Error::Unsupported`] where lines cannot be told apart.
+    /// See [`PointSmoother::prepare`]; [`Error::Unsupported`] where lines cannot be told apart.
     fn prepare_lines(&self, _cycle: &PointCycle) -> Result<()> {
         Err(no_lines())
     }
@@ -125,7 +125,7 @@ pub fn move_by_sweeps<B: Backend, T: Real>(
 /// Where vectors have a number for each line of cells along x of a grid of one layer.
 ///
 /// # Errors
-/// As [`Layout::new`].
+/// See [`Layout::new`].
 pub fn lines_layout(shape: Shape) -> Result<Layout> {
     Layout::new(Shape::new(shape.ny, 1, 1))
 }

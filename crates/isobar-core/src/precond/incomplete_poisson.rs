@@ -24,7 +24,7 @@ impl<B: Backend, T: Real> IncompletePoisson<B, T> {
     /// Computes D⁻¹.
     ///
     /// # Errors
-    /// As [`Backend::zeros`].
+    /// See [`Backend::zeros`].
     pub fn new(operator: Arc<dyn Triangular<B, T>>, scaled: bool) -> Result<Self> {
         let inverse_diagonal = operator.backend().zeros(operator.layout())?;
         let mut this = Self { operator, scaled, inverse_diagonal };

@@ -118,10 +118,10 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
         Preconditioner::is_variable(&self.cycle)
     }
 
-    /// As [`Preconditioner::update`].
+    /// See [`Preconditioner::update`].
     ///
     /// # Errors
-    /// As there.
+    /// See there.
     pub fn update(&mut self) -> Result<()> {
         self.cycle.update()
     }

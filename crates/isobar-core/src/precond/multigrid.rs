@@ -132,7 +132,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     /// Makes room for corrections that have become active.
     ///
     /// # Errors
-    /// As [`Backend::zeros`].
+    /// See [`Backend::zeros`].
     pub fn update(&mut self) -> Result<()> {
         for (level, corrected) in self.levels.iter().zip(&mut self.corrections) {
             if corrected.active().is_some() && corrected.bytes < level.layout().len() * size_of::<T>() {

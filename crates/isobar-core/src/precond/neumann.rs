@@ -29,7 +29,7 @@ impl<B: Backend, T: Real> Neumann<B, T> {
     /// The series cut after so many terms.
     ///
     /// # Errors
-    /// As [`Backend::zeros`].
+    /// See [`Backend::zeros`].
     pub fn new(operator: Arc<dyn Triangular<B, T>>, order: usize) -> Result<Self> {
         let zeros = || operator.backend().zeros(operator.layout());
         let v = zeros()?;

@@ -40,7 +40,7 @@ struct Found<B: AggregateBackend> {
     inactive_cells: usize,
     /// Whether all active cells are one floating component.
     is_alone: bool,
-    /// As [`Components::is_one_floating`].
+    /// See [`Components::is_one_floating`].
     is_one_floating: bool,
 }
 
@@ -64,7 +64,7 @@ impl<B: AggregateBackend> NullSpace<B> {
     /// Finds it anew, after the matrix has got other coefficients.
     ///
     /// # Errors
-    /// As [`NullSpace::new`].
+    /// See [`NullSpace::new`].
     pub fn update(&mut self) -> Result<()> {
         let components = self.operator.components()?;
         let was_one_floating = self.found.as_ref().is_some_and(|found| found.is_one_floating);

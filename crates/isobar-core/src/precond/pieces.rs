@@ -44,7 +44,7 @@ struct Found<B: AggregateBackend, T: Real> {
     deflates: bool,
     /// Whether there are others than this one.
     several: bool,
-    /// As [`Components::is_one_floating`].
+    /// See [`Components::is_one_floating`].
     is_one_floating: bool,
     r: B::Vector<T>,
     product: B::Vector<T>,

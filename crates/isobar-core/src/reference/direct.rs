@@ -16,7 +16,7 @@ struct Box3 {
 /// The solver of a separable matrix.
 ///
 /// # Errors
-/// As [`Separable::bases`].
+/// See [`Separable::bases`].
 pub(super) fn direct(factors: &Separable) -> Result<SharedDirect<Reference>> {
     Ok(Arc::new(Mutex::new(Box3 { bases: factors.bases()?, factors: factors.clone() })))
 }

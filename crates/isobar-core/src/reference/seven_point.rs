@@ -36,7 +36,7 @@ pub trait Rows<T>: Debug + Send + Sync {
     /// s
     fn shift(&self, at: At) -> T;
 
-    /// As [`Operator::coefficient_vectors`].
+    /// See [`Operator::coefficient_vectors`].
     fn coefficient_vectors(&self) -> f64;
 }
 
@@ -53,7 +53,7 @@ pub trait SevenPoint: Stencil {
     /// Computes them, for vectors with a layout.
     ///
     /// # Errors
-    /// As [`Vector::zeros`].
+    /// See [`Vector::zeros`].
     fn rows<T: Real>(&self, layout: &Layout) -> Result<Self::Rows<T>>;
 }
 
@@ -75,7 +75,7 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
     /// Computes the rows.
     ///
     /// # Errors
-    /// As [`Layout::new`] and [`Vector::zeros`].
+    /// See [`Layout::new`] and [`Vector::zeros`].
     pub fn new(stencil: &S) -> Result<Self> {
         let layout = Layout::new(stencil.shape())?;
         let state = State { stencil: stencil.clone(), rows: stencil.rows(&layout)? };
@@ -85,7 +85,7 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
     /// Replaces the coefficients.
     ///
     /// # Errors
-    /// As [`Plain::new`].
+    /// See [`Plain::new`].
     pub fn update(&self, stencil: &S) -> Result<()> {
         let state = State { stencil: stencil.clone(), rows: stencil.rows(&self.layout)? };
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;

@@ -124,7 +124,7 @@ impl<T: Real> Bands<T> {
     /// Extracts the blocks.
     ///
     /// # Errors
-    /// As [`Vector::zeros`].
+    /// See [`Vector::zeros`].
     pub fn new(stencil: &StoredMatrix, layout: &Layout) -> Result<Self> {
         let zeros = || Vector::<T>::zeros(layout);
         let (mut below, mut diagonal, mut above) = (zeros()?, zeros()?, zeros()?);

@@ -50,7 +50,7 @@ impl<B: Backend, T: Real> LineBatch<B, T> {
     /// With cycles of one kind on a grid of one layer with this shape, whose lines are not coupled.
     ///
     /// # Errors
-    /// As [`PointSmoother::prepare_lines`]; where the workspace does not fit in memory.
+    /// See [`PointSmoother::prepare_lines`]; where the workspace does not fit in memory.
     pub fn new(
         operator: Arc<dyn PointSmoother<B, T>>,
         shape: Shape,

@@ -39,7 +39,7 @@ impl<B: Backend, T: Real> Jacobi<B, T> {
     /// With cycles of one kind on a grid with this shape, which the operator may have a part of; sweeps may be accelerated.
     ///
     /// # Errors
-    /// As [`PointSmoother::prepare`]; where the workspace does not fit in memory.
+    /// See [`PointSmoother::prepare`]; where the workspace does not fit in memory.
     pub fn new(
         operator: Arc<dyn PointSmoother<B, T>>,
         shape: Shape,

@@ -54,7 +54,7 @@ impl Csr {
     /// repeated columns are summed.
     ///
     /// # Errors
-    /// As [`Csr::new`].
+    /// See [`Csr::new`].
     pub fn from_rows(rows: usize, mut fill: impl FnMut(usize, &mut Vec<(usize, f64)>)) -> Result<Self> {
         let mut row_starts = Vec::with_capacity(rows + 1);
         row_starts.push(0);

@@ -43,7 +43,7 @@ impl TensorProduct {
 /// Puts the faces of a tensor product on a device, for [`Supports::stored_faces`].
 ///
 /// # Errors
-/// As [`TensorProduct::with_stored_faces`] and [`Supports::operator`].
+/// See [`TensorProduct::with_stored_faces`] and [`Supports::operator`].
 pub fn by_stored_faces<B: Supports<Diffusion>, T: Real>(
     backend: &B,
     stencil: &TensorProduct,

@@ -116,7 +116,7 @@ pub trait Stencil: Clone + Send + Sync + 'static {
     /// The separable matrix that is nearest to this one.
     ///
     /// # Errors
-    /// As [`nearest`](crate::direct::nearest); [`Error::Unsupported`](crate::Error::Unsupported) for matrices of another kind.
+    /// See [`nearest`](crate::direct::nearest); [`Error::Unsupported`](crate::Error::Unsupported) for matrices of another kind.
     fn nearest_box(&self) -> Result<Separable> {
         Err(crate::Error::Unsupported(
             "solver.preconditioner.kind: \"direct\" is for grids with six neighbours a cell; use \"jacobi\" or \"none\"".into(),
@@ -172,7 +172,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// The factors of the matrix, from its coefficients wherever they lie.
     ///
     /// # Errors
-    /// As [`Stencil::separable`]; the errors of the device.
+    /// See [`Stencil::separable`]; the errors of the device.
     fn separable(&self, stencil: &S) -> Result<Separable> {
         stencil.separable()
     }
@@ -180,7 +180,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// The separable matrix that is nearest, from coefficients wherever they lie.
     ///
     /// # Errors
-    /// As [`Stencil::nearest_box`]; the errors of the device.
+    /// See [`Stencil::nearest_box`]; the errors of the device.
     fn nearest_box(&self, stencil: &S) -> Result<Separable> {
         stencil.nearest_box()
     }
@@ -197,7 +197,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// The vectors that the matrix acts on.
     ///
     /// # Errors
-    /// As [`Layout::new`]; [`Error::Unsupported`](crate::Error::Unsupported) for rings of an odd number of cells, of which
+    /// See [`Layout::new`]; [`Error::Unsupported`](crate::Error::Unsupported) for rings of an odd number of cells, of which
     /// [`Stencil::around`] makes even ones.
     fn layout(&self, stencil: &S) -> Result<Layout> {
         stencil.turns().require_one("a checkerboard")?;
@@ -220,7 +220,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// An operator in another precision, made as the first was unless a back end rounds what that has.
     ///
     /// # Errors
-    /// As [`Supports::operator`].
+    /// See [`Supports::operator`].
     fn rounded<T: Real, R: Real>(&self, stencil: &S, _from: &Arc<Self::Operator<T>>) -> Result<Arc<Self::Operator<R>>> {
         self.operator(stencil)
     }
@@ -228,7 +228,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// Gives it the coefficients of another stencil, which the first has already.
     ///
     /// # Errors
-    /// As [`Supports::update`].
+    /// See [`Supports::update`].
     fn round_again<T: Real, R: Real>(
         &self,
         stencil: &S,
@@ -244,13 +244,13 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// The solver of the matrix's columns, if there is one.
     ///
     /// # Errors
-    /// As [`Supports::operator`].
+    /// See [`Supports::operator`].
     fn lines<T: Real>(&self, stencil: &S, operator: &Arc<Self::Operator<T>>) -> Result<Option<Lines<Self, S, T>>>;
 
     /// Returns this matrix with stored faces, which adds capabilities that it lacks itself, if the back end has that form.
     ///
     /// # Errors
-    /// As [`Supports::operator`].
+    /// See [`Supports::operator`].
     fn stored_faces<T: Real>(&self, _stencil: &S) -> Result<Option<StoredFaces<Self, S, T>>> {
         Ok(None)
     }
@@ -259,7 +259,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// included, or as many as are good. There are none unless a back end says so.
     ///
     /// # Errors
-    /// As [`Supports::operator`].
+    /// See [`Supports::operator`].
     fn hierarchy<T: Real>(
         &self,
         _stencil: &S,
@@ -272,7 +272,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// The levels for relaxation of points, [`Smoother::PointRedBlack`](crate::options::Smoother::PointRedBlack).
     ///
     /// # Errors
-    /// As [`Supports::operator`].
+    /// See [`Supports::operator`].
     fn point_hierarchy<T: Real>(
         &self,
         _stencil: &S,
@@ -285,7 +285,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// The levels for the hybrid smoother, [`Smoother::PointLine`](crate::options::Smoother::PointLine).
     ///
     /// # Errors
-    /// As [`Supports::operator`].
+    /// See [`Supports::operator`].
     fn point_line_hierarchy<T: Real>(
         &self,
         _stencil: &S,
@@ -299,7 +299,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// cost. It has none unless a back end says so.
     ///
     /// # Errors
-    /// As [`VerticalModes::new`]; as [`Supports::operator`].
+    /// See [`VerticalModes::new`]; as [`Supports::operator`].
     fn modes<T: Real, C: Real>(
         &self,
         _stencil: &S,
@@ -313,7 +313,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// The finest level of a mixed-precision hierarchy, where there are hierarchies.
     ///
     /// # Errors
-    /// As [`Supports::operator`].
+    /// See [`Supports::operator`].
     fn mixed_top(
         &self,
         _double: &Arc<Self::Operator<f64>>,

@@ -42,7 +42,7 @@ impl OwnOperator {
     /// (semi-)definite where it is said to be symmetric.
     ///
     /// # Errors
-    /// As [`Layout::new`]; [`Error::Shape`] or [`Error::Invalid`] for a diagonal of another length, or not finite.
+    /// See [`Layout::new`]; [`Error::Shape`] or [`Error::Invalid`] for a diagonal of another length, or not finite.
     pub fn new(shape: Shape, is_symmetric: bool, matrix: impl OwnMatrix + 'static) -> Result<Self> {
         Layout::new(shape)?;
         let diagonal = matrix.diagonal().map(Arc::<[f64]>::from);

@@ -240,7 +240,7 @@ impl TensorProduct {
     /// Stores every entry of the matrix.
     ///
     /// # Errors
-    /// As [`Csr::new`]; more than 2³² rows are not supported.
+    /// See [`Csr::new`]; more than 2³² rows are not supported.
     pub fn stored(&self) -> Result<StoredMatrix> {
         StoredMatrix::new(self.to_csr()?, self.shape)
     }
@@ -248,7 +248,7 @@ impl TensorProduct {
     /// Its entries; unknown (i, j, k) is row i + nx (k + nz j) (paper B, equation 13).
     ///
     /// # Errors
-    /// As [`Csr::new`]; more than 2³² rows are not supported.
+    /// See [`Csr::new`]; more than 2³² rows are not supported.
     pub fn to_csr(&self) -> Result<Csr> {
         let Shape { nx, ny, nz } = self.shape;
         Csr::from_rows(self.shape.cells(), |row, out| {

@@ -90,7 +90,7 @@ pub trait Evolve: Send {
     /// Reads the state before, which extrapolating steps need to go on. Returns whether there is one.
     ///
     /// # Errors
-    /// As [`Evolve::read`].
+    /// See [`Evolve::read`].
     fn read_before(&mut self, state: Target<'_>) -> Result<bool>;
 
     /// ½ uᵀK u − sᵀu, which without a source is ½ ∫ κ |∇u|² and never grows.

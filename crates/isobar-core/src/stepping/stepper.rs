@@ -88,7 +88,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
     /// Puts everything on the device; the state is 0.
     ///
     /// # Errors
-    /// As [`System::new`] and [`Heat::shifted`].
+    /// See [`System::new`] and [`Heat::shifted`].
     pub fn new(backend: &B, heat: Heat, options: HeatOptions, solver: &SolverOptions) -> Result<Self> {
         let theta = options.scheme.theta();
         let dt = options.steps.length(0);

@@ -21,7 +21,7 @@ pub trait Setup {
     /// The cells of a matrix.
     fn grid(&self, matrix: &Self::Matrix) -> Grid;
 
-    /// As [`Couplings::strong_axes`].
+    /// See [`Couplings::strong_axes`].
     ///
     /// # Errors
     /// The errors of the device.
@@ -42,7 +42,7 @@ pub trait Setup {
     /// The bodies of a matrix whose vectors have this layout.
     ///
     /// # Errors
-    /// As [`Setup::coarsen`].
+    /// See [`Setup::coarsen`].
     fn bodies(&self, matrix: &Self::Matrix, layout: &Layout) -> Result<Self::Bodies>;
 
     /// G with A G A = A, as [`coarsest::inverse`].
