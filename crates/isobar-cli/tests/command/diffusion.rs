@@ -171,7 +171,11 @@ fn a_ring_of_an_odd_number_of_cells() {
     let args = ["solve", path.to_str().unwrap(), "--device", "cpu", "--output", output.to_str().unwrap()];
     let run = isobar(args).output().unwrap();
     assert_eq!((run.status.code(), stderr(&run)), (Some(0), String::new()));
-    assert!(stdout(&run).contains("x is a ring of 7 cells") && stdout(&run).contains("28 cells"), "{}", stdout(&run));
+    assert!(
+        stdout(&run).contains("x is periodic with 7 cells") && stdout(&run).contains("28 cells"),
+        "{}",
+        stdout(&run)
+    );
     let eigenvalue = (2.0 * n as f64 * (std::f64::consts::PI / n as f64).sin()).powi(2);
     let u = values(&output);
     assert_eq!(u.len(), wave.len());

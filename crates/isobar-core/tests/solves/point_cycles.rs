@@ -285,7 +285,7 @@ fn rough_coefficients_take_points_above_lines() {
 fn bodies_are_left_to_lines() {
     let shape = Shape::new(36, 32, 32);
     let is_inside = |at: [f64; 3]| at.into_iter().map(|x| (9.4 * x).sin()).product::<f64>() > 0.2;
-    for (contrast, why) in [(1e6, "nor points above lines"), (290.0, "points on the finest grid")] {
+    for (contrast, why) in [(1e6, "nor the hybrid smoother"), (290.0, "points on the finest grid")] {
         let solved =
             solve(&stencil(shape, [1.0; 3], FIXED, |at| if is_inside(at) { contrast } else { 1.0 }), &options());
         assert!(solved.method == "cg" && solved.notes.contains(why), "{}", solved.notes);
