@@ -73,7 +73,11 @@ impl AggregateMap {
         let has_halo = is_ring || (first >= before && first + own.ny + after <= whole.ny);
         let is_inside = column + own.nx <= whole.nx && first + own.ny <= whole.ny && has_halo;
         if own.nz != whole.nz || !is_inside {
-            return Err(Error::shape("a subdomain of a map of aggregates", own.to_string(), format!("cells of {whole}")));
+            return Err(Error::shape(
+                "a subdomain of a map of aggregates",
+                own.to_string(),
+                format!("cells of {whole}"),
+            ));
         }
         let rows = |first: usize, count: usize| -> Vec<u32> {
             if self.is_whole {
@@ -121,8 +125,8 @@ impl AggregateMap {
         (id != Self::NONE).then_some(id as usize)
     }
 
-    /// Returns the aggregate of cell (i, j, k), which may be in a halo row; the row before the first has j = 0 minus 1, which
-    /// wraps around.
+    /// Returns the aggregate of cell (i, j, k), which may be in a halo row; j of the row before the first
+    /// is 0 − 1, wrapping around.
     pub fn aggregate_at(&self, [i, j, k]: [usize; 3]) -> Option<usize> {
         let Shape { nx, ny, .. } = self.shape;
         let id = match &self.halo {

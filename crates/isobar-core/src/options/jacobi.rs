@@ -142,8 +142,7 @@ impl JacobiOptions {
             Overlap::Each(cells) => cells,
         };
         if let Some(odd) = given.iter().find(|&cells| cells % 2 == 1) {
-            let message =
-                format!("{odd} is odd; two tiles halve their shared cells, so use an even number");
+            let message = format!("{odd} is odd; two tiles halve their shared cells, so use an even number");
             return Err(Error::invalid(OVERLAP, message));
         }
         let tile = self.tile.as_deref().unwrap_or_default();
