@@ -1,16 +1,17 @@
 //! Grids, stencils, solvers and the reference back end of isobar: no threads, no devices.
 //!
-//! Start at the facade crate `isobar`; `ARCHITECTURE.md` in the repository has the picture. Modules import one way, each
-//! from those before it:
+//! Start at the facade crate `isobar`; `ARCHITECTURE.md` in the repository has the picture. Modules import one way, each from the
+//! previous ones:
 //!
 //! * [`error`], [`real`], [`simd`], [`layout`], [`array`](mod@array), [`traffic`], [`outcome`], [`options`]: plain data,
-//! * [`execute`] passes on the host, [`eigen`] small eigenproblems, [`direct`] separable matrices, [`backend`] what a device must offer,
-//! * [`operator`] what can be done with a matrix there,
-//! * [`grid`], [`stencil`] matrices as data, [`problem`] equations that they come from,
-//! * [`precond`], [`solver`] the methods,
-//! * [`build`] puts a solver together from options, and judges what it returns,
-//! * [`stepping`] the heat equation through time,
-//! * [`mod@reference`] is the back end that specifies the others; [`conformance`] holds them to it; [`mod@bench`] times them.
+//! * [`execute`]: passes on the host, [`eigen`]: small eigenproblems, [`direct`]: separable matrices, [`backend`]: the interface of a
+//!   device,
+//! * [`operator`]: the capabilities of a matrix there,
+//! * [`grid`], [`stencil`]: matrices as data, [`problem`]: the equations behind them,
+//! * [`precond`], [`solver`]: the methods,
+//! * [`build`]: puts a solver together from options, and judges its results,
+//! * [`stepping`]: the heat equation through time,
+//! * [`mod@reference`]: the back end that specifies the others; [`conformance`]: compares them with it; [`mod@bench`]: times them.
 
 pub mod array;
 pub mod backend;

@@ -7,10 +7,10 @@ use crate::layout::Layout;
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
 
-/// A preconditioner in precision S inside an iteration in precision T: half the memory traffic where S is
-/// single, and hardly an iteration more.
+/// A preconditioner in precision S inside an iteration in precision T: where S is single it has half the
+/// memory traffic, and hardly costs an iteration more.
 ///
-/// Storage: 2 n-vectors in S, beside the preconditioner's own.
+/// Storage: 2 n-vectors in S, besides the preconditioner's own.
 pub struct Converted<B: Backend, S: Real> {
     inner: Box<dyn Preconditioner<B, S>>,
     r: B::Vector<S>,

@@ -9,7 +9,7 @@ use crate::operator::Triangular;
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic, Traffic};
 
-/// M⁻¹ = Kᵀ D⁻¹ K with K the series of (I + L D⁻¹)⁻¹ cut after `order` terms:
+/// The preconditioner M⁻¹ = Kᵀ D⁻¹ K with K the series of (I + L D⁻¹)⁻¹ truncated after `order` terms:
 ///
 /// K = I − L D⁻¹ + (L D⁻¹)² − … ± (L D⁻¹)^order.
 ///
@@ -26,7 +26,7 @@ pub struct Neumann<B: Backend, T: Real> {
 }
 
 impl<B: Backend, T: Real> Neumann<B, T> {
-    /// The series cut after so many terms.
+    /// Truncates the series after `order` terms.
     ///
     /// # Errors
     /// See [`Backend::zeros`].
@@ -37,7 +37,7 @@ impl<B: Backend, T: Real> Neumann<B, T> {
         Ok(Self { operator, order, v, w })
     }
 
-    /// The series of relaxations, given D⁻¹ r in z (odd order) or in `self.v` (even order).
+    /// Computes the series of relaxations, given D⁻¹ r in z (odd order) or in `self.v` (even order).
     fn relax(
         &mut self,
         r: &B::Vector<T>,
@@ -46,7 +46,7 @@ impl<B: Backend, T: Real> Neumann<B, T> {
     ) -> Result<()> {
         let Self { operator, order, v, w, .. } = self;
         let order = *order;
-        // Buffers alternate such that the last is v…
+        // Buffers alternate so that the last is v…
         for n in 1..=order {
             let rho = if n == order { rho.take() } else { None };
             if (order - n).is_multiple_of(2) {
@@ -55,7 +55,7 @@ impl<B: Backend, T: Real> Neumann<B, T> {
                 operator.relax_lower(r, v, z, rho)?;
             }
         }
-        // … and then such that the last is z.
+        // … and then so that the last is z.
         for n in 1..=order {
             match w {
                 _ if n == 1 && order == 1 => operator.relax_upper(v, None, z)?,
@@ -79,7 +79,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Neumann<B, T> {
         self.relax(r, z, None)
     }
 
-    /// ρ = ⟨K r, D⁻¹ K r⟩ comes with the last relaxation by L, which spares r another look.
+    /// The last relaxation by L returns ρ = ⟨K r, D⁻¹ K r⟩, which saves reading r again.
     fn precondition_residual(
         &mut self,
         r: &mut B::Vector<T>,
