@@ -70,7 +70,7 @@ pub(super) fn next_length(scheme: Scheme, dt: f64, error: f64, tolerance: f64, m
     };
     let factor = (SAFETY * (tolerance / error.max(f64::MIN_POSITIVE)).powf(1.0 / order)).clamp(LEAST, MOST);
     let is_kept = error <= tolerance && (factor < WORTHWHILE || !may_grow);
-    // The factor is near enough to 1.
+    // The length changes only where that pays.
     if is_kept { dt } else { dt * if error <= tolerance { factor } else { factor.min(SAFETY) } }
 }
 

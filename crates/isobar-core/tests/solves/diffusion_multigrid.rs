@@ -124,7 +124,7 @@ fn an_update_beyond_single_precision_is_solved_for_in_double() {
         let (b, view) = (ArrayView::c_order(&rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
         let outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore).unwrap();
         assert!(outcome.converged(), "{outcome:?}");
-        (outcome.iterations, outcome.notes.iter().any(|note| note.contains("went on in double precision")))
+        (outcome.iterations, outcome.notes.iter().any(|note| note.contains("continued in double precision")))
     };
     let (first, went_on) = solve(0);
     assert!(!went_on && solve(0) == (first, false));
@@ -153,7 +153,7 @@ fn what_single_precision_cannot_hold_goes_on_in_double() {
     let double = iterations(&problem, &options());
     let (outcome, _) = solve(&problem, &SolverOptions { precision: Precision::Mixed, ..options() });
     assert!(outcome.converged() && outcome.iterations <= double + 3, "{:?}, {}", outcome.stop, outcome.iterations);
-    assert!(outcome.notes.iter().any(|note| note.contains("went on in double precision")), "{:?}", outcome.notes);
+    assert!(outcome.notes.iter().any(|note| note.contains("continued in double precision")), "{:?}", outcome.notes);
 }
 
 /// With a contrast of 10¹² the answer itself may be out of reach of double precision: u is as large as the

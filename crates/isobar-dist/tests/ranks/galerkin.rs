@@ -166,7 +166,7 @@ fn slow_cycles_are_replaced() {
     let options = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
     let cpu = |_: Option<&Threads>| Cpu::new(1).unwrap();
     let (outcome, preconditioner, v) = solve_updated(3, cpu, [&before, &after], &options, &rhs).unwrap();
-    let is_said = |note: &String| note.contains("went on with cg, preconditioner multigrid, lines on Galerkin");
+    let is_said = |note: &String| note.contains("continued with cg, preconditioner multigrid, lines on Galerkin");
     assert!(outcome.converged() && outcome.notes.iter().any(is_said), "{outcome:?}");
     assert_eq!(preconditioner, "multigrid");
     assert!(distance(&v, &u) < 1e-6);

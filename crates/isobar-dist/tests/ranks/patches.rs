@@ -181,14 +181,14 @@ fn what_is_not_there_is_said() {
     let error = said(&rock, &with(Preconditioner::Multigrid), [2, 2]);
     assert!(error.contains("Galerkin grids on ranks that divide x") && error.contains("--parts 1xN"), "{error}");
     let error = said(&rock, &with(Preconditioner::Ic { block: None }), [2, 2]);
-    assert!(error.contains("that divide x or a ring in y; use"), "{error}");
+    assert!(error.contains("where x or a periodic y is divided; use"), "{error}");
     let error = said(&rock, &with(Preconditioner::IncompletePoisson { scaling: true }), [2, 2]);
     assert!(error.contains("incomplete Poisson and incomplete Cholesky on ranks that divide x"), "{error}");
     let deflated = SolverOptions {
         deflation: Some(Deflation { stripes: Stripes::Bodies, coarse: CoarseSolve::Inverse }),
         ..line.clone()
     };
-    assert!(said(&rock, &deflated, [2, 2]).contains("that divide x or a ring in y; use"));
+    assert!(said(&rock, &deflated, [2, 2]).contains("where x or a periodic y is divided; use"));
     let mut ring = rough(Shape::new(7, 8, 4));
     ring.boundary[0] = [Boundary::Periodic; 2];
     check_as_alone(cpu, &ring, &[[2, 1], [2, 3]], &line);

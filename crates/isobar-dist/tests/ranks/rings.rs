@@ -250,7 +250,7 @@ fn what_is_not_there_is_said() {
         let options = SolverOptions { method: Method::Cg, preconditioner, ..SolverOptions::default() };
         let said = solve_on(3, cpu, &stencil, &options, &rhs, None).unwrap_err().to_string();
         assert!(
-            said.contains("not divided among ranks") && said.contains("a ring in y") && said.contains("\"line\""),
+            said.contains("not divided among ranks") && said.contains("a periodic y") && said.contains("\"line\""),
             "{said}"
         );
     }
