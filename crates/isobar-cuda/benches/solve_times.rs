@@ -28,7 +28,7 @@ fn main() -> isobar_core::Result<()> {
             return Ok(());
         }
     };
-    println!("opening the card: {:.0} ms", 1e3 * clock.elapsed().as_secs_f64());
+    println!("opening the GPU: {:.0} ms", 1e3 * clock.elapsed().as_secs_f64());
     println!(
         "{:<12} {:<10} {:<6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>4} {:>7} {:>7} {:>7}",
         "grid", "method", "", "setup", "again", "update", "first", "median", "count", "reached", "up", "down"

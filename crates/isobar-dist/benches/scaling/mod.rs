@@ -30,7 +30,7 @@ pub(crate) fn arguments() -> (Vec<String>, Vec<usize>) {
 pub(crate) fn several_cards() -> Option<usize> {
     let cards = devices().map(|cards| cards.len()).unwrap_or(0);
     if cards < 2 {
-        println!("skipped: {cards} cards");
+        println!("skipped: {cards} GPUs");
         return None;
     }
     Some(cards)
@@ -102,7 +102,7 @@ fn solve_rows<B: Supports<S>, S: Stencil>(
 pub(crate) fn print_head() {
     println!(
         "{:<8} {:<16} {:<10} {:<6} {:>5} {:>8} {:>9} {:>5} {:>8} {:>7}",
-        "", "grid", "method", "", "cards", "setup", "median", "count", "reached", ""
+        "", "grid", "method", "", "GPUs", "setup", "median", "count", "reached", ""
     );
 }
 

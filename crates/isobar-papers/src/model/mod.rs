@@ -95,7 +95,7 @@ pub(crate) fn run(args: &ModelArgs) -> Result<u8> {
     let info = match &device {
         Device::Cpu(backend) => backend.device(),
         Device::Cuda(backend) => backend.device(),
-        _ => return Err(Failure::new("--device: a rank has one device; name one card, or cpu")),
+        _ => return Err(Failure::new("--device: a rank has one device; name one GPU, or cpu")),
     };
     let description = format!("{}: {}, a rank has {}", info.kind, info.name, plural(info.threads, "thread"));
     let mut console = Console::new(files::summary_stream(&targets), args.quiet);

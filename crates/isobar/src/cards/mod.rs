@@ -43,10 +43,10 @@ impl Cards {
     pub(crate) fn open(ordinals: &[usize]) -> Result<Self> {
         let mut seen = HashSet::new();
         if let Some(twice) = ordinals.iter().find(|&&ordinal| !seen.insert(ordinal)) {
-            return Err(Error::invalid("device", format!("cuda:{twice} is given twice; give each card once")));
+            return Err(Error::invalid("device", format!("cuda:{twice} is given twice; give each GPU once")));
         }
         if ordinals.is_empty() {
-            return Err(Error::invalid("device", "no card; use cuda, or cuda:N with the number of a device"));
+            return Err(Error::invalid("device", "no GPU; use cuda, or cuda:N with the number of a device"));
         }
         Self::on(ordinals)
     }
