@@ -94,8 +94,7 @@ impl<'a, T: Copy> ArrayView<'a, T> {
         Self::from_origin(data, 0, shape, strides.map(|stride| isize::try_from(stride).unwrap_or(isize::MAX)))
     }
 
-    /// Makes a view with strides (x, y, z) in elements, some of which may be negative, whose element (0, 0, 0) is number
-    /// `origin`.
+    /// Makes a view whose element (0, 0, 0) is number `origin`; strides (x, y, z) in elements may be negative.
     ///
     /// # Errors
     /// [`Error::Shape`] if an element would lie outside `data`.
@@ -161,8 +160,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         Self::from_origin(data, 0, shape, strides.map(|stride| isize::try_from(stride).unwrap_or(isize::MAX)))
     }
 
-    /// Makes a view with strides (x, y, z) in elements, some of which may be negative, whose element (0, 0, 0) is number
-    /// `origin`.
+    /// Makes a view whose element (0, 0, 0) is number `origin`; strides (x, y, z) in elements may be negative.
     ///
     /// # Errors
     /// [`Error::Shape`] if an element would lie outside `data`.
