@@ -132,21 +132,21 @@ pub(crate) fn places(order: &[u32]) -> Vec<u32> {
     places
 }
 
-/// An order of elimination, each time of what is coupled to fewest then or nearly so (Amestoy, Davis and Duff, 1996), and what
-/// each is coupled to when its turn comes.
+/// Returns an order of approximate minimum degree (Amestoy, Davis and Duff, 1996), and the couplings of each unknown when it is
+/// eliminated.
 fn minimum_degree(mut neighbours: Vec<Vec<u32>>) -> (Vec<u32>, Vec<Vec<u32>>) {
     const GONE: usize = usize::MAX;
     let n = neighbours.len();
-    // What has been eliminated couples the rest of its column with each other. Such a clique stands for those couplings, until
-    // another one contains it.
+    // An eliminated unknown couples the rest of its column with each other. A clique represents those couplings, until another
+    // one contains it.
     let mut cliques: Vec<Vec<u32>> = vec![Vec::new(); n];
     let mut columns = Vec::with_capacity(n);
     let mut cliques_of: Vec<Vec<u32>> = vec![Vec::new(); n];
     let mut is_contained = vec![false; n];
     let mut degrees: Vec<usize> = neighbours.iter().map(Vec::len).collect();
     let mut queue: BinaryHeap<_> = degrees.iter().copied().zip(0u32..).map(Reverse).collect();
-    // The last turn in which something was met, of cliques also how much of them is not in the newest, and how often since
-    // neighbours were looked at.
+    // The last step at which an element was met; for cliques also the size of their part outside the newest one, and the visits
+    // since the last cleaning of an unknown's neighbours.
     let (mut met, mut rest, mut visits) = (vec![0; n], vec![(0, 0); n], vec![0; n]);
     let mut order = Vec::with_capacity(n);
     let mut turn = 0;
@@ -187,7 +187,7 @@ fn minimum_degree(mut neighbours: Vec<Vec<u32>>) -> (Vec<u32>, Vec<Vec<u32>>) {
                 is_contained[clique as usize] = rest[clique as usize].1 == 0;
                 !is_contained[clique as usize]
             });
-            // Where there are many, not each time that one of them goes.
+            // Long lists are cleaned only now and then.
             visits[k as usize] += 1;
             if 8 * visits[k as usize] >= neighbours.len() {
                 visits[k as usize] = 0;
@@ -199,7 +199,7 @@ fn minimum_degree(mut neighbours: Vec<Vec<u32>>) -> (Vec<u32>, Vec<Vec<u32>>) {
             }
             !is_alike
         });
-        // What is coupled to nothing else goes with the pivot.
+        // Unknowns without other couplings are eliminated with the pivot.
         for (n, &k) in alike.iter().enumerate() {
             columns.push(alike[n..].iter().chain(&column).copied().collect());
             order.push(k);

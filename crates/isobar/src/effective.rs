@@ -251,7 +251,7 @@ fn means<const N: usize>(problem: &DiffusionProblem, value: impl Fn(usize) -> [f
             sums.iter_mut().zip(value(i + nx * row)).for_each(|(sum, value)| *sum += volume * value);
         }
     });
-    // The same order of summation, so that the mean of 1 is 1.
+    // Both sums have one order, so that the mean of 1 is 1.
     let volume: f64 = rows.iter().map(|(total, _)| total).sum();
     std::array::from_fn(|n| rows.iter().map(|(_, sums)| sums[n]).sum::<f64>() / volume)
 }

@@ -1,6 +1,6 @@
 //! Preconditioners: approximations M of A that are cheap to invert.
 //!
-//! * [`Identity`]: none,
+//! * [`Identity`]: no preconditioner,
 //! * [`Jacobi`]: the diagonal,
 //! * [`Line`]: a tridiagonal solve in every column,
 //! * [`NearestBox`]: a direct solve of a box,

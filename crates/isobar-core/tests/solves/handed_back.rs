@@ -89,11 +89,11 @@ fn arrays_in_single_precision_are_judged_as_they_are() {
         if judge == Judge::Array && tolerance == 1e-9 {
             assert_eq!(outcome.stop, Stop::Stagnated, "{what}");
             assert!(outcome.advice.unwrap().contains("solver.judge"), "{tolerance:e}");
-            // As a first guess the returned array has the reported residual.
+            // The returned array, as a first guess, has the reported residual.
             let (again, _) = solve(&mut system, shape, &b, Some(&u), true);
             assert!(again.iterations > 0 && again.stop == Stop::Stagnated, "{again:?}");
         }
-        // The same solver with an array in double precision.
+        // Repeats this with an array in double precision.
         let (outcome, u) = solve(&mut system, shape, &b, None, false);
         assert!(outcome.converged() && residual(&stencil, &b, &u) <= 1.001 * tolerance, "{outcome:?}");
     }

@@ -39,7 +39,7 @@ fn apply() {
             let what = format!("{nx} × {ny} × {nz} in {parts:?}");
             let cpu = |_: Option<&threads::Threads>| Cpu::new(1).unwrap();
             assert_eq!(apply_on(parts, cpu, &stencil, &options, &u).unwrap(), expected, "{what}");
-            // Where x is even, it is periodic.
+            // An even x is periodic.
             assert_eq!(apply_on(parts, cpu, &rock, &options, &u).unwrap(), of_rock, "{what}");
         }
     }

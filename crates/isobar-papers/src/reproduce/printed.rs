@@ -90,7 +90,7 @@ pub(super) struct BSolve {
     /// Milliseconds an iteration.
     pub(super) iteration: f64,
     pub(super) gflops: f64,
-    /// Of the peak bandwidth, 250 GB/s.
+    /// Percentage of the peak bandwidth, 250 GB/s.
     pub(super) percent_of_peak: f64,
     pub(super) iterations: f64,
     /// Milliseconds of copies and transposition.
@@ -314,7 +314,7 @@ pub(super) const D_CONDITION: [(&str, f64, Option<f64>); 8] = [
     ("Neu2", 1.74e3, Some(620.0)),
 ];
 
-/// The same implementation's extreme eigenvalues of the scaled matrix.
+/// Extreme eigenvalues of the scaled matrix, by that implementation.
 pub(super) const D_EIGENVALUES: [f64; 2] = [5.921e-4, 1.999];
 
 /// Paper D, section 7.2: how much faster the explicit inverse of E is than triangular solves, with incomplete Poisson

@@ -264,7 +264,7 @@ mod tests {
             let block = Block::new(shape.nz == 1, false, 8, 227 << 10).unwrap();
             let z = if shape.nz == 1 { 1 } else { (shape.nz - 2).div_ceil(block.tile[1] - 6) };
             let x = block.tiles(shape) / z;
-            // As in the kernels, the last tile's valid cells end with the grid or beyond it, and those of the previous tile do not.
+            // The last tile's valid cells end with the grid or beyond it, and those of the previous tile do not.
             let pairs = shape.nx.div_ceil(2);
             assert!(
                 x * (block.tile[0] - HALO) + HALO >= pairs
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn segments_are_even() {
         assert!((1..300).all(|rows| Block::length(17, rows, 264).is_multiple_of(2)));
-        // In two turns, 527 blocks of 528.
+        // 527 blocks in two waves of 264.
         assert_eq!(Block::length(17, 8192, 264), 266);
     }
 }
