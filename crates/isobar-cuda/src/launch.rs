@@ -287,7 +287,7 @@ mod tests {
 
     use super::*;
 
-    /// A launch that differs from others by its grid.
+    /// Makes a launch that differs from others by its grid.
     fn launch(blocks: u32) -> Submission {
         let kernel = Kernel { function: std::ptr::null_mut(), name: "none", is_early: false };
         let arguments = Arguments::new();

@@ -136,7 +136,7 @@ mod tests {
         PointCycle { sub_iterations, tile, overlap, ..PointCycle::sweep(1.0) }
     }
 
-    /// Cycles counted by an independent implementation: sub-iterations, overlap, cycles.
+    /// The model is compared with counts of an independent implementation: sub-iterations, overlap, cycles.
     #[test]
     fn the_model_is_near_what_was_counted() {
         for (shape, tile, sweeps, counts) in [

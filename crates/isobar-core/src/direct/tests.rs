@@ -3,7 +3,7 @@ use crate::conformance::direct::SIDES;
 use crate::layout::Shape;
 use crate::stencil::{Coefficients, Diffusion, Side, Stencil};
 
-/// An axis with these ends, masses and couplings from widths.
+/// Makes an axis with these ends, masses and couplings from widths.
 fn axis(widths: &[f64], sides: [Side; 2]) -> AxisMatrix {
     let n = widths.len();
     let half = |i: usize| 2.0 / widths[i];

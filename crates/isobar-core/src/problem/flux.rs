@@ -205,7 +205,7 @@ mod tests {
     use super::*;
     use crate::problem::{Coefficient, Source, Weighting, random};
 
-    /// Problems with everything that fluxes depend on, in one, two and three dimensions.
+    /// Returns problems with everything that fluxes depend on, in one, two and three dimensions.
     fn problems() -> Vec<DiffusionProblem> {
         let mut all = Vec::new();
         let shapes =

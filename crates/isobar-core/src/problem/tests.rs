@@ -21,7 +21,7 @@ fn field(seed: u64, closed: f64) -> Vec<f64> {
     (0..SHAPE.cells()).map(value).collect()
 }
 
-/// Problems that cover every way in which matrices and right-hand sides are assembled.
+/// Returns problems that cover every way in which matrices and right-hand sides are assembled.
 fn problems() -> Vec<DiffusionProblem> {
     let various = |n: usize| Spacing::Given((0..n).map(|m| 1.0 + 0.01 * (m % 7) as f64).collect());
     let plain = DiffusionProblem::new(SHAPE, Coefficient::Isotropic(field(1, -2.0)));

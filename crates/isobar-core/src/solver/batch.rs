@@ -93,7 +93,7 @@ impl<B: Backend, T: Real> LineBatch<B, T> {
 }
 
 impl<B: Backend, T: Real> Iteration<B, T> for LineBatch<B, T> {
-    /// Also stores the reference of every line. Returns the worst line's norm, times the monitor's reference.
+    /// Stores the reference of every line, too. Returns the worst line's norm, times the monitor's reference.
     fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>> {
         if guess == Guess::Zero {
             self.backend.clear(u)?;

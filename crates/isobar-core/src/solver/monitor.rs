@@ -19,7 +19,7 @@ pub struct Progress {
 /// A function that sees every iteration, and ends the solve where it breaks: the outcome is then [`Stop::Interrupted`].
 pub type Observer<'o> = dyn FnMut(&Progress) -> ControlFlow<()> + Send + 'o;
 
-/// An [`Observer`] that does nothing.
+/// Does nothing, as an [`Observer`].
 pub fn ignore(_: &Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }

@@ -274,7 +274,7 @@ impl Stencil for TensorProduct {
         self.shape
     }
 
-    /// Conjugate gradients need symmetry.
+    /// Conjugate gradients need this.
     fn is_symmetric(&self) -> bool {
         self.vertical.is_symmetric() && self.horizontal.is_symmetric()
     }

@@ -237,7 +237,7 @@ impl Verdicts {
         if self.end.load(Ordering::Relaxed) == n + 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// The observer of a rank, for one solve or several: rank 0 asks the user's observer, the others wait for its answer.
+    /// Returns the observer of a rank, for one solve or several: rank 0 asks the user's observer, the others wait for its answer.
     fn observer<'v>(
         &'v self,
         rank: usize,

@@ -14,7 +14,7 @@ fn widths(n: usize) -> Spacing {
     Spacing::Given((0..n).map(|m| 1.0 + 0.3 * (m % 3) as f64).collect())
 }
 
-/// Problems that contain every quantity with a derivative.
+/// Returns problems that contain every quantity with a derivative.
 fn problems() -> Vec<DiffusionProblem> {
     let plain = DiffusionProblem::new(SHAPE, Coefficient::Isotropic(field(1)));
     let mut sides = plain.clone();
