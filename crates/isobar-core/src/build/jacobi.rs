@@ -9,7 +9,7 @@ use crate::operator::PointSmoother;
 use crate::options::{Acceleration, Count, JacobiOptions, Overlap, PointCycle};
 use crate::real::Real;
 
-/// The seconds of a cycle: its fixed part, and each sub-iteration, s.
+/// The seconds of a cycle: its fixed part, and each sub-iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Cost {
     beside: f64,
@@ -105,7 +105,7 @@ fn measure<B: Backend, T: Real>(points: &dyn PointSmoother<B, T>, cycle: &PointC
     Ok(Cost { beside: (times[0] - few * sub_iteration).max(0.0), sub_iteration })
 }
 
-/// Returns the time a plain sweep's progress takes with a cycle, from the cost of one with other overlaps.
+/// Returns the time of a cycle for the progress of one plain sweep, from the cost of a cycle with other overlaps.
 fn cost_of_a_sweep(cost: Cost, timed: &PointCycle, cycle: &PointCycle, shape: Shape) -> f64 {
     let k = cycle.sub_iterations as f64;
     let tiles = cycle.tiles(shape) as f64 / timed.tiles(shape) as f64;

@@ -8,7 +8,7 @@ use crate::real::Precision;
 use crate::stencil::modes::single_suffices;
 use crate::stencil::{Stencil, Supports};
 
-/// The largest exponent at which a sum of squares in double precision surely neither overflows nor vanishes.
+/// The exponent that scales a b whose sum of squares overflows or vanishes in double precision.
 const FAR: i32 = 600;
 /// The largest exponent that surely exists, as does its negative.
 const MOST: i32 = 1000;

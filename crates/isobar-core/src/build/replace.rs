@@ -14,8 +14,8 @@ use crate::stencil::{Stencil, Supports};
 const PROBE: usize = 5;
 /// The slowest convergence factor of a cycle: an iteration with lines on Galerkin grids takes as long as a few cycles.
 const SLOW: f64 = 0.5;
-/// Iterations for conjugate gradients with the hybrid smoother, which take two thirds of the time of those with lines; their levels take
-/// a quarter.
+/// Iterations in which conjugate gradients with the hybrid smoother must show their pace; one takes two thirds of the time of one with
+/// lines, and the levels a quarter.
 const PROBE_ABOVE_LINES: usize = 8;
 /// The slowest convergence factor of these.
 const SLOW_ABOVE_LINES: f64 = 0.6;

@@ -28,7 +28,7 @@ pub struct HorizontalField {
 }
 
 impl HorizontalField {
-    /// Makes the factors of |T| (nx × ny), the couplings through x-faces ((nx + 1) × ny) and through y-faces (nx × (ny +
+    /// Makes the factors from |T| (nx × ny), the couplings through x-faces ((nx + 1) × ny) and through y-faces (nx × (ny +
     /// 1)), all with x fastest. The outermost faces are Dirichlet boundaries; a coupling of 0 there makes the side
     /// Neumann.
     ///
