@@ -72,7 +72,7 @@ pub trait AggregateOperator<B: AggregateBackend, T: Real>: Operator<B, T> {
     /// couplings to others are many orders of magnitude larger.
     fn galerkin(&self, map: &AggregateMap) -> Result<Vec<Entry>>;
 
-    /// Returns the connected components of the whole grid; nothing where all cells are active and connected and have a shift.
+    /// Returns the connected components of the whole grid; nothing where all cells form one component with a shift.
     fn components(&self) -> Result<Option<Components>>;
 
     /// Returns the sum of shifts of each connected component of the whole grid: E, which is diagonal then.

@@ -30,7 +30,7 @@ impl Diffusion {
         })
     }
 
-    /// Returns the connected components, or nothing where all cells are active and connected and have a shift.
+    /// Returns the connected components, or nothing where all cells form one component with a shift.
     pub fn components(&self, execute: &impl Execute) -> Option<Components> {
         let shape = self.shape();
         if self.is_one_piece() {
