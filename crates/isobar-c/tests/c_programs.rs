@@ -1,6 +1,6 @@
-//! C and Fortran programs, compiled and run as a user would.
+//! C and Fortran programs, compiled and run like a user's.
 //!
-//! They link the static library, or the shared one.
+//! They link the static or the shared library.
 
 mod programs;
 
@@ -45,7 +45,7 @@ const LARGEST: &str = "largest u: 0.073666\n";
 
 #[test]
 fn a_first_solve() {
-    // At the centre u is 0.0736714 (a Fourier series), of which cells in the middle see a little less.
+    // u is 0.0736714 at the centre (by a Fourier series), and a little less in the cells around it.
     let Some(text) = run_program("examples/poisson.c", true) else { return };
     assert_eq!(text, LARGEST);
 }

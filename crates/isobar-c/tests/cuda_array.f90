@@ -1,4 +1,4 @@
-! Arrays in the memory of a GPU, as Fortran describes them: those of a solver on the processor are refused before anything is read.
+! Arrays in the memory of a GPU, described in Fortran: a solver on the processor refuses them before reading anything.
 program cuda_array
   use isobar
   use, intrinsic :: iso_c_binding

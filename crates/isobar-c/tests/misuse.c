@@ -1,4 +1,4 @@
-/* What a caller can do wrong comes back as a code and a message. */
+/* A caller's mistakes return a code and a message. */
 #include <isobar.h>
 
 #include <math.h>
@@ -51,7 +51,7 @@ static void *on_another_thread(void *data)
     return NULL;
 }
 
-/* Several right-hand sides, each twice the one before. */
+/* Several right-hand sides, each twice the previous one. */
 static void of_many(isobar_solver *solver)
 {
     enum { COUNT = 3 };
@@ -223,7 +223,7 @@ int main(void)
     if (again.code != ISOBAR_BUSY)
         ++failures;
 
-    /* Every order of memory gives the same: here u reversed in all directions, in place. */
+    /* Every memory order gives the same result: here u reversed in all directions, in place. */
     memcpy(u, b, sizeof u);
     wrong = isobar_host_array(u + CELLS - 1, NZ, NY, NX, ISOBAR_F64);
     wrong.strides[0] = -8 * NX * NY, wrong.strides[1] = -8 * NX, wrong.strides[2] = -8;
@@ -236,7 +236,7 @@ int main(void)
     of_many(solver);
     expect(isobar_solver_solve(solver, &rhs, &solution, 0, NULL, NULL), ISOBAR_OK, "");
 
-    /* What b gives leaves through the only side that is open. */
+    /* The inflow b leaves through the only open side. */
     double total = 0.0;
     expect(isobar_problem_flux(problem, &solution, 0, 0, &total), ISOBAR_OK, "");
     if (fabs(total - CELLS) > 1e-6 * CELLS)
@@ -253,7 +253,7 @@ int main(void)
     wrong = solution, wrong.shape[0] = 1;
     expect(isobar_problem_flux(problem, &wrong, 0, 0, &total), ISOBAR_INVALID, "shape");
 
-    /* Derivatives of the sum of u, which is in proportion to b/κ. */
+    /* Derivatives of the sum of u, which is proportional to b/κ. */
     static double ones[CELLS], by_b[CELLS], by_kappa[CELLS];
     for (int n = 0; n < CELLS; ++n)
         ones[n] = 1.0;
@@ -280,7 +280,7 @@ int main(void)
     wanted.b = &adjoint, ones[1] = NAN;
     expect(isobar_solver_gradient(solver, problem, &solution, &weights, &wanted), ISOBAR_INVALID, "ubar is NaN in cell 1");
     ones[1] = 1.0;
-    /* After a solve that was ended there are none, and nothing is written. */
+    /* After an interrupted solve there are none, and nothing is written. */
     by_b[0] = -7.0;
     expect(isobar_solver_solve(solver, &rhs, &solution, 0, stop, NULL), ISOBAR_INTERRUPTED, "progress function");
     expect(isobar_solver_gradient(solver, problem, &solution, &weights, &wanted), ISOBAR_INTERRUPTED, "no gradient: the solve was");
@@ -288,7 +288,7 @@ int main(void)
         ++failures;
     expect(isobar_solver_solve(solver, &rhs, &solution, 0, NULL, NULL), ISOBAR_OK, "");
 
-    /* Another grid is no update, and the solver stays as it was. */
+    /* An update with another grid is refused, and the solver is unchanged. */
     coefficient = isobar_host_array(kappa, 2, NY, NX, ISOBAR_F64);
     expect(isobar_problem_diffusion(&box, &other), ISOBAR_OK, "");
     expect(isobar_solver_update(solver, other), ISOBAR_INVALID, "");

@@ -1,5 +1,6 @@
-//! C and Fortran programs that run under MPI, with every MPI whose `mpicc` and `mpiexec` are in one of the folders of
-//! `$ISOBAR_MPI_PATHS`, as `PATH` lists folders. Without any nothing is tested, unless `$ISOBAR_REQUIRE_MPI` asks for it.
+//! C and Fortran programs under MPI, with every MPI whose `mpicc` and `mpiexec` are in one of the folders of
+//! `$ISOBAR_MPI_PATHS`, as `PATH` lists folders. Without any, nothing is tested, or the test fails where
+//! `$ISOBAR_REQUIRE_MPI` is set.
 
 mod programs;
 
@@ -10,10 +11,10 @@ use std::sync::{Mutex, PoisonError};
 use programs::{C_STRICT, crate_folder, fortran, libraries, run};
 use tempfile::TempDir;
 
-/// Ranks wait for each other busily; two jobs at a time would wait for ever so long.
+/// A lock for one job at a time: ranks wait for each other busily, and two jobs would take very long.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The folders of each MPI.
+/// Runs a test with the folders of each MPI.
 fn each_mpi(test: impl Fn(&Path)) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folders: Vec<PathBuf> = std::env::var_os("ISOBAR_MPI_PATHS").iter().flat_map(std::env::split_paths).collect();
@@ -22,7 +23,7 @@ fn each_mpi(test: impl Fn(&Path)) {
     found.into_iter().for_each(|folder| test(folder));
 }
 
-/// With `mpicc` where it looks for its parts.
+/// Returns a command with `mpicc` where the compiler looks for its parts.
 fn mpicc(folder: &Path, name: &str) -> Command {
     let mut compile = Command::new(folder.join(name));
     compile.env("PATH", path_with(folder));

@@ -12,7 +12,7 @@ const CASES: [&str; 3] = [
     "problem.kind = \"heat\"\nheat.dt = 0.1\nheat.end_time = 1.0\n",
 ];
 
-/// Rows of the page's tables of keys, by key.
+/// Returns the rows of the page's tables of keys, by key.
 fn rows(page: &str) -> BTreeMap<&str, &str> {
     page.lines()
         .filter_map(|line| {
@@ -29,17 +29,17 @@ fn listed(case: &str, change: &str, label: &str) -> Option<Vec<String>> {
     Some(line.split(", ").map(str::to_owned).collect())
 }
 
-/// Every key below a section that the reader names, down to those that the page has a row for.
+/// Collects every key below a section that the reader names, down to those with a row on the page.
 fn collect(case: &str, section: &str, page: &str, found: &mut BTreeSet<String>) {
     let Some(keys) = listed(case, &format!("{section}.no_such_key=1"), &format!("keys of [{section}]: ")) else {
-        // A key, or a section that this kind has not.
+        // A key, or a section that this kind lacks.
         if section.contains('.') {
             found.insert(section.to_owned());
         }
         return;
     };
     if rows(page).contains_key(section) {
-        // A value with forms of its own.
+        // A value with several forms.
         for key in keys {
             let forms = [format!("{{ {key} = "), format!(", {key} = ")];
             assert!(

@@ -1,4 +1,4 @@
-//! The predicted memory of a case against what is allocated.
+//! The predicted memory of a case, compared with allocations.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
@@ -8,13 +8,13 @@ use isobar::Device;
 use isobar::internals::build::MatrixSize;
 use isobar_case::{Case, Matrix, Override};
 
-/// Counts what is allocated, and the most that ever was.
+/// An allocator that counts the current and the largest allocation.
 struct Counting;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: everything is done by the system's allocator; this one only counts.
+// SAFETY: the system's allocator does everything; this one only counts.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         PEAK.fetch_max(NOW.fetch_add(layout.size(), SeqCst) + layout.size(), SeqCst);
@@ -22,7 +22,7 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
 
-    // Where memory grows in place, as pages are moved and not copied.
+    // Counts growth as in place, since pages are moved and not copied.
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         NOW.fetch_sub(layout.size(), SeqCst);
         PEAK.fetch_max(NOW.fetch_add(bytes, SeqCst) + bytes, SeqCst);
@@ -40,7 +40,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes allocated beyond those of now at the end of some work, and at most while it went on.
+/// Returns the bytes allocated beyond those at the start, at the end of some work, and at most during it.
 fn allocated<R>(work: impl FnOnce() -> R) -> (R, f64, f64) {
     let before = NOW.load(SeqCst);
     PEAK.store(before, SeqCst);
@@ -49,7 +49,8 @@ fn allocated<R>(work: impl FnOnce() -> R) -> (R, f64, f64) {
     (made, beyond(NOW.load(SeqCst)), beyond(PEAK.load(SeqCst)))
 }
 
-/// Predicted and allocated, in bytes a cell: held after assembling, at most while assembling, and at most by the solver.
+/// Returns predicted and allocated bytes a cell: held after assembling, at most while assembling, and at most by the
+/// solver.
 fn measure(text: &str, sets: &[&str]) -> [[f64; 2]; 3] {
     let sets: Vec<Override> = sets.iter().map(|&set| set.into()).collect();
     let case = Case::parse(Path::new("x.toml"), text, &sets).unwrap();
@@ -71,13 +72,13 @@ fn measure(text: &str, sets: &[&str]) -> [[f64; 2]; 3] {
         .map(|pair| pair.map(|bytes| bytes / cells))
 }
 
-/// A case of 64 × 32 × 64 cells; as many as a power of 2, which vectors that grow as they are filled end at too.
+/// A case of 64 × 32 × 64 cells, a power of 2, at which growing vectors end too.
 const HELMHOLTZ: &str = "[problem]\nkind = \"helmholtz\"\n[grid]\nnx = 64\nny = 32\nnz = 64\n";
 const DIFFUSION: &str = "[problem]\nkind = \"diffusion\"\n[problem.rhs]\nkind = \"constant\"\n\
                          [grid]\nnx = 64\nny = 32\nnz = 64\nsize = [2.0, 1.0, 2.0]\n\
                          [diffusion]\nboundary.west = \"dirichlet\"\n";
 
-/// The cases run one after another, because they share a counter.
+/// Cases run one after another, because they share a counter.
 #[test]
 fn predictions_hold() {
     let noise = |key: &str| format!("diffusion.{key}={{ noise = {{ sigma = 1.0 }} }}");
@@ -86,7 +87,7 @@ fn predictions_hold() {
     let [f32, mixed] = ["solver.precision=f32", "solver.precision=mixed"];
     let [cg, bicgstab, deflated] = ["solver.method=cg", "solver.method=bicgstab", "solver.method=deflated-cg"];
     let [cycles, modes, tolerance] = ["solver.method=multigrid", "solver.method=modes", "solver.tolerance=1e-2"];
-    // Left open, what is predicted is what takes more and may follow.
+    // With an open choice the prediction is that of the larger possible solver.
     let [lines, points] = ["line", "point"].map(|what| format!("solver.multigrid.smoother={what}-red-black"));
     let above_lines = "solver.multigrid.smoother=point-line";
     let [in_double, in_single] = ["f64", "f32"].map(|what| format!("solver.multigrid.precision={what}"));
@@ -94,7 +95,7 @@ fn predictions_hold() {
     let [jacobi, line, multigrid, block_ic, neumann] = ["jacobi", "line", "multigrid", "block-ic", "neumann"].map(kind);
     let mic = kind("mic");
     let ring = ["diffusion.boundary.west=periodic", "diffusion.boundary.east=periodic"];
-    // What the library behind vertical modes makes once for all solvers of a process: 4 MB.
+    // The library behind vertical modes allocates 4 MB once a process.
     measure(HELMHOLTZ, &[modes, "solver.modes.count=8"]);
     for (text, sets) in [
         (HELMHOLTZ, &[cycles][..]),

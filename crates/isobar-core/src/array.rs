@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Patch, Shape, Slab};
 use crate::real::{Precision, Real};
 
-/// A caller's three-dimensional array: any strides, borrowed, never copied before it is needed.
+/// A caller's three-dimensional array of any strides: borrowed, and copied only where necessary.
 ///
 /// Strides are in elements and ordered (x, y, z). The default of the field's files, C order with shape (nz, ny, nx), is [`ArrayView::c_order`].
 #[derive(Clone, Copy, Debug)]
@@ -22,12 +22,12 @@ pub struct ArrayViewMut<'a, T> {
     place: Place,
 }
 
-/// Where elements lie in a slice.
+/// The place of an array's elements in a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     /// The position of element (0, 0, 0).
     origin: usize,
-    /// For x, y and z; a negative one counts backwards.
+    /// Strides for x, y and z; a negative one counts backwards.
     strides: [isize; 3],
 }
 
@@ -36,7 +36,7 @@ impl Place {
         Self { origin: 0, strides: c_order_strides(shape).map(usize::cast_signed) }
     }
 
-    /// The place itself, if all elements of an array of this shape lie among `len`.
+    /// Returns the place, if all elements of an array of this shape lie among `len`.
     fn checked(self, len: usize, shape: Shape) -> Result<Self> {
         match self.range(shape) {
             Some((first, last)) if first >= 0 && last < len as i128 => Ok(self),
@@ -51,7 +51,7 @@ impl Place {
         }
     }
 
-    /// The first and the last element that are touched.
+    /// Returns the first and the last element used.
     fn range(self, shape: Shape) -> Option<(i128, i128)> {
         let (mut first, mut last) = (self.origin as i128, self.origin as i128);
         for (n, stride) in [shape.nx, shape.ny, shape.nz].into_iter().zip(self.strides) {
@@ -70,7 +70,7 @@ impl Place {
         self.origin.wrapping_add(inside)
     }
 
-    /// The place of the elements from another column on.
+    /// Returns the place of the elements from another column on.
     fn at(self, [i, j]: [usize; 2]) -> Self {
         Self { origin: self.of(i, j, 0), ..self }
     }
@@ -85,7 +85,7 @@ fn c_order_strides(shape: Shape) -> [usize; 3] {
 }
 
 impl<'a, T: Copy> ArrayView<'a, T> {
-    /// A view with strides (x, y, z) in elements.
+    /// Makes a view with strides (x, y, z) in elements.
     ///
     /// # Errors
     /// [`Error::Shape`] if the last element would lie outside `data`.
@@ -94,7 +94,7 @@ impl<'a, T: Copy> ArrayView<'a, T> {
         Self::from_origin(data, 0, shape, strides.map(|stride| isize::try_from(stride).unwrap_or(isize::MAX)))
     }
 
-    /// A view with strides (x, y, z) in elements, some of which may be negative, whose element (0, 0, 0) is number `origin`.
+    /// Makes a view whose element (0, 0, 0) is number `origin`; strides (x, y, z) in elements may be negative.
     ///
     /// # Errors
     /// [`Error::Shape`] if an element would lie outside `data`.
@@ -103,7 +103,7 @@ impl<'a, T: Copy> ArrayView<'a, T> {
         Ok(Self { data, shape, place })
     }
 
-    /// A view of an array of shape (nz, ny, nx) in C order.
+    /// Makes a view of an array of shape (nz, ny, nx) in C order.
     ///
     /// # Errors
     /// [`Error::Shape`] if `data` has another length.
@@ -112,17 +112,17 @@ impl<'a, T: Copy> ArrayView<'a, T> {
         Ok(Self { data, shape, place: Place::c_order(shape) })
     }
 
-    /// An array with one value everywhere.
+    /// Makes an array with one value everywhere.
     pub fn constant(value: &'a T, shape: Shape) -> Self {
         Self { data: std::slice::from_ref(value), shape, place: Place { origin: 0, strides: [0; 3] } }
     }
 
-    /// The grid.
+    /// Returns the shape of the grid.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Some of its columns.
+    /// Returns some of its columns.
     ///
     /// # Errors
     /// [`Error::Shape`] where it has fewer.
@@ -131,19 +131,19 @@ impl<'a, T: Copy> ArrayView<'a, T> {
         Ok(Self { data: self.data, shape: part.shape(self.shape), place: self.place.at(part.origin()) })
     }
 
-    /// The entries in C order, (nz, ny, nx), if that is how they lie in memory.
+    /// Returns the entries in C order, (nz, ny, nx), if they lie so in memory.
     pub fn as_c_order(&self) -> Option<&'a [T]> {
         let Place { origin, .. } = self.place;
         self.place.is_c_order(self.shape).then(|| &self.data[origin..origin + self.shape.cells()])
     }
 
-    /// The entries of a line in x, if they follow each other in memory.
+    /// Returns the entries of a line in x, if they are contiguous.
     pub fn line(&self, j: usize, k: usize) -> Option<&'a [T]> {
         let start = self.place.of(0, j, k);
         (self.place.strides[0] == 1).then(|| &self.data[start..start + self.shape.nx])
     }
 
-    /// One entry.
+    /// Returns one entry.
     #[inline(always)]
     pub fn get(&self, i: usize, j: usize, k: usize) -> T {
         self.data[self.place.of(i, j, k)]
@@ -151,7 +151,7 @@ impl<'a, T: Copy> ArrayView<'a, T> {
 }
 
 impl<'a, T: Copy> ArrayViewMut<'a, T> {
-    /// A view with strides (x, y, z) in elements.
+    /// Makes a view with strides (x, y, z) in elements.
     ///
     /// # Errors
     /// [`Error::Shape`] if the last element would lie outside `data`.
@@ -160,7 +160,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         Self::from_origin(data, 0, shape, strides.map(|stride| isize::try_from(stride).unwrap_or(isize::MAX)))
     }
 
-    /// A view with strides (x, y, z) in elements, some of which may be negative, whose element (0, 0, 0) is number `origin`.
+    /// Makes a view whose element (0, 0, 0) is number `origin`; strides (x, y, z) in elements may be negative.
     ///
     /// # Errors
     /// [`Error::Shape`] if an element would lie outside `data`.
@@ -169,7 +169,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         Ok(Self { data, shape, place })
     }
 
-    /// A view of an array of shape (nz, ny, nx) in C order.
+    /// Makes a view of an array of shape (nz, ny, nx) in C order.
     ///
     /// # Errors
     /// [`Error::Shape`] if `data` has another length.
@@ -178,7 +178,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         Ok(Self { data, shape, place: Place::c_order(shape) })
     }
 
-    /// The grid.
+    /// Returns the shape of the grid.
     pub fn shape(&self) -> Shape {
         self.shape
     }
@@ -188,7 +188,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         ArrayView { data: self.data, shape: self.shape, place: self.place }
     }
 
-    /// Some of its columns.
+    /// Returns some of its columns.
     ///
     /// # Errors
     /// [`Error::Shape`] where it has fewer.
@@ -198,7 +198,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         Ok(Self { data, shape: part.shape(shape), place: place.at(part.origin()) })
     }
 
-    /// The entries in C order, (nz, ny, nx), if that is how they lie in memory.
+    /// Returns the entries in C order, (nz, ny, nx), if they lie so in memory.
     pub fn as_c_order_mut(&mut self) -> Option<&mut [T]> {
         let Place { origin, .. } = self.place;
         self.place.is_c_order(self.shape).then(|| &mut self.data[origin..origin + self.shape.cells()])
@@ -242,8 +242,8 @@ fn exact_length(len: usize, shape: Shape) -> Result<()> {
     }
 }
 
-/// A caller's three-dimensional array in the memory of a GPU, with any strides: what CUDA's runtime, Fortran's OpenACC,
-/// PyTorch or CuPy allocated. Plain data: it says where the array is, and owns nothing.
+/// A caller's three-dimensional array in the memory of a GPU, with any strides, allocated by CUDA's runtime, Fortran's OpenACC,
+/// PyTorch or CuPy. It is plain data and owns nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceArray {
     pointer: u64,
@@ -255,58 +255,58 @@ pub struct DeviceArray {
 }
 
 impl DeviceArray {
-    /// The array whose element (i, j, k) is `i · strides[0] + j · strides[1] + k · strides[2]` elements of type S behind
-    /// `pointer`, an address in the memory of CUDA device number `device`.
+    /// Describes the array whose element (i, j, k) is `i · strides[0] + j · strides[1] + k · strides[2]` elements of type S
+    /// behind `pointer`, an address in the memory of CUDA device number `device`.
     ///
     /// # Safety
-    /// All those elements lie in memory of that device that stays allocated while the array is used, and nothing else
-    /// writes them, or reads what isobar writes, before the call that uses the array returns.
+    /// All those elements lie in memory of that device that stays allocated while the array is used, and nothing else writes
+    /// them, or reads isobar's results, before the call that uses the array returns.
     pub unsafe fn new<S: Real>(pointer: u64, shape: Shape, strides: [usize; 3], device: usize) -> Self {
         Self { pointer, shape, strides, precision: S::PRECISION, device, stream: None }
     }
 
-    /// Makes it from elements in C order, shape (nz, ny, nx).
+    /// Describes an array of elements in C order, shape (nz, ny, nx).
     ///
     /// # Safety
-    /// As [`DeviceArray::new`].
+    /// See [`DeviceArray::new`].
     pub unsafe fn c_order<S: Real>(pointer: u64, shape: Shape, device: usize) -> Self {
         // SAFETY: promised by the caller.
         unsafe { Self::new::<S>(pointer, shape, c_order_strides(shape), device) }
     }
 
-    /// Sets the CUDA stream, a `cudaStream_t` or `CUstream` as a number, whose present work must finish before the array is used.
+    /// Sets the CUDA stream, a `cudaStream_t` or `CUstream` as a number, whose queued work must finish before the array is used.
     /// Without one, the caller's work on the array must be finished.
     #[must_use]
     pub fn on_stream(self, stream: u64) -> Self {
         Self { stream: Some(stream), ..self }
     }
 
-    /// Where element (0, 0, 0) is.
+    /// Returns the address of element (0, 0, 0).
     pub fn pointer(&self) -> u64 {
         self.pointer
     }
 
-    /// The grid.
+    /// Returns the shape of the grid.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// In elements, for x, y and z.
+    /// Returns the strides for x, y and z in elements.
     pub fn strides(&self) -> [usize; 3] {
         self.strides
     }
 
-    /// The type of its elements, f32 or f64.
+    /// Returns the type of its elements, f32 or f64.
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
-    /// The number of the CUDA device.
+    /// Returns the number of the CUDA device.
     pub fn device(&self) -> usize {
         self.device
     }
 
-    /// The stream to wait for.
+    /// Returns the stream to wait for.
     pub fn stream(&self) -> Option<u64> {
         self.stream
     }
@@ -335,7 +335,7 @@ pub enum Target<'a> {
 }
 
 impl Source<'_> {
-    /// The grid.
+    /// Returns the shape of the grid.
     pub fn shape(&self) -> Shape {
         match self {
             Self::F64(view) => view.shape(),
@@ -346,7 +346,7 @@ impl Source<'_> {
 }
 
 impl<'a> Source<'a> {
-    /// Some of its columns.
+    /// Returns some of its columns.
     ///
     /// # Errors
     /// [`Error::Shape`] where it has fewer; [`Error::Unsupported`] for an array on a device.
@@ -360,10 +360,10 @@ impl<'a> Source<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Some of its columns.
+    /// Returns some of its columns.
     ///
     /// # Errors
-    /// As [`Source::part`].
+    /// See [`Source::part`].
     pub fn into_part(self, part: Patch) -> Result<Target<'a>> {
         match self {
             Self::F64(view) => Ok(view.into_part(part)?.into()),
@@ -378,7 +378,7 @@ fn no_rows_on_a_device() -> Error {
 }
 
 impl Target<'_> {
-    /// Whether its numbers are of single precision.
+    /// Returns whether its elements are in single precision.
     pub fn is_single(&self) -> bool {
         match self {
             Self::F64(_) => false,
@@ -387,7 +387,7 @@ impl Target<'_> {
         }
     }
 
-    /// The grid.
+    /// Returns the shape of the grid.
     pub fn shape(&self) -> Shape {
         match self {
             Self::F64(view) => view.shape(),

@@ -1,4 +1,4 @@
-//! Times the fused steps of a solve, each alone and on the grid it runs on.
+//! Times of the fused steps of a solve, each alone and on the grid it runs on.
 
 mod modes;
 
@@ -18,47 +18,47 @@ use crate::stencil::hierarchy::levels;
 use crate::stencil::{Hierarchy, Stencil, Supports};
 use crate::traffic::{self, StepTraffic, Traffic};
 
-/// A batch lasts at least so long, so that neither clock nor synchronisation shows.
+/// The shortest batch, so that neither clock nor synchronisation matters.
 const BATCH_SECONDS: f64 = 5e-3;
-/// The median of so many batches counts.
+/// The number of batches, whose median counts.
 const BATCHES: usize = 7;
-/// A step as slow as this is timed once after its warm-up.
+/// A step at least this slow is timed once after its warm-up.
 const SLOW_SECONDS: f64 = 1.0;
 
-/// One step's time on one grid.
+/// The time of a step on one grid.
 #[derive(Clone, Copy, Debug)]
 pub struct Timed {
-    /// The step, its grid's cells, and how often an iteration takes it.
+    /// The step, its grid's cells, and how often an iteration runs it.
     pub step: StepTraffic,
     /// The grid.
     pub shape: Shape,
-    /// One execution.
+    /// Seconds of one execution.
     pub seconds: f64,
 }
 
 impl Timed {
-    /// Declared bytes of one execution.
+    /// Returns the declared bytes of one execution.
     pub fn bytes(&self) -> f64 {
         self.step.bytes_once()
     }
 
-    /// Declared bytes a second.
+    /// Returns the declared bytes a second.
     pub fn bandwidth(&self) -> f64 {
         self.bytes() / self.seconds
     }
 
-    /// Declared floating-point operations a second.
+    /// Returns the declared floating-point operations a second.
     pub fn flops(&self) -> f64 {
         self.step.step.flops * self.step.cells as f64 / self.seconds
     }
 
-    /// Seconds an iteration spends in this step.
+    /// Returns the seconds that an iteration spends in this step.
     pub fn seconds_per_iteration(&self) -> f64 {
         self.seconds * self.step.count
     }
 }
 
-/// Times whatever `work` submits to the device: the median of a few batches, after a warm-up.
+/// Times the work that `work` submits to the device: the median of a few batches, after a warm-up.
 ///
 /// # Errors
 /// The errors of `work` and of the device.
@@ -83,12 +83,12 @@ pub fn seconds<B: Backend>(backend: &B, mut work: impl FnMut() -> Result<()>) ->
     Ok(samples[BATCHES / 2])
 }
 
-/// Seconds that a solver takes to be made and to be given other coefficients.
+/// Seconds of making a solver and of changing its coefficients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setup {
     /// The first time in this process: kernels may be compiled or loaded.
     pub first: f64,
-    /// Once more.
+    /// The second time.
     pub again: f64,
     /// An update with the same coefficients.
     pub update: f64,
@@ -97,7 +97,7 @@ pub struct Setup {
 /// Times setup and update of a solver.
 ///
 /// # Errors
-/// As [`System::new`].
+/// See [`System::new`].
 pub fn time_setup<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S, options: &SolverOptions) -> Result<Setup> {
     let make = || -> Result<(System<B, S>, f64)> {
         backend.synchronize()?;
@@ -113,7 +113,7 @@ pub fn time_setup<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S, options:
     Ok(Setup { first, again, update })
 }
 
-/// Times every step of a solve's iteration that stands alone; steps are listed finest grid first.
+/// Times every step of a solve's iteration that can run alone; steps are listed finest grid first.
 ///
 /// # Errors
 /// The errors of the device; no memory for the vectors that the steps work on.
@@ -127,7 +127,7 @@ pub fn time_iteration<B: Supports<S>, S: Stencil>(
     let stencil = &*around;
     let choice = backend.choice(stencil, &backend.operator::<f64>(stencil)?, options)?;
     let options = options.resolved(&choice)?;
-    // Of a solve by modes only steps on the grid itself are those of its operator.
+    // In a solve by modes only steps on the grid itself belong to its operator.
     let grid = backend.layout(stencil)?.shape().cells();
     let has_modes = steps.iter().any(|step| step.step.name == traffic::MODES.name);
     let own: Vec<StepTraffic> = steps.iter().copied().filter(|step| !has_modes || step.cells == grid).collect();
@@ -138,7 +138,7 @@ pub fn time_iteration<B: Supports<S>, S: Stencil>(
     Ok(timed)
 }
 
-/// The steps of one precision.
+/// Times the steps of one precision.
 fn time_in<B: Supports<S>, S: Stencil, T: Real>(
     backend: &B,
     stencil: &S,
@@ -192,7 +192,7 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real>(
     Ok(timed)
 }
 
-/// Calls `time` with every level of a hierarchy, how it is relaxed, and what goes to the next one.
+/// Calls `time` with every level of a hierarchy, its relaxation, and its transfer to the next one.
 fn time_levels<B: Backend, S, T: Real>(
     hierarchy: &Hierarchy<B, S, T>,
     options: &MultigridOptions,
@@ -204,7 +204,7 @@ fn time_levels<B: Backend, S, T: Real>(
     })
 }
 
-/// The steps of the finest level of a mixed-precision cycle.
+/// Times the steps of the finest level of a mixed-precision cycle.
 fn time_top<B: Supports<S>, S: Stencil>(
     backend: &B,
     stencil: &S,
@@ -244,7 +244,7 @@ fn time_top<B: Supports<S>, S: Stencil>(
     Ok(())
 }
 
-/// Steps that only the finest level has.
+/// Operands of steps that only the finest level has.
 struct Finest<B: Backend + crate::backend::AggregateBackend, T: Real> {
     capabilities: Capabilities<B, T>,
     lines: Option<std::sync::Arc<dyn LineSolver<B, T>>>,
@@ -254,10 +254,10 @@ struct Finest<B: Backend + crate::backend::AggregateBackend, T: Real> {
 struct Bench<'b, B: crate::backend::AggregateBackend, T: Real> {
     backend: &'b B,
     finest: Option<&'b Finest<B, T>>,
-    /// A level, and how it is relaxed.
+    /// A level and its relaxation.
     level: Option<(&'b dyn LineSmoother<B, T>, Relaxation)>,
     transfer: Option<&'b dyn Transfer<B, T>>,
-    /// The factorisation of the finest level, where steps substitute.
+    /// The factorisation of the finest level, for steps that substitute.
     cholesky: Option<IncompleteCholesky<B, T>>,
     f: B::Vector<T>,
     u: B::Vector<T>,
@@ -304,7 +304,7 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
         })
     }
 
-    /// Times the steps that are declared for a grid of so many cells and stand alone.
+    /// Times the steps that are declared for a grid of this many cells and can run alone.
     fn time(&mut self, shape: Shape, steps: &[StepTraffic], timed: &mut Vec<Timed>) -> Result<()> {
         let backend = self.backend;
         for &step in steps.iter().filter(|step| step.cells == shape.cells()) {
@@ -316,7 +316,7 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
         Ok(())
     }
 
-    /// Takes a step once; false where it does not stand alone.
+    /// Runs a step once; returns false where it cannot run alone.
     fn run(&mut self, step: &Traffic) -> Result<bool> {
         Ok(self.run_on_vectors(step)? || self.run_on_finest(step)? || self.run_on_level(step)?)
     }

@@ -1,4 +1,4 @@
-//! Union–find (Tarjan, 1975) of several threads at once, for connected components of a grid and bodies of its cells.
+//! Union–find (Tarjan, 1975) by several threads at once, for connected components of a grid and strongly coupled aggregates.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -9,12 +9,12 @@ use crate::layout::Shape;
 /// A partition of 0, 1, …, n − 1; n < 2³².
 #[derive(Clone, Debug)]
 pub(crate) struct DisjointSets {
-    /// An element of the same set, of a lower number but for the set's first element, which has its own.
+    /// An element of the same set: a lower one, or itself for the set's first element.
     parents: Vec<u32>,
 }
 
 impl DisjointSets {
-    /// Every element by itself.
+    /// Makes every element a set of its own.
     pub(crate) fn new(execute: &impl Execute, count: usize) -> Self {
         let mut parents = zeros(execute, count);
         for_each_piece(execute, &mut parents, |first, piece| {
@@ -23,13 +23,13 @@ impl DisjointSets {
         Self { parents }
     }
 
-    /// For joining by several threads. What comes out depends on no order.
+    /// Returns a handle by which several threads join sets. The result does not depend on their order.
     pub(crate) fn joins(&mut self) -> Joins<'_> {
         Joins(atomics(&mut self.parents))
     }
 
-    /// The sets as aggregates of a grid, numbered in the order of their first cells, leaving out cells that are not `within`:
-    /// of a row, j + ny k, whether its cells are.
+    /// Returns the sets as aggregates of a grid, numbered in the order of their first cells, without cells that are not
+    /// `within`, which finds them for a row, j + ny k.
     pub(crate) fn aggregates(
         mut self,
         execute: &impl Execute,
@@ -39,7 +39,7 @@ impl DisjointSets {
         let mut ids = zeros(execute, shape.cells());
         let rows = (PIECE / shape.nx).max(1);
         let of_piece = rows * shape.nx;
-        // First cells, and how many of a piece's cells are one.
+        // Finds first cells, and their number in each piece.
         let joins = self.joins();
         let mut pieces: Vec<(&mut [u32], u32)> = ids.chunks_mut(of_piece).map(|piece| (piece, 0)).collect();
         execute.for_each(&mut pieces, |piece, (ids, count)| {
@@ -57,7 +57,7 @@ impl DisjointSets {
         for (_, count) in &mut pieces {
             (*count, total) = (total, total + *count);
         }
-        // Their numbers, where their own were.
+        // Stores their numbers in their places.
         let mut pieces: Vec<_> = pieces.into_iter().zip(self.parents.chunks_mut(of_piece)).collect();
         execute.for_each(&mut pieces, |piece, ((ids, next), numbers)| {
             for ((&mut id, number), cell) in ids.iter_mut().zip(&mut **numbers).zip((piece * of_piece) as u32..) {
@@ -77,12 +77,12 @@ impl DisjointSets {
     }
 }
 
-/// Sets that are being joined. Other threads may join some meanwhile: what is read of them is an earlier state.
+/// Sets that are being joined. Other threads may join some at the same time, so that a read returns an earlier state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Joins<'a>(&'a [AtomicU32]);
 
 impl Joins<'_> {
-    /// The first element of a set.
+    /// Returns the first element of a set.
     #[inline(always)]
     pub(crate) fn first(self, element: u32) -> u32 {
         let mut at = element;
@@ -95,19 +95,19 @@ impl Joins<'_> {
             if grandparent == parent {
                 return parent;
             }
-            // Halving the way keeps later searches short.
+            // Path halving keeps later searches short.
             self.0[at as usize].store(grandparent, Ordering::Relaxed);
             at = grandparent;
         }
     }
 
-    /// An element of the same set, of a lower number if there is one.
+    /// Returns an element of the same set, a lower one if there is one.
     #[inline(always)]
     pub(crate) fn parent(self, element: u32) -> u32 {
         self.0[element as usize].load(Ordering::Relaxed)
     }
 
-    /// The first element of a set, which later searches find at once.
+    /// Returns the first element of a set, and shortens later searches to it.
     #[inline(always)]
     pub(crate) fn shorten(self, element: u32) -> u32 {
         let (parent, first) = (self.parent(element), self.first(element));
@@ -117,7 +117,7 @@ impl Joins<'_> {
         first
     }
 
-    /// Makes one set of two: the higher first element goes below the lower. Whether they were apart.
+    /// Joins two sets: the higher first element goes below the lower. Returns whether they were separate.
     #[inline(always)]
     pub(crate) fn join(self, a: u32, b: u32) -> bool {
         loop {
@@ -133,8 +133,8 @@ impl Joins<'_> {
         }
     }
 
-    /// Joins the elements of a row, `first` and those after it, which are all by themselves, each with the next where an entry
-    /// is not 0, the last with the first; whether any were joined.
+    /// Joins the elements of a row, `first` and those after it, which are all separate, each with the next where an entry is
+    /// not 0, the last with the first; returns whether any were joined.
     #[inline(always)]
     pub(crate) fn join_runs(self, strong: &[u8], first: u32) -> bool {
         let (last, row) = (strong.len() - 1, &self.0[first as usize..][..strong.len()]);
@@ -144,13 +144,13 @@ impl Joins<'_> {
             joins |= is_strong;
             parent.store(run, Ordering::Relaxed);
         }
-        // Of a ring.
+        // In a periodic direction.
         let is_closed = strong[last] > 0 && self.join(first + last as u32, first);
         joins > 0 || is_closed
     }
 }
 
-/// `f` of where an entry is not 0.
+/// Calls `f` with each place where an entry is not 0.
 #[inline(always)]
 pub(crate) fn for_each_set(row: &[u8], mut f: impl FnMut(usize)) {
     let (eights, rest) = row.as_chunks::<8>();

@@ -1,4 +1,4 @@
-//! All eigenvalues and eigenvectors of symmetric tridiagonal matrices, as those of one direction of a grid are.
+//! All eigenvalues and eigenvectors of symmetric tridiagonal matrices, such as those of one direction of a grid.
 
 use std::mem;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use pulp::Arch;
 
 use crate::execute::{Execute, Host, Serial};
 
-/// A V = V Λ with VᵀV = 1.
+/// The eigenvalues and eigenvectors of A: A V = V Λ with VᵀV = 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Eigen {
     /// λ, the smallest first.
@@ -16,19 +16,19 @@ pub struct Eigen {
     pub vectors: Vec<f64>,
 }
 
-/// Sweeps an eigenvalue; two or three are usual. Beyond this many the matrix holds numbers that are not finite.
+/// The most sweeps an eigenvalue; two or three are usual. Beyond them the matrix holds numbers that are not finite.
 const MOST_SWEEPS: usize = 40;
-/// An off-diagonal entry this small beside a lower bound of the singular values is none.
+/// An off-diagonal entry below this fraction of a lower bound of the singular values is zero.
 const NEGLIGIBLE: f64 = 4.0 * f64::EPSILON;
 /// Entries of vectors that are rotated at once: 128 bytes of every vector.
 const WIDTH: usize = 16;
-/// Rotations that are collected before vectors are rotated, which then stay in the cache.
+/// Rotations that are collected before they are applied to vectors in the cache.
 const ROTATIONS: usize = 1 << 14;
 
 /// Computes the eigenvalues and eigenvectors of a symmetric tridiagonal matrix with this diagonal and the n − 1 entries beside it;
-/// λ to some ε ‖A‖. Nothing where an entry is not finite.
+/// λ to some ε ‖A‖. Returns nothing where an entry is not finite.
 ///
-/// They are those of A + σ = RᵀR, which is positive definite by Gershgorin's circles, less σ: see [`of_factor`].
+/// They are the eigenvalues of A + σ = RᵀR, which is positive definite by Gershgorin's circles, less σ: see [`of_factor`].
 pub fn symmetric(diagonal: &[f64], beside: &[f64]) -> Option<Eigen> {
     let n = diagonal.len();
     let radius = |k: usize| if k > 0 { beside[k - 1].abs() } else { 0.0 } + beside.get(k).map_or(0.0, |b| b.abs());
@@ -51,12 +51,13 @@ pub fn symmetric(diagonal: &[f64], beside: &[f64]) -> Option<Eigen> {
     Some(eigen)
 }
 
-/// Computes the eigenvalues and eigenvectors of RᵀR, R upper bidiagonal with this diagonal and the n − 1 entries above it. Nothing
-/// where an entry is not finite.
+/// Computes the eigenvalues and eigenvectors of RᵀR, R upper bidiagonal with this diagonal and the n − 1 entries above it. Returns
+/// nothing where an entry is not finite.
 ///
 /// They are the squares of the singular values of R and its right singular vectors, by implicit QR with shifts and, where a shift
-/// would spoil small values, without (Demmel and Kahan, 1990): every λ is known to about ε n λ, as far as R is, however small it
-/// is beside the largest. Values take O(n²) operations, vectors about 6 n³, on all threads: 2 ms for n = 128, 45 ms for 512.
+/// would destroy small values, without (Demmel and Kahan, 1990): every λ has a relative error of about n ε for the given R,
+/// however small it is beside the largest. Values take O(n²) operations, vectors about 6 n³, on all threads: 2 ms for n = 128, 45
+/// ms for 512.
 ///
 /// # Panics
 /// Where there are not n − 1 entries above a diagonal of n.
@@ -77,7 +78,7 @@ pub fn of_factor(diagonal: &[f64], above: &[f64]) -> Option<Eigen> {
         if block.len() == 2 {
             vectors.rotate(block.start, false, &[factor.diagonalise(block.start)]);
         } else if let Some(smallest) = factor.split(&block) {
-            // A part of the block before is swept as that was.
+            // A part of the previous block is swept in the same direction.
             let is_up = match &last {
                 Some((before, is_up)) if block.start < before.end && before.start < block.end => *is_up,
                 _ => factor.d[block.start].abs() < factor.d[end - 1].abs(),
@@ -93,7 +94,7 @@ pub fn of_factor(diagonal: &[f64], above: &[f64]) -> Option<Eigen> {
     values.iter().all(|value| value.is_finite()).then(|| Eigen { values, vectors: vectors.in_order(&order) })
 }
 
-/// (x, y) becomes (c x + s y, c y − s x).
+/// The rotation of (x, y) to (c x + s y, c y − s x).
 #[derive(Clone, Copy)]
 struct Rotation {
     c: f64,
@@ -103,7 +104,7 @@ struct Rotation {
 impl Rotation {
     const NONE: Self = Self { c: 1.0, s: 0.0 };
 
-    /// Which turns (f, g) into (r, 0), and r.
+    /// Returns the rotation that turns (f, g) into (r, 0), and r.
     fn to_first(f: f64, g: f64) -> (Self, f64) {
         if g == 0.0 {
             return (Self::NONE, f);
@@ -114,15 +115,15 @@ impl Rotation {
     }
 }
 
-/// R, which tends to a diagonal matrix.
+/// R, which converges to a diagonal matrix.
 struct Bidiagonal {
     d: Vec<f64>,
     e: Vec<f64>,
 }
 
 impl Bidiagonal {
-    /// Clears entries above the diagonal that are negligible beside a lower bound of the singular values, seen from one end or
-    /// the other; where there are none, what bounds the smallest of them.
+    /// Clears entries above the diagonal that are negligible beside a lower bound of the singular values, computed from one end or
+    /// the other; where there are none, returns that bound.
     fn split(&mut self, block: &Range<usize>) -> Option<f64> {
         let Self { d, e } = self;
         let mut is_split = false;
@@ -147,7 +148,7 @@ impl Bidiagonal {
         (!is_split).then(|| down.max(up))
     }
 
-    /// The rotation of two columns that makes them orthogonal; no others are coupled to them.
+    /// Returns the rotation of two columns, decoupled from all others, that makes them orthogonal.
     fn diagonalise(&mut self, at: usize) -> Rotation {
         let (f, g, h) = (self.d[at], self.e[at], self.d[at + 1]);
         let zeta = ((h - f) * (h + f) + g * g) / (2.0 * f * g);
@@ -155,7 +156,7 @@ impl Bidiagonal {
         let c = 1.0 / t.hypot(1.0);
         let s = -c * t;
         let lengths = [(c * f + s * g).hypot(s * h), (c * g - s * f).hypot(c * h)];
-        // The smaller one by the determinant, for there it would be a difference.
+        // The smaller one follows from the determinant, to avoid cancellation.
         let large = lengths[0].max(lengths[1]);
         let small = if large > 0.0 { f.abs() * (h.abs() / large) } else { 0.0 };
         (self.d[at], self.d[at + 1]) = if lengths[0] > lengths[1] { (large, small) } else { (small, large) };
@@ -163,19 +164,19 @@ impl Bidiagonal {
         Rotation { c, s }
     }
 
-    /// A step of QR from one end to the other, and what it does to the columns of R one after another.
+    /// Does a step of QR from one end to the other, and returns the rotations of the columns of R in order.
     fn sweep(&mut self, block: &Range<usize>, is_up: bool, smallest: f64) -> Vec<Rotation> {
         let Self { d, e } = self;
         let (start, last) = (block.start, block.end - 1);
         let n = last - start;
         let largest = d[start..=last].iter().chain(&e[start..last]).fold(0f64, |most, x| most.max(x.abs()));
-        // Seen from its end R is lower bidiagonal: rows and columns have changed places.
+        // From its end R is lower bidiagonal: rows and columns are exchanged.
         let d_at = |k: usize| if is_up { last - k } else { start + k };
         let e_at = |k: usize| if is_up { last - 1 - k } else { start + k };
         let shift = smallest_of_two(d[d_at(n - 1)], e[e_at(n - 1)], d[d_at(n)]);
         let first = d[d_at(0)];
         let mut rotations = Vec::with_capacity(n);
-        // A shift that spoils what is so small, or that makes no difference.
+        // Without a shift, where it would destroy small values or change nothing.
         if smallest * (100 * n) as f64 <= largest || (shift / first).powi(2) < f64::EPSILON {
             let (mut right, mut left) = (Rotation::NONE, Rotation::NONE);
             for k in 0..n {
@@ -216,7 +217,7 @@ impl Bidiagonal {
     }
 }
 
-/// The smaller singular value of the rows (f, g) and (0, h).
+/// Returns the smaller singular value of the rows (f, g) and (0, h).
 fn smallest_of_two(f: f64, g: f64, h: f64) -> f64 {
     let (small, large, g) = (f.abs().min(h.abs()), f.abs().max(h.abs()), g.abs());
     if small == 0.0 {
@@ -227,10 +228,10 @@ fn smallest_of_two(f: f64, g: f64, h: f64) -> f64 {
     2.0 * small * (large / scale) / (sum.hypot(g) + difference.hypot(g))
 }
 
-/// Rows of Vᵀ, some entries of all of them after another.
+/// Rows of Vᵀ, stored as panels of a few entries of all rows.
 struct Vectors {
     panels: Vec<Vec<[f64; WIDTH]>>,
-    /// Where a sweep begins, whether it goes up, and how many rotations it has.
+    /// The start of each sweep, its direction, and its number of rotations.
     sweeps: Vec<(usize, bool, usize)>,
     rotations: Vec<Rotation>,
 }
@@ -251,12 +252,12 @@ impl Vectors {
         }
     }
 
-    /// Applies what has been collected.
+    /// Applies the collected rotations.
     fn apply(&mut self) {
         let Self { panels, sweeps, rotations } = self;
         let (arch, sweeps, rotations) = (Arch::new(), mem::take(sweeps), mem::take(rotations));
         let turn = |_, rows: &mut Vec<[f64; WIDTH]>| arch.dispatch(|| turn(rows, &sweeps, &rotations));
-        // Less than a thread's worth of work is not worth waking it.
+        // Less work is not worth waking a thread.
         if panels.len() < 4 { Serial.for_each(panels, turn) } else { Host.for_each(panels, turn) }
     }
 

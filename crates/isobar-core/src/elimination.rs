@@ -1,27 +1,28 @@
-//! Elimination of a sparse symmetric matrix of couplings that is small enough for the host, such as deflation's.
+//! Elimination of sparse symmetric matrices of couplings on the host, such as deflation's.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::mem;
 
-/// A = (1 − R) D (1 − R)ᵀ in an order that keeps it sparse, for A with the sums of its rows s ≥ 0 and the couplings c ≥ 0:
-/// A_kk = s_k + Σ c_kl, A_kl = −c_kl.
+/// The factors A = (1 − R) D (1 − R)ᵀ in an order that keeps them sparse, for A with row sums s ≥ 0 and couplings c ≥ 0: A_kk =
+/// s_k + Σ c_kl, A_kl = −c_kl.
 ///
 /// Elimination carries row sums beside couplings (Grassmann, Taksar and Heyman, 1985), so that every number is a sum of positive
-/// ones, and none drowns, whatever the contrast.
+/// ones, without cancellation for any contrast.
 pub(crate) struct Elimination {
     /// The order of elimination.
     order: Vec<u32>,
-    /// Where each column of R begins in `rows` and `ratios`, and where the last one ends.
+    /// The place of each column of R in `rows` and `ratios`, and the end of the last.
     starts: Vec<usize>,
-    /// By place in the order, rising in each column.
+    /// Rows by place in the order, ascending in each column.
     rows: Vec<u32>,
     ratios: Vec<f64>,
     pivots: Vec<f64>,
 }
 
 impl Elimination {
-    /// Eliminates, from the sums and the couplings (k, l, c) of pairs, each once. Nothing where a pivot is not positive.
+    /// Eliminates, given row sums and the couplings (k, l, c) of pairs, each once. Returns nothing where a pivot is not
+    /// positive.
     pub(crate) fn new(sums: &[f64], couplings: &[(usize, usize, f64)]) -> Option<Self> {
         let n = sums.len();
         let mut neighbours = vec![Vec::new(); n];
@@ -49,12 +50,13 @@ impl Elimination {
         this.eliminate(sums, &below).then_some(this)
     }
 
-    /// Column by column, each from those before it that have an entry in its row; whether all pivots are positive.
+    /// Eliminates column by column, each from the previous ones with an entry in its row; returns whether all pivots are
+    /// positive.
     fn eliminate(&mut self, mut sums: Vec<f64>, below: &[Vec<(u32, f64)>]) -> bool {
         const NONE: u32 = u32::MAX;
         let Self { starts, rows, ratios, pivots, .. } = self;
         let n = sums.len();
-        // Of every column the first entry that has not been used, and the columns that wait for a row, chained.
+        // The first unused entry of every column, and chains of the columns that wait for a row.
         let mut next = starts.clone();
         let (mut waiting, mut chain) = (vec![NONE; n], vec![NONE; n]);
         let mut couplings = vec![0.0; n];
@@ -96,12 +98,12 @@ impl Elimination {
         true
     }
 
-    /// The order of elimination.
+    /// Returns the order of elimination.
     pub(crate) fn order(&self) -> &[u32] {
         &self.order
     }
 
-    /// x = A⁻¹ x of W right-hand sides, in the order of elimination.
+    /// Computes x = A⁻¹ x for W right-hand sides, in the order of elimination.
     pub(crate) fn solve<const W: usize>(&self, x: &mut [[f64; W]]) {
         let column = |k: usize| {
             let entries = self.starts[k]..self.starts[k + 1];
@@ -123,28 +125,28 @@ impl Elimination {
     }
 }
 
-/// Where each number of a permutation is.
+/// Returns the place of each number of a permutation.
 pub(crate) fn places(order: &[u32]) -> Vec<u32> {
     let mut places = vec![0; order.len()];
     order.iter().zip(0..).for_each(|(&k, place)| places[k as usize] = place);
     places
 }
 
-/// An order of elimination, each time of what is coupled to fewest then or nearly so (Amestoy, Davis and Duff, 1996), and what
-/// each is coupled to when its turn comes.
+/// Returns an order of approximate minimum degree (Amestoy, Davis and Duff, 1996), and the couplings of each unknown when it is
+/// eliminated.
 fn minimum_degree(mut neighbours: Vec<Vec<u32>>) -> (Vec<u32>, Vec<Vec<u32>>) {
     const GONE: usize = usize::MAX;
     let n = neighbours.len();
-    // What has been eliminated couples the rest of its column with each other. Such a clique stands for those couplings, until
-    // another one contains it.
+    // An eliminated unknown couples the rest of its column with each other. A clique represents those couplings, until another
+    // one contains it.
     let mut cliques: Vec<Vec<u32>> = vec![Vec::new(); n];
     let mut columns = Vec::with_capacity(n);
     let mut cliques_of: Vec<Vec<u32>> = vec![Vec::new(); n];
     let mut is_contained = vec![false; n];
     let mut degrees: Vec<usize> = neighbours.iter().map(Vec::len).collect();
     let mut queue: BinaryHeap<_> = degrees.iter().copied().zip(0u32..).map(Reverse).collect();
-    // The last turn in which something was met, of cliques also how much of them is not in the newest, and how often since
-    // neighbours were looked at.
+    // The last step at which an element was met; for cliques also the size of their part outside the newest one, and the visits
+    // since the last cleaning of an unknown's neighbours.
     let (mut met, mut rest, mut visits) = (vec![0; n], vec![(0, 0); n], vec![0; n]);
     let mut order = Vec::with_capacity(n);
     let mut turn = 0;
@@ -185,7 +187,7 @@ fn minimum_degree(mut neighbours: Vec<Vec<u32>>) -> (Vec<u32>, Vec<Vec<u32>>) {
                 is_contained[clique as usize] = rest[clique as usize].1 == 0;
                 !is_contained[clique as usize]
             });
-            // Where there are many, not each time that one of them goes.
+            // Long lists are cleaned only now and then.
             visits[k as usize] += 1;
             if 8 * visits[k as usize] >= neighbours.len() {
                 visits[k as usize] = 0;
@@ -197,7 +199,7 @@ fn minimum_degree(mut neighbours: Vec<Vec<u32>>) -> (Vec<u32>, Vec<Vec<u32>>) {
             }
             !is_alike
         });
-        // What is coupled to nothing else goes with the pivot.
+        // Unknowns without other couplings are eliminated with the pivot.
         for (n, &k) in alike.iter().enumerate() {
             columns.push(alike[n..].iter().chain(&column).copied().collect());
             order.push(k);

@@ -5,11 +5,12 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// The errors before, or instead of, a solve. Every message says what was found and what would be accepted.
+/// The errors before, or instead of, a solve. Every message tells what was found and what would be
+/// accepted.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An option or a coefficient has a value that makes no sense.
+    /// An option or a coefficient has an invalid value.
     #[error("{key}: {message}")]
     Invalid {
         /// The option, in the spelling of the case file (`solver.tolerance`), or the argument.
@@ -41,10 +42,10 @@ pub enum Error {
         /// Index in the vertical.
         k: usize,
     },
-    /// Something valid that this combination of method, stencil and back end does not offer.
+    /// This combination of method, stencil and back end does not support a valid request.
     #[error("{0}")]
     Unsupported(String),
-    /// Not enough memory, found out before or while allocating.
+    /// There is not enough memory, found before or while allocating.
     #[error(
         "{what} needs {needed_bytes} bytes, but only {available_bytes} can be had; use a smaller grid or a leaner method"
     )]
@@ -59,7 +60,7 @@ pub enum Error {
     /// The device, its driver or its compiler reported a failure.
     #[error("{device}: {message}")]
     Device {
-        /// Which device.
+        /// The device.
         device: String,
         /// Its message, and the remedy.
         message: String,
@@ -78,21 +79,21 @@ pub enum Error {
 }
 
 impl Error {
-    /// An [`Error::Invalid`]. Numbers of hundreds of digits are written as a [`Number`] is.
+    /// Makes an [`Error::Invalid`]. Numbers of hundreds of digits are shortened like a [`Number`].
     pub fn invalid(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Invalid { key: key.into(), message: shorten(&message.into()) }
     }
 
-    /// An [`Error::Shape`].
+    /// Makes an [`Error::Shape`].
     pub fn shape(what: impl Into<String>, found: impl Into<String>, expected: impl Into<String>) -> Self {
         Self::Shape { what: what.into(), found: found.into(), expected: expected.into() }
     }
 }
 
-/// The result of everything in isobar that can be misused or can fail.
+/// The result of any function of isobar that can be misused or can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A number as people write it: plain from 1e-4 to 1e6, with an exponent beyond.
+/// A number for people: plain from 1e-4 to 1e6, with an exponent beyond.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Number(pub f64);
 
@@ -107,10 +108,10 @@ impl fmt::Display for Number {
     }
 }
 
-/// More digits in a row than any count or size has: a real number that was printed in full.
+/// More consecutive digits than any count or size has: a floating-point number printed in full.
 const MANY_DIGITS: usize = 25;
 
-/// A message whose numbers of hundreds of digits are written as a [`Number`] is.
+/// Shortens numbers of hundreds of digits in a message like a [`Number`].
 pub fn shorten(message: &str) -> String {
     let mut short = String::with_capacity(message.len());
     let mut rest = message;

@@ -1,4 +1,4 @@
-//! Passes over a grid on the host, on as many threads as there are, and the arrays that such passes make.
+//! Passes over a grid on the host, on all threads, and the arrays that such passes make.
 
 use std::collections::TryReserveError;
 use std::mem::{self, MaybeUninit};
@@ -11,15 +11,14 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Runs passes over planes, rows or other pieces.
 pub trait Execute: Sync {
-    /// `f(n, items[n])` for all n, in any order, or at the same time.
+    /// Calls `f(n, items[n])` for all n, in any order, or concurrently.
     fn for_each<X: Send>(&self, items: &mut [X], f: impl Fn(usize, &mut X) + Sync);
 
-    /// Asks for large pages for memory that has not been touched. Small ones take longer to get than what is computed in
-    /// them does.
+    /// Requests large pages for memory that has not been touched. Small ones take longer to get than the computation in them.
     fn prefer_large_pages<X>(&self, _memory: &[X]) {}
 }
 
-/// One after the other.
+/// One item after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Serial;
 
@@ -29,15 +28,15 @@ impl Execute for Serial {
     }
 }
 
-/// The threads of the pool that it is used in, a processor's own within [`Backend::enter`](crate::backend::Backend::enter), and
-/// outside of any all cores (or `RAYON_NUM_THREADS`).
+/// The threads of the current pool: a CPU back end's own within [`Backend::enter`](crate::backend::Backend::enter), outside of any
+/// pool all cores (or `RAYON_NUM_THREADS`).
 #[derive(Clone, Copy, Debug)]
 pub struct Host;
 
 impl Execute for Host {
     fn for_each<X: Send>(&self, items: &mut [X], f: impl Fn(usize, &mut X) + Sync) {
         match items {
-            // What is one piece starts no threads.
+            // A single piece starts no threads.
             [] => {}
             [item] => f(0, item),
             _ if rayon::current_thread_index().is_some() => on_threads(items, &f),
@@ -57,22 +56,22 @@ fn on_threads<X: Send>(items: &mut [X], f: impl Fn(usize, &mut X) + Sync) {
     items.par_iter_mut().enumerate().for_each(|(n, item)| f(n, item));
 }
 
-/// The pool of whoever is in none; nothing where no threads can be had. A process that was forked has none of its parent's threads,
-/// for which it would wait for ever, and starts its own.
+/// Returns the pool for callers outside of any; nothing where no threads can be started. A forked process has none of its parent's
+/// threads, would wait for them for ever, and therefore starts its own.
 fn all_cores() -> Option<Arc<ThreadPool>> {
     static POOL: Mutex<Option<(u32, Arc<ThreadPool>)>> = Mutex::new(None);
     let process = std::process::id();
     let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
     if pool.as_ref().is_none_or(|(own, _)| *own != process) {
         let made = ThreadPoolBuilder::new().thread_name(|n| format!("isobar-host-{n}")).build().ok()?;
-        // A parent's cannot be ended here.
+        // A parent's pool cannot be ended here.
         mem::forget(pool.replace((process, Arc::new(made))));
     }
     pool.as_ref().map(|(_, pool)| Arc::clone(pool))
 }
 
-/// Asks the system to back memory that has not been touched yet with large pages, where it offers them and the memory is as
-/// large as one: a sweep meets so many rows at once that translating addresses would take as long as computing.
+/// Requests large pages for memory that has not been touched, where the system offers them and the memory is as large as one: a
+/// sweep reads so many rows at once that address translation would take as long as computing.
 pub fn prefer_large_pages<X>(memory: &[X]) {
     #[cfg(target_os = "linux")]
     {
@@ -81,8 +80,8 @@ pub fn prefer_large_pages<X>(memory: &[X]) {
         let first = (memory.as_ptr() as usize).next_multiple_of(PAGE);
         let end = (memory.as_ptr() as usize + size_of_val(memory)) / PAGE * PAGE;
         if end >= first + LARGE {
-            // SAFETY: whole pages inside an allocation of this size; the advice changes no contents. That
-            // it is not taken (an old kernel) does no harm.
+            // SAFETY: these are whole pages inside an allocation of this size; the advice changes no contents, and an old kernel
+            // may ignore it.
             unsafe { libc::madvise(first as *mut libc::c_void, end - first, libc::MADV_HUGEPAGE) };
         }
     }
@@ -90,16 +89,16 @@ pub fn prefer_large_pages<X>(memory: &[X]) {
     let _ = memory;
 }
 
-/// Elements of an array that one thread has at a time.
+/// Elements of an array that a thread takes at a time.
 pub(crate) const PIECE: usize = 1 << 16;
 
-/// Calls `f(first, piece)` with all pieces of an array, and where they begin.
+/// Calls `f(first, piece)` for all pieces of an array, `first` being the place of the piece.
 pub fn for_each_piece<X: Send>(execute: &impl Execute, all: &mut [X], f: impl Fn(usize, &mut [X]) + Sync) {
     let mut pieces: Vec<&mut [X]> = all.chunks_mut(PIECE).collect();
     execute.for_each(&mut pieces, |piece, values| f(piece * PIECE, values));
 }
 
-/// Calls `f(row, values)` with all rows of `nx` elements of an array.
+/// Calls `f(row, values)` for all rows of `nx` elements of an array.
 pub fn for_each_row<X: Send>(execute: &impl Execute, all: &mut [X], nx: usize, f: impl Fn(usize, &mut [X]) + Sync) {
     let nx = nx.max(1);
     let rows = (PIECE / nx).max(1);
@@ -109,7 +108,7 @@ pub fn for_each_row<X: Send>(execute: &impl Execute, all: &mut [X], nx: usize, f
     });
 }
 
-/// Collects `f(first, piece)` of all pieces of an array, in their order.
+/// Collects `f(first, piece)` of all pieces of an array, in order.
 pub(crate) fn map_pieces<X: Sync, R: Send>(
     execute: &impl Execute,
     all: &[X],
@@ -123,13 +122,13 @@ pub(crate) fn map_pieces<X: Sync, R: Send>(
     said.into_iter().flatten().collect()
 }
 
-/// Where the first element is that is not `right`.
+/// Returns the place of the first element that is not `right`.
 pub fn find_wrong<X: Copy + Sync>(
     execute: &impl Execute,
     all: &[X],
     right: impl Fn(X) -> bool + Sync,
 ) -> Option<usize> {
-    /// So many are looked at without branches.
+    /// Elements examined without branches.
     const BLOCK: usize = 1024;
     let of_piece = |first: usize, piece: &[X]| {
         let are_right = |block: &[X]| block.iter().fold(true, |all, &value| all & right(value));
@@ -140,7 +139,7 @@ pub fn find_wrong<X: Copy + Sync>(
     map_pieces(execute, all, of_piece).into_iter().flatten().next()
 }
 
-/// An array of which `f(row, values)` sets rows of `nx` zeros, first touched by whoever works on them.
+/// Makes an array whose rows of `nx` zeros `f(row, values)` sets, first touched by the threads that will use them.
 pub(crate) fn rows<X: Clone + Default + Send>(
     execute: &impl Execute,
     count: usize,
@@ -153,10 +152,10 @@ pub(crate) fn rows<X: Clone + Default + Send>(
     all
 }
 
-/// An array of which `f(first, piece)` sets pieces of zeros, in memory that is had before the first is made.
+/// Makes an array whose pieces of zeros `f(first, piece)` sets; all memory is allocated first.
 ///
 /// # Errors
-/// Memory that cannot be had.
+/// Memory that cannot be allocated.
 pub fn try_pieces<X: Copy + Default + Send>(
     execute: &impl Execute,
     count: usize,
@@ -168,7 +167,7 @@ pub fn try_pieces<X: Copy + Default + Send>(
     execute.prefer_large_pages(room);
     for_each_piece(execute, room, |first, piece| {
         piece.fill(MaybeUninit::new(X::default()));
-        // SAFETY: all elements of the piece have just been written.
+        // SAFETY: all elements of the piece have been written.
         f(first, unsafe { &mut *(ptr::from_mut(piece) as *mut [X]) });
     });
     // SAFETY: as many were reserved, and every one of them has been written.
@@ -176,7 +175,7 @@ pub fn try_pieces<X: Copy + Default + Send>(
     Ok(all)
 }
 
-/// A shared array of which `f(row, values)` sets rows of `nx` zeros, written where it stays.
+/// Makes a shared array whose rows of `nx` zeros `f(row, values)` sets in place.
 pub(crate) fn shared(
     execute: &impl Execute,
     count: usize,
@@ -193,19 +192,19 @@ pub(crate) fn shared(
     all
 }
 
-/// A copy that is shared.
+/// Makes a shared copy.
 pub(crate) fn shared_copy(execute: &impl Execute, values: &[f64]) -> Arc<[f64]> {
     shared(execute, values.len(), PIECE, |piece, copy| copy.copy_from_slice(&values[piece * PIECE..][..copy.len()]))
 }
 
-/// Zeros that are first touched by whoever works on them.
+/// Makes zeros that are first touched by the threads that will use them.
 pub(crate) fn zeros(execute: &impl Execute, count: usize) -> Vec<u32> {
     let all = vec![0; count];
     execute.prefer_large_pages(&all);
     all
 }
 
-/// Numbers that several threads share.
+/// Shares numbers among several threads.
 pub(crate) fn atomics(values: &mut [u32]) -> &[AtomicU32] {
     let values: *mut [u32] = values;
     // SAFETY: an `AtomicU32` has the size, the alignment and the values of a `u32`, and these stay borrowed for as long.
@@ -239,7 +238,7 @@ mod tests {
     fn a_forked_process_has_threads_of_its_own() {
         let work = || rows(&Host, MANY, 1, |row, values: &mut [usize]| values[0] = row).last() == Some(&(MANY - 1));
         assert!(work());
-        // SAFETY: the child does no more than the same work, and ends; one that waits for threads that it has not is ended.
+        // SAFETY: the child only does the same work and ends; one that waits for missing threads is ended.
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: as above.
@@ -249,7 +248,7 @@ mod tests {
             }
         }
         let mut status = 0;
-        // SAFETY: `status` is there to be written.
+        // SAFETY: `status` may be written.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0);
     }

@@ -1,7 +1,7 @@
 //! Grids, stencils, solvers and the reference back end of isobar: no threads, no devices.
 //!
-//! Start at the facade crate `isobar`; `ARCHITECTURE.md` in the repository has the picture. Modules import one way, each
-//! from those before it:
+//! Start at the facade crate `isobar`; `ARCHITECTURE.md` in the repository has the picture. Modules import one way, each from the
+//! previous ones:
 //!
 //! * [`error`], [`real`], [`simd`], [`layout`], [`array`](mod@array), [`traffic`], [`outcome`], [`options`]: plain data,
 //! * [`execute`] passes on the host, [`eigen`] small eigenproblems, [`direct`] separable matrices, [`backend`] what a device must offer,

@@ -16,7 +16,7 @@ mod sealed {
 
 /// A floating-point type that vectors and coefficients can be stored in: `f32` or `f64`.
 ///
-/// Reductions (inner products, norms) are accumulated and returned in `f64` whatever the storage.
+/// Reductions (inner products, norms) are accumulated and returned in `f64` for either storage.
 pub trait Real:
     sealed::Sealed
     + Copy
@@ -48,11 +48,11 @@ pub trait Real:
 
     /// Rounds to the nearest representable value.
     fn from_f64(value: f64) -> Self;
-    /// Exact widening.
+    /// Widens exactly.
     fn to_f64(self) -> f64;
-    /// `self · b + c` in one rounding.
+    /// Computes `self · b + c` in one rounding.
     fn mul_add(self, b: Self, c: Self) -> Self;
-    /// Neither infinite nor NaN.
+    /// Returns whether it is neither infinite nor NaN.
     fn is_finite(self) -> bool;
 }
 
@@ -86,14 +86,14 @@ macro_rules! real {
 real!(f32, Precision::F32);
 real!(f64, Precision::F64);
 
-/// How numbers are stored during a solve. The answer is always judged in double precision.
+/// The storage of numbers during a solve. The result is always judged in double precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
-    /// Everything in double precision.
+    /// All in double precision.
     #[default]
     F64,
-    /// Everything in single precision.
+    /// All in single precision.
     F32,
     /// Multigrid cycles in single precision inside a double-precision correction loop.
     Mixed,
@@ -109,19 +109,19 @@ impl Display for Precision {
     }
 }
 
-/// h_a h_b / (h_a + h_b), and 0 where either is; never overflows.
+/// Returns h_a h_b / (h_a + h_b), and 0 where either is 0; never overflows.
 #[inline(always)]
 pub(crate) fn harmonic(a: f64, b: f64) -> f64 {
     if a > 0.0 && b > 0.0 { a * (b / (a + b)) } else { 0.0 }
 }
 
-/// Views numbers as the bytes that they are in memory.
+/// Views numbers as their bytes in memory.
 pub fn bytes_of<T: Real>(values: &[T]) -> &[u8] {
     // SAFETY: `Real` is sealed: f32 or f64, of which every byte is initialised.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
-/// Views numbers as bytes that may be written: any bytes are a number.
+/// Views numbers as bytes that may be written: any bytes are a valid number.
 pub fn bytes_of_mut<T: Real>(values: &mut [T]) -> &mut [u8] {
     // SAFETY: as above, and any bytes are an f32 or f64.
     unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }

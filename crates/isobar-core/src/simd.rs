@@ -1,23 +1,22 @@
-//! Explicit vector lanes for a generic [`Real`](crate::real::Real): what the CPU back end's loops are written in.
+//! Explicit vector lanes for a generic [`Real`](crate::real::Real), for the loops of the CPU back end.
 //!
-//! [`pulp`] has the instructions, chosen at run time, with methods that differ by element type; the
-//! [`Lanes`] trait and the [`Pack`] wrapper let one loop serve both precisions and read like the
-//! formula it computes.
+//! [`pulp`] has the instructions, chosen at run time, with methods that differ by element type; the [`Lanes`]
+//! trait and the [`Pack`] wrapper let one loop serve both precisions and read like its formula.
 
 use std::ops::{Add, Mul, Neg, Sub};
 
 use pulp::Simd;
 
-/// An element type that comes in packs of as many as one vector register holds.
+/// An element type of which a vector register holds a pack.
 pub trait Lanes: Copy + 'static {
-    /// A register's worth.
+    /// A register of elements.
     type Register<S: Simd>: Copy + std::fmt::Debug;
 
-    /// A row as packs, and the rest that does not fill one.
+    /// Returns a row as packs, and the rest that does not fill one.
     fn registers<S: Simd>(row: &[Self]) -> (&[Self::Register<S>], &[Self]);
-    /// A row as packs to write.
+    /// Returns a row as packs to write.
     fn registers_mut<S: Simd>(row: &mut [Self]) -> (&mut [Self::Register<S>], &mut [Self]);
-    /// One value in all lanes.
+    /// Returns one value in all lanes.
     fn splat<S: Simd>(simd: S, value: Self) -> Self::Register<S>;
     /// a + b
     fn add<S: Simd>(simd: S, a: Self::Register<S>, b: Self::Register<S>) -> Self::Register<S>;
@@ -34,7 +33,7 @@ pub trait Lanes: Copy + 'static {
     fn neg<S: Simd>(simd: S, a: Self::Register<S>) -> Self::Register<S>;
     /// 1 / a where a > 0, 0 elsewhere
     fn reciprocal<S: Simd>(simd: S, a: Self::Register<S>) -> Self::Register<S>;
-    /// a with another value in one lane
+    /// Returns a with another value in one lane.
     fn replace_lane<S: Simd>(simd: S, a: Self::Register<S>, lane: usize, value: Self) -> Self::Register<S>;
 }
 
@@ -128,7 +127,7 @@ lanes!(
     select_f64s
 );
 
-/// A register's worth of numbers, with the operators of a number.
+/// A register of numbers, with the operators of a number.
 #[derive(Clone, Copy, Debug)]
 pub struct Pack<S: Simd, T: Lanes> {
     simd: S,
@@ -136,25 +135,25 @@ pub struct Pack<S: Simd, T: Lanes> {
 }
 
 impl<S: Simd, T: Lanes> Pack<S, T> {
-    /// One value in all lanes.
+    /// Returns one value in all lanes.
     #[inline(always)]
     pub fn splat(simd: S, value: T) -> Self {
         Self { simd, register: T::splat(simd, value) }
     }
 
-    /// From a register.
+    /// Makes a pack of a register.
     #[inline(always)]
     pub fn new(simd: S, register: T::Register<S>) -> Self {
         Self { simd, register }
     }
 
-    /// The instructions.
+    /// Returns the instructions.
     #[inline(always)]
     pub fn simd(self) -> S {
         self.simd
     }
 
-    /// The register.
+    /// Returns the register.
     #[inline(always)]
     pub fn register(self) -> T::Register<S> {
         self.register

@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-/// A step's declared work, a cell: vectors read, vectors written, floating-point operations.
+/// The declared work of a step, a cell: vectors read, vectors written, floating-point operations.
 ///
-/// Every vector counts once however often a neighbour's value is used (perfect caching), and a
-/// coarse-grid vector counts a quarter. Coefficients that are vectors themselves count too; horizontal and
-/// vertical ones of the tensor-product operator count nothing.
+/// Every vector counts once, however often a neighbour's value is used (perfect caching), and a coarse-grid vector
+/// counts a quarter. Coefficients that are vectors themselves count too; the horizontal and vertical ones of the
+/// tensor-product operator do not.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Traffic {
     /// The step.
@@ -17,7 +17,7 @@ pub struct Traffic {
     pub reads: f64,
     /// Vectors written.
     pub writes: f64,
-    /// How often the operator's coefficient vectors are read, see
+    /// Reads of the operator's coefficient vectors, see
     /// [`Operator::coefficient_vectors`](crate::operator::Operator::coefficient_vectors).
     pub coefficients: f64,
     /// Floating-point operations a cell.
@@ -25,18 +25,19 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Vector references, reads and writes together.
+    /// Returns vector references, reads and writes together.
     pub fn references(&self) -> f64 {
         self.reads + self.writes
     }
 
-    /// Bytes moved on `cells` cells of `size` bytes each, by an operator with so many coefficient vectors.
+    /// Returns the bytes moved on `cells` cells of `size` bytes each, by an operator with this many coefficient
+    /// vectors.
     pub fn bytes(&self, cells: usize, size: usize, coefficient_vectors: f64) -> f64 {
         (self.references() + self.coefficients * coefficient_vectors) * (cells * size) as f64
     }
 }
 
-/// Traffic of one step on one grid: what it declares, the cells it runs over, bytes an element.
+/// The traffic of one step on one grid: its declaration, the cells of the grid, bytes an element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepTraffic {
     /// The step's declaration.
@@ -45,14 +46,14 @@ pub struct StepTraffic {
     pub cells: usize,
     /// Bytes of an element.
     pub size: usize,
-    /// Coefficient vectors of the operator it belongs to.
+    /// Coefficient vectors of its operator.
     pub coefficient_vectors: f64,
-    /// How often an iteration takes it.
+    /// How often an iteration runs it.
     pub count: f64,
 }
 
 impl StepTraffic {
-    /// A step taken once on vectors of T alone.
+    /// Makes a step that runs once on vectors of T alone.
     pub fn once<T>(step: Traffic, cells: usize) -> Self {
         Self { step, cells, size: size_of::<T>(), coefficient_vectors: 0.0, count: 1.0 }
     }
@@ -63,18 +64,18 @@ impl StepTraffic {
         Self { coefficient_vectors, ..self }
     }
 
-    /// The same, so many times.
+    /// Multiplies how often it runs.
     #[must_use]
     pub fn times(self, count: f64) -> Self {
         Self { count, ..self }
     }
 
-    /// Bytes the step moves when taken once.
+    /// Returns the bytes that the step moves when it runs once.
     pub fn bytes_once(&self) -> f64 {
         self.step.bytes(self.cells, self.size, self.coefficient_vectors)
     }
 
-    /// Bytes an iteration moves in this step.
+    /// Returns the bytes that an iteration moves in this step.
     pub fn bytes(&self) -> f64 {
         self.count * self.bytes_once()
     }
@@ -108,7 +109,7 @@ traffic! {
     SOLVE_LINES: "solve_lines", "z = M⁻¹ r", 1.0, 1.0, 1.0, 11.0;
     /// See [`crate::operator::LineSolver::precondition_residual`].
     PRECONDITION_RESIDUAL: "precondition_residual", "r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²", 2.0, 2.0, 1.0, 17.0;
-    /// The default, unfused update of the residual and its two inner products, preconditioner apart.
+    /// The default, unfused update of the residual and its two inner products, without the preconditioner.
     UPDATE_RESIDUAL: "update_residual", "r −= αq;  ‖r‖²;  ρ = ⟨r, z⟩", 4.0, 1.0, 0.0, 6.0;
     /// See [`crate::operator::Diagonal::scale_residual`].
     SCALE_RESIDUAL: "scale_residual", "r −= αq;  z = D⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²", 2.0, 2.0, 1.0, 11.0;
@@ -154,11 +155,12 @@ traffic! {
     SMOOTH_RESIDUAL_RESTRICT: "smooth_residual_restrict", "u += ρ M⁻¹(f − A u);  f_c = R (f − A u)", 2.0, 1.25, 1.0, 38.0;
     /// The preceding step from u = 0.
     SMOOTH_RESIDUAL_RESTRICT_FROM_ZERO: "smooth_residual_restrict_from_zero", "u = ρ M⁻¹ f;  f_c = R (f − A u)", 1.0, 1.25, 1.0, 38.0;
-    /// See [`crate::operator::ModalTransfer::expand_smooth_project`], with one sweep; the modes' own traffic apart.
+    /// See [`crate::operator::ModalTransfer::expand_smooth_project`], with one sweep; without the modes' own
+    /// traffic.
     EXPAND_SMOOTH_PROJECT: "expand_smooth_project", "u += Σ s_m x_m;  u += ρ M⁻¹(f − A u);  g_m = s_mᵀ (f − A u);  ‖f − A u‖²", 2.0, 1.0, 1.0, 90.0;
-    /// See [`crate::operator::ModalTransfer::project_residual`]; the modes' own traffic apart.
+    /// See [`crate::operator::ModalTransfer::project_residual`]; without the modes' own traffic.
     PROJECT_RESIDUAL: "project_residual", "g_m = s_mᵀ (f − A u);  ‖f − A u‖²", 2.0, 0.0, 1.0, 50.0;
-    /// See [`crate::operator::ModalTransfer::expand`]; the modes' own traffic apart.
+    /// See [`crate::operator::ModalTransfer::expand`]; without the modes' own traffic.
     EXPAND: "expand", "u += Σ s_m x_m", 1.0, 1.0, 0.0, 30.0;
     /// See [`crate::operator::DirectSolver::solve`]: two transforms, tridiagonal systems, two transforms back.
     DIRECT_SOLVE: "direct_solve", "u = S (T + μ D_a + ν D_b)⁻¹ Sᵀ b", 6.0, 6.0, 0.0, 100.0;

@@ -1,5 +1,5 @@
-//! The checks of the conformance suite run on the reference back end itself: they must be right about it. In single
-//! precision they run where asked for by `--include-ignored`.
+//! Runs the conformance suite on the reference back end itself, which must pass it. Single precision runs with
+//! `--include-ignored`.
 
 use std::process::ExitCode;
 

@@ -1,8 +1,8 @@
 //! Setup and solve of diffusion problems on n³ cells, to 1e-8.
 //!
 //! `cargo bench -p isobar-cpu --bench diffusion_times -- [n] [threads] [auto|f64|mixed] [names of problems] [lines|point-line]`:
-//! cycles in the precision that is chosen, in double, in single; with `lines` these are relaxed where the choice would be points,
-//! and with `point-line` both. Seconds of the processor are those of all threads.
+//! cycles in the automatically chosen precision, in double, in single; with `lines` these are relaxed where the choice would be
+//! points, and with `point-line` the hybrid smoother is used. Seconds of the processor are those of all threads.
 
 use std::f64::consts::TAU;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use isobar_core::solver::ignore;
 use isobar_core::stencil::{Coefficients, Diffusion, Side};
 use isobar_cpu::Cpu;
 
-/// Seconds that this process has had of the processor, where the system says.
+/// Returns the processor seconds of this process, where the system reports them.
 fn processor_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = text.rsplit(')').next().unwrap_or_default();
@@ -67,7 +67,7 @@ fn time(
     Ok(())
 }
 
-/// κ = 10^g, g a sum of 64 plane waves with a deviation of 1, of about one wave in so many cells: that of `validation/hypre`.
+/// Computes κ = 10^g, g a sum of 64 plane waves with a deviation of 1, one wave in about `cells` cells, as in `validation/hypre`.
 fn plane_waves(shape: Shape, cells: f64) -> Vec<f64> {
     const MODES: usize = 64;
     let uniform = |n: usize| 0.5 * (random(0, n) + 1.0);

@@ -1,6 +1,7 @@
-//! Direct solves on the processor: boxes of n³ cells with closed, fixed, periodic and stretched (100 : 1) axes; the least time of
-//! several, and the bandwidth of the six vectors that a solve has to read or write at least, beside that of a copy.
-//! Arguments: cells a side (64, 128 and 256), threads (2), how many solves (11), and a word for boxes whose name has it (all).
+//! Times of direct solves on the processor: boxes of n³ cells with closed, fixed, periodic and stretched (100 : 1) axes; the
+//! least time of several, and the bandwidth of the six vectors that a solve reads or writes at least, beside that of a copy.
+//! Arguments: cells a side (64, 128 and 256), threads (2), the number of solves (11), and a word that selects boxes by name
+//! (all).
 
 use std::time::Instant;
 
@@ -12,7 +13,7 @@ use isobar_core::problem::random;
 use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil};
 use isobar_cpu::Cpu;
 
-/// A box of n³ cells.
+/// Makes a box of n³ cells.
 fn cube(n: usize, side: Side, stretching: f64) -> isobar_core::Result<Diffusion> {
     let shape = Shape::new(n, n, n);
     let widths: Vec<f64> = (0..n).map(|i| stretching.powf(i as f64 / (n - 1) as f64)).collect();

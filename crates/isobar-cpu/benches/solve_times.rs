@@ -1,6 +1,6 @@
-//! Whole solves on the processor, the panel problem with a random right-hand side and with 1: vertical modes and multigrid in
-//! turn, so that both have the same neighbours; the least and the median of them, in milliseconds.
-//! Arguments: columns a side (256), threads (2), "modes" or "multigrid" for that alone (both), and how many solves (11).
+//! Times of whole solves on the processor, the panel problem with a random right-hand side and with 1: vertical modes and
+//! multigrid alternately, so that other load affects both; the least and the median, in milliseconds. Arguments: columns a
+//! side (256), threads (2), "modes" or "multigrid" for that alone (both), and the number of solves (11).
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};

@@ -15,28 +15,28 @@ use crate::cpu::Cpu;
 use crate::shared::Shared;
 use crate::vector::Vector;
 
-/// Sums are kept of so many parts of a grid, at most.
+/// The most parts of a grid that have their own sums.
 const MAX_PARTS: usize = 64;
-/// Cells in a part, at least.
+/// The fewest cells in a part.
 const SMALLEST_PART: usize = 1 << 14;
-/// A matrix of fewer entries is multiplied on one thread.
+/// Matrices with fewer entries are multiplied on one thread.
 const ENTRIES_WORTH_A_THREAD: usize = 1 << 15;
 
-/// A [`AggregateMap`] as runs of entries of a vector that belong to one aggregate, or to none.
+/// An [`AggregateMap`] as runs of consecutive entries of a vector that belong to one aggregate, or to none.
 ///
-/// Aggregates are bodies or blocks of cells, so that runs are long; a map of no two neighbours alike takes
-/// 16 bytes a cell.
+/// Aggregates are strongly coupled cells or blocks, so that runs are long; a map without two equal neighbours takes 16 bytes a
+/// cell.
 #[derive(Debug)]
 pub struct Aggregates {
     layout: Layout,
-    /// In the order of the layout; each ends where the next begins, and the last is empty.
+    /// In the order of the layout; each run ends where the next begins, and the last is empty.
     runs: Vec<Run>,
     /// The first run of each plane; a run never crosses into the next plane.
     first_runs: Vec<usize>,
     /// The runs of a subdomain's halo rows, counted from the beginning of their plane.
     halo: [Option<Vec<Run>>; 2],
     parts: Vec<Part>,
-    /// One sum for each aggregate that a part may meet.
+    /// One sum for each aggregate that a part may contain.
     partial_sums: Mutex<Vec<f64>>,
 }
 
@@ -46,13 +46,13 @@ struct Run {
     id: u32,
 }
 
-/// Planes that are summed up together.
+/// Consecutive planes that are summed together.
 #[derive(Clone, Debug)]
 struct Part {
     planes: std::ops::Range<usize>,
-    /// All aggregates that have cells there, and perhaps others.
+    /// A range with all aggregates that have cells in the part.
     ids: std::ops::Range<usize>,
-    /// Where their sums are.
+    /// The position of their sums.
     sums: usize,
 }
 
@@ -102,13 +102,13 @@ impl Aggregates {
             part
         });
         let parts = parts.collect();
-        // The row before the first has the colours of the one after it.
+        // The row before the first has the colours of row 1.
         let [before, after] = map.halo();
         let halo = [(before, 1), (after, shape.ny)].map(|(ids, j)| ids.map(|ids| runs_of_row(&layout, j, ids)));
         Ok(Self { layout, runs, first_runs, halo, parts, partial_sums: Mutex::new(vec![0.0; sums]) })
     }
 
-    /// The runs of some planes: start, end and aggregate.
+    /// Returns the runs of some planes: start, end and aggregate.
     fn runs(&self, planes: std::ops::Range<usize>) -> impl Iterator<Item = (usize, usize, Option<usize>)> + '_ {
         let runs = &self.runs[self.first_runs[planes.start]..=self.first_runs[planes.end]];
         runs.windows(2).map(|pair| {
@@ -117,7 +117,7 @@ impl Aggregates {
         })
     }
 
-    /// A plane of Z a, which may be a halo row: that before the first is −1.
+    /// Writes plane `plane` of Z a, which may be a halo row; plane −1 is the row before the first.
     pub(crate) fn expand<T: Real>(&self, plane: isize, a: &[f64], out: &mut [T]) {
         let (runs, origin) = match &self.halo {
             [Some(runs), _] if plane < 0 => (&runs[..], 0),
@@ -145,8 +145,8 @@ impl Aggregates {
     }
 }
 
-/// The runs of a row whose cells are in these aggregates, x first, then layers, with an empty one behind; colours are those of
-/// row j.
+/// Returns the runs of a row whose cells are in these aggregates, x first, then layers, with an empty one at the end; colours
+/// are those of row j.
 fn runs_of_row(layout: &Layout, j: usize, ids: &[u32]) -> Vec<Run> {
     let (nx, half_plane) = (layout.shape().nx, layout.half_plane());
     let mut runs: Vec<Run> = Vec::new();
@@ -162,7 +162,7 @@ fn runs_of_row(layout: &Layout, j: usize, ids: &[u32]) -> Vec<Run> {
     runs
 }
 
-/// A dense square matrix, row after row.
+/// A dense square matrix, stored row by row.
 #[derive(Debug)]
 pub struct AggregateMatrix {
     size: usize,
@@ -215,7 +215,7 @@ impl AggregateBackend for Cpu {
 
     fn aggregate_sums<T: Real>(&self, x: &Vector<T>, aggregates: &Aggregates, sums: &mut Vec<f64>) -> Result<()> {
         let entries = x.entries();
-        // They hold nothing between calls, so a panic elsewhere cannot have spoilt them.
+        // The sums hold nothing between calls, so that a panic elsewhere does no harm.
         let mut partial = aggregates.partial_sums.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = Shared::of(&mut partial);
         aggregates.for_each_part(self, |part| {

@@ -19,23 +19,22 @@ use crate::shared::{RowMut, Shared};
 use crate::tensor_product::{Factors, TensorProduct};
 use crate::vector::Vector;
 
-/// Between two levels of the tensor-product operator.
+/// The transfer between two levels of the tensor-product operator.
 #[derive(Debug)]
 pub struct Bilinear<T: Real> {
     fine: Arc<TensorProduct<T>>,
     coarse: Layout,
 }
 
-/// The terms that a restriction adds up.
+/// The vector that a restriction sums.
 #[derive(Clone, Copy)]
 enum Restricted<T> {
-    /// A vector.
+    /// A stored vector.
     Vector(Shared<T>),
-    /// f − A u, known to vanish on the colours that are not named.
+    /// f − A u, known to vanish on the other colours.
     Residual { vectors: [Shared<T>; 2], colours: &'static [Colour] },
     /// f − A u after one sweep from zero, on the colour swept first. Its columns were solved with zeros around them, so
-    /// that all that is left is −d Σ α u of what the second half sweep put there: no vertical term, no difference of
-    /// large numbers.
+    /// that the residual is −d Σ α u of the second half sweep's u: no vertical term, no cancellation.
     AfterSweepFromZero { u: Shared<T>, colours: &'static [Colour] },
 }
 
@@ -44,7 +43,7 @@ impl<T: Real> Bilinear<T> {
         Self { fine: Arc::clone(fine), coarse }
     }
 
-    /// f_c = R … for the coarse plane that fine planes j − 1 and j make up, or the last one alone; does nothing on the
+    /// Computes f_c = R … on the coarse plane of fine planes j − 1 and j, or of the last one alone; does nothing on the
     /// first of a pair.
     fn restrict_plane(&self, c: &Factors<T>, j: usize, what: Restricted<T>, coarse_f: Shared<T>, row: &mut [T]) {
         let is_last = j + 1 == self.fine.geometry().layout.shape().ny;
@@ -57,13 +56,13 @@ impl<T: Real> Bilinear<T> {
         crate::seven_point::Stored::run(c, self.fine.cpu(), self.fine.geometry(), restrict);
     }
 
-    /// A pass whose only stage restricts.
+    /// Runs a pass whose only stage restricts.
     fn restriction(&self, what: Restricted<T>, coarse_f: &mut Vector<T>) {
         let coarse_f = coarse_f.share_mut();
         self.fine.plain_pass(|c, j, space| self.restrict_plane(c, j, what, coarse_f, &mut space.natural[0]));
     }
 
-    /// u += P u_c on the given colours
+    /// Computes u += P u_c on the given colours of plane j.
     fn prolong_plane(&self, j: usize, colours: &[Colour], coarse_u: Shared<T>, u: Shared<T>, row: &mut [T]) {
         let prolong = Prolong { g: self.fine.geometry(), coarse: &self.coarse, j, colours, coarse_u, u, row };
         self.fine.cpu().dispatch::<T, _>(prolong);
@@ -157,13 +156,13 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
     }
 }
 
-/// A coarse plane from one or two fine ones.
+/// Computes a coarse plane from one or two fine ones.
 struct Restrict<'a, T> {
     coarse: &'a Layout,
     fine_planes: [Option<usize>; 2],
     what: Restricted<T>,
     coarse_f: Shared<T>,
-    /// Room for a row in natural order.
+    /// Scratch for a row in natural order.
     row: &'a mut [T],
 }
 
@@ -194,7 +193,7 @@ impl<T: Real> Kernel<T> for Restrict<'_, T> {
         for w in g.rows() {
             row[..n].fill(T::ZERO);
             let mut sums = RowMut::new(simd, &mut row[..n]);
-            // Fine columns 2m and 2m + 1, of either colour, make up coarse column m.
+            // Coarse column m consists of fine columns 2m and 2m + 1, of either colour.
             for (h, tile) in &half_planes[..count] {
                 add_row(simd, g, tile, h, w, what, &mut sums);
             }
@@ -209,7 +208,7 @@ impl<T: Real> Kernel<T> for Restrict<'_, T> {
     }
 }
 
-/// Adds a row of what is restricted.
+/// Adds a row of the restricted vector.
 #[inline(always)]
 fn add_row<S: Simd, T: Real>(
     simd: S,
@@ -250,17 +249,17 @@ fn add_row<S: Simd, T: Real>(
     }
 }
 
-/// Position of the first row of a half plane.
+/// Returns the position of the first row of a half plane.
 fn row_start(layout: &Layout, j: isize, colour: Colour) -> isize {
     (colour as isize + 2 * j) * layout.half_plane() as isize
 }
 
-/// The colours of a plane with even and with odd column indices.
+/// Returns the colours of a plane with even and with odd column indices.
 fn by_parity(j: usize) -> [Colour; 2] {
     if j.is_multiple_of(2) { [Colour::Red, Colour::Black] } else { [Colour::Black, Colour::Red] }
 }
 
-/// u += P u_c on plane j.
+/// Computes u += P u_c on plane j.
 struct Prolong<'a, T> {
     g: Geometry<'a, T>,
     coarse: &'a Layout,
@@ -268,7 +267,7 @@ struct Prolong<'a, T> {
     colours: &'a [Colour],
     coarse_u: Shared<T>,
     u: Shared<T>,
-    /// Room for a row in natural order and a ghost at either end.
+    /// Scratch for a row in natural order with a ghost at either end.
     row: &'a mut [T],
 }
 
@@ -279,16 +278,16 @@ impl<T: Real> WithSimd for Prolong<'_, T> {
     fn with_simd<S: Simd>(self, _: S) {
         let Self { g, coarse, j, colours, coarse_u, u, row } = self;
         let (n, coarse_n, shape, fine) = (g.layout.pitch(), coarse.pitch(), coarse.shape(), g.layout.shape());
-        // The last of an odd number is alone in its coarse column, whose value it takes.
+        // The last of an odd number of fine columns takes the value of its coarse column.
         let is_alone = |n: usize, count: usize| n + 1 == count && n.is_multiple_of(2);
-        // Beyond the part, its halo row.
+        // Beyond the subdomain lies its halo row.
         let [before, after] = coarse.halo().map(|rows| rows as isize);
         let here = (j / 2) as isize;
         let far = if j.is_multiple_of(2) { here - 1 } else { here + 1 };
         let rows = -before..shape.ny as isize + after;
         let far = Some(far).filter(|far| rows.contains(far) && !is_alone(j, fine.ny));
         let (three, one) = (T::from_f64(0.75), T::from_f64(0.25));
-        // Outside, the value mirrors with the opposite sign.
+        // Outside, the value is mirrored with the opposite sign.
         let [near_weight, far_weight] = match far {
             _ if is_alone(j, fine.ny) => [T::ONE, T::ZERO],
             Some(_) => [three, one],

@@ -1,4 +1,4 @@
-//! Operations on whole vectors: on halo rows as on others, but for sums.
+//! Operations on whole vectors, halo rows included except in sums.
 
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
@@ -82,7 +82,8 @@ pub(crate) fn convert_dot<S: Real, T: Real>(cpu: &Cpu, x: &Vector<S>, y: &mut Ve
     zip_sum(cpu, x, y, |x, y| cpu.dispatch::<f64, _>(Convert { x, y }), Some(z))
 }
 
-/// `f(x, y)` on all entries, and ⟨y, z⟩, or ‖y‖², without halo rows, while what was written is in cache.
+/// Applies `f(x, y)` to all entries, and returns ⟨y, z⟩, or ‖y‖², without halo rows, while the written
+/// entries are in cache.
 fn zip_sum<S: Real, T: Real>(
     cpu: &Cpu,
     x: &Vector<S>,
@@ -188,7 +189,7 @@ impl<T: Real> WithSimd for Dot<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> f64 {
-        // Independent sums, or the additions would wait for each other.
+        // Independent sums hide the latency of additions.
         let mut sums = [0.0; 32];
         let (x, x_rest) = self.x.as_chunks::<32>();
         let (y, y_rest) = self.y.as_chunks::<32>();

@@ -1,4 +1,4 @@
-//! The back end itself: threads, vector instructions, vectors.
+//! The back end: threads, vector instructions, vectors.
 
 use std::mem::ManuallyDrop;
 use std::ops::ControlFlow;
@@ -28,9 +28,9 @@ use crate::vector::Vector;
 /// Grids of fewer cells run on one thread: waking the others would take longer.
 pub(crate) const CELLS_WORTH_A_THREAD: usize = 1 << 14;
 
-/// Parts of a vector that sums are kept of, at most.
+/// The most parts of a vector that have their own sums.
 pub(crate) const MAX_PARTS: usize = 256;
-/// Entries in a part, at least.
+/// The fewest entries in a part.
 const SMALLEST_PART: usize = 1 << 14;
 
 /// This machine's processor cores. Cheap to clone; clones share the threads.
@@ -44,18 +44,18 @@ pub struct Cpu {
 #[derive(Debug)]
 struct Inner {
     pool: ManuallyDrop<ThreadPool>,
-    /// The process that has these threads.
+    /// The process that owns these threads.
     process: u32,
     threads: usize,
-    /// For double precision.
+    /// Instructions for double precision.
     arch: Arch,
-    /// For single precision.
+    /// Instructions for single precision.
     arch_single: Arch,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // A parent's threads cannot be ended in a process that was forked from it.
+        // A forked process cannot end its parent's threads.
         if self.process == std::process::id() {
             // SAFETY: once, and not used after.
             unsafe { ManuallyDrop::drop(&mut self.pool) };
@@ -64,7 +64,7 @@ impl Drop for Inner {
 }
 
 impl Cpu {
-    /// So many threads.
+    /// Starts `threads` threads.
     ///
     /// # Errors
     /// [`Error::Invalid`] for 0 threads, [`Error::Device`] where they cannot be started.
@@ -82,31 +82,31 @@ impl Cpu {
         Ok(Self { inner: Arc::new(inner), ranks: None })
     }
 
-    /// As many threads as the machine offers this process.
+    /// Starts as many threads as the machine offers this process.
     ///
     /// # Errors
-    /// As [`Cpu::new`].
+    /// See [`Cpu::new`].
     pub fn with_all_threads() -> Result<Self> {
         Self::new(std::thread::available_parallelism().map_or(1, usize::from))
     }
 
-    /// The number of the process that has the threads. One that is forked from it has none of them, and must not use this.
+    /// Returns the process that owns the threads. A process forked from it has none of them, and must not use this back end.
     pub fn process(&self) -> u32 {
         self.inner.process
     }
 
-    /// Threads in use.
+    /// Returns the number of threads.
     pub fn threads(&self) -> usize {
         self.inner.threads
     }
 
-    /// The vector instructions in use, found at run time.
+    /// Returns the names of the vector instructions in use, found at run time.
     pub fn instructions(&self) -> String {
         format!("{:?}", self.inner.arch).split('(').next().unwrap_or_default().to_ascii_lowercase()
     }
 
-    /// Runs a kernel on elements of type T with this machine's instructions, at most eight lanes wide:
-    /// rows are multiples of eight, so that no loop has a remainder.
+    /// Runs a kernel on elements of type T with this machine's instructions, at most eight lanes wide: rows are multiples of eight,
+    /// so that no loop has a remainder.
     #[inline(always)]
     pub(crate) fn dispatch<T: Real, K: WithSimd>(&self, kernel: K) -> K::Output {
         match T::PRECISION {
@@ -115,13 +115,13 @@ impl Cpu {
         }
     }
 
-    /// Threads worth using on so many cells.
+    /// Returns how many threads are worth using on this many cells.
     pub(crate) fn threads_for(&self, cells: usize) -> usize {
         self.threads().min(cells / CELLS_WORTH_A_THREAD).max(1)
     }
 
-    /// Runs `f(0) … f(count − 1)` at the same time, on this back end's threads. Allocates nothing when
-    /// called from within [`Backend::enter`].
+    /// Runs `f(0) … f(count − 1)` concurrently on this back end's threads. It allocates nothing when called from within
+    /// [`Backend::enter`].
     pub(crate) fn for_each(&self, count: usize, f: impl Fn(usize) + Sync) {
         fn split(first: usize, beyond: usize, f: &(impl Fn(usize) + Sync)) {
             match beyond - first {
@@ -140,7 +140,7 @@ impl Cpu {
     }
 }
 
-/// Calls `f(i, value)` with the cells of row (j, k), in the order of their colours.
+/// Calls `f(i, value)` for the cells of row (j, k), in the order of their colours.
 #[inline(always)]
 fn entries_of_row<T: Real>(v: &Vector<T>, j: usize, k: usize, mut f: impl FnMut(usize, T)) {
     let (layout, entries) = (v.layout(), v.entries());
@@ -208,7 +208,7 @@ impl Backend for Cpu {
         let shape = layout.shape();
         check_shape(target.shape(), shape)?;
         if let Some(all) = target.as_c_order_mut() {
-            /// Elements that are worth a thread.
+            /// Elements worth a thread.
             const PIECE: usize = 1 << 16;
             let (nx, rows) = (shape.nx, shape.ny * shape.nz);
             let threads = self.threads().min(all.len().div_ceil(PIECE)).min(rows);
@@ -325,13 +325,12 @@ impl Backend for Cpu {
         iterate_after_first(self, scalars, body, observe)
     }
 
-    /// On all ranks, so that none counts as work that it waits for another.
+    /// Waits for all ranks, so that no rank's wait for another is timed as work.
     fn synchronize(&self) -> Result<()> {
         self.ranks.as_ref().map_or(Ok(()), |ranks| ranks.world().barrier())
     }
 
-    /// On one of the back end's own threads: the others are then woken without a detour. Where a transport is bound to a thread, on
-    /// that.
+    /// Runs on one of the back end's own threads, which wakes the others directly; or on the thread that a transport is bound to.
     fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match &self.ranks {
             Some(ranks) if ranks.world().is_bound_to_thread() => work(),
@@ -339,8 +338,8 @@ impl Backend for Cpu {
         }
     }
 
-    /// By the standard library's copy, on all threads; the best of several. Vectors that might stay in
-    /// a cache stand aside for larger ones: it is memory that is measured.
+    /// Times the standard library's copy on all threads, the best of several. Vectors that might stay in a cache are replaced by
+    /// larger ones, so that memory is measured.
     fn copy_bandwidth(&self, layout: &Layout) -> Result<f64> {
         let beyond_caches = Layout::new(Shape::new(256, 256, 128))?;
         let layout = if layout.len() < beyond_caches.len() { &beyond_caches } else { layout };
@@ -357,7 +356,7 @@ impl Backend for Cpu {
 }
 
 impl DirectBackend for Cpu {
-    /// Transforms of whole axes are not divided.
+    /// Transforms of whole axes are not divided among ranks.
     fn has_direct(&self) -> bool {
         self.ranks.is_none()
     }
@@ -372,7 +371,7 @@ impl Cpu {
         self.ranks.as_ref().map(|ranks| ranks.watch())
     }
 
-    /// `f(j, colour, start)` for every half plane, `start` being its position.
+    /// Calls `f(j, colour, start)` for every half plane, `start` being its position.
     pub(crate) fn for_each_half_plane(&self, layout: &Layout, f: impl Fn(usize, Colour, isize) + Sync) {
         let ny = layout.shape().ny;
         let threads = self.threads_for(layout.len());
@@ -385,7 +384,7 @@ impl Cpu {
         });
     }
 
-    /// `f(j, colour, start)` for every row of a horizontal field, `start` being its position.
+    /// Calls `f(j, colour, start)` for every row of a horizontal field, `start` being its position.
     pub(crate) fn for_each_column_row(&self, layout: &Layout, f: impl Fn(usize, Colour, isize) + Sync) {
         let ny = layout.shape().ny;
         let threads = self.threads_for(layout.columns_len()).min(ny);
@@ -398,7 +397,7 @@ impl Cpu {
         });
     }
 
-    /// The largest of some numbers, and 0 of none.
+    /// Returns the largest number, and 0 of none.
     pub(crate) fn largest(&self, values: &[f64]) -> f64 {
         let mut maxima = [0.0; MAX_PARTS];
         let out = Shared::of(&mut maxima);
@@ -410,7 +409,7 @@ impl Cpu {
         maxima.into_iter().fold(0.0, f64::max)
     }
 
-    /// Whether all of some numbers are this one.
+    /// Returns whether all numbers equal `value`.
     pub(crate) fn are_all(&self, values: &[f64], value: f64) -> bool {
         if values.last() != Some(&value) {
             return false;
@@ -425,8 +424,8 @@ impl Cpu {
         found.into_iter().all(|is_all| is_all)
     }
 
-    /// Splits `len` entries into parts, the same ones however many threads there are:
-    /// `f(part, first, one past the last)`, part < [`MAX_PARTS`].
+    /// Splits `len` entries into parts, the same for any number of threads: `f(part, first, one past the last)`, part <
+    /// [`MAX_PARTS`].
     pub(crate) fn for_each_part(&self, len: usize, f: impl Fn(usize, usize, usize) + Sync) {
         let size = len.div_ceil(MAX_PARTS).max(SMALLEST_PART).next_multiple_of(16);
         let parts = len.div_ceil(size);
@@ -439,7 +438,7 @@ impl Cpu {
     }
 }
 
-/// The widest instructions that hold no more than eight single-precision numbers.
+/// Returns the widest instructions that hold no more than eight single-precision numbers.
 fn at_most_eight_lanes() -> Arch {
     #[cfg(target_arch = "x86_64")]
     if let Some(simd) = pulp::x86::V3::try_new() {
@@ -448,7 +447,7 @@ fn at_most_eight_lanes() -> Arch {
     Arch::new()
 }
 
-/// The processor's model, where the system tells.
+/// Returns the processor's model, where the system reports it.
 fn processor_name() -> String {
     std::fs::read_to_string("/proc/cpuinfo")
         .ok()

@@ -1,7 +1,6 @@
-//! Where the neighbours of a row of cells lie: half planes, links across sides, rows with one lane replaced.
+//! Places of the neighbours of a row of cells: half planes, links across sides, rows with one lane replaced.
 //!
-//! What lies beyond a closed side is a row of zeros, so that loops know nothing of sides: an entry or a value of zero
-//! meets them there.
+//! Beyond a closed side lies a row of zeros, so that loops need no special case: an entry or a value of zero is read there.
 
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::real::Real;
@@ -10,9 +9,9 @@ use pulp::Simd;
 
 use crate::shared::{Ahead, Row, Shared};
 
-/// A grid and which of its directions are periodic.
+/// A grid and its periodic directions.
 ///
-/// Kernels have one of their own: what is reached by a reference would be read again in every row.
+/// Kernels hold a copy: data behind a reference would be read again in every row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry<'a, T> {
     pub(crate) layout: Layout,
@@ -20,15 +19,14 @@ pub(crate) struct Geometry<'a, T> {
     pub(crate) periodic: [bool; 3],
     /// The values beyond closed sides: a row of zeros.
     pub(crate) zeros: &'a [T],
-    /// Whether what lies beyond the ends of lines in x must be replaced; if not, entries of zero meet it. Where there are halo columns
-    /// it must.
+    /// Whether the values beyond the ends of lines in x must be replaced; otherwise their entries are zero. Halo columns require it.
     pub(crate) replaces_ends: bool,
 }
 
 /// The neighbour of a cell in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// Nothing.
+    /// There is no neighbour.
     Closed,
     /// The next cell.
     Inner,
@@ -36,7 +34,7 @@ pub(crate) enum Link {
     Wrapped,
 }
 
-/// Which neighbours count, in the order x, y, z of unknowns.
+/// The neighbours that count, in the order x, y, z of unknowns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     All,
@@ -47,7 +45,7 @@ pub(crate) enum Which {
 }
 
 impl HalfPlane {
-    /// Whether there is a plane beside, in the south or in the north.
+    /// Returns whether there is a plane to the south or to the north.
     #[inline(always)]
     pub(crate) fn has_beside(&self, north: bool) -> bool {
         let link = if north { self.northern } else { self.southern };
@@ -56,7 +54,7 @@ impl HalfPlane {
 }
 
 impl Which {
-    /// Whether a neighbour on the upper or the lower side counts.
+    /// Returns whether a neighbour on the upper or the lower side counts.
     #[inline(always)]
     fn counts(self, link: Link, upper_side: bool) -> bool {
         let higher = upper_side == (link == Link::Inner);
@@ -64,7 +62,7 @@ impl Which {
     }
 }
 
-/// One half plane, the cells of one colour in plane j, and where it lies in a vector.
+/// A half plane, the cells of one colour in plane j, and its place in a vector.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HalfPlane {
     pub(crate) j: usize,
@@ -74,7 +72,7 @@ pub(crate) struct HalfPlane {
     pub(crate) columns: usize,
     /// Position of its first entry.
     pub(crate) start: isize,
-    /// The same of the other colour of its plane, and of the planes beside; of its own plane where there are none.
+    /// The first entry of the other colour of its plane, and those of the half planes beside; its own plane's where there are none.
     other: isize,
     south: isize,
     north: isize,
@@ -82,7 +80,7 @@ pub(crate) struct HalfPlane {
     northern: Link,
 }
 
-/// Where three planes start in a vector.
+/// The starts of three planes in a vector.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Planes {
     pub(crate) south: isize,
@@ -120,18 +118,17 @@ impl<'a, T: Real> Geometry<'a, T> {
         (j * self.plane_len()) as isize
     }
 
-    /// The plane beside plane j on one side, and how it is reached; plane j itself where there is none.
+    /// Returns the plane beside plane j on one side, and its link; plane j itself where there is none.
     pub(crate) fn plane_beside(&self, j: usize, north: bool) -> (usize, Link) {
         beside(j, self.layout.shape().ny, north, self.periodic[1])
     }
 
-    /// The number of the plane beside plane j, which is −1 or the number of planes for a halo row; that of plane j itself where there
-    /// is none.
+    /// Returns the number of the plane beside plane j, −1 or the number of planes for a halo row; j itself where there is none.
     pub(crate) fn number_beside(&self, j: usize, north: bool) -> isize {
         self.start_beside(j, north).0 / self.plane_len() as isize
     }
 
-    /// Where the plane beside plane j starts, a halo row perhaps, and how it is reached; plane j itself where there is none.
+    /// Returns the start of the plane beside plane j, which may be a halo row, and its link; plane j itself where there is none.
     fn start_beside(&self, j: usize, north: bool) -> (isize, Link) {
         let rows = self.layout.shape().ny;
         let is_end = if north { j + 1 == rows } else { j == 0 };
@@ -144,7 +141,7 @@ impl<'a, T: Real> Geometry<'a, T> {
         (self.plane_start(plane), link)
     }
 
-    /// The layer below or above, and how it is reached.
+    /// Returns the layer below or above, and its link.
     #[inline(always)]
     pub(crate) fn layer_beside(&self, k: usize, above: bool) -> (usize, Link) {
         beside(k, self.layers(), above, self.periodic[2])
@@ -155,7 +152,7 @@ impl<'a, T: Real> Geometry<'a, T> {
         self.half_plane_in(j, colour, Planes { south: start(false), here: self.plane_start(j), north: start(true) })
     }
 
-    /// A half plane in a vector that holds just some planes.
+    /// Returns a half plane in a vector that holds only some planes.
     pub(crate) fn half_plane_in(&self, j: usize, colour: Colour, planes: Planes) -> HalfPlane {
         let position = |colour: Colour| (colour as usize * self.layout.half_plane()) as isize;
         let other = position(colour.other());
@@ -173,39 +170,39 @@ impl<'a, T: Real> Geometry<'a, T> {
         }
     }
 
-    /// Columns of a half plane, all of them.
+    /// Returns all columns of a half plane.
     #[inline(always)]
     pub(crate) fn all_columns(&self) -> Columns {
         Columns { m: 0, n: self.layout.pitch() }
     }
 
-    /// Layers of a half plane, whole rows.
+    /// Returns the layers of a half plane, as whole rows.
     #[inline(always)]
     pub(crate) fn rows(&self) -> impl Iterator<Item = Window> + use<'a, T> {
         let columns = self.all_columns();
         (0..self.layers()).map(move |k| Window { k, columns })
     }
 
-    /// A row of zeros.
+    /// Returns a row of zeros.
     #[inline(always)]
     pub(crate) fn zeros<S: Simd>(&self, simd: S, n: usize) -> Row<'a, S, T> {
         Row::new(simd, &self.zeros[..n])
     }
 
-    /// Position of a window behind the first entry of its half plane.
+    /// Returns the position of a window relative to the first entry of its half plane.
     #[inline(always)]
     fn offset(&self, w: Window) -> isize {
         (w.k * self.layout.pitch() + w.columns.m) as isize
     }
 
-    /// Position of a window of a half plane in a vector.
+    /// Returns the position of a window of a half plane in a vector.
     #[inline(always)]
     pub(crate) fn position(&self, h: &HalfPlane, w: Window) -> isize {
         h.start + self.offset(w)
     }
 }
 
-/// The neighbour of number n of `count` on one side, and how it is reached; n itself where there is none.
+/// Returns the neighbour of number n of `count` on one side, and its link; n itself where there is none.
 #[inline(always)]
 fn beside(n: usize, count: usize, upper: bool, periodic: bool) -> (usize, Link) {
     let (inner, wrapped) = if upper { (n + 1 < count, 0) } else { (n > 0, count - 1) };
@@ -216,7 +213,7 @@ fn beside(n: usize, count: usize, upper: bool, periodic: bool) -> (usize, Link) 
     }
 }
 
-/// A row with a lane of one pack replaced, and one of another or of the same.
+/// A row of which one or two lanes are replaced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended<'a, S: Simd, T: Real> {
     row: Row<'a, S, T>,
@@ -227,7 +224,7 @@ pub(crate) struct Ended<'a, S: Simd, T: Real> {
 /// A replacement for one pack of a row.
 #[derive(Clone, Copy, Debug)]
 struct End<S: Simd, T: Real> {
-    /// Its number; none has the largest, which a loop over packs never reaches.
+    /// The number of the pack; without a replacement the largest integer, which a loop over packs never reaches.
     at: usize,
     pack: Pack<S, T>,
 }
@@ -240,13 +237,13 @@ impl<S: Simd, T: Real> End<S, T> {
 }
 
 impl<'a, S: Simd, T: Real> Ended<'a, S, T> {
-    /// The row as it is.
+    /// Takes the row unchanged.
     #[inline(always)]
     pub(crate) fn whole(simd: S, row: Row<'a, S, T>) -> Self {
         Self { row, first: End::none(simd), second: End::none(simd) }
     }
 
-    /// With another value in one lane.
+    /// Replaces the value in one lane.
     #[inline(always)]
     pub(crate) fn with(mut self, lane: usize, value: T) -> Self {
         let (at, lane) = (lane / Row::<S, T>::LANES, lane % Row::<S, T>::LANES);
@@ -271,7 +268,7 @@ impl<'a, S: Simd, T: Real> Ended<'a, S, T> {
     }
 }
 
-/// A vector, seen from one window of a half plane.
+/// A vector, as read from one window of a half plane.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a, 'h, S: Simd, T: Real> {
     pub(crate) simd: S,
@@ -295,7 +292,7 @@ impl<'a, S: Simd, T: Real> View<'a, '_, S, T> {
         }
     }
 
-    /// The entries west or east of each: the neighbours in x, but at an end of a line.
+    /// Returns the entries west or east of each: the neighbours in x, except at an end of a line.
     ///
     /// # Safety
     /// Nobody writes them meanwhile.
@@ -306,8 +303,8 @@ impl<'a, S: Simd, T: Real> View<'a, '_, S, T> {
         unsafe { self.row(self.which.counts(Link::Inner, upper), position) }
     }
 
-    /// The column, counted from the window's first, at the lower or upper end of its line, if its neighbour there would
-    /// be of the other colour: the first cell of a line, and the last one of an even number, as it is where lines go on.
+    /// Returns the column, counted from the window's first, at the lower or upper end of its line, if its neighbour there would be of
+    /// the other colour: the first cell of a line, and the last one of an even number.
     #[inline(always)]
     pub(crate) fn end_in_x(&self, upper: bool) -> Option<usize> {
         let (h, Columns { m, n }) = (self.h, self.w.columns);
@@ -321,7 +318,7 @@ impl<'a, S: Simd, T: Real> View<'a, '_, S, T> {
         }
     }
 
-    /// The western or the eastern neighbours.
+    /// Returns the western or the eastern neighbours.
     ///
     /// # Safety
     /// Nobody writes them meanwhile.
@@ -335,7 +332,7 @@ impl<'a, S: Simd, T: Real> View<'a, '_, S, T> {
         if !g.replaces_ends {
             return ended;
         }
-        // East of a row's last entry lies another row, whose values may be anything.
+        // East of a row's last entry lies another row, with arbitrary values.
         if upper && h.parity == 1 && m + n == g.layout.pitch() {
             ended = ended.with(n - 1, T::ZERO);
         }
@@ -350,7 +347,7 @@ impl<'a, S: Simd, T: Real> View<'a, '_, S, T> {
             return ended.with(lane, unsafe { v.row(position, 1)[0] });
         }
         if !(g.periodic[0] && which.counts(Link::Wrapped, upper)) {
-            // What is east of the last column is padding, or the row's end.
+            // East of the last column lies padding, or the row's end.
             return if upper { ended } else { ended.with(lane, T::ZERO) };
         }
         // The first cell of a line of even length has even i, the last one odd i: both are of the other colour here.
@@ -360,7 +357,7 @@ impl<'a, S: Simd, T: Real> View<'a, '_, S, T> {
         ended.with(lane, unsafe { v.row(position, 1)[0] })
     }
 
-    /// The southern or the northern neighbours.
+    /// Returns the southern or the northern neighbours.
     ///
     /// # Safety
     /// Nobody writes them meanwhile.
@@ -371,7 +368,7 @@ impl<'a, S: Simd, T: Real> View<'a, '_, S, T> {
         unsafe { self.row(self.which.counts(link, upper), start + self.g.offset(self.w)) }
     }
 
-    /// The neighbours below or above.
+    /// Returns the neighbours below or above.
     ///
     /// # Safety
     /// Nobody writes them meanwhile.
@@ -383,7 +380,7 @@ impl<'a, S: Simd, T: Real> View<'a, '_, S, T> {
         unsafe { self.row(self.which.counts(link, upper), position) }
     }
 
-    /// The cells themselves.
+    /// Returns the cells themselves.
     ///
     /// # Safety
     /// Nobody writes them meanwhile.
@@ -393,14 +390,14 @@ impl<'a, S: Simd, T: Real> View<'a, '_, S, T> {
         unsafe { self.v.packs(self.simd, self.g.position(self.h, self.w), self.w.columns.n) }
     }
 
-    /// The northern neighbours, or what is in their place, to be fetched: the others have been met a plane ago.
+    /// Prefetches the northern neighbours, or their replacement: the others were read one plane ago.
     #[inline(always)]
     pub(crate) fn ahead(&self) -> Ahead<T> {
         self.v.ahead(self.h.north + self.g.offset(self.w))
     }
 }
 
-/// The values around a row: zeros where there is no neighbour, or none that counts.
+/// The values around a row, zeros where no neighbour counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Around<'a, S: Simd, T: Real> {
     west: Ended<'a, S, T>,
@@ -431,19 +428,19 @@ impl<'a, S: Simd, T: Real> Around<'a, S, T> {
         }
     }
 
-    /// Asks memory for what will be needed a little after pack i.
+    /// Prefetches the values needed a little after pack i.
     #[inline(always)]
     pub(crate) fn fetch_ahead(&self, i: usize) {
         self.ahead.fetch(i, Row::<S, T>::LANES);
     }
 
-    /// West, east, south, north.
+    /// Returns the values west, east, south, north.
     #[inline(always)]
     pub(crate) fn horizontal(&self, i: usize) -> [Pack<S, T>; 4] {
         [self.west.get(i), self.east.get(i), self.south.get(i), self.north.get(i)]
     }
 
-    /// Below, above.
+    /// Returns the values below and above.
     #[inline(always)]
     pub(crate) fn vertical(&self, i: usize) -> [Pack<S, T>; 2] {
         [self.below.get(i), self.above.get(i)]

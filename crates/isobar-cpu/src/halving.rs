@@ -1,4 +1,4 @@
-//! Restriction and prolongation between grids of which one has half as many cells in some directions, a whole plane at a time.
+//! Restriction and prolongation between grids of which one is coarsened by two in some directions, a whole plane at a time.
 //! Safety of all memory accesses: see the module `seven_point::kernels`.
 
 use std::sync::Arc;
@@ -21,29 +21,29 @@ use crate::seven_point::{ChunkSpace, Coefficients, Kernel, Stored, TileCoefficie
 use crate::shared::{RowMut, Shared};
 use crate::vector::Vector;
 
-/// Between two levels of point relaxation.
+/// The transfer between two levels of point relaxation.
 #[derive(Debug)]
 pub(crate) struct PointTransfer<T: Real> {
     fine: Arc<Diffusion<T>>,
     coarse: Layout,
     by: Halving,
-    /// The weights in x by parity: of the coarser cell that contains a cell, and of the one beside.
+    /// The weights in x by parity, of the coarse cell that contains a cell and of the one beside it.
     in_x: [[Vec<T>; 2]; 2],
 }
 
-/// The terms that a restriction adds up.
+/// The vector that a restriction sums.
 #[derive(Clone, Copy)]
 enum Restricted<T> {
-    /// A vector.
+    /// A stored vector.
     Vector(Shared<T>),
-    /// f − A u
+    /// f − A u.
     Residual([Shared<T>; 2]),
 }
 
 impl<T: Real> PointTransfer<T> {
     fn new(fine: &Arc<Diffusion<T>>, coarse: Layout, by: &Halving) -> Self {
         let layout = Operator::layout(&**fine);
-        // Those of the part's own columns.
+        // The weights of the subdomain's own columns.
         let (first, nx) = (layout.origin()[0], layout.shape().nx);
         let of_parity = |weights: &[f64], parity: usize| -> Vec<T> {
             let own = &weights[first..first + nx];
@@ -54,12 +54,12 @@ impl<T: Real> PointTransfer<T> {
         Self { fine: Arc::clone(fine), coarse, by: by.clone(), in_x }
     }
 
-    /// The first planes of either part in the whole grids.
+    /// Returns the numbers of either subdomain's first plane in the whole grids.
     fn firsts(&self) -> [usize; 2] {
         [Operator::layout(&*self.fine).origin()[1], self.coarse.origin()[1]]
     }
 
-    /// f_c = R … for the coarser plane of which plane j is the last part; does nothing on others.
+    /// Computes f_c = R … on the coarse plane whose last fine plane is j; does nothing on others.
     fn restrict_plane(
         &self,
         c: &DiffusionCoefficients<T>,
@@ -68,7 +68,7 @@ impl<T: Real> PointTransfer<T> {
         coarse_f: Shared<T>,
         space: &mut ChunkSpace<T>,
     ) {
-        // The weights are those of the whole grid.
+        // Weights are numbered by the whole grid.
         let [first, coarse_first] = self.firsts();
         let coarse_j = self.by.along[1].part_of(first + j);
         let planes = self.by.along[1].parts(coarse_j);
@@ -80,13 +80,13 @@ impl<T: Real> PointTransfer<T> {
         c.run(self.fine.cpu(), self.fine.geometry(), restrict);
     }
 
-    /// A pass whose only stage restricts.
+    /// Runs a pass whose only stage restricts.
     fn restriction(&self, what: Restricted<T>, coarse_f: &mut Vector<T>) {
         let coarse_f = coarse_f.share_mut();
         self.fine.plain_pass(|c, j, space| self.restrict_plane(c, j, what, coarse_f, space));
     }
 
-    /// u += P u_c on plane j
+    /// Computes u += P u_c on plane j.
     fn prolong_plane(&self, j: usize, coarse_u: Shared<T>, u: Shared<T>, space: &mut ChunkSpace<T>) {
         let g = self.fine.geometry();
         self.fine.cpu().dispatch::<T, _>(Prolong { transfer: self, g, j, coarse_u, u, rows: &mut space.natural });
@@ -184,21 +184,21 @@ impl SupportsPoints for Cpu {
     }
 }
 
-/// Where the rows of plane j, which may be a halo row, with even and with odd i start, layer 0.
+/// Returns the starts, in layer 0, of the rows of plane j with even and with odd i; j may be a halo row.
 fn by_parity(layout: &Layout, j: isize) -> [isize; 2] {
     let start = |colour: Colour| (colour as isize + 2 * j) * layout.half_plane() as isize;
     let (red, black) = (start(Colour::Red), start(Colour::Black));
     if j % 2 == 0 { [red, black] } else { [black, red] }
 }
 
-/// A coarser plane from one or two finer ones.
+/// Computes a coarse plane from one or two fine ones.
 struct Restrict<'a, T: Real> {
     transfer: &'a PointTransfer<T>,
     planes: std::ops::Range<usize>,
     coarse_j: usize,
     what: Restricted<T>,
     coarse_f: Shared<T>,
-    /// Room for rows.
+    /// Scratch for rows.
     rows: &'a mut [Vec<T>; 2],
 }
 
@@ -231,7 +231,7 @@ impl<T: Real> Kernel<T> for Restrict<'_, T> {
             for k in by.along[2].parts(coarse_k) {
                 let w = Window { k, columns: g.all_columns() };
                 for (h, tile) in &halves[..count] {
-                    // Halved, cells 2m and 2m + 1, of either colour, make up coarser cell m.
+                    // Where x is halved, coarse cell m consists of cells 2m and 2m + 1, of either colour.
                     let row = if is_halved || h.parity == 0 { &mut *even } else { &mut *odd };
                     add_row(simd, g, tile, h, w, what, &mut RowMut::new(simd, &mut row[..n]));
                 }
@@ -251,7 +251,7 @@ impl<T: Real> Kernel<T> for Restrict<'_, T> {
     }
 }
 
-/// Adds a row of what is restricted.
+/// Adds a row of the restricted vector.
 #[inline(always)]
 fn add_row<S: Simd, T: Real>(
     simd: S,
@@ -282,14 +282,14 @@ fn add_row<S: Simd, T: Real>(
     }
 }
 
-/// u += P u_c on plane j.
+/// Computes u += P u_c on plane j.
 struct Prolong<'a, T: Real> {
     transfer: &'a PointTransfer<T>,
     g: Geometry<'a, T>,
     j: usize,
     coarse_u: Shared<T>,
     u: Shared<T>,
-    /// Room for rows.
+    /// Scratch for rows.
     rows: &'a mut [Vec<T>; 2],
 }
 
@@ -315,7 +315,7 @@ impl<T: Real> WithSimd for Prolong<'_, T> {
             even.fill(T::ZERO);
             odd.fill(T::ZERO);
             let mut beyond = [T::ZERO; 2];
-            // Between the two coarser planes and the two coarser layers.
+            // Interpolates between two coarse planes and two coarse layers.
             for ((plane, starts), in_y) in places.into_iter().zip([y.near[row], y.far[row]]) {
                 for (layer, in_z) in layers {
                     let weight = T::from_f64(in_y * in_z);
@@ -340,7 +340,7 @@ impl<T: Real> WithSimd for Prolong<'_, T> {
                 for ((pair, &even), &odd) in pairs.iter_mut().zip(&*even).zip(&*odd) {
                     *pair = [even, odd];
                 }
-                // Around a ring; elsewhere with a weight of zero.
+                // Periodic neighbours; elsewhere their weight is zero.
                 (natural[0], natural[1 + coarse_nx]) = (natural[coarse_nx], natural[1]);
                 let ends = [(0, beyond[0]), (1 + coarse_nx, beyond[1])];
                 for ((at, value), goes_on) in ends.into_iter().zip(coarse.goes_on_in_x()) {

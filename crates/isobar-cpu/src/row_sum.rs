@@ -4,7 +4,7 @@ use isobar_core::real::{Precision, Real};
 use isobar_core::simd::Pack;
 use pulp::Simd;
 
-/// A sum that is kept in lanes along a row and in double precision from row to row.
+/// A sum in lanes along a row and in double precision from row to row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowSum<S: Simd, T: Real> {
     simd: S,
@@ -34,7 +34,8 @@ impl<S: Simd, T: Real> RowSum<S, T> {
         self.lanes = Pack::splat(self.simd, T::ZERO);
     }
 
-    /// Ends a row that may be short: lanes of double precision go on, as adding them up takes as long as a few packs.
+    /// Ends a row that may be short: lanes of double precision continue into the next row, as a horizontal sum costs
+    /// as much as a few packs.
     #[inline(always)]
     pub(crate) fn end_short_row(&mut self) {
         if T::PRECISION == Precision::F32 {
@@ -42,7 +43,7 @@ impl<S: Simd, T: Real> RowSum<S, T> {
         }
     }
 
-    /// The sum of all rows.
+    /// Returns the sum of all rows.
     #[inline(always)]
     pub(crate) fn total(mut self) -> f64 {
         self.end_row();

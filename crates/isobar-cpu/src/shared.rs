@@ -1,12 +1,12 @@
-//! Memory that several threads work on, each on rows of its own.
+//! Memory shared by several threads, each of which works on its own rows.
 
 use std::marker::PhantomData;
 
 use isobar_core::simd::{Lanes, Pack};
 use pulp::Simd;
 
-/// A vector as kernels see it: rows by position, without the borrow checker, whose place the schedule
-/// of [`crate::wavefront`] takes.
+/// A vector for kernels: rows by position, without the borrow checker; the schedule of
+/// [`crate::wavefront`] takes its place.
 #[derive(Debug)]
 pub(crate) struct Shared<T> {
     start: *mut T,
@@ -29,20 +29,20 @@ unsafe impl<T: Send> Send for Shared<T> {}
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T: Lanes> Shared<T> {
-    /// [`Shared::row`], by packs.
+    /// Returns [`Shared::row`] by packs.
     ///
     /// # Safety
-    /// As there.
+    /// See [`Shared::row`].
     #[inline(always)]
     pub(crate) unsafe fn packs<'a, S: Simd>(self, simd: S, position: isize, n: usize) -> Row<'a, S, T> {
         // SAFETY: promised by the caller.
         Row::new(simd, unsafe { self.row(position, n) })
     }
 
-    /// [`Shared::row_mut`], by packs.
+    /// Returns [`Shared::row_mut`] by packs.
     ///
     /// # Safety
-    /// As there.
+    /// See [`Shared::row_mut`].
     #[inline(always)]
     pub(crate) unsafe fn packs_mut<'a, S: Simd>(self, simd: S, position: isize, n: usize) -> RowMut<'a, S, T> {
         // SAFETY: promised by the caller.
@@ -51,12 +51,12 @@ impl<T: Lanes> Shared<T> {
 }
 
 impl<T> Shared<T> {
-    /// `len` entries from `start`; position 0 is entry `origin`.
+    /// Shares `len` entries from `start`; position 0 is entry `origin`.
     pub(crate) fn new(start: *mut T, len: usize, origin: usize) -> Self {
         Self { start, len, origin, marker: PhantomData }
     }
 
-    /// All of a slice.
+    /// Shares all of a slice.
     pub(crate) fn of(slice: &mut [T]) -> Self {
         Self::new(slice.as_mut_ptr(), slice.len(), 0)
     }
@@ -68,7 +68,7 @@ impl<T> Shared<T> {
         offset
     }
 
-    /// The `n` entries from `position`, which may reach into the guard.
+    /// Returns the `n` entries from `position`, which may reach into the guard.
     ///
     /// # Safety
     /// They lie within the vector and its guard, and nothing writes them during `'a`.
@@ -78,7 +78,7 @@ impl<T> Shared<T> {
         unsafe { std::slice::from_raw_parts(self.start.add(self.offset(position, n)), n) }
     }
 
-    /// The `n` entries from `position`, to write.
+    /// Returns the `n` entries from `position`, to write.
     ///
     /// # Safety
     /// They lie within the vector, and nothing else reads or writes them during `'a`.
@@ -88,7 +88,7 @@ impl<T> Shared<T> {
         unsafe { std::slice::from_raw_parts_mut(self.start.add(self.offset(position, n)), n) }
     }
 
-    /// The memory a little ahead of `position`.
+    /// Returns the memory a little ahead of `position`.
     #[inline(always)]
     pub(crate) fn ahead(self, position: isize) -> Ahead<T> {
         Ahead(self.start.wrapping_add(self.origin).wrapping_offset(position).wrapping_add(Ahead::<T>::DISTANCE))
@@ -97,7 +97,7 @@ impl<T> Shared<T> {
     /// Stores one entry.
     ///
     /// # Safety
-    /// As [`Shared::row_mut`].
+    /// See [`Shared::row_mut`].
     #[inline(always)]
     pub(crate) unsafe fn set(self, position: isize, value: T) {
         // SAFETY: promised by the caller.
@@ -107,10 +107,10 @@ impl<T> Shared<T> {
     }
 }
 
-/// An address to ask memory for, pack by pack, some time before it is needed.
+/// An address to prefetch, pack by pack, some time before it is needed.
 ///
 /// Half planes are contiguous and read from end to end, but a hardware prefetcher stops at every page,
-/// 64 lines, and waiting for it to start again would cost more than the arithmetic.
+/// 64 lines, and its restart would cost more than the arithmetic.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead<T>(*const T);
 
@@ -118,7 +118,7 @@ impl<T> Ahead<T> {
     /// Elements ahead: 2 KiB, which takes longer to compute than memory takes to answer.
     const DISTANCE: usize = 2048 / size_of::<T>();
 
-    /// Asks for the line of pack i of `lanes` elements.
+    /// Prefetches the line of pack i of `lanes` elements.
     #[inline(always)]
     pub(crate) fn fetch(self, i: usize, lanes: usize) {
         #[cfg(target_arch = "x86_64")]
@@ -150,8 +150,8 @@ impl<'a, S: Simd, T: Lanes> Row<'a, S, T> {
     /// Elements in a pack.
     pub(crate) const LANES: usize = size_of::<T::Register<S>>() / size_of::<T>();
 
-    /// Rows are whole numbers of packs, see [`isobar_core::layout::ROW_ALIGNMENT`] and
-    /// [`Cpu::dispatch`](crate::cpu::Cpu::dispatch).
+    /// Makes packs of a row, which is a whole number of them, see
+    /// [`isobar_core::layout::ROW_ALIGNMENT`] and [`Cpu::dispatch`](crate::cpu::Cpu::dispatch).
     #[inline(always)]
     pub(crate) fn new(simd: S, row: &'a [T]) -> Self {
         let (registers, rest) = T::registers::<S>(row);
@@ -159,7 +159,7 @@ impl<'a, S: Simd, T: Lanes> Row<'a, S, T> {
         Self { simd, registers }
     }
 
-    /// Packs in the row.
+    /// Returns the packs in the row.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.registers.len()
@@ -170,7 +170,7 @@ impl<'a, S: Simd, T: Lanes> Row<'a, S, T> {
         Pack::new(self.simd, self.registers[i])
     }
 
-    /// Packs i to i + 3.
+    /// Returns packs i to i + 3.
     #[inline(always)]
     pub(crate) fn four(&self, i: usize) -> [Pack<S, T>; 4] {
         let four = &self.registers[i..i + 4];
@@ -191,7 +191,7 @@ impl<'a, S: Simd, T: Lanes> RowMut<'a, S, T> {
         Self { simd, registers }
     }
 
-    /// Packs in the row.
+    /// Returns the packs in the row.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.registers.len()

@@ -1,4 +1,4 @@
-//! Solvers on this machine's processor cores, as objects. They are compiled here, and nowhere else.
+//! Solvers on this machine's processor cores, as objects. They are compiled only here.
 
 use crate::Cpu;
 

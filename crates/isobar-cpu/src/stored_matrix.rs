@@ -1,4 +1,4 @@
-//! Stored matrices on processor cores: the comparison of paper A, and any matrix of a user's.
+//! Stored matrices on processor cores: the comparison of paper A, and any matrix of a user.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
@@ -13,7 +13,8 @@ use crate::cpu::Cpu;
 use crate::shared::Shared;
 use crate::vector::Vector;
 
-/// [`stencil::StoredMatrix`] on processor cores, its rows in the order of the layout (those of padding empty).
+/// A [`stencil::StoredMatrix`] on processor cores, its rows in the order of the layout (those of padding
+/// empty).
 #[derive(Debug)]
 pub struct StoredMatrix<T> {
     cpu: Cpu,
@@ -77,7 +78,7 @@ impl<T: Real> StoredMatrix<T> {
     }
 }
 
-/// The row of each position in the layout, as [`stencil::StoredMatrix`] numbers them.
+/// Returns the row of each position in the layout, as [`stencil::StoredMatrix`] numbers them.
 fn rows_by_position(layout: &Layout) -> impl Iterator<Item = Option<usize>> + use<> {
     let layout = *layout;
     let Shape { nx, nz, .. } = layout.shape();
@@ -137,15 +138,15 @@ impl<T: Real> Diagonal<Cpu, T> for StoredMatrix<T> {
     }
 }
 
-/// The vertical tridiagonal blocks of a matrix, stored as three vectors; the Thomas algorithm with
-/// lanes across columns.
+/// The vertical tridiagonal blocks of a matrix, stored as three vectors, for the Thomas algorithm with lanes
+/// across columns.
 #[derive(Debug)]
 struct StoredTridiagonal<T> {
     cpu: Cpu,
     layout: Layout,
     /// Below, on and above the diagonal.
     bands: RwLock<[Vector<T>; 3]>,
-    /// Elimination factors of a half plane, one a thread.
+    /// Elimination factors of a half plane for each thread.
     factors: Mutex<Vec<Vec<T>>>,
 }
 

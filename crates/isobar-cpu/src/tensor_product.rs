@@ -1,4 +1,4 @@
-//! The tensor-product operator on processor cores: what it supplies to the engine.
+//! The factors of the tensor-product operator on processor cores.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl<T: Real> Factors<T> {
         factors
     }
 
-    /// Rounds and arranges the factors of a stencil, of the rows that the layout is of.
+    /// Rounds and arranges the factors of a stencil for the rows of the layout.
     fn set(&mut self, cpu: &Cpu, stencil: &stencil::TensorProduct, layout: &Layout) {
         let (v, h) = (stencil.vertical(), stencil.horizontal());
         let round = T::from_f64;
@@ -115,7 +115,7 @@ pub(crate) struct Tile<'a, S: Simd, T: Real> {
     areas: [Row<'a, S, T>; 2],
 }
 
-/// One layer of them.
+/// The factors of one layer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FactorRow<'a, S: Simd, T: Real> {
     layer: Layer<Pack<S, T>>,
@@ -123,7 +123,7 @@ pub(crate) struct FactorRow<'a, S: Simd, T: Real> {
     areas: [Row<'a, S, T>; 2],
 }
 
-/// A pack of them.
+/// The factors of a pack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FactorPack<S: Simd, T: Real> {
     layer: Layer<Pack<S, T>>,
@@ -230,7 +230,7 @@ impl<S: Simd, T: Real> Entries<S, T> for FactorPack<S, T> {
         self.layer.horizontal.mul_add(self.couplings(around), x)
     }
 
-    /// a u_k − b (u_k − u_{k+1}) − c (u_k − u_{k−1}) + d (Σ… − α_T u_k) / |T|
+    /// Computes a u_k − b (u_k − u_{k+1}) − c (u_k − u_{k−1}) + d (Σ… − α_T u_k) / |T|.
     #[inline(always)]
     fn apply(&self, u: Pack<S, T>, around: [Pack<S, T>; 4], [below, above]: [Pack<S, T>; 2]) -> Pack<S, T> {
         let v = self.layer;
@@ -308,7 +308,7 @@ impl Supports<stencil::TensorProduct> for Cpu {
         &self,
         stencil: &stencil::TensorProduct,
     ) -> Result<Option<StoredFaces<Self, stencil::TensorProduct, T>>> {
-        // Subdomains of stored faces are not made.
+        // Subdomains of stored faces are not supported.
         if self.ranks().is_some() { Ok(None) } else { by_stored_faces(self, stencil) }
     }
 

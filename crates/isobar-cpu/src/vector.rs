@@ -1,4 +1,4 @@
-//! Vectors in host memory, on 64-byte lines.
+//! Vectors in host memory, aligned to 64-byte cache lines.
 
 use std::mem::MaybeUninit;
 
@@ -10,17 +10,18 @@ use isobar_core::real::Real;
 use crate::cpu::Cpu;
 use crate::shared::Shared;
 
-/// Entries before the first and after the last cell that kernels may read: the western neighbour of
-/// a row's first column, and the eastern one of its last, lie one entry outside the row, where a
-/// coupling of zero meets them.
+/// Entries before the first and after the last cell that kernels may read: the western neighbour of a
+/// row's first column, and the eastern one of its last, lie one entry outside the row, and are multiplied
+/// by a coupling of zero.
 const GUARD: usize = 16;
 
-/// One or two lines of memory, without padding for either precision.
+/// One or two cache lines, without padding for either precision.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Block<T>([T; GUARD]);
 
-/// A vector in the one layout, halo rows included, its rows aligned to 64 bytes (32 in single precision).
+/// A vector in isobar's layout, halo rows included, its rows aligned to 64 bytes (32 in single
+/// precision).
 #[derive(Clone, Debug)]
 pub struct Vector<T> {
     layout: Layout,
@@ -28,8 +29,8 @@ pub struct Vector<T> {
 }
 
 impl<T: Real> Vector<T> {
-    /// A vector of zeros, first touched by the threads that will work on it: that is what decides, on
-    /// machines with several memories, where a page lies.
+    /// Makes a vector of zeros, first touched by the threads that will work on it, which places each page
+    /// in their memory on NUMA machines.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] where it cannot be allocated.
@@ -54,23 +55,23 @@ impl<T: Real> Vector<T> {
         Ok(Self { layout: *layout, blocks })
     }
 
-    /// Where its entries are.
+    /// Returns its layout.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// All entries, row padding included, guards and halo rows not.
+    /// Returns all entries, row padding included, guards and halo rows not.
     pub fn entries(&self) -> &[T] {
         &self.all_entries()[self.layout.halo_len()[0]..][..self.layout.len()]
     }
 
-    /// All entries, row padding included, guards and halo rows not; the padding must stay zero.
+    /// Returns all entries, row padding included, guards and halo rows not; the padding must stay zero.
     pub fn entries_mut(&mut self) -> &mut [T] {
         let (start, len) = (self.layout.halo_len()[0], self.layout.len());
         &mut self.all_entries_mut()[start..][..len]
     }
 
-    /// All entries, row padding and halo rows included, guards not.
+    /// Returns all entries, row padding and halo rows included, guards not.
     pub fn all_entries(&self) -> &[T] {
         let inner = &self.blocks[1..self.blocks.len() - 1];
         // SAFETY: `Block<T>` is `repr(C)` around `[T; 16]` and has no padding: 16 f32 or f64 fill one or
@@ -78,7 +79,7 @@ impl<T: Real> Vector<T> {
         unsafe { std::slice::from_raw_parts(inner.as_ptr().cast(), inner.len() * GUARD) }
     }
 
-    /// All entries, row padding and halo rows included, guards not; the padding must stay zero.
+    /// Returns all entries, row padding and halo rows included, guards not; the padding must stay zero.
     pub fn all_entries_mut(&mut self) -> &mut [T] {
         let last = self.blocks.len() - 1;
         let inner = &mut self.blocks[1..last];
@@ -86,12 +87,12 @@ impl<T: Real> Vector<T> {
         unsafe { std::slice::from_raw_parts_mut(inner.as_mut_ptr().cast(), inner.len() * GUARD) }
     }
 
-    /// The entry at a position, which may be in a halo row.
+    /// Returns the entry at a position, which may be in a halo row.
     pub(crate) fn at(&self, position: isize) -> T {
         self.all_entries()[self.layout.halo_len()[0].wrapping_add_signed(position)]
     }
 
-    /// For reading in kernels, guards and halo rows within reach.
+    /// Shares it with kernels that read, guards and halo rows within reach.
     pub(crate) fn share(&self) -> Shared<T> {
         Shared::new(
             self.blocks.as_ptr().cast::<T>().cast_mut(),
@@ -100,7 +101,7 @@ impl<T: Real> Vector<T> {
         )
     }
 
-    /// For writing in kernels, guards and halo rows within reach.
+    /// Shares it with kernels that write, guards and halo rows within reach.
     pub(crate) fn share_mut(&mut self) -> Shared<T> {
         Shared::new(self.blocks.as_mut_ptr().cast::<T>(), self.blocks.len() * GUARD, GUARD + self.layout.halo_len()[0])
     }

@@ -1,8 +1,8 @@
 //! Several stages over the planes of a grid in one pass over memory, on several threads.
 //!
-//! Stage s at plane j may read what stage s − 1 wrote at planes j − 1, j and j + 1, and may overwrite
-//! what that stage read there. Within a thread's chunk of planes the stages follow each other one
-//! plane apart, so that the planes between them stay in cache:
+//! Stage s at plane j may read the results of stage s − 1 at planes j − 1, j and j + 1, and may overwrite that stage's input
+//! there. Within a thread's chunk of planes the stages follow each other one plane apart, so that the planes between them stay
+//! in cache:
 //!
 //! ```text
 //! plane   0  1  2  3  4  5 | 6  7  8  9 10 11
@@ -11,34 +11,33 @@
 //! stage 2 a  a  a  a  b  b | b  b  a  a  a  a
 //! ```
 //!
-//! Whatever the number of chunks, each stage sees the same values: results do not depend on it. Planes may form a
-//! ring, the last one before the first: another boundary. Where they are part of a larger grid, so is either end: there
-//! each stage waits until what it needs of the neighbour's planes has come, and while the first of these travels the wavefront
-//! runs inside.
+//! Each stage sees the same values for any number of chunks: results do not depend on it. Where y is periodic, the last plane
+//! precedes the first: another boundary. On a subdomain each end is a boundary too: there each stage waits for the neighbour's
+//! planes that it reads, and during the first of these exchanges the wavefront runs inside.
 
 use isobar_core::backend::{Meanwhile, nothing};
 use isobar_core::error::Result;
 
 use crate::cpu::Cpu;
 
-/// Planes are handed out in pairs, as restriction needs them.
+/// Planes are distributed in pairs, as restriction needs them.
 const PLANES_TOGETHER: usize = 2;
 
-/// How planes are shared among threads.
+/// The distribution of planes among threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chunks {
     planes: usize,
     count: usize,
     periodic: bool,
     stages: usize,
-    /// Whether there are neighbours' planes before the first and after the last.
+    /// Whether neighbours' planes lie before the first and after the last.
     open: [bool; 2],
-    /// Whether the first stage reads those.
+    /// Whether the first stage reads neighbours' planes.
     from_start: bool,
 }
 
 impl Chunks {
-    /// At most `wanted` chunks of `planes` planes, none too short for `stages` stages.
+    /// Makes at most `wanted` chunks of `planes` planes, none too short for `stages` stages.
     pub(crate) fn new(planes: usize, wanted: usize, stages: usize) -> Self {
         let shortest = (2 * stages).next_multiple_of(PLANES_TOGETHER);
         let count = wanted.min(planes / shortest).max(1);
@@ -50,13 +49,13 @@ impl Chunks {
         Self { periodic: true, ..self }
     }
 
-    /// The same with neighbours' planes before the first and after the last, or one of them; `from_start` says whether the first
-    /// stage reads those, or the second is the first that does.
+    /// Declares neighbours' planes before the first and after the last, or at one end; `from_start` tells whether the first
+    /// stage reads them, or only the second and later ones.
     pub(crate) fn open(self, open: [bool; 2], from_start: bool) -> Self {
         Self { open, from_start, ..self }
     }
 
-    /// First plane of chunk `n`; `n == count` gives the end.
+    /// Returns the first plane of chunk `n`; `n == count` gives the end.
     fn start(self, n: usize) -> usize {
         if n == self.count {
             self.planes
@@ -66,9 +65,8 @@ impl Chunks {
         }
     }
 
-    /// The chunk of a plane, and its place there: 0 for the first, 1 for the last, 2 and 3 in turn for
-    /// those between. While a two-stage pass runs, no two planes that wait for their second stage share
-    /// a place.
+    /// Returns the chunk of a plane, and its place there: 0 for the first, 1 for the last, 2 and 3 alternating for those
+    /// between. In a two-stage pass, no two planes that wait for their second stage share a place.
     pub(crate) fn locate(self, plane: usize) -> (usize, usize) {
         let chunk = (0..self.count).rev().find(|&n| self.start(n) <= plane).unwrap_or(0);
         let place = if plane == self.start(chunk) {
@@ -81,7 +79,7 @@ impl Chunks {
         (chunk, place)
     }
 
-    /// How many planes at an open end stage `s` leaves until what it reads of the neighbour's has come. The last stage may
+    /// Returns how many planes at an open end stage `s` delays until the neighbour's data has arrived. The last stage may
     /// restrict, and then reads two planes further at the second of a pair.
     fn left_at_end(self, s: usize) -> usize {
         match self.from_start {
@@ -91,7 +89,7 @@ impl Chunks {
         }
     }
 
-    /// The planes of stage `s` that chunk `n` may run at once, first and one past the last.
+    /// Returns the planes of stage `s` that chunk `n` may run at once, first and one past the last.
     fn at_once(self, n: usize, s: usize) -> (usize, usize) {
         let (start, end) = (self.start(n), self.start(n + 1));
         let left = |is_boundary: bool, is_open: bool| match is_boundary || self.periodic {
@@ -105,14 +103,14 @@ impl Chunks {
 
 /// Runs `stage(s, plane, chunk)` for s = 0 … stages − 1 on all planes.
 ///
-/// `chunk` tells which thread's scratch space to use: calls with the same `chunk` never overlap.
+/// `chunk` selects a thread's scratch space: calls with the same `chunk` never overlap.
 pub(crate) fn run(cpu: &Cpu, chunks: Chunks, stage: impl Fn(usize, usize, usize) + Sync) {
     run_boundaries(cpu, chunks, &stage);
 }
 
 /// Runs stages on a subdomain: `exchange(s, inside)` is called once for every stage s that reads the neighbours' planes, when
-/// stage s − 1 is complete at the ends, and brings what that has left there. All that does not wait for the first of these, the
-/// wavefront inside, may be run while it is under way, and is run after it if it was not.
+/// stage s − 1 is complete at the ends, and exchanges its results there. The wavefront inside, which does not depend on the
+/// first exchange, may run during it, and runs after it if it did not.
 ///
 /// # Errors
 /// The errors of `exchange`.
@@ -145,7 +143,7 @@ pub(crate) fn run_part(
     Ok(())
 }
 
-/// The same, each stage on all planes before the next one.
+/// Runs stages on a subdomain, each on all planes before the next one.
 ///
 /// # Errors
 /// The errors of `exchange`.
@@ -178,7 +176,7 @@ fn run_boundaries(cpu: &Cpu, chunks: Chunks, stage: &(impl Fn(usize, usize, usiz
         }
     };
     if chunks.periodic && chunks.planes < 2 * stages {
-        // A ring too short for its boundary.
+        // Too few periodic planes for their boundary.
         for s in 0..stages {
             (0..chunks.planes).for_each(|plane| stage(s, plane, 0));
         }
@@ -231,9 +229,9 @@ mod tests {
         }
     }
 
-    /// In part of a larger grid stages at its ends wait for the exchange before them, and every stage runs once on every
-    /// plane, after the stage before it on that plane and its neighbours; the wavefront inside runs while the first exchange is
-    /// under way, uses none of what that brings, and leaves alone what is sent, or else runs after it.
+    /// On a subdomain stages at its ends wait for the exchange before them, and every stage runs once on every plane, after the
+    /// previous stage on that plane and its neighbours. The wavefront inside runs during the first exchange, uses none of its
+    /// data, and leaves alone what is sent, or else runs after it.
     #[test]
     fn ends_of_a_part_wait_for_their_neighbours() {
         #[derive(Clone)]
@@ -261,7 +259,7 @@ mod tests {
                         let ahead = done.planes[neighbour];
                         assert!(ahead >= s && (neighbour == plane || ahead <= s + 1), "stage {s} on {plane}: {ahead}");
                     }
-                    // What restricts reads the plane before the pair too.
+                    // Restriction reads the plane before the pair too.
                     let restricts = s + 1 == stages && [planes, s, plane + 1].iter().all(|n| n % 2 == 0) && plane > 2;
                     assert!(!restricts || done.planes[plane - 2] >= s, "stage {s} on {plane}");
                     assert!(!is_at_end(plane) || !done.is_under_way, "stage {s} on {plane} while it is sent");
@@ -292,7 +290,7 @@ mod tests {
                 })
                 .unwrap();
                 assert_eq!((done.into_inner().unwrap().planes, seen), (vec![stages; planes], stages.max(first)));
-                // All but some planes at either end.
+                // All but `left` planes.
                 let left = 2 * stages * (stages + 1);
                 let has_exchange = stages > first;
                 assert!(!does_meanwhile || !has_exchange || most_inside + left >= planes * stages, "{planes} planes");

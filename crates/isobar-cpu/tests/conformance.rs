@@ -1,4 +1,4 @@
-//! The CPU back end against the reference, on several threads, and on one where asked for by `--include-ignored`.
+//! The CPU back end against the reference, on several threads, and on one with `--include-ignored`.
 
 use isobar_core::conformance::suite;
 use isobar_core::real::Real;

@@ -1,4 +1,4 @@
-//! Direct solves against those of the reference: sides, spacings, sizes, layers, threads.
+//! Direct solves, compared with those of the reference: sides, spacings, sizes, layers, threads.
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::Backend;
@@ -10,11 +10,11 @@ use isobar_core::problem::random;
 use isobar_core::reference::Reference;
 use isobar_cpu::Cpu;
 
-/// Ties of the first and the last cell, in units of a coupling, or a periodic axis.
+/// Shifts of the first and the last cell, in units of a coupling, or a periodic axis.
 const ENDS: [Option<[f64; 2]>; 6] =
     [Some([0.0; 2]), Some([2.0; 2]), Some([0.0, 2.0]), Some([2.0, 0.0]), Some([1.0; 2]), None];
 
-/// An axis, uniform or stretched.
+/// Makes an axis, uniform or stretched.
 fn axis(n: usize, ends: Option<[f64; 2]>, stretching: f64) -> AxisMatrix {
     let mass: Vec<f64> = (0..n).map(|i| stretching.powf(i as f64 / n as f64)).collect();
     let is_periodic = ends.is_none() && n > 1;
@@ -28,7 +28,7 @@ fn axis(n: usize, ends: Option<[f64; 2]>, stretching: f64) -> AxisMatrix {
     AxisMatrix { mass, shift, couplings }
 }
 
-/// A box with lines along an axis, whose weights vary, and a reaction that keeps it regular.
+/// Makes a box with lines along an axis, whose weights vary, and a reaction that keeps it regular.
 fn factors(extents: [usize; 3], line: usize, ends: [Option<[f64; 2]>; 3], stretching: f64) -> Separable {
     let across = [[1, 2], [0, 2], [0, 1]][line];
     let n = extents[line];
@@ -50,7 +50,7 @@ fn noise(shape: Shape) -> Vec<f64> {
     (0..shape.cells()).map(|n| random(7, n) - 0.5).collect()
 }
 
-/// A⁻¹ b by a back end, out of place and in place.
+/// Computes A⁻¹ b by a back end, out of place and in place.
 fn solve<B: DirectBackend>(backend: &B, factors: &Separable, b: &[f64]) -> [Vec<f64>; 2] {
     let layout = Layout::new(factors.shape).unwrap();
     let solver = backend.direct(&layout, factors).unwrap().unwrap();
@@ -131,7 +131,7 @@ fn sizes_of_all_kinds_are_solved() {
     }
 }
 
-/// Enough cells for several threads: with fewer planes than batches, and with more.
+/// Results do not depend on threads, with fewer planes than batches, and with more.
 #[test]
 fn threads_do_not_matter() {
     let cpus = cpus();
@@ -169,7 +169,7 @@ fn new_factors_take_the_place_of_old_ones() {
     let mut found = vec![0.0; b.len()];
     cpu.download(&x, &mut ArrayViewMut::c_order(&mut found, first.shape).unwrap()).unwrap();
     assert!(found == wanted);
-    // What is refused leaves all as it was.
+    // A refused update changes nothing.
     let mut bad = second.clone();
     bad.lines.shift[0] = -1e3;
     assert!(solver.update(&bad).is_err());

@@ -1,4 +1,4 @@
-//! Solves allocate nothing, and solvers hold what they say they hold.
+//! Solves allocate nothing, and solvers hold as many bytes as they report.
 
 use std::alloc::{GlobalAlloc, Layout as AllocLayout, System as SystemAllocator};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -19,7 +19,7 @@ static HELD: AtomicUsize = AtomicUsize::new(0);
 
 struct Counting;
 
-// SAFETY: every call is handed on to the system's allocator unchanged.
+// SAFETY: every call is passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: AllocLayout) -> *mut u8 {
         COUNT.fetch_add(1, Relaxed);
@@ -42,7 +42,7 @@ fn problem() -> Helmholtz {
     Helmholtz { grid, ..Helmholtz::default() }
 }
 
-/// Options, and the n-vectors that the documentation says they take: b and u included.
+/// Returns options, and their documented n-vectors, b and u included.
 fn variants() -> Vec<(SolverOptions, f64)> {
     let coarse = 1.0 / 3.0;
     let mut all = Vec::new();
@@ -64,7 +64,7 @@ fn variants() -> Vec<(SolverOptions, f64)> {
     full.0.multigrid.start = Start::Full;
     full.0.multigrid.smoother = Smoother::LineJacobi;
     all.push(full);
-    // A right-hand side and two iterates of every mode, between which cycles are extrapolated, and what its coarser grids have; in
+    // A right-hand side and two iterates of every mode, between which cycles are extrapolated, and the vectors of its coarser grids; in
     // single precision.
     let modes = ModesOptions { count: Count::Given(4), ..ModesOptions::default() };
     let by_modes = SolverOptions { method: Method::Modes, modes, tolerance: 1e-4, ..SolverOptions::default() };
@@ -84,7 +84,7 @@ fn solves_allocate_nothing_and_hold_what_they_say() {
     let rhs = problem.rhs(RhsKind::Random, 0, Weighting::None).unwrap();
     let mut u = vec![0.0; rhs.len()];
     let cpu = Cpu::new(2).unwrap();
-    // What computes the modes keeps its workspace for the next time, once a thread.
+    // The computation of modes keeps its workspace, once a thread.
     stencil.modes().unwrap();
     for (options, vectors) in variants() {
         let before = HELD.load(Relaxed);
@@ -94,7 +94,7 @@ fn solves_allocate_nothing_and_hold_what_they_say() {
         let vector = (shape.cells() * 8) as f64;
         // Rows of the coarsest grids are padded.
         assert!((said as f64 / vector - vectors).abs() < 0.06, "{options:?}: {} n-vectors", said as f64 / vector);
-        // Scratch planes and horizontal coefficients come on top; they do not grow with the levels.
+        // Scratch planes and horizontal coefficients are added; they do not grow with the levels.
         assert!(held >= said && (held - said) as f64 <= 1.6 * vector, "{options:?}: holds {held}, says {said}");
 
         let mut solve = || {
@@ -112,8 +112,8 @@ fn solves_allocate_nothing_and_hold_what_they_say() {
         };
         let (first, _) = solve();
         let (second, iterations) = solve();
-        // The history of the outcome, and, whenever one is full, a block of the queue that hands work to the threads: on some solves one
-        // more than on others, whichever these are.
+        // The history of the outcome, and, whenever one is full, a block of the queue that gives work to the threads: the number varies
+        // by one from solve to solve.
         assert!(second <= 4 + iterations / 20, "{options:?}: {first}, then {second} allocations in {iterations}");
     }
 }

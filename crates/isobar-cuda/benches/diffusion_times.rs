@@ -1,9 +1,9 @@
-//! The diffusion operator on the first GPU, in double precision unless said: steps against the copy measured in the same
-//! run (by declared traffic), then whole solves, with their setup the first time and once more and an update with the same
+//! Times of the diffusion operator on the first GPU, in double precision by default: steps, compared with the copy measured in the
+//! same run (by declared traffic), then whole solves, with their setup the first time and once more and an update with the same
 //! coefficients.
 //!
-//! `diffusion_times [steps|solves|galerkin [f64|auto]|points [fixed]]`: of all, of 256³ cells by Galerkin levels with cycles in double
-//! precision or in what is chosen, of cycles that relax points, with all sides fixed or others too
+//! `diffusion_times [steps|solves|galerkin [f64|auto]|points [fixed]]`: all, 256³ cells by Galerkin levels with cycles in double
+//! precision or in the automatically chosen one, or cycles that relax points, with all sides fixed or others too
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::{Backend, Ratio, Sums};
@@ -62,7 +62,7 @@ fn main() -> Result<()> {
             solve(&cuda, &problem(Shape::new(n, n, 1))?, "deflated CG, Neumann(2), 16×16", options)?;
         }
         galerkin(&cuda)?;
-        // Tied to something, so that what setup and update take is the operator's.
+        // Not floating, so that setup and update are those of the operator.
         let mut tied = problem(Shape::new(256, 256, 256))?;
         tied.boundary[2][0] = Boundary::Dirichlet(0.0);
         let options = SolverOptions { preconditioner: Preconditioner::Line, tolerance: 1e-2, ..base };
@@ -71,7 +71,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Conjugate gradients with multigrid on Galerkin levels.
+/// Times conjugate gradients with multigrid on Galerkin levels.
 fn galerkin(cuda: &Cuda) -> Result<()> {
     let shape = Shape::new(256, 256, 256);
     let cube = problem(shape)?;
@@ -96,7 +96,7 @@ fn galerkin(cuda: &Cuda) -> Result<()> {
     Ok(())
 }
 
-/// Two phases on the unit square, Dirichlet at the bottom; bubbles in a closed cube.
+/// Makes two phases on the unit square, Dirichlet at the bottom; bubbles in a closed cube.
 fn problem(shape: Shape) -> Result<DiffusionProblem> {
     if shape.nz == 1 {
         let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(two_phase(shape, 1e3)?));
@@ -174,7 +174,7 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
         }
         if let Some(between) = hierarchy.transfers.first() {
             let mut coarse_f = cuda.zeros::<T>(between.coarse_layout())?;
-            // Their own declared traffic: fine vector, weights, and a quarter; twice the fine one to be corrected.
+            // The traffic is the fine vector, weights, and a quarter; a corrected fine vector counts twice.
             let transfer = |reads, writes| Traffic { reads, writes, coefficients: 0.0, ..traffic::APPLY };
             let time = seconds(cuda, || between.restrict(&mut f, &mut coarse_f))?;
             report(&transfer(3.0, 0.25), "restrict", time);
@@ -208,7 +208,7 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
 }
 
 fn solve(cuda: &Cuda, problem: &DiffusionProblem, name: &str, options: SolverOptions) -> Result<()> {
-    /// Solves of which the median is taken.
+    /// The number of solves, of which the median counts.
     const SOLVES: usize = 5;
     let stencil = problem.stencil()?;
     let shape = stencil.shape();
@@ -237,8 +237,8 @@ fn solve(cuda: &Cuda, problem: &DiffusionProblem, name: &str, options: SolverOpt
     Ok(())
 }
 
-/// Cycles that relax points, of constant and of smooth coefficients, against what the bytes that they declare take at the
-/// bandwidth of a copy. Where coefficients are constant none are read, and none counted.
+/// Times cycles that relax points, for constant and for smooth coefficients, compared with their declared bytes at the bandwidth of a
+/// copy. Constant coefficients are not read, and not counted.
 fn points(cuda: &Cuda) -> Result<()> {
     for shape in [Shape::new(8192, 8192, 1), Shape::new(256, 256, 256), Shape::new(512, 512, 512)] {
         let copy = cuda.copy_bandwidth(&Layout::new(shape)?)?;
@@ -281,7 +281,7 @@ fn points(cuda: &Cuda) -> Result<()> {
     Ok(())
 }
 
-/// The steps of the two finest levels.
+/// Times the steps of the two finest levels.
 fn point_steps(cuda: &Cuda, stencil: &Diffusion, copy: f64) -> Result<()> {
     let operator = Supports::operator::<f64>(cuda, stencil)?;
     let Some(levels) = cuda.hierarchy(stencil, &operator, Smoother::PointRedBlack, None)? else { return Ok(()) };
@@ -313,7 +313,7 @@ fn point_steps(cuda: &Cuda, stencil: &Diffusion, copy: f64) -> Result<()> {
         let time = seconds(cuda, || level.smooth(relaxation, Guess::Zero, &f, &mut u, &mut s))?;
         report("sweep from zero", 2.0, time);
         let time = seconds(cuda, || transfer.residual_restrict(&f, &mut u, &mut coarse_f, &mut s))?;
-        // Of the coarser grid's vector, one.
+        // One vector of the coarser grid.
         let part = coarse.shape().cells() as f64 / cells as f64;
         report("residual, restriction", 2.0 + part, time);
         report("prolongation", 2.0 + part, seconds(cuda, || transfer.prolong(&mut coarse_u, &mut u))?);

@@ -1,4 +1,5 @@
-//! Times of direct solves on a GPU, beside a copy of a vector: `cargo bench -p isobar-cuda --bench direct_times -- [N …]`.
+//! Times of direct solves on a GPU, compared with a copy of a vector: `cargo bench -p isobar-cuda --bench direct_times --
+//! [N …]`.
 
 use std::time::Instant;
 
@@ -14,7 +15,7 @@ use isobar_core::solver::ignore;
 use isobar_core::stencil::{Stencil, Supports};
 use isobar_cuda::Cuda;
 
-/// The best of several runs, in milliseconds.
+/// Returns the best time of several runs, in milliseconds.
 fn best(cuda: &Cuda, times: usize, mut work: impl FnMut()) -> f64 {
     let mut least = f64::INFINITY;
     for _ in 0..times {
@@ -61,7 +62,7 @@ fn times(cuda: &Cuda, shape: Shape, side: &str, stretching: f64) -> isobar_core:
     cuda.upload(isobar_core::array::ArrayView::c_order(&b, shape)?, system.rhs_mut())?;
     let mut outcome = None;
     let whole = best(cuda, 7, || outcome = system.solve_in_place(Guess::Zero, &mut ignore).ok());
-    // Between arrays of the caller's on the GPU.
+    // Solves between a caller's arrays on the GPU.
     // SAFETY: the back end has made its context current; both allocations are of that size, and freed below.
     let pointers = unsafe { [0, 1].map(|_| result::malloc_sync(size_of_val(b.as_slice())).expect("memory")) };
     // SAFETY: as above; nothing else uses them.

@@ -1,7 +1,7 @@
-//! Relaxation of points on the first GPU, in double precision unless said: a sweep and cycles of various tiles, in updates
-//! of cells a second, against plain sweeps and the copy measured in the same run; and solves of paper C's problems, with the
-//! cycles that an independent implementation takes, also side by side as a batch. Words on the command line, such as "512 solves", choose
-//! groups by the first size of their grids.
+//! Times of point relaxation on the first GPU, in double precision by default: a sweep and cycles of various tiles, in updates of cells a
+//! second, compared with plain sweeps and the copy measured in the same run; and solves of paper C's problems, with the cycles of an
+//! independent implementation, also side by side as a batch. Words on the command line, such as "512 solves", choose groups by the first
+//! size of their grids.
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::{Backend, Scalar};
@@ -73,7 +73,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Poisson's equation at points; of lines side by side without couplings.
+/// Makes Poisson's equation at points; several lines are side by side without couplings.
 fn stencil(shape: Shape, is_line: bool) -> Result<(Diffusion, Vec<f64>)> {
     let ones = vec![1.0; shape.cells()];
     let coefficient = if is_line {
@@ -105,7 +105,7 @@ fn times<T: Real>(cuda: &Cuda, shape: Shape, is_line: bool, cycles: &[(usize, us
         })
     };
     let plain = time(&PointCycle::sweep(1.0))?;
-    // Where all cells are alike no coefficients are read but a shift.
+    // With equal cells only a shift is read.
     let coefficients = if is_line { stencil.coefficient_vectors() } else { f64::from(u8::from(stencil.has_shift())) };
     let bytes = (3.0 + coefficients) * (shape.cells() * size_of::<T>()) as f64;
     let lines = if is_line { ", lines" } else { "" };
@@ -134,7 +134,7 @@ fn times<T: Real>(cuda: &Cuda, shape: Shape, is_line: bool, cycles: &[(usize, us
     Ok(())
 }
 
-/// To a residual of 1e-4 from a first guess of ones, in tiles of 32 points a direction.
+/// Times a solve to a residual of 1e-4 from a first guess of ones, in tiles of 32 points a direction.
 fn solve(cuda: &Cuda, shape: Shape, sub_iterations: usize, overlap: usize, expected: usize) -> Result<()> {
     let (stencil, rhs) = stencil(shape, false)?;
     let jacobi = JacobiOptions {
@@ -171,7 +171,7 @@ fn solve(cuda: &Cuda, shape: Shape, sub_iterations: usize, overlap: usize, expec
     Ok(())
 }
 
-/// 1024 lines of 1024 points, each judged by itself, of which most have random right-hand sides.
+/// Times 1024 lines of 1024 points, each with its own stopping test; most have random right-hand sides.
 fn solve_batch(cuda: &Cuda, sub_iterations: usize) -> Result<()> {
     let shape = Shape::new(1024, 1024, 1);
     let (stencil, ones) = stencil(shape, true)?;

@@ -1,6 +1,6 @@
-//! Whole solves to 1e-5 on the first GPU, the panel problem with a random right-hand side: setup the first time and once
-//! more, an update with the same coefficients, the first solve, and the median of more, in milliseconds; beside them the last
-//! solve's up- and download. Arguments: the columns a side, 128, 256 and 512 if there are none.
+//! Times of whole solves to 1e-5 on the first GPU, the panel problem with a random right-hand side: setup the first time and
+//! once more, an update with the same coefficients, the first solve, and the median of more, in milliseconds; also the last
+//! solve's up- and download. Arguments: the columns a side, by default 128, 256 and 512.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use isobar_core::solver::ignore;
 use isobar_core::stencil::Stencil;
 use isobar_cuda::Cuda;
 
-/// Solves of which the median is taken.
+/// The number of solves, of which the median counts.
 const SOLVES: usize = 11;
 
 fn main() -> isobar_core::Result<()> {
@@ -28,7 +28,7 @@ fn main() -> isobar_core::Result<()> {
             return Ok(());
         }
     };
-    println!("opening the card: {:.0} ms", 1e3 * clock.elapsed().as_secs_f64());
+    println!("opening the GPU: {:.0} ms", 1e3 * clock.elapsed().as_secs_f64());
     println!(
         "{:<12} {:<10} {:<6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>4} {:>7} {:>7} {:>7}",
         "grid", "method", "", "setup", "again", "update", "first", "median", "count", "reached", "up", "down"

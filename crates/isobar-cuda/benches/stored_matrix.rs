@@ -1,5 +1,6 @@
-//! An iteration of conjugate gradients with line preconditioner, matrix-free and with the matrix stored
-//! (cuSPARSE), on the first GPU: milliseconds, in double precision. What paper A compares.
+//! Times of an iteration of conjugate gradients with line preconditioner, matrix-free and with the
+//! matrix stored (cuSPARSE), on the first GPU: milliseconds, in double precision, the comparison of
+//! paper A.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,9 +19,9 @@ use isobar_core::solver::{Iteration, Monitor, ignore};
 use isobar_core::stencil::{Stencil, Supports};
 use isobar_cuda::{Cuda, Vector};
 
-/// Iterations of a short and of a long solve; the time of one is taken from the difference.
+/// Iterations of a short and of a long solve; the difference gives the time of one.
 const ITERATIONS: [usize; 2] = [10, 50];
-/// Such pairs, of which the median is taken.
+/// The number of such pairs, of which the median counts.
 const RUNS: usize = 7;
 
 fn main() -> isobar_core::Result<()> {

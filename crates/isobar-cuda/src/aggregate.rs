@@ -163,7 +163,7 @@ impl Runs {
 }
 
 impl Runs {
-    /// The runs of one aggregate of all cells; padding holds zeros and may be summed too.
+    /// Returns the runs of one aggregate of all cells; padding holds zeros and may be summed too.
     fn of_all(layout: &Layout, item: usize) -> Self {
         let len = layout.len();
         let runs: Vec<u64> =

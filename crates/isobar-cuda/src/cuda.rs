@@ -285,7 +285,7 @@ impl Backend for Cuda {
 
     fn download<S: Real, T: Real>(&self, source: &Vector<T>, target: &mut ArrayViewMut<'_, S>) -> Result<()> {
         self.download_array(source, target)?;
-        // What a kernel left when it gave up waiting for another GPU is no result.
+        // A kernel that gave up waiting for another GPU leaves no valid result.
         self.check_link()
     }
 

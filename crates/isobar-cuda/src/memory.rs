@@ -92,7 +92,7 @@ impl Pool {
 }
 
 impl Chunk {
-    /// A chunk that is entirely free.
+    /// Makes a chunk that is entirely free.
     pub(crate) fn new(start: Pointer, bytes: usize) -> Self {
         Self { start, free: BTreeMap::from([(0, bytes)]) }
     }

@@ -29,7 +29,7 @@ pub(crate) struct Arena {
 unsafe impl Send for Arena {}
 
 impl Default for Arena {
-    /// Allocated on first use.
+    /// The memory is allocated on first use.
     fn default() -> Self {
         Self { start: std::ptr::null_mut(), used: 0 }
     }

@@ -1,5 +1,5 @@
-//! Every kernel compiles, without a warning, even without a GPU: every file for every architecture that is supported.
-//! Without NVRTC the test is reported as ignored, unless `ISOBAR_REQUIRE_NVRTC=1`.
+//! Every kernel compiles, without a warning, even without a GPU: every file for every supported architecture. Without
+//! NVRTC the test is reported as ignored, unless `ISOBAR_REQUIRE_NVRTC=1`.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     all.run()
 }
 
-/// Every kind of coefficients, of sides, and of columns, by turns, with and without a shift.
+/// Returns stencils with every kind of coefficients, of sides, and of columns, alternately with and without a shift.
 fn diffusion_stencils() -> Vec<Diffusion> {
     let mut all = Vec::new();
     for kind in 0..4 {
@@ -72,7 +72,7 @@ fn of_operators<T: Real>(all: &mut Vec<Source>) {
     for (n, stencil) in diffusion_stencils().into_iter().enumerate() {
         // Few layers, many, and very many.
         let layers = if stencil.shape().nz == 1 { vec![1] } else { vec![2, 100, 300, 600] };
-        // Vectors of 2³¹ elements and more by turns, too.
+        // Every second one also for vectors of 2³¹ elements and more.
         all.extend(isobar_cuda::diffusion::sources::<T>(&stencil, &layers, !n.is_multiple_of(2)));
     }
     // A number of layers that fills its chunks and is known to the compiler, and one that does not; even and odd.

@@ -1,7 +1,7 @@
-//! Solves of the panel problem to 1e-5 on several cards of this host, a thread each: the median of some, in milliseconds, and how
-//! that compares with one card. Arguments: any of `weak`, `strong` and `exchange`, any of `cg`, `multigrid` and `modes`, any of `f64`
-//! and `mixed` (all where there are none); then columns in x, rows a card (weak) or in all (strong), layers (1024 1024 128 if there
-//! are none), and how many cards at least.
+//! Times of solves of the panel problem to 1e-5 on several GPUs of this host, one thread each: the median in milliseconds, and the
+//! comparison with one GPU. Arguments: any of `weak`, `strong` and `exchange`, any of `cg`, `multigrid` and `modes`, any of `f64` and
+//! `mixed` (all by default); then columns in x, rows a GPU (weak) or in all (strong), layers (default 1024 1024 128), and the least
+//! number of GPUs.
 
 mod scaling;
 
@@ -27,7 +27,7 @@ fn problem(shape: Shape) -> Result<TensorProduct> {
     Helmholtz { grid, ..Default::default() }.stencil()
 }
 
-/// Microseconds that an exchange of halo rows takes, and a sum, one after the other.
+/// Prints the microseconds of an exchange of halo rows, and of a sum.
 fn exchange(cards: usize, shape: Shape) -> Result<()> {
     const TIMES: usize = 200;
     let mut all = threads::run(cards, |world| {
@@ -71,7 +71,7 @@ fn main() -> Result<()> {
     let Some(cards) = scaling::several_cards() else { return Ok(()) };
     let (words, sizes) = scaling::arguments();
     let [nx, ny, nz] = sizes.get(..3).and_then(|sizes| sizes.try_into().ok()).unwrap_or([1024, 1024, 128]);
-    // A grid too large for one card: `weak`, `strong` and how many at least.
+    // For a grid too large for one GPU: the least number.
     let fewest = if sizes.len() == 4 { sizes[3] } else { 1 };
     let is_asked = |name: &str, among: &[&str]| {
         let mut asked = words.iter().filter(|word| among.contains(&word.as_str())).peekable();
@@ -105,7 +105,7 @@ fn main() -> Result<()> {
             let counts: Vec<usize> = counts.collect();
             let shape_for = |count: usize| Shape::new(nx, if is_weak { count * ny } else { ny }, nz);
             if method == Method::Modes {
-                // The largest grid asks for the most modes and sweeps: as many for all, so that each card has as much to do.
+                // All grids use the modes and sweeps of the largest, so that each GPU has the same work.
                 let stencil = problem(shape_for(counts.last().copied().unwrap_or(1)))?;
                 let plan = Plan::new(&stencil, &*stencil.modes()?, &options.modes, options.tolerance)?;
                 println!("{name:<8} {plan}");

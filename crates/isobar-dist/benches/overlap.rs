@@ -1,7 +1,8 @@
-//! What is computed while halo rows travel: milliseconds of an iteration on two ranks, threads of this process with a core each, whose
-//! messages take so many microseconds, and are waited for before a pass goes on, or after its inside: by turns, the least of some.
+//! Gain of computing during the exchange of halo rows: milliseconds of an iteration on two ranks, threads of this process with a core
+//! each, whose messages take some microseconds, and are waited for before a pass continues, or after its inside; measured alternately,
+//! the least counts.
 //!
-//! Arguments: columns in x, rows, layers (128 128 32 if there are none), solves of each kind (7).
+//! Arguments: columns in x, rows, layers (default 128 128 32), solves of each kind (7).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,12 +23,12 @@ use isobar_dist::{Communicator, Message, join_rows, threads};
 
 const RANKS: usize = 2;
 
-/// A rank whose halo rows take a while.
+/// A rank whose messages are delayed.
 #[derive(Clone, Debug)]
 struct Slow {
     world: Threads,
     travel: Duration,
-    /// Whether anything is done meanwhile.
+    /// Whether work is done during the exchange.
     overlaps: bool,
 }
 
@@ -61,7 +62,7 @@ impl Communicator for Slow {
     }
 }
 
-/// Milliseconds an iteration.
+/// Returns milliseconds an iteration.
 fn solve(
     stencil: &TensorProduct,
     rhs: &[f64],

@@ -1,7 +1,7 @@
-//! Solves of diffusion on several cards of this host, a thread each: the median of some, in milliseconds, and how that compares with
-//! one card. κ = 1 to 1e-8 by cycles that relax points, in double and in mixed precision, and 100 iterations of conjugate gradients
-//! with lines on bubbles of contrast 1000. Arguments: `weak` or `strong` (both if there is none), then columns in x, rows a card
-//! (weak) or in all (strong), layers (512 512 256 if there are none).
+//! Times of solves of diffusion on several GPUs of this host, one thread each: the median in milliseconds, and the comparison with
+//! one GPU. κ = 1 to 1e-8 by cycles that relax points, in double and in mixed precision, and 100 iterations of conjugate gradients
+//! with lines on bubbles of contrast 1000. Arguments: `weak` or `strong` (both by default), then columns in x, rows a GPU (weak) or
+//! in all (strong), layers (default 512 512 256).
 
 mod scaling;
 
@@ -15,7 +15,7 @@ use isobar_core::stencil::{Coefficients, Diffusion, Side};
 
 use scaling::Scaling;
 
-/// Cubes of κ = 1, with spheres of κ = 1000 where there are bubbles; all sides are fixed.
+/// Makes cubes of κ = 1, with spheres of κ = 1000 where there are bubbles; all sides are fixed.
 fn problem(shape: Shape, has_bubbles: bool) -> Result<Diffusion> {
     let Shape { nx, ny, .. } = shape;
     let is_in_bubble = |n: usize| {

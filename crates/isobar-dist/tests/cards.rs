@@ -1,5 +1,5 @@
-//! Ranks that have a card each, or several of which share one and exchange by way of the host, against one card. Where there is no
-//! card they are reported as ignored, or, with `ISOBAR_REQUIRE_CUDA=1`, as failed.
+//! Ranks with a GPU each, or several ranks that share one and exchange through the host, compared with one GPU. Without a GPU the
+//! tests are reported as ignored, or, with `ISOBAR_REQUIRE_CUDA=1`, as failed.
 
 #[path = "ranks/boxes.rs"]
 mod boxes;
@@ -49,7 +49,7 @@ use rocks::{check_floating, check_points, check_rough, floating, point_cycles, r
 use solves::{compare_with_alone, distance, solve_alone, solve_on, solve_updated};
 use sweeps::check_sweeps;
 
-/// How ranks reach each other.
+/// The connection between ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Host,
@@ -68,7 +68,7 @@ fn backend(way: Way) -> impl Fn(Option<&Threads>) -> Cuda + Sync {
     move |rank| card(way, rank).unwrap()
 }
 
-/// Ranks to try.
+/// Returns the largest number of ranks to test.
 fn most_ranks(way: Way) -> usize {
     match way {
         Way::Host => 3,
@@ -76,7 +76,7 @@ fn most_ranks(way: Way) -> usize {
     }
 }
 
-/// Cards of one process reach each other, unless two ranks share one; one rank has nobody to reach.
+/// GPUs of one process are linked, unless two ranks share one; one rank has no link.
 fn cards_are_linked(way: Way) {
     let count = devices().unwrap().len();
     for ranks in 1..=count + 1 {
@@ -85,7 +85,7 @@ fn cards_are_linked(way: Way) {
     }
 }
 
-/// Whoever waits for a rank that does not come gives it up.
+/// A rank that waits for a missing one gives up.
 fn a_rank_that_does_not_come(way: Way) {
     let is_over = AtomicBool::new(false);
     let waits = threads::run(2, |world| {
@@ -132,7 +132,7 @@ fn methods(way: Way, grids: &[([usize; 3], &[usize])], options: &[SolverOptions]
     }
 }
 
-/// Grids that are swept by streaming, with rows longer than what goes through a channel at once.
+/// Checks grids that are swept by streaming, with rows longer than a channel's buffer.
 fn large(way: Way) {
     for (nx, ny, nz) in [(256, 256, 32), (190, 258, 24)] {
         for options in [&krylov()[0], &multigrid()[0], &multigrid()[10], &modes()[0], &modes()[1], &modes()[6]] {
@@ -144,19 +144,19 @@ fn large(way: Way) {
     }
 }
 
-/// So many of these ranks as there can be.
+/// Returns those of these numbers of ranks that are possible.
 fn some(ranks: &[usize], way: Way) -> Vec<usize> {
     ranks.iter().copied().filter(|&ranks| ranks <= most_ranks(way)).collect()
 }
 
-/// Conjugate gradients for diffusion, on flat grids, with columns a thread has, and with columns that threads share.
+/// Checks conjugate gradients for diffusion, on flat grids, with columns of single threads, and with columns that threads share.
 fn rough_rocks(way: Way) {
     for (nx, ny, nz) in [(7, 13, 5), (12, 9, 1), (40, 21, 40), (9, 3, 24)] {
         check_rough(backend(way), &rough(Shape::new(nx, ny, nz)), &some(&[1, 2, 3, 4], way));
     }
 }
 
-/// What is made of triangular parts without going through them in order, and Jacobi's method.
+/// Checks preconditioners of triangular parts that need no order of unknowns, and Jacobi's method.
 fn rough_rocks_by_halo_rows(way: Way) {
     for (nx, ny, nz) in [(7, 13, 5), (8, 16, 4), (12, 10, 1)] {
         check_halo_rows(way, &rough(Shape::new(nx, ny, nz)), &some(&[1, 2, 3, 4], way));
@@ -170,7 +170,7 @@ fn check_halo_rows(way: Way, problem: &DiffusionProblem, ranks: &[usize]) {
         Preconditioner::IncompletePoisson { scaling: true },
     ]) {
         let options = SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
-        // Rounding moves the count of a long iteration: 228 instead of 223 were seen, with the same spectrum.
+        // Rounding changes the count of a long iteration: 228 instead of 223 were seen, with the same spectrum.
         compare_with_alone(backend(way), problem, ranks, &options, |iterations| 1 + iterations / 40, 1e-7);
     }
     let rhs: Vec<f64> = (0..problem.shape.cells()).map(|n| random(5, n)).collect();
@@ -193,7 +193,7 @@ fn smooth_rocks(way: Way) {
     }
 }
 
-/// New coefficients reach all cards.
+/// Checks that new coefficients reach all GPUs.
 fn updated_rocks(way: Way) {
     for problem in [smooth().swap_remove(1).0, smooth_ring([16, 32, 8], 3.0, true)] {
         check_updated(way, problem);
@@ -220,21 +220,21 @@ fn floating_rocks(way: Way) {
     }
 }
 
-/// Galerkin levels where coefficients jump.
+/// Checks Galerkin levels for jumping coefficients.
 fn jumps(way: Way) {
     for (name, problem, ranks) in problems() {
         check(backend(way), (name, &problem, &some(ranks, way)), &jumps::multigrid());
     }
 }
 
-/// The same with cycles in single precision.
+/// Returns options with cycles in single precision.
 fn in_single() -> SolverOptions {
     let mut options = jumps::multigrid();
     options.multigrid.precision = CyclePrecision::F32;
     options
 }
 
-/// Cycles in different forms.
+/// Checks cycles in different forms.
 fn jumps_by_other_cycles(way: Way) {
     for (name, problem, ranks) in [0, 5, 6, 8, 10].map(|n| problems().swap_remove(n)) {
         for options in forms()[1..].iter().chain([&in_single()]) {
@@ -243,7 +243,7 @@ fn jumps_by_other_cycles(way: Way) {
     }
 }
 
-/// Columns that several threads share, blocks of as many columns as there are, rows of many cells.
+/// Checks columns that several threads share, blocks of as many columns as there are, rows of many cells.
 fn large_jumps(way: Way) {
     for shape in [Shape::new(64, 96, 48), Shape::new(40, 64, 100), Shape::new(130, 50, 33)] {
         let problem = bubbles(shape, 1e6);
@@ -253,7 +253,7 @@ fn large_jumps(way: Way) {
     }
 }
 
-/// Several cards take what one takes; where nothing is said, and after coefficients that were smooth have come to jump.
+/// Several GPUs choose what one would: by default, and after smooth coefficients have become rough.
 fn jumps_where_nothing_is_said(way: Way) {
     let open = SolverOptions { tolerance: 1e-7, ..SolverOptions::default() };
     for (name, problem, ranks) in rolling() {
@@ -276,7 +276,7 @@ fn jumps_where_nothing_is_said(way: Way) {
     assert!(refused.contains("point-line"), "{refused}");
 }
 
-/// New coefficients reach all levels on all cards, bodies that come and go included.
+/// Checks that new coefficients reach all levels on all GPUs, also where strongly coupled aggregates appear and vanish.
 fn updated_jumps(way: Way) {
     for shape in [Shape::new(12, 26, 10), Shape::new(4, 12, 4)] {
         let rhs = bubbles(shape, 1.0).rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
@@ -294,14 +294,14 @@ fn updated_jumps(way: Way) {
     }
 }
 
-/// A piece that floats, across slabs, beside one that does not.
+/// Checks a floating component across slabs, beside one that does not float.
 fn jumps_in_pieces(way: Way) {
     let problem = pieces(Shape::new(12, 24, 8));
     let options = SolverOptions { tolerance: 1e-10, ..jumps::multigrid() };
     check_floating(backend(way), &problem, &some(&[1, 2, 3, 4], way), &options);
 }
 
-/// A matrix given by its faces is that of cells.
+/// A matrix given by its faces equals that of cells.
 fn stored_faces(way: Way) {
     let mut around = rough(Shape::new(9, 14, 5));
     around.boundary[1] = [Boundary::Periodic; 2];
@@ -390,7 +390,7 @@ fn main() {
             }
         }));
     }
-    // Ranks that share a card wait for each other on it: one job at a time.
+    // Ranks that share a GPU wait for each other on it: one job at a time.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -1,4 +1,4 @@
-//! Ranks that are processes, with every MPI whose `mpiexec` is in one of the folders of `$ISOBAR_MPI_PATHS`, as `PATH` lists
+//! Ranks as processes, with every MPI whose `mpiexec` is in one of the folders of `$ISOBAR_MPI_PATHS`, as `PATH` lists
 //! folders. Without any the tests are ignored, or fail where `$ISOBAR_REQUIRE_MPI` is set.
 //!
 //! Started by that `mpiexec`, this program is one of the ranks.
@@ -27,13 +27,13 @@ use isobar_cpu::Cpu;
 use isobar_dist::{Message, join_rows, mpi, together};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Set for ranks: what they are to do.
+/// The environment variable of ranks, which names their task.
 const RANK: &str = "ISOBAR_TEST_RANK";
 const SOLVE: &str = "solve";
 const BE_SLOW: &str = "be slow";
 const HANG: &str = "hang";
 const BE_A_GUEST: &str = "be a guest";
-/// Seconds that ranks may be silent in tests of that.
+/// Seconds that ranks may be silent in tests of hangs.
 const LIMIT: &str = "2";
 
 fn main() {
@@ -66,7 +66,7 @@ fn main() {
                 if (is_fine, named) == expected { Ok(()) } else { Err(text.into()) }
             }));
         }
-        // Each kind of handles that this MPI has.
+        // Each kind of handles of this MPI.
         for name in ["libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12", "libmpi.so.40"] {
             let (folder, library) = (folder.clone(), folder.join("../lib").join(name));
             if library.exists() {
@@ -79,7 +79,7 @@ fn main() {
         }
     }
     let mut arguments = Arguments::from_args();
-    // Ranks wait for each other busily; two jobs at a time would wait for ever so long.
+    // Ranks wait for each other busily; two jobs at a time would take very long.
     arguments.test_threads = Some(1);
     libtest_mimic::run(&arguments, all).exit();
 }
@@ -91,7 +91,7 @@ fn on_ranks(folder: &Path, ranks: usize, what: &str, library: Option<&Path>) -> 
     if is_fine && seen == ranks { Ok(()) } else { Err(text.into()) }
 }
 
-/// Whether ranks ended well, and what they said.
+/// Runs ranks, and returns whether they succeeded, and their output.
 fn launch(folder: &Path, ranks: usize, what: &str, environment: &[(&str, &OsStr)]) -> std::io::Result<(bool, String)> {
     let mut paths = vec![folder.to_path_buf()];
     paths.extend(std::env::var_os("PATH").iter().flat_map(std::env::split_paths));
@@ -126,7 +126,7 @@ fn be_slow() -> Result<()> {
     world.barrier()
 }
 
-/// Rank 1 does nothing where it should.
+/// Rank 1 hangs.
 fn hang() -> Result<()> {
     let world = mpi::start()?;
     world.set_iterating(true);
@@ -136,7 +136,7 @@ fn hang() -> Result<()> {
     world.barrier()
 }
 
-/// On a communicator of a program, here one whose MPI this library has started: ranks fail by turns and go on.
+/// Ranks on a program's communicator, whose MPI is here started by this library, fail alternately and continue.
 fn be_a_guest() -> Result<()> {
     let host = mpi::start()?;
     let all = match mpi::find()?.family {
@@ -151,7 +151,7 @@ fn be_a_guest() -> Result<()> {
     let mine = || Error::Unsupported("it is raining".into());
     for round in 0..12 {
         messages::check_messages(&*world)?;
-        // More than is sent without the other side's asking for it, and little.
+        // More than the eager limit, and little.
         let sent = vec![rank as u8; if round % 2 == 0 { 3 << 20 } else { 10 }];
         let fails = round % size;
         let failed = together(&*world, || {
@@ -163,7 +163,7 @@ fn be_a_guest() -> Result<()> {
                 Message { peer: next, tag: 7, send: &sent, receive: &mut [] },
                 Message { peer: before, tag: 7, send: &[], receive: &mut received },
             ])?;
-            // One within another is a part of it.
+            // A nested call is a part of the outer one.
             together(&*world, || if rank == fails { Err(mine()) } else { Ok(()) })?;
             world.exchange(&mut [
                 Message { peer: next, tag: 8, send: &sent, receive: &mut [] },
@@ -174,11 +174,11 @@ fn be_a_guest() -> Result<()> {
         let expected = if size == 1 { mine().to_string() } else { format!("rank {fails} of {size}: {}", mine()) };
         assert_eq!(failed.unwrap_err().to_string(), expected, "round {round}");
     }
-    // What all say is said of none.
+    // An error of all ranks names none.
     let failed = together(&*world, || Err::<(), _>(mine()));
     assert_eq!(failed.unwrap_err().to_string(), mine().to_string());
     if size > 1 {
-        // Ranks that do not do the same.
+        // Ranks that make different calls.
         let failed =
             together(&*world, || world.all_gather_equal(&[0; 4][..if rank == 0 { 4 } else { 2 }])).unwrap_err();
         assert!(failed.to_string().contains("same calls") || failed.to_string().contains("trunc"), "{failed}");

@@ -30,7 +30,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Print a paper's tables with this machine's numbers beside the printed ones
     Reproduce(ReproduceArgs),
-    /// Predict iterations on many ranks from bandwidths and latencies, beside what can be measured here
+    /// Predict iterations on many ranks from bandwidths and latencies, beside measurements of small runs
     Model(ModelArgs),
 }
 
@@ -42,8 +42,8 @@ pub(crate) struct ReproduceArgs {
     #[arg(value_name = "PAPER")]
     pub(crate) paper: String,
 
-    /// How large the problems are: small takes a minute on two cores, full is the papers' own size
-    /// where memory and patience allow
+    /// The size of the problems: small takes a minute on two cores, full is the papers' own size where memory and time
+    /// allow
     #[arg(long, value_enum, default_value_t = Size::Small)]
     pub(crate) size: Size,
 
@@ -64,7 +64,7 @@ pub(crate) struct ReproduceArgs {
     pub(crate) quiet: bool,
 }
 
-/// How large the problems of `reproduce` are.
+/// The size of the problems of `reproduce`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Size {
     /// Less than a minute on two cores.
@@ -76,31 +76,31 @@ pub(crate) enum Size {
 /// `isobar-papers model`
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
-    /// How many ranks, a device each
+    /// Number of ranks, each with one device
     #[arg(long, value_name = "N")]
     pub(crate) ranks: NonZeroUsize,
 
-    /// What a rank has of the grid
+    /// A rank's part of the grid
     #[arg(long, value_name = "NX,NY,NZ", default_value = "256,256,128")]
     pub(crate) grid: Extents,
 
-    /// Unknowns of the whole grid instead, shared out among the ranks; layers are those of --grid
+    /// Unknowns of the whole grid instead, divided among the ranks; layers are those of --grid
     #[arg(long, value_name = "COUNT")]
     pub(crate) unknowns: Option<f64>,
 
-    /// How the grid is divided
+    /// The division of the grid
     #[arg(long, value_enum, default_value_t)]
     pub(crate) parts: Division,
 
-    /// Bandwidth of a rank's memory, of a plain copy [default: measured]
+    /// Bandwidth of a rank's memory for a plain copy [default: measured]
     #[arg(long, value_name = "GB/s", value_parser = positive)]
     pub(crate) bandwidth: Option<f64>,
 
-    /// Per cent of that bandwidth that conjugate gradients and multigrid reach on one rank [default: measured]
+    /// Percentages of that bandwidth reached by conjugate gradients and by multigrid on one rank [default: measured]
     #[arg(long, value_name = "CG,MULTIGRID", value_parser = shares)]
     pub(crate) share: Option<[f64; 2]>,
 
-    /// Bandwidth of the network, of a rank, each way [default: that between two threads]
+    /// Bandwidth of the network for a rank, each way [default: that between two threads]
     #[arg(long, value_name = "GB/s", value_parser = positive)]
     pub(crate) network: Option<f64>,
 
@@ -108,11 +108,11 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "µs", value_parser = positive)]
     pub(crate) latency: Option<f64>,
 
-    /// How numbers are stored
+    /// Storage of numbers
     #[arg(long, value_name = "f64|f32", default_value = "f64", value_parser = unmixed)]
     pub(crate) precision: Precision,
 
-    /// What a rank has, and its threads.
+    /// The device of a rank, and its threads.
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
 
@@ -128,9 +128,9 @@ pub(crate) struct ModelArgs {
 /// `--grid`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extents {
-    /// In x.
+    /// Cells in x.
     pub(crate) nx: usize,
-    /// In y.
+    /// Cells in y.
     pub(crate) ny: usize,
     /// Layers.
     pub(crate) nz: usize,
@@ -140,7 +140,7 @@ impl FromStr for Extents {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        /// More in one direction than memory has room for.
+        /// The most cells in one direction.
         const MOST: usize = 1 << 24;
         let numbers: Vec<usize> = text.split([',', 'x', '×']).map_while(|number| number.trim().parse().ok()).collect();
         match *numbers.as_slice() {

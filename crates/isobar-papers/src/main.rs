@@ -1,5 +1,5 @@
 //! `isobar-papers`: the tables of the papers behind isobar's methods with this machine's numbers beside the printed ones, and a model of
-//! many ranks. What it shares with the `isobar` command is that command's library.
+//! many ranks. It shares the library of the `isobar` command.
 //!
 //! * `args` the command line,
 //! * `reproduce`, `model` the subcommands.

@@ -1,4 +1,4 @@
-//! The command as a user meets it.
+//! Tests of the command through its interface.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -51,7 +51,7 @@ fn a_given_machine_is_predicted() {
         assert!((report["machine"][key].as_f64().unwrap() / expected - 1.0).abs() < 1e-12, "{key}");
     }
     assert_eq!(report["given"], serde_json::json!([true, true, true]));
-    // On 1, 4, 16 and 64 ranks, and of a trillion unknowns, by two methods.
+    // For 1, 4, 16 and 64 ranks, and a trillion unknowns, by two methods.
     let rows = report["predicted"].as_array().unwrap();
     assert_eq!(rows.len(), 2 * 5);
     assert_eq!(rows[0]["efficiency"], 1.0);

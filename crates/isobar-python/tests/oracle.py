@@ -1,4 +1,4 @@
-"""−∇·(κ∇u) + c u by finite volumes, assembled anew with SciPy: what isobar is held to."""
+"""−∇·(κ∇u) + c u by finite volumes, assembled independently with SciPy, for comparison."""
 
 import itertools
 
@@ -8,7 +8,7 @@ import scipy.sparse.linalg as sla
 
 
 def widths(shape, spacing):
-    """Of every direction, in the order of the shape."""
+    """Return the widths of cells in every direction, in the order of the shape."""
     if spacing is None:
         spacing = [1.0 / n for n in shape]
     elif not isinstance(spacing, tuple):
@@ -17,7 +17,7 @@ def widths(shape, spacing):
 
 
 def assemble(kappa, spacing=None, boundary=None, reaction=0.0, active=None, f=0.0):
-    """A and b; `boundary` has a (lower, upper) pair for each direction: a number, None (closed), "periodic", ("flux", q) or ("robin", h, v);
+    """Return A and b; `boundary` has a (lower, upper) pair for each direction: a number, None (closed), "periodic", ("flux", q) or ("robin", h, v);
     numbers may be arrays with one for each face of the side."""
     shape = kappa.shape
     dims = len(shape)
@@ -73,7 +73,7 @@ def assemble(kappa, spacing=None, boundary=None, reaction=0.0, active=None, f=0.
 
 
 def solve(A, b):
-    """By SciPy's sparse direct solver; cells that take no part are 0, and where a constant is free it is the mean that is 0."""
+    """Solve with SciPy's sparse direct solver; inactive cells are 0, and in singular problems the mean is 0."""
     flat = b.ravel().copy()
     part = np.flatnonzero(A.diagonal() != 0)
     inner = A[part][:, part].tocsc()
@@ -89,7 +89,7 @@ def solve(A, b):
 
 
 def differences(function, values, step):
-    """The central differences of a function of an array."""
+    """Return the central differences of a function of an array."""
     found = np.zeros(values.shape)
     for at in np.ndindex(values.shape):
         both = []

@@ -1,4 +1,4 @@
-"""Derivatives of runs through time, held to differences of a model in SciPy."""
+"""Derivatives of runs through time, compared with differences of a model in SciPy."""
 
 import numpy as np
 import oracle
@@ -10,7 +10,7 @@ SHAPES = {"1D": (5,), "2D": (3, 4), "3D": (2, 3, 3)}
 
 
 def stepped(kappa, initial, dt, count, theta, spacing, boundary, reaction, active, f, last=None):
-    """The last state of the θ scheme."""
+    """Return the last state of the θ scheme."""
     K, s = oracle.assemble(kappa, spacing, boundary, reaction, active, f)
     widths = oracle.widths(kappa.shape, spacing)
     volume = np.ones(kappa.shape)
@@ -84,7 +84,7 @@ def test_several_coefficients_wells_and_closed_boxes(rng):
             value = lambda other: np.vdot(xbar, isobar.Heat((*fields[:n], other, *fields[n + 1 :]), **more).solve(initial, **options).x)
             expected = oracle.differences(value, fields[n], 1e-4)
             np.testing.assert_allclose(found.kappa[n], expected, atol=1e-6 * abs(expected).max())
-    # What is in a closed box stays there.
+    # A closed box keeps its content.
     closed = isobar.Heat(fields).gradient(np.ones(shape), initial, **options)
     np.testing.assert_allclose(closed.initial, 1.0, rtol=1e-9)
 

@@ -19,7 +19,7 @@ def solver(problem):
 
 
 def layouts(values):
-    """The same values in memory of every kind."""
+    """Return equal values in every kind of memory."""
     yield "C", values.copy()
     yield "Fortran", np.asfortranarray(values)
     for axes in [(1, 0, 2), (2, 0, 1), (0, 2, 1)]:
@@ -40,7 +40,7 @@ def layouts(values):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_every_layout_gives_the_same(problem, solver, rng, dtype):
     if dtype == np.float32:
-        # What single precision can hold.
+        # The accuracy of single precision.
         solver = isobar.Solver(problem, tolerance=1e-5, device="cpu")
     b = problem.rhs(rng.standard_normal(SHAPE)).astype(dtype)
     expected = solver.solve(b).x
@@ -91,7 +91,7 @@ def test_single_precision_is_judged_as_it_is_handed_back(problem, solver):
     found = np.linalg.norm(b - solver.apply(out.astype(np.float64))) / np.linalg.norm(b)
     assert result.stop == "stagnated" and result.residual == pytest.approx(found, rel=1e-6) and found > 1e-8
     assert isobar.Solver(problem, tolerance=1e-4, device="cpu").solve(b, out=out).converged
-    # The same of b in single precision, whose x is in it too.
+    # The same with b in single precision, for which x is too.
     with pytest.warns(isobar.NotConvergedWarning):
         single = solver.solve(b.astype(np.float32))
     assert single.x.dtype == np.float32 and not single.converged
@@ -108,7 +108,7 @@ def test_read_only_arrays_can_be_read(solver):
 
 
 class ByDlpack:
-    """An array that offers DLPack and nothing else, as another library's."""
+    """An array of another library that only offers DLPack."""
 
     def __init__(self, array, old=False):
         self._array, self._old = array, old

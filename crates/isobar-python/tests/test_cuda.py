@@ -94,7 +94,7 @@ def test_streams_are_waited_for(system, library):
     source = xp.asarray(host) if library == "cupy" else xp.from_numpy(host).cuda()
     for _ in range(5):
         with stream if library == "cupy" else xp.cuda.stream(stream):
-            # Work that takes a while, on whose end b depends.
+            # Slow work on which b depends.
             late = (large @ large)[0, 0] / 4096
             b = source * late
             x = solver.solve(b).x

@@ -1,4 +1,4 @@
-"""Direct solves of boxes against SciPy's transforms and its sparse factorisation."""
+"""Direct solves of boxes compared with SciPy's transforms and its sparse factorisation."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ def test_the_nearest_box():
 
 
 def test_waves():
-    """Negative reactions: closed form of a sine, random boxes against SciPy, and what refuses them."""
+    """Check negative reactions: closed form of a sine, random boxes compared with SciPy, and methods that refuse them."""
     n, k = 63, 31.0
     x = (np.arange(n) + 0.5) / n
     wave = np.sin(np.pi * x)[:, None] * np.sin(2 * np.pi * x)[None, :]

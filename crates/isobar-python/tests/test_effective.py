@@ -89,7 +89,7 @@ def test_checkerboards_tend_to_the_geometric_mean():
 
 
 def reference(pores, axis, spacing):
-    """By SciPy's direct solver, for the pores that lead from one side to the other."""
+    """Solve with SciPy's direct solver for the pores that connect both sides."""
     labels, _ = scipy.ndimage.label(pores)
     ends = [set(np.unique(np.take(labels, end, axis=axis))) - {0} for end in (0, -1)]
     through = np.isin(labels, list(ends[0] & ends[1]))
@@ -121,7 +121,7 @@ def test_blobs_against_scipy(rng, shape, spacing):
         assert result.tortuosity == pytest.approx(pores.mean() / expected, rel=1e-7)
         assert result.bounds == (0.0, pytest.approx(pores.mean()))
         assert 0 < result.iterations < 40
-    # The same from κ, and to a loose tolerance.
+    # The same from κ, to a loose tolerance.
     loose = isobar.effective(pores.astype(float), tolerance=1e-4, axis="x", spacing=spacing, device="cpu")
     assert list(loose) == ["x"] and loose["x"].conductivity == pytest.approx(found["x"].conductivity, rel=1e-4)
 
@@ -152,7 +152,7 @@ def test_what_is_wrong():
 
 
 def test_spsolve_is_the_oracle():
-    # The oracle's own check: a straight channel.
+    # A check of the oracle: a straight channel.
     pores = np.zeros((3, 5), bool)
     pores[1] = True
     assert reference(pores, 1, (1.0, 1.0)) == (pytest.approx(1 / 3), 1.0)

@@ -10,7 +10,7 @@ SIDES = ("west", "east", "south", "north", "bottom", "top")
 
 
 def outward(fluxes):
-    """What flows out of every cell, from fluxes across x, y and z."""
+    """Return the outflow of every cell, from fluxes across x, y and z."""
     dims = len(fluxes)
     return sum(np.diff(flux, axis=dims - 1 - d) for d, flux in enumerate(fluxes))
 
@@ -33,7 +33,7 @@ def test_what_flows_in_flows_out(rng, shape, f):
     assert isinstance(fluxes, tuple) and len(fluxes) == len(shape)
     for d, flux in enumerate(fluxes):
         assert flux.shape == tuple(n + (m == len(shape) - 1 - d) for m, n in enumerate(shape)) and flux.dtype == np.float64
-    # What leaves a cell is what its source gives, where u is fixed by a side.
+    # The outflow of a cell equals its source, where a side fixes u.
     conditions = [(None, None)] * len(shape)
     conditions[-1] = (1.0, ("flux", 0.3))
     if len(shape) > 1:
@@ -44,7 +44,7 @@ def test_what_flows_in_flows_out(rng, shape, f):
     expected = (A @ x.ravel()).reshape(shape) - b_sides
     scale = max(abs(flux).max() for flux in fluxes)
     np.testing.assert_allclose(outward(fluxes), expected, atol=1e-12 * scale)
-    # The sides' totals are those of their faces.
+    # The sides' totals are the sums over their faces.
     for side in SIDES[: 2 * len(shape)]:
         axis, is_upper = SIDES.index(side) // 2, SIDES.index(side) % 2
         total = np.take(fluxes[axis], -1 if is_upper else 0, axis=len(shape) - 1 - axis).sum()

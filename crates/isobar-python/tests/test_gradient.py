@@ -1,4 +1,4 @@
-"""Derivatives of solutions, held to differences of a model in SciPy."""
+"""Derivatives of solutions, compared with differences of a model in SciPy."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ STRETCHED = {n: np.linspace(1.0, 2.0, n) for n in range(3, 12)}
 
 
 def cases():
-    """kappa, and what both `isobar.Diffusion` and the model take: (arguments, boundary of the model)."""
+    """Return kappa, and the inputs of `isobar.Diffusion` and of the model: (arguments, boundary of the model)."""
     rng = np.random.default_rng(5)
     kappa = np.exp(rng.standard_normal((4, 5, 6)))
     mask = rng.random(kappa.shape) > 0.2
@@ -37,7 +37,7 @@ def cases():
 
 
 def boundary_of(model):
-    """What `isobar.Diffusion` calls the model's sides."""
+    """Return the model's sides in the form of `isobar.Diffusion`."""
     if model is None:
         return None
     names = [("bottom", "top"), ("south", "north"), ("west", "east")][3 - len(model) :]
@@ -49,13 +49,13 @@ def boundary_of(model):
 
 
 def modelled(kappa, arguments, boundary, f):
-    """x of the model."""
+    """Return x of the model."""
     arguments = {"spacing": None, "active": None, "reaction": 0.0, **arguments}
     spacing = arguments["spacing"]
     spacing = (spacing,) if isinstance(spacing, np.ndarray) else spacing
     A, b = oracle.assemble(kappa, spacing, boundary, arguments["reaction"], arguments["active"], f)
     if boundary is None or all(side == ("periodic",) * 2 for side in boundary):
-        # The range of A: solvers are asked for nothing else.
+        # b must lie in the range of A.
         return pseudo_inverse(A) @ b.ravel()
     return oracle.solve(A, b).ravel()
 
@@ -91,7 +91,7 @@ def test_derivatives_are_those_of_the_model(rng, name):
     if "reaction" in arguments:
         expected = oracle.differences(lambda other: value(reaction=other), arguments["reaction"], 1e-5)
         np.testing.assert_allclose(gradient.reaction, expected, atol=1e-7 * abs(expected).max())
-    # And that of b itself, which is not the model's.
+    # The gradient by b itself, which the model lacks.
     inverse = pseudo_inverse(problem.to_scipy())
     np.testing.assert_allclose(gradient.b.ravel(), inverse @ xbar.ravel(), atol=1e-9 * abs(gradient.b).max())
 
@@ -359,7 +359,7 @@ def test_kept_solvers_take_whatever_coefficients_come(rng):
     problem = isobar.Diffusion(np.ones((6, 7, 8)), boundary={"all": 1.0})
     function = call(problem)
     f = rng.standard_normal((6, 7, 8))
-    # Constant, rough, with closed cells here and there, and constant again.
+    # Constant, rough, with some inactive cells, and constant again.
     fields = [np.ones(f.shape), *(np.exp(2 * rng.standard_normal(f.shape)) * (rng.random(f.shape) > part) for part in (0.0, 0.05, 0.1)), 2 * np.ones(f.shape)]
     for kappa in fields:
         kappa[1:5, 2:5, 2:6] += 0.1

@@ -76,7 +76,7 @@ def test_second_derivatives(rng):
     step = 1e-5 * np.eye(12).reshape(12, *problem.shape)
     differences = np.array([(slope(kappa + h) - slope(kappa - h)).ravel() / 2e-5 for h in step])
     np.testing.assert_allclose(hessian, differences, atol=1e-7 * abs(hessian).max())
-    # And a linear map, which can be taken the other way round.
+    # A linear map, which can be transposed.
     value, push = jax.linearize(lambda kappa: solver_of(problem)(kappa, 1.0), kappa)
     v, w = (jnp.asarray(rng.standard_normal(problem.shape)) for _ in range(2))
     _, pull = jax.vjp(lambda kappa: solver_of(problem)(kappa, 1.0), kappa)
@@ -85,7 +85,7 @@ def test_second_derivatives(rng):
 
 @pytest.mark.parametrize("name", problems())
 def test_cells_by_the_library_are_those_of_the_problem(rng, name, monkeypatch):
-    # What arrays on a GPU take, here on the host.
+    # The path of arrays on a GPU, here on the host.
     problem, same = problems()[name], problems()[name]
     if isobar.jax.buffer_callback is None:
         pytest.skip("this JAX has no buffer_callback")

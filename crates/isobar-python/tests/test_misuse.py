@@ -1,4 +1,4 @@
-"""What is wrong is said, by the exception that Python users expect."""
+"""Mistakes raise the exceptions that Python users expect."""
 
 import pickle
 import warnings
@@ -37,7 +37,7 @@ def solver():
 def test_right_hand_sides(solver, b, kind, words):
     with pytest.raises(kind, match=words):
         solver.solve(b)
-    # It is as it was.
+    # The solver is unchanged.
     assert solver.solve(np.ones(SHAPE)).converged
 
 

@@ -20,7 +20,7 @@ SHAPE = (8, 16, 16)
 
 
 def slow(**options):
-    """A solver that takes many iterations, and a right-hand side."""
+    """Make a solver that takes many iterations, and a right-hand side."""
     problem = isobar.Diffusion(np.ones((24, 64, 64)), boundary={"bottom": 0.0})
     options = {"tolerance": 1e-13, "max_iterations": 100_000, "preconditioner": {"kind": "none"}, **options}
     return isobar.Solver(problem, "cg", device="cpu", threads=1, **options), np.random.default_rng(0).standard_normal((24, 64, 64))
@@ -75,15 +75,15 @@ def test_progress():
         solver.solve(b, progress=lambda n, residual: solver.apply(b))
     with pytest.raises(TypeError, match="progress"):
         solver.solve(b, progress="yes")
-    # What it was, it still is.
+    # Solvers still work.
     assert isobar.Solver(isobar.Diffusion(np.ones(4), boundary={"x": 0.0})).solve(np.ones(4), progress=True).converged
 
 
-# A solve may end before the signal comes, at the floor of double precision: the next one is interrupted then.
+# A solve may reach the limit of double precision before the signal arrives: then the next one is interrupted.
 @pytest.mark.filterwarnings("ignore::isobar.NotConvergedWarning")
 @pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
 def test_ctrl_c_ends_a_solve():
-    # As Python begins with, but where a shell has it ignored.
+    # Python's initial handler, which a shell may have set to ignore.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     solver, b = slow(tolerance=1e-15, compatibility="project")
     started = threading.Event()
@@ -94,7 +94,7 @@ def test_ctrl_c_ends_a_solve():
         while True:
             solver.solve(b)
     timer.join()
-    # Python's handler stands where it stood.
+    # Python's handler is restored.
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
@@ -167,13 +167,13 @@ def test_import_asks_for_little():
 # JAX warns of any fork once it has been imported, as other tests do.
 @pytest.mark.filterwarnings("ignore:os.fork")
 class TestFork:
-    """What a process that was forked can do: make new solvers, and none of the old ones' calls."""
+    """A forked process can make new solvers, but cannot call old ones."""
 
     kappa = np.ones((6, 7, 8))
 
     @staticmethod
     def in_child(work):
-        """What `work` returns, or the text of what it raises, in a forked process."""
+        """Return the result of `work`, or the text of its exception, in a forked process."""
         context = multiprocessing.get_context("fork")
         here, there = context.Pipe(duplex=False)
 

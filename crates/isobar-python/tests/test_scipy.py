@@ -1,4 +1,4 @@
-"""With SciPy's own solvers."""
+"""Use with SciPy's own solvers."""
 
 import numpy as np
 import oracle
@@ -44,7 +44,7 @@ diffusion = { unknowns = "points", boundary = { west = "dirichlet", east = "diri
 
 
 def problems():
-    """One for every default that a solver takes."""
+    """Return a problem for every default method."""
     rng = np.random.default_rng(3)
     shape = (10, 12, 17)
     rough, mask = np.exp(2 * rng.standard_normal(shape)), rng.random(shape) > 0.3
@@ -78,7 +78,7 @@ def test_preconditioners_are_fixed_linear_symmetric_and_positive(rng, tmp_path, 
         problem = isobar.Case(tmp_path / "case.toml")
     solver = isobar.Solver(problem, device="cpu", tolerance=1e-10)
     A, M = solver.as_linear_operator(), solver.as_preconditioner()
-    # The modes of these have a correction in single precision, and prolongation that is not the transpose of restriction.
+    # These use modes with a correction in single precision, and a prolongation that is not the transpose of restriction.
     digits = 1e-6 if isinstance(problem, isobar.Helmholtz) else 1e-13
     smooth = np.linspace(1.0, 2.0, problem.size)
     rough, other = rng.standard_normal((2, problem.size))
@@ -88,7 +88,7 @@ def test_preconditioners_are_fixed_linear_symmetric_and_positive(rng, tmp_path, 
         assert abs(a @ (M @ b) - b @ (M @ a)) <= digits * np.linalg.norm(a) * np.linalg.norm(M @ b)
         assert a @ (M @ a) > 0 and b @ (M @ b) > 0
     np.testing.assert_array_equal(M @ rough, M @ rough)
-    # What it maps to 0 is what a singular matrix maps to 0.
+    # It has the null space of the singular matrix.
     if "closed" in name:
         assert abs(M @ np.ones(problem.size)).max() < 1e-12 * abs(M @ rough).max()
     b = A @ other

@@ -1,4 +1,4 @@
-"""Several right-hand sides at once, against SciPy and against single solves."""
+"""Several right-hand sides at once, compared with SciPy and with single solves."""
 
 import numpy as np
 import oracle
@@ -8,7 +8,7 @@ import isobar
 
 
 def systems(rng, shape, count, **options):
-    """A solver, right-hand sides, and what SciPy makes of them."""
+    """Return a solver, right-hand sides, and SciPy's solutions."""
     kappa = rng.uniform(0.5, 2.0, shape)
     sides = [(0.0, None)] * len(shape)
     problem = isobar.Diffusion(kappa, boundary={"west": 0.0, **dict([("south", 0.0), ("bottom", 0.0)][: len(shape) - 1])})
@@ -27,7 +27,7 @@ def test_every_dimension(rng, shape, count):
     np.testing.assert_allclose(several.x, expected, atol=1e-9 * abs(expected).max())
     for n, result in enumerate(several.results):
         alone = solver.solve(b[n])
-        # The same solve: the same bits.
+        # Equal solves give equal bits.
         np.testing.assert_array_equal(result.x, alone.x)
         assert result.iterations == alone.iterations == several.iterations[n]
         assert result.residual == alone.residual == several.residual[n] <= 1e-11
@@ -66,7 +66,7 @@ def test_where_solutions_go(rng):
     several = solver.solve(b, out=out)
     assert several.x is out and np.shares_memory(several.results[2].x, out)
     np.testing.assert_allclose(out, expected, **close)
-    # In place, and moved on by a system: nothing is read that was written before.
+    # In place, shifted by a system: no system reads another's solution.
     inside = b.copy()
     np.testing.assert_allclose(solver.solve(inside, out=inside).x, expected, **close)
     room = np.concatenate([b, np.zeros_like(b[:1])])
@@ -146,7 +146,7 @@ def test_an_end_that_is_asked_for(rng):
 
     def end_the_second(iteration, residual):
         calls.append(iteration)
-        # Those of the first solve end at its last one.
+        # The iterations of the first solve end at its last one.
         return calls.count(1) < 2
 
     with pytest.warns(isobar.NotConvergedWarning, match=r"1 of 4 systems not converged \(1\), 2 not started; system 1: .*interrupted"):

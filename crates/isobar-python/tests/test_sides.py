@@ -1,4 +1,4 @@
-"""Sides of every kind, by numbers and by fields, and matrices of conductances, against SciPy."""
+"""Sides of every kind, by numbers and by fields, and matrices of conductances, compared with SciPy."""
 
 import numpy as np
 import oracle
@@ -12,7 +12,7 @@ PAIRS = [("west", "east"), ("south", "north"), ("bottom", "top")]
 
 
 def condition(rng, faces):
-    """What holds on a side, for isobar and for the oracle."""
+    """Return conditions on sides, for isobar and for the oracle."""
     number = lambda: rng.standard_normal(faces) if faces and rng.integers(2) else float(rng.standard_normal())
     positive = lambda: abs(number()) if rng.integers(4) else 0.0
     match rng.integers(5):
@@ -55,7 +55,7 @@ def setting(seed, shape):
 def test_every_kind_of_side(seed, shape):
     rng, kappa, active, spacing, ours, theirs = setting(seed, shape)
     f = rng.standard_normal(shape)
-    # A reaction, so that no part of the grid is loose.
+    # A reaction, so that no component floats.
     problem = isobar.Diffusion(kappa, spacing, ours, active=active, reaction=0.1)
     A, b = oracle.assemble(kappa, spacing, theirs, 0.1, active, f)
     np.testing.assert_allclose(problem.rhs(f), b, rtol=1e-12, atol=1e-12)
@@ -102,7 +102,7 @@ def test_solvers_go_on_with_other_coefficients_of_sides(rng):
 
 
 def test_heat_through_films(rng):
-    """Backward Euler, step by step; arrays are the caller's to change."""
+    """Check backward Euler, step by step; the caller may change its arrays."""
     kappa, h, v = np.ones((4, 8)), rng.uniform(0.5, 2.0, 4), rng.standard_normal(4)
     given = h.copy()
     heat = isobar.Heat(kappa, boundary={"west": {"robin": {"coefficient": given, "value": v}}})
@@ -116,7 +116,7 @@ def test_heat_through_films(rng):
 
 
 def laplacian(faces, shift, active):
-    """Σ T (u_n − u_m) + s u, from differences."""
+    """Return Σ T (u_n − u_m) + s u, from differences."""
     shape = active.shape
     A = sp.diags(np.where(active, shift, 0.0).ravel())
     number = np.arange(active.size).reshape(shape)
@@ -160,7 +160,7 @@ def test_conductances(rng, shape, masked):
 
 
 def test_conductances_without_a_shift(rng):
-    """Nothing fixes u: its mean is 0; and a direction may be closed."""
+    """Check singular problems: the mean of u is 0; a direction may be closed."""
     tx, ty = rng.uniform(0.5, 2.0, (6, 7)), rng.uniform(0.5, 2.0, (5, 8))
     b = rng.standard_normal((6, 8))
     b -= b.mean()

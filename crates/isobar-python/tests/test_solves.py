@@ -1,4 +1,4 @@
-"""Solutions against SciPy's direct solver."""
+"""Solutions, compared with SciPy's direct solver."""
 
 import json
 import pathlib
@@ -199,7 +199,7 @@ def test_results_of_xarray(rng):
     np.testing.assert_array_equal(array.values, result.x)
     for name, centres in zip("yx", problem.coordinates):
         np.testing.assert_array_equal(array.coords[name], centres)
-    # Where nothing is known of the cells.
+    # Without data of the cells.
     ones = np.ones((3, 3))
     column = isobar.TensorProduct(np.ones(2), np.zeros(2), np.zeros(2), -np.ones(2), ones, np.ones((3, 4)), np.ones((4, 3)))
     array = isobar.Solver(column).solve(np.ones((2, 3, 3))).to_xarray()

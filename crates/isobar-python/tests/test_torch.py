@@ -70,7 +70,7 @@ def test_both_ways_of_a_backward_pass_agree(rng, name):
 
 @pytest.mark.parametrize("name", problems())
 def test_cells_by_the_library_are_those_of_the_problem(rng, name):
-    # What tensors on a GPU take, here on the host.
+    # The path of tensors on a GPU, here on the host.
     problem = problems()[name]
     kappa, f, reaction = (tensor(rng.uniform(0.5, 2.0, problem.shape)) for _ in range(3))
     call = isobar.torch.Call(problem, "raise", {"tolerance": 1e-13, "device": "cpu", "threads": 1})
@@ -113,7 +113,7 @@ def test_numbers_are_of_all_cells(rng):
     kappa, f = tensor(2.0), tensor(3.0)
     x = isobar.torch.solve(problem, kappa, f, tolerance=1e-12)
     x.sum().backward()
-    # x is in proportion to f/κ.
+    # x is proportional to f/κ.
     assert float(f.grad) == pytest.approx(float(x.detach().sum()) / 3.0) and float(kappa.grad) == pytest.approx(-float(x.detach().sum()) / 2.0)
 
 
@@ -171,7 +171,7 @@ def test_misuse(rng):
     x = isobar.torch.solve(problem, kappa, 1.0, failure="nan", **options)
     x.sum().backward()
     assert torch.isnan(x).all() and torch.isnan(kappa.grad).all()
-    # Nor has what follows from such a solve once more.
+    # Second derivatives through such a solve are missing too.
     kappa.grad = None
     (first,) = torch.autograd.grad(isobar.torch.solve(problem, kappa, 1.0, failure="nan", **options).sum(), kappa, create_graph=True)
     first.sum().backward()

@@ -7,16 +7,16 @@ use isobar_core::layout::Shape;
 /// An array to read: a slice or a vector in C order of shape (nz, ny, nx), an [`ArrayView`] with any strides, or a
 /// [`DeviceArray`]; of f32 or f64.
 pub trait Input<'a> {
-    /// As a view of this shape.
+    /// Returns a view of this shape to read.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) where a slice has another length.
     fn source(self, shape: Shape) -> Result<Source<'a>>;
 }
 
-/// An array to write, and to read where it holds a first guess: as [`Input`].
+/// An array to write, and to read where it holds a first guess; the types are those of [`Input`].
 pub trait Output<'a> {
-    /// As a view of this shape.
+    /// Returns a view of this shape to write.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) where a slice has another length.

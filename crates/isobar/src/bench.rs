@@ -1,4 +1,4 @@
-//! Times of a solver's parts.
+//! Times of a solver's set-up and steps.
 
 pub use isobar_core::bench::{Setup, Timed};
 use isobar_core::error::Result;
@@ -11,7 +11,7 @@ use crate::matrix::Matrix;
 /// iteration takes, on every grid it takes it on.
 ///
 /// # Errors
-/// As [`SolverBuilder::build`](crate::SolverBuilder::build).
+/// See [`SolverBuilder::build`](crate::SolverBuilder::build).
 pub fn bench(device: &Device, matrix: &impl Matrix, options: &SolverOptions) -> Result<(Setup, Vec<Timed>)> {
     device.require_process()?;
     matrix.bench(device, options)

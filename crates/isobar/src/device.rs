@@ -16,25 +16,25 @@ use crate::process::require_process;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Device {
-    /// This machine's processor cores, or those of one of several ranks; see [`Ranks::device`](crate::Ranks::device).
+    /// This machine's processor cores, or one rank's share of them; see [`Ranks::device`](crate::Ranks::device).
     Cpu(Cpu),
     /// An NVIDIA GPU, or that of one of several ranks.
     Cuda(Cuda),
-    /// Several NVIDIA cards of this machine; see [`Device::cards`].
+    /// Several NVIDIA GPUs of this machine; see [`Device::cards`].
     Cards(Cards),
 }
 
 impl Device {
-    /// All cores of this machine.
+    /// Uses all cores of this machine.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) where threads cannot be started, and later where it is used in a process that was
-    /// forked from this one.
+    /// [`Error::Device`](crate::Error::Device) where threads cannot be started, and later in a process that was forked
+    /// from this one.
     pub fn cpu() -> Result<Self> {
         Ok(Self::Cpu(Cpu::with_all_threads()?))
     }
 
-    /// So many threads.
+    /// Uses `threads` threads.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for 0 threads, [`Error::Device`](crate::Error::Device)
@@ -43,16 +43,15 @@ impl Device {
         Ok(Self::Cpu(Cpu::new(threads)?))
     }
 
-    /// The NVIDIA card of this number.
+    /// Uses the NVIDIA GPU of this number.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) where the driver, the card or NVRTC is missing, saying which
-    /// and what to do.
+    /// [`Error::Device`](crate::Error::Device) where the driver, the GPU or NVRTC is missing, with a remedy.
     pub fn cuda(ordinal: usize) -> Result<Self> {
         Ok(Self::Cuda(Cuda::new(ordinal)?))
     }
 
-    /// The NVIDIA cards of these numbers, which share the grid: each has consecutive rows of it.
+    /// Uses the NVIDIA GPUs of these numbers, which share the grid: each has consecutive rows of it.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for none, or one that is given twice; those of [`Device::cuda`].
@@ -63,10 +62,10 @@ impl Device {
         }
     }
 
-    /// The first card if it works, else all cores, or so many threads.
+    /// Uses the first GPU if it works, else all cores, or `threads` threads.
     ///
     /// # Errors
-    /// As [`Device::cpu_with_threads`].
+    /// See [`Device::cpu_with_threads`].
     pub fn auto(threads: Option<usize>) -> Result<Self> {
         Self::cuda(0).or_else(|_| threads.map_or_else(Self::cpu, Self::cpu_with_threads))
     }
@@ -79,8 +78,9 @@ impl Device {
         }
     }
 
-    /// Does work on the host with the threads that this device's solvers have there: its own of a processor, and for a card all
-    /// cores. What makes problems and matrices uses the threads that it is called on, and all cores where it is called elsewhere.
+    /// Runs work on the host with the threads that this device's solvers use there: the device's own for a CPU, all cores
+    /// for a GPU. Making problems and matrices uses the threads it is called on, and all cores where it is called
+    /// elsewhere.
     pub fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match self {
             // A pool of another process would never run it.
@@ -90,33 +90,33 @@ impl Device {
         }
     }
 
-    /// Bytes a second that a copy of a vector of this grid moves, measured now: the speed of light for any solver.
+    /// Measures the bytes a second that a copy of a vector of this grid moves: the roofline of any solver.
     ///
     /// # Errors
     /// The errors of the device; no memory for two vectors.
     pub fn copy_bandwidth(&self, shape: Shape) -> Result<f64> {
         self.require_process()?;
         match self {
-            // All ranks copy at once, as much as they have.
+            // All ranks copy their subdomains at once.
             Self::Cpu(backend) => copy_bandwidth(&backend.alone(), backend.own_columns(shape)?.shape(shape)),
             Self::Cuda(backend) => copy_bandwidth(&backend.alone(), backend.own_columns(shape)?.shape(shape)),
             Self::Cards(cards) => cards.copy_bandwidth(shape),
         }
     }
 
-    /// The most threads that make sense: four a core, for cores that the system hides, or 256, which cost little anywhere.
-    /// Thousands on a few cores spend minutes waiting for each other.
+    /// Returns the largest sensible number of threads: four a core, for cores that the system hides, or 256, which cost
+    /// little anywhere. Thousands on a few cores spend minutes waiting for each other.
     pub fn most_threads() -> usize {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         (4 * cores).max(256)
     }
 
-    /// Whether a grid on it is divided among several ranks or GPUs.
+    /// Returns whether grids on it are divided among several ranks or GPUs.
     pub fn divides_grids(&self) -> bool {
         self.ranks().is_some() || matches!(self, Self::Cards(_))
     }
 
-    /// The ranks that it is one of; nothing where it is alone.
+    /// Returns its ranks; nothing where it is alone.
     pub(crate) fn ranks(&self) -> Option<&Arc<Ranks>> {
         match self {
             Self::Cpu(backend) => backend.ranks(),
@@ -125,12 +125,12 @@ impl Device {
         }
     }
 
-    /// Opens a device by its name: `auto`, `cpu`, `cuda` (the first card), `cuda:N`, or several as `cuda:0,1`. `threads` are
-    /// the CPU's.
+    /// Opens a device by its name: `auto`, `cpu`, `cuda` (the first GPU), `cuda:N`, or several as `cuda:0,1`. `threads`
+    /// is for the CPU.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for anything else, and for more than [`Device::most_threads`]; what opening the
-    /// device reports. `cuda` is never replaced by the CPU.
+    /// [`Error::Invalid`](crate::Error::Invalid) for any other name, and for more than [`Device::most_threads`]; the
+    /// errors of opening the device. `cuda` is never replaced by the CPU.
     pub fn parse(text: &str, threads: Option<usize>) -> Result<Self> {
         let most = Self::most_threads();
         if let Some(threads) = threads.filter(|&threads| threads > most) {

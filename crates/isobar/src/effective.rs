@@ -1,4 +1,4 @@
-//! Effective conductivities: of a sample of cells, such as the image of a porous rock.
+//! Effective conductivities of a sample of cells, such as the image of a porous rock.
 
 use isobar_core::backend::AggregateMap;
 use isobar_core::error::{Error, Result};
@@ -14,7 +14,7 @@ use isobar_core::stencil::{Axis, Diffusion};
 use crate::device::Device;
 use crate::solver::Solver;
 
-/// A sample whose effective conductivity is wanted along one axis or several, with what its cells are connected to.
+/// A sample whose effective conductivity is wanted along one or several axes, with the connected components of its cells.
 ///
 /// ```
 /// use isobar::options::SolverOptions;
@@ -38,7 +38,7 @@ use crate::solver::Solver;
 #[derive(Clone, Debug)]
 pub struct Sample {
     problem: DiffusionProblem,
-    /// Which cells are joined to which; nothing where no cell is open.
+    /// The connected components; nothing where no cell is open.
     components: Option<AggregateMap>,
     porosity: f64,
 }
@@ -48,19 +48,19 @@ pub struct Sample {
 pub struct Effective {
     /// The axis.
     pub axis: Axis,
-    /// k of Q = k A Δu / L, with A the cross-section and L the length of the sample: from the energy of the solution, whose error is the
-    /// square of the solution's. 0 where no path leads from one side to the other.
+    /// k of Q = k A Δu / L, with A the cross-section and L the length of the sample, computed from the energy of the solution,
+    /// whose error is the square of the solution's. It is 0 where no path leads from one side to the other.
     pub conductivity: f64,
-    /// The mean of κ over `conductivity`. Of pores with one κ = D that is porosity · D / D_eff. Infinite where nothing flows.
+    /// The mean of κ over `conductivity`: for pores with one κ = D, porosity · D / D_eff. Infinite where nothing flows.
     pub tortuosity: f64,
     /// The part of the volume whose cells are open: κ > 0.
     pub porosity: f64,
     /// The part of the open volume that is connected to both sides.
     pub connected: f64,
-    /// The bounds that no arrangement of the cells goes below and above: all in series, the harmonic mean of κ, and all in parallel, the arithmetic
-    /// one.
+    /// The bounds for any arrangement of the cells: all in series, the harmonic mean of κ, and all in parallel, the arithmetic
+    /// mean.
     pub bounds: [f64; 2],
-    /// |Q_in − Q_out| relative to the larger of them: how far the solution is from conserving what flows. 0 where nothing flows.
+    /// |Q_in − Q_out| relative to the larger of them, the error of conservation. 0 where nothing flows.
     pub imbalance: f64,
     /// The outcome of the solve; nothing where none was needed.
     pub outcome: Option<Outcome>,
@@ -70,10 +70,10 @@ pub struct Effective {
 }
 
 impl Sample {
-    /// From the grid, κ and mask of a problem; its sides, sources, wells and reaction are not looked at.
+    /// Takes the grid, κ and mask of a problem; its sides, sources, wells and reaction are ignored.
     ///
     /// # Errors
-    /// As [`DiffusionProblem::validate`], but that all cells may be closed.
+    /// See [`DiffusionProblem::validate`]; but all cells may be closed.
     pub fn new(problem: DiffusionProblem) -> Result<Self> {
         let boundary = [[Boundary::Neumann(0.0); 2]; 3];
         let problem = DiffusionProblem { boundary, reaction: None, sources: Vec::new(), wells: Vec::new(), ..problem };
@@ -92,21 +92,21 @@ impl Sample {
         Ok(Self { problem, components, porosity })
     }
 
-    /// The grid.
+    /// Returns the shape of the grid.
     pub fn shape(&self) -> Shape {
         self.problem.shape
     }
 
-    /// The part of the volume whose cells are open.
+    /// Returns the part of the volume whose cells are open.
     pub fn porosity(&self) -> f64 {
         self.porosity
     }
 
-    /// Finds the effective conductivity along an axis, by one solve with u = 1 on its lower and u = 0 on its upper side and no flow
-    /// through the others, for the cells that are connected to both.
+    /// Finds the effective conductivity along an axis by one solve, with u = 1 on its lower and u = 0 on its upper side and no
+    /// flow through the others, on the cells that are connected to both.
     ///
     /// # Errors
-    /// As [`SolverBuilder::build`](crate::SolverBuilder::build) and [`Solver::solve`].
+    /// See [`SolverBuilder::build`](crate::SolverBuilder::build) and [`Solver::solve`].
     pub fn along(
         &mut self,
         axis: Axis,
@@ -158,7 +158,7 @@ impl Sample {
         Ok(found)
     }
 
-    /// The components that conduct to both sides of an axis.
+    /// Returns the components that connect both sides of an axis.
     fn through(&self, axis: Axis) -> Option<Through> {
         let components = self.components.as_ref()?;
         let Shape { nx, ny, nz } = self.problem.shape;
@@ -182,7 +182,7 @@ impl Sample {
         Some(Through { map: components.clone(), which })
     }
 
-    /// Matrix and right-hand side with what holds on the sides, for the cells that conduct.
+    /// Returns the matrix and right-hand side of the conducting cells with these boundary conditions.
     fn system(&mut self, through: &Through, boundary: [[Boundary; 2]; 3]) -> Result<(Diffusion, Vec<f64>)> {
         let closed = std::mem::replace(&mut self.problem.boundary, boundary);
         let open = through.which.contains(&false).then(|| self.problem.active.replace(through.mask()));
@@ -198,7 +198,7 @@ impl Sample {
     }
 }
 
-/// Cells of some components.
+/// The cells of some components.
 struct Through {
     map: AggregateMap,
     which: Vec<bool>,
@@ -207,7 +207,7 @@ struct Through {
 impl Through {
     fn has(&self, n: usize) -> bool {
         match &*self.which {
-            // Of all cells in one no number is kept.
+            // A component of all cells stores no numbers.
             &[which] if self.map.is_whole() => which,
             which => self.map.aggregate(n).is_some_and(|component| which[component]),
         }
@@ -222,12 +222,12 @@ impl Through {
     }
 }
 
-/// Whether nobody has closed a cell.
+/// Returns whether the mask leaves a cell open.
 fn is_active(problem: &DiffusionProblem, n: usize) -> bool {
     problem.active.as_ref().is_none_or(|active| active[n])
 }
 
-/// Whether all cells of a problem, whose arrays are as long as they should be, are closed.
+/// Returns whether all cells of a problem are closed; its arrays have the right lengths.
 fn is_closed(problem: &DiffusionProblem) -> bool {
     let cells = problem.shape.cells();
     let has = |length: usize| length == cells;
@@ -238,7 +238,7 @@ fn is_closed(problem: &DiffusionProblem) -> bool {
             .all(|n| !is_active(problem, n) || Axis::ALL.iter().all(|&axis| problem.coefficient.along(axis)[n] == 0.0))
 }
 
-/// The means over the volume of numbers of every cell.
+/// Returns the volume means of the numbers `value` gives for every cell.
 fn means<const N: usize>(problem: &DiffusionProblem, value: impl Fn(usize) -> [f64; N] + Sync) -> [f64; N] {
     let Shape { nx, ny, nz } = problem.shape;
     let mut rows = vec![(0.0, [0.0; N]); ny * nz];
@@ -251,7 +251,7 @@ fn means<const N: usize>(problem: &DiffusionProblem, value: impl Fn(usize) -> [f
             sums.iter_mut().zip(value(i + nx * row)).for_each(|(sum, value)| *sum += volume * value);
         }
     });
-    // Added in the same order, so that the mean of 1 is 1.
+    // Both sums have one order, so that the mean of 1 is 1.
     let volume: f64 = rows.iter().map(|(total, _)| total).sum();
     std::array::from_fn(|n| rows.iter().map(|(_, sums)| sums[n]).sum::<f64>() / volume)
 }

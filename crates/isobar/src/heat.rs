@@ -18,14 +18,14 @@ use crate::device::Device;
 use crate::process::OfProcess;
 use crate::ranks::{one_rank_only, require_same_system};
 
-/// u_t = ∇·(κ∇u) − c u + f, step by step: a problem in space, a scheme, a solver and a device, with all the memory that
-/// stepping takes.
+/// A stepper of u_t = ∇·(κ∇u) − c u + f: a problem in space, a scheme, a solver and a device, with all the memory that stepping
+/// takes.
 ///
-/// As one of several [`Ranks`](crate::Ranks) it takes arrays of its own rows, or of the whole grid, of which it reads and writes its
-/// own rows. After a `fork()` every call that computes fails in the new process, as those of a [`Solver`](crate::Solver) do.
+/// On one of several [`Ranks`](crate::Ranks) it takes arrays of its own rows, or of the whole grid, of which it reads and writes
+/// its own rows. After a `fork()` every call that computes fails in the new process, as for a [`Solver`](crate::Solver).
 pub struct TimeStepper {
     inner: OfProcess<Box<dyn Evolve>>,
-    /// Where there are several.
+    /// The ranks, where there are several.
     ranks: Option<Arc<Ranks>>,
     shape: Shape,
 }
@@ -39,10 +39,10 @@ fn on_all<R>(ranks: Option<&Arc<Ranks>>, work: impl FnOnce() -> Result<R>) -> Re
 }
 
 impl TimeStepper {
-    /// Puts everything on a device; the state is 0.
+    /// Puts everything on a device and sets the state to 0.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for options that make no sense; the errors of the device.
+    /// [`Error::Invalid`](crate::Error::Invalid) for invalid options; the errors of the device.
     pub fn new(device: &Device, heat: Heat, options: HeatOptions, solver: &SolverOptions) -> Result<Self> {
         device.require_process()?;
         let shape = heat.shape();
@@ -76,11 +76,11 @@ impl TimeStepper {
         self.each(|inner| inner.set(state.source(shape)?, None, 0))
     }
 
-    /// Replaces the state between two steps, as a model does that has more than diffusion in it; number and time of steps go
-    /// on. Steps that extrapolate begin anew.
+    /// Replaces the state between two steps, for models with more than diffusion; the number and time of steps continue. Steps
+    /// that extrapolate begin anew.
     ///
     /// # Errors
-    /// As [`TimeStepper::set`].
+    /// See [`TimeStepper::set`].
     pub fn replace<'a>(&mut self, state: impl Input<'a>) -> Result<()> {
         let moment = self.moment();
         self.set(state)?;
@@ -88,10 +88,10 @@ impl TimeStepper {
         Ok(())
     }
 
-    /// Sets the state after so many steps, and the one before it, which extrapolating steps need.
+    /// Sets the state after `steps` steps, and the one before it, which extrapolating steps need.
     ///
     /// # Errors
-    /// As [`TimeStepper::set`].
+    /// See [`TimeStepper::set`].
     pub fn restore(&mut self, state: &[f64], before: Option<&[f64]>, steps: usize) -> Result<()> {
         let shape = self.shape;
         self.each(|inner| {
@@ -100,17 +100,17 @@ impl TimeStepper {
         })
     }
 
-    /// Goes on from where a run was whose steps choose their length, after [`TimeStepper::restore`].
+    /// Continues a run with adaptive steps from its moment, after [`TimeStepper::restore`].
     pub fn resume(&mut self, moment: Moment) {
         self.inner.anywhere_mut().resume(moment);
     }
 
-    /// Other coefficients, boundary values and sources from the next step on, on the same grid; the state stays, and nothing is
-    /// allocated on the device but for a source where there was none.
+    /// Sets other coefficients, boundary values and sources from the next step on, on the same grid. The state stays, and nothing
+    /// is allocated on the device, except for a source where there was none.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for another grid, other active cells, or coefficients of another form; what
-    /// the device reports.
+    /// [`Error::Invalid`](crate::Error::Invalid) for another grid, other active cells, or coefficients of another form; the
+    /// errors of the device.
     pub fn update(&mut self, heat: Heat) -> Result<()> {
         let ranks = self.ranks.clone();
         self.each(|inner| {
@@ -125,7 +125,7 @@ impl TimeStepper {
     /// first.
     ///
     /// # Errors
-    /// As [`TimeStepper::new`]; [`Error::Unsupported`](crate::Error::Unsupported) where nothing converges.
+    /// See [`TimeStepper::new`]; [`Error::Unsupported`](crate::Error::Unsupported) where nothing converges.
     pub fn trial(
         device: &Device,
         heat: &Heat,
@@ -155,7 +155,7 @@ impl TimeStepper {
     /// Takes the next step with an observer of its solve.
     ///
     /// # Errors
-    /// As [`TimeStepper::step`].
+    /// See [`TimeStepper::step`].
     pub fn step_observed(&mut self, observer: &mut Observer<'_>) -> Result<Step> {
         self.each(|inner| inner.step(observer))
     }
@@ -169,16 +169,16 @@ impl TimeStepper {
         self.each(|inner| inner.read(to.target(shape)?))
     }
 
-    /// Reads the state before, where steps extrapolate. Returns whether there is one.
+    /// Reads the previous state, where steps extrapolate. Returns whether there is one.
     ///
     /// # Errors
-    /// As [`TimeStepper::state`].
+    /// See [`TimeStepper::state`].
     pub fn state_before<'a>(&mut self, to: impl Output<'a>) -> Result<bool> {
         let shape = self.shape;
         self.each(|inner| inner.read_before(to.target(shape)?))
     }
 
-    /// ½ uᵀK u − sᵀu; without a source ½ ∫ κ |∇u|², which never grows.
+    /// Returns ½ uᵀK u − sᵀu; without a source ½ ∫ κ |∇u|², which never grows.
     ///
     /// # Errors
     /// The errors of the device.
@@ -186,17 +186,17 @@ impl TimeStepper {
         self.each(|inner| inner.energy())
     }
 
-    /// Steps taken.
+    /// Returns the number of steps taken.
     pub fn taken(&self) -> usize {
         self.inner.anywhere().taken()
     }
 
-    /// Where the run is.
+    /// Returns the time, number and length of steps of the run.
     pub fn moment(&self) -> Moment {
         self.inner.anywhere().moment()
     }
 
-    /// Whether the end is reached.
+    /// Returns whether the end is reached.
     pub fn is_finished(&self) -> bool {
         self.inner.anywhere().is_finished()
     }

@@ -1,7 +1,7 @@
 //! isobar solves the linear systems of elliptic PDEs on structured grids, matrix-free and fast.
 //!
-//! A solve has four parts: a problem says what to solve, a [`Solver`] how and on which [`Device`], and the [`Outcome`]
-//! what came of it.
+//! A solve has four parts: a problem says what to solve, a [`Solver`] how, a [`Device`] where, and an [`Outcome`] what the
+//! result is.
 //!
 //! ```
 //! use isobar::Solver;
@@ -71,12 +71,12 @@
 //! # }
 //! ```
 //!
-//! * What a solution is for: [`problem::Flow`] has the fluxes through faces and sides, a [`Sample`] its effective conductivity.
+//! * Results of a solution: [`problem::Flow`] has the fluxes through faces and sides, a [`Sample`] its effective conductivity.
 //! * Your own coefficients, as long as they factorise into vertical vectors and horizontal fields, are a
 //!   [`stencil::TensorProduct::new`]; any matrix is a [`stencil::StoredMatrix`], and a function that applies one a
 //!   [`stencil::OwnOperator`].
-//! * Your own arrays, in whatever order, are an [`ArrayView::new`] with strides; those in the memory of a GPU a
-//!   [`DeviceArray`]; whatever another language hands over a [`RawArray`].
+//! * Your own arrays, in any order, are an [`ArrayView::new`] with strides; those in the memory of a GPU a
+//!   [`DeviceArray`]; those of another language a [`RawArray`].
 //! * Your own preconditioner enters by [`SolverBuilder::own_preconditioner`].
 //!
 //! The parts of solvers, to build your own, are in [`internals`].
@@ -123,14 +123,13 @@ pub use solver::{Solver, SolverBuilder};
 /// The parts of solvers: iterations over fused steps, and the back ends that take them. Its contents change more
 /// often than the rest.
 ///
-/// * [`backend`](internals::backend), [`operator`](internals::operator) what a device offers, and a matrix there,
-/// * [`OfProcess`](internals::OfProcess) what a forked process must not use,
-/// * [`precond`](internals::precond), [`solver`](internals::solver), [`build`](internals::build) the methods, and what puts
-///   them together,
-/// * [`cpu`](internals::cpu) the multi-threaded back end; [`cuda`](internals::cuda) NVIDIA GPUs;
-///   [`dist`](internals::dist) grids divided among ranks;
-///   [`reference`](mod@internals::reference) the plain one that specifies both, to which
-///   [`conformance`](internals::conformance) holds them.
+/// * [`backend`](internals::backend), [`operator`](internals::operator): the operations of a device, and a matrix there,
+/// * [`OfProcess`](internals::OfProcess): a value that a forked process must not use,
+/// * [`precond`](internals::precond), [`solver`](internals::solver), [`build`](internals::build): the methods, and their
+///   assembly,
+/// * [`cpu`](internals::cpu): the multi-threaded back end; [`cuda`](internals::cuda): NVIDIA GPUs;
+///   [`dist`](internals::dist): grids divided among ranks; [`reference`](mod@internals::reference): the plain back end that
+///   specifies both, which [`conformance`](internals::conformance) compares them with.
 pub mod internals {
     pub use crate::process::OfProcess;
     pub use isobar_core::{

@@ -1,4 +1,4 @@
-//! The matrices that a solver can be made for.
+//! Matrices that a solver can be made for.
 
 use isobar_core::bench::{Setup, Timed};
 use isobar_core::build::{MatrixSize, Solve};
@@ -12,10 +12,10 @@ use crate::device::Device;
 use crate::on_rows::on_ranks;
 use crate::ranks::one_rank_only;
 
-/// A matrix as data: what a [`Solver`](crate::Solver) is made for, and what changes its coefficients.
+/// A matrix as data: it makes a [`Solver`](crate::Solver) and changes its coefficients.
 pub trait Matrix: sealed::Sealed {}
 
-/// A solver of some matrix.
+/// A solver of one kind of matrix.
 pub enum Inner {
     TensorProduct(Box<dyn Solve<TensorProduct>>),
     Diffusion(Box<dyn Solve<Diffusion>>),
@@ -26,22 +26,23 @@ pub enum Inner {
 pub(crate) mod sealed {
     use super::*;
 
-    /// How a matrix meets a device.
+    /// `Sealed` makes, updates and times solvers of a matrix on a device.
     pub trait Sealed {
-        /// The grid.
+        /// Returns the shape of the grid.
         fn grid(&self) -> Shape;
-        /// The properties that determine a solver's memory, and the solver that suits it where these options leave that open.
+        /// Returns the properties that determine a solver's memory, and the solver that suits the matrix where these options
+        /// leave that open.
         fn size(&self, options: &SolverOptions) -> (MatrixSize, Choice);
-        /// A solver.
+        /// Makes a solver.
         fn make(
             &self,
             device: &Device,
             options: &SolverOptions,
             own: Option<Box<dyn OwnPreconditioner>>,
         ) -> Result<Inner>;
-        /// Changes the coefficients of a solver that was made for a matrix of this kind.
+        /// Changes the coefficients of a solver made for a matrix of this kind.
         fn update(&self, solver: &mut Inner) -> Result<()>;
-        /// The times of setting up, and of the steps of an iteration.
+        /// Times setting up and the steps of an iteration.
         fn bench(&self, device: &Device, options: &SolverOptions) -> Result<(Setup, Vec<Timed>)>;
     }
 }
@@ -110,7 +111,7 @@ matrices! {
     Own: OwnOperator, own;
 }
 
-/// One call for every kind.
+/// Calls a method of the solver of any kind.
 macro_rules! each {
     ($inner:expr, $solver:ident => $call:expr) => {
         match $inner {

@@ -1,4 +1,4 @@
-//! How much memory a solver takes.
+//! Memory that a solver takes.
 
 pub use isobar_core::build::Memory;
 use isobar_core::build::memory::{MatrixKind, MatrixSize, Overhead, predict, shared_setup};
@@ -26,27 +26,27 @@ use crate::matrix::Matrix;
 /// ```
 ///
 /// # Errors
-/// [`Error::Invalid`](crate::Error::Invalid) for options that make no sense.
+/// [`Error::Invalid`](crate::Error::Invalid) for invalid options.
 pub fn predict_memory(device: &Device, matrix: &impl Matrix, options: &SolverOptions) -> Result<Memory> {
     let (size, choice) = matrix.size(options);
     device.predict_memory(&size, &choice, options)
 }
 
-/// Vectors of the exchanges with those who solve for modes, sent and received.
+/// Vectors of the exchanges with the ranks that solve for modes, sent and received.
 const MODES_ON_THEIR_WAY: f64 = 4.0;
 
 impl Device {
-    /// [`predict_memory`] of a matrix that is not there yet.
+    /// Predicts the memory of a solver for a matrix that does not exist yet.
     ///
     /// # Errors
-    /// As there; more parts than rows, or than pairs of columns.
+    /// See [`predict_memory`](predict_memory()); more subdomains than rows, or than pairs of columns.
     pub fn predict_memory(&self, size: &MatrixSize, choice: &Choice, options: &SolverOptions) -> Result<Memory> {
         let alone = |shape| predict(&MatrixSize { shape, ..*size }, choice, options, &self.overhead());
         let Some(patches) = self.patches(size.shape)? else { return alone(size.shape) };
         let own = patches.largest(size.shape);
         let halo_columns = if patches.parts()[0] > 1 { 2 } else { 0 };
         let part = alone(Shape { nx: own.nx + halo_columns, ny: own.ny + 2, ..own })?;
-        // The first level that is whole on every rank, and all below it.
+        // The first level that every rank has whole, and all coarser ones.
         let coarser = |(patches, shape): &(Patches, Shape)| patches.halved([true; 2]).zip(shape.halved());
         let mut levels = std::iter::successors(Some((patches, size.shape)), coarser);
         let whole = levels.find(|(patches, _)| !patches.stay_divided());
@@ -68,10 +68,10 @@ impl Device {
         })
     }
 
-    /// How ranks divide the columns of a grid; nothing where there are none.
+    /// Returns how ranks divide the columns of a grid; nothing where there are none.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where there are more of them than rows, or than pairs of columns in x.
+    /// [`Error::Invalid`](crate::Error::Invalid) where there are more ranks than rows, or than pairs of columns in x.
     pub fn patches(&self, shape: Shape) -> Result<Option<Patches>> {
         self.ranks().map(|ranks| ranks.patches(shape)).transpose()
     }
@@ -98,7 +98,7 @@ mod tests {
     use crate::options::Method;
     use crate::problem::Helmholtz;
 
-    /// Ranks hold no more than was predicted, and that is less than one rank alone takes.
+    /// Ranks hold no more than was predicted, which is less than one rank alone takes.
     #[test]
     fn a_rank_takes_its_part() {
         let grid = GridOptions { nx: 48, ny: 96, nz: 32, ..GridOptions::default() };

@@ -1,4 +1,4 @@
-//! Solvers of a rank's part that take arrays of the whole grid too.
+//! Solvers of a rank's subdomain that also take arrays of the whole grid.
 
 use std::sync::Arc;
 
@@ -14,14 +14,15 @@ use isobar_dist::{Communicator, Ranks, together};
 
 use crate::ranks::{OnRanks, one_rank_only, require_same_system};
 
-/// The levels of a description of a part, as they are without ranks.
+/// Replaces the levels in the description of a subdomain by those of the whole grid.
 pub(crate) fn described_whole(description: &Description, levels: &[Shape]) -> Description {
-    // Parts have all layers, and levels of vertical modes one a mode.
+    // A subdomain has all layers, and a level of vertical modes one layer a mode.
     let levels = levels.iter().zip(&description.levels).map(|(&whole, part)| Shape { nz: part.nz, ..whole });
     Description { levels: levels.collect(), ..description.clone() }
 }
 
-/// A rank's solver that takes arrays of the whole grid, of which it reads and writes its own part, or of that alone.
+/// A rank's solver that takes arrays of the whole grid, of which it reads and writes its subdomain, or arrays of
+/// that subdomain alone.
 struct OnRows<S> {
     world: Arc<dyn Communicator>,
     part: Box<dyn Solve<S>>,
@@ -31,7 +32,7 @@ struct OnRows<S> {
 }
 
 impl<S: OnRanks> OnRows<S> {
-    /// Around the subdomain's solver that `make` makes.
+    /// Wraps the subdomain's solver that `make` makes.
     fn new(
         ranks: &Ranks,
         matrix: &S,
@@ -63,10 +64,11 @@ impl<S: OnRanks> OnRows<S> {
     }
 }
 
-/// The solver that `make` makes, of a whole matrix or of a rank's subdomain.
+/// Makes a solver with `make`, of a whole matrix or of a rank's subdomain.
 ///
 /// # Errors
-/// The errors of `make`; [`Error::Unsupported`] for a matrix that is not divided; where ranks have other matrices.
+/// The errors of `make`; [`Error::Unsupported`] for a matrix that cannot be divided; matrices that differ between
+/// ranks.
 pub(crate) fn on_ranks<S: OnRanks>(
     ranks: Option<&Arc<Ranks>>,
     matrix: &S,
@@ -79,7 +81,7 @@ pub(crate) fn on_ranks<S: OnRanks>(
     }
 }
 
-/// An error about a rank's part, with cells numbered as those of the whole grid.
+/// Numbers the cells in an error about a subdomain as those of the whole grid.
 pub(crate) fn about_whole(error: Error, patch: Patch) -> Error {
     let [x, y] = patch.origin();
     match error {
@@ -94,7 +96,7 @@ impl<S: OnRanks> Solve<S> for OnRows<S> {
         together(&*world, || {
             let (rhs, u) = (self.own(rhs)?, self.own_target(u)?);
             let outcome = self.part.solve(rhs, u, guess, observer);
-            // A solve may have put another preconditioner in the place of one that was slow.
+            // A solve may have replaced a slow preconditioner.
             self.description = described_whole(self.part.description(), &self.levels);
             outcome.map_err(|error| about_whole(error, self.patch))
         })

@@ -4,11 +4,11 @@ use std::mem::ManuallyDrop;
 
 use isobar_core::error::{Error, Result};
 
-/// A value that can be used only in the process that made it: one that is forked from it has neither its threads nor its GPUs nor its
-/// ranks, and would wait for them for ever. There every use is an error, and dropping the value does nothing.
+/// A value that works only in the process that made it: a forked process has neither its threads nor its GPUs nor its ranks, and
+/// would wait for them for ever. There every use is an error, and dropping the value does nothing.
 #[derive(Debug)]
 pub struct OfProcess<T> {
-    /// Its name in messages.
+    /// The value's name in messages.
     what: &'static str,
     process: u32,
     value: ManuallyDrop<T>,
@@ -20,7 +20,7 @@ impl<T> OfProcess<T> {
         Self { what, process: std::process::id(), value: ManuallyDrop::new(value) }
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Errors
     /// [`Error::Device`] in another process than the one that made it.
@@ -28,20 +28,20 @@ impl<T> OfProcess<T> {
         require_process(self.what, self.process).map(|()| &*self.value)
     }
 
-    /// The value, to be changed.
+    /// Returns the value, to be changed.
     ///
     /// # Errors
-    /// As [`OfProcess::get`].
+    /// See [`OfProcess::get`].
     pub fn get_mut(&mut self) -> Result<&mut T> {
         require_process(self.what, self.process).map(|()| &mut *self.value)
     }
 
-    /// The value in whatever process, for what is in memory alone.
+    /// Returns the value in any process, for data in host memory alone.
     pub(crate) fn anywhere(&self) -> &T {
         &self.value
     }
 
-    /// The same, to be changed.
+    /// Returns the value in any process, to be changed.
     pub(crate) fn anywhere_mut(&mut self) -> &mut T {
         &mut self.value
     }

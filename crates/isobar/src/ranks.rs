@@ -15,25 +15,25 @@ use isobar_dist::{Communicator, Patches, Tell, join, together};
 
 use crate::device::Device;
 
-/// The processes of a job that an MPI launcher such as `mpirun` has started, or of a program's communicator, seen by one of them.
+/// The processes of a job that an MPI launcher such as `mpirun` started, or of a program's communicator, seen by one of them.
 ///
-/// All of them make the same calls, for the same matrix with the same options. A [`Solver`](crate::Solver) on a
-/// [`Ranks::device`] takes arrays of this rank's own rows, [`Ranks::rows`], as an [`ArrayView`](crate::ArrayView) of shape (nz,
-/// rows, nx); or arrays of the whole grid on every rank, of which each reads and writes its own rows. Where x is divided too,
-/// [`Ranks::divided_in`], a rank's own are the columns of [`Ranks::part`], (nz, rows, columns).
+/// All of them make the same calls, for the same matrix with the same options. A [`Solver`](crate::Solver) on a [`Ranks::device`]
+/// takes arrays of this rank's own rows, [`Ranks::rows`], as an [`ArrayView`](crate::ArrayView) of shape (nz, rows, nx); or
+/// arrays of the whole grid, of which each rank reads and writes its own rows. Where x is divided too, by [`Ranks::divided_in`],
+/// a rank has the columns of [`Ranks::part`], (nz, rows, columns).
 #[derive(Clone, Debug)]
 pub struct Ranks {
     world: Arc<dyn Communicator>,
-    /// Parts of x and y.
+    /// Numbers of subdomains along x and y.
     parts: [usize; 2],
 }
 
 impl Ranks {
-    /// Takes part in the job that this process was started in; nothing where no launcher has started it as one of several, or
-    /// `$ISOBAR_MPI` is empty. To be called once.
+    /// Joins the job that this process was started in; returns nothing where no launcher started it as one of several, or
+    /// `$ISOBAR_MPI` is empty. It may be called once.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) where the job has no MPI that can be used, saying why and what to do.
+    /// [`Error::Device`](crate::Error::Device) where the job has no MPI that can be used; the message gives the reason and the remedy.
     pub fn start() -> Result<Option<Self>> {
         #[cfg(unix)]
         if isobar_dist::mpi::is_launched() {
@@ -42,13 +42,13 @@ impl Ranks {
         Ok(None)
     }
 
-    /// Takes part in what the ranks of a communicator do, in a program that runs under MPI: it calls `MPI_Init` before, and
-    /// `MPI_Finalize` after. The communicator is a number, as Fortran has it; C's is that of `MPI_Comm_c2f`. A call of all of its
-    /// ranks. Messages go over a duplicate of it, which is freed with the last solver on these ranks.
+    /// Uses the ranks of a communicator of a program that runs under MPI and calls `MPI_Init` before and `MPI_Finalize` after.
+    /// The communicator is a number, as in Fortran; in C it is `MPI_Comm_c2f` of it. All of its ranks must call this. Messages
+    /// use a duplicate of it, which is freed with the last solver on these ranks.
     ///
-    /// Where one rank fails all get its error, and the program goes on. Nobody watches over ranks that hang. MPI that was started for
-    /// fewer threads than `MPI_THREAD_SERIALIZED` is used from the thread alone that started it; its calls wait for each other a
-    /// little longer then, where there are several threads a rank.
+    /// Where one rank fails all get its error, and the program continues. Ranks that hang are not detected. MPI with fewer
+    /// threads than `MPI_THREAD_SERIALIZED` is called from the thread alone that initialised it; with several threads a rank its
+    /// calls then wait for each other a little longer.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) where MPI does not run in this process,
@@ -60,18 +60,18 @@ impl Ranks {
         Err(Error::Unsupported(format!("communicator {communicator}: MPI on this system")))
     }
 
-    /// With slabs of whole rows.
+    /// Divides grids into slabs of whole rows.
     #[cfg(unix)]
     fn of(world: Arc<dyn Communicator>) -> Self {
         let parts = [1, world.size()];
         Self { world, parts }
     }
 
-    /// Divides x and y into `[px, py]` subdomains, ranks being numbered along x first. To be called before [`Ranks::device`].
-    /// Otherwise every rank has whole rows, as with `[1, size]`.
+    /// Divides x and y into `[px, py]` subdomains; ranks are numbered along x first. Call it before [`Ranks::device`]. The
+    /// default is whole rows, `[1, size]`.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where there are not as many ranks.
+    /// [`Error::Invalid`](crate::Error::Invalid) where the number of ranks is not px · py.
     pub fn divided_in(&self, parts: [usize; 2]) -> Result<Self> {
         let [in_x, in_y] = parts;
         if in_x.checked_mul(in_y) != Some(self.size()) {
@@ -80,8 +80,8 @@ impl Ranks {
         Ok(Self { world: Arc::clone(&self.world), parts })
     }
 
-    /// In how many parts a grid is best divided among these ranks: whole rows, `[1, size]`, and where there are fewer rows than ranks as
-    /// few parts of x as make do.
+    /// Suggests how to divide a grid among these ranks: into whole rows, `[1, size]`, and with fewer rows than ranks into as few
+    /// subdomains along x as possible.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) where there are too many ranks for that.
@@ -89,7 +89,7 @@ impl Ranks {
         Patches::suggested(shape, self.size())
     }
 
-    /// Does something on all ranks: on those of a program's communicator it succeeds on all, or fails on all, with the error of the
+    /// Runs `work` on all ranks: on those of a program's communicator it succeeds on all, or fails on all with the error of the
     /// first rank that has one.
     ///
     /// # Errors
@@ -98,8 +98,7 @@ impl Ranks {
         together(&*self.world, work)
     }
 
-    /// The number that a launcher says this process has among several, before the job is started; nothing where there is no
-    /// launcher.
+    /// Returns the number that the launcher gave this process, before the job is started; nothing where there is no launcher.
     pub fn launched() -> Option<usize> {
         #[cfg(unix)]
         return isobar_dist::mpi::launched_rank().filter(|_| isobar_dist::mpi::is_launched());
@@ -107,7 +106,7 @@ impl Ranks {
         None
     }
 
-    /// As many threads as this process may use of the machine, which others of the job may share.
+    /// Returns how many threads this process may use; the job's processes on this machine share its cores.
     pub fn threads(&self) -> usize {
         #[cfg(unix)]
         let here = isobar_dist::mpi::ranks_here().unwrap_or(1);
@@ -117,17 +116,17 @@ impl Ranks {
         (cores / here.max(1)).max(1)
     }
 
-    /// The number of this process, from 0.
+    /// Returns the number of this process, from 0.
     pub fn rank(&self) -> usize {
         self.world.rank()
     }
 
-    /// How many processes there are.
+    /// Returns the number of processes.
     pub fn size(&self) -> usize {
         self.world.size()
     }
 
-    /// The number of this process among those of its machine, from 0.
+    /// Returns the number of this process among those of its machine, from 0.
     ///
     /// # Errors
     /// A failure of MPI.
@@ -137,11 +136,11 @@ impl Ranks {
         Ok(all.chunks(host.len()).take(self.rank()).filter(|other| **other == host).count())
     }
 
-    /// All of the job's processes, each with what this one has.
+    /// Makes a device of all processes of the job, each with its `own`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) for several GPUs of one rank, and for GPUs where x is divided; what the
-    /// driver reports.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) for several GPUs of one rank, and for GPUs where x is divided; the
+    /// errors of the driver.
     pub fn device(&self, own: Device) -> Result<Device> {
         match own {
             Device::Cpu(cpu) => Ok(Device::Cpu(join(cpu, Arc::clone(&self.world), self.parts)?)),
@@ -150,11 +149,11 @@ impl Ranks {
         }
     }
 
-    /// Opens a device on every rank by the names of [`Device::parse`]: `auto` and `cpu` are this process's share of the cores, or so many `threads`;
-    /// `cuda` gives each rank of a machine a card, `cuda:N` that one.
+    /// Opens a device on every rank by the names of [`Device::parse`]: `auto` and `cpu` are this process's share of the cores, or
+    /// `threads` threads; `cuda` gives each rank of a machine a GPU, `cuda:N` GPU N.
     ///
     /// # Errors
-    /// As [`Device::parse`] and [`Ranks::device`].
+    /// See [`Device::parse`] and [`Ranks::device`].
     pub fn open(&self, device: &str, threads: Option<usize>) -> Result<Device> {
         self.together(|| {
             let here = self.number_here()?;
@@ -168,7 +167,7 @@ impl Ranks {
         })
     }
 
-    /// The rows of a grid that this rank works on, where it has whole ones.
+    /// Returns the rows of a grid that this rank works on, where it has whole ones.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) where there are more ranks than rows,
@@ -178,10 +177,11 @@ impl Ranks {
         Ok(slab.first..slab.beyond)
     }
 
-    /// The columns of a grid that this rank works on: from where to where in x, and in y.
+    /// Returns the columns of a grid that this rank works on: their ranges in x and in y.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where there are more parts in y than rows, or in x than pairs of columns.
+    /// [`Error::Invalid`](crate::Error::Invalid) where there are more subdomains along y than rows, or along x than pairs of
+    /// columns.
     pub fn part(&self, shape: Shape) -> Result<[Range<usize>; 2]> {
         let Patch { x, y } = self.patch(shape)?;
         Ok([x.first..x.beyond, y.first..y.beyond])
@@ -191,7 +191,8 @@ impl Ranks {
         Ok(Patches::new(shape, self.parts)?.of(self.rank()))
     }
 
-    /// Collects the parts of all ranks on rank 0, in an array of the whole grid, (nz, ny, nx) in C order, of which each has its own.
+    /// Collects the subdomains of all ranks on rank 0, in an array of the whole grid, (nz, ny, nx) in C order, in which each has
+    /// filled its own.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) for an array of another size; a failure of MPI.
@@ -199,16 +200,16 @@ impl Ranks {
         isobar_dist::gather(&*self.world, u, shape, self.parts)
     }
 
-    /// Collects the parts of all ranks, (nz, rows, columns) in C order, on each of them: (nz, ny, nx).
+    /// Collects the subdomains of all ranks, (nz, rows, columns) in C order, on each of them: (nz, ny, nx).
     ///
     /// # Errors
-    /// As [`Ranks::collect_layers`].
+    /// See [`Ranks::collect_layers`].
     pub fn collect(&self, part: &[f64], shape: Shape) -> Result<Vec<f64>> {
         self.collect_layers(part, shape, &vec![0..shape.nz; self.size()])
     }
 
-    /// Collects layers of a grid, whole ones, on the ranks that are to have them, `layers[rank]`, from the parts of each, which are
-    /// (nz, rows, columns) in C order. Returns this rank's, (layers, ny, nx).
+    /// Collects whole layers of a grid, `layers[rank]` on each rank, from the subdomains of all, (nz, rows, columns) in C order.
+    /// Returns this rank's, (layers, ny, nx).
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) for another number of values, of ranks, or other layers; a failure of MPI.
@@ -216,7 +217,7 @@ impl Ranks {
         isobar_dist::collect_layers(&*self.world, part, shape, self.parts, layers)
     }
 
-    /// Tells all ranks what rank 0 says.
+    /// Broadcasts a text from rank 0 to all ranks.
     ///
     /// # Errors
     /// A failure of MPI.
@@ -229,7 +230,7 @@ impl Ranks {
         Ok(String::from_utf8_lossy(&all).into_owned())
     }
 
-    /// The largest of all ranks' values; not a number where one is none.
+    /// Returns the largest of all ranks' values; NaN where one is.
     ///
     /// # Errors
     /// A failure of MPI.
@@ -239,7 +240,7 @@ impl Ranks {
         Ok(values.reduce(|a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }).unwrap_or(value))
     }
 
-    /// Whether all ranks have got so far: where one has not, all get its error, which names it.
+    /// Returns `mine` where it is `Ok` on all ranks; otherwise all get the error of the first that failed, which names it.
     ///
     /// # Errors
     /// The error of the first rank that has one; a failure of MPI.
@@ -247,7 +248,7 @@ impl Ranks {
         agree(&*self.world, mine)
     }
 
-    /// Fails on all ranks where one has other data than rank 0; `what` says what it is.
+    /// Fails on all ranks where one has other data than rank 0; `what` names the data in the message.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) naming that rank; a failure of MPI.
@@ -255,7 +256,7 @@ impl Ranks {
         require_same(&*self.world, what, data)
     }
 
-    /// values = the sums of all ranks' values, the same on all
+    /// Sums the values of all ranks; all get the same sums.
     ///
     /// # Errors
     /// A failure of MPI.
@@ -263,7 +264,7 @@ impl Ranks {
         self.world.sum(values)
     }
 
-    /// Ends all processes of the job, with a message that names this one. Does not return.
+    /// Ends all processes of the job with a message that names this one, and does not return.
     pub fn abort(&self, why: &str) {
         self.world.abort(why);
     }
@@ -302,7 +303,7 @@ pub(crate) fn require_same_system<S: OnRanks>(
     )
 }
 
-/// A sum of numbers with weights that tell their places apart, and the sum of their sizes.
+/// Returns a sum of the numbers with weights that depend on their places, and the sum of their absolute values.
 fn weighed(numbers: &[f64]) -> [f64; 2] {
     const GOLDEN: f64 = 0.618_033_988_749_894_8;
     let term = |(n, &value): (usize, &f64)| [value * (1.0 + (n as f64 * GOLDEN).fract()), value.abs()];
@@ -323,7 +324,7 @@ fn require_same(world: &dyn Communicator, what: &str, data: &[u8]) -> Result<()>
     agree(world, is_same)
 }
 
-/// A rank that computes on a GPU, which it connects to those of the others.
+/// Joins a rank that computes on a GPU to the others' GPUs.
 pub(crate) fn join_cuda(card: &Cuda, world: &Arc<dyn Communicator>, parts: [usize; 2]) -> Result<Cuda> {
     let connected = card.join(world.rank(), world.size(), &mut |mine| world.all_gather_equal(mine))?;
     join(connected, Arc::clone(world), parts)
@@ -331,20 +332,20 @@ pub(crate) fn join_cuda(card: &Cuda, world: &Arc<dyn Communicator>, parts: [usiz
 
 /// A matrix that may be divided among ranks.
 pub(crate) trait OnRanks: Stencil {
-    /// Whether it may.
+    /// Whether it may be divided.
     const IS_DIVIDED: bool = false;
 
-    /// The grids of multigrid, finest first, as they are without ranks; as many as there can be.
+    /// Returns the grids of multigrid without ranks, finest first, as many as possible.
     fn levels(&self) -> Vec<Shape> {
         std::iter::successors(Some(self.shape()), Shape::halved).collect()
     }
 
-    /// Its coefficients, cell by cell or column by column.
+    /// Returns its coefficients, cell by cell or column by column.
     fn fields(&self) -> Vec<&[f64]> {
         Vec::new()
     }
 
-    /// Everything else that distinguishes it.
+    /// Returns everything else that distinguishes it.
     fn form(&self) -> String {
         String::new()
     }
@@ -372,7 +373,7 @@ impl OnRanks for Diffusion {
         let coefficients: Vec<&[f64]> = match self.coefficients() {
             Coefficients::Cells { fields, .. } => fields.iter().map(|field| &**field).collect(),
             Coefficients::Faces(faces) => faces.iter().map(|faces| &**faces).collect(),
-            // Cannot be divided.
+            // These cannot be divided.
             Coefficients::DeviceCells { .. } => Vec::new(),
         };
         coefficients.into_iter().chain(self.stored_shift()).collect()
@@ -386,7 +387,7 @@ impl OnRanks for Diffusion {
         format!("{:?} {axes:?}", self.sides())
     }
 
-    /// The grids of point relaxation.
+    /// Returns the grids of point relaxation.
     fn levels(&self) -> Vec<Shape> {
         let shape = self.turns().around(self.shape());
         let steps = halvings(shape, self.ends(), self.strengths(), None);

@@ -1,4 +1,4 @@
-//! Arrays by their address, for callers in other languages.
+//! Arrays given by their addresses, for callers in other languages.
 
 use std::ops::Range;
 
@@ -13,8 +13,8 @@ use isobar_core::solver::Observer;
 use crate::arrays::{Input, Output};
 use crate::solver::{Solver, in_turn};
 
-/// An array by its address, as other languages hand one over: of any strides, in host memory or in that of a GPU. Plain
-/// data: it says where the array is, and owns nothing.
+/// A `RawArray` describes an array of another language by its address, strides and precision, in host or GPU memory. It
+/// is plain data and owns nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawArray {
     pointer: usize,
@@ -24,24 +24,24 @@ pub struct RawArray {
     memory: RawMemory,
 }
 
-/// Which memory an array is in.
+/// The memory that an array is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RawMemory {
-    /// The host's.
+    /// The memory of the host.
     Host,
     /// The memory of a CUDA device.
     Cuda {
-        /// Its number.
+        /// The number of the device.
         ordinal: usize,
-        /// The `cudaStream_t` or `CUstream`, as a number, after whose work the array is to be used; without one that work
-        /// is finished.
+        /// The `cudaStream_t` or `CUstream`, as a number, whose queued work precedes any use of the array; without one
+        /// that work has finished.
         stream: Option<u64>,
     },
 }
 
 impl RawArray {
-    /// The array whose element (0, 0, 0) is at `pointer`. `shape` and `strides`, the latter in bytes, are in C order: (nz, ny,
-    /// nx), or (ny, nx), or (nx). Without strides it is contiguous.
+    /// Describes the array whose element (0, 0, 0) is at `pointer`. `shape`, and `strides` in bytes, are in C order: (nz,
+    /// ny, nx), or (ny, nx), or (nx). Without strides it is contiguous.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a null pointer, one that is not aligned, more than three dimensions, or strides that are no
@@ -96,27 +96,27 @@ impl RawArray {
         Ok(Self { pointer, shape: grid, strides: elements, precision, memory })
     }
 
-    /// The grid.
+    /// Returns the shape of the grid.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// The type of its elements.
+    /// Returns the type of the elements.
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
-    /// Which memory it is in.
+    /// Returns which memory the array is in.
     pub fn memory(&self) -> RawMemory {
         self.memory
     }
 
-    /// Bytes of an element.
+    /// Returns the bytes of an element.
     fn size(&self) -> usize {
         if self.precision == Precision::F32 { size_of::<f32>() } else { size_of::<f64>() }
     }
 
-    /// How many elements before and behind element (0, 0, 0) belong to it.
+    /// Returns how many elements before and behind element (0, 0, 0) belong to the array.
     fn reach(&self) -> Result<[usize; 2]> {
         let [mut before, mut behind] = [0_isize; 2];
         let extents = [self.shape.nx, self.shape.ny, self.shape.nz];
@@ -130,7 +130,7 @@ impl RawArray {
         Ok([before.unsigned_abs(), behind.unsigned_abs()])
     }
 
-    /// The addresses of all its bytes, and of what lies between them.
+    /// Returns the addresses of all its bytes, gaps between elements included.
     ///
     /// # Errors
     /// [`Error::Invalid`] for strides that leave the address space.
@@ -147,10 +147,10 @@ impl RawArray {
         }
     }
 
-    /// Whether the two may share memory.
+    /// Returns whether the two may share memory.
     ///
     /// # Errors
-    /// As [`RawArray::addresses`].
+    /// See [`RawArray::addresses`].
     pub fn overlaps(&self, other: &Self) -> Result<bool> {
         let place = |array: &Self| match array.memory {
             RawMemory::Host => None,
@@ -160,7 +160,7 @@ impl RawArray {
         Ok(place(self) == place(other) && a.start < b.end && b.start < a.end)
     }
 
-    /// Whether two of its elements share memory, as they do after broadcasting: nothing to write to.
+    /// Returns whether two of its elements share memory, as after broadcasting; such an array cannot be written.
     pub fn repeats(&self) -> bool {
         let mut directions: Vec<(usize, usize)> = [self.shape.nx, self.shape.ny, self.shape.nz]
             .into_iter()
@@ -176,13 +176,13 @@ impl RawArray {
         })
     }
 
-    /// As an array to read.
+    /// Returns it as an array to read.
     ///
     /// # Errors
-    /// As [`RawArray::addresses`]; [`Error::Unsupported`] for negative strides on a device.
+    /// See [`RawArray::addresses`]; [`Error::Unsupported`] for negative strides on a device.
     ///
     /// # Safety
-    /// While 'a lasts, all elements lie in memory of the kind that was said, which stays allocated, is initialised, and is
+    /// While 'a lasts, all elements lie in memory of the given kind, which stays allocated, is initialised, and is
     /// written by nobody.
     pub unsafe fn source<'a>(&self) -> Result<Source<'a>> {
         Ok(match (self.memory, self.precision) {
@@ -194,14 +194,14 @@ impl RawArray {
         })
     }
 
-    /// As an array to write.
+    /// Returns it as an array to write.
     ///
     /// # Errors
-    /// As [`RawArray::source`]; [`Error::Invalid`] where two elements share memory.
+    /// See [`RawArray::source`]; [`Error::Invalid`] where two elements share memory.
     ///
     /// # Safety
-    /// While 'a lasts, all elements lie in memory of the kind that was said, which stays allocated, is initialised, and is
-    /// read and written by nobody else.
+    /// While 'a lasts, all elements lie in memory of the given kind, which stays allocated, is initialised, and is read
+    /// and written by nobody else.
     pub unsafe fn target<'a>(&self) -> Result<Target<'a>> {
         if self.repeats() {
             return Err(Error::invalid("the array to write", "its elements share memory; give one of its own"));
@@ -215,13 +215,13 @@ impl RawArray {
         })
     }
 
-    /// Its values in C order, (nz, ny, nx).
+    /// Returns its values in C order, (nz, ny, nx).
     ///
     /// # Errors
-    /// As [`RawArray::source`]; [`Error::Unsupported`] for an array on a device.
+    /// See [`RawArray::source`]; [`Error::Unsupported`] for an array on a device.
     ///
     /// # Safety
-    /// As [`RawArray::source`], until this returns.
+    /// See [`RawArray::source`]; the promise holds until this returns.
     pub unsafe fn read(&self) -> Result<Vec<f64>> {
         let Shape { nx, ny, nz } = self.shape;
         let rows = (0..nz).flat_map(|k| (0..ny).map(move |j| (j, k)));
@@ -237,10 +237,10 @@ impl RawArray {
     /// Sets its values, which are in C order, (nz, ny, nx).
     ///
     /// # Errors
-    /// As [`RawArray::target`]; [`Error::Shape`] for another number of values; [`Error::Unsupported`] for an array on a device.
+    /// See [`RawArray::target`]; [`Error::Shape`] for another number of values; [`Error::Unsupported`] for an array on a device.
     ///
     /// # Safety
-    /// As [`RawArray::target`], until this returns.
+    /// See [`RawArray::target`]; the promise holds until this returns.
     pub unsafe fn write(&self, values: &[f64]) -> Result<()> {
         let Shape { nx, ny, .. } = self.shape;
         if values.len() != self.shape.cells() {
@@ -256,11 +256,12 @@ impl RawArray {
         Ok(())
     }
 
-    /// Calls a function with an array to read and one to write, which may be the same: what the host could see change while
-    /// it is read is copied first.
+    /// Calls a function with an array to read and one to write, which may overlap: on the host an overlapping source is
+    /// copied first.
     ///
     /// # Safety
-    /// As [`RawArray::source`] and [`RawArray::target`] until this returns, but that the two may share memory.
+    /// See [`RawArray::source`] and [`RawArray::target`]; the promises hold until this returns, but the two may share
+    /// memory.
     unsafe fn with<R>(from: &Self, to: &Self, call: impl FnOnce(Source<'_>, Target<'_>) -> Result<R>) -> Result<R> {
         if from.memory == RawMemory::Host && from.overlaps(to)? {
             // SAFETY: promised by the caller.
@@ -280,7 +281,7 @@ impl RawArray {
             return Err(Error::Unsupported("negative strides of an array in the memory of a GPU; copy it".into()));
         }
         let strides = self.strides.map(isize::unsigned_abs);
-        // SAFETY: what these promise, the caller of `source` or `target` has.
+        // SAFETY: the callers of `source` and `target` promise this.
         let array = unsafe {
             match self.precision {
                 Precision::F32 => DeviceArray::new::<f32>(self.pointer as u64, self.shape, strides, ordinal),
@@ -291,7 +292,7 @@ impl RawArray {
     }
 
     /// # Safety
-    /// As [`RawArray::source`], of elements of this type in host memory.
+    /// See [`RawArray::source`], for elements of type `T` in host memory.
     unsafe fn view<'a, T: Real>(&self) -> Result<ArrayView<'a, T>> {
         let (range, [before, _]) = (self.addresses()?, self.reach()?);
         // SAFETY: between the first and the last element, which the caller promises to be one allocation; aligned, not null
@@ -301,7 +302,7 @@ impl RawArray {
     }
 
     /// # Safety
-    /// As [`RawArray::target`], of elements of this type in host memory.
+    /// See [`RawArray::target`], for elements of type `T` in host memory.
     unsafe fn view_mut<'a, T: Real>(&self) -> Result<ArrayViewMut<'a, T>> {
         let (range, [before, _]) = (self.addresses()?, self.reach()?);
         // SAFETY: as in `view`, and nobody else uses it.
@@ -315,13 +316,14 @@ fn not_on_the_host() -> Error {
 }
 
 impl Solver {
-    /// As [`Solver::solve_observed`], with arrays by their addresses, which may be the same.
+    /// Calls [`Solver::solve_observed`] with arrays given by their addresses, which may be the same.
     ///
     /// # Errors
-    /// As [`Solver::solve`]; [`Error::Invalid`] for a `u` whose elements share memory.
+    /// See [`Solver::solve`]; [`Error::Invalid`] for a `u` whose elements share memory.
     ///
     /// # Safety
-    /// As [`RawArray::source`] and [`RawArray::target`] until this returns, but that the two may share memory.
+    /// See [`RawArray::source`] and [`RawArray::target`]; the promises hold until this returns, but the two may share
+    /// memory.
     pub unsafe fn solve_raw(
         &mut self,
         rhs: &RawArray,
@@ -333,14 +335,14 @@ impl Solver {
         unsafe { RawArray::with(rhs, u, |rhs, u| self.solve_observed(rhs, u, guess, observer)) }
     }
 
-    /// As [`Solver::solve_many`], with arrays by their addresses. The u of a system may be its own right-hand side, and shares memory with
-    /// that of no other.
+    /// Calls [`Solver::solve_many`] with arrays given by their addresses. The u of a system may be its own right-hand
+    /// side, but shares memory with no other.
     ///
     /// # Errors
-    /// As [`Solver::solve_many`] and [`Solver::solve_raw`].
+    /// See [`Solver::solve_many`] and [`Solver::solve_raw`].
     ///
     /// # Safety
-    /// As [`Solver::solve_raw`], of every pair.
+    /// See [`Solver::solve_raw`], for every pair.
     pub unsafe fn solve_many_raw(
         &mut self,
         systems: impl IntoIterator<Item = (RawArray, RawArray)>,
@@ -351,25 +353,25 @@ impl Solver {
         in_turn(systems, observer, |(rhs, u), observer| unsafe { self.solve_raw(&rhs, &u, guess, observer) })
     }
 
-    /// As [`Solver::apply`], with arrays by their addresses, which may be the same.
+    /// Calls [`Solver::apply`] with arrays given by their addresses, which may be the same.
     ///
     /// # Errors
-    /// As [`Solver::apply`]; [`Error::Invalid`] for a `v` whose elements share memory.
+    /// See [`Solver::apply`]; [`Error::Invalid`] for a `v` whose elements share memory.
     ///
     /// # Safety
-    /// As [`Solver::solve_raw`].
+    /// See [`Solver::solve_raw`].
     pub unsafe fn apply_raw(&mut self, u: &RawArray, v: &RawArray) -> Result<()> {
         // SAFETY: promised by the caller.
         unsafe { RawArray::with(u, v, |u, v| self.apply(u, v)) }
     }
 
-    /// As [`Solver::precondition`], with arrays by their addresses, which may be the same.
+    /// Calls [`Solver::precondition`] with arrays given by their addresses, which may be the same.
     ///
     /// # Errors
-    /// As [`Solver::precondition`]; [`Error::Invalid`] for a `z` whose elements share memory.
+    /// See [`Solver::precondition`]; [`Error::Invalid`] for a `z` whose elements share memory.
     ///
     /// # Safety
-    /// As [`Solver::solve_raw`].
+    /// See [`Solver::solve_raw`].
     pub unsafe fn precondition_raw(&mut self, r: &RawArray, z: &RawArray, iterations: usize) -> Result<()> {
         // SAFETY: promised by the caller.
         unsafe { RawArray::with(r, z, |r, z| self.precondition(r, z, iterations)) }

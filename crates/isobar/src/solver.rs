@@ -38,49 +38,49 @@ pub struct SolverBuilder<'m, M> {
 }
 
 impl<M: Matrix> SolverBuilder<'_, M> {
-    /// Where to compute; [`Device::auto`] if nobody says.
+    /// Sets where to compute; the default is [`Device::auto`].
     pub fn device(self, device: &Device) -> Self {
         Self { device: Some(device.clone()), ..self }
     }
 
-    /// All options at once.
+    /// Sets all options at once.
     pub fn options(self, options: &SolverOptions) -> Self {
         Self { options: options.clone(), ..self }
     }
 
-    /// Stop at ‖b − A u‖ ≤ tolerance · ‖b − A u₀‖; 1e-5 if nobody says.
+    /// Stops at ‖b − A u‖ ≤ tolerance · ‖b − A u₀‖; the default is 1e-5.
     pub fn tolerance(mut self, tolerance: f64) -> Self {
         self.options.tolerance = tolerance;
         self
     }
 
-    /// The outer iteration; the matrix's own choice if nobody says.
+    /// Sets the outer iteration; the default depends on the matrix.
     pub fn method(mut self, method: Method) -> Self {
         self.options.method = method;
         self
     }
 
-    /// The preconditioner of a Krylov method; the matrix's own choice if nobody says.
+    /// Sets the preconditioner of a Krylov method; the default depends on the matrix.
     pub fn preconditioner(mut self, preconditioner: Preconditioner) -> Self {
         self.options.preconditioner = preconditioner;
         self
     }
 
-    /// How numbers are stored during a solve; f64 if nobody says.
+    /// Sets how numbers are stored during a solve; the default is f64.
     pub fn precision(mut self, precision: Precision) -> Self {
         self.options.precision = precision;
         self
     }
 
-    /// A preconditioner of your own, for conjugate gradients or BiCGStab.
+    /// Sets a preconditioner of your own, for conjugate gradients or BiCGStab.
     pub fn own_preconditioner(self, preconditioner: impl OwnPreconditioner + 'static) -> Self {
         Self { preconditioner: Some(Box::new(preconditioner)), ..self }
     }
 
-    /// Makes the solver, and with it all memory: solving allocates next to nothing.
+    /// Makes the solver and allocates its memory; solving allocates next to nothing.
     ///
     /// # Errors
-    /// Options that make no sense, together, alone or for this matrix; a device that fails or is too small.
+    /// Options that are invalid alone, together or for this matrix; a device that fails or is too small.
     pub fn build(self) -> Result<Solver> {
         let device = self.device.map_or_else(|| Device::auto(None), Ok)?;
         device.require_process()?;
@@ -90,25 +90,25 @@ impl<M: Matrix> SolverBuilder<'_, M> {
 }
 
 impl Solver {
-    /// A solver for a matrix, with its own choice of method, on the best device there is.
+    /// Makes a solver for a matrix, with the method that suits it, on the best device there is.
     ///
     /// # Errors
-    /// As [`SolverBuilder::build`].
+    /// See [`SolverBuilder::build`].
     pub fn new(matrix: &impl Matrix) -> Result<Self> {
         Self::builder(matrix).build()
     }
 
-    /// A solver to be described.
+    /// Begins to build a solver for a matrix.
     pub fn builder<M: Matrix>(matrix: &M) -> SolverBuilder<'_, M> {
         SolverBuilder { matrix, device: None, options: SolverOptions::default(), preconditioner: None }
     }
 
-    /// The grid.
+    /// Returns the shape of the grid.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Solves A u = `rhs`, beginning with u = 0. Not converging is an outcome, and no error.
+    /// Solves A u = `rhs`, beginning with u = 0. Not converging is an outcome, not an error.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) for arrays of another shape,
@@ -119,10 +119,10 @@ impl Solver {
         self.solve_observed(rhs, u, Guess::Zero, &mut ignore)
     }
 
-    /// The same, beginning with what `u` holds.
+    /// Solves A u = `rhs`, beginning with the values of `u`.
     ///
     /// # Errors
-    /// As [`Solver::solve`].
+    /// See [`Solver::solve`].
     pub fn solve_from<'a>(&mut self, rhs: impl Input<'a>, u: impl Output<'a>) -> Result<Outcome> {
         self.solve_observed(rhs, u, Guess::Given, &mut ignore)
     }
@@ -131,7 +131,7 @@ impl Solver {
     /// [`Stop::Interrupted`](crate::Stop::Interrupted).
     ///
     /// # Errors
-    /// As [`Solver::solve`].
+    /// See [`Solver::solve`].
     pub fn solve_observed<'a>(
         &mut self,
         rhs: impl Input<'a>,
@@ -143,8 +143,8 @@ impl Solver {
         each!(self.inner.get_mut()?, solver => solver.solve(rhs, u, guess, observer))
     }
 
-    /// Solves several systems with this matrix: A u = b for every pair of a right-hand side b and a u, one after the other. Each is judged by
-    /// itself; the outcomes are in the order of the pairs.
+    /// Solves several systems with this matrix: A u = b for every pair of a right-hand side b and a u, one after the other. Each is judged
+    /// by itself; the outcomes are in the order of the pairs.
     ///
     /// ```
     /// # use isobar::problem::{Boundary, Coefficient, DiffusionProblem};
@@ -164,12 +164,12 @@ impl Solver {
     /// # }
     /// ```
     ///
-    /// The observer sees the iterations of all. Where it ends one, those after it are not begun: there are outcomes of those before, and of
-    /// that one, which is [`Stop::Interrupted`](crate::Stop::Interrupted).
+    /// The observer sees the iterations of all. Where it ends one, later systems are not begun: there are outcomes of the earlier ones and
+    /// of that one, which is [`Stop::Interrupted`](crate::Stop::Interrupted).
     ///
     /// # Errors
-    /// As [`Solver::solve`], saying which system it is, counted from 0; [`Error::Invalid`](crate::Error::Invalid) for no pairs. The u of
-    /// systems before that one hold their solutions.
+    /// The errors of [`Solver::solve`], with the number of the system, counted from 0; [`Error::Invalid`](crate::Error::Invalid) for no
+    /// pairs. The u of the systems before it hold their solutions.
     pub fn solve_many<'a, I: Input<'a>, O: Output<'a>>(
         &mut self,
         systems: impl IntoIterator<Item = (I, O)>,
@@ -179,7 +179,7 @@ impl Solver {
         in_turn(systems, observer, |(rhs, u), observer| self.solve_observed(rhs, u, guess, observer))
     }
 
-    /// v = A u
+    /// Computes v = A u.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) for arrays of another shape; the errors of the device.
@@ -188,13 +188,13 @@ impl Solver {
         each!(self.inner.get_mut()?, solver => solver.apply(u, v))
     }
 
-    /// z = B r with a fixed linear B ≈ A⁻¹, for an iteration of your own: `iterations` steps z += M⁻¹ (r − A z) from zero, where M is
-    /// the preconditioner of a Krylov method, or one cycle of multigrid or of vertical modes, or the diagonal of Jacobi's method. Nothing is
-    /// judged. B is symmetric where A is and the cycle is: of diffusion always, but where the options ask for other sweeps after the coarse
-    /// correction than before.
+    /// Computes z = B r with a fixed linear B ≈ A⁻¹, for an iteration of your own: `iterations` steps z += M⁻¹ (r − A z) from zero, where M
+    /// is the preconditioner of a Krylov method, or one cycle of multigrid or of vertical modes, or the diagonal of Jacobi's method. The
+    /// residual is not checked. B is symmetric where A and the cycle are: always for diffusion, unless the options ask for different sweeps
+    /// before and after the coarse correction.
     ///
     /// # Errors
-    /// As [`Solver::apply`]; [`Error::Invalid`](crate::Error::Invalid) for no iterations.
+    /// See [`Solver::apply`]; [`Error::Invalid`](crate::Error::Invalid) for no iterations.
     pub fn precondition<'a>(&mut self, r: impl Input<'a>, z: impl Output<'a>, iterations: usize) -> Result<()> {
         if iterations == 0 {
             return Err(Error::invalid("iterations", "0; use 1 or more"));
@@ -203,12 +203,11 @@ impl Solver {
         each!(self.inner.get_mut()?, solver => solver.precondition(r, z, iterations))
     }
 
-    /// Gives the matrix the coefficients of another one, which differs in nothing else: in place, without allocating or
-    /// compiling anything.
+    /// Gives the matrix the coefficients of another one that differs in nothing else: in place, without allocating or compiling.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a matrix of another kind, or that differs in more, saying in what;
-    /// what the device reports.
+    /// [`Error::Invalid`](crate::Error::Invalid) for a matrix of another kind, or that differs in more, naming the difference; the errors of
+    /// the device.
     pub fn update(&mut self, matrix: &impl Matrix) -> Result<()> {
         matrix.update(self.inner.get_mut()?)
     }
@@ -218,7 +217,7 @@ impl Solver {
         each!(self.inner.anywhere(), solver => solver.description())
     }
 
-    /// Bytes a second that a copy of a vector of this size moves, measured now: the speed of light for any solver.
+    /// Measures the bytes a second that a copy of a vector of this size moves: the roofline of any solver.
     ///
     /// # Errors
     /// The errors of the device.
@@ -227,7 +226,7 @@ impl Solver {
     }
 }
 
-/// Solves systems in turn, until the observer ends one.
+/// Solves systems in turn, until the observer ends a solve.
 pub(crate) fn in_turn<S>(
     systems: impl IntoIterator<Item = S>,
     observer: &mut Observer<'_>,
@@ -251,7 +250,7 @@ pub(crate) fn in_turn<S>(
     Ok(outcomes)
 }
 
-/// Adds to an error which of several systems it is about.
+/// Adds to an error the number of its system.
 fn of_system(n: usize, error: Error) -> Error {
     match error {
         Error::Invalid { key, message } => Error::Invalid { key: format!("system {n}: {key}"), message },

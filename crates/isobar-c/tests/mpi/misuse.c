@@ -1,4 +1,4 @@
-/* What a caller can do wrong on ranks comes back on all of them as the same code and message, and the next call is as good as ever. */
+/* A mistake on one rank returns the same code and message on all ranks, and the next call works. */
 #include <isobar.h>
 #include <mpi.h>
 
@@ -11,7 +11,7 @@ enum { NX = 32, NY = 24, NZ = 8, MOST = NX * NY * NZ };
 
 static int failures, rank, size;
 
-/* A communicator as Fortran has it; MPI 5 has a new name for that. */
+/* A communicator as a Fortran handle; MPI 5 has a new name for the conversion. */
 static int32_t as_integer(MPI_Comm communicator)
 {
 #if MPI_VERSION >= 5
@@ -37,7 +37,7 @@ static int32_t stop_at_once(void *data, size_t iteration, double residual)
     return iteration >= 1;
 }
 
-/* One rank of two or more is unlike the others. */
+/* One rank of two or more differs from the others. */
 static int is_odd(void)
 {
     return rank == size - 1;
@@ -59,7 +59,7 @@ int main(int argc, char **argv)
     expect(isobar_ranks_create(all, NULL), ISOBAR_INVALID, "null pointer");
     if (ranks)
         ++failures;
-    /* The program's own way with errors stays. */
+    /* The program's error handler is unchanged. */
     MPI_Errhandler handler;
     MPI_Comm_get_errhandler(MPI_COMM_WORLD, &handler);
     if (handler != MPI_ERRORS_ARE_FATAL)
@@ -84,7 +84,7 @@ int main(int argc, char **argv)
     box.sides[0][0] = (isobar_side){ISOBAR_DIRICHLET, 1.0};
     const char *options = "norm = \"rhs\"\ntolerance = 1e-10";
 
-    /* One rank's answer, to compare with. */
+    /* One rank's solution, for comparison. */
     isobar_problem *problem, *wrong;
     isobar_solver *solver;
     isobar_array whole_b = isobar_host_array(b, NZ, NY, NX, ISOBAR_F64), whole_u = isobar_host_array(exact, NZ, NY, NX, ISOBAR_F64);
@@ -102,7 +102,7 @@ int main(int argc, char **argv)
     if (shape[0] != NZ || shape[1] != count || shape[2] != NX)
         ++failures;
 
-    /* Unlike on one rank: options, the grid, a coefficient. */
+    /* Options, the grid or a coefficient that differ on one rank. */
     expect(isobar_solver_create(problem, is_odd() ? "tolerance = 1e-3" : options, "cpu", 1, &solver), ISOBAR_INVALID, "not the same as on rank 0");
     expect(isobar_solver_create(problem, is_odd() ? "tolerence = 1" : options, "cpu", 1, &solver), ISOBAR_INVALID, "did you mean");
     expect(isobar_solver_create(problem, options, is_odd() ? "cuda:1000" : "cpu", 1, &solver), ISOBAR_DEVICE, "cuda");
@@ -154,7 +154,7 @@ int main(int argc, char **argv)
         expect(isobar_solver_solve(solver, &own_b, &own_u, 0, NULL, NULL), ISOBAR_INVALID, "(i, j, k) = (5, ");
         *cell = before;
         expect(isobar_solver_update(solver, wrong), ISOBAR_INVALID, "of the whole grid");
-        /* One rank looks on, and ends it. */
+        /* One rank observes, and ends the solve. */
         expect(isobar_solver_solve(solver, &own_b, &own_u, 0, is_odd() ? stop_at_once : NULL, NULL), ISOBAR_INTERRUPTED, "progress");
 
         memset(u, 0, sizeof u);
@@ -182,7 +182,7 @@ int main(int argc, char **argv)
     }
     isobar_problem_free(wrong);
 
-    /* Through time, from rows. */
+    /* Time steps, from rows. */
     isobar_time_steps steps = {.size = sizeof steps, .dt = 0.1, .end_time = 0.3};
     isobar_heat *heat;
     isobar_step step;
@@ -213,7 +213,7 @@ int main(int argc, char **argv)
     MPI_Reduce(&failures, &sum, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
     isobar_problem_free(problem);
     MPI_Finalize();
-    /* Late, and no harm. */
+    /* A late call does no harm. */
     isobar_solver_free(solver);
     isobar_ranks_free(NULL);
     if (rank == 0)

@@ -1,11 +1,11 @@
-/* What mpi.f90 calls. */
+/* Functions for mpi.f90. */
 #include <mpi.h>
 #include <stddef.h>
 
 int stand_in_init(void);
 int stand_in_rank(int communicator);
 
-/* MPI_COMM_WORLD as Fortran has it. */
+/* MPI_COMM_WORLD as a Fortran handle. */
 int stand_in_init(void)
 {
     return MPI_Init(NULL, NULL) ? -1 : (int)MPI_Comm_c2f(MPI_COMM_WORLD);

@@ -1,4 +1,4 @@
-! What a Fortran program has of MPI where its library brings C alone, as those from PyPI do.
+! MPI bindings for Fortran programs where the library has only C, like those from PyPI.
 module mpi
   use, intrinsic :: iso_c_binding, only: c_int
   implicit none

@@ -1,4 +1,4 @@
-//! Compiling and running users' programs.
+//! Compilation and execution of users' programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ pub(crate) fn libraries() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_path_buf()
 }
 
-/// This crate's folder.
+/// Returns this crate's folder.
 pub(crate) fn crate_folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -23,11 +23,11 @@ pub(crate) fn run(command: &mut Command) -> String {
 
 /// A C compiler's options that deny warnings.
 pub(crate) const C_STRICT: [&str; 6] = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"];
-/// A Fortran compiler's.
+/// A Fortran compiler's options that deny warnings.
 pub(crate) const FORTRAN_STRICT: [&str; 6] =
     ["-std=f2018", "-Wall", "-Wextra", "-Wno-compare-reals", "-Werror", "-fcheck=all"];
 
-/// The Fortran compiler, where there is one.
+/// Returns the Fortran compiler, where there is one.
 pub(crate) fn fortran(source: &str) -> Option<Command> {
     let compiler = std::env::var("FC").unwrap_or_else(|_| "gfortran".to_owned());
     if Command::new(&compiler).arg("--version").output().is_err() {

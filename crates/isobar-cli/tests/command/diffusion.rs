@@ -1,4 +1,4 @@
-//! Diffusion problems from the command: what they give, and what is said to wrong ones.
+//! Diffusion problems with the command: results, and messages about wrong input.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use tempfile::{TempDir, tempdir};
 
 use crate::support::{assert_fails, case, isobar, npy, stderr, stdout};
 
-/// A case file in a folder of its own, for files beside it.
+/// A case file in its own folder, for files beside it.
 struct Case {
     folder: TempDir,
 }
@@ -29,7 +29,7 @@ impl Case {
         self.folder.path().join(name)
     }
 
-    /// The report of a solve that converges.
+    /// Returns the report of a solve that converges.
     #[track_caller]
     fn solve(&self, args: &[&str]) -> Value {
         let (case, report) = (self.path("case.toml"), self.path("report.json"));
@@ -41,13 +41,13 @@ impl Case {
         serde_json::from_slice(&fs::read(report).unwrap()).unwrap()
     }
 
-    /// The solve fails with one message that holds all parts.
+    /// Checks that the solve fails with one message that holds all parts.
     #[track_caller]
     fn fails(&self, parts: &[&str]) {
         self.fails_with(&[], parts);
     }
 
-    /// Fails with more arguments.
+    /// Checks that it fails with more arguments.
     #[track_caller]
     fn fails_with(&self, args: &[&str], parts: &[&str]) {
         let case = self.path("case.toml");
@@ -60,7 +60,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
-/// The values of an .npy file.
+/// Reads the values of an .npy file.
 fn values(path: &std::path::Path) -> Vec<f64> {
     let bytes = fs::read(path).unwrap();
     bytes[128..].chunks(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect()
@@ -113,7 +113,7 @@ fn grids_of_one_and_three_directions() {
     graded.fails_with(&["--output", vti.to_str().unwrap()], &["--output", "u.vti", "differ in width", ".vtr"]);
     graded.solve(&["--output", vtr.to_str().unwrap()]);
     assert!(String::from_utf8_lossy(&fs::read(&vtr).unwrap()).contains("<RectilinearGrid WholeExtent=\"0 8 0 6 0 3\""));
-    // Widths that are given one by one and are the same are those of an even grid.
+    // Equal widths that are given one by one make a uniform grid.
     let even = LINEAR.replace("ny = 6", "ny = 6\nspacing = [1.0, [0.1, 0.1, 0.1, 0.1, 0.1, 0.1], 1.0]");
     let even = Case::new(&even);
     let vti = even.path("u.vti");
@@ -132,7 +132,7 @@ fn inactive_cells_are_marked() {
     for (u, active) in values(&output).into_iter().zip(&mask) {
         assert_eq!(u.is_nan(), *active == 0.0);
     }
-    // The eastern half is all at 1, and what is not there counts as 0.
+    // The eastern half is all at 1, and inactive cells count as 0.
     assert!((number(&report["checks"]["sum"]) - 18.0).abs() < 1e-8);
     let path = case.path("case.toml");
     let text = stdout(&isobar(["solve", path.to_str().unwrap(), "--device", "cpu"]).output().unwrap());
@@ -154,10 +154,10 @@ fn singular_systems_say_what_was_done() {
     let set = ["--set", "solver.compatibility=project", "--set", "problem.rhs.kind=random"];
     let output = isobar([&["solve", path.to_str().unwrap(), "--device", "cpu"], &set[..]].concat()).output().unwrap();
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
-    assert!(stdout(&output).contains("tied to nothing fixed") && stdout(&output).contains("projected"));
+    assert!(stdout(&output).contains("without fixed values") && stdout(&output).contains("projected"));
 }
 
-/// −u″ = f for the sine wave of a ring of 7 cells, whose eigenvalue is known.
+/// Solves −u″ = f for the sine wave on 7 periodic cells, whose eigenvalue is known.
 #[test]
 fn a_ring_of_an_odd_number_of_cells() {
     let n = 7;
@@ -171,7 +171,11 @@ fn a_ring_of_an_odd_number_of_cells() {
     let args = ["solve", path.to_str().unwrap(), "--device", "cpu", "--output", output.to_str().unwrap()];
     let run = isobar(args).output().unwrap();
     assert_eq!((run.status.code(), stderr(&run)), (Some(0), String::new()));
-    assert!(stdout(&run).contains("x is a ring of 7 cells") && stdout(&run).contains("28 cells"), "{}", stdout(&run));
+    assert!(
+        stdout(&run).contains("x is periodic with 7 cells") && stdout(&run).contains("28 cells"),
+        "{}",
+        stdout(&run)
+    );
     let eigenvalue = (2.0 * n as f64 * (std::f64::consts::PI / n as f64).sin()).powi(2);
     let u = values(&output);
     assert_eq!(u.len(), wave.len());
@@ -189,7 +193,7 @@ fn norne_is_solved() {
     assert!(stdout(&output).contains("2 connected components"), "{}", stdout(&output));
     let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
     assert!(number(&report["outcome"]["iterations"]) <= 40.0);
-    // Injector and producer balance, so nothing had to be taken out; the mean is 0 in both parts.
+    // Injector and producer balance, so nothing was removed; the mean is 0 in both components.
     assert!(number(&report["outcome"]["projected"]) < 1e-12);
     assert!(number(&report["checks"]["sum"]).abs() < 1e-6 * number(&report["checks"]["norm2"]));
 }
@@ -252,7 +256,7 @@ fn bench_times_cycles_of_every_smoother() {
     let path = case.path("case.toml");
     for smoother in ["line-red-black", "line-jacobi", "point-red-black", "point-line"] {
         for precision in ["f64", "f32"] {
-            // Large enough not to be solved for exactly.
+            // Large enough not to be solved exactly.
             let sets = [
                 "grid.nx=24".to_owned(),
                 "grid.ny=20".to_owned(),
@@ -270,7 +274,7 @@ fn bench_times_cycles_of_every_smoother() {
     }
 }
 
-/// The lines of `[diffusion]` of a case on 8 × 6 × 4 cells.
+/// Makes a case on 8 × 6 × 4 cells with these lines of `[diffusion]`.
 fn with_diffusion(lines: &str) -> Case {
     Case::new(&format!(
         "[problem]\nkind = \"diffusion\"\n[grid]\nnx = 8\nny = 6\nnz = 4\n[diffusion]\nboundary.west = \"dirichlet\"\n{lines}\n"
@@ -392,7 +396,8 @@ fn extreme_contrasts_end_honestly() {
     }
 }
 
-/// The solve ends without a solution, for this reason, and says so; only the report is written.
+/// Checks that the solve ends without a solution, for this reason, and reports it; only the report
+/// is written.
 #[track_caller]
 fn leaves_nothing(case: &Case, sets: &[&str], stop: &str) {
     let [path, report, output, plot] = ["case.toml", "r.json", "u.npy", "u.png"].map(|name| case.path(name));
@@ -416,11 +421,11 @@ fn what_is_no_solution_is_not_written() {
     let case = with_diffusion("sources = [ { i = 1, j = 2, rate = 1.0 } ]");
     // 1e60 is infinite in single precision.
     leaves_nothing(&case, &["solver.precision=f32", "diffusion.coefficient=1e60"], "breakdown");
-    // Relaxation as strong as that amplifies the error.
+    // Such strong relaxation amplifies the error.
     let jacobi = ["solver.multigrid.smoother=line-jacobi", "solver.multigrid.relaxation=1.99"];
     let large = ["grid.nx=24", "grid.ny=20", "solver.method=multigrid"];
     leaves_nothing(&case, &[&large, &jacobi[..]].concat(), "diverged");
-    // A recurrence that ends when all is found leaves the last good state.
+    // A recurrence that ends with the exact solution returns the last good state.
     let output = case.path("u.npy");
     let path = case.path("case.toml");
     let sets = ["solver.method=bicgstab", "solver.preconditioner.kind=none", "solver.tolerance=1e-300"];

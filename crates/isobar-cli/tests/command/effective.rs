@@ -1,4 +1,4 @@
-//! Effective conductivities from the command.
+//! Effective conductivities with the command.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use tempfile::tempdir;
 
 use crate::support::{assert_fails, isobar, npy, stderr, stdout};
 
-/// Channels along x of label 9, two of five rows; the others are 4.
+/// Writes channels along x of label 9, two of five rows; the others have label 4.
 fn channels(folder: &Path) -> PathBuf {
     let path = folder.join("rock.npy");
     let rows = [9.0, 4.0, 9.0, 4.0, 4.0];
@@ -56,7 +56,7 @@ fn labels_conduct_what_they_are_given() {
     assert!((y["bounds"]["series"].as_f64().unwrap() - expected).abs() < 1e-12);
     assert!((y["bounds"]["parallel"].as_f64().unwrap() - 1.1).abs() < 1e-12);
     assert_eq!(read["axes"].as_object().unwrap().len(), 1);
-    // Conductivities themselves.
+    // The image holds conductivities.
     let output = isobar(["effective", image, "--device", "cpu", "--axis", "x"]).output().unwrap();
     assert!(stdout(&output).contains(" 6.000000 "), "{}", stdout(&output));
 }
@@ -87,7 +87,7 @@ fn what_is_wrong_is_said() {
     fs::write(&whole, bytes).unwrap();
     let output = isobar(["effective".as_ref(), whole.as_os_str(), "--device=cpu".as_ref()]).output().unwrap();
     assert_fails(&output, &["labels.npy: holds labels (0, 128, 255)", "--open LABEL"]);
-    // All are closed: an answer, not a mistake.
+    // All cells are closed: a result, not an error.
     let output = isobar(["effective", image, "--open", "1", "--device", "cpu"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert!(stdout(&output).contains("infinite") && stdout(&output).contains("porosity 0.0000"));

@@ -1,4 +1,4 @@
-//! Fluxes and images of labels of a case: what is written, reported and said.
+//! Fluxes and images of labels with the command: files, report and messages.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Heat equations from the command: what a run gives, frames, checkpoints, and what is said to wrong ones.
+//! Heat equations with the command: results, frames, checkpoints, and messages about wrong input.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ impl Run {
         isobar(all).current_dir(self.folder.path()).output().unwrap()
     }
 
-    /// The report of a run that comes to its end.
+    /// Returns the report of a run that completes.
     #[track_caller]
     fn report(&self, args: &[&str]) -> Value {
         let report = self.path("report.json");
@@ -57,13 +57,13 @@ impl Run {
     }
 }
 
-/// The values of an .npy file.
+/// Reads the values of an .npy file.
 fn values(path: &Path) -> Vec<f64> {
     let bytes = fs::read(path).unwrap();
     bytes[128..].chunks(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect()
 }
 
-/// The factor of a step for n points a direction, Crank–Nicolson.
+/// Returns the factor of a step for n points a direction, Crank–Nicolson.
 fn growth(points: [usize; 3], dt: f64) -> f64 {
     let of = |n: usize| {
         let h = 1.0 / (n + 1) as f64;
@@ -99,7 +99,7 @@ fn a_run_agrees_with_the_closed_form_and_reports_its_steps() {
         let expected = factor * sine(i, 9) * sine(j, 7) * sine(k, 5);
         assert!((found - expected).abs() < 1e-10, "{found} {expected}");
     }
-    // From the continuous solution it differs by the discretisation.
+    // It differs from the continuous solution by the discretisation error.
     let error = report["error"]["max"].as_f64().unwrap();
     assert!(error > 1e-4 && error < 0.1, "{error}");
 }
@@ -175,7 +175,7 @@ fn checkpoints_that_do_not_fit_are_refused() {
     ] {
         fails(&["--set", set], &["--restart", "another", key, "heat.initial={ file = "]);
     }
-    // What says how to solve and what to write may differ.
+    // Options for solving and output may differ.
     let others = ["solver.tolerance=1e-7", "heat.output_every=3", "heat.first_guess=ones", "heat.end_time=0.03"];
     let others: Vec<&str> = others.iter().flat_map(|&set| ["--set", set]).collect();
     run.report(&[&others[..], &["--restart", path, "--threads", "1"]].concat());
@@ -292,12 +292,12 @@ fn steps_that_choose_their_length() {
     assert_eq!(more["steps"].as_array().unwrap().last().unwrap()["time"].as_f64(), Some(0.03));
 }
 
-/// A run that is interrupted, wherever that is, goes on bit for bit: steps of one length and steps that choose it, with the
+/// An interrupted run continues bit for bit, wherever it was interrupted: steps of one length and adaptive steps, with the
 /// preconditioner that a trial chose.
 #[cfg(unix)]
 #[test]
 fn an_interrupted_run_goes_on_bit_for_bit() {
-    // Thousands of steps, so that the signal is there before their end on a busy machine too.
+    // Thousands of steps, so that the signal arrives before the end even on a busy machine.
     for (dt, end_time) in [("1e-6", "heat.end_time=1e-2"), ("\"auto\"", "heat.end_time=2e-3")] {
         let run = Run::new(CASE);
         let length = format!("heat.dt={dt}");
@@ -324,7 +324,7 @@ fn an_interrupted_run_goes_on_bit_for_bit() {
         let parts = run.report(&[&common[..], &["--restart", "run.ckpt", "--output", "parts.npy"]].concat());
         assert!(parts["solver"].get("trial").is_none(), "what was chosen is in the checkpoint");
         let preconditioner = parts["solver"]["preconditioner"].as_str().unwrap_or("none").to_owned();
-        // The same choice, made by hand.
+        // An explicit choice of that preconditioner.
         let kind = format!("solver.preconditioner={preconditioner}");
         let whole = run.report(&[&common[..], &["--set", &kind, "--output", "whole.npy"]].concat());
         assert!(whole["steps"].as_array().unwrap().len() > parts["steps"].as_array().unwrap().len());
@@ -346,7 +346,7 @@ fn preconditioners_are_tried_where_the_case_asks_for_it() {
     assert!(stdout(&output).contains("trial ") && stdout(&output).contains("is used"), "{}", stdout(&output));
 }
 
-/// A disk that takes no more, in the middle of a run: the last good checkpoint stays, nothing is half written.
+/// A full disk during a run keeps the last good checkpoint, and leaves no partial file.
 #[cfg(unix)]
 #[test]
 fn a_full_disk_leaves_the_last_good_checkpoint() {

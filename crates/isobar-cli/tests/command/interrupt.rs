@@ -1,4 +1,4 @@
-//! Signals, sent to a real process: what it leaves and how it ends.
+//! Signals to a real process: its files and its exit.
 #![cfg(unix)]
 
 use std::fs;
@@ -47,13 +47,13 @@ fn temporaries(folder: &Path) -> Vec<String> {
     entries(folder).into_iter().filter(|name| name.starts_with(".isobar-")).collect()
 }
 
-/// The exit status and what was said on standard error.
+/// Returns the exit status and standard error.
 fn end(child: Child) -> (Option<i32>, String) {
     let output = child.wait_with_output().unwrap();
     (output.status.code(), stderr(&output))
 }
 
-/// A solve that takes many iterations and reaches no tolerance.
+/// Returns arguments of a solve that takes many iterations and reaches no tolerance.
 fn endless() -> Vec<String> {
     let sets = [
         "solver.method=cg",
@@ -69,7 +69,7 @@ fn endless() -> Vec<String> {
 
 #[test]
 fn no_temporary_stays_behind() {
-    // Written slowly enough to be caught: 7 million lines, and 256 files.
+    // Written slowly enough to be interrupted: 7 million lines, and 256 files.
     let matrix = case("box.toml");
     let export =
         ["export", matrix.to_str().unwrap(), "--matrix", "A.mtx", "--set", "grid.nx=128", "--set", "grid.nz=64"];
@@ -98,19 +98,19 @@ fn half_a_store_never_stays_behind() {
     for signal in ["INT", "TERM"] {
         let folder = tempdir().unwrap();
         let child = start(folder.path(), &args);
-        // The check before the solve makes and removes one too: wait for the one with content.
+        // The check before the solve creates and removes a file too: wait for the one with content.
         wait_for("chunks", || {
             temporaries(folder.path()).iter().any(|name| folder.path().join(name).join("u/c/0").exists())
         });
         send(signal, &child);
         assert_eq!(end(child), (Some(130), format!("SIG{signal}: interrupted\n")));
-        // It may have been in its place by then.
+        // It may have been complete by then.
         let left = entries(folder.path());
         assert!(left.is_empty() || left == ["u.zarr"] && folder.path().join("u.zarr/zarr.json").exists(), "{left:?}");
     }
 }
 
-/// A process that is killed without notice cannot remove what it was writing: the next one does.
+/// A killed process cannot remove its temporary files: the next one does.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_a_killed_process_leaves_goes_with_the_next() {
@@ -128,7 +128,7 @@ fn what_a_killed_process_leaves_goes_with_the_next() {
             temporaries(folder.path()).iter().any(content) || folder.path().join(output).exists()
         });
         child.kill().unwrap();
-        // Nobody has asked what came of it: it is a zombie, and counts as gone.
+        // It has not been waited for: it is a zombie, and counts as ended.
         wait_for("its end", || {
             let state = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
             state.rsplit(')').next().unwrap().trim().starts_with('Z')
@@ -143,7 +143,7 @@ fn what_a_killed_process_leaves_goes_with_the_next() {
     }
 }
 
-/// If no more files can be opened, a temporary folder cannot be emptied: the next process empties it.
+/// Without free file descriptors a temporary folder cannot be emptied: the next process empties it.
 #[cfg(target_os = "linux")]
 #[test]
 fn too_few_open_files_leave_nothing_for_good() {
@@ -209,7 +209,7 @@ fn an_interrupted_solve_still_writes_its_results() {
         args.extend(files);
         args.push(format!("solver.method={method}"));
         if method == "multigrid" {
-            // Cycles as slow as that neither converge nor stall soon.
+            // Such slow cycles neither converge nor stall soon.
             args.extend(["--set", "solver.multigrid.relaxation=1e-3"].map(str::to_owned));
         }
         let mut child = start(folder.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
@@ -234,7 +234,7 @@ fn an_interrupted_solve_still_writes_its_results() {
         assert_eq!(report["outcome"]["stop"], "interrupted");
         let iterations = report["outcome"]["iterations"].as_u64().unwrap();
         assert_eq!(report["outcome"]["history"].as_array().unwrap().len() as u64, iterations + 1);
-        // What is written is what the iteration had come to.
+        // The file holds the current iterate.
         let solution = fs::read(folder.path().join("u.npy")).unwrap();
         let values = solution[128..].chunks(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap()));
         let sum: f64 = values.inspect(|value| assert!(value.is_finite())).sum();

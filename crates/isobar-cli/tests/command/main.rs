@@ -1,4 +1,4 @@
-//! The command as a user meets it.
+//! Tests of the command through its interface.
 
 mod diffusion;
 mod effective;

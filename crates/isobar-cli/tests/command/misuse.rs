@@ -1,4 +1,4 @@
-//! Every mistake ends with status 1, one message that says what to do, and no file half written.
+//! Every mistake ends with status 1, one message with a remedy, and no partial file.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ fn fails(args: &[&str], parts: &[&str]) {
     assert_eq!(stdout(&output), "");
 }
 
-/// A case of this text fails, with the message naming file and line.
+/// Checks that a case of this text fails, with the message naming file and line.
 #[track_caller]
 fn case_fails(text: impl AsRef<[u8]>, parts: &[&str]) {
     let folder = tempdir().unwrap();
@@ -30,7 +30,7 @@ fn case_fails(text: impl AsRef<[u8]>, parts: &[&str]) {
     assert_eq!(entries(folder.path()), ["case.toml"]);
 }
 
-/// The tiny case with these further arguments fails.
+/// Checks that the tiny case with these further arguments fails.
 #[track_caller]
 fn tiny_fails(args: &[&str], parts: &[&str]) {
     let path = case("panel-tiny.toml");
@@ -111,7 +111,7 @@ fn overrides() {
 
 #[test]
 fn devices() {
-    // No machine has a thousand GPUs; what is missing depends on the machine.
+    // No machine has a thousand GPUs; the missing part depends on the machine.
     tiny_fails(&["--device", "cuda:1000"], &["--device cuda:1000"]);
 }
 
@@ -212,7 +212,8 @@ fn subcommands_that_moved_say_where() {
     assert!(!help.contains("reproduce") && !help.contains("model"), "{help}");
 }
 
-/// Whatever the limit: solved, or refused, or ended with a message; never killed by a signal.
+/// With any memory limit a case is solved, refused, or ended with a message; never killed by a
+/// signal.
 #[cfg(target_os = "linux")]
 #[test]
 fn too_little_memory() {

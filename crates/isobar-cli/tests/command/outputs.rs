@@ -10,10 +10,10 @@ use crate::support::{assert_fails, entries, isobar, npy, stderr, stdout};
 const CASE: &str = "[problem]\nkind = \"diffusion\"\n[problem.rhs]\nkind = \"file\"\npath = \"f.npy\"\n[grid]\nnx = 4\nny = 4\n\
                     [diffusion]\ncoefficient = { file = \"k.npy\" }\ncoefficient_z = { ratio_file = \"ratio.npy\" }\n\
                     active = { file = \"active.npy\" }\nreaction = { file = \"c.npy\" }\nmultiplier = { file = \"ntg.npy\" }\n";
-/// Every file that the case is read from.
+/// Every input file of the case.
 const INPUTS: [&str; 7] = ["case.toml", "f.npy", "k.npy", "ratio.npy", "active.npy", "c.npy", "ntg.npy"];
 
-/// A folder with the case and its files.
+/// Makes a folder with the case and its files.
 fn folder() -> TempDir {
     let folder = tempdir().unwrap();
     fs::write(folder.path().join("case.toml"), CASE).unwrap();
@@ -34,7 +34,7 @@ fn refused(folder: &Path, args: &[&str], parts: &[&str]) {
     assert_eq!(snapshot(folder), before, "{args:?}");
 }
 
-/// Every file below a folder with its content.
+/// Returns every file below a folder with its content.
 fn snapshot(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     for name in entries(folder) {
@@ -108,7 +108,7 @@ fn stores_of_others_stay() {
     let folder = folder.path();
     solved(folder, &["--output", "u.zarr"]);
     solved(folder, &["--output", "u.zarr"]);
-    // An input that somebody keeps in the store.
+    // An input inside the store.
     fs::copy(folder.join("k.npy"), folder.join("u.zarr/k.npy")).unwrap();
     let set = ["--set", "diffusion.coefficient.file=u.zarr/k.npy"];
     let args = [&["solve", "case.toml", "--output", "u.zarr"][..], &set].concat();

@@ -10,7 +10,7 @@ use tempfile::tempdir;
 
 use crate::support::{case, entries, isobar, npy, stderr, stdout};
 
-/// Solves a case of this repository; the exit status, and the report.
+/// Solves a case of this repository; returns the exit status and the report.
 fn solve(name: &str, args: &[&str]) -> (Option<i32>, Value) {
     let folder = tempdir().unwrap();
     let report = folder.path().join("report.json");
@@ -55,7 +55,8 @@ fn a_report_says_everything() {
     assert!(number(&report["traffic"]["copy_gb_per_s"]) > 0.0);
 }
 
-/// Vertical modes where they are predicted to be faster, with the reason; multigrid where coupling along columns is weak.
+/// The default is vertical modes where they are predicted to be faster, with the reason; multigrid where coupling along
+/// columns is weak.
 #[test]
 fn the_default_is_what_is_predicted_to_be_faster() {
     for (lambda, method) in [("1.0", "modes"), ("0.01", "multigrid")] {
@@ -308,7 +309,7 @@ fn devices_are_listed() {
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
     let text = stdout(&output);
     assert!(text.contains("cpu") && text.contains("GB/s") && text.contains("MPI"), "{text}");
-    // One line says that there is no GPU; what only GPUs need is not missed then.
+    // One line reports that there is no GPU; libraries for GPUs are not reported then.
     assert!(!text.contains("\nGPU       none: ") || !text.contains("\nNVRTC     none: "), "{text}");
 }
 

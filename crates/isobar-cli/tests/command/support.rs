@@ -1,9 +1,9 @@
-//! Running the command and looking at what it leaves.
+//! Execution of the command and inspection of its results.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The command, not started yet.
+/// Returns the command, not started yet.
 pub(crate) fn isobar<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_isobar"));
     command.args(args).env("RUST_BACKTRACE", "1");
@@ -20,12 +20,12 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// A case file of this repository.
+/// Returns the path of a case file of this repository.
 pub(crate) fn case(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases").join(name)
 }
 
-/// The names in a folder.
+/// Returns the names in a folder.
 pub(crate) fn entries(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -49,7 +49,7 @@ pub(crate) fn assert_fails(output: &Output, parts: &[&str]) {
     }
 }
 
-/// The .npy file of an array of ones, or of other content.
+/// Makes the .npy file of an array of ones, or of other content.
 pub(crate) fn npy(shape: &str, values: &[f64]) -> Vec<u8> {
     let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}");
     while (header.len() + 11) % 64 != 0 {

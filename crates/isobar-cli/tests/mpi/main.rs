@@ -1,5 +1,5 @@
-//! `mpirun -n N isobar solve`, with every MPI whose `mpiexec` is in one of the folders of `$ISOBAR_MPI_PATHS`, as `PATH` lists
-//! folders. Without any the tests are ignored, or fail where `$ISOBAR_REQUIRE_MPI` is set.
+//! Tests of `mpirun -n N isobar solve`, with every MPI whose `mpiexec` is in one of the folders of `$ISOBAR_MPI_PATHS`, as
+//! `PATH` lists folders. Without any the tests are ignored, or fail where `$ISOBAR_REQUIRE_MPI` is set.
 
 #![cfg(unix)]
 
@@ -19,7 +19,7 @@ use crate::support::{by_one_process, case, check_as_one, file, launcher, mpiexec
 
 const TINY: [&str; 6] = ["--set", "grid.nx=24", "--set", "grid.ny=28", "--set", "grid.nz=8"];
 
-/// Closed but at two sides, one of which two ranks at most have rows beside.
+/// A case that is closed except at two sides, one of which touches the rows of at most two ranks.
 const ROCK: &str = r#"
 [problem]
 kind = "diffusion"
@@ -34,7 +34,7 @@ boundary = { west = { dirichlet = 1.0 }, south = { dirichlet = 0.0 } }
 tolerance = 1e-8
 "#;
 
-/// Smooth, and tied to nothing.
+/// A smooth floating case.
 const SMOOTH: &str = r#"
 [problem]
 kind = "diffusion"
@@ -50,7 +50,8 @@ sources = [ { i = 3, j = 4, k = [1, 2], rate = 1.0 }, { i = 20, j = 25, k = [5, 
 tolerance = 1e-8
 "#;
 
-/// Bubbles that lie across the borders of slabs, and holes: what conjugate gradients with lines take hundreds of iterations for.
+/// A case with bubbles and holes across the borders of slabs, for which conjugate gradients with lines take hundreds of
+/// iterations.
 const BUBBLES: &str = r#"
 [problem]
 kind = "diffusion"
@@ -65,7 +66,7 @@ boundary = { west = { dirichlet = 1.0 }, south = { dirichlet = 0.0 } }
 tolerance = 1e-8
 "#;
 
-/// Ten steps, five of them in a checkpoint.
+/// A case of ten steps with a checkpoint after five.
 const HEAT: &str = r#"
 [problem]
 kind = "heat"
@@ -114,7 +115,7 @@ fn main() {
         trial("killed_ranks_leave_nothing_for_good", killed_ranks_leave_nothing_for_good);
     }
     let mut arguments = Arguments::from_args();
-    // Ranks wait for each other busily; two jobs at a time would wait for ever so long.
+    // Ranks wait for each other busily; two jobs at a time would take very long.
     arguments.test_threads = Some(1);
     libtest_mimic::run(&arguments, all).exit();
 }
@@ -159,7 +160,7 @@ fn solves_are_those_of_one_process(mpi: &Path) {
     }
 }
 
-/// With x divided too, by `--parts` or because rows are too few.
+/// Divides x too, by `--parts` or because there are too few rows.
 fn columns_are_divided(mpi: &Path) {
     let (panel, files) = (case("panel.toml"), tempdir().unwrap());
     let rock = file(
@@ -188,7 +189,7 @@ fn columns_are_divided(mpi: &Path) {
         args.extend(parts.iter().flat_map(|&parts| ["--parts", parts]));
         check_as_one(mpi, files.path(), ranks, &args, (&alone, &u));
     }
-    // A checkpoint of some parts is one of others.
+    // A checkpoint does not depend on the division.
     let heat = file(&files, "heat.toml", &HEAT.replace("output_every = 4", "output_every = 0"));
     let checkpoint = files.path().join("run.ckpt").display().to_string();
     let solve = ["isobar", "solve", &heat, "--device", "cpu", "--report", &report, "--output", &output];
@@ -206,7 +207,7 @@ fn columns_are_divided(mpi: &Path) {
     assert!(v.len() == u.len() && distance <= 1e-8 * largest, "{distance:e} of {largest:e}");
 }
 
-/// Frames, report and checkpoint are rank 0's; a checkpoint of some ranks is one of others.
+/// Rank 0 writes frames, report and checkpoint; a checkpoint does not depend on the number of ranks.
 fn time_steps_are_those_of_one_process(mpi: &Path) {
     let files = tempdir().unwrap();
     let heat = file(&files, "heat.toml", HEAT);
@@ -244,7 +245,7 @@ fn time_steps_are_those_of_one_process(mpi: &Path) {
     assert!(said.status.success() && files.path().join("u.zarr").is_dir(), "{}", text(&said));
 }
 
-/// The chunks and the metadata of u in a store.
+/// Returns the chunks and the metadata of u in a store.
 fn chunks(store: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     let mut folders = vec![store.join("u")];
@@ -260,8 +261,8 @@ fn chunks(store: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-/// Ranks write a store together, byte for byte that of one process: cycles of multigrid compute the same on all. One of three
-/// writes none of the two chunks. Inactive cells are marked, and with a plot rank 0 writes.
+/// Ranks write a store together, byte for byte that of one process, since cycles of multigrid compute the same on all. One of
+/// three writes none of the two chunks. Inactive cells are marked, and with a plot rank 0 writes.
 fn stores_are_those_of_one_process(mpi: &Path) {
     let files = tempdir().unwrap();
     let [store, plot, mask] = ["u.zarr", "u.png", "mask.npy"].map(|name| files.path().join(name));
@@ -369,7 +370,7 @@ fn failures_are_said_once(mpi: &Path) {
     assert_fails(&mpiexec(mpi, &nowhere), "/no/such/folder");
 }
 
-/// A rank that cannot do its part, or does another, ends all with a message that names it.
+/// A rank that fails, or has other input, ends all with a message that names it.
 fn ranks_must_agree(mpi: &Path) {
     let (panel, other) = (case("panel-tiny.toml"), case("box.toml"));
     let with = |last: &[&str]| {
@@ -385,7 +386,7 @@ fn ranks_must_agree(mpi: &Path) {
     assert_fails(&with(&[&panel, "--set", "grid.ny=20"]), "rank 2 of 3: the version of isobar, the case, or --parts");
 }
 
-/// The processes of a job on this case, each with what launchers call its rank.
+/// Returns the processes of a job on this case, each with its rank.
 #[cfg(target_os = "linux")]
 fn ranks_of(case: &str) -> Vec<(u32, Option<usize>)> {
     let pid = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
@@ -402,7 +403,7 @@ fn ranks_of(case: &str) -> Vec<(u32, Option<usize>)> {
     found.collect()
 }
 
-/// Waits until something is there, for 30 s.
+/// Waits until something exists, for 30 s.
 #[cfg(target_os = "linux")]
 fn wait_for<R>(what: &str, mut look: impl FnMut() -> Option<R>) -> R {
     let start = std::time::Instant::now();
@@ -415,7 +416,7 @@ fn wait_for<R>(what: &str, mut look: impl FnMut() -> Option<R>) -> R {
     }
 }
 
-/// A process that is stopped while steps are computed: the job ends, with a message that names its rank.
+/// A process that is stopped during steps ends the job with a message that names its rank.
 fn a_stopped_rank_ends_all(mpi: &Path) {
     #[cfg(target_os = "linux")]
     {
@@ -438,7 +439,7 @@ fn a_stopped_rank_ends_all(mpi: &Path) {
     }
 }
 
-/// A rank that is killed while all write a store together: the next run removes what there is of it.
+/// A rank that is killed while all write a store together leaves temporary files that the next run removes.
 fn killed_ranks_leave_nothing_for_good(mpi: &Path) {
     #[cfg(target_os = "linux")]
     for killed in 0..2 {

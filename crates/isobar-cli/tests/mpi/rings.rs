@@ -1,4 +1,4 @@
-//! Boxes that are periodic in y, and some in x too, with rows divided among processes.
+//! Boxes that are periodic in y, and in x too, with rows divided among processes.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::{BUBBLES, ROCK, SMOOTH, TINY};
 const IN_X: &str = "west = \"periodic\", east = \"periodic\"";
 const IN_Y: &str = "south = \"periodic\", north = \"periodic\"";
 
-/// A box that floats, coefficients at random, and bubbles, by what is chosen for them and in other ways.
+/// Checks a floating box, random coefficients, and bubbles, by the automatic choice and in other ways.
 pub(crate) fn rings_are_those_of_one_process(mpi: &Path) {
     let files = tempdir().unwrap();
     let file = |name: &str, text: &str| file(&files, name, text);
@@ -20,7 +20,7 @@ pub(crate) fn rings_are_those_of_one_process(mpi: &Path) {
     let bubbles = file("bubbles.toml", &BUBBLES.replace("south = { dirichlet = 0.0 }", IN_Y));
     let [report, output] = ["report.json", "u.npy"].map(|name| files.path().join(name).display().to_string());
     let cg = ["--set", "solver.method=cg", "--set", "solver.preconditioner.kind=line"];
-    // Whose coarser levels are even too, so that points are relaxed.
+    // Coarser levels are even too, so that points are relaxed.
     let even = ["--set", "grid.nx=32", "--set", "grid.ny=32"];
     let odd = ["--set", "grid.nx=23", "--set", "grid.ny=27"];
     let trials: [(&str, &[&str], &[usize], Option<&str>); 9] = [

@@ -1,4 +1,4 @@
-//! Solves by one process and by several, and what they wrote.
+//! Solves by one process and by several, and their files.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(crate) fn mpiexec(folder: &Path, args: &[&str]) -> Output {
 pub(crate) fn launcher(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(folder.join("mpiexec"));
     if !cfg!(target_os = "linux") {
-        // Elsewhere the library is found by the launcher that is first on the path.
+        // The library is found by the first launcher on the path.
         let paths = std::env::var_os("PATH");
         let paths = std::iter::once(folder.to_path_buf()).chain(paths.iter().flat_map(std::env::split_paths));
         command.env("PATH", std::env::join_paths(paths).unwrap());
@@ -37,7 +37,7 @@ pub(crate) fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// The report and the values of a .npy file that a solve wrote.
+/// Reads the report and the values of the .npy file of a solve.
 pub(crate) fn written(folder: &Path) -> (Value, Vec<f64>) {
     let report = serde_json::from_slice(&fs::read(folder.join("report.json")).unwrap()).unwrap();
     let bytes = fs::read(folder.join("u.npy")).unwrap();
@@ -45,7 +45,7 @@ pub(crate) fn written(folder: &Path) -> (Value, Vec<f64>) {
     (report, bytes[start..].as_chunks::<8>().0.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect())
 }
 
-/// A file of this text, by its whole name.
+/// Writes a file of this text, and returns its path.
 pub(crate) fn file(folder: &TempDir, name: &str, text: &str) -> String {
     let path = folder.path().join(name);
     fs::write(&path, text).unwrap();
@@ -69,13 +69,13 @@ pub(crate) fn check_as_one(mpi: &Path, folder: &Path, ranks: usize, args: &[&str
     let (report, v) = written(folder);
     assert_eq!(report["device"]["ranks"], ranks);
     assert_eq!(report["problem"], alone["problem"]);
-    // What one process solves directly, several iterate for.
+    // Several processes iterate where one solves directly.
     let iterates = alone["solver"]["method"] == "direct" && report["solver"]["method"] != "direct";
     if !iterates {
         assert_eq!(report["solver"], alone["solver"]);
     }
     let iterations = |report: &Value| report["outcome"]["iterations"].as_i64().unwrap();
-    // Rounding may move the count of many iterations by one.
+    // Rounding may change the count of many iterations by one.
     let slack = i64::from(iterations(alone) > 100 || report["solver"]["preconditioner"] == "multigrid");
     let apart = (iterations(&report) - iterations(alone)).abs();
     assert!(iterates || apart <= slack, "{ranks} ranks, {args:?}");

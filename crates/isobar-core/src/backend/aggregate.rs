@@ -1,4 +1,4 @@
-//! Aggregates: sets of cells with one number each. They carry deflation vectors and null spaces.
+//! Aggregates, sets of cells with one number each, which carry deflation vectors and null spaces.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,11 +7,11 @@ use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::real::Real;
 
-/// To which aggregate each cell belongs.
+/// A map from cells to aggregates.
 #[derive(Clone, Debug)]
 pub struct AggregateMap {
     shape: Shape,
-    /// Made when they are asked for, where all cells belong together.
+    /// Made on demand, where all cells belong together.
     ids: Arc<OnceLock<Vec<u32>>>,
     count: usize,
     is_whole: bool,
@@ -32,7 +32,7 @@ impl AggregateMap {
     /// The id of cells in no aggregate.
     pub const NONE: u32 = u32::MAX;
 
-    /// From an id for every cell, C order, each below `count` or [`AggregateMap::NONE`].
+    /// Makes a map of an id for every cell, C order, each below `count` or [`AggregateMap::NONE`].
     ///
     /// # Errors
     /// [`Error::Shape`] for another number of cells, [`Error::Invalid`] for ids out of range.
@@ -52,12 +52,12 @@ impl AggregateMap {
         }
     }
 
-    /// From ids that are known to be right.
+    /// Makes a map of ids that are known to be valid.
     pub(crate) fn from_parts(shape: Shape, ids: Vec<u32>, count: usize) -> Self {
         Self { shape, ids: Arc::new(OnceLock::from(ids)), count, is_whole: false, halo: [None, None] }
     }
 
-    /// All cells in one aggregate.
+    /// Makes one aggregate of all cells.
     pub fn whole(shape: Shape) -> Self {
         Self { shape, ids: Arc::default(), count: 1, is_whole: true, halo: [None, None] }
     }
@@ -66,14 +66,18 @@ impl AggregateMap {
     /// numbers.
     ///
     /// # Errors
-    /// [`Error::Shape`] for a part of another grid.
+    /// [`Error::Shape`] for a subdomain of another grid.
     pub fn of_part(&self, part: &Layout) -> Result<Self> {
         let (own, whole, [column, first], [before, after]) = (part.shape(), self.shape, part.origin(), part.halo());
         let is_ring = part.divides_ring();
         let has_halo = is_ring || (first >= before && first + own.ny + after <= whole.ny);
         let is_inside = column + own.nx <= whole.nx && first + own.ny <= whole.ny && has_halo;
         if own.nz != whole.nz || !is_inside {
-            return Err(Error::shape("a part of a map of aggregates", own.to_string(), format!("cells of {whole}")));
+            return Err(Error::shape(
+                "a subdomain of a map of aggregates",
+                own.to_string(),
+                format!("cells of {whole}"),
+            ));
         }
         let rows = |first: usize, count: usize| -> Vec<u32> {
             if self.is_whole {
@@ -89,40 +93,40 @@ impl AggregateMap {
         Ok(Self { shape: own, ids: Arc::new(ids), count: self.count, is_whole: self.is_whole, halo })
     }
 
-    /// The aggregates of the cells in the halo rows of a part, before its first row and after its last: an id or
+    /// Returns the aggregates of the cells in the halo rows of a subdomain, before its first row and after its last: an id or
     /// [`AggregateMap::NONE`] for each, x first, then layers.
     pub fn halo(&self) -> [Option<&[u32]>; 2] {
         self.halo.each_ref().map(Option::as_deref)
     }
 
-    /// Whether it was made as [`AggregateMap::whole`].
+    /// Returns whether it was made by [`AggregateMap::whole`].
     pub fn is_whole(&self) -> bool {
         self.is_whole
     }
 
-    /// The grid.
+    /// Returns the shape of the grid.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// The aggregate of each cell, C order.
+    /// Returns the aggregate of each cell, C order.
     pub fn ids(&self) -> &[u32] {
         self.ids.get_or_init(|| vec![0; self.shape.cells()])
     }
 
-    /// How many aggregates there are.
+    /// Returns the number of aggregates.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// The aggregate of a cell.
+    /// Returns the aggregate of a cell.
     pub fn aggregate(&self, cell: usize) -> Option<usize> {
         let id = self.ids()[cell];
         (id != Self::NONE).then_some(id as usize)
     }
 
-    /// The aggregate of cell (i, j, k), which may be in a halo row; the one before the first row has the j before 0, which wraps
-    /// around.
+    /// Returns the aggregate of cell (i, j, k), which may be in a halo row; j of the row before the first
+    /// is 0 − 1, wrapping around.
     pub fn aggregate_at(&self, [i, j, k]: [usize; 3]) -> Option<usize> {
         let Shape { nx, ny, .. } = self.shape;
         let id = match &self.halo {
@@ -144,12 +148,12 @@ impl AggregateMap {
         Self::from_parts(self.shape, ids, self.count).compacted()
     }
 
-    /// Whether every cell is in some aggregate.
+    /// Returns whether every cell is in some aggregate.
     pub fn has_all_cells(&self) -> bool {
         self.is_whole || !self.ids().contains(&Self::NONE)
     }
 
-    /// Cells in each aggregate.
+    /// Returns the number of cells in each aggregate.
     pub fn sizes(&self) -> Vec<usize> {
         if self.is_whole {
             return vec![self.shape.cells()];
@@ -181,17 +185,17 @@ impl AggregateMap {
     }
 }
 
-/// A back end with one number an aggregate. With Z the matrix whose columns are the aggregates' indicator
-/// vectors, these are products with Z and Zᵀ, and a small dense matrix.
+/// A back end with one number for each aggregate. With Z the matrix of the aggregates' indicator vectors as columns, its steps
+/// are products with Z and Zᵀ, and with a small dense matrix.
 pub trait AggregateBackend: Backend {
     /// A [`AggregateMap`] on the device.
     type Aggregates: Send + Sync;
-    /// One double-precision number an aggregate, on the device.
+    /// One double-precision number for each aggregate, on the device.
     type AggregateVector: Send;
     /// A dense square matrix in double precision, on the device.
     type AggregateMatrix: Send + Sync;
 
-    /// Whether sums pass through the host, so that steps with them cannot be recorded and replayed.
+    /// Returns whether sums pass through the host, so that steps with them cannot be recorded and replayed.
     fn sums_on_host(&self) -> bool {
         false
     }
@@ -199,22 +203,22 @@ pub trait AggregateBackend: Backend {
     /// Puts a map on the device.
     ///
     /// # Errors
-    /// As [`Backend::zeros`].
+    /// See [`Backend::zeros`].
     fn aggregates(&self, map: &AggregateMap) -> Result<Self::Aggregates>;
 
-    /// A vector of zeros.
+    /// Makes a vector of zeros.
     ///
     /// # Errors
-    /// As [`Backend::zeros`].
+    /// See [`Backend::zeros`].
     fn aggregate_vector(&self, count: usize) -> Result<Self::AggregateVector>;
 
     /// Puts a matrix on the device: `size` rows, one after another.
     ///
     /// # Errors
-    /// As [`Backend::zeros`].
+    /// See [`Backend::zeros`].
     fn aggregate_matrix(&self, size: usize, entries: &[f64]) -> Result<Self::AggregateMatrix>;
 
-    /// sums = Zᵀ x, the same sums whatever the number of threads
+    /// Computes sums = Zᵀ x, with a result that does not depend on the number of threads.
     fn aggregate_sums<T: Real>(
         &self,
         x: &Self::Vector<T>,
@@ -222,7 +226,7 @@ pub trait AggregateBackend: Backend {
         sums: &mut Self::AggregateVector,
     ) -> Result<()>;
 
-    /// y += Z a
+    /// Computes y += Z a.
     fn add_aggregated<T: Real>(
         &self,
         aggregates: &Self::Aggregates,
@@ -230,7 +234,7 @@ pub trait AggregateBackend: Backend {
         y: &mut Self::Vector<T>,
     ) -> Result<()>;
 
-    /// y = x + Z a
+    /// Computes y = x + Z a.
     ///
     /// # Errors
     /// The errors of the device.
@@ -245,10 +249,10 @@ pub trait AggregateBackend: Backend {
         self.add_aggregated(aggregates, a, y)
     }
 
-    /// x = 0 in cells of no aggregate
+    /// Sets x = 0 in cells without an aggregate.
     fn clear_outside<T: Real>(&self, aggregates: &Self::Aggregates, x: &mut Self::Vector<T>) -> Result<()>;
 
-    /// y = M x
+    /// Computes y = M x.
     fn aggregate_multiply(
         &self,
         matrix: &Self::AggregateMatrix,
@@ -256,7 +260,7 @@ pub trait AggregateBackend: Backend {
         y: &mut Self::AggregateVector,
     ) -> Result<()>;
 
-    /// y = f ∘ x, number by number
+    /// Computes y = f ∘ x, number by number.
     fn aggregate_scale(
         &self,
         f: &Self::AggregateVector,

@@ -1,8 +1,8 @@
-//! The interface of a device: vectors, scalars that stay where the vectors are, and the loop.
+//! The interface of a device: vectors, scalars that stay with the vectors, and the loop.
 //!
 //! * this file: [`Backend`],
-//! * [`scalars`] names of scalars, and the coefficients that are made of them,
-//! * [`aggregate`] one number a set of cells.
+//! * [`scalars`]: names of scalars, and coefficients made from them,
+//! * [`aggregate`]: one number for each set of cells.
 
 pub mod aggregate;
 pub mod scalars;
@@ -20,20 +20,20 @@ use crate::real::Real;
 pub use aggregate::{AggregateBackend, AggregateMap};
 pub use scalars::{HostScalars, Ratio, Scalar, Sums};
 
-/// Work that is done while halo rows travel: it reads none of those, and changes nothing of what is sent.
+/// Work done while halo rows are exchanged: it must not read them, and must not change the cells that are sent.
 pub type Meanwhile<'w> = &'w mut dyn FnMut();
 
-/// A [`Meanwhile`] of steps that need what they wait for at once.
+/// The [`Meanwhile`] of steps without work to overlap.
 pub fn nothing() {}
 
-/// How a grid's columns are divided among ranks: what each has.
+/// The sizes of the subdomains among which ranks divide a grid's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Shares {
-    /// In how many parts x and y are divided.
+    /// The numbers of subdomains along x and y.
     pub parts: [usize; 2],
-    /// Cells along x of a part, the fewest and the most.
+    /// The fewest and the most cells along x of a subdomain.
     pub in_x: [usize; 2],
-    /// Cells along y, rows.
+    /// The fewest and the most cells along y, its rows.
     pub in_y: [usize; 2],
 }
 
@@ -54,7 +54,7 @@ pub type BodyAfter<'b, S> = dyn FnMut(Option<usize>, &mut S) -> Result<()> + 'b;
 /// A description of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// `"cpu"` or `"cuda"`, as reports say it.
+    /// `"cpu"` or `"cuda"`, for reports.
     pub kind: &'static str,
     /// The model.
     pub name: String,
@@ -66,11 +66,11 @@ pub struct DeviceInfo {
     pub threads: usize,
 }
 
-/// A device that solvers run on. Clones share it.
+/// A device that solvers run on. Clones share the device.
 ///
 /// A back end owns nothing of a particular problem: operators are made from stencils and vectors from layouts, see
-/// [`Supports`](crate::stencil::Supports). All vector operations leave padding at zero. Steps may run asynchronously;
-/// whatever reads a scalar or downloads a vector waits.
+/// [`Supports`](crate::stencil::Supports). All vector operations keep padding at zero. Steps may run asynchronously; reading a
+/// scalar or downloading a vector waits.
 pub trait Backend: Clone + Send + Sync + 'static {
     /// A vector on the device, in one [`Layout`].
     type Vector<T: Real>: Send + Sync;
@@ -80,12 +80,12 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// Describes the device.
     fn device(&self) -> DeviceInfo;
 
-    /// How a grid is divided among several ranks; nothing on one.
+    /// Returns how several ranks divide a grid; nothing on one.
     fn shares(&self, _grid: Shape) -> Option<Shares> {
         None
     }
 
-    /// The columns of a grid that arrays have here: on one of several ranks its own.
+    /// Returns the columns of a grid that arrays have here: on one of several ranks its own.
     ///
     /// # Errors
     /// Where ranks cannot divide it.
@@ -93,8 +93,8 @@ pub trait Backend: Clone + Send + Sync + 'static {
         Ok(Patch::whole(grid))
     }
 
-    /// All of an array of a grid, (nz, ny, nx) in C order, of whose columns [`Backend::own_columns`] are given, (nz, rows, columns).
-    /// All ranks call it.
+    /// Collects an array of a grid, (nz, ny, nx) in C order, from each rank's columns, those of [`Backend::own_columns`], (nz, rows,
+    /// columns). All ranks must call it.
     ///
     /// # Errors
     /// Where another rank has failed.
@@ -102,8 +102,8 @@ pub trait Backend: Clone + Send + Sync + 'static {
         Ok(own)
     }
 
-    /// Fills the halo of a vector that is part of a larger one, for the given colours of the larger grid, with the neighbours' cells
-    /// there. All parts make the same calls in the same order.
+    /// Fills the halo of a subdomain's vector with the neighbours' cells of the given colours, which are those of the whole grid.
+    /// All ranks must make the same calls in the same order.
     ///
     /// # Errors
     /// The errors of the device or the transport.
@@ -111,11 +111,11 @@ pub trait Backend: Clone + Send + Sync + 'static {
         self.fill_while(x, colours, &mut nothing)
     }
 
-    /// [`Backend::fill`] that may call `meanwhile`, once, while messages travel. Whether it did the caller finds out, and calls it
-    /// otherwise.
+    /// Does [`Backend::fill`], and may call `meanwhile` once during the exchange. The caller detects whether it was called, and
+    /// calls it otherwise.
     ///
     /// # Errors
-    /// As [`Backend::fill`].
+    /// See [`Backend::fill`].
     fn fill_while<T: Real>(
         &self,
         _x: &mut Self::Vector<T>,
@@ -125,16 +125,16 @@ pub trait Backend: Clone + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Scalars = their sums over all subdomains, where vectors of this layout are subdomains. A step calls it on what it has summed up,
+    /// Replaces scalars by their sums over all subdomains, where vectors of this layout are subdomains. A step calls it on its sums,
     /// and all ranks add in the same order.
     ///
     /// # Errors
-    /// As [`Backend::fill`].
+    /// See [`Backend::fill`].
     fn sum(&self, _of: &Layout, _sums: &[Scalar], _scalars: &mut Self::Scalars) -> Result<()> {
         Ok(())
     }
 
-    /// A vector of zeros.
+    /// Makes a vector of zeros.
     ///
     /// # Errors
     /// [`OutOfMemory`](crate::Error::OutOfMemory) where it does not fit.
@@ -164,24 +164,24 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// Copies a vector to a caller's array in the memory of this device, converting and reordering there.
     ///
     /// # Errors
-    /// As [`Backend::import`].
+    /// See [`Backend::import`].
     fn export<T: Real>(&self, _source: &Self::Vector<T>, target: &mut DeviceArray) -> Result<()> {
         Err(elsewhere(self, target))
     }
 
-    /// x = 0
+    /// Sets x = 0.
     fn clear<T: Real>(&self, x: &mut Self::Vector<T>) -> Result<()>;
 
-    /// y = x, rounding where T is the shorter type
+    /// Computes y = x, rounding where T is the shorter type.
     fn convert<S: Real, T: Real>(&self, x: &Self::Vector<S>, y: &mut Self::Vector<T>) -> Result<()>;
 
-    /// x = a x
+    /// Computes x = a x.
     fn scale<T: Real>(&self, a: f64, x: &mut Self::Vector<T>) -> Result<()>;
 
-    /// y = τ y + (1 − τ) x
+    /// Computes y = τ y + (1 − τ) x.
     fn extrapolate<T: Real>(&self, tau: f64, x: &Self::Vector<T>, y: &mut Self::Vector<T>) -> Result<()>;
 
-    /// y += a x
+    /// Computes y += a x.
     fn axpy<S: Real, T: Real>(
         &self,
         a: Ratio,
@@ -190,7 +190,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
         scalars: &Self::Scalars,
     ) -> Result<()>;
 
-    /// y = x + a y
+    /// Computes y = x + a y.
     fn xpay<T: Real>(
         &self,
         a: Ratio,
@@ -199,7 +199,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
         scalars: &Self::Scalars,
     ) -> Result<()>;
 
-    /// out = ⟨x, y⟩, accumulated in double precision, the same sum whatever the number of threads
+    /// Computes out = ⟨x, y⟩, accumulated in double precision, with a result that does not depend on the number of threads.
     fn dot<T: Real>(
         &self,
         x: &Self::Vector<T>,
@@ -208,7 +208,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
         scalars: &mut Self::Scalars,
     ) -> Result<()>;
 
-    /// y += a x;  out = ‖y‖²
+    /// Computes y += a x;  out = ‖y‖².
     ///
     /// # Errors
     /// The errors of the device.
@@ -224,7 +224,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
         self.dot(y, y, out, scalars)
     }
 
-    /// y = x, rounding where T is the shorter type;  out = ⟨y, z⟩
+    /// Computes y = x, rounding where T is the shorter type;  out = ⟨y, z⟩.
     ///
     /// # Errors
     /// The errors of the device.
@@ -240,24 +240,24 @@ pub trait Backend: Clone + Send + Sync + 'static {
         self.dot(y, z, out, scalars)
     }
 
-    /// A bank of zeros (and the constant 1).
+    /// Makes a bank of zeros (and the constant 1).
     ///
     /// # Errors
-    /// As [`Backend::zeros`].
+    /// See [`Backend::zeros`].
     fn scalars(&self) -> Result<Self::Scalars>;
 
     /// Stores a scalar.
     fn set(&self, scalars: &mut Self::Scalars, scalar: Scalar, value: f64) -> Result<()>;
 
-    /// The whole bank, waiting for the steps that write it.
+    /// Reads the whole bank, waiting for the steps that write it.
     fn read(&self, scalars: &Self::Scalars) -> Result<[f64; Scalar::COUNT]>;
 
     /// Runs `body(n, scalars)` for n = 0, 1, 2, … until `observe` breaks; `observe` sees the bank
     /// after every iteration, in order.
     ///
-    /// The body must depend on `n` only through its parity, and look at no scalar: that lets a device
-    /// record two iterations once and replay them. Whatever the body exchanges on the host, such as the
-    /// handles of two vectors, is on return as after the last iteration.
+    /// The body must depend on `n` only through its parity, and read no scalar, so that a device can record two iterations once and
+    /// replay them. Host state that the body exchanges, such as the handles of two vectors, is on return as after the last
+    /// iteration.
     fn iterate(
         &self,
         scalars: &mut Self::Scalars,
@@ -267,8 +267,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
         self.iterate_stepwise(scalars, body, observe)
     }
 
-    /// [`Backend::iterate`] with an iteration of another kind before the first, `body(None, scalars)`, which `observe`
-    /// sees too.
+    /// Does [`Backend::iterate`] with a different first iteration, `body(None, scalars)`, which `observe` sees too.
     fn iterate_after(
         &self,
         scalars: &mut Self::Scalars,
@@ -278,7 +277,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
         iterate_after_first(self, scalars, body, observe)
     }
 
-    /// [`Backend::iterate_after`] for such bodies as [`Backend::iterate_stepwise`] is for.
+    /// Does [`Backend::iterate_after`] for the bodies of [`Backend::iterate_stepwise`].
     fn iterate_after_stepwise(
         &self,
         scalars: &mut Self::Scalars,
@@ -292,8 +291,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
         self.iterate_stepwise(scalars, &mut |n, scalars| body(Some(n), scalars), observe)
     }
 
-    /// [`Backend::iterate`] for bodies that look at scalars or work on the host: step after step, nothing
-    /// recorded.
+    /// Does [`Backend::iterate`] for bodies that read scalars or work on the host: step by step, without recording.
     fn iterate_stepwise(
         &self,
         scalars: &mut Self::Scalars,
@@ -309,12 +307,12 @@ pub trait Backend: Clone + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Runs a piece of work, such as a whole iteration, from wherever steps are cheapest to start.
+    /// Runs a piece of work, such as a whole iteration, on the thread from which steps start fastest.
     fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         work()
     }
 
-    /// Waits for everything submitted so far.
+    /// Waits for all submitted work.
     fn synchronize(&self) -> Result<()>;
 
     /// Waits for the code of all steps that were prepared: called at the end of a solver's setup. Exchanges nothing.
@@ -326,7 +324,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
     fn copy_bandwidth(&self, layout: &Layout) -> Result<f64>;
 }
 
-/// [`Backend::iterate_after`] by [`Backend::iterate`].
+/// Implements [`Backend::iterate_after`] by [`Backend::iterate`].
 ///
 /// # Errors
 /// The errors of `body`; the errors of the device.
@@ -343,12 +341,12 @@ pub fn iterate_after_first<B: Backend>(
     backend.iterate(scalars, &mut |n, scalars| body(Some(n), scalars), observe)
 }
 
-/// Bytes a second that a copy of a vector of this grid moves, measured now.
+/// Measures the bytes a second that a copy of a vector of this grid moves.
 ///
 /// # Errors
 /// The errors of the device; no memory for two vectors.
 pub fn copy_bandwidth<B: Backend>(backend: &B, shape: Shape) -> Result<f64> {
-    // Beyond this size a copy is no faster, and two more vectors may not fit beside a solver.
+    // A copy of larger vectors is no faster, and they may not fit beside a solver.
     let (layout, large) = (Layout::new(shape)?, Layout::new(Shape::new(512, 512, 128))?);
     backend.copy_bandwidth(if layout.len() < large.len() { &layout } else { &large })
 }

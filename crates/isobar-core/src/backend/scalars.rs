@@ -1,25 +1,25 @@
-//! Scalars that stay where the vectors are, and the coefficients that steps make of them.
+//! Scalars that stay with the vectors, and the coefficients that steps make from them.
 
-/// Names one scalar of a solve. Scalars live on the device, in double precision; fused steps read and write them by
-/// name.
+/// The name of a scalar of a solve. Scalars live on the device, in double precision; fused steps read and write
+/// them by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scalar(u8);
 
 impl Scalar {
-    /// How many there are.
+    /// The number of scalars.
     pub const COUNT: usize = 16;
     /// Always 0.
     pub const ZERO: Self = Self(0);
     /// Always 1.
     pub const ONE: Self = Self(1);
 
-    /// A scalar of the solver's own; `n` < 14.
+    /// Names a scalar of the solver's own; `n` < 14.
     pub const fn new(n: u8) -> Self {
         assert!(n < 14, "scalars 0 and 1 are constants, so 14 are free");
         Self(n + 2)
     }
 
-    /// Position in the bank.
+    /// Returns the position in the bank.
     #[inline(always)]
     pub fn index(self) -> usize {
         self.0 as usize
@@ -31,19 +31,19 @@ impl Scalar {
 pub struct Sums<const N: usize>(Scalar);
 
 impl<const N: usize> Sums<N> {
-    /// Scalars `first` to `first + N − 1` of the solver's own.
+    /// Names scalars `first` to `first + N − 1` of the solver's own.
     pub const fn new(first: u8) -> Self {
         assert!(first as usize + N <= 14, "14 scalars are free");
         Self(Scalar::new(first))
     }
 
-    /// The n-th of them; `n` < N.
+    /// Returns the n-th scalar; `n` < N.
     pub const fn get(self, n: u8) -> Scalar {
         assert!((n as usize) < N, "there are fewer");
         Scalar(self.0.0 + n)
     }
 
-    /// All of them, in order.
+    /// Returns all scalars, in order.
     pub fn all(self) -> [Scalar; N] {
         std::array::from_fn(|n| Scalar(self.0.0 + n as u8))
     }
@@ -57,15 +57,15 @@ impl From<Scalar> for Sums<1> {
 
 /// A coefficient that a step computes from scalars as it starts: a quotient, or a product of two.
 ///
-/// So α = ρ/σ needs no kernel of its own and no visit to the host. A zero denominator gives zero: it
+/// A step can thus use α = ρ/σ without a kernel of its own and without the host. A zero denominator gives zero: it
 /// occurs when the iteration is already exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ratio {
-    /// Above the line.
+    /// The numerator is their product.
     pub numerators: [Scalar; 2],
-    /// Below it.
+    /// The denominator is their product.
     pub denominators: [Scalar; 2],
-    /// Whether to flip the sign.
+    /// Whether to change the sign.
     pub negative: bool,
 }
 
@@ -75,12 +75,12 @@ impl Ratio {
     /// The constant 1.
     pub const ONE: Self = Self::new(Scalar::ONE, Scalar::ONE);
 
-    /// numerator / denominator
+    /// Returns numerator / denominator.
     pub const fn new(numerator: Scalar, denominator: Scalar) -> Self {
         Self { numerators: [numerator, Scalar::ONE], denominators: [denominator, Scalar::ONE], negative: false }
     }
 
-    /// This times numerator / denominator.
+    /// Returns this times numerator / denominator.
     pub const fn times(self, numerator: Scalar, denominator: Scalar) -> Self {
         Self {
             numerators: [self.numerators[0], numerator],
@@ -89,12 +89,12 @@ impl Ratio {
         }
     }
 
-    /// Minus this.
+    /// Returns minus this.
     pub const fn negated(self) -> Self {
         Self { negative: !self.negative, ..self }
     }
 
-    /// Its value, given the bank.
+    /// Returns its value, given the bank.
     #[inline(always)]
     pub fn value(self, bank: &[f64; Scalar::COUNT]) -> f64 {
         let quotient = |n: usize| {
@@ -119,7 +119,7 @@ impl Default for HostScalars {
 }
 
 impl HostScalars {
-    /// The value of a scalar.
+    /// Returns the value of a scalar.
     #[inline(always)]
     pub fn get(&self, scalar: Scalar) -> f64 {
         self.0[scalar.index()]
@@ -130,19 +130,19 @@ impl HostScalars {
         self.0[scalar.index()] = value;
     }
 
-    /// Stores the sums of a step. All sums of a host's back ends are stored here.
+    /// Stores the sums of a step. All sums of host back ends are stored here.
     pub fn reduce<const N: usize>(&mut self, sums: impl Into<Sums<N>>, values: [f64; N]) {
         let first = sums.into().0.index();
         self.0[first..first + N].copy_from_slice(&values);
     }
 
-    /// The value of a coefficient.
+    /// Returns the value of a coefficient.
     #[inline(always)]
     pub fn value(&self, ratio: Ratio) -> f64 {
         ratio.value(&self.0)
     }
 
-    /// All of them.
+    /// Returns all scalars.
     pub fn bank(&self) -> [f64; Scalar::COUNT] {
         self.0
     }

@@ -1,4 +1,4 @@
-//! Times the steps of a solve by vertical modes: those between the grid and the modes, and the cycles on the modes' problems.
+//! Times of the steps of a solve by vertical modes: transfers between the grid and the modes, and cycles on the modes' problems.
 
 use super::{Bench, OUT, Timed, seconds, time_levels, upload_noise};
 use crate::error::Result;
@@ -9,12 +9,12 @@ use crate::solver::modes::RELAXATION;
 use crate::stencil::{Modes, Stencil, Supports};
 use crate::traffic::{self, StepTraffic, Traffic};
 
-/// Whether a step goes between a grid and its modes.
+/// Returns whether a step transfers between a grid and its modes.
 fn is_modal(step: &Traffic) -> bool {
     [traffic::EXPAND_SMOOTH_PROJECT, traffic::PROJECT_RESIDUAL, traffic::EXPAND].iter().any(|own| own.name == step.name)
 }
 
-/// Times what of `steps` there is of modes: transfers in the precision that they are declared in, cycles in that of the modes.
+/// Times the steps of modes among `steps`: transfers in their declared precision, cycles in that of the modes.
 pub(super) fn time_modes<B: Supports<S>, S: Stencil>(
     backend: &B,
     stencil: &S,
@@ -30,7 +30,7 @@ pub(super) fn time_modes<B: Supports<S>, S: Stencil>(
     }
 }
 
-/// The same on a grid in precision `T` with modes in precision `C`.
+/// Times them on a grid in precision `T` with modes in precision `C`.
 fn time_in<B: Supports<S>, S: Stencil, T: Real, C: Real>(
     backend: &B,
     stencil: &S,
@@ -65,7 +65,7 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real, C: Real>(
         run(&step.step)?;
         timed.push(Timed { step, shape: layout.shape(), seconds: seconds(backend, || run(&step.step))? });
     }
-    // The grid itself is not among the problems of modes, unless there are as many modes as layers; its steps are timed with it.
+    // Steps on the grid itself are timed with it, unless there are as many modes as layers.
     let grid = layout.shape().cells();
     let of_cycles: Vec<StepTraffic> =
         steps.iter().copied().filter(|step| step.size == size_of::<C>() && step.cells != grid).collect();

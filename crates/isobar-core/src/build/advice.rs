@@ -6,16 +6,15 @@ use crate::outcome::Stop;
 use crate::real::Precision;
 use crate::solver::Broken;
 
-/// A residual that has fallen this far in single precision may be at the rounding of the problem; one that has not is the
-/// method's to answer for.
+/// In single precision a residual below this may be at the rounding of the problem; above it the method is at fault.
 const SINGLE_FLOOR: f64 = 1e-3;
-/// The advice for cycles in double precision, whose residual is always the true one.
+/// The bound for cycles in double precision, whose residual is always the true one.
 const DOUBLE_FLOOR: f64 = 1e-6;
-/// pᵀAp of a direction is negative, and not by rounding, where it is so beside rᵀM⁻¹r, with M the diagonal or nothing: that is
-/// at most a few times pᵀAp of a positive definite A's largest eigenvalue.
+/// pᵀAp counts as negative, not as rounding, below minus this times rᵀM⁻¹r, with M the diagonal or nothing: that is at most a
+/// few times pᵀAp of a positive definite A's largest eigenvalue.
 const NEGATIVE: f64 = 1e-8;
 
-/// Advice for a solve that stopped at this relative residual; `has_levels` where multigrid could be used.
+/// Returns advice for a solve that stopped at this relative residual; `has_levels` where multigrid could be used.
 pub(super) fn advice(
     stop: Stop,
     residual: f64,
@@ -36,9 +35,9 @@ pub(super) fn advice(
     } else {
         "another preconditioner (solver.preconditioner.kind)"
     };
-    // Mixed precision is that of cycles.
+    // Mixed precision requires cycles.
     let wider = if options.has_cycles() { "\"mixed\" or \"f64\"" } else { "\"f64\"" };
-    // What every other preconditioner falls back to where there is a diagonal.
+    // Every other preconditioner falls back to the diagonal, where there is one.
     let is_diagonal = options.preconditioner != Preconditioner::None;
     let text = match stop {
         Stop::Converged | Stop::Interrupted => return None,
@@ -53,7 +52,7 @@ pub(super) fn advice(
         Stop::Stagnated if options.precision == Precision::F32 => {
             format!("single precision may be too short for this problem: use solver.precision {wider}")
         }
-        // What refinement of a direct solve leaves is rounding, whatever its size.
+        // The residual after refinement of a direct solve is rounding, whatever its size.
         Stop::Stagnated
             if evidence.is_at_floor
                 || options.method == Method::Direct

@@ -1,4 +1,4 @@
-//! A caller's arrays to the device and back.
+//! Transfers of a caller's arrays to the device and back.
 
 use crate::array::{ArrayView, ArrayViewMut, Source, Target};
 use crate::backend::Backend;
@@ -7,27 +7,27 @@ use crate::layout::{Layout, Patch, Shape, Slab};
 use crate::real::Real;
 use crate::stencil::rings::Turns;
 
-/// A caller's grid, and what of it arrays and vectors have.
+/// A caller's grid, and the parts of it in arrays and vectors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallersGrid {
-    /// How often the solver's grid goes around it.
+    /// The copies of it in the solver's grid.
     turns: Turns,
-    /// Its columns that arrays have here.
+    /// The columns of it that arrays have here.
     own: Patch,
-    /// Where ranks divide a direction of several turns.
+    /// The columns, where ranks divide a direction of several copies.
     divided: Option<Divided>,
 }
 
-/// A rank's columns of the grid differ from its columns of the copies of an odd periodic direction.
+/// A rank's columns of the grid, where they differ from its columns of the copies of an odd periodic direction.
 #[derive(Clone, Copy, Debug)]
 struct Divided {
     grid: Shape,
-    /// The columns of all turns that vectors have.
+    /// The columns of all copies in vectors.
     around: Patch,
 }
 
 impl CallersGrid {
-    /// A grid that vectors of this layout go around.
+    /// Takes a grid whose copies have vectors of this layout.
     pub(crate) fn new<B: Backend>(backend: &B, grid: Shape, turns: Turns, layout: &Layout) -> Result<Self> {
         let ([i, j], shape) = (layout.origin(), layout.shape());
         let along = |first: usize, cells: usize| Slab { first, beyond: first + cells };
@@ -39,17 +39,18 @@ impl CallersGrid {
         Ok(Self { turns, own: backend.own_columns(grid)?, divided: Some(Divided { grid, around }) })
     }
 
-    /// Its columns that arrays have here.
+    /// Returns the columns of it that arrays have here.
     pub(crate) fn own(&self) -> Patch {
         self.own
     }
 
-    /// How often the solver's grid goes around it.
+    /// Returns the copies of it in the solver's grid.
     pub(crate) fn turns(&self) -> Turns {
         self.turns
     }
 
-    /// Gives every copy of a periodic direction the mean over all of them, to the bit: what a caller reads of them.
+    /// Gives every copy of a periodic direction the mean over all of them, bit for bit the values that a caller
+    /// reads.
     ///
     /// # Errors
     /// The errors of the device.
@@ -74,7 +75,7 @@ impl CallersGrid {
 }
 
 impl Divided {
-    /// An array of this rank's own columns on what vectors have of all turns, by way of the whole array.
+    /// Expands an array of this rank's own columns to the vectors' columns of all copies, through the whole array.
     fn repeat<B: Backend, T: Real>(&self, backend: &B, own: &ArrayView<'_, T>) -> Result<Vec<f64>> {
         let (Self { grid, around: Patch { x, y } }, shape) = (self, own.shape());
         let rows = (0..shape.nz).flat_map(|k| (0..shape.ny).map(move |j| (j, k)));
@@ -84,13 +85,13 @@ impl Divided {
         Ok(rows.flat_map(|row| (x.first..x.beyond).map(move |i| row + i % grid.nx)).map(|n| all[n]).collect())
     }
 
-    /// A vector's columns of all copies.
+    /// Returns the shape of a vector's columns of all copies.
     fn shape(&self) -> Shape {
         self.around.shape(self.grid)
     }
 }
 
-/// A caller's array to all turns of a solver's grid around it.
+/// Copies a caller's array to all copies in a solver's grid.
 pub(crate) fn upload<B: Backend>(
     backend: &B,
     callers: &CallersGrid,
@@ -125,7 +126,7 @@ pub(crate) fn send<B: Backend, T: Real>(
     backend.upload(ArrayView::c_order(&values, turns.around(view.shape()))?, target)
 }
 
-/// The mean of all turns of a solver's grid to a caller's array.
+/// Copies the mean over all copies in a solver's grid to a caller's array.
 pub(crate) fn download<B: Backend>(
     backend: &B,
     callers: &CallersGrid,
@@ -168,7 +169,7 @@ pub(crate) fn fetch<B: Backend, T: Real>(
     Ok(())
 }
 
-/// Means over all turns of a grid, some columns of it, to a caller's array.
+/// Stores means over all copies of a grid, some columns of it, in a caller's array.
 fn take_means<S: Real, T: Real>(
     turns: Turns,
     grid: Shape,
@@ -188,7 +189,7 @@ fn take_means<S: Real, T: Real>(
     }
 }
 
-/// Names the first entry of a host's array that is not finite, if there is one.
+/// Names the first entry of a host array that is not finite, if there is one.
 pub(crate) fn find_not_finite(what: &str, array: Source<'_>) -> Result<()> {
     fn find<T: Real>(what: &str, array: &ArrayView<'_, T>) -> Result<()> {
         let Shape { nx, ny, nz } = array.shape();

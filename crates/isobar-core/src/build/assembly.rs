@@ -1,4 +1,4 @@
-//! From options to an iteration with its preconditioner: the one place that knows them all.
+//! Assembly of an iteration with its preconditioner from options.
 
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ use crate::stencil::hierarchy::levels;
 use crate::stencil::modes::{Plan, single_suffices};
 use crate::stencil::{Modes, Stencil, Supports, Update};
 
-/// An iteration, and what to say about it.
+/// An iteration, and its description.
 pub(super) struct Parts<S, I: ?Sized> {
-    /// It, or a preconditioner.
+    /// The iteration, or a preconditioner.
     pub(super) made: Box<I>,
     /// The grids of multigrid.
     pub(super) levels: Vec<Shape>,
@@ -37,7 +37,7 @@ pub(super) struct Parts<S, I: ?Sized> {
     pub(super) notes: Vec<String>,
     /// Bytes of coefficients on the device.
     pub(super) coefficient_bytes: usize,
-    /// Everything that depends on coefficients, in the order of updates, except the finest operator in double precision.
+    /// Updates of everything that depends on coefficients, in order, except the finest operator in double precision.
     pub(super) updates: Vec<Update<S>>,
 }
 
@@ -46,7 +46,7 @@ impl<S, I: ?Sized> Parts<S, I> {
         Self { made, levels: Vec::new(), notes: Vec::new(), coefficient_bytes: 0, updates: Vec::new() }
     }
 
-    /// Something more that has coefficients.
+    /// Adds another operator's update and bytes.
     fn add(&mut self, copy: Option<(Update<S>, usize)>) {
         if let Some((update, bytes)) = copy {
             self.updates.push(update);
@@ -54,30 +54,30 @@ impl<S, I: ?Sized> Parts<S, I> {
         }
     }
 
-    /// Wraps what was made and keeps the rest.
+    /// Wraps the object and keeps the rest.
     fn with<J: ?Sized>(self, wrap: impl FnOnce(Box<I>) -> Result<Box<J>>) -> Result<Parts<S, J>> {
         let Self { made, levels, notes, coefficient_bytes, updates } = self;
         Ok(Parts { made: wrap(made)?, levels, notes, coefficient_bytes, updates })
     }
 }
 
-/// A stencil's matrix in one precision, to make things of.
+/// A stencil's matrix in one precision, from which parts are made.
 pub(super) struct Maker<'a, B: Supports<S>, S: Stencil, T: Real> {
     pub(super) backend: &'a B,
     pub(super) stencil: &'a S,
     options: &'a SolverOptions,
-    /// The factors of the matrix, or of the nearest box, where they have been found already.
+    /// The factors of the matrix, or of the nearest box, if they have been found already.
     pub(super) factors: Option<&'a Separable>,
-    /// Whether a part of the grid is tied to nothing.
+    /// Whether a component of the grid is floating.
     is_floating: bool,
     operator: Arc<B::Operator<T>>,
     pub(super) capabilities: Capabilities<B, T>,
 }
 
-/// Builds the iteration that the options, which are resolved, ask for, in the precision that they ask for.
+/// Builds the iteration of resolved options, in their precision.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for what the stencil does not offer; the errors of the device.
+/// [`Error::Unsupported`] where the stencil does not support it; the errors of the device.
 pub(super) fn assemble<B: Supports<S>, S: Stencil>(
     backend: &B,
     stencil: &S,
@@ -138,10 +138,10 @@ fn mixed_multigrid<B: Supports<S>, S: Stencil>(
         .with(|cycle| Ok(Box::new(MixedMultigrid::new(*cycle, top, options.multigrid.start)?) as _))
 }
 
-/// The error for a capability that a matrix has on one device, but not on ranks.
+/// Returns the error for a capability that a matrix has on one device, but not on ranks.
 fn not_on_ranks(what: &str, instead: &str) -> Error {
     Error::Unsupported(format!(
-        "{what} is not divided among ranks on devices of this kind, or that divide x or a ring in y; use {instead}, or run on one"
+        "{what} is not divided among ranks on devices of this kind, or where x or a periodic y is divided; use {instead}, or run on one"
     ))
 }
 
@@ -153,7 +153,7 @@ fn key_of(smoother: Smoother) -> String {
     format!("solver.multigrid.smoother: {:?}", smoother.name())
 }
 
-/// A maker, what updates its operator, and the bytes of that.
+/// A maker, the updates of its operator, and the bytes of that.
 type Another<'a, B, S, T> = (Maker<'a, B, S, T>, Vec<Update<S>>, usize);
 
 impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
@@ -168,7 +168,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         Self { backend, stencil, options, factors: None, is_floating, operator, capabilities }
     }
 
-    /// A maker in another precision, with an operator of its own.
+    /// Makes a maker in another precision, with an operator of its own.
     fn another<R: Real>(&self) -> Result<Another<'a, B, S, R>> {
         let Self { backend, stencil, options, is_floating, .. } = *self;
         let operator = backend.rounded::<T, R>(stencil, &self.operator)?;
@@ -193,13 +193,13 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         self.with_reserves(self.preconditioner()?)?.with(|preconditioner| self.krylov(preconditioner))
     }
 
-    /// With what can replace the preconditioner where it fails or is slow: lines, then the diagonal. Neither holds a vector
+    /// Adds the replacements of a preconditioner that fails or is slow: lines, then the diagonal. Neither holds a vector
     /// that the others do not.
     fn with_reserves(&self, first: Parts<S, dyn Preconditioner<B, T>>) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
         let kind = self.options.preconditioner;
         let mut reserves: Vec<(&'static str, Box<dyn Preconditioner<B, T>>)> = Vec::new();
         let mut updates = Vec::new();
-        // Without layers lines are the diagonal.
+        // Without layers, lines are the diagonal.
         if kind == Kind::Multigrid
             && self.stencil.shape().nz > 1
             && let Some(lines) = self.backend.lines(self.stencil, &self.operator)?
@@ -254,11 +254,11 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         }
     }
 
-    /// The preconditioner of Krylov methods. A new kind is a line here.
+    /// Makes the preconditioner of Krylov methods. A new kind is a line here.
     fn preconditioner(&self) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
         let kind = self.options.preconditioner;
         let what = format!("solver.preconditioner.kind: {:?}", kind.name());
-        // Where it is not the operator that has triangular parts: what updates the copy that has them, and its bytes.
+        // The update and the bytes of the copy that has triangular parts, where the operator has none.
         let mut copies: Option<(Update<S>, usize)> = None;
         let mut triangular = || {
             let (triangular, copy) =
@@ -294,7 +294,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
                 let (block, relaxation) = blocks.unwrap_or_default();
                 Box::new(IncompleteCholesky::new(triangular, block, relaxation)?)
             }
-            // The series cut after one term: (I − D⁻¹Lᵀ) D⁻¹ (I − L D⁻¹).
+            // The series truncated after one term: (I − D⁻¹Lᵀ) D⁻¹ (I − L D⁻¹).
             Kind::SsorAi => Box::new(Neumann::new(triangular()?, 1)?),
         };
         let mut parts = Parts::new(made);
@@ -302,7 +302,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         Ok(parts)
     }
 
-    /// A capability of the operator, or else of the same matrix with stored faces, with its update and its bytes.
+    /// Returns a capability of the operator, or else of the same matrix with stored faces, with its update and its bytes.
     fn offered<C>(
         &self,
         of: impl Fn(&Capabilities<B, T>) -> Option<C>,
@@ -345,8 +345,8 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         })
     }
 
-    /// One cycle, with the constants of disconnected pieces taken out where that is known to help: with levels that end in
-    /// an exact solve.
+    /// Makes one cycle; with levels that end in an exact solve, the constants of disconnected components are projected out,
+    /// which is known to help there.
     fn multigrid(&self) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
         let hierarchy = self.hierarchy()?;
         let pieces = self.capabilities.aggregates.clone().filter(|_| hierarchy.coarsest.is_some());
@@ -362,7 +362,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         self.cycle_of(self.hierarchy()?)
     }
 
-    /// Relaxation of points.
+    /// Makes Jacobi's method.
     fn jacobi(&self) -> Result<Parts<S, dyn Iteration<B, T>>> {
         let (points, copy) = self.offered(|capabilities| capabilities.points.clone())?.ok_or_else(|| {
             if self.backend.device().ranks > 1 {
@@ -421,23 +421,23 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         Err(Error::invalid("solver.jacobi.batch", message))
     }
 
-    /// Vertical modes, in a precision of their own.
+    /// Makes the iteration by vertical modes, in a precision of their own.
     fn modes<C: Real>(&self) -> Result<Parts<S, dyn Iteration<B, T>>> {
         let start = self.options.multigrid.start;
         self.modal_problems::<C>("solver.method: \"modes\"", self.options.tolerance, start)?
             .with(|made| Ok(Box::new(ByModes::new(made.0, made.1)?) as _))
     }
 
-    /// Sweeps and a correction in vertical modes.
+    /// Makes the preconditioner of sweeps and a correction in vertical modes.
     fn modal(&self) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
-        /// The reduction of a residual by one application.
+        /// The planned reduction of a residual by one application.
         const REDUCTION: f64 = 1e-2;
         let sweeps = self.options.modes.sweeps.given().unwrap_or(1);
         self.modal_problems::<T>("solver.preconditioner.kind: \"modes\"", REDUCTION, Start::Zero)?
             .with(|made| Ok(Box::new(Modal::new(made.0, sweeps)?) as _))
     }
 
-    /// The problems of as many modes as reach a tolerance, and the plan that they are of.
+    /// Makes the problems of as many modes as reach a tolerance, and their plan.
     fn modal_problems<C: Real>(
         &self,
         what: &str,
@@ -452,7 +452,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             return Err(unsupported(&key_of(smoother), "\"line-red-black\" or \"line-jacobi\""));
         }
         let cycle = Cycle::new(&problems, &self.options.multigrid)?;
-        // All of them, of which a rank may have some.
+        // All modes, of which a rank may have some.
         let levels = problems.shapes().into_iter().map(|level| Shape { nz: plan.count, ..level }).collect();
         let mut notes = problems.notes;
         notes.push(plan.to_string());

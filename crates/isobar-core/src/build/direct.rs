@@ -1,4 +1,4 @@
-//! Direct solves: as a method, of the nearest box as a preconditioner, and between callers' arrays where nothing is out of the ordinary.
+//! Direct solves: as a method, of the nearest box as a preconditioner, and directly between callers' arrays.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,7 +30,7 @@ pub(super) fn chosen_directly<B: Supports<S>, S: Stencil>(
     (is_open(options) && backend.has_direct()).then(|| stencil.chooses_direct()).flatten()
 }
 
-/// Whether nothing has been said of how to solve.
+/// Returns whether the options leave the method open.
 fn is_open(options: &SolverOptions) -> bool {
     options.method == Method::Auto
         && options.preconditioner == Kind::Auto
@@ -40,8 +40,8 @@ fn is_open(options: &SolverOptions) -> bool {
         && options.multigrid == MultigridOptions::default()
 }
 
-/// Returns the factors of the nearest box, and why they are tried, where conjugate gradients may be faster with it than with the
-/// multigrid that was chosen.
+/// Returns the factors of the nearest box, and why they are tried, where conjugate gradients may be faster with it than with the chosen
+/// multigrid.
 pub(super) fn box_to_try<B: Supports<S>, S: Stencil>(
     backend: &B,
     stencil: &S,
@@ -52,7 +52,7 @@ pub(super) fn box_to_try<B: Supports<S>, S: Stencil>(
     (has_multigrid && is_open(options) && backend.has_direct()).then(|| stencil.tries_box()).flatten()
 }
 
-/// Says why several ranks iterate for a matrix that one rank would solve directly.
+/// Explains why several ranks iterate for a matrix that one rank would solve directly.
 pub(super) fn why_not_directly<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S, method: Method) -> Option<String> {
     let is_shared = method == Method::Auto && !backend.has_direct() && backend.device().ranks > 1;
     (is_shared && stencil.chooses_direct().is_some()).then(|| {
@@ -61,14 +61,14 @@ pub(super) fn why_not_directly<B: Supports<S>, S: Stencil>(backend: &B, stencil:
     })
 }
 
-/// The choice of a direct solve, with its reason.
+/// Returns the choice of a direct solve, with its reason.
 pub(super) fn direct_choice() -> Choice {
     let why = "a direct solve: coefficients are products of one factor a direction".to_owned();
     Choice { why: Some(why), ..Choice::new(Method::Direct, Kind::Multigrid) }
 }
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// Goes on with what suits a matrix that has new coefficients and no factors any more.
+    /// Changes to an iteration that suits a matrix whose new coefficients are not separable.
     pub(super) fn leave_direct(&mut self) -> Result<()> {
         let Some(asked) = self.asked.take() else { return Ok(()) };
         let choice = self.backend.choice(&self.stencil, &self.operator, &asked)?;
@@ -86,12 +86,12 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 }
 
-/// Norms whose squares are far from both ends of double precision.
+/// Norms whose squares are well within the range of double precision.
 const ORDINARY: std::ops::Range<f64> = 1e-100..1e100;
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// Solves at once from one array to the other. Returns nothing where that cannot be done, or where what came of it is not what a
-    /// solve returns as converged: the usual way then finds out why.
+    /// Solves directly from one array to the other. Returns nothing where that is not possible, or where the result does not count as
+    /// converged: the general path then reports why.
     pub(super) fn solve_arrays(
         &mut self,
         rhs: &Source<'_>,
@@ -135,7 +135,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
 }
 
 impl<B: Supports<S>, S: Stencil> Maker<'_, B, S, f64> {
-    /// Transforms and tridiagonal systems.
+    /// Makes the method of transforms and tridiagonal systems.
     pub(super) fn direct(&self) -> Result<Parts<S, dyn Iteration<B, f64>>> {
         let Self { backend, stencil, capabilities, .. } = self;
         let layout = backend.layout(stencil)?;
@@ -154,7 +154,7 @@ impl<B: Supports<S>, S: Stencil> Maker<'_, B, S, f64> {
 }
 
 impl<B: Supports<S>, S: Stencil, T: Real> Maker<'_, B, S, T> {
-    /// A direct solve of the nearest box.
+    /// Makes the preconditioner of a direct solve of the nearest box.
     pub(super) fn nearest_box(&self) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
         let Self { backend, stencil, .. } = self;
         let layout = backend.layout(stencil)?;
@@ -172,7 +172,7 @@ impl<B: Supports<S>, S: Stencil, T: Real> Maker<'_, B, S, T> {
     }
 }
 
-/// The error of asking for a direct solve where axes are divided.
+/// Returns the error for a direct solve where axes are divided.
 fn not_direct() -> Error {
     Error::Unsupported("\"direct\" is for one rank on one device; use \"multigrid\" on several".into())
 }

@@ -1,4 +1,4 @@
-//! Iterations in another precision than the vectors that they are given.
+//! Iterations in another precision than their vectors.
 
 use crate::backend::Backend;
 use crate::error::Result;
@@ -32,7 +32,7 @@ impl<B: Backend, T: Real> Iteration<B, f64> for InPrecision<B, T> {
         if guess == Guess::Given {
             self.backend.convert(u, &mut self.u)?;
         }
-        // The residual of a first guess is judged in double precision, by the caller.
+        // The caller judges the residual of a first guess in double precision.
         self.inner.begin(&self.b, &mut self.u, guess).map(|_| None)
     }
 

@@ -9,19 +9,19 @@ use crate::solver::{Broken, Monitor};
 use crate::stencil::{Stencil, Supports};
 use crate::traffic::StepTraffic;
 
-/// Messages to the user beside the numbers.
+/// Messages to the user besides the numbers.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     /// Events of the solve.
     pub(super) notes: Vec<String>,
-    /// Why the solve ended, as far as is known.
+    /// The reason why the solve ended, as far as it is known.
     pub(super) evidence: Evidence,
 }
 
 /// The known reasons why a solve did not converge.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Evidence {
-    /// The iteration converges, and what it converges to does not: rounding.
+    /// The iteration converges, but to a limit with too large a residual: rounding.
     pub(super) is_at_floor: bool,
     /// A residual was not finite.
     pub(super) is_out_of_range: bool,
@@ -29,19 +29,19 @@ pub(super) struct Evidence {
     pub(super) broken: Option<Broken>,
 }
 
-/// Restarts from the true residual before a solve that believes itself converged is called stalled.
+/// Restarts from the true residual before a solve that its own residual calls converged counts as stalled.
 const MAX_RESTARTS: usize = 10;
-/// A restart that leaves more of the residual than this gains nothing.
+/// A restart that leaves a larger fraction of the residual gains nothing.
 const GAIN: f64 = 0.5;
-/// Iterations in which the preconditioner that was chosen for a user must show its pace.
+/// Iterations in which an automatically chosen preconditioner must show its pace.
 const PROBE: usize = 100;
-/// That pace is too slow where the tolerance would take so many.
+/// The pace is too slow where the tolerance would take this many iterations.
 const SLOW: f64 = 300.0;
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// Iterates until the true residual confirms convergence, or the iteration gives up and there is no other preconditioner
-    /// to go on with, or restarting from the true residual gains nothing. Returns the residual of the u that is left, which
-    /// is the best that was seen.
+    /// Iterates until the true residual confirms convergence, or the iteration gives up without another preconditioner to
+    /// continue with, or restarting from the true residual gains nothing. Returns the residual of the final u, which is the
+    /// best that was seen.
     pub(super) fn iterate(
         &mut self,
         mut guess: Guess,
@@ -56,7 +56,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.watch_single(monitor);
         self.watch_points(monitor);
         self.watch_box(monitor);
-        // Of a first guess of zero no copy is needed.
+        // A first guess of zero needs no copy.
         let zero = (guess == Guess::Zero).then_some(initial);
         if zero.is_some() {
             monitor.note_kept_with(initial);
@@ -64,7 +64,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let (mut residual, mut restarts, mut is_first) = (initial, 0, true);
         loop {
             let before = residual;
-            // What is kept from before a restart has been judged, and is not given up for what the iteration believes.
+            // An iterate kept before a restart has been judged, and is not replaced by the iteration's own residual.
             let best = self.best.as_mut().filter(|_| is_first);
             self.iteration.run(&mut self.b, &mut self.u, guess, best, monitor)?;
             told.evidence.is_out_of_range |= !monitor.is_finite();
@@ -111,7 +111,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 Some(Stop::Breakdown | Stop::Diverged) if self.best.is_some() && residual.is_finite() => {
                     let broken = monitor.broken();
                     let why = reason(monitor);
-                    // What rounding has spoilt works again from the true residual, if it has gained.
+                    // An iteration broken by rounding recovers from the true residual, if it has gained.
                     let is_spoilt = has_gained && monitor.stop() == Some(Stop::Breakdown);
                     let fallen = if is_spoilt { None } else { ranks.fall(self, &why, monitor, residual) };
                     if let Some(note) = fallen {
@@ -120,7 +120,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                         monitor.resume(residual);
                         restarts += 1;
                     } else {
-                        // Of a preconditioner of the caller's own nothing is known.
+                        // Nothing is known of a caller's own preconditioner.
                         let is_telling = !self.stencil.is_definite() && self.description.preconditioner != "own";
                         told.evidence.broken = broken.filter(|_| is_telling);
                         return Ok(residual);
@@ -140,8 +140,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         }
     }
 
-    /// Goes back to the iterate that was kept if the true residual is smaller there, or to a first guess of zero, of which no
-    /// copy is needed.
+    /// Returns to the kept iterate if the true residual is smaller there, or to a first guess of zero, which needs no copy.
     fn return_to_best(
         &mut self,
         residual: f64,
@@ -168,7 +167,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if least != residual && monitor.stop() != Some(Stop::Converged) {
             let of = |residual: f64| residual / monitor.reference();
             told.notes.push(format!(
-                "went back from a relative residual of {:.1e} to the best iterate, of {:.1e}",
+                "returned from a relative residual of {:.1e} to the best iterate, of {:.1e}",
                 of(residual),
                 of(least)
             ));
@@ -183,7 +182,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 }
 
-/// Whether a residual is larger than another, or is none.
+/// Returns whether a residual is larger than another, or NaN.
 fn is_worse(residual: f64, than: f64) -> bool {
     residual.is_nan() || residual > than
 }
@@ -196,11 +195,11 @@ fn reason(monitor: &Monitor<'_>) -> String {
     }
 }
 
-/// The preconditioners that can be had, by rank, and how those did that were tried.
+/// The available preconditioners, by rank, and the results of those that were tried.
 struct Ranks {
     first: &'static str,
     now: usize,
-    /// Rank, and how many powers of e a byte moved takes off the residual.
+    /// The rank, and the natural logarithm of the residual's reduction per byte moved.
     fastest: Option<(usize, f64)>,
     bytes: f64,
 }
@@ -210,7 +209,7 @@ impl Ranks {
         Self { first: system.options.preconditioner.name(), now: 0, fastest: None, bytes: 0.0 }
     }
 
-    /// The note for multigrid that was chosen automatically.
+    /// Watches automatically chosen multigrid first.
     fn watch_first<B: Supports<S>, S: Stencil>(&mut self, system: &System<B, S>, monitor: &mut Monitor<'_>) {
         let options = &system.options;
         let is_watched = system.is_automatic
@@ -223,7 +222,7 @@ impl Ranks {
         system.iteration.choose(self.now).unwrap_or(self.first)
     }
 
-    /// Takes the next preconditioner after one that failed, if there is one.
+    /// Changes to the next preconditioner after one that failed, if there is one.
     fn fall<B: Supports<S>, S: Stencil>(
         &mut self,
         system: &mut System<B, S>,
@@ -236,10 +235,10 @@ impl Ranks {
         self.now += 1;
         let at = monitor.iterations();
         monitor.change(residual);
-        Some(format!("preconditioner {from} {why} at iteration {at}; went on with {to}"))
+        Some(format!("preconditioner {from} {why} at iteration {at}; continued with {to}"))
     }
 
-    /// Takes the next preconditioner after one that is slow, or after the last the fastest.
+    /// Changes to the next preconditioner after a slow one, or after the last to the fastest.
     fn hurry<B: Supports<S>, S: Stencil>(
         &mut self,
         system: &mut System<B, S>,
@@ -262,12 +261,12 @@ impl Ranks {
         let to = self.name(system);
         monitor.change(residual);
         if next.is_some() {
-            // As much work as the first had, in which it must be as fast.
+            // It gets as much work as the first to be as fast.
             let moved = bytes(system);
             monitor.watch(Some(((PROBE as f64 * self.bytes / moved) as usize, fastest.1 * moved)));
         }
         format!(
-            "preconditioner {from} was slow up to iteration {at}, convergence factor {:.3}; went on with {to}",
+            "preconditioner {from} was slow up to iteration {at}, convergence factor {:.3}; continued with {to}",
             (-pace).exp()
         )
     }

@@ -1,4 +1,4 @@
-//! Sub-iterations and overlap of Jacobi's method, where nobody gives them: a short trial, guided by a model.
+//! The default sub-iterations and overlap of Jacobi's method, by a short trial that a model guides.
 
 use std::time::Instant;
 
@@ -9,25 +9,25 @@ use crate::operator::PointSmoother;
 use crate::options::{Acceleration, Count, JacobiOptions, Overlap, PointCycle};
 use crate::real::Real;
 
-/// The seconds of a cycle: its fixed part, and each sub-iteration. s
+/// The seconds of a cycle: its fixed part, and each sub-iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Cost {
     beside: f64,
     sub_iteration: f64,
 }
 
-/// Sub-iterations that are timed: few, and more.
+/// Numbers of sub-iterations that are timed.
 const TIMED: [usize; 2] = [2, 18];
-/// Times that each is timed; the least counts.
+/// How often each is timed; the least counts.
 const REPEATS: usize = 2;
-/// Grids of more cells would be timed for longer than a short trial takes on a processor.
+/// The most cells for a trial: larger grids would take too long on a processor.
 const LARGEST: usize = 1 << 22;
-/// Candidates.
+/// Candidate numbers of sub-iterations.
 const SUB_ITERATIONS: [usize; 10] = [4, 6, 8, 12, 16, 24, 32, 48, 64, 96];
 const OVERLAPS: [usize; 8] = [0, 2, 4, 6, 8, 10, 12, 16];
 
-/// The cycle that shall reach a solution first, of those that the options allow, with the tiles of `cycle`, which is what they
-/// come to without a trial; and what to say about it.
+/// Returns the cycle that is predicted to converge first, among those that the options allow, with the tiles of `cycle`, the
+/// choice without a trial; and a note.
 ///
 /// # Errors
 /// The errors of the device; no memory for the three vectors that cycles are timed with.
@@ -44,7 +44,7 @@ pub(super) fn choose<B: Backend, T: Real>(
     if is_settled || is_large {
         return Ok((cycle, None));
     }
-    // Without overlap, so that even two sub-iterations are no plain sweeps, which devices may take in other ways.
+    // Without overlap, so that even two sub-iterations are not plain sweeps, which devices may compute otherwise.
     let timed = PointCycle { overlap: [0; 3], ..cycle };
     let cost = measure(points, &timed)?;
     let counts = if fixed_count { vec![cycle.sub_iterations] } else { SUB_ITERATIONS.to_vec() };
@@ -71,8 +71,8 @@ pub(super) fn choose<B: Backend, T: Real>(
     Ok((best, Some(note)))
 }
 
-/// Resolves the options on ranks, with notes: plain sweeps, unless tiles are asked for. Tiles would reach into other ranks' rows,
-/// and nothing is tried, because clocks differ.
+/// Resolves the options on ranks, with notes: plain sweeps, unless tiles are asked for. Tiles would extend into other ranks'
+/// rows, and there is no trial, because clocks differ.
 pub(super) fn on_ranks(options: &JacobiOptions) -> (JacobiOptions, Option<String>) {
     let asks_for_tiles = options.exact || options.tile.is_some() || options.overlap != Overlap::Auto;
     if options.sub_iterations != Count::Auto || options.acceleration != Acceleration::None || asks_for_tiles {
@@ -105,15 +105,15 @@ fn measure<B: Backend, T: Real>(points: &dyn PointSmoother<B, T>, cycle: &PointC
     Ok(Cost { beside: (times[0] - few * sub_iteration).max(0.0), sub_iteration })
 }
 
-/// Time over progress, in plain sweeps, of a cycle, from the cost of one with other overlaps.
+/// Returns the time of a cycle for the progress of one plain sweep, from the cost of a cycle with other overlaps.
 fn cost_of_a_sweep(cost: Cost, timed: &PointCycle, cycle: &PointCycle, shape: Shape) -> f64 {
     let k = cycle.sub_iterations as f64;
     let tiles = cycle.tiles(shape) as f64 / timed.tiles(shape) as f64;
     tiles * (cost.beside + k * cost.sub_iteration) / (k * efficiency(cycle, shape))
 }
 
-/// How many plain sweeps a sub-iteration is worth: old values come into a tile from its ends as far as √k cells, of which
-/// those that overlap are dropped. The constants are fitted to counts of cycles for Poisson's equation in one and two dimensions,
+/// Returns how many plain sweeps a sub-iteration is worth: old values spread into a tile from its ends over √k cells, and
+/// overlapping cells are dropped. The constants are fitted to counts of cycles for Poisson's equation in one and two dimensions,
 /// with tiles of 32 cells.
 fn efficiency(cycle: &PointCycle, shape: Shape) -> f64 {
     let n = [shape.nx, shape.ny, shape.nz];
@@ -136,7 +136,7 @@ mod tests {
         PointCycle { sub_iterations, tile, overlap, ..PointCycle::sweep(1.0) }
     }
 
-    /// Cycles of an independent implementation: sub-iterations, overlap, cycles.
+    /// The model is compared with counts of an independent implementation: sub-iterations, overlap, cycles.
     #[test]
     fn the_model_is_near_what_was_counted() {
         for (shape, tile, sweeps, counts) in [
@@ -171,7 +171,7 @@ mod tests {
             })
             .unwrap()
         };
-        // Where memory costs nothing nobody exchanges seldom, and where it costs much, everybody.
+        // Where memory is free, many exchanges are best, and where it is expensive, few.
         let free = best(Cost { beside: 0.0, sub_iteration: 1e-6 });
         let dear = best(Cost { beside: 1e-3, sub_iteration: 1e-6 });
         assert!(free.sub_iterations == 4 && dear.sub_iterations >= 64 && dear.overlap[0] >= 6, "{free:?} {dear:?}");

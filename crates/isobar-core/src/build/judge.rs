@@ -1,4 +1,4 @@
-//! The judgement of a returned u: norms in double precision.
+//! The judgement of the returned u: norms in double precision.
 
 use super::range::Scaling;
 use super::system::{NORM, System};
@@ -11,7 +11,7 @@ use crate::stencil::rings::Turns;
 use crate::stencil::{Stencil, Supports};
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// ‖x‖, or ‖D^−½ x‖ where that is the norm.
+    /// Computes ‖x‖, or ‖D^−½ x‖ where that is the norm.
     pub(super) fn norm_of_rhs(&mut self) -> Result<f64> {
         let Self { backend, b, scaled, scalars, .. } = self;
         match scaled {
@@ -24,7 +24,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(backend.read(scalars)?[NORM.index()].sqrt())
     }
 
-    /// ‖b − A u‖ in double precision.
+    /// Computes ‖b − A u‖ in double precision.
     pub(super) fn true_residual(&mut self) -> Result<f64> {
         let Self { backend, capabilities, b, u, scratch, scaled, scalars, .. } = self;
         match scaled {
@@ -38,13 +38,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(backend.read(scalars)?[NORM.index()].sqrt())
     }
 
-    /// Whether a part of the grid is tied to nothing.
+    /// Returns whether a component of the grid is floating.
     pub(super) fn is_floating(&self) -> bool {
         self.null_space.as_ref().is_some_and(NullSpace::is_floating)
     }
 
-    /// The residual of what will be returned: of u with the mean 0 where it must have that, and with the mean over the copies of
-    /// a periodic direction in all of them.
+    /// Computes the residual of the u that will be returned: with mean 0 where it must have that, and with the mean over the
+    /// copies of a periodic direction in all of them.
     pub(super) fn judge(&mut self) -> Result<f64> {
         if let Some(space) = &mut self.null_space {
             space.project_out(&mut self.u)?;
@@ -54,7 +54,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.true_residual()
     }
 
-    /// Rounds u to single precision, as a caller's array will have it. Returns the residual of that, in the units of the solve.
+    /// Rounds u to single precision, for a caller's array. Returns the residual of the rounded u, in the units of the solve.
     pub(super) fn round(&mut self, scaling: Scaling) -> Result<f64> {
         let mut single = match self.single.take() {
             Some(single) => single,
@@ -69,7 +69,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(residual)
     }
 
-    /// As [`System::judge`], after a run of the iteration, which may have computed it.
+    /// See [`System::judge`]; after a run of the iteration, which may have computed the residual.
     pub(super) fn judge_run(&mut self) -> Result<f64> {
         match self.iteration.residual_left() {
             Some(residual) if self.null_space.is_none() && self.turns() == Turns::ONE => Ok(residual),
@@ -77,8 +77,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         }
     }
 
-    /// Whether a first guess that is good enough is so no longer once it has the mean 0 where it must. `initial` is then its
-    /// residual.
+    /// Returns whether a first guess that is good enough is no longer so with the mean 0 where it must have that. `initial` is
+    /// then its residual.
     pub(super) fn is_moved_by_projection(
         &mut self,
         guess: Guess,
@@ -97,7 +97,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(monitor.stop().is_none())
     }
 
-    /// The estimated ‖u − A⁻¹b‖ / ‖u‖ of what will be returned.
+    /// Estimates ‖u − A⁻¹b‖ / ‖u‖ of the u that will be returned.
     pub(super) fn relative_error(&mut self, monitor: &Monitor<'_>) -> Result<Option<f64>> {
         let Some(error) = monitor.error() else { return Ok(None) };
         let Self { backend, u, scalars, .. } = self;
@@ -107,8 +107,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 }
 
-/// The verdict on a solution that has been rounded to single precision, from its residual and the one before. Returns what can be
-/// done where rounding has spoilt a solution that was good enough.
+/// Judges a solution that was rounded to single precision, from its residual and the one before. Returns advice where rounding
+/// has spoilt a solution that was good enough.
 pub(super) fn rounded(monitor: &mut Monitor<'_>, tolerance: f64, double: f64, residual: f64) -> Option<String> {
     if !residual.is_finite() {
         monitor.rule(Stop::Breakdown);

@@ -1,16 +1,17 @@
-//! Putting a solver together, and judging what it returns.
+//! Assembly of a solver, and the judgement of its results.
 //!
-//! * [`system`] an operator, an iteration, and the judgement by the true residual,
-//! * `solve` what a solver can do, `arrays` a caller's arrays to the device and back,
-//! * `run` a solve from norms to verdict, `iterate` the loop around an iteration: restarts, other preconditioners, the best iterate,
-//! * `direct` direct solves between callers' arrays,
-//! * `judge` the norms by which it does so, `precondition` a solver as a preconditioner,
-//! * `in_precision` iterations in another precision,
-//! * `assembly` from options to an iteration with its preconditioner,
-//! * `jacobi` sub-iterations and overlap by a trial,
-//! * `advice` what to try next when a solve does not converge,
-//! * `range` right-hand sides of extreme size,
-//! * [`memory`] how much memory all that takes, predicted.
+//! * [`system`]: an operator, an iteration, and the judgement by the true residual,
+//! * `solve`: the interface of a solver, `arrays`: transfers of a caller's arrays,
+//! * `run`: a solve from norms to verdict, `iterate`: the loop around an iteration with restarts, other preconditioners, the best
+//!   iterate,
+//! * `direct`: direct solves between callers' arrays,
+//! * `judge`: norms for the judgement, `precondition`: a solver as a preconditioner,
+//! * `in_precision`: iterations in another precision,
+//! * `assembly`: an iteration with its preconditioner from options,
+//! * `jacobi`: sub-iterations and overlap by a trial,
+//! * `advice`: advice when a solve does not converge,
+//! * `range`: right-hand sides of extreme size,
+//! * [`memory`]: predicts the memory of all that.
 
 mod advice;
 mod arrays;

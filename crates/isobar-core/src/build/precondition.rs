@@ -1,4 +1,4 @@
-//! A solver as a preconditioner of somebody else's iteration.
+//! A solver as a preconditioner of another program's iteration.
 
 use super::arrays::{download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
@@ -12,21 +12,21 @@ use crate::options::Preconditioner;
 use crate::real::Precision;
 use crate::stencil::{Stencil, Supports};
 
-/// The norm of a residual that nobody looks at.
+/// The norm of a residual that is not read.
 const UNUSED: Scalar = Scalar::new(0);
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// As [`Solve::precondition`](super::Solve::precondition), of arrays with the right shapes.
+    /// See [`Solve::precondition`](super::Solve::precondition), for arrays with the right shapes.
     pub(super) fn precondition(&mut self, r: Source<'_>, z: &mut Target<'_>, iterations: usize) -> Result<()> {
         upload(&self.backend, &self.callers, r, &mut self.b)?;
         if let Some(space) = &mut self.null_space {
             space.project_out(&mut self.b)?;
         }
-        // Powers of two, so that this changes no digit of z.
+        // A power of two, so that no digit of z changes.
         let (norm, scaling) = self.bring_into_range(Guess::Zero, None)?;
         if !norm.is_finite() {
             find_not_finite("the residual", r)?;
-            // Arrays on a device are not searched.
+            // Arrays on a device are not searched for the entry.
             return Err(Error::invalid(
                 "the residual",
                 "it holds a NaN or an infinity, or its norm overflows; scale it down",
@@ -45,8 +45,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         download(&self.backend, &self.callers, &self.u, z)
     }
 
-    /// Makes what takes the iteration's place: something symmetric where its cycles are not and the matrix has such, and in double
-    /// precision where nobody asked for less, so that it is linear to as many digits.
+    /// Makes a replacement for the iteration: a symmetric one where its cycles are not and the matrix has such, and in double
+    /// precision unless the user asked for less, so that it is linear to as many digits.
     fn make_symmetric(&mut self) -> Result<()> {
         let is_single = self.options.precision == Precision::F64 && self.options.storage() == Precision::Mixed;
         let is_skew = self.stencil.is_symmetric()
@@ -70,7 +70,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(())
     }
 
-    /// u = M⁻¹ b, and so on with what is left of the residual.
+    /// Computes u = M⁻¹ b, and further steps from the remaining residual.
     fn steps(&mut self, iterations: usize) -> Result<()> {
         self.make_symmetric()?;
         let Self { backend, capabilities, iteration, symmetric, spare, b, u, layout, scalars, .. } = self;

@@ -1,4 +1,4 @@
-//! Right-hand sides of extreme size: solving is linear, so they are solved for times a power of two, which is exact.
+//! Right-hand sides of extreme size, which are scaled by a power of two; that is exact, since solving is linear.
 
 use super::system::{NORM, System};
 use crate::error::Result;
@@ -8,17 +8,17 @@ use crate::real::Precision;
 use crate::stencil::modes::single_suffices;
 use crate::stencil::{Stencil, Supports};
 
-/// Beyond this a sum of squares in double precision may overflow, or vanish.
+/// The exponent that scales a b whose sum of squares overflows or vanishes in double precision.
 const FAR: i32 = 600;
-/// Powers of two that are certain to exist, and their inverses too.
+/// The largest exponent that surely exists, as does its negative.
 const MOST: i32 = 1000;
 
-/// An exponent: what b and u are multiplied by during a solve is 2 to it.
+/// The exponent of the power of two by which b and u are scaled during a solve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scaling(i32);
 
 impl Scaling {
-    /// Where not even ‖b‖ can be said: what brings b to where it can be.
+    /// Returns the scaling that makes ‖b‖ computable, where it is not.
     pub(super) fn to_be_measured(norm: f64) -> Self {
         Self(if norm == 0.0 {
             FAR
@@ -29,12 +29,12 @@ impl Scaling {
         })
     }
 
-    /// The factor that brings a b of this norm to about 1 where an iteration in this precision would over- or underflow; `before`
-    /// is what it has been multiplied by already.
+    /// Returns the factor that scales a b of this norm to about 1, where an iteration in this precision would over- or underflow;
+    /// `before` is the scaling so far.
     pub(super) fn for_solving(norm: f64, precision: Precision, before: Self) -> Self {
         let room = match precision {
             Precision::F64 => 400,
-            // Squares of what is stored in single precision are summed up in it.
+            // Squares of numbers in single precision are summed in it.
             _ => 40,
         };
         if !(norm.is_finite() && norm > 0.0) {
@@ -45,32 +45,32 @@ impl Scaling {
         Self((before.0 + wanted).clamp(-MOST, MOST) - before.0)
     }
 
-    /// Both.
+    /// Returns both scalings combined.
     #[must_use]
     pub(super) fn and(self, other: Self) -> Self {
         Self(self.0 + other.0)
     }
 
-    /// The other way.
+    /// Returns the inverse.
     #[must_use]
     pub(super) fn back(self) -> Self {
         Self(-self.0)
     }
 
-    /// Whether it changes nothing.
+    /// Returns whether it changes nothing.
     pub(super) fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// The factor.
+    /// Returns the factor.
     pub(super) fn factor(self) -> f64 {
         2f64.powi(self.0)
     }
 }
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// Multiplies b, and a first guess, by a power of two where the iteration could not do with them as they are. Returns
-    /// ‖b‖ as it then is; `norm` is what it is, where that is known.
+    /// Scales b, and a first guess, by a power of two where their range requires it. Returns ‖b‖ after that; `norm` is its value
+    /// before, where known.
     pub(super) fn bring_into_range(&mut self, guess: Guess, norm: Option<f64>) -> Result<(f64, Scaling)> {
         let norm = match norm {
             Some(norm) => norm,
@@ -85,7 +85,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let norm = self.scale_rhs(second, norm)?;
         let all = first.and(second);
         if norm == 0.0 {
-            // There is nothing to bring anywhere.
+            // There is nothing to scale.
             return Ok((norm, Scaling::default()));
         }
         if guess == Guess::Given && !all.is_none() {
@@ -94,7 +94,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok((norm, all))
     }
 
-    /// Scales b. `norm` is its norm; returns what it is afterwards.
+    /// Scales b of norm `norm`, and returns its norm afterwards.
     fn scale_rhs(&mut self, scaling: Scaling, norm: f64) -> Result<f64> {
         if scaling.is_none() {
             return Ok(norm);
@@ -103,7 +103,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.norm_of_rhs()
     }
 
-    /// Multiplies b and u.
+    /// Scales b and u.
     pub(super) fn scale(&mut self, scaling: Scaling) -> Result<()> {
         if scaling.is_none() {
             return Ok(());
@@ -112,7 +112,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.backend.scale(scaling.factor(), &mut self.b)
     }
 
-    /// Undoes that. Returns whether u is a number everywhere, as far as its norm can tell.
+    /// Undoes the scaling. Returns whether u is finite everywhere, judged by its norm.
     pub(super) fn bring_back(&mut self, scaling: Scaling) -> Result<bool> {
         if scaling.is_none() {
             return Ok(true);
@@ -134,7 +134,7 @@ mod tests {
         for precision in [Precision::F64, Precision::F32, Precision::Mixed] {
             for exponent in -1070..=1023 {
                 let norm = 1.5 * f64::from(exponent).exp2();
-                // The sum of squares under the root.
+                // The norm by its sum of squares.
                 let seen = (norm * norm).sqrt();
                 let first = Scaling::to_be_measured(seen);
                 let norm = norm * first.factor();

@@ -10,27 +10,26 @@ use crate::solver::Monitor;
 use crate::solver::monitor::Patience;
 use crate::stencil::{Stencil, Supports};
 
-/// Cycles in which points must show their pace, and again and again so.
+/// Cycles in which relaxation of points must show its pace, repeatedly.
 const PROBE: usize = 5;
-/// That pace is too slow where a cycle leaves more of a residual than this, on average: an iteration with lines on Galerkin
-/// grids takes as long as a few cycles.
+/// The slowest convergence factor of a cycle: an iteration with lines on Galerkin grids takes as long as a few cycles.
 const SLOW: f64 = 0.5;
-/// The bound for conjugate gradients with the hybrid smoother, whose iterations take two thirds of the time of those with lines, and
-/// whose levels a quarter.
+/// Iterations in which conjugate gradients with the hybrid smoother must show their pace; one takes two thirds of the time of one with
+/// lines, and the levels a quarter.
 const PROBE_ABOVE_LINES: usize = 8;
-/// Pace of these.
+/// The slowest convergence factor of these.
 const SLOW_ABOVE_LINES: f64 = 0.6;
 
-/// Iterations in which multigrid in single precision must show its pace, and keep it from then on: what rounding spoils may be as
-/// good as in double precision until the last digits are wanted.
+/// Iterations in which multigrid in single precision must show its pace, and keep it from then on: rounding may show only in the last
+/// digits.
 const PROBE_SINGLE: usize = 30;
-/// That pace is too slow where the tolerance would take so many: with rounding in double precision few matrices do.
+/// The pace is too slow where the tolerance would take this many iterations; few matrices do in double precision.
 const SLOW_SINGLE: f64 = 100.0;
 
 /// Iterations in which the nearest box must show its pace, and keep it from then on.
 const PROBE_BOX: usize = 8;
-/// That pace is too slow where the tolerance would take so many: an iteration takes a third to a fifth of the time of one with multigrid,
-/// which takes ten where cells are thin.
+/// The pace is too slow where the tolerance would take this many iterations: one takes a third to a fifth of the time of one with
+/// multigrid, which needs ten where cells are thin.
 const SLOW_BOX: f64 = 36.0;
 
 /// Returns these options with the nearest box as the preconditioner.
@@ -39,14 +38,14 @@ pub(super) fn with_box(mut options: SolverOptions) -> SolverOptions {
     in_double(options)
 }
 
-/// The iteration with everything in double precision.
+/// Returns these options with everything in double precision.
 pub(super) fn in_double(mut options: SolverOptions) -> SolverOptions {
     options.precision = Precision::F64;
     options.multigrid.precision = CyclePrecision::F64;
     options
 }
 
-/// Conjugate gradients with the preconditioner for any coefficients, with lines where that is multigrid.
+/// Returns options for conjugate gradients with the given preconditioner, with lines where that is multigrid.
 pub(super) fn by_lines(mut options: SolverOptions, preconditioner: Preconditioner) -> SolverOptions {
     (options.method, options.preconditioner) = (Method::Cg, preconditioner);
     options.multigrid.smoother = Smoother::LineRedBlack;
@@ -54,19 +53,19 @@ pub(super) fn by_lines(mut options: SolverOptions, preconditioner: Preconditione
 }
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// Whether an iteration in double precision has multigrid in single precision.
+    /// Returns whether an iteration in double precision has multigrid in single precision.
     pub(super) fn has_single_multigrid(&self) -> bool {
         self.options.storage() == Precision::Mixed && self.options.has_cycles()
     }
 
-    /// Has it watched as a preconditioner of conjugate gradients.
+    /// Starts watching it as a preconditioner of conjugate gradients.
     pub(super) fn watch_single(&self, monitor: &mut Monitor<'_>) {
         if self.has_single_multigrid() && !self.options.method.is_stationary() {
             monitor.watch_on(PROBE_SINGLE, -self.options.tolerance.ln() / SLOW_SINGLE);
         }
     }
 
-    /// Goes on with multigrid in double precision. Says why.
+    /// Continues with multigrid in double precision. Returns a note with the reason.
     pub(super) fn replace_single(
         &mut self,
         monitor: &mut Monitor<'_>,
@@ -77,10 +76,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.replace(in_double(self.options.clone()))?;
         monitor.change(residual);
         let why = why.unwrap_or_else(|| format!("was slow, convergence factor {left:.3}, up to iteration"));
-        Ok(format!("multigrid in single precision {why} {at}; went on in double precision"))
+        Ok(format!("multigrid in single precision {why} {at}; continued in double precision"))
     }
 
-    /// Has cycles watched that may be replaced.
+    /// Starts watching cycles that may be replaced.
     pub(super) fn watch_points(&self, monitor: &mut Monitor<'_>) {
         if !self.is_replaceable {
             return;
@@ -92,7 +91,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         monitor.watch_on(probe, -slow.ln());
     }
 
-    /// Goes on with conjugate gradients and the preconditioner that suits any coefficients. Says so.
+    /// Continues with conjugate gradients and the preconditioner for any coefficients. Returns a note.
     pub(super) fn replace_points(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<String> {
         let mut options = by_lines(self.options.clone(), self.reserve);
         let has_cycles = self.reserve == Preconditioner::Multigrid;
@@ -107,18 +106,18 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         monitor.be(Patience::Krylov);
         let to = if has_cycles { "multigrid, lines on Galerkin grids" } else { self.reserve.name() };
         Ok(format!(
-            "cycles that relax points were slow up to cycle {at}, {left:.3} a cycle; went on with cg, preconditioner {to}"
+            "cycles that relax points were slow up to cycle {at}, {left:.3} a cycle; continued with cg, preconditioner {to}"
         ))
     }
 
-    /// Has the nearest box watched, where it is only tried.
+    /// Starts watching the nearest box, where it is only tried.
     pub(super) fn watch_box(&self, monitor: &mut Monitor<'_>) {
         if self.after_box.is_some() {
             monitor.watch_on(PROBE_BOX, -self.options.tolerance.ln() / SLOW_BOX);
         }
     }
 
-    /// Goes on with multigrid. Says so.
+    /// Continues with multigrid. Returns a note.
     pub(super) fn replace_box(
         &mut self,
         options: SolverOptions,
@@ -130,11 +129,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.replace(options)?;
         monitor.change(residual);
         Ok(format!(
-            "the nearest box was slow up to iteration {at}, convergence factor {left:.3}; went on with multigrid"
+            "the nearest box was slow up to iteration {at}, convergence factor {left:.3}; continued with multigrid"
         ))
     }
 
-    /// Makes room for the best iterate, which Krylov methods keep.
+    /// Allocates the best iterate, for Krylov methods.
     pub(super) fn keep_best(&mut self) -> Result<()> {
         if self.best.is_none() {
             self.best = Some(self.backend.zeros(&self.layout)?);
@@ -143,7 +142,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(())
     }
 
-    /// Takes the iteration that these options, which are resolved, ask for.
+    /// Changes to the iteration of these options, which are resolved.
     pub(super) fn replace(&mut self, options: SolverOptions) -> Result<()> {
         let Parts { made, levels, notes, coefficient_bytes, updates } =
             assemble(&self.backend, &self.stencil, &options, &self.operator, None, None, self.is_floating())?;

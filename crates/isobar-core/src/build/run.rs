@@ -1,4 +1,4 @@
-//! A solve of the b and u that are on the device: norms, the iteration, the verdict.
+//! A solve of the b and u on the device: norms, the iteration, the verdict.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::solver::monitor::Patience;
 use crate::solver::{Monitor, Observer};
 use crate::stencil::{Stencil, Supports};
 
-/// The norms that a solve begins with.
+/// The initial norms of a solve.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Norms {
     /// The part of b that was removed, relative to b.
@@ -29,7 +29,8 @@ pub(super) struct Norms {
 }
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// Norms of b and of the first residual, after b has been made compatible with a singular A.
+    /// Computes the norms of b and of the first residual, after b has been made compatible with a singular
+    /// A.
     pub(super) fn norms(&mut self, guess: Guess) -> Result<Norms> {
         let may_begin = guess == Guess::Zero && self.null_space.is_none() && self.scaled.is_none();
         let found = if may_begin && self.iteration.finds_norm_of_rhs() {
@@ -54,7 +55,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(Norms { removed, rhs, initial, scaling })
     }
 
-    /// Solves. `rounds` says that u goes to an array of single precision, and is judged as what is in that.
+    /// Solves. `rounds` tells that u goes to an array in single precision, and is judged after rounding.
     pub(super) fn run(
         &mut self,
         norms: Norms,
@@ -86,7 +87,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let mut monitor = Monitor::new(reference, tolerance, max_iterations, patience, observer);
         let backend = self.backend.clone();
         let mut told = Told::default();
-        // The answer to b = 0 is 0; also where all of b was what no u can produce, whatever the first guess.
+        // The solution for b = 0 is 0, for any first guess; also where projection removed all of b.
         let is_trivial = rhs == 0.0 && (reference == 0.0 || removed.is_some_and(|removed| removed > 0.0));
         let mut residual = if is_trivial {
             let _ = monitor.begin(0.0);
@@ -95,7 +96,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         } else if monitor.begin(initial).is_break()
             && !self.is_moved_by_projection(guess, &mut monitor, &mut initial)?
         {
-            // A first guess that is good enough stays.
+            // A first guess that is good enough is kept.
             if guess == Guess::Zero {
                 backend.clear(&mut self.u)?;
             }
@@ -117,7 +118,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             is_returned = residual.is_finite();
         }
         if !is_returned {
-            // Numbers that are none must not outlive the solve.
+            // NaN must not outlive the solve.
             backend.clear(&mut self.u)?;
         }
         let stop = monitor.stop().unwrap_or(Stop::MaxIterations);

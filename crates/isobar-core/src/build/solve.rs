@@ -1,4 +1,4 @@
-//! The interface of a solver, whatever it is made of.
+//! The interface of any solver.
 
 use crate::array::{Source, Target};
 use crate::backend::DeviceInfo;
@@ -17,11 +17,11 @@ use crate::traffic::StepTraffic;
 pub struct Description {
     /// The device.
     pub device: DeviceInfo,
-    /// How the grid is divided among several ranks.
+    /// The division of the grid among several ranks.
     pub shares: Option<Shares>,
-    /// The iteration, as the case file calls it.
+    /// The iteration, by its name in case files.
     pub method: String,
-    /// The preconditioner, as the case file calls it; `none` for methods without one, `own` for a caller's.
+    /// The preconditioner, by its name in case files; `none` for methods without one, `own` for a caller's.
     pub preconditioner: String,
     /// The relaxation inside multigrid, where there is any.
     pub smoother: Smoother,
@@ -35,45 +35,45 @@ pub struct Description {
     pub bytes: usize,
     /// Bytes of coefficients, and of the operators' own working space, on the device.
     pub coefficient_bytes: usize,
-    /// The traffic that an iteration declares, step by step.
+    /// The traffic of an iteration, step by step.
     pub traffic: Vec<StepTraffic>,
 }
 
-/// A solver ready to be used, whatever it is made of and wherever it runs.
+/// A solver ready for use, of any method and on any device.
 pub trait Solve<S>: Send {
-    /// Solves A u = `rhs`, starting from what `u` holds if `guess` says so.
+    /// Solves A u = `rhs`, starting from the values of `u` for [`Guess::Given`].
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) or [`Error::NotFinite`](crate::Error::NotFinite) for arrays that do not fit the
-    /// problem, and what the device reports. Not converging is an outcome.
+    /// problem; the errors of the device. Not converging is an outcome.
     fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome>;
 
-    /// v = A u
+    /// Computes v = A u.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape); the errors of the device.
     fn apply(&mut self, u: Source<'_>, v: Target<'_>) -> Result<()>;
 
-    /// z = B r with a fixed linear B ≈ A⁻¹: `iterations` steps z += M⁻¹ (r − A z) from zero, where M is the preconditioner of a
-    /// Krylov method, or one cycle of multigrid or of vertical modes, or the diagonal of Jacobi's method. Nothing is judged. Of a
-    /// singular A, r and z lose their means over what is tied to nothing.
+    /// Computes z = B r with a fixed linear B ≈ A⁻¹: `iterations` steps z += M⁻¹ (r − A z) from zero, where M is the
+    /// preconditioner of a Krylov method, or one cycle of multigrid or of vertical modes, or the diagonal of Jacobi's method. The
+    /// residual is not checked. Where A is singular, r and z lose their means over floating components.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape), [`Error::NotFinite`](crate::Error::NotFinite); the errors of the device.
     fn precondition(&mut self, r: Source<'_>, z: Target<'_>, iterations: usize) -> Result<()>;
 
-    /// Gives the matrix other coefficients: those of a stencil that differs from the present one in nothing else.
-    /// Nothing is allocated, compiled or recorded anew where the preconditioner can do without.
+    /// Gives the matrix the coefficients of a stencil that differs from the present one in nothing else. Nothing is allocated,
+    /// compiled or recorded again, if the preconditioner permits.
     ///
     /// # Errors
-    /// As [`Stencil::check_update`](crate::stencil::Stencil::check_update); the errors of the device, and then the solver must
+    /// See [`Stencil::check_update`](crate::stencil::Stencil::check_update); the errors of the device, and then the solver must
     /// be updated once more before it solves again.
     fn update(&mut self, stencil: &S) -> Result<()>;
 
     /// Describes the solver.
     fn description(&self) -> &Description;
 
-    /// Bytes a second that a copy of a vector of this size moves, measured now.
+    /// Measures the bytes a second that a copy of a vector of this size moves.
     ///
     /// # Errors
     /// The errors of the device.

@@ -1,4 +1,4 @@
-//! An operator, an iteration and the judgement at the end: what a user calls.
+//! A linear system: an operator, an iteration and the judgement at the end.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,10 +21,10 @@ use crate::solver::{Iteration, Observer};
 use crate::stencil::rings::Turns;
 use crate::stencil::{Stencil, Supports, Update};
 
-/// A linear system on one back end: the operator in double precision, which judges, and an iteration
-/// in whatever precision, which solves.
+/// A linear system on one back end: the operator in double precision, which judges, and an iteration in any precision, which
+/// solves.
 ///
-/// Storage: b and u in double precision, and of Krylov methods the best u, beside the iteration's own.
+/// Storage: b and u in double precision, and for Krylov methods the best u, besides the iteration's own.
 pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) backend: B,
     pub(super) stencil: S,
@@ -38,29 +38,29 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) callers: CallersGrid,
     pub(super) b: B::Vector<f64>,
     pub(super) u: B::Vector<f64>,
-    /// Only where the operator's residual norm needs a place for the residual.
+    /// Scratch, where the operator's residual norm needs it.
     pub(super) scratch: B::Vector<f64>,
-    /// u in single precision, once a caller's array is.
+    /// u in single precision, once a caller's array has it.
     pub(super) single: Option<B::Vector<f32>>,
     /// The preconditioner for other programs' iterations where the iteration's own cycles are not symmetric, made on demand.
     pub(super) symmetric: Option<Symmetric<B, S>>,
-    /// A residual and its correction, once a preconditioner of several steps is asked for.
+    /// A residual and its correction, once a preconditioner of several steps is used.
     pub(super) spare: Option<[B::Vector<f64>; 2]>,
-    /// The best iterate, where the iteration is one whose residual may rise.
+    /// The best iterate, for iterations whose residual may rise.
     pub(super) best: Option<B::Vector<f64>>,
-    /// Whether the preconditioner was nobody's wish, so that another may take its place.
+    /// Whether the preconditioner was chosen automatically, so that another may replace it.
     pub(super) is_automatic: bool,
-    /// The options as they were given, where they left the method open and a direct solve was chosen.
+    /// The original options, where they left the method open and a direct solve was chosen.
     pub(super) asked: Option<SolverOptions>,
     /// The options that replace the nearest box as a preconditioner, where it is only tried.
     pub(super) after_box: Option<SolverOptions>,
-    /// Whether the method was nobody's wish either, and there is a safer one.
+    /// Whether the method was chosen automatically too, and there is a safer one.
     pub(super) is_replaceable: bool,
-    /// The preconditioner of that one.
+    /// The preconditioner of the safer method.
     pub(super) reserve: Preconditioner,
-    /// Whether [`Norm::Initial`] is that of the right-hand side where that is smaller.
+    /// Whether [`Norm::Initial`] is replaced by the right-hand side's norm where that is smaller.
     pub(super) is_capped: bool,
-    /// Whether multigrid is what the matrix chooses.
+    /// Whether the matrix chooses multigrid.
     pub(super) has_levels: bool,
     /// The diagonal, and D⁻¹ r, where the norm is ‖D^−½ r‖.
     pub(super) scaled: Option<(Arc<dyn Diagonal<B, f64>>, B::Vector<f64>)>,
@@ -68,7 +68,7 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) description: Description,
 }
 
-/// An iteration, and what gives its matrices other coefficients.
+/// An iteration, and the updates of its matrices.
 pub(super) type Symmetric<B, S> = (Box<dyn Iteration<B, f64>>, Vec<Update<S>>);
 
 /// ‖r‖²
@@ -78,8 +78,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Puts operator, iteration and vectors on a device.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for options that make no sense, together or alone; [`Error::Unsupported`] for
-    /// those that this stencil does not offer; the errors of the device.
+    /// [`Error::Invalid`] for options that are invalid alone or together; [`Error::Unsupported`] for those that this stencil
+    /// does not support; the errors of the device.
     pub fn new(backend: &B, stencil: &S, options: &SolverOptions) -> Result<Self> {
         Self::assembled(backend, stencil, options, None)
     }
@@ -87,7 +87,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Makes a solver with a caller's own preconditioner instead of the options'.
     ///
     /// # Errors
-    /// As [`System::new`]; [`Error::Invalid`] where the options ask for multigrid cycles or for another precision than
+    /// See [`System::new`]; [`Error::Invalid`] where the options ask for multigrid cycles or for another precision than
     /// double.
     pub fn with_preconditioner(
         backend: &B,
@@ -185,9 +185,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let singular = null_space.as_ref().and_then(NullSpace::describe);
         let is_incomplete = matches!(options.preconditioner, Preconditioner::Ic { .. } | Preconditioner::Mic { .. });
         if singular.is_some() && is_incomplete && !is_own {
-            notes.push(
-                "the last pivot of a part that is tied to nothing is not positive; its diagonal entry stands in".into(),
-            );
+            notes.push("the last pivot of a floating component is not positive; its diagonal entry replaces it".into());
         }
         notes.extend(singular);
         let diagonal = match (options.norm, &capabilities.diagonal) {
@@ -246,7 +244,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 }
 
-/// The null space of a matrix. Whether a piece is tied to nothing is seen from its ties, but not where some are negative.
+/// Finds the null space of a matrix. A component floats if its shift is zero, which is not decisive where some shifts are
+/// negative.
 fn null_space<B: Supports<S>, S: Stencil>(
     capabilities: &Capabilities<B, f64>,
     stencil: &S,
@@ -256,50 +255,50 @@ fn null_space<B: Supports<S>, S: Stencil>(
     aggregates.map(|operator| NullSpace::new(operator, options.compatibility)).transpose()
 }
 
-/// For callers whose vectors are on the device already: fill [`System::rhs_mut`], and
-/// [`System::solution_mut`] where there is a first guess, then [`System::solve_in_place`].
+/// Methods for callers whose vectors are on the device already: fill [`System::rhs_mut`], and [`System::solution_mut`] where
+/// there is a first guess, then call [`System::solve_in_place`].
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// b
+    /// Returns b.
     pub fn rhs_mut(&mut self) -> &mut B::Vector<f64> {
         &mut self.b
     }
 
-    /// How often the solver's grid, that of its vectors, goes around the stencil's.
+    /// Returns the copies of the stencil's grid in the solver's grid.
     pub(crate) fn turns(&self) -> Turns {
         self.callers.turns()
     }
 
-    /// The grid of callers' arrays.
+    /// Returns the grid of callers' arrays.
     pub(crate) fn callers(&self) -> &CallersGrid {
         &self.callers
     }
 
-    /// The layout of its vectors.
+    /// Returns the layout of its vectors.
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// u
+    /// Returns u.
     pub fn solution(&self) -> &B::Vector<f64> {
         &self.u
     }
 
-    /// u, as a first guess
+    /// Returns u, as a first guess.
     pub fn solution_mut(&mut self) -> &mut B::Vector<f64> {
         &mut self.u
     }
 
-    /// b and u
+    /// Returns b and u.
     pub fn vectors_mut(&mut self) -> (&mut B::Vector<f64>, &mut B::Vector<f64>) {
         (&mut self.b, &mut self.u)
     }
 
-    /// Makes residuals relative to ‖b‖ where that is smaller than ‖r₀‖, for first guesses that know nothing of the solution.
+    /// Makes residuals relative to ‖b‖ where that is smaller than ‖r₀‖, for first guesses unrelated to the solution.
     pub(crate) fn cap_reference(&mut self) {
         self.is_capped = true;
     }
 
-    /// b = A x
+    /// Computes b = A x.
     ///
     /// # Errors
     /// The errors of the device.
@@ -307,7 +306,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.capabilities.operator.apply(x, &mut self.b)
     }
 
-    /// ‖b − A u‖ / ‖b‖, of the b and u that are there.
+    /// Computes ‖b − A u‖ / ‖b‖ for the current b and u.
     ///
     /// # Errors
     /// The errors of the device.
@@ -318,8 +317,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Solves A u = b with the b and u that are on the device; nothing is copied.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where b or the residual of the first guess is not finite; what the device
-    /// reports.
+    /// [`Error::Invalid`] where b or the residual of the first guess is not finite; the errors of the device.
     pub fn solve_in_place(&mut self, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome> {
         let clock = Instant::now();
         let norms = self.norms(guess)?;
@@ -346,7 +344,7 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         if guess == Guess::Given {
             upload(&self.backend, &self.callers, u.as_source(), &mut self.u)?;
         }
-        // Bringing arrays is no part of the solve, on whichever rank it takes longest.
+        // The solve does not include the transfer of arrays, on any rank.
         self.backend.synchronize()?;
         let upload = clock.elapsed().as_secs_f64();
         let clock = Instant::now();
@@ -391,7 +389,7 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         if !stencil.is_symmetric() && self.options.method == Method::Cg {
             return Err(Error::invalid("the new operator", "not symmetric, which conjugate gradients need it to be"));
         }
-        // What refuses the new factors leaves the old ones.
+        // An error keeps the old factors.
         let mut is_left = false;
         if self.options.method == Method::Direct
             && let Err(error) = self.updates.iter().try_for_each(|update| update(stencil))
@@ -409,7 +407,7 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         let own = if self.options.method == Method::Direct { &[] } else { &self.updates[..] };
         let other = self.symmetric.iter().flat_map(|(_, updates)| updates).filter(|_| !is_left);
         let updates: Vec<&Update<S>> = own.iter().chain(other).collect();
-        // A box that is only tried need not be had any more.
+        // A box that is only tried is not required any more.
         let updated = self.backend.enter(|| updates.iter().try_for_each(|update| update(stencil)));
         let is_boxless = updated.is_err() && self.after_box.is_some();
         if !is_boxless {
@@ -427,7 +425,7 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
             return self.replace(options);
         }
         if self.options.method == Method::Jacobi && self.is_floating() != was_floating {
-            // Relaxation depends on it.
+            // The relaxation depends on it.
             return self.replace(self.options.clone());
         }
         if let Some((symmetric, _)) = &mut self.symmetric {

@@ -18,7 +18,8 @@ pub const SIDES: [[Side; 2]; 5] = [
     [Side::Periodic, Side::Periodic],
 ];
 
-/// A box whose widths grow by a factor along each axis, with layers of random coefficients and a reaction, perhaps.
+/// Makes a box whose widths grow by a factor along each axis, with optional layers of random coefficients and a
+/// reaction.
 fn stencil(shape: Shape, sides: [[Side; 2]; 3], stretching: f64, layered: Option<usize>, seed: u64) -> Diffusion {
     stencil_with(1.0, shape, sides, stretching, layered, seed)
 }
@@ -50,7 +51,7 @@ fn is_singular(stencil: &Diffusion) -> bool {
     !stencil.sides().as_flattened().contains(&Side::Fixed) && !stencil.has_shift()
 }
 
-/// ‖b − A u‖ / ‖b‖
+/// Computes ‖b − A u‖ / ‖b‖.
 fn residual(stencil: &Diffusion, u: &[f64], b: &[f64]) -> f64 {
     let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
     norm(&mut stencil.times(u).iter().zip(b).map(|(a, b)| a - b)) / norm(&mut b.iter().copied()).max(1e-300)
@@ -72,7 +73,7 @@ fn check<B: Complete>(backend: &B, stencil: &Diffusion, solver: &crate::operator
         ok(backend.download(x, &mut ok(ArrayViewMut::c_order(&mut u, shape))));
         let found = residual(stencil, &u, &values);
         let is_zero = values.iter().all(|value| value.abs() < 1e-14);
-        // Pivots of indefinite matrices are moved away from zero; refinement removes what that changes.
+        // Pivots of indefinite matrices are moved away from zero; refinement removes the effect.
         let most = if stencil.is_definite() { 1e-11 } else { 1e-5 };
         assert!(found < most || is_zero && u.iter().all(|u| u.is_finite()), "{what}, {how}: residual {found:e}");
     };
@@ -90,7 +91,7 @@ fn solver<B: Complete>(backend: &B, stencil: &Diffusion, what: &str) -> crate::o
     solver
 }
 
-/// Boxes of awkward sizes, with all kinds of sides, uniform, stretched and layered along each axis.
+/// Checks boxes of awkward sizes, with all kinds of sides, uniform, stretched and layered along each axis.
 pub fn boxes<B: Complete>(backend: &B) {
     let extents = [
         [1, 1, 1],
@@ -111,7 +112,7 @@ pub fn boxes<B: Complete>(backend: &B) {
         for m in 0..10 {
             let mut sides = [n + m, n / 2 + 2 * m + m / 5, 3 * m + 1].map(|s| SIDES[s % SIDES.len()]);
             for (sides, n) in sides.iter_mut().zip([nx, ny, nz]) {
-                // Checkerboards go around even numbers of cells.
+                // A periodic checkerboard needs an even number of cells.
                 if sides[0] == Side::Periodic && n % 2 == 1 {
                     *sides = SIDES[m % 4];
                 }
@@ -124,7 +125,7 @@ pub fn boxes<B: Complete>(backend: &B) {
     }
 }
 
-/// Indefinite boxes: negative reactions, in lines of all kinds.
+/// Checks indefinite boxes: negative reactions, in lines of all kinds.
 pub fn indefinite<B: Complete>(backend: &B) {
     for (n, [nx, ny, nz]) in [[6, 5, 4], [8, 16, 10], [34, 3, 18], [12, 66, 2], [2, 2, 130]].into_iter().enumerate() {
         for m in 0..6 {
@@ -142,7 +143,7 @@ pub fn indefinite<B: Complete>(backend: &B) {
     }
 }
 
-/// New factors in the place of old ones: layers alone, and everything.
+/// Checks updates of factors: of layers alone, and of everything.
 pub fn update<B: Complete>(backend: &B) {
     let shape = Shape::new(12, 6, 10);
     let sides = [SIDES[1], SIDES[4], SIDES[0]];

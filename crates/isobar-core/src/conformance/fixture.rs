@@ -1,4 +1,4 @@
-//! Grids, stencils, vectors and comparison.
+//! Grids, stencils, vectors and comparisons.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -18,8 +18,8 @@ use crate::reference::{Plain, Reference, SevenPoint, Vector};
 use crate::solver::ignore;
 use crate::stencil::{Coefficients, Diffusion, Hierarchy, Side, Stencil, Supports, TensorProduct};
 
-/// Grids: smaller than a row of lanes, odd, one cell wide in each direction, long and thin, and large
-/// enough for several threads and several tiles.
+/// Grids smaller than a row of lanes, odd, one cell wide in each direction, long and thin, and large enough for several
+/// threads and several tiles.
 const SHAPES: [(usize, usize, usize); 12] = [
     (1, 1, 1),
     (1, 1, 7),
@@ -35,10 +35,10 @@ const SHAPES: [(usize, usize, usize); 12] = [
     (20, 52, 130),
 ];
 
-/// Grids of more cells are there for tiles and threads, not for every combination.
+/// Grids of more cells are for tiles and threads, not for every combination.
 const LARGE: usize = 10_000;
 
-/// All grids.
+/// Returns all grids.
 pub fn shapes() -> impl Iterator<Item = Shape> {
     SHAPES.into_iter().map(|(nx, ny, nz)| Shape::new(nx, ny, nz))
 }
@@ -51,7 +51,7 @@ pub fn ok<T>(result: Result<T>) -> T {
 /// Scalars for the checks' own use.
 pub const SCALARS: [Scalar; 4] = [Scalar::new(0), Scalar::new(1), Scalar::new(2), Scalar::new(3)];
 
-/// Smoothers, over-relaxed and not, either colour first.
+/// Returns smoothers, over-relaxed and not, either colour first.
 pub fn relaxations() -> [Relaxation; 6] {
     let make = |smoother, rho, first| Relaxation { smoother, rho, first };
     [
@@ -64,21 +64,21 @@ pub fn relaxations() -> [Relaxation; 6] {
     ]
 }
 
-/// A kind of stencil to check.
+/// A kind of stencil with samples to check.
 pub trait Sample: SevenPoint {
-    /// Stencils of this kind on a grid, all their coefficients of order one and different, so that a wrong one shows, in
-    /// single precision too; named.
+    /// Returns named stencils of this kind on a grid, all their coefficients of order one and different, so that a wrong
+    /// one shows, in single precision too.
     fn samples(shape: Shape) -> Vec<(String, Self)>;
 
-    /// More of them for solves with lines.
+    /// Returns more of them for solves with lines.
     fn line_samples(shape: Shape) -> Vec<(String, Self)> {
         Self::samples(shape)
     }
 
-    /// Whether lines cannot amplify rounding: every column is tied to something.
+    /// Returns whether lines cannot amplify rounding: every column has a shift.
     fn is_tame(&self) -> bool;
 
-    /// Whether a cell takes part.
+    /// Returns whether a cell is active.
     fn takes_part(&self, at: [usize; 3]) -> bool;
 }
 
@@ -87,7 +87,7 @@ impl Sample for TensorProduct {
         vec![("factors of order one".into(), sample(shape))]
     }
 
-    /// Also with the couplings of the real problem, a million times its mass.
+    /// Adds the couplings of the real problem, a million times its mass.
     fn line_samples(shape: Shape) -> Vec<(String, Self)> {
         let mut all = Self::samples(shape);
         all.push(("helmholtz".into(), ok(helmholtz(shape).stencil())));
@@ -103,14 +103,14 @@ impl Sample for TensorProduct {
     }
 }
 
-/// The Helmholtz problem on a panel or a box.
+/// Makes the Helmholtz problem on a panel or a box.
 pub fn helmholtz(shape: Shape) -> Helmholtz {
     let Shape { nx, ny, nz } = shape;
     let geometry = if nx % 3 == 0 { Geometry::Box } else { Geometry::Panel };
     Helmholtz { grid: GridOptions { geometry, nx, ny, nz, ..GridOptions::default() }, ..Helmholtz::default() }
 }
 
-/// A tensor-product stencil whose factors are all of order one and all different.
+/// Makes a tensor-product stencil whose factors are all of order one and all different.
 pub fn sample(shape: Shape) -> TensorProduct {
     let Shape { nx, ny, nz } = shape;
     let positive = |seed: u64, n: usize| 1.0 + 0.5 * random(seed, n);
@@ -129,8 +129,8 @@ pub fn sample(shape: Shape) -> TensorProduct {
 }
 
 impl Sample for Diffusion {
-    /// Where coefficients come from, what sides are like, whether cells are inactive and whether there is a
-    /// shift: every kind of the first with every kind of the second, the rest by turns. On large grids a few of them.
+    /// Combines every kind of coefficients with every kind of sides, and alternates inactive cells and a shift. Large
+    /// grids get a few combinations.
     fn samples(shape: Shape) -> Vec<(String, Self)> {
         let all = diffusion_samples(shape);
         if shape.cells() > LARGE { all.into_iter().step_by(5).collect() } else { all }
@@ -152,7 +152,7 @@ fn diffusion_samples(shape: Shape) -> Vec<(String, Diffusion)> {
         (0..cells).map(value).collect()
     };
     let [closed, fixed] = [Side::Closed, Side::Fixed];
-    // An odd number of columns cannot be periodic.
+    // A periodic direction needs an even number of columns.
     let periodic =
         |n: usize| if n == 1 || n.is_multiple_of(2) { [Side::Periodic; 2] } else { [Side::Fixed, Side::Closed] };
     let sides = [
@@ -180,7 +180,7 @@ fn diffusion_samples(shape: Shape) -> Vec<(String, Diffusion)> {
             };
             let has_shift = (kind + n) % 3 != 0;
             let shift = has_shift.then(|| (0..cells).map(|n| 0.1 + 0.1 * random(50, n)).collect());
-            // Stored faces have taken Dirichlet sides into their shift.
+            // With stored faces Dirichlet sides are in the shift.
             let kept = sides.map(|sides| sides.map(|side| if kind == 3 && side == fixed { closed } else { side }));
             let what = ["one field", "two fields", "three fields", "faces"][kind];
             let name = format!("{what}, {kept:?}, shift {has_shift}, holes {holes}");
@@ -195,20 +195,20 @@ fn faces_of(stencil: &Diffusion) -> Coefficients {
     Coefficients::Faces(Axis::ALL.map(|axis| stencil.cells().map(|at| stencil.face(axis, at)).collect()))
 }
 
-/// No side fixed, nothing else either, and every fifth cell inactive: the constant must be taken care of.
+/// Makes a floating stencil with every fifth cell inactive: the constant is in its null space.
 pub fn floating(shape: Shape) -> Diffusion {
     let field: Arc<[f64]> = (0..shape.cells()).map(|n| if n % 5 == 0 { 0.0 } else { 1.5 + random(1, n) }).collect();
     let cells = Coefficients::Cells { fields: vec![field], axes: [(0, 1.0); 3] };
     ok(Diffusion::new(shape, cells, None, [[Side::Closed; 2]; 3]))
 }
 
-/// The operator under test and its specification, with all that they offer.
+/// The operator under test and its specification, with all their capabilities.
 pub struct Pair<'b, B: Supports<S>, S: Sample, T: Real> {
     /// The back end under test.
     pub backend: &'b B,
     /// The stencil of both operators.
     pub stencil: S,
-    /// Of the stencil.
+    /// The name of the stencil.
     pub name: String,
     /// The operator under test.
     pub operator: Arc<B::Operator<T>>,
@@ -225,7 +225,7 @@ pub struct Pair<'b, B: Supports<S>, S: Sample, T: Real> {
 }
 
 impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
-    /// Both operators.
+    /// Makes both operators.
     pub fn new(backend: &'b B, name: String, stencil: S) -> Self {
         let operator = ok(backend.operator::<T>(&stencil));
         let lines = ok(backend.lines(&stencil, &operator)).unwrap_or_else(|| panic!("{name}: no lines"));
@@ -242,12 +242,12 @@ impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
         }
     }
 
-    /// The grid.
+    /// Returns the shape of the grid.
     pub fn shape(&self) -> Shape {
         self.stencil.shape()
     }
 
-    /// A random vector here and there; 0 in inactive cells, as every vector of a solve is.
+    /// Makes a random vector on both back ends; 0 in inactive cells, like every vector of a solve.
     pub fn vector(&self, seed: u64) -> (Vector<T>, B::Vector<T>) {
         let mut v = random_vector(self.shape(), seed);
         let Shape { nx, ny, nz } = self.shape();
@@ -260,7 +260,7 @@ impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
         (v, sent)
     }
 
-    /// A vector that a step is to overwrite: NaN, but for padding.
+    /// Makes a vector for a step to overwrite: NaN, except for padding.
     pub fn poison(&self) -> (Vector<T>, B::Vector<T>) {
         poison(self.backend, self.shape())
     }
@@ -271,7 +271,7 @@ impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
         ok(self.backend.set(&mut self.scalars, scalar, value));
     }
 
-    /// A coefficient α of a given value, in a scalar of its own.
+    /// Makes a coefficient α of a given value, in a scalar of its own.
     pub fn coefficient(&mut self, scalar: Scalar, value: f64) -> Ratio {
         self.set(scalar, value);
         Ratio::new(scalar, Scalar::ONE)
@@ -282,12 +282,12 @@ impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
         self.compare_at_scale(found, expected, 1.0, what);
     }
 
-    /// The same to the rounding of something of this size.
+    /// Fails unless the two vectors agree to the rounding of numbers of this size.
     pub fn compare_at_scale(&self, found: &B::Vector<T>, expected: &Vector<T>, scale: f64, what: &str) {
         compare_at_scale(self.backend, found, expected, scale, &format!("{what} with {}", self.name));
     }
 
-    /// Fails unless a scalar agrees to rounding, of something of this size if it is smaller.
+    /// Fails unless a scalar agrees to its own rounding, or to that of a number of this size if it is smaller.
     pub fn compare_scalar(&self, scalar: Scalar, scale: f64, what: &str) {
         let found = ok(self.backend.read(&self.scalars))[scalar.index()];
         let expected = self.reference_scalars.get(scalar);
@@ -301,9 +301,9 @@ impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
     }
 }
 
-/// Whether a back end that makes levels of diffusion by kernels of its own comes to the same weights but for rounding, for a
-/// sample of this name: where cells are closed, couplings of coarse grids are zero but for rounding, and weights what that
-/// makes them.
+/// Returns whether a back end that makes levels of diffusion by its own kernels gets equal weights up to rounding, for a
+/// sample of this name: with inactive cells, couplings of coarse grids are zero up to rounding, and weights depend on that
+/// rounding.
 pub fn has_same_weights<B: Backend>(backend: &B, name: &str) -> bool {
     backend.device().kind != "cuda" || !name.contains("holes true")
 }
@@ -317,30 +317,30 @@ pub fn for_each_pair<B: Supports<S>, S: Sample, T: Real>(backend: &B, mut check:
     }
 }
 
-/// The first two levels of a stencil, here and there.
+/// The first two levels of a stencil on both back ends.
 pub struct Levels<'b, B: Supports<S>, S: Sample, T: Real> {
-    /// The finer one.
+    /// The finer level.
     pub fine: Pair<'b, B, S, T>,
     /// The coarser grid.
     pub coarse: Shape,
-    /// Under test.
+    /// The hierarchy under test.
     pub tested: Hierarchy<B, S, T>,
-    /// The specification.
+    /// The hierarchy of the specification.
     pub reference: Hierarchy<Reference, S, T>,
 }
 
 impl<B: Supports<S>, S: Sample, T: Real> Levels<'_, B, S, T> {
-    /// The transfers between the levels.
+    /// Returns the transfers between the levels.
     pub fn transfer(&self) -> (&dyn Transfer<B, T>, &dyn Transfer<Reference, T>) {
         (&*self.tested.transfers[0], &*self.reference.transfers[0])
     }
 
-    /// The finer level as multigrid sees it.
+    /// Returns the smoothers of the finer level.
     pub fn smoother(&self) -> (&dyn LineSmoother<B, T>, &dyn LineSmoother<Reference, T>) {
         (&*self.tested.levels[0], &*self.reference.levels[0])
     }
 
-    /// A random vector of the coarser level.
+    /// Makes a random vector of the coarser level.
     pub fn coarse_vector(&self, seed: u64) -> (Vector<T>, B::Vector<T>) {
         let v = random_vector(self.coarse, seed);
         let sent = send(self.fine.backend, &v);
@@ -373,14 +373,14 @@ pub fn for_each_two_levels<B, S, T>(
     }
 }
 
-/// A vector of random numbers on the reference back end.
+/// Makes a vector of random numbers on the reference back end.
 pub fn random_vector<T: Real>(shape: Shape, seed: u64) -> Vector<T> {
     let mut v = ok(Vector::zeros(&ok(Layout::new(shape))));
     v.fill_with(|i, j, k| T::from_f64(random(seed, i + shape.nx * (j + shape.ny * k))));
     v
 }
 
-/// NaN in every cell, here and there.
+/// Makes vectors of NaN on both back ends.
 pub fn poison<B: Backend, T: Real>(backend: &B, shape: Shape) -> (Vector<T>, B::Vector<T>) {
     let mut v = ok(Vector::zeros(&ok(Layout::new(shape))));
     v.fill_with(|_, _, _| T::from_f64(f64::NAN));
@@ -388,7 +388,7 @@ pub fn poison<B: Backend, T: Real>(backend: &B, shape: Shape) -> (Vector<T>, B::
     (v, sent)
 }
 
-/// A reference vector's copy on another back end.
+/// Copies a reference vector to another back end.
 pub fn send<B: Backend, T: Real>(backend: &B, v: &Vector<T>) -> B::Vector<T> {
     let shape = v.layout().shape();
     let mut host = vec![T::ZERO; shape.cells()];
@@ -398,14 +398,14 @@ pub fn send<B: Backend, T: Real>(backend: &B, v: &Vector<T>) -> B::Vector<T> {
     out
 }
 
-/// A vector's entries in C order.
+/// Returns a vector's entries in C order.
 pub fn fetch<B: Backend, T: Real>(backend: &B, v: &B::Vector<T>, shape: Shape) -> Vec<T> {
     let mut host = vec![T::ZERO; shape.cells()];
     ok(backend.download(v, &mut ok(ArrayViewMut::c_order(&mut host, shape))));
     host
 }
 
-/// Relative differences that rounding in a different order may leave.
+/// Returns the relative difference that rounding in a different order may cause.
 pub fn tolerance<T: Real>() -> f64 {
     200.0 * T::EPSILON
 }
@@ -415,8 +415,8 @@ pub fn compare<B: Backend, T: Real>(backend: &B, found: &B::Vector<T>, expected:
     compare_at_scale(backend, found, expected, 1e-30, what);
 }
 
-/// [`compare`], where rounding is relative to `scale` if that is larger than any entry: a residual
-/// rounds like the terms it is the difference of.
+/// Fails unless two vectors agree, where rounding is relative to `scale` if that is larger than any entry: a residual
+/// rounds like its terms.
 pub fn compare_at_scale<B: Backend, T: Real>(
     backend: &B,
     found: &B::Vector<T>,
@@ -456,7 +456,7 @@ pub fn solve<B: Supports<S>, S: Stencil>(
 /// Solves into an array that may hold a first guess.
 ///
 /// # Errors
-/// As [`System::new`] and [`Solve::solve`].
+/// See [`System::new`] and [`Solve::solve`].
 pub fn solve_into<B: Supports<S>, S: Stencil>(
     backend: &B,
     stencil: &S,
@@ -471,7 +471,7 @@ pub fn solve_into<B: Supports<S>, S: Stencil>(
     system.solve(b.into(), u.into(), guess, &mut ignore)
 }
 
-/// The reference's solve of a problem that has a name, done once for all back ends and checks of a process.
+/// Returns the reference's solve of a named problem, computed once for all back ends and checks of a process.
 pub fn reference_solve<S: Stencil>(
     name: &str,
     stencil: &S,

@@ -12,22 +12,23 @@ use crate::real::Real;
 use crate::reference::Reference;
 use crate::stencil::{Coefficients, Diffusion, Hierarchy, Side, Stencil, Supports};
 
-/// Odd and even, flat, rows as long as their padding, several threads' worth.
+/// Grids that are odd and even, flat, with rows as long as their padding, large enough for several threads.
 const SHAPES: [(usize, usize, usize); 8] =
     [(12, 10, 7), (34, 14, 5), (32, 48, 9), (48, 32, 1), (6, 2, 12), (64, 20, 40), (10, 1, 16), (16, 36, 16)];
 
-/// A stencil.
+/// A named stencil.
 struct Sample {
     name: String,
     stencil: Diffusion,
-    /// Whether weights of coarse grids are no more than rounding makes of them: with closed cells there are couplings that are
-    /// zero but for rounding, and with contrast couplings that are differences of much larger ones.
+    /// Whether weights of coarse grids depend on rounding: inactive cells give couplings that are zero up to rounding, and
+    /// contrast couplings that are differences of much larger ones.
     is_sensitive: bool,
-    /// Whether some pieces are tied to nothing, and collapse to cells that are held: there A_c is not PᵀAP.
+    /// Whether some components float, and collapse to cells that are held: there A_c is not PᵀAP.
     has_pieces: bool,
 }
 
-/// Strong directions, kinds of sides, closed cells and contrasts by turns; on every grid all kinds of the first two.
+/// Makes samples that alternate strong directions, kinds of sides, inactive cells and contrasts; every grid has all kinds of the
+/// first two.
 fn samples() -> Vec<Sample> {
     use Side::{Closed, Fixed, Periodic};
     let factors = [[1.0; 3], [100.0, 1.0, 1.0], [1.0, 100.0, 100.0], [1.0, 1.0, 100.0]];
@@ -53,7 +54,7 @@ fn samples() -> Vec<Sample> {
                     _ => contrast.powf(0.5 * random(4, cell)),
                 };
                 let field: Vec<f64> = (0..shape.cells()).map(value).collect();
-                // More than is rounding to any piece, so that none is taken to have collapsed.
+                // Larger than the rounding of any component, so that none collapses.
                 let tie = (1e-9 * contrast).max(0.1);
                 let shift = field.iter().map(|&k| if k > 0.0 { tie } else { 0.0 }).collect();
                 let cells =
@@ -72,7 +73,7 @@ fn samples() -> Vec<Sample> {
     all
 }
 
-/// Blocks of at most 3×3×3 cells that are tied to nothing, beside open ground; κ = 1.
+/// Makes floating blocks of at most 3×3×3 cells in an otherwise open grid; κ = 1.
 fn pieces() -> Sample {
     let shape = Shape::new(24, 32, 12);
     let is_open = |cell: usize| {
@@ -90,12 +91,12 @@ fn hierarchy<B: Supports<Diffusion>, T: Real>(backend: &B, stencil: &Diffusion) 
     ok(backend.hierarchy(stencil, &operator, Smoother::LineRedBlack, Some(4))).unwrap_or_else(|| panic!("no levels"))
 }
 
-/// The largest of some numbers.
+/// Returns the largest entry of a vector.
 fn largest<T: Real>(v: &crate::reference::Vector<T>) -> f64 {
     v.entries().iter().fold(0.0, |s: f64, v| s.max(v.to_f64().abs()))
 }
 
-/// A_c = PᵀAP on all levels, whatever P.
+/// Checks A_c = PᵀAP on all levels, for any P.
 fn products<B: Supports<Diffusion>, T: Real>(backend: &B, tested: &Hierarchy<B, Diffusion, T>, name: &str) {
     for (n, transfer) in tested.transfers.iter().enumerate() {
         let layouts = [tested.levels[n].layout(), transfer.coarse_layout()];
@@ -115,9 +116,9 @@ fn products<B: Supports<Diffusion>, T: Real>(backend: &B, tested: &Hierarchy<B, 
     }
 }
 
-/// Operators, sweeps, transfers and corrections of all levels.
+/// Checks operators, sweeps, transfers and corrections of all levels.
 pub fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
-    // A card makes the levels by kernels of its own.
+    // A GPU makes the levels by kernels of its own.
     let rounds_otherwise = backend.device().kind == "cuda";
     for Sample { name, stencil, is_sensitive, has_pieces } in samples() {
         let tested = hierarchy::<B, T>(backend, &stencil);
@@ -146,7 +147,7 @@ pub fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
                 ok(expected.residual(&f, &mut x, &mut y, SCALARS[0], &mut scalars.0));
                 ok(level.residual(&on_f, &mut on_x, &mut on_y, SCALARS[0], &mut scalars.1));
                 compare_at_scale(backend, &on_y, &y, size, &what("residual"));
-                // With more contrast, columns that are hardly tied to anything blow up rounding.
+                // With more contrast, nearly decoupled columns amplify rounding.
                 if name.contains("contrast 1e2 ") {
                     sweeps(backend, level, expected, (&f, &on_f), (&x, &on_x), &what);
                 }
@@ -166,7 +167,7 @@ pub fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
             ok(transfer.restrict(&mut f, &mut coarse_f));
             ok(tested.transfers[n].restrict(&mut on_f, &mut on_coarse_f));
             compare_at_scale(backend, &on_coarse_f, &coarse_f, 1.0, &what("restrict"));
-            // In single precision columns that are hardly tied to anything blow up rounding here as well.
+            // In single precision nearly decoupled columns amplify rounding here as well.
             if n > 0 && name.contains("contrast 1e2 ") && T::PRECISION == crate::real::Precision::F64 {
                 sweeps_with_restriction(backend, &*tested.transfers[n], &**transfer, &mut x, &what);
             }
@@ -176,7 +177,7 @@ pub fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
             ok(tested.transfers[n].prolong(&mut on_coarse_u, &mut on_u));
             compare_at_scale(backend, &on_u, &u, 1.0, &what("prolong"));
         }
-        // Cells with next to no couplings have solutions beyond single precision, for right-hand sides that no restriction gives.
+        // Nearly decoupled cells have solutions beyond single precision, for right-hand sides that no restriction gives.
         if T::PRECISION == crate::real::Precision::F64
             && let (Some(tested), Some(reference)) = (&tested.coarsest, &reference.coarsest)
         {
@@ -195,7 +196,7 @@ fn reference_shapes(stencil: &Diffusion) -> Vec<Shape> {
     hierarchy::<Reference, f64>(&Reference, stencil).shapes()
 }
 
-/// In four colours, in either order, and all columns at once.
+/// Returns sweeps in four colours, in either order, and of all columns at once.
 fn sweeps_of_lines() -> [Relaxation; 4] {
     use Smoother::{LineJacobi, LineRedBlack};
     [
@@ -207,7 +208,7 @@ fn sweeps_of_lines() -> [Relaxation; 4] {
     .map(|(smoother, rho, first)| Relaxation { smoother, rho, first })
 }
 
-/// One sweep in either order, from zero and from a guess.
+/// Checks one sweep in either order, from zero and from a guess.
 fn sweeps<B: Supports<Diffusion>, T: Real>(
     backend: &B,
     level: &dyn crate::operator::LineSmoother<B, T>,
@@ -244,7 +245,8 @@ fn sweeps<B: Supports<Diffusion>, T: Real>(
     }
 }
 
-/// One sweep in either order with the restriction of the residual. The right-hand side is A x, which vanishes where rows do.
+/// Checks one sweep in either order with the restriction of the residual. The right-hand side is A x, which vanishes where rows
+/// do.
 fn sweeps_with_restriction<B: Supports<Diffusion>, T: Real>(
     backend: &B,
     tested: &dyn Transfer<B, T>,
@@ -260,13 +262,13 @@ fn sweeps_with_restriction<B: Supports<Diffusion>, T: Real>(
     let mut on_scratch = ok(backend.zeros::<T>(expected.fine().layout()));
     for relaxation in sweeps_of_lines() {
         let (mut u, mut on_u) = poison::<B, T>(backend, shape);
-        // The second sweep goes on from the first.
+        // The second sweep continues from the first.
         for guess in [Guess::Zero, Guess::Given] {
             let (mut coarse_f, mut on_coarse_f) = poison::<B, T>(backend, coarse);
             ok(expected.smooth_residual_restrict(relaxation, guess, &f, &mut u, &mut coarse_f, &mut scratch));
             ok(tested.smooth_residual_restrict(relaxation, guess, &on_f, &mut on_u, &mut on_coarse_f, &mut on_scratch));
             let step = format!("smooth_residual_restrict {relaxation:?} {guess:?}");
-            // A column that is hardly tied to anything amplifies rounding as much as it does what it is solved for.
+            // A nearly decoupled column amplifies rounding as much as its right-hand side.
             let slack = 100.0 * (largest(&u) / largest(x)).clamp(1.0, 1e5);
             compare_at_scale(backend, &on_u, &u, slack * largest(&u), &what(&step));
             // Residuals are differences of terms that are larger than the right-hand side.

@@ -15,14 +15,15 @@ use crate::real::Real;
 use crate::reference::{Plain, Reference, Vector};
 use crate::stencil::{Coefficients, Diffusion, Side, Supports};
 
-/// The rounding of two levels: residuals are differences of terms a few times the largest entry.
+/// The scale of rounding of two levels: residuals are differences of terms a few times the largest
+/// entry.
 const RESIDUAL_SCALE: f64 = 10.0;
 
 fn samples<S: Sample>() -> Vec<(String, S)> {
     shapes().flat_map(S::samples).collect()
 }
 
-/// R f and u + P u_c
+/// Checks R f and u + P u_c.
 pub fn transfers<B: Supports<S>, S: Sample, T: Real>(backend: &B)
 where
     Reference: Supports<S, Operator<T> = Plain<S, T>>,
@@ -46,7 +47,7 @@ where
     });
 }
 
-/// Sweep and restriction, prolongation and sweep, in one pass
+/// Checks sweep and restriction, prolongation and sweep, in one pass.
 pub fn fused_transfers<B: Supports<S>, S: Sample, T: Real>(backend: &B)
 where
     Reference: Supports<S, Operator<T> = Plain<S, T>>,
@@ -95,7 +96,7 @@ where
     });
 }
 
-/// Strong couplings in one direction: coarsened in that alone.
+/// Makes stencils with strong couplings in one direction, coarsened in that alone.
 fn with_a_strong_direction(shape: Shape) -> Vec<(String, Diffusion)> {
     [[50.0, 1.0], [1.0, 50.0]]
         .map(|strong| {
@@ -108,7 +109,7 @@ fn with_a_strong_direction(shape: Shape) -> Vec<(String, Diffusion)> {
         .into()
 }
 
-/// ⟨R f, u_c⟩ = ⟨f, P u_c⟩, on which plain conjugate gradients rely.
+/// Checks ⟨R f, u_c⟩ = ⟨f, P u_c⟩, on which plain conjugate gradients rely.
 pub fn adjoint_transfers<B: Supports<Diffusion>, T: Real>(backend: &B) {
     let [left, right, ..] = SCALARS;
     let all = shapes().flat_map(|shape| {
@@ -142,13 +143,14 @@ pub fn adjoint_transfers<B: Supports<Diffusion>, T: Real>(backend: &B) {
     });
 }
 
-/// Two cycles of the finest level in two precisions: down, up, down, up; and corrections as they come.
+/// Checks two cycles of the finest level in two precisions: down, up, down, up; and external
+/// corrections.
 pub fn mixed_top<B: Supports<S>, S: Sample>(backend: &B)
 where
     Reference: Supports<S, Operator<f64> = Plain<S, f64>, Operator<f32> = Plain<S, f32>>,
 {
     let [norm, ..] = SCALARS;
-    // Large enough for every kind of kernel, small, and odd.
+    // Grids large enough for every kind of kernel, small, and odd.
     let shapes = [Shape::new(24, 20, 6), Shape::new(7, 5, 3), Shape::new(260, 160, 3)];
     let tame = |shape| S::samples(shape).into_iter().filter(|(_, stencil)| stencil.is_tame()).take(3);
     for (name, stencil) in shapes.into_iter().flat_map(tame) {
@@ -182,7 +184,7 @@ where
                 let (found, expected) = (ok(backend.read(&scalars))[norm.index()], reference_scalars.get(norm));
                 assert!((found - expected).abs() <= 1e-4 * (expected + 1e-2), "{what}: {found} {expected}");
             }
-            // A correction that comes from elsewhere.
+            // An external correction.
             let e = random_vector::<f32>(shape, 9);
             ok(reference.begin_from_zero(&f));
             ok(tested.begin_from_zero(&on_f));
@@ -198,7 +200,7 @@ where
     }
 }
 
-/// Solutions that have taken up corrections of single precision.
+/// Compares solutions that include corrections in single precision.
 fn same_to_single<B: Backend>(backend: &B, found: &B::Vector<f64>, expected: &Vector<f64>, what: &str) {
     let shape = expected.layout().shape();
     let found = fetch(backend, found, shape);

@@ -1,4 +1,4 @@
-//! Every back end must agree with the reference, up to rounding.
+//! The conformance suite: every back end must agree with the reference, up to rounding.
 //!
 //! [`suite`] lists all checks for a back end and a precision. A test binary without a harness of its own runs them:
 //!
@@ -10,16 +10,16 @@
 //! assert!(checks.iter().any(|(name, _)| name == "tensor_product::apply"));
 //! ```
 //!
-//! Whatever a step may ignore is filled with NaN first: what it would be wrong to read shows.
+//! Data that a step must not read is filled with NaN first, so that a wrong read shows.
 //!
-//! * [`fixture`] grids of awkward sizes, stencils of every kind, vectors on both sides, and the comparison,
-//! * [`vectors`] copies, vector operations, aggregates,
-//! * [`steps`] each fused step of an operator, [`triangular`] those of its triangular parts,
-//! * [`points`] relaxation of points, in sweeps and in tiles,
-//! * [`galerkin`] and [`point_levels`] the levels of diffusion, [`levels`] transfers, and the steps that fuse them with sweeps, in one
-//!   precision and in two, [`modes`] what goes between a grid and its vertical modes,
-//! * [`direct`] boxes that are solved without iterating,
-//! * [`solves`] whole solves, and what must come of bad input, [`updates`] operators that change.
+//! * [`fixture`]: grids of awkward sizes, stencils of every kind, vectors on both sides, and the comparison,
+//! * [`vectors`]: copies, vector operations, aggregates,
+//! * [`steps`]: each fused step of an operator, [`triangular`]: those of its triangular parts,
+//! * [`points`]: relaxation of points, in sweeps and in tiles,
+//! * [`galerkin`] and [`point_levels`]: the levels of diffusion, [`levels`]: transfers, and the steps that fuse them with sweeps, in
+//!   one precision and in two, [`modes`]: transfers between a grid and its vertical modes,
+//! * [`direct`]: boxes that are solved without iterating,
+//! * [`solves`]: whole solves, and bad input, [`updates`]: operators that change.
 
 pub mod direct;
 pub mod fixture;
@@ -38,10 +38,10 @@ use crate::backend::AggregateBackend;
 use crate::real::Real;
 use crate::stencil::{Diffusion, StoredMatrix, Supports, TensorProduct};
 
-/// Checks by name. Each panics where the back end does something else than the reference.
+/// Checks by name. Each panics where the back end differs from the reference.
 pub type Checks<B> = Vec<(String, Box<dyn Fn(&B) + Send + Sync>)>;
 
-/// A back end that everything is known to.
+/// A back end that supports all stencils of the suite.
 pub trait Complete: Supports<TensorProduct> + Supports<Diffusion> + Supports<StoredMatrix> {}
 
 impl<B: Supports<TensorProduct> + Supports<Diffusion> + Supports<StoredMatrix>> Complete for B {}
@@ -54,7 +54,7 @@ macro_rules! checks {
     }};
 }
 
-/// All checks for a back end, in a precision.
+/// Returns all checks for a back end, in a precision.
 pub fn suite<B: Complete, T: Real>() -> Checks<B> {
     let mut all = vector_suite::<B, T>();
     all.extend(checks! {
@@ -139,7 +139,7 @@ pub fn suite<B: Complete, T: Real>() -> Checks<B> {
     all
 }
 
-/// The checks that need no stencil.
+/// Returns the checks that need no stencil.
 pub fn vector_suite<B: AggregateBackend, T: Real>() -> Checks<B> {
     checks! {
         "vectors": [

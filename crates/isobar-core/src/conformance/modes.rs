@@ -23,10 +23,10 @@ fn modes<B: Supports<TensorProduct>, T: Real, C: Real>(
     modes
 }
 
-/// The rounding of sums over layers or modes, and of differences of residuals.
+/// The scale of rounding of sums over layers or modes, and of differences of residuals.
 const SCALE: f64 = 30.0;
 
-/// Projection, expansion, and both with sweeps in one pass; modes in precision C.
+/// Checks projection, expansion, and both with sweeps in one pass; modes in precision C.
 pub fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
     let [norm, ..] = SCALARS;
     for (shape, (name, stencil)) in
@@ -45,7 +45,7 @@ pub fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
             let (mut g, mut on_g) = poison::<B, C>(backend, Shape { nz: count, ..shape });
             ok(reference.project(&f, &mut g));
             ok(tested.project(&on_f, &mut on_g));
-            // In the lower of both precisions.
+            // Compares in the lower of both precisions.
             let same_modes = |found: &B::Vector<C>, expected: &crate::reference::Vector<C>, what: &str| {
                 let scale = SCALE * (T::EPSILON / C::EPSILON).max(1.0);
                 compare_at_scale(backend, found, expected, scale, &format!("{what} with {name}"));
@@ -73,11 +73,11 @@ pub fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
             ok(tested.project_residual(&on_f, &mut on_u, &mut on_g, &mut on_s, norm, &mut scalars));
             same_modes(&on_g, &g, "project_residual");
             same_norm(&scalars, reference_scalars.get(norm), T::EPSILON, "norm of project_residual");
-            // How many modes there are makes no difference to many sweeps.
+            // The number of modes does not affect several sweeps.
             let all = [(Colour::Red, 2), (Colour::Red, 1), (Colour::Black, 3), (Colour::Red, 7)];
             for &(first, sweeps) in &all[..if count == 1 { 4 } else { 1 }] {
                 let smoother = (Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first }, sweeps);
-                // Before the last sweep in the modes' precision, perhaps.
+                // All sweeps but the last may be in the modes' precision.
                 let epsilon = if sweeps > 1 { T::EPSILON.max(C::EPSILON) } else { T::EPSILON };
                 let scale = SCALE * epsilon / T::EPSILON;
                 let (mut u, mut on_u) = poison::<B, T>(backend, shape);
@@ -128,7 +128,8 @@ pub fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
     }
 }
 
-/// Cycles of multigrid on the problems of modes, on grids of few and of many columns, and with more sweeps.
+/// Checks cycles of multigrid on the problems of modes, on grids of few and of many columns, and with more
+/// sweeps.
 pub fn cycles<B: Complete, T: Real>(backend: &B) {
     let usual = MultigridOptions::default();
     let all = [usual.clone(), MultigridOptions { pre: 2, coarse_sweeps: 3, ..usual }];
@@ -174,7 +175,7 @@ fn cycle<B: Supports<TensorProduct>, T: Real>(
     ok(Cycle::new(&modes.problems, &options.multigrid))
 }
 
-/// Other coefficients: the same as made of them in the first place.
+/// Checks that an update equals a new solver.
 pub fn update<B: Complete, T: Real>(backend: &B) {
     let shape = Shape::new(10, 7, 6);
     let other = super::fixture::sample(shape);

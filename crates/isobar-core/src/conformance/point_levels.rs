@@ -1,5 +1,4 @@
-//! Levels whose cells are relaxed each by itself: every operator and transfer of a hierarchy, level by level, and updates; such a
-//! level above lines.
+//! Levels with relaxation of points: every operator and transfer of a hierarchy, level by level, and updates; the hybrid smoother.
 
 use super::Complete;
 use super::fixture::{SCALARS, Sample, compare_at_scale, fetch, ok, poison, random_vector, send, tolerance};
@@ -14,7 +13,7 @@ use crate::real::{Precision, Real};
 use crate::reference::{Reference, Vector};
 use crate::stencil::{Axis, Coefficients, Diffusion, Hierarchy, Side, Stencil, Supports};
 
-/// Even, odd, prime, flat, one cell wide, long, and large enough for several threads and blocks.
+/// Grids that are even, odd, prime, flat, one cell wide, long, and large enough for several threads and blocks.
 const SHAPES: [(usize, usize, usize); 11] = [
     (1, 1, 1),
     (1, 1, 8),
@@ -29,7 +28,7 @@ const SHAPES: [(usize, usize, usize); 11] = [
     (20, 36, 66),
 ];
 
-/// The rounding of sums of eight residuals.
+/// The scale of rounding of sums of eight residuals.
 const SCALE: f64 = 100.0;
 
 fn samples() -> impl Iterator<Item = (String, Diffusion)> {
@@ -54,7 +53,7 @@ fn relaxations() -> impl Iterator<Item = Relaxation> {
     Colour::BOTH.into_iter().flat_map(of)
 }
 
-/// A level here and there.
+/// A level on both back ends.
 struct Level<'a, B: Backend, T: Real> {
     backend: &'a B,
     tested: &'a dyn LineSmoother<B, T>,
@@ -151,7 +150,7 @@ impl<B: Backend, T: Real> Level<'_, B, T> {
     }
 }
 
-/// Operators, sweeps and transfers of all levels.
+/// Checks operators, sweeps and transfers of all levels.
 pub fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
     for (name, stencil) in samples() {
         let tested = hierarchy::<B, T>(backend, &stencil, None);
@@ -170,7 +169,7 @@ pub fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
     }
 }
 
-/// The finest level where all cells are alike, on a card on grids large enough for passes that pay there alone.
+/// Checks the finest level where all cells are equal; on a GPU on grids large enough for passes that pay only there.
 pub fn large_levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
     let [fixed, closed] = [Side::Fixed, Side::Closed];
     let mixed = [[fixed, closed], [closed, fixed], [fixed, fixed]];
@@ -189,12 +188,12 @@ pub fn large_levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
         let reference = hierarchy::<Reference, T>(&Reference, &stencil, Some(2));
         let name = format!("{sides:?}, shift {has_shift}");
         let level = Level { backend, tested: &*tested.levels[0], reference: &*reference.levels[0], shape, name };
-        // Both factors and either colour first: the reference takes a second for such a sweep.
+        // Both factors and either colour first; the reference takes a second for such a sweep.
         level.transfers(&*tested.transfers[0], &*reference.transfers[0], relaxations().skip(1).take(2));
     }
 }
 
-/// The finest level of points above lines with what goes to the next, and whole solves; back ends that have no such levels refuse.
+/// Checks the finest level of the hybrid smoother with its transfer, and whole solves; back ends without such levels must refuse.
 pub fn above_lines<B: Complete, T: Real>(backend: &B) {
     let mut options = SolverOptions {
         precision: T::PRECISION,
@@ -237,19 +236,19 @@ pub fn above_lines<B: Complete, T: Real>(backend: &B) {
         if T::PRECISION == Precision::F64 {
             variants.push(SolverOptions { precision: Precision::Mixed, ..cg });
         }
-        let name = format!("points above lines, {name}, {shape}");
+        let name = format!("hybrid smoother, {name}, {shape}");
         like_the_reference(backend, &name, &stencil, &variants, |_, expected| 1 + expected / 10);
     }
 }
 
-/// A hierarchy that gets other coefficients is as if it had been made with them, bit for bit.
+/// Checks that an updated hierarchy equals a new one, bit for bit.
 pub fn update<B: Supports<Diffusion>, T: Real>(backend: &B) {
     for shape in [Shape::new(16, 12, 8), Shape::new(13, 10, 6)] {
         let samples = Diffusion::samples(shape);
         let same_form = samples.iter().filter(|(name, _)| name.starts_with("one field"));
         for (name, second) in same_form {
             let Coefficients::Cells { fields, axes } = second.coefficients() else { continue };
-            // From constant coefficients, for which there may be other kernels.
+            // Updates from constant coefficients, which may have other kernels.
             let constant = fields.iter().map(|field| vec![2.0; field.len()].into()).collect();
             let shift = second.stored_shift().map(<[f64]>::to_vec);
             let constant = Coefficients::Cells { fields: constant, axes: *axes };

@@ -22,7 +22,7 @@ const SWEEPS: [PointCycle; 4] = [
 /// Grids that are divided into tiles: flat, with one row, of many layers, and with tiles of several threads.
 const DIVIDED: [(usize, usize, usize); 4] = [(17, 3, 1), (5, 1, 4), (16, 12, 33), (34, 20, 5)];
 
-/// Cycles with tiles of awkward sizes: narrower than a pack, wider than one, the whole grid, overlapping or not, damped or not.
+/// Returns cycles with tiles of awkward sizes: narrower than a pack, wider than one, the whole grid, overlapping or not, damped or not.
 fn cycles(shape: Shape) -> Vec<PointCycle> {
     let n = [shape.nx, shape.ny, shape.nz];
     let cycle = |relaxation, sub_iterations, tile: [usize; 3], overlap: usize| {
@@ -42,13 +42,13 @@ fn cycles(shape: Shape) -> Vec<PointCycle> {
     all
 }
 
-/// Every device can hold tiles of so many cells.
+/// Every device supports tiles of this many cells.
 const FEW: usize = 512;
 
-/// v = u after a cycle;  ‖f − A u‖²
+/// Checks v = u after a cycle;  ‖f − A u‖².
 pub fn relax<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     for_each_pair::<B, S, T>(backend, |pair| SWEEPS.iter().for_each(|sweep| compare(pair, sweep)));
-    // Kernels that are compiled for every tile and every kind of coefficients would take minutes: some of each kind.
+    // Compiling kernels for every tile and every kind of coefficients would take minutes: checks some of each kind.
     let step = if backend.device().kind == "cuda" { 5 } else { 1 };
     for shape in DIVIDED.map(|(nx, ny, nz)| Shape::new(nx, ny, nz)) {
         for (name, stencil) in S::samples(shape).into_iter().step_by(step) {
@@ -58,7 +58,7 @@ pub fn relax<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     }
 }
 
-/// Twice the same cycle, on vectors that are exchanged.
+/// Compares the same cycle twice, on vectors that are exchanged.
 fn compare<B: Supports<S>, S: Sample, T: Real>(pair: &mut Pair<'_, B, S, T>, cycle: &PointCycle) {
     // Not every back end relaxes the points of every matrix.
     let Some(tested) = pair.tested.points.clone() else { return };
@@ -88,11 +88,11 @@ fn check_padding<B: Supports<S>, S: Sample, T: Real>(pair: &mut Pair<'_, B, S, T
     pair.compare_scalar(SCALARS[1], 0.0, "padding after a cycle");
 }
 
-/// Cycles whose tiles overlap enough are plain sweeps, bit for bit.
+/// Checks that cycles whose tiles overlap enough are plain sweeps, bit for bit.
 pub fn exact<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     // The last has several tiles of any device.
     let shapes = [(50, 1, 1), (33, 26, 1), (21, 12, 9), (300, 5, 1), (70, 11, 37)];
-    // Kernels that are compiled for every kind of coefficients would take minutes: each on some shape.
+    // Compiling kernels for every kind of coefficients would take minutes: checks each on some shape.
     let step = if backend.device().kind == "cuda" { shapes.len() } else { 1 };
     for (first, shape) in shapes.map(|(nx, ny, nz)| Shape::new(nx, ny, nz)).into_iter().enumerate() {
         for (name, stencil) in S::samples(shape).into_iter().skip(first % step).step_by(step) {
@@ -113,7 +113,7 @@ pub fn exact<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     }
 }
 
-/// Checks grids whose cells are all alike, large enough for passes of their own.
+/// Checks grids whose cells are all equal, large enough for passes of their own.
 pub fn exact_even<B: Supports<Diffusion>, T: Real>(backend: &B) {
     let [fixed, closed] = [Side::Fixed, Side::Closed];
     let mixed = [[fixed, closed], [closed, fixed], [fixed, fixed]];
@@ -141,7 +141,7 @@ pub fn exact_even<B: Supports<Diffusion>, T: Real>(backend: &B) {
     }
 }
 
-/// A cycle that is so many sweeps, with momentum and without.
+/// Checks that a cycle equals k sweeps, with momentum and without.
 fn is_exact<B: Supports<S>, S: Sample, T: Real>(
     pair: &mut Pair<'_, B, S, T>,
     tested: &dyn PointSmoother<B, T>,
@@ -164,7 +164,7 @@ fn is_exact<B: Supports<S>, S: Sample, T: Real>(
     exact_moving(pair, tested, &moving);
 }
 
-/// The same with momentum, of both vectors that a cycle leaves; ‖f − A u‖² as the reference has it.
+/// Checks this with momentum, for both vectors that a cycle returns; ‖f − A u‖² equals the reference's.
 fn exact_moving<B: Supports<S>, S: Sample, T: Real>(
     pair: &mut Pair<'_, B, S, T>,
     tested: &dyn PointSmoother<B, T>,
@@ -189,8 +189,8 @@ fn exact_moving<B: Supports<S>, S: Sample, T: Real>(
     }
 }
 
-/// Lines along x of a grid of one layer, each with a norm of its own: v = u after a cycle, ‖f − A u‖² of each line, and what is made of
-/// these.
+/// Checks lines along x of a grid of one layer, each with its own norm: v = u after a cycle, ‖f − A u‖² of each line, and their
+/// judgement.
 pub fn lines<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     let step = if backend.device().kind == "cuda" { 5 } else { 1 };
     for shape in [Shape::new(17, 3, 1), Shape::new(50, 37, 1), Shape::new(9, 1, 1), Shape::new(300, 6, 1)] {
@@ -232,7 +232,7 @@ fn compare_lines<B: Supports<S>, S: Sample, T: Real>(
     let products: Vec<f64> = found.iter().zip(&weights).map(|(norm, weight)| norm * weight).collect();
     let mut sorted = products.clone();
     sorted.sort_by(f64::total_cmp);
-    // Twice, so that half of the lines are counted twice.
+    // Judges twice, so that half of the lines are counted twice.
     let allowed = sorted[ny / 2];
     for _ in 0..2 {
         ok(tested.judge_lines([&on_norms, &on_weights], &mut on_counts, allowed, SCALARS[0], &mut pair.scalars));

@@ -1,4 +1,4 @@
-//! Whole solves, and what must come of bad input.
+//! Whole solves, and bad input.
 
 use std::ops::ControlFlow;
 
@@ -20,7 +20,7 @@ use crate::reference::Reference;
 use crate::solver::{Progress, ignore};
 use crate::stencil::{Coefficients, Diffusion, Side, Stencil, Supports};
 
-/// Options in the precision of the suite: what is solved in single precision is asked for less.
+/// Returns options in the precision of the suite: single precision gets a larger tolerance.
 fn options<T: Real>() -> SolverOptions {
     SolverOptions {
         precision: T::PRECISION,
@@ -33,7 +33,7 @@ fn random_rhs(shape: Shape) -> Vec<f64> {
     (0..shape.cells()).map(|n| random(5, n)).collect()
 }
 
-/// Methods for the tensor-product operator.
+/// Returns methods for the tensor-product operator.
 fn tensor_product_variants<T: Real>() -> Vec<SolverOptions> {
     let base = options::<T>();
     let mut all = Vec::new();
@@ -67,7 +67,7 @@ fn tensor_product_variants<T: Real>() -> Vec<SolverOptions> {
     all
 }
 
-/// Methods and preconditioners for the diffusion operator.
+/// Returns methods and preconditioners for the diffusion operator.
 fn diffusion_variants<T: Real>() -> Vec<SolverOptions> {
     use Preconditioner::{BlockIc, Ic, IncompletePoisson, Jacobi, Line, Mic, Multigrid, Neumann, None};
     let base = SolverOptions {
@@ -118,7 +118,7 @@ fn diffusion_variants<T: Real>() -> Vec<SolverOptions> {
     all
 }
 
-/// Every variant reaches the reference's answer, in as many iterations give or take a few.
+/// Checks that every variant reaches the reference's solution, in about as many iterations.
 pub(super) fn like_the_reference<B: Supports<S>, S: Stencil>(
     backend: &B,
     name: &str,
@@ -145,11 +145,11 @@ pub(super) fn like_the_reference<B: Supports<S>, S: Stencil>(
     }
 }
 
-/// Every method for the tensor-product operator, ±1 iteration.
+/// Checks every method for the tensor-product operator, ±1 iteration.
 pub fn tensor_product<B: Complete, T: Real>(backend: &B) {
     let stencil = tensor_product_stencil();
     like_the_reference(backend, "tensor product", &stencil, &tensor_product_variants::<T>(), |_, _| 1);
-    // Odd everywhere.
+    // Odd in every direction.
     let odd = super::fixture::sample(Shape::new(33, 17, 5));
     let cycles: Vec<_> = tensor_product_variants::<T>()
         .into_iter()
@@ -162,19 +162,19 @@ fn tensor_product_stencil() -> crate::stencil::TensorProduct {
     super::fixture::sample(Shape::new(34, 20, 12))
 }
 
-/// Every method for the diffusion operator, anchored or floating, with inactive cells.
+/// Checks every method for the diffusion operator, anchored or floating, with inactive cells.
 pub fn diffusion<B: Complete, T: Real>(backend: &B) {
     let samples = Diffusion::samples(Shape::new(20, 14, 6));
     let odd = ("floating".to_owned(), floating(Shape::new(21, 14, 6)));
     for (name, stencil) in [&samples[1], &samples[5], &samples[9], &odd] {
-        // The residual of BiCGStab jumps about, so that rounding decides when it is small enough.
+        // The residual of BiCGStab is erratic, so that rounding decides when it is small enough.
         like_the_reference(backend, name, stencil, &diffusion_variants::<T>(), |options, expected| {
             2 + expected / if options.method == Method::Bicgstab { 5 } else { 20 }
         });
     }
 }
 
-/// Jacobi's method, by sweeps and by tiles, where a reaction keeps it short.
+/// Checks Jacobi's method, by sweeps and by tiles, where a reaction keeps it short.
 pub fn jacobi<B: Complete, T: Real>(backend: &B) {
     let samples = Diffusion::samples(Shape::new(20, 14, 6));
     let (name, stencil) = &samples[1];
@@ -198,7 +198,7 @@ pub fn jacobi<B: Complete, T: Real>(backend: &B) {
     });
 }
 
-/// Cycles that relax points, of coefficients that are constant or smooth, and what takes their place where they are not.
+/// Checks cycles that relax points, for constant and smooth coefficients, and their replacement for others.
 pub fn points<B: Complete, T: Real>(backend: &B) {
     use crate::stencil::{Coefficients, Side};
     let mut points = options::<T>();
@@ -233,13 +233,13 @@ pub fn points<B: Complete, T: Real>(backend: &B) {
         let cells = Coefficients::Cells { fields: vec![field.into()], axes: [(0, 1.0); 3] };
         let sides = if shape.nz == 1 { [sides[0], sides[2], [Side::Closed; 2]] } else { sides };
         let stencil = ok(Diffusion::new(shape, cells, None, sides));
-        // What is rough is left to the choice of the matrix.
+        // Rough coefficients are left to the automatic choice.
         let only = if name.starts_with("rough") { &variants[3..4] } else { &variants[..] };
         like_the_reference(backend, &format!("{name}, {shape}"), &stencil, only, |_, expected| 1 + expected / 10);
     }
 }
 
-/// Krylov methods with every entry stored.
+/// Checks Krylov methods with every entry stored.
 pub fn stored_matrix<B: Complete, T: Real>(backend: &B) {
     let stencil = ok(super::fixture::sample(Shape::new(12, 10, 8)).stored());
     let variants: Vec<_> = tensor_product_variants::<T>()
@@ -261,7 +261,7 @@ pub fn stored_matrix<B: Complete, T: Real>(backend: &B) {
     }
 }
 
-/// One cell, one column, one row.
+/// Checks one cell, one column, one row.
 pub fn small_grids<B: Complete, T: Real>(backend: &B) {
     for (nx, ny, nz) in [(1, 1, 1), (1, 1, 9), (9, 1, 1), (1, 6, 3), (2, 2, 1)] {
         let shape = Shape::new(nx, ny, nz);
@@ -287,7 +287,7 @@ pub fn small_grids<B: Complete, T: Real>(backend: &B) {
     }
 }
 
-/// b = 0 is solved by u = 0 at once, whatever the first guess and the norm.
+/// Checks that b = 0 is solved by u = 0 at once, for any first guess and norm.
 pub fn zero_right_hand_side<B: Complete, T: Real>(backend: &B) {
     let stencil = sample(Shape::new(8, 6, 5));
     let rhs = vec![0.0; 240];
@@ -303,7 +303,7 @@ pub fn zero_right_hand_side<B: Complete, T: Real>(backend: &B) {
     }
 }
 
-/// Right-hand sides that are large or small beyond what sums of squares can hold are solved for as others are, to the bit.
+/// Checks that right-hand sides too large or small for sums of squares are solved like others, bit for bit.
 pub fn extreme_right_hand_sides<B: Complete, T: Real>(backend: &B) {
     let stencil = sample(Shape::new(8, 6, 5));
     let rhs = random_rhs(stencil.shape());
@@ -325,7 +325,7 @@ pub fn extreme_right_hand_sides<B: Complete, T: Real>(backend: &B) {
     }
 }
 
-/// A first guess that is good enough is left alone.
+/// Checks that a first guess that is good enough is unchanged.
 pub fn already_converged<B: Complete, T: Real>(backend: &B) {
     let stencil = sample(Shape::new(8, 6, 5));
     let rhs = random_rhs(stencil.shape());
@@ -340,7 +340,7 @@ pub fn already_converged<B: Complete, T: Real>(backend: &B) {
     }
 }
 
-/// NaN and infinity in the input are named, not computed with.
+/// Checks that NaN and infinity in the input are reported, not computed with.
 pub fn not_finite<B: Complete, T: Real>(backend: &B) {
     let stencil = sample(Shape::new(8, 6, 5));
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
@@ -363,7 +363,7 @@ pub fn not_finite<B: Complete, T: Real>(backend: &B) {
     }
 }
 
-/// Starting half way takes no more iterations and ends at the same tolerance.
+/// Checks that a better first guess takes no more iterations and ends at the same tolerance.
 pub fn first_guess<B: Complete, T: Real>(backend: &B) {
     let stencil = tensor_product_stencil();
     let rhs = random_rhs(stencil.shape());
@@ -379,7 +379,7 @@ pub fn first_guess<B: Complete, T: Real>(backend: &B) {
     }
 }
 
-/// A solve does not depend on earlier ones, not even if they met NaN or were stopped.
+/// Checks that a solve does not depend on earlier ones, even if they met NaN or were stopped.
 pub fn after_a_failure<B: Complete, T: Real>(backend: &B) {
     let stencil = tensor_product_stencil();
     let (shape, rhs) = (stencil.shape(), random_rhs(stencil.shape()));
@@ -401,7 +401,7 @@ pub fn after_a_failure<B: Complete, T: Real>(backend: &B) {
     }
 }
 
-/// Advection: BiCGStab and multigrid solve it, conjugate gradients refuse it.
+/// Checks advection: BiCGStab and multigrid solve it, conjugate gradients refuse it.
 pub fn not_symmetric<B: Complete, T: Real>(backend: &B) {
     let problem = crate::problem::Helmholtz { advection: [3.0, -2.0, 0.0], ..helmholtz(Shape::new(24, 16, 6)) };
     let stencil = ok(problem.stencil());
@@ -418,7 +418,7 @@ pub fn not_symmetric<B: Complete, T: Real>(backend: &B) {
     assert!(matches!(System::new(backend, &ok(stencil.stored()), &cg), Err(Error::Invalid { .. })));
 }
 
-/// The iteration limit is an outcome, with the residual that was reached.
+/// Checks that the iteration limit is an outcome, with the final residual.
 pub fn too_few_iterations<B: Complete, T: Real>(backend: &B) {
     let stencil = tensor_product_stencil();
     let rhs = random_rhs(stencil.shape());
@@ -436,7 +436,7 @@ pub fn too_few_iterations<B: Complete, T: Real>(backend: &B) {
     }
 }
 
-/// An observer ends a solve, which returns what it has.
+/// Checks that an observer can end a solve, which returns its current iterate.
 pub fn interrupted<B: Complete, T: Real>(backend: &B) {
     let stencil = tensor_product_stencil();
     let shape = stencil.shape();
@@ -458,7 +458,7 @@ pub fn interrupted<B: Complete, T: Real>(backend: &B) {
     }
 }
 
-/// A tolerance below rounding never passes for converged.
+/// Checks that a tolerance below rounding never counts as converged.
 pub fn unreachable_tolerance<B: Complete, T: Real>(backend: &B) {
     let stencil = ok(helmholtz(Shape::new(16, 16, 40)).stencil());
     let rhs = random_rhs(stencil.shape());
@@ -469,7 +469,7 @@ pub fn unreachable_tolerance<B: Complete, T: Real>(backend: &B) {
     }
 }
 
-/// A right-hand side that no u can produce is refused, unless it shall be projected.
+/// Checks that a right-hand side that no u can produce is refused, unless it is to be projected.
 pub fn compatibility<B: Complete, T: Real>(backend: &B) {
     let shape = Shape::new(8, 6, 4);
     let cells = Coefficients::Cells { fields: vec![vec![1.0; shape.cells()].into()], axes: [(0, 1.0); 3] };
@@ -488,7 +488,7 @@ pub fn compatibility<B: Complete, T: Real>(backend: &B) {
     assert!(outcome.converged() && outcome.removed.is_some_and(|removed| removed < 1e-12), "{outcome:?}");
     assert!(u.iter().sum::<f64>().abs() < 1e-8 * u.iter().map(|v| v.abs()).sum::<f64>());
 
-    // Projected: the same answer as without the mean; and of a constant nothing is left.
+    // Projected: the solution is that without the mean; and a constant vanishes.
     options.compatibility = Compatibility::Project;
     let shifted: Vec<f64> = balanced.iter().map(|b| b + 3.0).collect();
     let (outcome, projected) = solve(backend, &stencil, &options, &shifted);

@@ -11,7 +11,7 @@ use crate::real::Real;
 use crate::reference::{Plain, Vector};
 use crate::stencil::{StoredMatrix, Supports};
 
-/// A x, f − A u, and its norm
+/// Checks A x, f − A u, and its norm.
 pub fn apply<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     let [first, second, ..] = SCALARS;
     for_each_pair::<B, S, T>(backend, |pair| {
@@ -33,7 +33,7 @@ pub fn apply<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     });
 }
 
-/// D⁻¹ r, alone and in an iteration
+/// Checks D⁻¹ r, alone and in an iteration.
 pub fn diagonal<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     let (out, alpha) = (Sums::<2>::new(3), Scalar::new(0));
     for_each_pair::<B, S, T>(backend, |pair| {
@@ -54,7 +54,7 @@ pub fn diagonal<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     });
 }
 
-/// M⁻¹ r, alone and in an iteration, also with the couplings of real problems
+/// Checks M⁻¹ r, alone and in an iteration, also with the couplings of real problems.
 pub fn lines<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     let (out, alpha) = (Sums::<2>::new(3), Scalar::new(0));
     for shape in shapes() {
@@ -64,7 +64,7 @@ pub fn lines<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
             ok(pair.reference.solve_lines(&r, &mut z));
             ok(pair.lines.solve_lines(&on_r, &mut on_z));
             let scale = |z: &Vector<T>| z.entries().iter().fold(1e-30, |s: f64, v| s.max(v.to_f64().abs()));
-            // Columns tied to nothing amplify the rounding of their right-hand side's sum.
+            // Decoupled columns amplify the rounding of their right-hand side's sum.
             let at_least = if pair.stencil.is_tame() { 1e-30 } else { 1.0 };
             pair.compare_at_scale(&on_z, &z, at_least, "solve_lines");
             let ((_, mut on_z), alpha) = (pair.poison(), pair.coefficient(alpha, 0.5));
@@ -106,7 +106,7 @@ pub fn advance_direction<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     });
 }
 
-/// u += ρ M⁻¹(f − A u), every smoother, from zero and not
+/// Checks u += ρ M⁻¹(f − A u), every smoother, from zero and not.
 pub fn smooth<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     for_each_pair::<B, S, T>(backend, |pair| {
         if !pair.stencil.is_tame() {
@@ -127,7 +127,7 @@ pub fn smooth<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     });
 }
 
-/// Vectors hold zeros in their padding after every step: sums would show it otherwise.
+/// Checks that padding is zero after every step; sums would show it otherwise.
 pub fn padding<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     for shape in [Shape::new(3, 3, 2), Shape::new(17, 5, 3)] {
         for (name, stencil) in S::samples(shape) {
@@ -146,7 +146,7 @@ pub fn padding<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     }
 }
 
-/// The stored matrix gives the results of the matrix-free one.
+/// Checks that the stored matrix gives the results of the matrix-free one.
 pub fn stored_matrix<B: Supports<StoredMatrix>, T: Real>(backend: &B) {
     for shape in shapes() {
         let stencil = sample(shape);

@@ -1,4 +1,4 @@
-//! The steps with triangular parts, and those with aggregates that need the operator.
+//! Steps with triangular parts, and steps with aggregates that need the operator.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn aggregating<B: Supports<Diffusion>, T: Real>(pair: &Pair<'_, B, Diffusion, T>
     pair.tested.aggregates.clone().unwrap_or_else(|| panic!("{}: no aggregates", pair.name))
 }
 
-/// v = D⁻¹(r − L w) and z = v − D⁻¹ Lᵀ w
+/// Checks v = D⁻¹(r − L w) and z = v − D⁻¹ Lᵀ w.
 pub fn relax<B: Supports<Diffusion>, T: Real>(backend: &B) {
     let [rho, ..] = SCALARS;
     for_each_pair::<B, Diffusion, T>(backend, |pair| {
@@ -40,7 +40,7 @@ pub fn relax<B: Supports<Diffusion>, T: Real>(backend: &B) {
     });
 }
 
-/// z = (I − L D⁻¹)(I − D⁻¹ Lᵀ) r on A's pattern
+/// Checks z = (I − L D⁻¹)(I − D⁻¹ Lᵀ) r on A's pattern.
 pub fn incomplete_poisson<B: Supports<Diffusion>, T: Real>(backend: &B) {
     for_each_pair::<B, Diffusion, T>(backend, |pair| {
         let tested = triangular(pair);
@@ -58,7 +58,7 @@ pub fn incomplete_poisson<B: Supports<Diffusion>, T: Real>(backend: &B) {
     });
 }
 
-/// The faces of a tensor product, and incomplete factors of them.
+/// Checks the faces of a tensor product, and their incomplete factors.
 pub fn stored_faces<B: Supports<TensorProduct>, T: Real>(backend: &B) {
     for_each_pair::<B, TensorProduct, T>(backend, |pair| {
         let Some(stored) = ok(backend.stored_faces::<T>(&pair.stencil)) else {
@@ -87,7 +87,8 @@ pub fn stored_faces<B: Supports<TensorProduct>, T: Real>(backend: &B) {
 /// ρ and ‖r‖²
 const OUT: Sums<2> = Sums::new(3);
 
-/// The pivots of incomplete Cholesky, modified or not, in blocks and over the whole grid, and the solve with them
+/// Checks the pivots of incomplete Cholesky, modified or not, in blocks and over the whole grid, and the solve
+/// with them.
 pub fn factorise_and_substitute<B: Supports<Diffusion>, T: Real>(backend: &B) {
     for_each_pair::<B, Diffusion, T>(backend, |pair| {
         let tested = triangular(pair);
@@ -100,7 +101,7 @@ pub fn factorise_and_substitute<B: Supports<Diffusion>, T: Real>(backend: &B) {
             let ((mut inverse, mut on_inverse), (mut z, mut on_z)) = (pair.poison(), pair.poison());
             ok(pair.reference.factorise(block, relaxation, &mut inverse));
             ok(tested.factorise(block, relaxation, &mut on_inverse));
-            // The last pivot of a block tied to nothing is rounding.
+            // The last pivot of a floating block is rounding.
             if pair.stencil.is_tame() || block == 1 {
                 pair.compare(&on_inverse, &inverse, &format!("factorise in blocks of {block}, {relaxation}"));
             }
@@ -143,7 +144,7 @@ pub fn subtract_aggregated<B: Supports<Diffusion>, T: Real>(backend: &B) {
     });
 }
 
-/// E = Zᵀ A Z, connected components, bodies of one material.
+/// Checks E = Zᵀ A Z, connected components, bodies of one material.
 pub fn aggregation<B: Supports<Diffusion>, T: Real>(backend: &B) {
     let all = shapes().flat_map(|shape| {
         let mut all = Diffusion::samples(shape);

@@ -1,4 +1,4 @@
-//! Operators and solvers that get other coefficients: as if they had been made with them.
+//! Updates of operators and solvers, which must equal new ones.
 
 use super::fixture::{Sample, floating, ok, sample, solve};
 use crate::array::{ArrayView, ArrayViewMut};
@@ -11,7 +11,7 @@ use crate::real::{Precision, Real};
 use crate::solver::ignore;
 use crate::stencil::{Coefficients, Diffusion, Stencil, StoredMatrix, Supports, TensorProduct};
 
-/// A solver made for one stencil, updated to another and back, does what solvers made for them do, bit for bit.
+/// Checks that a solver updated to another stencil and back equals new solvers for them, bit for bit.
 fn update_is_like_new<B: Supports<S>, S: Stencil>(backend: &B, first: &S, second: &S, options: &[SolverOptions]) {
     let shape = first.shape();
     let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(5, n)).collect();
@@ -25,7 +25,7 @@ fn update_is_like_new<B: Supports<S>, S: Stencil>(backend: &B, first: &S, second
             let (expected, expected_u) = solve(backend, stencil, options, &rhs);
             assert_eq!(outcome.history, expected.history, "{options:?}");
             assert!(u == expected_u, "{options:?}");
-            // And A itself, by which it judges.
+            // Compares A itself, which judges.
             let mut v = vec![f64::NAN; rhs.len()];
             let (from, to) = (ok(ArrayView::c_order(&u, shape)), ok(ArrayViewMut::c_order(&mut v, shape)));
             ok(system.apply(from.into(), to.into()));
@@ -53,7 +53,7 @@ fn with<T: Real>(method: Method, preconditioner: Preconditioner) -> SolverOption
     SolverOptions { method, preconditioner, ..base::<T>() }
 }
 
-/// Vertical and horizontal factors.
+/// Checks updates of vertical and horizontal factors.
 pub fn tensor_product<B: Supports<TensorProduct>, T: Real>(backend: &B) {
     let first = sample(Shape::new(34, 20, 12));
     let (mut vertical, mut horizontal) = (first.vertical().clone(), first.horizontal().clone());
@@ -75,7 +75,7 @@ pub fn tensor_product<B: Supports<TensorProduct>, T: Real>(backend: &B) {
     assert!(ok(System::new(backend, &first, &options[0])).update(&other).is_err());
 }
 
-/// Coefficients in cells, shift and factors; from a matrix that is regular to one that is not.
+/// Checks updates of cell coefficients, shift and factors, and from a regular matrix to a singular one.
 pub fn diffusion<B: Supports<Diffusion>, T: Real>(backend: &B) {
     let shape = Shape::new(20, 14, 6);
     let samples = Diffusion::samples(shape);
@@ -94,17 +94,17 @@ pub fn diffusion<B: Supports<Diffusion>, T: Real>(backend: &B) {
     options.push(SolverOptions { deflation, ..options[1].clone() });
     if T::PRECISION == Precision::F64 {
         options.push(SolverOptions { precision: Precision::Mixed, ..options[2].clone() });
-        // What is chosen once stays with other coefficients.
+        // An automatic choice is not repeated for other coefficients.
         options[2].multigrid.precision = CyclePrecision::F64;
     }
-    // Of the same form: with holes in other places.
+    // Inactive cells in other places.
     for (_, first) in samples.iter().filter(|(name, _)| name.starts_with("one field")) {
         let second = scaled(first);
         update_is_like_new(backend, first, &second, &options);
     }
     let (closed, odd) = (scaled(&floating(shape)), floating(shape));
     update_is_like_new(backend, &closed, &odd, &options[..3]);
-    // From one piece that is tied to nothing to many, and back.
+    // From one floating component to many, and back.
     let field = (0..shape.cells()).map(|n| 1.5 + random(3, n)).collect();
     let whole = Coefficients::Cells { fields: vec![field], axes: [(0, 1.0); 3] };
     let whole = ok(Diffusion::new(shape, whole, None, odd.sides()));
@@ -116,7 +116,7 @@ pub fn diffusion<B: Supports<Diffusion>, T: Real>(backend: &B) {
     }
 }
 
-/// Other coefficients of the same form.
+/// Returns other coefficients of the same form.
 fn scaled(stencil: &Diffusion) -> Diffusion {
     let Coefficients::Cells { fields, axes } = stencil.coefficients() else { panic!("not of cells") };
     let change = |(n, value): (usize, &f64)| if n % 11 == 3 { 0.0 } else { value * (1.0 + 0.5 * random(77, n)) };
@@ -126,7 +126,7 @@ fn scaled(stencil: &Diffusion) -> Diffusion {
     ok(Diffusion::new(stencil.shape(), Coefficients::Cells { fields, axes }, shift, stencil.sides()))
 }
 
-/// The entries of a stored matrix.
+/// Checks updates of the entries of a stored matrix.
 pub fn stored_matrix<B: Supports<StoredMatrix>, T: Real>(backend: &B) {
     let shape = Shape::new(12, 10, 6);
     let first = sample(shape);

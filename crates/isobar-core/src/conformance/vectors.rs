@@ -8,7 +8,7 @@ use crate::problem::random;
 use crate::real::Real;
 use crate::reference::{Reference, Vector};
 
-/// Arrays go up and come down unchanged, whatever their strides.
+/// Checks that arrays are uploaded and downloaded unchanged, for any strides.
 pub fn transfer<B: Backend, T: Real>(backend: &B) {
     for shape in shapes() {
         let Shape { nx, ny, nz } = shape;
@@ -35,7 +35,7 @@ pub fn transfer<B: Backend, T: Real>(backend: &B) {
     }
 }
 
-/// clear, convert, convert_dot, scale, axpy, axpy_norm, xpay, dot
+/// Checks clear, convert, convert_dot, scale, axpy, axpy_norm, xpay, dot.
 pub fn operations<B: Backend, T: Real>(backend: &B) {
     let [first, second, third, _] = SCALARS;
     for shape in shapes() {
@@ -74,7 +74,7 @@ pub fn operations<B: Backend, T: Real>(backend: &B) {
         ok(Reference.extrapolate(1.125, &x, &mut expected));
         ok(backend.extrapolate(1.125, &on_x, &mut on_y));
         compare(backend, &on_y, &expected, "extrapolate");
-        // What is overwritten may hold anything.
+        // Overwritten vectors may hold anything.
         let (_, mut on_y) = poison::<B, T>(backend, shape);
         ok(backend.convert(&on_x, &mut on_y));
         compare(backend, &on_y, &x, "convert");
@@ -92,7 +92,7 @@ pub fn operations<B: Backend, T: Real>(backend: &B) {
     }
 }
 
-/// Products with Z and Zᵀ.
+/// Checks products with Z and Zᵀ.
 pub fn aggregates<B: AggregateBackend, T: Real>(backend: &B) {
     for shape in shapes() {
         let cells = shape.cells();
@@ -103,7 +103,7 @@ pub fn aggregates<B: AggregateBackend, T: Real>(backend: &B) {
             let mut q: Vector<T> = random_vector(shape, 33);
             let mut on_q = send(backend, &q);
             let (mut sums, mut on_sums) = (ok(Reference.aggregate_vector(count)), ok(backend.aggregate_vector(count)));
-            // Twice: sums must not pile up.
+            // Twice: sums must not accumulate.
             for _ in 0..2 {
                 ok(Reference.aggregate_sums(&q, &here, &mut sums));
                 ok(backend.aggregate_sums(&on_q, &there, &mut on_sums));
@@ -136,7 +136,7 @@ pub fn aggregates<B: AggregateBackend, T: Real>(backend: &B) {
     }
 }
 
-/// Aggregates scattered over a grid, some cells in none.
+/// Makes aggregates scattered over a grid, with some cells in none.
 pub(super) fn random_aggregates(shape: Shape, count: usize) -> AggregateMap {
     let id = |n: usize| match (random(30, n).abs() * (count + 1) as f64) as usize {
         id if id >= count => AggregateMap::NONE,
@@ -145,7 +145,7 @@ pub(super) fn random_aggregates(shape: Shape, count: usize) -> AggregateMap {
     ok(AggregateMap::new(shape, (0..shape.cells()).map(id).collect(), count))
 }
 
-/// A number an aggregate, here and there.
+/// Makes a number for each aggregate on both back ends.
 pub(super) fn numbers<B: AggregateBackend>(backend: &B, count: usize) -> (Vec<f64>, B::AggregateVector) {
     let numbers: Vec<f64> = (0..count).map(|n| random(31, n)).collect();
     let mut sent = ok(backend.aggregate_vector(count));
@@ -153,7 +153,7 @@ pub(super) fn numbers<B: AggregateBackend>(backend: &B, count: usize) -> (Vec<f6
     (numbers, sent)
 }
 
-/// y = M x with a dense matrix.
+/// Checks y = M x with a dense matrix.
 pub fn aggregate_matrices<B: AggregateBackend>(backend: &B) {
     for size in [1, 2, 31, 64, 500] {
         let entries: Vec<f64> = (0..size * size).map(|n| random(34, n)).collect();

@@ -6,7 +6,7 @@ use super::{AxisMatrix, periodic};
 use crate::eigen::{self, Eigen};
 use crate::error::{Error, Result};
 
-/// Numbers that differ by no more than this, relative, are the same up to the rounding of what they were computed from.
+/// Numbers within this relative distance are equal up to rounding.
 const ROUNDING: f64 = 1e-13;
 
 /// The transforms that multiply by the eigenvectors of an axis with uniform cells, numbers k and i counted from 0.
@@ -27,7 +27,7 @@ pub enum Trig {
 }
 
 impl Trig {
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cosine => "cosine transform",
@@ -40,8 +40,8 @@ impl Trig {
     }
 }
 
-/// The eigenvectors of an axis that a reflection maps to themselves or to their negatives, so that even and odd parts of a line can
-/// be transformed apart.
+/// A reflection that maps the eigenvectors of an axis to themselves or to their negatives, so that even and odd parts of a line can
+/// be transformed separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Symmetry {
     /// There is no such reflection.
@@ -52,11 +52,11 @@ pub enum Symmetry {
     Periodic,
 }
 
-/// K S = M S diag(μ), Sᵀ M S = 1.
+/// The eigenvectors S and eigenvalues μ of an axis: K S = M S diag(μ), Sᵀ M S = 1.
 #[derive(Clone, Debug)]
 pub struct Basis {
     values: Vec<f64>,
-    /// One after another; empty where a transform knows them.
+    /// Vectors one after another; empty where a transform replaces them.
     vectors: Vec<f64>,
     trig: Option<Trig>,
     symmetry: Symmetry,
@@ -111,33 +111,33 @@ impl Basis {
         Ok(this)
     }
 
-    /// Whether a transform is known for an axis, so that nothing need be computed.
+    /// Returns whether an axis has a fast transform, so that nothing need be computed.
     pub fn is_fast(matrix: &AxisMatrix) -> bool {
         matrix.len() == 1 || trig_of(matrix).is_some()
     }
 
-    /// μ, in the order of the vectors.
+    /// Returns μ, in the order of the vectors.
     pub fn values(&self) -> &[f64] {
         &self.values
     }
 
-    /// Cells of the axis.
+    /// Returns the cells of the axis.
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether there is no cell, which no grid has.
+    /// Returns whether there is no cell, which no grid has.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// The fast transform that multiplies by the vectors, where there is one.
+    /// Returns the fast transform that multiplies by the vectors, where there is one.
     pub fn trig(&self) -> Option<Trig> {
         self.trig
     }
 
-    /// The reflection under which vectors are even or odd: even for even numbers with [`Symmetry::Reversal`]; with
-    /// [`Symmetry::Periodic`] for 0 and odd numbers.
+    /// Returns the reflection under which vectors are even or odd: even ones have even numbers with [`Symmetry::Reversal`], and
+    /// number 0 and odd numbers with [`Symmetry::Periodic`].
     pub fn symmetry(&self) -> Symmetry {
         self.symmetry
     }
@@ -150,14 +150,14 @@ impl Basis {
         }
     }
 
-    /// Entry i of vector k.
+    /// Returns entry i of vector k.
     pub fn entry(&self, k: usize, i: usize) -> f64 {
         let n = self.len();
         let Some(trig) = self.trig else { return self.vectors[k * n + i] };
         self.scale * normalised(trig, n, k, i)
     }
 
-    /// All vectors, one after another.
+    /// Returns all vectors, one after another.
     pub fn vectors(&self) -> Vec<f64> {
         let n = self.len();
         match self.trig {
@@ -166,12 +166,12 @@ impl Basis {
         }
     }
 
-    /// The factor 1/√m of trigonometric vectors of length 1.
+    /// Returns the factor 1/√m of trigonometric vectors of length 1.
     pub fn scale(&self) -> f64 {
         self.scale
     }
 
-    /// Whether vectors are even and odd in turn, as rounding leaves them.
+    /// Returns whether vectors are alternately even and odd, up to rounding.
     fn is_alternating(&self) -> bool {
         let n = self.len();
         (0..n).all(|k| {
@@ -187,7 +187,7 @@ fn is_same(a: f64, b: f64) -> bool {
     (a - b).abs() <= ROUNDING * a.abs().max(b.abs())
 }
 
-/// The transform of an axis, where all its masses and couplings are the same and its ends are of a kind that has one.
+/// Returns the transform of an axis whose masses and couplings are uniform and whose ends have one.
 fn trig_of(matrix: &AxisMatrix) -> Option<Trig> {
     let AxisMatrix { mass, shift, couplings } = matrix;
     let n = mass.len();
@@ -217,7 +217,7 @@ fn trig_of(matrix: &AxisMatrix) -> Option<Trig> {
     .find_map(|([lower, upper], trig)| are(lower, upper).then_some(trig))
 }
 
-/// θ with the eigenvalue 4 sin²(θ/2).
+/// Returns θ with the eigenvalue 4 sin²(θ/2).
 fn angle(trig: Trig, n: usize, k: usize) -> f64 {
     let (k, n) = (k as f64, n as f64);
     match trig {
@@ -229,10 +229,10 @@ fn angle(trig: Trig, n: usize, k: usize) -> f64 {
     }
 }
 
-/// Entry i of vector k of length 1. Angles are reduced as whole numbers first, so that large ones lose no digits.
+/// Returns entry i of vector k of length 1. Angles are reduced as whole numbers first, so that large ones lose no digits.
 fn normalised(trig: Trig, n: usize, k: usize, i: usize) -> f64 {
     let wide = n as f64;
-    // sin and cos of π a / b.
+    // Returns sin and cos of π a / b.
     let cosine = |a: usize, b: usize| (PI * (a % (2 * b)) as f64 / b as f64).cos();
     let sine = |a: usize, b: usize| (PI * (a % (2 * b)) as f64 / b as f64).sin();
     let length = |is_half: bool| if is_half { (1.0 / wide).sqrt() } else { (2.0 / wide).sqrt() };
@@ -249,7 +249,7 @@ fn normalised(trig: Trig, n: usize, k: usize, i: usize) -> f64 {
     }
 }
 
-/// All eigenvalues and eigenvectors of a pencil, with Sᵀ M S = 1.
+/// Computes all eigenvalues and eigenvectors of a pencil, with Sᵀ M S = 1.
 fn decompose(matrix: &AxisMatrix) -> Option<Eigen> {
     let AxisMatrix { mass, shift, couplings } = matrix;
     let n = mass.len();
@@ -276,7 +276,7 @@ fn decompose(matrix: &AxisMatrix) -> Option<Eigen> {
         vector.iter_mut().zip(mass).for_each(|(entry, mass)| *entry /= mass.sqrt());
     }
     if shift.iter().all(|&shift| shift == 0.0) {
-        // The constant, exactly.
+        // The eigenvalue of the constant is exactly 0.
         eigen.values[0] = 0.0;
         let entry = 1.0 / mass.iter().sum::<f64>().sqrt();
         eigen.vectors[..n].fill(entry);

@@ -1,31 +1,31 @@
-//! The tridiagonal systems that are left after the transforms.
+//! The tridiagonal systems that remain after the transforms.
 
 use crate::error::{Error, Result};
 use crate::execute::{Host, rows};
 
-/// T + μ D_a + ν D_b along one axis, for every pair of eigenvalues: (T v)_k = σ_k v_k + Σ t (v_k − v_neighbour).
+/// The systems T + μ D_a + ν D_b along one axis, for every pair of eigenvalues: (T v)_k = σ_k v_k + Σ t (v_k − v_neighbour).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lines {
     /// σ, one number a cell.
     pub shift: Vec<f64>,
-    /// t between a cell and the next; the last is that around a periodic axis, else 0.
+    /// t between a cell and the next; the last one is across the periodic end, else 0.
     pub couplings: Vec<f64>,
     /// D_a and D_b, one number a cell each.
     pub weights: [Vec<f64>; 2],
-    /// Pivots nearer to 0 than this are moved away from it, and refinement removes what that changes; 0 where none is negative.
+    /// The least distance of pivots from 0: closer ones are moved away, and refinement corrects the effect; 0 where no pivot is negative.
     pub least_pivot: f64,
 }
 
-/// Elimination, a cell after another, with the last cell kept to the end because a periodic axis couples it to the first.
+/// A row of the elimination, cell by cell, with the last cell eliminated last because a periodic axis couples it to the first.
 ///
-/// Row sums are carried along instead of diagonal entries, so that all numbers are sums and products of positive ones and small
-/// eigenvalues keep all their digits:
+/// Row sums are carried along instead of diagonal entries, so that all numbers are sums and products of positive ones and small eigenvalues
+/// keep all their digits:
 ///
 /// ```text
 /// p_k = e_k + t_k + w_k;   e_{k+1} += t_k e_k / p_k;   w_{k+1} = t_k w_k / p_k;   e_last += w_k e_k / p_k
 /// ```
 ///
-/// with e the row sum of what is left, w the coupling to the last cell.
+/// with e the row sum of the remaining matrix, w the coupling to the last cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Pivot {
     /// 1 / p
@@ -37,30 +37,30 @@ pub struct Pivot {
 }
 
 impl Lines {
-    /// The number of cells.
+    /// Returns the number of cells.
     pub fn len(&self) -> usize {
         self.shift.len()
     }
 
-    /// Whether there is no cell, which no grid has.
+    /// Returns whether there is no cell, which no grid has.
     pub fn is_empty(&self) -> bool {
         self.shift.is_empty()
     }
 
-    /// Whether the last cell is beside the first.
+    /// Returns whether the axis is periodic.
     pub fn is_periodic(&self) -> bool {
         self.couplings.last().is_some_and(|&around| around != 0.0)
     }
 
-    /// Computes the pivots of one pair of eigenvalues. A last pivot of 0, that of the constant in a singular system, has the inverse 0: its
-    /// cell gets the value 0.
+    /// Computes the pivots of one pair of eigenvalues. A last pivot of 0, that of the constant in a singular system, gets the inverse 0,
+    /// and its cell the value 0.
     pub fn pivots(&self, [mu, nu]: [f64; 2]) -> impl Iterator<Item = Pivot> + '_ {
         let last = self.len() - 1;
         let row_sum = move |k: usize| self.shift[k] + mu * self.weights[0][k] + nu * self.weights[1][k];
         let (mut excess, mut to_last, mut last_excess) = (0.0, self.couplings[last], row_sum(last));
         (0..=last).map(move |k| {
             if k == last {
-                // What row k − 1 handed on is the same sum by another name.
+                // Row k − 1 has computed this sum already.
                 let inverse = if last_excess == 0.0 { 0.0 } else { 1.0 / self.moved(last_excess) };
                 return Pivot { inverse, next: 0.0, last: 0.0 };
             }
@@ -78,7 +78,7 @@ impl Lines {
         })
     }
 
-    /// A pivot, far enough from 0.
+    /// Moves a pivot far enough from 0.
     fn moved(&self, pivot: f64) -> f64 {
         if pivot.abs() < self.least_pivot { self.least_pivot.copysign(pivot) } else { pivot }
     }
@@ -102,9 +102,9 @@ impl Lines {
         Ok(())
     }
 
-    /// Fails where an indefinite matrix has an eigenvalue that vanishes, as far as the last pivots of all lines tell.
+    /// Fails where an indefinite matrix has a zero eigenvalue, judged by the last pivots of all lines.
     pub(super) fn check_indefinite(&self, values: [&[f64]; 2]) -> Result<()> {
-        /// A pivot this small beside what it is a difference of is rounding.
+        /// A pivot below this fraction of its terms is rounding.
         const VANISHING: f64 = 1e-12;
         let last = self.len() - 1;
         let size = |mu: f64, nu: f64| {

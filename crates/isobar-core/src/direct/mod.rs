@@ -1,13 +1,13 @@
 //! Separable matrices, which transforms and tridiagonal systems solve without iterating.
 //!
-//! * [`Separable`] the factors of such a matrix: A = M_a ⊗ M_b ⊗ T + K_a ⊗ M_b ⊗ D_a + M_a ⊗ K_b ⊗ D_b,
-//! * [`separate`] finds them in a matrix, or names the first number that does not fit,
-//! * [`nearest`] the factors that come nearest to a matrix that has none,
-//! * [`Basis`] the eigenvectors of one axis, and the fast transform that multiplies by them where its cells are uniform,
-//! * `periodic` eigenvectors of stretched periodic axes.
+//! * [`Separable`]: the factors of such a matrix, A = M_a ⊗ M_b ⊗ T + K_a ⊗ M_b ⊗ D_a + M_a ⊗ K_b ⊗ D_b,
+//! * [`separate`]: finds them in a matrix, or names the first number that does not fit,
+//! * [`nearest`]: the nearest factors of a matrix that has none,
+//! * [`Basis`]: the eigenvectors of one axis, and the fast transform that multiplies by them where its cells are uniform,
+//! * `periodic`: eigenvectors of stretched periodic axes.
 //!
-//! With the eigenvectors S of both transformed axes, K S = M S diag(μ) and Sᵀ M S = 1, the matrix falls apart into one tridiagonal
-//! system T + μ D_a + ν D_b for each pair of eigenvalues (Lynch, Rice and Thomas, 1964).
+//! With the eigenvectors S of both transformed axes, K S = M S diag(μ) and Sᵀ M S = 1, the matrix decouples into one tridiagonal system T
+//! + μ D_a + ν D_b for each pair of eigenvalues (Lynch, Rice and Thomas, 1964).
 
 mod basis;
 mod lines;
@@ -28,19 +28,19 @@ pub use separate::{SeparableRows, looks_separable, separate};
 pub struct AxisMatrix {
     /// m, one number a cell.
     pub mass: Vec<f64>,
-    /// σ, one number a cell: what ties it to something fixed.
+    /// σ, the shift, one number a cell.
     pub shift: Vec<f64>,
-    /// t between a cell and the next; the last is that around a periodic axis, else 0.
+    /// t between a cell and the next; the last one is across the periodic end, else 0.
     pub couplings: Vec<f64>,
 }
 
 impl AxisMatrix {
-    /// The number of cells.
+    /// Returns the number of cells.
     pub fn len(&self) -> usize {
         self.mass.len()
     }
 
-    /// Whether there is no cell, which no grid has.
+    /// Returns whether there is no cell, which no grid has.
     pub fn is_empty(&self) -> bool {
         self.mass.is_empty()
     }
@@ -62,21 +62,20 @@ pub struct Separable {
 }
 
 impl Separable {
-    /// Whether the eigenvectors that it takes are found in less time than iterating would take.
+    /// Returns whether its eigenvectors are computed in less time than iterating would take.
     pub fn pays(&self) -> bool {
-        /// Seconds that eigenvectors of one cell to the third power take, and that iterating takes a cell, on a GPU; those that nobody
-        /// minds.
+        /// Seconds to compute eigenvectors, for each cell to the third power; seconds to iterate a cell on a GPU; negligible seconds.
         const EIGENVECTORS: f64 = 3.3e-10;
         const CELL: f64 = 3e-9;
         const LITTLE: f64 = 5e-3;
-        /// A product with so many eigenvectors takes as long as iterating.
+        /// A product with this many eigenvectors takes as long as iterating.
         const MOST: usize = 1024;
         let stretched = self.factors.iter().filter(|factor| !Basis::is_fast(factor)).map(AxisMatrix::len);
         let seconds: f64 = stretched.clone().map(|n| EIGENVECTORS * (n as f64).powi(3)).sum();
         stretched.max().unwrap_or(0) <= MOST && seconds <= LITTLE.max(CELL * self.shape.cells() as f64)
     }
 
-    /// Returns whether the constant is in the null space: nothing ties a cell to anything fixed.
+    /// Returns whether the constant is in the null space: no cell has a shift.
     pub fn is_singular(&self) -> bool {
         let is_zero = |values: &[f64]| values.iter().all(|&value| value == 0.0);
         is_zero(&self.lines.shift) && self.factors.iter().all(|factor| is_zero(&factor.shift))
@@ -93,8 +92,7 @@ impl Separable {
         Ok(bases)
     }
 
-    /// Fails where the matrix is not positive definite, a constant apart, though nothing that ties its cells is negative; or where it has
-    /// an eigenvalue that vanishes.
+    /// Fails where the matrix is not positive definite (up to a constant) though no shift is negative, or where it has a zero eigenvalue.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) naming the pivot.
@@ -106,7 +104,7 @@ impl Separable {
         self.lines.check(least, self.is_singular())
     }
 
-    /// Says how each axis is treated; `by` names what multiplies by eigenvectors that no transform knows.
+    /// Describes how each axis is treated; `by` names the multiplication by eigenvectors without a fast transform.
     pub fn describe(&self, bases: &[Basis; 2], by: impl Fn(&Basis) -> &'static str) -> String {
         let name = |axis: usize| ["x", "y", "z"][axis];
         let across = self.across.iter().zip(bases).filter(|(_, basis)| basis.len() > 1).map(|(&axis, basis)| {

@@ -1,27 +1,27 @@
-//! The box that is nearest to a matrix, for preconditioning.
+//! The nearest box of a matrix, for preconditioning.
 
 use super::separate::{faces_of, sample};
 use super::{AxisMatrix, Lines, Separable, SeparableRows};
 use crate::error::{Error, Result};
 
-/// Cells that are looked at in each layer across an axis.
+/// Cells that are sampled in each layer across an axis.
 const SAMPLES: u64 = 256;
-/// Passes in which the factors of each axis are fitted given the others'.
+/// Passes in which the factors of each axis are fitted with the others fixed.
 const FITS: usize = 8;
 
-/// The separable matrix that is nearest to another, and how near it is.
+/// The separable matrix nearest to another, and its distance.
 #[derive(Clone, Debug)]
 pub struct Nearest {
-    /// Its factors.
+    /// The factors of that matrix.
     pub factors: Separable,
-    /// How many of the cells that were looked at are open, in parts of 1.
+    /// The fraction of open cells among the samples.
     pub open: f64,
     /// The standard deviation of the logarithms of open cells' couplings from those of the factors.
     pub spread: f64,
 }
 
-/// Finds the separable matrix that is nearest to another, closed cells left out: couplings are fitted by products of one factor an axis, in
-/// their logarithms, ties by their mean along lines. It is positive definite: where nothing is tied, everything is, a little.
+/// Finds the separable matrix nearest to another, without its inactive cells: couplings are fitted in their logarithms by products of one
+/// factor an axis, shifts by their mean along lines. The result is positive definite: without any shift, a small one is added everywhere.
 ///
 /// # Errors
 /// [`Error::Invalid`] where no cell is open.
@@ -33,7 +33,7 @@ pub fn nearest(matrix: &dyn SeparableRows) -> Result<Nearest> {
     let fits = [x?, y?, z?];
     let line = (0..3).rev().find(|&axis| extents[axis] > 1).unwrap_or(2);
     let across = [[1, 2], [0, 2], [0, 1]][line];
-    // Between what the couplings of both others have.
+    // The mean of the masses in both others' couplings.
     let mass = |axis: usize| {
         let of: Vec<&Fit> = (0..3).filter(|&other| other != axis).filter_map(|other| fits[other].as_ref()).collect();
         let weight = |n: usize| (of.iter().map(|fit| fit.logs[axis][n]).sum::<f64>() / of.len().max(1) as f64).exp();
@@ -74,11 +74,11 @@ pub fn nearest(matrix: &dyn SeparableRows) -> Result<Nearest> {
     Ok(Nearest { factors: this, open, spread: fits().map(|fit| fit.spread).fold(0.0, f64::max) })
 }
 
-/// log h ≈ the sum of one number an axis.
+/// A fit of log h by the sum of one number an axis.
 struct Fit {
-    /// Along the couplings' own axis with the mean in it, along the others 0 on average.
+    /// Along the couplings' own axis including the mean, along the others 0 on average.
     logs: [Vec<f64>; 3],
-    /// As in [`Nearest`].
+    /// See [`Nearest`].
     open: f64,
     spread: f64,
 }
@@ -108,7 +108,7 @@ impl Fit {
         }
         let mut logs = extents.map(|n| vec![0.0; n]);
         for _ in 0..FITS {
-            // The mean belongs to the axis itself, which is fitted last.
+            // The axis itself, which includes the mean, is fitted last.
             for d in (0..3).filter(|&d| d != axis).chain([axis]) {
                 let (mut sums, mut counts) = (vec![0.0; extents[d]], vec![0usize; extents[d]]);
                 for &(at, log) in &open {
@@ -136,7 +136,7 @@ impl Fit {
     }
 }
 
-/// Numbers that are not known are those of the nearest that are.
+/// Replaces unknown numbers by the nearest known ones.
 fn fill_gaps(known: &[Option<f64>]) -> Vec<f64> {
     let nearest = |n: usize| {
         let apart = |other: &usize| other.abs_diff(n);
@@ -146,7 +146,7 @@ fn fill_gaps(known: &[Option<f64>]) -> Vec<f64> {
 }
 
 impl Separable {
-    /// Adds the mean of what ties cells, layer by layer along the lines.
+    /// Adds the mean shift of cells, layer by layer along the lines.
     fn add_mean_ties(&mut self, matrix: &dyn SeparableRows, extents: [usize; 3]) {
         let Some(tie) = matrix.shift() else { return };
         let [a, b] = self.across;
@@ -161,12 +161,12 @@ impl Separable {
         }
     }
 
-    /// Ties every cell about as much as the smoothest wave that is not constant.
+    /// Adds to every cell a shift of about the smallest nonzero eigenvalue.
     fn tie_a_little(&mut self) {
         let smallest = |matrix: &AxisMatrix| {
             let n = matrix.len() as f64;
             let (mass, length) = (matrix.mass.iter().sum::<f64>(), matrix.couplings.iter().filter(|&&t| t > 0.0));
-            // The couplings of a whole line one after another, against its mass.
+            // The couplings of a line in series, over its mass.
             let through = 1.0 / length.map(|t| 1.0 / t).sum::<f64>().max(f64::MIN_POSITIVE);
             if n > 1.0 { through / mass } else { f64::INFINITY }
         };

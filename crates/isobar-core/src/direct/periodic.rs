@@ -1,10 +1,9 @@
-//! Eigenvectors of a stretched periodic axis, whose matrix has two corners beside its three diagonals.
+//! Eigenvectors of a stretched periodic axis, whose matrix has two corner entries besides its three diagonals.
 
 use super::AxisMatrix;
 use crate::eigen::{self, Eigen};
 
-/// Computes the eigenvalues and eigenvectors of M^−½ K M^−½ by Householder's reduction to three diagonals: some 3 n³ operations, λ to about
-/// ε ‖A‖.
+/// Computes the eigenvalues and eigenvectors of M^−½ K M^−½ by Householder's tridiagonalisation: about 3 n³ operations, λ to about ε ‖A‖.
 pub(super) fn decompose(matrix: &AxisMatrix) -> Option<Eigen> {
     let AxisMatrix { mass, shift, couplings } = matrix;
     let n = mass.len();
@@ -31,7 +30,7 @@ pub(super) fn decompose(matrix: &AxisMatrix) -> Option<Eigen> {
     Some(Eigen { values, vectors })
 }
 
-/// x −= 2 v ⟨v, x⟩, v of length 1.
+/// Computes x −= 2 v ⟨v, x⟩, v of length 1.
 fn reflect(v: &[f64], x: &mut [f64]) {
     let dot: f64 = v.iter().zip(&*x).map(|(v, x)| v * x).sum();
     x.iter_mut().zip(v).for_each(|(x, v)| *x -= 2.0 * dot * v);
@@ -40,7 +39,7 @@ fn reflect(v: &[f64], x: &mut [f64]) {
 /// Householder vectors of length 1, each with the index that its first entry acts on.
 type Reflectors = Vec<(usize, Vec<f64>)>;
 
-/// The three diagonals of Qᵀ A Q, and the reflections that Q is the product of.
+/// Computes the three diagonals of Qᵀ A Q, and the reflections whose product is Q.
 fn reduce(a: &mut [f64], n: usize) -> (Vec<f64>, Vec<f64>, Reflectors) {
     let (mut beside, mut reflectors) = (Vec::with_capacity(n), Vec::new());
     for k in 0..n.saturating_sub(1) {
@@ -56,7 +55,7 @@ fn reduce(a: &mut [f64], n: usize) -> (Vec<f64>, Vec<f64>, Reflectors) {
         v[0] -= target;
         let norm = v.iter().map(|x| x * x).sum::<f64>().sqrt();
         v.iter_mut().for_each(|x| *x /= norm);
-        // A −= v wᵀ + w vᵀ on what is left, with w = 2 (A v − v ⟨v, A v⟩).
+        // A −= v wᵀ + w vᵀ on the remaining matrix, with w = 2 (A v − v ⟨v, A v⟩).
         let first = k + 1;
         let mut w: Vec<f64> =
             (first..n).map(|i| a[i * n + first..(i + 1) * n].iter().zip(&v).map(|(a, v)| a * v).sum()).collect();

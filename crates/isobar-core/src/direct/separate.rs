@@ -1,4 +1,4 @@
-//! The factors of a matrix, where it has them.
+//! The factors of a separable matrix.
 
 use super::{AxisMatrix, Lines, Separable};
 use crate::error::{Error, Result};
@@ -6,24 +6,24 @@ use crate::execute::{Host, rows};
 use crate::layout::Shape;
 use crate::real::harmonic;
 
-/// Numbers may differ from products of factors by so much, relative: what rounding leaves of them, and refinement removes.
+/// The largest relative difference of numbers from products of factors: rounding, which refinement removes.
 const TOLERANCE: f64 = 1e-11;
-/// Ties of cells that are so small beside their couplings are the rounding of zero.
+/// Shifts below this fraction of the couplings are the rounding of zero.
 const NEGLIGIBLE: f64 = 1e-13;
 
-/// A symmetric matrix with six neighbours a cell, as far as the search for factors looks at it.
+/// A symmetric matrix with six neighbours a cell, for the search for factors.
 pub trait SeparableRows: Sync {
-    /// The grid.
+    /// Returns the shape of the grid.
     fn shape(&self) -> Shape;
 
-    /// Whether the last cell of an axis is beside the first.
+    /// Returns whether an axis is periodic.
     fn is_periodic(&self, axis: usize) -> bool;
 
-    /// Whether [`SeparableRows::coupling`] is that from a cell's centre to its faces, of which a face between two cells has the harmonic
-    /// mean; else it is that of the face to the next cell.
+    /// Returns whether [`SeparableRows::coupling`] is that from a cell's centre to its faces, whose harmonic mean a face between two cells
+    /// has; else it is that of the face to the next cell.
     fn is_by_cells(&self) -> bool;
 
-    /// The coupling of a cell along an axis.
+    /// Returns the coupling of a cell along an axis.
     fn coupling(&self, axis: usize, at: [usize; 3]) -> f64;
 
     /// Writes the couplings of the first cells of the row (j, k), one after another.
@@ -31,23 +31,23 @@ pub trait SeparableRows: Sync {
         row.iter_mut().enumerate().for_each(|(i, coupling)| *coupling = self.coupling(axis, [i, j, k]));
     }
 
-    /// Whether all couplings of an axis are known to be the same.
+    /// Returns whether all couplings of an axis are known to be equal.
     fn is_constant(&self, axis: usize) -> bool {
         let _ = axis;
         false
     }
 
-    /// Whether the lower and the upper side of an axis add [`SeparableRows::coupling`] to what ties their cells.
+    /// Returns whether the lower and the upper side of an axis add [`SeparableRows::coupling`] to the shift of their cells.
     fn fixed_sides(&self, axis: usize) -> [bool; 2] {
         let _ = axis;
         [false; 2]
     }
 
-    /// The shift of a cell, which ties it to something fixed, without [`SeparableRows::fixed_sides`]; nothing where it is zero everywhere.
+    /// Returns the shift of a cell without [`SeparableRows::fixed_sides`]; nothing where it is zero everywhere.
     fn shift(&self) -> Option<&(dyn Fn([usize; 3]) -> f64 + Sync)>;
 }
 
-/// The couplings of one axis as products: f along it, and what they are multiplied by along the others.
+/// The couplings of one axis as products: f along it, times factors along the others.
 struct Rank {
     along: Vec<f64>,
     /// 1 at the first cell.
@@ -57,7 +57,7 @@ struct Rank {
 /// Finds the factors of a separable matrix.
 ///
 /// # Errors
-/// [`Error::Invalid`] naming the first cell whose number is not the product that its neighbours' are, and both numbers.
+/// [`Error::Invalid`] naming the first cell whose number differs from the product of its neighbours' factors, and both numbers.
 pub fn separate(matrix: &dyn SeparableRows) -> Result<Separable> {
     let shape = matrix.shape();
     let extents = [shape.nx, shape.ny, shape.nz];
@@ -71,14 +71,14 @@ pub fn separate(matrix: &dyn SeparableRows) -> Result<Separable> {
             Err(error) => refused = refused.or(Some(error)),
         }
     }
-    // There is one line at least.
+    // There is at least one line.
     Err(refused.unwrap_or_else(|| not_separable(2, [0; 3], 0.0, "another")))
 }
 
-/// The factors with lines along this axis.
+/// Returns the factors with lines along this axis.
 fn along(matrix: &dyn SeparableRows, ranks: &[Option<Rank>; 3], extents: [usize; 3], line: usize) -> Result<Separable> {
     let across = [[1, 2], [0, 2], [0, 1]][line];
-    // The masses of an axis that is transformed are the same in the couplings of both others.
+    // A transformed axis has the same masses in the couplings of both others.
     let mass = |axis: usize| {
         let other = (0..3).filter(|&other| other != axis).find_map(|other| ranks[other].as_ref());
         other.map_or_else(|| vec![1.0; extents[axis]], |rank| rank.across[axis].clone())
@@ -102,7 +102,7 @@ fn along(matrix: &dyn SeparableRows, ranks: &[Option<Rank>; 3], extents: [usize;
     });
     let lines = Lines { shift: sides(line), couplings: faces(line), weights, least_pivot: 0.0 };
     let mut this = Separable { shape: matrix.shape(), line, across, factors, lines };
-    // An axis of one cell has no couplings, and its sides are ties like all others.
+    // An axis of one cell has no couplings, and its sides are shifts.
     let fixed: Vec<usize> =
         (0..3).filter(|&axis| extents[axis] == 1 && matrix.fixed_sides(axis).contains(&true)).collect();
     let stored = matrix.shift();
@@ -120,7 +120,7 @@ fn along(matrix: &dyn SeparableRows, ranks: &[Option<Rank>; 3], extents: [usize;
 }
 
 impl Rank {
-    /// The products, each checked.
+    /// Returns the products, each checked.
     fn of(matrix: &dyn SeparableRows, axis: usize, extents: [usize; 3]) -> Result<Self> {
         let at = |d: usize, n: usize| [0, 1, 2].map(|e| if e == d { n } else { 0 });
         let first = matrix.coupling(axis, [0; 3]);
@@ -141,7 +141,7 @@ impl Rank {
             true => vec![1.0; extents[d]],
             false => entries(d, extents[d]).map(|value| value / first).collect(),
         });
-        // Closed cells.
+        // Inactive cells.
         let closed = [0, 1, 2].iter().find_map(|&d| {
             let values = if d == axis { &along } else { &across[d] };
             let is_open = |value: f64| value > 0.0 && value.is_finite();
@@ -153,14 +153,14 @@ impl Rank {
         let this = Self { along, across };
         let [nx, ny, nz] = [0, 1, 2].map(count);
         let of_x = if axis == 0 { &this.along } else { &this.across[0] };
-        // The first cell of each row that does not fit.
+        // Finds the first cell of each row that does not fit.
         let wrong: Vec<Option<usize>> = rows(&Host, ny * nz, ny, |k, wrong| {
             let mut row = vec![0.0; nx];
             for (j, wrong) in wrong.iter_mut().enumerate() {
                 matrix.fill(axis, [j, k], &mut row);
                 let times = this.product(axis, [0, j, k]) / of_x[0];
                 let fits = |found: f64, of_x: f64| (found - of_x * times).abs() <= TOLERANCE * (of_x * times);
-                // All of a row at once first: nearly always they fit.
+                // Checks a whole row first, which nearly always fits.
                 let all = row.iter().zip(of_x).fold(true, |all, (&found, &of_x)| all & fits(found, of_x));
                 *wrong = if all { None } else { row.iter().zip(of_x).position(|(&found, &of_x)| !fits(found, of_x)) };
             }
@@ -179,7 +179,7 @@ impl Rank {
         x * y * z
     }
 
-    /// t between a cell and the next.
+    /// Returns t between a cell and the next.
     fn faces(&self, matrix: &dyn SeparableRows, axis: usize) -> Vec<f64> {
         let mut along = self.along.clone();
         along.resize(self.across[axis].len(), 0.0);
@@ -187,7 +187,7 @@ impl Rank {
     }
 }
 
-/// t between a cell and the next from couplings along an axis, which are those of cells to their faces or those of faces.
+/// Returns t between a cell and the next from couplings along an axis, of cells to their faces or of faces.
 pub(super) fn faces_of(along: &[f64], is_by_cells: bool, is_periodic: bool) -> Vec<f64> {
     let n = along.len();
     let face = |i: usize| match (i + 1 < n || is_periodic, is_by_cells) {
@@ -211,9 +211,9 @@ fn not_separable(axis: usize, at: [usize; 3], found: f64, wanted: &str) -> Error
     )
 }
 
-/// The axes that lines may go along, the best first: the one along which the others' couplings vary, where there is such.
+/// Returns the axes that lines may have, the best first: the one along which the others' couplings vary, where there is one.
 fn possible_lines(matrix: &dyn SeparableRows, ranks: &[Option<Rank>; 3], extents: [usize; 3]) -> Result<Vec<usize>> {
-    // Where the masses of an axis differ between the couplings of both others, it must be the one.
+    // An axis whose masses differ between the couplings of both others must be the axis of lines.
     let differ = |axis: usize| {
         let mut others = (0..3).filter(|&other| other != axis).filter_map(|other| ranks[other].as_ref());
         let (Some(a), Some(b)) = (others.next(), others.next()) else { return None };
@@ -239,7 +239,7 @@ fn possible_lines(matrix: &dyn SeparableRows, ranks: &[Option<Rank>; 3], extents
             ));
         }
     }
-    // What a transform of an axis costs beside fast ones: eigenvectors, and a product with them; more of them where it is periodic.
+    // The cost of a transform without a fast algorithm: eigenvectors, more expensive on a periodic axis, and a product with them.
     let cost = |axis: usize| {
         let first = |rank: &Rank| rank.along[0];
         let is_stretched = |rank: &Rank| rank.along.iter().any(|&t| (t - first(rank)).abs() > TOLERANCE * first(rank));
@@ -253,7 +253,7 @@ fn possible_lines(matrix: &dyn SeparableRows, ranks: &[Option<Rank>; 3], extents
     Ok(lines)
 }
 
-/// Whether a few cells are what they are in a separable matrix, so that it is worth looking at all.
+/// Returns whether a few cells look like those of a separable matrix, so that a search is worthwhile.
 pub fn looks_separable(matrix: &dyn SeparableRows) -> bool {
     /// Cells of each axis.
     const SAMPLES: u64 = 64;
@@ -271,7 +271,7 @@ pub fn looks_separable(matrix: &dyn SeparableRows) -> bool {
     })
 }
 
-/// A cell of a layer, the same every time.
+/// Returns a cell of a layer, the same every time.
 pub(super) fn sample(axis: usize, layer: usize, number: u64, extents: [usize; 3]) -> [usize; 3] {
     let mut z = (layer as u64) << 32 | (axis as u64) << 24 | number;
     [0, 1, 2].map(|d| {
@@ -283,7 +283,7 @@ pub(super) fn sample(axis: usize, layer: usize, number: u64, extents: [usize; 3]
 }
 
 impl Separable {
-    /// Adds what ties cells: c along lines, and what depends on one transformed axis alone.
+    /// Adds the shift: c along lines, and parts that depend on one transformed axis alone.
     fn add_ties(&mut self, tie: &(dyn Fn([usize; 3]) -> f64 + Sync)) -> Result<()> {
         let Self { shape, line, across, factors, lines } = &mut *self;
         let [a, b] = *across;
@@ -293,7 +293,7 @@ impl Separable {
             at
         };
         let reduced = |m: usize, n: usize, k: usize| tie(place(m, n, k)) / (factors[0].mass[m] * factors[1].mass[n]);
-        // From the cells that are tied least, so that nothing that is added is negative.
+        // Starts from the smallest shifts, so that no added one is negative.
         let least =
             |count: usize, of: &dyn Fn(usize) -> f64| (0..count).min_by(|&a, &b| of(a).total_cmp(&of(b))).unwrap_or(0);
         let k0 = lines.len() / 2;
@@ -314,7 +314,7 @@ impl Separable {
         let profiles = [profile(0), profile(1)];
         let small = NEGLIGIBLE * strongest(&lines.couplings);
         let layer: Vec<f64> = layer.into_iter().map(|tie| if tie.abs() <= small { 0.0 } else { tie }).collect();
-        // What couplings there are tells how much of a tie is rounding.
+        // The couplings determine how much of a shift is rounding.
         let scale = |which: usize, n: usize, k: usize| {
             let AxisMatrix { couplings, mass, .. } = &factors[which];
             let around = couplings[n].max(couplings[n.saturating_sub(1)]);

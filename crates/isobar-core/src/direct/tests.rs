@@ -3,7 +3,7 @@ use crate::conformance::direct::SIDES;
 use crate::layout::Shape;
 use crate::stencil::{Coefficients, Diffusion, Side, Stencil};
 
-/// An axis with these ends, masses and couplings from widths.
+/// Makes an axis with these ends, masses and couplings from widths.
 fn axis(widths: &[f64], sides: [Side; 2]) -> AxisMatrix {
     let n = widths.len();
     let half = |i: usize| 2.0 / widths[i];
@@ -67,7 +67,7 @@ fn bases_are_eigenvectors_of_their_pencils() {
     }
 }
 
-/// Points on a side's distance of a whole cell have the sine transform of type I.
+/// Points a whole cell away from the sides have the sine transform of type I.
 #[test]
 fn values_a_whole_cell_away_have_a_transform() {
     let n = 6;
@@ -88,7 +88,7 @@ fn values_a_whole_cell_away_have_a_transform() {
 
 #[test]
 fn stretched_axes_keep_their_small_eigenvalues() {
-    // λ_1 of −u'' between closed sides is (π/L)², whatever the smallest cells are.
+    // λ_1 of −u'' between closed sides is (π/L)², for any smallest cell.
     let n = 400;
     let widths: Vec<f64> = (0..n).map(|i| f64::powf(1e6, f64::from(i) / f64::from(n - 1))).collect();
     let length: f64 = widths.iter().sum();
@@ -111,7 +111,7 @@ fn what_does_not_fit_is_named() {
     // Layers along each axis.
     let layers = |stride: usize, n: usize| (0..24).map(|cell| 1.0 + (cell / stride % n) as f64).collect();
     for (stride, n) in [(1, 4), (4, 3), (12, 2)] {
-        // In one direction alone: of axes, the stretched one.
+        // A matrix of one axis: the stretched one.
         let line = [1, 4, 12].iter().position(|&other| other == stride).unwrap();
         assert_eq!(of(layers(stride, n), None).unwrap(), line);
         assert_eq!(of(layers(stride, n), Some(vec![0.5; 24])).unwrap(), line);

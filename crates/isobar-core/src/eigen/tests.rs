@@ -3,7 +3,7 @@
 use super::*;
 use crate::problem::random;
 
-/// ‖A V − V Λ‖ ≤ slack ‖A‖ and ‖VᵀV − 1‖ ≤ slack, entry by entry.
+/// Asserts ‖A V − V Λ‖ ≤ slack ‖A‖ and ‖VᵀV − 1‖ ≤ slack, entry by entry.
 #[track_caller]
 fn assert_eigen(eigen: &Eigen, diagonal: &[f64], beside: &[f64], slack: f64) {
     let n = diagonal.len();
@@ -25,13 +25,13 @@ fn assert_eigen(eigen: &Eigen, diagonal: &[f64], beside: &[f64], slack: f64) {
     }
 }
 
-/// RᵀR
+/// Computes RᵀR.
 fn squared(d: &[f64], e: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let diagonal = (0..d.len()).map(|k| d[k] * d[k] + if k > 0 { e[k - 1] * e[k - 1] } else { 0.0 });
     (diagonal.collect(), d.iter().zip(e).map(|(d, e)| d * e).collect())
 }
 
-/// −1, 2, −1 and its Cholesky factor, whose entries are √((k + 2)/(k + 1)).
+/// Uses −1, 2, −1 and its Cholesky factor, whose entries are √((k + 2)/(k + 1)).
 #[test]
 fn the_second_difference_has_eigenvalues_in_closed_form() {
     for n in [1, 2, 3, 5, 16, 17, 64, 257, 512] {
@@ -42,7 +42,7 @@ fn the_second_difference_has_eigenvalues_in_closed_form() {
         for m in 0..n {
             let sine = (std::f64::consts::FRAC_PI_2 * (m + 1) as f64 / (n + 1) as f64).sin();
             let exact = 4.0 * sine * sine;
-            // Of the factor the smallest as well as the largest, 10⁵ times smaller.
+            // The factor gives the smallest, 10⁵ times smaller, as precisely as the largest.
             let (one, other) = (of_factor.values[m], of_matrix.values[m]);
             assert!((one / exact - 1.0).abs() < 2e-13, "{n} {m}: {one} {exact}");
             assert!((other - exact).abs() < 4e-14, "{n} {m}: {other} {exact}");
@@ -60,7 +60,7 @@ fn entries_over_many_orders_of_magnitude() {
         let eigen = of_factor(&d, &e).unwrap();
         let (diagonal, beside) = squared(&d, &e);
         assert_eigen(&eigen, &diagonal, &beside, 5e-14);
-        // det RᵀR, to which the smallest counts as much as the largest.
+        // The smallest counts as much as the largest in det RᵀR.
         let logarithm = |values: &[f64]| values.iter().map(|value| value.ln()).sum::<f64>();
         let (found, expected) = (logarithm(&eigen.values), 2.0 * logarithm(&d));
         assert!((found - expected).abs() < 1e-10, "{n} {decades}: {found} {expected}");

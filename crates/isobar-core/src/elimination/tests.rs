@@ -1,4 +1,4 @@
-//! Residuals, inverses in closed form, and how sparse the factors are.
+//! Tests by residuals, inverses in closed form, and the sparsity of the factors.
 
 use super::*;
 use crate::problem::random;
@@ -14,14 +14,14 @@ fn square(n: usize, of: impl Fn(usize) -> f64) -> Couplings {
     pairs.flatten().enumerate().map(|(pair, (k, l))| (k, l, of(pair))).collect()
 }
 
-/// A⁻¹ b in the order of the unknowns.
+/// Computes A⁻¹ b in the order of the unknowns.
 fn solve<const W: usize>(elimination: &Elimination, b: &[[f64; W]]) -> Vec<[f64; W]> {
     let mut x: Vec<_> = elimination.order().iter().map(|&k| b[k as usize]).collect();
     elimination.solve(&mut x);
     places(elimination.order()).iter().map(|&place| x[place as usize]).collect()
 }
 
-/// b − A x is rounding of what it is made of.
+/// Asserts that b − A x is rounding of its terms.
 #[track_caller]
 fn assert_solves(sums: &[f64], couplings: &[(usize, usize, f64)]) -> Elimination {
     let elimination = Elimination::new(sums, couplings).unwrap();
@@ -67,7 +67,7 @@ fn graphs_of_all_kinds() {
     }
 }
 
-/// A chain that is tied to something by one coupling at its end: x is a sum of resistances.
+/// In a chain with a shift at one end x is a sum of resistances.
 #[test]
 fn no_contrast_is_too_large() {
     for contrast in [1.0, 1e8, 1e16, 1e100] {
@@ -102,7 +102,7 @@ fn factors_are_sparse() {
     assert_eq!(assert_solves(&[1e-2; 3000], &star).rows.len(), 2999);
     let tree: Couplings = (1..3000).map(|k| (k, (k - 1) / 2, 1.0)).collect();
     assert_eq!(assert_solves(&[1e-2; 3000], &tree).rows.len(), 2999);
-    // A square: nested dissection comes to 31/4 n² log₂ n (George, 1973); a band would be 10⁶.
+    // A square: nested dissection takes 31/4 n² log₂ n (George, 1973); a band would be 10⁶.
     let n = 100;
     let entries = assert_solves(&vec![1e-2; n * n], &square(n, |_| 1.0)).rows.len();
     assert!(entries < 300_000, "{entries}");

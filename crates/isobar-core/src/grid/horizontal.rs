@@ -28,9 +28,9 @@ pub struct HorizontalField {
 }
 
 impl HorizontalField {
-    /// From |T| (nx × ny), the couplings through x-faces ((nx + 1) × ny) and through y-faces
-    /// (nx × (ny + 1)), all with x fastest. The outermost faces are Dirichlet boundaries; a coupling
-    /// of 0 there makes the side Neumann.
+    /// Makes the factors from |T| (nx × ny), the couplings through x-faces ((nx + 1) × ny) and through y-faces (nx × (ny +
+    /// 1)), all with x fastest. The outermost faces are Dirichlet boundaries; a coupling of 0 there makes the side
+    /// Neumann.
     ///
     /// # Errors
     /// [`Error::Shape`] or [`Error::Invalid`] where lengths differ, |T| is not positive, or a
@@ -85,10 +85,10 @@ impl HorizontalField {
         Ok(field)
     }
 
-    /// The horizontal factors of a grid's Laplacian, homogeneous Dirichlet all around.
+    /// Computes the horizontal factors of a grid's Laplacian, homogeneous Dirichlet all around.
     ///
     /// # Errors
-    /// As [`GridOptions::validate`].
+    /// See [`GridOptions::validate`].
     pub fn laplacian(grid: &GridOptions) -> Result<Self> {
         grid.validate()?;
         let (nx, ny) = (grid.nx, grid.ny);
@@ -99,8 +99,8 @@ impl HorizontalField {
         Self::from_faces(nx, ny, area, &x_faces, &y_faces)
     }
 
-    /// Coarsens the field to half as many columns each way, rounded up, from the fine one alone: areas add up, and
-    /// a coarse coupling is the sum of the fine ones through its face over the distance of the coarse centres (twice the
+    /// Coarsens the field to half as many columns each way, rounded up, from the fine one alone: areas add up, and a
+    /// coarse coupling is the sum of the fine ones through its face over the distance of the coarse centres (twice the
     /// face at twice the distance). The last coarse cell of an odd number is one fine cell wide. `None` for one column.
     pub fn coarsened(&self) -> Option<Self> {
         let (fine_nx, fine_ny) = (self.nx, self.ny);
@@ -140,7 +140,7 @@ impl HorizontalField {
             next if next == ny => 0.0,
             next => y_faces(&self.north, i, 2 * j + 1) / distance(j, next, fine_ny),
         });
-        // What a fine column's α_T holds beyond its own couplings lies on the coarse boundary.
+        // The excess of a fine column's α_T over its couplings lies on the coarse boundary.
         let boundary = gather(&|i, j| {
             over(i, j, &|fine_i, fine_j| {
                 let [in_x, in_y] = self.boundary(fine_i, fine_j);
@@ -152,8 +152,8 @@ impl HorizontalField {
         Some(Self { nx, ny, area, west, east, south, north, total })
     }
 
-    /// Couplings of a column to the boundary in x and in y: what α_T holds beyond those to neighbours. In a corner only
-    /// their sum is known; it is split as at the columns next to it along either side.
+    /// Returns the couplings of a column to the boundary in x and in y: the excess of α_T over those to neighbours. In a
+    /// corner only their sum is known; it is split as at the columns next to it along either side.
     fn boundary(&self, i: usize, j: usize) -> [f64; 2] {
         let (nx, ny) = (self.nx, self.ny);
         let both = |i: usize, j: usize| {
@@ -180,15 +180,15 @@ impl HorizontalField {
         }
     }
 
-    /// α_T − Σ α, what ties a column to the boundary. The sum of four is taken in another order elsewhere: less than its
-    /// rounding is nothing.
+    /// Returns α_T − Σ α, the coupling of a column to the boundary. The sum of four is computed in another order
+    /// elsewhere: a difference below its rounding is 0.
     pub(crate) fn outside(&self, n: usize) -> f64 {
         let inside: f64 = [&self.west, &self.east, &self.south, &self.north].iter().map(|side| side[n]).sum();
         let rest = self.total[n] - inside;
         if rest.abs() <= 4.0 * f64::EPSILON * self.total[n].abs() { 0.0 } else { rest }
     }
 
-    /// Whether neighbours are coupled equally both ways.
+    /// Returns whether neighbours are coupled equally both ways.
     pub fn is_symmetric(&self) -> bool {
         let close = |a: f64, b: f64| (a - b).abs() <= 1e-14 * a.abs().max(b.abs());
         (0..self.nx * self.ny).all(|n| {
@@ -200,9 +200,9 @@ impl HorizontalField {
 
 /// Coordinates, areas and couplings of one geometry.
 ///
-/// On a panel a point is (ρ, σ) ∈ [−1, 1]², the gnomonic projection onto the cube's face. The
-/// panels' grid lines are not orthogonal there, which the two-point couplings neglect, as the papers
-/// do; `docs/notes/panel-consistency.md` has the size of the error that this leaves.
+/// On a panel a point is (ρ, σ) ∈ [−1, 1]², the gnomonic projection onto the cube's face. The panels' grid lines are not
+/// orthogonal there, which the two-point couplings neglect, like the papers; `docs/notes/panel-consistency.md` has the
+/// size of the error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Metric {
     geometry: Geometry,
@@ -215,7 +215,7 @@ impl Metric {
         Self { geometry: grid.geometry, nx: grid.nx, ny: grid.ny }
     }
 
-    /// The coordinate that lies a fraction `s` of the way across.
+    /// Returns the coordinate at a fraction `s` of the width.
     fn coordinate(&self, s: f64) -> f64 {
         match self.geometry {
             Geometry::Panel => 2.0 * s - 1.0,
@@ -224,17 +224,17 @@ impl Metric {
         }
     }
 
-    /// x or ρ of the point `i` cells from the western side (i + ½: the centre of cell i).
+    /// Returns x or ρ of the point `i` cells from the western side (i + ½: the centre of cell i).
     pub(crate) fn x(&self, i: f64) -> f64 {
         self.coordinate(i / self.nx as f64)
     }
 
-    /// y or σ of the point `j` cells from the southern side.
+    /// Returns y or σ of the point `j` cells from the southern side.
     pub(crate) fn y(&self, j: f64) -> f64 {
         self.coordinate(j / self.ny as f64)
     }
 
-    /// |T| of every column. Each corner is looked at once: that is most of the work of a coarser grid.
+    /// Returns |T| of every column. Each corner is computed once, which is most of the work of a coarser grid.
     fn areas(&self) -> Vec<f64> {
         let Self { geometry, nx, ny } = *self;
         if geometry == Geometry::Box {
@@ -255,17 +255,17 @@ impl Metric {
         areas
     }
 
-    /// Coupling through the face between columns i − 1 and i.
+    /// Returns the coupling through the face between columns i − 1 and i.
     fn x_face(&self, i: usize, j: usize) -> f64 {
         face_coupling(self.geometry, &|s| self.x(s), self.nx, i, &|s| self.y(s), self.ny, j)
     }
 
-    /// Coupling through the face between rows j − 1 and j.
+    /// Returns the coupling through the face between rows j − 1 and j.
     fn y_face(&self, i: usize, j: usize) -> f64 {
         face_coupling(self.geometry, &|s| self.y(s), self.ny, j, &|s| self.x(s), self.nx, i)
     }
 
-    /// Lengths of cell (i, j) in x and in y, through its centre.
+    /// Returns the lengths of cell (i, j) in x and in y, through its centre.
     pub(crate) fn widths(&self, i: usize, j: usize) -> (f64, f64) {
         let (x, y) = (i as f64, j as f64);
         match self.geometry {
@@ -278,8 +278,8 @@ impl Metric {
     }
 }
 
-/// Face length over centre distance, for face `p` of `n` across the first coordinate and cell `q` of
-/// `m` along the second; at a boundary the distance is that from the centre to the face.
+/// Returns face length over centre distance, for face `p` of `n` across the first coordinate and cell `q` of `m` along
+/// the second; at a boundary the distance is that from the centre to the face.
 fn face_coupling(
     geometry: Geometry,
     across: &dyn Fn(f64) -> f64,
@@ -316,7 +316,7 @@ fn face_coupling(
     }
 }
 
-/// Angle between two points of a gnomonic panel, by |a × b| and a · b (accurate at small angles).
+/// Returns the angle between two points of a gnomonic panel, by |a × b| and a · b (accurate at small angles).
 fn great_circle(a: (f64, f64), b: (f64, f64)) -> f64 {
     let dot = 1.0 + a.0 * b.0 + a.1 * b.1;
     let cross = (a.0 * b.1 - a.1 * b.0).hypot(b.0 - a.0).hypot(b.1 - a.1);

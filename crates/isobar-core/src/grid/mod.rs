@@ -1,7 +1,7 @@
-//! Grids: what the tensor-product operator needs to know of geometry.
+//! Grids for the tensor-product operator.
 //!
-//! * [`vertical`] the layers r_k and the four vertical vectors,
-//! * [`horizontal`] cell areas and face couplings of the panels and the box.
+//! * [`vertical`]: the layers r_k and the four vertical vectors,
+//! * [`horizontal`]: cell areas and face couplings of the panels and the box.
 
 pub mod horizontal;
 pub mod vertical;
@@ -30,7 +30,7 @@ pub enum Geometry {
     Box,
 }
 
-/// How the layers are spaced.
+/// The spacing of the layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Grading {
@@ -66,17 +66,17 @@ impl Default for GridOptions {
 }
 
 impl GridOptions {
-    /// The number of cells in each direction.
+    /// Returns the number of cells in each direction.
     pub fn shape(&self) -> Shape {
         Shape::new(self.nx, self.ny, self.nz)
     }
 
-    /// H, the depth in Earth radii.
+    /// Returns H, the depth in Earth radii.
     pub fn relative_depth(&self) -> f64 {
         self.depth / EARTH_RADIUS
     }
 
-    /// Horizontal spacing h: (π/2)/nx on a panel, 1/nx on the box.
+    /// Returns the horizontal spacing h: (π/2)/nx on a panel, 1/nx on the box.
     pub fn spacing(&self) -> f64 {
         let width = if self.geometry == Geometry::Box { 1.0 } else { std::f64::consts::FRAC_PI_2 };
         width / self.nx as f64
@@ -97,7 +97,7 @@ impl GridOptions {
         Ok(())
     }
 
-    /// Heights of the nz + 1 layer interfaces above the ground, r_k − 1, in Earth radii.
+    /// Returns the heights of the nz + 1 layer interfaces above the ground, r_k − 1, in Earth radii.
     pub fn heights(&self) -> Vec<f64> {
         let depth = self.relative_depth();
         (0..=self.nz)
@@ -108,8 +108,8 @@ impl GridOptions {
             .collect()
     }
 
-    /// Radii r_k of the nz + 1 layer interfaces, in Earth radii. Subtract [`GridOptions::heights`],
-    /// not these: two radii near 1 leave few digits of a thin layer.
+    /// Returns the radii r_k of the nz + 1 layer interfaces, in Earth radii. Subtract
+    /// [`GridOptions::heights`], not these: two radii near 1 leave few digits of a thin layer.
     pub fn interfaces(&self) -> Vec<f64> {
         self.heights().into_iter().map(|height| 1.0 + height).collect()
     }

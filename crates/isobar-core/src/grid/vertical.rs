@@ -3,7 +3,7 @@
 use super::{Geometry, GridOptions, HorizontalField};
 use crate::error::{Error, Result};
 
-/// A diagonal that is this small beside those that it is a difference of is what rounding has left.
+/// A diagonal below this fraction of its terms is rounding.
 const ROUNDING: f64 = 1e-13;
 
 /// The vertical factors a, b, c, d of a tensor-product operator, one entry a layer.
@@ -23,7 +23,7 @@ pub struct VerticalProfile {
 }
 
 impl VerticalProfile {
-    /// Checks a profile handed in from outside.
+    /// Checks and takes a profile.
     ///
     /// # Errors
     /// [`Error::Invalid`] or [`Error::Shape`] where lengths differ, an entry is not finite, or a
@@ -59,8 +59,7 @@ impl VerticalProfile {
         Ok(Self { a, b, c, d })
     }
 
-    /// Whether a layer that is coupled to no other has no diagonal left in one column, beside that of the finer columns which the
-    /// column is made of.
+    /// Returns whether a decoupled layer has no diagonal left in one column, beside that of the finer columns in it.
     pub(crate) fn is_singular(&self, column: &HorizontalField, finer: &HorizontalField) -> bool {
         let diagonal = |k: usize, area: f64, total: f64| area * self.a[k] - self.d[k] * total;
         let finest = |k: usize| {
@@ -77,8 +76,8 @@ impl VerticalProfile {
         })
     }
 
-    /// The profile of −ω²(∇² u + λ² r⁻² ∂_r(r² ∂_r u)) + u on a grid's layers, homogeneous Neumann
-    /// at bottom and top; on the box r² → 1.
+    /// Computes the profile of −ω²(∇² u + λ² r⁻² ∂_r(r² ∂_r u)) + u on a grid's layers, homogeneous Neumann at bottom and top; on
+    /// the box r² → 1.
     pub fn helmholtz(grid: &GridOptions, omega: f64, lambda: f64) -> Self {
         let (r, height, nz) = (grid.interfaces(), grid.heights(), grid.nz);
         let square = |r: f64| if grid.geometry == Geometry::Box { 1.0 } else { r * r };
@@ -104,17 +103,17 @@ impl VerticalProfile {
         }
     }
 
-    /// Levels.
+    /// Returns the number of layers.
     pub fn len(&self) -> usize {
         self.a.len()
     }
 
-    /// Whether there are no layers; never true of a checked profile.
+    /// Returns whether there are no layers; never true for a checked profile.
     pub fn is_empty(&self) -> bool {
         self.a.is_empty()
     }
 
-    /// Whether the vertical couplings are symmetric, b_k = c_{k+1}.
+    /// Returns whether the vertical couplings are symmetric, b_k = c_{k+1}.
     pub fn is_symmetric(&self) -> bool {
         self.b.iter().zip(&self.c[1..]).all(|(b, c)| (b - c).abs() <= 1e-14 * b.abs().max(c.abs()))
     }

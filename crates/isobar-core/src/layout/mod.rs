@@ -1,4 +1,4 @@
-//! Where a grid point lives in memory.
+//! The place of grid points in memory.
 
 mod patch;
 
@@ -21,17 +21,17 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A grid of nx × ny × nz cells.
+    /// Makes a grid of nx × ny × nz cells.
     pub fn new(nx: usize, ny: usize, nz: usize) -> Self {
         Self { nx, ny, nz }
     }
 
-    /// The number of cells.
+    /// Returns the number of cells.
     pub fn cells(&self) -> usize {
         self.nx * self.ny * self.nz
     }
 
-    /// Half as many cells in x and in y, rounded up, and as many in the vertical; `None` for a single column.
+    /// Returns half as many cells in x and in y, rounded up, and as many in the vertical; `None` for a single column.
     pub fn halved(&self) -> Option<Self> {
         (self.nx > 1 || self.ny > 1).then(|| Self::new(self.nx.div_ceil(2), self.ny.div_ceil(2), self.nz))
     }
@@ -53,10 +53,10 @@ pub enum Colour {
 }
 
 impl Colour {
-    /// Both, in sweeping order.
+    /// Both colours, in sweeping order.
     pub const BOTH: [Self; 2] = [Self::Red, Self::Black];
 
-    /// The other one.
+    /// Returns the other colour.
     #[inline(always)]
     pub fn other(self) -> Self {
         match self {
@@ -65,7 +65,7 @@ impl Colour {
         }
     }
 
-    /// The colour of column (i, j).
+    /// Returns the colour of column (i, j).
     #[inline(always)]
     pub fn of(i: usize, j: usize) -> Self {
         if (i + j).is_multiple_of(2) { Self::Red } else { Self::Black }
@@ -81,46 +81,45 @@ impl Colour {
 /// index = m + pitch · (k + nz · (colour + 2j)),     pitch = ⌈nx / 2⌉ rounded up to 8
 /// ```
 ///
-/// so x is contiguous within a colour, then comes the vertical, then the colour, then y. Each
-/// (j, colour) is a contiguous *half plane* of nz rows. A half sweep of red–black relaxation then
-/// touches only the memory of the colours it needs, north and south neighbours sit at the same `m`
-/// of the neighbouring rows' other colour, and east and west at `m` and `m ± 1` of the same row's.
-/// The padding of a row (at most 7 entries beyond its last column) holds zeros, always.
+/// so that x is contiguous within a colour, then comes the vertical, then the colour, then y. Each (j, colour) is a contiguous
+/// *half plane* of nz rows. A half sweep of red–black relaxation touches only the memory of the colours it needs, north and south
+/// neighbours have the same `m` in the neighbouring rows' other colour, and east and west neighbours `m` and `m ± 1` in the same
+/// row's. The padding of a row (at most 7 entries beyond its last column) always holds zeros.
 ///
-/// A grid may be part of a larger one, a [`Patch`]: its first cell lies at [`origin`](Self::origin) there, and beyond its
-/// first and its last row, where the larger grid goes on, there is room for [`halo`](Self::halo) rows of neighbours.
-/// Positions count from the first cell, so that halo rows have negative ones or lie beyond [`len`](Self::len). Where it goes on in
-/// x, [halo columns](Self::beyond) follow behind all rows. Colours are stored as they are met here; [`local`](Self::local) says
-/// where a colour of the larger grid is.
+/// A grid may be a subdomain of a larger one, a [`Patch`]: its first cell lies at [`origin`](Self::origin) there, and beyond its
+/// first and its last row, if the larger grid continues, there is room for [`halo`](Self::halo) rows of neighbours. Positions
+/// count from the first cell, so that halo rows have negative ones or lie beyond [`len`](Self::len). Where the larger grid
+/// continues in x, [halo columns](Self::beyond) follow behind all rows. Colours are stored by the subdomain's own numbering;
+/// [`local`](Self::local) converts a colour of the larger grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     shape: Shape,
     pitch: usize,
     origin: [usize; 2],
     halo: [usize; 2],
-    /// Rows of the larger grid, where they are a ring that is divided.
+    /// Rows of the larger grid, where y is periodic and divided.
     ring: Option<usize>,
     /// The columns west and east of each row.
     beside: [Beside; 2],
     has_own_halo: bool,
 }
 
-/// The column beyond an end of rows, which vectors may have as a halo column.
+/// The halo column beyond an end of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Beside {
-    /// Nothing, and there is no such column.
+    /// There is no such column.
     Nothing,
     /// The next column.
     Next,
-    /// The column at the other end of a ring.
+    /// The column at the other end of the periodic direction.
     Around,
 }
 
-/// Row pitches are multiples of this many elements: a 64-byte line of f64.
+/// Row pitches are multiples of this many elements: a 64-byte cache line of f64.
 pub const ROW_ALIGNMENT: usize = 8;
 
 impl Layout {
-    /// The layout for a grid of this shape.
+    /// Makes the layout for a grid of this shape.
     ///
     /// # Errors
     /// [`Error::Invalid`] if a direction has no cells, or the padded grid has more than 2⁴⁸ entries.
@@ -139,7 +138,7 @@ impl Layout {
         Ok(Self { shape, pitch, origin: [0; 2], halo: [0; 2], ring: None, beside, has_own_halo: false })
     }
 
-    /// The layout of a single cell, for vectors that must be there and are not used.
+    /// Makes the layout of a single cell, for vectors that are required and not used.
     ///
     /// # Errors
     /// Never in practice.
@@ -147,69 +146,69 @@ impl Layout {
         Self::new(Shape::new(1, 1, 1))
     }
 
-    /// The layout of a subdomain of a larger grid whose first column is (i, j) = `origin` there, with room for `halo` rows of
-    /// neighbours before the first row and after the last.
+    /// Makes the layout of a subdomain of a larger grid whose first column is (i, j) = `origin` there, with room for `halo` rows
+    /// of neighbours before the first row and after the last.
     #[must_use]
     pub fn part_of(self, origin: [usize; 2], halo: [usize; 2]) -> Self {
         Self { origin, halo, ..self }
     }
 
-    /// The layout of vectors whose halo is filled by their owner: [`Backend::fill`](crate::backend::Backend::fill) leaves it alone.
+    /// Makes the layout of vectors whose owner fills their halo: [`Backend::fill`](crate::backend::Backend::fill) leaves it alone.
     #[must_use]
     pub fn with_own_halo(self) -> Self {
         Self { has_own_halo: true, ..self }
     }
 
-    /// Whether neighbours fill its halo.
+    /// Returns whether neighbours fill its halo.
     pub fn is_filled(&self) -> bool {
         self.is_part() && !self.has_own_halo
     }
 
-    /// The layout of vectors with another number of layers of the same rows, without halo.
+    /// Makes the layout of vectors with another number of layers of the same rows, without halo.
     ///
     /// # Errors
-    /// As [`Layout::new`].
+    /// See [`Layout::new`].
     pub fn own_rows(&self, layers: usize) -> Result<Self> {
         Ok(Self::new(Shape { nz: layers, ..self.shape })?.part_of(self.origin, [0; 2]))
     }
 
-    /// Where the first column lies in the larger grid that this is a part of.
+    /// Returns the place of the first column in the larger grid.
     pub fn origin(&self) -> [usize; 2] {
         self.origin
     }
 
-    /// Rows that vectors have room for before the first and after the last.
+    /// Returns how many halo rows vectors have before the first and after the last.
     #[inline(always)]
     pub fn halo(&self) -> [usize; 2] {
         self.halo
     }
 
-    /// Whether it is a part of a larger grid, with neighbours.
+    /// Returns whether it is a subdomain of a larger grid, with neighbours.
     #[inline(always)]
     pub fn is_part(&self) -> bool {
         self.halo != [0; 2] || self.has_halo_columns()
     }
 
-    /// Whether the rows of the larger grid are a ring of which this has some.
+    /// Returns whether y is periodic and divided, and this has some of the rows.
     #[inline(always)]
     pub fn divides_ring(&self) -> bool {
         self.ring.is_some()
     }
 
-    /// Whether the halo row before the first row, and the one after the last, are from the other end of a ring.
+    /// Returns whether the halo rows before the first row, and after the last, are from the other end of a periodic y.
     #[inline(always)]
     pub fn goes_around_in_y(&self) -> [bool; 2] {
         let [_, first] = self.origin;
         self.ring.map_or([false; 2], |rows| [first == 0, first + self.shape.ny == rows])
     }
 
-    /// Which of a grid's periodic directions go around within this: a ring that is divided goes around through other parts.
+    /// Returns which of a grid's periodic directions are periodic within this subdomain: a divided one continues in others.
     #[inline(always)]
     pub fn periodic_within(&self, [x, y, z]: [bool; 3]) -> [bool; 3] {
         [x && !self.has_halo_columns(), y && !self.divides_ring(), z]
     }
 
-    /// The number here of a row of the larger grid that this has, or has as a halo row: −1 is the one before the first.
+    /// Returns the number here of a row or halo row, given by its number in the larger grid: −1 is the one before the first.
     #[inline(always)]
     pub fn row_here(&self, row: usize) -> isize {
         let [_, first] = self.origin;
@@ -225,46 +224,46 @@ impl Layout {
         }
     }
 
-    /// The row of the larger grid that is row j here, or a halo row.
+    /// Returns the number in the larger grid of row j here, which may be a halo row.
     #[inline(always)]
     pub fn row_there(&self, j: isize) -> usize {
         let row = self.origin[1].cast_signed() + j;
         self.ring.map_or(row, |rows| row.rem_euclid(rows.cast_signed())).cast_unsigned()
     }
 
-    /// Entries of the halo rows before the first row and after the last.
+    /// Returns the entries of the halo rows before the first row and after the last.
     #[inline(always)]
     pub fn halo_len(&self) -> [usize; 2] {
         self.halo.map(|rows| 2 * self.half_plane() * rows)
     }
 
-    /// Whether vectors have room for a neighbour's column west of each row, and east of it.
+    /// Returns whether vectors have a halo column west of each row, and east of it.
     #[inline(always)]
     pub fn goes_on_in_x(&self) -> [bool; 2] {
         self.beside.map(|beside| beside != Beside::Nothing)
     }
 
-    /// Whether what lies there is the other end of a ring.
+    /// Returns whether these halo columns are from the other end of a periodic x.
     #[inline(always)]
     pub fn goes_around_in_x(&self) -> [bool; 2] {
         self.beside.map(|beside| beside == Beside::Around)
     }
 
-    /// Whether there are halo columns.
+    /// Returns whether there are halo columns.
     #[inline(always)]
     pub fn has_halo_columns(&self) -> bool {
         self.beside != [Beside::Nothing; 2]
     }
 
-    /// Entries of a halo column: all layers of each row, halo rows included, rounded up to two lines of memory.
+    /// Returns the entries of a halo column: all layers of each row, halo rows included, rounded up to two cache lines.
     #[inline(always)]
     fn halo_column_len(&self) -> usize {
         let [before, after] = self.halo;
         ((before + self.shape.ny + after) * self.shape.nz).next_multiple_of(2 * ROW_ALIGNMENT)
     }
 
-    /// Position of layer 0 of the cell west of row j, or east of it, in a halo column; the other layers follow. j is −1 or the
-    /// number of rows in halo rows.
+    /// Returns the position of layer 0 of the cell west of row j, or east of it, in a halo column; the other layers follow. j is
+    /// −1 or the number of rows in halo rows.
     #[inline(always)]
     pub fn beyond(&self, is_east: bool, j: isize) -> isize {
         let behind = if is_east && self.goes_on_in_x()[0] { self.halo_column_len() } else { 0 };
@@ -273,7 +272,7 @@ impl Layout {
         rows + behind as isize + (j + before as isize) * self.shape.nz as isize
     }
 
-    /// Entries of a whole vector, padding and halo included.
+    /// Returns the entries of a whole vector, padding and halo included.
     #[inline(always)]
     pub fn len_with_halo(&self) -> usize {
         let [before, after] = self.halo_len();
@@ -281,61 +280,61 @@ impl Layout {
         before + self.len() + after + columns * self.halo_column_len()
     }
 
-    /// The colour that columns of a colour of the larger grid have here: relaxation must sweep the larger grid's red
-    /// columns first, wherever the part begins.
+    /// Returns the colour here of columns of a colour of the larger grid: relaxation must sweep the larger grid's red columns
+    /// first, wherever the subdomain begins.
     #[inline(always)]
     pub fn local(&self, colour: Colour) -> Colour {
         if (self.origin[0] + self.origin[1]).is_multiple_of(2) { colour } else { colour.other() }
     }
 
-    /// The grid.
+    /// Returns the shape of the grid.
     #[inline(always)]
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Distance between rows: entries in one row of one colour, padding included.
+    /// Returns the distance between rows: entries in one row of one colour, padding included.
     #[inline(always)]
     pub fn pitch(&self) -> usize {
         self.pitch
     }
 
-    /// Entries of one (j, colour) half plane, padding included.
+    /// Returns the entries of one (j, colour) half plane, padding included.
     #[inline(always)]
     pub fn half_plane(&self) -> usize {
         self.pitch * self.shape.nz
     }
 
-    /// Entries of a vector, padding included, halo rows not.
+    /// Returns the entries of a vector, padding included, halo rows not.
     #[inline(always)]
     pub fn len(&self) -> usize {
         2 * self.half_plane() * self.shape.ny
     }
 
-    /// Never: a layout has at least one cell.
+    /// Returns false: a layout has at least one cell.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Columns of one colour in row j.
+    /// Returns the number of columns of one colour in row j.
     #[inline(always)]
     pub fn columns(&self, j: usize, colour: Colour) -> usize {
         (self.shape.nx + 1 - self.parity(j, colour)) / 2
     }
 
-    /// i mod 2 of the columns of one colour in row j.
+    /// Returns i mod 2 of the columns of one colour in row j.
     #[inline(always)]
     pub fn parity(&self, j: usize, colour: Colour) -> usize {
         (j + colour as usize) % 2
     }
 
-    /// Where grid point (i, j, k) is stored.
+    /// Returns the place of grid point (i, j, k).
     #[inline(always)]
     pub fn index(&self, i: usize, j: usize, k: usize) -> usize {
         i / 2 + self.pitch * (k + self.shape.nz * (Colour::of(i, j) as usize + 2 * j))
     }
 
-    /// The grid point (i, j, k) that is stored at an index; `None` in padding.
+    /// Returns the grid point (i, j, k) that is stored at an index; `None` in padding.
     pub fn grid_point(&self, index: usize) -> Option<(usize, usize, usize)> {
         let Shape { nx, ny, nz } = self.shape;
         let (m, row) = (index % self.pitch, index / self.pitch);
@@ -345,13 +344,13 @@ impl Layout {
         (i < nx && j < ny).then_some((i, j, k))
     }
 
-    /// Where column (i, j) is stored in a horizontal field laid out as `m + pitch · (colour + 2j)`.
+    /// Returns the place of column (i, j) in a horizontal field laid out as `m + pitch · (colour + 2j)`.
     #[inline(always)]
     pub fn column_index(&self, i: usize, j: usize) -> usize {
         i / 2 + self.pitch * (Colour::of(i, j) as usize + 2 * j)
     }
 
-    /// Entries of a horizontal field, padding included.
+    /// Returns the entries of a horizontal field, padding included.
     #[inline(always)]
     pub fn columns_len(&self) -> usize {
         2 * self.pitch * self.shape.ny

@@ -1,4 +1,4 @@
-//! Parts of a grid: what one of several devices has of it.
+//! Subdomains of a grid for several devices.
 
 use super::{Beside, Layout, Shape};
 use crate::error::{Error, Result};
@@ -13,25 +13,25 @@ pub struct Slab {
 }
 
 impl Slab {
-    /// All rows of a grid.
+    /// Returns all rows of a grid.
     pub fn whole(shape: Shape) -> Self {
         Self { first: 0, beyond: shape.ny }
     }
 
-    /// Rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.beyond - self.first
     }
 
-    /// The cells of a grid that it holds.
+    /// Returns its shape as a subdomain of a grid.
     pub fn shape(&self, whole: Shape) -> Shape {
         Shape { ny: self.rows(), ..whole }
     }
 
-    /// The layout of its vectors, with a halo row wherever the grid goes on; `is_ring` says whether the last row is beside the first.
+    /// Makes the layout of its vectors, with a halo row wherever the grid continues; `is_ring` tells whether y is periodic.
     ///
     /// # Errors
-    /// As [`Layout::new`].
+    /// See [`Layout::new`].
     pub fn layout(&self, whole: Shape, is_ring: bool) -> Result<Layout> {
         let ring = (is_ring && self.rows() < whole.ny).then_some(whole.ny);
         let goes_on = [self.first > 0, self.beyond < whole.ny];
@@ -40,7 +40,7 @@ impl Slab {
     }
 }
 
-/// A rectangle of the columns of a grid: what one of several devices works on.
+/// A rectangle of the columns of a grid, the subdomain of one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patch {
     /// Its columns of a row.
@@ -50,44 +50,44 @@ pub struct Patch {
 }
 
 impl Patch {
-    /// All of a grid.
+    /// Returns all of a grid.
     pub fn whole(shape: Shape) -> Self {
         Self { x: Slab { first: 0, beyond: shape.nx }, y: Slab::whole(shape) }
     }
 
-    /// Some rows of a grid, with all their columns.
+    /// Returns some rows of a grid, with all their columns.
     pub fn of_rows(shape: Shape, rows: Slab) -> Self {
         Self { y: rows, ..Self::whole(shape) }
     }
 
-    /// The cells of a grid that it holds.
+    /// Returns its shape as a subdomain of a grid.
     pub fn shape(&self, whole: Shape) -> Shape {
         Shape { nx: self.x.rows(), ny: self.y.rows(), ..whole }
     }
 
-    /// The cell (i, j) of the grid where it begins.
+    /// Returns the cell (i, j) of the grid where it begins.
     pub fn origin(&self) -> [usize; 2] {
         [self.x.first, self.y.first]
     }
 
-    /// Whether it has whole rows of a grid.
+    /// Returns whether it has whole rows of a grid.
     pub fn has_whole_rows(&self, whole: Shape) -> bool {
         self.x.rows() == whole.nx
     }
 
-    /// Its rows, for what works on whole ones alone; `what` says what that is.
+    /// Returns its rows for code that requires whole ones; `what` names that code.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where it has not all columns of a grid.
+    /// [`Error::Unsupported`] where it has only some columns of a grid.
     pub fn whole_rows(&self, whole: Shape, what: &str) -> Result<Slab> {
         if self.has_whole_rows(whole) { Ok(self.y) } else { Err(needs_whole_rows(what)) }
     }
 
-    /// The layout of its vectors, with a halo row or column wherever the grid goes on; `rings` says whether it does so around x,
-    /// and around y.
+    /// Makes the layout of its vectors, with a halo row or column wherever the grid continues; `rings` tells whether x, and y, are
+    /// periodic.
     ///
     /// # Errors
-    /// As [`Layout::new`].
+    /// See [`Layout::new`].
     pub fn layout(&self, whole: Shape, rings: [bool; 2]) -> Result<Layout> {
         let rows = self.y.layout(Shape { nx: self.x.rows(), ..whole }, rings[1])?;
         let around = if rings[0] && !self.has_whole_rows(whole) { Beside::Around } else { Beside::Nothing };
@@ -97,7 +97,7 @@ impl Patch {
     }
 }
 
-/// The error where ranks divide rows, and `what` needs whole rows.
+/// Returns the error where ranks divide rows, and `what` needs whole rows.
 pub fn needs_whole_rows(what: &str) -> Error {
     Error::Unsupported(format!(
         "{what} on ranks that divide x; let each have whole rows (--parts 1xN, of as many ranks as rows at most), or use \
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!((layout.shape(), layout.origin()), (Shape::new(4, 3, 3), [4, 2]));
         assert_eq!((layout.halo(), layout.goes_on_in_x()), ([1, 1], [true, true]));
         let rows = layout.len() + layout.halo_len()[1];
-        // Five rows of three layers, on two lines of memory.
+        // Five rows of three layers, on two cache lines.
         assert_eq!(layout.beyond(false, -1), rows as isize);
         assert_eq!(layout.beyond(true, 3), (rows + 16 + 4 * 3) as isize);
         assert_eq!(layout.len_with_halo(), layout.halo_len()[0] + rows + 32);
@@ -145,7 +145,7 @@ mod tests {
         }
         let whole_ring = slab(0, 8);
         assert_eq!((whole_ring.halo(), whole_ring.divides_ring()), ([0, 0], false));
-        // One of two parts has the same row on either side.
+        // One of two subdomains has the same row on either side.
         let half = Slab { first: 1, beyond: 2 }.layout(Shape::new(4, 2, 3), true).unwrap();
         assert_eq!((half.halo(), half.row_there(-1), half.row_there(1), half.row_here(0)), ([1, 1], 0, 0, -1));
         let line = Slab { first: 2, beyond: 5 }.layout(whole, false).unwrap();

@@ -1,25 +1,26 @@
-//! Parts of multigrid beside sweeps and transfers: corrections of a few slow vectors, and exact solves on the coarsest grid.
+//! Parts of multigrid besides sweeps and transfers: corrections of a few slow vectors, and exact solves on the coarsest
+//! grid.
 
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::layout::Shape;
 use crate::real::Real;
 
-/// An additive correction beside the sweeps of a level.
+/// An additive correction besides the sweeps of a level.
 pub trait Correction<B: Backend, T: Real>: Send + Sync {
-    /// Whether there is anything to correct; an update of the coefficients may change it.
+    /// Returns whether there is anything to correct; an update of the coefficients may change it.
     fn is_active(&self) -> bool;
 
-    /// u += ω Σ_θ Z D⁻¹ Zᵀ r, see [`bodies`](crate::stencil::galerkin::bodies)
+    /// Computes u += ω Σ_θ Z D⁻¹ Zᵀ r, see [`bodies`](crate::stencil::galerkin::bodies).
     ///
     /// # Errors
     /// The errors of the device.
     fn correct(&self, r: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()>;
 
-    /// Bytes of tables.
+    /// Returns the bytes of tables.
     fn bytes(&self) -> usize;
 
-    /// Whether it works on the host, so that its steps cannot be recorded and replayed.
+    /// Returns whether it works on the host, so that its steps cannot be recorded and replayed.
     fn needs_host(&self) -> bool {
         false
     }
@@ -27,21 +28,21 @@ pub trait Correction<B: Backend, T: Real>: Send + Sync {
 
 /// A solver on the coarsest level of multigrid.
 pub trait CoarsestSolver<B: Backend, T: Real>: Send + Sync {
-    /// u = G f, G a symmetric generalised inverse, or what multigrid makes of one
+    /// Computes u = G f, with G a symmetric generalised inverse, or multigrid's approximation of one.
     ///
     /// # Errors
     /// The errors of the device.
     fn solve(&self, f: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()>;
 
-    /// Bytes held.
+    /// Returns the bytes held.
     fn bytes(&self) -> usize;
 
-    /// As [`Correction::needs_host`].
+    /// See [`Correction::needs_host`].
     fn needs_host(&self) -> bool {
         false
     }
 
-    /// The grids below the coarsest level that it takes in, finest first.
+    /// Returns the grids below the coarsest level that it includes, finest first.
     fn shapes(&self) -> Vec<Shape> {
         Vec::new()
     }

@@ -10,7 +10,7 @@ use crate::layout::Layout;
 
 /// A back end that may solve separable matrices directly.
 pub trait DirectBackend: Backend {
-    /// Whether [`DirectBackend::direct`] solves them on whole grids.
+    /// Returns whether [`DirectBackend::direct`] solves them on whole grids.
     fn has_direct(&self) -> bool {
         false
     }
@@ -18,28 +18,28 @@ pub trait DirectBackend: Backend {
     /// Makes the direct solver of a separable matrix for vectors of this layout, where this back end has one.
     ///
     /// # Errors
-    /// As [`Separable::bases`]; the errors of the device.
+    /// See [`Separable::bases`]; the errors of the device.
     fn direct(&self, _layout: &Layout, _factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
         Ok(None)
     }
 }
 
-/// Transforms along two axes of a box and tridiagonal systems along the third, see [`crate::direct`].
+/// A solver by transforms along two axes of a box and tridiagonal systems along the third, see [`crate::direct`].
 pub trait DirectSolver<B: Backend>: Send {
-    /// u = A⁻¹ b, up to a constant where A is singular.
+    /// Computes u = A⁻¹ b, up to a constant where A is singular.
     ///
     /// # Errors
     /// The errors of the device.
     fn solve(&mut self, b: &B::Vector<f64>, u: &mut B::Vector<f64>) -> Result<()>;
 
-    /// x = A⁻¹ x, up to a constant where A is singular.
+    /// Computes x = A⁻¹ x, up to a constant where A is singular.
     ///
     /// # Errors
     /// The errors of the device.
     fn solve_in_place(&mut self, x: &mut B::Vector<f64>) -> Result<()>;
 
-    /// u = A⁻¹ b between callers' arrays, with the norms that judge it, where they lie so that nothing need be copied. Where A is singular
-    /// the mean of b is left out, and u has the mean 0. Returns nothing, and may have written to u, where the arrays are of another kind.
+    /// Computes u = A⁻¹ b between callers' arrays without copying them, and the norms for the judgement. Where A is singular the mean of b
+    /// is left out, and u has the mean 0. Returns nothing, and may have written to u, where the arrays are of another kind.
     ///
     /// # Errors
     /// The errors of the device.
@@ -51,32 +51,32 @@ pub trait DirectSolver<B: Backend>: Send {
     /// Takes the factors of another matrix on the same grid.
     ///
     /// # Errors
-    /// As [`Separable::bases`]; the errors of the device.
+    /// See [`Separable::bases`]; the errors of the device.
     fn update(&mut self, factors: &Separable) -> Result<()>;
 
     /// Describes how each axis is treated, in words.
     fn describe(&self) -> String;
 
-    /// Bytes of working space and of eigenvectors.
+    /// Returns the bytes of working space and of eigenvectors.
     fn bytes(&self) -> usize;
 }
 
 /// The norms of a solve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judged {
-    /// ‖b‖, without what was left out.
+    /// ‖b‖, without the part that was left out.
     pub rhs: f64,
     /// ‖b − A u‖
     pub residual: f64,
-    /// The norm of what was left out of b over ‖b‖, where A is singular.
+    /// The norm of the part that was left out of b over ‖b‖, where A is singular.
     pub removed: Option<f64>,
 }
 
 /// A direct solver that an iteration uses and an update changes.
 pub type SharedDirect<B> = Arc<Mutex<dyn DirectSolver<B>>>;
 
-/// The solver itself.
+/// Locks the solver.
 pub fn locked<B: Backend>(solver: &SharedDirect<B>) -> MutexGuard<'_, dyn DirectSolver<B> + 'static> {
-    // Nobody panics with it half changed.
+    // No panic leaves it half changed.
     solver.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Columns: their tridiagonal systems, and relaxation by them.
+//! Tridiagonal systems of columns, and relaxation by them.
 
 use super::{Guess, Operator};
 use crate::backend::{Backend, Ratio, Sums};
@@ -7,7 +7,7 @@ use crate::layout::{Colour, Layout};
 use crate::options::Smoother;
 use crate::real::Real;
 
-/// How to relax: smoother, ρ, and the order of the colours.
+/// The parameters of relaxation: smoother, ρ, and the order of the colours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Relaxation {
     /// Block Jacobi, or red–black Gauss–Seidel of lines or of points; Chebyshev's polynomials are sweeps of block Jacobi.
@@ -19,23 +19,23 @@ pub struct Relaxation {
 }
 
 impl Relaxation {
-    /// Whether a sweep overwrites columns whatever they hold: red–black without over-relaxation.
+    /// Returns whether a sweep overwrites columns without reading them: red–black without over-relaxation.
     pub fn overwrites(&self) -> bool {
         self.smoother == Smoother::LineRedBlack && self.rho == 1.0
     }
 }
 
-/// Solves the vertical tridiagonal blocks M of a matrix.
+/// A solver of the vertical tridiagonal blocks M of a matrix.
 pub trait LineSolver<B: Backend, T: Real>: Send + Sync {
-    /// The device that it lives on.
+    /// Returns the device that it lives on.
     fn backend(&self) -> &B;
 
-    /// How many vectors of coefficients M is made of, as [`Operator::coefficient_vectors`].
+    /// Returns the number of coefficient vectors of M; see [`Operator::coefficient_vectors`].
     fn line_coefficient_vectors(&self) -> f64 {
         0.0
     }
 
-    /// z = M⁻¹ r
+    /// Computes z = M⁻¹ r.
     fn solve_lines(&self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
 
     /// r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
@@ -58,8 +58,9 @@ pub trait LineSolver<B: Backend, T: Real>: Send + Sync {
 
 /// A matrix whose columns can be relaxed.
 pub trait LineSmoother<B: Backend, T: Real>: Operator<B, T> {
-    /// One sweep of u += ρ M⁻¹(f − A u): all columns at once (Jacobi), or the columns of one colour
-    /// after the other (red–black Gauss–Seidel). `scratch` is overwritten or left alone. On a part of a larger grid halo rows of u are
+    /// Computes one sweep of u += ρ M⁻¹(f − A u): all columns at once (Jacobi), or the columns of one colour after the other
+    /// (red–black Gauss–Seidel). `scratch` is overwritten or left alone. On a subdomain the halo rows of u are filled during the
+    /// sweep.
     /// filled as it goes.
     fn smooth(
         &self,
@@ -70,7 +71,7 @@ pub trait LineSmoother<B: Backend, T: Real>: Operator<B, T> {
         scratch: &mut B::Vector<T>,
     ) -> Result<()>;
 
-    /// The colours whose halo rows, on a part of a larger grid, are not what the neighbours hold after a sweep.
+    /// Returns the colours whose halo rows, on a subdomain, differ from the neighbours' cells after a sweep.
     fn stale_after(&self, relaxation: Relaxation) -> &'static [Colour] {
         match (relaxation.smoother, relaxation.first) {
             (Smoother::LineRedBlack, Colour::Red) => &[Colour::Black],
@@ -79,20 +80,19 @@ pub trait LineSmoother<B: Backend, T: Real>: Operator<B, T> {
         }
     }
 
-    /// How many colours columns have, so that no two of one colour are coupled. No eigenvalue of M⁻¹A is larger, where A is positive
-    /// definite: for x = Σ x_c over p colours, xᵀA x ≤ p Σ x_cᵀA x_c = p xᵀM x.
+    /// Returns the number of colours of columns such that no two of one colour are coupled. It bounds the eigenvalues of M⁻¹A, where A
+    /// is positive definite: for x = Σ x_c over p colours, xᵀA x ≤ p Σ x_cᵀA x_c = p xᵀM x.
     fn colours(&self) -> usize {
         2
     }
 
-    /// Whether the steps of this operator, and of transfers to a coarser level, write to the scratch vector they are
-    /// given.
+    /// Returns whether the steps of this operator, and of transfers to a coarser level, write to the scratch vector they are given.
     fn needs_scratch(&self, _smoother: Smoother) -> bool {
         true
     }
 }
 
-/// The layout of the scratch vector that an operator's steps ask for: a whole one, or the smallest there is.
+/// Returns the layout of the scratch vector that an operator's steps need: a whole one, or the smallest there is.
 ///
 /// # Errors
 /// Never in practice.

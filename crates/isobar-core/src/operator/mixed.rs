@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::layout::Layout;
 use crate::options::Smoother;
 
-/// Steps of an operator in double precision on corrections e and residuals r that are stored in single precision.
+/// An operator's steps in double precision on corrections e and residuals r that are stored in single precision.
 pub trait MixedSmoother<B: Backend>: LineSmoother<B, f64> {
     /// r = f − A u, rounded;  ‖f − A u‖²
     fn residual_in_single(
@@ -42,14 +42,14 @@ pub trait MixedSmoother<B: Backend>: LineSmoother<B, f64> {
         self.residual_in_single(f, u, r, scratch, norm, scalars)
     }
 
-    /// Whether these steps write to the scratch vector they are given.
+    /// Returns whether these steps write to the scratch vector they are given.
     fn mixed_needs_scratch(&self, _smoother: Smoother) -> bool {
         true
     }
 }
 
-/// The finest level of a mixed-precision V(1,1) cycle, between two visits to the coarser levels. It owns the correction e and
-/// the residual r, in single precision; their contents between its steps are private to it.
+/// The finest level of a mixed-precision V(1,1) cycle, between two visits to the coarser levels. It owns the correction e and the
+/// residual r, in single precision; their contents between its steps are private to it.
 pub trait MixedTop<B: Backend>: Send {
     /// r = b, the residual of u = 0
     fn begin_from_zero(&mut self, b: &B::Vector<f64>) -> Result<()>;
@@ -63,7 +63,7 @@ pub trait MixedTop<B: Backend>: Send {
         scalars: &mut B::Scalars,
     ) -> Result<()>;
 
-    /// The residual that [`MixedTop::begin`] left, and the correction, for cycles of another form.
+    /// Returns the residual after [`MixedTop::begin`], and the correction, for cycles of another form.
     fn parts(&mut self) -> [&mut B::Vector<f32>; 2];
 
     /// u += e, then one sweep, then r = b − A u and ‖r‖²
@@ -75,16 +75,15 @@ pub trait MixedTop<B: Backend>: Send {
         scalars: &mut B::Scalars,
     ) -> Result<()>;
 
-    /// On the way down from what a beginning or [`MixedTop::correct`] left: e = one sweep from zero on A e = r, then
-    /// f_c = R (r − A e)
+    /// Descends after a beginning or [`MixedTop::correct`]: e = one sweep from zero on A e = r, then f_c = R (r − A e)
     fn descend_first(&mut self, coarse_f: &mut B::Vector<f32>) -> Result<()>;
 
-    /// [`MixedTop::descend_first`] from the state that [`MixedTop::ascend`] left.
+    /// Descends after [`MixedTop::ascend`]; see [`MixedTop::descend_first`].
     fn descend(&mut self, coarse_f: &mut B::Vector<f32>) -> Result<()> {
         self.descend_first(coarse_f)
     }
 
-    /// On the way up: u += e + P u_c, then one sweep, then r = b − A u and ‖r‖²
+    /// Ascends: u += e + P u_c, then one sweep, then r = b − A u and ‖r‖²
     fn ascend(
         &mut self,
         b: &B::Vector<f64>,
@@ -94,24 +93,24 @@ pub trait MixedTop<B: Backend>: Send {
         scalars: &mut B::Scalars,
     ) -> Result<()>;
 
-    /// Whether it takes the finest level over from a V(1,1) cycle. If not, cycles are whole, and [`MixedTop::correct`] does
-    /// without a sweep.
+    /// Returns whether it includes the finest level of a V(1,1) cycle. If not, cycles are whole, and [`MixedTop::correct`] has no
+    /// sweep.
     fn takes_over(&self) -> bool {
         true
     }
 
-    /// Bytes of vectors held.
+    /// Returns the bytes of vectors held.
     fn workspace_bytes(&self) -> usize;
 }
 
-/// [`MixedTop`] of any operator, made of other steps. Points are relaxed in single precision alone: what a correction rounds to is
-/// as rough as the grid, and the next one sees to it.
+/// A [`MixedTop`] of any operator, composed of other steps. Points are relaxed in single precision alone: the rounding of a
+/// correction is as rough as the grid, and the next one removes it.
 ///
 /// Storage: 2 n-vectors in single precision.
 pub struct UnfusedTop<B: Backend> {
     double: Arc<dyn MixedSmoother<B>>,
     single: Arc<dyn LineSmoother<B, f32>>,
-    /// To the coarser levels, where there are any.
+    /// The transfer to the coarser levels, where there are any.
     transfer: Option<Arc<dyn Transfer<B, f32>>>,
     relaxation: Relaxation,
     e: B::Vector<f32>,
@@ -136,7 +135,7 @@ impl<B: Backend> UnfusedTop<B> {
         let layout = *double.layout();
         let small = Layout::smallest()?;
         let scratch = if double.mixed_needs_scratch(relaxation.smoother) { layout } else { small };
-        // Of points cycles are whole, and have their own.
+        // Cycles that relax points are whole, with a finest level of their own.
         let takes_over = relaxation.smoother != Smoother::PointRedBlack;
         let scratch_single = if takes_over { scratch_layout(&*single, relaxation.smoother)? } else { small };
         Ok(Self {
@@ -220,12 +219,12 @@ impl<B: Backend> MixedTop<B> for UnfusedTop<B> {
     }
 }
 
-/// Sweeps in two precisions that hand over what they change. After a red–black sweep in double precision black residuals are zero,
-/// and red ones are couplings to what its black half changed: this change w, rounded, is all that the sweep from zero in single
-/// precision needs. Neither the residual nor the right-hand side of that sweep is stored. A is without its columns' own part here:
-/// A u = M u + N u, M the columns.
+/// Sweeps in two precisions that pass on their changes. After a red–black sweep in double precision black residuals are zero, and
+/// red ones are couplings to the change w of its black half: this change, rounded, is all that the sweep from zero in single
+/// precision needs. Neither the residual nor the right-hand side of that sweep is stored. A = M + N here, with M the columns' own
+/// blocks.
 pub trait ChangeSteps<B: Backend>: Send + Sync {
-    /// u_red = M⁻¹ (f − N (u + e + P u_c)_black)_red;  w_black = (e + P u_c)_black, which u_black is still without
+    /// u_red = M⁻¹ (f − N (u + e + P u_c)_black)_red;  w_black = (e + P u_c)_black, which is not yet in u_black
     fn correct_red(
         &self,
         f: &B::Vector<f64>,
@@ -254,7 +253,7 @@ pub trait ChangeSteps<B: Backend>: Send + Sync {
     fn restrict(&self, e: &mut B::Vector<f32>, coarse_f: &mut B::Vector<f32>) -> Result<()>;
 }
 
-/// [`MixedTop`] made of [`ChangeSteps`]: cycles begin as those of [`UnfusedTop`]. After [`MixedTop::ascend`] the red columns of the
+/// A [`MixedTop`] of [`ChangeSteps`]: cycles begin like those of [`UnfusedTop`]. After [`MixedTop::ascend`] the red columns of the
 /// correction are those of the next one, and the residual is the change, in black columns.
 ///
 /// Storage: that of [`UnfusedTop`].
@@ -264,7 +263,7 @@ pub struct ChangeTop<B: Backend> {
 }
 
 impl<B: Backend> ChangeTop<B> {
-    /// On top of what has a coarser level.
+    /// Makes it of one that has a coarser level.
     pub fn new(inner: UnfusedTop<B>, steps: Box<dyn ChangeSteps<B>>) -> Self {
         Self { inner, steps }
     }
@@ -303,13 +302,13 @@ impl<B: Backend> MixedTop<B> for ChangeTop<B> {
         self.inner.descend_first(coarse_f)
     }
 
-    /// The red half of the sweep has been taken.
+    /// The red half of the sweep is done already.
     fn descend(&mut self, coarse_f: &mut B::Vector<f32>) -> Result<()> {
         self.steps.end_black(&mut self.inner.e)?;
         self.steps.restrict(&mut self.inner.e, coarse_f)
     }
 
-    /// The norm is that of the residual that the change stands for.
+    /// The norm is that of the residual that the change implies.
     fn ascend(
         &mut self,
         b: &B::Vector<f64>,

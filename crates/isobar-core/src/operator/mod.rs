@@ -55,16 +55,16 @@ pub enum Guess {
 
 /// A matrix acting on vectors of one layout.
 ///
-/// On a subdomain a step fills the halo of the vectors that it reads beside its own cells, which are `&mut` for that alone, and its
-/// sums are those of the whole grid.
+/// On a subdomain a step fills the halo of the vectors whose neighbouring cells it reads, which are `&mut` only for that, and
+/// its sums are those of the whole grid.
 pub trait Operator<B: Backend, T: Real>: Send + Sync {
-    /// The device that it lives on.
+    /// Returns the device that it lives on.
     fn backend(&self) -> &B;
 
-    /// The vectors that it acts on.
+    /// Returns the layout of the vectors that it acts on.
     fn layout(&self) -> &Layout;
 
-    /// y = A x
+    /// Computes y = A x.
     fn apply(&self, x: &mut B::Vector<T>, y: &mut B::Vector<T>) -> Result<()>;
 
     /// r = f − A u;  ‖r‖²
@@ -94,43 +94,42 @@ pub trait Operator<B: Backend, T: Real>: Send + Sync {
         self.residual(f, u, scratch, norm, scalars)
     }
 
-    /// Whether [`Operator::residual_norm`] writes to its scratch vector.
+    /// Returns whether [`Operator::residual_norm`] writes to its scratch vector.
     fn norm_needs_scratch(&self) -> bool {
         true
     }
 
-    /// Whether its steps work on the host, so that they cannot be recorded and replayed.
+    /// Returns whether its steps work on the host, so that they cannot be recorded and replayed.
     fn needs_host(&self) -> bool {
         false
     }
 
-    /// How many vectors of coefficients a step of this operator reads; 0 where they are recomputed from a
-    /// few numbers.
+    /// Returns how many vectors of coefficients a step of this operator reads; 0 where they are recomputed from a few numbers.
     fn coefficient_vectors(&self) -> f64 {
         0.0
     }
 
-    /// Bytes on the device: coefficients, and working space of its own.
+    /// Returns its bytes on the device: coefficients, and working space of its own.
     fn coefficient_bytes(&self) -> usize {
         (self.coefficient_vectors() * (self.layout().len() * size_of::<T>()) as f64) as usize
     }
 }
 
-/// [`Operator::layout`] of an operator whose type acts on vectors of several back ends or precisions.
+/// Returns [`Operator::layout`] of an operator that acts on vectors of several back ends or precisions.
 pub fn layout_of<B: Backend, T: Real>(operator: &(impl Operator<B, T> + ?Sized)) -> &Layout {
     operator.layout()
 }
 
-/// The vectors of a conjugate-gradient iteration that the operator's step touches.
+/// The vectors of a conjugate-gradient iteration for the operator's step.
 #[derive(Debug)]
 pub struct Direction<'a, V> {
-    /// Solution.
+    /// The solution.
     pub u: &'a mut V,
-    /// Search direction.
+    /// The search direction.
     pub p: &'a mut V,
-    /// Where the next search direction goes, if not over p.
+    /// The next search direction, where it must not overwrite p.
     pub next: Option<&'a mut V>,
-    /// Preconditioned residual.
+    /// The preconditioned residual.
     pub z: &'a mut V,
     /// A times the next search direction.
     pub q: &'a mut V,
@@ -138,7 +137,7 @@ pub struct Direction<'a, V> {
 
 /// Steps of conjugate gradients that are fused with an application of A.
 pub trait CgOperator<B: Backend, T: Real>: Operator<B, T> {
-    /// u += αp;  p' = z + βp;  q = A p';  σ = ⟨p', q⟩, p' being `next` where that is given, and p itself otherwise
+    /// u += αp;  p' = z + βp;  q = A p';  σ = ⟨p', q⟩, where p' is `next` if given, else p itself
     fn advance_direction(
         &self,
         v: Direction<'_, B::Vector<T>>,
@@ -150,8 +149,8 @@ pub trait CgOperator<B: Backend, T: Real>: Operator<B, T> {
         advance_direction_unfused(self, v, alpha, beta, sigma, scalars)
     }
 
-    /// Whether [`CgOperator::advance_direction`] must be given a `next`: where blocks of a grid advance p while others
-    /// still read it. An iteration that will take the step asks when it is made, which is the time to prepare the step.
+    /// Returns whether [`CgOperator::advance_direction`] needs a `next`: where blocks of a grid advance p while others still
+    /// read it. An iteration that uses the step asks at its set-up, when the step is also prepared.
     ///
     /// # Errors
     /// The errors of preparing the step.
@@ -160,7 +159,7 @@ pub trait CgOperator<B: Backend, T: Real>: Operator<B, T> {
     }
 }
 
-/// [`CgOperator::advance_direction`] made of unfused pieces, whatever the operator overrides.
+/// Does [`CgOperator::advance_direction`] in unfused pieces, whatever the operator overrides.
 ///
 /// # Errors
 /// The errors of the device.
@@ -188,7 +187,7 @@ pub fn advance_direction_unfused<B: Backend, T: Real>(
 
 /// A matrix whose diagonal D is known.
 pub trait Diagonal<B: Backend, T: Real>: Operator<B, T> {
-    /// z = D⁻¹ r, and 0 where D is
+    /// Computes z = D⁻¹ r, and 0 where D is 0.
     fn divide_by_diagonal(&self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
 
     /// r −= αq;  z = D⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
@@ -209,10 +208,10 @@ pub trait Diagonal<B: Backend, T: Real>: Operator<B, T> {
     }
 }
 
-/// All capabilities of a matrix on a device but lines and coarser levels, which are made on demand. Code that wraps them names
-/// every field, so that none is lost by oversight.
+/// All capabilities of a matrix on a device except lines and coarser levels, which are made on demand. Code that wraps them
+/// names every field, so that none is lost by oversight.
 pub struct Capabilities<B: AggregateBackend, T: Real> {
-    /// It can be applied.
+    /// The matrix can be applied.
     pub operator: Arc<dyn CgOperator<B, T>>,
     /// Its diagonal is known.
     pub diagonal: Option<Arc<dyn Diagonal<B, T>>>,

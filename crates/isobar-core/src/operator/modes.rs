@@ -7,16 +7,16 @@ use crate::layout::Layout;
 use crate::real::Real;
 use crate::stencil::modes::VerticalModes;
 
-/// Projection on modes s_m and expansion in them, and the steps that fuse these with relaxation of the grid. A vector of
-/// modes is a grid with the same columns and a layer a mode; it has a precision of its own.
+/// Projection on modes s_m and expansion in them, and the steps that fuse these with relaxation of the grid. A vector of modes is a
+/// grid with the same columns and a layer for each mode; it has a precision of its own.
 pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
-    /// The grid's operator.
+    /// Returns the grid's operator.
     fn fine(&self) -> &dyn LineSmoother<B, T>;
 
-    /// The vectors of modes.
+    /// Returns the layout of vectors of modes.
     fn modal_layout(&self) -> &Layout;
 
-    /// Takes other modes, as many as there were.
+    /// Takes the same number of other modes.
     ///
     /// # Errors
     /// The errors of the device.
@@ -25,7 +25,7 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
     /// g_m = Σ_k s_m(k) r_k
     fn project(&self, r: &B::Vector<T>, g: &mut B::Vector<C>) -> Result<()>;
 
-    /// g_m = Σ_k s_m(k) f_k;  ‖f‖²; in `u`, whatever it holds, goes what steps from [`Guess::Zero`] want to find there
+    /// g_m = Σ_k s_m(k) f_k;  ‖f‖²; also initialises `u` for steps from [`Guess::Zero`]
     fn project_rhs(
         &self,
         f: &B::Vector<T>,
@@ -38,7 +38,7 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
         self.fine().backend().dot(f, f, norm, scalars)
     }
 
-    /// u_k += Σ_m s_m(k) x_m, or u_k = where the guess is zero
+    /// Computes u_k += Σ_m s_m(k) x_m, or u_k = Σ_m s_m(k) x_m where the guess is zero.
     fn expand(&self, x: &B::Vector<C>, guess: Guess, u: &mut B::Vector<T>) -> Result<()>;
 
     /// g_m = Σ_k s_m(k) (f − A u)_k;  ‖f − A u‖²; `scratch` is overwritten or left alone
@@ -55,10 +55,11 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
         self.project(scratch, g)
     }
 
-    /// u_k += Σ_m s_m(k) x_m, or u_k = where the guess is zero, then so many sweeps that overwrite what they solve for.
+    /// Computes u_k += Σ_m s_m(k) x_m, or u_k = Σ_m s_m(k) x_m where the guess is zero, then n sweeps, each of which overwrites the
+    /// columns it solves for.
     ///
-    /// From [`Guess::Zero`] u is as [`ModalTransfer::project_rhs`] has left it, given the same f. Of the sweeps all but the last may
-    /// then be in the modes' precision: what the last one leaves of an error in u are couplings between columns.
+    /// From [`Guess::Zero`] u must be as [`ModalTransfer::project_rhs`] left it for the same f. All sweeps but the last may then be
+    /// in the modes' precision: after the last one only couplings between columns carry an error of u.
     fn expand_smooth(
         &self,
         x: &B::Vector<C>,
@@ -73,7 +74,7 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
         (0..sweeps).try_for_each(|_| fine.smooth(relaxation, Guess::Given, f, u, scratch))
     }
 
-    /// [`ModalTransfer::expand_smooth`], then [`ModalTransfer::project_residual`]
+    /// Does [`ModalTransfer::expand_smooth`], then [`ModalTransfer::project_residual`].
     fn expand_smooth_project(
         &self,
         x: &B::Vector<C>,
@@ -90,7 +91,7 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
         self.project_residual(f, u, g, scratch, norm, scalars)
     }
 
-    /// [`ModalTransfer::expand_smooth`], then ‖f − A u‖² of the resulting u.
+    /// Does [`ModalTransfer::expand_smooth`], then computes ‖f − A u‖² of the resulting u.
     fn expand_smooth_norm(
         &self,
         x: &B::Vector<C>,
@@ -106,7 +107,7 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
         self.fine().residual_norm(f, u, scratch, norm, scalars)
     }
 
-    /// Whether these steps write to the scratch vector they are given.
+    /// Returns whether these steps write to the scratch vector they are given.
     fn needs_scratch(&self) -> bool {
         true
     }

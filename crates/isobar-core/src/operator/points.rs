@@ -1,4 +1,4 @@
-//! Points: relaxation of every cell by itself, by sweeps over the grid or by several of them within tiles.
+//! Relaxation of points, cell by cell, by sweeps over the grid or by several of them within tiles.
 
 use super::Operator;
 use crate::backend::{Backend, Scalar};
@@ -7,28 +7,27 @@ use crate::layout::{Layout, Shape};
 use crate::options::PointCycle;
 use crate::real::Real;
 
-/// A matrix whose cells can be relaxed each by itself.
+/// A matrix whose cells can be relaxed one by one.
 pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
-    /// Which directions are periodic.
+    /// Returns which directions are periodic.
     fn periodic(&self) -> [bool; 3];
 
-    /// A tile that suits the device.
+    /// Returns a tile that suits the device.
     fn suggested_tile(&self) -> [usize; 3];
 
-    /// A tile that suits the device where lines of cells along x are independent problems.
+    /// Returns a tile that suits the device where lines of cells along x are independent problems.
     fn suggested_line_tile(&self) -> [usize; 3] {
         self.suggested_tile()
     }
 
-    /// Gets ready for cycles of a kind: after this they take no memory, whatever their relaxation and momentum.
+    /// Prepares for cycles of a kind: after this they allocate nothing, for any relaxation and momentum.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a tile larger than what the device can hold, naming its limits; what the
-    /// device reports.
+    /// [`Error::Invalid`] for a tile larger than the device can hold, naming its limits; the errors of the device.
     fn prepare(&self, cycle: &PointCycle) -> Result<()>;
 
-    /// v = u after one cycle;  ‖f − A u‖², of the u that it began with. Where D is zero, so that nothing determines u, a
-    /// sub-iteration leaves (1 − ω) u. With momentum v holds the u before, and m (u − v) is added everywhere.
+    /// Computes v = u after one cycle;  ‖f − A u‖² of the initial u. Where D is zero, so that nothing determines u, a sub-iteration
+    /// returns (1 − ω) u. With momentum v holds the u before, and m (u − v) is added everywhere.
     fn relax_points(
         &self,
         cycle: &PointCycle,
@@ -39,8 +38,8 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
         scalars: &mut B::Scalars,
     ) -> Result<()>;
 
-    /// v = u after k sweeps with momentum, k those of a cycle that is exact, and w = u after k − 1;  ‖f − A u‖², of the first u. `before`
-    /// is the u before that. The scalar after `norm` is overwritten.
+    /// Computes v = u after k sweeps with momentum, k those of an exact cycle, and w = u after k − 1;  ‖f − A u‖² of the first u.
+    /// `before` is the u before that. The scalar after `norm` is overwritten.
     fn relax_moving(
         &self,
         cycle: &PointCycle,
@@ -54,16 +53,16 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
         move_by_sweeps(self, cycle, f, u, before, [v, w], norm, scalars)
     }
 
-    /// Gets ready for [`PointSmoother::relax_lines`] and [`PointSmoother::judge_lines`].
+    /// Prepares for [`PointSmoother::relax_lines`] and [`PointSmoother::judge_lines`].
     ///
     /// # Errors
-    /// As [`PointSmoother::prepare`]; [`Error::Unsupported`] where lines cannot be told apart.
+    /// See [`PointSmoother::prepare`]; [`Error::Unsupported`] where lines cannot be separated.
     fn prepare_lines(&self, _cycle: &PointCycle) -> Result<()> {
         Err(no_lines())
     }
 
-    /// v = u after one cycle;  ‖f − A u‖² of every line of cells along x by itself, of the u that it began with. The grid has one
-    /// layer, and its lines are not coupled; `norms`, and all that follows, has a number for each of them, on [`lines_layout`].
+    /// Computes v = u after one cycle;  ‖f − A u‖² of every line of cells along x, of the initial u. The grid has one layer, and its
+    /// lines are not coupled; `norms`, like all vectors below, has one number for each line, on [`lines_layout`].
     fn relax_lines(
         &self,
         _cycle: &PointCycle,
@@ -75,7 +74,7 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
         Err(no_lines())
     }
 
-    /// worst = max w ‖r‖²;  n += 1 in lines where w ‖r‖² is not `allowed`
+    /// worst = max w ‖r‖²;  n += 1 in lines where w ‖r‖² exceeds `allowed`, or is NaN
     fn judge_lines(
         &self,
         [_norms, _weights]: [&B::Vector<f64>; 2],
@@ -94,7 +93,7 @@ fn no_lines() -> Error {
     )
 }
 
-/// [`PointSmoother::relax_moving`] sweep by sweep.
+/// Does [`PointSmoother::relax_moving`] sweep by sweep.
 ///
 /// # Errors
 /// The errors of the device.
@@ -110,7 +109,7 @@ pub fn move_by_sweeps<B: Backend, T: Real>(
 ) -> Result<()> {
     let (backend, k) = (operator.backend(), cycle.sub_iterations);
     let sweep = PointCycle { sub_iterations: 1, ..*cycle };
-    // By turns, so that the last lands in v.
+    // Alternates, so that the last sweep writes v.
     let [mut now, mut other] = if k % 2 == 1 { [v, w] } else { [w, v] };
     backend.convert(before, now)?;
     operator.relax_points(&sweep, f, u, now, norm, scalars)?;
@@ -122,15 +121,15 @@ pub fn move_by_sweeps<B: Backend, T: Real>(
     Ok(())
 }
 
-/// Where vectors have a number for each line of cells along x of a grid of one layer.
+/// Returns the layout of vectors with one number for each line of cells along x of a grid of one layer.
 ///
 /// # Errors
-/// As [`Layout::new`].
+/// See [`Layout::new`].
 pub fn lines_layout(shape: Shape) -> Result<Layout> {
     Layout::new(Shape::new(shape.ny, 1, 1))
 }
 
-/// [`PointSmoother::judge_lines`] in host memory: of each line ‖r‖², w and n. A number that is none is the worst.
+/// Does [`PointSmoother::judge_lines`] in host memory, with ‖r‖², w and n of each line. NaN is the worst.
 pub fn worst_of_lines<'l>(lines: impl Iterator<Item = (f64, f64, &'l mut f64)>, allowed: f64) -> f64 {
     let mut worst = 0.0;
     for (norm, weight, n) in lines {

@@ -13,25 +13,25 @@ use crate::real::Real;
 /// Dirichlet boundary (paper B); in the last, narrower cell of an odd number it is constant across. For diffusion both
 /// are made from the coefficients, and R = Pᵀ.
 ///
-/// Between subdomains of two grids, made of the same rows, steps fill the halo rows of what they read beside their own cells, as
-/// those of [`Operator`](super::Operator).
+/// Between subdomains of two grids, made of the same rows, steps fill the halo rows of the vectors whose neighbouring cells they
+/// read, like those of [`Operator`](super::Operator).
 pub trait Transfer<B: Backend, T: Real>: Send + Sync {
-    /// The finer level.
+    /// Returns the operator of the finer level.
     fn fine(&self) -> &dyn LineSmoother<B, T>;
 
-    /// The vectors of the coarser one.
+    /// Returns the layout of vectors of the coarser level.
     fn coarse_layout(&self) -> &Layout;
 
-    /// Whether R = Pᵀ, so that a cycle with as many sweeps before as after, and these in the opposite order
-    /// of colours, is a symmetric preconditioner.
+    /// Returns whether R = Pᵀ, so that a cycle with equally many sweeps before and after, the latter in the opposite order of
+    /// colours, is a symmetric preconditioner.
     fn is_adjoint(&self) -> bool {
         false
     }
 
-    /// f_c = R f
+    /// Computes f_c = R f.
     fn restrict(&self, f: &mut B::Vector<T>, coarse_f: &mut B::Vector<T>) -> Result<()>;
 
-    /// u += P u_c
+    /// Computes u += P u_c.
     fn prolong(&self, coarse_u: &mut B::Vector<T>, u: &mut B::Vector<T>) -> Result<()>;
 
     /// f_c = R (f − A u); `scratch` is overwritten or left alone
@@ -48,7 +48,7 @@ pub trait Transfer<B: Backend, T: Real>: Send + Sync {
         self.restrict(scratch, coarse_f)
     }
 
-    /// One sweep, then f_c = R (f − A u)
+    /// Does one sweep, then computes f_c = R (f − A u).
     fn smooth_residual_restrict(
         &self,
         relaxation: Relaxation,
@@ -63,7 +63,7 @@ pub trait Transfer<B: Backend, T: Real>: Send + Sync {
         self.residual_restrict(f, u, coarse_f, scratch)
     }
 
-    /// `before` = u, then [`Transfer::smooth_residual_restrict`]
+    /// Copies `before` = u, then does [`Transfer::smooth_residual_restrict`].
     fn keep_smooth_residual_restrict(
         &self,
         relaxation: Relaxation,
@@ -77,7 +77,7 @@ pub trait Transfer<B: Backend, T: Real>: Send + Sync {
         self.smooth_residual_restrict(relaxation, Guess::Given, f, u, coarse_f, scratch)
     }
 
-    /// u += P u_c, then one sweep, then u = τ u + (1 − τ) `before`, which may be exchanged with u or overwritten
+    /// Computes u += P u_c, then one sweep, then u = τ u + (1 − τ) `before`, which may be exchanged with u or overwritten.
     fn prolong_smooth_extrapolate(
         &self,
         relaxation: Relaxation,
@@ -91,7 +91,7 @@ pub trait Transfer<B: Backend, T: Real>: Send + Sync {
         self.fine().backend().extrapolate(tau, before, u)
     }
 
-    /// u += P u_c, then one sweep, then, where asked for, ‖f − A u‖²
+    /// Computes u += P u_c, then one sweep, then, where it is wanted, ‖f − A u‖².
     fn prolong_smooth(
         &self,
         relaxation: Relaxation,

@@ -6,13 +6,13 @@ use crate::error::Result;
 use crate::layout::Shape;
 use crate::real::{Precision, Real};
 
-/// A symmetric matrix A = L + D + Lᵀ, its unknowns numbered x first, then y, then z (the C order of a
-/// caller's arrays, whatever the layout on the device). L holds each cell's couplings to neighbours of
-/// lower number: west, south and below, and across a periodic side the cell at the other end.
+/// A symmetric matrix A = L + D + Lᵀ, its unknowns numbered x first, then y, then z (the C order of a caller's arrays, for any layout
+/// on the device). L holds each cell's couplings to neighbours of lower number: west, south and below, and across a periodic side the
+/// cell at the other end.
 ///
 /// Where D is zero, so is D⁻¹.
 pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
-    /// v = D⁻¹(r − L w);  where asked for, ρ = ⟨v, D v⟩
+    /// v = D⁻¹(r − L w);  where it is wanted, ρ = ⟨v, D v⟩
     fn relax_lower(
         &self,
         r: &B::Vector<T>,
@@ -40,25 +40,25 @@ pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
         z: &mut B::Vector<T>,
     ) -> Result<()>;
 
-    /// The pivots Δ of incomplete Cholesky without fill-in in blocks of `block` consecutive unknowns, as Δ⁻¹:
+    /// Computes the pivots Δ of incomplete Cholesky without fill-in in blocks of `block` consecutive unknowns, as Δ⁻¹:
     ///
     /// d_n = a_nn − Σ_m (T_nm/d_m) (T_nm + ω Σ_p T_pm)
     ///
-    /// over the lower neighbours m of n in the same block, and the other upper neighbours p of m there. The second sum is
-    /// the fill-in that is left out; ω = `relaxation` of it is taken from the diagonal. With ω = 0 this is IC(0), with
-    /// ω = 1 MIC(0), whose M has the row sums of A (Gustafsson, 1978; paper E).
+    /// over the lower neighbours m of n in the same block, and the other upper neighbours p of m there. The second sum is the dropped
+    /// fill-in; ω = `relaxation` of it is subtracted from the diagonal. With ω = 0 this is IC(0), with ω = 1 MIC(0), whose M has the
+    /// row sums of A (Gustafsson, 1978; paper E).
     ///
-    /// Here d_n ≥ s_n + Σ T_np over its own upper neighbours, so only the last pivot of what is tied to nothing can vanish.
-    /// A pivot that is no more than rounding of its diagonal entry is replaced by that, and 1/d_n is 0 where the entry is.
+    /// Here d_n ≥ s_n + Σ T_np over its own upper neighbours, so that only the last pivot of a floating component can vanish. A pivot
+    /// that is only rounding of its diagonal entry is replaced by that entry, and 1/d_n is 0 where the entry is 0.
     fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut B::Vector<T>) -> Result<()>;
 
-    /// Whether there are pivots of blocks of more than one unknown, and [`Triangular::substitute`]: not where several devices
-    /// share the unknowns, and do not go through them in order.
+    /// Returns whether there are pivots of blocks of more than one unknown, and [`Triangular::substitute`]: not where several devices
+    /// share the unknowns and do not visit them in order.
     fn substitutes(&self) -> bool {
         true
     }
 
-    /// Whether [`Triangular::substitute`] goes by way of the host, so that a device cannot record it.
+    /// Returns whether [`Triangular::substitute`] goes through the host, so that a device cannot record it.
     fn substitutes_on_host(&self) -> bool {
         false
     }
@@ -74,7 +74,7 @@ pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
         z: &mut B::Vector<T>,
     ) -> Result<()>;
 
-    /// r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖², with M as in [`Triangular::substitute`]
+    /// r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖², with M of [`Triangular::substitute`]
     #[expect(clippy::too_many_arguments, reason = "the operands of one fused step")]
     fn substitute_residual(
         &self,
@@ -95,14 +95,14 @@ pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
     }
 }
 
-/// Whether there are blocks of so many consecutive unknowns of a grid with cells of both this row and the one before that are coupled.
+/// Returns whether a block of `block` consecutive unknowns has coupled cells of both this row and the one before.
 pub fn blocks_cross(whole: Shape, block: usize, row: usize) -> bool {
     let Shape { nx, ny, nz } = whole;
     let is_cut = |k: usize| (nx * (row + ny * k)).is_multiple_of(block);
     block > nx && !(0..nz).all(is_cut)
 }
 
-/// A pivot smaller than this fraction of its diagonal entry is a singular block's last, and rounding.
+/// Returns the fraction of its diagonal entry below which a pivot is the last of a singular block, and rounding.
 pub fn singular_pivot<T: Real>() -> f64 {
     match T::PRECISION {
         Precision::F64 | Precision::Mixed => 1e-12,

@@ -1,8 +1,8 @@
-//! The defaults of a stencil for options that are left open.
+//! Defaults of a stencil for open options.
 
 use super::{CyclePrecision, Method, Preconditioner, Smoother};
 
-/// The method and the preconditioner that suit a stencil where nobody says.
+/// The method and the preconditioner that suit a stencil, where the user leaves them open.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// The outer iteration.
@@ -11,17 +11,17 @@ pub struct Choice {
     pub preconditioner: Preconditioner,
     /// The relaxation inside multigrid.
     pub smoother: Smoother,
-    /// Storage of cycles that precondition conjugate gradients in double precision; [`CyclePrecision::Auto`] where coefficients
-    /// that nobody has looked at decide.
+    /// Storage of cycles that precondition conjugate gradients in double precision; [`CyclePrecision::Auto`] where it depends
+    /// on coefficients that have not been examined.
     pub cycles: CyclePrecision,
-    /// Why that, where cycles are what is chosen, or asked for with their storage left open.
+    /// The reason for `cycles`, where cycles are chosen, or asked for with their storage left open.
     pub why_cycles: Option<String>,
-    /// Why this method, where that depends on more than the kind of matrix.
+    /// The reason for `method`, where it depends on more than the kind of matrix.
     pub why: Option<String>,
 }
 
 impl Choice {
-    /// By the kind of matrix.
+    /// Makes a choice by the kind of matrix.
     pub fn new(method: Method, preconditioner: Preconditioner) -> Self {
         Self {
             method,

@@ -21,7 +21,7 @@ pub enum CyclePrecision {
 }
 
 impl SolverOptions {
-    /// Whether the storage of cycles is left open, and they are a preconditioner of conjugate gradients in double precision: with
+    /// Returns whether the storage of cycles is left open, and they precondition conjugate gradients in double precision: with
     /// this method and this preconditioner where these are left open too.
     pub(crate) fn leaves_cycles_open(&self, method: Method, preconditioner: Preconditioner) -> bool {
         let or = |wanted, chosen| if wanted == Method::Auto { chosen } else { wanted };
@@ -33,7 +33,7 @@ impl SolverOptions {
             && self.deflation.is_none()
     }
 
-    /// Whether there are any, of options with method and preconditioner resolved.
+    /// Returns whether options with resolved method and preconditioner have cycles.
     pub fn has_cycles(&self) -> bool {
         match self.method {
             Method::Multigrid => true,
@@ -63,8 +63,8 @@ impl SolverOptions {
         })
     }
 
-    /// The precision of stored numbers, given resolved options: [`Precision::Mixed`] also where only the precision of cycles asks
-    /// for it.
+    /// Returns the precision of stored numbers, given resolved options: [`Precision::Mixed`] also where only the cycles'
+    /// precision requires it.
     pub fn storage(&self) -> Precision {
         match (self.precision, self.multigrid.precision) {
             (Precision::F64, CyclePrecision::F32) if self.has_cycles() => Precision::Mixed,

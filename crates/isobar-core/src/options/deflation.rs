@@ -1,4 +1,4 @@
-//! `[solver.deflation]`: which vectors, and what is done with their matrix.
+//! `[solver.deflation]`: the choice of vectors, and the solution with their matrix.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,22 +10,22 @@ pub enum Stripes {
     /// … half rows of the grid (paper D).
     #[default]
     HalfRows,
-    /// … so many blocks in x, y and z.
+    /// … blocks of cells, this many in x, y and z.
     Blocks([usize; 3]),
     /// … connected bodies of one material, such as bubbles and the liquid around them.
     Bodies,
 }
 
-/// How the deflation matrix E is solved with (paper D, section 6).
+/// The method of solving with the deflation matrix E (paper D, section 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CoarseSolve {
-    /// Whichever is better for the number of vectors and the device.
+    /// The faster one for the number of vectors and the device.
     #[default]
     Auto,
-    /// By its Cholesky factor, on the host.
+    /// Its Cholesky factor, on the host.
     Triangular,
-    /// By its inverse, on the device.
+    /// Its inverse, on the device.
     Inverse,
 }
 
@@ -35,6 +35,6 @@ pub enum CoarseSolve {
 pub struct Deflation {
     /// The vectors.
     pub stripes: Stripes,
-    /// How systems with E are solved.
+    /// The method of solving systems with E.
     pub coarse: CoarseSolve,
 }

@@ -1,4 +1,4 @@
-//! `[heat]`: how the heat equation is stepped through time.
+//! `[heat]`: time steps of the heat equation.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,12 +11,12 @@ pub enum Scheme {
     /// (u' + u)/2 on the right-hand side: second order, and the discrete energy never grows (paper E, equation 2).
     #[default]
     CrankNicolson,
-    /// u' there: first order, and damps what is rough.
+    /// u' on the right-hand side: first order, and damps rough components.
     BackwardEuler,
 }
 
 impl Scheme {
-    /// θ, the weight of the new state.
+    /// Returns θ, the weight of the new state.
     pub fn theta(self) -> f64 {
         match self {
             Self::CrankNicolson => 0.5,
@@ -24,7 +24,7 @@ impl Scheme {
         }
     }
 
-    /// Its name in case files.
+    /// Returns its name in case files.
     pub fn name(self) -> &'static str {
         match self {
             Self::CrankNicolson => "crank-nicolson",
@@ -37,10 +37,10 @@ impl Scheme {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StepGuess {
-    /// The state before.
+    /// The previous state.
     #[default]
     Previous,
-    /// The straight line through the two states before.
+    /// The linear extrapolation of the two previous states.
     Extrapolated,
     /// 1 everywhere, as in paper E's algorithm.
     Ones,
@@ -51,7 +51,7 @@ pub enum StepGuess {
 pub struct Steps {
     /// Length of a step.
     pub dt: f64,
-    /// All of that length.
+    /// The number of whole steps.
     pub whole: usize,
     /// Length of one more, shorter step, where the end is no multiple of dt.
     pub last: Option<f64>,
@@ -59,20 +59,20 @@ pub struct Steps {
     pub end: f64,
 }
 
-/// An end this close to a multiple of dt, relative to dt, is one.
+/// An end within this of a multiple of dt, relative to dt, is rounded to it.
 const ROUNDING: f64 = 1e-6;
-/// More steps than anybody waits for.
+/// The most steps of a run.
 const MOST_STEPS: f64 = 1e12;
 
 impl Steps {
-    /// Cuts (0, end] into steps.
+    /// Divides (0, end] into steps.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a dt or an end that is not positive and finite, and for more than 10¹² steps.
     pub fn new(dt: f64, end: f64) -> Result<Self> {
         for (key, value) in [("heat.dt", dt), ("heat.end_time", end)] {
             if !(value > 0.0 && value.is_finite()) {
-                return Err(Error::invalid(key, format!("{value} is no time; use a positive, finite number")));
+                return Err(Error::invalid(key, format!("{value} is not a time; use a positive, finite number")));
             }
         }
         let count = end / dt;
@@ -88,17 +88,17 @@ impl Steps {
         Ok(Self { dt, whole: whole as usize, last: Some(end - whole * dt), end })
     }
 
-    /// How many there are.
+    /// Returns the number of steps.
     pub fn count(&self) -> usize {
         self.whole + usize::from(self.last.is_some())
     }
 
-    /// The time after so many steps.
+    /// Returns the time after `steps` steps.
     pub fn time(&self, steps: usize) -> f64 {
         if steps >= self.count() { self.end } else { steps as f64 * self.dt }
     }
 
-    /// The length of the step after so many.
+    /// Returns the length of the step after `steps` steps.
     pub fn length(&self, steps: usize) -> f64 {
         if steps < self.whole { self.dt } else { self.last.unwrap_or(self.dt) }
     }

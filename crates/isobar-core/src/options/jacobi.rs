@@ -10,15 +10,15 @@ use super::{Count, PointCycle};
 use crate::error::{Error, Result};
 use crate::layout::Shape;
 
-/// How many cells tiles share with their neighbours.
+/// The number of cells that tiles share with their neighbours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Overlap {
-    /// Whatever is best.
+    /// Chosen automatically.
     #[default]
     Auto,
-    /// So many in every direction that is divided.
+    /// This many in every divided direction.
     All(usize),
-    /// By direction.
+    /// Given for each direction.
     Each(Vec<usize>),
 }
 
@@ -71,10 +71,10 @@ impl<'de> Deserialize<'de> for Overlap {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Acceleration {
-    /// Nothing.
+    /// No acceleration.
     #[default]
     None,
-    /// Momentum, as much as Chebyshev's semi-iteration comes to; the spectral radius is estimated on the way.
+    /// Momentum, equal to Chebyshev's semi-iteration in the limit; the spectral radius is estimated during the iteration.
     Chebyshev,
 }
 
@@ -82,23 +82,23 @@ pub enum Acceleration {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JacobiOptions {
-    /// Sweeps within a tile from one exchange with its neighbours to the next; 1 is the plain method. Automatic ones, and
-    /// overlaps, are decided by a short trial where there are several tiles.
+    /// Sweeps within a tile from one exchange with its neighbours to the next; 1 is the plain method. A short trial decides on
+    /// automatic ones, and on overlaps, where there are several tiles.
     pub sub_iterations: Count,
     /// Cells that tiles share with their neighbours, even.
     pub overlap: Overlap,
-    /// Cells of a tile in x, y and z; directions of one cell may be left out at the end.
+    /// Cells of a tile in x, y and z; trailing directions of one cell may be omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tile: Option<Vec<usize>>,
-    /// Whether a cycle shall be exactly as many plain sweeps: tiles then overlap by 2 (sub_iterations − 1).
+    /// Whether a cycle must equal that many plain sweeps exactly: tiles then overlap by 2 (sub_iterations − 1).
     pub exact: bool,
     /// The acceleration of plain sweeps and exact cycles.
     pub acceleration: Acceleration,
-    /// Whether every line of cells along x is a problem of its own, with a stopping test of its own: the solve has converged when
-    /// all lines have. For grids of one layer whose lines are not coupled.
+    /// Whether every line of cells along x is a problem of its own with its own stopping test: the solve has converged when all
+    /// lines have. It requires one layer whose lines are not coupled.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub batch: bool,
-    /// ω, the damping; by default 1, and 0.9 where a part of the grid is tied to nothing.
+    /// ω, the damping; by default 1, and 0.9 where a component of the grid is floating.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relaxation: Option<f64>,
 }
@@ -106,17 +106,17 @@ pub struct JacobiOptions {
 const TILE: &str = "solver.jacobi.tile";
 const OVERLAP: &str = "solver.jacobi.overlap";
 const SUB_ITERATIONS: &str = "solver.jacobi.sub_iterations";
-/// More sub-iterations than this gain nothing in any tile.
+/// The most sub-iterations; more gain nothing in any tile.
 const MOST: usize = 10_000;
-/// Sub-iterations of a cycle that is exact, where nobody says.
+/// The default sub-iterations of an exact cycle.
 const EXACT: usize = 4;
 /// The default sub-iterations where one tile holds the whole grid.
 const WHOLE: usize = 16;
-/// ω where a part of the grid is tied to nothing: with 1, values that change sign from cell to cell would never decay there.
+/// ω with floating components: with 1, values that change sign from cell to cell would never decay there.
 const FLOATING: f64 = 0.9;
 
 impl JacobiOptions {
-    /// Checks every value on its own.
+    /// Checks each value separately.
     pub(super) fn validate(&self) -> Result<()> {
         match self.sub_iterations.given() {
             Some(0) => return Err(Error::invalid(SUB_ITERATIONS, "0 sub-iterations; use 1 (plain sweeps) or more")),
@@ -133,7 +133,7 @@ impl JacobiOptions {
         {
             return Err(Error::invalid(
                 "solver.jacobi.relaxation",
-                format!("{omega} is not between 0 and 2; 1 is Jacobi's method, 2/3 to 0.9 damp what changes sign"),
+                format!("{omega} is not between 0 and 2; 1 is Jacobi's method, 2/3 to 0.9 damp oscillating errors"),
             ));
         }
         let given = match &self.overlap {
@@ -142,8 +142,7 @@ impl JacobiOptions {
             Overlap::Each(cells) => cells,
         };
         if let Some(odd) = given.iter().find(|&cells| cells % 2 == 1) {
-            let message =
-                format!("{odd} is odd; each of two tiles leaves half of what they share, so use an even number");
+            let message = format!("{odd} is odd; two tiles halve their shared cells, so use an even number");
             return Err(Error::invalid(OVERLAP, message));
         }
         let tile = self.tile.as_deref().unwrap_or_default();
@@ -180,7 +179,7 @@ impl JacobiOptions {
         Ok(())
     }
 
-    /// The cycle that they mean on a grid. `suggested` is a tile that suits the device.
+    /// Returns the cycle of these options on a grid. `suggested` is a tile that suits the device.
     ///
     /// # Errors
     /// [`Error::Invalid`] for tiles that are larger than the grid, overlaps that are no smaller than a tile, and exact cycles
@@ -209,12 +208,12 @@ impl JacobiOptions {
             Some(tile) => self.given_tile(tile, n)?,
             None => [0, 1, 2].map(|d| suggested[d].min(n[d]).max(1)),
         };
-        // Directions that tiles divide.
+        // The directions that tiles may divide.
         let directions = if self.batch { 1 } else { 3 };
         let narrowest = (0..directions).filter(|&d| tile[d] < n[d]).map(|d| tile[d]).min();
         let divided = (0..directions).filter(|&d| n[d] > 1).count();
         let sub_iterations = wanted.unwrap_or_else(|| {
-            // As many as a tile is wide, or half of it in one dimension (paper C, sections 3.5 and 4.3).
+            // The width of a tile, or half of it in one dimension (paper C, sections 3.5 and 4.3).
             narrowest.map_or(WHOLE, |narrowest| if divided > 1 { narrowest } else { narrowest.div_ceil(2) }.max(1))
         });
         if sub_iterations == 1 {
@@ -226,7 +225,7 @@ impl JacobiOptions {
             Overlap::Auto => None,
         };
         let mut overlap = [0; 3];
-        // Lines of a batch have nothing to share.
+        // Lines of a batch share no cells.
         for d in (0..3).filter(|&d| tile[d] < n[d] && !(self.batch && d > 0)) {
             let axis = ["x", "y", "z"][d];
             let needed = 2 * (sub_iterations - 1);
@@ -241,7 +240,7 @@ impl JacobiOptions {
                 }
                 Some(cells) => cells,
                 None if self.exact => needed,
-                // The best of paper C's tables 2 and 4 is near an eighth of the sub-iterations.
+                // The optimum of paper C's tables 2 and 4 is near an eighth of the sub-iterations.
                 None => (2 * sub_iterations.div_ceil(16)).min((tile[d] - 1) / 2 * 2),
             };
             if overlap[d] >= tile[d] {
@@ -251,7 +250,7 @@ impl JacobiOptions {
                     (OVERLAP, format!("{} shared cells in {axis}", overlap[d]))
                 };
                 let message =
-                    format!("{what}, and tiles have {} in {axis}; make tiles larger than what they share", tile[d]);
+                    format!("{what}, and tiles have {} in {axis}; make tiles larger than their overlap", tile[d]);
                 return Err(Error::invalid(key, message));
             }
         }

@@ -1,10 +1,10 @@
-//! Everything a user can choose about a solve, as plain data. The names are those of the case file.
+//! Options of a solve, as plain data with the names of the case file.
 //!
 //! * this file: [`SolverOptions`], the method, norms, [`Deflation`],
-//! * [`multigrid`], [`modes`], [`jacobi`] and [`preconditioner`] what their names say,
-//! * [`CyclePrecision`] what cycles are stored in,
-//! * [`PointCycle`] what `[solver.jacobi]` comes to on a grid,
-//! * [`heat`] schemes and lengths of time steps.
+//! * [`multigrid`], [`modes`], [`jacobi`] and [`preconditioner`]: options of these parts,
+//! * [`CyclePrecision`]: the storage of cycles,
+//! * [`PointCycle`]: `[solver.jacobi]` resolved on a grid,
+//! * [`heat`]: schemes and lengths of time steps.
 
 mod choice;
 mod cycles;
@@ -40,14 +40,14 @@ pub use verdict::{Compatibility, Judge, Norm};
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Method {
-    /// The stencil's own choice.
+    /// The choice depends on the stencil.
     #[default]
     Auto,
     /// Transforms and tridiagonal systems, where coefficients are products of one factor a direction.
     Direct,
     /// Multigrid cycles.
     Multigrid,
-    /// Vertical modes of a tensor-product matrix, and lines relaxed.
+    /// Vertical modes of a tensor-product matrix, and line relaxation.
     Modes,
     /// Jacobi's method, plain or hierarchical.
     Jacobi,
@@ -58,7 +58,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// Its name in case files.
+    /// Returns its name in case files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -71,13 +71,13 @@ impl Method {
         }
     }
 
-    /// Whether it goes on from its u alone, by the same step again and again, and has no preconditioner.
+    /// Returns whether it repeats the same step on u alone, without a preconditioner.
     pub fn is_stationary(self) -> bool {
         matches!(self, Self::Direct | Self::Multigrid | Self::Modes | Self::Jacobi)
     }
 }
 
-/// How an iteration of conjugate gradients is put together.
+/// The form of a conjugate-gradient iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
@@ -94,13 +94,13 @@ pub enum Form {
 pub struct SolverOptions {
     /// The outer iteration.
     pub method: Method,
-    /// How conjugate gradients are put together.
+    /// The form of conjugate gradients.
     pub form: Form,
     /// Stop at ‖r‖ ≤ tolerance · ‖r₀‖ (or ‖b‖).
     pub tolerance: f64,
     /// The norm that the tolerance is relative to.
     pub norm: Norm,
-    /// Give up after so many iterations.
+    /// The largest number of iterations.
     pub max_iterations: usize,
     /// Storage of vectors and coefficients.
     pub precision: Precision,
@@ -112,7 +112,7 @@ pub struct SolverOptions {
     pub jacobi: JacobiOptions,
     /// The preconditioner of the Krylov methods.
     pub preconditioner: Preconditioner,
-    /// The deflation of conjugate gradients, where there shall be one.
+    /// The deflation of conjugate gradients, if any.
     pub deflation: Option<Deflation>,
     /// The treatment of a right-hand side without a solution.
     pub compatibility: Compatibility,
@@ -140,7 +140,7 @@ impl Default for SolverOptions {
     }
 }
 
-/// Methods by their names in case files, of which two stand for conjugate gradients of another form.
+/// Methods by their names in case files; two names stand for conjugate gradients of another form.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct MethodName(&'static str);
 
@@ -155,7 +155,7 @@ impl<'de> Deserialize<'de> for MethodName {
     }
 }
 
-/// [`SolverOptions`] as case files have them.
+/// [`SolverOptions`] in the form of case files.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
@@ -198,7 +198,7 @@ impl<'de> Deserialize<'de> for SolverOptions {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let section = Section::deserialize(deserializer)?;
         let default = Self::default();
-        // Keys that another method has are ignored, so that a method can be tried by changing one key.
+        // Keys of other methods are ignored, so that a method can be tried by changing one key.
         let (method, form, deflation) = match section.method.map_or("auto", |method| method.0) {
             "direct" => (Method::Direct, None, None),
             "multigrid" => (Method::Multigrid, None, None),
@@ -229,7 +229,8 @@ impl<'de> Deserialize<'de> for SolverOptions {
 }
 
 impl SolverOptions {
-    /// The method's name as case files have it: of conjugate gradients with their form and deflation.
+    /// Returns the method's name in case files, which for conjugate gradients includes form and
+    /// deflation.
     pub fn method_name(&self) -> &'static str {
         match (self.method, &self.deflation, self.form) {
             (Method::Cg, Some(_), _) => "deflated-cg",
@@ -238,7 +239,7 @@ impl SolverOptions {
         }
     }
 
-    /// Every dotted key that a `[solver]` section may hold.
+    /// Returns every dotted key that a `[solver]` section may hold.
     pub fn keys() -> impl Iterator<Item = &'static str> {
         [
             "method",
@@ -277,7 +278,7 @@ impl SolverOptions {
         .into_iter()
     }
 
-    /// Checks every value on its own.
+    /// Checks each value separately.
     ///
     /// # Errors
     /// [`Error::Invalid`] naming the key, its value and the range it must lie in.
@@ -317,10 +318,11 @@ impl SolverOptions {
         Ok(())
     }
 
-    /// These options with the stencil's own choice of method and preconditioner where `Auto` stands, checked together.
+    /// Replaces `Auto` by the stencil's own choice of method and preconditioner, and checks the options
+    /// together.
     ///
     /// # Errors
-    /// [`Error::Invalid`] naming the key that does not go with the others.
+    /// [`Error::Invalid`] naming the key that conflicts with the others.
     pub fn resolved(&self, choice: &Choice) -> Result<Self> {
         self.validate()?;
         let mut this = self.clone();
@@ -341,10 +343,10 @@ impl SolverOptions {
             (this.deflation, this.form) = (None, Form::Fused);
         }
         if this.method == Method::Direct {
-            // Eigenvalues differ by more than single precision has digits.
+            // Eigenvalues differ by more than the digits of single precision.
             this.precision = Precision::F64;
         }
-        // What a matrix takes whose choice is left open has cycles.
+        // A method that is left open has cycles.
         let has_cycles = matches!(this.method, Method::Auto | Method::Multigrid | Method::Modes)
             || this.preconditioner == Preconditioner::Multigrid;
         if this.precision == Precision::Mixed && !has_cycles {
@@ -398,7 +400,7 @@ mod tests {
         };
         assert_eq!(with("deflated-cg"), Some(Stripes::Blocks([2, 2, 1])));
         assert_eq!(with("auto"), Some(Stripes::Blocks([2, 2, 1])));
-        // A section that was written for another method stands aside.
+        // A section for another method is ignored.
         assert_eq!((with("cg"), with("multigrid")), (None, None));
     }
 

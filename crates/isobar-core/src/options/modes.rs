@@ -10,10 +10,10 @@ use crate::error::{Error, Result};
 /// A number, or `"auto"`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Count {
-    /// Whatever is best.
+    /// Chosen automatically.
     #[default]
     Auto,
-    /// So many.
+    /// This many.
     Given(usize),
 }
 
@@ -58,7 +58,7 @@ impl<'de> Deserialize<'de> for Count {
 }
 
 impl Count {
-    /// The number given, if there is one.
+    /// Returns the number given, if there is one.
     pub fn given(self) -> Option<usize> {
         match self {
             Self::Auto => None,
@@ -67,7 +67,7 @@ impl Count {
     }
 }
 
-/// `[solver.modes]`: how many of what an iteration by vertical modes has.
+/// `[solver.modes]`: numbers of modes, cycles and sweeps of an iteration by vertical modes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModesOptions {
@@ -83,7 +83,7 @@ pub struct ModesOptions {
 const MOST: usize = 1000;
 
 impl ModesOptions {
-    /// Checks every value on its own.
+    /// Checks each value separately.
     pub(super) fn validate(&self) -> Result<()> {
         let Self { count, cycles, sweeps } = self;
         for (key, what, value, most) in [

@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Smoother {
-    /// The matrix's [`Choice`](super::Choice): lines, unless method and preconditioner are left open too.
+    /// The choice depends on the matrix: see [`Choice`](super::Choice); lines, unless method and preconditioner are left open
+    /// too.
     #[default]
     Auto,
     /// u += ρ M⁻¹(f − A u), all columns at once; the papers' choice, with ρ = 2/3.
@@ -26,7 +27,7 @@ pub enum Smoother {
 }
 
 impl Smoother {
-    /// Its name in case files.
+    /// Returns its name in case files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -44,7 +45,7 @@ impl Smoother {
         if self == Self::Auto { Self::LineRedBlack } else { self }
     }
 
-    /// Whether points are relaxed on the finest level.
+    /// Returns whether points are relaxed on the finest level.
     pub fn begins_with_points(self) -> bool {
         matches!(self, Self::PointRedBlack | Self::PointLine)
     }
@@ -70,20 +71,20 @@ pub struct MultigridOptions {
     pub levels: Option<usize>,
     /// The relaxation.
     pub smoother: Smoother,
-    /// ρ; by default 1 for lines red–black, 1.18 for points, and 2/3 for Jacobi. Of points above lines, that of points; of
-    /// Chebyshev's sweeps a factor, 1 by default.
+    /// ρ; by default 1 for lines red–black, 1.18 for points and the points of the hybrid smoother, and 2/3 for Jacobi. For
+    /// Chebyshev's sweeps it is a factor, 1 by default.
     pub relaxation: Option<f64>,
     /// Sweeps before the coarse correction.
     pub pre: usize,
-    /// Sweeps after it.
+    /// Sweeps after the coarse correction.
     pub post: usize,
-    /// Sweeps that stand in for a solve on the coarsest level.
+    /// Sweeps that replace a solve on the coarsest level.
     pub coarse_sweeps: usize,
-    /// How many cycles of the next coarser level one of each level contains, for the first levels; one of levels beyond, and
-    /// where the next is the coarsest and solved on exactly. By default all once, but twice for the first two of diffusion's
+    /// The number of cycles of the next coarser level in a cycle of each level, for the first levels; it is one for further
+    /// levels, and where the next is the coarsest and solved exactly. The default is 1, but 2 for the first two of diffusion's
     /// Galerkin levels on a processor.
     pub visits: Option<Vec<usize>>,
-    /// Where to start from.
+    /// The start of the iteration.
     pub start: Start,
     /// Storage of cycles where the iteration around them is in double precision.
     pub precision: CyclePrecision,
@@ -109,11 +110,11 @@ impl Default for MultigridOptions {
 const MOST_SWEEPS: usize = 1000;
 /// The most sweeps on the coarsest level.
 const MOST_COARSE_SWEEPS: usize = 10_000;
-/// The most visits of one level to the next: of several levels the numbers multiply.
+/// The most visits of one level to the next: the numbers of several levels multiply.
 const MOST_VISITS: usize = 10;
 
 impl MultigridOptions {
-    /// ρ, with the smoother's own default.
+    /// Returns ρ, with the smoother's own default.
     pub fn relaxation(&self) -> f64 {
         self.relaxation.unwrap_or(match self.smoother {
             Smoother::LineJacobi => 2.0 / 3.0,

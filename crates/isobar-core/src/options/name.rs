@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{Error, Visitor};
 
-/// Reads one of a list of names.
+/// A reader of one of a list of names.
 pub(super) struct Name(pub(super) &'static [&'static str]);
 
 impl Visitor<'_> for Name {

@@ -2,58 +2,57 @@
 
 use crate::layout::Shape;
 
-/// How points are relaxed: by plain sweeps u += ω D⁻¹(f − A u), or by hierarchical cycles (paper C).
+/// Relaxation of points by plain sweeps u += ω D⁻¹(f − A u), or by hierarchical cycles (paper C).
 ///
-/// A cycle relaxes every tile by itself so many times, with all values beyond the tile as they were before the cycle. In each
-/// direction tile t begins at cell t (b − o), with b cells a tile and o of them in the next one too; there are
-/// ⌈(n − o)/(b − o)⌉ tiles, of which the last ends with the grid. What a tile leaves are its cells but for o/2 at each end at
-/// which there is another tile. Tiles end at periodic sides as at others.
+/// A cycle relaxes every tile k times, with all values beyond the tile as they were before the cycle. In each direction tile t begins at cell t (b −
+/// o), with b cells in a tile, o of them shared with the next one; there are ⌈(n − o)/(b − o)⌉ tiles, of which the last ends with the grid. A tile
+/// writes its cells except o/2 at each end with another tile beyond. Tiles end at periodic sides like at others.
 ///
-/// With o/2 ≥ k − 1 nothing that is left has seen an old value: k sub-iterations are then k plain sweeps.
+/// With o/2 ≥ k − 1 no written cell has depended on an old value: k sub-iterations are then k plain sweeps.
 ///
-/// Sweeps, and cycles that are so many of them, may have momentum (Frankel 1950: Richardson's second-order method): u += ω D⁻¹(f − A u) + m (u − u′), with u′ the u
-/// before.
+/// Sweeps, and exact cycles, may have momentum (Frankel 1950: Richardson's second-order method): u += ω D⁻¹(f − A u) + m (u − u′), with u′ the
+/// previous u.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PointCycle {
     /// ω
     pub relaxation: f64,
-    /// m, 0 or more and less than 1; of sweeps, and of cycles that are exact.
+    /// m, 0 or more and less than 1; for sweeps, and for exact cycles.
     pub momentum: f64,
-    /// k, 1 or more; 1 is a plain sweep, whatever the tiles.
+    /// k, 1 or more; 1 is a plain sweep, for any tiles.
     pub sub_iterations: usize,
-    /// b in x, y and z; not more cells than the grid has.
+    /// b in x, y and z, at most the cells of the grid.
     pub tile: [usize; 3],
     /// o in x, y and z: even, less than b, and 0 where there is one tile.
     pub overlap: [usize; 3],
 }
 
-/// One tile in one direction, as ranges of cells.
+/// A tile in one direction, as ranges of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The first cell that is relaxed, and one past the last.
     pub relaxed: [usize; 2],
-    /// The first cell that is left, and one past the last.
+    /// The first cell that is written, and one past the last.
     pub left: [usize; 2],
 }
 
 impl PointCycle {
-    /// A plain sweep.
+    /// Makes a plain sweep.
     pub const fn sweep(relaxation: f64) -> Self {
         Self { relaxation, momentum: 0.0, sub_iterations: 1, tile: [1; 3], overlap: [0; 3] }
     }
 
-    /// Whether this is a plain sweep.
+    /// Returns whether this is a plain sweep.
     pub fn is_sweep(&self) -> bool {
         self.sub_iterations == 1
     }
 
-    /// The number of tiles in direction d of n cells.
+    /// Returns the number of tiles in direction d of n cells.
     pub fn count(&self, d: usize, n: usize) -> usize {
         let (tile, overlap) = (self.tile[d], self.overlap[d]);
         if tile >= n { 1 } else { (n - overlap).div_ceil(tile - overlap) }
     }
 
-    /// Tile t in direction d of n cells.
+    /// Returns tile t in direction d of n cells.
     pub fn span(&self, d: usize, n: usize, t: usize) -> Span {
         let (tile, overlap) = (self.tile[d], self.overlap[d]);
         let start = t * (tile - overlap);
@@ -62,32 +61,32 @@ impl PointCycle {
         Span { relaxed: [start, end], left: [start + inner(t > 0), end - inner(t + 1 < self.count(d, n))] }
     }
 
-    /// The numbers of tiles of a grid.
+    /// Returns the numbers of tiles of a grid.
     pub fn counts(&self, shape: Shape) -> [usize; 3] {
         let n = [shape.nx, shape.ny, shape.nz];
         [0, 1, 2].map(|d| self.count(d, n[d]))
     }
 
-    /// Tile t of a grid, counted x first: its spans in x, y and z.
+    /// Returns tile t of a grid, counted x first: its spans in x, y and z.
     pub fn spans(&self, shape: Shape, t: usize) -> [Span; 3] {
         let ([x, y, _], n) = (self.counts(shape), [shape.nx, shape.ny, shape.nz]);
         let t = [t % x, t / x % y, t / x / y];
         [0, 1, 2].map(|d| self.span(d, n[d], t[d]))
     }
 
-    /// The number of tiles of a grid.
+    /// Returns the number of tiles of a grid.
     pub fn tiles(&self, shape: Shape) -> usize {
         self.counts(shape).iter().product()
     }
 
-    /// Whether a cycle on a grid with these periodic directions is so many plain sweeps.
+    /// Returns whether a cycle on a grid with these periodic directions equals k plain sweeps.
     pub fn is_exact(&self, shape: Shape, periodic: [bool; 3]) -> bool {
         let counts = self.counts(shape);
         let is_exact = |d: usize| !periodic[d] && (counts[d] == 1 || self.overlap[d] / 2 + 1 >= self.sub_iterations);
         self.is_sweep() || (0..3).all(is_exact)
     }
 
-    /// Cells relaxed in a cycle, over all sub-iterations, each counted as often as there are tiles that it is in.
+    /// Returns the cells relaxed in a cycle, over all sub-iterations, each counted once for every tile that contains it.
     pub fn updates(&self, shape: Shape) -> f64 {
         if self.is_sweep() {
             return shape.cells() as f64;

@@ -1,4 +1,4 @@
-//! `[solver.preconditioner]`: what CG and BiCGStab are preconditioned with.
+//! `[solver.preconditioner]`: the preconditioner of CG and BiCGStab.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::name::Name;
 
-/// A preconditioner with its parameters. In case files a name, or a table with a `kind`.
+/// A preconditioner with its parameters: in case files a name, or a table with a `kind`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Preconditioner {
-    /// The stencil's own choice.
+    /// The choice depends on the stencil.
     #[default]
     Auto,
     /// M = 1
@@ -22,7 +22,7 @@ pub enum Preconditioner {
     Jacobi,
     /// A tridiagonal solve in every vertical column (papers A and B).
     Line,
-    /// A direct solve of the box that is nearest: mean coefficients, no closed cells.
+    /// A direct solve of the nearest box: mean coefficients, no inactive cells.
     Direct,
     /// One multigrid cycle.
     Multigrid,
@@ -35,21 +35,21 @@ pub enum Preconditioner {
     },
     /// Incomplete Cholesky without fill-in over the whole grid, IC(0) (paper E).
     Ic {
-        /// Unknowns in a block, where couplings between blocks shall be cut.
+        /// Unknowns in a block, if couplings between blocks are dropped.
         block: Option<usize>,
     },
-    /// Modified incomplete Cholesky, MIC(0) (paper E): the fill-in that is left out is taken from the diagonal.
+    /// Modified incomplete Cholesky, MIC(0) (paper E): the dropped fill-in is subtracted from the diagonal.
     Mic {
-        /// How much of it, 0 (which is IC) to 1.
+        /// The fraction of the fill-in, from 0 (which is IC) to 1.
         relaxation: f64,
-        /// Unknowns in a block, where couplings between blocks shall be cut.
+        /// Unknowns in a block, if couplings between blocks are dropped.
         block: Option<usize>,
     },
     /// The approximate inverse of SSOR (Helfenstein and Koko, 2012; paper E).
     SsorAi,
     /// Incomplete Poisson (paper D).
     IncompletePoisson {
-        /// Whether it is that of the symmetrically scaled matrix.
+        /// Whether to use the symmetrically scaled matrix.
         scaling: bool,
     },
     /// Truncated Neumann series (paper D).
@@ -60,7 +60,7 @@ pub enum Preconditioner {
 }
 
 impl Preconditioner {
-    /// Their names in case files.
+    /// The names of preconditioners in case files.
     pub const NAMES: &'static [&'static str] = &[
         "auto",
         "none",
@@ -77,7 +77,7 @@ impl Preconditioner {
         "neumann",
     ];
 
-    /// Its name in case files.
+    /// Returns its name in case files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -96,7 +96,7 @@ impl Preconditioner {
         }
     }
 
-    /// Whether it is made of the matrix's triangular parts.
+    /// Returns whether it is made of the matrix's triangular parts.
     pub(crate) fn is_triangular(self) -> bool {
         match self {
             Self::Auto | Self::None | Self::Jacobi | Self::Line => false,
@@ -107,7 +107,7 @@ impl Preconditioner {
     }
 }
 
-/// The keys of the table. Those that another kind has are ignored, so that a kind can be tried by changing one key.
+/// The keys of the table. Keys of other kinds are ignored, so that a kind can be tried by changing one key.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {

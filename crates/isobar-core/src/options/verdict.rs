@@ -1,4 +1,4 @@
-//! How a solve is judged: what the tolerance is relative to, of which solution, and what becomes of right-hand sides without one.
+//! The judgement of a solve: the norm of the tolerance, the solution that is judged, and right-hand sides without a solution.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,10 +20,10 @@ pub enum Norm {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compatibility {
-    /// Refuse it.
+    /// An error.
     #[default]
     Require,
-    /// Take out its mean over every component of the grid that is tied to nothing fixed.
+    /// Removes its mean over every floating component of the grid.
     Project,
 }
 

@@ -7,10 +7,10 @@ use crate::layout::Layout;
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
 
-/// A preconditioner in precision S inside an iteration in precision T: half the memory traffic where S is
-/// single, and hardly an iteration more.
+/// A preconditioner in precision S inside an iteration in precision T: where S is single it has half the
+/// memory traffic, and hardly costs an iteration more.
 ///
-/// Storage: 2 n-vectors in S, beside the preconditioner's own.
+/// Storage: 2 n-vectors in S, besides the preconditioner's own.
 pub struct Converted<B: Backend, S: Real> {
     inner: Box<dyn Preconditioner<B, S>>,
     r: B::Vector<S>,
@@ -22,7 +22,7 @@ impl<B: Backend, S: Real> Converted<B, S> {
     /// Takes the preconditioner, and the layout of its vectors.
     ///
     /// # Errors
-    /// As [`Backend::zeros`].
+    /// See [`Backend::zeros`].
     pub fn new(layout: Layout, inner: Box<dyn Preconditioner<B, S>>) -> Result<Self> {
         let backend = inner.backend();
         Ok(Self { r: backend.zeros(&layout)?, z: backend.zeros(&layout)?, inner, layout })

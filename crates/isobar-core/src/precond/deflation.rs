@@ -1,4 +1,4 @@
-//! Deflation: taking a few slow directions out of an iteration (Nicolaides, 1987; paper D, section 4).
+//! Deflation: removing a few slow directions from an iteration (Nicolaides, 1987; paper D, section 4).
 
 use std::sync::Arc;
 
@@ -33,27 +33,27 @@ pub trait Projection<B: Backend, T: Real>: Send {
     /// The errors of the device.
     fn correct(&mut self, r: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()>;
 
-    /// Computes E anew, after the matrix has got other coefficients.
+    /// Computes E again after a change of the coefficients.
     ///
     /// # Errors
     /// [`Error::Invalid`] where E cannot be factorised; the errors of the device.
     fn update(&mut self) -> Result<()>;
 
-    /// How often [`Projection::correct`] must follow on a residual, so that what is left of Zᵀr is rounding.
+    /// Returns how often [`Projection::correct`] must be applied to a residual, until Zᵀr is rounding.
     fn passes(&self) -> usize {
         1
     }
 
-    /// Whether [`Projection::project`] computes on the host, so that a device cannot record it.
+    /// Returns whether [`Projection::project`] computes on the host, so that a device cannot record it.
     fn needs_host(&self) -> bool;
 }
 
 /// Sub-domain deflation: the columns of Z are the indicator vectors of aggregates, E = Zᵀ A Z.
 ///
-/// A Z is never stored: (A Z a)_n is the operator's row applied to numbers that are constant over each
-/// aggregate. E is sparse, as aggregates have few neighbours, and so are its triangular factors. Each
-/// application either solves with these on the host, or multiplies with E⁻¹ on the device; E⁻¹ comes from them at
-/// the price of one solve an aggregate, which even for thousands of aggregates is cheap.
+/// A Z is never stored: (A Z a)_n is the operator's row applied to numbers that are constant over each aggregate. E is sparse,
+/// as aggregates have few neighbours, and so are its triangular factors. Each application either solves with these on the host,
+/// or multiplies with E⁻¹ on the device; E⁻¹ costs one solve for each aggregate, which is cheap even for thousands of
+/// aggregates.
 pub struct Deflation<B: AggregateBackend, T: Real> {
     operator: Arc<dyn AggregateOperator<B, T>>,
     shape: Shape,
@@ -69,7 +69,7 @@ enum Coarse<B: AggregateBackend> {
     Triangular { matrix: Box<CoarseMatrix>, host: Columns<1> },
 }
 
-/// With more aggregates, reading E⁻¹ takes as long as a visit to the host, and making it far longer.
+/// The most aggregates for E⁻¹: with more, reading E⁻¹ takes as long as a round trip to the host, and computing it far longer.
 const LARGEST_INVERSE: usize = 2048;
 
 /// The memory of a [`Deflation`]. B
@@ -108,11 +108,12 @@ pub(crate) fn sizes(shape: Shape, options: &options::Deflation) -> Sizes {
 }
 
 impl<B: AggregateBackend, T: Real> Deflation<B, T> {
-    /// Deflation of a matrix of a grid with this shape, which the operator may have a part of, as the options ask.
+    /// Makes the deflation that the options ask for, for a matrix of a grid with this shape, of which the operator may have a
+    /// subdomain.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for more blocks than cells in a direction, more aggregates than is sensible, or an E that cannot
-    /// be factorised; as [`Backend::zeros`].
+    /// [`Error::Invalid`] for more blocks than cells in a direction, too many aggregates, or an E that cannot be factorised; see
+    /// [`Backend::zeros`].
     pub fn new(operator: Arc<dyn AggregateOperator<B, T>>, shape: Shape, options: &options::Deflation) -> Result<Self> {
         let backend = operator.backend();
         let components = operator.components()?;
@@ -168,7 +169,7 @@ impl<B: AggregateBackend, T: Real> Deflation<B, T> {
         })
     }
 
-    /// solution = E⁻¹ Zᵀ x
+    /// Computes solution = E⁻¹ Zᵀ x.
     fn solve(&mut self, x: &B::Vector<T>) -> Result<()> {
         let Self { operator, aggregates, coarse, sums, solution, .. } = self;
         let backend = operator.backend();
@@ -211,7 +212,7 @@ impl<B: AggregateBackend, T: Real> Projection<B, T> for Deflation<B, T> {
         self.operator.backend().add_aggregated(&self.aggregates, &self.solution, u)
     }
 
-    /// Bodies and components depend on the coefficients as well, so all is made anew.
+    /// Bodies and components depend on the coefficients too, so that everything is computed again.
     fn update(&mut self) -> Result<()> {
         *self = Self::new(Arc::clone(&self.operator), self.shape, &self.options)?;
         Ok(())
@@ -222,7 +223,7 @@ impl<B: AggregateBackend, T: Real> Projection<B, T> for Deflation<B, T> {
     }
 }
 
-/// How many blocks the options ask for in each direction.
+/// Returns the number of blocks in each direction.
 fn blocks(stripes: &Stripes, shape: Shape) -> Result<[usize; 3]> {
     let extents = [shape.nx, shape.ny, shape.nz];
     let Stripes::Blocks(blocks) = *stripes else { return Ok([2.min(shape.nx), shape.ny, shape.nz]) };
@@ -241,12 +242,12 @@ fn blocks(stripes: &Stripes, shape: Shape) -> Result<[usize; 3]> {
     }
 }
 
-/// Beyond this even a sparse E is a problem in its own right.
+/// The most aggregates: beyond them even a sparse E is a problem in its own right.
 const MOST_AGGREGATES: usize = 1 << 16;
-/// Beyond this the inverse takes more memory (2 GiB) than a user can have meant.
+/// The most aggregates for which a user may ask for the inverse: beyond them it takes more than 2 GiB.
 const LARGEST_INVERSE_ASKED_FOR: usize = 1 << 14;
 
-/// Boxes of cells, as equal as can be; inactive cells belong to none.
+/// Makes boxes of cells, as equal as possible; inactive cells belong to none.
 fn in_blocks(shape: Shape, blocks: [usize; 3], components: Option<&Components>) -> AggregateMap {
     let of = |d: usize, extent: usize| -> Vec<u32> { (0..extent).map(|n| (n * blocks[d] / extent) as u32).collect() };
     let (of_x, of_y, of_z) = (of(0, shape.nx), of(1, shape.ny), of(2, shape.nz));
@@ -267,14 +268,13 @@ fn in_blocks(shape: Shape, blocks: [usize; 3], components: Option<&Components>) 
     AggregateMap::from_parts(shape, ids, blocks.iter().product()).compacted()
 }
 
-/// Leaves out one aggregate of every combination of aggregates that A maps to zero: with it, E would be
-/// singular.
+/// Leaves out one aggregate of every combination of aggregates that A maps to zero, with which E would be singular.
 fn without_null_space(map: AggregateMap, components: &Components) -> AggregateMap {
     if components.anchored.iter().all(|&anchored| anchored) {
         return map;
     }
-    // If Z a lies in the null space, a is the same in all aggregates that meet in a floating component, and zero in
-    // aggregates that meet an anchored one or share a floating component with cells of no aggregate.
+    // If Z a lies in the null space, a is the same in all aggregates that overlap a floating component, and zero in aggregates
+    // that overlap another one or share a floating component with cells without an aggregate.
     let zero = map.count();
     let mut sets = DisjointSets::new(&Serial, zero + 1);
     let sets = sets.joins();
@@ -300,7 +300,7 @@ struct CoarseMatrix {
     refinements: usize,
 }
 
-/// W right-hand sides that become solutions, and what is computed with.
+/// W right-hand sides that become solutions, and scratch.
 struct Columns<const W: usize> {
     x: Vec<[f64; W]>,
     residual: Vec<[f64; W]>,
@@ -314,13 +314,12 @@ impl<const W: usize> Columns<W> {
     }
 }
 
-/// Products with E⁻¹ may round off so many times as much as others; beyond that solutions are refined, and where E⁻¹ is stored,
-/// a projection is done twice, which squares what is left. (Half rows of paper D's squares come to 10³ at n = 32 and 10⁵ at
+/// The largest amplification of rounding by products with E⁻¹; beyond it solutions are refined, and where E⁻¹ is stored, a
+/// projection is applied twice, which squares the remaining error. (Half rows of paper D's squares have 10³ at n = 32 and 10⁵ at
 /// 256.)
 const MOST_AMPLIFIED: f64 = 1e6;
-/// Corrections of a solution with E. Of a contrast of c in a hundred blocks a Cholesky factor alone left an error of about 10⁴ c ε
-/// in the slowest vector, which must be gone: what a projection leaves there, an iteration takes for an eigenvalue next to
-/// zero.
+/// Corrections of a solution with E. With a contrast of c in a hundred blocks a Cholesky factor alone left an error of about 10⁴
+/// c ε in the slowest vector, which must vanish: an iteration takes the remainder for an eigenvalue next to zero.
 const REFINEMENTS: usize = 2;
 
 impl CoarseMatrix {
@@ -343,7 +342,7 @@ impl CoarseMatrix {
                 couplings.push((row, column, -value));
             }
         }
-        // In the same order every time, and so rounding.
+        // A fixed order makes rounding reproducible.
         couplings.sort_unstable_by_key(|&(row, column, _)| (row, column));
         let factors = Elimination::new(&sums, &couplings).ok_or_else(singular)?;
         let places = places(factors.order());
@@ -360,8 +359,8 @@ impl CoarseMatrix {
 
     /// x = E⁻¹ x, column by column.
     ///
-    /// Each step adds E⁻¹ r to x and takes E times the same out of the residual r: what is left of it is made of couplings times
-    /// differences, exact where these are all but constant, as slow vectors are.
+    /// Each step adds E⁻¹ r to x and subtracts E times that from the residual r: the remainder consists of couplings times
+    /// differences, exact where these are almost constant, as in slow vectors.
     fn solve<const W: usize>(&self, Columns { x, residual, step }: &mut Columns<W>) {
         for (residual, &n) in residual.iter_mut().zip(self.factors.order()) {
             *residual = std::mem::replace(&mut x[n as usize], [0.0; W]);
@@ -392,8 +391,8 @@ impl CoarseMatrix {
         }
     }
 
-    /// The largest row sum of |E⁻¹| |E|, by which a product with E⁻¹ amplifies rounding (Skeel, 1979). No entry of E⁻¹ is
-    /// negative, so that a solve tells.
+    /// Returns the largest row sum of |E⁻¹| |E|, by which a product with E⁻¹ amplifies rounding (Skeel, 1979). No entry of E⁻¹
+    /// is negative, so that one solve suffices.
     fn amplification(&self) -> f64 {
         let mut rows: Vec<[f64; 1]> = self.sums.iter().map(|&sum| [sum]).collect();
         for &(row, column, coupling) in &self.couplings {
@@ -404,9 +403,9 @@ impl CoarseMatrix {
         rows.as_flattened().iter().fold(0.0, |most: f64, row| most.max(row.abs()))
     }
 
-    /// E⁻¹, which is symmetric, so that its columns one after another are its rows one after another.
+    /// Returns E⁻¹ by columns, which are its rows, as it is symmetric.
     fn inverse_entries(&self) -> Vec<f64> {
-        /// Columns solved for at once: enough for vector instructions, few enough for the cache.
+        /// Columns solved at once: enough for vector instructions, few enough for the cache.
         const BATCH: usize = 32;
         let count = self.sums.len();
         let mut entries = Vec::with_capacity(count * count);

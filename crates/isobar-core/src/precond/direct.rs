@@ -11,22 +11,22 @@ use crate::operator::direct::locked;
 use crate::real::{Precision, Real};
 use crate::traffic::{self, StepTraffic};
 
-/// z = M⁻¹ r with M the separable matrix that is nearest to A, in double precision.
+/// The preconditioner z = M⁻¹ r with M the separable matrix nearest to A, in double precision.
 ///
-/// Few iterations where cells are thin and most are open, as in ocean basins; none of its business are pores and coefficients that vary much
-/// (`docs/notes/direct.md`).
+/// It needs few iterations where cells are thin and most are open, as in ocean basins; it does not suit pores and strongly varying
+/// coefficients (`docs/notes/direct.md`).
 ///
 /// Storage: that of the [`DirectSolver`](crate::operator::DirectSolver), and a vector in double precision where others are not.
 pub struct NearestBox<B: Backend> {
     backend: B,
     layout: Layout,
     solver: SharedDirect<B>,
-    /// Where vectors of another precision are converted to.
+    /// A buffer for vectors of another precision.
     x: Option<B::Vector<f64>>,
 }
 
 impl<B: Backend> NearestBox<B> {
-    /// Takes what solves the box, for vectors of this precision.
+    /// Takes the solver of the box, for vectors of this precision.
     ///
     /// # Errors
     /// Where its vector does not fit in memory.

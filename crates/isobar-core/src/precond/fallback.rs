@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::real::Real;
 use crate::traffic::StepTraffic;
 
-/// Several preconditioners of the same matrix, of which one is in use: the one that was asked for, or where that fails or is
-/// slow, one of those after it, which are simpler and safer.
+/// Several preconditioners of one matrix, of which one is in use: the one that was asked for, or where that fails or is
+/// slow, a later one, which is simpler and safer.
 pub struct Fallback<B: Backend, T: Real> {
     ranks: Vec<(&'static str, Box<dyn Preconditioner<B, T>>)>,
     rank: usize,
@@ -15,7 +15,7 @@ pub struct Fallback<B: Backend, T: Real> {
 }
 
 impl<B: Backend, T: Real> Fallback<B, T> {
-    /// A preconditioner, and what can replace it, the best first. Names are as in case files.
+    /// Takes a preconditioner, and its replacements, the best first. Names are those of case files.
     pub fn new(
         name: &'static str,
         first: Box<dyn Preconditioner<B, T>>,

@@ -10,8 +10,8 @@ use crate::options;
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
 
-/// M = (Δ + L_b) Δ⁻¹ (Δ + L_bᵀ), L_b the strict lower triangle of A without the couplings between blocks of
-/// m consecutive unknowns, Δ the pivots of [`Triangular::factorise`]:
+/// The preconditioner M = (Δ + L_b) Δ⁻¹ (Δ + L_bᵀ), L_b the strict lower triangle of A without the couplings between blocks of m
+/// consecutive unknowns, Δ the pivots of [`Triangular::factorise`]:
 ///
 /// * one block, ω = 0: IC(0) (Meijerink and van der Vorst, 1977); ω = 1: MIC(0) (Gustafsson, 1978; paper E, section 2.2);
 /// * blocks of some rows: block-IC (paper D, section 3.1), blocks being independent of each other.
@@ -30,10 +30,10 @@ impl<B: Backend, T: Real> IncompleteCholesky<B, T> {
     /// Factorises in blocks of `block` unknowns, 1 or more, or over the whole grid; `relaxation` is ω, 0 to 1.
     ///
     /// # Errors
-    /// As [`Backend::zeros`].
+    /// See [`Backend::zeros`].
     pub fn new(operator: Arc<dyn Triangular<B, T>>, block: Option<usize>, relaxation: f64) -> Result<Self> {
         let inverse_pivots = operator.backend().zeros(operator.layout())?;
-        // The operator may have a part of the grid only.
+        // The operator may have only a subdomain of the grid.
         let block = block.unwrap_or(usize::MAX);
         let mut this = Self { operator, block, relaxation, inverse_pivots };
         this.update()?;
@@ -84,8 +84,8 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for IncompleteCholesky<B, T> {
 }
 
 impl<B: Backend, T: Real> IncompleteCholesky<B, T> {
-    /// The unknowns of a block, none for the whole grid, and ω of a preconditioner of this kind on rows of `nx` cells; none of another
-    /// kind.
+    /// Returns the unknowns of a block, none for the whole grid, and ω of a preconditioner of this kind on rows of `nx` cells; nothing
+    /// for another kind.
     pub fn blocks(kind: options::Preconditioner, nx: usize) -> Option<(Option<usize>, f64)> {
         use options::Preconditioner as Kind;
         match kind {

@@ -9,9 +9,9 @@ use crate::operator::Triangular;
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
 
-/// M⁻¹ = (I − L D⁻¹)(I − D⁻¹ Lᵀ) without the entries outside A's pattern (Ament and others, 2010; paper D,
-/// equation 7), of A itself or of the scaled matrix D^−½ A D^−½. Without scaling it suits matrices whose
-/// diagonal hardly varies.
+/// The preconditioner M⁻¹ = (I − L D⁻¹)(I − D⁻¹ Lᵀ) without the entries outside A's pattern (Ament and
+/// others, 2010; paper D, equation 7), of A itself or of the scaled matrix D^−½ A D^−½. Without scaling it
+/// suits matrices whose diagonal hardly varies.
 ///
 /// Storage: an n-vector, D⁻¹.
 pub struct IncompletePoisson<B: Backend, T: Real> {
@@ -24,7 +24,7 @@ impl<B: Backend, T: Real> IncompletePoisson<B, T> {
     /// Computes D⁻¹.
     ///
     /// # Errors
-    /// As [`Backend::zeros`].
+    /// See [`Backend::zeros`].
     pub fn new(operator: Arc<dyn Triangular<B, T>>, scaled: bool) -> Result<Self> {
         let inverse_diagonal = operator.backend().zeros(operator.layout())?;
         let mut this = Self { operator, scaled, inverse_diagonal };

@@ -1,15 +1,15 @@
 //! Preconditioners: approximations M of A that are cheap to invert.
 //!
-//! * [`Identity`] none,
-//! * [`Jacobi`] the diagonal,
-//! * [`Line`] a tridiagonal solve in every column,
-//! * [`NearestBox`] a direct solve of a box,
-//! * [`multigrid::Cycle`] one multigrid cycle, [`Modal`] a correction in vertical modes between sweeps of lines,
-//! * [`IncompleteCholesky`] papers D's and E's, [`IncompletePoisson`] and [`Neumann`] paper D's, made of triangular parts,
-//! * [`Converted`] any of these in a lower precision, [`Own`] a caller's,
-//! * [`Fallback`] one of these, with simpler ones in reserve,
-//! * [`Pieces`] one of these with the constants of disconnected pieces taken out,
-//! * [`deflation`] takes a few slow directions out of an iteration, [`null_space`] those that A maps to zero.
+//! * [`Identity`]: no preconditioner,
+//! * [`Jacobi`]: the diagonal,
+//! * [`Line`]: a tridiagonal solve in every column,
+//! * [`NearestBox`]: a direct solve of a box,
+//! * [`multigrid::Cycle`]: one multigrid cycle, [`Modal`]: a correction in vertical modes between sweeps of lines,
+//! * [`IncompleteCholesky`]: papers D's and E's, [`IncompletePoisson`] and [`Neumann`]: paper D's, made of triangular parts,
+//! * [`Converted`]: any of these in a lower precision, [`Own`]: a caller's,
+//! * [`Fallback`]: one of these, with simpler ones in reserve,
+//! * [`Pieces`]: one of these with the constants of disconnected components projected out,
+//! * [`deflation`]: removes a few slow directions from an iteration, [`null_space`]: those that A maps to zero.
 
 mod converted;
 pub mod deflation;
@@ -48,10 +48,10 @@ pub(crate) use recipe::relaxations;
 
 /// Applies M⁻¹.
 pub trait Preconditioner<B: Backend, T: Real>: Send {
-    /// The device it lives on.
+    /// Returns the device it lives on.
     fn backend(&self) -> &B;
 
-    /// z = M⁻¹ r; on a subdomain the halo of r may be filled.
+    /// Computes z = M⁻¹ r; on a subdomain the halo of r may be filled.
     fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
 
     /// r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
@@ -69,7 +69,7 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
         self.backend().dot(r, z, out.get(0), scalars)
     }
 
-    /// Takes out of z = M⁻¹ r what A does not see, where [`apply`](Self::apply) leaves that in.
+    /// Projects the null space of A out of z = M⁻¹ r, where [`apply`](Self::apply) does not.
     ///
     /// # Errors
     /// The errors of the device.
@@ -78,7 +78,7 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
         Ok(())
     }
 
-    /// Computes anew what depends on the matrix, whose coefficients have changed.
+    /// Computes again all that depends on the matrix, whose coefficients have changed.
     ///
     /// # Errors
     /// The errors of the device.
@@ -86,40 +86,39 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
         Ok(())
     }
 
-    /// Takes the approximation of this rank from now on, where there are several: 0 is the one that was asked for, others are
-    /// simpler and safer. Returns its name, or nothing where there is none and all stays as it is.
+    /// Changes to the approximation of this rank, where there are several: 0 is the one that was asked for, others are
+    /// simpler and safer. Returns its name; where there is none, returns nothing and changes nothing.
     fn choose(&mut self, rank: usize) -> Option<&'static str> {
         let _ = rank;
         None
     }
 
-    /// Whether M differs from one application to the next or is not symmetric, so that CG must not
-    /// rely on it.
+    /// Returns whether M differs from one application to the next or is not symmetric, so that CG must not rely on it.
     fn is_variable(&self) -> bool {
         false
     }
 
-    /// Whether the eigenvalues of M⁻¹A are near 1 whatever the grid, as with a cycle of multigrid.
+    /// Returns whether the eigenvalues of M⁻¹A are near 1 on any grid, as for a cycle of multigrid.
     fn is_strong(&self) -> bool {
         false
     }
 
-    /// Whether it works on the host, so that its steps cannot be recorded and replayed.
+    /// Returns whether it works on the host, so that its steps cannot be recorded and replayed.
     fn needs_host(&self) -> bool {
         false
     }
 
-    /// The traffic that one `apply` on this many cells declares.
+    /// Returns the traffic of one `apply` on this many cells.
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic>;
 
-    /// The traffic that one `precondition_residual` on this many cells declares.
+    /// Returns the traffic of one `precondition_residual` on this many cells.
     fn traffic(&self, cells: usize) -> Vec<StepTraffic> {
         let mut steps = self.apply_traffic(cells);
         steps.push(StepTraffic::once::<T>(traffic::UPDATE_RESIDUAL, cells));
         steps
     }
 
-    /// Bytes of vectors held.
+    /// Returns the bytes of vectors held.
     fn workspace_bytes(&self) -> usize {
         0
     }

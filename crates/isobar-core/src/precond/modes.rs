@@ -1,4 +1,4 @@
-//! The problems of vertical modes, and a correction in these as a preconditioner.
+//! The problems of vertical modes, and a correction by them as a preconditioner.
 
 use std::sync::Arc;
 
@@ -12,22 +12,21 @@ use crate::options::{Smoother, Start};
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
 
-/// Not looked at.
+/// A scalar that is not read.
 const UNUSED: Scalar = Scalar::new(0);
 
-/// The two-dimensional problems of some vertical modes, with what it takes to solve them roughly and to go between them and the
-/// grid.
+/// The two-dimensional problems of some vertical modes, with approximate solvers and transfers between them and the grid.
 ///
-/// Storage: the modes' right-hand sides and solutions, these once more, that of [`Cycle`] on their grid, and a vector where the steps of the
+/// Storage: the modes' right-hand sides, solutions and a copy of these, that of [`Cycle`] on their grid, and a vector where the steps of the
 /// back end need one.
 pub struct ModalProblems<B: Backend, T: Real, C: Real> {
-    /// Between the grid and the modes.
+    /// The transfer between the grid and the modes.
     pub transfer: Arc<dyn ModalTransfer<B, T, C>>,
     /// Right-hand sides.
     pub g: B::Vector<C>,
     /// Solutions.
     pub x: B::Vector<C>,
-    /// For steps on the grid that cannot work in place.
+    /// Scratch for steps on the grid that cannot work in place.
     pub scratch: B::Vector<T>,
     scratch_layout: Layout,
     cycle: Cycle<B, C>,
@@ -39,7 +38,7 @@ pub struct ModalProblems<B: Backend, T: Real, C: Real> {
 }
 
 impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
-    /// Solved by a cycle from zero or by full multigrid, and one for each of these factors that extrapolates by it.
+    /// Solves by a cycle from zero or by full multigrid, and by one more cycle for each of these factors, extrapolated by it.
     ///
     /// # Errors
     /// Where the workspace does not fit in memory.
@@ -66,7 +65,7 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
         })
     }
 
-    /// x_m ≈ (μ_m |T| + L_h)⁻¹ g_m
+    /// Computes x_m ≈ (μ_m |T| + L_h)⁻¹ g_m.
     ///
     /// # Errors
     /// The errors of the device.
@@ -79,7 +78,7 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
         factors.iter().try_for_each(|&tau| cycle.extrapolated(g, x, before, tau))
     }
 
-    /// Sweeps of red–black lines on A z = r.
+    /// Runs sweeps of red–black lines on A z = r.
     fn sweep(
         &mut self,
         (first, guess): (Colour, Guess),
@@ -94,7 +93,7 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
         })
     }
 
-    /// z = M⁻¹ r: [`Modal`] with this many sweeps before and after the correction.
+    /// Computes z = M⁻¹ r: [`Modal`] with this many sweeps before and after the correction.
     ///
     /// # Errors
     /// The errors of the device.
@@ -113,31 +112,31 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
         self.sweep((Colour::Black, Guess::Given), sweeps, r, z)
     }
 
-    /// As [`Preconditioner::is_variable`], of [`ModalProblems::solve`].
+    /// Returns whether [`ModalProblems::solve`] is variable, see [`Preconditioner::is_variable`].
     pub fn is_variable(&self) -> bool {
         Preconditioner::is_variable(&self.cycle)
     }
 
-    /// As [`Preconditioner::update`].
+    /// See [`Preconditioner::update`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`Preconditioner::update`].
     pub fn update(&mut self) -> Result<()> {
         self.cycle.update()
     }
 
-    /// Cells of the grid, and of all modes' problems.
+    /// Returns the cells of the grid, and of all modes' problems.
     pub fn cells(&self) -> [usize; 2] {
         [self.transfer.fine().layout(), self.transfer.modal_layout()].map(|layout| layout.shape().cells())
     }
 
-    /// The traffic that [`ModalProblems::solve`] declares.
+    /// Returns the traffic of [`ModalProblems::solve`].
     pub fn traffic(&self) -> Vec<StepTraffic> {
         let cycles = (1 + self.factors.len()) as f64;
         self.cycle.traffic(Guess::Given).into_iter().map(|step| step.times(step.count * cycles)).collect()
     }
 
-    /// Bytes of vectors held.
+    /// Returns the bytes of vectors held.
     pub fn bytes(&self) -> usize {
         3 * self.transfer.modal_layout().len() * size_of::<C>()
             + self.scratch_layout.len() * size_of::<T>()
@@ -145,14 +144,14 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
     }
 }
 
-/// z from sweeps of lines, a correction in a few vertical modes, and the same sweeps in the opposite order:
+/// The preconditioner that computes z by sweeps of lines, a correction in a few vertical modes, and the same sweeps in the opposite order:
 ///
 /// ```text
 /// z = red–black sweeps from 0 on A z = r;   g_m = s_mᵀ (r − A z);   x_m ≈ (μ_m |T| + L_h)⁻¹ g_m
 /// z += Σ s_m x_m;   black–red sweeps on A z = r
 /// ```
 ///
-/// For what only nearly falls apart into modes: of a matrix that is not symmetric they are those of its vertical operator's
+/// It suits matrices that only nearly decouple into modes: for a matrix that is not symmetric they are those of its vertical operator's
 /// symmetric part.
 ///
 /// Storage: that of [`ModalProblems`].
@@ -164,7 +163,7 @@ pub struct Modal<B: Backend, T: Real, C: Real> {
 }
 
 impl<B: Backend, T: Real, C: Real> Modal<B, T, C> {
-    /// With so many sweeps before and after.
+    /// Takes this many sweeps before and after.
     ///
     /// # Errors
     /// The errors of the device.
@@ -183,7 +182,7 @@ impl<B: Backend, T: Real, C: Real> Preconditioner<B, T> for Modal<B, T, C> {
         self.problems.precondition(self.sweeps, r, z, &mut self.scalars)
     }
 
-    /// As the cycle, whose transfers are not transposes of each other.
+    /// The cycle's transfers are not transposes of each other.
     fn is_variable(&self) -> bool {
         self.problems.is_variable()
     }

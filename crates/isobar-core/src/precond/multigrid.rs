@@ -1,5 +1,5 @@
-//! The multigrid cycle: paper B's V-cycle (algorithm 1) with lines relaxed, and what harder problems add to it: levels that
-//! are visited twice, corrections beside the sweeps, an exact solve on the coarsest grid.
+//! The multigrid cycle: paper B's V-cycle (algorithm 1) with line relaxation, and additions for harder problems: levels
+//! that are visited twice, corrections besides the sweeps, an exact solve on the coarsest grid.
 
 use std::sync::Arc;
 
@@ -23,22 +23,22 @@ struct LevelVectors<V> {
     u: V,
 }
 
-/// Multigrid cycles over a hierarchy of operators: V-cycles, or such that visit the next level as often as the hierarchy
-/// says. A second visit continues from what the first one left.
+/// Multigrid cycles over a hierarchy of operators: V-cycles, or cycles that visit the next level as often as the
+/// hierarchy specifies. A second visit continues from the result of the first.
 ///
 /// Storage, in n-vectors of the finest level: ⅔ (two vectors a coarse level), 1⅓ of scratch where
 /// the back end's smoother cannot work in place, and one vector a level that has corrections.
 pub struct Cycle<B: Backend, T: Real> {
     backend: B,
-    /// Finest first.
+    /// Operators, finest first.
     levels: Vec<Arc<dyn LineSmoother<B, T>>>,
-    /// From each level to the next.
+    /// Transfers from each level to the next.
     transfers: Vec<Arc<dyn Transfer<B, T>>>,
-    /// The vectors of the second level and all below.
+    /// The vectors of the second level and all coarser ones.
     vectors: Vec<LevelVectors<B::Vector<T>>>,
-    /// For steps that cannot work in place, one a level.
+    /// Scratch of each level, for steps that cannot work in place.
     scratch: Vec<B::Vector<T>>,
-    /// Beside the sweeps, one a level.
+    /// The correction of each level, besides the sweeps.
     corrections: Vec<Corrected<B, T>>,
     coarsest: Option<Arc<dyn CoarsestSolver<B, T>>>,
     /// The number of visits from each level to the next.
@@ -48,7 +48,7 @@ pub struct Cycle<B: Backend, T: Real> {
     bytes: usize,
 }
 
-/// The correction of a level, and what it needs to be computed.
+/// The correction of a level, with its scratch.
 struct Corrected<B: Backend, T: Real> {
     correction: Option<Arc<dyn Correction<B, T>>>,
     /// The residual, where the correction is active.
@@ -74,7 +74,7 @@ impl<B: Backend, T: Real> Corrected<B, T> {
         self.correction.as_deref().filter(|correction| correction.is_active())
     }
 
-    /// u += correction of f − A u; whether there was any.
+    /// Computes u += correction of f − A u; returns whether there was any.
     fn apply(
         &mut self,
         level: &dyn LineSmoother<B, T>,
@@ -129,10 +129,10 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         Ok(Self { backend, levels, transfers, vectors, scratch, corrections, coarsest, visits, recipes, bytes })
     }
 
-    /// Makes room for corrections that have become active.
+    /// Allocates scratch for corrections that have become active.
     ///
     /// # Errors
-    /// As [`Backend::zeros`].
+    /// See [`Backend::zeros`].
     pub fn update(&mut self) -> Result<()> {
         for (level, corrected) in self.levels.iter().zip(&mut self.corrections) {
             if corrected.active().is_some() && corrected.bytes < level.layout().len() * size_of::<T>() {
@@ -142,17 +142,17 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         Ok(())
     }
 
-    /// The grids, finest first.
+    /// Returns the grids, finest first.
     pub fn shapes(&self) -> Vec<Shape> {
         self.levels.iter().map(|level| level.layout().shape()).collect()
     }
 
-    /// The finest level.
+    /// Returns the finest level.
     pub fn finest(&self) -> &Arc<dyn LineSmoother<B, T>> {
         &self.levels[0]
     }
 
-    /// One cycle on A u = f; where asked for, with ‖f − A u‖² at its end.
+    /// Runs one cycle on A u = f; where it is wanted, with ‖f − A u‖² at its end.
     ///
     /// # Errors
     /// The errors of the device.
@@ -166,7 +166,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         self.parts(0).cycle(f, u, guess, norm)
     }
 
-    /// u = τ cycle(u) + (1 − τ) u, one cycle on A u = f and more of what it changes; `before` is overwritten.
+    /// Computes u = τ cycle(u) + (1 − τ) u, with one cycle on A u = f; `before` is overwritten.
     ///
     /// # Errors
     /// The errors of the device.
@@ -190,7 +190,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         self.transfers[0].prolong_smooth_extrapolate(post_sweep, f, coarse_u, u, (before, tau), scratch)
     }
 
-    /// Level n and those below.
+    /// Returns level n and the coarser ones.
     fn parts(&mut self, n: usize) -> Levels<'_, B, T> {
         Levels {
             backend: &self.backend,
@@ -205,19 +205,19 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         }
     }
 
-    /// Whether a cycle is a V(1,1) with coarser levels, whose finest level others may take over, by
-    /// [`Cycle::coarse`] and [`Cycle::cycle_below`].
+    /// Returns whether a cycle is a V(1,1) with coarser levels, whose finest level a
+    /// [`MixedTop`](crate::operator::mixed::MixedTop) may replace, by [`Cycle::coarse`] and [`Cycle::cycle_below`].
     pub(crate) fn can_lend_its_top(&self) -> bool {
         let is_plain = self.visits.first() == Some(&1) && self.corrections[0].active().is_none();
         is_plain && (self.recipes[0].pre.len(), self.recipes[0].post.len()) == (1, 1)
     }
 
-    /// The right-hand side and the solution of the second level.
+    /// Returns the right-hand side and the solution of the second level.
     pub(crate) fn coarse(&mut self) -> Option<(&mut B::Vector<T>, &mut B::Vector<T>)> {
         self.vectors.first_mut().map(|LevelVectors { f, u }| (f, u))
     }
 
-    /// One cycle from zero on the levels below the finest, where there are any.
+    /// Runs one cycle from zero on the levels below the finest, where there are any.
     ///
     /// # Errors
     /// The errors of the device.
@@ -228,7 +228,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         }
     }
 
-    /// Full multigrid: u from f alone, coarse to fine, one cycle a level.
+    /// Runs full multigrid: u from f alone, coarse to fine, one cycle a level.
     ///
     /// # Errors
     /// The errors of the device.
@@ -273,23 +273,24 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         Ok(())
     }
 
-    /// Bytes of vectors held.
+    /// Returns the bytes of vectors held.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether anything beside sweeps and transfers works on the host, so that cycles cannot be recorded and replayed.
+    /// Returns whether anything besides sweeps and transfers works on the host, so that cycles cannot be recorded and
+    /// replayed.
     pub fn needs_host(&self) -> bool {
         let is_on_host = |corrected: &Corrected<B, T>| corrected.active().is_some_and(Correction::needs_host);
         self.coarsest.as_ref().is_some_and(|solver| solver.needs_host()) || self.corrections.iter().any(is_on_host)
     }
 
-    /// Cells of the finest grid.
+    /// Returns the cells of the finest grid.
     pub(crate) fn cells(&self) -> usize {
         self.levels[0].layout().shape().cells()
     }
 
-    /// The traffic that one cycle declares, level by level.
+    /// Returns the traffic of one cycle, level by level.
     pub fn traffic(&self, finest_guess: Guess) -> Vec<StepTraffic> {
         let mut steps = Vec::new();
         let mut times = 1.0;
@@ -332,7 +333,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     }
 }
 
-/// A level and those below it, at work.
+/// A level and the coarser ones, during a cycle.
 struct Levels<'a, B: Backend, T: Real> {
     backend: &'a B,
     levels: &'a [Arc<dyn LineSmoother<B, T>>],
@@ -346,7 +347,7 @@ struct Levels<'a, B: Backend, T: Real> {
 }
 
 impl<B: Backend, T: Real> Levels<'_, B, T> {
-    /// The next level's vectors, and that level with those below it.
+    /// Returns the next level's vectors, and that level with the coarser ones.
     fn below(&mut self) -> Option<(&mut LevelVectors<B::Vector<T>>, Levels<'_, B, T>)> {
         let (vectors, coarser) = self.vectors.split_first_mut()?;
         let below = Levels {
@@ -450,8 +451,8 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Cycle<B, T> {
         self.cycle(r, z, Guess::Zero, None)
     }
 
-    /// Unless restriction is the transpose of prolongation, and what happens after the coarse correction
-    /// mirrors what happens before, the cycle is not symmetric.
+    /// The cycle is symmetric only where restriction is the transpose of prolongation, and the steps after the coarse
+    /// correction mirror those before.
     fn is_variable(&self) -> bool {
         let is_adjoint = self.transfers.iter().all(|transfer| transfer.is_adjoint());
         let ends_symmetric = |recipe: &Recipe| mirrors(&recipe.coarse, &recipe.coarse);

@@ -9,7 +9,7 @@ use crate::operator::Triangular;
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic, Traffic};
 
-/// M⁻¹ = Kᵀ D⁻¹ K with K the series of (I + L D⁻¹)⁻¹ cut after `order` terms:
+/// The preconditioner M⁻¹ = Kᵀ D⁻¹ K with K the series of (I + L D⁻¹)⁻¹ truncated after `order` terms:
 ///
 /// K = I − L D⁻¹ + (L D⁻¹)² − … ± (L D⁻¹)^order.
 ///
@@ -31,10 +31,10 @@ pub(crate) fn vectors(order: usize) -> usize {
 }
 
 impl<B: Backend, T: Real> Neumann<B, T> {
-    /// The series cut after so many terms.
+    /// Truncates the series after `order` terms.
     ///
     /// # Errors
-    /// As [`Backend::zeros`].
+    /// See [`Backend::zeros`].
     pub fn new(operator: Arc<dyn Triangular<B, T>>, order: usize) -> Result<Self> {
         let zeros = || operator.backend().zeros(operator.layout());
         let v = zeros()?;
@@ -42,7 +42,7 @@ impl<B: Backend, T: Real> Neumann<B, T> {
         Ok(Self { operator, order, v, w })
     }
 
-    /// The series of relaxations, given D⁻¹ r in z (odd order) or in `self.v` (even order).
+    /// Computes the series of relaxations, given D⁻¹ r in z (odd order) or in `self.v` (even order).
     fn relax(
         &mut self,
         r: &B::Vector<T>,
@@ -51,7 +51,7 @@ impl<B: Backend, T: Real> Neumann<B, T> {
     ) -> Result<()> {
         let Self { operator, order, v, w, .. } = self;
         let order = *order;
-        // Buffers alternate such that the last is v…
+        // Buffers alternate so that the last is v…
         for n in 1..=order {
             let rho = if n == order { rho.take() } else { None };
             if (order - n).is_multiple_of(2) {
@@ -60,7 +60,7 @@ impl<B: Backend, T: Real> Neumann<B, T> {
                 operator.relax_lower(r, v, z, rho)?;
             }
         }
-        // … and then such that the last is z.
+        // … and then so that the last is z.
         for n in 1..=order {
             match w {
                 _ if n == 1 && order == 1 => operator.relax_upper(v, None, z)?,
@@ -84,7 +84,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Neumann<B, T> {
         self.relax(r, z, None)
     }
 
-    /// ρ = ⟨K r, D⁻¹ K r⟩ comes with the last relaxation by L, which spares r another look.
+    /// The last relaxation by L returns ρ = ⟨K r, D⁻¹ K r⟩, which saves reading r again.
     fn precondition_residual(
         &mut self,
         r: &mut B::Vector<T>,

@@ -1,8 +1,8 @@
-//! Singular systems: components of the grid that are tied to nothing fixed.
+//! Singular systems: floating components of the grid, which have no shift anywhere.
 //!
-//! Where no Dirichlet or Robin side, reaction term or well ties a connected component of the grid, a constant can be
-//! added to its solution (pure Neumann and periodic problems, pockets cut off by inactive cells). Such a
-//! system has solutions only if the right-hand side sums to zero over the component, and then infinitely many.
+//! A connected component of the grid without a Dirichlet or Robin side, reaction term or well floats: a constant can be added to
+//! its solution (pure Neumann and periodic problems, pockets cut off by inactive cells). Such a system has solutions only if the
+//! right-hand side sums to zero over the component, and then infinitely many.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::options::Compatibility;
 /// The part that was removed from a right-hand side.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Removed {
-    /// The norm of what was removed relative to that of b.
+    /// The norm of that part relative to that of b.
     pub relative: f64,
 }
 
@@ -29,42 +29,42 @@ pub struct NullSpace<B: AggregateBackend> {
 }
 
 struct Found<B: AggregateBackend> {
-    /// Components that are tied to nothing, where there are any.
+    /// Floating components, where there are any.
     floating: Option<Arc<B::Aggregates>>,
-    /// Where there are inactive cells: all components.
+    /// All components, where there are inactive cells.
     all: Option<Arc<B::Aggregates>>,
     sizes: Vec<usize>,
     sums: B::AggregateVector,
-    /// The numbers on the host.
+    /// The numbers of the components on the host.
     host: Vec<f64>,
     inactive_cells: usize,
     /// Whether all active cells are one floating component.
     is_alone: bool,
-    /// As [`Components::is_one_floating`].
+    /// See [`Components::is_one_floating`].
     is_one_floating: bool,
 }
 
 const NORM: Scalar = Scalar::new(0);
-/// A part of the right-hand side this small, relative to what the tolerance allows, is rounding.
+/// A part of the right-hand side below this fraction of the tolerance is rounding.
 pub(crate) const NEGLIGIBLE: f64 = 0.1;
-/// The rounding error that remains of a right-hand side that is removed completely, relative to it.
+/// The relative rounding error of a right-hand side that is removed completely.
 const ROUNDING: f64 = 8.0 * f64::EPSILON;
 
 impl<B: AggregateBackend> NullSpace<B> {
-    /// Finds what floats, and which cells are inactive.
+    /// Finds the floating components, and the inactive cells.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where no cell is active; as [`crate::backend::Backend::zeros`].
+    /// [`Error::Invalid`] where no cell is active; see [`crate::backend::Backend::zeros`].
     pub fn new(operator: Arc<dyn AggregateOperator<B, f64>>, compatibility: Compatibility) -> Result<Self> {
         let scalars = operator.backend().scalars()?;
         let found = Found::new(&*operator, operator.components()?)?;
         Ok(Self { operator, compatibility, scalars, found })
     }
 
-    /// Finds it anew, after the matrix has got other coefficients.
+    /// Finds them again, after a change of the coefficients.
     ///
     /// # Errors
-    /// As [`NullSpace::new`].
+    /// See [`NullSpace::new`].
     pub fn update(&mut self) -> Result<()> {
         let components = self.operator.components()?;
         let was_one_floating = self.found.as_ref().is_some_and(|found| found.is_one_floating);
@@ -74,10 +74,10 @@ impl<B: AggregateBackend> NullSpace<B> {
         Ok(())
     }
 
-    /// Takes out of b what no u can produce; nothing where there is nothing such.
+    /// Removes the part of b that no u can produce; returns nothing where there is none.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where that is more than a solve to `tolerance` could overlook, unless the options ask for
+    /// [`Error::Invalid`] where that part exceeds what a solve to `tolerance` could ignore, unless the options ask for
     /// projection; the errors of the device.
     pub fn make_compatible(&mut self, b: &mut B::Vector<f64>, tolerance: f64) -> Result<Option<Removed>> {
         let Self { operator, compatibility, scalars, found } = self;
@@ -96,12 +96,12 @@ impl<B: AggregateBackend> NullSpace<B> {
         }
     }
 
-    /// Whether there is a part of the grid that is tied to nothing.
+    /// Returns whether there is a floating component.
     pub fn is_floating(&self) -> bool {
         self.found.as_ref().is_some_and(|found| !found.sizes.is_empty())
     }
 
-    /// A note for the user, if any.
+    /// Returns a note for the user, if any.
     pub fn describe(&self) -> Option<String> {
         self.found.as_ref().map(Found::describe)
     }
@@ -143,7 +143,7 @@ impl<B: AggregateBackend> Found<B> {
         }))
     }
 
-    /// ‖b‖ over every floating component; `self.sums` is as it was.
+    /// Computes ‖b‖ over every floating component, and leaves `self.sums` unchanged.
     fn norms(&mut self, operator: &dyn AggregateOperator<B, f64>, b: &B::Vector<f64>) -> Result<Vec<f64>> {
         let Self { floating: Some(floating), sums, sizes, host, .. } = self else { return Ok(Vec::new()) };
         let (backend, layout) = (operator.backend(), operator.layout());
@@ -160,7 +160,7 @@ impl<B: AggregateBackend> Found<B> {
         Ok(norms)
     }
 
-    /// Leaves minus the mean of x over every floating component in `self.sums` and in `self.host`.
+    /// Stores minus the mean of x over every floating component in `self.sums` and in `self.host`.
     fn find_means(&mut self, backend: &B, x: &B::Vector<f64>) -> Result<()> {
         let Self { floating: Some(floating), sums, host, sizes, .. } = self else { return Ok(()) };
         backend.aggregate_sums(x, floating, sums)?;
@@ -191,17 +191,17 @@ impl<B: AggregateBackend> Found<B> {
         backend.dot(b, b, NORM, scalars)?;
         let norm = backend.read(scalars)?[NORM.index()].sqrt();
         if !norm.is_finite() {
-            // The caller says which entry is at fault.
+            // The caller reports the entry.
             return Ok(Removed::default());
         }
         self.find_means(backend, b)?;
-        // Where a floating component is not all there is, its sources are judged beside its own.
+        // The sources of one of several components are judged relative to its own.
         let is_judged = compatibility == Compatibility::Require && self.host.iter().any(|&mean| mean != 0.0);
         let norms = if is_judged && !self.is_alone { Some(self.norms(operator, b)?) } else { None };
         let component_norm = |component: usize| self.host[component].abs() * (self.sizes[component] as f64).sqrt();
         let total = (0..self.sizes.len()).map(|component| component_norm(component).powi(2)).sum::<f64>().sqrt();
         let relative = if norm > 0.0 { total / norm } else { 0.0 };
-        // What is missing beside the sources of a component: of all of b where there is one component alone.
+        // The unbalanced part relative to the sources of a component, or to all of b if there is only one.
         let share = |component: usize| {
             let own = norms.as_ref().map_or(norm, |norms| norms[component]);
             if own > 0.0 { component_norm(component) / own } else { 0.0 }
@@ -211,7 +211,7 @@ impl<B: AggregateBackend> Found<B> {
             return Err(Error::invalid(
                 "the right-hand side",
                 format!(
-                    "it has no solution: a component of {} cells is tied to nothing fixed, so its sources must add up to 0, but \
+                    "it has no solution: a component of {} cells has no fixed value, so its sources must add up to 0, but \
                      they add up to {:.3e} ({:.1e} of their norm). Balance the sources, fix a value somewhere in it \
                      (a dirichlet or robin side, or a well), or set solver.compatibility = \"project\" to have the mean removed",
                     self.sizes[worst],
@@ -224,7 +224,7 @@ impl<B: AggregateBackend> Found<B> {
         self.remove_means(backend, b)?;
         backend.dot(b, b, NORM, scalars)?;
         if backend.read(scalars)?[NORM.index()].sqrt() <= ROUNDING * norm {
-            // What is left of a right-hand side that was constant is its rounding, and has no meaning.
+            // The rest of a constant right-hand side is rounding.
             backend.clear(b)?;
         }
         Ok(Removed { relative })
@@ -239,8 +239,8 @@ impl<B: AggregateBackend> Found<B> {
         self.remove_means(backend, u)
     }
 
-    /// Takes the means out once. What rounding of a mean leaves is as large as the mean is beside what differs from it; a second
-    /// time takes that out too. Of a constant then nothing is left: the same is taken from the same in every cell.
+    /// Subtracts the means once. Rounding of a mean leaves an error relative to the mean; a second call removes that too. A
+    /// constant then vanishes completely, since every cell subtracts the same number.
     fn remove_means(&mut self, backend: &B, x: &mut B::Vector<f64>) -> Result<()> {
         self.find_means(backend, x)?;
         self.remove_found(backend, x)
@@ -258,7 +258,7 @@ impl<B: AggregateBackend> Found<B> {
             let largest = self.sizes.iter().max().copied().unwrap_or(0);
             let s = if components == 1 { "" } else { "s" };
             said.push(format!(
-                "{components} connected component{s} (the largest of {largest} cells) tied to nothing fixed: the solution has mean 0 there"
+                "{components} connected component{s} (the largest of {largest} cells) without fixed values: the solution has mean 0 there"
             ));
         }
         if isolated > 0 {

@@ -10,29 +10,29 @@ use crate::traffic::{self, StepTraffic};
 
 /// A caller's own approximation M of A. Arrays are in host memory, in C order of shape (nz, ny, nx).
 pub trait OwnPreconditioner: Send {
-    /// z = M⁻¹ r
+    /// Computes z = M⁻¹ r.
     ///
     /// # Errors
-    /// Whatever ends the solve.
+    /// Any error ends the solve.
     fn apply(&mut self, r: &[f64], z: &mut [f64]) -> Result<()>;
 
-    /// Computes anew what depends on the matrix, whose coefficients have changed.
+    /// Computes again all that depends on the matrix, whose coefficients have changed.
     ///
     /// # Errors
-    /// Whatever keeps the solver from being used.
+    /// Any error makes the solver unusable.
     fn update(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Whether M differs from one application to the next or is not symmetric, so that conjugate gradients must not
-    /// rely on it.
+    /// Returns whether M differs from one application to the next or is not symmetric, so that conjugate gradients must
+    /// not rely on it.
     fn is_variable(&self) -> bool {
         false
     }
 }
 
-/// [`OwnPreconditioner`] on vectors of a device. On a GPU every application carries two vectors across the bus; one that
-/// runs there implements [`Preconditioner`].
+/// An [`OwnPreconditioner`] on vectors of a device. On a GPU every application copies two vectors across the bus; one
+/// that runs there implements [`Preconditioner`].
 pub struct Own<B> {
     backend: B,
     layout: Layout,
@@ -42,7 +42,7 @@ pub struct Own<B> {
 }
 
 impl<B: Backend> Own<B> {
-    /// For vectors of this layout.
+    /// Takes a preconditioner for vectors of this layout.
     pub fn new(backend: &B, layout: Layout, inner: Box<dyn OwnPreconditioner>) -> Self {
         let cells = layout.shape().cells();
         Self { backend: backend.clone(), layout, inner, arrays: [vec![0.0; cells], vec![0.0; cells]] }

@@ -1,4 +1,4 @@
-//! A preconditioner with the constants of disconnected pieces taken out.
+//! A preconditioner with the constants of disconnected components projected out.
 
 use std::sync::Arc;
 
@@ -11,23 +11,22 @@ use crate::operator::aggregate::Components;
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
 
-/// Not looked at.
+/// A scalar that is not read.
 const UNUSED: Scalar = Scalar::new(0);
 
-/// M⁻¹ inside a deflation of the constants Z of the pieces that a matrix falls into, E = Zᵀ A Z (diagonal: what a piece is
-/// tied to by):
+/// The preconditioner M⁻¹ inside a deflation of the constants Z of the connected components of a matrix, with E = Zᵀ A Z
+/// (diagonal: each component's shift):
 ///
 /// Q + (I − Q A) M⁻¹ (I − A Q),  Q = Z E⁻¹ Zᵀ,
 ///
-/// with the mean taken out before and after over pieces that are tied to nothing. Coarse grids know nothing of pieces that
-/// are closer to each other than their cells are wide, and a constant that is next to free there is the slowest vector of
-/// all.
+/// with the mean of floating components removed before and after. Coarse grids do not separate components that are closer
+/// to each other than a coarse cell, and an almost free constant there is the slowest vector of all.
 ///
-/// A single piece needs none of this. Where it floats, r has no mean but for rounding, since the right-hand side has none
-/// and A u never has; and the constant in z = M⁻¹ r is nothing to A, nor to ⟨r, z⟩. The solution loses it at the end, and
-/// z where its norm matters, in [`project_out`](Preconditioner::project_out).
+/// A single component needs none of this. Where it floats, r has no mean but for rounding, since neither the right-hand
+/// side nor A u has one; and the constant in z = M⁻¹ r changes neither A z nor ⟨r, z⟩. It is removed from the solution at
+/// the end, and from z where its norm matters, in [`project_out`](Preconditioner::project_out).
 ///
-/// Storage where there is more than one piece: 2 n-vectors beside the preconditioner's own, 1 if all of them float.
+/// Storage where there is more than one component: 2 n-vectors besides the preconditioner's own, 1 if all of them float.
 pub struct Pieces<B: AggregateBackend, T: Real> {
     inner: Box<dyn Preconditioner<B, T>>,
     operator: Arc<dyn AggregateOperator<B, T>>,
@@ -36,15 +35,15 @@ pub struct Pieces<B: AggregateBackend, T: Real> {
 
 struct Found<B: AggregateBackend, T: Real> {
     pieces: B::Aggregates,
-    /// 1 / E and −1 / E; 0 of pieces that float.
+    /// 1 / E and −1 / E; 0 for floating components.
     inverses: [B::AggregateVector; 2],
-    /// −1 / cells of pieces that float; 0 of others.
+    /// −1 / cells of floating components; 0 for others.
     means: B::AggregateVector,
-    /// Whether constants are taken out of pieces that do not float.
+    /// Whether the constants of components that do not float are deflated.
     deflates: bool,
-    /// Whether there are others than this one.
+    /// Whether there are several components.
     several: bool,
-    /// As [`Components::is_one_floating`].
+    /// See [`Components::is_one_floating`].
     is_one_floating: bool,
     r: B::Vector<T>,
     product: B::Vector<T>,
@@ -126,7 +125,7 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
         }
         inner.apply(&mut self.r, z)?;
         if self.deflates {
-            // Of z with its means, which A does not see.
+            // z keeps its means, which A maps to zero.
             operator.apply(z, &mut self.product)?;
         }
         self.remove_means(backend, z)?;
@@ -140,7 +139,7 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
         Ok(())
     }
 
-    /// z minus its means over pieces that float
+    /// Subtracts from z its means over floating components.
     fn remove_means(&mut self, backend: &B, z: &mut B::Vector<T>) -> Result<()> {
         backend.aggregate_sums(z, &self.pieces, &mut self.sums)?;
         backend.aggregate_scale(&self.means, &self.sums, &mut self.scaled)?;
@@ -149,10 +148,10 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
 }
 
 impl<B: AggregateBackend, T: Real> Pieces<B, T> {
-    /// Around a preconditioner of a matrix.
+    /// Wraps a preconditioner of a matrix.
     ///
     /// # Errors
-    /// The errors of finding the pieces; as [`Backend::zeros`](crate::backend::Backend::zeros).
+    /// The errors of finding the components; see [`Backend::zeros`](crate::backend::Backend::zeros).
     pub fn new(inner: Box<dyn Preconditioner<B, T>>, operator: Arc<dyn AggregateOperator<B, T>>) -> Result<Self> {
         let found = Found::new(&*operator, operator.components()?)?;
         Ok(Self { inner, operator, found })
@@ -207,7 +206,7 @@ impl<B: AggregateBackend, T: Real> Preconditioner<B, T> for Pieces<B, T> {
                 let vectors = self.operator.coefficient_vectors();
                 StepTraffic::once::<T>(step, cells).with_coefficients(vectors).times(count)
             };
-            // Two sums and two additions, one of them to another vector.
+            // The two sums and two additions, one of them to another vector.
             steps.extend([step(traffic::NORM, 2.0), step(traffic::AXPY, 2.0)]);
             if found.deflates {
                 steps.push(step(traffic::APPLY, 2.0));

@@ -1,4 +1,4 @@
-//! How a cycle of multigrid goes on each of its levels.
+//! Sweeps of a multigrid cycle on each of its levels.
 
 use std::f64::consts::PI;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use crate::stencil::Hierarchy;
 
 /// The degree of Chebyshev's polynomials.
 const DEGREE: usize = 2;
-/// The largest eigenvalue of M⁻¹A beside the smallest that a Chebyshev sweep damps; coarser grids take what is below.
+/// The largest eigenvalue of M⁻¹A over the smallest that a Chebyshev sweep damps; coarser grids reduce the others.
 const DAMPED: f64 = 4.0;
 
 /// The sweeps of a cycle on a level.
 #[derive(Clone, Debug)]
 pub(super) struct Recipe {
-    /// Before the coarse correction.
+    /// Sweeps before the coarse correction.
     pub(super) pre: Vec<Relaxation>,
-    /// After it.
+    /// Sweeps after it.
     pub(super) post: Vec<Relaxation>,
-    /// Instead of both on the coarsest grid.
+    /// Sweeps instead of both on the coarsest grid.
     pub(super) coarse: Vec<Relaxation>,
-    /// One sweep by itself, after what has been computed in single precision.
+    /// One single sweep, after steps in single precision.
     pub(super) single: Relaxation,
 }
 
-/// How each level of a hierarchy is relaxed before the coarse correction.
+/// Returns the relaxation of each level of a hierarchy before the coarse correction.
 pub(crate) fn relaxations<B: Backend, S, T: Real>(
     hierarchy: &Hierarchy<B, S, T>,
     options: &MultigridOptions,
@@ -37,7 +37,7 @@ pub(crate) fn relaxations<B: Backend, S, T: Real>(
 }
 
 impl Recipe {
-    /// The recipes of all levels of a hierarchy, the first of which may be relaxed by points and the others by lines.
+    /// Returns the recipes of all levels of a hierarchy; the first may relax points and the others lines.
     pub(super) fn of_levels<B: Backend, S, T: Real>(
         hierarchy: &Hierarchy<B, S, T>,
         options: &MultigridOptions,
@@ -60,7 +60,7 @@ impl Recipe {
 
     fn new(options: &MultigridOptions, colours: usize, is_symmetric: bool) -> Self {
         let &MultigridOptions { pre, post, coarse_sweeps, .. } = options;
-        // No eigenvalue of M⁻¹A is larger.
+        // This bounds the eigenvalues of M⁻¹A.
         let largest = colours as f64;
         let mut rho = options.relaxation();
         let sweep = |smoother, rho| Relaxation { smoother, rho, first: Colour::Red };
@@ -74,26 +74,27 @@ impl Recipe {
             };
         }
         if options.smoother == Smoother::LineJacobi {
-            // ρ is that of columns in two colours; of more, larger eigenvalues are possible.
+            // ρ is for columns in two colours; with more, eigenvalues may be larger.
             rho *= 2.0 / largest;
         }
         let single = sweep(options.smoother.or_lines(), rho);
         let back = Relaxation { first: Colour::Black, ..single };
         let post_sweep = if is_symmetric { back } else { single };
-        // There and back again: a symmetric cycle needs it, and to others it makes no difference.
+        // Alternating orders, which a symmetric cycle needs and others may have.
         let coarse = (0..coarse_sweeps).map(|n| if n % 2 == 0 { single } else { post_sweep }).collect();
         Self { pre: vec![single; pre], post: vec![post_sweep; post], coarse, single }
     }
 }
 
-/// Whether sweeps undo the order of others, as a symmetric cycle's second half does that of its first.
+/// Returns whether sweeps reverse the order of others, as the second half of a symmetric cycle does.
 pub(super) fn mirrors(there: &[Relaxation], back: &[Relaxation]) -> bool {
-    // Sweeps of Jacobi's kind are polynomials in M⁻¹A, whose order makes no difference.
+    // Sweeps of Jacobi's kind are polynomials in M⁻¹A, which commute.
     let commutes = there.iter().chain(back).all(|sweep| sweep.smoother == Smoother::LineJacobi);
     there.len() == back.len() && (commutes || there.iter().rev().zip(back).all(|(a, b)| a.first != b.first))
 }
 
-/// ρ of the sweeps that together are Chebyshev's polynomial, the least on [λ/4, λ] of those that are 1 at 0: the inverses of its roots.
+/// Returns ρ of the sweeps that together are Chebyshev's polynomial, the least on [λ/4, λ] of those that are 1 at 0: the inverses of
+/// its roots.
 fn chebyshev(largest: f64) -> [f64; DEGREE] {
     let smallest = largest / DAMPED;
     let (centre, radius) = (0.5 * (largest + smallest), 0.5 * (largest - smallest));

@@ -14,19 +14,19 @@ use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread};
 pub enum Coefficient {
     /// One coefficient for all directions.
     Isotropic(Vec<f64>),
-    /// One for x and y, one for z.
+    /// One coefficient for x and y, another for z.
     Layered {
-        /// In x and y.
+        /// κ in x and y.
         horizontal: Vec<f64>,
-        /// In z.
+        /// κ in z.
         vertical: Vec<f64>,
     },
-    /// One a direction: a diagonal tensor.
+    /// A coefficient for each direction: a diagonal tensor.
     Diagonal([Vec<f64>; 3]),
 }
 
 impl Coefficient {
-    /// κ of a direction.
+    /// Returns κ of a direction.
     pub fn along(&self, axis: Axis) -> &[f64] {
         match (self, axis) {
             (Self::Isotropic(all), _) => all,
@@ -66,7 +66,7 @@ pub struct Well {
     pub radius: f64,
 }
 
-/// −∇·(κ∇u) + c u = f on a box of nx × ny × nz cells, by cell-centred finite volumes.
+/// The equation −∇·(κ∇u) + c u = f on a box of nx × ny × nz cells, by cell-centred finite volumes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiffusionProblem {
     /// The grid.
@@ -75,14 +75,14 @@ pub struct DiffusionProblem {
     pub spacing: [Spacing; 3],
     /// κ
     pub coefficient: Coefficient,
-    /// c, where it is not zero, one number a cell. A matrix with a negative one may be indefinite, and only
+    /// c, one number a cell, where it is not zero. A matrix with a negative one may be indefinite, and only
     /// [`Method::Direct`](crate::options::Method::Direct) solves it.
     pub reaction: Option<Vec<f64>>,
-    /// Which cells take part; nothing means all. Faces to others are closed.
+    /// The active cells; without a mask all are. Faces to inactive cells are closed.
     pub active: Option<Vec<bool>>,
     /// Lower and upper side of x, y and z.
     pub boundary: [[Boundary; 2]; 3],
-    /// Numbers of these sides that differ from face to face.
+    /// Numbers that differ from face to face on these sides.
     pub side_fields: [[SideFields; 2]; 3],
     /// Sources of given strength.
     pub sources: Vec<Source>,
@@ -91,7 +91,7 @@ pub struct DiffusionProblem {
 }
 
 impl DiffusionProblem {
-    /// A problem on the unit box with no-flow sides.
+    /// Makes a problem on the unit box with no-flow sides.
     pub fn new(shape: Shape, coefficient: Coefficient) -> Self {
         let Shape { nx, ny, nz } = shape;
         Self {
@@ -115,8 +115,8 @@ impl DiffusionProblem {
         i + self.shape.nx * (j + self.shape.ny * k)
     }
 
-    /// The cells that are the first or the last along x, and those that are along some other direction of several cells, in the
-    /// order of arrays.
+    /// Returns the first and the last cells along x and along the other directions of several cells, in the order of
+    /// arrays.
     pub(super) fn cells_on_sides(&self) -> impl Iterator<Item = [usize; 3]> + use<> {
         let Shape { nx, ny, nz } = self.shape;
         let is_end = |m: usize, n: usize| n > 1 && (m == 0 || m + 1 == n);
@@ -140,23 +140,23 @@ impl DiffusionProblem {
         self.takes_part(self.cell(at))
     }
 
-    /// Whether cell n in the order of arrays takes part.
+    /// Returns whether cell n in the order of arrays is active.
     pub(super) fn takes_part(&self, n: usize) -> bool {
         self.is_open(n) && Axis::ALL.iter().any(|&axis| self.coefficient.along(axis)[n] > 0.0)
     }
 
-    /// Whether nobody has closed cell n.
+    /// Returns whether the mask leaves cell n active.
     pub(super) fn is_open(&self, n: usize) -> bool {
         self.active.as_ref().is_none_or(|active| active[n])
     }
 
-    /// Where cell n in the order of arrays is.
+    /// Returns the indices of cell n in the order of arrays.
     fn place(&self, n: usize) -> [usize; 3] {
         let Shape { nx, ny, .. } = self.shape;
         [n % nx, n / nx % ny, n / (nx * ny)]
     }
 
-    /// The cells at the lower end of the grid in direction d, or at the upper one.
+    /// Returns the cells at the lower or the upper end of the grid in direction d.
     pub(super) fn end(&self, d: usize, is_upper: bool) -> impl Iterator<Item = [usize; 3]> + use<> {
         let extents = self.extents();
         let ranges = [0, 1, 2].map(|e| match (e == d, is_upper) {
@@ -171,18 +171,18 @@ impl DiffusionProblem {
         })
     }
 
-    /// 2κA/d: the transmissibility from a cell's centre to its face.
+    /// Returns 2κA/d, the transmissibility from a cell's centre to its face.
     pub(super) fn half(&self, axis: Axis, at: [usize; 3]) -> f64 {
         let width = self.spacing[axis as usize].width(at[axis as usize]);
         2.0 * self.coefficient.along(axis)[self.cell(at)] * self.volume(at) / (width * width)
     }
 
-    /// Volumes of cells, C order, 0 of those that take no part.
+    /// Returns the volumes of cells, C order, 0 for inactive ones.
     pub fn volumes(&self) -> Vec<f64> {
         self.of_rows(|[i, j, k]| if self.is_active([i, j, k]) { self.volume([i, j, k]) } else { 0.0 })
     }
 
-    /// A number for every cell, C order.
+    /// Computes a number for every cell, C order.
     fn of_rows(&self, value: impl Fn([usize; 3]) -> f64 + Sync) -> Vec<f64> {
         let Shape { nx, ny, .. } = self.shape;
         rows(&Host, self.shape.cells(), nx, |row, values| {
@@ -190,19 +190,19 @@ impl DiffusionProblem {
         })
     }
 
-    /// Centres of cells in x, y and z.
+    /// Returns the centres of cells in x, y and z.
     pub fn coordinates(&self) -> [Vec<f64>; 3] {
         let extents = self.extents();
         [0, 1, 2].map(|d| self.spacing[d].centres(extents[d]))
     }
 
-    /// The size of the domain in x, y and z.
+    /// Returns the size of the domain in x, y and z.
     pub fn extent(&self) -> [f64; 3] {
         let extents = self.extents();
         [0, 1, 2].map(|d| self.spacing[d].extent(extents[d]))
     }
 
-    /// Fails where the parts do not fit together.
+    /// Fails where the parts are inconsistent.
     ///
     /// # Errors
     /// [`Error::Shape`] and [`Error::Invalid`], naming the key and the cell.
@@ -210,10 +210,10 @@ impl DiffusionProblem {
         self.checked().map(|_| ())
     }
 
-    /// This problem, its cells looked through once for whatever is made of it.
+    /// Checks all cells once, for everything that is then made from the problem.
     ///
     /// # Errors
-    /// As [`DiffusionProblem::validate`].
+    /// See [`DiffusionProblem::validate`].
     pub fn checked(&self) -> Result<CheckedProblem<'_>> {
         let count = self.shape.cells();
         let length = |what: &str, len: usize, expected: usize| {
@@ -304,7 +304,7 @@ impl DiffusionProblem {
         Ok(CheckedProblem { problem: self, spreads, has_all_cells })
     }
 
-    /// The active cells of a vertical range.
+    /// Returns the active cells of a vertical range.
     pub(super) fn completed(
         &self,
         key: &str,
@@ -334,7 +334,7 @@ impl DiffusionProblem {
         Ok(cells)
     }
 
-    /// Distance at which the pressure of a well's cell holds (Peaceman, 1983), for κ_x ≠ κ_y too.
+    /// Returns the distance at which the pressure of a well's cell holds (Peaceman, 1983), for κ_x ≠ κ_y too.
     pub(super) fn equivalent_radius(&self, at: [usize; 3]) -> f64 {
         let n = self.cell(at);
         let ratio = (self.coefficient.along(Axis::Y)[n] / self.coefficient.along(Axis::X)[n]).sqrt();
@@ -343,22 +343,22 @@ impl DiffusionProblem {
         0.28 * (ratio * dx * dx + dy * dy / ratio).sqrt() / (ratio.sqrt() + ratio.sqrt().recip())
     }
 
-    /// The well index of a cell: 2π √(κ_x κ_y) d_z / ln(r_e / r).
+    /// Returns the well index of a cell, 2π √(κ_x κ_y) d_z / ln(r_e / r).
     pub(super) fn well_index(&self, well: &Well, at: [usize; 3]) -> f64 {
         let n = self.cell(at);
         let kappa = (self.coefficient.along(Axis::X)[n] * self.coefficient.along(Axis::Y)[n]).sqrt();
         2.0 * PI * kappa * self.widths(at)[2] / (self.equivalent_radius(at) / well.radius).ln()
     }
 
-    /// The matrix.
+    /// Makes the matrix.
     ///
     /// # Errors
-    /// As [`DiffusionProblem::validate`] and [`Diffusion::new`].
+    /// See [`DiffusionProblem::validate`] and [`Diffusion::new`].
     pub fn stencil(&self) -> Result<Diffusion> {
         self.checked()?.stencil()
     }
 
-    /// The matrix, given the spreads of κ of each direction.
+    /// Makes the matrix, given the spreads of κ of each direction.
     pub(super) fn stencil_of_known(&self, spreads: [Spread; 3]) -> Result<Diffusion> {
         let mut shift = self.shift();
         for well in &self.wells {
@@ -371,7 +371,7 @@ impl DiffusionProblem {
         }
         let sides = self.boundary.map(|sides| {
             sides.map(|side| match side {
-                // What a Robin side adds to the matrix is a shift.
+                // A Robin side adds a shift to the matrix.
                 Boundary::Neumann(_) | Boundary::Robin { .. } => Side::Closed,
                 Boundary::Dirichlet(_) => Side::Fixed,
                 Boundary::Periodic => Side::Periodic,
@@ -387,7 +387,8 @@ impl DiffusionProblem {
         Some(self.of_rows(of_cell))
     }
 
-    /// As few fields as can be: directions share one where only a factor differs. Their spreads, where they are those of κ.
+    /// Returns as few fields as possible, directions that differ by a factor sharing one, and their spreads where they are
+    /// those of κ.
     fn coefficients(&self, spreads: [Spread; 3]) -> (Coefficients, Option<Vec<Spread>>) {
         let Shape { nx, ny, .. } = self.shape;
         let of_rows = |value: &(dyn Fn([usize; 3]) -> f64 + Sync)| {
@@ -395,7 +396,7 @@ impl DiffusionProblem {
                 values.iter_mut().enumerate().for_each(|(i, of_cell)| *of_cell = value([i, row % ny, row / ny]));
             })
         };
-        // What takes no part though it is open has coefficients of zero.
+        // Inactive cells that the mask leaves open have coefficients of zero.
         let open = |axis: Axis| -> Arc<[f64]> {
             let values = self.coefficient.along(axis);
             let of_cell = |n: usize| if self.is_open(n) { values[n] } else { 0.0 };
@@ -447,21 +448,21 @@ impl DiffusionProblem {
     }
 }
 
-/// A [`DiffusionProblem`] that has been looked through: what is made of it does not look again.
+/// A checked [`DiffusionProblem`]: matrices and right-hand sides are made from it without checking again.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckedProblem<'p> {
     pub(super) problem: &'p DiffusionProblem,
-    /// The derivatives by κ in x, y and z.
+    /// The spreads of κ in x, y and z.
     spreads: [Spread; 3],
-    /// Whether all cells are plainly active.
+    /// Whether all cells are active without a mask.
     pub(super) has_all_cells: bool,
 }
 
 impl CheckedProblem<'_> {
-    /// As [`DiffusionProblem::stencil`].
+    /// See [`DiffusionProblem::stencil`].
     ///
     /// # Errors
-    /// As [`Diffusion::new`].
+    /// See [`Diffusion::new`].
     pub fn stencil(&self) -> Result<Diffusion> {
         self.problem.stencil_of_known(self.spreads)
     }

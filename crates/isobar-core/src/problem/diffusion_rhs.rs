@@ -1,4 +1,4 @@
-//! Right-hand sides of diffusion, of the whole grid or in some rows of it.
+//! Right-hand sides of diffusion, on the whole grid or in some rows of it.
 
 use std::ops::Range;
 
@@ -10,20 +10,20 @@ use crate::layout::Shape;
 use crate::stencil::Axis;
 
 impl DiffusionProblem {
-    /// A right-hand side in C order, shape (nz, ny, nx): the body source f of the given kind (none means 0),
-    /// boundary values, sources and wells. 0 in inactive cells. [`RhsKind::Manufactured`] is A x with x from
-    /// [`DiffusionProblem::exact`], and nothing else.
+    /// Computes a right-hand side in C order, shape (nz, ny, nx), 0 in inactive cells: the body source f of the given kind (none
+    /// means 0), boundary values, sources and wells. [`RhsKind::Manufactured`] is A x with x from [`DiffusionProblem::exact`],
+    /// and nothing else.
     ///
     /// # Errors
-    /// As [`DiffusionProblem::stencil`].
+    /// See [`DiffusionProblem::stencil`].
     pub fn rhs(&self, kind: Option<RhsKind>, seed: u64, weighting: Weighting) -> Result<Vec<f64>> {
         self.rhs_in(&(0..self.shape.ny), kind, seed, weighting)
     }
 
-    /// Computes it in some rows of the grid, (nz, rows, nx).
+    /// Computes a right-hand side in some rows of the grid, (nz, rows, nx).
     ///
     /// # Errors
-    /// As [`DiffusionProblem::rhs`].
+    /// See [`DiffusionProblem::rhs`].
     pub fn rhs_in(
         &self,
         rows: &Range<usize>,
@@ -34,19 +34,19 @@ impl DiffusionProblem {
         self.checked()?.rhs_in(rows, kind, seed, weighting)
     }
 
-    /// A right-hand side from a body source of the caller's own, C order: it is masked and weighted, and
-    /// boundary values, sources and wells are added.
+    /// Makes a right-hand side from a body source of the caller, C order: it is masked and weighted, and boundary values,
+    /// sources and wells are added.
     ///
     /// # Errors
-    /// As [`DiffusionProblem::validate`]; [`Error::Shape`] for another number of cells.
+    /// See [`DiffusionProblem::validate`]; [`Error::Shape`] for another number of cells.
     pub fn rhs_from(&self, values: Vec<f64>, weighting: Weighting) -> Result<Vec<f64>> {
         self.rhs_from_in(&(0..self.shape.ny), values, weighting)
     }
 
-    /// Computes it in some rows of the grid, (nz, rows, nx).
+    /// Makes a right-hand side from a body source in some rows of the grid, (nz, rows, nx).
     ///
     /// # Errors
-    /// As [`DiffusionProblem::rhs_from`].
+    /// See [`DiffusionProblem::rhs_from`].
     pub fn rhs_from_in(&self, rows: &Range<usize>, values: Vec<f64>, weighting: Weighting) -> Result<Vec<f64>> {
         self.checked()?.rhs_from_in(rows, values, weighting)
     }
@@ -83,8 +83,8 @@ impl DiffusionProblem {
         Ok(())
     }
 
-    /// The exact solution of [`RhsKind::Manufactured`], paper D's: cos n in cell n, 0 in inactive cells. Where
-    /// the matrix is singular, solutions differ from it by constants.
+    /// Computes the exact solution of [`RhsKind::Manufactured`], paper D's: cos n in cell n, 0 in inactive cells. Where the
+    /// matrix is singular, solutions differ from it by constants.
     pub fn exact(&self) -> Vec<f64> {
         let nx = self.shape.nx;
         rows(&Host, self.shape.cells(), nx, |row, values| {
@@ -92,17 +92,17 @@ impl DiffusionProblem {
         })
     }
 
-    /// The value in cell n.
+    /// Returns the exact solution in cell n.
     pub(super) fn exact_at(&self, n: usize) -> f64 {
         if self.takes_part(n) { (n as f64).cos() } else { 0.0 }
     }
 }
 
 impl CheckedProblem<'_> {
-    /// As [`DiffusionProblem::rhs_in`].
+    /// See [`DiffusionProblem::rhs_in`].
     ///
     /// # Errors
-    /// As [`CheckedProblem::stencil`].
+    /// See [`CheckedProblem::stencil`].
     pub fn rhs_in(
         &self,
         own: &Range<usize>,
@@ -119,8 +119,8 @@ impl CheckedProblem<'_> {
         Ok(values)
     }
 
-    /// The body source alone in some rows of the grid, (nz, rows, nx), without boundary values, sources and wells; 0 in inactive
-    /// cells, and where there is none or it is manufactured.
+    /// Computes the body source alone in some rows of the grid, (nz, rows, nx), without boundary values, sources and wells; it
+    /// is 0 in inactive cells, and without a source or for a manufactured one.
     pub fn body_in(&self, own: &Range<usize>, kind: Option<RhsKind>, seed: u64, weighting: Weighting) -> Vec<f64> {
         let problem = self.problem;
         let (nx, extents) = (problem.shape.nx, problem.extents());
@@ -136,14 +136,14 @@ impl CheckedProblem<'_> {
                     let (y, z) = (fraction(j, 1), fraction(k, 2));
                     values.iter_mut().enumerate().for_each(|(i, value)| *value = smooth(fraction(i, 0), y, z));
                 }
-                // Zeros are there.
+                // The array is zero already.
                 None | Some(RhsKind::Manufactured) => {}
             }
             self.weigh(j, k, weighting, values);
         })
     }
 
-    /// As [`DiffusionProblem::rhs_from_in`].
+    /// See [`DiffusionProblem::rhs_from_in`].
     ///
     /// # Errors
     /// [`Error::Shape`] for another number of cells.
@@ -160,7 +160,7 @@ impl CheckedProblem<'_> {
         Ok(values)
     }
 
-    /// Clears what a row has in inactive cells and multiplies the rest by volumes, where it is to be.
+    /// Clears the inactive cells of a row, and multiplies the others by volumes for `Weighting::Volume`.
     fn weigh(&self, j: usize, k: usize, weighting: Weighting, values: &mut [f64]) {
         if self.has_all_cells && weighting != Weighting::Volume {
             return;

@@ -9,32 +9,32 @@ use crate::execute::{Host, rows};
 use crate::layout::Shape;
 use crate::stencil::{Diffusion, Stencil};
 
-/// (A u)_n = s_n u_n + Σ T_nm (u_n − u_m) with a conductance T for each face between two cells and a shift s for each cell, as finite volumes on
-/// unequal cells, cut cells and networks have them.
+/// The system (A u)_n = s_n u_n + Σ T_nm (u_n − u_m) with a conductance T for each face between two cells and a shift s for each cell, as for finite
+/// volumes on unequal cells, cut cells and networks.
 ///
-/// Cells have no volume here: a right-hand side is what comes into each cell in all. What is beyond a side belongs to s, with T times its value on
-/// the right. A cell without conductances and shift takes no part.
+/// Cells have no volume here: a right-hand side is the total inflow of each cell. A coupling to a value beyond a side belongs to s, and times that
+/// value to the right-hand side. A cell without conductances and shift is inactive.
 #[derive(Clone, Debug)]
 pub struct FaceProblem {
     matrix: Diffusion,
-    /// A problem on the same cells with κ = 1 where they take part, for right-hand sides.
+    /// A problem on the same cells with κ = 1 in active ones, for right-hand sides.
     cells: DiffusionProblem,
 }
 
-/// The derivatives of a number by what a [`FaceProblem`] is made of, in the order of its arrays.
+/// Derivatives of a number by the coefficients of a [`FaceProblem`], in the order of its arrays.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaceGradient {
-    /// By the conductances between neighbours in x, y and z.
+    /// Derivatives by the conductances between neighbours in x, y and z.
     pub faces: [Vec<f64>; 3],
-    /// By the shift of every cell.
+    /// Derivatives by the shift of every cell.
     pub shift: Vec<f64>,
 }
 
 impl FaceProblem {
-    /// Makes a problem from conductances, as [`Diffusion::from_faces`] does.
+    /// Makes a problem from conductances; see [`Diffusion::from_faces`].
     ///
     /// # Errors
-    /// As [`Diffusion::from_faces`]; [`Error::Invalid`] where no cell takes part.
+    /// See [`Diffusion::from_faces`]; [`Error::Invalid`] where no cell is active.
     pub fn new(shape: Shape, faces: [Vec<f64>; 3], shift: Option<Vec<f64>>, active: Option<&[bool]>) -> Result<Self> {
         let matrix = Diffusion::from_faces(shape, faces, shift, active)?;
         let ones = rows(&Host, shape.cells(), shape.nx, |row, ones: &mut [f64]| {
@@ -49,16 +49,16 @@ impl FaceProblem {
         Ok(Self { matrix, cells: DiffusionProblem::new(shape, Coefficient::Isotropic(ones)) })
     }
 
-    /// The matrix.
+    /// Returns the matrix.
     pub fn stencil(&self) -> &Diffusion {
         &self.matrix
     }
 
-    /// Computes a right-hand side in some rows of the grid, shape (nz, rows, nx), 0 in cells that take no part;
-    /// [`RhsKind::Manufactured`] is A x with x from [`FaceProblem::exact`].
+    /// Computes a right-hand side in some rows of the grid, shape (nz, rows, nx), 0 in inactive cells; [`RhsKind::Manufactured`] is A x with x from
+    /// [`FaceProblem::exact`].
     ///
     /// # Errors
-    /// Memory apart, none.
+    /// None but for memory.
     pub fn rhs_in(&self, rows: &Range<usize>, kind: Option<RhsKind>, seed: u64) -> Result<Vec<f64>> {
         if kind == Some(RhsKind::Manufactured) {
             return Ok(self.matrix.times_in(rows, |n| self.cells.exact_at(n)));
@@ -66,7 +66,7 @@ impl FaceProblem {
         self.cells.rhs_in(rows, kind, seed, Weighting::None)
     }
 
-    /// Makes a right-hand side in some rows of the grid from what comes into each of their cells, shape (nz, rows, nx).
+    /// Makes a right-hand side in some rows of the grid from the inflow of each of their cells, shape (nz, rows, nx).
     ///
     /// # Errors
     /// [`Error::Shape`] for another number of cells.
@@ -74,9 +74,9 @@ impl FaceProblem {
         self.cells.rhs_from_in(rows, values, Weighting::None)
     }
 
-    /// Computes the derivatives of a number J(u) by all conductances and shifts, from a solution `u` of A u = b and its `adjoint`
-    /// λ = A⁻¹ ∂J/∂u, where b stays as it is: −(λ_m − λ_n)(u_m − u_n) by the conductance between cells m and n, −λ_n u_n by the shift of cell n. What
-    /// is closed stays closed: by the faces and shifts of cells that take no part it is 0.
+    /// Computes the derivatives of a number J(u) by all conductances and shifts for a fixed b, from a solution `u` of A u = b and its `adjoint` λ =
+    /// A⁻¹ ∂J/∂u: −(λ_m − λ_n)(u_m − u_n) by the conductance between cells m and n, −λ_n u_n by the shift of cell n, and 0 by the faces and shifts of
+    /// inactive cells.
     ///
     /// # Errors
     /// [`Error::Shape`] for arrays of another length.
@@ -102,12 +102,12 @@ impl FaceProblem {
         Ok(FaceGradient { faces, shift })
     }
 
-    /// Computes the exact solution of [`RhsKind::Manufactured`], as [`DiffusionProblem::exact`] does.
+    /// Computes the exact solution of [`RhsKind::Manufactured`]; see [`DiffusionProblem::exact`].
     pub fn exact(&self) -> Vec<f64> {
         self.cells.exact()
     }
 
-    /// The grid.
+    /// Returns the shape of the grid.
     pub fn shape(&self) -> Shape {
         Stencil::shape(&self.matrix)
     }

@@ -1,4 +1,4 @@
-//! The flow through the faces of cells that a solution has: what it is for, beside the solution itself.
+//! The flow through the faces of cells that follows from a solution.
 
 use super::sides::{face_of, in_series};
 use super::{Boundary, DiffusionProblem, SideFields, Spacing};
@@ -7,7 +7,7 @@ use crate::execute::{Execute, Host, rows};
 use crate::layout::Shape;
 use crate::stencil::{Axis, Diffusion, Stencil};
 
-/// A face on a side of the grid: G (g − u) + q flows into its cell, whose value is u.
+/// A face on a side of the grid; G (g − u) + q flows into its cell, whose value is u.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct SideFace {
     /// G
@@ -20,7 +20,7 @@ pub(super) struct SideFace {
 
 impl Boundary {
     /// Returns the condition at a face of this side, from the transmissibility 2κA/Δ between the face and the centre of its cell, and the area A.
-    /// Matrix, right-hand side and fluxes have their sides from here.
+    /// Matrix, right-hand side and fluxes all use it.
     pub(super) fn face(&self, half: f64, area: f64) -> SideFace {
         match *self {
             Self::Dirichlet(value) => SideFace { conductance: half, value, inflow: 0.0 },
@@ -37,9 +37,9 @@ impl Boundary {
 ///
 /// q = T (u_lower − u_upper),
 ///
-/// for a whole face, not per area, and positive in the direction of the axis. T is the transmissibility that the matrix has: 0
-/// beside a cell that takes no part, whatever `u` is there. On a side, q follows from what is given there, half a cell from the centre
-/// of its cell; across a periodic side the first and the last face are the same.
+/// for a whole face, not per unit area, and positive in the direction of the axis. T is the transmissibility of the matrix, 0 beside an inactive
+/// cell, whatever `u` is there. On a side, q follows from its boundary condition, half a cell from the centre of its cell; across a periodic side
+/// the first and the last face are the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow<'a> {
     /// The matrix.
@@ -48,20 +48,20 @@ pub struct Flow<'a> {
     pub spacing: &'a [Spacing; 3],
     /// Lower and upper side of x, y and z.
     pub boundary: &'a [[Boundary; 2]; 3],
-    /// Numbers of these sides that differ from face to face.
+    /// Numbers that differ from face to face on these sides.
     pub side_fields: &'a [[SideFields; 2]; 3],
 }
 
 impl DiffusionProblem {
-    /// The flow through its faces, given its matrix.
+    /// Makes the flow through its faces, given its matrix.
     pub fn flow<'a>(&'a self, stencil: &'a Diffusion) -> Flow<'a> {
         Flow { stencil, spacing: &self.spacing, boundary: &self.boundary, side_fields: &self.side_fields }
     }
 }
 
 impl Flow<'_> {
-    /// The fluxes through all faces across x, y and z for a solution `u` in C order: arrays of shape (nz, ny, nx + 1), (nz, ny + 1,
-    /// nx) and (nz + 1, ny, nx), the faces on the sides included.
+    /// Computes the fluxes through all faces across x, y and z for a solution `u` in C order: arrays of shape (nz, ny, nx + 1), (nz, ny + 1, nx)
+    /// and (nz + 1, ny, nx), the faces on the sides included.
     ///
     /// # Errors
     /// [`Error::Shape`] for another number of cells; [`Error::Unsupported`] for coefficients in the memory of a GPU.
@@ -76,17 +76,17 @@ impl Flow<'_> {
         }))
     }
 
-    /// How many faces there are across an axis, in x, y and z.
+    /// Returns the number of faces across an axis, in x, y and z.
     pub fn shape_of_faces(shape: Shape, axis: Axis) -> Shape {
         let Shape { nx, ny, nz } = shape;
         let more = |of: Axis| usize::from(axis == of);
         Shape { nx: nx + more(Axis::X), ny: ny + more(Axis::Y), nz: nz + more(Axis::Z) }
     }
 
-    /// The total that flows out of the domain through the lower or the upper side of an axis.
+    /// Computes the total that flows out of the domain through the lower or the upper side of an axis.
     ///
     /// # Errors
-    /// As [`Flow::faces`].
+    /// See [`Flow::faces`].
     pub fn through(&self, u: &[f64], axis: Axis, is_upper: bool) -> Result<f64> {
         self.check(u)?;
         let faces = Self::shape_of_faces(self.stencil.shape(), axis);
@@ -105,10 +105,10 @@ impl Flow<'_> {
         Ok(if is_upper { total } else { -total })
     }
 
-    /// The totals of all sides that are neither closed nor periodic, by their names, outward.
+    /// Computes the outward totals of all sides that are neither closed nor periodic, by their names.
     ///
     /// # Errors
-    /// As [`Flow::faces`].
+    /// See [`Flow::faces`].
     pub fn through_sides(&self, u: &[f64]) -> Result<Vec<(&'static str, f64)>> {
         let mut totals = Vec::new();
         for (axis, names) in Axis::ALL.into_iter().zip(SIDES) {
@@ -123,10 +123,10 @@ impl Flow<'_> {
         Ok(totals)
     }
 
-    /// ½ Σ T (Δu)² over all faces, with the differences to given values on the sides: ½ ∫ κ |∇u|².
+    /// Computes ½ Σ T (Δu)² over all faces, with the differences to given values on the sides: ½ ∫ κ |∇u|².
     ///
     /// # Errors
-    /// As [`Flow::faces`].
+    /// See [`Flow::faces`].
     pub fn energy(&self, u: &[f64]) -> Result<f64> {
         self.check(u)?;
         let shape = self.stencil.shape();
@@ -156,7 +156,7 @@ impl Flow<'_> {
         Err(Error::shape("the solution", format!("{} cells", u.len()), format!("{} = {shape}", shape.cells())))
     }
 
-    /// q and Δu, the difference of values that drives it (0 of a flux that is given).
+    /// Returns q and Δu, the difference of values that drives it (0 for a given flux).
     #[inline(always)]
     fn through_face(&self, u: &[f64], axis: Axis, at: [usize; 3]) -> [f64; 2] {
         let (d, shape) = (axis as usize, self.stencil.shape());
@@ -167,7 +167,7 @@ impl Flow<'_> {
             lower[d] = (at[d] + n - 1) % n;
             upper[d] = at[d] % n;
             let t = self.stencil.face(axis, lower);
-            // Where nothing flows u may be anything, NaN too.
+            // Where nothing flows, u may have any value, even NaN.
             if t == 0.0 {
                 return [0.0; 2];
             }
@@ -190,10 +190,10 @@ impl Flow<'_> {
     }
 }
 
-/// The sides of x, y and z, the lower one first.
+/// Names of the sides of x, y and z, the lower one first.
 pub const SIDES: [[&str; 2]; 3] = [["west", "east"], ["south", "north"], ["bottom", "top"]];
 
-/// Σ f(n), each by whoever is free, added in one order.
+/// Returns Σ f(n), computed by all threads and added in a fixed order.
 fn sum(count: usize, f: impl Fn(usize) -> f64 + Sync) -> f64 {
     let mut terms = vec![0.0; count];
     Host.for_each(&mut terms, |n, term| *term = f(n));
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
     use crate::problem::{Coefficient, Source, Weighting, random};
 
-    /// Problems with everything that fluxes depend on, in one, two and three directions.
+    /// Returns problems with everything that fluxes depend on, in one, two and three dimensions.
     fn problems() -> Vec<DiffusionProblem> {
         let mut all = Vec::new();
         let shapes =
@@ -242,7 +242,7 @@ mod tests {
         all
     }
 
-    /// Out of every cell flows A u − b, with b of the sides alone: the rows of the stencil, and the right-hand side's own terms.
+    /// The flow out of every cell is A u − b with b of the sides alone: it equals the rows of the stencil and the right-hand side's own terms.
     #[test]
     fn divergence_is_that_of_the_rows() {
         for problem in problems() {
@@ -252,7 +252,7 @@ mod tests {
             let sides = DiffusionProblem { sources: Vec::new(), ..problem.clone() };
             let b = sides.rhs(None, 0, Weighting::None).unwrap();
             let expected: Vec<f64> = stencil.times(&u).iter().zip(&b).map(|(row, b)| row - b).collect();
-            // What is not part of the domain is not looked at.
+            // Inactive cells are not read.
             for at in stencil.cells().filter(|&at| !stencil.is_active(at)) {
                 u[stencil.cell(at)] = f64::NAN;
             }
@@ -271,7 +271,7 @@ mod tests {
         }
     }
 
-    /// The sums over faces of a side, and over all of them, and uᵀ (A u − b) of a linear combination.
+    /// The sums over faces of a side and over all of them equal uᵀ (A u − b) of a linear combination.
     #[test]
     fn totals_and_energy_are_those_of_the_faces() {
         for problem in problems() {
@@ -309,7 +309,7 @@ mod tests {
         }
     }
 
-    /// Two layers in series: 1 / (l₁/κ₁ + l₂/κ₂) per area, the same through every face.
+    /// Two layers in series let 1 / (l₁/κ₁ + l₂/κ₂) per unit area through every face.
     #[test]
     fn a_laminate_in_closed_form() {
         let shape = Shape::new(2, 8, 3);

@@ -8,13 +8,13 @@ use crate::execute::{Host, rows};
 use crate::layout::Shape;
 use crate::stencil::{Diffusion, Stencil};
 
-/// M u_t = −K u + s: u_t = ∇·(κ∇u) − c u + f in space, by finite volumes (K the matrix of
-/// −∇·(κ∇u) + c u, M the volumes of cells), or at points inside a box with given values on its sides.
+/// The system M u_t = −K u + s: u_t = ∇·(κ∇u) − c u + f in space, by finite volumes (K the matrix of −∇·(κ∇u) + c u, M
+/// the volumes of cells), or at points inside a box with given values on its sides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heat {
     /// K
     pub stiffness: Diffusion,
-    /// The diagonal of M, 0 in cells that take no part.
+    /// The diagonal of M, 0 in inactive cells.
     pub mass: Mass,
     /// s, C order, where it is not zero: sources, wells and boundary values.
     pub source: Option<Vec<f64>>,
@@ -25,17 +25,18 @@ pub struct Heat {
 /// The volumes of cells.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mass {
-    /// All the same.
+    /// One volume for all cells.
     Uniform(f64),
-    /// One after another, C order.
+    /// A volume for each cell, C order.
     Given(Vec<f64>),
 }
 
 impl Heat {
-    /// By finite volumes: unknowns in the middle of cells, boundary values on faces. `body` is f of every cell, C order.
+    /// Discretises by finite volumes, with unknowns in the middle of cells and boundary values on faces. `body` is f of
+    /// every cell, C order.
     ///
     /// # Errors
-    /// As [`DiffusionProblem::stencil`] and [`DiffusionProblem::rhs_from`]; [`Error::Invalid`] for a negative reaction.
+    /// See [`DiffusionProblem::stencil`] and [`DiffusionProblem::rhs_from`]; [`Error::Invalid`] for a negative reaction.
     pub fn in_cells(problem: &DiffusionProblem, body: Option<Vec<f64>>) -> Result<Self> {
         let checked = problem.checked()?;
         let (stiffness, own) = (checked.stencil()?, 0..problem.shape.ny);
@@ -55,12 +56,12 @@ impl Heat {
         Ok(Self { stiffness, mass, source, coordinates: problem.coordinates() })
     }
 
-    /// At the points inside a box of this size, n of them a direction, L/(n + 1) apart, with values given on its sides
-    /// (the first points being a whole distance from them; paper E). A direction with one point is left out. κ is that
-    /// of the points, between two of which their harmonic mean holds.
+    /// Discretises at the n points a direction inside a box of this size, L/(n + 1) apart, with values given on its
+    /// sides, a whole distance from the first points (paper E). A direction with one point is left out. κ is that of the
+    /// points, with the harmonic mean between two of them.
     ///
     /// # Errors
-    /// As [`PointProblem::new`] and [`Heat::in_cells`].
+    /// See [`PointProblem::new`] and [`Heat::in_cells`].
     pub fn at_points(problem: &DiffusionProblem, size: [f64; 3], body: Option<Vec<f64>>) -> Result<Self> {
         let points = PointProblem::new(problem.clone(), size)?;
         let mut heat = Self::in_cells(&points.inner, body)?;
@@ -73,22 +74,22 @@ impl Heat {
         Ok(heat)
     }
 
-    /// Paper E's problem on the unit box, κ = 1 and u = 0 on its sides: nx × ny × nz points inside.
+    /// Makes paper E's problem on the unit box, κ = 1 and u = 0 on its sides: nx × ny × nz points inside.
     ///
     /// # Errors
-    /// Memory apart, none.
+    /// None but for memory.
     pub fn unit_box(shape: Shape) -> Result<Self> {
         let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
         problem.boundary = [[Boundary::Dirichlet(0.0); 2]; 3];
         Self::at_points(&problem, [1.0; 3], None)
     }
 
-    /// The grid.
+    /// Returns the shape of the grid.
     pub fn shape(&self) -> Shape {
         crate::stencil::Stencil::shape(&self.stiffness)
     }
 
-    /// Which cells take no part, where there are any.
+    /// Returns the mask of inactive cells, where there are any.
     pub fn inactive(&self) -> Option<Vec<bool>> {
         let stiffness = &self.stiffness;
         if stiffness.is_one_piece() {
@@ -102,7 +103,7 @@ impl Heat {
         inactive.contains(&true).then_some(inactive)
     }
 
-    /// K + c M
+    /// Makes K + c M.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::error::Error::Invalid) where c M overflows.
@@ -121,8 +122,8 @@ impl Heat {
         }
     }
 
-    /// 3 sin πx sin πy sin πz of the relative position in a box of this size, over the directions with more than one
-    /// cell: paper E's first state.
+    /// Computes 3 sin πx sin πy sin πz of the relative position in a box of this size, over the directions with more
+    /// than one cell: paper E's first state.
     pub fn sine(&self, size: [f64; 3]) -> Vec<f64> {
         let Shape { nx, ny, nz } = self.shape();
         let factors = [nx, ny, nz].into_iter().enumerate().map(|(d, n)| -> Vec<f64> {

@@ -11,15 +11,15 @@ use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
 use crate::layout::Shape;
 use crate::stencil::TensorProduct;
 
-/// −ω²(∇² u + ξ·∇u + λ² r⁻² ∂_r(r² ∂_r u)) + u = f on a panel or a box (paper B, equations 2 and 5):
-/// the pressure correction of a semi-implicit step of an atmosphere model.
+/// The equation −ω²(∇² u + ξ·∇u + λ² r⁻² ∂_r(r² ∂_r u)) + u = f on a panel or a box (paper B, equations 2
+/// and 5), the pressure correction of a semi-implicit step of an atmosphere model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Helmholtz {
     /// The grid.
     pub grid: GridOptions,
     /// ν, the horizontal Courant number of sound; ω = ν h / 2.
     pub courant: f64,
-    /// ω itself, where it shall not follow the grid.
+    /// ω itself, where it does not follow the grid.
     pub omega: Option<f64>,
     /// Ratio of vertical to horizontal sound speed.
     pub lambda: f64,
@@ -34,15 +34,15 @@ impl Default for Helmholtz {
 }
 
 impl Helmholtz {
-    /// ω
+    /// Returns ω.
     pub fn omega(&self) -> f64 {
         self.omega.unwrap_or(0.5 * self.courant * self.grid.spacing())
     }
 
-    /// The matrix.
+    /// Makes the matrix.
     ///
     /// # Errors
-    /// As [`TensorProduct::helmholtz`] and [`TensorProduct::with_advection`].
+    /// See [`TensorProduct::helmholtz`] and [`TensorProduct::with_advection`].
     pub fn stencil(&self) -> Result<TensorProduct> {
         let omega = self.omega();
         let stencil = TensorProduct::helmholtz(&self.grid, omega, self.lambda)?;
@@ -50,18 +50,18 @@ impl Helmholtz {
         if self.advection == [0.0; 3] { Ok(stencil) } else { stencil.with_advection(omega, |_, _| (x, y), z) }
     }
 
-    /// A right-hand side in C order, shape (nz, ny, nx).
+    /// Computes a right-hand side in C order, shape (nz, ny, nx).
     ///
     /// # Errors
-    /// As [`GridOptions::validate`].
+    /// See [`GridOptions::validate`].
     pub fn rhs(&self, kind: RhsKind, seed: u64, weighting: Weighting) -> Result<Vec<f64>> {
         self.rhs_in(&self.all_rows(), kind, seed, weighting)
     }
 
-    /// Computes it in some rows of the grid, (nz, rows, nx).
+    /// Computes a right-hand side in some rows of the grid, (nz, rows, nx).
     ///
     /// # Errors
-    /// As [`Helmholtz::rhs`].
+    /// See [`Helmholtz::rhs`].
     pub fn rhs_in(&self, rows: &Range<usize>, kind: RhsKind, seed: u64, weighting: Weighting) -> Result<Vec<f64>> {
         let Shape { nx, ny, nz } = self.grid.shape();
         let fraction = |i: usize, n: usize| (i as f64 + 0.5) / n as f64;
@@ -84,15 +84,15 @@ impl Helmholtz {
     /// Multiplies point values, shape (nz, ny, nx) in C order, by the cell volumes |T| a_k.
     ///
     /// # Errors
-    /// As [`GridOptions::validate`].
+    /// See [`GridOptions::validate`].
     pub fn times_volume(&self, values: &mut [f64]) -> Result<()> {
         self.times_volume_in(&self.all_rows(), values)
     }
 
-    /// Computes it from values in some rows of the grid, (nz, rows, nx).
+    /// Multiplies point values in some rows of the grid, (nz, rows, nx), by the cell volumes.
     ///
     /// # Errors
-    /// As [`Helmholtz::times_volume`].
+    /// See [`Helmholtz::times_volume`].
     pub fn times_volume_in(&self, rows: &Range<usize>, values: &mut [f64]) -> Result<()> {
         let horizontal = HorizontalField::laplacian(&self.grid)?;
         let vertical = VerticalProfile::helmholtz(&self.grid, self.omega(), self.lambda);
@@ -112,14 +112,14 @@ impl Helmholtz {
         })
     }
 
-    /// The exact solution of [`RhsKind::Manufactured`] at cell centres:
-    /// sin πx sin πy cos(πζ) on the box and cos(πρ/2) cos(πσ/2) cos(πζ) on the panels, ζ the relative
-    /// height. It vanishes at the sides and has no vertical derivative at bottom and top.
+    /// Computes the exact solution of [`RhsKind::Manufactured`] at cell centres: sin πx sin πy cos(πζ) on
+    /// the box and cos(πρ/2) cos(πσ/2) cos(πζ) on the panels, ζ the relative height. It vanishes at the
+    /// sides and has no vertical derivative at bottom and top.
     pub fn exact(&self) -> Vec<f64> {
         self.exact_in(&self.all_rows())
     }
 
-    /// Computes it in some rows of the grid, (nz, rows, nx).
+    /// Computes the exact solution in some rows of the grid, (nz, rows, nx).
     pub fn exact_in(&self, rows: &Range<usize>) -> Vec<f64> {
         self.at_centres(rows, |x, y, zeta, _| horizontal_mode(self.grid.geometry, x, y).value * (PI * zeta).cos())
     }
@@ -155,7 +155,7 @@ impl Helmholtz {
         })
     }
 
-    /// Cell-centre coordinates: x, y in the panel's or the box's own units, heights in metres.
+    /// Returns cell-centre coordinates: x, y in the panel's or the box's own units, heights in metres.
     pub fn coordinates(&self) -> [Vec<f64>; 3] {
         let metric = Metric::new(&self.grid);
         let heights: Vec<f64> = self.grid.heights().iter().map(|h| h * crate::grid::EARTH_RADIUS).collect();
@@ -173,9 +173,9 @@ struct Mode {
     laplacian: f64,
 }
 
-/// The horizontal factor of the exact solution, its gradient and its Laplacian on the unit sphere or
-/// in the plane. In gnomonic coordinates ∇² u = δ [(1+ρ²) u_ρρ + 2ρσ u_ρσ + (1+σ²) u_σσ + 2ρ u_ρ + 2σ u_σ]
-/// with δ = 1 + ρ² + σ².
+/// Returns the horizontal factor of the exact solution, its gradient and its Laplacian on the unit sphere
+/// or in the plane. In gnomonic coordinates ∇² u = δ [(1+ρ²) u_ρρ + 2ρσ u_ρσ + (1+σ²) u_σσ + 2ρ u_ρ + 2σ
+/// u_σ] with δ = 1 + ρ² + σ².
 fn horizontal_mode(geometry: Geometry, x: f64, y: f64) -> Mode {
     if geometry == Geometry::Box {
         let ((sx, cx), (sy, cy)) = ((PI * x).sin_cos(), (PI * y).sin_cos());

@@ -8,7 +8,7 @@ use crate::layout::Shape;
 
 /// A label: the whole number that an image holds for a cell.
 pub trait Label: Copy + Sync {
-    /// The number; nothing for what is none.
+    /// Returns the number; nothing for a value that is not whole.
     fn number(self) -> Option<i64>;
 }
 
@@ -31,28 +31,28 @@ impl Label for bool {
     }
 }
 
-/// Whole numbers that were read as real ones.
+/// Whole numbers that were read as floating-point ones.
 impl Label for f64 {
     #[inline(always)]
     fn number(self) -> Option<i64> {
-        /// From here on not all whole numbers are there.
+        /// Beyond it f64 does not hold every whole number.
         const LIMIT: f64 = (1u64 << 53) as f64;
         (self.abs() <= LIMIT && self.fract() == 0.0).then_some(self as i64)
     }
 }
 
-/// A table of coefficients by label: 0 closes the cells of a label.
+/// A table of coefficients by label; a coefficient of 0 makes cells inactive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabelTable {
     entries: BTreeMap<i64, f64>,
     /// The coefficient of labels that have no entry.
     others: Option<f64>,
-    /// The first label, and the coefficients from there on, where labels are not too far apart; NaN where there is none.
+    /// The first label and the coefficients from there on, where labels are not too far apart; NaN marks a missing one.
     dense: (i64, Vec<f64>),
 }
 
 impl LabelTable {
-    /// From labels and their coefficients; labels without an entry are errors unless `others` is their coefficient.
+    /// Makes a table from labels and their coefficients; labels without an entry are errors unless `others` is their coefficient.
     ///
     /// # Errors
     /// [`Error::Invalid`] for no entries, and for coefficients that are negative or not finite, naming the label.
@@ -81,11 +81,11 @@ impl LabelTable {
         Ok(Self { entries, others, dense: (first, dense) })
     }
 
-    /// The coefficient of every cell of an image in C order.
+    /// Returns the coefficient of every cell of an image in C order.
     ///
     /// # Errors
-    /// [`Error::Shape`] for another number of cells; [`Error::Invalid`] for a label without an entry, naming it, its first cell and how
-    /// many cells have it.
+    /// [`Error::Shape`] for another number of cells; [`Error::Invalid`] for a label without an entry, with the label, its first cell
+    /// and the number of its cells.
     pub fn coefficients<L: Label>(&self, shape: Shape, image: &[L]) -> Result<Vec<f64>> {
         self.check(shape, image)?;
         Ok(rows(&Host, image.len(), PIECE, |piece, values| {
@@ -94,17 +94,17 @@ impl LabelTable {
         }))
     }
 
-    /// Puts coefficients in the place of labels, which were read as real numbers.
+    /// Replaces labels, which were read as floating-point numbers, by coefficients.
     ///
     /// # Errors
-    /// As [`LabelTable::coefficients`].
+    /// See [`LabelTable::coefficients`].
     pub fn replace(&self, shape: Shape, image: &mut [f64]) -> Result<()> {
         self.check(shape, image)?;
         for_each_piece(&Host, image, |_, piece| piece.iter_mut().for_each(|value| *value = self.of(*value)));
         Ok(())
     }
 
-    /// NaN of a label without an entry.
+    /// Returns the coefficient of a label, NaN without an entry.
     #[inline(always)]
     fn of(&self, label: impl Label) -> f64 {
         let Some(label) = label.number() else { return f64::NAN };
@@ -126,7 +126,7 @@ impl LabelTable {
         let Shape { nx, ny, .. } = shape;
         let place = format!("(i, j, k) = ({}, {}, {})", n % nx, n / nx % ny, n / nx / ny);
         let Some(label) = image[n].number() else {
-            let message = format!("what the image has in cell {place} is no label; use an image of whole numbers");
+            let message = format!("the value of the image in cell {place} is no label; use an image of whole numbers");
             return Err(Error::invalid("diffusion.coefficient", message));
         };
         let count = image.iter().filter(|other| other.number() == Some(label)).count();

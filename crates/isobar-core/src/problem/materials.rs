@@ -22,13 +22,13 @@ fn fill(shape: Shape, f: impl Fn([usize; 3]) -> f64 + Sync) -> Vec<f64> {
     })
 }
 
-/// Uniform in (0, 1).
+/// Returns a number uniform in (0, 1).
 fn uniform(seed: u64, n: usize) -> f64 {
     0.5 * (random(seed, n) + 1.0)
 }
 
-/// Two fluids with a horizontal interface at mid-height: 1 below, 1/contrast above (paper D). Up is z, and
-/// y where there is only one layer.
+/// Makes two fluids with a horizontal interface at mid-height: 1 below, 1/contrast above (paper D). Up is z, or y where
+/// there is only one layer.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a contrast that is not positive.
@@ -38,24 +38,24 @@ pub fn two_phase(shape: Shape, contrast: f64) -> Result<Vec<f64>> {
     Ok(fill(shape, |at| if below(at) { 1.0 } else { 1.0 / contrast }))
 }
 
-/// Where bubbles are.
+/// A random arrangement of bubbles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bubbles {
-    /// How many.
+    /// The number of bubbles.
     pub count: usize,
     /// Radius, relative to the shortest side of the domain.
     pub radius: f64,
     /// Coefficient in a bubble over that in the liquid, which is 1. For air in water, β = 1/ρ, about 10³.
     pub contrast: f64,
-    /// Of their places.
+    /// The seed of their places.
     pub seed: u64,
 }
 
-/// Round bubbles in a liquid: discs where there is one layer, balls otherwise. A cell belongs to a bubble if
-/// its centre does. Bubbles keep clear of each other and of the sides; `extent` is the domain's size.
+/// Makes round bubbles in a liquid: discs where there is one layer, balls otherwise. A cell belongs to a bubble if its
+/// centre does. Bubbles keep clear of each other and of the sides; `extent` is the domain's size.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a radius or contrast that is not positive, for more bubbles than cells, and where so many
+/// [`Error::Invalid`] for a radius or contrast that is not positive, for more bubbles than cells, and where the bubbles
 /// find no room.
 pub fn bubbles(shape: Shape, extent: [f64; 3], bubbles: &Bubbles) -> Result<Vec<f64>> {
     const KEY: &str = "diffusion.coefficient.bubbles";
@@ -79,7 +79,7 @@ pub fn bubbles(shape: Shape, extent: [f64; 3], bubbles: &Bubbles) -> Result<Vec<
             ),
         ))
     };
-    // However discs and balls are packed, they fill no more than this of a domain that they do not leave (Thue, Kepler).
+    // Discs and balls inside a domain fill no more than this part of it (Thue, Kepler).
     let (size, densest) = match axes.len() {
         2 => (PI * radius.powi(2), PI / 12f64.sqrt()),
         _ => (4.0 / 3.0 * PI * radius.powi(3), PI / 18f64.sqrt()),
@@ -107,12 +107,12 @@ pub fn bubbles(shape: Shape, extent: [f64; 3], bubbles: &Bubbles) -> Result<Vec<
     }
 
     let cells = [shape.nx, shape.ny, shape.nz];
-    // The cells that a bubble may have along a direction, one more than it reaches, for rounding.
+    // The cells of a bubble along a direction, and one more for rounding.
     let reach = |bubble: &[f64; 3], d: usize| {
         let cell = |x: f64| (x / extent[d] * cells[d] as f64).max(0.0) as usize;
         cell(bubble[d] - radius).saturating_sub(1)..(cell(bubble[d] + radius) + 2).min(cells[d])
     };
-    // Layers by themselves, rows where there is one layer, each with the bubbles that may have cells there.
+    // Works layer by layer, or row by row in one layer, with the bubbles that may have cells there.
     let (along, size) = if shape.nz > 1 { (2, shape.nx * shape.ny) } else { (1, shape.nx) };
     let mut field = vec![0.0; shape.cells()];
     Host.prefer_large_pages(&field);
@@ -147,13 +147,13 @@ fn distance(axes: &[usize], a: &[f64; 3], b: &[f64; 3]) -> f64 {
     axes.iter().map(|&d| (a[d] - b[d]).powi(2)).sum::<f64>().sqrt()
 }
 
-/// Bubbles that have found room, sorted into bins at least a diameter wide, so that only neighbouring bins can hold one
-/// that is in the way.
+/// Bubbles with a place, sorted into bins at least a diameter wide, so that only neighbouring bins can hold one that
+/// overlaps.
 struct Placed<'a> {
     axes: &'a [usize],
     extent: [f64; 3],
     radius: f64,
-    /// Bins along each direction.
+    /// Numbers of bins along each direction.
     bins: [usize; 3],
     /// The bubble that was last put into each bin…
     last: Vec<Option<u32>>,
@@ -166,10 +166,10 @@ impl<'a> Placed<'a> {
     fn new(axes: &'a [usize], extent: [f64; 3], radius: f64, count: usize) -> Self {
         let mut bins = [1; 3];
         for &d in axes {
-            // A bit wider than a diameter, for rounding.
+            // Bins are slightly wider than a diameter, for rounding.
             bins[d] = ((extent[d] / (2.0 * radius) * (1.0 - 1e-9)) as usize).clamp(1, 1 << 20);
         }
-        // More bins than a few times the bubbles only take memory.
+        // More bins than a few times the number of bubbles only cost memory.
         while bins.iter().product::<usize>() > 64 + 4 * count {
             let longest = (0..3).max_by_key(|&d| bins[d]).unwrap_or(0);
             bins[longest] = bins[longest].div_ceil(2);
@@ -211,8 +211,8 @@ impl<'a> Placed<'a> {
     }
 }
 
-/// Horizontal layers, one a layer of cells, their coefficients spread evenly over the orders of magnitude between
-/// 1/contrast and 1: an aquifer of sand and clay.
+/// Makes a horizontal layer of each layer of cells, their coefficients spread evenly over the orders of magnitude
+/// between 1/contrast and 1: an aquifer of sand and clay.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a contrast that is not positive.
@@ -224,7 +224,7 @@ pub fn layers(shape: Shape, contrast: f64, seed: u64) -> Result<Vec<f64>> {
     Ok(fill(shape, |at| layer[if along_z { at[2] } else { at[1] }]))
 }
 
-/// exp(σ ξ) with ξ uniform in (−√3, √3), cell by cell: rock without any structure.
+/// Makes exp(σ ξ) with ξ uniform in (−√3, √3), cell by cell: rock without any structure.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a σ that is negative, or so large that values would not be numbers.
@@ -237,7 +237,7 @@ pub fn noise(shape: Shape, sigma: f64, seed: u64) -> Result<Vec<f64>> {
     Ok(fill(shape, |[i, j, k]| (sigma * 3f64.sqrt() * random(seed, i + nx * (j + ny * k))).exp()))
 }
 
-/// exp(±100 √3) is 10^±75.
+/// The largest σ: exp(±100 √3) is 10^±75.
 const MOST_NOISE: f64 = 100.0;
 
 #[cfg(test)]
@@ -256,7 +256,7 @@ mod tests {
         assert!(bubbles(shape, [1.0; 3], &crowd).is_err());
     }
 
-    /// Every bubble against every other, and every cell against every bubble.
+    /// Compares every bubble with every other, and every cell with every bubble.
     fn bubbles_one_by_one(shape: Shape, extent: [f64; 3], bubbles: &Bubbles) -> Vec<f64> {
         let axes: &[usize] = if shape.nz > 1 { &[0, 1, 2] } else { &[0, 1] };
         let radius = bubbles.radius * axes.iter().map(|&d| extent[d]).fold(f64::INFINITY, f64::min);

@@ -1,12 +1,14 @@
 //! Problems: an equation, a grid and a right-hand side.
 //!
-//! * [`Helmholtz`] the pressure correction of an atmosphere model (papers A and B),
-//! * [`DiffusionProblem`] a coefficient in every cell: two-phase flow (paper D), reservoirs, aquifers,
-//! * [`Flow`] what flows through its faces,
-//! * [`PointProblem`] the same with unknowns at points inside a box (paper C),
-//! * [`FaceProblem`] a conductance for every face,
-//! * [`Heat`] the heat equation, discretised in space (paper E),
-//! * [`materials`] coefficient fields: two phases, bubbles, layers; [`LabelTable`] those of images.
+//! * [`Helmholtz`]: the pressure correction of an atmosphere model (papers A and B),
+//! * [`DiffusionProblem`]: a coefficient in every cell, as in two-phase flow (paper D), reservoirs,
+//!   aquifers,
+//! * [`Flow`]: the flow through its faces,
+//! * [`PointProblem`]: diffusion with unknowns at points inside a box (paper C),
+//! * [`FaceProblem`]: a conductance for every face,
+//! * [`Heat`]: the heat equation, discretised in space (paper E),
+//! * [`materials`]: coefficient fields of two phases, bubbles, layers; [`LabelTable`]: those of
+//!   images.
 
 mod diffusion;
 mod diffusion_rhs;
@@ -38,7 +40,7 @@ pub use points::PointProblem;
 pub use sides::{Boundary, SideFields};
 pub use spacing::Spacing;
 
-/// The right-hand sides that every implementation can share.
+/// Right-hand sides that any implementation can reproduce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RhsKind {
@@ -63,7 +65,8 @@ pub enum Weighting {
     None,
 }
 
-/// Uniform in (−1, 1) from the 64-bit hash SplitMix64 (Steele, Lea and Flood, 2014) of index and seed.
+/// Returns a number uniform in (−1, 1) from the 64-bit hash SplitMix64 (Steele, Lea and Flood, 2014)
+/// of index and seed.
 pub fn random(seed: u64, index: usize) -> f64 {
     let mut z = (index as u64).wrapping_add(seed << 32).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -72,7 +75,7 @@ pub fn random(seed: u64, index: usize) -> f64 {
     (z >> 11) as f64 * 2f64.powi(-53) * 2.0 - 1.0
 }
 
-/// sin πx sin 2πy (1 + ½ cos πz) + xy(1−x)(1−y) cos 3πz
+/// Returns sin πx sin 2πy (1 + ½ cos πz) + xy(1−x)(1−y) cos 3πz.
 pub(crate) fn smooth(x: f64, y: f64, z: f64) -> f64 {
     (PI * x).sin() * (2.0 * PI * y).sin() * (1.0 + 0.5 * (PI * z).cos())
         + x * y * (1.0 - x) * (1.0 - y) * (3.0 * PI * z).cos()

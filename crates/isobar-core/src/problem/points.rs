@@ -1,4 +1,4 @@
-//! Diffusion with its unknowns at points inside a box, whose sides are a whole distance away.
+//! Diffusion with its unknowns at points inside a box; the sides are a whole grid distance away.
 
 use std::ops::Range;
 
@@ -8,25 +8,25 @@ use crate::error::{Error, Result};
 use crate::layout::Shape;
 use crate::stencil::{Axis, Diffusion};
 
-/// −∇·(κ∇u) + c u = f at the points inside a box, n of them a direction, h = L/(n + 1) apart, with values given on its sides
-/// (papers C and E): the finite differences
+/// The equation −∇·(κ∇u) + c u = f at the points inside a box, n of them a direction, h = L/(n + 1) apart, with values given on
+/// its sides (papers C and E), by the finite differences
 ///
 /// (A u)_n = V (c u_n + Σ κ (u_n − u_m)/h²),  V the product of all h,
 ///
-/// over the neighbours m, of which those on a side have the side's value, and the harmonic mean of κ between two points. A
-/// direction with one point is left out.
+/// over the neighbours m. Neighbours on a side have the side's value; between two points the harmonic mean of κ holds. A direction
+/// with one point is left out.
 #[derive(Clone, Debug)]
 pub struct PointProblem {
-    /// The problem with cells around the points, and nothing on the sides that are given.
+    /// The problem with cells around the points, without the Dirichlet sides.
     pub inner: DiffusionProblem,
     /// Positions of the unknowns in x, y and z.
     pub coordinates: [Vec<f64>; 3],
-    /// The number of each point beside a given side, κ V/h², and the side's value.
+    /// The number of each point beside a Dirichlet side, its coupling κ V/h², and the side's value.
     ties: Vec<(usize, f64, f64)>,
 }
 
 impl PointProblem {
-    /// From a problem whose widths do not count, on a box of this size.
+    /// Makes it from a problem whose widths are ignored, on a box of this size.
     ///
     /// # Errors
     /// [`Error::Invalid`] for sides that are neither Dirichlet nor periodic (Robin sides need cells), for wells and point sources.
@@ -82,15 +82,15 @@ impl PointProblem {
         Ok(Self { inner, coordinates, ties })
     }
 
-    /// The matrix.
+    /// Makes the matrix.
     ///
     /// # Errors
-    /// As [`DiffusionProblem::stencil`].
+    /// See [`DiffusionProblem::stencil`].
     pub fn stencil(&self) -> Result<Diffusion> {
         self.with_ties(&self.inner.stencil()?)
     }
 
-    /// A matrix of the inner problem with what ties its points to the sides.
+    /// Adds the couplings of points to the sides to a matrix of the inner problem.
     pub(super) fn with_ties(&self, inner: &Diffusion) -> Result<Diffusion> {
         if self.ties.is_empty() {
             return Ok(inner.clone());
@@ -102,12 +102,12 @@ impl PointProblem {
         inner.with_more_shift(1.0, &shift)
     }
 
-    /// Adds what the values on the sides come to on the right.
+    /// Adds the contributions of the values on the sides to a right-hand side.
     pub(super) fn add_sides(&self, rhs: &mut [f64]) {
         self.add_sides_in(&(0..self.inner.shape.ny), rhs);
     }
 
-    /// Computes it in some rows of the grid, (nz, rows, nx).
+    /// Adds them in some rows of the grid, (nz, rows, nx).
     fn add_sides_in(&self, rows: &Range<usize>, rhs: &mut [f64]) {
         let Shape { nx, ny, .. } = self.inner.shape;
         for &(n, tie, value) in &self.ties {
@@ -118,18 +118,18 @@ impl PointProblem {
         }
     }
 
-    /// As [`DiffusionProblem::rhs`].
+    /// See [`DiffusionProblem::rhs`].
     ///
     /// # Errors
-    /// As [`PointProblem::stencil`].
+    /// See [`PointProblem::stencil`].
     pub fn rhs(&self, kind: Option<RhsKind>, seed: u64, weighting: Weighting) -> Result<Vec<f64>> {
         self.rhs_in(&(0..self.inner.shape.ny), kind, seed, weighting)
     }
 
-    /// As [`DiffusionProblem::rhs_in`].
+    /// See [`DiffusionProblem::rhs_in`].
     ///
     /// # Errors
-    /// As [`PointProblem::stencil`].
+    /// See [`PointProblem::stencil`].
     pub fn rhs_in(
         &self,
         rows: &Range<usize>,
@@ -145,18 +145,18 @@ impl PointProblem {
         Ok(values)
     }
 
-    /// As [`DiffusionProblem::rhs_from`].
+    /// See [`DiffusionProblem::rhs_from`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`PointProblem::stencil`].
     pub fn rhs_from(&self, body: Vec<f64>, weighting: Weighting) -> Result<Vec<f64>> {
         self.rhs_from_in(&(0..self.inner.shape.ny), body, weighting)
     }
 
-    /// As [`DiffusionProblem::rhs_from_in`].
+    /// See [`DiffusionProblem::rhs_from_in`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`PointProblem::stencil`].
     pub fn rhs_from_in(&self, rows: &Range<usize>, body: Vec<f64>, weighting: Weighting) -> Result<Vec<f64>> {
         let mut values = self.inner.rhs_from_in(rows, body, weighting)?;
         self.add_sides_in(rows, &mut values);

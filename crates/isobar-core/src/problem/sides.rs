@@ -8,23 +8,23 @@ use crate::stencil::Axis;
 /// The boundary condition on one side of the domain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Boundary {
-    /// The flux κ ∂u/∂n into the domain, per area.
+    /// The flux κ ∂u/∂n into the domain, per unit area.
     Neumann(f64),
     /// The value of u on the side.
     Dirichlet(f64),
-    /// A flux out of the domain in proportion to how much u on the side exceeds v, per area:
+    /// A flux out of the domain, per unit area, proportional to the excess of u on the side over v:
     ///
     /// −κ ∂u/∂n = h (u − v),  h ≥ 0
     ///
-    /// From the centre of a cell of width Δ it passes through half the cell first, so that cell and v are joined by A / (Δ/(2κ) + 1/h), A the
-    /// area of the face. h = 0 is no flow, and a large h holds u at v.
+    /// It passes through half a cell of width Δ first, so that the cell and v are coupled by A / (Δ/(2κ) + 1/h), A the area of the face. h = 0
+    /// is no flow, and a large h holds u at v.
     Robin {
-        /// h, a conductance per area.
+        /// h, a conductance per unit area.
         coefficient: f64,
         /// v, the value of u outside.
         value: f64,
     },
-    /// The opposite side.
+    /// The opposite side is the neighbour.
     Periodic,
 }
 
@@ -34,7 +34,7 @@ impl Default for Boundary {
     }
 }
 
-/// Numbers of a side that differ from face to face, in place of those of its [`Boundary`], in C order: shape (nz, ny) for a side of x, (nz, nx)
+/// Numbers that differ from face to face on a side and replace those of its [`Boundary`], in C order: shape (nz, ny) for a side of x, (nz, nx)
 /// for one of y, (ny, nx) for one of z.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SideFields {
@@ -60,7 +60,7 @@ impl SideFields {
     }
 }
 
-/// The number of a cell's face among those of a side of this axis.
+/// Returns the number of a cell's face among those of a side of this axis.
 pub(super) fn face_of(shape: Shape, axis: Axis, [i, j, k]: [usize; 3]) -> usize {
     match axis {
         Axis::X => j + shape.ny * k,
@@ -69,7 +69,7 @@ pub(super) fn face_of(shape: Shape, axis: Axis, [i, j, k]: [usize; 3]) -> usize 
     }
 }
 
-/// Two conductances in series, written so that nothing overflows.
+/// Returns two conductances in series, without overflow.
 pub(super) fn in_series(a: f64, b: f64) -> f64 {
     let (less, more) = (a.min(b), a.max(b));
     if more > 0.0 { less / (1.0 + less / more) } else { 0.0 }
@@ -85,7 +85,7 @@ impl DiffusionProblem {
         self.side_fields[d][side].at(self.boundary[d][side], face_of(self.shape, axis, at))
     }
 
-    /// Whether the lower or the upper side of direction d may add something to the right-hand side.
+    /// Returns whether the lower or the upper side of direction d may contribute to the right-hand side.
     pub(super) fn is_driven(&self, d: usize, is_upper: bool) -> bool {
         let side = usize::from(is_upper);
         match self.boundary[d][side] {
@@ -96,17 +96,17 @@ impl DiffusionProblem {
         }
     }
 
-    /// A, the area of a cell's faces across an axis.
+    /// Returns A, the area of a cell's faces across an axis.
     pub(super) fn area(&self, axis: Axis, at: [usize; 3]) -> f64 {
         self.volume(at) / self.widths(at)[axis as usize]
     }
 
-    /// A / (Δ/(2κ) + 1/h): what joins a cell to what is outside of a Robin side.
+    /// Returns A / (Δ/(2κ) + 1/h), the coupling of a cell to the value outside a Robin side.
     pub(super) fn through(&self, axis: Axis, at: [usize; 3], coefficient: f64) -> f64 {
         in_series(self.half(axis, at), coefficient * self.area(axis, at))
     }
 
-    /// Cells at Robin sides, and what ties each to what is outside. A cell in a corner comes once for each side.
+    /// Returns the cells at Robin sides and their couplings to the values outside. A cell in a corner appears once for each side.
     pub(super) fn robin_ties(&self) -> impl Iterator<Item = ([usize; 3], f64)> {
         let sides = Axis::ALL.into_iter().flat_map(|axis| [false, true].map(|is_upper| (axis, is_upper)));
         let is_robin = |&(axis, is_upper): &(Axis, bool)| {
@@ -120,7 +120,7 @@ impl DiffusionProblem {
         })
     }
 
-    /// Fails where numbers of sides make no sense.
+    /// Fails for invalid numbers of sides.
     pub(super) fn check_sides(&self) -> Result<()> {
         for axis in Axis::ALL {
             for side in 0..2 {

@@ -3,14 +3,14 @@
 /// Widths of cells along one direction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Spacing {
-    /// All the same.
+    /// One width for all cells.
     Uniform(f64),
-    /// One after another.
+    /// A width for each cell.
     Given(Vec<f64>),
 }
 
 impl Spacing {
-    /// The width of cell n.
+    /// Returns the width of cell n.
     pub fn width(&self, n: usize) -> f64 {
         match self {
             Self::Uniform(d) => *d,
@@ -25,7 +25,7 @@ impl Spacing {
         }
     }
 
-    /// The sum of `n` widths.
+    /// Returns the sum of `n` widths.
     pub fn extent(&self, n: usize) -> f64 {
         match self {
             Self::Uniform(d) => d * n as f64,
@@ -33,7 +33,7 @@ impl Spacing {
         }
     }
 
-    /// Centres of `n` cells.
+    /// Returns the centres of `n` cells.
     pub fn centres(&self, n: usize) -> Vec<f64> {
         let mut edge = 0.0;
         (0..n)

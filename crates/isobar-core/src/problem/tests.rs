@@ -1,4 +1,5 @@
-//! Problems as several threads make them, against cell after cell, and what is said of cells that are wrong.
+//! Problems assembled by several threads, compared with cell-by-cell loops, and the messages about wrong
+//! cells.
 
 use std::ops::Range;
 
@@ -7,10 +8,10 @@ use crate::error::Result;
 use crate::layout::Shape;
 use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread};
 
-/// More cells than three threads have pieces, in rows that are no whole part of one.
+/// More cells than three threads have chunks, in rows that do not divide a chunk.
 const SHAPE: Shape = Shape { nx: 75, ny: 52, nz: 61 };
 
-/// The same work on so many threads.
+/// Runs work on `threads` threads.
 fn on_threads<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> R {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work)
 }
@@ -20,7 +21,7 @@ fn field(seed: u64, closed: f64) -> Vec<f64> {
     (0..SHAPE.cells()).map(value).collect()
 }
 
-/// Problems whose matrices and right-hand sides are made in all ways that there are.
+/// Returns problems that cover every way in which matrices and right-hand sides are assembled.
 fn problems() -> Vec<DiffusionProblem> {
     let various = |n: usize| Spacing::Given((0..n).map(|m| 1.0 + 0.01 * (m % 7) as f64).collect());
     let plain = DiffusionProblem::new(SHAPE, Coefficient::Isotropic(field(1, -2.0)));
@@ -47,7 +48,7 @@ fn problems() -> Vec<DiffusionProblem> {
 const KINDS: [Option<RhsKind>; 5] =
     [None, Some(RhsKind::Constant), Some(RhsKind::Random), Some(RhsKind::Smooth), Some(RhsKind::Manufactured)];
 
-/// Matrix, right-hand sides of some rows, volumes and a product.
+/// Returns the matrix, right-hand sides of some rows, volumes and a product.
 fn made(problem: &DiffusionProblem, own: &Range<usize>) -> Result<(Diffusion, Vec<Vec<f64>>)> {
     let stencil = problem.stencil()?;
     let weights = [Weighting::Volume, Weighting::None];
@@ -99,7 +100,7 @@ fn fields_and_bodies_are_those_of_each_cell() {
     }
 }
 
-/// The largest ratio of neighbours' coefficients, pair after pair.
+/// Compares with the largest ratio of neighbours' coefficients, pair by pair.
 #[test]
 fn jumps_are_those_of_pairs() {
     for (shape, ring) in [(SHAPE, false), (Shape::new(400, 1, 300), false), (Shape::new(3, 70_000, 1), true)] {
@@ -167,7 +168,7 @@ fn points_are_tied_where_the_sides_are() {
     }
 }
 
-/// Faces of a side in the order of arrays, and points whose values differ from one to the next.
+/// Numbers the faces of a side in the order of arrays, with values that differ from face to face.
 #[test]
 fn fields_of_sides_lie_where_their_cells_do() {
     let shape = Shape::new(5, 4, 3);
@@ -183,14 +184,14 @@ fn fields_of_sides_lie_where_their_cells_do() {
     assert_eq!(on(Axis::Y, false, [2, 0, 1]), Boundary::Dirichlet(207.0));
     assert_eq!(on(Axis::Z, true, [3, 2, 2]), Boundary::Dirichlet(313.0));
     assert_eq!(on(Axis::Z, false, [3, 2, 0]), Boundary::Dirichlet(0.0));
-    // Six unit distances wide in x, and so on: every coupling is 1.
+    // Six unit widths in x, five in y, four in z: every coupling is 1.
     let points = PointProblem::new(problem, [6.0, 5.0, 4.0]).unwrap();
     let rhs = points.rhs(None, 0, Weighting::None).unwrap();
     let at = |[i, j, k]: [usize; 3]| rhs[i + 5 * (j + 4 * k)];
     assert_eq!((at([4, 1, 1]), at([4, 3, 2])), (105.0, 111.0 + 300.0 + 19.0));
 }
 
-/// Conductances of a problem of cells make its matrix again, closed cells and all.
+/// The conductances of a problem of cells give the same matrix, inactive cells included.
 #[test]
 fn conductances_make_the_same_matrix() {
     for shape in

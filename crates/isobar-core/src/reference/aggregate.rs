@@ -5,7 +5,7 @@ use crate::backend::{AggregateBackend, AggregateMap};
 use crate::error::Result;
 use crate::real::Real;
 
-/// A dense matrix, row after row.
+/// A dense matrix, stored row by row.
 #[derive(Clone, Debug)]
 pub struct DenseMatrix {
     size: usize,

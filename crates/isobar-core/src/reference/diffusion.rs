@@ -23,7 +23,7 @@ pub struct DiffusionRows<T> {
     periodic: [bool; 3],
     /// T between a cell and its upper neighbour, for each direction.
     faces: [Vector<T>; 3],
-    /// Dirichlet sides included.
+    /// s, Dirichlet sides included.
     shift: Vector<T>,
     coefficient_vectors: f64,
 }

@@ -7,28 +7,28 @@ use crate::direct::{Basis, Separable};
 use crate::error::Result;
 use crate::operator::{DirectSolver, SharedDirect};
 
-/// A box, line by line and in no hurry.
+/// A separable box, solved line by line.
 struct Box3 {
     factors: Separable,
     bases: [Basis; 2],
 }
 
-/// The solver of a separable matrix.
+/// Makes the solver of a separable matrix.
 ///
 /// # Errors
-/// As [`Separable::bases`].
+/// See [`Separable::bases`].
 pub(super) fn direct(factors: &Separable) -> Result<SharedDirect<Reference>> {
     Ok(Arc::new(Mutex::new(Box3 { bases: factors.bases()?, factors: factors.clone() })))
 }
 
 impl Box3 {
-    /// The lines of an axis in an array in C order: where each begins.
+    /// Returns the start of each line of an axis in an array in C order.
     fn lines(&self, axis: usize) -> impl Iterator<Item = usize> + use<> {
         let (cells, stride, n) = (self.factors.shape.cells(), self.factors.stride(axis), self.factors.extent(axis));
         (0..cells).filter(move |cell| (cell / stride).is_multiple_of(n))
     }
 
-    /// x̂_k = Σ_i S_ik x_i along an axis, or x_i = Σ_k S_ik x̂_k.
+    /// Computes x̂_k = Σ_i S_ik x_i along an axis, or x_i = Σ_k S_ik x̂_k.
     fn transform(&self, which: usize, is_back: bool, x: &mut [f64]) {
         let (axis, basis) = (self.factors.across[which], &self.bases[which]);
         let (n, stride) = (basis.len(), self.factors.stride(axis));

@@ -14,7 +14,7 @@ use crate::stencil::galerkin::{Bodies, Couplings, Directions, Execute, Matrix, O
 use crate::stencil::galerkin_levels::{Finer, SupportsGalerkin};
 use crate::stencil::{Axis, Diffusion};
 
-/// A pivot this small beside its diagonal is rounding.
+/// A pivot below this fraction of its diagonal is rounding.
 const SINGULAR_PIVOT: f64 = 1e-13;
 
 /// A 27-point operator, in one precision.
@@ -31,12 +31,12 @@ impl<T: Real> Plain27<T> {
     }
 }
 
-/// Its numbers.
+/// The coefficients of the operator.
 #[derive(Debug)]
 struct Rows27<T> {
-    /// Which cell lies at an offset from another, and its entries in double precision.
+    /// The offsets between cells, and the entries in double precision.
     matrix: Couplings,
-    /// By stored offset.
+    /// Couplings by stored offset.
     couplings: Vec<Option<Vector<T>>>,
     sums: Vector<T>,
     inverse_pivots: Vector<T>,
@@ -56,7 +56,7 @@ impl<T: Real> Rows27<T> {
         Ok(Self { matrix: matrix.clone(), couplings, sums, inverse_pivots: Self::inverse_pivots(matrix, layout)? })
     }
 
-    /// The cells that a cell is coupled to, and how.
+    /// Returns the cells coupled to a cell, and their couplings.
     fn row(&self, at: At) -> impl Iterator<Item = (Offset, At, T)> + '_ {
         self.couplings.iter().enumerate().filter_map(|(n, c)| Some((n, c.as_ref()?))).flat_map(move |(n, c)| {
             let upper = upper_offset(n);
@@ -67,8 +67,8 @@ impl<T: Real> Rows27<T> {
         })
     }
 
-    /// 1 / pivot of every column's tridiagonal block, on the way up, in double precision: pivots are sums of row sums and
-    /// couplings; couplings to cells of the same colour across the ends of rings, which lag behind, count twice.
+    /// Computes 1 / pivot of every column's tridiagonal block, upwards, in double precision: pivots are sums of row sums
+    /// and couplings; couplings to cells of the same colour across periodic ends, which use old values, count twice.
     fn inverse_pivots(matrix: &Couplings, layout: &Layout) -> Result<Vector<T>> {
         let shape = layout.shape();
         let mut inverses = Vector::zeros(layout)?;
@@ -99,7 +99,7 @@ impl<T: Real> Rows27<T> {
         Ok(inverses)
     }
 
-    /// The solution of a column's tridiagonal block for a right-hand side in `values`.
+    /// Solves a column's tridiagonal block for a right-hand side in `values`.
     fn solve_column(&self, [i, j]: [usize; 2], values: &mut [T]) {
         let above = |k: usize| match &self.couplings[along(Axis::Z)] {
             Some(c) if k + 1 < self.matrix.grid.shape.nz => c.get(i, j, k),
@@ -114,7 +114,7 @@ impl<T: Real> Rows27<T> {
         }
     }
 
-    /// Whether a coupling across the end of a ring joins cells of one colour, or of one column.
+    /// Returns whether a coupling across a periodic end joins cells of one colour, or of one column.
     fn lags(&self, at: At, to: At) -> bool {
         colour(at) == colour(to)
     }
@@ -124,12 +124,12 @@ fn magnitude<T: Real>(c: T) -> T {
     if c < T::ZERO { -c } else { c }
 }
 
-/// Whether an offset stays within a column without crossing a periodic end.
+/// Returns whether an offset stays within a column without crossing a periodic end.
 fn is_in_line(nz: usize, [_, _, k]: At, [dx, dy, dz]: Offset) -> bool {
     dx == 0 && dy == 0 && (0..nz as isize).contains(&(k as isize + dz))
 }
 
-/// (i mod 2, j mod 2) as a number.
+/// Returns (i mod 2, j mod 2) as a number.
 fn colour([i, j, _]: At) -> usize {
     i % 2 + 2 * (j % 2)
 }
@@ -177,7 +177,7 @@ impl<T: Real> LineSmoother<Reference, T> for Plain27<T> {
         let is_jacobi = relaxation.smoother == Smoother::LineJacobi;
         for n in 0..if is_jacobi { 1 } else { 4 } {
             let wanted = if relaxation.first == Colour::Red { n } else { 3 - n };
-            // Cells of one colour across the end of a ring lag behind.
+            // Cells of one colour across a periodic end enter with old values.
             let old = u.clone();
             for (i, j) in (0..shape.ny).flat_map(|j| (0..shape.nx).map(move |i| (i, j))) {
                 if !is_jacobi && colour([i, j, 0]) != wanted {
@@ -210,7 +210,7 @@ impl<T: Real> LineSmoother<Reference, T> for Plain27<T> {
     }
 }
 
-/// P = P_x P_y P_z, in as many of these directions as are halved, and R = Pᵀ.
+/// P = P_x P_y P_z over the halved directions, and R = Pᵀ.
 pub struct Interpolation<T: Real> {
     fine: Arc<dyn LineSmoother<Reference, T>>,
     coarse: Layout,
@@ -218,7 +218,7 @@ pub struct Interpolation<T: Real> {
 }
 
 impl<T: Real> Interpolation<T> {
-    /// The coarse cells that a cell takes its value from in one direction, with their weights.
+    /// Returns the coarse cells from which a cell is interpolated in one direction, with their weights.
     fn parents(weights: &Weights, at: At) -> [Option<(At, T)>; 2] {
         let d = weights.axis as usize;
         let mut to = at;
@@ -233,7 +233,7 @@ impl<T: Real> Interpolation<T> {
     }
 }
 
-/// All cells of a direction's finer grid.
+/// Returns all cells of a direction's finer grid.
 fn fine_cells(weights: &Weights) -> impl Iterator<Item = At> + use<> {
     let shape = weights.fine.shape;
     (0..shape.nz).flat_map(move |k| (0..shape.ny).flat_map(move |j| (0..shape.nx).map(move |i| [i, j, k])))
@@ -286,7 +286,7 @@ impl<T: Real> Transfer<Reference, T> for Interpolation<T> {
     }
 }
 
-/// Corrections of bodies' constants.
+/// Corrections of the constants of strongly coupled aggregates.
 #[derive(Debug)]
 pub struct BodyCorrection {
     bodies: RwLock<Vec<Bodies>>,
@@ -327,7 +327,7 @@ impl SupportsGalerkin for Reference {
     type BodyCorrection<T: Real> = BodyCorrection;
 
     fn finest<T: Real>(&self, stencil: &Diffusion, _: &Arc<Self::Operator<T>>) -> Result<Matrix> {
-        // What others come to is judged by this.
+        // Other back ends are compared with this.
         Ok(Matrix::of(self, stencil, Precision::F64))
     }
 

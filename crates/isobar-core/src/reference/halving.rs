@@ -1,4 +1,4 @@
-//! Between grids of which one has half as many cells in some directions, cell by cell.
+//! Transfers between grids of which one is coarsened by two, cell by cell.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::stencil::Diffusion;
 use crate::stencil::halving::Halving;
 use crate::stencil::point_levels::SupportsPoints;
 
-/// Between two levels of point relaxation.
+/// The transfer between two levels of point relaxation.
 #[derive(Debug)]
 pub struct PointTransfer<T: Real> {
     fine: Arc<Plain<Diffusion, T>>,

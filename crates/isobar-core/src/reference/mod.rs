@@ -1,4 +1,4 @@
-//! The serial back end that specifies all others: plain loops, nothing fused, nothing clever.
+//! The serial back end that specifies all others: plain loops, nothing fused, nothing optimised.
 
 mod aggregate;
 mod diffusion;

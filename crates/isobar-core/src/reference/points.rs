@@ -36,7 +36,7 @@ impl<S: SevenPoint, T: Real> PointSmoother<Reference, T> for Plain<S, T> {
         let (state, omega) = (self.state(), T::from_f64(cycle.relaxation));
         let shape = Operator::layout(self).shape();
         let n = [shape.nx, shape.ny, shape.nz];
-        // u + ω D⁻¹(f − A u) in one cell; across periodic sides neighbours are what they were before the cycle.
+        // u + ω D⁻¹(f − A u) in one cell; neighbours across periodic sides have their values from before the cycle.
         let relaxed = |at: At, now: &Vector<T>| {
             let (here, diagonal) = (get(now)(at), diagonal(&state.rows, at));
             let mut applied = state.rows.shift(at) * here;

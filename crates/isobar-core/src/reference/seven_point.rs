@@ -1,5 +1,4 @@
-//! Any matrix that couples a cell to its six neighbours, row by row: all that can be done with one, from its couplings
-//! alone.
+//! Matrices that couple a cell to its six neighbours, row by row; all steps follow from the couplings alone.
 
 use std::fmt::Debug;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
@@ -30,13 +29,13 @@ pub struct Coupling<T> {
 
 /// The rows of a matrix: (A u)_n = s_n u_n + Σ_m t_nm (u_n − u_m).
 pub trait Rows<T>: Debug + Send + Sync {
-    /// t to the neighbours: west, east, south, north, below, above.
+    /// Returns t to the neighbours: west, east, south, north, below, above.
     fn couplings(&self, at: At) -> [Option<Coupling<T>>; 6];
 
-    /// s
+    /// Returns s.
     fn shift(&self, at: At) -> T;
 
-    /// As [`Operator::coefficient_vectors`].
+    /// See [`Operator::coefficient_vectors`].
     fn coefficient_vectors(&self) -> f64;
 }
 
@@ -45,15 +44,15 @@ pub trait SevenPoint: Stencil {
     /// Its rows, rounded to T.
     type Rows<T: Real>: Rows<T>;
 
-    /// Which directions are periodic.
+    /// Returns which directions are periodic.
     fn periodic(&self) -> [bool; 3] {
         [false; 3]
     }
 
-    /// Computes them, for vectors with a layout.
+    /// Computes the rows, for vectors with a layout.
     ///
     /// # Errors
-    /// As [`Vector::zeros`].
+    /// See [`Vector::zeros`].
     fn rows<T: Real>(&self, layout: &Layout) -> Result<Self::Rows<T>>;
 }
 
@@ -75,7 +74,7 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
     /// Computes the rows.
     ///
     /// # Errors
-    /// As [`Layout::new`] and [`Vector::zeros`].
+    /// See [`Layout::new`] and [`Vector::zeros`].
     pub fn new(stencil: &S) -> Result<Self> {
         let layout = Layout::new(stencil.shape())?;
         let state = State { stencil: stencil.clone(), rows: stencil.rows(&layout)? };
@@ -85,14 +84,14 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
     /// Replaces the coefficients.
     ///
     /// # Errors
-    /// As [`Plain::new`].
+    /// See [`Plain::new`].
     pub fn update(&self, stencil: &S) -> Result<()> {
         let state = State { stencil: stencil.clone(), rows: stencil.rows(&self.layout)? };
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;
         Ok(())
     }
 
-    /// Coefficients are replaced as a whole, so a panic elsewhere cannot have spoilt them.
+    /// Returns the coefficients. They are replaced as a whole, so that a panic elsewhere does no harm.
     pub(super) fn state(&self) -> RwLockReadGuard<'_, State<S, T>> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -106,7 +105,7 @@ pub(super) fn fill<T: Real>(y: &mut Vector<T>, mut value: impl FnMut(At) -> T) {
     y.fill_with(|i, j, k| value([i, j, k]));
 }
 
-/// All cells, in the order of their numbers.
+/// Returns all cells, in the order of their numbers.
 pub(super) fn cells(layout: &Layout) -> impl Iterator<Item = At> + use<> {
     let Shape { nx, ny, nz } = layout.shape();
     (0..nz).flat_map(move |k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])))
@@ -116,7 +115,7 @@ pub(super) fn inverse<T: Real>(x: T) -> T {
     if x > T::ZERO { T::ONE / x } else { T::ZERO }
 }
 
-/// (A u)_n, from differences: a constant gives exactly s u.
+/// Computes (A u)_n from differences: a constant gives exactly s u.
 pub(super) fn row<T: Real>(rows: &impl Rows<T>, at: At, u: impl Fn(At) -> T) -> T {
     let here = u(at);
     rows.couplings(at).into_iter().flatten().fold(rows.shift(at) * here, |sum, n| sum + n.t * (here - u(n.to)))
@@ -130,12 +129,12 @@ fn same_column(a: At, b: At) -> bool {
     a[..2] == b[..2]
 }
 
-/// Replaces the values of a column by the solution with its tridiagonal block. Everything is a sum of
-/// positive numbers: the pivot of layer k is t_{k+½} + e_k, with the excess
-/// e_k = (s and couplings out of the column)_k + t_{k−½} e_{k−1} / (t_{k−½}' + e_{k−1}), t' being the coupling back.
-/// A column tied to nothing has the last pivot 0, and gets the solution with 0 at its top. The coupling t across a
-/// periodic top is not part of the tridiagonal block; instead its two cells get 2t on the diagonal, so that M − A
-/// is still positive semi-definite (with t alone, M⁻¹A can have the eigenvalue 2, and relaxation stalls).
+/// Replaces the values of a column by the solution with its tridiagonal block. Every quantity is a sum of positive
+/// numbers: the pivot of layer k is t_{k+½} + e_k, with the excess e_k = (s and couplings out of the column)_k +
+/// t_{k−½} e_{k−1} / (t_{k−½}' + e_{k−1}), t' being the coupling back. A decoupled column has the last pivot 0, and
+/// gets the solution with 0 at its top. The coupling t across a periodic top is not part of the tridiagonal block;
+/// instead its two cells get 2t on the diagonal, so that M − A is still positive semi-definite (with t alone, M⁻¹A can
+/// have the eigenvalue 2, and relaxation stalls).
 fn solve_column<T: Real>(rows: &impl Rows<T>, [i, j]: [usize; 2], values: &mut [T], ratios: &mut [T]) {
     let nz = values.len();
     let (mut excess_over_pivot, mut y_before) = (T::ZERO, T::ZERO);
@@ -258,8 +257,8 @@ impl<S: SevenPoint, T: Real> LineSmoother<Reference, T> for Plain<S, T> {
                 if Colour::of(i, j) != colour {
                     return;
                 }
-                // u + ρ(M⁻¹(f − (A − M)u) − u): a column's own old values never meet the
-                // vertical couplings, whose rounding would drown the residual.
+                // u + ρ(M⁻¹(f − (A − M)u) − u): a column's own old values are not multiplied by the vertical
+                // couplings, whose rounding would dominate the residual.
                 for (k, value) in values.iter_mut().enumerate() {
                     let at = [i, j, k];
                     *value = f.get(i, j, k);
@@ -282,12 +281,12 @@ impl<S: SevenPoint, T: Real> LineSmoother<Reference, T> for Plain<S, T> {
 impl<S: SevenPoint> MixedSmoother<Reference> for Plain<S, f64> {}
 
 impl<S: SevenPoint, T: Real> Plain<S, T> {
-    /// u += ρ D⁻¹(f − A u) in the cells with i + j + k even, then in the others, or the other way round.
+    /// Computes u += ρ D⁻¹(f − A u) in the cells with i + j + k even, then in the others, or in the opposite order.
     fn relax_points_by_colour(&self, relaxation: Relaxation, f: &Vector<T>, u: &mut Vector<T>) {
         let (state, rho) = (self.state(), T::from_f64(relaxation.rho));
         let first = self.layout.local(relaxation.first) as usize;
         for colour in [first, 1 - first] {
-            // Cells of a colour are in columns of both, layer by layer.
+            // Cells of one colour lie in columns of both, alternating by layer.
             for at @ [i, j, k] in cells(&self.layout).filter(|at| at.iter().sum::<usize>() % 2 == colour) {
                 let change = get(f)(at) - row(&state.rows, at, get(u));
                 let relaxed = get(u)(at) + rho * (change * inverse(diagonal(&state.rows, at)));

@@ -25,19 +25,19 @@ struct Entries<T> {
     diagonal: Vec<T>,
 }
 
-/// The vertical tridiagonal blocks of a matrix, as three vectors in the layout (as paper A hands them to the tridiagonal
-/// solver of a library).
+/// The vertical tridiagonal blocks of a matrix, as three vectors in the layout (as paper A passes them to the
+/// tridiagonal solver of a library).
 #[derive(Clone, Debug)]
 pub struct Bands<T> {
     /// Below the diagonal.
     pub below: Vector<T>,
-    /// On it.
+    /// The diagonal.
     pub diagonal: Vector<T>,
     /// Above it.
     pub above: Vector<T>,
 }
 
-/// Fails where a vector has more entries than the indices of a stored matrix can name.
+/// Fails where a vector has more entries than the indices of a stored matrix support.
 ///
 /// # Errors
 /// [`Error::Unsupported`]
@@ -124,7 +124,7 @@ impl<T: Real> Bands<T> {
     /// Extracts the blocks.
     ///
     /// # Errors
-    /// As [`Vector::zeros`].
+    /// See [`Vector::zeros`].
     pub fn new(stencil: &StoredMatrix, layout: &Layout) -> Result<Self> {
         let zeros = || Vector::<T>::zeros(layout);
         let (mut below, mut diagonal, mut above) = (zeros()?, zeros()?, zeros()?);

@@ -14,7 +14,7 @@ use crate::stencil::tensor_levels::{SupportsTransfers, by_coarsening, by_modes};
 use crate::stencil::{Hierarchy, Lines, Modes, Stencil, Supports, TensorProduct, VerticalModes};
 
 /// The rows of a [`TensorProduct`]: t = −|T| b, −|T| c, −d α, and s = |T| a − d (α_T − Σ α). Factors are rounded to T
-/// once; s is summed up in double precision, where α_T − Σ α is exactly zero but at the sides.
+/// once; s is summed in double precision, where α_T − Σ α is exactly zero except at the sides.
 #[derive(Clone, Debug)]
 pub struct TensorProductRows<T> {
     shape: Shape,
@@ -79,15 +79,16 @@ impl SevenPoint for TensorProduct {
     }
 }
 
-/// Between two levels of the tensor-product operator.
+/// The transfer between two levels of the tensor-product operator.
 #[derive(Debug)]
 pub struct BilinearTransfer<T: Real> {
     fine: Arc<Plain<TensorProduct, T>>,
     coarse: Layout,
 }
 
-/// The coarse columns that fine column n of `count` is interpolated from, with their weights: its own and the one on its
-/// side, outside of which the value mirrors with the opposite sign; the last, alone in its coarse column, has that one's.
+/// Returns the coarse columns from which fine column n of `count` is interpolated, with their weights: its own and the
+/// one on its side, where the value is mirrored outside with the opposite sign; the last, if alone in its coarse column,
+/// has the value of that.
 fn interpolation(n: usize, count: usize) -> [(usize, f64); 2] {
     let (own, coarse_count) = (n / 2, count.div_ceil(2));
     if n + 1 == count && n.is_multiple_of(2) {
@@ -123,7 +124,7 @@ impl<T: Real> Transfer<Reference, T> for BilinearTransfer<T> {
     }
 }
 
-/// f_c = R f
+/// Computes f_c = R f.
 pub(super) fn restrict<T: Real>(f: &Vector<T>, coarse_f: &mut Vector<T>) {
     let Shape { nx, ny, .. } = f.layout().shape();
     let at = |i: usize, j: usize, k: usize| if i < nx && j < ny { f.get(i, j, k) } else { T::ZERO };
@@ -133,7 +134,7 @@ pub(super) fn restrict<T: Real>(f: &Vector<T>, coarse_f: &mut Vector<T>) {
     });
 }
 
-/// P u_c in a cell of a grid with this layout.
+/// Returns P u_c in a cell of a grid with this layout.
 pub(super) fn interpolated<T: Real>(layout: &Layout, coarse_u: &Vector<T>, [i, j, k]: At) -> T {
     let Shape { nx, ny, .. } = layout.shape();
     let mut correction = T::ZERO;

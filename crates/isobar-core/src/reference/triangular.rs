@@ -69,7 +69,7 @@ impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
 
     fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut Vector<T>) -> Result<()> {
         let (state, omega) = (self.state(), T::from_f64(relaxation));
-        // Σ T over the upper neighbours in the same block.
+        // Computes Σ T over the upper neighbours in the same block.
         let upper_sum = |at: At| {
             let couplings = state.rows.couplings(at).into_iter().flatten();
             let upper = couplings.filter(|n| n.higher && self.is_in_block(block, at, n.to));
@@ -114,7 +114,7 @@ impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
 }
 
 impl<S: SevenPoint, T: Real> Plain<S, T> {
-    /// Whether two unknowns are in the same block of so many.
+    /// Returns whether two unknowns are in the same block of `block` unknowns.
     fn is_in_block(&self, block: usize, a: At, b: At) -> bool {
         let Shape { nx, ny, .. } = self.layout.shape();
         let number = |[i, j, k]: At| (i + nx * (j + ny * k)) / block;

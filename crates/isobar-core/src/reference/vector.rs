@@ -4,16 +4,16 @@ use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::real::Real;
 
-/// A vector in host memory, in the one layout.
+/// A vector in host memory, in isobar's layout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vector<T> {
     layout: Layout,
-    /// Halo rows included.
+    /// All entries, halo rows included.
     entries: Vec<T>,
 }
 
 impl<T: Real> Vector<T> {
-    /// A vector of zeros.
+    /// Makes a vector of zeros.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] where it cannot be allocated.
@@ -29,33 +29,33 @@ impl<T: Real> Vector<T> {
         Ok(Self { layout: *layout, entries })
     }
 
-    /// Where its entries are.
+    /// Returns its layout.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// All entries, padding included, halo rows not.
+    /// Returns all entries, padding included, halo rows not.
     pub fn entries(&self) -> &[T] {
         &self.entries[self.layout.halo_len()[0]..][..self.layout.len()]
     }
 
-    /// All entries, padding included, halo rows not; the padding must stay zero.
+    /// Returns all entries, padding included, halo rows not; the padding must stay zero.
     pub fn entries_mut(&mut self) -> &mut [T] {
         &mut self.entries[self.layout.halo_len()[0]..][..self.layout.len()]
     }
 
-    /// All entries, padding and halo rows included.
+    /// Returns all entries, padding and halo rows included.
     pub fn all_entries(&self) -> &[T] {
         &self.entries
     }
 
-    /// All entries, padding and halo rows included; the padding must stay zero.
+    /// Returns all entries, padding and halo rows included; the padding must stay zero.
     pub fn all_entries_mut(&mut self) -> &mut [T] {
         &mut self.entries
     }
 
-    /// The entry of grid point (i, j, k). The halo row before the first has the j before 0, which wraps around, and so has the halo
-    /// column before the first.
+    /// Returns the entry of grid point (i, j, k). In the halo row before the first, j is 0 − 1, wrapping around; likewise i in the
+    /// halo column before the first.
     #[inline(always)]
     pub fn get(&self, i: usize, j: usize, k: usize) -> T {
         self.entries[self.position(i, j, k)]
@@ -76,7 +76,7 @@ impl<T: Real> Vector<T> {
             let position = self.layout.beyond(is_east, j.cast_signed()) + k.cast_signed();
             return self.layout.halo_len()[0].wrapping_add_signed(position);
         }
-        // Two rows further on, where an even number keeps the colours.
+        // Shifts by two rows, which keeps the colours.
         let index = self.layout.index(i, j.wrapping_add(2), k);
         index + self.layout.halo_len()[0] - 4 * self.layout.half_plane()
     }

@@ -1,4 +1,4 @@
-//! Jacobi's method for a batch: lines of cells along x, each a problem of its own.
+//! Jacobi's method for a batch of lines of cells along x, each a problem of its own.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::traffic::StepTraffic;
 /// max w ‖r‖²
 const WORST: Scalar = Scalar::new(0);
 
-/// Cycle after cycle of [`PointSmoother::relax_lines`] until ‖f − A u‖ is small enough in every line, relative to that of the
-/// line's own first guess, or to its own right-hand side. As in [`Jacobi`](super::jacobi::Jacobi) a line's norm comes with the cycle that
-/// its u begins, so that no pass is spent on it; a kernel over the lines finds the worst and counts. Lines that have converged are relaxed
-/// on with the others: in the same pass they cost nothing, and their residuals go on falling.
+/// Jacobi's method for a batch: cycles of [`PointSmoother::relax_lines`] until ‖f − A u‖ is small enough in every line, relative to that
+/// of the line's own first guess, or to its own right-hand side. As in [`Jacobi`](super::jacobi::Jacobi) a line's norm is a by-product of
+/// the cycle that begins from its u, so that no pass is spent on it; a kernel over the lines finds the worst and counts. Converged lines
+/// are relaxed with the others: in the same pass they cost nothing, and their residuals continue to fall.
 ///
 /// The monitor sees the worst line's relative residual.
 ///
@@ -31,26 +31,26 @@ pub struct LineBatch<B: Backend, T: Real> {
     cycle: PointCycle,
     backend: B,
     next: B::Vector<T>,
-    /// To find ‖f‖ of every line, where that is what residuals are relative to.
+    /// A vector of zeros, to find ‖f‖ of every line where residuals are relative to it.
     zero: Option<B::Vector<T>>,
     norms: B::Vector<f64>,
-    /// 1 over the square of what a line's residual is relative to.
+    /// 1 over the square of the reference of each line's residual.
     weights: B::Vector<f64>,
     counts: B::Vector<f64>,
     scalars: B::Scalars,
     tolerance: f64,
-    /// On the host.
+    /// Numbers of the lines on the host.
     lines: Vec<f64>,
-    /// ‖r‖ of the worst line, relative.
+    /// The relative ‖r‖ of the worst line.
     worst: f64,
     iterations: usize,
 }
 
 impl<B: Backend, T: Real> LineBatch<B, T> {
-    /// With cycles of one kind on a grid of one layer with this shape, whose lines are not coupled.
+    /// Takes cycles of one kind on a grid of one layer with this shape, whose lines are not coupled.
     ///
     /// # Errors
-    /// As [`PointSmoother::prepare_lines`]; where the workspace does not fit in memory.
+    /// See [`PointSmoother::prepare_lines`]; where the workspace does not fit in memory.
     pub fn new(
         operator: Arc<dyn PointSmoother<B, T>>,
         shape: Shape,
@@ -82,7 +82,7 @@ impl<B: Backend, T: Real> LineBatch<B, T> {
         Shape::new(self.lines.len(), 1, 1)
     }
 
-    /// Has ‖f − A u‖² of every line, of this u or of zero, on the host.
+    /// Copies ‖f − A u‖² of every line, for this u or for zero, to the host.
     fn measure(&mut self, f: &B::Vector<T>, u: Option<&B::Vector<T>>) -> Result<()> {
         let shape = self.shape();
         let Self { operator, cycle, next, zero, norms, lines, backend, .. } = self;
@@ -93,7 +93,7 @@ impl<B: Backend, T: Real> LineBatch<B, T> {
 }
 
 impl<B: Backend, T: Real> Iteration<B, T> for LineBatch<B, T> {
-    /// Also what every line will be relative to. Returns the worst line's norm, times what the monitor's is relative to.
+    /// Stores the reference of every line, too. Returns the worst line's norm, times the monitor's reference.
     fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>> {
         if guess == Guess::Zero {
             self.backend.clear(u)?;
@@ -133,7 +133,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for LineBatch<B, T> {
         let shape = self.shape();
         let Self { operator, cycle, backend, next, norms, weights, counts, scalars, .. } = self;
         let (allowed, reference) = (self.tolerance.powi(2), monitor.reference());
-        // Of the first guess the monitor knows already.
+        // The monitor has the residual of the first guess already.
         let (mut is_known, mut last) = (true, 0.0);
         backend.iterate(
             scalars,

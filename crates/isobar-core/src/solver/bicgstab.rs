@@ -20,7 +20,7 @@ use crate::traffic::{self, StepTraffic};
 /// u += αy + ωz;       r = s − ωt;  ρ' = ⟨r̂, r⟩;  β = (ρ'/ρ)(α/ω)
 /// ```
 ///
-/// Storage: 7 n-vectors (r, r̂, p, v, t, one that is y and then z, and the u before an iteration) beside b and u; s lives in r.
+/// Storage: 7 n-vectors (r, r̂, p, v, t, one that is y and then z, and the u before an iteration) besides b and u; s shares r.
 pub struct Bicgstab<B: Backend, T: Real> {
     backend: B,
     operator: Arc<dyn CgOperator<B, T>>,
@@ -31,7 +31,7 @@ pub struct Bicgstab<B: Backend, T: Real> {
     v: B::Vector<T>,
     t: B::Vector<T>,
     z: B::Vector<T>,
-    /// u as it was before the last iteration, which may have been better.
+    /// u before the last iteration, which may have been better.
     before: B::Vector<T>,
     scalars: B::Scalars,
 }

@@ -26,11 +26,11 @@ use crate::traffic::{self, StepTraffic};
 /// preconditioner varies or is not symmetric (a multigrid cycle), β = −⟨z, q⟩/σ instead (Golub and
 /// Ye, 1999), which costs one more inner product.
 ///
-/// With a [`Projection`] they are the deflated conjugate gradients of paper D (algorithm 1): q = P A p, and
-/// u is corrected in the deflation space before and after.
+/// With a [`Projection`] this is paper D's deflated conjugate gradients (algorithm 1): q = P A p, and u is corrected in
+/// the deflation space before and after.
 ///
-/// Storage: 4 n-vectors (r, z, p, q) beside b and u, a fifth where the operator does not advance p in place (CUDA), and
-/// one for the norm ‖D^−½ r‖ where that is asked for.
+/// Storage: 4 n-vectors (r, z, p, q) besides b and u, a fifth where the operator does not advance p in place (CUDA),
+/// and one for the norm ‖D^−½ r‖ where it is used.
 pub struct Cg<B: Backend, T: Real> {
     backend: B,
     form: Form,
@@ -43,7 +43,7 @@ pub struct Cg<B: Backend, T: Real> {
     z: B::Vector<T>,
     /// p of even iterations, or of all.
     p: B::Vector<T>,
-    /// p of odd iterations, where the operator needs another place for it.
+    /// p of odd iterations, where the operator cannot advance p in place.
     p_odd: Option<B::Vector<T>>,
     q: B::Vector<T>,
     scalars: B::Scalars,
@@ -95,13 +95,13 @@ impl<B: Backend, T: Real> Cg<B, T> {
         })
     }
 
-    /// With deflation.
+    /// Adds deflation.
     #[must_use]
     pub fn deflated(self, projection: Option<Box<dyn Projection<B, T>>>) -> Self {
         Self { projection, ..self }
     }
 
-    /// Watching ‖D^−½ r‖ instead of ‖r‖.
+    /// Makes the iteration watch ‖D^−½ r‖ instead of ‖r‖.
     ///
     /// # Errors
     /// Where one more vector does not fit in memory.
@@ -110,7 +110,7 @@ impl<B: Backend, T: Real> Cg<B, T> {
         Ok(Self { scaled: Some((diagonal, vector)), ..self })
     }
 
-    /// ‖r‖² or ‖D^−½ r‖² of the r that is there.
+    /// Computes ‖r‖² or ‖D^−½ r‖² of the current r.
     fn norm(&mut self) -> Result<f64> {
         let Self { backend, scaled, r, scalars, .. } = self;
         match scaled {
@@ -155,8 +155,8 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
                 operator.residual(b, u, r, NORM[0], scalars)?;
             }
         }
-        // With p = q = 0 the very first α and β act on nothing: no iteration is special.
-        // Iteration 0 advances from the direction of odd iterations, where these have one of their own.
+        // With p = q = 0 the very first α and β have no effect: no iteration is special. Iteration 0 advances from the
+        // direction of odd iterations, where these have one of their own.
         backend.clear(p_odd.as_mut().unwrap_or(p))?;
         backend.clear(q)?;
         backend.set(scalars, RHO[1], 1.0)?;
@@ -230,7 +230,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
                     taken += 1;
                     let norm = bank[NORM[1 - now].index()];
                     let flow = monitor.observe(norm);
-                    // pᵀAp ≤ 0 or rᵀM⁻¹r ≤ 0 away from the solution: not positive definite, if only by rounding.
+                    // pᵀAp ≤ 0 or rᵀM⁻¹r ≤ 0 away from the solution: not positive definite, perhaps by rounding.
                     let [rho, rho_next] = [RHO[now], RHO[1 - now]].map(|scalar| bank[scalar.index()]);
                     let sigma = bank[SIGMA[now].index()];
                     let definite = sigma > 0.0 && rho_next > 0.0;
@@ -252,14 +252,14 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
             )?;
             match &mut best {
                 Some(best) if is_paused => {
-                    // The update of u lags behind.
+                    // The update of u lags one iteration behind.
                     backend.convert(u, best)?;
                     monitor.note_kept(1);
                 }
                 _ => break,
             }
         }
-        // The last α was never applied to u, and shall not be where it is none.
+        // Applies the last α to u, unless it is not a number.
         if is_sound && taken > 0 {
             let last = (taken - 1) % 2;
             let p = match p_odd {

@@ -13,7 +13,7 @@ use crate::traffic::{self, StepTraffic};
 /// ‖r‖²
 const NORM: Scalar = Scalar::new(0);
 
-/// One direct solution, and as many steps of refinement as it takes, usually none:
+/// The direct solution, with as many steps of refinement as it needs, usually none:
 ///
 /// ```text
 /// u = A⁻¹ b;   r = b − A u;   u += A⁻¹ r
@@ -25,12 +25,12 @@ pub struct Direct<B: Backend> {
     solver: SharedDirect<B>,
     r: B::Vector<f64>,
     scalars: B::Scalars,
-    /// ‖b − A u‖ of the u that the last run left.
+    /// ‖b − A u‖ of u after the last run.
     residual: Option<f64>,
 }
 
 impl<B: Backend> Direct<B> {
-    /// Takes a matrix and what solves it.
+    /// Takes a matrix and its solver.
     ///
     /// # Errors
     /// Where the workspace does not fit in memory.
@@ -40,7 +40,7 @@ impl<B: Backend> Direct<B> {
         Ok(Self { operator, solver, r, scalars, residual: None })
     }
 
-    /// ‖b − A u‖², with the residual in r.
+    /// Computes ‖b − A u‖², with the residual in r.
     fn judge(&mut self, b: &B::Vector<f64>, u: &mut B::Vector<f64>) -> Result<f64> {
         self.operator.residual(b, u, &mut self.r, NORM, &mut self.scalars)?;
         Ok(self.operator.backend().read(&self.scalars)?[NORM.index()])
@@ -69,7 +69,7 @@ impl<B: Backend> Iteration<B, f64> for Direct<B> {
             if is_first {
                 locked(&self.solver).solve(b, u)?;
             } else {
-                // r is that of u.
+                // r is the residual of u.
                 locked(&self.solver).solve_in_place(&mut self.r)?;
                 self.operator.backend().axpy(Ratio::ONE, &self.r, u, &self.scalars)?;
             }

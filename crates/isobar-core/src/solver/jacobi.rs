@@ -16,30 +16,30 @@ use crate::traffic::{self, StepTraffic, Traffic};
 /// ‖r‖²
 const NORM: Scalar = Scalar::new(0);
 
-/// Cycle after cycle of [`PointSmoother::relax_points`] (paper C, sections 3.3 and 4.1) until ‖f − A u‖ is small enough. The
-/// norm comes with each cycle's first sub-iteration and costs no pass of its own: it is that of the u that the cycle
-/// began with, so that one cycle more is taken than counts, and its result dropped.
+/// Jacobi's method: cycles of [`PointSmoother::relax_points`] (paper C, sections 3.3 and 4.1) until ‖f − A u‖ is small enough. The
+/// norm comes with each cycle's first sub-iteration and costs no pass of its own: it is that of the u before the cycle, so that
+/// one more cycle is computed than counts, and its result dropped.
 ///
-/// Accelerated sweeps have momentum, of which `Momentum` says how much; the u of the next sweep is put where the last but one was,
-/// which is what they read beside it. Accelerated cycles of tiles take two such vectors to two others.
+/// Accelerated sweeps have momentum, which `Momentum` determines; the next u overwrites the last but one, which sweeps read too.
+/// Accelerated cycles of tiles need two more vectors.
 ///
-/// Storage: the u of the next cycle; of accelerated tiles two vectors more.
+/// Storage: the u of the next cycle; for accelerated tiles two more vectors.
 pub struct Jacobi<B: Backend, T: Real> {
     operator: Arc<dyn PointSmoother<B, T>>,
     cycle: PointCycle,
     momentum: Option<Momentum>,
     backend: B,
     next: B::Vector<T>,
-    /// The u before u, and before `next`, of accelerated tiles.
+    /// The u before u, and before `next`, for accelerated tiles.
     before: Option<[B::Vector<T>; 2]>,
     scalars: B::Scalars,
 }
 
 impl<B: Backend, T: Real> Jacobi<B, T> {
-    /// With cycles of one kind on a grid with this shape, which the operator may have a part of; sweeps may be accelerated.
+    /// Takes cycles of one kind on a grid with this shape, of which the operator may have a subdomain; sweeps may be accelerated.
     ///
     /// # Errors
-    /// As [`PointSmoother::prepare`]; where the workspace does not fit in memory.
+    /// See [`PointSmoother::prepare`]; where the workspace does not fit in memory.
     pub fn new(
         operator: Arc<dyn PointSmoother<B, T>>,
         shape: Shape,
@@ -60,24 +60,24 @@ impl<B: Backend, T: Real> Jacobi<B, T> {
 }
 
 impl<B: Backend, T: Real> Jacobi<B, T> {
-    /// How sweeps begin to be accelerated, if they are, in words.
+    /// Describes the initial acceleration of sweeps, if any.
     pub fn describe_momentum(&self) -> Option<String> {
         let momentum = self.momentum.as_ref()?;
         Some(format!(
-            "sweeps with momentum {:.5}, for a spectral radius of 1 − {:.1e}, or what the residual shows later",
+            "sweeps with momentum {:.5}, for a spectral radius of 1 − {:.1e}, corrected later by the residual",
             momentum.momentum(),
             1.0 - momentum.radius()
         ))
     }
 }
 
-/// A cycle with as much momentum as that.
+/// Returns a cycle with this momentum.
 fn with(cycle: &PointCycle, momentum: Option<&Momentum>) -> PointCycle {
     let momentum = momentum.map_or(0.0, Momentum::momentum);
     PointCycle { relaxation: (1.0 + momentum) * cycle.relaxation, momentum, ..*cycle }
 }
 
-/// Tiles, sub-iterations and overlap in words, where there are any.
+/// Describes tiles, sub-iterations and overlap, where there are any.
 pub fn describe(cycle: &PointCycle, shape: Shape) -> Option<String> {
     if cycle.is_sweep() {
         return None;
@@ -97,7 +97,7 @@ pub fn describe(cycle: &PointCycle, shape: Shape) -> Option<String> {
     Some(format!("{} sub-iterations in {count} tiles of {tiles} cells, shared cells {overlap}", cycle.sub_iterations))
 }
 
-/// The traffic of a cycle: u and f once, however many sub-iterations there are.
+/// Returns the traffic of a cycle: u and f once, for any number of sub-iterations.
 pub fn traffic_of(cycle: &PointCycle, shape: Shape) -> Traffic {
     if cycle.is_sweep() {
         return if cycle.momentum > 0.0 { traffic::RELAX_POINTS_ON } else { traffic::RELAX_POINTS };
@@ -106,7 +106,7 @@ pub fn traffic_of(cycle: &PointCycle, shape: Shape) -> Traffic {
     Traffic { flops: step.flops * cycle.updates(shape) / shape.cells() as f64, ..step }
 }
 
-/// z = ω D⁻¹ r, a plain sweep from zero, which is put in `zero`.
+/// Computes z = ω D⁻¹ r, a plain sweep from zero, which is stored in `zero`.
 pub(super) fn sweep_from_zero<B: Backend, T: Real>(
     operator: &dyn PointSmoother<B, T>,
     relaxation: f64,
@@ -143,11 +143,11 @@ impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
             backend.clear(u)?;
         }
         if let Some(momentum) = momentum {
-            // Nothing moves yet.
+            // The first sweep has no momentum.
             backend.convert(u, before.as_mut().map_or(&mut *next, |[before, _]| before))?;
             momentum.begin();
         }
-        // Of the first guess the monitor knows already.
+        // The monitor has the residual of the first guess already.
         let mut is_known = true;
         loop {
             let (cycle, mut is_changed) = (with(cycle, momentum.as_ref()), false);

@@ -1,12 +1,12 @@
 //! Iterations, written once over any back end.
 //!
-//! * [`cg`] preconditioned conjugate gradients, fused and textbook,
-//! * [`bicgstab`] for non-symmetric operators,
-//! * [`multigrid`] multigrid as an iteration; [`crate::precond::multigrid`] holds the cycle,
-//! * [`jacobi`] Jacobi's method, plain and hierarchical, `momentum` how its sweeps are accelerated, [`batch`] lines each with a
-//!   stopping test of its own,
-//! * [`modes`] vertical modes of a tensor product, [`direct`] transforms that solve a separable matrix,
-//! * [`monitor`] decides when to stop, `spectrum` what the condition number was.
+//! * [`cg`]: preconditioned conjugate gradients, fused and textbook,
+//! * [`bicgstab`]: for non-symmetric operators,
+//! * [`multigrid`]: multigrid as an iteration; [`crate::precond::multigrid`] holds the cycle,
+//! * [`jacobi`]: Jacobi's method, plain and hierarchical, `momentum`: the acceleration of its sweeps, [`batch`]: lines each
+//!   with its own stopping test,
+//! * [`modes`]: vertical modes of a tensor product, [`direct`]: transforms that solve a separable matrix,
+//! * [`monitor`]: decides when to stop, `spectrum`: estimates the condition number.
 
 pub mod batch;
 pub mod bicgstab;
@@ -31,24 +31,24 @@ pub use monitor::{Broken, Monitor, Observer, Progress, ignore};
 
 /// An iterative method with its workspace, made once and used for any number of right-hand sides.
 pub trait Iteration<B: Backend, T: Real>: Send {
-    /// Takes up a first guess, and computes ‖b − A u‖, or in the norm that the iteration watches, which for
-    /// [`Guess::Zero`] is ‖b‖ and left to the caller. What it needs of the residual it keeps for [`Iteration::run`].
+    /// Takes a first guess, and computes ‖b − A u‖, or the norm that the iteration watches; for [`Guess::Zero`] it is ‖b‖ and
+    /// left to the caller. It keeps what [`Iteration::run`] needs of the residual.
     ///
     /// # Errors
     /// The errors of the device.
     fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>>;
 
-    /// Whether [`Iteration::begin`] finds ‖b‖ on its way, for [`Guess::Zero`], so that the caller need not.
+    /// Returns whether [`Iteration::begin`] also computes ‖b‖ for [`Guess::Zero`], so that the caller need not.
     fn finds_norm_of_rhs(&self) -> bool {
         false
     }
 
-    /// Improves `u` until the monitor says stop, or finds the preconditioner slow. The monitor has been told ‖r₀‖, and
-    /// [`Iteration::begin`] was called with the same `b`, `u` and `guess`. In `best`, where given, goes a copy of an iterate
-    /// that was much better than those after it, if there was one; the monitor knows.
+    /// Improves `u` until the monitor stops it, or finds the preconditioner slow. Before, the monitor received ‖r₀‖, and
+    /// [`Iteration::begin`] was called with the same `b`, `u` and `guess`. `best`, where given, receives a copy of an iterate
+    /// that was much better than later ones, if there was one; the monitor notes that.
     ///
     /// # Errors
-    /// Only what the device reports; not converging is the monitor's to say.
+    /// The errors of the device; the monitor reports a lack of convergence.
     fn run(
         &mut self,
         b: &mut B::Vector<T>,
@@ -67,36 +67,37 @@ pub trait Iteration<B: Backend, T: Real>: Send {
         Ok(None)
     }
 
-    /// ‖b − A u‖ of the u that the last [`Iteration::run`] left, where it was computed from that u in double precision, so that
-    /// nobody need do it again.
+    /// Returns ‖b − A u‖ of u after the last [`Iteration::run`], where it was computed from that u in double precision and need
+    /// not be computed again.
     fn residual_left(&self) -> Option<f64> {
         None
     }
 
-    /// The outcome of the lines of a batch in the last [`Iteration::run`].
+    /// Returns the outcome of the lines of a batch in the last [`Iteration::run`].
     fn batch(&self) -> Option<Batch> {
         None
     }
 
-    /// Takes the preconditioner of this rank from now on: 0 is the one that was asked for, others are simpler and safer.
-    /// Returns its name, or nothing where there is none and all stays as it is.
+    /// Changes to the preconditioner of this rank: 0 is the one that was asked for, others are simpler and safer. Returns its
+    /// name; where there is none, returns nothing and changes nothing.
     fn choose(&mut self, rank: usize) -> Option<&'static str> {
         let _ = rank;
         None
     }
 
-    /// z = M⁻¹ r with a fixed linear M: the preconditioner of a Krylov method, one cycle or sweep from zero of other methods.
+    /// Computes z = M⁻¹ r with a fixed linear M: the preconditioner of a Krylov method, one cycle or sweep from zero of other
+    /// methods.
     ///
     /// # Errors
     /// The errors of the device.
     fn precondition(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
 
-    /// Whether that M is symmetric where A is. Cycles are not whose restriction is not the transpose of prolongation.
+    /// Returns whether that M is symmetric where A is. A cycle is not where restriction is not the transpose of prolongation.
     fn preconditions_symmetrically(&self) -> bool {
         true
     }
 
-    /// Computes anew what depends on the matrix, whose coefficients have changed.
+    /// Computes again all that depends on the matrix, whose coefficients have changed.
     ///
     /// # Errors
     /// The errors of the device.
@@ -104,9 +105,9 @@ pub trait Iteration<B: Backend, T: Real>: Send {
         Ok(())
     }
 
-    /// The traffic that an iteration declares.
+    /// Returns the traffic of an iteration.
     fn traffic(&self) -> Vec<StepTraffic>;
 
-    /// Bytes of vectors held, beside `b` and `u`.
+    /// Returns the bytes of vectors held, besides `b` and `u`.
     fn workspace_bytes(&self) -> usize;
 }

@@ -16,22 +16,21 @@ use crate::traffic::{self, StepTraffic};
 /// ‖r‖²
 const NORM: Scalar = Scalar::new(0);
 
-/// How lines are relaxed once the low modes are right.
+/// The relaxation of lines once the low modes are right.
 pub(crate) const RELAXATION: Relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first: Colour::Red };
 
-/// The low vertical modes from their two-dimensional problems, all others by relaxing lines, until ‖f − A u‖ is small
-/// enough:
+/// The iteration by vertical modes: low modes from their two-dimensional problems, all others by line relaxation, until ‖f − A u‖
+/// is small enough:
 ///
 /// ```text
 /// x_m ≈ (μ_m |T| + L_h)⁻¹ g_m                                          by cycles of multigrid
 /// u += Σ s_m x_m;  sweeps of red–black lines;  r = f − A u;  g_m = s_mᵀ r;  ‖r‖²
 /// ```
 ///
-/// From u = 0 the sweeps but the last may be in the modes' precision C: the last leaves of their rounding no more than couplings
-/// between columns, and the next iteration, which is not, begins with the true residual.
+/// From u = 0 all sweeps but the last may be in the modes' precision C: after the last one only couplings between columns carry
+/// their rounding, and the next iteration begins with the true residual.
 ///
-/// A sweep reduces mode m at least by max (α_T/(α_T + μ_m |T|))², which is small from the first mode on that has no problem
-/// of its own.
+/// A sweep reduces mode m at least by max (α_T/(α_T + μ_m |T|))², which is small from the first mode on that is not solved for.
 ///
 /// Storage: that of [`ModalProblems`].
 pub struct ByModes<B: Backend, T: Real, C: Real> {
@@ -39,14 +38,14 @@ pub struct ByModes<B: Backend, T: Real, C: Real> {
     plan: Plan,
     backend: B,
     scalars: B::Scalars,
-    /// ‖r‖² that a run begins with.
+    /// ‖r‖² at the beginning of a run.
     initial: f64,
-    /// ‖b − A u‖² of the u that the last run left, if known.
+    /// ‖b − A u‖² of u after the last run, if known.
     residual: Option<f64>,
 }
 
 impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
-    /// With as many sweeps of the grid an iteration as planned.
+    /// Takes as many sweeps of the grid an iteration as planned.
     ///
     /// # Errors
     /// The errors of the device.
@@ -57,8 +56,8 @@ impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
 }
 
 impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
-    /// Iterates, but breaks off where the first iteration from u = 0, whose sweeps may be in the modes' precision, gains nothing:
-    /// that precision may not have the numbers.
+    /// Iterates, but stops where the first iteration from u = 0, whose sweeps may be in the modes' precision, gains nothing: that
+    /// precision may not suffice.
     fn run_from(
         &mut self,
         b: &B::Vector<T>,
@@ -76,7 +75,7 @@ impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
             if gains { monitor.observe(square) } else { ControlFlow::Break(()) }
         };
         if plan.iterations == 1 {
-            // Likely there is nothing left to project, and what is left of the residual is what the solve is judged by.
+            // Probably nothing is left to project, and this residual judges the solve.
             let mut observe = |bank: &[f64; Scalar::COUNT]| {
                 *residual = Some(bank[NORM.index()].sqrt());
                 observe(bank[NORM.index()])
@@ -101,7 +100,7 @@ impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
             if guess(None) == Guess::Given {
                 backend.iterate(scalars, &mut |n, scalars| once(Some(n), scalars), &mut observe)?;
             } else {
-                // The first time u need not be read.
+                // The first iteration need not read u.
                 backend.iterate_after(scalars, &mut once, &mut observe)?;
             }
         }
@@ -135,7 +134,7 @@ impl<B: Backend, T: Real, C: Real> Iteration<B, T> for ByModes<B, T, C> {
         if self.run_from(b, u, guess, monitor)?.is_continue() {
             return Ok(());
         }
-        // Sweeps from a given u are in its own precision.
+        // Sweeps from a given u have its precision.
         self.backend.clear(u)?;
         self.begin(b, u, Guess::Given)?;
         self.run_from(b, u, Guess::Given, monitor).map(drop)

@@ -1,32 +1,33 @@
-//! How much momentum sweeps of Jacobi's method shall have: found on the way.
+//! The momentum of Jacobi's sweeps, estimated during the iteration.
 
 use crate::layout::Shape;
 
-/// The part of a promised gap in rate that counts as kept: a sum of many vectors is slower at first than the slowest alone.
+/// The fraction of a predicted gap in convergence factors that confirms it: a sum of many vectors is slower at first than the
+/// slowest alone.
 const KEPT: f64 = 0.3;
-/// Nearer to 1 the spectral radius is not put.
+/// The smallest gap of the spectral radius to 1.
 const LEAST_GAP: f64 = 1e-13;
 
 /// The momentum of sweeps u += (1 + m) ω D⁻¹(f − A u) + m (u − u′), by an estimate ρ of the spectral radius of 1 − ω D⁻¹A:
 ///
 /// m = (ρ / (1 + √(1 − ρ²)))²
 ///
-/// is what Chebyshev's semi-iteration tends to (Golub & Varga 1961; Frankel 1950), and every vector with an eigenvalue μ
-/// of at most ρ then falls by √m a sweep, so that √κ sweeps do what takes κ without it. Others fall by the larger root z of
-/// z² − (1 + m) μ z + m = 0: slower, but as long as |μ| < 1 they do fall. So an estimate that is too low shows in the residual, and
-/// μ = (z² + m) / ((1 + m) z) with the rate z that is seen is the next one (Hageman & Young 1981, chapter 5). One that is too high
-/// does not show; the first is that of −Δ with u = 0 on all sides.
+/// is the limit of Chebyshev's semi-iteration (Golub & Varga 1961; Frankel 1950), and every vector with an eigenvalue μ of at most
+/// ρ then falls by √m a sweep, so that √κ sweeps do the work of κ sweeps without it. Others fall by the larger root z of z² − (1 +
+/// m) μ z + m = 0: slower, but they fall as long as |μ| < 1. An estimate that is too low therefore shows in the residual, and μ =
+/// (z² + m) / ((1 + m) z) with the observed factor z is the next one (Hageman & Young 1981, chapter 5). An estimate that is too
+/// high does not show; the first is that of −Δ with u = 0 on all sides.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Momentum {
     radius: f64,
-    /// Sweeps since the estimate was made, and since the residual was noted.
+    /// Sweeps since the estimate, and since the residual was noted.
     sweeps: usize,
     noted_at: usize,
     noted: f64,
 }
 
 impl Momentum {
-    /// For a grid and sweeps with this ω.
+    /// Estimates for a grid and sweeps with this ω.
     pub(super) fn new(shape: Shape, relaxation: f64) -> Self {
         let sizes = [shape.nx, shape.ny, shape.nz].into_iter().filter(|&n| n > 1);
         // 1 − cos(π/n), without cancellation.
@@ -36,27 +37,27 @@ impl Momentum {
         Self { radius: (1.0 - gap).clamp(0.0, 1.0 - LEAST_GAP), sweeps: 0, noted_at: 0, noted: f64::INFINITY }
     }
 
-    /// m
+    /// Returns m.
     pub(super) fn momentum(&self) -> f64 {
         let rho = self.radius;
         (rho / (1.0 + ((1.0 - rho) * (1.0 + rho)).sqrt())).powi(2)
     }
 
-    /// ρ
+    /// Returns ρ.
     pub(super) fn radius(&self) -> f64 {
         self.radius
     }
 
-    /// Goes on with another run, whose residuals say nothing of those before.
+    /// Starts another run, unrelated to earlier residuals.
     pub(super) fn begin(&mut self) {
         (self.sweeps, self.noted_at, self.noted) = (0, 0, f64::INFINITY);
     }
 
-    /// Takes note of ‖r‖ before so many sweeps; whether the estimate has changed.
+    /// Notes ‖r‖ before `sweeps` sweeps; returns whether the estimate has changed.
     pub(super) fn note(&mut self, norm: f64, sweeps: usize) -> bool {
         let momentum = self.momentum();
         let rate = momentum.sqrt();
-        // What starts with a jump falls like n √mⁿ, which is near its own rate after two of these.
+        // After a jump the residual falls like n √mⁿ, which is near its asymptotic factor after two of these.
         let window = (1.0 / (1.0 - rate)).ceil() as usize + 2;
         self.sweeps += sweeps;
         if self.sweeps < self.noted_at + window {
@@ -68,7 +69,7 @@ impl Momentum {
         if !is_warm || !seen.is_finite() || 1.0 - seen >= KEPT * (1.0 - rate) {
             return false;
         }
-        // A residual that grows says nothing of a rate.
+        // A growing residual gives no convergence factor.
         let seen = seen.min(1.0 - KEPT * KEPT * (1.0 - rate));
         let radius = ((seen * seen + momentum) / ((1.0 + momentum) * seen)).min(1.0 - LEAST_GAP);
         if radius <= self.radius {
@@ -84,7 +85,7 @@ impl Momentum {
 mod tests {
     use super::*;
 
-    /// Sweeps on one vector of each eigenvalue, as a matrix in its own coordinates takes them, to 1e-8.
+    /// Runs sweeps on one vector of each eigenvalue, in the eigenvectors' coordinates, to 1e-8.
     fn sweeps(momentum: &mut Momentum, eigenvalues: &[f64]) -> usize {
         let mut now = vec![1.0; eigenvalues.len()];
         let mut before = now.clone();

@@ -1,4 +1,4 @@
-//! When to stop, and what to call it.
+//! Stopping tests and verdicts.
 
 use std::ops::ControlFlow;
 
@@ -10,28 +10,28 @@ use crate::outcome::{Spectrum, Stop};
 pub struct Progress {
     /// Iterations taken.
     pub iteration: usize,
-    /// ‖r‖ over the reference, as the iteration sees it.
+    /// ‖r‖ over the reference, as the iteration computed it.
     pub relative_residual: f64,
     /// The tolerance to reach.
     pub tolerance: f64,
 }
 
-/// Sees every iteration, and ends the solve where it breaks: the outcome is then [`Stop::Interrupted`].
+/// A function that sees every iteration, and ends the solve where it breaks: the outcome is then [`Stop::Interrupted`].
 pub type Observer<'o> = dyn FnMut(&Progress) -> ControlFlow<()> + Send + 'o;
 
-/// An [`Observer`] that looks at nothing.
+/// Does nothing, as an [`Observer`].
 pub fn ignore(_: &Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// How patient to be with a residual that does not fall.
+/// The patience with a residual that does not fall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// Krylov residuals may plateau and oscillate; only the final judgement tells a stall.
+    /// Krylov residuals may plateau and oscillate; only the final judgement detects a stall.
     Krylov,
     /// A stationary method that gains nothing in ten iterations never will.
     Stationary,
-    /// Relaxation gains a little at a time, for long.
+    /// Relaxation gains a little at a time, over many iterations.
     Relaxation,
 }
 
@@ -42,23 +42,23 @@ pub struct Monitor<'o> {
     max_iterations: usize,
     patience: Patience,
     history: Vec<f64>,
-    /// The smallest residual of the history, and since the present preconditioner was chosen.
+    /// The smallest residual of the history, and since the current preconditioner was chosen.
     least: f64,
     least_since: f64,
-    /// When the gain of a relaxation was last looked at, and the least of the history then.
+    /// When the gain of a relaxation was last checked, and the least of the history then.
     looked: (usize, f64),
     lanczos: Lanczos,
     /// Restarts begin another Lanczos process; only the first with a preconditioner counts.
     restarted: bool,
-    /// Where the history of the present preconditioner begins.
+    /// The start of the current preconditioner's history.
     since: usize,
-    /// Relative residual of the iterate that is kept beside the present one.
+    /// The relative residual of the kept iterate.
     kept: f64,
-    /// How long to watch, and the pace to be shown, where a preconditioner that is slow may be given up.
+    /// How long to watch, and the required pace, where a slow preconditioner may be given up.
     probe: Option<(usize, f64)>,
-    /// Whether that goes on, also with Krylov methods.
+    /// Whether watching continues, also for Krylov methods.
     is_watched_on: bool,
-    /// ‖e‖ as the last run estimates it.
+    /// ‖e‖, estimated by the last run.
     error: Option<f64>,
     broken: Option<Broken>,
     stop: Option<Stop>,
@@ -80,34 +80,34 @@ pub enum Broken {
         /// Not positive.
         rho: f64,
     },
-    /// A division by zero, of a method that has others.
+    /// A division by zero in another method.
     Division,
 }
 
-/// An iterate is kept when the residual has risen to so many times the least…
+/// An iterate is kept when the residual has risen to this multiple of the least…
 const RISE: f64 = 2.0;
-/// …and the least is this much smaller than the residual of the one that is kept already.
+/// …and the least is below this fraction of the kept iterate's residual.
 const WORTH_KEEPING: f64 = 0.5;
-/// The factor of an estimated error: weak preconditioners leave errors that are larger in slow vectors by as much as these have
-/// been seen by then.
+/// The factor of an estimated error: weak preconditioners leave larger errors in slow vectors, as far as these have been found by
+/// then.
 const CAUTION: f64 = 3.0;
 /// The factor of an estimate after few iterations of a strong preconditioner.
 const CAUTION_EARLY: f64 = 6.0;
 /// A stationary method must gain at least this factor…
 const STALL_FACTOR: f64 = 0.9;
-/// …within so many iterations.
+/// …within this many iterations.
 const STALL_WINDOW: usize = 10;
 /// Relaxation must gain at least this…
 const LEAST_GAIN: f64 = 1e-6;
-/// …in so many iterations.
+/// …in this many iterations.
 const LONG_WINDOW: usize = 1000;
-/// A stationary method that may be given up is, when the residual has grown so much.
+/// The growth of the residual at which a stationary method is given up, where it may be.
 const GROWN: f64 = 10.0;
-/// A residual that has grown so much, beyond the reference and beyond that of the first guess, is not coming back.
+/// The growth of the residual, over the reference and over that of the first guess, that counts as divergence.
 const DIVERGED: f64 = 1e10;
 
 impl<'o> Monitor<'o> {
-    /// A monitor that stops at ‖r‖ ≤ `tolerance` · `reference`. Room for the history is made now.
+    /// Makes a monitor that stops at ‖r‖ ≤ `tolerance` · `reference`, and allocates the history.
     pub fn new(
         reference: f64,
         tolerance: f64,
@@ -170,7 +170,7 @@ impl<'o> Monitor<'o> {
         flow
     }
 
-    /// The same, and ends a run of an iteration that [`Monitor::is_slow`], without a verdict.
+    /// Notes the squared residual norm after one more iteration, and ends a run that [`Monitor::is_slow`], without a verdict.
     pub fn observe_or_give_up(&mut self, norm_squared: f64) -> ControlFlow<()> {
         let flow = self.observe(norm_squared);
         if self.is_slow() { ControlFlow::Break(()) } else { flow }
@@ -183,37 +183,37 @@ impl<'o> Monitor<'o> {
         }
     }
 
-    /// The estimates of the eigenvalues of M⁻¹A that the coefficients give.
+    /// Estimates the extreme eigenvalues of M⁻¹A from the coefficients.
     pub fn spectrum(&self) -> Option<Spectrum> {
         self.lanczos.spectrum()
     }
 
-    /// Ends the solve: the recurrence cannot go on.
+    /// Ends the solve: the recurrence cannot continue.
     pub fn break_down(&mut self, broken: Broken) -> ControlFlow<()> {
         (self.stop, self.broken) = (Some(Stop::Breakdown), Some(broken));
         ControlFlow::Break(())
     }
 
-    /// The breakdown of the recurrence, if any.
+    /// Returns the breakdown of the recurrence, if any.
     pub fn broken(&self) -> Option<Broken> {
         self.broken
     }
 
-    /// Whether the iteration has just left an iterate behind that is worth keeping: the residual rises, and the least so far
-    /// is well below that of the one that is kept.
+    /// Returns whether the iteration has just left an iterate that is worth keeping: the residual rises, and the least so far is
+    /// well below that of the kept one.
     pub fn is_leaving_the_best(&self) -> bool {
         let (Some(&now), true) = (self.history.last(), self.stop.is_none()) else { return false };
         now > RISE * self.least && self.least < WORTH_KEEPING * self.kept
     }
 
-    /// Whether the residual has just risen, by however little, from the least so far, and that is well below the residual of the iterate that
-    /// is kept: for iterations whose residual jumps.
+    /// Returns whether the residual has just risen at all from the least so far, and that is well below the kept iterate's residual:
+    /// for iterations whose residual jumps.
     pub fn has_left_the_best(&self) -> bool {
         let ([.., before, now], true) = (&self.history[..], self.stop.is_none()) else { return false };
         now > before && *before <= self.least && self.least < WORTH_KEEPING * self.kept
     }
 
-    /// Notes that an iterate is kept: that of now, or of so many iterations ago.
+    /// Notes that an iterate is kept: the current one, or that of `ago` iterations before.
     pub fn note_kept(&mut self, ago: usize) {
         let at = self.history.len().saturating_sub(1 + ago);
         self.kept = self.history.get(at).copied().unwrap_or(f64::INFINITY);
@@ -229,23 +229,23 @@ impl<'o> Monitor<'o> {
         self.kept = f64::INFINITY;
     }
 
-    /// Residual of the iterate that is kept, as the iteration saw it; infinite where none is.
+    /// Returns the residual of the kept iterate, as the iteration computed it; infinite where there is none.
     pub fn kept(&self) -> f64 {
         if self.reference > 0.0 { self.kept * self.reference } else { self.kept }
     }
 
-    /// Gives a preconditioner so many iterations to show a pace, see [`Monitor::pace`].
+    /// Gives a preconditioner a number of iterations to reach a pace, see [`Monitor::pace`].
     pub fn watch(&mut self, probe: Option<(usize, f64)>) {
         (self.probe, self.is_watched_on) = (probe, false);
     }
 
-    /// The same, and after these iterations the pace must be kept, whatever the method.
+    /// Gives it a number of iterations, after which the pace must be kept, for any method.
     pub fn watch_on(&mut self, iterations: usize, pace: f64) {
         (self.probe, self.is_watched_on) = (Some((iterations, pace)), true);
     }
 
-    /// Whether those iterations are over and that pace was not reached. Stationary methods are watched on, and are slow as soon
-    /// as a residual is much larger than the first.
+    /// Returns whether those iterations are over and that pace was not reached. Stationary methods are watched further, and are slow
+    /// as soon as a residual is much larger than the first.
     pub fn is_slow(&mut self) -> bool {
         let Some((iterations, pace)) = self.probe else { return false };
         let is_stationary = self.patience == Patience::Stationary;
@@ -260,12 +260,12 @@ impl<'o> Monitor<'o> {
         is_slow
     }
 
-    /// Goes on with another patience, for a method of another kind.
+    /// Changes the patience, for a method of another kind.
     pub fn be(&mut self, patience: Patience) {
         self.patience = patience;
     }
 
-    /// Mean logarithm of the factor by which an iteration has reduced the residual, at the best moment so far.
+    /// Returns the mean logarithm of the convergence factor at the best moment so far.
     pub fn pace(&self) -> f64 {
         let taken = self.iterations().saturating_sub(self.since).max(1) as f64;
         match self.history.get(self.since) {
@@ -274,9 +274,9 @@ impl<'o> Monitor<'o> {
         }
     }
 
-    /// Notes ‖z‖ of z = M⁻¹r at the end of a run of conjugate gradients. The error is (M⁻¹A)⁻¹z, so at most ‖z‖/λ in the norm
-    /// that M makes, with λ the smallest eigenvalue of M⁻¹A, and about that in others. There is no estimate where λ has not settled,
-    /// unless M `is_strong`: then it is near 1 from the beginning.
+    /// Notes ‖z‖ of z = M⁻¹r at the end of a run of conjugate gradients. The error is (M⁻¹A)⁻¹z, hence at most ‖z‖/λ in the norm of
+    /// M, with λ the smallest eigenvalue of M⁻¹A, and about that in others. There is no estimate where λ has not settled, unless M
+    /// `is_strong`: then it is near 1 from the beginning.
     pub fn note_correction(&mut self, norm: f64, is_strong: bool) {
         let caution = match (self.lanczos.has_settled(), is_strong) {
             (true, _) => CAUTION,
@@ -286,7 +286,7 @@ impl<'o> Monitor<'o> {
         self.error = self.spectrum().map(|found| caution * norm / found.smallest).filter(|error| error.is_finite());
     }
 
-    /// ‖u − A⁻¹b‖ as the last run of conjugate gradients estimates it.
+    /// Returns ‖u − A⁻¹b‖, estimated by the last run of conjugate gradients.
     pub fn error(&self) -> Option<f64> {
         self.error
     }
@@ -296,8 +296,8 @@ impl<'o> Monitor<'o> {
         self.stop = Some(stop);
     }
 
-    /// Takes back a convergence that the true residual did not confirm; the iteration may go on.
-    /// `residual` replaces the last entry of the history.
+    /// Withdraws a convergence that the true residual did not confirm; the iteration may continue. `residual` replaces the last
+    /// entry of the history.
     pub fn resume(&mut self, residual: f64) {
         let relative = self.relative(residual);
         self.restarted = true;
@@ -308,7 +308,7 @@ impl<'o> Monitor<'o> {
         self.stop = (self.iterations() >= self.max_iterations).then_some(Stop::MaxIterations);
     }
 
-    /// Goes on with another preconditioner, from an iterate with this residual, which replaces the last of the history.
+    /// Continues with another preconditioner, from an iterate with this residual, which replaces the last of the history.
     pub fn change(&mut self, residual: f64) {
         self.resume(residual);
         self.lanczos.clear();
@@ -319,7 +319,7 @@ impl<'o> Monitor<'o> {
         self.least_since = self.last();
     }
 
-    /// ‖r₀‖ or ‖b‖, by which residuals are divided.
+    /// Returns ‖r₀‖ or ‖b‖, by which residuals are divided.
     pub fn reference(&self) -> f64 {
         self.reference
     }
@@ -328,7 +328,7 @@ impl<'o> Monitor<'o> {
         if self.reference > 0.0 { residual / self.reference } else { residual }
     }
 
-    /// Whether the residual that was noted last is a number.
+    /// Returns whether the last residual is a number.
     pub fn is_finite(&self) -> bool {
         self.last().is_finite()
     }
@@ -337,7 +337,7 @@ impl<'o> Monitor<'o> {
         self.history.last().copied().unwrap_or(f64::NAN)
     }
 
-    /// Whether relaxation gains nothing any more.
+    /// Returns whether relaxation gains nothing any more.
     fn is_stalled(&mut self) -> bool {
         let (at, least) = self.looked;
         if self.patience != Patience::Relaxation || self.iterations() < at + LONG_WINDOW {
@@ -354,7 +354,7 @@ impl<'o> Monitor<'o> {
         self.stop = if last <= self.tolerance || (last == 0.0) {
             Some(Stop::Converged)
         } else if last.is_nan() {
-            // NaN after growth is overflow; NaN out of the blue is a broken recurrence.
+            // NaN after growth is overflow; a sudden NaN is a broken recurrence.
             let before = self.history.iter().rev().find(|r| r.is_finite()).copied().unwrap_or(0.0);
             Some(if before > 1e3 { Stop::Diverged } else { Stop::Breakdown })
         } else if last.is_infinite() || last > DIVERGED * self.history[0].max(1.0) {
@@ -366,7 +366,7 @@ impl<'o> Monitor<'o> {
                 && count > STALL_WINDOW + 1
                 && last > STALL_FACTOR * best_before(count - STALL_WINDOW)
         {
-            // What has grown in all that time was not too weak but harmful.
+            // Growth over that time is divergence, not a weak method.
             Some(if last > self.history[0] { Stop::Diverged } else { Stop::Stagnated })
         } else {
             None
@@ -374,17 +374,17 @@ impl<'o> Monitor<'o> {
         if self.stop.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Iterations noted.
+    /// Returns the number of iterations.
     pub fn iterations(&self) -> usize {
         self.history.len().saturating_sub(1)
     }
 
-    /// The verdict, once there is one.
+    /// Returns the verdict, once there is one.
     pub fn stop(&self) -> Option<Stop> {
         self.stop
     }
 
-    /// Residuals relative to the reference after 0, 1, 2, … iterations.
+    /// Returns the residuals relative to the reference after 0, 1, 2, … iterations.
     pub fn into_history(self) -> Vec<f64> {
         self.history
     }

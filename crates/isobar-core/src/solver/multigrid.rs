@@ -13,14 +13,14 @@ use crate::traffic::{self, StepTraffic};
 /// ‖r‖²
 const NORM: Scalar = Scalar::new(0);
 
-/// Cycle after cycle on the same u, until ‖f − A u‖ is small enough. The norm comes with each
-/// cycle's last sweep and costs no pass of its own.
+/// Multigrid cycles on one u until ‖f − A u‖ is small enough. The norm comes with each cycle's last sweep and costs
+/// no pass of its own.
 ///
-/// Storage: that of [`Cycle`], and nothing on the finest level but b and u themselves.
+/// Storage: that of [`Cycle`], and nothing on the finest level besides b and u themselves.
 pub struct Multigrid<B: Backend, T: Real> {
     cycle: Cycle<B, T>,
     backend: B,
-    /// For the residual norm of a first guess, where that is needed.
+    /// Scratch for the residual norm of a first guess.
     scratch: B::Vector<T>,
     scalars: B::Scalars,
     start: Start,
@@ -104,19 +104,19 @@ impl<B: Backend, T: Real> Iteration<B, T> for Multigrid<B, T> {
     }
 }
 
-/// Cycles in single precision inside a correction loop in double precision:
+/// Multigrid cycles in single precision inside a correction loop in double precision:
 ///
 /// ```text
 /// e = cycle(r)                                                     in single
 /// u += e;  u += ρ M⁻¹(f − A u);  r = f − A u;  ‖r‖²                in double, one pass
 /// ```
 ///
-/// The sweep in double precision is what repairs the rounding of e: with thin layers the vertical couplings blow the
-/// last bit of a single-precision correction up to the size of the residual, and line relaxation,
-/// which solves for a whole column anew, removes just that.
+/// The sweep in double precision repairs the rounding of e: with thin layers the vertical couplings amplify the last
+/// bit of a single-precision correction to the size of the residual, and line relaxation, which solves for a whole
+/// column, removes just that.
 ///
-/// In a V(1,1) cycle it is also the sweep after the coarse levels, of which the finest has no other: a cycle
-/// reduces the residual as much as one in double precision; see [`MixedTop::ascend`].
+/// In a V(1,1) cycle it is also the finest level's only sweep after the coarse levels: a cycle reduces the residual
+/// as much as one in double precision; see [`MixedTop::ascend`].
 ///
 /// Storage: that of [`Cycle`] and of [`MixedTop`].
 pub struct MixedMultigrid<B: Backend> {

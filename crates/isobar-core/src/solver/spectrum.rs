@@ -2,13 +2,13 @@
 
 use crate::outcome::Spectrum;
 
-/// Fewer iterations tell nothing of an eigenvalue that they may not have met.
+/// The fewest iterations for an estimate: earlier an eigenvalue may not have appeared.
 const FEWEST: usize = 6;
-/// An eigenvalue that has kept this much of itself has settled.
+/// An eigenvalue that has kept this fraction of itself has settled.
 const SETTLED: f64 = 0.8;
 
-/// The tridiagonal matrix that conjugate gradients build on their way (Golub and Van Loan, Matrix
-/// Computations, section 10.2.5 of the third edition):
+/// The tridiagonal matrix that conjugate gradients generate (Golub and Van Loan, Matrix Computations, section 10.2.5 of the third
+/// edition):
 ///
 /// T_kk = 1/α_k + β_{k−1}/α_{k−1},  T_{k,k+1} = √β_k / α_k,
 ///
@@ -23,13 +23,13 @@ pub(crate) struct Lanczos {
 }
 
 impl Lanczos {
-    /// Room for so many iterations.
+    /// Makes room for `iterations` iterations.
     pub(crate) fn with_capacity(iterations: usize) -> Self {
         let room = || Vec::with_capacity(iterations);
         Self { diagonal: room(), squares: room(), carried: 0.0 }
     }
 
-    /// Forgets all, and keeps the room.
+    /// Discards all coefficients, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.diagonal.clear();
         self.squares.clear();
@@ -43,22 +43,22 @@ impl Lanczos {
         self.squares.push(beta / (alpha * alpha));
     }
 
-    /// The extreme eigenvalues, by bisection with Sturm sequences; `None` where there is nothing, or
-    /// something that is not a positive definite matrix.
+    /// Returns the extreme eigenvalues, by bisection with Sturm sequences; `None` without iterations, or where the matrix is not
+    /// positive definite.
     pub(crate) fn spectrum(&self) -> Option<Spectrum> {
         self.spectrum_of(self.diagonal.len())
     }
 
-    /// Whether the smallest eigenvalue has hardly fallen in the second half of the iterations, of which there were some. Before that it
-    /// may be far above the smallest of M⁻¹A: of 3 000 random problems with weak preconditioners it was so in 1 of 15, of those that
-    /// pass this test in none.
+    /// Returns whether the smallest eigenvalue has hardly fallen in the second half of the iterations. Before that it may be far above
+    /// the smallest of M⁻¹A: this was so in 1 of 15 of 3 000 random problems with weak preconditioners, and in none of those that pass
+    /// this test.
     pub(crate) fn has_settled(&self) -> bool {
         let n = self.diagonal.len();
         let smallest = |n: usize| self.spectrum_of(n).map_or(0.0, |found| found.smallest);
         n >= FEWEST && smallest(n) >= SETTLED * smallest(n.div_ceil(2))
     }
 
-    /// Estimates the extreme eigenvalues from the first `n` iterations, as [`Lanczos::spectrum`] does from all.
+    /// Estimates the extreme eigenvalues from the first `n` iterations; see [`Lanczos::spectrum`].
     fn spectrum_of(&self, n: usize) -> Option<Spectrum> {
         // Gershgorin: all eigenvalues lie below this.
         let off = |k: usize| self.squares[k].sqrt();
@@ -86,7 +86,7 @@ impl Lanczos {
         Some(Spectrum { smallest: find(1), largest: find(n) })
     }
 
-    /// How many eigenvalues of the first `n` rows lie below x: the negative pivots of T − x.
+    /// Returns how many eigenvalues of the first `n` rows lie below x: the negative pivots of T − x.
     fn count_below(&self, x: f64, n: usize) -> usize {
         let (mut count, mut pivot) = (0, 1.0);
         for (k, &d) in self.diagonal[..n].iter().enumerate() {

@@ -10,17 +10,17 @@ use crate::execute::Execute;
 use crate::layout::Shape;
 use crate::operator::aggregate::{Components, Entry};
 
-/// Rows of cells that one thread has at a time.
+/// Rows of cells that a thread takes at a time.
 const ROWS: usize = 64;
 
 impl Diffusion {
-    /// Whether every face is plainly open, so that all cells hang together.
+    /// Returns whether every face is known to be open, so that all cells are connected.
     pub fn is_one_piece(&self) -> bool {
         matches!(self.coefficients(), Coefficients::Cells { .. })
             && self.spreads().iter().all(|field| field.least > 0.0)
     }
 
-    /// Whether any cell is tied to something fixed.
+    /// Returns whether any cell has a shift.
     pub(crate) fn is_anchored(&self) -> bool {
         let Shape { ny, nz, .. } = self.shape();
         (0..ny * nz).any(|row| {
@@ -30,7 +30,7 @@ impl Diffusion {
         })
     }
 
-    /// The connected components; nothing where all cells are active, joined, and tied to something fixed.
+    /// Returns the connected components, or nothing where all cells form one component with a shift.
     pub fn components(&self, execute: &impl Execute) -> Option<Components> {
         let shape = self.shape();
         if self.is_one_piece() {
@@ -54,7 +54,7 @@ impl Diffusion {
         (!is_regular).then_some(Components { all, anchored })
     }
 
-    /// How strongly each component is tied to something fixed: Σ s over its cells.
+    /// Returns Σ s over the cells of each component.
     pub fn ties(&self, components: &Components) -> Vec<f64> {
         let mut ties = vec![0.0; components.all.count()];
         self.for_each_shift(|cell, shift| {
@@ -65,10 +65,10 @@ impl Diffusion {
         ties
     }
 
-    /// Connected bodies: neighbours belong together where their half transmissibilities differ by less than a factor of
-    /// ten.
+    /// Returns the connected bodies of one material: neighbours belong together where their half transmissibilities
+    /// differ by less than a factor of ten.
     pub fn bodies(&self, execute: &impl Execute) -> AggregateMap {
-        /// Coefficients that differ less than so many times are one material.
+        /// Coefficients within this factor are one material.
         const ONE_MATERIAL: f64 = 10.0;
         let sets = self.joined(execute, |stencil, axis, row, joined| {
             for (i, joined) in joined.iter_mut().enumerate() {
@@ -88,7 +88,7 @@ impl Diffusion {
         execute.for_each(&mut vec![(); rows.div_ceil(ROWS)], |n, ()| (n * ROWS..rows.min((n + 1) * ROWS)).for_each(&f));
     }
 
-    /// Cells joined with their upper neighbours where `find(self, axis, row, out)` leaves an entry that is not 0.
+    /// Joins cells with their upper neighbours where `find(self, axis, row, out)` leaves an entry other than 0.
     fn joined<E: Execute>(&self, execute: &E, find: impl Fn(&Self, Axis, usize, &mut [u8]) + Sync) -> DisjointSets {
         let Shape { nx, ny, nz } = self.shape();
         let mut sets = DisjointSets::new(execute, nx * ny * nz);
@@ -110,7 +110,7 @@ impl Diffusion {
                     continue;
                 }
                 find(self, axis, row, &mut open);
-                // Where the cells before are joined as well, and each with the own one, nothing is left to join.
+                // Nothing is left to join where the previous cells are joined, and each to its own.
                 let (own, other) = (&along[row * nx..][..nx], &along[upper * nx..][..nx]);
                 let mut before = 0;
                 for (open, (own, other)) in open.iter_mut().zip(own.iter().zip(other)) {
@@ -126,7 +126,7 @@ impl Diffusion {
         sets
     }
 
-    /// E = Zᵀ A Z, as [`AggregateOperator::galerkin`](crate::operator::AggregateOperator::galerkin) has it.
+    /// Returns E = Zᵀ A Z; see [`AggregateOperator::galerkin`](crate::operator::AggregateOperator::galerkin).
     pub fn galerkin(&self, map: &AggregateMap) -> Vec<Entry> {
         let mut sums = vec![0.0; map.count()];
         let mut off = HashMap::<(u32, u32), f64>::new();
@@ -163,7 +163,7 @@ mod tests {
     use crate::problem::random;
     use crate::stencil::Side;
 
-    /// Components by walking from cell to cell, numbered in the order of their first cells.
+    /// Finds components cell by cell, numbered in the order of their first cells.
     fn walked(stencil: &Diffusion) -> Vec<u32> {
         let shape = stencil.shape();
         let mut ids = vec![AggregateMap::NONE; shape.cells()];

@@ -12,7 +12,7 @@ pub struct Csr {
 }
 
 impl Csr {
-    /// From the three arrays.
+    /// Makes a matrix of the three arrays.
     ///
     /// # Errors
     /// [`Error::Shape`] or [`Error::Invalid`] where they do not describe a matrix: row starts that
@@ -50,11 +50,11 @@ impl Csr {
         Ok(Self { columns, row_starts, column_indices, values })
     }
 
-    /// Row by row: `fill(row, entries)` appends that row's (column, value) pairs in any order;
-    /// repeated columns are summed.
+    /// Makes a matrix row by row: `fill(row, entries)` appends that row's (column, value) pairs in
+    /// any order; repeated columns are summed.
     ///
     /// # Errors
-    /// As [`Csr::new`].
+    /// See [`Csr::new`].
     pub fn from_rows(rows: usize, mut fill: impl FnMut(usize, &mut Vec<(usize, f64)>)) -> Result<Self> {
         let mut row_starts = Vec::with_capacity(rows + 1);
         row_starts.push(0);
@@ -79,43 +79,43 @@ impl Csr {
         Self::new(rows, row_starts, column_indices, values)
     }
 
-    /// Rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.row_starts.len() - 1
     }
 
-    /// Columns.
+    /// Returns the number of columns.
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// Stored entries.
+    /// Returns the number of stored entries.
     pub fn entries(&self) -> usize {
         self.values.len()
     }
 
-    /// One row's (column, value) pairs, columns ascending.
+    /// Returns one row's (column, value) pairs, columns ascending.
     pub fn row(&self, row: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
         let range = self.row_starts[row]..self.row_starts[row + 1];
         self.column_indices[range.clone()].iter().map(|&c| c as usize).zip(self.values[range].iter().copied())
     }
 
-    /// Where each row's entries begin, and one past the last.
+    /// Returns the place of each row's first entry, and one past the last.
     pub fn row_starts(&self) -> &[usize] {
         &self.row_starts
     }
 
-    /// Columns of all entries, row after row.
+    /// Returns the columns of all entries, row by row.
     pub fn column_indices(&self) -> &[u32] {
         &self.column_indices
     }
 
-    /// Values of all entries, row after row.
+    /// Returns the values of all entries, row by row.
     pub fn values(&self) -> &[f64] {
         &self.values
     }
 
-    /// Whether A = Aᵀ to rounding.
+    /// Returns whether A = Aᵀ to rounding.
     pub fn is_symmetric(&self) -> bool {
         self.rows() == self.columns
             && (0..self.rows()).all(|row| {

@@ -26,23 +26,23 @@ pub enum Axis {
 }
 
 impl Axis {
-    /// All three.
+    /// All three directions.
     pub const ALL: [Self; 3] = [Self::X, Self::Y, Self::Z];
 }
 
 /// The condition on one side of the grid. Boundary *values* belong to the right-hand side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Side {
-    /// Neumann: the flux is given, so nothing in the matrix.
+    /// Neumann: the flux is given, and the matrix has no entry for it.
     #[default]
     Closed,
     /// Dirichlet: the value on the face is given, half a cell away.
     Fixed,
-    /// The opposite side.
+    /// The opposite side is the neighbour.
     Periodic,
 }
 
-/// Where the transmissibilities of faces come from. Arrays have shape (nz, ny, nx), C order.
+/// The source of the transmissibilities of faces. Arrays have shape (nz, ny, nx), C order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Coefficients {
     /// One coefficient a cell and direction: h = factor · field is the transmissibility from the cell's
@@ -54,8 +54,8 @@ pub enum Coefficients {
         /// The number of its field, and the factor, for each direction.
         axes: [(usize, f64); 3],
     },
-    /// As [`Coefficients::Cells`], in the memory of a GPU: what a solver on that GPU is made from or updated with without
-    /// anything passing through the host. They are read while that call lasts, and checked there.
+    /// Coefficients of [`Coefficients::Cells`] in the memory of a GPU, from which a solver on that GPU is made or updated
+    /// without a copy on the host. They are read and checked during that call.
     DeviceCells {
         /// The fields, one to three; directions may share one.
         fields: Vec<DeviceArray>,
@@ -64,10 +64,10 @@ pub enum Coefficients {
         /// s without the Dirichlet sides, where it is not zero.
         shift: Option<DeviceArray>,
     },
-    /// The transmissibilities themselves: entry n of direction d is that of the face between cell n and
-    /// its upper neighbour in d (the first cell, where d is periodic), and 0 where there is none.
+    /// The transmissibilities: entry n of direction d belongs to the face between cell n and its upper neighbour in d (the
+    /// first cell, where d is periodic), and is 0 where there is none.
     Faces(
-        /// By direction.
+        /// Transmissibilities by direction.
         [Arc<[f64]>; 3],
     ),
 }
@@ -76,16 +76,16 @@ pub enum Coefficients {
 ///
 /// (A u)_n = s_n u_n + Σ_faces T_nm (u_n − u_m),
 ///
-/// T the transmissibility of a face, s whatever ties a cell to something fixed: c times its volume, a
-/// Dirichlet side (2κA/d), a well. A cell with κ = 0 is inactive: its row and column are zero. Where c is negative, as in the
-/// Helmholtz equation of waves, the matrix may be indefinite, and [`Method::Direct`] alone solves it.
+/// T the transmissibility of a face, s the coupling of a cell to fixed values: c times its volume, a Dirichlet side (2κA/d), a
+/// well. A cell with κ = 0 is inactive: its row and column are zero. Where c is negative, as in the Helmholtz equation of
+/// waves, the matrix may be indefinite, and [`Method::Direct`] alone solves it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diffusion {
     pub(super) shape: Shape,
     pub(super) coefficients: Coefficients,
     /// The spreads of the fields of [`Coefficients::Cells`].
     spreads: Vec<Spread>,
-    /// Beside what Dirichlet sides add to [`Coefficients::Cells`].
+    /// s without the contribution of Dirichlet sides to [`Coefficients::Cells`].
     pub(super) shift: Option<Arc<[f64]>>,
     /// The first cell whose shift is negative.
     negative: Option<usize>,
@@ -94,7 +94,7 @@ pub struct Diffusion {
 }
 
 impl Diffusion {
-    /// From its parts; `shift` is s without the Dirichlet sides, and nothing means zero.
+    /// Makes a stencil of its parts; `shift` is s without the Dirichlet sides, 0 if absent.
     ///
     /// # Errors
     /// [`Error::Shape`] for arrays of other lengths, [`Error::Invalid`] for coefficients that are negative or not finite and shifts
@@ -108,7 +108,7 @@ impl Diffusion {
         Self::of_known(shape, coefficients, None, shift, sides)
     }
 
-    /// Makes it with the spreads of fields of cells, where they are known.
+    /// Makes a stencil with the spreads of cell fields, where they are known.
     pub(crate) fn of_known(
         shape: Shape,
         coefficients: Coefficients,
@@ -170,7 +170,7 @@ impl Diffusion {
         Ok(Self { shape, coefficients, spreads: found, shift, negative, sides })
     }
 
-    /// The form of the stencil on another grid, with no coefficients in its fields.
+    /// Returns the form of the stencil on another grid, with empty fields.
     pub(super) fn without_coefficients(&self, shape: Shape, axes: [(usize, f64); 3]) -> Self {
         let none = || Arc::from(Vec::new());
         let fields = axes.iter().map(|(field, _)| field + 1).max().unwrap_or(1);
@@ -180,30 +180,31 @@ impl Diffusion {
         Self { shape, coefficients, spreads, shift, negative: None, sides: self.sides }
     }
 
-    /// Where transmissibilities come from.
+    /// Returns the source of the transmissibilities.
     pub fn coefficients(&self) -> &Coefficients {
         &self.coefficients
     }
 
-    /// The smallest and the largest coefficients of the fields of [`Coefficients::Cells`]; nothing for other coefficients.
+    /// Returns the smallest and the largest coefficients of the fields of [`Coefficients::Cells`]; nothing for other
+    /// coefficients.
     pub fn spreads(&self) -> &[Spread] {
         &self.spreads
     }
 
-    /// s without the Dirichlet sides, where it is not zero and on the host.
+    /// Returns s without the Dirichlet sides, where it is not zero and on the host.
     pub fn stored_shift(&self) -> Option<&[f64]> {
         self.shift.as_deref()
     }
 
-    /// Whether s has more than the Dirichlet sides.
+    /// Returns whether s has more than the Dirichlet sides.
     pub fn has_shift(&self) -> bool {
         self.shift.is_some() || matches!(&self.coefficients, Coefficients::DeviceCells { shift: Some(_), .. })
     }
 
-    /// Brings all arrays to the host, those of a GPU by `read`, in C order.
+    /// Copies all arrays to the host, those of a GPU by `read`, in C order.
     ///
     /// # Errors
-    /// The errors of `read`; those of [`Diffusion::new`] for what it brings.
+    /// The errors of `read`; those of [`Diffusion::new`] for the arrays that it returns.
     pub fn on_host(&self, mut read: impl FnMut(&DeviceArray) -> Result<Vec<f64>>) -> Result<Self> {
         let Coefficients::DeviceCells { fields, axes, shift } = &self.coefficients else { return Ok(self.clone()) };
         let fields = fields.iter().map(|field| read(field).map(Arc::from)).collect::<Result<_>>()?;
@@ -229,10 +230,10 @@ impl Diffusion {
         Self::of_known(self.shape, self.coefficients.clone(), known, Some(shift), self.sides)
     }
 
-    /// Fails for coefficients that lie on a GPU, for back ends that are elsewhere.
+    /// Fails for coefficients on a GPU, for back ends that are elsewhere.
     ///
     /// # Errors
-    /// [`Error::Unsupported`], saying so.
+    /// [`Error::Unsupported`] for them.
     pub fn require_host(&self) -> Result<()> {
         match &self.coefficients {
             Coefficients::DeviceCells { .. } => Err(Error::Unsupported(
@@ -244,11 +245,11 @@ impl Diffusion {
         }
     }
 
-    /// Fails where some columns by themselves cannot be had: of coefficients on a GPU, of stored faces but for whole rows where
-    /// `has_faces`.
+    /// Fails for coefficients on a GPU, and for stored faces, except for whole rows where `has_faces`: they cannot be divided
+    /// into subdomains.
     ///
     /// # Errors
-    /// [`Error::Unsupported`], saying so.
+    /// [`Error::Unsupported`] for them.
     pub fn require_parts(&self, patch: Patch, has_faces: bool) -> Result<()> {
         if patch == Patch::whole(self.shape) {
             return Ok(());
@@ -256,13 +257,13 @@ impl Diffusion {
         self.require_host()?;
         let has_faces = has_faces && patch.x == Patch::whole(self.shape).x;
         if !has_faces && matches!(self.coefficients, Coefficients::Faces(_)) {
-            return Err(Error::Unsupported("a part of a grid whose faces are stored; use one rank".into()));
+            return Err(Error::Unsupported("a subdomain of a grid with stored faces; use one rank".into()));
         }
         Ok(())
     }
 
-    /// How many vectors of coefficients a row is made of: the fields of directions with more than one cell,
-    /// or their faces, and the shift.
+    /// Returns the number of coefficient vectors that a row is made of: the fields of directions with more than one cell, or
+    /// their faces, and the shift.
     pub fn coefficient_vectors(&self) -> f64 {
         let used: Vec<Axis> = Axis::ALL.into_iter().filter(|&axis| self.extents()[axis as usize] > 1).collect();
         let fields = |count: usize, axes: &[(usize, f64); 3]| {
@@ -276,17 +277,17 @@ impl Diffusion {
         (vectors + usize::from(self.has_shift())) as f64
     }
 
-    /// Lower and upper side of each direction.
+    /// Returns the lower and upper side of each direction.
     pub fn sides(&self) -> [[Side; 2]; 3] {
         self.sides
     }
 
-    /// Whether a direction is periodic.
+    /// Returns whether a direction is periodic.
     pub fn is_periodic(&self, axis: Axis) -> bool {
         self.sides[axis as usize][0] == Side::Periodic
     }
 
-    /// Whether x, and y, have several cells of which the last is beside the first.
+    /// Returns whether x, and y, are periodic with several cells.
     pub fn rings(&self) -> [bool; 2] {
         [Axis::X, Axis::Y].map(|axis| self.is_periodic(axis) && self.extents()[axis as usize] > 1)
     }

@@ -10,52 +10,53 @@ use crate::execute::{Host, map_pieces};
 use crate::layout::Shape;
 use crate::options::{Choice, CyclePrecision, Method, Norm, Preconditioner, Smoother, SolverOptions};
 
-/// Couplings of one direction may be so many times another's.
+/// The largest ratio of the couplings of two directions for relaxation of points.
 const MOST_STIFF: f64 = 4.0;
-/// The largest coefficient may be so many times the smallest…
+/// The largest ratio of the largest to the smallest coefficient…
 const MOST_CONTRAST: f64 = 100.0;
-/// …and one so many times its neighbour's.
+/// …and of a coefficient to its neighbour's.
 const MOST_JUMP: f64 = 1.5;
 
-/// The largest jump between neighbouring coefficients for the hybrid smoother. With inclusions that conduct a thousand times better
+/// The largest jump between neighbouring coefficients for the hybrid smoother. With inclusions a thousand times more conductive
 /// than their surroundings it takes as long as lines alone, or longer.
 const MOST_JUMP_ABOVE_LINES: f64 = 300.0;
-/// Grids of fewer cells get Galerkin levels, whose setup takes no time there.
+/// Grids of fewer cells get Galerkin levels, whose setup is cheap there.
 const FEWEST_ABOVE_LINES: usize = 30_000;
 
-/// The largest ratio of couplings for cycles in single precision. Row sums of coarse grids are
-/// differences, and where bodies of one material meet another's beyond this they do not fit into 24 bits.
+/// The largest ratio of couplings for cycles in single precision. Row sums of coarse grids are differences, and do not fit into 24
+/// bits where bodies of two materials meet with a larger ratio.
 pub const MOST_CONTRAST_SINGLE: f64 = 1e5;
-/// Or, whatever they are elsewhere, couplings that meet in a cell may differ by about so much: of what is rough but knows no
-/// bodies, coarse grids have rows of couplings that are alike.
+/// The largest ratio of couplings that meet in a cell for single precision, whatever the ratio elsewhere: rough coefficients
+/// without bodies give coarse grids with rows of similar couplings.
 const MOST_MEETING_SINGLE: f64 = 1e3;
-/// Couplings from one over this to this, and their products with residuals, are far within the range of single precision.
+/// Couplings between the inverse of this and this, and their products with residuals, are well within the range of single
+/// precision.
 pub const MOST_SINGLE: f64 = 1e12;
 
-/// Where cells are closed, and where couplings of one direction are so many times another's, cycles with multigrid take longest…
+/// Cycles with multigrid take longest where cells are inactive, and where couplings of one direction are this many times another's…
 const THIN: f64 = 10.0;
-/// …and the nearest box suffices where so many parts of the cells are open…
+/// …and the nearest box suffices where this part of the cells is open…
 const MOSTLY_OPEN: f64 = 0.6;
-/// …and where factors leave no more than this of the logarithms of couplings, in the root of the mean square.
+/// …and factors leave at most this root mean square of the logarithms of couplings.
 const MOST_SPREAD: f64 = 0.3;
 
-/// Measures of coefficients that matter to relaxation of points and to rounding.
+/// Measures of coefficients that decide on relaxation of points and on precision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measures {
-    /// The mean couplings of the strongest direction over those of the weakest, of directions with more than one cell.
+    /// The mean couplings of the strongest direction over those of the weakest, among directions with more than one cell.
     pub stiffness: f64,
-    /// The largest coefficient over the smallest; infinite where a cell is closed.
+    /// The largest coefficient over the smallest; infinite where a cell is inactive.
     pub contrast: f64,
-    /// The largest ratio between coefficients of neighbours; the contrast where that is all that matters.
+    /// The largest ratio between coefficients of neighbours, or the contrast where that suffices.
     pub jump: f64,
-    /// The largest coefficient, as it is stored.
+    /// The largest stored coefficient.
     pub most: f64,
-    /// How many arrays of them there are; how couplings of different ones meet in a cell is not looked at.
+    /// The number of coefficient arrays; the ratios of their couplings in a cell are not measured.
     pub fields: usize,
 }
 
 impl Measures {
-    /// Whether points suffice; why, or why not.
+    /// Returns whether relaxation of points suffices, and why or why not.
     pub fn verdict(&self) -> (bool, String) {
         let Self { stiffness, contrast, jump, .. } = *self;
         let no = |what: String| (false, format!("lines on Galerkin grids, not points: {what}"));
@@ -77,7 +78,7 @@ impl Measures {
         }
     }
 
-    /// In what precision cycles may precondition conjugate gradients in double precision; why.
+    /// Returns in which precision cycles may precondition conjugate gradients in double precision, and why.
     pub fn cycles(&self) -> (CyclePrecision, String) {
         let Self { stiffness, contrast, jump, most, fields } = *self;
         let double = |what: String| (CyclePrecision::F64, format!("cycles in double precision: {what}"));
@@ -106,7 +107,7 @@ impl Measures {
     }
 }
 
-/// The largest strength over the smallest; 1 where there is none.
+/// Returns the largest strength over the smallest; 1 where there is none.
 pub fn stiffness_of(strengths: impl Iterator<Item = f64>) -> f64 {
     let (least, most) =
         strengths.fold((f64::INFINITY, 0.0f64), |(least, most), strength| (least.min(strength), most.max(strength)));
@@ -114,7 +115,7 @@ pub fn stiffness_of(strengths: impl Iterator<Item = f64>) -> f64 {
 }
 
 impl Diffusion {
-    /// Mean couplings of each direction, or as much as is known of them without the coefficients.
+    /// Returns the mean couplings of each direction, or an estimate without the coefficients.
     pub fn strengths(&self) -> [f64; 3] {
         let sum =
             |field: &[f64]| map_pieces(&Host, field, |_, piece| piece.iter().sum::<f64>()).into_iter().sum::<f64>();
@@ -129,14 +130,14 @@ impl Diffusion {
         }
     }
 
-    /// The strongest direction over the weakest, of those with more than one cell.
+    /// Returns the strongest direction over the weakest, among those with more than one cell.
     pub fn stiffness(&self) -> f64 {
         let Shape { nx, ny, nz } = Stencil::shape(self);
         let strengths = self.strengths().into_iter().zip([nx, ny, nz]).filter(|&(_, n)| n > 1);
         stiffness_of(strengths.map(|(strength, _)| strength))
     }
 
-    /// The nearest box, which `find` finds, where conjugate gradients may be faster with it than with multigrid; and why.
+    /// Returns the nearest box, which `find` finds, where conjugate gradients may be faster with it than with multigrid; and why.
     pub(super) fn box_to_try(&self, find: impl FnOnce() -> Option<Nearest>) -> Option<(Separable, String)> {
         self.require_host().ok()?;
         let Shape { nx, ny, nz } = Stencil::shape(self);
@@ -154,13 +155,13 @@ impl Diffusion {
         is_near.then_some((factors, why))
     }
 
-    /// Coefficients of cells on the host, measured; of others nothing is known.
+    /// Measures coefficients of cells on the host; returns nothing for others.
     pub fn measures(&self) -> Option<Measures> {
         let Coefficients::Cells { fields, axes } = self.coefficients() else { return None };
         let (stiffness, spreads) = (self.stiffness(), self.spreads());
         let contrast = spreads.iter().map(|field| field.contrast()).fold(1.0, f64::max);
         let most = axes.iter().map(|&(field, factor)| factor * spreads[field].most).fold(0.0, f64::max);
-        // Points are asked for where no direction is stiff; couplings that meet, where the others are too far apart.
+        // The jump decides on points where no direction is stiff, and on precision where the contrast is too large.
         let apart = contrast * stiffness;
         let may_meet = fields.len() == 1
             && apart > MOST_CONTRAST_SINGLE
@@ -171,9 +172,9 @@ impl Diffusion {
         Some(Measures { stiffness, contrast, jump, most, fields: fields.len() })
     }
 
-    /// The solver where these options leave that open, given what `measure` finds of the coefficients, if anything: cycles that
-    /// relax points where these suffice, else conjugate gradients with cycles that relax lines, in single precision where that
-    /// is enough. `measure` is called once at most.
+    /// Chooses a solver where these options leave that open, given the measures of the coefficients that `measure` returns, if any:
+    /// cycles that relax points where these suffice, else conjugate gradients with cycles that relax lines, in single precision
+    /// where that suffices. `measure` is called at most once.
     ///
     /// # Errors
     /// The errors of `measure`.
@@ -200,7 +201,7 @@ impl Diffusion {
         Ok(choice)
     }
 
-    /// Method, preconditioner and smoother of [`Diffusion::choice_by`].
+    /// Returns the method, preconditioner and smoother of [`Diffusion::choice_by`].
     fn method_by(
         &self,
         options: &SolverOptions,
@@ -221,14 +222,15 @@ impl Diffusion {
         let Some(measures) = measure()? else { return Ok(lines) };
         let (suffices, why) = measures.verdict();
         if suffices && !ends_small(Stencil::shape(self), self) {
-            let why = Some("lines on Galerkin grids, not points: an odd number of cells goes around a ring".into());
+            let why =
+                Some("lines on Galerkin grids, not points: a periodic direction has an odd number of cells".into());
             return Ok(Choice { why, ..lines });
         }
         Ok(Choice { why: Some(why), ..if suffices { points } else { lines } })
     }
 
-    /// [`Diffusion::choice_by`] on a host, with points above lines where points alone do not suffice and coefficients are such that
-    /// this takes less time than lines alone.
+    /// Chooses by [`Diffusion::choice_by`] on a host, with the hybrid smoother where points alone do not suffice and it takes less
+    /// time than lines alone.
     ///
     /// # Errors
     /// None of its own.
@@ -251,7 +253,7 @@ impl Diffusion {
         }
         if jump > MOST_JUMP_ABOVE_LINES {
             let why = choice.why.map(|why| {
-                format!("{why}; nor points above lines, coefficients of neighbours differing by a factor of {jump:.1e}")
+                format!("{why}; nor the hybrid smoother: coefficients of neighbours differ by a factor of {jump:.1e}")
             });
             return Ok(Choice { why, ..choice });
         }
@@ -262,7 +264,7 @@ impl Diffusion {
         Ok(Choice { smoother: Smoother::PointLine, why: Some(why), ..choice })
     }
 
-    /// The largest ratio between coefficients of neighbours; of other than coefficients of cells on the host, 1.
+    /// Returns the largest ratio between coefficients of neighbours; 1 for other than coefficients of cells on the host.
     fn largest_jump(&self) -> f64 {
         let Coefficients::Cells { fields, axes } = self.coefficients() else { return 1.0 };
         let Shape { nx, ny, nz } = Stencil::shape(self);
@@ -270,7 +272,7 @@ impl Diffusion {
         let of_field = |number: usize, field: &[f64]| {
             let of_piece = |first: usize, piece: &[f64]| {
                 let of_direction = |(_, (step, n)): (_, (usize, usize))| {
-                    // Blocks of cells within which the next one in this direction is so many further.
+                    // Blocks of cells within which the next one in this direction is `step` entries further.
                     let (block, end) = (step * n, first + piece.len());
                     let blocks = (first / block..end.div_ceil(block)).map(|b| [b * block, (b + 1) * block - step]);
                     let own = blocks.map(|[from, to]| from.max(first)..to.min(end)).filter(|own| !own.is_empty());
@@ -286,7 +288,7 @@ impl Diffusion {
     }
 }
 
-/// The largest ratio between numbers in the same place, those that have none left out.
+/// Returns the largest ratio between numbers in the same place, zeros left out.
 fn most_between(a: &[f64], b: &[f64]) -> f64 {
     let ratio = |a: f64, b: f64| if a > b { a / b } else { b / a };
     let n = a.len().min(b.len());

@@ -1,4 +1,4 @@
-//! Diffusion on a grid of half as many cells: coefficients of coarser cells.
+//! Diffusion on a grid of half as many cells: coefficients of coarse cells.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::layout::Shape;
 use crate::real::harmonic;
 
-/// The ends of directions with these sides.
+/// Returns the ends of directions with these sides.
 pub fn ends_of(sides: [[Side; 2]; 3]) -> [[End; 2]; 3] {
     sides.map(|sides| {
         sides.map(|side| match side {
@@ -20,12 +20,12 @@ pub fn ends_of(sides: [[Side; 2]; 3]) -> [[End; 2]; 3] {
 }
 
 impl Diffusion {
-    /// The ends of each direction.
+    /// Returns the ends of each direction.
     pub fn ends(&self) -> [[End; 2]; 3] {
         ends_of(self.sides())
     }
 
-    /// The field and factor of each direction, where coefficients are those of cells.
+    /// Returns the field and factor of each direction, where coefficients are those of cells.
     pub fn factors(&self) -> Option<[(usize, f64); 3]> {
         match self.coefficients() {
             Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. } => Some(*axes),
@@ -33,8 +33,8 @@ impl Diffusion {
         }
     }
 
-    /// Makes the equation on a coarser grid: coefficients of cells are means by volume, h_c = Σ (d/d_c)² h over the cells that
-    /// make up a coarser one, d their width in the direction of h; s_c = Σ s.
+    /// Makes the equation on a coarse grid: coefficients of cells are means by volume, h_c = Σ (d/d_c)² h over the cells of a
+    /// coarse one, d their width in the direction of h; s_c = Σ s.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for stored faces, and coefficients on a GPU.
@@ -59,9 +59,8 @@ impl Diffusion {
         Self::new(by.coarse, Coefficients::Cells { fields, axes }, shift, self.sides())
     }
 
-    /// Makes the equation on a coarser grid by faces: T_c = Σ T d/d_c over the faces between two coarser cells, d and d_c how far
-    /// the centres on either side are from each other; likewise of sides where u is given; s_c = Σ s. All cells of this grid are
-    /// alike in width.
+    /// Makes the equation on a coarse grid by faces: T_c = Σ T d/d_c over the faces between two coarse cells, d and d_c the
+    /// distances of the centres on either side; likewise for Dirichlet sides; s_c = Σ s. All cells of this grid have one width.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for stored faces, and coefficients on a GPU.
@@ -83,12 +82,12 @@ impl Diffusion {
         Self::new(by.coarse, Coefficients::Faces(faces), Some(shift), self.sides())
     }
 
-    /// Σ T d/d_c between coarser cells along an axis, of a field of h.
+    /// Computes Σ T d/d_c between coarse cells along an axis, of a field of h.
     fn faces_between(&self, axis: Axis, by: &Halving, field: &[f64]) -> Vec<f64> {
         let Shape { nx, ny, .. } = by.fine;
         let d = axis as usize;
         let along = &by.along[d];
-        // How wide the coarser cell around a cell is; how far centres are apart, of cells over coarser ones.
+        // The width of the coarse cell around a cell; the distance of cell centres over that of coarse ones.
         let width = |n: usize| 1.0 / along.share[n].sqrt();
         let closer = |[a, b]: [usize; 2]| 2.0 / (width(a) + width(b));
         let upper = |n: usize| match n + 1 {
@@ -126,7 +125,7 @@ impl Diffusion {
         sums
     }
 
-    /// The contribution of Dirichlet sides to the shift of coarser cells.
+    /// Adds the contribution of Dirichlet sides to the shift of coarse cells.
     fn add_sides(&self, axis: Axis, by: &Halving, shift: &mut [f64]) {
         let d = axis as usize;
         let share = &by.along[d].share;
@@ -147,7 +146,7 @@ impl Diffusion {
         }
     }
 
-    /// [`Diffusion::halved`] without the coefficients, for a back end that computes them where it needs them.
+    /// Returns [`Diffusion::halved`] without the coefficients, for a back end that computes them on its device.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for stored faces.
@@ -163,7 +162,7 @@ impl Halving {
         [self.coarse.nx, self.coarse.ny, self.coarse.nz][axis as usize]
     }
 
-    /// The ratio of h to the mean coefficient of a coarser cell, given that of a finer one, where all cells are alike.
+    /// Returns the ratio of h to the mean coefficient of a coarse cell, given that of a fine one, where all cells are equal.
     pub fn factors(&self, axes: [(usize, f64); 3]) -> [(usize, f64); 3] {
         let halved = self.halved();
         let cells: f64 = halved.iter().map(|&is_halved| if is_halved { 2.0 } else { 1.0 }).product();
@@ -183,7 +182,7 @@ fn no_cells() -> Error {
     )
 }
 
-/// Σ w_x w_y w_z of the cells that make up each coarser one.
+/// Returns Σ w_x w_y w_z of the cells of each coarse one.
 fn sum_of_parts(values: &[f64], by: &Halving, weights: &[Vec<f64>; 3]) -> Arc<[f64]> {
     let Shape { nx, ny, .. } = by.fine;
     let mut sums = vec![0.0; by.coarse.cells()];
@@ -218,7 +217,7 @@ mod tests {
         Diffusion::new(shape, cells, None, [[Side::Fixed; 2]; 3]).unwrap()
     }
 
-    /// With constant κ coarser couplings are those of the wider cells: 2κA/d.
+    /// With constant κ coarse couplings are those of the wider cells, 2κA/d.
     #[test]
     fn constant_coefficients_stay_constant() {
         let widths = [0.5, 1.0, 0.7];
@@ -239,7 +238,7 @@ mod tests {
         }
     }
 
-    /// With constant κ coarser faces are those of the wider cells, at sides too, and the shift keeps its sum.
+    /// With constant κ coarse faces are those of the wider cells, at sides too, and the shift keeps its sum.
     #[test]
     fn faces_of_constant_coefficients_stay_constant() {
         let sides = [[Side::Fixed; 2], [Side::Fixed, Side::Closed], [Side::Periodic; 2]];
@@ -266,7 +265,7 @@ mod tests {
         }
     }
 
-    /// Between two coarser cells the faces of the finer ones add up, whatever is inside.
+    /// The fine faces between two coarse cells add up, whatever lies inside.
     #[test]
     fn faces_add_up() {
         let shape = Shape::new(4, 2, 2);

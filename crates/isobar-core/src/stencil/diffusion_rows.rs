@@ -8,13 +8,14 @@ use crate::layout::Shape;
 use crate::real::harmonic;
 
 impl Diffusion {
-    /// Position of a cell in arrays of shape (nz, ny, nx).
+    /// Returns the position of a cell in arrays of shape (nz, ny, nx).
     #[inline(always)]
     pub fn cell(&self, [i, j, k]: [usize; 3]) -> usize {
         i + self.shape.nx * (j + self.shape.ny * k)
     }
 
-    /// The upper neighbour of a cell in a direction; the first cell of the line, where that is periodic.
+    /// Returns the upper neighbour of a cell in a direction; in a periodic one, that of the last cell is the
+    /// first.
     #[inline(always)]
     pub fn upper(&self, axis: Axis, mut at: [usize; 3]) -> Option<[usize; 3]> {
         let (d, n) = (axis as usize, self.extents()[axis as usize]);
@@ -26,7 +27,8 @@ impl Diffusion {
         Some(at)
     }
 
-    /// The lower neighbour of a cell in a direction; the last cell of the line, where that is periodic.
+    /// Returns the lower neighbour of a cell in a direction; in a periodic one, that of the first cell is the
+    /// last.
     #[inline(always)]
     pub fn lower(&self, axis: Axis, mut at: [usize; 3]) -> Option<[usize; 3]> {
         let (d, n) = (axis as usize, self.extents()[axis as usize]);
@@ -38,7 +40,8 @@ impl Diffusion {
         Some(at)
     }
 
-    /// h, the transmissibility from a cell's centre to its face; 0 where only faces are stored, NaN on a GPU.
+    /// Returns h, the transmissibility from a cell's centre to its face; 0 where only faces are stored, NaN
+    /// on a GPU.
     #[inline(always)]
     pub fn half(&self, axis: Axis, at: [usize; 3]) -> f64 {
         match &self.coefficients {
@@ -51,7 +54,7 @@ impl Diffusion {
         }
     }
 
-    /// T of the face between a cell and its upper neighbour.
+    /// Returns T of the face between a cell and its upper neighbour.
     #[inline(always)]
     pub fn face(&self, axis: Axis, at: [usize; 3]) -> f64 {
         let Some(upper) = self.upper(axis, at) else { return 0.0 };
@@ -62,7 +65,7 @@ impl Diffusion {
         }
     }
 
-    /// s, Dirichlet sides included.
+    /// Returns s, Dirichlet sides included.
     #[inline(always)]
     pub fn shift(&self, at: [usize; 3]) -> f64 {
         let mut sum = self.shift.as_ref().map_or(0.0, |shift| shift[self.cell(at)]);
@@ -78,7 +81,7 @@ impl Diffusion {
         sum
     }
 
-    /// The neighbours of a cell and the transmissibilities of the faces between, open faces only.
+    /// Returns the neighbours of a cell and the transmissibilities of the open faces between them.
     pub fn neighbours(&self, at: [usize; 3]) -> impl Iterator<Item = ([usize; 3], f64)> + '_ {
         let faces = Axis::ALL.into_iter().flat_map(move |axis| {
             let below = self.lower(axis, at).map(|lower| (lower, self.face(axis, lower)));
@@ -88,17 +91,17 @@ impl Diffusion {
         faces.flatten().filter(|&(_, t)| t > 0.0)
     }
 
-    /// The diagonal entry of a cell's row.
+    /// Returns the diagonal entry of a cell's row.
     pub fn diagonal(&self, at: [usize; 3]) -> f64 {
         self.shift(at) + self.neighbours(at).map(|(_, t)| t).sum::<f64>()
     }
 
-    /// A x, arrays in C order.
+    /// Computes A x, arrays in C order.
     pub fn times(&self, x: &[f64]) -> Vec<f64> {
         self.times_in(&(0..self.shape.ny), |n| x[n])
     }
 
-    /// Computes it in some rows of the grid, (nz, rows, nx), with x cell by cell.
+    /// Computes A x in some rows of the grid, (nz, rows, nx), with x cell by cell.
     pub(crate) fn times_in(&self, own: &Range<usize>, x: impl Fn(usize) -> f64 + Sync) -> Vec<f64> {
         let Shape { nx, nz, .. } = self.shape;
         rows(&Host, nx * own.len() * nz, nx, |row, values| {
@@ -113,13 +116,13 @@ impl Diffusion {
         })
     }
 
-    /// All cells, in the order of arrays.
+    /// Returns all cells, in the order of arrays.
     pub fn cells(&self) -> impl Iterator<Item = [usize; 3]> + use<> {
         let Shape { nx, ny, nz } = self.shape;
         (0..nz).flat_map(move |k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])))
     }
 
-    /// Whether a cell takes part: its row is not zero.
+    /// Returns whether a cell is active: its row is not zero.
     pub fn is_active(&self, at: [usize; 3]) -> bool {
         match &self.coefficients {
             Coefficients::Cells { .. } | Coefficients::DeviceCells { .. } => {

@@ -1,4 +1,4 @@
-//! A number for every face: all transmissibilities of a diffusion operator at once, and those of a tensor product.
+//! Transmissibilities of all faces of a diffusion operator, and those of a tensor product.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ impl TensorProduct {
     ///
     /// T = −d_k α between columns, −|T| b_k between layers, s = |T| a_k − d_k (α_T − Σ α),
     ///
-    /// four numbers a cell; nothing where it is not symmetric.
+    /// that is, four numbers a cell; returns nothing for a matrix that is not symmetric.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for couplings of the other sign, naming the cell.
+    /// [`Error::Invalid`](crate::Error::Invalid) for couplings of the wrong sign, naming the cell.
     pub fn with_stored_faces(&self) -> Result<Option<Diffusion>> {
         if !self.is_symmetric() {
             return Ok(None);
@@ -43,7 +43,7 @@ impl TensorProduct {
 /// Puts the faces of a tensor product on a device, for [`Supports::stored_faces`].
 ///
 /// # Errors
-/// As [`TensorProduct::with_stored_faces`] and [`Supports::operator`].
+/// See [`TensorProduct::with_stored_faces`] and [`Supports::operator`].
 pub fn by_stored_faces<B: Supports<Diffusion>, T: Real>(
     backend: &B,
     stencil: &TensorProduct,
@@ -60,9 +60,9 @@ pub fn by_stored_faces<B: Supports<Diffusion>, T: Real>(
 }
 
 impl Diffusion {
-    /// Makes the matrix (A u)_n = s_n u_n + Σ T_nm (u_n − u_m) of conductances T, those of the faces between neighbours in x, y and z: arrays of
-    /// shapes (nz, ny, nx − 1), (nz, ny − 1, nx) and (nz − 1, ny, nx) in C order. `shift` is s, nothing meaning 0; `active` says which cells take
-    /// part, nothing meaning all, and closes the faces of all others.
+    /// Makes the matrix (A u)_n = s_n u_n + Σ T_nm (u_n − u_m) of conductances T of the faces between neighbours in x, y and z: arrays of shapes
+    /// (nz, ny, nx − 1), (nz, ny − 1, nx) and (nz − 1, ny, nx) in C order. `shift` is s, 0 if absent; `active` is the mask of active cells, all
+    /// if absent, and closes the faces of all others.
     ///
     /// # Errors
     /// [`Error::Shape`] for arrays of other lengths; [`Error::Invalid`] for conductances and shifts that are negative or not finite, naming the
@@ -148,7 +148,7 @@ impl Diffusion {
         (0..ny * nz).for_each(|row| self.for_each_shift_of_row(row, &mut f));
     }
 
-    /// The faces of row j + ny k.
+    /// Calls `f(cell, s)` for the cells of row j + ny k with s > 0.
     pub(super) fn for_each_shift_of_row(&self, row: usize, mut f: impl FnMut(usize, f64)) {
         let Shape { nx, ny, nz } = self.shape();
         let (j, k) = (row % ny, row / ny);
@@ -205,12 +205,12 @@ impl Diffusion {
                     open.iter_mut().zip(pairs).for_each(|(open, (&a, &b))| *open = is_open(a, b));
                 }
             }
-            // Back ends bring these to the host first.
+            // Back ends copy these to the host first.
             Coefficients::DeviceCells { .. } => {}
         }
     }
 
-    /// Which cells of row j + ny k are [active](Diffusion::is_active).
+    /// Finds which cells of row j + ny k are [active](Diffusion::is_active).
     pub fn find_active(&self, row: usize, is_active: &mut [bool]) {
         let Shape { nx, ny, .. } = self.shape();
         let (j, k) = (row % ny, row / ny);
@@ -231,7 +231,7 @@ impl Diffusion {
         }
     }
 
-    /// The faces of one direction, from cells: rows of a plane against the next row or plane.
+    /// Computes the faces of one direction from cells: rows of a plane against the next row or plane.
     fn faces_along(&self, axis: Axis) -> Arc<[f64]> {
         let Shape { nx, ny, nz } = self.shape();
         let Coefficients::Cells { fields, axes } = self.coefficients() else { return Arc::from(Vec::new()) };

@@ -1,34 +1,35 @@
-//! A grid with half as many cells in some directions: what a cell is made up of, and how it is interpolated from.
+//! A grid with half as many cells in some directions: the cells of a coarse cell, and the interpolation from it.
 //!
-//! All cells of a direction are as wide as each other, but for the last, which is narrower where a count was odd on the way.
+//! All cells of a direction have one width, except the last, which is narrower where a number of cells was odd on a finer
+//! grid.
 
 use super::Axis;
 use crate::layout::Shape;
 
-/// Interpolation and restriction in one direction, by the number of a finer cell.
+/// Interpolation and restriction in one direction, by the number of a fine cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Along {
-    /// Whether two finer cells make up a coarser one.
+    /// Whether a coarse cell consists of two fine ones.
     pub is_halved: bool,
-    /// Weight of the coarser cell that a cell is part of…
+    /// Weight of the coarse cell that contains a cell…
     pub near: Vec<f64>,
-    /// …and of that beside it, on the cell's side: linear between centres; 0 where there is none.
+    /// …and of the one beside that, on the cell's side: linear between centres; 0 where there is none.
     pub far: Vec<f64>,
-    /// (d / d_c)², d the width of a cell and d_c that of the coarser one.
+    /// (d / d_c)², d the width of a cell and d_c that of the coarse one.
     pub share: Vec<f64>,
-    /// Cells of the coarser grid.
+    /// Cells of the coarse grid.
     count: usize,
     is_ring: bool,
 }
 
 impl Along {
-    /// The coarser cell that cell n is part of.
+    /// Returns the coarse cell that contains cell n.
     #[inline(always)]
     pub fn part_of(&self, n: usize) -> usize {
         if self.is_halved { n / 2 } else { n }
     }
 
-    /// The coarser cell on cell n's side of that; that itself where there is none.
+    /// Returns the coarse cell beside that, on cell n's side; the containing one where there is none.
     #[inline(always)]
     pub fn beside(&self, n: usize) -> usize {
         let own = self.part_of(n);
@@ -47,7 +48,7 @@ impl Along {
         }
     }
 
-    /// The finer cells that make up coarser cell n.
+    /// Returns the fine cells of coarse cell n.
     #[inline(always)]
     pub fn parts(&self, n: usize) -> std::ops::Range<usize> {
         if self.is_halved { 2 * n..(2 * n + 2).min(self.near.len()) } else { n..n + 1 }
@@ -70,7 +71,7 @@ impl Along {
             let parent = of_parent(n / 2);
             this.share.push((width(n) / parent).powi(2));
             let is_alone = n % 2 == 0 && n + 1 == count;
-            // From the parent's centre to the cell's, away from the middle.
+            // The distance from the parent's centre to the cell's, outwards.
             let off = if is_alone { 0.0 } else { (parent - width(n)) / 2.0 };
             let beside = this.beside(n);
             let end = if n % 2 == 0 { lower } else { upper };
@@ -78,7 +79,7 @@ impl Along {
                 let far = off / (0.5 * (parent + of_parent(beside)));
                 [1.0 - far, far]
             } else if end == End::Fixed {
-                // The value mirrors at the side, with the opposite sign.
+                // The value is mirrored at the side with the opposite sign.
                 [1.0 - 2.0 * off / parent, 0.0]
             } else {
                 [1.0, 0.0]
@@ -93,29 +94,29 @@ impl Along {
 /// The condition at an end of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Nothing.
+    /// No flow.
     Closed,
     /// A value of zero on the side.
     Fixed,
-    /// The other end.
+    /// The other end is the neighbour.
     Ring,
 }
 
-/// One grid made from another.
+/// A pair of grids, the coarse one made from the fine one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Halving {
-    /// The finer grid.
+    /// The fine grid.
     pub fine: Shape,
-    /// The coarser one.
+    /// The coarse grid.
     pub coarse: Shape,
-    /// By direction.
+    /// Transfers by direction.
     pub along: [Along; 3],
-    /// Whether all cells of both grids are alike.
+    /// Whether all cells of both grids have the same size.
     pub is_regular: bool,
 }
 
 impl Halving {
-    /// The finer cells that make up a coarser one.
+    /// Returns the fine cells of a coarse one.
     pub fn parts(&self, [i, j, k]: [usize; 3]) -> impl Iterator<Item = [usize; 3]> + use<> {
         let [x, y, z] = &self.along;
         let (x, y) = (x.parts(i), y.parts(j));
@@ -125,19 +126,19 @@ impl Halving {
         })
     }
 
-    /// Directions that are halved.
+    /// Returns which directions are halved.
     pub fn halved(&self) -> [bool; 3] {
         [0, 1, 2].map(|d: usize| self.along[d].is_halved)
     }
 }
 
-/// Couplings of less than this part of the strongest direction's are left as they are.
+/// Directions with couplings below this fraction of the strongest direction's are not halved.
 const STRONG: f64 = 0.5;
 
-/// How a grid is halved until one cell is left, or `wanted` grids are made, the first included. Directions whose couplings are
-/// weak, by their strengths, wait until the others have caught up.
+/// Returns how a grid is halved until one cell is left, or `wanted` grids are made, the first included. Directions with weak
+/// couplings, by their strengths, wait until the others have caught up.
 ///
-/// Rings are halved while cells of both colours alternate on them.
+/// Periodic directions are halved while cells of both colours alternate in them.
 pub fn halvings(shape: Shape, ends: [[End; 2]; 3], mut strengths: [f64; 3], wanted: Option<usize>) -> Vec<Halving> {
     let mut all = Vec::new();
     let (mut n, mut last) = ([shape.nx, shape.ny, shape.nz], [1.0; 3]);
@@ -214,7 +215,7 @@ mod tests {
         assert_eq!(fixed.share, [0.25; 6]);
         let ring = Along::halved(8, 1.0, [End::Ring; 2]);
         assert_eq!((ring.beside(0), ring.beside(7), ring.near[0], ring.far[0]), (3, 0, 0.75, 0.25));
-        // The last of an odd number is a cell of its own.
+        // The last of an odd number of cells is a coarse cell of its own.
         let odd = Along::halved(5, 1.0, [End::Fixed; 2]);
         assert_eq!((odd.near[4], odd.far[4], odd.share[4], odd.beside(3)), (1.0, 0.0, 1.0, 2));
     }
@@ -230,7 +231,7 @@ mod tests {
         assert_eq!(shapes(&all), [(4, 4, 8), (2, 2, 8), (1, 1, 4), (1, 1, 2), (1, 1, 1)]);
         assert!(all[0].is_regular);
         assert_eq!(halvings(Shape::new(8, 8, 8), open, [1.0; 3], Some(2)).len(), 1);
-        // A ring of six would become one of three.
+        // Six periodic cells would become three.
         let ring = [[End::Ring; 2], CLOSED, CLOSED];
         assert_eq!(shapes(&halvings(Shape::new(24, 8, 1), ring, [1.0; 3], None)), [(12, 4, 1), (6, 2, 1)]);
     }

@@ -2,17 +2,17 @@
 //!
 //! Format: <https://math.nist.gov/MatrixMarket/formats.html>. Coordinate matrices (`real` or
 //! `integer`, `general` or `symmetric`) are read; coordinate `real` matrices and array vectors are
-//! written, with 17 significant digits, so that what is read back is what was written.
+//! written, with 17 significant digits, so that reading returns the same numbers.
 
 use std::io::{BufRead, Write};
 
 use super::Csr;
 use crate::error::{Error, Result};
 
-/// Writes a matrix, `symmetric` (lower triangle) where it is, else `general`.
+/// Writes a matrix, as `symmetric` (lower triangle) if it is, else as `general`.
 ///
 /// # Errors
-/// Whatever the writer reports.
+/// The errors of the writer.
 pub fn write_matrix(out: &mut impl Write, matrix: &Csr) -> Result<()> {
     let symmetric = matrix.is_symmetric();
     let stored = |row: usize, column: usize| !symmetric || column <= row;
@@ -30,7 +30,7 @@ pub fn write_matrix(out: &mut impl Write, matrix: &Csr) -> Result<()> {
 /// Writes a vector as a one-column array.
 ///
 /// # Errors
-/// Whatever the writer reports.
+/// The errors of the writer.
 pub fn write_vector(out: &mut impl Write, vector: &[f64]) -> Result<()> {
     writeln!(out, "%%MatrixMarket matrix array real general\n{} 1", vector.len())?;
     for value in vector {
@@ -46,8 +46,8 @@ fn parse_error(line: usize, message: impl Into<String>) -> Error {
 /// Reads a square or rectangular coordinate matrix.
 ///
 /// # Errors
-/// [`Error::Parse`] with the line and what is wrong with it: another format, an index out of range,
-/// a value that is not a finite number, too few or too many entries.
+/// [`Error::Parse`] with the line and its fault: another format, an index out of range, a value
+/// that is not a finite number, too few or too many entries.
 pub fn read_matrix(input: impl BufRead) -> Result<Csr> {
     let mut lines = input.lines().enumerate().map(|(n, line)| line.map(|l| (n + 1, l)));
     let Some((_, banner)) = lines.next().transpose()? else {
@@ -104,7 +104,7 @@ pub fn read_matrix(input: impl BufRead) -> Result<Csr> {
         if seen > entries {
             return Err(parse_error(number, format!("more than the {entries} entries announced")));
         }
-        // Rows grow with the entries read, not with a size that a damaged header may claim.
+        // Memory grows with the entries read, not with the size in a header that may be damaged.
         let last = row.max(if symmetric { column } else { 0 });
         if rows.len() <= last {
             rows.resize_with(last + 1, Vec::new);

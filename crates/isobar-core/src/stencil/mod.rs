@@ -1,4 +1,4 @@
-//! Stencils are data: what a back end needs to compute rows of the matrix.
+//! Stencils are data: the numbers from which a back end computes rows of the matrix.
 //!
 //! * [`TensorProduct`] vertical vectors times horizontal fields (papers A and B),
 //! * [`Diffusion`] one coefficient a cell, faces by harmonic means (papers C, D and E, reservoirs),
@@ -59,34 +59,34 @@ pub use tensor_product::{Coupling, TensorProduct};
 
 /// A matrix as data.
 pub trait Stencil: Clone + Send + Sync + 'static {
-    /// The grid.
+    /// Returns the shape of the grid.
     fn shape(&self) -> Shape;
 
-    /// Whether A = Aᵀ.
+    /// Returns whether A = Aᵀ.
     fn is_symmetric(&self) -> bool;
 
-    /// Whether A is known to have no negative eigenvalue, by how it is made.
+    /// Returns whether A is known by construction to have no negative eigenvalue.
     fn is_definite(&self) -> bool {
         false
     }
 
-    /// Fails where a method that iterates is known to be wrong for the matrix.
+    /// Fails where an iterative method is known to be wrong for the matrix.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) naming the number that makes it so.
+    /// [`Error::Invalid`](crate::Error::Invalid) naming the number that causes it.
     fn check_iterated(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Whether no cell is coupled to one beside its line along x, as far as that is known without asking a device.
+    /// Returns whether no cell is coupled to one beside its line along x, as far as that is known without a device.
     fn has_lines_apart(&self) -> bool {
         false
     }
 
-    /// The solver that suits it where these options leave that open.
+    /// Chooses a solver for the matrix where these options leave that open.
     fn choice(&self, options: &SolverOptions) -> Choice;
 
-    /// How often a solver's grid goes around this one: more than once where a checkerboard does not fit on it.
+    /// Returns the copies of a solver's grid: more than one where a checkerboard does not fit on a periodic direction.
     fn turns(&self) -> Turns {
         Turns::ONE
     }
@@ -94,15 +94,15 @@ pub trait Stencil: Clone + Send + Sync + 'static {
     /// Repeats the matrix on copies of odd periodic directions.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) where it cannot be had.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) for coefficients that cannot be copied.
     fn around(&self) -> Result<Cow<'_, Self>> {
         Ok(Cow::Borrowed(self))
     }
 
-    /// The factors of the matrix, where it is separable.
+    /// Returns the factors of the matrix, where it is separable.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) naming the first number that is no product of factors;
+    /// [`Error::Invalid`](crate::Error::Invalid) naming the first number that is not a product of factors;
     /// [`Error::Unsupported`](crate::Error::Unsupported) for matrices of another kind.
     fn separable(&self) -> Result<Separable> {
         Err(crate::Error::Unsupported(
@@ -110,50 +110,51 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         ))
     }
 
-    /// Its factors where it is separable and a direct solve takes less time than iterating, as far as that can be said without them.
+    /// Returns its factors where it is separable and a direct solve is estimated to take less time than iterating.
     fn chooses_direct(&self) -> Option<Separable> {
         None
     }
 
-    /// The separable matrix that is nearest to this one.
+    /// Returns the separable matrix nearest to this one.
     ///
     /// # Errors
-    /// As [`nearest`](crate::direct::nearest); [`Error::Unsupported`](crate::Error::Unsupported) for matrices of another kind.
+    /// See [`nearest`](crate::direct::nearest); [`Error::Unsupported`](crate::Error::Unsupported) for matrices of another kind.
     fn nearest_box(&self) -> Result<Separable> {
         Err(crate::Error::Unsupported(
             "solver.preconditioner.kind: \"direct\" is for grids with six neighbours a cell; use \"jacobi\" or \"none\"".into(),
         ))
     }
 
-    /// That matrix where conjugate gradients may be faster with it than with multigrid, and why: a few iterations tell.
+    /// Returns the nearest separable matrix where conjugate gradients may be faster with it than with multigrid, and why; a few
+    /// iterations decide.
     fn tries_box(&self) -> Option<(Separable, String)> {
         None
     }
 
-    /// Fails where `new` has more than other coefficients: what [`Supports::update`] cannot change.
+    /// Fails where `new` differs in more than coefficients, which [`Supports::update`] cannot change.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) for another grid, [`Error::Invalid`](crate::Error::Invalid) naming what else
-    /// is not the same.
+    /// [`Error::Shape`](crate::Error::Shape) for another grid, [`Error::Invalid`](crate::Error::Invalid) naming any other
+    /// difference.
     fn check_update(&self, new: &Self) -> Result<()>;
 }
 
-/// Changes the coefficients of something that was made from a stencil.
+/// A function that changes the coefficients of an object made from a stencil.
 pub type Update<S> = Box<dyn Fn(&S) -> Result<()> + Send + Sync>;
 
-/// A matrix made of factors, with a number stored for every face instead.
+/// A matrix given by factors, with a number stored for every face.
 pub struct StoredFaces<B: AggregateBackend, S, T: Real> {
-    /// Its capabilities.
+    /// The capabilities of the matrix.
     pub capabilities: Capabilities<B, T>,
-    /// Changes its coefficients.
+    /// A function that changes its coefficients.
     pub update: Update<S>,
 }
 
 /// A solver of the tridiagonal blocks of a stencil's matrix.
 pub struct Lines<B: AggregateBackend, S, T: Real> {
-    /// It.
+    /// The solver.
     pub solver: Arc<dyn LineSolver<B, T>>,
-    /// Where it has coefficients of its own: what changes them.
+    /// A function that changes its coefficients, where it has its own.
     pub update: Option<Update<S>>,
 }
 
@@ -162,8 +163,8 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// The matrix with its coefficients on the device.
     type Operator<T: Real>: CgOperator<Self, T> + 'static;
 
-    /// The solver where these options leave that open: the stencil's own choice, unless this back end cannot make it, or knows
-    /// more of the coefficients, which are the operator's.
+    /// Chooses a solver where these options leave that open: the stencil's own choice, unless this back end does not support
+    /// it, or knows more of the coefficients, which are the operator's.
     ///
     /// # Errors
     /// The errors of the device.
@@ -171,24 +172,24 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
         Ok(stencil.choice(options))
     }
 
-    /// The factors of the matrix, from its coefficients wherever they lie.
+    /// Returns the factors of the matrix, from coefficients on the host or the device.
     ///
     /// # Errors
-    /// As [`Stencil::separable`]; the errors of the device.
+    /// See [`Stencil::separable`]; the errors of the device.
     fn separable(&self, stencil: &S) -> Result<Separable> {
         stencil.separable()
     }
 
-    /// The separable matrix that is nearest, from coefficients wherever they lie.
+    /// Returns the nearest separable matrix, from coefficients on the host or the device.
     ///
     /// # Errors
-    /// As [`Stencil::nearest_box`]; the errors of the device.
+    /// See [`Stencil::nearest_box`]; the errors of the device.
     fn nearest_box(&self, stencil: &S) -> Result<Separable> {
         stencil.nearest_box()
     }
 
-    /// Gets ready what a solver by these options, which leave nothing open, is made of: a device that compiles its kernels does so
-    /// for all of them at the same time. What is left out is got ready when it is asked for.
+    /// Prepares the parts of a solver with these options, which leave nothing open: a device compiles all its kernels at once.
+    /// Other parts are prepared when they are needed.
     ///
     /// # Errors
     /// The errors of the device.
@@ -196,11 +197,11 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
         Ok(())
     }
 
-    /// The vectors that the matrix acts on.
+    /// Returns the layout of vectors that the matrix acts on.
     ///
     /// # Errors
-    /// As [`Layout::new`]; [`Error::Unsupported`](crate::Error::Unsupported) for rings of an odd number of cells, of which
-    /// [`Stencil::around`] makes even ones.
+    /// See [`Layout::new`]; [`Error::Unsupported`](crate::Error::Unsupported) for periodic directions with an odd number of
+    /// cells, which [`Stencil::around`] makes even.
     fn layout(&self, stencil: &S) -> Result<Layout> {
         stencil.turns().require_one("a checkerboard")?;
         Layout::new(stencil.shape())
@@ -212,25 +213,25 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where it does not fit; the errors of the device.
     fn operator<T: Real>(&self, stencil: &S) -> Result<Arc<Self::Operator<T>>>;
 
-    /// Gives an operator the coefficients of another stencil, for which [`Stencil::check_update`] holds. Nothing is
-    /// allocated, compiled or recorded anew.
+    /// Gives an operator the coefficients of another stencil, for which [`Stencil::check_update`] holds. Nothing is allocated,
+    /// compiled or recorded again.
     ///
     /// # Errors
     /// The errors of the device.
     fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &S) -> Result<()>;
 
-    /// An operator in another precision, made as the first was unless a back end rounds what that has.
+    /// Makes an operator in another precision: from the stencil, unless a back end rounds the first one's coefficients.
     ///
     /// # Errors
-    /// As [`Supports::operator`].
+    /// See [`Supports::operator`].
     fn rounded<T: Real, R: Real>(&self, stencil: &S, _from: &Arc<Self::Operator<T>>) -> Result<Arc<Self::Operator<R>>> {
         self.operator(stencil)
     }
 
-    /// Gives it the coefficients of another stencil, which the first has already.
+    /// Gives it the coefficients of another stencil, which the first operator has already.
     ///
     /// # Errors
-    /// As [`Supports::update`].
+    /// See [`Supports::update`].
     fn round_again<T: Real, R: Real>(
         &self,
         stencil: &S,
@@ -240,19 +241,19 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
         self.update(to, stencil)
     }
 
-    /// All that the operator offers, but for lines.
+    /// Returns all capabilities of the operator but lines.
     fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T>;
 
-    /// The solver of the matrix's columns, if there is one.
+    /// Returns the solver of the matrix's columns, if there is one.
     ///
     /// # Errors
-    /// As [`Supports::operator`].
+    /// See [`Supports::operator`].
     fn lines<T: Real>(&self, stencil: &S, operator: &Arc<Self::Operator<T>>) -> Result<Option<Lines<Self, S, T>>>;
 
     /// Returns this matrix with stored faces, which adds capabilities that it lacks itself, if the back end has that form.
     ///
     /// # Errors
-    /// As [`Supports::operator`].
+    /// See [`Supports::operator`].
     fn stored_faces<T: Real>(&self, _stencil: &S) -> Result<Option<StoredFaces<Self, S, T>>> {
         Ok(None)
     }
@@ -261,7 +262,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// the finest included, or as many as are good. There are none unless a back end says so.
     ///
     /// # Errors
-    /// As [`Supports::operator`].
+    /// See [`Supports::operator`].
     fn hierarchy<T: Real>(
         &self,
         _stencil: &S,
@@ -272,11 +273,11 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
         Ok(None)
     }
 
-    /// Some vertical modes of a matrix, where it has any: as many as the options say, or as reach a tolerance at the least
-    /// cost. It has none unless a back end says so.
+    /// Returns some vertical modes of a matrix, where it has any: the number in the options, or the cheapest that reaches a
+    /// tolerance. By default there are none.
     ///
     /// # Errors
-    /// As [`VerticalModes::new`]; as [`Supports::operator`].
+    /// See [`VerticalModes::new`] and [`Supports::operator`].
     fn modes<T: Real, C: Real>(
         &self,
         _stencil: &S,
@@ -287,10 +288,10 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
         Ok(None)
     }
 
-    /// The finest level of a mixed-precision hierarchy, where there are hierarchies.
+    /// Makes the finest level of a mixed-precision hierarchy, where there are hierarchies.
     ///
     /// # Errors
-    /// As [`Supports::operator`].
+    /// See [`Supports::operator`].
     fn mixed_top(
         &self,
         _double: &Arc<Self::Operator<f64>>,

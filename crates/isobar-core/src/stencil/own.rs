@@ -14,21 +14,21 @@ use crate::real::Real;
 
 /// A caller's own matrix. Arrays are in host memory, in C order of shape (nz, ny, nx).
 pub trait OwnMatrix: Send + Sync {
-    /// y = A x
+    /// Computes y = A x.
     ///
     /// # Errors
-    /// Whatever ends the solve.
+    /// Any error ends the solve.
     fn apply(&self, x: &[f64], y: &mut [f64]) -> Result<()>;
 
-    /// The diagonal of A, where it is known: what the preconditioner "jacobi" needs. Entries of 0 belong to unknowns
-    /// that take no part.
+    /// Returns the diagonal of A, where it is known; the preconditioner "jacobi" needs it. Entries of 0 belong to
+    /// inactive unknowns.
     fn diagonal(&self) -> Option<Vec<f64>> {
         None
     }
 }
 
-/// [`OwnMatrix`] as a stencil. On a GPU every application carries two vectors across the bus; a matrix that runs there
-/// implements [`Operator`].
+/// An [`OwnMatrix`] as a stencil. On a GPU every application copies two vectors across the bus; a matrix that runs
+/// there implements [`Operator`].
 #[derive(Clone)]
 pub struct OwnOperator {
     shape: Shape,
@@ -38,11 +38,11 @@ pub struct OwnOperator {
 }
 
 impl OwnOperator {
-    /// A matrix that acts on the cells of a grid. Conjugate gradients rely on its being symmetric and positive
-    /// (semi-)definite where it is said to be symmetric.
+    /// Makes a matrix that acts on the cells of a grid. Conjugate gradients rely on a matrix that is declared
+    /// symmetric being symmetric and positive (semi-)definite.
     ///
     /// # Errors
-    /// As [`Layout::new`]; [`Error::Shape`] or [`Error::Invalid`] for a diagonal of another length, or not finite.
+    /// See [`Layout::new`]; [`Error::Shape`] or [`Error::Invalid`] for a diagonal of another length, or not finite.
     pub fn new(shape: Shape, is_symmetric: bool, matrix: impl OwnMatrix + 'static) -> Result<Self> {
         Layout::new(shape)?;
         let diagonal = matrix.diagonal().map(Arc::<[f64]>::from);
@@ -88,7 +88,7 @@ impl Stencil for OwnOperator {
     }
 }
 
-/// An [`OwnOperator`] with a device's vectors.
+/// An [`OwnOperator`] applied to a device's vectors.
 #[derive(Debug)]
 pub struct HostOperator<B> {
     backend: B,
@@ -108,7 +108,7 @@ impl<B: Backend> HostOperator<B> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// y = f(x) by way of host arrays.
+    /// Computes y = f(x) through host arrays.
     fn by_host<T: Real>(
         &self,
         x: &B::Vector<T>,

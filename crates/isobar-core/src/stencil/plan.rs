@@ -11,15 +11,15 @@ use crate::options::ModesOptions;
 /// The parts of an iteration by vertical modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Modes with a problem of their own.
+    /// Modes that are solved for.
     pub count: usize,
-    /// Cycles of multigrid on these.
+    /// Cycles of multigrid on each of these.
     pub cycles: usize,
     /// Sweeps of lines on the grid.
     pub sweeps: usize,
     /// Layers of the grid.
     pub layers: usize,
-    /// How many such iterations meet the tolerance.
+    /// The number of such iterations that meet the tolerance.
     pub iterations: usize,
 }
 
@@ -30,20 +30,20 @@ impl fmt::Display for Plan {
     }
 }
 
-/// The reduction of the residual that an iteration by modes can be asked for.
+/// The largest reduction of the residual planned for one iteration.
 const MOST_AT_ONCE: f64 = 1e-6;
-/// The rate of sweeps does not hold in the norm of the residual: a little more is asked for.
+/// A safety factor: the convergence factor of sweeps does not hold in the norm of the residual.
 const MARGIN: f64 = 0.3;
-/// The factors by which a cycle on the two-dimensional problems reduces components of an error, smallest and largest: near the
+/// The smallest and largest factors by which a cycle on the two-dimensional problems reduces components of an error: near the
 /// boundary it overshoots (measured: docs/notes/vertical-modes.md).
 const LEFT_BY_A_CYCLE: [f64; 2] = [-0.12, 0.115];
 /// The factor by which sweeps on the grid reduce the remaining error.
 const LEFT_BY_SWEEPS: f64 = 0.4;
-/// The most cycles an iteration where nobody says.
+/// The most cycles an iteration, by default.
 const MOST_CYCLES: usize = 8;
 /// Vectors of the modes that a cycle moves.
 const VECTORS_OF_A_CYCLE: f64 = 12.0;
-/// The most sweeps an iteration where nobody says.
+/// The most sweeps an iteration, by default.
 const MOST_SWEEPS: usize = 8;
 /// Vectors of the grid that a sweep moves.
 const VECTORS_OF_A_SWEEP: f64 = 3.0;
@@ -56,7 +56,7 @@ pub(super) const VECTORS_OF_MULTIGRID: f64 = 13.0;
 pub(super) const MOST_LAYERS: usize = 512;
 
 impl Plan {
-    /// The cheapest plan that reaches a tolerance, as far as the options leave it open.
+    /// Makes the cheapest plan that reaches a tolerance, where the options leave it open.
     ///
     /// # Errors
     /// [`Error::Invalid`] where the options ask for more modes than there are.
@@ -89,7 +89,7 @@ impl Plan {
         let cheapest = |best: Self, other: Self| if other.cost() < best.cost() { other } else { best };
         Ok(match (options.sweeps.given(), options.count.given()) {
             (Some(sweeps), _) => with(sweeps),
-            // As many as make up for modes that are not there.
+            // Enough sweeps to make up for missing modes.
             (None, Some(count)) => with((1..MOST_SWEEPS).find(|&n| enough(n) <= count).unwrap_or(MOST_SWEEPS)),
             (None, None) => (2..=MOST_SWEEPS).map(with).fold(with(1), cheapest),
         })
@@ -97,25 +97,25 @@ impl Plan {
 }
 
 impl Plan {
-    /// Vectors of the grid that an iteration moves, beside what every iteration does.
+    /// Returns the vectors of the grid that an iteration moves, beyond those of every iteration.
     fn cost(&self) -> f64 {
         let modes = VECTORS_OF_A_CYCLE * (self.cycles * self.count) as f64 / self.layers as f64;
         modes + VECTORS_OF_A_SWEEP * self.sweeps as f64
     }
 
-    /// Vectors of the grid that are moved until a tolerance is met.
+    /// Returns the vectors of the grid that are moved until a tolerance is met.
     pub(super) fn vectors(&self) -> f64 {
         self.iterations as f64 * (self.cost() + VECTORS_BESIDE)
     }
 
-    /// The factor τ of each cycle after the first: u = τ cycle(u) + (1 − τ) u.
+    /// Returns the factor τ of each cycle after the first: u = τ cycle(u) + (1 − τ) u.
     pub fn factors(&self) -> Vec<f64> {
         nodes(self.cycles).into_iter().skip(1).map(|node| 1.0 / (1.0 - node)).collect()
     }
 }
 
-/// The zeros of the polynomial that so many cycles make of what one of them leaves: Chebyshev's nodes, but zero for the one that is
-/// nearest to it, which comes first: the cycle from u = 0 is not extrapolated.
+/// Returns the zeros of the error polynomial of n cycles: Chebyshev's nodes, but with the one nearest to zero replaced by zero and
+/// first, as the cycle from u = 0 is not extrapolated.
 fn nodes(cycles: usize) -> Vec<f64> {
     let [least, most] = LEFT_BY_A_CYCLE;
     let node = |n: usize| (PI * (n as f64 + 0.5) / cycles as f64).cos();
@@ -125,25 +125,24 @@ fn nodes(cycles: usize) -> Vec<f64> {
     nodes
 }
 
-/// The largest that this polynomial, which is 1 at 1, becomes for what a cycle leaves.
+/// Returns the largest value of this polynomial, normalised to 1 at 1, over a cycle's convergence factors.
 fn left_by_cycles(cycles: usize) -> f64 {
-    /// Numbers between which it hardly changes.
+    /// Samples between which it hardly changes.
     const SAMPLES: usize = 64;
     let ([least, most], nodes) = (LEFT_BY_A_CYCLE, nodes(cycles));
     let at = |x: f64| nodes.iter().map(|node| (x - node) / (1.0 - node)).product::<f64>().abs();
     (0..=SAMPLES).map(|n| at(least + (most - least) * n as f64 / SAMPLES as f64)).fold(0.0, f64::max)
 }
 
-/// The reduction that cycles in single precision can be asked for.
+/// The largest reduction for cycles in single precision.
 const LEFT_IN_SINGLE: f64 = 1e-7;
 
-/// Whether modes need no more than single precision for their problems: an iteration in double precision follows where that
-/// was not enough.
+/// Returns whether single precision suffices for the problems of modes: an iteration in double precision follows where it does not.
 pub(crate) fn single_suffices(options: &ModesOptions) -> bool {
     options.cycles.given().is_none_or(|cycles| left_by_cycles(cycles) >= LEFT_IN_SINGLE)
 }
 
-/// How many are planned for a tolerance.
+/// Returns the number of iterations planned for a tolerance.
 fn iterations(tolerance: f64) -> usize {
     (tolerance.ln() / MOST_AT_ONCE.ln()).ceil().max(1.0) as usize
 }
@@ -161,7 +160,7 @@ mod tests {
             let [least, most] = LEFT_BY_A_CYCLE;
             assert!(cycles < 3 || bound < 0.5 * least.abs().powi(cycles as i32), "{cycles}: {bound:e}");
             for n in 0..=100 {
-                // An error that a cycle leaves so much of.
+                // An error with this convergence factor a cycle.
                 let left = least + (most - least) * f64::from(n) / 100.0;
                 let error = plan.factors().iter().fold(left, |error, tau| error * (tau * left + 1.0 - tau));
                 assert!(error.abs() <= 1.05 * bound, "{cycles}, {left}: {error:e} instead of {bound:e}");

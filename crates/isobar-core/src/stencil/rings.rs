@@ -1,11 +1,10 @@
-//! Rings of an odd number of cells: periodic directions that a checkerboard does not fit on.
+//! Periodic directions of an odd number of cells, on which a checkerboard does not fit.
 //!
-//! In a ring of n cells, n odd, the first and the last are neighbours of one colour. Going twice around it makes a ring of 2n
-//! cells, on which colours alternate; with the coefficients and the right-hand side of the first turn repeated on the second,
-//! A u = b has the solution of the n cells repeated, since shifting by n changes neither A nor b. Iterates need not be repeated,
-//! as their errors know of colours and of tiles: what a caller gets is the mean of the turns, whose residual is the mean of
-//! theirs, and so, relative to b, at most what the solve reports. A solve takes twice the work and memory, on any back end, and
-//! callers' arrays stay what they are.
+//! With n periodic cells, n odd, the first and the last are neighbours of one colour. Two copies of the direction have 2n cells,
+//! on which colours alternate; with the coefficients and the right-hand side repeated on the second copy, A u = b has the
+//! solution of the n cells repeated, since a shift by n changes neither A nor b. Iterates need not be repeated, as their errors
+//! depend on colours and tiles: a caller gets the mean of the copies, whose residual is the mean of theirs, and so, relative to
+//! b, at most the reported one. A solve takes twice the work and memory, on any back end; callers' arrays do not change.
 
 use super::{Coefficients, Diffusion, Stencil};
 use crate::array::ArrayView;
@@ -13,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::real::Real;
 
-/// How often a solver's grid goes around that of the caller's arrays, in x and y.
+/// The number of copies of the caller's grid in a solver's grid, along x and y.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turns {
     x: usize,
@@ -21,41 +20,41 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Once: the solver's grid is the caller's.
+    /// One copy: the solver's grid is the caller's.
     pub const ONE: Self = Self { x: 1, y: 1 };
 
-    /// As few as make all rings in x and y even.
+    /// Returns the fewest copies that make periodic x and y even.
     pub fn of(shape: Shape, is_periodic: [bool; 3]) -> Self {
         let turns = |n: usize, is_ring: bool| if is_ring && n > 1 && n % 2 == 1 { 2 } else { 1 };
         Self { x: turns(shape.nx, is_periodic[0]), y: turns(shape.ny, is_periodic[1]) }
     }
 
-    /// How many times each cell is there.
+    /// Returns how many copies of each cell there are.
     pub fn count(self) -> usize {
         self.x * self.y
     }
 
-    /// The solver's grid.
+    /// Returns the solver's grid.
     pub fn around(self, shape: Shape) -> Shape {
         Shape { nx: self.x * shape.nx, ny: self.y * shape.ny, ..shape }
     }
 
-    /// The caller's grid.
+    /// Returns the caller's grid.
     pub fn once(self, around: Shape) -> Shape {
         Shape { nx: around.nx / self.x, ny: around.ny / self.y, ..around }
     }
 
-    /// A note for the user, if any.
+    /// Returns a note for the user, if any.
     pub fn describe(self, shape: Shape) -> Option<String> {
         let rings = [("x", self.x, shape.nx), ("y", self.y, shape.ny)];
         let odd: Vec<_> = rings
             .iter()
             .filter(|ring| ring.1 > 1)
-            .map(|(axis, _, n)| format!("{axis} is a ring of {n} cells"))
+            .map(|(axis, _, n)| format!("{axis} is periodic with {n} cells"))
             .collect();
         (!odd.is_empty()).then(|| {
             format!(
-                "{}, an odd number: solved on two turns of it, {} cells, which takes twice the time of an even number{}",
+                "{}, an odd number: solved on two copies of it, {} cells, which takes twice the time of an even number{}",
                 odd.join(" and "),
                 self.around(shape).cells(),
                 if odd.len() > 1 { " in each" } else { "" }
@@ -63,7 +62,7 @@ impl Turns {
         })
     }
 
-    /// Values of the caller's grid in C order, on all turns.
+    /// Returns values of the caller's grid in C order, on all copies.
     pub(crate) fn repeat<T: Real>(self, source: &ArrayView<'_, T>) -> Vec<T> {
         let shape = source.shape();
         let mut values = Vec::with_capacity(self.around(shape).cells());
@@ -80,7 +79,7 @@ impl Turns {
         values
     }
 
-    /// Means over the turns of a layer of the solver's grid, in the place of the first.
+    /// Stores in the first copy of a layer of the solver's grid the mean of all copies.
     pub(crate) fn take_means<T: Real>(self, shape: Shape, layer: &mut [T]) {
         let (width, weight) = (self.x * shape.nx, T::from_f64(1.0 / self.count() as f64));
         for (j, i) in (0..shape.ny).flat_map(|j| (0..shape.nx).map(move |i| (j, i))) {
@@ -91,7 +90,7 @@ impl Turns {
         }
     }
 
-    /// Gives all turns of a layer the values of the first.
+    /// Copies the first copy of a layer to the others.
     pub(crate) fn copy_first<T: Real>(self, shape: Shape, layer: &mut [T]) {
         let width = self.x * shape.nx;
         for j in 0..self.y * shape.ny {
@@ -101,15 +100,15 @@ impl Turns {
         }
     }
 
-    /// Whether a direction of several turns is divided, as vectors of this layout are.
+    /// Returns whether a direction with several copies is divided among ranks, for vectors of this layout.
     pub fn are_divided(self, layout: &Layout) -> bool {
         (self.x > 1 && layout.has_halo_columns()) || (self.y > 1 && layout.divides_ring())
     }
 
-    /// Fails where there is more than one.
+    /// Fails where there is more than one copy.
     ///
     /// # Errors
-    /// [`Error::Unsupported`], with what cannot be had then.
+    /// [`Error::Unsupported`], naming what is not supported then.
     pub fn require_one(self, what: &str) -> Result<()> {
         if self == Self::ONE {
             return Ok(());
@@ -121,7 +120,7 @@ impl Turns {
 }
 
 impl Diffusion {
-    /// Repeats everything on the copies.
+    /// Repeats all coefficients on the copies.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for coefficients on a GPU.
@@ -167,7 +166,7 @@ mod tests {
         let stencil =
             Diffusion::new(shape, cells, Some(values.clone()), [ring, ring, [Side::Fixed, Side::Closed]]).unwrap();
         let twice = stencil.repeated(all).unwrap();
-        // A commutes with the shift by a turn, so that the product of what is repeated is repeated.
+        // A commutes with the shift by a copy, so that the product of a repeated vector is repeated.
         let view = |values: &[f64]| all.repeat(&ArrayView::c_order(values, shape).unwrap());
         let once = stencil.times(&values);
         let (found, expected) = (twice.times(&view(&values)), view(&once));
@@ -182,7 +181,10 @@ mod tests {
         assert_eq!((stencil.turns(), twice.turns()), (all, Turns::ONE));
         assert_eq!(stencil.around().unwrap().shape(), twice.shape());
         let text = all.describe(shape).unwrap();
-        assert!(["x is a ring of 3", "y is a ring of 5", "120 cells"].iter().all(|part| text.contains(part)), "{text}");
+        assert!(
+            ["x is periodic with 3", "y is periodic with 5", "120 cells"].iter().all(|part| text.contains(part)),
+            "{text}"
+        );
         assert_eq!(Turns::ONE.describe(shape), None);
     }
 }

@@ -1,10 +1,10 @@
-//! The rows of matrices as the search for their factors looks at them.
+//! Rows of matrices for the search for their factors.
 
 use super::{Axis, Coefficients, Diffusion, Side, Stencil, TensorProduct};
 use crate::direct::SeparableRows;
 use crate::layout::Shape;
 
-/// Diffusion, on the host.
+/// The rows of diffusion, on the host.
 pub(super) struct DiffusionRows<'a> {
     stencil: &'a Diffusion,
     shift: Option<Box<dyn Fn([usize; 3]) -> f64 + Sync + 'a>>,
@@ -52,7 +52,7 @@ impl SeparableRows for DiffusionRows<'_> {
     }
 
     fn fixed_sides(&self, axis: usize) -> [bool; 2] {
-        // Stored faces have all ties in the shift.
+        // With stored faces all Dirichlet sides are in the shift.
         self.stencil.sides()[axis].map(|side| side == Side::Fixed && self.is_by_cells())
     }
 
@@ -61,7 +61,7 @@ impl SeparableRows for DiffusionRows<'_> {
     }
 }
 
-/// A tensor product, whose couplings are negative entries of its rows.
+/// The rows of a tensor product, whose couplings are negative entries.
 pub(super) struct TensorProductRows<'a> {
     stencil: &'a TensorProduct,
     shift: Box<dyn Fn([usize; 3]) -> f64 + Sync + 'a>,
@@ -74,7 +74,7 @@ impl<'a> TensorProductRows<'a> {
             let n = i + nx * j;
             let beside = horizontal.west[n] + horizontal.east[n] + horizontal.south[n] + horizontal.north[n];
             let rest = horizontal.total[n] - beside;
-            // A difference of equal numbers.
+            // A difference of equal numbers is 0.
             let rest = if rest.abs() <= 1e-14 * horizontal.total[n].abs() { 0.0 } else { rest };
             horizontal.area[n] * vertical.a[k] - vertical.d[k] * rest
         };

@@ -1,4 +1,4 @@
-//! The smallest and the largest of some coefficients, found by the pass that checks them.
+//! The smallest and the largest coefficient, found while checking them.
 
 use crate::error::{self, Error};
 use crate::execute::{Execute, Host, map_pieces};
@@ -7,29 +7,30 @@ use crate::layout::Shape;
 /// The smallest and the largest of numbers that are finite and not negative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// Infinite where there are no numbers.
+    /// Infinity where there are no numbers.
     pub least: f64,
     /// 0 where there are no numbers.
     pub most: f64,
 }
 
 impl Spread {
-    /// Of no numbers.
+    /// The spread of no numbers.
     pub const NONE: Self = Self { least: f64::INFINITY, most: 0.0 };
 
-    /// Of these.
+    /// Finds the spread of these numbers.
     ///
     /// # Errors
-    /// Where the first is that is negative or not finite.
+    /// The place of the first number that is negative or not finite.
     pub fn of(execute: &impl Execute, values: &[f64]) -> Result<Self, usize> {
         let of_piece = |first: usize, piece: &[f64]| Self::of_piece(piece).map_err(|n| first + n);
         map_pieces(execute, values, of_piece).into_iter().try_fold(Self::NONE, |all, piece| Ok(all.and(piece?)))
     }
 
-    /// Of a number for each cell of a grid, looked through by all threads.
+    /// Finds the spread of a number for each cell of a grid, with all threads.
     ///
     /// # Errors
-    /// [`Error::Shape`] for another number of cells, [`Error::Invalid`] for what is negative or not finite, naming the first cell.
+    /// [`Error::Shape`] for another number of cells, [`Error::Invalid`] for a negative or non-finite number, naming the first
+    /// cell.
     pub(crate) fn of_cells(what: &str, shape: Shape, values: &[f64]) -> error::Result<Self> {
         check_length(what, shape, values)?;
         Self::of(&Host, values).map_err(|n| wrong(what, shape, values, n, "finite and not negative"))
@@ -38,7 +39,7 @@ impl Spread {
     /// Returns the first cell whose number is negative.
     ///
     /// # Errors
-    /// [`Error::Shape`] for another number of cells, [`Error::Invalid`] for what is not finite, naming the first cell.
+    /// [`Error::Shape`] for another number of cells, [`Error::Invalid`] for a non-finite number, naming the first cell.
     pub(crate) fn first_negative(what: &str, shape: Shape, values: &[f64]) -> error::Result<Option<usize>> {
         check_length(what, shape, values)?;
         let Err(first) = Self::of(&Host, values) else { return Ok(None) };
@@ -55,7 +56,7 @@ impl Spread {
             for (n, &value) in chunk.iter().enumerate() {
                 least[n] = if value < least[n] { value } else { least[n] };
                 most[n] = if value > most[n] { value } else { most[n] };
-                // Neither NaN nor negative.
+                // This excludes NaN and negative numbers.
                 are_right[n] &= value >= 0.0;
             }
         }
@@ -74,7 +75,7 @@ impl Spread {
         Self { least: self.least.min(other.least), most: self.most.max(other.most) }
     }
 
-    /// The largest over the smallest; infinite where that is 0.
+    /// Returns the largest over the smallest; infinity where that is 0.
     pub fn contrast(self) -> f64 {
         if self.least > 0.0 { self.most / self.least } else { f64::INFINITY }
     }

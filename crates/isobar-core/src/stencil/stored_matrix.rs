@@ -34,12 +34,12 @@ impl StoredMatrix {
         Ok(Self { matrix: Arc::new(matrix), shape, is_symmetric })
     }
 
-    /// The entries.
+    /// Returns the entries.
     pub fn matrix(&self) -> &Csr {
         &self.matrix
     }
 
-    /// The grid point (i, j, k) of a row.
+    /// Returns the grid point (i, j, k) of a row.
     pub fn grid_point(&self, row: usize) -> (usize, usize, usize) {
         let Shape { nx, nz, .. } = self.shape;
         (row % nx, row / nx / nz, row / nx % nz)

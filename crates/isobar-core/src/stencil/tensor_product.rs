@@ -23,14 +23,14 @@ use crate::options::{Choice, Method, Preconditioner, SolverOptions};
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorProduct {
     shape: Shape,
-    // Shared by copies, which a solver makes.
+    // Shared by the copies that a solver makes.
     vertical: Arc<VerticalProfile>,
     horizontal: Arc<HorizontalField>,
-    /// The grid that `horizontal` can be computed anew from on coarser levels.
+    /// The grid from which `horizontal` can be computed again on coarser levels.
     grid: Option<GridOptions>,
-    /// Whether no layer is coupled to another, whatever coefficients it is given.
+    /// Whether no layer is coupled to another, for any coefficients.
     layers_apart: bool,
-    /// Its vertical modes, once they have been asked for.
+    /// Its vertical modes, once computed.
     pub(super) modes: KeptModes,
 }
 
@@ -48,10 +48,10 @@ pub struct Coupling {
 }
 
 impl TensorProduct {
-    /// Levels of multigrid where nobody says: paper B's.
+    /// Default number of multigrid levels: paper B's.
     pub const DEFAULT_LEVELS: usize = 5;
 
-    /// From the factors themselves.
+    /// Makes an operator of its factors.
     ///
     /// # Errors
     /// [`Error::Invalid`] where a diagonal block cannot be factorised (a column's tridiagonal matrix
@@ -60,12 +60,11 @@ impl TensorProduct {
         Self::with_grid(vertical, horizontal, None)
     }
 
-    /// −ω²(∇² u + λ² r⁻² ∂_r(r² ∂_r u)) + u on a panel or the box: homogeneous Neumann at bottom and
-    /// top, homogeneous Dirichlet around (paper B, equation 2).
+    /// Makes −ω²(∇² u + λ² r⁻² ∂_r(r² ∂_r u)) + u on a panel or the box: homogeneous Neumann at bottom and top, homogeneous
+    /// Dirichlet around (paper B, equation 2).
     ///
     /// # Errors
-    /// As [`GridOptions::validate`], and [`Error::Invalid`] for an ω or λ that is negative or
-    /// not finite.
+    /// See [`GridOptions::validate`]; [`Error::Invalid`] for an ω or λ that is negative or not finite.
     pub fn helmholtz(grid: &GridOptions, omega: f64, lambda: f64) -> Result<Self> {
         for (key, value) in [("problem.omega", omega), ("problem.lambda", lambda)] {
             if !(value >= 0.0 && value.is_finite()) {
@@ -86,7 +85,7 @@ impl TensorProduct {
         Ok(stencil)
     }
 
-    /// Keeps the horizontal factors in layers that are not coupled to each other: a_k |T| + d_k L_h with the given a and d.
+    /// Keeps the horizontal factors in decoupled layers: a_k |T| + d_k L_h with the given a and d.
     pub(super) fn with_layers_apart(&self, a: Vec<f64>, d: Vec<f64>) -> Result<Self> {
         let layers = a.len();
         let shape = Shape { nz: layers, ..self.shape };
@@ -137,7 +136,7 @@ impl TensorProduct {
                 let (width_x, width_y) = metric.widths(i, j);
                 let (x, y) = (0.5 * xi_x * width_y, 0.5 * xi_y * width_x);
                 let n = i + nx * j;
-                // Outside a Dirichlet boundary the value is −u, which moves a coupling to α_T.
+                // The value outside a Dirichlet boundary is −u, which moves a coupling to α_T.
                 for (coupling, inside, amount) in [
                     (&mut field.west, i > 0, -x),
                     (&mut field.east, i + 1 < nx, x),
@@ -170,8 +169,8 @@ impl TensorProduct {
         Ok(self)
     }
 
-    /// Line relaxation divides by the pivots of every column. They only depend on α_T/|T|, and grow
-    /// with it where d < 0, so the extremes tell for all columns.
+    /// Checks the pivots of every column, by which line relaxation divides. They depend only on α_T/|T|, and grow with it
+    /// where d < 0, so that its extremes suffice.
     fn check_pivots(&self) -> Result<()> {
         let v = &self.vertical;
         let ratio = |n: usize| self.horizontal.total[n] / self.horizontal.area[n];
@@ -200,23 +199,23 @@ impl TensorProduct {
         Ok(())
     }
 
-    /// Whether layers are problems of their own: where there is one alone, and of vertical modes.
+    /// Returns whether layers are decoupled: a single layer, or vertical modes.
     pub fn has_layers_apart(&self) -> bool {
         self.layers_apart
     }
 
-    /// The vertical factors.
+    /// Returns the vertical factors.
     pub fn vertical(&self) -> &VerticalProfile {
         &self.vertical
     }
 
-    /// The horizontal factors.
+    /// Returns the horizontal factors.
     pub fn horizontal(&self) -> &HorizontalField {
         &self.horizontal
     }
 
-    /// The entries of row (i, j, k): below, south, west, diagonal, east, north, above; those outside
-    /// the grid are left out.
+    /// Returns the entries of row (i, j, k): below, south, west, diagonal, east, north, above; those outside the grid are
+    /// left out.
     pub fn row(&self, i: usize, j: usize, k: usize) -> impl Iterator<Item = Coupling> + use<> {
         let Shape { nx, ny, nz } = self.shape;
         let (v, h) = (&self.vertical, &self.horizontal);
@@ -240,15 +239,15 @@ impl TensorProduct {
     /// Stores every entry of the matrix.
     ///
     /// # Errors
-    /// As [`Csr::new`]; more than 2³² rows are not supported.
+    /// See [`Csr::new`]; more than 2³² rows are not supported.
     pub fn stored(&self) -> Result<StoredMatrix> {
         StoredMatrix::new(self.to_csr()?, self.shape)
     }
 
-    /// Its entries; unknown (i, j, k) is row i + nx (k + nz j) (paper B, equation 13).
+    /// Returns its entries; unknown (i, j, k) is row i + nx (k + nz j) (paper B, equation 13).
     ///
     /// # Errors
-    /// As [`Csr::new`]; more than 2³² rows are not supported.
+    /// See [`Csr::new`]; more than 2³² rows are not supported.
     pub fn to_csr(&self) -> Result<Csr> {
         let Shape { nx, ny, nz } = self.shape;
         Csr::from_rows(self.shape.cells(), |row, out| {
@@ -261,7 +260,7 @@ impl TensorProduct {
 }
 
 impl TensorProduct {
-    /// Whether no column is coupled to one beyond the edges of the grid.
+    /// Returns whether no column is coupled to one beyond the edges of the grid.
     fn has_closed_edges(&self) -> bool {
         let (Shape { nx, ny, .. }, field) = (self.shape, &self.horizontal);
         let is_closed = |coupling: f64| coupling == 0.0;
@@ -275,12 +274,12 @@ impl Stencil for TensorProduct {
         self.shape
     }
 
-    /// Whether conjugate gradients can be used.
+    /// Conjugate gradients need this.
     fn is_symmetric(&self) -> bool {
         self.vertical.is_symmetric() && self.horizontal.is_symmetric()
     }
 
-    /// Vertical modes where these are predicted to be faster, else multigrid.
+    /// Chooses vertical modes where these are predicted to be faster, else multigrid.
     fn choice(&self, options: &SolverOptions) -> Choice {
         let multigrid = Choice::new(Method::Multigrid, Preconditioner::Line);
         if options.method != Method::Auto || options.deflation.is_some() {

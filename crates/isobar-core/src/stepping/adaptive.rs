@@ -1,8 +1,8 @@
-//! Steps that choose their length by an estimate of their error.
+//! Adaptive step lengths by an estimate of the error of a step.
 //!
-//! The matrix K + c M of a step is that of backward Euler for a part of it. With R what a solve does to a mode, R = 1/(1 + z/2)
-//! for Crank–Nicolson and 1/(1 + z) for backward Euler, z = Δt λ, further solves give an answer of one order more, and
-//! no other matrix is needed:
+//! The matrix K + c M of a step is that of backward Euler for a part of the step. With R the factor of a solve on a mode, R =
+//! 1/(1 + z/2) for Crank–Nicolson and 1/(1 + z) for backward Euler, z = Δt λ, further solves give a result of one order more,
+//! and no other matrix is needed:
 //!
 //! ```text
 //! Crank–Nicolson:  2R − 1,  third order: −1/3 + 2R² − ⅔R³,     difference ⅔(1 − R)³ = z³/12 + …
@@ -14,42 +14,42 @@ use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::options::Scheme;
 
-/// Aimed at, of what an estimate allows.
+/// The fraction of the allowed error that a step aims at.
 const SAFETY: f64 = 0.9;
-/// How much shorter or longer the next step can be.
+/// The smallest and the largest ratio of successive step lengths.
 const LEAST: f64 = 0.2;
 const MOST: f64 = 3.0;
-/// A step is made longer only by so much, since that changes the matrix.
+/// The smallest increase of a step, since it changes the matrix.
 const WORTHWHILE: f64 = 1.25;
-/// The shortest step, of the whole run.
+/// The shortest step, relative to the whole run.
 const SHORTEST: f64 = 1e-10;
-/// An end no farther away than so many steps is reached by one.
+/// An end within this many steps is reached by one.
 const NEAR: f64 = 1.0 + 1e-6;
 
-/// The state of choosing a step's length.
+/// The state of step-length control.
 pub(super) struct Control<B: Backend> {
     /// The largest estimated error of a step, relative to ‖u‖.
     pub(super) tolerance: f64,
-    /// After one solve and after two.
+    /// States after one solve and after two.
     pub(super) states: [B::Vector<f64>; 2],
 }
 
 impl<B: Backend> Control<B> {
     /// # Errors
-    /// [`Error::Invalid`] for a tolerance that is none; as [`Backend::zeros`].
+    /// [`Error::Invalid`] for an invalid tolerance; see [`Backend::zeros`].
     pub(super) fn new(backend: &B, layout: &Layout, tolerance: f64) -> Result<Self> {
         if !(tolerance > 0.0 && tolerance < 1.0) {
-            let message = format!("{tolerance} is no relative error; use a number between 0 and 1, such as 1e-4");
+            let message = format!("{tolerance} is not a relative error; use a number between 0 and 1, such as 1e-4");
             return Err(Error::invalid("heat.step_tolerance", message));
         }
         Ok(Self { tolerance, states: [backend.zeros(layout)?, backend.zeros(layout)?] })
     }
 }
 
-/// The length of a step that wants to be `wanted` long, and whether it leads to the end.
+/// Returns the length of a step of at most `wanted`, and whether it leads to the end.
 ///
 /// # Errors
-/// [`Error::Invalid`] where that is too short ever to get there.
+/// [`Error::Invalid`] where it is too short to ever reach the end.
 pub(super) fn length(wanted: f64, time: f64, end: f64, tolerance: f64) -> Result<(f64, bool)> {
     if wanted < SHORTEST * end {
         let message = format!(
@@ -62,7 +62,7 @@ pub(super) fn length(wanted: f64, time: f64, end: f64, tolerance: f64) -> Result
     Ok(if left <= NEAR * wanted { (left, true) } else { (wanted, false) })
 }
 
-/// The length of the next step, after one of `dt` whose error was estimated.
+/// Returns the length of the next step, after a step of `dt` with this estimated error.
 pub(super) fn next_length(scheme: Scheme, dt: f64, error: f64, tolerance: f64, may_grow: bool) -> f64 {
     let order = match scheme {
         Scheme::CrankNicolson => 3.0,
@@ -70,7 +70,7 @@ pub(super) fn next_length(scheme: Scheme, dt: f64, error: f64, tolerance: f64, m
     };
     let factor = (SAFETY * (tolerance / error.max(f64::MIN_POSITIVE)).powf(1.0 / order)).clamp(LEAST, MOST);
     let is_kept = error <= tolerance && (factor < WORTHWHILE || !may_grow);
-    // What was allowed is near enough to what is aimed at.
+    // The length changes only where that pays.
     if is_kept { dt } else { dt * if error <= tolerance { factor } else { factor.min(SAFETY) } }
 }
 

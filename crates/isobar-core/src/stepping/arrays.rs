@@ -1,4 +1,4 @@
-//! Callers' arrays, and what a stepper's vectors have of them.
+//! Callers' arrays, and their parts in a stepper's vectors.
 
 use crate::array::{ArrayView, ArrayViewMut, Source, Target};
 use crate::backend::Backend;
@@ -6,17 +6,17 @@ use crate::build::{CallersGrid, download, fetch, find_not_finite, send, upload};
 use crate::error::{Error, Result};
 use crate::layout::{Patch, Shape};
 
-/// Arrays of the whole grid, or of the part of it that vectors have alone.
+/// Checks and transfers of arrays of the whole grid, or of the subdomain of the vectors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrays {
     /// The caller's grid.
     whole: Shape,
-    /// What arrays and vectors have of it.
+    /// The parts of arrays and vectors in it.
     callers: CallersGrid,
 }
 
 impl Arrays {
-    /// Of a grid.
+    /// Takes a grid.
     pub(super) fn new(whole: Shape, callers: CallersGrid) -> Self {
         Self { whole, callers }
     }
@@ -25,7 +25,7 @@ impl Arrays {
         self.callers.own()
     }
 
-    /// Fails for an array of neither.
+    /// Fails for an array of another shape than either.
     pub(super) fn check(&self, what: &str, shape: Shape) -> Result<()> {
         self.is_own(what, shape).map(drop)
     }
@@ -47,7 +47,7 @@ impl Arrays {
         })
     }
 
-    /// A caller's array to a vector.
+    /// Copies a caller's array to a vector.
     pub(super) fn upload<B: Backend>(
         &self,
         backend: &B,
@@ -59,7 +59,7 @@ impl Arrays {
         upload(backend, &self.callers, own, to)
     }
 
-    /// A vector to a caller's array.
+    /// Copies a vector to a caller's array.
     pub(super) fn download<B: Backend>(
         &self,
         backend: &B,
@@ -71,12 +71,12 @@ impl Arrays {
         download(backend, &self.callers, from, &mut own)
     }
 
-    /// Values of the whole grid, C order, to a vector.
+    /// Copies values of the whole grid, C order, to a vector.
     pub(super) fn send<B: Backend>(&self, backend: &B, values: &[f64], to: &mut B::Vector<f64>) -> Result<()> {
         send(backend, &self.callers, ArrayView::c_order(values, self.whole)?.part(self.part())?, to)
     }
 
-    /// x = 0 in some cells of the whole grid.
+    /// Sets x = 0 in some cells of the whole grid.
     pub(super) fn clear_in<B: Backend>(&self, backend: &B, cells: &[bool], x: &mut B::Vector<f64>) -> Result<()> {
         let mut values = vec![0.0; cells.len()];
         fetch(backend, &self.callers, x, &mut ArrayViewMut::c_order(&mut values, self.whole)?.into_part(self.part())?)?;
@@ -84,7 +84,7 @@ impl Arrays {
         self.send(backend, &values, x)
     }
 
-    /// Whether an array has what vectors have alone; else it is one of the whole grid.
+    /// Returns whether an array has the subdomain of the vectors; else it has the whole grid.
     fn is_own(&self, what: &str, shape: Shape) -> Result<bool> {
         if shape == self.part().shape(self.whole) {
             return Ok(true);

@@ -1,9 +1,8 @@
 //! The heat equation through time.
 //!
-//! * this file: what a caller sees, whatever the device,
-//! * [`stepper`] the θ scheme, written once over any back end; `adaptive` how it chooses the length of steps,
-//!   `arrays` what vectors have of callers' arrays,
-//! * [`trial`] which preconditioner is the fastest.
+//! * this file: the interface for callers, on any device,
+//! * [`stepper`]: the θ scheme, written once over any back end; `adaptive`: step-length control, `arrays`: callers' arrays,
+//! * [`trial`]: finds the fastest preconditioner.
 
 mod adaptive;
 mod arrays;
@@ -21,12 +20,12 @@ use crate::solver::Observer;
 pub use stepper::HeatStepper;
 pub use trial::Tried;
 
-/// How to step.
+/// Options of time stepping.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HeatOptions {
-    /// The steps; where they choose their length, the first one's and the end.
+    /// The steps; with adaptive lengths, the first one's length and the end.
     pub steps: Steps,
-    /// The largest estimated error of a step, relative to ‖u‖, where steps choose their length.
+    /// The largest estimated error of a step, relative to ‖u‖, for adaptive lengths.
     pub error: Option<f64>,
     /// The time discretisation.
     pub scheme: Scheme,
@@ -34,7 +33,7 @@ pub struct HeatOptions {
     pub guess: StepGuess,
 }
 
-/// A step that was taken, or not.
+/// A step that was attempted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// Its number, from 1.
@@ -43,30 +42,30 @@ pub struct Step {
     pub time: f64,
     /// Its length.
     pub dt: f64,
-    /// The estimate of its error, relative to ‖u‖, where it chose its length.
+    /// The estimate of its error, relative to ‖u‖, for adaptive lengths.
     pub error: Option<f64>,
-    /// How often it was tried with a greater length.
+    /// How often it was rejected with a greater length.
     pub rejected: usize,
-    /// Iterations of all its solves: of estimates and of greater lengths too.
+    /// Iterations of all its solves, those of estimates and rejected lengths included.
     pub iterations: usize,
     /// The outcome of its solve. If that did not converge, the state is the one before the step.
     pub outcome: Outcome,
-    /// Whether the state is the new one.
+    /// Whether the step was taken, so that the state is the new one.
     pub is_taken: bool,
 }
 
-/// Where a run is.
+/// The time, number and length of steps of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moment {
     /// Steps taken.
     pub steps: usize,
-    /// The time that they lead to.
+    /// The time after them.
     pub time: f64,
-    /// How long the next one wants to be.
+    /// The desired length of the next step.
     pub dt: f64,
 }
 
-/// A state on its way through time.
+/// A state that evolves in time.
 pub trait Evolve: Send {
     /// Takes the next step.
     ///
@@ -75,7 +74,7 @@ pub trait Evolve: Send {
     /// not finite. A solve that does not converge is an outcome.
     fn step(&mut self, observer: &mut Observer<'_>) -> Result<Step>;
 
-    /// Sets the state, and the one before it where steps extrapolate and it is known, after so many steps.
+    /// Sets the state, and the previous one where steps extrapolate and it is known, after `steps` steps.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape); [`Error::NotFinite`](crate::Error::NotFinite), naming the cell.
@@ -87,36 +86,36 @@ pub trait Evolve: Send {
     /// [`Error::Shape`](crate::Error::Shape); the errors of the device.
     fn read(&mut self, state: Target<'_>) -> Result<()>;
 
-    /// Reads the state before, which extrapolating steps need to go on. Returns whether there is one.
+    /// Reads the previous state, which extrapolating steps need to continue. Returns whether there is one.
     ///
     /// # Errors
-    /// As [`Evolve::read`].
+    /// See [`Evolve::read`].
     fn read_before(&mut self, state: Target<'_>) -> Result<bool>;
 
-    /// ½ uᵀK u − sᵀu, which without a source is ½ ∫ κ |∇u|² and never grows.
+    /// Returns ½ uᵀK u − sᵀu, which without a source is ½ ∫ κ |∇u|² and never grows.
     ///
     /// # Errors
     /// The errors of the device.
     fn energy(&mut self) -> Result<f64>;
 
-    /// Other coefficients, boundary values and sources from the next step on, on the same grid; the state stays. The device
-    /// allocates nothing, unless there was no source before.
+    /// Sets other coefficients, boundary values and sources from the next step on, on the same grid; the state stays. The
+    /// device allocates nothing, unless there was no source before.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for another grid, other active cells, or coefficients of another form; what
-    /// the device reports.
+    /// [`Error::Invalid`](crate::Error::Invalid) for another grid, other active cells, or coefficients of another form; the
+    /// errors of the device.
     fn update(&mut self, heat: Heat) -> Result<()>;
 
-    /// Steps taken.
+    /// Returns the number of steps taken.
     fn taken(&self) -> usize;
 
-    /// Where the run is.
+    /// Returns the time, number and length of steps of the run.
     fn moment(&self) -> Moment;
 
-    /// Goes on from where a run was whose steps choose their length; other steps are known by their number.
+    /// Continues a run with adaptive steps from its moment; other steps are determined by their number.
     fn resume(&mut self, moment: Moment);
 
-    /// Whether the end is reached.
+    /// Returns whether the end is reached.
     fn is_finished(&self) -> bool;
 
     /// Describes the stepper.

@@ -17,11 +17,11 @@ use crate::real::Precision;
 use crate::solver::Observer;
 use crate::stencil::{Diffusion, Supports};
 
-/// Steps of M u_t = −K u + s by the θ scheme, Crank–Nicolson (θ = ½) or backward Euler (θ = 1):
+/// A stepper of M u_t = −K u + s by the θ scheme, Crank–Nicolson (θ = ½) or backward Euler (θ = 1):
 ///
 /// M (u' − u)/Δt = −K w + s,  w = θ u' + (1 − θ) u.
 ///
-/// The unknown of a step is w, which needs no product with K on the right-hand side:
+/// The unknown of a step is w, so that the right-hand side needs no product with K:
 ///
 /// ```text
 /// (K + c M) w = c M u + s,   c = 1/(θ Δt)
@@ -30,9 +30,9 @@ use crate::stencil::{Diffusion, Supports};
 ///
 /// Residuals are those of the system for u' (paper E's A u = b), times a constant.
 ///
-/// Storage beside the solver's: u; the state before where steps extrapolate; s where there is one; the ones where they
-/// are first guesses; the coefficients of c M where volumes differ; two states where steps choose their length. A step
-/// allocates no vector. On ranks arrays are those of a rank's own rows, or of the whole grid.
+/// Storage besides the solver's: u; the previous state where steps extrapolate; s where there is one; the ones where
+/// they are first guesses; the coefficients of c M where volumes differ; two states for adaptive lengths. A step
+/// allocates no vector. On ranks arrays have a rank's own rows, or the whole grid.
 pub struct HeatStepper<B: Supports<Diffusion>> {
     backend: B,
     heat: Heat,
@@ -44,18 +44,18 @@ pub struct HeatStepper<B: Supports<Diffusion>> {
     mass: Option<(Arc<B::Operator<f64>>, Arc<dyn CgOperator<B, f64>>)>,
     u: B::Vector<f64>,
     before: Option<B::Vector<f64>>,
-    /// Whether `before` holds the state before.
+    /// Whether `before` holds the previous state.
     has_before: bool,
-    /// 1 in every cell that takes part, where that is the first guess.
+    /// 1 in every active cell, where that is the first guess.
     ones: Option<B::Vector<f64>>,
     source: Option<B::Vector<f64>>,
     scalars: B::Scalars,
-    /// Where steps choose their length.
+    /// Step-length control, for adaptive lengths.
     control: Option<Control<B>>,
-    /// The step that the matrix was made for.
+    /// The step length of the current matrix.
     dt: f64,
     taken: usize,
-    /// Where steps choose their length: the time, and how long the next one wants to be.
+    /// The time, and the desired length of the next step, for adaptive lengths.
     time: f64,
     wanted: f64,
 }
@@ -74,21 +74,21 @@ const STATE: Scalar = Scalar::new(6);
 const TWO: Scalar = Scalar::new(7);
 const THREE: Scalar = Scalar::new(8);
 
-/// Squares of norms between this and its inverse are precise, and so are those of errors far below them.
+/// Squared norms between this and its inverse are precise, and so are those of much smaller errors.
 const SMALLEST_SQUARE: f64 = 1e-200;
-/// The exponent of two by which states beyond that are multiplied, once or twice.
+/// The exponent of two by which states outside that range are multiplied, once or twice.
 const SCALE: i32 = 480;
 
-/// A relative residual this small is what rounding leaves.
+/// Returns the relative residual that rounding leaves.
 fn rounding(precision: Precision) -> f64 {
     if precision == Precision::F32 { 1e-6 } else { 1e-13 }
 }
 
 impl<B: Supports<Diffusion>> HeatStepper<B> {
-    /// Puts everything on the device; the state is 0.
+    /// Puts everything on the device and sets the state to 0.
     ///
     /// # Errors
-    /// As [`System::new`] and [`Heat::shifted`].
+    /// See [`System::new`] and [`Heat::shifted`].
     pub fn new(backend: &B, heat: Heat, options: HeatOptions, solver: &SolverOptions) -> Result<Self> {
         let theta = options.scheme.theta();
         let dt = options.steps.length(0);
@@ -154,7 +154,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         1.0 / (self.theta() * self.dt)
     }
 
-    /// The factor of u on the right-hand side, after the product with c M where volumes differ.
+    /// Returns the factor of u on the right-hand side, after the product with c M where volumes differ.
     fn factor(&self) -> f64 {
         match &self.heat.mass {
             Mass::Uniform(volume) => self.c() * volume,
@@ -171,7 +171,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         Ok(())
     }
 
-    /// Makes the matrix that of another step.
+    /// Changes the matrix to that of another step length.
     fn change_step(&mut self, dt: f64) -> Result<()> {
         self.dt = dt;
         self.system.update(&self.heat.shifted(self.c())?)?;
@@ -182,7 +182,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         self.set_scalars()
     }
 
-    /// b = c M x + s, x being u or another state.
+    /// Computes b = c M x + s, x being u or another state.
     fn set_rhs(&mut self, x: Option<&mut B::Vector<f64>>) -> Result<()> {
         let factor = self.factor();
         let Self { backend, system, mass, u, source, scalars, .. } = self;
@@ -200,7 +200,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         }
     }
 
-    /// w = θ u' + (1 − θ) u of a guess of u'.
+    /// Computes w = θ u' + (1 − θ) u for a guess of u'.
     fn set_guess(&mut self) -> Result<()> {
         let theta = self.theta();
         let Self { backend, system, u, before, has_before, ones, scalars, .. } = self;
@@ -217,7 +217,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         Ok(())
     }
 
-    /// u' = u + (w − u)/θ
+    /// Computes u' = u + (w − u)/θ.
     fn advance(&mut self) -> Result<()> {
         let theta = self.theta();
         let Self { backend, system, u, before, has_before, scalars, .. } = self;
@@ -230,10 +230,10 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         backend.xpay(Ratio::new(REST, Scalar::ONE).negated(), w, u, scalars)
     }
 
-    /// Solves for the right-hand side and the first guess that are there.
+    /// Solves for the current right-hand side and first guess.
     fn solve(&mut self, observer: &mut Observer<'_>) -> Result<Outcome> {
         let mut outcome = self.system.solve_in_place(Guess::Given, observer)?;
-        // A state that hardly changes leaves nothing to reduce: what counts then is the residual beside b.
+        // A state that hardly changes leaves nothing to reduce: then the residual relative to b counts.
         if matches!(outcome.stop, Stop::Stagnated | Stop::Breakdown | Stop::MaxIterations)
             && outcome.is_returned
             && self.system.residual_over_rhs()? <= rounding(self.precision)
@@ -243,7 +243,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         Ok(outcome)
     }
 
-    /// A step as long as its estimated error allows.
+    /// Takes a step as long as its estimated error allows.
     fn step_within(&mut self, control: &mut Control<B>, observer: &mut Observer<'_>) -> Result<Step> {
         let (tolerance, end) = (control.tolerance, self.options.steps.end);
         let (mut iterations, mut rejected) = (0, 0);
@@ -270,7 +270,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
                 self.wanted = next;
                 continue;
             }
-            // A step that the end has cut short says little about the length of others.
+            // A step shortened by the end does not determine later lengths.
             if !is_last {
                 self.wanted = next;
             }
@@ -281,8 +281,8 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         }
     }
 
-    /// The error of a step whose solution is there, which is left in the first of the control's states, by further
-    /// solves; without an error, the outcome of one that did not converge.
+    /// Estimates the error of a step from its solution, which is copied to the first of the control's states, by
+    /// further solves; returns the outcome of a solve that did not converge instead.
     fn estimate(
         &mut self,
         control: &mut Control<B>,
@@ -291,7 +291,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
     ) -> Result<(Option<f64>, Outcome)> {
         let [first, second] = &mut control.states;
         self.backend.convert(self.system.solution(), first)?;
-        // 2w − u is where a straight line leads to.
+        // 2w − u is the linear extrapolation.
         self.extrapolate(None)?;
         self.set_rhs(Some(first))?;
         let mut outcome = self.solve(observer)?;
@@ -335,7 +335,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
             let bank = backend.read(scalars)?;
             let [error, before, after] = [ERROR, STATE, PRODUCT].map(|scalar| bank[scalar.index()]);
             let size = before.max(after);
-            // Squares of states that are very small or very large vanish or overflow; those of a multiple do not.
+            // Squares of very small or very large states underflow or overflow; those of a multiple do not.
             let step = if size < SMALLEST_SQUARE { SCALE } else { -SCALE };
             if (SMALLEST_SQUARE..=1.0 / SMALLEST_SQUARE).contains(&size)
                 || exponent.abs() > SCALE
@@ -349,7 +349,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         Ok((Some(if error.is_nan() { f64::INFINITY } else { error }), outcome))
     }
 
-    /// w := 2w − before, w the solution that is there; u is before where nothing else is.
+    /// Computes w := 2w − before, w the current solution, and u as `before` by default.
     fn extrapolate(&mut self, before: Option<&B::Vector<f64>>) -> Result<()> {
         let Self { backend, system, u, scalars, .. } = self;
         let w = system.solution_mut();
@@ -359,7 +359,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
 }
 
 impl Heat {
-    /// c M as a matrix of its own.
+    /// Makes c M as a matrix of its own.
     fn only_mass(&self, volumes: &[f64], c: f64) -> Result<Diffusion> {
         let shape = self.shape();
         let none =
@@ -407,7 +407,7 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
             arrays.upload(backend, "the state before", source, to)?;
             self.has_before = true;
         }
-        // Cells that take no part hold 0.
+        // Inactive cells hold 0.
         if let Some(mask) = self.heat.inactive() {
             for vector in std::iter::once(u).chain(&mut self.before) {
                 arrays.clear_in(backend, &mask, vector)?;

@@ -1,4 +1,4 @@
-//! Which preconditioner steps fastest, found out by trying.
+//! The fastest preconditioner for time steps, found by trial.
 
 use std::time::Instant;
 
@@ -22,21 +22,21 @@ pub const CANDIDATES: [Preconditioner; 5] = [
 /// A preconditioner that was tried.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tried {
-    /// Which.
+    /// The preconditioner.
     pub preconditioner: Preconditioner,
     /// Seconds of a step.
     pub seconds: f64,
-    /// Its iterations.
+    /// Iterations of a step.
     pub iterations: usize,
 }
 
-/// Takes the first step with one preconditioner after another, twice with each, and times the second; one whose first try
-/// takes three times as long as the best has no second. Returns those that converge, the fastest first. Nothing is left of a
-/// try when the next begins.
+/// Takes the first step with one preconditioner after another, twice with each, and times the second; a preconditioner whose
+/// first try takes three times as long as the best has no second. Returns those that converge, the fastest first. Each try
+/// is freed before the next begins.
 ///
 /// # Errors
-/// Whatever setting up fails with, but for what a device or a matrix does not support or has no memory for; and
-/// [`Error::Unsupported`] where nothing converges.
+/// Errors of the set-up, except for what a device or a matrix does not support or has no memory for; [`Error::Unsupported`]
+/// where nothing converges.
 pub fn trial<B: Supports<Diffusion>>(
     backend: &B,
     heat: &Heat,
@@ -63,7 +63,7 @@ pub fn trial<B: Supports<Diffusion>>(
     Ok(all)
 }
 
-/// Seconds and iterations of a step, where it converges.
+/// Returns seconds and iterations of a step, where it converges.
 fn attempt<B: Supports<Diffusion>>(
     backend: &B,
     heat: &Heat,

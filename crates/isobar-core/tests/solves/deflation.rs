@@ -13,8 +13,8 @@ use isobar_core::solver::ignore;
 
 use Preconditioner::{BlockIc, IncompletePoisson, Jacobi, Neumann, None as Nothing};
 
-/// The unit square, Dirichlet at the side of the high coefficient, no flow elsewhere. The numbers below belong to
-/// unknowns counted from the low coefficient to the high one: with the roles of L and Lᵀ exchanged,
+/// Makes the unit square, Dirichlet at the side of the high coefficient, no flow elsewhere. The numbers below
+/// belong to unknowns counted from the low coefficient to the high one: with the roles of L and Lᵀ exchanged,
 /// condition numbers of the preconditioners made of them differ by some per cent.
 fn two_phase(n: usize, contrast: f64) -> DiffusionProblem {
     let shape = Shape::new(n, n, 1);
@@ -42,7 +42,7 @@ fn with_deflation(options: SolverOptions, change: impl FnOnce(&mut Deflation)) -
     SolverOptions { deflation: Some(deflation), ..options }
 }
 
-/// The outcome from a random first guess in (0, 1), and the relative error of the solution.
+/// Returns the outcome from a random first guess in (0, 1), and the relative error of the solution.
 fn solve(problem: &DiffusionProblem, options: &SolverOptions) -> (Outcome, f64) {
     solve_from(problem, options, 0)
 }
@@ -62,7 +62,7 @@ fn solve_from(problem: &DiffusionProblem, options: &SolverOptions, seed: u64) ->
     (outcome, error)
 }
 
-/// Preconditioners as in the table, blocks in rows.
+/// The preconditioners of the table, blocks in rows.
 const COLUMNS: [Preconditioner; 8] = [
     Nothing,
     Jacobi,
@@ -100,7 +100,7 @@ fn iteration_counts() {
                 let mut counts: Vec<usize> =
                     (0..5).map(|seed| solve_from(&problem, &options, seed).0.iterations).collect();
                 counts.sort_unstable();
-                // A first guess moves them by 12 %, and without any preconditioner by more; the median is steadier.
+                // Counts vary by 12 % with the first guess, and by more without a preconditioner; the median varies less.
                 let found = counts[2];
                 let slack = if columns == Nothing { 0.2 } else { 0.12 } * expected as f64 + 1.0;
                 assert!(
@@ -114,7 +114,7 @@ fn iteration_counts() {
 
 #[test]
 fn condition_numbers() {
-    // Scaled matrix alone, then with each preconditioner, at n = 64.
+    // The scaled matrix alone, then with each preconditioner, at n = 64.
     let expected = [3377.0, 864.0, 575.0, 462.0, 930.0, 964.0, 620.0];
     let problem = two_phase(64, 1e3);
     for (&columns, expected) in COLUMNS[1..].iter().zip(expected) {
@@ -147,19 +147,19 @@ fn strategies_and_vectors_agree() {
     assert_eq!(a.iterations, b.iterations);
     assert!((a.relative_residual / b.relative_residual - 1.0).abs() < 1e-3);
 
-    // Two materials, two vectors: the one slow mode, the whole low half against the high one, is gone.
+    // Two vectors for two materials remove the one slow mode, the whole low half against the high one.
     let bodies = with_deflation(column(Jacobi, 32, true), |deflation| deflation.stripes = Stripes::Bodies);
     let (of_bodies, none) = (solve(&problem, &bodies).0, solve(&problem, &column(Jacobi, 32, false)).0);
     assert!(of_bodies.iterations < none.iterations, "{} {}", of_bodies.iterations, none.iterations);
 }
 
-/// A vector a bubble takes out the small eigenvalues that air in water brings: with high contrast the condition
+/// One vector for each bubble removes the small eigenvalues of air in water: with high contrast the condition
 /// number no longer depends on it.
 #[test]
 fn one_vector_a_bubble() {
     let shape = Shape::new(48, 48, 1);
     let condition = |contrast: f64, deflated: bool| {
-        // Low coefficient in the liquid: bubbles are loosely tied to each other.
+        // A low coefficient in the liquid: bubbles are weakly coupled.
         let bubbles = Bubbles { count: 6, radius: 0.1, contrast, seed: 2 };
         let field = materials::bubbles(shape, [1.0; 3], &bubbles).unwrap();
         let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));

@@ -12,7 +12,7 @@ use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
 use isobar_core::solver::ignore;
 
-/// By default conjugate gradients with one multigrid cycle, where coefficients are not smooth.
+/// Returns default options: conjugate gradients with one multigrid cycle, where coefficients are not smooth.
 fn options() -> SolverOptions {
     SolverOptions { tolerance: 1e-8, compatibility: Compatibility::Project, ..SolverOptions::default() }
 }
@@ -73,7 +73,8 @@ fn layers_of_sand_and_clay() {
     assert!(iterations(&problem, &jacobi) <= 16, "line-jacobi");
 }
 
-/// Whether what is chosen has cycles in single precision, and the iterations that this and double precision take.
+/// Returns whether the automatic choice has cycles in single precision, and its iterations and those in double
+/// precision.
 fn choice(problem: &DiffusionProblem, options: &SolverOptions) -> (bool, usize, usize) {
     let system = System::new(&Reference, &problem.stencil().unwrap(), options).unwrap();
     let has = |what: &str| system.description().notes.iter().any(|note| note.contains(what));
@@ -93,7 +94,7 @@ fn cycles_are_in_single_precision_where_that_is_enough() {
     periodic.boundary[1] = [Boundary::Periodic; 2];
     let all = [bubbly(shape, 1e3), bubbly(shape, 1e-3), periodic, layers(1e4)];
     for (n, problem) in all.into_iter().enumerate() {
-        // Layers are solved directly unless cycles are asked for.
+        // Layers are solved directly unless the options ask for cycles.
         for options in [options(), explicit.clone()].into_iter().skip(usize::from(n == 3)) {
             let (is_single, count, double) = choice(&problem, &options);
             assert!(is_single && count <= double + 1, "{count} instead of {double}");
@@ -124,12 +125,12 @@ fn an_update_beyond_single_precision_is_solved_for_in_double() {
         let (b, view) = (ArrayView::c_order(&rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
         let outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore).unwrap();
         assert!(outcome.converged(), "{outcome:?}");
-        (outcome.iterations, outcome.notes.iter().any(|note| note.contains("went on in double precision")))
+        (outcome.iterations, outcome.notes.iter().any(|note| note.contains("continued in double precision")))
     };
     let (first, went_on) = solve(0);
     assert!(!went_on && solve(0) == (first, false));
     assert!(solve(1).1);
-    // And stays there.
+    // The second solve stays in double precision.
     let (count, went_on) = solve(1);
     assert!(!went_on && count <= first + 1, "{count} instead of {first}");
     assert!(solve(0).0 <= first + 1);
@@ -153,11 +154,11 @@ fn what_single_precision_cannot_hold_goes_on_in_double() {
     let double = iterations(&problem, &options());
     let (outcome, _) = solve(&problem, &SolverOptions { precision: Precision::Mixed, ..options() });
     assert!(outcome.converged() && outcome.iterations <= double + 3, "{:?}, {}", outcome.stop, outcome.iterations);
-    assert!(outcome.notes.iter().any(|note| note.contains("went on in double precision")), "{:?}", outcome.notes);
+    assert!(outcome.notes.iter().any(|note| note.contains("continued in double precision")), "{:?}", outcome.notes);
 }
 
-/// With a contrast of 10¹² the answer itself may be out of reach of double precision: u is as large as the
-/// resistance of the clay, and A u cannot be as small as b. Then the outcome must say so.
+/// With a contrast of 10¹² the solution may be out of reach of double precision: u is as large as the resistance
+/// of the clay, and A u cannot be as small as b. The outcome must report that.
 #[test]
 fn a_hopeless_contrast_is_not_called_converged() {
     for (contrast, fixed) in [(1e12, false), (1e12, true), (1e8, true)] {

@@ -1,5 +1,5 @@
-//! What the discretisation of diffusion promises: second order where all is smooth, exactness for piecewise linear
-//! solutions across an interface between cells, and sensible sources and wells.
+//! Accuracy of the discretisation of diffusion: second order for smooth problems, exactness for piecewise linear solutions across an interface
+//! between cells, and correct sources and wells.
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
@@ -40,7 +40,7 @@ fn largest_difference(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).fold(0.0, |worst, (a, b)| f64::max(worst, (a - b).abs()))
 }
 
-/// Widths that vary smoothly, by a factor of two, and add up to 1.
+/// Returns widths that vary smoothly, by a factor of two, and add up to 1.
 fn graded(n: usize) -> Spacing {
     let edge = |m: usize| {
         let s = m as f64 / n as f64;
@@ -49,8 +49,8 @@ fn graded(n: usize) -> Spacing {
     Spacing::Given((0..n).map(|m| edge(m + 1) - edge(m)).collect())
 }
 
-/// κ = (1 + x + ½y, 1 + x + ½y, 2 + z), u = sin(2x + y) e^z, c = 3: with values on four sides and fluxes on two, or with all sides Robin sides
-/// of h = 1 + x + 2y + 3z, each number differing from face to face.
+/// Solves κ = (1 + x + ½y, 1 + x + ½y, 2 + z), u = sin(2x + y) e^z, c = 3, with values on four sides and fluxes on two, or with Robin sides of
+/// h = 1 + x + 2y + 3z that differs from face to face.
 #[test]
 fn second_order_where_all_is_smooth() {
     for (grading, is_robin) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -127,7 +127,7 @@ fn robin_sides_are_films_in_series() {
             let error = largest_difference(&u, &exact);
             assert!(error < 1e-8, "direction {d}, {method:?}: {error:e}");
         }
-        // What differs from face to face is no product of factors any more.
+        // Numbers that differ from face to face are not separable.
         problem.side_fields[d][0].coefficient =
             Some((0..shape.cells() / [12, 10, 8][d]).map(|face| 1.0 + (face % 5) as f64).collect());
         let message = problem.stencil().unwrap().separable().unwrap_err().to_string();
@@ -137,7 +137,7 @@ fn robin_sides_are_films_in_series() {
     }
 }
 
-/// No coefficient is no flow, and a large one holds u.
+/// A Robin coefficient of 0 is no flow, and a large one holds u.
 #[test]
 fn robin_sides_reach_from_closed_to_fixed() {
     let shape = Shape::new(16, 12, 9);
@@ -155,7 +155,7 @@ fn robin_sides_reach_from_closed_to_fixed() {
             largest_difference(&found, &expected) < 1e-7 * largest_difference(&expected, &vec![0.0; expected.len()])
         );
     }
-    // With Robin sides of no coefficient alone, nothing fixes u.
+    // Robin sides with coefficient 0 do not fix u.
     problem.boundary = [[Boundary::Robin { coefficient: 0.0, value: 2.0 }; 2]; 3];
     let u = solve(&problem, body);
     assert!(u.iter().sum::<f64>().abs() < 1e-6);
@@ -188,7 +188,7 @@ fn piecewise_linear_solutions_are_exact() {
     }
 }
 
-/// The eigenfunction sin 2πx of the periodic second difference, whose eigenvalue is known.
+/// The eigenfunction sin 2πx of the periodic second difference has a known eigenvalue.
 #[test]
 fn periodic_directions() {
     for d in 0..3 {
@@ -212,7 +212,7 @@ fn wells_hold_their_value_and_sources_balance() {
     let mut problem = DiffusionProblem::new(shape, rock);
     problem.spacing = [Spacing::Uniform(80.0), Spacing::Uniform(80.0), Spacing::Uniform(8.0)];
     problem.wells.push(Well { i: 2, j: 3, k: [0, 3], value: 250.0, radius: 0.1 });
-    // One well and nothing else: the same everywhere.
+    // A well alone: u is constant.
     let u = solve(&problem, vec![0.0; shape.cells()]);
     assert!(u.iter().all(|v| (v - 250.0).abs() < 1e-6));
 

@@ -28,12 +28,12 @@ where
     (outcome, u)
 }
 
-/// Widths of cells, uniform or stretched by a factor in all.
+/// Returns widths of cells, uniform or stretched by a factor in all.
 fn widths(n: usize, stretching: f64) -> Vec<f64> {
     (0..n).map(|i| 0.7 * stretching.powf(i as f64 / n as f64)).collect()
 }
 
-/// A box with these widths, sides and coefficients by layer of an axis, in x, y and z, and perhaps a reaction.
+/// A box with these widths, sides, coefficients by layer of an axis, and an optional reaction.
 struct Case {
     widths: [Vec<f64>; 3],
     sides: [[Side; 2]; 3],
@@ -65,7 +65,7 @@ impl Case {
     }
 }
 
-/// A right-hand side that every box has a solution for.
+/// Returns a right-hand side with a solution for every box.
 fn noise(shape: Shape, is_singular: bool) -> Vec<f64> {
     let mut b: Vec<f64> = (0..shape.cells()).map(|n| random(11, n) - 0.5).collect();
     if is_singular {
@@ -80,7 +80,7 @@ fn residual(stencil: &Diffusion, u: &[f64], b: &[f64]) -> f64 {
     norm(&mut stencil.times(u).iter().zip(b).map(|(a, b)| a - b)) / norm(&mut b.iter().copied())
 }
 
-/// Solves a case to nearly all digits, without refinement where that is promised.
+/// Solves a case to nearly all digits, without refinement where none should be needed.
 fn check(case: &Case, tolerance: f64, most: usize) {
     let (stencil, shape) = (case.stencil(), case.shape());
     let is_singular = !case.sides.as_flattened().contains(&Side::Fixed) && case.reaction.is_none();
@@ -147,7 +147,8 @@ fn strong_stretching_keeps_all_digits() {
     }
 }
 
-/// The Helmholtz equation of waves, −Δu − k² u = f: pivots that vanish with cells of width 1 among them, and what is wrong for it.
+/// The Helmholtz equation of waves, −Δu − k² u = f, also with vanishing pivots (cells of width 1), and methods that do not suit
+/// it.
 #[test]
 fn indefinite_boxes_are_solved_and_refined() {
     let case = |sides: [[Side; 2]; 3], c: f64| Case {
@@ -188,7 +189,7 @@ fn indefinite_boxes_are_solved_and_refined() {
     let singular = case([SIDES[4], SIDES[0], SIDES[0]], -4.0);
     let message = new(&singular, &options(1e-8)).err().unwrap().to_string();
     assert!(message.contains("eigenvalue that vanishes"), "{message}");
-    // Nothing that iterates takes it; what is left open is solved directly.
+    // No iteration accepts it; an open choice solves it directly.
     let wave = case([SIDES[1]; 3], -1.1);
     for method in [Method::Cg, Method::Multigrid, Method::Bicgstab, Method::Jacobi] {
         let message = new(&wave, &SolverOptions { method, ..options(1e-8) }).err().unwrap().to_string();
@@ -201,7 +202,7 @@ fn indefinite_boxes_are_solved_and_refined() {
     assert!(Heat::in_cells(&problem, None).unwrap_err().to_string().contains("negative"));
     let mut system = new(&wave, &SolverOptions { method: Method::Auto, ..options(1e-8) }).unwrap();
     assert_eq!(system.description().method, "direct");
-    // From definite to indefinite and back, also where nothing but the reaction ties cells.
+    // From definite to indefinite and back, also where the reaction is the only shift.
     let b = noise(shape, false);
     for (sides, c) in [([SIDES[1]; 3], 0.5), ([SIDES[1]; 3], -1.1), ([SIDES[1]; 3], 0.1)] {
         let stencil = case(sides, c).stencil();
@@ -211,7 +212,7 @@ fn indefinite_boxes_are_solved_and_refined() {
     }
 }
 
-/// Several hundred cells whose widths grow by a million, and eigenvectors of as many; the residual's own rounding is 10⁻⁹ here.
+/// Several hundred cells whose widths grow by a million, with equally many eigenvectors; the residual's own rounding is 10⁻⁹ here.
 #[test]
 fn long_stretched_axes_keep_all_digits() {
     let widths = [384, 1, 200].map(|n| widths(n, 1e6));
@@ -241,7 +242,7 @@ fn a_box_of_the_atmosphere_is_solved() {
         east: cells().map(|(i, _)| inside(i + 1 < nx)).collect(),
         south: cells().map(|(_, j)| inside(j > 0)).collect(),
         north: cells().map(|(_, j)| inside(j + 1 < ny)).collect(),
-        // Values given half a cell away tie twice as much as a neighbour.
+        // Values half a cell away couple twice as strongly as a neighbour.
         total: cells().map(|(i, j)| 6.0 + inside(i == 0 || i + 1 == nx) + inside(j == 0 || j + 1 == ny)).collect(),
     };
     let stencil = TensorProduct::new(profile, field).unwrap();
@@ -270,7 +271,7 @@ fn new_coefficients_take_the_place_of_old_ones() {
     let (outcome, u) = solve(&mut system, shape, &b);
     assert_eq!((outcome.stop, outcome.iterations), (Stop::Converged, 1), "{outcome:?}");
     assert!(residual(&second.stencil(), &u, &b) < 1e-11);
-    // What is refused leaves all as it was.
+    // A refused update changes nothing.
     let mut other = case(1.0);
     other.kappa[2][1] = 5.0;
     let stencil = other.stencil();
@@ -321,7 +322,7 @@ fn the_nearest_box_preconditions_basins() {
     }
 }
 
-/// Thin cells of which most are open: the box is tried, kept where it is fast, and left where obstacles are too many.
+/// Thin cells, mostly open: the box is tried, kept where it is fast, and replaced where there are too many obstacles.
 #[test]
 fn the_choice_tries_the_nearest_box() {
     let shape = Shape::new(24, 20, 12);
@@ -359,7 +360,7 @@ fn the_choice_tries_the_nearest_box() {
     }
 }
 
-/// What is left to the choice is solved directly where that can be done, and goes on with what suits new coefficients.
+/// An open choice is a direct solve where possible, and changes with new coefficients.
 #[test]
 fn the_choice_takes_it_and_leaves_it() {
     let case = |kappa: f64| Case {
@@ -383,7 +384,7 @@ fn the_choice_takes_it_and_leaves_it() {
         assert_eq!(system.description().method, method);
         assert!(outcome.converged() && residual(stencil, &u, &b) < 1e-10, "{method}: {outcome:?}");
     }
-    // A mask of whole layers is none.
+    // A mask of whole layers is separable.
     let closed = |n: usize| if n / 24 == 2 { 0.0 } else { 1.0 };
     let masked = fields.iter().map(|field| field.iter().enumerate().map(|(n, h)| h * closed(n)).collect()).collect();
     let masked = Coefficients::Cells { fields: masked, axes: *axes };

@@ -1,4 +1,4 @@
-//! Estimated errors of conjugate gradients against true ones.
+//! Estimated errors of conjugate gradients, compared with true ones.
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
@@ -10,7 +10,7 @@ use isobar_core::reference::Reference;
 use isobar_core::solver::ignore;
 use isobar_core::stencil::Diffusion;
 
-/// Numbers of a problem, in (0, 1).
+/// Random numbers in (0, 1) for a problem.
 struct Draw(u64, usize);
 
 impl Draw {
@@ -36,7 +36,8 @@ fn solved(stencil: &Diffusion, options: &SolverOptions, b: &[f64], shape: Shape)
     (outcome.error_estimate, outcome.converged(), u)
 }
 
-/// The estimate and the true relative error of problem number n, where it converges and has an estimate.
+/// Returns the estimate and the true relative error of problem number n, where it converges and has an
+/// estimate.
 fn estimated(n: u64) -> Option<(f64, f64, String)> {
     let mut draw = Draw(70_000 + n, 0);
     let shape = match draw.below(3) {
@@ -92,11 +93,12 @@ fn estimated(n: u64) -> Option<(f64, f64, String)> {
     estimate.filter(|_| converged).map(|estimate| (estimate, norm(&error) / norm(&found), name))
 }
 
-/// Of these problems none, or 1 in 500 by less than a factor of 3, has a larger error than estimated.
+/// Checks that at most `allowed` of these problems have an error above the estimate, and by less than a
+/// factor of 3.
 fn check(count: u64, allowed: usize) {
     let mut ratios: Vec<(f64, String)> = Vec::new();
     for (estimate, error, name) in (0..count).filter_map(estimated) {
-        // What rounding of A u leaves is no error of the iteration.
+        // Smaller errors are the rounding of A u.
         if error > 1e-9 {
             ratios.push((estimate / error, name));
         }

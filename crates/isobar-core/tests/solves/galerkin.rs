@@ -1,4 +1,4 @@
-//! Galerkin levels: A_c = PᵀAP whatever the sides, sizes and directions, and what follows from it.
+//! Galerkin levels: A_c = PᵀAP for any sides, sizes and directions, and consequences.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn stencil(shape: Shape, factors: [f64; 3], sides: [Side; 3], contrast: f64, clo
     let field: Vec<f64> = (0..shape.cells())
         .map(|n| if closed && random(3, n) > 0.6 { 0.0 } else { contrast.powf(0.5 * random(4, n)) })
         .collect();
-    // Every piece is tied to something: what is not collapses to cells that are held.
+    // Every component has a shift: floating ones collapse to cells that are held.
     let shift =
         field.iter().enumerate().map(|(n, k)| if *k > 0.0 && (closed || random(5, n) > 0.5) { 0.1 } else { 0.0 });
     let shift = shift.collect();
@@ -76,7 +76,7 @@ fn coarse_operators_are_galerkin_products() {
     }
 }
 
-/// κ of cells in a row along a direction; faces are its harmonic means.
+/// Makes a matrix of κ of cells in a row along a direction; faces are its harmonic means.
 fn matrix_of_row(axis: Axis, field: &[f64], sides: [Side; 2]) -> Couplings {
     let mut extents = [1; 3];
     extents[axis as usize] = field.len();
@@ -102,7 +102,7 @@ fn a_piece_that_collapses_to_a_cell_is_held() {
     for axis in Axis::ALL {
         let mut up = [0; 3];
         up[axis as usize] = 1;
-        // Cells 0 and 1 by themselves, 3 to 5 as well, of rounding's kind of numbers, 7 to 10 with a side.
+        // Cells 0 and 1, and 3 to 5, float, with numbers that round; 7 to 10 touch a side.
         let field = [3e9, 7e8, 0.0, 1e9 / 3.0, 2e9 / 7.0, 5e8, 0.0, 1.0, 1.0, 1.0, 1.0];
         let fine = matrix_of_row(axis, &field, [Side::Closed, Side::Fixed]);
         let Coarsening { coarse, .. } = coarsen(&Serial, fine.clone(), &[axis]);
@@ -112,10 +112,10 @@ fn a_piece_that_collapses_to_a_cell_is_held() {
         };
         assert_eq!(sum(&coarse, at(axis, 0)), d(0) + d(1), "{axis:?}");
         assert_eq!(coarse.coupling(at(axis, 0), up), 0.0, "{axis:?}");
-        // Of the second piece, cell 4 is even, and both others belong to it.
+        // In the second component cell 4 is even, and both others belong to it.
         assert!((sum(&coarse, at(axis, 2)) / (d(3) + d(4) + d(5)) - 1.0).abs() < 1e-15, "{axis:?}");
         assert_eq!([1, 2].map(|n| coarse.coupling(at(axis, n), up)), [0.0; 2], "{axis:?}");
-        // What is tied to a side stays as it is.
+        // The component at a side is unchanged.
         assert!((coarse.coupling(at(axis, 4), up) - 0.5).abs() < 1e-15, "{axis:?}");
         assert_eq!(sum(&coarse, at(axis, 4)), 0.0, "{axis:?}");
     }
@@ -164,7 +164,7 @@ fn single_precision_makes_the_same_levels() {
         let stencil = stencil(Shape::new(20, 18, 14), [1.0; 3], sides, 1e2, false);
         let (mut single, mut double) =
             (Couplings::<f32>::of(&Serial, &stencil), Couplings::<f64>::of(&Serial, &stencil));
-        // From the second level on in memory that others have had.
+        // From the second level on memory is reused.
         for level in 1..=3 {
             single = coarsen(&Serial, single, &Axis::ALL).coarse;
             double = coarsen(&Serial, double, &Axis::ALL).coarse;
@@ -184,7 +184,7 @@ fn single_precision_makes_the_same_levels() {
     }
 }
 
-/// Half of all cells closed, one by one: coarse cells that only take shares of the same cells would make columns' blocks singular.
+/// With half of all cells inactive at random, coarse cells that share the same cells would make columns' blocks singular.
 #[test]
 fn columns_of_coarse_grids_are_independent() {
     for (factors, axis) in [([1.0, 1.0, 100.0], Axis::Z), ([1.0; 3], Axis::Z), ([1.0; 3], Axis::Y), ([1.0; 3], Axis::X)]
@@ -206,7 +206,7 @@ fn columns_of_coarse_grids_are_independent() {
             if first[axis as usize] > 0 {
                 continue;
             }
-            // Cholesky's pivots of the line's block, beside the diagonal.
+            // Cholesky's pivots of the line's block, relative to the diagonal.
             let (mut pivot, mut next) = (0.0, 0.0);
             for n in 0..extents[axis as usize] {
                 let mut cell = first;

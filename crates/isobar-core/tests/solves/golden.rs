@@ -1,5 +1,5 @@
-//! The reference back end against whole arrays of an independent implementation (8×6×10 cells, panel
-//! and box, two levels).
+//! The reference back end, compared with whole arrays of an independent implementation (8×6×10
+//! cells, panel and box, two levels).
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::Backend;

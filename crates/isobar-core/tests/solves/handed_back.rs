@@ -1,4 +1,4 @@
-//! The verdict of a solve is that of the array that the caller gets, and a solver as a preconditioner is a fixed symmetric map.
+//! The verdict of a solve is about the caller's array, and a solver as a preconditioner is a fixed symmetric map.
 
 use isobar_core::array::{ArrayView, ArrayViewMut, Source};
 use isobar_core::build::{Solve, System};
@@ -59,13 +59,13 @@ fn source(values: &[f64], shape: Shape) -> Source<'_> {
     ArrayView::c_order(values, shape).unwrap().into()
 }
 
-/// ‖b − A u‖ / ‖b‖
+/// Computes ‖b − A u‖ / ‖b‖.
 fn residual(stencil: &Diffusion, b: &[f64], u: &[f64]) -> f64 {
     let difference: Vec<f64> = stencil.times(u).iter().zip(b).map(|(v, b)| b - v).collect();
     norm(&difference) / norm(b)
 }
 
-/// Arrays of single precision, whose rounding is judged with the rest; unless the caller wants the solution before.
+/// Arrays in single precision are judged with their rounding, unless the caller wants the unrounded solution judged.
 #[test]
 fn arrays_in_single_precision_are_judged_as_they_are() {
     let shape = Shape::new(24, 20, 1);
@@ -89,28 +89,28 @@ fn arrays_in_single_precision_are_judged_as_they_are() {
         if judge == Judge::Array && tolerance == 1e-9 {
             assert_eq!(outcome.stop, Stop::Stagnated, "{what}");
             assert!(outcome.advice.unwrap().contains("solver.judge"), "{tolerance:e}");
-            // What is handed back is no better as a first guess than it is said to be.
+            // The returned array, as a first guess, has the reported residual.
             let (again, _) = solve(&mut system, shape, &b, Some(&u), true);
             assert!(again.iterations > 0 && again.stop == Stop::Stagnated, "{again:?}");
         }
-        // The same solver for an array of double precision.
+        // Repeats this with an array in double precision.
         let (outcome, u) = solve(&mut system, shape, &b, None, false);
         assert!(outcome.converged() && residual(&stencil, &b, &u) <= 1.001 * tolerance, "{outcome:?}");
     }
-    // What single precision has no numbers for is no solution.
+    // Numbers beyond single precision are no solution.
     let mut system = System::new(&Reference, &stencil, &SolverOptions::default()).unwrap();
     let large: Vec<f64> = b.iter().map(|b| b * 1e45).collect();
     let (outcome, u) = solve(&mut system, shape, &large, None, true);
     assert_eq!((outcome.stop, outcome.is_returned), (Stop::Breakdown, false), "{outcome:?}");
     assert!(outcome.advice.unwrap().contains("range of single precision") && u.iter().all(|&u| u == 0.0));
-    // Nor is the rounding of small numbers to nothing.
+    // Nor are small numbers that round to 0.
     let small: Vec<f64> = b.iter().map(|b| b * 1e-200).collect();
     let (outcome, u) = solve(&mut system, shape, &small, None, true);
     assert!(!outcome.converged() && u.iter().all(|&u| u == 0.0), "{outcome:?}");
     assert!((outcome.relative_residual - 1.0).abs() < 1e-12, "{outcome:?}");
 }
 
-/// Periodic directions of an odd number of cells, with tolerances near what rounding leaves.
+/// Periodic directions of an odd number of cells are judged correctly, with tolerances near rounding.
 #[test]
 fn odd_periodic_directions_are_judged_as_they_are_handed_back() {
     for (shape, boundary) in [
@@ -143,7 +143,7 @@ fn odd_periodic_directions_are_judged_as_they_are_handed_back() {
     }
 }
 
-/// A run that is continued from a state is the run that was not interrupted, to the bit.
+/// A run that continues from a state equals the uninterrupted run, bit for bit.
 #[test]
 fn odd_periodic_directions_continue_bit_for_bit() {
     let shape = Shape::new(7, 5, 2);
@@ -177,7 +177,7 @@ fn odd_periodic_directions_continue_bit_for_bit() {
     }
 }
 
-/// Every method's fixed map is linear, and symmetric, on smooth and on rough vectors, of matrices that are singular too.
+/// Every method's fixed map is linear, and symmetric, for smooth and rough vectors, and for singular matrices too.
 #[test]
 fn a_solver_is_a_linear_symmetric_preconditioner() {
     let cg = |preconditioner| SolverOptions { method: Method::Cg, preconditioner, ..SolverOptions::default() };
@@ -249,7 +249,7 @@ fn a_solver_is_a_linear_symmetric_preconditioner() {
     }
 }
 
-/// A first guess that is as far away as it can be is where a solve begins, not where it ends.
+/// A first guess far from the solution does not count as divergence.
 #[test]
 fn a_first_guess_far_away_is_no_divergence() {
     let shape = Shape::new(10, 12, 1);
@@ -277,7 +277,7 @@ fn a_first_guess_far_away_is_no_divergence() {
     }
 }
 
-/// A residual that rises and falls leaves the best iterate behind, or one that is as good within the factor by which a rise is known.
+/// With an erratic residual the best iterate is returned, or one as good within the factor that detects a rise.
 #[test]
 fn krylov_methods_return_the_best_iterate() {
     let shape = Shape::new(30, 30, 1);
@@ -303,7 +303,7 @@ fn krylov_methods_return_the_best_iterate() {
     assert!(rises > 0, "no residual has risen: this tests nothing");
 }
 
-/// Relaxation follows the matrix: of what has become singular it is that of what was made so.
+/// Relaxation follows the matrix: after an update to a singular matrix it equals that of a new solver.
 #[test]
 fn jacobi_relaxes_a_matrix_that_has_become_singular() {
     let shape = Shape::new(6, 5, 1);
@@ -332,7 +332,7 @@ fn jacobi_relaxes_a_matrix_that_has_become_singular() {
     assert!(solve(&mut updated, shape, &b, None, false).0.converged());
 }
 
-/// What a component's sources leave over is judged beside these, not beside another component's.
+/// The unbalanced sources of a component are judged relative to its own, not to another component's.
 #[test]
 fn each_component_must_balance_its_own_sources() {
     let shape = Shape::new(20, 10, 1);
@@ -367,7 +367,7 @@ fn each_component_must_balance_its_own_sources() {
     }
 }
 
-/// Estimated errors of steps do not depend on the units of the state, however small or large these make it.
+/// Estimated errors of steps do not depend on the units of the state, even if these make it very small or large.
 #[test]
 fn estimates_of_steps_do_not_depend_on_units() {
     let shape = Shape::new(16, 1, 1);
@@ -395,7 +395,7 @@ fn estimates_of_steps_do_not_depend_on_units() {
     }
 }
 
-/// Without mass and with closed sides nothing is left of the matrix on a grid of one column, which multigrid must not divide by.
+/// Without mass and with closed sides the matrix on a grid of one column vanishes, and multigrid must not divide by it.
 #[test]
 fn tensor_products_without_mass_have_no_singular_level() {
     for [nx, ny] in [[3, 3], [6, 6], [5, 5], [8, 8], [2, 7]] {
@@ -421,7 +421,7 @@ fn tensor_products_without_mass_have_no_singular_level() {
     }
 }
 
-/// A first guess of ones is far from a small state, whose steps are judged beside the right-hand side.
+/// A first guess of ones is far from a small state, whose steps are judged relative to the right-hand side.
 #[test]
 fn small_states_are_resolved_from_a_first_guess_of_ones() {
     let shape = Shape::new(12, 12, 1);

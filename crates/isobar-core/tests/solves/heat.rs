@@ -1,4 +1,4 @@
-//! The heat equation against its closed-form discrete answer, orders in time and space, energy, paper E's counts.
+//! The heat equation, compared with its discrete closed form: orders in time and space, energy, paper E's counts.
 
 use std::f64::consts::PI;
 
@@ -33,7 +33,7 @@ fn state(stepper: &mut HeatStepper<Reference>, shape: Shape) -> Vec<f64> {
     values
 }
 
-/// All steps; iterations of each.
+/// Takes all steps and returns the iterations of each.
 fn run(stepper: &mut HeatStepper<Reference>, steps: usize) -> Vec<usize> {
     let step = |_| {
         let step = stepper.step(&mut ignore).unwrap();
@@ -43,7 +43,7 @@ fn run(stepper: &mut HeatStepper<Reference>, steps: usize) -> Vec<usize> {
     (0..steps).map(step).collect()
 }
 
-/// The factor by which a step multiplies the sine, for n points a direction.
+/// Returns the factor by which a step multiplies the sine, for n points a direction.
 fn growth(shape: Shape, dt: f64, scheme: Scheme) -> f64 {
     let of = |n: usize| {
         let h = 1.0 / (n + 1) as f64;
@@ -102,7 +102,7 @@ fn a_short_last_step_ends_at_the_end() {
     assert!(stepper.step(&mut ignore).is_err());
 }
 
-/// Errors at t = 0.02 of (1 + x) sin πx sin πy e^{−t} with κ = 1 + x/2, which a source makes the solution.
+/// Returns errors at t = 0.02 of (1 + x) sin πx sin πy e^{−t} with κ = 1 + x/2, which a source makes the solution.
 fn manufactured_error(n: usize, dt: f64, scheme: Scheme) -> f64 {
     let shape = Shape::new(n, n, 1);
     let h = 1.0 / n as f64;
@@ -118,7 +118,7 @@ fn manufactured_error(n: usize, dt: f64, scheme: Scheme) -> f64 {
         |x: f64, y: f64| 2.0 * PI * PI * kappa(x) * space(x, y) + 0.5 * PI * (PI * x).sin() * (PI * y).sin();
     let body = cells().map(|(x, y)| minus_div(x, y)).collect();
     let heat = Heat::in_cells(&problem, Some(body)).unwrap();
-    // u = v is stationary; beside it, what decays in time must be right too: start from 0 and compare with a fine step.
+    // u = v is stationary; the transient must be right too: start from 0 and compare with a fine step.
     let end = 0.1;
     let mut stepper = stepper(&heat, options(dt, end, scheme), &solver(MIC, 1e-12), &vec![0.0; shape.cells()]);
     run(&mut stepper, Steps::new(dt, end).unwrap().count());
@@ -143,13 +143,13 @@ fn second_order_in_time_and_first() {
 
 #[test]
 fn second_order_in_space() {
-    // The continuous answer of the sine, for time steps so short that they do not matter.
+    // The continuous solution for the sine, with negligible time steps.
     let errors = [7, 15, 31].map(|n| {
         let g = growth(Shape::new(n, n, n), 1e-5, Scheme::CrankNicolson).powi(1000);
         (3.0 * g - 3.0 * (-3.0 * PI * PI * 0.01_f64).exp()).abs()
     });
     assert!(errors.windows(2).all(|pair| ((pair[0] / pair[1]).log2() - 2.0).abs() < 0.1), "{errors:?}");
-    // With a coefficient that varies, in cells: values at a late time converge at second order.
+    // With a variable coefficient in cells, values at a late time converge at second order.
     let values = [8, 16, 32].map(|n| manufactured_error(n, 0.005, Scheme::CrankNicolson));
     let order = ((values[0] - values[1]) / (values[1] - values[2])).abs().log2();
     assert!((order - 2.0).abs() < 0.2, "{values:?}: order {order}");
@@ -190,7 +190,7 @@ fn a_steady_state_stays() {
     assert!(state(&mut stepper, shape).iter().all(|u| (u - 1.0).abs() < 1e-12));
 }
 
-/// Paper E's numbers of iterations a step, first guess 1, on a smaller grid for the reference; the full one is the CPU's.
+/// Paper E's iterations a step, with first guess 1, on a smaller grid for the reference; the CPU back end has the full one.
 #[test]
 fn preconditioners_rank_as_in_the_paper() {
     let heat = Heat::unit_box(Shape::new(20, 20, 20)).unwrap();
@@ -202,8 +202,7 @@ fn preconditioners_rank_as_in_the_paper() {
     assert!(counts.windows(2).all(|pair| pair[1] < pair[0]), "{counts:?}");
 }
 
-/// Steps that choose their length: estimates agree with the closed form, stay below what is allowed and not far below, and the end
-/// is met.
+/// Adaptive steps: estimates agree with the closed form, stay below what is allowed and not far below, and the end is met.
 #[test]
 fn steps_of_a_given_error() {
     let shape = Shape::new(9, 6, 7);
@@ -216,7 +215,7 @@ fn steps_of_a_given_error() {
         while !stepper.is_finished() {
             let step = stepper.step(&mut ignore).unwrap();
             assert!(step.is_taken, "{step:?}");
-            // What a solve does to the sine.
+            // The factor of a solve for the sine.
             let part = if scheme == Scheme::CrankNicolson { 0.5 * step.dt } else { step.dt };
             let solved = growth(shape, part, Scheme::BackwardEuler);
             let expected = match scheme {
@@ -230,12 +229,12 @@ fn steps_of_a_given_error() {
             factor *= growth(shape, step.dt, scheme);
         }
         assert_eq!(stepper.moment().time, 0.1);
-        // Once they have found their length, steps use what they are allowed.
+        // Steps that have adapted use the allowed error.
         let late = &errors[errors.len() / 2..errors.len() - 1];
         assert!(late.iter().all(|error| *error > 0.3 * tolerance), "{errors:?}");
         let u = state(&mut stepper, shape);
         assert!(u.iter().zip(&initial).all(|(u, initial)| (u - factor * initial).abs() < 1e-10));
-        // The exact answer in time, of the discrete problem in space, is as near as the estimates say.
+        // The error against the exact solution in time, of the discrete problem in space, agrees with the estimates.
         let rate = (1.0 / growth(shape, 1.0, Scheme::BackwardEuler) - 1.0) * 0.1;
         let error = (factor / (-rate).exp() - 1.0).abs();
         let sum: f64 = errors.iter().sum();
@@ -266,7 +265,7 @@ fn steps_of_a_given_error_go_on_bit_for_bit() {
     assert_eq!(state(&mut whole, shape), state(&mut rest, shape));
 }
 
-/// κ between `low` and `low` + 1, u = `side` on the west, a source where it is asked for.
+/// Makes κ between `low` and `low` + 1, u = `side` on the west, and an optional source.
 fn bumpy(shape: Shape, low: f64, side: f64, has_source: bool) -> Heat {
     let kappa = (0..shape.cells()).map(|n| low + 0.5 + 0.5 * random(7, n)).collect();
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
@@ -275,7 +274,7 @@ fn bumpy(shape: Shape, low: f64, side: f64, has_source: bool) -> Heat {
     Heat::in_cells(&problem, body).unwrap()
 }
 
-/// A stepper whose coefficients, boundary values and source change goes on as one that is made with the new ones.
+/// A stepper with new coefficients, boundary values and source continues like one made with them.
 #[test]
 fn what_changes_between_steps() {
     let shape = Shape::new(7, 6, 5);
@@ -316,7 +315,7 @@ fn trials_tell_which_preconditioners_converge() {
     assert!(all.windows(2).all(|pair| pair[0].seconds <= pair[1].seconds));
     let count = |kind| all.iter().find(|tried| tried.preconditioner == kind).unwrap().iterations;
     assert!(count(MIC) < count(Preconditioner::None));
-    // Few iterations are enough for some only, and one for none.
+    // Few iterations suffice only for some, and one for none.
     let some = attempt(count(MIC)).unwrap();
     assert!(!some.is_empty() && some.iter().all(|tried| tried.preconditioner != Preconditioner::None));
     assert!(attempt(1).unwrap_err().to_string().contains("solver.preconditioner"));

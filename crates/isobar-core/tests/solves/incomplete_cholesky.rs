@@ -15,7 +15,7 @@ fn stencil(shape: Shape, sides: [[Side; 2]; 3]) -> Diffusion {
     Diffusion::new(shape, coefficients, Some(shift), sides).unwrap()
 }
 
-/// Δ⁻¹, C order.
+/// Returns Δ⁻¹, C order.
 fn factorise(stencil: &Diffusion, relaxation: f64) -> Vec<f64> {
     let operator = <Reference as Supports<Diffusion>>::operator::<f64>(&Reference, stencil).unwrap();
     let triangular = <Reference as Supports<Diffusion>>::capabilities(&Reference, &operator).triangular.unwrap();
@@ -27,7 +27,7 @@ fn factorise(stencil: &Diffusion, relaxation: f64) -> Vec<f64> {
     values
 }
 
-/// M⁻¹ r, C order.
+/// Returns M⁻¹ r, C order.
 fn substitute(stencil: &Diffusion, relaxation: f64, r: &[f64]) -> Vec<f64> {
     let operator = <Reference as Supports<Diffusion>>::operator::<f64>(&Reference, stencil).unwrap();
     let triangular = <Reference as Supports<Diffusion>>::capabilities(&Reference, &operator).triangular.unwrap();
@@ -60,7 +60,7 @@ fn row_sums_of_m_are_those_of_a() {
     }
 }
 
-/// d_i = a_ii − Σ (e²/d_a)(1 + other upper neighbours of a), of paper E's matrix.
+/// Compares with d_i = a_ii − Σ (e²/d_a)(1 + other upper neighbours of a), for paper E's matrix.
 #[test]
 fn pivots_are_those_of_the_formula() {
     let (nx, ny, nz) = (5, 4, 6);
@@ -87,7 +87,7 @@ fn pivots_are_those_of_the_formula() {
     }
 }
 
-/// Of a matrix that is tied to nothing, the last pivot is 0, and replaced.
+/// The last pivot of a floating matrix is 0, and replaced.
 #[test]
 fn a_pivot_that_vanishes_is_replaced() {
     let shape = Shape::new(6, 5, 4);
@@ -100,7 +100,7 @@ fn a_pivot_that_vanishes_is_replaced() {
     assert!((last * stencil.diagonal([5, 4, 3]) - 1.0).abs() < 1e-12);
 }
 
-/// The faces of a tensor product make the same matrix; one that is not symmetric has none.
+/// The faces of a tensor product give its matrix; a matrix that is not symmetric has none.
 #[test]
 fn stored_faces_are_those_of_the_tensor_product() {
     let grid = GridOptions { nx: 6, ny: 5, nz: 4, ..GridOptions::default() };

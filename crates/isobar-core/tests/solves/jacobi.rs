@@ -1,4 +1,4 @@
-//! Jacobi's method, plain and hierarchical, against a program of its own in one dimension and published counts.
+//! Jacobi's method, plain and hierarchical, compared with a separate program in one dimension and published counts.
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
@@ -12,7 +12,7 @@ use isobar_core::reference::Reference;
 use isobar_core::solver::ignore;
 use isobar_core::stencil::Diffusion;
 
-/// Paper C's problem: −u″ = 1 or −Δu = 1 at points inside the unit box, u = 0 on its sides.
+/// Makes paper C's problem: −u″ = 1 or −Δu = 1 at points inside the unit box, u = 0 on its sides.
 fn poisson(shape: Shape) -> PointProblem {
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
     problem.boundary = [[Boundary::Dirichlet(0.0); 2]; 3];
@@ -58,7 +58,7 @@ fn solve_points(shape: Shape, jacobi: JacobiOptions) -> (Outcome, Vec<f64>) {
     solve(&problem.stencil().unwrap(), &options(jacobi), &rhs, 1.0)
 }
 
-/// Cycles to 1e-4 in one dimension, as the formulas have them, nothing shared with the library.
+/// Returns the cycles to 1e-4 in one dimension, directly from the formulas, without the library.
 fn cycles(n: usize, k: usize, overlap: usize, tile: usize) -> usize {
     let h2 = 1.0 / ((n + 1) as f64).powi(2);
     let residual = |x: &[f64]| -> f64 {
@@ -100,7 +100,7 @@ fn cycles_are_those_of_the_formulas() {
         let expected = cycles(n, k, overlap, tile);
         assert!(outcome.iterations.abs_diff(expected) <= 1, "{n} {k} {overlap}: {} {expected}", outcome.iterations);
         assert_eq!(outcome.history.len(), outcome.iterations + 1);
-        // The same along the other directions.
+        // Compares the other directions.
         for shape in [Shape::new(1, n, 1), Shape::new(1, 1, n)] {
             let given = if shape.ny > 1 { vec![1, tile] } else { vec![1, 1, tile] };
             let turned = JacobiOptions { tile: jacobi.tile.as_ref().map(|_| given), ..jacobi.clone() };
@@ -109,7 +109,7 @@ fn cycles_are_those_of_the_formulas() {
     }
 }
 
-/// Paper C's plain method on a small grid: the count was computed independently.
+/// Paper C's plain method on a small grid takes the independently computed count.
 #[test]
 fn plain_sweeps_are_counted() {
     assert_eq!(cycles(256, 1, 0, 256).abs_diff(35_037), 0);
@@ -127,7 +127,7 @@ fn what_is_returned_has_the_residual_that_ended_the_solve() {
     assert!(last <= 1e-4 && outcome.history[outcome.iterations - 1] > 1e-4);
 }
 
-/// Coefficients of any kind, inactive cells, sides of all kinds.
+/// Makes coefficients of any kind, inactive cells, sides of all kinds.
 fn rough(shape: Shape) -> DiffusionProblem {
     let kappa = |seed: u64| (0..shape.cells()).map(|n| 10f64.powf(random(seed, n))).collect::<Vec<f64>>();
     let mut problem = DiffusionProblem::new(shape, Coefficient::Diagonal([kappa(1), kappa(2), kappa(3)]));
@@ -186,7 +186,7 @@ fn any_coefficients_converge_to_the_solution() {
     }
 }
 
-/// Where nothing is fixed a cell and its neighbours would exchange their values for ever.
+/// In a floating problem undamped cells and neighbours would exchange their values for ever.
 #[test]
 fn what_floats_is_damped() {
     let shape = Shape::new(12, 10, 1);
@@ -227,8 +227,8 @@ fn accelerated() -> JacobiOptions {
     JacobiOptions { acceleration: Acceleration::Chebyshev, ..JacobiOptions::default() }
 }
 
-/// Of the plain method's 13 299 and 38 978 sweeps, what √m = (1 − sin πh) / cos πh a sweep leaves: ln 1e-4 / ln √m is 378 and 753, and
-/// vectors that decay like n √mⁿ take some more.
+/// The plain method takes 13 299 and 38 978 sweeps. With a factor of √m = (1 − sin πh) / cos πh a sweep, ln 1e-4 / ln √m is 378 and
+/// 753; vectors that decay like n √mⁿ take some more.
 #[test]
 fn sweeps_with_momentum() {
     for (n, expected) in [(128, 378.0), (256, 753.0)] {
@@ -246,8 +246,8 @@ fn sweeps_with_momentum() {
     assert!(outcome.converged() && (largest / 0.073_671_35 - 1.0).abs() < 2e-3, "{largest}");
 }
 
-/// The spectral radius of rough coefficients, and where sides are closed, is found on the way: plain sweeps take more than five
-/// times as many.
+/// The spectral radius for rough coefficients, and for closed sides, is estimated during the iteration: plain sweeps take more than
+/// five times as many.
 #[test]
 fn momentum_finds_its_way() {
     let shape = Shape::new(20, 14, 3);
@@ -273,7 +273,7 @@ fn momentum_finds_its_way() {
     }
 }
 
-/// Lines side by side, with right-hand sides of their own.
+/// Makes lines side by side, each with its own right-hand side.
 fn lines(n: usize, count: usize) -> (PointProblem, Vec<f64>) {
     let shape = Shape::new(n, count, 1);
     let ones = vec![1.0; shape.cells()];
@@ -286,11 +286,11 @@ fn lines(n: usize, count: usize) -> (PointProblem, Vec<f64>) {
         10f64.powi(j as i32) * (smooth + 1e-3 * random(7 + j as u64, i))
     };
     let rhs = (0..count).flat_map(|j| (0..n).map(move |i| rhs(j, i))).collect();
-    // A distance of 1 between lines, so that their rows are those of one by itself.
+    // A distance of 1 between lines, so that their rows equal those of a single line.
     (PointProblem::new(problem, [1.0, (count + 1) as f64, 1.0]).unwrap(), rhs)
 }
 
-/// As many cycles as a line takes by itself, whatever the others do.
+/// Each line takes as many cycles as alone.
 #[test]
 fn every_line_of_a_batch_has_its_own_stopping_test() {
     let (n, count) = (40, 5);
@@ -316,7 +316,7 @@ fn every_line_of_a_batch_has_its_own_stopping_test() {
         assert_eq!(batch.iterations, expected);
         assert_eq!((batch.most(), outcome.iterations), (outcome.iterations, *expected.iter().max().unwrap()));
         assert!(batch.least() < batch.most());
-        // Whatever a line is relative to, its residual is small by that.
+        // The residual of a line is small relative to its reference.
         let image = stencil.times(&u);
         let norm_of = |values: &[f64]| values.iter().map(|v| v * v).sum::<f64>().sqrt();
         for j in 0..count {
@@ -346,7 +346,7 @@ fn lines_that_are_no_batch() {
     ] {
         assert!(parts.iter().all(|part| message.contains(part)), "{message}");
     }
-    // A line whose right-hand side is zero has nothing to be relative to.
+    // A line with a zero right-hand side has no reference.
     let rhs: Vec<f64> = rhs.iter().enumerate().map(|(n, &f)| if n / 12 == 1 { 0.0 } else { f }).collect();
     let options = SolverOptions { norm: Norm::Rhs, ..batch(plain()) };
     let stencil = problem.stencil().unwrap();

@@ -1,4 +1,4 @@
-//! What a solve says of itself against what is computed from the solution that it returns.
+//! The reported residual of a solve, compared with that of the returned solution.
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
@@ -41,7 +41,7 @@ fn norm(x: &[f64]) -> f64 {
     x.iter().map(|x| x * x).sum::<f64>().sqrt()
 }
 
-/// A u, face by face: another way to sum up than any back end's.
+/// Computes A u face by face, in another order than any back end.
 fn apply(stencil: &Diffusion, u: &[f64]) -> Vec<f64> {
     let mut v = vec![0.0; u.len()];
     for at in stencil.cells() {
@@ -57,7 +57,7 @@ fn apply(stencil: &Diffusion, u: &[f64]) -> Vec<f64> {
     v
 }
 
-/// ‖b − A u‖ / ‖b‖, b without its mean, for a single floating component.
+/// Computes ‖b − A u‖ / ‖b‖, b without its mean, for a single floating component.
 fn residual(stencil: &Diffusion, b: &[f64], u: &[f64]) -> f64 {
     let mean = b.iter().sum::<f64>() / b.len() as f64;
     let b: Vec<f64> = b.iter().map(|b| b - mean).collect();
@@ -69,8 +69,8 @@ fn random_rhs(seed: u64, cells: usize) -> Vec<f64> {
     (0..cells).map(|n| random(seed, n)).collect()
 }
 
-/// Of all closed boxes with contrasts so large that the mean of u rounds more of it away than the tolerance allows, what is
-/// said is true of what is returned.
+/// In closed boxes with contrasts so large that rounding of the mean of u exceeds the tolerance, the report is true for the
+/// returned u.
 #[test]
 fn the_residual_is_that_of_the_solution_returned() {
     use Preconditioner::{Auto, Jacobi, Line};
@@ -96,7 +96,7 @@ fn the_residual_is_that_of_the_solution_returned() {
                 let mean = u.iter().sum::<f64>() / u.len() as f64;
                 assert!(mean.abs() <= 1e-14 * norm(&u), "{mean:e} {what}");
                 let found = residual(&stencil, &b, &u);
-                // Two ways to sum up differ by the rounding of A u.
+                // Two orders of summation differ by the rounding of A u.
                 let largest = apply(&stencil, &u.iter().map(|u| u.abs()).collect::<Vec<_>>());
                 let rounding = f64::EPSILON * (norm(&largest) + contrast * norm(&u)) / norm(&b);
                 let said = outcome.relative_residual;
@@ -108,7 +108,7 @@ fn the_residual_is_that_of_the_solution_returned() {
     }
 }
 
-/// Cells of rows of a 1D grid, cut where a coefficient is 0.
+/// Returns the cells of rows of a 1D grid, cut where a coefficient is 0.
 fn rows(lengths: &[(usize, f64)]) -> (Diffusion, Vec<std::ops::Range<usize>>) {
     let (mut field, mut parts) = (Vec::new(), Vec::new());
     for &(length, coefficient) in lengths {
@@ -121,8 +121,8 @@ fn rows(lengths: &[(usize, f64)]) -> (Diffusion, Vec<std::ops::Range<usize>>) {
     (Diffusion::new(shape, cells, None, [[Side::Closed; 2]; 3]).unwrap(), parts)
 }
 
-/// Where nothing is left of the sources of a small part once their mean is taken out, u is 0 there to the bit, however weak the
-/// couplings that would make something of their rounding; in other parts the mean is 0 to rounding of what is there.
+/// Where a small component's sources vanish without their mean, u is exactly 0 there, however weak couplings amplify rounding;
+/// in other components the mean is 0 to rounding.
 #[test]
 fn means_over_small_parts_are_exact() {
     let (stencil, parts) = rows(&[(3, 1e-12), (200, 1.0), (7, 1e-9), (1, 1.0), (50, 1e6)]);
@@ -142,7 +142,7 @@ fn means_over_small_parts_are_exact() {
     }
 }
 
-/// A right-hand side of which nothing is left has the solution 0, whatever the first guess.
+/// A right-hand side that vanishes after projection has the solution 0, for any first guess.
 #[test]
 fn nothing_gives_nothing() {
     let stencil =
@@ -172,7 +172,7 @@ fn a_good_first_guess_is_projected() {
     assert!(u.iter().zip(&exact).all(|(u, exact)| (u - exact).abs() < 1e-12 * largest));
 }
 
-/// Past what double precision can hold a solve stops, says so, and returns what is as good as that.
+/// At the limit of double precision a solve stops, reports it, and returns an equally good iterate.
 #[test]
 fn the_floor_is_named_and_returned() {
     let mut problem = DiffusionProblem::new(
@@ -204,7 +204,7 @@ fn the_floor_is_named_and_returned() {
     }
 }
 
-/// Multigrid whose rounding makes it indefinite is left for lines or the diagonal, and that is said.
+/// Multigrid that rounding makes indefinite is replaced by lines or the diagonal, with a note.
 #[test]
 fn a_breakdown_is_survived() {
     let shape = Shape::new(8, 6, 13);
@@ -220,7 +220,7 @@ fn a_breakdown_is_survived() {
         let (outcome, u) = solve(&stencil, &SolverOptions { multigrid: multigrid.clone(), ..projecting(1e-6) }, &b);
         assert!(outcome.is_returned && outcome.relative_residual <= 1.0, "{outcome:?}");
         assert!(
-            outcome.stop != Stop::Breakdown || outcome.notes.iter().any(|note| note.contains("went on")),
+            outcome.stop != Stop::Breakdown || outcome.notes.iter().any(|note| note.contains("continued with")),
             "{outcome:?}"
         );
         assert!(outcome.advice.iter().all(|advice| !advice.contains("not positive definite")), "{outcome:?}");
@@ -228,7 +228,7 @@ fn a_breakdown_is_survived() {
     }
 }
 
-/// A matrix that is not positive definite is named as such, by the number that shows it.
+/// A matrix that is not positive definite is reported, with the number that shows it.
 #[test]
 fn an_indefinite_matrix_is_named() {
     let entry = |n: usize| if n.is_multiple_of(3) { -1.0 } else { 2.0 + n as f64 };
@@ -247,7 +247,7 @@ fn an_indefinite_matrix_is_named() {
     assert!(outcome.advice.unwrap().contains("not positive definite"));
 }
 
-/// The square of paper D with a contrast of 10⁶, tied to something fixed on the side of the low coefficient, or nowhere.
+/// The square of paper D with a contrast of 10⁶, with a Dirichlet side at the low coefficient, or floating.
 #[test]
 fn deflation_keeps_what_it_takes_out() {
     let shape = Shape::new(64, 64, 1);
@@ -285,7 +285,7 @@ fn deflation_keeps_what_it_takes_out() {
     }
 }
 
-/// The estimate of the error against the error: not below it by much, and above it by as much as the preconditioner is weak.
+/// The estimate of the error is hardly below it, and the further above it, the weaker the preconditioner.
 #[test]
 fn errors_are_estimated() {
     let shape = Shape::new(48, 48, 1);
@@ -298,7 +298,7 @@ fn errors_are_estimated() {
         let exact: Vec<f64> = (0..shape.cells()).map(|n| (n as f64).cos()).collect();
         let b = stencil.times(&exact);
         for (preconditioner, above) in [
-            // Twice as much after few iterations, when the smallest eigenvalue has not settled.
+            // Twice as large after few iterations, before the smallest eigenvalue has settled.
             (Preconditioner::Multigrid, 10.0),
             (Preconditioner::Line, 300.0),
             (Preconditioner::Jacobi, 300.0),
@@ -315,7 +315,7 @@ fn errors_are_estimated() {
                 };
                 let (outcome, u) = solve(&stencil, &options, &b);
                 let difference: Vec<f64> = u.iter().zip(&exact).map(|(u, exact)| u - exact).collect();
-                // Weak preconditioners have not shown the smallest eigenvalue before they are near the solution.
+                // With weak preconditioners the smallest eigenvalue appears only near the solution.
                 let Some(estimate) = outcome.error_estimate else {
                     assert!(preconditioner != Preconditioner::Multigrid, "{contrast:e} {tolerance:e}");
                     continue;
@@ -332,7 +332,7 @@ fn errors_are_estimated() {
     assert!(estimates >= 24, "{estimates} of 64");
 }
 
-/// Paper D's false convergence: a residual of 10⁻⁶ that hides errors of a half. The estimate shows them.
+/// Paper D's false convergence is a residual of 10⁻⁶ with errors of a half. The estimate shows them.
 #[test]
 fn false_convergence_is_seen() {
     let shape = Shape::new(256, 256, 1);
@@ -357,8 +357,8 @@ fn false_convergence_is_seen() {
     assert!(estimate >= 0.9 * error && estimate > 1e-2, "{error:e} {estimate:e}");
 }
 
-/// Multigrid that nobody asked for gives way where it is slow, here because it is made of one level, and the work is not lost;
-/// whoever asks for it keeps it.
+/// Automatically chosen multigrid is replaced where it is slow, here because it has one level, without losing progress; if the
+/// options ask for it, it stays.
 #[test]
 fn a_slow_choice_is_left() {
     let shape = Shape::new(40, 40, 6);
@@ -372,13 +372,13 @@ fn a_slow_choice_is_left() {
     let (outcome, _) = solve(&stencil, &automatic, &b);
     assert!(outcome.converged(), "{outcome:?}");
     assert!(outcome.notes.iter().any(|note| note.contains("multigrid was slow")), "{:?}", outcome.notes);
-    // From one to the next nothing is lost.
+    // The change loses nothing.
     let history = &outcome.history;
     assert!(history.windows(2).all(|pair| pair[1] < 1e3 * pair[0]), "{history:?}");
     let asked = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Multigrid, ..automatic };
     let (outcome, _) = solve(&stencil, &asked, &b);
     assert!(outcome.notes.is_empty(), "{:?}", outcome.notes);
-    // With its levels it is fast, and stays.
+    // With all its levels it is fast, and stays.
     let usual = SolverOptions { multigrid: MultigridOptions::default(), ..asked };
     let (outcome, _) = solve(&stencil, &SolverOptions { preconditioner: Preconditioner::Auto, ..usual }, &b);
     assert!(outcome.converged() && outcome.notes.is_empty(), "{outcome:?}");

@@ -1,4 +1,4 @@
-//! What solves on the reference back end promise, one program so that the solvers are compiled for them once.
+//! Tests of solves on the reference back end, in one program so that the solvers are compiled once.
 
 mod deflation;
 mod diffusion_multigrid;

@@ -1,4 +1,4 @@
-//! Matrices survive a file, and no file breaks the reader.
+//! Matrices survive a file, and no file crashes the reader.
 
 use isobar_core::error::Error;
 use isobar_core::grid::GridOptions;
@@ -53,7 +53,7 @@ fn mistakes_are_named_with_their_line() {
             other => panic!("{text:?}: {other:?}"),
         }
     }
-    // A repeated entry leaves columns out of order, which a stored matrix refuses.
+    // A repeated entry gives columns out of order, which a stored matrix refuses.
     assert!(read_matrix(format!("{head}1 1 2\n1 1 1.0\n1 1 1.0\n").as_bytes()).is_err());
 }
 

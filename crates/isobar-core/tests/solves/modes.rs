@@ -1,4 +1,4 @@
-//! Vertical modes: what they are, how fast they converge, and what is refused.
+//! Vertical modes: their definition, their convergence, and unsupported input.
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
@@ -17,7 +17,7 @@ fn helmholtz(geometry: Geometry, nx: usize, ny: usize, nz: usize) -> TensorProdu
     Helmholtz { grid, ..Helmholtz::default() }.stencil().unwrap()
 }
 
-/// Any profile with couplings of one sign.
+/// Makes any profile with couplings of one sign.
 fn profile(layers: usize, seed: u64) -> VerticalProfile {
     let positive = |which: u64, n: usize| 10f64.powf(3.0 * random(seed + which, n));
     let coupling: Vec<f64> = (1..layers).map(|k| -positive(0, k)).collect();
@@ -30,7 +30,7 @@ fn profile(layers: usize, seed: u64) -> VerticalProfile {
     .unwrap()
 }
 
-/// V x
+/// Computes V x.
 fn apply(profile: &VerticalProfile, x: &[f64]) -> Vec<f64> {
     let VerticalProfile { a, b, c, .. } = profile;
     let n = x.len();
@@ -43,7 +43,7 @@ fn apply(profile: &VerticalProfile, x: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// V s = μ D s, Sᵀ D S = 1, in ascending order.
+/// Checks V s = μ D s, Sᵀ D S = 1, in ascending order.
 #[track_caller]
 fn assert_modes(profile: &VerticalProfile, slack: f64) -> VerticalModes {
     let modes = VerticalModes::new(profile).unwrap();
@@ -84,7 +84,7 @@ fn equal_eigenvalues() {
     assert!(modes.values().iter().all(|mu| (mu - 1.5).abs() < 1e-14));
 }
 
-/// Neumann all over: the constant has μ = 0, also beside layers 10⁶ times thinner than others.
+/// With Neumann sides everywhere the constant has μ = 0, also for layers 10⁶ times thinner than others.
 #[test]
 fn the_smallest_is_known_however_thin_layers_are() {
     let thickness: Vec<f64> = (0..64).map(|k| 10f64.powf(-6.0 + 6.0 * f64::from(k) / 63.0)).collect();
@@ -98,7 +98,7 @@ fn the_smallest_is_known_however_thin_layers_are() {
         )
         .unwrap()
     };
-    // A mass shifts every eigenvalue by itself: the smallest is the mass.
+    // A mass is added to every eigenvalue: the smallest is the mass.
     let modes = VerticalModes::new(&with_mass(1.0)).unwrap();
     assert!((modes.values()[0] - 1.0).abs() < 1e-8, "{:e}", modes.values()[0] - 1.0);
     let singular = VerticalModes::new(&with_mass(0.0)).unwrap();
@@ -142,7 +142,7 @@ fn the_same_answer_as_multigrid_on_any_grid() {
     {
         let columns = HorizontalField::laplacian(&GridOptions { nx, ny, nz, ..GridOptions::default() }).unwrap();
         let random_profile = TensorProduct::new(profile(nz, 3), columns).unwrap();
-        // A mode of any profile may be as hard as another: one alone need not do.
+        // In a general profile all modes may be equally hard, so that one may not suffice.
         let few = [vec![Count::Auto, Count::Given(1), Count::Given(nz)], vec![Count::Auto, Count::Given(nz)]];
         for (stencil, counts) in [helmholtz(Geometry::Panel, nx, ny, nz), random_profile].iter().zip(few) {
             let b = random_rhs(stencil.shape());
@@ -160,7 +160,7 @@ fn the_same_answer_as_multigrid_on_any_grid() {
     }
 }
 
-/// With all modes there is nothing left for sweeps to do: the accuracy is that of the two-dimensional problems.
+/// With all modes nothing is left for sweeps: the accuracy is that of the two-dimensional problems.
 #[test]
 fn all_modes_are_exact() {
     let stencil = helmholtz(Geometry::Panel, 24, 20, 6);
@@ -171,10 +171,10 @@ fn all_modes_are_exact() {
     assert!(outcome.converged() && outcome.iterations == 1, "{outcome:?}");
 }
 
-/// max (α_T/(α_T + μ|T|))² a sweep, of the first mode without a problem of its own.
+/// The factor of a sweep is max (α_T/(α_T + μ|T|))² for the first mode that is not solved for.
 #[test]
 fn sweeps_converge_at_least_at_the_rate_that_is_said() {
-    // Weak vertical couplings, so that there is something to see.
+    // Weak vertical couplings, so that the factor is not negligible.
     let grid = GridOptions { geometry: Geometry::Box, nx: 24, ny: 24, nz: 12, ..GridOptions::default() };
     let stencil = TensorProduct::helmholtz(&grid, 0.1, 0.1).unwrap();
     let modes = stencil.modes().unwrap();
@@ -185,14 +185,14 @@ fn sweeps_converge_at_least_at_the_rate_that_is_said() {
         let options = SolverOptions { modes: options, ..by_modes(Count::Auto, 1e-12) };
         let (outcome, _) = solve(&stencil, &options, &random_rhs(stencil.shape()));
         assert!(outcome.converged(), "{outcome:?}");
-        // The norm is not the one in which the rate holds for every sweep.
+        // The factor holds for every sweep only in another norm.
         let (times, last) = (outcome.iterations - 1, outcome.history[outcome.iterations]);
         let reduction = (last / outcome.history[1]).powf(1.0 / times as f64);
         assert!(reduction <= 1.1 * rate.powi(2), "{count}: {reduction:e} {rate} {:?}", outcome.history);
     }
 }
 
-/// Advection upwards and across: no modes of its own, and those of its symmetric part are close enough.
+/// Advection upwards and across has no modes of its own, but those of its symmetric part are close enough.
 #[test]
 fn modes_precondition_what_only_nearly_has_any() {
     let grid = GridOptions { nx: 24, ny: 20, nz: 16, ..GridOptions::default() };

@@ -13,12 +13,12 @@ use isobar_core::solver::ignore;
 use isobar_core::stencil::Stencil;
 
 fn problem(geometry: Geometry, grading: Grading, n: usize) -> Helmholtz {
-    // A deep domain and ω = λ-scaled so that all terms of the equation matter.
+    // A deep domain and a scaled ω, so that all terms of the equation matter.
     let grid = GridOptions { geometry, nx: n, ny: n, nz: n, depth: 2e6, grading };
     Helmholtz { grid, omega: Some(0.3), lambda: 0.5, ..Helmholtz::default() }
 }
 
-/// Root-mean-square error relative to the solution.
+/// Returns the root-mean-square error relative to the solution.
 fn error(problem: &Helmholtz) -> f64 {
     let stencil = problem.stencil().unwrap();
     let shape = stencil.shape();
@@ -63,8 +63,8 @@ fn advection_is_second_order_on_the_box() {
     assert!((order - 2.0).abs() < 0.15, "{order}");
 }
 
-/// The papers' two-point couplings neglect that the panel's grid lines are not orthogonal. What this
-/// leaves does not vanish with the grid; it is measured here, and documented in
+/// The papers' two-point couplings neglect that the panel's grid lines are not orthogonal. The
+/// resulting error does not vanish with the grid; it is measured here, and documented in
 /// `docs/notes/panel-consistency.md`.
 #[test]
 fn panels_keep_a_consistency_error() {
@@ -79,5 +79,5 @@ fn panels_keep_a_consistency_error() {
 
 /// Relative errors at 32³, ω = 0.3.
 const PANEL: f64 = 0.01865;
-/// The same on the equiangular panel.
+/// The relative error on the equiangular panel.
 const EQUIANGULAR: f64 = 0.01695;

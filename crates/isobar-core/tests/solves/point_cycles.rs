@@ -1,5 +1,5 @@
-//! Cycles that relax points on halved grids: counts that do not depend on the grid, solutions of a dense elimination, and
-//! what the choice does where coefficients do not suit them.
+//! Cycles that relax points on halved grids: counts that do not depend on the grid, solutions compared with dense elimination,
+//! and the automatic choice where coefficients do not suit them.
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
@@ -17,7 +17,7 @@ fn options() -> SolverOptions {
     SolverOptions { tolerance: 1e-8, compatibility: Compatibility::Project, ..SolverOptions::default() }
 }
 
-/// Of coefficients as places of cells in the unit square or cube make them, and cells as wide as these factors say.
+/// Makes a stencil of coefficients by the places of cells in the unit square or cube, with cells of these relative widths.
 fn stencil(shape: Shape, factors: [f64; 3], sides: [[Side; 2]; 3], kappa: impl Fn([f64; 3]) -> f64) -> Diffusion {
     let at = |n: usize| {
         let [i, j, k] = [n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny].map(|n| n as f64 + 0.5);
@@ -52,10 +52,10 @@ fn solve(stencil: &Diffusion, options: &SolverOptions) -> Solved {
 const FIXED: [[Side; 2]; 3] = [[Side::Fixed; 2]; 3];
 const RINGS: [[Side; 2]; 3] = [[Side::Periodic; 2]; 3];
 const BOTTOM: [[Side; 2]; 3] = [[Side::Closed; 2], [Side::Closed; 2], [Side::Fixed, Side::Closed]];
-/// The same in the plane.
+/// One fixed side in the plane.
 const SOUTH: [[Side; 2]; 3] = [[Side::Closed; 2], [Side::Fixed, Side::Closed], [Side::Closed; 2]];
 
-/// What keeps coefficients from being products of one factor a direction, which are solved directly.
+/// Returns coefficients that are not separable, which would be solved directly.
 fn uneven([x, y, z]: [f64; 3]) -> f64 {
     1.0 + 1e-6 * (x * y + y * z + z * x)
 }
@@ -83,7 +83,7 @@ fn counts_do_not_depend_on_the_grid() {
     }
     let rings = [cycles(Shape::new(128, 64, 1), RINGS, |_| 1.0), cycles(Shape::new(32, 32, 32), RINGS, |_| 1.0)];
     assert!(rings.iter().all(|&count| count <= 9), "{rings:?}");
-    // A line is solved directly unless it is asked for.
+    // A single line is solved directly unless the options ask for cycles.
     let mut points = options();
     points.multigrid.smoother = Smoother::PointRedBlack;
     let line = solve(&stencil(Shape::new(200, 1, 1), [1.0; 3], FIXED, |_| 1.0), &points);
@@ -100,7 +100,7 @@ fn smooth_coefficients_are_as_easy() {
     assert!(counts.iter().all(|&count| count <= 11), "{counts:?}");
 }
 
-/// Cells that are wider in one direction than in others: that direction waits.
+/// A direction with wider cells is halved later.
 #[test]
 fn directions_may_differ() {
     for factors in [[1.0, 1.0, 0.3], [0.3, 1.0, 1.0], [1.0, 4.0, 4.0]] {
@@ -157,7 +157,7 @@ fn tiny_grids_are_solved_as_by_elimination() {
     }
 }
 
-/// As preconditioner the cycle is not symmetric, and conjugate gradients know.
+/// The cycle is not a symmetric preconditioner, and conjugate gradients take that into account.
 #[test]
 fn other_ways_to_use_the_cycle() {
     let even = stencil(Shape::new(30, 28, 26), [1.0; 3], BOTTOM, |_| 1.0);
@@ -172,7 +172,7 @@ fn other_ways_to_use_the_cycle() {
     assert!(by_cycles <= 10 && full <= by_cycles && preconditioned <= by_cycles, "{by_cycles} {full} {preconditioned}");
 }
 
-/// Random problems of many kinds: whatever is chosen solves them, and says why it was.
+/// Random problems of many kinds are solved by the automatic choice, which gives its reason.
 #[test]
 fn nothing_fails_that_is_left_to_the_choice() {
     let mut by_points = 0;
@@ -212,13 +212,13 @@ fn nothing_fails_that_is_left_to_the_choice() {
     assert!(by_points >= 8, "{by_points}");
 }
 
-/// Coefficients that pass as smooth and are not: alike from cell to cell, with barriers that coarser cells do not see.
+/// Coefficients that seem smooth and are not: similar from cell to cell, with barriers that coarse cells do not represent.
 #[test]
 fn what_is_slow_gives_way() {
     let hidden = |at: [f64; 3]| uneven(at) * if (0.45..0.55).contains(&at[0]) { 1.0 } else { 1.4 };
     let mild = solve(&stencil(Shape::new(64, 64, 1), [1.0; 3], SOUTH, hidden), &options());
     assert_eq!(mild.method, "multigrid");
-    // An update may bring anything.
+    // An update may have any coefficients.
     let shape = Shape::new(48, 48, 1);
     let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(9, n)).collect();
     let even = stencil(shape, [1.0; 3], FIXED, uneven);
@@ -240,7 +240,7 @@ fn what_is_slow_gives_way() {
     assert_eq!(found[2], ("cg".into(), String::new()));
 }
 
-/// 10^(σ g), g a sum of plane waves of some `waves` waves a side.
+/// Returns 10^(σ g), g a sum of plane waves of about `waves` waves a side.
 fn lognormal(waves: f64, deviation: f64) -> impl Fn([f64; 3]) -> f64 {
     const MODES: usize = 32;
     let modes: Vec<[f64; 4]> = (0..MODES)
@@ -255,7 +255,7 @@ fn lognormal(waves: f64, deviation: f64) -> impl Fn([f64; 3]) -> f64 {
     }
 }
 
-/// Coefficients over decades: points on the finest grid, lines below, in about as many iterations as lines throughout.
+/// Coefficients over decades get the hybrid smoother, and take about as many iterations as with lines throughout.
 #[test]
 fn rough_coefficients_take_points_above_lines() {
     for (shape, factors, sides, waves, most) in [
@@ -279,20 +279,20 @@ fn rough_coefficients_take_points_above_lines() {
     }
 }
 
-/// Bodies that conduct much better than what is around them hold points up: neighbours that differ too much are seen before, the
-/// others found to be slow.
+/// Strongly conducting bodies slow relaxation of points: too large jumps between neighbours are detected before, others by slow
+/// convergence.
 #[test]
 fn bodies_are_left_to_lines() {
     let shape = Shape::new(36, 32, 32);
     let is_inside = |at: [f64; 3]| at.into_iter().map(|x| (9.4 * x).sin()).product::<f64>() > 0.2;
-    for (contrast, why) in [(1e6, "nor points above lines"), (290.0, "points on the finest grid")] {
+    for (contrast, why) in [(1e6, "nor the hybrid smoother"), (290.0, "points on the finest grid")] {
         let solved =
             solve(&stencil(shape, [1.0; 3], FIXED, |at| if is_inside(at) { contrast } else { 1.0 }), &options());
         assert!(solved.method == "cg" && solved.notes.contains(why), "{}", solved.notes);
     }
 }
 
-/// Every way of asking for points above lines: cycles alone, mixed and single precision, updates, levels that are wanted.
+/// Every way of asking for the hybrid smoother: cycles alone, mixed and single precision, updates, numbers of levels.
 #[test]
 fn points_above_lines_can_be_asked_for() {
     let shape = Shape::new(24, 20, 17);
@@ -306,7 +306,7 @@ fn points_above_lines_can_be_asked_for() {
         (Method::Auto, Precision::Mixed, None, 12),
         (Method::Multigrid, Precision::Mixed, None, 20),
         (Method::Cg, Precision::F64, Some(3), 30),
-        // The grid below, where there are always two, is relaxed alone.
+        // There are always two levels; the second is only relaxed.
         (Method::Cg, Precision::F64, Some(1), 120),
     ] {
         let mut options = SolverOptions { method, precision, ..by_name.clone() };
@@ -329,7 +329,7 @@ fn points_above_lines_can_be_asked_for() {
     let mut updated = System::new(&Reference, &first, &by_name).unwrap();
     updated.update(&second).unwrap();
     assert_eq!(iterations(&mut updated), iterations(&mut System::new(&Reference, &second, &by_name).unwrap()));
-    // A ring of six cells is not halved.
+    // Six periodic cells are not halved.
     let ring = Diffusion::new(
         Shape::new(6, 4, 4),
         Coefficients::Cells { fields: vec![vec![1.0; 96].into()], axes: [(0, 1.0); 3] },

@@ -1,4 +1,5 @@
-//! Rings of an odd number of cells, which are solved for on two turns: answers are those of the matrix itself.
+//! Periodic directions of an odd number of cells, solved on two copies: solutions are those of the matrix
+//! itself.
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
@@ -18,12 +19,12 @@ use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper};
 
 const RING: [Boundary; 2] = [Boundary::Periodic; 2];
 
-/// Another number in every cell.
+/// Returns a different number in every cell.
 fn noise(shape: Shape, seed: u64) -> Vec<f64> {
     (0..shape.cells()).map(|n| random(seed, n)).collect()
 }
 
-/// M = I
+/// The preconditioner M = I.
 struct Unchanged;
 
 impl OwnPreconditioner for Unchanged {
@@ -50,7 +51,7 @@ fn solve(system: &mut System<Reference, Diffusion>, stencil: &Diffusion, shape: 
     let mut residual: Vec<f64> = b.iter().zip(stencil.times(&u)).map(|(b, au)| b - au).collect();
     let norm = |values: &[f64]| values.iter().map(|v| v * v).sum::<f64>().sqrt();
     if stencil.cells().all(|at| stencil.shift(at) == 0.0) {
-        // Nothing fixes u: what no u can produce was taken out of b, and the mean out of u.
+        // The matrix is singular: b was projected, and the mean removed from u.
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         assert!(mean(&u).abs() < 1e-12 * norm(&u), "{what}");
         let removed = mean(&b);
@@ -131,7 +132,7 @@ fn what_knows_the_grid_says_so() {
     assert!(wrong.to_string().contains("5×4×1"), "{wrong}");
 }
 
-/// M (u' − u)/dt + K u' = s after a step of backward Euler, and ½ uᵀK u − sᵀu.
+/// Computes M (u' − u)/dt + K u' − s after a step of backward Euler, and ½ uᵀK u − sᵀu.
 #[test]
 fn time_steps_on_odd_rings() {
     for widths in [Spacing::Uniform(0.2), Spacing::Given((0..5).map(|n| 0.1 + 0.03 * n as f64).collect())] {

@@ -1,14 +1,14 @@
-//! Solutions without iterating, to the last digits whatever the contrast.
+//! Solutions by elimination, accurate to the last digits for any contrast.
 
 use isobar_core::stencil::{Axis, Diffusion, Stencil};
 
-/// A u = b by elimination within the band, row sums carried beside couplings (Grassmann, Taksar and Heyman, 1985), for what is
-/// positive of b and what is negative: every number is a sum of positive ones. The last cell of a piece that is tied to nothing
-/// has u = 0, and no equation. Rings are not looked at.
+/// Solves A u = b by band elimination with row sums carried beside couplings (Grassmann, Taksar and Heyman, 1985), separately
+/// for the positive and the negative part of b: every number is a sum of positive ones. The last cell of a floating component
+/// has u = 0, and no equation. Periodic directions are not supported.
 pub(crate) fn solve(stencil: &Diffusion, b: &[f64]) -> Vec<f64> {
     let shape = stencil.shape();
     let extents = [shape.nx, shape.ny, shape.nz];
-    // Directions from the shortest to the longest: the band is as wide as a plane of the first two.
+    // The shortest direction first: the band is as wide as a plane of the first two.
     let mut order = Axis::ALL;
     order.sort_by_key(|&axis| extents[axis as usize]);
     let mut strides = [0; 3];
@@ -19,7 +19,7 @@ pub(crate) fn solve(stencil: &Diffusion, b: &[f64]) -> Vec<f64> {
     }
     let (cells, band) = (shape.cells(), strides[order[2] as usize]);
     let number = |at: [usize; 3]| at.iter().zip(strides).map(|(n, stride)| n * stride).sum::<usize>();
-    // By cell: couplings to the cells after it, the row sum, and b of either sign.
+    // For each cell: couplings to the cells after it, the row sum, and b of either sign.
     let mut couplings = vec![0.0; cells * band];
     let (mut sums, mut right) = (vec![0.0; cells], vec![[0.0; 2]; cells]);
     for at in stencil.cells() {

@@ -1,8 +1,8 @@
-//! 300 random diffusion problems by conjugate gradients with multigrid: failures, and how many iterations the others take.
+//! 300 random diffusion problems by conjugate gradients with multigrid: the failures, and the iterations of the others.
 //!
 //! `cargo bench -p isobar-cpu --bench diffusion_suite -- [first] [count] [reference] [mixed|double] [closed] [verbose]`
-//! With cycles in the precision that the solver chooses, in single, or in double throughout; with `closed` blocks of closed cells, by
-//! which the grid falls into many pieces, instead of the families of [`problems::problem`].
+//! Cycles are in the automatically chosen precision, in single, or in double throughout; with `closed`, blocks of inactive cells,
+//! which divide the grid into many components, replace the families of [`problems::problem`].
 
 mod elimination;
 mod problems;
@@ -70,7 +70,7 @@ fn main() {
         let floor_of = |u: &[f64]| rounding_floor(&problem.stencil, u, &problem.rhs);
         let mut floor = floor_of(&u);
         if !outcome.converged() && 4.0 * floor <= TOLERANCE {
-            // Of a u that is no solution it says nothing.
+            // Only a solution has a meaningful floor.
             floor = floor_of(&elimination::solve(&problem.stencil, &problem.rhs));
         }
         let line = format!(

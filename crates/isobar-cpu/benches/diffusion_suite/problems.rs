@@ -8,11 +8,11 @@ use isobar_core::stencil::{Coefficients, Diffusion, Side};
 
 /// A problem with its right-hand side.
 pub(crate) struct Problem {
-    /// What it is.
+    /// Its description.
     pub(crate) name: String,
     /// The matrix.
     pub(crate) stencil: Diffusion,
-    /// Random in (−1, 1), 0 in inactive cells.
+    /// Uniform in (−1, 1), 0 in inactive cells.
     pub(crate) rhs: Vec<f64>,
 }
 
@@ -23,7 +23,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// In (0, 1).
+    /// Returns a number uniform in (0, 1).
     fn uniform(&mut self) -> f64 {
         self.drawn += 1;
         0.5 * (random(self.seed, self.drawn) + 1.0)
@@ -37,7 +37,7 @@ impl Stream {
         of[self.below(of.len())]
     }
 
-    /// Standard normal (Box and Muller, 1958).
+    /// Returns a standard normal number (Box and Muller, 1958).
     fn normal(&mut self) -> f64 {
         let radius = (-2.0 * self.uniform().max(1e-300).ln()).sqrt();
         radius * (2.0 * std::f64::consts::PI * self.uniform()).cos()
@@ -47,7 +47,7 @@ impl Stream {
 const FAMILIES: [&str; 8] =
     ["noise", "correlated", "binary", "channels", "layers", "bubbles", "checkerboard", "blocks"];
 
-/// Problem number n.
+/// Makes problem number n.
 pub(crate) fn problem(n: usize) -> Problem {
     let mut stream = Stream { seed: 1000 + n as u64, drawn: 0 };
     let extents = extents(&mut stream, n);
@@ -111,7 +111,7 @@ pub(crate) fn problem(n: usize) -> Problem {
     Problem { name, stencil, rhs }
 }
 
-/// Problem number n of those of open and closed blocks, which fall into many pieces.
+/// Makes problem number n of open and closed blocks, which have many components.
 pub(crate) fn closed_blocks(n: usize) -> Problem {
     let mut stream = Stream { seed: 5_000 + n as u64, drawn: 0 };
     let extents = [(); 3].map(|()| 6 + stream.below(50));
@@ -120,7 +120,7 @@ pub(crate) fn closed_blocks(n: usize) -> Problem {
         (stream.pick(&[2, 3, 4, 5, 6, 8]), stream.pick(&[0.3, 0.5, 0.7]), stream.uniform() < 0.5);
     let blocks = extents.map(|n| n.div_ceil(size));
     let mut is_open: Vec<bool> = (0..blocks.iter().product()).map(|_| stream.uniform() < open).collect();
-    // Some block is.
+    // At least one block is open.
     is_open[0] |= !is_open.contains(&true);
     let mut field = Vec::with_capacity(nx * ny * nz);
     for (k, j, i) in (0..nz).flat_map(|k| (0..ny).flat_map(move |j| (0..nx).map(move |i| (k, j, i)))) {
@@ -138,7 +138,7 @@ pub(crate) fn closed_blocks(n: usize) -> Problem {
     Problem { name, stencil, rhs }
 }
 
-/// Odd, even and prime sizes; a third are flat.
+/// Returns odd, even and prime sizes; a third are flat.
 fn extents(stream: &mut Stream, n: usize) -> [usize; 3] {
     if n.is_multiple_of(3) {
         let size = || [31, 48, 64, 81, 97, 128];
@@ -178,7 +178,7 @@ fn field(stream: &mut Stream, family: &str, extents @ [nx, ny, nz]: [usize; 3], 
                 for m in 0..extents[along] {
                     place[along] = m;
                     field[place[0] + nx * (place[1] + ny * place[2])] = value;
-                    // They wander.
+                    // The channels wander.
                     let across = (along + 1 + stream.below(2)) % 3;
                     if stream.uniform() < 0.3 {
                         let step = if stream.uniform() < 0.5 { extents[across] - 1 } else { 1 };
@@ -233,7 +233,7 @@ fn field(stream: &mut Stream, family: &str, extents @ [nx, ny, nz]: [usize; 3], 
     }
 }
 
-/// Each value with those within reach in a direction.
+/// Averages each value over those within reach in a direction.
 fn averaged(field: &[f64], [nx, ny, nz]: [usize; 3], d: usize, reach: usize) -> Vec<f64> {
     let (count, stride) = ([nx, ny, nz][d], [1, nx, nx * ny][d]);
     (0..field.len())
@@ -245,7 +245,7 @@ fn averaged(field: &[f64], [nx, ny, nz]: [usize; 3], d: usize, reach: usize) -> 
         .collect()
 }
 
-/// ε ‖|A| |x|‖ / ‖b‖: a residual as small as this is rounding.
+/// Returns ε ‖|A| |x|‖ / ‖b‖, below which a residual is rounding.
 pub(crate) fn rounding_floor(stencil: &Diffusion, x: &[f64], b: &[f64]) -> f64 {
     let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|x| x * x).sum::<f64>().sqrt();
     let rows = stencil.cells().map(|at| {

@@ -1,4 +1,4 @@
-//! Entries from one to three coefficients a cell, computed wherever they are needed.
+//! Entries computed from one to three coefficients a cell, wherever they are needed.
 
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
@@ -18,29 +18,29 @@ use crate::vector::Vector;
 /// One to three coefficients a cell.
 #[derive(Debug)]
 pub(super) struct Cells<T> {
-    /// Each divided by a power of two, so that its largest entry is near 1: products of four neither
+    /// Fields, each divided by a power of two, so that its largest entry is near 1: products of four neither
     /// overflow nor vanish.
     fields: Vec<Vector<T>>,
-    /// The field of each direction, and its factor with that power of two in it.
+    /// The field of each direction, and its factor, which includes that power of two.
     axes: [(usize, T); 3],
     shift: Option<Vector<T>>,
-    /// By parity: how many ends of its line a column is at that are Dirichlet sides.
+    /// For each column, by parity: at how many Dirichlet sides in x it lies.
     fixed_ends: Option<[Vec<T>; 2]>,
     /// Lower and upper Dirichlet sides in y and z.
     fixed: [[bool; 2]; 2],
-    /// Where all cells are alike.
+    /// The entries, where all cells are equal.
     even: Option<Even<T>>,
 }
 
-/// The number that is added to sums of coefficients, so that sums of zeros can be divided by. Fields are at most 1:
-/// the fourth power (of single precision: the square) is no subnormal, and whatever is not negligible
-/// beside the largest coefficient stays as it is.
+/// Returns the number that is added to sums of coefficients, so that sums of zeros can be divisors. Fields are at
+/// most 1: its fourth power (in single precision its square) is not subnormal, and every coefficient that is not
+/// negligible beside the largest one stays unchanged.
 fn tiny<T: Real>() -> T {
     T::from_f64(if T::PRECISION == Precision::F32 { 2f64.powi(-60) } else { 2f64.powi(-200) })
 }
 
 impl<T: Real> Cells<T> {
-    /// Room for the coefficients of a stencil that has so many fields.
+    /// Allocates the coefficients of a stencil with this many fields.
     pub(super) fn new(cpu: &Cpu, layout: &Layout, stencil: &stencil::Diffusion, fields: usize) -> Result<Self> {
         let [x, y, z] = stencil.sides();
         let is_fixed = |sides: [Side; 2]| sides.map(|side| side == Side::Fixed);
@@ -62,7 +62,7 @@ impl<T: Real> Cells<T> {
         })
     }
 
-    /// Scales, rounds and arranges them.
+    /// Scales, rounds and arranges the coefficients.
     pub(super) fn set(
         &mut self,
         cpu: &Cpu,
@@ -77,7 +77,7 @@ impl<T: Real> Cells<T> {
         self.even = is_even.then(|| Even::new(&layout, is_ring, axes.map(|(field, factor)| factor * fields[field][0])));
         for ((stored, field), scale) in self.fields.iter_mut().zip(fields).zip(&mut scales) {
             let largest = cpu.largest(field);
-            // Of subnormal coefficients the power of two would overflow.
+            // The power of two of subnormal coefficients would overflow.
             if largest > f64::MIN_POSITIVE {
                 *scale = largest.log2().ceil().exp2();
             }
@@ -93,17 +93,17 @@ impl<T: Real> Cells<T> {
         self.fields.iter().chain(&self.shift)
     }
 
-    /// The entries, where all cells are alike.
+    /// Returns the entries, where all cells are equal.
     pub(super) fn even(&self) -> Option<EvenCells<'_, T>> {
         self.even.as_ref().map(|even| EvenCells { even, cells: self })
     }
 
-    /// How many ends of its line a column of some parity is at that are Dirichlet sides.
+    /// Returns, for the columns of some parity, at how many Dirichlet sides in x each lies.
     pub(super) fn ends(&self, parity: usize) -> Option<&[T]> {
         self.fixed_ends.as_ref().map(|ends| &ends[parity][..])
     }
 
-    /// s without Dirichlet sides.
+    /// Returns s without Dirichlet sides.
     pub(super) fn shift_vector(&self) -> Option<&Vector<T>> {
         self.shift.as_ref()
     }
@@ -112,7 +112,7 @@ impl<T: Real> Cells<T> {
         self.fields[self.axes[axis as usize].0].share()
     }
 
-    /// How many Dirichlet sides in y and z, and in x, touch the cells of a row.
+    /// Returns how many Dirichlet sides in y and z, and in x, touch the cells of a row.
     pub(super) fn sides_at(&self, layout: &Layout, j: usize, k: usize) -> [f64; 2] {
         let shape = layout.shape();
         let count = |[lower, upper]: [bool; 2], at: usize, size: usize| {
@@ -126,27 +126,27 @@ impl<T: Real> Cells<T> {
 pub(crate) struct CellTile<'a, S: Simd, T: Real> {
     simd: S,
     cells: &'a Cells<T>,
-    /// By direction.
+    /// Fields by direction.
     fields: [Shared<T>; 3],
     g: Geometry<'a, T>,
     h: HalfPlane,
     columns: Columns,
 }
 
-/// One layer of them.
+/// The coefficients of one layer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CellRow<'a, S: Simd, T: Real> {
     simd: S,
-    /// By direction, of the cells themselves.
+    /// The cells' own coefficients, by direction.
     own: [Row<'a, S, T>; 3],
-    /// In that direction's field.
+    /// The western neighbours in the field of x.
     west: Ended<'a, S, T>,
     east: Ended<'a, S, T>,
     south: Row<'a, S, T>,
     north: Row<'a, S, T>,
     below: Row<'a, S, T>,
     above: Row<'a, S, T>,
-    /// One for each field.
+    /// A prefetch for each field.
     ahead: [Option<Ahead<T>>; 3],
     factors: [Pack<S, T>; 3],
     tiny: Pack<S, T>,
@@ -155,7 +155,7 @@ pub(crate) struct CellRow<'a, S: Simd, T: Real> {
     dirichlet: Option<Dirichlet<'a, S, T>>,
 }
 
-/// How many Dirichlet sides the cells of a row touch, times the factors.
+/// The numbers of Dirichlet sides that the cells of a row touch, times the factors.
 #[derive(Clone, Copy, Debug)]
 struct Dirichlet<'a, S: Simd, T: Real> {
     ends: Row<'a, S, T>,
@@ -191,14 +191,14 @@ impl<'a, S: Simd, T: Real> TileCoefficients<S, T> for CellTile<'a, S, T> {
             z: Pack::splat(simd, T::from_f64(z) * factor_z),
         });
         let w = Window { k, columns: *columns };
-        // Not by `map` of an array, whose function is not made part of this one: rows are short.
+        // `map` of an array would not inline its function, and rows are short.
         let x = View { simd, g: *g, v: fields[0], h, w, which: Which::All };
         let y = View { simd, g: *g, v: fields[1], h, w, which: Which::All };
         let z = View { simd, g: *g, v: fields[2], h, w, which: Which::All };
         let is_other = [true, cells.axes[1].0 != cells.axes[0].0, cells.axes[2].0 != cells.axes[0].0];
         let (ahead_x, ahead_y, ahead_z) = (x.ahead(), y.ahead(), z.ahead());
         let position = g.position(h, w);
-        // SAFETY: rows of vectors that nobody writes while they are lent.
+        // SAFETY: rows of vectors that nobody writes while they are borrowed.
         unsafe {
             CellRow {
                 simd,
@@ -221,7 +221,7 @@ impl<'a, S: Simd, T: Real> TileCoefficients<S, T> for CellTile<'a, S, T> {
 }
 
 impl<S: Simd, T: Real> CellRow<'_, S, T> {
-    /// Harmonic means a b / (a + b), up to four of them by one division: with products of denominators,
+    /// Returns harmonic means a b / (a + b), up to four of them by one division, with products of denominators:
     /// 1/d₁ = (1 / (d₁ d₂)) d₂.
     #[inline(always)]
     fn horizontal(&self, i: usize) -> [Pack<S, T>; 4] {

@@ -1,4 +1,4 @@
-//! Code that both kinds of coefficients of the diffusion operator share.
+//! Code shared by all kinds of coefficients of the diffusion operator.
 
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::real::Real;
@@ -17,7 +17,7 @@ use crate::vector::Vector;
 pub(crate) struct Transmissibilities<S: Simd, T: Real> {
     /// West, east, south, north.
     pub(super) horizontal: [Pack<S, T>; 4],
-    /// Below, above; none where the grid has one layer.
+    /// Below, above; `None` where the grid has one layer.
     pub(super) vertical: Option<[Pack<S, T>; 2]>,
     /// s, Dirichlet sides included.
     pub(super) shift: Pack<S, T>,
@@ -40,12 +40,13 @@ impl<S: Simd, T: Real> Entries<S, T> for Transmissibilities<S, T> {
     }
 }
 
-/// Entries cell by cell, for what goes from one unknown to the next.
+/// Entries cell by cell, for loops from one unknown to the next.
 pub(crate) trait CellCoefficients<T: Real>: Sync {
-    /// T between a cell and its upper neighbour, given their positions in a vector, which may be in a halo row, and (j, k) of the cell.
+    /// Returns T between a cell and its upper neighbour, given their positions in a vector, which may be in a halo row, and (j, k) of
+    /// the cell.
     fn between(&self, axis: Axis, lower: isize, upper: isize, link: Link, at: [usize; 2]) -> T;
 
-    /// s, Dirichlet sides included.
+    /// Returns s, Dirichlet sides included.
     fn shift(&self, layout: &Layout, at: [usize; 3]) -> T;
 }
 
@@ -74,7 +75,7 @@ pub(super) fn arrange<T: Real>(cpu: &Cpu, out: &mut Vector<T>, values: &[f64], w
     {
         of_row(j, colour, (colour as isize + 2 * j) * layout.half_plane() as isize);
     }
-    // Around a ring the first column is beyond the last one.
+    // In a periodic direction the first column follows the last one.
     let halo_columns = [(false, column + whole.nx - 1), (true, column + shape.nx)];
     for (is_east, i) in halo_columns.into_iter().filter(|(is_east, _)| layout.goes_on_in_x()[usize::from(*is_east)]) {
         for j in 0..shape.ny {
@@ -89,12 +90,12 @@ pub(super) fn arrange<T: Real>(cpu: &Cpu, out: &mut Vector<T>, values: &[f64], w
     }
 }
 
-/// Values by place in the whole grid, in a layout of whole rows, halo rows included.
+/// Sets values by their place in the whole grid, in a layout of whole rows, halo rows included.
 pub(super) fn arrange_with<T: Real>(cpu: &Cpu, out: &mut Vector<T>, value: impl Fn([usize; 3]) -> f64 + Sync) {
     let layout = *out.layout();
     let (shape, shared) = (layout.shape(), out.share_mut());
     let of_row = |j: isize, colour: Colour, start: isize| {
-        // Rows further on by an even number have the same parities.
+        // Rows an even number apart have the same parities.
         let like = j.cast_unsigned().wrapping_add(2);
         let (parity, columns) = (layout.parity(like, colour), layout.columns(like, colour));
         for k in 0..shape.nz {
@@ -114,7 +115,7 @@ pub(super) fn arrange_with<T: Real>(cpu: &Cpu, out: &mut Vector<T>, value: impl 
     }
 }
 
-/// Asks for each. (An iterator over options would be written to the stack for every pack.)
+/// Prefetches each field. (An iterator over options would be written to the stack for every pack.)
 #[inline(always)]
 pub(super) fn fetch_each<T: Copy>(ahead: &[Option<Ahead<T>>; 3], i: usize, lanes: usize) {
     let [x, y, z] = ahead;

@@ -1,4 +1,4 @@
-//! Entries where all cells have the same coefficients: a few numbers.
+//! Entries of grids whose cells all have the same coefficients: a few numbers.
 
 use isobar_core::layout::Layout;
 use isobar_core::real::Real;
@@ -11,19 +11,20 @@ use crate::geometry::{Columns, Geometry, HalfPlane, Link};
 use crate::seven_point::{Coefficients, RowCoefficients, TileCoefficients};
 use crate::shared::Row;
 
-/// The entries of a grid of such cells.
+/// The entries of such a grid.
 #[derive(Debug)]
 pub(super) struct Even<T> {
     /// Transmissibilities of faces by direction.
     t: [T; 3],
-    /// The coupling of half a cell, which Dirichlet sides add.
+    /// The coupling across half a cell, which Dirichlet sides add.
     half: [T; 3],
-    /// By parity: transmissibilities to the west and to the east.
+    /// Transmissibilities to the west and to the east, by parity.
     in_x: [[Vec<T>; 2]; 2],
 }
 
 impl<T: Real> Even<T> {
-    /// Makes them from half cells h in each direction; x periodic or not.
+    /// Makes the entries from the half-cell transmissibilities h of each direction; x is periodic
+    /// or not.
     pub(super) fn new(layout: &Layout, is_ring: bool, half: [f64; 3]) -> Self {
         let nx = layout.shape().nx;
         let t = half.map(|h| T::from_f64(0.5 * h));
@@ -41,7 +42,7 @@ impl<T: Real> Even<T> {
     }
 }
 
-/// They, with what cells have beside.
+/// The entries, with Dirichlet sides and shift.
 pub(super) struct EvenCells<'c, T: Real> {
     pub(super) even: &'c Even<T>,
     pub(super) cells: &'c Cells<T>,
@@ -57,7 +58,7 @@ pub(crate) struct EvenTile<'a, S: Simd, T: Real> {
     columns: Columns,
 }
 
-/// One layer of them.
+/// The entries of one layer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EvenRow<'a, S: Simd, T: Real> {
     west: Row<'a, S, T>,
@@ -65,7 +66,7 @@ pub(crate) struct EvenRow<'a, S: Simd, T: Real> {
     south: Pack<S, T>,
     north: Pack<S, T>,
     vertical: Option<[Pack<S, T>; 2]>,
-    /// How many Dirichlet sides in x cells touch, and what these add.
+    /// The number of Dirichlet sides in x that each cell touches, and the contribution of one.
     ends: Option<(Row<'a, S, T>, Pack<S, T>)>,
     /// The contribution of Dirichlet sides in y and z.
     sides: Pack<S, T>,
@@ -104,7 +105,7 @@ impl<'a, S: Simd, T: Real> TileCoefficients<S, T> for EvenTile<'a, S, T> {
             vertical: (g.layers() > 1).then(|| [above(false), above(true)]),
             ends: cells.ends(h.parity).map(|ends| (Row::new(simd, &ends[m..m + n]), Pack::splat(simd, even.half[0]))),
             sides: Pack::splat(simd, y * even.half[1] + z * even.half[2]),
-            // SAFETY: a row of a vector that nobody writes while it is lent.
+            // SAFETY: a row of a vector that nobody writes while it is borrowed.
             shift: cells.shift_vector().map(|shift| unsafe {
                 let position = h.start + (k * g.layout.pitch() + m) as isize;
                 shift.share().packs(simd, position, n)

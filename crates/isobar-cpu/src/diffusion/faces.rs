@@ -1,4 +1,4 @@
-//! Entries that are stored: the transmissibilities of coarser levels.
+//! Stored entries: the transmissibilities of coarser levels.
 
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
@@ -17,7 +17,8 @@ use crate::vector::Vector;
 /// Transmissibilities, each stored at the lower of its two cells.
 #[derive(Debug)]
 pub(super) struct Faces<T> {
-    /// By direction; none for directions with one cell. Those across a periodic end of a line in x are apart.
+    /// Transmissibilities by direction; `None` for directions with one cell. Those across a periodic end of a
+    /// line in x are in `wrapped`.
     faces: [Option<Vector<T>>; 3],
     /// T between the last and the first cell of the line at k + nz j, where x is periodic.
     wrapped: Vec<T>,
@@ -25,7 +26,7 @@ pub(super) struct Faces<T> {
 }
 
 impl<T: Real> Faces<T> {
-    /// Room for those of a stencil's rows, periodic in x or not.
+    /// Allocates the transmissibilities of a stencil's rows, periodic in x or not.
     pub(super) fn new(cpu: &Cpu, layout: &Layout, is_ring: bool, stencil: &stencil::Diffusion) -> Result<Self> {
         let shape = layout.shape();
         let (room, whole) = (|n: usize| (n > 1).then(|| Vector::zeros(cpu, layout)).transpose(), stencil.shape());
@@ -36,7 +37,7 @@ impl<T: Real> Faces<T> {
         })
     }
 
-    /// Rounds and arranges them.
+    /// Rounds and arranges the transmissibilities.
     pub(super) fn set(&mut self, cpu: &Cpu, stencil: &stencil::Diffusion, faces: &[std::sync::Arc<[f64]>; 3]) {
         let shape = stencil.shape();
         for (axis, stored) in Axis::ALL.into_iter().zip(&mut self.faces) {
@@ -68,14 +69,14 @@ impl<T: Real> Faces<T> {
 pub(crate) struct FaceTile<'a, S: Simd, T: Real> {
     simd: S,
     faces: &'a Faces<T>,
-    /// By direction.
+    /// Fields by direction.
     fields: [Option<Shared<T>>; 3],
     g: Geometry<'a, T>,
     h: HalfPlane,
     columns: Columns,
 }
 
-/// One layer of them.
+/// The coefficients of one layer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FaceRow<'a, S: Simd, T: Real> {
     simd: S,
@@ -107,7 +108,7 @@ impl<'a, S: Simd, T: Real> TileCoefficients<S, T> for FaceTile<'a, S, T> {
         let Self { simd, faces, fields, g, h, columns } = self;
         let (simd, n) = (*simd, columns.n);
         let w = Window { k, columns: *columns };
-        // Not by `map` of an array, whose function is not made part of this one: rows are short.
+        // `map` of an array would not inline its function, and rows are short.
         let x = fields[0].map(|v| View { simd, g: *g, v, h, w, which: Which::All });
         let y = fields[1].map(|v| View { simd, g: *g, v, h, w, which: Which::All });
         let z = fields[2].map(|v| View { simd, g: *g, v, h, w, which: Which::All });
@@ -118,9 +119,9 @@ impl<'a, S: Simd, T: Real> TileCoefficients<S, T> for FaceTile<'a, S, T> {
             fields[2].map(|v| v.ahead(position)),
         ];
         let zeros = g.zeros(simd, n);
-        // The faces across a periodic end of a line stand for those beyond it.
+        // The faces across a periodic end of a line replace those beyond it.
         let wrapped = if g.periodic[0] { faces.wrapped[k + g.layers() * h.j] } else { T::ZERO };
-        // SAFETY: rows of vectors that nobody writes while they are lent.
+        // SAFETY: rows of vectors that nobody writes while they are borrowed.
         unsafe {
             let ended = |view: Option<View<'a, '_, S, T>>, upper: bool| {
                 let Some(view) = view else { return Ended::whole(simd, zeros) };

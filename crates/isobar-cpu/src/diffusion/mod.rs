@@ -1,8 +1,8 @@
-//! The diffusion operator on processor cores: what it supplies to the engine.
+//! The coefficients of the diffusion operator on processor cores.
 //!
-//! * this file: the operator, and what can be done with it,
-//! * [`cells`] entries from coefficients of cells, [`even`] of cells that are all alike, [`faces`] stored ones, [`entries`]
-//!   what they share.
+//! * this file: the operator and its capabilities,
+//! * [`cells`]: entries from coefficients of cells, [`even`]: from equal cells, [`faces`]: stored ones, [`entries`]: their
+//!   shared code.
 
 mod cells;
 mod entries;
@@ -44,7 +44,7 @@ pub type Diffusion<T> = SevenPoint<DiffusionCoefficients<T>, T>;
 pub struct DiffusionCoefficients<T> {
     kind: Kind<T>,
     vectors: f64,
-    /// The stencil, from which components and strongly coupled aggregates are made.
+    /// The stencil, from which components and strongly coupled aggregates are found.
     stencil: stencil::Diffusion,
 }
 

@@ -15,9 +15,9 @@ pub(super) const MOST_LINES: usize = 2 * MOST_LANES;
 #[derive(Clone, Copy)]
 pub(super) struct Rows {
     pub(super) data: Shared<f64>,
-    /// Of a row of modes the first.
+    /// Starts of the rows; for a row of modes only the first counts.
     pub(super) starts: [Halves; MOST_LINES],
-    /// Whether rows are of cells, with even numbers first.
+    /// Whether rows hold cells, with even numbers first.
     pub(super) are_cells: bool,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct AlongRows<'a> {
     pub(super) columns: usize,
     pub(super) from: Rows,
     pub(super) to: Rows,
-    /// How many; those beyond are read and not written.
+    /// The number of rows; rows beyond are read and not written.
     pub(super) count: usize,
     pub(super) scratch: &'a mut [f64],
 }
@@ -60,7 +60,7 @@ impl WithSimd for AlongRows<'_> {
 }
 
 impl Rows {
-    /// Runs of columns: which of the starts they follow, how many, the number of the first and from one to the next.
+    /// Returns runs of columns: the start they follow, their number, the first column and the stride.
     #[inline(always)]
     fn runs(&self, columns: usize) -> [(usize, usize, usize); 2] {
         match self.are_cells {
@@ -84,7 +84,7 @@ impl Rows {
                     let tile = transposed::<S>(tile);
                     for (n, tile) in tile.into_iter().enumerate().take(lanes.min(count - c)) {
                         let i = first + step * (c + n);
-                        // SAFETY: the block is this thread's.
+                        // SAFETY: the block belongs to this thread.
                         unsafe { block.packs_mut(simd, ((2 * i + pack) * lanes) as isize, lanes) }
                             .set(0, Pack::new(simd, tile));
                     }
@@ -99,7 +99,7 @@ impl Rows {
         for (half, (count, first, step)) in self.runs(columns).into_iter().enumerate() {
             for c in (0..count).step_by(lanes) {
                 for pack in 0..2 {
-                    // What is beyond the last column is zero.
+                    // Columns beyond the last are zero.
                     let mut tile = [Pack::<S, f64>::splat(simd, 0.0).register(); MOST_LANES];
                     for (n, tile) in tile.iter_mut().enumerate().take(lanes.min(count - c)) {
                         let i = first + step * (c + n);
@@ -126,9 +126,9 @@ pub(super) struct AcrossRows<'a> {
     pub(super) direction: Direction,
     pub(super) from: Shared<f64>,
     pub(super) to: Shared<f64>,
-    /// Where the first row has them, in either.
+    /// Where the first row begins in either array.
     pub(super) starts: [usize; 2],
-    /// From a row to the next.
+    /// The distance from a row to the next.
     pub(super) pitch: usize,
     /// Whether there is a second pack of lines beside the first.
     pub(super) has_second: bool,

@@ -14,10 +14,10 @@ type P<S> = Pack<S, f64>;
 /// A complex number in each lane.
 type Complex<S> = [P<S>; 2];
 
-/// The largest prime factor that a stage is made for: its time grows with the square of it.
+/// The largest prime factor that a stage supports: its time grows with the square of it.
 pub(super) const LARGEST_FACTOR: usize = 61;
 
-/// F_k = Σ_n v_n exp(−2π i n k / N)
+/// The transform F_k = Σ_n v_n exp(−2π i n k / N).
 #[derive(Debug)]
 pub(super) struct Fft {
     len: usize,
@@ -29,13 +29,13 @@ struct Stage {
     radix: usize,
     /// cos and −sin of 2π p j / (radix · steps) for all p < steps and 0 < j < radix.
     twiddles: Vec<[f64; 2]>,
-    /// cos and sin of 2π j / radix, where the radix is an odd number.
+    /// cos and sin of 2π j / radix, where the radix is odd.
     roots: Vec<[f64; 2]>,
 }
 
-/// exp(2π i a / b), exact where it is a number such as 1 or i.
+/// Returns exp(2π i a / b), exact where it is a number such as 1 or i.
 pub(super) fn root(a: usize, b: usize) -> [f64; 2] {
-    // An eighth of the circle is computed, the rest is its reflections.
+    // The rest of the circle reflects one eighth of it.
     let a = a % b;
     let (eighth, rest) = (8 * a / b, 8 * a % b);
     let angle = |part: usize| PI * part as f64 / (4.0 * b as f64);
@@ -52,7 +52,7 @@ pub(super) fn root(a: usize, b: usize) -> [f64; 2] {
     }
 }
 
-/// The radices of a length, or nothing where it has a factor that is too large.
+/// Returns the radices of a length, or nothing where it has a factor that is too large.
 fn radices(mut len: usize) -> Option<Vec<usize>> {
     let mut found = Vec::new();
     let mut divide = |radix: usize| {
@@ -63,7 +63,7 @@ fn radices(mut len: usize) -> Option<Vec<usize>> {
     };
     [8, 4, 2].into_iter().for_each(&mut divide);
     (3..=LARGEST_FACTOR).step_by(2).for_each(&mut divide);
-    // 8 · 2 are 4 · 4.
+    // Replaces 8 · 2 by 4 · 4.
     if found.first() == Some(&8)
         && let Some(at) = found.iter().position(|&radix| radix == 2)
     {
@@ -73,7 +73,7 @@ fn radices(mut len: usize) -> Option<Vec<usize>> {
 }
 
 impl Fft {
-    /// The transform of this length, or nothing where it has a factor that is too large.
+    /// Makes the transform of this length, or nothing where it has a factor that is too large.
     pub(super) fn new(len: usize) -> Option<Self> {
         let mut rest = len;
         let stage = |radix: usize| {
@@ -87,18 +87,17 @@ impl Fft {
         Some(Self { len, stages: radices(len)?.into_iter().map(stage).collect() })
     }
 
-    /// Complex numbers in a line.
+    /// Returns the complex numbers in a line.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes of its tables.
+    /// Returns the bytes of its tables.
     pub(super) fn bytes(&self) -> usize {
         self.stages.iter().map(|stage| (stage.twiddles.len() + stage.roots.len()) * size_of::<[f64; 2]>()).sum()
     }
 
-    /// Transforms what is in the first array, packs of real and of imaginary parts in turn. Returns the array with the result, and the
-    /// other.
+    /// Transforms the first array, packs of real and of imaginary parts alternating. Returns the array with the result, and the other.
     #[inline(always)]
     pub(super) fn run<'a, S: Simd>(&self, simd: S, from: &'a mut [f64], to: &'a mut [f64]) -> [&'a mut [f64]; 2] {
         let len = 2 * self.len * S::F64_LANES;
@@ -140,7 +139,7 @@ impl WithSimd for RunStage<'_> {
 }
 
 impl RunStage<'_> {
-    /// All butterflies of R numbers.
+    /// Runs all butterflies of R numbers.
     #[inline(always)]
     fn each<const R: usize, S: Simd>(self, simd: S, butterfly: impl Fn(S, [Complex<S>; R]) -> [Complex<S>; R]) {
         let Self { stage, x, y, steps, stride } = self;
@@ -165,7 +164,7 @@ impl RunStage<'_> {
         }
     }
 
-    /// Butterflies of a large odd number of numbers.
+    /// Runs butterflies of a large odd radix.
     #[inline(always)]
     fn any<S: Simd>(self, simd: S) {
         const HALF: usize = LARGEST_FACTOR / 2;
@@ -212,20 +211,20 @@ fn minus<S: Simd>(a: Complex<S>, b: Complex<S>) -> Complex<S> {
     [a[0] - b[0], a[1] - b[1]]
 }
 
-/// −i z
+/// Returns −i z.
 #[inline(always)]
 fn turned<S: Simd>([re, im]: Complex<S>) -> Complex<S> {
     [im, -re]
 }
 
-/// z times a number
+/// Returns z times a number.
 #[inline(always)]
 pub(super) fn times<S: Simd>(simd: S, [re, im]: Complex<S>, factor: [f64; 2]) -> Complex<S> {
     let [c, s] = [Pack::splat(simd, factor[0]), Pack::splat(simd, factor[1])];
     [c.mul_add(re, -(s * im)), c.mul_add(im, s * re)]
 }
 
-/// even + cos · sum and odd + sin · difference
+/// Returns even + cos · sum and odd + sin · difference.
 #[inline(always)]
 fn gathered<S: Simd>(
     simd: S,
@@ -269,7 +268,7 @@ fn eight<S: Simd>(simd: S, z: [Complex<S>; 8]) -> [Complex<S>; 8] {
     out
 }
 
-/// R = 2 H + 1 numbers: even and odd parts apart.
+/// Transforms R = 2 H + 1 numbers, even and odd parts apart.
 #[inline(always)]
 fn odd<const R: usize, const H: usize, S: Simd>(simd: S, z: [Complex<S>; R], roots: &[[f64; 2]]) -> [Complex<S>; R] {
     let (mut sums, mut differences) = ([z[0]; H], [z[0]; H]);

@@ -1,4 +1,4 @@
-//! Tridiagonal systems, one for each pair of modes: a mode a lane.
+//! Tridiagonal systems, one for each pair of modes, with a mode a lane.
 
 use isobar_core::direct::Lines;
 use isobar_core::simd::Pack;
@@ -7,15 +7,15 @@ use pulp::{Simd, WithSimd};
 use super::transform::packs;
 use crate::shared::Shared;
 
-/// Packs of modes that are solved at the same time: eliminations wait for divisions, and do so together.
+/// Packs of modes that are solved at the same time, to hide the latency of divisions.
 pub(super) const PACKS: usize = 4;
 
-/// σ, the weights and the coupling to the next cell, a cell after another.
+/// σ, the weights and the coupling to the next cell, cell by cell.
 #[derive(Debug)]
 pub(super) struct Systems {
     cells: Vec<Cell>,
     is_periodic: bool,
-    /// As [`Lines::least_pivot`].
+    /// See [`Lines::least_pivot`].
     least: f64,
 }
 
@@ -37,26 +37,27 @@ impl Systems {
         Self { cells, is_periodic: lines.is_periodic(), least: lines.least_pivot }
     }
 
-    /// Packs of scratch.
+    /// Returns the packs of scratch.
     pub(super) fn scratch(&self) -> usize {
         PACKS * if self.is_periodic { 3 } else { 2 } * self.cells.len()
     }
 
-    /// Bytes of its numbers.
+    /// Returns the bytes of its numbers.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&self.cells[..])
     }
 }
 
-/// Where a pack of modes is: in cell 0 of its lines, in the eigenvalues of the first axis, and which eigenvalue of the second it has.
+/// The places of a pack of modes: in cell 0 of its lines, among the eigenvalues of the first axis, and the number of its eigenvalue
+/// of the second.
 pub(super) type Place = (usize, usize, usize);
 
-/// Solves some packs of lines, with pivots as in [`Lines::pivots`].
+/// Solves some packs of lines, with the pivots of [`Lines::pivots`].
 pub(super) struct Solve<'a> {
     pub(super) systems: &'a Systems,
     pub(super) values: [&'a [f64]; 2],
     pub(super) x: Shared<f64>,
-    /// From a cell to the next.
+    /// The distance from a cell to the next.
     pub(super) stride: usize,
     pub(super) places: &'a [Place],
     pub(super) scratch: &'a mut [f64],
@@ -108,7 +109,7 @@ impl Solve<'_> {
             let (a, b) = (Pack::splat(simd, weights[0]), Pack::splat(simd, weights[1]));
             for n in 0..N {
                 let e = excess[n] + mu[n].mul_add(a, nu[n].mul_add(b, shift));
-                // SAFETY: these lines are this thread's.
+                // SAFETY: these lines belong to this thread.
                 let r = unsafe { x.packs(simd, (places[n].0 + k * stride) as isize, S::F64_LANES) }.get(0);
                 let (r, pivot) = (r + y[n], e + coupling);
                 let least = systems.least;
@@ -123,13 +124,13 @@ impl Solve<'_> {
             for n in 0..N {
                 let [y, next] = packs(simd, numbers[n]);
                 above[n] = next.mul_add(above[n], y);
-                // SAFETY: these lines are this thread's.
+                // SAFETY: these lines belong to this thread.
                 unsafe { x.packs_mut(simd, (places[n].0 + k * stride) as isize, S::F64_LANES) }.set(0, above[n]);
             }
         }
     }
 
-    /// The same, with the last cell, to which all have couplings w, kept to the end.
+    /// Solves periodic lines: the last cell, which couples to all by w, is eliminated last.
     #[inline(always)]
     fn periodic<const N: usize, S: Simd>(&mut self, simd: S, places: &[Place; N]) {
         let Self { systems, values, x, stride, ref mut scratch, .. } = *self;
@@ -142,7 +143,7 @@ impl Solve<'_> {
             mu[n].mul_add(a, nu[n].mul_add(b, Pack::splat(simd, cell.shift)))
         };
         let position = |n: usize, k: usize| (places[n].0 + k * stride) as isize;
-        // SAFETY: these lines are this thread's.
+        // SAFETY: these lines belong to this thread.
         let load = |n: usize, k: usize| unsafe { x.packs(simd, position(n, k), S::F64_LANES) }.get(0);
         // SAFETY: as above.
         let store =
@@ -191,7 +192,7 @@ impl Solve<'_> {
     }
 }
 
-/// 1 / p, of an indefinite matrix with pivots moved away from 0.
+/// Returns 1 / p; pivots of an indefinite matrix are moved away from 0.
 #[inline(always)]
 fn inverse<S: Simd>(simd: S, pivot: Pack<S, f64>, least: f64) -> Pack<S, f64> {
     let one = Pack::splat(simd, 1.0);
@@ -205,7 +206,7 @@ fn inverse<S: Simd>(simd: S, pivot: Pack<S, f64>, least: f64) -> Pack<S, f64> {
     one.over(Pack::new(simd, simd.select_f64s(is_near, far, p)))
 }
 
-/// 1 / p of the last cell, where the pivot of a singular system is 0 and has the inverse 0.
+/// Returns 1 / p of the last cell, and 0 for the zero pivot of a singular system.
 #[inline(always)]
 fn last_inverse<S: Simd>(simd: S, pivot: Pack<S, f64>, least: f64) -> Pack<S, f64> {
     if least == 0.0 { pivot.reciprocal() } else { inverse(simd, pivot, least) }

@@ -15,14 +15,14 @@ pub(super) const LINE: usize = 8;
 #[repr(C, align(64))]
 struct Line([f64; LINE]);
 
-/// So many numbers, zeros at first.
+/// A buffer of numbers, zeros at first.
 #[derive(Debug)]
 pub(super) struct Buffer {
     lines: Vec<Line>,
 }
 
 impl Buffer {
-    /// Room for `len` numbers, first touched by all threads.
+    /// Allocates `len` numbers, first touched by all threads.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] where it cannot be allocated.
@@ -46,12 +46,12 @@ impl Buffer {
         Ok(Self { lines })
     }
 
-    /// For kernels, each of which works on a part of its own.
+    /// Shares it with kernels, each of which works on its own part.
     pub(super) fn share(&mut self) -> Shared<f64> {
         Shared::new(self.lines.as_mut_ptr().cast(), self.len(), 0)
     }
 
-    /// Numbers in it.
+    /// Returns its length.
     pub(super) fn len(&self) -> usize {
         self.lines.len() * LINE
     }

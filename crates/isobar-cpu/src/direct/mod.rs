@@ -3,16 +3,16 @@
 //! * `transform` multiplies lines by eigenvectors: `trig` and `fft` on uniform axes, `products` on others,
 //! * `blocks` transforms two packs of lines, along rows (`transpose`) or across them,
 //! * `lines` solves tridiagonal systems,
-//! * `passes` the passes of a solve, `planes` where numbers lie in vectors and in the working array, `memory` that array.
+//! * `passes` has the passes of a solve, `planes` the places of numbers in vectors and in the working array, `memory` that array.
 //!
-//! A solve is three passes over memory. The first and the last transform plane by plane along both axes, the one in between solves
+//! A solve is three passes over memory. The first and the last transform plane by plane along both axes, the middle one solves
 //! along the lines across the planes:
 //!
 //! ```text
 //! work = Sᵀ b, 2 vectors read or written;   work = (T + μ D_a + ν D_b)⁻¹ work, 2;   u = S work, 2
 //! ```
 //!
-//! and for what is written where nothing was read, memory is read once more.
+//! An array that is written without being read is read by the processor all the same.
 
 mod blocks;
 mod fft;
@@ -44,10 +44,10 @@ use crate::cpu::Cpu;
 use crate::shared::Shared;
 use crate::vector::Vector;
 
-/// The solver of a separable matrix, for vectors that are not part of a larger grid.
+/// Makes the solver of a separable matrix, for vectors that are not part of a larger grid.
 ///
 /// # Errors
-/// As [`Separable::bases`], and [`Error::OutOfMemory`](isobar_core::Error::OutOfMemory).
+/// See [`Separable::bases`]; [`Error::OutOfMemory`](isobar_core::Error::OutOfMemory).
 pub(crate) fn direct(cpu: &Cpu, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Cpu>>> {
     let is_whole = layout.origin() == [0; 2] && layout.len_with_halo() == layout.len();
     if !is_whole || layout.shape() != factors.shape {
@@ -63,21 +63,21 @@ struct Planewise {
     memory: Memory,
 }
 
-/// The source of a solve.
+/// The data that a solve reads.
 struct Tables {
     cpu: Cpu,
     planes: Planes,
-    /// Along rows and across them; a single row needs none.
+    /// Transforms along rows and across them; a single row needs none.
     along: Transform,
     across: Option<Transform>,
     systems: Systems,
-    /// Eigenvalues of both axes, those of rows as many as there are in packs.
+    /// Eigenvalues of both axes, those of rows padded to whole packs.
     values: [Vec<f64>; 2],
     description: String,
     machine: Machine,
 }
 
-/// The target of a solve, beside vectors.
+/// The working memory of a solve.
 struct Memory {
     work: Buffer,
     /// Planes on their way back, which need not be kept.
@@ -85,7 +85,7 @@ struct Memory {
     scratch: Buffer,
 }
 
-/// A processor's vector registers.
+/// The vector registers of a processor.
 #[derive(Clone, Copy, Debug)]
 struct Machine {
     lanes: usize,
@@ -108,7 +108,7 @@ impl Tables {
         let bases = factors.bases()?;
         let machine = cpu.dispatch::<f64, _>(Ask);
         let [along, across] = &bases;
-        // Rows that are alone are multiplied by their vector of one entry once with the others.
+        // A single row is multiplied by its vector of one entry together with the other factor.
         let [factor, across_rows] = match across.len() {
             1 => [across.entry(0, 0), 0.0],
             _ => [1.0, 1.0],
@@ -131,36 +131,36 @@ impl Tables {
         })
     }
 
-    /// Threads worth using.
+    /// Returns the threads worth using.
     fn threads(&self) -> usize {
         self.cpu.threads_for(self.planes.layout().shape().cells())
     }
 
-    /// Whether there are too few batches of planes for all threads to work on batches.
+    /// Returns whether there are too few batches of planes for all threads.
     fn divides_batches(&self) -> bool {
         let threads = self.threads();
         threads > 1 && self.planes.batches() < 4 * threads
     }
 
-    /// Blocks of rows in a batch.
+    /// Returns the blocks of rows in a batch.
     fn blocks(&self, batch: usize) -> usize {
         (self.planes.planes(batch).len() * self.planes.rows).div_ceil(2 * self.machine.lanes)
     }
 
-    /// Packs of a row of modes.
+    /// Returns the packs of a row of modes.
     fn packs(&self) -> usize {
         self.planes.columns.div_ceil(self.machine.lanes)
     }
 
-    /// Numbers of scratch a thread.
+    /// Returns the numbers of scratch a thread.
     fn scratch(&self) -> usize {
         let along = self.along.scratch() + 2 * self.planes.columns;
         let across = self.across.as_ref().map_or(0, Transform::scratch);
-        // Buffers of different threads are apart by more than a line, which prefetchers fetch two of.
+        // Buffers of different threads are more than a line apart, as prefetchers fetch two lines.
         (along.max(across).max(self.systems.scratch()) * self.machine.lanes).next_multiple_of(LINE) + 2 * LINE
     }
 
-    /// `f(item, thread)` for all items, at the same time on all threads.
+    /// Calls `f(item, thread)` for all items, concurrently on all threads.
     fn each(&self, count: usize, f: impl Fn(usize, usize) + Sync) {
         let next = AtomicUsize::new(0);
         self.cpu.for_each(self.threads().min(count), |thread| {
@@ -192,7 +192,7 @@ impl Memory {
         })
     }
 
-    /// Whether it is as large as these tables need.
+    /// Returns whether it is as large as these tables need.
     fn suits(&self, tables: &Tables) -> bool {
         let [work, passing, scratch] = Self::sizes(tables);
         self.work.len() >= work && self.passing.len() >= passing && self.scratch.len() >= scratch

@@ -8,31 +8,31 @@ use crate::shared::Shared;
 
 /// Packs of modes whose lines a thread solves before it takes others.
 const PACKS_A_TURN: usize = 8;
-/// Cells of a row that are rearranged before those of the next row: a line of memory of either colour.
+/// Cells of a row that are rearranged before those of the next row: a cache line of either colour.
 const CELLS_A_TURN: usize = 16;
 
-/// All arrays of a solve but vectors.
+/// The arrays of a solve other than vectors.
 pub(super) struct Passes<'a> {
     pub(super) tables: &'a Tables,
     pub(super) work: Shared<f64>,
     pub(super) passing: Shared<f64>,
-    /// For each thread.
+    /// Scratch of each thread.
     pub(super) scratch: Shared<f64>,
 }
 
-/// Rows of an array.
+/// An array with rows.
 #[derive(Clone, Copy)]
 enum Array {
-    /// Of a vector.
+    /// A vector.
     Vector(Shared<f64>),
-    /// Of cells, in an array like the working array.
+    /// Cells, in an array laid out like the working array.
     Cells(Shared<f64>),
-    /// Of modes, in such an array that begins with this plane.
+    /// Modes, in such an array that begins with this plane.
     Modes(Shared<f64>, isize),
 }
 
 impl Passes<'_> {
-    /// u = A⁻¹ b; both may be the same vector.
+    /// Computes u = A⁻¹ b; both may be the same vector.
     pub(super) fn solve(&self, b: Shared<f64>, u: Shared<f64>) {
         let is_rearranged = self.tables.planes.is_rearranged();
         let [mut from, mut to] = [b, u].map(Array::Vector);
@@ -75,7 +75,7 @@ impl Passes<'_> {
     fn backward(&self, to: Array) {
         let tables = self.tables;
         let planes = &tables.planes;
-        // Without a transform across rows planes need not pass anywhere.
+        // Without a transform across rows planes are not buffered.
         let is_passing = tables.across.is_some();
         let across = |plane: usize, first: usize, slot: usize, pair: usize, thread: usize| {
             let target = slot * planes.len(planes.batch) + planes.row(plane - first, 0);
@@ -127,15 +127,15 @@ impl Passes<'_> {
         });
     }
 
-    /// Pairs of packs of columns.
+    /// Returns the pairs of packs of columns.
     fn pairs(&self) -> usize {
         if self.tables.across.is_some() { self.tables.packs().div_ceil(2) } else { 0 }
     }
 
-    /// `f(batch, block, thread)` for all blocks of rows of all batches.
+    /// Calls `f(batch, block, thread)` for all blocks of rows of all batches.
     fn each_block(&self, f: impl Fn(usize, usize, usize) + Sync) {
         let tables = self.tables;
-        // Only the last batch may have fewer.
+        // The last batch may have fewer.
         let blocks = tables.blocks(0);
         tables.each(tables.planes.batches() * blocks, |item, thread| {
             let (batch, block) = (item / blocks, item % blocks);
@@ -145,13 +145,13 @@ impl Passes<'_> {
         });
     }
 
-    /// `f(plane, pair, thread)` for all pairs of packs of all planes.
+    /// Calls `f(plane, pair, thread)` for all pairs of packs of all planes.
     fn each_pair(&self, f: impl Fn(usize, usize, usize) + Sync) {
         let pairs = self.pairs();
         self.tables.each(self.tables.planes.count * pairs, |item, thread| f(item / pairs, item % pairs, thread));
     }
 
-    /// Where a thread has its scratch.
+    /// Returns the place of a thread's scratch.
     fn scratch_of(&self, thread: usize) -> (isize, usize) {
         let len = self.tables.scratch();
         ((thread * len) as isize, len)
@@ -164,7 +164,7 @@ impl Passes<'_> {
         let range = planes.planes(batch);
         let (lines, most) = (range.len() * planes.rows, 2 * tables.machine.lanes);
         let first = block * most;
-        // Lines that there are not are other names of the last.
+        // Missing lines are aliases of the last.
         let rows_of = |array: Array| {
             let halves = |n: usize| {
                 let line = (first + n).min(lines - 1);
@@ -195,7 +195,7 @@ impl Passes<'_> {
         });
     }
 
-    /// Transforms two packs of columns of a plane, from where it begins in one array to where it does in another.
+    /// Transforms two packs of columns of a plane, from its start in one array to its start in another.
     fn across_rows(&self, direction: Direction, pair: usize, [from, to]: [(Shared<f64>, usize); 2], thread: usize) {
         let tables = self.tables;
         let Some(transform) = &tables.across else { return };
@@ -215,7 +215,7 @@ impl Passes<'_> {
         });
     }
 
-    /// Copies a vector to the working array, or back, where rows go along y and lines along x.
+    /// Copies a vector to the working array, or back, where rows lie along y and lines along x.
     fn rearrange(&self, vector: Shared<f64>, direction: Direction) {
         let planes = &self.tables.planes;
         let layout = planes.layout();

@@ -1,16 +1,16 @@
-//! Where numbers lie in vectors and in the working array.
+//! Places of numbers in vectors and in the working array.
 
 use isobar_core::direct::Separable;
 use isobar_core::layout::{Layout, ROW_ALIGNMENT};
 
 use super::memory::LINE;
 
-/// Lines that a batch of planes has at least, so that few blocks of lines have idle lanes.
+/// The fewest lines in a batch of planes, so that few blocks of lines have idle lanes.
 const LINES_A_BATCH: usize = 96;
 
-/// The working array has planes across the lines, one after another, and rows of the first transformed axis in them.
+/// The layout of the working array: planes across the lines, one after another, of rows along the first transformed axis.
 ///
-/// A row holds modes in their order; or cells as vectors do, those with even numbers first, and then those with odd ones.
+/// A row holds modes in their order; or cells as in vectors, those with even numbers first, then those with odd ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Planes {
     layout: Layout,
@@ -21,17 +21,17 @@ pub(super) struct Planes {
     pub(super) rows: usize,
     /// Planes.
     pub(super) count: usize,
-    /// Planes in a batch, whatever the number of threads.
+    /// Planes in a batch, for any number of threads.
     pub(super) batch: usize,
-    /// Where cells with odd numbers begin in a row.
+    /// The place of the first cell with an odd number in a row.
     half: usize,
-    /// From a row to the next.
+    /// The distance from a row to the next.
     pitch: usize,
-    /// From a plane to the next.
+    /// The distance from a plane to the next.
     pub(super) stride: usize,
 }
 
-/// Where the cells of a row with even numbers begin, and those with odd ones.
+/// The starts of the cells of a row with even numbers, and of those with odd ones.
 pub(super) type Halves = [isize; 2];
 
 impl Planes {
@@ -40,62 +40,62 @@ impl Planes {
         let count = factors.extent(factors.line);
         let half = columns.div_ceil(2).next_multiple_of(ROW_ALIGNMENT);
         let pitch = 2 * half;
-        // An odd number of lines, or cells of a line would share the few places that a cache has for an address.
+        // An odd number of cache lines, so that the cells of a line spread over the sets of a cache.
         let stride = rows * pitch + LINE * usize::from((rows * pitch / LINE).is_multiple_of(2));
         let batch = LINES_A_BATCH.div_ceil(rows).min(count);
         Self { layout, line: factors.line, columns, rows, count, batch, half, pitch, stride }
     }
 
-    /// Numbers in so many planes.
+    /// Returns the numbers in this many planes.
     pub(super) fn len(&self, planes: usize) -> usize {
         planes * self.stride
     }
 
-    /// Whether rows go across vectors, so that these must be rearranged.
+    /// Returns whether rows lie across vectors, so that these must be rearranged.
     pub(super) fn is_rearranged(&self) -> bool {
         self.line == 0
     }
 
-    /// Batches of planes.
+    /// Returns the number of batches of planes.
     pub(super) fn batches(&self) -> usize {
         self.count.div_ceil(self.batch)
     }
 
-    /// The planes of a batch.
+    /// Returns the planes of a batch.
     pub(super) fn planes(&self, batch: usize) -> std::ops::Range<usize> {
         batch * self.batch..((batch + 1) * self.batch).min(self.count)
     }
 
-    /// Where a row of modes begins.
+    /// Returns the start of a row of modes.
     pub(super) fn row(&self, plane: usize, row: usize) -> usize {
         plane * self.stride + row * self.pitch
     }
 
-    /// The cells of a row of the working array.
+    /// Returns the starts of the cells of a row of the working array.
     pub(super) fn halves(&self, plane: usize, row: usize) -> Halves {
         let start = self.row(plane, row);
         [start as isize, (start + self.half) as isize]
     }
 
-    /// The cells of a row of a vector.
+    /// Returns the starts of the cells of a row of a vector.
     pub(super) fn halves_of_vector(&self, plane: usize, row: usize) -> Halves {
         let (j, k) = if self.line == 1 { (plane, row) } else { (row, plane) };
         let start = |colour: usize| (self.layout.pitch() * (k + self.layout.shape().nz * (colour + 2 * j))) as isize;
-        // Red columns are those with i + j even.
+        // Red columns have i + j even.
         [start(j % 2), start(1 - j % 2)]
     }
 
-    /// From a row to the next.
+    /// Returns the distance from a row to the next.
     pub(super) fn pitch(&self) -> usize {
         self.pitch
     }
 
-    /// Where cell i of a row is in it.
+    /// Returns the place of cell i in a row.
     pub(super) fn column(&self, i: usize) -> usize {
         i / 2 + self.half * (i % 2)
     }
 
-    /// The vectors.
+    /// Returns the layout of vectors.
     pub(super) fn layout(&self) -> &Layout {
         &self.layout
     }

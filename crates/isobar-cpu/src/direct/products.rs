@@ -6,12 +6,13 @@ use pulp::{Simd, WithSimd};
 
 use super::transform::{Both, packs, registers};
 
-/// x̂_k = Σ_i S_ik x_i and x_i = Σ_k S_ik x̂_k, even and odd parts of lines apart where vectors are even or odd.
+/// The products x̂_k = Σ_i S_ik x_i and x_i = Σ_k S_ik x̂_k, with even and odd parts of lines apart where
+/// vectors are even or odd.
 #[derive(Debug)]
 pub(super) struct Products {
-    /// Cells that a reflection exchanges.
+    /// Pairs of cells that a reflection exchanges.
     mirrored: Vec<[usize; 2]>,
-    /// Cells that it leaves where they are.
+    /// Cells that it leaves in place.
     lone: Vec<usize>,
     /// The numbers of even and of odd vectors.
     vectors: [Vec<usize>; 2],
@@ -30,7 +31,7 @@ struct Matrix {
 }
 
 impl Products {
-    /// The products times a number, with panels for this many registers.
+    /// Makes the products times a number, with panels for this many registers.
     pub(super) fn new(basis: &Basis, scale: f64, registers: usize) -> Self {
         let n = basis.len();
         let mirror = |i: usize| match basis.symmetry() {
@@ -64,12 +65,12 @@ impl Products {
         2 * self.mirrored.len() + self.lone.len()
     }
 
-    /// Packs of scratch.
+    /// Returns the packs of scratch.
     pub(super) fn scratch(&self) -> usize {
         4 * self.len()
     }
 
-    /// Bytes of its matrices.
+    /// Returns the bytes of its matrices.
     pub(super) fn bytes(&self) -> usize {
         self.forward.iter().chain(&self.backward).map(|matrix| size_of_val(&matrix.entries[..])).sum()
     }
@@ -137,7 +138,7 @@ impl Products {
 
 impl Matrix {
     fn new(rows: usize, columns: usize, registers: usize, entry: impl Fn(usize, usize) -> f64) -> Self {
-        // Two sums a row, beside what they are sums of.
+        // Two sums a row, besides their operands.
         let most = if registers >= 32 { 8 } else { 4 };
         let mut this = Self { rows, columns, most, entries: Vec::with_capacity(rows * columns) };
         let panels: Vec<_> = this.panels().collect();
@@ -148,7 +149,7 @@ impl Matrix {
         this
     }
 
-    /// The first row of each panel and how many it has.
+    /// Returns the first row of each panel and its number of rows.
     fn panels(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (rows, most, mut first) = (self.rows, self.most, 0);
         std::iter::from_fn(move || {
@@ -159,7 +160,7 @@ impl Matrix {
     }
 }
 
-/// y = A x, two packs of lines
+/// Computes y = A x for two packs of lines.
 struct Times<'a> {
     matrix: &'a Matrix,
     x: &'a [f64],

@@ -7,7 +7,8 @@ use super::{Ask, Machine};
 use crate::cpu::Cpu;
 use crate::shared::Shared;
 
-/// Uniform cells with these ties of the first and the last in units of a coupling, or a periodic axis.
+/// Makes uniform cells with these couplings of the first and the last to the sides, in units of a coupling,
+/// or a periodic axis.
 fn axis(n: usize, ends: Option<[f64; 2]>) -> AxisMatrix {
     let mut shift = vec![0.0; n];
     if let Some([lower, upper]) = ends {

@@ -10,25 +10,26 @@ use super::trig::{Paired, SineOne, TypeFour};
 /// An entry of each of two packs of lines.
 pub(super) type Both<S> = [Pack<S, f64>; 2];
 
-/// From registers. `map` of arrays is not inlined where there are vector instructions, as these must be.
+/// Converts registers to packs. `map` of arrays is not inlined where there are vector instructions, as
+/// this must be.
 #[inline(always)]
 pub(super) fn packs<S: Simd>(simd: S, [a, b]: [S::f64s; 2]) -> Both<S> {
     [Pack::new(simd, a), Pack::new(simd, b)]
 }
 
-/// To registers.
+/// Converts packs to registers.
 #[inline(always)]
 pub(super) fn registers<S: Simd>([a, b]: Both<S>) -> [S::f64s; 2] {
     [a.register(), b.register()]
 }
 
-/// Times a number.
+/// Multiplies packs by a number.
 #[inline(always)]
 pub(super) fn scaled<S: Simd>(factor: Pack<S, f64>, [a, b]: Both<S>) -> Both<S> {
     [factor * a, factor * b]
 }
 
-/// To modes or back.
+/// The direction of a transform, to modes or back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     /// x̂_k = Σ_i S_ik x_i
@@ -37,7 +38,7 @@ pub(super) enum Direction {
     Backward,
 }
 
-/// Multiplies two packs of lines at a time.
+/// A transform of two packs of lines at a time.
 #[derive(Debug)]
 pub(super) enum Transform {
     Paired(Paired),
@@ -47,7 +48,7 @@ pub(super) enum Transform {
 }
 
 impl Transform {
-    /// The transform of an axis, times a number, on a machine with this many vector registers.
+    /// Makes the transform of an axis, times a number, on a machine with this many vector registers.
     pub(super) fn new(basis: &Basis, factor: f64, registers: usize) -> Self {
         let (n, scale) = (basis.len(), factor * basis.scale());
         let fast = basis.trig().and_then(|trig| {
@@ -59,7 +60,7 @@ impl Transform {
         fast.unwrap_or_else(|| Self::Products(Products::new(basis, factor, registers)))
     }
 
-    /// Packs of scratch.
+    /// Returns the packs of scratch.
     pub(super) fn scratch(&self) -> usize {
         match self {
             Self::Paired(paired) => paired.scratch(),
@@ -69,7 +70,7 @@ impl Transform {
         }
     }
 
-    /// Bytes of its tables.
+    /// Returns the bytes of its tables.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Paired(paired) => paired.bytes(),

@@ -1,18 +1,18 @@
-//! Squares of numbers across the diagonal, in registers.
+//! Transposes of square blocks in registers.
 
 use pulp::Simd;
 
-/// The most lanes a register has.
+/// The most lanes of a register.
 pub(super) const MOST_LANES: usize = 8;
 
-/// Exchanges lane r of pack c with lane c of pack r; of the packs, as many as there are lanes count.
+/// Exchanges lane r of pack c with lane c of pack r; only as many packs as there are lanes count.
 #[inline(always)]
 pub(super) fn transposed<S: Simd>(tile: [S::f64s; MOST_LANES]) -> [S::f64s; MOST_LANES] {
     #[cfg(target_arch = "x86_64")]
     {
-        // Only one kind of `Simd` has registers of this width.
+        // Only AVX-512 has registers of this width.
         if S::F64_LANES == 8 {
-            // SAFETY: the processor has the instructions that these registers are of, and types are of one size.
+            // SAFETY: the processor has the instructions of these registers, and the types have one size.
             return unsafe { std::mem::transmute_copy(&x86::eight(std::mem::transmute_copy(&tile))) };
         }
         if S::F64_LANES == 4 {
@@ -52,7 +52,7 @@ mod x86 {
     pub(super) fn eight(r: [__m512d; 8]) -> [__m512d; 8] {
         let mut out = r;
         for odd in 0..2 {
-            // Columns 0, 2, 4, 6 of two rows, or 1, 3, 5, 7: a pair of numbers a quarter of a register.
+            // Columns 0, 2, 4, 6 of two rows, or 1, 3, 5, 7, with a pair of numbers in each quarter of a register.
             let mut pairs = [r[0]; 4];
             for n in 0..4 {
                 let (a, b) = (r[2 * n], r[2 * n + 1]);

@@ -7,7 +7,7 @@ use pulp::Simd;
 use super::fft::{Fft, root, times};
 use super::transform::{Both, packs, registers, scaled};
 
-/// The transforms that are a complex Fourier transform of the same length of reordered lines: one line is the real, another the
+/// Transforms that equal a complex Fourier transform of the same length of reordered lines: one line is the real, another the
 /// imaginary part.
 ///
 /// Type II: v_n = x_2n, v_{N−1−n} = x_{2n+1} (Makhoul, 1980). Type IV of odd length: every fourth entry of the line continued
@@ -19,11 +19,11 @@ use super::transform::{Both, packs, registers, scaled};
 #[derive(Debug)]
 pub(super) struct Paired {
     fft: Fft,
-    /// Where entry i of a line goes, and what it is multiplied by: 1 or −1.
+    /// The place of entry i of a line, and its factor, 1 or −1.
     places: Vec<(u32, f64)>,
     /// The outputs with f = 0 and f = N/2.
     alone: Vec<Alone>,
-    /// Those with f = 1, 2, …
+    /// The outputs with f = 1, 2, …
     pairs: Vec<Pair>,
 }
 
@@ -42,7 +42,7 @@ struct Pair {
 }
 
 impl Paired {
-    /// The transform of n entries times a number; nothing where a length has none.
+    /// Makes the transform of n entries times a number, or nothing where the length has none.
     pub(super) fn new(trig: Trig, n: usize, scale: f64) -> Option<Self> {
         let fft = Fft::new(n)?;
         let [lone, half] = [scale * (1.0 / n as f64).sqrt(), 0.5 * scale * (2.0 / n as f64).sqrt()];
@@ -52,7 +52,7 @@ impl Paired {
             Trig::Cosine | Trig::Sine => {
                 let is_sine = trig == Trig::Sine;
                 let sign = |i: usize| if is_sine && i % 2 == 1 { -1.0 } else { 1.0 };
-                // (−1)^i turns sines into cosines in reverse order.
+                // Factors (−1)^i turn sines into cosines in reverse order.
                 let output = |k: usize| if is_sine { n - 1 - k } else { k };
                 let pair = |f: usize| {
                     let [c, s] = root(f, 4 * n).map(|part| half * part);
@@ -76,7 +76,7 @@ impl Paired {
             }
             Trig::CosineFour | Trig::SineFour if n % 2 == 1 => {
                 let is_sine = trig == Trig::SineFour;
-                // Sines are cosines of the reversed line, with signs in turn.
+                // Sines are cosines of the reversed line with alternating signs.
                 let mut places = vec![(0, 0.0); n];
                 for slot in 0..n {
                     let m = (n / 2 + 4 * slot) % (4 * n);
@@ -108,12 +108,12 @@ impl Paired {
         Some(Self { fft, places, alone, pairs })
     }
 
-    /// Packs of scratch.
+    /// Returns the packs of scratch.
     pub(super) fn scratch(&self) -> usize {
         4 * self.fft.len()
     }
 
-    /// Bytes of its tables.
+    /// Returns the bytes of its tables.
     pub(super) fn bytes(&self) -> usize {
         self.fft.bytes() + size_of_val(&self.places[..]) + size_of_val(&self.pairs[..])
     }
@@ -151,7 +151,7 @@ impl Paired {
         }
     }
 
-    /// The transpose, which is the inverse.
+    /// Applies the transpose, which is the inverse.
     #[inline(always)]
     pub(super) fn backward<S: Simd>(
         &self,
@@ -162,7 +162,7 @@ impl Paired {
     ) {
         let [first, second] = scratch;
         let (z, _) = S::as_mut_simd_f64s(first).0.as_chunks_mut::<2>();
-        // With real and imaginary parts exchanged, the transform is the inverse one.
+        // With real and imaginary parts exchanged, the transform is its inverse.
         for alone in &self.alone {
             let factor = Pack::splat(simd, alone.factor);
             let [a, b] = load(alone.output);
@@ -185,30 +185,30 @@ impl Paired {
     }
 }
 
-/// c x + s y
+/// Returns c x + s y.
 #[inline(always)]
 fn combined<S: Simd>(simd: S, [c, s]: [f64; 2], x: Both<S>, y: Both<S>) -> Both<S> {
     let [c, s] = [Pack::splat(simd, c), Pack::splat(simd, s)];
     [c.mul_add(x[0], s * y[0]), c.mul_add(x[1], s * y[1])]
 }
 
-/// Type IV of even length N, its own inverse: a complex transform of half the length a line,
+/// The transform of type IV and even length N, its own inverse, by a complex transform of half the length a line:
 ///
 /// ```text
 /// C_k = ω_k Σ (x_2n + i x_{N−1−2n}) ω_n exp(−4π i k n / N);   X_2k = Re C_k;   X_{N−1−2k} = −Im C_k;   ω_n = exp(−π i (n + ⅛) / N)
 /// ```
 ///
-/// for cosines; for sines of the reversed line, and without the minus.
+/// for cosines; for sines use the reversed line, and drop the minus.
 #[derive(Debug)]
 pub(super) struct TypeFour {
     fft: Fft,
     is_sine: bool,
-    /// ω, times the square root of what scales the whole.
+    /// ω, times the square root of the scale.
     twiddles: Vec<[f64; 2]>,
 }
 
 impl TypeFour {
-    /// The transform of n entries times a number; nothing where a length has none.
+    /// Makes the transform of n entries times a number, or nothing where the length has none.
     pub(super) fn new(trig: Trig, n: usize, scale: f64) -> Option<Self> {
         let is_four = matches!(trig, Trig::CosineFour | Trig::SineFour) && n.is_multiple_of(2);
         let fft = if is_four { Fft::new(n / 2)? } else { return None };
@@ -218,12 +218,12 @@ impl TypeFour {
         Some(Self { fft, is_sine: trig == Trig::SineFour, twiddles })
     }
 
-    /// Packs of scratch.
+    /// Returns the packs of scratch.
     pub(super) fn scratch(&self) -> usize {
         8 * self.fft.len()
     }
 
-    /// Bytes of its tables.
+    /// Returns the bytes of its tables.
     pub(super) fn bytes(&self) -> usize {
         self.fft.bytes() + size_of_val(&self.twiddles[..])
     }
@@ -261,7 +261,7 @@ impl TypeFour {
     }
 }
 
-/// The sine transform of type I, its own inverse: of the line continued as an odd function to 2 (n + 1) entries.
+/// The sine transform of type I, its own inverse, by the line continued as an odd function to 2 (n + 1) entries.
 #[derive(Debug)]
 pub(super) struct SineOne {
     fft: Fft,
@@ -270,18 +270,18 @@ pub(super) struct SineOne {
 }
 
 impl SineOne {
-    /// The transform of n entries times a number; nothing where a length has none.
+    /// Makes the transform of n entries times a number, or nothing where the length has none.
     pub(super) fn new(trig: Trig, n: usize, scale: f64) -> Option<Self> {
         let fft = if trig == Trig::SineOne { Fft::new(2 * (n + 1))? } else { return None };
         Some(Self { fft, n, factor: 0.5 * scale * (2.0 / (n + 1) as f64).sqrt() })
     }
 
-    /// Packs of scratch.
+    /// Returns the packs of scratch.
     pub(super) fn scratch(&self) -> usize {
         4 * self.fft.len()
     }
 
-    /// Bytes of its tables.
+    /// Returns the bytes of its tables.
     pub(super) fn bytes(&self) -> usize {
         self.fft.bytes()
     }

@@ -1,4 +1,4 @@
-//! Corrections of bodies' constants: one sum and one addition a body.
+//! Corrections of the constants of strongly coupled aggregates: one sum and one addition for each.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
@@ -12,7 +12,7 @@ use isobar_dist::part::PartBackend;
 use crate::cpu::Cpu;
 use crate::vector::Vector;
 
-/// u += ω Σ_θ Z D⁻¹ Zᵀ r
+/// The correction u += ω Σ_θ Z D⁻¹ Zᵀ r over strongly coupled aggregates θ.
 #[derive(Debug)]
 pub struct BodyCorrection {
     cpu: Cpu,
@@ -29,7 +29,7 @@ impl BodyCorrection {
         *self.bodies.write().unwrap_or_else(PoisonError::into_inner) = bodies;
     }
 
-    /// They are replaced as a whole, so a panic elsewhere cannot have spoilt them.
+    /// Returns the aggregates. They are replaced as a whole, so that a panic elsewhere does no harm.
     fn bodies(&self) -> RwLockReadGuard<'_, Vec<Bodies>> {
         self.bodies.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -63,7 +63,7 @@ impl<T: Real> Correction<Cpu, T> for BodyCorrection {
                     let sum = of_several.get(body).copied().unwrap_or_else(|| sum(cells));
                     let value = T::from_f64(bodies.factors[body] * sum);
                     for &cell in cells {
-                        // SAFETY: bodies have no cells in common, and those of this layout lie within its vectors.
+                        // SAFETY: aggregates are disjoint, and those of this layout lie within its vectors.
                         let entry = unsafe { &mut u.row_mut(cell as isize, 1)[0] };
                         *entry += value;
                     }
@@ -77,7 +77,7 @@ impl<T: Real> Correction<Cpu, T> for BodyCorrection {
         self.bodies().iter().map(Bodies::bytes).sum()
     }
 
-    /// Sums over bodies of several parts go by way of the host.
+    /// Sums over aggregates that cross subdomains are exchanged through the host.
     fn needs_host(&self) -> bool {
         self.bodies().iter().any(|bodies| bodies.shared > 0)
     }

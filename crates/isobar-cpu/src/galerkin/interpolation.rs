@@ -30,18 +30,18 @@ impl<T: Real> Fine<T> {
     }
 }
 
-/// P = P_x P_y P_z, of the directions that are halved, and R = Pᵀ. Between parts a coarse plane takes the odd plane before the part's
-/// first from the part before, as a plane of the middle.
+/// P = P_x P_y P_z over the halved directions, and R = Pᵀ. Between subdomains a coarse plane takes the odd plane before the
+/// subdomain's first from the previous one, as a plane of the middle.
 pub struct Interpolation<T: Real> {
     pub(super) cpu: Cpu,
     pub(super) fine: Fine<T>,
     pub(super) fine_layout: Layout,
     pub(super) coarse: Layout,
-    /// The first planes of either part in the whole grids.
+    /// The numbers of either subdomain's first plane in the whole grids.
     pub(super) first: [usize; 2],
-    /// Cells of the middle in x.
+    /// Cells of the middle array in x.
     pub(super) nx: usize,
-    /// Entries from one row of the middle to the next: a ghost beyond the last cell, and as much as a fine row reads.
+    /// Entries from one row of the middle to the next: a ghost beyond the last cell, and padding for the reads of a fine row.
     pub(super) row: usize,
     pub(super) periodic: [bool; 3],
     weights: RwLock<AxisWeights<T>>,
@@ -49,11 +49,11 @@ pub struct Interpolation<T: Real> {
 }
 
 pub(super) struct Workspace<T> {
-    /// By fine j.
+    /// Planes of the middle, by fine j.
     pub(super) middle: Vec<Vec<T>>,
     /// The plane before the first.
     pub(super) before: Vec<T>,
-    /// A plane, and halo planes, by which the last plane of the middle goes to the next part; where y is halved and parts meet.
+    /// A plane with halo planes, by which the last plane of the middle goes to the next subdomain where y is halved.
     pub(super) edge: Option<Vector<T>>,
     /// A fine plane a thread.
     pub(super) residual: Vec<Vector<T>>,
@@ -133,7 +133,7 @@ impl<T: Real> Interpolation<T> {
         }
     }
 
-    /// They are written entry by entry, and valid as numbers whatever happened elsewhere.
+    /// Returns the weights. They are written entry by entry, and stay valid numbers after a panic elsewhere.
     pub(super) fn weights(&self) -> RwLockReadGuard<'_, AxisWeights<T>> {
         self.weights.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -18,7 +18,7 @@ use crate::shared::{Row, RowMut, Shared};
 use crate::vector::Vector;
 use crate::wavefront::{self, Chunks};
 
-/// v = u + ρ(M⁻¹(f − (A − M) u) − u) on a half plane
+/// Computes v = u + ρ(M⁻¹(f − (A − M) u) − u) on a half plane.
 struct Relax<'a, T> {
     level: &'a Level27<T>,
     numbers: &'a Numbers<T>,
@@ -27,7 +27,7 @@ struct Relax<'a, T> {
     rho: T,
     f: Shared<T>,
     u: Shared<T>,
-    /// u itself, or another vector.
+    /// u itself or another vector.
     v: Shared<T>,
     values: &'a mut [T],
     which: Which,
@@ -44,7 +44,7 @@ impl<T: Real> WithSimd for Relax<'_, T> {
         let half_plane = level.layout.half_plane();
         for part @ (first, beyond) in parts(nz) {
             let (position, n) = (start + (first * pitch) as isize, (beyond - first) * pitch);
-            // SAFETY: half planes are written by one thread each; of u, where that is v, only those of this colour, and only those of
+            // SAFETY: each half plane is written by one thread; where v is u, only half planes of this colour are written, and only those of
             // others are read here; here and below.
             let (streams, f) = unsafe {
                 (level.streams(simd, numbers, (j, parity), part, u, which, ring), f.packs(simd, position, n))
@@ -65,7 +65,7 @@ impl<T: Real> WithSimd for Relax<'_, T> {
         for wrapped in &across.couplings {
             let other = match (wrapped.in_ring, ring) {
                 (Some((side, entry)), Some(ring)) => ring[usize::from(side)][entry as usize],
-                // SAFETY: as above; of this half plane, or of one of another colour.
+                // SAFETY: as above; an entry of this half plane, or of one of another colour.
                 _ => unsafe { u.row(wrapped.position, 1)[0] },
             };
             values[wrapped.entry as usize] += wrapped.coupling * other;
@@ -105,7 +105,7 @@ impl<T: Real> WithSimd for Relax<'_, T> {
             }
         }
         if rho != T::ONE {
-            // SAFETY: as above; of this half plane, which nobody else writes.
+            // SAFETY: as above; this half plane, which nobody else writes.
             let u = unsafe { u.packs(simd, start, half_plane) };
             let (rho, mut values) = (Pack::splat(simd, rho), RowMut::new(simd, values));
             for i in 0..values.len() {
@@ -118,17 +118,17 @@ impl<T: Real> WithSimd for Relax<'_, T> {
 }
 
 impl<T: Real> Level27<T> {
-    /// Gets a vector ready for [`Level27::sweep`]: what streams read beyond the ends of their half planes is multiplied by 0,
-    /// which is no help against a NaN.
+    /// Prepares a vector for [`Level27::sweep`]: streams read beyond the ends of their half planes and multiply by 0, which does not
+    /// remove a NaN.
     pub(super) fn prepare(&self, guess: Guess, u: &mut Vector<T>) {
         if guess == Guess::Zero {
             blas::fill(&self.cpu, T::ZERO, u);
         }
     }
 
-    /// One sweep, then `after(j, chunk)` on all planes, each when its neighbours have been swept. The colours of a plane
-    /// follow each other, and the two kinds of planes a plane apart, so that coefficients are in cache when the next of them
-    /// wants them. `fill` fills the halo rows of u.
+    /// Runs one sweep, then `after(j, chunk)` on all planes, each when its neighbours have been swept. The colours of a plane follow
+    /// each other, and the two kinds of planes one plane apart, so that coefficients are in cache when the next colour reads them.
+    /// `fill` fills the halo rows of u.
     ///
     /// # Errors
     /// The errors of `fill`.
@@ -188,15 +188,15 @@ impl<T: Real> Level27<T> {
                 }
             }
         };
-        // Sums of planes that have had their turn are all that a sweep from zero asks for.
+        // A sweep from zero reads only planes that were swept before.
         let chunks = chunks.open(self.layout.halo().map(|rows| rows > 0), guess == Guess::Given);
-        // Streams read what is beside their half planes, if only to multiply it by 0: halo rows too, which must not travel meanwhile.
+        // Streams also read entries beside their half planes, halo rows included, which therefore must not be in transfer.
         wavefront::run_part(&self.cpu, chunks, stage, |_, _| fill())
     }
 }
 
 impl<T: Real> Level27<T> {
-    /// v = one sweep of line Jacobi from u, whose halo rows are filled.
+    /// Computes v = one sweep of line Jacobi from u, whose halo rows are filled.
     fn sweep_at_once(&self, rho: f64, f: &Vector<T>, u: &Vector<T>, v: &mut Vector<T>) {
         let (numbers, mut workspace, rho) = (self.numbers(), self.workspace(), T::from_f64(rho));
         let (f, u, v) = (f.share(), u.share(), v.share_mut());

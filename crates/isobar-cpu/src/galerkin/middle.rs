@@ -1,4 +1,4 @@
-//! Between a fine plane, the middle and a coarse plane: what restriction gathers and prolongation scatters.
+//! Transfers between a fine plane, the middle array and a coarse plane: restriction gathers, prolongation scatters.
 
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::real::Real;
@@ -7,19 +7,19 @@ use super::interpolation::Interpolation;
 use super::weights::{AxisWeights, Stored, add_weighted, combine};
 
 impl<T: Real> Interpolation<T> {
-    /// Position of row k of the half plane of one parity of i, behind the start of plane j.
+    /// Returns the position of row k of the half plane of one parity of i, relative to the start of plane j.
     #[inline(always)]
     pub(super) fn half_row(layout: &Layout, j: usize, parity: usize, k: usize) -> usize {
         layout.pitch() * (k + layout.shape().nz * ((j + parity) % 2))
     }
 
-    /// Cells of one parity of i in a row.
+    /// Returns the number of cells of one parity of i in a row.
     #[inline(always)]
     pub(super) fn columns(layout: &Layout, parity: usize) -> usize {
         (layout.shape().nx + 1 - parity) / 2
     }
 
-    /// A plane of the middle from fine plane j of f; colours that are not given count as zeros.
+    /// Computes a plane of the middle from fine plane j of f; other colours than the given ones count as zeros.
     #[inline(always)]
     pub(super) fn gather(&self, x: Option<&Stored<T>>, j: usize, colours: &[Colour], f: &[T], middle: &mut [T]) {
         let (layout, whole_j) = (&self.fine_layout, self.first[0] + j);
@@ -39,7 +39,7 @@ impl<T: Real> Interpolation<T> {
                     }
                 }
             }
-            // The ghost beyond the last cell of an even ring is the first one.
+            // The ghost beyond the last cell of an even periodic line is the first cell.
             if x.is_some() {
                 let ghost = std::mem::take(&mut out[self.nx]);
                 out[0] += ghost;
@@ -47,7 +47,7 @@ impl<T: Real> Interpolation<T> {
         }
     }
 
-    /// u += P_x middle on a fine plane, on some colours.
+    /// Computes u += P_x middle on the given colours of a fine plane.
     #[inline(always)]
     pub(super) fn scatter(&self, x: Option<&Stored<T>>, j: usize, colours: &[Colour], middle: &[T], u: &mut [T]) {
         let (layout, whole_j) = (&self.fine_layout, self.first[0] + j);
@@ -69,7 +69,8 @@ impl<T: Real> Interpolation<T> {
         }
     }
 
-    /// From the middle to a plane of the coarse grid: `before` is its plane before this part's, `sum` a plane of space.
+    /// Restricts the middle to a plane of the coarse grid: `before` is its plane before this subdomain's first, `sum` a
+    /// plane of scratch.
     #[inline(always)]
     pub(super) fn gather_coarse(
         &self,
@@ -84,9 +85,9 @@ impl<T: Real> Interpolation<T> {
             None => sum.copy_from_slice(&middle[coarse_j]),
             Some(y) => {
                 sum.copy_from_slice(&middle[2 * coarse_j]);
-                // In a ring of an odd number the last plane and the first have nothing between them.
+                // In a periodic direction of odd length no odd plane lies between the last and the first.
                 let is_ring = self.periodic[1] && middle.len().is_multiple_of(2);
-                // The plane below, and where its weights are.
+                // The plane below, and the index of its weights.
                 let below = match coarse_j.checked_sub(1) {
                     Some(below) => Some((&middle[2 * below + 1][..], first + below)),
                     None if is_ring => middle.last().map(|last| (&last[..], y.planes.len() - 1)),
@@ -110,7 +111,7 @@ impl<T: Real> Interpolation<T> {
                 let odd = nz / 2;
                 let is_ring = self.periodic[2] && nz.is_multiple_of(2);
                 let before = if k > 0 { Some(k - 1) } else { is_ring.then(|| odd - 1) };
-                // Row 2k is read once more only by what comes after; it becomes the sum.
+                // Row 2k is read no more before it is overwritten by the sum.
                 if k < odd {
                     let (own, other) = sum.split_at_mut((2 * k + 1) * row);
                     add_weighted(&mut own[2 * k * row..], z.rows(first + coarse_j, k)[0], &other[..row]);
@@ -138,7 +139,7 @@ impl<T: Real> Interpolation<T> {
         }
     }
 
-    /// A plane that is coarse in y, from one of the coarse grid, which may be that beyond this part.
+    /// Expands a plane that is coarse in y from one of the coarse grid, which may be a halo plane.
     #[inline(always)]
     pub(super) fn scatter_coarse(&self, w: &AxisWeights<T>, coarse_j: usize, coarse_u: &[T], out: &mut [T]) {
         let (row, nz) = (self.row, self.fine_layout.shape().nz);
@@ -165,7 +166,7 @@ impl<T: Real> Interpolation<T> {
         self.close_rings(out);
     }
 
-    /// Beyond the last cell of a ring comes the first.
+    /// Copies the first cell of periodic lines beyond the last.
     #[inline(always)]
     pub(super) fn close_rings(&self, plane: &mut [T]) {
         if self.periodic[0] {

@@ -1,8 +1,8 @@
 //! Galerkin levels of the diffusion operator on processor cores.
 //!
-//! * [`Level27`] the 27-point operator and its lines in four colours,
-//! * [`Interpolation`] what goes between two levels, direction after direction,
-//! * [`BodyCorrection`] sums over bodies of cells.
+//! * [`Level27`]: the 27-point operator and its lines in four colours,
+//! * [`Interpolation`]: transfers between two levels, direction by direction,
+//! * [`BodyCorrection`]: sums over strongly coupled aggregates.
 //!
 //! Setup runs core's passes over planes on all threads.
 
@@ -37,7 +37,7 @@ use crate::cpu::Cpu;
 use crate::shared::Shared;
 
 impl Execute for Cpu {
-    /// Neighbouring planes by one thread: that one has them in its cache, and, on machines with several memories, near.
+    /// One thread takes neighbouring planes: it has them in its cache and, on NUMA machines, in near memory.
     fn for_each<X: Send>(&self, items: &mut [X], f: impl Fn(usize, &mut X) + Sync) {
         let (count, shared) = (items.len(), Shared::of(items));
         let threads = self.threads().min(count);

@@ -13,17 +13,17 @@ use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin::couplings::{Grid, UPPER, along, upper_offset};
 use isobar_core::stencil::galerkin::{Couplings, Execute, Matrix, Offset};
 
-/// A pivot this small beside its diagonal is rounding.
+/// Pivots below this fraction of their diagonal are rounding errors.
 const SINGULAR_PIVOT: f64 = 1e-13;
-/// A symmetric matrix with couplings to the 26 cells around each; what lies within a half plane and its neighbours is read
-/// as streams, from end to end.
+/// A symmetric matrix with couplings to the 26 cells around each; entries within a half plane and its neighbours are read as
+/// contiguous streams.
 #[derive(Debug)]
 pub struct Level27<T> {
     pub(super) cpu: Cpu,
     pub(super) layout: Layout,
-    /// The cells of this part.
+    /// The cells of this subdomain.
     pub(super) grid: Grid,
-    /// The first plane in the whole grid, which is even.
+    /// The number of the first plane in the whole grid, which is even.
     first: usize,
     pub(super) offsets: Vec<Offset>,
     numbers: RwLock<Numbers<T>>,
@@ -33,7 +33,7 @@ pub struct Level27<T> {
 /// The coefficients.
 #[derive(Debug)]
 pub(super) struct Numbers<T> {
-    /// By stored offset, without those across the ends of x and z; those of a part's halo rows too.
+    /// By stored offset, without those across the ends of x and z; halo rows included.
     pub(super) couplings: [Option<Vector<T>>; UPPER],
     pub(super) sums: Vector<T>,
     /// 1 / pivot of the lines in z.
@@ -43,7 +43,7 @@ pub(super) struct Numbers<T> {
 }
 
 impl<T: Real> Numbers<T> {
-    /// Couplings to the cells above, of one half plane.
+    /// Returns the couplings of one half plane to the cells above.
     #[inline(always)]
     pub(super) fn vertical(&self, start: isize, half_plane: usize) -> Option<&[T]> {
         let c = self.couplings[along(Axis::Z)].as_ref()?;
@@ -51,36 +51,36 @@ impl<T: Real> Numbers<T> {
     }
 }
 
-/// The numbers of a half plane beside streams.
+/// The numbers of a half plane that are not in streams.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Across<T> {
     /// Couplings across periodic ends of x and z.
     pub(super) couplings: Vec<Wrapped<T>>,
-    /// Σ |c| over couplings to the same colour, which lag behind in a sweep: entry of the half plane, and the sum.
+    /// Σ |c| over couplings to the same colour, which use old values in a sweep: entry of the half plane, and the sum.
     pub(super) lagging: Vec<(u32, T)>,
 }
 
 /// A coupling across a periodic end of x or z.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wrapped<T> {
-    /// Of the half plane.
+    /// The entry of the half plane.
     pub(super) entry: u32,
-    /// The neighbour's in a vector.
+    /// The neighbour's position in a vector.
     pub(super) position: isize,
     pub(super) coupling: T,
-    /// If the neighbour is also across the end of an odd ring of planes, in a half plane of the same colour: which of
-    /// [`Workspace::ring`] has its old value, and where.
+    /// Where the neighbour is also across the end of an odd number of periodic planes, in a half plane of the same colour:
+    /// the number of the [`Workspace::ring`] with its old value, and the entry there.
     pub(super) in_ring: Option<(u8, u32)>,
 }
 
-/// Space of the threads.
+/// Scratch of the threads.
 #[derive(Debug)]
 pub(super) struct Workspace<T> {
     /// One half plane a thread.
     pub(super) values: Vec<Vec<T>>,
     /// One sum a plane.
     pub(super) norms: Vec<f64>,
-    /// In a ring of an odd number of planes: old values of the half planes at its ends.
+    /// Old values of the half planes at the ends of an odd number of periodic planes.
     pub(super) ring: [Vec<T>; 2],
 }
 
@@ -126,7 +126,7 @@ impl<T: Real> Level27<T> {
         Ok(this)
     }
 
-    /// Takes the numbers of a matrix on the same grid, with the same offsets.
+    /// Takes the coefficients of a matrix on the same grid, with the same offsets.
     pub(super) fn update(&self, matrix: &Matrix) {
         match matrix {
             Matrix::Single(matrix) => self.set(matrix),
@@ -163,7 +163,7 @@ impl<T: Real> Level27<T> {
         );
     }
 
-    /// Those of a plane, which may be a halo one.
+    /// Stores the couplings of a plane, which may be a halo plane.
     #[inline(always)]
     fn store_couplings<N: Real>(&self, matrix: &Couplings<N>, out: &[Option<Shared<T>>], j: isize) {
         let (nx, nz) = (self.grid.shape.nx, self.grid.shape.nz);
@@ -180,13 +180,13 @@ impl<T: Real> Level27<T> {
         }
     }
 
-    /// Writes a row, zeros in some columns.
+    /// Stores a row, with zeros in some columns.
     #[inline(always)]
     fn store<N: Real>(&self, out: Shared<T>, (j, k): (isize, usize), row: &[N], zeros: Range<usize>) {
         let (pairs, rest) = row.as_chunks::<2>();
         for parity in 0..2 {
             let start = self.start_of(j, parity) + (k * self.layout.pitch()) as isize;
-            // SAFETY: each plane has one thread.
+            // SAFETY: each plane belongs to one thread.
             let entries = unsafe { out.row_mut(start, (row.len() + 1 - parity) / 2) };
             entries.iter_mut().zip(pairs).for_each(|(entry, pair)| *entry = T::from_f64(pair[parity].to_f64()));
             if let (0, &[last]) = (parity, rest) {
@@ -198,40 +198,41 @@ impl<T: Real> Level27<T> {
         }
     }
 
-    /// Number of a half plane in plane j, by the parity of its columns.
+    /// Returns the number of a half plane in plane j, by the parity of its columns.
     pub(super) fn colour(j: usize, parity: usize) -> usize {
         (j + parity) % 2
     }
 
-    /// Whether nothing couples cells of one colour beside each other: no line of x or z is a ring, and none of y an odd one.
+    /// Returns whether no coupling joins cells of one colour: no line of x or z is periodic, and none of y with an odd
+    /// number of cells.
     pub(super) fn has_no_rings(&self) -> bool {
         !self.grid.periodic[0] && !self.grid.periodic[2] && !self.is_odd_ring()
     }
 
-    /// Whether plane 0 and the last one are neighbours, both even.
+    /// Returns whether plane 0 and the last one are neighbours, both even.
     pub(super) fn is_odd_ring(&self) -> bool {
         self.grid.periodic[1] && !self.grid.shape.ny.is_multiple_of(2)
     }
 
-    /// Position of the half plane of one parity of i in plane j.
+    /// Returns the position of the half plane of one parity of i in plane j.
     #[inline(always)]
     pub(super) fn start(&self, j: usize, parity: usize) -> isize {
         self.start_of(j as isize, parity)
     }
 
-    /// The same of a plane that may be a halo plane.
+    /// Returns the position of the half plane of one parity of i in plane j, which may be a halo plane.
     #[inline(always)]
     pub(super) fn start_of(&self, j: isize, parity: usize) -> isize {
         ((j + parity as isize).rem_euclid(2) + 2 * j) * self.layout.half_plane() as isize
     }
 
-    /// Position of a cell, of a plane that may be a halo plane.
+    /// Returns the position of a cell in a plane, which may be a halo plane.
     #[inline(always)]
     pub(super) fn position(&self, i: usize, j: isize, k: usize) -> isize {
         self.start_of(j, i % 2) + (i / 2 + self.layout.pitch() * k) as isize
     }
 
-    /// The plane beside another one, halo planes included.
+    /// Returns the plane beside another one, halo planes included.
     #[inline(always)]
     pub(super) fn beside(&self, j: usize, dy: isize) -> Option<isize> {
         let ([before, after], to) = (self.layout.halo().map(|rows| rows as isize), j as isize + dy);
@@ -241,12 +242,12 @@ impl<T: Real> Level27<T> {
         self.grid.beside(j, dy).map(|to| to as isize)
     }
 
-    /// A plane of this part, halo planes included, in the whole grid.
+    /// Returns the number of a plane of this subdomain, halo planes included, in the whole grid.
     fn in_whole(&self, j: isize) -> usize {
         self.layout.row_there(j)
     }
 
-    /// Couplings of plane j across the ends of x and z, and those that lag behind.
+    /// Finds the couplings of plane j across the ends of x and z, and those that use old values.
     fn find_across<N: Real>(&self, matrix: &Couplings<N>, j: usize, across: &mut [Across<T>]) {
         let (grid, pitch) = (matrix.grid, self.layout.pitch());
         let [nx, ny, nz] = grid.extents();
@@ -286,7 +287,7 @@ impl<T: Real> Level27<T> {
         }
     }
 
-    /// 1 / pivot of the lines of plane j, on the way up: pivots are sums of row sums and couplings.
+    /// Computes 1 / pivot of the lines of plane j, upwards: pivots are sums of row sums and couplings.
     #[inline(always)]
     fn find_pivots<N: Real>(&self, matrix: &Couplings<N>, j: usize, across: &[Across<T>], out: Shared<T>) {
         let [nx, _, nz] = self.grid.extents();
@@ -299,7 +300,7 @@ impl<T: Real> Level27<T> {
             let is_in_line = |[dx, dy, dz]: Offset| dx == 0 && dy == 0 && (0..nz as isize).contains(&(k as isize + dz));
             let sums = &matrix.sums(self.first + j, k as isize)[1..=nx];
             rest.iter_mut().zip(sums).for_each(|(rest, &sum)| *rest = sum.to_f64());
-            // Columns that are hardly tied to anything show every change of this order.
+            // Nearly decoupled columns are sensitive to the order of this sum.
             for &offset in self.offsets.iter().filter(|&&offset| !is_in_line(offset)) {
                 rest.iter_mut().zip(row(offset)).for_each(|(sum, &c)| *sum += c.to_f64());
             }
@@ -319,7 +320,7 @@ impl<T: Real> Level27<T> {
                     }
                 }
             }
-            // `excess` comes as that of the row before, beside its pivots.
+            // `excess` holds the values of the row before.
             excess
                 .iter_mut()
                 .zip(below)
@@ -337,7 +338,7 @@ impl<T: Real> Level27<T> {
         }
     }
 
-    /// They are written entry by entry, and valid as numbers whatever happened elsewhere.
+    /// Returns the numbers. They are written entry by entry, and stay valid after a panic elsewhere.
     pub(super) fn numbers(&self) -> RwLockReadGuard<'_, Numbers<T>> {
         self.numbers.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -26,7 +26,7 @@ impl<T: Real> Level27<T> {
         });
     }
 
-    /// y = A x, or f − A x, on plane j; Σ y²
+    /// Computes y = A x, or f − A x, on plane j; returns Σ y².
     fn plane(&self, numbers: &Numbers<T>, j: usize, f: Option<Shared<T>>, x: Shared<T>, y: Shared<T>) -> f64 {
         [0, 1]
             .map(|parity| self.cpu.dispatch::<T, _>(HalfRows { level: self, numbers, j, parity, f, x, y: (y, 0) }))
@@ -34,7 +34,7 @@ impl<T: Real> Level27<T> {
             .sum()
     }
 
-    /// r = f − A u on a half plane, `shift` from its place.
+    /// Computes r = f − A u on a half plane, stored `shift` from its place.
     pub(super) fn residual_of(
         &self,
         numbers: &Numbers<T>,
@@ -46,8 +46,8 @@ impl<T: Real> Level27<T> {
         self.cpu.dispatch::<T, _>(half);
     }
 
-    /// The same after a sweep from u = 0, with ρ = 1 and [`Level27::has_no_rings`]: when a column had its turn its residual
-    /// vanished, and what has been added since is that of the columns that came later.
+    /// Computes the residual after a sweep from u = 0, with ρ = 1 and [`Level27::has_no_rings`]: a column's residual
+    /// vanishes when it is relaxed, so that only the updates of later columns contribute.
     pub(super) fn residual_after(
         &self,
         numbers: &Numbers<T>,
@@ -73,7 +73,7 @@ impl<T: Real> Level27<T> {
     }
 }
 
-/// y = A x or f − A x on a half plane; Σ y²
+/// Computes y = A x or f − A x on a half plane; Σ y².
 struct HalfRows<'a, T> {
     level: &'a Level27<T>,
     numbers: &'a Numbers<T>,
@@ -81,7 +81,7 @@ struct HalfRows<'a, T> {
     parity: usize,
     f: Option<Shared<T>>,
     x: Shared<T>,
-    /// And how far from its place.
+    /// y and its distance from its place.
     y: (Shared<T>, isize),
 }
 
@@ -94,7 +94,7 @@ impl<T: Real> WithSimd for HalfRows<'_, T> {
         let (pitch, start) = (level.layout.pitch(), level.start(j, parity));
         for part @ (first, beyond) in parts(level.grid.shape.nz) {
             let (position, n) = (start + (first * pitch) as isize, (beyond - first) * pitch);
-            // SAFETY: planes of y have one thread each, and nobody writes x, f or coefficients, here and below.
+            // SAFETY: each plane of y belongs to one thread, and nobody writes x, f or coefficients, here and below.
             let (streams, own, sums, mut out) = unsafe {
                 (
                     level.streams(simd, numbers, (j, parity), part, x, Which::All, None),
@@ -131,7 +131,7 @@ impl<T: Real> WithSimd for HalfRows<'_, T> {
     }
 }
 
-/// r = Σ c u over the columns whose turn is later, on a half plane.
+/// Computes r = Σ c u over the columns relaxed later, on a half plane.
 struct LaterRows<'a, T> {
     level: &'a Level27<T>,
     numbers: &'a Numbers<T>,
@@ -152,7 +152,7 @@ impl<T: Real> WithSimd for LaterRows<'_, T> {
         let (pitch, start, which) = (level.layout.pitch(), level.start(j, parity), Which::After(order));
         for part @ (first, beyond) in parts(level.grid.shape.nz) {
             let (position, n) = (start + (first * pitch) as isize, (beyond - first) * pitch);
-            // SAFETY: planes of r have one thread each, and nobody writes u or coefficients, here and below.
+            // SAFETY: each plane of r belongs to one thread, and nobody writes u or coefficients, here and below.
             let (streams, mut out) = unsafe {
                 (
                     level.streams(simd, numbers, (j, parity), part, u, which, None),
@@ -202,7 +202,7 @@ impl<T: Real> Operator<Cpu, T> for Level27<T> {
         self.cpu.sum(&self.layout, &[norm], scalars)
     }
 
-    /// Couplings, row sums and pivots.
+    /// These are couplings, row sums and pivots.
     fn coefficient_vectors(&self) -> f64 {
         (self.offsets.len() / 2 + 2) as f64
     }

@@ -1,4 +1,4 @@
-//! The neighbours of a half plane's cells as streams: rows of couplings and of the values they go to.
+//! The neighbours of a half plane's cells as streams: rows of couplings and of the neighbours' values.
 
 use isobar_core::layout::Colour;
 use isobar_core::operator::Relaxation;
@@ -14,7 +14,7 @@ use crate::shared::{Row, RowMut, Shared};
 /// The most neighbours of a cell.
 const NEIGHBOURS: usize = 26;
 
-/// The order in which a sweep takes the four colours, (i mod 2, j mod 2).
+/// The order in which a sweep visits the four colours, (i mod 2, j mod 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Order {
     is_reversed: bool,
@@ -25,13 +25,13 @@ impl Order {
         Self { is_reversed: relaxation.first == Colour::Black }
     }
 
-    /// The n-th colour.
+    /// Returns the n-th colour.
     pub(super) fn colour(self, n: usize) -> [usize; 2] {
         let n = if self.is_reversed { 3 - n } else { n };
         [n % 2, n / 2]
     }
 
-    /// When a colour's turn is.
+    /// Returns the position of a colour in the order.
     #[inline(always)]
     pub(super) fn turn(self, [column, plane]: [usize; 2]) -> usize {
         let n = column + 2 * plane;
@@ -39,10 +39,10 @@ impl Order {
     }
 }
 
-/// Which neighbours count.
+/// The neighbours that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
-    /// All.
+    /// All neighbours.
     All,
     /// The couplings to other columns.
     Across,
@@ -53,7 +53,7 @@ pub(super) enum Which {
 }
 
 impl Which {
-    /// Whether a neighbour at an offset counts, for a cell of a colour.
+    /// Returns whether a neighbour at an offset counts, for a cell of a colour.
     #[inline(always)]
     fn has(self, [dx, dy, _]: Offset, [column, plane]: [usize; 2]) -> bool {
         let other = [(column + usize::from(dx != 0)) % 2, (plane + usize::from(dy != 0)) % 2];
@@ -66,14 +66,14 @@ impl Which {
     }
 }
 
-/// Rows from some layer on, one couplings' and one neighbours' a stream.
+/// Rows from some layer on: each stream has a row of couplings and a row of neighbours.
 pub(super) struct Streams<'a, S: Simd, T: Real> {
     pairs: [(Row<'a, S, T>, Row<'a, S, T>); NEIGHBOURS],
     count: usize,
 }
 
 impl<'a, S: Simd, T: Real> Streams<'a, S, T> {
-    /// x + Σ c u, x pack by pack. Four packs at a time: their sums do not wait for each other, and streams are looked up once.
+    /// Computes x + Σ c u, four packs at a time: their sums are independent, and streams are looked up once.
     #[inline(always)]
     pub(super) fn add_to(&self, out: &mut RowMut<'_, S, T>, x: impl Fn(usize) -> Pack<S, T>) {
         let (streams, fours) = (&self.pairs[..self.count], out.len() / 4 * 4);
@@ -98,7 +98,7 @@ impl<'a, S: Simd, T: Real> Streams<'a, S, T> {
         }
     }
 
-    /// s own + Σ c (own − u), four packs at a time.
+    /// Computes s own + Σ c (own − u), four packs at a time.
     #[inline(always)]
     pub(super) fn add_differences(&self, out: &mut RowMut<'_, S, T>, s: Row<'a, S, T>, own: Row<'a, S, T>) {
         let (streams, fours) = (&self.pairs[..self.count], out.len() / 4 * 4);
@@ -126,7 +126,7 @@ impl<'a, S: Simd, T: Real> Streams<'a, S, T> {
     }
 }
 
-/// Layers k of a half plane that have the same neighbours: the first, those in the middle, the last.
+/// Returns the layers of a half plane that have the same neighbours: the first, those in the middle, the last.
 pub(super) fn parts(nz: usize) -> [(usize, usize); 3] {
     match nz {
         1 => [(0, 1), (1, 1), (1, 1)],
@@ -135,8 +135,8 @@ pub(super) fn parts(nz: usize) -> [(usize, usize); 3] {
 }
 
 impl<T: Real> Level27<T> {
-    /// The couplings of some layers of a half plane and the neighbours they go to. `ring` stands in for half planes across
-    /// the end of an odd ring; in one, [`Which::Before`] and [`Which::After`] are not to be had.
+    /// Returns the couplings of some layers of a half plane and their neighbours. `ring` replaces half planes across the end
+    /// of an odd periodic direction; with it, [`Which::Before`] and [`Which::After`] are not supported.
     ///
     /// # Safety
     /// Nobody writes the rows of `u` meanwhile.
@@ -160,7 +160,7 @@ impl<T: Real> Level27<T> {
             if !which.has(offset, [parity, j % 2]) {
                 continue;
             }
-            // Parts are chosen so that all their layers have a neighbour or none.
+            // All layers of a part have a neighbour or none.
             let from = first as isize + dz;
             if from < 0 || beyond as isize + dz > nz {
                 continue;
@@ -193,8 +193,8 @@ impl<T: Real> Level27<T> {
         streams
     }
 
-    /// The entry of a half plane that streams read a coupling for that is none, and whether it is a cell, not padding: west
-    /// of the first entry, and east of the last one, lie other half planes.
+    /// Returns the entry of a half plane for which streams read a coupling that does not exist, and whether it is a cell, not
+    /// padding: west of the first entry, and east of the last one, lie other half planes.
     #[inline(always)]
     fn end(&self, parity: usize) -> (usize, bool) {
         match parity {
@@ -203,7 +203,7 @@ impl<T: Real> Level27<T> {
         }
     }
 
-    /// That entry, and what [`Level27::sum_at`] adds up for it: 0 of padding.
+    /// Returns that entry, and its value of [`Level27::sum_at`], 0 for padding.
     ///
     /// # Safety
     /// Nobody writes the entries of `u` meanwhile.
@@ -225,7 +225,7 @@ impl<T: Real> Level27<T> {
         (entry, unsafe { self.sum_at(numbers, (j, parity), entry, which, u, own.map(|own| own[entry]), ring) })
     }
 
-    /// Σ c u, or Σ c (own − u), of one entry of a half plane, as [`Level27::streams`] would add them up.
+    /// Returns Σ c u, or Σ c (own − u), of one entry of a half plane, with the sum of [`Level27::streams`].
     ///
     /// # Safety
     /// Nobody writes the entries of `u` meanwhile.

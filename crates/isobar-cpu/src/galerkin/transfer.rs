@@ -1,9 +1,9 @@
-//! Restriction and prolongation, direction after direction.
+//! Restriction and prolongation, direction by direction.
 //!
 //! Between the fine vector and the coarse one lies the *middle*: numbers on the grid that is coarse in x and fine in y and z,
-//! in natural order (i fastest, then k, then j). On the fine side of it a half plane of one parity of i is a row of the
-//! middle, as it is (even i) or weighted with the next one (odd i); so that side needs no shuffling, and is a stage of the
-//! finer level's own passes. The other side goes plane by plane of the coarse grid.
+//! in natural order (i fastest, then k, then j). Towards the fine grid a half plane of one parity of i is a row of the
+//! middle, as it is (even i) or weighted with the next one (odd i); this needs no shuffling, and is a stage of the finer
+//! level's passes. Towards the coarse grid it goes plane by plane of the coarse grid.
 
 use isobar_core::backend::{Backend, HostScalars, Scalar};
 use isobar_core::error::Result;
@@ -22,7 +22,7 @@ use crate::shared::Shared;
 use crate::vector::Vector;
 
 impl<T: Real> Interpolation<T> {
-    /// Gives the last plane of the middle to the next part, and takes that of the one before.
+    /// Sends the last plane of the middle to the next subdomain, and receives that of the previous one.
     fn pass_on(&self, workspace: &mut Workspace<T>) -> Result<()> {
         let Workspace { middle, before, edge: Some(edge), .. } = workspace else { return Ok(()) };
         let Some(last) = middle.last() else { return Ok(()) };
@@ -42,7 +42,7 @@ impl<T: Real> Interpolation<T> {
         Ok(())
     }
 
-    /// coarse_f = P_zᵀ P_yᵀ middle
+    /// Computes coarse_f = P_zᵀ P_yᵀ middle.
     fn restrict_middle(
         &self,
         w: &AxisWeights<T>,
@@ -57,7 +57,7 @@ impl<T: Real> Interpolation<T> {
         let threads = planes.len().min(ny);
         let spaces = Shared::of(planes);
         self.cpu.for_each(threads, |thread| {
-            // SAFETY: each thread has its own space, each plane of the vector one thread.
+            // SAFETY: each thread has its own space, and each plane of the vector belongs to one thread.
             let [sum, _] = unsafe { &mut spaces.row_mut(thread as isize, 1)[0] };
             for j in ny * thread / threads..ny * (thread + 1) / threads {
                 // SAFETY: as above.
@@ -71,10 +71,10 @@ impl<T: Real> Interpolation<T> {
         Ok(())
     }
 
-    /// middle = P_y P_z coarse_u
+    /// Computes middle = P_y P_z coarse_u.
     fn prolong_to_middle(&self, w: &AxisWeights<T>, workspace: &mut Workspace<T>, coarse_u: &Vector<T>) {
         let Workspace { middle, planes, .. } = workspace;
-        // Beyond the last plane of a part comes its halo plane.
+        // Beyond the last plane of a subdomain lies its halo plane.
         let (coarse_u, ny) = (&coarse_u.all_entries()[self.coarse.halo_len()[0]..], self.coarse.shape().ny);
         let (fine_ny, nz, row) = (self.fine_layout.shape().ny, self.fine_layout.shape().nz, self.row);
         let plane = 2 * self.coarse.half_plane();
@@ -90,7 +90,7 @@ impl<T: Real> Interpolation<T> {
                 || {
                     let Some(y) = &w.y else {
                         for j in first..beyond {
-                            // SAFETY: each plane has one thread.
+                            // SAFETY: each plane belongs to one thread.
                             self.scatter_coarse(w, j, of(j), unsafe { &mut middle.row_mut(j as isize, 1)[0] });
                         }
                         return;
@@ -118,10 +118,10 @@ impl<T: Real> Interpolation<T> {
         });
     }
 
-    /// A fine plane of a vector to the middle.
+    /// Restricts a fine plane of a vector to the middle.
     #[inline(always)]
     fn gather_plane(&self, x: Option<&Stored<T>>, j: usize, colours: &[Colour], f: &[T], middle: Shared<Vec<T>>) {
-        // SAFETY: each plane has one thread.
+        // SAFETY: each plane belongs to one thread.
         let out = unsafe { &mut middle.row_mut(j as isize, 1)[0] };
         self.cpu.dispatch::<T, _>(
             #[inline(always)]
@@ -129,11 +129,11 @@ impl<T: Real> Interpolation<T> {
         );
     }
 
-    /// u += P_x middle on plane j.
+    /// Computes u += P_x middle on plane j.
     #[inline(always)]
     fn scatter_plane(&self, x: Option<&Stored<T>>, j: usize, colours: &[Colour], middle: &[Vec<T>], u: Shared<T>) {
         let plane = 2 * self.fine_layout.half_plane();
-        // SAFETY: each plane has one thread, or one stage at a time.
+        // SAFETY: each plane belongs to one thread, or to one stage at a time.
         let u = unsafe { u.row_mut((j * plane) as isize, plane) };
         self.cpu.dispatch::<T, _>(
             #[inline(always)]
@@ -141,7 +141,7 @@ impl<T: Real> Interpolation<T> {
         );
     }
 
-    /// One sweep of a coarse level with the residual's restriction, in one pass over the planes.
+    /// Runs one sweep of a coarse level with the residual's restriction, in one pass over the planes.
     fn sweep_and_restrict(
         &self,
         operator: &Level27<T>,
@@ -153,7 +153,7 @@ impl<T: Real> Interpolation<T> {
         operator.prepare(guess, u);
         let (w, mut workspace) = (self.weights(), self.workspace());
         let order = Order::of(relaxation);
-        // What a sweep ends with is solved for, unless columns of that colour look at each other.
+        // The last colour of a sweep is solved exactly, unless its columns couple to each other.
         let is_exact = relaxation.rho == 1.0 && operator.has_no_rings();
         {
             let plane = 2 * self.fine_layout.half_plane();
@@ -162,7 +162,7 @@ impl<T: Real> Interpolation<T> {
             let (numbers, mut inner) = (operator.numbers(), operator.workspace());
             let vectors @ [_, shared] = [f.share(), u.share_mut()];
             let restrict = |j: usize, chunk: usize| {
-                // SAFETY: chunks have one each.
+                // SAFETY: each chunk has its own.
                 let space = unsafe { &mut spaces.row_mut(chunk as isize, 1)[0] };
                 let r = (space.share_mut(), -((j * plane) as isize));
                 let is_unsolved = |column: usize| !is_exact || order.turn([column, j % 2]) < 3;
@@ -184,7 +184,7 @@ impl<T: Real> Interpolation<T> {
         self.restrict_middle(&w, &mut workspace, coarse_f)
     }
 
-    /// Runs `f(j, thread)` for all planes of the finer grid.
+    /// Calls `f(j, thread)` for all planes of the finer grid.
     fn for_each_fine_plane(&self, threads: usize, f: impl Fn(usize, usize) + Sync) {
         let ny = self.fine_layout.shape().ny;
         self.cpu.for_each(threads, |thread| {
@@ -298,10 +298,10 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
             let (middle, spaces) = (Shared::of(middle), Shared::of(residual));
             let vectors = [f.share(), u.share_mut()];
             let (c, mut inner) = (operator.coefficients(), operator.workspace());
-            // After a sweep the residual vanishes on the colour that it ended with.
+            // After a sweep the residual vanishes on its last colour.
             let unsolved = operator.unsolved(relaxation);
             let gather = |j: usize, space: &mut ChunkSpace<T>| {
-                // SAFETY: chunks have one each.
+                // SAFETY: each chunk has its own.
                 let r = unsafe { &mut spaces.row_mut(space.number() as isize, 1)[0] };
                 for &colour in unsolved {
                     operator.residual_of(&c, j, colour, vectors, r.share_mut(), -((j * plane) as isize));

@@ -1,4 +1,4 @@
-//! Weights of interpolation as transfers read them.
+//! Weights of interpolation in the order of transfers.
 
 use isobar_core::layout::Layout;
 use isobar_core::real::Real;
@@ -6,7 +6,7 @@ use isobar_core::stencil::galerkin::{Execute, Weights};
 
 use crate::cpu::Cpu;
 
-/// Weights by direction, of those that are halved.
+/// Weights of the halved directions.
 #[derive(Default)]
 pub(super) struct AxisWeights<T> {
     pub(super) x: Option<Stored<T>>,
@@ -14,7 +14,7 @@ pub(super) struct AxisWeights<T> {
     pub(super) z: Option<Stored<T>>,
 }
 
-/// Planes of odd cells, by j of the whole grid: rows of k, as long as those of the middle. Those that are not of this part are
+/// Planes of odd cells, by j of the whole grid: rows of k, as long as those of the middle. Planes outside this subdomain are
 /// empty.
 pub(super) struct Stored<T> {
     pub(super) planes: Vec<[Vec<T>; 2]>,
@@ -23,7 +23,7 @@ pub(super) struct Stored<T> {
 }
 
 impl<T: Real> Stored<T> {
-    /// Those of a part's planes, and of its halo planes.
+    /// Takes the weights of a subdomain's planes, and of its halo planes.
     pub(super) fn new<N: Real>(weights: &Weights<N>, part: &Layout, row: usize) -> Self {
         let (planes, [before, after]) = (weights.odd.shape.ny, part.halo().map(usize::cast_signed));
         let mut is_needed = vec![false; planes];
@@ -55,7 +55,7 @@ impl<T: Real> Stored<T> {
         );
     }
 
-    /// [below, above] of row k of plane j.
+    /// Returns the weights [below, above] of row k of plane j.
     #[inline(always)]
     pub(super) fn rows(&self, j: usize, k: usize) -> [&[T]; 2] {
         let [below, above] = &self.planes[j];
@@ -63,13 +63,13 @@ impl<T: Real> Stored<T> {
     }
 }
 
-/// out += w x
+/// Computes out += w x.
 #[inline(always)]
 pub(super) fn add_weighted<T: Real>(out: &mut [T], w: &[T], x: &[T]) {
     out.iter_mut().zip(w).zip(x).for_each(|((out, &w), &x)| *out += w * x);
 }
 
-/// out = a x + b y
+/// Computes out = a x + b y.
 #[inline(always)]
 pub(super) fn combine<T: Real>(out: &mut [T], [a, b]: [&[T]; 2], x: &[T], y: &[T]) {
     out.iter_mut()

@@ -1,7 +1,7 @@
 //! Products of a small matrix with the rows of a half plane, by packs of columns.
 //!
-//! Reads of a half plane are from end to end, eight layers at a time, since column by column every line would be a page's
-//! eighth from the last: caches have few places for such addresses, and memory is not asked ahead.
+//! A half plane is read from end to end, eight layers at a time. Column by column the addresses would lie an eighth of a
+//! page apart: caches have few places for such addresses, and prefetchers do not follow them.
 
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
@@ -10,12 +10,12 @@ use pulp::{Simd, WithSimd};
 use super::Vectors;
 use crate::shared::{Row, RowMut};
 
-/// Layers that are added up in one go, so that sums are loaded and stored once for them.
+/// Layers that are added together, so that sums are loaded and stored once for them.
 const LAYERS: usize = 8;
-/// Packs of a row that are summed up together over all modes.
+/// Packs of a row that are summed together over all modes.
 const PACKS: usize = 4;
 
-/// g_m = Σ_k s_m(k) r_k, on rows of `pitch` columns; layers are added in their order.
+/// Computes g_m = Σ_k s_m(k) r_k on rows of `pitch` columns; layers are added in order.
 pub(super) struct Project<'a, T> {
     pub(super) s: &'a Vectors<T>,
     pub(super) r: &'a [T],
@@ -45,7 +45,7 @@ impl<T: Real> WithSimd for Project<'_, T> {
     }
 }
 
-/// g_m += Σ_q s_m(k + q) r_q over N layers, two modes at a time.
+/// Computes g_m += Σ_q s_m(k + q) r_q over N layers, two modes at a time.
 #[inline(always)]
 fn add_layers<const N: usize, S: Simd, T: Real>(
     simd: S,
@@ -83,7 +83,7 @@ fn add_layers<const N: usize, S: Simd, T: Real>(
     }
 }
 
-/// u_k += Σ_m s_m(k) x_m, or u_k =
+/// Computes u_k += Σ_m s_m(k) x_m, or u_k = Σ_m s_m(k) x_m.
 pub(super) struct Expand<'a, T> {
     pub(super) s: &'a Vectors<T>,
     pub(super) x: &'a [T],
@@ -120,7 +120,7 @@ impl<T: Real> WithSimd for Expand<'_, T> {
     }
 }
 
-/// P packs of L layers from pack i on.
+/// Expands P packs of L layers from pack i on.
 #[inline(always)]
 fn expand<const L: usize, const P: usize, S: Simd, T: Real>(
     simd: S,

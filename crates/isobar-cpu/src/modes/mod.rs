@@ -1,7 +1,7 @@
-//! Between a grid and its vertical modes, a half plane at a time.
+//! Transfers between a grid and its vertical modes, a half plane at a time.
 //!
-//! A half plane is layers × columns; a vector of modes has a row a mode where the grid has a row a layer. So projection and
-//! expansion are products of small matrices (`kernels`). Modes are rounded to the grid's precision.
+//! A half plane is layers × columns; a vector of modes has a row a mode where the grid has a row a layer. Projection and expansion
+//! are therefore products of small matrices (`kernels`). Modes are rounded to the grid's precision.
 
 mod kernels;
 
@@ -26,13 +26,13 @@ use crate::shared::Shared;
 use crate::tensor_product::{Factors, TensorProduct};
 use crate::vector::Vector;
 
-/// Between the grid of an operator and some of its modes.
+/// The transfer between the grid of an operator and some of its modes.
 #[derive(Debug)]
 pub(crate) struct Modal<T: Real> {
     fine: Arc<TensorProduct<T>>,
     layout: Layout,
     vectors: RwLock<Vectors<T>>,
-    /// A half plane of modes in the grid's precision, one after another for every thread.
+    /// A half plane of modes in the grid's precision for every thread.
     rounded: Mutex<Vec<T>>,
 }
 
@@ -55,13 +55,13 @@ impl<T: Real> Vectors<T> {
         Self { by_layer, modes: count }
     }
 
-    /// s_m(k)
+    /// Returns s_m(k).
     #[inline(always)]
     fn get(&self, m: usize, k: usize) -> T {
         self.by_layer[m + self.modes * k]
     }
 
-    /// s_m(k) of all modes in a layer.
+    /// Returns s_m(k) of all modes in a layer.
     #[inline(always)]
     fn layer(&self, k: usize) -> &[T] {
         &self.by_layer[self.modes * k..][..self.modes]
@@ -80,12 +80,12 @@ impl<T: Real> Modal<T> {
         })
     }
 
-    /// Where half plane (j, colour) of the modes begins.
+    /// Returns the start of half plane (j, colour) of the modes.
     fn start(&self, j: usize, colour: Colour) -> isize {
         ((colour as usize + 2 * j) * self.layout.half_plane()) as isize
     }
 
-    /// g_m = Σ_k s_m(k) r_k on a half plane, `r` being where its rows begin.
+    /// Computes g_m = Σ_k s_m(k) r_k on a half plane; `r` is the start of its rows.
     fn project_half<C: Real>(
         &self,
         s: &Vectors<T>,
@@ -95,7 +95,7 @@ impl<T: Real> Modal<T> {
         (rounded, thread): (Shared<T>, usize),
     ) {
         let (len, own) = (self.fine.geometry().layout.half_plane(), self.layout.half_plane());
-        // SAFETY: this stage has the half plane of g to itself, that of r is complete, and each thread has its own sums.
+        // SAFETY: only this stage uses the half plane of g, that of r is complete, and each thread has its own sums.
         let (r, g, sums) = unsafe {
             (r.0.row(r.1, len), g.row_mut(self.start(j, colour), own), rounded.row_mut((thread * own) as isize, own))
         };
@@ -108,7 +108,7 @@ impl<T: Real> Modal<T> {
         });
     }
 
-    /// u_k += Σ_m s_m(k) x_m on a half plane, or u_k =
+    /// Computes u_k += Σ_m s_m(k) x_m on a half plane, or u_k = Σ_m s_m(k) x_m.
     fn expand_half<C: Real>(
         &self,
         s: &Vectors<T>,
@@ -121,7 +121,7 @@ impl<T: Real> Modal<T> {
         let g = self.fine.geometry();
         let (len, own) = (g.layout.half_plane(), self.layout.half_plane());
         let start = g.half_plane(j, colour).start;
-        // SAFETY: this stage has the half plane of u to itself, that of x is complete, and each thread has its own copy.
+        // SAFETY: only this stage uses the half plane of u, that of x is complete, and each thread has its own copy.
         let (x, u, own) = unsafe {
             (x.row(self.start(j, colour), own), u.row_mut(start, len), rounded.row_mut((thread * own) as isize, own))
         };
@@ -139,8 +139,8 @@ impl<T: Real> Modal<T> {
         });
     }
 
-    /// f − A u on the half planes of plane j of these colours, projected where there is a `g`; g = 0 on the others, where there
-    /// is no residual. Returns the sum of squares.
+    /// Computes f − A u on the half planes of plane j of these colours, projected where there is a `g`; g = 0 on the others, whose
+    /// residual is zero. Returns the sum of squares.
     fn project_residual_plane<C: Real>(
         &self,
         (c, s): (&Factors<T>, &Vectors<T>),
@@ -156,7 +156,7 @@ impl<T: Real> Modal<T> {
         for colour in Colour::BOTH {
             if !colours.contains(&colour) {
                 if let Some(g) = g {
-                    // SAFETY: this stage has the half plane of g to itself.
+                    // SAFETY: only this stage uses the half plane of g.
                     unsafe { g.row_mut(self.start(j, colour), self.layout.half_plane()) }.fill(C::ZERO);
                 }
                 continue;
@@ -300,7 +300,8 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
 }
 
 impl<T: Real> Modal<T> {
-    /// Expansion, sweeps, and the norm of the residual; with `g` its projection, and what is known to be zero left out of the norm.
+    /// Expands, sweeps, and computes the norm of the residual without the half planes known to be zero; with `g` also its
+    /// projection.
     fn expand_smooth_and<C: Real>(
         &self,
         x: &Vector<C>,

@@ -1,5 +1,5 @@
-//! Deflation's step, A Z a computed where it is subtracted. Safety of all memory accesses: see the module
-//! `kernels`.
+//! Deflation's step, which computes A Z a where it is subtracted. Safety of all memory accesses: see the
+//! module `kernels`.
 
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::Result;
@@ -17,10 +17,10 @@ use crate::row_sum::RowSum;
 use crate::shared::{Row, Shared};
 use crate::vector::Vector;
 
-/// q −= A v;  Σ p q
+/// Computes q −= A v; Σ p q.
 struct Subtract<T> {
     h: HalfPlane,
-    /// v, whose planes are elsewhere.
+    /// v, whose planes are stored in the workspace.
     v: Shared<T>,
     there: HalfPlane,
     p: Shared<T>,
@@ -58,7 +58,8 @@ impl<T: Real> Kernel<T> for Subtract<T> {
 }
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
-    /// Where Z a of the planes around j is, among the chunk's own planes, computed unless it is there already.
+    /// Returns the places of Z a of the planes around j among the chunk's own planes, and computes those that
+    /// are not there.
     fn expand_around(
         &self,
         j: usize,
@@ -75,7 +76,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             let start = self.own_plane(space, place);
             if space.kept[place] != Some(plane) {
                 space.kept[place] = Some(plane);
-                // SAFETY: a chunk's own planes are its own.
+                // SAFETY: a chunk's planes belong to one thread.
                 aggregates.expand(plane, a, unsafe { planes.row_mut(start, len) });
             }
             start

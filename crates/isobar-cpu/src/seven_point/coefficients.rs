@@ -10,15 +10,15 @@ use super::Kernel;
 use crate::cpu::Cpu;
 use crate::geometry::{Columns, Geometry, HalfPlane};
 
-/// The stored data of an operator: coefficients of one kind, or of one of several.
+/// The stored data of an operator, with coefficients of one kind or of one of several.
 pub(crate) trait Stored<T: Real>: Debug + Send + Sync {
-    /// Runs a loop with this machine's instructions, compiled for the kind that is stored.
+    /// Runs a loop with this machine's instructions, compiled for the stored kind.
     fn run<K: Kernel<T>>(&self, cpu: &Cpu, g: Geometry<'_, T>, kernel: K) -> K::Output;
 
-    /// As [`coefficient_vectors`](isobar_core::operator::Operator::coefficient_vectors).
+    /// See [`coefficient_vectors`](isobar_core::operator::Operator::coefficient_vectors).
     fn vectors(&self) -> f64;
 
-    /// Bytes of all that is stored.
+    /// Returns the bytes of all that is stored.
     fn bytes(&self) -> usize;
 }
 
@@ -31,7 +31,7 @@ pub(crate) trait Coefficients<T: Real>: Sync {
     where
         Self: 'a;
 
-    /// The coefficients of some columns of a half plane.
+    /// Returns the coefficients of some columns of a half plane.
     fn tile<'a, S: Simd>(&'a self, simd: S, g: Geometry<'a, T>, h: &HalfPlane, columns: Columns) -> Self::Tile<'a, S>;
 }
 
@@ -40,7 +40,7 @@ pub(crate) trait TileCoefficients<S: Simd, T: Real> {
     /// The coefficients of one layer.
     type Row: RowCoefficients<S, T>;
 
-    /// The coefficients of layer k.
+    /// Returns the coefficients of layer k.
     fn row(&self, k: usize) -> Self::Row;
 }
 
@@ -49,10 +49,10 @@ pub(crate) trait RowCoefficients<S: Simd, T: Real> {
     /// The entries of a pack.
     type Entries: Entries<S, T>;
 
-    /// The entries of pack i.
+    /// Returns the entries of pack i.
     fn get(&self, i: usize) -> Self::Entries;
 
-    /// Asks memory for what will be needed a little after pack i.
+    /// Prefetches the data needed a little after pack i.
     fn fetch_ahead(&self, i: usize);
 }
 
@@ -60,13 +60,13 @@ pub(crate) trait RowCoefficients<S: Simd, T: Real> {
 ///
 /// (A' u)_n = s_n u_n + Σ_m t_nm (u_n − u_m)
 pub(crate) trait Entries<S: Simd, T: Real>: Copy {
-    /// s
+    /// Returns s.
     fn shift(&self) -> Pack<S, T>;
 
-    /// t: west, east, south, north.
+    /// Returns t: west, east, south, north.
     fn horizontal(&self) -> [Pack<S, T>; 4];
 
-    /// t: below, above; none where the grid has one layer.
+    /// Returns t: below, above; `None` where the grid has one layer.
     fn vertical(&self) -> Option<[Pack<S, T>; 2]>;
 
     /// s + Σ t over the horizontal neighbours
@@ -98,7 +98,7 @@ pub(crate) trait Entries<S: Simd, T: Real>: Copy {
         x + self.horizontal_sum(v)
     }
 
-    /// A' u, from differences: a constant gives exactly s u.
+    /// Computes A' u from differences: a constant gives exactly s u.
     #[inline(always)]
     fn apply(&self, u: Pack<S, T>, around: [Pack<S, T>; 4], beside: [Pack<S, T>; 2]) -> Pack<S, T> {
         let ([west, east, south, north], [v_west, v_east, v_south, v_north]) = (self.horizontal(), around);
@@ -113,7 +113,7 @@ pub(crate) trait Entries<S: Simd, T: Real>: Copy {
         }
     }
 
-    /// 1/x of a pivot or a diagonal entry, and 0 where that is.
+    /// Returns 1/x of a pivot or a diagonal entry, and 0 for 0.
     #[inline(always)]
     fn invert(x: Pack<S, T>) -> Pack<S, T> {
         x.reciprocal()

@@ -1,9 +1,9 @@
 //! The loops of the stages, each on one half plane, row by row.
 //!
-//! Safety of all memory accesses, here and in the modules beside: loops are called from stages of
-//! [`wavefront::run`](crate::wavefront::run), whose schedule makes them sound: a stage at plane j has planes j of
-//! the vectors it writes to itself, and planes j − 1 … j + 1 of the vectors it reads are written by no other
-//! stage meanwhile. A periodic y counts as the planes' being arranged in a ring.
+//! Safety of all memory accesses, here and in the neighbouring modules: loops are called from stages of
+//! [`wavefront::run`](crate::wavefront::run), whose schedule makes them sound. While a stage works at plane j, no
+//! other stage uses planes j of the vectors it writes, or writes planes j − 1 … j + 1 of the vectors it reads.
+//! With a periodic y the first and the last plane are neighbours.
 
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
@@ -30,7 +30,7 @@ impl<'a, S: Simd, T: Real> Applied<'a, S, T> {
         unsafe { Self { around: Around::new(view), own: view.own() } }
     }
 
-    /// A' u of pack i
+    /// Returns A' u of pack i.
     #[inline(always)]
     pub(crate) fn get(&self, entries: &impl Entries<S, T>, i: usize) -> Pack<S, T> {
         entries.apply(self.own.get(i), self.around.horizontal(i), self.around.vertical(i))
@@ -70,16 +70,16 @@ impl<T: Real> Kernel<T> for Apply<T> {
     }
 }
 
-/// Where a residual goes.
+/// The destination of a residual.
 pub(crate) trait Destination<T: Real> {
-    /// A row to write to, if it goes anywhere.
+    /// Returns a row to write to, if the residual is stored.
     fn row<S: Simd>(&mut self, simd: S, position: isize, n: usize) -> Option<RowMut<'_, S, T>>;
 
-    /// That row is complete.
+    /// Ends that row.
     fn end_row(&mut self, position: isize, n: usize);
 }
 
-/// Nowhere.
+/// A residual that is not stored.
 pub(crate) struct Nowhere;
 
 impl<T: Real> Destination<T> for Nowhere {
@@ -92,7 +92,7 @@ impl<T: Real> Destination<T> for Nowhere {
     fn end_row(&mut self, _: isize, _: usize) {}
 }
 
-/// To a vector, so far from its place in f.
+/// A vector, in which the residual is stored at a distance from its place in f.
 pub(crate) struct Into<T> {
     pub(crate) vector: Shared<T>,
     pub(crate) shift: isize,
@@ -109,7 +109,7 @@ impl<T: Real> Destination<T> for Into<T> {
     fn end_row(&mut self, _: isize, _: usize) {}
 }
 
-/// Rounded to another type, by way of one row.
+/// A vector of another precision, written by way of one row.
 pub(crate) struct Rounded<'s, T, R> {
     pub(crate) vector: Shared<R>,
     pub(crate) row: &'s mut [T],
@@ -131,7 +131,7 @@ impl<T: Real, R: Real> Destination<T> for Rounded<'_, T, R> {
     }
 }
 
-/// r = f − A u, where it goes anywhere;  Σ (f − A u)²
+/// r = f − A u, where it is stored;  Σ (f − A u)²
 pub(crate) struct Residual<T, D> {
     pub(crate) h: HalfPlane,
     pub(crate) f: Shared<T>,
@@ -206,13 +206,13 @@ impl<'a, S: Simd, T: Real> ResidualRow<'a, S, T> {
         self.ahead.fetch(i, Row::<S, T>::LANES);
     }
 
-    /// f − A u
+    /// Returns f − A u of pack i.
     #[inline(always)]
     pub(crate) fn get(&self, entries: &impl Entries<S, T>, i: usize) -> Pack<S, T> {
         entries.less_weighted(self.f.get(i), self.au.get(entries, i))
     }
 
-    /// W⁻¹ (f − A u)
+    /// Returns W⁻¹ (f − A u) of pack i.
     #[inline(always)]
     pub(crate) fn get_over_weight(&self, entries: &impl Entries<S, T>, i: usize) -> Pack<S, T> {
         entries.over_weight(self.f.get(i)) - self.au.get(entries, i)

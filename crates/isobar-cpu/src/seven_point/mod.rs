@@ -2,16 +2,16 @@
 //!
 //! A stencil supplies [`Coefficients`], the entries of a pack of cells; everything else is here:
 //!
-//! * this file: the operator, and how a pass is put together,
-//! * [`kernels`] loops over one half plane, [`lines`] those that solve lines, [`triangular`] those of the strict
+//! * this file: the operator, and the composition of a pass,
+//! * [`kernels`]: loops over one half plane, [`lines`]: loops that solve lines, [`triangular`]: loops of the strict
 //!   triangular parts,
-//! * [`steps`] the fused steps as lists of stages, [`sweeps`] those around relaxation,
-//! * `points` relaxation of points, in sweeps and in tiles,
-//! * [`substitution`] factorisation, and substitution in blocks, [`wavefronts`] substitution over the whole grid, by [`tiles`], of
-//!   which [`relay`] hands results on to the next part of a grid,
-//! * [`aggregated`] deflation's step.
+//! * [`steps`]: the fused steps as lists of stages, [`sweeps`]: those with relaxation,
+//! * `points`: relaxation of points, in sweeps and in tiles,
+//! * [`substitution`]: factorisation, and substitution in blocks, [`wavefronts`]: substitution over the whole grid, by
+//!   [`tiles`], whose results [`relay`] sends to the next subdomain,
+//! * [`aggregated`]: deflation's step.
 
-#![expect(private_bounds, reason = "operators are public as types that back ends name; what they store is not")]
+#![expect(private_bounds, reason = "operators are public as types that back ends name; their storage is not")]
 
 pub(crate) mod aggregated;
 pub(crate) mod coefficients;
@@ -41,18 +41,18 @@ use crate::shared::Shared;
 use crate::vector::Vector;
 use crate::wavefront::{self, Chunks};
 
-/// Bytes of elimination factors that a tile of columns may take up, so that they stay in the second
-/// level cache beside the rows that stream through.
+/// The most bytes of elimination factors of a tile of columns, so that they stay in the second-level cache beside the rows
+/// that stream through.
 const FACTOR_BYTES: usize = 192 << 10;
 
-/// Planes that a thread keeps for itself: two at the ends of its chunk and two in flight, or what a plane of a coarser
-/// grid is restricted from.
+/// Planes that a thread keeps for itself: two at the ends of its chunk and two in flight, or the planes from which a coarse
+/// plane is restricted.
 pub(crate) const PLANES: usize = 4;
 
-/// An operator on processor cores: C is what its stencil stores.
+/// An operator on processor cores; C is the storage of its stencil.
 ///
-/// Storage beside the coefficients: for every thread the elimination factors of a tile, and four planes; where points are
-/// relaxed in tiles, one of those.
+/// Beside the coefficients it stores, for every thread, the elimination factors of a tile and four planes; where points are
+/// relaxed in tiles, one tile.
 #[derive(Debug)]
 pub struct SevenPoint<C, T> {
     cpu: Cpu,
@@ -65,7 +65,7 @@ pub struct SevenPoint<C, T> {
     tiles: Mutex<points::Tiles<T>>,
 }
 
-/// The workspace of passes, which holds nothing between them.
+/// The workspace of passes; it holds nothing between them.
 #[derive(Debug)]
 pub(crate) struct Workspace<T> {
     pub(crate) chunks: Vec<ChunkSpace<T>>,
@@ -78,41 +78,41 @@ pub(crate) struct Workspace<T> {
 /// The workspace of one thread for its chunk of planes.
 #[derive(Debug)]
 pub(crate) struct ChunkSpace<T> {
-    /// Which chunk this is.
+    /// The number of the chunk.
     number: usize,
-    /// excess / pivot of the row below, of as many columns as are eliminated together.
+    /// excess / pivot of the row below, for as many columns as are eliminated together.
     pub(crate) ratio: Vec<T>,
     /// Elimination factors of a tile, all layers.
     pub(crate) factors: Vec<T>,
-    /// Solution of a tile, all layers, where it may not overwrite u.
+    /// Solution of a tile, all layers, where u must not be overwritten yet.
     pub(crate) values: Vec<T>,
     /// Rows in natural order, with ghosts.
     pub(crate) natural: [Vec<T>; 2],
-    /// Which planes this thread's own ones hold, halo rows among them.
+    /// The planes that this thread's own ones hold, halo rows among them.
     pub(crate) kept: [Option<isize>; PLANES],
 }
 
 impl<T> ChunkSpace<T> {
-    /// Which chunk this is.
+    /// Returns the number of the chunk.
     pub(crate) fn number(&self) -> usize {
         self.number
     }
 }
 
-/// A stage of a pass: plane, and the space of whoever runs it.
+/// A stage of a pass, called with a plane and the space of its chunk.
 pub(crate) type Stage<'a, T> = &'a (dyn Fn(usize, &mut ChunkSpace<T>) + Sync);
 
 /// A loop over one half plane, written once for all kinds of coefficients. (A trait, not a closure: only
 /// functions that are sure to be inlined get this machine's vector instructions.)
 pub(crate) trait Kernel<T: Real> {
-    /// Its sums.
+    /// The sums of the loop.
     type Output;
 
-    /// Runs it; everywhere `#[inline(always)]`.
+    /// Runs the loop; all implementations are `#[inline(always)]`.
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> Self::Output;
 }
 
-/// A kernel with what it runs on.
+/// A kernel with its operands.
 pub(crate) struct On<'a, K, T, C> {
     pub(crate) kernel: K,
     pub(crate) geometry: Geometry<'a, T>,
@@ -136,13 +136,13 @@ impl<T: Real, K: Kernel<T>, C: Coefficients<T>> WithSimd for On<'_, K, T, C> {
     }
 }
 
-/// Entries of a row in natural order with a ghost at either end, and of what packs may reach beyond.
+/// Returns the entries of a row in natural order with a ghost at either end and padding for packs.
 fn natural_row_len(layout: &Layout) -> usize {
     2 * layout.pitch() + 32
 }
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
-    /// `periodic` says which directions of the whole grid are; those with one cell are not.
+    /// Makes an operator; `periodic` holds the periodic directions of the whole grid, except those with one cell.
     pub(crate) fn new(cpu: &Cpu, layout: Layout, periodic: [bool; 3], coefficients: C) -> Result<Self> {
         let layers = layout.shape().nz;
         let tile = (FACTOR_BYTES / (layers * size_of::<T>())).next_multiple_of(8).clamp(8, layout.pitch());
@@ -182,8 +182,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         Geometry { layout: self.layout, periodic, zeros: &self.zeros, replaces_ends: true }
     }
 
-    /// The coefficients as they are now. They are written entry by entry, and valid as numbers whatever happened
-    /// elsewhere.
+    /// Returns the current coefficients. They are written entry by entry, and stay valid numbers after a panic elsewhere.
     pub(crate) fn coefficients(&self) -> RwLockReadGuard<'_, C> {
         self.coefficients.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -213,8 +212,9 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         if self.layout.periodic_within(self.periodic)[1] { chunks.periodic() } else { chunks }
     }
 
-    /// Runs stages in one pass over the planes of a part, with `exchange(s, inside)` before each, or each but the first: see
-    /// [`wavefront::run_part`]. With halo columns every plane waits for each exchange, and stages are passes of their own.
+    /// Runs stages in one pass over the planes of a subdomain, with `exchange(s, inside)` before each, or each but the
+    /// first: see [`wavefront::run_part`]. With halo columns every plane waits for each exchange, and each stage is a pass
+    /// of its own.
     ///
     /// # Errors
     /// The errors of `exchange`.
@@ -250,12 +250,12 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         });
     }
 
-    /// Where one of a chunk's own planes starts in [`Workspace::planes`].
+    /// Returns the start of one of a chunk's own planes in [`Workspace::planes`].
     pub(crate) fn own_plane(&self, space: &ChunkSpace<T>, place: usize) -> isize {
         self.geometry().plane_start(space.number * PLANES + place)
     }
 
-    /// Runs a kernel on both half planes of plane j and adds up what it sums up.
+    /// Runs a kernel on both half planes of plane j and adds up their sums.
     pub(crate) fn on_both<K: Kernel<T, Output = [f64; 2]>>(
         &self,
         coefficients: &C,
@@ -269,14 +269,14 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
 }
 
 impl<T> Workspace<T> {
-    /// Forgets what the chunks' own planes hold.
+    /// Invalidates the chunks' own planes.
     pub(crate) fn forget_planes(&mut self) {
         for chunk in &mut self.chunks {
             chunk.kept = [None; PLANES];
         }
     }
 
-    /// Adds up what the stages left for each plane.
+    /// Adds up the sums that the stages stored for each plane.
     pub(crate) fn total(&self, which: usize) -> f64 {
         self.sums.iter().map(|sums| sums[which]).sum()
     }

@@ -1,4 +1,4 @@
-//! Messages from subdomain to subdomain where unknowns are visited in order.
+//! Messages between subdomains for loops that visit unknowns in order.
 
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
@@ -10,26 +10,26 @@ use super::tiles::Tile;
 use crate::cpu::Cpu;
 use crate::shared::Shared;
 
-/// Receives pieces of the halo row before a part's rows, in the order of unknowns or against it, and sends those of its last row:
-/// a tile's layers and columns at a time.
+/// Receives pieces of the halo row before a subdomain's rows, in the order of unknowns or in reverse, and sends those of its last
+/// row: a tile's layers and columns at a time.
 pub(crate) struct Relay<'a, T> {
     cpu: &'a Cpu,
     layout: Layout,
-    /// Whether anything goes over the part's first end, and over its last.
+    /// Whether messages cross the subdomain's first end, and its last.
     crosses: [bool; 2],
     sent: Vec<T>,
     received: Vec<T>,
 }
 
 impl<'a, T: Real> Relay<'a, T> {
-    /// Over those ends that other parts are beyond.
+    /// Crosses those ends that have a neighbour.
     pub(crate) fn new(cpu: &'a Cpu, layout: &Layout, crosses: [bool; 2]) -> Self {
         let halo = layout.halo();
         let crosses = [crosses[0] && halo[0] > 0, crosses[1] && halo[1] > 0];
         Self { cpu, layout: *layout, crosses, sent: Vec::new(), received: Vec::new() }
     }
 
-    /// Receives what the part before has left of v in one tile, and sends what this one has left in another.
+    /// Receives the previous subdomain's v of one tile, and sends this one's v of another.
     ///
     /// # Safety
     /// Nobody else uses v meanwhile.
@@ -67,7 +67,8 @@ impl<'a, T: Real> Relay<'a, T> {
     }
 }
 
-/// Where a tile's rows lie in row j of the grid, and their lengths: cells with even i first, wherever the part begins.
+/// Returns the places of a tile's rows in row j of the grid, and their lengths: cells with even i first, wherever the subdomain
+/// begins.
 fn places<'a>(layout: &'a Layout, j: isize, tile: &'a Tile) -> impl Iterator<Item = (isize, usize)> + use<'a> {
     [0, 1].into_iter().flat_map(move |parity| {
         let colour = (parity + j).rem_euclid(2);

@@ -15,10 +15,10 @@ use crate::shared::Shared;
 use crate::vector::Vector;
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
-    /// Stores the sums of a pass over this rank's planes, added to those of the other ranks.
+    /// Sums the results of a pass over this rank's planes, and over all ranks.
     ///
     /// # Errors
-    /// As [`Backend::sum`].
+    /// See [`Backend::sum`].
     pub(crate) fn reduce<const N: usize>(
         &self,
         workspace: &Workspace<T>,
@@ -30,10 +30,10 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         self.cpu().sum(&self.layout, &out.all(), scalars)
     }
 
-    /// A pass of one stage that sums up, and reads no neighbours.
+    /// Runs a pass of one stage that returns sums, and reads no neighbours.
     ///
     /// # Errors
-    /// As [`Backend::sum`].
+    /// See [`Backend::sum`].
     pub(crate) fn summing_pass<const N: usize>(
         &self,
         stage: impl Fn(&C, usize, &mut ChunkSpace<T>) -> [f64; 2] + Sync,
@@ -66,7 +66,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         self.reduce(&workspace, out, scalars)
     }
 
-    /// A pass of one stage, of which each plane's sums are looked at.
+    /// Runs a pass of one stage, and inspects each plane's sums.
     pub(crate) fn pass_by_plane(
         &self,
         stage: impl Fn(&C, usize, &mut ChunkSpace<T>) -> [f64; 2] + Sync,
@@ -78,7 +78,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         workspace.sums.iter().enumerate().for_each(|(j, &sums)| look(j, sums));
     }
 
-    /// A pass of one stage that sums up nothing.
+    /// Runs a pass of one stage without sums.
     pub(crate) fn plain_pass(&self, stage: impl Fn(&C, usize, &mut ChunkSpace<T>) + Sync) {
         let (c, mut workspace) = (self.coefficients(), self.workspace());
         self.pass(&mut workspace, &[&|j, space| stage(&c, j, space)]);
@@ -138,7 +138,7 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
 }
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
-    /// r = f − A u, where that is asked for;  ‖f − A u‖²
+    /// Computes r = f − A u, where it is wanted; ‖f − A u‖².
     fn residual_to(
         &self,
         r: Option<Shared<T>>,
@@ -175,7 +175,7 @@ impl<C: Stored<T>, T: Real> CgOperator<Cpu, T> for SevenPoint<C, T> {
         let (len, layers) = (self.geometry().plane_len(), self.geometry().layers());
         let advance = |j: usize, _: &mut ChunkSpace<T>| {
             let start = self.geometry().plane_start(j);
-            // SAFETY: this stage has plane j of u, p and the next p to itself; z is only read.
+            // SAFETY: only this stage uses plane j of u, p and the next p; z is only read.
             let (u, p_here, z_here) = unsafe { (u.row_mut(start, len), p.row_mut(start, len), z.row(start, len)) };
             self.cpu().dispatch::<T, _>(blas::Advance { alpha, beta, u, p: p_here, z: z_here });
             let [before, after] = self.layout.halo_len().map(|entries| entries > 0);
@@ -191,7 +191,7 @@ impl<C: Stored<T>, T: Real> CgOperator<Cpu, T> for SevenPoint<C, T> {
             for is_east in [false, true].into_iter().filter(|&is_east| self.layout.goes_on_in_x()[usize::from(is_east)])
             {
                 let start = self.layout.beyond(is_east, j as isize);
-                // SAFETY: as above, of the cells in halo columns beside plane j.
+                // SAFETY: as above, for the cells in halo columns beside plane j.
                 let (p, z) = unsafe { (p.row_mut(start, layers), z.row(start, layers)) };
                 self.cpu().dispatch::<T, _>(|| {
                     p.iter_mut().zip(z).for_each(|(p, &z)| *p = beta.mul_add(*p, z));
@@ -201,7 +201,7 @@ impl<C: Stored<T>, T: Real> CgOperator<Cpu, T> for SevenPoint<C, T> {
         let apply = |j: usize, _: &mut ChunkSpace<T>| {
             store(sums, j, self.on_both(&c, j, |h| Apply { h, x: next, y: q }));
         };
-        // Those of z before the first stage; then p has its own.
+        // Halo rows of z come before the first stage; p then computes its own.
         let exchange = |s: usize, inside: Meanwhile<'_>| match s {
             0 => self.cpu().fill_while(given_z, &Colour::BOTH, inside),
             _ => Ok(()),

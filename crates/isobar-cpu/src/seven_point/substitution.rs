@@ -1,8 +1,8 @@
-//! Incomplete factorisation, cell by cell, over the whole grid or in blocks of consecutive unknowns, and substitution in
-//! such blocks; [`super::wavefronts`] has that over the whole grid.
+//! Incomplete factorisation, cell by cell, over the whole grid or in blocks of consecutive unknowns, and substitution in such
+//! blocks; for substitution over the whole grid see [`super::wavefronts`].
 //!
-//! Blocks are gone through side by side. Where the grid is a part of a larger one, whose blocks are cut where parts meet, cells are
-//! gone through in order as over the whole grid.
+//! Blocks are processed in parallel. On a subdomain, whose first and last blocks may be cut, cells are visited in the same order as
+//! on the whole grid.
 
 use isobar_core::error::Result;
 use isobar_core::layout::Shape;
@@ -18,7 +18,8 @@ use crate::seven_point::tiles::Tiles;
 use crate::shared::Shared;
 use crate::vector::Vector;
 
-/// Blocks of so many unknowns of a grid, in the order x, y, z. Cells are those of the whole grid, wherever this part of it begins.
+/// Blocks of consecutive unknowns of a grid, in the order x, y, z. Cells are numbered as in the whole grid, wherever this subdomain
+/// begins.
 pub(crate) struct Blocks<'a, T> {
     cpu: &'a Cpu,
     g: Geometry<'a, T>,
@@ -31,7 +32,7 @@ type Block = std::ops::Range<usize>;
 
 /// A neighbour of a cell.
 struct Neighbour<T> {
-    /// Number, and position in a vector.
+    /// Its number, and its position in a vector.
     number: usize,
     position: isize,
     /// −a_nm
@@ -46,7 +47,7 @@ impl<'a, T: Real> Blocks<'a, T> {
         Self { cpu, g, whole, block: block.clamp(1, whole.cells()) }
     }
 
-    /// Whether there is one.
+    /// Returns whether there is only one block.
     pub(crate) fn is_one(&self) -> bool {
         self.block == self.whole.cells()
     }
@@ -55,16 +56,16 @@ impl<'a, T: Real> Blocks<'a, T> {
         self.g.layout.shape() != self.whole
     }
 
-    /// Whether there are blocks with cells of both the row before this part's first and that one; the same of its last row.
+    /// Returns whether a block has cells in both the row before this subdomain's first and that one; likewise for its last row.
     fn crosses(&self) -> [bool; 2] {
         let (first, rows) = (self.g.layout.origin()[1], self.g.layout.shape().ny);
         [first, first + rows].map(|row| blocks_cross(self.whole, self.block, row))
     }
 
-    /// 1 over the pivots, see [`Triangular::factorise`](isobar_core::operator::Triangular::factorise).
+    /// Computes 1 over the pivots, see [`Triangular::factorise`](isobar_core::operator::Triangular::factorise).
     ///
     /// # Errors
-    /// As [`PartBackend::hand_on`].
+    /// See [`PartBackend::hand_on`].
     pub(crate) fn factorise(
         &self,
         entries: &impl CellCoefficients<T>,
@@ -81,19 +82,19 @@ impl<'a, T: Real> Blocks<'a, T> {
                         for k in tile.layers.clone() {
                             for i in tile.cells_in_x(&self.g.layout) {
                                 let at = self.in_whole([i, j, k]);
-                                // SAFETY: a tile is one thread's, and those that it depends on are done.
+                                // SAFETY: a tile belongs to one thread, and the tiles it depends on are done.
                                 unsafe { self.eliminate(entries, omega, at, &self.block_of(at), out) };
                             }
                         }
                     }
                 },
-                // SAFETY: between tiles nobody uses them.
+                // SAFETY: nobody uses them between tiles.
                 |next, done| unsafe { relay.turn(true, out, next, done) },
             );
         }
         self.for_each(|block| {
             for n in block.clone() {
-                // SAFETY: cells of a block are this thread's.
+                // SAFETY: the cells of a block belong to this thread.
                 unsafe { self.eliminate(entries, omega, self.cell(n), &block, out) };
             }
         });
@@ -139,10 +140,10 @@ impl<'a, T: Real> Blocks<'a, T> {
         unsafe { out.set(self.position(at), inverse) };
     }
 
-    /// Σ T over the upper neighbours in the block.
+    /// Returns Σ T over the upper neighbours in the block.
     fn upper_sum(&self, entries: &impl CellCoefficients<T>, number: usize, block: &Block) -> T {
         let mut sum = T::ZERO;
-        // Of a cell in a halo row the others may be out of reach.
+        // Other neighbours of a cell in a halo row may be out of reach.
         self.for_each_neighbour(
             entries,
             self.cell(number),
@@ -159,7 +160,7 @@ impl<'a, T: Real> Blocks<'a, T> {
     /// z = M⁻¹ r
     ///
     /// # Errors
-    /// As [`PartBackend::hand_on`].
+    /// See [`PartBackend::hand_on`].
     pub(crate) fn substitute(
         &self,
         entries: &impl CellCoefficients<T>,
@@ -168,7 +169,7 @@ impl<'a, T: Real> Blocks<'a, T> {
         z: &mut Vector<T>,
     ) -> Result<()> {
         let z = z.share_mut();
-        // Σ T z over the neighbours of higher or lower number within the block.
+        // Adds Σ T z over the neighbours of higher or lower number within the block.
         let coupled = |at: [usize; 3], block: &Block, wanted: bool, mut sum: T| {
             self.for_each_neighbour(
                 entries,
@@ -176,7 +177,7 @@ impl<'a, T: Real> Blocks<'a, T> {
                 |higher| higher == wanted,
                 |Neighbour { number, position, t, .. }| {
                     if block.contains(&number) {
-                        // SAFETY: cells of a block are one thread's, or of tiles that are done, here and below.
+                        // SAFETY: the cells of a block belong to one thread, or to tiles that are done, here and below.
                         sum += t * unsafe { z.row(position, 1) }[0];
                     }
                 },
@@ -209,7 +210,7 @@ impl<'a, T: Real> Blocks<'a, T> {
                         tile.cells_in_x(&self.g.layout).for_each(|i| visit([i, j, k], &forward));
                     }
                 },
-                // SAFETY: between tiles nobody uses it, here and below.
+                // SAFETY: nobody uses it between tiles, here and below.
                 |next, done| unsafe { relay.turn(true, z, next, done) },
             )?;
             return tiles.downwards(
@@ -252,27 +253,27 @@ impl<'a, T: Real> Blocks<'a, T> {
         i + self.whole.nx * (j + self.whole.ny * k)
     }
 
-    /// The block of a cell.
+    /// Returns the block of a cell.
     fn block_of(&self, at: [usize; 3]) -> Block {
         let first = self.number(at) / self.block * self.block;
         first..first + self.block
     }
 
-    /// A cell of this part.
+    /// Returns the indices of a cell of this subdomain in the whole grid.
     fn in_whole(&self, [i, j, k]: [usize; 3]) -> [usize; 3] {
         [i, j + self.g.layout.origin()[1], k]
     }
 
-    /// Where a cell is in a vector, in its halo rows too.
+    /// Returns the position of a cell in a vector, also in its halo rows.
     #[inline(always)]
     fn position(&self, [i, j, k]: [usize; 3]) -> isize {
-        // Two rows further on, where an even number keeps the colours.
+        // Shifts by two rows, which keeps the colours.
         let layout = &self.g.layout;
         let row = (layout.row_here(j) + 2).cast_unsigned();
         layout.index(i, row, k) as isize - (4 * layout.half_plane()) as isize
     }
 
-    /// Neighbours on the sides that are `wanted`: of higher or of lower number.
+    /// Visits the neighbours on the `wanted` side: of higher or of lower number.
     #[inline(always)]
     fn for_each_neighbour(
         &self,

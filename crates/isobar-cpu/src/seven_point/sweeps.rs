@@ -17,22 +17,22 @@ use crate::vector::Vector;
 
 /// The most sweeps in one pass.
 pub(crate) const MOST_SWEEPS: usize = 3;
-/// The most stages: half sweeps, one before and one after.
+/// The most stages of a pass: half sweeps, one before and one after.
 const MAX_STAGES: usize = 2 * MOST_SWEEPS + 2;
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
-    /// Whether a sweep leaves no residual on the colour that it ends with, and looks at no old values of the other:
-    /// red–black without over-relaxation, of columns that are no rings.
+    /// Returns whether a sweep leaves no residual on its last colour, and reads no old values of the other: red–black without
+    /// over-relaxation, with columns that are not periodic.
     fn solves_lines(&self, relaxation: Relaxation) -> bool {
         relaxation.overwrites() && !self.geometry().periodic[2]
     }
 
-    /// The colour that a sweep begins with, as it is stored here.
+    /// Returns the colour that a sweep begins with, as it is stored here.
     fn first(&self, relaxation: Relaxation) -> Colour {
         self.geometry().layout.local(relaxation.first)
     }
 
-    /// The colours whose residual does not vanish after a sweep.
+    /// Returns the colours whose residual does not vanish after a sweep.
     pub(crate) fn unsolved(&self, relaxation: Relaxation) -> &'static [Colour] {
         match self.first(relaxation) {
             _ if !self.solves_lines(relaxation) => &Colour::BOTH,
@@ -41,7 +41,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         }
     }
 
-    /// The colours whose old values a sweep looks at.
+    /// Returns the colours whose old values a sweep reads.
     pub(crate) fn needed(&self, relaxation: Relaxation) -> &'static [Colour] {
         match self.first(relaxation) {
             _ if !self.solves_lines(relaxation) => &Colour::BOTH,
@@ -50,10 +50,10 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         }
     }
 
-    /// Only a sweep that overwrites all columns can do without old values; for the others a guess of zero must be
-    /// written out.
+    /// Prepares u for a sweep and returns the guess that it assumes. Only a sweep that overwrites all columns needs no old
+    /// values; for the others a guess of zero is written to u.
     pub(crate) fn prepare(&self, relaxation: Relaxation, guess: Guess, u: &mut Vector<T>) -> Guess {
-        // Points from zero write all of u.
+        // Relaxation of points from zero writes all of u.
         if guess == Guess::Given || relaxation.smoother == Smoother::PointRedBlack {
             return guess;
         }
@@ -61,8 +61,8 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             blas::fill(self.cpu(), T::ZERO, u);
             return Guess::Given;
         }
-        // An entry of zero meets the first and the last number of each half plane where its neighbours are rows at an
-        // end of lines; left from before, it might be no number.
+        // The first and the last number of each half plane are multiplied by zero entries where their neighbours are rows at an
+        // end of lines; old values there might be NaN.
         for half_plane in u.entries_mut().chunks_exact_mut(self.geometry().layout.half_plane()) {
             if let [first, .., last] = half_plane {
                 (*first, *last) = (T::ZERO, T::ZERO);
@@ -81,7 +81,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         c.run(self.cpu(), self.geometry(), Solve { h, r, z, space });
     }
 
-    /// Σ (f − A u)² over the given colours of plane j; stores the residual where asked for, zero on the others.
+    /// Computes Σ (f − A u)² over the given colours of plane j; stores the residual where it is wanted, zero on the others.
     pub(crate) fn residual_plane<R: Real>(
         &self,
         c: &C,
@@ -105,19 +105,19 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
                 };
                 total += sums[0];
             } else if let Some(r) = r {
-                // SAFETY: this stage has plane j of r to itself.
+                // SAFETY: only this stage uses plane j of r.
                 unsafe { r.row_mut(h.start, g.layout.half_plane()) }.fill(R::ZERO);
             }
         }
         total
     }
 
-    /// r = f − A u on plane j, put so far from its place in f;  Σ r²
+    /// Computes r = f − A u on plane j, stored at a distance from its place in f; Σ r².
     pub(crate) fn residual_into(&self, c: &C, j: usize, [f, u]: [Shared<T>; 2], r: Shared<T>, shift: isize) -> f64 {
         self.on_both(c, j, |h| Residual { h, f, u, to: Into { vector: r, shift } })[0]
     }
 
-    /// r = f − A u on one colour of plane j.
+    /// Computes r = f − A u on one colour of plane j.
     pub(crate) fn residual_of(
         &self,
         c: &C,
@@ -131,12 +131,12 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         c.run(self.cpu(), self.geometry(), Residual { h, f, u, to: Into { vector: r, shift } });
     }
 
-    /// u += a x on some colours of plane j, x being so far from its place in u
+    /// Computes u += a x on some colours of plane j, x being stored at a distance from its place in u.
     fn add_plane<R: Real>(&self, j: usize, colours: &[Colour], a: T, (x, shift): (Shared<R>, isize), u: Shared<T>) {
         let g = self.geometry();
         for &colour in colours {
             let (start, len) = (g.half_plane(j, colour).start, g.layout.half_plane());
-            // SAFETY: this stage has plane j of u to itself; that of x is complete.
+            // SAFETY: only this stage uses plane j of u; that of x is complete.
             let (x, u) = unsafe { (x.row(start + shift, len), u.row_mut(start, len)) };
             self.cpu().dispatch::<T, _>(blas::Axpy { a, x, y: u });
         }
@@ -206,7 +206,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             stages[count] = stage;
             count += 1;
         }
-        // What half sweeps read beyond the part: the other colour, which they leave alone; cells of one are in columns of both.
+        // Half sweeps read the other colour's halo, which they do not write; a colour of cells has columns of both colours.
         let first_half = usize::from(before.is_some());
         let [first, second]: [&[Colour]; 2] = match relaxation.first {
             _ if is_by_points => [&Colour::BOTH; 2],
@@ -220,7 +220,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         })
     }
 
-    /// One sweep of block Jacobi: corrections of a plane are kept until its neighbours have theirs.
+    /// Runs one sweep of block Jacobi: corrections of a plane are kept until its neighbours have theirs.
     fn jacobi_sweep(&self, c: &C, workspace: &mut Workspace<T>, rho: f64, [f, u]: [Shared<T>; 2]) {
         let (g, rho) = (self.geometry(), T::from_f64(rho));
         let chunks = self.chunks(workspace, 2);

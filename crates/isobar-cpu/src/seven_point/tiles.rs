@@ -1,8 +1,9 @@
-//! How a grid is cut into tiles that depend on each other in every direction, for factorisation and substitution.
+//! The decomposition of a grid into tiles for factorisation and substitution, where each tile depends on those before it in every
+//! direction.
 //!
-//! Cells depend on their lower neighbours in x, y and z, so a tile can be worked on when those before it in every
-//! direction are done. Threads own consecutive planes, and take the tiles of their planes one after the other, each thread
-//! one tile behind the thread before it:
+//! Cells depend on their lower neighbours in x, y and z, so that a tile can start when the tiles before it in every direction are
+//! done. Threads own consecutive planes, and work on the tiles of their planes one after the other, each thread one tile behind
+//! the previous thread:
 //!
 //! ```text
 //! round        0  1  2  3  4
@@ -20,12 +21,12 @@ use isobar_core::layout::{Layout, Shape};
 use crate::cpu::Cpu;
 use crate::geometry::Columns;
 
-/// Tiles that a thread's planes are cut into, about: more of them wait less for each other at the ends.
+/// The approximate number of tiles in a thread's planes: more tiles shorten the waits at the ends.
 const TILES: usize = 16;
-/// Columns of a tile, at least.
+/// The fewest columns of a tile.
 const FEWEST_COLUMNS: usize = 32;
 
-/// How a grid is cut into tiles, the same for any number of threads but for the planes.
+/// The decomposition of a grid into tiles; only the planes depend on the number of threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tiles {
     shape: Shape,
@@ -37,17 +38,17 @@ pub(crate) struct Tiles {
     pitch: usize,
 }
 
-/// Some planes, layers and columns.
+/// A tile: some planes, layers and columns.
 #[derive(Clone, Debug)]
 pub(crate) struct Tile {
     pub(crate) planes: Range<usize>,
     pub(crate) layers: Range<usize>,
-    /// Of each colour.
+    /// Columns of each colour.
     pub(crate) columns: Columns,
 }
 
 impl Tile {
-    /// i of its cells.
+    /// Returns the range of i of its cells.
     pub(crate) fn cells_in_x(&self, layout: &Layout) -> Range<usize> {
         let Columns { m, n } = self.columns;
         2 * m..(2 * (m + n)).min(layout.shape().nx)
@@ -58,7 +59,7 @@ impl Tiles {
     pub(crate) fn new(cpu: &Cpu, layout: &Layout) -> Self {
         let (shape, pitch) = (layout.shape(), layout.pitch());
         let layers = shape.nz.div_ceil(TILES);
-        // Few layers: tiles of columns beside.
+        // With few layers, columns are divided too.
         let across = TILES.div_ceil(shape.nz.div_ceil(layers));
         let columns = if across > 1 { pitch.div_ceil(across).max(FEWEST_COLUMNS).next_multiple_of(8) } else { pitch };
         let threads = cpu.threads_for(layout.len()).min(shape.ny);
@@ -69,7 +70,7 @@ impl Tiles {
         [self.pitch.div_ceil(self.columns), self.shape.nz.div_ceil(self.layers)]
     }
 
-    /// Tile n of a thread's.
+    /// Returns tile n of a thread.
     fn tile(&self, thread: usize, n: usize) -> Tile {
         let across = self.count()[0];
         let (m, k) = (n % across * self.columns, n / across * self.layers);
@@ -81,8 +82,8 @@ impl Tiles {
         }
     }
 
-    /// Runs `f(thread, tile)` for all tiles, each after those before it in every direction; `turn(next, done)` is called between,
-    /// when nothing runs: before the next tile of the first planes is begun, and after one of the last planes is done.
+    /// Runs `f(thread, tile)` for all tiles, each after those before it in every direction; between tiles it calls `turn(next,
+    /// done)`, before the next tile of the first planes begins, and after one of the last planes is done.
     ///
     /// # Errors
     /// The errors of `turn`.
@@ -96,8 +97,8 @@ impl Tiles {
         self.run(cpu, |thread, n, _| f(thread, self.tile(thread, n)), |next, done, _| turn(of(next), of(done)))
     }
 
-    /// Runs `f(thread, tile)` for all tiles, each after those behind it in every direction; `turn` is called in the same way, of
-    /// the last planes first.
+    /// Runs `f(thread, tile)` for all tiles, each after those behind it in every direction; `turn` is called likewise, with the
+    /// last planes as the first.
     ///
     /// # Errors
     /// The errors of `turn`.
@@ -126,7 +127,7 @@ impl Tiles {
         let tiles: usize = self.count().into_iter().product();
         for round in 0..tiles + self.threads {
             turn((round < tiles).then_some(round), round.checked_sub(self.threads), tiles)?;
-            // The threads that have a tile in this round: none in the last.
+            // The threads that have a tile in this round; the last round has none.
             let (first, beyond) = ((round + 1).saturating_sub(tiles), (round + 1).min(self.threads));
             cpu.for_each(beyond - first, |n| f(first + n, round - (first + n), tiles));
         }
@@ -140,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// Every cell once, after its lower neighbours; or after the higher ones.
+    /// Every cell is visited once, after its lower neighbours; or after the higher ones.
     #[test]
     fn tiles_follow_those_that_they_depend_on() {
         let cpu = Cpu::new(3).unwrap();
@@ -182,7 +183,7 @@ mod tests {
                         }
                     }
                 };
-                // A neighbour must have all pieces in order, one in time for each tile, and each when it is done.
+                // A neighbour must receive all pieces in order, each when it is done and before the tile that needs it.
                 let (seen, planes) = (Mutex::new((Vec::new(), Vec::new())), if up { [0, ny - 1] } else { [ny - 1, 0] });
                 let is_done = |plane: usize, tile: &Tile| {
                     let done = done.lock().unwrap();

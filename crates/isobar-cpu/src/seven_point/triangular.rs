@@ -10,7 +10,7 @@ use crate::geometry::{Around, Geometry, HalfPlane, View, Which, Window};
 use crate::row_sum::RowSum;
 use crate::shared::{Row, Shared};
 
-/// Σ t v over all neighbours
+/// Returns Σ t v over all neighbours.
 #[inline(always)]
 fn sum<S: Simd, T: Real>(entries: &impl Entries<S, T>, v: &Around<'_, S, T>, i: usize) -> Pack<S, T> {
     let horizontal = entries.horizontal_sum(v.horizontal(i));
@@ -135,16 +135,16 @@ struct Products<'a, S: Simd, T: Real> {
     simd: S,
     /// D⁻¹ of the lower neighbours.
     lower: Around<'a, S, T>,
-    /// Unscaled: D⁻¹ of the lower neighbours; scaled: of all.
+    /// Unscaled: D⁻¹ of the lower neighbours; scaled: D⁻¹ of all.
     weights: Around<'a, S, T>,
-    /// r where `weights` is meant.
+    /// r of the neighbours in `weights`.
     weighted: Around<'a, S, T>,
     /// Unscaled: r of the higher neighbours; scaled: nothing.
     plain: Option<Around<'a, S, T>>,
 }
 
 impl<S: Simd, T: Real> Products<'_, S, T> {
-    /// z of pack i, from r and D⁻¹ there.
+    /// Returns z of pack i, from r and D⁻¹ there.
     #[inline(always)]
     fn value(&self, entries: &impl Entries<S, T>, r: Pack<S, T>, inverse: Pack<S, T>, i: usize) -> Pack<S, T> {
         let zero = Pack::splat(self.simd, T::ZERO);
@@ -159,15 +159,15 @@ impl<S: Simd, T: Real> Products<'_, S, T> {
         }
         let [squares, weighted, plain] = sums;
         if self.plain.is_none() {
-            // (r/d)(1 + Σ t²/(d d_m)) + Σ t r_m/(d d_m)
+            // s/(r/d)/Unscaled: (r/d)/
             inverse * (r.mul_add(inverse * squares, r) + weighted)
         } else {
-            // r (1 + Σ (t/d_m)²) + Σ t r_m/d_m + (Σ t r_m)/d
+            // Scaled: r (1 + Σ (t/d_m)²) + Σ t r_m/d_m + (Σ t r_m)/d
             r.mul_add(squares, r) + plain.mul_add(inverse, weighted)
         }
     }
 
-    /// Σ over some neighbours: (t/d_m)² (scaled: t²/d_m), t r_m/d_m, and t r_m of those that are not weighted.
+    /// Adds Σ over some neighbours: (t/d_m)² (scaled: t²/d_m), t r_m/d_m, and t r_m of those without a weight.
     #[inline(always)]
     fn add<const N: usize>(
         [squares, sum, plain_sum]: &mut [Pack<S, T>; 3],

@@ -1,12 +1,12 @@
-//! Substitution over the whole grid with (Δ + L) Δ⁻¹ (Δ + Lᵀ), a wavefront of [`tiles`](super::tiles). Of a grid that several parts
-//! share, what the part before has left of z beside a tile comes before the tile is begun.
+//! Substitution over the whole grid with (Δ + L) Δ⁻¹ (Δ + Lᵀ), a wavefront of [`tiles`](super::tiles). On a grid divided into
+//! subdomains, a tile begins when the previous subdomain's z beside it has arrived.
 //!
-//! Within a tile a row is two loops: everything but the neighbour in x, by packs, both colours of cells; then the
-//! recurrence along x, y_i = a_i + c_i y_{i−1}, cell by cell. What a cell is computed from, and in which order, is
-//! the same whatever the number of threads; sums are kept by plane.
+//! Within a tile a row is two loops: all terms but the neighbour in x, by packs, both colours of cells; then the recurrence along
+//! x, y_i = a_i + c_i y_{i−1}, cell by cell. The arithmetic of a cell and its order do not depend on the number of threads; sums
+//! are kept by plane.
 //!
-//! Safety of all memory accesses: a tile is one thread's, and what it reads beside itself is of tiles before it, which are
-//! done, or of vectors that nobody writes.
+//! Safety of all memory accesses: a tile belongs to one thread, and it reads other tiles only when they are done, or vectors that
+//! nobody writes.
 
 use isobar_core::backend::{Backend, HostScalars, Sums};
 use isobar_core::error::Result;
@@ -91,7 +91,7 @@ impl<T: Real> Place<'_, '_, T> {
         self.g.position(self.h, self.w)
     }
 
-    /// The column, counted from the window's first, that is at the end of its line and tied to the other end.
+    /// Returns the column, counted from the window's first, that is at the end of its line and coupled to the other end.
     #[inline(always)]
     fn wrapped_end(&self, upper: bool) -> Option<usize> {
         let Columns { m, n } = self.w.columns;
@@ -99,8 +99,8 @@ impl<T: Real> Place<'_, '_, T> {
         (self.g.periodic[0] && (m..m + n).contains(&end)).then(|| end.wrapping_sub(m))
     }
 
-    /// Σ t z over the neighbours in y and z that count; t of the neighbour in x on one side; both times Δ⁻¹. Returns t Δ⁻¹
-    /// of the neighbour across a periodic end.
+    /// Computes Σ t z over the neighbours in y and z that count, and t of the neighbour in x on one side, both times Δ⁻¹. Returns t
+    /// Δ⁻¹ of the neighbour across a periodic end.
     #[inline(always)]
     fn gather<S: Simd>(
         &self,
@@ -155,7 +155,7 @@ impl<T: Real> Place<'_, '_, T> {
     }
 }
 
-/// The half planes of plane j with even and with odd i.
+/// Returns the half planes of plane j with even and with odd i.
 fn by_parity<T: Real>(g: &Geometry<'_, T>, j: usize) -> [HalfPlane; 2] {
     let [red, black] = Colour::BOTH.map(|colour| g.half_plane(j, colour));
     if red.parity == 0 { [red, black] } else { [black, red] }
@@ -236,7 +236,7 @@ impl<T: Real> Kernel<T> for Forward<'_, T> {
                 }
             }
             if q.is_some() {
-                // SAFETY: as above; a plane is one thread's.
+                // SAFETY: as above; a plane belongs to one thread.
                 let sums = &mut unsafe { sums.row_mut(j as isize, 1) }[0];
                 sums[0] += rho.total();
                 sums[1] += norm.total();
@@ -245,7 +245,7 @@ impl<T: Real> Kernel<T> for Forward<'_, T> {
     }
 }
 
-/// z = y − Δ⁻¹ Lᵀ z, y being what z holds
+/// z = y − Δ⁻¹ Lᵀ z, where z holds y
 struct Backward<'s, T> {
     tile: Tile,
     vectors: Vectors<T>,
@@ -302,7 +302,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// z = (Δ + Lᵀ)⁻¹ Δ (Δ + L)⁻¹ r
     ///
     /// # Errors
-    /// As [`PartBackend::hand_on`].
+    /// See [`PartBackend::hand_on`].
     pub(crate) fn substitute_whole(&self, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
         let vectors = Vectors { inverse_pivots: inverse_pivots.share(), r: r.share(), q: None, z: z.share_mut() };
         self.sweep_both(vectors).map(drop)
@@ -311,7 +311,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// r −= αq;  z = (Δ + Lᵀ)⁻¹ Δ (Δ + L)⁻¹ r;  ρ = ⟨r, z⟩ = ⟨y, Δ y⟩;  ‖r‖²
     ///
     /// # Errors
-    /// As [`PartBackend::hand_on`].
+    /// See [`PartBackend::hand_on`].
     pub(crate) fn substitute_whole_residual(
         &self,
         inverse_pivots: &Vector<T>,
@@ -333,13 +333,13 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         let tiles = Tiles::new(cpu, &g.layout);
         workspace.sums.fill([0.0; 2]);
         let (spaces, sums) = (Shared::of(&mut workspace.chunks), Shared::of(&mut workspace.sums));
-        // SAFETY: a thread's space is its own.
+        // SAFETY: each thread has its own space.
         let space = |thread: usize| &mut unsafe { spaces.row_mut(thread as isize, 1) }[0];
         let mut relay = Relay::new(self.cpu(), &g.layout, [true; 2]);
         tiles.upwards(
             cpu,
             |thread, tile| c.run(cpu, g, Forward { tile, vectors, space: space(thread), sums }),
-            // SAFETY: between tiles nobody uses z, here and below.
+            // SAFETY: nobody uses z between tiles, here and below.
             |next, done| unsafe { relay.turn(true, vectors.z, next, done) },
         )?;
         tiles.downwards(

@@ -1,4 +1,4 @@
-//! A few problems of the suite of hard ones; `examples/diffusion_suite` has all.
+//! A few problems of the suite of hard ones; the bench `diffusion_suite` has all.
 
 #[path = "../../benches/diffusion_suite/problems.rs"]
 mod problems;
@@ -14,7 +14,7 @@ use isobar_cpu::Cpu;
 
 use problems::{Problem, closed_blocks, problem, rounding_floor};
 
-/// Iterations to `tolerance`; nothing where that is beyond double precision.
+/// Returns the iterations to `tolerance`; nothing where that is beyond double precision.
 fn iterations(cpu: &Cpu, problem: &Problem, precision: Precision, tolerance: f64) -> Option<usize> {
     let options =
         SolverOptions { tolerance, precision, compatibility: Compatibility::Project, ..SolverOptions::default() };
@@ -39,7 +39,7 @@ fn hard_problems_are_solved() {
     assert!(counts[counts.len() / 2] <= 16 && counts[counts.len() - 1] <= 80, "{counts:?}");
 }
 
-/// Pieces of a grid side by side leave next to nothing of each other in coarse cells.
+/// Components beside each other have a negligible effect on each other's coarse cells.
 #[test]
 fn blocks_of_closed_cells_do_not_matter() {
     let cpu = Cpu::new(2).unwrap();
@@ -50,7 +50,7 @@ fn blocks_of_closed_cells_do_not_matter() {
     }
 }
 
-/// However many threads, the same numbers.
+/// The numbers do not depend on the number of threads.
 #[test]
 fn threads_do_not_matter() {
     let problem = problem(10);

@@ -1,4 +1,5 @@
-//! Cycles of hierarchical Jacobi on paper C's problems, as an independent implementation counted them.
+//! Cycles of hierarchical Jacobi on paper C's problems, compared with counts of an independent
+//! implementation.
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
@@ -9,7 +10,7 @@ use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, PointProblem
 use isobar_core::solver::ignore;
 use isobar_cpu::Cpu;
 
-/// Cycles from a first guess of ones until the residual has fallen to 1e-4.
+/// Returns the cycles from a first guess of ones until the residual has fallen to 1e-4.
 fn cycles(shape: Shape, sub_iterations: usize, overlap: usize) -> usize {
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
     problem.boundary = [[Boundary::Dirichlet(0.0); 2]; 3];
@@ -56,7 +57,7 @@ fn in_two_dimensions() {
     assert_counts(Shape::new(256, 256, 1), &[(32, 4, 1_355)]);
 }
 
-/// u after so many iterations of so many sweeps, in three dimensions.
+/// Returns u after `iterations` iterations in three dimensions.
 fn after(shape: Shape, cpu: &Cpu, iterations: usize, jacobi: JacobiOptions) -> Vec<f64> {
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
     problem.boundary = [[Boundary::Dirichlet(0.0); 2], [Boundary::Neumann(0.0); 2], [Boundary::Dirichlet(1.0); 2]];
@@ -76,7 +77,8 @@ fn after(shape: Shape, cpu: &Cpu, iterations: usize, jacobi: JacobiOptions) -> V
     u
 }
 
-/// Cycles of more sweeps than one pass over memory takes, on one thread and on several, whose chunks meet.
+/// Cycles of more sweeps than one pass over memory computes, on one thread and on several, whose chunks
+/// meet.
 #[test]
 fn exact_cycles_in_three_dimensions_are_sweeps() {
     let shape = Shape::new(41, 50, 26);

@@ -1,5 +1,5 @@
-//! What solves on processor cores promise beyond the conformance suite, one program so that the solvers are compiled for
-//! them once.
+//! Tests of solves on processor cores beyond the conformance suite, in one program so that the solvers are compiled
+//! once.
 
 mod diffusion_suite;
 mod heat;

@@ -119,7 +119,8 @@ fn robustness_in_the_courant_number() {
     }
 }
 
-/// Single precision cannot hold the solution of this problem: what it returns must say so.
+/// Single precision cannot represent the solution of this problem, and the outcome must report
+/// that.
 #[test]
 fn single_precision_is_judged_in_double() {
     let options = SolverOptions { precision: Precision::F32, ..multigrid(Smoother::LineRedBlack) };

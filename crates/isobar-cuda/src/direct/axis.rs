@@ -140,7 +140,7 @@ impl Products {
 impl Products {
     /// Returns Sᵀ 1.
     fn of_constant(&self) -> Vec<f64> {
-        // From the backward matrix, whose rows are vectors: half of the even ones, with the middle separate.
+        // The rows of the backward matrix are vectors: half of the even ones, with the middle separate.
         let [_, back] = &self.ways;
         let (n, pitch, rows) = (self.values.len(), back.pitch(), back.depth.next_multiple_of(DEPTH));
         let row = |part: usize, k: usize| &back.values[(part * rows + k) * pitch..][..back.width];

@@ -282,7 +282,7 @@ impl Direct {
 
     fn judge(&self, b: Pointer, u: Pointer) -> Result<()> {
         let isobar_core::layout::Shape { nx, ny, nz } = self.factors.shape;
-        // As many blocks as run at once; adjacent tiles share two layers.
+        // The number of blocks that run at once; adjacent tiles share two layers.
         let blocks = self.backend.summing_blocks().min(2 * self.backend.context().multiprocessors);
         let width = if self.judging_kernel() == "judge" { 1 } else { 2 };
         let columns = nx.div_ceil(width * SUMMING / 8) * ny.div_ceil(8);

@@ -64,7 +64,7 @@ impl SupportsGalerkin for Cuda {
         if operator.layout_of().shape() == stencil.shape() {
             return Matrix::of(operator.kernels(), grid);
         }
-        // On ranks from an operator on all of the grid, which is there as long as its couplings are computed.
+        // On ranks an operator on the whole grid exists while its couplings are computed.
         let whole: Arc<Self::Operator<T>> = SevenPoint::new(&self.alone(), stencil)?;
         Matrix::of(whole.kernels(), grid)
     }

@@ -76,7 +76,7 @@ pub(super) const RELAX_AFTER: [&str; 4] = ["relax_alone", "relax_beside", "relax
 impl Chunks {
     /// Returns `None` if columns of one colour are coupled across the end of a periodic direction of odd length, or too long.
     fn new<T: Real>(layout: &Layout, periodic: [bool; 3], limits: (usize, usize)) -> Option<Self> {
-        /// As in the kernels' launch bounds.
+        /// The number in the kernels' launch bounds.
         const MOST_THREADS: usize = 512;
         let (multiprocessors, shared_memory) = limits;
         let Shape { nx, ny, nz } = layout.shape();
@@ -133,7 +133,7 @@ impl<T: Real> TwentySeven<T> {
         }
         let present = *matrix.present();
         let vectors = present.iter().filter(|present| **present).count() + 3;
-        // With a gap between vectors: fields of 2ⁿ bytes would all map to the same cache sets.
+        // A gap separates vectors: fields of 2ⁿ bytes would all map to the same cache sets.
         let [before, after] = layout.halo();
         let row = 2 * layout.half_plane() * size_of::<T>();
         let bytes = ((before + ny) * row).next_multiple_of(LINE) + APART;
@@ -378,7 +378,7 @@ impl<T: Real> LineSmoother<Cuda, T> for TwentySeven<T> {
         COLOURS
     }
 
-    /// Rows of one parity look at those of the other in the subdomains beside this one.
+    /// Rows of one parity read those of the other in the neighbouring subdomains.
     fn stale_after(&self, _: Relaxation) -> &'static [Colour] {
         &Colour::BOTH
     }

@@ -232,7 +232,7 @@ impl Link<Cuda> for NcclLink {
         let Job { rank, size, .. } = self.job;
         let words = rows.layout().pitch() * size_of::<T>() / 16;
         let count = |starts: &[usize], rank: usize| starts[rank + 1] - starts[rank];
-        // Of this rank's rows the other's layers, and of the other's rows this rank's layers.
+        // The other's layers of this rank's rows, and this rank's layers of the other's rows.
         let in_rows = |other: usize| Runs {
             place: rows.pointer() + (16 * words * division.layers[other]) as Pointer,
             run: words * count(&division.layers, other),

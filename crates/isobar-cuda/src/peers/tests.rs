@@ -1,4 +1,4 @@
-//! Tests of channels, and of exchanges around periodic directions.
+//! Tests of channels, and of exchanges across periodic ends.
 
 use isobar_core::backend::Backend;
 use isobar_core::layout::{Shape, Slab};
@@ -15,8 +15,8 @@ fn channels_are_as_the_kernels_have_them() {
     const { assert!(PLACES_AROUND >= PIECES_OF_ROWS && PLACES_AROUND + PIECES_OF_ROWS <= PIECES) };
 }
 
-/// Whoever an edge sends to receives by the same places, as the row beyond its own edge, what the larger grid has there; no two
-/// edges of a rank use the same places of a channel.
+/// The receiver of an edge uses the sender's slots, and finds there the row of the larger grid beyond its own edge; no two
+/// edges of a rank use the same slots of a channel.
 #[test]
 fn edges_of_a_ring_meet_by_the_same_places() {
     let shape = Shape::new(6, 12, 4);
@@ -33,7 +33,7 @@ fn edges_of_a_ring_meet_by_the_same_places() {
             .filter(|(_, edge)| edge.rank >= 0)
             .collect();
         assert_eq!(edges.len(), if is_ring { 2 * size } else { 2 * size - 2 });
-        // The half plane of the larger grid, and whose colour it is there, by its address.
+        // The half plane and colour of the larger grid, by its address.
         let half_plane_there = |rank: usize, address: Pointer| {
             let layout = layout(rank);
             let bytes = (layout.half_plane() * size_of::<f64>()) as i64;
@@ -53,13 +53,13 @@ fn edges_of_a_ring_meet_by_the_same_places() {
     }
 }
 
-/// Two ranks that share a GPU, each with a stream of its own, by the kernels that GPUs of their own take: around a ring of two
-/// parts, which have each other on both sides, again and again.
+/// Two ranks that share a GPU, each with its own stream, use the kernels of separate GPUs: two subdomains of a periodic
+/// direction, neighbours on both sides, repeatedly.
 #[test]
 #[ignore = "needs a GPU"]
 fn halo_rows_around_a_ring_of_two() {
     const SIZE: usize = 2;
-    // A row a place, and more than a place takes at once.
+    // A row that fits into a slot, and one that does not.
     for (shape, starts) in [(Shape::new(6, 12, 4), [0, 5, 12]), (Shape::new(3000, 4, 100), [0, 2, 4])] {
         let whole = Layout::new(shape).unwrap();
         let layouts = [0, 1]
@@ -81,7 +81,7 @@ fn halo_rows_around_a_ring_of_two() {
         for (turn, colours) in
             [&Colour::BOTH[..], &[Colour::Red], &[Colour::Black], &Colour::BOTH, &[Colour::Red]].into_iter().enumerate()
         {
-            // Entries as a vector of the whole grid has them, and those of the turn before in halo rows.
+            // Entries of a vector of the whole grid, and those of the previous turn in halo rows.
             let of_turn = |turn: usize| -> Vec<f64> { (0..whole.len()).map(|n| (n * 7 + 1 + turn) as f64).collect() };
             let parts = |turn: usize| {
                 layouts.each_ref().map(|layout| {

@@ -62,7 +62,7 @@ pub(crate) enum Residual {
     Any,
     /// Zero in black columns, which were swept last.
     Red,
-    /// As `Red`, and red entries consist of couplings to black ones only, since the sweep began from zero.
+    /// Zero in black columns; red entries consist of couplings to black ones only, since the sweep began from zero.
     Coupled,
 }
 

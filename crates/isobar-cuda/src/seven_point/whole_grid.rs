@@ -232,7 +232,7 @@ mod tests {
 
     use super::{AHEAD, Array, BLOCK_BYTES, SLOTS, Sweep};
 
-    /// The rules of systolic.cuh: whether a warp may take a step, by the steps that others have taken.
+    /// The rules of systolic.cuh: whether a warp may take a step, given the steps of the others.
     struct Waves {
         array: Array,
         warps: usize,
@@ -246,7 +246,7 @@ mod tests {
             Self { array, warps, taken: vec![vec![0; warps]; tiles] }
         }
 
-        /// Steps that a warp takes, and layers before its first one; no steps for one without layers.
+        /// Returns the steps that a warp takes, and the layers before its first one; no steps for a warp without layers.
         fn steps_and_layer(&self, group: usize, warp: usize) -> (usize, usize) {
             let [in_x, in_chain] = self.array.lanes();
             let [rows, layers] = self.array.rows_and_layers();
@@ -254,7 +254,7 @@ mod tests {
             (if layer < layers { rows + in_x + in_chain - 2 } else { 0 }, layer)
         }
 
-        /// Whether what a warp's next step needs is there: rows are taken by the first lane at the step of their number.
+        /// Returns whether the inputs of a warp's next step are available: the first lane takes a row at the step of its number.
         fn may_step(&self, tile: usize, warp: usize) -> bool {
             let [in_x, in_chain] = self.array.lanes();
             let [rows, layers] = self.array.rows_and_layers();
@@ -264,7 +264,7 @@ mod tests {
             if step >= steps {
                 return false;
             }
-            // Mail that the lanes `behind` the first take at this step has been sent by that step of another warp.
+            // Another warp has sent the mail that the lanes `behind` the first take at this step.
             let sent = |tile: usize, warp: usize, by: usize| self.taken[tile][warp] > by;
             // All lanes of a step send and take, also those that have no row then.
             let (along_x, along_chain) = (step < rows + in_chain - 1, step < rows + in_x - 1);
@@ -279,7 +279,7 @@ mod tests {
             if next_steps > 0 && step + 1 >= in_chain + SLOTS {
                 may &= self.taken[tile][warp + 1] > step + 1 - in_chain - SLOTS;
             }
-            // Around x and around the chain, the first cells are those of the first chunk and group.
+            // Across the periodic ends of x and of the chain lie the first cells of the first chunk and group.
             if self.array.is_periodic_along_x() && self.array.shape.nx > 2 && chunk + 1 == chunks {
                 let apart = if chunks > 1 { 0 } else { self.array.shape.nx.div_ceil(2) - 1 };
                 may &= step < apart || sent(group * chunks, warp, step - apart);
@@ -291,7 +291,7 @@ mod tests {
             may
         }
 
-        /// Takes all steps with so many blocks at work at once, in an order that `seed` decides.
+        /// Takes all steps with this many blocks resident, in an order that `seed` decides.
         fn run(&mut self, resident: usize, mut seed: u64) {
             let [chunks, _] = self.array.tiles(self.warps);
             let mut at_work: Vec<usize> = Vec::new();

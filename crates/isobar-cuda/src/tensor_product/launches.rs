@@ -191,7 +191,7 @@ impl<T: Real> Kernels for TensorProduct<T> {
         self.cells(&self.modules.apply, "divide_by_diagonal", &self.layout, arguments)
     }
 
-    /// Not fused, because this operator uses lines.
+    /// The step is not fused, because this operator uses lines.
     fn scale_residual(
         &self,
         r: &mut Vector<T>,

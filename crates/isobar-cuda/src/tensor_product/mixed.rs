@@ -118,14 +118,14 @@ impl StreamedSteps {
 }
 
 impl StreamedSteps {
-    /// Fills what the neighbours have of one colour.
+    /// Fills the halo of one colour.
     fn fill<T: Real>(&self, x: &mut Vector<T>, colour: Colour) -> Result<()> {
         self.double.kernels().cuda().fill(x, &[colour])
     }
 }
 
 impl ChangeSteps<Cuda> for StreamedSteps {
-    /// The halo rows of e are those that it was restricted with.
+    /// The halo rows of e have their values since its restriction.
     fn correct_red(
         &self,
         f: &Vector<f64>,

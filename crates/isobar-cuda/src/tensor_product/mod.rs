@@ -313,7 +313,7 @@ impl Supports<stencil::TensorProduct> for Cuda {
         &self,
         stencil: &stencil::TensorProduct,
     ) -> Result<Option<StoredFaces<Self, stencil::TensorProduct, T>>> {
-        // Subdomains of stored faces are not made.
+        // Subdomains of stored faces are not supported.
         if self.ranks().is_some() { Ok(None) } else { by_stored_faces(self, stencil) }
     }
 
@@ -349,7 +349,7 @@ impl Supports<stencil::TensorProduct> for Cuda {
         relaxation: Relaxation,
     ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
         let transfer = hierarchy.transfers.first().cloned();
-        // Coarse levels that every rank has whole are too small for it to matter.
+        // Coarse levels that every rank has whole are too small for this to matter.
         let is_gathered =
             double.layout_of().is_part() && hierarchy.levels.get(1).is_none_or(|level| !level.layout().is_part());
         let steps = match transfer {

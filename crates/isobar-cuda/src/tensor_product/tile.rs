@@ -9,7 +9,7 @@ use crate::driver::Context;
 use crate::kernels::tensor_product as kernels;
 use crate::vector::{c_name, is_single};
 
-/// Rows per block in kernels without a line solve.
+/// Returns the rows per block in kernels without a line solve.
 pub(crate) const fn rows<T>() -> usize {
     size_of::<T>()
 }

@@ -8,7 +8,7 @@ use isobar_core::conformance::Checks;
 use isobar_cuda::Cuda;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Whether a variable of the environment is 1.
+/// Returns whether an environment variable is 1.
 pub(crate) fn is_set(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| value == "1")
 }
@@ -56,7 +56,7 @@ pub(crate) type OnCard = Needing<Cuda>;
 
 #[allow(dead_code, reason = "not every test needs a GPU")]
 impl OnCard {
-    /// No trials yet.
+    /// Makes an empty list of trials.
     pub(crate) fn on_card() -> Self {
         Self::new(Cuda::new(0), "ISOBAR_REQUIRE_CUDA")
     }

@@ -1,4 +1,4 @@
-//! The diffusion operator on CUDA beyond the conformance suite: grids of many tiles, and iterations that are replayed.
+//! The diffusion operator on CUDA beyond the conformance suite: grids of many tiles, and replayed iterations.
 
 use cudarc::driver::result;
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
@@ -20,7 +20,7 @@ use isobar_cuda::Cuda;
 
 use crate::common::OnCard;
 
-/// Its checks.
+/// Adds the checks of this module.
 pub(crate) fn add_to(all: &mut OnCard) {
     all.add("many_tiles", many_tiles);
     all.add("repeated_solves", repeated_solves);
@@ -93,7 +93,7 @@ fn steps<B: Supports<Diffusion>>(backend: &B, stencil: &Diffusion) -> Vec<Vec<f6
     all
 }
 
-/// Grids of several tiles in each direction, one layer among them.
+/// Checks grids of several tiles in each direction, one layer among them.
 fn many_tiles(cuda: &Cuda) {
     let [closed, fixed, periodic] = [Side::Closed, Side::Fixed, Side::Periodic];
     for (nx, ny, nz) in [(201, 97, 1), (130, 64, 1), (64, 1, 1), (2, 70, 1), (134, 38, 19), (6, 4, 300), (5, 2, 600)] {
@@ -103,7 +103,7 @@ fn many_tiles(cuda: &Cuda) {
                 continue;
             }
             let field = (0..shape.cells()).map(|n| 1.5 + random(7, n)).collect();
-            // Blocks of substitution have pivots of no matrix here: kept tame by a small field.
+            // Blocks of substitution have arbitrary pivots here, and a small field keeps them well-conditioned.
             let stencil = cells(shape, field, sides, Some(vec![0.5; shape.cells()]));
             let expected = steps(&Reference, &stencil);
             let found = steps(cuda, &stencil);
@@ -140,7 +140,7 @@ fn options(method: Method, preconditioner: Preconditioner) -> SolverOptions {
     }
 }
 
-/// Two phases, and bubbles in a closed tank.
+/// Returns two phases, and bubbles in a closed tank.
 fn square_and_tank() -> [Diffusion; 2] {
     let flat = Shape::new(96, 96, 1);
     let mut sides = [[Side::Closed; 2]; 3];
@@ -210,7 +210,7 @@ fn updates_between_solves(cuda: &Cuda) {
     }
 }
 
-/// Residuals and solutions, bit by bit.
+/// Compares residuals and solutions, bit by bit.
 fn assert_same(found: (Vec<f64>, Vec<f64>), expected: (Vec<f64>, Vec<f64>), preconditioner: Preconditioner) {
     let counts = [found.0.len(), expected.0.len()];
     let first = found.0.iter().zip(&expected.0).position(|(a, b)| a != b);

@@ -40,7 +40,7 @@ fn solve(
         let pointers = [result::malloc_sync(bytes).unwrap(), result::malloc_sync(bytes).unwrap()];
         result::memcpy_htod_sync(pointers[0], b).unwrap();
         result::memcpy_htod_sync(pointers[1], &u).unwrap();
-        // Such a copy may still be on its way, and other streams do not wait for it.
+        // Such a copy may still be pending, and other streams do not wait for it.
         result::ctx::synchronize().unwrap();
         (pointers.map(|pointer| DeviceArray::c_order::<f64>(pointer, shape, cuda.ordinal())), pointers)
     };
@@ -95,7 +95,7 @@ fn between_arrays(cuda: &Cuda) {
                 let (u, told) = solve(cuda, &mut system, shape, &balanced);
                 assert_eq!(told, Ok(1), "{what}");
                 check(&u, &what);
-                // As arrays of the host have it.
+                // The solve of host arrays, for comparison.
                 let mut other = vec![0.0; u.len()];
                 let rhs = ArrayView::c_order(&balanced, shape).unwrap();
                 let target = isobar_core::array::ArrayViewMut::c_order(&mut other, shape).unwrap();

@@ -1,4 +1,4 @@
-//! The CUDA back end against the reference. Without a GPU all of it is reported as ignored, unless
+//! The CUDA back end, compared with the reference. Without a GPU everything is reported as ignored, unless
 //! `ISOBAR_REQUIRE_CUDA=1`.
 
 #[path = "../common/mod.rs"]
@@ -82,7 +82,7 @@ fn solves_like_the_reference(cuda: &Cuda, problem: &Helmholtz, all: &[(Method, P
     }
 }
 
-/// Grids large enough to stream, and to be solved more than once.
+/// Checks grids large enough to stream, solved more than once.
 fn large_grids_and_repeated_solves(cuda: &Cuda) {
     let all = [
         (Method::Multigrid, Precision::F64, 1e-9),
@@ -95,7 +95,7 @@ fn large_grids_and_repeated_solves(cuda: &Cuda) {
     solves_like_the_reference(cuda, &helmholtz(260, 208, 16), &all, 7);
 }
 
-/// Columns and rows that are alone in their coarse ones, on every streaming level.
+/// Checks columns and rows that are alone in their coarse ones, on every streaming level.
 fn odd_grids_that_stream(cuda: &Cuda) {
     let all = [
         (Method::Multigrid, Precision::F64, 1e-9),
@@ -107,8 +107,8 @@ fn odd_grids_that_stream(cuda: &Cuda) {
     solves_like_the_reference(cuda, &helmholtz(271, 157, 6), &all[..2], 1);
 }
 
-/// Calls of cuSPARSE within recorded iterations: conjugate gradients with the matrix stored take the steps that
-/// the matrix-free ones take, in the first solve and in the next, padding or not.
+/// Checks calls of cuSPARSE within recorded iterations: conjugate gradients with the stored matrix take the steps of the
+/// matrix-free ones, in the first solve and in the next, with padding and without.
 fn stored_matrices_in_iterations(cuda: &Cuda) {
     let stencil = helmholtz(37, 22, 12).stencil().unwrap();
     let layout = Layout::new(stencil.shape()).unwrap();
@@ -136,7 +136,7 @@ fn stored_matrices_in_iterations(cuda: &Cuda) {
     }
 }
 
-/// The residuals, and what u is then.
+/// Returns the residuals, and the final u.
 fn twelve_iterations(
     cuda: &Cuda,
     cg: &mut dyn Iteration<Cuda, f64>,
@@ -161,7 +161,7 @@ fn twelve_iterations(
     (history, u)
 }
 
-/// Arrays larger than several pieces of a copy.
+/// Checks arrays larger than several pieces of a copy.
 fn large_arrays(cuda: &Cuda) {
     let shape = Shape::new(301, 250, 70);
     let data: Vec<f64> = (0..shape.cells()).map(|n| n as f64).collect();
@@ -193,7 +193,7 @@ fn no_reading_within_an_iteration(cuda: &Cuda) {
     cuda.read(&scalars).unwrap();
 }
 
-/// A GPU that is not there is an error that says which there are, or what is missing.
+/// A missing GPU is an error that lists the present ones, or what is missing.
 fn no_such_card(_: &Cuda) {
     match Cuda::new(1000) {
         Err(Error::Device { message, .. }) => {
@@ -211,7 +211,7 @@ fn same_to_single(found: impl Iterator<Item = f64>, expected: &[f64]) {
     }
 }
 
-/// The reference's solution.
+/// Returns the reference's solution.
 fn reference_solution(stencil: &TensorProduct, options: &SolverOptions, rhs: &[f64]) -> Vec<f64> {
     let shape = stencil.shape();
     let mut u = vec![0.0; shape.cells()];
@@ -222,11 +222,11 @@ fn reference_solution(stencil: &TensorProduct, options: &SolverOptions, rhs: &[f
     u
 }
 
-/// A caller's arrays on the GPU, in the caller's own order and precision, solved without leaving it.
+/// Checks a caller's arrays on the GPU, in the caller's own order and precision, solved without leaving it.
 fn arrays_on_the_card(cuda: &Cuda) {
     let shape @ Shape { nx, ny, nz } = Shape::new(36, 20, 12);
     let stencil = helmholtz(nx, ny, nz).stencil().unwrap();
-    // What single precision cannot hold.
+    // A tolerance beyond single precision.
     let options = SolverOptions { tolerance: 1e-9, judge: Judge::Internal, ..SolverOptions::default() };
     let mut system = System::new(cuda, &stencil, &options).unwrap();
     let judged = SolverOptions { judge: Judge::Array, ..options.clone() };
@@ -242,7 +242,7 @@ fn arrays_on_the_card(cuda: &Cuda) {
     let (b, u, pointers) = unsafe {
         let pointers = [result::malloc_sync(bytes).unwrap(), result::malloc_sync(bytes).unwrap()];
         result::memcpy_htod_sync(pointers[0], &rhs).unwrap();
-        // Such a copy may still be on its way, and other streams do not wait for it.
+        // Such a copy may still be pending, and other streams do not wait for it.
         result::ctx::synchronize().unwrap();
         let [b, u] = pointers.map(|pointer| DeviceArray::new::<f32>(pointer, shape, strides, cuda.ordinal()));
         (b, u, pointers)
@@ -276,7 +276,7 @@ fn arrays_on_the_card(cuda: &Cuda) {
     unsafe { pointers.into_iter().for_each(|pointer| result::free_sync(pointer).unwrap()) };
 }
 
-/// Arrays that a stream of the caller's fills, is read again by, and fills again, with nobody waiting for anything.
+/// Checks arrays that a caller's stream fills, reads again, and fills again, without any waiting.
 fn arrays_of_another_stream(cuda: &Cuda) {
     let shape = Shape::new(160, 90, 40);
     let layout = Layout::new(shape).unwrap();

@@ -17,7 +17,7 @@ use isobar_cuda::Cuda;
 use crate::common::OnCard;
 use crate::helmholtz;
 
-/// Its checks.
+/// Adds the checks of this module.
 pub(crate) fn add_to(all: &mut OnCard) {
     all.add("steps_of_modes_that_stream", steps_that_stream);
     all.add("modes_of_any_size_of_rhs", any_size_of_rhs);
@@ -26,10 +26,10 @@ pub(crate) fn add_to(all: &mut OnCard) {
 
 const NORM: Scalar = Scalar::new(0);
 
-/// Columns enough to stream, few layers and many, even and odd, with padding and without.
+/// Shapes with enough columns to stream, few layers and many, even and odd, with padding and without.
 const SHAPES: [[usize; 3]; 5] = [[130, 128, 1], [129, 131, 2], [131, 127, 3], [144, 127, 33], [260, 66, 20]];
 
-/// u and ‖f − A u‖² after expansion from zero and so many sweeps, and after the same from that u.
+/// Returns u and ‖f − A u‖² after expansion from zero and some sweeps, and after the same from that u.
 fn expand_and_sweep<B: Supports<TensorProduct>>(
     backend: &B,
     stencil: &TensorProduct,
@@ -48,7 +48,7 @@ fn expand_and_sweep<B: Supports<TensorProduct>>(
     let numbers = |seed, n| (0..n).map(|at| random(seed, at)).collect::<Vec<f64>>();
     let [mut f, mut u, mut scratch] = [(); 3].map(|()| backend.zeros::<f64>(&layout).unwrap());
     backend.upload(ArrayView::c_order(&numbers(1, shape.cells()), shape).unwrap(), &mut f).unwrap();
-    // What u holds does not count.
+    // The content of u must not matter.
     backend.upload(ArrayView::c_order(&vec![f64::NAN; shape.cells()], shape).unwrap(), &mut u).unwrap();
     let [mut g, mut x] = [(); 2].map(|()| backend.zeros::<f32>(&modal).unwrap());
     let of_modes = Shape { nz: count, ..shape };
@@ -67,7 +67,7 @@ fn expand_and_sweep<B: Supports<TensorProduct>>(
         .into()
 }
 
-/// The steps with one sweep to four, of either colour first: as the reference's, to what single precision leaves.
+/// Compares the steps with one sweep to four, of either colour first, with the reference's, to single precision.
 fn steps_that_stream(cuda: &Cuda) {
     for [nx, ny, nz] in SHAPES {
         let stencil = helmholtz(nx, ny, nz).stencil().unwrap();
@@ -85,8 +85,8 @@ fn steps_that_stream(cuda: &Cuda) {
     }
 }
 
-/// Right-hand sides whose numbers single precision has, or has not: as many iterations as the reference's, and the same solution
-/// times a factor; from a first guess too.
+/// Checks right-hand sides within and beyond the range of single precision: as many iterations as the reference's, and the same
+/// solution times a factor; also from a first guess.
 fn any_size_of_rhs(cuda: &Cuda) {
     for [nx, ny, nz] in [[131, 127, 3], [144, 127, 33]] {
         let stencil = helmholtz(nx, ny, nz).stencil().unwrap();
@@ -126,7 +126,7 @@ fn any_size_of_rhs(cuda: &Cuda) {
     }
 }
 
-/// Layers whose entries single precision does not have, so that neither do sweeps in it: the sweeps are then in double precision.
+/// Checks layers whose entries are beyond single precision: the sweeps are then in double precision.
 fn any_size_of_matrix(cuda: &Cuda) {
     let usual = helmholtz(144, 127, 33).stencil().unwrap();
     let shape = usual.shape();

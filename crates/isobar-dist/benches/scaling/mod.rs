@@ -1,4 +1,4 @@
-//! Solves on one card and on several of this host, a thread each, and how their times compare.
+//! Solves on one GPU and on several of this host, one thread each, and a comparison of their times.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,27 +16,27 @@ use isobar_cuda::{Cuda, devices};
 use isobar_dist::threads::Threads;
 use isobar_dist::{Communicator, join_rows, threads};
 
-/// Solves of which the median is taken.
+/// The number of solves, of which the median counts.
 const SOLVES: usize = 7;
 
-/// What was asked for on the command line: words, and numbers.
+/// Returns the arguments of the command line: words, and numbers.
 pub(crate) fn arguments() -> (Vec<String>, Vec<usize>) {
     let all = std::env::args().skip(1).filter(|argument| argument != "--bench");
     let (numbers, words): (Vec<String>, Vec<String>) = all.partition(|argument| argument.parse::<usize>().is_ok());
     (words, numbers.iter().filter_map(|number| number.parse().ok()).collect())
 }
 
-/// The cards of this host, where there are several.
+/// Returns the number of GPUs of this host, if there are several.
 pub(crate) fn several_cards() -> Option<usize> {
     let cards = devices().map(|cards| cards.len()).unwrap_or(0);
     if cards < 2 {
-        println!("skipped: {cards} cards");
+        println!("skipped: {cards} GPUs");
         return None;
     }
     Some(cards)
 }
 
-/// A thread's card, which knows the others.
+/// Returns a thread's GPU, connected to the others.
 pub(crate) fn linked(world: &Threads) -> Result<Cuda> {
     Cuda::new(world.rank())?.join(world.rank(), world.size(), &mut |mine| world.all_gather_equal(mine))
 }
@@ -53,7 +53,7 @@ where
     Cuda: Supports<S>,
 {
     if cards == 1 {
-        // As without ranks.
+        // One GPU works without ranks.
         return solve_rows(&Cuda::new(0)?, stencil, Slab::whole(stencil.shape()), options, &|| Ok(()));
     }
     let mut all = threads::run(cards, |world| {
@@ -77,7 +77,7 @@ fn solve_rows<B: Supports<S>, S: Stencil>(
     let clock = Instant::now();
     let mut system = System::new(backend, stencil, options)?;
     let setup = clock.elapsed().as_secs_f64();
-    // A right-hand side that is the same however rows are divided, in single precision: half the memory of the host.
+    // A right-hand side that does not depend on the division of rows, in single precision to halve the host's memory.
     let value = |n: usize| {
         let (i, rest) = (n % own.nx, n / own.nx);
         let (j, k) = (slab.first + rest % own.ny, rest / own.ny);
@@ -98,30 +98,31 @@ fn solve_rows<B: Supports<S>, S: Stencil>(
     Ok(Times { setup, median: times[SOLVES / 2], iterations: last.0, residual: last.1 })
 }
 
-/// The head of the table that [`Scaling::row`] writes.
+/// Prints the head of the table that [`Scaling::row`] writes.
 pub(crate) fn print_head() {
     println!(
         "{:<8} {:<16} {:<10} {:<6} {:>5} {:>8} {:>9} {:>5} {:>8} {:>7}",
-        "", "grid", "method", "", "cards", "setup", "median", "count", "reached", ""
+        "", "grid", "method", "", "GPUs", "setup", "median", "count", "reached", ""
     );
 }
 
 /// Rows of a table that are compared with the first of them.
 pub(crate) struct Scaling {
     is_weak: bool,
-    /// How many cards the first row had, and its time of an iteration.
+    /// The number of GPUs of the first row, and its time of an iteration.
     first: Option<(usize, f64)>,
 }
 
 impl Scaling {
-    /// "weak", and "strong".
+    /// The choices "weak" and "strong".
     pub(crate) const BOTH: [(&str, bool); 2] = [("weak", true), ("strong", false)];
 
     pub(crate) fn new(is_weak: bool) -> Self {
         Self { is_weak, first: None }
     }
 
-    /// Solves on so many cards, and prints milliseconds and the efficiency of an iteration, since counts of these may differ.
+    /// Solves on this many GPUs, and prints milliseconds and the efficiency of an iteration, since counts of these may
+    /// differ.
     pub(crate) fn row<S: Stencil>(&mut self, cards: usize, method: &str, stencil: &S, options: &SolverOptions)
     where
         Cuda: Supports<S>,

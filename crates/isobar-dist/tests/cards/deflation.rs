@@ -1,4 +1,4 @@
-//! Deflation on several cards: aggregates that lie across slabs, and those of the neighbours' rows.
+//! Deflation on several GPUs: aggregates across slabs, and those of the neighbours' rows.
 
 use isobar_core::layout::Shape;
 use isobar_core::options::Preconditioner;
@@ -12,7 +12,7 @@ use crate::{Way, backend, card, some};
 pub(crate) fn solves(way: Way) {
     for (problem, ranks) in problems() {
         for options in forms() {
-            // Those are of two layers; nor does elimination go around rings of rows.
+            // Incomplete Cholesky needs several layers, and elimination does not support a periodic y.
             let has_no_ic = problem.shape.nz == 1 || problem.boundary[1] == [Boundary::Periodic; 2];
             if !(has_no_ic && matches!(options.preconditioner, Preconditioner::Ic { .. })) {
                 check(backend(way), &problem, &some(ranks, way), &options);
@@ -22,7 +22,7 @@ pub(crate) fn solves(way: Way) {
     check(backend(way), &bubbles(Shape::new(40, 32, 24), 1e3), &some(&[2, 3], way), &forms()[1]);
 }
 
-/// New coefficients reach E and the bodies on all cards.
+/// Checks that new coefficients reach E and the bodies on all GPUs.
 pub(crate) fn updates(way: Way) {
     let shape = Shape::new(11, 16, 6);
     let after = bubbles(shape, 1e4);

@@ -1,4 +1,4 @@
-//! Boxes that are periodic in y, whose rows cards divide.
+//! Boxes that are periodic in y, whose rows are divided among GPUs.
 
 use isobar_core::build::{Solve, System};
 use isobar_core::layout::Shape;
@@ -12,7 +12,7 @@ use crate::solves::{apply_on, distance, solve_alone, solve_on, solve_updated};
 use crate::steps::check_steps;
 use crate::{Way, backend, card, check_halo_rows, in_single, some};
 
-/// Boxes that are periodic in y: rows do not know of ranks, the same number by number.
+/// Checks that rows of boxes periodic in y do not depend on ranks, number by number.
 pub(crate) fn step_by_step(way: Way) {
     let options =
         SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Line, ..SolverOptions::default() };
@@ -38,7 +38,7 @@ pub(crate) fn krylov_methods(way: Way) {
     for (extents, ranks) in &boxes::GRIDS[..4] {
         check_halo_rows(way, &rough_ring(*extents), &some(ranks, way));
     }
-    // Two turns of an odd number of rows.
+    // Two copies of an odd number of rows.
     for extents in [[8, 9, 4], [7, 13, 5]] {
         check_rough(backend(way), &rough_ring(extents), &some(&[2, 3, 5], way));
     }
@@ -49,7 +49,7 @@ pub(crate) fn points(way: Way) {
         let ranks = some(ranks, way);
         for options in point_cycles() {
             let system = System::new(&card(way, None).unwrap(), &problem.stencil().unwrap(), &options).unwrap();
-            // Where nobody says what, cards may take Galerkin grids.
+            // By default GPUs may use Galerkin grids.
             match system.description().smoother {
                 Smoother::PointRedBlack => check_points(backend(way), &problem, &ranks, &options),
                 _ => check(backend(way), ("smooth", &problem, &ranks), &options),
@@ -76,7 +76,7 @@ pub(crate) fn floating(way: Way) {
     }
 }
 
-/// Substitution does not go around rings.
+/// Checks that substitution is refused for a periodic y.
 pub(crate) fn what_is_not_there_is_said(way: Way) {
     let problem = rough_ring([8, 12, 4]);
     let (stencil, rhs) = (problem.stencil().unwrap(), vec![0.0; problem.shape.cells()]);
@@ -89,7 +89,7 @@ pub(crate) fn what_is_not_there_is_said(way: Way) {
     }
 }
 
-/// Galerkin levels where coefficients jump.
+/// Checks Galerkin levels for jumping coefficients.
 pub(crate) fn jumps(way: Way) {
     for (n, (name, problem, ranks)) in jumping().into_iter().enumerate() {
         check(backend(way), (name, &problem, &some(ranks, way)), &multigrid());
@@ -99,7 +99,7 @@ pub(crate) fn jumps(way: Way) {
             }
         }
     }
-    // Two turns of an odd number of rows.
+    // Two copies of an odd number of rows.
     let mut in_both = rough_ring([9, 15, 6]);
     in_both.boundary[0] = RING;
     for problem in [in_both, rough_ring([12, 27, 5])] {
@@ -107,7 +107,7 @@ pub(crate) fn jumps(way: Way) {
     }
 }
 
-/// Columns that several threads share, and the commonest box there is, whose mean is free.
+/// Checks columns that several threads share, and the most common box, whose mean is free.
 pub(crate) fn large_jumps(way: Way) {
     for shape in [Shape::new(64, 96, 48), Shape::new(40, 64, 100), Shape::new(130, 50, 33)] {
         let of = |contrast: f64| {
@@ -123,7 +123,7 @@ pub(crate) fn large_jumps(way: Way) {
     }
 }
 
-/// Several cards take what one takes where nothing is said; new coefficients reach the halo rows on all levels.
+/// Several GPUs choose what one would by default; new coefficients reach the halo rows on all levels.
 pub(crate) fn updated_jumps(way: Way) {
     let open = SolverOptions { tolerance: 1e-7, ..SolverOptions::default() };
     let shape = Shape::new(16, 32, 8);

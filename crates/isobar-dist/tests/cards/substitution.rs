@@ -1,4 +1,4 @@
-//! Incomplete Cholesky on several cards: each follows the one before.
+//! Incomplete Cholesky on several GPUs: each follows the previous one.
 
 use isobar_core::layout::Shape;
 use isobar_core::options::Preconditioner::{BlockIc, Ic, Mic};
@@ -10,7 +10,7 @@ use crate::solves::{compare_with_alone, distance, solve_alone, solve_updated};
 use crate::steps::check_steps_within;
 use crate::{Way, backend, card, some};
 
-/// Odd sizes, one layer, more layers than rows, slabs of one row, warps of several tiles.
+/// Returns odd sizes, one layer, more layers than rows, slabs of one row, warps of several tiles.
 fn shapes() -> [(Shape, &'static [usize]); 6] {
     [
         (Shape::new(7, 13, 5), &[1, 2, 3, 4]),
@@ -26,13 +26,13 @@ fn with(preconditioner: Preconditioner) -> SolverOptions {
     SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() }
 }
 
-/// Every step is that of one card, but for rounding, and so are solves.
+/// Checks that every step equals that of one GPU up to rounding, and so do solves.
 pub(crate) fn solves(way: Way) {
     for (n, (shape, ranks)) in shapes().into_iter().enumerate() {
         let (problem, ranks) = (rough(shape), some(ranks, way));
         check_steps_within::<_, f64>(backend(way), &problem, &ranks, 1e-11);
         check_steps_within::<_, f32>(backend(way), &problem, &ranks, 1e-4);
-        // Of the others some do not converge in 500 iterations, by one card neither.
+        // Some of the others do not converge in 500 iterations, on one GPU either.
         if ![0, 1, 3].contains(&n) {
             continue;
         }
@@ -47,14 +47,14 @@ pub(crate) fn solves(way: Way) {
             compare_with_alone(backend(way), &problem, &ranks, &with(kind), |iterations| 1 + iterations / 40, 1e-7);
         }
     }
-    // Layers that are a ring, and coefficients that are all alike.
+    // Periodic layers, and constant coefficients.
     let shape = Shape::new(40, 48, 24);
     let mut even = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![2.0; shape.cells()]));
     even.boundary = [[Boundary::Dirichlet(0.0); 2], [Boundary::default(); 2], [Boundary::Periodic; 2]];
     check_steps_within::<_, f64>(backend(way), &even, &some(&[2, 3], way), 1e-11);
 }
 
-/// New coefficients reach the pivots on all cards.
+/// Checks that new coefficients reach the pivots on all GPUs.
 pub(crate) fn updates(way: Way) {
     let shape = Shape::new(9, 14, 6);
     let after = rough(shape);

@@ -1,4 +1,4 @@
-//! Boxes that are periodic in y, perhaps in x too, to be divided among ranks.
+//! Boxes that are periodic in y, and some in x too, to be divided among ranks.
 
 use isobar_core::layout::Shape;
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Spacing};
@@ -8,7 +8,8 @@ use crate::rocks::{rough, uneven};
 
 pub(crate) const RING: [Boundary; 2] = [Boundary::Periodic; 2];
 
-/// Odd and even sizes, x a ring too where it can be, one layer, slabs of a row, two that have each other on both sides.
+/// Odd and even sizes, x periodic too where possible, one layer, slabs of a row, two that are each other's neighbours on both
+/// sides.
 pub(crate) const GRIDS: [([usize; 3], &[usize]); 6] = [
     ([7, 14, 5], &[1, 2, 3, 4, 5]),
     ([8, 16, 4], &[2, 3, 4, 5, 16]),
@@ -18,14 +19,14 @@ pub(crate) const GRIDS: [([usize; 3], &[usize]); 6] = [
     ([5, 2, 3], &[2]),
 ];
 
-/// As [`rough`], with y a ring.
+/// Makes [`rough`] with y periodic.
 pub(crate) fn rough_ring([nx, ny, nz]: [usize; 3]) -> DiffusionProblem {
     let mut problem = rough(Shape::new(nx, ny, nz));
     problem.boundary[1] = RING;
     problem
 }
 
-/// A smooth κ in a box that is periodic in x and y, or in y alone, fixed at the bottom.
+/// Makes a smooth κ in a box that is periodic in x and y, or in y alone, fixed at the bottom.
 pub(crate) fn smooth_ring([nx, ny, nz]: [usize; 3], contrast: f64, is_ring_in_x: bool) -> DiffusionProblem {
     let shape = Shape::new(nx, ny, nz);
     let wave = |n: usize, of: usize| 0.5 * (std::f64::consts::TAU * (n as f64 + 0.3) / of as f64).sin();
@@ -46,7 +47,8 @@ pub(crate) fn smooth_ring([nx, ny, nz]: [usize; 3], contrast: f64, is_ring_in_x:
     problem
 }
 
-/// κ that is constant or smooth; y halved with the others, or waiting for them; grids that end in rings of two rows, or of six.
+/// Makes constant and smooth κ; y is halved with the others, or waits for them; the coarsest grids have two periodic rows, or
+/// six.
 pub(crate) fn smooth_rings() -> Vec<(DiffusionProblem, &'static [usize])> {
     let mut wide = smooth_ring([16, 32, 8], 10.0, true);
     wide.spacing[1] = Spacing::Uniform(0.9);
@@ -60,15 +62,15 @@ pub(crate) fn smooth_rings() -> Vec<(DiffusionProblem, &'static [usize])> {
     ]
 }
 
-/// The same with nothing fixed, so that its mean is free.
+/// Frees all sides of a problem, so that its mean is free.
 pub(crate) fn floating(mut problem: DiffusionProblem) -> DiffusionProblem {
     (problem.boundary[2], problem.reaction, problem.wells) = ([Boundary::default(); 2], None, Vec::new());
     problem.sources = Vec::new();
     problem
 }
 
-/// Bubbles, holes and noise around the ends of rings; rows, and columns of divided grids, that become an odd number on a coarser
-/// grid, and grids that are solved for exactly.
+/// Makes bubbles, holes and noise around the ends of periodic directions; rows, and columns of divided grids, that become odd on
+/// a coarser grid, and grids that are solved exactly.
 pub(crate) fn jumping() -> Vec<(&'static str, DiffusionProblem, &'static [usize])> {
     let of = |extents: [usize; 3], contrast: f64, rings: [bool; 3]| {
         let [nx, ny, nz] = extents;

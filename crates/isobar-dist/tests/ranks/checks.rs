@@ -1,4 +1,4 @@
-//! What ranks on any back end must do for the tensor-product operator.
+//! Checks of ranks on any back end for the tensor-product operator.
 
 use isobar_core::array::ArrayViewMut;
 use isobar_core::build::{Solve, System};
@@ -20,11 +20,11 @@ pub(crate) fn rhs(problem: &Helmholtz) -> Vec<f64> {
     problem.rhs(RhsKind::Random, 7, Weighting::None).unwrap()
 }
 
-/// Grids with odd and even sizes, and all numbers of ranks that are tried on them.
+/// Grids with odd and even sizes, and the numbers of ranks to test on them.
 pub(crate) const GRIDS: [([usize; 3], &[usize]); 4] =
     [([7, 13, 5], &[1, 2, 3, 4, 6]), ([16, 32, 8], &[1, 2, 3, 4, 6]), ([33, 21, 4], &[2, 3, 6]), ([3, 6, 2], &[2, 3])];
 
-/// A u is the same number by number: rows do not know of ranks.
+/// Checks that A u is the same number by number: rows do not depend on ranks.
 pub(crate) fn check_apply<B: PartBackend + Supports<TensorProduct>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     most_ranks: usize,
@@ -38,7 +38,7 @@ pub(crate) fn check_apply<B: PartBackend + Supports<TensorProduct>>(
         let whole = isobar_core::layout::Patch::whole(shape);
         let target = ArrayViewMut::c_order(&mut expected, shape).unwrap();
         alone.apply(part_of(&u, shape, whole).into(), target.into()).unwrap();
-        // One row a rank can be applied, if not solved for by multigrid.
+        // One row a rank supports products, but not multigrid.
         let options = SolverOptions { method: Method::Cg, ..SolverOptions::default() };
         for &ranks in ranks.iter().chain([&ny]).filter(|&&ranks| ranks <= most_ranks) {
             let v = apply_on(ranks, &backend, &stencil, &options, &u).unwrap();
@@ -47,7 +47,7 @@ pub(crate) fn check_apply<B: PartBackend + Supports<TensorProduct>>(
     }
 }
 
-/// The same iterations as on one device, and the same solution to rounding.
+/// Checks for the iterations of one device, and its solution up to rounding.
 pub(crate) fn check_solves<B: PartBackend + Supports<TensorProduct>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &Helmholtz,
@@ -102,7 +102,7 @@ pub(crate) fn modes() -> Vec<SolverOptions> {
     with(&|options| options.tolerance = 1e-5);
     // Most ranks have no mode.
     with(&|options| (options.modes.count, options.tolerance) = (Count::Given(1), 1e-4));
-    // More sweeps than there are in one pass over a grid.
+    // More sweeps than one pass over a grid has.
     with(&|options| (options.modes.sweeps, options.modes.cycles) = (Count::Given(7), Count::Given(2)));
     with(&|options| options.multigrid.start = Start::Full);
     with(&|options| options.precision = Precision::Mixed);
@@ -121,11 +121,11 @@ pub(crate) fn krylov() -> Vec<SolverOptions> {
     let with = |preconditioner| SolverOptions { preconditioner, ..base.clone() };
     vec![
         with(Preconditioner::Line),
-        // Thin layers are not for it.
+        // Thin layers do not suit it.
         SolverOptions { max_iterations: 25, ..with(Preconditioner::Jacobi) },
         SolverOptions { form: Form::Textbook, ..with(Preconditioner::Line) },
         SolverOptions { norm: Norm::Scaled, ..with(Preconditioner::Line) },
-        // Rounding moves its count by one or two: so many iterations, then.
+        // Rounding changes its count by one or two: a fixed number of iterations.
         SolverOptions { method: Method::Bicgstab, max_iterations: 8, ..with(Preconditioner::Line) },
         SolverOptions { precision: Precision::F32, tolerance: 1e-2, ..with(Preconditioner::Line) },
     ]

@@ -1,4 +1,4 @@
-//! What is solved with deflation, and how.
+//! Problems for deflation, and forms of deflation.
 
 use isobar_core::layout::Shape;
 use isobar_core::options::{CoarseSolve, Deflation, Method, Preconditioner, SolverOptions, Stripes};
@@ -21,7 +21,7 @@ fn deflated(preconditioner: Preconditioner, stripes: Stripes, coarse: CoarseSolv
     }
 }
 
-/// The third has incomplete Cholesky.
+/// Returns forms of deflation; the third has incomplete Cholesky.
 pub(crate) fn forms() -> [SolverOptions; 5] {
     [
         deflated(Preconditioner::Jacobi, Stripes::HalfRows, CoarseSolve::Inverse),
@@ -32,7 +32,7 @@ pub(crate) fn forms() -> [SolverOptions; 5] {
     ]
 }
 
-/// And on how many ranks.
+/// Returns problems, and numbers of ranks.
 pub(crate) fn problems() -> [(DiffusionProblem, &'static [usize]); 6] {
     let mut ring = bubbles(Shape::new(12, 15, 6), 1e4);
     ring.boundary[0] = [Boundary::Periodic; 2];
@@ -52,7 +52,7 @@ pub(crate) fn problems() -> [(DiffusionProblem, &'static [usize]); 6] {
     ]
 }
 
-/// The iterations of one rank but for one, or two of a hundred, and its solution.
+/// Checks for the iterations of one rank up to one, or two in a hundred, and its solution.
 pub(crate) fn check<B: PartBackend + Supports<Diffusion>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &DiffusionProblem,

@@ -1,4 +1,4 @@
-//! Deflation on several ranks: aggregates that lie across slabs, and those of the neighbours' rows.
+//! Deflation on several ranks: aggregates across slabs, and those of the neighbours' rows.
 
 use isobar_core::layout::Shape;
 use isobar_core::options::Stripes;
@@ -16,7 +16,7 @@ fn deflated_solves_are_those_of_one_rank() {
             // One layer is not divided.
             let is_flat = problem.shape.nz == 1;
             let stripes = options.deflation.as_ref().map(|deflation| deflation.stripes);
-            // Nor does elimination go around rings of rows.
+            // Elimination does not support a periodic y.
             let is_around = problem.boundary[1] == [Boundary::Periodic; 2];
             if (is_flat || is_around) && stripes == Some(Stripes::Blocks([2, 3, 2])) {
                 continue;
@@ -27,7 +27,7 @@ fn deflated_solves_are_those_of_one_rank() {
     check(|_| Cpu::new(2).unwrap(), &bubbles(Shape::new(40, 32, 24), 1e3), &[2, 3], &forms()[1]);
 }
 
-/// New coefficients reach E and the bodies on all ranks.
+/// Checks that new coefficients reach E and the bodies on all ranks.
 #[test]
 fn updates() {
     let shape = Shape::new(11, 16, 6);

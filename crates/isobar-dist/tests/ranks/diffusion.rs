@@ -34,7 +34,7 @@ fn cycles_that_relax_points() {
     }
 }
 
-/// Two turns of a ring in x, of which every rank has its rows.
+/// Checks two copies of a periodic x, of which every rank has its rows.
 #[test]
 fn rings_of_an_odd_number_of_cells() {
     let mut problem = rough(Shape::new(7, 13, 5));
@@ -42,7 +42,8 @@ fn rings_of_an_odd_number_of_cells() {
     check_rough(|_| Cpu::new(1).unwrap(), &problem, &[1, 2, 3]);
 }
 
-/// Large enough for several threads a rank, whose chunks of planes have boundaries of their own.
+/// Checks grids large enough for several threads a rank, whose chunks of planes have boundaries of
+/// their own.
 #[test]
 fn points_with_several_threads_a_rank() {
     let shape = Shape::new(48, 64, 32);
@@ -54,7 +55,8 @@ fn points_with_several_threads_a_rank() {
     }
 }
 
-/// What one rank takes, while slabs have pairs of rows; the description says which, and why.
+/// Ranks choose what one would, while slabs have pairs of rows; the description has the choice and
+/// its reason.
 #[test]
 fn what_is_chosen() {
     let shape = Shape::new(8, 16, 8);
@@ -84,7 +86,7 @@ fn what_is_chosen() {
     assert!(of.notes.iter().any(|note| note.contains("16 rows are too few for 16 ranks")), "{:?}", of.notes);
 }
 
-/// New coefficients reach all levels on all ranks.
+/// Checks that new coefficients reach all levels on all ranks.
 #[test]
 fn updates_of_points() {
     let (problem, _) = smooth().swap_remove(1);
@@ -99,7 +101,7 @@ fn updates_of_points() {
     assert!(distance(&v, &u) < 1e-9);
 }
 
-/// Where nothing fixes u it has the mean 0, and sources must balance, over the cells of all ranks.
+/// In floating problems u has the mean 0, and sources must balance, over the cells of all ranks.
 #[test]
 fn what_floats() {
     for (problem, ranks, options) in floating() {

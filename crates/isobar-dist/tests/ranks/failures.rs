@@ -1,4 +1,4 @@
-//! What cannot be, and ranks that fail.
+//! Unsupported divisions, and ranks that fail.
 
 use isobar_core::error::{Error, Result};
 use isobar_core::grid::GridOptions;
@@ -29,7 +29,7 @@ fn too_many_ranks() {
     let options = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() };
     let why = message(solve_on(5, |_| Cpu::new(1).unwrap(), &stencil, &options, &rhs, None));
     assert!(why.contains("grid.ny: 4 rows for 5 ranks") && why.contains("at most 4 ranks"), "{why}");
-    // One row a rank leaves no pair for a coarser grid; two levels are what multigrid is here at least.
+    // One row a rank leaves no pair for a coarser grid; multigrid has at least two levels here.
     let why = message(solve_on(4, |_| Cpu::new(1).unwrap(), &stencil, &options, &rhs, None));
     assert!(why.contains("4 ranks, which need 7 at least"), "{why}");
     let modes = ModesOptions { count: Count::Given(5), ..ModesOptions::default() };
@@ -38,7 +38,7 @@ fn too_many_ranks() {
     assert!(why.contains("5 modes of a grid of 4 layers"), "{why}");
 }
 
-/// Numbers that are none on one rank end the solve on all, and the next one is not spoilt by them.
+/// NaN and infinities on one rank end the solve on all, and do not affect the next one.
 #[test]
 fn not_finite() {
     let problem = problem(12);

@@ -1,4 +1,4 @@
-//! Diffusion whose coefficients jump: Galerkin levels on several ranks of cores.
+//! Diffusion with jumping coefficients: Galerkin levels on several ranks of cores.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ fn small_grids() {
     }
 }
 
-/// Points on the finest grid, lines below: asked for, chosen, in mixed precision, and with other coefficients.
+/// Checks the hybrid smoother: asked for, chosen, in mixed precision, and with other coefficients.
 #[test]
 fn points_above_lines() {
     let by_name = points_above();
@@ -68,7 +68,8 @@ fn points_above_lines() {
     assert!(outcome.iterations.abs_diff(alone.iterations) <= 1 && distance(&v, &u) < 1e-6, "{outcome:?}");
 }
 
-/// What one device takes, two ranks take too; slabs of which the grid below has no pairs of rows, and parts of rows, do not.
+/// Two ranks choose the hybrid smoother like one; slabs without pairs of rows on the grid below, and subdomains without
+/// whole rows, do not.
 #[test]
 fn points_above_lines_are_chosen() {
     let stencil = rolling()[0].1.stencil().unwrap();
@@ -95,14 +96,14 @@ fn points_above_lines_are_chosen() {
     assert!(said.contains("points above lines") && said.contains("whole rows"), "{said}");
 }
 
-/// Large enough for several threads a rank, whose chunks of planes have boundaries of their own.
+/// Checks grids large enough for several threads a rank, whose chunks of planes have boundaries of their own.
 #[test]
 fn several_threads_a_rank() {
     let problem = bubbles(Shape::new(40, 64, 24), 1e6);
     check(|_| Cpu::new(3).unwrap(), ("bubbles", &problem, &[2, 3]), &multigrid());
 }
 
-/// Every part has its own cells of bodies, and all know the same of those that several have.
+/// Every rank has its own cells of strongly coupled aggregates, and all have the same data of shared ones.
 #[test]
 fn bodies_are_shared_out() {
     let shape = Shape::new(14, 32, 12);
@@ -128,7 +129,7 @@ fn bodies_are_shared_out() {
     assert!(shared > 0 && shared < all.iter().map(|bodies| bodies.factors.len()).sum());
 }
 
-/// A piece that floats, across slabs, beside one that does not.
+/// Checks a floating component across slabs, beside one that does not float.
 #[test]
 fn disconnected_pieces() {
     let problem = pieces(Shape::new(12, 24, 8));
@@ -137,7 +138,7 @@ fn disconnected_pieces() {
     check_floating(|_| Cpu::new(1).unwrap(), &problem, &[1, 2, 3, 4, 6], &options);
 }
 
-/// New coefficients reach all levels on all ranks, bodies that come and go included.
+/// Checks that new coefficients reach all levels on all ranks, also where strongly coupled aggregates appear and vanish.
 #[test]
 fn updates() {
     for shape in [Shape::new(12, 26, 10), Shape::new(4, 12, 4)] {
@@ -156,7 +157,7 @@ fn updates() {
     }
 }
 
-/// Cycles that relax points, chosen for what was smooth, give way to Galerkin levels, on all ranks at once.
+/// Cycles that relax points, chosen for smooth coefficients, are replaced by Galerkin levels, on all ranks at once.
 #[test]
 fn slow_cycles_are_replaced() {
     let shape = Shape::new(12, 24, 12);
@@ -166,7 +167,7 @@ fn slow_cycles_are_replaced() {
     let options = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
     let cpu = |_: Option<&Threads>| Cpu::new(1).unwrap();
     let (outcome, preconditioner, v) = solve_updated(3, cpu, [&before, &after], &options, &rhs).unwrap();
-    let is_said = |note: &String| note.contains("went on with cg, preconditioner multigrid, lines on Galerkin");
+    let is_said = |note: &String| note.contains("continued with cg, preconditioner multigrid, lines on Galerkin");
     assert!(outcome.converged() && outcome.notes.iter().any(is_said), "{outcome:?}");
     assert_eq!(preconditioner, "multigrid");
     assert!(distance(&v, &u) < 1e-6);

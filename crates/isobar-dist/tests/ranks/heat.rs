@@ -1,4 +1,4 @@
-//! Steps through time.
+//! Time steps on several ranks.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use isobar_dist::{join, threads};
 use crate::rocks::rough;
 use crate::solves::distance;
 
-/// Iterations of every step, the state at the end, of which a rank has its own rows, and the energy.
+/// Returns the iterations of every step, the last state, of which a rank has its own rows, and the
+/// energy.
 fn run<B: Supports<Diffusion>>(
     backend: &B,
     heat: &Heat,
@@ -76,7 +77,7 @@ fn steps_are_those_of_one_rank() {
                 let mut together = vec![f64::NAN; shape.cells()];
                 for (Patch { x, y }, (counts, v, found)) in parts.unwrap() {
                     assert_eq!(counts.len(), alone.len(), "{what}");
-                    // Rounding may move the count of a long solve by one.
+                    // Rounding may change the count of a long solve by one.
                     assert!(
                         counts.iter().zip(&alone).all(|(a, b)| a.abs_diff(*b) <= 3),
                         "{what}: {counts:?} {alone:?}"
@@ -90,7 +91,7 @@ fn steps_are_those_of_one_rank() {
                     }
                 }
                 let error = distance(&together, &u);
-                // Lengths of steps that are chosen differ by rounding too.
+                // Adaptive step lengths differ by rounding too.
                 let tolerance = if options.error.is_some() { 1e-5 } else { 1e-7 };
                 assert!(error < tolerance, "{what}: {error:e}");
             }

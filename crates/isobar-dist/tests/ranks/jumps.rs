@@ -1,4 +1,4 @@
-//! Diffusion whose coefficients jump: what Galerkin levels on several ranks of any back end must do.
+//! Diffusion with jumping coefficients: checks of Galerkin levels on several ranks of any back end.
 
 use isobar_core::layout::Shape;
 use isobar_core::options::{CyclePrecision, Method, Preconditioner, Smoother, SolverOptions, Start};
@@ -12,7 +12,7 @@ use isobar_dist::threads::Threads;
 use crate::rocks::{rough, uneven};
 use crate::solves::{distance, solve_alone, solve_on};
 
-/// Bubbles of another κ, which lie across the borders of slabs, in a box that is fixed at one side.
+/// Makes bubbles of another κ across the borders of slabs, in a box that is fixed at one side.
 pub(crate) fn bubbles(shape: Shape, contrast: f64) -> DiffusionProblem {
     let Shape { nx, ny, .. } = shape;
     let period = |n: usize, of: usize| ((n % of) as f64 / of as f64 - 0.5).powi(2);
@@ -25,7 +25,7 @@ pub(crate) fn bubbles(shape: Shape, contrast: f64) -> DiffusionProblem {
     problem
 }
 
-/// κ at random over many orders of magnitude.
+/// Makes random κ over many orders of magnitude.
 fn noise(shape: Shape, contrast: f64) -> DiffusionProblem {
     let kappa = (0..shape.cells()).map(|n| contrast.powf(0.5 * random(1, n))).collect();
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
@@ -33,7 +33,7 @@ fn noise(shape: Shape, contrast: f64) -> DiffusionProblem {
     problem
 }
 
-/// Pieces by themselves: one that is tied to nothing, across slabs, beside one that is fixed.
+/// Makes two components: a floating one across slabs, beside one that is fixed.
 pub(crate) fn pieces(shape: Shape) -> DiffusionProblem {
     let mut problem = bubbles(shape, 1e4);
     let wall = shape.nx / 2;
@@ -43,7 +43,7 @@ pub(crate) fn pieces(shape: Shape) -> DiffusionProblem {
     problem
 }
 
-/// Contrasts, holes, rings in x and z, directions that wait, odd sizes; slabs of three rows and more.
+/// Makes contrasts, holes, periodic x and z, directions that wait, odd sizes; slabs of three rows and more.
 pub(crate) fn problems() -> Vec<(&'static str, DiffusionProblem, &'static [usize])> {
     let mut ring = bubbles(Shape::new(16, 26, 12), 1e9);
     ring.boundary[0] = [Boundary::Periodic; 2];
@@ -70,7 +70,7 @@ pub(crate) fn multigrid() -> SolverOptions {
     SolverOptions { method, preconditioner, tolerance: 1e-7, ..SolverOptions::default() }
 }
 
-/// Cycles in different forms.
+/// Returns cycles in different forms.
 pub(crate) fn forms() -> Vec<SolverOptions> {
     let mut all = vec![multigrid()];
     let mut with = |change: &dyn Fn(&mut SolverOptions)| {
@@ -92,7 +92,7 @@ pub(crate) fn forms() -> Vec<SolverOptions> {
     all
 }
 
-/// The iterations of one rank but for one, its solution, and so far its residuals.
+/// Checks for the iterations of one rank up to one, its solution, and its residuals.
 pub(crate) fn check<B: PartBackend + Supports<Diffusion>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     case: (&str, &DiffusionProblem, &[usize]),
@@ -115,15 +115,15 @@ pub(crate) fn check_against<B: PartBackend + Supports<Diffusion>>(
         let (outcome, together) =
             solve_on(ranks, &backend, &stencil, options, &rhs, None).unwrap_or_else(|error| panic!("{what}: {error}"));
         let few = alone.iterations.div_ceil(20);
-        // Of residuals that go no lower, when that is seen is chance.
+        // A stagnating solve may end at any iteration.
         let is_same = outcome.iterations.abs_diff(alone.iterations) <= few || alone.stop == Stop::Stagnated;
         assert!(is_same, "{what}: {outcome:?} instead of {alone:?}");
         assert_eq!(outcome.stop, alone.stop, "{what}");
-        // Rounding of u times a coupling of 10¹², and that of single precision.
+        // The rounding of u times a coupling of 10¹², and that of single precision.
         let is_single = options.precision != Precision::F64 || options.multigrid.precision == CyclePrecision::F32;
         let is_rough = is_single || ["heavy bubbles", "noise"].contains(&name);
         let slack = if is_rough { 2e-2 } else { 1e-6 };
-        // Residuals near rounding differ by that.
+        // Residuals near rounding differ by rounding.
         let all = outcome.history.iter().zip(&alone.history).enumerate().take(4);
         for (n, (a, b)) in all.filter(|(_, (_, b))| **b > 1e-11 * alone.history[0]) {
             assert!((a - b).abs() <= slack * b, "{what}: residual {n} is {a:e} instead of {b:e}");
@@ -133,8 +133,8 @@ pub(crate) fn check_against<B: PartBackend + Supports<Diffusion>>(
     }
 }
 
-/// κ over decades, smoothly, large enough for points above lines to be chosen; and such problems of which a ring, or a direction that
-/// waits, is a part.
+/// Makes κ over decades, smooth and large enough for the hybrid smoother to be chosen; some with a periodic direction, or one that
+/// waits.
 pub(crate) fn rolling() -> Vec<(&'static str, DiffusionProblem, &'static [usize])> {
     let of = |[nx, ny, nz]: [usize; 3]| {
         let shape = Shape::new(nx, ny, nz);

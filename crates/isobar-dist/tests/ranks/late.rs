@@ -5,8 +5,8 @@ use isobar_core::error::Result;
 use isobar_dist::threads::Threads;
 use isobar_dist::{Communicator, Message};
 
-/// A rank whose messages are sent and received when all is done that is done meanwhile: that finds no numbers where they are to go,
-/// and must leave what is sent as it was.
+/// A rank whose messages are sent and received after the work that overlaps them: that work finds NaN in the destination, and must
+/// not change the cells that are sent.
 #[derive(Debug)]
 pub(crate) struct Late(pub(crate) Threads);
 
@@ -20,7 +20,7 @@ impl Communicator for Late {
     }
 
     fn exchange_while(&self, messages: &mut [Message<'_>], meanwhile: Meanwhile<'_>) -> Result<()> {
-        // Bytes of numbers that are none, in both precisions.
+        // Bytes of NaN, in both precisions.
         messages.iter_mut().for_each(|message| message.receive.fill(0xff));
         let sent: Vec<Vec<u8>> = messages.iter().map(|message| message.send.to_vec()).collect();
         meanwhile();

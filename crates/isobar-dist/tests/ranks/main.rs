@@ -1,4 +1,4 @@
-//! Solves on several ranks, threads of this process, against those on one.
+//! Solves on several ranks, threads of this process, compared with those on one.
 
 mod boxes;
 mod checks;

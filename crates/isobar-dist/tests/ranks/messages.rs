@@ -1,9 +1,9 @@
-//! What every transport must do.
+//! Checks of every transport.
 
 use isobar_core::error::Result;
 use isobar_dist::{Communicator, Message};
 
-/// Messages and what all ranks do together, on any number of ranks.
+/// Checks messages and collective operations, on any number of ranks.
 pub(crate) fn check_messages(world: &dyn Communicator) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
@@ -20,7 +20,7 @@ pub(crate) fn check_messages(world: &dyn Communicator) -> Result<()> {
         ])?;
         assert_eq!(got, [[round, 9], [before as u8, round]]);
     }
-    // In the order of ranks, whatever comes first.
+    // Sums are in the order of ranks, not of arrival.
     let term = |rank: usize| 0.1 * (rank + 1) as f64;
     let mut values = [term(rank), 1.0];
     world.sum(&mut values)?;
@@ -28,7 +28,7 @@ pub(crate) fn check_messages(world: &dyn Communicator) -> Result<()> {
     let mut many: Vec<f64> = (0..100).map(f64::from).collect();
     world.sum(&mut many)?;
     assert!(many.iter().enumerate().all(|(n, &value)| value == (size * n) as f64));
-    // More than transports send at once without the other side's asking for it.
+    // More than the eager limit of transports.
     let large = vec![rank as u8; 3 << 20];
     let mut other = vec![0; large.len()];
     let mut times = 0;
@@ -42,7 +42,7 @@ pub(crate) fn check_messages(world: &dyn Communicator) -> Result<()> {
     let mut data = if rank == 0 { [3, 1, 4] } else { [0; 3] };
     world.broadcast(&mut data)?;
     assert_eq!(data, [3, 1, 4]);
-    // Of different lengths, and of none.
+    // Messages of different lengths, also of 0.
     let counts: Vec<usize> = (0..size).map(|rank| (2 * rank) % 3).collect();
     let expected: Vec<u8> = counts.iter().enumerate().flat_map(|(rank, &count)| vec![rank as u8; count]).collect();
     let mine = vec![rank as u8; counts[rank]];

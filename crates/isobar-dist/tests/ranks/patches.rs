@@ -1,4 +1,4 @@
-//! Ranks that divide x as well as y, against one.
+//! Ranks that divide x as well as y, compared with one.
 
 use isobar_core::build::{Solve, System};
 use isobar_core::layout::Shape;
@@ -12,10 +12,10 @@ use crate::rocks::{check_floating, check_points, check_rough, floating, point_cy
 use crate::solves::{apply_on, check_as_alone, distance, solve_alone, solve_on, solve_updated};
 use crate::sweeps::check_sweeps;
 
-/// Parts in x alone, in both, uneven ones, and in y alone.
+/// Divisions of x alone, of both, uneven ones, and of y alone.
 const PARTS: [[usize; 2]; 5] = [[2, 1], [2, 2], [3, 2], [1, 3], [4, 1]];
 
-/// Odd and even sizes, one layer, patches of a single row; and what is not divided further than pairs of columns.
+/// Odd and even sizes, one layer, rectangles of a single row; columns divided down to pairs.
 const GRIDS: [([usize; 3], &[[usize; 2]]); 5] = [
     ([7, 13, 5], &PARTS),
     ([32, 16, 8], &PARTS),
@@ -26,7 +26,7 @@ const GRIDS: [([usize; 3], &[[usize; 2]]); 5] = [
 
 #[test]
 fn apply() {
-    // Patches of a single row can be applied, if not solved for by multigrid.
+    // Rectangles of a single row support products, but not multigrid.
     let options = SolverOptions { method: Method::Cg, ..SolverOptions::default() };
     for ([nx, ny, nz], parts) in GRIDS {
         let problem = problem(nx, ny, nz);
@@ -35,11 +35,11 @@ fn apply() {
         let of_rock = apply_on(1, |_| Cpu::new(1).unwrap(), &rock, &options, &u).unwrap();
         let expected = apply_on(1, |_| Cpu::new(1).unwrap(), &stencil, &options, &u).unwrap();
         for &parts in parts {
-            // Rows do not know of ranks: the same number by number.
+            // Rows do not depend on ranks: the same number by number.
             let what = format!("{nx} × {ny} × {nz} in {parts:?}");
             let cpu = |_: Option<&threads::Threads>| Cpu::new(1).unwrap();
             assert_eq!(apply_on(parts, cpu, &stencil, &options, &u).unwrap(), expected, "{what}");
-            // Where x is even, around a ring.
+            // An even x is periodic.
             assert_eq!(apply_on(parts, cpu, &rock, &options, &u).unwrap(), of_rock, "{what}");
         }
     }
@@ -65,7 +65,7 @@ fn multigrid_methods() {
     }
 }
 
-/// Large enough for several threads a rank.
+/// Checks grids large enough for several threads a rank.
 #[test]
 fn several_threads_a_rank() {
     let problem = problem(64, 64, 16);
@@ -74,7 +74,7 @@ fn several_threads_a_rank() {
     }
 }
 
-/// Other coefficients in every direction, cells that take no part, and rings in x.
+/// Checks different coefficients in every direction, inactive cells, and periodic x.
 #[test]
 fn rough_diffusion() {
     for (nx, ny, nz) in [(7, 13, 5), (16, 8, 4), (12, 9, 1)] {
@@ -96,7 +96,7 @@ fn approximate_inverses() {
 #[test]
 fn cycles_that_relax_points() {
     let mut problems: Vec<_> = smooth().into_iter().map(|(problem, _)| problem).collect();
-    // A ring in x that is halved as y is, and one that is divided often enough for whole coarse grids to be gathered early.
+    // A periodic x that is halved with y, and one with enough subdomains for coarse grids to be gathered early.
     let kappa = (0..1024).map(|n| uneven([n % 16, n / 16 % 16, n / 256]));
     let mut ring = DiffusionProblem::new(Shape::new(16, 16, 4), Coefficient::Isotropic(kappa.collect()));
     ring.boundary[0] = [Boundary::Periodic; 2];
@@ -117,7 +117,7 @@ fn sweeps_of_jacobi() {
     check_sweeps(|_| Cpu::new(1).unwrap(), &stencil, &rhs, &PARTS, false);
 }
 
-/// Means and balances are those over the cells of all ranks.
+/// Checks means and balances over the cells of all ranks.
 #[test]
 fn what_floats() {
     for (problem, _, options) in floating() {
@@ -144,7 +144,7 @@ fn a_first_guess_and_an_update() {
     assert!(distance(&v, &u) < 1e-9);
 }
 
-/// Where vertical modes or Galerkin grids would be taken, and ranks that divide x do not share them: what is taken instead.
+/// Ranks that divide x do not support vertical modes and Galerkin grids, and choose other methods.
 #[test]
 fn what_is_chosen() {
     let problem = problem(24, 24, 16);
@@ -181,14 +181,14 @@ fn what_is_not_there_is_said() {
     let error = said(&rock, &with(Preconditioner::Multigrid), [2, 2]);
     assert!(error.contains("Galerkin grids on ranks that divide x") && error.contains("--parts 1xN"), "{error}");
     let error = said(&rock, &with(Preconditioner::Ic { block: None }), [2, 2]);
-    assert!(error.contains("that divide x or a ring in y; use"), "{error}");
+    assert!(error.contains("where x or a periodic y is divided; use"), "{error}");
     let error = said(&rock, &with(Preconditioner::IncompletePoisson { scaling: true }), [2, 2]);
     assert!(error.contains("incomplete Poisson and incomplete Cholesky on ranks that divide x"), "{error}");
     let deflated = SolverOptions {
         deflation: Some(Deflation { stripes: Stripes::Bodies, coarse: CoarseSolve::Inverse }),
         ..line.clone()
     };
-    assert!(said(&rock, &deflated, [2, 2]).contains("that divide x or a ring in y; use"));
+    assert!(said(&rock, &deflated, [2, 2]).contains("where x or a periodic y is divided; use"));
     let mut ring = rough(Shape::new(7, 8, 4));
     ring.boundary[0] = [Boundary::Periodic; 2];
     check_as_alone(cpu, &ring, &[[2, 1], [2, 3]], &line);

@@ -33,7 +33,7 @@ fn sweeps_are_those_of_one_rank() {
     check_sweeps(|_| Cpu::new(1).unwrap(), &problem.stencil().unwrap(), &rhs(&problem), &[2, 3, 6], false);
 }
 
-/// Sweeps, where nobody asks for tiles; tiles are refused.
+/// Ranks use sweeps unless tiles are asked for, which are refused.
 #[test]
 fn tiles_stay_with_one_rank() {
     let problem = rough(Shape::new(40, 48, 20));

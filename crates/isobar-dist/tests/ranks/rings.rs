@@ -1,4 +1,5 @@
-//! Grids that are periodic in y, perhaps in x too, whose rows are divided: the last rank is beside the first.
+//! Grids that are periodic in y, and some in x too, whose rows are divided: the last rank is the first one's
+//! neighbour.
 
 use std::sync::Arc;
 
@@ -18,14 +19,14 @@ use crate::solves::{apply_on, check_as_alone, distance, solve_alone, solve_on, s
 use crate::steps::check_steps;
 use crate::sweeps::check_sweeps;
 
-/// Parts in x alone, in both, and in y alone.
+/// Divisions of x alone, of both, and of y alone.
 const PARTS: [[usize; 2]; 5] = [[2, 1], [2, 2], [3, 2], [1, 3], [2, 3]];
 
 fn cpu(_: Option<&threads::Threads>) -> Cpu {
     Cpu::new(1).unwrap()
 }
 
-/// Rows do not know of ranks: the same number by number.
+/// Checks that rows do not depend on ranks: the same number by number.
 #[test]
 fn apply() {
     let options = SolverOptions { method: Method::Cg, ..SolverOptions::default() };
@@ -54,7 +55,7 @@ fn conjugate_gradients() {
     check_rough(cpu, &problem, &PARTS);
 }
 
-/// Polynomials in L and Lᵀ, whose order of unknowns does not go around, incomplete Poisson, and BiCGStab.
+/// Checks polynomials in L and Lᵀ, which support a periodic y, incomplete Poisson, and BiCGStab.
 #[test]
 fn other_preconditioners() {
     let kinds = [
@@ -81,7 +82,7 @@ fn other_preconditioners() {
     let (alone, u) = solve_alone(&cpu(None), &stencil, &options, &rhs, None);
     for ranks in [2, 3, 5] {
         let (outcome, v) = solve_on(ranks, cpu, &stencil, &options, &rhs, None).unwrap();
-        // Rounding is amplified.
+        // Rounding errors are amplified.
         assert!(outcome.converged() && outcome.iterations.abs_diff(alone.iterations) <= 2, "{outcome:?} {alone:?}");
         assert!(distance(&v, &u) < 1e-4);
     }
@@ -114,7 +115,7 @@ fn cycles_that_relax_points() {
     check_points(|_| Cpu::new(3).unwrap(), &large, &[2, 3], &point_cycles()[0]);
 }
 
-/// The commonest box there is: periodic in x and y, closed at the bottom and the top, so that the mean is free.
+/// Checks the most common box: periodic in x and y, closed at the bottom and the top, so that the mean is free.
 #[test]
 fn boxes_that_float() {
     let base = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
@@ -172,7 +173,7 @@ fn points_above_lines() {
     }
 }
 
-/// New coefficients reach the halo rows on all levels.
+/// Checks that new coefficients reach the halo rows on all levels.
 #[test]
 fn updates() {
     let shape = Shape::new(16, 32, 8);
@@ -188,7 +189,7 @@ fn updates() {
     }
 }
 
-/// What one rank takes.
+/// Ranks choose what one would.
 #[test]
 fn what_is_chosen() {
     let described = |stencil: &Diffusion, ranks: usize| {
@@ -207,7 +208,7 @@ fn what_is_chosen() {
     }
 }
 
-/// Two turns, of which a rank has other rows than of the caller's arrays, in x too.
+/// Checks two copies, of which a rank has other rows than of the caller's arrays, in x too.
 #[test]
 fn rings_of_an_odd_number_of_rows() {
     let both = |mut problem: DiffusionProblem| {
@@ -224,7 +225,7 @@ fn rings_of_an_odd_number_of_rows() {
         let options = SolverOptions { precision: Precision::F32, tolerance: 1e-3, ..multigrid() };
         check_as_alone(cpu, &problem, &[2, 3], &options);
     }
-    // A first guess is repeated too, and a mean taken out of what floats.
+    // A first guess is repeated too, and a floating problem loses its mean.
     let mut floating = smooth_ring([9, 15, 6], 3.0, true);
     floating.boundary[2] = [Boundary::default(); 2];
     check_floating(cpu, &floating, &[2, 3, 4], &multigrid());
@@ -250,7 +251,7 @@ fn what_is_not_there_is_said() {
         let options = SolverOptions { method: Method::Cg, preconditioner, ..SolverOptions::default() };
         let said = solve_on(3, cpu, &stencil, &options, &rhs, None).unwrap_err().to_string();
         assert!(
-            said.contains("not divided among ranks") && said.contains("a ring in y") && said.contains("\"line\""),
+            said.contains("not divided among ranks") && said.contains("a periodic y") && said.contains("\"line\""),
             "{said}"
         );
     }

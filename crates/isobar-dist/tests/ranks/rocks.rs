@@ -1,4 +1,4 @@
-//! What ranks on any back end must do for the diffusion operator.
+//! Checks of ranks on any back end for the diffusion operator.
 
 use isobar_core::execute::Serial;
 use isobar_core::layout::Shape;
@@ -13,8 +13,8 @@ use isobar_dist::threads::Threads;
 
 use crate::solves::{Parts, check_as_alone, compare_with_alone, distance, solve_alone, solve_on};
 
-/// Coefficients over three orders of magnitude, other ones in every direction, inactive cells, reaction in some, Dirichlet and
-/// Neumann sides, x periodic where it can be, a well and a source.
+/// Makes coefficients over three orders of magnitude, different in every direction, with inactive cells, reaction in some,
+/// Dirichlet and Neumann sides, x periodic where possible, a well and a source.
 pub(crate) fn rough(shape: Shape) -> DiffusionProblem {
     let field = |seed: u64| (0..shape.cells()).map(|n| 10f64.powf(1.5 * random(seed, n))).collect();
     let mut problem = DiffusionProblem::new(shape, Coefficient::Diagonal([field(1), field(2), field(3)]));
@@ -30,7 +30,7 @@ pub(crate) fn rough(shape: Shape) -> DiffusionProblem {
     problem
 }
 
-/// Conjugate gradients with the diagonal and with lines: the solution of one rank, and its iterations but for one.
+/// Checks conjugate gradients with the diagonal and with lines: the solution of one rank, and its iterations up to one.
 pub(crate) fn check_rough<B: PartBackend + Supports<Diffusion>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &DiffusionProblem,
@@ -42,12 +42,12 @@ pub(crate) fn check_rough<B: PartBackend + Supports<Diffusion>>(
     }
 }
 
-/// What keeps coefficients from being products of one factor a direction, which one rank solves directly.
+/// Returns coefficients that are not separable, which one rank would solve directly.
 pub(crate) fn uneven([i, j, k]: [usize; 3]) -> f64 {
     1.0 + 1e-7 * (i * j + j * k + k * i) as f64
 }
 
-/// Cubes of κ = 1 or of κ that varies smoothly by a factor of ten, with sides by turns, fixed somewhere.
+/// Makes cubes of κ = 1 or of κ that varies smoothly by a factor of ten, with varying sides, fixed somewhere.
 pub(crate) fn smooth() -> Vec<(DiffusionProblem, &'static [usize])> {
     let of = |[nx, ny, nz]: [usize; 3], contrast: f64| {
         let shape = Shape::new(nx, ny, nz);
@@ -77,7 +77,7 @@ pub(crate) fn smooth() -> Vec<(DiffusionProblem, &'static [usize])> {
             problem.boundary = [fixed; 3];
         }
     }
-    // Rings in x and z; y, where slabs meet, waits for the others, or is halved alone.
+    // Periodic x and z; y, which is divided, waits for the others, or is halved alone.
     all[6].0.boundary[0] = [Boundary::Periodic; 2];
     all[7].0.boundary[2] = [Boundary::Periodic; 2];
     all[1].0.spacing[1] = Spacing::Uniform(0.9);
@@ -85,7 +85,7 @@ pub(crate) fn smooth() -> Vec<(DiffusionProblem, &'static [usize])> {
     all
 }
 
-/// Cycles that relax points, in different forms.
+/// Returns cycles that relax points, in different forms.
 pub(crate) fn point_cycles() -> Vec<SolverOptions> {
     let base = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
     let mut all = vec![base.clone()];
@@ -106,7 +106,7 @@ pub(crate) fn point_cycles() -> Vec<SolverOptions> {
     all
 }
 
-/// The iterations of one rank, its residuals, and its solution.
+/// Checks for the iterations of one rank, its residuals, and its solution.
 pub(crate) fn check_points<B: PartBackend + Supports<Diffusion>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &DiffusionProblem,
@@ -129,14 +129,14 @@ pub(crate) fn check_points<B: PartBackend + Supports<Diffusion>>(
         assert_eq!((outcome.stop, outcome.iterations), (alone.stop, alone.iterations), "{what}");
         let error = distance(&together, &u);
         assert!(error <= tolerance, "{what}: {error:e}");
-        // Residuals near rounding differ by that.
+        // Residuals near rounding differ by rounding.
         for (a, b) in outcome.history.iter().zip(&alone.history).filter(|(_, b)| **b > 1e-11 * alone.history[0]) {
             assert!((a - b).abs() <= slack * b, "{what}: residual {a:e} instead of {b:e}");
         }
     }
 }
 
-/// Problems in which something floats: all of the grid, relaxed by points; pockets in it, by lines, or by the diagonal.
+/// Makes floating problems: all of the grid, relaxed by points; pockets in it, by lines, or by the diagonal.
 pub(crate) fn floating() -> Vec<(DiffusionProblem, &'static [usize], SolverOptions)> {
     let base = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
     let cg = |preconditioner| SolverOptions { method: Method::Cg, preconditioner, ..base.clone() };
@@ -149,7 +149,7 @@ pub(crate) fn floating() -> Vec<(DiffusionProblem, &'static [usize], SolverOptio
     for preconditioner in [Preconditioner::Line, Preconditioner::Jacobi] {
         let mut problem = rough(Shape::new(9, 14, 6));
         (problem.reaction, problem.wells, problem.sources) = (None, Vec::new(), Vec::new());
-        // Walls: what is beyond the second is tied to nothing, single cells here and there neither.
+        // Walls: the component beyond the second floats, and so do single cells.
         let [nx, ny] = [9, 14];
         let is_open = |n: usize| !matches!((n / nx % ny, n % nx), (4 | 9, _) | (6, 5)) && random(7, n) > -0.9;
         problem.active = Some((0..problem.shape.cells()).map(is_open).collect());
@@ -159,7 +159,7 @@ pub(crate) fn floating() -> Vec<(DiffusionProblem, &'static [usize], SolverOptio
     all
 }
 
-/// The solution of one rank for a right-hand side that is made to balance.
+/// Checks the solution of one rank for a balanced right-hand side.
 pub(crate) fn check_floating<B: PartBackend + Supports<Diffusion>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &DiffusionProblem,

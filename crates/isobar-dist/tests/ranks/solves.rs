@@ -1,4 +1,4 @@
-//! Solves on one device, on several, and how far they are apart.
+//! Solves on one device, on several, and their differences.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use isobar_dist::{join, threads};
 
 use crate::late::Late;
 
-/// Ranks that share a grid: so many, with whole rows, or so many in x and in y.
+/// The division of a grid among ranks: a number of slabs, or numbers along x and y.
 pub(crate) trait Parts: Copy + Debug + Sync {
-    /// In x and y.
+    /// Returns the numbers along x and y.
     fn parts(self) -> [usize; 2];
 }
 
@@ -39,12 +39,12 @@ impl Parts for [usize; 2] {
     }
 }
 
-/// What a rank has in an array of the whole grid, (nz, ny, nx) in C order.
+/// Returns a rank's part of an array of the whole grid, (nz, ny, nx) in C order.
 pub(crate) fn part_of(whole: &[f64], shape: Shape, patch: Patch) -> ArrayView<'_, f64> {
     ArrayView::c_order(whole, shape).unwrap().part(patch).unwrap()
 }
 
-/// Puts the parts of all ranks together.
+/// Joins the parts of all ranks.
 pub(crate) fn joined(shape: Shape, parts: &[(Patch, Vec<f64>)]) -> Vec<f64> {
     let mut whole = vec![f64::NAN; shape.cells()];
     for (patch, part) in parts {
@@ -57,7 +57,7 @@ pub(crate) fn joined(shape: Shape, parts: &[(Patch, Vec<f64>)]) -> Vec<f64> {
     whole
 }
 
-/// A u on ranks, each with its own back end.
+/// Computes A u on ranks, each with its own back end.
 pub(crate) fn apply_on<B, S>(
     ranks: impl Parts,
     backend: impl Fn(Option<&Threads>) -> B + Sync,
@@ -82,8 +82,8 @@ where
     Ok(joined(shape, &parts))
 }
 
-/// Solves on so many ranks from u = 0, or from what is given; each rank has its own back end, `backend(Some(rank))`. All ranks
-/// must tell the same.
+/// Solves on ranks from u = 0, or from a given u; each rank has its own back end, `backend(Some(rank))`. All ranks must report the
+/// same.
 pub(crate) fn solve_on<B, S>(
     ranks: impl Parts,
     backend: impl Fn(Option<&Threads>) -> B + Sync,
@@ -101,8 +101,8 @@ where
     Ok((outcome, u))
 }
 
-/// Solves on so many ranks, from u = 0, with systems made for one stencil and then given the coefficients of another. Also says what
-/// preconditions at the end.
+/// Solves on ranks, from u = 0, with systems made for one stencil and then given the coefficients of another. Also returns the final
+/// preconditioner.
 pub(crate) fn solve_updated<B, S>(
     ranks: impl Parts,
     backend: impl Fn(Option<&Threads>) -> B + Sync,
@@ -165,7 +165,7 @@ where
     Ok((first, preconditioner, joined(shape, &parts)))
 }
 
-/// A right-hand side, less its mean over each piece that nothing is tied to: sources that balance.
+/// Balances a right-hand side: subtracts its mean over each floating component.
 pub(crate) fn balanced(stencil: &Diffusion, mut rhs: Vec<f64>) -> Vec<f64> {
     let Some(components) = stencil.components(&Serial) else { return rhs };
     let floating = components.floating();
@@ -176,7 +176,7 @@ pub(crate) fn balanced(stencil: &Diffusion, mut rhs: Vec<f64>) -> Vec<f64> {
     rhs
 }
 
-/// On one device, without ranks.
+/// Solves on one device, without ranks.
 pub(crate) fn solve_alone<B: Supports<S>, S: Stencil>(
     backend: &B,
     stencil: &S,
@@ -194,14 +194,14 @@ pub(crate) fn solve_alone<B: Supports<S>, S: Stencil>(
     (outcome, u)
 }
 
-/// ‖a − b‖ / ‖b‖
+/// Computes ‖a − b‖ / ‖b‖.
 pub(crate) fn distance(a: &[f64], b: &[f64]) -> f64 {
     let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|x| x * x).sum::<f64>().sqrt();
     norm(&mut a.iter().zip(b).map(|(a, b)| a - b)) / norm(&mut b.iter().copied()).max(f64::MIN_POSITIVE)
 }
 
-/// Random sources that balance, on so many ranks each and on one: as many iterations but for `few` of those of one, and its solution
-/// to a tolerance. Returns the solutions, that of one rank first.
+/// Solves for random balanced sources on these numbers of ranks and on one: iterations must agree up to `few`, and solutions to a
+/// tolerance. Returns the solutions, that of one rank first.
 pub(crate) fn compare_with_alone<B: PartBackend + Supports<Diffusion>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &DiffusionProblem,
@@ -229,7 +229,7 @@ pub(crate) fn compare_with_alone<B: PartBackend + Supports<Diffusion>>(
     all
 }
 
-/// The iterations of one rank but for one, which rounding may take or give, and its solution.
+/// Checks for the iterations of one rank up to one, which may be rounding, and its solution.
 pub(crate) fn check_as_alone<B: PartBackend + Supports<Diffusion>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &DiffusionProblem,

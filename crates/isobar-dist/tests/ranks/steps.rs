@@ -1,4 +1,4 @@
-//! Steps with triangular parts on ranks, against one.
+//! Steps with triangular parts on ranks, compared with one.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use isobar_dist::{join, threads};
 
 use crate::solves::{Parts, joined, part_of};
 
-/// Every step with triangular parts, on a rank's part, for blocks of so many unknowns; or those alone that eliminate nothing.
+/// Runs every step with triangular parts, on a rank's subdomain, for blocks of these sizes; or only those without
+/// elimination.
 fn steps<B: Supports<Diffusion>, T: Real>(
     backend: &B,
     stencil: &Diffusion,
@@ -58,7 +59,7 @@ fn steps<B: Supports<Diffusion>, T: Real>(
     Ok(found)
 }
 
-/// Rows do not know of ranks: every number is that of one.
+/// Checks that every number equals that of one rank: rows do not depend on ranks.
 pub(crate) fn check_steps<B: PartBackend + Supports<Diffusion>, T: Real>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &DiffusionProblem,
@@ -67,7 +68,7 @@ pub(crate) fn check_steps<B: PartBackend + Supports<Diffusion>, T: Real>(
     check_steps_within::<_, T>(backend, problem, ranks, 0.0);
 }
 
-/// The same but for rounding, of so much of the largest number of a step.
+/// Checks this up to rounding, relative to the largest number of a step.
 pub(crate) fn check_steps_within<B: PartBackend + Supports<Diffusion>, T: Real>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &DiffusionProblem,
@@ -76,10 +77,10 @@ pub(crate) fn check_steps_within<B: PartBackend + Supports<Diffusion>, T: Real>(
 ) {
     let (stencil, shape) = (problem.stencil().unwrap(), problem.shape);
     let [r, w] = [1, 2].map(|seed| (0..shape.cells()).map(|n| random(seed, n)).collect::<Vec<f64>>());
-    // Within rows, rows and more, layers and more, and the whole grid; some are cut where slabs meet, others are not.
+    // Blocks within rows, of rows and more, of layers and more, and the whole grid; slabs cut some of them.
     let Shape { nx, ny, .. } = shape;
     let blocks = [3, nx, 2 * nx, 3 * nx + 1, 8 * nx, nx * ny, 2 * nx * ny + 5, usize::MAX];
-    // Elimination does not go around rings of rows.
+    // Elimination does not support a periodic y.
     let blocks = if stencil.is_periodic(Axis::Y) { &blocks[..0] } else { &blocks };
     let whole = Patch::whole(shape);
     let of_one = |blocks: Option<&[usize]>| steps::<_, T>(&backend(None), &stencil, whole, [&r, &w], blocks).unwrap();

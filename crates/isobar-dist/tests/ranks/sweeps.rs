@@ -1,4 +1,4 @@
-//! Sweeps of Jacobi's method on ranks, against one.
+//! Sweeps of Jacobi's method on ranks, compared with one.
 
 use isobar_core::options::{Acceleration, Count, JacobiOptions, Method, SolverOptions};
 use isobar_core::real::Precision;
@@ -8,7 +8,7 @@ use isobar_dist::threads::Threads;
 
 use crate::solves::{Parts, distance, solve_alone, solve_on};
 
-/// Plain, damped and accelerated sweeps.
+/// Returns plain, damped and accelerated sweeps.
 fn sweeps() -> Vec<SolverOptions> {
     let plain = JacobiOptions { sub_iterations: Count::Given(1), ..JacobiOptions::default() };
     let base = SolverOptions {
@@ -27,7 +27,7 @@ fn sweeps() -> Vec<SolverOptions> {
     ]
 }
 
-/// The sweeps of one rank, its residuals and its numbers: only the norm is rounded in another order.
+/// Checks for the sweeps of one rank, its residuals and its numbers: only the norm is rounded in another order.
 pub(crate) fn check_sweeps<B: PartBackend + Supports<S>, S: Stencil>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     stencil: &S,
@@ -41,7 +41,7 @@ pub(crate) fn check_sweeps<B: PartBackend + Supports<S>, S: Stencil>(
             let what = format!("{} on {ranks:?} ranks, {options:?}", stencil.shape());
             let (outcome, together) = solve_on(ranks, &backend, stencil, &options, rhs, None).unwrap();
             assert_eq!((outcome.stop, outcome.iterations), (alone.stop, alone.iterations), "{what}");
-            // What is seen of the spectral radius is rounded as norms are, and so are means that are taken out.
+            // The estimated spectral radius is rounded like norms, and so are means that are removed.
             let error = distance(&together, &u);
             let is_exact = options.jacobi.acceleration == Acceleration::None && !is_floating;
             assert!(if is_exact { error == 0.0 } else { error < 1e-9 }, "{what}: {error:e}");

@@ -1,4 +1,4 @@
-//! The tensor-product operator.
+//! The tensor-product operator on several ranks.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ fn vertical_modes() {
     }
 }
 
-/// A constant is smooth, and falls to the modes.
+/// A constant right-hand side is smooth, and left to the modes.
 #[test]
 fn vertical_modes_of_a_constant() {
     let problem = problem(20, 24, 12);
@@ -83,7 +83,7 @@ fn vertical_modes_of_a_constant() {
     }
 }
 
-/// Where nobody says, ranks choose what one would.
+/// By default ranks choose what one would.
 #[test]
 fn the_default_is_that_of_one_rank() {
     for (lambda, expected) in [(1.0, Method::Modes), (0.01, Method::Multigrid)] {
@@ -104,7 +104,8 @@ fn the_default_is_that_of_one_rank() {
     }
 }
 
-/// Large enough for several threads a rank, whose chunks of planes have boundaries of their own.
+/// Checks grids large enough for several threads a rank, whose chunks of planes have boundaries of
+/// their own.
 #[test]
 fn several_threads_a_rank() {
     let problem = problem(64, 64, 16);
@@ -127,7 +128,7 @@ fn a_first_guess() {
     }
 }
 
-/// New coefficients reach all levels on all ranks.
+/// Checks that new coefficients reach all levels on all ranks.
 #[test]
 fn updates() {
     let problem = problem(16, 24, 6);
@@ -139,7 +140,7 @@ fn updates() {
 }
 
 fn check_updates([before, after]: [&TensorProduct; 2], options: &SolverOptions, rhs: &[f64]) {
-    // With as many modes as there were.
+    // With an unchanged number of modes.
     let mut alone = System::new(&Cpu::new(1).unwrap(), before, options).unwrap();
     alone.update(after).unwrap();
     let shape = before.shape();

@@ -1,4 +1,4 @@
-//! What is made of triangular parts of a matrix, on several ranks: substitution, in which a rank follows the one before, and
+//! Preconditioners of triangular parts on several ranks: substitution, in which a rank follows the previous one, and
 //! polynomials in L and Lᵀ.
 
 use isobar_core::layout::Shape;
@@ -12,7 +12,7 @@ use crate::rocks::rough;
 use crate::solves::{check_as_alone, distance, solve_alone, solve_on, solve_updated};
 use crate::steps::check_steps;
 
-/// Odd sizes, a ring in x, inactive cells, one layer, many; slabs of one row.
+/// Returns odd sizes, a periodic x, inactive cells, one layer, many; slabs of one row.
 fn shapes() -> [(Shape, &'static [usize]); 5] {
     [
         (Shape::new(7, 13, 5), &[1, 2, 3, 4, 6, 13]),
@@ -30,7 +30,7 @@ fn steps_are_those_of_one_rank() {
         check_steps::<_, f64>(|_| Cpu::new(1).unwrap(), &problem, ranks);
         check_steps::<_, f32>(|_| Cpu::new(1).unwrap(), &problem, ranks);
     }
-    // Several threads a rank, each behind the one before; coefficients that are all alike, and layers that are a ring.
+    // Several threads a rank, each behind the previous one; constant coefficients, and periodic layers.
     let shape = Shape::new(40, 48, 24);
     check_steps::<_, f64>(|_| Cpu::new(3).unwrap(), &rough(shape), &[2, 3]);
     let mut even = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![2.0; shape.cells()]));
@@ -88,7 +88,7 @@ fn conjugate_gradients_with_them() {
     }
 }
 
-/// New coefficients reach the pivots on all ranks.
+/// Checks that new coefficients reach the pivots on all ranks.
 #[test]
 fn updates() {
     let shape = Shape::new(9, 14, 6);
@@ -106,7 +106,7 @@ fn updates() {
     }
 }
 
-/// The same coefficient in every direction, stored for each.
+/// Stores one coefficient for every direction.
 fn diagonal(problem: &DiffusionProblem) -> Coefficient {
     match &problem.coefficient {
         Coefficient::Isotropic(field) => Coefficient::Diagonal([field.clone(), field.clone(), field.clone()]),

@@ -1,27 +1,27 @@
-//! What an iteration takes on many ranks: equation (16) of paper B, and what latency adds to it.
+//! The time of an iteration on many ranks: equation (16) of paper B, with latency added.
 
 use isobar::Precision;
 use serde::Serialize;
 
-/// What a solver does on one level of an iteration, a cell.
+/// The work of a solver on one level of an iteration, a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Level {
-    /// Columns in x and in y are so many times fewer than on the finest level.
+    /// The factor by which columns in x and in y are fewer than on the finest level.
     pub(crate) coarsened: f64,
     /// Vectors read and written, each once a pass (n_Mem in the paper).
     pub(crate) references: f64,
     /// Halo rows exchanged with each neighbour (n_halo), in whole rows of this level.
     pub(crate) rows: f64,
-    /// Messages that these take, one after another.
+    /// Messages for these, one after another.
     pub(crate) messages: f64,
 }
 
 /// An iteration.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Iteration {
-    /// What it is called in case files.
+    /// Its name in case files.
     pub(crate) name: &'static str,
-    /// Finest first.
+    /// Levels, finest first.
     pub(crate) levels: Vec<Level>,
     /// Sums over all ranks.
     pub(crate) sums: f64,
@@ -30,14 +30,14 @@ pub(crate) struct Iteration {
 }
 
 impl Iteration {
-    /// Conjugate gradients with lines: passes of 6 and 4 vectors, z exchanged, two sums.
+    /// Returns conjugate gradients with lines: passes of 6 and 4 vectors, z exchanged, two sums.
     pub(crate) fn conjugate_gradients() -> Self {
         let level = Level { coarsened: 1.0, references: 10.0, rows: 1.0, messages: 1.0 };
         Self { name: "cg", levels: vec![level], sums: 2.0, vectors: 7.0 }
     }
 
-    /// A cycle V(1,1) by lines on five levels with two sweeps on the last. Sweep, residual and restriction take four half rows, three
-    /// where they begin with 0; prolongation, sweep and norm a row of the coarser level and three half rows.
+    /// Returns a cycle V(1,1) with lines on five levels, with two sweeps on the last. Sweep, residual and restriction take four half
+    /// rows, three if they begin with 0; prolongation, sweep and norm take a row of the coarser level and three half rows.
     pub(crate) fn multigrid() -> Self {
         let coarsened = |level: i32| 2f64.powi(level);
         let level =
@@ -48,9 +48,9 @@ impl Iteration {
         Self { name: "multigrid", levels, sums: 1.0, vectors: 8.0 / 3.0 }
     }
 
-    /// The same on ranks that divide x, whose half sweeps are passes of their own: with restriction a sweep takes 4½ vectors instead of
-    /// 3, from 0 it takes 3 instead of 2, after prolongation 4 instead of 3, and with the norm 5½; on the last level from 0 half a
-    /// vector more.
+    /// Returns it on ranks that divide x, whose half sweeps are passes of their own: with restriction a sweep takes 4½ vectors
+    /// instead of 3, from 0 it takes 3 instead of 2, after prolongation 4 instead of 3, and with the norm 5½; on the last level from
+    /// 0 half a vector more.
     #[must_use]
     pub(crate) fn with_half_sweeps_apart(mut self) -> Self {
         let last = self.levels.len() - 1;
@@ -64,57 +64,57 @@ impl Iteration {
         self
     }
 
-    /// Vectors read and written an iteration, in those of the finest level.
+    /// Returns the vectors read and written in an iteration, in those of the finest level.
     pub(crate) fn references(&self) -> f64 {
         self.levels.iter().map(|level| level.references / level.coarsened.powi(2)).sum()
     }
 
-    /// Halo rows an iteration, in those of the finest level.
+    /// Returns the halo rows of an iteration, in those of the finest level.
     pub(crate) fn rows(&self) -> f64 {
         self.levels.iter().map(|level| level.rows / level.coarsened).sum()
     }
 
-    /// Messages an iteration, one after another.
+    /// Returns the messages of an iteration, one after another.
     pub(crate) fn messages(&self) -> f64 {
         self.levels.iter().map(|level| level.messages).sum()
     }
 
-    /// R of equation (16), of a part of so many columns: numbers sent over numbers read and written. ρ is R times the bandwidth
-    /// of memory over that of the network.
+    /// Returns R of equation (16) for a subdomain with this many columns: numbers sent over numbers read and written. ρ is R times
+    /// the bandwidth of memory over that of the network.
     pub(crate) fn ratio(&self, part: Part, ranks: f64) -> f64 {
         part.border(ranks) * self.rows() / (part.columns() * self.references())
     }
 }
 
-/// How the grid is divided.
+/// The division of the grid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Division {
-    /// Into squares, each with four neighbours, as paper B does.
+    /// Squares, each with four neighbours, as in paper B.
     #[default]
     Squares,
-    /// Into slabs of rows, as isobar does where nobody says.
+    /// Slabs of rows, isobar's default.
     Slabs,
 }
 
-/// What one rank has of the grid's columns, were all parts put together into squares.
+/// A rank's columns of the grid, if all subdomains were put together into squares.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Part {
-    /// Columns in x, of a part that is as paper B has it.
+    /// Columns in x of a square.
     pub(crate) nx: f64,
     /// Columns in y.
     pub(crate) ny: f64,
-    /// How the whole grid, which is √N nx by √N ny, is divided.
+    /// The division of the whole grid, which is √N nx by √N ny.
     pub(crate) division: Division,
 }
 
 impl Part {
-    /// Columns of a rank.
+    /// Returns the columns of a rank.
     pub(crate) fn columns(self) -> f64 {
         self.nx * self.ny
     }
 
-    /// Columns at the border of a rank to others: of squares 2 (nx + ny), of slabs two rows of the whole grid.
+    /// Returns the columns at a rank's border to others: of squares 2 (nx + ny), of slabs two rows of the whole grid.
     pub(crate) fn border(self, ranks: f64) -> f64 {
         match self.division {
             _ if ranks <= 1.0 => 0.0,
@@ -123,13 +123,13 @@ impl Part {
         }
     }
 
-    /// Rows of a slab, which must be at least one; nothing where parts are squares.
+    /// Returns the rows of a slab, which must be at least one; nothing for squares.
     pub(crate) fn rows(self, ranks: f64) -> Option<f64> {
         (self.division == Division::Slabs).then(|| self.ny / ranks.sqrt())
     }
 }
 
-/// Bytes of a number.
+/// Returns the bytes of a number.
 pub(crate) fn bytes_a_number(precision: Precision) -> f64 {
     match precision {
         Precision::F32 => 4.0,
@@ -137,7 +137,7 @@ pub(crate) fn bytes_a_number(precision: Precision) -> f64 {
     }
 }
 
-/// What a machine gives.
+/// The bandwidths and the latency of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Machine {
     /// Bytes a second that a rank reads and writes in a plain copy.
@@ -148,12 +148,12 @@ pub(crate) struct Machine {
     pub(crate) latency: f64,
 }
 
-/// Seconds of an iteration on so many ranks.
+/// Seconds of an iteration on N ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Prediction {
     /// Reading and writing memory.
     pub(crate) memory: f64,
-    /// Halo rows by the network's bandwidth: ρ times what memory would take at the bandwidth of a copy.
+    /// Halo rows by the network's bandwidth: ρ times the memory time at the bandwidth of a copy.
     pub(crate) halo: f64,
     /// Latencies of messages, one after another.
     pub(crate) messages: f64,
@@ -162,7 +162,7 @@ pub(crate) struct Prediction {
 }
 
 impl Prediction {
-    /// Of a solver whose steps reach `share` of a copy's bandwidth, on parts of `nz` layers.
+    /// Predicts for a solver whose steps reach `share` of a copy's bandwidth, on subdomains of `nz` layers.
     pub(crate) fn new(
         iteration: &Iteration,
         part: Part,
@@ -174,7 +174,7 @@ impl Prediction {
     ) -> Self {
         let bytes = iteration.references() * part.columns() * nz * bytes_a_number(precision);
         let alone = ranks <= 1.0;
-        // Of squares messages go to four neighbours at a time, of slabs to two: both at the same time.
+        // Messages to all neighbours, four of a square and two of a slab, are concurrent.
         let latency = if alone { 0.0 } else { machine.latency };
         Self {
             memory: bytes / (share * machine.memory),
@@ -184,12 +184,12 @@ impl Prediction {
         }
     }
 
-    /// All of it.
+    /// Returns the sum of all parts.
     pub(crate) fn total(&self) -> f64 {
         self.memory + self.halo + self.messages + self.sums
     }
 
-    /// How much of an iteration is not waiting for others: what weak scaling from one rank reaches.
+    /// Returns the fraction of an iteration that is not communication: the efficiency of weak scaling from one rank.
     pub(crate) fn efficiency(&self) -> f64 {
         self.memory / self.total()
     }
@@ -207,8 +207,8 @@ mod tests {
         Level { coarsened: 2f64.powi(level), references, rows, messages: rows }
     }
 
-    /// Paper B's own counts (table 1, column Mem(C)): an exchange an iteration of conjugate gradients, four a level of
-    /// multigrid, two on the coarsest, where nothing but two sweeps is done.
+    /// Returns paper B's own counts (table 1, column Mem(C)): an exchange an iteration of conjugate gradients, four a level of
+    /// multigrid, two on the coarsest, which only does two sweeps.
     fn of_paper_b() -> [Iteration; 3] {
         let [smooth, restrict_smooth, residual, prolongate, norm] = [8.0, 6.0, 3.0, 3.0, 1.0];
         let finest = level(0, 2.0 * smooth + residual + prolongate + norm, 4.0);
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn cycles_of_isobar() {
-        // By hand: 6.5 + 5.5 (1/4 + 1/16 + 1/64) + 5/256, and 4 + 3.5 (1/2 + 1/4 + 1/8) + 1.5/16.
+        // Computed by hand: 6.5 + 5.5 (1/4 + 1/16 + 1/64) + 5/256, and 4 + 3.5 (1/2 + 1/4 + 1/8) + 1.5/16.
         let cycle = Iteration::multigrid();
         assert_eq!(cycle.references(), 6.5 + 5.5 * 21.0 / 64.0 + 5.0 / 256.0);
         assert_eq!(cycle.rows(), 4.0 + 3.5 * 7.0 / 8.0 + 1.5 / 16.0);

@@ -18,11 +18,11 @@ use self::equation::{Division, Iteration, Machine, Part, Prediction, bytes_a_num
 use self::probe::Solved;
 use crate::args::ModelArgs;
 
-/// Unknowns of the last row: more than the largest that paper B solved for, 0.55·10¹².
+/// Unknowns of the last row: more than paper B's largest problem, 0.55·10¹².
 const TRILLION: f64 = 1e12;
-/// Columns in x and y of what is solved here, at most.
+/// The most columns in x and y of a measured problem.
 const MEASURED: usize = 128;
-/// Threads as ranks, at most.
+/// The most threads as ranks.
 const MOST_THREADS: usize = 4;
 
 const ASSUMED: &str = "\
@@ -37,7 +37,7 @@ are those of one rank here, where grids of many ranks take up to a third more of
 struct Row {
     method: &'static str,
     ranks: f64,
-    /// Of a rank.
+    /// Columns of a rank.
     columns: f64,
     unknowns: f64,
     /// Bytes of vectors that a rank holds.
@@ -47,7 +47,7 @@ struct Row {
     seconds: Prediction,
     an_iteration: f64,
     efficiency: f64,
-    /// Iterations of one rank times that.
+    /// Iterations of one rank times the seconds of one.
     solve: f64,
 }
 
@@ -56,7 +56,7 @@ struct Row {
 struct Measured {
     method: &'static str,
     ranks: usize,
-    /// Of x and y.
+    /// Numbers of subdomains along x and y.
     parts: [usize; 2],
     grid: [usize; 3],
     iterations: usize,
@@ -71,20 +71,20 @@ struct ModelReport {
     division: Division,
     precision: String,
     machine: Machine,
-    /// Whether the numbers of `machine` were given, in its order.
+    /// Whether each number of `machine` was given, in its order.
     given: [bool; 3],
     layers: usize,
-    /// Of the copy's bandwidth, by method, as measured on one rank here or given.
+    /// Fractions of the copy's bandwidth, by method, measured on one rank here or given.
     shares: Vec<(&'static str, f64)>,
     predicted: Vec<Row>,
     measured: Vec<Measured>,
     assumptions: &'static str,
 }
 
-/// Predicts iterations on many ranks, beside what can be measured here.
+/// Predicts iterations on many ranks, and measures small runs for comparison.
 ///
 /// # Errors
-/// Parts that make no sense; the errors of the device; a report that cannot be written.
+/// Invalid subdomains; the errors of the device; a report that cannot be written.
 pub(crate) fn run(args: &ModelArgs) -> Result<u8> {
     let targets = [("--report", args.report.as_deref())];
     files::check(&targets, &[])?;
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &ModelArgs) -> Result<u8> {
     let info = match &device {
         Device::Cpu(backend) => backend.device(),
         Device::Cuda(backend) => backend.device(),
-        _ => return Err(Failure::new("--device: a rank has one device; name one card, or cpu")),
+        _ => return Err(Failure::new("--device: a rank has one device; name one GPU, or cpu")),
     };
     let description = format!("{}: {}, a rank has {}", info.kind, info.name, plural(info.threads, "thread"));
     let mut console = Console::new(files::summary_stream(&targets), args.quiet);
@@ -209,14 +209,14 @@ fn origin(value: &str, is_given: bool, how: &str) -> String {
     if is_given { format!("{value}, as given") } else { format!("{value}, measured: {how}") }
 }
 
-/// 1, 4, 16, … and N.
+/// Returns 1, 4, 16, … and N.
 fn counts(ranks: f64) -> Vec<f64> {
     let mut counts: Vec<f64> = std::iter::successors(Some(1.0), |n| Some(4.0 * n)).take_while(|&n| n < ranks).collect();
     counts.push(ranks);
     counts
 }
 
-/// A rank's part of so many unknowns.
+/// Returns a rank's part of this many unknowns.
 fn of_unknowns(unknowns: f64, ranks: f64, nz: usize, division: Division) -> Part {
     let side = (unknowns / (ranks * nz as f64)).sqrt();
     Part { nx: side, ny: side, division }
@@ -236,8 +236,8 @@ fn part(args: &ModelArgs) -> Result<Part> {
     Ok(part)
 }
 
-/// Solves on 1, 2, … threads as ranks, as many columns on each, beside what the model says: of slabs, and of rectangles, two of them side
-/// by side, where squares are asked for.
+/// Solves on 1, 2, … threads as ranks, with equally many columns on each, and compares with the model: of slabs, and of rectangles, two
+/// of them side by side, where squares are asked for.
 fn on_threads(
     iteration: &Iteration,
     local: Shape,
@@ -259,12 +259,12 @@ fn on_threads(
     for (count, parts @ [in_x, in_y]) in all {
         let whole = Shape::new(in_x * nx, in_y * ny, nz);
         let Solved { seconds, iterations } = probe::solve_on_threads(parts, whole, iteration.name, precision)?;
-        // What so many threads copy together, of which each has its share.
+        // All threads copy together, and each has its share.
         let memory = Device::cpu_with_threads(count)?.copy_bandwidth(whole)? / count as f64;
-        // What borders on others: a row of nx columns for each neighbour in y, and a column of ny for the one in x.
+        // The border: a row of nx columns for each neighbour in y, and a column of ny for the one in x.
         let neighbours = (in_y as f64 - 1.0).min(2.0);
         let border = neighbours * nx as f64 + if in_x > 1 { ny as f64 } else { 0.0 };
-        // The part that slabs would have such a border with.
+        // The slab with an equally long border.
         let width =
             if count > 1 { border / ((count as f64 - 1.0).min(2.0) * (count as f64).sqrt()) } else { nx as f64 };
         let part = Part { nx: width, ny: (nx * ny) as f64 / width, division: Division::Slabs };
@@ -285,7 +285,7 @@ fn on_threads(
     Ok(rows)
 }
 
-/// A number of unknowns or ranks as people write it.
+/// Formats a number of unknowns or ranks for people.
 fn large(value: f64) -> String {
     if value < 1e6 { format!("{value:.0}") } else { format!("{value:.2e}") }
 }

@@ -1,4 +1,4 @@
-//! What of the model can be measured here: short probes.
+//! Short measurements of the model's parameters on this machine.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,12 +12,12 @@ use isobar::problem::{Helmholtz, RhsKind, Weighting};
 use isobar::{Device, Precision, Shape, Solver};
 use serde::Serialize;
 
-/// Solves of which the fastest counts, after a first one.
+/// Timed solves after a first one; the fastest counts.
 const SOLVES: usize = 3;
-/// Exchanges that are timed together.
+/// Small exchanges that are timed together.
 const SMALL_EXCHANGES: u32 = 5000;
 const LARGE_EXCHANGES: u32 = 20;
-/// A message of this size is all bandwidth.
+/// The size of a message whose time is all bandwidth.
 const LARGE: usize = 4 << 20;
 
 /// A solve of the atmosphere's problem.
@@ -25,11 +25,11 @@ const LARGE: usize = 4 << 20;
 pub(super) struct Solved {
     /// Seconds of an iteration.
     pub(super) seconds: f64,
-    /// To the tolerance.
+    /// Iterations to the tolerance.
     pub(super) iterations: usize,
 }
 
-/// Solves the pressure equation on a panel by the method that the model calls so.
+/// Solves the pressure equation on a panel by the method of this name in the model.
 ///
 /// # Errors
 /// The errors of the device.
@@ -56,10 +56,11 @@ pub(super) fn solve(device: &Device, shape: Shape, method: &str, precision: Prec
     Ok(best)
 }
 
-/// The same with threads as ranks, each of one thread, which divide x and y in so many parts.
+/// Solves with threads as ranks, each of one thread, which divide x and y into these numbers of
+/// subdomains.
 ///
 /// # Errors
-/// What a rank reports.
+/// The errors of a rank.
 pub(super) fn solve_on_threads(
     parts: [usize; 2],
     shape: Shape,
@@ -77,17 +78,18 @@ pub(super) fn solve_on_threads(
         .unwrap_or(Solved { seconds: 0.0, iterations: 0 }))
 }
 
-/// Bytes a second of large messages between two threads, and seconds of a small one.
+/// Measures the bytes a second of large messages between two threads, and the seconds of a small
+/// one.
 ///
 /// # Errors
-/// What a rank reports.
+/// The errors of a rank.
 pub(super) fn exchange_between_threads() -> isobar::Result<(f64, f64)> {
     let worlds = Threads::ranks(2);
     let times = run_each(worlds.iter().map(|world| (world, world)), |world: &Threads| {
         let time = |bytes: usize, count: u32| -> isobar::Result<f64> {
             let (send, mut receive) = (vec![1; bytes], vec![0; bytes]);
             let mut clock = Instant::now();
-            // The first is warming up.
+            // The first one warms up.
             for n in 0..=count {
                 if n == 1 {
                     clock = Instant::now();

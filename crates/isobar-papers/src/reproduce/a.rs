@@ -1,4 +1,4 @@
-//! Paper A: matrix-free preconditioned conjugate gradients against a stored matrix.
+//! Paper A: matrix-free preconditioned conjugate gradients, compared with a stored matrix.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,7 +22,7 @@ use isobar_cli::failure::{Failure, Result};
 use super::printed::{A_CELLS, A_IMPLEMENTATIONS, A_KERNELS, A_RATES, A_WORK};
 use super::sheet::{Cell, Sheet};
 
-/// Iterations that the time of one is taken from.
+/// Iterations that are timed for the time of one.
 const ITERATIONS: usize = 20;
 /// The papers' Courant number.
 const COURANT: f64 = 8.4;
@@ -108,7 +108,7 @@ fn kernel_table(grid: &GridOptions, both: &[Measured; 2]) -> Sheet {
         let printed = |n: usize| if measured.bytes == 4 { A_KERNELS[n].single } else { A_KERNELS[n].double };
         for (n, kernel) in A_KERNELS.iter().enumerate() {
             let seconds = measured.kernels[n];
-            // The two stored kernels stand two rows above the matrix-free ones that replace them.
+            // The two stored kernels are two rows above their matrix-free replacements.
             let stored = (2..4).contains(&n).then(|| n - 2);
             sheet.row(
                 kernel.name,
@@ -268,7 +268,7 @@ where
     })
 }
 
-/// A matrix on a device, and what solves with its columns.
+/// Puts a matrix and the solver of its columns on a device.
 fn put<B: Supports<S>, S: Stencil, T: Real>(backend: &B, stencil: &S) -> Result<OnDevice<B, T>> {
     let operator = backend.operator::<T>(stencil)?;
     match backend.lines(stencil, &operator)? {
@@ -277,7 +277,7 @@ fn put<B: Supports<S>, S: Stencil, T: Real>(backend: &B, stencil: &S) -> Result<
     }
 }
 
-/// A matrix, and what solves with its columns.
+/// A matrix, and the solver of its columns.
 type OnDevice<B, T> = (Arc<dyn CgOperator<B, T>>, Arc<dyn LineSolver<B, T>>);
 
 fn time_kernels<B: Backend, T: Real>(

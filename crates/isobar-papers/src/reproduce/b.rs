@@ -1,4 +1,4 @@
-//! Paper B: tensor-product multigrid against conjugate gradients.
+//! Paper B: tensor-product multigrid, compared with conjugate gradients.
 
 use isobar::grid::{Geometry, GridOptions};
 use isobar::internals::traffic::StepTraffic;
@@ -17,7 +17,7 @@ const COURANT: f64 = 8.4;
 /// Vectors' worth of memory for a solve: host and device copies, and CG's four.
 const VECTORS: f64 = 8.0;
 
-/// What grows with `--size`.
+/// Sizes that depend on `--size`.
 pub(super) struct Sizes {
     /// nx = ny of the solves.
     pub(super) solves: &'static [usize],
@@ -25,7 +25,7 @@ pub(super) struct Sizes {
     pub(super) nz: usize,
     /// (nx = ny, nz) of the study of robustness.
     pub(super) robustness: (usize, usize),
-    /// How many Courant numbers it takes, the smallest first.
+    /// The number of Courant numbers, the smallest first.
     pub(super) courants: usize,
 }
 
@@ -41,7 +41,7 @@ struct Contender {
     printed: &'static [BSolve],
 }
 
-/// Conjugate gradients with lines, as in the paper.
+/// Returns conjugate gradients with lines, as in the paper.
 fn cg() -> SolverOptions {
     SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Line, ..SolverOptions::default() }
 }
@@ -63,7 +63,8 @@ fn contenders() -> [Contender; 3] {
     ]
 }
 
-/// The flat problem with constant right-hand side, whose iteration counts are nearly the printed ones.
+/// Returns the flat problem with constant right-hand side, whose iteration counts are nearly the
+/// printed ones.
 fn grid(nx: usize, nz: usize) -> GridOptions {
     GridOptions { geometry: Geometry::Box, nx, ny: nx, nz, ..GridOptions::default() }
 }
@@ -110,8 +111,8 @@ impl Solved {
     }
 }
 
-/// The largest problem that was solved, up to the size of the paper's breakdowns, with what the
-/// contenders made of it.
+/// The largest solved problem, up to the size of the paper's breakdowns, with the results of the
+/// contenders.
 struct Largest {
     stencil: TensorProduct,
     solved: Vec<(Contender, Solved)>,

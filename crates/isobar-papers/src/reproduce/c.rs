@@ -13,25 +13,25 @@ use isobar_cli::plot::Panel;
 use super::printed::{C_LINE, C_LINE_CYCLES, C_SQUARE, C_SQUARE_CYCLES, C_SUB_ITERATIONS, CSpeedups};
 use super::sheet::{Cell, Sheet};
 
-/// How large the problems are.
+/// Sizes that depend on `--size`.
 pub(super) struct Sizes {
     /// Points of the line.
     pub(super) line: usize,
-    /// Lines side by side, all alike, when a cycle is timed.
+    /// Equal lines side by side, for timing a cycle.
     pub(super) copies: usize,
-    /// Points a side of the square, on a processor and on a card.
+    /// Points a side of the square, on a processor and on a GPU.
     pub(super) square: [usize; 2],
-    /// Of those in the paper's tables.
+    /// Numbers of sub-iterations, among those of the paper's tables.
     pub(super) sub_iterations: &'static [usize],
     /// Overlaps that are tried.
     pub(super) overlaps: &'static [usize],
 }
 
-/// A minute on two cores.
+/// Sizes for a minute on two cores.
 pub(super) const SMALL: Sizes =
     Sizes { line: 256, copies: 64, square: [128, 128], sub_iterations: &C_SUB_ITERATIONS, overlaps: &[0, 2, 4, 8, 12] };
 
-/// The paper's own, but for the square on processors, which would take hours.
+/// The paper's own sizes, except for the square on processors, which would take hours.
 pub(super) const FULL: Sizes = Sizes {
     line: 1024,
     copies: 1024,
@@ -42,16 +42,16 @@ pub(super) const FULL: Sizes = Sizes {
 
 /// Points of a tile in each direction.
 const TILE: usize = 32;
-/// What the residual is reduced to.
+/// The reduction of the residual.
 const TOLERANCE: f64 = 1e-4;
 
 /// One of the paper's two problems.
 struct Problem<'s> {
     name: &'static str,
     ids: [&'static str; 2],
-    /// What is solved.
+    /// The grid that is solved.
     solved: Shape,
-    /// What a cycle is timed on.
+    /// The grid on which a cycle is timed.
     timed: Shape,
     printed: &'static CSpeedups,
     cycles: &'static [(usize, usize, usize, usize)],
@@ -71,7 +71,8 @@ impl Found {
     }
 }
 
-/// −u″ = 1 or −Δu = 1 at points inside the unit box, u = 0 on its sides; of several lines side by side without couplings.
+/// Makes −u″ = 1 or −Δu = 1 at points inside the unit box, u = 0 on its sides; several lines are side by side without
+/// couplings.
 fn stencil(shape: Shape, is_line: bool) -> Result<(Diffusion, Vec<f64>)> {
     let ones = || vec![1.0; shape.cells()];
     let across = if is_line { vec![0.0; shape.cells()] } else { ones() };
@@ -90,7 +91,7 @@ impl Problem<'_> {
         self.solved.nx
     }
 
-    /// The paper's tiles on one of the two grids.
+    /// Returns the paper's tiles on one of the two grids.
     fn tiles(&self, shape: Shape, sub_iterations: usize, overlap: usize) -> JacobiOptions {
         let across = if self.is_line() { 0 } else { overlap };
         JacobiOptions {
@@ -101,7 +102,7 @@ impl Problem<'_> {
         }
     }
 
-    /// Cycles to the tolerance from a first guess of ones.
+    /// Returns the cycles to the tolerance from a first guess of ones.
     fn count(&self, device: &Device, jacobi: JacobiOptions) -> Result<usize> {
         const MOST: usize = 2_000_000;
         let (stencil, rhs) = stencil(self.solved, self.is_line())?;
@@ -117,7 +118,7 @@ impl Problem<'_> {
         Ok(solver.solve_from(&rhs, &mut u)?.iterations)
     }
 
-    /// Seconds of one cycle on the grid that is timed.
+    /// Returns the seconds of one cycle on the grid for timing.
     fn time<B: Supports<Diffusion>>(&self, backend: &B, jacobi: &JacobiOptions) -> Result<f64> {
         let (stencil, rhs) = stencil(self.timed, self.is_line())?;
         let operator = Supports::<Diffusion>::operator::<f64>(backend, &stencil)?;
@@ -136,7 +137,7 @@ impl Problem<'_> {
         })?)
     }
 
-    /// The cycle that options mean on the grid that is solved on.
+    /// Returns the cycle of these options on the grid that is solved.
     fn chosen<B: Supports<Diffusion>>(&self, backend: &B, jacobi: &JacobiOptions) -> Result<PointCycle> {
         let (stencil, _) = stencil(self.solved, self.is_line())?;
         let operator = Supports::<Diffusion>::operator::<f64>(backend, &stencil)?;
@@ -151,14 +152,14 @@ impl Problem<'_> {
         Ok(Found { cycles: self.count(device, self.tiles(self.solved, sub_iterations, overlap))?, seconds })
     }
 
-    /// What an independent implementation counted.
+    /// Returns the count of an independent implementation.
     fn reference(&self, sub_iterations: usize, overlap: usize) -> Cell {
         let wanted = (self.points(), sub_iterations, overlap);
         let found = self.cycles.iter().find(|&&(n, k, o, _)| (n, k, o) == wanted);
         Cell::number(found.map(|row| row.3 as f64), 0)
     }
 
-    /// The two tables and two figures.
+    /// Makes the two tables and two figures.
     fn tables(&self, device: &Device, emit: &mut dyn FnMut(Sheet)) -> Result<[Panel; 2]> {
         let plain = self.find(device, 1, 0)?;
         let on = if self.is_line() {
@@ -236,7 +237,7 @@ impl Problem<'_> {
     }
 }
 
-/// All tables; the figures.
+/// Makes all tables; returns the figures.
 pub(super) fn tables(device: &Device, sizes: &Sizes, emit: &mut dyn FnMut(Sheet)) -> Result<Vec<Panel>> {
     let line = Shape::new(sizes.line, 1, 1);
     let side = sizes.square[usize::from(matches!(device, Device::Cuda(_)))];
@@ -269,7 +270,7 @@ pub(super) fn tables(device: &Device, sizes: &Sizes, emit: &mut dyn FnMut(Sheet)
     Ok(figures)
 }
 
-/// What nobody asks for a tile gets.
+/// Makes the table of isobar's default tiles.
 fn own(device: &Device, problems: &[Problem<'_>]) -> Result<Sheet> {
     let columns = ["method", "cycles", "ms", "speed-up", "updates a second (1e9)"];
     let mut sheet = Sheet::new("C, isobar's own", format!("tiles that suit this device, to {TOLERANCE:.0e}"), &columns);
@@ -307,7 +308,7 @@ fn own(device: &Device, problems: &[Problem<'_>]) -> Result<Sheet> {
     Ok(sheet)
 }
 
-/// Options that say all of a cycle, with lines side by side in a tile as there is room.
+/// Returns options that fix all of a cycle, with as many lines side by side in a tile as fit.
 fn given(cycle: &PointCycle, shape: Shape) -> JacobiOptions {
     const CELLS: usize = 1024;
     let [x, y, _] = cycle.tile;

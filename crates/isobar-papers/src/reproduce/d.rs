@@ -20,18 +20,18 @@ const CONTRAST: f64 = 1e3;
 const TOLERANCE: f64 = 1e-6;
 /// Random first guesses that counts are averaged over.
 const GUESSES: u64 = 3;
-/// More iterations than any solve here needs.
+/// The iteration limit, which no solve here reaches.
 const ENOUGH: usize = 50_000;
-/// Iterations that stand for all of a solve where those would take too long.
+/// Iterations that are timed where all of a solve would take too long.
 const SAMPLE: usize = 40;
-/// On larger squares only so many iterations are taken.
+/// The largest square that is solved completely.
 const LARGEST_WHOLE: usize = 1024;
 /// Vectors' worth of memory for a solve: host and device copies, coefficients, and the iteration's own.
 const VECTORS: f64 = 16.0;
 
-/// What grows with `--size`.
+/// Sizes that depend on `--size`.
 pub(super) struct Sizes {
-    /// n of the iteration counts; those with numbers to compare with are 16, 32 and 64.
+    /// n of the iteration counts; those with reference numbers are 16, 32 and 64.
     pub(super) counts: &'static [usize],
     /// n of the condition numbers.
     pub(super) spectra: usize,
@@ -64,7 +64,7 @@ pub(super) const FULL: Sizes = Sizes {
     bubbles: 256,
 };
 
-/// Processors that the device is compared with.
+/// Processors for comparison with the device.
 pub(super) struct Baselines {
     /// One core.
     pub(super) one: Option<Device>,
@@ -82,7 +82,7 @@ pub(super) fn tables(device: &Device, baselines: &Baselines, sizes: &Sizes, emit
     Ok(())
 }
 
-/// A problem with what belongs to it.
+/// A problem with its exact solution.
 struct Square {
     problem: DiffusionProblem,
     stencil: Diffusion,
@@ -95,8 +95,8 @@ impl Square {
         Ok(Self { stencil: problem.stencil()?, problem, rhs })
     }
 
-    /// The paper's problem: light fluid on the side of given pressure, heavy on the other. The numbers to compare with
-    /// belong to unknowns counted from the heavy to the light.
+    /// Makes the paper's problem: light fluid on the side of given pressure, heavy on the other. The reference numbers
+    /// belong to unknowns counted from the heavy to the light fluid.
     fn two_phase(n: usize) -> Result<Self> {
         memory::require(&format!("a grid of {n}×{n} cells"), 8.0 * VECTORS * (n * n) as f64)?;
         let shape = Shape::new(n, n, 1);
@@ -106,7 +106,7 @@ impl Square {
         Self::new(problem)
     }
 
-    /// Air bubbles in water between two sides of given pressure.
+    /// Makes air bubbles in water between two sides of given pressure.
     fn bubbly(n: usize) -> Result<Self> {
         let shape = Shape::new(n, n, 1);
         let bubbles = Bubbles { count: 12, radius: 0.07, contrast: CONTRAST, seed: 1 };
@@ -117,7 +117,7 @@ impl Square {
     }
 }
 
-/// Options of the paper for a preconditioner by its name there.
+/// Returns the paper's options for a preconditioner by its name there.
 fn options(name: &str, n: usize, deflated: bool) -> SolverOptions {
     let preconditioner = match name {
         "none" => Preconditioner::None,
@@ -144,9 +144,9 @@ fn options(name: &str, n: usize, deflated: bool) -> SolverOptions {
 /// A solve from a random first guess.
 struct Solved {
     outcome: Outcome,
-    /// Relative to the exact solution: in the 2-norm, and the largest.
+    /// Errors relative to the exact solution: in the 2-norm, and the largest.
     error: [f64; 2],
-    /// Seconds until the iteration could begin.
+    /// Seconds before the iteration.
     setup: f64,
 }
 
@@ -176,7 +176,7 @@ fn solve(device: &Device, square: &Square, options: &SolverOptions, seed: u64) -
     Ok(Solved { outcome, error, setup })
 }
 
-/// The iterations of a solve, or why there is no such number.
+/// Returns the iterations of a solve, or the reason why there is no such number.
 fn iterations(outcome: &Outcome) -> Cell {
     if outcome.converged() {
         Cell::count(outcome.iterations)
@@ -285,7 +285,7 @@ fn errors(device: &Device, sizes: &Sizes) -> Result<Sheet> {
     let n = sizes.errors;
     let mut sheet = Sheet::new(
         "D, n = 256",
-        format!("what deflation is worth: n = {n}, contrast 10³, to 1e-6; errors relative to the exact solution"),
+        format!("gains of deflation: n = {n}, contrast 10³, to 1e-6; errors relative to the exact solution"),
         &[
             "preconditioner",
             "deflation",
@@ -397,7 +397,7 @@ fn timings(device: &Device, baselines: &Baselines, sizes: &Sizes) -> Result<Shee
             let solved = solve(device, &square, &if whole { options(name, n, true) } else { sampled.clone() }, 1)?;
             let each = solved.seconds_per_iteration();
             let (mut one, mut all) = (None, None);
-            // The paper's own: the only one that all processors are compared on.
+            // The paper's own preconditioner, which all processors run.
             if name == "Neu2" {
                 let baseline = |baseline: &Option<Device>| -> Result<Option<f64>> {
                     let Some(device) = baseline else { return Ok(None) };

@@ -14,7 +14,7 @@ use isobar_cli::failure::Result;
 use super::printed::{E_ERRORS, E_SUBSTITUTION, E_TIMES};
 use super::sheet::{Cell, Sheet};
 
-/// How large the problems are.
+/// Sizes that depend on `--size`.
 pub(super) struct Sizes {
     /// Grids of the substitutions, by their names in the paper.
     pub(super) substitution: &'static [[usize; 3]],
@@ -24,11 +24,11 @@ pub(super) struct Sizes {
     pub(super) counts: usize,
 }
 
-/// A minute on two cores.
+/// Sizes for a minute on two cores.
 pub(super) const SMALL: Sizes =
     Sizes { substitution: &[[128, 128, 480]], runs: &[("M21", [100, 100, 100])], counts: 50 };
 
-/// The paper's own.
+/// The paper's own sizes.
 pub(super) const FULL: Sizes = Sizes {
     substitution: &[
         [800, 800, 30],
@@ -50,10 +50,10 @@ pub(super) const FULL: Sizes = Sizes {
 };
 
 const MIC: Preconditioner = Preconditioner::Mic { relaxation: 1.0, block: None };
-/// The paper does not say; its errors come nearest with this one.
+/// The time step, which the paper does not give; with this one its errors agree best.
 const DT: f64 = 1e-3;
 const END: f64 = 0.1;
-/// Of the runs; the paper does not say.
+/// The tolerance of the runs, which the paper does not give.
 const TOLERANCE: f64 = 1e-6;
 
 fn shape([nx, ny, nz]: [usize; 3]) -> Shape {
@@ -64,7 +64,7 @@ fn solver(preconditioner: Preconditioner, tolerance: f64) -> SolverOptions {
     SolverOptions { method: Method::Cg, preconditioner, tolerance, ..SolverOptions::default() }
 }
 
-/// Steps of paper E from its first state, its first guess of ones.
+/// Makes paper E's stepper from its first state, with its first guess of ones.
 fn stepper(device: &Device, grid: Shape, dt: f64, solver: &SolverOptions) -> Result<TimeStepper> {
     let heat = Heat::unit_box(grid)?;
     let initial = heat.sine([1.0; 3]);
@@ -83,7 +83,7 @@ fn iterations(outcome: &Outcome) -> Cell {
     }
 }
 
-/// All tables.
+/// Makes all tables.
 pub(super) fn tables(device: &Device, sizes: &Sizes, emit: &mut dyn FnMut(Sheet)) -> Result<()> {
     emit(on_device!(device, backend => substitution(backend, sizes)?));
     emit(counts(device, sizes)?);
@@ -93,9 +93,9 @@ pub(super) fn tables(device: &Device, sizes: &Sizes, emit: &mut dyn FnMut(Sheet)
     Ok(())
 }
 
-/// Table 1: forward and backward substitution with the factors of MIC(0).
+/// Makes table 1: forward and backward substitution with the factors of MIC(0).
 fn substitution<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
-    /// The best of so many.
+    /// The number of repetitions, of which the best counts.
     const REPEATS: usize = 3;
     let columns = ["grid", "substitution (ms)", "printed, GPU", "printed, CPU", "factorisation (ms)", "of copy (%)"];
     let mut sheet = Sheet::new("E.1", "forward and backward substitution of MIC(0), double precision", &columns);
@@ -147,7 +147,7 @@ fn substitution<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sh
     Ok(sheet)
 }
 
-/// Iterations of the first step, which the paper's tables leave out.
+/// Counts the iterations of the first step, which the paper's tables leave out.
 fn counts(device: &Device, sizes: &Sizes) -> Result<Sheet> {
     let n = sizes.counts;
     let title = format!("iterations of a step from the first guess 1, {n}³ points, to 1e-6 and to 1e-8");
@@ -169,7 +169,7 @@ fn counts(device: &Device, sizes: &Sizes) -> Result<Sheet> {
     Ok(sheet)
 }
 
-/// Tables 2 and 3: errors and times of runs to t = 0.1.
+/// Makes tables 2 and 3: errors and times of runs to t = 0.1.
 fn runs(device: &Device, sizes: &Sizes) -> Result<[Sheet; 2]> {
     let mut errors = Sheet::new(
         "E.2",
@@ -233,7 +233,7 @@ fn runs(device: &Device, sizes: &Sizes) -> Result<[Sheet; 2]> {
     Ok([errors, times])
 }
 
-/// Differences from the exact solution: next to (0.5, 0.5, 0.3), and the largest.
+/// Returns the differences from the exact solution: next to (0.5, 0.5, 0.3), and the largest.
 fn error_at(stepper: &mut TimeStepper, grid: Shape) -> Result<[f64; 2]> {
     let mut values = vec![0.0; grid.cells()];
     stepper.state(&mut values)?;

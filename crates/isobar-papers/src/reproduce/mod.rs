@@ -4,7 +4,7 @@
 //! * `printed` the papers' numbers,
 //! * `sheet` a table of both.
 
-/// Runs an expression, generic over the back end, on whichever device it is.
+/// Runs an expression, generic over the back end, on the given device.
 macro_rules! on_device {
     ($device:expr, $backend:ident => $body:expr) => {
         match $device {
@@ -119,13 +119,14 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<u8> {
     Ok(SUCCESS)
 }
 
-/// Waits for what a device is still doing.
+/// Waits for the device to finish.
 fn synchronize(device: &Device) -> Result<()> {
     on_device!(device, backend => backend.synchronize()?);
     Ok(())
 }
 
-/// A problem with its right-hand side, or why it is left out: it may not fit in memory.
+/// Makes a problem with its right-hand side, or returns why it is left out: it may not fit in
+/// memory.
 fn prepare(grid: GridOptions, courant: f64, vectors: f64) -> Result<(Helmholtz, Vec<f64>)> {
     memory::require(&format!("a grid of {} cells", grid.shape()), 8.0 * vectors * grid.shape().cells() as f64)?;
     let problem = Helmholtz { grid, courant, ..Helmholtz::default() };
@@ -185,7 +186,7 @@ mod tests {
         let expected =
             ["D, Figure 11", "D.1", "D, n = 256", "D, Figures 12 to 14", "D, Figures 15, 16", "D, section 8"];
         assert_eq!(ids, expected);
-        // Within the band that a first guess moves the counts in, and deflation helps.
+        // Counts are within their variation by the first guess, and deflation helps.
         for row in &sheets[0].rows {
             let number = |n: usize| match row.cells[n] {
                 sheet::Cell::Number(value, _) => value,

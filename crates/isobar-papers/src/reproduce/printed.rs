@@ -1,4 +1,4 @@
-//! The numbers that the papers print. Those that did not survive in the text are left out.
+//! The printed numbers of the papers. Those that are missing in the text are left out.
 
 /// Paper A, section 7: the problem of all its tables.
 pub(super) const A_CELLS: f64 = 256.0 * 256.0 * 128.0;
@@ -90,7 +90,7 @@ pub(super) struct BSolve {
     /// Milliseconds an iteration.
     pub(super) iteration: f64,
     pub(super) gflops: f64,
-    /// Of the peak bandwidth, 250 GB/s.
+    /// Percentage of the peak bandwidth, 250 GB/s.
     pub(super) percent_of_peak: f64,
     pub(super) iterations: f64,
     /// Milliseconds of copies and transposition.
@@ -171,7 +171,7 @@ pub(super) const B_MULTIGRID: [BSolve; 3] = [
 /// Paper B, tables 4 and 5: nx = ny of both.
 pub(super) const B_BREAKDOWN: usize = 512;
 
-/// Their cells.
+/// Cells of these problems.
 pub(super) const B_CELLS: f64 = 512.0 * 512.0 * 128.0;
 
 /// Paper B, table 4: milliseconds of CG's two kernels, both, and an iteration, on one GPU.
@@ -190,13 +190,12 @@ pub(super) const B_LEVEL_KERNELS: [(&str, [Option<f64>; 5]); 5] = [
 /// Paper B, table 5: milliseconds of a multigrid iteration on one GPU.
 pub(super) const B_LEVEL_ITERATION: f64 = 88.8;
 
-/// Paper B, section 5.2: coarse sweeps that keep 5 and 7 levels robust, by Courant number; with 10
-/// levels 2 always do.
+/// Paper B, section 5.2: coarse sweeps that keep 5 and 7 levels robust, by Courant number; with 10 levels 2 always suffice.
 pub(super) const B_SWEEPS: [(f64, usize, usize); 6] =
     [(2.1, 2, 2), (4.2, 2, 2), (8.4, 2, 2), (16.8, 2, 2), (84.0, 30, 5), (840.0, 150, 15)];
 
-/// FORMULAS' counts for paper D's figure 11, whose own numbers are not in the text: an independent implementation's
-/// iterations (without, with deflation) for n = 16, 32, 64, the preconditioners in the order of [`D_NAMES`]. They move by
+/// Counts for paper D's figure 11, whose own numbers are not in the text, from FORMULAS: an independent implementation's
+/// iterations (without, with deflation) for n = 16, 32, 64, the preconditioners in the order of [`D_NAMES`]. They vary by
 /// ±12 % with the random first guess.
 pub(super) const D_COUNTS: [(usize, [(f64, f64); 8]); 3] = [
     (
@@ -283,7 +282,7 @@ pub(super) const C_LINE_CYCLES: [(usize, usize, usize, usize); 15] = [
     (1024, 32, 8, 4_124),
 ];
 
-/// The same of squares.
+/// Cycles for squares, likewise.
 pub(super) const C_SQUARE_CYCLES: [(usize, usize, usize, usize); 11] = [
     (128, 1, 0, 13_299),
     (256, 1, 0, 38_978),
@@ -302,8 +301,8 @@ pub(super) const C_SQUARE_CYCLES: [(usize, usize, usize, usize); 11] = [
 pub(super) const D_NAMES: [&str; 8] =
     ["none", "diagonal", "block-IC(2n)", "block-IC(4n)", "block-IC(8n)", "IP, scaled", "Neu1", "Neu2"];
 
-/// Paper D, table 1, n = 64, contrast 10³: (preconditioner, condition number printed, that of the independent
-/// implementation for the geometry that its figures do not fully say).
+/// Paper D, table 1, n = 64, contrast 10³: (preconditioner, printed condition number, that of the independent implementation
+/// for the geometry, which the figures do not fully specify).
 pub(super) const D_CONDITION: [(&str, f64, Option<f64>); 8] = [
     ("diagonal", 9.68e3, Some(3377.0)),
     ("block-IC(2n)", 2.50e3, Some(864.0)),
@@ -315,7 +314,7 @@ pub(super) const D_CONDITION: [(&str, f64, Option<f64>); 8] = [
     ("Neu2", 1.74e3, Some(620.0)),
 ];
 
-/// The same implementation's extreme eigenvalues of the scaled matrix.
+/// Extreme eigenvalues of the scaled matrix, by that implementation.
 pub(super) const D_EIGENVALUES: [f64; 2] = [5.921e-4, 1.999];
 
 /// Paper D, section 7.2: how much faster the explicit inverse of E is than triangular solves, with incomplete Poisson

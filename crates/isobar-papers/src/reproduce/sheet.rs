@@ -1,4 +1,4 @@
-//! A table of a paper, printed numbers and ours side by side: for people, and for the report.
+//! A table of a paper with printed numbers and ours side by side, for people and for the report.
 
 use std::fmt;
 
@@ -10,18 +10,18 @@ use serde::{Serialize, Serializer};
 pub(super) struct Sheet {
     /// The paper and its table, as in "B.3".
     pub(super) id: &'static str,
-    /// What it shows.
+    /// The title of the table.
     pub(super) title: String,
     /// Heads of the columns, that of the row names first; "printed" and "reference" belong to the one before.
     #[serde(serialize_with = "unique_heads")]
     pub(super) columns: Vec<&'static str>,
     /// The rows.
     pub(super) rows: Vec<Row>,
-    /// What to know when comparing.
+    /// Remarks for the comparison.
     pub(super) notes: Vec<String>,
 }
 
-/// In a report, a column's name says what it holds without looking at its neighbour.
+/// Makes column names for a report that do not depend on their neighbours.
 fn unique_heads<S: Serializer>(heads: &[&'static str], serializer: S) -> Result<S::Ok, S::Error> {
     let mut subject = "";
     serializer.collect_seq(heads.iter().map(|&head| {
@@ -36,32 +36,32 @@ fn unique_heads<S: Serializer>(heads: &[&'static str], serializer: S) -> Result<
 /// A row of a table.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
-    /// What it is about.
+    /// The name of the row.
     pub(super) name: String,
-    /// One a column after the first.
+    /// One cell for each column after the first.
     pub(super) cells: Vec<Cell>,
 }
 
 /// An entry of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell {
-    /// A number, printed with so many decimals.
+    /// A number, and its number of decimals.
     Number(f64, usize),
     /// A number of any size, with three digits.
     Scientific(f64),
     /// Words.
     Text(String),
-    /// The paper has no such number, or it makes no sense here.
+    /// The paper has no such number, or it does not apply here.
     Missing,
 }
 
 impl Cell {
-    /// A number that may not be there.
+    /// Makes a cell of a number that may be missing.
     pub(super) fn number(value: Option<f64>, decimals: usize) -> Self {
         value.map_or(Self::Missing, |value| Self::Number(value, decimals))
     }
 
-    /// A count.
+    /// Makes a cell of a count.
     pub(super) fn count(value: usize) -> Self {
         Self::Number(value as f64, 0)
     }
@@ -89,7 +89,7 @@ impl fmt::Display for Cell {
 }
 
 impl Sheet {
-    /// An empty table.
+    /// Makes an empty table.
     pub(super) fn new(id: &'static str, title: impl Into<String>, columns: &[&'static str]) -> Self {
         Self { id, title: title.into(), columns: columns.to_vec(), rows: Vec::new(), notes: Vec::new() }
     }

@@ -1,4 +1,4 @@
-//! Steps of the heat equation on several cards.
+//! Steps of the heat equation on several GPUs.
 
 use std::sync::Mutex;
 
@@ -15,16 +15,16 @@ use isobar_dist::Communicator;
 use super::{Cards, Parts, Told, Verdicts, lock, on_a_device};
 use crate::ranks::OnRanks;
 
-/// The steppers of all cards as one: every card has its rows of the state.
+/// The steppers of all GPUs as one: each GPU has its rows of the state.
 struct Marching {
     parts: Parts<Box<dyn Evolve>>,
-    /// The grids of multigrid as one card has them.
+    /// The grids of multigrid on one GPU.
     levels: Vec<Shape>,
     description: Description,
 }
 
 impl Cards {
-    /// A stepper on all of them.
+    /// Makes a stepper on all GPUs.
     pub(crate) fn stepper(&self, heat: &Heat, options: HeatOptions, solver: &SolverOptions) -> Result<Box<dyn Evolve>> {
         let parts = Parts::new(self, heat.shape(), |rank| {
             isobar_cuda::solvers::heat(&rank.backend, heat.clone(), options, solver)
@@ -41,7 +41,7 @@ impl Marching {
         Ok(self.parts.each(|part, _| work(&mut *part.work))?.swap_remove(0))
     }
 
-    /// Has each part read its rows, if there are any to read, and puts them into the caller's array.
+    /// Reads each GPU's rows, if there are any to read, into the caller's array.
     fn read_by(
         &self,
         to: Target<'_>,
@@ -62,11 +62,11 @@ impl Evolve for Marching {
         let (verdicts, observer) = (&Verdicts::default(), &Mutex::new(observer));
         let mut steps = self.parts.each(|part, rank| {
             let rank = rank.world.rank();
-            // Whatever becomes of rank 0, the others must not wait for it.
+            // However rank 0 ends, the others must not wait for it.
             let _told = (rank == 0).then_some(Told(verdicts));
             part.work.step(&mut verdicts.observer(rank, observer))
         })?;
-        // A step may have put another preconditioner in the place of one that was slow.
+        // A step may have replaced a slow preconditioner.
         self.description = self.parts.describe(&self.levels, |stepper| stepper.description());
         Ok(steps.swap_remove(0))
     }
@@ -76,7 +76,7 @@ impl Evolve for Marching {
         if [Some(state), before].iter().any(|array| matches!(array, Some(Source::Device(_)))) {
             return Err(on_a_device());
         }
-        // Each takes its rows out of the whole.
+        // Each GPU takes its rows of the whole grid.
         self.each(|stepper| stepper.set(state, before, steps))
     }
 
@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// Iterations of every step, the state at the end and the one before, and the energy.
+    /// Returns the iterations of every step, the last state and the one before, and the energy.
     fn run(stepper: &mut dyn Evolve, first: &[f64], shape: Shape) -> (Vec<usize>, [Vec<f64>; 2], f64) {
         stepper.set(ArrayView::c_order(first, shape).unwrap().into(), None, 0).unwrap();
         let [mut u, mut before] = [0, 1].map(|_| vec![0.0; shape.cells()]);
@@ -145,7 +145,7 @@ mod tests {
         (iterations, [u, before], energy)
     }
 
-    /// Ranks that share a card take the steps of one, of a box that is closed in y, and of rings of an even and an odd number of rows.
+    /// Ranks that share a GPU take the steps of one, in a box closed in y, and with y periodic of an even and an odd number of rows.
     #[test]
     #[ignore = "needs a GPU"]
     fn steps_are_those_of_one_card() {

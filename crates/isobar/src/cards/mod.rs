@@ -1,7 +1,7 @@
-//! Several cards of one machine, a thread of this process each.
+//! Several GPUs of one machine, each with a thread of this process.
 //!
 //! * this file: solvers,
-//! * `in_time` steps of the heat equation.
+//! * `in_time`: steps of the heat equation.
 
 mod in_time;
 
@@ -27,7 +27,7 @@ use isobar_dist::{Communicator, PartBackend};
 use crate::on_rows::{about_whole, described_whole};
 use crate::ranks::{OnRanks, join_cuda};
 
-/// Several NVIDIA cards that share a grid.
+/// Several NVIDIA GPUs that share a grid.
 #[derive(Clone, Debug)]
 pub struct Cards {
     ranks: Vec<Rank>,
@@ -43,15 +43,15 @@ impl Cards {
     pub(crate) fn open(ordinals: &[usize]) -> Result<Self> {
         let mut seen = HashSet::new();
         if let Some(twice) = ordinals.iter().find(|&&ordinal| !seen.insert(ordinal)) {
-            return Err(Error::invalid("device", format!("cuda:{twice} is given twice; give each card once")));
+            return Err(Error::invalid("device", format!("cuda:{twice} is given twice; give each GPU once")));
         }
         if ordinals.is_empty() {
-            return Err(Error::invalid("device", "no card; use cuda, or cuda:N with the number of a device"));
+            return Err(Error::invalid("device", "no GPU; use cuda, or cuda:N with the number of a device"));
         }
         Self::on(ordinals)
     }
 
-    /// A rank on each of these cards; those that share one exchange by way of the host.
+    /// Makes a rank on each of these GPUs; ranks that share a GPU exchange data through the host.
     fn on(ordinals: &[usize]) -> Result<Self> {
         let open = |world: &Threads| {
             let as_communicator: Arc<dyn Communicator> = Arc::new(world.clone());
@@ -62,7 +62,7 @@ impl Cards {
         Ok(Self { ranks: run_each(worlds.iter().map(|world| (world, world)), open)? })
     }
 
-    /// Bytes a second that all of them copy, each its part of a vector.
+    /// Measures the bytes a second that all of them copy, each its part of a vector.
     pub(crate) fn copy_bandwidth(&self, shape: Shape) -> Result<f64> {
         let measure =
             |rank: &Rank| copy_bandwidth(&rank.backend.alone(), rank.backend.own_columns(shape)?.shape(shape));
@@ -73,7 +73,7 @@ impl Cards {
         run_each(self.ranks.iter().map(|rank| (&rank.world, rank)), work)
     }
 
-    /// A solver on all of them, each of which makes that of its rows.
+    /// Makes a solver on all GPUs, each with its rows.
     pub(crate) fn solver<S: OnRanks + Sync>(
         &self,
         matrix: &S,
@@ -100,7 +100,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Part<W> {
     work: W,
     patch: Patch,
-    /// Its rows of u, on their way.
+    /// Its rows of u, in transfer.
     u: Vec<f64>,
 }
 
@@ -126,7 +126,7 @@ impl<W: Send> Parts<W> {
         run_each(ranks.map(|pair| (&pair.0.world, pair)), |(rank, part)| work(&mut lock(part), rank))
     }
 
-    /// The share of the first GPU; [`Cards::open`] takes one at least.
+    /// Returns the share of the first GPU; [`Cards::open`] takes one at least.
     fn first(&self) -> MutexGuard<'_, Part<W>> {
         lock(&self.all[0])
     }
@@ -139,7 +139,7 @@ impl<W: Send> Parts<W> {
         }
     }
 
-    /// The rows of all parts, in the caller's array.
+    /// Stores the rows of all GPUs in the caller's array.
     fn collect(&self, target: Target<'_>) -> Result<()> {
         match target {
             Target::F64(mut array) => self.all.iter().for_each(|part| lock(part).store(&mut array)),
@@ -149,7 +149,7 @@ impl<W: Send> Parts<W> {
         Ok(())
     }
 
-    /// All parts as one, by what each says of itself: what they hold and move together.
+    /// Describes all shares as one, with the sum of their memory and traffic.
     fn describe(&self, levels: &[Shape], says: impl Fn(&W) -> &Description) -> Description {
         let description = described_whole(says(&self.first().work), levels);
         let sum = |bytes: fn(&Description) -> usize| self.all.iter().map(|part| bytes(says(&lock(part).work))).sum();
@@ -162,22 +162,22 @@ impl<W: Send> Parts<W> {
     }
 }
 
-/// The solvers of all cards as one.
+/// The solvers of all GPUs as one.
 struct Together<S> {
     parts: Parts<Box<dyn Solve<S>>>,
-    /// The grids of multigrid as one card has them.
+    /// The grids of multigrid on one GPU.
     levels: Vec<Shape>,
     description: Description,
 }
 
 impl<W> Part<W> {
-    /// Its work, and the target of its rows of u.
+    /// Returns its work, and the target of its rows of u.
     fn with_target(&mut self, whole: Shape) -> Result<(&mut W, Target<'_>)> {
         let target = ArrayViewMut::c_order(&mut self.u, self.patch.shape(whole))?;
         Ok((&mut self.work, target.into()))
     }
 
-    /// Puts its rows into the caller's array.
+    /// Stores its rows in the caller's array.
     fn store<T: Real>(&self, array: &mut ArrayViewMut<'_, T>) {
         let nx = array.shape().nx;
         let mut line = vec![T::ZERO; nx];
@@ -187,7 +187,7 @@ impl<W> Part<W> {
         }
     }
 
-    /// Takes its rows out of it.
+    /// Loads its rows from the caller's array.
     fn load<T: Real>(&mut self, array: ArrayView<'_, T>) {
         let nx = array.shape().nx;
         for (n, values) in self.u.chunks_exact_mut(nx).enumerate() {
@@ -201,12 +201,12 @@ fn on_a_device() -> Error {
     Error::Unsupported("an array in the memory of a GPU for a solver on several; copy it to host memory".into())
 }
 
-/// The observer's verdict after each iteration, which rank 0 asks for: all ranks must end at the same iteration.
+/// The observer's verdict after each iteration, given on rank 0: all ranks must end at the same iteration.
 #[derive(Debug, Default)]
 struct Verdicts {
     /// Iterations that have been judged.
     judged: AtomicUsize,
-    /// 1 + the one after which the solve ends.
+    /// 1 + the number of the last iteration.
     end: AtomicUsize,
 }
 
@@ -237,7 +237,7 @@ impl Verdicts {
         if self.end.load(Ordering::Relaxed) == n + 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// The observer of a rank, for one solve or several: rank 0 asks the user's observer, the others wait for its answer.
+    /// Returns the observer of a rank, for one solve or several: rank 0 asks the user's observer, the others wait for its answer.
     fn observer<'v>(
         &'v self,
         rank: usize,
@@ -252,7 +252,7 @@ impl Verdicts {
 }
 
 impl<S: OnRanks + Sync> Together<S> {
-    /// Has every GPU work from its rows of one array to its rows of another.
+    /// Applies a map on every GPU, from its rows of one array to its rows of another.
     fn map(
         &mut self,
         from: Source<'_>,
@@ -277,7 +277,7 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
         let (verdicts, observer, not_finite) = (&Verdicts::default(), &Mutex::new(observer), &Mutex::new(None));
         let shape = self.parts.shape;
         let outcomes = self.parts.each(|part, rank| {
-            // Whatever becomes of rank 0, the others must not wait for it.
+            // However rank 0 ends, the others must not wait for it.
             let _told = (rank.world.rank() == 0).then_some(Told(verdicts));
             match given {
                 Source::Device(_) => return Err(on_a_device()),
@@ -298,13 +298,13 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
                 other => other,
             })
         });
-        // The rank that has the cell knows more than the others, which may have failed before it.
+        // The rank with the cell has the best message; others may have failed before it.
         let mut outcomes = outcomes.map_err(|error| lock(not_finite).take().unwrap_or(error))?;
-        // A solve may have put another preconditioner in the place of one that was slow.
+        // A solve may have replaced a slow preconditioner.
         self.description = self.parts.describe(&self.levels, |system| system.description());
         self.parts.collect(u)?;
         let mut outcome = outcomes.swap_remove(0);
-        // What is not solving is bringing arrays to the cards and back.
+        // The rest is transfers of arrays to the GPUs and back.
         let transfers = clock.elapsed().as_secs_f64() - outcome.timing.solve - outcome.timing.upload;
         outcome.timing.download = transfers.max(outcome.timing.download);
         Ok(outcome)
@@ -349,7 +349,7 @@ mod tests {
             });
             assert_eq!(counts.unwrap(), [end; 3]);
         }
-        // Nobody waits for a rank 0 that is gone.
+        // Nobody waits for a rank 0 that has ended.
         let verdicts = Verdicts::default();
         drop(Told(&verdicts));
         assert!(verdicts.wait(1000).is_continue());
@@ -360,11 +360,11 @@ mod tests {
         let worlds = Threads::ranks(3);
         let failed = run_each(worlds.iter().map(|world| (world, world)), |world| match world.rank() {
             1 => Err(Error::Unsupported("this".into())),
-            // Would wait for ever.
+            // This would wait for ever.
             _ => world.barrier().map_err(|error| Error::Unsupported(format!("told: {error}"))),
         });
         assert!(failed.unwrap_err().to_string().contains("this"));
-        // They can be used again, with nothing left of that.
+        // The communicators can be used again.
         let sums = run_each(worlds.iter().map(|world| (world, world)), |world| {
             let mut rank = [world.rank() as f64];
             world.sum(&mut rank)?;

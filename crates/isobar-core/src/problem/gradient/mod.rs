@@ -1,4 +1,4 @@
-//! Derivatives by what a problem of diffusion is made of, from a solution and its adjoint.
+//! Derivatives by the coefficients of a diffusion problem, from a solution and its adjoint.
 
 mod sides;
 #[cfg(test)]
@@ -32,26 +32,25 @@ impl<'a> Pair<'a> {
         Ok(Self { u, adjoint, moves_rhs })
     }
 
-    /// ∂J/∂s of what ties cell n to `value`: λ_n (value − u_n), as s adds s to the diagonal and s times `value` to b.
+    /// Returns ∂J/∂s for the coupling s of cell n to `value`: λ_n (value − u_n), as s adds s to the diagonal and s times `value` to b.
     pub(super) fn by_tie(&self, n: usize, value: f64) -> f64 {
         self.adjoint[n] * (if self.moves_rhs { value } else { 0.0 } - self.u[n])
     }
 
-    /// ∂J/∂T of the face between cells m and n.
+    /// Returns ∂J/∂T of the face between cells m and n.
     pub(super) fn by_face(&self, m: usize, n: usize) -> f64 {
         (self.adjoint[m] - self.adjoint[n]) * (self.u[n] - self.u[m])
     }
 }
 
 impl DiffusionProblem {
-    /// Computes the derivatives of a number J(u) by κ of every cell, C order, an array for each of the [`Coefficient`]'s, from a solution `u` of
-    /// A u = b and its `adjoint` λ = A⁻¹ ∂J/∂u.
+    /// Computes the derivatives of a number J(u) by κ of every cell, C order, an array for each one of the [`Coefficient`], from a solution `u`
+    /// of A u = b and its `adjoint` λ = A⁻¹ ∂J/∂u.
     ///
-    /// By the transmissibility of a face between cells m and n the derivative is −(λ_m − λ_n)(u_m − u_n), by what ties cell n to a value
-    /// v it is λ_n (v − u_n); by κ it follows from these by the chain rule. By c of a cell it would be −V λ u, by f V λ, V the cell's
-    /// [volume](DiffusionProblem::volumes). With `moves_rhs`, b is that of [`DiffusionProblem::rhs`], which κ changes where values on sides,
-    /// wells and sources are; else b stays as it is. What is closed stays closed: cells that take no part and faces where κ is 0 on
-    /// either side add nothing.
+    /// The derivative by the transmissibility of a face between cells m and n is −(λ_m − λ_n)(u_m − u_n), by the coupling of cell n to a value v
+    /// it is λ_n (v − u_n); by κ it follows from these by the chain rule. By c of a cell it would be −V λ u, by f V λ, V the cell's
+    /// [volume](DiffusionProblem::volumes). With `moves_rhs`, b is that of [`DiffusionProblem::rhs`], which depends on κ through values on
+    /// sides, wells and sources; else b stays fixed. Inactive cells, and faces where κ is 0 on either side, stay closed and add nothing.
     ///
     /// # Errors
     /// [`Error::Shape`] for arrays of another length; [`Error::Invalid`] for a well or a source outside of the active cells.
@@ -72,7 +71,7 @@ impl DiffusionProblem {
         Ok(gradient)
     }
 
-    /// Adds ∂J/∂κ of the cells of row j + ny k, by their faces and sides across an axis.
+    /// Adds ∂J/∂κ of the cells of row j + ny k through their faces and sides across an axis.
     fn add_row(&self, axis: Axis, row: usize, values: &mut [f64], pair: Pair<'_>) {
         let Shape { nx, ny, .. } = self.shape;
         let (d, count) = (axis as usize, self.extents()[axis as usize]);
@@ -99,7 +98,7 @@ impl DiffusionProblem {
         }
     }
 
-    /// Adds what faces change between the cells of a row from the first place on and those from the other on.
+    /// Adds the derivatives through the faces between the cells of a row from `first` on and those from `other` on.
     fn add_faces(&self, axis: Axis, [first, other]: [[usize; 3]; 2], values: &mut [f64], pair: Pair<'_>) {
         let (d, kappa) = (axis as usize, self.coefficient.along(axis));
         let along_row = |[i, j, k]: [usize; 3], more: usize| [i + more, j, k];
@@ -116,7 +115,7 @@ impl DiffusionProblem {
         }
     }
 
-    /// Adds what the lower or the upper side of an axis changes in the cells of a row from the first place on.
+    /// Adds the derivatives through the lower or the upper side of an axis for the cells of a row from `first` on.
     fn add_side(&self, axis: Axis, is_upper: bool, first: [usize; 3], values: &mut [f64], pair: Pair<'_>) {
         let start = self.cell(first);
         for (i, value) in values.iter_mut().enumerate().filter(|(i, _)| self.takes_part(start + i)) {
@@ -124,7 +123,7 @@ impl DiffusionProblem {
             *value += match self.side_at(axis, is_upper, at) {
                 Boundary::Dirichlet(given) => pair.by_tie(start + i, given) * self.by_kappa(axis, at),
                 Boundary::Robin { coefficient, value: outside } => {
-                    // The half cell in series with the film, whose conductance κ does not change.
+                    // The half cell is in series with the film, whose conductance κ does not change.
                     let (half, film) = (self.half(axis, at), coefficient * self.area(axis, at));
                     let share = if half > 0.0 { film / (half + film) } else { 0.0 };
                     pair.by_tie(start + i, outside) * share * share * self.by_kappa(axis, at)
@@ -134,13 +133,13 @@ impl DiffusionProblem {
         }
     }
 
-    /// ∂h/∂κ of a cell, where h = 2κA/d is the transmissibility from its centre to a face.
+    /// Returns ∂h/∂κ of a cell, where h = 2κA/d is the transmissibility from its centre to a face.
     fn by_kappa(&self, axis: Axis, at: [usize; 3]) -> f64 {
         let width = self.spacing[axis as usize].width(at[axis as usize]);
         2.0 * self.volume(at) / (width * width)
     }
 
-    /// Adds what wells and sources, whose rates κ divides among their cells, change.
+    /// Adds the derivatives through wells and sources, whose rates κ divides among their cells.
     fn add_points(&self, coefficient: &mut [Vec<f64>], pair: Pair<'_>) -> Result<()> {
         let field = |axis: Axis| match self.coefficient {
             Coefficient::Isotropic(_) => 0,
@@ -169,7 +168,7 @@ impl DiffusionProblem {
         Ok(())
     }
 
-    /// Derivatives of the well index 2π √(κ_x κ_y) d_z / ln(r_e / r) by κ_x and κ_y, on whose ratio r_e depends.
+    /// Returns the derivatives of the well index 2π √(κ_x κ_y) d_z / ln(r_e / r) by κ_x and κ_y, on whose ratio r_e depends.
     fn well_slopes(&self, well: &Well, at: [usize; 3]) -> [f64; 2] {
         let n = self.cell(at);
         let index = self.well_index(well, at);

@@ -1,26 +1,26 @@
-//! Derivatives by what is given on the sides of a box.
+//! Derivatives by the values on the sides of a box.
 
 use super::Pair;
 use crate::error::Result;
 use crate::problem::{Boundary, DiffusionProblem};
 use crate::stencil::Axis;
 
-/// The derivatives of a number by what is given on the faces of a side, in the order of [`SideFields`](crate::problem::SideFields). The sum is that by
-/// a number which is the same on all faces.
+/// Derivatives of a number by the values on the faces of a side, in the order of [`SideFields`](crate::problem::SideFields). Their sum is the
+/// derivative by a number common to all faces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SideGradient {
-    /// By the flux of a Neumann side, the value of a Dirichlet side or of a Robin side; 0 on periodic sides.
+    /// Derivatives by the flux of a Neumann side, the value of a Dirichlet side or of a Robin side; 0 on periodic sides.
     pub value: Vec<f64>,
-    /// By the coefficient of a Robin side; 0 on all others.
+    /// Derivatives by the coefficient of a Robin side; 0 on all others.
     pub coefficient: Vec<f64>,
 }
 
 impl DiffusionProblem {
-    /// Computes the derivatives of a number J(u) by the values and coefficients of the lower or the upper side of an axis, from u and λ as
+    /// Computes the derivatives of a number J(u) by the values and coefficients of the lower or the upper side of an axis, from u and λ of
     /// [`DiffusionProblem::gradient`].
     ///
-    /// A side ties a cell to a value v by a conductance t. By v the derivative is t λ, by t it is λ (v − u); by the flux of a Neumann side it is A λ, A
-    /// the area of the face. Where b does not follow the sides (without `moves_rhs`) it is 0 by values, and −λ u by t.
+    /// A side couples a cell to a value v by a conductance t. The derivative by v is t λ, by t it is λ (v − u); by the flux of a Neumann side it is A
+    /// λ, A the area of the face. Where b does not follow the sides (without `moves_rhs`) it is 0 by values, and −λ u by t.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::error::Error::Shape) for arrays of another length.
@@ -51,7 +51,7 @@ impl DiffusionProblem {
                 }
             }
         };
-        // The order of the cells at an end is that of its faces.
+        // The cells at an end have the order of its faces.
         let (value, coefficient) = self.end(axis as usize, is_upper).map(of_cell).unzip();
         Ok(SideGradient { value, coefficient })
     }

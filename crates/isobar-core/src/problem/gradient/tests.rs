@@ -1,4 +1,4 @@
-//! Derivatives of problems, held to differences of matrix and right-hand side.
+//! Derivatives of problems, compared with differences of matrix and right-hand side.
 
 use super::*;
 use crate::layout::Shape;
@@ -14,7 +14,7 @@ fn widths(n: usize) -> Spacing {
     Spacing::Given((0..n).map(|m| 1.0 + 0.3 * (m % 3) as f64).collect())
 }
 
-/// Every part that a derivative goes through, somewhere.
+/// Returns problems that contain every quantity with a derivative.
 fn problems() -> Vec<DiffusionProblem> {
     let plain = DiffusionProblem::new(SHAPE, Coefficient::Isotropic(field(1)));
     let mut sides = plain.clone();
@@ -39,7 +39,7 @@ fn problems() -> Vec<DiffusionProblem> {
     vec![sides, layered, diagonal, films]
 }
 
-/// A u, or b, weighted: λᵀ(b − A u), whose derivatives for fixed u and λ are the gradient.
+/// Returns λᵀ(b − A u), whose derivatives for fixed u and λ are the gradient.
 fn residual(problem: &DiffusionProblem, u: &[f64], adjoint: &[f64], body: &[f64], moved: Option<&[f64]>) -> f64 {
     let b = problem.rhs_from(body.to_vec(), Weighting::Volume).unwrap();
     let product = problem.stencil().unwrap().times(u);
@@ -100,18 +100,18 @@ fn arrays_of_another_length_are_refused() {
     assert!(matches!(problem.gradient(&right[1..], &right, true), Err(Error::Shape { .. })));
 }
 
-/// The central difference of a function at 0.
+/// Returns the central difference of a function at 0.
 fn slope(f: &dyn Fn(f64) -> f64, step: f64) -> f64 {
     (f(step) - f(-step)) / (2.0 * step)
 }
 
-/// u, λ and f of a problem, u and λ 0 in cells that take no part.
+/// Returns u, λ and f of a problem; u and λ are 0 in inactive cells.
 fn fields_of(problem: &DiffusionProblem) -> [Vec<f64>; 3] {
     let active = |seed| (0..SHAPE.cells()).map(|n| if problem.takes_part(n) { random(seed, n) } else { 0.0 }).collect();
     [active(7), active(8), field(9)]
 }
 
-/// The numbers of a side as fields, one for each face.
+/// Gives every face of a side its own number.
 fn spread_sides(problem: &mut DiffusionProblem) {
     for d in 0..3 {
         for side in 0..2 {
@@ -146,7 +146,7 @@ fn derivatives_by_sides_are_those_of_matrix_and_right_hand_side() {
                             let mut other = problem.clone();
                             let fields = &mut other.side_fields[d][side];
                             let field = if is_value { &mut fields.value } else { &mut fields.coefficient };
-                            // A coefficient of 0 may not become negative: it grows, and the difference is one-sided.
+                            // A coefficient of 0 must not become negative: the difference is one-sided.
                             let Some(field) = field else { return 0.0 };
                             field[face] += if !is_value && field[face] == 0.0 { step.max(0.0) * 2.0 } else { step };
                             residual(&other, &u, &adjoint, &body, fixed)

@@ -8,14 +8,14 @@ use crate::problem::{Boundary, DiffusionProblem};
 use crate::stencil::Axis;
 
 impl DiffusionProblem {
-    /// Computes the derivatives of a number J(u) by the width of each layer of cells along an axis, from u and λ as [`DiffusionProblem::gradient`].
-    /// Their sum is that by a width which all cells share.
+    /// Computes the derivatives of a number J(u) by the width of each layer of cells along an axis, from u and λ of [`DiffusionProblem::gradient`].
+    /// Their sum is the derivative by a width common to all cells.
     ///
-    /// With `moves_rhs`, b is that of [`DiffusionProblem::rhs_from`] with the source density `body` (nothing means 0) times volumes. κ, c, f and what is
-    /// given on sides stay as they are in every cell while widths change.
+    /// With `moves_rhs`, b is that of [`DiffusionProblem::rhs_from`] with the source density `body` (0 if absent) times volumes. κ, c, f and the
+    /// values on sides of every cell stay fixed while widths change.
     ///
     /// # Errors
-    /// As [`DiffusionProblem::gradient`], for `body` too.
+    /// See [`DiffusionProblem::gradient`]; for `body` too.
     pub fn width_gradient(
         &self,
         u: &[f64],
@@ -31,7 +31,7 @@ impl DiffusionProblem {
         }
         let body = body.filter(|_| moves_rhs);
         let mut found = vec![0.0; self.extents()[d]];
-        // Conductances across the axis are in proportion to 1/Δ, those across the others to Δ, and so are volumes and areas.
+        // Conductances across the axis are proportional to 1/Δ, those across the others, volumes and areas to Δ.
         let mut values = vec![0.0; self.shape.nx];
         for row in 0..cells / self.shape.nx {
             let first = row * self.shape.nx;
@@ -63,7 +63,7 @@ impl DiffusionProblem {
         Ok(found)
     }
 
-    /// A ∂J/∂A of the area A of a cell's face on a side, its half cell apart.
+    /// Returns A ∂J/∂A for the area A of a cell's face on a side, without its half cell.
     fn by_area(&self, axis: Axis, is_upper: bool, at: [usize; 3], pair: Pair<'_>) -> f64 {
         let (n, area) = (self.cell(at), self.area(axis, at));
         match self.side_at(axis, is_upper, at) {
@@ -77,7 +77,7 @@ impl DiffusionProblem {
         }
     }
 
-    /// Adds what wells and sources, whose cells have a height and a reach, change.
+    /// Adds the derivatives through wells and sources, which depend on height and on the equivalent radius.
     fn add_widths_of_points(&self, axis: Axis, found: &mut [f64], pair: Pair<'_>) -> Result<()> {
         for source in self.sources.iter().filter(|_| pair.moves_rhs && axis == Axis::Z) {
             let cells = self.completed("diffusion.sources", 0, [source.i, source.j], source.k)?;

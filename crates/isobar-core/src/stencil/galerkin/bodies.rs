@@ -1,14 +1,14 @@
-//! Strongly coupled bodies, whose constants the smoother hardly moves.
+//! Strongly coupled aggregates, whose constants the smoother hardly changes.
 //!
-//! In a matrix of strong contrast the slow vectors that no grid of 2ⁿ cells represents are the constants of bodies of cells
-//! that hang together strongly and are tied weakly to all else. For θ = 0.3, 0.03 and 0.001 two cells belong to one body
-//! where their coupling is at least θ times the larger of the two cells' largest couplings; beside the sweeps,
+//! In a matrix of strong contrast the slow vectors that no grid of 2ⁿ cells represents are the constants of aggregates of cells
+//! that couple strongly to each other and weakly to all else. For θ = 0.3, 0.03 and 0.001 two cells belong to one aggregate
+//! where their coupling is at least θ times the larger of the two cells' largest couplings; besides the sweeps,
 //!
 //! u += ω Σ_θ Z D⁻¹ Zᵀ r,
 //!
-//! Z the indicator vectors of bodies, D the couplings that leave them and their row sums. Bodies larger than
-//! `LARGEST` cells are left to coarser grids, where they are small, and so are those that are no weakly tied bodies, see
-//! `LOOSE`: where coefficients are kind there is none, and nothing to pay.
+//! Z the indicator vectors of aggregates, D the couplings that leave them and their row sums. Aggregates larger than `LARGEST`
+//! cells are left to coarser grids, where they are small, and so are those that are not weakly coupled to the rest, see `LOOSE`:
+//! smooth coefficients have none, at no cost.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -23,44 +23,44 @@ use crate::real::Real;
 pub const DAMPING: f64 = 0.3;
 /// θ
 pub const THRESHOLDS: [f64; 3] = [0.3, 0.03, 0.001];
-/// Cells in a body.
+/// The most cells in an aggregate.
 pub const LARGEST: u32 = 512;
-/// D beside the sum of a body's diagonals, at most: what is tied more strongly the smoother sees to.
+/// The largest D relative to the sum of an aggregate's diagonals: the smoother reduces what is coupled more strongly.
 pub const LOOSE: f64 = 0.1;
-/// D beside the sum of its terms' absolute values, at least: less is their rounding.
+/// The smallest D relative to the sum of its terms' absolute values: less is rounding.
 pub const CANCELLED: f64 = 1e-3;
-/// D beside the sum of diagonals, at least.
+/// The smallest D relative to the sum of diagonals.
 pub const NEGLIGIBLE: f64 = 1e-14;
-/// Couplings of one direction that vary less belong together.
+/// Couplings of one direction with smaller variation belong together.
 pub const CONTRAST: f64 = 0.1;
 
-/// The bodies of one θ: disjoint sets of cells.
+/// The strongly coupled aggregates of one θ: disjoint sets of cells.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bodies {
-    /// Where the cells of each begin, and where the last ones' end.
+    /// The place of each aggregate's first cell, and one past the last.
     pub starts: Vec<u32>,
     /// Positions in a vector.
     pub cells: Vec<u32>,
     /// ω / D
     pub factors: Vec<f64>,
-    /// How many of them, the first, have cells in several parts of a grid, of which `cells` are those of one part.
+    /// How many aggregates, the first ones, have cells in several subdomains; `cells` are those of one subdomain.
     pub shared: usize,
 }
 
 impl Bodies {
-    /// Bytes of the tables.
+    /// Returns the bytes of the tables.
     pub fn bytes(&self) -> usize {
         (self.starts.len() + self.cells.len()) * size_of::<u32>() + self.factors.len() * size_of::<f64>()
     }
 
-    /// The cells of one.
+    /// Returns the cells of one aggregate.
     pub fn cells_of(&self, body: usize) -> &[u32] {
         &self.cells[self.starts[body] as usize..self.starts[body + 1] as usize]
     }
 
-    /// Those of the whole grid, whose vectors have this layout, for one of several parts: rank r has rows `starts[r]` to
-    /// `starts[r + 1]`, of which none begins with an odd one. All parts have what they share in the same order, whether they have
-    /// cells of it or not.
+    /// Returns the part of these aggregates of the whole grid, whose vectors have this layout, on one subdomain: rank r has rows
+    /// `starts[r]` to `starts[r + 1]`, none beginning with an odd one. All subdomains have the shared aggregates in the same
+    /// order, with or without cells of them.
     pub fn part(&self, whole: &Layout, starts: &[usize], rank: usize) -> Self {
         let plane = 2 * whole.half_plane() as u32;
         let ends = [rank, rank + 1].map(|n| starts[n] as u32 * plane);
@@ -89,8 +89,8 @@ impl Bodies {
     }
 }
 
-/// The bodies of a matrix whose vectors have this layout, of each θ that has any; those of one θ only where they are not
-/// the same as of the one before.
+/// Finds the aggregates of a matrix whose vectors have this layout, for each θ that has any; those of one θ only where they
+/// differ from those of the previous one.
 pub fn find<N: Real>(execute: &impl Execute, matrix: &Couplings<N>, layout: &Layout) -> Vec<Bodies> {
     if layout.len() > u32::MAX as usize {
         return Vec::new();
@@ -98,7 +98,7 @@ pub fn find<N: Real>(execute: &impl Execute, matrix: &Couplings<N>, layout: &Lay
     let largest = largest_couplings(execute, matrix);
     let mut joined = Joined::apart(execute, matrix);
     let mut all: Vec<Bodies> = Vec::new();
-    // What a θ has joined stays so for the next, which is smaller.
+    // Cells joined for one θ stay joined for the next, which is smaller.
     for (n, &theta) in THRESHOLDS.iter().enumerate() {
         let thetas = [theta, if n > 0 { THRESHOLDS[n - 1] } else { f64::INFINITY }];
         if !joined.join_strong(execute, &largest, thetas) {
@@ -113,7 +113,7 @@ pub fn find<N: Real>(execute: &impl Execute, matrix: &Couplings<N>, layout: &Lay
     all
 }
 
-/// The largest coupling of each cell, planes in the order of [`Couplings`].
+/// Returns the largest coupling of each cell, planes in the order of [`Couplings`].
 fn largest_couplings<N: Real>(execute: &impl Execute, matrix: &Couplings<N>) -> Vec<N> {
     let Shape { nx, ny, nz } = matrix.grid.shape;
     let len = matrix.grid.plane();
@@ -142,17 +142,16 @@ fn largest_couplings<N: Real>(execute: &impl Execute, matrix: &Couplings<N>) -> 
 struct Joined<'a, N> {
     matrix: &'a Couplings<N>,
     sets: DisjointSets,
-    /// By j, row after row of k: whether a cell is joined to the one before it in its row, behind one entry of 0 and
-    /// before another.
+    /// By j, row by row of k: whether a cell is joined to the one before it in its row, with an entry of 0 at either end.
     along: Vec<Vec<u8>>,
-    /// By j, row after row of k, by stored offset: whether no coupling of the row is left for a smaller θ.
+    /// By j, row by row of k, by stored offset: whether no coupling of the row is left for a smaller θ.
     settled: Vec<Vec<bool>>,
-    /// Of first cells, how many others a body has, then a number; else 0.
+    /// For first cells, the number of others in the aggregate, later its number; else 0.
     sizes: Vec<u32>,
 }
 
-/// Which couplings are at least θ times the largest of either cell, and which of these were not at the θ before; whether there
-/// are any left for a smaller θ.
+/// Finds which couplings are at least θ times the largest of either cell, and which of these were not for the previous θ;
+/// returns whether any are left for a smaller θ.
 #[inline(always)]
 fn are_strong<N: Real>(
     c: &[N],
@@ -183,7 +182,7 @@ fn are_strong<N: Real>(
 }
 
 impl<'a, N: Real> Joined<'a, N> {
-    /// Every cell by itself.
+    /// Makes every cell an aggregate of its own.
     fn apart(execute: &impl Execute, matrix: &'a Couplings<N>) -> Self {
         let Shape { nx, ny, nz } = matrix.grid.shape;
         Self {
@@ -195,7 +194,7 @@ impl<'a, N: Real> Joined<'a, N> {
         }
     }
 
-    /// Joins by couplings of at least θ, given that those of the θ before are joined; whether that changes anything.
+    /// Joins cells by couplings of at least θ, where those of the previous θ are joined; returns whether that changes anything.
     fn join_strong(&mut self, execute: &impl Execute, largest: &[N], thetas: [f64; 2]) -> bool {
         let Self { matrix, sets, along, settled, .. } = self;
         let (has_joined, is_first) = (AtomicBool::new(false), thetas[1].is_infinite());
@@ -253,8 +252,7 @@ impl<'a, N: Real> Joined<'a, N> {
                         let (own, other) = (largest_of(j, 0, k as isize), largest_of(to_j, dx, to_k));
                         *settled = !are_strong(c, own, other, thetas, &mut strong[1..], &mut new);
                         let to_k = to_k.rem_euclid(nz as isize) as usize;
-                        // Where both cells hang together with the cells before them, and these with each other, nothing
-                        // is left to join.
+                        // Nothing is left to join where both cells are joined to the previous cells, and these to each other.
                         let own = &along[j][k * (nx + 2) + 1..][..nx];
                         let other = &along[to_j][k_row(to_k, nx, dx)..][..nx];
                         let rows = new.iter_mut().zip(&strong[..nx]).zip(own.iter().zip(other));
@@ -272,13 +270,13 @@ impl<'a, N: Real> Joined<'a, N> {
         has_joined.into_inner()
     }
 
-    /// The bodies that are worth correcting.
+    /// Returns the aggregates that are worth correcting.
     fn bodies(&mut self, execute: &impl Execute, layout: &Layout) -> Bodies {
         let Self { matrix, sets, sizes, .. } = self;
         let shape @ Shape { nx, nz, .. } = matrix.grid.shape;
         let sets = sets.joins();
         count_others(execute, sets, atomics(sizes));
-        // Small bodies, piece by piece of the grid; the sizes of their first cells give way to numbers within the piece, from 1.
+        // Small aggregates, piece by piece of the grid; numbers within the piece, from 1, replace the sizes of their first cells.
         let mut of_pieces: Vec<(&mut [u32], Vec<u32>)> =
             sizes.chunks_mut(PIECE).map(|sizes| (sizes, Vec::new())).collect();
         execute.for_each(&mut of_pieces, |_, (sizes, bodies)| {
@@ -349,10 +347,10 @@ impl<'a, N: Real> Joined<'a, N> {
     }
 }
 
-/// Counts for the first cell of each body how many others it has.
+/// Counts for the first cell of each aggregate its other cells.
 fn count_others(execute: &impl Execute, sets: Joins<'_>, sizes: &[AtomicU32]) {
     execute.for_each(&mut vec![(); sizes.len().div_ceil(PIECE)], |piece, ()| {
-        // One addition for cells in a row, or all threads would wait for the same few numbers.
+        // One addition for consecutive cells, or all threads would wait for the same few numbers.
         let (mut last, mut count) = (0, 0);
         let add = |last: u32, count: u32| {
             if count > 0 {
@@ -360,7 +358,7 @@ fn count_others(execute: &impl Execute, sets: Joins<'_>, sizes: &[AtomicU32]) {
             }
         };
         for cell in (piece * PIECE..sizes.len().min((piece + 1) * PIECE)).map(|cell| cell as u32) {
-            // Most cells belong to the body of the one before.
+            // Most cells belong to the aggregate of the previous one.
             let first = if sets.parent(cell) == last { last } else { sets.shorten(cell) };
             if first != last {
                 add(last, count);
@@ -372,7 +370,7 @@ fn count_others(execute: &impl Execute, sets: Joins<'_>, sizes: &[AtomicU32]) {
     });
 }
 
-/// Where the row of k begins in a plane of [`Joined::along`], `dx` farther.
+/// Returns the place of row k in a plane of [`Joined::along`], shifted by `dx`.
 #[inline(always)]
 fn k_row(k: usize, nx: usize, dx: isize) -> usize {
     (k * (nx + 2) + 1).wrapping_add_signed(dx)
@@ -383,7 +381,7 @@ fn at(shape: Shape, cell: u32) -> [usize; 3] {
     [cell % shape.nx, cell / (shape.nx * shape.nz), cell / shape.nx % shape.nz]
 }
 
-/// ω / D of a body that is worth correcting, 0 of any other.
+/// Returns ω / D of an aggregate that is worth correcting, 0 for any other.
 fn factor_of<N: Real>(
     matrix: &Couplings<N>,
     cells: impl Iterator<Item = [usize; 3]>,
@@ -410,8 +408,8 @@ fn factor_of<N: Real>(
     if is_worth_it { DAMPING / leaving } else { 0.0 }
 }
 
-/// Whether there can be bodies at all, on this grid or on coarser ones: whether anywhere in the seven-point matrix a coupling
-/// is much weaker than the next one in its direction.
+/// Returns whether there can be aggregates, on this grid or on coarser ones: whether anywhere in the seven-point matrix a
+/// coupling is much weaker than the next one in its direction.
 pub fn may_exist<N: Real>(execute: &impl Execute, matrix: &Couplings<N>) -> bool {
     let (grid, Shape { nx, ny, nz }) = (matrix.grid, matrix.grid.shape);
     let (found, contrast) = (AtomicBool::new(false), N::from_f64(CONTRAST));
@@ -422,7 +420,7 @@ pub fn may_exist<N: Real>(execute: &impl Execute, matrix: &Couplings<N>) -> bool
             for n in (0..UPPER).filter(|&n| matrix.present[n]) {
                 let offset @ [dx, dy, dz] = upper_offset(n);
                 let (Some(before_j), Some(_)) = (grid.beside(j, -dy), grid.beside(j, dy)) else { continue };
-                // Beyond a closed side is no coupling to compare with.
+                // A closed side has no coupling to compare with.
                 let [x_end, z_end] = [(dx, 0), (dz, 2)].map(|(d, axis)| usize::from(d == 1 && !grid.periodic[axis]));
                 let columns = x_end..nx.max(2 * x_end) - x_end;
                 for k in z_end..nz.max(2 * z_end) - z_end {

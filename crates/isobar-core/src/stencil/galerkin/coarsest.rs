@@ -3,16 +3,16 @@
 use super::couplings::{Couplings, Offset};
 use crate::real::Real;
 
-/// A pivot this small beside its diagonal is none: the cell belongs to a piece that is tied to nothing, all others of which
+/// A pivot below this fraction of its diagonal is zero: the cell is the last of a decoupled component, whose other cells
 /// have been eliminated.
 const SINGULAR_PIVOT: f64 = 1e-13;
 
-/// G with A G A = A, dense, row after row in the order of cells (i, then j, then k): A⁻¹ where there is one, and otherwise
-/// the inverse of A without one unknown of each piece that is tied to nothing, with rows and columns of zeros for these.
-/// Symmetric and not negative.
+/// Returns G with A G A = A, dense, row by row in the order of cells (i, then j, then k): A⁻¹ where it exists, and
+/// otherwise the inverse of A without one unknown of each decoupled component, with rows and columns of zeros for these. G
+/// is symmetric and positive semidefinite.
 ///
-/// Gaussian elimination that carries row sums beside couplings (Grassmann, Taksar and Heyman, 1985): where couplings are
-/// positive, every number is a sum of positive ones, and none drowns, whatever the contrast.
+/// Gaussian elimination carries row sums beside couplings (Grassmann, Taksar and Heyman, 1985): where couplings are
+/// positive, every number is a sum of positive ones, without cancellation for any contrast.
 pub fn inverse<N: Real>(matrix: &Couplings<N>) -> Vec<f64> {
     let shape = matrix.grid.shape;
     let n = shape.cells();
@@ -47,7 +47,7 @@ pub fn inverse<N: Real>(matrix: &Couplings<N>) -> Vec<f64> {
             sums[l] += factor * sums[m];
             let other = &mut couplings[l * n + m + 1..(l + 1) * n];
             other.iter_mut().zip(&row[m + 1..]).for_each(|(c, r)| *c += factor * *r);
-            // What a cell exchanges with itself is nothing.
+            // A cell has no coupling to itself.
             couplings[l * n + l] = 0.0;
             couplings[l * n + m] = factor;
         }
@@ -55,7 +55,7 @@ pub fn inverse<N: Real>(matrix: &Couplings<N>) -> Vec<f64> {
             (m + 1..n).for_each(|l| couplings[l * n + m] = 0.0);
         }
     }
-    // Columns of the inverse: L y = e, z = D⁻¹ y, Lᵀ x = z, all with the signs of couplings.
+    // Computes columns of the inverse: L y = e, z = D⁻¹ y, Lᵀ x = z, all with the signs of couplings.
     let mut entries = vec![0.0; n * n];
     for column in 0..n {
         let x = &mut entries[column * n..(column + 1) * n];

@@ -7,30 +7,30 @@ use crate::real::Real;
 use crate::real::harmonic;
 use crate::stencil::{Axis, Coefficients, Diffusion, Side, Stencil};
 
-/// From a cell to one of the 26 around it: −1, 0 or 1 in x, y and z.
+/// The offset from a cell to one of the 26 around it: −1, 0 or 1 in x, y and z.
 pub type Offset = [isize; 3];
 
-/// Columns of a 27-point matrix have as many colours, (i mod 2, j mod 2), of which those of one are not coupled.
+/// The number of column colours of a 27-point matrix, (i mod 2, j mod 2); columns of one colour are not coupled.
 pub const COLOURS: usize = 4;
 
-/// The 13 offsets that a matrix is stored for: to cells in a higher plane j, in a higher layer of the same plane, or
-/// farther along the same row.
+/// The number of stored offsets: to cells in a higher plane j, in a higher layer of the same plane, or farther along the
+/// same row.
 pub const UPPER: usize = 13;
 
-/// Number of an offset: 0 to 12 the mirror images of 26 to 14, 13 the cell itself.
+/// Returns the number of an offset: 0 to 12 are the mirror images of 26 to 14, 13 is the cell itself.
 #[inline(always)]
 pub fn number([dx, dy, dz]: Offset) -> usize {
     ((dx + 1) + 3 * (dz + 1) + 9 * (dy + 1)) as usize
 }
 
-/// The stored offset of a number from 0 to 12.
+/// Returns the stored offset of a number from 0 to 12.
 #[inline(always)]
 pub fn upper_offset(n: usize) -> Offset {
     let n = n as isize + 14;
     [n % 3 - 1, n / 9 - 1, n / 3 % 3 - 1]
 }
 
-/// Whether there are couplings in a direction, stored or not.
+/// Returns whether there are couplings in a direction, stored or not.
 #[inline(always)]
 pub fn is_present(present: &[bool; UPPER], offset: Offset) -> bool {
     match number(offset) {
@@ -42,18 +42,18 @@ pub fn is_present(present: &[bool; UPPER], offset: Offset) -> bool {
 
 /// A grid, and the order of numbers in its planes.
 ///
-/// A plane holds all cells of one j, row after row in k. Rows have two ghosts at either end, and planes a row of ghosts
-/// below and above: zeros, or copies across a periodic side.
+/// A plane holds all cells of one j, row by row in k. Rows have two ghosts at either end, and planes a row of ghosts below
+/// and above: zeros, or copies across a periodic side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// Cells.
+    /// The cells.
     pub shape: Shape,
-    /// Of directions with one cell: no.
+    /// The periodic directions; those with one cell are not.
     pub periodic: [bool; 3],
 }
 
 impl Grid {
-    /// That of a stencil.
+    /// Returns the grid of a stencil.
     pub fn of(stencil: &Diffusion) -> Self {
         let shape = stencil.shape();
         let extents = [shape.nx, shape.ny, shape.nz];
@@ -61,7 +61,7 @@ impl Grid {
         Self { shape, periodic }
     }
 
-    /// The stored offsets of a seven-point matrix.
+    /// Returns the stored offsets of a seven-point matrix.
     pub fn seven_points(&self) -> [bool; UPPER] {
         let mut present = [false; UPPER];
         for axis in Axis::ALL {
@@ -70,37 +70,37 @@ impl Grid {
         present
     }
 
-    /// Cells in each direction.
+    /// Returns the numbers of cells in each direction.
     #[inline(always)]
     pub fn extents(&self) -> [usize; 3] {
         [self.shape.nx, self.shape.ny, self.shape.nz]
     }
 
-    /// Entries from a row to the next.
+    /// Returns the entries from a row to the next.
     #[inline(always)]
     pub fn row(&self) -> usize {
         self.shape.nx + 4
     }
 
-    /// Entries of a row as it is handed out: one ghost at either end.
+    /// Returns the entries of a row with one ghost at either end, as [`Couplings::row`] returns it.
     #[inline(always)]
     pub fn span(&self) -> usize {
         self.shape.nx + 2
     }
 
-    /// Entries of a plane.
+    /// Returns the entries of a plane.
     #[inline(always)]
     pub fn plane(&self) -> usize {
         self.row() * (self.shape.nz + 2)
     }
 
-    /// Where cell (i, k) is in its plane; it may be a ghost.
+    /// Returns the place of cell (i, k), which may be a ghost, in its plane.
     #[inline(always)]
     pub fn at(&self, i: isize, k: isize) -> usize {
         (i + 2) as usize + self.row() * (k + 1) as usize
     }
 
-    /// The plane beside plane j; none beyond a side.
+    /// Returns the plane beside plane j; none beyond a side.
     #[inline(always)]
     pub fn beside(&self, j: usize, dy: isize) -> Option<usize> {
         let (ny, to) = (self.shape.ny as isize, j as isize + dy);
@@ -111,7 +111,7 @@ impl Grid {
         }
     }
 
-    /// Makes a plane's ghosts zeros.
+    /// Sets a plane's ghosts to zero.
     pub fn clear_ghosts<N: Real>(&self, plane: &mut [N]) {
         let (row, nx, last) = (self.row(), self.shape.nx, self.shape.nz + 1);
         for row in plane.chunks_exact_mut(row) {
@@ -122,7 +122,7 @@ impl Grid {
         plane[last * row..].fill(N::ZERO);
     }
 
-    /// Copies what lies across periodic sides into a plane's ghosts.
+    /// Copies the cells across periodic sides into a plane's ghosts.
     pub fn fill_ghosts<N: Copy>(&self, plane: &mut [N]) {
         let Shape { nx, nz, .. } = self.shape;
         if self.periodic[0] {
@@ -144,7 +144,7 @@ impl Grid {
 /// One plane of a matrix.
 #[derive(Debug, Default)]
 pub struct CouplingPlane<'p, N = f64> {
-    /// By stored offset: minus the entry of the matrix, empty where there is none anywhere.
+    /// By stored offset: minus the entry of the matrix, empty for an offset without entries.
     pub couplings: [&'p mut [N]; UPPER],
     /// Row sums.
     pub sums: &'p mut [N],
@@ -154,31 +154,31 @@ pub struct CouplingPlane<'p, N = f64> {
 ///
 /// (A u)_n = s_n u_n + Σ_m c_nm (u_n − u_m)
 ///
-/// Row sums s are carried apart from the couplings: taken as differences of entries they would drown in their rounding
-/// from a contrast of 10⁹ on.
+/// Row sums s are stored beside the couplings: as differences of entries they would be lost to rounding from a contrast of
+/// 10⁹ on.
 #[derive(Clone, Debug)]
 pub struct Couplings<N = f64> {
     /// The cells.
     pub grid: Grid,
-    /// Which offsets are stored.
+    /// The stored offsets.
     pub present: [bool; UPPER],
-    /// How many stored offsets come before each, and how many there are.
+    /// The number of stored offsets before each, and in all.
     places: [usize; UPPER + 1],
-    /// Plane by plane: couplings by stored offset, those that are there, and row sums.
+    /// Plane by plane: couplings by stored offset, and row sums.
     numbers: Vec<N>,
-    /// What lies beyond closed sides.
+    /// The values beyond closed sides.
     zeros: Vec<N>,
-    /// Of finer matrices, and of what is made of this one.
+    /// Memory of finer matrices, for this one's products.
     pub(super) spare: Spare<N>,
 }
 
 impl<N: Real> Couplings<N> {
-    /// A matrix of zeros, its planes first touched by whoever works on them.
+    /// Makes a matrix of zeros, its planes first touched by the threads that will use them.
     pub fn zeros(execute: &impl Execute, grid: Grid, present: [bool; UPPER]) -> Self {
         Self::of_any(execute, grid, present, &Spare::default())
     }
 
-    /// A matrix of any numbers, in spare memory where there is some.
+    /// Makes a matrix of arbitrary numbers, in spare memory where there is some.
     pub(super) fn of_any(execute: &impl Execute, grid: Grid, present: [bool; UPPER], spare: &Spare<N>) -> Self {
         let mut places = [0; UPPER + 1];
         for (n, &present) in present.iter().enumerate() {
@@ -188,26 +188,26 @@ impl<N: Real> Couplings<N> {
         Self { grid, present, places, numbers, zeros: vec![N::ZERO; grid.plane()], spare: Spare::default() }
     }
 
-    /// Keeps the memory of a finer matrix, and what that has kept.
+    /// Takes over the memory of a finer matrix, and its spare memory.
     pub(super) fn inherit(&self, finer: Self) {
         self.spare.give(finer.numbers);
         self.spare.inherit(finer.spare);
     }
 
-    /// The same in double precision.
+    /// Returns the matrix in double precision.
     pub(super) fn in_double(&self) -> Couplings {
         let &Self { grid, present, places, ref numbers, .. } = self;
         let numbers = numbers.iter().map(|number| number.to_f64()).collect();
         Couplings { grid, present, places, numbers, zeros: vec![0.0; grid.plane()], spare: Spare::default() }
     }
 
-    /// Arrays of a plane.
+    /// Returns the number of arrays of a plane.
     #[inline(always)]
     fn arrays(&self) -> usize {
         1 + self.places[UPPER]
     }
 
-    /// The planes, by j.
+    /// Returns the planes, by j.
     pub fn planes_mut(&mut self) -> Vec<CouplingPlane<'_, N>> {
         let (len, arrays, present) = (self.grid.plane(), self.arrays(), self.present);
         let planes = self.numbers.chunks_exact_mut(arrays * len);
@@ -224,7 +224,7 @@ impl<N: Real> Couplings<N> {
             .collect()
     }
 
-    /// Leaves cells without couplings, and with these row sums.
+    /// Removes the couplings of cells, and sets their row sums.
     pub(super) fn hold(&mut self, cells: &[([usize; 3], N)]) {
         let (grid, offsets): (Grid, Vec<Offset>) = (self.grid, self.offsets().collect());
         let mut found = Vec::new();
@@ -250,14 +250,14 @@ impl<N: Real> Couplings<N> {
         }
     }
 
-    /// Couplings at a stored offset of plane j, empty where there are none.
+    /// Returns the couplings at a stored offset of plane j, empty where there are none.
     #[inline(always)]
     pub(super) fn stored(&self, j: usize, n: usize) -> &[N] {
         let len = self.grid.plane();
         &self.numbers[(j * self.arrays() + self.places[n]) * len..][..if self.present[n] { len } else { 0 }]
     }
 
-    /// The matrix of a diffusion stencil: seven points.
+    /// Makes the seven-point matrix of a diffusion stencil.
     pub fn of(execute: &impl Execute, stencil: &Diffusion) -> Self {
         let grid = Grid::of(stencil);
         let (shape, extents) = (grid.shape, grid.extents());
@@ -280,7 +280,7 @@ impl<N: Real> Couplings<N> {
         matrix
     }
 
-    /// The least and the largest coupling of a seven-point matrix; 0 where a cell is closed.
+    /// Returns the least and the largest coupling of a seven-point matrix; 0 where a cell is inactive.
     pub(super) fn extremes(&self, execute: &impl Execute) -> [f64; 2] {
         let (grid, Shape { nx, ny, nz }) = (self.grid, self.grid.shape);
         let mut extremes = vec![[f64::INFINITY, 0.0]; ny];
@@ -290,7 +290,7 @@ impl<N: Real> Couplings<N> {
             |j, extremes| {
                 for n in (0..UPPER).filter(|&n| self.present[n]) {
                     let [dx, dy, dz] = upper_offset(n);
-                    // Beyond a closed side there is none.
+                    // There is none beyond a closed side.
                     if grid.beside(j, dy).is_none() {
                         continue;
                     }
@@ -310,13 +310,13 @@ impl<N: Real> Couplings<N> {
         extremes.iter().fold([f64::INFINITY, 0.0], |[least, most], of| [least.min(of[0]), most.max(of[1])])
     }
 
-    /// Whether there are couplings in a direction.
+    /// Returns whether there are couplings in a direction.
     #[inline(always)]
     pub fn has(&self, offset: Offset) -> bool {
         is_present(&self.present, offset)
     }
 
-    /// Couplings of the cells of row (j, k) in a direction, ghosts included: entry i + 1 is that of cell i.
+    /// Returns the couplings of the cells of row (j, k) in a direction, ghosts included: entry i + 1 is that of cell i.
     #[inline(always)]
     pub fn row(&self, j: usize, k: isize, offset @ [dx, dy, dz]: Offset) -> &[N] {
         let (grid, n) = (&self.grid, number(offset));
@@ -324,20 +324,20 @@ impl<N: Real> Couplings<N> {
             let c = self.stored(j, n - UPPER - 1);
             return &c[grid.at(-1, k)..][..grid.span()];
         }
-        // At the other cell.
+        // The coupling is stored at the other cell.
         let Some(plane) = grid.beside(j, dy) else { return &self.zeros[..grid.span()] };
         let c = self.stored(plane, UPPER - 1 - n);
         &c[grid.at(dx - 1, k + dz)..][..grid.span()]
     }
 
-    /// Row sums of the cells of row (j, k), ghosts included.
+    /// Returns the row sums of the cells of row (j, k), ghosts included.
     #[inline(always)]
     pub fn sums(&self, j: usize, k: isize) -> &[N] {
         let arrays = self.arrays();
         &self.numbers[(j * arrays + arrays - 1) * self.grid.plane()..][self.grid.at(-1, k)..][..self.grid.span()]
     }
 
-    /// All offsets to other cells that there are couplings for.
+    /// Returns all offsets to other cells with couplings.
     pub fn offsets(&self) -> impl Iterator<Item = Offset> + '_ {
         (0..UPPER).filter(|&n| self.present[n]).flat_map(|n| {
             let [dx, dy, dz] = upper_offset(n);
@@ -345,12 +345,12 @@ impl<N: Real> Couplings<N> {
         })
     }
 
-    /// Coupling of a cell in a direction.
+    /// Returns the coupling of a cell in a direction.
     pub fn coupling(&self, [i, j, k]: [usize; 3], offset: Offset) -> N {
         if self.has(offset) { self.row(j, k as isize, offset)[i + 1] } else { N::ZERO }
     }
 
-    /// s + Σ c of the cells of row (j, k): the diagonal.
+    /// Computes s + Σ c of the cells of row (j, k), the diagonal.
     #[inline(always)]
     pub fn diagonals(&self, j: usize, k: usize, out: &mut [N]) {
         let n = self.grid.shape.nx;
@@ -361,7 +361,7 @@ impl<N: Real> Couplings<N> {
         }
     }
 
-    /// The cell at an offset from another; nothing beyond a closed side.
+    /// Returns the cell at an offset from another; nothing beyond a closed side.
     pub fn neighbour(&self, at: [usize; 3], offset: Offset) -> Option<[usize; 3]> {
         let extents = self.grid.extents();
         let mut to = at;
@@ -376,7 +376,7 @@ impl<N: Real> Couplings<N> {
         Some(to)
     }
 
-    /// The directions to halve, see [`strong`].
+    /// Returns the directions to halve, see [`strong`].
     pub fn strong_axes(&self, execute: &impl Execute) -> Vec<Axis> {
         let Shape { nx, nz, .. } = self.grid.shape;
         let mut sums = vec![[(0.0, 0usize); 3]; self.grid.shape.ny];
@@ -393,7 +393,7 @@ impl<N: Real> Couplings<N> {
                             row.iter_mut().zip(c).for_each(|(sum, &c)| *sum += c);
                         }
                         let (sum, count) = &mut sums[axis as usize];
-                        // Sums of every eighth entry, which vector registers have side by side.
+                        // Sums of every eighth entry, one in each lane of a register.
                         let (eights, rest) = row.as_chunks::<8>();
                         let mut partial = [0.0; 8];
                         for eight in eights {
@@ -412,14 +412,14 @@ impl<N: Real> Couplings<N> {
     }
 }
 
-/// The directions to halve, given for each the sum of the couplings to the plane above, added up for each cell, where that
-/// is positive, and the number of cells where it is: those of more than one cell where such couplings are on average at least
-/// a quarter of the strongest direction's, in z half.
+/// Returns the directions to halve, given for each the sum over cells of the positive total couplings to the plane above,
+/// and the number of these cells: directions of more than one cell where such couplings are on average at least a quarter
+/// of the strongest direction's, in z half.
 pub fn strong(grid: &Grid, couplings: [(f64, usize); 3]) -> Vec<Axis> {
-    /// Couplings count as alike up to this ratio of their means.
+    /// Couplings with means up to this ratio count as equal.
     const ISOTROPIC: f64 = 4.0;
-    /// The same for z, whose lines are solved exactly: to halve it as well is cheaper, and never needed; where layers lie
-    /// across it, their couplings weak on average, it costs iterations.
+    /// The ratio for z, whose lines are solved exactly: halving it too is cheaper, but never necessary; where layers lie
+    /// across it, with weak couplings on average, it costs iterations.
     const ISOTROPIC_IN_Z: f64 = 2.0;
     let means = couplings.map(|(sum, count)| if count > 0 { sum / count as f64 } else { 0.0 });
     let strongest = means.into_iter().fold(0.0, f64::max);
@@ -430,20 +430,20 @@ pub fn strong(grid: &Grid, couplings: [(f64, usize); 3]) -> Vec<Axis> {
     Axis::ALL.into_iter().filter(|&axis| is_strong(axis as usize)).collect()
 }
 
-/// Number of the stored offset along a direction.
+/// Returns the number of the stored offset along a direction.
 pub fn along(axis: Axis) -> usize {
     let mut offset = [0; 3];
     offset[axis as usize] = 1;
     number(offset) - UPPER - 1
 }
 
-/// x where that is more than 0, else 0
+/// Returns max(x, 0).
 #[inline(always)]
 pub(super) fn positive<N: Real>(x: N) -> N {
     if x > N::ZERO { x } else { N::ZERO }
 }
 
-/// T between the cells of row (j, k) and their upper neighbours.
+/// Computes T between the cells of row (j, k) and their upper neighbours.
 #[inline(always)]
 fn faces_of_row<N: Real>(stencil: &Diffusion, axis: Axis, [j, k]: [usize; 2], out: &mut [N]) {
     let nx = out.len();
@@ -453,7 +453,7 @@ fn faces_of_row<N: Real>(stencil: &Diffusion, axis: Axis, [j, k]: [usize; 2], ou
             let faces = &faces[axis as usize][start..start + nx];
             out.iter_mut().zip(faces).for_each(|(t, &face)| *t = N::from_f64(face));
         }
-        // Back ends bring these to the host first.
+        // Back ends copy these to the host first.
         Coefficients::DeviceCells { .. } => out.fill(N::from_f64(f64::NAN)),
         Coefficients::Cells { fields, axes } => {
             let (field, factor) = axes[axis as usize];
@@ -472,7 +472,7 @@ fn faces_of_row<N: Real>(stencil: &Diffusion, axis: Axis, [j, k]: [usize; 2], ou
     }
 }
 
-/// s of the cells of row (j, k).
+/// Computes s of the cells of row (j, k).
 fn shifts_of_row<N: Real>(stencil: &Diffusion, [j, k]: [usize; 2], out: &mut [N]) {
     let (nx, shape) = (out.len(), stencil.shape());
     let sides = stencil.sides();

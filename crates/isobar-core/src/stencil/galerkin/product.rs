@@ -1,37 +1,37 @@
 //! PᵀAP in one direction.
 //!
-//! P keeps to lines, so A_c couples a line to the same lines as A does, and each pair of lines gives a tridiagonal block of
-//! its own: with E the couplings from line q to line q′, and a, b the weights below and above of the odd cells,
+//! P interpolates along lines, so that A_c couples the same lines as A does, and each pair of lines gives a tridiagonal block:
+//! with E the couplings from line q to line q′, and a, b the weights below and above of the odd cells,
 //!
 //! ```text
 //! C(I, I)   = E(2I, 2I) + E(2I, ·) and E(·, 2I) with the odd cells beside + products of these
 //! C(I, I+1) = b′ E(2I, 2I+1) + a b′ E(2I+1, 2I+1) + a E(2I+1, 2I+2)        a, b of line q, a′, b′ of line q′
 //! ```
 //!
-//! and of a line with itself C(I, I+1) = b E(2I, 2I+1) + a E(2I+1, 2I+2) − a b d(2I+1), d the diagonal.
-//! Row sums are those of A applied to P 1 by differences, restricted: s_c = Pᵀ(A P 1).
+//! and for a line with itself C(I, I+1) = b E(2I, 2I+1) + a E(2I+1, 2I+2) − a b d(2I+1), d the diagonal. Row sums are those of A
+//! applied to P 1 by differences, restricted: s_c = Pᵀ(A P 1).
 
 use super::couplings::{CouplingPlane, Couplings, Grid, Offset, UPPER, is_present, number, upper_offset};
 use super::weights::Weights;
 use super::{Axis, Execute};
 use crate::real::Real;
 
-/// A diagonal of PᵀAP that is this small beside Σ P² d, over the finer cells that the coarse cell stands for, is rounding: these
-/// cells are tied to each other alone, and all that is left of them is their constant, which A does not see. The coarse cell is
-/// held: it has no couplings, and Σ P² d on its diagonal, so that it is corrected by next to nothing and hands nothing on.
+/// A diagonal of PᵀAP below this fraction of Σ P² d, over the fine cells of the coarse cell, is rounding: these cells are
+/// coupled only to each other, and only their constant is left, which is in the null space of A. The coarse cell is held: it has
+/// no couplings, and Σ P² d on its diagonal, so that its correction is negligible and does not spread.
 pub const COLLAPSED: f64 = 1e-13;
 
-/// Which offsets PᵀAP has couplings for, where A has some for `present` and a direction becomes that of `coarse`.
+/// Returns the offsets of PᵀAP's couplings, where A has those of `present` and a direction becomes that of `coarse`.
 pub fn coarse_offsets(present: &[bool; UPPER], axis: Axis, coarse: &Grid) -> [bool; UPPER] {
     let d = axis as usize;
-    // Sums over a direction that has come down to one cell: what was coupled across a ring is not any more.
+    // A direction with one cell left has no couplings, not even periodic ones.
     let is_one = coarse.extents()[d] == 1;
     std::array::from_fn(|n| {
         let mut offset = upper_offset(n);
         if is_one && offset[d] != 0 {
             return false;
         }
-        // Along the line a coupling comes of any across it.
+        // A coupling along the line results from any across it.
         [-1, 0, 1].into_iter().any(|step| {
             offset[d] = step;
             is_present(present, offset)
@@ -39,7 +39,7 @@ pub fn coarse_offsets(present: &[bool; UPPER], axis: Axis, coarse: &Grid) -> [bo
     })
 }
 
-/// PᵀAP, but for cells that have [`COLLAPSED`].
+/// Computes PᵀAP, except for cells that have [`COLLAPSED`].
 pub fn product<N: Real>(execute: &impl Execute, fine: &Couplings<N>, weights: &Weights<N>) -> Couplings<N> {
     let grid = weights.coarse;
     let mut coarse = Couplings::of_any(execute, grid, coarse_offsets(&fine.present, weights.axis, &grid), &fine.spare);
@@ -112,9 +112,9 @@ impl<N: Real> Making<'_, N> {
 
     /// Adds the cells of a row that have [`COLLAPSED`], with Σ P² d.
     ///
-    /// With a and b the weights of coarse cell I in the odd cells before and after, its diagonal is
-    /// d(2I) + a² d(2I−1) + b² d(2I+1) − 2 (a E(2I, 2I−1) + b E(2I, 2I+1)): nothing where a and b are 1 and these cells are
-    /// tied to each other alone.
+    /// With a and b the weights of coarse cell I in the odd cells before and after, its diagonal is d(2I) + a² d(2I−1) + b²
+    /// d(2I+1) − 2 (a E(2I, 2I−1) + b E(2I, 2I+1)), which is 0 where a and b are 1 and these cells are coupled only to each
+    /// other.
     #[inline(always)]
     fn find_collapsed(
         &self,
@@ -126,14 +126,14 @@ impl<N: Real> Making<'_, N> {
         let block = Block { making: self, scratch, row, across: [0; 3] };
         let (e_before, e_after) = (block.e(-1, 1), block.e(0, 1));
         let (before, after) = (block.w(-1, true, false), block.w(0, false, false));
-        // In a ring of two the cell before is that after.
+        // With two periodic cells the previous cell is the next.
         let is_pair = self.is_one && self.weights.odd.periodic[self.axis() as usize];
         let terms = |i: usize| match is_pair {
             true => ([N::ZERO, before[i] + after[i]], [N::ZERO, e_before[i] + e_after[i]]),
             false => ([before[i], after[i]], [e_before[i], e_after[i]]),
         };
         let nearly = N::from_f64(0.99);
-        // Elsewhere nothing need be looked up.
+        // Elsewhere no diagonal need be computed.
         let may_be = |i: usize| {
             let (w, e) = terms(i);
             let is_one = |n: usize| (e[n] <= N::ZERO) | (w[n] > nearly);
@@ -156,7 +156,7 @@ impl<N: Real> Making<'_, N> {
         }
     }
 
-    /// The diagonal entry of the odd cell at a pair; 0 where there is none.
+    /// Returns the diagonal entry of the odd cell at a pair; 0 where there is none.
     fn odd_diagonal(&self, mut at: [usize; 3], pair: isize) -> N {
         let (odd, d) = (&self.weights.odd, self.axis() as usize);
         let count = odd.extents()[d];
@@ -169,7 +169,7 @@ impl<N: Real> Making<'_, N> {
         self.weights.diagonals([j, k]).get(i).copied().unwrap_or(N::ZERO)
     }
 
-    /// The fine row at `from` of a coarse row, and where its cell 2I is for I = 0 and how far apart these are; none where
+    /// Returns the fine row at `from` of a coarse row, the place of its cell 2I for I = 0 and their distance; nothing where
     /// there is no such row.
     #[inline(always)]
     fn fine_row(&self, [j, k]: [usize; 2], from: isize) -> Option<(usize, isize, usize, usize)> {
@@ -184,7 +184,7 @@ impl<N: Real> Making<'_, N> {
         }
     }
 
-    /// Weights of the odd cells at a pair, of the own line or of the one at an offset across.
+    /// Returns the weights of the odd cells at a pair, of the own line or of the one at an offset across.
     #[inline(always)]
     fn weights(&self, [j, k]: [usize; 2], pair: isize, above: bool, [dx, dy, dz]: Offset) -> &[N] {
         let (mut j, mut k, mut i) = (j as isize + dy, k as isize + dz, 1 + dx);
@@ -196,7 +196,7 @@ impl<N: Real> Making<'_, N> {
         &self.weights.rows(j, k)[usize::from(above)][i as usize..]
     }
 
-    /// In a ring of odd length the last cell and the first are both even, and coupled as they are.
+    /// Adds the coupling of the last and the first cell of a periodic direction of odd length, which are both even.
     fn add_ring_end(&self, along: isize, across: Offset, row @ [j, k]: [usize; 2], out: &mut [N]) {
         let d = self.axis() as usize;
         let count = self.fine.grid.extents()[d];
@@ -219,16 +219,16 @@ impl<N: Real> Making<'_, N> {
         }
     }
 
-    /// s_c = Pᵀ(A P 1)
+    /// Computes s_c = Pᵀ(A P 1).
     #[inline(always)]
     fn sums(&self, row: [usize; 2], out: &mut [N], one: &mut TimesOne<N>) {
         if self.axis() == Axis::X {
-            // One fine row has all three.
+            // One fine row has all three cells.
             let t = self.times_one([row[0], row[1]], one);
             let below = self.weights(row, 0, false, [0; 3]);
             let above_before = self.weights(row, -1, true, [0; 3]);
             let n = self.fine.grid.shape.nx;
-            // Every coarse cell is in a pair with the odd cell before it.
+            // Every coarse cell is paired with the odd cell before it.
             let pairs = t.as_chunks::<2>().0;
             let rows = out.iter_mut().zip(pairs).zip(above_before);
             rows.for_each(|((out, &[before, own]), &w)| *out = own + w * before);
@@ -251,7 +251,7 @@ impl<N: Real> Making<'_, N> {
         }
     }
 
-    /// A P 1 of a fine row, by differences, from entry 1.
+    /// Computes A P 1 of a fine row, by differences, from entry 1.
     #[inline(always)]
     fn times_one<'s>(&'s self, [j, k]: [usize; 2], one: &'s mut TimesOne<N>) -> &'s [N] {
         let (grid, n) = (self.fine.grid, self.fine.grid.shape.nx);
@@ -263,7 +263,7 @@ impl<N: Real> Making<'_, N> {
         }
         let TimesOne { product: t, ones } = one;
         t[1..=n].copy_from_slice(&sums[1..=n]);
-        // Where P 1 is 1 all around, A P 1 is the row sum.
+        // A P 1 is the row sum where P 1 is 1 in all neighbours.
         let columns = planes.iter().flatten().map(|of_one| of_one.columns.clone());
         let columns = columns.fold(n..0, |all, own| all.start.min(own.start)..all.end.max(own.end));
         let columns = match grid.periodic[0] {
@@ -298,7 +298,7 @@ struct Block<'a, N> {
 }
 
 impl<'a, N: Real> Block<'a, N> {
-    /// E(2I + from, 2I + from + step), zeros where there are none.
+    /// Returns E(2I + from, 2I + from + step), zeros where there are none.
     #[inline(always)]
     fn e(&self, from: isize, step: isize) -> &'a [N] {
         let Self { making, scratch, row, mut across } = *self;
@@ -321,14 +321,14 @@ impl<'a, N: Real> Block<'a, N> {
         }
     }
 
-    /// Weights of the odd cells at a pair, in the own row or the other one.
+    /// Returns the weights of the odd cells at a pair, in the own row or the other one.
     #[inline(always)]
     fn w(&self, pair: isize, above: bool, is_other: bool) -> &'a [N] {
         let across = if is_other { self.across } else { [0; 3] };
         &self.making.weights(self.row, pair, above, across)[..self.making.grid.shape.nx]
     }
 
-    /// Whether E has couplings along the direction, not just across.
+    /// Returns whether E has couplings along the direction, not just across.
     #[inline(always)]
     fn is_tridiagonal(&self) -> bool {
         let Self { making, mut across, .. } = *self;
@@ -338,7 +338,7 @@ impl<'a, N: Real> Block<'a, N> {
         })
     }
 
-    /// C(I, I)
+    /// Computes C(I, I).
     #[inline(always)]
     fn same(&self, out: &mut [N]) {
         let n = out.len();
@@ -360,7 +360,7 @@ impl<'a, N: Real> Block<'a, N> {
         }
     }
 
-    /// C(I, I + 1)
+    /// Computes C(I, I + 1).
     #[inline(always)]
     fn next(&self, out: &mut [N]) {
         let n = out.len();
@@ -378,7 +378,7 @@ impl<'a, N: Real> Block<'a, N> {
         }
     }
 
-    /// C(I, I − 1)
+    /// Computes C(I, I − 1).
     #[inline(always)]
     fn last(&self, out: &mut [N]) {
         let n = out.len();
@@ -396,7 +396,7 @@ impl<'a, N: Real> Block<'a, N> {
         }
     }
 
-    /// C(I, I + 1) of a row with itself.
+    /// Computes C(I, I + 1) of a row with itself.
     #[inline(always)]
     fn own_next(&self, out: &mut [N]) {
         let n = out.len();
@@ -406,23 +406,23 @@ impl<'a, N: Real> Block<'a, N> {
         for i in 0..n {
             out[i] = above[i] * even_up[i] + below[i] * after_up[i];
         }
-        // There is no odd cell after the last of an odd number.
+        // An odd number of cells has no odd cell after the last.
         for (i, &diagonal) in diagonals.iter().enumerate().take(n) {
             out[i] -= below[i] * above[i] * diagonal;
         }
     }
 }
 
-/// Space of a thread.
+/// Scratch of a thread.
 struct Scratch<N> {
-    /// In x: couplings of a fine row, by stored offset: those of the odd cells before and after coarse cells, and those of
+    /// Used in x: couplings of a fine row, by stored offset: those of the odd cells before and after coarse cells, and those of
     /// even ones.
     halves: Vec<[Vec<N>; 2]>,
     zeros: Vec<N>,
     one: TimesOne<N>,
 }
 
-/// What A P 1 is computed in.
+/// Scratch for A P 1.
 struct TimesOne<N> {
     product: Vec<N>,
     ones: Vec<N>,
@@ -435,7 +435,7 @@ impl<N: Real> Scratch<N> {
         Self { halves: vec![[vec![N::ZERO; n + 1], vec![N::ZERO; n]]; UPPER], zeros: vec![N::ZERO; n], one }
     }
 
-    /// Reads a fine row.
+    /// Splits a fine row into even and odd cells.
     #[inline(always)]
     fn split(&mut self, fine: &Couplings<N>, [j, k]: [usize; 2]) {
         for n in (0..UPPER).filter(|&n| fine.present[n]) {

@@ -1,4 +1,4 @@
-//! How weights of interpolation are relaxed: lines in zebra order, whose pivots and sums over planes all half sweeps share.
+//! Relaxation of interpolation weights: lines in zebra order, whose pivots and sums over planes all half sweeps share.
 
 use super::couplings::{Couplings, Grid, Offset, positive};
 use super::weights::{HALF_SWEEPS, LEANING, NEARLY_ONE, NEGLIGIBLE};
@@ -6,23 +6,23 @@ use super::{Axis, Execute};
 use crate::layout::Shape;
 use crate::real::{Precision, Real};
 
-/// What weights are computed from.
+/// The data that weights are computed from.
 pub(super) struct Relaxing<'a, N> {
     matrix: &'a Couplings<N>,
     axis: Axis,
     odd: Grid,
-    /// To the planes below and above.
+    /// Offsets to the planes below and above.
     toward: [Vec<Offset>; 2],
-    /// Within a plane: along the lines, and to other lines.
+    /// Offsets within a plane: along the lines, and to other lines.
     along: Vec<Offset>,
     across: Vec<Offset>,
 }
 
-/// One plane of weights while they are relaxed, and what all half sweeps share: rows without ghosts.
+/// One plane of weights during relaxation, and the data that all half sweeps share: rows without ghosts.
 pub(super) struct Relaxed<'p, N> {
-    /// With ghosts, zeros until all are there.
+    /// Weights with ghosts, which are zeros until all weights are computed.
     weights: [&'p mut [N]; 2],
-    /// Of the matrix.
+    /// Diagonals of the matrix.
     diagonals: &'p mut [N],
     /// D and U, at least 0.
     toward: [&'p mut [N]; 2],
@@ -43,7 +43,7 @@ impl<'p, N: Real> Relaxed<'p, N> {
     }
 }
 
-/// Lines' weights while they are solved for, row after row.
+/// Lines' weights while they are solved, row by row.
 type Values<N> = [Vec<N>; 2];
 
 impl<'a, N: Real> Relaxing<'a, N> {
@@ -57,7 +57,7 @@ impl<'a, N: Real> Relaxing<'a, N> {
         Self { matrix, axis, odd, toward: [below, above], along, across }
     }
 
-    /// Where the odd cells of row (j, k) are in the finer grid.
+    /// Returns the place of the odd cells of row (j, k) in the finer grid.
     #[inline(always)]
     fn fine_row(&self, j: usize, k: usize) -> (usize, isize) {
         match self.axis {
@@ -67,7 +67,7 @@ impl<'a, N: Real> Relaxing<'a, N> {
         }
     }
 
-    /// `f(out, c)` with the odd cells of a row that has all cells and two ghosts, or just them.
+    /// Calls `f(out, c)` for the odd cells of a row that holds all cells and two ghosts, or only the odd cells.
     #[inline(always)]
     fn with_odd(&self, out: &mut [N], row: &[N], f: impl Fn(&mut N, N)) {
         if self.axis == Axis::X {
@@ -77,8 +77,8 @@ impl<'a, N: Real> Relaxing<'a, N> {
         }
     }
 
-    /// The row at an offset in row (j, k)'s plane of odd cells; none beyond its sides, periodic or not: across these weights
-    /// go their own ways.
+    /// Returns the row at an offset in row (j, k)'s plane of odd cells; none beyond its sides, periodic or not: weights are not
+    /// relaxed across these.
     #[inline(always)]
     fn beside(&self, j: usize, k: usize, [_, dy, dz]: Offset) -> Option<(usize, usize)> {
         let Shape { ny, nz, .. } = self.odd.shape;
@@ -86,7 +86,7 @@ impl<'a, N: Real> Relaxing<'a, N> {
         Some((j, k.checked_add_signed(dz).filter(|&k| k < nz)?))
     }
 
-    /// What is shared, and D/(U + D + s⁺).
+    /// Computes the shared data, and the first weights D/(U + D + s⁺).
     #[inline(always)]
     pub(super) fn prepare(&self, j: usize, plane: &mut Relaxed<'_, N>) {
         let Shape { nx, nz, .. } = self.odd.shape;
@@ -115,7 +115,7 @@ impl<'a, N: Real> Relaxing<'a, N> {
             }
             let start = self.odd.at(0, k as isize);
             let half = N::from_f64(0.5);
-            // At the last plane there may be none above.
+            // The last plane may have none above.
             let number = |i: usize| 2 * [i, j, k][d] + 2;
             let is_end = |i: usize| number(i) == matrix.grid.extents()[d] && !matrix.grid.periodic[d];
             for (n, (w, toward)) in plane.weights.iter_mut().zip([&*down, &*up]).enumerate() {
@@ -135,7 +135,7 @@ impl<'a, N: Real> Relaxing<'a, N> {
             if !is_relaxed {
                 continue;
             }
-            // In x, where a direction may be periodic, the last cell has no next one.
+            // In x, which may be periodic, the last cell has no next one.
             let [first, last] = [-1, 1].map(|dx| usize::from(matrix.grid.periodic[0] && dx != 0));
             for &offset @ [dx, ..] in &self.across {
                 if self.beside(j, k, offset).is_some() {
@@ -181,7 +181,7 @@ impl<'a, N: Real> Relaxing<'a, N> {
         }
     }
 
-    /// Whether there are couplings within the planes.
+    /// Returns whether there are couplings within the planes.
     pub(super) fn is_relaxed(&self) -> bool {
         !(self.along.is_empty() && self.across.is_empty())
     }
@@ -192,7 +192,7 @@ impl<'a, N: Real> Relaxing<'a, N> {
             return;
         }
         if self.axis == Axis::Y {
-            // Odd planes know nothing of each other.
+            // Odd planes do not depend on each other.
             execute.for_each(
                 planes,
                 #[inline(always)]
@@ -235,7 +235,7 @@ impl<'a, N: Real> Relaxing<'a, N> {
         [vec![N::ZERO; cells], vec![N::ZERO; cells]]
     }
 
-    /// One half sweep on a plane; `parity` says which columns change, if not all.
+    /// Runs one half sweep on a plane; `parity` tells which columns change, if not all.
     #[inline(always)]
     fn relax_plane(
         &self,
@@ -271,7 +271,7 @@ impl<'a, N: Real> Relaxing<'a, N> {
                 }
             }
         }
-        // Columns of the other parity keep theirs.
+        // Columns of the other parity keep their weights.
         let changes: Vec<N> =
             (0..nx).map(|i| if parity.is_none_or(|parity| i % 2 == parity) { N::ONE } else { N::ZERO }).collect();
         for (weights, values) in plane.weights.iter_mut().zip(values) {
@@ -294,7 +294,7 @@ impl<'a, N: Real> Relaxing<'a, N> {
         }
     }
 
-    /// What is given of the equations of row (j, k), below and above: D or U + ΣQ w′.
+    /// Computes the right-hand sides of row (j, k), below and above: D or U + ΣQ w′.
     #[inline(always)]
     fn right_hand_side(
         &self,
@@ -318,7 +318,7 @@ impl<'a, N: Real> Relaxing<'a, N> {
             };
             let Some(source) = source else { continue };
             let row = self.matrix.row(fine_j, fine_k, offset);
-            // Ghosts of weights are zeros until all are there.
+            // Ghosts of weights are zeros until all are computed.
             let at = self.odd.at(dx, other_k as isize);
             let w = source.weights.each_ref().map(|w| &w[at..at + nx]);
             for (right, w) in [&mut *below, &mut *above].into_iter().zip(w) {
@@ -333,8 +333,8 @@ impl<'a, N: Real> Relaxing<'a, N> {
         }
     }
 
-    /// Gives all of the weight to the greater one where both cells are closed, leaves out what is negligible, makes weights exactly 1
-    /// together where they nearly are, and 0 in inactive cells; fills the ghosts.
+    /// Gives all weight to the larger one where both cells are inactive, drops negligible weights, makes weights sum to exactly 1
+    /// where they nearly do, and 0 in inactive cells; fills the ghosts.
     #[inline(always)]
     pub(super) fn finish(&self, j: usize, plane: &mut Relaxed<'_, N>) {
         let Shape { nx, nz, .. } = self.odd.shape;
@@ -388,7 +388,7 @@ impl<'a, N: Real> Relaxing<'a, N> {
     }
 }
 
-/// Weights that add up to this much less than 1 are made to add up to 1; in single precision elimination adds up more rounding.
+/// Returns the largest deficit of a sum of weights that is rounded to 1; in single precision elimination accumulates more rounding.
 fn nearly_one<N: Real>() -> f64 {
     match N::PRECISION {
         Precision::F32 => 10.0 * NEARLY_ONE,
@@ -396,7 +396,7 @@ fn nearly_one<N: Real>() -> f64 {
     }
 }
 
-/// Within 0 and 1.
+/// Clips a weight to [0, 1].
 #[inline(always)]
 fn share<N: Real>(w: N) -> N {
     let w = positive(w);
@@ -408,7 +408,7 @@ fn inverse<N: Real>(x: N) -> N {
     if x > N::ZERO { N::ONE / x } else { N::ZERO }
 }
 
-/// A line along a row, for both right-hand sides.
+/// Solves a line along a row, for both right-hand sides.
 #[inline(always)]
 fn solve_along<N: Real>(right: &mut Values<N>, next: &[N], inverse_pivots: &[N], below: &mut [N], above: &mut [N]) {
     let [low, high] = right;

@@ -1,4 +1,4 @@
-//! What the levels of a hierarchy are made with, wherever that is done.
+//! The operations that set up the levels of a hierarchy, on any device.
 
 use super::{Bodies, Coarsening, Couplings, Execute, Grid, Weights, bodies, coarsen, coarsest};
 use crate::error::Result;
@@ -6,71 +6,71 @@ use crate::layout::Layout;
 use crate::real::Precision;
 use crate::stencil::{Axis, Diffusion, MOST_CONTRAST_SINGLE, MOST_SINGLE};
 
-/// Makes the matrices of the levels, each from the one before.
+/// Makes the matrices of the levels, each from the previous one.
 ///
-/// Whatever has [`Execute`] does so on the host, by the passes of [`galerkin`](super), which specify what any other must come
-/// to, but for rounding.
+/// Every [`Execute`] does so on the host, by the passes of [`galerkin`](super), which specify the results of all others up to
+/// rounding.
 pub trait Setup {
-    /// A matrix, of which the next one can be made.
+    /// A matrix, from which the next one can be made.
     type Matrix;
     /// P, one direction after the other.
     type Weights;
-    /// See [`bodies`]; none by default.
+    /// The strongly coupled aggregates, see [`bodies`]; none by default.
     type Bodies: Default;
 
-    /// The cells of a matrix.
+    /// Returns the cells of a matrix.
     fn grid(&self, matrix: &Self::Matrix) -> Grid;
 
-    /// As [`Couplings::strong_axes`].
+    /// See [`Couplings::strong_axes`].
     ///
     /// # Errors
     /// The errors of the device.
     fn strong_axes(&self, matrix: &Self::Matrix) -> Result<Vec<Axis>>;
 
-    /// P and PᵀAP with these directions halved, in their order.
+    /// Makes P and PᵀAP with these directions halved, in their order.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where it does not fit; the errors of the device.
     fn coarsen(&self, matrix: Self::Matrix, axes: &[Axis]) -> Result<(Self::Weights, Self::Matrix)>;
 
-    /// Whether there can be bodies in the matrix of a stencil, or in coarser ones.
+    /// Returns whether the matrix of a stencil, or coarser ones, can have strongly coupled aggregates.
     ///
     /// # Errors
     /// The errors of the device.
     fn may_have_bodies(&self, finest: &Self::Matrix) -> Result<bool>;
 
-    /// The bodies of a matrix whose vectors have this layout.
+    /// Finds the strongly coupled aggregates of a matrix whose vectors have this layout.
     ///
     /// # Errors
-    /// As [`Setup::coarsen`].
+    /// See [`Setup::coarsen`].
     fn bodies(&self, matrix: &Self::Matrix, layout: &Layout) -> Result<Self::Bodies>;
 
-    /// G with A G A = A, as [`coarsest::inverse`].
+    /// Computes G with A G A = A, see [`coarsest::inverse`].
     ///
     /// # Errors
     /// The errors of the device.
     fn inverse(&self, matrix: &Self::Matrix) -> Result<Vec<f64>>;
 }
 
-/// A matrix that levels are made of on the host.
+/// A matrix from which levels are made on the host.
 #[derive(Clone, Debug)]
 pub enum Matrix {
-    /// For levels in single precision, where couplings are such that row sums of coarse grids, which are differences, fit.
+    /// Single precision, where the row sums of coarse grids, which are differences, fit.
     Single(Couplings<f32>),
-    /// For any.
+    /// Double precision, for any couplings.
     Double(Couplings),
 }
 
 /// P on the host, one direction after the other.
 #[derive(Clone, Debug)]
 pub enum Directions {
-    /// Of [`Matrix::Single`].
+    /// Weights of [`Matrix::Single`].
     Single(Vec<Weights<f32>>),
-    /// Of [`Matrix::Double`].
+    /// Weights of [`Matrix::Double`].
     Double(Vec<Weights>),
 }
 
-/// A value made of the numbers of a [`Matrix`] or of [`Directions`], whatever their precision.
+/// Evaluates an expression of the numbers of a [`Matrix`] or of [`Directions`] in their precision.
 macro_rules! in_its_precision {
     ($kind:ident, $of:expr, $numbers:pat => $value:expr) => {
         match $of {
@@ -81,8 +81,8 @@ macro_rules! in_its_precision {
 }
 
 impl Matrix {
-    /// That of a stencil, for levels in this precision: in single precision where these are, all cells are open, and
-    /// couplings differ by a factor of at most [`MOST_CONTRAST_SINGLE`] and are at most [`MOST_SINGLE`] away from 1.
+    /// Makes the matrix of a stencil for levels in this precision: single where these are single, all cells are open, and
+    /// couplings differ by a factor of at most [`MOST_CONTRAST_SINGLE`] and lie within [`MOST_SINGLE`] of 1.
     pub fn of(execute: &impl Execute, stencil: &Diffusion, levels: Precision) -> Self {
         if levels == Precision::F32 {
             let single = Couplings::<f32>::of(execute, stencil);
@@ -95,19 +95,19 @@ impl Matrix {
         Self::Double(Couplings::of(execute, stencil))
     }
 
-    /// Its cells.
+    /// Returns its cells.
     pub fn grid(&self) -> Grid {
         in_its_precision!(Matrix, self, matrix => matrix.grid)
     }
 
-    /// Its numbers in double precision.
+    /// Returns its numbers in double precision.
     pub fn in_double(&self) -> Couplings {
         in_its_precision!(Matrix, self, matrix => matrix.in_double())
     }
 }
 
 impl Directions {
-    /// The weights in double precision.
+    /// Returns the weights in double precision.
     pub fn in_double(&self) -> Vec<Weights> {
         in_its_precision!(Directions, self, weights => weights.iter().map(Weights::in_double).collect())
     }

@@ -1,24 +1,24 @@
-//! Memory of what is done with, for what comes next.
+//! Memory of finished levels, for reuse by the next ones.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::{Execute, zeros};
 use crate::real::Real;
 
-/// Numbers that nobody needs any more. Levels are made of smaller and smaller matrices; pages that the system must clear take
-/// longer to get than most of what is computed in them.
+/// Numbers that are no longer needed. Levels are made of ever smaller matrices, and pages that the system must clear take
+/// longer to get than most of the computation in them.
 #[derive(Debug, Default)]
 pub(super) struct Spare<N>(Mutex<Vec<Vec<N>>>);
 
 impl<N> Clone for Spare<N> {
-    /// Of a copy: nothing.
+    /// A copy has no spare memory.
     fn clone(&self) -> Self {
         Self(Mutex::new(Vec::new()))
     }
 }
 
 impl<N: Real> Spare<N> {
-    /// So many numbers, whatever they are: the smallest piece that is large enough, or zeros.
+    /// Returns `count` arbitrary numbers: the smallest piece that is large enough, or zeros.
     pub(super) fn take(&self, execute: &impl Execute, count: usize) -> Vec<N> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let large = all.iter().enumerate().filter(|(_, piece)| piece.capacity() >= count);
@@ -35,7 +35,7 @@ impl<N: Real> Spare<N> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(piece);
     }
 
-    /// Keeps all that another one has.
+    /// Keeps all pieces of another one.
     pub(super) fn inherit(&self, other: Self) {
         let others = other.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(others);

@@ -10,27 +10,27 @@ use crate::real::Real;
 
 /// Half sweeps that relax the weights across the lines.
 pub const HALF_SWEEPS: usize = 4;
-/// Weights that add up to so nearly 1 are made to.
+/// Sums of weights within this of 1 are rounded to 1.
 pub const NEARLY_ONE: f64 = 1e-6;
-/// A weight below this is none, and what it is goes to the other one. Where pieces of a grid lie beside each other in a plane,
-/// relaxing across it leaves traces of a piece in coarse cells that are closed or another piece's. A coarse cell of nothing but
-/// traces would have a diagonal of their squares, beneath the rounding of its couplings, and of these squares again on the
-/// next grid. No ratio of round coefficients, on which rounding would decide.
+/// Smaller weights are dropped, in favour of the other one. Where pieces of a grid lie beside each other in a plane, relaxing
+/// across it leaves traces of a piece in coarse cells that are inactive or belong to another piece. A coarse cell of nothing but
+/// traces would have a diagonal of their squares, beneath the rounding of its couplings, and of these squares again on the next
+/// grid. The value is no ratio of round coefficients, on which rounding would decide.
 pub const NEGLIGIBLE: f64 = 7e-3;
-/// Where the cells below and above are both closed, all of a cell's weight goes to the one above if its is so many times greater,
-/// to the one below otherwise: of two coarse cells that only take shares of the same cells, one is too many, and PᵀAP singular.
-/// More than 1, so that rounding does not decide between equals.
+/// Where the cells below and above are both inactive, all of a cell's weight goes to the one above if its weight is larger by
+/// this factor, otherwise to the one below: of two coarse cells that only share the same cells, one is redundant, and PᵀAP
+/// singular. It exceeds 1, so that rounding does not decide between equals.
 pub const LEANING: f64 = 1.07;
 
-/// P of one direction: an even cell 2I takes the value of coarse cell I, an odd cell 2I + 1
+/// P of one direction: an even cell 2I takes the value of coarse cell I, an odd cell 2I + 1 the value
 ///
 /// below · u_I + above · u_{I+1}.
 ///
-/// With D and U the couplings to the planes below and above the odd cell, summed up, both weights solve
-/// (U + D + s⁺ + ΣQ) w − ΣQ w′ = D (or U) over the couplings Q > 0 to the other cells of its plane. They start from
-/// D/(U + D + s⁺), are relaxed by exact lines in zebra order, and kept within 0 and 1: black-box multigrid's weights
-/// (Dendy, 1982) where Q is 0, smoothed in the plane where it is not. [`NEGLIGIBLE`] ones are left out, and between
-/// closed cells one of the two is ([`LEANING`]), so that the columns of P are independent.
+/// With D and U the total couplings to the planes below and above the odd cell, both weights solve (U + D + s⁺ + ΣQ) w − ΣQ w′ =
+/// D (or U) over the couplings Q > 0 to the other cells of its plane. They start from D/(U + D + s⁺), are relaxed by exact lines
+/// in zebra order, and clipped to [0, 1]: black-box multigrid's weights (Dendy, 1982) where Q is 0, smoothed in the plane where
+/// it is not. [`NEGLIGIBLE`] ones are dropped, and between inactive cells one of the two is ([`LEANING`]), so that the columns of
+/// P are independent.
 #[derive(Clone, Debug)]
 pub struct Weights<N = f64> {
     /// The direction.
@@ -43,7 +43,7 @@ pub struct Weights<N = f64> {
     pub odd: Grid,
     /// Plane by plane: weights of the cells below, of those above, and the matrix's diagonal without ghosts.
     numbers: Vec<N>,
-    /// By j of the finer grid: P 1, where that is not 1 in all of the plane.
+    /// P 1 by j of the finer grid, where it is not 1 in all of the plane.
     pub(super) of_one: Vec<Option<OfOne<N>>>,
     zeros: Vec<N>,
 }
@@ -51,13 +51,13 @@ pub struct Weights<N = f64> {
 /// P 1 in a plane of the finer grid.
 #[derive(Clone, Debug)]
 pub(super) struct OfOne<N> {
-    /// In the order of [`Grid`].
+    /// Values in the order of [`Grid`].
     pub(super) values: Vec<N>,
-    /// All that are not 1 are in these columns.
+    /// The columns that contain all values other than 1.
     pub(super) columns: Range<usize>,
 }
 
-/// The coarse cells of a grid in a direction, and its odd ones.
+/// Returns the coarse cells of a grid in a direction, and its odd ones.
 pub fn halves(fine: &Grid, axis: Axis) -> [Grid; 2] {
     let (extents, d) = (fine.extents(), axis as usize);
     let with = |n: usize| {
@@ -70,16 +70,16 @@ pub fn halves(fine: &Grid, axis: Axis) -> [Grid; 2] {
     periodic[d] &= coarse_count > 1;
     let coarse = Grid { shape: with(coarse_count), periodic };
     let mut odd = Grid { shape: with(extents[d] / 2), periodic: fine.periodic };
-    // Below the first coarse cell of a ring lies the last odd cell, if the ring is even.
+    // Below the first coarse cell of a periodic direction lies the last odd cell, if its length is even.
     odd.periodic[d] &= extents[d].is_multiple_of(2);
     [coarse, odd]
 }
 
 impl<N: Real> Weights<N> {
-    /// Sums of weights this far from 1 are 1 but for rounding.
+    /// Sums of weights within this of 1 are 1 up to rounding.
     const ROUNDING_OF_ONE: f64 = if N::EPSILON > 1e-9 { 4.0 * N::EPSILON } else { 1e-9 };
 
-    /// The weights in a direction of more than one cell.
+    /// Computes the weights in a direction of more than one cell.
     pub fn new(execute: &impl Execute, matrix: &Couplings<N>, axis: Axis) -> Self {
         let fine = matrix.grid;
         let [coarse, odd] = halves(&fine, axis);
@@ -108,7 +108,7 @@ impl<N: Real> Weights<N> {
         this
     }
 
-    /// The same in double precision.
+    /// Returns the weights in double precision.
     pub(super) fn in_double(&self) -> Weights {
         let double = |numbers: &[N]| numbers.iter().map(|number| number.to_f64()).collect();
         let of_one = |of_one: &OfOne<N>| OfOne { values: double(&of_one.values), columns: of_one.columns.clone() };
@@ -123,7 +123,7 @@ impl<N: Real> Weights<N> {
         }
     }
 
-    /// Weights below and above, and diagonal entries, of plane j.
+    /// Returns weights below and above, and diagonal entries, of plane j.
     #[inline(always)]
     fn plane(&self, j: usize) -> [&[N]; 3] {
         let (plane, cells) = (self.odd.plane(), self.odd.shape.nx * self.odd.shape.nz);
@@ -132,8 +132,8 @@ impl<N: Real> Weights<N> {
         [below, above, diagonals]
     }
 
-    /// Weights of the odd cells of a row, ghosts included: [below, above]. `number` is that of the odd plane or layer
-    /// where the direction is y or z, and may be −1; j or k of the cells otherwise.
+    /// Returns the weights of the odd cells of a row, ghosts included: [below, above]. Where the direction is y (z), `j` (`k`) is
+    /// the number of the odd plane or layer, and may be −1.
     #[inline(always)]
     pub fn rows(&self, j: isize, k: isize) -> [&[N]; 2] {
         let plane = usize::try_from(j).ok().filter(|&j| j < self.odd.shape.ny);
@@ -151,12 +151,12 @@ impl<N: Real> Weights<N> {
         }
     }
 
-    /// Weights of odd cell (i, j, k), numbered like the coarse cell below it.
+    /// Returns the weights of odd cell (i, j, k), numbered like the coarse cell below it.
     pub fn get(&self, [i, j, k]: [usize; 3]) -> [N; 2] {
         self.rows(j as isize, k as isize).map(|row| row[i + 1])
     }
 
-    /// Diagonal entries of the odd cells of a row, numbered like the coarse cells below them.
+    /// Returns the diagonal entries of the odd cells of a row, numbered like the coarse cells below them.
     #[inline(always)]
     pub(super) fn diagonals(&self, [j, k]: [usize; 2]) -> &[N] {
         let nx = self.odd.shape.nx;

@@ -1,15 +1,15 @@
-//! The loops that solve lines, tile by tile: upwards by elimination, downwards by substitution. Safety of all
-//! memory accesses: see the module `kernels`.
+//! Loops that solve lines, tile by tile: upwards by elimination, downwards by substitution. Safety of all memory accesses: see
+//! the module `kernels`.
 //!
-//! Everything is a sum of positive numbers: with `out` the shift and the entries out of the column,
+//! Every quantity is a sum of positive numbers: with `out` the shift and the entries out of the column,
 //!
 //! ```text
 //! excess = out + t₋ · ratio₋;   pivot = excess + t₊
 //! y = (g + t₋ y₋) / pivot;   factor = t₊ / pivot;   ratio = excess / pivot
 //! ```
 //!
-//! A column tied to nothing has the last pivot 0, exactly, and gets the solution with 0 at its top. The entry t
-//! across a periodic end is no part of the line; its two cells get 2t on the diagonal instead. Everything is over W.
+//! A decoupled column has a last pivot of exactly 0, and gets the solution that is 0 at its top. The entry t across a periodic
+//! end is not part of the line; its two cells get 2t on the diagonal instead. All equations are divided by W.
 
 mod relax;
 
@@ -24,34 +24,34 @@ use crate::shared::{Ahead, Row, RowMut, Shared};
 
 pub(crate) use relax::{Correction, Relax};
 
-/// The right-hand side and the target of a tile of lines. (Traits, not closures: only functions that are sure to be inlined get
-/// this machine's vector instructions.)
+/// The right-hand side and the target of a tile of lines. (Traits, not closures: only functions that are certain to be inlined
+/// get this machine's vector instructions.)
 trait LineTask<S: Simd, T: Real> {
     /// A row of the right-hand side.
     type Row: LineRow<S, T>;
 
-    /// A row of the right-hand side; asked for once, upwards.
+    /// Returns a row of the right-hand side; called once a row, upwards.
     fn row(&mut self, w: Window) -> Self::Row;
 
-    /// Returns the sums of a row.
+    /// Adds the sums of a row.
     #[inline(always)]
     fn end_row(&mut self, _row: Self::Row) {}
 
-    /// A row of the solution is final; called once, downwards.
+    /// Receives a final row of the solution; called once a row, downwards.
     #[inline(always)]
     fn finish(&mut self, _w: Window) {}
 }
 
 /// A row that is computed pack by pack, from the entries of the matrix.
 trait LineRow<S: Simd, T: Real> {
-    /// Pack i over W; `across` are the entries across periodic ends, where the row is at one.
+    /// Returns pack i over W; `across` are the entries across periodic ends, where the row is at one.
     fn get(&mut self, entries: &impl Entries<S, T>, across: [Option<Pack<S, T>>; 2], i: usize) -> Pack<S, T>;
 
-    /// Asks memory for what will be needed a little after pack i.
+    /// Prefetches the data needed a little after pack i.
     fn fetch_ahead(&self, i: usize);
 }
 
-/// Where a solution goes: a vector, and where row k begins.
+/// The target of a solution: a vector, and the start of row k.
 #[derive(Clone, Copy)]
 struct Target<T> {
     vector: Shared<T>,
@@ -66,7 +66,7 @@ impl<T> Target<T> {
     }
 }
 
-/// Forward elimination and backward substitution of all tiles of a half plane.
+/// Runs forward elimination and backward substitution on all tiles of a half plane.
 ///
 /// # Safety
 /// The rows of `out` lie within their vector, and nothing else uses them.
@@ -132,7 +132,7 @@ unsafe fn solve_tiles<S: Simd, T: Real, C: Coefficients<T>>(
     }
 }
 
-/// A row on the way up.
+/// A row during elimination.
 struct Eliminated<'a, 'y, S: Simd, T: Real> {
     y: &'y mut RowMut<'a, S, T>,
     below: Row<'a, S, T>,
@@ -142,7 +142,7 @@ struct Eliminated<'a, 'y, S: Simd, T: Real> {
 }
 
 impl<S: Simd, T: Real> Eliminated<'_, '_, S, T> {
-    /// Eliminates what is below; `ends` says which vertical entries are across a periodic end.
+    /// Eliminates the entry below; `ends` tells which vertical entries are across a periodic end.
     #[inline(always)]
     fn compute(&mut self, coefficients: &impl RowCoefficients<S, T>, row: &mut impl LineRow<S, T>, ends: [bool; 2]) {
         let Self { y, below, ratio, factor, ahead } = self;
@@ -182,7 +182,7 @@ fn invert<S: Simd, T: Real, E: Entries<S, T>>(_: &E, x: Pack<S, T>) -> Pack<S, T
     E::invert(x)
 }
 
-/// Solutions go to a half plane of a vector.
+/// Makes a half plane of a vector the target of solutions.
 #[inline(always)]
 fn into_vector<T: Real>(g: Geometry<'_, T>, h: &HalfPlane, vector: Shared<T>) -> Target<T> {
     Target { vector, start: h.start, pitch: g.layout.pitch() }
@@ -255,7 +255,7 @@ pub(crate) struct Precondition<'s, T> {
     pub(crate) space: &'s mut ChunkSpace<T>,
 }
 
-/// r −= αq on the way up, sums on both.
+/// r −= αq during elimination, sums during both loops.
 struct Update<'a, S: Simd, T: Real> {
     simd: S,
     g: Geometry<'a, T>,

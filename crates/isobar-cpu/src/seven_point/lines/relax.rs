@@ -1,5 +1,5 @@
-//! Lines relaxed in a given u, and the corrections that would relax them. Safety of all memory accesses: see the
-//! module `kernels`.
+//! Relaxation of lines for a given u, and the corrections that it would make. Safety of all memory accesses: see
+//! the module `kernels`.
 
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
@@ -11,8 +11,8 @@ use crate::seven_point::kernels::ResidualRow;
 use crate::seven_point::{ChunkSpace, Coefficients, Entries, Kernel};
 use crate::shared::{Ahead, Row, Shared};
 
-/// u += ρ(M⁻¹(f − (A − M) u) − u) on one colour: a column's own old values never meet the vertical operator,
-/// but for those across a periodic end.
+/// u += ρ(M⁻¹(f − (A − M) u) − u) on one colour: a column's own old values do not enter, except across a
+/// periodic end.
 pub(crate) struct Relax<'s, T> {
     pub(crate) h: HalfPlane,
     pub(crate) rho: T,
@@ -33,7 +33,7 @@ struct Coupled<'a, S: Simd, T: Real> {
 struct CoupledRow<'a, S: Simd, T: Real> {
     f: Row<'a, S, T>,
     around: Around<'a, S, T>,
-    /// The row itself, which counts at a periodic end.
+    /// The row itself, which enters at a periodic end.
     own: Row<'a, S, T>,
     ahead: Ahead<T>,
 }
@@ -79,7 +79,7 @@ impl<'a, S: Simd, T: Real> LineTask<S, T> for Coupled<'a, S, T> {
     }
 }
 
-/// The solution goes to `values` first, and from there u += ρ(values − u).
+/// A solution that is stored in `values` first, before u += ρ(values − u).
 struct Lagged<'a, S: Simd, T: Real> {
     coupled: Coupled<'a, S, T>,
     values: Shared<T>,
@@ -132,7 +132,7 @@ impl<T: Real> Kernel<T> for Relax<'_, T> {
     }
 }
 
-/// δ = M⁻¹(f − A u), put so far from its place in u.
+/// δ = M⁻¹(f − A u), stored at a distance from its place in u.
 pub(crate) struct Correction<'s, T> {
     pub(crate) h: HalfPlane,
     pub(crate) f: Shared<T>,

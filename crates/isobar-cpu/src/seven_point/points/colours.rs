@@ -1,4 +1,4 @@
-//! Half a sweep of red–black relaxation: the cells with i + j + k even, or the others. In a half plane these are every other row.
+//! Half a sweep of red–black relaxation: the cells with i + j + k even, or the others, which are every other row of a half plane.
 //! Safety of all memory accesses: see the module `kernels`.
 
 use isobar_core::layout::Colour;
@@ -12,7 +12,8 @@ use crate::seven_point::{Coefficients, Entries, Kernel, RowCoefficients, SevenPo
 use crate::shared::{Row, Shared};
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
-    /// u += ρ D⁻¹(f − A u) in the cells of one colour of plane j. From zero, the first of two half sweeps, the others become zero.
+    /// Computes u += ρ D⁻¹(f − A u) in the cells of one colour of plane j. From zero, the first of two half sweeps sets the others
+    /// to zero.
     pub(crate) fn relax_cells(&self, c: &C, j: usize, colour: Colour, rho: T, guess: Guess, [f, u]: [Shared<T>; 2]) {
         let g = self.geometry();
         for half in Colour::BOTH {
@@ -64,7 +65,7 @@ impl<T: Real> Kernel<T> for HalfSweep<T> {
                     diagonal = diagonal + (below + above);
                 }
                 let old = out.get(i);
-                // Where D is zero so is what is relaxed towards.
+                // Where D is zero, so is the relaxed value.
                 out.set(i, rho.mul_add((sum - diagonal * old) * diagonal.reciprocal(), old));
             }
         }

@@ -1,8 +1,8 @@
 //! Relaxation of points: plain sweeps in one pass over memory, and hierarchical cycles whose tiles stay in cache.
 //!
-//! * `sweep` the loop over a half plane, and what an update of a pack of cells is, `colours` sweeps of one colour of cells,
-//! * `tile` all sub-iterations of one tile, `space` what is kept of it,
-//! * `streamed` cycles that are several sweeps, in one pass over memory.
+//! * `sweep`: the loop over a half plane, and the update of a pack of cells, `colours`: sweeps of one colour of cells,
+//! * `tile`: all sub-iterations of one tile, `space`: its storage,
+//! * `streamed`: cycles of several sweeps, in one pass over memory.
 
 mod colours;
 mod space;
@@ -32,13 +32,13 @@ use crate::vector::Vector;
 /// The workspace of tiles, or of alternating sweeps; it holds nothing between cycles.
 #[derive(Debug)]
 pub(super) struct Tiles<T> {
-    /// One a thread.
+    /// One space a thread.
     spaces: Vec<TileSpace<T>>,
     /// Σ r² of each tile.
     sums: Vec<f64>,
     /// Σ r² of each line of cells along x, in tiles that follow each other in x.
     lines: Vec<f64>,
-    /// u between the sweeps of a cycle that is taken sweep by sweep.
+    /// u between the sweeps of a cycle that is computed sweep by sweep.
     between: Option<Vector<T>>,
 }
 
@@ -57,8 +57,8 @@ impl<T: Real> Tiles<T> {
     }
 }
 
-/// Cells of a tile in one, two and three dimensions: what is kept of it is about what a second-level cache of a mebibyte holds,
-/// and rows are long enough for vector instructions.
+/// Cells of a tile in one, two and three dimensions: its storage is about a second-level cache of a mebibyte, and rows are long
+/// enough for vector instructions.
 const TILES: [[usize; 3]; 3] = [[4096, 1, 1], [128, 48, 1], [64, 16, 8]];
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
@@ -66,7 +66,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         self.tiles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Σ r² over all cells, and of each line in each tile where these are wanted.
+    /// Returns Σ r² over all cells, and of each line in each tile where these are wanted.
     fn relax_tiles(
         &self,
         cycle: &PointCycle,
@@ -130,7 +130,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
 }
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
-    /// A sweep, with the norm of the residual that it begins with.
+    /// Runs a sweep, with the norm of the residual before it.
     fn sweep_points(
         &self,
         cycle: &PointCycle,
@@ -241,7 +241,7 @@ impl<C: Stored<T>, T: Real> PointSmoother<Cpu, T> for SevenPoint<C, T> {
         if cycle.is_sweep() {
             let omega = T::from_f64(cycle.relaxation);
             let sweep = |h| Sweep::<T, false> { h, omega, momentum: T::ZERO, f, u, v };
-            // A plane of one layer is a line.
+            // A plane with one layer is a line.
             self.pass_by_plane(|c, j, _| self.on_both(c, j, sweep), |j, sums| norms[line.index(j, 0, 0)] = sums[0]);
             return Ok(());
         }

@@ -8,15 +8,16 @@ use isobar_core::real::Real;
 use crate::cpu::Cpu;
 use crate::vector::Vector;
 
-/// Lanes between rows: the last of them holds the neighbour west of the next row, the first the one east of the row before.
+/// Lanes between rows: the last of them holds the neighbour west of the next row, the first the one east of the previous
+/// row.
 const MARGIN: usize = ROW_ALIGNMENT;
 
 /// A thread's copy of a tile, aligned to cache lines.
 #[derive(Debug)]
 pub(super) struct TileSpace<T> {
-    /// u before and after a sub-iteration, by turns: after an odd number of them in the second.
+    /// u before and after a sub-iteration, alternating: after an odd number of sub-iterations u is in the second.
     pub(super) u: [Vector<T>; 2],
-    /// c of [`Update`]; in the place of a cell next to the tile in x, the value there.
+    /// c of [`Update`]; at the place of a cell next to the tile in x, the value there.
     pub(super) constant: Vector<T>,
     /// w of [`Update`]: west, east, south, north, below, above.
     pub(super) weights: [Vector<T>; 6],
@@ -24,12 +25,12 @@ pub(super) struct TileSpace<T> {
     pub(super) residual: Vector<T>,
 }
 
-/// Where the rows of a cycle's tiles lie in memory: the same for all, whatever their size.
+/// The places in memory of the rows of a cycle's tiles, the same for all tile sizes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows {
     /// Lanes of a row that belong to cells.
     pub(super) lanes: usize,
-    /// Rows of a layer, and layers, those of neighbours included.
+    /// Rows of a layer, and layers, neighbours included.
     pub(super) rows: usize,
     pub(super) layers: usize,
     /// Layers of neighbours below.
@@ -53,17 +54,17 @@ impl Rows {
         self.lanes + MARGIN
     }
 
-    /// Entries of both parities.
+    /// Returns the entries of both parities.
     fn len(&self) -> usize {
         2 * self.parity_len()
     }
 
-    /// Of one parity, margins at both ends included.
+    /// Returns the entries of one parity, margins at both ends included.
     fn parity_len(&self) -> usize {
         self.pitch() * self.rows * self.layers + 2 * MARGIN
     }
 
-    /// The first lane of row j of layer k, both counted from the tile's own first.
+    /// Returns the first lane of row j of layer k, both counted from the tile's own first.
     #[inline(always)]
     pub(super) fn at(&self, parity: usize, j: isize, k: isize) -> usize {
         let row = (j + 1) as usize + self.rows * (k + self.below) as usize;
@@ -72,7 +73,7 @@ impl Rows {
 }
 
 impl<T: Real> TileSpace<T> {
-    /// Room for the tiles of a cycle.
+    /// Allocates the space for the tiles of a cycle.
     pub(super) fn new(cpu: &Cpu, cycle: &PointCycle, shape: Shape) -> Result<Self> {
         let rows = Rows::new(cycle, shape);
         let room = |entries: usize| {
@@ -95,7 +96,7 @@ impl<T: Real> TileSpace<T> {
         })
     }
 
-    /// Whether there is room for the tiles of another cycle.
+    /// Returns whether the tiles of another cycle fit.
     pub(super) fn holds(&self, cycle: &PointCycle, shape: Shape) -> bool {
         let rows = Rows::new(cycle, shape);
         let has = |vector: &Vector<T>, entries: usize| vector.entries().len() >= entries;
@@ -117,9 +118,9 @@ pub(super) struct Lanes {
     pub(super) m: usize,
     /// The first and one past the last that are relaxed.
     pub(super) relaxed: [usize; 2],
-    /// The same of those that are left.
+    /// The first and one past the last that the tile writes.
     pub(super) left: [usize; 2],
-    /// Those of the neighbours in x, of this parity: west and east of the tile, counted from one lane before the first.
+    /// The lanes of the neighbours in x of this parity, west and east of the tile, counted from one lane before the first.
     pub(super) beside: [Option<usize>; 2],
     /// Whether the tile's first cell in x is of this parity, and whether its last one is.
     pub(super) starts_line: bool,
@@ -128,11 +129,11 @@ pub(super) struct Lanes {
 
 impl Lanes {
     pub(super) fn new(rows: &Rows, Span { relaxed, left }: Span, parity: usize, pitch: usize) -> Self {
-        // The first cell from i on of this parity has this m.
+        // m of the first cell from i on with this parity.
         let m_from = |i: usize| (i + 1 - parity) / 2;
         let m = m_from(relaxed[0]).min(pitch - rows.lanes);
         let lane = |i: usize| m_from(i) - m;
-        // Of the cells i − 1, where they have this parity.
+        // The lanes of cells i − 1 that have this parity.
         let beside = |i: usize| (i % 2 != parity).then(|| (i + 1 - parity) / 2 - m);
         let (starts_line, ends_line) = (relaxed[0] % 2 == parity, relaxed[1] % 2 != parity);
         let beside = [beside(relaxed[0]), beside(relaxed[1] + 1)];

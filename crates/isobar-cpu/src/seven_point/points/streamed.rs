@@ -1,4 +1,4 @@
-//! Cycles of grids with layers that are so many plain sweeps: the sweeps follow each other through the planes, which stay in cache.
+//! Cycles of plain sweeps on grids with layers: the sweeps follow each other through the planes, which stay in cache.
 
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::options::PointCycle;
@@ -14,8 +14,8 @@ use crate::wavefront;
 const MOST_SWEEPS: usize = 4;
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
-    /// Whether a cycle is taken sweep by sweep: in three dimensions what tiles overlap costs more than is saved, unless the grid is as
-    /// small as one.
+    /// Returns whether a cycle is computed sweep by sweep: in three dimensions the overlap of tiles costs more than it saves, unless
+    /// the grid is as small as one tile.
     pub(super) fn is_streamed(&self, cycle: &PointCycle) -> bool {
         let shape = self.layout.shape();
         let is_large = shape.nz > 1 && shape.cells() > TILES[2].iter().product::<usize>();
@@ -23,7 +23,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         is_large && is_whole && cycle.is_exact(shape, self.periodic)
     }
 
-    /// v = u after k sweeps, and w = u after k − 1;  ‖f − A u‖², of the first u. With momentum, `before` is the u before that.
+    /// Computes v = u after k sweeps, w = u after k − 1, and ‖f − A u‖² of the first u. With momentum, `before` is the u before that.
     pub(super) fn stream(
         &self,
         cycle: &PointCycle,
@@ -38,7 +38,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         }
     }
 
-    /// Where M, the first two sweeps take momentum from `befores`.
+    /// With M, the first two sweeps take momentum from `befores`.
     fn stream_with<const M: bool>(
         &self,
         cycle: &PointCycle,
@@ -50,7 +50,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         let ([omega, momentum], k) = ([cycle.relaxation, cycle.momentum].map(T::from_f64), cycle.sub_iterations);
         let (g, c, mut workspace) = (self.geometry(), self.coefficients(), self.workspace());
         let sums = Shared::of(&mut workspace.sums);
-        // By turns, so that the last sweep lands in v. It overwrites what the sweep before has read.
+        // Alternates so that the last sweep writes v; a sweep overwrites the input of the previous one.
         let to = |s: usize| if (k - s) % 2 == 1 { v } else { w };
         let sweep = |s: usize, j: usize| {
             if M && let Some(before) = befores.get(s) {

@@ -10,8 +10,8 @@ use crate::seven_point::kernels::Applied;
 use crate::seven_point::{Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};
 use crate::shared::{Row, Shared};
 
-/// An update of a pack of cells, v = u + ω D⁻¹(f − A u), as v = c + (1 − ω) u + Σ w u over the neighbours: with a tile's c and
-/// w stored, a sub-iteration is as many products. Where D is zero so are c and w.
+/// An update of a pack of cells, v = u + ω D⁻¹(f − A u), written as v = c + (1 − ω) u + Σ w u over the neighbours: with a
+/// tile's c and w stored, a sub-iteration is this sum of products. Where D is zero, so are c and w.
 pub(super) struct Update<S: Simd, T: Real> {
     /// ω D⁻¹ f
     pub(super) constant: Pack<S, T>,
@@ -37,7 +37,7 @@ impl<S: Simd, T: Real> Update<S, T> {
         }
     }
 
-    /// v, in the same order of operations as in tiles.
+    /// Returns v, in the same order of operations as in tiles.
     #[inline(always)]
     pub(super) fn apply(
         &self,
@@ -59,7 +59,7 @@ impl<S: Simd, T: Real> Update<S, T> {
     }
 }
 
-/// 1 − ω, where it is not zero.
+/// Returns 1 − ω, where it is not zero.
 #[inline(always)]
 pub(super) fn rest<S: Simd, T: Real>(simd: S, omega: T) -> Option<Pack<S, T>> {
     if omega == T::ONE { None } else { Some(Pack::splat(simd, T::ONE - omega)) }

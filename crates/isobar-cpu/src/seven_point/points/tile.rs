@@ -1,9 +1,9 @@
-//! All sub-iterations of one tile, in memory of the thread's own that stays in cache.
+//! All sub-iterations of one tile, in a thread's own memory that stays in cache.
 //!
-//! A tile is kept by parity of i: cells with even i, and cells with odd i, each x first, then y, then layers, with a row and
-//! a layer of neighbours around. Neighbours in x are of the other parity, those in y and z of the same, all at the same
-//! distance in memory whatever the row, so that a sub-iteration is a few long loops. These run over the margins between
-//! rows too; what is there, and what lies beside the tile in x, is put back after each.
+//! A tile is stored by parity of i: cells with even i, and cells with odd i, each x first, then y, then layers, with a row and
+//! a layer of neighbours around. Neighbours in x are of the other parity, those in y and z of the same, all at distances in
+//! memory that do not depend on the row, so that a sub-iteration is a few long loops. These also run over the margins between
+//! rows; the values there, and beside the tile in x, are restored after each.
 
 use isobar_core::layout::Colour;
 use isobar_core::options::{PointCycle, Span};
@@ -19,10 +19,10 @@ use crate::seven_point::{Coefficients, Entries, Kernel, RowCoefficients, TileCoe
 use crate::shared::{Row, RowMut, Shared};
 use crate::vector::Vector;
 
-/// v = u after a cycle, in the cells that a tile leaves;  Σ (f − A u)² over them
+/// v = u after a cycle, in the cells that a tile writes;  Σ (f − A u)² over them
 pub(super) struct Tile<'t, T> {
     pub(super) cycle: &'t PointCycle,
-    /// Whether a sub-iteration need not go further than what will be left depends on.
+    /// Whether sub-iterations are confined to the cells on which the written ones depend.
     pub(super) is_exact: bool,
     pub(super) spans: [Span; 3],
     pub(super) f: Shared<T>,
@@ -40,9 +40,9 @@ pub(super) struct Tile<'t, T> {
 pub(super) struct Moving<T> {
     /// m
     pub(super) momentum: T,
-    /// The u before u.
+    /// The previous u.
     pub(super) before: Shared<T>,
-    /// Takes the u before v.
+    /// Receives the u before v.
     pub(super) last: Shared<T>,
 }
 
@@ -70,7 +70,7 @@ impl<T: Real> Kernel<T> for Tile<'_, T> {
                     if let Some((lines, first)) = self.lines
                         && (self.spans[1].left[0]..self.spans[1].left[1]).contains(&j)
                     {
-                        // SAFETY: a row of cells is left by one tile of those at the same place in x.
+                        // SAFETY: of the tiles at the same place in x, one writes this row of cells.
                         unsafe { lines.row_mut(first + j as isize, 1)[0] += of_row };
                     }
                     self.put_beside(g, &h, own, k, at);
@@ -91,12 +91,12 @@ impl<T: Real> Kernel<T> for Tile<'_, T> {
     }
 }
 
-/// The known values of a tile's w.
+/// The structure of a tile's w, as found so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Weights<T> {
-    /// The same in all cells, but for those of faces that are not there; by direction, where any has been seen.
+    /// Equal in all cells, except at missing faces; by direction, where one has been found.
     Uniform([Option<T>; 6]),
-    /// Different, with couplings in y or without.
+    /// Different, with or without couplings in y.
     Various(bool),
 }
 
@@ -110,7 +110,7 @@ impl<T: Real> Weights<T> {
 }
 
 impl<T: Real> Tile<'_, T> {
-    /// Stores c and w of a row, and takes the first sub-iteration.
+    /// Stores c and w of a row, and computes the first sub-iteration.
     #[inline(always)]
     fn first<S: Simd>(
         &mut self,
@@ -170,8 +170,8 @@ impl<T: Real> Tile<'_, T> {
         }
     }
 
-    /// What is known of the tile's w after another row, of plane j and layer k. Beyond closed sides values are zero, and w may
-    /// be anything.
+    /// Updates the structure of the tile's w with another row, of plane j and layer k. Beyond closed sides values are zero,
+    /// and w is arbitrary.
     #[inline(always)]
     fn compare(
         &self,
@@ -195,7 +195,7 @@ impl<T: Real> Tile<'_, T> {
         let ends = [j == 0, j + 1 == shape.ny, k == 0, k + 1 == shape.nz];
         for (d, all) in all.iter_mut().enumerate().take(if g.layers() > 1 { 6 } else { 4 }) {
             let (from, to) = match d {
-                // The first and the last cell of a line, which are of this parity or not.
+                // Excludes the first or the last cell of a line, if it has this parity.
                 0 => (first + usize::from(is_closed(0, x0 == 0) && lanes.starts_line), end),
                 1 => (first, end - usize::from(is_closed(0, x1 == shape.nx) && lanes.ends_line)),
                 _ if is_closed(d / 2, ends[d - 2]) => continue,
@@ -210,7 +210,7 @@ impl<T: Real> Tile<'_, T> {
         Weights::Uniform(all)
     }
 
-    /// The values next to the tile in x, which stay in the place of c.
+    /// Restores the values next to the tile in x, which are stored in c.
     #[inline(always)]
     fn put_beside(&mut self, g: Geometry<'_, T>, h: &HalfPlane, lanes: &Lanes, k: usize, at: usize) {
         let nx = g.layout.shape().nx;
@@ -233,7 +233,7 @@ impl<T: Real> Tile<'_, T> {
         }
     }
 
-    /// The values of the rows and layers around the tile, zeros beyond closed sides.
+    /// Copies the values of the rows and layers around the tile, zeros beyond closed sides.
     #[inline(always)]
     fn copy_neighbours(&mut self, g: Geometry<'_, T>, rows: &Rows, lanes: &[Lanes; 2]) {
         let [_, y, z] = self.spans.map(|span| span.relaxed);
@@ -273,7 +273,7 @@ impl<T: Real> Tile<'_, T> {
         }
     }
 
-    /// Σ r² over the cells of a row that the tile leaves
+    /// Returns Σ r² over the cells of a row that the tile writes.
     #[inline(always)]
     fn residual_norm(&self, j: usize, k: usize, lanes: &Lanes) -> f64 {
         let [_, y, z] = self.spans.map(|span| span.left);
@@ -289,7 +289,7 @@ impl<T: Real> Tile<'_, T> {
         (sums[0] + sums[1]) + (sums[2] + sums[3])
     }
 
-    /// Sub-iteration s, 2 or more; with couplings in y and z or without.
+    /// Computes sub-iteration s ≥ 2, with or without couplings in y and z.
     #[inline(always)]
     fn sub_iteration<S: Simd, const Y: bool, const Z: bool>(
         &mut self,
@@ -300,7 +300,7 @@ impl<T: Real> Tile<'_, T> {
         weights: Weights<T>,
     ) {
         let still = self.cycle.sub_iterations - s;
-        // Of an exact cycle, no more than what is left depends on.
+        // An exact cycle computes only the cells on which the written ones depend.
         let [y, z] = [1, 2].map(|d| {
             let Span { relaxed, left } = self.spans[d];
             let first = if self.is_exact { relaxed[0].max(left[0].saturating_sub(still)) } else { relaxed[0] };
@@ -363,7 +363,7 @@ impl<T: Real> Tile<'_, T> {
         }
     }
 
-    /// Writes what the tile leaves.
+    /// Writes the tile's cells.
     #[inline(always)]
     fn leave(&self, g: Geometry<'_, T>, rows: &Rows, lanes: &[Lanes; 2]) {
         let [_, y0, z0] = self.spans.map(|span| span.relaxed[0]);
@@ -377,7 +377,7 @@ impl<T: Real> Tile<'_, T> {
                 for k in z[0]..z[1] {
                     let at = rows.at(h.parity, (j - y0) as isize, (k - z0) as isize);
                     let w = Window { k, columns: Columns { m: m + first, n: end - first } };
-                    // SAFETY: every cell is left by one tile, and nobody reads v.
+                    // SAFETY: every cell is written by one tile, and nobody reads v.
                     let out = unsafe { self.v.row_mut(g.position(&h, w), end - first) };
                     out.copy_from_slice(&u[at + first..at + end]);
                     if let Some(moving) = self.moving {
@@ -406,7 +406,7 @@ struct Factors<S: Simd, T: Real> {
     momentum: Option<Pack<S, T>>,
 }
 
-/// c + (1 − ω) u + Σ w u, in the order of [`Update::apply`], + m (u − out); w is uniform, where U, or stored.
+/// Computes c + (1 − ω) u + Σ w u, in the order of [`Update::apply`], + m (u − out); w is uniform, where U, or stored.
 #[inline(always)]
 fn relax<S: Simd, T: Real, const Y: bool, const Z: bool, const U: bool>(
     Factors { rest, momentum }: Factors<S, T>,

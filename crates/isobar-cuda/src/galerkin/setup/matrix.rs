@@ -115,7 +115,7 @@ pub(super) struct Planes {
 unsafe impl Argument for Planes {}
 
 impl Planes {
-    /// The planes of a subdomain's rows from the first of `layout`, with `before` more before and `after` more behind: periodically, or as
+    /// Returns the planes of a subdomain's rows from the first of `layout`, with `before` more before and `after` more behind: periodically, or as
     /// far as they exist among `count`.
     pub(super) fn new(layout: &Layout, rows: usize, [before, after]: [usize; 2], count: usize) -> Self {
         let [first, rows, before, after] = [layout.origin()[1], rows, before, after].map(|n| n as i32);
@@ -355,7 +355,7 @@ mod tests {
 
     use super::*;
 
-    /// Rows that a plane goes to, as `store` of finest.cu finds them.
+    /// Returns the rows to which `store` of finest.cu copies a plane.
     fn rows_of(plane: usize, count: usize, to: Planes) -> impl Iterator<Item = i32> {
         let (plane, count) = (plane as i32, count as i32);
         (plane - count..to.end)

@@ -269,7 +269,7 @@ mod tests {
             let block = Block::new(shape.nz == 1, false, 8, 227 << 10).unwrap();
             let z = if shape.nz == 1 { 1 } else { (shape.nz - 2).div_ceil(block.tile[1] - 6) };
             let x = block.tiles(shape) / z;
-            // As the kernels have it: what the last tile leaves ends with the grid or beyond it, and what the one before does not.
+            // The last tile's valid cells end with the grid or beyond it, and those of the previous tile do not.
             let pairs = shape.nx.div_ceil(2);
             assert!(
                 x * (block.tile[0] - HALO) + HALO >= pairs
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn blocks_fit() {
-        // 29 rows of 1024 numbers would be too many for a GPU of Ampere's.
+        // 29 rows of 1024 numbers do not fit on an Ampere GPU.
         let tile = |has_shift, shared_memory| Block::new(false, has_shift, 8, shared_memory).map(|block| block.tile);
         assert_eq!(tile(false, 227 << 10), Some([32, 32]));
         assert_eq!(tile(true, 227 << 10), Some([32, 20]));
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn segments_are_even() {
         assert!((1..300).all(|rows| Block::length(17, rows, 264).is_multiple_of(2)));
-        // In two turns, 527 blocks of 528.
+        // 527 blocks in two waves of 264.
         assert_eq!(Block::length(17, 8192, 264), 266);
     }
 }

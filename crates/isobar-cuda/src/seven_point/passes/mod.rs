@@ -344,7 +344,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         block: usize,
         more: impl FnOnce(Arguments) -> Arguments,
     ) -> Result<()> {
-        /// As in the kernels' launch bounds.
+        /// The number in the kernels' launch bounds.
         const MOST_THREADS: usize = 512;
         let (nx, cells) = (self.whole.nx, self.whole.cells());
         let block = block.clamp(1, cells);

@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn tiles_leave_every_cell_once() {
-        // Those between the first and the last leave a tile's cells but for what overlaps, and these two so many more.
+        // Inner tiles write their cells without the overlap, the first and the last more.
         let ends = |count: usize, tile: usize, overlap: usize, n: usize| {
             let end = |count: usize| count * (tile - overlap) + overlap;
             assert!(end(count) >= n && (count == 1 || end(count - 1) < n), "{n}");
