@@ -286,24 +286,25 @@ impl Count<'_> {
         let sizes = level_sizes(fine, strengths, wanted.map(|wanted| wanted.saturating_sub(count)));
         // Elimination factors of the finest lines.
         self.vectors(if shape.nz > 1 { self.overhead.vectors } else { 0.0 }, &Layout::new(fine)?, size);
-        for (shape, couplings) in sizes {
+        // On the host: couplings with ghosts, before and after a direction is halved, and weights while they are relaxed; three quarters
+        // of that are used again for coarser levels.
+        let Shape { nx, ny, nz } = fine;
+        let directions = [nx, ny, nz].iter().filter(|&&n| n > 1).count() as f64;
+        let ghosted = size * ((nx + 4) * ny * (nz + 2)) as f64;
+        let setup = if self.overhead.galerkin == 0.0 { (4.5 * directions + 1.0) * ghosted } else { 0.0 };
+        for (n, (shape, couplings)) in sizes.into_iter().enumerate() {
             let layout = Layout::new(shape)?;
             // Bodies, the residual, two weights of each cell between coarse ones, and a product on its way.
             self.vectors(4.5, &Layout::new(fine)?, size);
             // Row sums, pivots and diagonals; b, u and what sweeps write to.
             let vectors = 4.0 + self.overhead.vectors + if is_jacobi { more.max(1.0) } else { more };
             self.operator(couplings as f64 + vectors, &layout, size);
+            self.add(HOST, 0.0, if n == 0 { setup } else { 0.75 * setup });
             fine = shape;
         }
         let inverse = DOUBLE * (fine.cells().min(COARSEST_CELLS) as f64).powi(2);
         self.add(DEVICE, inverse, self.overhead.galerkin * made_from.cells() as f64);
         self.add(HOST, 0.0, inverse);
-        if self.overhead.galerkin == 0.0 {
-            // Couplings with ghosts, before and after a direction is halved; weights while they are relaxed.
-            let Shape { nx, ny, nz } = made_from;
-            let directions = [nx, ny, nz].iter().filter(|&&n| n > 1).count() as f64;
-            self.add(HOST, 0.0, (4.5 * directions + 1.0) * size * ((nx + 4) * ny * (nz + 2)) as f64);
-        }
         Ok(())
     }
 
