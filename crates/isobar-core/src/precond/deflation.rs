@@ -91,7 +91,7 @@ pub(crate) fn sizes(shape: Shape, options: &options::Deflation) -> Sizes {
     let (cells, lines) = (shape.cells() as f64, (shape.ny * shape.nz) as f64);
     let (across, count) = match options.stripes {
         Stripes::HalfRows => (2.0, 2.0 * lines),
-        Stripes::Blocks(blocks) => (blocks[0] as f64, blocks.iter().product::<usize>() as f64),
+        Stripes::Blocks(blocks) => (blocks[0] as f64, blocks.iter().map(|&count| count as f64).product()),
         Stripes::Bodies => (8.0, 64.0),
     };
     let is_inverse = match options.coarse {

@@ -150,11 +150,12 @@ impl Count<'_> {
         self.most[n] = self.most[n].max(self.now[n] + passing);
     }
 
+    /// Adds vectors of numbers of `size` bytes on the device.
     fn vectors(&mut self, count: f64, layout: &Layout, size: f64) {
         self.add(DEVICE, count * size * layout.len() as f64, 0.0);
     }
 
-    /// Coefficients in numbers of `size` bytes, with the workspace of passes and what they come through.
+    /// Adds coefficients in numbers of `size` bytes, with the workspace of passes and what they come through.
     fn operator(&mut self, values: f64, layout: &Layout, size: f64) {
         let [threads, cells] = self.overhead.threads;
         let threads = threads.min(layout.len() / cells.max(1)).max(1) as f64;
@@ -164,7 +165,7 @@ impl Count<'_> {
         self.vectors(values, layout, size);
     }
 
-    /// Vectors that sweeps write to.
+    /// Returns how many vectors sweeps of a level write to.
     fn sweeping(&self, matrix: &MatrixSize) -> f64 {
         let smoother = self.options.multigrid.smoother;
         let is_jacobi = matches!(smoother, Smoother::LineJacobi | Smoother::Chebyshev);
@@ -172,7 +173,7 @@ impl Count<'_> {
         if is_written && smoother != Smoother::PointLine { self.overhead.vectors } else { 0.0 }
     }
 
-    /// An iteration in numbers of `size` bytes, with multigrid in numbers of `inner`.
+    /// Adds an iteration in numbers of `size` bytes, with multigrid in numbers of `inner`.
     fn iteration(&mut self, matrix: &MatrixSize, layout: &Layout, [size, inner]: [f64; 2]) -> Result<()> {
         let (options, more) = (self.options, self.overhead.vectors);
         let kind = options.preconditioner;
@@ -212,7 +213,7 @@ impl Count<'_> {
         Ok(())
     }
 
-    /// Vectors of a preconditioner by triangles. A tensor product gets its faces, on the host before they are on the device.
+    /// Adds the vectors of a preconditioner by triangles. A tensor product gets its faces, on the host before they are on the device.
     fn triangular(&mut self, matrix: &MatrixSize, vectors: f64, layout: &Layout, size: f64) {
         self.vectors(vectors, layout, size);
         if matrix.kind == MatrixKind::TensorProduct {
@@ -222,7 +223,7 @@ impl Count<'_> {
         }
     }
 
-    /// The next u; two vectors of accelerated cycles; zeros to compare with; u between the sweeps of exact cycles, and tiles of threads.
+    /// Adds the next u; two vectors of accelerated cycles; zeros to compare with; u between the sweeps of exact cycles, and tiles of threads.
     fn jacobi(&mut self, matrix: &MatrixSize, layout: &Layout, size: f64) {
         let options = &self.options.jacobi;
         let is_tiled = options.sub_iterations.given() != Some(1);
@@ -237,17 +238,17 @@ impl Count<'_> {
         }
     }
 
-    /// The residual and two arrays of the box; eigenvectors of the two axes with fewer cells, there and back, from the host.
+    /// Adds the residual and two arrays of the box; eigenvectors of the two axes with fewer cells, there and back, from the host.
     fn direct(&mut self, layout: &Layout) {
         let Shape { nx, ny, nz } = layout.shape();
-        let squares = [nx, ny, nz].map(|n| (n * n) as f64);
+        let squares = [nx, ny, nz].map(|n| (n as f64).powi(2));
         let eigenvectors = 2.0 * DOUBLE * (squares.iter().sum::<f64>() - squares.into_iter().fold(f64::MAX, f64::min));
         self.vectors(3.0, layout, DOUBLE);
         self.add(DEVICE, eigenvectors, 0.0);
         self.add(HOST, 0.0, eigenvectors);
     }
 
-    /// The levels of multigrid and the vectors of a cycle.
+    /// Adds the levels of multigrid and the vectors of a cycle.
     fn levels(&mut self, matrix: &MatrixSize, wanted: Option<usize>, size: f64) -> Result<()> {
         let (MatrixSize { shape, mut strengths, .. }, more) = (*matrix, self.sweeping(matrix));
         let smoother = self.options.multigrid.smoother;
@@ -285,28 +286,29 @@ impl Count<'_> {
         let sizes = level_sizes(fine, strengths, wanted.map(|wanted| wanted.saturating_sub(count)));
         // Elimination factors of the finest lines.
         self.vectors(if shape.nz > 1 { self.overhead.vectors } else { 0.0 }, &Layout::new(fine)?, size);
-        for (shape, couplings) in sizes {
+        // On the host: couplings with ghosts, before and after a direction is halved, and weights while they are relaxed; three quarters
+        // of that are used again for coarser levels.
+        let Shape { nx, ny, nz } = fine;
+        let directions = [nx, ny, nz].iter().filter(|&&n| n > 1).count() as f64;
+        let ghosted = size * ((nx + 4) * ny * (nz + 2)) as f64;
+        let setup = if self.overhead.galerkin == 0.0 { (4.5 * directions + 1.0) * ghosted } else { 0.0 };
+        for (n, (shape, couplings)) in sizes.into_iter().enumerate() {
             let layout = Layout::new(shape)?;
             // Bodies, the residual, two weights of each cell between coarse ones, and a product on its way.
             self.vectors(4.5, &Layout::new(fine)?, size);
             // Row sums, pivots and diagonals; b, u and what sweeps write to.
             let vectors = 4.0 + self.overhead.vectors + if is_jacobi { more.max(1.0) } else { more };
             self.operator(couplings as f64 + vectors, &layout, size);
+            self.add(HOST, 0.0, if n == 0 { setup } else { 0.75 * setup });
             fine = shape;
         }
         let inverse = DOUBLE * (fine.cells().min(COARSEST_CELLS) as f64).powi(2);
         self.add(DEVICE, inverse, self.overhead.galerkin * made_from.cells() as f64);
         self.add(HOST, 0.0, inverse);
-        if self.overhead.galerkin == 0.0 {
-            // Couplings with ghosts, before and after a direction is halved; weights while they are relaxed.
-            let Shape { nx, ny, nz } = made_from;
-            let directions = [nx, ny, nz].iter().filter(|&&n| n > 1).count() as f64;
-            self.add(HOST, 0.0, (4.5 * directions + 1.0) * size * ((nx + 4) * ny * (nz + 2)) as f64);
-        }
         Ok(())
     }
 
-    /// Modes, a layer each with levels of its own, cycles on them, and the singular vectors that they are made of.
+    /// Adds modes, a layer each with levels of its own, cycles on them, and the singular vectors that they are made of.
     fn modes(&mut self, matrix: &MatrixSize, layout: &Layout, [size, modal]: [f64; 2]) -> Result<()> {
         let layers = matrix.shape.nz;
         // As many as a profile usually asks for.
@@ -314,8 +316,8 @@ impl Count<'_> {
         let shape = Shape { nz: count, ..matrix.shape };
         let problems = MatrixSize { shape, values: matrix.values * layers as f64 / count.max(1) as f64, ..*matrix };
         let modal_layout = Layout::new(shape)?;
-        self.add(HOST, 0.0, 6.0 * DOUBLE * (layers * layers) as f64);
-        self.add(DEVICE, size * (count * layers) as f64, 0.0);
+        self.add(HOST, 0.0, 6.0 * DOUBLE * (layers as f64).powi(2));
+        self.add(DEVICE, size * count as f64 * layers as f64, 0.0);
         // The grid's coefficients once more, in the precision of the modes; three vectors, and one more for sweeps.
         self.vectors(matrix.values, layout, modal);
         self.operator(problems.values, &modal_layout, modal);
