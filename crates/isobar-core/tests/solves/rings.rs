@@ -94,7 +94,7 @@ fn every_method_solves_on_odd_rings() {
             let what = format!("{shape} {boundary:?} {:?} {:?}", options.method, options.preconditioner);
             let mut system = System::new(&Reference, &stencil, &options).unwrap();
             let notes = &system.description().notes;
-            assert!(notes.iter().any(|note| note.contains("two turns")), "{what}: {notes:?}");
+            assert!(notes.iter().any(|note| note.contains("two copies")), "{what}: {notes:?}");
             solve(&mut system, &stencil, shape, tolerance, &what);
             // Other coefficients, in place.
             let other = self::problem(shape, boundary, 8).stencil().unwrap();
