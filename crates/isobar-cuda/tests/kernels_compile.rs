@@ -86,8 +86,8 @@ fn of_operators<T: Real>(all: &mut Vec<Source>) {
 /// A compilation: a source, an architecture, and the kernel to be compiled alone, if any.
 type Job<'a> = (&'a Source, &'static str, Option<&'static str>);
 
-/// Every file for every architecture: those of many forms for one architecture a form, by turns. The kernels of each file's
-/// first form are compiled one by one, too, as they are for a solver.
+/// Every file for every architecture: those of many forms for one architecture a form, by turns. One kernel of each file is
+/// compiled alone, too, as all are for a solver.
 fn jobs(sources: &[Source]) -> Vec<Job<'_>> {
     let mut of_name = std::collections::HashMap::<&str, Vec<&Source>>::new();
     for source in sources {
@@ -102,7 +102,7 @@ fn jobs(sources: &[Source]) -> Vec<Job<'_>> {
             let by_turns = forms.iter().zip(ARCHITECTURES.into_iter().cycle());
             jobs.extend(by_turns.map(|(&source, architecture)| (source, architecture, None)));
         }
-        jobs.extend(kernels(forms[0].text()).map(|kernel| (forms[0], ARCHITECTURES[2], Some(kernel))));
+        jobs.extend(kernels(forms[0].text()).next().map(|kernel| (forms[0], ARCHITECTURES[2], Some(kernel))));
     }
     jobs
 }
