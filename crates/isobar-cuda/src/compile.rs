@@ -71,9 +71,10 @@ impl Source {
     /// Returns the cache key of the compiled code.
     fn key(&self, nvrtc: &Nvrtc, options: &[String]) -> u128 {
         // The headers are common to all sources, and longer than any source.
-        static HEADERS_HASH: OnceLock<u128> = OnceLock::new();
-        let headers = HEADERS_HASH.get_or_init(|| hash(headers().as_bytes()));
-        hash(format!("{:?} {options:?} {headers:x} {}", nvrtc.version(), self.text).as_bytes())
+        static HEADERS_SUM: OnceLock<u128> = OnceLock::new();
+        let headers = HEADERS_SUM.get_or_init(|| checksum(headers().as_bytes()));
+        let text = checksum(self.text.as_bytes());
+        hash(format!("{:?} {options:?} {headers:x} {text:x}", nvrtc.version()).as_bytes())
     }
 
     fn entry(&self, folder: &Path, kernel: &str, architecture: &str, key: u128) -> PathBuf {
@@ -158,7 +159,7 @@ fn hash(bytes: &[u8]) -> u128 {
     })
 }
 
-/// FNV-1a over words of eight bytes, for long machine code.
+/// FNV-1a over words of eight bytes, for long texts and machine code.
 fn checksum(bytes: &[u8]) -> u128 {
     let words = bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];

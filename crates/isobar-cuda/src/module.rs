@@ -44,10 +44,17 @@ pub(crate) struct Code {
     shared_bytes: Mutex<usize>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Loaded {
+/// Machine code on the GPU.
+#[derive(Debug)]
+struct Image {
+    context: Arc<Context>,
     module: sys::CUmodule,
+}
+
+#[derive(Debug)]
+struct Loaded {
     function: sys::CUfunction,
+    _image: Image,
 }
 
 // SAFETY: driver handles, usable from any thread.
@@ -153,6 +160,7 @@ impl Code {
         // SAFETY: the driver reads the length from the image's own header, and checks it.
         let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }
             .map_err(|e| failure(e, "loading a compiled kernel"))?;
+        let image = Image { context: Arc::clone(&self.context), module };
         // SAFETY: the module is loaded.
         let function = unsafe { result::module::get_function(module, name) }.map_err(fail)?;
         // This query loads the kernel's code now instead of at its first launch.
@@ -164,7 +172,7 @@ impl Code {
             self.set_shared_bytes(function, *shared_bytes)?;
         }
         *cubin = Vec::new();
-        Ok(self.loaded.get_or_init(|| Loaded { module, function }).function)
+        Ok(self.loaded.get_or_init(|| Loaded { function, _image: image }).function)
     }
 
     /// Allows its blocks this much dynamic shared memory.
@@ -187,13 +195,11 @@ impl Code {
     }
 }
 
-impl Drop for Code {
+impl Drop for Image {
     fn drop(&mut self) {
-        if let Some(loaded) = self.loaded.take() {
-            let _ = self.context.synchronize();
-            // SAFETY: loaded once, unloaded once; whoever launches the kernel holds this.
-            let _ = unsafe { result::module::unload(loaded.module) };
-        }
+        let _ = self.context.synchronize();
+        // SAFETY: loaded once, unloaded once; whoever launches the kernel holds its `Code`, and so this.
+        let _ = unsafe { result::module::unload(self.module) };
     }
 }
 

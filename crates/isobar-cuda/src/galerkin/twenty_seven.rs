@@ -71,7 +71,7 @@ struct Columns {
 unsafe impl Argument for Columns {}
 
 /// Kernels that relax columns of one colour, by the number of colours relaxed before it.
-pub(super) const RELAX_AFTER: [&str; 4] = ["relax_alone", "relax_beside", "relax_between_planes", "relax_columns"];
+const RELAX_AFTER: [&str; 4] = ["relax_alone", "relax_beside", "relax_between_planes", "relax_columns"];
 
 impl Chunks {
     /// Returns `None` if columns of one colour are coupled across the end of a periodic direction of odd length, or too long.

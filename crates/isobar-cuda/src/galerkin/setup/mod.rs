@@ -132,44 +132,28 @@ fn product(matrix: &Matrix, coarse: &[bool; UPPER]) -> Source {
 
 /// Has the kernels compiled that make Galerkin levels of a grid in a number type, and those that use them in precision T.
 pub(crate) fn expect_levels<T: Real>(cuda: &Cuda, number: Number, grid: &Grid, has_contrast: bool) -> Result<()> {
-    const WEIGHTS: &[&str] = &[
-        "start_x",
-        "factorise_x",
-        "relax_x",
-        "finish_x",
-        "start_y",
-        "factorise_y",
-        "relax_y",
-        "finish_y",
-        "start_z",
-        "factorise_z",
-        "relax_z",
-        "finish_z",
-    ];
     const BODIES: &[&str] =
         &["keep_bodies", "begin_search", "label_tiles", "join_cells", "count_cells", "number_bodies", "list_cells"];
-    const PRODUCTS: [&[&str]; 3] = [&["product_x"], &["product_y"], &["product_z"]];
-    let expect = |source, names| cuda.expect(source, names);
     // First what takes longest.
     let way = on_the_way(grid);
     if grid.seven_points() == way[0] {
-        for (pair, names) in way.windows(2).zip(PRODUCTS) {
-            expect(product_of(number, &pair[0], &pair[1]), names)?;
+        for (pair, name) in way.windows(2).zip(weights::PRODUCT) {
+            cuda.expect(product_of(number, &pair[0], &pair[1]), &[name])?;
         }
     }
     if has_contrast {
-        expect(bodies_source(number), BODIES)?;
+        cuda.expect(bodies_source(number), BODIES)?;
     }
-    expect(source::<T>(number), &["couplings_of_cells", "store"])?;
-    expect(measures(number), &["look_at_finest", "mean_couplings"])?;
-    expect(weights_source(number), WEIGHTS)?;
-    expect(collapsed_source(number), &["hold_x", "hold_y", "hold_z"])?;
+    cuda.expect(source::<T>(number), &["couplings_of_cells", "store"])?;
+    cuda.expect(measures(number), &["look_at_finest", "mean_couplings"])?;
+    cuda.expect(weights_source(number), weights::COMPUTE.as_flattened())?;
+    cuda.expect(collapsed_source(number), &weights::HOLD)?;
     let [apply, lines, interpolate, bodies] = super::sources::<T>();
-    expect(apply, &["residual", "residual_field", "residual_later"])?;
-    expect(lines, &["begin_factorise", "factorise"])?;
-    expect(interpolate, &["prolong", "restrict_field", "restrict_halved", "restrict_even", "restrict_odd"])?;
-    PRODUCTS.into_iter().try_for_each(|names| expect(any_product(number), names))?;
-    if has_contrast { expect(bodies, &["correct_bodies"]) } else { Ok(()) }
+    cuda.expect(apply, &["residual", "residual_field", "residual_later"])?;
+    cuda.expect(lines, &["begin_factorise", "factorise"])?;
+    cuda.expect(interpolate, &["prolong", "restrict_field", "restrict_halved", "restrict_even", "restrict_odd"])?;
+    cuda.expect(any_product(number), &weights::PRODUCT)?;
+    if has_contrast { cuda.expect(bodies, &["correct_bodies"]) } else { Ok(()) }
 }
 
 /// Formats a number for C++.

@@ -24,6 +24,17 @@ const MOST_CHUNKS: usize = 32;
 /// Threads per block of products.
 const ROWS: usize = 128;
 
+/// The kernels of weights in x, y and z.
+pub(super) const COMPUTE: [[&str; 4]; 3] = [
+    ["start_x", "factorise_x", "relax_x", "finish_x"],
+    ["start_y", "factorise_y", "relax_y", "finish_y"],
+    ["start_z", "factorise_z", "relax_z", "finish_z"],
+];
+/// The kernels of products halved in x, y and z.
+pub(super) const PRODUCT: [&str; 3] = ["product_x", "product_y", "product_z"];
+/// The kernels that treat collapsed cells.
+pub(super) const HOLD: [&str; 3] = ["hold_x", "hold_y", "hold_z"];
+
 /// `Weights` of setup.cuh.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -69,13 +80,8 @@ impl DirectionWeights {
 
     fn compute(&self, matrix: &Matrix, scratch: Scratch) -> Result<()> {
         let module = matrix.module(weights_source(matrix.number()));
-        let names = [
-            ["start_x", "factorise_x", "relax_x", "finish_x"],
-            ["start_y", "factorise_y", "relax_y", "finish_y"],
-            ["start_z", "factorise_z", "relax_z", "finish_z"],
-        ];
         let d = self.axis as usize;
-        let [start, factorise, relax, finish] = names[d];
+        let [start, factorise, relax, finish] = COMPUTE[d];
         let (cells, [nx, ny, nz]) = (self.odd.shape.cells(), self.odd.extents());
         let weights = || Arguments::new().with(self.operands());
         let all = || Arguments::new().with(matrix.operands()).with(self.operands());
@@ -105,13 +111,12 @@ impl DirectionWeights {
     pub(super) fn product(&self, matrix: &Matrix) -> Result<Matrix> {
         let present = coarse_offsets(matrix.present(), self.axis, &self.coarse);
         let coarse = matrix.next(self.coarse, present)?;
-        let [name, hold] =
-            [["product_x", "hold_x"], ["product_y", "hold_y"], ["product_z", "hold_z"]][self.axis as usize];
+        let d = self.axis as usize;
         let matrices = Arguments::new().with(matrix.operands()).with(self.operands()).with(coarse.operands());
         let arguments = || matrices.clone().with(matrix.any_collapsed());
-        let kernel = matrix.module(product(matrix, &present)).kernel(name)?;
+        let kernel = matrix.module(product(matrix, &present)).kernel(PRODUCT[d])?;
         matrix.launch(kernel, coarse.cells(), ROWS, arguments())?;
-        let kernel = matrix.module(collapsed_source(matrix.number())).kernel(hold)?;
+        let kernel = matrix.module(collapsed_source(matrix.number())).kernel(HOLD[d])?;
         matrix.launch(kernel, coarse.cells(), BLOCK, arguments())?;
         Ok(coarse)
     }

@@ -181,21 +181,20 @@ impl<K: Kind, T: Real> Passes<K, T> {
 
     /// Has the kernels of an operator of the same form in another number type compiled, for multigrid by points or by lines.
     pub(crate) fn expect_cycles<C: Real>(&self, by_points: bool) -> Result<()> {
-        let layers = self.layout.shape().nz;
-        let expect = |source, names| self.cuda.expect(source, names);
-        expect(self.form.passes::<C>(), &["advance_direction", "residual_norm", "census"])?;
+        let (cuda, layers) = (&self.cuda, self.layout.shape().nz);
+        cuda.expect(self.form.passes::<C>(), &["advance_direction", "residual_norm", "census"])?;
         if by_points {
-            expect(self.form.look::<C>(), LOOK)?;
-            self.streamed_source::<C>().map_or(Ok(()), |source| expect(source, STREAMED))?;
-            return expect(self.form.colours::<C>(), COLOURS);
+            cuda.expect(self.form.look::<C>(), LOOK)?;
+            self.streamed_source::<C>().map_or(Ok(()), |source| cuda.expect(source, STREAMED))?;
+            return cuda.expect(self.form.colours::<C>(), COLOURS);
         }
-        expect(self.form.passes::<C>(), &["residual_field"])?;
+        cuda.expect(self.form.passes::<C>(), &["residual_field"])?;
         match self.form.sweeps::<C>(layers) {
             Some(source) => {
-                expect(self.form.lines::<C>(layers), &["factorise_lines"])?;
-                expect(source, &["sweep_lines", "sweep_lines_zero", "residual_coupled", "residual_of_colour"])
+                cuda.expect(self.form.lines::<C>(layers), &["factorise_lines"])?;
+                cuda.expect(source, &["sweep_lines", "sweep_lines_zero", "residual_coupled", "residual_of_colour"])
             }
-            None => expect(self.form.lines::<C>(layers), &["relax_lines", "relax_lines_zero"]),
+            None => cuda.expect(self.form.lines::<C>(layers), &["relax_lines", "relax_lines_zero"]),
         }
     }
 
