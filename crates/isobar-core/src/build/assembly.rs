@@ -332,14 +332,13 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             let smoother = self.options.multigrid.smoother;
             if smoother.begins_with_points() {
                 let what = key_of(smoother);
-                let is_elsewhere = self.capabilities.aggregates.is_some();
-                if is_elsewhere && backend.device().ranks > 1 {
+                if self.capabilities.aggregates.is_none() {
+                    return unsupported(&what, "\"line-red-black\" or \"line-jacobi\"");
+                }
+                if backend.device().ranks > 1 {
                     return not_on_ranks(&what, "\"line-red-black\"");
                 }
-                if is_elsewhere {
-                    return Error::Unsupported(format!("{what} is not for this device; use \"line-red-black\""));
-                }
-                return unsupported(&what, "\"line-red-black\" or \"line-jacobi\"");
+                return Error::Unsupported(format!("{what} is not for this device; use \"line-red-black\""));
             }
             Error::Unsupported(
                 "multigrid is not for matrices of this kind; use solver.method = \"cg\" or \"bicgstab\", with the \

@@ -68,8 +68,9 @@ class Problem:
         if f is not None:
             if isinstance(f, (int, float)) or getattr(f, "ndim", 1) == 0:
                 f = np.broadcast_to(f, self.shape)
-            is_on_gpu = readable(f, "f").parts[4] is not None
-            body = readable_on_host(f, "f")
+            body = readable(f, "f")
+            is_on_gpu = body.parts[4] is not None
+            body = readable_on_host(f, "f") if is_on_gpu else body
             body = fitted(body, self._system.shape, "f"), body
         if out is None:
             target = Handle(np.empty(0), (0, (), None, "f8", None, None))
