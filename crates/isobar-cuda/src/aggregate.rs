@@ -36,6 +36,8 @@ pub struct Aggregates {
     /// Number of positions in the halo row before the first row.
     before: usize,
     items: usize,
+    /// Whether every aggregate consists of one item.
+    is_itemised: bool,
     first_run: Buffer,
     runs: Buffer,
     first_item: Buffer,
@@ -242,6 +244,7 @@ impl AggregateBackend for Cuda {
             ids,
             before: beside[0] * len,
             items,
+            is_itemised: (0..).zip(&runs.first_item).all(|(n, &first)| n == first),
             first_run: Buffer::from_slice(context, &runs.first_run, &what)?,
             runs: Buffer::from_slice(context, &runs.runs, &what)?,
             first_item: Buffer::from_slice(context, &runs.first_item, &what)?,
@@ -283,22 +286,24 @@ impl AggregateBackend for Cuda {
         /// Warps per block of `sum_runs`.
         const WARPS: usize = 8;
         let module = &aggregates.modules[index::<T>()];
+        let partial = if aggregates.is_itemised { sums.pointer() } else { aggregates.partial.start() };
         let arguments = Arguments::new()
             .with(aggregates.items as i32)
             .with(aggregates.first_run.start())
             .with(aggregates.runs.start())
             .with(x.pointer())
-            .with(aggregates.partial.start());
+            .with(partial);
         // A subdomain may have no cell of any aggregate.
         if aggregates.items > 0 {
             let grid = [aggregates.items.div_ceil(WARPS), 1, 1];
             self.launch(module.kernel("sum_runs")?, grid, [32 * WARPS, 1], arguments)?;
         }
-        let arguments =
-            Arguments::new().with(aggregates.first_item.start()).with(aggregates.partial.start()).with(sums.pointer());
-        // A few aggregates with many items each.
-        let threads = if aggregates.items > 256 * aggregates.count { 1024 } else { 128 };
-        self.launch(module.kernel("sum_items")?, [aggregates.count, 1, 1], [threads, 1], arguments)?;
+        if !aggregates.is_itemised {
+            let arguments = Arguments::new().with(aggregates.first_item.start()).with(partial).with(sums.pointer());
+            // A few aggregates with many items each.
+            let threads = if aggregates.items > 256 * aggregates.count { 1024 } else { 128 };
+            self.launch(module.kernel("sum_items")?, [aggregates.count, 1, 1], [threads, 1], arguments)?;
+        }
         let Some(ranks) = self.ranks().filter(|_| x.layout().is_part()) else { return Ok(()) };
         let mut all = vec![0.0; aggregates.count];
         self.read_aggregated(sums, &mut all)?;

@@ -98,13 +98,11 @@ pub(crate) struct Context {
     /// Largest shared memory of a block. B
     pub(crate) shared_memory: usize,
     pub(crate) memory: usize,
-    /// Whether kernels may start before earlier ones have ended, also in graphs.
+    /// Whether kernels may start before earlier ones have ended.
     pub(crate) overlaps: bool,
     device: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
-    /// The stream for recording graphs, locked so that other threads' work is not recorded.
-    recording: Mutex<sys::CUstream>,
     /// The event by which one stream waits for another.
     event: Mutex<sys::CUevent>,
     pub(crate) pool: Pool,
@@ -209,20 +207,17 @@ impl Context {
             multiprocessors: usize::try_from(multiprocessors).unwrap_or(1).max(1),
             shared_memory: usize::try_from(shared_memory).unwrap_or(0),
             memory,
-            overlaps: capability >= (9, 0) && version()? >= 12_030,
+            overlaps: capability >= (9, 0),
             device,
             context,
             stream: std::ptr::null_mut(),
-            recording: Mutex::new(std::ptr::null_mut()),
             event: Mutex::new(std::ptr::null_mut()),
             pool: Pool::default(),
             mailboxes: Mailboxes::default(),
             arena: Mutex::default(),
         };
         this.bind()?;
-        let create = || result::stream::create(result::stream::StreamKind::NonBlocking).map_err(fail);
-        this.stream = create()?;
-        *lock(&this.recording) = create()?;
+        this.stream = result::stream::create(result::stream::StreamKind::NonBlocking).map_err(fail)?;
         *lock(&this.event) = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).map_err(fail)?;
         Ok(this)
     }
@@ -291,31 +286,6 @@ impl Context {
         self.bind()?;
         result::mem_get_info().map(|(free, _)| free).map_err(|e| failure(e, "asking for free memory"))
     }
-
-    /// Makes a graph of the work that `record` submits to the given stream.
-    pub(crate) fn record(&self, record: impl FnOnce(sys::CUstream) -> Result<()>) -> Result<Graph> {
-        self.bind()?;
-        let stream = lock(&self.recording);
-        // SAFETY: the stream lives as long as `self`, and the lock excludes other threads.
-        let capture = unsafe { Capture::begin(*stream) }?;
-        record(*stream)?;
-        let recorded = capture.end()?;
-        let mut instance = std::ptr::null_mut();
-        // SAFETY: the graph was just made, and is destroyed once, after it was instantiated.
-        let code = unsafe {
-            let code = sys::cuGraphInstantiateWithFlags(&raw mut instance, recorded, 0);
-            let _ = result::graph::destroy(recorded);
-            code
-        };
-        check(code, "recording an iteration")?;
-        Ok(Graph { instance })
-    }
-
-    /// Runs a graph on the stream.
-    pub(crate) fn replay(&self, graph: &Graph) -> Result<()> {
-        // SAFETY: the graph is alive, and so is the stream.
-        unsafe { result::graph::launch(graph.instance, self.stream) }.map_err(|e| failure(e, "running an iteration"))
-    }
 }
 
 impl Drop for Context {
@@ -331,66 +301,10 @@ impl Drop for Context {
             if !event.is_null() {
                 let _ = result::event::destroy(event);
             }
-            for stream in [self.stream, *lock(&self.recording)] {
-                if !stream.is_null() {
-                    let _ = result::stream::destroy(stream);
-                }
+            if !self.stream.is_null() {
+                let _ = result::stream::destroy(self.stream);
             }
             let _ = result::primary_ctx::release(self.device);
         }
-    }
-}
-
-/// The capture of a stream's work, which ends when this is dropped, whatever happens: a stream that is still captured
-/// accepts no other work.
-struct Capture(sys::CUstream);
-
-impl Capture {
-    /// Begins a capture.
-    ///
-    /// # Safety
-    /// The stream outlives the capture, and nothing else is submitted to it.
-    unsafe fn begin(stream: sys::CUstream) -> Result<Self> {
-        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: promised by the caller.
-        unsafe { result::stream::begin_capture(stream, mode) }
-            .map_err(|e| failure(e, "recording an iteration"))
-            .map(|()| Self(stream))
-    }
-
-    /// Ends the capture; the caller must destroy the returned graph.
-    fn end(self) -> Result<sys::CUgraph> {
-        let stream = std::mem::ManuallyDrop::new(self).0;
-        // SAFETY: promised to `begin`; ended once, since `drop` does not run.
-        unsafe { result::stream::end_capture(stream) }.map_err(|e| failure(e, "recording an iteration"))
-    }
-}
-
-impl Drop for Capture {
-    fn drop(&mut self) {
-        // SAFETY: promised to `begin`. The captured work and errors are discarded.
-        unsafe {
-            if let Ok(graph) = result::stream::end_capture(self.0)
-                && !graph.is_null()
-            {
-                let _ = result::graph::destroy(graph);
-            }
-        }
-    }
-}
-
-/// Recorded kernels, which can be launched repeatedly.
-#[derive(Debug)]
-pub(crate) struct Graph {
-    instance: sys::CUgraphExec,
-}
-
-// SAFETY: a driver handle, used from one thread at a time.
-unsafe impl Send for Graph {}
-
-impl Drop for Graph {
-    fn drop(&mut self) {
-        // SAFETY: made by `record`, destroyed once.
-        let _ = unsafe { result::graph::exec_destroy(self.instance) };
     }
 }

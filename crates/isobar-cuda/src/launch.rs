@@ -13,27 +13,17 @@ use crate::driver::{Context, Pointer, check};
 use crate::module::Code;
 
 /// A kernel, which may still be compiled when it is requested; its first launch waits for that.
+///
+/// Every kernel waits for earlier ones itself (`await_previous` of intrinsics.cuh), so that it may start before these have ended, if
+/// the GPU supports it.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
     pub(crate) code: Arc<Code>,
-    /// Whether it may start before earlier kernels have ended, and waits for them itself.
-    is_early: bool,
-}
-
-impl Kernel {
-    pub(crate) fn new(code: &Arc<Code>) -> Self {
-        Self { code: Arc::clone(code), is_early: false }
-    }
-
-    /// Marks a kernel that calls `await_previous` as starting early, if the GPU supports it.
-    pub(crate) fn early(self, context: &Context) -> Self {
-        Self { is_early: context.overlaps, ..self }
-    }
 }
 
 impl PartialEq for Kernel {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.code, &other.code) && self.is_early == other.is_early
+        Arc::ptr_eq(&self.code, &other.code)
     }
 }
 
@@ -190,7 +180,7 @@ impl Launch {
             *pointer = self.arguments.bytes[usize::from(offset)..].as_ptr().cast_mut().cast();
         }
         let function = self.kernel.code.function()?;
-        if self.kernel.is_early {
+        if self.kernel.code.context().overlaps {
             return self.run_early(function, &mut pointers, stream);
         }
         let ([gx, gy, gz], [bx, by]) = (self.grid, self.block);

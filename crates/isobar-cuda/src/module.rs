@@ -3,7 +3,7 @@
 //! A kernel is compiled by itself, in the background from the moment it is requested (see [`crate::background`]); the parts of a solver
 //! request those of their steps when they are made, so that they are compiled at the same time, and no others are. Machine code
 //! is loaded when all requested kernels are awaited ([`Modules::load`]), at the end of a solver's setup, or else by a kernel's first launch.
-//! A kernel requested later, while an iteration is noted (see [`crate::iterate`]), is loaded when that runs, before a graph is made of it.
+//! A kernel requested later, while an iteration is noted (see [`crate::iterate`]), is loaded when that runs.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -76,7 +76,7 @@ impl Module {
         let code = self.code(name)?;
         code.is_needed.store(true, Ordering::Relaxed);
         code.allow(shared_bytes)?;
-        Ok(Kernel::new(&code))
+        Ok(Kernel { code })
     }
 
     /// Requests kernels that will be needed.
@@ -127,6 +127,10 @@ impl Module {
 }
 
 impl Code {
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
     pub(crate) fn name(&self) -> &'static str {
         self.name
     }

@@ -7,15 +7,12 @@ use isobar_core::backend::{self, Scalar, Sums};
 use isobar_core::error::Result;
 
 use crate::driver::{Context, Pointer};
-use crate::iterate::Recorded;
 use crate::launch::{Argument, Arguments, Kernel, Launch};
 use crate::memory::{Buffer, Mailbox};
 
 /// The bank of scalars of a solve.
 #[derive(Debug)]
 pub struct Scalars {
-    /// The last iterations recorded with this bank.
-    pub(crate) recorded: Recorded,
     /// The scalars, then the number of publications.
     bank: Buffer,
     mailbox: Mailbox,
@@ -31,7 +28,6 @@ impl Scalars {
             bank: Buffer::from_slice(context, &bank, "scalars")?,
             mailbox: Mailbox::new(context)?,
             published: AtomicU64::new(0),
-            recorded: Recorded::default(),
         })
     }
 

@@ -48,6 +48,7 @@ fn of_operators<T: Real>(all: &mut Vec<Source>) {
     all.push(isobar_cuda::stored_matrix::source::<T>());
     all.push(isobar_cuda::aggregate::source::<T>());
     all.extend(isobar_cuda::galerkin::sources::<T>());
+    all.push(isobar_cuda::galerkin::columns_source::<T>(256));
     for (layers, columns) in [(7, 1 << 15), (100, 1 << 15), (128, 1 << 18)] {
         let tile = Tile::new::<f64>(layers, columns).unwrap();
         all.extend(isobar_cuda::tensor_product::single::sources(tile, layers, 10));

@@ -284,7 +284,7 @@ impl Axis {
                       shared_bytes: usize,
                       arguments: Arguments| {
             cuda.submit(Launch {
-                kernel: module.kernel_with(kernel, shared_bytes)?.early(cuda.context()),
+                kernel: module.kernel_with(kernel, shared_bytes)?,
                 grid: [blocks as u32, 1, 1],
                 block: [threads as u32, 1],
                 shared_bytes: shared_bytes as u32,

@@ -18,7 +18,7 @@ use crate::compile;
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::kernels;
-use crate::launch::{Argument, Arguments, Kernel, Launch, refuse_while_recording};
+use crate::launch::{Argument, Arguments, Launch, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::module::Module;
 use crate::scalars::Scalars;
@@ -192,11 +192,6 @@ impl Direct {
         Ok(this)
     }
 
-    /// Returns a kernel that starts early and waits for earlier ones itself.
-    fn kernel(&self, name: &'static str) -> Result<Kernel> {
-        Ok(self.module.kernel(name)?.early(self.backend.context()))
-    }
-
     /// Multiplies by the eigenvectors of an axis or their transpose, in ascending or descending order of lines.
     fn multiply(&self, (which, is_back): (usize, bool), is_descending: bool, arrays: [Pointer; 2]) -> Result<()> {
         self.axes[which].multiply(&self.backend, is_back, is_descending, arrays)
@@ -229,7 +224,7 @@ impl Direct {
             .with(x)
             .with(Floating(floating));
         self.backend.submit(Launch {
-            kernel: self.kernel(segments.kernel())?,
+            kernel: self.module.kernel(segments.kernel())?,
             grid: [self.line_count().div_ceil(segments.width) as u32, 1, 1],
             block: [segments.threads() as u32, 1],
             shared_bytes: segments.bytes() as u32,
@@ -253,7 +248,7 @@ impl Direct {
     fn find_mean(&self, x: Pointer) -> Result<()> {
         let scale = 1.0 / (self.of_constant() * self.factors.lines.len() as f64);
         let arguments = self.first_line().with(scale).with(x).with(self.scalars.pointer(MEAN_OF_RHS));
-        self.backend.launch(self.kernel("sum_first_line")?, [1, 1, 1], [SUMMING, 1], arguments)
+        self.backend.launch(self.module.kernel("sum_first_line")?, [1, 1, 1], [SUMMING, 1], arguments)
     }
 
     /// Subtracts the mean from a solution.
@@ -261,7 +256,7 @@ impl Direct {
         let scale = 1.0 / (self.of_constant() * self.factors.lines.len() as f64);
         let lines = self.line_count() as i32;
         let arguments = self.first_line().with(lines).with(scale).with(totals).with(x);
-        self.backend.launch(self.kernel("center_first_line")?, [1, 1, 1], [SUMMING_LINES, 1], arguments)
+        self.backend.launch(self.module.kernel("center_first_line")?, [1, 1, 1], [SUMMING_LINES, 1], arguments)
     }
 
     /// Solves u = A⁻¹ b, both in C order.
@@ -298,7 +293,7 @@ impl Direct {
         let arguments =
             Arguments::new().with(nx as i32).with(ny as i32).with(nz as i32).with(layers as i32).with(Tables(places));
         let arguments = self.backend.summing(arguments.with(mean).with(b).with(u), self.scalars.pointer(NORMS));
-        self.backend.launch(self.kernel(self.judging_kernel())?, [blocks, 1, 1], [SUMMING / 8, 8], arguments)
+        self.backend.launch(self.module.kernel(self.judging_kernel())?, [blocks, 1, 1], [SUMMING / 8, 8], arguments)
     }
 
     /// Solves, and computes the norms of the residual.

@@ -69,13 +69,13 @@ impl<T: Real> BodyCorrection<T> {
         self.held.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Launches a kernel with eight threads for each aggregate.
+    /// Launches a kernel with a warp for each aggregate.
     fn launch(&self, name: &'static str, count: usize, pointers: &[Pointer]) -> Result<()> {
         if count == 0 {
             return Ok(());
         }
         let arguments = pointers.iter().fold(Arguments::new().with(count as i32), |all, &pointer| all.with(pointer));
-        self.cuda.launch(self.module.kernel(name)?, [count.div_ceil(32), 1, 1], [256, 1], arguments)
+        self.cuda.launch(self.module.kernel(name)?, [count.div_ceil(8), 1, 1], [256, 1], arguments)
     }
 }
 

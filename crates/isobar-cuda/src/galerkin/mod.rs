@@ -46,6 +46,12 @@ pub fn sources<T: Real>() -> [Source; 4] {
     .map(|(name, text)| Source::new(name, text).define("REAL", c_name::<T>()))
 }
 
+/// Returns the source of the relaxation of columns in one precision, for blocks of at most this many threads, 256 or 512.
+pub fn columns_source<T: Real>(threads: usize) -> Source {
+    let [_, lines, ..] = sources::<T>();
+    if threads == 512 { lines } else { lines.define("COLUMN_THREADS", threads) }
+}
+
 /// Returns the threads in m and k of a block with one cell per thread.
 fn cell_block(layers: usize) -> [usize; 2] {
     if layers == 1 { [256, 1] } else { [32, 8] }

@@ -12,7 +12,7 @@ use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin::couplings::{COLOURS, Grid, UPPER};
 
-use super::{Matrix, cell_block, sources};
+use super::{Matrix, cell_block, columns_source, sources};
 use crate::cuda::{Cuda, check_size};
 use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments, Launch, refuse_while_recording};
@@ -109,6 +109,8 @@ pub struct TwentySeven<T> {
     chunks: Option<Chunks>,
     apply: Arc<Module>,
     lines: Arc<Module>,
+    /// Kernels that relax columns.
+    columns: Arc<Module>,
     reduction: Reduction,
     precision: PhantomData<T>,
 }
@@ -127,8 +129,10 @@ impl<T: Real> TwentySeven<T> {
         let limits = (cuda.context().multiprocessors, cuda.context().shared_memory);
         let chunks = Chunks::new::<T>(&layout, periodic, limits);
         lines.prepare(&["begin_factorise", "factorise"], 0)?;
+        let is_small = chunks.is_some_and(|chunks| chunks.lanes * chunks.count <= 256);
+        let columns = cuda.module(columns_source::<T>(if is_small { 256 } else { 512 }));
         match &chunks {
-            Some(chunks) => lines.prepare(&RELAX_AFTER, chunks.shared_bytes)?,
+            Some(chunks) => columns.prepare(&RELAX_AFTER, chunks.shared_bytes)?,
             None => lines.prepare(&["gather", "solve_columns"], 0)?,
         }
         let present = *matrix.present();
@@ -169,6 +173,7 @@ impl<T: Real> TwentySeven<T> {
             chunks,
             apply,
             lines,
+            columns,
             reduction,
             precision,
         };
@@ -251,7 +256,7 @@ impl<T: Real> TwentySeven<T> {
         u: &Vector<T>,
     ) -> Result<()> {
         let Some(([columns, planes], [p, q])) = self.of_colour(colour) else { return Ok(()) };
-        let kernel = self.lines.kernel_with(kernel, shared_bytes)?;
+        let kernel = self.columns.kernel_with(kernel, shared_bytes)?;
         let columns_of = Columns { p: p as i32, q: q as i32, length: length as i32, from_zero: i32::from(from_zero) };
         let arguments = Arguments::new().with(self.operands).with(columns_of);
         let arguments = arguments.with_real::<T>(rho).with(f.pointer()).with(u.pointer());

@@ -9,6 +9,7 @@
 KERNEL(sum_runs, __launch_bounds__(256))(int items, const unsigned int* __restrict__ first_run,
                                          const unsigned long long* __restrict__ runs, const T* __restrict__ x,
                                          double* __restrict__ partial) {
+    await_previous();
     // Runs of at most this length are summed by one lane each.
     constexpr unsigned int SHORT = 12;
     const int lane = threadIdx.x & 31, item = (blockIdx.x * 256 + threadIdx.x) >> 5;
@@ -39,6 +40,7 @@ KERNEL(sum_runs, __launch_bounds__(256))(int items, const unsigned int* __restri
 // Sums the partial sums of an aggregate. One block per aggregate, of up to 1024 threads.
 KERNEL(sum_items, __launch_bounds__(1024))(const unsigned int* __restrict__ first_item, const double* __restrict__ partial,
                                            double* __restrict__ sums) {
+    await_previous();
     __shared__ double scratch[32];
     const unsigned int aggregate = blockIdx.x, end = first_item[aggregate + 1];
     double sum[1] = {0};
@@ -49,6 +51,7 @@ KERNEL(sum_items, __launch_bounds__(1024))(const unsigned int* __restrict__ firs
 
 // Assigns all cells to aggregate 0, and padding to none. Block 256.
 KERNEL(number_all)(int nx, int ny, int nz, int pitch, unsigned int* __restrict__ ids) {
+    await_previous();
     const long long n = 2LL * ny * nz * pitch;
     for (long long at = blockIdx.x * 256LL + threadIdx.x; at < n; at += gridDim.x * 256LL) {
         const int m = int(at % pitch);
@@ -60,6 +63,7 @@ KERNEL(number_all)(int nx, int ny, int nz, int pitch, unsigned int* __restrict__
 
 // y += Z a. Block 256.
 KERNEL(add_aggregated)(long long n, const unsigned int* __restrict__ ids, const double* __restrict__ a, T* __restrict__ y) {
+    await_previous();
     for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL) {
         unsigned int id = ids[i];
         if (id != NONE) y[i] += T(a[id]);
@@ -69,6 +73,7 @@ KERNEL(add_aggregated)(long long n, const unsigned int* __restrict__ ids, const 
 // y = x + Z a. Block 256.
 KERNEL(plus_aggregated)(long long n, const unsigned int* __restrict__ ids, const double* __restrict__ a,
                         const T* __restrict__ x, T* __restrict__ y) {
+    await_previous();
     for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL) {
         const unsigned int id = ids[i];
         y[i] = id != NONE ? x[i] + T(a[id]) : x[i];
@@ -77,18 +82,21 @@ KERNEL(plus_aggregated)(long long n, const unsigned int* __restrict__ ids, const
 
 // x = 0 in cells that belong to no aggregate. Block 256.
 KERNEL(clear_outside)(long long n, const unsigned int* __restrict__ ids, T* __restrict__ x) {
+    await_previous();
     for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL)
         if (ids[i] == NONE) x[i] = T(0);
 }
 
 // y = f x, elementwise. Block 256.
 KERNEL(scale)(long long n, const double* __restrict__ f, const double* __restrict__ x, double* y) {
+    await_previous();
     for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL) y[i] = f[i] * x[i];
 }
 
 // y = M x; one row of M per block of 128.
 KERNEL(multiply, __launch_bounds__(128))(int size, const double* __restrict__ matrix, const double* __restrict__ x,
                                          double* __restrict__ y) {
+    await_previous();
     __shared__ double scratch[4];
     const double* row = matrix + blockIdx.x * (long long)size;
     double sum[1] = {0};

@@ -34,18 +34,22 @@ __device__ __forceinline__ void export_field(int nx, int nz, int pitch, Strides 
 }
 
 KERNEL(import_f64)(int nx, int nz, int pitch, Strides stride, const double* __restrict__ from, T* __restrict__ to) {
+    await_previous();
     import_field(nx, nz, pitch, stride, from, to);
 }
 
 KERNEL(import_f32)(int nx, int nz, int pitch, Strides stride, const float* __restrict__ from, T* __restrict__ to) {
+    await_previous();
     import_field(nx, nz, pitch, stride, from, to);
 }
 
 KERNEL(export_f64)(int nx, int nz, int pitch, Strides stride, const T* __restrict__ from, double* __restrict__ to) {
+    await_previous();
     export_field(nx, nz, pitch, stride, from, to);
 }
 
 KERNEL(export_f32)(int nx, int nz, int pitch, Strides stride, const T* __restrict__ from, float* __restrict__ to) {
+    await_previous();
     export_field(nx, nz, pitch, stride, from, to);
 }
 
@@ -70,10 +74,12 @@ __device__ __forceinline__ void import_coefficients(int nx, int ny, int nz, int 
 
 KERNEL(import_coefficients_f64)(int nx, int ny, int nz, int pitch, Strides stride, double factor, End end,
                                 const double* __restrict__ from, T* __restrict__ to, unsigned long long* invalid) {
+    await_previous();
     import_coefficients(nx, ny, nz, pitch, stride, factor, end, from, to, invalid);
 }
 
 KERNEL(import_coefficients_f32)(int nx, int ny, int nz, int pitch, Strides stride, double factor, End end,
                                 const float* __restrict__ from, T* __restrict__ to, unsigned long long* invalid) {
+    await_previous();
     import_coefficients(nx, ny, nz, pitch, stride, factor, end, from, to, invalid);
 }

@@ -92,6 +92,7 @@ struct Edge {
 // Fills halo rows with the neighbours' rows: `colours` half planes of `words` words.
 // Grid (places, 2), an edge in y.
 KERNEL(exchange_rows)(const Peer* peers, Edge before, Edge after, long long words, int colours, Patience patience) {
+    await_previous_alone();
     const Edge& edge = blockIdx.y ? after : before;
     if (edge.rank < 0) return;
     auto from = [&](long long n) { return n < words ? edge.own[0] + n : edge.own[1] + (n - words); };
@@ -108,6 +109,7 @@ struct Starts {
 // if it begins with an odd row. Grid (places, ranks), a rank in y.
 KERNEL(gather_rows)(const Peer* peers, int rank, const uint4* part, uint4* whole, long long words, Starts starts,
                     Patience patience) {
+    await_previous_alone();
     int other = blockIdx.y, first = starts.at[other];
     auto to = [&](long long n) {
         long long half = n / words;
@@ -127,6 +129,7 @@ KERNEL(gather_rows)(const Peer* peers, int rank, const uint4* part, uint4* whole
 // ranks), a rank in y.
 KERNEL(divide_again)(const Peer* peers, int rank, uint4* rows, uint4* layers, int words, int layers_in_all, int to_layers,
                      Starts row, Starts layer, Patience patience) {
+    await_previous_alone();
     int other = blockIdx.y;
     unsigned int own_run = words * (layer.at[rank + 1] - layer.at[rank]);
     unsigned int other_run = words * (layer.at[other + 1] - layer.at[other]);
@@ -158,6 +161,7 @@ KERNEL(divide_again)(const Peer* peers, int rank, uint4* rows, uint4* layers, in
 
 // Copies half planes of a vector to another, from one row on each, with colours exchanged or not. A half plane has `words` words.
 KERNEL(copy_rows)(const uint4* from, uint4* to, long long words, long long half_planes, int exchanged) {
+    await_previous();
     long long stride = (long long)gridDim.x * blockDim.x;
     for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < half_planes * words; n += stride)
         to[((n / words) ^ exchanged) * words + n % words] = from[n];
@@ -170,6 +174,7 @@ struct Numbers {
 // Replaces numbers by their sums over all ranks, added in the order of ranks. One block with at least as many threads as ranks and
 // numbers; grid 1.
 KERNEL(sum_ranks)(const Peer* peers, int rank, int ranks, Numbers numbers, int count, Patience patience) {
+    await_previous_alone();
     __shared__ double all[MOST_RANKS][SUMS];
     int other = threadIdx.x;
     if (other < ranks) {

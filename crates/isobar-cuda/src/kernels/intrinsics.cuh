@@ -77,11 +77,21 @@ __device__ __forceinline__ void prefetch_l2(const void* from) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }
 
-// Waits for earlier kernels, which may still be running (`Kernel::early`), and lets the next kernel start. Data
-// that earlier kernels write must not be read before.
-__device__ __forceinline__ void await_previous() {
+// Every kernel calls one of these two before it reads what earlier kernels write, or writes: from sm_90 on it starts while the
+// one before still runs.
+
+// Waits for the end of earlier kernels. The next kernel starts when this one has ended: for kernels that wait for other GPUs,
+// beside which no blocks should take up room.
+__device__ __forceinline__ void await_previous_alone() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Waits for the end of earlier kernels, and lets the next kernel start.
+__device__ __forceinline__ void await_previous() {
+#if __CUDA_ARCH__ >= 900
+    await_previous_alone();
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }

@@ -133,3 +133,57 @@ pub mod tensor_product {
     /// The second pass of conjugate gradients, and the line preconditioner.
     pub const CG: &str = include_str!("tensor_product/cg.cu");
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    /// Returns the code of a file in the order of its functions and macros: what precedes a body in braces, and the body.
+    fn bodies(text: &str) -> Vec<(String, String)> {
+        let (mut all, mut depth, mut parts) = (Vec::new(), 0, [String::new(), String::new()]);
+        for line in text.lines().map(|line| line.split("//").next().unwrap_or_default()) {
+            for c in line.chars().chain(['\n']) {
+                depth += i32::from(c == '{');
+                parts[usize::from(depth > 0)].push(c);
+                if c == '}' {
+                    depth -= 1;
+                    if depth == 0 {
+                        let [before, body] = std::mem::take(&mut parts);
+                        all.push((before, body));
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    fn check(folder: &Path, kernels: &mut usize) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                check(&path, kernels);
+            } else if path.extension().is_some_and(|extension| extension == "cu") {
+                let mut waiting = vec!["await_previous".to_owned(), "await_previous_alone".to_owned()];
+                for (before, body) in bodies(&std::fs::read_to_string(&path).unwrap()) {
+                    let waits = waiting
+                        .iter()
+                        .any(|name| body.contains(&format!("{name}(")) || body.contains(&format!("{name}<")));
+                    if let Some((_, kernel)) = before.rsplit_once("KERNEL(") {
+                        assert!(waits, "{}: {kernel} does not wait for earlier kernels", path.display());
+                        *kernels += 1;
+                    } else if waits {
+                        let name = before.rsplit_once("__device__").unwrap().1.split('(').next().unwrap();
+                        waiting.push(name.rsplit(' ').next().unwrap().to_owned());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_kernel_waits_for_earlier_ones() {
+        let mut kernels = 0;
+        check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/kernels"), &mut kernels);
+        assert!(kernels > 160, "{kernels} kernels found");
+    }
+}

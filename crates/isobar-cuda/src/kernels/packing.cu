@@ -5,6 +5,7 @@
 // a subdomain's colours are. Processes words `first` to `first + count`.
 KERNEL(pack)(uint4* strided, uint4* packed, long long run, long long pitch, int exchanged, long long first, long long count,
              int unpacked) {
+    await_previous();
     long long stride = (long long)gridDim.x * blockDim.x;
     for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < count; n += stride) {
         long long which = (first + n) / run;
@@ -23,6 +24,7 @@ struct Which {
 };
 
 KERNEL(sum_received)(double* own, const double* others, int rank, int ranks, int length, Which which, int count) {
+    await_previous();
     if (threadIdx.x >= count) return;
     int at = which.at[threadIdx.x];
     double sum = 0;

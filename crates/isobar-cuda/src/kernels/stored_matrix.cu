@@ -3,6 +3,7 @@
 
 // z = d r, elementwise. Launch: any grid, block 256.
 KERNEL(multiply)(long long n, const T* __restrict__ d, const T* __restrict__ r, T* __restrict__ z) {
+    await_previous();
     long long stride = gridDim.x * (long long)blockDim.x;
     for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += stride) z[i] = d[i] * r[i];
 }
@@ -16,6 +17,7 @@ KERNEL(multiply)(long long n, const T* __restrict__ d, const T* __restrict__ r, 
 KERNEL(interleave)(int pitch, int nz, int layers, const T* __restrict__ r, const T* __restrict__ below,
                    const T* __restrict__ diagonal, const T* __restrict__ above, T* __restrict__ to_below,
                    T* __restrict__ to_diagonal, T* __restrict__ to_above, T* __restrict__ x) {
+    await_previous();
     int m = blockIdx.x * 32 + threadIdx.x, k = blockIdx.y * 8 + threadIdx.y;
     if (m >= pitch || k >= layers) return;
     long long h = blockIdx.z, H = gridDim.z, to = m + pitch * (h + H * k);
@@ -29,6 +31,7 @@ KERNEL(interleave)(int pitch, int nz, int layers, const T* __restrict__ r, const
 
 // z = x
 KERNEL(deinterleave)(int pitch, int nz, const T* __restrict__ x, T* __restrict__ z) {
+    await_previous();
     int m = blockIdx.x * 32 + threadIdx.x, k = blockIdx.y * 8 + threadIdx.y;
     if (m >= pitch || k >= nz) return;
     long long h = blockIdx.z, H = gridDim.z;

@@ -7,16 +7,19 @@ __device__ __forceinline__ long long first_index() { return blockIdx.x * (long l
 __device__ __forceinline__ long long stride() { return gridDim.x * (long long)blockDim.x; }
 
 KERNEL(fill)(long long n, T value, T* x) {
+    await_previous();
     for (long long i = first_index(); i < n; i += stride()) x[i] = value;
 }
 
 // x = a x
 KERNEL(scale)(long long n, T a, T* x) {
+    await_previous();
     for (long long i = first_index(); i < n; i += stride()) x[i] *= a;
 }
 
 // y += more (y - x)
 KERNEL(extrapolate)(long long n, T more, const T* __restrict__ x, T* __restrict__ y) {
+    await_previous();
     for (long long i = first_index(); i < n; i += stride()) y[i] = fma(more, y[i] - x[i], y[i]);
 }
 
@@ -25,8 +28,14 @@ template <class S> __device__ __forceinline__ void convert(long long n, const S*
     for (long long i = first_index(); i < n; i += stride()) y[i] = T(x[i]);
 }
 
-KERNEL(convert_f64)(long long n, const double* __restrict__ x, T* __restrict__ y) { convert(n, x, y); }
-KERNEL(convert_f32)(long long n, const float* __restrict__ x, T* __restrict__ y) { convert(n, x, y); }
+KERNEL(convert_f64)(long long n, const double* __restrict__ x, T* __restrict__ y) {
+    await_previous();
+    convert(n, x, y);
+}
+KERNEL(convert_f32)(long long n, const float* __restrict__ x, T* __restrict__ y) {
+    await_previous();
+    convert(n, x, y);
+}
 
 // y += a x
 template <class S> __device__ __forceinline__ void axpy(long long n, T a, const S* x, T* y) {
@@ -34,16 +43,19 @@ template <class S> __device__ __forceinline__ void axpy(long long n, T a, const 
 }
 
 KERNEL(axpy_f64)(long long n, Ratio a, const double* __restrict__ x, T* __restrict__ y) {
+    await_previous();
     axpy(n, a.value(), x, y);
 }
 
 KERNEL(axpy_f32)(long long n, Ratio a, const float* __restrict__ x, T* __restrict__ y) {
+    await_previous();
     axpy(n, a.value(), x, y);
 }
 
 // y += a x;  result = <y, y>, accumulated in double
 KERNEL(axpy_norm)(long long n, Ratio ratio, const T* __restrict__ x, T* __restrict__ y, double* partial, unsigned int* counter,
                   double* result) {
+    await_previous();
     __shared__ double sums[32];
     const T a = ratio.value();
     double sum[1] = {0};
@@ -57,12 +69,14 @@ KERNEL(axpy_norm)(long long n, Ratio ratio, const T* __restrict__ x, T* __restri
 
 // y = x + a y
 KERNEL(xpay)(long long n, Ratio ratio, const T* __restrict__ x, T* __restrict__ y) {
+    await_previous();
     T a = ratio.value();
     for (long long i = first_index(); i < n; i += stride()) y[i] = fma(a, y[i], x[i]);
 }
 
 // result = <x, y>, accumulated in double. x and y may be the same.
 KERNEL(dot)(long long n, const T* x, const T* y, double* partial, unsigned int* counter, double* result) {
+    await_previous();
     __shared__ double sums[32];
     double sum[1] = {0};
     for (long long i = first_index(); i < n; i += stride()) sum[0] += double(x[i]) * double(y[i]);
@@ -70,11 +84,15 @@ KERNEL(dot)(long long n, const T* x, const T* y, double* partial, unsigned int* 
 }
 
 // Stores one scalar.
-KERNEL(set_scalar)(double value, double* scalar) { *scalar = value; }
+KERNEL(set_scalar)(double value, double* scalar) {
+    await_previous();
+    *scalar = value;
+}
 
 // Copies the bank to host memory, then increments the count: whoever sees the count sees the bank. Block 32.
 KERNEL(publish)(int scalars, const double* bank, unsigned long long* published, volatile double* host_bank,
                 volatile unsigned long long* host_published) {
+    await_previous();
     if (threadIdx.x < scalars) host_bank[threadIdx.x] = bank[threadIdx.x];
     __threadfence_system();
     __syncthreads();

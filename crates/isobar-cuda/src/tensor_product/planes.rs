@@ -83,7 +83,7 @@ impl<T: Real> TensorProduct<T> {
         };
         let arguments = arguments.with(scratch.pointer()).with(coarse_f.pointer());
         let arguments = arguments.with(coarse_f.layout().pitch() as i32);
-        let kernel = planes.module.kernel(name)?.early(self.cuda.context());
+        let kernel = planes.module.kernel(name)?;
         self.cuda.launch(kernel, planes.grid, [THREADS[0], 1], arguments)?;
         u.swap(scratch);
         Ok(())
@@ -102,7 +102,7 @@ impl<T: Real> TensorProduct<T> {
         let arguments = self.arguments().with(first as i32).with(planes.layers as i32).with_real::<T>(tau);
         let arguments = arguments.with(f.pointer()).with(u.pointer());
         let arguments = arguments.with(scratch.pointer()).with(Coarse::of(coarse_u));
-        let kernel = planes.module.kernel("prolong_sweep")?.early(self.cuda.context());
+        let kernel = planes.module.kernel("prolong_sweep")?;
         self.cuda.launch(kernel, planes.grid, [THREADS[1], 1], arguments)?;
         u.swap(scratch);
         Ok(())
@@ -183,7 +183,7 @@ impl<T: Real> CoarsestSolver<Cuda, T> for SmallLevels<T> {
         let arguments = arguments.with(self.coarse_sweeps as i32).with(first);
         let arguments = arguments.with(f.pointer()).with(u.pointer());
         kernels.cuda().submit(Launch {
-            kernel: self.module.kernel_with("cycle", self.shared_bytes)?.early(kernels.cuda().context()),
+            kernel: self.module.kernel_with("cycle", self.shared_bytes)?,
             grid: [shape.nz as u32, 1, 1],
             block: [threads as u32, 1],
             shared_bytes: self.shared_bytes as u32,

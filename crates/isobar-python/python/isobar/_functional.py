@@ -80,7 +80,9 @@ class Call:
         if device == "auto" and b.parts[4] is not None:
             device = f"cuda:{b.parts[4]}"
         key = (self.key, "cells", device, len(fields), shift is None)
-        kept = self.problem._solvers.setdefault(key, _Kept(self.problem, {**self._options, "device": device}))
+        # As on the host, where the solution is rounded to the type of the arrays afterwards.
+        options = {"judge": "internal", **self._options, "device": device}
+        kept = self.problem._solvers.setdefault(key, _Kept(self.problem, options))
         with kept.lock:
             kept.take_cells([field.parts for field in fields], axes, shift and shift.parts, self.residual.sides, known)
             solver = kept.solver

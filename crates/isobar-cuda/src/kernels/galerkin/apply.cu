@@ -17,12 +17,14 @@ __device__ __forceinline__ T times(const Matrix& a, const T* __restrict__ u, int
 
 // y = A x
 KERNEL(apply, BOUNDS)(Matrix a, const T* __restrict__ x, T* __restrict__ y) {
+    await_previous();
     int i, j, k;
     if (own_cell(a, i, j, k)) y[place(a, i, j, k)] = times(a, x, i, j, k);
 }
 
 // r = f - A u
 KERNEL(residual_field, BOUNDS)(Matrix a, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r) {
+    await_previous();
     int i, j, k;
     if (!own_cell(a, i, j, k)) return;
     const long long at = place(a, i, j, k);
@@ -43,6 +45,7 @@ __device__ __forceinline__ T gathered(const Matrix& a, const T* __restrict__ u, 
 // r = f - A u after a sweep from zero in which no column used its own values: the contributions of columns relaxed later. `turn` is 0
 // if colours were relaxed in order, 3 if in reverse order.
 KERNEL(residual_later, BOUNDS)(Matrix a, int turn, const T* __restrict__ u, T* __restrict__ r) {
+    await_previous();
     int i, j, k;
     if (!own_cell(a, i, j, k)) return;
     const int rank = ((i & 1) + 2 * (j & 1)) ^ turn;
@@ -55,6 +58,7 @@ KERNEL(residual_later, BOUNDS)(Matrix a, int turn, const T* __restrict__ u, T* _
 // r = f - A u and result = |r|^2
 KERNEL(residual, BOUNDS)(Matrix a, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r, double* partial,
                          unsigned int* counter, double* result) {
+    await_previous();
     __shared__ double sums[32];
     double square[1] = {0};
     int i, j, k;
@@ -70,6 +74,7 @@ KERNEL(residual, BOUNDS)(Matrix a, const T* __restrict__ f, const T* __restrict_
 // result = |f - A u|^2
 KERNEL(residual_norm, BOUNDS)(Matrix a, const T* __restrict__ f, const T* __restrict__ u, double* partial,
                               unsigned int* counter, double* result) {
+    await_previous();
     __shared__ double sums[32];
     double square[1] = {0};
     int i, j, k;

@@ -61,6 +61,7 @@ __device__ __forceinline__ void for_each_parent(const Interpolation& p, int i, i
 
 // u += P u_c, in cells of one colour, or of both if it is negative.
 KERNEL(prolong, __launch_bounds__(256))(Interpolation p, int colour, const T* __restrict__ coarse, T* __restrict__ u) {
+    await_previous();
     int i, j, k;
     if (!own_cell(p.fine, colour, i, j, k)) return;
     T sum = T(0);
@@ -147,16 +148,19 @@ __device__ __forceinline__ void restrict_all(const Interpolation& p, const T* __
 }
 
 KERNEL(restrict_halved, __launch_bounds__(256))(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
+    await_previous();
     restrict_all<-1>(p, f, coarse_f);
 }
 
 // f_c = R f, if f is zero in odd columns.
 KERNEL(restrict_even, __launch_bounds__(256))(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
+    await_previous();
     restrict_all<0>(p, f, coarse_f);
 }
 
 // f_c = R f, if f is zero in even columns.
 KERNEL(restrict_odd, __launch_bounds__(256))(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
+    await_previous();
     restrict_all<1>(p, f, coarse_f);
 }
 
@@ -173,6 +177,7 @@ __device__ __forceinline__ void for_each_child(const Interpolation& p, int i, in
 
 // f_c = R f
 KERNEL(restrict_field, __launch_bounds__(256))(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
+    await_previous();
     int i, j, k;
     if (!own_cell(p.coarse, -1, i, j, k)) return;
     T sum = T(0);

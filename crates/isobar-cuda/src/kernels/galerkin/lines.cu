@@ -14,6 +14,7 @@ __device__ __forceinline__ T magnitude(T c) { return c < T(0) ? -c : c; }
 // Prepares the pivots: the sum of a cell's couplings other than those in its column, and its diagonal, in their places. Couplings to cells of
 // the same colour across the ends of periodic directions, whose values are old, count twice. Block: 256 threads (m, k); grid z: (j, colour).
 KERNEL(begin_factorise, __launch_bounds__(256))(Matrix a) {
+    await_previous();
     int i, j, k;
     if (!own_cell(a, i, j, k)) return;
     const long long at = place(a, i, j, k);
@@ -30,6 +31,7 @@ KERNEL(begin_factorise, __launch_bounds__(256))(Matrix a) {
 // Pivots are sums of row sums and couplings, without subtractions, in double precision. Block 64, one thread per column; grid:
 // (m, (j, colour)).
 KERNEL(factorise, __launch_bounds__(64))(Matrix a) {
+    await_previous();
     const int j = blockIdx.y >> 1, i = 2 * (blockIdx.x * blockDim.x + threadIdx.x) + ((j + blockIdx.y) & 1);
     if (i >= a.nx) return;
     const long long first = place(a, i, j, 0);
@@ -63,6 +65,7 @@ KERNEL(factorise, __launch_bounds__(64))(Matrix a) {
 // y = f + sum c u over the couplings from columns of colour (p, q) to others. Block: 256 threads (m, k); grid z: (j - q) / 2.
 KERNEL(gather, __launch_bounds__(256))(Matrix a, int p, int q, const T* __restrict__ f, const T* __restrict__ u,
                                        T* __restrict__ y) {
+    await_previous();
     const int i = 2 * (blockIdx.x * blockDim.x + threadIdx.x) + p, j = 2 * blockIdx.z + q;
     const int k = blockIdx.y * blockDim.y + threadIdx.y;
     if (i >= a.nx || k >= a.nz) return;
@@ -79,6 +82,7 @@ KERNEL(gather, __launch_bounds__(256))(Matrix a, int p, int q, const T* __restri
 
 // u += rho (M^-1 y - u) in the columns of colour (p, q); y is overwritten. Block 32, one thread per column; grid: (m, (j - q) / 2).
 KERNEL(solve_columns, __launch_bounds__(32))(Matrix a, int p, int q, T rho, T* __restrict__ y, T* __restrict__ u) {
+    await_previous();
     const int i = 2 * (blockIdx.x * blockDim.x + threadIdx.x) + p, j = 2 * blockIdx.y + q;
     if (i >= a.nx) return;
     const long long first = place(a, i, j, 0);
@@ -129,6 +133,12 @@ struct Columns {
     int p, q, length, from_zero;
 };
 
+// The most threads of a block. With few, on small levels, a thread has the registers to load all that it needs at once.
+#ifndef COLUMN_THREADS
+#define COLUMN_THREADS 512
+#endif
+constexpr bool IS_SMALL = COLUMN_THREADS <= 256;
+
 template <unsigned int WHICH>
 __device__ __forceinline__ void relax(const Matrix& a, const Columns& colour, T rho, const T* __restrict__ f, T* u) {
     extern __shared__ __align__(128) unsigned char dynamic[];
@@ -148,11 +158,22 @@ __device__ __forceinline__ void relax(const Matrix& a, const Columns& colour, T 
     const T* __restrict__ upwards = has_upwards ? a.couplings[UPWARDS] : a.sums;
     const bool is_ring = WHICH == ACROSS && has_upwards && (a.periodic & 4) && !colour.from_zero;
 
+    // What later loops need of the chunk's first layer, its only one on small levels, is loaded together with all else.
+    const long long begins = first + (long long)a.pitch * min(begin, a.nz - 1);
+    const T first_inverse = a.inverse[begins], first_ratio = a.ratio[begins], first_below = upwards[begins - (begin > 0 ? a.pitch : 0)];
+    auto inverse_of = [&](int k) { return IS_SMALL && k == begin ? first_inverse : a.inverse[first + (long long)a.pitch * k]; };
+    auto ratio_of = [&](int k) { return IS_SMALL && k == begin ? first_ratio : a.ratio[first + (long long)a.pitch * k]; };
+    // 0 below the lowest layer.
+    auto below_of = [&](int k) {
+        const T c = IS_SMALL && k == begin ? first_below : upwards[first + (long long)a.pitch * (k - (k > 0 ? 1 : 0))];
+        return k > 0 ? c : T(0);
+    };
+
     T slope = T(1), offset = T(0);
     for (int k = begin; k < end; k++) {
         const long long at = first + (long long)a.pitch * k;
         T sum = f[at];
-        const T inverse = a.inverse[at], below = upwards[at - (k > 0 ? a.pitch : 0)];
+        const T inverse = inverse_of(k), below = below_of(k);
         for_each_coupling<WHICH>(a, around, k, [&](const Coupling& to) {
             const T value = u[to.to];
             sum += to.c * (to.exists ? value : T(0));
@@ -163,7 +184,7 @@ __device__ __forceinline__ void relax(const Matrix& a, const Columns& colour, T 
             const T c = upwards[k == 0 ? other : at];
             sum += c * u[other] + magnitude(c) * u[at];
         }
-        const T given = sum * inverse, factor = k > 0 ? below * inverse : T(0);
+        const T given = sum * inverse, factor = below * inverse;
         y[lanes * k] = given;
         offset = given + factor * offset;
         slope *= factor;
@@ -175,15 +196,13 @@ __device__ __forceinline__ void relax(const Matrix& a, const Columns& colour, T 
 #pragma unroll 4
     for (int n = 0; n < chunk; n++) value = offsets[lanes * n] + slopes[lanes * n] * value;
     for (int k = begin; k < end; k++) {
-        const long long at = first + (long long)a.pitch * k;
-        const T below = k > 0 ? upwards[at - a.pitch] : T(0);
-        value = y[lanes * k] + below * a.inverse[at] * value;
+        value = y[lanes * k] + below_of(k) * inverse_of(k) * value;
         y[lanes * k] = value;
     }
     slope = T(1);
     offset = T(0);
     for (int k = end - 1; k >= begin; k--) {
-        const T ratio = a.ratio[first + (long long)a.pitch * k];
+        const T ratio = ratio_of(k);
         offset = y[lanes * k] + ratio * offset;
         slope *= ratio;
     }
@@ -195,26 +214,30 @@ __device__ __forceinline__ void relax(const Matrix& a, const Columns& colour, T 
     for (int n = chunks - 1; n > chunk; n--) value = offsets_back[lanes * n] + slopes_back[lanes * n] * value;
     for (int k = end - 1; k >= begin; k--) {
         const long long at = first + (long long)a.pitch * k;
-        value = y[lanes * k] + a.ratio[at] * value;
+        value = y[lanes * k] + ratio_of(k) * value;
         const T before = colour.from_zero || rho == T(1) ? T(0) : u[at];
         u[at] = rho == T(1) ? value : before + rho * (value - before);
     }
 }
 
-#define BOUNDS __launch_bounds__(512, 2)
+#define BOUNDS __launch_bounds__(COLUMN_THREADS, 2)
 
 KERNEL(relax_alone, BOUNDS)(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
+    await_previous();
     relax<NOWHERE>(a, colour, rho, f, u);
 }
 
 KERNEL(relax_beside, BOUNDS)(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
+    await_previous();
     relax<BESIDE>(a, colour, rho, f, u);
 }
 
 KERNEL(relax_between_planes, BOUNDS)(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
+    await_previous();
     relax<IN_OTHER_PLANES>(a, colour, rho, f, u);
 }
 
 KERNEL(relax_columns, BOUNDS)(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
+    await_previous();
     relax<ACROSS>(a, colour, rho, f, u);
 }

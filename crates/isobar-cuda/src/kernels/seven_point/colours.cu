@@ -87,6 +87,7 @@ __device__ __forceinline__ void sweep(const Stencil& op, const Even* even, int m
 
 // u += rho D^-1 (f - A u) in the cells of one colour.
 KERNEL(sweep_cells, __launch_bounds__(256, 4))(Stencil op, const Even* even, int march, int colour, T rho, const T* f, T* u) {
+    await_previous();
     if (even->is_even) sweep<true, GIVEN>(op, even, march, colour, rho, f, u);
     else sweep<false, GIVEN>(op, even, march, colour, rho, f, u);
 }
@@ -94,6 +95,7 @@ KERNEL(sweep_cells, __launch_bounds__(256, 4))(Stencil op, const Even* even, int
 // Sweep of one colour if all of u counts as zero, whatever it contains.
 KERNEL(sweep_cells_zero, __launch_bounds__(256, 4))(Stencil op, const Even* even, int march, int colour, T rho, const T* f,
                                                     T* u) {
+    await_previous();
     if (even->is_even) sweep<true, ZERO>(op, even, march, colour, rho, f, u);
     else sweep<false, ZERO>(op, even, march, colour, rho, f, u);
 }
@@ -101,6 +103,7 @@ KERNEL(sweep_cells_zero, __launch_bounds__(256, 4))(Stencil op, const Even* even
 // Sweep of one colour if u counts as zero in the cells of this colour, whatever it contains there.
 KERNEL(sweep_cells_own_zero, __launch_bounds__(256, 4))(Stencil op, const Even* even, int march, int colour, T rho, const T* f,
                                                         T* u) {
+    await_previous();
     if (even->is_even) sweep<true, OWN_ZERO>(op, even, march, colour, rho, f, u);
     else sweep<false, OWN_ZERO>(op, even, march, colour, rho, f, u);
 }
@@ -187,6 +190,7 @@ __device__ __forceinline__ double squares(const Stencil& op, const Even* even, i
 
 KERNEL(norm_cells, __launch_bounds__(256, 4))(Stencil op, const Even* even, int march, const T* f, const T* u, float* r,
                                               double* partial, unsigned int* counter, double* norm) {
+    await_previous();
     __shared__ double scratch[8];
     double sum[1] = {even->is_even ? squares<true>(op, even, march, f, u, r) : squares<false>(op, even, march, f, u, r)};
     grid_sum<1>(sum, scratch, partial, counter, norm);
@@ -243,18 +247,21 @@ __device__ __forceinline__ void restrict_residual(const Halving& h, const Stenci
 
 // f_c = R (f - A u)
 KERNEL(restrict_cells, __launch_bounds__(256, 4))(Halving h, Stencil op, const Even* even, const T* f, const T* u, T* coarse) {
+    await_previous();
     if (even->is_even) restrict_residual<true>(h, op, even, f, u, coarse);
     else restrict_residual<false>(h, op, even, f, u, coarse);
 }
 
 // f_c = R f
 KERNEL(restrict_field, __launch_bounds__(256))(Halving h, const T* __restrict__ f, T* __restrict__ coarse) {
+    await_previous();
     restrict_with(h, coarse, [&](int i, int j, int k) { return f[place_in(h.fine, i, j, k)]; });
 }
 
 // Coefficients of coarse cells: scale times the sum of (d / d_c)^2 h, `share` in direction d.
 KERNEL(halve_field, __launch_bounds__(256, 4))(Halving h, int d, T scale, const T* __restrict__ share,
                                                const T* __restrict__ field, T* __restrict__ coarse) {
+    await_previous();
     restrict_with(h, coarse, [&](int i, int j, int k) {
         return scale * share[d == X ? i : d == Y ? j : k] * field[place_in(h.fine, i, j, k)];
     });
@@ -270,6 +277,7 @@ constexpr int PROLONG_BLOCKS = 4;
 // u += P u_c. A thread has two cells of a row, and processes `march` rows.
 KERNEL(prolong_cells, __launch_bounds__(256, PROLONG_BLOCKS))(Halving h, int march, const T* __restrict__ coarse,
                                                               T* __restrict__ u) {
+    await_previous();
     const bool is_flat = h.fine[2] == 1;
     const int m = blockIdx.x * 32 + threadIdx.x, k = is_flat ? 0 : blockIdx.y * 8 + threadIdx.y;
     if (2 * m >= h.fine[0] || k >= h.fine[2]) return;

@@ -291,18 +291,21 @@ __device__ __forceinline__ double relax(const Halving& h, const Stencil& op, con
 // v = u after a sweep of both colours;  f_c = R (f - A v)
 KERNEL(relax_restrict, __launch_bounds__(TILE, MIN_BLOCKS))(Halving h, Stencil op, const Even* even, int length, int first,
                                                             T rho, const T* f, const T* u, T* v, T* coarse_f) {
+    await_previous();
     relax<false, false, true>(h, op, even, length, first, rho, {f, u, v, nullptr, coarse_f});
 }
 
 // v = u after a sweep of both colours from u = 0;  f_c = R (f - A v)
 KERNEL(relax_zero_restrict, __launch_bounds__(TILE, MIN_BLOCKS))(Halving h, Stencil op, const Even* even, int length, int first,
                                                                  T rho, const T* f, T* v, T* coarse_f) {
+    await_previous();
     relax<true, false, true>(h, op, even, length, first, rho, {f, nullptr, v, nullptr, coarse_f});
 }
 
 // v = u + P u_c after a sweep of both colours
 KERNEL(prolong_relax, __launch_bounds__(TILE, MIN_BLOCKS))(Halving h, Stencil op, const Even* even, int length, int first,
                                                            T rho, const T* f, const T* coarse_u, const T* u, T* v) {
+    await_previous();
     relax<false, true, false>(h, op, even, length, first, rho, {f, u, v, coarse_u, nullptr});
 }
 
@@ -310,6 +313,7 @@ KERNEL(prolong_relax, __launch_bounds__(TILE, MIN_BLOCKS))(Halving h, Stencil op
 KERNEL(prolong_relax_norm, __launch_bounds__(TILE, MIN_BLOCKS))(Halving h, Stencil op, const Even* even, int length, int first,
                                                                 T rho, const T* f, const T* coarse_u, const T* u, T* v,
                                                                 double* partial, unsigned int* counter, double* norm) {
+    await_previous();
     __shared__ double sums[32];
     double sum[1] = {relax<false, true, true>(h, op, even, length, first, rho, {f, u, v, coarse_u, nullptr})};
     grid_sum<1>(sum, sums, partial, counter, norm);

@@ -32,6 +32,7 @@ __device__ __forceinline__ bool own_column(const Stencil& op, int first, int& m,
 
 // z = M^-1 r
 KERNEL(solve_lines, BOUNDS)(Stencil op, const T* __restrict__ r, T* z, T* __restrict__ ratio) {
+    await_previous();
     int m, j, c;
     const bool valid = own_column(op, 0, m, j, c);
     auto rhs = [&](Index at, bool) { return r[at]; };
@@ -43,6 +44,7 @@ KERNEL(solve_lines, BOUNDS)(Stencil op, const T* __restrict__ r, T* z, T* __rest
 // r -= alpha q;  z = M^-1 r;  rho = <r, z>;  ||r||^2, side by side
 KERNEL(precondition_residual, BOUNDS)(Stencil op, Ratio alpha_ratio, const T* __restrict__ q, T* r, T* z, T* __restrict__ ratio,
                                       double* partial, unsigned int* counter, double* rho_norm) {
+    await_previous();
     __shared__ double sums[64];
     double sum[2] = {0, 0};
     int m, j, c;
@@ -72,6 +74,7 @@ KERNEL(precondition_residual, BOUNDS)(Stencil op, Ratio alpha_ratio, const T* __
 #if DEPTH
 // 1 over the pivots of all columns, for the sweeps of sweeps.cu.
 KERNEL(factorise_lines, BOUNDS)(Stencil op, T* __restrict__ inverse_pivots) {
+    await_previous();
     int m, j, c;
     const bool valid = own_column(op, 0, m, j, c);
     solve_noting<false>(
@@ -97,11 +100,13 @@ __device__ __forceinline__ void relax(const Stencil& op, int first, T rho, const
 }
 
 KERNEL(relax_lines, BOUNDS)(Stencil op, int first, T rho, const T* f, const T* u, T* to, T* y, T* ratio) {
+    await_previous();
     relax<true>(op, first, rho, f, u, to, y, ratio);
 }
 
 // The sweep from u = 0.
 KERNEL(relax_lines_zero, BOUNDS)(Stencil op, int first, T rho, const T* f, T* to, T* y, T* ratio) {
+    await_previous();
     relax<false>(op, first, rho, f, nullptr, to, y, ratio);
 }
 #endif

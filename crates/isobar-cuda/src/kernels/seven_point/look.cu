@@ -5,6 +5,7 @@
 // For each number of Fields that a direction uses: the largest, and the largest inverse; then the largest ratio between
 // neighbours. Initially zero. Halo rows are included. Block 256, one warp per row; as many blocks as keep the GPU busy.
 KERNEL(measure_fields, __launch_bounds__(256))(Stencil op, double* result) {
+    await_previous();
     constexpr int N = sizeof(Fields) / sizeof(T);
     const double never = __longlong_as_double(0x7ff0000000000000LL);
     double most[N], least[N], jump = 1;

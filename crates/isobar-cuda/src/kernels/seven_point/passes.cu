@@ -28,6 +28,7 @@ struct Bare {
 
 // y = A x
 KERNEL(apply, BOUNDS)(Stencil op, int length, const T* __restrict__ x, T* __restrict__ y) {
+    await_previous();
     struct Pass : Plain {
         T* __restrict__ y;
         __device__ __forceinline__ void cell(const Row<T>& row, None) const { y[row.at] = image(row); }
@@ -42,6 +43,7 @@ struct One {
 
 // r = f - A u
 KERNEL(residual_field, BOUNDS)(Stencil op, int length, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r) {
+    await_previous();
     struct Pass : Plain {
         using E = One;
         const T* __restrict__ f;
@@ -55,6 +57,7 @@ KERNEL(residual_field, BOUNDS)(Stencil op, int length, const T* __restrict__ f, 
 // r = f - A u;  ||r||^2
 KERNEL(residual, BOUNDS)(Stencil op, int length, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r,
                          double* partial, unsigned int* counter, double* norm) {
+    await_previous();
     __shared__ double sums[32];
     struct Pass : Plain {
         using E = One;
@@ -75,6 +78,7 @@ KERNEL(residual, BOUNDS)(Stencil op, int length, const T* __restrict__ f, const 
 // ||f - A u||^2
 KERNEL(residual_norm, BOUNDS)(Stencil op, int length, const T* __restrict__ f, const T* __restrict__ u, double* partial,
                               unsigned int* counter, double* norm) {
+    await_previous();
     __shared__ double sums[32];
     struct Pass : Plain {
         using E = One;
@@ -121,6 +125,7 @@ struct RelaxPoints : Plain {
 
 KERNEL(relax_points, BOUNDS)(Stencil op, int length, T omega, const T* __restrict__ f, const T* __restrict__ u,
                              T* __restrict__ v, double* partial, unsigned int* counter, double* norm) {
+    await_previous();
     __shared__ double sums[32];
     RelaxPoints<false> pass{{u}, omega, T(0), f, v, {0}};
     stream(op, length, pass);
@@ -129,6 +134,7 @@ KERNEL(relax_points, BOUNDS)(Stencil op, int length, T omega, const T* __restric
 
 KERNEL(relax_points_on, BOUNDS)(Stencil op, int length, T omega, T momentum, const T* __restrict__ f, const T* __restrict__ u,
                                 T* __restrict__ v, double* partial, unsigned int* counter, double* norm) {
+    await_previous();
     __shared__ double sums[32];
     RelaxPoints<true> pass{{u}, omega, momentum, f, v, {0}};
     stream(op, length, pass);
@@ -137,6 +143,7 @@ KERNEL(relax_points_on, BOUNDS)(Stencil op, int length, T omega, T momentum, con
 
 // z = D^-1
 KERNEL(inverse_diagonal, BOUNDS)(Stencil op, int length, T* __restrict__ z) {
+    await_previous();
     struct Pass : Bare {
         using E = None;
         T* __restrict__ z;
@@ -148,6 +155,7 @@ KERNEL(inverse_diagonal, BOUNDS)(Stencil op, int length, T* __restrict__ z) {
 
 // z = D^-1 r
 KERNEL(divide_by_diagonal, BOUNDS)(Stencil op, int length, const T* __restrict__ r, T* __restrict__ z) {
+    await_previous();
     struct Pass : Bare {
         using E = One;
         const T* __restrict__ r;
@@ -163,6 +171,7 @@ KERNEL(divide_by_diagonal, BOUNDS)(Stencil op, int length, const T* __restrict__
 // r -= alpha q;  z = D^-1 r;  rho = <r, z>;  ||r||^2, side by side
 KERNEL(scale_residual, BOUNDS)(Stencil op, int length, Ratio alpha_ratio, const T* __restrict__ q, T* __restrict__ r,
                                T* __restrict__ z, double* partial, unsigned int* counter, double* rho_norm) {
+    await_previous();
     __shared__ double sums[64];
     struct Pass : Bare {
         using E = One;
@@ -193,6 +202,7 @@ KERNEL(scale_residual, BOUNDS)(Stencil op, int length, Ratio alpha_ratio, const 
 KERNEL(advance_direction, BOUNDS)(Stencil op, int length, Ratio alpha_ratio, Ratio beta_ratio, const T* __restrict__ z,
                                   const T* __restrict__ p_old, T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
                                   double* partial, unsigned int* counter, double* sigma) {
+    await_previous();
     __shared__ double sums[32];
     struct Pass {
         using V = T;
@@ -249,12 +259,14 @@ struct Lower : Plain {
 };
 
 KERNEL(relax_lower, BOUNDS)(Stencil op, int length, const T* __restrict__ r, const T* __restrict__ w, T* __restrict__ v) {
+    await_previous();
     Lower pass{{w}, r, v, {0}};
     stream(op, length, pass);
 }
 
 KERNEL(relax_lower_sum, BOUNDS)(Stencil op, int length, const T* __restrict__ r, const T* __restrict__ w, T* __restrict__ v,
                                 double* partial, unsigned int* counter, double* rho) {
+    await_previous();
     __shared__ double sums[32];
     Lower pass{{w}, r, v, {0}};
     stream(op, length, pass);
@@ -263,6 +275,7 @@ KERNEL(relax_lower_sum, BOUNDS)(Stencil op, int length, const T* __restrict__ r,
 
 // z = v - D^-1 L^T w. v and w may be the same vector.
 KERNEL(relax_upper, BOUNDS)(Stencil op, int length, const T* __restrict__ v, const T* __restrict__ w, T* __restrict__ z) {
+    await_previous();
     struct Pass : Plain {
         using E = One;
         const T* __restrict__ v;
@@ -316,12 +329,14 @@ template <bool SCALED> struct IncompletePoisson {
 
 KERNEL(incomplete_poisson, BOUNDS)(Stencil op, int length, const T* __restrict__ inverse_diagonal, const T* __restrict__ r,
                                    T* __restrict__ z) {
+    await_previous();
     IncompletePoisson<false> pass{inverse_diagonal, r, z};
     stream(op, length, pass);
 }
 
 KERNEL(incomplete_poisson_scaled, BOUNDS)(Stencil op, int length, const T* __restrict__ inverse_diagonal,
                                           const T* __restrict__ r, T* __restrict__ z) {
+    await_previous();
     IncompletePoisson<true> pass{inverse_diagonal, r, z};
     stream(op, length, pass);
 }
@@ -347,6 +362,7 @@ template <class F> __device__ __forceinline__ void for_each_own_cell(const Stenc
 KERNEL(subtract_aggregated, BOUNDS)(Stencil op, int length, const unsigned int* __restrict__ ids, const double* __restrict__ a,
                                     const T* __restrict__ p, T* __restrict__ q, double* partial, unsigned int* counter,
                                     double* sigma) {
+    await_previous();
     __shared__ double sums[32];
     double sum[1] = {0};
     auto value = [&](unsigned int id) { return id == 0xffffffffu ? T(0) : T(a[id]); };
@@ -393,6 +409,7 @@ KERNEL(subtract_aggregated, BOUNDS)(Stencil op, int length, const unsigned int* 
 // The number of closed faces inside the grid, and of cells with s > 0: a matrix with none of the former
 // and some of the latter is regular.
 KERNEL(census, BOUNDS)(Stencil op, int length, double* partial, unsigned int* counter, double* counts) {
+    await_previous();
     __shared__ double sums[64];
     double count[2] = {0, 0};
     for_each_own_cell(op, length, [&](const Column& column, int k, Index at) {

@@ -79,6 +79,7 @@ __device__ __forceinline__ void sum_lines(int lines, int tiles_x, int pitch, con
 // worst = max w norm;  n += 1 for lines with w norm above the limit. One block (256).
 KERNEL(judge_lines, __launch_bounds__(256))(int lines, int pitch, double allowed, const double* __restrict__ norms,
                                             const double* __restrict__ weights, double* __restrict__ n, double* worst) {
+    await_previous();
     __shared__ double found[256];
     double most = 0;
     for (int j = threadIdx.x; j < lines; j += 256) {
@@ -108,6 +109,7 @@ KERNEL(relax_tiles, __launch_bounds__(THREADS))(Stencil op, int sub_iterations, 
                                                 int line_pitch,
 #endif
                                                 double* partial, unsigned int* counter, double* norm) {
+    await_previous();
     extern __shared__ double shared[];
 #if LINES
     double* squares = shared;

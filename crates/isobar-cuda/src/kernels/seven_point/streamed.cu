@@ -60,6 +60,7 @@ KERNEL(relax_streamed, __launch_bounds__(TILE, MIN_BLOCKS))(Stencil op, int leng
                                                             const T* __restrict__ f, const T* __restrict__ u, const T* before,
                                                             T* v, T* last, double* partial, unsigned int* counter,
                                                             double* norm) {
+    await_previous();
     extern __shared__ double shared[];
     __shared__ double sums[32];
     typedef T Plane[TILE];

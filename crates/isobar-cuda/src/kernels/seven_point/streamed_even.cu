@@ -30,6 +30,7 @@ KERNEL(relax_even, __launch_bounds__(TILE, MIN_BLOCKS))(Stencil op, const Even* 
                                                         T momentum, const T* __restrict__ f, const T* __restrict__ u,
                                                         const T* before, T* v, T* last, double* partial, unsigned int* counter,
                                                         double* norm) {
+    await_previous();
     extern __shared__ double dynamic[];
     __shared__ double sums[32];
     Pair* const u_rows = reinterpret_cast<Pair*>(dynamic);

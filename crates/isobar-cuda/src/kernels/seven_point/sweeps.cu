@@ -93,11 +93,13 @@ __device__ __forceinline__ void sweep(const Stencil& op, int first, T rho, const
 }
 
 KERNEL(sweep_lines, BOUNDS)(Stencil op, int first, T rho, const T* inverse_pivots, const T* f, const T* u, T* to) {
+    await_previous();
     sweep<true>(op, first, rho, inverse_pivots, f, u, to);
 }
 
 // The sweep from u = 0.
 KERNEL(sweep_lines_zero, BOUNDS)(Stencil op, int first, T rho, const T* inverse_pivots, const T* f, T* to) {
+    await_previous();
     sweep<false>(op, first, rho, inverse_pivots, f, nullptr, to);
 }
 
@@ -118,6 +120,7 @@ template <class F> __device__ __forceinline__ void for_each_cell(const Stencil& 
 
 // r = f - A u in columns of one colour, after a sweep from zero that ended with the other colour: the contributions of that colour.
 KERNEL(residual_coupled, __launch_bounds__(256))(Stencil op, int colour, const T* __restrict__ u, T* __restrict__ r) {
+    await_previous();
     for_each_cell(op, colour, [&](Index at, int k, const Column& column, const Fields& here) {
         r[at] = outside<true>(op, column, k, at, here, u).in;
     });
@@ -126,6 +129,7 @@ KERNEL(residual_coupled, __launch_bounds__(256))(Stencil op, int colour, const T
 // r = f - A u in columns of one colour, if columns are not periodic.
 KERNEL(residual_of_colour, __launch_bounds__(256))(Stencil op, int colour, const T* __restrict__ f, const T* __restrict__ u,
                                                    T* __restrict__ r) {
+    await_previous();
     for_each_cell(op, colour, [&](Index at, int k, const Column& column, const Fields& here) {
         const T own = u[at];
         // By differences, so that a constant gives exactly s u.

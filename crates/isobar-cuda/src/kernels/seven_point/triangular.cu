@@ -90,6 +90,7 @@ __device__ __noinline__ T upper_sum(const Stencil& op, long long number, long lo
 // other upper neighbours p of m in it, stored as 1 / d_n. A pivot that is only rounding error of a_nn is replaced by a_nn.
 KERNEL(factorise, __launch_bounds__(512))(Stencil op, long long cells, long long block, long long blocks, T singular, T omega,
                                           T* inverse_pivots) {
+    await_previous();
     for (long long b = blockIdx.x; b < blocks; b += gridDim.x) {
         const long long begin = b * block, end = min(begin + block, cells);
         in_order<true>(op, begin, end, [&](int i, int j, int k, long long number) {
@@ -116,6 +117,7 @@ KERNEL(factorise, __launch_bounds__(512))(Stencil op, long long cells, long long
 // both.
 KERNEL(substitute, __launch_bounds__(512))(Stencil op, long long cells, long long block, long long blocks, int upwards,
                                            int downwards, const T* __restrict__ inverse_pivots, const T* __restrict__ r, T* z) {
+    await_previous();
     for (long long b = blockIdx.x; b < blocks; b += gridDim.x) {
         const long long begin = b * block, end = min(begin + block, cells);
         if (upwards)
@@ -150,8 +152,10 @@ template <bool FIRST, class F> __device__ __forceinline__ void beside(const Sten
     f(here, there, FIRST ? face<Y>(op, h_there, h) : face<Y>(op, h, h_there));
 }
 KERNEL(add_row_before, __launch_bounds__(256))(Stencil op, const T* __restrict__ z, T* r) {
+    await_previous();
     beside<true>(op, [&](Index here, Index there, T t) { r[here] = fma(t, z[there], r[here]); });
 }
 KERNEL(add_row_behind, __launch_bounds__(256))(Stencil op, const T* __restrict__ inverse_pivots, T* z) {
+    await_previous();
     beside<false>(op, [&](Index here, Index there, T t) { z[here] = fma(t * z[there], inverse_pivots[here], z[here]); });
 }

@@ -154,6 +154,7 @@ static_assert(warp_bytes(Substitution<true, true>::PAIRS, Substitution<true, tru
 
 KERNEL(substitute_up, __launch_bounds__(MOST_THREADS))(Stencil op, Tickets* tickets, const T* __restrict__ inverse_pivots,
                                                        const T* __restrict__ r, T* z) {
+    await_previous();
     Substitution<true, false> work(op, inverse_pivots, const_cast<T*>(r), nullptr, T(0), z);
     in_order<true>(op, tickets, work);
     forget(tickets);
@@ -163,6 +164,7 @@ KERNEL(substitute_up_residual, __launch_bounds__(MOST_THREADS))(Stencil op, Tick
                                                                 const T* __restrict__ inverse_pivots, const T* __restrict__ q,
                                                                 T* r, T* z, double* partial, unsigned int* counter,
                                                                 double* result) {
+    await_previous();
     __shared__ double scratch[2 * MOST_THREADS / 32];
     Substitution<true, true> work(op, inverse_pivots, r, q, alpha.value(), z);
     const int tile = in_order<true>(op, tickets, work);
@@ -172,6 +174,7 @@ KERNEL(substitute_up_residual, __launch_bounds__(MOST_THREADS))(Stencil op, Tick
 
 KERNEL(substitute_down, __launch_bounds__(MOST_THREADS))(Stencil op, Tickets* tickets, const T* __restrict__ inverse_pivots,
                                                          T* z) {
+    await_previous();
     Substitution<false, false> work(op, inverse_pivots, nullptr, nullptr, T(0), z);
     in_order<false>(op, tickets, work);
     forget(tickets);
@@ -370,6 +373,7 @@ struct Factorisation {
 static_assert(warp_bytes(Factorisation::PAIRS, Factorisation::SINGLES) == FACTORISE_BYTES, "as on the host");
 
 KERNEL(factorise_whole, __launch_bounds__(MOST_THREADS))(Stencil op, Tickets* tickets, T singular, T omega, T* inverse_pivots) {
+    await_previous();
     Factorisation work(op, singular, omega, inverse_pivots);
     in_order<true>(op, tickets, work);
     forget(tickets);

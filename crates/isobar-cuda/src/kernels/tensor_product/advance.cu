@@ -38,6 +38,7 @@ KERNEL(advance_direction, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator o
                                                                       const T* __restrict__ z, const T* __restrict__ p_old,
                                                                       T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
                                                                       double* partial, unsigned int* counter, double* result) {
+    await_previous();
     __shared__ double sums[32];
     int nz = LAYERS(op), lane = threadIdx.x;
     int m0 = blockIdx.x * 32, m = min(m0 + lane, op.pitch - 1), k0 = (blockIdx.y * CHUNKS + threadIdx.y) * K;

@@ -7,6 +7,7 @@
 
 // y = A x
 KERNEL(apply)(Operator op, const T* __restrict__ x, T* __restrict__ y) {
+    await_previous();
     Cell cell = this_cell(op.pitch, op.nz);
     if (!cell.inside) return;
     Column column = load_column(op, cell.j, cell.c, cell.m);
@@ -23,6 +24,7 @@ KERNEL(apply)(Operator op, const T* __restrict__ x, T* __restrict__ y) {
 
 // z = D^-1 r, D the diagonal of A
 KERNEL(divide_by_diagonal)(Operator op, const T* __restrict__ r, T* __restrict__ z) {
+    await_previous();
     Cell cell = this_cell(op.pitch, op.nz);
     if (!cell.inside) return;
     int column = cell.m + op.pitch * blockIdx.z;
@@ -35,6 +37,7 @@ KERNEL(divide_by_diagonal)(Operator op, const T* __restrict__ r, T* __restrict__
 // result = |f - A u|^2. Traffic: u, f read (red: u, f/2).
 KERNEL(residual_norm, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
                                                     double* partial, unsigned int* counter, double* result) {
+    await_previous();
     __shared__ double sums[32];
     double square[1] = {residual_rows<2, NORM_ONLY, true, T>(op, f, u, nullptr, 0)};
     grid_sum<1>(square, sums, partial, counter, result);
@@ -42,6 +45,7 @@ KERNEL(residual_norm, __launch_bounds__(32 * ROWS))(Operator op, const T* __rest
 
 KERNEL(residual_norm_red, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
                                                         double* partial, unsigned int* counter, double* result) {
+    await_previous();
     __shared__ double sums[32];
     double square[1] = {residual_rows<1, NORM_ONLY, true, T>(op, f, u, nullptr, 0)};
     grid_sum<1>(square, sums, partial, counter, result);
@@ -51,6 +55,7 @@ KERNEL(residual_norm_red, __launch_bounds__(32 * ROWS))(Operator op, const T* __
 KERNEL(residual_field, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
                                                      T* __restrict__ r, double* partial, unsigned int* counter,
                                                      double* result) {
+    await_previous();
     __shared__ double sums[32];
     double square[1] = {residual_rows<2, STORE, true, T>(op, f, u, r, 0)};
     grid_sum<1>(square, sums, partial, counter, result);
@@ -62,6 +67,7 @@ KERNEL(residual_field, __launch_bounds__(32 * ROWS))(Operator op, const T* __res
 KERNEL(residual_in_single, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
                                                          float* __restrict__ r, double* partial, unsigned int* counter,
                                                          double* result) {
+    await_previous();
     __shared__ double sums[32];
     double square[1] = {residual_rows<2, STORE, true, float>(op, f, u, r, 0)};
     grid_sum<1>(square, sums, partial, counter, result);
@@ -70,6 +76,7 @@ KERNEL(residual_in_single, __launch_bounds__(32 * ROWS))(Operator op, const T* _
 KERNEL(residual_in_single_red, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
                                                              float* __restrict__ r, double* partial, unsigned int* counter,
                                                              double* result) {
+    await_previous();
     __shared__ double sums[32];
     double square[1] = {residual_rows<1, STORE, true, float>(op, f, u, r, 0)};
     grid_sum<1>(square, sums, partial, counter, result);

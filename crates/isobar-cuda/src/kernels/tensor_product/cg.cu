@@ -67,6 +67,7 @@ __device__ __forceinline__ void precondition_tiles(const Operator& op, int first
 KERNEL(precondition_residual, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, Ratio alpha, const T* __restrict__ q, T* r,
                                                                     T* __restrict__ z, double* partial, unsigned int* counter,
                                                                     double* rho_norm) {
+    await_previous();
     __shared__ LineScratch scratch;
     __shared__ double sums[64];
     double sum[2] = {0, 0};
@@ -77,6 +78,7 @@ KERNEL(precondition_residual, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op,
 // z = M^-1 r on the colours first ... first + colours - 1: the block Jacobi preconditioner, and the first half
 // sweep from zero. Traffic per colour: r/2 read; z/2 written. Launch as above.
 KERNEL(precondition, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, int first, int colours, T* r, T* __restrict__ z) {
+    await_previous();
     __shared__ LineScratch scratch;
     double unused[2];
     precondition_tiles<false>(op, first, 3 - colours, colours * op.ny, T(0), nullptr, r, z, unused, scratch);

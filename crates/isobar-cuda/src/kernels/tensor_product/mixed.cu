@@ -15,6 +15,7 @@
 // overwritten by the sweep of the other colour. Traffic: f/2, u/2, e/4 read; u/2 written.
 KERNEL(correct_sweep, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, int colour, const T* __restrict__ f, T* u,
                                                             const TC* __restrict__ e) {
+    await_previous();
     stream<CORRECT>(op, colour, f, u, u, e, Coarse<TC>{}, nullptr);
 }
 
@@ -24,12 +25,14 @@ KERNEL(correct_sweep, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, int col
 KERNEL(correct_sweep_red, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, const T* __restrict__ f, T* u,
                                                                 const TC* __restrict__ e, Coarse<TC> coarse,
                                                                 TC* __restrict__ w) {
+    await_previous();
     stream<PROLONG | CORRECT | KEEP>(op, 0, f, u, u, e, coarse, w);
 }
 
 // v = M^-1 (f_black - offdiag u_red);  w_black = v - (u_black + w_black);  u_black = v.
 // Traffic: f/2, u, w/4 read; u/2, w/4 written.
 KERNEL(sweep_black_change, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, const T* __restrict__ f, T* u, TC* w) {
+    await_previous();
     stream<CHANGE>(op, 1, f, u, u, nullptr, Coarse<TC>{}, w);
 }
 
@@ -39,6 +42,7 @@ KERNEL(sweep_black_change, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, co
 // Traffic: w/2 read; e/2 written.
 KERNEL(sweep_red_from_change, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, const T* w, T* e, double* partial,
                                                                     unsigned int* counter, double* result) {
+    await_previous();
     __shared__ double sums[32];
     double square[1] = {stream<NO_RHS | NORM>(op, 0, nullptr, w, e, nullptr, Coarse<TC>{}, nullptr)};
     grid_sum<1>(square, sums, partial, counter, result);
@@ -46,6 +50,7 @@ KERNEL(sweep_red_from_change, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op,
 
 // e_black = -M^-1 offdiag e_red. Traffic: e/2 read; e/2 written.
 KERNEL(sweep_black_homogeneous, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, T* e) {
+    await_previous();
     stream<NO_RHS>(op, 1, nullptr, e, e, nullptr, Coarse<TC>{}, nullptr);
 }
 

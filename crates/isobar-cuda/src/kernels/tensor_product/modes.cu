@@ -194,6 +194,7 @@ __device__ __forceinline__ double project_field(const Operator& op, const T* r, 
 
 KERNEL(project, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, const T* __restrict__ r,
                                                Mode* __restrict__ g) {
+    await_previous();
     project_field<false, false>(op, r, g, modes, split, nullptr);
 }
 
@@ -201,6 +202,7 @@ KERNEL(project, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int spl
 KERNEL(project_norm, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, const T* __restrict__ r,
                                                     Mode* __restrict__ g, double* partial, unsigned int* counter,
                                                     double* result) {
+    await_previous();
     __shared__ double sums[32];
     double square[1] = {project_field<true, false>(op, r, g, modes, split, nullptr)};
     grid_sum<1>(square, sums, partial, counter, result);
@@ -212,6 +214,7 @@ KERNEL(project_norm, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, in
 KERNEL(project_rounded, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, const T* __restrict__ r,
                                                        Mode* __restrict__ g, T* __restrict__ u, double* partial,
                                                        unsigned int* counter, double* result) {
+    await_previous();
     __shared__ double sums[32];
     double square[1] = {project_field<true, true>(op, r, g, modes, split, u)};
     grid_sum<1>(square, sums, partial, counter, result);
@@ -223,6 +226,7 @@ KERNEL(project_rounded, __launch_bounds__(32 * WARPS))(Operator op, Modes modes,
 KERNEL(project_residual, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, const T* __restrict__ f,
                                                         const T* __restrict__ u, Mode* __restrict__ g, double* partial,
                                                         unsigned int* counter, double* result) {
+    await_previous();
     __shared__ double sums[32];
     double square[1] = {project_tiles<RESIDUAL>(op, f, u, g, modes, split)};
     grid_sum<1>(square, sums, partial, counter, result);
@@ -231,6 +235,7 @@ KERNEL(project_residual, __launch_bounds__(32 * WARPS))(Operator op, Modes modes
 KERNEL(project_residual_red, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, const T* __restrict__ f,
                                                             const T* __restrict__ u, Mode* __restrict__ g, double* partial,
                                                             unsigned int* counter, double* result) {
+    await_previous();
     __shared__ double sums[32];
     double square[1] = {project_tiles<RESIDUAL_RED>(op, f, u, g, modes, split)};
     grid_sum<1>(square, sums, partial, counter, result);
@@ -240,6 +245,7 @@ KERNEL(project_residual_red, __launch_bounds__(32 * WARPS))(Operator op, Modes m
 // in projection.
 KERNEL(expand, __launch_bounds__(32 * WARPS))(Operator op, Modes modes, int split, int first_colour, int colours, int adds,
                                               const Mode* __restrict__ x, T* __restrict__ u) {
+    await_previous();
     const int lines = colours * op.ny;
     Share share(op, modes, (lines + PAIR - 1) / PAIR, split);
     const int count = min(COUNT, modes.all - modes.first);

@@ -15,6 +15,7 @@ constexpr int K = DEPTH;
 KERNEL(residual_norm_red, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator op, const T* __restrict__ f,
                                                                       const T* __restrict__ u, double* partial,
                                                                       unsigned int* counter, double* result) {
+    await_previous();
     __shared__ double sums[32];
     int nz = LAYERS(op), lane = threadIdx.x;
     int m0 = blockIdx.x * 32, m = min(m0 + lane, op.pitch - 1), k0 = (blockIdx.y * CHUNKS + threadIdx.y) * K;

@@ -13,6 +13,7 @@
 
 // u_c = M^-1 (f_c - offdiag u_other), in place. Traffic, in single precision: f/2, u/2 read; u/2 written.
 KERNEL(line_sweep, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, int colour, T* u) {
+    await_previous();
     stream<0>(op, colour, u + (long long)op.pitch * op.nz, u, u, nullptr, Coarse<TC>{}, nullptr);
 }
 
@@ -20,6 +21,7 @@ KERNEL(line_sweep, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, int colour
 
 // u_c = M^-1 (f_c - offdiag u_other) with u_other in single and u_c in double precision. Traffic: f/2, u/4 read; u/2 written.
 KERNEL(line_sweep_rounded, __launch_bounds__(LX* W, MIN_BLOCKS))(Operator op, int colour, const T* __restrict__ f, T* u) {
+    await_previous();
     stream<0>(op, colour, f, u, u, nullptr, Coarse<TC>{}, nullptr);
 }
 

@@ -10,6 +10,7 @@ KERNEL(horizontal, __launch_bounds__(256))(Operator op, const double* __restrict
                                            const double* __restrict__ east, const double* __restrict__ south,
                                            const double* __restrict__ north, const double* __restrict__ totals,
                                            unsigned long long* largest, double least) {
+    await_previous();
     int m = blockIdx.x * 32 + threadIdx.x, line = blockIdx.y * 8 + threadIdx.y; // c + 2 j
     int j = line >> 1, i = 2 * m + ((j + line) & 1);
     bool own = line < 2 * op.ny && m < op.pitch, inside = own && i < op.nx;
@@ -33,6 +34,7 @@ KERNEL(horizontal, __launch_bounds__(256))(Operator op, const double* __restrict
 // Block CHUNKS; grid 1.
 KERNEL(vertical)(Operator op, const double* __restrict__ as, const double* __restrict__ bs, const double* __restrict__ cs,
                  const double* __restrict__ ds, const unsigned long long* largest) {
+    await_previous();
     double most = __longlong_as_double((long long)*largest), carry = 1;
     for (int i = 0; i < K; i++) {
         int k = K * threadIdx.x + i, nz = op.nz;
@@ -55,6 +57,7 @@ KERNEL(vertical)(Operator op, const double* __restrict__ as, const double* __res
 
 // The t of the layer before each chunk, for every column. Block 64; grid (ceil(pitch / 64), 2 ny).
 KERNEL(line_pivots)(Operator op) {
+    await_previous();
     int m = blockIdx.x * blockDim.x + threadIdx.x;
     if (m >= op.pitch) return;
     int line = blockIdx.y; // c + 2 j

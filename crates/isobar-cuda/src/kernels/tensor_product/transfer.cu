@@ -9,11 +9,13 @@
 // Launched as in residual.cuh. Traffic: u, f/2 read and 1/4 written (both: u, f read).
 KERNEL(residual_restrict, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
                                                         T* __restrict__ coarse, int coarse_pitch) {
+    await_previous();
     residual_rows<1, RESTRICT, false, T>(op, f, u, coarse, coarse_pitch);
 }
 
 KERNEL(residual_restrict_both, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ f, const T* __restrict__ u,
                                                              T* __restrict__ coarse, int coarse_pitch) {
+    await_previous();
     residual_rows<2, RESTRICT, false, T>(op, f, u, coarse, coarse_pitch);
 }
 
@@ -22,6 +24,7 @@ KERNEL(residual_restrict_both, __launch_bounds__(32 * ROWS))(Operator op, const 
 // vertical part, no difference of large numbers. Traffic: u/2 read and 1/4 written.
 KERNEL(coupling_restrict, __launch_bounds__(32 * ROWS))(Operator op, const T* __restrict__ u, T* __restrict__ coarse,
                                                         int coarse_pitch) {
+    await_previous();
     int nz = LAYERS(op);
     int m = blockIdx.x * 32 + threadIdx.x, jc = blockIdx.y * ROWS + threadIdx.y;
     int length = (nz + gridDim.z - 1) / gridDim.z, k0 = blockIdx.z * length, k1 = min(k0 + length, nz);
@@ -47,6 +50,7 @@ KERNEL(coupling_restrict, __launch_bounds__(32 * ROWS))(Operator op, const T* __
 
 // coarse = R f, launched over the coarse cells (cell.cuh). A missing fine column is padding.
 KERNEL(restrict_field)(Operator op, const T* __restrict__ f, int coarse_pitch, T* __restrict__ coarse) {
+    await_previous();
     Cell cell = this_cell(coarse_pitch, op.nz);
     if (!cell.inside) return;
     int i = 2 * cell.m + ((cell.j + cell.c) & 1);
@@ -62,6 +66,7 @@ KERNEL(restrict_field)(Operator op, const T* __restrict__ f, int coarse_pitch, T
 
 // u += P e. Block (32, ROWS); grid (ceil(pitch / 32), ceil(ny / ROWS), 2 runs of layers), a colour and a run in z.
 KERNEL(prolong_add, __launch_bounds__(32 * ROWS))(Operator op, T* u, Coarse<T> coarse) {
+    await_previous();
     int nz = LAYERS(op);
     int m = blockIdx.x * 32 + threadIdx.x, j = blockIdx.y * ROWS + threadIdx.y, c = blockIdx.z & 1;
     int runs = gridDim.z / 2, length = (nz + runs - 1) / runs;

@@ -31,6 +31,7 @@ __device__ __forceinline__ unsigned int own_number() { return blockIdx.x * 256 +
 
 // Computes the largest coupling of each cell; makes each cell an aggregate.
 KERNEL(begin_search, __launch_bounds__(256))(Matrix a, Number* largest, unsigned int* label) {
+    await_previous();
     const unsigned int n = own_number();
     if (n >= a.cells) return;
     double most = 0;
@@ -83,6 +84,7 @@ __device__ __forceinline__ unsigned int in_order(unsigned int folded) {
 // Gives one label to tiles that lie in one aggregate, cell by cell in each direction: most tiles, if aggregates are
 // large. In other tiles, one label to each run of cells along y. Few cells then remain to be joined. A tile per block, a run per warp.
 KERNEL(label_tiles, __launch_bounds__(256))(Matrix a, Search s, double theta) {
+    await_previous();
     // Cells of a tile in x, y and z, and numbers of the stored directions.
     constexpr int TILE[3] = {8, 32, 4}, STORED[3] = {0, 8, 2};
     const int extents[3] = {a.nx, a.ny, a.nz}, lane = threadIdx.x & 31;
@@ -137,6 +139,7 @@ KERNEL(label_tiles, __launch_bounds__(256))(Matrix a, Search s, double theta) {
 // Joins cells whose coupling is at least theta times the larger of both cells' largest couplings. Afterwards the counters of later kernels
 // are zero.
 KERNEL(join_cells, __launch_bounds__(256))(Matrix a, Search s, double theta) {
+    await_previous();
     const unsigned int n = own_number();
     if (n < 3) s.counts[n] = 0;
     if (n >= a.cells) return;
@@ -165,6 +168,7 @@ KERNEL(join_cells, __launch_bounds__(256))(Matrix a, Search s, double theta) {
 
 // Sets labels to the first cells, and counts the cells of each; counts above LARGEST are not exact.
 KERNEL(count_cells, __launch_bounds__(256))(long long cells, Search s) {
+    await_previous();
     const unsigned int n = own_number();
     const bool is_cell = n < cells;
     unsigned int first = NONE;
@@ -199,6 +203,7 @@ __device__ __forceinline__ Counts sum_below(Counts own, Counts& total) {
 
 // Numbers aggregates of 2 to LARGEST cells, and reserves space for their cells.
 KERNEL(number_bodies, __launch_bounds__(256))(long long cells, Search s) {
+    await_previous();
     const unsigned int n = own_number();
     const unsigned int size = n < cells && s.label[n] == n ? s.place[n] : 0;
     const bool is_one = size >= 2 && size <= LARGEST;
@@ -221,6 +226,7 @@ KERNEL(number_bodies, __launch_bounds__(256))(long long cells, Search s) {
 
 // Adds cells to their aggregates' lists, in any order.
 KERNEL(list_cells, __launch_bounds__(256))(long long cells, Search s) {
+    await_previous();
     const unsigned int n = own_number();
     if (n >= cells || *s.counts == 0) return;
     const unsigned int body = s.place[s.label[n]];
@@ -320,6 +326,7 @@ __device__ __forceinline__ void keep_one(const Matrix& a, const Search& s, const
 
 // Keeps the aggregates for which a correction pays: small ones by a warp, then large ones by a block.
 KERNEL(keep_bodies, __launch_bounds__(256))(Matrix a, Search s, Lists to, int pitch) {
+    await_previous();
     __shared__ uint4 listed[LARGEST / 4];
     __shared__ unsigned int ordered[LARGEST], large[256], count;
     __shared__ double scratch[8];

@@ -65,6 +65,7 @@ template <int AXIS> __device__ __forceinline__ void hold(const Matrix& a, const 
 
 #define FOR_AXIS(AXIS, NAME)                                                                          \
     KERNEL(hold_##NAME, __launch_bounds__(256))(Matrix a, Weights w, Matrix coarse, const int* any) { \
+        await_previous();                                                                             \
         if (*any) hold<AXIS>(a, w, coarse);                                                           \
     }
 

@@ -29,6 +29,7 @@ __device__ __forceinline__ Number harmonic(Number a, Number b) { return a > 0 &&
 
 // The matrix of a diffusion operator.
 KERNEL(couplings_of_cells, __launch_bounds__(256))(Stencil op, Form form, Matrix a) {
+    await_previous();
     __shared__ Number tile[4][TILE][TILE + 1];
     const int extents[3] = {a.nx, a.ny, a.nz};
     double ratios[3];
@@ -101,6 +102,7 @@ struct Planes {
 // arrays in the order (i, k, j).
 KERNEL(store, __launch_bounds__(256))(const Number* __restrict__ fields, int nx, int ny, int nz, int count, int pitch,
                                       Planes planes, Targets targets) {
+    await_previous();
     __shared__ Number tile[TILE][TILE + 1];
     const int first_i = blockIdx.x * TILE, first_j = blockIdx.y * TILE;
     const long long cells = (long long)nx * ny * nz;

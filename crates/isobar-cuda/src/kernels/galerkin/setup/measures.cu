@@ -6,6 +6,7 @@
 // For each direction: the sum of the positive coupling sums of each cell to the plane above, and the number of such
 // cells.
 KERNEL(mean_couplings, __launch_bounds__(256))(Matrix a, double* partial, unsigned int* counter, double* result) {
+    await_previous();
     __shared__ double scratch[8 * 6];
     double total[6] = {0, 0, 0, 0, 0, 0};
     for (unsigned int n = blockIdx.x * 256 + threadIdx.x; n < a.cells; n += gridDim.x * 256) {
@@ -29,6 +30,7 @@ KERNEL(mean_couplings, __launch_bounds__(256))(Matrix a, double* partial, unsign
 // is much weaker than the next in its direction; the largest coupling; and the largest inverse coupling, infinite if adjacent
 // cells are not coupled. A warp processes one row of planes at a time.
 KERNEL(look_at_finest, __launch_bounds__(256))(Matrix a, double* partial, unsigned int* counter, double* result) {
+    await_previous();
     constexpr int AHEAD = 2;
     __shared__ double scratch[8 * 6];
     const Number never = __longlong_as_double(0x7ff0000000000000LL);

@@ -206,6 +206,7 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
 
 #define FOR_AXIS(AXIS, NAME)                                                                       \
     KERNEL(product_##NAME, __launch_bounds__(128))(Matrix a, Weights w, Matrix coarse, int* any) { \
+        await_previous();                                                                          \
         make_row<AXIS>(a, w, coarse, any);                                                         \
     }
 

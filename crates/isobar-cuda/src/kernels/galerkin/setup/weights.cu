@@ -64,6 +64,7 @@ __device__ __forceinline__ bool stays(const Weights& w, const Cell& odd, int dx,
 
 // Computes the first guess and the lines' matrices. One thread per cell.
 template <int AXIS> __device__ __forceinline__ void start(const Matrix& a, const Weights& w, const Scratch& s) {
+    await_previous();
     const unsigned int n = blockIdx.x * 256 + threadIdx.x;
     if (n >= (unsigned int)w.nx * w.ny * w.nz) return;
     const Cell odd = cell_at(w.nx, w.ny, n), at = fine_cell<AXIS>(odd);
@@ -101,6 +102,7 @@ constexpr int AHEAD = 8;
 
 // Computes 1 over the pivots of all lines, without subtractions. One thread per line.
 template <int AXIS> __device__ __forceinline__ void factorise(const Weights& w, const Scratch& s) {
+    await_previous();
     const Lines l = lines<AXIS>(w, 0, true);
     const unsigned int line = blockIdx.x * 64 + threadIdx.x, second = line / l.first;
     if (second >= l.second) return;
@@ -207,6 +209,7 @@ __device__ __forceinline__ void gather(const Matrix& a, const Weights& w, const 
 // and substitution are affine maps of the incoming values, without subtractions. A line longer than all of them together is
 // processed in pieces.
 template <int AXIS> __device__ __forceinline__ void relax(const Matrix& a, const Weights& w, const Scratch& s, int parity) {
+    await_previous();
     __shared__ double maps[3][THREADS];
     const Lines l = lines<AXIS>(w, parity, false);
     const unsigned int number = blockIdx.x * blockDim.x + threadIdx.x, all = (unsigned int)l.first * l.second;
@@ -309,6 +312,7 @@ template <int AXIS> __device__ __forceinline__ void relax(const Matrix& a, const
 // Gives all weight to the larger one if both cells are closed, omits negligible weights, makes sums exactly 1
 // if they nearly are, and weights 0 in inactive cells; resets *any to 0 for the product. One thread per cell.
 template <int AXIS> __device__ __forceinline__ void finish(const Matrix& a, const Weights& w, const Scratch& s, int* any) {
+    await_previous();
     const unsigned int n = blockIdx.x * 256 + threadIdx.x;
     if (n == 0) *any = 0;
     if (n >= (unsigned int)w.nx * w.ny * w.nz) return;
