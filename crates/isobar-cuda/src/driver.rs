@@ -82,6 +82,13 @@ fn version() -> Result<i32> {
     Ok(version)
 }
 
+/// Returns the newest major version of CUDA whose machine code the driver loads; `None` without a driver.
+pub(crate) fn newest_code() -> Option<u32> {
+    // SAFETY: this only searches the library.
+    let is_present = unsafe { sys::is_culib_present() };
+    is_present.then(version)?.ok().and_then(|version| u32::try_from(version / 1000).ok())
+}
+
 /// Returns the number of GPUs.
 pub(crate) fn count() -> Result<usize> {
     let count = result::device::get_count().map_err(|e| failure(e, "counting GPUs"))?;
