@@ -3,8 +3,7 @@
 //! Kernels are compiled one by one: a solver needs few of an operator's. Those of a [`pack`] are not compiled again.
 //! The cache is in `ISOBAR_CACHE_DIR` (else `$XDG_CACHE_HOME/isobar`, else `~/.cache/isobar`). A
 //! cache that cannot be read or written costs time but is not an error. `ISOBAR_DUMP_KERNELS=DIR` writes
-//! everything that is compiled: the whole source, the log, the machine code; `ISOBAR_KERNELS_LOG=FILE` appends a line
-//! for each ([`crate::pack::list`]).
+//! everything that is compiled: the whole source, the log, the machine code.
 
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
@@ -18,7 +17,7 @@ use crate::compilations;
 use crate::driver::error;
 use crate::kernels::HEADERS;
 use crate::nvrtc::Nvrtc;
-use crate::pack::{self, Pack, list};
+use crate::pack::{self, Pack};
 
 /// A source with its specialisation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +56,12 @@ impl Source {
     /// Returns the text without definitions.
     pub fn text(&self) -> &'static str {
         self.text
+    }
+
+    /// Returns the names of the kernels, except for those that macros make.
+    pub fn kernels(&self) -> impl Iterator<Item = &'static str> {
+        let declared = self.text.split("\nKERNEL(").skip(1);
+        declared.map(|after| after.split([',', ')']).next().unwrap_or(after))
     }
 
     /// Returns the compiler's options for one of its kernels, or for all of them.
@@ -140,7 +145,6 @@ impl Source {
         let compiling = compilations::begin();
         let compiled = nvrtc.compile(&format!("{}.cu", self.name), self.text, &options)?;
         drop(compiling);
-        list::log(self, kernel);
         if let Some(folder) = dump {
             self.dump(&folder, kernel, (architecture, key), &options, &compiled)?;
         }

@@ -17,6 +17,7 @@ use crate::background;
 use crate::compile::Source;
 use crate::driver::{Context, check, error, failure, lock};
 use crate::launch::Kernel;
+use crate::pack::list;
 
 /// A source on a GPU, whose kernels are compiled when they are requested.
 #[derive(Debug)]
@@ -119,6 +120,7 @@ impl Module {
             shared_bytes: Mutex::new(FREE_SHARED_BYTES),
         });
         if !code.was_compiled {
+            list::log(&self.source, name);
             background::compile(&code);
         }
         lock(&self.awaited).push(Arc::clone(&code));

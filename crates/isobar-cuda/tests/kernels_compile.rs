@@ -36,15 +36,9 @@ fn jobs(sources: &[Source]) -> Vec<Job<'_>> {
             let by_turns = forms.iter().zip(ARCHITECTURES.into_iter().cycle());
             jobs.extend(by_turns.map(|(&source, architecture)| (source, architecture, None)));
         }
-        jobs.extend(kernels(forms[0].text()).next().map(|kernel| (forms[0], ARCHITECTURES[2], Some(kernel))));
+        jobs.extend(forms[0].kernels().next().map(|kernel| (forms[0], ARCHITECTURES[2], Some(kernel))));
     }
     jobs
-}
-
-/// The names of a source's kernels, but for those that macros make.
-fn kernels(text: &'static str) -> impl Iterator<Item = &'static str> {
-    let declared = text.split("\nKERNEL(").skip(1);
-    declared.map(|after| &after[..after.find([',', ')']).expect("a name ends")])
 }
 
 fn every_kernel_compiles_without_a_warning(nvrtc: &Nvrtc) {
@@ -65,7 +59,7 @@ fn every_kernel_compiles_without_a_warning(nvrtc: &Nvrtc) {
                         let symbol = format!("\0{name}\0").into_bytes();
                         compiled.cubin.windows(symbol.len()).any(|bytes| bytes == symbol)
                     };
-                    for other in kernels(source.text()).filter(|name| kernel.is_some_and(|kernel| kernel != *name)) {
+                    for other in source.kernels().filter(|name| kernel.is_some_and(|kernel| kernel != *name)) {
                         assert!(!has(other), "{other} is compiled, too: {options:?}");
                     }
                 }

@@ -1,7 +1,8 @@
 //! Lists of kernels with their specialisation, one a line: the source's name, the kernel's, and the source's definitions, as in
 //! `vector axpy_f64 REAL=double`.
 //!
-//! `packed.txt` lists the kernels that releases bring compiled. `ISOBAR_KERNELS_LOG=FILE` appends every kernel that had to be compiled.
+//! `packed.txt` lists the kernels that releases bring compiled. `ISOBAR_KERNELS_LOG=FILE` appends every kernel that is
+//! neither in the pack nor in the cache when it is requested.
 
 use std::collections::HashSet;
 use std::io::Write as _;
@@ -24,6 +25,11 @@ pub struct Listed {
 fn line(source: &Source, kernel: &str) -> String {
     let defines = source.defines().iter().map(|(name, value)| format!(" {name}={value}"));
     format!("{} {kernel}{}", source.name, defines.collect::<String>())
+}
+
+/// Returns the lines of all kernels of a source.
+pub fn lines(source: &Source) -> Vec<String> {
+    source.kernels().map(|kernel| line(source, kernel)).collect()
 }
 
 /// Reads a list. Sources of these names must be among `known`, with the same definitions except for their values. Lines that occur twice, empty
