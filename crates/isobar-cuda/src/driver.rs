@@ -50,6 +50,11 @@ const OLDEST_DRIVER: i32 = 12_000;
 /// The oldest supported compute capability: Turing.
 pub(crate) const OLDEST_CAPABILITY: (i32, i32) = (7, 5);
 
+/// Returns the name of the architecture of a compute capability, such as `"sm_90"`.
+pub(crate) fn architecture((major, minor): (i32, i32)) -> String {
+    format!("sm_{major}{minor}")
+}
+
 /// Loads and initialises the driver.
 pub(crate) fn start() -> Result<()> {
     // SAFETY: this only searches the library.
@@ -242,7 +247,7 @@ impl Context {
 
     /// Returns the name of the architecture, such as `"sm_90"`.
     pub(crate) fn architecture(&self) -> String {
-        format!("sm_{}{}", self.capability.0, self.capability.1)
+        architecture(self.capability)
     }
 
     /// Makes the context current on this thread, as every driver call needs.

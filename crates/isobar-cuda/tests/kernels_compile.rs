@@ -1,70 +1,78 @@
-//! Every kernel compiles, without a warning, even without a GPU: every file for every supported architecture. Without
-//! NVRTC the test is reported as ignored, unless `ISOBAR_REQUIRE_NVRTC=1`.
+//! Every kernel compiles, without a warning, even without a GPU: the variants of all sources for sm_75 and sm_80, and the kernels that releases bring compiled for
+//! sm_90, each alone, as for a solver. Of these, kernels in the pack of the folder `ISOBAR_KERNELS` are not compiled again. Without
+//! NVRTC the tests are reported as ignored, unless `ISOBAR_REQUIRE_NVRTC=1`.
 
 mod common;
 
+use std::collections::HashMap;
 use std::process::ExitCode;
 
 use common::Needing;
 use isobar_cuda::compile::Source;
 use isobar_cuda::nvrtc::Nvrtc;
+use isobar_cuda::pack::{self, Pack, build, list};
+use isobar_cuda::variants;
+use rayon::prelude::*;
 
 const ARCHITECTURES: [&str; 3] = ["sm_75", "sm_80", "sm_90"];
 
 fn main() -> ExitCode {
     let mut all = Needing::new(Nvrtc::get(), "ISOBAR_REQUIRE_NVRTC");
-    all.add("every_kernel_compiles_without_a_warning", |nvrtc| every_kernel_compiles_without_a_warning(nvrtc));
+    all.add("every_variant_compiles_without_a_warning", |nvrtc| every_variant_compiles_without_a_warning(nvrtc));
+    all.add("every_packed_kernel_compiles_alone", |nvrtc| every_packed_kernel_compiles_alone(nvrtc));
     all.run()
 }
 
-/// A compilation: a source, an architecture, and the kernel to be compiled alone, if any.
-type Job<'a> = (&'a Source, &'static str, Option<&'static str>);
+/// A compilation: a source and an architecture.
+type Job<'a> = (&'a Source, &'static str);
 
-/// Every file for every architecture: those of many forms for one architecture a form, by turns. One kernel of each file is
-/// compiled alone, too, as all are for a solver.
-fn jobs(sources: &[Source]) -> Vec<Job<'_>> {
-    let mut of_name = std::collections::HashMap::<&str, Vec<&Source>>::new();
+/// Every source for every architecture, those of many forms for one architecture a form, by turns; for sm_90 if its kernels are not in `packed`.
+fn jobs<'a>(sources: &'a [Source], packed: &[list::Listed]) -> Vec<Job<'a>> {
+    let mut of_name = HashMap::<&str, Vec<&Source>>::new();
     for source in sources {
         of_name.entry(source.name).or_default().push(source);
     }
+    let is_packed = |source: &Source, kernel: &str| {
+        packed.iter().any(|listed| listed.source.name == source.name && listed.kernel == kernel)
+    };
     let mut jobs = Vec::new();
     for forms in of_name.values() {
-        if forms.len() < ARCHITECTURES.len() {
-            let everywhere = |&source| ARCHITECTURES.map(|architecture| (source, architecture, None));
+        let whole = forms[0].kernels().all(|kernel| is_packed(forms[0], kernel));
+        let architectures = &ARCHITECTURES[..if whole { 2 } else { 3 }];
+        if forms.len() < architectures.len() {
+            let everywhere = |&source| architectures.iter().map(move |&architecture| (source, architecture));
             jobs.extend(forms.iter().flat_map(everywhere));
         } else {
-            let by_turns = forms.iter().zip(ARCHITECTURES.into_iter().cycle());
-            jobs.extend(by_turns.map(|(&source, architecture)| (source, architecture, None)));
+            jobs.extend(forms.iter().copied().zip(architectures.iter().copied().cycle()));
         }
-        jobs.extend(forms[0].kernels().next().map(|kernel| (forms[0], ARCHITECTURES[2], Some(kernel))));
     }
     jobs
 }
 
-fn every_kernel_compiles_without_a_warning(nvrtc: &Nvrtc) {
-    let sources = isobar_cuda::variants::all().unwrap();
-    let jobs = jobs(&sources);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let share = jobs.iter().skip(thread).step_by(threads);
-            scope.spawn(move || {
-                for (source, architecture, kernel) in share {
-                    let options = source.options(architecture, *kernel);
-                    let name = format!("{}.cu", source.name);
-                    let compiled = nvrtc.compile(&name, source.text(), &options).unwrap_or_else(|e| panic!("{e}"));
-                    assert!(compiled.log.trim().is_empty(), "{options:?}\n{}", compiled.log);
-                    assert!(compiled.cubin.starts_with(b"\x7fELF"), "{options:?}");
-                    let has = |name: &str| {
-                        let symbol = format!("\0{name}\0").into_bytes();
-                        compiled.cubin.windows(symbol.len()).any(|bytes| bytes == symbol)
-                    };
-                    for other in source.kernels().filter(|name| kernel.is_some_and(|kernel| kernel != *name)) {
-                        assert!(!has(other), "{other} is compiled, too: {options:?}");
-                    }
-                }
-            });
-        }
+fn packed() -> Vec<list::Listed> {
+    list::read(list::PACKED, &variants::all().unwrap()).unwrap()
+}
+
+fn every_variant_compiles_without_a_warning(nvrtc: &Nvrtc) {
+    let sources = variants::all().unwrap();
+    let jobs = jobs(&sources, &packed());
+    jobs.par_iter().for_each(|(source, architecture)| {
+        let options = source.options(architecture, None);
+        let compiled = nvrtc.compile(&format!("{}.cu", source.name), source.text(), &options);
+        let compiled = compiled.unwrap_or_else(|e| panic!("{e}"));
+        assert!(compiled.log.trim().is_empty(), "{options:?}\n{}", compiled.log);
+        assert!(compiled.cubin.starts_with(b"\x7fELF"), "{options:?}");
     });
     println!("{} sources, {} compilations", sources.len(), jobs.len());
+}
+
+fn every_packed_kernel_compiles_alone(nvrtc: &Nvrtc) {
+    let mut kernels = packed();
+    if let Some(pack) = pack::find(ARCHITECTURES[2]).unwrap() {
+        kernels.retain(|kernel| !kernel.is_in(&pack));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = build::build(nvrtc, &kernels, ARCHITECTURES[2], folder.path()).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(Pack::open(&path).unwrap().kernels(), kernels.len());
+    println!("{} kernels", kernels.len());
 }

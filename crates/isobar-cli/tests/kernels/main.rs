@@ -8,6 +8,9 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use isobar::internals::cuda;
+use isobar::internals::cuda::pack::{Pack, list};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_isobar");
 
 /// A solve: of a case with settings, and what the driver's kernels measure.
 struct Run {
@@ -80,16 +83,23 @@ fn driver(folder: &Path) -> PathBuf {
     library
 }
 
-/// Returns the lines of the kernels that a run compiles.
+/// Returns the command on the driver in a folder, without the cache and without packs of kernels.
+fn isobar(program: &Path, folder: &Path, library: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env("LD_LIBRARY_PATH", folder).env("ISOBAR_NVRTC", library).env("ISOBAR_CACHE_DIR", "/dev/null/none");
+    command.env("ISOBAR_KERNELS", "");
+    command
+}
+
+/// Returns the lines of the kernels that a run requests.
 fn requested(run: &Run, folder: &Path, library: &Path) -> BTreeSet<String> {
     let working = tempfile::tempdir_in(folder).unwrap();
     let log = working.path().join("log");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_isobar"));
+    let mut command = isobar(PROGRAM.as_ref(), folder, library);
     command.arg("solve").arg(&run.case).args(["--quiet", "--device", "cuda", "--threads", "1"]);
     command.args(run.settings.iter().flat_map(|setting| ["--set", setting]));
     command.current_dir(&working).env("FIELDS", run.fields).env("COUPLINGS", run.couplings);
-    command.env("LD_LIBRARY_PATH", folder).env("ISOBAR_NVRTC", library).env("ISOBAR_CACHE_DIR", "/dev/null/none");
-    let output = command.env("ISOBAR_KERNELS", "").env("ISOBAR_KERNELS_LOG", &log).output().unwrap();
+    let output = command.env("ISOBAR_KERNELS_LOG", &log).output().unwrap();
     let log = std::fs::read_to_string(log).unwrap_or_default();
     assert!(!log.is_empty(), "{}: {}", run.case.display(), String::from_utf8_lossy(&output.stderr));
     log.lines().map(str::to_owned).collect()
@@ -100,7 +110,7 @@ fn the_list_of_packed_kernels_is_what_problems_request() {
     let folder = tempfile::tempdir().unwrap();
     let library = driver(folder.path());
     // What all GPUs need, some of it for arrays and ranks that no case has.
-    let mut all: BTreeSet<String> = cuda::sources().iter().flat_map(cuda::pack::list::lines).collect();
+    let mut all: BTreeSet<String> = cuda::sources().iter().flat_map(list::lines).collect();
     let runs = Mutex::new(runs(folder.path()));
     let next = || runs.lock().unwrap().pop();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -121,10 +131,63 @@ fn the_list_of_packed_kernels_is_what_problems_request() {
         std::fs::write(path, text).unwrap();
         return;
     }
-    let listed: BTreeSet<String> = cuda::pack::list::PACKED.lines().map(str::to_owned).collect();
+    let listed: BTreeSet<String> = list::PACKED.lines().map(str::to_owned).collect();
     let [missing, unused] = [all.difference(&listed), listed.difference(&all)].map(Iterator::collect::<Vec<_>>);
     assert!(
         missing.is_empty() && unused.is_empty(),
         "packed.txt (ISOBAR_UPDATE_KERNELS=1 updates it) lacks {missing:#?}, and nothing requests {unused:#?}"
     );
+}
+
+/// Writes the pack for the driver's GPU, with something else than machine code.
+fn write_pack(path: &Path, nvrtc: (i32, i32)) {
+    let kernels = list::read(list::PACKED, &cuda::variants::all().unwrap()).unwrap();
+    let codes: Vec<_> =
+        kernels.iter().map(|kernel| (kernel.key("sm_90"), kernel.kernel.clone().into_bytes())).collect();
+    Pack::write(path, "sm_90", nvrtc, &codes).unwrap();
+}
+
+#[test]
+fn a_pack_is_used_without_a_compiler_unless_it_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    driver(folder);
+    // As in an archive of a release.
+    let [program, pack] = ["bin/isobar", "share/isobar/kernels-sm_90.pack"].map(|name| folder.join(name));
+    std::fs::create_dir(folder.join("bin")).unwrap();
+    std::fs::copy(PROGRAM, &program).unwrap();
+    let run = |arguments: &[&str], kernels: Option<&Path>| {
+        let mut command = isobar(&program, folder, Path::new("/nowhere/libnvrtc.so"));
+        match kernels {
+            Some(folder) => command.env("ISOBAR_KERNELS", folder),
+            None => command.env_remove("ISOBAR_KERNELS"),
+        };
+        let output = command.args(arguments).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    };
+    let panel = concat!(env!("CARGO_MANIFEST_DIR"), "/../../cases/panel.toml");
+    let solve = ["solve", panel, "--device", "cuda"];
+    let expect = |(code, text): (Option<i32>, String), expected, part: &str| {
+        assert!(code == Some(expected) && text.contains(part), "{code:?}, {part:?} is not in:\n{text}");
+    };
+    expect(run(&solve, None), 1, "NVRTC, which compiles the kernels, was not found");
+    write_pack(&pack, (13, 0));
+    expect(run(&solve, None), 0, "converged");
+    expect(run(&solve, pack.parent()), 0, "converged");
+    expect(run(&solve, Some(Path::new(""))), 1, "NVRTC, which compiles the kernels, was not found");
+    expect(run(&["devices"], None), 0, " for sm_90, compiled by NVRTC 13.0, ");
+    let other = [&solve[..], &["--set", "grid.nz=37"]].concat();
+    expect(run(&other, None), 1, "is not one of those compiled in ");
+    for (text, nvrtc) in
+        [("is of CUDA 14.1, which the driver is too old for", (14, 1)), ("kernels-sm_90.pack is cut off", (13, 0))]
+    {
+        write_pack(&pack, nvrtc);
+        if text.ends_with("off") {
+            let whole = std::fs::read(&pack).unwrap();
+            std::fs::write(&pack, &whole[..whole.len() - 1]).unwrap();
+        }
+        expect(run(&["devices"], None), 0, text);
+        expect(run(&solve, None), 1, "NVRTC, which compiles the kernels, was not found");
+    }
 }

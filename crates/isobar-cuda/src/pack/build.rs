@@ -15,20 +15,28 @@ use crate::nvrtc::Nvrtc;
 /// # Errors
 /// A kernel cannot be compiled, or only with a warning; the pack cannot be written.
 pub fn build(nvrtc: &Nvrtc, kernels: &[Listed], architecture: &str, folder: &Path) -> Result<PathBuf> {
-    let compile = |Listed { source, kernel }: &Listed| {
+    let compile = |listed: &Listed| {
+        let Listed { source, kernel } = listed;
         let options = source.options(architecture, Some(kernel));
         let compiled = nvrtc.compile(&format!("{}.cu", source.name), source.text(), &options)?;
         if !compiled.log.trim().is_empty() {
             return Err(error(format!("{kernel} of {}.cu, {options:?}: {}", source.name, compiled.log)));
         }
-        let symbol = format!("\0{kernel}\0").into_bytes();
-        if !compiled.cubin.windows(symbol.len()).any(|bytes| bytes == symbol) {
-            return Err(error(format!("{}.cu has no kernel {kernel}", source.name)));
+        if has_symbol(&compiled.cubin, kernel)
+            && !source.kernels().any(|other| other != kernel && has_symbol(&compiled.cubin, other))
+        {
+            Ok((listed.key(architecture), compiled.cubin))
+        } else {
+            Err(error(format!("{}.cu has no kernel {kernel}, or others were compiled, too", source.name)))
         }
-        Ok((source.key(&options), compiled.cubin))
     };
     let codes = kernels.par_iter().map(compile).collect::<Result<Vec<_>>>()?;
     let path = folder.join(file_name(architecture));
     Pack::write(&path, architecture, nvrtc.version(), &codes)?;
     Ok(path)
+}
+
+fn has_symbol(cubin: &[u8], name: &str) -> bool {
+    let symbol = format!("\0{name}\0").into_bytes();
+    cubin.windows(symbol.len()).any(|bytes| bytes == symbol)
 }

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::io::Write as _;
 
+use super::Pack;
 use crate::compile::Source;
 
 /// The kernels that releases bring compiled.
@@ -19,6 +20,18 @@ pub struct Listed {
     pub source: Source,
     /// The kernel's name.
     pub kernel: String,
+}
+
+impl Listed {
+    /// Returns the kernel's key in the pack for an architecture: a hash of everything that its machine code depends on, but for the compiler.
+    pub fn key(&self, architecture: &str) -> u128 {
+        self.source.key(&self.source.options(architecture, Some(&self.kernel)))
+    }
+
+    /// Returns whether a pack has the kernel, compiled from this source.
+    pub fn is_in(&self, pack: &Pack) -> bool {
+        pack.has(self.key(pack.architecture()))
+    }
 }
 
 /// Returns the line of a kernel.
