@@ -11,7 +11,17 @@ typedef uint64_t Pointer;
 #define DOES_NOTHING(name) Result name(void) { return 0; }
 #define SETS_HANDLE(name) Result name(void** handle) { *handle = (void*)8; return 0; }
 
-/* One H100. */
+/* Reads numbers that are separated by commas. */
+static void read(const char* variable, double* values, int count) {
+    const char* text = getenv(variable);
+    for (int n = 0; n < count && text; n++) {
+        values[n] = atof(text);
+        text = strchr(text, ',');
+        if (text) text++;
+    }
+}
+
+/* One GPU: by default an H100. */
 Result cuDriverGetVersion(int* version) { *version = 13000; return 0; }
 Result cuDeviceGetCount(int* count) { *count = 1; return 0; }
 Result cuDeviceGet(int* device, int ordinal) { *device = ordinal; return 0; }
@@ -21,11 +31,13 @@ Result cuDeviceTotalMem_v2(size_t* bytes, int device) { (void)device; *bytes = (
 Result cuMemGetInfo_v2(size_t* free, size_t* total) { *free = *total = (size_t)80 << 30; return 0; }
 Result cuDeviceGetAttribute(int* value, int attribute, int device) {
     (void)device;
+    double gpu[3] = {9, 0, 232448};
+    read("GPU", gpu, 3);
     switch (attribute) {
-    case 16: *value = 132; break;    /* multiprocessors */
-    case 75: *value = 9; break;      /* compute capability */
-    case 76: *value = 0; break;
-    case 97: *value = 232448; break; /* shared memory of a block */
+    case 16: *value = 132; break;         /* multiprocessors */
+    case 75: *value = (int)gpu[0]; break; /* compute capability */
+    case 76: *value = (int)gpu[1]; break;
+    case 97: *value = (int)gpu[2]; break; /* shared memory of a block */
     default: *value = 1;
     }
     return 0;
@@ -111,16 +123,6 @@ Result cuGraphDestroy(void* graph) { free(graph); return 0; }
 Result cuGraphLaunch(struct Graph* graph) {
     for (int n = 0; n < graph->count; n++) publish(&graph->publications[n]);
     return 0;
-}
-
-/* Reads numbers that are separated by commas. */
-static void read(const char* variable, double* values, int count) {
-    const char* text = getenv(variable);
-    for (int n = 0; n < count && text; n++) {
-        values[n] = atof(text);
-        text = strchr(text, ',');
-        if (text) text++;
-    }
 }
 
 static Result launch(const char* name, void** arguments) {

@@ -12,10 +12,11 @@ use isobar::internals::cuda::pack::{Pack, list};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_isobar");
 
-/// A solve: of a case with settings, and what the driver's kernels measure.
+/// A solve: of a case with settings, and what the driver's GPU is and its kernels measure.
 struct Run {
     case: PathBuf,
     settings: Vec<String>,
+    gpu: &'static str,
     fields: &'static str,
     couplings: &'static str,
 }
@@ -27,6 +28,10 @@ const SMOOTH: [&str; 2] = ["1,1,2", "1,1,100,0,1,1"];
 /// Measures of coefficients with contrast.
 const ROUGH: [&str; 2] = ["1,1000,1000", "1,1,1,1,1,1e9"];
 
+/// GPUs by compute capability and shared memory of a block in bytes, which some tiles depend on.
+const HOPPER: &str = "9,0,232448";
+const OTHERS: [&str; 3] = ["7,5,65536", "8,0,166912", "8,9,101376"];
+
 /// A diffusion problem of 128³ cells.
 const DIFFUSION: &str = "
 problem.kind = \"diffusion\"
@@ -36,18 +41,20 @@ diffusion.coefficient = 1.0
 
 fn runs(folder: &Path) -> Vec<Run> {
     let mut runs = Vec::new();
-    let mut add = |case: &Path, settings: &[&str], [fields, couplings]: [&'static str; 2]| {
+    let mut add_on = |gpu, case: &Path, settings: &[&str], [fields, couplings]: [&'static str; 2]| {
         let settings = settings.iter().map(ToString::to_string).collect();
-        runs.push(Run { case: case.to_owned(), settings, fields, couplings });
+        runs.push(Run { case: case.to_owned(), settings, gpu, fields, couplings });
     };
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases");
     for case in std::fs::read_dir(&cases).unwrap().map(|entry| entry.unwrap().path()) {
         if case.extension().is_some_and(|ending| ending == "toml") {
             let measures_nothing = std::fs::read_to_string(&case).unwrap().contains("\"helmholtz\"");
             let measures = if measures_nothing { vec![EVEN] } else { vec![EVEN, SMOOTH, ROUGH] };
-            measures.into_iter().for_each(|measures| add(&case, &[], measures));
+            OTHERS.into_iter().for_each(|gpu| add_on(gpu, &case, &[], EVEN));
+            measures.into_iter().for_each(|measures| add_on(HOPPER, &case, &[], measures));
         }
     }
+    let mut add = |case: &Path, settings: &[&str], measures| add_on(HOPPER, case, settings, measures);
     let panel = cases.join("panel.toml");
     for columns in [64, 128, 256] {
         let [nx, ny] = ["nx", "ny"].map(|name| format!("grid.{name}={columns}"));
@@ -98,7 +105,7 @@ fn requested(run: &Run, folder: &Path, library: &Path) -> BTreeSet<String> {
     let mut command = isobar(PROGRAM.as_ref(), folder, library);
     command.arg("solve").arg(&run.case).args(["--quiet", "--device", "cuda", "--threads", "1"]);
     command.args(run.settings.iter().flat_map(|setting| ["--set", setting]));
-    command.current_dir(&working).env("FIELDS", run.fields).env("COUPLINGS", run.couplings);
+    command.current_dir(&working).env("GPU", run.gpu).env("FIELDS", run.fields).env("COUPLINGS", run.couplings);
     let output = command.env("ISOBAR_KERNELS_LOG", &log).output().unwrap();
     let log = std::fs::read_to_string(log).unwrap_or_default();
     assert!(!log.is_empty(), "{}: {}", run.case.display(), String::from_utf8_lossy(&output.stderr));
