@@ -34,6 +34,10 @@ reproduce PAPER *ARGS:
 model RANKS *ARGS:
     cargo run --release -p isobar-papers -- model --ranks {{RANKS}} {{ARGS}}
 
+# Packs of compiled kernels, which the next wheel contains; needs NVRTC, but no GPU.
+packs ARCHITECTURES="80,90,120":
+    cargo run --release -p isobar-cuda --example pack -- {{ARCHITECTURES}} crates/isobar-python/python/isobar
+
 # The wheel for any Linux with glibc 2.28 or newer, into target/wheels; needs `pip install 'maturin[zig]'`.
 wheel:
     maturin build --profile dist --zig --compatibility manylinux_2_28 -m crates/isobar-python/Cargo.toml --out target/wheels

@@ -1,14 +1,18 @@
 //! The devices and libraries of this machine.
 
+use std::collections::BTreeSet;
+
 use isobar::internals::backend::Backend;
 use isobar::internals::cpu::Cpu;
 use isobar::internals::cuda;
 use isobar::internals::cuda::cusparse::Cusparse;
 use isobar::internals::cuda::nccl::Nccl;
 use isobar::internals::cuda::nvrtc::Nvrtc;
+use isobar::internals::cuda::{DeviceDescription, pack};
 use isobar::{Device, Error, Result, Shape};
 
 use crate::memory;
+use crate::text::plural;
 
 /// Vectors of this shape have 128 MiB each, far more than any cache.
 const COPIED: Shape = Shape { nx: 512, ny: 256, nz: 128 };
@@ -61,8 +65,8 @@ pub fn find(threads: Option<usize>, measures: bool) -> Result<(Vec<Found>, Optio
     Ok((found, None))
 }
 
-/// Finds the libraries that are loaded at run time. Returns the name of each with its version and path, or the reason why it is missing.
-/// Missing libraries of GPUs are listed only if there are `gpus`.
+/// Finds the libraries that are loaded at run time, and packs of compiled kernels for the GPUs. Returns the name of each with its version
+/// and path, or the reason why it is missing. What is missing for GPUs is listed only if there are `gpus`.
 pub fn libraries(gpus: bool) -> Vec<(&'static str, Result<String>)> {
     let of_cuda =
         |((major, minor), path): ((i32, i32), &std::path::Path)| format!("{major}.{minor}, {}", path.display());
@@ -71,7 +75,27 @@ pub fn libraries(gpus: bool) -> Vec<(&'static str, Result<String>)> {
         ("cuSPARSE", Cusparse::get().map(|found| of_cuda((found.version(), found.path())))),
         ("NCCL", Nccl::get().map(|found| of_cuda((found.version(), found.path())))),
     ];
-    of_gpus.into_iter().filter(|(_, found)| gpus || found.is_ok()).chain([("MPI", mpi())]).collect()
+    let of_gpus = of_gpus.into_iter().filter(|(_, found)| gpus || found.is_ok());
+    packs().into_iter().map(|found| ("kernels", found)).chain(of_gpus).chain([("MPI", mpi())]).collect()
+}
+
+/// Describes the compiled kernels for the GPUs, for each architecture.
+fn packs() -> Vec<Result<String>> {
+    let cards = cuda::devices().unwrap_or_default();
+    let architectures: BTreeSet<_> = cards.iter().map(DeviceDescription::architecture).collect();
+    let none = |message| Error::Device { device: "cuda".into(), message };
+    let describe = |architecture: String| {
+        let found = pack::find(&architecture).map_err(none)?;
+        let found = found.ok_or_else(|| none(format!("no compiled kernels for {architecture}; NVRTC compiles all")))?;
+        let (major, minor) = found.nvrtc();
+        let count = plural(found.kernels(), "kernel");
+        Ok(format!(
+            "{count} for {}, compiled by NVRTC {major}.{minor}, {}",
+            found.architecture(),
+            found.path().display()
+        ))
+    };
+    architectures.into_iter().map(describe).collect()
 }
 
 /// Describes the MPI library that ranks would use.

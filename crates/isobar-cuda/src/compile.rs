@@ -1,9 +1,11 @@
 //! Compilation from CUDA C++ to machine code, with a cache on disk.
 //!
-//! Kernels are compiled one by one: a solver needs few of an operator's. The cache is in `ISOBAR_CACHE_DIR` (else `$XDG_CACHE_HOME/isobar`, else `~/.cache/isobar`). A
+//! Kernels are compiled one by one: a solver needs few of an operator's. Those of a [`pack`] are not compiled again.
+//! The cache is in `ISOBAR_CACHE_DIR` (else `$XDG_CACHE_HOME/isobar`, else `~/.cache/isobar`). A
 //! cache that cannot be read or written costs time but is not an error. `ISOBAR_DUMP_KERNELS=DIR` writes
 //! everything that is compiled: the whole source, the log, the machine code.
 
+use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,8 +14,10 @@ use std::sync::OnceLock;
 use isobar_core::error::Result;
 
 use crate::compilations;
+use crate::driver::error;
 use crate::kernels::HEADERS;
 use crate::nvrtc::Nvrtc;
+use crate::pack::{self, Pack};
 
 /// A source with its specialisation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +25,7 @@ pub struct Source {
     /// The file's name without its ending.
     pub name: &'static str,
     text: &'static str,
-    defines: Vec<(&'static str, String)>,
+    defines: Vec<(Cow<'static, str>, String)>,
 }
 
 impl Hash for Source {
@@ -39,14 +43,25 @@ impl Source {
 
     /// Adds `#define name value`.
     #[must_use]
-    pub fn define(mut self, name: &'static str, value: impl ToString) -> Self {
-        self.defines.push((name, value.to_string()));
+    pub fn define(mut self, name: impl Into<Cow<'static, str>>, value: impl ToString) -> Self {
+        self.defines.push((name.into(), value.to_string()));
         self
+    }
+
+    /// Returns names and values of the definitions.
+    pub(crate) fn defines(&self) -> &[(Cow<'static, str>, String)] {
+        &self.defines
     }
 
     /// Returns the text without definitions.
     pub fn text(&self) -> &'static str {
         self.text
+    }
+
+    /// Returns the names of the kernels, except for those that macros make.
+    pub fn kernels(&self) -> impl Iterator<Item = &'static str> {
+        let declared = self.text.split("\nKERNEL(").skip(1);
+        declared.map(|after| after.split([',', ')']).next().unwrap_or(after))
     }
 
     /// Returns the compiler's options for one of its kernels, or for all of them.
@@ -68,36 +83,60 @@ impl Source {
         format!("{defines}{}// ---- {}.cu\n{}", headers(), self.name, self.text)
     }
 
-    /// Returns the cache key of the compiled code.
-    fn key(&self, nvrtc: &Nvrtc, options: &[String]) -> u128 {
-        // The headers are common to all sources, and longer than any source.
-        static HEADERS_SUM: OnceLock<u128> = OnceLock::new();
-        let headers = HEADERS_SUM.get_or_init(|| checksum(headers().as_bytes()));
+    /// Returns the key of the compiled code: a hash of everything that it depends on but the compiler.
+    pub(crate) fn key(&self, options: &[String]) -> u128 {
         let text = checksum(self.text.as_bytes());
-        hash(format!("{:?} {options:?} {headers:x} {text:x}", nvrtc.version()).as_bytes())
+        hash(format!("{options:?} {:x} {text:x}", headers_sum()).as_bytes())
     }
 
-    fn entry(&self, folder: &Path, kernel: &str, architecture: &str, key: u128) -> PathBuf {
-        folder.join(format!("{}-{kernel}-{architecture}-{key:032x}.cubin", self.name))
+    /// Returns the path of a kernel in the cache, where each version of the compiler has its own.
+    fn entry(&self, nvrtc: &Nvrtc, kernel: &str, architecture: &str, key: u128) -> Option<PathBuf> {
+        let (major, minor) = nvrtc.version();
+        let name = format!("{}-{kernel}-{architecture}-{major}.{minor}-{key:032x}.cubin", self.name);
+        cache_folder().map(|folder| folder.join(name))
     }
 
-    /// Returns whether [`Source::cubin`] will find a kernel in the cache.
-    pub(crate) fn is_cached(&self, kernel: &str, architecture: &str) -> Result<bool> {
-        let Some(folder) = cache_folder() else { return Ok(false) };
-        let key = self.key(Nvrtc::get()?, &self.options(architecture, Some(kernel)));
-        Ok(dump_folder().is_none() && self.entry(&folder, kernel, architecture, key).exists())
+    /// Returns a kernel's key in a pack.
+    fn key_in(&self, pack: &Pack, kernel: &str) -> u128 {
+        self.key(&self.options(pack.architecture(), Some(kernel)))
     }
 
-    /// Returns the machine code of a kernel for an architecture such as `sm_90`, from the cache or from the compiler.
+    /// Returns whether [`Source::cubin`] will find a kernel in the pack or in the cache.
+    pub(crate) fn is_compiled(&self, kernel: &str, architecture: &str) -> bool {
+        if dump_folder().is_some() {
+            return false;
+        }
+        if pack::get(architecture).is_some_and(|pack| pack.has(self.key_in(&pack, kernel))) {
+            return true;
+        }
+        // Without the compiler, whoever needs the kernel is told so.
+        let Ok(nvrtc) = Nvrtc::get() else { return false };
+        let key = self.key(&self.options(architecture, Some(kernel)));
+        self.entry(nvrtc, kernel, architecture, key).is_some_and(|entry| entry.exists())
+    }
+
+    /// Returns the machine code of a kernel for an architecture such as `sm_90`: from the pack, the cache, or the compiler.
     ///
     /// # Errors
-    /// NVRTC is missing or fails.
+    /// The kernel is neither in the pack nor in the cache, and NVRTC is missing or fails.
     pub fn cubin(&self, kernel: &str, architecture: &str) -> Result<Vec<u8>> {
-        let nvrtc = Nvrtc::get()?;
-        let options = self.options(architecture, Some(kernel));
-        let key = self.key(nvrtc, &options);
-        let entry = cache_folder().map(|folder| self.entry(&folder, kernel, architecture, key));
         let dump = dump_folder();
+        let pack = pack::get(architecture);
+        if let (Some(pack), None) = (&pack, &dump)
+            && let Some(cubin) = pack.read(self.key_in(pack, kernel))
+        {
+            return Ok(cubin);
+        }
+        let nvrtc = Nvrtc::get().map_err(|missing| match (&pack, missing) {
+            (Some(pack), isobar_core::Error::Device { message, .. }) => error(format!(
+                "the kernel {kernel} is not one of those compiled in {}; {message}",
+                pack.path().display()
+            )),
+            (_, missing) => missing,
+        })?;
+        let options = self.options(architecture, Some(kernel));
+        let key = self.key(&options);
+        let entry = self.entry(nvrtc, kernel, architecture, key);
         if let (Some(entry), None) = (&entry, &dump)
             && let Some(cubin) = read_entry(entry)
         {
@@ -111,7 +150,7 @@ impl Source {
         }
         if let Some(entry) = entry {
             // Without a cache the next run compiles again.
-            let _ = write_entry(&entry, &compiled.cubin);
+            let _ = write_whole(&entry, &[&checksum(&compiled.cubin).to_le_bytes(), &compiled.cubin]);
         }
         Ok(compiled.cubin)
     }
@@ -139,6 +178,12 @@ fn headers() -> String {
     HEADERS.iter().map(|(name, text)| format!("// ---- {name}\n{text}\n")).collect()
 }
 
+/// Returns a checksum of the headers, which are common to all sources, and longer than any source.
+pub(crate) fn headers_sum() -> u128 {
+    static SUM: OnceLock<u128> = OnceLock::new();
+    *SUM.get_or_init(|| checksum(headers().as_bytes()))
+}
+
 /// Returns the folder of `ISOBAR_DUMP_KERNELS`, if set.
 fn dump_folder() -> Option<PathBuf> {
     std::env::var_os("ISOBAR_DUMP_KERNELS").map(PathBuf::from)
@@ -160,7 +205,7 @@ fn hash(bytes: &[u8]) -> u128 {
 }
 
 /// FNV-1a over words of eight bytes, for long texts and machine code.
-fn checksum(bytes: &[u8]) -> u128 {
+pub(crate) fn checksum(bytes: &[u8]) -> u128 {
     let words = bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);
@@ -180,8 +225,8 @@ fn read_entry(path: &Path) -> Option<Vec<u8>> {
     (check == checksum(cubin).to_le_bytes()).then(|| cubin.to_vec())
 }
 
-/// Writes a temporary file beside the entry and renames it, so that no process sees half of it.
-fn write_entry(path: &Path, cubin: &[u8]) -> std::io::Result<()> {
+/// Writes pieces to a temporary file beside the path and renames it, so that no process sees half of it.
+pub(crate) fn write_whole(path: &Path, pieces: &[&[u8]]) -> std::io::Result<()> {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -190,8 +235,7 @@ fn write_entry(path: &Path, cubin: &[u8]) -> std::io::Result<()> {
     let part = folder.join(unique);
     let written = (|| {
         let mut file = std::fs::File::create(&part)?;
-        file.write_all(&checksum(cubin).to_le_bytes())?;
-        file.write_all(cubin)?;
+        pieces.iter().try_for_each(|piece| file.write_all(piece))?;
         std::fs::rename(&part, path)
     })();
     if written.is_err() {
@@ -203,6 +247,10 @@ fn write_entry(path: &Path, cubin: &[u8]) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn write_entry(path: &Path, cubin: &[u8]) -> std::io::Result<()> {
+        write_whole(path, &[&checksum(cubin).to_le_bytes(), cubin])
+    }
 
     #[test]
     fn entries_survive_and_damage_is_noticed() {

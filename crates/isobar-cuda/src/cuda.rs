@@ -23,6 +23,7 @@ use crate::launch::{Arguments, Kernel, Launch, refuse_while_recording};
 use crate::link::{CardLink, Ways};
 use crate::module::{Module, Modules};
 use crate::nvrtc::Nvrtc;
+use crate::pack;
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
 use crate::staging::Staging;
@@ -72,11 +73,13 @@ impl Cuda {
     /// Opens the GPU with this number.
     ///
     /// # Errors
-    /// [`Error::Device`] if the driver, the GPU or NVRTC is missing or too old; the message
-    /// says what to do.
+    /// [`Error::Device`] if the driver or the GPU is missing or too old, or if there is neither NVRTC nor a pack of compiled kernels; the
+    /// message says what to do.
     pub fn new(ordinal: usize) -> Result<Self> {
         let context = Arc::new(Context::open(ordinal)?);
-        Nvrtc::get()?;
+        if pack::get(&context.architecture()).is_none() {
+            Nvrtc::get()?;
+        }
         let modules = Modules::default();
         let [vector_f64, vector_f32, array_f64, array_f32] = sources().map(|source| modules.get(&context, source));
         // Used by every solve, as is the memory for scalars.

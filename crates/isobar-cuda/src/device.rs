@@ -22,6 +22,11 @@ impl DeviceDescription {
     pub fn is_supported(&self) -> bool {
         self.capability >= OLDEST_CAPABILITY
     }
+
+    /// Returns the architecture that kernels are compiled for, such as `"sm_90"`.
+    pub fn architecture(&self) -> String {
+        driver::architecture(self.capability)
+    }
 }
 
 /// Lists all GPUs.

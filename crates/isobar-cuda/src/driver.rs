@@ -50,6 +50,11 @@ const OLDEST_DRIVER: i32 = 12_000;
 /// The oldest supported compute capability: Turing.
 pub(crate) const OLDEST_CAPABILITY: (i32, i32) = (7, 5);
 
+/// Returns the name of the architecture of a compute capability, such as `"sm_90"`.
+pub(crate) fn architecture((major, minor): (i32, i32)) -> String {
+    format!("sm_{major}{minor}")
+}
+
 /// Loads and initialises the driver.
 pub(crate) fn start() -> Result<()> {
     // SAFETY: this only searches the library.
@@ -80,6 +85,13 @@ fn version() -> Result<i32> {
     // SAFETY: `version` outlives the call; this function may be called before the driver is started.
     check(unsafe { sys::cuDriverGetVersion(&raw mut version) }, "asking for the driver's version")?;
     Ok(version)
+}
+
+/// Returns the newest major version of CUDA whose machine code the driver loads; `None` without a driver.
+pub(crate) fn newest_code() -> Option<u32> {
+    // SAFETY: this only searches the library.
+    let is_present = unsafe { sys::is_culib_present() };
+    is_present.then(version)?.ok().and_then(|version| u32::try_from(version / 1000).ok())
 }
 
 /// Returns the number of GPUs.
@@ -230,7 +242,7 @@ impl Context {
 
     /// Returns the name of the architecture, such as `"sm_90"`.
     pub(crate) fn architecture(&self) -> String {
-        format!("sm_{}{}", self.capability.0, self.capability.1)
+        architecture(self.capability)
     }
 
     /// Makes the context current on this thread, as every driver call needs.

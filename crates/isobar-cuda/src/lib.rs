@@ -8,6 +8,7 @@
 //! * [`Cuda`]: the back end; [`devices`]: the GPUs found; `array`: callers' arrays, in host or GPU memory,
 //! * `overhead`: memory beside vectors and coefficients; `driver`, `memory`, `staging`: the driver, GPU memory, copies to and from the GPU,
 //! * [`compile`], [`nvrtc`], `module`: compilation and loading of kernels, `background` while others are used; [`compilations`]: its statistics,
+//! * [`pack`]: kernels that come compiled; [`variants`]: all kernels, for tests without a GPU,
 //! * `launch` and `iterate`: launches and iterations,
 //! * [`seven_point`]: operators that couple a cell to its six neighbours: [`tensor_product`] with its own kernels,
 //!   [`diffusion`] with generic kernels, a header and coefficients,
@@ -41,6 +42,7 @@ mod module;
 pub mod nccl;
 pub mod nvrtc;
 mod overhead;
+pub mod pack;
 mod part;
 pub mod peers;
 mod reduction;
@@ -50,6 +52,7 @@ pub mod solvers;
 mod staging;
 pub mod stored_matrix;
 pub mod tensor_product;
+pub mod variants;
 mod vector;
 
 pub use cuda::{Cuda, sources};

@@ -17,6 +17,7 @@ use crate::background;
 use crate::compile::Source;
 use crate::driver::{Context, check, error, failure, lock};
 use crate::launch::Kernel;
+use crate::pack::list;
 
 /// A source on a GPU, whose kernels are compiled when they are requested.
 #[derive(Debug)]
@@ -33,8 +34,8 @@ pub(crate) struct Code {
     context: Arc<Context>,
     source: Source,
     name: &'static str,
-    /// Whether it was in the cache on disk when it was requested.
-    is_cached: bool,
+    /// Whether it was in the pack or in the cache when it was requested.
+    was_compiled: bool,
     /// Whether a solver will launch it, for all that is known.
     is_needed: AtomicBool,
     /// Machine code until it is loaded, or why there is none.
@@ -73,7 +74,7 @@ impl Module {
 
     /// Returns a kernel whose blocks may use this much dynamic shared memory.
     pub(crate) fn kernel_with(&self, name: &'static str, shared_bytes: usize) -> Result<Kernel> {
-        let code = self.code(name)?;
+        let code = self.code(name);
         code.is_needed.store(true, Ordering::Relaxed);
         code.allow(shared_bytes)?;
         Ok(Kernel { code })
@@ -86,7 +87,8 @@ impl Module {
 
     /// Has kernels compiled that will probably be needed.
     pub(crate) fn expect(&self, names: &[&'static str]) -> Result<()> {
-        names.iter().try_for_each(|name| self.code(name).map(drop))
+        names.iter().for_each(|name| drop(self.code(name)));
+        Ok(())
     }
 
     /// Returns how many blocks with this number of threads the GPU can hold at once.
@@ -102,27 +104,28 @@ impl Module {
         Ok(self.context.multiprocessors * usize::try_from(blocks).unwrap_or(0).max(1))
     }
 
-    fn code(&self, name: &'static str) -> Result<Arc<Code>> {
+    fn code(&self, name: &'static str) -> Arc<Code> {
         let mut kernels = lock(&self.kernels);
         if let Some(code) = kernels.iter().find(|code| code.name == name) {
-            return Ok(Arc::clone(code));
+            return Arc::clone(code);
         }
         let code = Arc::new(Code {
             context: Arc::clone(&self.context),
             source: self.source.clone(),
             name,
-            is_cached: self.source.is_cached(name, &self.context.architecture())?,
+            was_compiled: self.source.is_compiled(name, &self.context.architecture()),
             is_needed: AtomicBool::new(false),
             compiled: OnceLock::new(),
             loaded: OnceLock::new(),
             shared_bytes: Mutex::new(FREE_SHARED_BYTES),
         });
-        if !code.is_cached {
+        if !code.was_compiled {
+            list::log(&self.source, name);
             background::compile(&code);
         }
         lock(&self.awaited).push(Arc::clone(&code));
         kernels.push(Arc::clone(&code));
-        Ok(code)
+        code
     }
 }
 
@@ -135,7 +138,7 @@ impl Code {
         self.name
     }
 
-    /// Compiles it, reads it from the cache, or waits for another thread that does.
+    /// Compiles it, reads it from the pack or the cache, or waits for another thread that does.
     pub(crate) fn compile(&self) -> &std::result::Result<Mutex<Vec<u8>>, String> {
         self.compiled.get_or_init(|| match self.source.cubin(self.name, &self.context.architecture()) {
             Ok(cubin) => Ok(Mutex::new(cubin)),
@@ -234,7 +237,7 @@ impl Modules {
         for code in std::mem::take(&mut *lock(&self.awaited)) {
             if code.is_needed.load(Ordering::Relaxed) {
                 code.function()?;
-            } else if code.is_cached || code.compiled.get().is_some() {
+            } else if code.was_compiled || code.compiled.get().is_some() {
                 // Whoever needs it after all will be told of an error.
                 let _ = code.function();
             }
