@@ -1,5 +1,6 @@
 //! Tests of `mpirun -n N isobar solve`, with every MPI whose `mpiexec` is in one of the folders of `$ISOBAR_MPI_PATHS`, as
-//! `PATH` lists folders. Without any the tests are ignored, or fail where `$ISOBAR_REQUIRE_MPI` is set.
+//! `PATH` lists folders. Without any the tests are ignored, or fail where `$ISOBAR_REQUIRE_MPI` is set. Several MPIs take turns at the
+//! solves that are compared with one process.
 
 #![cfg(unix)]
 
@@ -15,7 +16,7 @@ use isobar_io::{Field, Mesh};
 use libtest_mimic::{Arguments, Trial};
 use tempfile::tempdir;
 
-use crate::support::{by_one_process, case, check_as_one, file, launcher, mpiexec, text, written};
+use crate::support::{Turns, by_one_process, case, check_as_one, file, launcher, mpiexec, text, written};
 
 const TINY: [&str; 6] = ["--set", "grid.nx=24", "--set", "grid.ny=28", "--set", "grid.nz=8"];
 
@@ -95,7 +96,18 @@ fn main() {
         let none = || Err("no mpiexec in any folder of ISOBAR_MPI_PATHS".into());
         all.push(Trial::test("mpi", none).with_ignored_flag(!is_required));
     }
+    let of = found.len();
     for (n, folder) in found.into_iter().enumerate() {
+        let mut compared = |name: &str, run: fn(&Path, Turns)| {
+            let folder = folder.clone();
+            all.push(Trial::test(format!("mpi_{n}::{name}"), move || {
+                run(&folder, Turns { n, of });
+                Ok(())
+            }));
+        };
+        compared("solves_are_those_of_one_process", solves_are_those_of_one_process);
+        compared("columns_are_divided", columns_are_divided);
+        compared("rings_are_those_of_one_process", rings::rings_are_those_of_one_process);
         let mut trial = |name: &str, run: fn(&Path)| {
             let folder = folder.clone();
             all.push(Trial::test(format!("mpi_{n}::{name}"), move || {
@@ -103,9 +115,6 @@ fn main() {
                 Ok(())
             }));
         };
-        trial("solves_are_those_of_one_process", solves_are_those_of_one_process);
-        trial("columns_are_divided", columns_are_divided);
-        trial("rings_are_those_of_one_process", rings::rings_are_those_of_one_process);
         trial("time_steps_are_those_of_one_process", time_steps_are_those_of_one_process);
         trial("stores_are_those_of_one_process", stores_are_those_of_one_process);
         trial("one_rank_says_how_it_went", one_rank_says_how_it_went);
@@ -120,7 +129,7 @@ fn main() {
     libtest_mimic::run(&arguments, all).exit();
 }
 
-fn solves_are_those_of_one_process(mpi: &Path) {
+fn solves_are_those_of_one_process(mpi: &Path, turns: Turns) {
     let (panel, files) = (case("panel.toml"), tempdir().unwrap());
     let rock = file(&files, "rock.toml", ROCK);
     let bubbles = file(&files, "bubbles.toml", BUBBLES);
@@ -150,18 +159,20 @@ fn solves_are_those_of_one_process(mpi: &Path) {
         (&rock, &deflated),
         (&rock, &from_file),
     ];
-    for (case, method) in trials {
+    for (trial, (case, method)) in trials.into_iter().enumerate() {
         let solve = ["isobar", "solve", case, "--device", "cpu", "--report", &report, "--output", &output];
         let args: Vec<&str> = solve.iter().chain(&TINY).chain(method).copied().collect();
         let (alone, u) = by_one_process(files.path(), &args);
-        for ranks in [1, 2, 3, 6] {
-            check_as_one(mpi, files.path(), ranks, &args, (&alone, &u));
+        for (count, ranks) in [1, 2, 3, 6].into_iter().enumerate() {
+            if turns.includes(trial + count) {
+                check_as_one(mpi, files.path(), ranks, &args, (&alone, &u));
+            }
         }
     }
 }
 
 /// Divides x too, by `--parts` or because there are too few rows.
-fn columns_are_divided(mpi: &Path) {
+fn columns_are_divided(mpi: &Path, turns: Turns) {
     let (panel, files) = (case("panel.toml"), tempdir().unwrap());
     let rock = file(
         &files,
@@ -182,7 +193,8 @@ fn columns_are_divided(mpi: &Path) {
         (&rock, &bicgstab, 2, Some("2x1")),
         (&smooth, &[], 6, Some("3x2")),
     ];
-    for (case, method, ranks, parts) in trials {
+    for (_, (case, method, ranks, parts)) in trials.into_iter().enumerate().filter(|&(trial, _)| turns.includes(trial))
+    {
         let solve = ["isobar", "solve", case, "--device", "cpu", "--report", &report, "--output", &output];
         let mut args: Vec<&str> = solve.iter().chain(&TINY).chain(method).copied().collect();
         let (alone, u) = by_one_process(files.path(), &args);

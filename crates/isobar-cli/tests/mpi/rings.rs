@@ -4,14 +4,14 @@ use std::path::Path;
 
 use tempfile::tempdir;
 
-use crate::support::{by_one_process, check_as_one, file};
+use crate::support::{Turns, by_one_process, check_as_one, file};
 use crate::{BUBBLES, ROCK, SMOOTH, TINY};
 
 const IN_X: &str = "west = \"periodic\", east = \"periodic\"";
 const IN_Y: &str = "south = \"periodic\", north = \"periodic\"";
 
 /// Checks a floating box, random coefficients, and bubbles, by the automatic choice and in other ways.
-pub(crate) fn rings_are_those_of_one_process(mpi: &Path) {
+pub(crate) fn rings_are_those_of_one_process(mpi: &Path, turns: Turns) {
     let files = tempdir().unwrap();
     let file = |name: &str, text: &str| file(&files, name, text);
     let sides = format!("coefficient = 2.0\nboundary = {{ {IN_X}, {IN_Y} }}");
@@ -35,13 +35,15 @@ pub(crate) fn rings_are_those_of_one_process(mpi: &Path) {
         (&rock, &odd, &[2, 3], None),
         (&smooth, &odd, &[2, 3], None),
     ];
-    for (case, method, counts, parts) in trials {
+    for (trial, (case, method, counts, parts)) in trials.into_iter().enumerate() {
         let solve = ["isobar", "solve", case, "--device", "cpu", "--report", &report, "--output", &output];
         let mut args: Vec<&str> = solve.iter().chain(&TINY).chain(method).copied().collect();
         let (alone, u) = by_one_process(files.path(), &args);
         args.extend(parts.iter().flat_map(|&parts| ["--parts", parts]));
-        for &ranks in counts {
-            check_as_one(mpi, files.path(), ranks, &args, (&alone, &u));
+        for (count, &ranks) in counts.iter().enumerate() {
+            if turns.includes(trial + count) {
+                check_as_one(mpi, files.path(), ranks, &args, (&alone, &u));
+            }
         }
     }
 }

@@ -7,6 +7,20 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// Every MPI's part of the work that they divide. Their messages are tested with each of them, by isobar-dist.
+#[derive(Clone, Copy)]
+pub(crate) struct Turns {
+    pub(crate) n: usize,
+    pub(crate) of: usize,
+}
+
+impl Turns {
+    /// Returns whether this MPI runs a job.
+    pub(crate) fn includes(self, job: usize) -> bool {
+        job % self.of == self.n
+    }
+}
+
 pub(crate) fn case(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases").join(name).display().to_string()
 }

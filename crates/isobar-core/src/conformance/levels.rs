@@ -19,8 +19,8 @@ use crate::stencil::{Coefficients, Diffusion, Side, Supports};
 /// entry.
 const RESIDUAL_SCALE: f64 = 10.0;
 
-fn samples<S: Sample>() -> Vec<(String, S)> {
-    shapes().flat_map(S::samples).collect()
+fn samples<B: Backend, S: Sample>() -> Vec<(String, S)> {
+    shapes::<B>().flat_map(S::samples).collect()
 }
 
 /// Checks R f and u + P u_c.
@@ -28,7 +28,7 @@ pub fn transfers<B: Supports<S>, S: Sample, T: Real>(backend: &B)
 where
     Reference: Supports<S, Operator<T> = Plain<S, T>>,
 {
-    for_each_two_levels(backend, &samples::<S>(), |levels: &mut Levels<'_, B, S, T>| {
+    for_each_two_levels(backend, &samples::<B, S>(), |levels: &mut Levels<'_, B, S, T>| {
         let (tested, reference) = levels.transfer();
         assert_eq!(tested.is_adjoint(), reference.is_adjoint());
         assert_eq!(tested.coarse_layout().shape(), levels.coarse);
@@ -53,7 +53,7 @@ where
     Reference: Supports<S, Operator<T> = Plain<S, T>>,
 {
     let [norm, ..] = SCALARS;
-    let all: Vec<(String, S)> = samples::<S>().into_iter().filter(|(_, stencil)| stencil.is_tame()).collect();
+    let all: Vec<(String, S)> = samples::<B, S>().into_iter().filter(|(_, stencil)| stencil.is_tame()).collect();
     for_each_two_levels(backend, &all, |levels: &mut Levels<'_, B, S, T>| {
         let ((f, on_f), (mut s, mut on_s)) = (levels.fine.vector(17), levels.fine.poison());
         let (mut coarse_f, mut on_coarse_f) = poison::<B, T>(backend, levels.coarse);
@@ -112,7 +112,7 @@ fn with_a_strong_direction(shape: Shape) -> Vec<(String, Diffusion)> {
 /// Checks ⟨R f, u_c⟩ = ⟨f, P u_c⟩, on which plain conjugate gradients rely.
 pub fn adjoint_transfers<B: Supports<Diffusion>, T: Real>(backend: &B) {
     let [left, right, ..] = SCALARS;
-    let all = shapes().flat_map(|shape| {
+    let all = shapes::<B>().flat_map(|shape| {
         let mut all = Diffusion::samples(shape);
         all.extend(with_a_strong_direction(shape));
         all

@@ -30,7 +30,7 @@ const SCALE: f64 = 30.0;
 pub fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
     let [norm, ..] = SCALARS;
     for (shape, (name, stencil)) in
-        shapes().flat_map(|shape| TensorProduct::samples(shape).into_iter().map(move |s| (shape, s)))
+        shapes::<B>().flat_map(|shape| TensorProduct::samples(shape).into_iter().map(move |s| (shape, s)))
     {
         let mut counts = vec![1, 3, 8, shape.nz];
         counts.retain(|&count| count <= shape.nz);

@@ -57,7 +57,7 @@ pub fn diagonal<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
 /// Checks M⁻¹ r, alone and in an iteration, also with the couplings of real problems.
 pub fn lines<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     let (out, alpha) = (Sums::<2>::new(3), Scalar::new(0));
-    for shape in shapes() {
+    for shape in shapes::<B>() {
         for (name, stencil) in S::line_samples(shape) {
             let mut pair = Pair::<B, S, T>::new(backend, name, stencil);
             let ((mut r, mut on_r), (q, on_q), (mut z, mut on_z)) = (pair.vector(11), pair.vector(12), pair.poison());
@@ -148,7 +148,7 @@ pub fn padding<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
 
 /// Checks that the stored matrix gives the results of the matrix-free one.
 pub fn stored_matrix<B: Supports<StoredMatrix>, T: Real>(backend: &B) {
-    for shape in shapes() {
+    for shape in shapes::<B>() {
         let stencil = sample(shape);
         let plain = ok(Plain::<_, T>::new(&stencil));
         let stored = ok(stencil.stored());

@@ -146,7 +146,7 @@ pub fn subtract_aggregated<B: Supports<Diffusion>, T: Real>(backend: &B) {
 
 /// Checks E = Zᵀ A Z, connected components, bodies of one material.
 pub fn aggregation<B: Supports<Diffusion>, T: Real>(backend: &B) {
-    let all = shapes().flat_map(|shape| {
+    let all = shapes::<B>().flat_map(|shape| {
         let mut all = Diffusion::samples(shape);
         all.push(("floating".into(), floating(shape)));
         all

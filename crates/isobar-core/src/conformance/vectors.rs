@@ -10,7 +10,7 @@ use crate::reference::{Reference, Vector};
 
 /// Checks that arrays are uploaded and downloaded unchanged, for any strides.
 pub fn transfer<B: Backend, T: Real>(backend: &B) {
-    for shape in shapes() {
+    for shape in shapes::<B>() {
         let Shape { nx, ny, nz } = shape;
         let data: Vec<f32> = (0..shape.cells()).map(|n| n as f32 + 0.5).collect();
         let strides = [ny * nz, nz, 1];
@@ -38,7 +38,7 @@ pub fn transfer<B: Backend, T: Real>(backend: &B) {
 /// Checks clear, convert, convert_dot, scale, axpy, axpy_norm, xpay, dot.
 pub fn operations<B: Backend, T: Real>(backend: &B) {
     let [first, second, third, _] = SCALARS;
-    for shape in shapes() {
+    for shape in shapes::<B>() {
         let (x, y) = (random_vector::<T>(shape, 1), random_vector::<T>(shape, 2));
         let (mut expected_scalars, mut scalars) = (HostScalars::default(), ok(backend.scalars()));
         for (scalar, value) in [(first, 3.0), (second, -7.0), (third, 0.25)] {
@@ -94,7 +94,7 @@ pub fn operations<B: Backend, T: Real>(backend: &B) {
 
 /// Checks products with Z and Zᵀ.
 pub fn aggregates<B: AggregateBackend, T: Real>(backend: &B) {
-    for shape in shapes() {
+    for shape in shapes::<B>() {
         let cells = shape.cells();
         for count in [1, 3, cells.div_ceil(7), 700] {
             let map = random_aggregates(shape, count);
