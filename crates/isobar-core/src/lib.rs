@@ -32,6 +32,7 @@ pub mod layout;
 pub mod operator;
 pub mod options;
 pub mod outcome;
+pub mod policy;
 pub mod precond;
 pub mod problem;
 pub mod real;

@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::operator::Guess;
 use crate::options::Preconditioner;
 use crate::outcome::Stop;
+use crate::policy::watch;
 use crate::solver::{Broken, Monitor};
 use crate::stencil::{Stencil, Supports};
 use crate::traffic::StepTraffic;
@@ -33,10 +34,6 @@ pub(super) struct Evidence {
 const MAX_RESTARTS: usize = 10;
 /// A restart that leaves a larger fraction of the residual gains nothing.
 const GAIN: f64 = 0.5;
-/// Iterations in which an automatically chosen preconditioner must show its pace.
-const PROBE: usize = 100;
-/// The pace is too slow where the tolerance would take this many iterations.
-const SLOW: f64 = 300.0;
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Iterates until the true residual confirms convergence, or the iteration gives up without another preconditioner to
@@ -215,7 +212,7 @@ impl Ranks {
         let is_watched = system.is_automatic
             && !options.method.is_stationary()
             && options.preconditioner == Preconditioner::Multigrid;
-        monitor.watch(is_watched.then(|| (PROBE, -options.tolerance.ln() / SLOW)));
+        monitor.watch(is_watched.then(|| watch::first(options.tolerance)));
     }
 
     fn name<B: Supports<S>, S: Stencil>(&self, system: &mut System<B, S>) -> &'static str {
@@ -262,8 +259,7 @@ impl Ranks {
         monitor.change(residual);
         if next.is_some() {
             // It gets as much work as the first to be as fast.
-            let moved = bytes(system);
-            monitor.watch(Some(((PROBE as f64 * self.bytes / moved) as usize, fastest.1 * moved)));
+            monitor.watch(Some(watch::next(self.bytes, bytes(system), fastest.1)));
         }
         format!(
             "preconditioner {from} was slow up to iteration {at}, convergence factor {:.3}; continued with {to}",

@@ -4,53 +4,13 @@
 use super::assembly::{Parts, assemble};
 use super::system::System;
 use crate::error::Result;
-use crate::options::{CyclePrecision, Method, Preconditioner, Smoother, SolverOptions};
+use crate::options::{Preconditioner, SolverOptions};
+use crate::policy::ladder::{after_points, in_double};
+use crate::policy::watch;
 use crate::real::Precision;
 use crate::solver::Monitor;
 use crate::solver::monitor::Patience;
 use crate::stencil::{Stencil, Supports};
-
-/// Cycles in which relaxation of points must show its pace, repeatedly.
-const PROBE: usize = 5;
-/// The slowest convergence factor of a cycle: an iteration with lines on Galerkin grids takes as long as a few cycles.
-const SLOW: f64 = 0.5;
-/// Iterations in which conjugate gradients with the hybrid smoother must show their pace; one takes two thirds of the time of one with
-/// lines, and the levels a quarter.
-const PROBE_ABOVE_LINES: usize = 8;
-/// The slowest convergence factor of these.
-const SLOW_ABOVE_LINES: f64 = 0.6;
-
-/// Iterations in which multigrid in single precision must show its pace, and keep it from then on: rounding may show only in the last
-/// digits.
-const PROBE_SINGLE: usize = 30;
-/// The pace is too slow where the tolerance would take this many iterations; few matrices do in double precision.
-const SLOW_SINGLE: f64 = 100.0;
-
-/// Iterations in which the nearest box must show its pace, and keep it from then on.
-const PROBE_BOX: usize = 8;
-/// The pace is too slow where the tolerance would take this many iterations: one takes a third to a fifth of the time of one with
-/// multigrid, which needs ten where cells are thin.
-const SLOW_BOX: f64 = 36.0;
-
-/// Returns these options with the nearest box as the preconditioner.
-pub(super) fn with_box(mut options: SolverOptions) -> SolverOptions {
-    options.preconditioner = Preconditioner::Direct;
-    in_double(options)
-}
-
-/// Returns these options with everything in double precision.
-pub(super) fn in_double(mut options: SolverOptions) -> SolverOptions {
-    options.precision = Precision::F64;
-    options.multigrid.precision = CyclePrecision::F64;
-    options
-}
-
-/// Returns options for conjugate gradients with the given preconditioner, with lines where that is multigrid.
-pub(super) fn by_lines(mut options: SolverOptions, preconditioner: Preconditioner) -> SolverOptions {
-    (options.method, options.preconditioner) = (Method::Cg, preconditioner);
-    options.multigrid.smoother = Smoother::LineRedBlack;
-    options
-}
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Returns whether an iteration in double precision has multigrid in single precision.
@@ -61,7 +21,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Starts watching it as a preconditioner of conjugate gradients.
     pub(super) fn watch_single(&self, monitor: &mut Monitor<'_>) {
         if self.has_single_multigrid() && !self.options.method.is_stationary() {
-            monitor.watch_on(PROBE_SINGLE, -self.options.tolerance.ln() / SLOW_SINGLE);
+            monitor.watch_on(watch::single(self.options.tolerance));
         }
     }
 
@@ -81,23 +41,15 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
 
     /// Starts watching cycles that may be replaced.
     pub(super) fn watch_points(&self, monitor: &mut Monitor<'_>) {
-        if !self.is_replaceable {
-            return;
+        if self.is_replaceable {
+            monitor.watch_on(watch::points(self.options.multigrid.smoother));
         }
-        let (probe, slow): (usize, f64) = match self.options.multigrid.smoother {
-            Smoother::PointLine => (PROBE_ABOVE_LINES, SLOW_ABOVE_LINES),
-            _ => (PROBE, SLOW),
-        };
-        monitor.watch_on(probe, -slow.ln());
     }
 
     /// Continues with conjugate gradients and the preconditioner for any coefficients. Returns a note.
     pub(super) fn replace_points(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<String> {
-        let mut options = by_lines(self.options.clone(), self.reserve);
+        let options = after_points(self.options.clone(), self.reserve);
         let has_cycles = self.reserve == Preconditioner::Multigrid;
-        if options.storage() == Precision::Mixed && !has_cycles {
-            options = in_double(options);
-        }
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
         self.keep_best()?;
         self.replace(options)?;
@@ -113,7 +65,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Starts watching the nearest box, where it is only tried.
     pub(super) fn watch_box(&self, monitor: &mut Monitor<'_>) {
         if self.after_box.is_some() {
-            monitor.watch_on(PROBE_BOX, -self.options.tolerance.ln() / SLOW_BOX);
+            monitor.watch_on(watch::nearest_box(self.options.tolerance));
         }
     }
 

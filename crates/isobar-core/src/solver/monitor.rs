@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use super::spectrum::Lanczos;
 use crate::outcome::{Spectrum, Stop};
+use crate::policy::watch::Watch;
 
 /// The state that an observer sees after every iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,7 +56,7 @@ pub struct Monitor<'o> {
     /// The relative residual of the kept iterate.
     kept: f64,
     /// How long to watch, and the required pace, where a slow preconditioner may be given up.
-    probe: Option<(usize, f64)>,
+    probe: Option<Watch>,
     /// Whether watching continues, also for Krylov methods.
     is_watched_on: bool,
     /// ‖e‖, estimated by the last run.
@@ -235,19 +236,19 @@ impl<'o> Monitor<'o> {
     }
 
     /// Gives a preconditioner a number of iterations to reach a pace, see [`Monitor::pace`].
-    pub fn watch(&mut self, probe: Option<(usize, f64)>) {
+    pub(crate) fn watch(&mut self, probe: Option<Watch>) {
         (self.probe, self.is_watched_on) = (probe, false);
     }
 
     /// Gives it a number of iterations, after which the pace must be kept, for any method.
-    pub fn watch_on(&mut self, iterations: usize, pace: f64) {
-        (self.probe, self.is_watched_on) = (Some((iterations, pace)), true);
+    pub(crate) fn watch_on(&mut self, probe: Watch) {
+        (self.probe, self.is_watched_on) = (Some(probe), true);
     }
 
     /// Returns whether those iterations are over and that pace was not reached. Stationary methods are watched further, and are slow
     /// as soon as a residual is much larger than the first.
     pub fn is_slow(&mut self) -> bool {
-        let Some((iterations, pace)) = self.probe else { return false };
+        let Some(Watch { iterations, pace }) = self.probe else { return false };
         let is_stationary = self.patience == Patience::Stationary;
         let has_grown = is_stationary && self.last() > GROWN * self.history[self.since];
         if self.stop.is_some() || !(has_grown || self.iterations() >= self.since + iterations) {

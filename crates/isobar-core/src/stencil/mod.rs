@@ -12,8 +12,8 @@
 mod aggregation;
 mod csr;
 mod diffusion;
-mod diffusion_choice;
 mod diffusion_halved;
+mod diffusion_measures;
 mod diffusion_rows;
 mod faces;
 pub mod galerkin;
@@ -44,9 +44,9 @@ use crate::options::{Choice, Smoother, SolverOptions};
 use crate::real::Real;
 use rings::Turns;
 
+pub use crate::policy::diffusion::{MOST_CONTRAST_SINGLE, MOST_SINGLE, Measures, stiffness_of};
 pub use csr::Csr;
 pub use diffusion::{Axis, Coefficients, Diffusion, Side};
-pub use diffusion_choice::{MOST_CONTRAST_SINGLE, MOST_SINGLE, Measures, stiffness_of};
 pub use diffusion_halved::ends_of;
 pub use faces::by_stored_faces;
 pub use hierarchy::Hierarchy;

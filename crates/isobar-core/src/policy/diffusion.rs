@@ -1,0 +1,249 @@
+//! The solver of diffusion by measures of its coefficients.
+
+use crate::error::Result;
+use crate::options::{Choice, CyclePrecision, Method, Norm, Preconditioner, Smoother, SolverOptions};
+
+/// The largest ratio of the couplings of two directions for relaxation of points.
+const MOST_STIFF: f64 = 4.0;
+/// The largest ratio of the largest to the smallest coefficient…
+const MOST_CONTRAST: f64 = 100.0;
+/// …and of a coefficient to its neighbour's.
+const MOST_JUMP: f64 = 1.5;
+
+/// The largest jump between neighbouring coefficients for the hybrid smoother. With inclusions a thousand times more conductive
+/// than their surroundings it takes as long as lines alone, or longer.
+const MOST_JUMP_ABOVE_LINES: f64 = 300.0;
+/// Grids of fewer cells get Galerkin levels, whose setup is cheap there.
+const FEWEST_ABOVE_LINES: usize = 30_000;
+
+/// The largest ratio of couplings for cycles in single precision. Row sums of coarse grids are differences, and do not fit into 24
+/// bits where bodies of two materials meet with a larger ratio.
+pub const MOST_CONTRAST_SINGLE: f64 = 1e5;
+/// The largest ratio of couplings that meet in a cell for single precision, whatever the ratio elsewhere: rough coefficients
+/// without bodies give coarse grids with rows of similar couplings.
+const MOST_MEETING_SINGLE: f64 = 1e3;
+/// Couplings between the inverse of this and this, and their products with residuals, are well within the range of single
+/// precision.
+pub const MOST_SINGLE: f64 = 1e12;
+
+/// Cycles with multigrid take longest where cells are inactive, and where couplings of one direction are this many times another's…
+const THIN: f64 = 10.0;
+/// …and the nearest box suffices where this part of the cells is open…
+const MOSTLY_OPEN: f64 = 0.6;
+/// …and factors leave at most this root mean square of the logarithms of couplings.
+const MOST_SPREAD: f64 = 0.3;
+
+/// Measures of coefficients that decide on relaxation of points and on precision.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measures {
+    /// The mean couplings of the strongest direction over those of the weakest, among directions with more than one cell.
+    pub stiffness: f64,
+    /// The largest coefficient over the smallest; infinite where a cell is inactive.
+    pub contrast: f64,
+    /// The largest ratio between coefficients of neighbours, or the contrast where that suffices.
+    pub jump: f64,
+    /// The largest stored coefficient.
+    pub most: f64,
+    /// The number of coefficient arrays; the ratios of their couplings in a cell are not measured.
+    pub fields: usize,
+}
+
+impl Measures {
+    /// Returns whether relaxation of points suffices, and why or why not.
+    pub fn verdict(&self) -> (bool, String) {
+        let Self { stiffness, contrast, jump, .. } = *self;
+        let no = |what: String| (false, format!("lines on Galerkin grids, not points: {what}"));
+        if contrast.is_infinite() {
+            no("cells are closed".into())
+        } else if stiffness > MOST_STIFF {
+            no(format!("couplings of one direction are {stiffness:.1} times another's, more than {MOST_STIFF}"))
+        } else if contrast > MOST_CONTRAST {
+            no(format!("coefficients differ by a factor of {contrast:.1e}, more than {MOST_CONTRAST}"))
+        } else if jump > MOST_JUMP {
+            no(format!("coefficients of neighbours differ by a factor of {jump:.2}, more than {MOST_JUMP}"))
+        } else {
+            let smooth = if contrast == 1.0 {
+                "coefficients are constant".to_owned()
+            } else {
+                format!("coefficients are smooth (contrast {contrast:.2}, neighbours {jump:.3})")
+            };
+            (true, format!("points: no direction is stiff (couplings {stiffness:.1} : 1), {smooth}"))
+        }
+    }
+
+    /// Returns in which precision cycles may precondition conjugate gradients in double precision, and why.
+    pub fn cycles(&self) -> (CyclePrecision, String) {
+        let Self { stiffness, contrast, jump, most, fields } = *self;
+        let double = |what: String| (CyclePrecision::F64, format!("cycles in double precision: {what}"));
+        let single =
+            |what: String| (CyclePrecision::F32, format!("cycles in single precision: all cells are open, and {what}"));
+        let (apart, meeting) = (contrast * stiffness, jump * stiffness);
+        if contrast.is_infinite() {
+            double("cells are closed".into())
+        } else if !(1.0 / MOST_SINGLE..=MOST_SINGLE).contains(&most) {
+            double(format!("couplings of {most:.1e} are near the ends of single precision"))
+        } else if apart <= MOST_CONTRAST_SINGLE {
+            single(format!("couplings differ by a factor of about {apart:.1e}, at most {MOST_CONTRAST_SINGLE:.0e}"))
+        } else if fields == 1 && meeting <= MOST_MEETING_SINGLE && apart <= MOST_SINGLE {
+            single(format!(
+                "couplings that meet differ by a factor of about {meeting:.1e}, at most {MOST_MEETING_SINGLE:.0e} (all of them \
+                 by {apart:.1e})"
+            ))
+        } else if fields == 1 && apart <= MOST_SINGLE {
+            double(format!(
+                "couplings differ by a factor of about {apart:.1e}, more than {MOST_CONTRAST_SINGLE:.0e}, and those that meet by \
+                 {meeting:.1e}, more than {MOST_MEETING_SINGLE:.0e}"
+            ))
+        } else {
+            double(format!("couplings differ by a factor of about {apart:.1e}, more than {MOST_CONTRAST_SINGLE:.0e}"))
+        }
+    }
+}
+
+/// Returns the largest strength over the smallest; 1 where there is none.
+pub fn stiffness_of(strengths: impl Iterator<Item = f64>) -> f64 {
+    let (least, most) =
+        strengths.fold((f64::INFINITY, 0.0f64), |(least, most), strength| (least.min(strength), most.max(strength)));
+    if most > 0.0 { most / least } else { 1.0 }
+}
+
+/// Returns whether closed cells or thin ones make the nearest box worth a search: `stiffness` is the strongest direction's
+/// couplings over the weakest's.
+pub(crate) fn may_try_box(stiffness: f64, has_closed: bool) -> bool {
+    has_closed || stiffness >= THIN
+}
+
+/// Returns why the nearest box is tried, if it is near enough: `open` is its part of open cells, `spread` the root mean square of
+/// the logarithms of couplings that its factors leave.
+pub(crate) fn why_try_box(stiffness: f64, open: f64, spread: f64) -> Option<String> {
+    (open >= MOSTLY_OPEN && spread <= MOST_SPREAD).then(|| {
+        format!(
+            "{:.0} % of the cells are open and like those of a box, and couplings of one direction are {stiffness:.1} times another's",
+            100.0 * open
+        )
+    })
+}
+
+/// Returns whether a choice needs the jump between neighbours: it decides on points where no direction is stiff, and on precision
+/// where the contrast is too large.
+pub(crate) fn needs_jump(stiffness: f64, contrast: f64, fields: usize) -> bool {
+    let apart = contrast * stiffness;
+    let may_meet =
+        fields == 1 && apart > MOST_CONTRAST_SINGLE && apart <= MOST_SINGLE && stiffness <= MOST_MEETING_SINGLE;
+    contrast.is_finite() && contrast > MOST_JUMP && (stiffness <= MOST_STIFF || may_meet)
+}
+
+/// Chooses a solver where these options leave that open: cycles that relax points where these suffice, else conjugate gradients
+/// with cycles that relax lines, in single precision where that suffices. `measure` is called at most once, and only where the
+/// choice depends on it; `ends_small` returns whether halving ends at a grid that is small enough for points.
+///
+/// # Errors
+/// The errors of `measure`.
+pub(crate) fn choose(
+    options: &SolverOptions,
+    measure: impl FnOnce() -> Result<Option<Measures>>,
+    ends_small: impl FnOnce() -> bool,
+) -> Result<Choice> {
+    let mut measure = Some(measure);
+    let mut found = None;
+    let mut look = || {
+        if let Some(measure) = measure.take() {
+            found = measure()?;
+        }
+        Ok(found)
+    };
+    let mut choice = choose_method(options, &mut look, ends_small)?;
+    if options.leaves_cycles_open(choice.method, choice.preconditioner)
+        && let Some(measures) = look()?
+    {
+        let (cycles, why) = measures.cycles();
+        (choice.cycles, choice.why_cycles) = (cycles, Some(why));
+    }
+    Ok(choice)
+}
+
+/// Returns the method, preconditioner and smoother of [`choose`].
+fn choose_method(
+    options: &SolverOptions,
+    measure: &mut dyn FnMut() -> Result<Option<Measures>>,
+    ends_small: impl FnOnce() -> bool,
+) -> Result<Choice> {
+    let lines = Choice::new(Method::Cg, Preconditioner::Multigrid);
+    let is_open = options.preconditioner == Preconditioner::Auto
+        && options.deflation.is_none()
+        && options.norm != Norm::Scaled
+        && matches!(options.multigrid.smoother, Smoother::Auto | Smoother::PointRedBlack);
+    if options.method != Method::Auto || !is_open {
+        return Ok(lines);
+    }
+    let points = Choice { method: Method::Multigrid, smoother: Smoother::PointRedBlack, ..lines.clone() };
+    if options.multigrid.smoother == Smoother::PointRedBlack {
+        return Ok(points);
+    }
+    let Some(measures) = measure()? else { return Ok(lines) };
+    let (suffices, why) = measures.verdict();
+    if suffices && !ends_small() {
+        let why = Some("lines on Galerkin grids, not points: a periodic direction has an odd number of cells".into());
+        return Ok(Choice { why, ..lines });
+    }
+    Ok(Choice { why: Some(why), ..if suffices { points } else { lines } })
+}
+
+/// Returns a choice with the hybrid smoother where points alone do not suffice and it takes less time than lines alone, on a grid of
+/// this number of cells; `has_coarser` returns whether the finest grid can be halved.
+pub(crate) fn with_hybrid(
+    choice: Choice,
+    options: &SolverOptions,
+    measures: Option<Measures>,
+    cells: usize,
+    has_coarser: impl FnOnce() -> bool,
+) -> Choice {
+    let is_open = choice.smoother == Smoother::LineRedBlack && options.multigrid.smoother == Smoother::Auto;
+    let Some(Measures { stiffness, contrast, jump, .. }) = measures.filter(|_| is_open && cells >= FEWEST_ABOVE_LINES)
+    else {
+        return choice;
+    };
+    if contrast.is_infinite() || stiffness > MOST_STIFF || !has_coarser() {
+        return choice;
+    }
+    if jump > MOST_JUMP_ABOVE_LINES {
+        let why = choice.why.map(|why| {
+            format!("{why}; nor the hybrid smoother: coefficients of neighbours differ by a factor of {jump:.1e}")
+        });
+        return Choice { why, ..choice };
+    }
+    let why = format!(
+        "points on the finest grid, lines on Galerkin grids below: no direction is stiff (couplings {stiffness:.1} : 1), \
+         coefficients are rough (contrast {contrast:.1e}, neighbours {jump:.1}, at most {MOST_JUMP_ABOVE_LINES})"
+    );
+    Choice { smoother: Smoother::PointLine, why: Some(why), ..choice }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_are_in_single_precision_where_couplings_fit() {
+        let of = |most: f64, contrast: f64, jump: f64, stiffness: f64, fields: usize| {
+            let (precision, why) = Measures { stiffness, contrast, jump, most, fields }.cycles();
+            assert_eq!(precision == CyclePrecision::F32, why.contains("cycles in single precision"), "{why}");
+            precision
+        };
+        for [contrast, jump, stiffness] in [[1e3, 1e3, 10.0], [1e4, 1e4, 1.0], [1e9, 100.0, 10.0], [1e12, 30.0, 1.0]] {
+            assert_eq!(of(1.0, contrast, jump, stiffness, 1), CyclePrecision::F32);
+        }
+        for [most, contrast, jump, stiffness] in [
+            [1.0, f64::INFINITY, f64::INFINITY, 1.0],
+            [1.0, 1e6, 1e6, 1.0],
+            [1.0, 1e6, 1e2, 100.0],
+            [1.0, 1e13, 10.0, 1.0],
+            [1.0, 1e3, 1e3, 1e3],
+            [1e20, 1.0, 1.0, 1.0],
+            [1e-20, 1.0, 1.0, 1.0],
+        ] {
+            assert_eq!(of(most, contrast, jump, stiffness, 1), CyclePrecision::F64);
+        }
+        assert_eq!(of(1.0, 1e6, 10.0, 1.0, 2), CyclePrecision::F64, "how fields meet is not known");
+    }
+}

@@ -1,0 +1,157 @@
+//! Measures of diffusion's coefficients, by which [`policy::diffusion`](crate::policy::diffusion) chooses a solver.
+
+use std::ops::Range;
+
+use super::point_levels::{ends_small, steps};
+use super::{Coefficients, Diffusion, Stencil};
+use crate::direct::{Nearest, Separable};
+use crate::error::Result;
+use crate::execute::{Host, map_pieces};
+use crate::layout::Shape;
+use crate::options::{Choice, SolverOptions};
+use crate::policy;
+use crate::policy::diffusion::{Measures, stiffness_of};
+
+impl Diffusion {
+    /// Returns the mean couplings of each direction, or an estimate without the coefficients.
+    pub fn strengths(&self) -> [f64; 3] {
+        let sum =
+            |field: &[f64]| map_pieces(&Host, field, |_, piece| piece.iter().sum::<f64>()).into_iter().sum::<f64>();
+        let mean = |field: &[f64]| sum(field) / field.len().max(1) as f64;
+        match self.coefficients() {
+            Coefficients::Cells { fields, axes } if fields.len() > 1 => {
+                let means: Vec<f64> = fields.iter().map(|field| mean(field)).collect();
+                axes.map(|(field, factor)| factor * means[field])
+            }
+            Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. } => axes.map(|(_, factor)| factor),
+            Coefficients::Faces(faces) => [0, 1, 2].map(|d: usize| mean(&faces[d])),
+        }
+    }
+
+    /// Returns the strongest direction over the weakest, among those with more than one cell.
+    pub fn stiffness(&self) -> f64 {
+        let Shape { nx, ny, nz } = Stencil::shape(self);
+        let strengths = self.strengths().into_iter().zip([nx, ny, nz]).filter(|&(_, n)| n > 1);
+        stiffness_of(strengths.map(|(strength, _)| strength))
+    }
+
+    /// Returns the nearest box, which `find` finds, where conjugate gradients may be faster with it than with multigrid; and why.
+    pub(super) fn box_to_try(&self, find: impl FnOnce() -> Option<Nearest>) -> Option<(Separable, String)> {
+        self.require_host().ok()?;
+        let Shape { nx, ny, nz } = Stencil::shape(self);
+        let is_line = [nx, ny, nz].into_iter().filter(|&n| n > 1).count() < 2;
+        let (stiffness, has_closed) = (self.stiffness(), self.spreads().iter().any(|field| field.least == 0.0));
+        if is_line || !policy::diffusion::may_try_box(stiffness, has_closed) {
+            return None;
+        }
+        let Nearest { factors, open, spread } = find()?;
+        let why = policy::diffusion::why_try_box(stiffness, open, spread)?;
+        factors.pays().then_some((factors, why))
+    }
+
+    /// Measures coefficients of cells on the host; returns nothing for others.
+    pub fn measures(&self) -> Option<Measures> {
+        let Coefficients::Cells { fields, axes } = self.coefficients() else { return None };
+        let (stiffness, spreads) = (self.stiffness(), self.spreads());
+        let contrast = spreads.iter().map(|field| field.contrast()).fold(1.0, f64::max);
+        let most = axes.iter().map(|&(field, factor)| factor * spreads[field].most).fold(0.0, f64::max);
+        let needs_jump = policy::diffusion::needs_jump(stiffness, contrast, fields.len());
+        let jump = if needs_jump { self.largest_jump() } else { contrast };
+        Some(Measures { stiffness, contrast, jump, most, fields: fields.len() })
+    }
+
+    /// Chooses a solver where these options leave that open, by `policy::diffusion`, given the measures of the
+    /// coefficients that `measure` returns, if any. `measure` is called at most once.
+    ///
+    /// # Errors
+    /// The errors of `measure`.
+    pub fn choice_by(
+        &self,
+        options: &SolverOptions,
+        measure: impl FnOnce() -> Result<Option<Measures>>,
+    ) -> Result<Choice> {
+        policy::diffusion::choose(options, measure, || ends_small(Stencil::shape(self), self))
+    }
+
+    /// Chooses by [`Diffusion::choice_by`] on a host, with the hybrid smoother where points alone do not suffice and it takes less
+    /// time than lines alone.
+    ///
+    /// # Errors
+    /// None of its own.
+    pub fn choice_on_host(&self, options: &SolverOptions) -> Result<Choice> {
+        let mut found = None;
+        let choice = self.choice_by(options, || {
+            found = self.measures();
+            Ok(found)
+        })?;
+        let has_coarser = || steps(self, Some(2)).is_ok_and(|steps| !steps.is_empty());
+        Ok(policy::diffusion::with_hybrid(choice, options, found, Stencil::shape(self).cells(), has_coarser))
+    }
+
+    /// Returns the largest ratio between coefficients of neighbours; 1 for other than coefficients of cells on the host.
+    fn largest_jump(&self) -> f64 {
+        let Coefficients::Cells { fields, axes } = self.coefficients() else { return 1.0 };
+        let Shape { nx, ny, nz } = Stencil::shape(self);
+        let steps = [(1, nx), (nx, ny), (nx * ny, nz)];
+        let of_field = |number: usize, field: &[f64]| {
+            let of_piece = |first: usize, piece: &[f64]| {
+                let of_direction = |(_, (step, n)): (_, (usize, usize))| {
+                    // Blocks of cells within which the next one in this direction is `step` entries further.
+                    let (block, end) = (step * n, first + piece.len());
+                    let blocks = (first / block..end.div_ceil(block)).map(|b| [b * block, (b + 1) * block - step]);
+                    let own = blocks.map(|[from, to]| from.max(first)..to.min(end)).filter(|own| !own.is_empty());
+                    let of_block = |own: Range<usize>| most_between(&field[own.clone()], &field[own.start + step..]);
+                    own.map(of_block).fold(1.0, f64::max)
+                };
+                let directions = axes.iter().zip(steps).filter(|((own, _), (_, n))| *own == number && *n > 1);
+                directions.map(of_direction).fold(1.0, f64::max)
+            };
+            map_pieces(&Host, field, of_piece).into_iter().fold(1.0, f64::max)
+        };
+        fields.iter().enumerate().map(|(number, field)| of_field(number, field)).fold(1.0, f64::max)
+    }
+}
+
+/// Returns the largest ratio between numbers in the same place, zeros left out.
+fn most_between(a: &[f64], b: &[f64]) -> f64 {
+    let ratio = |a: f64, b: f64| if a > b { a / b } else { b / a };
+    let n = a.len().min(b.len());
+    let ((chunks_a, rest_a), (chunks_b, rest_b)) = (a[..n].as_chunks::<8>(), b[..n].as_chunks::<8>());
+    let mut most = [1.0f64; 8];
+    for (a, b) in chunks_a.iter().zip(chunks_b) {
+        for ((most, &a), &b) in most.iter_mut().zip(a).zip(b) {
+            let ratio = ratio(a, b);
+            *most = if ratio > *most { ratio } else { *most };
+        }
+    }
+    let rest = rest_a.iter().zip(rest_b).map(|(&a, &b)| ratio(a, b));
+    most.into_iter().chain(rest).fold(1.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stencil::Side;
+
+    #[test]
+    fn points_are_for_what_is_smooth() {
+        let shape = Shape::new(12, 8, 4);
+        let of = |value: &dyn Fn(usize) -> f64, factors: [f64; 3]| {
+            let field: Vec<f64> = (0..shape.cells()).map(value).collect();
+            let cells = Coefficients::Cells { fields: vec![field.into()], axes: factors.map(|factor| (0, factor)) };
+            Diffusion::new(shape, cells, None, [[Side::Closed; 2]; 3]).unwrap().measures().unwrap()
+        };
+        let even = of(&|_| 3.0, [1.0, 2.0, 1.0]);
+        assert_eq!(even, Measures { stiffness: 2.0, contrast: 1.0, jump: 1.0, most: 6.0, fields: 1 });
+        assert!(even.verdict().0);
+        assert!(of(&|n| 1.0 + 0.01 * (n % 12) as f64, [1.0; 3]).verdict().0);
+        let refused = |measures: Measures, why: &str| {
+            let (is_good, text) = measures.verdict();
+            assert!(!is_good && text.contains(why), "{text}");
+        };
+        refused(of(&|_| 3.0, [1.0, 9.0, 1.0]), "one direction are 9.0 times");
+        refused(of(&|n| if n == 5 { 0.0 } else { 1.0 }, [1.0; 3]), "closed");
+        refused(of(&|n| if n == 5 { 1e3 } else { 1.0 }, [1.0; 3]), "1.0e3");
+        refused(of(&|n| if n == 5 { 3.0 } else { 1.0 }, [1.0; 3]), "neighbours differ by a factor of 3");
+    }
+}
