@@ -65,6 +65,12 @@ fn runs(folder: &Path) -> Vec<Run> {
             add(&panel, &[&nx, &ny, "solver.method=multigrid", &format!("solver.precision={precision}")], EVEN);
         }
     }
+    // Coarse levels whose columns take blocks of more than 256 threads, in single and in double precision.
+    let bubbles = cases.join("bubbles_3d.toml");
+    for precision in ["f32", "f64"] {
+        let precision = format!("solver.multigrid.precision={precision}");
+        add(&bubbles, &["grid.nx=256", "grid.ny=256", &precision], EVEN);
+    }
     // Along one axis, as for effective conductivities, and on all sides.
     let diffusion = folder.join("diffusion.toml");
     std::fs::write(&diffusion, DIFFUSION).unwrap();
