@@ -185,9 +185,9 @@ impl Cuda {
 
 impl Cuda {
     /// Has the kernels of sums over aggregates compiled.
-    pub(crate) fn expect_aggregates<T: Real>(&self) -> Result<()> {
+    pub(crate) fn expect_aggregates<T: Real>(&self) {
         const SUMS: &[&str] = &["number_all", "sum_runs", "sum_items", "add_aggregated", "multiply", "scale"];
-        self.expect(source::<T>(), SUMS)
+        self.expect(source::<T>(), SUMS);
     }
 }
 

@@ -83,8 +83,8 @@ impl Cuda {
         let modules = Modules::default();
         let [vector_f64, vector_f32, array_f64, array_f32] = sources().map(|source| modules.get(&context, source));
         // Used by every solve, as is the memory for scalars.
-        array_f64.expect(&["import_coefficients_f64", "import_f64", "export_f64"])?;
-        vector_f64.expect(&["publish", "set_scalar", "dot", "fill", "axpy_f64"])?;
+        array_f64.expect(&["import_coefficients_f64", "import_f64", "export_f64"]);
+        vector_f64.expect(&["publish", "set_scalar", "dot", "fill", "axpy_f64"]);
         Scalars::new(&context)?;
         let inner = Inner {
             vector: [vector_f64, vector_f32],
@@ -152,8 +152,8 @@ impl Cuda {
     }
 
     /// Has kernels compiled that will probably be needed.
-    pub(crate) fn expect(&self, source: Source, kernels: &[&'static str]) -> Result<()> {
-        self.module(source).expect(kernels)
+    pub(crate) fn expect(&self, source: Source, kernels: &[&'static str]) {
+        self.module(source).expect(kernels);
     }
 
     pub(crate) fn module(&self, source: Source) -> Arc<Module> {

@@ -21,12 +21,6 @@ pub(crate) struct Kernel {
     pub(crate) code: Arc<Code>,
 }
 
-impl PartialEq for Kernel {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.code, &other.code)
-    }
-}
-
 /// A value with the same representation on the GPU.
 ///
 /// # Safety
@@ -49,7 +43,7 @@ const BYTES: usize = 256;
 const COUNT: usize = 16;
 
 /// Kernel arguments, stored one after another, each aligned to eight bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[repr(C, align(8))]
 pub(crate) struct Arguments {
     bytes: [u8; BYTES],
@@ -84,7 +78,7 @@ impl Arguments {
 }
 
 /// A kernel with its launch parameters and arguments.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Launch {
     pub(crate) kernel: Kernel,
     pub(crate) grid: [u32; 3],
@@ -117,14 +111,8 @@ impl Call {
     }
 }
 
-impl PartialEq for Call {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.library, &other.library) && self.vectors == other.vectors
-    }
-}
-
 /// Work that can be recorded.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly all are launches")]
 pub(crate) enum Submission {
     Launch(Launch),
@@ -173,44 +161,13 @@ impl Launch {
         Submission::Launch(self).submit(context)
     }
 
-    /// Runs it on a stream of the current context.
+    /// Runs it on a stream of the current context: if the GPU supports it, as a programmatic dependent of the kernel before.
     fn run(&self, stream: sys::CUstream) -> Result<()> {
         let mut pointers = [std::ptr::null_mut::<c_void>(); COUNT];
         for (pointer, &offset) in pointers.iter_mut().zip(&self.arguments.offsets[..self.arguments.count]) {
             *pointer = self.arguments.bytes[usize::from(offset)..].as_ptr().cast_mut().cast();
         }
         let function = self.kernel.code.function()?;
-        if self.kernel.code.context().overlaps {
-            return self.run_early(function, &mut pointers, stream);
-        }
-        let ([gx, gy, gz], [bx, by]) = (self.grid, self.block);
-        // SAFETY: the arguments are those that the kernel declares, as tested by the conformance suite and
-        // compute-sanitizer; the caller borrows the memory that they point to.
-        let code = unsafe {
-            sys::cuLaunchKernel(
-                function,
-                gx,
-                gy,
-                gz,
-                bx,
-                by,
-                1,
-                self.shared_bytes,
-                stream,
-                pointers.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
-        };
-        check(code, self.kernel.code.name())
-    }
-
-    /// Runs it as a programmatic dependent of the preceding kernel in the stream.
-    fn run_early(
-        &self,
-        function: sys::CUfunction,
-        pointers: &mut [*mut c_void; COUNT],
-        stream: sys::CUstream,
-    ) -> Result<()> {
         let mut attribute = sys::CUlaunchAttribute {
             id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
             pad: [0; 4],
@@ -228,9 +185,10 @@ impl Launch {
             sharedMemBytes: self.shared_bytes,
             hStream: stream,
             attrs: &raw mut attribute,
-            numAttrs: 1,
+            numAttrs: u32::from(self.kernel.code.context().overlaps),
         };
-        // SAFETY: as for other launches; the attribute outlives the call.
+        // SAFETY: the arguments are those that the kernel declares, as tested by the conformance suite and
+        // compute-sanitizer; the caller borrows the memory that they point to; the attribute outlives the call.
         let code =
             unsafe { sys::cuLaunchKernelEx(&raw const config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };
         check(code, self.kernel.code.name())
@@ -293,6 +251,17 @@ mod tests {
     impl Library for Nothing {
         fn run(&self, _: [Pointer; 2], _: sys::CUstream) -> Result<()> {
             Ok(())
+        }
+    }
+
+    impl PartialEq for Submission {
+        fn eq(&self, other: &Self) -> bool {
+            match (self, other) {
+                (Self::Call(one), Self::Call(other)) => {
+                    Arc::ptr_eq(&one.library, &other.library) && one.vectors == other.vectors
+                }
+                _ => false,
+            }
         }
     }
 

@@ -86,9 +86,8 @@ impl Module {
     }
 
     /// Has kernels compiled that will probably be needed.
-    pub(crate) fn expect(&self, names: &[&'static str]) -> Result<()> {
+    pub(crate) fn expect(&self, names: &[&'static str]) {
         names.iter().for_each(|name| drop(self.code(name)));
-        Ok(())
     }
 
     /// Returns how many blocks with this number of threads the GPU can hold at once.

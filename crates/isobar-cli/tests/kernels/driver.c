@@ -152,11 +152,6 @@ static Result launch(const char* name, void** arguments) {
     }
     return 0;
 }
-Result cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned bytes,
-                      void* stream, void** arguments) {
-    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)bytes, (void)stream;
-    return launch(function, arguments);
-}
 Result cuLaunchKernelEx(void* configuration, void* function, void** arguments) { (void)configuration; return launch(function, arguments); }
 Result cuGetErrorName(Result error, const char** text) { (void)error; *text = "ERROR"; return 0; }
 Result cuGetErrorString(Result error, const char** text) { (void)error; *text = "of the driver that does nothing"; return 0; }

@@ -52,14 +52,16 @@ fn expect_cycles<T: Real>(
     operator: &Passes<Diffusion, f64>,
     by_points: bool,
     number: Number,
-) -> Result<()> {
+) {
     let cuda = operator.cuda();
     if !by_points {
-        expect_levels::<T>(cuda, number, &Grid::of(stencil), true)?;
+        expect_levels::<T>(cuda, number, &Grid::of(stencil), true);
     }
-    operator.expect_cycles::<T>(by_points)?;
-    cuda.expect(vector_source::<T>(), &["convert_f64", "convert_f32"])?;
-    if by_points { Ok(()) } else { cuda.expect_aggregates::<T>() }
+    operator.expect_cycles::<T>(by_points);
+    cuda.expect(vector_source::<T>(), &["convert_f64", "convert_f32"]);
+    if !by_points {
+        cuda.expect_aggregates::<T>();
+    }
 }
 
 impl MixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {
@@ -118,9 +120,9 @@ impl Supports<stencil::Diffusion> for Cuda {
         if self.ranks().is_some() {
             return Ok(());
         }
-        operator.kernels().expect_preconditioner(&options.preconditioner)?;
+        operator.kernels().expect_preconditioner(&options.preconditioner);
         if options.deflation.is_some() {
-            self.expect_aggregates::<f64>()?;
+            self.expect_aggregates::<f64>();
         }
         if !options.has_cycles() {
             return Ok(());
@@ -130,6 +132,7 @@ impl Supports<stencil::Diffusion> for Cuda {
             Precision::F64 => expect_cycles::<f64>(stencil, operator.kernels(), by_points, Number::Double),
             _ => expect_cycles::<f32>(stencil, operator.kernels(), by_points, Number::Single),
         }
+        Ok(())
     }
 
     fn layout(&self, stencil: &stencil::Diffusion) -> Result<Layout> {

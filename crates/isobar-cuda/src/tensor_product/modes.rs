@@ -161,18 +161,19 @@ struct Share {
 
 impl<T: Real> TensorProduct<T> {
     /// Has the kernels compiled that expand in modes and sweep.
-    fn expect_expansion<C: Real>(&self, modes: &VerticalModes) -> Result<()> {
+    fn expect_expansion<C: Real>(&self, modes: &VerticalModes) {
         let (layers, count) = (modes.layers(), modes.count());
         if count > MOST_TOGETHER {
-            return Ok(());
+            return;
         }
         if is_single::<C>() && !is_single::<T>() && self.streams() {
             let [sweep, last, expand] = single::sources(self.tile, layers, count);
-            self.cuda.expect(sweep, &["line_sweep"])?;
-            self.cuda.expect(last, &["line_sweep_rounded"])?;
-            return self.cuda.expect(expand, &["expand_sweep"]);
+            self.cuda.expect(sweep, &["line_sweep"]);
+            self.cuda.expect(last, &["line_sweep_rounded"]);
+            self.cuda.expect(expand, &["expand_sweep"]);
+        } else {
+            self.cuda.expect(sweep_source::<T, C>(self.tile, layers, count), &["expand_sweep"]);
         }
-        self.cuda.expect(sweep_source::<T, C>(self.tile, layers, count), &["expand_sweep"])
     }
 }
 
@@ -190,8 +191,8 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
         let room = (cuda.context().shared_memory.saturating_sub(STATIC) / bytes_a_mode).max(1);
         let together = modes.count().min(MOST_TOGETHER).min(room);
         let module = cuda.module(source::<T, C>(together));
-        module.expect(&["project_residual", "expand", "project", "project_norm", "project_residual_red"])?;
-        fine.kernels().expect_expansion::<C>(modes)?;
+        module.expect(&["project_residual", "expand", "project", "project_norm", "project_residual_red"]);
+        fine.kernels().expect_expansion::<C>(modes);
         let numbers = modes.count().next_multiple_of(together) * modes.layers();
         let table = Buffer::new(cuda.context(), numbers * size_of::<T>(), "vertical modes")?;
         let shared_bytes = |split: usize| {

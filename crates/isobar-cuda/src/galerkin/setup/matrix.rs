@@ -171,13 +171,13 @@ impl Matrix {
         if T::PRECISION == Precision::F32 {
             let mut single = Self::filled(operator, grid, Number::Single)?;
             if single.look()? {
-                expect_levels::<T>(operator.cuda(), Number::Single, &grid, single.has_contrast)?;
+                expect_levels::<T>(operator.cuda(), Number::Single, &grid, single.has_contrast);
                 return Ok(single);
             }
         }
         let mut double = Self::filled(operator, grid, Number::Double)?;
         double.look()?;
-        expect_levels::<T>(operator.cuda(), Number::Double, &grid, double.has_contrast)?;
+        expect_levels::<T>(operator.cuda(), Number::Double, &grid, double.has_contrast);
         Ok(double)
     }
 

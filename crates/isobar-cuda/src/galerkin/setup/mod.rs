@@ -131,29 +131,31 @@ fn product(matrix: &Matrix, coarse: &[bool; UPPER]) -> Source {
 }
 
 /// Has the kernels compiled that make Galerkin levels of a grid in a number type, and those that use them in precision T.
-pub(crate) fn expect_levels<T: Real>(cuda: &Cuda, number: Number, grid: &Grid, has_contrast: bool) -> Result<()> {
+pub(crate) fn expect_levels<T: Real>(cuda: &Cuda, number: Number, grid: &Grid, has_contrast: bool) {
     const BODIES: &[&str] =
         &["keep_bodies", "begin_search", "label_tiles", "join_cells", "count_cells", "number_bodies", "list_cells"];
     // First what takes longest.
     let way = on_the_way(grid);
     if grid.seven_points() == way[0] {
         for (pair, name) in way.windows(2).zip(weights::PRODUCT) {
-            cuda.expect(product_of(number, &pair[0], &pair[1]), &[name])?;
+            cuda.expect(product_of(number, &pair[0], &pair[1]), &[name]);
         }
     }
     if has_contrast {
-        cuda.expect(bodies_source(number), BODIES)?;
+        cuda.expect(bodies_source(number), BODIES);
     }
-    cuda.expect(source::<T>(number), &["couplings_of_cells", "store"])?;
-    cuda.expect(measures(number), &["look_at_finest", "mean_couplings"])?;
-    cuda.expect(weights_source(number), weights::COMPUTE.as_flattened())?;
-    cuda.expect(collapsed_source(number), &weights::HOLD)?;
+    cuda.expect(source::<T>(number), &["couplings_of_cells", "store"]);
+    cuda.expect(measures(number), &["look_at_finest", "mean_couplings"]);
+    cuda.expect(weights_source(number), weights::COMPUTE.as_flattened());
+    cuda.expect(collapsed_source(number), &weights::HOLD);
     let [apply, lines, interpolate, bodies] = super::sources::<T>();
-    cuda.expect(apply, &["residual", "residual_field", "residual_later"])?;
-    cuda.expect(lines, &["begin_factorise", "factorise"])?;
-    cuda.expect(interpolate, &["prolong", "restrict_field", "restrict_halved", "restrict_even", "restrict_odd"])?;
-    cuda.expect(any_product(number), &weights::PRODUCT)?;
-    if has_contrast { cuda.expect(bodies, &["correct_bodies"]) } else { Ok(()) }
+    cuda.expect(apply, &["residual", "residual_field", "residual_later"]);
+    cuda.expect(lines, &["begin_factorise", "factorise"]);
+    cuda.expect(interpolate, &["prolong", "restrict_field", "restrict_halved", "restrict_even", "restrict_odd"]);
+    cuda.expect(any_product(number), &weights::PRODUCT);
+    if has_contrast {
+        cuda.expect(bodies, &["correct_bodies"]);
+    }
 }
 
 /// Formats a number for C++.
