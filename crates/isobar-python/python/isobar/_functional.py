@@ -68,8 +68,10 @@ class Call:
 
     @property
     def can_stay_on_device(self) -> bool:
-        """Whether `solve_cells` can be used: removing free constants and filling with NaN are done on the host."""
-        return self._failure == "raise" and self._options["device"] != "cpu" and self.problem._is_regular()
+        """Whether `solve_cells` can be used: removing free constants, filling with NaN, and x or y that are periodic with an odd number of
+        cells need the host."""
+        is_odd = any(n > 1 and n % 2 and pair[0] == "periodic" for n, pair in zip(self.residual.shape[:0:-1], self.residual.sides))
+        return self._failure == "raise" and self._options["device"] != "cpu" and not is_odd and self.problem._is_regular()
 
     def solve_cells(self, fields, axes, shift, b, out, known=None) -> None:
         """Solve A x = b into `out`, with A as described by `Residual.cells`. The arrays are handles, all on the host or all on one device.
