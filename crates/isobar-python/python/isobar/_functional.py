@@ -8,6 +8,7 @@ import numpy as np
 
 from isobar import _isobar
 from isobar._gradient import adjoint_rhs, describe, pulled_back
+from isobar._libraries import Operations
 from isobar._problems import Diffusion, Problem
 from isobar._residual import Residual
 from isobar._results import NotConvergedError, Result
@@ -30,8 +31,12 @@ class Call:
         """b − A x, from which derivatives are computed."""
         kept = self.problem._kept
         if "residual" not in kept:
-            kept["residual"] = Residual(self.problem._system.shape, self.problem._made)
+            kept["residual"] = Residual(self.problem._cells, self.problem._made)
         return kept["residual"]
+
+    def operations(self, library) -> Operations:
+        """Return the operations of a library, with the problem's constants on its device."""
+        return self.problem._operations(library)
 
     def fields(self):
         """Return the problem's reaction (None if it has none) and its mask of active cells (None if all are active)."""
