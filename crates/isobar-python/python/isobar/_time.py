@@ -136,9 +136,7 @@ class Heat:
         stepper = _isobar.Stepper(
             self._given,
             self._body(),
-            (float(dt), float(end_time), step_tolerance),
-            scheme,
-            first_guess == "extrapolated",
+            (float(dt), float(end_time), step_tolerance, scheme, first_guess == "extrapolated"),
             text,
             device,
             threads,
