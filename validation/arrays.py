@@ -98,26 +98,28 @@ def overhead(n, device, synchronize):
             framework = __import__(name)
         except ImportError:
             continue
-        problem = isobar.Diffusion(np.ones((n, n, n)), boundary={"x": 0.0, "y": 0.0, "z": 0.0})
+        values = lognormal(n)
+        problem = isobar.Diffusion(values, boundary={"x": 0.0, "y": 0.0, "z": 0.0})
         if name == "jax":
             framework.config.update("jax_enable_x64", True)
             from isobar.jax import solve
 
-            kappa, f = framework.numpy.ones(problem.shape), framework.numpy.ones(problem.shape)
+            kappa, f = framework.numpy.asarray(values), framework.numpy.ones(problem.shape)
             call = framework.jit(lambda kappa, f: solve(problem, kappa, f, device=device, tolerance=1e-8))
             run = lambda: call(kappa, f).block_until_ready()
         else:
             from isobar.torch import solve
 
             where = "cuda" if device.startswith("cuda") else "cpu"
-            kappa, f = (framework.ones(problem.shape, dtype=framework.float64, device=where) for _ in range(2))
+            kappa, f = (framework.as_tensor(each, device=where) for each in (values, np.ones(problem.shape)))
             run = lambda: solve(problem, kappa, f, device=device, tolerance=1e-8)
-        solver = isobar.Solver(problem, device=device, **SOLVED)
         b = problem.rhs(1.0)
         if device.startswith("cuda"):
             import cupy
 
             b = cupy.asarray(b)
+            problem = isobar.Diffusion(cupy.asarray(values), boundary={"x": 0.0, "y": 0.0, "z": 0.0})
+        solver = isobar.Solver(problem, device=device, **SOLVED)
         clock = Clock(synchronize)
         for _ in range(20):
             clock.time("call", run)

@@ -44,6 +44,8 @@ module isobar
      procedure, private :: diffusion_r64, diffusion_r32
      !> Makes −∇·(κ∇u) + c u = f from κ(nx, ny, nz).
      generic :: diffusion => diffusion_r64, diffusion_r32
+     !> Makes (A u)_n = s_n u_n + Σ T_nm (u_n − u_m) from the conductances T of the faces between neighbours.
+     procedure :: faces => problem_faces
      !> Returns [nx, ny, nz].
      procedure :: extents => problem_extents
      !> Divides the grid among ranks: from then on arrays have this rank's rows only.
@@ -174,6 +176,7 @@ module isobar
      type(c_ptr) :: b = c_null_ptr, kappa = c_null_ptr, kappa_y = c_null_ptr, kappa_z = c_null_ptr
      type(c_ptr) :: reaction = c_null_ptr, f = c_null_ptr
      type(c_ptr) :: side_values(2, 3) = c_null_ptr, side_coefficients(2, 3) = c_null_ptr, widths(3) = c_null_ptr
+     type(c_ptr) :: faces(3) = c_null_ptr, shift = c_null_ptr
      type(c_ptr) :: density = c_null_ptr
   end type c_gradient
 
@@ -187,6 +190,13 @@ module isobar
      real(c_double) :: coefficients(2, 3) = 0
      type(c_ptr) :: side_values(2, 3) = c_null_ptr, side_coefficients(2, 3) = c_null_ptr
   end type c_diffusion
+
+  !> isobar_faces
+  type, bind(c) :: c_faces
+     integer(c_size_t) :: size = 0
+     integer(c_size_t) :: shape(3) = 1
+     type(c_ptr) :: tx = c_null_ptr, ty = c_null_ptr, tz = c_null_ptr, shift = c_null_ptr, active = c_null_ptr
+  end type c_faces
 
   interface
      function c_last_error() bind(c, name="isobar_last_error") result(text)
@@ -205,6 +215,13 @@ module isobar
        type(c_ptr), intent(out) :: problem
        integer(c_int32_t) :: code
      end function c_from_case
+
+     function c_problem_faces(description, problem) bind(c, name="isobar_problem_faces") result(code)
+       import :: c_faces, c_ptr, c_int32_t
+       type(c_faces), intent(in) :: description
+       type(c_ptr), intent(out) :: problem
+       integer(c_int32_t) :: code
+     end function c_problem_faces
 
      function c_problem_diffusion(description, problem) bind(c, name="isobar_problem_diffusion") result(code)
        import :: c_diffusion, c_ptr, c_int32_t
@@ -478,6 +495,27 @@ contains
   !> Makes a problem from kappa(nx, ny, nz). spacing is [dx, dy, dz], by default 1/n; sides(1, d) is the lower side of direction d.
   !> Arrays are copied. kappa_z is κ in z, if different. With ranks, arrays have this rank's rows of a grid with ny rows, and the
   !> problem is divided.
+  !> The grid has the given extents [nx, ny, nz]. tx(nx − 1, ny, nz), ty(nx, ny − 1, nz) and tz(nx, ny, nz − 1) are 0 if absent, as is the shift
+  !> s(nx, ny, nz), such as the conductance to a side with a given value, of which b then contains s times that value. Cells where active is 0 are
+  !> closed; by default those without conductances and shift. Cells have no volumes: rhs returns f as it is.
+  subroutine problem_faces(self, extents, tx, ty, tz, shift, active, code)
+    class(isobar_problem), intent(inout) :: self
+    integer, intent(in) :: extents(3)
+    real(c_double), intent(in), target, optional :: tx(:, :, :), ty(:, :, :), tz(:, :, :), shift(:, :, :), active(:, :, :)
+    integer(c_int32_t), intent(out), optional :: code
+    type(isobar_array), target :: places(5)
+    type(c_faces) :: description
+    call self%free()
+    description%size = c_sizeof(description)
+    description%shape = max(0, extents(3:1:-1))
+    description%tx = optional_place(tx, places(1))
+    description%ty = optional_place(ty, places(2))
+    description%tz = optional_place(tz, places(3))
+    description%shift = optional_place(shift, places(4))
+    description%active = optional_place(active, places(5))
+    call settle(c_problem_faces(description, self%handle), code)
+  end subroutine problem_faces
+
   subroutine diffusion_r64(self, kappa, spacing, sides, kappa_z, reaction, code, ranks, ny)
     class(isobar_problem), intent(inout) :: self
     real(c_double), intent(in), target :: kappa(:, :, :)
@@ -807,20 +845,22 @@ contains
   !> u is the result of the last solve, ubar ∂J/∂u, and problem the one that the solver was made from or last updated with. If this solve or the
   !> last one did not converge, the call fails and nothing is written. With fixed_b, b does not change with κ, sides and widths. dx(nx), dy(ny) and
   !> dz(nz) are derivatives with respect to widths of cells, which need the source density f as density if b has one; west(ny, nz), east, south(nx, nz),
-  !> north, bottom(nx, ny) and top those with respect to the values or fluxes of each side's faces.
+  !> north, bottom(nx, ny) and top those with respect to the values or fluxes of each side's faces; tx, ty, tz and
+  !> shift, of the shapes given to problem%faces, those with respect to conductances and s.
   subroutine solver_gradient(self, problem, u, ubar, b, kappa, kappa_y, kappa_z, reaction, f, fixed_b, code, dx, dy, dz, density, &
-       west, east, south, north, bottom, top)
+       west, east, south, north, bottom, top, tx, ty, tz, shift)
     class(isobar_solver), intent(inout) :: self
     class(isobar_problem), intent(in) :: problem
     real(c_double), intent(in), target :: u(:, :, :), ubar(:, :, :)
     real(c_double), intent(inout), target, optional :: b(:, :, :), kappa(:, :, :), kappa_y(:, :, :), kappa_z(:, :, :)
     real(c_double), intent(inout), target, optional :: reaction(:, :, :), f(:, :, :)
+    real(c_double), intent(inout), target, optional :: tx(:, :, :), ty(:, :, :), tz(:, :, :), shift(:, :, :)
     real(c_double), intent(inout), optional :: dx(:), dy(:), dz(:)
     real(c_double), intent(inout), optional :: west(:, :), east(:, :), south(:, :), north(:, :), bottom(:, :), top(:, :)
     real(c_double), intent(in), target, optional :: density(:, :, :)
     logical, intent(in), optional :: fixed_b
     integer(c_int32_t), intent(out), optional :: code
-    type(isobar_array), target :: places(7)
+    type(isobar_array), target :: places(11)
     type(c_gradient) :: wanted
     real(c_double), allocatable, target :: widths(:, :), faces(:, :, :)
     integer(c_int32_t) :: found
@@ -833,6 +873,8 @@ contains
     wanted%reaction = optional_place(reaction, places(5))
     wanted%f = optional_place(f, places(6))
     wanted%density = optional_place(density, places(7))
+    wanted%faces = [optional_place(tx, places(8)), optional_place(ty, places(9)), optional_place(tz, places(10))]
+    wanted%shift = optional_place(shift, places(11))
     ! Numbers of faces and widths are written to arrays of the right size, and copied if all is well.
     allocate (widths(maxval(shape(u)), 3), faces(maxval(shape(u))**2, 2, 3))
     call widths_of(dx, 1)

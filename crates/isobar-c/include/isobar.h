@@ -95,9 +95,31 @@ typedef struct {
   void *stream;
 } isobar_array;
 
+// A matrix of conductances between neighbours, such as those of finite volumes on unequal cells, of cut cells and of networks:
+//
+// (A u)_n = s_n u_n + Σ T_nm (u_n − u_m)
+//
+// Arrays are in host memory. isobar_problem_faces copies them.
+typedef struct {
+  // sizeof(isobar_faces), which identifies the version of this struct.
+  size_t size;
+  // {nz, ny, nx}: numbers of cells.
+  size_t shape[3];
+  // T between neighbours in x, shape {nz, ny, nx − 1}, not negative; null means 0.
+  const isobar_array *tx;
+  // T between neighbours in y, shape {nz, ny − 1, nx}; null means 0.
+  const isobar_array *ty;
+  // T between neighbours in z, shape {nz − 1, ny, nx}; null means 0.
+  const isobar_array *tz;
+  // s of every cell, such as the conductance to a side with a given value, of which b then contains s times that value; null means 0.
+  const isobar_array *shift;
+  // Not 0 in active cells; the faces of all others are closed. May also be ISOBAR_U8. Null means all cells with a conductance or a shift.
+  const isobar_array *active;
+} isobar_faces;
+
 // Outputs for the derivatives of a number J(u). A null pointer means that a derivative is not wanted; with all members 0 except `size`,
-// none is computed. Arrays have the grid's shape and are in host memory. Derivatives with respect to κ, sides and widths need a problem
-// from isobar_problem_diffusion.
+// none is computed. Arrays have the grid's shape and are in host memory. Derivatives with respect to κ, c, f, sides and widths need a
+// problem from isobar_problem_diffusion.
 typedef struct {
   // sizeof(isobar_gradient), which identifies the version of this struct.
   size_t size;
@@ -121,6 +143,11 @@ typedef struct {
   double *side_coefficients[3][2];
   // Derivatives with respect to the widths of cells in x, y and z: nx, ny and nz numbers.
   double *widths[3];
+  // Derivatives with respect to the conductances of isobar_faces, in x, y and z, of the shapes of tx, ty and tz; for a problem from
+  // isobar_problem_faces.
+  const isobar_array *faces[3];
+  // ∂J/∂s, for a problem from isobar_problem_faces.
+  const isobar_array *shift;
   // An input: the source density f, needed for derivatives with respect to widths if b has a source.
   const isobar_array *density;
 } isobar_gradient;
@@ -244,6 +271,13 @@ isobar_array isobar_host_array(void *data,
                                size_t ny,
                                size_t nx,
                                int32_t dtype);
+
+// Makes a problem from the conductances of faces. Its cells have no volumes: isobar_problem_rhs returns the inflow of each cell as it is.
+//
+// Asks of the caller:
+// `description` and everything it points to are readable; `out` is writable.
+int32_t isobar_problem_faces(const isobar_faces *description,
+                             isobar_problem **out);
 
 // Computes the derivatives of a number J(u) with respect to the problem's inputs from the solution u and `ubar` = ∂J/∂u. It takes one more solve
 // with the same solver, since A is symmetric. `problem` is the one that the solver was made from or last updated with; `u` is the result of its last

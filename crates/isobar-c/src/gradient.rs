@@ -6,6 +6,7 @@ use isobar::Shape;
 use isobar::stencil::Axis;
 
 use crate::array::Array;
+use crate::faces::shape_of_faces;
 use crate::handle::{required, sized};
 use crate::outcome::judged;
 use crate::problem::Problem;
@@ -13,8 +14,8 @@ use crate::solver::Solver;
 use crate::status::{Failure, ISOBAR_OK, ISOBAR_UNSUPPORTED, Result, coded};
 
 /// Outputs for the derivatives of a number J(u). A null pointer means that a derivative is not wanted; with all members 0 except `size`,
-/// none is computed. Arrays have the grid's shape and are in host memory. Derivatives with respect to κ, sides and widths need a problem
-/// from isobar_problem_diffusion.
+/// none is computed. Arrays have the grid's shape and are in host memory. Derivatives with respect to κ, c, f, sides and widths need a
+/// problem from isobar_problem_diffusion.
 #[repr(C)]
 pub struct Gradient {
     /// sizeof(isobar_gradient), which identifies the version of this struct.
@@ -39,6 +40,11 @@ pub struct Gradient {
     pub side_coefficients: [[*mut f64; 2]; 3],
     /// Derivatives with respect to the widths of cells in x, y and z: nx, ny and nz numbers.
     pub widths: [*mut f64; 3],
+    /// Derivatives with respect to the conductances of isobar_faces, in x, y and z, of the shapes of tx, ty and tz; for a problem from
+    /// isobar_problem_faces.
+    pub faces: [*const Array; 3],
+    /// ∂J/∂s, for a problem from isobar_problem_faces.
+    pub shift: *const Array,
     /// An input: the source density f, needed for derivatives with respect to widths if b has a source.
     pub density: *const Array,
 }
@@ -100,8 +106,8 @@ pub unsafe extern "C" fn isobar_solver_gradient(
 /// The requested outputs, checked.
 struct Outputs<'a> {
     wanted: &'a Gradient,
-    /// The arrays for b; κ, κ of y and of z; c; f.
-    arrays: [Option<&'a Array>; 6],
+    /// The arrays for b; κ, κ of y and of z; c; f; conductances in x, y and z; s.
+    arrays: [Option<&'a Array>; 10],
     density: Option<Vec<f64>>,
 }
 
@@ -112,17 +118,20 @@ struct Found<'a> {
     numbers: Vec<(*mut f64, Vec<f64>)>,
 }
 
-const NAMES: [&str; 6] = ["b", "kappa", "kappa_y", "kappa_z", "reaction", "f"];
+const NAMES: [&str; 10] =
+    ["b", "kappa", "kappa_y", "kappa_z", "reaction", "f", "faces[0]", "faces[1]", "faces[2]", "shift"];
 
 impl<'a> Outputs<'a> {
     /// # Safety
     /// Everything that `wanted` points to is as described.
     unsafe fn new(wanted: &'a Gradient, shape: Shape) -> Result<Self> {
-        let given = [wanted.b, wanted.kappa, wanted.kappa_y, wanted.kappa_z, wanted.reaction, wanted.f];
+        let Gradient { b, kappa, kappa_y, kappa_z, reaction, f, faces: [x, y, z], shift, .. } = *wanted;
+        let given = [b, kappa, kappa_y, kappa_z, reaction, f, x, y, z, shift];
         // SAFETY: promised by the caller.
         let arrays = given.map(|array| unsafe { array.as_ref() });
-        for (name, array) in NAMES.into_iter().zip(arrays) {
+        for (n, (name, array)) in NAMES.into_iter().zip(arrays).enumerate() {
             let Some(array) = array else { continue };
+            let shape = if (6..9).contains(&n) { shape_of_faces(shape, n - 6) } else { shape };
             let array = array.raw(name)?;
             if array.shape() != shape {
                 return Err(isobar::Error::shape(name, array.shape().to_string(), shape.to_string()).into());
@@ -140,7 +149,7 @@ impl<'a> Outputs<'a> {
 
     fn computed(&self, problem: &Problem, u: &[f64], adjoint: &[f64]) -> Result<Found<'a>> {
         let (system, moves_rhs, mut found) = (&problem.system, self.wanted.fixed_b == 0, Found::default());
-        let [b, kappa, kappa_y, kappa_z, reaction, f] = self.arrays;
+        let [b, kappa, kappa_y, kappa_z, reaction, f, by_x, by_y, by_z, shift] = self.arrays;
         found.arrays.extend(b.map(|b| (b, adjoint.to_vec())));
         if kappa.or(kappa_y).or(kappa_z).is_some() {
             let mut fields = system.gradient(u, adjoint, moves_rhs)?;
@@ -164,6 +173,12 @@ impl<'a> Outputs<'a> {
             let by_reaction = by_f.iter().zip(u).map(|(by_f, u)| -by_f * u).collect();
             found.arrays.extend(reaction.map(|array| (array, by_reaction)));
             found.arrays.extend(f.map(|array| (array, by_f)));
+        }
+        if by_x.or(by_y).or(by_z).or(shift).is_some() {
+            let by = system.face_gradient(u, adjoint)?;
+            let [x, y, z] = by.faces;
+            let wanted = [by_x, by_y, by_z, shift].into_iter().zip([x, y, z, by.shift]);
+            found.arrays.extend(wanted.filter_map(|(array, values)| Some((array?, values))));
         }
         for (d, axis) in Axis::ALL.into_iter().enumerate() {
             for side in 0..2 {

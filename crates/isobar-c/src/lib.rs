@@ -3,6 +3,7 @@
 //! The header `include/isobar.h` is generated from this crate; `examples/` shows its use, and `fortran/isobar.f90` is a Fortran module based on it.
 //!
 //! * [`problem`]: linear systems from the text of a case file or from arrays,
+//! * [`faces`]: linear systems from conductances,
 //! * [`solver`]: solvers, made once and used many times,
 //! * [`gradient`]: derivatives of a solve,
 //! * [`heat`]: time steps of the heat equation,
@@ -15,6 +16,7 @@
 //! once, the second call returns `ISOBAR_BUSY` and does nothing.
 
 pub mod array;
+pub mod faces;
 pub mod gradient;
 mod handle;
 pub mod heat;

@@ -25,7 +25,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    fn new(system: LinearSystem) -> Self {
+    pub(crate) fn new(system: LinearSystem) -> Self {
         Self { system, ranks: OnceLock::new() }
     }
 

@@ -71,6 +71,18 @@ fn derivatives_of_a_solve_from_fortran() {
 }
 
 #[test]
+fn conductances_and_their_derivatives() {
+    let Some(text) = run_program("tests/faces.c", true) else { return };
+    assert_eq!(text, "0 failures\n");
+}
+
+#[test]
+fn conductances_from_fortran() {
+    let Some(text) = run_fortran("tests/faces.f90") else { return };
+    assert_eq!(text, "0 failures\n");
+}
+
+#[test]
 fn misuse_comes_back_as_codes() {
     let Some(text) = run_program("tests/misuse.c", true) else { return };
     assert_eq!(text, "0 failures\n");

@@ -136,7 +136,9 @@ impl LinearSystem {
     pub fn face_gradient(&self, u: &[f64], adjoint: &[f64]) -> Result<FaceGradient> {
         match &self.origin {
             Origin::Faces(problem) => Ok(problem.gradient(u, adjoint)?),
-            _ => Err(Error::new("this needs conductances; make the problem with isobar.Faces")),
+            _ => Err(Error::new(
+                "this needs a problem of conductances: isobar.Faces in Python, isobar_problem_faces in C, problem%faces in Fortran",
+            )),
         }
     }
 

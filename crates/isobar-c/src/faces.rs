@@ -1,0 +1,86 @@
+//! Problems given by the conductances of faces.
+
+use isobar::Shape;
+use isobar::problem::FaceProblem;
+use isobar_case::LinearSystem;
+
+use crate::array::Array;
+use crate::handle::{hand_out_handle, sized};
+use crate::problem::Problem;
+use crate::status::{Result, coded};
+
+/// A matrix of conductances between neighbours, such as those of finite volumes on unequal cells, of cut cells and of networks:
+///
+/// (A u)_n = s_n u_n + Σ T_nm (u_n − u_m)
+///
+/// Arrays are in host memory. isobar_problem_faces copies them.
+#[repr(C)]
+pub struct FaceArrays {
+    /// sizeof(isobar_faces), which identifies the version of this struct.
+    pub size: usize,
+    /// {nz, ny, nx}: numbers of cells.
+    pub shape: [usize; 3],
+    /// T between neighbours in x, shape {nz, ny, nx − 1}, not negative; null means 0.
+    pub tx: *const Array,
+    /// T between neighbours in y, shape {nz, ny − 1, nx}; null means 0.
+    pub ty: *const Array,
+    /// T between neighbours in z, shape {nz − 1, ny, nx}; null means 0.
+    pub tz: *const Array,
+    /// s of every cell, such as the conductance to a side with a given value, of which b then contains s times that value; null means 0.
+    pub shift: *const Array,
+    /// Not 0 in active cells; the faces of all others are closed. May also be ISOBAR_U8. Null means all cells with a conductance or a shift.
+    pub active: *const Array,
+}
+
+/// Makes a problem from the conductances of faces. Its cells have no volumes: isobar_problem_rhs returns the inflow of each cell as it is.
+///
+/// # Safety
+/// `description` and everything it points to are readable; `out` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_problem_faces(description: *const FaceArrays, out: *mut *mut Problem) -> i32 {
+    coded(|| {
+        let make = || {
+            // SAFETY: promised by the caller.
+            unsafe { problem(sized("isobar_faces", description)?) }
+        };
+        // SAFETY: promised by the caller.
+        unsafe { hand_out_handle(out, make) }
+    })
+}
+
+/// Returns the shape of the faces between neighbours along an axis; 0 is x.
+pub(crate) fn shape_of_faces(cells: Shape, axis: usize) -> Shape {
+    let mut extents = [cells.nx, cells.ny, cells.nz];
+    extents[axis] = extents[axis].saturating_sub(1);
+    let [nx, ny, nz] = extents;
+    Shape { nx, ny, nz }
+}
+
+/// # Safety
+/// Everything that the description points to is readable.
+unsafe fn problem(given: &FaceArrays) -> Result<Problem> {
+    let [nz, ny, nx] = given.shape;
+    let shape = Shape { nx, ny, nz };
+    // In bytes, as for the memory of an array.
+    let bytes = [nx, ny, nz, 8].into_iter().try_fold(1usize, usize::checked_mul);
+    if nx == 0 || ny == 0 || nz == 0 || bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
+        return Err(
+            isobar::Error::shape("isobar_faces", shape.to_string(), "one cell or more, and memory for them").into()
+        );
+    }
+    let mut faces = [Vec::new(), Vec::new(), Vec::new()];
+    for (d, (array, name)) in [(given.tx, "tx"), (given.ty, "ty"), (given.tz, "tz")].into_iter().enumerate() {
+        let shape = shape_of_faces(shape, d);
+        // SAFETY: promised by the caller.
+        let values = unsafe { array.as_ref().map(|array| array.values(name, shape)).transpose()? };
+        faces[d] = values.unwrap_or_else(|| vec![0.0; shape.cells()]);
+    }
+    // SAFETY: promised by the caller.
+    let [shift, active] = unsafe { [given.shift.as_ref(), given.active.as_ref()] };
+    // SAFETY: promised by the caller.
+    let shift = shift.map(|array| unsafe { array.values("shift", shape) }).transpose()?;
+    // SAFETY: promised by the caller.
+    let active = active.map(|array| unsafe { array.mask("active", shape) }).transpose()?;
+    let problem = FaceProblem::new(shape, faces, shift, active.as_deref())?;
+    Ok(Problem::new(LinearSystem::from_faces(problem)))
+}

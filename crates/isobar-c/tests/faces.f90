@@ -1,0 +1,59 @@
+! Problems of conductances: a chain in closed form, derivatives that scale, and misuse.
+program faces
+  use isobar
+  use, intrinsic :: iso_fortran_env, only: real64
+  use, intrinsic :: iso_c_binding, only: c_int32_t
+  implicit none
+
+  integer, parameter :: nx = 4, ny = 3, nz = 2
+  real(real64) :: tx(nx - 1, ny, nz), ty(nx, ny - 1, nz), tz(nx, ny, nz - 1), s(nx, ny, nz), b(nx, ny, nz), u(nx, ny, nz)
+  real(real64) :: by_tx(nx - 1, ny, nz), by_ty(nx, ny - 1, nz), by_tz(nx, ny, nz - 1), by_s(nx, ny, nz)
+  real(real64) :: by_b(nx, ny, nz), ones(nx, ny, nz)
+  real(real64) :: chain(1, 1, 1), ends(2, 1, 1), inflow(2, 1, 1), found(2, 1, 1), total
+  type(isobar_problem) :: problem
+  type(isobar_solver) :: solver
+  integer(c_int32_t) :: code
+  integer :: failures = 0
+
+  chain = 2
+  ends = 1
+  inflow(:, 1, 1) = [1, 0]
+  call problem%faces([2, 1, 1], tx=chain, shift=ends)
+  call solver%create(problem, "tolerance = 1e-13", "cpu")
+  call solver%solve(inflow, found)
+  call expect(all(abs(found(:, 1, 1) - [0.6_real64, 0.4_real64]) < 1e-12), "the chain")
+
+  call random_number(tx)
+  call random_number(ty)
+  call random_number(tz)
+  call random_number(s)
+  call random_number(b)
+  ones = 1
+  call problem%faces([nx, ny, nz], tx=tx, ty=ty, tz=tz, shift=s)
+  call expect(all(problem%extents() == [nx, ny, nz]), "extents")
+  call solver%create(problem, "tolerance = 1e-13", "cpu")
+  call solver%solve(b, u)
+  call solver%gradient(problem, u, ones, b=by_b, tx=by_tx, ty=by_ty, tz=by_tz, shift=by_s)
+  ! u is proportional to b, and inversely to all coefficients.
+  total = sum(tx * by_tx) + sum(ty * by_ty) + sum(tz * by_tz) + sum(s * by_s)
+  call expect(abs(sum(b * by_b) - sum(u)) < 1e-9 * sum(u), "derivatives with respect to b")
+  call expect(abs(total + sum(u)) < 1e-9 * sum(u), "derivatives with respect to conductances")
+
+  call problem%faces([nx, ny, nz], tx=ty, code=code)
+  call expect(code == isobar_invalid, "a wrong shape")
+  call problem%faces([nx, -1, nz], code=code)
+  call expect(code == isobar_invalid, "negative extents")
+  call problem%faces([nx, ny, nz], code=code)
+  call expect(code == isobar_invalid, "no conductances")
+  print '(i0, a)', failures, " failures"
+
+contains
+
+  subroutine expect(is_right, what)
+    logical, intent(in) :: is_right
+    character(*), intent(in) :: what
+    if (is_right) return
+    failures = failures + 1
+    print '(2a)', "wrong: ", what
+  end subroutine expect
+end program faces
