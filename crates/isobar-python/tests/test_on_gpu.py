@@ -103,6 +103,9 @@ def test_problems_on_a_gpu(library, name):
     expected = isobar.Solver(host, device="cpu", tolerance=1e-12).solve(host.rhs(f)).x
     np.testing.assert_allclose(back(x), expected, atol=1e-6 * abs(expected).max())
     # The solver's coefficients change to others on the GPU, and to some on the host.
+    again = isobar.Solver(host, tolerance=1e-10, device="cuda")
+    again.update(problem)
+    np.testing.assert_allclose(back(again.solve(b).x), expected, atol=1e-6 * abs(expected).max())
     doubled = tuple(2 * each for each in kappa) if isinstance(kappa, tuple) else 2 * kappa
     for other, given in ((doubled, moved(doubled)), (kappa, kappa)):
         solver.update(problem.replace(given))
