@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use isobar_core::backend::{AggregateBackend, AggregateMap};
 use isobar_core::error::{Error, Result};
-use isobar_core::execute::{Execute, Host};
+use isobar_core::execute::{Execute, Host, prefer_large_pages};
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::real::Real;
 use isobar_dist::PartBackend;
@@ -127,7 +127,11 @@ impl Runs {
             });
         });
         let mut first = vec![0usize; count + 1];
-        planes.iter().flatten().for_each(|&(aggregate, _)| first[aggregate as usize + 1] += 1);
+        if count == 1 {
+            first[1] = planes.iter().map(Vec::len).sum();
+        } else {
+            planes.iter().flatten().for_each(|&(aggregate, _)| first[aggregate as usize + 1] += 1);
+        }
         for aggregate in 0..count {
             first[aggregate + 1] += first[aggregate];
         }
@@ -140,11 +144,20 @@ impl Runs {
             )));
         }
         let mut runs = vec![0; total];
-        let mut next = first.clone();
-        for &(aggregate, run) in planes.iter().flatten() {
-            let next = &mut next[aggregate as usize];
-            runs[*next] = run;
-            *next += 1;
+        if count == 1 {
+            let mut left = &mut runs[..];
+            let mut pieces: Vec<&mut [u64]> =
+                planes.iter().map(|plane| left.split_off_mut(..plane.len()).unwrap_or_default()).collect();
+            Host.for_each(&mut pieces, |j, runs| {
+                runs.iter_mut().zip(&planes[j]).for_each(|(run, &(_, of_plane))| *run = of_plane);
+            });
+        } else {
+            let mut next = first.clone();
+            for &(aggregate, run) in planes.iter().flatten() {
+                let next = &mut next[aggregate as usize];
+                runs[*next] = run;
+                *next += 1;
+            }
         }
         let (mut first_run, mut first_item) = (Vec::new(), vec![0]);
         for aggregate in 0..count {
@@ -221,9 +234,12 @@ impl AggregateBackend for Cuda {
             self.elementwise(kernel, layout.len(), arguments.with(ids.start()))?;
             ids
         } else {
-            let mut ids = vec![AggregateMap::NONE; places];
+            // Memory is touched first by the threads that fill it.
+            let mut ids = vec![0; places];
+            prefer_large_pages(&ids);
             let mut planes: Vec<&mut [u32]> = ids.chunks_mut(len).collect();
             Host.for_each(&mut planes, |n, plane| {
+                plane.fill(AggregateMap::NONE);
                 let (j, of_row) = match n.checked_sub(beside[0]) {
                     // Columns of the halo row before the first row have the order of the second row.
                     None => (1, before.map(|row| (row, 0, nx))),
@@ -236,7 +252,9 @@ impl AggregateBackend for Cuda {
                     row.iter().enumerate().for_each(|(i, &id)| plane[layout.index(i, j, k) - j * len] = id);
                 }
             });
-            Buffer::from_slice(context, &ids, &what)?
+            let buffer = Buffer::new(context, size_of_val(&*ids), &what)?;
+            self.send(&ids, buffer.start())?;
+            buffer
         };
         Ok(Aggregates {
             layout,
