@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use isobar_core::backend::{AggregateBackend, AggregateMap};
 use isobar_core::error::{Error, Result};
-use isobar_core::execute::{Execute, Host, prefer_large_pages};
+use isobar_core::execute::{Execute, Host};
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::real::Real;
 use isobar_dist::PartBackend;
@@ -113,6 +113,23 @@ fn for_each_run(
                 }
             }
         }
+    }
+}
+
+/// Writes the aggregates of plane `n` of a vector, counted from the halo row before the first row if there is one; padding has none.
+fn ids_of_plane(map: &AggregateMap, layout: &Layout, n: usize, plane: &mut [u32]) {
+    let (Shape { nx, ny, nz }, [before, after]) = (map.shape(), map.halo());
+    let (j, of_row) = match n.checked_sub(usize::from(before.is_some())) {
+        // Columns of the halo row before the first row have the order of the second row.
+        None => (1, before.map(|row| (row, 0, nx))),
+        Some(j) if j < ny => (j, Some((map.ids(), nx * j, nx * ny))),
+        Some(j) => (j, after.map(|row| (row, 0, nx))),
+    };
+    plane.fill(AggregateMap::NONE);
+    let Some((all, first, layer)) = of_row else { return };
+    for k in 0..nz {
+        let row = &all[first + layer * k..][..nx];
+        row.iter().enumerate().for_each(|(i, &id)| plane[layout.index(i, j, k) - j * plane.len()] = id);
     }
 }
 
@@ -234,26 +251,18 @@ impl AggregateBackend for Cuda {
             self.elementwise(kernel, layout.len(), arguments.with(ids.start()))?;
             ids
         } else {
-            // Memory is touched first by the threads that fill it.
-            let mut ids = vec![0; places];
-            prefer_large_pages(&ids);
-            let mut planes: Vec<&mut [u32]> = ids.chunks_mut(len).collect();
-            Host.for_each(&mut planes, |n, plane| {
-                plane.fill(AggregateMap::NONE);
-                let (j, of_row) = match n.checked_sub(beside[0]) {
-                    // Columns of the halo row before the first row have the order of the second row.
-                    None => (1, before.map(|row| (row, 0, nx))),
-                    Some(j) if j < ny => (j, Some((map.ids(), nx * j, nx * ny))),
-                    Some(j) => (j, after.map(|row| (row, 0, nx))),
-                };
-                let Some((all, first, layer)) = of_row else { return };
-                for k in 0..nz {
-                    let row = &all[first + layer * k..][..nx];
-                    row.iter().enumerate().for_each(|(i, &id)| plane[layout.index(i, j, k) - j * len] = id);
-                }
-            });
-            let buffer = Buffer::new(context, size_of_val(&*ids), &what)?;
-            self.send(&ids, buffer.start())?;
+            /// Entries that are copied at a time: the system clears every page of a new array at its first use.
+            const AT_ONCE: usize = 8 << 20;
+            let buffer = Buffer::new(context, 4 * places, &what)?;
+            let planes = (AT_ONCE / len).clamp(1, places / len);
+            let mut ids = vec![0; planes * len];
+            for first in (0..places / len).step_by(planes) {
+                let ids = &mut ids[..planes.min(places / len - first) * len];
+                Host.for_each(&mut ids.chunks_mut(len).collect::<Vec<_>>(), |n, plane| {
+                    ids_of_plane(map, &layout, first + n, plane);
+                });
+                self.send(ids, buffer.start() + (4 * first * len) as Pointer)?;
+            }
             buffer
         };
         Ok(Aggregates {
@@ -406,8 +415,27 @@ mod tests {
     }
 
     #[test]
+    fn planes_have_the_aggregates_of_their_cells() {
+        for (nx, ny, nz) in [(1, 1, 1), (7, 5, 3), (64, 6, 2)] {
+            let shape = Shape::new(nx, ny, nz);
+            let (layout, cells) = (Layout::new(shape).unwrap(), shape.cells());
+            let ids: Vec<u32> = (0..cells as u32).map(|n| if n % 3 == 1 { AggregateMap::NONE } else { n }).collect();
+            let map = AggregateMap::new(shape, ids, cells).unwrap();
+            let len = 2 * layout.half_plane();
+            let mut plane = vec![7; len];
+            for j in 0..ny {
+                ids_of_plane(&map, &layout, j, &mut plane);
+                for (place, &id) in (j * len..).zip(&plane) {
+                    let cell = layout.grid_point(place).map(|(i, j, k)| map.ids()[i + nx * (j + ny * k)]);
+                    assert_eq!(id, cell.unwrap_or(AggregateMap::NONE));
+                }
+            }
+        }
+    }
+
+    #[test]
     fn every_cell_is_in_one_run_of_its_aggregate() {
-        for (nx, ny, nz, count) in [(1, 1, 1, 1), (7, 5, 3, 4), (64, 6, 2, 3), (33, 9, 1, 200)] {
+        for (nx, ny, nz, count) in [(1, 1, 1, 1), (7, 5, 3, 4), (64, 6, 2, 3), (33, 9, 1, 200), (20, 9, 4, 1)] {
             let shape = Shape::new(nx, ny, nz);
             let layout = Layout::new(shape).unwrap();
             let id = |n: usize| {

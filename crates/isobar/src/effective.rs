@@ -109,17 +109,19 @@ impl Sample {
             wells: Vec::new(),
             ..problem
         };
-        let open = match problem.stencil() {
-            Ok(stencil) => {
-                let found = stencil.components(&Host).map(|found| found.all);
-                let components = found.unwrap_or_else(|| AggregateMap::whole(problem.shape));
-                Some(Open { stencil, components })
-            }
+        let stencil = match problem.stencil() {
+            Ok(stencil) => Some(stencil),
             Err(_) if is_closed(&problem) => None,
             Err(error) => return Err(error),
         };
         let (means, porosity) = means_and_porosity(&problem);
-        let DiffusionProblem { shape, spacing, .. } = problem;
+        // The memory of κ is freed before the search takes its own.
+        let DiffusionProblem { shape, spacing, coefficient, .. } = problem;
+        drop(coefficient);
+        let open = stencil.map(|stencil| {
+            let found = stencil.components(&Host).map(|found| found.all);
+            Open { components: found.unwrap_or_else(|| AggregateMap::whole(shape)), stencil }
+        });
         Ok(Self { shape, spacing, open, means, porosity, conducting: None })
     }
 
