@@ -1,6 +1,7 @@
 //! Aggregates of the diffusion operator's cells: connected components, bodies of one material, and E = Zᵀ A Z.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::spread::Spread;
@@ -33,8 +34,8 @@ impl Diffusion {
 
     /// Returns the connected components, or nothing where all cells form one component with a shift.
     pub fn components(&self, execute: &impl Execute) -> Option<Components> {
-        if self.components.is_some() {
-            return self.components.clone();
+        if let Some(known) = &self.components {
+            return Some(Components::clone(known));
         }
         let shape = self.shape();
         if self.is_one_piece() {
@@ -78,7 +79,7 @@ impl Diffusion {
             all = AggregateMap::from_parts(self.shape(), ids, kept.iter().filter(|kept| **kept).count());
         }
         let anchored = vec![false; all.count()];
-        this.components = (all.cells() < self.shape().cells()).then_some(Components { all, anchored });
+        this.components = (all.cells() < self.shape().cells()).then(|| Arc::new(Components { all, anchored }));
         this
     }
 
@@ -88,9 +89,9 @@ impl Diffusion {
     pub fn between_sides(&self, axis: Axis, execute: &impl Execute) -> Self {
         let mut this = self.clone();
         this.sides[axis as usize] = [Side::Fixed; 2];
-        this.components = self.components.as_ref().map(|Components { all, .. }| {
-            let anchored = this.anchored(execute, all);
-            Components { all: all.clone(), anchored }
+        this.components = self.components.as_ref().map(|known| {
+            let anchored = this.anchored(execute, &known.all);
+            Arc::new(Components { all: known.all.clone(), anchored })
         });
         this
     }
@@ -212,8 +213,6 @@ impl Diffusion {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::execute::Serial;
     use crate::problem::random;

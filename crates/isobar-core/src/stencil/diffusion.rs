@@ -94,7 +94,7 @@ pub struct Diffusion {
     /// Lower and upper side of each direction.
     pub(super) sides: [[Side; 2]; 3],
     /// The connected components, where they are known and not all cells are active.
-    pub(super) components: Option<Components>,
+    pub(super) components: Option<Arc<Components>>,
 }
 
 impl Diffusion {
