@@ -186,7 +186,7 @@ impl Sample {
     /// Returns the matrix of the cells that are connected to both sides of an axis, with u = 1 on the lower one and u = 0 on the
     /// upper one, their part of the volume, and the right-hand side; nothing where there are none.
     fn system(&mut self, axis: Axis) -> Option<(Diffusion, f64, Vec<f64>)> {
-        let Self { shape, spacing, open, conducting, .. } = self;
+        let Self { shape, spacing, open, porosity, conducting, .. } = self;
         let Open { stencil, components } = open.as_ref()?;
         let which = through(stencil, components, axis);
         if !which.contains(&true) {
@@ -199,9 +199,9 @@ impl Sample {
                 *none = None;
                 let stencil = stencil.restricted(components, &which, &Host);
                 let is_part = |n: usize| components.aggregate(n).is_some_and(|component| which[component]);
-                let [volume] = match which.contains(&false) || !components.is_whole() {
+                let [volume] = match which.contains(&false) {
                     true => means(*shape, spacing, |n| [f64::from(u8::from(is_part(n)))]),
-                    false => [1.0],
+                    false => [*porosity],
                 };
                 none.insert(Conducting { which, volume, stencil })
             }
