@@ -128,7 +128,7 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
         let restrict = |j: usize, space: &mut ChunkSpace<T>| {
             self.restrict_plane(&c, j, what, coarse_f, &mut space.natural[0]);
         };
-        fine.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, Some(&restrict), u)
+        fine.pass_around_sweeps(&c, &mut workspace, (relaxation, guess, 1), [None, Some(&restrict)], vectors, u)
     }
 
     fn prolong_smooth(

@@ -147,7 +147,7 @@ impl<T: Real> Transfer<Cpu, T> for PointTransfer<T> {
             self.restrict_plane(&c, j, Restricted::Residual(vectors), coarse_f, space);
         };
         let sweep = (relaxation, guess, 1);
-        fine.pass_around_sweeps(&c, &mut workspace, None, sweep, vectors, Some(&restrict), u)
+        fine.pass_around_sweeps(&c, &mut workspace, sweep, [None, Some(&restrict)], vectors, u)
     }
 
     fn prolong_smooth(

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use isobar_core::backend::Scalar;
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Shape, Slab};
-use isobar_core::operator::{Guess, LineSmoother, ModalTransfer, OwnModes, Relaxation};
+use isobar_core::operator::{Expansion, Guess, LineSmoother, ModalTransfer, OwnModes};
 use isobar_core::options::{Choice, Method, Preconditioner, SolverOptions};
 use isobar_core::real::{Real, bytes_of, bytes_of_mut};
 use isobar_core::stencil::{Stencil, TensorProduct, VerticalModes};
@@ -222,35 +222,31 @@ impl<B: PartBackend, T: Real, C: Real> ModalTransfer<B, T, C> for Redividing<B, 
 
     fn expand_smooth_project(
         &self,
-        x: &B::Vector<C>,
-        guess: Guess,
-        smoother: (Relaxation, usize),
+        &Expansion { x, guess, relaxation, sweeps }: &Expansion<'_, B::Vector<C>>,
         f: &B::Vector<T>,
-        u: &mut B::Vector<T>,
+        vectors: [&mut B::Vector<T>; 2],
         g: &mut B::Vector<C>,
-        scratch: &mut B::Vector<T>,
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
         let mut divided = self.divided();
         divided.take(&self.backend, x)?;
         let Divided { g: own, x, .. } = &mut *divided;
-        self.part.expand_smooth_project(x, guess, smoother, f, u, own, scratch, norm, scalars)?;
+        self.part.expand_smooth_project(&Expansion { x, guess, relaxation, sweeps }, f, vectors, own, norm, scalars)?;
         divided.collect(&self.backend, g)
     }
 
     fn expand_smooth_norm(
         &self,
-        x: &B::Vector<C>,
-        guess: Guess,
-        smoother: (Relaxation, usize),
+        &Expansion { x, guess, relaxation, sweeps }: &Expansion<'_, B::Vector<C>>,
         f: &B::Vector<T>,
-        u: &mut B::Vector<T>,
-        scratch: &mut B::Vector<T>,
+        vectors: [&mut B::Vector<T>; 2],
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        self.expand_by(x, |x| self.part.expand_smooth_norm(x, guess, smoother, f, u, scratch, norm, scalars))
+        self.expand_by(x, |x| {
+            self.part.expand_smooth_norm(&Expansion { x, guess, relaxation, sweeps }, f, vectors, norm, scalars)
+        })
     }
 
     fn needs_scratch(&self) -> bool {

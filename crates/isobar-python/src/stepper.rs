@@ -70,17 +70,16 @@ impl Stepper {
         py: Python<'_>,
         given: Given,
         source: Option<Array>,
-        times: (f64, f64, Option<f64>),
-        scheme: &str,
-        extrapolates: bool,
+        steps: (f64, f64, Option<f64>, String, bool),
         options: &str,
         device: &str,
         threads: Option<usize>,
     ) -> PyResult<Self> {
+        let (dt, end, error, scheme, extrapolates) = steps;
         let problem = given.problem()?;
         let body = source.map(|array| array.values()).transpose()?;
         let solver = solver_options(options).map_err(raise_case)?;
-        let scheme = match scheme {
+        let scheme = match scheme.as_str() {
             "crank-nicolson" => Scheme::CrankNicolson,
             "backward-euler" => Scheme::BackwardEuler,
             other => {
@@ -89,7 +88,6 @@ impl Stepper {
             }
         };
         let guess = if extrapolates { StepGuess::Extrapolated } else { StepGuess::Previous };
-        let (dt, end, error) = times;
         py.detach(|| {
             let options = HeatOptions { steps: Steps::new(dt, end)?, error, scheme, guess };
             let heat = Heat::in_cells(&problem, body)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use isobar::grid::{HorizontalField, VerticalProfile};
 use isobar::internals;
 use isobar::problem::{Boundary, Coefficient, DiffusionProblem, FaceProblem, SideFields, Source, Spacing, Well};
-use isobar::stencil::{Axis, Coefficients, Diffusion, Side, TensorProduct};
+use isobar::stencil::{Axis, Coefficients, Diffusion, Side, Spread, TensorProduct};
 use isobar::{RawMemory, Shape};
 use isobar_case::report::to_json;
 use isobar_case::{Case, LinearSystem, Matrix, Override};
@@ -77,7 +77,8 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    pub(crate) fn problem(&self) -> PyResult<DiffusionProblem> {
+    /// Returns the problem without its fields.
+    fn form(&self) -> PyResult<DiffusionProblem> {
         let shape = match (&self.labels, self.kappa.first()) {
             (Some(labels), _) => labels.shape()?,
             (None, Some(first)) => first.0.shape(),
@@ -86,15 +87,7 @@ impl Given {
         if shape.cells() == 0 {
             return Err(PyValueError::new_err(format!("kappa has shape {shape}; at least one cell is needed")));
         }
-        let read = |name: &str, array: &Array| read(shape, name, array);
-        let coefficient = match &self.labels {
-            Some(labels) => Coefficient::Isotropic(labels.coefficients()?),
-            None => coefficient(shape, &self.kappa)?,
-        };
-        let mut problem = DiffusionProblem::new(shape, coefficient);
-        problem.reaction = self.reaction.as_ref().map(|array| read("reaction", array)).transpose()?;
-        let active = self.active.as_ref().map(|array| read("active", array)).transpose()?;
-        problem.active = active.map(|values| values.into_iter().map(|value| value != 0.0).collect());
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(Vec::new()));
         for (d, widths) in self.spacing.iter().enumerate() {
             match widths[..] {
                 [] => {}
@@ -114,6 +107,19 @@ impl Given {
         }
         problem.sources = self.sources.iter().map(|&(i, j, k, rate)| Source { i, j, k, rate }).collect();
         problem.wells = self.wells.iter().map(|&(i, j, k, value, radius)| Well { i, j, k, value, radius }).collect();
+        Ok(problem)
+    }
+
+    pub(crate) fn problem(&self) -> PyResult<DiffusionProblem> {
+        let mut problem = self.form()?;
+        let read = |name: &str, array: &Array| read(problem.shape, name, array);
+        problem.coefficient = match &self.labels {
+            Some(labels) => Coefficient::Isotropic(labels.coefficients()?),
+            None => coefficient(problem.shape, &self.kappa)?,
+        };
+        problem.reaction = self.reaction.as_ref().map(|array| read("reaction", array)).transpose()?;
+        let active = self.active.as_ref().map(|array| read("active", array)).transpose()?;
+        problem.active = active.map(|values| values.into_iter().map(|value| value != 0.0).collect());
         Ok(problem)
     }
 }
@@ -177,6 +183,12 @@ impl System {
         py.detach(|| LinearSystem::from_diffusion(problem)).map(|inner| Self { inner }).map_err(raise_case)
     }
 
+    /// Checks everything of a diffusion problem except its fields.
+    #[staticmethod]
+    fn check_form(given: Given) -> PyResult<()> {
+        given.form()?.check_form().map_err(raise)
+    }
+
     /// Makes a system from conductances of a grid (nz, ny, nx); directions without conductances are closed.
     #[staticmethod]
     fn faces(
@@ -205,13 +217,16 @@ impl System {
     }
 
     /// Makes a system from coefficients proportional to conductances, all on the host or all on one device, which are read when a solver is made or
-    /// updated: fields, for each direction the number of its field and a factor, a shift, and kinds of sides.
+    /// updated: fields, for each direction the number of its field and a factor, a shift, kinds of sides, and, if known, the smallest
+    /// and the largest coefficient of each field.
     #[staticmethod]
+    #[pyo3(signature = (fields, axes, shift, sides, spreads=None))]
     fn cells(
         fields: Vec<Array>,
         axes: [(usize, f64); 3],
         shift: Option<Array>,
         sides: [[String; 2]; 3],
+        spreads: Option<Vec<(f64, f64)>>,
     ) -> PyResult<Self> {
         let Some(first) = fields.first() else { return Err(PyValueError::new_err("no fields")) };
         let shape = first.0.shape();
@@ -237,7 +252,11 @@ impl System {
             let fields = fields.iter().map(on_device).collect::<PyResult<_>>()?;
             (Coefficients::DeviceCells { fields, axes, shift: shift.as_ref().map(on_device).transpose()? }, None)
         };
-        let matrix = Diffusion::new(shape, coefficients, shift, sides).map_err(raise)?;
+        let mut matrix = Diffusion::new(shape, coefficients, shift, sides).map_err(raise)?;
+        if let Some(spreads) = spreads {
+            let spreads = spreads.into_iter().map(|(least, most)| Spread { least, most }).collect();
+            matrix = matrix.with_spreads(spreads).map_err(raise)?;
+        }
         Ok(Self { inner: LinearSystem::from_matrix(Matrix::Diffusion(matrix)) })
     }
 

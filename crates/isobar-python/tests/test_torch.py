@@ -89,6 +89,7 @@ def test_cells_by_the_library_are_those_of_the_problem(rng, name):
                 np.testing.assert_allclose(found, again.detach(), atol=1e-10 * float(again.detach().abs().max()))
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 def test_compile_leaves_it_alone(rng):
     if not hasattr(torch, "compile"):
         pytest.skip("PyTorch before 2.0 compiles nothing")

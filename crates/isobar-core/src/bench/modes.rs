@@ -2,7 +2,7 @@
 
 use super::{Bench, OUT, Timed, seconds, time_levels, upload_noise};
 use crate::error::Result;
-use crate::operator::Guess;
+use crate::operator::{Expansion, Guess};
 use crate::options::SolverOptions;
 use crate::real::Real;
 use crate::solver::modes::RELAXATION;
@@ -51,9 +51,8 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real, C: Real>(
     let (norm, mut scalars) = (OUT.get(0), backend.scalars()?);
     let mut run = |step: &Traffic| -> Result<()> {
         if step.name == traffic::EXPAND_SMOOTH_PROJECT.name {
-            let smoother = (RELAXATION, 1);
-            let (f, u, g, scratch) = (&f, &mut u, &mut g, &mut scratch);
-            transfer.expand_smooth_project(&x, Guess::Given, smoother, f, u, g, scratch, norm, &mut scalars)
+            let expansion = Expansion { x: &x, guess: Guess::Given, relaxation: RELAXATION, sweeps: 1 };
+            transfer.expand_smooth_project(&expansion, &f, [&mut u, &mut scratch], &mut g, norm, &mut scalars)
         } else if step.name == traffic::PROJECT_RESIDUAL.name {
             transfer.project_residual(&f, &mut u, &mut g, &mut scratch, norm, &mut scalars)
         } else {

@@ -4,7 +4,7 @@ use super::fixture::{Sample, compare_at_scale, ok, poison, random_vector, send, 
 use super::{Complete, fixture::SCALARS};
 use crate::backend::Backend;
 use crate::layout::{Colour, Shape};
-use crate::operator::{Guess, Relaxation};
+use crate::operator::{Expansion, Guess, Relaxation};
 use crate::options::{Count, ModesOptions, MultigridOptions, Smoother, SolverOptions};
 use crate::precond::multigrid::Cycle;
 use crate::real::Real;
@@ -76,36 +76,32 @@ pub fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
             // The number of modes does not affect several sweeps.
             let all = [(Colour::Red, 2), (Colour::Red, 1), (Colour::Black, 3), (Colour::Red, 7)];
             for &(first, sweeps) in &all[..if count == 1 { 4 } else { 1 }] {
-                let smoother = (Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first }, sweeps);
+                let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first };
                 // All sweeps but the last may be in the modes' precision.
                 let epsilon = if sweeps > 1 { T::EPSILON.max(C::EPSILON) } else { T::EPSILON };
                 let scale = SCALE * epsilon / T::EPSILON;
                 let (mut u, mut on_u) = poison::<B, T>(backend, shape);
                 for guess in [Guess::Zero, Guess::Given] {
                     let what = format!("expand_smooth_project {sweeps} {guess:?}");
+                    let expansion = Expansion { x: &x, guess, relaxation, sweeps };
+                    let on_expansion = Expansion { x: &on_x, guess, relaxation, sweeps };
                     let (mut g, mut on_g) = poison::<B, C>(backend, Shape { nz: count, ..shape });
                     if guess == Guess::Zero {
                         ok(tested.project_rhs(&on_f, &mut on_g, &mut on_u, norm, &mut scalars));
                     }
                     ok(reference.expand_smooth_project(
-                        &x,
-                        guess,
-                        smoother,
+                        &expansion,
                         &f,
-                        &mut u,
+                        [&mut u, &mut s],
                         &mut g,
-                        &mut s,
                         norm,
                         &mut reference_scalars,
                     ));
                     ok(tested.expand_smooth_project(
-                        &on_x,
-                        guess,
-                        smoother,
+                        &on_expansion,
                         &on_f,
-                        &mut on_u,
+                        [&mut on_u, &mut on_s],
                         &mut on_g,
-                        &mut on_s,
                         norm,
                         &mut scalars,
                     ));
@@ -116,10 +112,8 @@ pub fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
                     if guess == Guess::Zero {
                         ok(tested.project_rhs(&on_f, &mut on_g, &mut on_u, norm, &mut scalars));
                     }
-                    let (to, from) = (&mut u, &mut s);
-                    ok(reference.expand_smooth_norm(&x, guess, smoother, &f, to, from, norm, &mut reference_scalars));
-                    let (to, from) = (&mut on_u, &mut on_s);
-                    ok(tested.expand_smooth_norm(&on_x, guess, smoother, &on_f, to, from, norm, &mut scalars));
+                    ok(reference.expand_smooth_norm(&expansion, &f, [&mut u, &mut s], norm, &mut reference_scalars));
+                    ok(tested.expand_smooth_norm(&on_expansion, &on_f, [&mut on_u, &mut on_s], norm, &mut scalars));
                     compare_at_scale(backend, &on_u, &u, scale, &format!("{what} with {name}"));
                     same_norm(&scalars, reference_scalars.get(norm), epsilon, &what);
                 }

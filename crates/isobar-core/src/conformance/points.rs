@@ -173,8 +173,8 @@ fn exact_moving<B: Supports<S>, S: Sample, T: Real>(
     let (backend, shape, norm) = (pair.backend, pair.shape(), SCALARS[0]);
     let ((f, on_f), (mut u, mut on_u), (before, mut on_before)) = (pair.vector(31), pair.vector(32), pair.vector(33));
     let [(mut v, mut on_v), (mut w, mut on_w)] = [pair.poison(), pair.poison()];
-    ok(pair.reference.relax_moving(cycle, &f, &mut u, &before, [&mut v, &mut w], norm, &mut pair.reference_scalars));
-    ok(tested.relax_moving(cycle, &on_f, &mut on_u, &on_before, [&mut on_v, &mut on_w], norm, &mut pair.scalars));
+    ok(pair.reference.relax_moving(cycle, [&f, &before], &mut u, [&mut v, &mut w], norm, &mut pair.reference_scalars));
+    ok(tested.relax_moving(cycle, [&on_f, &on_before], &mut on_u, [&mut on_v, &mut on_w], norm, &mut pair.scalars));
     pair.compare_scalar(norm, 1.0, &format!("norm of {cycle:?}"));
     pair.compare(&on_v, &v, &format!("{cycle:?}"));
     pair.compare(&on_w, &w, &format!("before the last of {cycle:?}"));

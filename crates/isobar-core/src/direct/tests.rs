@@ -1,7 +1,8 @@
 use super::*;
+use crate::array::DeviceArray;
 use crate::conformance::direct::SIDES;
 use crate::layout::Shape;
-use crate::stencil::{Coefficients, Diffusion, Side, Stencil};
+use crate::stencil::{Coefficients, Diffusion, Side, Spread, Stencil};
 
 /// Makes an axis with these ends, masses and couplings from widths.
 fn axis(widths: &[f64], sides: [Side; 2]) -> AxisMatrix {
@@ -96,6 +97,31 @@ fn stretched_axes_keep_their_small_eigenvalues() {
     let wanted = (std::f64::consts::PI / length).powi(2);
     assert!((basis.values()[1] / wanted - 1.0).abs() < 1e-2, "{:e} {wanted:e}", basis.values()[1]);
     assert_eq!(basis.values()[0], 0.0);
+}
+
+#[test]
+fn coefficients_of_one_value_need_no_copy_from_a_gpu() {
+    let shape = Shape::new(6, 5, 4);
+    let sides = [[Side::Fixed; 2], [Side::Periodic; 2], [Side::Closed, Side::Fixed]];
+    let (axes, values) = ([(0, 2.0), (0, 0.5), (1, 3.0)], [1.5, 7.0]);
+    let made = |coefficients| Diffusion::new(shape, coefficients, None, sides).unwrap();
+    let host = made(Coefficients::Cells { fields: values.map(|value| vec![value; 120].into()).into(), axes });
+    // SAFETY: the elements are never read.
+    let field = unsafe { DeviceArray::c_order::<f64>(0, shape, 0) };
+    let device = made(Coefficients::DeviceCells { fields: vec![field; 2], axes, shift: None });
+    let of = |spreads: [[f64; 2]; 2]| {
+        device.clone().with_spreads(spreads.map(|[least, most]| Spread { least, most }).into())
+    };
+    let known = of(values.map(|value| [value; 2])).unwrap();
+    assert_eq!(known.separable().unwrap(), host.separable().unwrap());
+    for unknown in [&device, &of([[1.0, 2.0], [3.0, 3.0]]).unwrap()] {
+        assert!(!unknown.has_rows() && unknown.chooses_direct().is_none());
+        assert!(unknown.separable().unwrap_err().to_string().contains("memory of a GPU"));
+    }
+    for wrong in [[[-1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0], [f64::NAN, 1.0]], [[1.0, f64::INFINITY], [1.0, 1.0]]] {
+        assert!(of(wrong).unwrap_err().to_string().contains("finite and not negative"));
+    }
+    assert!(device.with_spreads(Vec::new()).is_err());
 }
 
 #[test]

@@ -30,10 +30,8 @@ pub trait MixedSmoother<B: Backend>: LineSmoother<B, f64> {
         &self,
         relaxation: Relaxation,
         f: &B::Vector<f64>,
-        e: &B::Vector<f32>,
-        u: &mut B::Vector<f64>,
-        r: &mut B::Vector<f32>,
-        scratch: &mut B::Vector<f64>,
+        [u, scratch]: [&mut B::Vector<f64>; 2],
+        [e, r]: [&mut B::Vector<f32>; 2],
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
@@ -183,7 +181,7 @@ impl<B: Backend> MixedTop<B> for UnfusedTop<B> {
             double.backend().axpy(Ratio::ONE, e, u, scalars)?;
             return double.residual_in_single(b, u, r, scratch, norm, scalars);
         }
-        double.correct_smooth_residual(*relaxation, b, e, u, r, scratch, norm, scalars)
+        double.correct_smooth_residual(*relaxation, b, [u, scratch], [e, r], norm, scalars)
     }
 
     fn descend_first(&mut self, coarse_f: &mut B::Vector<f32>) -> Result<()> {

@@ -39,7 +39,7 @@ pub use direct::{DirectBackend, DirectSolver, Judged, SharedDirect};
 pub use levels::{Coarser, LevelBackend, OwnModes};
 pub use line::{LineSmoother, LineSolver, Relaxation};
 pub use mixed::{MixedSmoother, MixedTop};
-pub use modes::ModalTransfer;
+pub use modes::{Expansion, ModalTransfer};
 pub use points::{PointSmoother, lines_layout};
 pub use transfer::Transfer;
 pub use triangular::Triangular;

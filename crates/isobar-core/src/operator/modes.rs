@@ -7,6 +7,19 @@ use crate::layout::Layout;
 use crate::real::Real;
 use crate::stencil::modes::VerticalModes;
 
+/// Modes to expand in, and the sweeps that follow.
+#[derive(Debug)]
+pub struct Expansion<'a, X> {
+    /// x_m of the modes.
+    pub x: &'a X,
+    /// Whether the expansion is added to u or replaces it.
+    pub guess: Guess,
+    /// The relaxation of each sweep.
+    pub relaxation: Relaxation,
+    /// The number of sweeps.
+    pub sweeps: usize,
+}
+
 /// Projection on modes s_m and expansion in them, and the steps that fuse these with relaxation of the grid. A vector of modes is a
 /// grid with the same columns and a layer for each mode; it has a precision of its own.
 pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
@@ -62,12 +75,9 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
     /// in the modes' precision: after the last one only couplings between columns carry an error of u.
     fn expand_smooth(
         &self,
-        x: &B::Vector<C>,
-        guess: Guess,
-        (relaxation, sweeps): (Relaxation, usize),
+        &Expansion { x, guess, relaxation, sweeps }: &Expansion<'_, B::Vector<C>>,
         f: &B::Vector<T>,
-        u: &mut B::Vector<T>,
-        scratch: &mut B::Vector<T>,
+        [u, scratch]: [&mut B::Vector<T>; 2],
     ) -> Result<()> {
         let fine = self.fine();
         self.expand(x, guess, u)?;
@@ -77,33 +87,27 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
     /// Does [`ModalTransfer::expand_smooth`], then [`ModalTransfer::project_residual`].
     fn expand_smooth_project(
         &self,
-        x: &B::Vector<C>,
-        guess: Guess,
-        smoother: (Relaxation, usize),
+        expansion: &Expansion<'_, B::Vector<C>>,
         f: &B::Vector<T>,
-        u: &mut B::Vector<T>,
+        [u, scratch]: [&mut B::Vector<T>; 2],
         g: &mut B::Vector<C>,
-        scratch: &mut B::Vector<T>,
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        self.expand_smooth(x, guess, smoother, f, u, scratch)?;
+        self.expand_smooth(expansion, f, [&mut *u, &mut *scratch])?;
         self.project_residual(f, u, g, scratch, norm, scalars)
     }
 
     /// Does [`ModalTransfer::expand_smooth`], then computes ‖f − A u‖² of the resulting u.
     fn expand_smooth_norm(
         &self,
-        x: &B::Vector<C>,
-        guess: Guess,
-        smoother: (Relaxation, usize),
+        expansion: &Expansion<'_, B::Vector<C>>,
         f: &B::Vector<T>,
-        u: &mut B::Vector<T>,
-        scratch: &mut B::Vector<T>,
+        [u, scratch]: [&mut B::Vector<T>; 2],
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        self.expand_smooth(x, guess, smoother, f, u, scratch)?;
+        self.expand_smooth(expansion, f, [&mut *u, &mut *scratch])?;
         self.fine().residual_norm(f, u, scratch, norm, scalars)
     }
 

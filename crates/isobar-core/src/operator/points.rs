@@ -43,14 +43,13 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
     fn relax_moving(
         &self,
         cycle: &PointCycle,
-        f: &B::Vector<T>,
+        [f, before]: [&B::Vector<T>; 2],
         u: &mut B::Vector<T>,
-        before: &B::Vector<T>,
         [v, w]: [&mut B::Vector<T>; 2],
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        move_by_sweeps(self, cycle, f, u, before, [v, w], norm, scalars)
+        move_by_sweeps(self, cycle, [f, before], u, [v, w], norm, scalars)
     }
 
     /// Prepares for [`PointSmoother::relax_lines`] and [`PointSmoother::judge_lines`].
@@ -100,9 +99,8 @@ fn no_lines() -> Error {
 pub fn move_by_sweeps<B: Backend, T: Real>(
     operator: &(impl PointSmoother<B, T> + ?Sized),
     cycle: &PointCycle,
-    f: &B::Vector<T>,
+    [f, before]: [&B::Vector<T>; 2],
     u: &mut B::Vector<T>,
-    before: &B::Vector<T>,
     [v, w]: [&mut B::Vector<T>; 2],
     norm: Scalar,
     scalars: &mut B::Scalars,

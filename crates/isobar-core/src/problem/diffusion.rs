@@ -210,6 +210,33 @@ impl DiffusionProblem {
         self.checked().map(|_| ())
     }
 
+    /// Checks the widths of cells and the sides only.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] and [`Error::Invalid`] for them.
+    pub fn check_form(&self) -> Result<()> {
+        self.check_spacing()?;
+        self.check_sides()
+    }
+
+    fn check_spacing(&self) -> Result<()> {
+        for (d, (spacing, n)) in self.spacing.iter().zip(self.extents()).enumerate() {
+            let key = format!("grid.spacing ({})", ["x", "y", "z"][d]);
+            if let Spacing::Given(widths) = spacing
+                && widths.len() != n
+            {
+                return Err(Error::shape(&key, widths.len().to_string(), n.to_string()));
+            }
+            if let Some(m) = (0..n).find(|&m| !(spacing.width(m) > 0.0 && spacing.width(m).is_finite())) {
+                return Err(Error::invalid(
+                    key,
+                    format!("cell {m} has the width {}; use a positive number", spacing.width(m)),
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks all cells once, for everything that is then made from the problem.
     ///
     /// # Errors
@@ -219,18 +246,7 @@ impl DiffusionProblem {
         let length = |what: &str, len: usize, expected: usize| {
             if len == expected { Ok(()) } else { Err(Error::shape(what, len.to_string(), expected.to_string())) }
         };
-        for (d, (spacing, n)) in self.spacing.iter().zip(self.extents()).enumerate() {
-            let key = format!("grid.spacing ({})", ["x", "y", "z"][d]);
-            if let Spacing::Given(widths) = spacing {
-                length(&key, widths.len(), n)?;
-            }
-            if let Some(m) = (0..n).find(|&m| !(spacing.width(m) > 0.0 && spacing.width(m).is_finite())) {
-                return Err(Error::invalid(
-                    key,
-                    format!("cell {m} has the width {}; use a positive number", spacing.width(m)),
-                ));
-            }
-        }
+        self.check_spacing()?;
         let mut spreads = [Spread::NONE; 3];
         for (n, axis) in Axis::ALL.into_iter().enumerate() {
             let values = self.coefficient.along(axis);

@@ -155,7 +155,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
                 scalars,
                 &mut |_, scalars| {
                     if let Some([before, next_before]) = before {
-                        operator.relax_moving(&cycle, b, u, before, [next, next_before], NORM, scalars)?;
+                        operator.relax_moving(&cycle, [b, before], u, [next, next_before], NORM, scalars)?;
                         std::mem::swap(before, next_before);
                     } else {
                         operator.relax_points(&cycle, b, u, next, NORM, scalars)?;

@@ -6,7 +6,7 @@ use super::{Iteration, Monitor};
 use crate::backend::{Backend, Scalar};
 use crate::error::Result;
 use crate::layout::Colour;
-use crate::operator::{Guess, Relaxation};
+use crate::operator::{Expansion, Guess, Relaxation};
 use crate::options::Smoother;
 use crate::precond::ModalProblems;
 use crate::real::Real;
@@ -67,7 +67,7 @@ impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
     ) -> Result<ControlFlow<()>> {
         let Self { problems, plan, backend, scalars, initial, residual } = self;
         *residual = None;
-        let smoother = (RELAXATION, plan.sweeps);
+        let (relaxation, sweeps) = (RELAXATION, plan.sweeps);
         let (mut is_first, mut gains) = (guess == Guess::Zero, true);
         let guess = |n: Option<usize>| if n.is_none() { guess } else { Guess::Given };
         let mut observe = |square: f64| {
@@ -87,7 +87,8 @@ impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
                 }
                 problems.solve()?;
                 let ModalProblems { transfer, x, scratch, .. } = &mut *problems;
-                transfer.expand_smooth_norm(x, guess(n), smoother, b, u, scratch, NORM, scalars)
+                let expansion = Expansion { x, guess: guess(n), relaxation, sweeps };
+                transfer.expand_smooth_norm(&expansion, b, [&mut *u, scratch], NORM, scalars)
             };
             backend.iterate_after(scalars, &mut once, &mut observe)?;
         } else {
@@ -95,7 +96,8 @@ impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
             let mut once = |n: Option<usize>, scalars: &mut B::Scalars| {
                 problems.solve()?;
                 let ModalProblems { transfer, g, x, scratch, .. } = &mut *problems;
-                transfer.expand_smooth_project(x, guess(n), smoother, b, u, g, scratch, NORM, scalars)
+                let expansion = Expansion { x, guess: guess(n), relaxation, sweeps };
+                transfer.expand_smooth_project(&expansion, b, [&mut *u, scratch], g, NORM, scalars)
             };
             if guess(None) == Guess::Given {
                 backend.iterate(scalars, &mut |n, scalars| once(Some(n), scalars), &mut observe)?;

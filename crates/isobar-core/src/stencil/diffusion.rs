@@ -85,7 +85,7 @@ pub enum Coefficients {
 pub struct Diffusion {
     pub(super) shape: Shape,
     pub(super) coefficients: Coefficients,
-    /// The spreads of the fields of [`Coefficients::Cells`].
+    /// The spreads of the fields of [`Coefficients::Cells`], and of those of [`Coefficients::DeviceCells`] where they are known.
     pub(super) spreads: Vec<Spread>,
     /// s without the contribution of Dirichlet sides to [`Coefficients::Cells`].
     pub(super) shift: Option<Arc<[f64]>>,
@@ -189,8 +189,37 @@ impl Diffusion {
         &self.coefficients
     }
 
-    /// Returns the smallest and the largest coefficients of the fields of [`Coefficients::Cells`]; nothing for other
-    /// coefficients.
+    /// Sets the smallest and the largest coefficient of each field on a GPU: equal ones allow a direct solve without a copy on the
+    /// host.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for another number of fields, [`Error::Invalid`] for coefficients that are negative or not finite.
+    pub fn with_spreads(mut self, spreads: Vec<Spread>) -> Result<Self> {
+        if let Coefficients::DeviceCells { fields, .. } = &self.coefficients {
+            if spreads.len() != fields.len() {
+                let (found, expected) = (spreads.len(), fields.len());
+                return Err(Error::shape("diffusion.coefficient", found.to_string(), expected.to_string()));
+            }
+            if let Some(wrong) = spreads.iter().find(|field| !(0.0 <= field.least && field.most < f64::INFINITY)) {
+                let found = format!("{} to {}; it must be finite and not negative", wrong.least, wrong.most);
+                return Err(Error::invalid("diffusion.coefficient", found));
+            }
+            self.spreads = spreads;
+        }
+        Ok(self)
+    }
+
+    /// Returns whether entries of its rows are known on the host: they are there, or each field on a GPU has one known value.
+    pub fn has_rows(&self) -> bool {
+        let is_one_value = || !self.spreads.is_empty() && self.spreads.iter().all(|field| field.contrast() == 1.0);
+        match &self.coefficients {
+            Coefficients::DeviceCells { shift, .. } => shift.is_none() && is_one_value(),
+            _ => true,
+        }
+    }
+
+    /// Returns the smallest and the largest coefficients of the fields of [`Coefficients::Cells`], and of those on a GPU where they
+    /// are known; nothing for other coefficients.
     pub fn spreads(&self) -> &[Spread] {
         &self.spreads
     }
@@ -339,12 +368,14 @@ impl Stencil for Diffusion {
     }
 
     fn separable(&self) -> Result<Separable> {
-        self.require_host()?;
+        if !self.has_rows() {
+            self.require_host()?;
+        }
         separate(&DiffusionRows::new(self))
     }
 
     fn chooses_direct(&self) -> Option<Separable> {
-        let is_open = self.require_host().is_ok() && looks_separable(&DiffusionRows::new(self));
+        let is_open = self.has_rows() && looks_separable(&DiffusionRows::new(self));
         is_open.then(|| self.separable().ok()).flatten().filter(Separable::pays)
     }
 

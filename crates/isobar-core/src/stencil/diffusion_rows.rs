@@ -40,14 +40,18 @@ impl Diffusion {
         Some(at)
     }
 
-    /// Returns h, the transmissibility from a cell's centre to its face; 0 where only faces are stored, NaN
-    /// on a GPU.
+    /// Returns h, the transmissibility from a cell's centre to its face; 0 where only faces are stored, NaN on a GPU, unless
+    /// [`Diffusion::has_rows`].
     #[inline(always)]
     pub fn half(&self, axis: Axis, at: [usize; 3]) -> f64 {
         match &self.coefficients {
             Coefficients::Cells { fields, axes } => {
                 let (field, factor) = axes[axis as usize];
                 factor * fields[field][self.cell(at)]
+            }
+            Coefficients::DeviceCells { axes, .. } if self.has_rows() => {
+                let (field, factor) = axes[axis as usize];
+                factor * self.spreads()[field].least
             }
             Coefficients::DeviceCells { .. } => f64::NAN,
             Coefficients::Faces(_) => 0.0,
@@ -59,8 +63,9 @@ impl Diffusion {
     pub fn face(&self, axis: Axis, at: [usize; 3]) -> f64 {
         let Some(upper) = self.upper(axis, at) else { return 0.0 };
         match &self.coefficients {
-            Coefficients::Cells { .. } => harmonic(self.half(axis, at), self.half(axis, upper)),
-            Coefficients::DeviceCells { .. } => f64::NAN,
+            Coefficients::Cells { .. } | Coefficients::DeviceCells { .. } => {
+                harmonic(self.half(axis, at), self.half(axis, upper))
+            }
             Coefficients::Faces(faces) => faces[axis as usize][self.cell(at)],
         }
     }

@@ -4,7 +4,7 @@ use super::{Axis, Coefficients, Diffusion, Side, Stencil, TensorProduct};
 use crate::direct::SeparableRows;
 use crate::layout::Shape;
 
-/// The rows of diffusion, on the host.
+/// The rows of diffusion, if [`Diffusion::has_rows`].
 pub(super) struct DiffusionRows<'a> {
     stencil: &'a Diffusion,
     shift: Option<Box<dyn Fn([usize; 3]) -> f64 + Sync + 'a>>,
@@ -29,7 +29,7 @@ impl SeparableRows for DiffusionRows<'_> {
     }
 
     fn is_by_cells(&self) -> bool {
-        matches!(self.stencil.coefficients(), Coefficients::Cells { .. })
+        !matches!(self.stencil.coefficients(), Coefficients::Faces(_))
     }
 
     fn coupling(&self, axis: usize, at: [usize; 3]) -> f64 {
@@ -47,8 +47,12 @@ impl SeparableRows for DiffusionRows<'_> {
     }
 
     fn is_constant(&self, axis: usize) -> bool {
-        let Coefficients::Cells { axes, .. } = self.stencil.coefficients() else { return false };
-        self.stencil.spreads()[axes[axis].0].contrast() == 1.0
+        match self.stencil.coefficients() {
+            Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. } => {
+                self.stencil.spreads()[axes[axis].0].contrast() == 1.0
+            }
+            Coefficients::Faces(_) => false,
+        }
     }
 
     fn fixed_sides(&self, axis: usize) -> [bool; 2] {

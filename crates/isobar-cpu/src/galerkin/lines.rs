@@ -11,7 +11,7 @@ use isobar_core::stencil::galerkin::couplings::COLOURS;
 use pulp::{Simd, WithSimd};
 
 use super::operator::{Level27, Numbers, Workspace};
-use super::streams::{Order, Which, parts};
+use super::streams::{Order, Values, Which, parts};
 use crate::blas;
 use crate::cpu::Cpu;
 use crate::shared::{Row, RowMut, Shared};
@@ -47,7 +47,7 @@ impl<T: Real> WithSimd for Relax<'_, T> {
             // SAFETY: each half plane is written by one thread; where v is u, only half planes of this colour are written, and only those of
             // others are read here; here and below.
             let (streams, f) = unsafe {
-                (level.streams(simd, numbers, (j, parity), part, u, which, ring), f.packs(simd, position, n))
+                (level.streams(simd, numbers, (j, parity), part, which, Values { u, ring }), f.packs(simd, position, n))
             };
             let mut out = RowMut::new(simd, &mut values[first * pitch..beyond * pitch]);
             streams.add_to(
@@ -58,7 +58,7 @@ impl<T: Real> WithSimd for Relax<'_, T> {
         }
         // SAFETY: as above.
         unsafe {
-            let (entry, sum) = level.sum_at_end(numbers, (j, parity), which, u, None, ring);
+            let (entry, sum) = level.sum_at_end(numbers, (j, parity), which, Values { u, ring }, None);
             values[entry] = f.row(start + entry as isize, 1)[0] + sum;
         }
         let across = &numbers.across[2 * j + Level27::<T>::colour(j, parity)];

@@ -9,7 +9,7 @@ use isobar_core::simd::Pack;
 use pulp::{Simd, WithSimd};
 
 use super::operator::{Level27, Numbers, Workspace};
-use super::streams::{Order, Which, parts};
+use super::streams::{Order, Values, Which, parts};
 use crate::cpu::Cpu;
 use crate::row_sum::RowSum;
 use crate::shared::{RowMut, Shared};
@@ -97,7 +97,7 @@ impl<T: Real> WithSimd for HalfRows<'_, T> {
             // SAFETY: each plane of y belongs to one thread, and nobody writes x, f or coefficients, here and below.
             let (streams, own, sums, mut out) = unsafe {
                 (
-                    level.streams(simd, numbers, (j, parity), part, x, Which::All, None),
+                    level.streams(simd, numbers, (j, parity), part, Which::All, Values { u: x, ring: None }),
                     x.packs(simd, position, n),
                     numbers.sums.share().packs(simd, position, n),
                     y.packs_mut(simd, position + shift, n),
@@ -109,7 +109,8 @@ impl<T: Real> WithSimd for HalfRows<'_, T> {
         // SAFETY: as above.
         let (own, out) = unsafe { (x.row(start, n), y.row_mut(start + shift, n)) };
         // SAFETY: as above.
-        let (entry, sum) = unsafe { level.sum_at_end(numbers, (j, parity), Which::All, x, Some(own), None) };
+        let (entry, sum) =
+            unsafe { level.sum_at_end(numbers, (j, parity), Which::All, Values { u: x, ring: None }, Some(own)) };
         out[entry] = numbers.sums.entries()[start as usize + entry] * own[entry] + sum;
         for across in &numbers.across[2 * j + Level27::<T>::colour(j, parity)].couplings {
             let entry = across.entry as usize;
@@ -155,7 +156,7 @@ impl<T: Real> WithSimd for LaterRows<'_, T> {
             // SAFETY: each plane of r belongs to one thread, and nobody writes u or coefficients, here and below.
             let (streams, mut out) = unsafe {
                 (
-                    level.streams(simd, numbers, (j, parity), part, u, which, None),
+                    level.streams(simd, numbers, (j, parity), part, which, Values { u, ring: None }),
                     r.packs_mut(simd, position + shift, n),
                 )
             };
@@ -167,7 +168,7 @@ impl<T: Real> WithSimd for LaterRows<'_, T> {
         }
         // SAFETY: as above.
         unsafe {
-            let (entry, sum) = level.sum_at_end(numbers, (j, parity), which, u, None, None);
+            let (entry, sum) = level.sum_at_end(numbers, (j, parity), which, Values { u, ring: None }, None);
             r.set(start + shift + entry as isize, sum);
         }
     }

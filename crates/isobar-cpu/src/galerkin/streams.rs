@@ -134,9 +134,17 @@ pub(super) fn parts(nz: usize) -> [(usize, usize); 3] {
     }
 }
 
+/// The vector whose entries streams read.
+#[derive(Clone, Copy)]
+pub(super) struct Values<'a, T> {
+    pub(super) u: Shared<T>,
+    /// Copies that replace half planes across the end of an odd periodic direction.
+    pub(super) ring: Option<&'a [Vec<T>; 2]>,
+}
+
 impl<T: Real> Level27<T> {
-    /// Returns the couplings of some layers of a half plane and their neighbours. `ring` replaces half planes across the end
-    /// of an odd periodic direction; with it, [`Which::Before`] and [`Which::After`] are not supported.
+    /// Returns the couplings of some layers of a half plane and their neighbours.
+    /// With copies across the end of a periodic direction, [`Which::Before`] and [`Which::After`] are not supported.
     ///
     /// # Safety
     /// Nobody writes the rows of `u` meanwhile.
@@ -147,9 +155,8 @@ impl<T: Real> Level27<T> {
         numbers: &'a Numbers<T>,
         (j, parity): (usize, usize),
         (first, beyond): (usize, usize),
-        u: Shared<T>,
         which: Which,
-        ring: Option<&'a [Vec<T>; 2]>,
+        Values { u, ring }: Values<'a, T>,
     ) -> Streams<'a, S, T> {
         let (pitch, nz) = (self.layout.pitch(), self.grid.shape.nz as isize);
         let n = (beyond - first) * pitch;
@@ -213,16 +220,15 @@ impl<T: Real> Level27<T> {
         numbers: &Numbers<T>,
         (j, parity): (usize, usize),
         which: Which,
-        u: Shared<T>,
+        values: Values<'_, T>,
         own: Option<&[T]>,
-        ring: Option<&[Vec<T>; 2]>,
     ) -> (usize, T) {
         let (entry, is_cell) = self.end(parity);
         if !is_cell {
             return (entry, T::ZERO);
         }
         // SAFETY: promised by the caller.
-        (entry, unsafe { self.sum_at(numbers, (j, parity), entry, which, u, own.map(|own| own[entry]), ring) })
+        (entry, unsafe { self.sum_at(numbers, (j, parity), entry, which, values, own.map(|own| own[entry])) })
     }
 
     /// Returns Σ c u, or Σ c (own − u), of one entry of a half plane, with the sum of [`Level27::streams`].
@@ -235,9 +241,8 @@ impl<T: Real> Level27<T> {
         (j, parity): (usize, usize),
         entry: usize,
         which: Which,
-        u: Shared<T>,
+        Values { u, ring }: Values<'_, T>,
         own: Option<T>,
-        ring: Option<&[Vec<T>; 2]>,
     ) -> T {
         let (pitch, [nx, ny, nz]) = (self.layout.pitch(), self.grid.extents());
         let at = [2 * (entry % pitch) + parity, j, entry / pitch];

@@ -309,7 +309,7 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
                 self.gather_plane(w.x.as_ref(), j, unsolved, r.entries(), middle);
             };
             let sweep = (relaxation, guess, 1);
-            operator.pass_around_sweeps(&c, &mut inner, None, sweep, vectors, Some(&gather), u)?;
+            operator.pass_around_sweeps(&c, &mut inner, sweep, [None, Some(&gather)], vectors, u)?;
         }
         self.restrict_middle(&w, &mut workspace, coarse_f)
     }

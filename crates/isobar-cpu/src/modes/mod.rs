@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{Guess, LineSmoother, ModalTransfer, Operator, Relaxation, Transfer};
+use isobar_core::operator::{Expansion, Guess, LineSmoother, ModalTransfer, Operator, Transfer};
 use isobar_core::real::Real;
 use isobar_core::stencil::VerticalModes;
 use isobar_core::stencil::tensor_levels::SupportsTransfers;
@@ -148,8 +148,7 @@ impl<T: Real> Modal<T> {
         colours: &[Colour],
         [f, u]: [Shared<T>; 2],
         (plane, place): (Shared<T>, isize),
-        g: Option<Shared<C>>,
-        rounded: (Shared<T>, usize),
+        (g, rounded): (Option<Shared<C>>, (Shared<T>, usize)),
     ) -> f64 {
         let geometry = self.fine.geometry();
         let mut total = 0.0;
@@ -256,7 +255,7 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         let residual = |j: usize, space: &mut ChunkSpace<T>| {
             let place = (plane, self.fine.own_plane(space, 0));
             let rounded = (rounded, space.number());
-            let sum = self.project_residual_plane((&c, &s), j, &Colour::BOTH, vectors, place, Some(g), rounded);
+            let sum = self.project_residual_plane((&c, &s), j, &Colour::BOTH, vectors, place, (Some(g), rounded));
             store(sums, j, [sum, 0.0]);
         };
         let fill = |_, inside: Meanwhile<'_>| self.fine.cpu().fill_while(u, &Colour::BOTH, inside);
@@ -266,32 +265,25 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
 
     fn expand_smooth_project(
         &self,
-        x: &Vector<C>,
-        guess: Guess,
-        (relaxation, sweeps): (Relaxation, usize),
+        expansion: &Expansion<'_, Vector<C>>,
         f: &Vector<T>,
-        u: &mut Vector<T>,
+        [u, _]: [&mut Vector<T>; 2],
         g: &mut Vector<C>,
-        _: &mut Vector<T>,
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
-        let smoother = (relaxation, sweeps);
-        self.expand_smooth_and(x, guess, smoother, f, u, Some(g), norm, scalars)
+        self.expand_smooth_and(expansion, f, u, Some(g), norm, scalars)
     }
 
     fn expand_smooth_norm(
         &self,
-        x: &Vector<C>,
-        guess: Guess,
-        smoother: (Relaxation, usize),
+        expansion: &Expansion<'_, Vector<C>>,
         f: &Vector<T>,
-        u: &mut Vector<T>,
-        _: &mut Vector<T>,
+        [u, _]: [&mut Vector<T>; 2],
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
-        self.expand_smooth_and(x, guess, smoother, f, u, None, norm, scalars)
+        self.expand_smooth_and(expansion, f, u, None, norm, scalars)
     }
 
     fn needs_scratch(&self) -> bool {
@@ -304,9 +296,7 @@ impl<T: Real> Modal<T> {
     /// projection.
     fn expand_smooth_and<C: Real>(
         &self,
-        x: &Vector<C>,
-        guess: Guess,
-        (relaxation, sweeps): (Relaxation, usize),
+        &Expansion { x, guess, relaxation, sweeps }: &Expansion<'_, Vector<C>>,
         f: &Vector<T>,
         u: &mut Vector<T>,
         g: Option<&mut Vector<C>>,
@@ -331,7 +321,7 @@ impl<T: Real> Modal<T> {
         let residual = |j: usize, space: &mut ChunkSpace<T>| {
             let place = (plane, fine.own_plane(space, 0));
             let rounded = (rounded, space.number());
-            store(sums, j, [self.project_residual_plane((&c, &s), j, summed, vectors, place, g, rounded), 0.0]);
+            store(sums, j, [self.project_residual_plane((&c, &s), j, summed, vectors, place, (g, rounded)), 0.0]);
         };
         let mut before: Option<Stage<'_, T>> = Some(&expand);
         let mut left = sweeps;
@@ -340,7 +330,7 @@ impl<T: Real> Modal<T> {
             left -= now;
             let after: Option<Stage<'_, T>> = (left == 0).then_some(&residual);
             let some = (relaxation, Guess::Given, now);
-            fine.pass_around_sweeps(&c, &mut workspace, before.take(), some, vectors, after, u)?;
+            fine.pass_around_sweeps(&c, &mut workspace, some, [before.take(), after], vectors, u)?;
         }
         fine.reduce(&workspace, norm, scalars)
     }

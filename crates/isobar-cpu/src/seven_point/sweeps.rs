@@ -161,7 +161,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         };
         let after: Option<Stage<'_, T>> = if norm.is_some() { Some(&measure) } else { None };
         let sweep = (relaxation, Guess::Given, 1);
-        self.pass_around_sweeps(&c, &mut workspace, Some(before), sweep, vectors, after, u)?;
+        self.pass_around_sweeps(&c, &mut workspace, sweep, [Some(before), after], vectors, u)?;
         if let Some((scalar, scalars)) = norm {
             self.reduce(&workspace, scalar, scalars)?;
         }
@@ -177,10 +177,9 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         &self,
         c: &C,
         workspace: &mut Workspace<T>,
-        before: Option<Stage<'_, T>>,
         (relaxation, guess, sweeps): (Relaxation, Guess, usize),
+        [before, after]: [Option<Stage<'_, T>>; 2],
         [f, u]: [Shared<T>; 2],
-        after: Option<Stage<'_, T>>,
         filled: &mut Vector<T>,
     ) -> Result<()> {
         let (rho, colour) = (T::from_f64(relaxation.rho), self.first(relaxation));
@@ -259,7 +258,7 @@ impl<C: Stored<T>, T: Real> LineSmoother<Cpu, T> for SevenPoint<C, T> {
                 Ok(())
             }
             Smoother::LineRedBlack | Smoother::PointRedBlack => {
-                self.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, None, u)
+                self.pass_around_sweeps(&c, &mut workspace, (relaxation, guess, 1), [None; 2], vectors, u)
             }
             other => Err(Error::Unsupported(format!("relaxation by {other:?} on processor cores"))),
         }
@@ -291,10 +290,8 @@ impl<C: Stored<f64>> MixedSmoother<Cpu> for SevenPoint<C, f64> {
         &self,
         relaxation: Relaxation,
         f: &Vector<f64>,
-        e: &Vector<f32>,
-        u: &mut Vector<f64>,
-        r: &mut Vector<f32>,
-        scratch: &mut Vector<f64>,
+        [u, scratch]: [&mut Vector<f64>; 2],
+        [e, r]: [&mut Vector<f32>; 2],
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
@@ -312,7 +309,7 @@ impl<C: Stored<f64>> MixedSmoother<Cpu> for SevenPoint<C, f64> {
             store(sums, j, [self.residual_plane(&c, j, unsolved, vectors, r, space), 0.0]);
         };
         let sweep = (relaxation, Guess::Given, 1);
-        self.pass_around_sweeps(&c, &mut workspace, Some(&correct), sweep, vectors, Some(&residual), u)?;
+        self.pass_around_sweeps(&c, &mut workspace, sweep, [Some(&correct), Some(&residual)], vectors, u)?;
         self.reduce(&workspace, norm, scalars)
     }
 

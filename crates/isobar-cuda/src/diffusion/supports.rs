@@ -104,6 +104,9 @@ impl Supports<stencil::Diffusion> for Cuda {
     }
 
     fn separable(&self, stencil: &stencil::Diffusion) -> Result<Separable> {
+        if stencil.has_rows() {
+            return stencil.separable();
+        }
         stencil.on_host(|array| self.read_array(array))?.separable()
     }
 

@@ -67,10 +67,8 @@ impl MixedSmoother<Cuda> for SevenPoint<TensorProduct<f64>> {
         &self,
         relaxation: Relaxation,
         f: &Vector<f64>,
-        e: &Vector<f32>,
-        u: &mut Vector<f64>,
-        r: &mut Vector<f32>,
-        scratch: &mut Vector<f64>,
+        [u, scratch]: [&mut Vector<f64>; 2],
+        [e, r]: [&mut Vector<f32>; 2],
         norm: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {

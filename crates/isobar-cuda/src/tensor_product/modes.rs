@@ -6,7 +6,7 @@ use std::sync::Arc;
 use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Shape};
-use isobar_core::operator::{self, Guess, LineSmoother, Relaxation, Transfer};
+use isobar_core::operator::{self, Expansion, Guess, LineSmoother, Transfer};
 use isobar_core::options::MultigridOptions;
 use isobar_core::real::Real;
 use isobar_core::stencil::tensor_levels::SupportsTransfers;
@@ -280,38 +280,6 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
         })
     }
 
-    fn expand_and_smooth(
-        &self,
-        x: &Vector<C>,
-        guess: Guess,
-        (relaxation, sweeps): (Relaxation, usize),
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-    ) -> Result<()> {
-        let (kernels, first) = (self.fine.kernels(), self.layout.local(relaxation.first));
-        let is_fused = guess == Guess::Zero && self.fine.overwrites(relaxation);
-        if let Some(single) = self.single.as_ref().filter(|_| is_fused && sweeps > 1) {
-            single.expand_and_sweep(kernels, first, sweeps - 1, x, u)?;
-            single.last_half(kernels, first, f, u)?;
-            return kernels.sweep(1.0, first.other(), Guess::Given, f, u, scratch);
-        }
-        if let Some(sweep) = self.sweep.as_ref().filter(|_| is_fused && sweeps > 0) {
-            let count = self.layout.shape().nz;
-            let stride = count.next_multiple_of(self.together) as i32;
-            let modes = Modes { values: self.table.start(), first: 0, all: count as i32, stride };
-            sweep.launch(kernels.cuda(), kernels.operator(), modes, first, x, [f.pointer(), u.pointer()])?;
-            kernels.sweep(1.0, first.other(), Guess::Given, f, u, scratch)?;
-            let more = 1..sweeps;
-            return more.into_iter().try_for_each(|_| self.fine.smooth(relaxation, Guess::Given, f, u, scratch));
-        }
-        // A sweep overwrites its first colour, whatever it contains.
-        let needed = [first.other()];
-        let colours = if self.fine.overwrites(relaxation) { &needed[..] } else { &Colour::BOTH };
-        self.expand_colours(x, guess, colours, u)?;
-        (0..sweeps).try_for_each(|_| self.fine.smooth(relaxation, Guess::Given, f, u, scratch))
-    }
-
     fn project_what(
         &self,
         which: Residual,
@@ -384,31 +352,46 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
 
     fn expand_smooth(
         &self,
-        x: &Vector<C>,
-        guess: Guess,
-        (relaxation, sweeps): (Relaxation, usize),
+        &Expansion { x, guess, relaxation, sweeps }: &Expansion<'_, Vector<C>>,
         f: &Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
+        [u, scratch]: [&mut Vector<T>; 2],
     ) -> Result<()> {
-        self.expand_and_smooth(x, guess, (relaxation, sweeps), f, u, scratch)
+        let (kernels, first) = (self.fine.kernels(), self.layout.local(relaxation.first));
+        let is_fused = guess == Guess::Zero && self.fine.overwrites(relaxation);
+        if let Some(single) = self.single.as_ref().filter(|_| is_fused && sweeps > 1) {
+            single.expand_and_sweep(kernels, first, sweeps - 1, x, u)?;
+            single.last_half(kernels, first, f, u)?;
+            return kernels.sweep(1.0, first.other(), Guess::Given, f, u, scratch);
+        }
+        if let Some(sweep) = self.sweep.as_ref().filter(|_| is_fused && sweeps > 0) {
+            let count = self.layout.shape().nz;
+            let stride = count.next_multiple_of(self.together) as i32;
+            let modes = Modes { values: self.table.start(), first: 0, all: count as i32, stride };
+            sweep.launch(kernels.cuda(), kernels.operator(), modes, first, x, [f.pointer(), u.pointer()])?;
+            kernels.sweep(1.0, first.other(), Guess::Given, f, u, scratch)?;
+            let more = 1..sweeps;
+            return more.into_iter().try_for_each(|_| self.fine.smooth(relaxation, Guess::Given, f, u, scratch));
+        }
+        // A sweep overwrites its first colour, whatever it contains.
+        let needed = [first.other()];
+        let colours = if self.fine.overwrites(relaxation) { &needed[..] } else { &Colour::BOTH };
+        self.expand_colours(x, guess, colours, u)?;
+        (0..sweeps).try_for_each(|_| self.fine.smooth(relaxation, Guess::Given, f, u, scratch))
     }
 
     fn expand_smooth_project(
         &self,
-        x: &Vector<C>,
-        guess: Guess,
-        smoother: (Relaxation, usize),
+        expansion: &Expansion<'_, Vector<C>>,
         f: &Vector<T>,
-        u: &mut Vector<T>,
+        [u, scratch]: [&mut Vector<T>; 2],
         g: &mut Vector<C>,
-        scratch: &mut Vector<T>,
         norm: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        self.expand_and_smooth(x, guess, smoother, f, u, scratch)?;
-        self.fine.kernels().cuda().fill(u, self.fine.stale_after(smoother.0))?;
-        self.project_what(self.fine.left_by(smoother.0, Guess::Given), f, u, g, norm, scalars)?;
+        let relaxation = expansion.relaxation;
+        self.expand_smooth(expansion, f, [&mut *u, scratch])?;
+        self.fine.kernels().cuda().fill(u, self.fine.stale_after(relaxation))?;
+        self.project_what(self.fine.left_by(relaxation, Guess::Given), f, u, g, norm, scalars)?;
         self.fine.sum([norm], scalars)
     }
 

@@ -5,7 +5,7 @@ use isobar_core::backend::Scalar;
 use isobar_core::build::{Solve, System};
 use isobar_core::grid::VerticalProfile;
 use isobar_core::layout::{Colour, Shape};
-use isobar_core::operator::{Guess, Relaxation};
+use isobar_core::operator::{Expansion, Guess, Relaxation};
 use isobar_core::options::{Count, Method, ModesOptions, Smoother, SolverOptions};
 use isobar_core::problem::random;
 use isobar_core::real::Precision;
@@ -54,12 +54,12 @@ fn expand_and_sweep<B: Supports<TensorProduct>>(
     let of_modes = Shape { nz: count, ..shape };
     backend.upload(ArrayView::c_order(&numbers(2, of_modes.cells()), of_modes).unwrap(), &mut x).unwrap();
     let mut scalars = backend.scalars().unwrap();
-    let smoother = (Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first }, sweeps);
+    let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first };
     modes.transfer.project_rhs(&f, &mut g, &mut u, NORM, &mut scalars).unwrap();
     [Guess::Zero, Guess::Given]
         .map(|guess| {
-            let (to, from) = (&mut u, &mut scratch);
-            modes.transfer.expand_smooth_norm(&x, guess, smoother, &f, to, from, NORM, &mut scalars).unwrap();
+            let expansion = Expansion { x: &x, guess, relaxation, sweeps };
+            modes.transfer.expand_smooth_norm(&expansion, &f, [&mut u, &mut scratch], NORM, &mut scalars).unwrap();
             let mut found = vec![0.0; shape.cells()];
             backend.download(&u, &mut ArrayViewMut::c_order(&mut found, shape).unwrap()).unwrap();
             (found, backend.read(&scalars).unwrap()[NORM.index()])

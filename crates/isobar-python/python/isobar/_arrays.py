@@ -50,7 +50,7 @@ def writable(value, what: str, most: int = 3) -> Handle:
             raise ValueError(f"{what}: the array is read-only; pass a writable array, or None")
         handle = _numpy(value, what, copy=False, most=most)
     elif hasattr(value, "__dlpack__"):
-        if _library(value) == "jax":
+        if library_of(value) == "jax":
             raise TypeError(f"{what}: arrays of JAX are read-only; pass None and use the result's x")
         handle = _dlpack(value, what, most)
         if handle._kept.is_read_only():
@@ -65,7 +65,7 @@ def like(handle: Handle, shape) -> Handle:
     array, most = handle.array, 4
     if is_numpy(array):
         return _numpy(np.empty(shape, dtype=np.float32 if handle.parts[3] == "f4" else np.float64), "x", most=most)
-    library = _library(array)
+    library = library_of(array)
     if library == "torch":
         import torch
 
@@ -78,14 +78,18 @@ def like(handle: Handle, shape) -> Handle:
     if handle.parts[4] is None:
         return like(Handle(np.empty(0), handle.parts), shape)
     if library == "jax":
-        raise TypeError("arrays of JAX on a GPU are read-only; pass out=, an array of CuPy or PyTorch")
+        import jax
+
+        # A new buffer, which nothing else refers to: it may be written until it is returned.
+        with jax.default_device(next(iter(array.devices()))):
+            return _dlpack(jax.numpy.zeros(tuple(shape), array.dtype).block_until_ready(), "x", most)
     namespace = array.__array_namespace__()
     return _dlpack(namespace.empty(tuple(shape), dtype=array.dtype, device=array.device), "x", most)
 
 
 def native(handle: Handle, beside: Handle):
     """Return the array of a handle from `like`, converted to the library of another one."""
-    if is_numpy(handle.array) and _library(beside.array) == "jax":
+    if is_numpy(handle.array) and library_of(beside.array) == "jax":
         import jax
 
         return jax.numpy.asarray(handle.array)
@@ -103,7 +107,7 @@ def on_host(array) -> np.ndarray:
 
 def like_library(values: np.ndarray, beside):
     """Convert values to an array with the library, type and device of another one."""
-    library = _library(beside)
+    library = library_of(beside)
     if library == "torch":
         import torch
 
@@ -203,7 +207,7 @@ def _shapes(shape):
     return found
 
 
-def _library(array) -> str:
+def library_of(array) -> str:
     name = type(array).__module__.split(".")[0]
     return "jax" if name in ("jax", "jaxlib") else name
 
@@ -241,7 +245,7 @@ def _numpy(array: np.ndarray, what: str, copy: bool = True, most: int = 3) -> Ha
 
 def _dlpack(array, what: str, most: int = 3) -> Handle:
     # A tensor that requires a gradient cannot be exported.
-    source = array.detach() if _library(array) == "torch" and array.requires_grad else array
+    source = array.detach() if library_of(array) == "torch" and array.requires_grad else array
     kind, _ = source.__dlpack_device__()
     if kind not in _CPU + _CUDA:
         raise TypeError(f"{what}: DLPack device type {int(kind)}; use the CPU or CUDA")

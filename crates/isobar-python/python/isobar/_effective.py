@@ -6,7 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Iterable, Mapping, Sequence
 
 from isobar import _isobar
-from isobar._problems import diffusion
+from isobar._inputs import diffusion
 from isobar._results import NotConvergedWarning
 
 if TYPE_CHECKING:

@@ -90,7 +90,7 @@ class Gradient:
         """
         problem = self._problem
         density = readable(np.broadcast_to(np.asarray(on_host(f), np.float64), problem.shape), "f")
-        body = fitted(density, problem._system.shape, "f")
+        body = fitted(density, problem._cells, "f")
         axes = reversed(range(len(problem.shape)))
         given, pair = self._pair()
         found = [problem._system.width_gradient(pair, d, body, not self._fixed_b) for d in axes]
@@ -118,7 +118,7 @@ class Gradient:
     def _pair(self):
         """Return handles of x and its adjoint on the host, which must stay alive, and their descriptions."""
         given = [readable(on_host(values), what) for values, what in ((self._x, "x"), (self.b, "b"))]
-        return given, [fitted(handle, self._problem._system.shape, "x") for handle in given]
+        return given, [fitted(handle, self._problem._cells, "x") for handle in given]
 
     def __repr__(self) -> str:
         return f"<isobar.Gradient {tuple(self.b.shape)}: b, kappa, reaction, f, side, spacing, faces>"
@@ -126,7 +126,7 @@ class Gradient:
 
 def pulled_back(problem, x, adjoint, fixed_b=False):
     """Return derivatives with respect to each κ from a solution and its adjoint on the host."""
-    shape = problem._system.shape
+    shape = problem._cells
     u, adjoint = readable(x, "x"), readable(adjoint, "b")
     found = problem._system.gradient(fitted(u, shape, "x"), fitted(adjoint, shape, "b"), not fixed_b)
     return [np.frombuffer(values, np.float64).reshape(problem.shape) for values in found]
@@ -140,7 +140,7 @@ def side_gradient(problem, x, adjoint, name, fixed_b=False):
         raise ValueError(f"side: {name!r}; use {', '.join(known)}")
     d, upper = divmod(SIDES.index(name), 2)
     given = [readable(values, what) for values, what in ((x, "x"), (adjoint, "b"))]
-    pair = [fitted(handle, problem._system.shape, "x") for handle in given]
+    pair = [fitted(handle, problem._cells, "x") for handle in given]
     found = problem._system.side_gradient(pair, (d, upper == 1), not fixed_b)
     faces = [n for axis, n in enumerate(problem.shape) if axis != dimensions - 1 - d]
     return SideGradient(*(np.frombuffer(values, np.float64).reshape(faces) for values in found))
@@ -149,7 +149,7 @@ def side_gradient(problem, x, adjoint, name, fixed_b=False):
 def adjoint_rhs(problem, xbar):
     """Project ∂J/∂x onto the range of A: 0 in inactive cells, and mean 0 wherever a constant is free."""
     given = readable(xbar, "xbar")
-    shape = problem._system.shape
+    shape = problem._cells
     fitted(given, shape, "xbar")
     if problem._is_regular():
         return xbar if hasattr(xbar, "shape") else given.array

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
 
 import numpy as np
 
 from isobar import _isobar
-from isobar._arrays import Handle, fitted, labels, like, like_library, readable, readable_on_host, writable
+from isobar._arrays import Handle, fitted, library_of, like, like_library, readable, readable_on_host, writable
 from isobar._gradient import SIDES as _SIDES
+from isobar._inputs import diffusion, fields_of, made
+from isobar._libraries import operations
 from isobar._options import overrides
+from isobar._on_gpu import Affine, Coefficients, on_gpu
+from isobar._residual import Residual
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -24,22 +27,27 @@ Boundary = Union[Side, Mapping[str, Side], None]
 class Problem:
     """A linear system A u = b without b. Instances are made by its subclasses and do not change."""
 
+    # Coefficients on a GPU, if the problem was made of them, and the right-hand side as a function of arrays on a GPU.
+    _on_gpu = _affine = None
+
     def __init__(self, system, dimensions: int = 3):
         if not isinstance(system, _isobar.System):
             raise TypeError("a problem is made by Diffusion, Faces, Helmholtz.panel, Helmholtz.box, TensorProduct or Case")
         self._system = system
         self._dimensions = dimensions
         self._regular = None
+        # The shape with three directions.
+        self._cells = system.shape
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of its arrays: (nz, ny, nx), (ny, nx) or (nx,)."""
-        return self._system.shape[3 - self._dimensions :]
+        return self._cells[3 - self._dimensions :]
 
     @property
     def size(self) -> int:
         """Number of unknowns."""
-        nz, ny, nx = self._system.shape
+        nz, ny, nx = self._cells
         return nz * ny * nx
 
     @property
@@ -58,27 +66,63 @@ class Problem:
         """Return the right-hand side b for the source density `f`, an array or a number.
 
         It is f times the volume of every cell (f itself for `Faces`, which has no volumes), plus boundary values, sources and wells.
-        Without f it is the right-hand side of the case, or that of f = 0.
+        Without f it is the right-hand side of the case, or that of f = 0. It has the library, type and device of f; of a number, those of κ if that
+        is on a GPU.
 
         >>> problem = isobar.Diffusion(np.ones(4), spacing=0.25, boundary={"x": 0.0})
         >>> problem.rhs(8.0).tolist()
         [2.0, 2.0, 2.0, 2.0]
         """
+        if out is None and self._takes_on_gpu(f):
+            return self._on_gpu.rhs(f, self.shape)
+        if out is None and on_gpu(f):
+            fitted(readable(f, "f"), self._cells, "f")
+            self._affine = self._affine or Affine(self)
+            return self._affine.rhs(f)
+        return self._rhs_on_host(f, out)
+
+    def _takes_on_gpu(self, f) -> bool:
+        """Return whether the coefficients are on a GPU, and the source density can be taken there."""
+        if self._on_gpu is None:
+            return False
+        if f is None or _is_number(f):
+            return True
+        if not on_gpu(f):
+            return False
+        given = readable(f, "f")
+        fitted(given, self._cells, "f")
+        return given.parts[4] == self._on_gpu.device and library_of(f) == self._on_gpu.library
+
+    def _rhs_on_host(self, f, out=None):
+        """Return the right-hand side, made in host memory."""
         body, is_on_gpu = None, False
         if f is not None:
-            if isinstance(f, (int, float)) or getattr(f, "ndim", 1) == 0:
-                f = np.broadcast_to(f, self.shape)
+            f = np.broadcast_to(f, self.shape) if _is_number(f) else f
             body = readable(f, "f")
             is_on_gpu = body.parts[4] is not None
             body = readable_on_host(f, "f") if is_on_gpu else body
-            body = fitted(body, self._system.shape, "f"), body
+            body = fitted(body, self._cells, "f"), body
         if out is None:
             target = Handle(np.empty(0), (0, (), None, "f8", None, None))
             target = like(target, self.shape)
         else:
             target = writable(out, "out")
-        self._system.rhs(body and body[0], fitted(target, self._system.shape, "out"))
+        self._system.rhs(body and body[0], fitted(target, self._cells, "out"))
         return like_library(target.array, f) if is_on_gpu and out is None else target.array
+
+    def _native(self, device: str):
+        """Return the native system for a solver on a device, and the device."""
+        on_gpu = self._on_gpu
+        if on_gpu is None:
+            return self._system, device
+        own = f"cuda:{on_gpu.device}"
+        if device not in ("auto", own) and not (device == "cuda" and on_gpu.device == 0):
+            return self._system, device
+        return on_gpu.system() if on_gpu.suits_gpu else self._system, own
+
+    def _operations(self, library):
+        """Return the operations of a library, with this problem's constants on its device."""
+        return self._kept.setdefault(("operations", library), operations(library))
 
     def _is_regular(self) -> bool:
         """Return whether all cells are active and no constant is free."""
@@ -106,7 +150,7 @@ class Problem:
         starts, columns = np.frombuffer(starts, np.int64), np.frombuffer(columns, np.uint32)
         index = np.int32 if max(len(columns), self.size) < 2**31 else np.int64
         A = csr_array((np.frombuffer(values, np.float64), columns.astype(index), starts.astype(index)), shape=(self.size,) * 2)
-        nz, ny, nx = self._system.shape
+        nz, ny, nx = self._cells
         if ny > 1 and nz > 1:
             # In the native part, z runs before y.
             order = np.arange(self.size, dtype=index).reshape(ny, nz, nx).transpose(1, 0, 2).reshape(-1)
@@ -156,8 +200,10 @@ class Diffusion(Problem):
     ----------
     kappa
         κ of every cell, shape ``(nz, ny, nx)``, ``(ny, nx)`` or ``(nx,)``. A tuple of two arrays gives the horizontal and the vertical κ, a tuple
-        of three gives κ in x, y and z. A cell with κ = 0 is inactive. With `coefficients` it is an image of labels. Arrays on a GPU, here
-        and below, are copied to the host when the problem is made.
+        of three gives κ in x, y and z. A cell with κ = 0 is inactive. With `coefficients` it is an image of labels. Arrays of CuPy, PyTorch or
+        JAX on a GPU stay there: the problem has a copy, which a solver on that GPU reads and checks when it is made or updated. They are
+        copied to the host only when something there needs them: another device, an image, a mask, sources, wells, fluxes, and matrices that may
+        suit a direct solver.
     spacing
         Width of cells: a number, or one per direction in the order of `kappa`'s shape, ``(dz, dy, dx)``; each may be an array with the
         widths of all cells in that direction. By default the box has sides of length 1.
@@ -205,10 +251,40 @@ class Diffusion(Problem):
         wells: Sequence[dict[str, Any]] = (),
         coefficients: Mapping[int, float] | None = None,
     ):
+        fields = kappa if isinstance(kappa, tuple) else (kappa,)
+        if not (coefficients or sources or wells or len(fields) > 3) and all(on_gpu(field) for field in fields):
+            self._make_on_gpu(fields, spacing, boundary, active, reaction)
+            return
         given, dimensions, kept = diffusion(kappa, spacing, boundary, active, reaction, sources, wells, coefficients)
         super().__init__(_isobar.System.diffusion(given), dimensions)
         self._made = made(given, kept)
         self._solvers, self._kept = {}, {}
+
+    def _make_on_gpu(self, kappa, spacing, boundary, active, reaction):
+        found = tuple(kappa[0].shape)
+        # One array of zeros, without memory, instead of all of κ.
+        none = np.broadcast_to(np.float64(0.0), found)
+        given, dimensions, kept = diffusion(none, spacing, boundary, None, None)
+        shape = (1,) * (3 - dimensions) + found
+        _check_shapes(shape, kappa=kappa, active=[active], reaction=[reaction])
+        _isobar.System.check_form(given)
+        self._dimensions, self._regular, self._cells = dimensions, None, shape
+        self._inputs = spacing, boundary, active
+        self._made = made(given, kept)
+        self._on_gpu = Coefficients(kappa, reaction, active, Residual(shape, self._made))
+        self._solvers, self._kept = {}, {}
+
+    def __getattr__(self, name):
+        # The problem on the host, made when it is first needed.
+        if name != "_system" or self._on_gpu is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        spacing, boundary, active = self._inputs
+        kappa, reaction = self._on_gpu.on_host()
+        kappa = [field.reshape(self.shape) for field in kappa]
+        reaction = None if reaction is None else reaction.reshape(self.shape)
+        given, _, _kept = diffusion(tuple(kappa), spacing, boundary, active, reaction)
+        self._system = _isobar.System.diffusion(given)
+        return self._system
 
     def replace(self, kappa: ArrayLike | tuple[ArrayLike, ...], reaction: ArrayLike | None = None) -> Diffusion:
         """Return a copy of the problem with other coefficients, and another reaction if given, for `Solver.update`.
@@ -217,15 +293,26 @@ class Diffusion(Problem):
         >>> problem.replace(np.full(4, 3.0)).rhs(1.0).tolist()
         [1.0, 1.0, 1.0, 1.0]
         """
-        fields, found = _fields(kappa)
+        all_of_kappa = kappa if isinstance(kappa, tuple) else (kappa,)
+        if self._on_gpu is not None and all(on_gpu(field) for field in all_of_kappa):
+            return self._replaced_on_gpu(all_of_kappa, reaction)
+        fields, found = fields_of(kappa)
         if tuple(found) != self.shape:
             raise ValueError(f"kappa has shape {tuple(found)}; the problem's is {self.shape}")
-        shape = self._system.shape
+        shape = self._cells
         given = None if reaction is None else readable_on_host(np.broadcast_to(np.float64(reaction), found) if np.ndim(reaction) == 0 else reaction, "reaction")
         other = object.__new__(type(self))
         parts = [fitted(field, shape, "kappa") for field in fields]
         Problem.__init__(other, self._system.with_coefficients(parts, given and fitted(given, shape, "reaction")), self._dimensions)
         other._made = self._made
+        other._solvers, other._kept = {}, {}
+        return other
+
+    def _replaced_on_gpu(self, kappa, reaction):
+        _check_shapes(self._cells, kappa=kappa, reaction=[reaction])
+        other = object.__new__(type(self))
+        other._dimensions, other._regular, other._cells = self._dimensions, None, self._cells
+        other._inputs, other._made, other._on_gpu = self._inputs, self._made, self._on_gpu.replaced(kappa, reaction)
         other._solvers, other._kept = {}, {}
         return other
 
@@ -236,170 +323,16 @@ class Diffusion(Problem):
         return shaped(reaction, np.float64), shaped(active, np.bool_)
 
 
-def made(given, kept):
-    """Return the inputs of a problem other than fields of cells, as numbers and NumPy arrays."""
-    # Arrays of sides were copied.
-    arrays = {handle.parts[0]: handle.array for handle in kept if isinstance(handle, Handle)}
-    of = lambda number: arrays[number[0]] if isinstance(number, tuple) else number
-    sides = [[(kind, of(value), of(coefficient)) for kind, value, coefficient in pair] for pair in given["boundary"]]
-    return {"spacing": given["spacing"], "boundary": sides, "sources": given["sources"], "wells": given["wells"]}
+def _is_number(f) -> bool:
+    return isinstance(f, (int, float)) or getattr(f, "ndim", 1) == 0
 
 
-def diffusion(kappa, spacing, boundary, active, reaction, sources=(), wells=(), coefficients=None):
-    """Return the inputs of the native part, the number of dimensions, and the arrays that must stay alive until it has read them."""
-    if coefficients is None:
-        image = None
-        fields, found = _fields(kappa)
-    elif isinstance(kappa, tuple):
-        raise TypeError("kappa: several arrays; with coefficients it must be one image of labels")
-    else:
-        image, fields = labels(kappa, "kappa"), []
-        found = image.shape
-    shape = (1,) * (3 - len(found)) + tuple(found)
-    kept = [*fields, image]
-
-    def field(values, what):
-        if np.ndim(values) == 0:
-            values = np.broadcast_to(np.float64(values), found)
-        handle = readable_on_host(values, what)
-        kept.append(handle)
-        return fitted(handle, shape, what)
-
-    given = {
-        "kappa": [fitted(each, shape, "kappa") for each in fields],
-        "labels": None if image is None else (image.ctypes.data, image.shape, image.dtype.str[1:], _table(coefficients)),
-        "reaction": None if reaction is None else field(reaction, "reaction"),
-        "active": None if active is None else field(active, "active"),
-        "spacing": _widths(spacing, found),
-        "boundary": _boundary(boundary, shape, len(found), kept),
-        "sources": [_point(entry, n, "sources", ("rate",), shape[0]) for n, entry in enumerate(sources)],
-        "wells": [_point(entry, n, "wells", ("value", "radius"), shape[0]) for n, entry in enumerate(wells)],
-    }
-    return given, len(found), kept
-
-
-def _fields(kappa):
-    """Return handles of the arrays of κ, and their shape."""
-    several = isinstance(kappa, tuple) and len(kappa) in (1, 2, 3) and all(np.ndim(field) > 0 for field in kappa)
-    fields = [readable_on_host(field, "kappa") for field in (kappa if several else (kappa,))]
-    return fields, fields[0].shape
-
-
-def _table(coefficients):
-    """Return a list of labels with their coefficients."""
-    if not isinstance(coefficients, Mapping):
-        raise TypeError(f"coefficients: {type(coefficients).__name__}; use a dictionary of labels, such as {{0: 0.0, 1: 1.0}}")
-    entries = []
-    for key, value in coefficients.items():
-        try:
-            label, number = operator.index(key), float(value)
-        except (TypeError, ValueError):
-            raise TypeError(f"coefficients: {key!r}: {value!r}; use integers as labels, and a number for each") from None
-        if not -(2**63) <= label < 2**63:
-            raise ValueError(f"coefficients: label {label} is beyond 64 bits")
-        entries.append((label, number))
-    return entries
-
-
-def _widths(spacing, shape):
-    """Return the widths in x, y and z: none, one, or one per cell."""
-    if spacing is None:
-        return [[], [], []]
-    if not isinstance(spacing, (tuple, list)) and np.size(spacing) == 1:
-        spacing = (np.ravel(spacing)[0],) * len(shape)
-    elif len(shape) == 1 and len(spacing) > 1:
-        # The widths of all cells.
-        spacing = (spacing,)
-    if len(spacing) != len(shape):
-        raise ValueError(f"spacing has {len(spacing)} entries; give a number, or one entry for each of the {len(shape)} directions")
-    widths = []
-    for n, each in zip(shape, spacing):
-        try:
-            values = np.asarray(each, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise TypeError(f"spacing: {each!r} is not a width; use a number, or an array of the widths of all cells") from None
-        if values.ndim > 1 or (values.ndim == 1 and len(values) not in (1, n)):
-            raise ValueError(f"spacing: widths of shape {values.shape} for {n} cells")
-        widths.append(values.reshape(-1).tolist())
-    # A missing direction has one cell of width 1.
-    return [*reversed(widths)] + [[1.0]] * (3 - len(shape))
-
-
-def _boundary(boundary, shape, dimensions, kept):
-    sides = dict.fromkeys(_SIDES, ("neumann", 0.0, 0.0))
-    if boundary is None:
-        boundary = {}
-    elif not isinstance(boundary, dict) or set(boundary) <= {"neumann", "dirichlet", "robin"}:
-        # One condition for all sides, 0 included.
-        boundary = {} if isinstance(boundary, dict) and not boundary else {"all": boundary}
-    # Only directions of kappa have sides.
-    known = _SIDES[: 2 * dimensions]
-    groups = {"all": known, "x": _SIDES[:2], "y": _SIDES[2:4], "z": _SIDES[4:]}
-    # More specific keys override more general ones.
-    rank = {"all": 0, "x": 1, "y": 1, "z": 1}
-    for key in boundary:
-        if key not in sides and key not in groups:
-            raise ValueError(f"boundary: unknown side {key!r}; use {', '.join(_SIDES)}, x, y, z or all")
-        if not set(groups.get(key, (key,))) <= set(known):
-            raise ValueError(f"boundary: {key!r} does not exist in {dimensions} dimension{'s' if dimensions > 1 else ''}; "
-                             f"use {', '.join(known)}")
-    for key in sorted(boundary, key=lambda key: rank.get(key, 2)):
-        for side in groups.get(key, (key,)):
-            # Shape of a side: (nz, ny) in x, (nz, nx) in y, (ny, nx) in z.
-            axis = 2 - _SIDES.index(side) // 2
-            faces = shape[:axis] + shape[axis + 1 :]
-            kind, *numbers = _side(key, boundary[key])
-            sides[side] = (kind, *(_number(number, f"boundary: {side}", faces, kept) for number in numbers))
-    return [[sides[_SIDES[2 * d]], sides[_SIDES[2 * d + 1]]] for d in range(3)]
-
-
-def _side(key, given):
-    """Return kind, value and coefficient of a side; the last two are numbers or arrays."""
-    if isinstance(given, str) and given in ("neumann", "dirichlet", "periodic"):
-        return given, 0.0, 0.0
-    if isinstance(given, dict) and len(given) == 1:
-        (kind, value), *_ = given.items()
-        if kind in ("neumann", "dirichlet"):
-            return kind, value, 0.0
-        if kind == "robin" and isinstance(value, dict) and set(value) == {"coefficient", "value"}:
-            return kind, value["value"], value["coefficient"]
-    if not isinstance(given, (str, dict, bool)) and given is not None:
-        return "dirichlet", given, 0.0
-    raise ValueError(
-        f"boundary: {key} = {given!r}; use a number or an array (the value of u), \"neumann\" (no flow), \"periodic\", {{\"neumann\": flux}} or "
-        "{\"robin\": {\"coefficient\": h, \"value\": v}}"
-    )
-
-
-def _number(value, what, faces, kept):
-    """Return a number, or the description of an array with one number per face."""
-    if np.ndim(value) == 0:
-        try:
-            return float(value)
-        except (TypeError, ValueError):
-            raise ValueError(f"{what}: {value!r} is neither a number nor an array of shape {faces}") from None
-    handle = readable_on_host(value, what)
-    array = handle.array
-    # A copy, because time steps read it again when they begin.
-    copied = readable_on_host(np.array(array.detach() if hasattr(array, "detach") else array, dtype=np.float64), what)
-    kept.append(copied)
-    found = tuple(copied.shape)
-    if found not in (faces, faces[1:]) or (found != faces and faces[0] != 1):
-        wanted = faces[1:] if faces[0] == 1 else faces
-        raise ValueError(f"{what}: an array of shape {found}, but the side has faces of shape {wanted}")
-    return copied.parts
-
-
-def _point(entry, n, what, keys, nz):
-    known = ("i", "j", "k", *keys)
-    if not isinstance(entry, dict) or set(entry) - set(known) or not {"i", *keys} <= set(entry):
-        raise ValueError(f"{what}: entry {n} is {entry!r}; use a dictionary with the keys {', '.join(known)}")
-    k = entry.get("k", (0, nz - 1))
-    k = (k, k) if np.ndim(k) == 0 else tuple(k)
-    try:
-        return (int(entry["i"]), int(entry.get("j", 0)), [int(k[0]), int(k[1])], *(float(entry[key]) for key in keys))
-    except (TypeError, IndexError) as error:
-        raise TypeError(f"{what}: entry {n}: {error}") from None
+def _check_shapes(shape, **arrays):
+    """Check the shapes of arrays on any device; numbers and None have none."""
+    for what, several in arrays.items():
+        for array in several:
+            if array is not None and np.ndim(array) > 0:
+                fitted(Handle(array, (0, tuple(np.shape(array)), None, None, None, None)), shape, what)
 
 
 class Faces(Problem):

@@ -1,4 +1,4 @@
-"""The residual b − A x of a diffusion problem, written with the operations of JAX or PyTorch, which can differentiate it."""
+"""The matrix and right-hand side of a diffusion problem, written with the operations of an array library, on any device."""
 
 from __future__ import annotations
 
@@ -13,15 +13,21 @@ _ALONG = {1: (0, 0, 0), 2: (0, 0, 1), 3: (0, 1, 2)}
 class Residual:
     """The parts of a `Diffusion` that do not depend on κ, c and f: widths, sides, sources and wells.
 
-    Its functions take arrays on any device; the library computes their derivatives.
+    Its functions take arrays on any device, and `xp`, the operations of their library (see `_libraries`). `kappa` is a tuple of one to three
+    arrays, 0 in inactive cells; `reaction` and `f` may be None. Arrays have the problem's shape.
     """
 
     def __init__(self, shape, made):
         self.shape = shape
         self._widths = [self._along(d, made["spacing"][d]) for d in range(3)]
-        self.volumes = np.broadcast_to(self._widths[0] * self._widths[1] * self._widths[2], shape)
+        self._is_uniform = all((width == width.flat[0]).all() for width in self._widths)
         self._sides = [[self._side(d, side) for side in pair] for d, pair in enumerate(made["boundary"])]
         self._sources, self._wells = made["sources"], made["wells"]
+
+    @property
+    def volumes(self) -> np.ndarray:
+        """The volumes of all cells."""
+        return np.broadcast_to(self._widths[0] * self._widths[1] * self._widths[2], self.shape)
 
     @property
     def sides(self) -> list:
@@ -34,35 +40,45 @@ class Residual:
 
     def cells(self, xp, kappa):
         """Return fields proportional to conductances, and for each direction the number of its field and the factor."""
-        fields = [field.reshape(self.shape) for field in kappa]
+        fields = self._full(kappa)
         along = _ALONG[len(fields)]
-        if all((width == width.flat[0]).all() for width in self._widths):
-            widths = [width.flat[0] for width in self._widths]
-            return fields, [(along[d], 2 * float(np.prod(widths) / widths[d] ** 2)) for d in range(3)]
-        widths = [xp.like(width, fields[0]) for width in self._widths]
-        volume = widths[0] * widths[1] * widths[2]
+        widths, volume = self._geometry(xp, fields[0])
+        if self._is_uniform:
+            return fields, [(along[d], 2 * volume / widths[d] ** 2) for d in range(3)]
         return [fields[along[d]] * (volume / widths[d] ** 2) for d in range(3)], [(d, 2.0) for d in range(3)]
 
-    def tested(self, xp, kappa, reaction, f, x, weights, *, driven=True, fixed=True):
-        """Return the sum of weights · (b − A x), which is linear in the weights. b is from f and, if `driven`, from sides, sources and wells.
+    def rhs(self, xp, kappa, f):
+        """Return b: f times volumes, and the terms of sides, sources and wells."""
+        fields = self._full(kappa)
+        geometry = self._geometry(xp, fields[0])
+        part = _part(fields)
+        b = 0 * fields[0] if f is None else xp.where(part, f.reshape(self.shape) * geometry[1], 0.0)
+        for _, index, tie, value, rate in self._terms(xp, fields, geometry, part):
+            if rate is None:
+                rate = tie * value if np.ndim(value) or value != 0 else None
+            b = b if rate is None else xp.added(b, index, rate)
+        return b
 
-        `kappa` is a tuple of one to three arrays, 0 in inactive cells; `reaction` and `f` may be None. Arrays have the problem's shape.
-        Without `fixed`, Dirichlet sides are omitted.
-        """
-        full = lambda values: None if values is None else values.reshape(self.shape)
-        fields, x, w = [full(field) for field in kappa], full(x), full(weights)
-        constant = lambda values: xp.like(values, fields[0])
-        widths = [constant(width) for width in self._widths]
-        volume = widths[0] * widths[1] * widths[2]
-        along = _ALONG[len(fields)]
-        part = fields[0] > 0
-        for field in fields[1:]:
-            part = part | (field > 0)
+    def shift(self, xp, kappa, reaction):
+        """Return the shift besides that of Dirichlet sides: c times volumes, Robin sides and wells."""
+        fields = self._full(kappa)
+        geometry = self._geometry(xp, fields[0])
+        part = _part(fields)
+        s = 0 * fields[0] if reaction is None else xp.where(part, reaction.reshape(self.shape) * geometry[1], 0.0)
+        for kind, index, tie, *_ in self._terms(xp, fields, geometry, part):
+            s = xp.added(s, index, tie) if kind in ("robin", "well") else s
+        return s
+
+    def tested(self, xp, kappa, reaction, f, x, weights, *, driven=True):
+        """Return the sum of weights · (b − A x), which the library can differentiate. b is from f and, if `driven`, from sides, sources and wells."""
+        fields, x, w = self._full(kappa), x.reshape(self.shape), weights.reshape(self.shape)
+        geometry = widths, volume = self._geometry(xp, fields[0])
+        along, part = _ALONG[len(fields)], _part(fields)
         total = (0 * w).sum()
         if f is not None:
-            total = total + (w * full(f) * xp.where(part, volume, 0 * volume)).sum()
+            total = total + (w * xp.where(part, f.reshape(self.shape) * volume, 0.0)).sum()
         if reaction is not None:
-            total = total - (w * x * full(reaction) * xp.where(part, volume, 0 * volume)).sum()
+            total = total - (w * x * xp.where(part, reaction.reshape(self.shape) * volume, 0.0)).sum()
         for d, axis in enumerate(_AXES):
             # The conductance 2κA/Δ between the centre of a cell and its face.
             half = 2 * fields[along[d]] * volume / widths[d] ** 2
@@ -72,41 +88,65 @@ class Residual:
                 at = [(slice(None),) * axis + (each,) for each in pair]
                 face = _in_series(xp, *(half[each] for each in at))
                 total = total - (face * (w[at[0]] - w[at[1]]) * (x[at[0]] - x[at[1]])).sum()
+        for _, index, tie, value, rate in self._terms(xp, fields, geometry, part):
+            if rate is not None:
+                total = total + (w[index] * rate).sum() if driven else total
+            else:
+                total = total + (w[index] * tie * ((value if driven else 0.0) - x[index])).sum()
+        return total
+
+    def _full(self, kappa):
+        return [field.reshape(self.shape) for field in kappa]
+
+    def _geometry(self, xp, beside):
+        """Return the widths along the axes, shaped for broadcasting, and the volumes; numbers if all cells are alike."""
+        if self._is_uniform:
+            widths = [float(width.flat[0]) for width in self._widths]
+        else:
+            widths = [xp.like(width, beside) for width in self._widths]
+        return widths, widths[0] * widths[1] * widths[2]
+
+    def _terms(self, xp, fields, geometry, part):
+        """Yield the terms of sides, sources and wells: kind, index, tie, value and rate. One adds tie · (value − x) to b − A x at its index, or, if
+        rate is not None, that."""
+        widths, volume = geometry
+        constant = lambda number: xp.like(number, fields[0]) if np.ndim(number) else float(number)
+        for d, axis in enumerate(_AXES):
             for is_upper, (kind, value, coefficient) in enumerate(self._sides[d]):
-                if kind == "periodic" or (kind == "dirichlet" and not fixed):
+                if kind == "periodic":
                     continue
                 end = (slice(None),) * axis + (slice(-1, None) if is_upper else slice(0, 1),)
-                value = constant(value)
-                area = (volume / widths[d])[end]
+                of_end = lambda values: values if self._is_uniform else values[end]
+                across, value = of_end(widths[d]), constant(value)
+                area = of_end(volume) / across
                 if kind == "neumann":
-                    if driven:
-                        total = total + (w[end] * xp.where(part[end], value * area, 0 * area)).sum()
+                    if np.ndim(value) or value != 0:
+                        yield kind, end, None, None, xp.where(part[end], (0 * fields[0][end] + value) * area, 0.0)
                     continue
-                tie = half[end] if kind == "dirichlet" else _in_series(xp, half[end], constant(coefficient) * area)
-                total = total + (w[end] * tie * ((value if driven else 0.0) - x[end])).sum()
-        return total + self._points(xp, [fields[n] for n in along], x, w, widths, driven)
+                tie = 2 * fields[_ALONG[len(fields)][d]][end] * area / across
+                if kind == "robin":
+                    tie = _in_series(xp, tie, 0 * tie + constant(coefficient) * area)
+                yield kind, end, tie, value, None
+        yield from self._points(xp, [fields[n] for n in _ALONG[len(fields)]], widths)
 
-    def _points(self, xp, kappa, x, w, widths, driven):
-        """Return the terms of sources and wells."""
-        total = 0.0
-        height = lambda k: widths[2][k, 0, 0]
-        for i, j, (first, last), rate in self._sources if driven else ():
+    def _points(self, xp, kappa, widths):
+        """Yield the terms of sources and wells."""
+        at = lambda d, *index: widths[d] if self._is_uniform else widths[d][index]
+        for i, j, (first, last), rate in self._sources:
             k = slice(first, last + 1)
-            share = kappa[0][k, j, i] * height(k)
-            total = total + rate * (share * w[k, j, i]).sum() / share.sum()
+            share = kappa[0][k, j, i] * at(2, k, 0, 0)
+            yield "source", (k, j, i), None, None, rate * share / share.sum()
         for i, j, (first, last), value, radius in self._wells:
             k = slice(first, last + 1)
             along, across = kappa[0][k, j, i], kappa[1][k, j, i]
             is_open = (along > 0) & (across > 0)
-            ratio = (xp.where(is_open, across, 1 + 0 * across) / xp.where(is_open, along, 1 + 0 * along)) ** 0.5
-            dx, dy = widths[0][0, 0, i], widths[1][0, j, 0]
+            ratio = (xp.where(is_open, across, 1.0) / xp.where(is_open, along, 1.0)) ** 0.5
+            dx, dy = at(0, 0, 0, i), at(1, 0, j, 0)
             # Peaceman's radius, as in the matrix.
             reach = 0.28 * (ratio * dx**2 + dy**2 / ratio) ** 0.5 / (ratio**0.5 + ratio**-0.5)
-            mean = xp.where(is_open, along * across, 1 + 0 * along) ** 0.5
-            index = 2 * np.pi * mean * height(k) / xp.log(reach / radius)
-            index = xp.where(is_open, index, 0 * index)
-            total = total + (w[k, j, i] * index * ((value if driven else 0.0) - x[k, j, i])).sum()
-        return total
+            mean = xp.where(is_open, along * across, 1.0) ** 0.5
+            index = 2 * np.pi * mean * at(2, k, 0, 0) / xp.log(reach / radius)
+            yield "well", (k, j, i), xp.where(is_open, index, 0.0), float(value), None
 
     def _along(self, d, widths):
         """Return the widths along an axis, shaped for broadcasting."""
@@ -124,7 +164,15 @@ class Residual:
         return kind, *(np.reshape(n, shape) if np.ndim(n) else np.float64(n) for n in numbers)
 
 
+def _part(fields):
+    """Return which cells are active."""
+    part = fields[0] > 0
+    for field in fields[1:]:
+        part = part | (field > 0)
+    return part
+
+
 def _in_series(xp, a, b):
     """Return two conductances in series, 0 where one of them is 0."""
     is_open = (a > 0) & (b > 0)
-    return xp.where(is_open, a / (1 + a / xp.where(is_open, b, 1 + 0 * b)), 0 * a)
+    return xp.where(is_open, a / (1 + a / xp.where(is_open, b, 1.0)), 0.0)

@@ -79,7 +79,8 @@ class Solver:
             asked = {"tolerance": 1e-8, "norm": "rhs", **asked}
         text = problem._options(asked) if isinstance(problem, Case) else to_json(asked)
         self._tolerance = json.loads(text)["tolerance"]
-        self._solver = _isobar.Solver(problem._system, text, device, threads)
+        system, self._device = problem._native(device)
+        self._solver = _isobar.Solver(system, text, self._device, threads)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -146,7 +147,7 @@ class Solver:
         problem, most = self._problem, len(self.shape) + 1
         given = readable(b, "b", max(most, 3))
         several = len(given.shape) == most
-        fit, shape = (systems, problem.shape) if several else (fitted, problem._system.shape)
+        fit, shape = (systems, problem.shape) if several else (fitted, problem._cells)
         rhs = fit(given, shape, "b")
         target = like(given, self._shape_of(given)) if out is None else writable(out, "out", max(most, 3))
         x = fit(target, shape, "out")
@@ -186,7 +187,7 @@ class Solver:
         >>> isobar.Solver(problem).apply([1.0, 1.0, 1.0, 1.0]).tolist()
         [2.0, 0.0, 0.0, 2.0]
         """
-        shape = self._problem._system.shape
+        shape = self._problem._cells
         given = readable(x, "x")
         source = fitted(given, shape, "x")
         target = like(given, self._shape_of(given)) if out is None else writable(out, "out")
@@ -218,7 +219,7 @@ class Solver:
             faces[len(shape) - 1 - axis] += 1
             arrays.append(np.empty(faces, dtype=np.float32 if given.parts[3] == "f4" else np.float64))
         outs = [readable(array, "fluxes").parts for array in arrays]
-        self._problem._system.fluxes(fitted(given, self._problem._system.shape, "x"), outs)
+        self._problem._system.fluxes(fitted(given, self._problem._cells, "x"), outs)
         return tuple(like_library(array, x) for array in arrays)
 
     def flux(self, x: Any, side: str) -> float:
@@ -235,7 +236,7 @@ class Solver:
         known = _SIDES[: 2 * len(self.shape)]
         if side not in known:
             raise ValueError(f"side: {side!r}; use {', '.join(known)}")
-        given = fitted(readable_on_host(x, "x"), self._problem._system.shape, "x")
+        given = fitted(readable_on_host(x, "x"), self._problem._cells, "x")
         return self._problem._system.flux(given, _SIDES.index(side) // 2, _SIDES.index(side) % 2 == 1)
 
     def energy(self, x: Any) -> float:
@@ -249,13 +250,20 @@ class Solver:
         >>> round(solver.energy(solver.solve(problem.rhs()).x), 9)
         8.0
         """
-        return self._problem._system.energy(fitted(readable_on_host(x, "x"), self._problem._system.shape, "x"))
+        return self._problem._system.energy(fitted(readable_on_host(x, "x"), self._problem._cells, "x"))
 
     def update(self, problem: Problem) -> None:
         """Change the coefficients in place to those of another problem, which must not differ otherwise; for time steps and nonlinear iterations."""
         if not isinstance(problem, Problem):
             raise TypeError(f"problem: {type(problem).__name__} is not a linear system")
-        self._solver.update(problem._system)
+        system, _ = problem._native(self._device)
+        try:
+            self._solver.update(system)
+        except ValueError:
+            if system is problem.__dict__.get("_system"):
+                raise
+            # The solver was made from coefficients on the host, or needs them there.
+            self._solver.update(problem._system)
         self._problem = problem
 
     def as_linear_operator(self) -> Any:
@@ -284,7 +292,7 @@ class Solver:
         """
         if isinstance(iterations, bool) or int(iterations) != iterations or iterations < 1:
             raise ValueError(f"iterations: {iterations!r}; use a whole number, 1 or more")
-        shape = self._problem._system.shape
+        shape = self._problem._cells
 
         def precondition(r):
             given = readable(r, "r")

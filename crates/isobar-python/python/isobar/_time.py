@@ -10,7 +10,8 @@ import numpy as np
 from isobar import _isobar
 from isobar._arrays import Handle, fitted, like, on_host, readable, readable_on_host, writable
 from isobar._options import to_json
-from isobar._problems import Boundary, diffusion
+from isobar._inputs import diffusion
+from isobar._problems import Boundary
 from isobar._results import NotConvergedWarning, Result
 
 if TYPE_CHECKING:
@@ -135,9 +136,7 @@ class Heat:
         stepper = _isobar.Stepper(
             self._given,
             self._body(),
-            (float(dt), float(end_time), step_tolerance),
-            scheme,
-            first_guess == "extrapolated",
+            (float(dt), float(end_time), step_tolerance, scheme, first_guess == "extrapolated"),
             text,
             device,
             threads,

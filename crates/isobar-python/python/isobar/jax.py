@@ -92,7 +92,7 @@ def _differentiable(call):
     @jax.custom_jvp
     def solved(kappa, reaction, f):
         if _stays_on_device(call):
-            return _called_on_device(call, kappa, reaction, _residual(call, kappa, None, f, jnp.zeros_like(f)))
+            return _called_on_device(call, kappa, reaction, call.residual.rhs(call.operations("jax"), kappa, f).reshape(f.shape))
         return _called(call.solve, kappa, reaction, f)
 
     @solved.defjvp
@@ -118,18 +118,8 @@ def _inverse(call, kappa, reaction, r):
 
 def _residual(call, kappa, reaction, f, x, **options):
     """Return b − A x, the derivative of `Residual.tested` with respect to the weights, in which it is linear."""
-    tested = lambda weights: call.residual.tested(_Library, kappa, reaction, f, x, weights, **options)
+    tested = lambda weights: call.residual.tested(call.operations("jax"), kappa, reaction, f, x, weights, **options)
     return jax.grad(tested)(jnp.zeros_like(x))
-
-
-class _Library:
-    """The operations of JAX that `Residual` needs."""
-
-    where, log = staticmethod(jnp.where), staticmethod(jnp.log)
-
-    @staticmethod
-    def like(values, beside):
-        return jnp.asarray(values, beside.dtype)
 
 
 def _called(function, kappa, reaction, values):
@@ -153,11 +143,9 @@ def _stays_on_device(call):
 
 def _called_on_device(call, kappa, reaction, b):
     """Solve A x = b with XLA's buffers, ordered by its stream."""
-    residual = call.residual
-    fields, axes = residual.cells(_Library, kappa)
-    shift = None
-    if residual.has_shift(reaction):
-        shift = -_residual(call, kappa, reaction, None, jnp.ones_like(b), driven=False, fixed=False)
+    library, residual = call.operations("jax"), call.residual
+    fields, axes = residual.cells(library, kappa)
+    shift = residual.shift(library, kappa, reaction) if residual.has_shift(reaction) else None
 
     def solve(context, out, fields, shift, b):
         handle = lambda buffer: _handle(context, buffer, residual.shape)

@@ -110,7 +110,7 @@ class _Solve(torch.autograd.Function):
         with torch.enable_grad():
             # New tensors with the same values, on which neither x nor its adjoint depends.
             inputs = [None if each is None else _follower(each) for each in (f if ctx.driven else None, reaction, *kappa)]
-            tested = ctx.call.residual.tested(_Library(ctx.call), inputs[2:], inputs[1], inputs[0], x, adjoint, driven=ctx.driven)
+            tested = ctx.call.residual.tested(ctx.call.operations("torch"), inputs[2:], inputs[1], inputs[0], x, adjoint, driven=ctx.driven)
         wanted = [each for each, is_needed in zip(inputs, needs) if is_needed and each is not None]
         found = iter(torch.autograd.grad(tested, wanted, create_graph=torch.is_grad_enabled()) if wanted else ())
         by_inputs = [next(found) if is_needed and each is not None else None for each, is_needed in zip(inputs, needs)]
@@ -126,38 +126,15 @@ def _follower(tensor):
 
 def _on_device(call, driven, f, reaction, kappa):
     """Compute x without copying anything to the host."""
-    library, residual = _Library(call), call.residual
+    library, residual = call.operations("torch"), call.residual
     shape = residual.shape
     # The solver waits for torch's current stream, and is finished when it returns.
     fields, axes = residual.cells(library, kappa)
-    shift = -library.residual(kappa, reaction, None, torch.ones_like(f), False, fixed=False) if residual.has_shift(reaction) else None
-    b = library.residual(kappa, None, f, torch.zeros_like(f), True) if driven else f
+    shift = residual.shift(library, kappa, reaction) if residual.has_shift(reaction) else None
+    b = residual.rhs(library, kappa, f) if driven else f
     x = torch.empty(f.shape, dtype=f.dtype, device=f.device)
     known = [each.detach() for each in kappa] + ([] if reaction is None else [reaction.detach()]), torch.equal
     handle = lambda values, what: readable(values.reshape(shape).contiguous(), what)
     fields = [handle(field, "kappa") for field in fields]
     call.solve_cells(fields, axes, shift if shift is None else handle(shift, "shift"), handle(b, "b"), handle(x, "x"), known)
     return x
-
-
-class _Library:
-    """The operations of PyTorch that `Residual` needs."""
-
-    where, log = staticmethod(torch.where), staticmethod(torch.log)
-
-    def __init__(self, call):
-        self._call, self._known = call, call.problem._kept.setdefault("torch", {})
-
-    def like(self, values, beside):
-        # Widths and sides are kept on the device.
-        key = id(values), beside.dtype, beside.device
-        if key not in self._known:
-            self._known[key] = torch.as_tensor(values, dtype=beside.dtype, device=beside.device)
-        return self._known[key]
-
-    def residual(self, kappa, reaction, f, x, driven, **options):
-        """Return b − A x, the derivative of `Residual.tested` with respect to the weights, in which it is linear."""
-        with torch.enable_grad():
-            weights = torch.zeros_like(x, requires_grad=True)
-            tested = self._call.residual.tested(self, kappa, reaction, f, x, weights, driven=driven, **options)
-        return torch.autograd.grad(tested, weights)[0]

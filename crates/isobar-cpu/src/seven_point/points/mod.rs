@@ -196,15 +196,14 @@ impl<C: Stored<T>, T: Real> PointSmoother<Cpu, T> for SevenPoint<C, T> {
     fn relax_moving(
         &self,
         cycle: &PointCycle,
-        f: &Vector<T>,
+        [f, before]: [&Vector<T>; 2],
         u: &mut Vector<T>,
-        before: &Vector<T>,
         [v, w]: [&mut Vector<T>; 2],
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
         if self.layout.is_part() {
-            return move_by_sweeps(self, cycle, f, u, before, [v, w], norm, scalars);
+            return move_by_sweeps(self, cycle, [f, before], u, [v, w], norm, scalars);
         }
         let (vectors, before, last) = ([f.share(), u.share(), v.share_mut()], before.share(), w.share_mut());
         if self.is_streamed(cycle) {

@@ -62,7 +62,7 @@ impl<T: Real> Kernel<T> for Tile<'_, T> {
                 let own = &lanes[h.parity];
                 let tile = c.tile(simd, g, &h, Columns { m: own.m, n: rows.lanes });
                 for k in z[0]..z[1] {
-                    self.first(simd, g, &rows, &h, own, k, tile.row(k));
+                    self.first(simd, g, &rows, (&h, k), own, tile.row(k));
                     let at = rows.at(h.parity, (j - y[0]) as isize, (k - z[0]) as isize);
                     found = self.compare(g, found, at, own, [j, k]);
                     let of_row = self.residual_norm(j, k, own);
@@ -117,9 +117,8 @@ impl<T: Real> Tile<'_, T> {
         simd: S,
         g: Geometry<'_, T>,
         rows: &Rows,
-        h: &HalfPlane,
+        (h, k): (&HalfPlane, usize),
         lanes: &Lanes,
-        k: usize,
         row: impl RowCoefficients<S, T>,
     ) {
         let [_, y, z] = self.spans.map(|span| span.relaxed);

@@ -130,7 +130,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         let (coefficients, operands) = form.kind.allocate::<T>(cuda, &layout, whole.ny)?;
         let [passes, lines] = [form.passes::<T>(), form.lines::<T>(shape.nz)].map(|source| cuda.module(source));
         passes.prepare(&["advance_direction", "residual_norm"], 0)?;
-        passes.expect(&["census", "residual"]);
+        passes.expect(&["census", "residual", "apply"]);
         cuda.expect(form.look::<T>(), LOOK);
         let mut this = Self {
             cuda: cuda.clone(),

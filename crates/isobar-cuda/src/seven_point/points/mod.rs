@@ -229,9 +229,8 @@ impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
     fn relax_moving(
         &self,
         cycle: &PointCycle,
-        f: &Vector<T>,
+        [f, before]: [&Vector<T>; 2],
         u: &mut Vector<T>,
-        before: &Vector<T>,
         [v, w]: [&mut Vector<T>; 2],
         norm: Scalar,
         scalars: &mut Scalars,
@@ -241,7 +240,7 @@ impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
                 let vectors = [f.pointer(), u.pointer(), before.pointer(), v.pointer(), w.pointer()];
                 self.launch_streamed(&streamed, cycle, vectors, norm, scalars)
             }
-            None => move_by_sweeps(self, cycle, f, u, before, [v, w], norm, scalars),
+            None => move_by_sweeps(self, cycle, [f, before], u, [v, w], norm, scalars),
         }
     }
 

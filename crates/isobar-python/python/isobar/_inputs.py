@@ -1,0 +1,177 @@
+"""Inputs of diffusion problems, as the native part takes them."""
+
+from __future__ import annotations
+
+import operator
+from typing import Mapping
+
+import numpy as np
+
+from isobar._arrays import Handle, fitted, labels, readable_on_host
+from isobar._gradient import SIDES
+
+
+def made(given, kept):
+    """Return the inputs of a problem other than fields of cells, as numbers and NumPy arrays."""
+    # Arrays of sides were copied.
+    arrays = {handle.parts[0]: handle.array for handle in kept if isinstance(handle, Handle)}
+    of = lambda number: arrays[number[0]] if isinstance(number, tuple) else number
+    sides = [[(kind, of(value), of(coefficient)) for kind, value, coefficient in pair] for pair in given["boundary"]]
+    return {"spacing": given["spacing"], "boundary": sides, "sources": given["sources"], "wells": given["wells"]}
+
+
+def diffusion(kappa, spacing, boundary, active, reaction, sources=(), wells=(), coefficients=None):
+    """Return the inputs of the native part, the number of dimensions, and the arrays that must stay alive until it has read them."""
+    if coefficients is None:
+        image = None
+        fields, found = fields_of(kappa)
+    elif isinstance(kappa, tuple):
+        raise TypeError("kappa: several arrays; with coefficients it must be one image of labels")
+    else:
+        image, fields = labels(kappa, "kappa"), []
+        found = image.shape
+    shape = (1,) * (3 - len(found)) + tuple(found)
+    kept = [*fields, image]
+
+    def field(values, what):
+        if np.ndim(values) == 0:
+            values = np.broadcast_to(np.float64(values), found)
+        handle = readable_on_host(values, what)
+        kept.append(handle)
+        return fitted(handle, shape, what)
+
+    given = {
+        "kappa": [fitted(each, shape, "kappa") for each in fields],
+        "labels": None if image is None else (image.ctypes.data, image.shape, image.dtype.str[1:], _table(coefficients)),
+        "reaction": None if reaction is None else field(reaction, "reaction"),
+        "active": None if active is None else field(active, "active"),
+        "spacing": _widths(spacing, found),
+        "boundary": _boundary(boundary, shape, len(found), kept),
+        "sources": [_point(entry, n, "sources", ("rate",), shape[0]) for n, entry in enumerate(sources)],
+        "wells": [_point(entry, n, "wells", ("value", "radius"), shape[0]) for n, entry in enumerate(wells)],
+    }
+    return given, len(found), kept
+
+
+def fields_of(kappa):
+    """Return handles of the arrays of κ, and their shape."""
+    several = isinstance(kappa, tuple) and len(kappa) in (1, 2, 3) and all(np.ndim(field) > 0 for field in kappa)
+    fields = [readable_on_host(field, "kappa") for field in (kappa if several else (kappa,))]
+    return fields, fields[0].shape
+
+
+def _table(coefficients):
+    """Return a list of labels with their coefficients."""
+    if not isinstance(coefficients, Mapping):
+        raise TypeError(f"coefficients: {type(coefficients).__name__}; use a dictionary of labels, such as {{0: 0.0, 1: 1.0}}")
+    entries = []
+    for key, value in coefficients.items():
+        try:
+            label, number = operator.index(key), float(value)
+        except (TypeError, ValueError):
+            raise TypeError(f"coefficients: {key!r}: {value!r}; use integers as labels, and a number for each") from None
+        if not -(2**63) <= label < 2**63:
+            raise ValueError(f"coefficients: label {label} is beyond 64 bits")
+        entries.append((label, number))
+    return entries
+
+
+def _widths(spacing, shape):
+    """Return the widths in x, y and z: none, one, or one per cell."""
+    if spacing is None:
+        return [[], [], []]
+    if not isinstance(spacing, (tuple, list)) and np.size(spacing) == 1:
+        spacing = (np.ravel(spacing)[0],) * len(shape)
+    elif len(shape) == 1 and len(spacing) > 1:
+        # The widths of all cells.
+        spacing = (spacing,)
+    if len(spacing) != len(shape):
+        raise ValueError(f"spacing has {len(spacing)} entries; give a number, or one entry for each of the {len(shape)} directions")
+    widths = []
+    for n, each in zip(shape, spacing):
+        try:
+            values = np.asarray(each, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(f"spacing: {each!r} is not a width; use a number, or an array of the widths of all cells") from None
+        if values.ndim > 1 or (values.ndim == 1 and len(values) not in (1, n)):
+            raise ValueError(f"spacing: widths of shape {values.shape} for {n} cells")
+        widths.append(values.reshape(-1).tolist())
+    # A missing direction has one cell of width 1.
+    return [*reversed(widths)] + [[1.0]] * (3 - len(shape))
+
+
+def _boundary(boundary, shape, dimensions, kept):
+    sides = dict.fromkeys(SIDES, ("neumann", 0.0, 0.0))
+    if boundary is None:
+        boundary = {}
+    elif not isinstance(boundary, dict) or set(boundary) <= {"neumann", "dirichlet", "robin"}:
+        # One condition for all sides, 0 included.
+        boundary = {} if isinstance(boundary, dict) and not boundary else {"all": boundary}
+    # Only directions of kappa have sides.
+    known = SIDES[: 2 * dimensions]
+    groups = {"all": known, "x": SIDES[:2], "y": SIDES[2:4], "z": SIDES[4:]}
+    # More specific keys override more general ones.
+    rank = {"all": 0, "x": 1, "y": 1, "z": 1}
+    for key in boundary:
+        if key not in sides and key not in groups:
+            raise ValueError(f"boundary: unknown side {key!r}; use {', '.join(SIDES)}, x, y, z or all")
+        if not set(groups.get(key, (key,))) <= set(known):
+            raise ValueError(f"boundary: {key!r} does not exist in {dimensions} dimension{'s' if dimensions > 1 else ''}; "
+                             f"use {', '.join(known)}")
+    for key in sorted(boundary, key=lambda key: rank.get(key, 2)):
+        for side in groups.get(key, (key,)):
+            # Shape of a side: (nz, ny) in x, (nz, nx) in y, (ny, nx) in z.
+            axis = 2 - SIDES.index(side) // 2
+            faces = shape[:axis] + shape[axis + 1 :]
+            kind, *numbers = _side(key, boundary[key])
+            sides[side] = (kind, *(_number(number, f"boundary: {side}", faces, kept) for number in numbers))
+    return [[sides[SIDES[2 * d]], sides[SIDES[2 * d + 1]]] for d in range(3)]
+
+
+def _side(key, given):
+    """Return kind, value and coefficient of a side; the last two are numbers or arrays."""
+    if isinstance(given, str) and given in ("neumann", "dirichlet", "periodic"):
+        return given, 0.0, 0.0
+    if isinstance(given, dict) and len(given) == 1:
+        (kind, value), *_ = given.items()
+        if kind in ("neumann", "dirichlet"):
+            return kind, value, 0.0
+        if kind == "robin" and isinstance(value, dict) and set(value) == {"coefficient", "value"}:
+            return kind, value["value"], value["coefficient"]
+    if not isinstance(given, (str, dict, bool)) and given is not None:
+        return "dirichlet", given, 0.0
+    raise ValueError(
+        f"boundary: {key} = {given!r}; use a number or an array (the value of u), \"neumann\" (no flow), \"periodic\", {{\"neumann\": flux}} or "
+        "{\"robin\": {\"coefficient\": h, \"value\": v}}"
+    )
+
+
+def _number(value, what, faces, kept):
+    """Return a number, or the description of an array with one number per face."""
+    if np.ndim(value) == 0:
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise ValueError(f"{what}: {value!r} is neither a number nor an array of shape {faces}") from None
+    handle = readable_on_host(value, what)
+    array = handle.array
+    # A copy, because time steps read it again when they begin.
+    copied = readable_on_host(np.array(array.detach() if hasattr(array, "detach") else array, dtype=np.float64), what)
+    kept.append(copied)
+    found = tuple(copied.shape)
+    if found not in (faces, faces[1:]) or (found != faces and faces[0] != 1):
+        wanted = faces[1:] if faces[0] == 1 else faces
+        raise ValueError(f"{what}: an array of shape {found}, but the side has faces of shape {wanted}")
+    return copied.parts
+
+
+def _point(entry, n, what, keys, nz):
+    known = ("i", "j", "k", *keys)
+    if not isinstance(entry, dict) or set(entry) - set(known) or not {"i", *keys} <= set(entry):
+        raise ValueError(f"{what}: entry {n} is {entry!r}; use a dictionary with the keys {', '.join(known)}")
+    k = entry.get("k", (0, nz - 1))
+    k = (k, k) if np.ndim(k) == 0 else tuple(k)
+    try:
+        return (int(entry["i"]), int(entry.get("j", 0)), [int(k[0]), int(k[1])], *(float(entry[key]) for key in keys))
+    except (TypeError, IndexError) as error:
+        raise TypeError(f"{what}: entry {n}: {error}") from None
