@@ -9,7 +9,8 @@ use isobar::Shape;
 use isobar::internals::execute::{Host, find_wrong};
 use isobar::problem::LabelTable;
 use isobar::problem::materials::{self, Bubbles};
-use isobar_io::{image, npy};
+use isobar_io::image::{self, Pixels};
+use isobar_io::npy;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -202,10 +203,11 @@ impl Image {
     fn read(&self, key: &str, shape: Shape) -> Result<Vec<f64>> {
         let table = self.table().map_err(|message| Error::new(format!("{key}: {message}")))?;
         let image = image::read_shaped(&self.path, [shape.nz, shape.ny, shape.nx]);
-        let mut values = image.map_err(|error| Error::new(format!("{key}: {error}")))?.values;
         let fail = |error| Error::new(format!("{key}: {}: {}", self.path.display(), message_of(error)));
-        table.replace(shape, &mut values).map_err(fail)?;
-        Ok(values)
+        match image.map_err(|error| Error::new(format!("{key}: {error}")))?.values {
+            Pixels::Bytes(labels) => table.coefficients(shape, &labels).map_err(fail),
+            Pixels::Numbers(mut values) => table.replace(shape, &mut values).map(|()| values).map_err(fail),
+        }
     }
 }
 

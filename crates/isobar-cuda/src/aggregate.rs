@@ -116,6 +116,23 @@ fn for_each_run(
     }
 }
 
+/// Writes the aggregates of plane `n` of a vector, counted from the halo row before the first row if there is one; padding has none.
+fn ids_of_plane(map: &AggregateMap, layout: &Layout, n: usize, plane: &mut [u32]) {
+    let (Shape { nx, ny, nz }, [before, after]) = (map.shape(), map.halo());
+    let (j, of_row) = match n.checked_sub(usize::from(before.is_some())) {
+        // Columns of the halo row before the first row have the order of the second row.
+        None => (1, before.map(|row| (row, 0, nx))),
+        Some(j) if j < ny => (j, Some((map.ids(), nx * j, nx * ny))),
+        Some(j) => (j, after.map(|row| (row, 0, nx))),
+    };
+    plane.fill(AggregateMap::NONE);
+    let Some((all, first, layer)) = of_row else { return };
+    for k in 0..nz {
+        let row = &all[first + layer * k..][..nx];
+        row.iter().enumerate().for_each(|(i, &id)| plane[layout.index(i, j, k) - j * plane.len()] = id);
+    }
+}
+
 impl Runs {
     /// Makes items of about `item` cells.
     fn new(map: &AggregateMap, layout: &Layout, item: usize) -> Result<Self> {
@@ -127,7 +144,11 @@ impl Runs {
             });
         });
         let mut first = vec![0usize; count + 1];
-        planes.iter().flatten().for_each(|&(aggregate, _)| first[aggregate as usize + 1] += 1);
+        if count == 1 {
+            first[1] = planes.iter().map(Vec::len).sum();
+        } else {
+            planes.iter().flatten().for_each(|&(aggregate, _)| first[aggregate as usize + 1] += 1);
+        }
         for aggregate in 0..count {
             first[aggregate + 1] += first[aggregate];
         }
@@ -140,11 +161,20 @@ impl Runs {
             )));
         }
         let mut runs = vec![0; total];
-        let mut next = first.clone();
-        for &(aggregate, run) in planes.iter().flatten() {
-            let next = &mut next[aggregate as usize];
-            runs[*next] = run;
-            *next += 1;
+        if count == 1 {
+            let mut left = &mut runs[..];
+            let mut pieces: Vec<&mut [u64]> =
+                planes.iter().map(|plane| left.split_off_mut(..plane.len()).unwrap_or_default()).collect();
+            Host.for_each(&mut pieces, |j, runs| {
+                runs.iter_mut().zip(&planes[j]).for_each(|(run, &(_, of_plane))| *run = of_plane);
+            });
+        } else {
+            let mut next = first.clone();
+            for &(aggregate, run) in planes.iter().flatten() {
+                let next = &mut next[aggregate as usize];
+                runs[*next] = run;
+                *next += 1;
+            }
         }
         let (mut first_run, mut first_item) = (Vec::new(), vec![0]);
         for aggregate in 0..count {
@@ -221,22 +251,19 @@ impl AggregateBackend for Cuda {
             self.elementwise(kernel, layout.len(), arguments.with(ids.start()))?;
             ids
         } else {
-            let mut ids = vec![AggregateMap::NONE; places];
-            let mut planes: Vec<&mut [u32]> = ids.chunks_mut(len).collect();
-            Host.for_each(&mut planes, |n, plane| {
-                let (j, of_row) = match n.checked_sub(beside[0]) {
-                    // Columns of the halo row before the first row have the order of the second row.
-                    None => (1, before.map(|row| (row, 0, nx))),
-                    Some(j) if j < ny => (j, Some((map.ids(), nx * j, nx * ny))),
-                    Some(j) => (j, after.map(|row| (row, 0, nx))),
-                };
-                let Some((all, first, layer)) = of_row else { return };
-                for k in 0..nz {
-                    let row = &all[first + layer * k..][..nx];
-                    row.iter().enumerate().for_each(|(i, &id)| plane[layout.index(i, j, k) - j * len] = id);
-                }
-            });
-            Buffer::from_slice(context, &ids, &what)?
+            /// Entries that are copied at a time: the system clears every page of a new array at its first use.
+            const AT_ONCE: usize = 8 << 20;
+            let buffer = Buffer::new(context, 4 * places, &what)?;
+            let planes = (AT_ONCE / len).clamp(1, places / len);
+            let mut ids = vec![0; planes * len];
+            for first in (0..places / len).step_by(planes) {
+                let ids = &mut ids[..planes.min(places / len - first) * len];
+                Host.for_each(&mut ids.chunks_mut(len).collect::<Vec<_>>(), |n, plane| {
+                    ids_of_plane(map, &layout, first + n, plane);
+                });
+                self.send(ids, buffer.start() + (4 * first * len) as Pointer)?;
+            }
+            buffer
         };
         Ok(Aggregates {
             layout,
@@ -388,8 +415,27 @@ mod tests {
     }
 
     #[test]
+    fn planes_have_the_aggregates_of_their_cells() {
+        for (nx, ny, nz) in [(1, 1, 1), (7, 5, 3), (64, 6, 2)] {
+            let shape = Shape::new(nx, ny, nz);
+            let (layout, cells) = (Layout::new(shape).unwrap(), shape.cells());
+            let ids: Vec<u32> = (0..cells as u32).map(|n| if n % 3 == 1 { AggregateMap::NONE } else { n }).collect();
+            let map = AggregateMap::new(shape, ids, cells).unwrap();
+            let len = 2 * layout.half_plane();
+            let mut plane = vec![7; len];
+            for j in 0..ny {
+                ids_of_plane(&map, &layout, j, &mut plane);
+                for (place, &id) in (j * len..).zip(&plane) {
+                    let cell = layout.grid_point(place).map(|(i, j, k)| map.ids()[i + nx * (j + ny * k)]);
+                    assert_eq!(id, cell.unwrap_or(AggregateMap::NONE));
+                }
+            }
+        }
+    }
+
+    #[test]
     fn every_cell_is_in_one_run_of_its_aggregate() {
-        for (nx, ny, nz, count) in [(1, 1, 1, 1), (7, 5, 3, 4), (64, 6, 2, 3), (33, 9, 1, 200)] {
+        for (nx, ny, nz, count) in [(1, 1, 1, 1), (7, 5, 3, 4), (64, 6, 2, 3), (33, 9, 1, 200), (20, 9, 4, 1)] {
             let shape = Shape::new(nx, ny, nz);
             let layout = Layout::new(shape).unwrap();
             let id = |n: usize| {

@@ -223,6 +223,11 @@ impl Cuda {
         work(places)
     }
 
+    /// Copies an array to an address on the GPU, after all submitted work; several threads copy a large one.
+    pub(crate) fn send<S: Copy + Sync>(&self, array: &[S], to: Pointer) -> Result<()> {
+        lock(&self.inner.staging).send_to(self.context(), &[(to, array)])
+    }
+
     /// Copies an array, which `fill` submits the computation of, to the host.
     pub(crate) fn fetch<S: Copy + Send>(
         &self,

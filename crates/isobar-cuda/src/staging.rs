@@ -331,13 +331,17 @@ impl Staging {
         });
         let start = self.place(context, bytes)?.start();
         let places = offsets.map(|offset| start + offset);
-        let mut pairs = places.into_iter().zip(arrays);
-        if bytes < if self.lanes.is_some() { Lanes::WORTH_IT } else { Lanes::WORTH_MAKING } {
-            pairs.try_for_each(|(place, array)| context.send(array, place))?;
-        } else {
-            self.lanes(context)?.send(&pairs.collect::<Vec<_>>())?;
-        }
+        self.send_to(context, &places.into_iter().zip(arrays).collect::<Vec<_>>())?;
         Ok(places)
+    }
+
+    /// Copies arrays to these addresses on the GPU, after all submitted work.
+    pub(crate) fn send_to<T: Copy + Sync>(&mut self, context: &Arc<Context>, arrays: &[(Pointer, &[T])]) -> Result<()> {
+        let bytes: usize = arrays.iter().map(|(_, array)| size_of_val(*array)).sum();
+        if bytes < if self.lanes.is_some() { Lanes::WORTH_IT } else { Lanes::WORTH_MAKING } {
+            return arrays.iter().try_for_each(|&(place, array)| context.send(array, place));
+        }
+        self.lanes(context)?.send(arrays)
     }
 
     /// Copies an array, which `fill` submits the computation of, to the host.

@@ -16,10 +16,49 @@ use crate::npy;
 pub struct Image {
     /// (nz, ny, nx): pages, rows, columns.
     pub shape: [usize; 3],
-    /// Values in C order; integers beyond 2⁵³ are rounded.
-    pub values: Vec<f64>,
+    /// Values in C order.
+    pub values: Pixels,
     /// Whether the values are integers or booleans.
     pub is_whole: bool,
+}
+
+/// The values of an image. Bytes stay bytes, an eighth of the memory of numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pixels {
+    /// Whole numbers from 0 to 255, or booleans.
+    Bytes(Vec<u8>),
+    /// Values of any other type; integers beyond 2⁵³ are rounded.
+    Numbers(Vec<f64>),
+}
+
+impl Pixels {
+    /// Returns the values as numbers.
+    pub fn into_numbers(mut self) -> Vec<f64> {
+        std::mem::take(self.numbers())
+    }
+
+    /// Converts the values to numbers.
+    fn numbers(&mut self) -> &mut Vec<f64> {
+        if let Self::Bytes(bytes) = self {
+            *self = Self::Numbers(bytes.iter().copied().map(f64::from).collect());
+        }
+        match *self {
+            Self::Numbers(ref mut numbers) => numbers,
+            Self::Bytes(_) => self.numbers(),
+        }
+    }
+
+    /// Appends numbers, after the conversion of all others.
+    fn extend(&mut self, more: impl IntoIterator<Item = f64>) {
+        self.numbers().extend(more);
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Numbers(numbers) => numbers.len(),
+        }
+    }
 }
 
 /// Reads an image of one to three dimensions: `.npy` of any real dtype, or `.tif`/`.tiff` with grey pages of equal size, uncompressed or
@@ -44,7 +83,11 @@ pub fn read(path: &Path) -> Result<Image> {
                     return Err(Error::Image { path: path.to_path_buf(), problem });
                 }
             };
-            Ok(Image { shape, values: npy::read(path, shape)?, is_whole })
+            let values = match npy::read_bytes(path, shape)? {
+                Some(bytes) => Pixels::Bytes(bytes),
+                None => Pixels::Numbers(npy::read(path, shape)?),
+            };
+            Ok(Image { shape, values, is_whole })
         }
         Some("tif" | "tiff") => read_tiff(path).map_err(|problem| match problem {
             Problem::Io(source) => Error::Read { path: path.to_path_buf(), source },
@@ -96,7 +139,7 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
     }
     let file = File::open(path).map_err(Problem::Io)?;
     let mut decoder = Decoder::new(BufReader::new(file))?.with_limits(Limits::unlimited());
-    let (mut values, mut pages, mut first, mut is_whole) = (Vec::new(), 0, (0, 0), true);
+    let (mut values, mut pages, mut first, mut is_whole) = (Pixels::Bytes(Vec::new()), 0, (0, 0), true);
     loop {
         let size = decoder.dimensions()?;
         match decoder.colortype()? {
@@ -117,30 +160,36 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
         }
         // The size in a damaged header may be too large for the file.
         let pixels = u64::from(size.0) * u64::from(size.1);
-        if values.try_reserve(usize::try_from(pixels).unwrap_or(usize::MAX)).is_err() {
+        let more = usize::try_from(pixels).unwrap_or(usize::MAX);
+        let room = match (&mut values, decoder.colortype()?) {
+            (Pixels::Bytes(bytes), ColorType::Gray(8)) => bytes.try_reserve(more),
+            (values, _) => values.numbers().try_reserve(more),
+        };
+        if room.is_err() {
             return Err(Problem::Other(format!(
                 "page {pages} has {pixels} pixels, more than fit into memory; crop the image"
             )));
         }
         let before = values.len();
-        match decoder.read_image()? {
-            DecodingResult::U8(page) => values.extend(page.into_iter().map(f64::from)),
-            DecodingResult::U16(page) => values.extend(page.into_iter().map(f64::from)),
-            DecodingResult::U32(page) => values.extend(page.into_iter().map(f64::from)),
-            DecodingResult::U64(page) => values.extend(page.into_iter().map(|value| value as f64)),
-            DecodingResult::I8(page) => values.extend(page.into_iter().map(f64::from)),
-            DecodingResult::I16(page) => values.extend(page.into_iter().map(f64::from)),
-            DecodingResult::I32(page) => values.extend(page.into_iter().map(f64::from)),
-            DecodingResult::I64(page) => values.extend(page.into_iter().map(|value| value as f64)),
-            DecodingResult::F16(page) => {
+        match (decoder.read_image()?, &mut values) {
+            (DecodingResult::U8(page), Pixels::Bytes(bytes)) => bytes.extend(page),
+            (DecodingResult::U8(page), values) => values.extend(page.into_iter().map(f64::from)),
+            (DecodingResult::U16(page), values) => values.extend(page.into_iter().map(f64::from)),
+            (DecodingResult::U32(page), values) => values.extend(page.into_iter().map(f64::from)),
+            (DecodingResult::U64(page), values) => values.extend(page.into_iter().map(|value| value as f64)),
+            (DecodingResult::I8(page), values) => values.extend(page.into_iter().map(f64::from)),
+            (DecodingResult::I16(page), values) => values.extend(page.into_iter().map(f64::from)),
+            (DecodingResult::I32(page), values) => values.extend(page.into_iter().map(f64::from)),
+            (DecodingResult::I64(page), values) => values.extend(page.into_iter().map(|value| value as f64)),
+            (DecodingResult::F16(page), values) => {
                 is_whole = false;
                 values.extend(page.into_iter().map(f64::from));
             }
-            DecodingResult::F32(page) => {
+            (DecodingResult::F32(page), values) => {
                 is_whole = false;
                 values.extend(page.into_iter().map(f64::from));
             }
-            DecodingResult::F64(page) => {
+            (DecodingResult::F64(page), values) => {
                 is_whole = false;
                 values.extend(page);
             }
@@ -155,7 +204,9 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
         decoder.next_image()?;
     }
     let shape = [pages, first.1 as usize, first.0 as usize];
-    if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+    if let Pixels::Numbers(values) = &values
+        && let Some(at) = values.iter().position(|value| !value.is_finite())
+    {
         return Err(Problem::Other(format!(
             "pixel {at}, counted over all pages, is {}; all pixels must be finite",
             values[at]
@@ -186,18 +237,25 @@ mod tests {
         let path = folder.path().join("rock.tif");
         tiff::<colortype::Gray8>(&path, &[(3, 2, &[0, 255, 0, 1, 2, 3]), (3, 2, &[9, 8, 7, 6, 5, 4])]);
         let found = read(&path).unwrap();
-        let values = [0.0, 255.0, 0.0, 1.0, 2.0, 3.0, 9.0, 8.0, 7.0, 6.0, 5.0, 4.0];
-        assert_eq!(found, Image { shape: [2, 2, 3], values: values.to_vec(), is_whole: true });
+        let values = Pixels::Bytes(vec![0, 255, 0, 1, 2, 3, 9, 8, 7, 6, 5, 4]);
+        assert_eq!(found, Image { shape: [2, 2, 3], values, is_whole: true });
+        assert_eq!(found.values.clone().into_numbers()[..3], [0.0, 255.0, 0.0]);
         assert_eq!(read_shaped(&path, [2, 2, 3]).unwrap(), found);
         let message = read_shaped(&path, [2, 3, 2]).unwrap_err().to_string();
         assert!(message.contains("has shape (2, 2, 3), but the grid needs (2, 3, 2)"), "{message}");
         tiff::<colortype::Gray16>(&path, &[(1, 2, &[65535, 300])]);
-        assert_eq!(read(&path).unwrap().values, [65535.0, 300.0]);
+        assert_eq!(read(&path).unwrap().values, Pixels::Numbers(vec![65535.0, 300.0]));
         tiff::<colortype::Gray32Float>(&path, &[(2, 1, &[0.5, 2.0])]);
-        assert_eq!(read(&path).unwrap(), Image { shape: [1, 1, 2], values: vec![0.5, 2.0], is_whole: false });
+        assert_eq!(
+            read(&path).unwrap(),
+            Image { shape: [1, 1, 2], values: Pixels::Numbers(vec![0.5, 2.0]), is_whole: false }
+        );
         let path = folder.path().join("k.npy");
         npy::write(File::create(&path).unwrap(), &[2, 1], &[1.0, 3.0]).unwrap();
-        assert_eq!(read(&path).unwrap(), Image { shape: [1, 2, 1], values: vec![1.0, 3.0], is_whole: false });
+        assert_eq!(
+            read(&path).unwrap(),
+            Image { shape: [1, 2, 1], values: Pixels::Numbers(vec![1.0, 3.0]), is_whole: false }
+        );
     }
 
     #[test]

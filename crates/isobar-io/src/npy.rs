@@ -27,6 +27,32 @@ pub fn read(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>> {
     read_file(path, &Wanted { shape: &shape, axes: "(nz, ny, nx)", rows: None })
 }
 
+/// Reads such an array of bytes or booleans; returns nothing for another dtype.
+///
+/// # Errors
+/// The errors of [`read`].
+pub(crate) fn read_bytes(path: &Path, shape: [usize; 3]) -> Result<Option<Vec<u8>>> {
+    let wanted = Wanted { shape: &shape, axes: "(nz, ny, nx)", rows: None };
+    let read = || -> Result<Option<Vec<u8>>, Problem> {
+        let (mut input, length) = open(path)?;
+        let (header, dtype) = checked_header(&mut input, length, &wanted)?;
+        if dtype.width != 1 || header.descr.ends_with("i1") {
+            return Ok(None);
+        }
+        let (count, mut bytes) = (shape.iter().product::<usize>(), Vec::new());
+        bytes.try_reserve_exact(count).map_err(|_| Problem::Memory(count as u64))?;
+        input.take(count as u64).read_to_end(&mut bytes).map_err(Problem::Io)?;
+        // The file may have shrunk since its length was checked.
+        let found = bytes.len();
+        if found == count {
+            Ok(Some(bytes))
+        } else {
+            Err(Problem::Truncated { found: found as u64, expected: count as u64 })
+        }
+    };
+    read().map_err(|problem| problem.of(path))
+}
+
 /// Reads some rows of such an array in all layers, (nz, rows, nx) in C order. The other rows are not read.
 ///
 /// # Errors
@@ -228,9 +254,9 @@ impl Dtype {
     }
 }
 
-/// Reads an array from a stream of `length` bytes.
-fn parse(mut input: impl Read + Seek, length: u64, wanted: &Wanted<'_>) -> Result<Vec<f64>, Problem> {
-    let (header, header_length) = read_header(&mut input)?;
+/// Reads the header of an array in a stream of `length` bytes, and checks that what is wanted is there.
+fn checked_header(input: &mut impl Read, length: u64, wanted: &Wanted<'_>) -> Result<(Header, Dtype), Problem> {
+    let (header, header_length) = read_header(input)?;
     let dtype = Dtype::of(&header.descr).ok_or_else(|| Problem::Dtype(header.descr.clone()))?;
     let shape = wanted.shape;
     if !wanted.is_met_by(&header.shape) {
@@ -253,6 +279,12 @@ fn parse(mut input: impl Read + Seek, length: u64, wanted: &Wanted<'_>) -> Resul
     if there > promised {
         return Err(Problem::Trailing(there - promised));
     }
+    Ok((header, dtype))
+}
+
+/// Reads an array from a stream of `length` bytes.
+fn parse(mut input: impl Read + Seek, length: u64, wanted: &Wanted<'_>) -> Result<Vec<f64>, Problem> {
+    let (_, dtype) = checked_header(&mut input, length, wanted)?;
     let (starts, piece) = wanted.pieces().ok_or_else(|| Problem::Rows(wanted.rows.clone().unwrap_or_default()))?;
     let (mut values, count) = (Vec::new(), starts.len() * piece);
     values.try_reserve_exact(count).map_err(|_| Problem::Memory(8 * count as u64))?;

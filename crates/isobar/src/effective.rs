@@ -1,13 +1,15 @@
 //! Effective conductivities of a sample of cells, such as the image of a porous rock.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use isobar_core::backend::AggregateMap;
 use isobar_core::error::{Error, Result};
-use isobar_core::execute::{Execute, Host, for_each_piece};
+use isobar_core::execute::{Execute, Host, for_each_row, prefer_large_pages};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
 use isobar_core::options::SolverOptions;
 use isobar_core::outcome::Outcome;
-use isobar_core::problem::{Boundary, DiffusionProblem, Flow, Weighting};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Flow, Spacing};
 use isobar_core::solver::Observer;
 use isobar_core::stencil::{Axis, Diffusion};
 
@@ -37,10 +39,34 @@ use crate::solver::Solver;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Sample {
-    problem: DiffusionProblem,
-    /// The connected components; nothing where no cell is open.
-    components: Option<AggregateMap>,
+    shape: Shape,
+    /// Widths of cells in x, y and z.
+    spacing: [Spacing; 3],
+    /// The open cells, whose sides are closed; nothing where no cell is open.
+    open: Option<Open>,
+    /// The means of κ and of 1/κ along x, y and z.
+    means: [[f64; 2]; 3],
     porosity: f64,
+    /// The components that the last solve was for. Those of other axes are usually the same.
+    conducting: Option<Conducting>,
+}
+
+/// The matrix of all open cells, and its connected components.
+#[derive(Clone, Debug)]
+struct Open {
+    stencil: Diffusion,
+    components: AggregateMap,
+}
+
+/// The components that connect two sides.
+#[derive(Clone, Debug)]
+struct Conducting {
+    /// Whether each component does.
+    which: Vec<bool>,
+    /// Their part of the volume.
+    volume: f64,
+    /// Their matrix, whose sides are closed.
+    stencil: Diffusion,
 }
 
 /// The effective properties of a sample along one axis.
@@ -75,26 +101,33 @@ impl Sample {
     /// # Errors
     /// See [`DiffusionProblem::validate`]; but all cells may be closed.
     pub fn new(problem: DiffusionProblem) -> Result<Self> {
-        let boundary = [[Boundary::Neumann(0.0); 2]; 3];
-        let problem = DiffusionProblem { boundary, reaction: None, sources: Vec::new(), wells: Vec::new(), ..problem };
+        let problem = DiffusionProblem {
+            boundary: [[Boundary::Neumann(0.0); 2]; 3],
+            side_fields: Default::default(),
+            reaction: None,
+            sources: Vec::new(),
+            wells: Vec::new(),
+            ..problem
+        };
         let stencil = match problem.stencil() {
-            Ok(stencil) => stencil,
-            Err(_) if is_closed(&problem) => return Ok(Self { problem, components: None, porosity: 0.0 }),
+            Ok(stencil) => Some(stencil),
+            Err(_) if is_closed(&problem) => None,
             Err(error) => return Err(error),
         };
-        let components = stencil.components(&Host).map(|components| components.all);
-        drop(stencil);
-        let porosity = components.as_ref().map_or(0.0, |components| {
-            let all = Through { map: components.clone(), which: vec![true; components.count()] };
-            let [open] = means(&problem, |n| [f64::from(u8::from(all.has(n)))]);
-            open
+        let (means, porosity) = means_and_porosity(&problem);
+        // The memory of κ is freed before the search takes its own.
+        let DiffusionProblem { shape, spacing, coefficient, .. } = problem;
+        drop(coefficient);
+        let open = stencil.map(|stencil| {
+            let found = stencil.components(&Host).map(|found| found.all);
+            Open { components: found.unwrap_or_else(|| AggregateMap::whole(shape)), stencil }
         });
-        Ok(Self { problem, components, porosity })
+        Ok(Self { shape, spacing, open, means, porosity, conducting: None })
     }
 
     /// Returns the shape of the grid.
     pub fn shape(&self) -> Shape {
-        self.problem.shape
+        self.shape
     }
 
     /// Returns the part of the volume whose cells are open.
@@ -114,14 +147,7 @@ impl Sample {
         options: &SolverOptions,
         observer: &mut Observer<'_>,
     ) -> Result<Effective> {
-        let through = device.enter(|| self.through(axis));
-        let [arithmetic, inverse, connected] = device.enter(|| {
-            let kappa = self.problem.coefficient.along(axis);
-            means(&self.problem, |n| {
-                let kappa = if is_active(&self.problem, n) { kappa[n] } else { 0.0 };
-                [kappa, kappa.recip(), f64::from(u8::from(through.as_ref().is_some_and(|through| through.has(n))))]
-            })
-        });
+        let [arithmetic, inverse] = self.means[axis as usize];
         let mut found = Effective {
             axis,
             conductivity: 0.0,
@@ -133,23 +159,22 @@ impl Sample {
             outcome: None,
             solution: Vec::new(),
         };
-        let Some(through) = through.filter(|_| connected > 0.0) else { return Ok(found) };
-        found.connected = connected / self.porosity;
-        let mut boundary = self.problem.boundary;
-        boundary[axis as usize] = [Boundary::Dirichlet(1.0), Boundary::Dirichlet(0.0)];
-        let (stencil, rhs) = device.enter(|| self.system(&through, boundary))?;
-        drop(through);
+        let Some((stencil, volume, rhs)) = device.enter(|| self.system(axis)) else { return Ok(found) };
+        found.connected = volume / self.porosity;
         let mut solver = Solver::builder(&stencil).device(device).options(options).build()?;
         found.solution = vec![0.0; rhs.len()];
+        prefer_large_pages(&found.solution);
         found.outcome = Some(solver.solve_observed(&rhs, &mut found.solution, Guess::Zero, observer)?);
         drop((solver, rhs));
-        let DiffusionProblem { spacing, side_fields, .. } = &self.problem;
-        let flow = Flow { stencil: &stencil, spacing, boundary: &boundary, side_fields };
-        let u = &found.solution;
+        let (u, side_fields) = (&found.solution, Default::default());
+        let mut boundary = [[Boundary::Neumann(0.0); 2]; 3];
+        boundary[axis as usize] = [Boundary::Dirichlet(1.0), Boundary::Dirichlet(0.0)];
+        let flow = Flow { stencil: &stencil, spacing: &self.spacing, boundary: &boundary, side_fields: &side_fields };
         let (inflow, outflow, energy) = device.enter(|| {
             Ok::<_, Error>((-flow.through(u, axis, false)?, flow.through(u, axis, true)?, flow.energy(u)?))
         })?;
-        let extent = self.problem.extent();
+        let Shape { nx, ny, nz } = self.shape;
+        let extent = [0, 1, 2].map(|d: usize| self.spacing[d].extent([nx, ny, nz][d]));
         let length = extent[axis as usize];
         // Twice the energy is Q times the difference, which is 1; the cross-section is volume over length.
         found.conductivity = 2.0 * energy * length * length / extent.iter().product::<f64>();
@@ -158,68 +183,74 @@ impl Sample {
         Ok(found)
     }
 
-    /// Returns the components that connect both sides of an axis.
-    fn through(&self, axis: Axis) -> Option<Through> {
-        let components = self.components.as_ref()?;
-        let Shape { nx, ny, nz } = self.problem.shape;
-        let (d, kappa) = (axis as usize, self.problem.coefficient.along(axis));
-        let mut extents = [nx, ny, nz];
-        let last = extents[d] - 1;
-        extents[d] = 1;
-        let [first, second] = [0, last].map(|place| {
-            let mut reached = vec![false; components.count()];
-            for m in 0..extents.iter().product() {
-                let mut at = [m % extents[0], m / extents[0] % extents[1], m / extents[0] / extents[1]];
+    /// Returns the matrix of the cells that are connected to both sides of an axis, with u = 1 on the lower one and u = 0 on the
+    /// upper one, their part of the volume, and the right-hand side; nothing where there are none.
+    fn system(&mut self, axis: Axis) -> Option<(Diffusion, f64, Vec<f64>)> {
+        let Self { shape, spacing, open, porosity, conducting, .. } = self;
+        let Open { stencil, components } = open.as_ref()?;
+        let which = through(stencil, components, axis);
+        if !which.contains(&true) {
+            return None;
+        }
+        let Conducting { stencil, volume, .. } = match conducting {
+            Some(known) if known.which == which => known,
+            none => {
+                // Two of them would take memory.
+                *none = None;
+                let stencil = stencil.restricted(components, &which, &Host);
+                let is_part = |n: usize| components.aggregate(n).is_some_and(|component| which[component]);
+                let [volume] = match which.contains(&false) {
+                    true => means(*shape, spacing, |n| [f64::from(u8::from(is_part(n)))]),
+                    false => [*porosity],
+                };
+                none.insert(Conducting { which, volume, stencil })
+            }
+        };
+        let stencil = stencil.between_sides(axis, &Host);
+        let rhs = driven(&stencil, *shape, axis);
+        Some((stencil, *volume, rhs))
+    }
+}
+
+/// Returns whether each component connects both sides of an axis.
+fn through(stencil: &Diffusion, components: &AggregateMap, axis: Axis) -> Vec<bool> {
+    if components.is_whole() {
+        return vec![true];
+    }
+    let Shape { nx, ny, nz } = components.shape();
+    let (d, mut extents) = (axis as usize, [nx, ny, nz]);
+    let last = extents[d] - 1;
+    extents[d] = 1;
+    let [first, second] = [0, last].map(|place| {
+        let reached: Vec<AtomicBool> = (0..components.count()).map(|_| AtomicBool::new(false)).collect();
+        Host.for_each(&mut vec![(); extents[1] * extents[2]], |row, ()| {
+            for i in 0..extents[0] {
+                let mut at = [i, row % extents[1], row / extents[1]];
                 at[d] = place;
-                let n = at[0] + nx * (at[1] + ny * at[2]);
-                if let Some(component) = components.aggregate(n).filter(|_| kappa[n] > 0.0) {
-                    reached[component] = true;
+                let component = components.aggregate(stencil.cell(at)).filter(|_| stencil.half(axis, at) > 0.0);
+                if let Some(reached) = component.map(|component| &reached[component])
+                    && !reached.load(Relaxed)
+                {
+                    reached.store(true, Relaxed);
                 }
             }
-            reached
         });
-        let which: Vec<bool> = first.into_iter().zip(second).map(|(first, second)| first && second).collect();
-        Some(Through { map: components.clone(), which })
-    }
-
-    /// Returns the matrix and right-hand side of the conducting cells with these boundary conditions.
-    fn system(&mut self, through: &Through, boundary: [[Boundary; 2]; 3]) -> Result<(Diffusion, Vec<f64>)> {
-        let closed = std::mem::replace(&mut self.problem.boundary, boundary);
-        let open = through.which.contains(&false).then(|| self.problem.active.replace(through.mask()));
-        let made = self.problem.checked().and_then(|checked| {
-            let rows = 0..self.problem.shape.ny;
-            Ok((checked.stencil()?, checked.rhs_in(&rows, None, 0, Weighting::None)?))
-        });
-        self.problem.boundary = closed;
-        if let Some(open) = open {
-            self.problem.active = open;
-        }
-        made
-    }
+        reached
+    });
+    first.into_iter().zip(second).map(|(first, second)| first.into_inner() && second.into_inner()).collect()
 }
 
-/// The cells of some components.
-struct Through {
-    map: AggregateMap,
-    which: Vec<bool>,
-}
-
-impl Through {
-    fn has(&self, n: usize) -> bool {
-        match &*self.which {
-            // A component of all cells stores no numbers.
-            &[which] if self.map.is_whole() => which,
-            which => self.map.aggregate(n).is_some_and(|component| which[component]),
-        }
-    }
-
-    fn mask(&self) -> Vec<bool> {
-        let mut mask = vec![false; self.map.shape().cells()];
-        for_each_piece(&Host, &mut mask, |first, piece| {
-            piece.iter_mut().zip(first..).for_each(|(has, n)| *has = self.has(n));
-        });
-        mask
-    }
+/// Returns the right-hand side of u = 1 on the lower side of an axis: h in the cells there, 0 in all others.
+fn driven(stencil: &Diffusion, shape: Shape, axis: Axis) -> Vec<f64> {
+    let mut rhs = vec![0.0; shape.cells()];
+    prefer_large_pages(&rhs);
+    // Pages of zeros that are not touched take no time.
+    for_each_row(&Host, &mut rhs, shape.nx, |row, values| {
+        let (j, k) = (row % shape.ny, row / shape.ny);
+        let count = [1, if j == 0 { shape.nx } else { 0 }, if k == 0 { shape.nx } else { 0 }][axis as usize];
+        values[..count].iter_mut().enumerate().for_each(|(i, value)| *value = stencil.half(axis, [i, j, k]));
+    });
+    rhs
 }
 
 /// Returns whether the mask leaves a cell open.
@@ -238,11 +269,32 @@ fn is_closed(problem: &DiffusionProblem) -> bool {
             .all(|n| !is_active(problem, n) || Axis::ALL.iter().all(|&axis| problem.coefficient.along(axis)[n] == 0.0))
 }
 
+/// Returns the volume means of κ and of 1/κ along each axis, and the part of the volume whose cells are open.
+fn means_and_porosity(problem: &DiffusionProblem) -> ([[f64; 2]; 3], f64) {
+    let along = Axis::ALL.map(|axis| problem.coefficient.along(axis));
+    let number = |is_active: bool, kappa: f64| if is_active { kappa } else { 0.0 };
+    if let Coefficient::Isotropic(kappa) = &problem.coefficient {
+        let [arithmetic, inverse, open] = means(problem.shape, &problem.spacing, |n| {
+            let kappa = number(is_active(problem, n), kappa[n]);
+            [kappa, kappa.recip(), f64::from(u8::from(kappa > 0.0))]
+        });
+        return ([[arithmetic, inverse]; 3], open);
+    }
+    let [x, y, z, x_inverse, y_inverse, z_inverse, open] = means(problem.shape, &problem.spacing, |n| {
+        let is_active = is_active(problem, n);
+        let [x, y, z] = along.map(|kappa| number(is_active, kappa[n]));
+        [x, y, z, x.recip(), y.recip(), z.recip(), f64::from(u8::from(x.max(y).max(z) > 0.0))]
+    });
+    ([[x, x_inverse], [y, y_inverse], [z, z_inverse]], open)
+}
+
 /// Returns the volume means of the numbers `value` gives for every cell.
-fn means<const N: usize>(problem: &DiffusionProblem, value: impl Fn(usize) -> [f64; N] + Sync) -> [f64; N] {
-    let Shape { nx, ny, nz } = problem.shape;
+fn means<const N: usize>(
+    Shape { nx, ny, nz }: Shape,
+    [in_x, in_y, in_z]: &[Spacing; 3],
+    value: impl Fn(usize) -> [f64; N] + Sync,
+) -> [f64; N] {
     let mut rows = vec![(0.0, [0.0; N]); ny * nz];
-    let [in_x, in_y, in_z] = &problem.spacing;
     Host.for_each(&mut rows, |row, (total, sums)| {
         let area = in_y.width(row % ny) * in_z.width(row / ny);
         for i in 0..nx {
@@ -258,7 +310,7 @@ fn means<const N: usize>(problem: &DiffusionProblem, value: impl Fn(usize) -> [f
 
 #[cfg(test)]
 mod tests {
-    use isobar_core::problem::{Coefficient, Spacing, random};
+    use isobar_core::problem::random;
     use isobar_core::solver::ignore;
 
     use super::*;
@@ -339,6 +391,67 @@ mod tests {
         assert!(y.tortuosity == f64::INFINITY && y.outcome.is_none() && y.solution.is_empty());
         // The first axis again, after the second.
         assert_eq!(along(&mut sample, Axis::X).conductivity, x.conductivity);
+    }
+
+    /// A path of N cells from side to side conducts 1/N of its κ, whatever its turns, and closed pores beside it nothing.
+    #[test]
+    fn one_winding_path_in_closed_form() {
+        let shape = Shape::new(5, 4, 3);
+        let mut kappa = vec![0.0; shape.cells()];
+        let path = [[0, 0, 0], [1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 2, 1], [2, 2, 1], [3, 2, 1], [3, 2, 2], [4, 2, 2]];
+        let islands = [[3, 0, 0], [0, 3, 2], [4, 0, 0]];
+        for [i, j, k] in path.into_iter().chain(islands) {
+            kappa[i + 5 * (j + 4 * k)] = 3.0;
+        }
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+        problem.spacing = [1.0; 3].map(Spacing::Uniform);
+        // Numbers of sides are ignored.
+        problem.side_fields[0][0].value = Some(vec![7.0; 12]);
+        let mut sample = Sample::new(problem).unwrap();
+        let x = along(&mut sample, Axis::X);
+        assert_near(x.conductivity, 3.0 / 9.0 * 5.0 / 12.0, 1e-11);
+        assert_near(x.connected, 9.0 / 12.0, 1e-14);
+        // The path ends at the upper side of z, which it reaches from the lower one.
+        assert_near(along(&mut sample, Axis::Z).connected, 9.0 / 12.0, 1e-14);
+        assert_eq!(along(&mut sample, Axis::Y).connected, 0.0);
+    }
+
+    /// Several components, of which other ones conduct along each axis: the numbers are those of a problem with the cells of these
+    /// alone as its mask, bit for bit.
+    #[test]
+    fn masks_of_each_axis_give_the_same() {
+        for (shape, seed, open) in [(Shape::new(9, 7, 8), 5, 0.45), (Shape::new(13, 12, 1), 6, 0.7)] {
+            let kappa: Vec<f64> = (0..shape.cells())
+                .map(|n| if random(seed, n).abs() < open { 1.0 + (n % 3) as f64 } else { 0.0 })
+                .collect();
+            let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+            problem.spacing = [1.0; 3].map(Spacing::Uniform);
+            problem.active = Some((0..shape.cells()).map(|n| n % 17 != 3).collect());
+            let mut sample = Sample::new(problem.clone()).unwrap();
+            let stencil = problem.stencil().unwrap();
+            let all = stencil.components(&Host).unwrap().all;
+            for axis in [Axis::X, Axis::Y, Axis::Z, Axis::X] {
+                let which = through(&stencil, &all, axis);
+                let found = along(&mut sample, axis);
+                let mut alone = problem.clone();
+                let is_part = |n: usize| all.aggregate(n).is_some_and(|component| which[component]);
+                alone.active = Some((0..shape.cells()).map(is_part).collect());
+                alone.boundary[axis as usize] = [Boundary::Dirichlet(1.0), Boundary::Dirichlet(0.0)];
+                let Ok(matrix) = alone.stencil() else {
+                    assert_eq!(found.connected, 0.0);
+                    continue;
+                };
+                let rhs = alone.rhs(None, 0, isobar_core::problem::Weighting::None).unwrap();
+                let mut u = vec![0.0; rhs.len()];
+                let device = Device::cpu_with_threads(2).unwrap();
+                let mut solver = Solver::builder(&matrix).device(&device).options(&options(1e-12)).build().unwrap();
+                solver.solve_observed(&rhs, &mut u, Guess::Zero, &mut ignore).unwrap();
+                assert_eq!(found.solution, u, "{shape} {axis:?}");
+                let energy = alone.flow(&matrix).energy(&u).unwrap();
+                let [length, size] = [[shape.nx, shape.ny, shape.nz][axis as usize], shape.cells()].map(|n| n as f64);
+                assert_eq!(found.conductivity, 2.0 * energy * length * length / size);
+            }
+        }
     }
 
     #[test]

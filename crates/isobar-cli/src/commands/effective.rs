@@ -9,7 +9,7 @@ use isobar::stencil::Axis;
 use isobar::{Device, Effective, Sample, Shape};
 use isobar_case::report::OutcomeReport;
 use isobar_case::text::plural;
-use isobar_io::image::{self, Image};
+use isobar_io::image::{self, Image, Pixels};
 use isobar_io::{Field, Mesh};
 use serde::Serialize;
 
@@ -109,13 +109,15 @@ pub fn run(args: &EffectiveArgs) -> Result<u8> {
 }
 
 /// Returns κ of every cell.
-fn coefficients(args: &EffectiveArgs, shape: Shape, mut values: Vec<f64>, is_whole: bool) -> Result<Vec<f64>> {
+fn coefficients(args: &EffectiveArgs, shape: Shape, values: Pixels, is_whole: bool) -> Result<Vec<f64>> {
     let table = match (args.open, &args.values[..]) {
         (Some(label), _) => LabelTable::new(BTreeMap::from([(label, 1.0)]), Some(0.0)),
-        // The values are conductivities already.
-        (None, []) if !is_whole || values.iter().all(|&value| value == 0.0 || value == 1.0) => return Ok(values),
         (None, []) => {
-            let path = args.image.display();
+            let (path, values) = (args.image.display(), values.into_numbers());
+            // The values may be conductivities already.
+            if !is_whole || values.iter().all(|&value| value == 0.0 || value == 1.0) {
+                return Ok(values);
+            }
             return Err(Failure::new(format!(
                 "{path}: holds labels ({}); give their conductivities: --open LABEL for pores with one label, or --values \
                  LABEL=VALUE,… for all labels",
@@ -124,8 +126,11 @@ fn coefficients(args: &EffectiveArgs, shape: Shape, mut values: Vec<f64>, is_who
         }
         (None, given) => LabelTable::new(given.iter().map(|pair| (pair.label, pair.value)).collect(), None),
     };
-    table.and_then(|table| table.replace(shape, &mut values)).map_err(|error| named(args, error))?;
-    Ok(values)
+    let found = table.and_then(|table| match values {
+        Pixels::Bytes(labels) => table.coefficients(shape, &labels),
+        Pixels::Numbers(mut values) => table.replace(shape, &mut values).map(|()| values),
+    });
+    found.map_err(|error| named(args, error))
 }
 
 /// Lists the first labels of an image, for a message.

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::Backend;
 use crate::error::{Error, Result};
+use crate::execute::{Host, map_pieces};
 use crate::layout::{Layout, Shape};
 use crate::real::Real;
 
@@ -153,10 +154,19 @@ impl AggregateMap {
         self.is_whole || !self.ids().contains(&Self::NONE)
     }
 
+    /// Returns the number of cells in all aggregates together, counted by all threads.
+    pub fn cells(&self) -> usize {
+        if self.is_whole {
+            return self.shape.cells();
+        }
+        let of_piece = |_, ids: &[u32]| ids.iter().map(|&id| usize::from(id != Self::NONE)).sum::<usize>();
+        map_pieces(&Host, self.ids(), of_piece).into_iter().sum()
+    }
+
     /// Returns the number of cells in each aggregate.
     pub fn sizes(&self) -> Vec<usize> {
-        if self.is_whole {
-            return vec![self.shape.cells()];
+        if self.count == 1 {
+            return vec![self.cells()];
         }
         let mut sizes = vec![0; self.count];
         for &id in self.ids().iter().filter(|&&id| id != Self::NONE) {
@@ -284,7 +294,8 @@ mod tests {
         let none = AggregateMap::NONE;
         let map = AggregateMap::new(Shape::new(6, 1, 1), vec![4, none, 2, 4, 7, 2], 9).unwrap().compacted();
         assert_eq!(map.ids(), [0, none, 1, 0, 2, 1]);
-        assert_eq!((map.count(), map.sizes()), (3, vec![2, 2, 1]));
+        assert_eq!((map.count(), map.sizes(), map.cells()), (3, vec![2, 2, 1], 5));
+        assert_eq!(map.filtered(|aggregate| aggregate == 1).sizes(), [2]);
         assert!(AggregateMap::new(Shape::new(2, 1, 1), vec![0, 3], 3).is_err());
     }
 

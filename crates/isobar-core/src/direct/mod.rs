@@ -20,7 +20,7 @@ use crate::layout::Shape;
 
 pub use basis::{Basis, Symmetry, Trig};
 pub use lines::Lines;
-pub use nearest::{Nearest, nearest};
+pub use nearest::{Nearest, may_be_open, nearest};
 pub use separate::{SeparableRows, looks_separable, separate};
 
 /// The matrix of one axis: (K v)_i = σ_i v_i + Σ t (v_i − v_neighbour), and the masses that weigh its cells.

@@ -74,6 +74,26 @@ pub fn nearest(matrix: &dyn SeparableRows) -> Result<Nearest> {
     Ok(Nearest { factors: this, open, spread: fits().map(|fit| fit.spread).fold(0.0, f64::max) })
 }
 
+/// Returns false where [`Nearest::open`] is far below `least`, by a sixteenth of the samples. On small grids, where these are few,
+/// it returns true.
+pub fn may_be_open(matrix: &dyn SeparableRows, least: f64) -> bool {
+    /// Cells that are sampled in each layer.
+    const FEW: u64 = SAMPLES / 16;
+    /// The fewest samples, of which the fraction of open cells has a standard error of at most 0.005.
+    const FEWEST: usize = 10_000;
+    const FAR: f64 = 0.1;
+    let shape = matrix.shape();
+    let extents = [shape.nx, shape.ny, shape.nz];
+    let count = extents.iter().sum::<usize>() * FEW as usize;
+    let open = |axis: usize| {
+        let layers = (0..3).flat_map(|d| (0..extents[d]).map(move |n| (d, n)));
+        let cells = layers.flat_map(|(d, n)| (0..FEW).map(move |number| sample(d, n, number, extents)));
+        cells.filter(|&at| matrix.coupling(axis, at) > 0.0).count()
+    };
+    count < FEWEST
+        || (0..3).filter(|&axis| extents[axis] > 1).all(|axis| open(axis) as f64 >= (least - FAR) * count as f64)
+}
+
 /// A fit of log h by the sum of one number an axis.
 struct Fit {
     /// Along the couplings' own axis including the mean, along the others 0 on average.

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::real::Real;
 
 /// The connected components of a matrix's active cells, which are joined by couplings.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Components {
     /// All components; inactive cells, whose rows are zero, belong to none.
     pub all: AggregateMap,
@@ -31,9 +31,9 @@ impl Components {
         was && now.is_some_and(Self::is_one_floating)
     }
 
-    /// Returns the number of active cells.
+    /// Returns the number of active cells, counted by all threads.
     pub fn active_cells(&self) -> usize {
-        self.all.sizes().iter().sum()
+        self.all.cells()
     }
 }
 

@@ -29,7 +29,7 @@ pub const MOST_SINGLE: f64 = 1e12;
 /// Cycles with multigrid take longest where cells are inactive, and where couplings of one direction are this many times another's…
 const THIN: f64 = 10.0;
 /// …and the nearest box suffices where this part of the cells is open…
-const MOSTLY_OPEN: f64 = 0.6;
+pub(crate) const MOSTLY_OPEN: f64 = 0.6;
 /// …and factors leave at most this root mean square of the logarithms of couplings.
 const MOST_SPREAD: f64 = 0.3;
 

@@ -112,7 +112,8 @@ impl<B: AggregateBackend> Found<B> {
         let Some(components) = components else { return Ok(None) };
         let (backend, shape) = (operator.backend(), components.all.shape());
         let cells = shape.cells();
-        let (active_cells, is_one_floating) = (components.active_cells(), components.is_one_floating());
+        let active_cells = backend.enter(|| components.active_cells());
+        let is_one_floating = components.is_one_floating();
         if active_cells == 0 {
             return Err(Error::invalid(
                 "diffusion.active",

@@ -5,7 +5,8 @@ use super::{Boundary, DiffusionProblem, SideFields, Spacing};
 use crate::error::{Error, Result};
 use crate::execute::{Execute, Host, rows};
 use crate::layout::Shape;
-use crate::stencil::{Axis, Diffusion, Stencil};
+use crate::real::harmonic;
+use crate::stencil::{Axis, Coefficients, Diffusion, Stencil};
 
 /// A face on a side of the grid; G (g − u) + q flows into its cell, whose value is u.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -129,22 +130,62 @@ impl Flow<'_> {
     /// See [`Flow::faces`].
     pub fn energy(&self, u: &[f64]) -> Result<f64> {
         self.check(u)?;
+        let Shape { ny, nz, .. } = self.stencil.shape();
+        // The faces of each row of cells: in x, below it in y and in z, and above the last row in y and in z.
+        let mut rows = vec![[0.0; 5]; ny * nz];
+        Host.for_each(&mut rows, |row, sums| {
+            let (j, k) = (row % ny, row / ny);
+            let of = |axis, j, k| self.twice_energy_of_row(u, axis, [j, k]);
+            *sums = [of(Axis::X, j, k), of(Axis::Y, j, k), of(Axis::Z, j, k), 0.0, 0.0];
+            if j + 1 == ny {
+                sums[3] = of(Axis::Y, ny, k);
+            }
+            if k + 1 == nz {
+                sums[4] = of(Axis::Z, j, nz);
+            }
+        });
+        let cells = |j: usize, k: usize| &rows[j + ny * k];
+        let in_y = |j: usize, k: usize| if j < ny { cells(j, k)[1] } else { cells(ny - 1, k)[3] };
+        let in_z = |j: usize, k: usize| if k < nz { cells(j, k)[2] } else { cells(j, nz - 1)[4] };
+        let x: f64 = rows.iter().map(|sums| sums[0]).sum();
+        let y: f64 = (0..nz).flat_map(|k| (0..=ny).map(move |j| (j, k))).map(|(j, k)| in_y(j, k)).sum();
+        let z: f64 = (0..=nz).flat_map(|k| (0..ny).map(move |j| (j, k))).map(|(j, k)| in_z(j, k)).sum();
+        Ok(0.5 * (x + y + z))
+    }
+
+    /// Returns Σ T (Δu)² over a row of faces across an axis, added from the first to the last.
+    fn twice_energy_of_row(&self, u: &[f64], axis: Axis, [j, k]: [usize; 2]) -> f64 {
         let shape = self.stencil.shape();
-        let twice: f64 = Axis::ALL
-            .into_iter()
-            .map(|axis| {
-                let Shape { nx, ny, nz } = Self::shape_of_faces(shape, axis);
-                sum(ny * nz, |row| {
-                    (0..nx)
-                        .map(|i| [i, row % ny, row / ny])
-                        // The last face across a periodic side is the first.
-                        .filter(|at| !(self.stencil.is_periodic(axis) && at[axis as usize] == 0))
-                        .map(|at| self.through_face(u, axis, at).iter().product::<f64>())
-                        .sum()
-                })
-            })
-            .sum();
-        Ok(0.5 * twice)
+        let faces = Self::shape_of_faces(shape, axis).nx;
+        let (d, n) = (axis as usize, [shape.nx, shape.ny, shape.nz][axis as usize]);
+        // The last face across a periodic side is the first.
+        let is_counted = |at: &[usize; 3]| !(self.stencil.is_periodic(axis) && at[d] == 0);
+        let of_face = |i: usize| Some([i, j, k]).filter(is_counted).map(|at| self.through_face(u, axis, at));
+        let plain = |i: usize| of_face(i).map_or(0.0, |[flow, difference]| flow * difference);
+        let Coefficients::Cells { fields, axes } = self.stencil.coefficients() else {
+            return (0..faces).map(plain).sum();
+        };
+        let (inside, step) = match axis {
+            Axis::X => (1..n, 1),
+            Axis::Y => (if (1..n).contains(&j) { 0..faces } else { 0..0 }, shape.nx),
+            Axis::Z => (if (1..n).contains(&k) { 0..faces } else { 0..0 }, shape.nx * shape.ny),
+        };
+        let mut sum: f64 = (0..inside.start).map(plain).sum();
+        if !inside.is_empty() {
+            let (field, factor) = axes[d];
+            let (first, count) = (self.stencil.cell([inside.start, j, k]), inside.len());
+            let [upper, lower] =
+                [first, first - step].map(|start| (&fields[field][start..][..count], &u[start..][..count]));
+            for ((&a, &from), (&b, &to)) in lower.0.iter().zip(lower.1).zip(upper.0.iter().zip(upper.1)) {
+                let t = harmonic(factor * a, factor * b);
+                // Where nothing flows, u may have any value, even NaN.
+                if t > 0.0 {
+                    let difference = from - to;
+                    sum += t * difference * difference;
+                }
+            }
+        }
+        (inside.end.max(inside.start)..faces).map(plain).fold(sum, |sum, term| sum + term)
     }
 
     fn check(&self, u: &[f64]) -> Result<()> {

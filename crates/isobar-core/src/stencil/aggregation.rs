@@ -1,12 +1,14 @@
 //! Aggregates of the diffusion operator's cells: connected components, bodies of one material, and E = Zᵀ A Z.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Axis, Coefficients, Diffusion, Stencil};
+use super::spread::Spread;
+use super::{Axis, Coefficients, Diffusion, Side, Stencil};
 use crate::backend::AggregateMap;
 use crate::disjoint_sets::{DisjointSets, for_each_set};
-use crate::execute::Execute;
+use crate::execute::{Execute, PIECE, rows, shared};
 use crate::layout::Shape;
 use crate::operator::aggregate::{Components, Entry};
 
@@ -32,6 +34,9 @@ impl Diffusion {
 
     /// Returns the connected components, or nothing where all cells form one component with a shift.
     pub fn components(&self, execute: &impl Execute) -> Option<Components> {
+        if let Some(known) = &self.components {
+            return Some(Components::clone(known));
+        }
         let shape = self.shape();
         if self.is_one_piece() {
             let is_anchored = self.is_anchored();
@@ -39,6 +44,60 @@ impl Diffusion {
         }
         let sets = self.joined(execute, Self::open_faces);
         let all = sets.aggregates(execute, shape, |row, is_active| self.find_active(row, is_active));
+        let anchored = self.anchored(execute, &all);
+        let is_regular = anchored.iter().all(|&anchored| anchored) && all.has_all_cells();
+        (!is_regular).then_some(Components { all, anchored })
+    }
+
+    /// Makes the matrix of some of the connected components alone: the cells of all others become inactive. `components` are those of
+    /// this matrix, whose coefficients are those of cells on the host, without a shift. Where all are kept, arrays are shared.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn restricted(&self, components: &AggregateMap, kept: &[bool], execute: &impl Execute) -> Self {
+        let (mut this, mut all) = (self.clone(), components.clone());
+        if kept.contains(&false) {
+            let mut next = 0..;
+            let number = |&kept: &bool| if kept { next.next() } else { None }.unwrap_or(AggregateMap::NONE);
+            let numbers: Vec<u32> = kept.iter().map(number).collect();
+            let (before, cells) = (components.ids(), self.shape().cells());
+            let ids = rows(execute, cells, PIECE, |piece, ids| {
+                let of = |&id: &u32| numbers.get(id as usize).copied().unwrap_or(AggregateMap::NONE);
+                ids.iter_mut().zip(&before[piece * PIECE..]).for_each(|(id, before)| *id = of(before));
+            });
+            if let Coefficients::Cells { fields, .. } = &mut this.coefficients {
+                for (field, spread) in fields.iter_mut().zip(&mut this.spreads) {
+                    let closed = shared(execute, cells, PIECE, |piece, values| {
+                        let before = field[piece * PIECE..].iter().zip(&ids[piece * PIECE..]);
+                        let of = |(&value, &id): (&f64, &u32)| if id == AggregateMap::NONE { 0.0 } else { value };
+                        values.iter_mut().zip(before).for_each(|(value, before)| *value = of(before));
+                    });
+                    // The numbers have been checked with all others.
+                    *spread = Spread::of(execute, &closed).unwrap_or(*spread);
+                    *field = closed;
+                }
+            }
+            all = AggregateMap::from_parts(self.shape(), ids, kept.iter().filter(|kept| **kept).count());
+        }
+        let anchored = vec![false; all.count()];
+        this.components = (all.cells() < self.shape().cells()).then(|| Arc::new(Components { all, anchored }));
+        this
+    }
+
+    /// Makes the matrix with fixed values on both sides of an axis. It shares all arrays.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn between_sides(&self, axis: Axis, execute: &impl Execute) -> Self {
+        let mut this = self.clone();
+        this.sides[axis as usize] = [Side::Fixed; 2];
+        this.components = self.components.as_ref().map(|known| {
+            let anchored = this.anchored(execute, &known.all);
+            Arc::new(Components { all: known.all.clone(), anchored })
+        });
+        this
+    }
+
+    /// Returns whether each of these components has a shift somewhere.
+    fn anchored(&self, execute: &impl Execute, all: &AggregateMap) -> Vec<bool> {
         let anchored: Vec<AtomicBool> = (0..all.count()).map(|_| AtomicBool::new(false)).collect();
         self.for_each_rows(execute, |row| {
             self.for_each_shift_of_row(row, |cell, _| {
@@ -49,9 +108,7 @@ impl Diffusion {
                 }
             });
         });
-        let anchored: Vec<bool> = anchored.into_iter().map(AtomicBool::into_inner).collect();
-        let is_regular = anchored.iter().all(|&anchored| anchored) && all.has_all_cells();
-        (!is_regular).then_some(Components { all, anchored })
+        anchored.into_iter().map(AtomicBool::into_inner).collect()
     }
 
     /// Returns Σ s over the cells of each component.
@@ -156,8 +213,6 @@ impl Diffusion {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::execute::Serial;
     use crate::problem::random;
@@ -182,6 +237,37 @@ mod tests {
             next += 1;
         }
         ids
+    }
+
+    /// The components that a restricted matrix knows are those that a search finds.
+    #[test]
+    fn parts_know_their_components() {
+        for (n, shape) in [Shape::new(7, 5, 6), Shape::new(1, 9, 4), Shape::new(12, 11, 1)].into_iter().enumerate() {
+            for open in [0.5, 0.8, 2.0] {
+                let of_cell = |cell: usize| if random(n as u64, cell).abs() < open { 1.0 + cell as f64 } else { 0.0 };
+                let field: Vec<f64> = (0..shape.cells()).map(of_cell).collect();
+                let cells = |field| Coefficients::Cells { fields: vec![Arc::from(field)], axes: [(0, 2.0); 3] };
+                let whole = Diffusion::new(shape, cells(field.clone()), None, [[Side::Closed; 2]; 3]).unwrap();
+                let Components { all, .. } = whole.components(&Serial).unwrap();
+                let every_third: Vec<bool> = (0..all.count()).map(|component| component % 3 == 0).collect();
+                for kept in [every_third, vec![true; all.count()]] {
+                    let part = whole.restricted(&all, &kept, &Serial);
+                    let is_kept = |cell: usize| all.aggregate(cell).is_some_and(|component| kept[component]);
+                    let field: Vec<f64> = (0..shape.cells()).map(|n| if is_kept(n) { field[n] } else { 0.0 }).collect();
+                    for axis in Axis::ALL {
+                        let mut sides = [[Side::Closed; 2]; 3];
+                        sides[axis as usize] = [Side::Fixed; 2];
+                        let searched = Diffusion::new(shape, cells(field.clone()), None, sides).unwrap();
+                        let known = part.between_sides(axis, &Serial);
+                        assert_eq!(known.components(&Serial), searched.components(&Serial), "{shape}, {axis:?}");
+                        assert_eq!(
+                            (known.coefficients(), known.spreads()),
+                            (searched.coefficients(), searched.spreads())
+                        );
+                    }
+                }
+            }
+        }
     }
 
     #[test]

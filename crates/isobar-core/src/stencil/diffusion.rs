@@ -8,11 +8,13 @@ use super::rings::Turns;
 use super::separable::DiffusionRows;
 use super::spread::Spread;
 use crate::array::DeviceArray;
-use crate::direct::{Separable, looks_separable, nearest, separate};
+use crate::direct::{Separable, looks_separable, may_be_open, nearest, separate};
 use crate::error::{Error, Result};
 use crate::execute::{Host, rows, shared_copy};
 use crate::layout::{Patch, Shape};
+use crate::operator::aggregate::Components;
 use crate::options::{Choice, Method, Preconditioner, SolverOptions};
+use crate::policy::diffusion::MOSTLY_OPEN;
 
 /// A direction of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,13 +86,15 @@ pub struct Diffusion {
     pub(super) shape: Shape,
     pub(super) coefficients: Coefficients,
     /// The spreads of the fields of [`Coefficients::Cells`], and of those of [`Coefficients::DeviceCells`] where they are known.
-    spreads: Vec<Spread>,
+    pub(super) spreads: Vec<Spread>,
     /// s without the contribution of Dirichlet sides to [`Coefficients::Cells`].
     pub(super) shift: Option<Arc<[f64]>>,
     /// The first cell whose shift is negative.
     negative: Option<usize>,
     /// Lower and upper side of each direction.
     pub(super) sides: [[Side; 2]; 3],
+    /// The connected components, where they are known and not all cells are active.
+    pub(super) components: Option<Arc<Components>>,
 }
 
 impl Diffusion {
@@ -167,7 +171,7 @@ impl Diffusion {
             }
         }
         let shift = shift.map(|shift| shared_copy(&Host, &shift));
-        Ok(Self { shape, coefficients, spreads: found, shift, negative, sides })
+        Ok(Self { shape, coefficients, spreads: found, shift, negative, sides, components: None })
     }
 
     /// Returns the form of the stencil on another grid, with empty fields.
@@ -177,7 +181,7 @@ impl Diffusion {
         let coefficients = Coefficients::Cells { fields: (0..fields).map(|_| none()).collect(), axes };
         let spreads = vec![Spread::NONE; fields];
         let shift = self.has_shift().then(none);
-        Self { shape, coefficients, spreads, shift, negative: None, sides: self.sides }
+        Self { shape, coefficients, spreads, shift, negative: None, sides: self.sides, components: None }
     }
 
     /// Returns the source of the transmissibilities.
@@ -381,7 +385,8 @@ impl Stencil for Diffusion {
     }
 
     fn tries_box(&self) -> Option<(Separable, String)> {
-        self.box_to_try(|| nearest(&DiffusionRows::new(self)).ok())
+        let rows = DiffusionRows::new(self);
+        self.box_to_try(|| may_be_open(&rows, MOSTLY_OPEN).then(|| nearest(&rows).ok()).flatten())
     }
 
     fn turns(&self) -> Turns {

@@ -131,7 +131,27 @@ fn most_between(a: &[f64], b: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::direct::{may_be_open, nearest};
+    use crate::policy::diffusion::MOSTLY_OPEN;
+    use crate::problem::random;
     use crate::stencil::Side;
+    use crate::stencil::separable::DiffusionRows;
+
+    #[test]
+    fn few_samples_tell_closed_samples_from_open_ones() {
+        for (shape, is_large) in [(Shape::new(640, 2, 3), true), (Shape::new(20, 12, 10), false)] {
+            for open in [0.2, 0.4, 0.59, 0.61, 0.9] {
+                let of_cell = |cell| if 0.5 * (1.0 + random(7, cell)) < open { 1.0 } else { 0.0 };
+                let field: Vec<f64> = (0..shape.cells()).map(of_cell).collect();
+                let cells = Coefficients::Cells { fields: vec![field.into()], axes: [(0, 1.0); 3] };
+                let stencil = Diffusion::new(shape, cells, None, [[Side::Closed; 2]; 3]).unwrap();
+                let rows = DiffusionRows::new(&stencil);
+                let found = may_be_open(&rows, MOSTLY_OPEN);
+                assert!(found || nearest(&rows).unwrap().open < MOSTLY_OPEN);
+                assert_eq!(found, !is_large || open > 0.5, "{shape}, {open}");
+            }
+        }
+    }
 
     #[test]
     fn points_are_for_what_is_smooth() {
