@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 use std::sync::Arc;
 
-use super::{Boundary, SideFields, Spacing};
+use super::{Boundary, Field, SideFields, Spacing};
 use crate::error::{Error, Result};
 use crate::execute::{Host, rows, shared, shared_copy};
 use crate::layout::Shape;
@@ -23,6 +23,8 @@ pub enum Coefficient {
     },
     /// A coefficient for each direction: a diagonal tensor.
     Diagonal([Vec<f64>; 3]),
+    /// κ in x, y and z, in arrays that are shared with the matrix. Directions whose fields are clones have one coefficient.
+    Shared([Field; 3]),
 }
 
 impl Coefficient {
@@ -33,6 +35,58 @@ impl Coefficient {
             (Self::Layered { vertical, .. }, Axis::Z) => vertical,
             (Self::Layered { horizontal, .. }, _) => horizontal,
             (Self::Diagonal(all), axis) => &all[axis as usize],
+            (Self::Shared(fields), axis) => fields[axis as usize].values(),
+        }
+    }
+
+    /// Returns it as fields that a matrix shares: each array is copied, checked and freed, except for those that are shared already.
+    #[must_use]
+    pub fn into_shared(self) -> Self {
+        let field = |values: Vec<f64>| Field::from(&*values);
+        Self::Shared(match self {
+            Self::Isotropic(all) => {
+                let all = field(all);
+                [all.clone(), all.clone(), all]
+            }
+            Self::Layered { horizontal, vertical } => {
+                let horizontal = field(horizontal);
+                [horizontal.clone(), horizontal, field(vertical)]
+            }
+            Self::Diagonal(all) => all.map(field),
+            Self::Shared(fields) => fields,
+        })
+    }
+
+    /// Returns the number of the coefficient of x, y and z, counted from 0: 0 for all directions, 0, 0 and 1 for layers.
+    pub fn numbers(&self) -> [usize; 3] {
+        match self {
+            Self::Isotropic(_) => [0, 0, 0],
+            Self::Layered { .. } => [0, 0, 1],
+            Self::Diagonal(_) => [0, 1, 2],
+            Self::Shared([x, y, z]) => {
+                let is_one = |a: &Field, b: &Field| Arc::ptr_eq(a.shared(), b.shared());
+                match (is_one(x, y), is_one(x, z)) {
+                    (true, true) => [0, 0, 0],
+                    (true, false) => [0, 0, 1],
+                    (false, _) => [0, 1, 2],
+                }
+            }
+        }
+    }
+
+    /// Returns the spread of κ of a direction, or the first cell whose κ is negative or not finite.
+    fn spread(&self, axis: Axis) -> Result<Spread, usize> {
+        match self {
+            Self::Shared(fields) => fields[axis as usize].spread(),
+            _ => Spread::of(&Host, self.along(axis)),
+        }
+    }
+
+    /// Returns κ of a direction in an array that a matrix keeps.
+    fn shared(&self, axis: Axis) -> Arc<[f64]> {
+        match self {
+            Self::Shared(fields) => Arc::clone(fields[axis as usize].shared()),
+            _ => shared_copy(&Host, self.along(axis)),
         }
     }
 }
@@ -240,7 +294,7 @@ impl DiffusionProblem {
                 spreads[n] = spreads[known];
                 continue;
             }
-            spreads[n] = Spread::of(&Host, values).map_err(|n| {
+            spreads[n] = self.coefficient.spread(axis).map_err(|n| {
                 let [i, j, k] = self.place(n);
                 Error::invalid(
                     "diffusion.coefficient",
@@ -398,12 +452,15 @@ impl DiffusionProblem {
         };
         // Inactive cells that the mask leaves open have coefficients of zero.
         let open = |axis: Axis| -> Arc<[f64]> {
+            let Some(active) = &self.active else { return self.coefficient.shared(axis) };
             let values = self.coefficient.along(axis);
-            let of_cell = |n: usize| if self.is_open(n) { values[n] } else { 0.0 };
-            match &self.active {
-                None => shared_copy(&Host, values),
-                Some(_) => of_rows(&|at| of_cell(self.cell(at))),
-            }
+            shared(&Host, values.len(), nx, |row, copy| {
+                let cells = row * nx..row * nx + copy.len();
+                let given = values[cells.clone()].iter().zip(&active[cells]);
+                copy.iter_mut()
+                    .zip(given)
+                    .for_each(|(copy, (&value, &is_open))| *copy = if is_open { value } else { 0.0 });
+            })
         };
         let times = |axis: Axis, factor: &(dyn Fn([usize; 3]) -> f64 + Sync)| -> Arc<[f64]> {
             let values = self.coefficient.along(axis);
@@ -414,20 +471,21 @@ impl DiffusionProblem {
         let coefficients = match (uniform, &self.coefficient) {
             ([Some(dx), Some(dy), Some(dz)], coefficient) => {
                 let factors = [2.0 * dy * dz / dx, 2.0 * dx * dz / dy, 2.0 * dx * dy / dz];
-                let (fields, number) = match coefficient {
-                    Coefficient::Isotropic(_) => (vec![Axis::X], [0, 0, 0]),
-                    Coefficient::Layered { .. } => (vec![Axis::X, Axis::Z], [0, 0, 1]),
-                    Coefficient::Diagonal(_) => (Axis::ALL.to_vec(), [0, 1, 2]),
+                let number = coefficient.numbers();
+                let fields: &[Axis] = match number {
+                    [_, _, 0] => &[Axis::X],
+                    [_, 0, _] => &[Axis::X, Axis::Z],
+                    _ => &Axis::ALL,
                 };
                 let known = fields.iter().map(|&axis| spreads[axis as usize]).collect();
                 let coefficients = Coefficients::Cells {
-                    fields: fields.into_iter().map(open).collect(),
+                    fields: fields.iter().map(|&axis| open(axis)).collect(),
                     axes: [0, 1, 2].map(|d| (number[d], factors[d])),
                 };
                 return (coefficients, self.active.is_none().then_some(known));
             }
             // Layers of different heights: the height goes into the horizontal field.
-            ([Some(dx), Some(dy), None], Coefficient::Isotropic(_) | Coefficient::Layered { .. }) => {
+            ([Some(dx), Some(dy), None], coefficient) if coefficient.numbers()[1] == 0 => {
                 let height = |at: [usize; 3]| self.spacing[2].width(at[2]);
                 Coefficients::Cells {
                     fields: vec![times(Axis::X, &height), times(Axis::Z, &|at| 1.0 / height(at))],

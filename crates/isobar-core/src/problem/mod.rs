@@ -13,6 +13,7 @@
 mod diffusion;
 mod diffusion_rhs;
 mod faces;
+mod field;
 mod flux;
 mod gradient;
 mod heat;
@@ -31,6 +32,7 @@ use serde::{Deserialize, Serialize};
 
 pub use diffusion::{CheckedProblem, Coefficient, DiffusionProblem, Source, Well};
 pub use faces::{FaceGradient, FaceProblem};
+pub use field::Field;
 pub use flux::{Flow, SIDES};
 pub use gradient::SideGradient;
 pub use heat::{Heat, Mass};
