@@ -1,6 +1,7 @@
 //! Bounds, strides, parts and passes of callers' arrays.
 
 use super::*;
+use crate::problem::{Field, random};
 
 #[test]
 fn views_check_their_bounds() {
@@ -52,4 +53,73 @@ fn parts_are_those_of_the_array() {
     let view = ArrayViewMut::c_order(&mut data, shape).unwrap();
     view.into_part(part([0, 4], [2, 3])).unwrap().set(1, 0, 1, -1.0);
     assert_eq!(data[1 + 4 * (2 + 3)], -1.0);
+}
+
+/// Reads and writes arrays of random strides in one pass, and compares with a loop over the elements.
+#[test]
+fn passes_meet_every_element_once() {
+    let shapes = [[1, 1, 1], [1, 7, 1], [13, 1, 5], [8, 9, 11], [3, 1, 2], [0, 3, 2], [401, 19, 23], [1, 1, 200_003]];
+    for (case, [nx, ny, nz]) in shapes.into_iter().flat_map(|shape| [shape; 12]).enumerate() {
+        let draw = |n: usize, most: usize| ((0.5 * random(7, 10 * case + n) + 0.5) * most as f64) as usize;
+        let shape = Shape::new(nx, ny, nz);
+        let order = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]][draw(0, 6)];
+        let (mut strides, mut step, mut repeats) = ([0isize; 3], 1 + draw(1, 2), false);
+        for d in order {
+            let n = [nx, ny, nz][d];
+            // A direction may be repeated, reversed, or have a gap behind it.
+            match draw(2 + d, 4) {
+                0 => repeats |= n > 1,
+                1 => strides[d] = -(step as isize),
+                _ => strides[d] = step as isize,
+            }
+            step = if strides[d] == 0 { step } else { step * n.max(1) + draw(5 + d, 3) };
+        }
+        let origin: isize =
+            [nx, ny, nz].into_iter().zip(strides).map(|(n, stride)| (n.max(1) as isize - 1) * (-stride).max(0)).sum();
+        let origin = origin.unsigned_abs();
+        let data: Vec<f64> = (0..step + 1).map(|n| if n % 5 == 1 { 0.0 } else { random(1, n).abs() }).collect();
+        let cells = || (0..nz).flat_map(|k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])));
+        let view = ArrayView::from_origin(&data, origin, shape, strides).unwrap();
+        let expected: Vec<f64> = cells().map(|[i, j, k]| view.get(i, j, k)).collect();
+        let what = format!("{shape} {strides:?}");
+        assert_eq!(Source::from(view).to_vec().unwrap(), expected, "{what}");
+        assert_eq!(Field::read(view.into()).unwrap(), Field::from(&*expected), "{what}");
+        let mask: Vec<bool> = expected.iter().map(|&value| value != 0.0).collect();
+        assert_eq!(Source::from(view).to_mask().unwrap(), mask, "{what}");
+        let singles: Vec<f32> = data.iter().map(|&value| value as f32).collect();
+        let view = ArrayView::from_origin(&singles, origin, shape, strides).unwrap();
+        let rounded: Vec<f64> = expected.iter().map(|&value| f64::from(value as f32)).collect();
+        assert_eq!(Source::from(view).to_vec().unwrap(), rounded, "{what}");
+        assert_eq!(Field::read(view.into()).unwrap().values(), rounded, "{what}");
+        if repeats {
+            continue;
+        }
+        let (mut doubles, mut singles) = (vec![-1.0; data.len()], vec![-1.0f32; data.len()]);
+        Target::from(ArrayViewMut::from_origin(&mut doubles, origin, shape, strides).unwrap())
+            .write(&expected)
+            .unwrap();
+        Target::from(ArrayViewMut::from_origin(&mut singles, origin, shape, strides).unwrap())
+            .write(&expected)
+            .unwrap();
+        let mut written = vec![-1.0; data.len()];
+        let mut view = ArrayViewMut::from_origin(&mut written, origin, shape, strides).unwrap();
+        cells().zip(&expected).for_each(|([i, j, k], &value)| view.set(i, j, k, value));
+        assert_eq!(doubles, written, "{what}");
+        assert_eq!(singles, written.iter().map(|&value| value as f32).collect::<Vec<_>>(), "{what}");
+    }
+    let shape = Shape::new(301, 17, 29);
+    let number = Source::from(ArrayView::constant(&2.5, shape));
+    assert_eq!(number.to_vec().unwrap(), vec![2.5; shape.cells()]);
+}
+
+#[test]
+fn passes_check_shapes_and_places() {
+    let shape = Shape::new(4, 3, 2);
+    let mut data = [0.0; 24];
+    assert!(Target::from(ArrayViewMut::c_order(&mut data, shape).unwrap()).write(&[1.0; 23]).is_err());
+    // SAFETY: it is never used.
+    let device = unsafe { DeviceArray::c_order::<f64>(8, shape, 0) };
+    let refused = Source::from(device).to_vec().unwrap_err().to_string();
+    assert!(refused.contains("in the memory of a GPU where one of the host is needed"), "{refused}");
+    assert!(Field::read(device.into()).is_err() && Target::from(device).write(&data).is_err());
 }

@@ -3,93 +3,11 @@
 use std::f64::consts::PI;
 use std::sync::Arc;
 
-use super::{Boundary, Field, SideFields, Spacing};
+use super::{Boundary, Coefficient, SideFields, Spacing};
 use crate::error::{Error, Result};
-use crate::execute::{Host, rows, shared, shared_copy};
+use crate::execute::{Host, rows, shared};
 use crate::layout::Shape;
 use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread};
-
-/// κ in every cell, shape (nz, ny, nx) in C order.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Coefficient {
-    /// One coefficient for all directions.
-    Isotropic(Vec<f64>),
-    /// One coefficient for x and y, another for z.
-    Layered {
-        /// κ in x and y.
-        horizontal: Vec<f64>,
-        /// κ in z.
-        vertical: Vec<f64>,
-    },
-    /// A coefficient for each direction: a diagonal tensor.
-    Diagonal([Vec<f64>; 3]),
-    /// κ in x, y and z, in arrays that are shared with the matrix. Directions whose fields are clones have one coefficient.
-    Shared([Field; 3]),
-}
-
-impl Coefficient {
-    /// Returns κ of a direction.
-    pub fn along(&self, axis: Axis) -> &[f64] {
-        match (self, axis) {
-            (Self::Isotropic(all), _) => all,
-            (Self::Layered { vertical, .. }, Axis::Z) => vertical,
-            (Self::Layered { horizontal, .. }, _) => horizontal,
-            (Self::Diagonal(all), axis) => &all[axis as usize],
-            (Self::Shared(fields), axis) => fields[axis as usize].values(),
-        }
-    }
-
-    /// Returns it as fields that a matrix shares: each array is copied, checked and freed, except for those that are shared already.
-    #[must_use]
-    pub fn into_shared(self) -> Self {
-        let field = |values: Vec<f64>| Field::from(&*values);
-        Self::Shared(match self {
-            Self::Isotropic(all) => {
-                let all = field(all);
-                [all.clone(), all.clone(), all]
-            }
-            Self::Layered { horizontal, vertical } => {
-                let horizontal = field(horizontal);
-                [horizontal.clone(), horizontal, field(vertical)]
-            }
-            Self::Diagonal(all) => all.map(field),
-            Self::Shared(fields) => fields,
-        })
-    }
-
-    /// Returns the number of the coefficient of x, y and z, counted from 0: 0 for all directions, 0, 0 and 1 for layers.
-    pub fn numbers(&self) -> [usize; 3] {
-        match self {
-            Self::Isotropic(_) => [0, 0, 0],
-            Self::Layered { .. } => [0, 0, 1],
-            Self::Diagonal(_) => [0, 1, 2],
-            Self::Shared([x, y, z]) => {
-                let is_one = |a: &Field, b: &Field| Arc::ptr_eq(a.shared(), b.shared());
-                match (is_one(x, y), is_one(x, z)) {
-                    (true, true) => [0, 0, 0],
-                    (true, false) => [0, 0, 1],
-                    (false, _) => [0, 1, 2],
-                }
-            }
-        }
-    }
-
-    /// Returns the spread of κ of a direction, or the first cell whose κ is negative or not finite.
-    fn spread(&self, axis: Axis) -> Result<Spread, usize> {
-        match self {
-            Self::Shared(fields) => fields[axis as usize].spread(),
-            _ => Spread::of(&Host, self.along(axis)),
-        }
-    }
-
-    /// Returns κ of a direction in an array that a matrix keeps.
-    fn shared(&self, axis: Axis) -> Arc<[f64]> {
-        match self {
-            Self::Shared(fields) => Arc::clone(fields[axis as usize].shared()),
-            _ => shared_copy(&Host, self.along(axis)),
-        }
-    }
-}
 
 /// A source of given strength in a vertical range of cells.
 #[derive(Clone, Copy, Debug, PartialEq)]
