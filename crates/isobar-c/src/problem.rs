@@ -191,11 +191,12 @@ pub(crate) unsafe fn diffusion(given: &DiffusionArrays, rows: Option<(&isobar::R
         array.map(|array| unsafe { whole_values(array, name, ranks, shape) }).transpose()
     };
     let field = |name: &str, array: &Array| -> Result<Field> {
+        if ranks.is_some() {
+            // SAFETY: promised by the caller.
+            return Ok(Field::from(&*unsafe { whole_values(array, name, ranks, shape)? }));
+        }
         // SAFETY: promised by the caller.
-        Ok(match ranks {
-            Some(_) => Field::from(&*unsafe { whole_values(array, name, ranks, shape)? }),
-            None => Field::read(unsafe { array.shaped(name, shape)?.source()? })?,
-        })
+        Ok(Field::read(unsafe { array.shaped(name, shape)?.source()? })?)
     };
     let along_x = field("kappa", kappa)?;
     let along_y = kappa_y.map_or_else(|| Ok(along_x.clone()), |array| field("kappa_y", array))?;

@@ -75,7 +75,7 @@ def test_problems_and_right_hand_sides_of_every_layout(rng, dtype, shape):
     product = probe.apply(b)
     for name, array in layouts(f):
         np.testing.assert_array_equal(problem.rhs(array), b, err_msg=name)
-        if array.dtype == np.float64 and name != "packed record":
+        if array.dtype == np.float64 and name != "packed record" and not np.shares_memory(array, f):
             assert problem.rhs(array, out=array) is array
             np.testing.assert_array_equal(array, b, err_msg=name)
     for name, array in layouts(kappa):
