@@ -80,17 +80,22 @@ impl Array {
         Shape::new(nx, ny, nz)
     }
 
+    /// Returns its description after checking its shape.
+    pub(crate) fn shaped(&self, what: &str, shape: Shape) -> Result<RawArray> {
+        let array = self.raw(what)?;
+        if array.shape() != shape {
+            return Err(isobar::Error::shape(what, array.shape().to_string(), shape.to_string()).into());
+        }
+        Ok(array)
+    }
+
     /// Returns its values in C order.
     ///
     /// # Safety
     /// All its elements are readable.
     pub(crate) unsafe fn values(&self, what: &str, shape: Shape) -> Result<Vec<f64>> {
-        let array = self.raw(what)?;
-        if array.shape() != shape {
-            return Err(isobar::Error::shape(what, array.shape().to_string(), shape.to_string()).into());
-        }
         // SAFETY: promised by the caller.
-        Ok(unsafe { array.read()? })
+        Ok(unsafe { self.shaped(what, shape)?.read()? })
     }
 
     /// Returns which elements are not 0, in C order.
@@ -100,7 +105,7 @@ impl Array {
     pub(crate) unsafe fn mask(&self, what: &str, shape: Shape) -> Result<Vec<bool>> {
         if self.dtype != ISOBAR_U8 {
             // SAFETY: promised by the caller.
-            return Ok(unsafe { self.values(what, shape)? }.into_iter().map(|value| value != 0.0).collect());
+            return Ok(unsafe { self.shaped(what, shape)?.source()? }.to_mask()?);
         }
         if self.device != ISOBAR_HOST || self.data.is_null() || self.shape() != shape {
             let found = self.shape();

@@ -6,9 +6,9 @@ use std::slice;
 use std::sync::OnceLock;
 
 use isobar::grid::{HorizontalField, VerticalProfile};
-use isobar::problem::{Boundary, Coefficient, DiffusionProblem, SideFields, Spacing};
+use isobar::problem::{Boundary, Coefficient, DiffusionProblem, Field, SideFields, Spacing};
 use isobar::stencil::{Axis, TensorProduct};
-use isobar::{RawMemory, Shape};
+use isobar::{RawArray, RawMemory, Shape};
 use isobar_case::{Case, LinearSystem, Matrix};
 
 use crate::array::Array;
@@ -190,14 +190,18 @@ pub(crate) unsafe fn diffusion(given: &DiffusionArrays, rows: Option<(&isobar::R
         // SAFETY: promised by the caller.
         array.map(|array| unsafe { whole_values(array, name, ranks, shape) }).transpose()
     };
-    let along_x = read("kappa", Some(kappa))?.unwrap_or_default();
-    let coefficient = match (read("kappa_y", kappa_y)?, read("kappa_z", kappa_z)?) {
-        (None, None) => Coefficient::Isotropic(along_x),
-        (None, Some(vertical)) => Coefficient::Layered { horizontal: along_x, vertical },
-        (Some(along_y), None) => Coefficient::Diagonal([along_x.clone(), along_y, along_x]),
-        (Some(along_y), Some(along_z)) => Coefficient::Diagonal([along_x, along_y, along_z]),
+    let field = |name: &str, array: &Array| -> Result<Field> {
+        if ranks.is_some() {
+            // SAFETY: promised by the caller.
+            return Ok(Field::from(&*unsafe { whole_values(array, name, ranks, shape)? }));
+        }
+        // SAFETY: promised by the caller.
+        Ok(Field::read(unsafe { array.shaped(name, shape)?.source()? })?)
     };
-    let mut problem = DiffusionProblem::new(shape, coefficient);
+    let along_x = field("kappa", kappa)?;
+    let along_y = kappa_y.map_or_else(|| Ok(along_x.clone()), |array| field("kappa_y", array))?;
+    let along_z = kappa_z.map_or_else(|| Ok(along_x.clone()), |array| field("kappa_z", array))?;
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Shared([along_x, along_y, along_z]));
     problem.reaction = read("reaction", reaction)?;
     let mask = |array: &Array| -> Result<Vec<bool>> {
         // SAFETY: promised by the caller.
@@ -316,18 +320,29 @@ pub unsafe extern "C" fn isobar_problem_rhs(problem: *const Problem, f: *const A
         let own = own_shape(ranks, shape)?;
         on_all(ranks, || {
             // SAFETY: promised by the caller.
-            let body = unsafe { f.as_ref().map(|f| whole_values(f, "f", ranks, shape)).transpose()? };
-            // SAFETY: promised by the caller.
-            let to = unsafe { required("b", b)? }.raw("b")?;
+            let (f, to) = unsafe { (f.as_ref(), required("b", b)?.raw("b")?) };
             if to.shape() != own {
                 return Err(isobar::Error::shape("b", to.shape().to_string(), own.to_string()).into());
             }
-            let mut values = problem.system.rhs(body)?;
-            if let Some(ranks) = ranks {
-                let rows = ranks.rows(shape)?;
-                let planes = values.chunks_exact(shape.nx * shape.ny);
-                values = planes.flat_map(|plane| &plane[rows.start * shape.nx..rows.end * shape.nx]).copied().collect();
-            }
+            let Some(ranks) = ranks else {
+                // SAFETY: promised by the caller.
+                unsafe {
+                    match f {
+                        Some(f) => {
+                            let f = f.shaped("f", shape)?;
+                            RawArray::with(&f, &to, |f, to| problem.system.write_rhs(Some(f), to))?;
+                        }
+                        None => problem.system.write_rhs(None, to.target()?)?,
+                    }
+                }
+                return Ok(ISOBAR_OK);
+            };
+            // SAFETY: promised by the caller.
+            let body = f.map(|f| unsafe { whole_values(f, "f", Some(ranks), shape) }).transpose()?;
+            let (values, rows) = (problem.system.rhs(body)?, ranks.rows(shape)?);
+            let planes = values.chunks_exact(shape.nx * shape.ny);
+            let values: Vec<f64> =
+                planes.flat_map(|plane| &plane[rows.start * shape.nx..rows.end * shape.nx]).copied().collect();
             // SAFETY: promised by the caller.
             unsafe { to.write(&values)? };
             Ok(ISOBAR_OK)

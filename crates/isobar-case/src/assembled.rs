@@ -8,7 +8,7 @@ use isobar::internals::execute::{Host, for_each_piece, for_each_row};
 use isobar::problem::{
     self, Boundary, Coefficient, DiffusionProblem, FaceProblem, Flow, PointProblem, SideFields, Spacing,
 };
-use isobar::stencil::{Diffusion, Stencil};
+use isobar::stencil::{Axis, Diffusion, Stencil};
 use isobar_io::{Mesh, Units, npy};
 
 use crate::diffusion::{DiffusionCase, RhsKind, Unknowns};
@@ -188,14 +188,12 @@ impl DiffusionCase {
             (_, Some(vertical)) => Coefficient::Layered { horizontal: scaled(along_x), vertical },
             _ => Coefficient::Isotropic(along_x),
         };
-        let [x, y, z] = ["diffusion.coefficient", "diffusion.coefficient_y", "diffusion.coefficient_z"];
-        let fields: Vec<(&str, &Vec<f64>)> = match &problem.coefficient {
-            Coefficient::Isotropic(all) => vec![(x, all)],
-            Coefficient::Layered { horizontal, vertical } => vec![(x, horizontal), (z, vertical)],
-            Coefficient::Diagonal([along_x, along_y, along_z]) => vec![(x, along_x), (y, along_y), (z, along_z)],
-        };
-        for (key, field) in fields {
-            check_sizes(key, field, shape)?;
+        let keys = ["diffusion.coefficient", "diffusion.coefficient_y", "diffusion.coefficient_z"];
+        let numbers = problem.coefficient.numbers();
+        for ((d, key), axis) in keys.into_iter().enumerate().zip(Axis::ALL) {
+            if !numbers[..d].contains(&numbers[d]) {
+                check_sizes(key, problem.coefficient.along(axis), shape)?;
+            }
         }
         problem.reaction =
             section.reaction.as_ref().map(|values| fill("diffusion.reaction", values, &[])).transpose()?;

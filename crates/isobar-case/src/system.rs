@@ -1,5 +1,6 @@
 //! Linear systems for callers in other languages: from a case, or from the caller's problem or matrix.
 
+use isobar::internals::array::{Source, Target};
 use isobar::internals::execute::{Host, for_each_row};
 use isobar::options::SolverOptions;
 use isobar::problem::{Coefficient, DiffusionProblem, FaceGradient, FaceProblem, Flow, Heat, SideGradient, Weighting};
@@ -48,11 +49,13 @@ impl LinearSystem {
         Ok(Self { matrix: assembled.matrix, origin })
     }
 
-    /// Makes the system of a diffusion problem.
+    /// Makes the system of a diffusion problem. Without a mask and with even spacing, problem and matrix share κ
+    /// ([`Coefficient::into_shared`]).
     ///
     /// # Errors
     /// The errors of [`DiffusionProblem::stencil`].
-    pub fn from_diffusion(problem: DiffusionProblem) -> Result<Self> {
+    pub fn from_diffusion(mut problem: DiffusionProblem) -> Result<Self> {
+        problem.coefficient = problem.coefficient.into_shared();
         Ok(Self { matrix: Matrix::Diffusion(problem.stencil()?), origin: Origin::Diffusion(Box::new(problem)) })
     }
 
@@ -253,6 +256,28 @@ impl LinearSystem {
         flow.ok_or_else(|| {
             Error::new("fluxes are computed for diffusion in cells only, and this system is another one")
         })
+    }
+
+    /// Writes the right-hand side of [`LinearSystem::rhs`] for a source density in any order, in one pass over both arrays if the one to write is in C
+    /// order and in double precision.
+    ///
+    /// # Errors
+    /// The errors of [`LinearSystem::rhs`]; an array on a device; one to write of another shape.
+    pub fn write_rhs(&self, body: Option<Source<'_>>, mut to: Target<'_>) -> Result<()> {
+        if let (Target::F64(to), shape) = (&mut to, self.shape())
+            && to.shape() == shape
+            && let Some(values) = to.as_c_order_mut()
+        {
+            match &self.origin {
+                Origin::Diffusion(problem) => {
+                    return Ok(problem.checked()?.write_rhs(body, Weighting::Volume, values)?);
+                }
+                Origin::Faces(problem) => return Ok(problem.write_rhs(body, values)?),
+                Origin::Case { .. } | Origin::Matrix => {}
+            }
+        }
+        let values = self.rhs(body.map(Source::to_vec).transpose()?)?;
+        Ok(to.write(&values)?)
     }
 
     /// Returns the right-hand side in C order for a source density per cell: the density times cell volumes (as a case prescribes; conductances

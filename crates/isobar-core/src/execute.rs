@@ -139,20 +139,59 @@ pub fn find_wrong<X: Copy + Sync>(
     map_pieces(execute, all, of_piece).into_iter().flatten().next()
 }
 
+/// Elements that are cleared at a time, so that they are in a cache when they are set.
+const BLOCK: usize = 1 << 12;
+
+/// Clears memory that has not been initialised.
+fn cleared<X: Copy + Default>(room: &mut [MaybeUninit<X>]) -> &mut [X] {
+    room.fill(MaybeUninit::new(X::default()));
+    // SAFETY: all elements have been written.
+    unsafe { &mut *(ptr::from_mut(room) as *mut [X]) }
+}
+
+/// Sets the rows of new memory, which are zeros before `f(row, values)` sets them.
+fn set_rows<X: Copy + Default + Send>(
+    execute: &impl Execute,
+    room: &mut [MaybeUninit<X>],
+    nx: usize,
+    f: impl Fn(usize, &mut [X]) + Sync,
+) {
+    execute.prefer_large_pages(room);
+    for_each_row(execute, room, nx, |row, room| f(row, cleared(room)));
+}
+
+/// Sets new memory block by block, each of which is zeros before `f(first, block)` sets it, and collects the returned values in order.
+fn set_blocks<X: Copy + Default + Send, R: Send>(
+    execute: &impl Execute,
+    room: &mut [MaybeUninit<X>],
+    f: impl Fn(usize, &mut [X]) -> R + Sync,
+) -> Vec<R> {
+    execute.prefer_large_pages(room);
+    let mut said: Vec<Option<R>> = (0..room.len().div_ceil(BLOCK)).map(|_| None).collect();
+    let mut pieces: Vec<_> = room.chunks_mut(PIECE).zip(said.chunks_mut(PIECE / BLOCK)).collect();
+    execute.for_each(&mut pieces, |piece, (room, said)| {
+        for ((n, block), said) in room.chunks_mut(BLOCK).enumerate().zip(&mut **said) {
+            *said = Some(f(piece * PIECE + n * BLOCK, cleared(block)));
+        }
+    });
+    said.into_iter().flatten().collect()
+}
+
 /// Makes an array whose rows of `nx` zeros `f(row, values)` sets, first touched by the threads that will use them.
-pub(crate) fn rows<X: Clone + Default + Send>(
+pub(crate) fn rows<X: Copy + Default + Send>(
     execute: &impl Execute,
     count: usize,
     nx: usize,
     f: impl Fn(usize, &mut [X]) + Sync,
 ) -> Vec<X> {
-    let mut all = vec![X::default(); count];
-    execute.prefer_large_pages(&all);
-    for_each_row(execute, &mut all, nx, f);
+    let mut all = Vec::with_capacity(count);
+    set_rows(execute, &mut all.spare_capacity_mut()[..count], nx, f);
+    // SAFETY: there is room for as many, and every one of them has been written.
+    unsafe { all.set_len(count) };
     all
 }
 
-/// Makes an array whose pieces of zeros `f(first, piece)` sets; all memory is allocated first.
+/// Makes an array whose blocks of zeros `f(first, block)` sets, first touched by the threads that set them; all memory is allocated first.
 ///
 /// # Errors
 /// Memory that cannot be allocated.
@@ -163,16 +202,22 @@ pub fn try_pieces<X: Copy + Default + Send>(
 ) -> Result<Vec<X>, TryReserveError> {
     let mut all = Vec::new();
     all.try_reserve_exact(count)?;
-    let room = &mut all.spare_capacity_mut()[..count];
-    execute.prefer_large_pages(room);
-    for_each_piece(execute, room, |first, piece| {
-        piece.fill(MaybeUninit::new(X::default()));
-        // SAFETY: all elements of the piece have been written.
-        f(first, unsafe { &mut *(ptr::from_mut(piece) as *mut [X]) });
-    });
+    set_blocks(execute, &mut all.spare_capacity_mut()[..count], f);
     // SAFETY: as many were reserved, and every one of them has been written.
     unsafe { all.set_len(count) };
     Ok(all)
+}
+
+/// Makes a shared array of elements that `set` writes.
+///
+/// # Safety
+/// `set` writes all elements.
+unsafe fn shared_array<R>(count: usize, set: impl FnOnce(&mut [MaybeUninit<f64>]) -> R) -> (Arc<[f64]>, R) {
+    let mut all = Arc::<[f64]>::new_uninit_slice(count);
+    let Some(room) = Arc::get_mut(&mut all) else { unreachable!("a new array has one owner") };
+    let said = set(room);
+    // SAFETY: promised by the caller.
+    (unsafe { all.assume_init() }, said)
 }
 
 /// Makes a shared array whose rows of `nx` zeros `f(row, values)` sets in place.
@@ -182,19 +227,23 @@ pub(crate) fn shared(
     nx: usize,
     f: impl Fn(usize, &mut [f64]) + Sync,
 ) -> Arc<[f64]> {
-    let zeros = Arc::<[f64]>::new_zeroed_slice(count);
-    // SAFETY: eight bytes of zero are the number 0.
-    let mut all = unsafe { zeros.assume_init() };
-    if let Some(values) = Arc::get_mut(&mut all) {
-        execute.prefer_large_pages(values);
-        for_each_row(execute, values, nx, f);
-    }
-    all
+    // SAFETY: `set_rows` clears all elements.
+    unsafe { shared_array(count, |room| set_rows(execute, room, nx, f)) }.0
+}
+
+/// Makes a shared array whose blocks of zeros `f(first, block)` sets in place, and collects what `f` returns, in order.
+pub(crate) fn shared_blocks<R: Send>(
+    execute: &impl Execute,
+    count: usize,
+    f: impl Fn(usize, &mut [f64]) -> R + Sync,
+) -> (Arc<[f64]>, Vec<R>) {
+    // SAFETY: `set_blocks` clears all elements.
+    unsafe { shared_array(count, |room| set_blocks(execute, room, f)) }
 }
 
 /// Makes a shared copy.
 pub(crate) fn shared_copy(execute: &impl Execute, values: &[f64]) -> Arc<[f64]> {
-    shared(execute, values.len(), PIECE, |piece, copy| copy.copy_from_slice(&values[piece * PIECE..][..copy.len()]))
+    shared_blocks(execute, values.len(), |first, copy| copy.copy_from_slice(&values[first..][..copy.len()])).0
 }
 
 /// Makes zeros that are first touched by the threads that will use them.

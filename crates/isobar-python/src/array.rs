@@ -1,5 +1,7 @@
 //! Arrays passed from Python.
 
+use isobar::internals::array::Source;
+use isobar::problem::Field;
 use isobar::{Precision, RawArray, RawMemory};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -32,6 +34,18 @@ impl Array {
     pub(crate) fn values(&self) -> PyResult<Vec<f64>> {
         // SAFETY: the Python part keeps the array alive during the call.
         unsafe { self.0.read() }.map_err(raise)
+    }
+
+    /// Copies it as a coefficient.
+    pub(crate) fn field(&self) -> PyResult<Field> {
+        // SAFETY: the Python part keeps the array alive during the call.
+        unsafe { self.0.source() }.and_then(Field::read).map_err(raise)
+    }
+
+    /// Returns which of its values are not 0, in C order.
+    pub(crate) fn mask(&self) -> PyResult<Vec<bool>> {
+        // SAFETY: the Python part keeps the array alive during the call.
+        unsafe { self.0.source() }.and_then(Source::to_mask).map_err(raise)
     }
 }
 

@@ -76,8 +76,8 @@ impl Stepper {
         threads: Option<usize>,
     ) -> PyResult<Self> {
         let (dt, end, error, scheme, extrapolates) = steps;
-        let problem = given.problem()?;
-        let body = source.map(|array| array.values()).transpose()?;
+        let (problem, body) =
+            py.detach(|| PyResult::Ok((given.problem()?, source.map(|f| f.values()).transpose()?)))?;
         let solver = solver_options(options).map_err(raise_case)?;
         let scheme = match scheme.as_str() {
             "crank-nicolson" => Scheme::CrankNicolson,
@@ -125,8 +125,8 @@ impl Stepper {
 
     /// Changes coefficients, sides and sources from the next step on.
     fn update(&self, py: Python<'_>, given: Given, source: Option<Array>) -> PyResult<()> {
-        let problem = given.problem()?;
-        let body = source.map(|array| array.values()).transpose()?;
+        let (problem, body) =
+            py.detach(|| PyResult::Ok((given.problem()?, source.map(|f| f.values()).transpose()?)))?;
         py.detach(|| {
             let heat = Heat::in_cells(&problem, body)?;
             self.lock()?.update(heat)

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use isobar::grid::{HorizontalField, VerticalProfile};
 use isobar::internals;
-use isobar::problem::{Boundary, Coefficient, DiffusionProblem, FaceProblem, SideFields, Source, Spacing, Well};
+use isobar::problem::{Boundary, Coefficient, DiffusionProblem, FaceProblem, Field, SideFields, Source, Spacing, Well};
 use isobar::stencil::{Axis, Coefficients, Diffusion, Side, Spread, TensorProduct};
-use isobar::{RawMemory, Shape};
+use isobar::{RawArray, RawMemory, Shape};
 use isobar_case::report::to_json;
 use isobar_case::{Case, LinearSystem, Matrix, Override};
 use pyo3::exceptions::PyValueError;
@@ -112,23 +112,23 @@ impl Given {
 
     pub(crate) fn problem(&self) -> PyResult<DiffusionProblem> {
         let mut problem = self.form()?;
-        let read = |name: &str, array: &Array| read(problem.shape, name, array);
+        let shape = problem.shape;
         problem.coefficient = match &self.labels {
-            Some(labels) => Coefficient::Isotropic(labels.coefficients()?),
-            None => coefficient(problem.shape, &self.kappa)?,
+            Some(labels) => Coefficient::Isotropic(labels.coefficients()?).into_shared(),
+            None => coefficient(shape, &self.kappa)?,
         };
-        problem.reaction = self.reaction.as_ref().map(|array| read("reaction", array)).transpose()?;
-        let active = self.active.as_ref().map(|array| read("active", array)).transpose()?;
-        problem.active = active.map(|values| values.into_iter().map(|value| value != 0.0).collect());
+        problem.reaction =
+            self.reaction.as_ref().map(|array| read(shape, "reaction", array, Array::values)).transpose()?;
+        problem.active = self.active.as_ref().map(|array| read(shape, "active", array, Array::mask)).transpose()?;
         Ok(problem)
     }
 }
 
 /// Reads an array of this shape.
-fn read(shape: Shape, name: &str, array: &Array) -> PyResult<Vec<f64>> {
+fn read<R>(shape: Shape, name: &str, array: &Array, read: impl Fn(&Array) -> PyResult<R>) -> PyResult<R> {
     let found = array.0.shape();
     if found == shape {
-        array.values()
+        read(array)
     } else {
         Err(raise(isobar::Error::shape(name, found.to_string(), shape.to_string())))
     }
@@ -141,12 +141,13 @@ fn axis(number: usize) -> PyResult<Axis> {
 
 /// Reads one κ, two or three.
 fn coefficient(shape: Shape, kappa: &[Array]) -> PyResult<Coefficient> {
-    let mut kappa = kappa.iter().map(|array| read(shape, "kappa", array)).collect::<PyResult<Vec<_>>>()?.into_iter();
-    Ok(match (kappa.next(), kappa.next(), kappa.next()) {
-        (Some(x), Some(y), Some(z)) => Coefficient::Diagonal([x, y, z]),
-        (Some(horizontal), Some(vertical), None) => Coefficient::Layered { horizontal, vertical },
-        (all, ..) => Coefficient::Isotropic(all.unwrap_or_default()),
-    })
+    let fields = kappa.iter().map(|array| read(shape, "kappa", array, Array::field)).collect::<PyResult<Vec<_>>>()?;
+    match &fields[..] {
+        [all] => Ok(Coefficient::Shared([all, all, all].map(Field::clone))),
+        [horizontal, vertical] => Ok(Coefficient::Shared([horizontal, horizontal, vertical].map(Field::clone))),
+        [x, y, z] => Ok(Coefficient::Shared([x, y, z].map(Field::clone))),
+        _ => Err(PyValueError::new_err(format!("kappa: {} arrays; pass one, two or three", fields.len()))),
+    }
 }
 
 /// Row starts, columns and values of a matrix: 64-bit and 32-bit integers, and doubles.
@@ -179,8 +180,7 @@ impl System {
     /// Makes a diffusion system.
     #[staticmethod]
     fn diffusion(py: Python<'_>, given: Given) -> PyResult<Self> {
-        let problem = given.problem()?;
-        py.detach(|| LinearSystem::from_diffusion(problem)).map(|inner| Self { inner }).map_err(raise_case)
+        py.detach(|| LinearSystem::from_diffusion(given.problem()?).map_err(raise_case)).map(|inner| Self { inner })
     }
 
     /// Checks everything of a diffusion problem except its fields.
@@ -210,8 +210,7 @@ impl System {
             *values = array.as_ref().map_or_else(|| Ok(vec![0.0; count(d)]), Array::values)?;
         }
         let shift = shift.map(|array| array.values()).transpose()?;
-        let active = active.map(|array| array.values()).transpose()?;
-        let active: Option<Vec<bool>> = active.map(|mask| mask.into_iter().map(|value| value != 0.0).collect());
+        let active = active.map(|array| array.mask()).transpose()?;
         let problem = FaceProblem::new(shape, all, shift, active.as_deref()).map_err(raise)?;
         Ok(Self { inner: LinearSystem::from_faces(problem) })
     }
@@ -238,8 +237,9 @@ impl System {
             })
         });
         let (coefficients, shift) = if let RawMemory::Host = first.0.memory() {
-            let fields = fields.iter().map(|field| Ok(read(shape, "kappa", field)?.into())).collect::<PyResult<_>>()?;
-            let shift = shift.map(|shift| read(shape, "the shift", &shift)).transpose()?;
+            let fields = fields.iter().map(|field| Ok(read(shape, "kappa", field, Array::values)?.into()));
+            let fields = fields.collect::<PyResult<_>>()?;
+            let shift = shift.map(|shift| read(shape, "the shift", &shift, Array::values)).transpose()?;
             (Coefficients::Cells { fields, axes }, shift)
         } else {
             // SAFETY: the Python part keeps the arrays alive until the solver has read them.
@@ -318,16 +318,17 @@ impl System {
     /// Returns this system with other coefficients.
     fn with_coefficients(&self, py: Python<'_>, kappa: Vec<Array>, reaction: Option<Array>) -> PyResult<Self> {
         let shape = self.inner.shape();
-        let coefficient = coefficient(shape, &kappa)?;
-        let reaction = reaction.map(|array| read(shape, "reaction", &array)).transpose()?;
-        py.detach(|| self.inner.with_coefficients(coefficient, reaction))
-            .map(|inner| Self { inner })
-            .map_err(raise_case)
+        py.detach(|| {
+            let coefficient = coefficient(shape, &kappa)?;
+            let reaction = reaction.map(|array| read(shape, "reaction", &array, Array::values)).transpose()?;
+            let inner = self.inner.with_coefficients(coefficient, reaction).map_err(raise_case)?;
+            Ok(Self { inner })
+        })
     }
 
     /// Projects values onto the range of A.
     fn project<'py>(&self, py: Python<'py>, values: Array) -> PyResult<Bound<'py, PyByteArray>> {
-        let values = read(self.inner.shape(), "xbar", &values)?;
+        let values = read(self.inner.shape(), "xbar", &values, Array::values)?;
         bytes_of(py, &py.detach(|| self.inner.project(values)))
     }
 
@@ -430,10 +431,16 @@ impl System {
     }
 
     /// Writes the right-hand side for a source density.
-    fn rhs(&self, body: Option<Array>, out: Array) -> PyResult<()> {
-        let body = body.map(|array| array.values()).transpose()?;
-        let values = self.inner.rhs(body).map_err(raise_case)?;
-        // SAFETY: the Python part keeps the array alive during the call.
-        unsafe { out.0.write(&values) }.map_err(raise)
+    fn rhs(&self, py: Python<'_>, body: Option<Array>, out: Array) -> PyResult<()> {
+        let written = py.detach(|| {
+            // SAFETY: the Python part keeps the arrays alive during the call.
+            unsafe {
+                match &body {
+                    Some(body) => RawArray::with(&body.0, &out.0, |body, to| self.inner.write_rhs(Some(body), to)),
+                    None => self.inner.write_rhs(None, out.0.target()?),
+                }
+            }
+        });
+        written.map_err(raise_case)
     }
 }

@@ -59,6 +59,49 @@ def test_every_layout_gives_the_same(problem, solver, rng, dtype):
         np.testing.assert_array_equal(array, expected, err_msg=name)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shape", [(41, 37, 53), (1, 1, 70001), (70001, 1, 1), (2, 1, 3), (1, 1, 1)])
+def test_problems_and_right_hand_sides_of_every_layout(rng, dtype, shape):
+    kappa, f = rng.uniform(1.0, 2.0, shape).astype(dtype), rng.standard_normal(shape).astype(dtype)
+    problem = isobar.Diffusion(kappa, spacing=0.5, boundary={"x": 3.0, "top": {"neumann": 2.0}})
+    area, wide = 0.25, kappa.astype(np.float64)
+    expected = f.astype(np.float64) * 0.125
+    expected[:, :, 0] += 2 * wide[:, :, 0] * area / 0.5 * 3.0
+    expected[:, :, -1] += 2 * wide[:, :, -1] * area / 0.5 * 3.0
+    expected[-1] += 2.0 * area
+    b = problem.rhs(f)
+    np.testing.assert_allclose(b, expected, rtol=1e-14, atol=1e-15)
+    probe = isobar.Solver(problem, method="cg", preconditioner="jacobi", device="cpu")
+    product = probe.apply(b)
+    for name, array in layouts(f):
+        np.testing.assert_array_equal(problem.rhs(array), b, err_msg=name)
+        if array.dtype == np.float64 and name != "packed record" and not np.shares_memory(array, f):
+            assert problem.rhs(array, out=array) is array
+            np.testing.assert_array_equal(array, b, err_msg=name)
+    for name, array in layouts(kappa):
+        same = isobar.Diffusion(array, spacing=0.5, boundary={"x": 3.0, "top": {"neumann": 2.0}})
+        np.testing.assert_array_equal(same.rhs(f), b, err_msg=name)
+        probe.update(problem.replace(array))
+        np.testing.assert_array_equal(probe.apply(b), product, err_msg=name)
+    number = problem.rhs(1.5)
+    np.testing.assert_array_equal(number, problem.rhs(np.full(shape, 1.5)))
+    single = np.empty(shape, np.float32)
+    problem.rhs(1.5, out=single)
+    np.testing.assert_array_equal(single, number.astype(np.float32))
+    every_other = np.full((*shape[:2], 2 * shape[2]), np.nan)[:, :, ::2]
+    np.testing.assert_array_equal(problem.rhs(1.5, out=every_other), number)
+
+
+def test_masks_of_every_layout(rng):
+    kappa = rng.uniform(1.0, 2.0, (37, 41, 53))
+    mask = rng.random(kappa.shape) < 0.7
+    expected = np.where(mask, 1.0 / kappa.size, 0.0)
+    for name, array in layouts(mask.astype(np.float32)):
+        np.testing.assert_allclose(isobar.Diffusion(kappa, active=array).rhs(1.0), expected, rtol=1e-14, err_msg=name)
+    closed = np.where(mask, kappa, 0.0)
+    np.testing.assert_array_equal(isobar.Diffusion(closed).rhs(1.0), isobar.Diffusion(kappa, active=mask).rhs(1.0))
+
+
 def test_halos_are_left_alone(problem, solver):
     halo = np.full([n + 2 for n in SHAPE], -7.0)
     inside = halo[1:-1, 1:-1, 1:-1]

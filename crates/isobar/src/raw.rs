@@ -223,15 +223,8 @@ impl RawArray {
     /// # Safety
     /// See [`RawArray::source`]; the promise holds until this returns.
     pub unsafe fn read(&self) -> Result<Vec<f64>> {
-        let Shape { nx, ny, nz } = self.shape;
-        let rows = (0..nz).flat_map(|k| (0..ny).map(move |j| (j, k)));
-        let cells = rows.flat_map(|(j, k)| (0..nx).map(move |i| (i, j, k)));
         // SAFETY: promised by the caller.
-        match unsafe { self.source()? } {
-            Source::F64(view) => Ok(cells.map(|(i, j, k)| view.get(i, j, k)).collect()),
-            Source::F32(view) => Ok(cells.map(|(i, j, k)| f64::from(view.get(i, j, k))).collect()),
-            Source::Device(_) => Err(not_on_the_host()),
-        }
+        unsafe { self.source()? }.to_vec()
     }
 
     /// Sets its values, which are in C order, (nz, ny, nx).
@@ -242,27 +235,24 @@ impl RawArray {
     /// # Safety
     /// See [`RawArray::target`]; the promise holds until this returns.
     pub unsafe fn write(&self, values: &[f64]) -> Result<()> {
-        let Shape { nx, ny, .. } = self.shape;
-        if values.len() != self.shape.cells() {
-            return Err(Error::shape("array", self.shape.to_string(), format!("{} cells", values.len())));
-        }
-        let cells = values.iter().enumerate().map(|(n, &value)| (n % nx, n / nx % ny, n / nx / ny, value));
         // SAFETY: promised by the caller.
-        match unsafe { self.target()? } {
-            Target::F64(mut view) => cells.for_each(|(i, j, k, value)| view.set(i, j, k, value)),
-            Target::F32(mut view) => cells.for_each(|(i, j, k, value)| view.set(i, j, k, value as f32)),
-            Target::Device(_) => return Err(not_on_the_host()),
-        }
-        Ok(())
+        unsafe { self.target()? }.write(values)
     }
 
     /// Calls a function with an array to read and one to write, which may overlap: on the host an overlapping source is
     /// copied first.
     ///
+    /// # Errors
+    /// The errors of [`RawArray::source`], of [`RawArray::target`] and of `call`.
+    ///
     /// # Safety
     /// See [`RawArray::source`] and [`RawArray::target`]; the promises hold until this returns, but the two may share
     /// memory.
-    unsafe fn with<R>(from: &Self, to: &Self, call: impl FnOnce(Source<'_>, Target<'_>) -> Result<R>) -> Result<R> {
+    pub unsafe fn with<R, E: From<Error>>(
+        from: &Self,
+        to: &Self,
+        call: impl FnOnce(Source<'_>, Target<'_>) -> Result<R, E>,
+    ) -> Result<R, E> {
         if from.memory == RawMemory::Host && from.overlaps(to)? {
             // SAFETY: promised by the caller.
             let (values, target) = unsafe { (from.read()?, to.target()?) };
@@ -309,10 +299,6 @@ impl RawArray {
         let data = unsafe { std::slice::from_raw_parts_mut(range.start as *mut T, range.len() / size_of::<T>()) };
         ArrayViewMut::from_origin(data, before, self.shape, self.strides)
     }
-}
-
-fn not_on_the_host() -> Error {
-    Error::Unsupported("an array in the memory of a GPU where one of the host is needed; copy it".into())
 }
 
 impl Solver {

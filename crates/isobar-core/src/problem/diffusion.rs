@@ -3,39 +3,11 @@
 use std::f64::consts::PI;
 use std::sync::Arc;
 
-use super::{Boundary, SideFields, Spacing};
+use super::{Boundary, Coefficient, SideFields, Spacing};
 use crate::error::{Error, Result};
-use crate::execute::{Host, rows, shared, shared_copy};
+use crate::execute::{Host, rows, shared};
 use crate::layout::Shape;
 use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread};
-
-/// κ in every cell, shape (nz, ny, nx) in C order.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Coefficient {
-    /// One coefficient for all directions.
-    Isotropic(Vec<f64>),
-    /// One coefficient for x and y, another for z.
-    Layered {
-        /// κ in x and y.
-        horizontal: Vec<f64>,
-        /// κ in z.
-        vertical: Vec<f64>,
-    },
-    /// A coefficient for each direction: a diagonal tensor.
-    Diagonal([Vec<f64>; 3]),
-}
-
-impl Coefficient {
-    /// Returns κ of a direction.
-    pub fn along(&self, axis: Axis) -> &[f64] {
-        match (self, axis) {
-            (Self::Isotropic(all), _) => all,
-            (Self::Layered { vertical, .. }, Axis::Z) => vertical,
-            (Self::Layered { horizontal, .. }, _) => horizontal,
-            (Self::Diagonal(all), axis) => &all[axis as usize],
-        }
-    }
-}
 
 /// A source of given strength in a vertical range of cells.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -256,7 +228,7 @@ impl DiffusionProblem {
                 spreads[n] = spreads[known];
                 continue;
             }
-            spreads[n] = Spread::of(&Host, values).map_err(|n| {
+            spreads[n] = self.coefficient.spread(axis).map_err(|n| {
                 let [i, j, k] = self.place(n);
                 Error::invalid(
                     "diffusion.coefficient",
@@ -414,12 +386,15 @@ impl DiffusionProblem {
         };
         // Inactive cells that the mask leaves open have coefficients of zero.
         let open = |axis: Axis| -> Arc<[f64]> {
+            let Some(active) = &self.active else { return self.coefficient.shared(axis) };
             let values = self.coefficient.along(axis);
-            let of_cell = |n: usize| if self.is_open(n) { values[n] } else { 0.0 };
-            match &self.active {
-                None => shared_copy(&Host, values),
-                Some(_) => of_rows(&|at| of_cell(self.cell(at))),
-            }
+            shared(&Host, values.len(), nx, |row, copy| {
+                let cells = row * nx..row * nx + copy.len();
+                let given = values[cells.clone()].iter().zip(&active[cells]);
+                copy.iter_mut()
+                    .zip(given)
+                    .for_each(|(copy, (&value, &is_open))| *copy = if is_open { value } else { 0.0 });
+            })
         };
         let times = |axis: Axis, factor: &(dyn Fn([usize; 3]) -> f64 + Sync)| -> Arc<[f64]> {
             let values = self.coefficient.along(axis);
@@ -430,20 +405,21 @@ impl DiffusionProblem {
         let coefficients = match (uniform, &self.coefficient) {
             ([Some(dx), Some(dy), Some(dz)], coefficient) => {
                 let factors = [2.0 * dy * dz / dx, 2.0 * dx * dz / dy, 2.0 * dx * dy / dz];
-                let (fields, number) = match coefficient {
-                    Coefficient::Isotropic(_) => (vec![Axis::X], [0, 0, 0]),
-                    Coefficient::Layered { .. } => (vec![Axis::X, Axis::Z], [0, 0, 1]),
-                    Coefficient::Diagonal(_) => (Axis::ALL.to_vec(), [0, 1, 2]),
+                let number = coefficient.numbers();
+                let fields: &[Axis] = match number {
+                    [_, _, 0] => &[Axis::X],
+                    [_, 0, _] => &[Axis::X, Axis::Z],
+                    _ => &Axis::ALL,
                 };
                 let known = fields.iter().map(|&axis| spreads[axis as usize]).collect();
                 let coefficients = Coefficients::Cells {
-                    fields: fields.into_iter().map(open).collect(),
+                    fields: fields.iter().map(|&axis| open(axis)).collect(),
                     axes: [0, 1, 2].map(|d| (number[d], factors[d])),
                 };
                 return (coefficients, self.active.is_none().then_some(known));
             }
             // Layers of different heights: the height goes into the horizontal field.
-            ([Some(dx), Some(dy), None], Coefficient::Isotropic(_) | Coefficient::Layered { .. }) => {
+            ([Some(dx), Some(dy), None], coefficient) if coefficient.numbers()[1] == 0 => {
                 let height = |at: [usize; 3]| self.spacing[2].width(at[2]);
                 Coefficients::Cells {
                     fields: vec![times(Axis::X, &height), times(Axis::Z, &|at| 1.0 / height(at))],

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::gradient::Pair;
 use super::{Coefficient, DiffusionProblem, RhsKind, Weighting};
+use crate::array::Source;
 use crate::error::{Error, Result};
 use crate::execute::{Host, rows};
 use crate::layout::Shape;
@@ -46,7 +47,7 @@ impl FaceProblem {
             let message = format!("none of the {} cells has a conductance or a shift that is not 0", shape.cells());
             return Err(Error::invalid("conductances", message));
         }
-        Ok(Self { matrix, cells: DiffusionProblem::new(shape, Coefficient::Isotropic(ones)) })
+        Ok(Self { matrix, cells: DiffusionProblem::new(shape, Coefficient::Isotropic(ones).into_shared()) })
     }
 
     /// Returns the matrix.
@@ -72,6 +73,14 @@ impl FaceProblem {
     /// [`Error::Shape`] for another number of cells.
     pub fn rhs_from_in(&self, rows: &Range<usize>, values: Vec<f64>) -> Result<Vec<f64>> {
         self.cells.rhs_from_in(rows, values, Weighting::None)
+    }
+
+    /// Writes the right-hand side for the inflow of each cell, 0 without one; `values` are in C order, shape (nz, ny, nx).
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for another number of cells; [`Error::Unsupported`] for a source on a device.
+    pub fn write_rhs(&self, inflow: Option<Source<'_>>, values: &mut [f64]) -> Result<()> {
+        self.cells.checked()?.write_rhs(inflow, Weighting::None, values)
     }
 
     /// Computes the derivatives of a number J(u) by all conductances and shifts for a fixed b, from a solution `u` of A u = b and its `adjoint` λ =

@@ -10,6 +10,7 @@
 //! * [`materials`]: coefficient fields of two phases, bubbles, layers; [`LabelTable`]: those of
 //!   images.
 
+mod coefficient;
 mod diffusion;
 mod diffusion_rhs;
 mod faces;
@@ -29,7 +30,8 @@ use std::f64::consts::PI;
 
 use serde::{Deserialize, Serialize};
 
-pub use diffusion::{CheckedProblem, Coefficient, DiffusionProblem, Source, Well};
+pub use coefficient::{Coefficient, Field};
+pub use diffusion::{CheckedProblem, DiffusionProblem, Source, Well};
 pub use faces::{FaceGradient, FaceProblem};
 pub use flux::{Flow, SIDES};
 pub use gradient::SideGradient;

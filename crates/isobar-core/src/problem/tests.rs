@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::*;
+use crate::array::{ArrayView, Source as Array};
 use crate::error::Result;
 use crate::layout::Shape;
 use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread};
@@ -97,6 +98,72 @@ fn fields_and_bodies_are_those_of_each_cell() {
                 assert!((stencil.half(axis, at) - half).abs() <= 1e-12 * half, "{at:?} {axis:?}");
             }
         }
+    }
+}
+
+/// Coefficients that the matrix shares give the bits of copied ones, and no second array.
+#[test]
+fn shared_coefficients_are_those_that_are_copied() {
+    for problem in problems() {
+        let shared = DiffusionProblem { coefficient: problem.coefficient.clone().into_shared(), ..problem.clone() };
+        assert_eq!(shared.coefficient.numbers(), problem.coefficient.numbers());
+        let (own, cells) = (0..SHAPE.ny, SHAPE.cells());
+        assert!(made(&shared, &own).unwrap() == made(&problem, &own).unwrap());
+        let [u, adjoint] = [21, 22].map(|seed| field(seed, -2.0));
+        assert!(shared.gradient(&u, &adjoint, true).unwrap() == problem.gradient(&u, &adjoint, true).unwrap());
+        let stencil = shared.stencil().unwrap();
+        let Coefficients::Cells { fields, .. } = stencil.coefficients() else { panic!("{cells}") };
+        let is_one = std::ptr::eq(&*fields[0], shared.coefficient.along(Axis::X));
+        assert_eq!(is_one, shared.active.is_none() && matches!(shared.spacing[0], Spacing::Uniform(_)));
+    }
+    let mut values = field(1, -2.0);
+    (values[70_001], values[200_000]) = (-1.0, f64::NAN);
+    let problem = DiffusionProblem::new(SHAPE, Coefficient::Isotropic(values));
+    let shared = DiffusionProblem { coefficient: problem.coefficient.clone().into_shared(), ..problem.clone() };
+    assert_eq!(shared.validate().unwrap_err().to_string(), problem.validate().unwrap_err().to_string());
+}
+
+/// Right-hand sides of arrays of any kind, from a loop over the cells.
+#[test]
+fn right_hand_sides_are_written_in_place() {
+    let Shape { nx, ny, nz } = SHAPE;
+    let data: Vec<f64> = (0..SHAPE.cells()).map(|n| random(11, n)).collect();
+    let singles: Vec<f32> = data.iter().map(|&value| value as f32).collect();
+    let last = SHAPE.cells() - 1;
+    let [across, along, plane] = [nz * ny, nz, nx * ny].map(usize::cast_signed);
+    let sources: [Array<'_>; 5] = [
+        ArrayView::c_order(&data, SHAPE).unwrap().into(),
+        ArrayView::from_origin(&data, 0, SHAPE, [across, along, 1]).unwrap().into(),
+        ArrayView::from_origin(&data, last, SHAPE, [-1, -nx.cast_signed(), -plane]).unwrap().into(),
+        ArrayView::c_order(&singles, SHAPE).unwrap().into(),
+        ArrayView::constant(&data[3], SHAPE).into(),
+    ];
+    for problem in problems() {
+        let checked = problem.checked().unwrap();
+        let driven = checked.rhs_in(&(0..ny), None, 0, Weighting::Volume).unwrap();
+        let stencil = problem.stencil().unwrap();
+        let mut found = vec![f64::NAN; SHAPE.cells()];
+        for (number, source) in sources.into_iter().enumerate() {
+            let value = |[i, j, k]: [usize; 3]| match source {
+                Array::F64(view) => view.get(i, j, k),
+                Array::F32(view) => f64::from(view.get(i, j, k)),
+                Array::Device(_) => f64::NAN,
+            };
+            let values = source.to_vec().unwrap();
+            for weighting in [Weighting::Volume, Weighting::None] {
+                checked.write_rhs(Some(source), weighting, &mut found).unwrap();
+                assert!(found == problem.rhs_from(values.clone(), weighting).unwrap(), "{number}");
+                for at in stencil.cells() {
+                    let n = stencil.cell(at);
+                    let weight = if weighting == Weighting::Volume { problem.volume(at) } else { 1.0 };
+                    let expected = if problem.is_active(at) { value(at) * weight + driven[n] } else { 0.0 };
+                    assert!((found[n] - expected).abs() <= 1e-14 * (1.0 + expected.abs()), "{number} {at:?}");
+                }
+            }
+        }
+        checked.write_rhs(None, Weighting::Volume, &mut found).unwrap();
+        assert!(found == driven);
+        assert!(checked.write_rhs(None, Weighting::Volume, &mut found[1..]).is_err());
     }
 }
 

@@ -22,8 +22,12 @@ impl Spread {
     /// # Errors
     /// The place of the first number that is negative or not finite.
     pub fn of(execute: &impl Execute, values: &[f64]) -> Result<Self, usize> {
-        let of_piece = |first: usize, piece: &[f64]| Self::of_piece(piece).map_err(|n| first + n);
-        map_pieces(execute, values, of_piece).into_iter().try_fold(Self::NONE, |all, piece| Ok(all.and(piece?)))
+        Self::of_pieces(map_pieces(execute, values, Self::of_piece))
+    }
+
+    /// Combines the spreads of the pieces of an array, which are in order.
+    pub(crate) fn of_pieces(pieces: Vec<Result<Self, usize>>) -> Result<Self, usize> {
+        pieces.into_iter().try_fold(Self::NONE, |all, piece| Ok(all.and(piece?)))
     }
 
     /// Finds the spread of a number for each cell of a grid, with all threads.
@@ -49,7 +53,8 @@ impl Spread {
         }
     }
 
-    fn of_piece(values: &[f64]) -> Result<Self, usize> {
+    /// Finds the spread of numbers from place `first` of an array on.
+    pub(crate) fn of_piece(first: usize, values: &[f64]) -> Result<Self, usize> {
         let (mut least, mut most, mut are_right) = ([f64::INFINITY; 8], [0.0f64; 8], [true; 8]);
         let (chunks, rest) = values.as_chunks::<8>();
         for chunk in chunks {
@@ -68,7 +73,8 @@ impl Spread {
         if are_right && found.most.is_finite() {
             return Ok(found);
         }
-        values.iter().position(|&value| !(value >= 0.0 && value.is_finite())).map_or(Ok(found), Err)
+        let wrong = values.iter().position(|&value| !(value >= 0.0 && value.is_finite()));
+        wrong.map_or(Ok(found), |n| Err(first + n))
     }
 
     fn and(self, other: Self) -> Self {

@@ -7,7 +7,7 @@ mod widths;
 
 pub use sides::SideGradient;
 
-use super::{Boundary, Coefficient, DiffusionProblem, Well};
+use super::{Boundary, DiffusionProblem, Well};
 use crate::error::{Error, Result};
 use crate::execute::{Host, rows};
 use crate::layout::Shape;
@@ -44,7 +44,7 @@ impl<'a> Pair<'a> {
 }
 
 impl DiffusionProblem {
-    /// Computes the derivatives of a number J(u) by κ of every cell, C order, an array for each one of the [`Coefficient`], from a solution `u`
+    /// Computes the derivatives of a number J(u) by κ of every cell, C order, an array for each one of the [`Coefficient`](super::Coefficient), from a solution `u`
     /// of A u = b and its `adjoint` λ = A⁻¹ ∂J/∂u.
     ///
     /// The derivative by the transmissibility of a face between cells m and n is −(λ_m − λ_n)(u_m − u_n), by the coupling of cell n to a value v
@@ -56,10 +56,10 @@ impl DiffusionProblem {
     /// [`Error::Shape`] for arrays of another length; [`Error::Invalid`] for a well or a source outside of the active cells.
     pub fn gradient(&self, u: &[f64], adjoint: &[f64], moves_rhs: bool) -> Result<Vec<Vec<f64>>> {
         let pair = Pair::new(self.shape, u, adjoint, moves_rhs)?;
-        let fields: &[&[Axis]] = match self.coefficient {
-            Coefficient::Isotropic(_) => &[&Axis::ALL],
-            Coefficient::Layered { .. } => &[&[Axis::X, Axis::Y], &[Axis::Z]],
-            Coefficient::Diagonal(_) => &[&[Axis::X], &[Axis::Y], &[Axis::Z]],
+        let fields: &[&[Axis]] = match self.coefficient.numbers() {
+            [_, _, 0] => &[&Axis::ALL],
+            [_, 0, _] => &[&[Axis::X, Axis::Y], &[Axis::Z]],
+            _ => &[&[Axis::X], &[Axis::Y], &[Axis::Z]],
         };
         let of_field = |axes: &&[Axis]| {
             rows(&Host, self.shape.cells(), self.shape.nx, |row, values: &mut [f64]| {
@@ -141,11 +141,8 @@ impl DiffusionProblem {
 
     /// Adds the derivatives through wells and sources, whose rates κ divides among their cells.
     fn add_points(&self, coefficient: &mut [Vec<f64>], pair: Pair<'_>) -> Result<()> {
-        let field = |axis: Axis| match self.coefficient {
-            Coefficient::Isotropic(_) => 0,
-            Coefficient::Layered { .. } => usize::from(axis == Axis::Z),
-            Coefficient::Diagonal(_) => axis as usize,
-        };
+        let numbers = self.coefficient.numbers();
+        let field = |axis: Axis| numbers[axis as usize];
         for source in self.sources.iter().filter(|_| pair.moves_rhs) {
             let cells = self.completed("diffusion.sources", 0, [source.i, source.j], source.k)?;
             let weight = |&at: &[usize; 3]| self.coefficient.along(Axis::X)[self.cell(at)] * self.widths(at)[2];

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::layout::Shape;
+use crate::problem::Coefficient;
 use crate::problem::{FaceProblem, Source, Spacing, Weighting, random};
 
 const SHAPE: Shape = Shape { nx: 4, ny: 3, nz: 3 };

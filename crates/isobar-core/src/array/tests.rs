@@ -1,0 +1,125 @@
+//! Bounds, strides, parts and passes of callers' arrays.
+
+use super::*;
+use crate::problem::{Field, random};
+
+#[test]
+fn views_check_their_bounds() {
+    let data = [0.0; 24];
+    let shape = Shape::new(4, 3, 2);
+    assert!(ArrayView::c_order(&data, shape).is_ok());
+    assert!(ArrayView::c_order(&data[..23], shape).is_err());
+    assert!(ArrayView::new(&data, shape, [6, 2, 1]).is_ok());
+    assert!(ArrayView::new(&data, shape, [7, 2, 1]).is_err());
+    assert!(ArrayView::new(&data, shape, [usize::MAX, 2, 1]).is_err());
+}
+
+#[test]
+fn negative_strides_count_backwards() {
+    let mut data: Vec<f64> = (0..24).map(f64::from).collect();
+    let shape = Shape::new(4, 3, 2);
+    let reversed = ArrayView::from_origin(&data, 23, shape, [-1, -4, -12]).unwrap();
+    assert_eq!((reversed.get(0, 0, 0), reversed.get(1, 2, 1)), (23.0, 2.0));
+    assert!(reversed.as_c_order().is_none());
+    let part = reversed.part(Patch { x: Slab { first: 1, beyond: 3 }, y: Slab { first: 1, beyond: 3 } }).unwrap();
+    assert_eq!(part.get(0, 1, 1), 2.0);
+    for (origin, strides) in [(22, [-1, -4, -12]), (23, [-2, -4, -12]), (1, [1, 4, 12]), (0, [isize::MIN, 1, 1])] {
+        assert!(ArrayView::from_origin(&data, origin, shape, strides).is_err(), "{origin} {strides:?}");
+    }
+    ArrayViewMut::from_origin(&mut data, 12, shape, [1, 4, -12]).unwrap().set(3, 2, 1, -1.0);
+    assert_eq!(data[11], -1.0);
+}
+
+#[test]
+fn parts_are_those_of_the_array() {
+    let shape = Shape::new(4, 3, 2);
+    let part = |x: [usize; 2], y: [usize; 2]| {
+        let [x, y] = [x, y].map(|[first, beyond]| Slab { first, beyond });
+        Patch { x, y }
+    };
+    let mut data: Vec<f64> = (0..24).map(f64::from).collect();
+    for strides in [[1, 4, 12], [6, 2, 1], [0, 0, 0]] {
+        let view = ArrayView::new(&data, shape, strides).unwrap();
+        let rows = view.part(part([0, 4], [1, 3])).unwrap();
+        assert_eq!(rows.shape(), Shape::new(4, 2, 2));
+        assert_eq!((rows.get(3, 0, 1), rows.get(0, 1, 0)), (view.get(3, 1, 1), view.get(0, 2, 0)));
+        let some = view.part(part([2, 4], [1, 2])).unwrap();
+        assert_eq!(some.shape(), Shape::new(2, 1, 2));
+        assert_eq!(some.get(1, 0, 1), view.get(3, 1, 1));
+        for (x, y) in [([0, 4], [2, 4]), ([0, 4], [2, 2]), ([3, 5], [0, 3]), ([1, 1], [0, 3])] {
+            assert!(view.part(part(x, y)).is_err(), "{x:?} {y:?}");
+        }
+    }
+    let view = ArrayViewMut::c_order(&mut data, shape).unwrap();
+    view.into_part(part([0, 4], [2, 3])).unwrap().set(1, 0, 1, -1.0);
+    assert_eq!(data[1 + 4 * (2 + 3)], -1.0);
+}
+
+/// Reads and writes arrays of random strides in one pass, and compares with a loop over the elements.
+#[test]
+fn passes_meet_every_element_once() {
+    let shapes = [[1, 1, 1], [1, 7, 1], [13, 1, 5], [8, 9, 11], [3, 1, 2], [0, 3, 2], [401, 19, 23], [1, 1, 200_003]];
+    for (case, [nx, ny, nz]) in shapes.into_iter().flat_map(|shape| [shape; 12]).enumerate() {
+        let draw = |n: usize, most: usize| ((0.5 * random(7, 10 * case + n) + 0.5) * most as f64) as usize;
+        let shape = Shape::new(nx, ny, nz);
+        let order = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]][draw(0, 6)];
+        let (mut strides, mut step, mut repeats) = ([0isize; 3], 1 + draw(1, 2), false);
+        for d in order {
+            let n = [nx, ny, nz][d];
+            // A direction may be repeated, reversed, or have a gap behind it.
+            match draw(2 + d, 4) {
+                0 => repeats |= n > 1,
+                1 => strides[d] = -(step as isize),
+                _ => strides[d] = step as isize,
+            }
+            step = if strides[d] == 0 { step } else { step * n.max(1) + draw(5 + d, 3) };
+        }
+        let origin: isize =
+            [nx, ny, nz].into_iter().zip(strides).map(|(n, stride)| (n.max(1) as isize - 1) * (-stride).max(0)).sum();
+        let origin = origin.unsigned_abs();
+        let data: Vec<f64> = (0..step + 1).map(|n| if n % 5 == 1 { 0.0 } else { random(1, n).abs() }).collect();
+        let cells = || (0..nz).flat_map(|k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])));
+        let view = ArrayView::from_origin(&data, origin, shape, strides).unwrap();
+        let expected: Vec<f64> = cells().map(|[i, j, k]| view.get(i, j, k)).collect();
+        let what = format!("{shape} {strides:?}");
+        assert_eq!(Source::from(view).to_vec().unwrap(), expected, "{what}");
+        assert_eq!(Field::read(view.into()).unwrap(), Field::from(&*expected), "{what}");
+        let mask: Vec<bool> = expected.iter().map(|&value| value != 0.0).collect();
+        assert_eq!(Source::from(view).to_mask().unwrap(), mask, "{what}");
+        let singles: Vec<f32> = data.iter().map(|&value| value as f32).collect();
+        let view = ArrayView::from_origin(&singles, origin, shape, strides).unwrap();
+        let rounded: Vec<f64> = expected.iter().map(|&value| f64::from(value as f32)).collect();
+        assert_eq!(Source::from(view).to_vec().unwrap(), rounded, "{what}");
+        assert_eq!(Field::read(view.into()).unwrap().values(), rounded, "{what}");
+        if repeats {
+            continue;
+        }
+        let (mut doubles, mut singles) = (vec![-1.0; data.len()], vec![-1.0f32; data.len()]);
+        Target::from(ArrayViewMut::from_origin(&mut doubles, origin, shape, strides).unwrap())
+            .write(&expected)
+            .unwrap();
+        Target::from(ArrayViewMut::from_origin(&mut singles, origin, shape, strides).unwrap())
+            .write(&expected)
+            .unwrap();
+        let mut written = vec![-1.0; data.len()];
+        let mut view = ArrayViewMut::from_origin(&mut written, origin, shape, strides).unwrap();
+        cells().zip(&expected).for_each(|([i, j, k], &value)| view.set(i, j, k, value));
+        assert_eq!(doubles, written, "{what}");
+        assert_eq!(singles, written.iter().map(|&value| value as f32).collect::<Vec<_>>(), "{what}");
+    }
+    let shape = Shape::new(301, 17, 29);
+    let number = Source::from(ArrayView::constant(&2.5, shape));
+    assert_eq!(number.to_vec().unwrap(), vec![2.5; shape.cells()]);
+}
+
+#[test]
+fn passes_check_shapes_and_places() {
+    let shape = Shape::new(4, 3, 2);
+    let mut data = [0.0; 24];
+    assert!(Target::from(ArrayViewMut::c_order(&mut data, shape).unwrap()).write(&[1.0; 23]).is_err());
+    // SAFETY: it is never used.
+    let device = unsafe { DeviceArray::c_order::<f64>(8, shape, 0) };
+    let refused = Source::from(device).to_vec().unwrap_err().to_string();
+    assert!(refused.contains("in the memory of a GPU where one of the host is needed"), "{refused}");
+    assert!(Field::read(device.into()).is_err() && Target::from(device).write(&data).is_err());
+}
