@@ -1,6 +1,7 @@
 """The public entities of the Fortran module, as its source declares and describes them."""
 
 import re
+import textwrap
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[3] / "crates/isobar-c/fortran/isobar.f90"
@@ -48,7 +49,7 @@ class Module:
     def __init__(self, text=None):
         text = SOURCE.read_text() if text is None else text
         head, _, body = text.partition("\ncontains\n")
-        self.intro = [line[2:].strip() for line in text.split("module ")[0].splitlines() if line.startswith("!>")]
+        self.intro = [line[2:].strip() for line in text.split("\nmodule ")[0].splitlines() if line.startswith("!>")]
         self.public, self.types, self.constants, self.procedures = [], {}, {}, {}
         self._declarations(head)
         self._procedures(body)
@@ -126,15 +127,22 @@ class Module:
                 out += [] if comments else [name]
         return out
 
+    def listed(self, names):
+        """Returns the entities of a list on a page."""
+        for name in names:
+            if name not in self.public:
+                raise LookupError(f"the module isobar has no public {name}")
+        return names
+
     def entry(self, name):
         """Returns the Markdown of a public entity."""
+        if name in self.constants:
+            comments, declaration = self.constants[name]
+            return [f"`{declaration}`", f": {' '.join(comments)}", ""]
         lines = [f"(fortran-{name})=", f"### {name}", ""]
         if name in self.types:
             return lines + self._type(name)
-        if name in self.constants:
-            comments, declaration = self.constants[name]
-            return lines + [prose(comments), "", *code([declaration])]
-        return lines + self._procedure(name, [name], [[]])
+        return lines + self._procedure(name, [name], [])
 
     def _type(self, name):
         of = self.types[name]
@@ -155,16 +163,17 @@ class Module:
         first, *others = procedures
         head = f"{first['kind']} {name}({', '.join(first['arguments'])})"
         head += f" result({first['result']})" if first["result"] else ""
+        head = " &\n".join(textwrap.wrap(head, 110, subsequent_indent=" " * 7))
         body = [f"  {type_} :: {', '.join(entities)}" for type_, entities in first["declared"]]
-        comments = [line for group in groups for line in group]
-        comments += [line for procedure in procedures for line in procedure["comments"]]
-        lines = [prose(comments), "", *code([head, *body])]
+        groups = [group for group in [*groups, *(procedure["comments"] for procedure in procedures)] if group]
+        lines = [*(line for group in groups for line in (prose(group), "")), *code([head, *body])]
         if others:
-            lines += ["Also with", ""]
+            lines += ["The other arrays that it takes:", ""]
             for other in others:
                 differing = [declared for declared in other["declared"] if declared not in first["declared"]]
                 shown = [f"`{type_.split(', ')[0]} :: {', '.join(entities)}`" for type_, entities in differing]
-                lines.append(f"* {', '.join(shown)}")
+                absent = [f"no `{name}`" for name in first["arguments"] if name not in other["arguments"]]
+                lines.append(f"* {', '.join(shown + absent)}")
             lines.append("")
         return lines
 
