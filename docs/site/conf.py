@@ -1,6 +1,12 @@
 """How Sphinx builds the pages of isobar."""
 
+import sys
+from pathlib import Path
+
 import isobar
+
+sys.path.insert(0, str(Path(__file__).parent / "reference"))
+import pages  # noqa: E402
 
 project = "isobar"
 author = "the developers of isobar"
@@ -46,9 +52,10 @@ def sections(lines):
 
 
 def setup(app):
-    """Docstrings as Sphinx wants them. Bars are norms and areas there, not substitutions."""
+    """Docstrings as Sphinx wants them, and the reference of Fortran and Rust. Bars in docstrings are norms and areas, not substitutions."""
 
     def prepare(app, what, name, obj, options, lines):
         lines[:] = sections([line.replace("|", "\\|") for line in lines])
 
+    app.connect("source-read", pages.fill)
     app.connect("autodoc-process-docstring", prepare, priority=100)

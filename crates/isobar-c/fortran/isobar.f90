@@ -1,8 +1,9 @@
 !> isobar for Fortran: fast solvers for the linear systems of structured-grid PDEs.
 !>
 !> Arrays are u(nx, ny, nz), u(nx, ny) or u(nx), of real32 or real64, whole or sections of larger arrays (such as a model's arrays with halos).
-!> They are read and written in place. Every procedure has an optional argument `code`, one of the isobar_* constants; without it, a failure
-!> ends the program with isobar's message, which isobar_message also returns.
+!> They are read and written in place. Procedures that can fail have an optional argument `code`, a return code such as isobar_ok; without
+!> it, and in functions, a failure ends the program with isobar's message, which isobar_message also returns. Lengths, times and coefficients
+!> are in the caller's units, as long as these are consistent.
 module isobar
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env, only: error_unit
@@ -13,19 +14,40 @@ module isobar
   public :: isobar_message, isobar_version, isobar_cuda_array
   public :: isobar_neumann, isobar_dirichlet, isobar_periodic, isobar_robin
 
-  !> Return codes.
-  integer(c_int32_t), parameter, public :: isobar_ok = 0, isobar_invalid = 1, isobar_not_converged = 2, isobar_interrupted = 3, &
-       isobar_device = 4, isobar_out_of_memory = 5, isobar_unsupported = 6, isobar_busy = 7, isobar_internal = 8
+  integer(c_int32_t), parameter, public :: &
+       !> Success; for a solve, converged.
+       isobar_ok = 0, &
+       !> An invalid argument, key or value.
+       isobar_invalid = 1, &
+       !> A solve stopped before it converged; u holds the best iterate, and the report says more.
+       isobar_not_converged = 2, &
+       !> A progress function stopped the solve.
+       isobar_interrupted = 3, &
+       !> The device, its driver or its compiler failed or is missing.
+       isobar_device = 4, &
+       !> Not enough memory.
+       isobar_out_of_memory = 5, &
+       !> A valid combination that is not supported.
+       isobar_unsupported = 6, &
+       !> The handle is in use by another thread.
+       isobar_busy = 7, &
+       !> An internal error of isobar; free what was used.
+       isobar_internal = 8
 
-  !> Schemes of time steps.
-  integer(c_int32_t), parameter, public :: isobar_crank_nicolson = 0, isobar_backward_euler = 1
+  integer(c_int32_t), parameter, public :: &
+       !> The Crank–Nicolson scheme: second order; the energy does not grow in any step.
+       isobar_crank_nicolson = 0, &
+       !> The backward Euler scheme: first order; smooths rough states immediately.
+       isobar_backward_euler = 1
 
   integer(c_int32_t), parameter :: f64 = 0, f32 = 1, on_host = -1
 
   !> The boundary condition on a side of the box, made by isobar_neumann(flux), isobar_dirichlet(value), isobar_robin(coefficient, value) or
   !> isobar_periodic(); closed by default.
   type :: isobar_side
+     !> 0 Neumann, 1 Dirichlet, 2 periodic, 3 Robin.
      integer(c_int32_t) :: kind = 0
+     !> The flux into the domain per area, the value of u, or v of the flux h (u − v) of a Robin side; and h.
      real(c_double) :: value = 0, coefficient = 0
   end type isobar_side
 
@@ -34,25 +56,29 @@ module isobar
      real(c_double) :: value = 0
   end type c_side
 
-  !> A linear system A u = b.
+  !> A linear system A u = b as data. It may be freed when a solver has been made from it; a problem that is made anew replaces the previous one.
   type :: isobar_problem
      private
      type(c_ptr) :: handle = c_null_ptr
    contains
-     !> Makes a problem from the text of a case file; relative paths in it are relative to a folder.
+     !> Makes a problem from the text of a case file (TOML) of any kind except "heat". Relative paths in it are relative to `folder`, by
+     !> default the working directory.
      procedure :: from_case => problem_from_case
      procedure, private :: diffusion_r64, diffusion_r32
-     !> Makes −∇·(κ∇u) + c u = f from κ(nx, ny, nz).
+     !> Makes the equation −∇·(κ∇u) + c u = f on a box of nx × ny × nz cells, by finite volumes, from κ(nx, ny, nz).
      generic :: diffusion => diffusion_r64, diffusion_r32
      !> Makes (A u)_n = s_n u_n + Σ T_nm (u_n − u_m) from the conductances T of the faces between neighbours.
      procedure :: faces => problem_faces
-     !> Returns [nx, ny, nz].
+     !> Returns [nx, ny, nz], the extents of the problem's arrays; if it is divided among ranks, those of this rank's rows.
      procedure :: extents => problem_extents
-     !> Divides the grid among ranks: from then on arrays have this rank's rows only.
+     !> Divides a problem, which every rank has made of the whole grid, among ranks. From then on its arrays, and those of solvers and runs made
+     !> from it, have this rank's rows only. It is collective.
      procedure :: divide => problem_divide
      procedure, private :: rhs_r64_3, rhs_r64_2, rhs_r64_1, rhs_r32_3
-     !> Computes b from a source density f, or without one: f times volumes, plus boundary values.
+     !> Computes the right-hand side b for the source density f: f times the volume of every cell, plus boundary values, sources and wells.
+     !> Without f it is the right-hand side of the case, or that of f = 0.
      generic :: rhs => rhs_r64_3, rhs_r64_2, rhs_r64_1, rhs_r32_3
+     !> Frees the problem. A variable that goes out of scope is freed by itself.
      procedure :: free => problem_free
      final :: problem_finalize
   end type isobar_problem
@@ -63,43 +89,49 @@ module isobar
      private
      type(c_ptr) :: handle = c_null_ptr
    contains
-     !> Makes ranks from a communicator, an integer (with mpi_f08 its MPI_VAL). It is collective.
+     !> Makes ranks from a communicator, an integer (with mpi_f08 its MPI_VAL). Calls with ranks, including this one, are collective: if
+     !> a call fails on one rank, it fails on all, with the code and the message of the first rank that failed.
      procedure :: create => ranks_create
-     !> Returns the first and the last of this rank's rows in y, of ny rows.
+     !> Returns the first and the last of this rank's rows in y, of a grid with ny rows, counted from 1. Ranks have equal or nearly equal
+     !> numbers of rows.
      procedure :: rows => ranks_rows
+     !> Frees the ranks. Problems, solvers and runs made with them remain usable.
      procedure :: free => ranks_free
      final :: ranks_finalize
   end type isobar_ranks
 
-  !> A solver with all its memory.
+  !> A solver with all its memory, on one device. It does not refer to the problem that it was made from.
   type :: isobar_solver
      private
      type(c_ptr) :: handle = c_null_ptr
    contains
-     !> Makes a solver for a problem, with options as in a case file's [solver], on a device.
+     !> Makes a solver for a problem, and allocates all its memory.
      procedure :: create => solver_create
      procedure, private :: solve_r64_3, solve_r64_2, solve_r64_1, solve_r32_3, solve_r32_2, solve_r32_1
-     !> Solves A u = b; b and u may be the same array. With from_u = .true., u holds the first guess.
+     !> Solves A u = b; b and u may be the same array. The first guess is 0, or with from_u = .true. the content of u. The code is isobar_ok
+     !> if the true residual meets the tolerance; after isobar_not_converged u holds the best iterate.
      generic :: solve => solve_r64_3, solve_r64_2, solve_r64_1, solve_r32_3, solve_r32_2, solve_r32_1
-     !> Solves A u = b with arrays from isobar_cuda_array.
+     !> Arrays in the memory of the solver's GPU are given by isobar_cuda_array.
      generic :: solve => solve_arrays
-     !> Solves A u = b for several right-hand sides, given as arrays of arrays; codes(n) is the code of each solve.
+     !> Solves A u = b for several right-hand sides, one after another, given as arrays of arrays; codes(n) is the code of each solve. The code
+     !> of the call is isobar_ok if all systems have it, otherwise the first other one, and the message names the system.
      procedure :: solve_many => solver_solve_many
      procedure, private :: solve_arrays, apply_arrays
      procedure, private :: apply_r64_3, apply_r64_2, apply_r64_1, apply_r32_3
      !> Computes v = A u.
      generic :: apply => apply_r64_3, apply_r64_2, apply_r64_1, apply_r32_3, apply_arrays
-     !> Updates the solver in place with the coefficients of another problem.
+     !> Updates the solver in place with the coefficients of another problem, such as that of the next time step. Nothing else may differ.
      procedure :: update => solver_update
      !> Computes derivatives of a number J(u) with respect to b, κ, c and f from u and ∂J/∂u, by one more solve; arrays are (nx, ny, nz), of real64.
      procedure :: gradient => solver_gradient
-     !> Returns the report of the last solve as JSON.
+     !> Returns the report of the last solve as JSON, with the keys of the command's --report.
      procedure :: report => solver_report
+     !> Frees the solver. A variable that goes out of scope is freed by itself.
      procedure :: free => solver_free
      final :: solver_finalize
   end type isobar_solver
 
-  !> A time step.
+  !> A time step, as it was taken.
   type :: isobar_step
      !> Number of the step, from 1.
      integer :: number = 0
@@ -107,6 +139,7 @@ module isobar
      real(c_double) :: time = 0, dt = 0
      !> Estimated error relative to the state if step lengths are automatic, else 0.
      real(c_double) :: error = 0
+     !> True relative residual of its solve.
      real(c_double) :: relative_residual = 0
      !> Iterations of its solve.
      integer :: iterations = 0
@@ -120,25 +153,29 @@ module isobar
      type(c_ptr) :: handle = c_null_ptr
    contains
      procedure, private :: heat_create_3, heat_create_2, heat_create_1
-     !> Begins a run from a diffusion problem, the initial state and the time steps.
+     !> Begins a run from a problem of isobar_problem%diffusion, the initial state u and the time steps, from time 0 to end_time. All arguments
+     !> are copied.
      generic :: create => heat_create_3, heat_create_2, heat_create_1
-     !> Begins a run from the text of a case file of kind "heat".
+     !> Begins a run from the text of a case file (TOML) of kind "heat", with its initial state. Relative paths in it are relative to
+     !> `folder`, by default the working directory. Outputs and checkpoints of the case are ignored.
      procedure :: from_case => heat_from_case
-     !> Takes the next step.
+     !> Takes the next step and describes it in `step`. After isobar_not_converged the state is unchanged. A step after the last is isobar_invalid.
      procedure :: step => heat_step
      procedure, private :: heat_state_3, heat_state_2, heat_state_1
-     !> Writes the current state to u.
+     !> Writes the current state to u, of the grid's shape.
      generic :: state => heat_state_3, heat_state_2, heat_state_1
      procedure, private :: heat_set_3, heat_set_2, heat_set_1
-     !> Replaces the current state.
+     !> Replaces the current state by u, for models that change it between steps; the step number and the time continue.
      generic :: set_state => heat_set_3, heat_set_2, heat_set_1
      procedure, private :: heat_update_3, heat_update_0
-     !> Changes the coefficients and sides to those of another problem, and the source to f(nx, ny, nz), from the next step on.
+     !> Changes the coefficients and sides to those of another problem, and the source to f(nx, ny, nz), or 0 without one, from the next step on.
+     !> Grid and active cells must be the same; the state is kept.
      generic :: update => heat_update_3, heat_update_0
-     !> Computes the energy ½ ∫ κ|∇u|² plus the terms of c and f.
+     !> Computes the energy ½ ∫ κ|∇u|² of the current state plus the terms of c and f: ½ uᵀK u − sᵀu.
      procedure :: energy => heat_energy
      !> Returns the report of the last step's solve as JSON.
      procedure :: report => heat_report
+     !> Frees the run. A variable that goes out of scope is freed by itself.
      procedure :: free => heat_free
      final :: heat_finalize
   end type isobar_heat
@@ -416,40 +453,40 @@ module isobar
 
 contains
 
-  !> Neumann condition: the flux κ ∂u/∂n into the domain is given, per area.
+  !> Returns a Neumann condition: the flux κ ∂u/∂n into the domain is given, per area; 0 closes the side.
   pure function isobar_neumann(flux) result(side)
     real(c_double), intent(in) :: flux
     type(isobar_side) :: side
     side = isobar_side(0, flux)
   end function isobar_neumann
 
-  !> Dirichlet condition: the value of u is given.
+  !> Returns a Dirichlet condition: the value of u is given.
   pure function isobar_dirichlet(value) result(side)
     real(c_double), intent(in) :: value
     type(isobar_side) :: side
     side = isobar_side(1, value)
   end function isobar_dirichlet
 
-  !> Periodic condition; the opposite side must be periodic too.
+  !> Returns a periodic condition; the opposite side must be periodic too.
   pure function isobar_periodic() result(side)
     type(isobar_side) :: side
     side = isobar_side(2, 0.0_c_double)
   end function isobar_periodic
 
-  !> Robin condition: a flux coefficient * (u - value) out of the domain, per area.
+  !> Returns a Robin condition: a flux h (u − v) out of the domain, per area, with h = coefficient and v = value.
   pure function isobar_robin(coefficient, value) result(side)
     real(c_double), intent(in) :: coefficient, value
     type(isobar_side) :: side
     side = isobar_side(3, value, coefficient)
   end function isobar_robin
 
-  !> Returns the message of the last failure on this thread.
+  !> Returns the message of the last failure on this thread; empty if there was none.
   function isobar_message() result(message)
     character(:), allocatable :: message
     message = text_at(c_last_error())
   end function isobar_message
 
-  !> Returns the version of the library.
+  !> Returns the version of the library, such as "0.2.0".
   function isobar_version() result(version)
     character(:), allocatable :: version
     version = text_at(c_version())
@@ -492,9 +529,6 @@ contains
     call settle(c_from_case(text // c_null_char, where_from // c_null_char, self%handle), code)
   end subroutine problem_from_case
 
-  !> Makes a problem from kappa(nx, ny, nz). spacing is [dx, dy, dz], by default 1/n; sides(1, d) is the lower side of direction d.
-  !> Arrays are copied. kappa_z is κ in z, if different. With ranks, arrays have this rank's rows of a grid with ny rows, and the
-  !> problem is divided.
   !> The grid has the given extents [nx, ny, nz]. tx(nx − 1, ny, nz), ty(nx, ny − 1, nz) and tz(nx, ny, nz − 1) are 0 if absent, as is the shift
   !> s(nx, ny, nz), such as the conductance to a side with a given value, of which b then contains s times that value. Cells where active is 0 are
   !> closed; by default those without conductances and shift. Cells have no volumes: rhs returns f as it is.
@@ -516,6 +550,9 @@ contains
     call settle(c_problem_faces(description, self%handle), code)
   end subroutine problem_faces
 
+  !> spacing is [dx, dy, dz], the widths of cells, by default 1/n; sides(1, d) is the lower side of direction d, closed by default. kappa_z is κ
+  !> in z, if different; κ is 0 in inactive cells; reaction is c, by default 0. Arrays are copied. With ranks, arrays have this rank's rows of a
+  !> grid with ny rows, and the problem is divided; sides are those of the whole grid.
   subroutine diffusion_r64(self, kappa, spacing, sides, kappa_z, reaction, code, ranks, ny)
     class(isobar_problem), intent(inout) :: self
     real(c_double), intent(in), target :: kappa(:, :, :)
@@ -705,7 +742,8 @@ contains
     call self%free()
   end subroutine problem_finalize
 
-  !> options are lines of a case file's [solver], such as "tolerance = 1e-8"; device is "auto", "cpu", "cuda" or "cuda:N".
+  !> options are keys of a case file's section `[solver]` as TOML or as a JSON object, such as "tolerance = 1e-8"; by default the options of the
+  !> problem's case. device is "auto" (the default), "cpu", "cuda" or "cuda:N"; threads is the number of CPU threads, by default one per core.
   subroutine solver_create(self, problem, options, device, threads, code)
     class(isobar_solver), intent(inout) :: self
     class(isobar_problem), intent(in) :: problem
