@@ -114,8 +114,12 @@ def test_jax(system):
         return
     out = cupy.empty(SHAPE)
     close(cupy.asnumpy(solver.solve(b, out=out).x), expected)
-    with pytest.raises(TypeError, match="pass out="):
-        solver.solve(b)
+    result = solver.solve(b)
+    assert type(result.x) is type(b) and result.converged
+    close(np.asarray(result.x), expected)
+    # Nothing else shares the memory of x.
+    np.testing.assert_array_equal(np.asarray(jax.numpy.zeros(SHAPE)), 0.0)
+    np.testing.assert_array_equal(np.asarray(b), host)
 
 
 def test_heat_and_operators(system):
