@@ -79,6 +79,14 @@ fn runs(folder: &Path) -> Vec<Run> {
         for measures in [EVEN, ROUGH] {
             add(&diffusion, &[&sides], measures);
         }
+        // Tall columns; where cells are closed, cycles are in double precision.
+        for layers in [256, 512] {
+            for precision in ["f32", "f64"] {
+                let [layers, precision] =
+                    [format!("grid.nz={layers}"), format!("solver.multigrid.precision={precision}")];
+                add(&diffusion, &["grid.nx=64", "grid.ny=64", &layers, &sides, &precision], ROUGH);
+            }
+        }
     }
     runs
 }
