@@ -74,11 +74,6 @@ def sentence(docs, mark="`"):
     return text.removesuffix(":")
 
 
-def signature(header):
-    """Returns a method's signature, a `where` on its own line."""
-    return re.sub(r"(?<=\S)where(?=\n)", "\nwhere", header.text()).rstrip(",")
-
-
 class Item:
     """A public item: its first sentence, declaration, and inherent methods."""
 
@@ -106,7 +101,7 @@ class Item:
             elif wanted.match(anchor) and node.tag in ("section", "span"):
                 last = anchor
                 if owner and node.has("method"):
-                    self.methods.setdefault(owner, []).append((anchor, signature(node.find("h4", "code-header"))))
+                    self.methods.setdefault(owner, []).append((anchor, node.find("h4", "code-header").text().rstrip(",")))
             elif node.tag == "div" and node.has("docblock") and last:
                 self.about[last] = sentence(node)
                 last = None
@@ -131,7 +126,9 @@ class Item:
                 lines += [f"    /// {self.about[anchor]}"] if self.about.get(anchor) else []
                 lines += [f"    {line}" for line in f"{signed};".splitlines()]
             lines.append("}")
-        return lines
+        # rustdoc breaks lines at `where` by its style sheet.
+        text = re.sub(r"^( *)(.*\S)where$", r"\1\2\n\1where", "\n".join(lines), flags=re.MULTILINE)
+        return re.sub(r"^( +\w.*,) ?\{$", r"\1\n{", text, flags=re.MULTILINE).splitlines()
 
 
 class Crate:
