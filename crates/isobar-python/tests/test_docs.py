@@ -2,7 +2,9 @@
 
 import doctest
 import importlib
+import re
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,3 +28,38 @@ def test_everything_public_is_documented():
                 attribute = getattr(thing, member)
                 slot = isinstance(attribute, types.MemberDescriptorType) and thing.__slots__[member]
                 assert slot or attribute.__doc__, f"{name}.{member}"
+
+
+CRATES = Path(__file__).parents[2]
+PAGES = CRATES.parent / "docs/site"
+
+
+def listed(page, language):
+    """Returns the names in a page's lists, which the build of the site replaces by what the sources say of them."""
+    text = (PAGES / page).read_text()
+    return set(" ".join(re.findall(rf"^```{{{language}}}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)).split())
+
+
+def test_the_fortran_page_lists_all_public_names():
+    text = (CRATES / "isobar-c/fortran/isobar.f90").read_text().split("\ncontains\n")[0]
+    text = re.sub(r"&\s*", "", re.sub(r"!.*", "", text))
+    public = set(re.findall(r"\bisobar_\w+", " ".join(re.findall(r"\bpublic ::(.*)", text))))
+    assert len(public) > 20
+    assert public == listed("reference/fortran.md", "fortran")
+
+
+def test_the_rust_page_lists_all_public_names():
+    text = (CRATES / "isobar/src/lib.rs").read_text().split("pub mod internals")[0]
+    public = {"internals"}
+    for used in re.findall(r"^pub use ([^;]+);", text, re.MULTILINE):
+        names = re.findall(r"\w+", used.partition("{")[2]) or [used.split("::")[-1]]
+        # The items of modules are written there as module::*.
+        public |= {f"{name}::*" if used.startswith("isobar_core::{") else name for name in names}
+    assert len(public) > 30
+    assert not public - listed("reference/rust.md", "rust")
+
+
+def test_the_c_page_has_the_whole_header():
+    include = re.search(r"^```{literalinclude} (\S+)\n(.*?)^```$", (PAGES / "c-header.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert (PAGES / include[1]).samefile(CRATES / "isobar-c/include/isobar.h")
+    assert include[2] == ":language: c\n"

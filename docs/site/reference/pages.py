@@ -30,7 +30,7 @@ def filled(text, source, public):
 
     def entries(found):
         listed = source.listed(found[2].split())
-        # What an earlier list names is left out of a later `module::*`.
+        # A later `module::*` leaves out what an earlier list names.
         listed = [name for name in listed if name not in shown]
         shown.extend(listed)
         return "\n".join(line for name in listed for line in source.entry(name))

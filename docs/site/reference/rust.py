@@ -64,10 +64,14 @@ class Tree(HTMLParser):
 
 
 def sentence(docs, mark="`"):
-    """Returns the first sentence of a documentation block."""
-    paragraph = docs and docs.find("p")
-    text = " ".join(paragraph.text(mark).split()) if paragraph else ""
-    return re.split(r"(?<=[.!?])\s+(?=[A-Z])", text)[0]
+    """Returns the first sentence of a documentation block; it may go on in a formula of the next paragraph."""
+    text = ""
+    for block in (node for node in docs.walk() if node.tag == "p") if docs else ():
+        text = f"{text} {' '.join(block.text(mark).split())}".strip()
+        first, *more = re.split(r"(?<=[.!?])\s+(?=[A-Z`])", text)
+        if more or text.endswith((".", "!", "?", "`")):
+            return first
+    return text.removesuffix(":")
 
 
 class Item:
@@ -89,14 +93,15 @@ class Item:
         wanted = re.compile(r"(structfield|variant|tymethod|method)\.")
         for node in main.walk():
             anchor = node.attributes.get("id", "")
-            if anchor in ("trait-implementations", "foreign-impls", "implementors", "aliased-type"):
+            if anchor in ("trait-implementations", "foreign-impls", "implementors", "aliased-type",
+                          "synthetic-implementations", "blanket-implementations"):
                 return
             if node.tag == "section" and node.has("impl"):
                 owner, last = node.find("h3", "code-header").text(), None
             elif wanted.match(anchor) and node.tag in ("section", "span"):
                 last = anchor
                 if owner and node.has("method"):
-                    self.methods.setdefault(owner, []).append((anchor, node.find("h4", "code-header").text()))
+                    self.methods.setdefault(owner, []).append((anchor, node.find("h4", "code-header").text().rstrip(",")))
             elif node.tag == "div" and node.has("docblock") and last:
                 self.about[last] = sentence(node)
                 last = None
@@ -109,18 +114,21 @@ class Item:
             if found:
                 indent, name = found.groups()
                 if len(indent) == 4:
-                    variant, keys = name, [f"{of}.{name}" for of in ("structfield", "variant", "tymethod", "method")]
+                    members = {"struct": ("structfield",), "enum": ("variant",)}.get(self.kind, ("tymethod", "method"))
+                    variant, keys = name, [f"{of}.{name}" for of in members]
                 else:
                     keys = [f"variant.{variant}.field.{name}"]
                 lines += [f"{indent}/// {self.about[key]}" for key in keys if self.about.get(key)]
             lines.append(line)
         for owner, methods in self.methods.items():
             lines += ["", f"{owner} {{"]
-            for anchor, signature in sorted(methods, key=lambda method: "unsafe fn" in method[1]):
+            for anchor, signed in sorted(methods, key=lambda method: "unsafe fn" in method[1]):
                 lines += [f"    /// {self.about[anchor]}"] if self.about.get(anchor) else []
-                lines += [f"    {line}" for line in f"{signature};".splitlines()]
+                lines += [f"    {line}" for line in f"{signed};".splitlines()]
             lines.append("}")
-        return lines
+        # rustdoc breaks lines at `where` by its style sheet.
+        text = re.sub(r"^( *)(.*\S)where$", r"\1\2\n\1where", "\n".join(lines), flags=re.MULTILINE)
+        return re.sub(r"^( +\w.*,) ?\{$", r"\1\n{", text, flags=re.MULTILINE).splitlines()
 
 
 class Crate:
@@ -155,6 +163,7 @@ class Crate:
             if name.endswith("::*"):
                 module = name.removesuffix("*")
                 found = [item for item in self.items if item.startswith(module) and "::" not in item.removeprefix(module)]
+                found.sort(key=lambda item: self.items[item][0] == "mod")
             else:
                 found = [name] if name in self.items else []
             if not found:
