@@ -9,7 +9,6 @@ import isobar
 from isobar._libraries import operations
 from isobar._on_gpu import Affine, Coefficients
 from isobar._problems import Problem
-from isobar._residual import Residual
 from test_cuda import on_card
 
 needs_gpu = pytest.mark.skipif(not on_card(), reason="no NVIDIA GPU")
@@ -41,7 +40,7 @@ def test_the_arithmetic_is_that_of_the_native_part(name):
     (kappa,), options = CASES[name]
     problem = isobar.Diffusion(kappa, **options)
     fields = kappa if isinstance(kappa, tuple) else (kappa,)
-    coefficients = Coefficients(fields, options.get("reaction"), None, Residual(problem._cells, problem._made))
+    coefficients = Coefficients(fields, options.get("reaction"), None, problem._residual)
     f = np.random.default_rng(3).standard_normal(problem.shape)
     for body in (None, 2.0, f):
         np.testing.assert_allclose(coefficients.rhs(body, problem.shape), problem.rhs(body), rtol=1e-13, atol=1e-15)
@@ -54,12 +53,33 @@ def test_the_arithmetic_is_that_of_the_native_part(name):
 def test_residual_is_that_of_the_matrix():
     (kappa,), options = CASES["uneven"]
     problem = isobar.Diffusion(kappa, sources=[{"i": 1, "j": 2, "rate": 3.0}], wells=[{"i": 5, "j": 4, "value": 2.0, "radius": 0.01}], **options)
-    residual, xp = Residual(problem._cells, problem._made), operations("numpy")
+    residual, xp = problem._residual, problem._residual.operations("numpy")
     f, x, w = np.random.default_rng(5).standard_normal((3, *problem.shape))
     expected = problem.rhs(f) - isobar.Solver(problem, device="cpu").apply(x)
     found = residual.tested(xp, kappa, options["reaction"], f, x, w)
     assert found == pytest.approx((w * expected).sum(), rel=1e-12)
     np.testing.assert_allclose(residual.rhs(xp, kappa, f), problem.rhs(f), rtol=1e-12, atol=1e-13)
+
+
+def test_large_values_on_sides_take_no_digits_of_sources():
+    problem = isobar.Diffusion(np.ones((4, 5, 6)), boundary={"west": 1e14, "top": 3.0}, spacing=1e-3)
+    f = np.random.default_rng(6).standard_normal(problem.shape) * 1e9
+    affine = Affine(problem)
+    assert affine._volumes == pytest.approx(1e-9, rel=1e-15)
+    np.testing.assert_allclose(affine.rhs(f), problem.rhs(f), rtol=1e-15)
+
+
+def test_coefficients_are_copies():
+    kappa, reaction, active = np.full((4, 5, 6), 2.0), np.full((4, 5, 6), 0.5), np.ones((4, 5, 6))
+    problem = isobar.Diffusion(kappa, reaction=reaction)
+    coefficients = Coefficients((kappa,), reaction, active, problem._residual)
+    kappa *= 7
+    reaction *= 7
+    active[:] = 0
+    x = np.random.default_rng(4).standard_normal(problem.shape)
+    for found in (coefficients, coefficients.replaced((np.full((4, 5, 6), 2.0),))):
+        apply = lambda problem: isobar.Solver(problem, device="cpu").apply(x)
+        np.testing.assert_allclose(apply(Problem(found.system(), 3)), apply(problem), rtol=1e-13)
 
 
 def test_arrays_on_the_host_have_no_operations_on_a_gpu():

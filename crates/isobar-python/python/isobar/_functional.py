@@ -8,7 +8,6 @@ import numpy as np
 
 from isobar import _isobar
 from isobar._gradient import adjoint_rhs, describe, pulled_back
-from isobar._libraries import Operations
 from isobar._problems import Diffusion, Problem
 from isobar._residual import Residual
 from isobar._results import NotConvergedError, Result
@@ -29,14 +28,7 @@ class Call:
     @property
     def residual(self) -> Residual:
         """b − A x, from which derivatives are computed."""
-        kept = self.problem._kept
-        if "residual" not in kept:
-            kept["residual"] = Residual(self.problem._cells, self.problem._made)
-        return kept["residual"]
-
-    def operations(self, library) -> Operations:
-        """Return the operations of a library, with the problem's constants on its device."""
-        return self.problem._operations(library)
+        return self.problem._residual
 
     def fields(self):
         """Return the problem's reaction (None if it has none) and its mask of active cells (None if all are active)."""
@@ -75,8 +67,8 @@ class Call:
     def can_stay_on_device(self) -> bool:
         """Whether `solve_cells` can be used: removing free constants, filling with NaN, and x or y that are periodic with an odd number of
         cells need the host."""
-        is_odd = any(n > 1 and n % 2 and pair[0] == "periodic" for n, pair in zip(self.residual.shape[:0:-1], self.residual.sides))
-        return self._failure == "raise" and self._options["device"] != "cpu" and not is_odd and self.problem._is_regular()
+        suits = self._failure == "raise" and self._options["device"] != "cpu" and not self.residual.has_odd_period
+        return suits and self.problem._is_regular()
 
     def solve_cells(self, fields, axes, shift, b, out, known=None) -> None:
         """Solve A x = b into `out`, with A as described by `Residual.cells`. The arrays are handles, all on the host or all on one device.

@@ -22,26 +22,28 @@ class Coefficients:
 
     def __init__(self, kappa, reaction, active, residual: Residual):
         self.library = library_of(kappa[0])
-        self.xp = operations(self.library)
-        self.residual, self._active, self._system = residual, active, None
+        self.xp = residual.operations(self.library)
+        self.residual, self._active, self._system = residual, None, None
         with self.xp.on(kappa[0]):
             self.kappa = [self.xp.copy(field).reshape(residual.shape) for field in kappa]
-            self.reaction = None if reaction is None else self._field(reaction)
+            # Callers may change their arrays later.
+            self.reaction = None if reaction is None else self.xp.copy(self._field(reaction))
             if active is not None:
-                part = self._field(active) != 0
-                self.kappa = [self.xp.where(part, field, 0.0) for field in self.kappa]
+                self._active = self._field(active) != 0
+                self.kappa = [self.xp.where(self._active, field, 0.0) for field in self.kappa]
             self.device = int(self.kappa[0].__dlpack_device__()[1])
             # Of κ with one value and a shift, the direct solver needs rows on the host.
             has_shift = residual.has_shift(reaction)
-            self.suits_gpu = active is None and not self._is_odd() and not (has_shift and (self._is_even() or self._is_negative()))
+            self.suits_gpu = active is None and not residual.has_odd_period and not (has_shift and (self._is_even() or self._is_negative()))
 
     def replaced(self, kappa, reaction=None) -> Coefficients:
         """Return other coefficients of the same problem."""
         return Coefficients(kappa, self.reaction if reaction is None else reaction, self._active, self.residual)
 
     def on_host(self):
-        """Return κ and c as arrays of NumPy."""
-        return [on_host(field) for field in self.kappa], None if self.reaction is None else on_host(self.reaction)
+        """Return handles of κ, 0 in inactive cells, and of c on the host."""
+        handle = lambda field, what: readable(on_host(field), what)
+        return [handle(field, "kappa") for field in self.kappa], self.reaction if self.reaction is None else handle(self.reaction, "reaction")
 
     def system(self):
         """Return the native system, which reads the arrays when a solver is made or updated."""
@@ -69,10 +71,6 @@ class Coefficients:
             values = like_library(np.asarray(values, np.float64), self.kappa[0])
         return (values.detach() if hasattr(values, "detach") else values).reshape(self.residual.shape)
 
-    def _is_odd(self):
-        """Return whether x or y is periodic with an odd number of cells."""
-        return any(n > 1 and n % 2 and pair[0] == "periodic" for n, pair in zip(self.residual.shape[:0:-1], self.residual.sides))
-
     def _is_even(self):
         """Return whether each κ has one value."""
         return all(bool(field.min() == field.max()) for field in self.kappa)
@@ -84,8 +82,7 @@ class Coefficients:
 
 def _spreads(fields):
     """Return the smallest and the largest value of each array, or None if a number is wrong, which the solver will name."""
-    known = {id(field): (float(field.min()), float(field.max())) for field in fields}
-    spreads = [known[id(field)] for field in fields]
+    spreads = [(float(field.min()), float(field.max())) for field in fields]
     return spreads if all(0 <= least and most < float("inf") for least, most in spreads) else None
 
 
@@ -93,8 +90,10 @@ class Affine:
     """The right-hand side b = D f + b₀ of any problem, for arrays f on a GPU."""
 
     def __init__(self, problem):
-        zero, one = (problem._rhs_on_host(number) for number in (0.0, 1.0))
-        volumes = one - zero
+        # A power of two so large that b₀ takes no digits of D.
+        scale = 2.0**400
+        zero, large = (problem._rhs_on_host(number) for number in (0.0, scale))
+        volumes = (large - zero) / scale
         self._volumes = float(volumes.flat[0]) if volumes.size and (volumes == volumes.flat[0]).all() else volumes
         self._rest = zero if zero.any() else None
         self._xp = {}

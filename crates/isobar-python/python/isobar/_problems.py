@@ -11,7 +11,6 @@ from isobar import _isobar
 from isobar._arrays import Handle, fitted, library_of, like, like_library, readable, readable_on_host, writable
 from isobar._gradient import SIDES as _SIDES
 from isobar._inputs import diffusion, fields_of, made
-from isobar._libraries import operations
 from isobar._options import overrides
 from isobar._on_gpu import Affine, Coefficients, on_gpu
 from isobar._residual import Residual
@@ -119,10 +118,6 @@ class Problem:
         if device not in ("auto", own) and not (device == "cuda" and on_gpu.device == 0):
             return self._system, device
         return on_gpu.system() if on_gpu.suits_gpu else self._system, own
-
-    def _operations(self, library):
-        """Return the operations of a library, with this problem's constants on its device."""
-        return self._kept.setdefault(("operations", library), operations(library))
 
     def _is_regular(self) -> bool:
         """Return whether all cells are active and no constant is free."""
@@ -257,8 +252,11 @@ class Diffusion(Problem):
             return
         given, dimensions, kept = diffusion(kappa, spacing, boundary, active, reaction, sources, wells, coefficients)
         super().__init__(_isobar.System.diffusion(given), dimensions)
-        self._made = made(given, kept)
-        self._solvers, self._kept = {}, {}
+        self._keep(Residual(self._cells, made(given, kept)))
+
+    def _keep(self, residual):
+        """Keep what does not depend on coefficients, and begin without solvers."""
+        self._residual, self._solvers, self._kept = residual, {}, {}
 
     def _make_on_gpu(self, kappa, spacing, boundary, active, reaction):
         found = tuple(kappa[0].shape)
@@ -268,22 +266,23 @@ class Diffusion(Problem):
         shape = (1,) * (3 - dimensions) + found
         _check_shapes(shape, kappa=kappa, active=[active], reaction=[reaction])
         _isobar.System.check_form(given)
-        self._dimensions, self._regular, self._cells = dimensions, None, shape
-        self._inputs = spacing, boundary, active
-        self._made = made(given, kept)
-        self._on_gpu = Coefficients(kappa, reaction, active, Residual(shape, self._made))
-        self._solvers, self._kept = {}, {}
+        residual = Residual(shape, made(given, kept))
+        self._take_on_gpu((given, kept), dimensions, Coefficients(kappa, reaction, active, residual))
+
+    def _take_on_gpu(self, form, dimensions, coefficients):
+        # The form has copies of the arrays of sides.
+        self._form, self._dimensions, self._on_gpu = form, dimensions, coefficients
+        self._regular, self._cells = None, coefficients.residual.shape
+        self._keep(coefficients.residual)
 
     def __getattr__(self, name):
         # The problem on the host, made when it is first needed.
         if name != "_system" or self._on_gpu is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        spacing, boundary, active = self._inputs
         kappa, reaction = self._on_gpu.on_host()
-        kappa = [field.reshape(self.shape) for field in kappa]
-        reaction = None if reaction is None else reaction.reshape(self.shape)
-        given, _, _kept = diffusion(tuple(kappa), spacing, boundary, active, reaction)
-        self._system = _isobar.System.diffusion(given)
+        given, _ = self._form
+        fields = {"kappa": [field.parts for field in kappa], "reaction": reaction and reaction.parts}
+        self._system = _isobar.System.diffusion({**given, **fields})
         return self._system
 
     def replace(self, kappa: ArrayLike | tuple[ArrayLike, ...], reaction: ArrayLike | None = None) -> Diffusion:
@@ -304,16 +303,13 @@ class Diffusion(Problem):
         other = object.__new__(type(self))
         parts = [fitted(field, shape, "kappa") for field in fields]
         Problem.__init__(other, self._system.with_coefficients(parts, given and fitted(given, shape, "reaction")), self._dimensions)
-        other._made = self._made
-        other._solvers, other._kept = {}, {}
+        other._keep(self._residual)
         return other
 
     def _replaced_on_gpu(self, kappa, reaction):
         _check_shapes(self._cells, kappa=kappa, reaction=[reaction])
         other = object.__new__(type(self))
-        other._dimensions, other._regular, other._cells = self._dimensions, None, self._cells
-        other._inputs, other._made, other._on_gpu = self._inputs, self._made, self._on_gpu.replaced(kappa, reaction)
-        other._solvers, other._kept = {}, {}
+        other._take_on_gpu(self._form, self._dimensions, self._on_gpu.replaced(kappa, reaction))
         return other
 
     def _own_fields(self):

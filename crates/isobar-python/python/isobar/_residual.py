@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from isobar._libraries import Operations, operations
+
 # The axes of x, y and z in an array of shape (nz, ny, nx).
 _AXES = (2, 1, 0)
 # Which of one, two or three fields of κ belong to x, y and z.
@@ -23,6 +25,16 @@ class Residual:
         self._is_uniform = all((width == width.flat[0]).all() for width in self._widths)
         self._sides = [[self._side(d, side) for side in pair] for d, pair in enumerate(made["boundary"])]
         self._sources, self._wells = made["sources"], made["wells"]
+        self._operations = {}
+
+    def operations(self, library) -> Operations:
+        """Return the operations of a library, which keep the widths and sides on its devices."""
+        return self._operations.setdefault(library, operations(library))
+
+    @property
+    def has_odd_period(self) -> bool:
+        """Whether x or y is periodic with an odd number of cells, where coefficients on a GPU are not supported."""
+        return any(n > 1 and n % 2 and pair[0] == "periodic" for n, pair in zip(self.shape[:0:-1], self.sides))
 
     @property
     def volumes(self) -> np.ndarray:

@@ -92,7 +92,7 @@ def _differentiable(call):
     @jax.custom_jvp
     def solved(kappa, reaction, f):
         if _stays_on_device(call):
-            return _called_on_device(call, kappa, reaction, call.residual.rhs(call.operations("jax"), kappa, f).reshape(f.shape))
+            return _called_on_device(call, kappa, reaction, call.residual.rhs(call.residual.operations("jax"), kappa, f).reshape(f.shape))
         return _called(call.solve, kappa, reaction, f)
 
     @solved.defjvp
@@ -118,7 +118,7 @@ def _inverse(call, kappa, reaction, r):
 
 def _residual(call, kappa, reaction, f, x, **options):
     """Return b − A x, the derivative of `Residual.tested` with respect to the weights, in which it is linear."""
-    tested = lambda weights: call.residual.tested(call.operations("jax"), kappa, reaction, f, x, weights, **options)
+    tested = lambda weights: call.residual.tested(call.residual.operations("jax"), kappa, reaction, f, x, weights, **options)
     return jax.grad(tested)(jnp.zeros_like(x))
 
 
@@ -143,7 +143,7 @@ def _stays_on_device(call):
 
 def _called_on_device(call, kappa, reaction, b):
     """Solve A x = b with XLA's buffers, ordered by its stream."""
-    library, residual = call.operations("jax"), call.residual
+    library, residual = call.residual.operations("jax"), call.residual
     fields, axes = residual.cells(library, kappa)
     shift = residual.shift(library, kappa, reaction) if residual.has_shift(reaction) else None
 

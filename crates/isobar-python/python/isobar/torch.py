@@ -110,7 +110,7 @@ class _Solve(torch.autograd.Function):
         with torch.enable_grad():
             # New tensors with the same values, on which neither x nor its adjoint depends.
             inputs = [None if each is None else _follower(each) for each in (f if ctx.driven else None, reaction, *kappa)]
-            tested = ctx.call.residual.tested(ctx.call.operations("torch"), inputs[2:], inputs[1], inputs[0], x, adjoint, driven=ctx.driven)
+            tested = ctx.call.residual.tested(ctx.call.residual.operations("torch"), inputs[2:], inputs[1], inputs[0], x, adjoint, driven=ctx.driven)
         wanted = [each for each, is_needed in zip(inputs, needs) if is_needed and each is not None]
         found = iter(torch.autograd.grad(tested, wanted, create_graph=torch.is_grad_enabled()) if wanted else ())
         by_inputs = [next(found) if is_needed and each is not None else None for each, is_needed in zip(inputs, needs)]
@@ -126,7 +126,7 @@ def _follower(tensor):
 
 def _on_device(call, driven, f, reaction, kappa):
     """Compute x without copying anything to the host."""
-    library, residual = call.operations("torch"), call.residual
+    library, residual = call.residual.operations("torch"), call.residual
     shape = residual.shape
     # The solver waits for torch's current stream, and is finished when it returns.
     fields, axes = residual.cells(library, kappa)
