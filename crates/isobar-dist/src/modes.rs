@@ -222,7 +222,7 @@ impl<B: PartBackend, T: Real, C: Real> ModalTransfer<B, T, C> for Redividing<B, 
 
     fn expand_smooth_project(
         &self,
-        &Expansion { x, guess, relaxation, sweeps }: &Expansion<'_, B::Vector<C>>,
+        expansion: &Expansion<'_, B::Vector<C>>,
         f: &B::Vector<T>,
         vectors: [&mut B::Vector<T>; 2],
         g: &mut B::Vector<C>,
@@ -230,22 +230,22 @@ impl<B: PartBackend, T: Real, C: Real> ModalTransfer<B, T, C> for Redividing<B, 
         scalars: &mut B::Scalars,
     ) -> Result<()> {
         let mut divided = self.divided();
-        divided.take(&self.backend, x)?;
+        divided.take(&self.backend, expansion.x)?;
         let Divided { g: own, x, .. } = &mut *divided;
-        self.part.expand_smooth_project(&Expansion { x, guess, relaxation, sweeps }, f, vectors, own, norm, scalars)?;
+        self.part.expand_smooth_project(&Expansion { x, ..*expansion }, f, vectors, own, norm, scalars)?;
         divided.collect(&self.backend, g)
     }
 
     fn expand_smooth_norm(
         &self,
-        &Expansion { x, guess, relaxation, sweeps }: &Expansion<'_, B::Vector<C>>,
+        expansion: &Expansion<'_, B::Vector<C>>,
         f: &B::Vector<T>,
         vectors: [&mut B::Vector<T>; 2],
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        self.expand_by(x, |x| {
-            self.part.expand_smooth_norm(&Expansion { x, guess, relaxation, sweeps }, f, vectors, norm, scalars)
+        self.expand_by(expansion.x, |x| {
+            self.part.expand_smooth_norm(&Expansion { x, ..*expansion }, f, vectors, norm, scalars)
         })
     }
 
