@@ -17,7 +17,7 @@ use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
 use isobar_dist::part;
 use isobar_dist::{Ranks, Watched};
-use pulp::{Arch, WithSimd};
+use pulp::{Arch, Simd, WithSimd};
 use rayon::ThreadPool;
 
 use crate::blas;
@@ -47,10 +47,11 @@ struct Inner {
     /// The process that owns these threads.
     process: u32,
     threads: usize,
-    /// Instructions for double precision.
+    /// The widest instructions.
     arch: Arch,
-    /// Instructions for single precision.
-    arch_single: Arch,
+    /// Those of eight lanes of single precision, which [`Cpu::dispatch`] compiles no wider ones beside.
+    #[cfg(target_arch = "x86_64")]
+    eight_lanes: Option<pulp::x86::V3>,
 }
 
 impl Drop for Inner {
@@ -78,7 +79,14 @@ impl Cpu {
             .build()
             .map_err(|error| Error::Device { device: "cpu".into(), message: format!("{threads} threads: {error}") })?;
         let (pool, process) = (ManuallyDrop::new(pool), std::process::id());
-        let inner = Inner { pool, process, threads, arch: Arch::new(), arch_single: at_most_eight_lanes() };
+        let inner = Inner {
+            pool,
+            process,
+            threads,
+            arch: Arch::new(),
+            #[cfg(target_arch = "x86_64")]
+            eight_lanes: pulp::x86::V3::try_new(),
+        };
         Ok(Self { inner: Arc::new(inner), ranks: None })
     }
 
@@ -109,10 +117,14 @@ impl Cpu {
     /// so that no loop has a remainder.
     #[inline(always)]
     pub(crate) fn dispatch<T: Real, K: WithSimd>(&self, kernel: K) -> K::Output {
-        match T::PRECISION {
-            Precision::F32 => self.inner.arch_single.dispatch(kernel),
-            _ => self.inner.arch.dispatch(kernel),
+        #[cfg(target_arch = "x86_64")]
+        if T::PRECISION == Precision::F32 {
+            return match self.inner.eight_lanes {
+                Some(simd) => Simd::vectorize(simd, kernel),
+                None => Simd::vectorize(pulp::Scalar, kernel),
+            };
         }
+        self.inner.arch.dispatch(kernel)
     }
 
     /// Returns how many threads are worth using on this many cells.
@@ -123,20 +135,26 @@ impl Cpu {
     /// Runs `f(0) … f(count − 1)` concurrently on this back end's threads. It allocates nothing when called from within
     /// [`Backend::enter`].
     pub(crate) fn for_each(&self, count: usize, f: impl Fn(usize) + Sync) {
-        fn split(first: usize, beyond: usize, f: &(impl Fn(usize) + Sync)) {
-            match beyond - first {
-                1 => f(first),
-                n => {
-                    let middle = first + n / 2;
-                    rayon::join(|| split(first, middle, f), || split(middle, beyond, f));
-                }
+        distribute(&self.inner.pool, count, &f);
+    }
+}
+
+/// Calls `f(0) … f(count − 1)` on the threads of a pool. One function for all kernels: for each kernel anew, this was a quarter of
+/// the crate's code.
+fn distribute(pool: &ThreadPool, count: usize, f: &(dyn Fn(usize) + Sync)) {
+    fn split(first: usize, beyond: usize, f: &(dyn Fn(usize) + Sync)) {
+        match beyond - first {
+            1 => f(first),
+            n => {
+                let middle = first + n / 2;
+                rayon::join(|| split(first, middle, f), || split(middle, beyond, f));
             }
         }
-        match count {
-            0 => {}
-            1 => f(0),
-            _ => self.inner.pool.install(|| split(0, count, &f)),
-        }
+    }
+    match count {
+        0 => {}
+        1 => f(0),
+        _ => pool.install(|| split(0, count, f)),
     }
 }
 
@@ -436,15 +454,6 @@ impl Cpu {
             }
         });
     }
-}
-
-/// Returns the widest instructions that hold no more than eight single-precision numbers.
-fn at_most_eight_lanes() -> Arch {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(simd) = pulp::x86::V3::try_new() {
-        return Arch::V3(simd);
-    }
-    Arch::new()
 }
 
 /// Returns the processor's model, where the system reports it.

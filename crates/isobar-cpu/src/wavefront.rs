@@ -101,68 +101,15 @@ impl Chunks {
     }
 }
 
+/// `stage(s, plane, chunk)`, which computes a plane: called as often as there are planes, so that one schedule serves all kernels.
+pub(crate) type Stage<'a> = &'a (dyn Fn(usize, usize, usize) + Sync);
+/// `exchange(s, inside)`, which fills halo rows before stage s.
+pub(crate) type Exchange<'a> = &'a mut dyn FnMut(usize, Meanwhile<'_>) -> Result<()>;
+
 /// Runs `stage(s, plane, chunk)` for s = 0 … stages − 1 on all planes.
 ///
 /// `chunk` selects a thread's scratch space: calls with the same `chunk` never overlap.
-pub(crate) fn run(cpu: &Cpu, chunks: Chunks, stage: impl Fn(usize, usize, usize) + Sync) {
-    run_boundaries(cpu, chunks, &stage);
-}
-
-/// Runs stages on a subdomain: `exchange(s, inside)` is called once for every stage s that reads the neighbours' planes, when
-/// stage s − 1 is complete at the ends, and exchanges its results there. The wavefront inside, which does not depend on the
-/// first exchange, may run during it, and runs after it if it did not.
-///
-/// # Errors
-/// The errors of `exchange`.
-pub(crate) fn run_part(
-    cpu: &Cpu,
-    chunks: Chunks,
-    stage: impl Fn(usize, usize, usize) + Sync,
-    mut exchange: impl FnMut(usize, Meanwhile<'_>) -> Result<()>,
-) -> Result<()> {
-    let Chunks { planes, stages, open: [below, above], .. } = chunks;
-    let is_short = (below || above) && planes < 2 * chunks.left_at_end(stages - 1);
-    let mut is_done = is_short;
-    let mut inside = || {
-        if !std::mem::replace(&mut is_done, true) {
-            run_boundaries(cpu, chunks, &stage);
-        }
-    };
-    for s in 0..stages {
-        if s > 0 || chunks.from_start {
-            exchange(s, &mut inside)?;
-            inside();
-        }
-        let left = if is_short { planes } else { chunks.left_at_end(s) };
-        let ends = if below || is_short { 0..left } else { 0..0 };
-        for plane in ends.chain(if above && !is_short { planes - left..planes } else { 0..0 }) {
-            stage(s, plane, 0);
-        }
-    }
-    inside();
-    Ok(())
-}
-
-/// Runs stages on a subdomain, each on all planes before the next one.
-///
-/// # Errors
-/// The errors of `exchange`.
-pub(crate) fn run_apart(
-    cpu: &Cpu,
-    chunks: Chunks,
-    stage: impl Fn(usize, usize, usize) + Sync,
-    mut exchange: impl FnMut(usize, Meanwhile<'_>) -> Result<()>,
-) -> Result<()> {
-    for s in 0..chunks.stages {
-        if s > 0 || chunks.from_start {
-            exchange(s, &mut nothing)?;
-        }
-        cpu.for_each(chunks.count, |n| (chunks.start(n)..chunks.start(n + 1)).for_each(|plane| stage(s, plane, n)));
-    }
-    Ok(())
-}
-
-fn run_boundaries(cpu: &Cpu, chunks: Chunks, stage: &(impl Fn(usize, usize, usize) + Sync)) {
+pub(crate) fn run(cpu: &Cpu, chunks: Chunks, stage: Stage<'_>) {
     let stages = chunks.stages;
     let first = |n: usize| {
         let (start, end) = (chunks.start(n), chunks.start(n + 1));
@@ -196,6 +143,50 @@ fn run_boundaries(cpu: &Cpu, chunks: Chunks, stage: &(impl Fn(usize, usize, usiz
     }
 }
 
+/// Runs stages on a subdomain: `exchange(s, inside)` is called once for every stage s that reads the neighbours' planes, when
+/// stage s − 1 is complete at the ends, and exchanges its results there. The wavefront inside, which does not depend on the
+/// first exchange, may run during it, and runs after it if it did not.
+///
+/// # Errors
+/// The errors of `exchange`.
+pub(crate) fn run_part(cpu: &Cpu, chunks: Chunks, stage: Stage<'_>, exchange: Exchange<'_>) -> Result<()> {
+    let Chunks { planes, stages, open: [below, above], .. } = chunks;
+    let is_short = (below || above) && planes < 2 * chunks.left_at_end(stages - 1);
+    let mut is_done = is_short;
+    let mut inside = || {
+        if !std::mem::replace(&mut is_done, true) {
+            run(cpu, chunks, stage);
+        }
+    };
+    for s in 0..stages {
+        if s > 0 || chunks.from_start {
+            exchange(s, &mut inside)?;
+            inside();
+        }
+        let left = if is_short { planes } else { chunks.left_at_end(s) };
+        let ends = if below || is_short { 0..left } else { 0..0 };
+        for plane in ends.chain(if above && !is_short { planes - left..planes } else { 0..0 }) {
+            stage(s, plane, 0);
+        }
+    }
+    inside();
+    Ok(())
+}
+
+/// Runs stages on a subdomain, each on all planes before the next one.
+///
+/// # Errors
+/// The errors of `exchange`.
+pub(crate) fn run_apart(cpu: &Cpu, chunks: Chunks, stage: Stage<'_>, exchange: Exchange<'_>) -> Result<()> {
+    for s in 0..chunks.stages {
+        if s > 0 || chunks.from_start {
+            exchange(s, &mut nothing)?;
+        }
+        cpu.for_each(chunks.count, |n| (chunks.start(n)..chunks.start(n + 1)).for_each(|plane| stage(s, plane, n)));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -211,7 +202,7 @@ mod tests {
             for stages in 1..=5 {
                 let chunks = Chunks { periodic, ..Chunks::new(planes, 3, stages) };
                 let done = Mutex::new(vec![0; planes]);
-                run(&cpu, chunks, |s, plane, _| {
+                run(&cpu, chunks, &|s, plane, _| {
                     let mut done = done.lock().unwrap();
                     assert_eq!(done[plane], s, "plane {plane}");
                     let ring =
@@ -269,7 +260,7 @@ mod tests {
                 };
                 let first = usize::from(!from_start);
                 let (mut seen, mut most_inside) = (first, 0);
-                run_part(&cpu, chunks, stage, |s, inside| {
+                run_part(&cpu, chunks, &stage, &mut |s, inside| {
                     let before = {
                         let mut done = done.lock().unwrap();
                         for plane in (0..planes).filter(|&plane| is_at_end(plane)) {
