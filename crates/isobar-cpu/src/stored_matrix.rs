@@ -213,9 +213,9 @@ impl Supports<stencil::StoredMatrix> for Cpu {
         Ok(Arc::new(StoredMatrix::new(self, stencil, self.layout(stencil)?)?))
     }
 
-    fn update<T: Real>(&self, operator: &StoredMatrix<T>, stencil: &stencil::StoredMatrix) -> Result<()> {
+    fn update<T: Real>(&self, operator: &StoredMatrix<T>, stencil: &stencil::StoredMatrix) -> Result<bool> {
         operator.set(stencil);
-        Ok(())
+        Ok(true)
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<StoredMatrix<T>>) -> Capabilities<Self, T> {

@@ -283,11 +283,12 @@ impl Supports<stencil::TensorProduct> for Cpu {
         Ok(Arc::new(SevenPoint::new(self, layout, [false; 3], factors)?))
     }
 
-    fn update<T: Real>(&self, operator: &TensorProduct<T>, stencil: &stencil::TensorProduct) -> Result<()> {
+    fn update<T: Real>(&self, operator: &TensorProduct<T>, stencil: &stencil::TensorProduct) -> Result<bool> {
         operator.change(|layout, factors| {
             factors.set(self, stencil, layout);
             Ok(())
-        })
+        })?;
+        Ok(true)
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<TensorProduct<T>>) -> Capabilities<Self, T> {

@@ -300,7 +300,7 @@ mod tests {
                 done[plane] += 1;
             };
             let mut exchanges = 0;
-            run_apart(&cpu, Chunks::new(planes, 3, stages).open([true; 2], true), stage, |s, _| {
+            run_apart(&cpu, Chunks::new(planes, 3, stages).open([true; 2], true), &stage, &mut |s, _| {
                 assert_eq!((*done.lock().unwrap()).clone(), vec![s; planes]);
                 exchanges += 1;
                 Ok(())

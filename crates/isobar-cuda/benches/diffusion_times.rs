@@ -135,7 +135,7 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
             100.0 * bandwidth / copy
         );
     };
-    let time = seconds(cuda, || cuda.update(&*made, stencil))?;
+    let time = seconds(cuda, || cuda.update(&*made, stencil).map(drop))?;
     println!("  {:<26} {:9.4} ms", "update", 1e3 * time);
     report(&traffic::APPLY, "apply", seconds(cuda, || operator.apply(&mut f, &mut q))?);
     report(

@@ -39,11 +39,21 @@ unsafe impl Argument for End {}
 /// CUDA's default stream, by its other name than 0.
 const LEGACY_STREAM: u64 = 1;
 
+/// The number of the first invalid coefficient where there is none.
+const NONE: u64 = u64::MAX;
+
 /// The direction of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Import,
     Export,
+}
+
+/// Returns the number of the first invalid coefficient, and 1 if coefficients have changed.
+fn read_report(report: &Buffer) -> Result<[u64; 2]> {
+    let mut read = [NONE, 1];
+    report.read(&mut read)?;
+    Ok(read)
 }
 
 impl Cuda {
@@ -90,7 +100,7 @@ impl Cuda {
     }
 
     /// Copies coefficients from the host to the layout: `values` in C order times a factor; cells from `end` on, in any
-    /// direction, are set to zero.
+    /// direction, are set to zero. Returns whether a number differs from the one that was there.
     pub(crate) fn upload_coefficients<T: Real>(
         &self,
         layout: &Layout,
@@ -98,17 +108,28 @@ impl Cuda {
         factor: f64,
         end: [usize; 3],
         to: Pointer,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let shape = layout.shape();
         if values.len() != shape.cells() {
             return Err(Error::shape("coefficients", values.len().to_string(), format!("{} = {shape}", shape.cells())));
         }
+        let report = self.report()?;
         self.staged([values], |[from]| {
-            self.place_coefficients::<T>(layout, Precision::F64, c_order(shape), factor, end, [from, to, 0])
-        })
+            self.place_coefficients::<T>(
+                layout,
+                Precision::F64,
+                c_order(shape),
+                factor,
+                end,
+                [from, to, report.start()],
+            )
+        })?;
+        let [_, changed] = read_report(&report)?;
+        Ok(changed != 0)
     }
 
-    /// Copies coefficients from a caller's array on this GPU to the layout, times a factor.
+    /// Copies coefficients from a caller's array on this GPU to the layout, times a factor. Returns whether a number differs from
+    /// the one that was there.
     ///
     /// # Errors
     /// [`Error::Invalid`] for negative or not finite coefficients, naming the first cell.
@@ -119,22 +140,25 @@ impl Cuda {
         source: &DeviceArray,
         factor: f64,
         to: Pointer,
-    ) -> Result<()> {
-        const NONE: u64 = u64::MAX;
+    ) -> Result<bool> {
         let Shape { nx, ny, nz } = layout.shape();
-        let mut first = [NONE];
-        let invalid = Buffer::from_slice(self.context(), &first, "the number of a cell")?;
+        let report = self.report()?;
         self.with_device_array(source, layout, "importing", || {
-            let pointers = [source.pointer(), to, invalid.start()];
+            let pointers = [source.pointer(), to, report.start()];
             self.place_coefficients::<T>(layout, source.precision(), source.strides(), factor, [nx, ny, nz], pointers)
         })?;
-        invalid.read(&mut first)?;
-        let [first] = first.map(|cell| cell as usize);
-        if first as u64 == NONE {
-            return Ok(());
+        let [first, changed] = read_report(&report)?;
+        if first == NONE {
+            return Ok(changed != 0);
         }
+        let first = first as usize;
         let (i, j, k) = (first % nx, first / nx % ny, first / nx / ny);
         Err(Error::invalid(what, format!("negative or not finite, first in cell (i, j, k) = ({i}, {j}, {k})")))
+    }
+
+    /// Makes the report of `import_coefficients` of array.cu.
+    fn report(&self) -> Result<Buffer> {
+        Buffer::from_slice(self.context(), &[NONE, 0], "a report on coefficients")
     }
 
     fn place_coefficients<T: Real>(
@@ -144,7 +168,7 @@ impl Cuda {
         strides: [usize; 3],
         factor: f64,
         end: [usize; 3],
-        [from, to, invalid]: [Pointer; 3],
+        [from, to, report]: [Pointer; 3],
     ) -> Result<()> {
         let Shape { nx, ny, nz } = layout.shape();
         let arguments = Arguments::new()
@@ -157,7 +181,7 @@ impl Cuda {
             .with(End(end.map(|n| n as i32)))
             .with(from)
             .with(to)
-            .with(invalid);
+            .with(report);
         let name = match precision {
             Precision::F32 => "import_coefficients_f32",
             _ => "import_coefficients_f64",

@@ -250,8 +250,9 @@ impl Supports<stencil::StoredMatrix> for Cuda {
         Ok(Arc::new(StoredMatrix::new(self, stencil)?))
     }
 
-    fn update<T: Real>(&self, operator: &StoredMatrix<T>, stencil: &stencil::StoredMatrix) -> Result<()> {
-        operator.update(stencil)
+    fn update<T: Real>(&self, operator: &StoredMatrix<T>, stencil: &stencil::StoredMatrix) -> Result<bool> {
+        operator.update(stencil)?;
+        Ok(true)
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<StoredMatrix<T>>) -> Capabilities<Self, T> {

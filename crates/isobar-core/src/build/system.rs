@@ -60,6 +60,8 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) reserve: Preconditioner,
     /// Whether [`Norm::Initial`] is replaced by the right-hand side's norm where that is smaller.
     pub(super) is_capped: bool,
+    /// Whether all that is made of the coefficients belongs to the operator's: not after an update that failed.
+    is_current: bool,
     /// Whether the matrix chooses multigrid.
     pub(super) has_levels: bool,
     /// The diagonal, and D⁻¹ r, where the norm is ‖D^−½ r‖.
@@ -226,6 +228,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             is_replaceable,
             reserve: choice.preconditioner,
             is_capped: false,
+            is_current: true,
             has_levels: choice.method == Method::Multigrid,
             scaled: diagonal.map(|diagonal| Ok::<_, Error>((diagonal, backend.zeros(&layout)?))).transpose()?,
             scalars: backend.scalars()?,
@@ -403,7 +406,28 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
             stencil.check_iterated()?;
         }
         self.stencil = stencil.clone();
-        self.backend.update(&*self.operator, stencil)?;
+        let was_current = std::mem::replace(&mut self.is_current, false);
+        let has_changed = self.backend.update(&*self.operator, stencil)?;
+        if has_changed || !was_current || self.options.method == Method::Direct {
+            self.renew(stencil, is_left)?;
+        }
+        self.is_current = true;
+        Ok(())
+    }
+
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn copy_bandwidth(&self) -> Result<f64> {
+        copy_bandwidth(&self.backend, self.layout.shape())
+    }
+}
+
+impl<B: Supports<S>, S: Stencil> System<B, S> {
+    /// Makes everything anew that depends on the coefficients, the operator excepted; `is_left` tells whether the direct solver cannot
+    /// solve with them.
+    fn renew(&mut self, stencil: &S, is_left: bool) -> Result<()> {
         let own = if self.options.method == Method::Direct { &[] } else { &self.updates[..] };
         let other = self.symmetric.iter().flat_map(|(_, updates)| updates).filter(|_| !is_left);
         let updates: Vec<&Update<S>> = own.iter().chain(other).collect();
@@ -434,16 +458,6 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         self.iteration.update()
     }
 
-    fn description(&self) -> &Description {
-        &self.description
-    }
-
-    fn copy_bandwidth(&self) -> Result<f64> {
-        copy_bandwidth(&self.backend, self.layout.shape())
-    }
-}
-
-impl<B: Supports<S>, S: Stencil> System<B, S> {
     fn check_shapes(&self, arrays: [(&str, Shape); 2]) -> Result<()> {
         let expected = self.callers.own().shape(self.layout.shape());
         match arrays.into_iter().find(|(_, shape)| *shape != expected) {

@@ -142,8 +142,9 @@ impl Supports<Diffusion> for Reference {
         Ok(Arc::new(Plain::new(stencil)?))
     }
 
-    fn update<T: Real>(&self, operator: &Plain<Diffusion, T>, stencil: &Diffusion) -> Result<()> {
-        operator.update(stencil)
+    fn update<T: Real>(&self, operator: &Plain<Diffusion, T>, stencil: &Diffusion) -> Result<bool> {
+        operator.update(stencil)?;
+        Ok(true)
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<Plain<Diffusion, T>>) -> Capabilities<Self, T> {

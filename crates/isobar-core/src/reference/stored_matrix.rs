@@ -186,10 +186,10 @@ impl Supports<StoredMatrix> for Reference {
         Ok(Arc::new(PlainMatrix::new(stencil)?))
     }
 
-    fn update<T: Real>(&self, operator: &PlainMatrix<T>, stencil: &StoredMatrix) -> Result<()> {
+    fn update<T: Real>(&self, operator: &PlainMatrix<T>, stencil: &StoredMatrix) -> Result<bool> {
         let entries = Entries::new(stencil, &operator.layout);
         *operator.entries.write().unwrap_or_else(PoisonError::into_inner) = entries;
-        Ok(())
+        Ok(true)
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<PlainMatrix<T>>) -> Capabilities<Self, T> {

@@ -153,8 +153,9 @@ impl Supports<TensorProduct> for Reference {
         Ok(Arc::new(Plain::new(stencil)?))
     }
 
-    fn update<T: Real>(&self, operator: &Plain<TensorProduct, T>, stencil: &TensorProduct) -> Result<()> {
-        operator.update(stencil)
+    fn update<T: Real>(&self, operator: &Plain<TensorProduct, T>, stencil: &TensorProduct) -> Result<bool> {
+        operator.update(stencil)?;
+        Ok(true)
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<Plain<TensorProduct, T>>) -> Capabilities<Self, T> {

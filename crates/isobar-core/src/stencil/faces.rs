@@ -53,7 +53,7 @@ pub fn by_stored_faces<B: Supports<Diffusion>, T: Real>(
     let capabilities = backend.capabilities(&operator);
     let device = backend.clone();
     let update = move |stencil: &TensorProduct| match stencil.with_stored_faces()? {
-        Some(faces) => device.update(&operator, &faces),
+        Some(faces) => device.update(&operator, &faces).map(drop),
         None => Err(Error::invalid("the new operator", "it is not symmetric, and the preconditioner needs that")),
     };
     Ok(Some(StoredFaces { capabilities, update: Box::new(update) }))

@@ -213,12 +213,13 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where it does not fit; the errors of the device.
     fn operator<T: Real>(&self, stencil: &S) -> Result<Arc<Self::Operator<T>>>;
 
-    /// Gives an operator the coefficients of another stencil, for which [`Stencil::check_update`] holds. Nothing is allocated,
+    /// Gives an operator the coefficients of another stencil, for which [`Stencil::check_update`] holds. Returns whether a number may
+    /// have changed: if not, everything else that was made of the coefficients is valid still. No vector is allocated, and nothing
     /// compiled or recorded again.
     ///
     /// # Errors
     /// The errors of the device.
-    fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &S) -> Result<()>;
+    fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &S) -> Result<bool>;
 
     /// Makes an operator in another precision: from the stencil, unless a back end rounds the first one's coefficients.
     ///
@@ -238,7 +239,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
         _from: &Self::Operator<T>,
         to: &Self::Operator<R>,
     ) -> Result<()> {
-        self.update(to, stencil)
+        self.update(to, stencil).map(drop)
     }
 
     /// Returns all capabilities of the operator but lines.

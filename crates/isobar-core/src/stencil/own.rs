@@ -166,9 +166,9 @@ impl<B: AggregateBackend + DirectBackend> Supports<OwnOperator> for B {
         Ok(Arc::new(HostOperator { backend: self.clone(), layout, state }))
     }
 
-    fn update<T: Real>(&self, operator: &HostOperator<B>, stencil: &OwnOperator) -> Result<()> {
+    fn update<T: Real>(&self, operator: &HostOperator<B>, stencil: &OwnOperator) -> Result<bool> {
         operator.state().stencil = stencil.clone();
-        Ok(())
+        Ok(true)
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<HostOperator<B>>) -> Capabilities<Self, T> {

@@ -105,7 +105,7 @@ where
     let (backend, below) = (backend.clone(), operators[1..].to_vec());
     let update = move |stencil: &TensorProduct| {
         let mut pairs = below.iter().zip(coarser_versions(stencil, Some(have)));
-        pairs.try_for_each(|(operator, coarse)| backend.update(operator, &coarse))
+        pairs.try_for_each(|(operator, coarse)| backend.update(operator, &coarse).map(drop))
     };
     Ok((Hierarchy::plain(levels, transfers, notes, Box::new(update)), operators))
 }

@@ -272,8 +272,9 @@ impl Supports<stencil::Diffusion> for Cpu {
         Ok(Arc::new(SevenPoint::new(self, layout, periodic, coefficients)?))
     }
 
-    fn update<T: Real>(&self, operator: &Diffusion<T>, stencil: &stencil::Diffusion) -> Result<()> {
-        operator.change(|_, coefficients| coefficients.set(self, stencil))
+    fn update<T: Real>(&self, operator: &Diffusion<T>, stencil: &stencil::Diffusion) -> Result<bool> {
+        operator.change(|_, coefficients| coefficients.set(self, stencil))?;
+        Ok(true)
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<Diffusion<T>>) -> Capabilities<Self, T> {

@@ -121,7 +121,7 @@ fn rows_beside(layout: &Layout) -> [usize; 2] {
 }
 
 /// Copies coefficients of the whole grid from the host to a subdomain's layout, halo rows included, times a factor; cells of the whole
-/// grid from `end` on, in any direction, are set to zero.
+/// grid from `end` on, in any direction, are set to zero. Returns whether a number has changed.
 fn upload_rows<T: Real>(
     cuda: &Cuda,
     layout: &Layout,
@@ -130,7 +130,7 @@ fn upload_rows<T: Real>(
     factor: f64,
     end: [usize; 3],
     to: Pointer,
-) -> Result<()> {
+) -> Result<bool> {
     let shape = layout.shape();
     if shape == whole {
         return cuda.upload_coefficients::<T>(layout, values, factor, end, to);
@@ -263,26 +263,29 @@ impl Kind for Diffusion {
         cuda: &Cuda,
         layout: &Layout,
         operands: &Operands,
+        before: &stencil::Diffusion,
         stencil: &stencil::Diffusion,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let whole @ Shape { nx, ny, nz } = stencil.shape();
         let extents = [nx, ny, nz];
+        let mut has_changed = before.factors() != stencil.factors();
         match stencil.coefficients() {
             Coefficients::Cells { fields, axes } => {
                 for field in self.used_fields() {
                     let (factor, to) = (first_factor(axes, field), operands.fields[field]);
-                    upload_rows::<T>(cuda, layout, whole, &fields[field], factor, extents, to)?;
+                    has_changed |= upload_rows::<T>(cuda, layout, whole, &fields[field], factor, extents, to)?;
                 }
                 self.send_ratios::<T>(cuda, operands, axes)?;
             }
             Coefficients::DeviceCells { fields, axes, shift } => {
                 for field in self.used_fields() {
                     let (what, to) = ("diffusion.coefficient", operands.fields[field]);
-                    cuda.import_coefficients::<T>(layout, what, &fields[field], first_factor(axes, field), to)?;
+                    let factor = first_factor(axes, field);
+                    has_changed |= cuda.import_coefficients::<T>(layout, what, &fields[field], factor, to)?;
                 }
                 self.send_ratios::<T>(cuda, operands, axes)?;
                 if let Some(shift) = shift {
-                    cuda.import_coefficients::<T>(layout, "the shift", shift, 1.0, operands.shift)?;
+                    has_changed |= cuda.import_coefficients::<T>(layout, "the shift", shift, 1.0, operands.shift)?;
                 }
             }
             Coefficients::Faces(faces) => {
@@ -292,14 +295,14 @@ impl Kind for Diffusion {
                     if !self.is_periodic(axis) || extents[d] == 1 {
                         end[d] -= 1;
                     }
-                    upload_rows::<T>(cuda, layout, whole, &faces[d], 1.0, end, operands.fields[d])?;
+                    has_changed |= upload_rows::<T>(cuda, layout, whole, &faces[d], 1.0, end, operands.fields[d])?;
                 }
             }
         }
-        match stencil.stored_shift() {
-            Some(shift) => upload_rows::<T>(cuda, layout, whole, shift, 1.0, extents, operands.shift),
-            None => Ok(()),
+        if let Some(shift) = stencil.stored_shift() {
+            has_changed |= upload_rows::<T>(cuda, layout, whole, shift, 1.0, extents, operands.shift)?;
         }
+        Ok(has_changed)
     }
 
     fn galerkin(cuda: &Cuda, stencil: &stencil::Diffusion, map: &AggregateMap) -> Result<Vec<Entry>> {

@@ -152,8 +152,9 @@ impl Supports<stencil::Diffusion> for Cuda {
         SevenPoint::made_of(Passes::make(self, stencil, slab)?, stencil)
     }
 
-    fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &stencil::Diffusion) -> Result<()> {
-        operator.update(stencil)
+    fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &stencil::Diffusion) -> Result<bool> {
+        // Ranks continue together, whichever of them has other numbers.
+        Ok(operator.update(stencil)? || self.ranks().is_some())
     }
 
     fn rounded<T: Real, R: Real>(
@@ -177,7 +178,7 @@ impl Supports<stencil::Diffusion> for Cuda {
         to: &Self::Operator<R>,
     ) -> Result<()> {
         if self.ranks().is_some() {
-            return self.update(to, stencil);
+            return self.update(to, stencil).map(drop);
         }
         refuse_while_recording("updating an operator")?;
         round(stencil, from.kernels(), to.kernels())

@@ -54,32 +54,35 @@ KERNEL(export_f32)(int nx, int nz, int pitch, Strides stride, const T* __restric
 }
 
 // Copies coefficients: multiplied by a factor, and zero in cells i, j, k from `end` on in any direction, whatever
-// the array contains there. If requested, `invalid` is lowered to the number, in C order, of the first cell with a
-// negative or not finite coefficient.
+// the array contains there. report[0] is lowered to the number, in C order, of the first cell with a negative or not
+// finite coefficient, and report[1] set to 1 if a number differs from the one that was there.
 struct End {
     int x, y, z;
 };
 
 template <class U>
 __device__ __forceinline__ void import_coefficients(int nx, int ny, int nz, int pitch, Strides stride, double factor,
-                                                    End end, const U* from, T* to, unsigned long long* invalid) {
+                                                    End end, const U* from, T* to, unsigned long long* report) {
     for_each_cell(nz, pitch, [&](int i, int j, int k, long long at) {
         bool inside = i < end.x && j < end.y && k < end.z;
         double value = inside ? double(from[i * stride.x + j * stride.y + k * stride.z]) : 0.0;
-        if (invalid != nullptr && !(value >= 0.0 && value <= 1.7976931348623157e308))
-            atomicMin(invalid, i + (unsigned long long)nx * (j + (unsigned long long)ny * k));
-        to[at] = T(factor * value);
+        if (!(value >= 0.0 && value <= 1.7976931348623157e308))
+            atomicMin(report, i + (unsigned long long)nx * (j + (unsigned long long)ny * k));
+        T made = T(factor * value);
+        // All threads that write it write the same.
+        if (to[at] != made) report[1] = 1;
+        to[at] = made;
     });
 }
 
 KERNEL(import_coefficients_f64)(int nx, int ny, int nz, int pitch, Strides stride, double factor, End end,
-                                const double* __restrict__ from, T* __restrict__ to, unsigned long long* invalid) {
+                                const double* __restrict__ from, T* __restrict__ to, unsigned long long* report) {
     await_previous();
-    import_coefficients(nx, ny, nz, pitch, stride, factor, end, from, to, invalid);
+    import_coefficients(nx, ny, nz, pitch, stride, factor, end, from, to, report);
 }
 
 KERNEL(import_coefficients_f32)(int nx, int ny, int nz, int pitch, Strides stride, double factor, End end,
-                                const float* __restrict__ from, T* __restrict__ to, unsigned long long* invalid) {
+                                const float* __restrict__ from, T* __restrict__ to, unsigned long long* report) {
     await_previous();
-    import_coefficients(nx, ny, nz, pitch, stride, factor, end, from, to, invalid);
+    import_coefficients(nx, ny, nz, pitch, stride, factor, end, from, to, report);
 }

@@ -49,14 +49,15 @@ pub(crate) trait Kind: Copy + Debug + Eq + Send + Sync + 'static {
     /// Allocates the coefficients and returns their addresses for kernels; `rows` are the rows of the whole grid.
     fn allocate<T: Real>(&self, cuda: &Cuda, layout: &Layout, rows: usize) -> Result<(Buffer, Self::Operands)>;
 
-    /// Copies coefficients to the GPU.
+    /// Copies coefficients to the GPU. Returns whether a number differs from those of the stencil before.
     fn send<T: Real>(
         &self,
         cuda: &Cuda,
         layout: &Layout,
         operands: &Self::Operands,
+        before: &Self::Stencil,
         stencil: &Self::Stencil,
-    ) -> Result<()>;
+    ) -> Result<bool>;
 
     /// Implements [`isobar_core::operator::AggregateOperator::galerkin`].
     fn galerkin(cuda: &Cuda, stencil: &Self::Stencil, map: &AggregateMap) -> Result<Vec<Entry>>;

@@ -90,9 +90,9 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
     /// Allocates the coefficients of stencils of this form.
     fn new(cuda: &Cuda, stencil: &Self::Stencil) -> Result<Self>;
 
-    /// Copies coefficients to the GPU and computes what depends on them. Allocates nothing; recorded iterations stay
-    /// valid.
-    fn send(&self, stencil: &Self::Stencil) -> Result<()>;
+    /// Copies coefficients to the GPU and computes what depends on them. Returns whether a number may have changed. Allocates no
+    /// vector; recorded iterations stay valid.
+    fn send(&self, stencil: &Self::Stencil) -> Result<bool>;
 
     fn prepare(&self, steps: Steps) -> Result<()>;
 
@@ -296,8 +296,8 @@ impl<K: Kernels> SevenPoint<K> {
         Arc::new(Self { kernels })
     }
 
-    /// Replaces the coefficients by those of another stencil of the same form.
-    pub(crate) fn update(&self, stencil: &K::Stencil) -> Result<()> {
+    /// Replaces the coefficients by those of another stencil of the same form. Returns whether a number may have changed.
+    pub(crate) fn update(&self, stencil: &K::Stencil) -> Result<bool> {
         refuse_while_recording("updating an operator")?;
         self.kernels.send(stencil)
     }

@@ -105,8 +105,9 @@ impl<T: Real> Kernels for TensorProduct<T> {
         Self::with_room_for(cuda, stencil, Slab::whole(Stencil::shape(stencil)))
     }
 
-    fn send(&self, stencil: &stencil::TensorProduct) -> Result<()> {
-        self.tables.send(&self.cuda, &self.modules.tables, stencil, &self.layout, self.tile)
+    fn send(&self, stencil: &stencil::TensorProduct) -> Result<bool> {
+        self.tables.send(&self.cuda, &self.modules.tables, stencil, &self.layout, self.tile)?;
+        Ok(true)
     }
 
     fn prepare(&self, steps: Steps) -> Result<()> {

@@ -286,7 +286,7 @@ impl Supports<stencil::TensorProduct> for Cuda {
         SevenPoint::made_of(TensorProduct::with_room_for(self, stencil, slab)?, stencil)
     }
 
-    fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &stencil::TensorProduct) -> Result<()> {
+    fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &stencil::TensorProduct) -> Result<bool> {
         operator.update(stencil)
     }
 

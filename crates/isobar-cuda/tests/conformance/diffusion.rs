@@ -247,14 +247,21 @@ fn coefficients_on_the_card(cuda: &Cuda) {
         // A copy from pageable memory may still be pending, and other streams do not wait for it.
         result::ctx::synchronize().unwrap();
     };
-    let on_card = || {
+    let scaled_on_card = |axes| {
         let cells = Coefficients::DeviceCells { fields: vec![arrays.0], axes, shift: Some(arrays.1) };
         Diffusion::new(shape, cells, None, sides).unwrap()
     };
-    let on_host = |values: &[f32]| {
+    let on_card = || scaled_on_card(axes);
+    let scaled_on_host = |values: &[f32], axes| {
         let cells = Coefficients::Cells { fields: vec![in_c_order(values).into()], axes };
         Diffusion::new(shape, cells, Some(shift.clone()), sides).unwrap()
     };
+    let on_host = |values: &[f32]| scaled_on_host(values, axes);
+    // Numbers that stay, a factor that changes, one cell that does.
+    let stretched = [(0, 1.0), (0, 0.7), (0, 5.0)];
+    let mut nearly = field(2);
+    nearly[shape.cells() - 1] += 1.0;
+    let changes = [(field(2), axes), (field(2), axes), (field(2), stretched), (nearly, stretched), (field(1), axes)];
     let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(5, n)).collect();
     let solve = |system: &mut dyn Solve<Diffusion>| {
         let mut u = vec![f64::NAN; shape.cells()];
@@ -275,9 +282,17 @@ fn coefficients_on_the_card(cuda: &Cuda) {
         let mut found = System::new(cuda, &on_card(), &options).unwrap();
         let mut expected = System::new(cuda, &on_host(&field(1)), &options).unwrap();
         assert_same(solve(&mut found), solve(&mut expected), preconditioner);
-        fill(&field(2));
+        for (values, axes) in &changes {
+            fill(values);
+            found.update(&scaled_on_card(*axes)).unwrap();
+            expected.update(&scaled_on_host(values, *axes)).unwrap();
+            assert_same(solve(&mut found), solve(&mut expected), preconditioner);
+        }
+        // An update that failed half-way is made good by the next one.
+        fill(&[f32::NAN].repeat(shape.cells()));
+        assert!(found.update(&on_card()).is_err());
+        fill(&field(1));
         found.update(&on_card()).unwrap();
-        expected.update(&on_host(&field(2))).unwrap();
         assert_same(solve(&mut found), solve(&mut expected), preconditioner);
     }
     // Closed faces: components are found on the host.

@@ -70,10 +70,9 @@ class Call:
         suits = self._failure == "raise" and self._options["device"] != "cpu" and not self.residual.has_odd_period
         return suits and self.problem._is_regular()
 
-    def solve_cells(self, fields, axes, shift, b, out, known=None) -> None:
-        """Solve A x = b into `out`, with A as described by `Residual.cells`. The arrays are handles, all on the host or all on one device.
-
-        `known` holds the inputs of the coefficients and a function that compares two of them; without it, the coefficients are taken as new.
+    def solve_cells(self, fields, axes, shift, b, out) -> None:
+        """Solve A x = b into `out`, with A as described by `Residual.cells`. The arrays are handles, all on the host or all on one device; a solver
+        on a GPU finds out by itself whether its coefficients have changed.
         """
         device = self._options["device"]
         if device == "auto" and b.parts[4] is not None:
@@ -83,7 +82,7 @@ class Call:
         options = {"judge": "internal", **self._options, "device": device}
         kept = self.problem._solvers.setdefault(key, _Kept(self.problem, options))
         with kept.lock:
-            kept.take_cells([field.parts for field in fields], axes, shift and shift.parts, self.residual.sides, known)
+            kept.take_cells([field.parts for field in fields], axes, shift and shift.parts, self.residual.sides)
             solver = kept.solver
             outcome = solver._solver.solve(b.parts, out.parts, False, None)
             self._judged(Result(out.array, outcome, solver._tolerance), "the solve")
@@ -119,11 +118,9 @@ class _Kept:
             self._has = [np.array(values, np.float64) for values in wanted]
         return self._problem
 
-    def take_cells(self, fields, axes, shift, sides, known):
-        """Give the solver these coefficients, unless it has them already."""
-        if not (self._has and known and all(map(known[1], self._has, known[0]))):
-            self._make(Problem(_isobar.System.cells(fields, axes, shift, sides), len(self._template.shape)))
-            self._has = known and [values.clone() for values in known[0]]
+    def take_cells(self, fields, axes, shift, sides):
+        """Give the solver these coefficients."""
+        self._make(Problem(_isobar.System.cells(fields, axes, shift, sides), len(self._template.shape)))
 
     def _make(self, problem):
         # A solver is discarded if its update fails.

@@ -133,8 +133,7 @@ def _on_device(call, driven, f, reaction, kappa):
     shift = residual.shift(library, kappa, reaction) if residual.has_shift(reaction) else None
     b = residual.rhs(library, kappa, f) if driven else f
     x = torch.empty(f.shape, dtype=f.dtype, device=f.device)
-    known = [each.detach() for each in kappa] + ([] if reaction is None else [reaction.detach()]), torch.equal
     handle = lambda values, what: readable(values.reshape(shape).contiguous(), what)
     fields = [handle(field, "kappa") for field in fields]
-    call.solve_cells(fields, axes, shift if shift is None else handle(shift, "shift"), handle(b, "b"), handle(x, "x"), known)
+    call.solve_cells(fields, axes, shift if shift is None else handle(shift, "shift"), handle(b, "b"), handle(x, "x"))
     return x

@@ -1,5 +1,7 @@
 //! Launches of the kernels, one method each.
 
+use std::sync::PoisonError;
+
 use isobar_core::backend::{Ratio, Scalar, Sums};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Slab};
@@ -23,12 +25,14 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
         Self::make(cuda, stencil, Slab::whole(stencil.shape()))
     }
 
-    fn send(&self, stencil: &K::Stencil) -> Result<()> {
+    fn send(&self, stencil: &K::Stencil) -> Result<bool> {
         if stencil.shape() != self.whole || K::of(stencil) != self.form.kind {
             return Err(Error::invalid("the new coefficients", "their form has changed; make a new solver"));
         }
-        self.form.kind.send::<T>(&self.cuda, &self.layout, &self.operands, stencil)?;
-        self.note_sent(stencil)
+        let before = self.stencil.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let has_changed = self.form.kind.send::<T>(&self.cuda, &self.layout, &self.operands, &before, stencil)?;
+        self.note_sent(stencil)?;
+        Ok(has_changed)
     }
 
     fn sweep_cells(&self, rho: f64, first: Colour, guess: Guess, f: &Vector<T>, u: &mut Vector<T>) -> Result<()> {

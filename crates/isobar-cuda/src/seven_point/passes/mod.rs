@@ -112,10 +112,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
 
     /// Makes an operator without coefficients and without kernels of lines, for coarser levels of points.
     pub(crate) fn without_lines(cuda: &Cuda, form: &K::Stencil) -> Result<Self> {
-        let this = Self::make(cuda, form, Slab::whole(form.shape()))?;
-        // Kernels that fill it write to cells only, and padding must be closed.
-        this.coefficients.clear(0, this.coefficients.bytes())?;
-        Ok(this)
+        Self::make(cuda, form, Slab::whole(form.shape()))
     }
 
     /// Allocates the coefficients of some rows.
@@ -128,6 +125,8 @@ impl<K: Kind, T: Real> Passes<K, T> {
         check_size(shape)?;
         let form = Form::new(kind, shape);
         let (coefficients, operands) = form.kind.allocate::<T>(cuda, &layout, whole.ny)?;
+        // The first ones are compared with it, and padding is closed where kernels write to cells only.
+        coefficients.clear(0, coefficients.bytes())?;
         let [passes, lines] = [form.passes::<T>(), form.lines::<T>(shape.nz)].map(|source| cuda.module(source));
         passes.prepare(&["advance_direction", "residual_norm"], 0)?;
         passes.expect(&["census", "residual", "apply"]);
