@@ -2,8 +2,7 @@
 
 A row has milliseconds of making a problem from an array of coefficients, of its right-hand side, of a solver's setup, of a solve to 1e-8, and of an
 update with other coefficients (problem and update), each the best of five, with NumPy arrays and, on a GPU, with CuPy arrays. Further lines give
-the time of 16 right-hand sides over that of one, the overhead of JAX and PyTorch over a solve of the library, and, of an image of labels 0 and
-more, the three effective conductivities.
+the time of 16 right-hand sides over that of one, and, of an image of labels 0 and more, the three effective conductivities.
 """
 
 import argparse
@@ -91,43 +90,6 @@ def effective(path, device, synchronize):
     print(f"image {image.shape}: {clock.least['all']:.0f} ms for tortuosities {values}", flush=True)
 
 
-def overhead(n, device, synchronize):
-    """Time what JAX and PyTorch add to a solve of a prepared solver."""
-    for name in ("jax", "torch"):
-        try:
-            framework = __import__(name)
-        except ImportError:
-            continue
-        values = lognormal(n)
-        problem = isobar.Diffusion(values, boundary={"x": 0.0, "y": 0.0, "z": 0.0})
-        if name == "jax":
-            framework.config.update("jax_enable_x64", True)
-            from isobar.jax import solve
-
-            kappa, f = framework.numpy.asarray(values), framework.numpy.ones(problem.shape)
-            call = framework.jit(lambda kappa, f: solve(problem, kappa, f, device=device, tolerance=1e-8))
-            run = lambda: call(kappa, f).block_until_ready()
-        else:
-            from isobar.torch import solve
-
-            where = "cuda" if device.startswith("cuda") else "cpu"
-            kappa, f = (framework.as_tensor(each, device=where) for each in (values, np.ones(problem.shape)))
-            run = lambda: solve(problem, kappa, f, device=device, tolerance=1e-8)
-        b = problem.rhs(1.0)
-        if device.startswith("cuda"):
-            import cupy
-
-            b = cupy.asarray(b)
-            problem = isobar.Diffusion(cupy.asarray(values), boundary={"x": 0.0, "y": 0.0, "z": 0.0})
-        solver = isobar.Solver(problem, device=device, **SOLVED)
-        clock = Clock(synchronize)
-        for _ in range(20):
-            clock.time("call", run)
-            clock.time("solve", lambda: solver.solve(b))
-        call, plain = clock.least["call"], clock.least["solve"]
-        print(f"{name} {n}³                    call {call:.3f} ms, solve {plain:.3f} ms, overhead {1e3 * (call - plain):.0f} µs", flush=True)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="auto")
@@ -146,8 +108,6 @@ def main():
             row(f"{name} {n}³, {library}", kappa, other, convert, given.device, synchronize)
     for cells in (n // 4, n // 2):
         several(cells, list(libraries.values())[-1], given.device, synchronize)
-    for cells in (n // 8, n // 4):
-        overhead(cells, given.device, synchronize)
     if given.image:
         effective(given.image, given.device, synchronize)
 

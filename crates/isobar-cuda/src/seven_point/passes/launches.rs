@@ -1,6 +1,7 @@
 //! Launches of the kernels, one method each.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use isobar_core::backend::{Ratio, Scalar, Sums};
 use isobar_core::error::{Error, Result};
@@ -30,8 +31,15 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
             return Err(Error::invalid("the new coefficients", "their form has changed; make a new solver"));
         }
         let before = self.stencil.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let was_measured = self.is_measured.swap(false, Ordering::Relaxed);
         let has_changed = self.form.kind.send::<T>(&self.cuda, &self.layout, &self.operands, &before, stencil)?;
-        self.note_sent(stencil)?;
+        let has_changed = has_changed || !was_measured;
+        // Its arrays may be others all the same.
+        *self.stencil.write().unwrap_or_else(PoisonError::into_inner) = stencil.clone();
+        if has_changed {
+            self.measure_again()?;
+        }
+        self.is_measured.store(true, Ordering::Relaxed);
         Ok(has_changed)
     }
 

@@ -6,6 +6,7 @@
 mod launches;
 
 use std::fmt::Debug;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use isobar_core::backend::Ratio;
@@ -68,6 +69,8 @@ pub struct Passes<K: Kind, T> {
     census: Buffer,
     /// The stencil, for computations on the host.
     stencil: RwLock<K::Stencil>,
+    /// Whether what depends on the coefficients is that of the ones sent last: not after an error.
+    is_measured: AtomicBool,
 }
 
 impl<K: Kind, T: Real> Passes<K, T> {
@@ -101,9 +104,14 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.submit_pass(name, with_all(self.pass_arguments()?, vectors))
     }
 
-    /// Updates what depends on the coefficients after they were copied.
+    /// Updates what depends on the coefficients after they were written by other kernels.
     pub(crate) fn note_sent(&self, stencil: &K::Stencil) -> Result<()> {
         *self.stencil.write().unwrap_or_else(PoisonError::into_inner) = stencil.clone();
+        self.measure_again()
+    }
+
+    /// Updates what depends on the coefficients.
+    pub(super) fn measure_again(&self) -> Result<()> {
         if let Some(looks) = self.looks.get() {
             looks.look(self)?;
         }
@@ -154,6 +162,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
             looks: OnceLock::new(),
             handed: Mutex::new(None),
             census: Buffer::new(context, 2 * size_of::<f64>(), "counts")?,
+            is_measured: AtomicBool::new(false),
             stencil: RwLock::new(stencil.clone()),
         };
         let blocks = |grid: [usize; 3]| grid.into_iter().product::<usize>();
