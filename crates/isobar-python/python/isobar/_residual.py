@@ -65,10 +65,8 @@ class Residual:
         geometry = self._geometry(xp, fields[0])
         part = _part(fields)
         b = 0 * fields[0] if f is None else xp.where(part, f.reshape(self.shape) * geometry[1], 0.0)
-        for _, index, tie, value, rate in self._terms(xp, fields, geometry, part):
-            if rate is None:
-                rate = tie * value if np.ndim(value) or value != 0 else None
-            b = b if rate is None else xp.added(b, index, rate)
+        for _, index, tie, value, rate in self._terms(xp, fields, geometry, part, lambda kind, value: np.ndim(value) or value != 0):
+            b = xp.added(b, index, tie * value if rate is None else rate)
         return b
 
     def shift(self, xp, kappa, reaction):
@@ -77,8 +75,8 @@ class Residual:
         geometry = self._geometry(xp, fields[0])
         part = _part(fields)
         s = 0 * fields[0] if reaction is None else xp.where(part, reaction.reshape(self.shape) * geometry[1], 0.0)
-        for kind, index, tie, *_ in self._terms(xp, fields, geometry, part):
-            s = xp.added(s, index, tie) if kind in ("robin", "well") else s
+        for kind, index, tie, *_ in self._terms(xp, fields, geometry, part, lambda kind, value: kind == "robin"):
+            s = s if kind == "source" else xp.added(s, index, tie)
         return s
 
     def tested(self, xp, kappa, reaction, f, x, weights, *, driven=True):
@@ -118,14 +116,14 @@ class Residual:
             widths = [xp.like(width, beside) for width in self._widths]
         return widths, widths[0] * widths[1] * widths[2]
 
-    def _terms(self, xp, fields, geometry, part):
+    def _terms(self, xp, fields, geometry, part, is_needed=lambda kind, value: True):
         """Yield the terms of sides, sources and wells: kind, index, tie, value and rate. One adds tie · (value − x) to b − A x at its index, or, if
-        rate is not None, that."""
+        rate is not None, that. Of the sides, those that are needed."""
         widths, volume = geometry
         constant = lambda number: xp.like(number, fields[0]) if np.ndim(number) else float(number)
         for d, axis in enumerate(_AXES):
             for is_upper, (kind, value, coefficient) in enumerate(self._sides[d]):
-                if kind == "periodic":
+                if kind == "periodic" or not is_needed(kind, value):
                     continue
                 end = (slice(None),) * axis + (slice(-1, None) if is_upper else slice(0, 1),)
                 of_end = lambda values: values if self._is_uniform else values[end]
