@@ -53,7 +53,7 @@ pub(super) fn choose<B: Backend, T: Real>(
     let candidates = counts.iter().flat_map(|&sub_iterations| {
         overlaps.iter().map(move |overlap| {
             let given = |d: usize| overlap.map_or(cycle.overlap[d], |overlap| overlap);
-            let n = [shape.nx, shape.ny, shape.nz];
+            let n = shape.extents();
             let overlap =
                 [0, 1, 2].map(|d| if cycle.tile[d] < n[d] && !(options.batch && d > 0) { given(d) } else { 0 });
             PointCycle { sub_iterations, overlap, ..cycle }
@@ -116,7 +116,7 @@ fn cost_of_a_sweep(cost: Cost, timed: &PointCycle, cycle: &PointCycle, shape: Sh
 /// overlapping cells are dropped. The constants are fitted to counts of cycles for Poisson's equation in one and two dimensions,
 /// with tiles of 32 cells.
 fn efficiency(cycle: &PointCycle, shape: Shape) -> f64 {
-    let n = [shape.nx, shape.ny, shape.nz];
+    let n = shape.extents();
     let dimensions = n.iter().filter(|&&n| n > 1).count().max(1) as f64;
     let k = cycle.sub_iterations as f64 / dimensions;
     let divided: Vec<usize> = (0..3).filter(|&d| cycle.tile[d] < n[d]).collect();

@@ -33,7 +33,7 @@ fn stencil_with(
     layered: Option<usize>,
     seed: u64,
 ) -> Diffusion {
-    let extents = [shape.nx, shape.ny, shape.nz];
+    let extents = shape.extents();
     let width = |d: usize, at: [usize; 3]| stretching.powf(at[d] as f64 / extents[d] as f64);
     let of = |value: &dyn Fn([usize; 3]) -> f64| -> Vec<f64> {
         let at = |n: usize| [n % shape.nx, n / shape.nx % shape.ny, n / (shape.nx * shape.ny)];

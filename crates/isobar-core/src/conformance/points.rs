@@ -24,7 +24,7 @@ const DIVIDED: [(usize, usize, usize); 4] = [(17, 3, 1), (5, 1, 4), (16, 12, 33)
 
 /// Returns cycles with tiles of awkward sizes: narrower than a pack, wider than one, the whole grid, overlapping or not, damped or not.
 fn cycles(shape: Shape) -> Vec<PointCycle> {
-    let n = [shape.nx, shape.ny, shape.nz];
+    let n = shape.extents();
     let cycle = |relaxation, sub_iterations, tile: [usize; 3], overlap: usize| {
         let overlap = [0, 1, 2].map(|d| if tile[d] < n[d] && overlap < tile[d] { overlap } else { 0 });
         PointCycle { sub_iterations, tile, overlap, ..PointCycle::sweep(relaxation) }
@@ -99,7 +99,7 @@ pub fn exact<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
             let mut pair = Pair::<B, S, T>::new(backend, name, stencil);
             let Some(tested) = pair.tested.points.clone() else { return };
             for (relaxation, k) in [(1.0, 2), (0.9, 4)] {
-                let n = [shape.nx, shape.ny, shape.nz];
+                let n = shape.extents();
                 let tile = [17, 10, 8].map(|cells: usize| cells.max(2 * k));
                 let tile = [0, 1, 2].map(|d| tile[d].min(n[d]));
                 let overlap = [0, 1, 2].map(|d| if tile[d] < n[d] { 2 * (k - 1) } else { 0 });
@@ -133,7 +133,7 @@ pub fn exact_even<B: Supports<Diffusion>, T: Real>(backend: &B) {
         }
         let Some(tested) = pair.tested.points.clone() else { return };
         let overlap = |n: usize| if n > 2 * most { 2 * (most - 1) } else { 0 };
-        let n = [shape.nx, shape.ny, shape.nz];
+        let n = shape.extents();
         let tile = n.map(|n| if n > 2 * most { 2 * most } else { n });
         let cycle = PointCycle { sub_iterations: most, tile, overlap: n.map(overlap), ..PointCycle::sweep(0.9) };
         assert!(cycle.is_exact(shape, tested.periodic()));

@@ -117,7 +117,7 @@ impl Separable {
 
     /// Returns the number of cells of an axis.
     pub fn extent(&self, axis: usize) -> usize {
-        [self.shape.nx, self.shape.ny, self.shape.nz][axis]
+        self.shape.extents()[axis]
     }
 
     /// Returns the distance in an array of shape (nz, ny, nx), C order, between neighbours along an axis.

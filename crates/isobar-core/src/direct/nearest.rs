@@ -27,7 +27,7 @@ pub struct Nearest {
 /// [`Error::Invalid`] where no cell is open.
 pub fn nearest(matrix: &dyn SeparableRows) -> Result<Nearest> {
     let shape = matrix.shape();
-    let extents = [shape.nx, shape.ny, shape.nz];
+    let extents = shape.extents();
     let fits = [0, 1, 2].map(|axis| (extents[axis] > 1).then(|| Fit::of(matrix, axis, extents)).transpose());
     let [x, y, z] = fits;
     let fits = [x?, y?, z?];
@@ -83,7 +83,7 @@ pub fn may_be_open(matrix: &dyn SeparableRows, least: f64) -> bool {
     const FEWEST: usize = 10_000;
     const FAR: f64 = 0.1;
     let shape = matrix.shape();
-    let extents = [shape.nx, shape.ny, shape.nz];
+    let extents = shape.extents();
     let count = extents.iter().sum::<usize>() * FEW as usize;
     let open = |axis: usize| {
         let layers = (0..3).flat_map(|d| (0..extents[d]).map(move |n| (d, n)));

@@ -60,7 +60,7 @@ struct Rank {
 /// [`Error::Invalid`] naming the first cell whose number differs from the product of its neighbours' factors, and both numbers.
 pub fn separate(matrix: &dyn SeparableRows) -> Result<Separable> {
     let shape = matrix.shape();
-    let extents = [shape.nx, shape.ny, shape.nz];
+    let extents = shape.extents();
     let ranks = [0, 1, 2].map(|axis| (extents[axis] > 1).then(|| Rank::of(matrix, axis, extents)).transpose());
     let [x, y, z] = ranks;
     let ranks = [x?, y?, z?];
@@ -258,7 +258,7 @@ pub fn looks_separable(matrix: &dyn SeparableRows) -> bool {
     /// Cells of each axis.
     const SAMPLES: u64 = 64;
     let shape = matrix.shape();
-    let extents = [shape.nx, shape.ny, shape.nz];
+    let extents = shape.extents();
     (0..3).filter(|&axis| extents[axis] > 1 && !matrix.is_constant(axis)).all(|axis| {
         let of = |at: [usize; 3]| matrix.coupling(axis, at);
         let first = of([0; 3]);

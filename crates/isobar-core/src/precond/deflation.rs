@@ -225,7 +225,7 @@ impl<B: AggregateBackend, T: Real> Projection<B, T> for Deflation<B, T> {
 
 /// Returns the number of blocks in each direction.
 fn blocks(stripes: &Stripes, shape: Shape) -> Result<[usize; 3]> {
-    let extents = [shape.nx, shape.ny, shape.nz];
+    let extents = shape.extents();
     let Stripes::Blocks(blocks) = *stripes else { return Ok([2.min(shape.nx), shape.ny, shape.nz]) };
     match (0..3).find(|&d| blocks[d] == 0 || blocks[d] > extents[d]) {
         None => Ok(blocks),

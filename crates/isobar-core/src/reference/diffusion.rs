@@ -32,7 +32,7 @@ impl<T: Real> Rows<T> for DiffusionRows<T> {
     fn couplings(&self, at: At) -> [Option<Coupling<T>>; 6] {
         let mut all = [None; 6];
         for axis in Axis::ALL {
-            let (d, n) = (axis as usize, [self.shape.nx, self.shape.ny, self.shape.nz][axis as usize]);
+            let (d, n) = (axis as usize, self.shape.extents()[axis as usize]);
             for upper in [false, true] {
                 let is_end = if upper { at[d] + 1 == n } else { at[d] == 0 };
                 if is_end && !(n > 1 && self.periodic[d]) {

@@ -38,6 +38,7 @@ use std::sync::Arc;
 use crate::backend::AggregateBackend;
 use crate::direct::Separable;
 use crate::error::Result;
+pub use crate::layout::Axis;
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, CgOperator, DirectBackend, LineSolver, MixedTop, Relaxation};
 use crate::options::{Choice, Smoother, SolverOptions};
@@ -46,7 +47,7 @@ use rings::Turns;
 
 pub use crate::policy::diffusion::{MOST_CONTRAST_SINGLE, MOST_SINGLE, Measures, stiffness_of};
 pub use csr::Csr;
-pub use diffusion::{Axis, Coefficients, Diffusion, Side};
+pub use diffusion::{Coefficients, Diffusion, Side};
 pub use diffusion_halved::ends_of;
 pub use faces::by_stored_faces;
 pub use hierarchy::Hierarchy;
