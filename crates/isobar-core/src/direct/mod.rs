@@ -17,6 +17,7 @@ mod separate;
 
 use crate::error::Result;
 use crate::layout::Shape;
+use crate::policy::direct::pays;
 
 pub use basis::{Basis, Symmetry, Trig};
 pub use lines::Lines;
@@ -64,15 +65,8 @@ pub struct Separable {
 impl Separable {
     /// Returns whether its eigenvectors are computed in less time than iterating would take.
     pub fn pays(&self) -> bool {
-        /// Seconds to compute eigenvectors, for each cell to the third power; seconds to iterate a cell on a GPU; negligible seconds.
-        const EIGENVECTORS: f64 = 3.3e-10;
-        const CELL: f64 = 3e-9;
-        const LITTLE: f64 = 5e-3;
-        /// A product with this many eigenvectors takes as long as iterating.
-        const MOST: usize = 1024;
         let stretched = self.factors.iter().filter(|factor| !Basis::is_fast(factor)).map(AxisMatrix::len);
-        let seconds: f64 = stretched.clone().map(|n| EIGENVECTORS * (n as f64).powi(3)).sum();
-        stretched.max().unwrap_or(0) <= MOST && seconds <= LITTLE.max(CELL * self.shape.cells() as f64)
+        pays(stretched, self.shape.cells())
     }
 
     /// Returns whether the constant is in the null space: no cell has a shift.

@@ -13,8 +13,9 @@ use crate::error::{Error, Result};
 use crate::execute::{Host, rows, shared_copy};
 use crate::layout::{Axis, Patch, Shape};
 use crate::operator::aggregate::Components;
-use crate::options::{Choice, Method, Preconditioner, SolverOptions};
-use crate::policy::diffusion::MOSTLY_OPEN;
+use crate::options::SolverOptions;
+use crate::policy::Choice;
+use crate::policy::direct::MOSTLY_OPEN;
 
 /// The condition on one side of the grid. Boundary *values* belong to the right-hand side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,7 +65,7 @@ pub enum Coefficients {
 ///
 /// T the transmissibility of a face, s the coupling of a cell to fixed values: c times its volume, a Dirichlet side (2κA/d), a
 /// well. A cell with κ = 0 is inactive: its row and column are zero. Where c is negative, as in the Helmholtz equation of
-/// waves, the matrix may be indefinite, and [`Method::Direct`] alone solves it.
+/// waves, the matrix may be indefinite, and [`Method::Direct`](crate::options::Method::Direct) alone solves it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diffusion {
     pub(super) shape: Shape,
@@ -344,7 +345,7 @@ impl Stencil for Diffusion {
     }
 
     fn choice(&self, options: &SolverOptions) -> Choice {
-        self.choice_on_host(options).unwrap_or_else(|_| Choice::new(Method::Cg, Preconditioner::Multigrid))
+        self.choice_on_host(options).unwrap_or_else(|_| Choice::galerkin())
     }
 
     fn separable(&self) -> Result<Separable> {

@@ -23,7 +23,6 @@ pub mod hierarchy;
 pub mod matrix_market;
 pub mod modes;
 mod own;
-mod plan;
 pub mod point_levels;
 pub mod rings;
 mod separable;
@@ -41,7 +40,8 @@ use crate::error::Result;
 pub use crate::layout::Axis;
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, CgOperator, DirectBackend, LineSolver, MixedTop, Relaxation};
-use crate::options::{Choice, Smoother, SolverOptions};
+use crate::options::{Smoother, SolverOptions};
+use crate::policy::Choice;
 use crate::real::Real;
 use rings::Turns;
 
