@@ -5,7 +5,6 @@ use std::sync::Arc;
 use isobar_core::backend::Backend;
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
-use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
 use isobar_core::options::{Smoother, SolverOptions};
 use isobar_core::policy::Choice;
@@ -342,9 +341,8 @@ impl Supports<stencil::TensorProduct> for Cpu {
         single: &Arc<TensorProduct<f32>>,
         hierarchy: &Hierarchy<Self, stencil::TensorProduct, f32>,
         relaxation: Relaxation,
-    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
+    ) -> Result<Option<MixedTop<Self>>> {
         let transfer = hierarchy.transfers.first().cloned();
-        let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
-        Ok(Some(Box::new(top)))
+        MixedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation).map(Some)
     }
 }

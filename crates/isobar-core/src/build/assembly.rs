@@ -16,7 +16,7 @@ use crate::policy::modes::{Plan, single_suffices};
 use crate::precond::multigrid::Cycle;
 use crate::precond::{
     Converted, Deflation, Fallback, Identity, IncompleteCholesky, IncompletePoisson, Jacobi, Line, Modal,
-    ModalProblems, Neumann, Own, OwnPreconditioner, Pieces, Preconditioner, Projection, relaxations,
+    ModalProblems, Neumann, Own, OwnPreconditioner, Pieces, Preconditioner, relaxations,
 };
 use crate::real::{Precision, Real};
 use crate::solver::Iteration;
@@ -223,7 +223,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         if self.options.method == Method::Bicgstab {
             return Ok(Box::new(Bicgstab::new(operator, preconditioner)?));
         }
-        let cg = Cg::new(self.options.form, operator, preconditioner)?.deflated(self.projection()?);
+        let cg = Cg::new(self.options.form, operator, preconditioner)?.deflated(self.deflation()?);
         Ok(match self.options.norm {
             Norm::Scaled => Box::new(cg.watching_scaled(self.diagonal()?)?),
             _ => Box::new(cg),
@@ -234,16 +234,13 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         self.capabilities.diagonal.clone().ok_or_else(|| unsupported("an iteration with the diagonal", "\"none\""))
     }
 
-    fn projection(&self) -> Result<Option<Box<dyn Projection<B, T>>>> {
+    fn deflation(&self) -> Result<Option<Deflation<B, T>>> {
         let Some(deflation) = &self.options.deflation else { return Ok(None) };
         match &self.capabilities.aggregates {
             Some(operator) if !operator.subtracts_aggregated() => {
                 Err(not_on_ranks("solver.method: \"deflated-cg\"", "\"cg\" or \"multigrid\""))
             }
-            Some(operator) => {
-                let deflation = Deflation::new(Arc::clone(operator), self.stencil.shape(), deflation)?;
-                Ok(Some(Box::new(deflation)))
-            }
+            Some(operator) => Deflation::new(Arc::clone(operator), self.stencil.shape(), deflation).map(Some),
             None => Err(Error::Unsupported(
                 "solver.method: \"deflated-cg\" is for problems of kind \"diffusion\" or \"poisson\"; use \"cg\" or \
                  \"multigrid\""

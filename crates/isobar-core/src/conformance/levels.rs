@@ -215,7 +215,7 @@ fn top<B: Supports<S>, S: Sample>(
     backend: &B,
     stencil: &S,
     relaxation: crate::operator::Relaxation,
-) -> (Box<dyn MixedTop<B>>, Shape) {
+) -> (MixedTop<B>, Shape) {
     let double = ok(backend.operator::<f64>(stencil));
     let single = ok(backend.operator::<f32>(stencil));
     let Some(hierarchy) = ok(backend.hierarchy(stencil, &single, Smoother::LineRedBlack, Some(2))) else {

@@ -9,7 +9,6 @@ use crate::error::Result;
 use crate::execute::Serial;
 use crate::layout::{Layout, Shape};
 use crate::operator::aggregate::{Components, Entry};
-use crate::operator::mixed::UnfusedTop;
 use crate::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation};
 use crate::options::Smoother;
 use crate::real::Real;
@@ -180,9 +179,8 @@ impl Supports<Diffusion> for Reference {
         single: &Arc<Plain<Diffusion, f32>>,
         hierarchy: &Hierarchy<Self, Diffusion, f32>,
         relaxation: Relaxation,
-    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
+    ) -> Result<Option<MixedTop<Self>>> {
         let transfer = hierarchy.transfers.first().cloned();
-        let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
-        Ok(Some(Box::new(top)))
+        MixedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation).map(Some)
     }
 }

@@ -6,7 +6,6 @@ use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, cells};
 use super::{Reference, Vector};
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
-use crate::operator::mixed::UnfusedTop;
 use crate::operator::{self, Capabilities, Guess, LineSmoother, MixedTop, Operator as _, Relaxation, Transfer};
 use crate::options::{Smoother, SolverOptions};
 use crate::real::Real;
@@ -204,10 +203,9 @@ impl Supports<TensorProduct> for Reference {
         single: &Arc<Plain<TensorProduct, f32>>,
         hierarchy: &Hierarchy<Self, TensorProduct, f32>,
         relaxation: Relaxation,
-    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
+    ) -> Result<Option<MixedTop<Self>>> {
         let transfer = hierarchy.transfers.first().cloned();
-        let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
-        Ok(Some(Box::new(top)))
+        MixedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation).map(Some)
     }
 }
 

@@ -299,7 +299,7 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
         _single: &Arc<Self::Operator<f32>>,
         _hierarchy: &Hierarchy<Self, S, f32>,
         _relaxation: Relaxation,
-    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
+    ) -> Result<Option<MixedTop<Self>>> {
         Ok(None)
     }
 }

@@ -15,7 +15,6 @@ use isobar_core::backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Su
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, needs_whole_rows};
 use isobar_core::operator::aggregate::{Components, Entry};
-use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation, Triangular};
 use isobar_core::options::{Smoother, SolverOptions};
 use isobar_core::policy::Choice;
@@ -311,9 +310,8 @@ impl Supports<stencil::Diffusion> for Cpu {
         single: &Arc<Diffusion<f32>>,
         hierarchy: &Hierarchy<Self, stencil::Diffusion, f32>,
         relaxation: Relaxation,
-    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
+    ) -> Result<Option<MixedTop<Self>>> {
         let transfer = hierarchy.transfers.first().cloned();
-        let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
-        Ok(Some(Box::new(top)))
+        MixedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation).map(Some)
     }
 }
