@@ -222,11 +222,6 @@ impl<'o> Monitor<'o> {
         self.kept = self.relative(residual);
     }
 
-    /// Forgets the iterate that was kept.
-    pub fn forget_kept(&mut self) {
-        self.kept = f64::INFINITY;
-    }
-
     /// Returns the residual of the kept iterate, as the iteration computed it; infinite where there is none.
     pub fn kept(&self) -> f64 {
         if self.reference > 0.0 { self.kept * self.reference } else { self.kept }
