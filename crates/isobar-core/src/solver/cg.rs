@@ -166,7 +166,7 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
 
         let on_host = operator.needs_host()
             || preconditioner.needs_host()
-            || deflation.as_ref().is_some_and(|deflation| deflation.needs_host());
+            || deflation.as_ref().is_some_and(Deflation::needs_host);
         let iterate = if on_host { B::iterate_stepwise } else { B::iterate };
         let mut taken = 0;
         let mut is_sound = true;
