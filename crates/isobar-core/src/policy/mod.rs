@@ -2,14 +2,14 @@
 //!
 //! | decides | in |
 //! |---|---|
-//! | whether a solve begins directly, with the nearest box, or as suits the matrix, in this order | [`begin`] |
-//! | where a direct solve pays, and where the nearest box is tried | [`direct`] |
+//! | whether a solve begins directly, with the nearest box, or as suits the matrix, in this order | `begin` |
+//! | where a direct solve pays, and where the nearest box is tried | `direct` |
 //! | points, the hybrid smoother or lines for diffusion, and the precision of cycles | [`diffusion`] |
 //! | vertical modes or multigrid for a tensor product, and how many modes, cycles and sweeps | [`modes`] |
 //! | the solver of other matrices | [`Choice`] |
 //! | the solver on a grid that ranks divide | [`ranks`] |
 //! | the preconditioner of time steps | [`heat`] |
-//! | sub-iterations and overlap of Jacobi's method | [`jacobi`] |
+//! | sub-iterations and overlap of Jacobi's method | `jacobi` |
 //! | what options that are left open become | [`SolverOptions::resolved`](crate::options::SolverOptions::resolved), in `resolve` |
 //! | the pace that an iteration must show | `watch` |
 //! | what follows an iteration that is slow or fails | `ladder` |
