@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isobar_core::backend::Backend;
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
-use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
+use isobar_core::operator::{Capabilities, MixedSmoother};
 use isobar_core::options::{Smoother, SolverOptions};
 use isobar_core::policy::Choice;
 use isobar_core::real::Real;
@@ -335,14 +335,7 @@ impl Supports<stencil::TensorProduct> for Cpu {
         by_modes(self, stencil, operator, options, tolerance).map(Some)
     }
 
-    fn mixed_top(
-        &self,
-        double: &Arc<TensorProduct<f64>>,
-        single: &Arc<TensorProduct<f32>>,
-        hierarchy: &Hierarchy<Self, stencil::TensorProduct, f32>,
-        relaxation: Relaxation,
-    ) -> Result<Option<MixedTop<Self>>> {
-        let transfer = hierarchy.transfers.first().cloned();
-        MixedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation).map(Some)
+    fn mixed_smoother(&self, double: &Arc<TensorProduct<f64>>) -> Option<Arc<dyn MixedSmoother<Self>>> {
+        Some(Arc::clone(double) as _)
     }
 }

@@ -57,7 +57,8 @@ fn bits(of: [bool; 3]) -> i32 {
     of.into_iter().enumerate().map(|(d, is_set)| i32::from(is_set) << d).sum()
 }
 
-fn extents(layout: &Layout) -> [i32; 4] {
+/// Returns nx, ny, nz and the pitch.
+pub(crate) fn extents(layout: &Layout) -> [i32; 4] {
     let Shape { nx, ny, nz } = layout.shape();
     [nx, ny, nz, layout.pitch()].map(|n| n as i32)
 }

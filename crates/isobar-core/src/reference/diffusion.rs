@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::execute::Serial;
 use crate::layout::{Layout, Shape};
 use crate::operator::aggregate::{Components, Entry};
-use crate::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation};
+use crate::operator::{AggregateOperator, Capabilities, MixedSmoother, Operator};
 use crate::options::Smoother;
 use crate::real::Real;
 use crate::stencil::point_levels::levels_for;
@@ -173,14 +173,7 @@ impl Supports<Diffusion> for Reference {
         levels_for(self, stencil, finest, smoother, wanted).map(Some)
     }
 
-    fn mixed_top(
-        &self,
-        double: &Arc<Plain<Diffusion, f64>>,
-        single: &Arc<Plain<Diffusion, f32>>,
-        hierarchy: &Hierarchy<Self, Diffusion, f32>,
-        relaxation: Relaxation,
-    ) -> Result<Option<MixedTop<Self>>> {
-        let transfer = hierarchy.transfers.first().cloned();
-        MixedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation).map(Some)
+    fn mixed_smoother(&self, double: &Arc<Plain<Diffusion, f64>>) -> Option<Arc<dyn MixedSmoother<Self>>> {
+        Some(Arc::clone(double) as _)
     }
 }

@@ -39,7 +39,7 @@ use crate::direct::Separable;
 use crate::error::Result;
 pub use crate::layout::Axis;
 use crate::layout::{Layout, Shape};
-use crate::operator::{Capabilities, CgOperator, DirectBackend, LineSolver, MixedTop, Relaxation};
+use crate::operator::{Capabilities, CgOperator, DirectBackend, LineSolver, MixedSmoother, MixedTop, Relaxation};
 use crate::options::{Smoother, SolverOptions};
 use crate::policy::Choice;
 use crate::real::Real;
@@ -289,17 +289,24 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
         Ok(None)
     }
 
+    /// Returns the steps of an operator in two precisions, where there are hierarchies.
+    fn mixed_smoother(&self, _double: &Arc<Self::Operator<f64>>) -> Option<Arc<dyn MixedSmoother<Self>>> {
+        None
+    }
+
     /// Makes the finest level of a mixed-precision hierarchy, where there are hierarchies.
     ///
     /// # Errors
     /// See [`Supports::operator`].
     fn mixed_top(
         &self,
-        _double: &Arc<Self::Operator<f64>>,
+        double: &Arc<Self::Operator<f64>>,
         _single: &Arc<Self::Operator<f32>>,
-        _hierarchy: &Hierarchy<Self, S, f32>,
-        _relaxation: Relaxation,
+        hierarchy: &Hierarchy<Self, S, f32>,
+        relaxation: Relaxation,
     ) -> Result<Option<MixedTop<Self>>> {
-        Ok(None)
+        let Some(double) = self.mixed_smoother(double) else { return Ok(None) };
+        let (single, transfer) = (Arc::clone(&hierarchy.levels[0]), hierarchy.transfers.first().cloned());
+        MixedTop::new(double, single, transfer, relaxation).map(Some)
     }
 }
