@@ -1,8 +1,8 @@
 //! Separable matrices, which transforms and tridiagonal systems solve without iterating.
 //!
 //! * [`Separable`]: the factors of such a matrix, A = M_a ⊗ M_b ⊗ T + K_a ⊗ M_b ⊗ D_a + M_a ⊗ K_b ⊗ D_b,
-//! * [`separate`]: finds them in a matrix, or names the first number that does not fit,
-//! * [`nearest`]: the nearest factors of a matrix that has none,
+//! * `separate`: finds them in a matrix, or names the first number that does not fit,
+//! * `nearest`: the nearest factors of a matrix that has none,
 //! * [`Basis`]: the eigenvectors of one axis, and the fast transform that multiplies by them where its cells are uniform,
 //! * `periodic`: eigenvectors of stretched periodic axes.
 //!
@@ -21,8 +21,8 @@ use crate::policy::direct::pays;
 
 pub use basis::{Basis, Symmetry, Trig};
 pub use lines::Lines;
-pub use nearest::{Nearest, may_be_open, nearest};
-pub use separate::{SeparableRows, looks_separable, separate};
+pub(crate) use nearest::{Nearest, may_be_open, nearest};
+pub(crate) use separate::{SeparableRows, looks_separable, separate};
 
 /// The matrix of one axis: (K v)_i = σ_i v_i + Σ t (v_i − v_neighbour), and the masses that weigh its cells.
 #[derive(Clone, Debug, PartialEq)]
