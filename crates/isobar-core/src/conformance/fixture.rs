@@ -10,7 +10,7 @@ use crate::build::{Solve, System};
 use crate::error::Result;
 use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
 use crate::layout::{Colour, Layout, Shape};
-use crate::operator::{Capabilities, Guess, LineSmoother, LineSolver, Relaxation, Transfer};
+use crate::operator::{Capabilities, Guess, LineSolver, Relaxation, Transfer};
 use crate::options::{Smoother, SolverOptions};
 use crate::outcome::Outcome;
 use crate::problem::{Helmholtz, random};
@@ -339,11 +339,6 @@ impl<B: Supports<S>, S: Sample, T: Real> Levels<'_, B, S, T> {
     /// Returns the transfers between the levels.
     pub(super) fn transfer(&self) -> (&dyn Transfer<B, T>, &dyn Transfer<Reference, T>) {
         (&*self.tested.transfers[0], &*self.reference.transfers[0])
-    }
-
-    /// Returns the smoothers of the finer level.
-    pub(super) fn smoother(&self) -> (&dyn LineSmoother<B, T>, &dyn LineSmoother<Reference, T>) {
-        (&*self.tested.levels[0], &*self.reference.levels[0])
     }
 
     /// Makes a random vector of the coarser level.

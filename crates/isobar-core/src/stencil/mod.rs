@@ -119,7 +119,7 @@ pub trait Stencil: Clone + Send + Sync + 'static {
     /// Returns the separable matrix nearest to this one.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where it cannot be factorised; [`Error::Unsupported`](crate::Error::Unsupported) for matrices of another kind.
+    /// [`Error::Invalid`](crate::Error::Invalid) where no cell is open; [`Error::Unsupported`](crate::Error::Unsupported) for matrices of another kind.
     fn nearest_box(&self) -> Result<Separable> {
         Err(crate::Error::Unsupported(
             "solver.preconditioner.kind: \"direct\" is for grids with six neighbours a cell; use \"jacobi\" or \"none\"".into(),
