@@ -1,11 +1,11 @@
-//! How a solve begins: directly, with the nearest box, or as suits the matrix.
+//! The beginning of a solve: directly, with the nearest box, or as suits the matrix.
 
 use super::Choice;
 use super::ladder::with_box;
 use crate::error::Result;
 use crate::options::{Method, Preconditioner, Smoother, SolverOptions};
 
-/// How a solve begins, and what is in reserve.
+/// The beginning of a solve, and its reserves.
 pub(crate) struct Beginning<F> {
     /// Options that leave nothing open.
     pub(crate) options: SolverOptions,
@@ -47,7 +47,7 @@ impl<F> Beginning<F> {
     }
 }
 
-/// The facts that decide on a direct solve, which are found as far as they are needed.
+/// The facts that decide on a direct solve, found as far as they are needed.
 pub(crate) struct Direct<A, N> {
     /// Whether the device solves directly.
     pub(crate) is_possible: bool,

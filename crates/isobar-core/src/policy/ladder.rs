@@ -1,10 +1,10 @@
-//! What a solve continues with after an iteration that was slow or failed.
+//! The continuation of a solve after an iteration that was slow or failed.
 
 use crate::options::{CyclePrecision, Method, Preconditioner, Smoother, SolverOptions};
 use crate::outcome::Stop;
 use crate::real::Precision;
 
-/// What follows an iteration that has ended without the true residual that is wanted.
+/// The continuation after an iteration that ended without the true residual that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Next {
     /// Multigrid after the nearest box.

@@ -40,7 +40,7 @@ pub(crate) struct Watch {
     pub(crate) goes_on: bool,
 }
 
-/// What an iteration is replaced by, if it is slow.
+/// The replacements that a slow iteration has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replaceable {
     /// The nearest box, which is only tried, by multigrid.
