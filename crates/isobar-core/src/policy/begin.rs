@@ -96,3 +96,31 @@ pub(crate) fn begin<F>(
     beginning.why.extend(choice.why_cycles);
     Ok(beginning)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn direct_solves_come_before_the_nearest_box_before_the_choice() {
+        let begun = |options: &SolverOptions, [is_possible, is_separable, is_near]: [bool; 3], choice: Choice| {
+            let nearest = || is_near.then(|| ("box", "it is near".to_owned()));
+            let factors = || is_separable.then_some("matrix");
+            let direct = Direct { is_possible, is_divided: !is_possible, factors, nearest };
+            begin(options, false, direct, || Ok(choice)).unwrap()
+        };
+        let open = SolverOptions::default();
+        let all = begun(&open, [true; 3], Choice::galerkin());
+        assert_eq!((all.options.method, all.factors, all.is_direct), (Method::Direct, Some("matrix"), true));
+        let near = begun(&open, [true, false, true], Choice::galerkin());
+        assert_eq!((near.options.preconditioner, near.factors), (Preconditioner::Direct, Some("box")));
+        assert_eq!(near.after_box.map(|after| after.preconditioner), Some(Preconditioner::Multigrid));
+        // The box is a preconditioner, and replaces that of conjugate gradients alone.
+        let cycles = begun(&open, [true, false, true], Choice::cycles());
+        assert_eq!((cycles.options.method, cycles.factors), (Method::Multigrid, None));
+        let divided = begun(&open, [false, true, true], Choice::galerkin());
+        assert!(divided.factors.is_none() && divided.why[0].contains("one rank would solve this directly"));
+        let asked = SolverOptions { method: Method::Cg, ..open };
+        assert!(begun(&asked, [true; 3], Choice::galerkin()).factors.is_none());
+    }
+}

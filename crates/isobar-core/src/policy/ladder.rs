@@ -90,3 +90,42 @@ pub(crate) fn after_points(options: SolverOptions, preconditioner: Preconditione
     let has_cycles = preconditioner == Preconditioner::Multigrid;
     if options.storage() == Precision::Mixed && !has_cycles { in_double(options) } else { options }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replacements_have_an_order() {
+        let none =
+            State { is_finite: true, tries_box: false, is_replaceable: false, is_single: false, keeps_best: true };
+        let single = State { is_single: true, ..none };
+        let points = State { is_replaceable: true, ..single };
+        let boxed = State { tries_box: true, ..points };
+        let broken = Some(Stop::Breakdown);
+        for stop in [None, broken, Some(Stop::Diverged)] {
+            let all = [boxed, points, single].map(|state| next(stop, state));
+            assert_eq!(all, [Next::LeaveBox, Next::LeavePoints, Next::LeaveSingle]);
+        }
+        assert_eq!(next(Some(Stop::Stagnated), points), Next::LeavePoints);
+        assert_eq!(next(Some(Stop::Stagnated), single), Next::End);
+        assert_eq!([next(None, none), next(broken, none)], [Next::Hurry, Next::Recover]);
+        assert_eq!(next(broken, State { keeps_best: false, ..none }), Next::End);
+        // Nothing can go on from a residual that is not finite, except for another preconditioner after a slow one.
+        let lost = State { is_finite: false, ..boxed };
+        assert_eq!([next(None, lost), next(broken, lost)], [Next::Hurry, Next::End]);
+        for state in [none, boxed] {
+            assert_eq!(next(Some(Stop::Converged), state), Next::Restart);
+            assert_eq!(next(Some(Stop::MaxIterations), state), Next::End);
+        }
+    }
+
+    #[test]
+    fn reserves_are_simpler() {
+        let of = |kind, layers| reserves(kind, layers).collect::<Vec<_>>();
+        assert_eq!(of(Preconditioner::Multigrid, 2), [Preconditioner::Line, Preconditioner::Jacobi]);
+        assert_eq!(of(Preconditioner::Multigrid, 1), [Preconditioner::Jacobi]);
+        assert_eq!(of(Preconditioner::Line, 2), [Preconditioner::Jacobi]);
+        assert_eq!(of(Preconditioner::Jacobi, 2), []);
+    }
+}
