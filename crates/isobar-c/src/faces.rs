@@ -2,6 +2,7 @@
 
 use isobar::Shape;
 use isobar::problem::FaceProblem;
+use isobar::stencil::Axis;
 use isobar_case::LinearSystem;
 
 use crate::array::Array;
@@ -48,14 +49,6 @@ pub unsafe extern "C" fn isobar_problem_faces(description: *const FaceArrays, ou
     })
 }
 
-/// Returns the shape of the faces between neighbours along an axis; 0 is x.
-pub(crate) fn shape_of_faces(cells: Shape, axis: usize) -> Shape {
-    let mut extents = [cells.nx, cells.ny, cells.nz];
-    extents[axis] = extents[axis].saturating_sub(1);
-    let [nx, ny, nz] = extents;
-    Shape { nx, ny, nz }
-}
-
 /// # Safety
 /// Everything that the description points to is readable.
 unsafe fn problem(given: &FaceArrays) -> Result<Problem> {
@@ -69,11 +62,11 @@ unsafe fn problem(given: &FaceArrays) -> Result<Problem> {
         );
     }
     let mut faces = [Vec::new(), Vec::new(), Vec::new()];
-    for (d, (array, name)) in [(given.tx, "tx"), (given.ty, "ty"), (given.tz, "tz")].into_iter().enumerate() {
-        let shape = shape_of_faces(shape, d);
+    for (axis, (array, name)) in Axis::ALL.into_iter().zip([(given.tx, "tx"), (given.ty, "ty"), (given.tz, "tz")]) {
+        let shape = shape.faces_between(axis);
         // SAFETY: promised by the caller.
         let values = unsafe { array.as_ref().map(|array| array.values(name, shape)).transpose()? };
-        faces[d] = values.unwrap_or_else(|| vec![0.0; shape.cells()]);
+        faces[axis as usize] = values.unwrap_or_else(|| vec![0.0; shape.cells()]);
     }
     // SAFETY: promised by the caller.
     let [shift, active] = unsafe { [given.shift.as_ref(), given.active.as_ref()] };

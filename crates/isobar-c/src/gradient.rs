@@ -6,7 +6,6 @@ use isobar::Shape;
 use isobar::stencil::Axis;
 
 use crate::array::Array;
-use crate::faces::shape_of_faces;
 use crate::handle::{required, sized};
 use crate::outcome::judged;
 use crate::problem::Problem;
@@ -106,8 +105,15 @@ pub unsafe extern "C" fn isobar_solver_gradient(
 /// The requested outputs, checked.
 struct Outputs<'a> {
     wanted: &'a Gradient,
-    /// The arrays for b; κ, κ of y and of z; c; f; conductances in x, y and z; s.
-    arrays: [Option<&'a Array>; 10],
+    b: Option<&'a Array>,
+    kappa: Option<&'a Array>,
+    kappa_y: Option<&'a Array>,
+    kappa_z: Option<&'a Array>,
+    reaction: Option<&'a Array>,
+    f: Option<&'a Array>,
+    /// For the conductances in x, y and z.
+    faces: [Option<&'a Array>; 3],
+    shift: Option<&'a Array>,
     density: Option<Vec<f64>>,
 }
 
@@ -118,38 +124,33 @@ struct Found<'a> {
     numbers: Vec<(*mut f64, Vec<f64>)>,
 }
 
-const NAMES: [&str; 10] =
-    ["b", "kappa", "kappa_y", "kappa_z", "reaction", "f", "faces[0]", "faces[1]", "faces[2]", "shift"];
-
 impl<'a> Outputs<'a> {
     /// # Safety
     /// Everything that `wanted` points to is as described.
     unsafe fn new(wanted: &'a Gradient, shape: Shape) -> Result<Self> {
-        let Gradient { b, kappa, kappa_y, kappa_z, reaction, f, faces: [x, y, z], shift, .. } = *wanted;
-        let given = [b, kappa, kappa_y, kappa_z, reaction, f, x, y, z, shift];
         // SAFETY: promised by the caller.
-        let arrays = given.map(|array| unsafe { array.as_ref() });
-        for (n, (name, array)) in NAMES.into_iter().zip(arrays).enumerate() {
-            let Some(array) = array else { continue };
-            let shape = if (6..9).contains(&n) { shape_of_faces(shape, n - 6) } else { shape };
-            let array = array.raw(name)?;
-            if array.shape() != shape {
-                return Err(isobar::Error::shape(name, array.shape().to_string(), shape.to_string()).into());
-            }
+        let of_cells = |name, array| unsafe { output(name, array, shape) };
+        // SAFETY: promised by the caller.
+        let of_faces =
+            |name, axis: Axis| unsafe { output(name, wanted.faces[axis as usize], shape.faces_between(axis)) };
+        Ok(Self {
+            wanted,
+            b: of_cells("b", wanted.b)?,
+            kappa: of_cells("kappa", wanted.kappa)?,
+            kappa_y: of_cells("kappa_y", wanted.kappa_y)?,
+            kappa_z: of_cells("kappa_z", wanted.kappa_z)?,
+            reaction: of_cells("reaction", wanted.reaction)?,
+            f: of_cells("f", wanted.f)?,
+            faces: [of_faces("faces[0]", Axis::X)?, of_faces("faces[1]", Axis::Y)?, of_faces("faces[2]", Axis::Z)?],
+            shift: of_cells("shift", wanted.shift)?,
             // SAFETY: promised by the caller.
-            if let isobar::internals::array::Target::Device(_) = unsafe { array.target()? } {
-                let message = format!("{name} is in the memory of a GPU; derivatives are written to host memory only");
-                return Err(Failure::new(ISOBAR_UNSUPPORTED, message));
-            }
-        }
-        // SAFETY: promised by the caller.
-        let density = unsafe { wanted.density.as_ref().map(|f| f.values("density", shape)).transpose()? };
-        Ok(Self { wanted, arrays, density })
+            density: unsafe { wanted.density.as_ref().map(|f| f.values("density", shape)).transpose()? },
+        })
     }
 
     fn computed(&self, problem: &Problem, u: &[f64], adjoint: &[f64]) -> Result<Found<'a>> {
         let (system, moves_rhs, mut found) = (&problem.system, self.wanted.fixed_b == 0, Found::default());
-        let [b, kappa, kappa_y, kappa_z, reaction, f, by_x, by_y, by_z, shift] = self.arrays;
+        let Self { b, kappa, kappa_y, kappa_z, reaction, f, faces, shift, .. } = *self;
         found.arrays.extend(b.map(|b| (b, adjoint.to_vec())));
         if kappa.or(kappa_y).or(kappa_z).is_some() {
             let mut fields = system.gradient(u, adjoint, moves_rhs)?;
@@ -174,10 +175,9 @@ impl<'a> Outputs<'a> {
             found.arrays.extend(reaction.map(|array| (array, by_reaction)));
             found.arrays.extend(f.map(|array| (array, by_f)));
         }
-        if by_x.or(by_y).or(by_z).or(shift).is_some() {
+        if faces.into_iter().chain([shift]).any(|array| array.is_some()) {
             let by = system.face_gradient(u, adjoint)?;
-            let [x, y, z] = by.faces;
-            let wanted = [by_x, by_y, by_z, shift].into_iter().zip([x, y, z, by.shift]);
+            let wanted = faces.into_iter().chain([shift]).zip(by.faces.into_iter().chain([by.shift]));
             found.arrays.extend(wanted.filter_map(|(array, values)| Some((array?, values))));
         }
         for (d, axis) in Axis::ALL.into_iter().enumerate() {
@@ -196,6 +196,25 @@ impl<'a> Outputs<'a> {
         }
         Ok(found)
     }
+}
+
+/// Checks an output for derivatives, if there is one.
+///
+/// # Safety
+/// The array, if not null, is readable and as described.
+unsafe fn output<'a>(name: &str, array: *const Array, shape: Shape) -> Result<Option<&'a Array>> {
+    // SAFETY: promised by the caller.
+    let Some(array) = (unsafe { array.as_ref() }) else { return Ok(None) };
+    let raw = array.raw(name)?;
+    if raw.shape() != shape {
+        return Err(isobar::Error::shape(name, raw.shape().to_string(), shape.to_string()).into());
+    }
+    // SAFETY: promised by the caller.
+    if let isobar::internals::array::Target::Device(_) = unsafe { raw.target()? } {
+        let message = format!("{name} is in the memory of a GPU; derivatives are written to host memory only");
+        return Err(Failure::new(ISOBAR_UNSUPPORTED, message));
+    }
+    Ok(Some(array))
 }
 
 impl Solver {

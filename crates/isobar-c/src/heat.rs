@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use isobar::options::{Scheme, SolverOptions, StepGuess, Steps};
 use isobar::{ArrayView, Device, HeatOptions, Outcome, Ranks, TimeStepper, problem};
-use isobar_case::heat::{Parts, step_options};
+use isobar_case::heat::Parts;
 use isobar_case::{Case, Label, solver_options};
 
 use crate::array::Array;
@@ -90,7 +90,7 @@ impl Start {
         let Self { name, heat, initial, options, solver, device } = self;
         let label = Label { case: name, kind: "heat", shape: heat.shape() };
         let own = own_shape(ranks, heat.shape())?;
-        let mut stepper = TimeStepper::new(&device, heat, options, &step_options(&solver, &device))?;
+        let mut stepper = TimeStepper::new(&device, heat, options, &solver.for_steps(device.divides_grids()))?;
         stepper.set(ArrayView::c_order(&initial, own)?)?;
         let (setup, ranks) = (clock.elapsed().as_secs_f64(), ranks.cloned());
         let state = State { stepper, label, setup, last: None, report: CString::default(), ranks };

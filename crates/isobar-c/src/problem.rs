@@ -211,7 +211,7 @@ pub(crate) unsafe fn diffusion(given: &DiffusionArrays, rows: Option<(&isobar::R
         Ok(ranks.collect(&numbers, shape)?.into_iter().map(|number| number != 0.0).collect())
     };
     problem.active = active.map(mask).transpose()?;
-    for (d, cells) in [shape.nx, shape.ny, shape.nz].into_iter().enumerate() {
+    for (d, cells) in shape.extents().into_iter().enumerate() {
         if !given.widths[d].is_null() {
             // SAFETY: as many numbers as there are cells, which the caller promises to be readable.
             problem.spacing[d] = Spacing::Given(unsafe { slice::from_raw_parts(given.widths[d], cells) }.to_vec());

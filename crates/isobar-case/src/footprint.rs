@@ -212,7 +212,7 @@ impl DiffusionCase {
             _ => 3,
         };
         // A power of the widths and of coefficients that are plain numbers.
-        let cells = [self.shape.nx, self.shape.ny, self.shape.nz];
+        let cells = self.shape.extents();
         let widths = [0, 1, 2].map(|d| self.spacing[d].extent(cells[d]) / cells[d] as f64);
         let over_x = |values: &Option<Values>| match (&section.coefficient, values) {
             (_, Some(Values::Ratio(ratio))) => *ratio,

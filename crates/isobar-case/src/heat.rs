@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use isobar::options::{Method, Preconditioner, Scheme, SolverOptions, StepGuess, Steps};
+use isobar::options::{Scheme, StepGuess, Steps};
 use isobar::problem::{self, Heat, Spacing};
-use isobar::{Device, HeatOptions, Precision, Shape};
+use isobar::{HeatOptions, Shape};
 use isobar_io::{Mesh, checkpoint, npy};
 use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -44,25 +44,6 @@ pub struct Parts {
     pub mesh: Mesh,
     /// The initial state, C order.
     pub initial: Vec<f64>,
-}
-
-/// Returns whether the preconditioner of time steps is left open.
-pub fn leaves_preconditioner(options: &SolverOptions) -> bool {
-    let is_conjugate = matches!(options.method, Method::Auto | Method::Cg);
-    is_conjugate && options.preconditioner == Preconditioner::Auto && options.precision != Precision::Mixed
-}
-
-/// Returns the options for the solves of time steps. A preconditioner that was left open becomes modified incomplete Cholesky, which
-/// suits most problems; on several ranks or GPUs it becomes line relaxation, because triangular solves would wait for one rank after another.
-pub fn step_options(options: &SolverOptions, device: &Device) -> SolverOptions {
-    let mut options = options.clone();
-    if leaves_preconditioner(&options) {
-        options.preconditioner = match device.divides_grids() {
-            true => Preconditioner::Line,
-            false => Preconditioner::Mic { relaxation: 1.0, block: None },
-        };
-    }
-    options
 }
 
 /// `[heat]`

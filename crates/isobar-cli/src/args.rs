@@ -219,7 +219,7 @@ pub enum AxisChoice {
 impl AxisChoice {
     /// Returns the selected axes of a grid; x for a grid of one cell.
     pub fn axes(self, shape: Shape) -> Vec<Axis> {
-        let cells = [shape.nx, shape.ny, shape.nz];
+        let cells = shape.extents();
         match self {
             Self::X => vec![Axis::X],
             Self::Y => vec![Axis::Y],

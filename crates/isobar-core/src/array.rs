@@ -58,7 +58,7 @@ impl Place {
     /// Returns the first and the last element used.
     fn range(self, shape: Shape) -> Option<(i128, i128)> {
         let (mut first, mut last) = (self.origin as i128, self.origin as i128);
-        for (n, stride) in [shape.nx, shape.ny, shape.nz].into_iter().zip(self.strides) {
+        for (n, stride) in shape.extents().into_iter().zip(self.strides) {
             let extent = (n.max(1) as i128 - 1).checked_mul(stride as i128)?;
             let end = if extent < 0 { &mut first } else { &mut last };
             *end = end.checked_add(extent)?;
@@ -82,7 +82,7 @@ impl Place {
     fn is_c_order(self, shape: Shape) -> bool {
         let strides = self.strides.into_iter().zip(Self::c_order(shape).strides);
         // The stride of a single element is never used.
-        strides.zip([shape.nx, shape.ny, shape.nz]).all(|((own, wanted), n)| own == wanted || n == 1)
+        strides.zip(shape.extents()).all(|((own, wanted), n)| own == wanted || n == 1)
     }
 }
 

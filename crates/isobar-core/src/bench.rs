@@ -225,7 +225,7 @@ fn time_top<B: Supports<S>, S: Stencil>(
         Some(level) => Some(backend.zeros::<f32>(level.layout())?),
         None => None,
     };
-    let mut run = |top: &mut dyn MixedTop<B>, step: &Traffic| -> Result<bool> {
+    let mut run = |top: &mut MixedTop<B>, step: &Traffic| -> Result<bool> {
         match &mut coarse_u {
             _ if step.name == traffic::CORRECT_SMOOTH_RESIDUAL.name => top.correct(&f, &mut u, norm, &mut scalars)?,
             Some(coarse_u) if step.name == traffic::ASCEND.name => {
@@ -236,8 +236,8 @@ fn time_top<B: Supports<S>, S: Stencil>(
         Ok(true)
     };
     for &step in steps {
-        if run(&mut *top, &step.step)? {
-            let seconds = seconds(backend, || run(&mut *top, &step.step).map(drop))?;
+        if run(&mut top, &step.step)? {
+            let seconds = seconds(backend, || run(&mut top, &step.step).map(drop))?;
             timed.push(Timed { step, shape: layout.shape(), seconds });
         }
     }

@@ -4,6 +4,7 @@
 //! previous ones:
 //!
 //! * [`error`], [`real`], [`simd`], [`layout`], [`array`](mod@array), [`traffic`], [`outcome`], [`options`]: plain data,
+//! * [`policy`] which method, preconditioner and precision are chosen, and what replaces them,
 //! * [`execute`] passes on the host, [`eigen`] small eigenproblems, [`direct`] separable matrices, [`backend`] what a device must offer,
 //! * [`operator`] what can be done with a matrix there,
 //! * [`grid`], [`stencil`] matrices as data, [`problem`] equations that they come from,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use isobar_core::backend::Backend;
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
-use isobar_core::operator::mixed::UnfusedTop;
-use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
-use isobar_core::options::{Choice, Smoother, SolverOptions};
+use isobar_core::operator::{Capabilities, MixedSmoother};
+use isobar_core::options::{Smoother, SolverOptions};
+use isobar_core::policy::Choice;
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
 use isobar_core::stencil::tensor_levels::{by_coarsening, by_modes};
@@ -336,15 +336,7 @@ impl Supports<stencil::TensorProduct> for Cpu {
         by_modes(self, stencil, operator, options, tolerance).map(Some)
     }
 
-    fn mixed_top(
-        &self,
-        double: &Arc<TensorProduct<f64>>,
-        single: &Arc<TensorProduct<f32>>,
-        hierarchy: &Hierarchy<Self, stencil::TensorProduct, f32>,
-        relaxation: Relaxation,
-    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
-        let transfer = hierarchy.transfers.first().cloned();
-        let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
-        Ok(Some(Box::new(top)))
+    fn mixed_smoother(&self, double: &Arc<TensorProduct<f64>>) -> Option<Arc<dyn MixedSmoother<Self>>> {
+        Some(Arc::clone(double) as _)
     }
 }

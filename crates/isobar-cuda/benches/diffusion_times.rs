@@ -16,7 +16,7 @@ use isobar_core::options::{
     CoarseSolve, Compatibility, CyclePrecision, Deflation as DeflationOptions, Method, Preconditioner, Smoother,
     SolverOptions, Stripes,
 };
-use isobar_core::precond::{Deflation, Projection};
+use isobar_core::precond::Deflation;
 use isobar_core::problem::materials::{Bubbles, bubbles, noise, two_phase};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
 use isobar_core::real::{Precision, Real};

@@ -34,7 +34,7 @@ fn times(cuda: &Cuda, shape: Shape, side: &str, stretching: f64) -> isobar_core:
         "dirichlet" => [Boundary::Dirichlet(0.0); 2],
         _ => [Boundary::Periodic; 2],
     };
-    let spacing = [shape.nx, shape.ny, shape.nz].map(|n| {
+    let spacing = shape.extents().map(|n| {
         let width = |i: usize| stretching.powf(i as f64 / (n.max(2) - 1) as f64);
         Spacing::Given((0..n).map(width).collect())
     });

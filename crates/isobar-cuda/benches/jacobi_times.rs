@@ -117,7 +117,7 @@ fn times<T: Real>(cuda: &Cuda, shape: Shape, is_line: bool, cycles: &[(usize, us
         100.0 * bytes / plain / copy
     );
     for &(sub_iterations, overlap, tile) in cycles {
-        let n = [shape.nx, shape.ny, shape.nz];
+        let n = shape.extents();
         let overlap = [0, 1, 2].map(|d| if tile[d] < n[d] && !(is_line && d == 1) { overlap } else { 0 });
         let cycle = PointCycle { sub_iterations, tile, overlap, ..PointCycle::sweep(1.0) };
         match time(&cycle) {

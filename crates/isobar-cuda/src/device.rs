@@ -2,7 +2,7 @@
 
 use isobar_core::error::Result;
 
-use crate::driver::{self, Card, OLDEST_CAPABILITY};
+use crate::driver::{self, Card};
 
 /// Describes a GPU found by [`devices`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,11 +18,6 @@ pub struct DeviceDescription {
 }
 
 impl DeviceDescription {
-    /// Returns whether isobar supports it.
-    pub fn is_supported(&self) -> bool {
-        self.capability >= OLDEST_CAPABILITY
-    }
-
     /// Returns the architecture that kernels are compiled for, such as `"sm_90"`.
     pub fn architecture(&self) -> String {
         driver::architecture(self.capability)

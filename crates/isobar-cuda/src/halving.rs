@@ -57,7 +57,8 @@ fn bits(of: [bool; 3]) -> i32 {
     of.into_iter().enumerate().map(|(d, is_set)| i32::from(is_set) << d).sum()
 }
 
-fn extents(layout: &Layout) -> [i32; 4] {
+/// Returns nx, ny, nz and the pitch.
+pub(crate) fn extents(layout: &Layout) -> [i32; 4] {
     let Shape { nx, ny, nz } = layout.shape();
     [nx, ny, nz, layout.pitch()].map(|n| n as i32)
 }
@@ -248,7 +249,7 @@ impl SupportsPoints for Cuda {
         let (ends, layouts) = (stencil::ends_of(fine.kernels().kind().sides()), [fine.layout_of(), coarse]);
         let tables = Tables::new::<T>(self, by, ends, layouts)?;
         let shape = fine.layout_of().shape();
-        let is_halved = by.halved().into_iter().zip([shape.nx, shape.ny, shape.nz]).all(|(halved, n)| halved || n == 1);
+        let is_halved = by.halved().into_iter().zip(shape.extents()).all(|(halved, n)| halved || n == 1);
         let streams = is_halved && !fine.layout_of().is_part() && fine.kernels().prepare_streamed_colours()?;
         Ok(Arc::new(PointTransfer { fine: Arc::clone(fine), coarse: *coarse, tables, streams }))
     }

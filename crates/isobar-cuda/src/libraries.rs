@@ -16,25 +16,62 @@ pub(crate) struct Wanted<'a> {
     pub(crate) neighbour: &'a str,
 }
 
+/// The functions of a library that are used.
+pub(crate) trait Functions: Sized {
+    /// Finds them by their symbols.
+    fn of(library: &Library) -> Result<Self, libloading::Error>;
+
+    /// Returns the library's major and minor version.
+    fn version(library: &Library) -> Result<(i32, i32), libloading::Error>;
+}
+
+/// A loaded library.
+#[derive(Debug)]
+pub struct Loaded<F> {
+    version: (i32, i32),
+    path: PathBuf,
+    pub(crate) functions: F,
+    _libraries: Vec<Library>,
+}
+
+impl<F> Loaded<F> {
+    /// Returns its major and minor version, which is not CUDA's.
+    pub fn version(&self) -> (i32, i32) {
+        self.version
+    }
+
+    /// Returns its path, or the name by which the loader finds it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
 /// Formats the loader's error.
-pub(crate) fn describe(error: libloading::Error) -> String {
+fn describe(error: libloading::Error) -> String {
     let cause = std::error::Error::source(&error);
     cause.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl Wanted<'_> {
-    /// Returns the first candidate for which `load` succeeds; `load` also receives the neighbour library, which must stay loaded.
-    /// Otherwise returns the first error.
-    pub(crate) fn find<R>(&self, load: impl Fn(PathBuf, Vec<Library>) -> Result<R, String>) -> Result<R, String> {
+    /// Loads the first candidate that has the functions; returns the first error where there is none.
+    pub(crate) fn find<F: Functions>(&self) -> Result<Loaded<F>, String> {
         let mut reason = None;
         for path in self.candidates() {
-            let neighbour = self.load_neighbour(&path).into_iter().collect();
-            match load(path, neighbour) {
+            match self.load(path) {
                 Ok(found) => return Ok(found),
-                Err(why) => reason = reason.or(Some(why)),
+                Err(why) => reason = reason.or(Some(describe(why))),
             }
         }
         Err(reason.unwrap_or_else(|| "no place to search".to_owned()))
+    }
+
+    fn load<F: Functions>(&self, path: PathBuf) -> Result<Loaded<F>, libloading::Error> {
+        let mut libraries: Vec<Library> = self.load_neighbour(&path).into_iter().collect();
+        // SAFETY: loading NVIDIA's library runs nothing but its own initialisation.
+        let library = unsafe { Library::new(&path) }?;
+        let (functions, version) = (F::of(&library)?, F::version(&library)?);
+        libraries.push(library);
+        Ok(Loaded { version, path, functions, _libraries: libraries })
     }
 
     /// Returns the candidate paths in order of preference: the user's, those the loader finds, the usual folders.

@@ -1,7 +1,6 @@
 //! NVIDIA's run-time compiler, loaded on demand.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use isobar_core::error::Result;
@@ -9,7 +8,7 @@ use libloading::Library;
 
 use crate::driver::error;
 use crate::kernels::HEADERS;
-use crate::libraries::{Wanted, describe};
+use crate::libraries::{self, Loaded, Wanted};
 
 /// The result of a compilation.
 #[derive(Clone, Debug)]
@@ -20,22 +19,12 @@ pub struct Compiled {
     pub log: String,
 }
 
-/// The loaded library.
-#[derive(Debug)]
-pub struct Nvrtc {
-    /// Major and minor version.
-    version: (i32, i32),
-    /// Its path.
-    path: PathBuf,
-    functions: Functions,
-    _libraries: Vec<Library>,
-}
-
 type Program = *mut c_void;
 type Text = *const c_char;
 
+/// The functions that are used.
 #[derive(Debug)]
-struct Functions {
+pub struct Functions {
     create: unsafe extern "C" fn(*mut Program, Text, Text, c_int, *const Text, *const Text) -> c_int,
     compile: unsafe extern "C" fn(Program, c_int, *const Text) -> c_int,
     cubin_size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
@@ -46,7 +35,10 @@ struct Functions {
     error_string: unsafe extern "C" fn(c_int) -> Text,
 }
 
-impl Functions {
+/// The loaded library.
+pub type Nvrtc = Loaded<Functions>;
+
+impl libraries::Functions for Functions {
     fn of(library: &Library) -> std::result::Result<Self, libloading::Error> {
         macro_rules! get {
             ($name:literal) => {
@@ -66,6 +58,14 @@ impl Functions {
                 error_string: get!(b"nvrtcGetErrorString\0"),
             })
         }
+    }
+
+    fn version(library: &Library) -> std::result::Result<(i32, i32), libloading::Error> {
+        type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: the type is that of nvrtc.h; both numbers outlive the call.
+        unsafe { (library.get::<Version>(b"nvrtcVersion\0")?)(&raw mut major, &raw mut minor) };
+        Ok((major, minor))
     }
 }
 
@@ -87,37 +87,12 @@ impl Nvrtc {
     }
 
     fn find() -> std::result::Result<Self, String> {
-        WANTED.find(Self::load).map_err(|reason| {
+        WANTED.find().map_err(|reason| {
             format!(
                 "NVRTC, which compiles the kernels, was not found ({reason}); install it (pip install nvidia-cuda-nvrtc, \
                  or the CUDA toolkit) and set ISOBAR_NVRTC to the path of libnvrtc.so, or use the device \"cpu\""
             )
         })
-    }
-
-    fn load(path: PathBuf, mut libraries: Vec<Library>) -> std::result::Result<Self, String> {
-        // SAFETY: loading NVIDIA's library runs nothing but its own initialisation.
-        let library = unsafe { Library::new(&path) }.map_err(describe)?;
-        let functions = Functions::of(&library).map_err(describe)?;
-        let (mut major, mut minor) = (0, 0);
-        // SAFETY: the type is that of nvrtc.h; both numbers outlive the call.
-        unsafe {
-            type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
-            let version: Version = *library.get(b"nvrtcVersion\0").map_err(describe)?;
-            version(&raw mut major, &raw mut minor);
-        }
-        libraries.push(library);
-        Ok(Self { version: (major, minor), path, functions, _libraries: libraries })
-    }
-
-    /// Returns its major and minor version.
-    pub fn version(&self) -> (i32, i32) {
-        self.version
-    }
-
-    /// Returns its path, or the name by which the loader finds it.
-    pub fn path(&self) -> &std::path::Path {
-        &self.path
     }
 
     /// Compiles a source, which may include [`HEADERS`], to machine code.
@@ -130,7 +105,7 @@ impl Nvrtc {
         let names = HEADERS.iter().map(|(name, _)| text(name)).collect::<Result<Vec<_>>>()?;
         let texts = HEADERS.iter().map(|(_, header)| text(header)).collect::<Result<Vec<_>>>()?;
         // From 13.0 on it has a cache of its own, which many processes share; ours is enough.
-        let no_cache = (self.version >= (13, 0)).then_some("--no-cache");
+        let no_cache = (self.version() >= (13, 0)).then_some("--no-cache");
         let options = options.iter().map(String::as_str).chain(no_cache).map(text).collect::<Result<Vec<_>>>()?;
         let pointers = |strings: &[CString]| strings.iter().map(|s| s.as_ptr()).collect::<Vec<_>>();
         let (names, texts, options) = (pointers(&names), pointers(&texts), pointers(&options));
@@ -167,7 +142,7 @@ impl Nvrtc {
         }
         // SAFETY: NVRTC returns a static string for every code.
         let what = unsafe { CStr::from_ptr((self.functions.error_string)(code)) }.to_string_lossy();
-        let (major, minor) = self.version;
+        let (major, minor) = self.version();
         Err(error(format!(
             "NVRTC {major}.{minor} could not compile {name}: {what}; try another version (set ISOBAR_NVRTC to its \
              libnvrtc.so)\n{log}"

@@ -13,10 +13,10 @@ use isobar_core::error::Result;
 use isobar_core::grid::GridOptions;
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::options::{Count, Method, ModesOptions, SolverOptions};
+use isobar_core::policy::modes::Plan;
 use isobar_core::problem::Helmholtz;
 use isobar_core::real::Precision;
 use isobar_core::stencil::TensorProduct;
-use isobar_core::stencil::modes::Plan;
 use isobar_dist::part::{Link, PartBackend};
 use isobar_dist::{Communicator, join_rows, threads};
 
@@ -107,7 +107,8 @@ fn main() -> Result<()> {
             if method == Method::Modes {
                 // All grids use the modes and sweeps of the largest, so that each GPU has the same work.
                 let stencil = problem(shape_for(counts.last().copied().unwrap_or(1)))?;
-                let plan = Plan::new(&stencil, &*stencil.modes()?, &options.modes, options.tolerance)?;
+                let plan =
+                    Plan::new(stencil.largest_ratio(), stencil.modes()?.values(), &options.modes, options.tolerance)?;
                 println!("{name:<8} {plan}");
                 let [count, cycles, sweeps] = [plan.count, plan.cycles, plan.sweeps].map(Count::Given);
                 options.modes = ModesOptions { count, cycles, sweeps };

@@ -1,8 +1,10 @@
-//! The default solver of diffusion on ranks.
+//! The facts by which ranks choose the solver of diffusion.
 
 use isobar_core::error::Result;
 use isobar_core::layout::Shape;
-use isobar_core::options::{Choice, Method, Preconditioner, Smoother, SolverOptions};
+use isobar_core::options::SolverOptions;
+use isobar_core::policy::Choice;
+use isobar_core::policy::ranks::{Division, of_diffusion};
 use isobar_core::stencil::point_levels::{step_above_lines, steps};
 use isobar_core::stencil::{Diffusion, Stencil};
 
@@ -10,8 +12,8 @@ use crate::part::PartBackend;
 use crate::patches::Patches;
 use crate::ranks::Ranks;
 
-/// The solver that suits a stencil on ranks: one device's, where slabs have pairs of rows; else conjugate gradients with lines.
-/// `has_points_above_lines` where these devices divide such levels.
+/// Chooses a solver on ranks by [`of_diffusion`]. `has_points_above_lines` tells whether these devices divide the levels of the hybrid
+/// smoother.
 ///
 /// # Errors
 /// As [`Ranks::patches`]; the errors of the device.
@@ -33,34 +35,15 @@ pub fn choice<B: PartBackend>(
         true => backend.alone().enter(|| stencil.choice_on_host(options))?,
         false => backend.alone().enter(|| stencil.choice_by(options, || Ok(stencil.measures())))?,
     };
-    let has_galerkin = has_pairs(&patches);
     let has_points = || {
         let steps = steps(stencil, None);
         steps.is_ok_and(|steps| steps.first().is_none_or(|by| below([by.fine, by.coarse]).is_some()))
     };
-    if alone.smoother == Smoother::PointRedBlack {
-        if options.multigrid.smoother == Smoother::PointRedBlack || has_points() {
-            let reserve = if has_galerkin { alone.preconditioner } else { Preconditioner::Line };
-            return Ok(Choice { preconditioner: reserve, ..alone });
-        }
-    } else if has_galerkin {
-        return Ok(alone);
-    }
-    let (rows, size) = (stencil.shape().ny, ranks.size());
-    let reason = if ranks.has_whole_rows() {
-        format!("{rows} rows are too few for {size} ranks to share coarser grids")
-    } else {
-        "ranks that divide x share no Galerkin grids".to_owned()
+    let division = Division {
+        rows: stencil.shape().ny,
+        ranks: ranks.size(),
+        has_whole_rows: ranks.has_whole_rows(),
+        has_pairs: has_pairs(&patches),
     };
-    // Coarser grids are shared by ranks that have a pair of rows each.
-    let remedy = match rows / 2 {
-        0 | 1 => "use one process".to_owned(),
-        most if most < size => format!("use {most} processes or fewer"),
-        _ if ranks.has_whole_rows() => "use one process".to_owned(),
-        _ => format!("use --parts 1x{size}"),
-    };
-    let why = format!(
-        "conjugate gradients with lines, which take many times the iterations of multigrid: {reason}; {remedy}"
-    );
-    Ok(Choice { why: Some(why), ..Choice::new(Method::Cg, Preconditioner::Line) })
+    Ok(of_diffusion(alone, options, division, has_points))
 }

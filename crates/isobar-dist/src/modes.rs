@@ -10,7 +10,9 @@ use isobar_core::backend::Scalar;
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Shape, Slab};
 use isobar_core::operator::{Expansion, Guess, LineSmoother, ModalTransfer, OwnModes};
-use isobar_core::options::{Choice, Method, Preconditioner, SolverOptions};
+use isobar_core::options::SolverOptions;
+use isobar_core::policy::Choice;
+use isobar_core::policy::ranks::of_tensor_product;
 use isobar_core::real::{Real, bytes_of, bytes_of_mut};
 use isobar_core::stencil::{Stencil, TensorProduct, VerticalModes};
 
@@ -254,14 +256,10 @@ impl<B: PartBackend, T: Real, C: Real> ModalTransfer<B, T, C> for Redividing<B, 
     }
 }
 
-/// Chooses the method for a tensor product: that of one device; where ranks divide x, multigrid instead of vertical modes.
+/// Chooses the method for a tensor product by [`of_tensor_product`].
 pub fn choice<B: PartBackend>(backend: &B, stencil: &TensorProduct, options: &SolverOptions) -> Choice {
-    let alone = stencil.choice(options);
-    if backend.ranks().is_none_or(|ranks| ranks.has_whole_rows()) || alone.method != Method::Modes {
-        return alone;
-    }
-    let why = "multigrid: ranks that divide x share no vertical modes".to_owned();
-    Choice { why: Some(why), ..Choice::new(Method::Multigrid, Preconditioner::Line) }
+    let has_whole_rows = backend.ranks().is_none_or(|ranks| ranks.has_whole_rows());
+    of_tensor_product(stencil.choice(options), has_whole_rows)
 }
 
 /// [`LevelBackend::own_modes`](isobar_core::operator::LevelBackend::own_modes) of a device that may be one of several ranks.

@@ -7,7 +7,7 @@ use isobar::internals::OfProcess;
 use isobar::options::{Scheme, StepGuess, Steps};
 use isobar::problem::Heat;
 use isobar::{Description, Device, HeatOptions, Shape, TimeStepper};
-use isobar_case::heat::{Parts, step_options};
+use isobar_case::heat::Parts;
 use isobar_case::report::Seconds;
 use isobar_case::{Case, Label, Problem, solver_options};
 use pyo3::exceptions::PyValueError;
@@ -43,7 +43,7 @@ impl Stepper {
         device: &Device,
     ) -> isobar::Result<Self> {
         let (shape, coordinates) = (heat.shape(), heat.coordinates.clone());
-        let mut inner = TimeStepper::new(device, heat, options, &step_options(solver, device))?;
+        let mut inner = TimeStepper::new(device, heat, options, &solver.for_steps(device.divides_grids()))?;
         if let Some(initial) = initial {
             inner.set(&initial)?;
         }

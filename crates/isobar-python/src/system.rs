@@ -199,15 +199,10 @@ impl System {
     ) -> PyResult<Self> {
         let [nz, ny, nx] = shape;
         let shape = Shape { nx, ny, nz };
-        let count = |d: usize| {
-            [shape.nx, shape.ny, shape.nz]
-                .into_iter()
-                .enumerate()
-                .fold(1, |all, (e, n)| all * (n - usize::from(e == d)))
-        };
         let mut all = [Vec::new(), Vec::new(), Vec::new()];
-        for (d, (values, array)) in all.iter_mut().zip(&faces).enumerate() {
-            *values = array.as_ref().map_or_else(|| Ok(vec![0.0; count(d)]), Array::values)?;
+        for ((values, array), axis) in all.iter_mut().zip(&faces).zip(Axis::ALL) {
+            let closed = || Ok(vec![0.0; shape.faces_between(axis).cells()]);
+            *values = array.as_ref().map_or_else(closed, Array::values)?;
         }
         let shift = shift.map(|array| array.values()).transpose()?;
         let active = active.map(|array| array.mask()).transpose()?;

@@ -217,15 +217,14 @@ fn through(stencil: &Diffusion, components: &AggregateMap, axis: Axis) -> Vec<bo
     if components.is_whole() {
         return vec![true];
     }
-    let Shape { nx, ny, nz } = components.shape();
-    let (d, mut extents) = (axis as usize, [nx, ny, nz]);
-    let last = extents[d] - 1;
-    extents[d] = 1;
+    let d = axis as usize;
+    let last = components.shape().extents()[d] - 1;
+    let Shape { nx, ny, nz } = components.shape().faces_on_side(axis);
     let [first, second] = [0, last].map(|place| {
         let reached: Vec<AtomicBool> = (0..components.count()).map(|_| AtomicBool::new(false)).collect();
-        Host.for_each(&mut vec![(); extents[1] * extents[2]], |row, ()| {
-            for i in 0..extents[0] {
-                let mut at = [i, row % extents[1], row / extents[1]];
+        Host.for_each(&mut vec![(); ny * nz], |row, ()| {
+            for i in 0..nx {
+                let mut at = [i, row % ny, row / ny];
                 at[d] = place;
                 let component = components.aggregate(stencil.cell(at)).filter(|_| stencil.half(axis, at) > 0.0);
                 if let Some(reached) = component.map(|component| &reached[component])
@@ -448,7 +447,7 @@ mod tests {
                 solver.solve_observed(&rhs, &mut u, Guess::Zero, &mut ignore).unwrap();
                 assert_eq!(found.solution, u, "{shape} {axis:?}");
                 let energy = alone.flow(&matrix).energy(&u).unwrap();
-                let [length, size] = [[shape.nx, shape.ny, shape.nz][axis as usize], shape.cells()].map(|n| n as f64);
+                let [length, size] = [shape.extents()[axis as usize], shape.cells()].map(|n| n as f64);
                 assert_eq!(found.conductivity, 2.0 * energy * length * length / size);
             }
         }

@@ -4,7 +4,8 @@ use isobar_core::bench::{Setup, Timed};
 use isobar_core::build::{MatrixSize, Solve};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
-use isobar_core::options::{Choice, SolverOptions};
+use isobar_core::options::SolverOptions;
+use isobar_core::policy::Choice;
 use isobar_core::precond::OwnPreconditioner;
 use isobar_core::stencil::{Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 

@@ -119,7 +119,7 @@ impl RawArray {
     /// Returns how many elements before and behind element (0, 0, 0) belong to the array.
     fn reach(&self) -> Result<[usize; 2]> {
         let [mut before, mut behind] = [0_isize; 2];
-        let extents = [self.shape.nx, self.shape.ny, self.shape.nz];
+        let extents = self.shape.extents();
         for (n, stride) in extents.into_iter().zip(self.strides) {
             let far = (n.max(1) as isize - 1).checked_mul(stride);
             let end = if stride < 0 { &mut before } else { &mut behind };
@@ -162,7 +162,9 @@ impl RawArray {
 
     /// Returns whether two of its elements share memory, as after broadcasting; such an array cannot be written.
     pub fn repeats(&self) -> bool {
-        let mut directions: Vec<(usize, usize)> = [self.shape.nx, self.shape.ny, self.shape.nz]
+        let mut directions: Vec<(usize, usize)> = self
+            .shape
+            .extents()
             .into_iter()
             .zip(self.strides.map(isize::unsigned_abs))
             .filter(|&(n, _)| n > 1)

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use isobar::Shape;
 use isobar::problem::FaceProblem;
+use isobar::stencil::Axis;
 use isobar_io::npy;
 use serde::Deserialize;
 
@@ -86,18 +87,18 @@ impl FacesSection {
     /// # Errors
     /// A file that cannot be read or has another shape; negative numbers, naming the face or the cell.
     pub(crate) fn problem(&self, shape: Shape) -> Result<FaceProblem> {
-        let Shape { nx, ny, nz } = shape;
-        let less = |n: usize| n.saturating_sub(1);
-        let read = |name: &str, path: &Option<PathBuf>, shape: [usize; 3], letters: &'static str| match path {
+        let read = |axis: Axis, name: &str, path: &Option<PathBuf>, letters: &'static str| match path {
             None => Ok(Vec::new()),
             Some(path) => {
-                npy::read_array(path, &shape, letters).map_err(|error| Error::new(format!("faces.{name}: {error}")))
+                let Shape { nx, ny, nz } = shape.faces_between(axis);
+                npy::read_array(path, &[nz, ny, nx], letters)
+                    .map_err(|error| Error::new(format!("faces.{name}: {error}")))
             }
         };
         let faces = [
-            read("x", &self.x, [nz, ny, less(nx)], "(nz, ny, nx − 1)")?,
-            read("y", &self.y, [nz, less(ny), nx], "(nz, ny − 1, nx)")?,
-            read("z", &self.z, [less(nz), ny, nx], "(nz − 1, ny, nx)")?,
+            read(Axis::X, "x", &self.x, "(nz, ny, nx − 1)")?,
+            read(Axis::Y, "y", &self.y, "(nz, ny − 1, nx)")?,
+            read(Axis::Z, "z", &self.z, "(nz − 1, ny, nx)")?,
         ];
         let cells = |name: &str, path: &Option<PathBuf>| {
             path.as_ref().map(|path| read_cells(&format!("faces.{name}"), path, shape)).transpose()

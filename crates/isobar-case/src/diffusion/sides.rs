@@ -201,7 +201,7 @@ impl GivenSides {
     /// Only one of two opposite sides is periodic; an invalid number. The message names the key.
     pub(super) fn on(self, shape: Shape, document: &Document<'_>) -> Result<Sides> {
         let Table { west, east, south, north, bottom, top, x, y, z, all } = self.0;
-        let extents = [shape.nx, shape.ny, shape.nz];
+        let extents = shape.extents();
         let both = [x, y, z];
         let mut one = [[west, east], [south, north], [bottom, top]];
         let sides = Sides(std::array::from_fn(|d| {

@@ -99,7 +99,7 @@ pub struct ProblemReport {
 impl ProblemReport {
     /// A problem of this kind on this grid.
     pub fn new(kind: &'static str, shape: Shape) -> Self {
-        Self { kind, unknowns: shape.cells(), grid: [shape.nx, shape.ny, shape.nz] }
+        Self { kind, unknowns: shape.cells(), grid: shape.extents() }
     }
 }
 

@@ -79,7 +79,7 @@ fn kernel_report(step: &Timed, copy: f64) -> KernelReport {
     KernelReport {
         name: step.step.step.name.to_owned(),
         recurrence: step.step.step.recurrence.to_owned(),
-        grid: [step.shape.nx, step.shape.ny, step.shape.nz],
+        grid: step.shape.extents(),
         precision: if step.step.size == 8 { "f64" } else { "f32" },
         calls_per_iteration: step.step.count,
         seconds: step.seconds,

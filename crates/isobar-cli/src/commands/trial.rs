@@ -1,6 +1,6 @@
 //! Trials of preconditioners for a heat equation.
 
-use isobar::options::{Preconditioner, SolverOptions};
+use isobar::options::SolverOptions;
 use isobar::problem::Heat;
 use isobar::{Device, HeatOptions, TimeStepper, Tried};
 use isobar_case::text::plural;
@@ -8,12 +8,7 @@ use isobar_case::text::plural;
 use crate::failure::Result;
 use crate::summary::Time;
 
-/// Up to this many iterations without a preconditioner cost less than the three or four iterations with one: an iteration with
-/// incomplete Cholesky takes as long as two to four without.
-const FEW: usize = 12;
-
-/// Takes the first step without a preconditioner and returns its iterations if they are few. A state made of few
-/// eigenvectors, or a short step, needs no preconditioner.
+/// Takes the first step without a preconditioner and returns its iterations if they are few; see [`SolverOptions::for_plain_step`].
 ///
 /// # Errors
 /// The errors of the device.
@@ -24,12 +19,7 @@ pub(super) fn few_iterations(
     solver: &SolverOptions,
     state: &[f64],
 ) -> Result<Option<usize>> {
-    let plain = SolverOptions {
-        preconditioner: Preconditioner::None,
-        max_iterations: FEW.min(solver.max_iterations),
-        ..solver.clone()
-    };
-    let mut stepper = TimeStepper::new(device, heat.clone(), options, &plain)?;
+    let mut stepper = TimeStepper::new(device, heat.clone(), options, &solver.for_plain_step())?;
     stepper.set(state)?;
     let step = stepper.step()?;
     // From a steady state a step needs no iteration, and the trial shows nothing.

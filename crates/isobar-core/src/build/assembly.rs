@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use super::in_precision::InPrecision;
-use super::jacobi::{choose, on_ranks};
+use super::jacobi::choose;
 use crate::backend::Backend;
 use crate::direct::Separable;
 use crate::error::{Error, Result};
 use crate::layout::Shape;
 use crate::operator::{Capabilities, Diagonal, LineSmoother};
 use crate::options::{Acceleration, Method, Norm, Preconditioner as Kind, Smoother, SolverOptions, Start};
+use crate::policy::jacobi::on_ranks;
+use crate::policy::ladder;
+use crate::policy::modes::{Plan, single_suffices};
 use crate::precond::multigrid::Cycle;
 use crate::precond::{
     Converted, Deflation, Fallback, Identity, IncompleteCholesky, IncompletePoisson, Jacobi, Line, Modal,
-    ModalProblems, Neumann, Own, OwnPreconditioner, Pieces, Preconditioner, Projection, relaxations,
+    ModalProblems, Neumann, Own, OwnPreconditioner, Pieces, Preconditioner, relaxations,
 };
 use crate::real::{Precision, Real};
 use crate::solver::Iteration;
@@ -24,7 +27,6 @@ use crate::solver::jacobi::{Jacobi as Relaxed, describe};
 use crate::solver::modes::ByModes;
 use crate::solver::multigrid::{MixedMultigrid, Multigrid};
 use crate::stencil::hierarchy::levels;
-use crate::stencil::modes::{Plan, single_suffices};
 use crate::stencil::{Modes, Stencil, Supports, Update};
 
 /// An iteration, and its description.
@@ -193,23 +195,19 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         self.with_reserves(self.preconditioner()?)?.with(|preconditioner| self.krylov(preconditioner))
     }
 
-    /// Adds the replacements of a preconditioner that fails or is slow: lines, then the diagonal. Neither holds a vector
-    /// that the others do not.
+    /// Adds the replacements of a preconditioner that fails or is slow, as far as the matrix has them.
     fn with_reserves(&self, first: Parts<S, dyn Preconditioner<B, T>>) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
         let kind = self.options.preconditioner;
         let mut reserves: Vec<(&'static str, Box<dyn Preconditioner<B, T>>)> = Vec::new();
         let mut updates = Vec::new();
-        // Without layers, lines are the diagonal.
-        if kind == Kind::Multigrid
-            && self.stencil.shape().nz > 1
-            && let Some(lines) = self.backend.lines(self.stencil, &self.operator)?
-        {
-            updates.extend(lines.update);
-            reserves.push((Kind::Line.name(), Box::new(Line(lines.solver))));
-        }
-        let is_simplest = matches!(kind, Kind::None | Kind::Auto | Kind::Jacobi);
-        if let Some(diagonal) = self.capabilities.diagonal.clone().filter(|_| !is_simplest) {
-            reserves.push((Kind::Jacobi.name(), Box::new(Jacobi(diagonal))));
+        for reserve in ladder::reserves(kind, self.stencil.shape().nz) {
+            if reserve == Kind::Line {
+                let Some(lines) = self.backend.lines(self.stencil, &self.operator)? else { continue };
+                updates.extend(lines.update);
+                reserves.push((reserve.name(), Box::new(Line(lines.solver))));
+            } else if let Some(diagonal) = self.capabilities.diagonal.clone() {
+                reserves.push((reserve.name(), Box::new(Jacobi(diagonal))));
+            }
         }
         if reserves.is_empty() {
             return Ok(first);
@@ -225,7 +223,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         if self.options.method == Method::Bicgstab {
             return Ok(Box::new(Bicgstab::new(operator, preconditioner)?));
         }
-        let cg = Cg::new(self.options.form, operator, preconditioner)?.deflated(self.projection()?);
+        let cg = Cg::new(self.options.form, operator, preconditioner)?.deflated(self.deflation()?);
         Ok(match self.options.norm {
             Norm::Scaled => Box::new(cg.watching_scaled(self.diagonal()?)?),
             _ => Box::new(cg),
@@ -236,16 +234,13 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         self.capabilities.diagonal.clone().ok_or_else(|| unsupported("an iteration with the diagonal", "\"none\""))
     }
 
-    fn projection(&self) -> Result<Option<Box<dyn Projection<B, T>>>> {
+    fn deflation(&self) -> Result<Option<Deflation<B, T>>> {
         let Some(deflation) = &self.options.deflation else { return Ok(None) };
         match &self.capabilities.aggregates {
             Some(operator) if !operator.subtracts_aggregated() => {
                 Err(not_on_ranks("solver.method: \"deflated-cg\"", "\"cg\" or \"multigrid\""))
             }
-            Some(operator) => {
-                let deflation = Deflation::new(Arc::clone(operator), self.stencil.shape(), deflation)?;
-                Ok(Some(Box::new(deflation)))
-            }
+            Some(operator) => Deflation::new(Arc::clone(operator), self.stencil.shape(), deflation).map(Some),
             None => Err(Error::Unsupported(
                 "solver.method: \"deflated-cg\" is for problems of kind \"diffusion\" or \"poisson\"; use \"cg\" or \
                  \"multigrid\""

@@ -10,78 +10,32 @@ use crate::direct::Separable;
 use crate::error::{Error, Result};
 use crate::operator::Judged;
 use crate::operator::direct::locked;
-use crate::options::{Choice, Compatibility, Method, MultigridOptions, Norm, Preconditioner as Kind, SolverOptions};
+use crate::options::{Compatibility, Method};
 use crate::outcome::{Outcome, Stop, Timing};
+use crate::policy::begin::Beginning;
 use crate::precond::null_space::NEGLIGIBLE;
 use crate::precond::{NearestBox, Preconditioner};
-use crate::real::{Precision, Real};
+use crate::real::Real;
 use crate::solver::direct::Direct;
 use crate::solver::monitor::Patience;
 use crate::solver::{Iteration, Monitor, Observer};
 use crate::stencil::rings::Turns;
 use crate::stencil::{Stencil, Supports};
 
-/// Returns the factors of a matrix for which the options leave the method open and a direct solve pays.
-pub(super) fn chosen_directly<B: Supports<S>, S: Stencil>(
-    backend: &B,
-    stencil: &S,
-    options: &SolverOptions,
-) -> Option<Separable> {
-    (is_open(options) && backend.has_direct()).then(|| stencil.chooses_direct()).flatten()
-}
-
-/// Returns whether the options leave the method open.
-fn is_open(options: &SolverOptions) -> bool {
-    options.method == Method::Auto
-        && options.preconditioner == Kind::Auto
-        && options.deflation.is_none()
-        && options.norm != Norm::Scaled
-        && options.precision == Precision::F64
-        && options.multigrid == MultigridOptions::default()
-}
-
-/// Returns the factors of the nearest box, and why they are tried, where conjugate gradients may be faster with it than with the chosen
-/// multigrid.
-pub(super) fn box_to_try<B: Supports<S>, S: Stencil>(
-    backend: &B,
-    stencil: &S,
-    options: &SolverOptions,
-    choice: &Choice,
-) -> Option<(Separable, String)> {
-    let has_multigrid = choice.method == Method::Cg && choice.preconditioner == Kind::Multigrid;
-    (has_multigrid && is_open(options) && backend.has_direct()).then(|| stencil.tries_box()).flatten()
-}
-
-/// Explains why several ranks iterate for a matrix that one rank would solve directly.
-pub(super) fn why_not_directly<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S, method: Method) -> Option<String> {
-    let is_shared = method == Method::Auto && !backend.has_direct() && backend.device().ranks > 1;
-    (is_shared && stencil.chooses_direct().is_some()).then(|| {
-        "one rank would solve this directly; transforms of whole axes are not divided among several, which iterate"
-            .into()
-    })
-}
-
-/// Returns the choice of a direct solve, with its reason.
-pub(super) fn direct_choice() -> Choice {
-    let why = "a direct solve: coefficients are products of one factor a direction".to_owned();
-    Choice { why: Some(why), ..Choice::new(Method::Direct, Kind::Multigrid) }
-}
-
 impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Changes to an iteration that suits a matrix whose new coefficients are not separable.
     pub(super) fn leave_direct(&mut self) -> Result<()> {
         let Some(asked) = self.asked.take() else { return Ok(()) };
         let choice = self.backend.choice(&self.stencil, &self.operator, &asked)?;
-        let options = asked.resolved(&choice)?;
+        let Beginning { options, is_replaceable, reserve, has_levels, why, .. } =
+            Beginning::<Separable>::by(&choice, &asked)?;
         self.backend.prepare(&self.stencil, &self.operator, &options)?;
         if !options.method.is_stationary() {
             self.keep_best()?;
         }
-        self.reserve = choice.preconditioner;
-        self.is_replaceable = options.multigrid.smoother.begins_with_points();
-        self.has_levels = choice.method == Method::Multigrid;
+        (self.is_replaceable, self.reserve, self.has_levels) = (is_replaceable, reserve, has_levels);
         self.replace(options)?;
-        self.description.notes.extend(choice.why);
+        self.description.notes.extend(why);
         Ok(())
     }
 }

@@ -3,8 +3,8 @@
 use super::system::System;
 use crate::error::Result;
 use crate::operator::Guess;
-use crate::options::Preconditioner;
 use crate::outcome::Stop;
+use crate::policy::ladder::{Next, State, next};
 use crate::policy::watch;
 use crate::solver::{Broken, Monitor};
 use crate::stencil::{Stencil, Supports};
@@ -49,10 +49,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let allowed = self.options.tolerance * monitor.reference();
         let mut ranks = Ranks::new(self);
         self.iteration.choose(0);
-        ranks.watch_first(self, monitor);
-        self.watch_single(monitor);
-        self.watch_points(monitor);
-        self.watch_box(monitor);
+        self.watch(monitor);
         // A first guess of zero needs no copy.
         let zero = (guess == Guess::Zero).then_some(initial);
         if zero.is_some() {
@@ -73,30 +70,25 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 return Ok(residual);
             }
             let has_gained = residual <= GAIN * before && restarts < MAX_RESTARTS;
-            match monitor.stop() {
-                None | Some(Stop::Stagnated | Stop::Diverged | Stop::Breakdown)
-                    if (self.is_replaceable || self.after_box.is_some()) && residual.is_finite() =>
-                {
-                    let note = match self.after_box.take() {
-                        Some(options) => self.replace_box(options, monitor, residual)?,
-                        None => self.replace_points(monitor, residual)?,
-                    };
-                    told.notes.push(note);
+            let state = State {
+                is_finite: residual.is_finite(),
+                tries_box: self.after_box.is_some(),
+                is_replaceable: self.is_replaceable,
+                is_single: self.options.has_single_multigrid() && ranks.now == 0,
+                keeps_best: self.best.is_some(),
+            };
+            match next(monitor.stop(), state) {
+                leave @ (Next::LeaveBox | Next::LeavePoints | Next::LeaveSingle) => {
+                    told.notes.push(match leave {
+                        Next::LeaveBox => self.replace_box(monitor, residual)?,
+                        Next::LeavePoints => self.replace_points(monitor, residual)?,
+                        _ => self.replace_single(monitor, residual)?,
+                    });
                     ranks = Ranks::new(self);
-                    ranks.watch_first(self, monitor);
-                    self.watch_single(monitor);
-                    self.watch_points(monitor);
-                }
-                None | Some(Stop::Breakdown | Stop::Diverged)
-                    if self.has_single_multigrid() && ranks.now == 0 && residual.is_finite() =>
-                {
-                    let why = monitor.stop().is_some().then(|| format!("{} at iteration", reason(monitor)));
-                    told.notes.push(self.replace_single(monitor, why, residual)?);
-                    ranks = Ranks::new(self);
-                    ranks.watch_first(self, monitor);
+                    self.watch(monitor);
                 }
                 // The iteration's own residual drifted from the true one.
-                Some(Stop::Converged) if residual.is_finite() => {
+                Next::Restart if residual.is_finite() => {
                     monitor.resume(residual);
                     if monitor.stop().is_none() && !has_gained {
                         told.evidence.is_at_floor = true;
@@ -104,8 +96,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                     }
                     restarts += 1;
                 }
-                Some(Stop::Converged) => monitor.rule(Stop::Breakdown),
-                Some(Stop::Breakdown | Stop::Diverged) if self.best.is_some() && residual.is_finite() => {
+                Next::Restart => monitor.rule(Stop::Breakdown),
+                Next::Recover => {
                     let broken = monitor.broken();
                     let why = reason(monitor);
                     // An iteration broken by rounding recovers from the true residual, if it has gained.
@@ -123,8 +115,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                         return Ok(residual);
                     }
                 }
-                None => told.notes.push(ranks.hurry(self, monitor, residual)),
-                _ => return Ok(residual),
+                Next::Hurry => told.notes.push(ranks.hurry(self, monitor, residual)),
+                Next::End => return Ok(residual),
             }
             if monitor.stop().is_some() {
                 return Ok(residual);
@@ -184,7 +176,7 @@ fn is_worse(residual: f64, than: f64) -> bool {
     residual.is_nan() || residual > than
 }
 
-fn reason(monitor: &Monitor<'_>) -> String {
+pub(super) fn reason(monitor: &Monitor<'_>) -> String {
     match monitor.broken() {
         Some(Broken::Preconditioner { rho }) => format!("broke down, rᵀM⁻¹r = {rho:.1e}"),
         Some(Broken::Direction { sigma, .. }) => format!("broke down, pᵀAp = {sigma:.1e}"),
@@ -204,15 +196,6 @@ struct Ranks {
 impl Ranks {
     fn new<B: Supports<S>, S: Stencil>(system: &System<B, S>) -> Self {
         Self { first: system.options.preconditioner.name(), now: 0, fastest: None, bytes: 0.0 }
-    }
-
-    /// Watches automatically chosen multigrid first.
-    fn watch_first<B: Supports<S>, S: Stencil>(&mut self, system: &System<B, S>, monitor: &mut Monitor<'_>) {
-        let options = &system.options;
-        let is_watched = system.is_automatic
-            && !options.method.is_stationary()
-            && options.preconditioner == Preconditioner::Multigrid;
-        monitor.watch(is_watched.then(|| watch::first(options.tolerance)));
     }
 
     fn name<B: Supports<S>, S: Stencil>(&self, system: &mut System<B, S>) -> &'static str {

@@ -4,8 +4,8 @@ use super::system::{NORM, System};
 use crate::error::Result;
 use crate::operator::Guess;
 use crate::options::{Method, SolverOptions};
+use crate::policy::modes::single_suffices;
 use crate::real::Precision;
-use crate::stencil::modes::single_suffices;
 use crate::stencil::{Stencil, Supports};
 
 /// The exponent that scales a b whose sum of squares overflows or vanishes in double precision.

@@ -2,48 +2,35 @@
 //! whose multigrid is in single precision.
 
 use super::assembly::{Parts, assemble};
+use super::iterate::reason;
 use super::system::System;
 use crate::error::Result;
 use crate::options::{Preconditioner, SolverOptions};
 use crate::policy::ladder::{after_points, in_double};
-use crate::policy::watch;
-use crate::real::Precision;
+use crate::policy::watch::{self, Replaceable};
 use crate::solver::Monitor;
 use crate::solver::monitor::Patience;
 use crate::stencil::{Stencil, Supports};
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// Returns whether an iteration in double precision has multigrid in single precision.
-    pub(super) fn has_single_multigrid(&self) -> bool {
-        self.options.storage() == Precision::Mixed && self.options.has_cycles()
-    }
-
-    /// Starts watching it as a preconditioner of conjugate gradients.
-    pub(super) fn watch_single(&self, monitor: &mut Monitor<'_>) {
-        if self.has_single_multigrid() && !self.options.method.is_stationary() {
-            monitor.watch_on(watch::single(self.options.tolerance));
-        }
+    /// Starts watching an iteration that may be replaced.
+    pub(super) fn watch(&self, monitor: &mut Monitor<'_>) {
+        let by = Replaceable {
+            is_box: self.after_box.is_some(),
+            is_points: self.is_replaceable,
+            is_automatic: self.is_automatic,
+        };
+        monitor.watch(watch::of(&self.options, by));
     }
 
     /// Continues with multigrid in double precision. Returns a note with the reason.
-    pub(super) fn replace_single(
-        &mut self,
-        monitor: &mut Monitor<'_>,
-        why: Option<String>,
-        residual: f64,
-    ) -> Result<String> {
+    pub(super) fn replace_single(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<String> {
+        let why = monitor.stop().is_some().then(|| format!("{} at iteration", reason(monitor)));
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
         self.replace(in_double(self.options.clone()))?;
         monitor.change(residual);
         let why = why.unwrap_or_else(|| format!("was slow, convergence factor {left:.3}, up to iteration"));
         Ok(format!("multigrid in single precision {why} {at}; continued in double precision"))
-    }
-
-    /// Starts watching cycles that may be replaced.
-    pub(super) fn watch_points(&self, monitor: &mut Monitor<'_>) {
-        if self.is_replaceable {
-            monitor.watch_on(watch::points(self.options.multigrid.smoother));
-        }
     }
 
     /// Continues with conjugate gradients and the preconditioner for any coefficients. Returns a note.
@@ -62,20 +49,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         ))
     }
 
-    /// Starts watching the nearest box, where it is only tried.
-    pub(super) fn watch_box(&self, monitor: &mut Monitor<'_>) {
-        if self.after_box.is_some() {
-            monitor.watch_on(watch::nearest_box(self.options.tolerance));
-        }
-    }
-
     /// Continues with multigrid. Returns a note.
-    pub(super) fn replace_box(
-        &mut self,
-        options: SolverOptions,
-        monitor: &mut Monitor<'_>,
-        residual: f64,
-    ) -> Result<String> {
+    pub(super) fn replace_box(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<String> {
+        let options = self.after_box.take().unwrap_or_else(|| self.options.clone());
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
         self.is_replaceable = options.multigrid.smoother.begins_with_points();
         self.replace(options)?;

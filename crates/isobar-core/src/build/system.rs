@@ -5,18 +5,16 @@ use std::time::Instant;
 
 use super::arrays::{CallersGrid, download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
-use super::direct::{box_to_try, chosen_directly, direct_choice, why_not_directly};
 use super::solve::{Description, Solve};
 use crate::array::{Source, Target};
 use crate::backend::{Scalar, copy_bandwidth};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, Diagonal, Guess};
-use crate::options::{Judge, Method, Norm, Preconditioner, Smoother, SolverOptions};
+use crate::options::{Judge, Method, Norm, Preconditioner, SolverOptions};
 use crate::outcome::Outcome;
-use crate::policy::ladder::with_box;
+use crate::policy::begin::{Beginning, Direct, begin};
 use crate::precond::{NullSpace, OwnPreconditioner};
-use crate::real::Precision;
 use crate::solver::{Iteration, Observer};
 use crate::stencil::rings::Turns;
 use crate::stencil::{Stencil, Supports, Update};
@@ -97,26 +95,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         options: &SolverOptions,
         own: Box<dyn OwnPreconditioner>,
     ) -> Result<Self> {
-        let mut options = options.clone();
-        if options.method == Method::Auto {
-            options.method = if stencil.is_symmetric() { Method::Cg } else { Method::Bicgstab };
-        }
-        if options.method.is_stationary() {
-            let method = options.method.name();
-            return Err(Error::invalid(
-                "solver.method",
-                format!(
-                    "{method:?} takes no preconditioner; a preconditioner of your own goes with \"cg\" or \"bicgstab\""
-                ),
-            ));
-        }
-        if options.precision != Precision::F64 {
-            return Err(Error::invalid(
-                "solver.precision",
-                format!("\"{}\" with a preconditioner of your own, which works in double precision", options.precision),
-            ));
-        }
-        options.preconditioner = Preconditioner::None;
+        let options = options.for_own_preconditioner(stencil.is_symmetric())?;
         Self::assembled(backend, stencil, &options, Some(own))
     }
 
@@ -139,22 +118,15 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let layout = backend.layout(stencil)?;
         let callers = CallersGrid::new(backend, turns.once(stencil.shape()), turns, &layout)?;
         let operator = backend.operator::<f64>(stencil)?;
-        let factors = if is_own { None } else { chosen_directly(backend, stencil, options) };
-        let choice = match factors {
-            Some(_) => direct_choice(),
-            None => backend.choice(stencil, &operator, options)?,
-        };
         let asked = options;
-        let resolved = options.resolved(&choice)?;
-        let is_replaceable = options.method == Method::Auto
-            && options.multigrid.smoother == Smoother::Auto
-            && resolved.multigrid.smoother.begins_with_points();
-        let tried = if is_own || factors.is_some() { None } else { box_to_try(backend, stencil, options, &choice) };
-        let after_box = tried.is_some().then(|| resolved.clone());
-        let (options, is_replaceable) = match tried {
-            Some(_) => (with_box(resolved), false),
-            None => (resolved, is_replaceable),
+        let direct = Direct {
+            is_possible: backend.has_direct(),
+            is_divided: backend.device().ranks > 1,
+            factors: || stencil.chooses_direct(),
+            nearest: || stencil.tries_box(),
         };
+        let Beginning { options, factors, is_direct, after_box, is_replaceable, reserve, has_levels, why } =
+            begin(options, is_own, direct, || backend.choice(stencil, &operator, options))?;
         if !stencil.is_symmetric() && options.method == Method::Cg {
             return Err(Error::invalid(
                 "solver.method",
@@ -176,13 +148,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let capabilities = backend.capabilities(&operator);
         let null_space = null_space(&capabilities, stencil, &options)?;
         let is_floating = null_space.as_ref().is_some_and(NullSpace::is_floating);
-        let known = factors.as_ref().or(tried.as_ref().map(|(factors, _)| factors));
         let Parts { made: iteration, levels, mut notes, coefficient_bytes, updates } =
-            assemble(backend, stencil, &options, &operator, own, known, is_floating)?;
-        notes.extend(choice.why.clone().filter(|_| tried.is_none()));
-        notes.extend(tried.map(|(_, why)| format!("conjugate gradients with the nearest box: {why}")));
-        notes.extend(why_not_directly(backend, stencil, asked.method));
-        notes.extend(choice.why_cycles.clone().filter(|_| after_box.is_none()));
+            assemble(backend, stencil, &options, &operator, own, factors.as_ref(), is_floating)?;
+        notes.extend(why);
         notes.extend(described);
         let singular = null_space.as_ref().and_then(NullSpace::describe);
         let is_incomplete = matches!(options.preconditioner, Preconditioner::Ic { .. } | Preconditioner::Mic { .. });
@@ -223,13 +191,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             spare: None,
             best: keeps_best.then(|| backend.zeros(&layout)).transpose()?,
             is_automatic,
-            asked: factors.is_some().then(|| asked.clone()),
+            asked: is_direct.then(|| asked.clone()),
             after_box,
             is_replaceable,
-            reserve: choice.preconditioner,
+            reserve,
             is_capped: false,
             is_current: true,
-            has_levels: choice.method == Method::Multigrid,
+            has_levels,
             scaled: diagonal.map(|diagonal| Ok::<_, Error>((diagonal, backend.zeros(&layout)?))).transpose()?,
             scalars: backend.scalars()?,
             backend: backend.clone(),

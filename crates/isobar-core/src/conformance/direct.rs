@@ -33,7 +33,7 @@ fn stencil_with(
     layered: Option<usize>,
     seed: u64,
 ) -> Diffusion {
-    let extents = [shape.nx, shape.ny, shape.nz];
+    let extents = shape.extents();
     let width = |d: usize, at: [usize; 3]| stretching.powf(at[d] as f64 / extents[d] as f64);
     let of = |value: &dyn Fn([usize; 3]) -> f64| -> Vec<f64> {
         let at = |n: usize| [n % shape.nx, n / shape.nx % shape.ny, n / (shape.nx * shape.ny)];
@@ -92,7 +92,7 @@ fn solver<B: Complete>(backend: &B, stencil: &Diffusion, what: &str) -> crate::o
 }
 
 /// Checks boxes of awkward sizes, with all kinds of sides, uniform, stretched and layered along each axis.
-pub fn boxes<B: Complete>(backend: &B) {
+pub(super) fn boxes<B: Complete>(backend: &B) {
     let extents = [
         [1, 1, 1],
         [2, 1, 1],
@@ -126,7 +126,7 @@ pub fn boxes<B: Complete>(backend: &B) {
 }
 
 /// Checks indefinite boxes: negative reactions, in lines of all kinds.
-pub fn indefinite<B: Complete>(backend: &B) {
+pub(super) fn indefinite<B: Complete>(backend: &B) {
     for (n, [nx, ny, nz]) in [[6, 5, 4], [8, 16, 10], [34, 3, 18], [12, 66, 2], [2, 2, 130]].into_iter().enumerate() {
         for m in 0..6 {
             let mut sides = [n + m, n + 2 * m, m].map(|s| SIDES[s % SIDES.len()]);
@@ -144,7 +144,7 @@ pub fn indefinite<B: Complete>(backend: &B) {
 }
 
 /// Checks updates of factors: of layers alone, and of everything.
-pub fn update<B: Complete>(backend: &B) {
+pub(super) fn update<B: Complete>(backend: &B) {
     let shape = Shape::new(12, 6, 10);
     let sides = [SIDES[1], SIDES[4], SIDES[0]];
     let first = stencil(shape, sides, 1.0, Some(2), 1);

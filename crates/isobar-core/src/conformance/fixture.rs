@@ -10,7 +10,7 @@ use crate::build::{Solve, System};
 use crate::error::Result;
 use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
 use crate::layout::{Colour, Layout, Shape};
-use crate::operator::{Capabilities, Guess, LineSmoother, LineSolver, Relaxation, Transfer};
+use crate::operator::{Capabilities, Guess, LineSolver, Relaxation, Transfer};
 use crate::options::{Smoother, SolverOptions};
 use crate::outcome::Outcome;
 use crate::problem::{Helmholtz, random};
@@ -40,22 +40,22 @@ const SHAPES: [(usize, usize, usize); 12] = [
 const LARGE: usize = 10_000;
 
 /// Returns the grids for a back end. The reference has neither threads nor tiles, and large grids would show nothing new of it.
-pub fn shapes<B: Backend>() -> impl Iterator<Item = Shape> {
+pub(super) fn shapes<B: Backend>() -> impl Iterator<Item = Shape> {
     let is_divided = TypeId::of::<B>() != TypeId::of::<Reference>();
     let all = SHAPES.into_iter().map(|(nx, ny, nz)| Shape::new(nx, ny, nz));
     all.filter(move |shape| is_divided || shape.cells() <= LARGE)
 }
 
 /// Unwraps a result that a check needs.
-pub fn ok<T>(result: Result<T>) -> T {
+pub(super) fn ok<T>(result: Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Scalars for the checks' own use.
-pub const SCALARS: [Scalar; 4] = [Scalar::new(0), Scalar::new(1), Scalar::new(2), Scalar::new(3)];
+pub(super) const SCALARS: [Scalar; 4] = [Scalar::new(0), Scalar::new(1), Scalar::new(2), Scalar::new(3)];
 
 /// Returns smoothers, over-relaxed and not, either colour first.
-pub fn relaxations() -> [Relaxation; 6] {
+pub(super) fn relaxations() -> [Relaxation; 6] {
     let make = |smoother, rho, first| Relaxation { smoother, rho, first };
     [
         make(Smoother::LineRedBlack, 1.0, Colour::Red),
@@ -68,7 +68,7 @@ pub fn relaxations() -> [Relaxation; 6] {
 }
 
 /// A kind of stencil with samples to check.
-pub trait Sample: SevenPoint {
+pub(super) trait Sample: SevenPoint {
     /// Returns named stencils of this kind on a grid, all their coefficients of order one and different, so that a wrong
     /// one shows, in single precision too.
     fn samples(shape: Shape) -> Vec<(String, Self)>;
@@ -107,14 +107,14 @@ impl Sample for TensorProduct {
 }
 
 /// Makes the Helmholtz problem on a panel or a box.
-pub fn helmholtz(shape: Shape) -> Helmholtz {
+pub(super) fn helmholtz(shape: Shape) -> Helmholtz {
     let Shape { nx, ny, nz } = shape;
     let geometry = if nx % 3 == 0 { Geometry::Box } else { Geometry::Panel };
     Helmholtz { grid: GridOptions { geometry, nx, ny, nz, ..GridOptions::default() }, ..Helmholtz::default() }
 }
 
 /// Makes a tensor-product stencil whose factors are all of order one and all different.
-pub fn sample(shape: Shape) -> TensorProduct {
+pub(super) fn sample(shape: Shape) -> TensorProduct {
     let Shape { nx, ny, nz } = shape;
     let positive = |seed: u64, n: usize| 1.0 + 0.5 * random(seed, n);
     let coupling: Vec<f64> = (0..nz.saturating_sub(1)).map(|k| -positive(11, k)).collect();
@@ -199,37 +199,37 @@ fn faces_of(stencil: &Diffusion) -> Coefficients {
 }
 
 /// Makes a floating stencil with every fifth cell inactive: the constant is in its null space.
-pub fn floating(shape: Shape) -> Diffusion {
+pub(super) fn floating(shape: Shape) -> Diffusion {
     let field: Arc<[f64]> = (0..shape.cells()).map(|n| if n % 5 == 0 { 0.0 } else { 1.5 + random(1, n) }).collect();
     let cells = Coefficients::Cells { fields: vec![field], axes: [(0, 1.0); 3] };
     ok(Diffusion::new(shape, cells, None, [[Side::Closed; 2]; 3]))
 }
 
 /// The operator under test and its specification, with all their capabilities.
-pub struct Pair<'b, B: Supports<S>, S: Sample, T: Real> {
+pub(super) struct Pair<'b, B: Supports<S>, S: Sample, T: Real> {
     /// The back end under test.
-    pub backend: &'b B,
+    pub(super) backend: &'b B,
     /// The stencil of both operators.
-    pub stencil: S,
+    pub(super) stencil: S,
     /// The name of the stencil.
-    pub name: String,
+    pub(super) name: String,
     /// The operator under test.
-    pub operator: Arc<B::Operator<T>>,
+    pub(super) operator: Arc<B::Operator<T>>,
     /// Its capabilities.
-    pub tested: Capabilities<B, T>,
+    pub(super) tested: Capabilities<B, T>,
     /// The solver of its lines.
-    pub lines: Arc<dyn LineSolver<B, T>>,
+    pub(super) lines: Arc<dyn LineSolver<B, T>>,
     /// The specification.
-    pub reference: Arc<Plain<S, T>>,
+    pub(super) reference: Arc<Plain<S, T>>,
     /// Scalars under test.
-    pub scalars: B::Scalars,
+    pub(super) scalars: B::Scalars,
     /// Scalars of the specification.
-    pub reference_scalars: HostScalars,
+    pub(super) reference_scalars: HostScalars,
 }
 
 impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
     /// Makes both operators.
-    pub fn new(backend: &'b B, name: String, stencil: S) -> Self {
+    pub(super) fn new(backend: &'b B, name: String, stencil: S) -> Self {
         let operator = ok(backend.operator::<T>(&stencil));
         let lines = ok(backend.lines(&stencil, &operator)).unwrap_or_else(|| panic!("{name}: no lines"));
         Self {
@@ -246,12 +246,12 @@ impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
     }
 
     /// Returns the shape of the grid.
-    pub fn shape(&self) -> Shape {
+    pub(super) fn shape(&self) -> Shape {
         self.stencil.shape()
     }
 
     /// Makes a random vector on both back ends; 0 in inactive cells, like every vector of a solve.
-    pub fn vector(&self, seed: u64) -> (Vector<T>, B::Vector<T>) {
+    pub(super) fn vector(&self, seed: u64) -> (Vector<T>, B::Vector<T>) {
         let mut v = random_vector(self.shape(), seed);
         let Shape { nx, ny, nz } = self.shape();
         for (i, j, k) in (0..nz).flat_map(|k| (0..ny).flat_map(move |j| (0..nx).map(move |i| (i, j, k)))) {
@@ -264,34 +264,34 @@ impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
     }
 
     /// Makes a vector for a step to overwrite: NaN, except for padding.
-    pub fn poison(&self) -> (Vector<T>, B::Vector<T>) {
+    pub(super) fn poison(&self) -> (Vector<T>, B::Vector<T>) {
         poison(self.backend, self.shape())
     }
 
     /// Sets a scalar on both sides.
-    pub fn set(&mut self, scalar: Scalar, value: f64) {
+    pub(super) fn set(&mut self, scalar: Scalar, value: f64) {
         self.reference_scalars.set(scalar, value);
         ok(self.backend.set(&mut self.scalars, scalar, value));
     }
 
     /// Makes a coefficient α of a given value, in a scalar of its own.
-    pub fn coefficient(&mut self, scalar: Scalar, value: f64) -> Ratio {
+    pub(super) fn coefficient(&mut self, scalar: Scalar, value: f64) -> Ratio {
         self.set(scalar, value);
         Ratio::new(scalar, Scalar::ONE)
     }
 
     /// Fails unless the two vectors agree to rounding, of entries of order one.
-    pub fn compare(&self, found: &B::Vector<T>, expected: &Vector<T>, what: &str) {
+    pub(super) fn compare(&self, found: &B::Vector<T>, expected: &Vector<T>, what: &str) {
         self.compare_at_scale(found, expected, 1.0, what);
     }
 
     /// Fails unless the two vectors agree to the rounding of numbers of this size.
-    pub fn compare_at_scale(&self, found: &B::Vector<T>, expected: &Vector<T>, scale: f64, what: &str) {
+    pub(super) fn compare_at_scale(&self, found: &B::Vector<T>, expected: &Vector<T>, scale: f64, what: &str) {
         compare_at_scale(self.backend, found, expected, scale, &format!("{what} with {}", self.name));
     }
 
     /// Fails unless a scalar agrees to its own rounding, or to that of a number of this size if it is smaller.
-    pub fn compare_scalar(&self, scalar: Scalar, scale: f64, what: &str) {
+    pub(super) fn compare_scalar(&self, scalar: Scalar, scale: f64, what: &str) {
         let found = ok(self.backend.read(&self.scalars))[scalar.index()];
         let expected = self.reference_scalars.get(scalar);
         let scale = scale.max(expected.abs()).max(1e-30);
@@ -307,12 +307,15 @@ impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
 /// Returns whether a back end that makes levels of diffusion by its own kernels gets equal weights up to rounding, for a
 /// sample of this name: with inactive cells, couplings of coarse grids are zero up to rounding, and weights depend on that
 /// rounding.
-pub fn has_same_weights<B: Backend>(backend: &B, name: &str) -> bool {
+pub(super) fn has_same_weights<B: Backend>(backend: &B, name: &str) -> bool {
     backend.device().kind != "cuda" || !name.contains("holes true")
 }
 
 /// Runs a check for every stencil of a kind on every grid.
-pub fn for_each_pair<B: Supports<S>, S: Sample, T: Real>(backend: &B, mut check: impl FnMut(&mut Pair<'_, B, S, T>)) {
+pub(super) fn for_each_pair<B: Supports<S>, S: Sample, T: Real>(
+    backend: &B,
+    mut check: impl FnMut(&mut Pair<'_, B, S, T>),
+) {
     for shape in shapes::<B>() {
         for (name, stencil) in S::samples(shape) {
             check(&mut Pair::new(backend, name, stencil));
@@ -321,30 +324,25 @@ pub fn for_each_pair<B: Supports<S>, S: Sample, T: Real>(backend: &B, mut check:
 }
 
 /// The first two levels of a stencil on both back ends.
-pub struct Levels<'b, B: Supports<S>, S: Sample, T: Real> {
+pub(super) struct Levels<'b, B: Supports<S>, S: Sample, T: Real> {
     /// The finer level.
-    pub fine: Pair<'b, B, S, T>,
+    pub(super) fine: Pair<'b, B, S, T>,
     /// The coarser grid.
-    pub coarse: Shape,
+    pub(super) coarse: Shape,
     /// The hierarchy under test.
-    pub tested: Hierarchy<B, S, T>,
+    pub(super) tested: Hierarchy<B, S, T>,
     /// The hierarchy of the specification.
-    pub reference: Hierarchy<Reference, S, T>,
+    pub(super) reference: Hierarchy<Reference, S, T>,
 }
 
 impl<B: Supports<S>, S: Sample, T: Real> Levels<'_, B, S, T> {
     /// Returns the transfers between the levels.
-    pub fn transfer(&self) -> (&dyn Transfer<B, T>, &dyn Transfer<Reference, T>) {
+    pub(super) fn transfer(&self) -> (&dyn Transfer<B, T>, &dyn Transfer<Reference, T>) {
         (&*self.tested.transfers[0], &*self.reference.transfers[0])
     }
 
-    /// Returns the smoothers of the finer level.
-    pub fn smoother(&self) -> (&dyn LineSmoother<B, T>, &dyn LineSmoother<Reference, T>) {
-        (&*self.tested.levels[0], &*self.reference.levels[0])
-    }
-
     /// Makes a random vector of the coarser level.
-    pub fn coarse_vector(&self, seed: u64) -> (Vector<T>, B::Vector<T>) {
+    pub(super) fn coarse_vector(&self, seed: u64) -> (Vector<T>, B::Vector<T>) {
         let v = random_vector(self.coarse, seed);
         let sent = send(self.fine.backend, &v);
         (v, sent)
@@ -352,7 +350,7 @@ impl<B: Supports<S>, S: Sample, T: Real> Levels<'_, B, S, T> {
 }
 
 /// Runs a check for the first two levels of every stencil of a kind that has two.
-pub fn for_each_two_levels<B, S, T>(
+pub(super) fn for_each_two_levels<B, S, T>(
     backend: &B,
     samples: &[(String, S)],
     mut check: impl FnMut(&mut Levels<'_, B, S, T>),
@@ -377,14 +375,14 @@ pub fn for_each_two_levels<B, S, T>(
 }
 
 /// Makes a vector of random numbers on the reference back end.
-pub fn random_vector<T: Real>(shape: Shape, seed: u64) -> Vector<T> {
+pub(super) fn random_vector<T: Real>(shape: Shape, seed: u64) -> Vector<T> {
     let mut v = ok(Vector::zeros(&ok(Layout::new(shape))));
     v.fill_with(|i, j, k| T::from_f64(random(seed, i + shape.nx * (j + shape.ny * k))));
     v
 }
 
 /// Makes vectors of NaN on both back ends.
-pub fn poison<B: Backend, T: Real>(backend: &B, shape: Shape) -> (Vector<T>, B::Vector<T>) {
+pub(super) fn poison<B: Backend, T: Real>(backend: &B, shape: Shape) -> (Vector<T>, B::Vector<T>) {
     let mut v = ok(Vector::zeros(&ok(Layout::new(shape))));
     v.fill_with(|_, _, _| T::from_f64(f64::NAN));
     let sent = send(backend, &v);
@@ -392,7 +390,7 @@ pub fn poison<B: Backend, T: Real>(backend: &B, shape: Shape) -> (Vector<T>, B::
 }
 
 /// Copies a reference vector to another back end.
-pub fn send<B: Backend, T: Real>(backend: &B, v: &Vector<T>) -> B::Vector<T> {
+pub(super) fn send<B: Backend, T: Real>(backend: &B, v: &Vector<T>) -> B::Vector<T> {
     let shape = v.layout().shape();
     let mut host = vec![T::ZERO; shape.cells()];
     ok(Reference.download(v, &mut ok(ArrayViewMut::c_order(&mut host, shape))));
@@ -402,25 +400,25 @@ pub fn send<B: Backend, T: Real>(backend: &B, v: &Vector<T>) -> B::Vector<T> {
 }
 
 /// Returns a vector's entries in C order.
-pub fn fetch<B: Backend, T: Real>(backend: &B, v: &B::Vector<T>, shape: Shape) -> Vec<T> {
+pub(super) fn fetch<B: Backend, T: Real>(backend: &B, v: &B::Vector<T>, shape: Shape) -> Vec<T> {
     let mut host = vec![T::ZERO; shape.cells()];
     ok(backend.download(v, &mut ok(ArrayViewMut::c_order(&mut host, shape))));
     host
 }
 
 /// Returns the relative difference that rounding in a different order may cause.
-pub fn tolerance<T: Real>() -> f64 {
+pub(super) fn tolerance<T: Real>() -> f64 {
     200.0 * T::EPSILON
 }
 
 /// Fails unless the two vectors agree to rounding, in the maximum norm.
-pub fn compare<B: Backend, T: Real>(backend: &B, found: &B::Vector<T>, expected: &Vector<T>, what: &str) {
+pub(super) fn compare<B: Backend, T: Real>(backend: &B, found: &B::Vector<T>, expected: &Vector<T>, what: &str) {
     compare_at_scale(backend, found, expected, 1e-30, what);
 }
 
 /// Fails unless two vectors agree, where rounding is relative to `scale` if that is larger than any entry: a residual
 /// rounds like its terms.
-pub fn compare_at_scale<B: Backend, T: Real>(
+pub(super) fn compare_at_scale<B: Backend, T: Real>(
     backend: &B,
     found: &B::Vector<T>,
     expected: &Vector<T>,
@@ -445,7 +443,7 @@ pub fn compare_at_scale<B: Backend, T: Real>(
 }
 
 /// Solves from zero; the array for the solution is NaN before.
-pub fn solve<B: Supports<S>, S: Stencil>(
+pub(super) fn solve<B: Supports<S>, S: Stencil>(
     backend: &B,
     stencil: &S,
     options: &SolverOptions,
@@ -460,7 +458,7 @@ pub fn solve<B: Supports<S>, S: Stencil>(
 ///
 /// # Errors
 /// See [`System::new`] and [`Solve::solve`].
-pub fn solve_into<B: Supports<S>, S: Stencil>(
+pub(super) fn solve_into<B: Supports<S>, S: Stencil>(
     backend: &B,
     stencil: &S,
     options: &SolverOptions,
@@ -475,7 +473,7 @@ pub fn solve_into<B: Supports<S>, S: Stencil>(
 }
 
 /// Returns the reference's solve of a named problem, computed once for all back ends and checks of a process.
-pub fn reference_solve<S: Stencil>(
+pub(super) fn reference_solve<S: Stencil>(
     name: &str,
     stencil: &S,
     options: &SolverOptions,

@@ -117,7 +117,7 @@ fn products<B: Supports<Diffusion>, T: Real>(backend: &B, tested: &Hierarchy<B, 
 }
 
 /// Checks operators, sweeps, transfers and corrections of all levels.
-pub fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
+pub(super) fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
     // A GPU makes the levels by kernels of its own.
     let rounds_otherwise = backend.device().kind == "cuda";
     for Sample { name, stencil, is_sensitive, has_pieces } in samples() {

@@ -24,7 +24,7 @@ fn samples<B: Backend, S: Sample>() -> Vec<(String, S)> {
 }
 
 /// Checks R f and u + P u_c.
-pub fn transfers<B: Supports<S>, S: Sample, T: Real>(backend: &B)
+pub(super) fn transfers<B: Supports<S>, S: Sample, T: Real>(backend: &B)
 where
     Reference: Supports<S, Operator<T> = Plain<S, T>>,
 {
@@ -48,7 +48,7 @@ where
 }
 
 /// Checks sweep and restriction, prolongation and sweep, in one pass.
-pub fn fused_transfers<B: Supports<S>, S: Sample, T: Real>(backend: &B)
+pub(super) fn fused_transfers<B: Supports<S>, S: Sample, T: Real>(backend: &B)
 where
     Reference: Supports<S, Operator<T> = Plain<S, T>>,
 {
@@ -110,7 +110,7 @@ fn with_a_strong_direction(shape: Shape) -> Vec<(String, Diffusion)> {
 }
 
 /// Checks ⟨R f, u_c⟩ = ⟨f, P u_c⟩, on which plain conjugate gradients rely.
-pub fn adjoint_transfers<B: Supports<Diffusion>, T: Real>(backend: &B) {
+pub(super) fn adjoint_transfers<B: Supports<Diffusion>, T: Real>(backend: &B) {
     let [left, right, ..] = SCALARS;
     let all = shapes::<B>().flat_map(|shape| {
         let mut all = Diffusion::samples(shape);
@@ -145,7 +145,7 @@ pub fn adjoint_transfers<B: Supports<Diffusion>, T: Real>(backend: &B) {
 
 /// Checks two cycles of the finest level in two precisions: down, up, down, up; and external
 /// corrections.
-pub fn mixed_top<B: Supports<S>, S: Sample>(backend: &B)
+pub(super) fn mixed_top<B: Supports<S>, S: Sample>(backend: &B)
 where
     Reference: Supports<S, Operator<f64> = Plain<S, f64>, Operator<f32> = Plain<S, f32>>,
 {
@@ -215,7 +215,7 @@ fn top<B: Supports<S>, S: Sample>(
     backend: &B,
     stencil: &S,
     relaxation: crate::operator::Relaxation,
-) -> (Box<dyn MixedTop<B>>, Shape) {
+) -> (MixedTop<B>, Shape) {
     let double = ok(backend.operator::<f64>(stencil));
     let single = ok(backend.operator::<f32>(stencil));
     let Some(hierarchy) = ok(backend.hierarchy(stencil, &single, Smoother::LineRedBlack, Some(2))) else {

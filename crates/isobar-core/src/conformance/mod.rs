@@ -12,27 +12,27 @@
 //!
 //! Data that a step must not read is filled with NaN first, so that a wrong read shows.
 //!
-//! * [`fixture`]: grids of awkward sizes, stencils of every kind, vectors on both sides, and the comparison,
-//! * [`vectors`]: copies, vector operations, aggregates,
-//! * [`steps`]: each fused step of an operator, [`triangular`]: those of its triangular parts,
-//! * [`points`]: relaxation of points, in sweeps and in tiles,
-//! * [`galerkin`] and [`point_levels`]: the levels of diffusion, [`levels`]: transfers, and the steps that fuse them with sweeps, in
-//!   one precision and in two, [`modes`]: transfers between a grid and its vertical modes,
+//! * `fixture`: grids of awkward sizes, stencils of every kind, vectors on both sides, and the comparison,
+//! * `vectors`: copies, vector operations, aggregates,
+//! * `steps`: each fused step of an operator, `triangular`: those of its triangular parts,
+//! * `points`: relaxation of points, in sweeps and in tiles,
+//! * `galerkin` and `point_levels`: the levels of diffusion, `levels`: transfers, and the steps that fuse them with sweeps, in
+//!   one precision and in two, `modes`: transfers between a grid and its vertical modes,
 //! * [`direct`]: boxes that are solved without iterating,
-//! * [`solves`]: whole solves, and bad input, [`updates`]: operators that change.
+//! * `solves`: whole solves, and bad input, `updates`: operators that change.
 
 pub mod direct;
-pub mod fixture;
-pub mod galerkin;
-pub mod levels;
-pub mod modes;
-pub mod point_levels;
-pub mod points;
-pub mod solves;
-pub mod steps;
-pub mod triangular;
-pub mod updates;
-pub mod vectors;
+mod fixture;
+mod galerkin;
+mod levels;
+mod modes;
+mod point_levels;
+mod points;
+mod solves;
+mod steps;
+mod triangular;
+mod updates;
+mod vectors;
 
 use crate::backend::AggregateBackend;
 use crate::real::Real;
@@ -42,7 +42,7 @@ use crate::stencil::{Diffusion, StoredMatrix, Supports, TensorProduct};
 pub type Checks<B> = Vec<(String, Box<dyn Fn(&B) + Send + Sync>)>;
 
 /// A back end that supports all stencils of the suite.
-pub trait Complete: Supports<TensorProduct> + Supports<Diffusion> + Supports<StoredMatrix> {}
+trait Complete: Supports<TensorProduct> + Supports<Diffusion> + Supports<StoredMatrix> {}
 
 impl<B: Supports<TensorProduct> + Supports<Diffusion> + Supports<StoredMatrix>> Complete for B {}
 
@@ -55,7 +55,10 @@ macro_rules! checks {
 }
 
 /// Returns all checks for a back end, in a precision.
-pub fn suite<B: Complete, T: Real>() -> Checks<B> {
+pub fn suite<B, T: Real>() -> Checks<B>
+where
+    B: Supports<TensorProduct> + Supports<Diffusion> + Supports<StoredMatrix>,
+{
     let mut all = vector_suite::<B, T>();
     all.extend(checks! {
         "tensor_product": [
@@ -140,7 +143,7 @@ pub fn suite<B: Complete, T: Real>() -> Checks<B> {
 }
 
 /// Returns the checks that need no stencil.
-pub fn vector_suite<B: AggregateBackend, T: Real>() -> Checks<B> {
+fn vector_suite<B: AggregateBackend, T: Real>() -> Checks<B> {
     checks! {
         "vectors": [
             "transfer" => vectors::transfer::<B, T>,

@@ -27,7 +27,7 @@ fn modes<B: Supports<TensorProduct>, T: Real, C: Real>(
 const SCALE: f64 = 30.0;
 
 /// Checks projection, expansion, and both with sweeps in one pass; modes in precision C.
-pub fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
+pub(super) fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
     let [norm, ..] = SCALARS;
     for (shape, (name, stencil)) in
         shapes::<B>().flat_map(|shape| TensorProduct::samples(shape).into_iter().map(move |s| (shape, s)))
@@ -124,7 +124,7 @@ pub fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
 
 /// Checks cycles of multigrid on the problems of modes, on grids of few and of many columns, and with more
 /// sweeps.
-pub fn cycles<B: Complete, T: Real>(backend: &B) {
+pub(super) fn cycles<B: Complete, T: Real>(backend: &B) {
     let usual = MultigridOptions::default();
     let all = [usual.clone(), MultigridOptions { pre: 2, coarse_sweeps: 3, ..usual }];
     for shape in [Shape::new(1, 1, 2), Shape::new(9, 6, 5), Shape::new(70, 44, 3), Shape::new(131, 75, 4)] {
@@ -170,7 +170,7 @@ fn cycle<B: Supports<TensorProduct>, T: Real>(
 }
 
 /// Checks that an update equals a new solver.
-pub fn update<B: Complete, T: Real>(backend: &B) {
+pub(super) fn update<B: Complete, T: Real>(backend: &B) {
     let shape = Shape::new(10, 7, 6);
     let other = super::fixture::sample(shape);
     let profile = crate::grid::VerticalProfile::new(vec![2.0; 6], vec![0.0; 6], vec![0.0; 6], vec![-1.0; 6]);

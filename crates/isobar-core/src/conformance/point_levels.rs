@@ -151,7 +151,7 @@ impl<B: Backend, T: Real> Level<'_, B, T> {
 }
 
 /// Checks operators, sweeps and transfers of all levels.
-pub fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
+pub(super) fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
     for (name, stencil) in samples() {
         let tested = hierarchy::<B, T>(backend, &stencil, None);
         let reference = hierarchy::<Reference, T>(&Reference, &stencil, None);
@@ -170,7 +170,7 @@ pub fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
 }
 
 /// Checks the finest level where all cells are equal; on a GPU on grids large enough for passes that pay only there.
-pub fn large_levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
+pub(super) fn large_levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
     let [fixed, closed] = [Side::Fixed, Side::Closed];
     let mixed = [[fixed, closed], [closed, fixed], [fixed, fixed]];
     let (plane, cube) = match backend.device().kind == "cuda" {
@@ -194,7 +194,7 @@ pub fn large_levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
 }
 
 /// Checks the finest level of the hybrid smoother with its transfer, and whole solves; back ends without such levels must refuse.
-pub fn above_lines<B: Complete, T: Real>(backend: &B) {
+pub(super) fn above_lines<B: Complete, T: Real>(backend: &B) {
     let mut options = SolverOptions {
         precision: T::PRECISION,
         tolerance: if T::PRECISION == Precision::F64 { 1e-9 } else { 1e-4 },
@@ -242,7 +242,7 @@ pub fn above_lines<B: Complete, T: Real>(backend: &B) {
 }
 
 /// Checks that an updated hierarchy equals a new one, bit for bit.
-pub fn update<B: Supports<Diffusion>, T: Real>(backend: &B) {
+pub(super) fn update<B: Supports<Diffusion>, T: Real>(backend: &B) {
     for shape in [Shape::new(16, 12, 8), Shape::new(13, 10, 6)] {
         let samples = Diffusion::samples(shape);
         let same_form = samples.iter().filter(|(name, _)| name.starts_with("one field"));

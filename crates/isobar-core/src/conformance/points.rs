@@ -24,7 +24,7 @@ const DIVIDED: [(usize, usize, usize); 4] = [(17, 3, 1), (5, 1, 4), (16, 12, 33)
 
 /// Returns cycles with tiles of awkward sizes: narrower than a pack, wider than one, the whole grid, overlapping or not, damped or not.
 fn cycles(shape: Shape) -> Vec<PointCycle> {
-    let n = [shape.nx, shape.ny, shape.nz];
+    let n = shape.extents();
     let cycle = |relaxation, sub_iterations, tile: [usize; 3], overlap: usize| {
         let overlap = [0, 1, 2].map(|d| if tile[d] < n[d] && overlap < tile[d] { overlap } else { 0 });
         PointCycle { sub_iterations, tile, overlap, ..PointCycle::sweep(relaxation) }
@@ -46,7 +46,7 @@ fn cycles(shape: Shape) -> Vec<PointCycle> {
 const FEW: usize = 512;
 
 /// Checks v = u after a cycle;  ‖f − A u‖².
-pub fn relax<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
+pub(super) fn relax<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     for_each_pair::<B, S, T>(backend, |pair| SWEEPS.iter().for_each(|sweep| compare(pair, sweep)));
     // Compiling kernels for every tile and every kind of coefficients would take minutes: checks some of each kind.
     let step = if backend.device().kind == "cuda" { 5 } else { 1 };
@@ -89,7 +89,7 @@ fn check_padding<B: Supports<S>, S: Sample, T: Real>(pair: &mut Pair<'_, B, S, T
 }
 
 /// Checks that cycles whose tiles overlap enough are plain sweeps, bit for bit.
-pub fn exact<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
+pub(super) fn exact<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     // The last has several tiles of any device.
     let shapes = [(50, 1, 1), (33, 26, 1), (21, 12, 9), (300, 5, 1), (70, 11, 37)];
     // Compiling kernels for every kind of coefficients would take minutes: checks each on some shape.
@@ -99,7 +99,7 @@ pub fn exact<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
             let mut pair = Pair::<B, S, T>::new(backend, name, stencil);
             let Some(tested) = pair.tested.points.clone() else { return };
             for (relaxation, k) in [(1.0, 2), (0.9, 4)] {
-                let n = [shape.nx, shape.ny, shape.nz];
+                let n = shape.extents();
                 let tile = [17, 10, 8].map(|cells: usize| cells.max(2 * k));
                 let tile = [0, 1, 2].map(|d| tile[d].min(n[d]));
                 let overlap = [0, 1, 2].map(|d| if tile[d] < n[d] { 2 * (k - 1) } else { 0 });
@@ -114,7 +114,7 @@ pub fn exact<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
 }
 
 /// Checks grids whose cells are all equal, large enough for passes of their own.
-pub fn exact_even<B: Supports<Diffusion>, T: Real>(backend: &B) {
+pub(super) fn exact_even<B: Supports<Diffusion>, T: Real>(backend: &B) {
     let [fixed, closed] = [Side::Fixed, Side::Closed];
     let mixed = [[fixed, closed], [closed, fixed], [fixed, fixed]];
     for (shape, sides, has_shift, most) in [
@@ -133,7 +133,7 @@ pub fn exact_even<B: Supports<Diffusion>, T: Real>(backend: &B) {
         }
         let Some(tested) = pair.tested.points.clone() else { return };
         let overlap = |n: usize| if n > 2 * most { 2 * (most - 1) } else { 0 };
-        let n = [shape.nx, shape.ny, shape.nz];
+        let n = shape.extents();
         let tile = n.map(|n| if n > 2 * most { 2 * most } else { n });
         let cycle = PointCycle { sub_iterations: most, tile, overlap: n.map(overlap), ..PointCycle::sweep(0.9) };
         assert!(cycle.is_exact(shape, tested.periodic()));
@@ -191,7 +191,7 @@ fn exact_moving<B: Supports<S>, S: Sample, T: Real>(
 
 /// Checks lines along x of a grid of one layer, each with its own norm: v = u after a cycle, ‖f − A u‖² of each line, and their
 /// judgement.
-pub fn lines<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
+pub(super) fn lines<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     let step = if backend.device().kind == "cuda" { 5 } else { 1 };
     for shape in [Shape::new(17, 3, 1), Shape::new(50, 37, 1), Shape::new(9, 1, 1), Shape::new(300, 6, 1)] {
         for (name, stencil) in S::samples(shape).into_iter().step_by(step) {

@@ -146,7 +146,7 @@ pub(super) fn like_the_reference<B: Supports<S>, S: Stencil>(
 }
 
 /// Checks every method for the tensor-product operator, ±1 iteration.
-pub fn tensor_product<B: Complete, T: Real>(backend: &B) {
+pub(super) fn tensor_product<B: Complete, T: Real>(backend: &B) {
     let stencil = tensor_product_stencil();
     like_the_reference(backend, "tensor product", &stencil, &tensor_product_variants::<T>(), |_, _| 1);
     // Odd in every direction.
@@ -163,7 +163,7 @@ fn tensor_product_stencil() -> crate::stencil::TensorProduct {
 }
 
 /// Checks every method for the diffusion operator, anchored or floating, with inactive cells.
-pub fn diffusion<B: Complete, T: Real>(backend: &B) {
+pub(super) fn diffusion<B: Complete, T: Real>(backend: &B) {
     let samples = Diffusion::samples(Shape::new(20, 14, 6));
     let odd = ("floating".to_owned(), floating(Shape::new(21, 14, 6)));
     for (name, stencil) in [&samples[1], &samples[5], &samples[9], &odd] {
@@ -175,7 +175,7 @@ pub fn diffusion<B: Complete, T: Real>(backend: &B) {
 }
 
 /// Checks Jacobi's method, by sweeps and by tiles, where a reaction keeps it short.
-pub fn jacobi<B: Complete, T: Real>(backend: &B) {
+pub(super) fn jacobi<B: Complete, T: Real>(backend: &B) {
     let samples = Diffusion::samples(Shape::new(20, 14, 6));
     let (name, stencil) = &samples[1];
     let tiles = |sub_iterations, overlap| JacobiOptions {
@@ -199,7 +199,7 @@ pub fn jacobi<B: Complete, T: Real>(backend: &B) {
 }
 
 /// Checks cycles that relax points, for constant and smooth coefficients, and their replacement for others.
-pub fn points<B: Complete, T: Real>(backend: &B) {
+pub(super) fn points<B: Complete, T: Real>(backend: &B) {
     use crate::stencil::{Coefficients, Side};
     let mut points = options::<T>();
     points.compatibility = Compatibility::Project;
@@ -240,7 +240,7 @@ pub fn points<B: Complete, T: Real>(backend: &B) {
 }
 
 /// Checks Krylov methods with every entry stored.
-pub fn stored_matrix<B: Complete, T: Real>(backend: &B) {
+pub(super) fn stored_matrix<B: Complete, T: Real>(backend: &B) {
     let stencil = ok(super::fixture::sample(Shape::new(12, 10, 8)).stored());
     let variants: Vec<_> = tensor_product_variants::<T>()
         .into_iter()
@@ -262,7 +262,7 @@ pub fn stored_matrix<B: Complete, T: Real>(backend: &B) {
 }
 
 /// Checks one cell, one column, one row.
-pub fn small_grids<B: Complete, T: Real>(backend: &B) {
+pub(super) fn small_grids<B: Complete, T: Real>(backend: &B) {
     for (nx, ny, nz) in [(1, 1, 1), (1, 1, 9), (9, 1, 1), (1, 6, 3), (2, 2, 1)] {
         let shape = Shape::new(nx, ny, nz);
         for zero in [true, false] {
@@ -288,7 +288,7 @@ pub fn small_grids<B: Complete, T: Real>(backend: &B) {
 }
 
 /// Checks that b = 0 is solved by u = 0 at once, for any first guess and norm.
-pub fn zero_right_hand_side<B: Complete, T: Real>(backend: &B) {
+pub(super) fn zero_right_hand_side<B: Complete, T: Real>(backend: &B) {
     let stencil = sample(Shape::new(8, 6, 5));
     let rhs = vec![0.0; 240];
     for options in tensor_product_variants::<T>() {
@@ -304,7 +304,7 @@ pub fn zero_right_hand_side<B: Complete, T: Real>(backend: &B) {
 }
 
 /// Checks that right-hand sides too large or small for sums of squares are solved like others, bit for bit.
-pub fn extreme_right_hand_sides<B: Complete, T: Real>(backend: &B) {
+pub(super) fn extreme_right_hand_sides<B: Complete, T: Real>(backend: &B) {
     let stencil = sample(Shape::new(8, 6, 5));
     let rhs = random_rhs(stencil.shape());
     let first: Vec<f64> = rhs.iter().rev().copied().collect();
@@ -326,7 +326,7 @@ pub fn extreme_right_hand_sides<B: Complete, T: Real>(backend: &B) {
 }
 
 /// Checks that a first guess that is good enough is unchanged.
-pub fn already_converged<B: Complete, T: Real>(backend: &B) {
+pub(super) fn already_converged<B: Complete, T: Real>(backend: &B) {
     let stencil = sample(Shape::new(8, 6, 5));
     let rhs = random_rhs(stencil.shape());
     let strict = SolverOptions { tolerance: 1e-12, ..SolverOptions::default() };
@@ -341,7 +341,7 @@ pub fn already_converged<B: Complete, T: Real>(backend: &B) {
 }
 
 /// Checks that NaN and infinity in the input are reported, not computed with.
-pub fn not_finite<B: Complete, T: Real>(backend: &B) {
+pub(super) fn not_finite<B: Complete, T: Real>(backend: &B) {
     let stencil = sample(Shape::new(8, 6, 5));
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         let mut rhs = random_rhs(stencil.shape());
@@ -364,7 +364,7 @@ pub fn not_finite<B: Complete, T: Real>(backend: &B) {
 }
 
 /// Checks that a better first guess takes no more iterations and ends at the same tolerance.
-pub fn first_guess<B: Complete, T: Real>(backend: &B) {
+pub(super) fn first_guess<B: Complete, T: Real>(backend: &B) {
     let stencil = tensor_product_stencil();
     let rhs = random_rhs(stencil.shape());
     for options in tensor_product_variants::<T>() {
@@ -380,7 +380,7 @@ pub fn first_guess<B: Complete, T: Real>(backend: &B) {
 }
 
 /// Checks that a solve does not depend on earlier ones, even if they met NaN or were stopped.
-pub fn after_a_failure<B: Complete, T: Real>(backend: &B) {
+pub(super) fn after_a_failure<B: Complete, T: Real>(backend: &B) {
     let stencil = tensor_product_stencil();
     let (shape, rhs) = (stencil.shape(), random_rhs(stencil.shape()));
     for options in tensor_product_variants::<T>() {
@@ -402,7 +402,7 @@ pub fn after_a_failure<B: Complete, T: Real>(backend: &B) {
 }
 
 /// Checks advection: BiCGStab and multigrid solve it, conjugate gradients refuse it.
-pub fn not_symmetric<B: Complete, T: Real>(backend: &B) {
+pub(super) fn not_symmetric<B: Complete, T: Real>(backend: &B) {
     let problem = crate::problem::Helmholtz { advection: [3.0, -2.0, 0.0], ..helmholtz(Shape::new(24, 16, 6)) };
     let stencil = ok(problem.stencil());
     assert!(!stencil.is_symmetric());
@@ -419,7 +419,7 @@ pub fn not_symmetric<B: Complete, T: Real>(backend: &B) {
 }
 
 /// Checks that the iteration limit is an outcome, with the final residual.
-pub fn too_few_iterations<B: Complete, T: Real>(backend: &B) {
+pub(super) fn too_few_iterations<B: Complete, T: Real>(backend: &B) {
     let stencil = tensor_product_stencil();
     let rhs = random_rhs(stencil.shape());
     for options in tensor_product_variants::<T>() {
@@ -437,7 +437,7 @@ pub fn too_few_iterations<B: Complete, T: Real>(backend: &B) {
 }
 
 /// Checks that an observer can end a solve, which returns its current iterate.
-pub fn interrupted<B: Complete, T: Real>(backend: &B) {
+pub(super) fn interrupted<B: Complete, T: Real>(backend: &B) {
     let stencil = tensor_product_stencil();
     let shape = stencil.shape();
     let rhs = random_rhs(shape);
@@ -459,7 +459,7 @@ pub fn interrupted<B: Complete, T: Real>(backend: &B) {
 }
 
 /// Checks that a tolerance below rounding never counts as converged.
-pub fn unreachable_tolerance<B: Complete, T: Real>(backend: &B) {
+pub(super) fn unreachable_tolerance<B: Complete, T: Real>(backend: &B) {
     let stencil = ok(helmholtz(Shape::new(16, 16, 40)).stencil());
     let rhs = random_rhs(stencil.shape());
     for options in tensor_product_variants::<T>() {
@@ -470,7 +470,7 @@ pub fn unreachable_tolerance<B: Complete, T: Real>(backend: &B) {
 }
 
 /// Checks that a right-hand side that no u can produce is refused, unless it is to be projected.
-pub fn compatibility<B: Complete, T: Real>(backend: &B) {
+pub(super) fn compatibility<B: Complete, T: Real>(backend: &B) {
     let shape = Shape::new(8, 6, 4);
     let cells = Coefficients::Cells { fields: vec![vec![1.0; shape.cells()].into()], axes: [(0, 1.0); 3] };
     let stencil = ok(Diffusion::new(shape, cells, None, [[Side::Closed; 2]; 3]));

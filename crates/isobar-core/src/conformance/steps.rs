@@ -12,7 +12,7 @@ use crate::reference::{Plain, Vector};
 use crate::stencil::{StoredMatrix, Supports};
 
 /// Checks A x, f − A u, and its norm.
-pub fn apply<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
+pub(super) fn apply<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     let [first, second, ..] = SCALARS;
     for_each_pair::<B, S, T>(backend, |pair| {
         let ((mut u, mut on_u), (f, on_f), (mut y, mut on_y)) = (pair.vector(1), pair.vector(2), pair.poison());
@@ -34,7 +34,7 @@ pub fn apply<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
 }
 
 /// Checks D⁻¹ r, alone and in an iteration.
-pub fn diagonal<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
+pub(super) fn diagonal<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     let (out, alpha) = (Sums::<2>::new(3), Scalar::new(0));
     for_each_pair::<B, S, T>(backend, |pair| {
         let Some(tested) = pair.tested.diagonal.clone() else { panic!("{}: no diagonal", pair.name) };
@@ -55,7 +55,7 @@ pub fn diagonal<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
 }
 
 /// Checks M⁻¹ r, alone and in an iteration, also with the couplings of real problems.
-pub fn lines<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
+pub(super) fn lines<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     let (out, alpha) = (Sums::<2>::new(3), Scalar::new(0));
     for shape in shapes::<B>() {
         for (name, stencil) in S::line_samples(shape) {
@@ -79,7 +79,7 @@ pub fn lines<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
 }
 
 /// u += αp;  p' = z + βp;  q = A p';  σ = ⟨p', q⟩
-pub fn advance_direction<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
+pub(super) fn advance_direction<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     let sigma = Scalar::new(2);
     for_each_pair::<B, S, T>(backend, |pair| {
         let [(mut u, mut on_u), (mut p, mut on_p), (mut z, mut on_z)] = [5, 6, 7].map(|n| pair.vector(n));
@@ -107,7 +107,7 @@ pub fn advance_direction<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
 }
 
 /// Checks u += ρ M⁻¹(f − A u), every smoother, from zero and not.
-pub fn smooth<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
+pub(super) fn smooth<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     for_each_pair::<B, S, T>(backend, |pair| {
         if !pair.stencil.is_tame() {
             return;
@@ -128,7 +128,7 @@ pub fn smooth<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
 }
 
 /// Checks that padding is zero after every step; sums would show it otherwise.
-pub fn padding<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
+pub(super) fn padding<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     for shape in [Shape::new(3, 3, 2), Shape::new(17, 5, 3)] {
         for (name, stencil) in S::samples(shape) {
             let mut pair = Pair::<B, S, T>::new(backend, name, stencil);
@@ -147,7 +147,7 @@ pub fn padding<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
 }
 
 /// Checks that the stored matrix gives the results of the matrix-free one.
-pub fn stored_matrix<B: Supports<StoredMatrix>, T: Real>(backend: &B) {
+pub(super) fn stored_matrix<B: Supports<StoredMatrix>, T: Real>(backend: &B) {
     for shape in shapes::<B>() {
         let stencil = sample(shape);
         let plain = ok(Plain::<_, T>::new(&stencil));

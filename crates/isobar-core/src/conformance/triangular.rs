@@ -20,7 +20,7 @@ fn aggregating<B: Supports<Diffusion>, T: Real>(pair: &Pair<'_, B, Diffusion, T>
 }
 
 /// Checks v = D⁻¹(r − L w) and z = v − D⁻¹ Lᵀ w.
-pub fn relax<B: Supports<Diffusion>, T: Real>(backend: &B) {
+pub(super) fn relax<B: Supports<Diffusion>, T: Real>(backend: &B) {
     let [rho, ..] = SCALARS;
     for_each_pair::<B, Diffusion, T>(backend, |pair| {
         let tested = triangular(pair);
@@ -41,7 +41,7 @@ pub fn relax<B: Supports<Diffusion>, T: Real>(backend: &B) {
 }
 
 /// Checks z = (I − L D⁻¹)(I − D⁻¹ Lᵀ) r on A's pattern.
-pub fn incomplete_poisson<B: Supports<Diffusion>, T: Real>(backend: &B) {
+pub(super) fn incomplete_poisson<B: Supports<Diffusion>, T: Real>(backend: &B) {
     for_each_pair::<B, Diffusion, T>(backend, |pair| {
         let tested = triangular(pair);
         let ((mut r, mut on_r), (mut z, mut on_z)) = (pair.vector(26), pair.poison());
@@ -59,7 +59,7 @@ pub fn incomplete_poisson<B: Supports<Diffusion>, T: Real>(backend: &B) {
 }
 
 /// Checks the faces of a tensor product, and their incomplete factors.
-pub fn stored_faces<B: Supports<TensorProduct>, T: Real>(backend: &B) {
+pub(super) fn stored_faces<B: Supports<TensorProduct>, T: Real>(backend: &B) {
     for_each_pair::<B, TensorProduct, T>(backend, |pair| {
         let Some(stored) = ok(backend.stored_faces::<T>(&pair.stencil)) else {
             assert!(pair.tested.triangular.is_some(), "{}: neither triangular parts nor faces", pair.name);
@@ -89,7 +89,7 @@ const OUT: Sums<2> = Sums::new(3);
 
 /// Checks the pivots of incomplete Cholesky, modified or not, in blocks and over the whole grid, and the solve
 /// with them.
-pub fn factorise_and_substitute<B: Supports<Diffusion>, T: Real>(backend: &B) {
+pub(super) fn factorise_and_substitute<B: Supports<Diffusion>, T: Real>(backend: &B) {
     for_each_pair::<B, Diffusion, T>(backend, |pair| {
         let tested = triangular(pair);
         let Shape { nx, ny, .. } = pair.shape();
@@ -126,7 +126,7 @@ pub fn factorise_and_substitute<B: Supports<Diffusion>, T: Real>(backend: &B) {
 }
 
 /// q −= A Z a;  σ = ⟨p, q⟩
-pub fn subtract_aggregated<B: Supports<Diffusion>, T: Real>(backend: &B) {
+pub(super) fn subtract_aggregated<B: Supports<Diffusion>, T: Real>(backend: &B) {
     let [sigma, ..] = SCALARS;
     for_each_pair::<B, Diffusion, T>(backend, |pair| {
         let tested = aggregating(pair);
@@ -145,7 +145,7 @@ pub fn subtract_aggregated<B: Supports<Diffusion>, T: Real>(backend: &B) {
 }
 
 /// Checks E = Zᵀ A Z, connected components, bodies of one material.
-pub fn aggregation<B: Supports<Diffusion>, T: Real>(backend: &B) {
+pub(super) fn aggregation<B: Supports<Diffusion>, T: Real>(backend: &B) {
     let all = shapes::<B>().flat_map(|shape| {
         let mut all = Diffusion::samples(shape);
         all.push(("floating".into(), floating(shape)));

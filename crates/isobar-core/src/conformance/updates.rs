@@ -54,7 +54,7 @@ fn with<T: Real>(method: Method, preconditioner: Preconditioner) -> SolverOption
 }
 
 /// Checks updates of vertical and horizontal factors.
-pub fn tensor_product<B: Supports<TensorProduct>, T: Real>(backend: &B) {
+pub(super) fn tensor_product<B: Supports<TensorProduct>, T: Real>(backend: &B) {
     let first = sample(Shape::new(34, 20, 12));
     let (mut vertical, mut horizontal) = (first.vertical().clone(), first.horizontal().clone());
     vertical.a.iter_mut().for_each(|a| *a *= 2.5);
@@ -76,7 +76,7 @@ pub fn tensor_product<B: Supports<TensorProduct>, T: Real>(backend: &B) {
 }
 
 /// Checks updates of cell coefficients, shift and factors, and from a regular matrix to a singular one.
-pub fn diffusion<B: Supports<Diffusion>, T: Real>(backend: &B) {
+pub(super) fn diffusion<B: Supports<Diffusion>, T: Real>(backend: &B) {
     let shape = Shape::new(20, 14, 6);
     let samples = Diffusion::samples(shape);
     let mut options: Vec<SolverOptions> = [
@@ -127,7 +127,7 @@ fn scaled(stencil: &Diffusion) -> Diffusion {
 }
 
 /// Checks updates of the entries of a stored matrix.
-pub fn stored_matrix<B: Supports<StoredMatrix>, T: Real>(backend: &B) {
+pub(super) fn stored_matrix<B: Supports<StoredMatrix>, T: Real>(backend: &B) {
     let shape = Shape::new(12, 10, 6);
     let first = sample(shape);
     let mut vertical = first.vertical().clone();

@@ -9,7 +9,7 @@ use crate::real::Real;
 use crate::reference::{Reference, Vector};
 
 /// Checks that arrays are uploaded and downloaded unchanged, for any strides.
-pub fn transfer<B: Backend, T: Real>(backend: &B) {
+pub(super) fn transfer<B: Backend, T: Real>(backend: &B) {
     for shape in shapes::<B>() {
         let Shape { nx, ny, nz } = shape;
         let data: Vec<f32> = (0..shape.cells()).map(|n| n as f32 + 0.5).collect();
@@ -36,7 +36,7 @@ pub fn transfer<B: Backend, T: Real>(backend: &B) {
 }
 
 /// Checks clear, convert, convert_dot, scale, axpy, axpy_norm, xpay, dot.
-pub fn operations<B: Backend, T: Real>(backend: &B) {
+pub(super) fn operations<B: Backend, T: Real>(backend: &B) {
     let [first, second, third, _] = SCALARS;
     for shape in shapes::<B>() {
         let (x, y) = (random_vector::<T>(shape, 1), random_vector::<T>(shape, 2));
@@ -93,7 +93,7 @@ pub fn operations<B: Backend, T: Real>(backend: &B) {
 }
 
 /// Checks products with Z and Zᵀ.
-pub fn aggregates<B: AggregateBackend, T: Real>(backend: &B) {
+pub(super) fn aggregates<B: AggregateBackend, T: Real>(backend: &B) {
     for shape in shapes::<B>() {
         let cells = shape.cells();
         for count in [1, 3, cells.div_ceil(7), 700] {
@@ -154,7 +154,7 @@ pub(super) fn numbers<B: AggregateBackend>(backend: &B, count: usize) -> (Vec<f6
 }
 
 /// Checks y = M x with a dense matrix.
-pub fn aggregate_matrices<B: AggregateBackend>(backend: &B) {
+pub(super) fn aggregate_matrices<B: AggregateBackend>(backend: &B) {
     for size in [1, 2, 31, 64, 500] {
         let entries: Vec<f64> = (0..size * size).map(|n| random(34, n)).collect();
         let x: Vec<f64> = (0..size).map(|n| random(35, n)).collect();

@@ -1,8 +1,8 @@
 //! Separable matrices, which transforms and tridiagonal systems solve without iterating.
 //!
 //! * [`Separable`]: the factors of such a matrix, A = M_a ⊗ M_b ⊗ T + K_a ⊗ M_b ⊗ D_a + M_a ⊗ K_b ⊗ D_b,
-//! * [`separate`]: finds them in a matrix, or names the first number that does not fit,
-//! * [`nearest`]: the nearest factors of a matrix that has none,
+//! * `separate`: finds them in a matrix, or names the first number that does not fit,
+//! * `nearest`: the nearest factors of a matrix that has none,
 //! * [`Basis`]: the eigenvectors of one axis, and the fast transform that multiplies by them where its cells are uniform,
 //! * `periodic`: eigenvectors of stretched periodic axes.
 //!
@@ -17,11 +17,12 @@ mod separate;
 
 use crate::error::Result;
 use crate::layout::Shape;
+use crate::policy::direct::pays;
 
 pub use basis::{Basis, Symmetry, Trig};
 pub use lines::Lines;
-pub use nearest::{Nearest, may_be_open, nearest};
-pub use separate::{SeparableRows, looks_separable, separate};
+pub(crate) use nearest::{Nearest, may_be_open, nearest};
+pub(crate) use separate::{SeparableRows, looks_separable, separate};
 
 /// The matrix of one axis: (K v)_i = σ_i v_i + Σ t (v_i − v_neighbour), and the masses that weigh its cells.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,15 +65,8 @@ pub struct Separable {
 impl Separable {
     /// Returns whether its eigenvectors are computed in less time than iterating would take.
     pub fn pays(&self) -> bool {
-        /// Seconds to compute eigenvectors, for each cell to the third power; seconds to iterate a cell on a GPU; negligible seconds.
-        const EIGENVECTORS: f64 = 3.3e-10;
-        const CELL: f64 = 3e-9;
-        const LITTLE: f64 = 5e-3;
-        /// A product with this many eigenvectors takes as long as iterating.
-        const MOST: usize = 1024;
         let stretched = self.factors.iter().filter(|factor| !Basis::is_fast(factor)).map(AxisMatrix::len);
-        let seconds: f64 = stretched.clone().map(|n| EIGENVECTORS * (n as f64).powi(3)).sum();
-        stretched.max().unwrap_or(0) <= MOST && seconds <= LITTLE.max(CELL * self.shape.cells() as f64)
+        pays(stretched, self.shape.cells())
     }
 
     /// Returns whether the constant is in the null space: no cell has a shift.
@@ -117,7 +111,7 @@ impl Separable {
 
     /// Returns the number of cells of an axis.
     pub fn extent(&self, axis: usize) -> usize {
-        [self.shape.nx, self.shape.ny, self.shape.nz][axis]
+        self.shape.extents()[axis]
     }
 
     /// Returns the distance in an array of shape (nz, ny, nx), C order, between neighbours along an axis.

@@ -11,13 +11,13 @@ const FITS: usize = 8;
 
 /// The separable matrix nearest to another, and its distance.
 #[derive(Clone, Debug)]
-pub struct Nearest {
+pub(crate) struct Nearest {
     /// The factors of that matrix.
-    pub factors: Separable,
+    pub(crate) factors: Separable,
     /// The fraction of open cells among the samples.
-    pub open: f64,
+    pub(crate) open: f64,
     /// The standard deviation of the logarithms of open cells' couplings from those of the factors.
-    pub spread: f64,
+    pub(crate) spread: f64,
 }
 
 /// Finds the separable matrix nearest to another, without its inactive cells: couplings are fitted in their logarithms by products of one
@@ -25,9 +25,9 @@ pub struct Nearest {
 ///
 /// # Errors
 /// [`Error::Invalid`] where no cell is open.
-pub fn nearest(matrix: &dyn SeparableRows) -> Result<Nearest> {
+pub(crate) fn nearest(matrix: &dyn SeparableRows) -> Result<Nearest> {
     let shape = matrix.shape();
-    let extents = [shape.nx, shape.ny, shape.nz];
+    let extents = shape.extents();
     let fits = [0, 1, 2].map(|axis| (extents[axis] > 1).then(|| Fit::of(matrix, axis, extents)).transpose());
     let [x, y, z] = fits;
     let fits = [x?, y?, z?];
@@ -76,14 +76,14 @@ pub fn nearest(matrix: &dyn SeparableRows) -> Result<Nearest> {
 
 /// Returns false where [`Nearest::open`] is far below `least`, by a sixteenth of the samples. On small grids, where these are few,
 /// it returns true.
-pub fn may_be_open(matrix: &dyn SeparableRows, least: f64) -> bool {
+pub(crate) fn may_be_open(matrix: &dyn SeparableRows, least: f64) -> bool {
     /// Cells that are sampled in each layer.
     const FEW: u64 = SAMPLES / 16;
     /// The fewest samples, of which the fraction of open cells has a standard error of at most 0.005.
     const FEWEST: usize = 10_000;
     const FAR: f64 = 0.1;
     let shape = matrix.shape();
-    let extents = [shape.nx, shape.ny, shape.nz];
+    let extents = shape.extents();
     let count = extents.iter().sum::<usize>() * FEW as usize;
     let open = |axis: usize| {
         let layers = (0..3).flat_map(|d| (0..extents[d]).map(move |n| (d, n)));

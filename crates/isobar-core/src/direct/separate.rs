@@ -12,7 +12,7 @@ const TOLERANCE: f64 = 1e-11;
 const NEGLIGIBLE: f64 = 1e-13;
 
 /// A symmetric matrix with six neighbours a cell, for the search for factors.
-pub trait SeparableRows: Sync {
+pub(crate) trait SeparableRows: Sync {
     /// Returns the shape of the grid.
     fn shape(&self) -> Shape;
 
@@ -58,9 +58,9 @@ struct Rank {
 ///
 /// # Errors
 /// [`Error::Invalid`] naming the first cell whose number differs from the product of its neighbours' factors, and both numbers.
-pub fn separate(matrix: &dyn SeparableRows) -> Result<Separable> {
+pub(crate) fn separate(matrix: &dyn SeparableRows) -> Result<Separable> {
     let shape = matrix.shape();
-    let extents = [shape.nx, shape.ny, shape.nz];
+    let extents = shape.extents();
     let ranks = [0, 1, 2].map(|axis| (extents[axis] > 1).then(|| Rank::of(matrix, axis, extents)).transpose());
     let [x, y, z] = ranks;
     let ranks = [x?, y?, z?];
@@ -254,11 +254,11 @@ fn possible_lines(matrix: &dyn SeparableRows, ranks: &[Option<Rank>; 3], extents
 }
 
 /// Returns whether a few cells look like those of a separable matrix, so that a search is worthwhile.
-pub fn looks_separable(matrix: &dyn SeparableRows) -> bool {
+pub(crate) fn looks_separable(matrix: &dyn SeparableRows) -> bool {
     /// Cells of each axis.
     const SAMPLES: u64 = 64;
     let shape = matrix.shape();
-    let extents = [shape.nx, shape.ny, shape.nz];
+    let extents = shape.extents();
     (0..3).filter(|&axis| extents[axis] > 1 && !matrix.is_constant(axis)).all(|axis| {
         let of = |at: [usize; 3]| matrix.coupling(axis, at);
         let first = of([0; 3]);

@@ -9,6 +9,22 @@ use serde::{Deserialize, Serialize};
 pub use self::patch::{Patch, Slab, needs_whole_rows};
 use crate::error::{Error, Result};
 
+/// A direction of the grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Axis {
+    /// West to east.
+    X = 0,
+    /// South to north.
+    Y = 1,
+    /// Bottom to top.
+    Z = 2,
+}
+
+impl Axis {
+    /// All three directions.
+    pub const ALL: [Self; 3] = [Self::X, Self::Y, Self::Z];
+}
+
 /// The number of cells in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Shape {
@@ -29,6 +45,33 @@ impl Shape {
     /// Returns the number of cells.
     pub fn cells(&self) -> usize {
         self.nx * self.ny * self.nz
+    }
+
+    /// Returns nx, ny and nz.
+    pub fn extents(&self) -> [usize; 3] {
+        [self.nx, self.ny, self.nz]
+    }
+
+    /// Returns the numbers of faces between neighbours along an axis: those of cells, one less along the axis.
+    pub fn faces_between(&self, axis: Axis) -> Self {
+        self.with(axis, |n| n.saturating_sub(1))
+    }
+
+    /// Returns the numbers of faces across an axis with those on its two sides: those of cells, one more along the axis.
+    pub fn faces_across(&self, axis: Axis) -> Self {
+        self.with(axis, |n| n + 1)
+    }
+
+    /// Returns the numbers of faces on a side of an axis: those of cells, one along the axis.
+    pub fn faces_on_side(&self, axis: Axis) -> Self {
+        self.with(axis, |_| 1)
+    }
+
+    fn with(&self, axis: Axis, change: impl Fn(usize) -> usize) -> Self {
+        let mut extents = self.extents();
+        extents[axis as usize] = change(extents[axis as usize]);
+        let [nx, ny, nz] = extents;
+        Self { nx, ny, nz }
     }
 
     /// Returns half as many cells in x and in y, rounded up, and as many in the vertical; `None` for a single column.

@@ -55,11 +55,6 @@ impl Patch {
         Self { x: Slab { first: 0, beyond: shape.nx }, y: Slab::whole(shape) }
     }
 
-    /// Returns some rows of a grid, with all their columns.
-    pub fn of_rows(shape: Shape, rows: Slab) -> Self {
-        Self { y: rows, ..Self::whole(shape) }
-    }
-
     /// Returns its shape as a subdomain of a grid.
     pub fn shape(&self, whole: Shape) -> Shape {
         Shape { nx: self.x.rows(), ny: self.y.rows(), ..whole }
@@ -125,7 +120,7 @@ mod tests {
         assert_eq!(west.layout(whole, [false; 2]).unwrap().goes_on_in_x(), [false, true]);
         let on_ring = west.layout(whole, [true, false]).unwrap();
         assert_eq!((on_ring.goes_on_in_x(), on_ring.goes_around_in_x()), ([true, true], [true, false]));
-        let ring = Patch::of_rows(whole, patch.y);
+        let ring = Patch { y: patch.y, ..Patch::whole(whole) };
         assert_eq!(ring.layout(whole, [true, false]).unwrap(), patch.y.layout(whole, false).unwrap());
         assert_eq!(ring.whole_rows(whole, "this").unwrap(), patch.y);
         assert!(patch.whole_rows(whole, "this").unwrap_err().to_string().contains("this on ranks that divide x"));

@@ -191,7 +191,7 @@ impl JacobiOptions {
         is_floating: bool,
         suggested: [usize; 3],
     ) -> Result<PointCycle> {
-        let n = [shape.nx, shape.ny, shape.nz];
+        let n = shape.extents();
         let relaxation = self.relaxation.unwrap_or(if is_floating { FLOATING } else { 1.0 });
         let is_accelerated = self.acceleration != Acceleration::None;
         if self.sub_iterations == Count::Given(1) || (is_accelerated && !self.exact) {

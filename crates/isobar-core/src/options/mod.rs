@@ -6,7 +6,6 @@
 //! * [`PointCycle`]: `[solver.jacobi]` resolved on a grid,
 //! * [`heat`]: schemes and lengths of time steps.
 
-mod choice;
 mod cycles;
 mod deflation;
 pub mod heat;
@@ -24,7 +23,6 @@ use crate::error::{Error, Result};
 use crate::real::Precision;
 use name::Name;
 
-pub use choice::Choice;
 pub use cycles::CyclePrecision;
 pub use deflation::{CoarseSolve, Deflation, Stripes};
 pub use heat::{Scheme, StepGuess, Steps};
@@ -317,58 +315,6 @@ impl SolverOptions {
         }
         Ok(())
     }
-
-    /// Replaces `Auto` by the stencil's own choice of method and preconditioner, and checks the options
-    /// together.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] naming the key that conflicts with the others.
-    pub fn resolved(&self, choice: &Choice) -> Result<Self> {
-        self.validate()?;
-        let mut this = self.clone();
-        if this.multigrid.smoother == Smoother::Auto {
-            let is_open = (this.method, this.preconditioner) == (Method::Auto, Preconditioner::Auto);
-            this.multigrid.smoother = if is_open { choice.smoother } else { Smoother::LineRedBlack };
-        }
-        if this.method == Method::Auto {
-            this.method = if this.deflation.is_some() { Method::Cg } else { choice.method };
-        }
-        if this.preconditioner == Preconditioner::Auto {
-            this.preconditioner = choice.preconditioner;
-        }
-        if this.method.is_stationary() {
-            this.preconditioner = Preconditioner::None;
-        }
-        if this.method != Method::Cg {
-            (this.deflation, this.form) = (None, Form::Fused);
-        }
-        if this.method == Method::Direct {
-            // Eigenvalues differ by more than the digits of single precision.
-            this.precision = Precision::F64;
-        }
-        // A method that is left open has cycles.
-        let has_cycles = matches!(this.method, Method::Auto | Method::Multigrid | Method::Modes)
-            || this.preconditioner == Preconditioner::Multigrid;
-        if this.precision == Precision::Mixed && !has_cycles {
-            return Err(Error::invalid(
-                "solver.precision",
-                "\"mixed\" runs single-precision multigrid cycles inside a double-precision iteration, so it needs \
-                 solver.method = \"multigrid\" or solver.preconditioner.kind = \"multigrid\"; use \"f64\" or \"f32\" with \
-                 the others",
-            ));
-        }
-        this.multigrid.precision = this.cycle_precision(choice)?;
-        if this.norm == Norm::Scaled && this.method != Method::Cg {
-            return Err(Error::invalid(
-                "solver.norm",
-                format!(
-                    "\"scaled\" is for conjugate gradients, not for {:?}; use \"initial\" or \"rhs\"",
-                    this.method.name()
-                ),
-            ));
-        }
-        Ok(this)
-    }
 }
 
 /// The longest Neumann series.
@@ -438,18 +384,6 @@ mod tests {
         for name in Preconditioner::NAMES {
             assert_eq!(of(&format!("{name:?}")).name(), *name);
         }
-    }
-
-    #[test]
-    fn automatic_choices_are_the_stencils() {
-        let choice = Choice::new(Method::Cg, Preconditioner::Multigrid);
-        let resolved = SolverOptions::default().resolved(&choice).unwrap();
-        assert_eq!((resolved.method, resolved.preconditioner), (Method::Cg, Preconditioner::Multigrid));
-        let cycles = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() }.resolved(&choice).unwrap();
-        assert_eq!(cycles.preconditioner, Preconditioner::None);
-        let mixed = SolverOptions { precision: Precision::Mixed, ..SolverOptions::default() };
-        assert!(mixed.resolved(&choice).is_ok());
-        assert!(mixed.resolved(&Choice::new(Method::Cg, Preconditioner::Line)).is_err());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Smoother {
-    /// The choice depends on the matrix: see [`Choice`](super::Choice); lines, unless method and preconditioner are left open
+    /// The choice depends on the matrix: see [`Choice`](crate::policy::Choice); lines, unless method and preconditioner are left open
     /// too.
     #[default]
     Auto,

@@ -63,13 +63,13 @@ impl PointCycle {
 
     /// Returns the numbers of tiles of a grid.
     pub fn counts(&self, shape: Shape) -> [usize; 3] {
-        let n = [shape.nx, shape.ny, shape.nz];
+        let n = shape.extents();
         [0, 1, 2].map(|d| self.count(d, n[d]))
     }
 
     /// Returns tile t of a grid, counted x first: its spans in x, y and z.
     pub fn spans(&self, shape: Shape, t: usize) -> [Span; 3] {
-        let ([x, y, _], n) = (self.counts(shape), [shape.nx, shape.ny, shape.nz]);
+        let ([x, y, _], n) = (self.counts(shape), shape.extents());
         let t = [t % x, t / x % y, t / x / y];
         [0, 1, 2].map(|d| self.span(d, n[d], t[d]))
     }
@@ -91,7 +91,7 @@ impl PointCycle {
         if self.is_sweep() {
             return shape.cells() as f64;
         }
-        let n = [shape.nx, shape.ny, shape.nz];
+        let n = shape.extents();
         let cells = [0, 1, 2].map(|d| n[d] + (self.count(d, n[d]) - 1) * self.overlap[d]);
         self.sub_iterations as f64 * cells.iter().map(|&cells| cells as f64).product::<f64>()
     }

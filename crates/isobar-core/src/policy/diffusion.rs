@@ -1,7 +1,8 @@
-//! The solver of diffusion by measures of its coefficients.
+//! Points, the hybrid smoother or lines for diffusion, and the precision of its cycles, by measures of its coefficients.
 
+use super::Choice;
 use crate::error::Result;
-use crate::options::{Choice, CyclePrecision, Method, Norm, Preconditioner, Smoother, SolverOptions};
+use crate::options::{CyclePrecision, Method, Norm, Preconditioner, Smoother, SolverOptions};
 
 /// The largest ratio of the couplings of two directions for relaxation of points.
 const MOST_STIFF: f64 = 4.0;
@@ -25,13 +26,6 @@ const MOST_MEETING_SINGLE: f64 = 1e3;
 /// Couplings between the inverse of this and this, and their products with residuals, are well within the range of single
 /// precision.
 pub const MOST_SINGLE: f64 = 1e12;
-
-/// Cycles with multigrid take longest where cells are inactive, and where couplings of one direction are this many times another's…
-const THIN: f64 = 10.0;
-/// …and the nearest box suffices where this part of the cells is open…
-pub(crate) const MOSTLY_OPEN: f64 = 0.6;
-/// …and factors leave at most this root mean square of the logarithms of couplings.
-const MOST_SPREAD: f64 = 0.3;
 
 /// Measures of coefficients that decide on relaxation of points and on precision.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -107,23 +101,6 @@ pub fn stiffness_of(strengths: impl Iterator<Item = f64>) -> f64 {
     if most > 0.0 { most / least } else { 1.0 }
 }
 
-/// Returns whether closed cells or thin ones make the nearest box worth a search: `stiffness` is the strongest direction's
-/// couplings over the weakest's.
-pub(crate) fn may_try_box(stiffness: f64, has_closed: bool) -> bool {
-    has_closed || stiffness >= THIN
-}
-
-/// Returns why the nearest box is tried, if it is near enough: `open` is its part of open cells, `spread` the root mean square of
-/// the logarithms of couplings that its factors leave.
-pub(crate) fn why_try_box(stiffness: f64, open: f64, spread: f64) -> Option<String> {
-    (open >= MOSTLY_OPEN && spread <= MOST_SPREAD).then(|| {
-        format!(
-            "{:.0} % of the cells are open and like those of a box, and couplings of one direction are {stiffness:.1} times another's",
-            100.0 * open
-        )
-    })
-}
-
 /// Returns whether a choice needs the jump between neighbours: it decides on points where no direction is stiff, and on precision
 /// where the contrast is too large.
 pub(crate) fn needs_jump(stiffness: f64, contrast: f64, fields: usize) -> bool {
@@ -168,7 +145,7 @@ fn choose_method(
     measure: &mut dyn FnMut() -> Result<Option<Measures>>,
     ends_small: impl FnOnce() -> bool,
 ) -> Result<Choice> {
-    let lines = Choice::new(Method::Cg, Preconditioner::Multigrid);
+    let lines = Choice::galerkin();
     let is_open = options.preconditioner == Preconditioner::Auto
         && options.deflation.is_none()
         && options.norm != Norm::Scaled

@@ -1,7 +1,67 @@
-//! The options with which a solve continues after those that were slow or failed.
+//! The continuation of a solve after an iteration that was slow or failed.
 
 use crate::options::{CyclePrecision, Method, Preconditioner, Smoother, SolverOptions};
+use crate::outcome::Stop;
 use crate::real::Precision;
+
+/// The continuation after an iteration that ended without the true residual that is wanted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Next {
+    /// Multigrid after the nearest box.
+    LeaveBox,
+    /// The preconditioner in reserve after cycles that relax points: [`after_points`].
+    LeavePoints,
+    /// Double precision after multigrid in single precision: [`in_double`].
+    LeaveSingle,
+    /// A simpler preconditioner after one that failed, or a restart from the true residual.
+    Recover,
+    /// A simpler preconditioner after a slow one, or the fastest of all.
+    Hurry,
+    /// A restart from the true residual.
+    Restart,
+    /// Nothing.
+    End,
+}
+
+/// The state of a solve whose iteration has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct State {
+    /// Whether the true residual is finite.
+    pub(crate) is_finite: bool,
+    /// Whether the nearest box is tried.
+    pub(crate) tries_box: bool,
+    /// Whether points are relaxed in cycles that were chosen automatically.
+    pub(crate) is_replaceable: bool,
+    /// Whether multigrid in single precision is in use.
+    pub(crate) is_single: bool,
+    /// Whether the best iterate is kept.
+    pub(crate) keeps_best: bool,
+}
+
+/// Decides what follows an iteration that stopped for this reason by its own residual, or for none because it is slow.
+pub(crate) fn next(stop: Option<Stop>, state: State) -> Next {
+    let is_slow = stop.is_none();
+    let has_failed = matches!(stop, Some(Stop::Breakdown | Stop::Diverged));
+    let is_weak = is_slow || has_failed || stop == Some(Stop::Stagnated);
+    match state {
+        State { is_finite: true, tries_box: true, .. } if is_weak => Next::LeaveBox,
+        State { is_finite: true, is_replaceable: true, .. } if is_weak => Next::LeavePoints,
+        State { is_finite: true, is_single: true, .. } if is_slow || has_failed => Next::LeaveSingle,
+        State { is_finite: true, keeps_best: true, .. } if has_failed => Next::Recover,
+        _ if is_slow => Next::Hurry,
+        _ if stop == Some(Stop::Converged) => Next::Restart,
+        _ => Next::End,
+    }
+}
+
+/// Returns the simpler preconditioners that replace one which fails or is slow, in this order: lines, then the diagonal. None holds a
+/// vector that the others do not.
+pub(crate) fn reserves(kind: Preconditioner, layers: usize) -> impl Iterator<Item = Preconditioner> {
+    // Without layers, lines are the diagonal.
+    let lines = (kind == Preconditioner::Multigrid && layers > 1).then_some(Preconditioner::Line);
+    let is_simplest = matches!(kind, Preconditioner::None | Preconditioner::Auto | Preconditioner::Jacobi);
+    lines.into_iter().chain((!is_simplest).then_some(Preconditioner::Jacobi))
+}
 
 /// Returns these options with the nearest box as the preconditioner.
 pub(crate) fn with_box(mut options: SolverOptions) -> SolverOptions {
@@ -29,4 +89,43 @@ pub(crate) fn after_points(options: SolverOptions, preconditioner: Preconditione
     let options = by_lines(options, preconditioner);
     let has_cycles = preconditioner == Preconditioner::Multigrid;
     if options.storage() == Precision::Mixed && !has_cycles { in_double(options) } else { options }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replacements_have_an_order() {
+        let none =
+            State { is_finite: true, tries_box: false, is_replaceable: false, is_single: false, keeps_best: true };
+        let single = State { is_single: true, ..none };
+        let points = State { is_replaceable: true, ..single };
+        let boxed = State { tries_box: true, ..points };
+        let broken = Some(Stop::Breakdown);
+        for stop in [None, broken, Some(Stop::Diverged)] {
+            let all = [boxed, points, single].map(|state| next(stop, state));
+            assert_eq!(all, [Next::LeaveBox, Next::LeavePoints, Next::LeaveSingle]);
+        }
+        assert_eq!(next(Some(Stop::Stagnated), points), Next::LeavePoints);
+        assert_eq!(next(Some(Stop::Stagnated), single), Next::End);
+        assert_eq!([next(None, none), next(broken, none)], [Next::Hurry, Next::Recover]);
+        assert_eq!(next(broken, State { keeps_best: false, ..none }), Next::End);
+        // Nothing can go on from a residual that is not finite, except for another preconditioner after a slow one.
+        let lost = State { is_finite: false, ..boxed };
+        assert_eq!([next(None, lost), next(broken, lost)], [Next::Hurry, Next::End]);
+        for state in [none, boxed] {
+            assert_eq!(next(Some(Stop::Converged), state), Next::Restart);
+            assert_eq!(next(Some(Stop::MaxIterations), state), Next::End);
+        }
+    }
+
+    #[test]
+    fn reserves_are_simpler() {
+        let of = |kind, layers| reserves(kind, layers).collect::<Vec<_>>();
+        assert_eq!(of(Preconditioner::Multigrid, 2), [Preconditioner::Line, Preconditioner::Jacobi]);
+        assert_eq!(of(Preconditioner::Multigrid, 1), [Preconditioner::Jacobi]);
+        assert_eq!(of(Preconditioner::Line, 2), [Preconditioner::Jacobi]);
+        assert_eq!(of(Preconditioner::Jacobi, 2), []);
+    }
 }

@@ -1,9 +1,31 @@
 //! Choices and replacements: plain functions from facts, which stencils and back ends measure, to options.
 //!
-//! * [`diffusion`] method, smoother and precision by measures of the coefficients,
-//! * `watch` the pace that each choice must show,
-//! * `ladder` the options with which a solve continues otherwise.
+//! | decides | in |
+//! |---|---|
+//! | whether a solve begins directly, with the nearest box, or as suits the matrix, in this order | `begin` |
+//! | where a direct solve pays, and where the nearest box is tried | `direct` |
+//! | points, the hybrid smoother or lines for diffusion, and the precision of cycles | [`diffusion`] |
+//! | vertical modes or multigrid for a tensor product, and how many modes, cycles and sweeps | [`modes`] |
+//! | the solver of other matrices | [`Choice`] |
+//! | the solver on a grid that ranks divide | [`ranks`] |
+//! | the preconditioner of time steps | [`heat`] |
+//! | sub-iterations and overlap of Jacobi's method | `jacobi` |
+//! | what options that are left open become | [`SolverOptions::resolved`](crate::options::SolverOptions::resolved), in `resolve` |
+//! | the pace that an iteration must show | `watch` |
+//! | what follows an iteration that is slow or fails | `ladder` |
+//!
+//! Nothing here sees a matrix, a vector or a device.
 
+pub(crate) mod begin;
+mod choice;
 pub mod diffusion;
+pub(crate) mod direct;
+pub mod heat;
+pub(crate) mod jacobi;
 pub(crate) mod ladder;
+pub mod modes;
+pub mod ranks;
+mod resolve;
 pub(crate) mod watch;
+
+pub use choice::Choice;

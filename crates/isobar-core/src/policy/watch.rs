@@ -1,6 +1,6 @@
 //! The pace that an iteration must show so that it is not replaced.
 
-use crate::options::Smoother;
+use crate::options::{Preconditioner, Smoother, SolverOptions};
 
 /// Cycles in which relaxation of points must show its pace, repeatedly.
 const PROBE_POINTS: usize = 5;
@@ -36,41 +36,45 @@ pub(crate) struct Watch {
     pub(crate) iterations: usize,
     /// The slowest pace.
     pub(crate) pace: f64,
+    /// Whether the pace must be kept from then on, also by Krylov methods.
+    pub(crate) goes_on: bool,
 }
 
-impl Watch {
-    /// Returns a watch for the pace at which this tolerance takes `most` iterations.
-    fn for_tolerance(iterations: usize, tolerance: f64, most: f64) -> Self {
-        Self { iterations, pace: -tolerance.ln() / most }
+/// The replacements that a slow iteration has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replaceable {
+    /// The nearest box, which is only tried, by multigrid.
+    pub(crate) is_box: bool,
+    /// Cycles that relax points, by conjugate gradients.
+    pub(crate) is_points: bool,
+    /// An automatically chosen multigrid preconditioner, by simpler ones.
+    pub(crate) is_automatic: bool,
+}
+
+/// Returns the watch of the iteration of these resolved options, if it may be replaced.
+pub(crate) fn of(options: &SolverOptions, by: Replaceable) -> Option<Watch> {
+    let for_tolerance =
+        |iterations: usize, most: f64, goes_on| Watch { iterations, pace: -options.tolerance.ln() / most, goes_on };
+    let is_preconditioned = !options.method.is_stationary();
+    if by.is_box {
+        return Some(for_tolerance(PROBE_BOX, SLOW_BOX, true));
     }
+    if by.is_points {
+        let (iterations, slow): (usize, f64) = match options.multigrid.smoother {
+            Smoother::PointLine => (PROBE_ABOVE_LINES, SLOW_ABOVE_LINES),
+            _ => (PROBE_POINTS, SLOW_POINTS),
+        };
+        return Some(Watch { iterations, pace: -slow.ln(), goes_on: true });
+    }
+    if is_preconditioned && options.has_single_multigrid() {
+        return Some(for_tolerance(PROBE_SINGLE, SLOW_SINGLE, true));
+    }
+    let is_watched = by.is_automatic && is_preconditioned && options.preconditioner == Preconditioner::Multigrid;
+    is_watched.then(|| for_tolerance(PROBE_FIRST, SLOW_FIRST, false))
 }
 
-/// Returns the watch of cycles whose finest grid relaxes points.
-pub(crate) fn points(smoother: Smoother) -> Watch {
-    let (iterations, slow): (usize, f64) = match smoother {
-        Smoother::PointLine => (PROBE_ABOVE_LINES, SLOW_ABOVE_LINES),
-        _ => (PROBE_POINTS, SLOW_POINTS),
-    };
-    Watch { iterations, pace: -slow.ln() }
-}
-
-/// Returns the watch of multigrid in single precision as a preconditioner.
-pub(crate) fn single(tolerance: f64) -> Watch {
-    Watch::for_tolerance(PROBE_SINGLE, tolerance, SLOW_SINGLE)
-}
-
-/// Returns the watch of the nearest box as a preconditioner.
-pub(crate) fn nearest_box(tolerance: f64) -> Watch {
-    Watch::for_tolerance(PROBE_BOX, tolerance, SLOW_BOX)
-}
-
-/// Returns the watch of an automatically chosen multigrid preconditioner, which has simpler ones in reserve.
-pub(crate) fn first(tolerance: f64) -> Watch {
-    Watch::for_tolerance(PROBE_FIRST, tolerance, SLOW_FIRST)
-}
-
-/// Returns the watch of a replacement: as much work as the first preconditioner, and the pace per byte of the fastest so far.
+/// Returns the watch of a simpler preconditioner: as much work as the first one, and the pace per byte of the fastest so far.
 /// `first_bytes` and `bytes` are moved by an iteration of the first and of this one.
 pub(crate) fn next(first_bytes: f64, bytes: f64, fastest: f64) -> Watch {
-    Watch { iterations: (PROBE_FIRST as f64 * first_bytes / bytes) as usize, pace: fastest * bytes }
+    Watch { iterations: (PROBE_FIRST as f64 * first_bytes / bytes) as usize, pace: fastest * bytes, goes_on: false }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::backend::{AggregateBackend, AggregateMap, Backend, Scalar};
+use crate::backend::{AggregateBackend, AggregateMap, Scalar};
 use crate::disjoint_sets::DisjointSets;
 use crate::elimination::{Elimination, places};
 use crate::error::{Error, Result};
@@ -12,41 +12,6 @@ use crate::operator::AggregateOperator;
 use crate::operator::aggregate::{Components, Entry};
 use crate::options::{self, CoarseSolve, Stripes};
 use crate::real::Real;
-
-/// The steps that deflation adds to conjugate gradients.
-pub trait Projection<B: Backend, T: Real>: Send {
-    /// q = P q with P = I − A Z E⁻¹ Zᵀ;  σ = ⟨p, q⟩
-    ///
-    /// # Errors
-    /// The errors of the device.
-    fn project(
-        &mut self,
-        p: &B::Vector<T>,
-        q: &mut B::Vector<T>,
-        sigma: Scalar,
-        scalars: &mut B::Scalars,
-    ) -> Result<()>;
-
-    /// u += Z E⁻¹ Zᵀ r, after which Zᵀ(b − A u) = 0 if r was b − A u
-    ///
-    /// # Errors
-    /// The errors of the device.
-    fn correct(&mut self, r: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()>;
-
-    /// Computes E again after a change of the coefficients.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] where E cannot be factorised; the errors of the device.
-    fn update(&mut self) -> Result<()>;
-
-    /// Returns how often [`Projection::correct`] must be applied to a residual, until Zᵀr is rounding.
-    fn passes(&self) -> usize {
-        1
-    }
-
-    /// Returns whether [`Projection::project`] computes on the host, so that a device cannot record it.
-    fn needs_host(&self) -> bool;
-}
 
 /// Sub-domain deflation: the columns of Z are the indicator vectors of aggregates, E = Zᵀ A Z.
 ///
@@ -113,7 +78,7 @@ impl<B: AggregateBackend, T: Real> Deflation<B, T> {
     ///
     /// # Errors
     /// [`Error::Invalid`] for more blocks than cells in a direction, too many aggregates, or an E that cannot be factorised; see
-    /// [`Backend::zeros`].
+    /// [`Backend::zeros`](crate::backend::Backend::zeros).
     pub fn new(operator: Arc<dyn AggregateOperator<B, T>>, shape: Shape, options: &options::Deflation) -> Result<Self> {
         let backend = operator.backend();
         let components = operator.components()?;
@@ -185,8 +150,12 @@ impl<B: AggregateBackend, T: Real> Deflation<B, T> {
     }
 }
 
-impl<B: AggregateBackend, T: Real> Projection<B, T> for Deflation<B, T> {
-    fn project(
+impl<B: AggregateBackend, T: Real> Deflation<B, T> {
+    /// q = P q with P = I − A Z E⁻¹ Zᵀ;  σ = ⟨p, q⟩
+    ///
+    /// # Errors
+    /// The errors of the device.
+    pub fn project(
         &mut self,
         p: &B::Vector<T>,
         q: &mut B::Vector<T>,
@@ -200,32 +169,41 @@ impl<B: AggregateBackend, T: Real> Projection<B, T> for Deflation<B, T> {
         Ok(())
     }
 
-    fn passes(&self) -> usize {
+    /// Returns how often [`Deflation::correct`] must be applied to a residual, until Zᵀr is rounding.
+    pub fn passes(&self) -> usize {
         match self.coarse {
             Coarse::Inverse { passes, .. } => passes,
             Coarse::Triangular { .. } => 1,
         }
     }
 
-    fn correct(&mut self, r: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()> {
+    /// u += Z E⁻¹ Zᵀ r, after which Zᵀ(b − A u) = 0 if r was b − A u
+    ///
+    /// # Errors
+    /// The errors of the device.
+    pub fn correct(&mut self, r: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()> {
         self.solve(r)?;
         self.operator.backend().add_aggregated(&self.aggregates, &self.solution, u)
     }
 
-    /// Bodies and components depend on the coefficients too, so that everything is computed again.
-    fn update(&mut self) -> Result<()> {
+    /// Computes everything again after a change of the coefficients, on which bodies and components depend too.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where E cannot be factorised; the errors of the device.
+    pub fn update(&mut self) -> Result<()> {
         *self = Self::new(Arc::clone(&self.operator), self.shape, &self.options)?;
         Ok(())
     }
 
-    fn needs_host(&self) -> bool {
+    /// Returns whether [`Deflation::project`] computes on the host, so that a device cannot record it.
+    pub fn needs_host(&self) -> bool {
         matches!(self.coarse, Coarse::Triangular { .. }) || self.operator.backend().sums_on_host()
     }
 }
 
 /// Returns the number of blocks in each direction.
 fn blocks(stripes: &Stripes, shape: Shape) -> Result<[usize; 3]> {
-    let extents = [shape.nx, shape.ny, shape.nz];
+    let extents = shape.extents();
     let Stripes::Blocks(blocks) = *stripes else { return Ok([2.min(shape.nx), shape.ny, shape.nz]) };
     match (0..3).find(|&d| blocks[d] == 0 || blocks[d] > extents[d]) {
         None => Ok(blocks),

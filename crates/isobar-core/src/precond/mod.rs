@@ -34,7 +34,7 @@ use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
 
 pub use converted::Converted;
-pub use deflation::{Deflation, Projection};
+pub use deflation::Deflation;
 pub use direct::NearestBox;
 pub use fallback::Fallback;
 pub use incomplete_cholesky::IncompleteCholesky;

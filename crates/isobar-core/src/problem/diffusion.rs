@@ -79,10 +79,6 @@ impl DiffusionProblem {
         }
     }
 
-    pub(super) fn extents(&self) -> [usize; 3] {
-        [self.shape.nx, self.shape.ny, self.shape.nz]
-    }
-
     pub(super) fn cell(&self, [i, j, k]: [usize; 3]) -> usize {
         i + self.shape.nx * (j + self.shape.ny * k)
     }
@@ -130,7 +126,7 @@ impl DiffusionProblem {
 
     /// Returns the cells at the lower or the upper end of the grid in direction d.
     pub(super) fn end(&self, d: usize, is_upper: bool) -> impl Iterator<Item = [usize; 3]> + use<> {
-        let extents = self.extents();
+        let extents = self.shape.extents();
         let ranges = [0, 1, 2].map(|e| match (e == d, is_upper) {
             (false, _) => 0..extents[e],
             (true, false) => 0..1,
@@ -164,13 +160,13 @@ impl DiffusionProblem {
 
     /// Returns the centres of cells in x, y and z.
     pub fn coordinates(&self) -> [Vec<f64>; 3] {
-        let extents = self.extents();
+        let extents = self.shape.extents();
         [0, 1, 2].map(|d| self.spacing[d].centres(extents[d]))
     }
 
     /// Returns the size of the domain in x, y and z.
     pub fn extent(&self) -> [f64; 3] {
-        let extents = self.extents();
+        let extents = self.shape.extents();
         [0, 1, 2].map(|d| self.spacing[d].extent(extents[d]))
     }
 
@@ -192,7 +188,7 @@ impl DiffusionProblem {
     }
 
     fn check_spacing(&self) -> Result<()> {
-        for (d, (spacing, n)) in self.spacing.iter().zip(self.extents()).enumerate() {
+        for (d, (spacing, n)) in self.spacing.iter().zip(self.shape.extents()).enumerate() {
             let key = format!("grid.spacing ({})", ["x", "y", "z"][d]);
             if let Spacing::Given(widths) = spacing
                 && widths.len() != n

@@ -151,7 +151,7 @@ impl CheckedProblem<'_> {
         sides: &[(Axis, bool)],
     ) -> Vec<f64> {
         let problem = self.problem;
-        let (nx, extents) = (problem.shape.nx, problem.extents());
+        let (nx, extents) = (problem.shape.nx, problem.shape.extents());
         let fraction = |m: usize, d: usize| (m as f64 + 0.5) / extents[d] as f64;
         rows(&Host, nx * own.len() * problem.shape.nz, nx, |row, values| {
             let (j, k) = (own.start + row % own.len(), row / own.len());

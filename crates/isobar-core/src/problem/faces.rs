@@ -8,7 +8,7 @@ use crate::array::Source;
 use crate::error::{Error, Result};
 use crate::execute::{Host, rows};
 use crate::layout::Shape;
-use crate::stencil::{Diffusion, Stencil};
+use crate::stencil::{Axis, Diffusion, Stencil};
 
 /// The system (A u)_n = s_n u_n + Σ T_nm (u_n − u_m) with a conductance T for each face between two cells and a shift s for each cell, as for finite
 /// volumes on unequal cells, cut cells and networks.
@@ -91,12 +91,12 @@ impl FaceProblem {
     /// [`Error::Shape`] for arrays of another length.
     pub fn gradient(&self, u: &[f64], adjoint: &[f64]) -> Result<FaceGradient> {
         let pair = Pair::new(self.shape(), u, adjoint, false)?;
-        let Shape { nx, ny, nz } = self.shape();
-        let faces = [0, 1, 2].map(|d| {
-            let [x, y, z] = [0, 1, 2].map(|e| [nx, ny, nz][e] - usize::from(e == d));
-            let step = [1, nx, nx * ny][d];
-            rows(&Host, x * y * z, x.max(1), |row, values: &mut [f64]| {
-                let first = nx * (row % y + ny * (row / y));
+        let Shape { nx, ny, .. } = self.shape();
+        let faces = Axis::ALL.map(|axis| {
+            let faces = self.shape().faces_between(axis);
+            let step = [1, nx, nx * ny][axis as usize];
+            rows(&Host, faces.cells(), faces.nx.max(1), |row, values: &mut [f64]| {
+                let first = nx * (row % faces.ny + ny * (row / faces.ny));
                 for (value, n) in values.iter_mut().zip(first..) {
                     let is_open = self.cells.takes_part(n) && self.cells.takes_part(n + step);
                     *value = if is_open { pair.by_face(n, n + step) } else { 0.0 };

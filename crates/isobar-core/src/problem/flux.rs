@@ -69,19 +69,12 @@ impl Flow<'_> {
     pub fn faces(&self, u: &[f64]) -> Result<[Vec<f64>; 3]> {
         self.check(u)?;
         Ok(Axis::ALL.map(|axis| {
-            let Shape { nx, ny, nz } = Self::shape_of_faces(self.stencil.shape(), axis);
+            let Shape { nx, ny, nz } = self.stencil.shape().faces_across(axis);
             rows(&Host, nx * ny * nz, nx, |row, values| {
                 let (j, k) = (row % ny, row / ny);
                 values.iter_mut().enumerate().for_each(|(i, value)| *value = self.through_face(u, axis, [i, j, k])[0]);
             })
         }))
-    }
-
-    /// Returns the number of faces across an axis, in x, y and z.
-    pub fn shape_of_faces(shape: Shape, axis: Axis) -> Shape {
-        let Shape { nx, ny, nz } = shape;
-        let more = |of: Axis| usize::from(axis == of);
-        Shape { nx: nx + more(Axis::X), ny: ny + more(Axis::Y), nz: nz + more(Axis::Z) }
     }
 
     /// Computes the total that flows out of the domain through the lower or the upper side of an axis.
@@ -90,11 +83,9 @@ impl Flow<'_> {
     /// See [`Flow::faces`].
     pub fn through(&self, u: &[f64], axis: Axis, is_upper: bool) -> Result<f64> {
         self.check(u)?;
-        let faces = Self::shape_of_faces(self.stencil.shape(), axis);
-        let mut extents = [faces.nx, faces.ny, faces.nz];
-        let first = if is_upper { extents[axis as usize] - 1 } else { 0 };
-        extents[axis as usize] = 1;
-        let [nx, ny, nz] = extents;
+        let shape = self.stencil.shape();
+        let first = if is_upper { shape.extents()[axis as usize] } else { 0 };
+        let Shape { nx, ny, nz } = shape.faces_on_side(axis);
         let total = sum(ny * nz, |row| {
             let at = |i| {
                 let mut at = [i, row % ny, row / ny];
@@ -156,8 +147,8 @@ impl Flow<'_> {
     /// Returns Σ T (Δu)² over a row of faces across an axis, added from the first to the last.
     fn twice_energy_of_row(&self, u: &[f64], axis: Axis, [j, k]: [usize; 2]) -> f64 {
         let shape = self.stencil.shape();
-        let faces = Self::shape_of_faces(shape, axis).nx;
-        let (d, n) = (axis as usize, [shape.nx, shape.ny, shape.nz][axis as usize]);
+        let faces = shape.faces_across(axis).nx;
+        let (d, n) = (axis as usize, shape.extents()[axis as usize]);
         // The last face across a periodic side is the first.
         let is_counted = |at: &[usize; 3]| !(self.stencil.is_periodic(axis) && at[d] == 0);
         let of_face = |i: usize| Some([i, j, k]).filter(is_counted).map(|at| self.through_face(u, axis, at));
@@ -201,7 +192,7 @@ impl Flow<'_> {
     #[inline(always)]
     fn through_face(&self, u: &[f64], axis: Axis, at: [usize; 3]) -> [f64; 2] {
         let (d, shape) = (axis as usize, self.stencil.shape());
-        let n = [shape.nx, shape.ny, shape.nz][d];
+        let n = shape.extents()[d];
         let value = |at| u[self.stencil.cell(at)];
         let (mut lower, mut upper) = (at, at);
         if (at[d] > 0 && at[d] < n) || self.stencil.is_periodic(axis) {
@@ -300,7 +291,7 @@ mod tests {
             let faces = problem.flow(&stencil).faces(&u).unwrap();
             for at in stencil.cells() {
                 let of = |axis: Axis, more: usize| {
-                    let n = Flow::shape_of_faces(shape, axis);
+                    let n = shape.faces_across(axis);
                     let mut face = at;
                     face[axis as usize] += more;
                     faces[axis as usize][face[0] + n.nx * (face[1] + n.ny * face[2])]
@@ -321,9 +312,9 @@ mod tests {
             let u: Vec<f64> = (0..shape.cells()).map(|cell| random(4, cell)).collect();
             let faces = flow.faces(&u).unwrap();
             for axis in Axis::ALL {
-                let n = Flow::shape_of_faces(shape, axis);
+                let n = shape.faces_across(axis);
                 for is_upper in [false, true] {
-                    let last = [n.nx, n.ny, n.nz][axis as usize] - 1;
+                    let last = n.extents()[axis as usize] - 1;
                     let of_side: f64 = (0..n.cells())
                         .filter(|f| {
                             [f % n.nx, f / n.nx % n.ny, f / n.nx / n.ny][axis as usize]

@@ -106,7 +106,7 @@ pub fn bubbles(shape: Shape, extent: [f64; 3], bubbles: &Bubbles) -> Result<Vec<
         return crowded(placed.centres.len());
     }
 
-    let cells = [shape.nx, shape.ny, shape.nz];
+    let cells = shape.extents();
     // The cells of a bubble along a direction, and one more for rounding.
     let reach = |bubble: &[f64; 3], d: usize| {
         let cell = |x: f64| (x / extent[d] * cells[d] as f64).max(0.0) as usize;
@@ -272,7 +272,7 @@ mod tests {
             }
             n += 1;
         }
-        let cells = [shape.nx, shape.ny, shape.nz];
+        let cells = shape.extents();
         fill(shape, |at| {
             let mut centre = [0.0; 3];
             for &d in axes {

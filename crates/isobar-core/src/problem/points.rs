@@ -32,7 +32,7 @@ impl PointProblem {
     /// [`Error::Invalid`] for sides that are neither Dirichlet nor periodic (Robin sides need cells), for wells and point sources.
     pub fn new(problem: DiffusionProblem, size: [f64; 3]) -> Result<Self> {
         problem.check_sides()?;
-        let (extents, boundary) = (problem.extents(), problem.boundary);
+        let (extents, boundary) = (problem.shape.extents(), problem.boundary);
         let mut inner = problem;
         let fields = std::mem::take(&mut inner.side_fields);
         let (mut spacing, mut origin) = ([0.0; 3], [0.0; 3]);

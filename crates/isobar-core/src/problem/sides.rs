@@ -141,7 +141,7 @@ impl DiffusionProblem {
             Boundary::Robin { coefficient, value } => (Some(value), Some(coefficient)),
         };
         let axes = [[1, 2], [0, 2], [0, 1]][d];
-        let [along, across] = axes.map(|e| self.extents()[e]);
+        let [along, across] = axes.map(|e| self.shape.extents()[e]);
         let letters = axes.map(|e| ["x", "y", "z"][e]);
         let finite: (fn(f64) -> bool, &str) = (f64::is_finite, "use a finite number");
         let positive: (fn(f64) -> bool, &str) =

@@ -177,7 +177,7 @@ fn jumps_are_those_of_pairs() {
         let stencil = Diffusion::new(shape, cells, None, sides).unwrap();
         let mut most = 1.0f64;
         for at in stencil.cells() {
-            for (d, n) in [shape.nx, shape.ny, shape.nz].into_iter().enumerate().filter(|&(d, n)| at[d] + 1 < n) {
+            for (d, n) in shape.extents().into_iter().enumerate().filter(|&(d, n)| at[d] + 1 < n) {
                 let step = [1, shape.nx, shape.nx * shape.ny][d];
                 let (a, b) = (values[stencil.cell(at)], values[stencil.cell(at) + step]);
                 most = most.max(a.max(b) / a.min(b));
@@ -227,7 +227,7 @@ fn the_first_wrong_cell_is_named_whatever_the_threads() {
 fn points_are_tied_where_the_sides_are() {
     for shape in [Shape::new(5, 4, 3), Shape::new(1, 6, 2), Shape::new(7, 1, 1), Shape::new(2, 2, 9)] {
         let problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
-        let ends = [shape.nx, shape.ny, shape.nz];
+        let ends = shape.extents();
         let is_on_side = |at: &[usize; 3]| (0..3).any(|d| ends[d] > 1 && (at[d] == 0 || at[d] + 1 == ends[d]));
         let stencil = problem.stencil().unwrap();
         let expected: Vec<[usize; 3]> = stencil.cells().filter(is_on_side).collect();
@@ -269,7 +269,7 @@ fn conductances_make_the_same_matrix() {
         problem.boundary[0][0] = Boundary::Dirichlet(0.0);
         let active: Vec<bool> = (0..shape.cells()).map(|n| n % 5 != 2).collect();
         let all = problem.stencil().unwrap();
-        let extents = [shape.nx, shape.ny, shape.nz];
+        let extents = shape.extents();
         let faces = Axis::ALL.map(|axis| {
             let d = axis as usize;
             all.cells().filter(|at| at[d] + 1 < extents[d]).map(|at| all.face(axis, at)).collect()

@@ -9,8 +9,7 @@ use crate::error::Result;
 use crate::execute::Serial;
 use crate::layout::{Layout, Shape};
 use crate::operator::aggregate::{Components, Entry};
-use crate::operator::mixed::UnfusedTop;
-use crate::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation};
+use crate::operator::{AggregateOperator, Capabilities, MixedSmoother, Operator};
 use crate::options::Smoother;
 use crate::real::Real;
 use crate::stencil::point_levels::levels_for;
@@ -32,7 +31,7 @@ impl<T: Real> Rows<T> for DiffusionRows<T> {
     fn couplings(&self, at: At) -> [Option<Coupling<T>>; 6] {
         let mut all = [None; 6];
         for axis in Axis::ALL {
-            let (d, n) = (axis as usize, [self.shape.nx, self.shape.ny, self.shape.nz][axis as usize]);
+            let (d, n) = (axis as usize, self.shape.extents()[axis as usize]);
             for upper in [false, true] {
                 let is_end = if upper { at[d] + 1 == n } else { at[d] == 0 };
                 if is_end && !(n > 1 && self.periodic[d]) {
@@ -175,15 +174,7 @@ impl Supports<Diffusion> for Reference {
         levels_for(self, stencil, finest, smoother, wanted).map(Some)
     }
 
-    fn mixed_top(
-        &self,
-        double: &Arc<Plain<Diffusion, f64>>,
-        single: &Arc<Plain<Diffusion, f32>>,
-        hierarchy: &Hierarchy<Self, Diffusion, f32>,
-        relaxation: Relaxation,
-    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
-        let transfer = hierarchy.transfers.first().cloned();
-        let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
-        Ok(Some(Box::new(top)))
+    fn mixed_smoother(&self, double: &Arc<Plain<Diffusion, f64>>) -> Option<Arc<dyn MixedSmoother<Self>>> {
+        Some(Arc::clone(double) as _)
     }
 }

@@ -35,7 +35,7 @@ impl<S: SevenPoint, T: Real> PointSmoother<Reference, T> for Plain<S, T> {
         self.residual_norm(f, u, v, norm, scalars)?;
         let (state, omega) = (self.state(), T::from_f64(cycle.relaxation));
         let shape = Operator::layout(self).shape();
-        let n = [shape.nx, shape.ny, shape.nz];
+        let n = shape.extents();
         // u + ω D⁻¹(f − A u) in one cell; neighbours across periodic sides have their values from before the cycle.
         let relaxed = |at: At, now: &Vector<T>| {
             let (here, diagonal) = (get(now)(at), diagonal(&state.rows, at));

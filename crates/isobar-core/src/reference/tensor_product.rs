@@ -6,8 +6,7 @@ use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, cells};
 use super::{Reference, Vector};
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
-use crate::operator::mixed::UnfusedTop;
-use crate::operator::{self, Capabilities, Guess, LineSmoother, MixedTop, Operator as _, Relaxation, Transfer};
+use crate::operator::{self, Capabilities, Guess, LineSmoother, MixedSmoother, Operator as _, Transfer};
 use crate::options::{Smoother, SolverOptions};
 use crate::real::Real;
 use crate::stencil::tensor_levels::{SupportsTransfers, by_coarsening, by_modes};
@@ -199,16 +198,8 @@ impl Supports<TensorProduct> for Reference {
         by_modes(self, stencil, operator, options, tolerance).map(Some)
     }
 
-    fn mixed_top(
-        &self,
-        double: &Arc<Plain<TensorProduct, f64>>,
-        single: &Arc<Plain<TensorProduct, f32>>,
-        hierarchy: &Hierarchy<Self, TensorProduct, f32>,
-        relaxation: Relaxation,
-    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
-        let transfer = hierarchy.transfers.first().cloned();
-        let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
-        Ok(Some(Box::new(top)))
+    fn mixed_smoother(&self, double: &Arc<Plain<TensorProduct, f64>>) -> Option<Arc<dyn MixedSmoother<Self>>> {
+        Some(Arc::clone(double) as _)
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::monitor::Broken;
 use super::{Iteration, Monitor};
-use crate::backend::{Backend, Ratio, Scalar, Sums};
+use crate::backend::{AggregateBackend, Ratio, Scalar, Sums};
 use crate::error::Result;
 use crate::operator::{CgOperator, Diagonal, Direction, Guess, advance_direction_unfused};
 use crate::options::Form;
-use crate::precond::{Preconditioner, Projection};
+use crate::precond::{Deflation, Preconditioner};
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
 
@@ -26,17 +26,17 @@ use crate::traffic::{self, StepTraffic};
 /// preconditioner varies or is not symmetric (a multigrid cycle), β = −⟨z, q⟩/σ instead (Golub and
 /// Ye, 1999), which costs one more inner product.
 ///
-/// With a [`Projection`] this is paper D's deflated conjugate gradients (algorithm 1): q = P A p, and u is corrected in
+/// With a [`Deflation`] this is paper D's deflated conjugate gradients (algorithm 1): q = P A p, and u is corrected in
 /// the deflation space before and after.
 ///
 /// Storage: 4 n-vectors (r, z, p, q) besides b and u, a fifth where the operator does not advance p in place (CUDA),
 /// and one for the norm ‖D^−½ r‖ where it is used.
-pub struct Cg<B: Backend, T: Real> {
+pub struct Cg<B: AggregateBackend, T: Real> {
     backend: B,
     form: Form,
     operator: Arc<dyn CgOperator<B, T>>,
     preconditioner: Box<dyn Preconditioner<B, T>>,
-    projection: Option<Box<dyn Projection<B, T>>>,
+    deflation: Option<Deflation<B, T>>,
     /// D, and D⁻¹ r, where the norm is ‖D^−½ r‖.
     scaled: Option<(Arc<dyn Diagonal<B, T>>, B::Vector<T>)>,
     r: B::Vector<T>,
@@ -65,7 +65,7 @@ const ZQ: [Scalar; 2] = [Scalar::new(6), Scalar::new(7)];
 /// ‖z‖² at the end.
 const CORRECTION: Scalar = Scalar::new(8);
 
-impl<B: Backend, T: Real> Cg<B, T> {
+impl<B: AggregateBackend, T: Real> Cg<B, T> {
     /// Makes the workspace.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl<B: Backend, T: Real> Cg<B, T> {
         Ok(Self {
             form,
             preconditioner,
-            projection: None,
+            deflation: None,
             scaled: None,
             r: zeros()?,
             z: zeros()?,
@@ -97,8 +97,8 @@ impl<B: Backend, T: Real> Cg<B, T> {
 
     /// Adds deflation.
     #[must_use]
-    pub fn deflated(self, projection: Option<Box<dyn Projection<B, T>>>) -> Self {
-        Self { projection, ..self }
+    pub fn deflated(self, deflation: Option<Deflation<B, T>>) -> Self {
+        Self { deflation, ..self }
     }
 
     /// Makes the iteration watch ‖D^−½ r‖ instead of ‖r‖.
@@ -124,7 +124,7 @@ impl<B: Backend, T: Real> Cg<B, T> {
     }
 }
 
-impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
+impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
     fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>> {
         if guess == Guess::Zero {
             self.backend.clear(u)?;
@@ -147,11 +147,11 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
         mut best: Option<&mut B::Vector<f64>>,
         monitor: &mut Monitor<'_>,
     ) -> Result<()> {
-        let Self { backend, operator, preconditioner, projection, scaled, form, r, z, p, p_odd, q, scalars } = self;
+        let Self { backend, operator, preconditioner, deflation, scaled, form, r, z, p, p_odd, q, scalars } = self;
         let (variable, form) = (preconditioner.is_variable(), *form);
-        if let Some(projection) = projection {
-            for _ in 0..projection.passes() {
-                projection.correct(r, u)?;
+        if let Some(deflation) = deflation {
+            for _ in 0..deflation.passes() {
+                deflation.correct(r, u)?;
                 operator.residual(b, u, r, NORM[0], scalars)?;
             }
         }
@@ -166,7 +166,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
 
         let on_host = operator.needs_host()
             || preconditioner.needs_host()
-            || projection.as_ref().is_some_and(|projection| projection.needs_host());
+            || deflation.as_ref().is_some_and(Deflation::needs_host);
         let iterate = if on_host { B::iterate_stepwise } else { B::iterate };
         let mut taken = 0;
         let mut is_sound = true;
@@ -199,12 +199,12 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
                             advance_direction_unfused(&**operator, direction, alpha_before, beta, SIGMA[now], scalars)?;
                         }
                     }
-                    if let Some(projection) = projection {
+                    if let Some(deflation) = deflation {
                         let p = match p_odd {
                             Some(odd) if now == 1 => odd,
                             _ => &mut *p,
                         };
-                        projection.project(p, q, SIGMA[now], scalars)?;
+                        deflation.project(p, q, SIGMA[now], scalars)?;
                     }
                     let out = RHO_NORM[next];
                     match form {
@@ -274,9 +274,9 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
             let norm = backend.read(scalars)?[CORRECTION.index()].sqrt();
             monitor.note_correction(norm, preconditioner.is_strong());
         }
-        if let Some(projection) = projection {
+        if let Some(deflation) = deflation {
             operator.residual(b, u, r, NORM[0], scalars)?;
-            projection.correct(r, u)?;
+            deflation.correct(r, u)?;
         }
         Ok(())
     }
@@ -294,8 +294,8 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
     }
 
     fn update(&mut self) -> Result<()> {
-        if let Some(projection) = &mut self.projection {
-            projection.update()?;
+        if let Some(deflation) = &mut self.deflation {
+            deflation.update()?;
         }
         self.preconditioner.update()
     }
@@ -315,7 +315,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
                 step(traffic::NORM, 1.0),
             ],
         };
-        if self.projection.is_some() {
+        if self.deflation.is_some() {
             steps.push(step(traffic::PROJECT, 1.0));
         }
         if self.scaled.is_some() {

@@ -8,9 +8,9 @@ use crate::error::Result;
 use crate::layout::Colour;
 use crate::operator::{Expansion, Guess, Relaxation};
 use crate::options::Smoother;
+use crate::policy::modes::Plan;
 use crate::precond::ModalProblems;
 use crate::real::Real;
-use crate::stencil::modes::Plan;
 use crate::traffic::{self, StepTraffic};
 
 /// ‖r‖²

@@ -29,7 +29,7 @@ pub(super) struct Momentum {
 impl Momentum {
     /// Estimates for a grid and sweeps with this ω.
     pub(super) fn new(shape: Shape, relaxation: f64) -> Self {
-        let sizes = [shape.nx, shape.ny, shape.nz].into_iter().filter(|&n| n > 1);
+        let sizes = shape.extents().into_iter().filter(|&n| n > 1);
         // 1 − cos(π/n), without cancellation.
         let gaps: Vec<f64> = sizes.map(|n| 2.0 * (std::f64::consts::PI / (2.0 * n as f64)).sin().powi(2)).collect();
         // A single cell has no neighbours to wait for.

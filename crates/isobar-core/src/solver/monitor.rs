@@ -57,8 +57,6 @@ pub struct Monitor<'o> {
     kept: f64,
     /// How long to watch, and the required pace, where a slow preconditioner may be given up.
     probe: Option<Watch>,
-    /// Whether watching continues, also for Krylov methods.
-    is_watched_on: bool,
     /// ‖e‖, estimated by the last run.
     error: Option<f64>,
     broken: Option<Broken>,
@@ -136,7 +134,6 @@ impl<'o> Monitor<'o> {
             since: 0,
             kept: f64::INFINITY,
             probe: None,
-            is_watched_on: false,
             error: None,
             broken: None,
             stop: None,
@@ -225,37 +222,27 @@ impl<'o> Monitor<'o> {
         self.kept = self.relative(residual);
     }
 
-    /// Forgets the iterate that was kept.
-    pub fn forget_kept(&mut self) {
-        self.kept = f64::INFINITY;
-    }
-
     /// Returns the residual of the kept iterate, as the iteration computed it; infinite where there is none.
     pub fn kept(&self) -> f64 {
         if self.reference > 0.0 { self.kept * self.reference } else { self.kept }
     }
 
-    /// Gives a preconditioner a number of iterations to reach a pace, see [`Monitor::pace`].
+    /// Gives an iteration a number of iterations to reach a pace, see [`Monitor::pace`].
     pub(crate) fn watch(&mut self, probe: Option<Watch>) {
-        (self.probe, self.is_watched_on) = (probe, false);
-    }
-
-    /// Gives it a number of iterations, after which the pace must be kept, for any method.
-    pub(crate) fn watch_on(&mut self, probe: Watch) {
-        (self.probe, self.is_watched_on) = (Some(probe), true);
+        self.probe = probe;
     }
 
     /// Returns whether those iterations are over and that pace was not reached. Stationary methods are watched further, and are slow
     /// as soon as a residual is much larger than the first.
     pub fn is_slow(&mut self) -> bool {
-        let Some(Watch { iterations, pace }) = self.probe else { return false };
+        let Some(Watch { iterations, pace, goes_on }) = self.probe else { return false };
         let is_stationary = self.patience == Patience::Stationary;
         let has_grown = is_stationary && self.last() > GROWN * self.history[self.since];
         if self.stop.is_some() || !(has_grown || self.iterations() >= self.since + iterations) {
             return false;
         }
         let is_slow = has_grown || self.pace() < pace;
-        if is_slow || !(is_stationary || self.is_watched_on) {
+        if is_slow || !(is_stationary || goes_on) {
             self.probe = None;
         }
         is_slow

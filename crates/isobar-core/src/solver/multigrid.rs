@@ -121,7 +121,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Multigrid<B, T> {
 /// Storage: that of [`Cycle`] and of [`MixedTop`].
 pub struct MixedMultigrid<B: Backend> {
     cycle: Cycle<B, f32>,
-    top: Box<dyn MixedTop<B>>,
+    top: MixedTop<B>,
     backend: B,
     scalars: B::Scalars,
     start: Start,
@@ -133,7 +133,7 @@ impl<B: Backend> MixedMultigrid<B> {
     ///
     /// # Errors
     /// Where the scalars cannot be made.
-    pub fn new(cycle: Cycle<B, f32>, top: Box<dyn MixedTop<B>>, start: Start) -> Result<Self> {
+    pub fn new(cycle: Cycle<B, f32>, top: MixedTop<B>, start: Start) -> Result<Self> {
         let backend = cycle.finest().backend().clone();
         let coefficient_vectors = cycle.finest().coefficient_vectors();
         Ok(Self { scalars: backend.scalars()?, backend, cycle, top, start, coefficient_vectors })

@@ -11,26 +11,11 @@ use crate::array::DeviceArray;
 use crate::direct::{Separable, looks_separable, may_be_open, nearest, separate};
 use crate::error::{Error, Result};
 use crate::execute::{Host, rows, shared_copy};
-use crate::layout::{Patch, Shape};
+use crate::layout::{Axis, Patch, Shape};
 use crate::operator::aggregate::Components;
-use crate::options::{Choice, Method, Preconditioner, SolverOptions};
-use crate::policy::diffusion::MOSTLY_OPEN;
-
-/// A direction of the grid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Axis {
-    /// West to east.
-    X = 0,
-    /// South to north.
-    Y = 1,
-    /// Bottom to top.
-    Z = 2,
-}
-
-impl Axis {
-    /// All three directions.
-    pub const ALL: [Self; 3] = [Self::X, Self::Y, Self::Z];
-}
+use crate::options::SolverOptions;
+use crate::policy::Choice;
+use crate::policy::direct::MOSTLY_OPEN;
 
 /// The condition on one side of the grid. Boundary *values* belong to the right-hand side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,7 +65,7 @@ pub enum Coefficients {
 ///
 /// T the transmissibility of a face, s the coupling of a cell to fixed values: c times its volume, a Dirichlet side (2κA/d), a
 /// well. A cell with κ = 0 is inactive: its row and column are zero. Where c is negative, as in the Helmholtz equation of
-/// waves, the matrix may be indefinite, and [`Method::Direct`] alone solves it.
+/// waves, the matrix may be indefinite, and [`Method::Direct`](crate::options::Method::Direct) alone solves it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diffusion {
     pub(super) shape: Shape,
@@ -298,7 +283,7 @@ impl Diffusion {
     /// Returns the number of coefficient vectors that a row is made of: the fields of directions with more than one cell, or
     /// their faces, and the shift.
     pub fn coefficient_vectors(&self) -> f64 {
-        let used: Vec<Axis> = Axis::ALL.into_iter().filter(|&axis| self.extents()[axis as usize] > 1).collect();
+        let used: Vec<Axis> = Axis::ALL.into_iter().filter(|&axis| self.shape.extents()[axis as usize] > 1).collect();
         let fields = |count: usize, axes: &[(usize, f64); 3]| {
             (0..count).filter(|&field| used.iter().any(|&axis| axes[axis as usize].0 == field)).count()
         };
@@ -322,11 +307,7 @@ impl Diffusion {
 
     /// Returns whether x, and y, are periodic with several cells.
     pub fn rings(&self) -> [bool; 2] {
-        [Axis::X, Axis::Y].map(|axis| self.is_periodic(axis) && self.extents()[axis as usize] > 1)
-    }
-
-    pub(super) fn extents(&self) -> [usize; 3] {
-        [self.shape.nx, self.shape.ny, self.shape.nz]
+        [Axis::X, Axis::Y].map(|axis| self.is_periodic(axis) && self.shape.extents()[axis as usize] > 1)
     }
 }
 
@@ -364,7 +345,7 @@ impl Stencil for Diffusion {
     }
 
     fn choice(&self, options: &SolverOptions) -> Choice {
-        self.choice_on_host(options).unwrap_or_else(|_| Choice::new(Method::Cg, Preconditioner::Multigrid))
+        self.choice_on_host(options).unwrap_or_else(|_| Choice::galerkin())
     }
 
     fn separable(&self) -> Result<Separable> {

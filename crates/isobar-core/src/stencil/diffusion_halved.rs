@@ -134,7 +134,7 @@ impl Diffusion {
                 continue;
             }
             let closer = share[at_end].sqrt();
-            let mut ranges = [by.fine.nx, by.fine.ny, by.fine.nz].map(|n| 0..n);
+            let mut ranges = by.fine.extents().map(|n| 0..n);
             ranges[d] = at_end..at_end + 1;
             let [x, y, z] = ranges;
             for (j, k) in z.flat_map(|k| y.clone().map(move |j| (j, k))) {
@@ -159,7 +159,7 @@ impl Diffusion {
 
 impl Halving {
     fn coarse_extent(&self, axis: Axis) -> usize {
-        [self.coarse.nx, self.coarse.ny, self.coarse.nz][axis as usize]
+        self.coarse.extents()[axis as usize]
     }
 
     /// Returns the ratio of h to the mean coefficient of a coarse cell, given that of a fine one, where all cells are equal.

@@ -8,9 +8,9 @@ use crate::direct::{Nearest, Separable};
 use crate::error::Result;
 use crate::execute::{Host, map_pieces};
 use crate::layout::Shape;
-use crate::options::{Choice, SolverOptions};
-use crate::policy;
+use crate::options::SolverOptions;
 use crate::policy::diffusion::{Measures, stiffness_of};
+use crate::policy::{self, Choice};
 
 impl Diffusion {
     /// Returns the mean couplings of each direction, or an estimate without the coefficients.
@@ -41,11 +41,11 @@ impl Diffusion {
         let Shape { nx, ny, nz } = Stencil::shape(self);
         let is_line = [nx, ny, nz].into_iter().filter(|&n| n > 1).count() < 2;
         let (stiffness, has_closed) = (self.stiffness(), self.spreads().iter().any(|field| field.least == 0.0));
-        if is_line || !policy::diffusion::may_try_box(stiffness, has_closed) {
+        if is_line || !policy::direct::may_try_box(stiffness, has_closed) {
             return None;
         }
         let Nearest { factors, open, spread } = find()?;
-        let why = policy::diffusion::why_try_box(stiffness, open, spread)?;
+        let why = policy::direct::why_try_box(stiffness, open, spread)?;
         factors.pays().then_some((factors, why))
     }
 
@@ -132,7 +132,7 @@ fn most_between(a: &[f64], b: &[f64]) -> f64 {
 mod tests {
     use super::*;
     use crate::direct::{may_be_open, nearest};
-    use crate::policy::diffusion::MOSTLY_OPEN;
+    use crate::policy::direct::MOSTLY_OPEN;
     use crate::problem::random;
     use crate::stencil::Side;
     use crate::stencil::separable::DiffusionRows;

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use super::diffusion::{Axis, Coefficients, Diffusion, Side};
+use super::diffusion::{Coefficients, Diffusion, Side};
 use crate::execute::{Host, rows};
+use crate::layout::Axis;
 use crate::layout::Shape;
 use crate::real::harmonic;
 
@@ -18,7 +19,7 @@ impl Diffusion {
     /// first.
     #[inline(always)]
     pub fn upper(&self, axis: Axis, mut at: [usize; 3]) -> Option<[usize; 3]> {
-        let (d, n) = (axis as usize, self.extents()[axis as usize]);
+        let (d, n) = (axis as usize, self.shape.extents()[axis as usize]);
         at[d] += 1;
         if at[d] == n {
             at[d] = 0;
@@ -31,7 +32,7 @@ impl Diffusion {
     /// last.
     #[inline(always)]
     pub fn lower(&self, axis: Axis, mut at: [usize; 3]) -> Option<[usize; 3]> {
-        let (d, n) = (axis as usize, self.extents()[axis as usize]);
+        let (d, n) = (axis as usize, self.shape.extents()[axis as usize]);
         if at[d] == 0 {
             at[d] = n - 1;
             return (self.is_periodic(axis) && n > 1).then_some(at);
@@ -79,7 +80,7 @@ impl Diffusion {
             if lower == Side::Fixed && at[d] == 0 {
                 sum += self.half(axis, at);
             }
-            if upper == Side::Fixed && at[d] + 1 == self.extents()[d] {
+            if upper == Side::Fixed && at[d] + 1 == self.shape.extents()[d] {
                 sum += self.half(axis, at);
             }
         }

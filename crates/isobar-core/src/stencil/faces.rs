@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::diffusion::{Axis, Coefficients, Diffusion, Side};
+use super::diffusion::{Coefficients, Diffusion, Side};
 use super::spread::Spread;
 use super::{Stencil, StoredFaces, Supports, TensorProduct};
 use crate::error::{Error, Result};
 use crate::execute::{Host, shared};
-use crate::layout::Shape;
+use crate::layout::{Axis, Shape};
 use crate::real::{Real, harmonic};
 
 impl TensorProduct {
@@ -73,15 +73,16 @@ impl Diffusion {
         shift: Option<Vec<f64>>,
         active: Option<&[bool]>,
     ) -> Result<Self> {
-        let (extents, strides) = ([shape.nx, shape.ny, shape.nz], [1, shape.nx, shape.nx * shape.ny]);
+        let (extents, strides) = (shape.extents(), [1, shape.nx, shape.nx * shape.ny]);
         if let Some(active) = active.filter(|active| active.len() != shape.cells()) {
             return Err(Error::shape("active", active.len().to_string(), format!("{} = {shape}", shape.cells())));
         }
         let is_open = |n: usize| active.is_none_or(|active| active[n]);
-        let all = |axis: usize, given: Vec<f64>| -> Result<Arc<[f64]>> {
-            let (n, stride, name) = (extents[axis], strides[axis], ["x", "y", "z"][axis]);
+        let all = |axis: Axis, given: Vec<f64>| -> Result<Arc<[f64]>> {
+            let d = axis as usize;
+            let (n, stride, name) = (extents[d], strides[d], ["x", "y", "z"][d]);
             let what = format!("conductances in {name}");
-            let count = shape.cells() / n.max(1) * n.saturating_sub(1);
+            let count = shape.faces_between(axis).cells();
             if given.len() != count {
                 return Err(Error::shape(
                     what,
@@ -111,7 +112,7 @@ impl Diffusion {
             }))
         };
         let [x, y, z] = faces;
-        let faces = [all(0, x)?, all(1, y)?, all(2, z)?];
+        let faces = [all(Axis::X, x)?, all(Axis::Y, y)?, all(Axis::Z, z)?];
         let shift = shift.map(|mut shift| {
             shift.iter_mut().zip(0..shape.cells()).filter(|&(_, n)| !is_open(n)).for_each(|(shift, _)| *shift = 0.0);
             shift

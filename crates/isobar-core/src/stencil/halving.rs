@@ -141,7 +141,7 @@ const STRONG: f64 = 0.5;
 /// Periodic directions are halved while cells of both colours alternate in them.
 pub fn halvings(shape: Shape, ends: [[End; 2]; 3], mut strengths: [f64; 3], wanted: Option<usize>) -> Vec<Halving> {
     let mut all = Vec::new();
-    let (mut n, mut last) = ([shape.nx, shape.ny, shape.nz], [1.0; 3]);
+    let (mut n, mut last) = (shape.extents(), [1.0; 3]);
     while wanted.is_none_or(|wanted| all.len() + 1 < wanted) {
         let can = |d: usize| {
             let stays_even = n[d] % 4 == 0 || n[d] == 2;

@@ -23,7 +23,6 @@ pub mod hierarchy;
 pub mod matrix_market;
 pub mod modes;
 mod own;
-mod plan;
 pub mod point_levels;
 pub mod rings;
 mod separable;
@@ -38,15 +37,17 @@ use std::sync::Arc;
 use crate::backend::AggregateBackend;
 use crate::direct::Separable;
 use crate::error::Result;
+pub use crate::layout::Axis;
 use crate::layout::{Layout, Shape};
-use crate::operator::{Capabilities, CgOperator, DirectBackend, LineSolver, MixedTop, Relaxation};
-use crate::options::{Choice, Smoother, SolverOptions};
+use crate::operator::{Capabilities, CgOperator, DirectBackend, LineSolver, MixedSmoother, MixedTop, Relaxation};
+use crate::options::{Smoother, SolverOptions};
+use crate::policy::Choice;
 use crate::real::Real;
 use rings::Turns;
 
 pub use crate::policy::diffusion::{MOST_CONTRAST_SINGLE, MOST_SINGLE, Measures, stiffness_of};
 pub use csr::Csr;
-pub use diffusion::{Axis, Coefficients, Diffusion, Side};
+pub use diffusion::{Coefficients, Diffusion, Side};
 pub use diffusion_halved::ends_of;
 pub use faces::by_stored_faces;
 pub use hierarchy::Hierarchy;
@@ -118,7 +119,7 @@ pub trait Stencil: Clone + Send + Sync + 'static {
     /// Returns the separable matrix nearest to this one.
     ///
     /// # Errors
-    /// See [`nearest`](crate::direct::nearest); [`Error::Unsupported`](crate::Error::Unsupported) for matrices of another kind.
+    /// [`Error::Invalid`](crate::Error::Invalid) where no cell is open; [`Error::Unsupported`](crate::Error::Unsupported) for matrices of another kind.
     fn nearest_box(&self) -> Result<Separable> {
         Err(crate::Error::Unsupported(
             "solver.preconditioner.kind: \"direct\" is for grids with six neighbours a cell; use \"jacobi\" or \"none\"".into(),
@@ -289,17 +290,24 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
         Ok(None)
     }
 
+    /// Returns the steps of an operator in two precisions, where there are hierarchies.
+    fn mixed_smoother(&self, _double: &Arc<Self::Operator<f64>>) -> Option<Arc<dyn MixedSmoother<Self>>> {
+        None
+    }
+
     /// Makes the finest level of a mixed-precision hierarchy, where there are hierarchies.
     ///
     /// # Errors
     /// See [`Supports::operator`].
     fn mixed_top(
         &self,
-        _double: &Arc<Self::Operator<f64>>,
+        double: &Arc<Self::Operator<f64>>,
         _single: &Arc<Self::Operator<f32>>,
-        _hierarchy: &Hierarchy<Self, S, f32>,
-        _relaxation: Relaxation,
-    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
-        Ok(None)
+        hierarchy: &Hierarchy<Self, S, f32>,
+        relaxation: Relaxation,
+    ) -> Result<Option<MixedTop<Self>>> {
+        let Some(double) = self.mixed_smoother(double) else { return Ok(None) };
+        let (single, transfer) = (Arc::clone(&hierarchy.levels[0]), hierarchy.transfers.first().cloned());
+        MixedTop::new(double, single, transfer, relaxation).map(Some)
     }
 }

@@ -4,14 +4,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-pub use super::plan::Plan;
-pub(crate) use super::plan::single_suffices;
-use super::plan::{MOST_LAYERS, RATE_OF_MULTIGRID, VECTORS_OF_MULTIGRID};
 use super::{Stencil, TensorProduct};
 use crate::eigen;
 use crate::error::{Error, Result};
 use crate::grid::VerticalProfile;
-use crate::options::SolverOptions;
 
 /// The vertical modes of A = |T| ⊗ V + L_h ⊗ D, where V is the tridiagonal matrix of a, b and c, D = diag(−d), and L_h the
 /// horizontal couplings: the pencil V s = μ D s with Sᵀ D S = 1. In u = Σ s_m x_m the matrix is Σ (μ_m |T| + L_h): one
@@ -134,21 +130,6 @@ impl TensorProduct {
         Ok(Arc::clone(self.modes.0.get_or_init(|| modes)))
     }
 
-    /// Why vertical modes are the method for these options: they are predicted to move less memory than cycles of multigrid
-    /// on the whole. `None` where they are not, or where there are none, or so many that finding them takes longer.
-    pub(super) fn why_modes(&self, options: &SolverOptions) -> Option<String> {
-        let layers = Stencil::shape(self).nz;
-        if self.has_layers_apart() || layers > MOST_LAYERS || !Stencil::is_symmetric(self) {
-            return None;
-        }
-        let plan = Plan::new(self, &*self.modes().ok()?, &options.modes, options.tolerance).ok()?;
-        let cycles = (options.tolerance.ln() / RATE_OF_MULTIGRID.ln()).ceil().max(1.0);
-        let (modes, multigrid) = (plan.vectors(), cycles * VECTORS_OF_MULTIGRID);
-        (modes < multigrid).then(|| {
-            format!("vertical modes are predicted to read and write {modes:.0} vectors, multigrid {multigrid:.0}")
-        })
-    }
-
     fn compute_modes(&self) -> Result<VerticalModes> {
         let VerticalProfile { a, b, c, d } = self.vertical();
         if self.vertical().is_symmetric() {
@@ -182,8 +163,8 @@ impl TensorProduct {
         (ratio / (ratio + mu)).powi(2)
     }
 
-    /// max α_T/|T| over the columns
-    pub(super) fn largest_ratio(&self) -> f64 {
+    /// Returns max α_T/|T| over the columns.
+    pub fn largest_ratio(&self) -> f64 {
         let h = self.horizontal();
         h.total.iter().zip(&h.area).map(|(total, area)| total / area).fold(0.0, f64::max)
     }

@@ -9,7 +9,8 @@ use crate::backend::{AggregateBackend, Backend};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, CgOperator, Diagonal, DirectBackend, Operator};
-use crate::options::{Choice, Method, Preconditioner, SolverOptions};
+use crate::options::SolverOptions;
+use crate::policy::Choice;
 use crate::real::Real;
 
 /// A caller's own matrix. Arrays are in host memory, in C order of shape (nz, ny, nx).
@@ -72,9 +73,7 @@ impl Stencil for OwnOperator {
     }
 
     fn choice(&self, _: &SolverOptions) -> Choice {
-        let method = if self.is_symmetric { Method::Cg } else { Method::Bicgstab };
-        let preconditioner = if self.diagonal.is_some() { Preconditioner::Jacobi } else { Preconditioner::None };
-        Choice::new(method, preconditioner)
+        Choice::of_rows(self.is_symmetric, self.diagonal.is_some())
     }
 
     fn check_update(&self, new: &Self) -> Result<()> {

@@ -220,7 +220,7 @@ pub fn step_above_lines(stencil: &Diffusion) -> Result<Halving> {
 pub fn steps(stencil: &Diffusion, wanted: Option<usize>) -> Result<Vec<Halving>> {
     let shape = stencil.shape();
     let is_odd = |&(ends, n): &([End; 2], usize)| ends[0] == End::Ring && n > 1 && n % 2 == 1;
-    if stencil.ends().into_iter().zip([shape.nx, shape.ny, shape.nz]).any(|direction| is_odd(&direction)) {
+    if stencil.ends().into_iter().zip(shape.extents()).any(|direction| is_odd(&direction)) {
         return Err(Error::Unsupported(format!(
             "solver.multigrid.smoother: points where an odd number of cells goes around a ring, of {shape} cells; use \
              \"line-red-black\""

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::{Csr, Stencil};
 use crate::error::{Error, Result};
 use crate::layout::Shape;
-use crate::options::{Choice, Method, Preconditioner, SolverOptions};
+use crate::options::SolverOptions;
+use crate::policy::Choice;
 
 /// A matrix with every entry stored, acting on the cells of a grid: unknown (i, j, k) is row i + nx (k + nz j) (paper B,
 /// equation 13).
@@ -56,8 +57,7 @@ impl Stencil for StoredMatrix {
     }
 
     fn choice(&self, _: &SolverOptions) -> Choice {
-        let method = if self.is_symmetric { Method::Cg } else { Method::Bicgstab };
-        Choice::new(method, Preconditioner::Jacobi)
+        Choice::of_rows(self.is_symmetric, true)
     }
 
     fn check_update(&self, new: &Self) -> Result<()> {

@@ -4,13 +4,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::plan::Plan;
 use super::{Hierarchy, Stencil, Supports, TensorProduct, VerticalModes};
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::operator::{LevelBackend, LineSmoother, ModalTransfer, OwnModes, Transfer, layout_of};
 use crate::options::{MultigridOptions, SolverOptions};
+use crate::policy::modes::Plan;
 use crate::real::Real;
 
 /// Some vertical modes of a matrix on a device. The modes have a precision of their own.
@@ -159,7 +159,7 @@ where
     B::Operator<C>: LineSmoother<B, C>,
 {
     let modes = stencil.modes()?;
-    let plan = Plan::new(stencil, &modes, &options.modes, tolerance)?;
+    let plan = Plan::new(stencil.largest_ratio(), modes.values(), &options.modes, tolerance)?;
     let to_all = backend.modal_transfer::<T, C>(operator, &modes.only(0..plan.count))?;
     let OwnModes { alone, which, transfer } = backend.own_modes(stencil.shape(), Arc::clone(&to_all))?;
     let mut problems = problems_of_modes(&alone, stencil, which, &options.multigrid)?;

@@ -10,7 +10,9 @@ use crate::error::{Error, Result};
 use crate::grid::horizontal::Metric;
 use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
 use crate::layout::Shape;
-use crate::options::{Choice, Method, Preconditioner, SolverOptions};
+use crate::options::SolverOptions;
+use crate::policy::Choice;
+use crate::policy::modes::{choose, may_use_modes};
 
 /// A matrix whose rows are products of vertical and horizontal factors (paper B, equations 6 and
 /// 14):
@@ -281,13 +283,10 @@ impl Stencil for TensorProduct {
 
     /// Chooses vertical modes where these are predicted to be faster, else multigrid.
     fn choice(&self, options: &SolverOptions) -> Choice {
-        let multigrid = Choice::new(Method::Multigrid, Preconditioner::Line);
-        if options.method != Method::Auto || options.deflation.is_some() {
-            return multigrid;
-        }
-        match self.why_modes(options) {
-            Some(why) => Choice { method: Method::Modes, why: Some(why), ..multigrid },
-            None => multigrid,
+        let is_possible = may_use_modes(options, self.shape.nz) && !self.has_layers_apart() && self.is_symmetric();
+        match is_possible.then(|| self.modes().ok()).flatten() {
+            Some(modes) => choose(options, self.largest_ratio(), modes.values()),
+            None => Choice::cycles(),
         }
     }
 

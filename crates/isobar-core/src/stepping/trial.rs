@@ -6,18 +6,11 @@ use super::{Evolve, HeatOptions, HeatStepper};
 use crate::array::Source;
 use crate::error::{Error, Result};
 use crate::options::{Preconditioner, SolverOptions};
+pub use crate::policy::heat::CANDIDATES;
+use crate::policy::heat::is_hopeless;
 use crate::problem::Heat;
 use crate::solver::ignore;
 use crate::stencil::{Diffusion, Supports};
-
-/// The preconditioners that are tried.
-pub const CANDIDATES: [Preconditioner; 5] = [
-    Preconditioner::Mic { relaxation: 1.0, block: None },
-    Preconditioner::SsorAi,
-    Preconditioner::Line,
-    Preconditioner::Multigrid,
-    Preconditioner::None,
-];
 
 /// A preconditioner that was tried.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,7 +78,7 @@ fn attempt<B: Supports<Diffusion>>(
             return Ok(None);
         }
         result = Some((seconds, step.outcome.iterations));
-        if seconds > 3.0 * best {
+        if is_hopeless(seconds, best) {
             break;
         }
     }

@@ -7,7 +7,7 @@ use isobar_core::stencil::{Axis, Diffusion, Stencil};
 /// has u = 0, and no equation. Periodic directions are not supported.
 pub(crate) fn solve(stencil: &Diffusion, b: &[f64]) -> Vec<f64> {
     let shape = stencil.shape();
-    let extents = [shape.nx, shape.ny, shape.nz];
+    let extents = shape.extents();
     // The shortest direction first: the band is as wide as a plane of the first two.
     let mut order = Axis::ALL;
     order.sort_by_key(|&axis| extents[axis as usize]);

@@ -15,9 +15,9 @@ use isobar_core::backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Su
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, needs_whole_rows};
 use isobar_core::operator::aggregate::{Components, Entry};
-use isobar_core::operator::mixed::UnfusedTop;
-use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation, Triangular};
-use isobar_core::options::{Choice, Smoother, SolverOptions};
+use isobar_core::operator::{AggregateOperator, Capabilities, MixedSmoother, Operator, Triangular};
+use isobar_core::options::{Smoother, SolverOptions};
+use isobar_core::policy::Choice;
 use isobar_core::real::Real;
 use isobar_core::stencil::point_levels::levels_for;
 use isobar_core::stencil::{self, Axis, Hierarchy, Lines, Stencil, Supports};
@@ -305,15 +305,7 @@ impl Supports<stencil::Diffusion> for Cpu {
         levels_for(self, stencil, finest, smoother, wanted).map(Some)
     }
 
-    fn mixed_top(
-        &self,
-        double: &Arc<Diffusion<f64>>,
-        single: &Arc<Diffusion<f32>>,
-        hierarchy: &Hierarchy<Self, stencil::Diffusion, f32>,
-        relaxation: Relaxation,
-    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
-        let transfer = hierarchy.transfers.first().cloned();
-        let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
-        Ok(Some(Box::new(top)))
+    fn mixed_smoother(&self, double: &Arc<Diffusion<f64>>) -> Option<Arc<dyn MixedSmoother<Self>>> {
+        Some(Arc::clone(double) as _)
     }
 }

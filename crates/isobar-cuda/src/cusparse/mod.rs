@@ -7,7 +7,6 @@ mod product;
 mod tridiagonal;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use cudarc::driver::sys;
@@ -16,22 +15,11 @@ use isobar_core::real::Real;
 use libloading::Library;
 
 use crate::driver::{Context, Pointer, error, lock};
-use crate::libraries::{Wanted, describe};
+use crate::libraries::{self, Loaded, Wanted};
 use crate::vector::index;
 
 pub(crate) use product::{CompressedRows, MatrixProduct};
 pub(crate) use tridiagonal::TridiagonalSolve;
-
-/// The loaded library.
-#[derive(Debug)]
-pub struct Cusparse {
-    /// Major and minor version.
-    version: (i32, i32),
-    /// Its path.
-    path: PathBuf,
-    functions: Functions,
-    _libraries: Vec<Library>,
-}
 
 /// A handle, matrix or vector of the library; an array on the GPU; a number on the host.
 type Any = *mut c_void;
@@ -42,8 +30,9 @@ type Product = unsafe extern "C" fn(Any, c_int, Any, Any, Any, Any, Any, c_int, 
 /// systems, and the workspace or a pointer to its size.
 type Tridiagonal = unsafe extern "C" fn(Any, c_int, c_int, Any, Any, Any, Any, c_int, Any) -> c_int;
 
+/// The functions that are used.
 #[derive(Debug)]
-struct Functions {
+pub struct Functions {
     error_string: unsafe extern "C" fn(c_int) -> *const c_char,
     create: unsafe extern "C" fn(*mut Any) -> c_int,
     destroy: unsafe extern "C" fn(Any) -> c_int,
@@ -62,7 +51,10 @@ struct Functions {
     tridiagonal: [Tridiagonal; 2],
 }
 
-impl Functions {
+/// The loaded library.
+pub type Cusparse = Loaded<Functions>;
+
+impl libraries::Functions for Functions {
     fn of(library: &Library) -> std::result::Result<Self, libloading::Error> {
         macro_rules! get {
             ($name:literal) => {
@@ -92,6 +84,19 @@ impl Functions {
             })
         }
     }
+
+    fn version(library: &Library) -> std::result::Result<(i32, i32), libloading::Error> {
+        type Property = unsafe extern "C" fn(c_int, *mut c_int) -> c_int;
+        let mut version = (0, 0);
+        // SAFETY: the type is that of cusparse.h, whose first two properties are major and minor version; both numbers outlive
+        // the calls.
+        unsafe {
+            let property = library.get::<Property>(b"cusparseGetProperty\0")?;
+            property(0, &raw mut version.0);
+            property(1, &raw mut version.1);
+        }
+        Ok(version)
+    }
 }
 
 const WANTED: Wanted<'_> = Wanted {
@@ -112,40 +117,13 @@ impl Cusparse {
     }
 
     fn find(wanted: &Wanted<'_>) -> std::result::Result<Self, String> {
-        wanted.find(Self::load).map_err(|reason| {
+        wanted.find().map_err(|reason| {
             format!(
                 "cuSPARSE, which stored matrices on CUDA need, was not found ({reason}); install it (pip install \
                  nvidia-cusparse, or the CUDA toolkit) and set ISOBAR_CUSPARSE to the path of libcusparse.so.12, or use \
                  the device \"cpu\""
             )
         })
-    }
-
-    fn load(path: PathBuf, mut libraries: Vec<Library>) -> std::result::Result<Self, String> {
-        // SAFETY: loading NVIDIA's library runs nothing but its own initialisation.
-        let library = unsafe { Library::new(&path) }.map_err(describe)?;
-        let functions = Functions::of(&library).map_err(describe)?;
-        let mut version = (0, 0);
-        // SAFETY: the type is that of cusparse.h, whose first two properties are major and minor version; both numbers outlive
-        // the calls.
-        unsafe {
-            type Property = unsafe extern "C" fn(c_int, *mut c_int) -> c_int;
-            let property: Property = *library.get(b"cusparseGetProperty\0").map_err(describe)?;
-            property(0, &raw mut version.0);
-            property(1, &raw mut version.1);
-        }
-        libraries.push(library);
-        Ok(Self { version, path, functions, _libraries: libraries })
-    }
-
-    /// Returns its major and minor version, which is not CUDA's.
-    pub fn version(&self) -> (i32, i32) {
-        self.version
-    }
-
-    /// Returns its path, or the name by which the loader finds it.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     fn check(&self, code: c_int, doing: &str) -> Result<()> {
@@ -155,7 +133,7 @@ impl Cusparse {
         }
         // SAFETY: the library returns a static string for every code.
         let what = unsafe { CStr::from_ptr((self.functions.error_string)(code)) }.to_string_lossy();
-        let (major, minor) = self.version;
+        let (major, minor) = self.version();
         let remedy = match code {
             ALLOCATION_FAILED => "use a smaller grid, or free memory on the GPU",
             _ => "try another version (set ISOBAR_CUSPARSE to its libcusparse.so.12), or use the device \"cpu\"",

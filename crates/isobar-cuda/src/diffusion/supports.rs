@@ -6,9 +6,9 @@ use isobar_core::backend::{Backend, Scalar};
 use isobar_core::direct::Separable;
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
-use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{Capabilities, MixedSmoother, MixedTop, Operator, Relaxation};
-use isobar_core::options::{Choice, Smoother, SolverOptions};
+use isobar_core::options::{Smoother, SolverOptions};
+use isobar_core::policy::Choice;
 use isobar_core::real::{Precision, Real};
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::point_levels::levels_for;
@@ -227,14 +227,13 @@ impl Supports<stencil::Diffusion> for Cuda {
         single: &Arc<Self::Operator<f32>>,
         hierarchy: &Hierarchy<Self, stencil::Diffusion, f32>,
         relaxation: Relaxation,
-    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
+    ) -> Result<Option<MixedTop<Self>>> {
         if relaxation.smoother == Smoother::PointRedBlack {
             double.kernels().prepare_colours()?;
         } else {
             double.kernels().prepare(Steps::Sweeps)?;
         }
         let transfer = hierarchy.transfers.first().cloned();
-        let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
-        Ok(Some(Box::new(top)))
+        MixedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation).map(Some)
     }
 }

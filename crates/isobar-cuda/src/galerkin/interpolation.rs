@@ -15,6 +15,7 @@ use super::{DirectionWeights, cell_block, sources};
 use crate::cuda::Cuda;
 use crate::diffusion::Diffusion;
 use crate::driver::Pointer;
+use crate::halving::extents;
 use crate::launch::{Argument, Arguments, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::module::Module;
@@ -61,11 +62,6 @@ pub struct Interpolation<T: Real> {
     _weights: Buffer,
     operands: Operands,
     module: Arc<Module>,
-}
-
-fn extents(layout: &Layout) -> [i32; 4] {
-    let Shape { nx, ny, nz } = layout.shape();
-    [nx, ny, nz, layout.pitch()].map(|n| n as i32)
 }
 
 impl<T: Real> Interpolation<T> {

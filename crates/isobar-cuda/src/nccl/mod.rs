@@ -8,7 +8,6 @@ mod link;
 mod messages;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use cudarc::driver::sys;
@@ -16,20 +15,9 @@ use isobar_core::error::Result;
 use libloading::Library;
 
 use crate::driver::error;
-use crate::libraries::{Wanted, describe};
+use crate::libraries::{self, Loaded, Wanted};
 
 pub use link::{NcclLink, source};
-
-/// The loaded library.
-#[derive(Debug)]
-pub struct Nccl {
-    /// Its version, as 10 000 major + 100 minor + patch.
-    version: c_int,
-    /// Its path.
-    path: PathBuf,
-    functions: Functions,
-    _libraries: Vec<Library>,
-}
 
 /// A rank's handle of a job.
 type Handle = *mut c_void;
@@ -46,8 +34,9 @@ impl UniqueId {
 /// Sends to a rank, or receives from it: address, number of elements, their type, rank, handle, stream.
 type Transfer = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, Handle, sys::CUstream) -> c_int;
 
+/// The functions that are used.
 #[derive(Debug)]
-struct Functions {
+pub struct Functions {
     error_string: unsafe extern "C" fn(c_int) -> *const c_char,
     unique_id: unsafe extern "C" fn(*mut UniqueId) -> c_int,
     create: unsafe extern "C" fn(*mut Handle, c_int, UniqueId, c_int) -> c_int,
@@ -59,7 +48,10 @@ struct Functions {
     receive: Transfer,
 }
 
-impl Functions {
+/// The loaded library.
+pub type Nccl = Loaded<Functions>;
+
+impl libraries::Functions for Functions {
     fn of(library: &Library) -> std::result::Result<Self, libloading::Error> {
         macro_rules! get {
             ($name:literal) => {
@@ -81,6 +73,15 @@ impl Functions {
             })
         }
     }
+
+    fn version(library: &Library) -> std::result::Result<(i32, i32), libloading::Error> {
+        type Version = unsafe extern "C" fn(*mut c_int) -> c_int;
+        // 10 000 major + 100 minor + patch
+        let mut version = 0;
+        // SAFETY: the type is that of nccl.h; the number outlives the call.
+        unsafe { (library.get::<Version>(b"ncclGetVersion\0")?)(&raw mut version) };
+        Ok((version / 10_000, version / 100 % 100))
+    }
 }
 
 const WANTED: Wanted<'_> = Wanted {
@@ -101,37 +102,12 @@ impl Nccl {
     }
 
     fn find(wanted: &Wanted<'_>) -> std::result::Result<Self, String> {
-        wanted.find(Self::load).map_err(|reason| {
+        wanted.find().map_err(|reason| {
             format!(
                 "NCCL, which GPUs of several machines use, was not found ({reason}); install it (pip install \
                  nvidia-nccl-cu13) and set ISOBAR_NCCL to the path of libnccl.so.2; without it they exchange through the host"
             )
         })
-    }
-
-    fn load(path: PathBuf, mut libraries: Vec<Library>) -> std::result::Result<Self, String> {
-        // SAFETY: loading NVIDIA's library runs nothing but its own initialisation.
-        let library = unsafe { Library::new(&path) }.map_err(describe)?;
-        let functions = Functions::of(&library).map_err(describe)?;
-        let mut version = 0;
-        // SAFETY: the type is that of nccl.h; the number outlives the call.
-        unsafe {
-            type Version = unsafe extern "C" fn(*mut c_int) -> c_int;
-            let get: Version = *library.get(b"ncclGetVersion\0").map_err(describe)?;
-            get(&raw mut version);
-        }
-        libraries.push(library);
-        Ok(Self { version, path, functions, _libraries: libraries })
-    }
-
-    /// Returns its major and minor version.
-    pub fn version(&self) -> (i32, i32) {
-        (self.version / 10_000, self.version / 100 % 100)
-    }
-
-    /// Returns its path, or the name by which the loader finds it.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     fn check(&self, code: c_int, doing: &str) -> Result<()> {

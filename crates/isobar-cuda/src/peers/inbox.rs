@@ -34,10 +34,6 @@ impl Opened {
     pub(super) fn new(context: &Arc<Context>) -> Self {
         Self { context: Arc::clone(context), places: Vec::new() }
     }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.places.is_empty()
-    }
 }
 
 impl Drop for Opened {

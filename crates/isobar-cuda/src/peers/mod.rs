@@ -70,7 +70,7 @@ pub struct Peers {
     table: Buffer,
     /// 1 + the rank that did not answer.
     fault: Mutex<Mailbox>,
-    opened: Opened,
+    _opened: Opened,
     /// The inboxes that kernels write to, here and on other ranks of this process, kept alive even if those ranks have failed.
     _inboxes: Vec<Arc<Buffer>>,
     _counts: Buffer,
@@ -220,7 +220,16 @@ impl Peers {
             })
             .collect();
         table.write(&peers)?;
-        Ok(Self { rank, size, module, table, fault: Mutex::new(fault), opened, _inboxes: inboxes, _counts: counts })
+        Ok(Self {
+            rank,
+            size,
+            module,
+            table,
+            fault: Mutex::new(fault),
+            _opened: opened,
+            _inboxes: inboxes,
+            _counts: counts,
+        })
     }
 
     /// Fails if another rank has not answered.
@@ -232,11 +241,6 @@ impl Peers {
                 message: format!("rank {} has not answered for {PATIENCE_SECONDS} s; it has failed or hangs", rank - 1),
             }),
         }
-    }
-
-    /// Returns whether any of them belongs to another process.
-    pub fn spans_processes(&self) -> bool {
-        !self.opened.is_empty()
     }
 
     fn patience(&self) -> Patience {

@@ -20,9 +20,9 @@ use std::sync::{Arc, OnceLock};
 use isobar_core::backend::Backend;
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Shape, Slab};
-use isobar_core::operator::mixed::{ChangeTop, UnfusedTop};
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
-use isobar_core::options::{Choice, Smoother, SolverOptions};
+use isobar_core::options::{Smoother, SolverOptions};
+use isobar_core::policy::Choice;
 use isobar_core::real::Real;
 use isobar_core::stencil::tensor_levels::{by_coarsening, by_modes};
 use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, StoredFaces, Supports, by_stored_faces};
@@ -347,7 +347,7 @@ impl Supports<stencil::TensorProduct> for Cuda {
         single: &Arc<Self::Operator<f32>>,
         hierarchy: &Hierarchy<Self, stencil::TensorProduct, f32>,
         relaxation: Relaxation,
-    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
+    ) -> Result<Option<MixedTop<Self>>> {
         let transfer = hierarchy.transfers.first().cloned();
         // Coarse levels that every rank has whole are too small for this to matter.
         let is_gathered =
@@ -359,10 +359,7 @@ impl Supports<stencil::TensorProduct> for Cuda {
         if steps.is_none() {
             double.kernels().prepare(Steps::Sweeps)?;
         }
-        let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
-        Ok(Some(match steps {
-            Some(steps) => Box::new(ChangeTop::new(top, Box::new(steps))),
-            None => Box::new(top),
-        }))
+        let top = MixedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
+        Ok(Some(top.with_changes(steps.map(|steps| Box::new(steps) as _))))
     }
 }

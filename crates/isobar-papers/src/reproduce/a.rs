@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use isobar::grid::GridOptions;
 use isobar::internals::array::{ArrayView, ArrayViewMut};
-use isobar::internals::backend::{Backend, Ratio, Scalar, Sums};
+use isobar::internals::backend::{AggregateBackend, Backend, Ratio, Scalar, Sums};
 use isobar::internals::bench::{self, upload_noise};
 use isobar::internals::layout::Layout;
 use isobar::internals::operator::{CgOperator, Direction, Guess, LineSolver};
@@ -307,7 +307,7 @@ fn time_kernels<B: Backend, T: Real>(
     ])
 }
 
-fn iteration_seconds<B: Backend, T: Real>(
+fn iteration_seconds<B: AggregateBackend, T: Real>(
     backend: &B,
     mut cg: Cg<B, T>,
     b: &mut B::Vector<T>,

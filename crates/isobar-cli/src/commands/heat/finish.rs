@@ -172,7 +172,7 @@ impl Run<'_> {
         Report {
             version: env!("CARGO_PKG_VERSION"),
             case: self.case.name(),
-            problem: ProblemReport { kind: "heat", unknowns: shape.cells(), grid: [shape.nx, shape.ny, shape.nz] },
+            problem: ProblemReport { kind: "heat", unknowns: shape.cells(), grid: shape.extents() },
             device: DeviceReport::from(description),
             solver: SolverReport {
                 method: description.method.clone(),

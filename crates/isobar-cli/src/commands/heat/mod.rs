@@ -10,7 +10,7 @@ use std::time::Instant;
 use isobar::options::Preconditioner;
 use isobar::problem::Heat;
 use isobar::{Device, Outcome, Ranks, TimeStepper, Tried};
-use isobar_case::heat::{HeatCase, Parts, leaves_preconditioner, step_options};
+use isobar_case::heat::{HeatCase, Parts};
 use isobar_case::text::plural;
 use isobar_case::{Case, Fingerprint, Footprint, memory};
 use isobar_io::Series;
@@ -115,12 +115,12 @@ impl<'a> Run<'a> {
         let clock = Instant::now();
         case.require_memory(device)?;
         let Parts { heat: problem, fingerprint, mesh, initial } = device.enter(|| heat.parts())?;
-        let mut options = step_options(&case.solver, device);
+        let mut options = case.solver.for_steps(device.divides_grids());
         let restart = args.restart.as_deref().map(|path| Restart::read(path, heat)).transpose()?;
         let (mut tried, mut plain) = (Vec::new(), None);
         // Several ranks and GPUs use lines, because they may lack the preconditioner of a run on one process.
         let is_open = heat.wants_trial || matches!(options.preconditioner, Preconditioner::Mic { .. });
-        if is_open && leaves_preconditioner(&case.solver) {
+        if is_open && case.solver.leaves_step_preconditioner() {
             let state = restart.as_ref().map_or(Ok(initial.as_slice()), Restart::state)?;
             // A restarted run uses the preconditioner that it began with.
             if let Some(known) = restart.as_ref().and_then(Restart::preconditioner) {

@@ -1,7 +1,8 @@
 //! The properties of a matrix that are known before its numbers.
 
 use crate::layout::Shape;
-use crate::options::{Choice, CyclePrecision, Method, Preconditioner};
+use crate::options::{CyclePrecision, Method};
+use crate::policy::Choice;
 use crate::stencil::rings::Turns;
 use crate::stencil::{Axis, Coefficients, Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 
@@ -90,13 +91,12 @@ impl MatrixSize {
     /// symmetric. Coefficients decide for a tensor product ([`Method::Auto`]), and for diffusion, for which this is the choice that
     /// takes more memory.
     pub fn choice(&self) -> Choice {
-        let (method, preconditioner, cycles) = match self.kind {
-            MatrixKind::TensorProduct => (Method::Auto, Preconditioner::Line, CyclePrecision::F64),
-            MatrixKind::Diffusion => (Method::Cg, Preconditioner::Multigrid, CyclePrecision::Auto),
-            MatrixKind::Stored => (Method::Cg, Preconditioner::Jacobi, CyclePrecision::F64),
-            MatrixKind::Own => (Method::Cg, Preconditioner::None, CyclePrecision::F64),
-        };
-        Choice { cycles, ..Choice::new(method, preconditioner) }
+        match self.kind {
+            MatrixKind::TensorProduct => Choice { method: Method::Auto, ..Choice::cycles() },
+            MatrixKind::Diffusion => Choice { cycles: CyclePrecision::Auto, ..Choice::galerkin() },
+            MatrixKind::Stored => Choice::of_rows(true, true),
+            MatrixKind::Own => Choice::of_rows(true, false),
+        }
     }
 
     /// Returns the matrix that a solver works with, on copies of odd periodic directions.

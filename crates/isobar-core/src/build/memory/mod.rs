@@ -9,8 +9,10 @@ mod matrix_size;
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::options::{
-    Acceleration, Choice, CyclePrecision, Form, Method, Norm, Preconditioner as Kind, Smoother, SolverOptions,
+    Acceleration, CyclePrecision, Form, Method, Norm, Preconditioner as Kind, Smoother, SolverOptions,
 };
+use crate::policy::Choice;
+use crate::policy::modes::single_suffices;
 use crate::precond::deflation::{self, Sizes};
 use crate::precond::neumann;
 use crate::real::Precision;
@@ -19,7 +21,6 @@ use crate::stencil::TensorProduct;
 use crate::stencil::galerkin::sizes::level_sizes;
 use crate::stencil::galerkin_levels::COARSEST_CELLS;
 use crate::stencil::halving::{End, halvings};
-use crate::stencil::modes::single_suffices;
 
 pub use matrix_size::{MatrixKind, MatrixSize};
 

@@ -74,7 +74,7 @@ impl DiffusionProblem {
     /// Adds ∂J/∂κ of the cells of row j + ny k through their faces and sides across an axis.
     fn add_row(&self, axis: Axis, row: usize, values: &mut [f64], pair: Pair<'_>) {
         let Shape { nx, ny, .. } = self.shape;
-        let (d, count) = (axis as usize, self.extents()[axis as usize]);
+        let (d, count) = (axis as usize, self.shape.extents()[axis as usize]);
         let place = [0, row % ny, row / ny];
         for is_upper in [false, true] {
             let side = self.boundary[d][usize::from(is_upper)];

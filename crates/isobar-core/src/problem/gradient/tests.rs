@@ -116,7 +116,7 @@ fn fields_of(problem: &DiffusionProblem) -> [Vec<f64>; 3] {
 fn spread_sides(problem: &mut DiffusionProblem) {
     for d in 0..3 {
         for side in 0..2 {
-            let faces = SHAPE.cells() / problem.extents()[d];
+            let faces = SHAPE.cells() / problem.shape.extents()[d];
             let (value, coefficient) = match problem.boundary[d][side] {
                 Boundary::Neumann(value) | Boundary::Dirichlet(value) => (Some(value), None),
                 Boundary::Robin { coefficient, value } => (Some(value), Some(coefficient)),
@@ -139,7 +139,7 @@ fn derivatives_by_sides_are_those_of_matrix_and_right_hand_side() {
             for (axis, is_upper) in Axis::ALL.into_iter().flat_map(|axis| [(axis, false), (axis, true)]) {
                 let (d, side) = (axis as usize, usize::from(is_upper));
                 let found = problem.side_gradient(&u, &adjoint, axis, is_upper, fixed.is_none()).unwrap();
-                let faces = SHAPE.cells() / problem.extents()[d];
+                let faces = SHAPE.cells() / problem.shape.extents()[d];
                 assert_eq!([found.value.len(), found.coefficient.len()], [faces; 2]);
                 for (is_value, found) in [(true, found.value), (false, found.coefficient)] {
                     for (face, found) in found.into_iter().enumerate() {
@@ -173,12 +173,12 @@ fn derivatives_by_widths_are_those_of_matrix_and_right_hand_side() {
             for axis in Axis::ALL {
                 let d = axis as usize;
                 let found = problem.width_gradient(&u, &adjoint, axis, Some(&body), fixed.is_none()).unwrap();
-                assert_eq!(found.len(), problem.extents()[d]);
+                assert_eq!(found.len(), problem.shape.extents()[d]);
                 for (m, found) in found.into_iter().enumerate() {
                     let at = |step: f64| {
                         let mut other = problem.clone();
                         let mut all: Vec<f64> =
-                            (0..problem.extents()[d]).map(|m| problem.spacing[d].width(m)).collect();
+                            (0..problem.shape.extents()[d]).map(|m| problem.spacing[d].width(m)).collect();
                         all[m] += step;
                         other.spacing[d] = Spacing::Given(all);
                         residual(&other, &u, &adjoint, &body, fixed)

@@ -30,7 +30,7 @@ impl DiffusionProblem {
             return Err(Error::shape("the source density", body.len().to_string(), cells.to_string()));
         }
         let body = body.filter(|_| moves_rhs);
-        let mut found = vec![0.0; self.extents()[d]];
+        let mut found = vec![0.0; self.shape.extents()[d]];
         // Conductances across the axis are proportional to 1/Δ, those across the others, volumes and areas to Δ.
         let mut values = vec![0.0; self.shape.nx];
         for row in 0..cells / self.shape.nx {

@@ -1,12 +1,11 @@
-//! The parts of an iteration by vertical modes, and its predicted cost and convergence.
+//! Vertical modes or multigrid for a tensor product, and the parts of an iteration by vertical modes, by predicted cost and convergence.
 
 use std::f64::consts::PI;
 use std::fmt;
 
-use super::TensorProduct;
-use super::modes::VerticalModes;
+use super::Choice;
 use crate::error::{Error, Result};
-use crate::options::ModesOptions;
+use crate::options::{Method, ModesOptions, SolverOptions};
 
 /// The parts of an iteration by vertical modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,21 +49,23 @@ const VECTORS_OF_A_SWEEP: f64 = 3.0;
 /// The vectors that projection, expansion and the residual after the sweeps move.
 const VECTORS_BESIDE: f64 = 4.0;
 /// The factor by which a cycle of multigrid on the whole grid reduces the residual, and the vectors that it moves.
-pub(super) const RATE_OF_MULTIGRID: f64 = 0.06;
-pub(super) const VECTORS_OF_MULTIGRID: f64 = 13.0;
+const RATE_OF_MULTIGRID: f64 = 0.06;
+const VECTORS_OF_MULTIGRID: f64 = 13.0;
 /// Layers beyond which finding modes takes longer than a solve.
-pub(super) const MOST_LAYERS: usize = 512;
+const MOST_LAYERS: usize = 512;
 
 impl Plan {
-    /// Makes the cheapest plan that reaches a tolerance, where the options leave it open.
+    /// Makes the cheapest plan that reaches a tolerance, where the options leave it open. `ratio` is the largest α_T/|T| of the columns,
+    /// `values` are μ of all modes, as many as there are layers.
     ///
     /// # Errors
     /// [`Error::Invalid`] where the options ask for more modes than there are.
-    pub fn new(stencil: &TensorProduct, modes: &VerticalModes, options: &ModesOptions, tolerance: f64) -> Result<Self> {
-        if let Some(count) = options.count.given().filter(|&count| count > modes.count()) {
+    pub fn new(ratio: f64, values: &[f64], options: &ModesOptions, tolerance: f64) -> Result<Self> {
+        let layers = values.len();
+        if let Some(count) = options.count.given().filter(|&count| count > layers) {
             return Err(Error::invalid(
                 "solver.modes.count",
-                format!("{count} modes of a grid of {} layers, which has no more than these", modes.layers()),
+                format!("{count} modes of a grid of {layers} layers, which has no more than these"),
             ));
         }
         let iterations = iterations(tolerance);
@@ -72,9 +73,7 @@ impl Plan {
         let enough_cycles =
             || (1..MOST_CYCLES).find(|&n| LEFT_BY_SWEEPS * left_by_cycles(n) <= goal).unwrap_or(MOST_CYCLES);
         let cycles = options.cycles.given().unwrap_or_else(enough_cycles);
-        let ratio = stencil.largest_ratio();
-        let rates: Vec<f64> = modes.values().iter().map(|mu| (ratio / (ratio + mu)).powi(2)).collect();
-        let layers = modes.layers();
+        let rates: Vec<f64> = values.iter().map(|mu| (ratio / (ratio + mu)).powi(2)).collect();
         let enough = |sweeps: usize| {
             let left = |rate: &f64| rate.powi(sweeps as i32) <= MARGIN * goal;
             rates.iter().position(left).unwrap_or(rates.len()).max(1)
@@ -104,7 +103,7 @@ impl Plan {
     }
 
     /// Returns the vectors of the grid that are moved until a tolerance is met.
-    pub(super) fn vectors(&self) -> f64 {
+    fn vectors(&self) -> f64 {
         self.iterations as f64 * (self.cost() + VECTORS_BESIDE)
     }
 
@@ -145,6 +144,27 @@ pub(crate) fn single_suffices(options: &ModesOptions) -> bool {
 /// Returns the number of iterations planned for a tolerance.
 fn iterations(tolerance: f64) -> usize {
     (tolerance.ln() / MOST_AT_ONCE.ln()).ceil().max(1.0) as usize
+}
+
+/// Returns whether vertical modes may be the method for a symmetric matrix of this many layers, if these are coupled: finding the modes of
+/// more takes longer than a solve.
+pub(crate) fn may_use_modes(options: &SolverOptions, layers: usize) -> bool {
+    options.method == Method::Auto && options.deflation.is_none() && layers <= MOST_LAYERS
+}
+
+/// Chooses vertical modes where they are predicted to move less memory than cycles of multigrid on the whole grid, else multigrid; see
+/// [`Plan::new`].
+pub(crate) fn choose(options: &SolverOptions, ratio: f64, values: &[f64]) -> Choice {
+    let multigrid = Choice::cycles();
+    let Ok(plan) = Plan::new(ratio, values, &options.modes, options.tolerance) else { return multigrid };
+    let cycles = (options.tolerance.ln() / RATE_OF_MULTIGRID.ln()).ceil().max(1.0);
+    let (by_modes, by_cycles) = (plan.vectors(), cycles * VECTORS_OF_MULTIGRID);
+    if by_modes < by_cycles {
+        let why =
+            format!("vertical modes are predicted to read and write {by_modes:.0} vectors, multigrid {by_cycles:.0}");
+        return Choice { method: Method::Modes, why: Some(why), ..multigrid };
+    }
+    multigrid
 }
 
 #[cfg(test)]

@@ -1,0 +1,126 @@
+//! The beginning of a solve: directly, with the nearest box, or as suits the matrix.
+
+use super::Choice;
+use super::ladder::with_box;
+use crate::error::Result;
+use crate::options::{Method, Preconditioner, Smoother, SolverOptions};
+
+/// The beginning of a solve, and its reserves.
+pub(crate) struct Beginning<F> {
+    /// Options that leave nothing open.
+    pub(crate) options: SolverOptions,
+    /// The factors of the matrix, for a direct solve that was chosen, or of the nearest box, where that is tried.
+    pub(crate) factors: Option<F>,
+    /// Whether a direct solve was chosen, which other coefficients may not allow.
+    pub(crate) is_direct: bool,
+    /// The options that replace the nearest box, where it is only tried.
+    pub(crate) after_box: Option<SolverOptions>,
+    /// Whether cycles that relax points were chosen, which the preconditioner in reserve may replace.
+    pub(crate) is_replaceable: bool,
+    /// The preconditioner in reserve.
+    pub(crate) reserve: Preconditioner,
+    /// Whether multigrid suits the matrix.
+    pub(crate) has_levels: bool,
+    /// The reasons for all that.
+    pub(crate) why: Vec<String>,
+}
+
+impl<F> Beginning<F> {
+    /// Begins as a choice says, where the options leave it open.
+    ///
+    /// # Errors
+    /// As [`SolverOptions::resolved`].
+    pub(crate) fn by(choice: &Choice, options: &SolverOptions) -> Result<Self> {
+        let resolved = options.resolved(choice)?;
+        Ok(Self {
+            is_replaceable: options.method == Method::Auto
+                && options.multigrid.smoother == Smoother::Auto
+                && resolved.multigrid.smoother.begins_with_points(),
+            options: resolved,
+            factors: None,
+            is_direct: false,
+            after_box: None,
+            reserve: choice.preconditioner,
+            has_levels: choice.method == Method::Multigrid,
+            why: choice.why.clone().into_iter().collect(),
+        })
+    }
+}
+
+/// The facts that decide on a direct solve, found as far as they are needed.
+pub(crate) struct Direct<A, N> {
+    /// Whether the device solves directly.
+    pub(crate) is_possible: bool,
+    /// Whether the grid is divided among ranks.
+    pub(crate) is_divided: bool,
+    /// Returns the factors of the matrix, if it has any and a direct solve pays.
+    pub(crate) factors: A,
+    /// Returns the factors of the nearest box where that may be faster than multigrid, and why.
+    pub(crate) nearest: N,
+}
+
+/// Decides how a solve begins, in this order: directly, if the matrix is separable; by `choice`, the matrix's own; where that is conjugate
+/// gradients with multigrid, with the nearest box instead, if that is near enough to be tried. `is_own` tells of a preconditioner of the
+/// caller's own.
+///
+/// # Errors
+/// As [`SolverOptions::resolved`]; the errors of `choice`.
+pub(crate) fn begin<F>(
+    options: &SolverOptions,
+    is_own: bool,
+    direct: Direct<impl Fn() -> Option<F>, impl FnOnce() -> Option<(F, String)>>,
+    choice: impl FnOnce() -> Result<Choice>,
+) -> Result<Beginning<F>> {
+    let may_be_direct = !is_own && options.leaves_all_open() && direct.is_possible;
+    if let Some(factors) = may_be_direct.then(&direct.factors).flatten() {
+        let beginning = Beginning::by(&Choice::direct(), options)?;
+        return Ok(Beginning { factors: Some(factors), is_direct: true, ..beginning });
+    }
+    let choice = choice()?;
+    let mut beginning = Beginning::by(&choice, options)?;
+    let has_multigrid = (choice.method, choice.preconditioner) == (Method::Cg, Preconditioner::Multigrid);
+    if let Some((factors, why)) = (may_be_direct && has_multigrid).then(direct.nearest).flatten() {
+        beginning.why = vec![format!("conjugate gradients with the nearest box: {why}")];
+        beginning.after_box = Some(beginning.options.clone());
+        beginning.options = with_box(beginning.options);
+        (beginning.factors, beginning.is_replaceable) = (Some(factors), false);
+        return Ok(beginning);
+    }
+    let is_shared = options.method == Method::Auto && !direct.is_possible && direct.is_divided;
+    if is_shared && (direct.factors)().is_some() {
+        beginning.why.push(
+            "one rank would solve this directly; transforms of whole axes are not divided among several, which iterate"
+                .into(),
+        );
+    }
+    beginning.why.extend(choice.why_cycles);
+    Ok(beginning)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn direct_solves_come_before_the_nearest_box_before_the_choice() {
+        let begun = |options: &SolverOptions, [is_possible, is_separable, is_near]: [bool; 3], choice: Choice| {
+            let nearest = || is_near.then(|| ("box", "it is near".to_owned()));
+            let factors = || is_separable.then_some("matrix");
+            let direct = Direct { is_possible, is_divided: !is_possible, factors, nearest };
+            begin(options, false, direct, || Ok(choice)).unwrap()
+        };
+        let open = SolverOptions::default();
+        let all = begun(&open, [true; 3], Choice::galerkin());
+        assert_eq!((all.options.method, all.factors, all.is_direct), (Method::Direct, Some("matrix"), true));
+        let near = begun(&open, [true, false, true], Choice::galerkin());
+        assert_eq!((near.options.preconditioner, near.factors), (Preconditioner::Direct, Some("box")));
+        assert_eq!(near.after_box.map(|after| after.preconditioner), Some(Preconditioner::Multigrid));
+        // The box is a preconditioner, and replaces that of conjugate gradients alone.
+        let cycles = begun(&open, [true, false, true], Choice::cycles());
+        assert_eq!((cycles.options.method, cycles.factors), (Method::Multigrid, None));
+        let divided = begun(&open, [false, true, true], Choice::galerkin());
+        assert!(divided.factors.is_none() && divided.why[0].contains("one rank would solve this directly"));
+        let asked = SolverOptions { method: Method::Cg, ..open };
+        assert!(begun(&asked, [true; 3], Choice::galerkin()).factors.is_none());
+    }
+}

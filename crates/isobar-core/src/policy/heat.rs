@@ -1,0 +1,53 @@
+//! The preconditioner of time steps.
+
+use crate::options::{Method, Preconditioner, SolverOptions};
+use crate::real::Precision;
+
+/// The preconditioners that are tried.
+pub const CANDIDATES: [Preconditioner; 5] = [
+    Preconditioner::Mic { relaxation: 1.0, block: None },
+    Preconditioner::SsorAi,
+    Preconditioner::Line,
+    Preconditioner::Multigrid,
+    Preconditioner::None,
+];
+
+/// Up to this many iterations without a preconditioner cost less than the three or four iterations with one: an iteration with
+/// incomplete Cholesky takes as long as two to four without.
+const FEW: usize = 12;
+
+/// Returns whether a preconditioner is too slow for a second try: one whose first takes three times as long as the best.
+pub(crate) fn is_hopeless(seconds: f64, best: f64) -> bool {
+    seconds > 3.0 * best
+}
+
+impl SolverOptions {
+    /// Returns whether the preconditioner of time steps is left open.
+    pub fn leaves_step_preconditioner(&self) -> bool {
+        let is_conjugate = matches!(self.method, Method::Auto | Method::Cg);
+        is_conjugate && self.preconditioner == Preconditioner::Auto && self.precision != Precision::Mixed
+    }
+
+    /// Returns the options for the solves of time steps. A preconditioner that was left open becomes modified incomplete Cholesky, which
+    /// suits most problems; on a grid divided among several ranks or GPUs it becomes line relaxation, because triangular solves would wait
+    /// for one rank after another.
+    #[must_use]
+    pub fn for_steps(&self, is_divided: bool) -> Self {
+        let mut options = self.clone();
+        if self.leaves_step_preconditioner() {
+            options.preconditioner = match is_divided {
+                true => Preconditioner::Line,
+                false => Preconditioner::Mic { relaxation: 1.0, block: None },
+            };
+        }
+        options
+    }
+
+    /// Returns the options of a first step without a preconditioner, which none needs if that converges: from a state made of few
+    /// eigenvectors, or with a short step.
+    #[must_use]
+    pub fn for_plain_step(&self) -> Self {
+        let max_iterations = FEW.min(self.max_iterations);
+        Self { preconditioner: Preconditioner::None, max_iterations, ..self.clone() }
+    }
+}

@@ -1,0 +1,61 @@
+//! The solver on a grid that is divided among ranks.
+
+use super::Choice;
+use crate::options::{Method, Preconditioner, Smoother, SolverOptions};
+
+/// A division of a grid among ranks.
+#[derive(Clone, Copy, Debug)]
+pub struct Division {
+    /// Rows of the grid.
+    pub rows: usize,
+    /// Ranks that share it.
+    pub ranks: usize,
+    /// Whether ranks have whole rows, not rectangles.
+    pub has_whole_rows: bool,
+    /// Whether every rank has pairs of rows, so that Galerkin grids can be shared.
+    pub has_pairs: bool,
+}
+
+/// Chooses for diffusion: as `alone`, the choice of one device, if its coarser grids can be shared; else conjugate gradients with lines.
+/// `has_points` returns whether those of cycles that relax points can be.
+pub fn of_diffusion(
+    alone: Choice,
+    options: &SolverOptions,
+    division: Division,
+    has_points: impl FnOnce() -> bool,
+) -> Choice {
+    let Division { rows, ranks, has_whole_rows, has_pairs } = division;
+    if alone.smoother == Smoother::PointRedBlack {
+        if options.multigrid.smoother == Smoother::PointRedBlack || has_points() {
+            let reserve = if has_pairs { alone.preconditioner } else { Preconditioner::Line };
+            return Choice { preconditioner: reserve, ..alone };
+        }
+    } else if has_pairs {
+        return alone;
+    }
+    let reason = if has_whole_rows {
+        format!("{rows} rows are too few for {ranks} ranks to share coarser grids")
+    } else {
+        "ranks that divide x share no Galerkin grids".to_owned()
+    };
+    // Coarser grids are shared by ranks that have a pair of rows each.
+    let remedy = match rows / 2 {
+        0 | 1 => "use one process".to_owned(),
+        most if most < ranks => format!("use {most} processes or fewer"),
+        _ if has_whole_rows => "use one process".to_owned(),
+        _ => format!("use --parts 1x{ranks}"),
+    };
+    let why = format!(
+        "conjugate gradients with lines, which take many times the iterations of multigrid: {reason}; {remedy}"
+    );
+    Choice { why: Some(why), ..Choice::new(Method::Cg, Preconditioner::Line) }
+}
+
+/// Chooses for a tensor product: as `alone`, the choice of one device; where ranks divide x, multigrid instead of vertical modes.
+pub fn of_tensor_product(alone: Choice, has_whole_rows: bool) -> Choice {
+    if has_whole_rows || alone.method != Method::Modes {
+        return alone;
+    }
+    let why = "multigrid: ranks that divide x share no vertical modes".to_owned();
+    Choice { why: Some(why), ..Choice::cycles() }
+}

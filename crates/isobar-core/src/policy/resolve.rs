@@ -1,0 +1,150 @@
+//! Options that leave nothing open, from those of the user and a matrix's choice.
+
+use super::Choice;
+use crate::error::{Error, Result};
+use crate::options::{CyclePrecision, Form, Method, MultigridOptions, Norm, Preconditioner, Smoother, SolverOptions};
+use crate::real::Precision;
+
+impl SolverOptions {
+    /// Returns whether method, preconditioner, multigrid and precision are left open, so that a direct solve, or the nearest box, may be
+    /// chosen.
+    pub(super) fn leaves_all_open(&self) -> bool {
+        self.method == Method::Auto
+            && self.preconditioner == Preconditioner::Auto
+            && self.deflation.is_none()
+            && self.norm != Norm::Scaled
+            && self.precision == Precision::F64
+            && self.multigrid == MultigridOptions::default()
+    }
+
+    /// Returns whether the storage of cycles is left open, and they precondition conjugate gradients in double precision: with
+    /// this method and this preconditioner where these are left open too.
+    pub(crate) fn leaves_cycles_open(&self, method: Method, preconditioner: Preconditioner) -> bool {
+        let or = |wanted, chosen| if wanted == Method::Auto { chosen } else { wanted };
+        let preconditioner =
+            if self.preconditioner == Preconditioner::Auto { preconditioner } else { self.preconditioner };
+        (self.precision, self.multigrid.precision) == (Precision::F64, CyclePrecision::Auto)
+            && or(self.method, method) == Method::Cg
+            && preconditioner == Preconditioner::Multigrid
+            && self.deflation.is_none()
+    }
+
+    /// Replaces `Auto` by the stencil's own choice of method and preconditioner, and checks the options
+    /// together.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] naming the key that conflicts with the others.
+    pub fn resolved(&self, choice: &Choice) -> Result<Self> {
+        self.validate()?;
+        let mut this = self.clone();
+        if this.multigrid.smoother == Smoother::Auto {
+            let is_open = (this.method, this.preconditioner) == (Method::Auto, Preconditioner::Auto);
+            this.multigrid.smoother = if is_open { choice.smoother } else { Smoother::LineRedBlack };
+        }
+        if this.method == Method::Auto {
+            this.method = if this.deflation.is_some() { Method::Cg } else { choice.method };
+        }
+        if this.preconditioner == Preconditioner::Auto {
+            this.preconditioner = choice.preconditioner;
+        }
+        if this.method.is_stationary() {
+            this.preconditioner = Preconditioner::None;
+        }
+        if this.method != Method::Cg {
+            (this.deflation, this.form) = (None, Form::Fused);
+        }
+        if this.method == Method::Direct {
+            // Eigenvalues differ by more than the digits of single precision.
+            this.precision = Precision::F64;
+        }
+        // A method that is left open has cycles.
+        let has_cycles = matches!(this.method, Method::Auto | Method::Multigrid | Method::Modes)
+            || this.preconditioner == Preconditioner::Multigrid;
+        if this.precision == Precision::Mixed && !has_cycles {
+            return Err(Error::invalid(
+                "solver.precision",
+                "\"mixed\" runs single-precision multigrid cycles inside a double-precision iteration, so it needs \
+                 solver.method = \"multigrid\" or solver.preconditioner.kind = \"multigrid\"; use \"f64\" or \"f32\" with \
+                 the others",
+            ));
+        }
+        this.multigrid.precision = this.cycle_precision(choice)?;
+        if this.norm == Norm::Scaled && this.method != Method::Cg {
+            return Err(Error::invalid(
+                "solver.norm",
+                format!(
+                    "\"scaled\" is for conjugate gradients, not for {:?}; use \"initial\" or \"rhs\"",
+                    this.method.name()
+                ),
+            ));
+        }
+        Ok(this)
+    }
+
+    /// Resolves `multigrid.precision`, given options with resolved method and preconditioner.
+    fn cycle_precision(&self, choice: &Choice) -> Result<CyclePrecision> {
+        let given = self.multigrid.precision;
+        if self.precision != Precision::F64 {
+            if given == CyclePrecision::F64 && self.has_cycles() {
+                return Err(Error::invalid(
+                    "solver.multigrid.precision",
+                    format!(
+                        "\"f64\" inside solver.precision = \"{}\"; leave it out, or use \"f64\" for both",
+                        self.precision
+                    ),
+                ));
+            }
+            return Ok(CyclePrecision::F32);
+        }
+        Ok(match given {
+            CyclePrecision::Auto if self.leaves_cycles_open(self.method, self.preconditioner) => choice.cycles,
+            CyclePrecision::Auto => CyclePrecision::F64,
+            given => given,
+        })
+    }
+
+    /// Returns the options for a preconditioner of the caller's own, whose outer iteration may be left open.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where they ask for multigrid cycles or for another precision than double.
+    pub(crate) fn for_own_preconditioner(&self, is_symmetric: bool) -> Result<Self> {
+        let mut options = self.clone();
+        if options.method == Method::Auto {
+            options.method = if is_symmetric { Method::Cg } else { Method::Bicgstab };
+        }
+        if options.method.is_stationary() {
+            let method = options.method.name();
+            return Err(Error::invalid(
+                "solver.method",
+                format!(
+                    "{method:?} takes no preconditioner; a preconditioner of your own goes with \"cg\" or \"bicgstab\""
+                ),
+            ));
+        }
+        if options.precision != Precision::F64 {
+            return Err(Error::invalid(
+                "solver.precision",
+                format!("\"{}\" with a preconditioner of your own, which works in double precision", options.precision),
+            ));
+        }
+        options.preconditioner = Preconditioner::None;
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn automatic_choices_are_the_stencils() {
+        let choice = Choice::new(Method::Cg, Preconditioner::Multigrid);
+        let resolved = SolverOptions::default().resolved(&choice).unwrap();
+        assert_eq!((resolved.method, resolved.preconditioner), (Method::Cg, Preconditioner::Multigrid));
+        let cycles = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() }.resolved(&choice).unwrap();
+        assert_eq!(cycles.preconditioner, Preconditioner::None);
+        let mixed = SolverOptions { precision: Precision::Mixed, ..SolverOptions::default() };
+        assert!(mixed.resolved(&choice).is_ok());
+        assert!(mixed.resolved(&Choice::new(Method::Cg, Preconditioner::Line)).is_err());
+    }
+}
