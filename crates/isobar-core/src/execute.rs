@@ -39,11 +39,7 @@ impl Execute for Host {
             // A single piece starts no threads.
             [] => {}
             [item] => f(0, item),
-            _ => {
-                let first = Items(items.as_mut_ptr());
-                // SAFETY: `on_threads` calls it once for each place, and the items are borrowed until it returns.
-                on_threads(items.len(), &|n| f(n, unsafe { first.get(n) }));
-            }
+            _ => on_threads(items, &f),
         }
     }
 
@@ -52,34 +48,15 @@ impl Execute for Host {
     }
 }
 
-/// The first of some items, each of which one thread takes.
-struct Items<X>(*mut X);
-
-// SAFETY: items are given to threads by exclusive reference, which `X: Send` allows.
-unsafe impl<X: Send> Sync for Items<X> {}
-
-impl<X> Items<X> {
-    /// Returns an item.
-    ///
-    /// # Safety
-    /// `n` is less than the number of items, no other reference to this item exists, and the items outlive it.
-    #[expect(clippy::mut_from_ref, reason = "each item is borrowed once, as the caller promises")]
-    unsafe fn get(&self, n: usize) -> &mut X {
-        // SAFETY: as promised.
-        unsafe { &mut *self.0.add(n) }
-    }
-}
-
-/// Calls `f(0) … f(count − 1)` on all threads, each once. It is one function for all passes, so that the code which distributes
-/// work is compiled once.
-fn on_threads(count: usize, f: &(dyn Fn(usize) + Sync)) {
-    let all = || (0..count).into_par_iter().for_each(f);
+/// Calls `f(n, items[n])` on the threads of the current pool, or of one of its own. It is compiled once for a kind of items.
+fn on_threads<X: Send>(items: &mut [X], f: &(dyn Fn(usize, &mut X) + Sync)) {
+    let run = |items: &mut [X]| items.par_iter_mut().enumerate().for_each(|(n, item)| f(n, item));
     if rayon::current_thread_index().is_some() {
-        return all();
+        return run(items);
     }
     match all_cores() {
-        Some(pool) => pool.install(all),
-        None => (0..count).for_each(f),
+        Some(pool) => pool.install(|| run(items)),
+        None => Serial.for_each(items, f),
     }
 }
 

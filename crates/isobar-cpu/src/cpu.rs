@@ -17,7 +17,9 @@ use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
 use isobar_dist::part;
 use isobar_dist::{Ranks, Watched};
-use pulp::{Arch, Simd, WithSimd};
+#[cfg(target_arch = "x86_64")]
+use pulp::Simd;
+use pulp::{Arch, WithSimd};
 use rayon::ThreadPool;
 
 use crate::blas;
@@ -47,9 +49,9 @@ struct Inner {
     /// The process that owns these threads.
     process: u32,
     threads: usize,
-    /// The widest instructions.
+    /// Instructions for double precision, and elsewhere than on x86 for single precision.
     arch: Arch,
-    /// Those of eight lanes of single precision, which [`Cpu::dispatch`] compiles no wider ones beside.
+    /// Instructions for single precision.
     #[cfg(target_arch = "x86_64")]
     eight_lanes: Option<pulp::x86::V3>,
 }
@@ -117,11 +119,12 @@ impl Cpu {
     /// so that no loop has a remainder.
     #[inline(always)]
     pub(crate) fn dispatch<T: Real, K: WithSimd>(&self, kernel: K) -> K::Output {
-        #[cfg(target_arch = "x86_64")]
-        if T::PRECISION == Precision::F32 {
+        // A constant, so that kernels in single precision are not compiled for wider instructions too.
+        if const { matches!(T::PRECISION, Precision::F32) } {
+            #[cfg(target_arch = "x86_64")]
             return match self.inner.eight_lanes {
                 Some(simd) => Simd::vectorize(simd, kernel),
-                None => Simd::vectorize(pulp::Scalar, kernel),
+                None => Simd::vectorize(pulp::Scalar::new(), kernel),
             };
         }
         self.inner.arch.dispatch(kernel)
@@ -132,29 +135,34 @@ impl Cpu {
         self.threads().min(cells / CELLS_WORTH_A_THREAD).max(1)
     }
 
+    /// Runs work on one of the threads.
+    fn install(&self, work: &mut (dyn FnMut() + Send)) {
+        self.inner.pool.install(work);
+    }
+
     /// Runs `f(0) … f(count − 1)` concurrently on this back end's threads. It allocates nothing when called from within
     /// [`Backend::enter`].
     pub(crate) fn for_each(&self, count: usize, f: impl Fn(usize) + Sync) {
-        distribute(&self.inner.pool, count, &f);
+        self.distribute(count, &f);
     }
-}
 
-/// Calls `f(0) … f(count − 1)` on the threads of a pool. One function for all kernels: for each kernel anew, this was a quarter of
-/// the crate's code.
-fn distribute(pool: &ThreadPool, count: usize, f: &(dyn Fn(usize) + Sync)) {
-    fn split(first: usize, beyond: usize, f: &(dyn Fn(usize) + Sync)) {
-        match beyond - first {
-            1 => f(first),
-            n => {
-                let middle = first + n / 2;
-                rayon::join(|| split(first, middle, f), || split(middle, beyond, f));
+    /// Runs `f(0) … f(count − 1)` on the threads: one function for all kernels, since the code that distributes their work would
+    /// otherwise be a quarter of the crate's.
+    fn distribute(&self, count: usize, f: &(dyn Fn(usize) + Sync)) {
+        fn split(first: usize, beyond: usize, f: &(dyn Fn(usize) + Sync)) {
+            match beyond - first {
+                1 => f(first),
+                n => {
+                    let middle = first + n / 2;
+                    rayon::join(|| split(first, middle, f), || split(middle, beyond, f));
+                }
             }
         }
-    }
-    match count {
-        0 => {}
-        1 => f(0),
-        _ => pool.install(|| split(0, count, f)),
+        match count {
+            0 => {}
+            1 => f(0),
+            _ => self.install(&mut || split(0, count, f)),
+        }
     }
 }
 
@@ -352,7 +360,12 @@ impl Backend for Cpu {
     fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match &self.ranks {
             Some(ranks) if ranks.world().is_bound_to_thread() => work(),
-            _ => self.inner.pool.install(work),
+            _ => {
+                let (mut work, mut result) = (Some(work), None);
+                self.install(&mut || result = work.take().map(|work| work()));
+                let Some(result) = result else { unreachable!("`install` returns when the work is done") };
+                result
+            }
         }
     }
 

@@ -23,6 +23,9 @@ use crate::cpu::Cpu;
 /// Planes are distributed in pairs, as restriction needs them.
 const PLANES_TOGETHER: usize = 2;
 
+/// A call of it runs a stage on a plane; not generic, so that what follows is compiled once, and each stage in one place.
+pub(crate) type Stage<'a> = &'a (dyn Fn(usize, usize, usize) + Sync);
+
 /// The distribution of planes among threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chunks {
@@ -101,10 +104,59 @@ impl Chunks {
     }
 }
 
-/// `stage(s, plane, chunk)`, which computes a plane: called as often as there are planes, so that one schedule serves all kernels.
-pub(crate) type Stage<'a> = &'a (dyn Fn(usize, usize, usize) + Sync);
-/// `exchange(s, inside)`, which fills halo rows before stage s.
-pub(crate) type Exchange<'a> = &'a mut dyn FnMut(usize, Meanwhile<'_>) -> Result<()>;
+/// Runs stages on a subdomain: `exchange(s, inside)` is called once for every stage s that reads the neighbours' planes, when
+/// stage s − 1 is complete at the ends, and exchanges its results there. The wavefront inside, which does not depend on the
+/// first exchange, may run during it, and runs after it if it did not.
+///
+/// # Errors
+/// The errors of `exchange`.
+pub(crate) fn run_part(
+    cpu: &Cpu,
+    chunks: Chunks,
+    stage: Stage<'_>,
+    exchange: &mut dyn FnMut(usize, Meanwhile<'_>) -> Result<()>,
+) -> Result<()> {
+    let Chunks { planes, stages, open: [below, above], .. } = chunks;
+    let is_short = (below || above) && planes < 2 * chunks.left_at_end(stages - 1);
+    let mut is_done = is_short;
+    let mut inside = || {
+        if !std::mem::replace(&mut is_done, true) {
+            run(cpu, chunks, stage);
+        }
+    };
+    for s in 0..stages {
+        if s > 0 || chunks.from_start {
+            exchange(s, &mut inside)?;
+            inside();
+        }
+        let left = if is_short { planes } else { chunks.left_at_end(s) };
+        let ends = if below || is_short { 0..left } else { 0..0 };
+        for plane in ends.chain(if above && !is_short { planes - left..planes } else { 0..0 }) {
+            stage(s, plane, 0);
+        }
+    }
+    inside();
+    Ok(())
+}
+
+/// Runs stages on a subdomain, each on all planes before the next one.
+///
+/// # Errors
+/// The errors of `exchange`.
+pub(crate) fn run_apart(
+    cpu: &Cpu,
+    chunks: Chunks,
+    stage: Stage<'_>,
+    exchange: &mut dyn FnMut(usize, Meanwhile<'_>) -> Result<()>,
+) -> Result<()> {
+    for s in 0..chunks.stages {
+        if s > 0 || chunks.from_start {
+            exchange(s, &mut nothing)?;
+        }
+        cpu.for_each(chunks.count, |n| (chunks.start(n)..chunks.start(n + 1)).for_each(|plane| stage(s, plane, n)));
+    }
+    Ok(())
+}
 
 /// Runs `stage(s, plane, chunk)` for s = 0 … stages − 1 on all planes.
 ///
@@ -141,50 +193,6 @@ pub(crate) fn run(cpu: &Cpu, chunks: Chunks, stage: Stage<'_>) {
             }
         });
     }
-}
-
-/// Runs stages on a subdomain: `exchange(s, inside)` is called once for every stage s that reads the neighbours' planes, when
-/// stage s − 1 is complete at the ends, and exchanges its results there. The wavefront inside, which does not depend on the
-/// first exchange, may run during it, and runs after it if it did not.
-///
-/// # Errors
-/// The errors of `exchange`.
-pub(crate) fn run_part(cpu: &Cpu, chunks: Chunks, stage: Stage<'_>, exchange: Exchange<'_>) -> Result<()> {
-    let Chunks { planes, stages, open: [below, above], .. } = chunks;
-    let is_short = (below || above) && planes < 2 * chunks.left_at_end(stages - 1);
-    let mut is_done = is_short;
-    let mut inside = || {
-        if !std::mem::replace(&mut is_done, true) {
-            run(cpu, chunks, stage);
-        }
-    };
-    for s in 0..stages {
-        if s > 0 || chunks.from_start {
-            exchange(s, &mut inside)?;
-            inside();
-        }
-        let left = if is_short { planes } else { chunks.left_at_end(s) };
-        let ends = if below || is_short { 0..left } else { 0..0 };
-        for plane in ends.chain(if above && !is_short { planes - left..planes } else { 0..0 }) {
-            stage(s, plane, 0);
-        }
-    }
-    inside();
-    Ok(())
-}
-
-/// Runs stages on a subdomain, each on all planes before the next one.
-///
-/// # Errors
-/// The errors of `exchange`.
-pub(crate) fn run_apart(cpu: &Cpu, chunks: Chunks, stage: Stage<'_>, exchange: Exchange<'_>) -> Result<()> {
-    for s in 0..chunks.stages {
-        if s > 0 || chunks.from_start {
-            exchange(s, &mut nothing)?;
-        }
-        cpu.for_each(chunks.count, |n| (chunks.start(n)..chunks.start(n + 1)).for_each(|plane| stage(s, plane, n)));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
