@@ -203,7 +203,8 @@ impl Solver {
         each!(self.inner.get_mut()?, solver => solver.precondition(r, z, iterations))
     }
 
-    /// Gives the matrix the coefficients of another one that differs in nothing else: in place, without allocating or compiling.
+    /// Gives the matrix the coefficients of another one that differs in nothing else: in place, without allocating or compiling. A
+    /// solver on a GPU makes nothing anew if no coefficient of a diffusion matrix has changed.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a matrix of another kind, or that differs in more, naming the difference; the errors of

@@ -253,7 +253,10 @@ class Solver:
         return self._problem._system.energy(fitted(readable_on_host(x, "x"), self._problem._cells, "x"))
 
     def update(self, problem: Problem) -> None:
-        """Change the coefficients in place to those of another problem, which must not differ otherwise; for time steps and nonlinear iterations."""
+        """Change the coefficients in place to those of another problem, which must not differ otherwise; for time steps and nonlinear iterations.
+
+        A solver on a GPU makes nothing anew if no coefficient has changed.
+        """
         if not isinstance(problem, Problem):
             raise TypeError(f"problem: {type(problem).__name__} is not a linear system")
         system, _ = problem._native(self._device)
