@@ -123,7 +123,8 @@ fn solve_since(
 
     // Frees memory for the vectors of the bandwidth measurement.
     drop(solver);
-    let copy = copy_bandwidth(case, device, &footprint);
+    let is_long = ranks.is_some() || seconds.total >= summary::WORTH_A_COPY;
+    let copy = if is_long { copy_bandwidth(case, device, &footprint) } else { f64::NAN };
     let bytes: f64 = description.traffic.iter().map(StepTraffic::bytes).sum::<f64>() * outcome.iterations as f64;
     let [bytes, copy] = ranks::sum(ranks, [bytes, copy])?;
     let run = Run {

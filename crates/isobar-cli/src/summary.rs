@@ -199,10 +199,16 @@ fn error_estimate(estimate: f64, residual: f64) -> String {
     text
 }
 
+/// Runs of fewer seconds are not compared with a plain copy: timing it takes a tenth of a second.
+pub const WORTH_A_COPY: f64 = 1.0;
+
 /// Formats the bandwidth of a solve.
 pub fn bandwidth(traffic: &TrafficReport) -> String {
     if !traffic.copy_gb_per_s.is_finite() {
-        return format!("{:.1} GB/s; a plain copy could not be measured", traffic.gb_per_s);
+        return match traffic.bytes > 0.0 && traffic.gb_per_s.is_finite() {
+            true => format!("{:.1} GB/s; `isobar bench` compares it with a plain copy", traffic.gb_per_s),
+            false => "none".to_owned(),
+        };
     }
     if traffic.bytes > 0.0 && traffic.gb_per_s.is_finite() {
         format!(

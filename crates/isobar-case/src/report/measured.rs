@@ -100,7 +100,7 @@ pub struct TrafficReport {
     pub bytes: f64,
     /// Bytes divided by the time of the iteration, in GB/s.
     pub gb_per_s: f64,
-    /// Bandwidth of a plain copy of a vector in this run, in GB/s.
+    /// Bandwidth of a plain copy of a vector in this run, in GB/s; NaN, in JSON null, where it was not measured.
     pub copy_gb_per_s: f64,
     /// The ratio of the two.
     pub fraction_of_copy: f64,

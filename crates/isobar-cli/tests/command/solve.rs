@@ -52,7 +52,9 @@ fn a_report_says_everything() {
         assert!(number(&report["seconds"][key]) >= 0.0, "{key}");
     }
     assert!(number(&report["traffic"]["bytes"]) > 0.0);
-    assert!(number(&report["traffic"]["copy_gb_per_s"]) > 0.0);
+    // Short runs are not compared with a copy.
+    let copy = report["traffic"].get("copy_gb_per_s").unwrap();
+    assert!(copy.is_null() || number(copy) > 0.0);
 }
 
 /// The default is vertical modes where they are predicted to be faster, with the reason; multigrid where coupling along
