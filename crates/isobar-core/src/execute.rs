@@ -39,11 +39,7 @@ impl Execute for Host {
             // A single piece starts no threads.
             [] => {}
             [item] => f(0, item),
-            _ if rayon::current_thread_index().is_some() => on_threads(items, &f),
-            _ => match all_cores() {
-                Some(pool) => pool.install(|| on_threads(items, &f)),
-                None => Serial.for_each(items, f),
-            },
+            _ => on_threads(items, &f),
         }
     }
 
@@ -52,8 +48,16 @@ impl Execute for Host {
     }
 }
 
-fn on_threads<X: Send>(items: &mut [X], f: impl Fn(usize, &mut X) + Sync) {
-    items.par_iter_mut().enumerate().for_each(|(n, item)| f(n, item));
+/// Calls `f(n, items[n])` on the threads of the current pool, or of one of its own. It is compiled once for a kind of items.
+fn on_threads<X: Send>(items: &mut [X], f: &(dyn Fn(usize, &mut X) + Sync)) {
+    let run = |items: &mut [X]| items.par_iter_mut().enumerate().for_each(|(n, item)| f(n, item));
+    if rayon::current_thread_index().is_some() {
+        return run(items);
+    }
+    match all_cores() {
+        Some(pool) => pool.install(|| run(items)),
+        None => Serial.for_each(items, f),
+    }
 }
 
 /// Returns the pool for callers outside of any; nothing where no threads can be started. A forked process has none of its parent's

@@ -17,6 +17,8 @@ use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
 use isobar_dist::part;
 use isobar_dist::{Ranks, Watched};
+#[cfg(target_arch = "x86_64")]
+use pulp::Simd;
 use pulp::{Arch, WithSimd};
 use rayon::ThreadPool;
 
@@ -47,10 +49,11 @@ struct Inner {
     /// The process that owns these threads.
     process: u32,
     threads: usize,
-    /// Instructions for double precision.
+    /// Instructions for double precision, and elsewhere than on x86 for single precision.
     arch: Arch,
     /// Instructions for single precision.
-    arch_single: Arch,
+    #[cfg(target_arch = "x86_64")]
+    eight_lanes: Option<pulp::x86::V3>,
 }
 
 impl Drop for Inner {
@@ -78,7 +81,14 @@ impl Cpu {
             .build()
             .map_err(|error| Error::Device { device: "cpu".into(), message: format!("{threads} threads: {error}") })?;
         let (pool, process) = (ManuallyDrop::new(pool), std::process::id());
-        let inner = Inner { pool, process, threads, arch: Arch::new(), arch_single: at_most_eight_lanes() };
+        let inner = Inner {
+            pool,
+            process,
+            threads,
+            arch: Arch::new(),
+            #[cfg(target_arch = "x86_64")]
+            eight_lanes: pulp::x86::V3::try_new(),
+        };
         Ok(Self { inner: Arc::new(inner), ranks: None })
     }
 
@@ -109,10 +119,15 @@ impl Cpu {
     /// so that no loop has a remainder.
     #[inline(always)]
     pub(crate) fn dispatch<T: Real, K: WithSimd>(&self, kernel: K) -> K::Output {
-        match T::PRECISION {
-            Precision::F32 => self.inner.arch_single.dispatch(kernel),
-            _ => self.inner.arch.dispatch(kernel),
+        // A constant, so that kernels in single precision are not compiled for wider instructions too.
+        if const { matches!(T::PRECISION, Precision::F32) } {
+            #[cfg(target_arch = "x86_64")]
+            return match self.inner.eight_lanes {
+                Some(simd) => Simd::vectorize(simd, kernel),
+                None => Simd::vectorize(pulp::Scalar::new(), kernel),
+            };
         }
+        self.inner.arch.dispatch(kernel)
     }
 
     /// Returns how many threads are worth using on this many cells.
@@ -120,10 +135,16 @@ impl Cpu {
         self.threads().min(cells / CELLS_WORTH_A_THREAD).max(1)
     }
 
+    /// Runs work on one of the threads.
+    fn install(&self, work: &mut (dyn FnMut() + Send)) {
+        self.inner.pool.install(work);
+    }
+
     /// Runs `f(0) … f(count − 1)` concurrently on this back end's threads. It allocates nothing when called from within
     /// [`Backend::enter`].
     pub(crate) fn for_each(&self, count: usize, f: impl Fn(usize) + Sync) {
-        fn split(first: usize, beyond: usize, f: &(impl Fn(usize) + Sync)) {
+        /// Compiled once, not for each `f`.
+        fn split(first: usize, beyond: usize, f: &(dyn Fn(usize) + Sync)) {
             match beyond - first {
                 1 => f(first),
                 n => {
@@ -135,7 +156,7 @@ impl Cpu {
         match count {
             0 => {}
             1 => f(0),
-            _ => self.inner.pool.install(|| split(0, count, &f)),
+            _ => self.install(&mut || split(0, count, &f)),
         }
     }
 }
@@ -334,7 +355,12 @@ impl Backend for Cpu {
     fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match &self.ranks {
             Some(ranks) if ranks.world().is_bound_to_thread() => work(),
-            _ => self.inner.pool.install(work),
+            _ => {
+                let (mut work, mut result) = (Some(work), None);
+                self.install(&mut || result = work.take().map(|work| work()));
+                let Some(result) = result else { unreachable!("`install` returns when the work is done") };
+                result
+            }
         }
     }
 
@@ -436,15 +462,6 @@ impl Cpu {
             }
         });
     }
-}
-
-/// Returns the widest instructions that hold no more than eight single-precision numbers.
-fn at_most_eight_lanes() -> Arch {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(simd) = pulp::x86::V3::try_new() {
-        return Arch::V3(simd);
-    }
-    Arch::new()
 }
 
 /// Returns the processor's model, where the system reports it.

@@ -23,6 +23,9 @@ use crate::cpu::Cpu;
 /// Planes are distributed in pairs, as restriction needs them.
 const PLANES_TOGETHER: usize = 2;
 
+/// A call of it runs a stage on a plane; not generic, so that what follows is compiled once, and each stage in one place.
+pub(crate) type Stage<'a> = &'a (dyn Fn(usize, usize, usize) + Sync);
+
 /// The distribution of planes among threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chunks {
@@ -101,13 +104,6 @@ impl Chunks {
     }
 }
 
-/// Runs `stage(s, plane, chunk)` for s = 0 … stages − 1 on all planes.
-///
-/// `chunk` selects a thread's scratch space: calls with the same `chunk` never overlap.
-pub(crate) fn run(cpu: &Cpu, chunks: Chunks, stage: impl Fn(usize, usize, usize) + Sync) {
-    run_boundaries(cpu, chunks, &stage);
-}
-
 /// Runs stages on a subdomain: `exchange(s, inside)` is called once for every stage s that reads the neighbours' planes, when
 /// stage s − 1 is complete at the ends, and exchanges its results there. The wavefront inside, which does not depend on the
 /// first exchange, may run during it, and runs after it if it did not.
@@ -117,15 +113,15 @@ pub(crate) fn run(cpu: &Cpu, chunks: Chunks, stage: impl Fn(usize, usize, usize)
 pub(crate) fn run_part(
     cpu: &Cpu,
     chunks: Chunks,
-    stage: impl Fn(usize, usize, usize) + Sync,
-    mut exchange: impl FnMut(usize, Meanwhile<'_>) -> Result<()>,
+    stage: Stage<'_>,
+    exchange: &mut dyn FnMut(usize, Meanwhile<'_>) -> Result<()>,
 ) -> Result<()> {
     let Chunks { planes, stages, open: [below, above], .. } = chunks;
     let is_short = (below || above) && planes < 2 * chunks.left_at_end(stages - 1);
     let mut is_done = is_short;
     let mut inside = || {
         if !std::mem::replace(&mut is_done, true) {
-            run_boundaries(cpu, chunks, &stage);
+            run(cpu, chunks, stage);
         }
     };
     for s in 0..stages {
@@ -150,8 +146,8 @@ pub(crate) fn run_part(
 pub(crate) fn run_apart(
     cpu: &Cpu,
     chunks: Chunks,
-    stage: impl Fn(usize, usize, usize) + Sync,
-    mut exchange: impl FnMut(usize, Meanwhile<'_>) -> Result<()>,
+    stage: Stage<'_>,
+    exchange: &mut dyn FnMut(usize, Meanwhile<'_>) -> Result<()>,
 ) -> Result<()> {
     for s in 0..chunks.stages {
         if s > 0 || chunks.from_start {
@@ -162,7 +158,10 @@ pub(crate) fn run_apart(
     Ok(())
 }
 
-fn run_boundaries(cpu: &Cpu, chunks: Chunks, stage: &(impl Fn(usize, usize, usize) + Sync)) {
+/// Runs `stage(s, plane, chunk)` for s = 0 … stages − 1 on all planes.
+///
+/// `chunk` selects a thread's scratch space: calls with the same `chunk` never overlap.
+pub(crate) fn run(cpu: &Cpu, chunks: Chunks, stage: Stage<'_>) {
     let stages = chunks.stages;
     let first = |n: usize| {
         let (start, end) = (chunks.start(n), chunks.start(n + 1));
@@ -211,7 +210,7 @@ mod tests {
             for stages in 1..=5 {
                 let chunks = Chunks { periodic, ..Chunks::new(planes, 3, stages) };
                 let done = Mutex::new(vec![0; planes]);
-                run(&cpu, chunks, |s, plane, _| {
+                run(&cpu, chunks, &|s, plane, _| {
                     let mut done = done.lock().unwrap();
                     assert_eq!(done[plane], s, "plane {plane}");
                     let ring =
@@ -269,7 +268,7 @@ mod tests {
                 };
                 let first = usize::from(!from_start);
                 let (mut seen, mut most_inside) = (first, 0);
-                run_part(&cpu, chunks, stage, |s, inside| {
+                run_part(&cpu, chunks, &stage, &mut |s, inside| {
                     let before = {
                         let mut done = done.lock().unwrap();
                         for plane in (0..planes).filter(|&plane| is_at_end(plane)) {
@@ -309,7 +308,7 @@ mod tests {
                 done[plane] += 1;
             };
             let mut exchanges = 0;
-            run_apart(&cpu, Chunks::new(planes, 3, stages).open([true; 2], true), stage, |s, _| {
+            run_apart(&cpu, Chunks::new(planes, 3, stages).open([true; 2], true), &stage, &mut |s, _| {
                 assert_eq!((*done.lock().unwrap()).clone(), vec![s; planes]);
                 exchanges += 1;
                 Ok(())

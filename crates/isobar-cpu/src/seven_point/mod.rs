@@ -223,7 +223,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         workspace: &mut Workspace<T>,
         stages: &[Stage<'_, T>],
         from_start: bool,
-        exchange: impl FnMut(usize, Meanwhile<'_>) -> Result<()>,
+        mut exchange: impl FnMut(usize, Meanwhile<'_>) -> Result<()>,
     ) -> Result<()> {
         let open = self.layout.halo().map(|rows| rows > 0);
         let chunks = self.chunks(workspace, stages.len()).open(open, from_start);
@@ -234,16 +234,16 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             stages[s](plane, &mut space[0]);
         };
         if self.layout.has_halo_columns() {
-            return wavefront::run_apart(&self.cpu, chunks, stage, exchange);
+            return wavefront::run_apart(&self.cpu, chunks, &stage, &mut exchange);
         }
-        wavefront::run_part(&self.cpu, chunks, stage, exchange)
+        wavefront::run_part(&self.cpu, chunks, &stage, &mut exchange)
     }
 
     /// Runs stages in one pass over the planes.
     pub(crate) fn pass(&self, workspace: &mut Workspace<T>, stages: &[Stage<'_, T>]) {
         let chunks = self.chunks(workspace, stages.len());
         let spaces = Shared::of(&mut workspace.chunks);
-        wavefront::run(&self.cpu, chunks, |s, plane, chunk| {
+        wavefront::run(&self.cpu, chunks, &|s, plane, chunk| {
             // SAFETY: calls with the same `chunk` never overlap.
             let space = unsafe { spaces.row_mut(chunk as isize, 1) };
             stages[s](plane, &mut space[0]);

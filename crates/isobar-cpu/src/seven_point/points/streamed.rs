@@ -67,7 +67,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         for first in (0..k).step_by(MOST_SWEEPS) {
             let stages = MOST_SWEEPS.min(k - first);
             let chunks = self.chunks(&workspace, stages);
-            wavefront::run(self.cpu(), chunks, |s, j, _| sweep(first + s, j));
+            wavefront::run(self.cpu(), chunks, &|s, j, _| sweep(first + s, j));
         }
         scalars.reduce(norm, [workspace.total(0)]);
     }
