@@ -1,6 +1,9 @@
 //! The serial back end that specifies all others: plain loops, nothing fused, nothing optimised.
 
 mod aggregate;
+#[cfg(all(debug_assertions, not(test)))]
+#[doc(hidden)]
+pub mod compiled;
 mod diffusion;
 mod direct;
 mod galerkin;
