@@ -139,6 +139,11 @@ pub fn suite<B: Complete, T: Real>() -> Checks<B> {
     all
 }
 
+/// Tells the checks of a suite that take most of its time: whole solves, large grids, and all Galerkin levels.
+pub fn takes_long(name: &str) -> bool {
+    ["solves::", "diffusion::exact_cycles", "diffusion::galerkin_levels"].iter().any(|start| name.starts_with(start))
+}
+
 /// Returns the checks that need no stencil.
 pub fn vector_suite<B: AggregateBackend, T: Real>() -> Checks<B> {
     checks! {
