@@ -1,7 +1,8 @@
-//! The CPU back end against the reference, on several threads, and on one with `--include-ignored`.
+//! The CPU back end against the reference, on several threads; with `--include-ignored` on one too, and what takes long in
+//! single precision too.
 
-use isobar_core::conformance::suite;
-use isobar_core::real::Real;
+use isobar_core::conformance::{suite, takes_long};
+use isobar_core::real::{Precision, Real};
 use isobar_cpu::Cpu;
 use libtest_mimic::{Arguments, Trial};
 
@@ -12,11 +13,12 @@ fn trials<T: Real>(threads: usize) -> Vec<Trial> {
         .into_iter()
         .map(|(check, run)| {
             let cpu = cpu.clone();
+            let is_ignored = threads == 1 || (T::PRECISION == Precision::F32 && takes_long(&check));
             Trial::test(name(check), move || {
                 run(&cpu);
                 Ok(())
             })
-            .with_ignored_flag(threads == 1)
+            .with_ignored_flag(is_ignored)
         })
         .collect()
 }

@@ -161,6 +161,9 @@ fn too_few_open_files_leave_nothing_for_good() {
             } else {
                 failed += 1;
             }
+            if temporaries(folder.path()).is_empty() {
+                continue;
+            }
             let status = isobar(["solve", path.to_str().unwrap(), "--device", "cpu", "--output", output])
                 .current_dir(folder.path())
                 .output()

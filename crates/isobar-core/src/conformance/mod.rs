@@ -142,6 +142,11 @@ where
     all
 }
 
+/// Tells the checks of a suite that take most of its time: whole solves, large grids, and all Galerkin levels.
+pub fn takes_long(name: &str) -> bool {
+    ["solves::", "diffusion::exact_cycles", "diffusion::galerkin_levels"].iter().any(|start| name.starts_with(start))
+}
+
 /// Returns the checks that need no stencil.
 fn vector_suite<B: AggregateBackend, T: Real>() -> Checks<B> {
     checks! {

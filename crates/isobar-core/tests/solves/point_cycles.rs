@@ -67,20 +67,27 @@ fn cycles(shape: Shape, sides: [[Side; 2]; 3], kappa: impl Fn([f64; 3]) -> f64) 
     solved.outcome.iterations
 }
 
+/// Checks squares and cubes of so many cells along each axis.
+fn check_grids(squares: &[usize], cubes: &[usize]) {
+    for (&n, sides) in squares.iter().flat_map(|n| [(n, FIXED), (n, SOUTH)]) {
+        let count = cycles(Shape::new(n, n, 1), sides, |_| 1.0);
+        assert!(count <= 9, "{n}², {sides:?}: {count}");
+    }
+    for (&n, sides) in cubes.iter().flat_map(|n| [(n, FIXED), (n, BOTTOM)]) {
+        let count = cycles(Shape::new(n, n + 1, n - 1), sides, |_| 1.0);
+        assert!(count <= 10, "{n}³, {sides:?}: {count}");
+    }
+}
+
+#[test]
+#[ignore = "large; .ci/run has it"]
+fn counts_do_not_depend_on_a_large_grid() {
+    check_grids(&[200, 256], &[47, 64]);
+}
+
 #[test]
 fn counts_do_not_depend_on_the_grid() {
-    for (n, m) in [(32, 256), (31, 211), (24, 200)] {
-        for sides in [FIXED, SOUTH] {
-            let counts = [n, m].map(|n| cycles(Shape::new(n, n, 1), sides, |_| 1.0));
-            assert!(counts.iter().all(|&count| count <= 9), "{n}², {m}², {sides:?}: {counts:?}");
-        }
-    }
-    for (n, m) in [(16, 64), (13, 47)] {
-        for sides in [FIXED, BOTTOM] {
-            let counts = [n, m].map(|n| cycles(Shape::new(n, n + 1, n - 1), sides, |_| 1.0));
-            assert!(counts.iter().all(|&count| count <= 10), "{n}³, {m}³, {sides:?}: {counts:?}");
-        }
-    }
+    check_grids(&[24, 31, 32, 211], &[13, 16, 31]);
     let rings = [cycles(Shape::new(128, 64, 1), RINGS, |_| 1.0), cycles(Shape::new(32, 32, 32), RINGS, |_| 1.0)];
     assert!(rings.iter().all(|&count| count <= 9), "{rings:?}");
     // A single line is solved directly unless the options ask for cycles.
@@ -258,12 +265,22 @@ fn lognormal(waves: f64, deviation: f64) -> impl Fn([f64; 3]) -> f64 {
 /// Coefficients over decades get the hybrid smoother, and take about as many iterations as with lines throughout.
 #[test]
 fn rough_coefficients_take_points_above_lines() {
-    for (shape, factors, sides, waves, most) in [
+    check_rough(&[(Shape::new(41, 33, 29), [1.0, 1.5, 1.0], BOTTOM, 2.0, 16)]);
+}
+
+#[test]
+#[ignore = "large; .ci/run has it"]
+fn rough_coefficients_of_more_grids_take_points_above_lines() {
+    check_rough(&[
         (Shape::new(40, 32, 36), [1.0; 3], FIXED, 2.0, 14),
-        (Shape::new(41, 33, 29), [1.0, 1.5, 1.0], BOTTOM, 2.0, 16),
         (Shape::new(32, 32, 40), [1.0; 3], RINGS, 1.0, 14),
         (Shape::new(256, 200, 1), [1.0; 3], SOUTH, 8.0, 16),
-    ] {
+    ]);
+}
+
+/// Checks grids with factors of the axes, sides, waves of the coefficient, and the most iterations.
+fn check_rough(grids: &[(Shape, [f64; 3], [[Side; 2]; 3], f64, usize)]) {
+    for &(shape, factors, sides, waves, most) in grids {
         let stencil = stencil(shape, factors, sides, lognormal(waves, 0.7));
         let solved = solve(&stencil, &options());
         let Solved { outcome, notes, method, .. } = &solved;
