@@ -1,7 +1,8 @@
 """Times solves in JAX and PyTorch: python validation/derivatives.py [--device cuda] [--sizes 8 32 64].
 
 A row has milliseconds, medians, of a solve of the library, of the framework's call, of their difference, of the call with derivatives with respect to
-κ and f, of that over the call, and of a call with other coefficients than before.
+κ and f, of that over the call, and of a call with other coefficients than before. With --cg, JAX's own conjugate gradients with the diagonal as the
+preconditioner solve the same systems, and the two solutions are compared.
 """
 
 import argparse
@@ -49,6 +50,37 @@ def in_jax(problem, kappa, options):
     return (lambda: forward(kappa, f).block_until_ready()), (lambda: jax.block_until_ready(both(kappa, f))), new_coefficients
 
 
+def by_jax_alone(kappa, rhs):
+    """Return a function that solves A x = b by JAX's conjugate gradients with the diagonal, for x = 0 on the sides in x."""
+    import jax
+    import jax.numpy as jnp
+    from jax.scipy.sparse.linalg import cg
+
+    kappa, b, width = jnp.asarray(kappa), jnp.asarray(rhs), 1.0 / len(kappa)
+
+    def faces(axis):
+        count = kappa.shape[axis]
+        a, b = (jax.lax.slice_in_dim(kappa, first, first + count - 1, axis=axis) for first in (0, 1))
+        inner = width * 2 * a * b / (a + b)
+        ends = [(1, 1) if d == axis else (0, 0) for d in range(3)]
+        return jnp.pad(inner, ends)
+
+    conductances = [faces(axis) for axis in range(3)]
+    fixed = jnp.zeros_like(kappa).at[..., 0].add(2 * width * kappa[..., 0]).at[..., -1].add(2 * width * kappa[..., -1])
+    both = lambda face, axis: [jax.lax.slice_in_dim(face, first, first + kappa.shape[axis], axis=axis) for first in (0, 1)]
+    diagonal = fixed + sum(sum(both(face, axis)) for axis, face in enumerate(conductances))
+
+    def product(x):
+        result = fixed * x
+        for axis, face in enumerate(conductances):
+            flow = face * jnp.diff(jnp.pad(x, [(1, 1) if d == axis else (0, 0) for d in range(3)], mode="edge"), axis=axis)
+            result = result - jnp.diff(flow, axis=axis)
+        return result
+
+    solve = jax.jit(lambda b: cg(product, b, tol=1e-8, maxiter=100000, M=lambda r: r / diagonal)[0])
+    return lambda: solve(b).block_until_ready()
+
+
 def in_torch(problem, kappa, options, device):
     import torch
 
@@ -81,6 +113,7 @@ def in_torch(problem, kappa, options, device):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--cg", action="store_true")
     parser.add_argument("--sizes", type=int, nargs="+", default=[8, 32, 64, 128, 256])
     given = parser.parse_args()
     options = {"tolerance": 1e-8, "device": given.device}
@@ -99,6 +132,12 @@ def main():
             if importlib.util.find_spec(name) is None:
                 continue
             call, both, new = (milliseconds(work) for work in made(problem, kappa, options))
+            if name == "jax" and given.cg:
+                host = problem.rhs(np.ones(problem.shape))
+                alone = by_jax_alone(kappa, host)
+                x, ours = np.asarray(alone()), isobar.Solver(problem, tolerance=1e-10, device="cpu").solve(host).x
+                theirs, off = milliseconds(alone, 3), np.abs(x - ours).max() / np.abs(ours).max()
+                print(f"{n:4}³ JAX's cg {theirs:9.3f} ms, {theirs / call:.1f} times the call; solutions differ by {off:.0e}")
             print(f"{n:4}³ {name:8}{solve:10.3f}{call:10.3f}{call - solve:12.3f}{both:16.3f}{both / call:8.2f}{new:14.3f}", flush=True)
 
 
