@@ -123,8 +123,8 @@ fn solve_since(
 
     // Frees memory for the vectors of the bandwidth measurement.
     drop(solver);
-    let is_long = ranks.is_some() || seconds.total >= summary::WORTH_A_COPY;
-    let copy = if is_long { copy_bandwidth(case, device, &footprint) } else { f64::NAN };
+    let is_timed = summary::is_worth_a_copy(ranks.is_some(), seconds.total);
+    let copy = if is_timed { copy_bandwidth(case, device, &footprint) } else { f64::NAN };
     let bytes: f64 = description.traffic.iter().map(StepTraffic::bytes).sum::<f64>() * outcome.iterations as f64;
     let [bytes, copy] = ranks::sum(ranks, [bytes, copy])?;
     let run = Run {

@@ -199,8 +199,11 @@ fn error_estimate(estimate: f64, residual: f64) -> String {
     text
 }
 
-/// Runs of fewer seconds are not compared with a plain copy: timing it takes a tenth of a second.
-pub const WORTH_A_COPY: f64 = 1.0;
+/// Returns whether a run of so many seconds is compared with a plain copy, whose timing takes a tenth of a second. Ranks always are,
+/// since they time it together.
+pub fn is_worth_a_copy(has_ranks: bool, seconds: f64) -> bool {
+    has_ranks || seconds >= 1.0
+}
 
 /// Formats the bandwidth of a solve.
 pub fn bandwidth(traffic: &TrafficReport) -> String {

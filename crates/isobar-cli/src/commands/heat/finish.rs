@@ -35,8 +35,8 @@ impl Run<'_> {
         self.seconds.total = self.clock.elapsed().as_secs_f64();
         let description = self.stepper.description().clone();
         let error = self.heat.exact(&self.problem, self.time()).map(|exact| ErrorReport::new(&self.state, &exact));
-        let is_long = self.ranks.is_some() || self.seconds.total >= summary::WORTH_A_COPY;
-        let copy = is_long.then(|| device.copy_bandwidth(self.heat.shape()).ok()).flatten().unwrap_or(f64::NAN);
+        let is_timed = summary::is_worth_a_copy(self.ranks.is_some(), self.seconds.total);
+        let copy = is_timed.then(|| device.copy_bandwidth(self.heat.shape()).ok()).flatten().unwrap_or(f64::NAN);
         let bytes = description.traffic.iter().map(StepTraffic::bytes).sum::<f64>() * self.iterations as f64;
         let [bytes, copy] = ranks::sum(self.ranks, [bytes, copy])?;
         let traffic = TrafficReport::new(bytes, self.seconds.solve, copy);
