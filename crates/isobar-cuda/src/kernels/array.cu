@@ -66,8 +66,9 @@ __device__ __forceinline__ void import_coefficients(int nx, int ny, int nz, int 
     for_each_cell(nz, pitch, [&](int i, int j, int k, long long at) {
         bool inside = i < end.x && j < end.y && k < end.z;
         double value = inside ? double(from[i * stride.x + j * stride.y + k * stride.z]) : 0.0;
-        if (!(value >= 0.0 && value <= 1.7976931348623157e308))
-            atomicMin(report, i + (unsigned long long)nx * (j + (unsigned long long)ny * k));
+        unsigned long long cell = i + (unsigned long long)nx * (j + (unsigned long long)ny * k);
+        // Of many invalid ones, as shifts may have, few are lower than those before.
+        if (!(value >= 0.0 && value <= 1.7976931348623157e308) && cell < report[0]) atomicMin(report, cell);
         T made = T(factor * value);
         // All threads that write it write the same.
         if (to[at] != made) report[1] = 1;
