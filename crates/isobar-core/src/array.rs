@@ -329,7 +329,7 @@ pub enum Source<'a> {
     Device(DeviceArray),
 }
 
-/// An array to write: in host memory or on a device.
+/// An array to write: in host memory or on a device; or none.
 #[derive(Debug)]
 pub enum Target<'a> {
     /// In host memory, double precision.
@@ -338,6 +338,8 @@ pub enum Target<'a> {
     F32(ArrayViewMut<'a, f32>),
     /// In the memory of a GPU.
     Device(DeviceArray),
+    /// None: the solution of this shape remains with its solver.
+    Nothing(Shape),
 }
 
 impl Source<'_> {
@@ -375,6 +377,7 @@ impl<'a> Target<'a> {
             Self::F64(view) => Ok(view.into_part(part)?.into()),
             Self::F32(view) => Ok(view.into_part(part)?.into()),
             Self::Device(_) => Err(no_rows_on_a_device()),
+            Self::Nothing(shape) => Ok(Self::Nothing(part.shape(shape))),
         }
     }
 }
@@ -390,6 +393,7 @@ impl Target<'_> {
             Self::F64(_) => false,
             Self::F32(_) => true,
             Self::Device(array) => array.precision() == Precision::F32,
+            Self::Nothing(_) => false,
         }
     }
 
@@ -399,15 +403,17 @@ impl Target<'_> {
             Self::F64(view) => view.shape(),
             Self::F32(view) => view.shape(),
             Self::Device(array) => array.shape(),
+            Self::Nothing(shape) => *shape,
         }
     }
 
-    /// Borrows the array to read.
-    pub fn as_source(&self) -> Source<'_> {
+    /// Borrows the array to read, if there is one.
+    pub fn as_source(&self) -> Option<Source<'_>> {
         match self {
-            Self::F64(view) => Source::F64(view.as_view()),
-            Self::F32(view) => Source::F32(view.as_view()),
-            Self::Device(array) => Source::Device(*array),
+            Self::F64(view) => Some(Source::F64(view.as_view())),
+            Self::F32(view) => Some(Source::F32(view.as_view())),
+            Self::Device(array) => Some(Source::Device(*array)),
+            Self::Nothing(_) => None,
         }
     }
 }

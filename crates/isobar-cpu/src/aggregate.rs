@@ -257,19 +257,6 @@ impl AggregateBackend for Cpu {
         Ok(())
     }
 
-    fn clear_outside<T: Real>(&self, aggregates: &Aggregates, x: &mut Vector<T>) -> Result<()> {
-        let shared = Shared::of(x.entries_mut());
-        aggregates.for_each_part(self, |part| {
-            for (start, end, aggregate) in aggregates.runs(part.planes.clone()) {
-                if aggregate.is_none() {
-                    // SAFETY: runs do not overlap.
-                    unsafe { shared.row_mut(start as isize, end - start) }.fill(T::ZERO);
-                }
-            }
-        });
-        Ok(())
-    }
-
     fn aggregate_multiply(&self, matrix: &AggregateMatrix, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
         let size = matrix.size;
         let threads = self.threads().min(matrix.entries.len() / ENTRIES_WORTH_A_THREAD).clamp(1, size.max(1));

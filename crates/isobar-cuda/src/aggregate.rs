@@ -357,12 +357,6 @@ impl AggregateBackend for Cuda {
         self.elementwise(aggregates.modules[index::<T>()].kernel("plus_aggregated")?, len, arguments)
     }
 
-    fn clear_outside<T: Real>(&self, aggregates: &Aggregates, x: &mut Vector<T>) -> Result<()> {
-        let len = aggregates.layout.len();
-        let arguments = Arguments::new().with(len as i64).with(aggregates.ids()).with(x.pointer());
-        self.elementwise(aggregates.modules[index::<T>()].kernel("clear_outside")?, len, arguments)
-    }
-
     fn aggregate_multiply(&self, matrix: &AggregateMatrix, x: &AggregateVector, y: &mut AggregateVector) -> Result<()> {
         let arguments =
             Arguments::new().with(matrix.size as i32).with(matrix.buffer.start()).with(x.pointer()).with(y.pointer());

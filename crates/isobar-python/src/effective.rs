@@ -37,7 +37,7 @@ pub(crate) fn effective(
         let device = Device::parse(device, threads)?;
         let mut sample = device.enter(|| Sample::new(problem))?;
         axes.map(|axis| {
-            let found = sample.along(axis, &device, &options, &mut |seen| watch.observe(seen))?;
+            let found = sample.along(axis, &device, &options, None, &mut |seen| watch.observe(seen))?;
             let outcome =
                 found.outcome.map(|outcome| (outcome.converged(), outcome.iterations, outcome.relative_residual));
             let isobar::Effective { conductivity, tortuosity, porosity, connected, bounds, imbalance, .. } = found;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isobar_core::array::{Source, Target};
-use isobar_core::build::{Description, Solve};
+use isobar_core::build::{Balance, Description, Solve};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Patch, Shape};
 use isobar_core::operator::Guess;
@@ -124,6 +124,11 @@ impl<S: OnRanks> Solve<S> for OnRows<S> {
             require_same_system(&*world, stencil, None)?;
             self.part.update(stencil)
         })
+    }
+
+    fn balance(&mut self) -> Result<Balance> {
+        let world = Arc::clone(&self.world);
+        together(&*world, || self.part.balance())
     }
 
     fn description(&self) -> &Description {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
-use isobar_core::build::Description;
+use isobar_core::build::{Balance, Description};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
@@ -211,6 +211,11 @@ impl Solver {
     /// the device.
     pub fn update(&mut self, matrix: &impl Matrix) -> Result<()> {
         matrix.update(self.inner.get_mut()?)
+    }
+
+    /// Computes sums of the last solution of a diffusion matrix, without a copy of it.
+    pub(crate) fn balance(&mut self) -> Result<Balance> {
+        each!(self.inner.get_mut()?, solver => solver.balance())
     }
 
     /// Describes the solver: the device, the method, the grids of multigrid, memory, and notes for the user.

@@ -72,7 +72,9 @@ pub fn run(args: &EffectiveArgs) -> Result<u8> {
         let clock = Instant::now();
         let mut progress = Progress::new(&mut console, options.tolerance, options.max_iterations);
         let solving = interrupt::solving();
-        let found = sample.along(axis, &device, &options, &mut |seen| {
+        let wants_picture = args.plot.is_some() && pictured.is_none();
+        let mut solution = wants_picture.then(|| vec![0.0; shape.cells()]);
+        let found = sample.along(axis, &device, &options, solution.as_deref_mut(), &mut |seen| {
             progress.observe(seen.iteration, seen.relative_residual);
             interrupt::flow()
         });
@@ -85,8 +87,8 @@ pub fn run(args: &EffectiveArgs) -> Result<u8> {
             outcome.notes.iter().for_each(|note| console.line(entry("note", note)));
         }
         report.axes.insert(name(axis), AxisReport::new(&found, seconds));
-        if pictured.is_none() && args.plot.is_some() && found.outcome.is_some() {
-            pictured = Some(found);
+        if let Some(solution) = solution.filter(|_| found.outcome.is_some()) {
+            pictured = Some((found, solution));
         }
         if interrupt::requested() {
             break;
@@ -190,7 +192,7 @@ fn row(found: &Effective, seconds: f64) -> [String; 7] {
 fn write(
     args: &EffectiveArgs,
     report: &EffectiveReport,
-    pictured: Option<&Effective>,
+    pictured: Option<&(Effective, Vec<f64>)>,
     shape: Shape,
     console: &mut Console,
 ) -> Result<()> {
@@ -201,7 +203,7 @@ fn write(
         }
     }
     let Some(path) = &args.plot else { return Ok(()) };
-    let Some(found) = pictured else {
+    let Some((found, solution)) = pictured else {
         console.line(entry("unwritten", format!("{}: nothing flows along any axis", path.display())));
         return Ok(());
     };
@@ -215,8 +217,8 @@ fn write(
         ..Mesh::unit(cells)
     };
     // u is exactly 0 where nothing flows.
-    let active: Vec<bool> = found.solution.iter().map(|u| *u != 0.0).collect();
-    let field = Field { active: Some(&active), ..Field::new("potential", &found.solution, [nz, ny, nx], &mesh) };
+    let active: Vec<bool> = solution.iter().map(|u| *u != 0.0).collect();
+    let field = Field { active: Some(&active), ..Field::new("potential", solution, [nz, ny, nx], &mesh) };
     let title = format!(
         "{} along {}: conductivity {:.5}, tortuosity {:.4}",
         args.image.display(),

@@ -113,6 +113,7 @@ impl Target<'_> {
             Self::F64(view) => view.write(values),
             Self::F32(view) => view.write(values),
             Self::Device(_) => return Err(not_on_the_host()),
+            Self::Nothing(_) => {}
         }
         Ok(())
     }

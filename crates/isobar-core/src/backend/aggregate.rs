@@ -259,9 +259,6 @@ pub trait AggregateBackend: Backend {
         self.add_aggregated(aggregates, a, y)
     }
 
-    /// Sets x = 0 in cells without an aggregate.
-    fn clear_outside<T: Real>(&self, aggregates: &Self::Aggregates, x: &mut Self::Vector<T>) -> Result<()>;
-
     /// Computes y = M x.
     fn aggregate_multiply(
         &self,

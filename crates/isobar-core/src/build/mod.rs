@@ -31,5 +31,5 @@ pub mod system;
 
 pub(crate) use arrays::{CallersGrid, download, fetch, find_not_finite, send, upload};
 pub use memory::{MatrixKind, MatrixSize, Memory, Overhead};
-pub use solve::{Description, Solve};
+pub use solve::{Balance, Description, Solve};
 pub use system::System;

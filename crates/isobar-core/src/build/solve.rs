@@ -39,6 +39,18 @@ pub struct Description {
     pub traffic: Vec<StepTraffic>,
 }
 
+/// Sums of a solution u of A u = b, in double precision, with the residual r = b − A u. They give what follows from u without a copy of it:
+/// A 1 has the shifts of A, those of its fixed sides among them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Balance {
+    /// ⟨A 1 − b, u⟩, a flow out of the domain where the parts of b are values on sides.
+    pub outflow: f64,
+    /// Σ r, by which more flows into the domain than out of it.
+    pub excess: f64,
+    /// ⟨r, u⟩
+    pub work: f64,
+}
+
 /// A solver ready for use, of any method and on any device.
 pub trait Solve<S>: Send {
     /// Solves A u = `rhs`, starting from the values of `u` for [`Guess::Given`].
@@ -69,6 +81,12 @@ pub trait Solve<S>: Send {
     /// See [`Stencil::check_update`](crate::stencil::Stencil::check_update); the errors of the device, and then the solver must
     /// be updated once more before it solves again.
     fn update(&mut self, stencil: &S) -> Result<()>;
+
+    /// Computes sums of the last solution.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) for matrices other than diffusion; the errors of the device.
+    fn balance(&mut self) -> Result<Balance>;
 
     /// Describes the solver.
     fn description(&self) -> &Description;

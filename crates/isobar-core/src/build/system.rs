@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use super::arrays::{CallersGrid, download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
-use super::solve::{Description, Solve};
+use super::solve::{Balance, Description, Solve};
 use crate::array::{Source, Target};
-use crate::backend::{Scalar, copy_bandwidth};
+use crate::backend::{AggregateMap, Scalar, copy_bandwidth};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, Diagonal, Guess};
@@ -73,6 +73,10 @@ pub(super) type Symmetric<B, S> = (Box<dyn Iteration<B, f64>>, Vec<Update<S>>);
 
 /// ‖r‖²
 pub(super) const NORM: Scalar = Scalar::new(0);
+/// Those of [`Balance`].
+const OUTFLOW: Scalar = Scalar::new(1);
+const EXCESS: Scalar = Scalar::new(2);
+const WORK: Scalar = Scalar::new(3);
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Puts operator, iteration and vectors on a device.
@@ -313,7 +317,8 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         }
         upload(&self.backend, &self.callers, rhs, &mut self.b)?;
         if guess == Guess::Given {
-            upload(&self.backend, &self.callers, u.as_source(), &mut self.u)?;
+            let first = u.as_source().ok_or_else(|| Error::invalid("the first guess", "no array has one"))?;
+            upload(&self.backend, &self.callers, first, &mut self.u)?;
         }
         // The solve does not include the transfer of arrays, on any rank.
         self.backend.synchronize()?;
@@ -323,8 +328,8 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         if !norms.rhs.is_finite() {
             find_not_finite("the right-hand side", rhs)?;
         }
-        if !norms.initial.is_finite() {
-            find_not_finite("the first guess", u.as_source())?;
+        if let Some(first) = u.as_source().filter(|_| !norms.initial.is_finite()) {
+            find_not_finite("the first guess", first)?;
         }
         let rounds = u.is_single() && self.options.judge == Judge::Array;
         let mut outcome = self.run(norms, guess, observer, clock, rounds)?;
@@ -381,6 +386,28 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         }
         self.is_current = true;
         Ok(())
+    }
+
+    fn balance(&mut self) -> Result<Balance> {
+        let Self { backend, stencil, capabilities, b, u, layout, scalars, .. } = self;
+        self.callers.turns().require_one("sums of a solution")?;
+        let Some(aggregates) = &capabilities.aggregates else {
+            return Err(Error::Unsupported("sums of a solution are computed for diffusion only".into()));
+        };
+        let (mut r, mut ones) = (backend.zeros::<f64>(layout)?, backend.zeros::<f64>(layout)?);
+        let all = backend.aggregates(&aggregates.own_cells(AggregateMap::whole(stencil.shape()))?)?;
+        let mut one = backend.aggregate_vector(1)?;
+        backend.write_aggregated(&[1.0], &mut one)?;
+        backend.add_aggregated(&all, &one, &mut ones)?;
+        let operator = &capabilities.operator;
+        operator.residual(b, u, &mut r, NORM, scalars)?;
+        backend.dot(&r, &ones, EXCESS, scalars)?;
+        backend.dot(&r, u, WORK, scalars)?;
+        operator.residual(b, &mut ones, &mut r, NORM, scalars)?;
+        backend.dot(&r, u, OUTFLOW, scalars)?;
+        let sums = backend.read(scalars)?;
+        let [outflow, excess, work] = [OUTFLOW, EXCESS, WORK].map(|sum| sums[sum.index()]);
+        Ok(Balance { outflow: -outflow, excess, work })
     }
 
     fn description(&self) -> &Description {

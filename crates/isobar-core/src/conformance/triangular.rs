@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::fixture::{Pair, SCALARS, Sample, floating, for_each_pair, ok, random_vector, send, shapes};
+use super::fixture::{Pair, SCALARS, Sample, fetch, floating, for_each_pair, ok, random_vector, send, shapes};
 use super::vectors::{numbers, random_aggregates};
 use crate::backend::{AggregateBackend, Sums};
 use crate::layout::Shape;
 use crate::operator::{AggregateOperator, Operator as _, Triangular};
 use crate::real::Real;
-use crate::reference::Reference;
+use crate::reference::{Reference, Vector};
 use crate::stencil::{Diffusion, Supports, TensorProduct};
 
 fn triangular<B: Supports<Diffusion>, T: Real>(pair: &Pair<'_, B, Diffusion, T>) -> Arc<dyn Triangular<B, T>> {
@@ -144,7 +144,7 @@ pub(super) fn subtract_aggregated<B: Supports<Diffusion>, T: Real>(backend: &B) 
     });
 }
 
-/// Checks E = Zᵀ A Z, connected components, bodies of one material.
+/// Checks E = Zᵀ A Z, connected components, inactive cells, bodies of one material.
 pub(super) fn aggregation<B: Supports<Diffusion>, T: Real>(backend: &B) {
     let all = shapes::<B>().flat_map(|shape| {
         let mut all = Diffusion::samples(shape);
@@ -156,6 +156,18 @@ pub(super) fn aggregation<B: Supports<Diffusion>, T: Real>(backend: &B) {
         let tested = aggregating(&pair);
         let (found, expected) = (ok(tested.components()), ok(pair.reference.components()));
         assert_eq!(found.is_some(), expected.is_some(), "components of {}", pair.name);
+        let x: Vector<T> = random_vector(pair.shape(), 34);
+        let (mut cleared, mut on_x) = (x.clone(), send(backend, &x));
+        ok(pair.reference.clear_inactive(&mut cleared));
+        ok(tested.clear_inactive(&mut on_x));
+        let Shape { nx, ny, .. } = pair.shape();
+        for (n, found) in fetch(backend, &on_x, pair.shape()).into_iter().enumerate() {
+            let [i, j, k] = [n % nx, n / nx % ny, n / nx / ny];
+            let all = expected.as_ref().map(|expected| &expected.all);
+            let is_inactive = all.is_some_and(|all| all.aggregate_at([i, j, k]).is_none());
+            let before = if is_inactive { T::ZERO } else { x.get(i, j, k) };
+            assert!(found == before && cleared.get(i, j, k) == before, "clear_inactive of {}, {i} {j} {k}", pair.name);
+        }
         if let (Some(found), Some(expected)) = (found, expected) {
             assert_eq!(found.all, expected.all, "components of {}", pair.name);
             assert_eq!(found.anchored, expected.anchored, "components of {}", pair.name);

@@ -72,6 +72,9 @@ pub trait AggregateOperator<B: AggregateBackend, T: Real>: Operator<B, T> {
     /// couplings to others are many orders of magnitude larger.
     fn galerkin(&self, map: &AggregateMap) -> Result<Vec<Entry>>;
 
+    /// Sets x to 0 in inactive cells, those of no component.
+    fn clear_inactive(&self, x: &mut B::Vector<T>) -> Result<()>;
+
     /// Returns the connected components of the whole grid; nothing where all cells form one component with a shift.
     fn components(&self) -> Result<Option<Components>>;
 

@@ -30,9 +30,7 @@ pub struct NullSpace<B: AggregateBackend> {
 
 struct Found<B: AggregateBackend> {
     /// Floating components, where there are any.
-    floating: Option<Arc<B::Aggregates>>,
-    /// All components, where there are inactive cells.
-    all: Option<Arc<B::Aggregates>>,
+    floating: Option<B::Aggregates>,
     sizes: Vec<usize>,
     sums: B::AggregateVector,
     /// The numbers of the components on the host.
@@ -91,7 +89,7 @@ impl<B: AggregateBackend> NullSpace<B> {
     /// The errors of the device.
     pub fn project_out(&mut self, u: &mut B::Vector<f64>) -> Result<()> {
         match &mut self.found {
-            Some(found) => found.project_out(self.operator.backend(), u),
+            Some(found) => found.project_out(&*self.operator, u),
             None => Ok(()),
         }
     }
@@ -122,19 +120,13 @@ impl<B: AggregateBackend> Found<B> {
                 ),
             ));
         }
-        let device = |map: AggregateMap| backend.aggregates(&operator.own_cells(map)?).map(Arc::new);
-        let all = (active_cells < cells).then(|| device(components.all.clone())).transpose()?;
         let is_any_floating = components.anchored.contains(&false);
         let floating = is_any_floating.then(|| components.floating());
         let sizes = floating.as_ref().map_or_else(Vec::new, AggregateMap::sizes);
         let (count, is_alone) = (sizes.len(), sizes == [active_cells]);
-        let floating = match (floating, &all) {
-            (Some(floating), Some(all)) if floating.count() == components.all.count() => Some(Arc::clone(all)),
-            (floating, _) => floating.map(device).transpose()?,
-        };
+        let floating = floating.map(|map| backend.aggregates(&operator.own_cells(map)?)).transpose()?;
         Ok(Some(Self {
             floating,
-            all,
             sizes,
             sums: backend.aggregate_vector(count)?,
             host: vec![0.0; count],
@@ -172,8 +164,8 @@ impl<B: AggregateBackend> Found<B> {
         backend.write_aggregated(host, sums)
     }
 
-    fn clear_inactive(&self, backend: &B, x: &mut B::Vector<f64>) -> Result<()> {
-        self.all.as_ref().map_or(Ok(()), |all| backend.clear_outside(all, x))
+    fn clear_inactive(&self, operator: &dyn AggregateOperator<B, f64>, x: &mut B::Vector<f64>) -> Result<()> {
+        if self.inactive_cells > 0 { operator.clear_inactive(x) } else { Ok(()) }
     }
 
     fn make_compatible(
@@ -185,7 +177,7 @@ impl<B: AggregateBackend> Found<B> {
         scalars: &mut B::Scalars,
     ) -> Result<Removed> {
         let backend = operator.backend();
-        self.clear_inactive(backend, b)?;
+        self.clear_inactive(operator, b)?;
         if self.sizes.is_empty() {
             return Ok(Removed::default());
         }
@@ -231,8 +223,9 @@ impl<B: AggregateBackend> Found<B> {
         Ok(Removed { relative })
     }
 
-    fn project_out(&mut self, backend: &B, u: &mut B::Vector<f64>) -> Result<()> {
-        self.clear_inactive(backend, u)?;
+    fn project_out(&mut self, operator: &dyn AggregateOperator<B, f64>, u: &mut B::Vector<f64>) -> Result<()> {
+        let backend = operator.backend();
+        self.clear_inactive(operator, u)?;
         if self.sizes.is_empty() {
             return Ok(());
         }

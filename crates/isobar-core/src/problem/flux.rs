@@ -144,7 +144,7 @@ impl Flow<'_> {
         Ok(0.5 * (x + y + z))
     }
 
-    /// Returns Σ T (Δu)² over a row of faces across an axis, added from the first to the last.
+    /// Returns Σ T (Δu)² over a row of faces across an axis.
     fn twice_energy_of_row(&self, u: &[f64], axis: Axis, [j, k]: [usize; 2]) -> f64 {
         let shape = self.stencil.shape();
         let faces = shape.faces_across(axis).nx;
@@ -167,16 +167,9 @@ impl Flow<'_> {
             let (first, count) = (self.stencil.cell([inside.start, j, k]), inside.len());
             let [upper, lower] =
                 [first, first - step].map(|start| (&fields[field][start..][..count], &u[start..][..count]));
-            for ((&a, &from), (&b, &to)) in lower.0.iter().zip(lower.1).zip(upper.0.iter().zip(upper.1)) {
-                let t = harmonic(factor * a, factor * b);
-                // Where nothing flows, u may have any value, even NaN.
-                if t > 0.0 {
-                    let difference = from - to;
-                    sum += t * difference * difference;
-                }
-            }
+            sum += twice_energy(factor, lower, upper);
         }
-        (inside.end.max(inside.start)..faces).map(plain).fold(sum, |sum, term| sum + term)
+        sum + (inside.end.max(inside.start)..faces).map(plain).sum::<f64>()
     }
 
     fn check(&self, u: &[f64]) -> Result<()> {
@@ -220,6 +213,31 @@ impl Flow<'_> {
         let inward = side.conductance * difference + side.inflow;
         if is_upper { [-inward, -difference] } else { [inward, difference] }
     }
+}
+
+/// Returns Σ T (Δu)² over faces, from the coefficients and the u of the cells below and above them. Every face whose number has the
+/// same remainder belongs to the same partial sum, so that the compiler has vectors of them.
+fn twice_energy(factor: f64, lower: (&[f64], &[f64]), upper: (&[f64], &[f64])) -> f64 {
+    const LANES: usize = 8;
+    let of = |a: f64, from: f64, b: f64, to: f64| {
+        let (t, difference) = (harmonic(factor * a, factor * b), from - to);
+        // Where nothing flows, u may have any value, even NaN.
+        if t > 0.0 { t * difference * difference } else { 0.0 }
+    };
+    let [kappa_below, below, kappa_above, above] =
+        [lower.0, lower.1, upper.0, upper.1].map(|row| row.as_chunks::<LANES>());
+    let mut sums = [0.0; LANES];
+    let first = kappa_below.0.iter().zip(below.0).zip(kappa_above.0.iter().zip(above.0));
+    for ((kappa_below, below), (kappa_above, above)) in first {
+        for lane in 0..LANES {
+            sums[lane] += of(kappa_below[lane], below[lane], kappa_above[lane], above[lane]);
+        }
+    }
+    let rest = kappa_below.1.iter().zip(below.1).zip(kappa_above.1.iter().zip(above.1));
+    for (sum, ((&kappa_below, &below), (&kappa_above, &above))) in sums.iter_mut().zip(rest) {
+        *sum += of(kappa_below, below, kappa_above, above);
+    }
+    sums.iter().sum()
 }
 
 /// Names of the sides of x, y and z, the lower one first.

@@ -48,15 +48,6 @@ impl AggregateBackend for Reference {
         Ok(())
     }
 
-    fn clear_outside<T: Real>(&self, aggregates: &AggregateMap, x: &mut Vector<T>) -> Result<()> {
-        for_each_cell(aggregates, |i, j, k, aggregate| {
-            if aggregate.is_none() {
-                x.set(i, j, k, T::ZERO);
-            }
-        });
-        Ok(())
-    }
-
     fn aggregate_multiply(&self, matrix: &DenseMatrix, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
         for (y, row) in y.iter_mut().zip(matrix.entries.chunks(matrix.size.max(1))) {
             *y = row.iter().zip(x).map(|(a, x)| a * x).sum();

@@ -121,6 +121,16 @@ impl<T: Real> AggregateOperator<Reference, T> for Plain<Diffusion, T> {
         Ok(self.state().stencil.galerkin(map))
     }
 
+    fn clear_inactive(&self, x: &mut Vector<T>) -> Result<()> {
+        let state = self.state();
+        for at @ [i, j, k] in cells(self.layout()) {
+            if !state.stencil.is_active(at) {
+                x.set(i, j, k, T::ZERO);
+            }
+        }
+        Ok(())
+    }
+
     fn components(&self) -> Result<Option<Components>> {
         Ok(self.state().stencil.components(&Serial))
     }

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use isobar_core::backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Sums};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, needs_whole_rows};
+use isobar_core::execute::Execute;
+use isobar_core::layout::{Colour, Layout, Shape, needs_whole_rows};
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::{AggregateOperator, Capabilities, MixedSmoother, Operator, Triangular};
 use isobar_core::options::{Smoother, SolverOptions};
@@ -229,6 +230,23 @@ impl<T: Real> AggregateOperator<Cpu, T> for Diffusion<T> {
 
     fn galerkin(&self, map: &AggregateMap) -> Result<Vec<Entry>> {
         Ok(self.coefficients().stencil.galerkin(map))
+    }
+
+    fn clear_inactive(&self, x: &mut Vector<T>) -> Result<()> {
+        let (cpu, layout, stencil) = (self.cpu(), self.geometry().layout, &self.coefficients().stencil);
+        let (Shape { nx, ny, nz }, [first, row], whole) = (layout.shape(), layout.origin(), Stencil::shape(stencil));
+        let of_plane = 2 * layout.half_plane();
+        let mut planes: Vec<&mut [T]> = x.entries_mut().chunks_mut(of_plane).take(ny).collect();
+        Execute::for_each(cpu, &mut planes, |j, plane| {
+            let mut is_active = vec![false; whole.nx];
+            for k in 0..nz {
+                stencil.find_active(row + j + whole.ny * k, &mut is_active);
+                for i in (0..nx).filter(|i| !is_active[first + i]) {
+                    plane[layout.index(i, j, k) - of_plane * j] = T::ZERO;
+                }
+            }
+        });
+        Ok(())
     }
 
     fn components(&self) -> Result<Option<Components>> {

@@ -179,7 +179,7 @@ impl Kind for Diffusion {
     const HEADER: &'static str = "diffusion.cuh";
 
     fn of(stencil: &stencil::Diffusion) -> Self {
-        let Shape { nx, ny, nz } = stencil.shape();
+        let nz = stencil.shape().nz;
         let (stored_faces, fields) = match stencil.coefficients() {
             Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. } => {
                 (false, axes.map(|(field, _)| field))
@@ -198,11 +198,10 @@ impl Kind for Diffusion {
             }
         }
         let mut used = [false; 3];
-        for (d, extent) in [nx, ny, nz].into_iter().enumerate() {
-            // A missing face must be stored as a zero, except those above a single layer.
-            used[fields[d]] |= if stored_faces { d < 2 || nz > 1 } else { extent > 1 || fixed >> (2 * d) & 3 != 0 };
+        for (d, &field) in fields.iter().enumerate() {
+            // A missing face must be stored as a zero, except those above a single layer. A cell's coefficient makes it active in any direction.
+            used[field] |= !stored_faces || d < 2 || nz > 1;
         }
-        used[0] |= used == [false; 3];
         Self { stored_faces, fields, used, fixed, periodic, shift: stencil.has_shift() }
     }
 

@@ -92,6 +92,14 @@ __device__ __forceinline__ T sides(const Stencil& op, const Fields& h, int i, in
     return sum;
 }
 
+// Whether a cell is active for its coefficient alone, though all its neighbours may be closed.
+__device__ __forceinline__ bool has_coefficient(const Fields& h) {
+    bool has = false;
+#pragma unroll
+    for (int n = 0; n < FIELDS; n++) has |= !STORED_FACES && takes_field(n) && h.f[n] > T(0);
+    return has;
+}
+
 __device__ __forceinline__ bool on_side(const Stencil& op, int i, int j, int k) {
     return on_fixed<X, 0>(i, op.nx) || on_fixed<X, 1>(i, op.nx) || on_fixed<Y, 0>(j - op.start, op.end - op.start) ||
            on_fixed<Y, 1>(j - op.start, op.end - op.start) || on_fixed<Z, 0>(k, LAYERS(op)) || on_fixed<Z, 1>(k, LAYERS(op));

@@ -31,6 +31,10 @@ impl<K: Kind, T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<K, T>> {
         self.sum([sigma], scalars)
     }
 
+    fn clear_inactive(&self, x: &mut Vector<T>) -> Result<()> {
+        self.kernels.pass("clear_inactive", &[x.pointer()])
+    }
+
     fn galerkin(&self, map: &AggregateMap) -> Result<Vec<Entry>> {
         K::galerkin(self.kernels.cuda(), &self.kernels.stencil(), map)
     }

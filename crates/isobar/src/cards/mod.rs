@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use isobar_core::array::{ArrayView, ArrayViewMut, Source, Target};
 use isobar_core::backend::{Backend, copy_bandwidth};
-use isobar_core::build::{Description, Solve};
+use isobar_core::build::{Balance, Description, Solve};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Patch, Shape};
 use isobar_core::operator::Guess;
@@ -145,6 +145,7 @@ impl<W: Send> Parts<W> {
             Target::F64(mut array) => self.all.iter().for_each(|part| lock(part).store(&mut array)),
             Target::F32(mut array) => self.all.iter().for_each(|part| lock(part).store(&mut array)),
             Target::Device(_) => return Err(on_a_device()),
+            Target::Nothing(_) => {}
         }
         Ok(())
     }
@@ -280,9 +281,9 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
             // However rank 0 ends, the others must not wait for it.
             let _told = (rank.world.rank() == 0).then_some(Told(verdicts));
             match given {
-                Source::Device(_) => return Err(on_a_device()),
-                Source::F64(array) if guess == Guess::Given => part.load(array),
-                Source::F32(array) if guess == Guess::Given => part.load(array),
+                Some(Source::Device(_)) => return Err(on_a_device()),
+                Some(Source::F64(array)) if guess == Guess::Given => part.load(array),
+                Some(Source::F32(array)) if guess == Guess::Given => part.load(array),
                 _ => {}
             }
             let observe = &mut verdicts.observer(rank.world.rank(), observer);
@@ -320,6 +321,11 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
 
     fn update(&mut self, stencil: &S) -> Result<()> {
         self.parts.each(|part, _| part.work.update(stencil)).map(drop)
+    }
+
+    fn balance(&mut self) -> Result<Balance> {
+        // All ranks have the same sums.
+        Ok(self.parts.each(|part, _| part.work.balance())?.swap_remove(0))
     }
 
     fn description(&self) -> &Description {

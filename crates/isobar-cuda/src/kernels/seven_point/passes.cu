@@ -406,6 +406,25 @@ KERNEL(subtract_aggregated, BOUNDS)(Stencil op, int length, const unsigned int* 
     grid_sum<1>(sum, sums, partial, counter, sigma);
 }
 
+// x = 0 in cells that take no part: without a coefficient, open faces and a shift.
+KERNEL(clear_inactive, BOUNDS)(Stencil op, int length, T* __restrict__ x) {
+    await_previous();
+    for_each_own_cell(op, length, [&](const Column& column, int k, Index at) {
+        const Fields h = load(op, at);
+        if (has_coefficient(h) || load_shift(op, at) != T(0) || sides(op, h, column.i, column.j, k) > T(0)) return;
+        const Index west = at + column.to[WEST], south = at + column.to[SOUTH];
+        T most = fmax(column.has[WEST] ? face<X>(op, load(op, west), h) : T(0), column.has[EAST] ? face<X>(op, h, load(op, at + column.to[EAST])) : T(0));
+        most = fmax(most, column.has[SOUTH] ? face<Y>(op, load(op, south), h) : T(0));
+        most = fmax(most, column.has[NORTH] ? face<Y>(op, h, load(op, at + column.to[NORTH])) : T(0));
+#if !FLAT
+        const bool around = periodic(Z) && op.nz > 1;
+        if (k > 0 || around) most = fmax(most, face<Z>(op, load(op, at + (Index)op.pitch * (k > 0 ? -1 : op.nz - 1)), h));
+        if (k + 1 < op.nz || around) most = fmax(most, face<Z>(op, h, load(op, at + (Index)op.pitch * (k + 1 < op.nz ? 1 : 1 - op.nz))));
+#endif
+        if (!(most > T(0))) x[at] = T(0);
+    });
+}
+
 // The number of closed faces inside the grid, and of cells with s > 0: a matrix with none of the former
 // and some of the latter is regular.
 KERNEL(census, BOUNDS)(Stencil op, int length, double* partial, unsigned int* counter, double* counts) {

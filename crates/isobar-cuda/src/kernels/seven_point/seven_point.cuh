@@ -21,6 +21,7 @@
 //   T load_shift(op, at)               s, without
 //   T sides(op, fields, i, j, k)       the contribution of the grid's sides to s in a cell, and
 //   bool on_side(op, i, j, k)          whether there is one.
+//   bool has_coefficient(fields)       whether a cell is active without an open face.
 //
 // Cells come in pairs: cells 2m and 2m + 1 of a row are the m-th of its two colours. Nothing here reads outside
 // a vector.
