@@ -364,6 +364,40 @@ impl Backend for Cuda {
         self.sum(y.layout(), &[out], scalars)
     }
 
+    fn axpy_norm_convert<T: Real, S: Real>(
+        &self,
+        a: Ratio,
+        x: &Vector<T>,
+        y: &mut Vector<T>,
+        converted: &mut Vector<S>,
+        out: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let len = y.layout().len();
+        let arguments = Arguments::new().with(len as i64).with(scalars.ratio(a)).with(x.pointer()).with(y.pointer());
+        let arguments = arguments.with(converted.pointer());
+        let arguments = self.inner.reduction.append(arguments, self.blocks(len), scalars.pointer(out));
+        let name = if is_single::<S>() { "axpy_norm_convert_f32" } else { "axpy_norm_convert_f64" };
+        self.elementwise(self.kernel::<T>(name)?, len, arguments)?;
+        self.sum(y.layout(), &[out], scalars)
+    }
+
+    fn convert_dot<S: Real, T: Real>(
+        &self,
+        x: &Vector<S>,
+        y: &mut Vector<T>,
+        z: &Vector<T>,
+        out: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let len = y.layout().len();
+        let arguments = Arguments::new().with(len as i64).with(x.pointer()).with(y.pointer()).with(z.pointer());
+        let arguments = self.inner.reduction.append(arguments, self.blocks(len), scalars.pointer(out));
+        let name = if is_single::<S>() { "convert_dot_f32" } else { "convert_dot_f64" };
+        self.elementwise(self.kernel::<T>(name)?, len, arguments)?;
+        self.sum(y.layout(), &[out], scalars)
+    }
+
     fn scalars(&self) -> Result<Scalars> {
         refuse_while_recording("allocating")?;
         Scalars::new(self.context())

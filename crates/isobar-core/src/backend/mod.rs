@@ -224,6 +224,23 @@ pub trait Backend: Clone + Send + Sync + 'static {
         self.dot(y, y, out, scalars)
     }
 
+    /// Computes y += a x, `converted` = y, rounding where S is the shorter type;  out = ‖y‖².
+    ///
+    /// # Errors
+    /// The errors of the device.
+    fn axpy_norm_convert<T: Real, S: Real>(
+        &self,
+        a: Ratio,
+        x: &Self::Vector<T>,
+        y: &mut Self::Vector<T>,
+        converted: &mut Self::Vector<S>,
+        out: Scalar,
+        scalars: &mut Self::Scalars,
+    ) -> Result<()> {
+        self.axpy_norm(a, x, y, out, scalars)?;
+        self.convert(y, converted)
+    }
+
     /// Computes y = x, rounding where T is the shorter type;  out = ⟨y, z⟩.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ pub(super) fn transfer<B: Backend, T: Real>(backend: &B) {
     }
 }
 
-/// Checks clear, convert, convert_dot, scale, axpy, axpy_norm, xpay, dot.
+/// Checks clear, convert, convert_dot, scale, axpy, axpy_norm, axpy_norm_convert, xpay, dot.
 pub(super) fn operations<B: Backend, T: Real>(backend: &B) {
     let [first, second, third, _] = SCALARS;
     for shape in shapes::<B>() {
@@ -64,6 +64,16 @@ pub(super) fn operations<B: Backend, T: Real>(backend: &B) {
         compare(backend, &on_y, &expected, "axpy_norm");
         let (found, wanted) = (ok(backend.read(&scalars))[first.index()], expected_scalars.get(first));
         assert!((found - wanted).abs() <= 1e3 * T::EPSILON * shape.cells() as f64, "axpy_norm: {found} {wanted}");
+        let (mut rounded, mut on_rounded) = poison::<B, f32>(backend, shape);
+        ok(Reference.axpy_norm_convert(a, &x, &mut expected, &mut rounded, first, &mut expected_scalars));
+        ok(backend.axpy_norm_convert(a, &on_x, &mut on_y, &mut on_rounded, first, &mut scalars));
+        compare(backend, &on_y, &expected, "axpy_norm_convert");
+        compare(backend, &on_rounded, &rounded, "axpy_norm_convert: converted");
+        let (found, wanted) = (ok(backend.read(&scalars))[first.index()], expected_scalars.get(first));
+        assert!(
+            (found - wanted).abs() <= 1e3 * T::EPSILON * shape.cells() as f64,
+            "axpy_norm_convert: {found} {wanted}"
+        );
         // A quotient by zero is zero.
         ok(backend.set(&mut scalars, second, 0.0));
         ok(backend.axpy(Ratio::new(third, second), &on_x, &mut on_y, &scalars));

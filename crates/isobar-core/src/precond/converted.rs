@@ -50,8 +50,7 @@ impl<B: Backend, S: Real, T: Real> Preconditioner<B, T> for Converted<B, S> {
         scalars: &mut B::Scalars,
     ) -> Result<()> {
         let backend = self.inner.backend().clone();
-        backend.axpy_norm(alpha.negated(), q, r, out.get(1), scalars)?;
-        backend.convert(r, &mut self.r)?;
+        backend.axpy_norm_convert(alpha.negated(), q, r, &mut self.r, out.get(1), scalars)?;
         self.inner.apply(&mut self.r, &mut self.z)?;
         backend.convert_dot(&self.z, z, r, out.get(0), scalars)
     }

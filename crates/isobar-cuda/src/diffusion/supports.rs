@@ -58,7 +58,10 @@ fn expect_cycles<T: Real>(
         expect_levels::<T>(cuda, number, &Grid::of(stencil), true);
     }
     operator.expect_cycles::<T>(by_points);
-    cuda.expect(vector_source::<T>(), &["convert_f64", "convert_f32"]);
+    cuda.expect(vector_source::<T>(), &["convert_f64"]);
+    if T::PRECISION == Precision::F32 {
+        cuda.expect(vector_source::<f64>(), &["axpy_norm_convert_f32", "convert_dot_f32"]);
+    }
     if !by_points {
         cuda.expect_aggregates::<T>();
     }

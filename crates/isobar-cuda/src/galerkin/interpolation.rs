@@ -64,6 +64,10 @@ pub struct Interpolation<T: Real> {
     module: Arc<Module>,
 }
 
+/// The kernels where all directions are halved, and elsewhere.
+const HALVED: &[&str] = &["prolong_halved", "restrict_halved", "restrict_even", "restrict_odd"];
+const GENERAL: &[&str] = &["prolong", "restrict_field"];
+
 impl<T: Real> Interpolation<T> {
     pub(super) fn new(
         cuda: &Cuda,
@@ -74,10 +78,7 @@ impl<T: Real> Interpolation<T> {
         refuse_while_recording("making a transfer")?;
         let [.., interpolate, _] = sources::<T>();
         let module = cuda.module(interpolate);
-        module.prepare(&["prolong", "restrict_field"], 0)?;
-        if weights.len() == 3 {
-            module.prepare(&["restrict_halved", "restrict_even", "restrict_odd"], 0)?;
-        }
+        module.prepare(if weights.len() == 3 { HALVED } else { GENERAL }, 0)?;
         let (fine, layout) = match finer {
             Finer::Finest(finest) => {
                 finest.kernels().prepare(Steps::Transfers)?;
@@ -143,9 +144,9 @@ impl<T: Real> Interpolation<T> {
     }
 
     /// Returns blocks and threads for the columns of both colours or of one.
-    fn blocks(layout: &Layout, colours: usize) -> ([usize; 3], [usize; 2]) {
-        let (Shape { nx, ny, nz }, [x, y]) = (layout.shape(), cell_block(layout.shape().nz));
-        ([nx.div_ceil(2).div_ceil(x), nz.div_ceil(y), colours * ny], [x, y])
+    fn blocks(nx: usize, rows: usize, layers: usize) -> ([usize; 3], [usize; 2]) {
+        let [x, y] = cell_block(layers);
+        ([nx.div_ceil(2).div_ceil(x), layers.div_ceil(y), rows], [x, y])
     }
 
     /// Restricts f_c = R f. f may be zero except in columns of one colour.
@@ -156,17 +157,24 @@ impl<T: Real> Interpolation<T> {
             Some(Colour::Red) => "restrict_even",
             Some(Colour::Black) => "restrict_odd",
         };
-        let (grid, block) = Self::blocks(&self.coarse, 2);
+        let Shape { nx, ny, nz } = self.coarse.shape();
+        let (grid, block) = Self::blocks(nx, 2 * ny, nz);
         let arguments = Arguments::new().with(self.operands).with(f.pointer()).with(coarse_f.pointer());
         self.cuda.launch(self.module.kernel(name)?, grid, block, arguments)
     }
 
     /// Adds u += P u_c in columns of both colours or of one.
     fn prolong_colour(&self, colour: Option<Colour>, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        let (grid, block) = Self::blocks(self.fine().layout(), if colour.is_some() { 1 } else { 2 });
+        let (colours, shape) = (if colour.is_some() { 1 } else { 2 }, self.fine().layout().shape());
+        // A thread has a cell, or the four cells of a colour among two rows and two layers.
+        let (name, rows, layers) = match self.halves_all() {
+            true => ("prolong_halved", shape.ny.div_ceil(2), shape.nz.div_ceil(2)),
+            false => ("prolong", shape.ny, shape.nz),
+        };
+        let (grid, block) = Self::blocks(shape.nx, colours * rows, layers);
         let arguments = Arguments::new().with(self.operands).with(colour.map_or(-1, |colour| colour as i32));
         let arguments = arguments.with(coarse_u.pointer()).with(u.pointer());
-        self.cuda.launch(self.module.kernel("prolong")?, grid, block, arguments)
+        self.cuda.launch(self.module.kernel(name)?, grid, block, arguments)
     }
 
     /// Restricts the residual after a sweep, f_c = R r, which may be zero except in columns of one colour.

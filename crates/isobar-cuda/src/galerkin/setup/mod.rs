@@ -151,7 +151,10 @@ pub(crate) fn expect_levels<T: Real>(cuda: &Cuda, number: Number, grid: &Grid, h
     let [apply, lines, interpolate, bodies] = super::sources::<T>();
     cuda.expect(apply, &["residual", "residual_field", "residual_later"]);
     cuda.expect(lines, &["begin_factorise", "factorise"]);
-    cuda.expect(interpolate, &["prolong", "restrict_field", "restrict_halved", "restrict_even", "restrict_odd"]);
+    cuda.expect(
+        interpolate,
+        &["prolong", "prolong_halved", "restrict_field", "restrict_halved", "restrict_even", "restrict_odd"],
+    );
     cuda.expect(any_product(number), &weights::PRODUCT);
     if has_contrast {
         cuda.expect(bodies, &["correct_bodies"]);

@@ -73,6 +73,56 @@ KERNEL(prolong, __launch_bounds__(256))(Interpolation p, int colour, const T* __
     u[place(p.fine, i, j, k)] += sum;
 }
 
+// The next coarse number in a direction: beyond the last the first, whose weight is zero unless the direction is periodic.
+template <int D> __device__ __forceinline__ int after(const Interpolation& p, int n) {
+    return n + 1 < p.coarse[D] + (D == 1 ? p.after : 0) ? n + 1 : 0;
+}
+
+// The same where all directions are coarsened: a thread has the four cells of one colour among eight, which share their parents. Block:
+// 256 threads (m, K); grid z: (J, colour), or J for one colour, with K and J as in 2K, 2K + 1.
+KERNEL(prolong_halved, __launch_bounds__(256))(Interpolation p, int colour, const T* __restrict__ coarse, T* __restrict__ u) {
+    await_previous();
+    const int m = blockIdx.x * blockDim.x + threadIdx.x, K = blockIdx.y * blockDim.y + threadIdx.y;
+    const int J = colour < 0 ? blockIdx.z >> 1 : blockIdx.z, c = colour < 0 ? blockIdx.z & 1 : colour;
+    if (2 * m >= p.fine[0] || 2 * K >= p.fine[2]) return;
+    // Of the two rows, one has the even cell 2m, the other the odd cell 2m + 1.
+    const int even_row = 2 * J + c, odd_row = 2 * J + 1 - c;
+    const bool has_even = even_row < p.fine[1], has_odd = odd_row < p.fine[1] && 2 * m + 1 < p.fine[0];
+    const int layers = 2 * K + 1 < p.fine[2] ? 2 : 1, nz = p.fine[2];
+    const int x[2] = {m, after<0>(p, m)}, y[2] = {J, after<1>(p, J)};
+    // Columns of parents, interpolated in z.
+    T column[2][2][2];
+#pragma unroll
+    for (int a = 0; a < 2; a++) {
+#pragma unroll
+        for (int b = 0; b < 2; b++) {
+            if (a && b && c) continue;
+            const T* const parents = coarse + place(p.coarse, x[a], y[b], 0);
+            const T under = parents[p.coarse[3] * K];
+            column[a][b][0] = column[a][b][1] = under;
+            if (layers == 1) continue;
+            const long long at = x[a] + (long long)p.coarse[0] * (K + (long long)p.odd[2] * y[b]);
+            column[a][b][1] = p.below[2][at] * under + p.above[2][at] * parents[p.coarse[3] * after<2>(p, K)];
+        }
+    }
+#pragma unroll
+    for (int layer = 0; layer < 2; layer++) {
+        if (layer == layers) return;
+        const int k = 2 * K + layer;
+        // Interpolated in y, if the row is odd.
+        const long long line = (long long)p.coarse[0] * (k + (long long)nz * J);
+        auto in_row = [&](int a, bool is_odd) {
+            if (!is_odd) return column[a][0][layer];
+            return p.below[1][line + x[a]] * column[a][0][layer] + p.above[1][line + x[a]] * column[a][1][layer];
+        };
+        if (has_even) u[place(p.fine, 2 * m, even_row, k)] += in_row(0, c);
+        if (has_odd) {
+            const long long at = m + (long long)p.odd[0] * (k + (long long)nz * odd_row);
+            u[place(p.fine, 2 * m + 1, odd_row, k)] += p.below[0][at] * in_row(0, !c) + p.above[0][at] * in_row(1, !c);
+        }
+    }
+}
+
 // The children of a coarse cell in a direction: the even cell itself, the odd one above, the odd one below.
 enum { ITSELF = 0, OVER = 1, UNDER = 2 };
 
