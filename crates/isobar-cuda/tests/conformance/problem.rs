@@ -1,5 +1,7 @@
 //! Diffusion problems whose coefficients are on the GPU, compared with those on the host.
 
+use std::marker::PhantomData;
+
 use cudarc::driver::result;
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
 use isobar_core::backend::Backend;
@@ -19,15 +21,14 @@ use crate::common::OnCard;
 pub(crate) fn add_to(all: &mut OnCard) {
     all.add("derivatives_on_the_card", derivatives_on_the_card);
     all.add("matrices_and_right_hand_sides_on_the_card", matrices_and_right_hand_sides_on_the_card);
+    all.add("solvers_of_problems_on_the_card", solvers_of_problems_on_the_card);
     all.add("problems_that_need_the_host", problems_that_need_the_host);
 }
 
 /// An array on the GPU, in any order and precision.
 struct OnGpu<S> {
     array: DeviceArray,
-    shape: Shape,
-    strides: [usize; 3],
-    values: Vec<S>,
+    precision: PhantomData<S>,
 }
 
 impl<S: Real> OnGpu<S> {
@@ -48,7 +49,7 @@ impl<S: Real> OnGpu<S> {
             result::ctx::synchronize().unwrap();
             DeviceArray::new::<S>(pointer, shape, strides, cuda.ordinal())
         };
-        Self { array, shape, strides, values: placed }
+        Self { array, precision: PhantomData }
     }
 
     fn c_order(cuda: &Cuda, shape: Shape, values: &[f64]) -> Self {
@@ -62,12 +63,19 @@ impl<S: Real> OnGpu<S> {
 
     /// Returns its values in C order.
     fn read(&self) -> Vec<f64> {
-        let mut values = self.values.clone();
-        // SAFETY: as in `new`; the calls that write it have waited for the GPU.
-        unsafe { result::memcpy_dtoh_sync(&mut values, self.array.pointer()).unwrap() };
-        let (Shape { nx, ny, .. }, view) = (self.shape, ArrayView::new(&values, self.shape, self.strides).unwrap());
-        (0..self.shape.cells()).map(|n| view.get(n % nx, n / nx % ny, n / (nx * ny)).to_f64()).collect()
+        read::<S>(&self.array)
     }
+}
+
+/// Returns the values of an array in C order; the calls that write it have waited for the GPU.
+fn read<S: Real>(array: &DeviceArray) -> Vec<f64> {
+    let (shape @ Shape { nx, ny, nz }, strides) = (array.shape(), array.strides());
+    let last: usize = [nx, ny, nz].iter().zip(strides).map(|(n, stride)| (n - 1) * stride).sum();
+    let mut values = vec![S::ZERO; last + 1];
+    // SAFETY: the array has these elements.
+    unsafe { result::memcpy_dtoh_sync(&mut values, array.pointer()).unwrap() };
+    let view = ArrayView::new(&values, shape, strides).unwrap();
+    (0..shape.cells()).map(|n| view.get(n % nx, n / nx % ny, n / (nx * ny)).to_f64()).collect()
 }
 
 impl<S> Drop for OnGpu<S> {
@@ -205,54 +213,90 @@ fn derivatives_on_the_card(cuda: &Cuda) {
     }
 }
 
-/// Matrices and right-hand sides are those of the host, also with other coefficients; solves do not visit it.
+/// Returns a problem on the host, with a reaction for every second one, and on the GPU.
+fn in_both_places(cuda: &Cuda, n: usize, mut host: DiffusionProblem) -> (DiffusionProblem, DeviceProblem) {
+    host.reaction = (n % 2 == 0).then(|| field(host.shape, 31));
+    let put = |values: &[f64]| OnGpu::<f64>::c_order(cuda, host.shape, values);
+    let kappa: Vec<_> = kappa_of(&host).into_iter().map(put).collect();
+    let reaction = host.reaction.as_deref().map(put);
+    let reaction = reaction.as_ref().map(|reaction| &reaction.array);
+    let arrays: Vec<_> = kappa.iter().map(|kappa| kappa.array).collect();
+    // The problem has copies.
+    let made = DeviceProblem::new(cuda, host.clone(), &arrays, reaction).unwrap();
+    (host, made)
+}
+
+/// Returns the same problem with another κ, on the host and on the GPU.
+fn with_another(cuda: &Cuda, host: &DiffusionProblem, problem: &DeviceProblem) -> (DiffusionProblem, DeviceProblem) {
+    let shape = host.shape;
+    let coefficient = match host.coefficient {
+        Coefficient::Isotropic(_) => Coefficient::Isotropic(field(shape, 41)),
+        Coefficient::Layered { .. } => {
+            Coefficient::Layered { horizontal: field(shape, 41), vertical: field(shape, 42) }
+        }
+        _ => Coefficient::Diagonal([41, 42, 43].map(|seed| field(shape, seed))),
+    };
+    let other = DiffusionProblem { coefficient, ..host.clone() };
+    let kappa: Vec<_> = kappa_of(&other).into_iter().map(|kappa| OnGpu::<f64>::c_order(cuda, shape, kappa)).collect();
+    let arrays: Vec<_> = kappa.iter().map(|kappa| kappa.array).collect();
+    let made = problem.with_coefficients(&arrays, None).unwrap();
+    (other, made)
+}
+
+fn same_matrix_and_right_hand_side(cuda: &Cuda, host: &DiffusionProblem, problem: &DeviceProblem) {
+    let shape = host.shape;
+    let (f, x) = (OnGpu::<f64>::c_order(cuda, shape, &noise(shape, 32)), noise(shape, 33));
+    for body in [Some(&f), None] {
+        let b = OnGpu::<f64>::empty(cuda, shape);
+        problem.write_rhs(body.map(|body| &body.array), &b.array).unwrap();
+        let given = body.map_or_else(|| vec![0.0; shape.cells()], OnGpu::read);
+        let expected = host.rhs_from(given, Weighting::Volume).unwrap();
+        assert_close(&b.read(), &expected, 1e-13, &format!("{shape}, b"));
+    }
+    let (matrix, expected) = (problem.stencil().unwrap(), host.stencil().unwrap());
+    let on_host = matrix.on_host(|array| Ok(read::<f64>(array))).unwrap();
+    assert_close(&on_host.times(&x), &expected.times(&x), 1e-13, &format!("{shape}, the matrix"));
+    for (found, expected) in matrix.spreads().iter().zip(expected.spreads()) {
+        let are_close = |a: f64, b: f64| (a - b).abs() <= 1e-14 * b;
+        assert!(are_close(found.least, expected.least) && are_close(found.most, expected.most), "{shape}: {found:?}");
+    }
+}
+
+/// Matrices and right-hand sides are those of the host, also with other coefficients.
 fn matrices_and_right_hand_sides_on_the_card(cuda: &Cuda) {
-    for (n, mut host) in problems().into_iter().enumerate() {
-        let shape = host.shape;
-        host.reaction = (n % 2 == 0).then(|| field(shape, 31));
-        let put = |values: &[f64]| OnGpu::<f64>::c_order(cuda, shape, values);
-        let arrays = |host: &DiffusionProblem| kappa_of(host).into_iter().map(put).collect::<Vec<_>>();
-        let handles = |arrays: &[OnGpu<f64>]| arrays.iter().map(|array| array.array).collect::<Vec<_>>();
-        let (kappa, reaction) = (arrays(&host), host.reaction.as_deref().map(put));
-        let reaction = reaction.as_ref().map(|reaction| &reaction.array);
-        let first = DeviceProblem::new(cuda, host.clone(), &handles(&kappa), reaction).unwrap();
-        // The problem has copies.
-        drop(kappa);
-        assert_eq!(first.on_host().unwrap(), plain(&host));
-        let (f, x) = (put(&noise(shape, 32)), noise(shape, 33));
-        let check = |problem: &DeviceProblem, system: &mut dyn Solve<Diffusion>, host: &DiffusionProblem| {
-            for body in [Some(&f), None] {
-                let b = OnGpu::<f64>::empty(cuda, shape);
-                problem.write_rhs(body.map(|body| &body.array), &b.array).unwrap();
-                let given = body.map_or_else(|| vec![0.0; shape.cells()], OnGpu::read);
-                let expected = host.rhs_from(given, Weighting::Volume).unwrap();
-                assert_close(&b.read(), &expected, 1e-13, &format!("{shape}, b"));
-            }
+    for (n, host) in problems().into_iter().enumerate() {
+        let (host, first) = in_both_places(cuda, n, host);
+        assert!(first.on_host().unwrap() == plain(&host), "{}", host.shape);
+        same_matrix_and_right_hand_side(cuda, &host, &first);
+        let (other, second) = with_another(cuda, &host, &first);
+        same_matrix_and_right_hand_side(cuda, &other, &second);
+    }
+}
+
+/// Solvers are made and updated without a copy on the host.
+fn solvers_of_problems_on_the_card(cuda: &Cuda) {
+    for (n, host) in problems().into_iter().enumerate() {
+        let (host, first) = in_both_places(cuda, n, host);
+        let (shape, x) = (host.shape, noise(host.shape, 33));
+        let options =
+            SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Jacobi, ..SolverOptions::default() };
+        let matrix = first.stencil().unwrap();
+        let mut system = System::new(cuda, &matrix, &options).unwrap();
+        let check = |system: &mut dyn Solve<Diffusion>, host: &DiffusionProblem| {
             let mut product = vec![f64::NAN; shape.cells()];
             let (from, to) =
                 (ArrayView::c_order(&x, shape).unwrap(), ArrayViewMut::c_order(&mut product, shape).unwrap());
             system.apply(from.into(), to.into()).unwrap();
             assert_close(&product, &host.stencil().unwrap().times(&x), 1e-12, &format!("{shape}, A x"));
         };
-        let options =
-            SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Jacobi, ..SolverOptions::default() };
-        let matrix = first.stencil().unwrap();
-        let mut system = System::new(cuda, &matrix, &options).unwrap();
-        check(&first, &mut system, &host);
-        let mut other = host.clone();
-        other.coefficient = match other.coefficient {
-            Coefficient::Isotropic(_) => Coefficient::Isotropic(field(shape, 41)),
-            Coefficient::Layered { .. } => {
-                Coefficient::Layered { horizontal: field(shape, 41), vertical: field(shape, 42) }
-            }
-            _ => Coefficient::Diagonal([41, 42, 43].map(|seed| field(shape, seed))),
-        };
-        let second = first.with_coefficients(&handles(&arrays(&other)), None).unwrap();
+        check(&mut system, &host);
+        let (other, second) = with_another(cuda, &host, &first);
         system.update(&second.stencil().unwrap()).unwrap();
-        check(&second, &mut system, &other);
+        check(&mut system, &other);
         // A matrix keeps its coefficients alive.
         drop((first, second));
         system.update(&matrix).unwrap();
+        check(&mut system, &host);
     }
 }
 
