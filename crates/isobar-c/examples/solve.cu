@@ -1,4 +1,4 @@
-// A solve with right-hand side and solution on the GPU, after and before other work in the caller's stream.
+// Solves with arrays on the GPU, after and before other work in the caller's stream: of a case, and of diffusion with its coefficients there.
 //
 //   cargo build --release -p isobar-c
 //   nvcc -I crates/isobar-c/include crates/isobar-c/examples/solve.cu -L target/release -lisobar_c -Xlinker -rpath,$PWD/target/release -o solve_cu
@@ -44,6 +44,45 @@ static isobar_array on_card(double *data, cudaStream_t stream)
     return array;
 }
 
+// κ = 1 in the western half, another one in the eastern half.
+__global__ void fill_halves(double *kappa, double east)
+{
+    std::size_t n = blockIdx.x * static_cast<std::size_t>(blockDim.x) + threadIdx.x;
+    if (n < CELLS)
+        kappa[n] = n % NX < NX / 2 ? 1.0 : east;
+}
+
+// −∇·(κ∇u) = 0 with u = 1 in the west and u = 0 in the east, for one κ after the other; nothing is copied to the host but a number.
+static void diffusion(double *kappa, double *b, double *u, cudaStream_t stream)
+{
+    isobar_array coefficient = on_card(kappa, stream), rhs = on_card(b, stream), solution = on_card(u, stream);
+    isobar_diffusion box = {};
+    box.size = sizeof box;
+    box.kappa = &coefficient;
+    box.sides[0][0] = {ISOBAR_DIRICHLET, 1.0};
+    box.sides[0][1] = {ISOBAR_DIRICHLET, 0.0};
+    isobar_solver *solver = nullptr;
+    for (double east : {4.0, 9.0}) {
+        fill_halves<<<(CELLS + 255) / 256, 256, 0, stream>>>(kappa, east);
+        isobar_problem *problem;
+        check(isobar_problem_diffusion(&box, &problem));
+        if (solver)
+            check(isobar_solver_update(solver, problem));
+        else
+            check(isobar_solver_create(problem, "tolerance = 1e-10", "cuda:0", 0, &solver));
+        check(isobar_problem_rhs(problem, nullptr, &rhs));
+        check(isobar_solver_solve(solver, &rhs, &solution, 0, nullptr, nullptr));
+        isobar_problem_free(problem);
+        double first;
+        check(cudaMemcpyAsync(&first, u, sizeof first, cudaMemcpyDeviceToHost, stream));
+        check(cudaStreamSynchronize(stream));
+        // Two halves in series.
+        double flow = 1.0 / (0.5 + 0.5 / east);
+        std::printf("%.6e, exactly %.6e\n", first, 1.0 - flow / (2 * NX));
+    }
+    isobar_solver_free(solver);
+}
+
 int main()
 {
     const char *text = "[problem]\nkind = \"helmholtz\"\n[grid]\nnx = 128\nny = 128\nnz = 64\n";
@@ -67,6 +106,10 @@ int main()
 
     isobar_solver_free(solver);
     isobar_problem_free(problem);
+    double *kappa;
+    check(cudaMalloc(&kappa, CELLS * sizeof *kappa));
+    diffusion(kappa, b, u, stream);
+    check(cudaFree(kappa));
     check(cudaFree(b));
     check(cudaFree(u));
     check(cudaStreamDestroy(stream));

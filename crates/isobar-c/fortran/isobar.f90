@@ -64,9 +64,10 @@ module isobar
      !> Makes a problem from the text of a case file (TOML) of any kind except "heat". Relative paths in it are relative to `folder`, by
      !> default the working directory.
      procedure :: from_case => problem_from_case
-     procedure, private :: diffusion_r64, diffusion_r32
-     !> Makes the equation −∇·(κ∇u) + c u = f on a box of nx × ny × nz cells, by finite volumes, from κ(nx, ny, nz).
-     generic :: diffusion => diffusion_r64, diffusion_r32
+     procedure, private :: diffusion_r64, diffusion_r32, diffusion_array
+     !> Makes the equation −∇·(κ∇u) + c u = f on a box of nx × ny × nz cells, by finite volumes, from κ(nx, ny, nz), which may be in the memory of a
+     !> GPU, and stays there.
+     generic :: diffusion => diffusion_r64, diffusion_r32, diffusion_array
      !> Makes (A u)_n = s_n u_n + Σ T_nm (u_n − u_m) from the conductances T of the faces between neighbours.
      procedure :: faces => problem_faces
      !> Returns [nx, ny, nz], the extents of the problem's arrays; if it is divided among ranks, those of this rank's rows.
@@ -74,10 +75,10 @@ module isobar
      !> Divides a problem, which every rank has made of the whole grid, among ranks. From then on its arrays, and those of solvers and runs made
      !> from it, have this rank's rows only. It is collective.
      procedure :: divide => problem_divide
-     procedure, private :: rhs_r64_3, rhs_r64_2, rhs_r64_1, rhs_r32_3
+     procedure, private :: rhs_r64_3, rhs_r64_2, rhs_r64_1, rhs_r32_3, rhs_array
      !> Computes the right-hand side b for the source density f: f times the volume of every cell, plus boundary values, sources and wells.
      !> Without f it is the right-hand side of the case, or that of f = 0.
-     generic :: rhs => rhs_r64_3, rhs_r64_2, rhs_r64_1, rhs_r32_3
+     generic :: rhs => rhs_r64_3, rhs_r64_2, rhs_r64_1, rhs_r32_3, rhs_array
      !> Frees the problem. A variable that goes out of scope is freed by itself.
      procedure :: free => problem_free
      final :: problem_finalize
@@ -601,6 +602,21 @@ contains
     call make(self, description, spacing, sides, code, ranks, ny)
   end subroutine diffusion_r32
 
+  !> Arrays in the memory of one GPU, from isobar_cuda_array. The solver is on that GPU, and the arrays of rhs are there too.
+  subroutine diffusion_array(self, kappa, spacing, sides, kappa_z, reaction, code)
+    class(isobar_problem), intent(inout) :: self
+    type(isobar_array), intent(in), target :: kappa
+    real(c_double), intent(in), optional :: spacing(3)
+    type(isobar_side), intent(in), optional :: sides(2, 3)
+    type(isobar_array), intent(in), target, optional :: kappa_z, reaction
+    integer(c_int32_t), intent(out), optional :: code
+    type(c_diffusion) :: description
+    description%kappa = c_loc(kappa)
+    if (present(kappa_z)) description%kappa_z = c_loc(kappa_z)
+    if (present(reaction)) description%reaction = c_loc(reaction)
+    call make(self, description, spacing, sides, code)
+  end subroutine diffusion_array
+
   subroutine make(self, description, spacing, sides, code, ranks, ny)
     class(isobar_problem), intent(inout) :: self
     type(c_diffusion), intent(inout) :: description
@@ -730,6 +746,17 @@ contains
     end if
     call settle(c_problem_rhs(self%handle, place, array_r32(b)), code)
   end subroutine rhs_r32_3
+
+  subroutine rhs_array(self, b, f, code)
+    class(isobar_problem), intent(in) :: self
+    type(isobar_array), intent(in) :: b
+    type(isobar_array), intent(in), target, optional :: f
+    integer(c_int32_t), intent(out), optional :: code
+    type(c_ptr) :: place
+    place = c_null_ptr
+    if (present(f)) place = c_loc(f)
+    call settle(c_problem_rhs(self%handle, place, b), code)
+  end subroutine rhs_array
 
   subroutine problem_free(self)
     class(isobar_problem), intent(inout) :: self

@@ -73,6 +73,7 @@ pub unsafe extern "C" fn isobar_solver_gradient(
             return Err(Failure::new(ISOBAR_UNSUPPORTED, message));
         }
         let system = &problem.system;
+        system.require_host()?;
         if !system.is_symmetric() {
             let message = "the matrix is not symmetric: c of a layer differs from b of the layer below it";
             return Err(Failure::new(ISOBAR_UNSUPPORTED, message));

@@ -6,9 +6,11 @@ use std::slice;
 use std::sync::OnceLock;
 
 use isobar::grid::{HorizontalField, VerticalProfile};
+use isobar::internals::array::Source;
+use isobar::internals::cuda::Cuda;
 use isobar::problem::{Boundary, Coefficient, DiffusionProblem, Field, SideFields, Spacing};
 use isobar::stencil::{Axis, TensorProduct};
-use isobar::{RawArray, RawMemory, Shape};
+use isobar::{DeviceArray, DeviceProblem, RawArray, RawMemory, Shape};
 use isobar_case::{Case, LinearSystem, Matrix};
 
 use crate::array::Array;
@@ -61,7 +63,8 @@ pub struct Side {
 }
 
 /// The equation −∇·(κ∇u) + c u = f on a box of nx × ny × nz cells, by finite volumes. With all members 0 except `size` and `kappa` it is
-/// a unit box with closed sides. isobar_problem_diffusion copies the arrays.
+/// a unit box with closed sides. isobar_problem_diffusion copies the arrays. κ and c may all be in the memory of one GPU, and stay there: then `active` is
+/// null, the solver is on that GPU, and the arrays of isobar_problem_rhs are there.
 #[repr(C)]
 pub struct DiffusionArrays {
     /// sizeof(isobar_diffusion), which identifies the version of this struct.
@@ -179,12 +182,17 @@ pub(crate) unsafe fn diffusion(given: &DiffusionArrays, rows: Option<(&isobar::R
         return Err(isobar::Error::shape("kappa", shape.to_string(), "one cell or more").into());
     }
     let named = [("kappa", Some(kappa)), ("kappa_y", kappa_y), ("kappa_z", kappa_z), ("reaction", reaction)];
-    for (name, array) in named.into_iter().filter_map(|(name, array)| Some((name, array?))) {
-        if array.raw(name)?.memory() != RawMemory::Host {
-            let message =
-                "in the memory of a GPU; copy it to host memory, where coefficients must be; b and u may be on the GPU";
-            return Err(isobar::Error::Unsupported(format!("{name}: {message}")).into());
+    let named = named.into_iter().filter_map(|(name, array)| Some((name, array?)));
+    let is_on_gpu = |(name, array): (&str, &Array)| Ok(array.raw(name)?.memory() != RawMemory::Host);
+    let on_gpu: Vec<bool> = named.clone().map(is_on_gpu).collect::<Result<_>>()?;
+    if on_gpu.contains(&true) {
+        if on_gpu.contains(&false) || active.is_some() || ranks.is_some() {
+            let message = "some coefficients are in the memory of a GPU; then all must be, there is no mask (κ is 0 in inactive cells instead), and \
+                           the grid is not divided among ranks";
+            return Err(isobar::Error::Unsupported(message.into()).into());
         }
+        // SAFETY: promised by the caller.
+        return unsafe { on_device(given, shape, [kappa_y, kappa_z], kappa, reaction) };
     }
     let read = |name: &str, array: Option<&Array>| {
         // SAFETY: promised by the caller.
@@ -211,6 +219,17 @@ pub(crate) unsafe fn diffusion(given: &DiffusionArrays, rows: Option<(&isobar::R
         Ok(ranks.collect(&numbers, shape)?.into_iter().map(|number| number != 0.0).collect())
     };
     problem.active = active.map(mask).transpose()?;
+    // SAFETY: promised by the caller.
+    unsafe { read_form(given, &mut problem)? };
+    Ok(Problem::new(LinearSystem::from_diffusion(problem)?))
+}
+
+/// Sets the widths and sides of a problem.
+///
+/// # Safety
+/// Everything that the description points to is readable.
+unsafe fn read_form(given: &DiffusionArrays, problem: &mut DiffusionProblem) -> Result<()> {
+    let shape = problem.shape;
     for (d, cells) in shape.extents().into_iter().enumerate() {
         if !given.widths[d].is_null() {
             // SAFETY: as many numbers as there are cells, which the caller promises to be readable.
@@ -240,7 +259,40 @@ pub(crate) unsafe fn diffusion(given: &DiffusionArrays, rows: Option<(&isobar::R
             };
         }
     }
-    Ok(Problem::new(LinearSystem::from_diffusion(problem)?))
+    Ok(())
+}
+
+/// Makes a diffusion problem from coefficients in the memory of a GPU.
+///
+/// # Safety
+/// Everything that the description points to is readable.
+unsafe fn on_device(
+    given: &DiffusionArrays,
+    shape: Shape,
+    [kappa_y, kappa_z]: [Option<&Array>; 2],
+    kappa: &Array,
+    reaction: Option<&Array>,
+) -> Result<Problem> {
+    let place = |name: &str, array: &Array| -> Result<DeviceArray> {
+        // SAFETY: promised by the caller.
+        match unsafe { array.shaped(name, shape)?.source()? } {
+            Source::Device(array) => Ok(array),
+            _ => Err(Failure::invalid(format!("{name} is not in the memory of a GPU"))),
+        }
+    };
+    let along_x = place("kappa", kappa)?;
+    let along_z = kappa_z.map_or(Ok(along_x), |array| place("kappa_z", array))?;
+    let fields = match (kappa_y, kappa_z) {
+        (None, None) => vec![along_x],
+        (None, Some(_)) => vec![along_x, along_z],
+        (Some(along_y), _) => vec![along_x, place("kappa_y", along_y)?, along_z],
+    };
+    let reaction = reaction.map(|array| place("reaction", array)).transpose()?;
+    let mut form = DiffusionProblem::new(shape, Coefficient::Isotropic(Vec::new()));
+    // SAFETY: promised by the caller.
+    unsafe { read_form(given, &mut form)? };
+    let problem = DeviceProblem::new(&Cuda::shared(along_x.device())?, form, &fields, reaction.as_ref())?;
+    Ok(Problem::new(LinearSystem::from_device(problem)?))
 }
 
 /// Makes a problem from the profiles of a tensor-product matrix.

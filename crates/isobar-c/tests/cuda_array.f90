@@ -34,6 +34,14 @@ program cuda_array
   flat = isobar_cuda_array(c_null_ptr, [nx, ny, nz], 0)
   call solver%solve(flat, u, code=code)
   call expect(isobar_invalid, "null pointer")
+  call problem%rhs(b, code=code)
+  call expect(isobar_unsupported, "device")
+  call problem%diffusion(b, kappa_z=flat, sides=sides, code=code)
+  call expect(isobar_invalid, "null pointer")
+  ! No machine has that many GPUs.
+  b = isobar_cuda_array(nowhere, [nx, ny, nz], 1000)
+  call problem%diffusion(b, reaction=b, sides=sides, code=code)
+  call expect(isobar_device, "")
   print '(i0, a)', failures, " failures"
 
 contains

@@ -179,7 +179,16 @@ int main(void)
     isobar_array mask = isobar_host_array("111", 1, 1, 3, ISOBAR_U8);
     box.active = &mask;
     expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "active");
-    box.active = NULL;
+    /* Coefficients on a GPU are all there, and without a mask; no machine has that many GPUs. */
+    isobar_array elsewhere = coefficient;
+    elsewhere.device = 1000;
+    box.kappa = &elsewhere;
+    expect(isobar_problem_diffusion(&box, &problem), ISOBAR_UNSUPPORTED, "mask");
+    box.active = NULL, box.kappa_z = &coefficient;
+    expect(isobar_problem_diffusion(&box, &problem), ISOBAR_UNSUPPORTED, "all must be");
+    box.kappa_z = NULL;
+    expect(isobar_problem_diffusion(&box, &problem), ISOBAR_DEVICE, "");
+    box.kappa = &coefficient;
     isobar_tensor_product empty = {.size = sizeof empty};
     expect(isobar_problem_tensor_product(&empty, &problem), ISOBAR_INVALID, "numbers");
     empty.nx = empty.ny = empty.nz = 3;

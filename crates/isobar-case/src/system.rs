@@ -5,7 +5,7 @@ use isobar::internals::execute::{Host, for_each_row};
 use isobar::options::SolverOptions;
 use isobar::problem::{Coefficient, DiffusionProblem, FaceGradient, FaceProblem, Flow, Heat, SideGradient, Weighting};
 use isobar::stencil::{Axis, Stencil};
-use isobar::{Description, Outcome, Shape};
+use isobar::{Description, DeviceProblem, Outcome, Shape};
 use isobar_io::Mesh;
 
 use crate::assembled::{BoxOfCells, mesh_of, without_constants};
@@ -27,6 +27,7 @@ enum Origin {
     Case { case: Box<Case>, rhs: Vec<f64>, mesh: Box<Mesh>, box_of_cells: Option<Box<BoxOfCells>> },
     Diffusion(Box<DiffusionProblem>),
     Faces(Box<FaceProblem>),
+    OnGpu(Box<DeviceProblem>),
     Matrix,
 }
 
@@ -57,6 +58,14 @@ impl LinearSystem {
     pub fn from_diffusion(mut problem: DiffusionProblem) -> Result<Self> {
         problem.coefficient = problem.coefficient.into_shared();
         Ok(Self { matrix: Matrix::Diffusion(problem.stencil()?), origin: Origin::Diffusion(Box::new(problem)) })
+    }
+
+    /// Makes the system of a diffusion problem whose coefficients are in the memory of a GPU.
+    ///
+    /// # Errors
+    /// The errors of [`DeviceProblem::stencil`].
+    pub fn from_device(problem: DeviceProblem) -> Result<Self> {
+        Ok(Self { matrix: Matrix::Diffusion(problem.stencil()?), origin: Origin::OnGpu(Box::new(problem)) })
     }
 
     /// Makes a system from conductances.
@@ -163,6 +172,7 @@ impl LinearSystem {
     }
 
     fn diffusion(&self) -> Result<&DiffusionProblem> {
+        self.require_host()?;
         match &self.origin {
             Origin::Diffusion(problem) => Ok(problem),
             _ => {
@@ -179,7 +189,21 @@ impl LinearSystem {
         }
     }
 
-    /// Returns whether all cells are active, connected and fixed by a boundary value or shift, so that A is regular.
+    /// Fails for coefficients in the memory of a GPU, for what is computed from them on the host.
+    ///
+    /// # Errors
+    /// An error with a remedy for them.
+    pub fn require_host(&self) -> Result<()> {
+        if matches!(self.origin, Origin::OnGpu(_)) {
+            return Err(Error::new(
+                "this is computed on the host, and the coefficients are in the memory of a GPU; make the problem of coefficients in host \
+                 memory",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns whether all cells are active, connected and fixed by a boundary value or shift, so that A is regular; of coefficients on the host.
     pub fn is_regular(&self) -> bool {
         match &self.matrix {
             Matrix::TensorProduct(_) => true,
@@ -187,7 +211,7 @@ impl LinearSystem {
         }
     }
 
-    /// Projects values of all cells onto the range of A: 0 in inactive cells, mean 0 wherever a constant is free.
+    /// Projects values of all cells onto the range of A, whose coefficients are on the host: 0 in inactive cells, mean 0 wherever a constant is free.
     pub fn project(&self, mut values: Vec<f64>) -> Vec<f64> {
         let Matrix::Diffusion(matrix) = &self.matrix else { return values };
         let Shape { nx, ny, .. } = self.shape();
@@ -239,7 +263,7 @@ impl LinearSystem {
         match &self.origin {
             Origin::Case { mesh, .. } => Some(mesh.centres.clone()),
             Origin::Diffusion(problem) => Some(mesh_of(problem.shape, &problem.spacing).centres),
-            Origin::Faces(_) | Origin::Matrix => None,
+            Origin::Faces(_) | Origin::OnGpu(_) | Origin::Matrix => None,
         }
     }
 
@@ -248,6 +272,7 @@ impl LinearSystem {
     /// # Errors
     /// A system other than diffusion in cells.
     pub fn flow(&self) -> Result<Flow<'_>> {
+        self.require_host()?;
         let flow = match (&self.origin, &self.matrix) {
             (Origin::Case { box_of_cells, .. }, matrix) => box_of_cells.as_ref().and_then(|cells| cells.flow(matrix)),
             (Origin::Diffusion(problem), Matrix::Diffusion(stencil)) => Some(problem.flow(stencil)),
@@ -259,11 +284,19 @@ impl LinearSystem {
     }
 
     /// Writes the right-hand side of [`LinearSystem::rhs`] for a source density in any order, in one pass over both arrays if the one to write is in C
-    /// order and in double precision.
+    /// order and in double precision, or if everything is on a GPU.
     ///
     /// # Errors
-    /// The errors of [`LinearSystem::rhs`]; an array on a device; one to write of another shape.
+    /// The errors of [`LinearSystem::rhs`]; an array on a device where the coefficients are not, or not there where they are; one to write of another
+    /// shape.
     pub fn write_rhs(&self, body: Option<Source<'_>>, mut to: Target<'_>) -> Result<()> {
+        if let Origin::OnGpu(problem) = &self.origin {
+            return match (body, to) {
+                (None, Target::Device(to)) => Ok(problem.write_rhs(None, &to)?),
+                (Some(Source::Device(body)), Target::Device(to)) => Ok(problem.write_rhs(Some(&body), &to)?),
+                _ => Err(on_gpu("b, and f if there is one")),
+            };
+        }
         if let (Target::F64(to), shape) = (&mut to, self.shape())
             && to.shape() == shape
             && let Some(values) = to.as_c_order_mut()
@@ -273,7 +306,7 @@ impl LinearSystem {
                     return Ok(problem.checked()?.write_rhs(body, Weighting::Volume, values)?);
                 }
                 Origin::Faces(problem) => return Ok(problem.write_rhs(body, values)?),
-                Origin::Case { .. } | Origin::Matrix => {}
+                Origin::Case { .. } | Origin::OnGpu(_) | Origin::Matrix => {}
             }
         }
         let values = self.rhs(body.map(Source::to_vec).transpose()?)?;
@@ -298,11 +331,16 @@ impl LinearSystem {
                 let body = body.unwrap_or_else(|| vec![0.0; shape.cells()]);
                 Ok(problem.rhs_from_in(&(0..shape.ny), body)?)
             }
+            (Origin::OnGpu(_), _) => Err(on_gpu("b, and f if there is one")),
             (Origin::Matrix, _) => {
                 Err(Error::new("a matrix from profiles has no sources or boundary values; give the vector b itself"))
             }
         }
     }
+}
+
+fn on_gpu(what: &str) -> Error {
+    Error::new(format!("the coefficients are in the memory of a GPU; {what} must be there too"))
 }
 
 /// The name of a system in reports.

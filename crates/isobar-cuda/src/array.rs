@@ -263,15 +263,10 @@ impl Cuda {
     /// or with the default one, for anyone.
     pub(crate) fn export_array<T: Real>(&self, source: &Vector<T>, target: &DeviceArray) -> Result<()> {
         let (layout, from) = (*source.layout(), source.pointer());
-        self.with_device_array(target, &layout, "exporting", || {
+        check_shape(target.shape(), layout.shape())?;
+        self.with_device_arrays(&[], &[target], "exporting", || {
             self.reorder::<T>(Way::Export, target.precision(), &layout, target.strides(), [from, target.pointer()])
-        })?;
-        // Python hands over every array in the default stream, for which streams of PyTorch's and CuPy's own do not wait.
-        if target.stream().is_some_and(|stream| stream <= LEGACY_STREAM) {
-            self.context().synchronize()
-        } else {
-            Ok(())
-        }
+        })
     }
 
     /// Submits work on a caller's array after the work submitted to its stream so far and before later work.
@@ -282,27 +277,42 @@ impl Cuda {
         what: &str,
         work: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        refuse_while_recording(what)?;
         check_shape(array.shape(), layout.shape())?;
-        if array.device() != self.ordinal() {
-            return Err(Error::Unsupported(format!(
-                "an array in the memory of cuda:{} for a solver on cuda:{}; copy it to that GPU, or make the solver on this \
-                 one",
-                array.device(),
-                self.ordinal()
-            )));
-        }
-        match array.stream() {
-            Some(stream) => {
-                self.context().wait_for(stream)?;
-                work()?;
-                self.context().hold_back(stream)
+        self.with_device_arrays(&[array], &[], what, work)
+    }
+
+    /// Submits work on callers' arrays after the work submitted to their streams so far and before later work. Afterwards, arrays that were read
+    /// may be changed, and those that were written are complete, for work in their streams, or, without a stream or, if they were written, with the
+    /// default one, for anyone.
+    pub(crate) fn with_device_arrays(
+        &self,
+        read: &[&DeviceArray],
+        written: &[&DeviceArray],
+        what: &str,
+        work: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        refuse_while_recording(what)?;
+        let mut streams = Vec::new();
+        for array in read.iter().chain(written) {
+            if array.device() != self.ordinal() {
+                return Err(Error::Unsupported(format!(
+                    "an array in the memory of cuda:{} where one of cuda:{} is needed; copy it to that GPU, or make the solver on this \
+                     one",
+                    array.device(),
+                    self.ordinal()
+                )));
             }
-            None => {
-                work()?;
-                self.synchronize()
+            if !streams.contains(&array.stream()) {
+                streams.push(array.stream());
             }
         }
+        let given = || streams.iter().flatten().copied();
+        given().try_for_each(|stream| self.context().wait_for(stream))?;
+        work()?;
+        given().try_for_each(|stream| self.context().hold_back(stream))?;
+        // Python hands over every array in the default stream, for which streams of PyTorch's and CuPy's own do not wait.
+        let is_default = |array: &&DeviceArray| array.stream().is_some_and(|stream| stream <= LEGACY_STREAM);
+        if streams.contains(&None) || written.iter().any(is_default) { self.synchronize() } else { Ok(()) }
     }
 
     fn array_kernel<T: Real>(&self, name: &'static str) -> Result<Kernel> {

@@ -1,5 +1,6 @@
 //! The back end: one GPU, its stream, and vector operations.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
@@ -24,6 +25,7 @@ use crate::link::{CardLink, Ways};
 use crate::module::{Module, Modules};
 use crate::nvrtc::Nvrtc;
 use crate::pack;
+use crate::problem;
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
 use crate::staging::Staging;
@@ -64,9 +66,10 @@ pub(crate) fn vector_source<T: Real>() -> Source {
     Source::new("vector", kernels::VECTOR).define("REAL", c_name::<T>())
 }
 
-/// Returns the sources that every GPU needs.
-pub fn sources() -> [Source; 4] {
-    [vector_source::<f64>(), vector_source::<f32>(), array::source::<f64>(), array::source::<f32>()]
+/// Returns the sources that every GPU needs, whatever the solver.
+pub fn sources() -> [Source; 5] {
+    let [array_f64, array_f32] = [array::source::<f64>(), array::source::<f32>()];
+    [vector_source::<f64>(), vector_source::<f32>(), array_f64, array_f32, problem::source()]
 }
 
 impl Cuda {
@@ -81,7 +84,7 @@ impl Cuda {
             Nvrtc::get()?;
         }
         let modules = Modules::default();
-        let [vector_f64, vector_f32, array_f64, array_f32] = sources().map(|source| modules.get(&context, source));
+        let [vector_f64, vector_f32, array_f64, array_f32, _] = sources().map(|source| modules.get(&context, source));
         // Used by every solve, as is the memory for scalars.
         array_f64.expect(&["import_coefficients_f64", "import_f64", "export_f64"]);
         vector_f64.expect(&["publish", "set_scalar", "dot", "fill", "axpy_f64"]);
@@ -95,6 +98,22 @@ impl Cuda {
             context,
         };
         Ok(Self { inner: Arc::new(inner), link: None, ranks: None })
+    }
+
+    /// Returns the GPU with this number, opened once in a process for problems whose coefficients are there ([`crate::problem`]), and never closed. Solvers have
+    /// streams of their own.
+    ///
+    /// # Errors
+    /// See [`Cuda::new`].
+    pub fn shared(ordinal: usize) -> Result<Self> {
+        static OPENED: Mutex<BTreeMap<usize, Cuda>> = Mutex::new(BTreeMap::new());
+        let mut opened = lock(&OPENED);
+        if let Some(cuda) = opened.get(&ordinal) {
+            return Ok(cuda.clone());
+        }
+        let cuda = Self::new(ordinal)?;
+        opened.insert(ordinal, cuda.clone());
+        Ok(cuda)
     }
 
     /// Makes this GPU rank `rank` of `size`. If possible, the ranks' GPUs then exchange without the host: connected GPUs of one

@@ -16,6 +16,7 @@
 //! * [`link`]: exchange between GPUs: [`peers`] by stores to each other's memory, [`nccl`] by messages of that library;
 //!   `part`: vectors on subdomains,
 //! * [`direct`]: direct solves of separable matrices,
+//! * [`problem`]: diffusion problems whose coefficients are callers' arrays,
 //! * [`stored_matrix`]: stored matrices by cuSPARSE; [`aggregate`]: aggregates,
 //! * [`solvers`]: solvers as trait objects.
 
@@ -45,6 +46,7 @@ mod overhead;
 pub mod pack;
 mod part;
 pub mod peers;
+pub mod problem;
 mod reduction;
 mod scalars;
 pub mod seven_point;

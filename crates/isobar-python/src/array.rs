@@ -2,8 +2,8 @@
 
 use isobar::internals::array::Source;
 use isobar::problem::Field;
-use isobar::{Precision, RawArray, RawMemory};
-use pyo3::exceptions::PyTypeError;
+use isobar::{DeviceArray, Precision, RawArray, RawMemory};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
@@ -40,6 +40,15 @@ impl Array {
     pub(crate) fn field(&self) -> PyResult<Field> {
         // SAFETY: the Python part keeps the array alive during the call.
         unsafe { self.0.source() }.and_then(Field::read).map_err(raise)
+    }
+
+    /// Returns it as an array on a GPU.
+    pub(crate) fn on_device(&self) -> PyResult<DeviceArray> {
+        // SAFETY: the Python part keeps the array alive during the call.
+        match unsafe { self.0.source() }.map_err(raise)? {
+            Source::Device(array) => Ok(array),
+            _ => Err(PyValueError::new_err("some arrays are on a device and some on the host; copy them to one place")),
+        }
     }
 
     /// Returns which of its values are not 0, in C order.

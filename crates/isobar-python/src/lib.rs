@@ -1,7 +1,7 @@
 //! The native part of isobar for Python. The public interface is in `python/isobar/`, which passes arrays as
 //! addresses.
 //!
-//! * `system`: problems,
+//! * `system`: problems; `form`: those whose coefficients are on a GPU,
 //! * `solver`, `stepper`: linear solves and time steps,
 //! * `outcome`: results; `effective`: conductivities of samples,
 //! * `array`, `dlpack`, `labels`: arrays of Python's libraries,
@@ -12,6 +12,7 @@ mod array;
 mod dlpack;
 mod effective;
 mod error;
+mod form;
 mod interrupt;
 mod labels;
 mod observer;
@@ -53,6 +54,7 @@ fn devices(py: Python<'_>, measure: bool) -> PyResult<Vec<GivenDevice>> {
 fn _isobar(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<system::System>()?;
+    module.add_class::<form::Form>()?;
     module.add_class::<solver::Solver>()?;
     module.add_class::<stepper::Stepper>()?;
     module.add_class::<outcome::Outcome>()?;

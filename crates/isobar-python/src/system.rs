@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use isobar::grid::{HorizontalField, VerticalProfile};
-use isobar::internals;
 use isobar::problem::{Boundary, Coefficient, DiffusionProblem, FaceProblem, Field, SideFields, Source, Spacing, Well};
-use isobar::stencil::{Axis, Coefficients, Diffusion, Side, Spread, TensorProduct};
-use isobar::{RawArray, RawMemory, Shape};
+use isobar::stencil::{Axis, TensorProduct};
+use isobar::{RawArray, Shape};
 use isobar_case::report::to_json;
 use isobar_case::{Case, LinearSystem, Matrix, Override};
 use pyo3::exceptions::PyValueError;
@@ -78,7 +77,7 @@ pub(crate) struct Given {
 
 impl Given {
     /// Returns the problem without its fields.
-    fn form(&self) -> PyResult<DiffusionProblem> {
+    pub(crate) fn form(&self) -> PyResult<DiffusionProblem> {
         let shape = match (&self.labels, self.kappa.first()) {
             (Some(labels), _) => labels.shape()?,
             (None, Some(first)) => first.0.shape(),
@@ -135,12 +134,12 @@ fn read<R>(shape: Shape, name: &str, array: &Array, read: impl Fn(&Array) -> PyR
 }
 
 /// Returns the axis with this number.
-fn axis(number: usize) -> PyResult<Axis> {
+pub(crate) fn axis(number: usize) -> PyResult<Axis> {
     Axis::ALL.get(number).copied().ok_or_else(|| PyValueError::new_err(format!("axis {number}; use 0, 1 or 2")))
 }
 
 /// Reads one κ, two or three.
-fn coefficient(shape: Shape, kappa: &[Array]) -> PyResult<Coefficient> {
+pub(crate) fn coefficient(shape: Shape, kappa: &[Array]) -> PyResult<Coefficient> {
     let fields = kappa.iter().map(|array| read(shape, "kappa", array, Array::field)).collect::<PyResult<Vec<_>>>()?;
     match &fields[..] {
         [all] => Ok(Coefficient::Shared([all, all, all].map(Field::clone))),
@@ -208,51 +207,6 @@ impl System {
         let active = active.map(|array| array.mask()).transpose()?;
         let problem = FaceProblem::new(shape, all, shift, active.as_deref()).map_err(raise)?;
         Ok(Self { inner: LinearSystem::from_faces(problem) })
-    }
-
-    /// Makes a system from coefficients proportional to conductances, all on the host or all on one device, which are read when a solver is made or
-    /// updated: fields, for each direction the number of its field and a factor, a shift, kinds of sides, and, if known, the smallest
-    /// and the largest coefficient of each field.
-    #[staticmethod]
-    #[pyo3(signature = (fields, axes, shift, sides, spreads=None))]
-    fn cells(
-        fields: Vec<Array>,
-        axes: [(usize, f64); 3],
-        shift: Option<Array>,
-        sides: [[String; 2]; 3],
-        spreads: Option<Vec<(f64, f64)>>,
-    ) -> PyResult<Self> {
-        let Some(first) = fields.first() else { return Err(PyValueError::new_err("no fields")) };
-        let shape = first.0.shape();
-        let sides = sides.map(|pair| {
-            pair.map(|kind| match kind.as_str() {
-                "dirichlet" => Side::Fixed,
-                "periodic" => Side::Periodic,
-                _ => Side::Closed,
-            })
-        });
-        let (coefficients, shift) = if let RawMemory::Host = first.0.memory() {
-            let fields = fields.iter().map(|field| Ok(read(shape, "kappa", field, Array::values)?.into()));
-            let fields = fields.collect::<PyResult<_>>()?;
-            let shift = shift.map(|shift| read(shape, "the shift", &shift, Array::values)).transpose()?;
-            (Coefficients::Cells { fields, axes }, shift)
-        } else {
-            // SAFETY: the Python part keeps the arrays alive until the solver has read them.
-            let on_device = |array: &Array| match unsafe { array.0.source() }.map_err(raise)? {
-                internals::array::Source::Device(array) => Ok(array),
-                _ => Err(PyValueError::new_err(
-                    "some coefficients are on a device and some on the host; copy them to one place",
-                )),
-            };
-            let fields = fields.iter().map(on_device).collect::<PyResult<_>>()?;
-            (Coefficients::DeviceCells { fields, axes, shift: shift.as_ref().map(on_device).transpose()? }, None)
-        };
-        let mut matrix = Diffusion::new(shape, coefficients, shift, sides).map_err(raise)?;
-        if let Some(spreads) = spreads {
-            let spreads = spreads.into_iter().map(|(least, most)| Spread { least, most }).collect();
-            matrix = matrix.with_spreads(spreads).map_err(raise)?;
-        }
-        Ok(Self { inner: LinearSystem::from_matrix(Matrix::Diffusion(matrix)) })
     }
 
     /// Makes a system from profiles a, b, c and d, the horizontal shape (ny, nx), areas, and couplings through faces.
@@ -427,15 +381,19 @@ impl System {
 
     /// Writes the right-hand side for a source density.
     fn rhs(&self, py: Python<'_>, body: Option<Array>, out: Array) -> PyResult<()> {
-        let written = py.detach(|| {
-            // SAFETY: the Python part keeps the arrays alive during the call.
-            unsafe {
-                match &body {
-                    Some(body) => RawArray::with(&body.0, &out.0, |body, to| self.inner.write_rhs(Some(body), to)),
-                    None => self.inner.write_rhs(None, out.0.target()?),
-                }
+        py.detach(|| self.write_rhs(body.as_ref(), &out))
+    }
+}
+
+impl System {
+    pub(crate) fn write_rhs(&self, body: Option<&Array>, out: &Array) -> PyResult<()> {
+        // SAFETY: the Python part keeps the arrays alive during the call.
+        let written = unsafe {
+            match body {
+                Some(body) => RawArray::with(&body.0, &out.0, |body, to| self.inner.write_rhs(Some(body), to)),
+                None => out.0.target().map_err(isobar_case::Error::from).and_then(|to| self.inner.write_rhs(None, to)),
             }
-        });
+        };
         written.map_err(raise_case)
     }
 }

@@ -1,4 +1,4 @@
-"""Problems with coefficients on a GPU: the arithmetic with NumPy's operations, and everything with arrays of three libraries, if there is a GPU."""
+"""Problems with coefficients on a GPU: the way there with arrays of NumPy, and everything with arrays of three libraries, if there is a GPU."""
 
 import importlib
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import isobar
+from isobar._gradient import SIDES, pulled_back, side_gradient
 from isobar._libraries import operations
 from isobar._on_gpu import Affine, Coefficients
 from isobar._problems import Problem
@@ -36,7 +37,7 @@ CASES = {name: given for name, *given in cases()}
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_arithmetic_is_that_of_the_native_part(name):
+def test_coefficients_make_the_problem_that_they_are_of(name):
     (kappa,), options = CASES[name]
     problem = isobar.Diffusion(kappa, **options)
     fields = kappa if isinstance(kappa, tuple) else (kappa,)
@@ -48,6 +49,26 @@ def test_the_arithmetic_is_that_of_the_native_part(name):
     apply = lambda problem: isobar.Solver(problem, device="cpu").apply(x)
     np.testing.assert_allclose(apply(Problem(coefficients.system(), problem._dimensions)), apply(problem), rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(Affine(problem).rhs(f), problem.rhs(f), rtol=1e-13, atol=1e-13)
+    adjoint = np.random.default_rng(5).standard_normal(problem.shape)
+    for fixed_b in (False, True):
+        for found, expected in zip(coefficients.pulled_back(x, adjoint, fixed_b, problem.shape), pulled_back(problem, x, adjoint, fixed_b)):
+            np.testing.assert_array_equal(found, expected)
+        for d, upper in ((0, False), (0, True)):
+            faces = problem.shape[:-1]
+            expected = side_gradient(problem, x, adjoint, SIDES[2 * d + upper], fixed_b)
+            for found, wanted in zip(coefficients.by_side(x, adjoint, d, upper, fixed_b, faces), expected):
+                np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_allclose(coefficients.by_density(x, adjoint, problem.shape, of_reaction=True), -problem._volumes() * adjoint * x, rtol=1e-14)
+    np.testing.assert_allclose(coefficients.by_density(x, adjoint, problem.shape, of_reaction=False), problem._volumes() * adjoint, rtol=1e-14)
+
+
+def test_what_is_known_without_the_host_is_true():
+    for kappa, options in CASES.values():
+        (kappa,) = kappa
+        problem = isobar.Diffusion(kappa, **options)
+        fields = kappa if isinstance(kappa, tuple) else (kappa,)
+        known = Coefficients(fields, options.get("reaction"), None, problem._residual).is_regular()
+        assert known is None or problem._is_regular()
 
 
 def test_residual_is_that_of_the_matrix():
@@ -58,7 +79,6 @@ def test_residual_is_that_of_the_matrix():
     expected = problem.rhs(f) - isobar.Solver(problem, device="cpu").apply(x)
     found = residual.tested(xp, kappa, options["reaction"], f, x, w)
     assert found == pytest.approx((w * expected).sum(), rel=1e-12)
-    np.testing.assert_allclose(residual.rhs(xp, kappa, f), problem.rhs(f), rtol=1e-12, atol=1e-13)
 
 
 def test_large_values_on_sides_take_no_digits_of_sources():
@@ -131,6 +151,41 @@ def test_problems_on_a_gpu(library, name):
         solver.update(problem.replace(given))
         expected = isobar.Solver(isobar.Diffusion(other, **options), device="cpu").apply(f)
         np.testing.assert_allclose(back(solver.apply(to(f))), expected, rtol=1e-9, atol=1e-10)
+
+
+@needs_gpu
+@pytest.mark.parametrize("library", ["cupy", "torch", "jax"])
+@pytest.mark.parametrize("name", CASES)
+def test_derivatives_on_a_gpu(library, name):
+    pytest.importorskip(library)
+    to, back = to_gpu(library)
+    (kappa,), options = CASES[name]
+    moved = tuple(map(to, kappa)) if isinstance(kappa, tuple) else to(kappa)
+    there = {**options, "reaction": to(options["reaction"])} if np.ndim(options.get("reaction")) else options
+    host, problem = isobar.Diffusion(kappa, **options), isobar.Diffusion(moved, **there)
+    f, xbar = np.random.default_rng(3).standard_normal((2, *host.shape))
+    result = isobar.Solver(problem, tolerance=1e-10).solve(problem.rhs(to(f)))
+    of_host = isobar.Solver(host, device="cpu", tolerance=1e-12).solve(host.rhs(f))
+    names = SIDES[: 2 * len(host.shape)]
+    for fixed_b in (False, True):
+        found, expected = result.gradient(to(xbar), fixed_b=fixed_b), of_host.gradient(xbar, fixed_b=fixed_b)
+        several = lambda gradient: gradient.kappa if isinstance(gradient.kappa, tuple) else (gradient.kappa,)
+        sides = lambda gradient: [each for name in names for each in gradient.side(name)]
+        pairs = [*zip(several(found), several(expected)), (found.reaction, expected.reaction), (found.f, expected.f), *zip(sides(found), sides(expected))]
+        for here, there in pairs:
+            assert type(here) is type(result.x) and tuple(here.shape) == there.shape
+            np.testing.assert_allclose(back(here), there, atol=1e-6 * max(abs(there).max(), 1e-30))
+        # From the same x and adjoint, to the last digits.
+        pulled = pulled_back(host, back(result.x), back(found.b), fixed_b)
+        for here, there in zip(several(found), pulled):
+            np.testing.assert_allclose(back(here), there, atol=1e-12 * abs(there).max())
+    if name in ("fixed", "uneven", "two", "plane", "line"):
+        assert "_system" not in problem.__dict__
+    with pytest.raises(ValueError, match="side"):
+        found.side("middle")
+    # What is not on the GPU is computed on the host.
+    by_host = result.gradient(xbar)
+    assert isinstance(by_host.f, np.ndarray)
 
 
 @needs_gpu

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use isobar_core::array::DeviceArray;
 use isobar_core::backend::{Backend, copy_bandwidth};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
+use isobar_core::problem::DiffusionProblem;
 use isobar_cpu::Cpu;
 use isobar_cuda::Cuda;
+use isobar_cuda::problem::DeviceProblem;
 use isobar_dist::{PartBackend, Ranks};
 
 use crate::cards::Cards;
@@ -87,6 +90,46 @@ impl Device {
             _ if self.require_process().is_err() => work(),
             Self::Cpu(backend) => backend.alone().enter(work),
             Self::Cuda(_) | Self::Cards(_) => work(),
+        }
+    }
+
+    /// Makes a diffusion problem whose κ (one array, two for horizontal and vertical, or three) and c are in the memory of this GPU. Everything else is
+    /// from `form`, whose own coefficients are not used.
+    ///
+    /// ```no_run
+    /// # use isobar::problem::{Boundary, Coefficient, DiffusionProblem};
+    /// # use isobar::{Device, DeviceArray, Shape, Solver};
+    /// # fn main() -> isobar::Result<()> {
+    /// # let (pointers, shape) = ([0; 3], Shape::new(64, 64, 64));
+    /// // SAFETY: arrays of f64 on the first GPU, in C order; other work on them has finished.
+    /// let [kappa, b, u] = pointers.map(|pointer| unsafe { DeviceArray::c_order::<f64>(pointer, shape, 0) });
+    /// let mut form = DiffusionProblem::new(shape, Coefficient::Isotropic(Vec::new()));
+    /// form.boundary[0] = [Boundary::Dirichlet(1.0), Boundary::Dirichlet(0.0)];
+    /// let gpu = Device::cuda(0)?;
+    /// let problem = gpu.diffusion(form, &[kappa], None)?;
+    /// problem.write_rhs(None, &b)?;
+    /// let mut solver = Solver::builder(&problem.stencil()?).device(&gpu).build()?;
+    /// solver.solve(b, u)?;
+    /// // Another κ, for the same solver.
+    /// let problem = problem.with_coefficients(&[kappa], None)?;
+    /// solver.update(&problem.stencil()?)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`DeviceProblem::new`]; [`Error::Unsupported`] for a device that is not one GPU.
+    pub fn diffusion(
+        &self,
+        form: DiffusionProblem,
+        kappa: &[DeviceArray],
+        reaction: Option<&DeviceArray>,
+    ) -> Result<DeviceProblem> {
+        match self {
+            Self::Cuda(cuda) if self.ranks().is_none() => DeviceProblem::new(cuda, form, kappa, reaction),
+            _ => Err(Error::Unsupported(
+                "coefficients in the memory of a GPU, for a device that is not one GPU; use that GPU".into(),
+            )),
         }
     }
 

@@ -76,7 +76,7 @@
 //!   [`stencil::TensorProduct::new`]; any matrix is a [`stencil::StoredMatrix`], and a function that applies one a
 //!   [`stencil::OwnOperator`].
 //! * Your own arrays, in any order, are an [`ArrayView::new`] with strides; those in the memory of a GPU a
-//!   [`DeviceArray`]; those of another language a [`RawArray`].
+//!   [`DeviceArray`], coefficients among them ([`Device::diffusion`]); those of another language a [`RawArray`].
 //! * Your own preconditioner enters by [`SolverBuilder::own_preconditioner`].
 //!
 //! The parts of solvers, to build your own, are in [`internals`].
@@ -105,6 +105,7 @@ pub use isobar_core::precond::OwnPreconditioner;
 pub use isobar_core::real::Precision;
 pub use isobar_core::solver::{Observer, Progress};
 pub use isobar_core::stepping::{HeatOptions, Moment, Step, Tried};
+pub use isobar_cuda::problem::{Derivatives, DeviceProblem};
 
 pub use arrays::{Input, Output};
 pub use bench::{Setup, Timed, bench};

@@ -178,13 +178,24 @@ impl DiffusionProblem {
         self.checked().map(|_| ())
     }
 
-    /// Checks the widths of cells and the sides only.
+    /// Checks the widths of cells, the sides, and the places of sources and wells only.
     ///
     /// # Errors
     /// [`Error::Shape`] and [`Error::Invalid`] for them.
     pub fn check_form(&self) -> Result<()> {
         self.check_spacing()?;
-        self.check_sides()
+        self.check_sides()?;
+        let sources = self.sources.iter().enumerate().map(|(n, at)| ("diffusion.sources", n, [at.i, at.j], at.k));
+        let wells = self.wells.iter().enumerate().map(|(n, at)| ("diffusion.wells", n, [at.i, at.j], at.k));
+        sources.chain(wells).try_for_each(|(key, n, column, layers)| self.check_place(key, n, column, layers))
+    }
+
+    fn check_place(&self, key: &str, n: usize, [i, j]: [usize; 2], [first, last]: [usize; 2]) -> Result<()> {
+        if i < self.shape.nx && j < self.shape.ny && first <= last && last < self.shape.nz {
+            return Ok(());
+        }
+        let where_to = format!("the grid of {} cells, counted from 0", self.shape);
+        Err(Error::invalid(key, format!("entry {n} lies at ({i}, {j}), layers {first} to {last}, outside {where_to}")))
     }
 
     fn check_spacing(&self) -> Result<()> {
@@ -296,15 +307,7 @@ impl DiffusionProblem {
         [i, j]: [usize; 2],
         [first, last]: [usize; 2],
     ) -> Result<Vec<[usize; 3]>> {
-        if i >= self.shape.nx || j >= self.shape.ny || first > last || last >= self.shape.nz {
-            return Err(Error::invalid(
-                key,
-                format!(
-                    "entry {n} lies at ({i}, {j}), layers {first} to {last}, outside the grid of {} cells, counted from 0",
-                    self.shape
-                ),
-            ));
-        }
+        self.check_place(key, n, [i, j], [first, last])?;
         let cells: Vec<[usize; 3]> = (first..=last)
             .map(|k| [i, j, k])
             .filter(|&at| self.is_active(at) && self.half(Axis::X, at) > 0.0)
@@ -353,16 +356,19 @@ impl DiffusionProblem {
         for (at, tie) in self.robin_ties() {
             shift.get_or_insert_with(|| vec![0.0; self.shape.cells()])[self.cell(at)] += tie;
         }
-        let sides = self.boundary.map(|sides| {
+        let (coefficients, spreads) = self.coefficients(spreads);
+        Diffusion::of_known(self.shape, coefficients, spreads, shift, self.matrix_sides())
+    }
+
+    /// Returns the sides of the matrix; a Robin side adds a shift to it.
+    pub fn matrix_sides(&self) -> [[Side; 2]; 3] {
+        self.boundary.map(|sides| {
             sides.map(|side| match side {
-                // A Robin side adds a shift to the matrix.
                 Boundary::Neumann(_) | Boundary::Robin { .. } => Side::Closed,
                 Boundary::Dirichlet(_) => Side::Fixed,
                 Boundary::Periodic => Side::Periodic,
             })
-        });
-        let (coefficients, spreads) = self.coefficients(spreads);
-        Diffusion::of_known(self.shape, coefficients, spreads, shift, sides)
+        })
     }
 
     fn shift(&self) -> Option<Vec<f64>> {
@@ -371,15 +377,32 @@ impl DiffusionProblem {
         Some(self.of_rows(of_cell))
     }
 
-    /// Returns as few fields as possible, directions that differ by a factor sharing one, and their spreads where they are
-    /// those of κ.
+    /// Returns as few fields as possible, directions that differ by a factor sharing one, for κ of x, y and z with these [`Coefficient::numbers`]: what each field is
+    /// κ of, and times what; for each direction the number of its field, and the factor.
+    pub fn matrix_fields(&self, numbers: [usize; 3]) -> (Vec<(Axis, Weight)>, [(usize, f64); 3]) {
+        match [0, 1, 2].map(|d| self.spacing[d].uniform()) {
+            [Some(dx), Some(dy), Some(dz)] => {
+                let factors = [2.0 * dy * dz / dx, 2.0 * dx * dz / dy, 2.0 * dx * dy / dz];
+                let fields: &[Axis] = match numbers {
+                    [_, _, 0] => &[Axis::X],
+                    [_, 0, _] => &[Axis::X, Axis::Z],
+                    _ => &Axis::ALL,
+                };
+                let fields = fields.iter().map(|&axis| (axis, Weight::One)).collect();
+                (fields, [0, 1, 2].map(|d| (numbers[d], factors[d])))
+            }
+            // Layers of different heights: the height goes into the horizontal field.
+            [Some(dx), Some(dy), None] if numbers[1] == 0 => {
+                let fields = vec![(Axis::X, Weight::Height), (Axis::Z, Weight::PerHeight)];
+                (fields, [(0, 2.0 * dy / dx), (0, 2.0 * dx / dy), (1, 2.0 * dx * dy)])
+            }
+            _ => (Axis::ALL.map(|axis| (axis, Weight::AreaPerWidth)).to_vec(), [0, 1, 2].map(|d| (d, 2.0))),
+        }
+    }
+
+    /// Makes the fields of the matrix, and their spreads where they are those of κ.
     fn coefficients(&self, spreads: [Spread; 3]) -> (Coefficients, Option<Vec<Spread>>) {
-        let Shape { nx, ny, .. } = self.shape;
-        let of_rows = |value: &(dyn Fn([usize; 3]) -> f64 + Sync)| {
-            shared(&Host, self.shape.cells(), nx, |row, values| {
-                values.iter_mut().enumerate().for_each(|(i, of_cell)| *of_cell = value([i, row % ny, row / ny]));
-            })
-        };
+        let nx = self.shape.nx;
         // Inactive cells that the mask leaves open have coefficients of zero.
         let open = |axis: Axis| -> Arc<[f64]> {
             let Some(active) = &self.active else { return self.coefficient.shared(axis) };
@@ -392,47 +415,56 @@ impl DiffusionProblem {
                     .for_each(|(copy, (&value, &is_open))| *copy = if is_open { value } else { 0.0 });
             })
         };
-        let times = |axis: Axis, factor: &(dyn Fn([usize; 3]) -> f64 + Sync)| -> Arc<[f64]> {
+        let times = |axis: Axis, weight: Weight| -> Arc<[f64]> {
             let values = self.coefficient.along(axis);
-            let of_cell = |at, n: usize| if self.is_open(n) { values[n] * factor(at) } else { 0.0 };
-            of_rows(&|at| of_cell(at, self.cell(at)))
-        };
-        let uniform = [0, 1, 2].map(|d| self.spacing[d].uniform());
-        let coefficients = match (uniform, &self.coefficient) {
-            ([Some(dx), Some(dy), Some(dz)], coefficient) => {
-                let factors = [2.0 * dy * dz / dx, 2.0 * dx * dz / dy, 2.0 * dx * dy / dz];
-                let number = coefficient.numbers();
-                let fields: &[Axis] = match number {
-                    [_, _, 0] => &[Axis::X],
-                    [_, 0, _] => &[Axis::X, Axis::Z],
-                    _ => &Axis::ALL,
-                };
-                let known = fields.iter().map(|&axis| spreads[axis as usize]).collect();
-                let coefficients = Coefficients::Cells {
-                    fields: fields.iter().map(|&axis| open(axis)).collect(),
-                    axes: [0, 1, 2].map(|d| (number[d], factors[d])),
-                };
-                return (coefficients, self.active.is_none().then_some(known));
-            }
-            // Layers of different heights: the height goes into the horizontal field.
-            ([Some(dx), Some(dy), None], coefficient) if coefficient.numbers()[1] == 0 => {
-                let height = |at: [usize; 3]| self.spacing[2].width(at[2]);
-                Coefficients::Cells {
-                    fields: vec![times(Axis::X, &height), times(Axis::Z, &|at| 1.0 / height(at))],
-                    axes: [(0, 2.0 * dy / dx), (0, 2.0 * dx / dy), (1, 2.0 * dx * dy)],
+            shared(&Host, values.len(), nx, |row, copy| {
+                for (i, of_cell) in copy.iter_mut().enumerate() {
+                    let (at, n) = ([i, row % self.shape.ny, row / self.shape.ny], row * nx + i);
+                    *of_cell = if self.is_open(n) { values[n] * weight.of(axis, self.widths(at)) } else { 0.0 };
                 }
-            }
-            _ => Coefficients::Cells {
-                fields: Axis::ALL
-                    .map(|axis| {
-                        let d = axis as usize;
-                        times(axis, &|at| self.volume(at) / self.widths(at)[d].powi(2))
-                    })
-                    .to_vec(),
-                axes: [0, 1, 2].map(|d| (d, 2.0)),
-            },
+            })
         };
-        (coefficients, None)
+        let (fields, axes) = self.matrix_fields(self.coefficient.numbers());
+        let are_those_of_kappa = fields.iter().all(|&(_, weight)| weight == Weight::One);
+        let known = || fields.iter().map(|&(axis, _)| spreads[axis as usize]).collect();
+        let known = (are_those_of_kappa && self.active.is_none()).then(known);
+        let of_field = |&(axis, weight)| if weight == Weight::One { open(axis) } else { times(axis, weight) };
+        (Coefficients::Cells { fields: fields.iter().map(of_field).collect(), axes }, known)
+    }
+}
+
+/// What κ is multiplied by in a field of the matrix. The conductance from the centre of a cell to its face is the field times a number that all cells share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// 1
+    One,
+    /// Δz
+    Height,
+    /// 1/Δz
+    PerHeight,
+    /// The area of a face over the width across it, such as Δy Δz / Δx.
+    AreaPerWidth,
+}
+
+impl Weight {
+    /// Returns the factor of κ of a direction in a cell of these widths.
+    fn of(self, axis: Axis, widths: [f64; 3]) -> f64 {
+        match self {
+            Self::One => 1.0,
+            Self::Height => widths[2],
+            Self::PerHeight => 1.0 / widths[2],
+            Self::AreaPerWidth => widths.iter().product::<f64>() / widths[axis as usize].powi(2),
+        }
+    }
+
+    /// Returns the powers of Δx, Δy and Δz that it is the product of.
+    pub fn powers(self, axis: Axis) -> [i32; 3] {
+        match self {
+            Self::One => [0, 0, 0],
+            Self::Height => [0, 0, 1],
+            Self::PerHeight => [0, 0, -1],
+            Self::AreaPerWidth => Axis::ALL.map(|other| if other == axis { -1 } else { 1 }),
+        }
     }
 }
 

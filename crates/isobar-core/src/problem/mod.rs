@@ -31,7 +31,7 @@ use std::f64::consts::PI;
 use serde::{Deserialize, Serialize};
 
 pub use coefficient::{Coefficient, Field};
-pub use diffusion::{CheckedProblem, DiffusionProblem, Source, Well};
+pub use diffusion::{CheckedProblem, DiffusionProblem, Source, Weight, Well};
 pub use faces::{FaceGradient, FaceProblem};
 pub use flux::{Flow, SIDES};
 pub use gradient::SideGradient;

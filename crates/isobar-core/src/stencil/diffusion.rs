@@ -1,6 +1,8 @@
 //! Diffusion with a coefficient in every cell: −∇·(κ∇u) + c u by cell-centred finite volumes.
 
+use std::any::Any;
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use super::Stencil;
@@ -80,6 +82,24 @@ pub struct Diffusion {
     pub(super) sides: [[Side; 2]; 3],
     /// The connected components, where they are known and not all cells are active.
     pub(super) components: Option<Arc<Components>>,
+    owner: Owner,
+}
+
+/// The owner of the arrays of [`Coefficients::DeviceCells`], who lives as long as a stencil that refers to them.
+#[derive(Clone, Default)]
+struct Owner(Option<Arc<dyn Any + Send + Sync>>);
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Owner" } else { "None" })
+    }
+}
+
+impl PartialEq for Owner {
+    /// Stencils with the same arrays are equal, whoever owns them.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 impl Diffusion {
@@ -156,7 +176,8 @@ impl Diffusion {
             }
         }
         let shift = shift.map(|shift| shared_copy(&Host, &shift));
-        Ok(Self { shape, coefficients, spreads: found, shift, negative, sides, components: None })
+        let owner = Owner::default();
+        Ok(Self { shape, coefficients, spreads: found, shift, negative, sides, components: None, owner })
     }
 
     /// Returns the form of the stencil on another grid, with empty fields.
@@ -166,7 +187,8 @@ impl Diffusion {
         let coefficients = Coefficients::Cells { fields: (0..fields).map(|_| none()).collect(), axes };
         let spreads = vec![Spread::NONE; fields];
         let shift = self.has_shift().then(none);
-        Self { shape, coefficients, spreads, shift, negative: None, sides: self.sides, components: None }
+        let (sides, owner) = (self.sides, Owner::default());
+        Self { shape, coefficients, spreads, shift, negative: None, sides, components: None, owner }
     }
 
     /// Returns the source of the transmissibilities.
@@ -192,6 +214,16 @@ impl Diffusion {
             self.spreads = spreads;
         }
         Ok(self)
+    }
+
+    /// Keeps one more owner of its arrays on a GPU while this stencil, or a copy of it, is there.
+    #[must_use]
+    pub fn owned_by(self, owner: Arc<dyn Any + Send + Sync>) -> Self {
+        let owner: Arc<dyn Any + Send + Sync> = match self.owner.0 {
+            Some(before) => Arc::new((before, owner)),
+            None => owner,
+        };
+        Self { owner: Owner(Some(owner)), ..self }
     }
 
     /// Returns whether entries of its rows are known on the host: they are there, or each field on a GPU has one known value.

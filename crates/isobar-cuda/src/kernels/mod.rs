@@ -37,6 +37,8 @@ pub const HEADERS: &[(&str, &str)] = headers![
 pub const VECTOR: &str = include_str!("vector.cu");
 /// Copies between callers' arrays and the checkerboard layout.
 pub const ARRAY: &str = include_str!("array.cu");
+/// Diffusion problems in the order of callers' arrays.
+pub const PROBLEM: &str = include_str!("problem.cu");
 /// Aggregates and small dense matrices.
 pub const AGGREGATE: &str = include_str!("aggregate.cu");
 /// Direct solves of separable boxes.

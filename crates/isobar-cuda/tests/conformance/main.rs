@@ -6,6 +6,7 @@ mod common;
 mod diffusion;
 mod direct;
 mod modes;
+mod problem;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
     diffusion::add_to(&mut all);
     direct::add_to(&mut all);
     modes::add_to(&mut all);
+    problem::add_to(&mut all);
     all.run()
 }
 

@@ -6,7 +6,6 @@ import threading
 
 import numpy as np
 
-from isobar import _isobar
 from isobar._gradient import adjoint_rhs, describe, pulled_back
 from isobar._problems import Diffusion, Problem
 from isobar._residual import Residual
@@ -65,26 +64,29 @@ class Call:
 
     @property
     def can_stay_on_device(self) -> bool:
-        """Whether `solve_cells` can be used: removing free constants, filling with NaN, and x or y that are periodic with an odd number of
+        """Whether `solve_on_device` can be used: removing free constants, filling with NaN, and x or y that are periodic with an odd number of
         cells need the host."""
         suits = self._failure == "raise" and self._options["device"] != "cpu" and not self.residual.has_odd_period
         return suits and self.problem._is_regular()
 
-    def solve_cells(self, fields, axes, shift, b, out) -> None:
-        """Solve A x = b into `out`, with A as described by `Residual.cells`. The arrays are handles, all on the host or all on one device; a solver
-        on a GPU finds out by itself whether its coefficients have changed.
+    def solve_on_device(self, kappa, reaction, values, out, driven) -> None:
+        """Write the solution of A x = b for a source density, or, if not `driven`, for b itself. The arrays are handles of the problem's three-dimensional
+        shape, all on the host or all on one device; a solver on a GPU finds out by itself whether its coefficients have changed.
         """
-        device = self._options["device"]
-        if device == "auto" and b.parts[4] is not None:
-            device = f"cuda:{b.parts[4]}"
-        key = (self.key, "cells", device, len(fields), shift is None)
+        number, device = out.parts[4], self._options["device"]
+        if device == "auto" and number is not None:
+            device = f"cuda:{number}"
+        key = (self.key, "on device", device, len(kappa), reaction is None)
         # As on the host, where the solution is rounded to the type of the arrays afterwards.
         options = {"judge": "internal", **self._options, "device": device}
         kept = self.problem._solvers.setdefault(key, _Kept(self.problem, options))
+        form, of_kappa = self.residual.form(number), [field.parts for field in kappa]
         with kept.lock:
-            kept.take_cells([field.parts for field in fields], axes, shift and shift.parts, self.residual.sides)
+            kept.take_system(form.system(of_kappa, reaction and reaction.parts, False))
+            if driven:
+                form.rhs(of_kappa, values.parts, out.parts)
             solver = kept.solver
-            outcome = solver._solver.solve(b.parts, out.parts, False, None)
+            outcome = solver._solver.solve((out if driven else values).parts, out.parts, False, None)
             self._judged(Result(out.array, outcome, solver._tolerance), "the solve")
 
     def _solve(self, solver, b, what):
@@ -118,9 +120,9 @@ class _Kept:
             self._has = [np.array(values, np.float64) for values in wanted]
         return self._problem
 
-    def take_cells(self, fields, axes, shift, sides):
-        """Give the solver these coefficients."""
-        self._make(Problem(_isobar.System.cells(fields, axes, shift, sides), len(self._template.shape)))
+    def take_system(self, system):
+        """Give the solver the coefficients of a native system."""
+        self._make(Problem(system, len(self._template.shape)))
 
     def _make(self, problem):
         # A solver is discarded if its update fails.

@@ -15,9 +15,9 @@ SIDES = ("west", "east", "south", "north", "bottom", "top")
 class SideGradient(NamedTuple):
     """Derivatives with respect to the boundary values on each face of a side. Their sum is the derivative with respect to a common value."""
 
-    value: np.ndarray
+    value: Any
     """With respect to the value, or the flux of a Neumann side; 0 on periodic sides."""
-    coefficient: np.ndarray
+    coefficient: Any
     """With respect to the coefficient of a Robin side; 0 on others."""
 
 
@@ -37,7 +37,8 @@ class FaceGradient(NamedTuple):
 class Gradient:
     """Derivatives of a number J(x) with respect to the inputs of a solve, as `Result.gradient` returns them.
 
-    `b` is computed immediately, the others on demand, in one pass over the grid.
+    `b` is computed immediately, the others on demand, in one pass over the grid. They are arrays of NumPy; but if κ, x and ∂J/∂x are on one GPU, the
+    derivatives with respect to κ, c, f and sides are computed there, and are arrays of the same library as ∂J/∂x.
     """
 
     __slots__ = {
@@ -54,21 +55,36 @@ class Gradient:
         self.b, self.adjoint = b, adjoint
 
     @property
-    def kappa(self) -> np.ndarray | tuple[np.ndarray, ...]:
+    def kappa(self) -> Any:
         """∂J/∂κ of every cell: an array, or a tuple if κ was given as a tuple. 0 where κ = 0, because closed cells stay closed."""
         if self._parts is None:
-            self._parts = pulled_back(self._problem, on_host(self._x), on_host(self.b), self._fixed_b)
+            there = self._on_gpu()
+            if there is None:
+                self._parts = pulled_back(self._problem, on_host(self._x), on_host(self.b), self._fixed_b)
+            else:
+                self._parts = there.pulled_back(self._x, self.b, self._fixed_b, self._problem.shape)
         return self._parts[0] if len(self._parts) == 1 else tuple(self._parts)
 
     @property
-    def reaction(self) -> np.ndarray:
+    def reaction(self) -> Any:
         """∂J/∂c of every cell."""
+        there = self._on_gpu()
+        if there is not None:
+            return there.by_density(self._x, self.b, self._problem.shape, of_reaction=True)
         return -self._problem._volumes() * on_host(self.b) * on_host(self._x)
 
     @property
-    def f(self) -> np.ndarray:
+    def f(self) -> Any:
         """∂J/∂f of every cell, for b = ``problem.rhs(f)``."""
+        there = self._on_gpu()
+        if there is not None:
+            return there.by_density(self._x, self.b, self._problem.shape, of_reaction=False)
         return self._problem._volumes() * on_host(self.b)
+
+    def _on_gpu(self):
+        """Return the problem's coefficients if they, x and b are on one GPU, where derivatives are then computed."""
+        there = self._problem._on_gpu
+        return there if there is not None and there.takes(self._x, self.b) else None
 
     def side(self, name: str) -> SideGradient:
         """Return derivatives with respect to the boundary values of a side (`Diffusion` only).
@@ -81,7 +97,11 @@ class Gradient:
         >>> round(float(sum(gradient.side(name).value.sum() for name in ("west", "east"))), 9)    # of both values together
         1.0
         """
-        return side_gradient(self._problem, on_host(self._x), on_host(self.b), name, self._fixed_b)
+        there = self._on_gpu()
+        if there is None:
+            return side_gradient(self._problem, on_host(self._x), on_host(self.b), name, self._fixed_b)
+        d, upper, faces = _place(self._problem, name)
+        return SideGradient(*there.by_side(self._x, self.b, d, upper, self._fixed_b, faces))
 
     def spacing(self, f: Any = 0.0) -> tuple[np.ndarray, ...]:
         """Return derivatives with respect to the widths of cells (`Diffusion` only): an array per direction, in the order of the problem's shape.
@@ -134,16 +154,21 @@ def pulled_back(problem, x, adjoint, fixed_b=False):
 
 def side_gradient(problem, x, adjoint, name, fixed_b=False):
     """Return derivatives with respect to a side from a solution and its adjoint on the host."""
+    d, upper, faces = _place(problem, name)
+    given = [readable(values, what) for values, what in ((x, "x"), (adjoint, "b"))]
+    pair = [fitted(handle, problem._cells, "x") for handle in given]
+    found = problem._system.side_gradient(pair, (d, upper), not fixed_b)
+    return SideGradient(*(np.frombuffer(values, np.float64).reshape(faces) for values in found))
+
+
+def _place(problem, name):
+    """Return the axis of a side (0 is x), whether it is the upper one, and the shape of its faces."""
     dimensions = len(problem.shape)
     known = SIDES[: 2 * dimensions]
     if name not in known:
         raise ValueError(f"side: {name!r}; use {', '.join(known)}")
     d, upper = divmod(SIDES.index(name), 2)
-    given = [readable(values, what) for values, what in ((x, "x"), (adjoint, "b"))]
-    pair = [fitted(handle, problem._cells, "x") for handle in given]
-    found = problem._system.side_gradient(pair, (d, upper == 1), not fixed_b)
-    faces = [n for axis, n in enumerate(problem.shape) if axis != dimensions - 1 - d]
-    return SideGradient(*(np.frombuffer(values, np.float64).reshape(faces) for values in found))
+    return d, upper == 1, [n for axis, n in enumerate(problem.shape) if axis != dimensions - 1 - d]
 
 
 def adjoint_rhs(problem, xbar):

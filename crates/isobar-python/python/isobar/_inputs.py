@@ -12,12 +12,14 @@ from isobar._gradient import SIDES
 
 
 def made(given, kept):
-    """Return the inputs of a problem other than fields of cells, as numbers and NumPy arrays."""
+    """Return the inputs of a problem other than fields of cells, as numbers and NumPy arrays, and, as its form, as the native part takes them while these
+    arrays are there."""
     # Arrays of sides were copied.
     arrays = {handle.parts[0]: handle.array for handle in kept if isinstance(handle, Handle)}
     of = lambda number: arrays[number[0]] if isinstance(number, tuple) else number
     sides = [[(kind, of(value), of(coefficient)) for kind, value, coefficient in pair] for pair in given["boundary"]]
-    return {"spacing": given["spacing"], "boundary": sides, "sources": given["sources"], "wells": given["wells"]}
+    form = {**given, "kappa": [], "labels": None, "reaction": None, "active": None}
+    return {"spacing": given["spacing"], "boundary": sides, "sources": given["sources"], "wells": given["wells"], "form": form}
 
 
 def diffusion(kappa, spacing, boundary, active, reaction, sources=(), wells=(), coefficients=None):

@@ -30,11 +30,6 @@ class Operations:
         array = array if array.dtype in ("float32", "float64") else array.astype("float64")
         return self._module.array(array, order="C")
 
-    def added(self, array, index, values):
-        """Return the array after adding values at an index, in place if it can be."""
-        array[index] += values
-        return array
-
     def _made(self, values, beside):
         return self._module.asarray(values, dtype=beside.dtype)
 
@@ -64,9 +59,6 @@ class _Jax(Operations):
 
     def copy(self, array):
         return array if array.dtype in ("float32", "float64") else array.astype(float)
-
-    def added(self, array, index, values):
-        return array.at[index].add(values)
 
 
 def operations(library: str) -> Operations | None:

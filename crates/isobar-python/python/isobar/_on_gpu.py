@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from isobar import _isobar
-from isobar._arrays import library_of, like_library, on_host, readable
+from isobar._arrays import fitted, library_of, like, like_library, on_host, readable
 from isobar._libraries import operations
 from isobar._residual import Residual
 
@@ -31,7 +30,9 @@ class Coefficients:
             if active is not None:
                 self._active = self._field(active) != 0
                 self.kappa = [self.xp.where(self._active, field, 0.0) for field in self.kappa]
-            self.device = int(self.kappa[0].__dlpack_device__()[1])
+            kind, number = self.kappa[0].__dlpack_device__()
+            # Without a number, as in tests, everything is on the host.
+            self.device = int(number) if int(kind) == 2 else None
             # Of κ with one value and a shift, the direct solver needs rows on the host.
             has_shift = residual.has_shift(reaction)
             self.suits_gpu = active is None and not residual.has_odd_period and not (has_shift and (self._is_even() or self._is_negative()))
@@ -48,20 +49,67 @@ class Coefficients:
     def system(self):
         """Return the native system, which reads the arrays when a solver is made or updated."""
         if self._system is None:
-            with self.xp.on(self.kappa[0]):
-                fields, axes = self.residual.cells(self.xp, self.kappa)
-                shift = self.residual.shift(self.xp, self.kappa, self.reaction) if self.residual.has_shift(self.reaction) else None
-                handles = [readable(field, "kappa") for field in fields], None if shift is None else readable(shift, "reaction")
-            parts = [handle.parts for handle in handles[0]]
-            system = _isobar.System.cells(parts, axes, handles[1] and handles[1].parts, self.residual.sides, _spreads(fields))
-            self._system = system, handles
+            kappa, reaction = self._handles()
+            form = self.residual.form(self.device)
+            # A solver reads the handles' arrays.
+            self._system = form.system([field.parts for field in kappa], reaction and reaction.parts, True), kappa, reaction
         return self._system[0]
+
+    def is_regular(self):
+        """Return whether all cells are active and a side fixes the solution; None if only the host can tell."""
+        is_fixed = any(kind == "dirichlet" for pair in self.residual.sides for kind in pair)
+        return True if is_fixed and all(bool(field.min() > 0) for field in self.kappa) else None
+
+    def takes(self, *arrays):
+        """Return whether derivatives are computed on this GPU from these arrays."""
+        return all(on_gpu(array) and library_of(array) == self.library and int(array.__dlpack_device__()[1]) == self.device for array in arrays)
+
+    def pulled_back(self, x, adjoint, fixed_b, shape):
+        """Return derivatives with respect to each κ, arrays like the adjoint."""
+        given, kappa, pair = self._given(x, adjoint)
+        found = [self._like(adjoint, shape) for _ in kappa]
+        outs = [fitted(handle, self.residual.shape, "kappa") for handle in found]
+        self.residual.form(self.device).gradient(kappa, pair, not fixed_b, outs, (None, None))
+        return [handle.array for handle in found]
+
+    def by_density(self, x, adjoint, shape, *, of_reaction):
+        """Return derivatives with respect to c, or to f, an array like the adjoint."""
+        given, kappa, pair = self._given(x, adjoint)
+        found = self._like(adjoint, shape)
+        out = fitted(found, self.residual.shape, "f")
+        self.residual.form(self.device).gradient(kappa, pair, True, [], (out, None) if of_reaction else (None, out))
+        return found.array
+
+    def by_side(self, x, adjoint, axis, upper, fixed_b, faces):
+        """Return derivatives with respect to the value and the coefficient of each face of a side, arrays like the adjoint."""
+        given, kappa, pair = self._given(x, adjoint)
+        across = list(self.residual.shape)
+        across[2 - axis] = 1
+        found = [self._like(adjoint, across) for _ in range(2)]
+        self.residual.form(self.device).side_gradient(kappa, pair, (axis, upper), not fixed_b, [handle.parts for handle in found])
+        return [handle.array.reshape(faces) for handle in found]
+
+    def _given(self, x, adjoint):
+        """Return handles that must stay alive, and the descriptions of κ and of x and its adjoint."""
+        (kappa, _), pair = self._handles(), [readable(x, "x"), readable(adjoint, "b")]
+        return (kappa, pair), [handle.parts for handle in kappa], [fitted(handle, self.residual.shape, "x") for handle in pair]
+
+    def _like(self, array, shape):
+        """Return a handle of a new array."""
+        return like(readable(array, "b"), shape)
 
     def rhs(self, f, shape):
         """Return the right-hand side of a number or an array of the same library on the GPU, or of f = 0 if it is None."""
+        kappa, _ = self._handles()
         with self.xp.on(self.kappa[0]):
-            f = None if f is None else self._field(f)
-            return self.residual.rhs(self.xp, self.kappa, f).reshape(shape)
+            body = None if f is None else readable(self._field(f), "f")
+        out = like(body or kappa[0], shape)
+        self.residual.form(self.device).rhs([field.parts for field in kappa], body and body.parts, fitted(out, self.residual.shape, "out"))
+        return out.array
+
+    def _handles(self):
+        """Return handles of κ and of c, None if there is none."""
+        return [readable(field, "kappa") for field in self.kappa], None if self.reaction is None else readable(self.reaction, "reaction")
 
     def _field(self, values):
         """Return a number or an array as an array on the GPU."""
@@ -78,12 +126,6 @@ class Coefficients:
     def _is_negative(self):
         """Return whether c is negative somewhere, so that the matrix may be indefinite."""
         return self.reaction is not None and bool(self.reaction.min() < 0)
-
-
-def _spreads(fields):
-    """Return the smallest and the largest value of each array, or None if a number is wrong, which the solver will name."""
-    spreads = [(float(field.min()), float(field.max())) for field in fields]
-    return spreads if all(0 <= least and most < float("inf") for least, most in spreads) else None
 
 
 class Affine:

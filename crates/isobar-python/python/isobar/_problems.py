@@ -122,7 +122,8 @@ class Problem:
     def _is_regular(self) -> bool:
         """Return whether all cells are active and no constant is free."""
         if self._regular is None:
-            self._regular = self._system.is_regular
+            known = None if self._on_gpu is None else self._on_gpu.is_regular()
+            self._regular = self._system.is_regular if known is None else known
         return self._regular
 
     def _volumes(self) -> np.ndarray:

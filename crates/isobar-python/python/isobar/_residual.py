@@ -1,9 +1,11 @@
-"""The matrix and right-hand side of a diffusion problem, written with the operations of an array library, on any device."""
+"""What a diffusion problem is besides its coefficients, and its residual in the operations of an array library, on any device."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from isobar import _isobar
+from isobar._arrays import readable
 from isobar._libraries import Operations, operations
 
 # The axes of x, y and z in an array of shape (nz, ny, nx).
@@ -13,7 +15,7 @@ _ALONG = {1: (0, 0, 0), 2: (0, 0, 1), 3: (0, 1, 2)}
 
 
 class Residual:
-    """The parts of a `Diffusion` that do not depend on κ, c and f: widths, sides, sources and wells.
+    """The parts of a `Diffusion` that do not depend on κ, c and f: widths, sides, sources and wells; and b − A x, which the library can differentiate.
 
     Its functions take arrays on any device, and `xp`, the operations of their library (see `_libraries`). `kappa` is a tuple of one to three
     arrays, 0 in inactive cells; `reaction` and `f` may be None. Arrays have the problem's shape.
@@ -25,11 +27,20 @@ class Residual:
         self._is_uniform = all((width == width.flat[0]).all() for width in self._widths)
         self._sides = [[self._side(d, side) for side in pair] for d, pair in enumerate(made["boundary"])]
         self._sources, self._wells = made["sources"], made["wells"]
-        self._operations = {}
+        self._operations, self._forms = {}, {}
+        # An array of zeros without memory, for the shape.
+        self._zeros = readable(np.broadcast_to(np.float64(0.0), shape), "kappa")
+        self._form = {**made["form"], "kappa": [self._zeros.parts]}
 
     def operations(self, library) -> Operations:
         """Return the operations of a library, which keep the widths and sides on its devices."""
         return self._operations.setdefault(library, operations(library))
+
+    def form(self, device: int | None):
+        """Return the native form on a GPU, or, for None, on the host; it is kept."""
+        if device not in self._forms:
+            self._forms[device] = _isobar.Form(self._form, device)
+        return self._forms[device]
 
     @property
     def has_odd_period(self) -> bool:
@@ -50,35 +61,6 @@ class Residual:
         """Return whether the matrix has a shift besides that of Dirichlet sides."""
         return reaction is not None or bool(self._wells) or any(kind == "robin" for pair in self._sides for kind, *_ in pair)
 
-    def cells(self, xp, kappa):
-        """Return fields proportional to conductances, and for each direction the number of its field and the factor."""
-        fields = self._full(kappa)
-        along = _ALONG[len(fields)]
-        widths, volume = self._geometry(xp, fields[0])
-        if self._is_uniform:
-            return fields, [(along[d], 2 * volume / widths[d] ** 2) for d in range(3)]
-        return [fields[along[d]] * (volume / widths[d] ** 2) for d in range(3)], [(d, 2.0) for d in range(3)]
-
-    def rhs(self, xp, kappa, f):
-        """Return b: f times volumes, and the terms of sides, sources and wells."""
-        fields = self._full(kappa)
-        geometry = self._geometry(xp, fields[0])
-        part = _part(fields)
-        b = 0 * fields[0] if f is None else xp.where(part, f.reshape(self.shape) * geometry[1], 0.0)
-        for _, index, tie, value, rate in self._terms(xp, fields, geometry, part, lambda kind, value: np.ndim(value) or value != 0):
-            b = xp.added(b, index, tie * value if rate is None else rate)
-        return b
-
-    def shift(self, xp, kappa, reaction):
-        """Return the shift besides that of Dirichlet sides: c times volumes, Robin sides and wells."""
-        fields = self._full(kappa)
-        geometry = self._geometry(xp, fields[0])
-        part = _part(fields)
-        s = 0 * fields[0] if reaction is None else xp.where(part, reaction.reshape(self.shape) * geometry[1], 0.0)
-        for kind, index, tie, *_ in self._terms(xp, fields, geometry, part, lambda kind, value: kind == "robin"):
-            s = s if kind == "source" else xp.added(s, index, tie)
-        return s
-
     def tested(self, xp, kappa, reaction, f, x, weights, *, driven=True):
         """Return the sum of weights · (b − A x), which the library can differentiate. b is from f and, if `driven`, from sides, sources and wells."""
         fields, x, w = self._full(kappa), x.reshape(self.shape), weights.reshape(self.shape)
@@ -98,7 +80,7 @@ class Residual:
                 at = [(slice(None),) * axis + (each,) for each in pair]
                 face = _in_series(xp, *(half[each] for each in at))
                 total = total - (face * (w[at[0]] - w[at[1]]) * (x[at[0]] - x[at[1]])).sum()
-        for _, index, tie, value, rate in self._terms(xp, fields, geometry, part):
+        for index, tie, value, rate in self._terms(xp, fields, geometry, part):
             if rate is not None:
                 total = total + (w[index] * rate).sum() if driven else total
             else:
@@ -116,14 +98,14 @@ class Residual:
             widths = [xp.like(width, beside) for width in self._widths]
         return widths, widths[0] * widths[1] * widths[2]
 
-    def _terms(self, xp, fields, geometry, part, is_needed=lambda kind, value: True):
-        """Yield the terms of sides, sources and wells: kind, index, tie, value and rate. One adds tie · (value − x) to b − A x at its index, or, if
-        rate is not None, that. Of the sides, those that are needed."""
+    def _terms(self, xp, fields, geometry, part):
+        """Yield the terms of sides, sources and wells: index, tie, value and rate. One adds tie · (value − x) to b − A x at its index, or, if rate is not
+        None, that."""
         widths, volume = geometry
         constant = lambda number: xp.like(number, fields[0]) if np.ndim(number) else float(number)
         for d, axis in enumerate(_AXES):
             for is_upper, (kind, value, coefficient) in enumerate(self._sides[d]):
-                if kind == "periodic" or not is_needed(kind, value):
+                if kind == "periodic":
                     continue
                 end = (slice(None),) * axis + (slice(-1, None) if is_upper else slice(0, 1),)
                 of_end = lambda values: values if self._is_uniform else values[end]
@@ -131,12 +113,12 @@ class Residual:
                 area = of_end(volume) / across
                 if kind == "neumann":
                     if np.ndim(value) or value != 0:
-                        yield kind, end, None, None, xp.where(part[end], (0 * fields[0][end] + value) * area, 0.0)
+                        yield end, None, None, xp.where(part[end], (0 * fields[0][end] + value) * area, 0.0)
                     continue
                 tie = 2 * fields[_ALONG[len(fields)][d]][end] * area / across
                 if kind == "robin":
                     tie = _in_series(xp, tie, 0 * tie + constant(coefficient) * area)
-                yield kind, end, tie, value, None
+                yield end, tie, value, None
         yield from self._points(xp, [fields[n] for n in _ALONG[len(fields)]], widths)
 
     def _points(self, xp, kappa, widths):
@@ -145,7 +127,7 @@ class Residual:
         for i, j, (first, last), rate in self._sources:
             k = slice(first, last + 1)
             share = kappa[0][k, j, i] * at(2, k, 0, 0)
-            yield "source", (k, j, i), None, None, rate * share / share.sum()
+            yield (k, j, i), None, None, rate * share / share.sum()
         for i, j, (first, last), value, radius in self._wells:
             k = slice(first, last + 1)
             along, across = kappa[0][k, j, i], kappa[1][k, j, i]
@@ -156,7 +138,7 @@ class Residual:
             reach = 0.28 * (ratio * dx**2 + dy**2 / ratio) ** 0.5 / (ratio**0.5 + ratio**-0.5)
             mean = xp.where(is_open, along * across, 1.0) ** 0.5
             index = 2 * np.pi * mean * at(2, k, 0, 0) / xp.log(reach / radius)
-            yield "well", (k, j, i), xp.where(is_open, index, 0.0), float(value), None
+            yield (k, j, i), xp.where(is_open, index, 0.0), float(value), None
 
     def _along(self, d, widths):
         """Return the widths along an axis, shaped for broadcasting."""

@@ -92,7 +92,7 @@ def _differentiable(call):
     @jax.custom_jvp
     def solved(kappa, reaction, f):
         if _stays_on_device(call):
-            return _called_on_device(call, kappa, reaction, call.residual.rhs(call.residual.operations("jax"), kappa, f).reshape(f.shape))
+            return _called_on_device(call, kappa, reaction, f, driven=True)
         return _called(call.solve, kappa, reaction, f)
 
     @solved.defjvp
@@ -110,7 +110,7 @@ def _inverse(call, kappa, reaction, r):
     """Return A⁺ r."""
 
     def solve(_, r):
-        return _called_on_device(call, kappa, reaction, r) if _stays_on_device(call) else _called(call.invert, kappa, reaction, r)
+        return _called_on_device(call, kappa, reaction, r, driven=False) if _stays_on_device(call) else _called(call.invert, kappa, reaction, r)
 
     product = lambda x: -_residual(call, kappa, reaction, None, x, driven=False)
     return jax.lax.custom_linear_solve(product, r, solve, symmetric=True)
@@ -141,17 +141,14 @@ def _stays_on_device(call):
     return buffer_callback is not None and jax.default_backend() == "gpu" and call.can_stay_on_device
 
 
-def _called_on_device(call, kappa, reaction, b):
+def _called_on_device(call, kappa, reaction, values, driven):
     """Solve A x = b with XLA's buffers, ordered by its stream."""
-    library, residual = call.residual.operations("jax"), call.residual
-    fields, axes = residual.cells(library, kappa)
-    shift = residual.shift(library, kappa, reaction) if residual.has_shift(reaction) else None
 
-    def solve(context, out, fields, shift, b):
-        handle = lambda buffer: _handle(context, buffer, residual.shape)
-        call.solve_cells([handle(field) for field in fields], axes, shift and handle(shift), handle(b), handle(out))
+    def solve(context, out, kappa, reaction, values):
+        handle = lambda buffer: _handle(context, buffer, call.residual.shape)
+        call.solve_on_device([handle(field) for field in kappa], None if reaction is None else handle(reaction), handle(values), handle(out), driven)
 
-    return buffer_callback(solve, _like(b), vmap_method="sequential")(fields, shift, b)
+    return buffer_callback(solve, _like(values), vmap_method="sequential")(kappa, reaction, values)
 
 
 def _handle(context, buffer, shape):

@@ -107,6 +107,8 @@ class _Solve(torch.autograd.Function):
             return None, None, by_f, by_reaction if ctx.has_reaction else None, *by_kappa
         adjoint = _Solve.apply(ctx.call, False, xbar, reaction, *kappa)
         needs = ctx.needs_input_grad[2:]
+        if not torch.is_grad_enabled():
+            return None, None, *_pulled_back(ctx, needs, x, adjoint, reaction, kappa)
         with torch.enable_grad():
             # New tensors with the same values, on which neither x nor its adjoint depends.
             inputs = [None if each is None else _follower(each) for each in (f if ctx.driven else None, reaction, *kappa)]
@@ -119,6 +121,19 @@ class _Solve(torch.autograd.Function):
         return None, None, *by_inputs
 
 
+def _pulled_back(ctx, needs, x, adjoint, reaction, kappa):
+    """Return the needed derivatives with respect to f, c and each κ, made in one pass over the grid on the GPU."""
+    residual, driven = ctx.call.residual, ctx.driven
+    by_kappa = [torch.empty_like(x) for _ in kappa] if any(needs[2:]) else []
+    by_f = torch.empty_like(x) if driven and needs[0] else None
+    by_reaction = torch.empty_like(x) if reaction is not None and needs[1] else None
+    handle = lambda tensor: tensor if tensor is None else readable(tensor.reshape(residual.shape), "kappa")
+    given, pair, outs, others = ([handle(each) for each in several] for several in (kappa, (x, adjoint), by_kappa, (by_reaction, by_f)))
+    parts = lambda handles: [each and each.parts for each in handles]
+    residual.form(x.device.index).gradient(parts(given), parts(pair), driven, parts(outs), parts(others))
+    return (by_f if driven else adjoint) if needs[0] else None, by_reaction, *(by_kappa or [None] * len(kappa))
+
+
 def _follower(tensor):
     """Return a tensor with the same values that can be differentiated with respect to."""
     return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
@@ -126,14 +141,9 @@ def _follower(tensor):
 
 def _on_device(call, driven, f, reaction, kappa):
     """Compute x without copying anything to the host."""
-    library, residual = call.residual.operations("torch"), call.residual
-    shape = residual.shape
     # The solver waits for torch's current stream, and is finished when it returns.
-    fields, axes = residual.cells(library, kappa)
-    shift = residual.shift(library, kappa, reaction) if residual.has_shift(reaction) else None
-    b = residual.rhs(library, kappa, f) if driven else f
     x = torch.empty(f.shape, dtype=f.dtype, device=f.device)
-    handle = lambda values, what: readable(values.reshape(shape).contiguous(), what)
-    fields = [handle(field, "kappa") for field in fields]
-    call.solve_cells(fields, axes, shift if shift is None else handle(shift, "shift"), handle(b, "b"), handle(x, "x"))
+    handle = lambda values, what: readable(values.reshape(call.residual.shape), what)
+    of_reaction = None if reaction is None else handle(reaction, "reaction")
+    call.solve_on_device([handle(field, "kappa") for field in kappa], of_reaction, handle(f, "f"), handle(x, "x"), driven)
     return x

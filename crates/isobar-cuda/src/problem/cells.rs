@@ -1,0 +1,149 @@
+//! What a matrix and right-hand sides are made of.
+
+use std::sync::Arc;
+
+use isobar_core::array::DeviceArray;
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::Shape;
+use isobar_core::problem::{Boundary, Weight};
+use isobar_core::real::{Precision, Real};
+use isobar_core::stencil::{Coefficients, Diffusion, Spread};
+
+use super::{Form, NONE, along, words};
+use crate::launch::Arguments;
+use crate::memory::Buffer;
+
+/// An array of its own in C order.
+#[derive(Debug)]
+pub(super) struct Field {
+    pub(super) array: DeviceArray,
+    _memory: Buffer,
+}
+
+impl Form {
+    /// Allocates an array of the grid's shape.
+    fn field<S: Real>(&self) -> Result<Field> {
+        let what = format!("a coefficient of {} cells", self.shape);
+        let memory = Buffer::new(self.cuda.context(), self.shape.cells() * size_of::<S>(), &what)?;
+        // SAFETY: the memory is of this size, and lives as long as the array.
+        let array = unsafe { DeviceArray::c_order::<S>(memory.start(), self.shape, self.cuda.ordinal()) };
+        // Solvers, which have other streams, read it after what is submitted here, and before later work.
+        Ok(Field { array: array.on_stream(self.cuda.context().stream() as u64), _memory: memory })
+    }
+
+    /// Submits to = from Δx^p Δy^q Δz^r.
+    fn scale(&self, from: &DeviceArray, [p, q, r]: [i32; 3], to: &Field) -> Result<()> {
+        let arguments = |arguments: Arguments| arguments.with(p).with(q).with(r);
+        self.submit("scale", &[words(from), words(&to.array)], self.shape, arguments)
+    }
+
+    /// Copies callers' arrays, in their precision.
+    pub(super) fn copied(&self, arrays: &[&DeviceArray]) -> Result<Vec<Field>> {
+        let allocate = |array: &&DeviceArray| match array.precision() {
+            Precision::F32 => self.field::<f32>(),
+            _ => self.field::<f64>(),
+        };
+        let copies: Vec<_> = arrays.iter().map(allocate).collect::<Result<_>>()?;
+        self.with_arrays(arrays, &[], || {
+            arrays.iter().zip(&copies).try_for_each(|(array, copy)| self.scale(array, [0; 3], copy))
+        })?;
+        Ok(copies)
+    }
+
+    /// Makes the matrix for κ, one array, two (in x and y, in z) or three, and c, for a solver on this GPU that is made or updated while these arrays are there.
+    ///
+    /// # Errors
+    /// See [`Form::gradient`], and the errors of [`Diffusion::new`].
+    pub fn stencil(&self, kappa: &[DeviceArray], reaction: Option<&DeviceArray>) -> Result<Diffusion> {
+        let along = along(kappa)?;
+        let numbers = [[0, 0, 0], [0, 0, 1], [0, 1, 2]][kappa.len() - 1];
+        let (plan, axes) = self.problem.matrix_fields(numbers);
+        let (mut fields, mut made, mut shift) = (Vec::new(), Vec::new(), None);
+        let is_robin = |side: &Boundary| matches!(side, Boundary::Robin { .. });
+        let given: Vec<_> = kappa.iter().chain(reaction).collect();
+        self.with_arrays(&given, &[], || {
+            for (axis, weight) in plan {
+                let kappa = along[axis as usize];
+                if weight == Weight::One {
+                    fields.push(*kappa);
+                    continue;
+                }
+                let field = self.field::<f64>()?;
+                self.scale(kappa, weight.powers(axis), &field)?;
+                fields.push(field.array);
+                made.push(field);
+            }
+            let has_wells = !self.problem.wells.is_empty();
+            if reaction.is_some() || has_wells || self.problem.boundary.iter().flatten().any(is_robin) {
+                let field = self.field::<f64>()?;
+                self.of_cells("shift", along, reaction, &field.array)?;
+                shift = Some(field.array);
+                made.push(field);
+            }
+            Ok(())
+        })?;
+        let cells = Coefficients::DeviceCells { fields, axes, shift };
+        Ok(Diffusion::new(self.shape, cells, None, self.problem.matrix_sides())?.owned_by(Arc::new(made)))
+    }
+
+    /// Finds the smallest and the largest coefficient of each field of a matrix, so that equal ones can be solved directly.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for coefficients that are negative or not finite, naming the first cell; the errors of the GPU.
+    pub fn with_spreads(&self, matrix: Diffusion) -> Result<Diffusion> {
+        let Coefficients::DeviceCells { fields, .. } = matrix.coefficients() else { return Ok(matrix) };
+        let arrays: Vec<_> = fields.iter().collect();
+        let mut spreads = Vec::new();
+        self.with_arrays(&arrays, &[], || {
+            spreads = self.spreads("diffusion.coefficient", fields)?;
+            Ok(())
+        })?;
+        matrix.with_spreads(spreads)
+    }
+
+    /// Finds the smallest and the largest number of each array.
+    fn spreads(&self, what: &str, arrays: &[DeviceArray]) -> Result<Vec<Spread>> {
+        const UNSEEN: [u64; 3] = [u64::MAX, u64::MAX, 0];
+        let reports = Buffer::from_slice(self.cuda.context(), &vec![UNSEEN; arrays.len()], "reports on coefficients")?;
+        for (n, array) in arrays.iter().enumerate() {
+            let report = reports.start() + (n * size_of_val(&UNSEEN)) as u64;
+            self.submit("spread", &[words(array)], self.shape, |arguments| arguments.with(report))?;
+        }
+        let mut found = vec![UNSEEN; arrays.len()];
+        reports.read(&mut found)?;
+        let Shape { nx, ny, .. } = self.shape;
+        let read = |[first, least, most]: [u64; 3]| match usize::try_from(first) {
+            Ok(n) if n < self.shape.cells() => {
+                let (i, j, k) = (n % nx, n / nx % ny, n / (nx * ny));
+                let message = format!("negative or not finite, first in cell (i, j, k) = ({i}, {j}, {k})");
+                Err(Error::invalid(what, message))
+            }
+            _ => Ok(Spread { least: f64::from_bits(least), most: f64::from_bits(most) }),
+        };
+        found.into_iter().map(read).collect()
+    }
+
+    /// Writes the right-hand side of [`DiffusionProblem::rhs_from`] for the source density `body` (0 if absent) times volumes.
+    ///
+    /// # Errors
+    /// See [`Form::gradient`].
+    pub fn write_rhs(&self, kappa: &[DeviceArray], body: Option<&DeviceArray>, to: &DeviceArray) -> Result<()> {
+        let along = along(kappa)?;
+        let read: Vec<_> = along.into_iter().chain(body).collect();
+        self.with_arrays(&read, &[to], || self.of_cells("rhs", along, body, to))
+    }
+
+    /// Submits one of the kernels `rhs` and `shift`.
+    fn of_cells(
+        &self,
+        kernel: &'static str,
+        along: [&DeviceArray; 3],
+        density: Option<&DeviceArray>,
+        to: &DeviceArray,
+    ) -> Result<()> {
+        let [x, y, z] = along.map(words);
+        self.submit(kernel, &[x, y, z, density.map_or(NONE, words), words(to)], self.shape, |arguments| arguments)?;
+        let is_shift = i32::from(kernel == "shift");
+        self.submit_points("points", &[x, y, z, words(to)], |arguments| arguments.with(is_shift))
+    }
+}

@@ -1,0 +1,119 @@
+//! Diffusion problems with coefficients of their own on a GPU.
+
+use std::sync::Arc;
+
+use isobar_core::array::DeviceArray;
+use isobar_core::error::Result;
+use isobar_core::layout::{Axis, Shape};
+use isobar_core::problem::{Coefficient, DiffusionProblem};
+use isobar_core::stencil::Diffusion;
+
+use super::cells::Field;
+use super::{Derivatives, Form, along};
+use crate::cuda::Cuda;
+
+/// A diffusion problem whose κ and c are in the memory of a GPU, where its matrix, right-hand sides and derivatives are made of them.
+#[derive(Clone, Debug)]
+pub struct DeviceProblem {
+    form: Arc<Form>,
+    kappa: Arc<[Field]>,
+    reaction: Option<Arc<Field>>,
+}
+
+impl DeviceProblem {
+    /// Copies one, two or three arrays of κ, and of c, and takes everything else from a problem, whose own coefficients are not used, and may be
+    /// empty. A cell with κ = 0 is inactive.
+    ///
+    /// # Errors
+    /// See [`Form::new`]; [`Error::Shape`] for arrays of another shape, [`Error::Unsupported`] for arrays on another GPU, [`Error::Invalid`] for
+    /// another number of κ.
+    pub fn new(
+        cuda: &Cuda,
+        problem: DiffusionProblem,
+        kappa: &[DeviceArray],
+        reaction: Option<&DeviceArray>,
+    ) -> Result<Self> {
+        let form = Arc::new(Form::new(cuda, problem)?);
+        let none = Self { form, kappa: Arc::from([]), reaction: None };
+        none.with_coefficients(kappa, reaction)
+    }
+
+    /// Makes the same problem with other coefficients; c stays if there is no other.
+    ///
+    /// # Errors
+    /// See [`DeviceProblem::new`].
+    pub fn with_coefficients(&self, kappa: &[DeviceArray], reaction: Option<&DeviceArray>) -> Result<Self> {
+        along(kappa)?;
+        let given: Vec<_> = kappa.iter().chain(reaction).collect();
+        let mut copies = self.form.copied(&given)?;
+        let reaction = if reaction.is_some() { copies.pop().map(Arc::new) } else { self.reaction.clone() };
+        Ok(Self { kappa: copies.into(), reaction, ..self.clone() })
+    }
+
+    /// Returns the shape of the grid.
+    pub fn shape(&self) -> Shape {
+        self.form.shape
+    }
+
+    /// Returns the arrays of κ.
+    fn kappa(&self) -> Vec<DeviceArray> {
+        self.kappa.iter().map(|field| field.array).collect()
+    }
+
+    /// Makes the matrix, for a solver on this GPU. It keeps the coefficients that it needs.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for κ that is negative or not finite, naming the first cell; the errors of [`Diffusion::new`] and of the GPU.
+    pub fn stencil(&self) -> Result<Diffusion> {
+        let reaction = self.reaction.as_ref().map(|reaction| &reaction.array);
+        let matrix = self.form.with_spreads(self.form.stencil(&self.kappa(), reaction)?)?;
+        Ok(matrix.owned_by(Arc::new(Arc::clone(&self.kappa))))
+    }
+
+    /// Writes the right-hand side of [`DiffusionProblem::rhs_from`] for the source density `body` (0 if absent) times volumes.
+    ///
+    /// # Errors
+    /// See [`Form::gradient`].
+    pub fn write_rhs(&self, body: Option<&DeviceArray>, to: &DeviceArray) -> Result<()> {
+        self.form.write_rhs(&self.kappa(), body, to)
+    }
+
+    /// Computes the derivatives of [`Form::gradient`].
+    ///
+    /// # Errors
+    /// See [`Form::gradient`].
+    pub fn gradient(&self, pair: [&DeviceArray; 2], moves_rhs: bool, wanted: Derivatives<'_>) -> Result<()> {
+        self.form.gradient(&self.kappa(), pair, moves_rhs, wanted)
+    }
+
+    /// Computes the derivatives of [`Form::side_gradient`].
+    ///
+    /// # Errors
+    /// See [`Form::side_gradient`].
+    pub fn side_gradient(
+        &self,
+        pair: [&DeviceArray; 2],
+        side: (Axis, bool),
+        moves_rhs: bool,
+        wanted: [&DeviceArray; 2],
+    ) -> Result<()> {
+        self.form.side_gradient(&self.kappa(), pair, side, moves_rhs, wanted)
+    }
+
+    /// Copies the coefficients to the host, for what is computed there.
+    ///
+    /// # Errors
+    /// The errors of the GPU.
+    pub fn on_host(&self) -> Result<DiffusionProblem> {
+        let read = |field: &Field| self.form.cuda.read_array(&field.array);
+        let mut kappa: Vec<_> = self.kappa.iter().map(read).collect::<Result<_>>()?;
+        let last = kappa.pop().unwrap_or_default();
+        let coefficient = match (kappa.pop(), kappa.pop()) {
+            (None, _) => Coefficient::Isotropic(last),
+            (Some(horizontal), None) => Coefficient::Layered { horizontal, vertical: last },
+            (Some(y), Some(x)) => Coefficient::Diagonal([x, y, last]),
+        };
+        let reaction = self.reaction.as_deref().map(read).transpose()?;
+        Ok(DiffusionProblem { coefficient, reaction, ..self.form.problem.clone() })
+    }
+}

@@ -1,0 +1,80 @@
+//! Derivatives by the coefficients of a diffusion problem.
+
+use isobar_core::array::DeviceArray;
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::{Axis, Shape};
+use isobar_core::reference::check_shape;
+
+use super::{Form, NONE, Words, along, words};
+use crate::launch::Arguments;
+
+/// Arrays for the derivatives of a number J(u) by the coefficients of a problem; a derivative without an array is not wanted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Derivatives<'a> {
+    /// By each κ; as many as there are, or none.
+    pub kappa: &'a [DeviceArray],
+    /// By c.
+    pub reaction: Option<DeviceArray>,
+    /// By f.
+    pub body: Option<DeviceArray>,
+}
+
+impl Form {
+    /// Computes the derivatives of [`DiffusionProblem::gradient`] in one pass over the cells, and −V λ u by c and V λ by f, V the volume of an active cell. `kappa`
+    /// are one array, two (in x and y, in z) or three; `pair` is a solution u and its adjoint λ.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for arrays of another shape, [`Error::Unsupported`] for arrays on another GPU, [`Error::Invalid`] for another number of
+    /// derivatives than κ; the errors of the GPU.
+    pub fn gradient(
+        &self,
+        kappa: &[DeviceArray],
+        pair: [&DeviceArray; 2],
+        moves_rhs: bool,
+        wanted: Derivatives<'_>,
+    ) -> Result<()> {
+        let read: Vec<_> = along(kappa)?.into_iter().chain(pair).collect();
+        let count = wanted.kappa.len();
+        if count != 0 && count != kappa.len() {
+            let message = format!("{count} arrays for derivatives, and {} of κ; pass as many", kappa.len());
+            return Err(Error::invalid("kappa", message));
+        }
+        let (by_kappa, others) = (wanted.kappa, [&wanted.reaction, &wanted.body]);
+        let mut table: Vec<Words> = read.iter().map(|array| words(array)).collect();
+        table.extend((0..3).map(|n| by_kappa.get(n).map_or(NONE, words)));
+        table.extend(others.map(|array| array.as_ref().map_or(NONE, words)));
+        let written: Vec<_> = by_kappa.iter().chain(others.into_iter().flatten()).collect();
+        let arguments = |arguments: Arguments| arguments.with(kappa.len() as i32).with(i32::from(moves_rhs));
+        self.with_arrays(&read, &written, || {
+            self.submit("gradient", &table, self.shape, arguments)?;
+            if count == 0 { Ok(()) } else { self.submit_points("points_gradient", &table, arguments) }
+        })
+    }
+
+    /// Computes the derivatives of [`DiffusionProblem::side_gradient`] by the values, or fluxes, and by the coefficients of a side, of the shape of the grid with one
+    /// cell across the side.
+    ///
+    /// # Errors
+    /// See [`Form::gradient`].
+    pub fn side_gradient(
+        &self,
+        kappa: &[DeviceArray],
+        pair: [&DeviceArray; 2],
+        (axis, is_upper): (Axis, bool),
+        moves_rhs: bool,
+        wanted: [&DeviceArray; 2],
+    ) -> Result<()> {
+        let read: Vec<_> = along(kappa)?.into_iter().chain(pair).collect();
+        let table: Vec<Words> = read.iter().copied().chain(wanted).map(words).collect();
+        let mut extents = self.shape.extents();
+        extents[axis as usize] = 1;
+        let [nx, ny, nz] = extents;
+        let faces = Shape { nx, ny, nz };
+        read.iter().try_for_each(|array| check_shape(array.shape(), self.shape))?;
+        wanted.iter().try_for_each(|array| check_shape(array.shape(), faces))?;
+        let arguments =
+            |arguments: Arguments| arguments.with(axis as i32).with(i32::from(is_upper)).with(i32::from(moves_rhs));
+        let what = "derivatives by a side";
+        self.cuda.with_device_arrays(&read, &wanted, what, || self.submit("side_gradient", &table, faces, arguments))
+    }
+}
