@@ -197,7 +197,8 @@ def gradient(result, xbar: Any, fixed_b: bool, failure: str) -> Gradient:
     if result._origin is None:
         raise TypeError("gradient() needs the result of one linear solve; for time steps use Heat.gradient")
     reference, problem, made_with = result._origin
-    if not problem._system.is_symmetric:
+    # Coefficients on a GPU are those of diffusion, whose matrix is symmetric: the host needs no copy to find that out.
+    if problem._on_gpu is None and not problem._system.is_symmetric:
         raise ValueError("gradient() needs a symmetric matrix, and this one is not: c of a layer differs from b of the layer below it")
     rhs = adjoint_rhs(problem, xbar)
     adjoint = None
