@@ -201,7 +201,8 @@ typedef struct {
 } isobar_side;
 
 // The equation −∇·(κ∇u) + c u = f on a box of nx × ny × nz cells, by finite volumes. With all members 0 except `size` and `kappa` it is
-// a unit box with closed sides. isobar_problem_diffusion copies the arrays.
+// a unit box with closed sides. isobar_problem_diffusion copies the arrays. κ and c may all be in the memory of one GPU, and stay there: then `active` is
+// null, the solver is on that GPU, and the arrays of isobar_problem_rhs are there.
 typedef struct {
   // sizeof(isobar_diffusion), which identifies the version of this struct.
   size_t size;

@@ -35,7 +35,7 @@ program cuda_array
   call solver%solve(flat, u, code=code)
   call expect(isobar_invalid, "null pointer")
   call problem%rhs(b, code=code)
-  call expect(isobar_unsupported, "device")
+  call expect(isobar_invalid, "memory of a GPU")
   call problem%diffusion(b, kappa_z=flat, sides=sides, code=code)
   call expect(isobar_invalid, "null pointer")
   ! No machine has that many GPUs.
