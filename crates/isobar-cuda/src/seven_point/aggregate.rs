@@ -43,16 +43,17 @@ impl<K: Kind, T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<K, T>> {
     fn components(&self) -> Result<Option<Components>> {
         refuse_while_recording("looking for connected components")?;
         let shape = self.layout_of().shape();
-        if self.layout_of().is_part() {
-            return K::components(self.kernels.cuda(), &self.kernels.stencil());
-        }
-        match self.kernels.census()? {
-            [0.0, tied] if tied > 0.0 => return Ok(None),
-            [0.0, _] if shape.cells() > 1 => {
-                return Ok(Some(Components { all: AggregateMap::whole(shape), anchored: vec![false] }));
+        if !self.layout_of().is_part() {
+            match self.kernels.census()? {
+                [0.0, tied] if tied > 0.0 => return Ok(None),
+                [0.0, _] if shape.cells() > 1 => {
+                    return Ok(Some(Components { all: AggregateMap::whole(shape), anchored: vec![false] }));
+                }
+                _ => {}
             }
-            _ => {}
         }
+        // Some cells may be inactive.
+        self.kernels.prepare_pass("clear_inactive")?;
         K::components(self.kernels.cuda(), &self.kernels.stencil())
     }
 

@@ -13,7 +13,7 @@ use isobar_core::backend::Ratio;
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
 use isobar_core::options::Preconditioner;
-use isobar_core::real::Real;
+use isobar_core::real::{Precision, Real};
 use isobar_core::stencil::{Axis, Stencil};
 
 use super::Residual;
@@ -138,6 +138,9 @@ impl<K: Kind, T: Real> Passes<K, T> {
         let [passes, lines] = [form.passes::<T>(), form.lines::<T>(shape.nz)].map(|source| cuda.module(source));
         passes.prepare(&["advance_direction", "residual_norm"], 0)?;
         passes.expect(&["census", "residual", "apply"]);
+        if T::PRECISION == Precision::F64 {
+            passes.expect(&["clear_inactive"]);
+        }
         cuda.expect(form.look::<T>(), LOOK);
         let mut this = Self {
             cuda: cuda.clone(),
