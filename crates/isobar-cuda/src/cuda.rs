@@ -183,7 +183,12 @@ impl Cuda {
         &self.inner.array
     }
 
-    fn kernel<T: Real>(&self, name: &'static str) -> Result<Kernel> {
+    /// Returns the memory for sums over all blocks.
+    pub(crate) fn reduction(&self) -> &Reduction {
+        &self.inner.reduction
+    }
+
+    pub(crate) fn kernel<T: Real>(&self, name: &'static str) -> Result<Kernel> {
         self.inner.vector[index::<T>()].kernel(name)
     }
 
@@ -215,20 +220,8 @@ impl Cuda {
         self.launch(kernel, [self.blocks(len), 1, 1], [BLOCK, 1], arguments)
     }
 
-    fn blocks(&self, len: usize) -> usize {
+    pub(crate) fn blocks(&self, len: usize) -> usize {
         len.div_ceil(BLOCK).min(BLOCKS_A_MULTIPROCESSOR * self.context().multiprocessors)
-    }
-
-    /// Appends the buffers that a kernel of [`Cuda::summing_blocks`] blocks needs to sum two numbers, and the address of the sums.
-    pub(crate) fn summing(&self, arguments: Arguments, sums: Pointer) -> Arguments {
-        self.inner.reduction.append(arguments, self.summing_blocks(), sums)
-    }
-
-    /// Returns the number of blocks of kernels that sum over whole arrays.
-    pub(crate) fn summing_blocks(&self) -> usize {
-        /// Blocks of 256 threads.
-        const A_MULTIPROCESSOR: usize = 8;
-        A_MULTIPROCESSOR * self.context().multiprocessors
     }
 
     /// Copies arrays to the GPU, where they stay for the work that `work` submits.
@@ -361,11 +354,8 @@ impl Backend for Cuda {
     }
 
     fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, out: Scalar, scalars: &mut Scalars) -> Result<()> {
-        let len = x.layout().len();
-        let arguments = Arguments::new().with(len as i64).with(x.pointer()).with(y.pointer());
-        let arguments = self.inner.reduction.append(arguments, self.blocks(len), scalars.pointer(out));
-        self.elementwise(self.kernel::<T>("dot")?, len, arguments)?;
-        self.sum(x.layout(), &[out], scalars)
+        let arguments = Arguments::new().with(x.layout().len() as i64).with(x.pointer()).with(y.pointer());
+        self.with_sum::<T>("dot", arguments, x.layout(), out, scalars)
     }
 
     fn axpy_norm<T: Real>(
@@ -376,11 +366,9 @@ impl Backend for Cuda {
         out: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        let len = y.layout().len();
-        let arguments = Arguments::new().with(len as i64).with(scalars.ratio(a)).with(x.pointer()).with(y.pointer());
-        let arguments = self.inner.reduction.append(arguments, self.blocks(len), scalars.pointer(out));
-        self.elementwise(self.kernel::<T>("axpy_norm")?, len, arguments)?;
-        self.sum(y.layout(), &[out], scalars)
+        let arguments = Arguments::new().with(y.layout().len() as i64).with(scalars.ratio(a));
+        let arguments = arguments.with(x.pointer()).with(y.pointer());
+        self.with_sum::<T>("axpy_norm", arguments, y.layout(), out, scalars)
     }
 
     fn axpy_norm_convert<T: Real, S: Real>(
@@ -392,13 +380,10 @@ impl Backend for Cuda {
         out: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        let len = y.layout().len();
-        let arguments = Arguments::new().with(len as i64).with(scalars.ratio(a)).with(x.pointer()).with(y.pointer());
-        let arguments = arguments.with(converted.pointer());
-        let arguments = self.inner.reduction.append(arguments, self.blocks(len), scalars.pointer(out));
+        let arguments = Arguments::new().with(y.layout().len() as i64).with(scalars.ratio(a));
+        let arguments = arguments.with(x.pointer()).with(y.pointer()).with(converted.pointer());
         let name = if is_single::<S>() { "axpy_norm_convert_f32" } else { "axpy_norm_convert_f64" };
-        self.elementwise(self.kernel::<T>(name)?, len, arguments)?;
-        self.sum(y.layout(), &[out], scalars)
+        self.with_sum::<T>(name, arguments, y.layout(), out, scalars)
     }
 
     fn convert_dot<S: Real, T: Real>(
@@ -409,12 +394,10 @@ impl Backend for Cuda {
         out: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        let len = y.layout().len();
-        let arguments = Arguments::new().with(len as i64).with(x.pointer()).with(y.pointer()).with(z.pointer());
-        let arguments = self.inner.reduction.append(arguments, self.blocks(len), scalars.pointer(out));
+        let arguments = Arguments::new().with(y.layout().len() as i64);
+        let arguments = arguments.with(x.pointer()).with(y.pointer()).with(z.pointer());
         let name = if is_single::<S>() { "convert_dot_f32" } else { "convert_dot_f64" };
-        self.elementwise(self.kernel::<T>(name)?, len, arguments)?;
-        self.sum(y.layout(), &[out], scalars)
+        self.with_sum::<T>(name, arguments, y.layout(), out, scalars)
     }
 
     fn scalars(&self) -> Result<Scalars> {
