@@ -151,7 +151,7 @@ impl MultigridOptions {
         if let Some(&visits) = self.visits.iter().flatten().find(|visits| !(1..=MOST_VISITS).contains(*visits)) {
             return Err(Error::invalid(
                 "solver.multigrid.visits",
-                format!("{visits} visits to a level; use 1 (a V-cycle) to {MOST_VISITS}, [2, 2] is usual"),
+                format!("{visits} visits to a level; use 1 (a V-cycle) to {MOST_VISITS}, [1, 3] is usual"),
             ));
         }
         for (key, sweeps, most, usual) in [

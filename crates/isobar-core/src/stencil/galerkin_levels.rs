@@ -24,10 +24,10 @@ pub enum Finer<'a, B: SupportsGalerkin, T: Real> {
 /// A back end that has 27-point operators with their transfers and corrections, and makes the matrices they come from.
 /// Whatever is made of a matrix can get the numbers of another one with the same grid and the same offsets.
 pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
-    /// Levels from the finest whose cycles visit the next one twice. Where all three directions are halved that costs a
-    /// processor a fifth of an iteration, and saves a third of them for bubbles at 128³; where small grids cost as much as
-    /// large ones it takes more time than it saves.
-    const VISITED_TWICE: usize = 2;
+    /// How often the cycles of the first levels visit the next one; those of all others visit it once. On a processor the third grid and
+    /// those below it cost little, and three visits to them save a quarter of the iterations; where small grids cost as much as large ones
+    /// that takes more time than it saves. Measured: docs/notes/diffusion-multigrid.md.
+    const VISITS: &'static [usize] = &[1, 3];
 
     /// A 27-point operator. Lines in z are relaxed all at once by line Jacobi, else in four colours, (i mod 2, j mod 2) = (0, 0),
     /// (1, 0), (0, 1), (1, 1), or in the opposite order where [`Relaxation::first`](crate::operator::Relaxation::first) is black.
@@ -139,13 +139,13 @@ fn descend<B: SupportsGalerkin>(
             }
             break;
         }
-        visits.push(if visits.len() < B::VISITED_TWICE { 2 } else { 1 });
+        visits.push(B::VISITS.get(visits.len()).copied().unwrap_or(1));
         let weights;
         (weights, matrix) = backend.coarsen(matrix, &axes)?;
         make(axes, weights, &matrix)?;
     }
     let coarsest = is_small(&matrix).then_some(matrix);
-    // The last grid is solved on, so that nothing beside it needs to be visited twice for its sake.
+    // The last grid is solved on, so that one visit to it is enough.
     if coarsest.is_some()
         && let Some(last) = visits.last_mut()
     {

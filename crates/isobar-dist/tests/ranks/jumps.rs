@@ -122,7 +122,8 @@ pub(crate) fn check_against<B: PartBackend + Supports<Diffusion>>(
         // The rounding of u times a coupling of 10¹², and that of single precision.
         let is_single = options.precision != Precision::F64 || options.multigrid.precision == CyclePrecision::F32;
         let is_rough = is_single || ["heavy bubbles", "noise"].contains(&name);
-        let slack = if is_rough { 2e-2 } else { 1e-6 };
+        // A matrix may choose cycles in single precision.
+        let slack = if is_rough { 2e-2 } else { 1e-5 };
         // Residuals near rounding differ by rounding.
         let all = outcome.history.iter().zip(&alone.history).enumerate().take(4);
         for (n, (a, b)) in all.filter(|(_, (_, b))| **b > 1e-11 * alone.history[0]) {
