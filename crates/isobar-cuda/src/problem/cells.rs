@@ -123,7 +123,7 @@ impl Form {
         found.into_iter().map(read).collect()
     }
 
-    /// Writes the right-hand side of [`DiffusionProblem::rhs_from`] for the source density `body` (0 if absent) times volumes.
+    /// Writes the right-hand side of [`DiffusionProblem::rhs_from`](isobar_core::problem::DiffusionProblem::rhs_from) for the source density `body` (0 if absent) times volumes.
     ///
     /// # Errors
     /// See [`Form::gradient`].

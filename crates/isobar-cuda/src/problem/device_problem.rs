@@ -25,7 +25,7 @@ impl DeviceProblem {
     /// empty. A cell with κ = 0 is inactive.
     ///
     /// # Errors
-    /// See [`Form::new`]; [`Error::Shape`] for arrays of another shape, [`Error::Unsupported`] for arrays on another GPU, [`Error::Invalid`] for
+    /// See [`Form::new`]; [`Error::Shape`](isobar_core::error::Error::Shape) for arrays of another shape, [`Error::Unsupported`](isobar_core::error::Error::Unsupported) for arrays on another GPU, [`Error::Invalid`](isobar_core::error::Error::Invalid) for
     /// another number of κ.
     pub fn new(
         cuda: &Cuda,
@@ -63,7 +63,7 @@ impl DeviceProblem {
     /// Makes the matrix, for a solver on this GPU. It keeps the coefficients that it needs.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for κ that is negative or not finite, naming the first cell; the errors of [`Diffusion::new`] and of the GPU.
+    /// [`Error::Invalid`](isobar_core::error::Error::Invalid) for κ that is negative or not finite, naming the first cell; the errors of [`Diffusion::new`] and of the GPU.
     pub fn stencil(&self) -> Result<Diffusion> {
         let reaction = self.reaction.as_ref().map(|reaction| &reaction.array);
         let matrix = self.form.with_spreads(self.form.stencil(&self.kappa(), reaction)?)?;
