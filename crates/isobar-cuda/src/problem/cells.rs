@@ -50,7 +50,8 @@ impl Form {
         Ok(copies)
     }
 
-    /// Makes the matrix for κ, one array, two (in x and y, in z) or three, and c, for a solver on this GPU that is made or updated while these arrays are there.
+    /// Makes the matrix for κ, one array, two (in x and y, in z) or three, and c, for a solver on this GPU that is made or updated while these
+    /// arrays are there.
     ///
     /// # Errors
     /// See [`Form::gradient`], and the errors of [`Diffusion::new`].
@@ -124,6 +125,8 @@ impl Form {
     }
 
     /// Writes the right-hand side of [`DiffusionProblem::rhs_from`] for the source density `body` (0 if absent) times volumes.
+    ///
+    /// [`DiffusionProblem::rhs_from`]: isobar_core::problem::DiffusionProblem::rhs_from
     ///
     /// # Errors
     /// See [`Form::gradient`].

@@ -25,8 +25,7 @@ impl DeviceProblem {
     /// empty. A cell with κ = 0 is inactive.
     ///
     /// # Errors
-    /// See [`Form::new`]; [`Error::Shape`] for arrays of another shape, [`Error::Unsupported`] for arrays on another GPU, [`Error::Invalid`] for
-    /// another number of κ.
+    /// See [`Form::new`] and [`Form::gradient`], whose errors for arrays of κ these are too.
     pub fn new(
         cuda: &Cuda,
         problem: DiffusionProblem,
@@ -63,7 +62,7 @@ impl DeviceProblem {
     /// Makes the matrix, for a solver on this GPU. It keeps the coefficients that it needs.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for κ that is negative or not finite, naming the first cell; the errors of [`Diffusion::new`] and of the GPU.
+    /// See [`Form::stencil`] and [`Form::with_spreads`], which names the first cell whose κ is negative or not finite.
     pub fn stencil(&self) -> Result<Diffusion> {
         let reaction = self.reaction.as_ref().map(|reaction| &reaction.array);
         let matrix = self.form.with_spreads(self.form.stencil(&self.kappa(), reaction)?)?;

@@ -20,8 +20,10 @@ pub struct Derivatives<'a> {
 }
 
 impl Form {
-    /// Computes the derivatives of [`DiffusionProblem::gradient`] in one pass over the cells, and −V λ u by c and V λ by f, V the volume of an active cell. `kappa`
-    /// are one array, two (in x and y, in z) or three; `pair` is a solution u and its adjoint λ.
+    /// Computes the derivatives of [`DiffusionProblem::gradient`] in one pass over the cells, and −V λ u by c and V λ by f, V the volume of an
+    /// active cell. `kappa` are one array, two (in x and y, in z) or three; `pair` is a solution u and its adjoint λ.
+    ///
+    /// [`DiffusionProblem::gradient`]: isobar_core::problem::DiffusionProblem::gradient
     ///
     /// # Errors
     /// [`Error::Shape`] for arrays of another shape, [`Error::Unsupported`] for arrays on another GPU, [`Error::Invalid`] for another number of
@@ -51,8 +53,10 @@ impl Form {
         })
     }
 
-    /// Computes the derivatives of [`DiffusionProblem::side_gradient`] by the values, or fluxes, and by the coefficients of a side, of the shape of the grid with one
-    /// cell across the side.
+    /// Computes the derivatives of [`DiffusionProblem::side_gradient`] by the values, or fluxes, and by the coefficients of a side, of the shape of
+    /// the grid with one cell across the side.
+    ///
+    /// [`DiffusionProblem::side_gradient`]: isobar_core::problem::DiffusionProblem::side_gradient
     ///
     /// # Errors
     /// See [`Form::gradient`].

@@ -215,7 +215,7 @@ fn derivatives_on_the_card(cuda: &Cuda) {
 
 /// Returns a problem on the host, with a reaction for every second one, and on the GPU.
 fn in_both_places(cuda: &Cuda, n: usize, mut host: DiffusionProblem) -> (DiffusionProblem, DeviceProblem) {
-    host.reaction = (n % 2 == 0).then(|| field(host.shape, 31));
+    host.reaction = n.is_multiple_of(2).then(|| field(host.shape, 31));
     let put = |values: &[f64]| OnGpu::<f64>::c_order(cuda, host.shape, values);
     let kappa: Vec<_> = kappa_of(&host).into_iter().map(put).collect();
     let reaction = host.reaction.as_deref().map(put);
