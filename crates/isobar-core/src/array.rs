@@ -68,7 +68,8 @@ impl Place {
 
     #[inline(always)]
     fn of(self, i: usize, j: usize, k: usize) -> usize {
-        let [x, y, z] = self.strides.map(isize::cast_unsigned);
+        let [x, y, z] = self.strides;
+        let (x, y, z) = (x.cast_unsigned(), y.cast_unsigned(), z.cast_unsigned());
         // Arithmetic modulo 2⁶⁴ is right for strides of either sign.
         let inside = i.wrapping_mul(x).wrapping_add(j.wrapping_mul(y)).wrapping_add(k.wrapping_mul(z));
         self.origin.wrapping_add(inside)

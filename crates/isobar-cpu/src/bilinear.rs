@@ -12,7 +12,7 @@ use isobar_core::real::Real;
 use pulp::{Simd, WithSimd};
 
 use crate::cpu::Cpu;
-use crate::geometry::{Around, Geometry, HalfPlane, View, Which, Window};
+use crate::geometry::{Around, Geometry, HalfPlane, View, Which, Window, starts_by_parity};
 use crate::seven_point::kernels::ResidualRow;
 use crate::seven_point::{ChunkSpace, Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};
 use crate::shared::{RowMut, Shared};
@@ -174,7 +174,7 @@ impl<T: Real> Kernel<T> for Restrict<'_, T> {
         let Self { coarse, fine_planes, what, coarse_f, row } = self;
         let (n, coarse_n) = (g.layout.pitch(), coarse.pitch());
         let coarse_j = fine_planes[0].unwrap_or_default() / 2;
-        let [even, odd] = by_parity(coarse_j).map(|colour| row_start(coarse, coarse_j as isize, colour));
+        let [even, odd] = starts_by_parity(coarse, coarse_j as isize);
         let row = &mut row[..n.max(2 * coarse_n)];
         row.fill(T::ZERO);
         let half_plane = |j: Option<usize>, colour: Colour| {
@@ -249,16 +249,6 @@ fn add_row<S: Simd, T: Real>(
     }
 }
 
-/// Returns the position of the first row of a half plane.
-fn row_start(layout: &Layout, j: isize, colour: Colour) -> isize {
-    (colour as isize + 2 * j) * layout.half_plane() as isize
-}
-
-/// Returns the colours of a plane with even and with odd column indices.
-fn by_parity(j: usize) -> [Colour; 2] {
-    if j.is_multiple_of(2) { [Colour::Red, Colour::Black] } else { [Colour::Black, Colour::Red] }
-}
-
 /// Computes u += P u_c on plane j.
 struct Prolong<'a, T> {
     g: Geometry<'a, T>,
@@ -281,10 +271,10 @@ impl<T: Real> WithSimd for Prolong<'_, T> {
         // The last of an odd number of fine columns takes the value of its coarse column.
         let is_alone = |n: usize, count: usize| n + 1 == count && n.is_multiple_of(2);
         // Beyond the subdomain lies its halo row.
-        let [before, after] = coarse.halo().map(|rows| rows as isize);
+        let [before, after] = coarse.halo();
         let here = (j / 2) as isize;
         let far = if j.is_multiple_of(2) { here - 1 } else { here + 1 };
-        let rows = -before..shape.ny as isize + after;
+        let rows = -(before as isize)..(shape.ny + after) as isize;
         let far = Some(far).filter(|far| rows.contains(far) && !is_alone(j, fine.ny));
         let (three, one) = (T::from_f64(0.75), T::from_f64(0.25));
         // Outside, the value is mirrored with the opposite sign.
@@ -293,9 +283,8 @@ impl<T: Real> WithSimd for Prolong<'_, T> {
             Some(_) => [three, one],
             None => [three, -one],
         };
-        let starts = |j: isize| by_parity(j.unsigned_abs()).map(|colour| row_start(coarse, j, colour));
-        let [near_even, near_odd] = starts(here);
-        let [far_even, far_odd] = starts(far.unwrap_or(here));
+        let [near_even, near_odd] = starts_by_parity(coarse, here);
+        let [far_even, far_odd] = starts_by_parity(coarse, far.unwrap_or(here));
         let row = &mut row[..n.max(2 * coarse_n) + 2];
         row.fill(T::ZERO);
         for w in g.rows() {

@@ -41,11 +41,14 @@ pub(crate) fn scale<T: Real>(cpu: &Cpu, a: T, x: &mut Vector<T>) {
 /// y += (τ − 1) (y − x)
 pub(crate) fn extrapolate<T: Real>(cpu: &Cpu, more: T, x: &Vector<T>, y: &mut Vector<T>) {
     zip(cpu, x, y, |x, y| {
-        cpu.dispatch::<T, _>(|| {
-            for (y, &x) in y.iter_mut().zip(x) {
-                *y = more.mul_add(*y - x, *y);
-            }
-        });
+        cpu.vectorize::<T>(
+            #[inline(always)]
+            || {
+                for (y, &x) in y.iter_mut().zip(x) {
+                    *y = more.mul_add(*y - x, *y);
+                }
+            },
+        );
     });
 }
 

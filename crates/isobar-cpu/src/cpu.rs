@@ -56,6 +56,18 @@ struct Inner {
     eight_lanes: Option<pulp::x86::V3>,
 }
 
+/// A loop that needs no packs.
+struct Plain<F>(F);
+
+impl<F: FnMut()> WithSimd for Plain<F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: pulp::Simd>(mut self, _: S) {
+        (self.0)();
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         // A forked process cannot end its parent's threads.
@@ -128,6 +140,13 @@ impl Cpu {
             };
         }
         self.inner.arch.dispatch(kernel)
+    }
+
+    /// Runs a loop over plain numbers of type T with this machine's instructions. The closure must be `#[inline(always)]`. (Pulp's
+    /// own way with closures calls them by a function that has no vector instructions.)
+    #[inline(always)]
+    pub(crate) fn vectorize<T: Real>(&self, work: impl FnMut()) {
+        self.dispatch::<T, _>(Plain(work));
     }
 
     /// Returns how many threads are worth using on this many cells.
@@ -433,7 +452,7 @@ impl Cpu {
         let mut maxima = [0.0; MAX_PARTS];
         let out = Shared::of(&mut maxima);
         self.for_each_part(values.len(), |part, start, end| {
-            let largest = self.dispatch::<f64, _>(|| values[start..end].iter().fold(0.0f64, |a, &b| a.max(b)));
+            let largest = values[start..end].iter().fold(0.0f64, |a, &b| a.max(b));
             // SAFETY: each part has its own.
             unsafe { out.set(part as isize, largest) };
         });
@@ -448,7 +467,7 @@ impl Cpu {
         let mut found = [true; MAX_PARTS];
         let out = Shared::of(&mut found);
         self.for_each_part(values.len(), |part, start, end| {
-            let is_all = self.dispatch::<f64, _>(|| values[start..end].iter().fold(true, |all, &b| all & (b == value)));
+            let is_all = values[start..end].iter().fold(true, |all, &b| all & (b == value));
             // SAFETY: each part has its own.
             unsafe { out.set(part as isize, is_all) };
         });

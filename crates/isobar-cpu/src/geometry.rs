@@ -202,6 +202,14 @@ impl<'a, T: Real> Geometry<'a, T> {
     }
 }
 
+/// Returns the starts, in layer 0, of the rows of plane j with even and with odd i; j may be a halo row.
+#[inline(always)]
+pub(crate) fn starts_by_parity(layout: &Layout, j: isize) -> [isize; 2] {
+    let start = |colour: Colour| (colour as isize + 2 * j) * layout.half_plane() as isize;
+    let (red, black) = (start(Colour::Red), start(Colour::Black));
+    if j % 2 == 0 { [red, black] } else { [black, red] }
+}
+
 /// Returns the neighbour of number n of `count` on one side, and its link; n itself where there is none.
 #[inline(always)]
 fn beside(n: usize, count: usize, upper: bool, periodic: bool) -> (usize, Link) {

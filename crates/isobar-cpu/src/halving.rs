@@ -15,7 +15,7 @@ use pulp::{Simd, WithSimd};
 
 use crate::cpu::Cpu;
 use crate::diffusion::{Diffusion, DiffusionCoefficients};
-use crate::geometry::{Geometry, HalfPlane, Window};
+use crate::geometry::{Geometry, HalfPlane, Window, starts_by_parity};
 use crate::seven_point::kernels::ResidualRow;
 use crate::seven_point::{ChunkSpace, Coefficients, Kernel, Stored, TileCoefficients};
 use crate::shared::{RowMut, Shared};
@@ -184,13 +184,6 @@ impl SupportsPoints for Cpu {
     }
 }
 
-/// Returns the starts, in layer 0, of the rows of plane j with even and with odd i; j may be a halo row.
-fn by_parity(layout: &Layout, j: isize) -> [isize; 2] {
-    let start = |colour: Colour| (colour as isize + 2 * j) * layout.half_plane() as isize;
-    let (red, black) = (start(Colour::Red), start(Colour::Black));
-    if j % 2 == 0 { [red, black] } else { [black, red] }
-}
-
 /// Computes a coarse plane from one or two fine ones.
 struct Restrict<'a, T: Real> {
     transfer: &'a PointTransfer<T>,
@@ -209,7 +202,7 @@ impl<T: Real> Kernel<T> for Restrict<'_, T> {
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) {
         let Self { transfer: PointTransfer { coarse, by, .. }, planes, coarse_j, what, coarse_f, rows } = self;
         let (n, coarse_n) = (g.layout.pitch(), coarse.pitch());
-        let starts = by_parity(coarse, coarse_j as isize);
+        let starts = starts_by_parity(coarse, coarse_j as isize);
         let half_plane = |j: usize, colour: Colour| {
             let h = g.half_plane(j, colour);
             let tile = c.tile(simd, g, &h, g.all_columns());
@@ -224,7 +217,8 @@ impl<T: Real> Kernel<T> for Restrict<'_, T> {
         ];
         let count = if first == last { 2 } else { 4 };
         let is_halved = by.along[0].is_halved;
-        let [even, odd] = rows.each_mut().map(|row| &mut row[..n.max(2 * coarse_n)]);
+        let [even, odd] = rows;
+        let (even, odd) = (&mut even[..n.max(2 * coarse_n)], &mut odd[..n.max(2 * coarse_n)]);
         for coarse_k in 0..coarse.shape().nz {
             even.fill(T::ZERO);
             odd.fill(T::ZERO);
@@ -238,7 +232,9 @@ impl<T: Real> Kernel<T> for Restrict<'_, T> {
             }
             let position = (coarse_k * coarse_n) as isize;
             // SAFETY: see the top of this file; even and odd columns are different half planes.
-            let [to_even, to_odd] = starts.map(|start| unsafe { coarse_f.row_mut(start + position, coarse_n) });
+            let (to_even, to_odd) = unsafe {
+                (coarse_f.row_mut(starts[0] + position, coarse_n), coarse_f.row_mut(starts[1] + position, coarse_n))
+            };
             if is_halved {
                 for ((pair, to_even), to_odd) in even.as_chunks::<2>().0.iter().zip(to_even).zip(to_odd) {
                     [*to_even, *to_odd] = *pair;
@@ -303,10 +299,11 @@ impl<T: Real> WithSimd for Prolong<'_, T> {
         let [x, y, z] = &by.along;
         let (n, coarse_n, coarse_nx) = (g.layout.pitch(), coarse.pitch(), coarse.shape().nx);
         let row = transfer.firsts()[0] + j;
-        let places = [y.part_of(row), y.beside(row)].map(|row| {
+        let place = |row: usize| {
             let plane = coarse.row_here(row);
-            (plane, by_parity(coarse, plane))
-        });
+            (plane, starts_by_parity(coarse, plane))
+        };
+        let places = [place(y.part_of(row)), place(y.beside(row))];
         let [natural, between] = rows;
         let (even, odd) = between[..2 * coarse_n].split_at_mut(coarse_n);
         let natural = &mut natural[..2 * coarse_n + 2];

@@ -199,7 +199,10 @@ impl<T: Real> LineSolver<Cpu, T> for StoredTridiagonal<T> {
                 // SAFETY: each half plane belongs to one thread.
                 let z = unsafe { out.row_mut(range.start as isize, len) };
                 let bands = bands.each_ref().map(|band| &band.entries()[range.clone()]);
-                self.cpu.dispatch::<T, _>(|| thomas(bands, &r.entries()[range.clone()], z, factors, pitch));
+                self.cpu.vectorize::<T>(
+                    #[inline(always)]
+                    || thomas(bands, &r.entries()[range.clone()], z, factors, pitch),
+                );
             }
         });
         Ok(())

@@ -137,6 +137,11 @@ pub(crate) struct FactorPack<S: Simd, T: Real> {
 impl<T: Real> Coefficients<T> for Factors<T> {
     const IS_PLAIN: bool = true;
     type Tile<'a, S: Simd> = Tile<'a, S, T>;
+    type WithoutVectors = Self;
+
+    fn without_vectors(&self) -> &Self {
+        self
+    }
 
     #[inline(always)]
     fn tile<'a, S: Simd>(&'a self, simd: S, g: Geometry<'a, T>, h: &HalfPlane, columns: Columns) -> Tile<'a, S, T> {
@@ -207,7 +212,8 @@ impl<S: Simd, T: Real> Entries<S, T> for FactorPack<S, T> {
 
     #[inline(always)]
     fn horizontal(&self) -> [Pack<S, T>; 4] {
-        self.around.map(|coupling| self.layer.horizontal * coupling)
+        let ([west, east, south, north], layer) = (self.around, self.layer.horizontal);
+        [layer * west, layer * east, layer * south, layer * north]
     }
 
     #[inline(always)]

@@ -56,22 +56,26 @@ impl<T: Real> Vector<T> {
     }
 
     /// Returns its layout.
+    #[inline(always)]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
     /// Returns all entries, row padding included, guards and halo rows not.
+    #[inline(always)]
     pub fn entries(&self) -> &[T] {
         &self.all_entries()[self.layout.halo_len()[0]..][..self.layout.len()]
     }
 
     /// Returns all entries, row padding included, guards and halo rows not; the padding must stay zero.
+    #[inline(always)]
     pub fn entries_mut(&mut self) -> &mut [T] {
         let (start, len) = (self.layout.halo_len()[0], self.layout.len());
         &mut self.all_entries_mut()[start..][..len]
     }
 
     /// Returns all entries, row padding and halo rows included, guards not.
+    #[inline(always)]
     pub fn all_entries(&self) -> &[T] {
         let inner = &self.blocks[1..self.blocks.len() - 1];
         // SAFETY: `Block<T>` is `repr(C)` around `[T; 16]` and has no padding: 16 f32 or f64 fill one or
@@ -80,6 +84,7 @@ impl<T: Real> Vector<T> {
     }
 
     /// Returns all entries, row padding and halo rows included, guards not; the padding must stay zero.
+    #[inline(always)]
     pub fn all_entries_mut(&mut self) -> &mut [T] {
         let last = self.blocks.len() - 1;
         let inner = &mut self.blocks[1..last];
@@ -88,11 +93,13 @@ impl<T: Real> Vector<T> {
     }
 
     /// Returns the entry at a position, which may be in a halo row.
+    #[inline(always)]
     pub(crate) fn at(&self, position: isize) -> T {
         self.all_entries()[self.layout.halo_len()[0].wrapping_add_signed(position)]
     }
 
     /// Shares it with kernels that read, guards and halo rows within reach.
+    #[inline(always)]
     pub(crate) fn share(&self) -> Shared<T> {
         Shared::new(
             self.blocks.as_ptr().cast::<T>().cast_mut(),
@@ -102,6 +109,7 @@ impl<T: Real> Vector<T> {
     }
 
     /// Shares it with kernels that write, guards and halo rows within reach.
+    #[inline(always)]
     pub(crate) fn share_mut(&mut self) -> Shared<T> {
         Shared::new(self.blocks.as_mut_ptr().cast::<T>(), self.blocks.len() * GUARD, GUARD + self.layout.halo_len()[0])
     }

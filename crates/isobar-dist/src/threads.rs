@@ -165,50 +165,51 @@ pub fn run_each<'r, I: Send, R: Send>(
     ranks: impl IntoIterator<Item = (&'r Threads, I)>,
     work: impl Fn(I) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
+    let (worlds, own): (Vec<_>, Vec<_>) = ranks.into_iter().map(|(rank, own)| (rank, Mutex::new(Some(own)))).unzip();
+    let results: Vec<_> = own.iter().map(|_| Mutex::new(None)).collect();
+    run_numbered(&worlds, &|n| {
+        let own = lock(&own[n]).take();
+        *lock(&results[n]) = own.map(&work).transpose()?;
+        Ok(())
+    })?;
+    Ok(results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect())
+}
+
+/// Runs `work(n)` for the nth of all ranks of a job, each on a thread of its own: compiled once for all kinds of work.
+fn run_numbered(ranks: &[&Threads], work: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> {
     let first_error = Mutex::new(None);
-    let (work, first_error_of) = (&work, &first_error);
-    let ranks: Vec<(&Threads, I)> = ranks.into_iter().collect();
-    let job = ranks.first().map(|&(rank, _)| rank.clone());
+    let run = |n: usize| {
+        let this = ranks[n];
+        let result = panic::catch_unwind(AssertUnwindSafe(|| work(n)));
+        match &result {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => this.abort(&error.to_string()),
+            Err(_) => this.abort("it ended by a defect of isobar"),
+        }
+        if let Ok(Err(error)) = result {
+            if lock(&this.shared.failure).as_ref().is_some_and(|(rank, _)| *rank == this.rank) {
+                *lock(&first_error) = Some(error);
+            }
+            return Ok(());
+        }
+        result.map(drop)
+    };
     let results: Vec<_> = std::thread::scope(|scope| {
-        let of_rank = |(this, own): (&'r Threads, I)| {
-            scope.spawn(move || {
-                let result = panic::catch_unwind(AssertUnwindSafe(|| work(own)));
-                match &result {
-                    Ok(Ok(_)) => {}
-                    Ok(Err(error)) => this.abort(&error.to_string()),
-                    Err(_) => this.abort("it ended by a defect of isobar"),
-                }
-                match result {
-                    Ok(Ok(result)) => Some(Ok(result)),
-                    Ok(Err(error)) => {
-                        let is_first = lock(&this.shared.failure).as_ref().is_some_and(|(rank, _)| *rank == this.rank);
-                        if is_first {
-                            *lock(first_error_of) = Some(error);
-                        }
-                        None
-                    }
-                    Err(panic) => Some(Err(panic)),
-                }
-            })
-        };
-        let threads: Vec<_> = ranks.into_iter().map(of_rank).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| Some(Err(panic)))).collect()
+        let run = &run;
+        let threads: Vec<_> = (0..ranks.len()).map(|n| scope.spawn(move || run(n))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(Err)).collect()
     });
-    let failure = job.as_ref().and_then(Threads::forget);
+    let failure = ranks.first().and_then(|job| job.forget());
     if let Some(error) = lock(&first_error).take() {
         return Err(error);
     }
-    let mut all = Vec::with_capacity(results.len());
-    for result in results.into_iter().flatten() {
-        match result {
-            Ok(result) => all.push(result),
-            Err(panic) => panic::resume_unwind(panic),
-        }
+    if let Some(panic) = results.into_iter().find_map(std::result::Result::err) {
+        panic::resume_unwind(panic);
     }
-    match (job, failure) {
+    match (ranks.first(), failure) {
         (Some(job), Some((rank, message))) => {
             Err(Error::Device { device: format!("rank {rank} of {}", job.size()), message })
         }
-        _ => Ok(all),
+        _ => Ok(()),
     }
 }

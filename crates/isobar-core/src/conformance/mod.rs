@@ -142,9 +142,17 @@ where
     all
 }
 
-/// Tells the checks of a suite that take most of its time: whole solves, large grids, and all Galerkin levels.
+/// Tells the checks of a suite that take most of its time: whole solves, large grids, all Galerkin levels, vertical modes, and
+/// incomplete Cholesky in blocks of all sizes.
 pub fn takes_long(name: &str) -> bool {
-    ["solves::", "diffusion::exact_cycles", "diffusion::galerkin_levels"].iter().any(|start| name.starts_with(start))
+    const LONG: [&str; 5] = [
+        "solves::",
+        "diffusion::exact_cycles",
+        "diffusion::factorise_and_substitute",
+        "diffusion::galerkin_levels",
+        "tensor_product::modes",
+    ];
+    LONG.iter().any(|start| name.starts_with(start))
 }
 
 /// Returns the checks that need no stencil.

@@ -277,19 +277,22 @@ impl Layout {
     /// Returns the entries of the halo rows before the first row and after the last.
     #[inline(always)]
     pub fn halo_len(&self) -> [usize; 2] {
-        self.halo.map(|rows| 2 * self.half_plane() * rows)
+        let [before, after] = self.halo;
+        [2 * self.half_plane() * before, 2 * self.half_plane() * after]
     }
 
     /// Returns whether vectors have a halo column west of each row, and east of it.
     #[inline(always)]
     pub fn goes_on_in_x(&self) -> [bool; 2] {
-        self.beside.map(|beside| beside != Beside::Nothing)
+        let [west, east] = self.beside;
+        [west != Beside::Nothing, east != Beside::Nothing]
     }
 
     /// Returns whether these halo columns are from the other end of a periodic x.
     #[inline(always)]
     pub fn goes_around_in_x(&self) -> [bool; 2] {
-        self.beside.map(|beside| beside == Beside::Around)
+        let [west, east] = self.beside;
+        [west == Beside::Around, east == Beside::Around]
     }
 
     /// Returns whether there are halo columns.
@@ -319,7 +322,8 @@ impl Layout {
     #[inline(always)]
     pub fn len_with_halo(&self) -> usize {
         let [before, after] = self.halo_len();
-        let columns = self.goes_on_in_x().into_iter().filter(|&goes_on| goes_on).count();
+        let [west, east] = self.goes_on_in_x();
+        let columns = usize::from(west) + usize::from(east);
         before + self.len() + after + columns * self.halo_column_len()
     }
 

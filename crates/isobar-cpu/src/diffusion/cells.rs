@@ -166,10 +166,22 @@ struct Dirichlet<'a, S: Simd, T: Real> {
 impl<T: Real> Coefficients<T> for Cells<T> {
     const IS_PLAIN: bool = false;
     type Tile<'a, S: Simd> = CellTile<'a, S, T>;
+    type WithoutVectors = Self;
+
+    fn without_vectors(&self) -> &Self {
+        self
+    }
 
     #[inline(always)]
     fn tile<'a, S: Simd>(&'a self, simd: S, g: Geometry<'a, T>, h: &HalfPlane, columns: Columns) -> Self::Tile<'a, S> {
-        CellTile { simd, cells: self, fields: Axis::ALL.map(|axis| self.field(axis)), g, h: *h, columns }
+        CellTile {
+            simd,
+            cells: self,
+            fields: [self.field(Axis::X), self.field(Axis::Y), self.field(Axis::Z)],
+            g,
+            h: *h,
+            columns,
+        }
     }
 }
 

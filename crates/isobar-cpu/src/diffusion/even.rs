@@ -79,6 +79,11 @@ impl<T: Real> Coefficients<T> for EvenCells<'_, T> {
         = EvenTile<'a, S, T>
     where
         Self: 'a;
+    type WithoutVectors = Cells<T>;
+
+    fn without_vectors(&self) -> &Cells<T> {
+        self.cells
+    }
 
     #[inline(always)]
     fn tile<'a, S: Simd>(&'a self, simd: S, g: Geometry<'a, T>, h: &HalfPlane, columns: Columns) -> Self::Tile<'a, S> {
@@ -95,7 +100,8 @@ impl<'a, S: Simd, T: Real> TileCoefficients<S, T> for EvenTile<'a, S, T> {
         let (simd, m, n) = (*simd, *m, *n);
         let through = |is_there: bool, t: T| Pack::splat(simd, if is_there { t } else { T::ZERO });
         let above = |upper: bool| through(g.layer_beside(k, upper).1 != Link::Closed, even.t[2]);
-        let [y, z] = cells.sides_at(&g.layout, h.j, k).map(T::from_f64);
+        let [y, z] = cells.sides_at(&g.layout, h.j, k);
+        let (y, z) = (T::from_f64(y), T::from_f64(z));
         let [west, east] = &even.in_x[h.parity];
         EvenRow {
             west: Row::new(simd, &west[m..m + n]),

@@ -92,10 +92,16 @@ pub(crate) struct FaceRow<'a, S: Simd, T: Real> {
 impl<T: Real> Coefficients<T> for Faces<T> {
     const IS_PLAIN: bool = false;
     type Tile<'a, S: Simd> = FaceTile<'a, S, T>;
+    type WithoutVectors = Self;
+
+    fn without_vectors(&self) -> &Self {
+        self
+    }
 
     #[inline(always)]
     fn tile<'a, S: Simd>(&'a self, simd: S, g: Geometry<'a, T>, h: &HalfPlane, columns: Columns) -> Self::Tile<'a, S> {
-        let fields = self.faces.each_ref().map(|faces| faces.as_ref().map(Vector::share));
+        let [x, y, z] = &self.faces;
+        let fields = [x.as_ref().map(Vector::share), y.as_ref().map(Vector::share), z.as_ref().map(Vector::share)];
         FaceTile { simd, faces: self, fields, g, h: *h, columns }
     }
 }

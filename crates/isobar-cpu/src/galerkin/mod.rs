@@ -44,11 +44,7 @@ impl Execute for Cpu {
         Cpu::for_each(self, threads, |thread| {
             for n in count * thread / threads..count * (thread + 1) / threads {
                 // SAFETY: each item is visited once.
-                let item = unsafe { shared.row_mut(n as isize, 1) };
-                self.dispatch::<f64, _>(
-                    #[inline(always)]
-                    || f(n, &mut item[0]),
-                );
+                f(n, &mut unsafe { shared.row_mut(n as isize, 1) }[0]);
             }
         });
     }

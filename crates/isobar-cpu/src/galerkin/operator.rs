@@ -235,8 +235,8 @@ impl<T: Real> Level27<T> {
     /// Returns the plane beside another one, halo planes included.
     #[inline(always)]
     pub(super) fn beside(&self, j: usize, dy: isize) -> Option<isize> {
-        let ([before, after], to) = (self.layout.halo().map(|rows| rows as isize), j as isize + dy);
-        if (-before..self.grid.shape.ny as isize + after).contains(&to) {
+        let ([before, after], to) = (self.layout.halo(), j as isize + dy);
+        if to + before as isize >= 0 && to < (self.grid.shape.ny + after) as isize {
             return Some(to);
         }
         self.grid.beside(j, dy).map(|to| to as isize)

@@ -28,10 +28,8 @@ impl<T: Real> Level27<T> {
 
     /// Computes y = A x, or f − A x, on plane j; returns Σ y².
     fn plane(&self, numbers: &Numbers<T>, j: usize, f: Option<Shared<T>>, x: Shared<T>, y: Shared<T>) -> f64 {
-        [0, 1]
-            .map(|parity| self.cpu.dispatch::<T, _>(HalfRows { level: self, numbers, j, parity, f, x, y: (y, 0) }))
-            .iter()
-            .sum()
+        let half = |parity| self.cpu.dispatch::<T, _>(HalfRows { level: self, numbers, j, parity, f, x, y: (y, 0) });
+        half(0) + half(1)
     }
 
     /// Computes r = f − A u on a half plane, stored `shift` from its place.

@@ -101,11 +101,14 @@ impl<T: Real> Modal<T> {
         };
         let cpu = self.fine.cpu();
         cpu.dispatch::<T, _>(Project { s, r, g: &mut *sums, pitch: self.layout.pitch() });
-        cpu.dispatch::<T, _>(|| {
-            for (g, sum) in g.iter_mut().zip(sums) {
-                *g = C::from_f64(sum.to_f64());
-            }
-        });
+        cpu.vectorize::<T>(
+            #[inline(always)]
+            || {
+                for (g, sum) in g.iter_mut().zip(&*sums) {
+                    *g = C::from_f64(sum.to_f64());
+                }
+            },
+        );
     }
 
     /// Computes u_k += Σ_m s_m(k) x_m on a half plane, or u_k = Σ_m s_m(k) x_m.
@@ -125,11 +128,14 @@ impl<T: Real> Modal<T> {
         let (x, u, own) = unsafe {
             (x.row(self.start(j, colour), own), u.row_mut(start, len), rounded.row_mut((thread * own) as isize, own))
         };
-        self.fine.cpu().dispatch::<T, _>(|| {
-            for (own, x) in own.iter_mut().zip(x) {
-                *own = T::from_f64(x.to_f64());
-            }
-        });
+        self.fine.cpu().vectorize::<T>(
+            #[inline(always)]
+            || {
+                for (own, x) in own.iter_mut().zip(x) {
+                    *own = T::from_f64(x.to_f64());
+                }
+            },
+        );
         self.fine.cpu().dispatch::<T, _>(Expand {
             s,
             x: own,

@@ -3,7 +3,6 @@
 
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::Result;
-use isobar_core::layout::Colour;
 use isobar_core::real::Real;
 use pulp::Simd;
 
@@ -101,11 +100,8 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         let g = self.geometry();
         let stage = |j: usize, space: &mut ChunkSpace<T>| {
             let planes = self.expand_around(j, aggregates, a, v, space);
-            let [red, black] = Colour::BOTH.map(|colour| {
-                let (h, there) = (g.half_plane(j, colour), g.half_plane_in(j, colour, planes));
-                c.run(self.cpu(), g, Subtract { h, v, there, p, q })[0]
-            });
-            store(sums, j, [red + black, 0.0]);
+            let sum = self.on_both(&c, j, |h| Subtract { h, v, there: g.half_plane_in(j, h.colour, planes), p, q });
+            store(sums, j, sum);
         };
         self.pass(&mut workspace, &[&stage]);
         self.reduce(&workspace, sigma, scalars)

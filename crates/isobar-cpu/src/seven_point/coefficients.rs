@@ -30,6 +30,11 @@ pub(crate) trait Coefficients<T: Real>: Sync {
     type Tile<'a, S: Simd>: TileCoefficients<S, T>
     where
         Self: 'a;
+    /// Coefficients for processors without vector instructions: these, or more general ones for which loops are compiled anyway.
+    type WithoutVectors: Coefficients<T>;
+
+    /// Returns the coefficients for processors without vector instructions.
+    fn without_vectors(&self) -> &Self::WithoutVectors;
 
     /// Returns the coefficients of some columns of a half plane.
     fn tile<'a, S: Simd>(&'a self, simd: S, g: Geometry<'a, T>, h: &HalfPlane, columns: Columns) -> Self::Tile<'a, S>;

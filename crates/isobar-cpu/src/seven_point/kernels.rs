@@ -228,6 +228,7 @@ pub(crate) struct Divide<T> {
 
 impl<T: Real> Kernel<T> for Divide<T> {
     type Output = [f64; 2];
+    const READS_HALO_COLUMNS: bool = false;
 
     #[inline(always)]
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
@@ -259,6 +260,7 @@ pub(crate) struct Scale<T> {
 
 impl<T: Real> Kernel<T> for Scale<T> {
     type Output = [f64; 2];
+    const READS_HALO_COLUMNS: bool = false;
 
     #[inline(always)]
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
@@ -268,7 +270,7 @@ impl<T: Real> Kernel<T> for Scale<T> {
         let tile = c.tile(simd, g, &h, g.all_columns());
         for w in g.rows() {
             let (row, position, n) = (tile.row(w.k), g.position(&h, w), w.columns.n);
-            let ahead = [r, q, z].map(|v| v.ahead(position));
+            let ahead = [r.ahead(position), q.ahead(position), z.ahead(position)];
             // SAFETY: see the top of this file.
             let (mut r, q, mut z) =
                 unsafe { (r.packs_mut(simd, position, n), q.packs(simd, position, n), z.packs_mut(simd, position, n)) };

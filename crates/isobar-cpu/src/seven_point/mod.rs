@@ -107,6 +107,8 @@ pub(crate) type Stage<'a, T> = &'a (dyn Fn(usize, &mut ChunkSpace<T>) + Sync);
 pub(crate) trait Kernel<T: Real> {
     /// The sums of the loop.
     type Output;
+    /// Whether the loop ever reads halo columns, and must be compiled for them too.
+    const READS_HALO_COLUMNS: bool = true;
 
     /// Runs the loop; all implementations are `#[inline(always)]`.
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> Self::Output;
@@ -124,16 +126,26 @@ impl<T: Real, K: Kernel<T>, C: Coefficients<T>> WithSimd for On<'_, K, T, C> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> K::Output {
-        let geometry = if C::IS_PLAIN {
-            Geometry { periodic: [false; 3], replaces_ends: false, ..self.geometry }
-        } else {
-            self.geometry
-        };
-        if C::IS_PLAIN && self.geometry.layout.has_halo_columns() {
-            return self.kernel.run(simd, Geometry { periodic: [false; 3], ..self.geometry }, self.coefficients);
+        let Self { kernel, geometry: g, coefficients: c } = self;
+        if S::IS_SCALAR {
+            return run_without_vectors(kernel, g, c.without_vectors());
         }
-        self.kernel.run(simd, geometry, self.coefficients)
+        if C::IS_PLAIN {
+            let plain = Geometry { periodic: [false; 3], ..g };
+            if K::READS_HALO_COLUMNS && g.layout.has_halo_columns() {
+                return kernel.run(simd, plain, c);
+            }
+            return kernel.run(simd, Geometry { replaces_ends: false, ..plain }, c);
+        }
+        kernel.run(simd, g, c)
     }
+}
+
+/// Runs a kernel on a processor without vector instructions. It is compiled once for a kernel: few processors need it.
+#[inline(never)]
+fn run_without_vectors<T: Real, K: Kernel<T>, C: Coefficients<T>>(kernel: K, g: Geometry<'_, T>, c: &C) -> K::Output {
+    let periodic = if C::IS_PLAIN { [false; 3] } else { g.periodic };
+    kernel.run(pulp::Scalar::new(), Geometry { periodic, ..g }, c)
 }
 
 /// Returns the entries of a row in natural order with a ghost at either end and padding for packs.
@@ -225,7 +237,8 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         from_start: bool,
         mut exchange: impl FnMut(usize, Meanwhile<'_>) -> Result<()>,
     ) -> Result<()> {
-        let open = self.layout.halo().map(|rows| rows > 0);
+        let [before, after] = self.layout.halo();
+        let open = [before > 0, after > 0];
         let chunks = self.chunks(workspace, stages.len()).open(open, from_start);
         let spaces = Shared::of(&mut workspace.chunks);
         let stage = |s: usize, plane: usize, chunk: usize| {
@@ -263,7 +276,13 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         mut kernel: impl FnMut(HalfPlane) -> K,
     ) -> [f64; 2] {
         let g = self.geometry();
-        let [red, black] = Colour::BOTH.map(|colour| coefficients.run(&self.cpu, g, kernel(g.half_plane(j, colour))));
+        self.sum_halves(j, &mut |h| coefficients.run(&self.cpu, g, kernel(h)))
+    }
+
+    /// Adds up what a loop returns for both half planes of plane j.
+    pub(crate) fn sum_halves(&self, j: usize, run: &mut dyn FnMut(HalfPlane) -> [f64; 2]) -> [f64; 2] {
+        let g = self.geometry();
+        let (red, black) = (run(g.half_plane(j, Colour::Red)), run(g.half_plane(j, Colour::Black)));
         [red[0] + black[0], red[1] + black[1]]
     }
 }

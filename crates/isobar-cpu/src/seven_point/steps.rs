@@ -169,7 +169,7 @@ impl<C: Stored<T>, T: Real> CgOperator<Cpu, T> for SevenPoint<C, T> {
         let Direction { u, p, next, z: given_z, q } = v;
         let (u, p, z, q) = (u.share_mut(), p.share_mut(), given_z.share(), q.share_mut());
         let next = next.map_or(p, Vector::share_mut);
-        let [alpha, beta] = [alpha, beta].map(|ratio| T::from_f64(scalars.value(ratio)));
+        let (alpha, beta) = (T::from_f64(scalars.value(alpha)), T::from_f64(scalars.value(beta)));
         let (c, mut workspace) = (self.coefficients(), self.workspace());
         let sums = Shared::of(&mut workspace.sums);
         let (len, layers) = (self.geometry().plane_len(), self.geometry().layers());
@@ -178,10 +178,10 @@ impl<C: Stored<T>, T: Real> CgOperator<Cpu, T> for SevenPoint<C, T> {
             // SAFETY: only this stage uses plane j of u, p and the next p; z is only read.
             let (u, p_here, z_here) = unsafe { (u.row_mut(start, len), p.row_mut(start, len), z.row(start, len)) };
             self.cpu().dispatch::<T, _>(blas::Advance { alpha, beta, u, p: p_here, z: z_here });
-            let [before, after] = self.layout.halo_len().map(|entries| entries > 0);
+            let [before, after] = self.layout.halo();
             let halo_rows = [
-                (before && j == 0, start - len as isize),
-                (after && j + 1 == self.layout.shape().ny, start + len as isize),
+                (before > 0 && j == 0, start - len as isize),
+                (after > 0 && j + 1 == self.layout.shape().ny, start + len as isize),
             ];
             for (_, start) in halo_rows.into_iter().filter(|(is_beside, _)| *is_beside) {
                 // SAFETY: as above; the halo row beside plane j is used by no other plane of this stage.
@@ -193,9 +193,10 @@ impl<C: Stored<T>, T: Real> CgOperator<Cpu, T> for SevenPoint<C, T> {
                 let start = self.layout.beyond(is_east, j as isize);
                 // SAFETY: as above, for the cells in halo columns beside plane j.
                 let (p, z) = unsafe { (p.row_mut(start, layers), z.row(start, layers)) };
-                self.cpu().dispatch::<T, _>(|| {
-                    p.iter_mut().zip(z).for_each(|(p, &z)| *p = beta.mul_add(*p, z));
-                });
+                self.cpu().vectorize::<T>(
+                    #[inline(always)]
+                    || p.iter_mut().zip(z).for_each(|(p, &z)| *p = beta.mul_add(*p, z)),
+                );
             }
         };
         let apply = |j: usize, _: &mut ChunkSpace<T>| {
@@ -265,11 +266,7 @@ impl<C: Stored<T>, T: Real> LineSolver<Cpu, T> for SevenPoint<C, T> {
         let (r, q, z) = (r.share_mut(), q.share(), z.share_mut());
         let g = self.geometry();
         let stage = |c: &C, j: usize, space: &mut ChunkSpace<T>| {
-            let [red, black] = Colour::BOTH.map(|colour| {
-                let h = g.half_plane(j, colour);
-                c.run(self.cpu(), g, Precondition { h, alpha, r, q, z, space: &mut *space })
-            });
-            [red[0] + black[0], red[1] + black[1]]
+            self.sum_halves(j, &mut |h| c.run(self.cpu(), g, Precondition { h, alpha, r, q, z, space: &mut *space }))
         };
         self.summing_pass(stage, out, scalars)
     }

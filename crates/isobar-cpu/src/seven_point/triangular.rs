@@ -56,7 +56,7 @@ impl<T: Real> Kernel<T> for RelaxLower<T> {
         let tile = c.tile(simd, g, &h, g.all_columns());
         for window in g.rows() {
             let (row, position, n) = (tile.row(window.k), g.position(&h, window), window.columns.n);
-            let ahead = [r, w, v].map(|x| x.ahead(position));
+            let ahead = [r.ahead(position), w.ahead(position), v.ahead(position)];
             // SAFETY: see the top of this file, here and below.
             let (lower, r, mut out) = unsafe {
                 (
@@ -99,7 +99,7 @@ impl<T: Real> Kernel<T> for RelaxUpper<T> {
         let tile = c.tile(simd, g, &h, g.all_columns());
         for window in g.rows() {
             let (row, position, n) = (tile.row(window.k), g.position(&h, window), window.columns.n);
-            let ahead = [v, z].map(|x| x.ahead(position));
+            let ahead = [v.ahead(position), z.ahead(position)];
             // SAFETY: see the top of this file.
             let (higher, v, mut out) = unsafe {
                 (
@@ -149,11 +149,11 @@ impl<S: Simd, T: Real> Products<'_, S, T> {
     fn value(&self, entries: &impl Entries<S, T>, r: Pack<S, T>, inverse: Pack<S, T>, i: usize) -> Pack<S, T> {
         let zero = Pack::splat(self.simd, T::ZERO);
         let mut sums = [zero; 3];
-        let around = [&self.lower, &self.weights, &self.weighted].map(|around| around.horizontal(i));
+        let around = [self.lower.horizontal(i), self.weights.horizontal(i), self.weighted.horizontal(i)];
         let plain = self.plain.as_ref().map(|around| around.horizontal(i));
         Self::add(&mut sums, entries.horizontal(), around, plain);
         if let Some(vertical) = entries.vertical() {
-            let around = [&self.lower, &self.weights, &self.weighted].map(|around| around.vertical(i));
+            let around = [self.lower.vertical(i), self.weights.vertical(i), self.weighted.vertical(i)];
             let plain = self.plain.as_ref().map(|around| around.vertical(i));
             Self::add(&mut sums, vertical, around, plain);
         }

@@ -113,7 +113,7 @@ impl<T: Real> Place<'_, '_, T> {
     ) -> Option<T> {
         let view = View { simd, g: self.g, v: vectors.z, h: self.h, w: self.w, which };
         let (position, n) = (self.position(), self.w.columns.n);
-        let ahead = [vectors.inverse_pivots, vectors.z].map(|v| v.ahead(position));
+        let ahead = [vectors.inverse_pivots.ahead(position), vectors.z.ahead(position)];
         // SAFETY: see the top of this file.
         let (south, north, below, above, inverse) = unsafe {
             (
@@ -157,7 +157,7 @@ impl<T: Real> Place<'_, '_, T> {
 
 /// Returns the half planes of plane j with even and with odd i.
 fn by_parity<T: Real>(g: &Geometry<'_, T>, j: usize) -> [HalfPlane; 2] {
-    let [red, black] = Colour::BOTH.map(|colour| g.half_plane(j, colour));
+    let (red, black) = (g.half_plane(j, Colour::Red), g.half_plane(j, Colour::Black));
     if red.parity == 0 { [red, black] } else { [black, red] }
 }
 
@@ -184,7 +184,7 @@ impl<T: Real> Kernel<T> for Forward<'_, T> {
             let (mut rho, mut norm) = (RowSum::new(simd), RowSum::new(simd));
             for k in layers.clone() {
                 let w = Window { k, columns };
-                let places = halves.each_ref().map(|h| Place { g, h, w });
+                let places = [Place { g, h: &halves[0], w }, Place { g, h: &halves[1], w }];
                 let positions = [places[0].position(), places[1].position()];
                 let mut across = None;
                 for parity in 0..2 {
@@ -265,7 +265,7 @@ impl<T: Real> Kernel<T> for Backward<'_, T> {
             let (even, odd) = (c.tile(simd, g, &halves[0], columns), c.tile(simd, g, &halves[1], columns));
             for k in layers.clone().rev() {
                 let w = Window { k, columns };
-                let places = halves.each_ref().map(|h| Place { g, h, w });
+                let places = [Place { g, h: &halves[0], w }, Place { g, h: &halves[1], w }];
                 let positions = [places[0].position(), places[1].position()];
                 let mut across = None;
                 for parity in 0..2 {

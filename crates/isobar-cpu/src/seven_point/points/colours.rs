@@ -83,6 +83,7 @@ struct FromZero<T> {
 
 impl<T: Real> Kernel<T> for FromZero<T> {
     type Output = ();
+    const READS_HALO_COLUMNS: bool = false;
 
     #[inline(always)]
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) {

@@ -91,7 +91,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
                 let lines = lines.map(|lines| (lines, (t % cycle.counts(shape)[0] * shape.ny) as isize));
                 let tile =
                     Tile { cycle, is_exact, spans: cycle.spans(shape, t), f, u, v, lines, moving, space: &mut *space };
-                let sum = c.run(self.cpu(), g, tile);
+                let sum = tile.relax(self.cpu(), g, &*c);
                 // SAFETY: each tile has a place of its own.
                 unsafe { shared_sums.set(t as isize, sum) };
             }
@@ -142,11 +142,8 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     ) -> Result<()> {
         let [omega, momentum] = [cycle.relaxation, cycle.momentum].map(T::from_f64);
         let (f, shared_u, v) = (f.share(), u.share(), v.share_mut());
-        if cycle.momentum > 0.0 {
-            let sweep = |h| Sweep::<T, true> { h, omega, momentum, f, u: shared_u, v };
-            return self.summing_pass_and_fill(|c, j, _| self.on_both(c, j, sweep), norm, scalars, u);
-        }
-        let sweep = |h| Sweep::<T, false> { h, omega, momentum, f, u: shared_u, v };
+        let momentum = (cycle.momentum > 0.0).then_some(momentum);
+        let sweep = |h| Sweep { h, omega, momentum, f, u: shared_u, v };
         self.summing_pass_and_fill(|c, j, _| self.on_both(c, j, sweep), norm, scalars, u)
     }
 }
@@ -239,7 +236,7 @@ impl<C: Stored<T>, T: Real> PointSmoother<Cpu, T> for SevenPoint<C, T> {
         let norms = norms.entries_mut();
         if cycle.is_sweep() {
             let omega = T::from_f64(cycle.relaxation);
-            let sweep = |h| Sweep::<T, false> { h, omega, momentum: T::ZERO, f, u, v };
+            let sweep = |h| Sweep { h, omega, momentum: None, f, u, v };
             // A plane with one layer is a line.
             self.pass_by_plane(|c, j, _| self.on_both(c, j, sweep), |j, sums| norms[line.index(j, 0, 0)] = sums[0]);
             return Ok(());

@@ -32,34 +32,22 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         norm: Scalar,
         scalars: &mut HostScalars,
     ) {
-        match before {
-            Some(before) => self.stream_with::<true>(cycle, [f, u, v, w], [before, u], norm, scalars),
-            None => self.stream_with::<false>(cycle, [f, u, v, w], [u, u], norm, scalars),
-        }
-    }
-
-    /// With M, the first two sweeps take momentum from `befores`.
-    fn stream_with<const M: bool>(
-        &self,
-        cycle: &PointCycle,
-        [f, u, v, w]: [Shared<T>; 4],
-        befores: [Shared<T>; 2],
-        norm: Scalar,
-        scalars: &mut HostScalars,
-    ) {
-        let ([omega, momentum], k) = ([cycle.relaxation, cycle.momentum].map(T::from_f64), cycle.sub_iterations);
+        let (omega, k) = (T::from_f64(cycle.relaxation), cycle.sub_iterations);
+        let momentum = before.map(|_| T::from_f64(cycle.momentum));
+        // The first two sweeps take momentum from these, later ones from what they overwrite.
+        let befores = [before, before.map(|_| u)];
         let (g, c, mut workspace) = (self.geometry(), self.coefficients(), self.workspace());
         let sums = Shared::of(&mut workspace.sums);
         // Alternates so that the last sweep writes v; a sweep overwrites the input of the previous one.
         let to = |s: usize| if (k - s) % 2 == 1 { v } else { w };
         let sweep = |s: usize, j: usize| {
-            if M && let Some(before) = befores.get(s) {
+            if let Some(&Some(before)) = befores.get(s) {
                 let (start, len) = (g.plane_start(j), 2 * g.layout.half_plane());
                 // SAFETY: see the top of `kernels`; nobody writes `befores`.
                 unsafe { to(s).row_mut(start, len).copy_from_slice(before.row(start, len)) };
             }
             let u = if s == 0 { u } else { to(s - 1) };
-            let sum = self.on_both(&c, j, |h| Sweep::<T, M> { h, omega, momentum, f, u, v: to(s) });
+            let sum = self.on_both(&c, j, |h| Sweep { h, omega, momentum, f, u, v: to(s) });
             if s == 0 {
                 store(sums, j, sum);
             }

@@ -65,23 +65,24 @@ pub(super) fn rest<S: Simd, T: Real>(simd: S, omega: T) -> Option<Pack<S, T>> {
     if omega == T::ONE { None } else { Some(Pack::splat(simd, T::ONE - omega)) }
 }
 
-/// v = u + ω D⁻¹(f − A u), and + m (u − v) where M;  Σ (f − A u)²
-pub(super) struct Sweep<T, const M: bool> {
+/// v = u + ω D⁻¹(f − A u), and + m (u − v) where there is momentum m;  Σ (f − A u)²
+pub(super) struct Sweep<T> {
     pub(super) h: HalfPlane,
     pub(super) omega: T,
-    pub(super) momentum: T,
+    pub(super) momentum: Option<T>,
     pub(super) f: Shared<T>,
     pub(super) u: Shared<T>,
     pub(super) v: Shared<T>,
 }
 
-impl<T: Real, const M: bool> Kernel<T> for Sweep<T, M> {
+impl<T: Real> Kernel<T> for Sweep<T> {
     type Output = [f64; 2];
 
     #[inline(always)]
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
         let Self { h, omega, momentum, f, u, v } = self;
-        let (rest, omega, momentum) = (rest(simd, omega), Pack::splat(simd, omega), Pack::splat(simd, momentum));
+        let (rest, omega) = (rest(simd, omega), Pack::splat(simd, omega));
+        let momentum = momentum.map(|momentum| Pack::splat(simd, momentum));
         let mut sum = RowSum::new(simd);
         let tile = c.tile(simd, g, &h, g.all_columns());
         for w in g.rows() {
@@ -100,8 +101,11 @@ impl<T: Real, const M: bool> Kernel<T> for Sweep<T, M> {
                 sum.add_product(residual, residual);
                 let update = Update::new(&entries, omega, f.get(i));
                 let own = au.own.get(i);
-                let value = update.apply(rest, own, au.around.horizontal(i), au.around.vertical(i));
-                out.set(i, if M { momentum.mul_add(own - out.get(i), value) } else { value });
+                let mut value = update.apply(rest, own, au.around.horizontal(i), au.around.vertical(i));
+                if let Some(momentum) = momentum {
+                    value = momentum.mul_add(own - out.get(i), value);
+                }
+                out.set(i, value);
             }
             sum.end_short_row();
         }

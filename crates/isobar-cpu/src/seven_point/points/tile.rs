@@ -9,13 +9,14 @@ use isobar_core::layout::Colour;
 use isobar_core::options::{PointCycle, Span};
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
-use pulp::Simd;
+use pulp::{Simd, WithSimd};
 
 use super::space::{Lanes, Rows, TileSpace};
 use super::sweep::{Update, rest};
+use crate::cpu::Cpu;
 use crate::geometry::{Columns, Geometry, HalfPlane, Link, Window};
 use crate::seven_point::kernels::Applied;
-use crate::seven_point::{Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};
+use crate::seven_point::{Coefficients, Entries, Kernel, RowCoefficients, Stored, TileCoefficients};
 use crate::shared::{Row, RowMut, Shared};
 use crate::vector::Vector;
 
@@ -46,14 +47,37 @@ pub(super) struct Moving<T> {
     pub(super) last: Shared<T>,
 }
 
-impl<T: Real> Kernel<T> for Tile<'_, T> {
-    type Output = f64;
-
-    #[inline(always)]
-    fn run<S: Simd, C: Coefficients<T>>(mut self, simd: S, g: Geometry<'_, T>, c: &C) -> f64 {
-        let [_, y, z] = self.spans.map(|span| span.relaxed);
+impl<T: Real> Tile<'_, T> {
+    /// Computes all sub-iterations, and returns Σ (f − A u)².
+    pub(super) fn relax<C: Stored<T>>(mut self, cpu: &Cpu, g: Geometry<'_, T>, c: &C) -> f64 {
         let rows = Rows::new(self.cycle, g.layout.shape());
         let lanes = [0, 1].map(|parity| Lanes::new(&rows, self.spans[0], parity, g.layout.pitch()));
+        let (sum, weights) = c.run(cpu, g, First { tile: &mut self, rows: &rows, lanes: &lanes });
+        self.copy_neighbours(g, &rows, &lanes);
+        let is_tall = g.layers() > 1;
+        cpu.dispatch::<T, _>(Others { tile: &mut self, rows: &rows, lanes: &lanes, weights, is_tall });
+        self.leave(g, &rows, &lanes);
+        sum
+    }
+}
+
+/// The first sub-iteration of a tile, which stores c and w for the others.
+struct First<'a, 't, T> {
+    tile: &'a mut Tile<'t, T>,
+    rows: &'a Rows,
+    lanes: &'a [Lanes; 2],
+}
+
+impl<T: Real> Kernel<T> for First<'_, '_, T> {
+    /// Σ (f − A u)², and the structure of w.
+    type Output = (f64, Weights<T>);
+    // Tiles that are rectangles of a grid divided among ranks are not supported.
+    const READS_HALO_COLUMNS: bool = false;
+
+    #[inline(always)]
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> Self::Output {
+        let Self { tile: this, rows, lanes } = self;
+        let [y, z] = this.relaxed();
         let mut sum = 0.0;
         let mut found = Weights::Uniform([None; 6]);
         for j in y[0]..y[1] {
@@ -62,32 +86,48 @@ impl<T: Real> Kernel<T> for Tile<'_, T> {
                 let own = &lanes[h.parity];
                 let tile = c.tile(simd, g, &h, Columns { m: own.m, n: rows.lanes });
                 for k in z[0]..z[1] {
-                    self.first(simd, g, &rows, (&h, k), own, tile.row(k));
+                    this.first(simd, g, rows, (&h, k), own, tile.row(k));
                     let at = rows.at(h.parity, (j - y[0]) as isize, (k - z[0]) as isize);
-                    found = self.compare(g, found, at, own, [j, k]);
-                    let of_row = self.residual_norm(j, k, own);
+                    found = this.compare(g, found, at, own, [j, k]);
+                    let of_row = this.residual_norm(j, k, own);
                     sum += of_row;
-                    if let Some((lines, first)) = self.lines
-                        && (self.spans[1].left[0]..self.spans[1].left[1]).contains(&j)
+                    if let Some((lines, first)) = this.lines
+                        && (this.spans[1].left[0]..this.spans[1].left[1]).contains(&j)
                     {
                         // SAFETY: of the tiles at the same place in x, one writes this row of cells.
                         unsafe { lines.row_mut(first + j as isize, 1)[0] += of_row };
                     }
-                    self.put_beside(g, &h, own, k, at);
+                    this.put_beside(g, &h, own, k, at);
                 }
             }
         }
-        self.copy_neighbours(g, &rows, &lanes);
-        for s in 2..=self.cycle.sub_iterations {
-            match (found.couples_in_y(), g.layers() > 1) {
-                (false, false) => self.sub_iteration::<S, false, false>(simd, s, &rows, &lanes, found),
-                (true, false) => self.sub_iteration::<S, true, false>(simd, s, &rows, &lanes, found),
-                (false, true) => self.sub_iteration::<S, false, true>(simd, s, &rows, &lanes, found),
-                (true, true) => self.sub_iteration::<S, true, true>(simd, s, &rows, &lanes, found),
+        (sum, found)
+    }
+}
+
+/// The sub-iterations after the first: they need no matrix, and are compiled once for all kinds of coefficients.
+struct Others<'a, 't, T> {
+    tile: &'a mut Tile<'t, T>,
+    rows: &'a Rows,
+    lanes: &'a [Lanes; 2],
+    weights: Weights<T>,
+    is_tall: bool,
+}
+
+impl<T: Real> WithSimd for Others<'_, '_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { tile, rows, lanes, weights, is_tall } = self;
+        for s in 2..=tile.cycle.sub_iterations {
+            match (weights.couples_in_y(), is_tall) {
+                (false, false) => tile.sub_iteration::<S, false, false>(simd, s, rows, lanes, weights),
+                (true, false) => tile.sub_iteration::<S, true, false>(simd, s, rows, lanes, weights),
+                (false, true) => tile.sub_iteration::<S, false, true>(simd, s, rows, lanes, weights),
+                (true, true) => tile.sub_iteration::<S, true, true>(simd, s, rows, lanes, weights),
             }
         }
-        self.leave(g, &rows, &lanes);
-        sum
     }
 }
 
@@ -110,10 +150,18 @@ impl<T: Real> Weights<T> {
 }
 
 impl<T: Real> Tile<'_, T> {
+    /// Returns the rows and the layers that are relaxed. (Here and below nothing is mapped by an array's `map`, which would not be
+    /// inlined.)
+    #[inline(always)]
+    fn relaxed(&self) -> [[usize; 2]; 2] {
+        let [_, y, z] = &self.spans;
+        [y.relaxed, z.relaxed]
+    }
+
     /// Stores c and w of a row, and computes the first sub-iteration.
     #[inline(always)]
-    fn first<S: Simd>(
-        &mut self,
+    fn first<'a, S: Simd>(
+        &'a mut self,
         simd: S,
         g: Geometry<'_, T>,
         rows: &Rows,
@@ -121,7 +169,7 @@ impl<T: Real> Tile<'_, T> {
         lanes: &Lanes,
         row: impl RowCoefficients<S, T>,
     ) {
-        let [_, y, z] = self.spans.map(|span| span.relaxed);
+        let [y, z] = self.relaxed();
         let n = rows.lanes;
         let w = Window { k, columns: Columns { m: lanes.m, n } };
         // SAFETY: rows of vectors that nobody writes.
@@ -137,10 +185,9 @@ impl<T: Real> Tile<'_, T> {
         let mut first = RowMut::new(simd, &mut first.entries_mut()[at..at + n]);
         let is_tall = g.layers() > 1;
         let [west, east, south, north, below, above] = weights;
-        let mut to =
-            [west, east, south, north].map(|weights| RowMut::new(simd, &mut weights.entries_mut()[at..at + n]));
-        let mut to_vertical = [below, above]
-            .map(|weights| RowMut::new(simd, if is_tall { &mut weights.entries_mut()[at..at + n] } else { &mut [] }));
+        let to = |weights: &'a mut Vector<T>| RowMut::new(simd, &mut weights.entries_mut()[at..at + n]);
+        let mut horizontal = [to(west), to(east), to(south), to(north)];
+        let mut vertical = if is_tall { Some([to(below), to(above)]) } else { None };
         let mut after = RowMut::new(simd, &mut after.entries_mut()[at..at + n]);
         let mut constant = RowMut::new(simd, &mut constant.entries_mut()[at..at + n]);
         let mut residual = RowMut::new(simd, &mut residual.entries_mut()[..n]);
@@ -158,20 +205,18 @@ impl<T: Real> Tile<'_, T> {
                 None => after.set(i, value),
             }
             constant.set(i, update.constant);
-            for (to, weight) in to.iter_mut().zip(update.horizontal) {
-                to.set(i, weight);
+            for (d, to) in horizontal.iter_mut().enumerate() {
+                to.set(i, update.horizontal[d]);
             }
-            if is_tall && let Some(vertical) = update.vertical {
-                for (to, weight) in to_vertical.iter_mut().zip(vertical) {
-                    to.set(i, weight);
-                }
+            if let (Some([to_below, to_above]), Some([below, above])) = (&mut vertical, update.vertical) {
+                to_below.set(i, below);
+                to_above.set(i, above);
             }
         }
     }
 
     /// Updates the structure of the tile's w with another row, of plane j and layer k. Beyond closed sides values are zero,
     /// and w is arbitrary.
-    #[inline(always)]
     fn compare(
         &self,
         g: Geometry<'_, T>,
@@ -210,7 +255,6 @@ impl<T: Real> Tile<'_, T> {
     }
 
     /// Restores the values next to the tile in x, which are stored in c.
-    #[inline(always)]
     fn put_beside(&mut self, g: Geometry<'_, T>, h: &HalfPlane, lanes: &Lanes, k: usize, at: usize) {
         let nx = g.layout.shape().nx;
         let [x0, x1] = self.spans[0].relaxed;
@@ -233,7 +277,6 @@ impl<T: Real> Tile<'_, T> {
     }
 
     /// Copies the values of the rows and layers around the tile, zeros beyond closed sides.
-    #[inline(always)]
     fn copy_neighbours(&mut self, g: Geometry<'_, T>, rows: &Rows, lanes: &[Lanes; 2]) {
         let [_, y, z] = self.spans.map(|span| span.relaxed);
         let n = rows.lanes;
@@ -300,12 +343,12 @@ impl<T: Real> Tile<'_, T> {
     ) {
         let still = self.cycle.sub_iterations - s;
         // An exact cycle computes only the cells on which the written ones depend.
-        let [y, z] = [1, 2].map(|d| {
-            let Span { relaxed, left } = self.spans[d];
+        let needed = |Span { relaxed, left }: Span| {
             let first = if self.is_exact { relaxed[0].max(left[0].saturating_sub(still)) } else { relaxed[0] };
             let end = if self.is_exact { relaxed[1].min(left[1] + still) } else { relaxed[1] };
             [(first - relaxed[0]) as isize, (end - relaxed[0]) as isize]
-        });
+        };
+        let (y, z) = (needed(self.spans[1]), needed(self.spans[2]));
         let factors = Factors {
             rest: rest(simd, T::from_f64(self.cycle.relaxation)),
             momentum: self.moving.map(|moving| Pack::splat(simd, moving.momentum)),
@@ -313,7 +356,6 @@ impl<T: Real> Tile<'_, T> {
         let TileSpace { u: [even, odd], constant, weights: stored, .. } = &mut *self.space;
         let (before, after) = if s.is_multiple_of(2) { (&*odd, even) } else { (&*even, odd) };
         let (before, after, constant) = (before.entries(), after.entries_mut(), constant.entries());
-        let stored = stored.each_ref().map(Vector::entries);
         let (pitch, layer) = (rows.pitch(), rows.pitch() * rows.rows);
         let len = (y[1] - y[0]) as usize * pitch;
         for parity in [0, 1] {
@@ -332,20 +374,23 @@ impl<T: Real> Tile<'_, T> {
                 let constant_row = Row::<S, T>::new(simd, &constant[at..at + len]);
                 let out = RowMut::new(simd, &mut after[at..at + len]);
                 let vertical = if Z { at } else { 0 };
-                let stored = |d: usize, at: usize, len: usize| Row::<S, T>::new(simd, &stored[d][at..at + len]);
+                let row = |d: usize, at: usize, len: usize| Row::<S, T>::new(simd, &stored[d].entries()[at..at + len]);
                 let some = if Z { len } else { 0 };
                 let stored = [
-                    stored(0, at, len),
-                    stored(1, at, len),
-                    stored(2, at, len),
-                    stored(3, at, len),
-                    stored(4, vertical, some),
-                    stored(5, vertical, some),
+                    row(0, at, len),
+                    row(1, at, len),
+                    row(2, at, len),
+                    row(3, at, len),
+                    row(4, vertical, some),
+                    row(5, vertical, some),
                 ];
                 match weights {
                     Weights::Uniform(all) => {
-                        let all = all.map(|weight| Pack::splat(simd, weight.unwrap_or(T::ZERO)));
-                        relax::<S, T, Y, Z, true>(factors, constant_row, &all, &stored, &beside, out);
+                        let mut uniform = [Pack::splat(simd, T::ZERO); 6];
+                        for (d, pack) in uniform.iter_mut().enumerate() {
+                            *pack = Pack::splat(simd, all[d].unwrap_or(T::ZERO));
+                        }
+                        relax::<S, T, Y, Z, true>(factors, constant_row, &uniform, &stored, &beside, out);
                     }
                     Weights::Various(_) => {
                         let none = [Pack::splat(simd, T::ZERO); 6];
@@ -363,7 +408,6 @@ impl<T: Real> Tile<'_, T> {
     }
 
     /// Writes the tile's cells.
-    #[inline(always)]
     fn leave(&self, g: Geometry<'_, T>, rows: &Rows, lanes: &[Lanes; 2]) {
         let [_, y0, z0] = self.spans.map(|span| span.relaxed[0]);
         let [_, y, z] = self.spans.map(|span| span.left);
