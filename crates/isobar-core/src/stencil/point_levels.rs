@@ -187,7 +187,7 @@ where
         on.update(&operator, &coarse)?;
         update_below(&coarse)
     };
-    Ok(Hierarchy {
+    let made = Hierarchy {
         levels: [Arc::clone(finest) as _].into_iter().chain(below.levels).collect(),
         transfers: [transfer].into_iter().chain(below.transfers).collect(),
         corrections: [None].into_iter().chain(below.corrections).collect(),
@@ -196,7 +196,8 @@ where
         update: Box::new(update),
         coarsest: below.coarsest,
         notes: below.notes,
-    })
+    };
+    Ok(made.visited(B::VISITS))
 }
 
 /// How the finest grid of points above lines is halved.
