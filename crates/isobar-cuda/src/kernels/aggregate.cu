@@ -80,13 +80,6 @@ KERNEL(plus_aggregated)(long long n, const unsigned int* __restrict__ ids, const
     }
 }
 
-// x = 0 in cells that belong to no aggregate. Block 256.
-KERNEL(clear_outside)(long long n, const unsigned int* __restrict__ ids, T* __restrict__ x) {
-    await_previous();
-    for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL)
-        if (ids[i] == NONE) x[i] = T(0);
-}
-
 // y = f x, elementwise. Block 256.
 KERNEL(scale)(long long n, const double* __restrict__ f, const double* __restrict__ x, double* y) {
     await_previous();
