@@ -109,8 +109,6 @@ struct Below<B: SupportsGalerkin, T: Real> {
 struct Descent<B: SupportsGalerkin> {
     /// The last matrix, if it can be solved with exactly.
     coarsest: Option<B::Matrix>,
-    /// As those of a [`Hierarchy`].
-    visits: Vec<usize>,
     /// Notes for the user.
     notes: Vec<String>,
 }
@@ -127,31 +125,25 @@ fn descend<B: SupportsGalerkin>(
     make: &mut dyn FnMut(Vec<Axis>, B::Weights, &B::Matrix) -> Result<()>,
 ) -> Result<Descent<B>> {
     let is_small = |matrix: &B::Matrix| backend.grid(matrix).shape.cells() <= COARSEST_CELLS;
-    let (mut matrix, mut visits, mut notes) = (finest, Vec::new(), Vec::new());
-    while wanted.map_or(!is_small(&matrix), |wanted| visits.len() + 1 < wanted) {
+    let (mut matrix, mut levels, mut notes) = (finest, 1, Vec::new());
+    while wanted.map_or(!is_small(&matrix), |wanted| levels < wanted) {
         let axes = backend.strong_axes(&matrix)?;
         if axes.is_empty() {
             if let Some(wanted) = wanted {
-                let (Shape { nx, ny, nz }, have) = (backend.grid(&matrix).shape, visits.len() + 1);
+                let Shape { nx, ny, nz } = backend.grid(&matrix).shape;
                 notes.push(format!(
-                    "{have} of {wanted} multigrid levels: {nx}×{ny}×{nz} cells are not coarsened further"
+                    "{levels} of {wanted} multigrid levels: {nx}×{ny}×{nz} cells are not coarsened further"
                 ));
             }
             break;
         }
-        visits.push(B::VISITS.get(visits.len()).copied().unwrap_or(1));
+        levels += 1;
         let weights;
         (weights, matrix) = backend.coarsen(matrix, &axes)?;
         make(axes, weights, &matrix)?;
     }
     let coarsest = is_small(&matrix).then_some(matrix);
-    // The last grid is solved on, so that one visit to it is enough.
-    if coarsest.is_some()
-        && let Some(last) = visits.last_mut()
-    {
-        *last = 1;
-    }
-    Ok(Descent { coarsest, visits, notes })
+    Ok(Descent { coarsest, notes })
 }
 
 /// The hierarchy of a diffusion stencil: `wanted` levels, or as many as it takes to a grid that can be solved on exactly. Every rank
@@ -174,7 +166,7 @@ where
     let top = backend.body_correction::<T>(&layout, bodies(backend, has_bodies, &matrix)?)?;
     let (mut below, mut transfers, mut gathers) = (Vec::<Below<B, T>>::new(), Vec::new(), None);
     let (mut on, mut fine) = (backend.clone(), stencil.shape());
-    let Descent { coarsest, visits, mut notes } = descend(backend, matrix, wanted, &mut |axes, weights, matrix| {
+    let Descent { coarsest, mut notes } = descend(backend, matrix, wanted, &mut |axes, weights, matrix| {
         let Grid { shape, periodic: [x, y, _] } = backend.grid(matrix);
         // Cells of one colour are beside each other where a periodic direction has an odd number of rows.
         let is_odd = y && !shape.ny.is_multiple_of(2);
@@ -222,7 +214,8 @@ where
         }
         coarsest.as_ref().map_or(Ok(()), |solver| solver.update(&backend.inverse(&matrix)?))
     };
-    Ok(Hierarchy {
+    let visits = vec![1; transfers.len()];
+    let made = Hierarchy {
         levels,
         transfers,
         corrections,
@@ -231,7 +224,8 @@ where
         visits,
         notes,
         update: Box::new(update),
-    })
+    };
+    Ok(made.visited(B::VISITS))
 }
 
 /// A rank's share of the bodies of a level, where there can be any and it is not solved on exactly.
