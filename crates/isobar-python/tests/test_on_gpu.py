@@ -118,16 +118,22 @@ def to_gpu(library):
     return to, back
 
 
-@needs_gpu
-@pytest.mark.parametrize("library", ["cupy", "torch", "jax"])
-@pytest.mark.parametrize("name", CASES)
-def test_problems_on_a_gpu(library, name):
+def on_both(library, name):
+    """Return the ways to the GPU and back, that of one or several kappa, and a case on the host and on the GPU."""
     pytest.importorskip(library)
     to, back = to_gpu(library)
     (kappa,), options = CASES[name]
     moved = lambda kappa: tuple(map(to, kappa)) if isinstance(kappa, tuple) else to(kappa)
     there = {**options, "reaction": to(options["reaction"])} if np.ndim(options.get("reaction")) else options
-    host, problem = isobar.Diffusion(kappa, **options), isobar.Diffusion(moved(kappa), **there)
+    return to, back, moved, isobar.Diffusion(kappa, **options), isobar.Diffusion(moved(kappa), **there)
+
+
+@needs_gpu
+@pytest.mark.parametrize("library", ["cupy", "torch", "jax"])
+@pytest.mark.parametrize("name", CASES)
+def test_problems_on_a_gpu(library, name):
+    to, back, moved, host, problem = on_both(library, name)
+    (kappa,), options = CASES[name]
     assert problem._on_gpu is not None and problem.shape == host.shape
     f = np.random.default_rng(3).standard_normal(host.shape)
     b = problem.rhs(to(f))
@@ -157,12 +163,7 @@ def test_problems_on_a_gpu(library, name):
 @pytest.mark.parametrize("library", ["cupy", "torch", "jax"])
 @pytest.mark.parametrize("name", CASES)
 def test_derivatives_on_a_gpu(library, name):
-    pytest.importorskip(library)
-    to, back = to_gpu(library)
-    (kappa,), options = CASES[name]
-    moved = tuple(map(to, kappa)) if isinstance(kappa, tuple) else to(kappa)
-    there = {**options, "reaction": to(options["reaction"])} if np.ndim(options.get("reaction")) else options
-    host, problem = isobar.Diffusion(kappa, **options), isobar.Diffusion(moved, **there)
+    to, back, _, host, problem = on_both(library, name)
     f, xbar = np.random.default_rng(3).standard_normal((2, *host.shape))
     result = isobar.Solver(problem, tolerance=1e-10).solve(problem.rhs(to(f)))
     of_host = isobar.Solver(host, device="cpu", tolerance=1e-12).solve(host.rhs(f))

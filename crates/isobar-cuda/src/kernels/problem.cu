@@ -189,34 +189,30 @@ template <class F> __device__ __forceinline__ void for_each_side(const Form& for
     }
 }
 
-// b = V f + Σ t v for sides with a value v + Σ A q for those with a flux q, 0 in inactive cells. `arrays` are κ in x, y and z, f, which may be missing, and b.
-KERNEL(rhs, __launch_bounds__(256))(const Form* of, const Array* arrays) {
-    await_previous();
-    int extents[3] = {int(of->extents[0]), int(of->extents[1]), int(of->extents[2])};
+// to = V times a density, if there is one, plus term(kind, t, value) of each side; 0 in inactive cells. `arrays` are κ in x, y and z, the density, and `to`.
+template <class Term> __device__ __forceinline__ void of_cells(const Form& form, const Array* arrays, Term term) {
+    int extents[3] = {int(form.extents[0]), int(form.extents[1]), int(form.extents[2])};
     for_each_cell(extents, [&](int i, int j, int k) {
-        Cell cell(*of, arrays, i, j, k);
+        Cell cell(form, arrays, i, j, k);
         double sum = 0;
         if (cell.is_active()) {
             if (arrays[3].start) sum = arrays[3].get(cell.at) * cell.volume();
-            for_each_side(*of, cell, [&](long long, double tie, double value) { sum += tie * value; });
+            for_each_side(form, cell, [&](long long kind, double tie, double value) { sum += term(kind, tie, value); });
         }
         arrays[4].put(cell.at, sum);
     });
 }
 
-// s = V c + Σ t for Robin sides, 0 in inactive cells. `arrays` are κ in x, y and z, c, which may be missing, and s.
+// b = V f + Σ t v for sides with a value v + Σ A q for those with a flux q; see of_cells.
+KERNEL(rhs, __launch_bounds__(256))(const Form* of, const Array* arrays) {
+    await_previous();
+    of_cells(*of, arrays, [](long long, double tie, double value) { return tie * value; });
+}
+
+// s = V c + Σ t for Robin sides; see of_cells.
 KERNEL(shift, __launch_bounds__(256))(const Form* of, const Array* arrays) {
     await_previous();
-    int extents[3] = {int(of->extents[0]), int(of->extents[1]), int(of->extents[2])};
-    for_each_cell(extents, [&](int i, int j, int k) {
-        Cell cell(*of, arrays, i, j, k);
-        double sum = 0;
-        if (cell.is_active()) {
-            if (arrays[3].start) sum = arrays[3].get(cell.at) * cell.volume();
-            for_each_side(*of, cell, [&](long long kind, double tie, double) { sum += kind == ROBIN ? tie : 0.0; });
-        }
-        arrays[4].put(cell.at, sum);
-    });
+    of_cells(*of, arrays, [](long long kind, double tie, double) { return kind == ROBIN ? tie : 0.0; });
 }
 
 // Adds sources and wells to a right-hand side, or the indices of wells to a shift: of a source, its rate times the share of a cell in Σ κ_x Δz. One thread a

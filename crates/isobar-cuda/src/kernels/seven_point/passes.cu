@@ -411,17 +411,13 @@ KERNEL(clear_inactive, BOUNDS)(Stencil op, int length, T* __restrict__ x) {
     await_previous();
     for_each_own_cell(op, length, [&](const Column& column, int k, Index at) {
         const Fields h = load(op, at);
-        if (has_coefficient(h) || load_shift(op, at) != T(0) || sides(op, h, column.i, column.j, k) > T(0)) return;
-        const Index west = at + column.to[WEST], south = at + column.to[SOUTH];
-        T most = fmax(column.has[WEST] ? face<X>(op, load(op, west), h) : T(0), column.has[EAST] ? face<X>(op, h, load(op, at + column.to[EAST])) : T(0));
-        most = fmax(most, column.has[SOUTH] ? face<Y>(op, load(op, south), h) : T(0));
-        most = fmax(most, column.has[NORTH] ? face<Y>(op, h, load(op, at + column.to[NORTH])) : T(0));
+        if (has_coefficient(h) || load_shift(op, at) != T(0)) return;
+        T sum = outside<false>(op, column, k, at, h, nullptr).out;
 #if !FLAT
-        const bool around = periodic(Z) && op.nz > 1;
-        if (k > 0 || around) most = fmax(most, face<Z>(op, load(op, at + (Index)op.pitch * (k > 0 ? -1 : op.nz - 1)), h));
-        if (k + 1 < op.nz || around) most = fmax(most, face<Z>(op, h, load(op, at + (Index)op.pitch * (k + 1 < op.nz ? 1 : 1 - op.nz))));
+        if (k > 0) sum += face<Z>(op, load(op, at - op.pitch), h);
+        if (k + 1 < op.nz) sum += face<Z>(op, h, load(op, at + op.pitch));
 #endif
-        if (!(most > T(0))) x[at] = T(0);
+        if (!(sum > T(0))) x[at] = T(0);
     });
 }
 
