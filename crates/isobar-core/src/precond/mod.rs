@@ -108,6 +108,14 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
         false
     }
 
+    /// Makes another preconditioner with the same operators and vectors of its own, see [`Iteration::another`](crate::solver::Iteration::another).
+    ///
+    /// # Errors
+    /// Where the vectors do not fit in memory.
+    fn another(&self) -> Result<Option<Box<dyn Preconditioner<B, T>>>> {
+        Ok(None)
+    }
+
     /// Returns the traffic of one `apply` on this many cells.
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic>;
 
@@ -140,6 +148,10 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Identity<B> {
         self.0.convert(r, z)
     }
 
+    fn another(&self) -> Result<Option<Box<dyn Preconditioner<B, T>>>> {
+        Ok(Some(Box::new(Self(self.0.clone()))))
+    }
+
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
         vec![StepTraffic::once::<T>(traffic::COPY, cells)]
     }
@@ -170,6 +182,10 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Jacobi<B, T> {
         scalars: &mut B::Scalars,
     ) -> Result<()> {
         self.0.scale_residual(r, q, z, alpha, out, scalars)
+    }
+
+    fn another(&self) -> Result<Option<Box<dyn Preconditioner<B, T>>>> {
+        Ok(Some(Box::new(Self(Arc::clone(&self.0)))))
     }
 
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
@@ -208,6 +224,10 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Line<B, T> {
         scalars: &mut B::Scalars,
     ) -> Result<()> {
         self.0.precondition_residual(r, q, z, alpha, out, scalars)
+    }
+
+    fn another(&self) -> Result<Option<Box<dyn Preconditioner<B, T>>>> {
+        Ok(Some(Box::new(Self(Arc::clone(&self.0)))))
     }
 
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
