@@ -67,7 +67,7 @@ struct Open {
 /// κ of all cells, with closed sides.
 #[derive(Clone, Debug)]
 enum Cells {
-    Matrix(Diffusion),
+    Matrix(Box<Diffusion>),
     Phases(Arc<Phases>),
 }
 
@@ -138,7 +138,10 @@ impl Sample {
         drop(coefficient);
         let open = stencil.map(|stencil| {
             let found = stencil.components(&Host).map(|found| found.all);
-            Open { components: found.unwrap_or_else(|| AggregateMap::whole(shape)), cells: Cells::Matrix(stencil) }
+            Open {
+                components: found.unwrap_or_else(|| AggregateMap::whole(shape)),
+                cells: Cells::Matrix(Box::new(stencil)),
+            }
         });
         Ok(Self { shape, spacing, open, means, porosity, conducting: None })
     }
@@ -203,9 +206,11 @@ impl Sample {
             imbalance: 0.0,
             outcome: None,
         };
-        let Some((stencil, volume, rhs)) = device.enter(|| self.system(axis, device))? else { return Ok(found) };
+        let Some((stencil, volume)) = device.enter(|| self.matrix(axis, device))? else { return Ok(found) };
         found.connected = volume / self.porosity;
         let mut solver = Solver::builder(&stencil).device(device).options(options).build()?;
+        // After the setup, which takes more memory for a while.
+        let rhs = device.enter(|| self.rhs(axis, &stencil))?;
         let u = solution.map_or(Ok(Target::Nothing(self.shape)), |u| u.target(self.shape))?;
         found.outcome = Some(match &rhs {
             Driven::Host(rhs) => solver.solve_observed(rhs, u, Guess::Zero, observer)?,
@@ -223,9 +228,9 @@ impl Sample {
         Ok(found)
     }
 
-    /// Returns the matrix of the cells that are connected to both sides of an axis, with u = 1 on the lower one and u = 0 on the
-    /// upper one, their part of the volume, and the right-hand side; nothing where there are none.
-    fn system(&mut self, axis: Axis, device: &Device) -> Result<Option<(Diffusion, f64, Driven)>> {
+    /// Returns the matrix of the cells that are connected to both sides of an axis, with fixed values on them, and their part of the
+    /// volume; nothing where there are none.
+    fn matrix(&mut self, axis: Axis, device: &Device) -> Result<Option<(Diffusion, f64)>> {
         let Self { shape, spacing, open, porosity, conducting, .. } = self;
         let Some(open) = open else { return Ok(None) };
         let which = open.through(axis);
@@ -235,7 +240,7 @@ impl Sample {
         let gpu = device.gpu().filter(|_| matches!(open.cells, Cells::Phases(_))).map(Cuda::ordinal);
         let is_current =
             |known: &Conducting| known.which == which && known.on_gpu.as_ref().map(DeviceProblem::ordinal) == gpu;
-        let Conducting { stencil, volume, on_gpu, .. } = match conducting {
+        let Conducting { stencil, volume, .. } = match conducting {
             Some(known) if is_current(known) => known,
             none => {
                 // Two of them would take memory.
@@ -248,12 +253,15 @@ impl Sample {
                 none.insert(Conducting { which, volume, stencil, on_gpu })
             }
         };
-        let stencil = stencil.between_sides(axis, &Host);
-        let rhs = match on_gpu {
-            Some(problem) => Driven::Device(driven_on_gpu(problem, &stencil, axis)?),
-            None => Driven::Host(driven(&stencil, *shape, axis)),
-        };
-        Ok(Some((stencil, *volume, rhs)))
+        Ok(Some((stencil.between_sides(axis, &Host), *volume)))
+    }
+
+    /// Makes the right-hand side of u = 1 on the lower side of an axis and u = 0 on the upper one, where the coefficients of its matrix are.
+    fn rhs(&self, axis: Axis, stencil: &Diffusion) -> Result<Driven> {
+        match self.conducting.as_ref().and_then(|conducting| conducting.on_gpu.as_ref()) {
+            Some(problem) => driven_on_gpu(problem, stencil, axis).map(Driven::Device),
+            None => Ok(Driven::Host(driven(stencil, self.shape, axis))),
+        }
     }
 }
 

@@ -127,7 +127,7 @@ fn masks_of_each_axis_give_the_same() {
         let mut sample = Sample::new(problem.clone()).unwrap();
         let stencil = problem.stencil().unwrap();
         let all = stencil.components(&Host).unwrap().all;
-        let open = Open { cells: Cells::Matrix(stencil), components: all.clone() };
+        let open = Open { cells: Cells::Matrix(Box::new(stencil)), components: all.clone() };
         for axis in [Axis::X, Axis::Y, Axis::Z, Axis::X] {
             let which = open.through(axis);
             let (found, solution) = solution_along(&mut sample, axis);
