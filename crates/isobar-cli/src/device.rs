@@ -19,6 +19,15 @@ pub fn open(args: &DeviceArgs) -> Result<Device> {
     }
 }
 
+/// Opens the device while `work` runs on the host; with its threads, if it is the processor or their number is given.
+///
+/// # Errors
+/// The errors of [`open`].
+pub fn open_while<R: Send>(args: &DeviceArgs, work: impl FnOnce() -> R + Send) -> Result<(Device, R)> {
+    let is_first = args.threads.is_some() || matches!(args.device, DeviceChoice::Cpu);
+    Device::open_while(is_first, || open(args), work)
+}
+
 /// Adds the device's name to an error.
 fn named(args: &DeviceArgs, device: isobar::Result<Device>) -> Result<Device> {
     device.map_err(|error| Failure::new(format!("--device {}: {error}", args.device)))

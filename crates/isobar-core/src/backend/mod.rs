@@ -2,9 +2,10 @@
 //!
 //! * this file: [`Backend`],
 //! * [`scalars`]: names of scalars, and coefficients made from them,
-//! * [`aggregate`]: one number for each set of cells.
+//! * [`aggregate`]: one number for each set of cells, `runs`: sets of cells in a short form.
 
 pub mod aggregate;
+mod runs;
 pub mod scalars;
 
 use std::fmt;
@@ -18,6 +19,7 @@ use crate::layout::{Colour, Layout, Patch, Shape};
 use crate::real::Real;
 
 pub use aggregate::{AggregateBackend, AggregateMap};
+pub(crate) use runs::Runs;
 pub use scalars::{HostScalars, Ratio, Scalar, Sums};
 
 /// Work done while halo rows are exchanged: it must not read them, and must not change the cells that are sent.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::Phases;
 use crate::error::{Error, Result};
 use crate::execute::{Host, PIECE, find_wrong, for_each_piece, rows};
 use crate::layout::Shape;
@@ -92,6 +93,36 @@ impl LabelTable {
             let labels = &image[piece * PIECE..];
             values.iter_mut().zip(labels).for_each(|(value, &label)| *value = self.of(label));
         }))
+    }
+
+    /// Returns the phases of an image in C order, labels with equal coefficients being one phase; nothing for more than
+    /// [`Phases::MOST`] coefficients.
+    ///
+    /// # Errors
+    /// See [`LabelTable::coefficients`].
+    pub fn phases<L: Label>(&self, shape: Shape, image: &[L]) -> Result<Option<Phases>> {
+        self.check(shape, image)?;
+        let mut kappa: Vec<f64> = self.entries.values().chain(&self.others).copied().collect();
+        kappa.sort_by(f64::total_cmp);
+        kappa.dedup();
+        if kappa.len() > Phases::MOST {
+            return Ok(None);
+        }
+        let number = |value: f64| kappa.iter().position(|kappa| *kappa == value).unwrap_or(0) as u8;
+        let others = self.others.map_or(0, number);
+        let (first, dense) = &self.dense;
+        let dense: Vec<u8> = dense.iter().map(|&value| if value.is_nan() { others } else { number(value) }).collect();
+        let of = |label: L| match label.number() {
+            Some(label) => match dense.get(label.wrapping_sub(*first).cast_unsigned() as usize) {
+                Some(&number) => number,
+                None => self.entries.get(&label).map_or(others, |&value| number(value)),
+            },
+            None => others,
+        };
+        let numbers = rows(&Host, image.len(), PIECE, |piece, numbers| {
+            numbers.iter_mut().zip(&image[piece * PIECE..]).for_each(|(number, &label)| *number = of(label));
+        });
+        Phases::new(shape, numbers, kappa).map(Some)
     }
 
     /// Replaces labels, which were read as floating-point numbers, by coefficients.
