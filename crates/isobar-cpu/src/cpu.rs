@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::{
-    Backend, BodyAfter, DeviceInfo, HostScalars, Meanwhile, Ratio, Scalar, Shares, iterate_after_first,
+    Backend, BodyAfter, DeviceInfo, HostScalars, Meanwhile, Ratio, Scalar, Shares, iterate_after_first, queue,
 };
 use isobar_core::direct::Separable;
 use isobar_core::error::{Error, Result};
@@ -117,9 +117,9 @@ impl Cpu {
         self.inner.process
     }
 
-    /// Returns the number of threads.
+    /// Returns the number of threads of this thread's work: all on the first queue, and one on others.
     pub fn threads(&self) -> usize {
-        self.inner.threads
+        if queue::current() > 0 { 1 } else { self.inner.threads }
     }
 
     /// Returns the names of the vector instructions in use, found at run time.
@@ -180,6 +180,7 @@ impl Cpu {
         match count {
             0 => {}
             1 => f(0),
+            _ if queue::current() > 0 => (0..count).for_each(f),
             _ => self.install(&mut || split(0, count, f)),
         }
     }
@@ -370,6 +371,18 @@ impl Backend for Cpu {
         iterate_after_first(self, scalars, body, observe)
     }
 
+    /// Each thread solves a system, where that many keep more threads busy than one does.
+    fn queues(&self, systems: usize, layout: &Layout, bytes: usize) -> Result<usize> {
+        /// Systems with more bytes of vectors in all keep the memory busy one by one.
+        const MOST_BYTES: usize = 4 << 30;
+        let count = self.inner.threads.min(systems).min(MOST_BYTES / bytes.max(1));
+        Ok(if self.ranks.is_none() && 2 * count >= self.threads_for(layout.len()) { count } else { 0 })
+    }
+
+    fn most_queues(&self) -> usize {
+        self.inner.threads
+    }
+
     /// Waits for all ranks, so that no rank's wait for another is timed as work.
     fn synchronize(&self) -> Result<()> {
         self.ranks.as_ref().map_or(Ok(()), |ranks| ranks.world().barrier())
@@ -379,6 +392,7 @@ impl Backend for Cpu {
     fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match &self.ranks {
             Some(ranks) if ranks.world().is_bound_to_thread() => work(),
+            None if queue::current() > 0 => work(),
             _ => {
                 let (mut work, mut result) = (Some(work), None);
                 self.install(&mut || result = work.take().map(|work| work()));

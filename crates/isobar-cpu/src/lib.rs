@@ -25,6 +25,7 @@ mod halving;
 mod modes;
 mod overhead;
 mod part;
+mod per_queue;
 mod row_sum;
 mod seven_point;
 mod shared;

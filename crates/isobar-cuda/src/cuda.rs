@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
-use isobar_core::backend::{Backend, BodyAfter, DeviceInfo, Meanwhile, Ratio, Scalar, Shares, iterate_after_first};
+use isobar_core::backend::{
+    Backend, BodyAfter, DeviceInfo, Meanwhile, Ratio, Scalar, Shares, iterate_after_first, queue,
+};
 use isobar_core::direct::Separable;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Patch, Shape};
@@ -17,7 +19,7 @@ use isobar_dist::part::{self, PartBackend};
 use crate::array;
 use crate::compile::Source;
 use crate::direct;
-use crate::driver::{Context, Pointer, lock};
+use crate::driver::{BESIDE, Context, Pointer, lock};
 use crate::iterate;
 use crate::kernels;
 use crate::launch::{Arguments, Kernel, Launch, refuse_while_recording};
@@ -26,7 +28,6 @@ use crate::module::{Module, Modules};
 use crate::nvrtc::Nvrtc;
 use crate::pack;
 use crate::problem;
-use crate::queue::{self, BESIDE};
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
 use crate::staging::Staging;
@@ -449,15 +450,16 @@ impl Backend for Cuda {
         self.inner.modules.load()
     }
 
-    fn queues(&self, bytes: usize) -> Result<usize> {
+    fn queues(&self, systems: usize, _: &Layout, bytes: usize) -> Result<usize> {
         if self.ranks.is_some() || self.link.is_some() {
             return Ok(0);
         }
-        Ok(BESIDE.min(self.context().free_memory()? / (4 * bytes.max(1))))
+        // A quarter of the free memory.
+        Ok(BESIDE.min(systems).min(self.context().free_memory()? / (4 * bytes.max(1))))
     }
 
-    fn queue(&self) -> usize {
-        queue::current()
+    fn most_queues(&self) -> usize {
+        BESIDE
     }
 
     fn on_queue<R>(&self, queue: usize, work: impl FnOnce() -> Result<R>) -> Result<R> {

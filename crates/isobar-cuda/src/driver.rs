@@ -4,10 +4,10 @@ use std::ffi::CStr;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use cudarc::driver::{result, sys};
+use isobar_core::backend::queue;
 use isobar_core::error::{Error, Result};
 
 use crate::memory::{Mailboxes, Pool};
-use crate::queue::{self, QUEUES};
 use crate::staging::Arena;
 
 /// An address on the GPU.
@@ -100,6 +100,11 @@ pub(crate) fn count() -> Result<usize> {
     let count = result::device::get_count().map_err(|e| failure(e, "counting GPUs"))?;
     Ok(usize::try_from(count).unwrap_or(0))
 }
+
+/// Queues of a GPU beside the first. Eight solves of small systems keep a GPU busy; more gained nothing.
+pub(crate) const BESIDE: usize = 8;
+/// All queues of a GPU.
+pub(crate) const QUEUES: usize = 1 + BESIDE;
 
 /// A GPU in use: its context, and the streams of its queues.
 #[derive(Debug)]

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{result, sys};
+use isobar_core::backend::queue;
 use isobar_core::error::{Error, Result};
 
-use crate::driver::{Context, Pointer, failure, lock};
-use crate::queue::{self, QUEUES};
+use crate::driver::{Context, Pointer, QUEUES, failure, lock};
 
 /// Fails if an allocation does not fit into the free memory.
 pub(crate) fn require(context: &Context, bytes: usize, what: &str) -> Result<()> {

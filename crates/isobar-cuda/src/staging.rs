@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{result, sys};
+use isobar_core::backend::queue;
 use isobar_core::error::Result;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::driver::{Context, Pointer, check, failure, lock};
+use crate::driver::{Context, Pointer, QUEUES, check, failure, lock};
 use crate::memory::Buffer;
-use crate::queue::{self, QUEUES};
 
 /// Pinned memory for small arrays.
 #[derive(Debug)]

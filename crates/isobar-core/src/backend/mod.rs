@@ -2,9 +2,11 @@
 //!
 //! * this file: [`Backend`],
 //! * [`scalars`]: names of scalars, and coefficients made from them,
-//! * [`aggregate`]: one number for each set of cells, `runs`: sets of cells in a short form.
+//! * [`aggregate`]: one number for each set of cells, `runs`: sets of cells in a short form,
+//! * [`queue`]: work of several systems at the same time.
 
 pub mod aggregate;
+pub mod queue;
 mod runs;
 pub mod scalars;
 
@@ -331,18 +333,18 @@ pub trait Backend: Clone + Send + Sync + 'static {
         work()
     }
 
-    /// Returns how many queues there are beside the first for systems with workspaces of `bytes` each. Work runs in order within a
-    /// queue, and work of several at the same time.
+    /// Returns how many queues beside the first are worth using for this many systems on vectors of this layout, whose workspaces take
+    /// `bytes` each.
     ///
     /// # Errors
     /// The errors of the device.
-    fn queues(&self, bytes: usize) -> Result<usize> {
-        let _ = bytes;
+    fn queues(&self, systems: usize, layout: &Layout, bytes: usize) -> Result<usize> {
+        let _ = (systems, layout, bytes);
         Ok(0)
     }
 
-    /// Returns the queue of this thread's work; 0 is the first.
-    fn queue(&self) -> usize {
+    /// Returns the largest number of queues beside the first.
+    fn most_queues(&self) -> usize {
         0
     }
 
@@ -352,8 +354,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// # Errors
     /// The errors of the work and of the device.
     fn on_queue<R>(&self, queue: usize, work: impl FnOnce() -> Result<R>) -> Result<R> {
-        let _ = queue;
-        work()
+        queue::on(queue, work)
     }
 
     /// Waits for all submitted work.

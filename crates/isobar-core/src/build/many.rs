@@ -145,9 +145,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Returns as many solvers of this matrix for other queues as there are systems, if the device has queues and memory for them; none
     /// for one.
     pub(super) fn on_other_queues(&mut self, systems: usize) -> Result<&mut [Self]> {
-        let wanted =
-            if self.beside.is_empty() { self.backend.queues(self.description.bytes)? } else { self.beside.len() };
-        let wanted = wanted.min(systems);
+        let bytes = if self.beside.is_empty() { self.description.bytes } else { 0 };
+        let wanted = self.backend.queues(systems, &self.layout, bytes)?.min(systems);
         while self.beside.len() < wanted {
             match self.another(self.beside.len() + 1) {
                 Ok(Some(other)) => self.beside.push(other),
@@ -155,7 +154,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 Err(error) => return Err(error),
             }
         }
-        let count = self.beside.len().min(systems);
+        let count = self.beside.len().min(wanted);
         if count < 2 {
             return Ok(&mut []);
         }

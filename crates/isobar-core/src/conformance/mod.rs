@@ -19,12 +19,13 @@
 //! * `galerkin` and `point_levels`: the levels of diffusion, `levels`: transfers, and the steps that fuse them with sweeps, in
 //!   one precision and in two, `modes`: transfers between a grid and its vertical modes,
 //! * [`direct`]: boxes that are solved without iterating,
-//! * `solves`: whole solves, and bad input, `updates`: operators that change.
+//! * `solves`: whole solves, and bad input, `many`: several at a time, `updates`: operators that change.
 
 pub mod direct;
 mod fixture;
 mod galerkin;
 mod levels;
+mod many;
 mod modes;
 mod point_levels;
 mod points;
@@ -137,6 +138,7 @@ where
             ],
             "diffusion": ["mixed_top" => levels::mixed_top::<B, Diffusion>],
             "direct": ["boxes" => direct::boxes::<B>, "indefinite" => direct::indefinite::<B>, "update" => direct::update::<B>],
+            "several_systems": ["at_a_time" => many::at_a_time::<B>, "with_errors" => many::with_errors::<B>],
         });
     }
     all

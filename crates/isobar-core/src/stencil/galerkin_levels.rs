@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::galerkin::{Grid, Setup};
 use super::{Axis, Diffusion, Hierarchy, Stencil, Supports};
-use crate::backend::{AggregateBackend, AggregateMap};
+use crate::backend::{AggregateBackend, AggregateMap, queue};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::operator::{CoarsestSolver, Correction, LevelBackend, LineSmoother, Operator, Transfer, layout_of};
@@ -262,7 +262,7 @@ impl<B: AggregateBackend> DenseSolver<B> {
         let cells = AggregateMap::new(shape, (0..size as u32).collect(), size)?.of_part(layout)?;
         let vector = || backend.aggregate_vector(size);
         let vectors =
-            (0..=backend.queues(0)?).map(|_| Ok(Mutex::new([vector()?, vector()?]))).collect::<Result<_>>()?;
+            (0..=backend.most_queues()).map(|_| Ok(Mutex::new([vector()?, vector()?]))).collect::<Result<_>>()?;
         Ok(Self {
             backend: backend.clone(),
             cells: backend.aggregates(&cells)?,
@@ -291,7 +291,7 @@ impl<B: AggregateBackend, T: Real> CoarsestSolver<B, T> for DenseSolver<B> {
     fn solve(&self, f: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()> {
         // All of it is written before it is read, so a panic elsewhere cannot have spoilt it.
         let matrix = self.matrix.read().unwrap_or_else(PoisonError::into_inner);
-        let mut vectors = self.vectors[self.backend.queue()].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut vectors = self.vectors[queue::current()].lock().unwrap_or_else(PoisonError::into_inner);
         let [sums, solution] = &mut *vectors;
         self.backend.aggregate_sums(f, &self.cells, sums)?;
         self.backend.aggregate_multiply(&matrix, sums, solution)?;

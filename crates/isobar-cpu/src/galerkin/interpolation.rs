@@ -1,6 +1,6 @@
 //! Transfers between two levels: weights and workspace.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
@@ -13,6 +13,7 @@ use super::operator::Level27;
 use super::weights::{AxisWeights, Stored};
 use crate::cpu::Cpu;
 use crate::diffusion::Diffusion;
+use crate::per_queue::PerQueue;
 use crate::vector::Vector;
 
 /// The finer level.
@@ -45,7 +46,7 @@ pub struct Interpolation<T: Real> {
     pub(super) row: usize,
     pub(super) periodic: [bool; 3],
     weights: RwLock<AxisWeights<T>>,
-    workspace: Mutex<Workspace<T>>,
+    workspace: PerQueue<Workspace<T>>,
 }
 
 pub(super) struct Workspace<T> {
@@ -61,6 +62,26 @@ pub(super) struct Workspace<T> {
     pub(super) planes: Vec<[Vec<T>; 2]>,
 }
 
+impl<T: Real> Workspace<T> {
+    /// Makes the workspace of the threads that are worth using on the finer grid; `meets` tells whether y is halved and a neighbour has the next
+    /// plane.
+    fn new(cpu: &Cpu, fine_layout: &Layout, row: usize, meets: bool) -> Result<Self> {
+        let shape = fine_layout.shape();
+        let threads = cpu.threads_for(fine_layout.len()).min(shape.ny);
+        let plane = Layout::new(isobar_core::layout::Shape::new(shape.nx, 1, shape.nz))?;
+        let mut middle = vec![Vec::new(); shape.ny];
+        Execute::for_each(cpu, &mut middle, |_, plane| *plane = vec![T::ZERO; row * shape.nz]);
+        let edge = plane.part_of([0; 2], fine_layout.halo());
+        Ok(Self {
+            middle,
+            before: vec![T::ZERO; if meets { row * shape.nz } else { 0 }],
+            edge: meets.then(|| Vector::zeros(cpu, &edge)).transpose()?,
+            residual: (0..threads).map(|_| Vector::zeros(cpu, &plane)).collect::<Result<_>>()?,
+            planes: vec![[vec![T::ZERO; row * shape.nz], vec![T::ZERO; row * shape.nz]]; threads],
+        })
+    }
+}
+
 impl<T: Real> Interpolation<T> {
     pub(super) fn new(fine: Fine<T>, coarse: Layout, weights: &Directions) -> Result<Self> {
         match weights {
@@ -72,7 +93,6 @@ impl<T: Real> Interpolation<T> {
     fn of<N: Real>(fine: Fine<T>, coarse: Layout, weights: &[Weights<N>]) -> Result<Self> {
         let smoother = fine.smoother();
         let (cpu, fine_layout) = (smoother.backend().clone(), *smoother.layout());
-        let shape = fine_layout.shape();
         let periodic = weights.first().map_or([false; 3], |weights| fine_layout.periodic_within(weights.fine.periodic));
         let of = |axis: Axis| weights.iter().find(|weights| weights.axis == axis);
         let nx = coarse.shape().nx;
@@ -84,20 +104,8 @@ impl<T: Real> Interpolation<T> {
             z: of(Axis::Z).map(|w| Stored::new(w, &coarse, row)),
         };
         let meets = fine_layout.halo() != [0; 2] && stored.y.is_some();
-        let threads = cpu.threads_for(fine_layout.len()).min(shape.ny);
-        let plane = Layout::new(isobar_core::layout::Shape::new(shape.nx, 1, shape.nz))?;
-        let mut middle = vec![Vec::new(); shape.ny];
-        Execute::for_each(&cpu, &mut middle, |_, plane| *plane = vec![T::ZERO; row * shape.nz]);
-        let edge = plane.part_of([0; 2], fine_layout.halo());
-        let workspace = Workspace {
-            middle,
-            before: vec![T::ZERO; if meets { row * shape.nz } else { 0 }],
-            edge: meets.then(|| Vector::zeros(&cpu, &edge)).transpose()?,
-            residual: (0..threads).map(|_| Vector::zeros(&cpu, &plane)).collect::<Result<_>>()?,
-            planes: vec![[vec![T::ZERO; row * shape.nz], vec![T::ZERO; row * shape.nz]]; threads],
-        };
+        let workspace = Workspace::new(&cpu, &fine_layout, row, meets)?;
         let this = Self {
-            cpu,
             fine,
             fine_layout,
             coarse,
@@ -106,7 +114,8 @@ impl<T: Real> Interpolation<T> {
             row,
             periodic,
             weights: RwLock::new(stored),
-            workspace: Mutex::new(workspace),
+            workspace: PerQueue::new(&cpu, workspace),
+            cpu,
         };
         this.set(weights);
         Ok(this)
@@ -139,6 +148,8 @@ impl<T: Real> Interpolation<T> {
     }
 
     pub(super) fn workspace(&self) -> MutexGuard<'_, Workspace<T>> {
-        self.workspace.lock().unwrap_or_else(PoisonError::into_inner)
+        let meets = || self.workspace.first().edge.is_some();
+        let make = || Workspace::new(&self.cpu, &self.fine_layout, self.row, meets());
+        self.workspace.lock(make)
     }
 }

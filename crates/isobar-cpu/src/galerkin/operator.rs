@@ -1,9 +1,10 @@
 //! The 27-point operator: couplings in the vectors' layout.
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::cpu::Cpu;
+use crate::per_queue::PerQueue;
 use crate::shared::Shared;
 use crate::vector::Vector;
 use isobar_core::error::Result;
@@ -27,7 +28,7 @@ pub struct Level27<T> {
     first: usize,
     pub(super) offsets: Vec<Offset>,
     numbers: RwLock<Numbers<T>>,
-    pub(super) workspace: Mutex<Workspace<T>>,
+    workspace: PerQueue<Workspace<T>>,
 }
 
 /// The coefficients.
@@ -84,6 +85,20 @@ pub(super) struct Workspace<T> {
     pub(super) ring: [Vec<T>; 2],
 }
 
+impl<T: Real> Workspace<T> {
+    /// Makes the workspace of the threads that are worth using on vectors of this layout.
+    fn new(cpu: &Cpu, layout: &Layout, grid: &Grid) -> Self {
+        let is_odd_ring = grid.periodic[1] && !grid.shape.ny.is_multiple_of(2);
+        let ring = if is_odd_ring { layout.half_plane() } else { 0 };
+        let threads = cpu.threads_for(layout.len()).min(grid.shape.ny);
+        Self {
+            values: vec![vec![T::ZERO; layout.half_plane()]; threads],
+            norms: vec![0.0; grid.shape.ny],
+            ring: [vec![T::ZERO; ring], vec![T::ZERO; ring]],
+        }
+    }
+}
+
 impl<T: Real> Level27<T> {
     pub(super) fn new(cpu: &Cpu, matrix: &Matrix, slab: Slab) -> Result<Self> {
         match matrix {
@@ -105,14 +120,6 @@ impl<T: Real> Level27<T> {
             inverse_pivots: Vector::zeros(cpu, &layout)?,
             across: vec![Across::default(); 2 * grid.shape.ny],
         };
-        let is_odd_ring = grid.periodic[1] && !grid.shape.ny.is_multiple_of(2);
-        let ring = if is_odd_ring { layout.half_plane() } else { 0 };
-        let threads = cpu.threads_for(layout.len()).min(grid.shape.ny);
-        let workspace = Workspace {
-            values: vec![vec![T::ZERO; layout.half_plane()]; threads],
-            norms: vec![0.0; grid.shape.ny],
-            ring: [vec![T::ZERO; ring], vec![T::ZERO; ring]],
-        };
         let this = Self {
             cpu: cpu.clone(),
             layout,
@@ -120,7 +127,7 @@ impl<T: Real> Level27<T> {
             first: slab.first,
             offsets: matrix.offsets().collect(),
             numbers: RwLock::new(numbers),
-            workspace: Mutex::new(workspace),
+            workspace: PerQueue::new(cpu, Workspace::new(cpu, &layout, &grid)),
         };
         this.set(matrix);
         Ok(this)
@@ -344,6 +351,6 @@ impl<T: Real> Level27<T> {
     }
 
     pub(super) fn workspace(&self) -> MutexGuard<'_, Workspace<T>> {
-        self.workspace.lock().unwrap_or_else(PoisonError::into_inner)
+        self.workspace.lock(|| Ok(Workspace::new(&self.cpu, &self.layout, &self.grid)))
     }
 }

@@ -26,7 +26,7 @@ pub(crate) mod tiles;
 pub(crate) mod triangular;
 pub(crate) mod wavefronts;
 
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use isobar_core::backend::Meanwhile;
 use isobar_core::error::Result;
@@ -37,6 +37,7 @@ use pulp::{Simd, WithSimd};
 pub(crate) use self::coefficients::{Coefficients, Entries, RowCoefficients, Stored, TileCoefficients};
 use crate::cpu::Cpu;
 use crate::geometry::{Geometry, HalfPlane};
+use crate::per_queue::PerQueue;
 use crate::shared::Shared;
 use crate::vector::Vector;
 use crate::wavefront::{self, Chunks};
@@ -61,8 +62,8 @@ pub struct SevenPoint<C, T> {
     /// The values beyond closed sides.
     zeros: Vec<T>,
     coefficients: RwLock<C>,
-    workspace: Mutex<Workspace<T>>,
-    tiles: Mutex<points::Tiles<T>>,
+    workspace: PerQueue<Workspace<T>>,
+    tiles: PerQueue<points::Tiles<T>>,
 }
 
 /// The workspace of passes; it holds nothing between them.
@@ -153,9 +154,9 @@ fn natural_row_len(layout: &Layout) -> usize {
     2 * layout.pitch() + 32
 }
 
-impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
-    /// Makes an operator; `periodic` holds the periodic directions of the whole grid, except those with one cell.
-    pub(crate) fn new(cpu: &Cpu, layout: Layout, periodic: [bool; 3], coefficients: C) -> Result<Self> {
+impl<T: Real> Workspace<T> {
+    /// Makes the workspace of the threads that are worth using on vectors of this layout.
+    fn new(cpu: &Cpu, layout: &Layout) -> Result<Self> {
         let layers = layout.shape().nz;
         let tile = (FACTOR_BYTES / (layers * size_of::<T>())).next_multiple_of(8).clamp(8, layout.pitch());
         let chunk = |number| ChunkSpace {
@@ -163,25 +164,31 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             ratio: vec![T::ZERO; tile],
             factors: vec![T::ZERO; tile * layers],
             values: vec![T::ZERO; tile * layers],
-            natural: [0, 1].map(|_| vec![T::ZERO; natural_row_len(&layout)]),
+            natural: [0, 1].map(|_| vec![T::ZERO; natural_row_len(layout)]),
             kept: [None; PLANES],
         };
         let threads = cpu.threads_for(layout.len());
         let shape = layout.shape();
         let planes = Layout::new(Shape { ny: threads * PLANES, ..shape })?;
-        let workspace = Workspace {
+        Ok(Self {
             chunks: (0..threads).map(chunk).collect(),
             sums: vec![[0.0; 2]; shape.ny],
             planes: Vector::zeros(cpu, &planes)?,
-        };
+        })
+    }
+}
+
+impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
+    /// Makes an operator; `periodic` holds the periodic directions of the whole grid, except those with one cell.
+    pub(crate) fn new(cpu: &Cpu, layout: Layout, periodic: [bool; 3], coefficients: C) -> Result<Self> {
         Ok(Self {
             cpu: cpu.clone(),
             layout,
             periodic,
             zeros: vec![T::ZERO; layout.pitch()],
             coefficients: RwLock::new(coefficients),
-            workspace: Mutex::new(workspace),
-            tiles: Mutex::default(),
+            workspace: PerQueue::new(cpu, Workspace::new(cpu, &layout)?),
+            tiles: PerQueue::new(cpu, points::Tiles::default()),
         })
     }
 
@@ -205,12 +212,12 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     }
 
     pub(crate) fn workspace(&self) -> MutexGuard<'_, Workspace<T>> {
-        self.workspace.lock().unwrap_or_else(PoisonError::into_inner)
+        self.workspace.lock(|| Workspace::new(&self.cpu, &self.layout))
     }
 
     fn workspace_bytes(&self) -> usize {
-        let tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner).bytes();
-        let workspace = self.workspace();
+        let tiles = self.tiles.first().bytes();
+        let workspace = self.workspace.first();
         let chunk = |space: &ChunkSpace<T>| {
             let natural: usize = space.natural.iter().map(Vec::len).sum();
             space.ratio.len() + space.factors.len() + space.values.len() + natural

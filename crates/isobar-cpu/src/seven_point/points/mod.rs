@@ -10,7 +10,7 @@ mod streamed;
 mod sweep;
 mod tile;
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::Result;
@@ -63,7 +63,7 @@ const TILES: [[usize; 3]; 3] = [[4096, 1, 1], [128, 48, 1], [64, 16, 8]];
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     fn tiles(&self) -> MutexGuard<'_, Tiles<T>> {
-        self.tiles.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tiles.lock(|| Ok(Tiles::default()))
     }
 
     /// Returns Σ r² over all cells, and of each line in each tile where these are wanted.

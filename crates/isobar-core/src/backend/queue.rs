@@ -1,24 +1,20 @@
-//! Queues: streams of one GPU whose work runs at the same time, each for one system.
+//! Queues of a device: the work of one runs in order, and that of several at the same time. A queue has the work of one system; the first
+//! has all other work. On a GPU a queue is a stream, on processors a thread.
 
 use std::cell::Cell;
-
-/// Queues of a GPU beside the first. Eight solves of small systems keep a GPU busy; more gained nothing.
-pub(crate) const BESIDE: usize = 8;
-/// All queues of a GPU.
-pub(crate) const QUEUES: usize = 1 + BESIDE;
 
 thread_local! {
     /// The queue of this thread's work.
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Returns the queue of this thread's work.
-pub(crate) fn current() -> usize {
+/// Returns the queue of this thread's work; 0 is the first.
+pub fn current() -> usize {
     CURRENT.get()
 }
 
 /// Runs work on a queue; afterwards, also after a panic, this thread's work goes where it went before.
-pub(crate) fn on<R>(queue: usize, work: impl FnOnce() -> R) -> R {
+pub fn on<R>(queue: usize, work: impl FnOnce() -> R) -> R {
     struct Return(usize);
     impl Drop for Return {
         fn drop(&mut self) {

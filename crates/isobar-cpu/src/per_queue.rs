@@ -1,0 +1,42 @@
+//! Working memory of operators.
+
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use isobar_core::backend::{Backend, queue};
+use isobar_core::error::Result;
+
+use crate::cpu::Cpu;
+
+/// Working memory of an operator for each queue. That of the first queue is for all threads, that of the others, which is made on demand, for
+/// one. It holds nothing between steps, so that a panic elsewhere does no harm.
+#[derive(Debug)]
+pub(crate) struct PerQueue<W> {
+    first: Mutex<W>,
+    others: Box<[OnceLock<Mutex<W>>]>,
+}
+
+impl<W> PerQueue<W> {
+    /// Takes the memory of the first queue.
+    pub(crate) fn new(cpu: &Cpu, first: W) -> Self {
+        Self { first: Mutex::new(first), others: (0..cpu.most_queues()).map(|_| OnceLock::new()).collect() }
+    }
+
+    /// Returns the memory of this thread's queue, which `make` makes. Where it does not fit in memory, all queues share that of the first in turn.
+    pub(crate) fn lock(&self, make: impl FnOnce() -> Result<W>) -> MutexGuard<'_, W> {
+        let own = queue::current().checked_sub(1).and_then(|queue| self.others.get(queue)).and_then(|own| {
+            if own.get().is_none() {
+                own.get_or_init({
+                    let made = Mutex::new(make().ok()?);
+                    || made
+                });
+            }
+            own.get()
+        });
+        own.unwrap_or(&self.first).lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the memory of the first queue.
+    pub(crate) fn first(&self) -> MutexGuard<'_, W> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
