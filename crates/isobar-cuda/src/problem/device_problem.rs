@@ -6,10 +6,10 @@ use isobar_core::array::DeviceArray;
 use isobar_core::error::Result;
 use isobar_core::layout::{Axis, Shape};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Phases};
-use isobar_core::stencil::Diffusion;
+use isobar_core::stencil::{Coefficients, Diffusion, Spread};
 
 use super::cells::DeviceField;
-use super::{Derivatives, Form, along};
+use super::{Derivatives, Form, along, source};
 use crate::cuda::Cuda;
 
 /// A diffusion problem whose κ and c are in the memory of a GPU, where its matrix, right-hand sides and derivatives are made of them.
@@ -18,6 +18,8 @@ pub struct DeviceProblem {
     form: Arc<Form>,
     kappa: Arc<[DeviceField]>,
     reaction: Option<Arc<DeviceField>>,
+    /// The smallest and the largest κ, where they are known.
+    spread: Option<Spread>,
 }
 
 impl DeviceProblem {
@@ -33,7 +35,7 @@ impl DeviceProblem {
         reaction: Option<&DeviceArray>,
     ) -> Result<Self> {
         let form = Arc::new(Form::new(cuda, problem)?);
-        let none = Self { form, kappa: Arc::from([]), reaction: None };
+        let none = Self { form, kappa: Arc::from([]), reaction: None, spread: None };
         none.with_coefficients(kappa, reaction)
     }
 
@@ -43,9 +45,10 @@ impl DeviceProblem {
     /// # Errors
     /// See [`Form::new`]; [`Error::Shape`](isobar_core::error::Error::Shape) for an image of another shape.
     pub fn of_phases(cuda: &Cuda, problem: DiffusionProblem, phases: &Phases) -> Result<Self> {
+        cuda.expect(source(), &["look_up", "rhs"]);
         let form = Arc::new(Form::new(cuda, problem)?);
         let kappa = form.of_phases(phases)?;
-        Ok(Self { form, kappa: Arc::from([kappa]), reaction: None })
+        Ok(Self { form, kappa: Arc::from([kappa]), reaction: None, spread: Some(phases.spread()) })
     }
 
     /// Makes the same problem with other sides.
@@ -66,7 +69,7 @@ impl DeviceProblem {
         let given: Vec<_> = kappa.iter().chain(reaction).collect();
         let mut copies = self.form.copied(&given)?;
         let reaction = if reaction.is_some() { copies.pop().map(Arc::new) } else { self.reaction.clone() };
-        Ok(Self { kappa: copies.into(), reaction, ..self.clone() })
+        Ok(Self { kappa: copies.into(), reaction, spread: None, ..self.clone() })
     }
 
     /// Returns the shape of the grid.
@@ -90,7 +93,14 @@ impl DeviceProblem {
     /// See [`Form::stencil`] and [`Form::with_spreads`], which names the first cell whose κ is negative or not finite.
     pub fn stencil(&self) -> Result<Diffusion> {
         let reaction = self.reaction.as_ref().map(|reaction| &reaction.array);
-        let matrix = self.form.with_spreads(self.form.stencil(&self.kappa(), reaction)?)?;
+        let matrix = self.form.stencil(&self.kappa(), reaction)?;
+        let matrix = match (self.spread, matrix.coefficients()) {
+            // One field is κ.
+            (Some(spread), Coefficients::DeviceCells { fields, .. }) if fields.len() == 1 => {
+                matrix.with_spreads(vec![spread])?
+            }
+            _ => self.form.with_spreads(matrix)?,
+        };
         Ok(matrix.owned_by(Arc::new(Arc::clone(&self.kappa))))
     }
 
