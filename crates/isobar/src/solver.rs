@@ -143,8 +143,9 @@ impl Solver {
     }
 
     /// Solves several systems with this matrix: A u = b for every pair of a right-hand side b and a u. Each is judged by itself; the
-    /// outcomes are in the order of the pairs. A GPU solves up to eight at the same time, if vectors for them fit into a quarter of its free
-    /// memory; other devices solve one after the other.
+    /// outcomes are in the order of the pairs. Of a diffusion matrix, a GPU solves up to eight at the same time, if vectors for them fit into
+    /// a quarter of its free memory, and a processor one a thread, where that keeps more threads busy; other systems are solved one after the
+    /// other. The results are the same.
     ///
     /// ```
     /// # use isobar::problem::{Boundary, Coefficient, DiffusionProblem};
