@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use isobar::Shape;
-use isobar::problem::{Label, LabelTable};
+use isobar::problem::LabelTable;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -42,7 +42,7 @@ impl Labels {
         }
     }
 
-    fn look_up<L: Label>(&self, table: &LabelTable) -> PyResult<Vec<f64>> {
+    fn look_up<L: Copy + Sync + TryInto<i64>>(&self, table: &LabelTable) -> PyResult<Vec<f64>> {
         let (pointer, shape) = (self.0 as *const L, self.shape()?);
         if pointer.is_null() || !pointer.is_aligned() {
             return Err(PyValueError::new_err(format!("an image at the unaligned address {:#x}; copy it", self.0)));

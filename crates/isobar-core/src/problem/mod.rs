@@ -37,7 +37,7 @@ pub use flux::{Flow, SIDES};
 pub use gradient::SideGradient;
 pub use heat::{Heat, Mass};
 pub use helmholtz::Helmholtz;
-pub use labels::{Label, LabelTable};
+pub use labels::LabelTable;
 pub use points::PointProblem;
 pub use sides::{Boundary, SideFields};
 pub use spacing::Spacing;
