@@ -1,13 +1,12 @@
 //! Problems of kind "heat": `[heat]`, in addition to the sections of "diffusion".
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
+use isobar::internals::forms::Forms;
 use isobar::options::{Scheme, StepGuess, Steps};
 use isobar::problem::{self, Heat, Spacing};
 use isobar::{HeatOptions, Shape};
 use isobar_io::{Mesh, checkpoint, npy};
-use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::assembled::{Assembled, mesh_around, mesh_of};
@@ -91,28 +90,12 @@ pub enum StepLength {
 
 impl<'de> Deserialize<'de> for StepLength {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        struct Either;
-
-        impl Visitor<'_> for Either {
-            type Value = StepLength;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number, or \"auto\"")
-            }
-
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<StepLength, E> {
-                if text == "auto" { Ok(StepLength::Auto) } else { Err(E::invalid_value(Unexpected::Str(text), &self)) }
-            }
-
-            fn visit_f64<E>(self, value: f64) -> std::result::Result<StepLength, E> {
-                Ok(StepLength::Given(value))
-            }
-
-            fn visit_i64<E>(self, value: i64) -> std::result::Result<StepLength, E> {
-                Ok(StepLength::Given(value as f64))
-            }
-        }
-        deserializer.deserialize_any(Either)
+        let forms = Forms::<Self> {
+            word: |word| (word == "auto").then_some(Self::Auto),
+            number: |dt| Some(Self::Given(dt)),
+            ..Forms::new("a number, or \"auto\"")
+        };
+        forms.read(deserializer)
     }
 }
 
@@ -154,20 +137,6 @@ impl<'de> Deserialize<'de> for Initial {
         })
     }
 }
-
-/// Every key of `[heat]`, for suggestions.
-pub(crate) const KEYS: [&str; 10] = [
-    "heat.dt",
-    "heat.step_tolerance",
-    "heat.end_time",
-    "heat.initial",
-    "heat.first_guess",
-    "heat.scheme",
-    "heat.unknowns",
-    "heat.output_every",
-    "heat.checkpoint",
-    "heat.checkpoint_every",
-];
 
 impl HeatCase {
     pub(crate) fn read(document: &Document<'_>, folder: &Path) -> Result<Self> {

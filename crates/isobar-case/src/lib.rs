@@ -47,6 +47,7 @@ mod fingerprint;
 pub mod footprint;
 pub mod heat;
 pub mod helmholtz;
+mod keys;
 pub mod matrix;
 pub mod memory;
 mod options;

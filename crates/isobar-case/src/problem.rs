@@ -11,7 +11,7 @@ use crate::diffusion::DiffusionCase;
 use crate::document::Document;
 use crate::error::{Error, Result};
 use crate::heat::HeatCase;
-use crate::helmholtz::{HelmholtzCase, HelmholtzSection};
+use crate::helmholtz::HelmholtzCase;
 use crate::{explain, reader};
 
 /// The problem of a case.
@@ -179,11 +179,4 @@ pub(crate) fn check_rhs_path(document: &Document<'_>, from_file: bool, path: Opt
         }
         _ => Ok(()),
     }
-}
-
-/// Returns every key of `[problem]` with its default, for suggestions.
-pub(crate) fn defaults() -> serde_json::Value {
-    let mut members = serde_json::json!(HelmholtzSection::default());
-    members["kind"] = serde_json::json!(KINDS[0]);
-    members
 }

@@ -134,8 +134,8 @@ pub use solver::{Solver, SolverBuilder};
 pub mod internals {
     pub use crate::process::OfProcess;
     pub use isobar_core::{
-        array, backend, bench, build, conformance, execute, layout, operator, policy, precond, real, reference, simd,
-        solver, stepping, traffic,
+        array, backend, bench, build, conformance, execute, forms, layout, operator, policy, precond, real, reference,
+        simd, solver, stepping, traffic,
     };
     pub use isobar_cpu as cpu;
     pub use isobar_cuda as cuda;

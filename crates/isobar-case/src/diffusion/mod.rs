@@ -21,6 +21,7 @@ use crate::document::Document;
 use crate::error::Result;
 use crate::values::Values;
 pub use faces::FacesSection;
+pub(crate) use grid::GridSection;
 pub use points::{SourceSection, WellSection};
 use sides::GivenSides;
 pub use sides::Sides;
@@ -140,41 +141,6 @@ impl Default for DiffusionSection {
     }
 }
 
-/// Every key of the sections of these kinds, for suggestions.
-pub(crate) const KEYS: [&str; 31] = [
-    "grid.spacing",
-    "grid.size",
-    "diffusion.coefficient",
-    "diffusion.coefficient_y",
-    "diffusion.coefficient_z",
-    "diffusion.multiplier",
-    "diffusion.reaction",
-    "diffusion.active",
-    "diffusion.unknowns",
-    "diffusion.boundary.west",
-    "diffusion.boundary.east",
-    "diffusion.boundary.south",
-    "diffusion.boundary.north",
-    "diffusion.boundary.bottom",
-    "diffusion.boundary.top",
-    "diffusion.boundary.x",
-    "diffusion.boundary.y",
-    "diffusion.boundary.z",
-    "diffusion.boundary.all",
-    "faces.x",
-    "faces.y",
-    "faces.z",
-    "faces.shift",
-    "faces.active",
-    "diffusion.sources",
-    "diffusion.wells",
-    "diffusion.coefficient.file",
-    "diffusion.coefficient.layers",
-    "diffusion.coefficient.two_phase",
-    "diffusion.coefficient.bubbles",
-    "diffusion.coefficient.noise",
-];
-
 impl DiffusionCase {
     pub(crate) fn read(kind: &'static str, document: &Document<'_>, folder: &Path) -> Result<Self> {
         let ProblemSection { mut rhs } = document.read_without("problem", &["kind"])?;
@@ -189,7 +155,7 @@ impl DiffusionCase {
                 return Err(document.failure_at_key(key, &message));
             }
         }
-        let grid: grid::GridSection = document.read("grid")?;
+        let grid: GridSection = document.read("grid")?;
         let shape = Shape::new(grid.nx, grid.ny, grid.nz);
         Layout::new(shape).map_err(|error| crate::case::at_key(document, error))?;
         let spacing = grid.spacing(document)?;
