@@ -9,7 +9,9 @@ use crate::backend::{Backend, Ratio, Sums};
 use crate::build::{Solve, System};
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
-use crate::operator::{Capabilities, Direction, Guess, LineSmoother, LineSolver, MixedTop, Relaxation, Transfer};
+use crate::operator::{
+    Capabilities, Direction, Guess, LineSmoother, LineSolver, MixedTop, Relaxation, ResidualUpdate, Transfer,
+};
 use crate::options::{MultigridOptions, SolverOptions};
 use crate::precond::{IncompleteCholesky, Preconditioner, relaxations};
 use crate::problem;
@@ -350,7 +352,8 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
                 return cholesky.apply(f, u).map(|()| true);
             }
             if is(traffic::SUBSTITUTE_RESIDUAL) {
-                return cholesky.precondition_residual(f, q, u, Ratio::ZERO, OUT, scalars).map(|()| true);
+                let update = ResidualUpdate { r: f, q, z: u, alpha: Ratio::ZERO, out: OUT };
+                return cholesky.precondition_residual(update, scalars).map(|()| true);
             }
         }
         match (&capabilities.diagonal, lines, &capabilities.triangular) {
@@ -358,15 +361,17 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
             _ if is(traffic::RESIDUAL) => operator.residual(f, u, q, norm, scalars)?,
             _ if is(traffic::RESIDUAL_NORM) => operator.residual_norm(f, u, q, norm, scalars)?,
             _ if is(traffic::ADVANCE_DIRECTION) => {
-                let direction = Direction { u, p, next: next.as_mut(), z: &mut *f, q };
-                operator.advance_direction(direction, Ratio::ZERO, Ratio::ZERO, norm, scalars)?;
+                let (next, z, alpha, beta) = (next.as_mut(), &mut *f, Ratio::ZERO, Ratio::ZERO);
+                operator.advance_direction(Direction { u, p, next, z, q, alpha, beta, sigma: norm }, scalars)?;
             }
             (_, Some(lines), _) if is(traffic::SOLVE_LINES) => lines.solve_lines(f, u)?,
             (_, Some(lines), _) if is(traffic::PRECONDITION_RESIDUAL) => {
-                lines.precondition_residual(f, q, u, Ratio::ZERO, OUT, scalars)?;
+                let update = ResidualUpdate { r: f, q, z: u, alpha: Ratio::ZERO, out: OUT };
+                lines.precondition_residual(update, scalars)?;
             }
             (Some(diagonal), ..) if is(traffic::SCALE_RESIDUAL) => {
-                diagonal.scale_residual(f, q, u, Ratio::ZERO, OUT, scalars)?;
+                let update = ResidualUpdate { r: f, q, z: u, alpha: Ratio::ZERO, out: OUT };
+                diagonal.scale_residual(update, scalars)?;
             }
             (Some(diagonal), ..) if is(traffic::DIVIDE_BY_DIAGONAL) => diagonal.divide_by_diagonal(f, u)?,
             (.., Some(triangular)) if is(traffic::RELAX_LOWER) => triangular.relax_lower(f, q, u, None)?,

@@ -11,7 +11,7 @@ use isobar_core::bench::{seconds, time_setup, upload_noise};
 use isobar_core::build::{Solve, System};
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::operator::line::scratch_layout;
-use isobar_core::operator::{Direction, Guess, Relaxation};
+use isobar_core::operator::{Direction, Guess, Relaxation, ResidualUpdate};
 use isobar_core::options::{
     CoarseSolve, Compatibility, CyclePrecision, Deflation as DeflationOptions, Method, Preconditioner, Smoother,
     SolverOptions, Stripes,
@@ -145,11 +145,15 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
     );
     operator.needs_next_direction()?;
     let time = seconds(cuda, || {
-        let direction = Direction { u: &mut u, p: &mut p, next: Some(&mut next), z: &mut f, q: &mut q };
-        operator.advance_direction(direction, Ratio::ZERO, Ratio::ZERO, first, &mut scalars)
+        let (next, [alpha, beta], sigma) = (Some(&mut next), [Ratio::ZERO; 2], first);
+        let direction = Direction { u: &mut u, p: &mut p, next, z: &mut f, q: &mut q, alpha, beta, sigma };
+        operator.advance_direction(direction, &mut scalars)
     })?;
     report(&traffic::ADVANCE_DIRECTION, "advance_direction", time);
-    let time = seconds(cuda, || diagonal.scale_residual(&mut f, &q, &mut u, Ratio::ZERO, out, &mut scalars))?;
+    let time = seconds(cuda, || {
+        let update = ResidualUpdate { r: &mut f, q: &q, z: &mut u, alpha: Ratio::ZERO, out };
+        diagonal.scale_residual(update, &mut scalars)
+    })?;
     report(&traffic::SCALE_RESIDUAL, "scale_residual", time);
     let time = seconds(cuda, || triangular.relax_lower(&f, &mut u, &mut q, Some((first, &mut scalars))))?;
     report(&traffic::RELAX_LOWER, "relax_lower", time);

@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
-use isobar_core::backend::{Backend, BodyAfter, DeviceInfo, Meanwhile, Ratio, Scalar, Shares, iterate_after_first};
+use isobar_core::backend::{
+    Backend, BodyAfter, DeviceInfo, Meanwhile, Ratio, Scalar, SharedDirect, Shares, iterate_after_first,
+};
 use isobar_core::direct::Separable;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Patch, Shape};
-use isobar_core::operator::{DirectBackend, SharedDirect};
 use isobar_core::real::Real;
 use isobar_dist::Ranks;
 use isobar_dist::part::{self, PartBackend};
@@ -472,9 +473,7 @@ impl Backend for Cuda {
         }
         Ok((2 * COPIES * x.buffer().bytes()) as f64 / best.max(1e-9))
     }
-}
 
-impl DirectBackend for Cuda {
     /// Transforms of whole axes are not divided.
     fn has_direct(&self) -> bool {
         self.ranks.is_none()

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::{Capabilities, CgOperator, Diagonal, LineSolver, Operator};
+use isobar_core::operator::{Capabilities, Diagonal, LineSolver, Operator};
 use isobar_core::real::Real;
 use isobar_core::reference::{self, Bands};
 use isobar_core::stencil::{self, Csr, Lines, Stencil, Supports};
@@ -146,8 +146,6 @@ impl<T: Real> Operator<Cuda, T> for StoredMatrix<T> {
         self.product.bytes() + self.inverse_diagonal.bytes()
     }
 }
-
-impl<T: Real> CgOperator<Cuda, T> for StoredMatrix<T> {}
 
 impl<T: Real> Diagonal<Cuda, T> for StoredMatrix<T> {
     fn divide_by_diagonal(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {

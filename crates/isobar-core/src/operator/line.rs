@@ -1,7 +1,7 @@
 //! Tridiagonal systems of columns, and relaxation by them.
 
-use super::{Guess, Operator};
-use crate::backend::{Backend, Ratio, Sums};
+use super::{Guess, Operator, ResidualUpdate, update_residual_unfused};
+use crate::backend::Backend;
 use crate::error::Result;
 use crate::layout::{Colour, Layout};
 use crate::options::Smoother;
@@ -39,20 +39,8 @@ pub trait LineSolver<B: Backend, T: Real>: Send + Sync {
     fn solve_lines(&self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
 
     /// r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
-    fn precondition_residual(
-        &self,
-        r: &mut B::Vector<T>,
-        q: &B::Vector<T>,
-        z: &mut B::Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
-        let backend = self.backend();
-        backend.axpy(alpha.negated(), q, r, scalars)?;
-        self.solve_lines(r, z)?;
-        backend.dot(r, z, out.get(0), scalars)?;
-        backend.dot(r, r, out.get(1), scalars)
+    fn precondition_residual(&self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
+        update_residual_unfused::<B, T>(self.backend(), v, scalars, |r, z| self.solve_lines(r, z))
     }
 }
 
@@ -61,7 +49,6 @@ pub trait LineSmoother<B: Backend, T: Real>: Operator<B, T> {
     /// Computes one sweep of u += ρ M⁻¹(f − A u): all columns at once (Jacobi), or the columns of one colour after the other
     /// (red–black Gauss–Seidel). `scratch` is overwritten or left alone. On a subdomain the halo rows of u are filled during the
     /// sweep.
-    /// filled as it goes.
     fn smooth(
         &self,
         relaxation: Relaxation,

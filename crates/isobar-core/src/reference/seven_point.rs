@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use super::{Reference, Vector};
 use crate::error::Result;
 use crate::layout::{Colour, Layout, Shape};
-use crate::operator::{CgOperator, Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation};
+use crate::operator::{Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation};
 use crate::options::Smoother;
 use crate::real::Real;
 use crate::stencil::Stencil;
@@ -189,8 +189,6 @@ impl<S: SevenPoint, T: Real> Operator<Reference, T> for Plain<S, T> {
         self.state().rows.coefficient_vectors()
     }
 }
-
-impl<S: SevenPoint, T: Real> CgOperator<Reference, T> for Plain<S, T> {}
 
 impl<S: SevenPoint, T: Real> Diagonal<Reference, T> for Plain<S, T> {
     fn divide_by_diagonal(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use super::{Reference, Vector};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
-use crate::operator::{Capabilities, CgOperator, Diagonal, LineSolver, Operator};
+use crate::operator::{Capabilities, Diagonal, LineSolver, Operator};
 use crate::real::Real;
 use crate::stencil::{Lines, Stencil, StoredMatrix, Supports};
 
@@ -106,8 +106,6 @@ impl<T: Real> Operator<Reference, T> for PlainMatrix<T> {
         Ok(())
     }
 }
-
-impl<T: Real> CgOperator<Reference, T> for PlainMatrix<T> {}
 
 impl<T: Real> Diagonal<Reference, T> for PlainMatrix<T> {
     fn divide_by_diagonal(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {

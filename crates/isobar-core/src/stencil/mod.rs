@@ -39,7 +39,7 @@ use crate::direct::Separable;
 use crate::error::Result;
 pub use crate::layout::Axis;
 use crate::layout::{Layout, Shape};
-use crate::operator::{Capabilities, CgOperator, DirectBackend, LineSolver, MixedSmoother, MixedTop, Relaxation};
+use crate::operator::{Capabilities, LineSolver, MixedSmoother, MixedTop, Operator, Relaxation};
 use crate::options::{Smoother, SolverOptions};
 use crate::policy::Choice;
 use crate::real::Real;
@@ -160,9 +160,9 @@ pub struct Lines<B: AggregateBackend, S, T: Real> {
 }
 
 /// A back end that can put a kind of stencil on its device.
-pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
+pub trait Supports<S: Stencil>: AggregateBackend {
     /// The matrix with its coefficients on the device.
-    type Operator<T: Real>: CgOperator<Self, T> + 'static;
+    type Operator<T: Real>: Operator<Self, T> + 'static;
 
     /// Chooses a solver where these options leave that open: the stencil's own choice, unless this back end does not support
     /// it, or knows more of the coefficients, which are the operator's.

@@ -8,7 +8,7 @@ use crate::array::{ArrayView, ArrayViewMut};
 use crate::backend::{AggregateBackend, Backend};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
-use crate::operator::{Capabilities, CgOperator, Diagonal, DirectBackend, Operator};
+use crate::operator::{Capabilities, Diagonal, Operator};
 use crate::options::SolverOptions;
 use crate::policy::Choice;
 use crate::real::Real;
@@ -141,8 +141,6 @@ impl<B: Backend, T: Real> Operator<B, T> for HostOperator<B> {
     }
 }
 
-impl<B: Backend, T: Real> CgOperator<B, T> for HostOperator<B> {}
-
 impl<B: Backend, T: Real> Diagonal<B, T> for HostOperator<B> {
     fn divide_by_diagonal(&self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         self.by_host(r, z, |stencil, r, z| {
@@ -155,7 +153,7 @@ impl<B: Backend, T: Real> Diagonal<B, T> for HostOperator<B> {
     }
 }
 
-impl<B: AggregateBackend + DirectBackend> Supports<OwnOperator> for B {
+impl<B: AggregateBackend> Supports<OwnOperator> for B {
     type Operator<T: Real> = HostOperator<B>;
 
     fn operator<T: Real>(&self, stencil: &OwnOperator) -> Result<Arc<HostOperator<B>>> {

@@ -11,12 +11,14 @@ mod faces;
 
 use std::sync::Arc;
 
-use isobar_core::backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Sums};
+use isobar_core::backend::{AggregateMap, Backend, HostScalars, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::execute::Execute;
 use isobar_core::layout::{Colour, Layout, Shape, needs_whole_rows};
 use isobar_core::operator::aggregate::{Components, Entry};
-use isobar_core::operator::{AggregateOperator, Capabilities, MixedSmoother, Operator, Triangular};
+use isobar_core::operator::{
+    AggregateOperator, Capabilities, MixedSmoother, Operator, ResidualUpdate, Triangular, update_residual_unfused,
+};
 use isobar_core::options::{Smoother, SolverOptions};
 use isobar_core::policy::Choice;
 use isobar_core::real::Real;
@@ -192,23 +194,15 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
         &self,
         block: usize,
         inverse_pivots: &Vector<T>,
-        r: &mut Vector<T>,
-        q: &Vector<T>,
-        z: &mut Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
+        v: ResidualUpdate<'_, Vector<T>>,
         scalars: &mut HostScalars,
     ) -> Result<()> {
-        let cpu = self.cpu();
         require_order(&self.geometry().layout)?;
         if block >= self.coefficients().stencil.shape().cells() {
-            let taken = (q, T::from_f64(scalars.value(alpha)));
-            return self.substitute_whole_residual(inverse_pivots, r, taken, z, out, scalars);
+            return self.substitute_whole_residual(inverse_pivots, v, scalars);
         }
-        cpu.axpy(alpha.negated(), q, r, scalars)?;
-        self.substitute(block, inverse_pivots, r, z)?;
-        cpu.dot(r, z, out.get(0), scalars)?;
-        cpu.dot(r, r, out.get(1), scalars)
+        let substitute = |r: &mut Vector<T>, z: &mut Vector<T>| self.substitute(block, inverse_pivots, r, z);
+        update_residual_unfused::<_, T>(self.cpu(), v, scalars, substitute)
     }
 }
 

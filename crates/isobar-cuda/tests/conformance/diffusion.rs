@@ -60,8 +60,8 @@ fn steps<B: Supports<Diffusion>>(backend: &B, stencil: &Diffusion) -> Vec<Vec<f6
     let (first, sigma) = (Scalar::new(0), Scalar::new(1));
     backend.set(&mut scalars, first, 0.7).unwrap();
     let (alpha, beta) = (Ratio::new(first, Scalar::ONE), Ratio::new(Scalar::ONE, first));
-    let direction = Direction { u: &mut u, p: &mut p, next: Some(&mut next), z: &mut z, q: &mut q };
-    capabilities.operator.advance_direction(direction, alpha, beta, sigma, &mut scalars).unwrap();
+    let direction = Direction { u: &mut u, p: &mut p, next: Some(&mut next), z: &mut z, q: &mut q, alpha, beta, sigma };
+    capabilities.operator.advance_direction(direction, &mut scalars).unwrap();
     let mut all: Vec<Vec<f64>> = [&u, &next, &q].map(|v| fetch(backend, v, shape)).into();
     triangular.relax_lower(&z, &mut p, &mut q, None).unwrap();
     all.push(fetch(backend, &q, shape));

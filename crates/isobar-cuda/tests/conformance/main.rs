@@ -20,7 +20,7 @@ use isobar_core::conformance::suite;
 use isobar_core::error::Error;
 use isobar_core::grid::GridOptions;
 use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::{CgOperator, Guess, LineSolver};
+use isobar_core::operator::{Guess, LineSolver, Operator};
 use isobar_core::options::{Form, Judge, Method, SolverOptions};
 use isobar_core::outcome::Stop;
 use isobar_core::precond::Line;
@@ -118,7 +118,7 @@ fn stored_matrices_in_iterations(cuda: &Cuda) {
     let stored = Supports::operator::<f64>(cuda, &matrix).unwrap();
     let blocks = cuda.lines(&matrix, &stored).unwrap().unwrap().solver;
     let free = Supports::operator::<f64>(cuda, &stencil).unwrap();
-    let textbook = |operator: Arc<dyn CgOperator<Cuda, f64>>, lines: Arc<dyn LineSolver<Cuda, f64>>| {
+    let textbook = |operator: Arc<dyn Operator<Cuda, f64>>, lines: Arc<dyn LineSolver<Cuda, f64>>| {
         Cg::new(Form::Textbook, operator, Box::new(Line(lines))).unwrap()
     };
     let mut explicit = textbook(stored, blocks);
