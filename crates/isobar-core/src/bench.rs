@@ -10,7 +10,7 @@ use crate::build::{Solve, System};
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::operator::{
-    Capabilities, Direction, Guess, LineSmoother, LineSolver, MixedTop, Relaxation, ResidualUpdate, Transfer,
+    Capabilities, Direction, Guess, LineSmoother, LineSolver, MixedTop, Relaxation, ResidualUpdate, Sweep, Transfer,
 };
 use crate::options::{MultigridOptions, SolverOptions};
 use crate::precond::{IncompleteCholesky, Preconditioner, relaxations};
@@ -388,20 +388,21 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
         let Self { level, transfer, f, u, q, coarse, scalars, .. } = self;
         let is = |declared: Traffic| declared.name == step.name;
         let Some((level, relaxation)) = level else { return Ok(false) };
+        let sweep = Sweep { relaxation: *relaxation, guess: Guess::Given, f: &*f, u, scratch: q };
         match (transfer, coarse) {
-            _ if is(traffic::SMOOTH) => level.smooth(*relaxation, Guess::Given, f, u, q)?,
-            _ if is(traffic::SMOOTH_FROM_ZERO) => level.smooth(*relaxation, Guess::Zero, f, u, q)?,
+            _ if is(traffic::SMOOTH) => level.smooth(sweep)?,
+            _ if is(traffic::SMOOTH_FROM_ZERO) => level.smooth(Sweep { guess: Guess::Zero, ..sweep })?,
             (Some(transfer), Some([coarse_f, _])) if is(traffic::RESIDUAL_RESTRICT) => {
-                transfer.residual_restrict(f, u, coarse_f, q)?;
+                transfer.residual_restrict(sweep.f, sweep.u, coarse_f, sweep.scratch)?;
             }
             (Some(transfer), Some([coarse_f, _])) if is(traffic::SMOOTH_RESIDUAL_RESTRICT) => {
-                transfer.smooth_residual_restrict(*relaxation, Guess::Given, f, u, coarse_f, q)?;
+                transfer.smooth_residual_restrict(sweep, coarse_f)?;
             }
             (Some(transfer), Some([coarse_f, _])) if is(traffic::SMOOTH_RESIDUAL_RESTRICT_FROM_ZERO) => {
-                transfer.smooth_residual_restrict(*relaxation, Guess::Zero, f, u, coarse_f, q)?;
+                transfer.smooth_residual_restrict(Sweep { guess: Guess::Zero, ..sweep }, coarse_f)?;
             }
             (Some(transfer), Some([_, coarse_u])) if is(traffic::PROLONG_SMOOTH) => {
-                transfer.prolong_smooth(*relaxation, f, coarse_u, u, q, Some((OUT.get(0), scalars)))?;
+                transfer.prolong_smooth(coarse_u, sweep, Some((OUT.get(0), scalars)))?;
             }
             _ => return Ok(false),
         }

@@ -11,7 +11,7 @@ use isobar_core::bench::{seconds, time_setup, upload_noise};
 use isobar_core::build::{Solve, System};
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::operator::line::scratch_layout;
-use isobar_core::operator::{Direction, Guess, Relaxation, ResidualUpdate};
+use isobar_core::operator::{Direction, Guess, Relaxation, ResidualUpdate, Sweep};
 use isobar_core::options::{
     CoarseSolve, Compatibility, CyclePrecision, Deflation as DeflationOptions, Method, Preconditioner, Smoother,
     SolverOptions, Stripes,
@@ -173,7 +173,8 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
             [(Smoother::LineRedBlack, "smooth, red–black"), (Smoother::LineJacobi, "smooth, Jacobi")]
         {
             let level = &hierarchy.levels[0];
-            let time = seconds(cuda, || level.smooth(relaxation(smoother), Guess::Given, &f, &mut u, &mut q))?;
+            let time =
+                seconds(cuda, || level.smooth(Sweep::new(relaxation(smoother), Guess::Given, &f, &mut u, &mut q)))?;
             report(&traffic::SMOOTH, name, time);
         }
         if let Some(between) = hierarchy.transfers.first() {
@@ -312,9 +313,9 @@ fn point_steps(cuda: &Cuda, stencil: &Diffusion, copy: f64) -> Result<()> {
                 100.0 * bandwidth / copy
             );
         };
-        let time = seconds(cuda, || level.smooth(relaxation, Guess::Given, &f, &mut u, &mut s))?;
+        let time = seconds(cuda, || level.smooth(Sweep::new(relaxation, Guess::Given, &f, &mut u, &mut s)))?;
         report("sweep", 3.0, time);
-        let time = seconds(cuda, || level.smooth(relaxation, Guess::Zero, &f, &mut u, &mut s))?;
+        let time = seconds(cuda, || level.smooth(Sweep::new(relaxation, Guess::Zero, &f, &mut u, &mut s)))?;
         report("sweep from zero", 2.0, time);
         let time = seconds(cuda, || transfer.residual_restrict(&f, &mut u, &mut coarse_f, &mut s))?;
         // One vector of the coarser grid.
@@ -322,13 +323,18 @@ fn point_steps(cuda: &Cuda, stencil: &Diffusion, copy: f64) -> Result<()> {
         report("residual, restriction", 2.0 + part, time);
         report("prolongation", 2.0 + part, seconds(cuda, || transfer.prolong(&mut coarse_u, &mut u))?);
         let all = seconds(cuda, || {
-            transfer.prolong_smooth(relaxation, &f, &mut coarse_u, &mut u, &mut s, Some((norm, &mut scalars)))
+            transfer.prolong_smooth(
+                &mut coarse_u,
+                Sweep::new(relaxation, Guess::Given, &f, &mut u, &mut s),
+                Some((norm, &mut scalars)),
+            )
         })?;
         report("prolongation, sweep, norm", 3.0 + part, all);
         for (guess, name, references) in
             [(Guess::Given, "sweep, restriction", 3.0), (Guess::Zero, "the same from zero", 2.0)]
         {
-            let mut step = || transfer.smooth_residual_restrict(relaxation, guess, &f, &mut u, &mut coarse_f, &mut s);
+            let mut step =
+                || transfer.smooth_residual_restrict(Sweep::new(relaxation, guess, &f, &mut u, &mut s), &mut coarse_f);
             report(name, references + part, seconds(cuda, &mut step)?);
         }
     }

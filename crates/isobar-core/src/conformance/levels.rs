@@ -8,7 +8,7 @@ use super::fixture::{
 };
 use crate::backend::Backend;
 use crate::layout::Shape;
-use crate::operator::{Guess, MixedTop};
+use crate::operator::{Guess, MixedTop, Sweep};
 use crate::options::Smoother;
 use crate::problem::random;
 use crate::real::Real;
@@ -72,9 +72,13 @@ where
             for guess in [Guess::Zero, Guess::Given] {
                 let (tested, reference) = levels.transfer();
                 let what = format!("smooth_residual_restrict {relaxation:?} {guess:?}");
-                ok(reference.smooth_residual_restrict(relaxation, guess, &f, &mut u, &mut coarse_f, &mut s));
+                ok(reference
+                    .smooth_residual_restrict(Sweep::new(relaxation, guess, &f, &mut u, &mut s), &mut coarse_f));
                 let (_, mut on_coarse_f) = poison::<B, T>(backend, levels.coarse);
-                ok(tested.smooth_residual_restrict(relaxation, guess, &on_f, &mut on_u, &mut on_coarse_f, &mut on_s));
+                ok(tested.smooth_residual_restrict(
+                    Sweep::new(relaxation, guess, &on_f, &mut on_u, &mut on_s),
+                    &mut on_coarse_f,
+                ));
                 levels.fine.compare(&on_u, &u, &what);
                 same_coarse(&on_coarse_f, &coarse_f, &what);
             }
@@ -84,9 +88,17 @@ where
                     (Arc::clone(&levels.tested.transfers[0]), Arc::clone(&levels.reference.transfers[0]));
                 let fine = &mut levels.fine;
                 let out = with_norm.then_some((norm, &mut fine.reference_scalars));
-                ok(reference.prolong_smooth(relaxation, &f, &mut coarse_u, &mut u, &mut s, out));
+                ok(reference.prolong_smooth(
+                    &mut coarse_u,
+                    Sweep::new(relaxation, Guess::Given, &f, &mut u, &mut s),
+                    out,
+                ));
                 let out = with_norm.then_some((norm, &mut fine.scalars));
-                ok(tested.prolong_smooth(relaxation, &on_f, &mut on_coarse_u, &mut on_u, &mut on_s, out));
+                ok(tested.prolong_smooth(
+                    &mut on_coarse_u,
+                    Sweep::new(relaxation, Guess::Given, &on_f, &mut on_u, &mut on_s),
+                    out,
+                ));
                 fine.compare(&on_u, &u, &format!("prolong_smooth {relaxation:?}, norm {with_norm}"));
                 if with_norm {
                     fine.compare_scalar(norm, fine.shape().cells() as f64, "norm of prolong_smooth");

@@ -6,7 +6,7 @@ use super::solves::like_the_reference;
 use crate::backend::{Backend, HostScalars};
 use crate::build::System;
 use crate::layout::{Colour, Layout, Shape};
-use crate::operator::{Guess, LineSmoother, Relaxation, Transfer};
+use crate::operator::{Guess, LineSmoother, Relaxation, Sweep, Transfer};
 use crate::options::{Compatibility, Method, Preconditioner, Smoother, SolverOptions};
 use crate::problem::random;
 use crate::real::{Precision, Real};
@@ -89,8 +89,8 @@ impl<B: Backend, T: Real> Level<'_, B, T> {
         for relaxation in relaxations() {
             let ((mut s, mut on_s), (mut u, mut on_u)) = (self.scratch(), poison(self.backend, self.shape));
             for guess in [Guess::Zero, Guess::Given] {
-                ok(self.reference.smooth(relaxation, guess, &f, &mut u, &mut s));
-                ok(self.tested.smooth(relaxation, guess, &on_f, &mut on_u, &mut on_s));
+                ok(self.reference.smooth(Sweep::new(relaxation, guess, &f, &mut u, &mut s)));
+                ok(self.tested.smooth(Sweep::new(relaxation, guess, &on_f, &mut on_u, &mut on_s)));
                 self.same(&on_u, &u, SCALE, &format!("smooth {relaxation:?} {guess:?}"));
             }
         }
@@ -123,8 +123,12 @@ impl<B: Backend, T: Real> Level<'_, B, T> {
             for guess in [Guess::Zero, Guess::Given] {
                 let what = format!("smooth_residual_restrict {relaxation:?} {guess:?}");
                 let (_, mut on_coarse_f) = poison::<B, T>(self.backend, coarse);
-                ok(reference.smooth_residual_restrict(relaxation, guess, &f, &mut u, &mut coarse_f, &mut s));
-                ok(tested.smooth_residual_restrict(relaxation, guess, &on_f, &mut on_u, &mut on_coarse_f, &mut on_s));
+                ok(reference
+                    .smooth_residual_restrict(Sweep::new(relaxation, guess, &f, &mut u, &mut s), &mut coarse_f));
+                ok(tested.smooth_residual_restrict(
+                    Sweep::new(relaxation, guess, &on_f, &mut on_u, &mut on_s),
+                    &mut on_coarse_f,
+                ));
                 self.same(&on_u, &u, SCALE, &what);
                 self.same(&on_coarse_f, &coarse_f, SCALE, &what);
             }
@@ -132,9 +136,17 @@ impl<B: Backend, T: Real> Level<'_, B, T> {
                 let [norm, ..] = SCALARS;
                 let (mut scalars, mut on_scalars) = (HostScalars::default(), ok(self.backend.scalars()));
                 let out = with_norm.then_some((norm, &mut scalars));
-                ok(reference.prolong_smooth(relaxation, &f, &mut coarse_u, &mut u, &mut s, out));
+                ok(reference.prolong_smooth(
+                    &mut coarse_u,
+                    Sweep::new(relaxation, Guess::Given, &f, &mut u, &mut s),
+                    out,
+                ));
                 let out = with_norm.then_some((norm, &mut on_scalars));
-                ok(tested.prolong_smooth(relaxation, &on_f, &mut on_coarse_u, &mut on_u, &mut on_s, out));
+                ok(tested.prolong_smooth(
+                    &mut on_coarse_u,
+                    Sweep::new(relaxation, Guess::Given, &on_f, &mut on_u, &mut on_s),
+                    out,
+                ));
                 self.same(&on_u, &u, SCALE, &format!("prolong_smooth {relaxation:?}, norm {with_norm}"));
                 if with_norm {
                     let (found, expected) = (ok(self.backend.read(&on_scalars))[norm.index()], scalars.get(norm));

@@ -5,7 +5,7 @@ use super::fixture::{
 };
 use crate::backend::{Ratio, Scalar, Sums};
 use crate::layout::Shape;
-use crate::operator::{Diagonal, Direction, Guess, LineSmoother, LineSolver, Operator, ResidualUpdate};
+use crate::operator::{Diagonal, Direction, Guess, LineSmoother, LineSolver, Operator, ResidualUpdate, Sweep};
 use crate::options::Smoother;
 use crate::real::Real;
 use crate::reference::{Plain, Vector};
@@ -124,8 +124,8 @@ pub(super) fn smooth<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
         for relaxation in relaxations() {
             let ((mut u, mut on_u), (mut s, mut on_s)) = (pair.poison(), pair.poison());
             for guess in [Guess::Zero, Guess::Given, Guess::Given] {
-                ok(pair.reference.smooth(relaxation, guess, &f, &mut u, &mut s));
-                ok(tested.smooth(relaxation, guess, &on_f, &mut on_u, &mut on_s));
+                ok(pair.reference.smooth(Sweep::new(relaxation, guess, &f, &mut u, &mut s)));
+                ok(tested.smooth(Sweep::new(relaxation, guess, &on_f, &mut on_u, &mut on_s)));
                 pair.compare(&on_u, &u, &format!("smooth {relaxation:?} {guess:?}"));
             }
         }

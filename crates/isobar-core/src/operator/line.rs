@@ -25,6 +25,33 @@ impl Relaxation {
     }
 }
 
+/// A sweep of relaxation on a level, u += ρ M⁻¹(f − A u).
+#[derive(Debug)]
+pub struct Sweep<'a, V> {
+    /// Its parameters.
+    pub relaxation: Relaxation,
+    /// Whether u counts as zero before it.
+    pub guess: Guess,
+    /// f
+    pub f: &'a V,
+    /// u
+    pub u: &'a mut V,
+    /// A vector that is overwritten or left alone; see [`scratch_layout`].
+    pub scratch: &'a mut V,
+}
+
+impl<'a, V> Sweep<'a, V> {
+    /// Puts it together.
+    pub fn new(relaxation: Relaxation, guess: Guess, f: &'a V, u: &'a mut V, scratch: &'a mut V) -> Self {
+        Self { relaxation, guess, f, u, scratch }
+    }
+
+    /// Returns the sweep for one of several steps.
+    pub fn again(&mut self) -> Sweep<'_, V> {
+        Sweep { relaxation: self.relaxation, guess: self.guess, f: self.f, u: self.u, scratch: self.scratch }
+    }
+}
+
 /// A solver of the vertical tridiagonal blocks M of a matrix.
 pub trait LineSolver<B: Backend, T: Real>: Send + Sync {
     /// Returns the device that it lives on.
@@ -47,16 +74,8 @@ pub trait LineSolver<B: Backend, T: Real>: Send + Sync {
 /// A matrix whose columns can be relaxed.
 pub trait LineSmoother<B: Backend, T: Real>: Operator<B, T> {
     /// Computes one sweep of u += ρ M⁻¹(f − A u): all columns at once (Jacobi), or the columns of one colour after the other
-    /// (red–black Gauss–Seidel). `scratch` is overwritten or left alone. On a subdomain the halo rows of u are filled during the
-    /// sweep.
-    fn smooth(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &B::Vector<T>,
-        u: &mut B::Vector<T>,
-        scratch: &mut B::Vector<T>,
-    ) -> Result<()>;
+    /// (red–black Gauss–Seidel). On a subdomain the halo rows of u are filled during the sweep.
+    fn smooth(&self, sweep: Sweep<'_, B::Vector<T>>) -> Result<()>;
 
     /// Returns the colours whose halo rows, on a subdomain, differ from the neighbours' cells after a sweep.
     fn stale_after(&self, relaxation: Relaxation) -> &'static [Colour] {

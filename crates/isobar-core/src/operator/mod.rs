@@ -34,11 +34,11 @@ use crate::real::Real;
 pub use aggregate::AggregateOperator;
 pub use correction::{CoarsestSolver, Correction};
 pub use levels::{Coarser, LevelBackend, OwnModes};
-pub use line::{LineSmoother, LineSolver, Relaxation};
+pub use line::{LineSmoother, LineSolver, Relaxation, Sweep};
 pub use mixed::{MixedSmoother, MixedTop};
 pub use modes::{Expansion, ModalTransfer};
 pub use points::{PointSmoother, lines_layout};
-pub use transfer::Transfer;
+pub use transfer::{Transfer, prolong_smooth_unfused, smooth_residual_restrict_unfused};
 pub use triangular::Triangular;
 
 /// The first guess of an iteration or a relaxation.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
-use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation};
+use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Sweep};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
@@ -344,14 +344,8 @@ impl<T: Real> Operator<Cuda, T> for TwentySeven<T> {
 }
 
 impl<T: Real> LineSmoother<Cuda, T> for TwentySeven<T> {
-    fn smooth(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-    ) -> Result<()> {
+    fn smooth(&self, sweep: Sweep<'_, Vector<T>>) -> Result<()> {
+        let Sweep { relaxation, guess, f, u, scratch } = sweep;
         let is_jacobi = relaxation.smoother == Smoother::LineJacobi;
         match guess {
             Guess::Given => self.cuda.fill(u, &Colour::BOTH)?,

@@ -4,7 +4,7 @@ use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::{
-    Diagonal, Direction, Guess, LineSmoother, LineSolver, Operator, Relaxation, ResidualUpdate,
+    Diagonal, Direction, Guess, LineSmoother, LineSolver, Operator, Relaxation, ResidualUpdate, Sweep,
     advance_direction_unfused,
 };
 use isobar_core::options::Smoother;
@@ -129,14 +129,8 @@ impl<K: Kernels> LineSolver<Cuda, K::Real> for SevenPoint<K> {
 }
 
 impl<K: Kernels> LineSmoother<Cuda, K::Real> for SevenPoint<K> {
-    fn smooth(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<K::Real>,
-        u: &mut Vector<K::Real>,
-        scratch: &mut Vector<K::Real>,
-    ) -> Result<()> {
+    fn smooth(&self, sweep: Sweep<'_, Vector<K::Real>>) -> Result<()> {
+        let Sweep { relaxation, guess, f, u, scratch } = sweep;
         let Relaxation { smoother, rho, first } = relaxation;
         if smoother == Smoother::PointRedBlack {
             let first = self.layout_of().local(first);

@@ -6,7 +6,7 @@ use isobar_core::backend::{Backend, Ratio, Scalar};
 use isobar_core::build::{Solve, System};
 use isobar_core::error::Error;
 use isobar_core::layout::{Colour, Layout, Shape};
-use isobar_core::operator::{Direction, Guess, Relaxation};
+use isobar_core::operator::{Direction, Guess, Relaxation, Sweep};
 use isobar_core::options::{
     CoarseSolve, Compatibility, Deflation, Method, Norm, Preconditioner, Smoother, SolverOptions, Stripes,
 };
@@ -70,7 +70,7 @@ fn steps<B: Supports<Diffusion>>(backend: &B, stencil: &Diffusion) -> Vec<Vec<f6
     let hierarchy = backend.hierarchy(stencil, &operator, Smoother::LineRedBlack, Some(2)).unwrap().unwrap();
     for smoother in [Smoother::LineRedBlack, Smoother::LineJacobi] {
         let relaxation = Relaxation { smoother, rho: 0.9, first: Colour::Red };
-        hierarchy.levels[0].smooth(relaxation, Guess::Given, &z, &mut p, &mut u).unwrap();
+        hierarchy.levels[0].smooth(Sweep::new(relaxation, Guess::Given, &z, &mut p, &mut u)).unwrap();
         all.push(fetch(backend, &p, shape));
     }
     if let Some(transfer) = hierarchy.transfers.first() {
