@@ -220,8 +220,7 @@ impl Supports<stencil::StoredMatrix> for Cpu {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<StoredMatrix<T>>) -> Capabilities<Self, T> {
-        let (operator, diagonal) = (Arc::clone(operator), Arc::clone(operator));
-        Capabilities { operator, diagonal: Some(diagonal), points: None, triangular: None, aggregates: None }
+        Capabilities::of_rows(operator)
     }
 
     fn lines<T: Real>(

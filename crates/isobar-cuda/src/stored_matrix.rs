@@ -254,13 +254,7 @@ impl Supports<stencil::StoredMatrix> for Cuda {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<StoredMatrix<T>>) -> Capabilities<Self, T> {
-        Capabilities {
-            operator: Arc::clone(operator) as _,
-            diagonal: Some(Arc::clone(operator) as _),
-            points: None,
-            triangular: None,
-            aggregates: None,
-        }
+        Capabilities::of_rows(operator)
     }
 
     fn lines<T: Real>(

@@ -191,8 +191,7 @@ impl Supports<StoredMatrix> for Reference {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<PlainMatrix<T>>) -> Capabilities<Self, T> {
-        let (operator, diagonal) = (Arc::clone(operator), Arc::clone(operator));
-        Capabilities { operator, diagonal: Some(diagonal), points: None, triangular: None, aggregates: None }
+        Capabilities::of_rows(operator)
     }
 
     fn lines<T: Real>(

@@ -243,14 +243,16 @@ pub trait Supports<S: Stencil>: AggregateBackend {
         self.update(to, stencil).map(drop)
     }
 
-    /// Returns all capabilities of the operator but lines.
+    /// Returns all capabilities of the operator.
     fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T>;
 
-    /// Returns the solver of the matrix's columns, if there is one.
+    /// Returns the solver of the matrix's columns, if there is one: the operator itself, or one that is made now.
     ///
     /// # Errors
     /// See [`Supports::operator`].
-    fn lines<T: Real>(&self, stencil: &S, operator: &Arc<Self::Operator<T>>) -> Result<Option<Lines<Self, S, T>>>;
+    fn lines<T: Real>(&self, _stencil: &S, operator: &Arc<Self::Operator<T>>) -> Result<Option<Lines<Self, S, T>>> {
+        Ok(self.capabilities(operator).lines.map(|solver| Lines { solver, update: None }))
+    }
 
     /// Returns this matrix with stored faces, which adds capabilities that it lacks itself, if the back end has that form.
     ///

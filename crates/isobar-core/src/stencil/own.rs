@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Lines, Stencil, Supports};
+use super::{Stencil, Supports};
 use crate::array::{ArrayView, ArrayViewMut};
 use crate::backend::{AggregateBackend, Backend};
 use crate::error::{Error, Result};
@@ -169,12 +169,10 @@ impl<B: AggregateBackend> Supports<OwnOperator> for B {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<HostOperator<B>>) -> Capabilities<Self, T> {
-        let has_diagonal = operator.state().stencil.diagonal.is_some();
-        let diagonal = has_diagonal.then(|| Arc::clone(operator) as Arc<dyn Diagonal<B, T>>);
-        Capabilities { operator: Arc::clone(operator) as _, diagonal, points: None, triangular: None, aggregates: None }
-    }
-
-    fn lines<T: Real>(&self, _: &OwnOperator, _: &Arc<HostOperator<B>>) -> Result<Option<Lines<Self, OwnOperator, T>>> {
-        Ok(None)
+        let mut capabilities = Capabilities::of_rows(operator);
+        if operator.state().stencil.diagonal.is_none() {
+            capabilities.diagonal = None;
+        }
+        capabilities
     }
 }

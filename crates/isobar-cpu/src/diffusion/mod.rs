@@ -23,7 +23,7 @@ use isobar_core::options::{Smoother, SolverOptions};
 use isobar_core::policy::Choice;
 use isobar_core::real::Real;
 use isobar_core::stencil::point_levels::levels_for;
-use isobar_core::stencil::{self, Axis, Hierarchy, Lines, Stencil, Supports};
+use isobar_core::stencil::{self, Axis, Hierarchy, Stencil, Supports};
 use isobar_dist::PartBackend;
 use isobar_dist::diffusion::choice;
 use isobar_dist::require_order;
@@ -290,21 +290,7 @@ impl Supports<stencil::Diffusion> for Cpu {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<Diffusion<T>>) -> Capabilities<Self, T> {
-        Capabilities {
-            operator: Arc::clone(operator) as _,
-            diagonal: Some(Arc::clone(operator) as _),
-            points: Some(Arc::clone(operator) as _),
-            triangular: Some(Arc::clone(operator) as _),
-            aggregates: Some(Arc::clone(operator) as _),
-        }
-    }
-
-    fn lines<T: Real>(
-        &self,
-        _: &stencil::Diffusion,
-        operator: &Arc<Diffusion<T>>,
-    ) -> Result<Option<Lines<Self, stencil::Diffusion, T>>> {
-        Ok(Some(Lines { solver: Arc::clone(operator) as _, update: None }))
+        Capabilities::all(operator)
     }
 
     fn hierarchy<T: Real>(

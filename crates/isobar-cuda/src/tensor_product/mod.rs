@@ -291,13 +291,7 @@ impl Supports<stencil::TensorProduct> for Cuda {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T> {
-        Capabilities {
-            operator: Arc::clone(operator) as _,
-            diagonal: Some(Arc::clone(operator) as _),
-            points: None,
-            triangular: None,
-            aggregates: None,
-        }
+        Capabilities::of_columns(operator)
     }
 
     fn lines<T: Real>(
