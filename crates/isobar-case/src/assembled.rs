@@ -1,20 +1,18 @@
 //! The linear system of a case, assembled.
 
 use std::ops::Range;
-use std::path::Path;
 
 use isobar::Shape;
 use isobar::internals::execute::{Host, for_each_piece, for_each_row};
-use isobar::problem::{
-    self, Boundary, Coefficient, DiffusionProblem, FaceProblem, Flow, PointProblem, SideFields, Spacing,
-};
+use isobar::problem::{Boundary, Coefficient, DiffusionProblem, FaceProblem, Flow, PointProblem, SideFields, Spacing};
 use isobar::stencil::{Axis, Diffusion, Stencil};
-use isobar_io::{Mesh, Units, npy};
+use isobar_io::{Mesh, Units};
 
-use crate::diffusion::{DiffusionCase, RhsKind, Unknowns};
-use crate::error::{Error, Result};
+use crate::diffusion::{DiffusionCase, Unknowns};
+use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::memory;
+use crate::rhs::RhsKind;
 use crate::values::{Values, check_sizes, read_cells};
 
 /// A linear system A u = b with its grid; arrays in (z, y, x) C order.
@@ -256,7 +254,9 @@ impl DiffusionCase {
         let checked = problem.checked()?;
         let stencil = checked.stencil()?;
         let rhs = &self.rhs;
-        let values = self.right_hand_side(
+        let values = self.rhs.values(
+            self.rhs_kind(),
+            self.shape,
             rows,
             |kind| checked.rhs_in(rows, kind, rhs.seed, rhs.weighting),
             |body| checked.rhs_from_in(rows, body, rhs.weighting),
@@ -273,33 +273,12 @@ impl DiffusionCase {
         })
     }
 
-    /// Returns the right-hand side: one of the built-in kinds, or from a body source that is read from a file.
-    fn right_hand_side(
-        &self,
-        rows: &Range<usize>,
-        made: impl Fn(Option<problem::RhsKind>) -> isobar::Result<Vec<f64>>,
-        from: impl Fn(Vec<f64>) -> isobar::Result<Vec<f64>>,
-    ) -> Result<Vec<f64>> {
-        Ok(match self.rhs_kind() {
-            RhsKind::None => made(None)?,
-            RhsKind::Constant => made(Some(problem::RhsKind::Constant))?,
-            RhsKind::Random => made(Some(problem::RhsKind::Random))?,
-            RhsKind::Smooth => made(Some(problem::RhsKind::Smooth))?,
-            RhsKind::Manufactured => made(Some(problem::RhsKind::Manufactured))?,
-            RhsKind::File => {
-                let path = self.rhs.path.as_deref().unwrap_or(Path::new(""));
-                let Shape { nx, ny, nz } = self.shape;
-                let body = npy::read_rows(path, [nz, ny, nx], rows.clone())
-                    .map_err(|error| Error::new(format!("problem.rhs.path: {error}")))?;
-                from(body)?
-            }
-        })
-    }
-
     /// Assembles a matrix of conductances; its right-hand side is the inflow into each cell.
     fn assemble_faces(&self, faces: &FaceProblem, rows: &Range<usize>) -> Result<Assembled> {
         let stencil = faces.stencil();
-        let values = self.right_hand_side(
+        let values = self.rhs.values(
+            self.rhs_kind(),
+            self.shape,
             rows,
             |kind| faces.rhs_in(rows, kind, self.rhs.seed),
             |body| faces.rhs_from_in(rows, body),
@@ -321,7 +300,9 @@ impl DiffusionCase {
         let points = PointProblem::new(problem, size)?;
         let stencil = points.stencil()?;
         let rhs = &self.rhs;
-        let values = self.right_hand_side(
+        let values = self.rhs.values(
+            self.rhs_kind(),
+            self.shape,
             rows,
             |kind| points.rhs_in(rows, kind, rhs.seed, rhs.weighting),
             |body| points.rhs_from_in(rows, body, rhs.weighting),

@@ -10,12 +10,13 @@ use isobar_io::{Mesh, checkpoint, npy};
 use serde::{Deserialize, Deserializer};
 
 use crate::assembled::{Assembled, mesh_around, mesh_of};
-use crate::diffusion::{DiffusionCase, RhsKind, Unknowns};
+use crate::diffusion::{DiffusionCase, Unknowns};
 use crate::document::Document;
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::matrix::Matrix;
 use crate::memory;
+use crate::rhs::RhsKind;
 
 /// The heat equation u_t = ∇·(κ∇u) − c u + f.
 #[derive(Clone, Debug, PartialEq)]
@@ -248,20 +249,13 @@ impl HeatCase {
 
     /// Returns f, if it is not 0.
     fn body(&self, problem: &problem::DiffusionProblem) -> Result<Option<Vec<f64>>> {
-        let (Shape { nx, ny, nz }, rhs) = (self.shape(), &self.diffusion.rhs);
-        let kind = match self.diffusion.rhs_kind() {
-            RhsKind::None | RhsKind::Manufactured => return Ok(None),
-            RhsKind::Constant => problem::RhsKind::Constant,
-            RhsKind::Random => problem::RhsKind::Random,
-            RhsKind::Smooth => problem::RhsKind::Smooth,
-            RhsKind::File => {
-                let path = rhs.path.as_deref().unwrap_or(Path::new(""));
-                let read = npy::read(path, [nz, ny, nx]);
-                return read.map(Some).map_err(|error| Error::new(format!("problem.rhs.path: {error}")));
-            }
-        };
+        let (rows, rhs, kind) = (0..self.shape().ny, &self.diffusion.rhs, self.diffusion.rhs_kind());
+        if matches!(kind, RhsKind::None | RhsKind::Manufactured) {
+            return Ok(None);
+        }
         // Without boundary values, sources and wells, which are added later.
-        Ok(Some(problem.checked()?.body_in(&(0..ny), Some(kind), rhs.seed, problem::Weighting::None)))
+        let computed = |kind| Ok(problem.checked()?.body_in(&rows, kind, rhs.seed, problem::Weighting::None));
+        rhs.values(kind, self.shape(), &rows, computed, Ok).map(Some)
     }
 
     /// Returns the initial state, C order.

@@ -55,6 +55,7 @@ mod overrides;
 pub mod problem;
 mod reader;
 pub mod report;
+pub mod rhs;
 mod system;
 #[cfg(test)]
 mod tests;

@@ -56,7 +56,7 @@ impl fmt::Display for Shares {
 pub type BodyAfter<'b, S> = dyn FnMut(Option<usize>, &mut S) -> Result<()> + 'b;
 
 /// A description of the device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceInfo {
     /// `"cpu"` or `"cuda"`, for reports.
     pub kind: &'static str,
