@@ -5,10 +5,10 @@
 //! `diffusion_times [steps|solves|galerkin [f64|auto]|points [fixed]]`: all, 256³ cells by Galerkin levels with cycles in double
 //! precision or in the automatically chosen one, or cycles that relax points, with all sides fixed or others too
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::{Backend, Ratio, Sums};
 use isobar_core::bench::{seconds, time_setup, upload_noise};
 use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::solve_again;
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::operator::line::scratch_layout;
 use isobar_core::operator::{Direction, Guess, Relaxation, ResidualUpdate, Sweep};
@@ -20,7 +20,6 @@ use isobar_core::precond::Deflation;
 use isobar_core::problem::materials::{Bubbles, bubbles, noise, two_phase};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
 use isobar_core::real::{Precision, Real};
-use isobar_core::solver::ignore;
 use isobar_core::stencil::{Diffusion, Stencil, Supports};
 use isobar_core::traffic::{self, Traffic};
 use isobar_cuda::Cuda;
@@ -224,8 +223,7 @@ fn solve(cuda: &Cuda, problem: &DiffusionProblem, name: &str, options: SolverOpt
     let mut times = Vec::new();
     let mut last = String::new();
     for _ in 0..SOLVES {
-        let (b, out) = (ArrayView::c_order(&rhs, shape)?, ArrayViewMut::c_order(&mut u, shape)?);
-        let outcome = system.solve(b.into(), out.into(), Guess::Zero, &mut ignore)?;
+        let outcome = solve_again(&mut system, shape, &rhs, &mut u, Guess::Zero)?;
         times.push(outcome.timing.solve);
         last = format!("{:?}, {} iterations, {:.1e}", outcome.stop, outcome.iterations, outcome.relative_residual);
     }
@@ -352,8 +350,7 @@ fn point_solve(cuda: &Cuda, problem: &DiffusionProblem, name: &str, precision: P
     let mut u = vec![0.0; rhs.len()];
     let (mut times, mut cycles, mut last) = (Vec::new(), 0, String::new());
     for _ in 0..4 {
-        let (b, out) = (ArrayView::c_order(&rhs, shape)?, ArrayViewMut::c_order(&mut u, shape)?);
-        let outcome = system.solve(b.into(), out.into(), Guess::Zero, &mut ignore)?;
+        let outcome = solve_again(&mut system, shape, &rhs, &mut u, Guess::Zero)?;
         times.push(outcome.timing.solve);
         cycles = outcome.iterations;
         last = format!(
