@@ -5,12 +5,12 @@ mod modes;
 use std::time::Instant;
 
 use crate::array::ArrayView;
-use crate::backend::{Backend, Ratio, Sums};
+use crate::backend::{AggregateBackend, Backend, Ratio, Sums};
 use crate::build::{Solve, System};
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::operator::{
-    Capabilities, Direction, Guess, LineSmoother, LineSolver, MixedTop, Relaxation, ResidualUpdate, Sweep, Transfer,
+    Capabilities, Direction, Guess, LineSmoother, MixedTop, Relaxation, ResidualUpdate, Sweep, Transfer,
 };
 use crate::options::{MultigridOptions, SolverOptions};
 use crate::precond::{IncompleteCholesky, Preconditioner, relaxations};
@@ -152,15 +152,13 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real>(
         return Ok(Vec::new());
     }
     let operator = backend.operator::<T>(stencil)?;
-    let finest = Finest {
-        capabilities: backend.capabilities(&operator),
-        lines: backend.lines(stencil, &operator)?.map(|lines| lines.solver),
-    };
+    let lines = backend.lines(stencil, &operator)?.map(|lines| lines.solver);
+    let finest = Capabilities { lines, ..backend.capabilities(&operator) };
     let substitutes = |step: &StepTraffic| {
         [traffic::SUBSTITUTE, traffic::SUBSTITUTE_RESIDUAL].iter().any(|own| own.name == step.step.name)
     };
     let cholesky = if mine.iter().any(substitutes) {
-        let triangular = match &finest.capabilities.triangular {
+        let triangular = match &finest.triangular {
             Some(triangular) => Some(triangular.clone()),
             None => backend.stored_faces::<T>(stencil)?.and_then(|stored| stored.capabilities.triangular),
         };
@@ -246,16 +244,11 @@ fn time_top<B: Supports<S>, S: Stencil>(
     Ok(())
 }
 
-/// Operands of steps that only the finest level has.
-struct Finest<B: Backend + crate::backend::AggregateBackend, T: Real> {
-    capabilities: Capabilities<B, T>,
-    lines: Option<std::sync::Arc<dyn LineSolver<B, T>>>,
-}
-
 /// Vectors for every step on one grid.
-struct Bench<'b, B: crate::backend::AggregateBackend, T: Real> {
+struct Bench<'b, B: AggregateBackend, T: Real> {
     backend: &'b B,
-    finest: Option<&'b Finest<B, T>>,
+    /// The operator of the finest level, for steps that only it has.
+    finest: Option<&'b Capabilities<B, T>>,
     /// A level and its relaxation.
     level: Option<(&'b dyn LineSmoother<B, T>, Relaxation)>,
     transfer: Option<&'b dyn Transfer<B, T>>,
@@ -272,11 +265,11 @@ struct Bench<'b, B: crate::backend::AggregateBackend, T: Real> {
 
 const OUT: Sums<2> = Sums::new(0);
 
-impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
+impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
     fn new(
         backend: &'b B,
         layout: &Layout,
-        finest: Option<&'b Finest<B, T>>,
+        finest: Option<&'b Capabilities<B, T>>,
         level: Option<(&'b dyn LineSmoother<B, T>, Relaxation)>,
         transfer: Option<&'b dyn Transfer<B, T>>,
     ) -> Result<Self> {
@@ -287,7 +280,7 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
             Ok([backend.zeros(transfer.coarse_layout())?, backend.zeros(transfer.coarse_layout())?])
         });
         let needs_next = match finest {
-            Some(finest) => finest.capabilities.operator.needs_next_direction()?,
+            Some(finest) => finest.operator.needs_next_direction()?,
             None => false,
         };
         Ok(Self {
@@ -344,8 +337,8 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
 
     fn run_on_finest(&mut self, step: &Traffic) -> Result<bool> {
         let Self { finest, cholesky, f, u, p, next, q, scalars, .. } = self;
-        let Some(Finest { capabilities, lines }) = finest else { return Ok(false) };
-        let (operator, norm) = (&capabilities.operator, OUT.get(0));
+        let Some(Capabilities { operator, diagonal, lines, triangular, .. }) = finest else { return Ok(false) };
+        let norm = OUT.get(0);
         let is = |declared: Traffic| declared.name == step.name;
         if let Some(cholesky) = cholesky {
             if is(traffic::SUBSTITUTE) {
@@ -356,7 +349,7 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
                 return cholesky.precondition_residual(update, scalars).map(|()| true);
             }
         }
-        match (&capabilities.diagonal, lines, &capabilities.triangular) {
+        match (diagonal, lines, triangular) {
             _ if is(traffic::APPLY) => operator.apply(f, q)?,
             _ if is(traffic::RESIDUAL) => operator.residual(f, u, q, norm, scalars)?,
             _ if is(traffic::RESIDUAL_NORM) => operator.residual_norm(f, u, q, norm, scalars)?,
