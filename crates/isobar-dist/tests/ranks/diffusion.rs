@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::solve_into;
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
 use isobar_core::options::{Compatibility, Method, Preconditioner, Smoother, SolverOptions};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
 use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
 use isobar_cpu::Cpu;
 use isobar_dist::{join_rows, threads};
 
@@ -109,11 +108,9 @@ fn what_floats() {
     }
     let (problem, _, options) = floating().swap_remove(0);
     let (stencil, rhs) = (problem.stencil().unwrap(), vec![1.0; problem.shape.cells()]);
-    let alone = System::new(&Cpu::new(1).unwrap(), &stencil, &options);
     let mut u = vec![0.0; rhs.len()];
-    let target = ArrayViewMut::c_order(&mut u, problem.shape).unwrap();
-    let source = ArrayView::c_order(&rhs, problem.shape).unwrap();
-    let expected = alone.unwrap().solve(source.into(), target.into(), Guess::Zero, &mut ignore).unwrap_err();
+    let alone = solve_into(&Cpu::new(1).unwrap(), &stencil, &options, &rhs, &mut u, Guess::Zero);
+    let expected = alone.unwrap_err();
     let found = solve_on(3, |_| Cpu::new(1).unwrap(), &stencil, &options, &rhs, None).unwrap_err();
     assert_eq!(found.to_string(), expected.to_string());
     assert!(found.to_string().contains("its sources must add up to 0"), "{found}");

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::solve_by;
 use isobar_core::options::{Method, Smoother, SolverOptions};
 use isobar_core::problem::Helmholtz;
 use isobar_core::real::Precision;
@@ -143,11 +143,7 @@ fn check_updates([before, after]: [&TensorProduct; 2], options: &SolverOptions, 
     // With an unchanged number of modes.
     let mut alone = System::new(&Cpu::new(1).unwrap(), before, options).unwrap();
     alone.update(after).unwrap();
-    let shape = before.shape();
-    let mut u = vec![0.0; rhs.len()];
-    let (source, target) = (ArrayView::c_order(rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
-    let guess = isobar_core::operator::Guess::Zero;
-    let alone = alone.solve(source.into(), target.into(), guess, &mut isobar_core::solver::ignore).unwrap();
+    let (alone, u) = solve_by(&mut alone, before.shape(), rhs);
     let (outcome, _, v) = solve_updated(3, |_| Cpu::new(1).unwrap(), [before, after], options, rhs).unwrap();
     assert_eq!(outcome.iterations, alone.iterations);
     assert!(distance(&v, &u) < 1e-9);
