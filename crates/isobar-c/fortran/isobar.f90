@@ -114,8 +114,8 @@ module isobar
      generic :: solve => solve_r64_3, solve_r64_2, solve_r64_1, solve_r32_3, solve_r32_2, solve_r32_1
      !> Arrays in the memory of the solver's GPU are given by isobar_cuda_array.
      generic :: solve => solve_arrays
-     !> Solves A u = b for several right-hand sides, one after another, given as arrays of arrays; codes(n) is the code of each solve. The code
-     !> of the call is isobar_ok if all systems have it, otherwise the first other one, and the message names the system.
+     !> Solves A u = b for several right-hand sides, given as arrays of arrays; a GPU solves up to eight at the same time. codes(n) is the code of
+     !> each solve. The code of the call is isobar_ok if all systems have it, otherwise the first other one, and the message names the system.
      procedure :: solve_many => solver_solve_many
      procedure, private :: solve_arrays, apply_arrays
      procedure, private :: apply_r64_3, apply_r64_2, apply_r64_1, apply_r32_3

@@ -142,11 +142,11 @@ unsafe fn solve_by<'s, R>(
     Ok((state, found, clock.elapsed().as_secs_f64()))
 }
 
-/// Solves A u = b for `count` right-hand sides, one after another. `b[n]` and `u[n]` are as in isobar_solver_solve, and `u[n]` must not share
-/// memory with the b of another system. If `codes` is not null, `codes[n]` becomes ISOBAR_OK, ISOBAR_NOT_CONVERGED or
-/// ISOBAR_INTERRUPTED; after an interruption the remaining systems are not solved and get that code too. Returns ISOBAR_OK if all systems have it,
-/// otherwise the first other code; isobar_last_error then names the system. isobar_solver_report describes the last system solved. After
-/// any other error `codes` is unchanged.
+/// Solves A u = b for `count` right-hand sides. A GPU solves up to eight at the same time; other threads then call `progress`, one at a time.
+/// `b[n]` and `u[n]` are as in isobar_solver_solve, and `u[n]` must not share memory with the b of another system. If `codes` is not null,
+/// `codes[n]` becomes ISOBAR_OK, ISOBAR_NOT_CONVERGED or ISOBAR_INTERRUPTED; after an interruption the remaining systems are not solved and get that
+/// code too. Returns ISOBAR_OK if all systems have it, otherwise the first other code; isobar_last_error then names the system.
+/// isobar_solver_report describes the last system. After any other error `codes` is unchanged.
 ///
 /// # Safety
 /// The conditions of isobar_solver_solve; `b`, `u` and `codes` have `count` entries.

@@ -190,6 +190,11 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         self.shape
     }
 
+    /// Borrows the view to write.
+    pub fn reborrow(&mut self) -> ArrayViewMut<'_, T> {
+        ArrayViewMut { data: &mut *self.data, ..*self }
+    }
+
     /// Borrows the array to read.
     pub fn as_view(&self) -> ArrayView<'_, T> {
         ArrayView { data: self.data, shape: self.shape, place: self.place }
@@ -388,6 +393,16 @@ fn no_rows_on_a_device() -> Error {
 }
 
 impl Target<'_> {
+    /// Borrows the array to write.
+    pub fn reborrow(&mut self) -> Target<'_> {
+        match self {
+            Self::F64(view) => Target::F64(view.reborrow()),
+            Self::F32(view) => Target::F32(view.reborrow()),
+            Self::Device(array) => Target::Device(*array),
+            Self::Nothing(shape) => Target::Nothing(*shape),
+        }
+    }
+
     /// Returns whether its elements are in single precision.
     pub fn is_single(&self) -> bool {
         match self {

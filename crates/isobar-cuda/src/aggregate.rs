@@ -17,7 +17,7 @@ use crate::cuda::{Cuda, check_size};
 use crate::driver::Pointer;
 use crate::kernels;
 use crate::launch::{Arguments, refuse_while_recording};
-use crate::memory::{Buffer, require};
+use crate::memory::{Buffer, Scratch, require};
 use crate::module::Module;
 use crate::vector::{Vector, c_name, index};
 
@@ -42,7 +42,7 @@ pub struct Aggregates {
     runs: Buffer,
     first_item: Buffer,
     /// A partial sum per item.
-    partial: Buffer,
+    partial: Scratch,
     /// Kernels in double and in single precision.
     modules: [Arc<Module>; 2],
 }
@@ -275,7 +275,7 @@ impl AggregateBackend for Cuda {
             first_run: Buffer::from_slice(context, &runs.first_run, &what)?,
             runs: Buffer::from_slice(context, &runs.runs, &what)?,
             first_item: Buffer::from_slice(context, &runs.first_item, &what)?,
-            partial: Buffer::new(context, 8 * items, &what)?,
+            partial: Scratch::new(context, 8 * items, &what)?,
             modules,
         })
     }

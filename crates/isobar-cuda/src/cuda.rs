@@ -1,4 +1,4 @@
-//! The back end: one GPU, its stream, and vector operations.
+//! The back end: one GPU, its queues, and vector operations.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -27,6 +27,7 @@ use crate::module::{Module, Modules};
 use crate::nvrtc::Nvrtc;
 use crate::pack;
 use crate::problem;
+use crate::queue::{self, BESIDE};
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
 use crate::staging::Staging;
@@ -58,7 +59,7 @@ struct Inner {
     array: [Arc<Module>; 2],
     /// Buffers of `dot`.
     reduction: Reduction,
-    staging: Mutex<Staging>,
+    staging: Staging,
     modules: Modules,
     context: Arc<Context>,
 }
@@ -94,7 +95,7 @@ impl Cuda {
             vector: [vector_f64, vector_f32],
             array: [array_f64, array_f32],
             reduction: Reduction::new(&context, BLOCKS_A_MULTIPROCESSOR * context.multiprocessors)?,
-            staging: Mutex::default(),
+            staging: Staging::default(),
             modules,
             context,
         };
@@ -231,14 +232,12 @@ impl Cuda {
         arrays: [&[S]; N],
         work: impl FnOnce([Pointer; N]) -> Result<()>,
     ) -> Result<()> {
-        let mut staging = lock(&self.inner.staging);
-        let places = staging.send(self.context(), arrays)?;
-        work(places)
+        self.inner.staging.send(self.context(), arrays, work)
     }
 
     /// Copies an array to an address on the GPU, after all submitted work; several threads copy a large one.
     pub(crate) fn send<S: Copy + Sync>(&self, array: &[S], to: Pointer) -> Result<()> {
-        lock(&self.inner.staging).send_to(self.context(), &[(to, array)])
+        self.inner.staging.send_to(self.context(), &[(to, array)])
     }
 
     /// Copies an array, which `fill` submits the computation of, to the host.
@@ -247,7 +246,7 @@ impl Cuda {
         array: &mut [S],
         fill: impl FnOnce(Pointer) -> Result<()>,
     ) -> Result<()> {
-        lock(&self.inner.staging).fetch(self.context(), array, fill)
+        self.inner.staging.fetch(self.context(), array, fill)
     }
 }
 
@@ -449,6 +448,26 @@ impl Backend for Cuda {
 
     fn await_prepared(&self) -> Result<()> {
         self.inner.modules.load()
+    }
+
+    fn queues(&self, bytes: usize) -> Result<usize> {
+        if self.ranks.is_some() || self.link.is_some() {
+            return Ok(0);
+        }
+        Ok(BESIDE.min(self.context().free_memory()? / (4 * bytes.max(1))))
+    }
+
+    fn queue(&self) -> usize {
+        queue::current()
+    }
+
+    fn on_queue<R>(&self, queue: usize, work: impl FnOnce() -> Result<R>) -> Result<R> {
+        self.context().open_queue(queue)?;
+        queue::on(queue, || {
+            let done = work();
+            // Also after an error: what was submitted uses memory that may be freed.
+            self.context().synchronize().and(done)
+        })
     }
 
     fn synchronize(&self) -> Result<()> {

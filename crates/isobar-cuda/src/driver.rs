@@ -1,12 +1,13 @@
 //! The CUDA driver, with errors that say what to do.
 
 use std::ffi::CStr;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use cudarc::driver::{result, sys};
 use isobar_core::error::{Error, Result};
 
 use crate::memory::{Mailboxes, Pool};
+use crate::queue::{self, QUEUES};
 use crate::staging::Arena;
 
 /// An address on the GPU.
@@ -100,7 +101,7 @@ pub(crate) fn count() -> Result<usize> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// A GPU in use: its context, and the one stream of all its work.
+/// A GPU in use: its context, and the streams of its queues.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) ordinal: usize,
@@ -114,10 +115,12 @@ pub(crate) struct Context {
     pub(crate) overlaps: bool,
     device: sys::CUdevice,
     context: sys::CUcontext,
-    stream: sys::CUstream,
+    /// The stream of each queue; those after the first are made on demand.
+    streams: [OnceLock<Stream>; QUEUES],
     /// The event by which one stream waits for another.
     event: Mutex<sys::CUevent>,
-    pub(crate) pool: Pool,
+    /// Small pieces of memory of each queue.
+    pub(crate) pools: [Pool; QUEUES],
     pub(crate) mailboxes: Mailboxes,
     pub(crate) arena: Mutex<Arena>,
 }
@@ -126,6 +129,15 @@ pub(crate) struct Context {
 unsafe impl Send for Context {}
 // SAFETY: as above; the driver locks for itself.
 unsafe impl Sync for Context {}
+
+/// A stream, which its context destroys.
+#[derive(Debug)]
+struct Stream(sys::CUstream);
+
+// SAFETY: driver handles may be used from any thread.
+unsafe impl Send for Stream {}
+// SAFETY: as above; the driver locks for itself.
+unsafe impl Sync for Stream {}
 
 /// Properties of a GPU that are available without a context.
 pub(crate) struct Card {
@@ -212,7 +224,7 @@ impl Context {
         let fail = |e| failure(e, &format!("opening cuda:{ordinal}"));
         // SAFETY: `device` came from the driver; the context is released in `drop`.
         let context = unsafe { result::primary_ctx::retain(device) }.map_err(fail)?;
-        let mut this = Self {
+        let this = Self {
             ordinal,
             name,
             capability,
@@ -222,14 +234,14 @@ impl Context {
             overlaps: capability >= (9, 0),
             device,
             context,
-            stream: std::ptr::null_mut(),
+            streams: Default::default(),
             event: Mutex::new(std::ptr::null_mut()),
-            pool: Pool::default(),
+            pools: Default::default(),
             mailboxes: Mailboxes::default(),
             arena: Mutex::default(),
         };
         this.bind()?;
-        this.stream = result::stream::create(result::stream::StreamKind::NonBlocking).map_err(fail)?;
+        this.open_queue(0)?;
         *lock(&this.event) = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).map_err(fail)?;
         Ok(this)
     }
@@ -251,26 +263,50 @@ impl Context {
         unsafe { result::ctx::set_current(self.context) }.map_err(|e| failure(e, "using the GPU"))
     }
 
-    /// Returns the stream of all work, which runs in order.
-    pub(crate) fn stream(&self) -> sys::CUstream {
-        self.stream
+    /// Makes the stream of a queue, unless there is one.
+    pub(crate) fn open_queue(&self, queue: usize) -> Result<()> {
+        if self.streams[queue].get().is_some() {
+            return Ok(());
+        }
+        self.bind()?;
+        let fail = |e| failure(e, &format!("opening a stream of cuda:{}", self.ordinal));
+        let stream = Stream(result::stream::create(result::stream::StreamKind::NonBlocking).map_err(fail)?);
+        if let Err(Stream(second)) = self.streams[queue].set(stream) {
+            // SAFETY: just made, and used by nobody.
+            unsafe { result::stream::destroy(second) }.map_err(fail)?;
+        }
+        Ok(())
     }
 
-    /// Waits for all work submitted so far.
+    /// Returns the stream of this thread's queue, whose work runs in order.
+    pub(crate) fn stream(&self) -> sys::CUstream {
+        self.streams[queue::current()].get().map_or(std::ptr::null_mut(), |stream| stream.0)
+    }
+
+    /// Waits for all work submitted so far to this thread's queue.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.bind()?;
         // SAFETY: the stream lives as long as `self`.
-        unsafe { result::stream::synchronize(self.stream) }.map_err(|e| failure(e, "waiting for the GPU"))
+        unsafe { result::stream::synchronize(self.stream()) }.map_err(|e| failure(e, "waiting for the GPU"))
+    }
+
+    /// Waits for all work submitted so far to any queue.
+    pub(crate) fn synchronize_queues(&self) -> Result<()> {
+        self.bind()?;
+        self.streams.iter().filter_map(OnceLock::get).try_for_each(|stream| {
+            // SAFETY: the stream lives as long as `self`.
+            unsafe { result::stream::synchronize(stream.0) }.map_err(|e| failure(e, "waiting for the GPU"))
+        })
     }
 
     /// Makes later work wait for the work submitted to a caller's stream so far.
     pub(crate) fn wait_for(&self, stream: u64) -> Result<()> {
-        self.order(stream as sys::CUstream, self.stream)
+        self.order(stream as sys::CUstream, self.stream())
     }
 
     /// Makes later work of a caller's stream wait for the work submitted here so far.
     pub(crate) fn hold_back(&self, stream: u64) -> Result<()> {
-        self.order(self.stream, stream as sys::CUstream)
+        self.order(self.stream(), stream as sys::CUstream)
     }
 
     fn order(&self, first: sys::CUstream, second: sys::CUstream) -> Result<()> {
@@ -287,7 +323,7 @@ impl Context {
     /// Returns whether all work submitted so far is done.
     pub(crate) fn is_idle(&self) -> Result<bool> {
         // SAFETY: the stream lives as long as `self`.
-        match unsafe { sys::cuStreamQuery(self.stream) } {
+        match unsafe { sys::cuStreamQuery(self.stream()) } {
             sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
             code => check(code, "running on the GPU").map(|()| true),
         }
@@ -306,15 +342,15 @@ impl Drop for Context {
         let _ = self.bind();
         // SAFETY: made in `open`, and no longer used, as is the memory, whose owners keep the context alive.
         unsafe {
-            self.pool.free();
+            self.pools.iter().for_each(|pool| pool.free());
             self.mailboxes.free();
             lock(&self.arena).free();
             let event = *lock(&self.event);
             if !event.is_null() {
                 let _ = result::event::destroy(event);
             }
-            if !self.stream.is_null() {
-                let _ = result::stream::destroy(self.stream);
+            for stream in self.streams.iter_mut().filter_map(OnceLock::take) {
+                let _ = result::stream::destroy(stream.0);
             }
             let _ = result::primary_ctx::release(self.device);
         }

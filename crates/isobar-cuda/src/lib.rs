@@ -47,6 +47,7 @@ pub mod pack;
 mod part;
 pub mod peers;
 pub mod problem;
+mod queue;
 mod reduction;
 mod scalars;
 pub mod seven_point;

@@ -1,7 +1,7 @@
 //! Memory on the GPU, and host memory that the GPU can write to.
 //!
-//! All work runs in order on one stream, so memory that a buffer frees can be reused at
-//! once: earlier users come before later ones.
+//! The work of a queue runs in order, so memory that a buffer frees can be reused at
+//! once in its queue: earlier users come before later ones.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,6 +10,7 @@ use cudarc::driver::{result, sys};
 use isobar_core::error::{Error, Result};
 
 use crate::driver::{Context, Pointer, failure, lock};
+use crate::queue::{self, QUEUES};
 
 /// Fails if an allocation does not fit into the free memory.
 pub(crate) fn require(context: &Context, bytes: usize, what: &str) -> Result<()> {
@@ -37,7 +38,7 @@ fn allocate(context: &Context, bytes: usize, what: &str) -> Result<Pointer> {
     })
 }
 
-/// A pool of small pieces of GPU memory.
+/// A pool of small pieces of GPU memory of one queue.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     chunks: Mutex<Vec<Chunk>>,
@@ -135,12 +136,19 @@ impl Context {
     }
 }
 
+/// Waits for what a queue after the first has written to new memory: other queues may use it, if it belongs to an operator.
+fn complete(context: &Context) -> Result<()> {
+    if queue::current() > 0 { context.synchronize() } else { Ok(()) }
+}
+
 /// A buffer of GPU memory.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     context: Arc<Context>,
     start: Pointer,
     bytes: usize,
+    /// The queue to whose pool small buffers return.
+    queue: usize,
 }
 
 impl Buffer {
@@ -149,12 +157,13 @@ impl Buffer {
     /// # Errors
     /// [`Error::OutOfMemory`]
     pub(crate) fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self> {
+        let queue = queue::current();
         let start = if bytes <= Pool::LARGEST {
-            context.pool.take(context, bytes, what)?
+            context.pools[queue].take(context, bytes, what)?
         } else {
             allocate(context, bytes, what)?
         };
-        Ok(Self { context: Arc::clone(context), start, bytes })
+        Ok(Self { context: Arc::clone(context), start, bytes, queue })
     }
 
     /// Allocates a buffer of zeros.
@@ -164,6 +173,7 @@ impl Buffer {
     pub(crate) fn zeros(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self> {
         let buffer = Self::new(context, bytes, what)?;
         buffer.clear(0, bytes)?;
+        complete(context)?;
         Ok(buffer)
     }
 
@@ -174,6 +184,7 @@ impl Buffer {
     pub(crate) fn from_slice<T: Copy>(context: &Arc<Context>, data: &[T], what: &str) -> Result<Self> {
         let buffer = Self::new(context, size_of_val(data), what)?;
         buffer.write(data)?;
+        complete(context)?;
         Ok(buffer)
     }
 
@@ -232,10 +243,44 @@ impl Buffer {
     }
 }
 
+/// Memory that every queue has for itself, for intermediate results of one kernel at a time.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    buffer: Buffer,
+    /// Bytes between the places of two queues.
+    stride: usize,
+}
+
+impl Scratch {
+    /// Allocates this many bytes for each queue, with undefined content.
+    ///
+    /// # Errors
+    /// The errors of [`Buffer::new`].
+    pub(crate) fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self> {
+        let stride = bytes.next_multiple_of(Pool::ALIGNMENT);
+        Ok(Self { buffer: Buffer::new(context, QUEUES * stride, what)?, stride })
+    }
+
+    /// Sets the first bytes of every queue to zero.
+    pub(crate) fn clear(&self, bytes: usize) -> Result<()> {
+        (0..QUEUES).try_for_each(|queue| self.buffer.clear(queue * self.stride, bytes))?;
+        complete(&self.buffer.context)
+    }
+
+    /// Returns the address of this thread's queue.
+    pub(crate) fn start(&self) -> Pointer {
+        self.buffer.start() + (queue::current() * self.stride) as Pointer
+    }
+}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
         if self.bytes <= Pool::LARGEST {
-            return self.context.pool.give_back(self.start, self.bytes);
+            if queue::current() != self.queue {
+                // Work of another queue may still use it.
+                let _ = self.context.synchronize();
+            }
+            return self.context.pools[self.queue].give_back(self.start, self.bytes);
         }
         // Errors in a destructor cannot be reported. Freeing waits for the kernels that use the memory.
         let _ = self.context.bind();

@@ -10,14 +10,14 @@ use isobar_core::real::Real;
 use crate::cuda::Cuda;
 use crate::driver::{Context, Pointer};
 use crate::launch::Arguments;
-use crate::memory::Buffer;
+use crate::memory::Scratch;
 use crate::scalars::Scalars;
 
-/// Memory for the partial sums of a kernel's blocks, used by one kernel at a time, since all run in order.
+/// Memory for the partial sums of a kernel's blocks, used by one kernel of a queue at a time, since all run in order.
 #[derive(Debug)]
 pub(crate) struct Reduction {
     /// The counter, then two doubles per block.
-    buffer: Buffer,
+    scratch: Scratch,
     blocks: usize,
 }
 
@@ -27,15 +27,16 @@ const COUNTER: usize = 16;
 impl Reduction {
     /// Allocates memory for kernels of at most this many blocks.
     pub(crate) fn new(context: &Arc<Context>, blocks: usize) -> Result<Self> {
-        let buffer = Buffer::new(context, COUNTER + 16 * blocks, "partial sums")?;
-        buffer.clear(0, COUNTER)?;
-        Ok(Self { buffer, blocks })
+        let scratch = Scratch::new(context, COUNTER + 16 * blocks, "partial sums")?;
+        scratch.clear(COUNTER)?;
+        Ok(Self { scratch, blocks })
     }
 
     /// Appends the arguments `partial` and `counter` of a kernel, and the address of the sums.
     pub(crate) fn append(&self, arguments: Arguments, blocks: usize, sums: Pointer) -> Arguments {
         assert!(blocks <= self.blocks, "a kernel of {blocks} blocks, but the buffer is for {}", self.blocks);
-        arguments.with(self.buffer.start() + COUNTER as Pointer).with(self.buffer.start()).with(sums)
+        let start = self.scratch.start();
+        arguments.with(start + COUNTER as Pointer).with(start).with(sums)
     }
 }
 

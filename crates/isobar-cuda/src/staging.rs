@@ -7,8 +7,8 @@
 //! for the first time.
 
 use std::ffi::c_void;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{result, sys};
 use isobar_core::error::Result;
@@ -16,6 +16,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::driver::{Context, Pointer, check, failure, lock};
 use crate::memory::Buffer;
+use crate::queue::{self, QUEUES};
 
 /// Pinned memory for small arrays.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl Arena {
                 .cast();
         }
         if self.used + bytes > Self::BYTES {
-            context.synchronize()?;
+            context.synchronize_queues()?;
             self.used = 0;
         }
         // SAFETY: within the memory, as checked above.
@@ -289,38 +290,52 @@ impl Drop for Lanes {
     }
 }
 
-/// A buffer on the GPU for arrays in the host's order, before or after reordering.
+/// Buffers on the GPU for arrays in the host's order, before or after reordering, and the copying threads.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
-    place: Option<Buffer>,
-    lanes: Option<Lanes>,
+    /// The buffer of each queue.
+    places: [Mutex<Option<Buffer>>; QUEUES],
+    lanes: Mutex<Option<Lanes>>,
+}
+
+/// Returns a buffer of this length on the GPU.
+fn room<'p>(place: &'p mut Option<Buffer>, context: &Arc<Context>, bytes: usize) -> Result<&'p Buffer> {
+    if place.as_ref().is_none_or(|place| place.bytes() < bytes) {
+        *place = None; // before there is another
+    }
+    match place {
+        Some(place) => Ok(place),
+        none => Ok(none.insert(Buffer::new(context, bytes, "a buffer for reordering")?)),
+    }
 }
 
 impl Staging {
-    /// Returns a buffer of this length on the GPU.
-    fn place(&mut self, context: &Arc<Context>, bytes: usize) -> Result<&Buffer> {
-        if self.place.as_ref().is_none_or(|place| place.bytes() < bytes) {
-            self.place = None; // before there is another
+    /// Runs work with the copying threads, or returns `None` for arrays that justify none.
+    fn with_lanes<R>(
+        &self,
+        context: &Arc<Context>,
+        bytes: usize,
+        least: usize,
+        work: impl FnOnce(&mut Lanes) -> Result<R>,
+    ) -> Result<Option<R>> {
+        let mut lanes = lock(&self.lanes);
+        if bytes < if lanes.is_some() { Lanes::WORTH_IT } else { least } {
+            return Ok(None);
         }
-        match &mut self.place {
-            Some(place) => Ok(place),
-            none => Ok(none.insert(Buffer::new(context, bytes, "a buffer for reordering")?)),
-        }
+        let lanes = match &mut *lanes {
+            Some(lanes) => lanes,
+            none => none.insert(Lanes::new(context)?),
+        };
+        work(lanes).map(Some)
     }
 
-    fn lanes(&mut self, context: &Arc<Context>) -> Result<&mut Lanes> {
-        match &mut self.lanes {
-            Some(lanes) => Ok(lanes),
-            none => Ok(none.insert(Lanes::new(context)?)),
-        }
-    }
-
-    /// Copies arrays to the GPU and returns their addresses, valid for work submitted before the next call.
+    /// Copies arrays to the GPU, and passes their addresses to work, whose submissions may use them.
     pub(crate) fn send<T: Copy + Sync, const N: usize>(
-        &mut self,
+        &self,
         context: &Arc<Context>,
         arrays: [&[T]; N],
-    ) -> Result<[Pointer; N]> {
+        work: impl FnOnce([Pointer; N]) -> Result<()>,
+    ) -> Result<()> {
         /// Alignment of arrays.
         const ALIGNMENT: usize = 256;
         let mut bytes = 0;
@@ -329,32 +344,36 @@ impl Staging {
             bytes = (bytes + size_of_val(array)).next_multiple_of(ALIGNMENT);
             offset as Pointer
         });
-        let start = self.place(context, bytes)?.start();
+        let mut place = lock(&self.places[queue::current()]);
+        let start = room(&mut place, context, bytes)?.start();
         let places = offsets.map(|offset| start + offset);
         self.send_to(context, &places.into_iter().zip(arrays).collect::<Vec<_>>())?;
-        Ok(places)
+        work(places)
     }
 
     /// Copies arrays to these addresses on the GPU, after all submitted work.
-    pub(crate) fn send_to<T: Copy + Sync>(&mut self, context: &Arc<Context>, arrays: &[(Pointer, &[T])]) -> Result<()> {
+    pub(crate) fn send_to<T: Copy + Sync>(&self, context: &Arc<Context>, arrays: &[(Pointer, &[T])]) -> Result<()> {
         let bytes: usize = arrays.iter().map(|(_, array)| size_of_val(*array)).sum();
-        if bytes < if self.lanes.is_some() { Lanes::WORTH_IT } else { Lanes::WORTH_MAKING } {
-            return arrays.iter().try_for_each(|&(place, array)| context.send(array, place));
+        match self.with_lanes(context, bytes, Lanes::WORTH_MAKING, |lanes| lanes.send(arrays))? {
+            Some(()) => Ok(()),
+            None => arrays.iter().try_for_each(|&(place, array)| context.send(array, place)),
         }
-        self.lanes(context)?.send(arrays)
     }
 
     /// Copies an array, which `fill` submits the computation of, to the host.
     pub(crate) fn fetch<T: Copy + Send>(
-        &mut self,
+        &self,
         context: &Arc<Context>,
         array: &mut [T],
         fill: impl FnOnce(Pointer) -> Result<()>,
     ) -> Result<()> {
         let bytes = size_of_val(array);
-        let place = self.place(context, bytes)?;
-        let start = place.start();
-        fill(start)?;
-        if bytes < Lanes::WORTH_IT { place.read(array) } else { self.lanes(context)?.fetch(start, array) }
+        let mut place = lock(&self.places[queue::current()]);
+        let place = room(&mut place, context, bytes)?;
+        fill(place.start())?;
+        match self.with_lanes(context, bytes, Lanes::WORTH_IT, |lanes| lanes.fetch(place.start(), array))? {
+            Some(()) => Ok(()),
+            None => place.read(array),
+        }
     }
 }

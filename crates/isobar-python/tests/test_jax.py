@@ -129,6 +129,29 @@ def test_jit_grad_and_vmap(rng):
 
 
 @pytest.mark.parametrize("on_device", [False, True])
+def test_systems_of_one_matrix_are_solved_together(rng, monkeypatch, on_device):
+    if on_device and isobar.jax.buffer_callback is None:
+        pytest.skip("this JAX has no buffer_callback")
+    monkeypatch.setattr(isobar.jax, "_stays_on_device", lambda call: on_device)
+    problem = isobar.Diffusion(np.ones((4, 5)), boundary={"x": 0.0}, reaction=np.ones((4, 5)))
+    kappas, sources = (jnp.asarray(rng.uniform(0.5, 2.0, (n, 4, 5))) for n in (2, 3))
+    solve = lambda kappa, f: isobar.jax.solve(problem, kappa, f)
+    plain = np.array([[solve(kappa, f) for f in sources] for kappa in kappas])
+    updates, update = [], isobar.Solver.update
+    monkeypatch.setattr(isobar.Solver, "update", lambda solver, given: (updates.append(given), update(solver, given))[1])
+    by_f = jax.vmap(solve, in_axes=(None, 0))
+    np.testing.assert_allclose(by_f(kappas[0], sources), plain[0], rtol=1e-9)
+    assert len(updates) == 1
+    np.testing.assert_allclose(jax.vmap(by_f, in_axes=(0, None))(kappas, sources), plain, rtol=1e-9)
+    # Arrays in host memory are compared with the coefficients that the solver has.
+    assert len(updates) == (3 if on_device else 2)
+    np.testing.assert_allclose(jax.jit(jax.vmap(solve, in_axes=(0, 0)))(kappas, sources[:2]), plain[[0, 1], [0, 1]], rtol=1e-9)
+    mean = lambda kappa, f: solve(kappa, f).mean()
+    expected = [[jax.grad(mean)(kappa, f) for f in sources] for kappa in kappas]
+    np.testing.assert_allclose(jax.vmap(lambda kappa: jax.vmap(lambda f: jax.grad(mean)(kappa, f))(sources))(kappas), expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("on_device", [False, True])
 def test_single_precision(monkeypatch, on_device):
     if on_device and isobar.jax.buffer_callback is None:
         pytest.skip("this JAX has no buffer_callback")

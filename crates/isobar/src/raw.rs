@@ -11,7 +11,7 @@ use isobar_core::real::{Precision, Real};
 use isobar_core::solver::Observer;
 
 use crate::arrays::{Input, Output};
-use crate::solver::{Solver, in_turn};
+use crate::solver::Solver;
 
 /// A `RawArray` describes an array of another language by its address, strides and precision, in host or GPU memory. It
 /// is plain data and owns nothing.
@@ -337,8 +337,11 @@ impl Solver {
         guess: Guess,
         observer: &mut Observer<'_>,
     ) -> Result<Vec<Outcome>> {
-        // SAFETY: promised by the caller.
-        in_turn(systems, observer, |(rhs, u), observer| unsafe { self.solve_raw(&rhs, &u, guess, observer) })
+        let shape = self.shape();
+        self.solve_all(systems.into_iter().collect(), guess, observer, &|(rhs, u), solve| {
+            // SAFETY: promised by the caller.
+            unsafe { RawArray::with(rhs, u, |rhs, u| solve(rhs.source(shape)?, u.target(shape)?)) }
+        })
     }
 
     /// Calls [`Solver::apply`] with arrays given by their addresses, which may be the same.

@@ -1,9 +1,8 @@
 //! The solver.
 
 use std::fmt;
-use std::ops::ControlFlow;
 
-use isobar_core::build::{Balance, Description};
+use isobar_core::build::{Arrays, Balance, Description, of_system, solve_many};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
@@ -143,8 +142,9 @@ impl Solver {
         each!(self.inner.get_mut()?, solver => solver.solve(rhs, u, guess, observer))
     }
 
-    /// Solves several systems with this matrix: A u = b for every pair of a right-hand side b and a u, one after the other. Each is judged
-    /// by itself; the outcomes are in the order of the pairs.
+    /// Solves several systems with this matrix: A u = b for every pair of a right-hand side b and a u. Each is judged by itself; the
+    /// outcomes are in the order of the pairs. A GPU solves up to eight at the same time, if vectors for them fit into a quarter of its free
+    /// memory; other devices solve one after the other.
     ///
     /// ```
     /// # use isobar::problem::{Boundary, Coefficient, DiffusionProblem};
@@ -164,19 +164,32 @@ impl Solver {
     /// # }
     /// ```
     ///
-    /// The observer sees the iterations of all. Where it ends one, later systems are not begun: there are outcomes of the earlier ones and
-    /// of that one, which is [`Stop::Interrupted`](crate::Stop::Interrupted).
+    /// The observer sees the iterations of all. Where it ends one, the others in progress end too, and later systems are not begun: there are
+    /// outcomes of those that were begun, which are the first.
     ///
     /// # Errors
     /// The errors of [`Solver::solve`], with the number of the system, counted from 0; [`Error::Invalid`](crate::Error::Invalid) for no
-    /// pairs. The u of the systems before it hold their solutions.
+    /// pairs. Unless it is an array's shape, the u of the systems before it hold their solutions.
     pub fn solve_many<'a, I: Input<'a>, O: Output<'a>>(
         &mut self,
         systems: impl IntoIterator<Item = (I, O)>,
         guess: Guess,
         observer: &mut Observer<'_>,
     ) -> Result<Vec<Outcome>> {
-        in_turn(systems, observer, |(rhs, u), observer| self.solve_observed(rhs, u, guess, observer))
+        let arrays = systems.into_iter().map(|(rhs, u)| Ok((rhs.source(self.shape)?, u.target(self.shape)?)));
+        let arrays = arrays.enumerate().map(|(n, arrays)| arrays.map_err(|error| of_system(n, error)));
+        self.solve_all(arrays.collect::<Result<_>>()?, guess, observer, &|(rhs, u), solve| solve(*rhs, u.reborrow()))
+    }
+
+    /// Solves systems whose arrays a function passes on.
+    pub(crate) fn solve_all<X: Send>(
+        &mut self,
+        systems: Vec<X>,
+        guess: Guess,
+        observer: &mut Observer<'_>,
+        arrays: &Arrays<'_, X>,
+    ) -> Result<Vec<Outcome>> {
+        each!(self.inner.get_mut()?, solver => solve_many(&mut **solver, systems, guess, observer, arrays))
     }
 
     /// Computes v = A u.
@@ -229,44 +242,6 @@ impl Solver {
     /// The errors of the device.
     pub fn copy_bandwidth(&self) -> Result<f64> {
         each!(self.inner.get()?, solver => solver.copy_bandwidth())
-    }
-}
-
-/// Solves systems in turn, until the observer ends a solve.
-pub(crate) fn in_turn<S>(
-    systems: impl IntoIterator<Item = S>,
-    observer: &mut Observer<'_>,
-    mut solve: impl FnMut(S, &mut Observer<'_>) -> Result<Outcome>,
-) -> Result<Vec<Outcome>> {
-    let mut outcomes = Vec::new();
-    for (n, system) in systems.into_iter().enumerate() {
-        let mut flow = ControlFlow::Continue(());
-        let solved = solve(system, &mut |seen| {
-            flow = observer(seen);
-            flow
-        });
-        outcomes.push(solved.map_err(|error| of_system(n, error))?);
-        if flow.is_break() {
-            break;
-        }
-    }
-    if outcomes.is_empty() {
-        return Err(Error::invalid("the right-hand sides", "there are none; give one or more"));
-    }
-    Ok(outcomes)
-}
-
-/// Adds to an error the number of its system.
-fn of_system(n: usize, error: Error) -> Error {
-    match error {
-        Error::Invalid { key, message } => Error::Invalid { key: format!("system {n}: {key}"), message },
-        Error::Shape { what, found, expected } => Error::Shape { what: format!("system {n}: {what}"), found, expected },
-        Error::NotFinite { what, value, i, j, k } => {
-            Error::NotFinite { what: format!("system {n}: {what}"), value, i, j, k }
-        }
-        Error::Unsupported(message) => Error::Unsupported(format!("system {n}: {message}")),
-        Error::Device { device, message } => Error::Device { device, message: format!("system {n}: {message}") },
-        other => other,
     }
 }
 

@@ -333,6 +333,31 @@ pub trait Backend: Clone + Send + Sync + 'static {
         work()
     }
 
+    /// Returns how many queues there are beside the first for systems with workspaces of `bytes` each. Work runs in order within a
+    /// queue, and work of several at the same time.
+    ///
+    /// # Errors
+    /// The errors of the device.
+    fn queues(&self, bytes: usize) -> Result<usize> {
+        let _ = bytes;
+        Ok(0)
+    }
+
+    /// Returns the queue of this thread's work; 0 is the first.
+    fn queue(&self) -> usize {
+        0
+    }
+
+    /// Runs work on a queue, and waits for what it has submitted. Other threads may run work on other queues meanwhile, if it shares no
+    /// vector or scalar, and if nothing is left to do on the first queue.
+    ///
+    /// # Errors
+    /// The errors of the work and of the device.
+    fn on_queue<R>(&self, queue: usize, work: impl FnOnce() -> Result<R>) -> Result<R> {
+        let _ = queue;
+        work()
+    }
+
     /// Waits for all submitted work.
     fn synchronize(&self) -> Result<()>;
 

@@ -78,6 +78,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 keeps_best: self.best.is_some(),
             };
             match next(monitor.stop(), state) {
+                // The main solver has other methods in reserve.
+                Next::LeaveBox | Next::LeavePoints | Next::LeaveSingle | Next::Recover | Next::Hurry
+                    if self.queue > 0 =>
+                {
+                    monitor.rule(Stop::Stagnated);
+                    return Ok(residual);
+                }
                 leave @ (Next::LeaveBox | Next::LeavePoints | Next::LeaveSingle) => {
                     told.notes.push(match leave {
                         Next::LeaveBox => self.replace_box(monitor, residual)?,

@@ -4,6 +4,7 @@
 //! * `solve`: the interface of a solver, `arrays`: transfers of a caller's arrays,
 //! * `run`: a solve from norms to verdict, `iterate`: the loop around an iteration with restarts, other preconditioners, the best
 //!   iterate,
+//! * `many`: several systems at a time,
 //! * `direct`: direct solves between callers' arrays,
 //! * `judge`: norms for the judgement, `precondition`: a solver as a preconditioner,
 //! * `in_precision`: iterations in another precision,
@@ -21,6 +22,7 @@ mod in_precision;
 mod iterate;
 mod jacobi;
 mod judge;
+mod many;
 pub mod memory;
 mod precondition;
 mod range;
@@ -30,6 +32,7 @@ mod solve;
 pub mod system;
 
 pub(crate) use arrays::{CallersGrid, download, fetch, find_not_finite, send, upload};
+pub use many::{Arrays, Call, of_system, solve_many};
 pub use memory::{MatrixKind, MatrixSize, Memory, Overhead};
 pub use solve::{Balance, Description, Solve};
 pub use system::System;

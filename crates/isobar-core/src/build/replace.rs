@@ -90,6 +90,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.description.coefficient_bytes += coefficient_bytes;
         self.description.traffic = made.traffic();
         (self.iteration, self.updates, self.options) = (made, updates, options);
+        self.beside.clear();
         Ok(())
     }
 }

@@ -60,6 +60,16 @@ pub trait Solve<S>: Send {
     /// problem; the errors of the device. Not converging is an outcome.
     fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome>;
 
+    /// Returns solvers of the same matrix, for up to this many systems, which may solve at the same time, each on a queue of its own; none
+    /// if there would be only one. They have no methods in reserve, and leave u alone if they neither converge nor are interrupted.
+    ///
+    /// # Errors
+    /// The errors of the device.
+    fn beside(&mut self, systems: usize) -> Result<Vec<&mut dyn Solve<S>>> {
+        let _ = systems;
+        Ok(Vec::new())
+    }
+
     /// Computes v = A u.
     ///
     /// # Errors

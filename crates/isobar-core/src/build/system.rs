@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use super::arrays::{CallersGrid, download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
+use super::many::is_final;
 use super::solve::{Balance, Description, Solve};
 use crate::array::{Source, Target};
-use crate::backend::{AggregateMap, Scalar, copy_bandwidth};
+use crate::backend::{AggregateBackend, AggregateMap, Scalar, copy_bandwidth};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, Diagonal, Guess};
@@ -25,6 +26,10 @@ use crate::stencil::{Stencil, Supports, Update};
 /// Storage: b and u in double precision, and for Krylov methods the best u, besides the iteration's own.
 pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) backend: B,
+    /// The queue of its work; 0 is the first.
+    pub(super) queue: usize,
+    /// Solvers of the same matrix for other queues, made on demand.
+    pub(super) beside: Vec<Self>,
     pub(super) stencil: S,
     pub(super) operator: Arc<B::Operator<f64>>,
     pub(super) capabilities: Capabilities<B, f64>,
@@ -59,7 +64,7 @@ pub struct System<B: Supports<S>, S: Stencil> {
     /// Whether [`Norm::Initial`] is replaced by the right-hand side's norm where that is smaller.
     pub(super) is_capped: bool,
     /// Whether all that is made of the coefficients belongs to the operator's: not after an update that failed.
-    is_current: bool,
+    pub(super) is_current: bool,
     /// Whether the matrix chooses multigrid.
     pub(super) has_levels: bool,
     /// The diagonal, and D⁻¹ r, where the norm is ‖D^−½ r‖.
@@ -166,8 +171,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             (Norm::Scaled, Some(diagonal)) => Some(Arc::clone(diagonal)),
             _ => None,
         };
-        let needs_scratch = diagonal.is_some() || capabilities.operator.norm_needs_scratch();
-        let scratch_layout = if needs_scratch { layout } else { Layout::smallest()? };
+        let scratch_layout = scratch_layout(&capabilities, diagonal.is_some())?;
         let keeps_best = !options.method.is_stationary();
         let vectors = if keeps_best { 3 } else { 2 } * layout.len()
             + scratch_layout.len()
@@ -205,6 +209,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             scaled: diagonal.map(|diagonal| Ok::<_, Error>((diagonal, backend.zeros(&layout)?))).transpose()?,
             scalars: backend.scalars()?,
             backend: backend.clone(),
+            queue: 0,
+            beside: Vec::new(),
             stencil: stencil.clone(),
             operator,
             capabilities,
@@ -221,13 +227,18 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
 
 /// Finds the null space of a matrix. A component floats if its shift is zero, which is not decisive where some shifts are
 /// negative.
-fn null_space<B: Supports<S>, S: Stencil>(
+pub(super) fn null_space<B: Supports<S>, S: Stencil>(
     capabilities: &Capabilities<B, f64>,
     stencil: &S,
     options: &SolverOptions,
 ) -> Result<Option<NullSpace<B>>> {
     let aggregates = capabilities.aggregates.clone().filter(|_| stencil.check_iterated().is_ok());
     aggregates.map(|operator| NullSpace::new(operator, options.compatibility)).transpose()
+}
+
+/// Returns the layout of the scratch for norms.
+pub(super) fn scratch_layout<B: AggregateBackend>(of: &Capabilities<B, f64>, is_scaled: bool) -> Result<Layout> {
+    if is_scaled || of.operator.norm_needs_scratch() { Ok(*of.operator.layout()) } else { Layout::smallest() }
 }
 
 /// Methods for callers whose vectors are on the device already: fill [`System::rhs_mut`], and [`System::solution_mut`] where
@@ -301,45 +312,15 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
 }
 
 impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
-    fn solve(
-        &mut self,
-        rhs: Source<'_>,
-        mut u: Target<'_>,
-        guess: Guess,
-        observer: &mut Observer<'_>,
-    ) -> Result<Outcome> {
-        let clock = Instant::now();
-        self.check_shapes([("the right-hand side", rhs.shape()), ("the solution", u.shape())])?;
-        if guess == Guess::Zero
-            && let Some(outcome) = self.solve_arrays(&rhs, &mut u, observer)?
-        {
-            return Ok(outcome);
+    fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome> {
+        match self.queue {
+            0 => self.solve_here(rhs, u, guess, observer),
+            queue => self.backend.clone().on_queue(queue, || self.solve_here(rhs, u, guess, observer)),
         }
-        upload(&self.backend, &self.callers, rhs, &mut self.b)?;
-        if guess == Guess::Given {
-            let first = u.as_source().ok_or_else(|| Error::invalid("the first guess", "no array has one"))?;
-            upload(&self.backend, &self.callers, first, &mut self.u)?;
-        }
-        // The solve does not include the transfer of arrays, on any rank.
-        self.backend.synchronize()?;
-        let upload = clock.elapsed().as_secs_f64();
-        let clock = Instant::now();
-        let norms = self.norms(guess)?;
-        if !norms.rhs.is_finite() {
-            find_not_finite("the right-hand side", rhs)?;
-        }
-        if let Some(first) = u.as_source().filter(|_| !norms.initial.is_finite()) {
-            find_not_finite("the first guess", first)?;
-        }
-        let rounds = u.is_single() && self.options.judge == Judge::Array;
-        let mut outcome = self.run(norms, guess, observer, clock, rounds)?;
-        let clock = Instant::now();
-        if outcome.is_returned {
-            download(&self.backend, &self.callers, &self.u, &mut u)?;
-        }
-        outcome.timing.upload = upload;
-        outcome.timing.download = clock.elapsed().as_secs_f64();
-        Ok(outcome)
+    }
+
+    fn beside(&mut self, systems: usize) -> Result<Vec<&mut dyn Solve<S>>> {
+        Ok(self.on_other_queues(systems)?.iter_mut().map(|other| other as &mut dyn Solve<S>).collect())
     }
 
     fn apply(&mut self, u: Source<'_>, mut v: Target<'_>) -> Result<()> {
@@ -385,6 +366,7 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
             self.renew(stencil, is_left)?;
         }
         self.is_current = true;
+        self.update_beside();
         Ok(())
     }
 
@@ -420,6 +402,48 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
 }
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
+    fn solve_here(
+        &mut self,
+        rhs: Source<'_>,
+        mut u: Target<'_>,
+        guess: Guess,
+        observer: &mut Observer<'_>,
+    ) -> Result<Outcome> {
+        let clock = Instant::now();
+        self.check_shapes([("the right-hand side", rhs.shape()), ("the solution", u.shape())])?;
+        if guess == Guess::Zero
+            && let Some(outcome) = self.solve_arrays(&rhs, &mut u, observer)?
+        {
+            return Ok(outcome);
+        }
+        upload(&self.backend, &self.callers, rhs, &mut self.b)?;
+        if guess == Guess::Given {
+            let first = u.as_source().ok_or_else(|| Error::invalid("the first guess", "no array has one"))?;
+            upload(&self.backend, &self.callers, first, &mut self.u)?;
+        }
+        // The solve does not include the transfer of arrays, on any rank.
+        self.backend.synchronize()?;
+        let upload = clock.elapsed().as_secs_f64();
+        let clock = Instant::now();
+        let norms = self.norms(guess)?;
+        if !norms.rhs.is_finite() {
+            find_not_finite("the right-hand side", rhs)?;
+        }
+        if let Some(first) = u.as_source().filter(|_| !norms.initial.is_finite()) {
+            find_not_finite("the first guess", first)?;
+        }
+        let rounds = u.is_single() && self.options.judge == Judge::Array;
+        let mut outcome = self.run(norms, guess, observer, clock, rounds)?;
+        let clock = Instant::now();
+        outcome.is_returned &= self.queue == 0 || is_final(&outcome);
+        if outcome.is_returned {
+            download(&self.backend, &self.callers, &self.u, &mut u)?;
+        }
+        outcome.timing.upload = upload;
+        outcome.timing.download = clock.elapsed().as_secs_f64();
+        Ok(outcome)
+    }
+
     /// Makes everything anew that depends on the coefficients, the operator excepted; `is_left` tells whether the direct solver cannot
     /// solve with them.
     fn renew(&mut self, stencil: &S, is_left: bool) -> Result<()> {

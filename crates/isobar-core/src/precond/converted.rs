@@ -63,6 +63,11 @@ impl<B: Backend, S: Real, T: Real> Preconditioner<B, T> for Converted<B, S> {
         self.inner.update()
     }
 
+    fn another(&self) -> Result<Option<Box<dyn Preconditioner<B, T>>>> {
+        let Some(inner) = self.inner.another()? else { return Ok(None) };
+        Ok(Some(Box::new(Self::new(self.layout, inner)?)))
+    }
+
     fn is_variable(&self) -> bool {
         self.inner.is_variable()
     }

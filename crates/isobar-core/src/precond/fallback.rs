@@ -67,6 +67,10 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Fallback<B, T> {
         Some(name)
     }
 
+    fn another(&self) -> Result<Option<Box<dyn Preconditioner<B, T>>>> {
+        self.ranks[0].1.another()
+    }
+
     fn is_variable(&self) -> bool {
         self.chosen().is_variable()
     }

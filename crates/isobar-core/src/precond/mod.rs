@@ -99,6 +99,14 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
         false
     }
 
+    /// Makes another preconditioner with the same operators and vectors of its own, see [`Iteration::another`](crate::solver::Iteration::another).
+    ///
+    /// # Errors
+    /// Where the vectors do not fit in memory.
+    fn another(&self) -> Result<Option<Box<dyn Preconditioner<B, T>>>> {
+        Ok(None)
+    }
+
     /// Returns the traffic of one `apply` on this many cells.
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic>;
 
@@ -131,6 +139,10 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Identity<B> {
         self.0.convert(r, z)
     }
 
+    fn another(&self) -> Result<Option<Box<dyn Preconditioner<B, T>>>> {
+        Ok(Some(Box::new(Self(self.0.clone()))))
+    }
+
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
         vec![StepTraffic::once::<T>(traffic::COPY, cells)]
     }
@@ -153,6 +165,10 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Jacobi<B, T> {
 
     fn precondition_residual(&mut self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
         self.0.scale_residual(v, scalars)
+    }
+
+    fn another(&self) -> Result<Option<Box<dyn Preconditioner<B, T>>>> {
+        Ok(Some(Box::new(Self(Arc::clone(&self.0)))))
     }
 
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
@@ -183,6 +199,10 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Line<B, T> {
 
     fn precondition_residual(&mut self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
         self.0.precondition_residual(v, scalars)
+    }
+
+    fn another(&self) -> Result<Option<Box<dyn Preconditioner<B, T>>>> {
+        Ok(Some(Box::new(Self(Arc::clone(&self.0)))))
     }
 
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {

@@ -29,23 +29,28 @@ struct LevelVectors<V> {
 /// Storage, in n-vectors of the finest level: ⅔ (two vectors a coarse level), 1⅓ of scratch where
 /// the back end's smoother cannot work in place, and one vector a level that has corrections.
 pub struct Cycle<B: Backend, T: Real> {
-    backend: B,
-    /// Operators, finest first.
-    levels: Vec<Arc<dyn LineSmoother<B, T>>>,
-    /// Transfers from each level to the next.
-    transfers: Vec<Arc<dyn Transfer<B, T>>>,
+    steps: Arc<Steps<B, T>>,
     /// The vectors of the second level and all coarser ones.
     vectors: Vec<LevelVectors<B::Vector<T>>>,
     /// Scratch of each level, for steps that cannot work in place.
     scratch: Vec<B::Vector<T>>,
     /// The correction of each level, besides the sweeps.
     corrections: Vec<Corrected<B, T>>,
+    bytes: usize,
+}
+
+/// What a cycle applies to its vectors: the operators of a hierarchy and the steps on each level.
+struct Steps<B: Backend, T: Real> {
+    backend: B,
+    /// Operators, finest first.
+    levels: Vec<Arc<dyn LineSmoother<B, T>>>,
+    /// Transfers from each level to the next.
+    transfers: Vec<Arc<dyn Transfer<B, T>>>,
     coarsest: Option<Arc<dyn CoarsestSolver<B, T>>>,
     /// The number of visits from each level to the next.
     visits: Vec<usize>,
     /// The recipe of each level.
     recipes: Vec<Recipe>,
-    bytes: usize,
 }
 
 /// The correction of a level, with its scratch.
@@ -103,30 +108,46 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     /// # Errors
     /// Where they do not fit in memory.
     pub fn new<S>(hierarchy: &Hierarchy<B, S, T>, options: &MultigridOptions) -> Result<Self> {
-        let (levels, transfers) = (hierarchy.levels.clone(), hierarchy.transfers.clone());
-        let backend = levels[0].backend().clone();
-        let (mut vectors, mut scratch, mut len) = (Vec::new(), Vec::new(), 0);
-        let recipes = Recipe::of_levels(hierarchy, options);
-        for (n, (level, recipe)) in levels.iter().zip(&recipes).enumerate() {
+        let steps = Steps {
+            backend: hierarchy.levels[0].backend().clone(),
+            levels: hierarchy.levels.clone(),
+            transfers: hierarchy.transfers.clone(),
+            coarsest: hierarchy.coarsest.clone(),
+            visits: hierarchy.visits.clone(),
+            recipes: Recipe::of_levels(hierarchy, options),
+        };
+        Self::of(Arc::new(steps), hierarchy.corrections.iter().cloned())
+    }
+
+    /// Makes another cycle of the same steps, with vectors of its own.
+    ///
+    /// # Errors
+    /// See [`Cycle::new`].
+    pub fn another(&self) -> Result<Self> {
+        Self::of(Arc::clone(&self.steps), self.corrections.iter().map(|corrected| corrected.correction.clone()))
+    }
+
+    fn of(
+        steps: Arc<Steps<B, T>>,
+        corrections: impl Iterator<Item = Option<Arc<dyn Correction<B, T>>>>,
+    ) -> Result<Self> {
+        let (mut vectors, mut scratch, mut corrected, mut len) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let Steps { backend, levels, recipes, coarsest, .. } = &*steps;
+        for (n, ((level, recipe), correction)) in levels.iter().zip(recipes).zip(corrections).enumerate() {
             let layout = level.layout();
             if n > 0 {
                 vectors.push(LevelVectors { f: backend.zeros(layout)?, u: backend.zeros(layout)? });
                 len += 2 * layout.len();
             }
-            let layout = scratch_layout(&**level, recipe.single.smoother)?;
-            scratch.push(backend.zeros(&layout)?);
-            len += layout.len();
+            let room = scratch_layout(&**level, recipe.single.smoother)?;
+            scratch.push(backend.zeros(&room)?);
+            len += room.len();
+            corrected.push(Corrected::new(backend, layout, correction)?);
         }
-        let corrections: Vec<Corrected<B, T>> = levels
-            .iter()
-            .zip(&hierarchy.corrections)
-            .map(|(level, correction)| Corrected::new(&backend, level.layout(), correction.clone()))
-            .collect::<Result<_>>()?;
-        let (coarsest, visits) = (hierarchy.coarsest.clone(), hierarchy.visits.clone());
         let bytes = len * size_of::<T>()
-            + corrections.iter().map(|correction| correction.bytes).sum::<usize>()
+            + corrected.iter().map(|correction| correction.bytes).sum::<usize>()
             + coarsest.as_ref().map_or(0, |solver| solver.bytes());
-        Ok(Self { backend, levels, transfers, vectors, scratch, corrections, coarsest, visits, recipes, bytes })
+        Ok(Self { steps, vectors, scratch, corrections: corrected, bytes })
     }
 
     /// Allocates scratch for corrections that have become active.
@@ -134,9 +155,9 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     /// # Errors
     /// See [`Backend::zeros`].
     pub fn update(&mut self) -> Result<()> {
-        for (level, corrected) in self.levels.iter().zip(&mut self.corrections) {
+        for (level, corrected) in self.steps.levels.iter().zip(&mut self.corrections) {
             if corrected.active().is_some() && corrected.bytes < level.layout().len() * size_of::<T>() {
-                *corrected = Corrected::new(&self.backend, level.layout(), corrected.correction.clone())?;
+                *corrected = Corrected::new(&self.steps.backend, level.layout(), corrected.correction.clone())?;
             }
         }
         Ok(())
@@ -144,12 +165,12 @@ impl<B: Backend, T: Real> Cycle<B, T> {
 
     /// Returns the grids, finest first.
     pub fn shapes(&self) -> Vec<Shape> {
-        self.levels.iter().map(|level| level.layout().shape()).collect()
+        self.steps.levels.iter().map(|level| level.layout().shape()).collect()
     }
 
     /// Returns the finest level.
     pub fn finest(&self) -> &Arc<dyn LineSmoother<B, T>> {
-        &self.levels[0]
+        &self.steps.levels[0]
     }
 
     /// Runs one cycle on A u = f; where it is wanted, with ‖f − A u‖² at its end.
@@ -178,40 +199,36 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         tau: f64,
     ) -> Result<()> {
         if !self.can_lend_its_top() {
-            self.backend.convert(u, before)?;
+            self.steps.backend.convert(u, before)?;
             self.cycle(f, u, Guess::Given, None)?;
-            return self.backend.extrapolate(tau, before, u);
+            return self.steps.backend.extrapolate(tau, before, u);
         }
-        let (sweep, post_sweep) = (self.recipes[0].pre[0], self.recipes[0].post[0]);
+        let (sweep, post_sweep) = (self.steps.recipes[0].pre[0], self.steps.recipes[0].post[0]);
         let (coarse_f, scratch) = (&mut self.vectors[0].f, &mut self.scratch[0]);
         let sweep = Sweep::new(sweep, Guess::Given, f, u, scratch);
-        self.transfers[0].keep_smooth_residual_restrict(sweep, before, coarse_f)?;
+        self.steps.transfers[0].keep_smooth_residual_restrict(sweep, before, coarse_f)?;
         self.cycle_below()?;
         let (coarse_u, scratch) = (&mut self.vectors[0].u, &mut self.scratch[0]);
         let sweep = Sweep::new(post_sweep, Guess::Given, f, u, scratch);
-        self.transfers[0].prolong_smooth_extrapolate(coarse_u, sweep, (before, tau))
+        self.steps.transfers[0].prolong_smooth_extrapolate(coarse_u, sweep, (before, tau))
     }
 
     /// Returns level n and the coarser ones.
     fn parts(&mut self, n: usize) -> Levels<'_, B, T> {
         Levels {
-            backend: &self.backend,
-            levels: &self.levels[n..],
-            transfers: &self.transfers[n..],
+            steps: &self.steps,
+            at: n,
             vectors: &mut self.vectors[n..],
             scratch: &mut self.scratch[n..],
             corrections: &mut self.corrections[n..],
-            coarsest: self.coarsest.as_deref(),
-            visits: &self.visits[n..],
-            recipes: &self.recipes[n..],
         }
     }
 
     /// Returns whether a cycle is a V(1,1) with coarser levels, whose finest level a
     /// [`MixedTop`](crate::operator::mixed::MixedTop) may replace, by [`Cycle::coarse`] and [`Cycle::cycle_below`].
     pub(crate) fn can_lend_its_top(&self) -> bool {
-        let is_plain = self.visits.first() == Some(&1) && self.corrections[0].active().is_none();
-        is_plain && (self.recipes[0].pre.len(), self.recipes[0].post.len()) == (1, 1)
+        let is_plain = self.steps.visits.first() == Some(&1) && self.corrections[0].active().is_none();
+        is_plain && (self.steps.recipes[0].pre.len(), self.steps.recipes[0].post.len()) == (1, 1)
     }
 
     /// Returns the right-hand side and the solution of the second level.
@@ -243,9 +260,9 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         for n in 0..self.vectors.len() {
             let (above, below) = self.vectors.split_at_mut(n);
             let fine_f = above.last_mut().map_or(&mut *f, |level| &mut level.f);
-            self.transfers[n].restrict(fine_f, &mut below[0].f)?;
+            self.steps.transfers[n].restrict(fine_f, &mut below[0].f)?;
         }
-        for n in (0..self.levels.len()).rev() {
+        for n in (0..self.steps.levels.len()).rev() {
             let (above, below) = self.vectors.split_at_mut(n);
             let (f, u) = match above.last_mut() {
                 Some(level) => (&level.f, &mut level.u),
@@ -254,21 +271,17 @@ impl<B: Backend, T: Real> Cycle<B, T> {
             let guess = match below.first_mut() {
                 None => Guess::Zero,
                 Some(coarse) => {
-                    self.backend.clear(u)?;
-                    self.transfers[n].prolong(&mut coarse.u, u)?;
+                    self.steps.backend.clear(u)?;
+                    self.steps.transfers[n].prolong(&mut coarse.u, u)?;
                     Guess::Given
                 }
             };
             let mut levels = Levels {
-                backend: &self.backend,
-                levels: &self.levels[n..],
-                transfers: &self.transfers[n..],
+                steps: &self.steps,
+                at: n,
                 vectors: below,
                 scratch: &mut self.scratch[n..],
                 corrections: &mut self.corrections[n..],
-                coarsest: self.coarsest.as_deref(),
-                visits: &self.visits[n..],
-                recipes: &self.recipes[n..],
             };
             levels.cycle(f, u, guess, if n == 0 { norm.take() } else { None })?;
         }
@@ -284,23 +297,24 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     /// replayed.
     pub fn needs_host(&self) -> bool {
         let is_on_host = |corrected: &Corrected<B, T>| corrected.active().is_some_and(Correction::needs_host);
-        self.coarsest.as_ref().is_some_and(|solver| solver.needs_host()) || self.corrections.iter().any(is_on_host)
+        self.steps.coarsest.as_ref().is_some_and(|solver| solver.needs_host())
+            || self.corrections.iter().any(is_on_host)
     }
 
     /// Returns the cells of the finest grid.
     pub(crate) fn cells(&self) -> usize {
-        self.levels[0].layout().shape().cells()
+        self.steps.levels[0].layout().shape().cells()
     }
 
     /// Returns the traffic of one cycle, level by level.
     pub fn traffic(&self, finest_guess: Guess) -> Vec<StepTraffic> {
         let mut steps = Vec::new();
         let mut times = 1.0;
-        for (n, level) in self.levels.iter().enumerate() {
+        for (n, level) in self.steps.levels.iter().enumerate() {
             let cells = level.layout().shape().cells();
-            let Recipe { pre, post, coarse, .. } = &self.recipes[n];
+            let Recipe { pre, post, coarse, .. } = &self.steps.recipes[n];
             if n > 0 {
-                times *= self.visits[n - 1] as f64;
+                times *= self.steps.visits[n - 1] as f64;
             }
             let mut push = |step, count: usize| {
                 if count > 0 {
@@ -308,12 +322,12 @@ impl<B: Backend, T: Real> Cycle<B, T> {
                     steps.push(step.times(times * count as f64));
                 }
             };
-            if n + 1 == self.levels.len() && self.coarsest.is_some() {
+            if n + 1 == self.steps.levels.len() && self.steps.coarsest.is_some() {
                 continue;
             }
             let zero = n > 0 || finest_guess == Guess::Zero;
             let first = if zero { traffic::SMOOTH_FROM_ZERO } else { traffic::SMOOTH };
-            if n + 1 == self.levels.len() {
+            if n + 1 == self.steps.levels.len() {
                 push(first, 1);
                 push(traffic::SMOOTH, coarse.len() - 1);
                 continue;
@@ -337,15 +351,12 @@ impl<B: Backend, T: Real> Cycle<B, T> {
 
 /// A level and the coarser ones, during a cycle.
 struct Levels<'a, B: Backend, T: Real> {
-    backend: &'a B,
-    levels: &'a [Arc<dyn LineSmoother<B, T>>],
-    transfers: &'a [Arc<dyn Transfer<B, T>>],
+    steps: &'a Steps<B, T>,
+    /// The number of the level.
+    at: usize,
     vectors: &'a mut [LevelVectors<B::Vector<T>>],
     scratch: &'a mut [B::Vector<T>],
     corrections: &'a mut [Corrected<B, T>],
-    coarsest: Option<&'a dyn CoarsestSolver<B, T>>,
-    visits: &'a [usize],
-    recipes: &'a [Recipe],
 }
 
 impl<B: Backend, T: Real> Levels<'_, B, T> {
@@ -353,15 +364,11 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
     fn below(&mut self) -> Option<(&mut LevelVectors<B::Vector<T>>, Levels<'_, B, T>)> {
         let (vectors, coarser) = self.vectors.split_first_mut()?;
         let below = Levels {
-            backend: self.backend,
-            levels: &self.levels[1..],
-            transfers: &self.transfers[1..],
+            steps: self.steps,
+            at: self.at + 1,
             vectors: coarser,
             scratch: &mut self.scratch[1..],
             corrections: &mut self.corrections[1..],
-            coarsest: self.coarsest,
-            visits: &self.visits[1..],
-            recipes: &self.recipes[1..],
         };
         Some((vectors, below))
     }
@@ -373,11 +380,12 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
         mut guess: Guess,
         norm: Option<(Scalar, &mut B::Scalars)>,
     ) -> Result<()> {
-        let Recipe { pre, post, coarse, .. } = &self.recipes[0];
-        let level = &*self.levels[0];
-        let Some(transfer) = self.transfers.first() else {
+        let Steps { backend, levels, transfers, coarsest, visits, recipes } = self.steps;
+        let Recipe { pre, post, coarse, .. } = &recipes[self.at];
+        let level = &*levels[self.at];
+        let Some(transfer) = transfers.get(self.at) else {
             let scratch = &mut self.scratch[0];
-            if let Some(solver) = self.coarsest {
+            if let Some(solver) = coarsest {
                 solver.solve(f, u)?;
                 return finish(level, f, u, scratch, norm);
             }
@@ -402,14 +410,14 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
             }
             None => {
                 if guess == Guess::Zero {
-                    self.backend.clear(u)?;
+                    backend.clear(u)?;
                 }
                 transfer.residual_restrict(f, u, coarse_f, scratch)?;
             }
         }
-        let visits = self.visits[0];
+        let n = self.at;
         if let Some((LevelVectors { f, u }, mut below)) = self.below() {
-            for visit in 0..visits {
+            for visit in 0..visits[n] {
                 below.cycle(f, u, if visit == 0 { Guess::Zero } else { Guess::Given }, None)?;
             }
         }
@@ -448,7 +456,7 @@ fn finish<B: Backend, T: Real>(
 
 impl<B: Backend, T: Real> Preconditioner<B, T> for Cycle<B, T> {
     fn backend(&self) -> &B {
-        &self.backend
+        &self.steps.backend
     }
 
     fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
@@ -458,15 +466,19 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Cycle<B, T> {
     /// The cycle is symmetric only where restriction is the transpose of prolongation, and the steps after the coarse
     /// correction mirror those before.
     fn is_variable(&self) -> bool {
-        let is_adjoint = self.transfers.iter().all(|transfer| transfer.is_adjoint());
+        let is_adjoint = self.steps.transfers.iter().all(|transfer| transfer.is_adjoint());
         let ends_symmetric = |recipe: &Recipe| mirrors(&recipe.coarse, &recipe.coarse);
         !(is_adjoint
-            && self.recipes.iter().all(|recipe| mirrors(&recipe.pre, &recipe.post))
-            && (self.coarsest.is_some() || self.recipes.last().is_some_and(ends_symmetric)))
+            && self.steps.recipes.iter().all(|recipe| mirrors(&recipe.pre, &recipe.post))
+            && (self.steps.coarsest.is_some() || self.steps.recipes.last().is_some_and(ends_symmetric)))
     }
 
     fn is_strong(&self) -> bool {
         true
+    }
+
+    fn another(&self) -> Result<Option<Box<dyn Preconditioner<B, T>>>> {
+        Ok(Some(Box::new(Self::another(self)?)))
     }
 
     fn update(&mut self) -> Result<()> {

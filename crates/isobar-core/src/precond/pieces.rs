@@ -190,6 +190,11 @@ impl<B: AggregateBackend, T: Real> Preconditioner<B, T> for Pieces<B, T> {
         self.inner.update()
     }
 
+    fn another(&self) -> Result<Option<Box<dyn Preconditioner<B, T>>>> {
+        let Some(inner) = self.inner.another()? else { return Ok(None) };
+        Ok(Some(Box::new(Self::new(inner, Arc::clone(&self.operator))?)))
+    }
+
     fn is_variable(&self) -> bool {
         self.inner.is_variable()
     }

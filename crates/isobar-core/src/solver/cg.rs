@@ -309,6 +309,16 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
         self.preconditioner.update()
     }
 
+    fn another(&self) -> Result<Option<Box<dyn Iteration<B, T>>>> {
+        let preconditioner = if self.deflation.is_none() { self.preconditioner.another()? } else { None };
+        let Some(preconditioner) = preconditioner else { return Ok(None) };
+        let cg = Self::new(self.form, Arc::clone(&self.operator), preconditioner)?;
+        Ok(Some(Box::new(match &self.scaled {
+            Some((diagonal, _)) => cg.watching_scaled(Arc::clone(diagonal))?,
+            None => cg,
+        })))
+    }
+
     fn traffic(&self) -> Vec<StepTraffic> {
         let cells = self.operator.layout().shape().cells();
         let vectors = self.operator.coefficient_vectors();

@@ -90,6 +90,10 @@ impl<B: Backend, T: Real> Iteration<B, T> for Multigrid<B, T> {
         self.cycle.update()
     }
 
+    fn another(&self) -> Result<Option<Box<dyn Iteration<B, T>>>> {
+        Ok(Some(Box::new(Self::new(self.cycle.another()?, self.start)?)))
+    }
+
     fn traffic(&self) -> Vec<StepTraffic> {
         self.cycle.traffic(Guess::Given)
     }

@@ -1,6 +1,6 @@
 //! The Galerkin levels of diffusion: what a back end supplies, and how they are put together.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::galerkin::{Grid, Setup};
 use super::{Axis, Diffusion, Hierarchy, Stencil, Supports};
@@ -242,15 +242,10 @@ fn bodies<B: SupportsGalerkin>(backend: &B, has_bodies: bool, matrix: &B::Matrix
 struct DenseSolver<B: AggregateBackend> {
     backend: B,
     cells: B::Aggregates,
-    /// The workspace of a solve.
-    inside: Mutex<Inside<B>>,
+    matrix: RwLock<B::AggregateMatrix>,
+    /// f and u of each queue.
+    vectors: Vec<Mutex<[B::AggregateVector; 2]>>,
     size: usize,
-}
-
-struct Inside<B: AggregateBackend> {
-    matrix: B::AggregateMatrix,
-    f: B::AggregateVector,
-    u: B::AggregateVector,
 }
 
 impl<B: AggregateBackend> DenseSolver<B> {
@@ -265,12 +260,16 @@ impl<B: AggregateBackend> DenseSolver<B> {
         let (shape, inverse) = (backend.grid(matrix).shape, backend.inverse(matrix)?);
         let size = shape.cells();
         let cells = AggregateMap::new(shape, (0..size as u32).collect(), size)?.of_part(layout)?;
-        let inside = Inside {
-            matrix: backend.aggregate_matrix(size, &inverse)?,
-            f: backend.aggregate_vector(size)?,
-            u: backend.aggregate_vector(size)?,
-        };
-        Ok(Self { backend: backend.clone(), cells: backend.aggregates(&cells)?, inside: Mutex::new(inside), size })
+        let vector = || backend.aggregate_vector(size);
+        let vectors =
+            (0..=backend.queues(0)?).map(|_| Ok(Mutex::new([vector()?, vector()?]))).collect::<Result<_>>()?;
+        Ok(Self {
+            backend: backend.clone(),
+            cells: backend.aggregates(&cells)?,
+            matrix: RwLock::new(backend.aggregate_matrix(size, &inverse)?),
+            vectors,
+            size,
+        })
     }
 
     /// Takes another G.
@@ -283,7 +282,7 @@ impl<B: AggregateBackend> DenseSolver<B> {
             return Err(Error::shape("the coarsest grid", format!("{} entries", inverse.len()), expected));
         }
         let matrix = self.backend.aggregate_matrix(self.size, inverse)?;
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner).matrix = matrix;
+        *self.matrix.write().unwrap_or_else(PoisonError::into_inner) = matrix;
         Ok(())
     }
 }
@@ -291,10 +290,11 @@ impl<B: AggregateBackend> DenseSolver<B> {
 impl<B: AggregateBackend, T: Real> CoarsestSolver<B, T> for DenseSolver<B> {
     fn solve(&self, f: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()> {
         // All of it is written before it is read, so a panic elsewhere cannot have spoilt it.
-        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        let Inside { matrix, f: sums, u: solution } = &mut *inside;
+        let matrix = self.matrix.read().unwrap_or_else(PoisonError::into_inner);
+        let mut vectors = self.vectors[self.backend.queue()].lock().unwrap_or_else(PoisonError::into_inner);
+        let [sums, solution] = &mut *vectors;
         self.backend.aggregate_sums(f, &self.cells, sums)?;
-        self.backend.aggregate_multiply(matrix, sums, solution)?;
+        self.backend.aggregate_multiply(&matrix, sums, solution)?;
         self.backend.clear(u)?;
         self.backend.add_aggregated(&self.cells, solution, u)
     }

@@ -5,6 +5,7 @@
 mod common;
 mod diffusion;
 mod direct;
+mod many;
 mod modes;
 mod problem;
 
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
     all.add("arrays_of_another_stream", arrays_of_another_stream);
     diffusion::add_to(&mut all);
     direct::add_to(&mut all);
+    many::add_to(&mut all);
     modes::add_to(&mut all);
     problem::add_to(&mut all);
     all.run()

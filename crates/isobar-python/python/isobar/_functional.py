@@ -37,21 +37,21 @@ class Call:
         return kept["fields"]
 
     def solve(self, kappa, reaction, f) -> np.ndarray:
-        """Solve A x = b with the right-hand side of f."""
+        """Solve A x = b with the right-hand side of f, or of each of several f stacked along an additional first axis."""
         kept = self._kept(kappa, reaction)
         with kept.lock:
             problem = kept.take(kappa, reaction)
-            return self._solve(kept.solver, problem.rhs(np.asarray(f, np.float64)), "the solve")
+            return self._solve(kept.solver, self._each(problem.rhs, f), "the solve")
 
     def invert(self, kappa, reaction, r) -> np.ndarray:
-        """Return A⁺ r: 0 in inactive cells, and with mean 0 wherever a constant is free."""
+        """Return A⁺ r, of one or several r: 0 in inactive cells, and with mean 0 wherever a constant is free."""
         kept = self._kept(kappa, reaction)
         with kept.lock:
             problem = kept.take(kappa, reaction)
             r = np.asarray(r, np.float64)
             if self._failure == "nan" and not np.isfinite(r).all():
-                return np.full(problem.shape, np.nan)
-            return self._solve(kept.solver, adjoint_rhs(problem, r), "the solve of a derivative")
+                return np.full(r.shape, np.nan)
+            return self._solve(kept.solver, self._each(lambda one: adjoint_rhs(problem, one), r), "the solve of a derivative")
 
     def pull_back(self, kappa, reaction, x, xbar, driven):
         """Return derivatives of `solve` with respect to f, c and each κ, or, if not `driven`, those of `invert` with respect to r, c and each κ."""
@@ -70,10 +70,10 @@ class Call:
         return suits and self.problem._is_regular()
 
     def solve_on_device(self, kappa, reaction, values, out, driven) -> None:
-        """Write the solution of A x = b for a source density, or, if not `driven`, for b itself. The arrays are handles of the problem's three-dimensional
-        shape, all on the host or all on one device; a solver on a GPU finds out by itself whether its coefficients have changed.
+        """Write the solutions of A x = b for source densities, or, if not `driven`, for b themselves. The arrays are handles of the problem's
+        three-dimensional shape, all on the host or all on one device; a solver on a GPU finds out by itself whether its coefficients have changed.
         """
-        number, device = out.parts[4], self._options["device"]
+        number, device = out[0].parts[4], self._options["device"]
         if device == "auto" and number is not None:
             device = f"cuda:{number}"
         key = (self.key, "on device", device, len(kappa), reaction is None)
@@ -84,14 +84,23 @@ class Call:
         with kept.lock:
             kept.take_system(form.system(of_kappa, reaction and reaction.parts, False))
             if driven:
-                form.rhs(of_kappa, values.parts, out.parts)
-            solver = kept.solver
-            outcome = solver._solver.solve((out if driven else values).parts, out.parts, False, None)
-            self._judged(Result(out.array, outcome, solver._tolerance), "the solve")
+                for one, into in zip(values, out):
+                    form.rhs(of_kappa, one.parts, into.parts)
+            rhs, solver = out if driven else values, kept.solver
+            outcomes = solver._solver.solve_many([one.parts for one in rhs], [one.parts for one in out], False, None)
+            for into, outcome in zip(out, outcomes):
+                self._judged(Result(into.array, outcome, solver._tolerance), "the solve")
+
+    def _each(self, function, values):
+        """Apply a function to one array of the problem's shape, or to several."""
+        values = np.asarray(values, np.float64)
+        return np.stack([function(one) for one in values]) if values.ndim > len(self.problem.shape) else function(values)
 
     def _solve(self, solver, b, what):
-        result = solver._solve(b)
-        return result.x if self._judged(result, what) else np.full(self.problem.shape, np.nan)
+        found = solver._solve(b)
+        results = getattr(found, "results", (found,))
+        sound = [self._judged(result, what) for result in results]
+        return found.x if all(sound) else np.stack([result.x if good else np.full(self.problem.shape, np.nan) for result, good in zip(results, sound)]).reshape(b.shape)
 
     def _judged(self, result, what):
         if not result.converged and self._failure == "raise":

@@ -217,7 +217,7 @@ class Results:
 
     @property
     def seconds(self) -> float:
-        """Seconds of all solves together, without copying arrays to and from the device."""
+        """Seconds of all solves added up, without copying arrays to and from the device; on a GPU several run at the same time."""
         return sum(result.seconds for result in self.results)
 
     def _describe(self) -> str:

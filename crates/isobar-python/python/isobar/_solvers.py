@@ -123,7 +123,7 @@ class Solver:
             An array for x, which may be `b` or `x0`. By default x is a new array with the library, device and type of b.
         progress
             True shows a progress bar (of tqdm, if installed). A function is called with the iteration and the relative residual; if it returns
-            False, the solve stops. Several systems are solved one after another; those not started then have x = x0.
+            False, the solve stops. Of several systems a GPU solves up to eight at the same time; those not started then have x = x0.
 
         If it does not converge, a `NotConvergedWarning` is issued, and the result says so. Ctrl-C stops a solve.
 

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -56,8 +57,8 @@ def solve(
         If a solve, or one for a derivative, does not converge: ``"raise"`` an error of JAX that quotes
         `isobar.NotConvergedError`, or return ``"nan"`` everywhere.
 
-    It works under ``jit``, ``grad``, ``jvp``, ``hessian`` and ``vmap`` (which solves one system after another). A directional derivative, or a
-    gradient in reverse mode, takes one more solve.
+    It works under ``jit``, ``grad``, ``jvp``, ``hessian`` and ``vmap``; systems of one κ and c are solved together, as by `Solver.solve`. A directional
+    derivative, or a gradient in reverse mode, takes one more solve.
     x has the type of κ, float32 unless JAX's 64-bit mode is on; the solve is in double precision. Arrays on a GPU stay there if JAX has
     ``jax.experimental.buffer_callback``; without it, with ``failure="nan"``, and if a constant is free they pass through the host.
     """
@@ -93,7 +94,7 @@ def _differentiable(call):
     def solved(kappa, reaction, f):
         if _stays_on_device(call):
             return _called_on_device(call, kappa, reaction, f, driven=True)
-        return _called(call.solve, kappa, reaction, f)
+        return _called(call, call.solve, kappa, reaction, f)
 
     @solved.defjvp
     def _(primals, tangents):
@@ -110,7 +111,7 @@ def _inverse(call, kappa, reaction, r):
     """Return A⁺ r."""
 
     def solve(_, r):
-        return _called_on_device(call, kappa, reaction, r, driven=False) if _stays_on_device(call) else _called(call.invert, kappa, reaction, r)
+        return _called_on_device(call, kappa, reaction, r, driven=False) if _stays_on_device(call) else _called(call, call.invert, kappa, reaction, r)
 
     product = lambda x: -_residual(call, kappa, reaction, None, x, driven=False)
     return jax.lax.custom_linear_solve(product, r, solve, symmetric=True)
@@ -122,19 +123,39 @@ def _residual(call, kappa, reaction, f, x, **options):
     return jax.grad(tested)(jnp.zeros_like(x))
 
 
-def _called(function, kappa, reaction, values):
+def _called(call, function, kappa, reaction, values):
     """Call a function of arrays in host memory."""
 
     def on_host(kappa, reaction, values):
-        given = [np.asarray(field) for field in kappa], None if reaction is None else np.asarray(reaction)
-        return function(*given, np.asarray(values)).astype(values.dtype)
+        fields, values = [np.asarray(field) for field in (*kappa, *([] if reaction is None else [reaction]))], np.asarray(values)
+        groups, lead = _groups([*fields, values], len(call.problem.shape))
+        out = np.empty((*lead, *call.problem.shape), values.dtype)
+        for of_fields, systems in groups.items():
+            own = [field[index] for field, index in zip(fields, of_fields)]
+            found = function(own[: len(kappa)], None if reaction is None else own[-1], np.stack([values[index] for index, _ in systems]))
+            for (_, index), x in zip(systems, found):
+                out[index] = x
+        return out
 
     def in_place(_, out, *given):
         np.asarray(out)[...] = on_host(*given)
 
     if buffer_callback is not None and jax.default_backend() == "cpu":
-        return buffer_callback(in_place, _like(values), vmap_method="sequential")(kappa, reaction, values)
-    return jax.pure_callback(on_host, _like(values), kappa, reaction, values, vmap_method="sequential")
+        return buffer_callback(in_place, _like(values), vmap_method="expand_dims")(kappa, reaction, values)
+    return jax.pure_callback(on_host, _like(values), kappa, reaction, values, vmap_method="expand_dims")
+
+
+def _groups(arrays, dimensions):
+    """Return the systems of arrays with axes of `vmap` in front, by the indices of their coefficients, and the lengths of these axes.
+
+    The last array has the right-hand sides; a system is the index of its right-hand side and that of its solution.
+    """
+    leads = [array.shape[: len(array.shape) - dimensions] for array in arrays]
+    lead, groups = np.broadcast_shapes(*leads), {}
+    for index in np.ndindex(*lead):
+        *of_fields, of_values = (tuple(min(n, length - 1) for n, length in zip(index, own)) for own in leads)
+        groups.setdefault(tuple(of_fields), []).append((of_values, index))
+    return groups, lead
 
 
 def _stays_on_device(call):
@@ -145,18 +166,25 @@ def _called_on_device(call, kappa, reaction, values, driven):
     """Solve A x = b with XLA's buffers, ordered by its stream."""
 
     def solve(context, out, kappa, reaction, values):
-        handle = lambda buffer: _handle(context, buffer, call.residual.shape)
-        call.solve_on_device([handle(field) for field in kappa], None if reaction is None else handle(reaction), handle(values), handle(out), driven)
+        fields, shape = [*kappa, *([] if reaction is None else [reaction])], call.residual.shape
+        handle = lambda buffer, index: _handle(context, buffer, index, shape)
+        groups, _ = _groups([*fields, values], len(call.problem.shape))
+        for of_fields, systems in groups.items():
+            own = [handle(field, index) for field, index in zip(fields, of_fields)]
+            given, solutions = zip(*((handle(values, of_values), handle(out, index)) for of_values, index in systems))
+            call.solve_on_device(own[: len(kappa)], None if reaction is None else own[-1], given, solutions, driven)
 
-    return buffer_callback(solve, _like(values), vmap_method="sequential")(kappa, reaction, values)
+    return buffer_callback(solve, _like(values), vmap_method="expand_dims")(kappa, reaction, values)
 
 
-def _handle(context, buffer, shape):
-    """Return a handle of a buffer of XLA, which is contiguous."""
+def _handle(context, buffer, index, shape):
+    """Return a handle of one field in a buffer of XLA, which is contiguous."""
     kind = {"float64": "f8", "float32": "f4"}[str(buffer.dtype)]
+    lead = tuple(buffer.shape)[: len(index)]
+    offset = int(np.ravel_multi_index(index, lead)) * math.prod(shape) * int(kind[1]) if index else 0
     if int(buffer.__dlpack_device__()[0]) == 1:
-        return Handle(buffer, (np.asarray(buffer).ctypes.data, shape, None, kind, None, None))
-    pointer = buffer.__cuda_array_interface__["data"][0]
+        return Handle(buffer, (np.asarray(buffer).ctypes.data + offset, shape, None, kind, None, None))
+    pointer = buffer.__cuda_array_interface__["data"][0] + offset
     return Handle(buffer, (pointer, shape, None, kind, int(buffer.__dlpack_device__()[1]), int(context.stream)))
 
 

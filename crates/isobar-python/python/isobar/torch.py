@@ -145,5 +145,5 @@ def _on_device(call, driven, f, reaction, kappa):
     x = torch.empty(f.shape, dtype=f.dtype, device=f.device)
     handle = lambda values, what: readable(values.reshape(call.residual.shape), what)
     of_reaction = None if reaction is None else handle(reaction, "reaction")
-    call.solve_on_device([handle(field, "kappa") for field in kappa], of_reaction, handle(f, "f"), handle(x, "x"), driven)
+    call.solve_on_device([handle(field, "kappa") for field in kappa], of_reaction, [handle(f, "f")], [handle(x, "x")], driven)
     return x

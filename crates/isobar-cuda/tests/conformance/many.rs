@@ -1,0 +1,156 @@
+//! Several systems at a time, each on a queue of its own.
+
+use std::ops::ControlFlow;
+
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::build::{Solve, System, solve_many};
+use isobar_core::layout::Shape;
+use isobar_core::operator::Guess;
+use isobar_core::options::{Compatibility, Method, Norm, Preconditioner, SolverOptions};
+use isobar_core::outcome::Outcome;
+use isobar_core::problem::materials::{Bubbles, bubbles};
+use isobar_core::problem::random;
+use isobar_core::real::Precision;
+use isobar_core::solver::{Observer, ignore};
+use isobar_core::stencil::{Coefficients, Diffusion, Side};
+use isobar_cuda::Cuda;
+
+use crate::common::OnCard;
+
+/// Adds the checks of this module.
+pub(crate) fn add_to(all: &mut OnCard) {
+    all.add("several_systems_at_a_time", several_systems_at_a_time);
+    all.add("several_systems_with_errors", several_systems_with_errors);
+}
+
+const CLOSED: [[Side; 2]; 3] = [[Side::Closed; 2]; 3];
+
+fn diffusion(shape: Shape, field: Vec<f64>, sides: [[Side; 2]; 3]) -> Diffusion {
+    let coefficients = Coefficients::Cells { fields: vec![field.into()], axes: [(0, 1.0), (0, 0.7), (0, 2.5)] };
+    Diffusion::new(shape, coefficients, None, sides).unwrap()
+}
+
+/// Coefficients of spheres in a matrix.
+fn spheres(shape: Shape, contrast: f64, seed: u64) -> Vec<f64> {
+    let lengths = shape.extents().map(|n| n as f64);
+    bubbles(shape, lengths, &Bubbles { count: 5, radius: 0.12, contrast, seed }).unwrap()
+}
+
+/// Right-hand sides of different kinds: rough, smooth, zero, tiny, huge.
+fn right_hand_sides(shape: Shape) -> Vec<Vec<f64>> {
+    let of = |n: usize| {
+        let scale = [1.0, 1e3, 0.0, 1e-180, 1e150][n % 5];
+        let cell =
+            move |cell: usize| if n.is_multiple_of(2) { random(n as u64, cell) } else { (cell as f64 / 50.0).sin() };
+        (0..shape.cells()).map(|n| scale * cell(n)).collect()
+    };
+    (0..21).map(of).collect()
+}
+
+fn solve_all(
+    system: &mut System<Cuda, Diffusion>,
+    shape: Shape,
+    rhs: &[Vec<f64>],
+    observer: &mut Observer<'_>,
+) -> (isobar_core::Result<Vec<Outcome>>, Vec<Vec<f64>>) {
+    let mut u = vec![vec![f64::NAN; shape.cells()]; rhs.len()];
+    let pairs = rhs.iter().zip(&mut u);
+    let systems = pairs
+        .map(|(rhs, u)| (ArrayView::c_order(rhs, shape).unwrap(), ArrayViewMut::c_order(u, shape).unwrap()))
+        .collect();
+    let outcomes = solve_many(system, systems, Guess::Zero, observer, &|(rhs, u), solve| {
+        solve((*rhs).into(), u.reborrow().into())
+    });
+    (outcomes, u)
+}
+
+/// Solves in turn.
+fn one_by_one(system: &mut System<Cuda, Diffusion>, shape: Shape, rhs: &[Vec<f64>]) -> Vec<(Outcome, Vec<f64>)> {
+    let solve = |rhs: &Vec<f64>| {
+        let mut u = vec![f64::NAN; shape.cells()];
+        let (b, out) = (ArrayView::c_order(rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
+        (system.solve(b.into(), out.into(), Guess::Zero, &mut ignore).unwrap(), u)
+    };
+    rhs.iter().map(solve).collect()
+}
+
+/// Systems solved at the same time have the bits of systems solved one after the other, also after an update.
+fn several_systems_at_a_time(cuda: &Cuda) {
+    let options = |method, preconditioner, precision| SolverOptions {
+        method,
+        preconditioner,
+        precision,
+        tolerance: 1e-7,
+        max_iterations: 3000,
+        compatibility: Compatibility::Project,
+        norm: Norm::Rhs,
+        ..SolverOptions::default()
+    };
+    let (auto, cg) = (Method::Auto, Method::Cg);
+    use Precision::{F64, Mixed};
+    use Preconditioner::{Auto, Jacobi, Line, Multigrid};
+    let fixed = [[Side::Fixed, Side::Closed], [Side::Closed; 2], [Side::Closed; 2]];
+    let around = [[Side::Periodic; 2], [Side::Closed; 2], [Side::Fixed; 2]];
+    let (deep, odd, flat, large) =
+        (Shape::new(48, 40, 32), Shape::new(33, 27, 19), Shape::new(96, 96, 1), Shape::new(72, 64, 64));
+    // Layers of closed cells cut the grid into pieces, some of which float.
+    let mut pieces = spheres(deep, 50.0, 3);
+    pieces.iter_mut().enumerate().filter(|(n, _)| n % 48 == 17 || n % 48 == 31).for_each(|(_, kappa)| *kappa = 0.0);
+    let smooth = |shape: Shape| (0..shape.cells()).map(|n| 1.5 + 0.4 * (n as f64 / 900.0).sin()).collect();
+    for (n, (shape, field, sides, options)) in [
+        (deep, spheres(deep, 1e3, 1), CLOSED, options(cg, Multigrid, Mixed)),
+        (deep, spheres(deep, 1e3, 1), fixed, options(auto, Auto, Mixed)),
+        (deep, pieces, fixed, options(cg, Multigrid, F64)),
+        (odd, spheres(odd, 1e6, 2), fixed, options(cg, Multigrid, F64)),
+        (flat, spheres(flat, 1e2, 4), CLOSED, options(cg, Multigrid, F64)),
+        (large, smooth(large), around, options(auto, Auto, Mixed)),
+        (large, smooth(large), CLOSED, options(Method::Multigrid, Auto, F64)),
+        (deep, spheres(deep, 1e2, 5), fixed, SolverOptions { norm: Norm::Scaled, ..options(cg, Jacobi, F64) }),
+        (deep, spheres(deep, 1e2, 6), CLOSED, options(cg, Line, F64)),
+        (odd, spheres(odd, 3.0, 7), fixed, options(cg, Preconditioner::Neumann { order: 2 }, F64)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let rhs = right_hand_sides(shape);
+        let stencil = diffusion(shape, field.clone(), sides);
+        let mut system = System::new(cuda, &stencil, &options).unwrap();
+        let other = diffusion(shape, field.iter().map(|kappa| kappa * (1.0 + kappa.sqrt())).collect(), sides);
+        for round in 0..4 {
+            if round == 2 {
+                system.update(&other).unwrap();
+            }
+            let (found, u) = solve_all(&mut system, shape, &rhs, &mut ignore);
+            let found = found.unwrap();
+            let expected = one_by_one(&mut system, shape, &rhs);
+            assert_eq!(found.len(), rhs.len());
+            for (k, ((found, u), (expected, v))) in found.iter().zip(&u).zip(&expected).enumerate() {
+                assert_eq!(found.stop, expected.stop, "problem {n}, round {round}, system {k}: {found:?}");
+                let same = (&found.history, found.relative_residual) == (&expected.history, expected.relative_residual);
+                assert!(same && u == v, "problem {n}, round {round}, system {k}: {found:?} {expected:?}");
+            }
+        }
+    }
+}
+
+/// Errors name their system, and an observer ends all that are in progress.
+fn several_systems_with_errors(cuda: &Cuda) {
+    let shape = Shape::new(48, 40, 32);
+    let options = SolverOptions { compatibility: Compatibility::Project, tolerance: 1e-8, ..SolverOptions::default() };
+    let mut system = System::new(cuda, &diffusion(shape, spheres(shape, 1e3, 1), CLOSED), &options).unwrap();
+    let mut rhs = right_hand_sides(shape);
+    let sound = rhs.clone();
+    rhs[6][100] = f64::NAN;
+    let (found, u) = solve_all(&mut system, shape, &rhs, &mut ignore);
+    let message = found.unwrap_err().to_string();
+    assert!(message.contains("system 6"), "{message}");
+    assert!(u[..6].iter().flatten().all(|u| u.is_finite()));
+    let mut seen = 0;
+    let (found, _) = solve_all(&mut system, shape, &sound, &mut |_| {
+        seen += 1;
+        if seen > 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert!(found.unwrap().len() < sound.len());
+    let (found, _) = solve_all(&mut system, shape, &sound, &mut ignore);
+    assert!(found.unwrap().iter().all(Outcome::converged));
+}
