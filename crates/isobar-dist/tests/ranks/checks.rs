@@ -82,6 +82,19 @@ pub(crate) fn check_solves<B: PartBackend + Supports<TensorProduct>>(
     }
 }
 
+/// Checks solves of several grids with several options.
+pub(crate) fn check_grids<B: PartBackend + Supports<TensorProduct>, P: Parts>(
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    grids: &[([usize; 3], &[P])],
+    options: &[SolverOptions],
+) {
+    for &([nx, ny, nz], ranks) in grids {
+        for options in options {
+            check_solves(&backend, &problem(nx, ny, nz), ranks, options);
+        }
+    }
+}
+
 /// Grids for vertical modes: the others, one layer, and layers of which some are left to sweeps.
 pub(crate) const GRIDS_OF_MODES: [([usize; 3], &[usize]); 4] = [
     ([7, 13, 5], &[1, 2, 3, 4, 6]),
