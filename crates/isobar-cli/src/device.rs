@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 
+use isobar::internals::DeviceName;
 use isobar::{Device, Ranks};
 
 use crate::args::DeviceArgs;
@@ -13,6 +14,15 @@ use crate::failure::{Failure, Result};
 /// The device is missing or does not work. Only `auto` falls back to another.
 pub fn open(args: &DeviceArgs) -> Result<Device> {
     named(args, args.device.open(args.threads.map(NonZeroUsize::get)))
+}
+
+/// Opens the device while `work` runs on the host; with its threads, if it is the processor or their number is given.
+///
+/// # Errors
+/// The errors of [`open`].
+pub fn open_while<R: Send>(args: &DeviceArgs, work: impl FnOnce() -> R + Send) -> Result<(Device, R)> {
+    let is_first = args.threads.is_some() || args.device == DeviceName::Cpu;
+    Device::open_while(is_first, || open(args), work)
 }
 
 /// Opens this rank's own device: the CPU, or a GPU. With `cuda`, this is the GPU with the rank's number among the `here`

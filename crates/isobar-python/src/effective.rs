@@ -1,8 +1,8 @@
 //! Effective conductivities.
 
+use isobar::Device;
 use isobar::options::{Norm, SolverOptions};
 use isobar::stencil::Axis;
-use isobar::{Device, Sample};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -32,18 +32,18 @@ pub(crate) fn effective(
         .validate()
         .map_err(|error| PyValueError::new_err(error.to_string().replacen("solver.tolerance", "tolerance", 1)))?;
     let axes = axes.into_iter().filter_map(|axis| Axis::ALL.get(axis).copied());
-    let problem = given.problem()?;
-    let found = watched(py, NO_SOLVER, None, |watch| {
-        let device = Device::parse(device, threads)?;
-        let mut sample = device.enter(|| Sample::new(problem))?;
+    watched(py, NO_SOLVER, None, |watch| {
+        let is_first = threads.is_some() || device == "cpu";
+        let opened = Device::open_while(is_first, || Device::parse(device, threads), || given.sample());
+        let (device, sample) = opened.map_err(raise)?;
+        let mut sample = sample?;
         axes.map(|axis| {
-            let found = sample.along(axis, &device, &options, None, &mut |seen| watch.observe(seen))?;
+            let found = sample.along(axis, &device, &options, None, &mut |seen| watch.observe(seen)).map_err(raise)?;
             let outcome =
                 found.outcome.map(|outcome| (outcome.converged(), outcome.iterations, outcome.relative_residual));
             let isobar::Effective { conductivity, tortuosity, porosity, connected, bounds, imbalance, .. } = found;
             Ok((axis as usize, conductivity, tortuosity, porosity, connected, bounds, imbalance, outcome))
         })
-        .collect::<isobar::Result<Vec<Found>>>()
-    })?;
-    found.map_err(raise)
+        .collect()
+    })?
 }

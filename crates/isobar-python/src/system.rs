@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use isobar::grid::{HorizontalField, VerticalProfile};
 use isobar::problem::{Boundary, Coefficient, DiffusionProblem, FaceProblem, Field, SideFields, Source, Spacing, Well};
 use isobar::stencil::{Axis, TensorProduct};
-use isobar::{RawArray, Shape};
+use isobar::{RawArray, Sample, Shape};
 use isobar_case::report::to_json;
 use isobar_case::{Case, LinearSystem, Matrix, Override};
 use pyo3::exceptions::PyValueError;
@@ -107,6 +107,15 @@ impl Given {
         problem.sources = self.sources.iter().map(|&(i, j, k, rate)| Source { i, j, k, rate }).collect();
         problem.wells = self.wells.iter().map(|&(i, j, k, value, radius)| Well { i, j, k, value, radius }).collect();
         Ok(problem)
+    }
+
+    /// Returns the sample of all open cells.
+    pub(crate) fn sample(&self) -> PyResult<Sample> {
+        let phases = self.labels.as_ref().filter(|_| self.active.is_none()).map(Labels::phases).transpose()?.flatten();
+        match phases {
+            Some(phases) => Sample::of_phases(phases, self.form()?.spacing).map_err(raise),
+            None => Sample::new(self.problem()?).map_err(raise),
+        }
     }
 
     pub(crate) fn problem(&self) -> PyResult<DiffusionProblem> {

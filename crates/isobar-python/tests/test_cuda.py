@@ -129,3 +129,20 @@ def test_heat_and_operators(system):
     assert len(list(run)) == 5
     state = cupy.empty((8, 8, 8))
     close(cupy.asnumpy(run.read(state)), heat.solve(1.0, dt=1e-3, end_time=5e-3, device="cpu").x)
+
+
+@pytest.mark.parametrize("shape", [(21, 15, 17), (1, 40, 33), (9, 1, 1)])
+@pytest.mark.parametrize("closed", [-1.0, 0.3, 0.65, 1.0])
+def test_effective_conductivities(shape, closed):
+    rng = np.random.default_rng(7)
+    image = np.where(rng.random(shape) < closed, 0, rng.integers(1, 3, shape)).astype(np.uint8)
+    table = {0: 0.0, 1: 2.0, 2: 0.3}
+    kappa = np.array([0.0, 2.0, 0.3])[image]
+    expected = isobar.effective(kappa, tolerance=1e-11, device="cpu")
+    for given in ({"image_or_kappa": image, "coefficients": table}, {"image_or_kappa": kappa}):
+        found = isobar.effective(**given, tolerance=1e-11, device="cuda")
+        assert found.keys() == expected.keys()
+        for axis, one in found.items():
+            for name in ("conductivity", "tortuosity", "porosity", "connected", "bounds"):
+                np.testing.assert_allclose(getattr(one, name), getattr(expected[axis], name), rtol=1e-9)
+            assert one.converged and one.imbalance < 1e-7

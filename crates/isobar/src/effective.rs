@@ -1,5 +1,6 @@
 //! Effective conductivities of a sample of cells, such as the image of a porous rock.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use isobar_core::array::Target;
@@ -11,9 +12,11 @@ use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
 use isobar_core::options::SolverOptions;
 use isobar_core::outcome::Outcome;
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Spacing};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Phases, Spacing};
 use isobar_core::solver::Observer;
-use isobar_core::stencil::{Axis, Diffusion};
+use isobar_core::stencil::{Axis, Diffusion, Stencil};
+use isobar_cuda::Cuda;
+use isobar_cuda::problem::{DeviceField, DeviceProblem};
 
 use crate::arrays::Output;
 use crate::device::Device;
@@ -45,7 +48,7 @@ pub struct Sample {
     shape: Shape,
     /// Widths of cells in x, y and z.
     spacing: [Spacing; 3],
-    /// The open cells, whose sides are closed; nothing where no cell is open.
+    /// The open cells; nothing where no cell is open.
     open: Option<Open>,
     /// The means of κ and of 1/κ along x, y and z.
     means: [[f64; 2]; 3],
@@ -54,11 +57,18 @@ pub struct Sample {
     conducting: Option<Conducting>,
 }
 
-/// The matrix of all open cells, and its connected components.
+/// The open cells, and their connected components.
 #[derive(Clone, Debug)]
 struct Open {
-    stencil: Diffusion,
+    cells: Cells,
     components: AggregateMap,
+}
+
+/// κ of all cells, with closed sides.
+#[derive(Clone, Debug)]
+enum Cells {
+    Matrix(Box<Diffusion>),
+    Phases(Arc<Phases>),
 }
 
 /// The components that connect two sides.
@@ -70,6 +80,14 @@ struct Conducting {
     volume: f64,
     /// Their matrix, whose sides are closed.
     stencil: Diffusion,
+    /// Their problem, where κ is in the memory of a GPU.
+    on_gpu: Option<DeviceProblem>,
+}
+
+/// A right-hand side in host memory, or in that of a GPU.
+enum Driven {
+    Host(Vec<f64>),
+    Device(DeviceField),
 }
 
 /// The effective properties of a sample along one axis.
@@ -120,9 +138,34 @@ impl Sample {
         drop(coefficient);
         let open = stencil.map(|stencil| {
             let found = stencil.components(&Host).map(|found| found.all);
-            Open { components: found.unwrap_or_else(|| AggregateMap::whole(shape)), stencil }
+            Open {
+                components: found.unwrap_or_else(|| AggregateMap::whole(shape)),
+                cells: Cells::Matrix(Box::new(stencil)),
+            }
         });
         Ok(Self { shape, spacing, open, means, porosity, conducting: None })
+    }
+
+    /// Takes the phases of an image and the widths of cells. On one GPU, κ is then copied as one byte a cell, once for all axes.
+    ///
+    /// # Errors
+    /// See [`DiffusionProblem::validate`]; but all cells may be closed.
+    pub fn of_phases(phases: Phases, spacing: [Spacing; 3]) -> Result<Self> {
+        let shape = phases.shape();
+        let is_uniform = spacing.iter().all(|spacing| matches!(spacing, Spacing::Uniform(_)));
+        let form = form(shape, spacing);
+        if !is_uniform || shape.cells() == 0 {
+            return Self::new(DiffusionProblem { coefficient: Coefficient::Isotropic(phases.coefficients()), ..form });
+        }
+        form.check_form()?;
+        let mean = |of: fn(f64) -> f64| phases.sum(of) / shape.cells() as f64;
+        let porosity = mean(|kappa| f64::from(u8::from(kappa > 0.0)));
+        let means = [[mean(|kappa| kappa), mean(f64::recip)]; 3];
+        let open = (phases.spread().most > 0.0).then(|| {
+            let components = phases.components(&Host);
+            Open { cells: Cells::Phases(Arc::new(phases)), components }
+        });
+        Ok(Self { shape, spacing: form.spacing, open, means, porosity, conducting: None })
     }
 
     /// Returns the shape of the grid.
@@ -163,11 +206,16 @@ impl Sample {
             imbalance: 0.0,
             outcome: None,
         };
-        let Some((stencil, volume, rhs)) = device.enter(|| self.system(axis)) else { return Ok(found) };
+        let Some((stencil, volume)) = device.enter(|| self.matrix(axis, device))? else { return Ok(found) };
         found.connected = volume / self.porosity;
         let mut solver = Solver::builder(&stencil).device(device).options(options).build()?;
+        // After the setup, which takes more memory for a while.
+        let rhs = device.enter(|| self.rhs(axis, &stencil))?;
         let u = solution.map_or(Ok(Target::Nothing(self.shape)), |u| u.target(self.shape))?;
-        found.outcome = Some(solver.solve_observed(&rhs, u, Guess::Zero, observer)?);
+        found.outcome = Some(match &rhs {
+            Driven::Host(rhs) => solver.solve_observed(rhs, u, Guess::Zero, observer)?,
+            Driven::Device(rhs) => solver.solve_observed(rhs.array(), u, Guess::Zero, observer)?,
+        });
         let Balance { outflow, excess, work } = solver.balance()?;
         let inflow = outflow + excess;
         let Shape { nx, ny, nz } = self.shape;
@@ -180,60 +228,131 @@ impl Sample {
         Ok(found)
     }
 
-    /// Returns the matrix of the cells that are connected to both sides of an axis, with u = 1 on the lower one and u = 0 on the
-    /// upper one, their part of the volume, and the right-hand side; nothing where there are none.
-    fn system(&mut self, axis: Axis) -> Option<(Diffusion, f64, Vec<f64>)> {
+    /// Returns the matrix of the cells that are connected to both sides of an axis, with fixed values on them, and their part of the
+    /// volume; nothing where there are none.
+    fn matrix(&mut self, axis: Axis, device: &Device) -> Result<Option<(Diffusion, f64)>> {
         let Self { shape, spacing, open, porosity, conducting, .. } = self;
-        let Open { stencil, components } = open.as_ref()?;
-        let which = through(stencil, components, axis);
+        let Some(open) = open else { return Ok(None) };
+        let which = open.through(axis);
         if !which.contains(&true) {
-            return None;
+            return Ok(None);
         }
+        let gpu = device.gpu().filter(|_| matches!(open.cells, Cells::Phases(_))).map(Cuda::ordinal);
+        let is_current =
+            |known: &Conducting| known.which == which && known.on_gpu.as_ref().map(DeviceProblem::ordinal) == gpu;
         let Conducting { stencil, volume, .. } = match conducting {
-            Some(known) if known.which == which => known,
+            Some(known) if is_current(known) => known,
             none => {
                 // Two of them would take memory.
                 *none = None;
-                let stencil = stencil.restricted(components, &which, &Host);
-                let is_part = |n: usize| components.aggregate(n).is_some_and(|component| which[component]);
-                let [volume] = match which.contains(&false) {
-                    true => means(*shape, spacing, |n| [f64::from(u8::from(is_part(n)))]),
-                    false => [*porosity],
+                let volume = match which.contains(&false) {
+                    true => open.volume(&which, spacing),
+                    false => *porosity,
                 };
-                none.insert(Conducting { which, volume, stencil })
+                let (stencil, on_gpu) = open.restricted(&which, form(*shape, spacing.clone()), device)?;
+                none.insert(Conducting { which, volume, stencil, on_gpu })
             }
         };
-        let stencil = stencil.between_sides(axis, &Host);
-        let rhs = driven(&stencil, *shape, axis);
-        Some((stencil, *volume, rhs))
+        Ok(Some((stencil.between_sides(axis, &Host), *volume)))
+    }
+
+    /// Makes the right-hand side of u = 1 on the lower side of an axis and u = 0 on the upper one, where the coefficients of its matrix are.
+    fn rhs(&self, axis: Axis, stencil: &Diffusion) -> Result<Driven> {
+        match self.conducting.as_ref().and_then(|conducting| conducting.on_gpu.as_ref()) {
+            Some(problem) => driven_on_gpu(problem, stencil, axis).map(Driven::Device),
+            None => Ok(Driven::Host(driven(stencil, self.shape, axis))),
+        }
     }
 }
 
-/// Returns whether each component connects both sides of an axis.
-fn through(stencil: &Diffusion, components: &AggregateMap, axis: Axis) -> Vec<bool> {
-    if components.is_whole() {
-        return vec![true];
-    }
-    let d = axis as usize;
-    let last = components.shape().extents()[d] - 1;
-    let Shape { nx, ny, nz } = components.shape().faces_on_side(axis);
-    let [first, second] = [0, last].map(|place| {
-        let reached: Vec<AtomicBool> = (0..components.count()).map(|_| AtomicBool::new(false)).collect();
-        Host.for_each(&mut vec![(); ny * nz], |row, ()| {
-            for i in 0..nx {
-                let mut at = [i, row % ny, row / ny];
-                at[d] = place;
-                let component = components.aggregate(stencil.cell(at)).filter(|_| stencil.half(axis, at) > 0.0);
-                if let Some(reached) = component.map(|component| &reached[component])
-                    && !reached.load(Relaxed)
-                {
-                    reached.store(true, Relaxed);
+impl Open {
+    /// Returns whether each component connects both sides of an axis.
+    fn through(&self, axis: Axis) -> Vec<bool> {
+        let Self { cells, components } = self;
+        if components.is_whole() {
+            return vec![true];
+        }
+        let (d, shape) = (axis as usize, components.shape());
+        let last = shape.extents()[d] - 1;
+        let is_open = |at| match cells {
+            Cells::Matrix(stencil) => stencil.half(axis, at) > 0.0,
+            // As are all cells of components.
+            Cells::Phases(_) => true,
+        };
+        let Shape { nx, ny, nz } = shape.faces_on_side(axis);
+        let [first, second] = [0, last].map(|place| {
+            let reached: Vec<AtomicBool> = (0..components.count()).map(|_| AtomicBool::new(false)).collect();
+            Host.for_each(&mut vec![(); ny * nz], |row, ()| {
+                for i in 0..nx {
+                    let mut at = [i, row % ny, row / ny];
+                    at[d] = place;
+                    let cell = at[0] + shape.nx * (at[1] + shape.ny * at[2]);
+                    let component = components.aggregate(cell).filter(|_| is_open(at));
+                    if let Some(reached) = component.map(|component| &reached[component])
+                        && !reached.load(Relaxed)
+                    {
+                        reached.store(true, Relaxed);
+                    }
                 }
-            }
+            });
+            reached
         });
-        reached
-    });
-    first.into_iter().zip(second).map(|(first, second)| first.into_inner() && second.into_inner()).collect()
+        first.into_iter().zip(second).map(|(first, second)| first.into_inner() && second.into_inner()).collect()
+    }
+
+    /// Returns the part of the volume that some components have.
+    fn volume(&self, which: &[bool], spacing: &[Spacing; 3]) -> f64 {
+        let Self { cells, components } = self;
+        if let Cells::Phases(phases) = cells {
+            let sizes = components.sizes().into_iter().zip(which).filter(|(_, is_part)| **is_part);
+            return sizes.map(|(size, _)| size).sum::<usize>() as f64 / phases.shape().cells() as f64;
+        }
+        let is_part = |n: usize| components.aggregate(n).is_some_and(|component| which[component]);
+        let [volume] = means(components.shape(), spacing, |n| [f64::from(u8::from(is_part(n)))]);
+        volume
+    }
+
+    /// Makes the matrix of some components, with closed sides; and their problem, where its κ is in the memory of a GPU.
+    fn restricted(
+        &self,
+        which: &[bool],
+        form: DiffusionProblem,
+        device: &Device,
+    ) -> Result<(Diffusion, Option<DeviceProblem>)> {
+        let Self { cells, components } = self;
+        let phases = match cells {
+            Cells::Matrix(stencil) => return Ok((stencil.restricted(components, which, &Host), None)),
+            Cells::Phases(phases) if !which.contains(&false) => Arc::clone(phases),
+            Cells::Phases(phases) => Arc::new(phases.restricted(components, which, &Host)),
+        };
+        let components = components.of_kept(which, &Host);
+        let Some(gpu) = device.gpu() else {
+            let factors = form.matrix_fields([0; 3]).1.map(|(_, factor)| factor);
+            return Ok((phases.matrix(factors, &Host)?.with_components(&components), None));
+        };
+        let problem = DeviceProblem::of_phases(gpu, form, &phases)?;
+        let stencil = problem.stencil()?.with_known(Arc::new(move |n| phases.of_cell(n)));
+        Ok((stencil.with_components(&components), Some(problem)))
+    }
+}
+
+/// Returns a problem without coefficients, with closed sides.
+fn form(shape: Shape, spacing: [Spacing; 3]) -> DiffusionProblem {
+    DiffusionProblem { spacing, ..DiffusionProblem::new(shape, Coefficient::Isotropic(Vec::new())) }
+}
+
+/// Computes [`driven`] on a GPU, in single precision where that represents each h.
+fn driven_on_gpu(problem: &DeviceProblem, stencil: &Diffusion, axis: Axis) -> Result<DeviceField> {
+    let mut boundary = [[Boundary::Neumann(0.0); 2]; 3];
+    boundary[axis as usize] = [1.0, 0.0].map(Boundary::Dirichlet);
+    let Shape { nx, ny, nz } = stencil.shape().faces_on_side(axis);
+    let is_single = |row: usize| {
+        (0..nx).all(|i| {
+            let h = stencil.half(axis, [i, row % ny, row / ny]);
+            f64::from(h as f32) == h
+        })
+    };
+    problem.with_sides(boundary)?.new_rhs((0..ny * nz).all(is_single))
 }
 
 /// Returns the right-hand side of u = 1 on the lower side of an axis: h in the cells there, 0 in all others.

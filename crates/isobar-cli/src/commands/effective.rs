@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use isobar::options::{Norm, SolverOptions};
-use isobar::problem::{Coefficient, DiffusionProblem, LabelTable, Spacing};
+use isobar::problem::{Coefficient, DiffusionProblem, LabelTable, Phases, Spacing};
 use isobar::stencil::Axis;
 use isobar::{Device, Effective, Sample, Shape};
 use isobar_case::report::OutcomeReport;
@@ -40,13 +40,9 @@ pub fn run(args: &EffectiveArgs) -> Result<u8> {
     let mut console = Console::new(files::summary_stream(&targets), args.quiet);
 
     let clock = Instant::now();
-    let device = device::open(&args.device)?;
-    let Image { shape: [nz, ny, nx], values, is_whole } = image::read(&args.image)?;
-    let shape = Shape::new(nx, ny, nz);
-    let kappa = device.enter(|| coefficients(args, shape, values, is_whole))?;
-    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
-    problem.spacing = [1.0; 3].map(Spacing::Uniform);
-    let mut sample = device.enter(|| Sample::new(problem)).map_err(|error| named(args, error))?;
+    let (device, sample) = device::open_while(&args.device, || sample(args))?;
+    let mut sample = sample?;
+    let shape @ Shape { nx, ny, nz } = sample.shape();
     console.line(entry(
         "image",
         format!(
@@ -110,27 +106,58 @@ pub fn run(args: &EffectiveArgs) -> Result<u8> {
     })
 }
 
-/// Returns κ of every cell.
-fn coefficients(args: &EffectiveArgs, shape: Shape, values: Pixels, is_whole: bool) -> Result<Vec<f64>> {
+/// Reads the image, and finds its open cells and their connected components.
+fn sample(args: &EffectiveArgs) -> Result<Sample> {
+    let Image { shape: [nz, ny, nx], values, is_whole } = image::read(&args.image)?;
+    let (shape, spacing) = (Shape::new(nx, ny, nz), [1.0; 3].map(Spacing::Uniform));
+    let found = match kappa(args, shape, values, is_whole)? {
+        Kappa::Phases(phases) => Sample::of_phases(phases, spacing),
+        Kappa::Cells(kappa) => {
+            let problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+            Sample::new(DiffusionProblem { spacing, ..problem })
+        }
+    };
+    found.map_err(|error| named(args, error))
+}
+
+/// κ of an image.
+enum Kappa {
+    Phases(Phases),
+    /// Of every cell.
+    Cells(Vec<f64>),
+}
+
+/// Finds κ of an image.
+fn kappa(args: &EffectiveArgs, shape: Shape, values: Pixels, is_whole: bool) -> Result<Kappa> {
     let table = match (args.open, &args.values[..]) {
         (Some(label), _) => LabelTable::new(BTreeMap::from([(label, 1.0)]), Some(0.0)),
         (None, []) => {
-            let (path, values) = (args.image.display(), values.into_numbers());
-            // The values may be conductivities already.
-            if !is_whole || values.iter().all(|&value| value == 0.0 || value == 1.0) {
-                return Ok(values);
+            let is_of_two = matches!(&values, Pixels::Bytes(bytes) if bytes.iter().all(|&value| value <= 1));
+            if !is_of_two {
+                let (path, values) = (args.image.display(), values.into_numbers());
+                // The values may be conductivities already.
+                if !is_whole || values.iter().all(|&value| value == 0.0 || value == 1.0) {
+                    return Ok(Kappa::Cells(values));
+                }
+                return Err(Failure::new(format!(
+                    "{path}: holds labels ({}); give their conductivities: --open LABEL for pores with one label, or --values \
+                     LABEL=VALUE,… for all labels",
+                    labels_of(&values)
+                )));
             }
-            return Err(Failure::new(format!(
-                "{path}: holds labels ({}); give their conductivities: --open LABEL for pores with one label, or --values \
-                 LABEL=VALUE,… for all labels",
-                labels_of(&values)
-            )));
+            LabelTable::new(BTreeMap::from([(0, 0.0), (1, 1.0)]), None)
         }
         (None, given) => LabelTable::new(given.iter().map(|pair| (pair.label, pair.value)).collect(), None),
     };
     let found = table.and_then(|table| match values {
-        Pixels::Bytes(labels) => table.coefficients(shape, &labels),
-        Pixels::Numbers(mut values) => table.replace(shape, &mut values).map(|()| values),
+        Pixels::Bytes(labels) => match table.phases(shape, &labels)? {
+            Some(phases) => Ok(Kappa::Phases(phases)),
+            None => table.coefficients(shape, &labels).map(Kappa::Cells),
+        },
+        Pixels::Numbers(mut labels) => match table.phases_of_numbers(shape, &labels)? {
+            Some(phases) => Ok(Kappa::Phases(phases)),
+            None => table.replace(shape, &mut labels).map(|()| Kappa::Cells(labels)),
+        },
     });
     found.map_err(|error| named(args, error))
 }

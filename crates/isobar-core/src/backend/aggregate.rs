@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::Backend;
+use super::{Backend, Runs};
 use crate::error::{Error, Result};
-use crate::execute::{Host, map_pieces};
+use crate::execute::{Execute, Host, PIECE, map_pieces, rows};
 use crate::layout::{Layout, Shape};
 use crate::real::Real;
 
@@ -12,10 +12,12 @@ use crate::real::Real;
 #[derive(Clone, Debug)]
 pub struct AggregateMap {
     shape: Shape,
-    /// Made on demand, where all cells belong together.
+    /// Made on demand, where all cells belong together, and from runs.
     ids: Arc<OnceLock<Vec<u32>>>,
     count: usize,
     is_whole: bool,
+    /// The aggregates as runs of cells, with the id of each.
+    runs: Option<(Arc<Runs>, Arc<[u32]>)>,
     /// The aggregates of the cells in a subdomain's halo rows, x first, then layers.
     halo: [Option<Vec<u32>>; 2],
 }
@@ -55,12 +57,23 @@ impl AggregateMap {
 
     /// Makes a map of ids that are known to be valid.
     pub(crate) fn from_parts(shape: Shape, ids: Vec<u32>, count: usize) -> Self {
-        Self { shape, ids: Arc::new(OnceLock::from(ids)), count, is_whole: false, halo: [None, None] }
+        let ids = Arc::new(OnceLock::from(ids));
+        Self { shape, ids, count, is_whole: false, runs: None, halo: [None, None] }
+    }
+
+    /// Makes a map of runs of cells with an id for each. The ids of cells are made when they are first used.
+    pub(crate) fn of_runs(shape: Shape, runs: Arc<Runs>, ids: Arc<[u32]>, count: usize) -> Self {
+        Self { shape, ids: Arc::default(), count, is_whole: false, runs: Some((runs, ids)), halo: [None, None] }
+    }
+
+    /// Returns the runs of cells, and the id of each, if it was made of them.
+    pub(crate) fn runs(&self) -> Option<(&Arc<Runs>, &[u32])> {
+        self.runs.as_ref().map(|(runs, ids)| (runs, &**ids))
     }
 
     /// Makes one aggregate of all cells.
     pub fn whole(shape: Shape) -> Self {
-        Self { shape, ids: Arc::default(), count: 1, is_whole: true, halo: [None, None] }
+        Self { shape, ids: Arc::default(), count: 1, is_whole: true, runs: None, halo: [None, None] }
     }
 
     /// Restricts a whole grid's aggregates to the cells of a subdomain and its halo rows, not its halo columns. They keep their
@@ -91,7 +104,7 @@ impl AggregateMap {
         let beside = |j: isize| rows(part.row_there(j), 1);
         let halo = [(before > 0).then(|| beside(-1)), (after > 0).then(|| beside(own.ny.cast_signed()))];
         let ids = if self.is_whole { OnceLock::new() } else { OnceLock::from(rows(first, own.ny)) };
-        Ok(Self { shape: own, ids: Arc::new(ids), count: self.count, is_whole: self.is_whole, halo })
+        Ok(Self { shape: own, ids: Arc::new(ids), count: self.count, is_whole: self.is_whole, runs: None, halo })
     }
 
     /// Returns the aggregates of the cells in the halo rows of a subdomain, before its first row and after its last: an id or
@@ -112,7 +125,10 @@ impl AggregateMap {
 
     /// Returns the aggregate of each cell, C order.
     pub fn ids(&self) -> &[u32] {
-        self.ids.get_or_init(|| vec![0; self.shape.cells()])
+        self.ids.get_or_init(|| match &self.runs {
+            Some((runs, ids)) => runs.expanded(&Host, ids, Self::NONE),
+            None => vec![0; self.shape.cells()],
+        })
     }
 
     /// Returns the number of aggregates.
@@ -122,7 +138,10 @@ impl AggregateMap {
 
     /// Returns the aggregate of a cell.
     pub fn aggregate(&self, cell: usize) -> Option<usize> {
-        let id = self.ids()[cell];
+        let id = match (self.ids.get(), &self.runs) {
+            (None, Some((runs, ids))) => ids[runs.of_cell(cell)?],
+            _ => self.ids()[cell],
+        };
         (id != Self::NONE).then_some(id as usize)
     }
 
@@ -149,9 +168,33 @@ impl AggregateMap {
         Self::from_parts(self.shape, ids, self.count).compacted()
     }
 
+    /// Removes all aggregates of a whole grid that are not `kept`, and renumbers the others without gaps, in their order.
+    #[must_use]
+    pub fn of_kept(&self, kept: &[bool], execute: &impl Execute) -> Self {
+        if !kept.contains(&false) {
+            return self.clone();
+        }
+        let mut next = 0..;
+        let number = |&kept: &bool| if kept { next.next() } else { None }.unwrap_or(Self::NONE);
+        let numbers: Vec<u32> = kept.iter().map(number).collect();
+        let of = |&id: &u32| numbers.get(id as usize).copied().unwrap_or(Self::NONE);
+        let count = kept.iter().filter(|kept| **kept).count();
+        if let Some((runs, ids)) = &self.runs {
+            return Self::of_runs(self.shape, Arc::clone(runs), ids.iter().map(of).collect(), count);
+        }
+        let before = self.ids();
+        let ids = rows(execute, before.len(), PIECE, |piece, ids| {
+            ids.iter_mut().zip(&before[piece * PIECE..]).for_each(|(id, before)| *id = of(before));
+        });
+        Self::from_parts(self.shape, ids, count)
+    }
+
     /// Returns whether every cell is in some aggregate.
     pub fn has_all_cells(&self) -> bool {
-        self.is_whole || !self.ids().contains(&Self::NONE)
+        match &self.runs {
+            Some(_) => self.cells() == self.shape.cells(),
+            None => self.is_whole || !self.ids().contains(&Self::NONE),
+        }
     }
 
     /// Returns the number of cells in all aggregates together, counted by all threads.
@@ -159,16 +202,24 @@ impl AggregateMap {
         if self.is_whole {
             return self.shape.cells();
         }
+        if self.runs.is_some() {
+            return self.sizes().into_iter().sum();
+        }
         let of_piece = |_, ids: &[u32]| ids.iter().map(|&id| usize::from(id != Self::NONE)).sum::<usize>();
         map_pieces(&Host, self.ids(), of_piece).into_iter().sum()
     }
 
     /// Returns the number of cells in each aggregate.
     pub fn sizes(&self) -> Vec<usize> {
+        let mut sizes = vec![0; self.count];
+        if let Some((runs, ids)) = &self.runs {
+            let inside = ids.iter().enumerate().filter(|(_, id)| **id != Self::NONE);
+            inside.for_each(|(run, &id)| sizes[id as usize] += runs.length(run));
+            return sizes;
+        }
         if self.count == 1 {
             return vec![self.cells()];
         }
-        let mut sizes = vec![0; self.count];
         for &id in self.ids().iter().filter(|&&id| id != Self::NONE) {
             sizes[id as usize] += 1;
         }
@@ -182,6 +233,7 @@ impl AggregateMap {
             return self;
         }
         let (mut numbers, mut count) = (vec![Self::NONE; self.count], 0);
+        self.ids();
         let mut ids = Arc::unwrap_or_clone(self.ids).into_inner().unwrap_or_default();
         for id in ids.iter_mut().filter(|id| **id != Self::NONE) {
             let number = &mut numbers[*id as usize];

@@ -2,11 +2,12 @@
 //!
 //! * this file: [`Backend`],
 //! * [`scalars`]: names of scalars, and coefficients made from them,
-//! * [`aggregate`]: one number for each set of cells,
+//! * [`aggregate`]: one number for each set of cells, `runs`: sets of cells in a short form,
 //! * [`direct`]: transforms that solve a separable matrix.
 
 pub mod aggregate;
 pub mod direct;
+mod runs;
 pub mod scalars;
 
 use std::fmt;
@@ -22,6 +23,7 @@ use crate::real::Real;
 
 pub use aggregate::{AggregateBackend, AggregateMap};
 pub use direct::{DirectSolver, Judged, SharedDirect};
+pub(crate) use runs::Runs;
 pub use scalars::{HostScalars, Ratio, Scalar, Sums};
 
 /// Work done while halo rows are exchanged: it must not read them, and must not change the cells that are sent.

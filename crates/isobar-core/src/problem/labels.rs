@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::Phases;
 use crate::error::{Error, Result};
 use crate::execute::{Host, PIECE, find_wrong, for_each_piece, rows};
 use crate::layout::Shape;
@@ -66,6 +67,53 @@ impl LabelTable {
             let labels = &image[piece * PIECE..];
             values.iter_mut().zip(labels).for_each(|(value, &label)| *value = self.of(number(label)));
         }))
+    }
+
+    /// Returns the phases of an image in C order, labels with equal coefficients being one phase; nothing for more than
+    /// [`Phases::MOST`] coefficients.
+    ///
+    /// # Errors
+    /// See [`LabelTable::coefficients`].
+    pub fn phases<L: Copy + Sync + TryInto<i64>>(&self, shape: Shape, image: &[L]) -> Result<Option<Phases>> {
+        self.phases_by(shape, image, |label| label.try_into().ok())
+    }
+
+    /// Returns the phases of an image whose labels were read as floating-point numbers, see [`LabelTable::phases`].
+    ///
+    /// # Errors
+    /// See [`LabelTable::coefficients`].
+    pub fn phases_of_numbers(&self, shape: Shape, image: &[f64]) -> Result<Option<Phases>> {
+        self.phases_by(shape, image, whole)
+    }
+
+    fn phases_by<L: Copy + Sync>(
+        &self,
+        shape: Shape,
+        image: &[L],
+        label: impl Fn(L) -> Option<i64> + Sync,
+    ) -> Result<Option<Phases>> {
+        self.check(shape, image, &label)?;
+        let mut kappa: Vec<f64> = self.entries.values().chain(&self.others).copied().collect();
+        kappa.sort_by(f64::total_cmp);
+        kappa.dedup();
+        if kappa.len() > Phases::MOST {
+            return Ok(None);
+        }
+        let number = |value: f64| kappa.iter().position(|kappa| *kappa == value).unwrap_or(0) as u8;
+        let others = self.others.map_or(0, number);
+        let (first, dense) = &self.dense;
+        let dense: Vec<u8> = dense.iter().map(|&value| if value.is_nan() { others } else { number(value) }).collect();
+        let of = |value: L| match label(value) {
+            Some(label) => match dense.get(label.wrapping_sub(*first).cast_unsigned() as usize) {
+                Some(&number) => number,
+                None => self.entries.get(&label).map_or(others, |&value| number(value)),
+            },
+            None => others,
+        };
+        let numbers = rows(&Host, image.len(), PIECE, |piece, numbers| {
+            numbers.iter_mut().zip(&image[piece * PIECE..]).for_each(|(number, &label)| *number = of(label));
+        });
+        Phases::new(shape, numbers, kappa).map(Some)
     }
 
     /// Replaces labels, which were read as floating-point numbers, by coefficients.

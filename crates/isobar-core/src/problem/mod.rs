@@ -8,7 +8,7 @@
 //! * [`FaceProblem`]: a conductance for every face,
 //! * [`Heat`]: the heat equation, discretised in space (paper E),
 //! * [`materials`]: coefficient fields of two phases, bubbles, layers; [`LabelTable`]: those of
-//!   images.
+//!   images, [`Phases`]: images with one byte a cell.
 
 mod coefficient;
 mod diffusion;
@@ -20,6 +20,7 @@ mod heat;
 mod helmholtz;
 mod labels;
 pub mod materials;
+mod phases;
 mod points;
 mod sides;
 mod spacing;
@@ -38,6 +39,7 @@ pub use gradient::SideGradient;
 pub use heat::{Heat, Mass};
 pub use helmholtz::Helmholtz;
 pub use labels::LabelTable;
+pub use phases::Phases;
 pub use points::PointProblem;
 pub use sides::{Boundary, SideFields};
 pub use spacing::Spacing;

@@ -8,7 +8,7 @@ use super::spread::Spread;
 use super::{Axis, Coefficients, Diffusion, Side, Stencil};
 use crate::backend::AggregateMap;
 use crate::disjoint_sets::{DisjointSets, for_each_set};
-use crate::execute::{Execute, PIECE, rows, shared};
+use crate::execute::{Execute, PIECE, shared};
 use crate::layout::Shape;
 use crate::operator::aggregate::{Components, Entry};
 
@@ -32,10 +32,15 @@ impl Diffusion {
         })
     }
 
+    /// Returns the connected components, if it knows them without a search.
+    pub fn known_components(&self) -> Option<&Components> {
+        self.components.as_deref()
+    }
+
     /// Returns the connected components, or nothing where all cells form one component with a shift.
     pub fn components(&self, execute: &impl Execute) -> Option<Components> {
-        if let Some(known) = &self.components {
-            return Some(Components::clone(known));
+        if let Some(known) = self.known_components() {
+            return Some(known.clone());
         }
         let shape = self.shape();
         if self.is_one_piece() {
@@ -54,33 +59,33 @@ impl Diffusion {
     #[doc(hidden)]
     #[must_use]
     pub fn restricted(&self, components: &AggregateMap, kept: &[bool], execute: &impl Execute) -> Self {
-        let (mut this, mut all) = (self.clone(), components.clone());
-        if kept.contains(&false) {
-            let mut next = 0..;
-            let number = |&kept: &bool| if kept { next.next() } else { None }.unwrap_or(AggregateMap::NONE);
-            let numbers: Vec<u32> = kept.iter().map(number).collect();
-            let (before, cells) = (components.ids(), self.shape().cells());
-            let ids = rows(execute, cells, PIECE, |piece, ids| {
-                let of = |&id: &u32| numbers.get(id as usize).copied().unwrap_or(AggregateMap::NONE);
-                ids.iter_mut().zip(&before[piece * PIECE..]).for_each(|(id, before)| *id = of(before));
-            });
-            if let Coefficients::Cells { fields, .. } = &mut this.coefficients {
-                for (field, spread) in fields.iter_mut().zip(&mut this.spreads) {
-                    let closed = shared(execute, cells, PIECE, |piece, values| {
-                        let before = field[piece * PIECE..].iter().zip(&ids[piece * PIECE..]);
-                        let of = |(&value, &id): (&f64, &u32)| if id == AggregateMap::NONE { 0.0 } else { value };
-                        values.iter_mut().zip(before).for_each(|(value, before)| *value = of(before));
-                    });
-                    // The numbers have been checked with all others.
-                    *spread = Spread::of(execute, &closed).unwrap_or(*spread);
-                    *field = closed;
-                }
+        let (mut this, all) = (self.clone(), components.of_kept(kept, execute));
+        if kept.contains(&false)
+            && let Coefficients::Cells { fields, .. } = &mut this.coefficients
+        {
+            let (ids, cells) = (all.ids(), self.shape().cells());
+            for (field, spread) in fields.iter_mut().zip(&mut this.spreads) {
+                let closed = shared(execute, cells, PIECE, |piece, values| {
+                    let before = field[piece * PIECE..].iter().zip(&ids[piece * PIECE..]);
+                    let of = |(&value, &id): (&f64, &u32)| if id == AggregateMap::NONE { 0.0 } else { value };
+                    values.iter_mut().zip(before).for_each(|(value, before)| *value = of(before));
+                });
+                // The numbers have been checked with all others.
+                *spread = Spread::of(execute, &closed).unwrap_or(*spread);
+                *field = closed;
             }
-            all = AggregateMap::from_parts(self.shape(), ids, kept.iter().filter(|kept| **kept).count());
         }
+        this.with_components(&all)
+    }
+
+    /// Takes the connected components of its active cells, which it then need not search for. It has no shift and closed sides.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_components(mut self, all: &AggregateMap) -> Self {
         let anchored = vec![false; all.count()];
-        this.components = (all.cells() < self.shape().cells()).then(|| Arc::new(Components { all, anchored }));
-        this
+        let known = (all.cells() < self.shape().cells()).then(|| Arc::new(Components { all: all.clone(), anchored }));
+        self.components = known;
+        self
     }
 
     /// Makes the matrix with fixed values on both sides of an axis. It shares all arrays.

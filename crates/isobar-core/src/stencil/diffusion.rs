@@ -82,7 +82,26 @@ pub struct Diffusion {
     pub(super) sides: [[Side; 2]; 3],
     /// The connected components, where they are known and not all cells are active.
     pub(super) components: Option<Arc<Components>>,
+    /// The one field of [`Coefficients::DeviceCells`], where it is known on the host too.
+    pub(super) known: Known,
     owner: Owner,
+}
+
+/// The number of each cell, for what is decided on the host.
+#[derive(Clone, Default)]
+pub(super) struct Known(pub(super) Option<Arc<dyn Fn(usize) -> f64 + Send + Sync>>);
+
+impl fmt::Debug for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Known" } else { "None" })
+    }
+}
+
+impl PartialEq for Known {
+    /// It repeats what is on the GPU.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// The owner of the arrays of [`Coefficients::DeviceCells`], who lives as long as a stencil that refers to them.
@@ -176,8 +195,8 @@ impl Diffusion {
             }
         }
         let shift = shift.map(|shift| shared_copy(&Host, &shift));
-        let owner = Owner::default();
-        Ok(Self { shape, coefficients, spreads: found, shift, negative, sides, components: None, owner })
+        let (known, owner) = (Known::default(), Owner::default());
+        Ok(Self { shape, coefficients, spreads: found, shift, negative, sides, components: None, known, owner })
     }
 
     /// Returns the form of the stencil on another grid, with empty fields.
@@ -187,8 +206,8 @@ impl Diffusion {
         let coefficients = Coefficients::Cells { fields: (0..fields).map(|_| none()).collect(), axes };
         let spreads = vec![Spread::NONE; fields];
         let shift = self.has_shift().then(none);
-        let (sides, owner) = (self.sides, Owner::default());
-        Self { shape, coefficients, spreads, shift, negative: None, sides, components: None, owner }
+        let (sides, known, owner) = (self.sides, Known::default(), Owner::default());
+        Self { shape, coefficients, spreads, shift, negative: None, sides, components: None, known, owner }
     }
 
     /// Returns the source of the transmissibilities.
@@ -226,11 +245,18 @@ impl Diffusion {
         Self { owner: Owner(Some(owner)), ..self }
     }
 
-    /// Returns whether entries of its rows are known on the host: they are there, or each field on a GPU has one known value.
+    /// Adds the numbers of all cells on the host to one field on a GPU: its rows are then known there. It has no shift.
+    #[must_use]
+    pub fn with_known(self, field: Arc<dyn Fn(usize) -> f64 + Send + Sync>) -> Self {
+        Self { known: Known(Some(field)), ..self }
+    }
+
+    /// Returns whether entries of its rows are known on the host: they are there, or each field on a GPU has one known value or known
+    /// numbers.
     pub fn has_rows(&self) -> bool {
         let is_one_value = || !self.spreads.is_empty() && self.spreads.iter().all(|field| field.contrast() == 1.0);
         match &self.coefficients {
-            Coefficients::DeviceCells { shift, .. } => shift.is_none() && is_one_value(),
+            Coefficients::DeviceCells { shift, .. } => shift.is_none() && (self.known.0.is_some() || is_one_value()),
             _ => true,
         }
     }

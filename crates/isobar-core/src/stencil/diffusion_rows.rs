@@ -52,7 +52,7 @@ impl Diffusion {
             }
             Coefficients::DeviceCells { axes, .. } if self.has_rows() => {
                 let (field, factor) = axes[axis as usize];
-                factor * self.spreads()[field].least
+                factor * self.known.0.as_ref().map_or_else(|| self.spreads()[field].least, |known| known(self.cell(at)))
             }
             Coefficients::DeviceCells { .. } => f64::NAN,
             Coefficients::Faces(_) => 0.0,

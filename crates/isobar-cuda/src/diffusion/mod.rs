@@ -309,10 +309,16 @@ impl Kind for Diffusion {
     }
 
     fn components(cuda: &Cuda, stencil: &stencil::Diffusion) -> Result<Option<Components>> {
-        Ok(stencil.on_host(|array| cuda.read_array(array))?.components(&Host))
+        match stencil.known_components() {
+            Some(known) => Ok(Some(known.clone())),
+            None => Ok(stencil.on_host(|array| cuda.read_array(array))?.components(&Host)),
+        }
     }
 
     fn ties(cuda: &Cuda, stencil: &stencil::Diffusion, components: &Components) -> Result<Vec<f64>> {
+        if stencil.has_rows() {
+            return Ok(stencil.ties(components));
+        }
         Ok(stencil.on_host(|array| cuda.read_array(array))?.ties(components))
     }
 

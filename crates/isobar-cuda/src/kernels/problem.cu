@@ -140,6 +140,20 @@ KERNEL(scale, __launch_bounds__(256))(const Form* of, const Array* arrays, int p
     });
 }
 
+// to = κ of the phase of each cell, of which there are at most 256.
+KERNEL(look_up, __launch_bounds__(256))(long long count, const unsigned char* __restrict__ phases, const double* __restrict__ kappa, void* to,
+                                        int is_single) {
+    await_previous();
+    for (long long n = blockIdx.x * 256LL + threadIdx.x; n < count; n += gridDim.x * 256LL) {
+        double value = kappa[phases[n]];
+        if (is_single) {
+            static_cast<float*>(to)[n] = float(value);
+        } else {
+            static_cast<double*>(to)[n] = value;
+        }
+    }
+}
+
 // Lowers report[0] to the number of the first cell with a negative or not finite value, report[1] to the smallest of the others, and raises report[2] to the
 // largest, as bits, which have the order of the numbers.
 KERNEL(spread, __launch_bounds__(256))(const Form* of, const Array* array, unsigned long long* report) {

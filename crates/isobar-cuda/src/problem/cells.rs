@@ -5,40 +5,66 @@ use std::sync::Arc;
 use isobar_core::array::DeviceArray;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
-use isobar_core::problem::{Boundary, Weight};
+use isobar_core::problem::{Boundary, Phases, Weight};
 use isobar_core::real::{Precision, Real};
+use isobar_core::reference::check_shape;
 use isobar_core::stencil::{Coefficients, Diffusion, Spread};
 
-use super::{Form, NONE, along, words};
+use super::{Form, NONE, along, source, words};
 use crate::launch::Arguments;
 use crate::memory::Buffer;
 
-/// An array of its own in C order.
+/// An array in C order, in memory of its own on a GPU.
 #[derive(Debug)]
-pub(super) struct Field {
+pub struct DeviceField {
     pub(super) array: DeviceArray,
     _memory: Buffer,
 }
 
+impl DeviceField {
+    /// Returns the array, which is valid as long as this field is there.
+    pub fn array(&self) -> DeviceArray {
+        self.array
+    }
+}
+
 impl Form {
     /// Allocates an array of the grid's shape.
-    fn field<S: Real>(&self) -> Result<Field> {
+    pub(super) fn field<S: Real>(&self) -> Result<DeviceField> {
         let what = format!("a coefficient of {} cells", self.shape);
         let memory = Buffer::new(self.cuda.context(), self.shape.cells() * size_of::<S>(), &what)?;
         // SAFETY: the memory is of this size, and lives as long as the array.
         let array = unsafe { DeviceArray::c_order::<S>(memory.start(), self.shape, self.cuda.ordinal()) };
         // Solvers, which have other streams, read it after what is submitted here, and before later work.
-        Ok(Field { array: array.on_stream(self.cuda.context().stream() as u64), _memory: memory })
+        Ok(DeviceField { array: array.on_stream(self.cuda.context().stream() as u64), _memory: memory })
     }
 
     /// Submits to = from Δx^p Δy^q Δz^r.
-    fn scale(&self, from: &DeviceArray, [p, q, r]: [i32; 3], to: &Field) -> Result<()> {
+    fn scale(&self, from: &DeviceArray, [p, q, r]: [i32; 3], to: &DeviceField) -> Result<()> {
         let arguments = |arguments: Arguments| arguments.with(p).with(q).with(r);
         self.submit("scale", &[words(from), words(&to.array)], self.shape, arguments)
     }
 
+    /// Makes an array of κ from the phases of an image, in single precision where that represents each κ.
+    pub(super) fn of_phases(&self, phases: &Phases) -> Result<DeviceField> {
+        check_shape(phases.shape(), self.shape)?;
+        let mut kappa = [0.0; Phases::MOST];
+        kappa[..phases.kappa().len()].copy_from_slice(phases.kappa());
+        let is_single = kappa.iter().all(|&kappa| f64::from(kappa as f32) == kappa);
+        let field = if is_single { self.field::<f32>()? } else { self.field::<f64>()? };
+        let table = Buffer::from_slice(self.cuda.context(), &kappa, "the coefficients of phases")?;
+        self.cuda.staged([phases.numbers()], |[numbers]| {
+            let kernel = self.cuda.module(source()).kernel("look_up")?;
+            let len = self.shape.cells();
+            let arguments = Arguments::new().with(len as i64).with(numbers).with(table.start());
+            let arguments = arguments.with(field.array.pointer()).with(i32::from(is_single));
+            self.cuda.elementwise(kernel, len, arguments)
+        })?;
+        Ok(field)
+    }
+
     /// Copies callers' arrays, in their precision.
-    pub(super) fn copied(&self, arrays: &[&DeviceArray]) -> Result<Vec<Field>> {
+    pub(super) fn copied(&self, arrays: &[&DeviceArray]) -> Result<Vec<DeviceField>> {
         let allocate = |array: &&DeviceArray| match array.precision() {
             Precision::F32 => self.field::<f32>(),
             _ => self.field::<f64>(),

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use isobar_core::array::DeviceArray;
 use isobar_core::error::Result;
 use isobar_core::layout::{Axis, Shape};
-use isobar_core::problem::{Coefficient, DiffusionProblem};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Phases};
 use isobar_core::stencil::Diffusion;
 
-use super::cells::Field;
+use super::cells::DeviceField;
 use super::{Derivatives, Form, along};
 use crate::cuda::Cuda;
 
@@ -16,8 +16,8 @@ use crate::cuda::Cuda;
 #[derive(Clone, Debug)]
 pub struct DeviceProblem {
     form: Arc<Form>,
-    kappa: Arc<[Field]>,
-    reaction: Option<Arc<Field>>,
+    kappa: Arc<[DeviceField]>,
+    reaction: Option<Arc<DeviceField>>,
 }
 
 impl DeviceProblem {
@@ -37,6 +37,26 @@ impl DeviceProblem {
         none.with_coefficients(kappa, reaction)
     }
 
+    /// Makes a problem with κ of the phases of an image, which are copied as one byte a cell, and everything else from a problem. κ takes four
+    /// bytes a cell where single precision represents those of all phases, else eight.
+    ///
+    /// # Errors
+    /// See [`Form::new`]; [`Error::Shape`](isobar_core::error::Error::Shape) for an image of another shape.
+    pub fn of_phases(cuda: &Cuda, problem: DiffusionProblem, phases: &Phases) -> Result<Self> {
+        let form = Arc::new(Form::new(cuda, problem)?);
+        let kappa = form.of_phases(phases)?;
+        Ok(Self { form, kappa: Arc::from([kappa]), reaction: None })
+    }
+
+    /// Makes the same problem with other sides.
+    ///
+    /// # Errors
+    /// See [`Form::new`].
+    pub fn with_sides(&self, boundary: [[Boundary; 2]; 3]) -> Result<Self> {
+        let problem = DiffusionProblem { boundary, side_fields: Default::default(), ..self.form.problem.clone() };
+        Ok(Self { form: Arc::new(Form::new(&self.form.cuda, problem)?), ..self.clone() })
+    }
+
     /// Makes the same problem with other coefficients; c stays if there is no other.
     ///
     /// # Errors
@@ -52,6 +72,11 @@ impl DeviceProblem {
     /// Returns the shape of the grid.
     pub fn shape(&self) -> Shape {
         self.form.shape
+    }
+
+    /// Returns the number of the GPU.
+    pub fn ordinal(&self) -> usize {
+        self.form.cuda.ordinal()
     }
 
     /// Returns the arrays of κ.
@@ -75,6 +100,16 @@ impl DeviceProblem {
     /// See [`Form::gradient`].
     pub fn write_rhs(&self, body: Option<&DeviceArray>, to: &DeviceArray) -> Result<()> {
         self.form.write_rhs(&self.kappa(), body, to)
+    }
+
+    /// Makes the right-hand side without a source density in a new array of double precision, or of single.
+    ///
+    /// # Errors
+    /// The errors of the GPU.
+    pub fn new_rhs(&self, is_single: bool) -> Result<DeviceField> {
+        let rhs = if is_single { self.form.field::<f32>()? } else { self.form.field::<f64>()? };
+        self.write_rhs(None, &rhs.array)?;
+        Ok(rhs)
     }
 
     /// Computes the derivatives of [`Form::gradient`].
@@ -104,7 +139,7 @@ impl DeviceProblem {
     /// # Errors
     /// The errors of the GPU.
     pub fn on_host(&self) -> Result<DiffusionProblem> {
-        let read = |field: &Field| self.form.cuda.read_array(&field.array);
+        let read = |field: &DeviceField| self.form.cuda.read_array(&field.array);
         let mut kappa: Vec<_> = self.kappa.iter().map(read).collect::<Result<_>>()?;
         let last = kappa.pop().unwrap_or_default();
         let coefficient = match (kappa.pop(), kappa.pop()) {

@@ -21,6 +21,7 @@ use crate::kernels;
 use crate::launch::Arguments;
 use crate::memory::Buffer;
 
+pub use cells::DeviceField;
 pub use device_problem::DeviceProblem;
 pub use gradient::Derivatives;
 

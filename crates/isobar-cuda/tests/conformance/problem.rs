@@ -9,7 +9,7 @@ use isobar_core::build::{Solve, System};
 use isobar_core::error::Error;
 use isobar_core::layout::{Axis, Shape};
 use isobar_core::options::{Method, Preconditioner, SolverOptions};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Source, Spacing, Weighting, Well, random};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Phases, Source, Spacing, Weighting, Well, random};
 use isobar_core::real::Real;
 use isobar_core::stencil::Diffusion;
 use isobar_cuda::Cuda;
@@ -22,6 +22,7 @@ pub(crate) fn add_to(all: &mut OnCard) {
     all.add("derivatives_on_the_card", derivatives_on_the_card);
     all.add("matrices_and_right_hand_sides_on_the_card", matrices_and_right_hand_sides_on_the_card);
     all.add("solvers_of_problems_on_the_card", solvers_of_problems_on_the_card);
+    all.add("problems_of_phases_on_the_card", problems_of_phases_on_the_card);
     all.add("problems_that_need_the_host", problems_that_need_the_host);
 }
 
@@ -297,6 +298,31 @@ fn solvers_of_problems_on_the_card(cuda: &Cuda) {
         drop((first, second));
         system.update(&matrix).unwrap();
         check(&mut system, &host);
+    }
+}
+
+/// κ of phases is that of every cell, whether single precision has it or not, and right-hand sides follow from it.
+fn problems_of_phases_on_the_card(cuda: &Cuda) {
+    // The last image is sent by several threads.
+    let shapes = [[37, 22, 11], [1, 3, 400], [50, 1, 1], [303, 256, 221]];
+    let shapes = shapes.map(|[nx, ny, nz]| Shape::new(nx, ny, nz));
+    for (shape, last) in shapes.into_iter().flat_map(|shape| [0.75, 0.1].map(|last| (shape, last))) {
+        let numbers = (0..shape.cells()).map(|n| (1.5 + 1.5 * random(51, n)) as u8).collect();
+        let phases = Phases::new(shape, numbers, vec![0.0, 2.0, last]).unwrap();
+        let mut host = DiffusionProblem::new(shape, Coefficient::Isotropic(phases.coefficients()));
+        host.spacing = [0.5, 1.0, 2.0].map(Spacing::Uniform);
+        let closed = DeviceProblem::of_phases(cuda, host.clone(), &phases).unwrap();
+        assert!(closed.on_host().unwrap() == host, "{shape}, {last}");
+        for axis in Axis::ALL.into_iter().take(if shape.nx > 300 { 1 } else { 3 }) {
+            host.boundary = [[Boundary::Neumann(0.0); 2]; 3];
+            host.boundary[axis as usize] = [Boundary::Dirichlet(1.0), Boundary::Dirichlet(0.0)];
+            let between = closed.with_sides(host.boundary).unwrap();
+            let [double, single] = [false, true].map(|is_single| between.new_rhs(is_single).unwrap());
+            cuda.synchronize().unwrap();
+            let expected = host.rhs_from(vec![0.0; shape.cells()], Weighting::Volume).unwrap();
+            assert_close(&read::<f64>(&double.array()), &expected, 1e-13, &format!("{shape}, {axis:?}, b"));
+            assert_close(&read::<f32>(&single.array()), &expected, 1e-7, &format!("{shape}, {axis:?}, b in single"));
+        }
     }
 }
 

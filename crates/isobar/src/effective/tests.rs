@@ -127,8 +127,9 @@ fn masks_of_each_axis_give_the_same() {
         let mut sample = Sample::new(problem.clone()).unwrap();
         let stencil = problem.stencil().unwrap();
         let all = stencil.components(&Host).unwrap().all;
+        let open = Open { cells: Cells::Matrix(Box::new(stencil)), components: all.clone() };
         for axis in [Axis::X, Axis::Y, Axis::Z, Axis::X] {
-            let which = through(&stencil, &all, axis);
+            let which = open.through(axis);
             let (found, solution) = solution_along(&mut sample, axis);
             let mut alone = problem.clone();
             let is_part = |n: usize| all.aggregate(n).is_some_and(|component| which[component]);
@@ -214,4 +215,82 @@ fn odd_samples() {
     assert_near(found.conductivity, 1.0, 1e-12);
     assert_near(found.connected, 3.0 / 5.0, 1e-14);
     assert_eq!(along(&mut sample, Axis::Y).conductivity, 0.0);
+}
+
+/// Images of few phases, with isolated cells, all open, all closed, of one layer, and of odd sizes.
+fn images() -> Vec<Phases> {
+    let shapes = [[9, 7, 8], [13, 12, 1], [1, 30, 11], [37, 1, 1], [17, 15, 21], [1, 1, 1], [70, 4, 3]];
+    let mut all = Vec::new();
+    for (n, [nx, ny, nz]) in shapes.into_iter().enumerate() {
+        let shape = Shape::new(nx, ny, nz);
+        for (seed, closed, third) in [(1, 0.3, 0.1), (2, 0.6, 3.7), (3, -1.0, 1e3), (4, 1.0, 2.0), (5, 0.05, 1.0)] {
+            let of_cell = |cell: usize| {
+                let number = 0.5 * (1.0 + random(seed + 8 * n as u64, cell));
+                if number < closed { 0 } else { 1 + u8::from(random(99, cell) > 0.3) }
+            };
+            let numbers = (0..shape.cells()).map(of_cell).collect();
+            all.push(Phases::new(shape, numbers, vec![0.0, 1.0, third]).unwrap());
+        }
+        all.push(Phases::new(shape, vec![0; shape.cells()], vec![2.5]).unwrap());
+    }
+    all
+}
+
+/// Compares samples of images along all axes with those of κ of every cell on the processor.
+fn compare_images(device: &Device, rounding: f64) {
+    let processor = Device::cpu_with_threads(2).unwrap();
+    let near = |a: f64, b: f64| a == b || (a - b).abs() <= rounding * a.abs().max(b.abs());
+    for phases in images() {
+        for spacing in [Spacing::Uniform(1.0), Spacing::Uniform(0.3)] {
+            let shape = phases.shape();
+            let spacing = [spacing, Spacing::Uniform(1.0), Spacing::Uniform(0.7)];
+            let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(phases.coefficients()));
+            problem.spacing = spacing.clone();
+            let mut expected = Sample::new(problem).unwrap();
+            let mut sample = Sample::of_phases(phases.clone(), spacing).unwrap();
+            assert!(near(sample.porosity(), expected.porosity()) && sample.shape() == shape);
+            for axis in [Axis::X, Axis::Y, Axis::Z, Axis::X] {
+                let [mut u, mut v] = [0, 1].map(|_| vec![0.0; shape.cells()]);
+                let found = sample.along(axis, device, &options(1e-11), Some(&mut u), &mut ignore).unwrap();
+                let expected = expected.along(axis, &processor, &options(1e-11), Some(&mut v), &mut ignore).unwrap();
+                let numbers = |of: &Effective| {
+                    let [series, parallel] = of.bounds;
+                    [of.conductivity, of.tortuosity, of.porosity, of.connected, series, parallel]
+                };
+                let are_near = numbers(&found).into_iter().zip(numbers(&expected)).all(|(a, b)| near(a, b));
+                assert!(are_near, "{shape} {axis:?}: {found:?} instead of {expected:?}");
+                assert!(found.imbalance < 1e-6 && expected.imbalance < 1e-6, "{shape} {axis:?}: {found:?}");
+                assert_eq!(found.outcome.is_some(), expected.outcome.is_some());
+                let apart = u.iter().zip(&v).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+                assert!(apart <= 1e3 * rounding, "{shape} {axis:?}: {apart}");
+            }
+        }
+    }
+}
+
+#[test]
+fn phases_give_what_their_coefficients_give() {
+    compare_images(&Device::cpu_with_threads(2).unwrap(), 1e-13);
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_gpu_gives_what_the_processor_gives() {
+    compare_images(&Device::cuda(0).unwrap(), 1e-9);
+}
+
+/// Uneven cells, and another device for the same sample.
+#[test]
+fn phases_of_uneven_cells() {
+    let widths = vec![1.0, 2.0, 0.5, 1.0, 3.0];
+    let phases =
+        Phases::new(Shape::new(2, 3, 5), (0..30).map(|n| [1, 0, 2, 1, 2][n / 6]).collect(), vec![4.0, 1.0, 8.0]);
+    let spacing = [Spacing::Uniform(1.0), Spacing::Uniform(1.0), Spacing::Given(widths)];
+    let mut sample = Sample::of_phases(phases.unwrap(), spacing).unwrap();
+    let parallel = (1.0 + 2.0 * 4.0 + 0.5 * 8.0 + 1.0 + 3.0 * 8.0) / 7.5;
+    assert_near(along(&mut sample, Axis::X).conductivity, parallel, 1e-9);
+    assert_near(along(&mut sample, Axis::Z).conductivity, 7.5 / (1.0 + 0.5 + 0.0625 + 1.0 + 0.375), 1e-9);
+    let wrong = Phases::new(Shape::new(2, 1, 1), vec![0; 2], vec![1.0]).unwrap();
+    let spacing = [Spacing::Uniform(-1.0), Spacing::Uniform(1.0), Spacing::Uniform(1.0)];
+    assert!(Sample::of_phases(wrong, spacing).is_err());
 }
