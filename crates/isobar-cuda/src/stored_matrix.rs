@@ -14,13 +14,13 @@ use isobar_core::reference::{self, Bands};
 use isobar_core::stencil::{self, Csr, Lines, Stencil, Supports};
 
 use crate::compile::Source;
-use crate::cuda::{Cuda, check_size};
+use crate::cuda::Cuda;
 use crate::cusparse::{CompressedRows, Cusparse, MatrixProduct, TridiagonalSolve};
 use crate::kernels;
 use crate::launch::{Arguments, Call, refuse_while_recording};
 use crate::memory::{Buffer, require};
 use crate::module::Module;
-use crate::vector::{Vector, c_name};
+use crate::vector::{Vector, c_name, check_size};
 
 /// Returns the source of the kernels in one precision.
 pub fn source<T: Real>() -> Source {

@@ -13,14 +13,14 @@ use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin::couplings::{COLOURS, Grid, UPPER};
 
 use super::{Matrix, cell_block, columns_source, sources};
-use crate::cuda::{Cuda, check_size};
+use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments, Launch, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::module::Module;
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::vector::{Vector, check_size};
 
 /// Alignment of vectors in bytes.
 const LINE: usize = 256;

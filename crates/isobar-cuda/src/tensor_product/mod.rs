@@ -28,12 +28,12 @@ use isobar_core::stencil::tensor_levels::{by_coarsening, by_modes};
 use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, StoredFaces, Supports, by_stored_faces};
 use isobar_dist::PartBackend;
 
-use crate::cuda::{Cuda, check_size};
+use crate::cuda::Cuda;
 use crate::launch::{Arguments, Kernel, Launch};
 use crate::module::Module;
 use crate::reduction::Reduction;
 use crate::seven_point::{Kernels, SevenPoint, Steps};
-use crate::vector::is_single;
+use crate::vector::{check_size, is_single};
 use mixed::StreamedSteps;
 use planes::Planes;
 use tables::{Operator, Tables};

@@ -18,7 +18,7 @@ use super::single::{self, SingleSweeps};
 use super::tables::Operator;
 use super::tile::Tile;
 use crate::compile::Source;
-use crate::cuda::{Cuda, check_size};
+use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::kernels::tensor_product as kernels;
 use crate::launch::{Argument, Arguments, Launch, refuse_while_recording};
@@ -27,7 +27,7 @@ use crate::module::Module;
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
 use crate::seven_point::{Kernels, LevelTransfer, Residual, SevenPoint, Steps};
-use crate::vector::{Vector, c_name, is_single};
+use crate::vector::{Vector, c_name, check_size, is_single};
 
 /// `Modes` of modes.cu.
 #[derive(Clone, Copy, Debug)]
