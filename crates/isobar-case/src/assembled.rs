@@ -1,7 +1,6 @@
 //! The linear system of a case, assembled.
 
 use std::ops::Range;
-use std::path::Path;
 
 use isobar::Shape;
 use isobar::internals::execute::{Host, for_each_piece, for_each_row};
@@ -9,12 +8,13 @@ use isobar::problem::{
     self, Boundary, Coefficient, DiffusionProblem, FaceProblem, Flow, PointProblem, SideFields, Spacing,
 };
 use isobar::stencil::{Axis, Diffusion, Stencil};
-use isobar_io::{Mesh, Units, npy};
+use isobar_io::{Mesh, Units};
 
-use crate::diffusion::{DiffusionCase, RhsKind, Unknowns};
-use crate::error::{Error, Result};
+use crate::diffusion::{DiffusionCase, Unknowns};
+use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::memory;
+use crate::rhs::RhsKind;
 use crate::values::{Values, check_sizes, read_cells};
 
 /// A linear system A u = b with its grid; arrays in (z, y, x) C order.
@@ -254,87 +254,63 @@ impl DiffusionCase {
             return self.assemble_points(problem, rows);
         }
         let checked = problem.checked()?;
-        let stencil = checked.stencil()?;
-        let rhs = &self.rhs;
-        let values = self.right_hand_side(
+        let (seed, weighting) = (self.rhs.seed, self.rhs.weighting);
+        let assembled = self.assembled(
+            checked.stencil()?,
+            mesh_of(problem.shape, &problem.spacing),
             rows,
-            |kind| checked.rhs_in(rows, kind, rhs.seed, rhs.weighting),
-            |body| checked.rhs_from_in(rows, body, rhs.weighting),
+            |kind| checked.rhs_in(rows, kind, seed, weighting),
+            |body| checked.rhs_from_in(rows, body, weighting),
+            || problem.exact(),
         )?;
-        let exact =
-            (self.rhs_kind() == RhsKind::Manufactured).then(|| without_constants(problem.exact(), &stencil, rows));
-        Ok(Assembled {
-            rhs: values,
-            exact,
-            active: mask_of(&stencil)?,
-            mesh: mesh_of(problem.shape, &problem.spacing),
-            matrix: Matrix::Diffusion(stencil),
-            box_of_cells: Some(problem.into()),
-        })
-    }
-
-    /// Returns the right-hand side: one of the built-in kinds, or from a body source that is read from a file.
-    fn right_hand_side(
-        &self,
-        rows: &Range<usize>,
-        made: impl Fn(Option<problem::RhsKind>) -> isobar::Result<Vec<f64>>,
-        from: impl Fn(Vec<f64>) -> isobar::Result<Vec<f64>>,
-    ) -> Result<Vec<f64>> {
-        Ok(match self.rhs_kind() {
-            RhsKind::None => made(None)?,
-            RhsKind::Constant => made(Some(problem::RhsKind::Constant))?,
-            RhsKind::Random => made(Some(problem::RhsKind::Random))?,
-            RhsKind::Smooth => made(Some(problem::RhsKind::Smooth))?,
-            RhsKind::Manufactured => made(Some(problem::RhsKind::Manufactured))?,
-            RhsKind::File => {
-                let path = self.rhs.path.as_deref().unwrap_or(Path::new(""));
-                let Shape { nx, ny, nz } = self.shape;
-                let body = npy::read_rows(path, [nz, ny, nx], rows.clone())
-                    .map_err(|error| Error::new(format!("problem.rhs.path: {error}")))?;
-                from(body)?
-            }
-        })
+        Ok(Assembled { box_of_cells: Some(problem.into()), ..assembled })
     }
 
     /// Assembles a matrix of conductances; its right-hand side is the inflow into each cell.
     fn assemble_faces(&self, faces: &FaceProblem, rows: &Range<usize>) -> Result<Assembled> {
-        let stencil = faces.stencil();
-        let values = self.right_hand_side(
+        self.assembled(
+            faces.stencil().clone(),
+            mesh_of(self.shape, &self.spacing),
             rows,
             |kind| faces.rhs_in(rows, kind, self.rhs.seed),
             |body| faces.rhs_from_in(rows, body),
-        )?;
-        let is_known = self.rhs_kind() == RhsKind::Manufactured;
-        Ok(Assembled {
-            rhs: values,
-            exact: is_known.then(|| without_constants(faces.exact(), stencil, rows)),
-            active: mask_of(stencil)?,
-            mesh: mesh_of(self.shape, &self.spacing),
-            matrix: Matrix::Diffusion(stencil.clone()),
-            box_of_cells: None,
-        })
+            || faces.exact(),
+        )
     }
 
     /// Assembles a problem with unknowns at points inside the box.
     fn assemble_points(&self, problem: DiffusionProblem, rows: &Range<usize>) -> Result<Assembled> {
         let size = problem.extent();
         let points = PointProblem::new(problem, size)?;
-        let stencil = points.stencil()?;
-        let rhs = &self.rhs;
-        let values = self.right_hand_side(
+        let (seed, weighting) = (self.rhs.seed, self.rhs.weighting);
+        self.assembled(
+            points.stencil()?,
+            mesh_around(&points.coordinates, size),
             rows,
-            |kind| points.rhs_in(rows, kind, rhs.seed, rhs.weighting),
-            |body| points.rhs_from_in(rows, body, rhs.weighting),
-        )?;
-        let is_known = self.rhs_kind() == RhsKind::Manufactured;
-        let exact = is_known.then(|| without_constants(points.inner.exact(), &stencil, rows));
+            |kind| points.rhs_in(rows, kind, seed, weighting),
+            |body| points.rhs_from_in(rows, body, weighting),
+            || points.inner.exact(),
+        )
+    }
+
+    /// Makes a system of a matrix: its right-hand side is computed, or made from values that are read, in some rows of the grid.
+    fn assembled(
+        &self,
+        stencil: Diffusion,
+        mesh: Mesh,
+        rows: &Range<usize>,
+        computed: impl FnOnce(Option<problem::RhsKind>) -> isobar::Result<Vec<f64>>,
+        from: impl FnOnce(Vec<f64>) -> isobar::Result<Vec<f64>>,
+        exact: impl FnOnce() -> Vec<f64>,
+    ) -> Result<Assembled> {
+        let kind = self.rhs_kind();
         Ok(Assembled {
-            rhs: values,
-            exact,
+            rhs: self.rhs.values(kind, self.shape, rows, computed, from)?,
+            exact: (kind == RhsKind::Manufactured).then(|| without_constants(exact(), &stencil, rows)),
             active: mask_of(&stencil)?,
-            mesh: mesh_around(&points.coordinates, size),
-            matrix: Matrix::Diffusion(stencil),
+            mesh,
             box_of_cells: None,
+            matrix: Matrix::Diffusion(stencil),
         })
     }
 }

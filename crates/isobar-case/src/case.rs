@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use isobar::Guess;
-use isobar::grid::GridOptions;
 use isobar::options::SolverOptions;
 use isobar::problem::random;
 use serde::Deserialize;
@@ -17,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::overrides::Override;
 use crate::problem::Problem;
 use crate::text::shorten;
-use crate::{diffusion, explain, heat, memory, problem, reader};
+use crate::{diffusion, explain, memory, reader};
 
 /// The sections of a case file.
 const SECTIONS: [&str; 7] = ["problem", "grid", "diffusion", "faces", "heat", "solver", "output"];
@@ -276,27 +275,4 @@ fn unreadable(path: &Path, error: &io::Error) -> Error {
         _ => format!("cannot be read: {error}"),
     };
     Error::at(path, message)
-}
-
-/// Returns every dotted key that a case may have, for suggestions.
-pub(crate) fn keys() -> Vec<String> {
-    let mut found = Vec::new();
-    flatten("problem", &problem::defaults(), &mut found);
-    flatten("grid", &serde_json::json!(GridOptions::default()), &mut found);
-    found.extend(SolverOptions::keys().map(|key| format!("solver.{key}")));
-    found.extend(["solver.guess", "output.flux"].map(str::to_owned));
-    found.extend(diffusion::KEYS.map(str::to_owned));
-    found.extend(heat::KEYS.map(str::to_owned));
-    found
-}
-
-fn flatten(prefix: &str, value: &serde_json::Value, into: &mut Vec<String>) {
-    match value {
-        serde_json::Value::Object(members) => {
-            for (key, member) in members {
-                flatten(&format!("{prefix}.{key}"), member, into);
-            }
-        }
-        _ => into.push(prefix.to_owned()),
-    }
 }

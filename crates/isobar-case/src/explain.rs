@@ -29,7 +29,7 @@ pub(crate) fn unknown_key(section: &str, key: &str, known: &[&str]) -> (String, 
     let mut message = format!("unknown key \"{}\"{place}", one_line(key));
     // A key of another section, written without its section or in the wrong one.
     let elsewhere =
-        || crate::case::keys().into_iter().find(|known| *known != path && known.rsplit('.').next() == Some(key));
+        || crate::keys::keys().into_iter().find(|known| *known != path && known.rsplit('.').next() == Some(key));
     if let Some(name) = nearest(key, known.iter().copied()) {
         message.push_str(&format!("; did you mean \"{name}\"?"));
     } else if let Some(name) = elsewhere() {

@@ -5,12 +5,13 @@ use isobar::problem::Spacing;
 use isobar::{Device, Memory};
 
 use crate::case::Case;
-use crate::diffusion::{self, DiffusionCase};
+use crate::diffusion::{DiffusionCase, Unknowns};
 use crate::error::{Error, Result};
 use crate::heat::HeatCase;
-use crate::helmholtz::{self, HelmholtzCase};
+use crate::helmholtz::HelmholtzCase;
 use crate::memory;
 use crate::problem::Problem;
+use crate::rhs::RhsKind;
 use crate::values::Values;
 
 /// Memory of a case by purpose, with its lifetime. B
@@ -86,13 +87,12 @@ impl Case {
         let Some(patches) = device.patches(size.shape).map_err(at)? else { return Ok(alone) };
         let Memory { host, device } = device.predict_memory(&size, &size.choice(), &self.solver).map_err(at)?;
         // Time steps need arrays of the whole grid; a solve assembles and reads its own rows only.
-        let by_rows = match &self.problem {
-            Problem::Helmholtz(case) => {
-                1.0 + f64::from(u8::from(case.section.rhs.kind == helmholtz::RhsKind::Manufactured))
-            }
-            Problem::Diffusion(case) => 1.0 + f64::from(u8::from(case.rhs_kind() == diffusion::RhsKind::Manufactured)),
+        let kind = match &self.problem {
+            Problem::Helmholtz(case) => case.rhs_kind(),
+            Problem::Diffusion(case) => case.rhs_kind(),
             Problem::Heat(_) => return Ok(Footprint { solver: host, device, ..alone }),
         };
+        let by_rows = if kind == RhsKind::Manufactured { 2.0 } else { 1.0 };
         let share = patches.largest(size.shape).cells() as f64 / size.shape.cells() as f64;
         let others = by_rows * VALUE * size.shape.cells() as f64 * (1.0 - share);
         Ok(Footprint {
@@ -158,7 +158,7 @@ struct Held {
 
 impl HelmholtzCase {
     fn values_held(&self) -> Held {
-        let manufactured = self.section.rhs.kind == helmholtz::RhsKind::Manufactured;
+        let manufactured = self.rhs_kind() == RhsKind::Manufactured;
         // The matrix has six numbers per column, computed from as many.
         let columns = 6.5 / self.grid.nz as f64;
         Held { system: if manufactured { 2.0 } else { 1.0 } + columns, assembly: columns, may_be_marked: false }
@@ -191,7 +191,7 @@ impl DiffusionCase {
         if let Some(faces) = &self.faces {
             return faces.shift.is_some();
         }
-        let at_points = section.unknowns == diffusion::Unknowns::Points;
+        let at_points = section.unknowns == Unknowns::Points;
         let has_ties = !section.wells.is_empty() || section.boundary.has_robin();
         section.reaction.is_some() || has_ties || at_points
     }
@@ -228,7 +228,7 @@ impl DiffusionCase {
         let section = &self.section;
         let count = |given: bool| if given { 1.0 } else { 0.0 };
         let matrix = self.matrix_size(self.has_shift()).values;
-        let manufactured = count(self.rhs_kind() == diffusion::RhsKind::Manufactured);
+        let manufactured = count(self.rhs_kind() == RhsKind::Manufactured);
         // A mask has one byte per cell.
         let mask = 1.0 / VALUE;
         let coefficients = 1.0 + count(section.coefficient_y.is_some()) + count(self.is_layered());

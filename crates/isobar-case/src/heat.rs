@@ -1,22 +1,22 @@
 //! Problems of kind "heat": `[heat]`, in addition to the sections of "diffusion".
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
+use isobar::internals::forms::Forms;
 use isobar::options::{Scheme, StepGuess, Steps};
 use isobar::problem::{self, Heat, Spacing};
 use isobar::{HeatOptions, Shape};
 use isobar_io::{Mesh, checkpoint, npy};
-use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::assembled::{Assembled, mesh_around, mesh_of};
-use crate::diffusion::{DiffusionCase, RhsKind, Unknowns};
+use crate::diffusion::{DiffusionCase, Unknowns};
 use crate::document::Document;
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::matrix::Matrix;
 use crate::memory;
+use crate::rhs::RhsKind;
 
 /// The heat equation u_t = ∇·(κ∇u) − c u + f.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,28 +91,12 @@ pub enum StepLength {
 
 impl<'de> Deserialize<'de> for StepLength {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        struct Either;
-
-        impl Visitor<'_> for Either {
-            type Value = StepLength;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number, or \"auto\"")
-            }
-
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<StepLength, E> {
-                if text == "auto" { Ok(StepLength::Auto) } else { Err(E::invalid_value(Unexpected::Str(text), &self)) }
-            }
-
-            fn visit_f64<E>(self, value: f64) -> std::result::Result<StepLength, E> {
-                Ok(StepLength::Given(value))
-            }
-
-            fn visit_i64<E>(self, value: i64) -> std::result::Result<StepLength, E> {
-                Ok(StepLength::Given(value as f64))
-            }
-        }
-        deserializer.deserialize_any(Either)
+        let forms = Forms::<Self> {
+            word: |word| (word == "auto").then_some(Self::Auto),
+            number: |dt| Some(Self::Given(dt)),
+            ..Forms::new("a number, or \"auto\"")
+        };
+        forms.read(deserializer)
     }
 }
 
@@ -154,20 +138,6 @@ impl<'de> Deserialize<'de> for Initial {
         })
     }
 }
-
-/// Every key of `[heat]`, for suggestions.
-pub(crate) const KEYS: [&str; 10] = [
-    "heat.dt",
-    "heat.step_tolerance",
-    "heat.end_time",
-    "heat.initial",
-    "heat.first_guess",
-    "heat.scheme",
-    "heat.unknowns",
-    "heat.output_every",
-    "heat.checkpoint",
-    "heat.checkpoint_every",
-];
 
 impl HeatCase {
     pub(crate) fn read(document: &Document<'_>, folder: &Path) -> Result<Self> {
@@ -279,20 +249,13 @@ impl HeatCase {
 
     /// Returns f, if it is not 0.
     fn body(&self, problem: &problem::DiffusionProblem) -> Result<Option<Vec<f64>>> {
-        let (Shape { nx, ny, nz }, rhs) = (self.shape(), &self.diffusion.rhs);
-        let kind = match self.diffusion.rhs_kind() {
-            RhsKind::None | RhsKind::Manufactured => return Ok(None),
-            RhsKind::Constant => problem::RhsKind::Constant,
-            RhsKind::Random => problem::RhsKind::Random,
-            RhsKind::Smooth => problem::RhsKind::Smooth,
-            RhsKind::File => {
-                let path = rhs.path.as_deref().unwrap_or(Path::new(""));
-                let read = npy::read(path, [nz, ny, nx]);
-                return read.map(Some).map_err(|error| Error::new(format!("problem.rhs.path: {error}")));
-            }
-        };
+        let (rows, rhs, kind) = (0..self.shape().ny, &self.diffusion.rhs, self.diffusion.rhs_kind());
+        if matches!(kind, RhsKind::None | RhsKind::Manufactured) {
+            return Ok(None);
+        }
         // Without boundary values, sources and wells, which are added later.
-        Ok(Some(problem.checked()?.body_in(&(0..ny), Some(kind), rhs.seed, problem::Weighting::None)))
+        let computed = |kind| Ok(problem.checked()?.body_in(&rows, kind, rhs.seed, problem::Weighting::None));
+        rhs.values(kind, self.shape(), &rows, computed, Ok).map(Some)
     }
 
     /// Returns the initial state, C order.

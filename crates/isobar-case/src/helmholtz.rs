@@ -1,18 +1,18 @@
 //! Problems of kind "helmholtz": `[problem]` and `[grid]`.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use isobar::grid::{EARTH_RADIUS, Geometry, GridOptions};
 use isobar::problem::{self, Helmholtz, Weighting};
-use isobar_io::{Mesh, Units, npy};
-use serde::{Deserialize, Serialize};
+use isobar_io::{Mesh, Units};
+use serde::Deserialize;
 
 use crate::assembled::Assembled;
 use crate::document::Document;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::problem::check_rhs_path;
+use crate::rhs::{RhsKind, RhsSection};
 use crate::text::{Number, name};
 
 /// A Helmholtz problem as the case file describes it.
@@ -25,7 +25,7 @@ pub struct HelmholtzCase {
 }
 
 /// `[problem]` of kind "helmholtz".
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HelmholtzSection {
     /// ν; ω = ν h / 2.
@@ -46,38 +46,6 @@ impl Default for HelmholtzSection {
     }
 }
 
-/// `[problem.rhs]`
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RhsSection {
-    /// The kind of its entries.
-    pub kind: RhsKind,
-    /// The seed of kind "random": equal seeds give equal numbers on every machine.
-    pub seed: u64,
-    /// Whether entries are values of f, to be integrated over cells, or entries of the vector b itself. A
-    /// manufactured right-hand side is always integrated, because its solution would not be known otherwise.
-    pub weighting: Weighting,
-    /// The file of kind "file"; after reading, relative to the working directory.
-    pub path: Option<PathBuf>,
-}
-
-/// `problem.rhs.kind`
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RhsKind {
-    /// 1 everywhere.
-    Constant,
-    /// Reproducible noise in [−1, 1).
-    #[default]
-    Random,
-    /// A sum of two smooth functions of the relative position.
-    Smooth,
-    /// Computed from a known solution.
-    Manufactured,
-    /// Read from an `.npy` file of shape (nz, ny, nx).
-    File,
-}
-
 impl HelmholtzCase {
     pub(crate) fn read(document: &Document<'_>, folder: &Path) -> Result<Self> {
         for key in ["grid.spacing", "grid.size"] {
@@ -93,10 +61,15 @@ impl HelmholtzCase {
         }
         let mut section: HelmholtzSection = document.read_without("problem", &["kind"])?;
         section.check(document)?;
-        section.rhs.path = section.rhs.path.map(|path| folder.join(path));
+        section.rhs.complete(document, folder)?;
         let grid: GridOptions = document.read("grid")?;
         grid.validate().map_err(|error| crate::case::at_key(document, error))?;
         Ok(Self { section, grid })
+    }
+
+    /// Returns the kind of the right-hand side, with the default resolved.
+    pub fn rhs_kind(&self) -> RhsKind {
+        self.section.rhs.kind.unwrap_or(RhsKind::Random)
     }
 
     /// Describes the problem in one line, for the summary of a run.
@@ -106,15 +79,7 @@ impl HelmholtzCase {
             Some(omega) => format!("ω = {}", Number(omega)),
             None => format!("ν = {}", Number(section.courant)),
         };
-        let rhs = match section.rhs.kind {
-            RhsKind::Random => format!("random right-hand side (seed {})", section.rhs.seed),
-            RhsKind::File => {
-                format!("right-hand side from {}", section.rhs.path.as_deref().unwrap_or("".as_ref()).display())
-            }
-            RhsKind::Constant => "constant right-hand side".to_owned(),
-            RhsKind::Smooth => "smooth right-hand side".to_owned(),
-            RhsKind::Manufactured => "manufactured solution".to_owned(),
-        };
+        let rhs = section.rhs.describe(self.rhs_kind());
         let geometry = name(&self.grid.geometry);
         format!("helmholtz on {geometry} {shape} = {} unknowns, {size}, {rhs}", shape.cells())
     }
@@ -157,33 +122,31 @@ impl HelmholtzCase {
     /// Builds the linear system with the right-hand side and the exact solution in some rows of the grid only.
     pub(crate) fn assemble_in(&self, rows: &Range<usize>) -> Result<Assembled> {
         let (problem, grid, rhs) = (self.problem(), &self.grid, &self.section.rhs);
-        if rhs.kind == RhsKind::Manufactured && self.section.advection != [0.0; 3] && grid.geometry != Geometry::Box {
+        let is_known = self.rhs_kind() == RhsKind::Manufactured;
+        if is_known && self.section.advection != [0.0; 3] && grid.geometry != Geometry::Box {
             return Err(Error::new(
                 "problem.rhs.kind: \"manufactured\" with problem.advection is supported on a box only; use grid.geometry = \
                  \"box\" or another right-hand side",
             ));
         }
-        let made = |kind, weighting| problem.rhs_in(rows, kind, rhs.seed, weighting);
-        let values = match rhs.kind {
-            RhsKind::Constant => made(problem::RhsKind::Constant, rhs.weighting)?,
-            RhsKind::Random => made(problem::RhsKind::Random, rhs.weighting)?,
-            RhsKind::Smooth => made(problem::RhsKind::Smooth, rhs.weighting)?,
-            RhsKind::Manufactured => made(problem::RhsKind::Manufactured, Weighting::Volume)?,
-            RhsKind::File => {
-                let path = rhs.path.as_deref().unwrap_or(Path::new(""));
-                let mut values = npy::read_rows(path, [grid.nz, grid.ny, grid.nx], rows.clone())
-                    .map_err(|error| Error::new(format!("problem.rhs.path: {error}")))?;
-                if rhs.weighting == Weighting::Volume {
+        let weighting = if is_known { Weighting::Volume } else { rhs.weighting };
+        let values = rhs.values(
+            self.rhs_kind(),
+            grid.shape(),
+            rows,
+            |kind| problem.rhs_in(rows, kind.unwrap_or(problem::RhsKind::Random), rhs.seed, weighting),
+            |mut values| {
+                if weighting == Weighting::Volume {
                     problem.times_volume_in(rows, &mut values)?;
                 }
-                values
-            }
-        };
+                Ok(values)
+            },
+        )?;
         let heights = grid.heights().iter().map(|height| height * EARTH_RADIUS).collect();
         Ok(Assembled {
             matrix: Matrix::TensorProduct(problem.stencil()?),
             rhs: values,
-            exact: (rhs.kind == RhsKind::Manufactured).then(|| problem.exact_in(rows)),
+            exact: is_known.then(|| problem.exact_in(rows)),
             active: None,
             mesh: Mesh {
                 centres: problem.coordinates(),
@@ -208,6 +171,11 @@ impl HelmholtzSection {
                 return Err(document.failure_at_key(key, &format!("{} is out of range; use 0 to 1e12", Number(value))));
             }
         }
-        check_rhs_path(document, self.rhs.kind == RhsKind::File, self.rhs.path.as_deref())
+        if self.rhs.kind == Some(RhsKind::None) {
+            let message = "\"none\" is not supported for kind \"helmholtz\"; use \"constant\", \"random\", \"smooth\", \"manufactured\" \
+                           or \"file\"";
+            return Err(document.failure_at_key("problem.rhs.kind", message));
+        }
+        Ok(())
     }
 }

@@ -47,6 +47,7 @@ mod fingerprint;
 pub mod footprint;
 pub mod heat;
 pub mod helmholtz;
+mod keys;
 pub mod matrix;
 pub mod memory;
 mod options;
@@ -54,6 +55,7 @@ mod overrides;
 pub mod problem;
 mod reader;
 pub mod report;
+pub mod rhs;
 mod system;
 #[cfg(test)]
 mod tests;

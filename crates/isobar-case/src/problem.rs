@@ -11,7 +11,7 @@ use crate::diffusion::DiffusionCase;
 use crate::document::Document;
 use crate::error::{Error, Result};
 use crate::heat::HeatCase;
-use crate::helmholtz::{HelmholtzCase, HelmholtzSection};
+use crate::helmholtz::HelmholtzCase;
 use crate::{explain, reader};
 
 /// The problem of a case.
@@ -161,29 +161,4 @@ impl Problem {
             }
         }
     }
-}
-
-/// Checks that `problem.rhs.path` is given exactly if `problem.rhs.kind` is "file".
-pub(crate) fn check_rhs_path(document: &Document<'_>, from_file: bool, path: Option<&Path>) -> Result<()> {
-    match path {
-        Some(_) if !from_file && document.get("problem.rhs.kind").is_none() => Err(document.failure_at_key(
-            "problem.rhs.path",
-            "is used only if problem.rhs.kind is \"file\"; set that, or remove this key",
-        )),
-        None if from_file => {
-            let message = "\"file\" needs problem.rhs.path, an .npy file of shape (nz, ny, nx)";
-            Err(document.failure_at_key("problem.rhs.kind", message))
-        }
-        Some(path) if from_file && path.as_os_str().is_empty() => {
-            Err(document.failure_at_key("problem.rhs.path", "an empty path; name an .npy file"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Returns every key of `[problem]` with its default, for suggestions.
-pub(crate) fn defaults() -> serde_json::Value {
-    let mut members = serde_json::json!(HelmholtzSection::default());
-    members["kind"] = serde_json::json!(KINDS[0]);
-    members
 }

@@ -1,18 +1,17 @@
 //! Values of cells: a number, a file, or a recipe.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use isobar::Shape;
 use isobar::internals::execute::{Host, find_wrong};
+use isobar::internals::forms::Forms;
 use isobar::problem::LabelTable;
 use isobar::problem::materials::{self, Bubbles};
 use isobar_io::image::{self, Pixels};
 use isobar_io::npy;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error as _, MapAccess, Visitor};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::error::{Error, Result};
@@ -164,32 +163,12 @@ impl Table {
 
 impl<'de> Deserialize<'de> for Values {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-
-        impl<'de> Visitor<'de> for Either {
-            type Value = Values;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number, or a table such as { file = \"values.npy\" }")
-            }
-
-            fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Values, E> {
-                Ok(Values::Number(value))
-            }
-
-            fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Values, E> {
-                Ok(Values::Number(value as f64))
-            }
-
-            fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Values, E> {
-                Ok(Values::Number(value as f64))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Values, A::Error> {
-                Table::deserialize(MapAccessDeserializer::new(map))?.into_values().map_err(A::Error::custom)
-            }
-        }
-        deserializer.deserialize_any(Either)
+        let forms = Forms::<Self, (), Table> {
+            number: |value| Some(Self::Number(value)),
+            table: Some(Table::into_values),
+            ..Forms::new("a number, or a table such as { file = \"values.npy\" }")
+        };
+        forms.read(deserializer)
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use isobar::internals::DeviceName;
 use isobar::stencil::Axis;
 use isobar::{Device, Shape};
 use isobar_case::{Case, Override};
@@ -120,7 +121,7 @@ impl CaseArgs {
 pub struct DeviceArgs {
     /// Device: auto, cpu, cuda (under mpirun one GPU per rank), cuda:N, or several GPUs as cuda:0,1
     #[arg(long, value_name = "auto|cpu|cuda|cuda:N", default_value = "auto")]
-    pub device: DeviceChoice,
+    pub device: DeviceName,
 
     /// Threads of the CPU back end [default: one per core]
     #[arg(long, value_name = "N", value_parser = threads)]
@@ -348,54 +349,6 @@ pub struct ExportArgs {
     pub quiet: bool,
 }
 
-/// `--device`
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum DeviceChoice {
-    /// CUDA if available, the CPU otherwise.
-    #[default]
-    Auto,
-    /// The CPU.
-    Cpu,
-    /// The first CUDA device; under mpirun one device per rank.
-    Cuda,
-    /// The CUDA devices with these numbers.
-    Cards(Vec<usize>),
-}
-
-impl FromStr for DeviceChoice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let unknown = || {
-            "use auto, cpu, cuda, cuda:N with the number of a device, as in cuda:1, or several, as in cuda:0,1"
-                .to_owned()
-        };
-        match text {
-            "auto" => Ok(Self::Auto),
-            "cpu" => Ok(Self::Cpu),
-            "cuda" => Ok(Self::Cuda),
-            _ => {
-                let numbers = text.strip_prefix("cuda:").ok_or_else(unknown)?;
-                numbers.split(',').map(str::parse).collect::<Result<_, _>>().map(Self::Cards).map_err(|_| unknown())
-            }
-        }
-    }
-}
-
-impl std::fmt::Display for DeviceChoice {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Cpu => f.write_str("cpu"),
-            Self::Cuda => f.write_str("cuda"),
-            Self::Cards(numbers) => {
-                let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
-                write!(f, "cuda:{}", numbers.join(","))
-            }
-        }
-    }
-}
-
 fn threads(text: &str) -> Result<NonZeroUsize, String> {
     let most = Device::most_threads();
     text.parse::<NonZeroUsize>()
@@ -412,21 +365,6 @@ mod tests {
     fn command_line_is_consistent() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn devices_are_parsed() {
-        assert_eq!("auto".parse(), Ok(DeviceChoice::Auto));
-        assert_eq!("cpu".parse(), Ok(DeviceChoice::Cpu));
-        assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda));
-        assert_eq!("cuda:3".parse(), Ok(DeviceChoice::Cards(vec![3])));
-        let two = "cuda:1,0".parse::<DeviceChoice>().unwrap();
-        assert_eq!((two.to_string().as_str(), two), ("cuda:1,0", DeviceChoice::Cards(vec![1, 0])));
-        for wrong in
-            ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "CPU", "cuda:0,", "cuda:0, 1", "cuda:99999999999999999999"]
-        {
-            assert!(wrong.parse::<DeviceChoice>().is_err(), "{wrong}");
-        }
     }
 
     #[test]

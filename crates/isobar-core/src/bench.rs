@@ -5,11 +5,13 @@ mod modes;
 use std::time::Instant;
 
 use crate::array::ArrayView;
-use crate::backend::{Backend, Ratio, Sums};
+use crate::backend::{AggregateBackend, Backend, Ratio, Sums};
 use crate::build::{Solve, System};
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
-use crate::operator::{Capabilities, Direction, Guess, LineSmoother, LineSolver, MixedTop, Relaxation, Transfer};
+use crate::operator::{
+    Capabilities, Direction, Guess, LineSmoother, MixedTop, Relaxation, ResidualUpdate, Sweep, Transfer,
+};
 use crate::options::{MultigridOptions, SolverOptions};
 use crate::precond::{IncompleteCholesky, Preconditioner, relaxations};
 use crate::problem;
@@ -150,15 +152,13 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real>(
         return Ok(Vec::new());
     }
     let operator = backend.operator::<T>(stencil)?;
-    let finest = Finest {
-        capabilities: backend.capabilities(&operator),
-        lines: backend.lines(stencil, &operator)?.map(|lines| lines.solver),
-    };
+    let lines = backend.lines(stencil, &operator)?.map(|lines| lines.solver);
+    let finest = Capabilities { lines, ..backend.capabilities(&operator) };
     let substitutes = |step: &StepTraffic| {
         [traffic::SUBSTITUTE, traffic::SUBSTITUTE_RESIDUAL].iter().any(|own| own.name == step.step.name)
     };
     let cholesky = if mine.iter().any(substitutes) {
-        let triangular = match &finest.capabilities.triangular {
+        let triangular = match &finest.triangular {
             Some(triangular) => Some(triangular.clone()),
             None => backend.stored_faces::<T>(stencil)?.and_then(|stored| stored.capabilities.triangular),
         };
@@ -244,16 +244,11 @@ fn time_top<B: Supports<S>, S: Stencil>(
     Ok(())
 }
 
-/// Operands of steps that only the finest level has.
-struct Finest<B: Backend + crate::backend::AggregateBackend, T: Real> {
-    capabilities: Capabilities<B, T>,
-    lines: Option<std::sync::Arc<dyn LineSolver<B, T>>>,
-}
-
 /// Vectors for every step on one grid.
-struct Bench<'b, B: crate::backend::AggregateBackend, T: Real> {
+struct Bench<'b, B: AggregateBackend, T: Real> {
     backend: &'b B,
-    finest: Option<&'b Finest<B, T>>,
+    /// The operator of the finest level, for steps that only it has.
+    finest: Option<&'b Capabilities<B, T>>,
     /// A level and its relaxation.
     level: Option<(&'b dyn LineSmoother<B, T>, Relaxation)>,
     transfer: Option<&'b dyn Transfer<B, T>>,
@@ -270,11 +265,11 @@ struct Bench<'b, B: crate::backend::AggregateBackend, T: Real> {
 
 const OUT: Sums<2> = Sums::new(0);
 
-impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
+impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
     fn new(
         backend: &'b B,
         layout: &Layout,
-        finest: Option<&'b Finest<B, T>>,
+        finest: Option<&'b Capabilities<B, T>>,
         level: Option<(&'b dyn LineSmoother<B, T>, Relaxation)>,
         transfer: Option<&'b dyn Transfer<B, T>>,
     ) -> Result<Self> {
@@ -285,7 +280,7 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
             Ok([backend.zeros(transfer.coarse_layout())?, backend.zeros(transfer.coarse_layout())?])
         });
         let needs_next = match finest {
-            Some(finest) => finest.capabilities.operator.needs_next_direction()?,
+            Some(finest) => finest.operator.needs_next_direction()?,
             None => false,
         };
         Ok(Self {
@@ -342,31 +337,34 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
 
     fn run_on_finest(&mut self, step: &Traffic) -> Result<bool> {
         let Self { finest, cholesky, f, u, p, next, q, scalars, .. } = self;
-        let Some(Finest { capabilities, lines }) = finest else { return Ok(false) };
-        let (operator, norm) = (&capabilities.operator, OUT.get(0));
+        let Some(Capabilities { operator, diagonal, lines, triangular, .. }) = finest else { return Ok(false) };
+        let norm = OUT.get(0);
         let is = |declared: Traffic| declared.name == step.name;
         if let Some(cholesky) = cholesky {
             if is(traffic::SUBSTITUTE) {
                 return cholesky.apply(f, u).map(|()| true);
             }
             if is(traffic::SUBSTITUTE_RESIDUAL) {
-                return cholesky.precondition_residual(f, q, u, Ratio::ZERO, OUT, scalars).map(|()| true);
+                let update = ResidualUpdate { r: f, q, z: u, alpha: Ratio::ZERO, out: OUT };
+                return cholesky.precondition_residual(update, scalars).map(|()| true);
             }
         }
-        match (&capabilities.diagonal, lines, &capabilities.triangular) {
+        match (diagonal, lines, triangular) {
             _ if is(traffic::APPLY) => operator.apply(f, q)?,
             _ if is(traffic::RESIDUAL) => operator.residual(f, u, q, norm, scalars)?,
             _ if is(traffic::RESIDUAL_NORM) => operator.residual_norm(f, u, q, norm, scalars)?,
             _ if is(traffic::ADVANCE_DIRECTION) => {
-                let direction = Direction { u, p, next: next.as_mut(), z: &mut *f, q };
-                operator.advance_direction(direction, Ratio::ZERO, Ratio::ZERO, norm, scalars)?;
+                let (next, z, alpha, beta) = (next.as_mut(), &mut *f, Ratio::ZERO, Ratio::ZERO);
+                operator.advance_direction(Direction { u, p, next, z, q, alpha, beta, sigma: norm }, scalars)?;
             }
             (_, Some(lines), _) if is(traffic::SOLVE_LINES) => lines.solve_lines(f, u)?,
             (_, Some(lines), _) if is(traffic::PRECONDITION_RESIDUAL) => {
-                lines.precondition_residual(f, q, u, Ratio::ZERO, OUT, scalars)?;
+                let update = ResidualUpdate { r: f, q, z: u, alpha: Ratio::ZERO, out: OUT };
+                lines.precondition_residual(update, scalars)?;
             }
             (Some(diagonal), ..) if is(traffic::SCALE_RESIDUAL) => {
-                diagonal.scale_residual(f, q, u, Ratio::ZERO, OUT, scalars)?;
+                let update = ResidualUpdate { r: f, q, z: u, alpha: Ratio::ZERO, out: OUT };
+                diagonal.scale_residual(update, scalars)?;
             }
             (Some(diagonal), ..) if is(traffic::DIVIDE_BY_DIAGONAL) => diagonal.divide_by_diagonal(f, u)?,
             (.., Some(triangular)) if is(traffic::RELAX_LOWER) => triangular.relax_lower(f, q, u, None)?,
@@ -383,20 +381,21 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
         let Self { level, transfer, f, u, q, coarse, scalars, .. } = self;
         let is = |declared: Traffic| declared.name == step.name;
         let Some((level, relaxation)) = level else { return Ok(false) };
+        let sweep = Sweep { relaxation: *relaxation, guess: Guess::Given, f: &*f, u, scratch: q };
         match (transfer, coarse) {
-            _ if is(traffic::SMOOTH) => level.smooth(*relaxation, Guess::Given, f, u, q)?,
-            _ if is(traffic::SMOOTH_FROM_ZERO) => level.smooth(*relaxation, Guess::Zero, f, u, q)?,
+            _ if is(traffic::SMOOTH) => level.smooth(sweep)?,
+            _ if is(traffic::SMOOTH_FROM_ZERO) => level.smooth(Sweep { guess: Guess::Zero, ..sweep })?,
             (Some(transfer), Some([coarse_f, _])) if is(traffic::RESIDUAL_RESTRICT) => {
-                transfer.residual_restrict(f, u, coarse_f, q)?;
+                transfer.residual_restrict(sweep.f, sweep.u, coarse_f, sweep.scratch)?;
             }
             (Some(transfer), Some([coarse_f, _])) if is(traffic::SMOOTH_RESIDUAL_RESTRICT) => {
-                transfer.smooth_residual_restrict(*relaxation, Guess::Given, f, u, coarse_f, q)?;
+                transfer.smooth_residual_restrict(sweep, coarse_f)?;
             }
             (Some(transfer), Some([coarse_f, _])) if is(traffic::SMOOTH_RESIDUAL_RESTRICT_FROM_ZERO) => {
-                transfer.smooth_residual_restrict(*relaxation, Guess::Zero, f, u, coarse_f, q)?;
+                transfer.smooth_residual_restrict(Sweep { guess: Guess::Zero, ..sweep }, coarse_f)?;
             }
             (Some(transfer), Some([_, coarse_u])) if is(traffic::PROLONG_SMOOTH) => {
-                transfer.prolong_smooth(*relaxation, f, coarse_u, u, q, Some((OUT.get(0), scalars)))?;
+                transfer.prolong_smooth(coarse_u, sweep, Some((OUT.get(0), scalars)))?;
             }
             _ => return Ok(false),
         }

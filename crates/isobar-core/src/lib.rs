@@ -3,7 +3,7 @@
 //! Start at the facade crate `isobar`; `ARCHITECTURE.md` in the repository has the picture. Modules import one way, each from the
 //! previous ones:
 //!
-//! * [`error`], [`real`], [`simd`], [`layout`], [`array`](mod@array), [`traffic`], [`outcome`], [`options`]: plain data,
+//! * [`error`], [`real`], [`simd`], [`layout`], [`array`](mod@array), [`traffic`], [`outcome`], [`forms`], [`options`]: plain data,
 //! * [`policy`] which method, preconditioner and precision are chosen, and what replaces them,
 //! * [`execute`] passes on the host, [`eigen`] small eigenproblems, [`direct`] separable matrices, [`backend`] what a device must offer,
 //! * [`operator`] what can be done with a matrix there,
@@ -28,6 +28,7 @@ pub mod eigen;
 mod elimination;
 pub mod error;
 pub mod execute;
+pub mod forms;
 pub mod grid;
 pub mod layout;
 pub mod operator;

@@ -103,7 +103,7 @@ traffic! {
     RESIDUAL: "residual", "r = f − A u;  ‖r‖²", 2.0, 1.0, 1.0, 18.0;
     /// See [`crate::operator::Operator::residual_norm`].
     RESIDUAL_NORM: "residual_norm", "‖f − A u‖²", 2.0, 0.0, 1.0, 18.0;
-    /// See [`crate::operator::CgOperator::advance_direction`].
+    /// See [`crate::operator::Operator::advance_direction`].
     ADVANCE_DIRECTION: "advance_direction", "u += αp;  p = z + βp;  q = A p;  σ = ⟨p, q⟩", 3.0, 3.0, 1.0, 21.0;
     /// See [`crate::operator::LineSolver::solve_lines`].
     SOLVE_LINES: "solve_lines", "z = M⁻¹ r", 1.0, 1.0, 1.0, 11.0;
@@ -162,7 +162,7 @@ traffic! {
     PROJECT_RESIDUAL: "project_residual", "g_m = s_mᵀ (f − A u);  ‖f − A u‖²", 2.0, 0.0, 1.0, 50.0;
     /// See [`crate::operator::ModalTransfer::expand`]; without the modes' own traffic.
     EXPAND: "expand", "u += Σ s_m x_m", 1.0, 1.0, 0.0, 30.0;
-    /// See [`crate::operator::DirectSolver::solve`]: two transforms, tridiagonal systems, two transforms back.
+    /// See [`crate::backend::DirectSolver::solve`]: two transforms, tridiagonal systems, two transforms back.
     DIRECT_SOLVE: "direct_solve", "u = S (T + μ D_a + ν D_b)⁻¹ Sᵀ b", 6.0, 6.0, 0.0, 100.0;
     /// The traffic of modes in projection and expansion.
     MODES: "modes", "g_m, x_m", 1.0, 1.0, 0.0, 0.0;

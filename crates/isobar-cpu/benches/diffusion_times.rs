@@ -8,15 +8,14 @@ use std::f64::consts::TAU;
 use std::sync::Arc;
 use std::time::Instant;
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::solve_again;
 use isobar_core::error::Result;
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
 use isobar_core::options::{Compatibility, CyclePrecision, Smoother, SolverOptions};
 use isobar_core::problem::materials::{self, Bubbles};
 use isobar_core::problem::random;
-use isobar_core::solver::ignore;
 use isobar_core::stencil::{Coefficients, Diffusion, Side};
 use isobar_cpu::Cpu;
 
@@ -50,8 +49,7 @@ fn time(
         let (clock, before) = (Instant::now(), processor_seconds());
         let mut system = System::new(cpu, &stencil, &options)?;
         let (setup, made) = (clock.elapsed().as_secs_f64(), processor_seconds());
-        let (b, view) = (ArrayView::c_order(&rhs, shape)?, ArrayViewMut::c_order(&mut u, shape)?);
-        let outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore)?;
+        let outcome = solve_again(&mut system, shape, &rhs, &mut u, Guess::Zero)?;
         let levels: Vec<String> = system.description().levels.iter().map(Shape::to_string).collect();
         println!(
             "{name:12} {}: setup {setup:.3} s, solve {:.3} s (of the processor {:.2}, {:.2}), {} iterations, {:.1e}, levels {}",

@@ -6,9 +6,8 @@
 use std::time::Instant;
 
 use isobar_core::backend::Backend;
+use isobar_core::backend::direct::locked;
 use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::DirectBackend;
-use isobar_core::operator::direct::locked;
 use isobar_core::problem::random;
 use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil};
 use isobar_cpu::Cpu;

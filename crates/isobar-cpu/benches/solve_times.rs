@@ -2,13 +2,12 @@
 //! multigrid alternately, so that other load affects both; the least and the median, in milliseconds. Arguments: columns a
 //! side (256), threads (2), "modes" or "multigrid" for that alone (both), and the number of solves (11).
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::build::{Solve, System};
+use isobar_core::build::System;
+use isobar_core::conformance::arrays::solve_again;
 use isobar_core::grid::GridOptions;
 use isobar_core::operator::Guess;
 use isobar_core::options::{Method, SolverOptions};
 use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
-use isobar_core::solver::ignore;
 use isobar_core::stencil::Stencil;
 use isobar_cpu::Cpu;
 
@@ -37,8 +36,7 @@ fn main() -> isobar_core::Result<()> {
             let mut said = vec![String::new(); systems.len()];
             for _ in 0..solves {
                 for ((system, times), said) in systems.iter_mut().zip(&mut times).zip(&mut said) {
-                    let (b, out) = (ArrayView::c_order(&rhs, shape)?, ArrayViewMut::c_order(&mut u, shape)?);
-                    let outcome = system.solve(b.into(), out.into(), Guess::Zero, &mut ignore)?;
+                    let outcome = solve_again(system, shape, &rhs, &mut u, Guess::Zero)?;
                     times.push(outcome.timing.solve);
                     *said = format!("{:>3} {:.1e}", outcome.iterations, outcome.relative_residual);
                 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use isobar_core::backend::{Backend, HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
+use isobar_core::operator::{
+    Guess, LineSmoother, Sweep, Transfer, prolong_smooth_unfused, smooth_residual_restrict_unfused,
+};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
 use pulp::{Simd, WithSimd};
@@ -103,20 +105,11 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
         Ok(())
     }
 
-    fn smooth_residual_restrict(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        coarse_f: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-    ) -> Result<()> {
-        let fine = &self.fine;
-        if relaxation.smoother == Smoother::LineJacobi {
-            fine.smooth(relaxation, guess, f, u, scratch)?;
-            return self.residual_restrict(f, u, coarse_f, scratch);
+    fn smooth_residual_restrict(&self, sweep: Sweep<'_, Vector<T>>, coarse_f: &mut Vector<T>) -> Result<()> {
+        if sweep.relaxation.smoother == Smoother::LineJacobi {
+            return smooth_residual_restrict_unfused(self, sweep, coarse_f);
         }
+        let (fine, Sweep { relaxation, guess, f, u, .. }) = (&self.fine, sweep);
         let guess = fine.prepare(relaxation, guess, u);
         let (vectors, coarse_f) = ([f.share(), u.share_mut()], coarse_f.share_mut());
         let colours = fine.unsolved(relaxation);
@@ -133,20 +126,14 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
 
     fn prolong_smooth(
         &self,
-        relaxation: Relaxation,
-        f: &Vector<T>,
         coarse_u: &mut Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
+        sweep: Sweep<'_, Vector<T>>,
         norm: Option<(Scalar, &mut HostScalars)>,
     ) -> Result<()> {
-        let fine = &self.fine;
-        if relaxation.smoother == Smoother::LineJacobi {
-            self.prolong(coarse_u, u)?;
-            fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
-            let Some((scalar, scalars)) = norm else { return Ok(()) };
-            return fine.residual_norm(f, u, scratch, scalar, scalars);
+        if sweep.relaxation.smoother == Smoother::LineJacobi {
+            return prolong_smooth_unfused(self, coarse_u, sweep, norm);
         }
+        let (fine, Sweep { relaxation, f, u, .. }) = (&self.fine, sweep);
         fine.cpu().fill(coarse_u, &Colour::BOTH)?;
         let (vectors, coarse_u, needed) = ([f.share(), u.share_mut()], coarse_u.share(), fine.needed(relaxation));
         let prolong = |j: usize, space: &mut ChunkSpace<T>| {

@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::{
-    Backend, BodyAfter, DeviceInfo, HostScalars, Meanwhile, Ratio, Scalar, Shares, iterate_after_first, queue,
+    Backend, BodyAfter, DeviceInfo, HostScalars, Meanwhile, Ratio, Scalar, SharedDirect, Shares, iterate_after_first,
+    queue,
 };
 use isobar_core::direct::Separable;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Patch, Shape};
-use isobar_core::operator::{DirectBackend, SharedDirect};
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
 use isobar_dist::part;
@@ -417,9 +417,7 @@ impl Backend for Cpu {
         }
         Ok(2.0 * (layout.len() * size_of::<f64>()) as f64 / best.max(1e-9))
     }
-}
 
-impl DirectBackend for Cpu {
     /// Transforms of whole axes are not divided among ranks.
     fn has_direct(&self) -> bool {
         self.ranks.is_none()

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::{Capabilities, CgOperator, Diagonal, LineSolver, Operator};
+use isobar_core::operator::{Capabilities, Diagonal, LineSolver, Operator};
 use isobar_core::real::Real;
 use isobar_core::reference::{self, Bands, check_indices};
 use isobar_core::stencil::{self, Lines, Supports};
@@ -121,8 +121,6 @@ impl<T: Real> Operator<Cpu, T> for StoredMatrix<T> {
     }
 }
 
-impl<T: Real> CgOperator<Cpu, T> for StoredMatrix<T> {}
-
 impl<T: Real> Diagonal<Cpu, T> for StoredMatrix<T> {
     fn divide_by_diagonal(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
         let (r, values) = (r.entries(), self.values());
@@ -222,8 +220,7 @@ impl Supports<stencil::StoredMatrix> for Cpu {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<StoredMatrix<T>>) -> Capabilities<Self, T> {
-        let (operator, diagonal) = (Arc::clone(operator), Arc::clone(operator));
-        Capabilities { operator, diagonal: Some(diagonal), points: None, triangular: None, aggregates: None }
+        Capabilities::of_rows(operator)
     }
 
     fn lines<T: Real>(

@@ -11,7 +11,7 @@ use isobar_core::policy::Choice;
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
 use isobar_core::stencil::tensor_levels::{by_coarsening, by_modes};
-use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, StoredFaces, Supports, by_stored_faces};
+use isobar_core::stencil::{self, Hierarchy, Modes, Stencil, StoredFaces, Supports, by_stored_faces};
 use isobar_dist::PartBackend;
 use isobar_dist::modes;
 use pulp::Simd;
@@ -298,17 +298,7 @@ impl Supports<stencil::TensorProduct> for Cpu {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<TensorProduct<T>>) -> Capabilities<Self, T> {
-        let (points, diagonal) = (Arc::clone(operator) as _, Arc::clone(operator) as _);
-        let operator = Arc::clone(operator);
-        Capabilities { operator, diagonal: Some(diagonal), points: Some(points), triangular: None, aggregates: None }
-    }
-
-    fn lines<T: Real>(
-        &self,
-        _: &stencil::TensorProduct,
-        operator: &Arc<TensorProduct<T>>,
-    ) -> Result<Option<Lines<Self, stencil::TensorProduct, T>>> {
-        Ok(Some(Lines { solver: Arc::clone(operator) as _, update: None }))
+        Capabilities { points: Some(Arc::clone(operator) as _), ..Capabilities::of_columns(operator) }
     }
 
     fn stored_faces<T: Real>(

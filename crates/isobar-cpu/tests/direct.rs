@@ -2,10 +2,9 @@
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::Backend;
+use isobar_core::backend::direct::locked;
 use isobar_core::direct::{AxisMatrix, Lines, Separable};
 use isobar_core::layout::{Layout, Shape, Slab};
-use isobar_core::operator::DirectBackend;
-use isobar_core::operator::direct::locked;
 use isobar_core::problem::random;
 use isobar_core::reference::Reference;
 use isobar_cpu::Cpu;
@@ -51,7 +50,7 @@ fn noise(shape: Shape) -> Vec<f64> {
 }
 
 /// Computes A⁻¹ b by a back end, out of place and in place.
-fn solve<B: DirectBackend>(backend: &B, factors: &Separable, b: &[f64]) -> [Vec<f64>; 2] {
+fn solve<B: Backend>(backend: &B, factors: &Separable, b: &[f64]) -> [Vec<f64>; 2] {
     let layout = Layout::new(factors.shape).unwrap();
     let solver = backend.direct(&layout, factors).unwrap().unwrap();
     let mut solver = locked(&solver);

@@ -3,14 +3,13 @@
 use std::alloc::{GlobalAlloc, Layout as AllocLayout, System as SystemAllocator};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::solve_again;
 use isobar_core::grid::GridOptions;
 use isobar_core::operator::Guess;
 use isobar_core::options::{Count, Form, Method, ModesOptions, Preconditioner, Smoother, SolverOptions, Start};
 use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_core::real::Precision;
-use isobar_core::solver::ignore;
 use isobar_core::stencil::Stencil;
 use isobar_cpu::Cpu;
 
@@ -99,14 +98,7 @@ fn solves_allocate_nothing_and_hold_what_they_say() {
 
         let mut solve = || {
             let before = COUNT.load(Relaxed);
-            let outcome = system
-                .solve(
-                    ArrayView::c_order(&rhs, shape).unwrap().into(),
-                    ArrayViewMut::c_order(&mut u, shape).unwrap().into(),
-                    Guess::Zero,
-                    &mut ignore,
-                )
-                .unwrap();
+            let outcome = solve_again(&mut system, shape, &rhs, &mut u, Guess::Zero).unwrap();
             // Advice is not counted.
             (COUNT.load(Relaxed) - before - usize::from(outcome.advice.is_some()), outcome.iterations)
         };

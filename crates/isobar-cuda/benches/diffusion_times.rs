@@ -5,13 +5,13 @@
 //! `diffusion_times [steps|solves|galerkin [f64|auto]|points [fixed]]`: all, 256³ cells by Galerkin levels with cycles in double
 //! precision or in the automatically chosen one, or cycles that relax points, with all sides fixed or others too
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::{Backend, Ratio, Sums};
 use isobar_core::bench::{seconds, time_setup, upload_noise};
 use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::solve_again;
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::operator::line::scratch_layout;
-use isobar_core::operator::{Direction, Guess, Relaxation};
+use isobar_core::operator::{Direction, Guess, Relaxation, ResidualUpdate, Sweep};
 use isobar_core::options::{
     CoarseSolve, Compatibility, CyclePrecision, Deflation as DeflationOptions, Method, Preconditioner, Smoother,
     SolverOptions, Stripes,
@@ -20,7 +20,6 @@ use isobar_core::precond::Deflation;
 use isobar_core::problem::materials::{Bubbles, bubbles, noise, two_phase};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
 use isobar_core::real::{Precision, Real};
-use isobar_core::solver::ignore;
 use isobar_core::stencil::{Diffusion, Stencil, Supports};
 use isobar_core::traffic::{self, Traffic};
 use isobar_cuda::Cuda;
@@ -145,11 +144,15 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
     );
     operator.needs_next_direction()?;
     let time = seconds(cuda, || {
-        let direction = Direction { u: &mut u, p: &mut p, next: Some(&mut next), z: &mut f, q: &mut q };
-        operator.advance_direction(direction, Ratio::ZERO, Ratio::ZERO, first, &mut scalars)
+        let (next, [alpha, beta], sigma) = (Some(&mut next), [Ratio::ZERO; 2], first);
+        let direction = Direction { u: &mut u, p: &mut p, next, z: &mut f, q: &mut q, alpha, beta, sigma };
+        operator.advance_direction(direction, &mut scalars)
     })?;
     report(&traffic::ADVANCE_DIRECTION, "advance_direction", time);
-    let time = seconds(cuda, || diagonal.scale_residual(&mut f, &q, &mut u, Ratio::ZERO, out, &mut scalars))?;
+    let time = seconds(cuda, || {
+        let update = ResidualUpdate { r: &mut f, q: &q, z: &mut u, alpha: Ratio::ZERO, out };
+        diagonal.scale_residual(update, &mut scalars)
+    })?;
     report(&traffic::SCALE_RESIDUAL, "scale_residual", time);
     let time = seconds(cuda, || triangular.relax_lower(&f, &mut u, &mut q, Some((first, &mut scalars))))?;
     report(&traffic::RELAX_LOWER, "relax_lower", time);
@@ -169,7 +172,8 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
             [(Smoother::LineRedBlack, "smooth, red–black"), (Smoother::LineJacobi, "smooth, Jacobi")]
         {
             let level = &hierarchy.levels[0];
-            let time = seconds(cuda, || level.smooth(relaxation(smoother), Guess::Given, &f, &mut u, &mut q))?;
+            let time =
+                seconds(cuda, || level.smooth(Sweep::new(relaxation(smoother), Guess::Given, &f, &mut u, &mut q)))?;
             report(&traffic::SMOOTH, name, time);
         }
         if let Some(between) = hierarchy.transfers.first() {
@@ -219,8 +223,7 @@ fn solve(cuda: &Cuda, problem: &DiffusionProblem, name: &str, options: SolverOpt
     let mut times = Vec::new();
     let mut last = String::new();
     for _ in 0..SOLVES {
-        let (b, out) = (ArrayView::c_order(&rhs, shape)?, ArrayViewMut::c_order(&mut u, shape)?);
-        let outcome = system.solve(b.into(), out.into(), Guess::Zero, &mut ignore)?;
+        let outcome = solve_again(&mut system, shape, &rhs, &mut u, Guess::Zero)?;
         times.push(outcome.timing.solve);
         last = format!("{:?}, {} iterations, {:.1e}", outcome.stop, outcome.iterations, outcome.relative_residual);
     }
@@ -308,9 +311,9 @@ fn point_steps(cuda: &Cuda, stencil: &Diffusion, copy: f64) -> Result<()> {
                 100.0 * bandwidth / copy
             );
         };
-        let time = seconds(cuda, || level.smooth(relaxation, Guess::Given, &f, &mut u, &mut s))?;
+        let time = seconds(cuda, || level.smooth(Sweep::new(relaxation, Guess::Given, &f, &mut u, &mut s)))?;
         report("sweep", 3.0, time);
-        let time = seconds(cuda, || level.smooth(relaxation, Guess::Zero, &f, &mut u, &mut s))?;
+        let time = seconds(cuda, || level.smooth(Sweep::new(relaxation, Guess::Zero, &f, &mut u, &mut s)))?;
         report("sweep from zero", 2.0, time);
         let time = seconds(cuda, || transfer.residual_restrict(&f, &mut u, &mut coarse_f, &mut s))?;
         // One vector of the coarser grid.
@@ -318,13 +321,18 @@ fn point_steps(cuda: &Cuda, stencil: &Diffusion, copy: f64) -> Result<()> {
         report("residual, restriction", 2.0 + part, time);
         report("prolongation", 2.0 + part, seconds(cuda, || transfer.prolong(&mut coarse_u, &mut u))?);
         let all = seconds(cuda, || {
-            transfer.prolong_smooth(relaxation, &f, &mut coarse_u, &mut u, &mut s, Some((norm, &mut scalars)))
+            transfer.prolong_smooth(
+                &mut coarse_u,
+                Sweep::new(relaxation, Guess::Given, &f, &mut u, &mut s),
+                Some((norm, &mut scalars)),
+            )
         })?;
         report("prolongation, sweep, norm", 3.0 + part, all);
         for (guess, name, references) in
             [(Guess::Given, "sweep, restriction", 3.0), (Guess::Zero, "the same from zero", 2.0)]
         {
-            let mut step = || transfer.smooth_residual_restrict(relaxation, guess, &f, &mut u, &mut coarse_f, &mut s);
+            let mut step =
+                || transfer.smooth_residual_restrict(Sweep::new(relaxation, guess, &f, &mut u, &mut s), &mut coarse_f);
             report(name, references + part, seconds(cuda, &mut step)?);
         }
     }
@@ -342,8 +350,7 @@ fn point_solve(cuda: &Cuda, problem: &DiffusionProblem, name: &str, precision: P
     let mut u = vec![0.0; rhs.len()];
     let (mut times, mut cycles, mut last) = (Vec::new(), 0, String::new());
     for _ in 0..4 {
-        let (b, out) = (ArrayView::c_order(&rhs, shape)?, ArrayViewMut::c_order(&mut u, shape)?);
-        let outcome = system.solve(b.into(), out.into(), Guess::Zero, &mut ignore)?;
+        let outcome = solve_again(&mut system, shape, &rhs, &mut u, Guess::Zero)?;
         times.push(outcome.timing.solve);
         cycles = outcome.iterations;
         last = format!(

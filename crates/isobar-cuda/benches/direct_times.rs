@@ -8,7 +8,7 @@ use isobar_core::array::DeviceArray;
 use isobar_core::backend::Backend;
 use isobar_core::build::{Solve, System};
 use isobar_core::layout::Shape;
-use isobar_core::operator::{DirectBackend, Guess};
+use isobar_core::operator::Guess;
 use isobar_core::options::{Method, Norm, SolverOptions};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Spacing, random};
 use isobar_core::solver::ignore;
@@ -82,7 +82,7 @@ fn times(cuda: &Cuda, shape: Shape, side: &str, stretching: f64) -> isobar_core:
     let Some(solver) = cuda.direct(&layout, &factors)? else { return Ok(()) };
     let (x, mut y) = (cuda.zeros::<f64>(&layout)?, cuda.zeros::<f64>(&layout)?);
     let alone = best(cuda, 7, || {
-        isobar_core::operator::direct::locked(&solver).solve(&x, &mut y).expect("a device that answers");
+        isobar_core::backend::direct::locked(&solver).solve(&x, &mut y).expect("a device that answers");
     });
     let copy = 1e3 * 2.0 * (layout.len() * size_of::<f64>()) as f64 / cuda.copy_bandwidth(&layout)?;
     let outcome =

@@ -4,15 +4,14 @@
 
 use std::time::Instant;
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::bench::time_setup;
-use isobar_core::build::{Solve, System};
+use isobar_core::build::System;
+use isobar_core::conformance::arrays::solve_again;
 use isobar_core::grid::GridOptions;
 use isobar_core::operator::Guess;
 use isobar_core::options::{Method, SolverOptions};
 use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_core::real::Precision;
-use isobar_core::solver::ignore;
 use isobar_core::stencil::Stencil;
 use isobar_cuda::Cuda;
 
@@ -61,8 +60,7 @@ fn main() -> isobar_core::Result<()> {
             let mut times = Vec::new();
             let mut last = String::new();
             for _ in 0..SOLVES {
-                let (b, out) = (ArrayView::c_order(&rhs, shape)?, ArrayViewMut::c_order(&mut u, shape)?);
-                let outcome = system.solve(b.into(), out.into(), Guess::Zero, &mut ignore)?;
+                let outcome = solve_again(&mut system, shape, &rhs, &mut u, Guess::Zero)?;
                 times.push(outcome.timing.solve);
                 let (up, down) = (1e3 * outcome.timing.upload, 1e3 * outcome.timing.download);
                 last = format!("{:>4} {:.1e} {up:7.1} {down:7.1}", outcome.iterations, outcome.relative_residual);

@@ -9,7 +9,7 @@ use isobar_core::backend::Backend;
 use isobar_core::bench::{seconds, time_setup, upload_noise};
 use isobar_core::grid::GridOptions;
 use isobar_core::layout::Layout;
-use isobar_core::operator::{CgOperator, Guess, LineSolver, Operator};
+use isobar_core::operator::{Guess, LineSolver, Operator};
 use isobar_core::options::{Form, Method, Preconditioner, SolverOptions};
 use isobar_core::precond::Line;
 use isobar_core::problem::Helmholtz;
@@ -79,7 +79,7 @@ fn main() -> isobar_core::Result<()> {
 fn iteration(
     cuda: &Cuda,
     form: Form,
-    operator: Arc<dyn CgOperator<Cuda, f64>>,
+    operator: Arc<dyn Operator<Cuda, f64>>,
     lines: Arc<dyn LineSolver<Cuda, f64>>,
     b: &mut Vector<f64>,
     u: &mut Vector<f64>,

@@ -13,13 +13,13 @@ use isobar_core::real::Real;
 use isobar_dist::PartBackend;
 
 use crate::compile::Source;
-use crate::cuda::{Cuda, check_size};
+use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::kernels;
 use crate::launch::{Arguments, refuse_while_recording};
 use crate::memory::{Buffer, Scratch, require};
 use crate::module::Module;
-use crate::vector::{Vector, c_name, index};
+use crate::vector::{Vector, c_name, check_size, index};
 
 /// Returns the source of the kernels in one precision.
 pub fn source<T: Real>() -> Source {

@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
 use isobar_core::backend::{
-    Backend, BodyAfter, DeviceInfo, Meanwhile, Ratio, Scalar, Shares, iterate_after_first, queue,
+    Backend, BodyAfter, DeviceInfo, Meanwhile, Ratio, Scalar, SharedDirect, Shares, iterate_after_first, queue,
 };
 use isobar_core::direct::Separable;
-use isobar_core::error::{Error, Result};
+use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Patch, Shape};
-use isobar_core::operator::{DirectBackend, SharedDirect};
 use isobar_core::real::Real;
 use isobar_dist::Ranks;
 use isobar_dist::part::{self, PartBackend};
@@ -31,14 +30,12 @@ use crate::problem;
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
 use crate::staging::Staging;
-use crate::vector::{Vector, c_name, index, is_single};
+use crate::vector::{Vector, c_name, check_size, index, is_single};
 
 /// Threads per block of vector operations.
 const BLOCK: usize = 256;
 /// Blocks of vector operations per multiprocessor.
 const BLOCKS_A_MULTIPROCESSOR: usize = 16;
-/// Largest number of rows: kernels use two blocks per row in a grid dimension of at most 65535.
-const MOST_ROWS: usize = 32_767;
 
 /// One NVIDIA GPU. Clones are cheap and share the GPU's stream.
 #[derive(Clone, Debug)]
@@ -78,8 +75,8 @@ impl Cuda {
     /// Opens the GPU with this number.
     ///
     /// # Errors
-    /// [`Error::Device`] if the driver or the GPU is missing or too old, or if there is neither NVRTC nor a pack of compiled kernels; the
-    /// message says what to do.
+    /// [`Error::Device`](isobar_core::error::Error::Device) if the driver or the GPU is missing or too old, or if there is neither
+    /// NVRTC nor a pack of compiled kernels; the message says what to do.
     pub fn new(ordinal: usize) -> Result<Self> {
         let context = Arc::new(Context::open(ordinal)?);
         if pack::get(&context.architecture()).is_none() {
@@ -248,17 +245,6 @@ impl Cuda {
     ) -> Result<()> {
         self.inner.staging.fetch(self.context(), array, fill)
     }
-}
-
-/// Fails if a grid is too large for the kernels' indices.
-pub(crate) fn check_size(shape: Shape) -> Result<()> {
-    let Shape { nx, ny, nz } = shape;
-    if ny > MOST_ROWS || nz > 1 << 16 || nx > 1 << 24 || nx.div_ceil(2) * nz > 1 << 30 {
-        return Err(Error::Unsupported(format!(
-            "a grid of {shape} cells is too large for CUDA: at most {MOST_ROWS} rows (grid.ny) and 2³⁰ cells in half a row of columns are supported"
-        )));
-    }
-    Ok(())
 }
 
 impl Backend for Cuda {
@@ -493,9 +479,7 @@ impl Backend for Cuda {
         }
         Ok((2 * COPIES * x.buffer().bytes()) as f64 / best.max(1e-9))
     }
-}
 
-impl DirectBackend for Cuda {
     /// Transforms of whole axes are not divided.
     fn has_direct(&self) -> bool {
         self.ranks.is_none()

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use isobar_core::backend::Scalar;
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
+use isobar_core::operator::{
+    LineSmoother, Relaxation, Sweep, Transfer, prolong_smooth_unfused, smooth_residual_restrict_unfused,
+};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
 use isobar_core::stencil::halving::{End, Halving};
@@ -116,14 +118,9 @@ pub(crate) struct PointTransfer<T: Real> {
 
 impl<T: Real> PointTransfer<T> {
     /// Returns the finer level, if its sweep and this transfer may be one pass.
-    fn level<'a>(
-        &self,
-        relaxation: Relaxation,
-        f: &'a Vector<T>,
-        u: &'a mut Vector<T>,
-        scratch: &'a mut Vector<T>,
-    ) -> Option<Level<'a, T>> {
-        let Relaxation { smoother, rho, first } = relaxation;
+    fn level<'a>(&self, sweep: &'a mut Sweep<'_, Vector<T>>) -> Option<Level<'a, T>> {
+        let Relaxation { smoother, rho, first } = sweep.relaxation;
+        let Sweep { f, u, scratch, .. } = sweep;
         let halving = self.tables.arguments();
         (self.streams && smoother == Smoother::PointRedBlack).then_some(Level { halving, rho, first, f, u, scratch })
     }
@@ -163,49 +160,36 @@ impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
         self.fine.kernels().launch_restriction(self.tables.coarse_grid(), self.tables.arguments(), vectors)
     }
 
-    fn smooth_residual_restrict(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        coarse_f: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-    ) -> Result<()> {
-        if let Some(level) = self.level(relaxation, f, u, scratch)
+    fn smooth_residual_restrict(&self, mut sweep: Sweep<'_, Vector<T>>, coarse_f: &mut Vector<T>) -> Result<()> {
+        let guess = sweep.guess;
+        if let Some(level) = self.level(&mut sweep)
             && self.fine.kernels().relax_restrict(guess, level, coarse_f)?
         {
             return Ok(());
         }
-        self.fine.smooth(relaxation, guess, f, u, scratch)?;
-        self.residual_restrict(f, u, coarse_f, scratch)
+        smooth_residual_restrict_unfused(self, sweep, coarse_f)
     }
 
     fn prolong_smooth(
         &self,
-        relaxation: Relaxation,
-        f: &Vector<T>,
         coarse_u: &mut Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
+        mut sweep: Sweep<'_, Vector<T>>,
         norm: Option<(Scalar, &mut Scalars)>,
     ) -> Result<()> {
         let out = norm.as_ref().map(|(norm, scalars)| (*norm, &**scalars));
-        if let Some(level) = self.level(relaxation, f, u, scratch)
+        if let Some(level) = self.level(&mut sweep)
             && self.fine.kernels().prolong_relax(level, coarse_u, out)?
         {
             return Ok(());
         }
-        self.prolong(coarse_u, u)?;
-        self.fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
         match norm {
-            Some((norm, scalars)) if relaxation.smoother == Smoother::PointRedBlack => {
-                self.fine.fill(u)?;
-                self.fine.kernels().norm_of_cells(f, u, None, norm, scalars)?;
+            Some((norm, scalars)) if sweep.relaxation.smoother == Smoother::PointRedBlack => {
+                prolong_smooth_unfused(self, coarse_u, sweep.again(), None)?;
+                self.fine.fill(sweep.u)?;
+                self.fine.kernels().norm_of_cells(sweep.f, sweep.u, None, norm, scalars)?;
                 self.fine.sum([norm], scalars)
             }
-            Some((norm, scalars)) => self.fine.residual_norm(f, u, scratch, norm, scalars),
-            None => Ok(()),
+            norm => prolong_smooth_unfused(self, coarse_u, sweep, norm),
         }
     }
 }

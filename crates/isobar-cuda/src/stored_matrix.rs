@@ -8,19 +8,19 @@ use std::sync::Arc;
 
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::{Capabilities, CgOperator, Diagonal, LineSolver, Operator};
+use isobar_core::operator::{Capabilities, Diagonal, LineSolver, Operator};
 use isobar_core::real::Real;
 use isobar_core::reference::{self, Bands};
 use isobar_core::stencil::{self, Csr, Lines, Stencil, Supports};
 
 use crate::compile::Source;
-use crate::cuda::{Cuda, check_size};
+use crate::cuda::Cuda;
 use crate::cusparse::{CompressedRows, Cusparse, MatrixProduct, TridiagonalSolve};
 use crate::kernels;
 use crate::launch::{Arguments, Call, refuse_while_recording};
 use crate::memory::{Buffer, require};
 use crate::module::Module;
-use crate::vector::{Vector, c_name};
+use crate::vector::{Vector, c_name, check_size};
 
 /// Returns the source of the kernels in one precision.
 pub fn source<T: Real>() -> Source {
@@ -147,8 +147,6 @@ impl<T: Real> Operator<Cuda, T> for StoredMatrix<T> {
     }
 }
 
-impl<T: Real> CgOperator<Cuda, T> for StoredMatrix<T> {}
-
 impl<T: Real> Diagonal<Cuda, T> for StoredMatrix<T> {
     fn divide_by_diagonal(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
         let len = self.layout.len();
@@ -256,13 +254,7 @@ impl Supports<stencil::StoredMatrix> for Cuda {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<StoredMatrix<T>>) -> Capabilities<Self, T> {
-        Capabilities {
-            operator: Arc::clone(operator) as _,
-            diagonal: Some(Arc::clone(operator) as _),
-            points: None,
-            triangular: None,
-            aggregates: None,
-        }
+        Capabilities::of_rows(operator)
     }
 
     fn lines<T: Real>(

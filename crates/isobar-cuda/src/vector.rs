@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::{Layout, Shape};
 use isobar_core::real::{Precision, Real};
 
 use crate::driver::{Context, Pointer};
@@ -13,6 +13,8 @@ use crate::memory::Buffer;
 /// Number of zeros before the first element and after the last, halo rows included: positions beside the outermost columns may be
 /// read.
 const GUARD: usize = 64;
+/// Largest number of rows: kernels use two blocks per row in a grid dimension of at most 65535.
+const MOST_ROWS: usize = 32_767;
 
 /// A vector in one [`Layout`].
 #[derive(Debug)]
@@ -75,4 +77,15 @@ pub(crate) fn index<T: Real>() -> usize {
 /// Returns whether a precision is single.
 pub(crate) fn is_single<T: Real>() -> bool {
     T::PRECISION == Precision::F32
+}
+
+/// Fails if a grid is too large for the kernels' indices.
+pub(crate) fn check_size(shape: Shape) -> Result<()> {
+    let Shape { nx, ny, nz } = shape;
+    if ny > MOST_ROWS || nz > 1 << 16 || nx > 1 << 24 || nx.div_ceil(2) * nz > 1 << 30 {
+        return Err(Error::Unsupported(format!(
+            "a grid of {shape} cells is too large for CUDA: at most {MOST_ROWS} rows (grid.ny) and 2³⁰ cells in half a row of columns are supported"
+        )));
+    }
+    Ok(())
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use isobar_core::backend::Scalar;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, Shape, Slab};
-use isobar_core::operator::{Coarser, Guess, LineSmoother, Relaxation, Transfer};
+use isobar_core::operator::{Coarser, LineSmoother, Sweep, Transfer};
 use isobar_core::real::{Real, bytes_of, bytes_of_mut};
 
 use crate::part::{Link, PartBackend};
@@ -179,30 +179,17 @@ impl<B: PartBackend, T: Real> Transfer<B, T> for Gathering<B, T> {
         self.restrict_to(coarse_f, |coarse_f| self.part.residual_restrict(f, u, coarse_f, scratch))
     }
 
-    fn smooth_residual_restrict(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &B::Vector<T>,
-        u: &mut B::Vector<T>,
-        coarse_f: &mut B::Vector<T>,
-        scratch: &mut B::Vector<T>,
-    ) -> Result<()> {
-        self.restrict_to(coarse_f, |coarse_f| {
-            self.part.smooth_residual_restrict(relaxation, guess, f, u, coarse_f, scratch)
-        })
+    fn smooth_residual_restrict(&self, sweep: Sweep<'_, B::Vector<T>>, coarse_f: &mut B::Vector<T>) -> Result<()> {
+        self.restrict_to(coarse_f, |coarse_f| self.part.smooth_residual_restrict(sweep, coarse_f))
     }
 
     fn prolong_smooth(
         &self,
-        relaxation: Relaxation,
-        f: &B::Vector<T>,
         coarse_u: &mut B::Vector<T>,
-        u: &mut B::Vector<T>,
-        scratch: &mut B::Vector<T>,
+        sweep: Sweep<'_, B::Vector<T>>,
         norm: Option<(Scalar, &mut B::Scalars)>,
     ) -> Result<()> {
-        self.prolong_from(coarse_u, |coarse_u| self.part.prolong_smooth(relaxation, f, coarse_u, u, scratch, norm))
+        self.prolong_from(coarse_u, |coarse_u| self.part.prolong_smooth(coarse_u, sweep, norm))
     }
 }
 

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use boxes::smooth_ring;
-use checks::{GRIDS, GRIDS_OF_MODES, check_apply, check_solves, krylov, modes, multigrid, problem};
+use checks::{GRIDS, GRIDS_OF_MODES, check_apply, check_grids, check_solves, krylov, modes, multigrid, problem};
 use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::Shape;
@@ -124,11 +124,8 @@ fn a_rank_for_every_row(way: Way) {
 }
 
 fn methods(way: Way, grids: &[([usize; 3], &[usize])], options: &[SolverOptions]) {
-    for &([nx, ny, nz], ranks) in grids {
-        let ranks: Vec<usize> = ranks.iter().copied().filter(|&ranks| ranks <= most_ranks(way)).collect();
-        for options in options {
-            check_solves(backend(way), &problem(nx, ny, nz), &ranks, options);
-        }
+    for &(extents, ranks) in grids {
+        check_grids(backend(way), &[(extents, &some(ranks, way)[..])], options);
     }
 }
 

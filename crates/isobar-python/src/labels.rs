@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use isobar::Shape;
-use isobar::problem::{Label, LabelTable, Phases};
+use isobar::problem::{LabelTable, Phases};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -61,7 +61,7 @@ impl Labels {
         LabelTable::new(entries, None).map_err(of_coefficients)
     }
 
-    fn image<L: Label>(&self) -> PyResult<&[L]> {
+    fn image<L>(&self) -> PyResult<&[L]> {
         let (pointer, shape) = (self.0 as *const L, self.shape()?);
         if pointer.is_null() || !pointer.is_aligned() {
             return Err(PyValueError::new_err(format!("an image at the unaligned address {:#x}; copy it", self.0)));

@@ -1,5 +1,7 @@
 //! Choosing where to compute.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use isobar_core::array::DeviceArray;
@@ -206,25 +208,92 @@ impl Device {
     /// [`Error::Invalid`](crate::Error::Invalid) for any other name, and for more than [`Device::most_threads`]; the
     /// errors of opening the device. `cuda` is never replaced by the CPU.
     pub fn parse(text: &str, threads: Option<usize>) -> Result<Self> {
+        Self::named(text, threads)?.open(threads)
+    }
+
+    /// Returns the device of this name, having checked the number of threads.
+    pub(crate) fn named(text: &str, threads: Option<usize>) -> Result<DeviceName> {
         let most = Self::most_threads();
         if let Some(threads) = threads.filter(|&threads| threads > most) {
             let message = format!("{threads}; use a number from 1 to {most}, such as the number of cores");
             return Err(Error::invalid("threads", message));
         }
-        match text {
-            "auto" => Self::auto(threads),
-            "cpu" => threads.map_or_else(Self::cpu, Self::cpu_with_threads),
-            "cuda" => Self::cuda(0),
-            _ => match text.strip_prefix("cuda:").map(|list| list.split(',').map(str::parse).collect()) {
-                Some(Ok(ordinals)) => Self::cards(Vec::<usize>::as_slice(&ordinals)),
-                _ => Err(Error::invalid(
-                    "device",
-                    format!(
-                        "{text:?}; use auto, cpu, cuda, cuda:N with the number of a device, as in cuda:1, or several, as in \
-                         cuda:0,1"
-                    ),
-                )),
-            },
+        text.parse().map_err(|message| Error::invalid("device", format!("{text:?}; {message}")))
+    }
+}
+
+/// A device by its name, not yet opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DeviceName {
+    /// The first GPU if it works, else the processor's cores.
+    #[default]
+    Auto,
+    /// The processor's cores.
+    Cpu,
+    /// The first GPU; on several ranks of a machine one GPU for each.
+    Cuda,
+    /// The GPUs with these numbers.
+    Cards(Vec<usize>),
+}
+
+impl DeviceName {
+    /// Opens it. `threads` is for the CPU, all cores by default.
+    ///
+    /// # Errors
+    /// The errors of opening the device.
+    pub fn open(&self, threads: Option<usize>) -> Result<Device> {
+        match self {
+            Self::Auto => Device::auto(threads),
+            Self::Cpu => threads.map_or_else(Device::cpu, Device::cpu_with_threads),
+            Self::Cuda => Device::cuda(0),
+            Self::Cards(ordinals) => Device::cards(ordinals),
+        }
+    }
+
+    /// Opens a rank's own device: its share of the cores for `auto` and `cpu`, the GPU of its number among the ranks of this
+    /// machine, `here`, for `cuda`.
+    ///
+    /// # Errors
+    /// The errors of opening the device; several GPUs.
+    pub fn open_own(&self, ranks: &crate::Ranks, here: usize, threads: Option<usize>) -> Result<Device> {
+        match self {
+            Self::Auto | Self::Cpu => Device::cpu_with_threads(threads.unwrap_or_else(|| ranks.threads())),
+            Self::Cuda => Device::cuda(here % isobar_cuda::devices().map_or(1, |cards| cards.len().max(1))),
+            Self::Cards(ordinals) if ordinals.len() > 1 => Err(Error::Unsupported(
+                "a rank can use one GPU only; use cuda, which gives each rank one, or run on one rank".into(),
+            )),
+            Self::Cards(_) => self.open(threads),
+        }
+    }
+}
+
+impl FromStr for DeviceName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers = |list: &str| list.split(',').map(str::parse).collect::<Result<_, _>>().ok();
+        let named = match text {
+            "auto" => Some(Self::Auto),
+            "cpu" => Some(Self::Cpu),
+            "cuda" => Some(Self::Cuda),
+            _ => text.strip_prefix("cuda:").and_then(numbers).map(Self::Cards),
+        };
+        named.ok_or_else(|| {
+            "use auto, cpu, cuda, cuda:N with the number of a device, as in cuda:1, or several, as in cuda:0,1".into()
+        })
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda => f.write_str("cuda"),
+            Self::Cards(numbers) => {
+                let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+                write!(f, "cuda:{}", numbers.join(","))
+            }
         }
     }
 }
@@ -243,5 +312,9 @@ mod tests {
             assert!(matches!(Device::parse(wrong, None), Err(Error::Invalid { .. })), "{wrong}");
         }
         assert!(matches!(Device::parse("cuda:1000", None), Err(Error::Device { .. })));
+        for name in ["auto", "cpu", "cuda", "cuda:3", "cuda:1,0"] {
+            assert_eq!(name.parse::<DeviceName>().unwrap().to_string(), name);
+        }
+        assert_eq!("cuda:1,0".parse(), Ok(DeviceName::Cards(vec![1, 0])));
     }
 }

@@ -132,10 +132,11 @@ pub use solver::{Solver, SolverBuilder};
 ///   [`dist`](internals::dist): grids divided among ranks; [`reference`](mod@internals::reference): the plain back end that
 ///   specifies both, which [`conformance`](internals::conformance) compares them with.
 pub mod internals {
+    pub use crate::device::DeviceName;
     pub use crate::process::OfProcess;
     pub use isobar_core::{
-        array, backend, bench, build, conformance, execute, layout, operator, policy, precond, real, reference, simd,
-        solver, stepping, traffic,
+        array, backend, bench, build, conformance, execute, forms, layout, operator, policy, precond, real, reference,
+        simd, solver, stepping, traffic,
     };
     pub use isobar_cpu as cpu;
     pub use isobar_cuda as cuda;

@@ -157,13 +157,7 @@ impl Ranks {
     pub fn open(&self, device: &str, threads: Option<usize>) -> Result<Device> {
         self.together(|| {
             let here = self.number_here()?;
-            let threads = Some(threads.unwrap_or_else(|| self.threads()));
-            let own = match device {
-                "auto" => Device::parse("cpu", threads),
-                "cuda" => Device::cuda(here % isobar_cuda::devices().map_or(1, |cards| cards.len().max(1))),
-                _ => Device::parse(device, threads),
-            };
-            self.device(own?)
+            self.device(Device::named(device, threads)?.open_own(self, here, threads)?)
         })
     }
 

@@ -1,12 +1,10 @@
 //! `[grid]` of a box: the numbers and widths of its cells.
 
-use std::fmt;
 use std::ops::RangeInclusive;
 
+use isobar::internals::forms::Forms;
 use isobar::problem::Spacing;
-use serde::Deserialize;
-use serde::de::value::SeqAccessDeserializer;
-use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::document::Document;
 use crate::error::Result;
@@ -15,7 +13,7 @@ use crate::text::{Number, plural};
 /// `[grid]` of a box.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct GridSection {
+pub(crate) struct GridSection {
     pub(super) nx: usize,
     pub(super) ny: usize,
     pub(super) nz: usize,
@@ -37,32 +35,12 @@ enum Widths {
 
 impl<'de> Deserialize<'de> for Widths {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-
-        impl<'de> Visitor<'de> for Either {
-            type Value = Widths;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a width, or a list of the widths of all cells")
-            }
-
-            fn visit_f64<E: de::Error>(self, width: f64) -> Result<Widths, E> {
-                Ok(Widths::All(width))
-            }
-
-            fn visit_i64<E: de::Error>(self, width: i64) -> Result<Widths, E> {
-                Ok(Widths::All(width as f64))
-            }
-
-            fn visit_u64<E: de::Error>(self, width: u64) -> Result<Widths, E> {
-                Ok(Widths::All(width as f64))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, widths: A) -> Result<Widths, A::Error> {
-                Deserialize::deserialize(SeqAccessDeserializer::new(widths)).map(Widths::Each)
-            }
-        }
-        deserializer.deserialize_any(Either)
+        let forms = Forms::<Self, Vec<f64>> {
+            number: |width| Some(Self::All(width)),
+            list: Some(|widths| Ok(Self::Each(widths))),
+            ..Forms::new("a width, or a list of the widths of all cells")
+        };
+        forms.read(deserializer)
     }
 }
 

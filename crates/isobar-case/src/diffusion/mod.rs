@@ -10,17 +10,19 @@ mod grid;
 mod points;
 mod sides;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use isobar::Shape;
 use isobar::internals::layout::Layout;
-use isobar::problem::{Source, Spacing, Weighting, Well};
+use isobar::problem::{Source, Spacing, Well};
 use serde::Deserialize;
 
 use crate::document::Document;
 use crate::error::Result;
+use crate::rhs::{RhsKind, RhsSection};
 use crate::values::Values;
 pub use faces::FacesSection;
+pub(crate) use grid::GridSection;
 pub use points::{SourceSection, WellSection};
 use sides::GivenSides;
 pub use sides::Sides;
@@ -47,38 +49,6 @@ pub struct DiffusionCase {
 #[serde(default, deny_unknown_fields)]
 struct ProblemSection {
     rhs: RhsSection,
-}
-
-/// `[problem.rhs]`: the body source.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RhsSection {
-    /// Its kind; by default "none" if sources, wells or boundary values drive the solution, else "constant".
-    pub kind: Option<RhsKind>,
-    /// The seed of kind "random" and of a random first guess.
-    pub seed: u64,
-    /// Whether entries are values of f, to be integrated over cells, or entries of the vector b itself.
-    pub weighting: Weighting,
-    /// The file of kind "file"; after reading, relative to the working directory.
-    pub path: Option<PathBuf>,
-}
-
-/// `problem.rhs.kind`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RhsKind {
-    /// f = 0: sides, sources and wells drive the solution.
-    None,
-    /// f = 1.
-    Constant,
-    /// Reproducible noise in [−1, 1).
-    Random,
-    /// A sum of two smooth functions of the relative position.
-    Smooth,
-    /// b = A x with x = cos n in cell n; sources and boundary values are ignored.
-    Manufactured,
-    /// Read from an `.npy` file of shape (nz, ny, nx).
-    File,
 }
 
 /// `diffusion.unknowns` and `heat.unknowns`
@@ -140,46 +110,10 @@ impl Default for DiffusionSection {
     }
 }
 
-/// Every key of the sections of these kinds, for suggestions.
-pub(crate) const KEYS: [&str; 31] = [
-    "grid.spacing",
-    "grid.size",
-    "diffusion.coefficient",
-    "diffusion.coefficient_y",
-    "diffusion.coefficient_z",
-    "diffusion.multiplier",
-    "diffusion.reaction",
-    "diffusion.active",
-    "diffusion.unknowns",
-    "diffusion.boundary.west",
-    "diffusion.boundary.east",
-    "diffusion.boundary.south",
-    "diffusion.boundary.north",
-    "diffusion.boundary.bottom",
-    "diffusion.boundary.top",
-    "diffusion.boundary.x",
-    "diffusion.boundary.y",
-    "diffusion.boundary.z",
-    "diffusion.boundary.all",
-    "faces.x",
-    "faces.y",
-    "faces.z",
-    "faces.shift",
-    "faces.active",
-    "diffusion.sources",
-    "diffusion.wells",
-    "diffusion.coefficient.file",
-    "diffusion.coefficient.layers",
-    "diffusion.coefficient.two_phase",
-    "diffusion.coefficient.bubbles",
-    "diffusion.coefficient.noise",
-];
-
 impl DiffusionCase {
     pub(crate) fn read(kind: &'static str, document: &Document<'_>, folder: &Path) -> Result<Self> {
         let ProblemSection { mut rhs } = document.read_without("problem", &["kind"])?;
-        crate::problem::check_rhs_path(document, rhs.kind == Some(RhsKind::File), rhs.path.as_deref())?;
-        rhs.path = rhs.path.map(|path| folder.join(path));
+        rhs.complete(document, folder)?;
         for key in ["grid.geometry", "grid.depth", "grid.grading"] {
             if document.get(key).is_some() {
                 let message = format!(
@@ -189,7 +123,7 @@ impl DiffusionCase {
                 return Err(document.failure_at_key(key, &message));
             }
         }
-        let grid: grid::GridSection = document.read("grid")?;
+        let grid: GridSection = document.read("grid")?;
         let shape = Shape::new(grid.nx, grid.ny, grid.nz);
         Layout::new(shape).map_err(|error| crate::case::at_key(document, error))?;
         let spacing = grid.spacing(document)?;
@@ -250,14 +184,8 @@ impl DiffusionCase {
         }
         match self.rhs_kind() {
             RhsKind::None => {}
-            RhsKind::Constant => text += ", constant right-hand side",
-            RhsKind::Random => text += &format!(", random right-hand side (seed {})", self.rhs.seed),
-            RhsKind::Smooth => text += ", smooth right-hand side",
             RhsKind::Manufactured => text += ", manufactured solution cos n",
-            RhsKind::File => {
-                let path = self.rhs.path.as_deref().unwrap_or(Path::new(""));
-                text += &format!(", right-hand side from {}", path.display());
-            }
+            kind => text += &format!(", {}", self.rhs.describe(kind)),
         }
         text
     }

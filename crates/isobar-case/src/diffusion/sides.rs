@@ -1,14 +1,12 @@
 //! `diffusion.boundary`: boundary conditions on the sides of the box.
 
-use std::fmt;
 use std::path::Path;
 
 use isobar::Shape;
+use isobar::internals::forms::Forms;
 use isobar::problem::{Boundary, DiffusionProblem, SideFields};
 use isobar_io::npy;
-use serde::Deserialize;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::document::Document;
 use crate::error::{Error, Result};
@@ -60,117 +58,80 @@ pub(super) struct GivenSides(Table);
 
 impl<'de> Deserialize<'de> for GivenSides {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-
-        fn all<E: de::Error>(side: Result<Side, E>) -> Result<GivenSides, E> {
-            Ok(GivenSides(Table { all: Some(side?), ..Table::default() }))
+        fn all(side: Side) -> GivenSides {
+            GivenSides(Table { all: Some(side), ..Table::default() })
         }
 
-        impl<'de> Visitor<'de> for Either {
-            type Value = GivenSides;
+        let forms = Forms::<Self, (), Table> {
+            word: |word| Side::named(word).map(all),
+            number: |value| Some(all(Side::Dirichlet(Values::Number(value)))),
+            table: Some(|table| Ok(Self(table))),
+            ..Forms::new("a section of sides, or one condition for all sides, such as 0.0 or \"periodic\"")
+        };
+        forms.read(deserializer)
+    }
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a section of sides, or one condition for all sides, such as 0.0 or \"periodic\"")
-            }
+/// The condition of a side as a table, with one key.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    neumann: Option<Values>,
+    dirichlet: Option<Values>,
+    robin: Option<Film>,
+    file: Option<std::path::PathBuf>,
+}
 
-            fn visit_str<E: de::Error>(self, word: &str) -> Result<GivenSides, E> {
-                all(Side::deserialize(word.into_deserializer()))
-            }
+/// The numbers of a Robin condition.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Film {
+    coefficient: Values,
+    value: Values,
+}
 
-            fn visit_f64<E: de::Error>(self, value: f64) -> Result<GivenSides, E> {
-                all(Side::deserialize(value.into_deserializer()))
-            }
-
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<GivenSides, E> {
-                self.visit_f64(value as f64)
-            }
-
-            fn visit_u64<E: de::Error>(self, value: u64) -> Result<GivenSides, E> {
-                self.visit_f64(value as f64)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<GivenSides, A::Error> {
-                Table::deserialize(MapAccessDeserializer::new(map)).map(GivenSides)
-            }
+impl Given {
+    fn side(self) -> Result<Side, String> {
+        let given = [
+            self.neumann.map(Side::Neumann),
+            self.dirichlet.map(Side::Dirichlet),
+            self.robin.map(|Film { coefficient, value }| Side::Robin { coefficient, value }),
+            self.file.map(|path| Side::Dirichlet(Values::File(path))),
+        ];
+        let count = given.iter().flatten().count();
+        match given.into_iter().flatten().next() {
+            Some(side) if count == 1 => Ok(side),
+            _ => Err(format!("{count} conditions; give exactly one, such as {{ dirichlet = … }} or {{ neumann = … }}")),
         }
-        deserializer.deserialize_any(Either)
     }
 }
 
 impl<'de> Deserialize<'de> for Side {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Given {
-            neumann: Option<Values>,
-            dirichlet: Option<Values>,
-            robin: Option<Film>,
-            file: Option<std::path::PathBuf>,
-        }
-
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Film {
-            coefficient: Values,
-            value: Values,
-        }
-
-        struct Either;
-
-        impl<'de> Visitor<'de> for Either {
-            type Value = Side;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(
-                    "\"neumann\" (no flow), \"dirichlet\" (the value 0), \"periodic\", the value of u, { dirichlet = VALUE }, { neumann = \
-                     FLUX } or { robin = { coefficient = H, value = V } }",
-                )
-            }
-
-            fn visit_str<E: de::Error>(self, word: &str) -> Result<Side, E> {
-                match word {
-                    "neumann" => Ok(Side::default()),
-                    "dirichlet" => Ok(Side::Dirichlet(Values::Number(0.0))),
-                    "periodic" => Ok(Side::Periodic),
-                    _ => Err(E::invalid_value(Unexpected::Str(word), &self)),
-                }
-            }
-
-            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Side, E> {
-                Ok(Side::Dirichlet(Values::Number(value)))
-            }
-
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Side, E> {
-                self.visit_f64(value as f64)
-            }
-
-            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Side, E> {
-                self.visit_f64(value as f64)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Side, A::Error> {
-                let Given { neumann, dirichlet, robin, file } = Given::deserialize(MapAccessDeserializer::new(map))?;
-                let given = [
-                    neumann.map(Side::Neumann),
-                    dirichlet.map(Side::Dirichlet),
-                    robin.map(|Film { coefficient, value }| Side::Robin { coefficient, value }),
-                    file.map(|path| Side::Dirichlet(Values::File(path))),
-                ];
-                let mut given = given.into_iter().flatten();
-                match (given.next(), given.next()) {
-                    (Some(side), None) => Ok(side),
-                    (None, _) => Err(de::Error::invalid_type(Unexpected::Map, &self)),
-                    (Some(_), Some(_)) => Err(de::Error::custom(
-                        "more than one condition; give exactly one, such as { dirichlet = … } or { neumann = … }",
-                    )),
-                }
-            }
-        }
-        deserializer.deserialize_any(Either)
+        let forms = Forms::<Self, (), Given> {
+            word: Self::named,
+            number: |value| Some(Self::Dirichlet(Values::Number(value))),
+            table: Some(Given::side),
+            ..Forms::new(
+                "\"neumann\" (no flow), \"dirichlet\" (the value 0), \"periodic\", the value of u, { dirichlet = VALUE }, { neumann = \
+                 FLUX } or { robin = { coefficient = H, value = V } }",
+            )
+        };
+        forms.read(deserializer)
     }
 }
 
 impl Side {
+    /// Returns the condition that is given by a word.
+    fn named(word: &str) -> Option<Self> {
+        match word {
+            "neumann" => Some(Self::default()),
+            "dirichlet" => Some(Self::Dirichlet(Values::Number(0.0))),
+            "periodic" => Some(Self::Periodic),
+            _ => None,
+        }
+    }
+
     /// Returns its numbers with their keys.
     fn numbers(&self) -> impl Iterator<Item = (&'static str, &Values)> {
         let (first, second) = match self {

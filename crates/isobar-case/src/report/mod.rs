@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use isobar::internals::backend::DeviceInfo;
 use isobar::internals::backend::Shares;
-use isobar::{Description, Outcome, Shape};
+use isobar::{Description, Shape};
 use serde::Serialize;
 
 pub use measured::{Checks, ErrorReport, KernelReport, Seconds, SetupReport, TrafficReport};
@@ -56,7 +56,7 @@ impl Report {
         case: String,
         problem: ProblemReport,
         description: &Description,
-        outcome: &Outcome,
+        outcome: impl Into<OutcomeReport>,
         checks: Checks,
         seconds: Seconds,
         traffic: TrafficReport,
@@ -72,7 +72,7 @@ impl Report {
                 precision: description.precision.to_string(),
                 trial: Vec::new(),
             },
-            outcome: OutcomeReport::from(outcome),
+            outcome: outcome.into(),
             error: None,
             checks,
             flux: BTreeMap::new(),
@@ -106,16 +106,9 @@ impl ProblemReport {
 /// The device that solved the problem.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeviceReport {
-    /// "cpu" or "cuda"
-    pub kind: String,
-    /// The model.
-    pub name: String,
-    /// Number of devices that worked together.
-    pub count: usize,
-    /// Number of processes that worked together.
-    pub ranks: usize,
-    /// Host threads.
-    pub threads: usize,
+    /// Its kind, "cpu" or "cuda", its name, and how many devices, ranks and threads worked together.
+    #[serde(flatten)]
+    pub info: DeviceInfo,
     /// How the grid is divided among ranks: numbers of subdomains in x and y, and the smallest and largest widths of them in columns and rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares: Option<Shares>,
@@ -123,20 +116,7 @@ pub struct DeviceReport {
 
 impl From<&Description> for DeviceReport {
     fn from(description: &Description) -> Self {
-        Self { shares: description.shares, ..Self::from(&description.device) }
-    }
-}
-
-impl From<&DeviceInfo> for DeviceReport {
-    fn from(device: &DeviceInfo) -> Self {
-        Self {
-            kind: device.kind.to_owned(),
-            name: device.name.clone(),
-            count: device.count,
-            ranks: device.ranks,
-            threads: device.threads,
-            shares: None,
-        }
+        Self { info: description.device.clone(), shares: description.shares }
     }
 }
 
@@ -210,11 +190,7 @@ mod tests {
             case: "x.toml".into(),
             problem: ProblemReport { kind: "helmholtz", unknowns: 8, grid: [2, 2, 2] },
             device: DeviceReport {
-                kind: "cpu".into(),
-                name: "a \"CPU\"".into(),
-                count: 1,
-                ranks: 1,
-                threads: 2,
+                info: DeviceInfo { kind: "cpu", name: "a \"CPU\"".into(), count: 1, ranks: 1, threads: 2 },
                 shares: None,
             },
             solver: SolverReport {

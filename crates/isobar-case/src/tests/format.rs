@@ -7,7 +7,7 @@ use isobar::{Precision, Shape};
 
 use super::*;
 use crate::diffusion;
-use crate::helmholtz::RhsKind;
+use crate::rhs::RhsKind;
 use crate::{FirstGuess, Matrix};
 
 #[test]
@@ -15,7 +15,10 @@ fn every_key_of_the_format_is_read() {
     let case = parse(FULL, &[]).unwrap();
     let HelmholtzCase { section: problem, grid } = helmholtz(FULL, &[]);
     assert_eq!((problem.courant, problem.lambda, problem.omega), (8.4, 1.0, None));
-    assert_eq!((problem.rhs.kind, problem.rhs.seed, problem.rhs.weighting), (RhsKind::Random, 7, Weighting::None));
+    assert_eq!(
+        (problem.rhs.kind, problem.rhs.seed, problem.rhs.weighting),
+        (Some(RhsKind::Random), 7, Weighting::None)
+    );
     assert_eq!((grid.nx, grid.ny, grid.nz, grid.depth), (16, 8, 4, 50e3));
     assert_eq!(case.solver.method, Method::Multigrid);
     assert_eq!(case.solver.multigrid.smoother, Smoother::LineJacobi);
@@ -55,7 +58,7 @@ fn overrides_apply_in_order() {
     assert_eq!(case.solver.tolerance, 1e-8);
     assert_eq!(case.solver.multigrid.levels, Some(2));
     assert_eq!(case.solver.precision, Precision::F32);
-    assert_eq!((problem.rhs.kind, problem.rhs.weighting), (RhsKind::Smooth, Weighting::None));
+    assert_eq!((problem.rhs.kind, problem.rhs.weighting), (Some(RhsKind::Smooth), Weighting::None));
 }
 
 #[test]
@@ -111,19 +114,19 @@ fn sides_have_short_forms() {
     let case = super::diffusion(text, &[]);
     // All sides of a grid of one layer are four.
     assert_eq!(sides_of(&case), [[Boundary::Periodic; 2], [fixed, Boundary::Dirichlet(3.0)], [closed; 2]]);
-    assert_eq!(case.rhs_kind(), diffusion::RhsKind::None);
+    assert_eq!(case.rhs_kind(), RhsKind::None);
     assert_eq!(sides_of(&super::diffusion(text, &["grid.nz=2"]))[2], [fixed; 2]);
     assert_eq!(sides_of(&super::diffusion(text, &["diffusion.boundary.z=2"]))[2], [Boundary::Dirichlet(2.0); 2]);
     let plain = "[problem]\nkind = \"poisson\"\n[grid]\nnx = 4\nny = 8\n";
     for (set, sides) in [("0", [[Boundary::Dirichlet(0.0); 2]; 2]), ("periodic", [[Boundary::Periodic; 2]; 2])] {
         let case = super::diffusion(plain, &[&format!("diffusion.boundary={set}")]);
         assert_eq!(sides_of(&case), [sides[0], sides[1], [closed; 2]]);
-        assert_eq!(case.rhs_kind(), diffusion::RhsKind::Constant);
+        assert_eq!(case.rhs_kind(), RhsKind::Constant);
     }
     let robin = "diffusion.boundary.west={ robin = { coefficient = 3, value = 2.0 } }";
     let case = super::diffusion(plain, &[robin]);
     assert_eq!(sides_of(&case)[0], [Boundary::Robin { coefficient: 3.0, value: 2.0 }, closed]);
-    assert_eq!(case.rhs_kind(), diffusion::RhsKind::None);
+    assert_eq!(case.rhs_kind(), RhsKind::None);
     assert!(parse(plain, &[robin]).unwrap().problem.matrix_size() != parse(plain, &[]).unwrap().problem.matrix_size());
 }
 
@@ -227,16 +230,16 @@ fn a_minimal_diffusion_problem_takes_the_defaults() {
     let case = super::diffusion(text, &[]);
     assert_eq!((case.kind, case.shape), ("poisson", Shape::new(4, 8, 1)));
     assert_eq!(case.spacing, [0.25, 0.125, 1.0].map(Spacing::Uniform));
-    assert_eq!(case.rhs_kind(), diffusion::RhsKind::Constant);
+    assert_eq!(case.rhs_kind(), RhsKind::Constant);
     for set in [
         "diffusion.sources=[ { i = 0, j = 0, rate = 1.0 } ]",
         "diffusion.boundary.west={ dirichlet = 1.0 }",
         "diffusion.boundary.west={ neumann = -1.0 }",
         "diffusion.wells=[ { i = 0, j = 0, value = 0.0, radius = 1e-3 } ]",
     ] {
-        assert_eq!(super::diffusion(text, &[set]).rhs_kind(), diffusion::RhsKind::None, "{set}");
+        assert_eq!(super::diffusion(text, &[set]).rhs_kind(), RhsKind::None, "{set}");
     }
-    assert_eq!(super::diffusion(text, &["diffusion.boundary.west=dirichlet"]).rhs_kind(), diffusion::RhsKind::Constant);
+    assert_eq!(super::diffusion(text, &["diffusion.boundary.west=dirichlet"]).rhs_kind(), RhsKind::Constant);
     let stretched = super::diffusion(text, &["grid.size=[8, 4]"]);
     assert_eq!(stretched.spacing, [2.0, 0.5, 1.0].map(Spacing::Uniform));
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use isobar::options::{Norm, SolverOptions};
-use isobar::problem::{Coefficient, DiffusionProblem, Label, LabelTable, Phases, Spacing};
+use isobar::problem::{Coefficient, DiffusionProblem, LabelTable, Phases, Spacing};
 use isobar::stencil::Axis;
 use isobar::{Device, Effective, Sample, Shape};
 use isobar_case::report::OutcomeReport;
@@ -150,18 +150,16 @@ fn kappa(args: &EffectiveArgs, shape: Shape, values: Pixels, is_whole: bool) -> 
         (None, given) => LabelTable::new(given.iter().map(|pair| (pair.label, pair.value)).collect(), None),
     };
     let found = table.and_then(|table| match values {
-        Pixels::Bytes(labels) => kappa_of(&table, shape, &labels),
-        Pixels::Numbers(labels) => kappa_of(&table, shape, &labels),
+        Pixels::Bytes(labels) => match table.phases(shape, &labels)? {
+            Some(phases) => Ok(Kappa::Phases(phases)),
+            None => table.coefficients(shape, &labels).map(Kappa::Cells),
+        },
+        Pixels::Numbers(mut labels) => match table.phases_of_numbers(shape, &labels)? {
+            Some(phases) => Ok(Kappa::Phases(phases)),
+            None => table.replace(shape, &mut labels).map(|()| Kappa::Cells(labels)),
+        },
     });
     found.map_err(|error| named(args, error))
-}
-
-/// Looks up the labels of an image.
-fn kappa_of<L: Label>(table: &LabelTable, shape: Shape, labels: &[L]) -> isobar::Result<Kappa> {
-    match table.phases(shape, labels)? {
-        Some(phases) => Ok(Kappa::Phases(phases)),
-        None => table.coefficients(shape, labels).map(Kappa::Cells),
-    }
 }
 
 /// Lists the first labels of an image, for a message.

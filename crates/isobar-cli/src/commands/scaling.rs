@@ -1,11 +1,11 @@
 //! `isobar bench --scaling`
 
-use isobar::internals::cuda;
+use isobar::internals::{DeviceName, cuda};
 use isobar::{Device, Shape, Stop};
 use isobar_case::{Case, Problem};
 use serde::Serialize;
 
-use crate::args::{BenchArgs, DeviceChoice, Scaling};
+use crate::args::{BenchArgs, Scaling};
 use crate::console::Console;
 use crate::failure::{Failure, Result};
 use crate::summary::{Time, entry};
@@ -58,10 +58,10 @@ impl Devices {
         let threads = || Self::Threads(args.device.threads.map_or_else(cores, std::num::NonZeroUsize::get));
         let all = || cuda::devices().map(|cards| (0..cards.len()).collect::<Vec<_>>());
         Ok(match &args.device.device {
-            DeviceChoice::Cards(numbers) => Self::Cards(numbers.clone()),
-            DeviceChoice::Cuda => Self::Cards(all()?),
-            DeviceChoice::Cpu => threads(),
-            DeviceChoice::Auto => match all() {
+            DeviceName::Cards(numbers) => Self::Cards(numbers.clone()),
+            DeviceName::Cuda => Self::Cards(all()?),
+            DeviceName::Cpu => threads(),
+            DeviceName::Auto => match all() {
                 Ok(cards) if !cards.is_empty() => Self::Cards(cards),
                 _ => threads(),
             },

@@ -16,56 +16,43 @@ use isobar_io::{Field, Mesh};
 use libtest_mimic::{Arguments, Trial};
 use tempfile::tempdir;
 
-use crate::support::{Turns, by_one_process, case, check_as_one, file, launcher, mpiexec, text, written};
+use crate::support::{Turns, assert_near, by_one_process, case, check_as_one, file, launcher, mpiexec, text, written};
 
 const TINY: [&str; 6] = ["--set", "grid.nx=24", "--set", "grid.ny=28", "--set", "grid.nz=8"];
 
+/// A case of 24 × 28 × 8 cells with these lines, which follow those of its grid.
+macro_rules! cells {
+    ($lines:literal) => {
+        concat!(
+            "[problem]\nkind = \"diffusion\"\n[grid]\nnx = 24\nny = 28\nnz = 8\n",
+            $lines,
+            "\n[solver]\ntolerance = 1e-8\n"
+        )
+    };
+}
+
 /// A case that is closed except at two sides, one of which touches the rows of at most two ranks.
-const ROCK: &str = r#"
-[problem]
-kind = "diffusion"
-[grid]
-nx = 24
-ny = 28
-nz = 8
-[diffusion]
+const ROCK: &str = cells!(
+    r#"[diffusion]
 coefficient = { noise = { sigma = 1.0, seed = 5 } }
-boundary = { west = { dirichlet = 1.0 }, south = { dirichlet = 0.0 } }
-[solver]
-tolerance = 1e-8
-"#;
+boundary = { west = { dirichlet = 1.0 }, south = { dirichlet = 0.0 } }"#
+);
 
 /// A smooth floating case.
-const SMOOTH: &str = r#"
-[problem]
-kind = "diffusion"
-[grid]
-nx = 24
-ny = 28
-nz = 8
-spacing = [1.0, 1.0, 1.0]
+const SMOOTH: &str = cells!(
+    r#"spacing = [1.0, 1.0, 1.0]
 [diffusion]
 coefficient = 2.0
-sources = [ { i = 3, j = 4, k = [1, 2], rate = 1.0 }, { i = 20, j = 25, k = [5, 5], rate = -1.0 } ]
-[solver]
-tolerance = 1e-8
-"#;
+sources = [ { i = 3, j = 4, k = [1, 2], rate = 1.0 }, { i = 20, j = 25, k = [5, 5], rate = -1.0 } ]"#
+);
 
 /// A case with bubbles and holes across the borders of slabs, for which conjugate gradients with lines take hundreds of
 /// iterations.
-const BUBBLES: &str = r#"
-[problem]
-kind = "diffusion"
-[grid]
-nx = 24
-ny = 28
-nz = 8
-[diffusion]
+const BUBBLES: &str = cells!(
+    r#"[diffusion]
 coefficient = { bubbles = { contrast = 1e-6, count = 12, radius = 0.12, seed = 3 } }
-boundary = { west = { dirichlet = 1.0 }, south = { dirichlet = 0.0 } }
-[solver]
-tolerance = 1e-8
-"#;
+boundary = { west = { dirichlet = 1.0 }, south = { dirichlet = 0.0 } }"#
+);
 
 /// A case of ten steps with a checkpoint after five.
 const HEAT: &str = r#"
@@ -214,9 +201,7 @@ fn columns_are_divided(mpi: &Path, turns: Turns) {
     run(&["--parts", "2x2", "--set", "heat.end_time=5e-3", "--set", "heat.checkpoint_every=0"]);
     run(&["--parts", "4x1", "--restart", &checkpoint]);
     let (_, v) = written(files.path());
-    let largest = u.iter().fold(0.0f64, |largest, u| largest.max(u.abs()));
-    let distance = u.iter().zip(&v).fold(0.0f64, |largest, (u, v)| largest.max((u - v).abs()));
-    assert!(v.len() == u.len() && distance <= 1e-8 * largest, "{distance:e} of {largest:e}");
+    assert_near(&v, &u, 1e-8, "on another division");
 }
 
 /// Rank 0 writes frames, report and checkpoint; a checkpoint does not depend on the number of ranks.
@@ -235,15 +220,10 @@ fn time_steps_are_those_of_one_process(mpi: &Path) {
         written(files.path())
     };
     let (alone, u) = by_one_process(files.path(), &solve);
-    let near = |v: &[f64], what: &str| {
-        let largest = u.iter().fold(0.0f64, |largest, u| largest.max(u.abs()));
-        let distance = u.iter().zip(v).fold(0.0f64, |largest, (u, v)| largest.max((u - v).abs()));
-        assert!(v.len() == u.len() && distance <= 1e-8 * largest, "{what}: {distance:e} of {largest:e}");
-    };
     for ranks in ["1", "2", "3", "6"] {
         fs::remove_file(&output).unwrap();
         let (report, v) = run(ranks, &[]);
-        near(&v, ranks);
+        assert_near(&v, &u, 1e-8, ranks);
         assert_eq!(report["steps"].as_array().unwrap().len(), alone["steps"].as_array().unwrap().len());
         let energies = [&report, &alone].map(|report| report["steps"][9]["energy"].as_f64().unwrap());
         assert!((energies[0] - energies[1]).abs() <= 1e-6 * energies[1], "{energies:?}");
@@ -252,7 +232,7 @@ fn time_steps_are_those_of_one_process(mpi: &Path) {
     let half = ["--set", "heat.end_time=5e-3", "--set", "heat.checkpoint_every=0"];
     run("3", &half);
     let (_, v) = run("2", &["--restart", &checkpoint]);
-    near(&v, "after a restart");
+    assert_near(&v, &u, 1e-8, "after a restart");
     let said = mpiexec(mpi, &["-n", "2", "isobar", "solve", &heat, "--device", "cpu", "--output", &frames]);
     assert!(said.status.success() && files.path().join("u.zarr").is_dir(), "{}", text(&said));
 }

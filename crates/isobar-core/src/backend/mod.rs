@@ -3,9 +3,11 @@
 //! * this file: [`Backend`],
 //! * [`scalars`]: names of scalars, and coefficients made from them,
 //! * [`aggregate`]: one number for each set of cells, `runs`: sets of cells in a short form,
+//! * [`direct`]: transforms that solve a separable matrix,
 //! * [`queue`]: work of several systems at the same time.
 
 pub mod aggregate;
+pub mod direct;
 pub mod queue;
 mod runs;
 pub mod scalars;
@@ -16,11 +18,13 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 
 use crate::array::{ArrayView, ArrayViewMut, DeviceArray};
+use crate::direct::Separable;
 use crate::error::{Error, Result};
 use crate::layout::{Colour, Layout, Patch, Shape};
 use crate::real::Real;
 
 pub use aggregate::{AggregateBackend, AggregateMap};
+pub use direct::{DirectSolver, Judged, SharedDirect};
 pub(crate) use runs::Runs;
 pub use scalars::{HostScalars, Ratio, Scalar, Sums};
 
@@ -56,7 +60,7 @@ impl fmt::Display for Shares {
 pub type BodyAfter<'b, S> = dyn FnMut(Option<usize>, &mut S) -> Result<()> + 'b;
 
 /// A description of the device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceInfo {
     /// `"cpu"` or `"cuda"`, for reports.
     pub kind: &'static str,
@@ -363,6 +367,19 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// Waits for the code of all steps that were prepared: called at the end of a solver's setup. Exchanges nothing.
     fn await_prepared(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// Returns whether [`Backend::direct`] solves separable matrices on whole grids.
+    fn has_direct(&self) -> bool {
+        false
+    }
+
+    /// Makes the direct solver of a separable matrix for vectors of this layout, where this back end has one.
+    ///
+    /// # Errors
+    /// See [`Separable::bases`]; the errors of the device.
+    fn direct(&self, _layout: &Layout, _factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
+        Ok(None)
     }
 
     /// Bytes read and written a second by a plain copy of a vector of this layout, measured now.

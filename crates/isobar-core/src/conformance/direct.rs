@@ -3,8 +3,8 @@
 use super::Complete;
 use super::fixture::{ok, poison, send};
 use crate::array::ArrayViewMut;
+use crate::backend::direct::locked;
 use crate::layout::Shape;
-use crate::operator::direct::locked;
 use crate::problem::random;
 use crate::reference::Vector;
 use crate::stencil::{Coefficients, Diffusion, Side, Stencil, Supports};
@@ -57,7 +57,7 @@ fn residual(stencil: &Diffusion, u: &[f64], b: &[f64]) -> f64 {
     norm(&mut stencil.times(u).iter().zip(b).map(|(a, b)| a - b)) / norm(&mut b.iter().copied()).max(1e-300)
 }
 
-fn check<B: Complete>(backend: &B, stencil: &Diffusion, solver: &crate::operator::SharedDirect<B>, what: &str) {
+fn check<B: Complete>(backend: &B, stencil: &Diffusion, solver: &crate::backend::SharedDirect<B>, what: &str) {
     let shape = Stencil::shape(stencil);
     let mut b = ok(Vector::<f64>::zeros(&ok(<B as Supports<Diffusion>>::layout(backend, stencil))));
     let mean = match is_singular(stencil) {
@@ -83,7 +83,7 @@ fn check<B: Complete>(backend: &B, stencil: &Diffusion, solver: &crate::operator
     judge(&on_b, "in place");
 }
 
-fn solver<B: Complete>(backend: &B, stencil: &Diffusion, what: &str) -> crate::operator::SharedDirect<B> {
+fn solver<B: Complete>(backend: &B, stencil: &Diffusion, what: &str) -> crate::backend::SharedDirect<B> {
     let layout = ok(<B as Supports<Diffusion>>::layout(backend, stencil));
     let Some(solver) = ok(backend.direct(&layout, &ok(stencil.separable()))) else {
         panic!("{what}: no direct solver")

@@ -4,19 +4,18 @@ use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use super::arrays;
 use crate::array::{ArrayView, ArrayViewMut};
 use crate::backend::{Backend, HostScalars, Ratio, Scalar};
-use crate::build::{Solve, System};
 use crate::error::Result;
 use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
 use crate::layout::{Colour, Layout, Shape};
-use crate::operator::{Capabilities, Guess, LineSolver, Relaxation, Transfer};
+use crate::operator::{Capabilities, LineSolver, Relaxation, Transfer};
 use crate::options::{Smoother, SolverOptions};
 use crate::outcome::Outcome;
 use crate::problem::{Helmholtz, random};
 use crate::real::Real;
 use crate::reference::{Plain, Reference, SevenPoint, Vector};
-use crate::solver::ignore;
 use crate::stencil::{Coefficients, Diffusion, Hierarchy, Side, Stencil, Supports, TensorProduct};
 
 /// Grids smaller than a row of lanes, odd, one cell wide in each direction, long and thin, and large enough for several
@@ -442,36 +441,6 @@ pub(super) fn compare_at_scale<B: Backend, T: Real>(
     }
 }
 
-/// Solves from zero; the array for the solution is NaN before.
-pub(super) fn solve<B: Supports<S>, S: Stencil>(
-    backend: &B,
-    stencil: &S,
-    options: &SolverOptions,
-    rhs: &[f64],
-) -> (Outcome, Vec<f64>) {
-    let mut u = vec![f64::NAN; rhs.len()];
-    let outcome = ok(solve_into(backend, stencil, options, rhs, &mut u, Guess::Zero));
-    (outcome, u)
-}
-
-/// Solves into an array that may hold a first guess.
-///
-/// # Errors
-/// See [`System::new`] and [`Solve::solve`].
-pub(super) fn solve_into<B: Supports<S>, S: Stencil>(
-    backend: &B,
-    stencil: &S,
-    options: &SolverOptions,
-    rhs: &[f64],
-    u: &mut [f64],
-    guess: Guess,
-) -> Result<Outcome> {
-    let shape = stencil.shape();
-    let mut system = System::new(backend, stencil, options)?;
-    let (b, u) = (ArrayView::c_order(rhs, shape)?, ArrayViewMut::c_order(u, shape)?);
-    system.solve(b.into(), u.into(), guess, &mut ignore)
-}
-
 /// Returns the reference's solve of a named problem, computed once for all back ends and checks of a process.
 pub(super) fn reference_solve<S: Stencil>(
     name: &str,
@@ -487,5 +456,5 @@ where
     let key = format!("{name} {options:?}");
     let solved = SOLVED.get_or_init(Mutex::default);
     let cell = Arc::clone(solved.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default());
-    Arc::clone(cell.get_or_init(|| Arc::new(solve(&Reference, stencil, options, rhs))))
+    Arc::clone(cell.get_or_init(|| Arc::new(arrays::solve(&Reference, stencil, options, rhs))))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::fixture::{SCALARS, compare_at_scale, fetch, ok, poison, random_vector, send};
 use crate::backend::Backend;
 use crate::layout::{Colour, Layout, Shape};
-use crate::operator::{Guess, Relaxation, Transfer};
+use crate::operator::{Guess, Relaxation, Sweep, Transfer};
 use crate::options::Smoother;
 use crate::problem::random;
 use crate::real::Real;
@@ -231,8 +231,8 @@ fn sweeps<B: Supports<Diffusion>, T: Real>(
             if guess == Guess::Given {
                 ok(backend.convert(on_x, &mut on_u));
             }
-            ok(expected.smooth(relaxation, guess, f, &mut u, &mut scratch));
-            ok(level.smooth(relaxation, guess, on_f, &mut on_u, &mut on_scratch));
+            ok(expected.smooth(Sweep::new(relaxation, guess, f, &mut u, &mut scratch)));
+            ok(level.smooth(Sweep::new(relaxation, guess, on_f, &mut on_u, &mut on_scratch)));
             let slack = 10.0;
             compare_at_scale(
                 backend,
@@ -265,8 +265,12 @@ fn sweeps_with_restriction<B: Supports<Diffusion>, T: Real>(
         // The second sweep continues from the first.
         for guess in [Guess::Zero, Guess::Given] {
             let (mut coarse_f, mut on_coarse_f) = poison::<B, T>(backend, coarse);
-            ok(expected.smooth_residual_restrict(relaxation, guess, &f, &mut u, &mut coarse_f, &mut scratch));
-            ok(tested.smooth_residual_restrict(relaxation, guess, &on_f, &mut on_u, &mut on_coarse_f, &mut on_scratch));
+            ok(expected
+                .smooth_residual_restrict(Sweep::new(relaxation, guess, &f, &mut u, &mut scratch), &mut coarse_f));
+            ok(tested.smooth_residual_restrict(
+                Sweep::new(relaxation, guess, &on_f, &mut on_u, &mut on_scratch),
+                &mut on_coarse_f,
+            ));
             let step = format!("smooth_residual_restrict {relaxation:?} {guess:?}");
             // A nearly decoupled column amplifies rounding as much as its right-hand side.
             let slack = 100.0 * (largest(&u) / largest(x)).clamp(1.0, 1e5);

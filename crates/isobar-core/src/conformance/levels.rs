@@ -1,14 +1,13 @@
 //! Transfers between levels, and the steps that fuse them with sweeps.
 
-use std::sync::Arc;
-
 use super::fixture::{
     Levels, SCALARS, Sample, compare, compare_at_scale, fetch, for_each_two_levels, has_same_weights, ok, poison,
     random_vector, relaxations, send, shapes, tolerance,
 };
+use super::point_levels::Level;
 use crate::backend::Backend;
 use crate::layout::Shape;
-use crate::operator::{Guess, MixedTop};
+use crate::operator::MixedTop;
 use crate::options::Smoother;
 use crate::problem::random;
 use crate::real::Real;
@@ -52,47 +51,13 @@ pub(super) fn fused_transfers<B: Supports<S>, S: Sample, T: Real>(backend: &B)
 where
     Reference: Supports<S, Operator<T> = Plain<S, T>>,
 {
-    let [norm, ..] = SCALARS;
     let all: Vec<(String, S)> = samples::<B, S>().into_iter().filter(|(_, stencil)| stencil.is_tame()).collect();
     for_each_two_levels(backend, &all, |levels: &mut Levels<'_, B, S, T>| {
-        let ((f, on_f), (mut s, mut on_s)) = (levels.fine.vector(17), levels.fine.poison());
-        let (mut coarse_f, mut on_coarse_f) = poison::<B, T>(backend, levels.coarse);
-        let (mut coarse_u, mut on_coarse_u) = levels.coarse_vector(21);
-        let name = levels.fine.name.clone();
-        let same_coarse = |found: &B::Vector<T>, expected: &Vector<T>, what: &str| {
-            compare_at_scale(backend, found, expected, RESIDUAL_SCALE, &format!("{what} with {name}"));
-        };
-        let (mut u, mut on_u) = levels.fine.vector(18);
         let (tested, reference) = levels.transfer();
-        ok(reference.residual_restrict(&f, &mut u, &mut coarse_f, &mut s));
-        ok(tested.residual_restrict(&on_f, &mut on_u, &mut on_coarse_f, &mut on_s));
-        same_coarse(&on_coarse_f, &coarse_f, "residual_restrict");
-        for relaxation in relaxations() {
-            let (mut u, mut on_u) = levels.fine.poison();
-            for guess in [Guess::Zero, Guess::Given] {
-                let (tested, reference) = levels.transfer();
-                let what = format!("smooth_residual_restrict {relaxation:?} {guess:?}");
-                ok(reference.smooth_residual_restrict(relaxation, guess, &f, &mut u, &mut coarse_f, &mut s));
-                let (_, mut on_coarse_f) = poison::<B, T>(backend, levels.coarse);
-                ok(tested.smooth_residual_restrict(relaxation, guess, &on_f, &mut on_u, &mut on_coarse_f, &mut on_s));
-                levels.fine.compare(&on_u, &u, &what);
-                same_coarse(&on_coarse_f, &coarse_f, &what);
-            }
-            for with_norm in [true, false] {
-                // The transfers are borrowed from `levels`, whose scalars are needed at the same time.
-                let (tested, reference) =
-                    (Arc::clone(&levels.tested.transfers[0]), Arc::clone(&levels.reference.transfers[0]));
-                let fine = &mut levels.fine;
-                let out = with_norm.then_some((norm, &mut fine.reference_scalars));
-                ok(reference.prolong_smooth(relaxation, &f, &mut coarse_u, &mut u, &mut s, out));
-                let out = with_norm.then_some((norm, &mut fine.scalars));
-                ok(tested.prolong_smooth(relaxation, &on_f, &mut on_coarse_u, &mut on_u, &mut on_s, out));
-                fine.compare(&on_u, &u, &format!("prolong_smooth {relaxation:?}, norm {with_norm}"));
-                if with_norm {
-                    fine.compare_scalar(norm, fine.shape().cells() as f64, "norm of prolong_smooth");
-                }
-            }
-        }
+        let (shape, name, scales) = (levels.fine.shape(), levels.fine.name.clone(), [1.0, RESIDUAL_SCALE]);
+        let (on_fine, fine) = (tested.fine(), reference.fine());
+        let level = Level { backend, tested: on_fine, reference: fine, shape, name, scratch: shape, scales };
+        level.fused_transfers(tested, reference, relaxations());
     });
 }
 

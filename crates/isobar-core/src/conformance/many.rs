@@ -2,9 +2,10 @@
 
 use std::ops::ControlFlow;
 
+use super::arrays::solve_by;
 use super::fixture::ok;
 use crate::array::{ArrayView, ArrayViewMut};
-use crate::build::{Solve, System, solve_many};
+use crate::build::{System, solve_many};
 use crate::error::Result;
 use crate::layout::Shape;
 use crate::operator::Guess;
@@ -56,20 +57,6 @@ fn solve_all<B: Supports<Diffusion>>(
     (outcomes, u)
 }
 
-/// Solves in turn.
-fn one_by_one<B: Supports<Diffusion>>(
-    system: &mut System<B, Diffusion>,
-    shape: Shape,
-    rhs: &[Vec<f64>],
-) -> Vec<(Outcome, Vec<f64>)> {
-    let solve = |rhs: &Vec<f64>| {
-        let mut u = vec![f64::NAN; shape.cells()];
-        let (b, out) = (ok(ArrayView::c_order(rhs, shape)), ok(ArrayViewMut::c_order(&mut u, shape)));
-        (ok(system.solve(b.into(), out.into(), Guess::Zero, &mut ignore)), u)
-    };
-    rhs.iter().map(solve).collect()
-}
-
 /// Systems solved at the same time have the bits of systems solved one after the other, also after an update.
 pub(super) fn at_a_time<B: Supports<Diffusion>>(backend: &B) {
     let options = |method, preconditioner, precision| SolverOptions {
@@ -118,7 +105,7 @@ pub(super) fn at_a_time<B: Supports<Diffusion>>(backend: &B) {
             }
             let (found, u) = solve_all(&mut system, shape, &rhs, &mut ignore);
             let found = ok(found);
-            let expected = one_by_one(&mut system, shape, &rhs);
+            let expected: Vec<_> = rhs.iter().map(|rhs| solve_by(&mut system, shape, rhs)).collect();
             assert_eq!(found.len(), rhs.len());
             for (k, ((found, u), (expected, v))) in found.iter().zip(&u).zip(&expected).enumerate() {
                 assert_eq!(found.stop, expected.stop, "problem {n}, round {round}, system {k}: {found:?}");

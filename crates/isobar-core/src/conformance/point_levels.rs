@@ -6,7 +6,7 @@ use super::solves::like_the_reference;
 use crate::backend::{Backend, HostScalars};
 use crate::build::System;
 use crate::layout::{Colour, Layout, Shape};
-use crate::operator::{Guess, LineSmoother, Relaxation, Transfer};
+use crate::operator::{Guess, LineSmoother, Relaxation, Sweep, Transfer};
 use crate::options::{Compatibility, Method, Preconditioner, Smoother, SolverOptions};
 use crate::problem::random;
 use crate::real::{Precision, Real};
@@ -54,15 +54,31 @@ fn relaxations() -> impl Iterator<Item = Relaxation> {
 }
 
 /// A level on both back ends.
-struct Level<'a, B: Backend, T: Real> {
-    backend: &'a B,
-    tested: &'a dyn LineSmoother<B, T>,
-    reference: &'a dyn LineSmoother<Reference, T>,
-    shape: Shape,
-    name: String,
+pub(super) struct Level<'a, B: Backend, T: Real> {
+    pub(super) backend: &'a B,
+    pub(super) tested: &'a dyn LineSmoother<B, T>,
+    pub(super) reference: &'a dyn LineSmoother<Reference, T>,
+    pub(super) shape: Shape,
+    pub(super) name: String,
+    /// The scratch vector of the back end that is tested.
+    pub(super) scratch: Shape,
+    /// The scales of rounding of its vectors, and of those of the coarser level.
+    pub(super) scales: [f64; 2],
 }
 
-impl<B: Backend, T: Real> Level<'_, B, T> {
+impl<'a, B: Backend, T: Real> Level<'a, B, T> {
+    /// Makes a level whose points are relaxed.
+    fn of_points(
+        backend: &'a B,
+        tested: &'a dyn LineSmoother<B, T>,
+        reference: &'a dyn LineSmoother<Reference, T>,
+        name: String,
+    ) -> Self {
+        let shape = reference.layout().shape();
+        let scratch = if tested.needs_scratch(Smoother::PointRedBlack) { shape } else { Shape::new(1, 1, 1) };
+        Self { backend, tested, reference, shape, name, scratch, scales: [SCALE; 2] }
+    }
+
     fn vector(&self, shape: Shape, seed: u64) -> (Vector<T>, B::Vector<T>) {
         let v = random_vector(shape, seed);
         let sent = send(self.backend, &v);
@@ -74,8 +90,7 @@ impl<B: Backend, T: Real> Level<'_, B, T> {
     }
 
     fn scratch(&self) -> (Vector<T>, B::Vector<T>) {
-        let shape = if self.tested.needs_scratch(Smoother::PointRedBlack) { self.shape } else { Shape::new(1, 1, 1) };
-        let (_, on_scratch) = poison(self.backend, shape);
+        let (_, on_scratch) = poison(self.backend, self.scratch);
         (poison(self.backend, self.shape).0, on_scratch)
     }
 
@@ -89,8 +104,8 @@ impl<B: Backend, T: Real> Level<'_, B, T> {
         for relaxation in relaxations() {
             let ((mut s, mut on_s), (mut u, mut on_u)) = (self.scratch(), poison(self.backend, self.shape));
             for guess in [Guess::Zero, Guess::Given] {
-                ok(self.reference.smooth(relaxation, guess, &f, &mut u, &mut s));
-                ok(self.tested.smooth(relaxation, guess, &on_f, &mut on_u, &mut on_s));
+                ok(self.reference.smooth(Sweep::new(relaxation, guess, &f, &mut u, &mut s)));
+                ok(self.tested.smooth(Sweep::new(relaxation, guess, &on_f, &mut on_u, &mut on_s)));
                 self.same(&on_u, &u, SCALE, &format!("smooth {relaxation:?} {guess:?}"));
             }
         }
@@ -106,39 +121,64 @@ impl<B: Backend, T: Real> Level<'_, B, T> {
         let coarse = reference.coarse_layout().shape();
         assert_eq!(tested.coarse_layout().shape(), coarse, "{}", self.name);
         let ((mut f, mut on_f), (mut u, mut on_u)) = (self.vector(self.shape, 3), self.vector(self.shape, 4));
-        let (mut coarse_u, mut on_coarse_u) = self.vector(coarse, 5);
-        let ((mut coarse_f, mut on_coarse_f), (mut s, mut on_s)) = (poison(self.backend, coarse), self.scratch());
+        let ((mut coarse_u, mut on_coarse_u), (mut coarse_f, mut on_coarse_f)) =
+            (self.vector(coarse, 5), poison(self.backend, coarse));
         ok(reference.restrict(&mut f, &mut coarse_f));
         ok(tested.restrict(&mut on_f, &mut on_coarse_f));
         self.same(&on_coarse_f, &coarse_f, SCALE, "restrict");
-        let (mut v, mut on_v) = (u.clone(), send(self.backend, &u));
-        ok(reference.prolong(&mut coarse_u, &mut v));
-        ok(tested.prolong(&mut on_coarse_u, &mut on_v));
-        self.same(&on_v, &v, 1.0, "prolong");
+        ok(reference.prolong(&mut coarse_u, &mut u));
+        ok(tested.prolong(&mut on_coarse_u, &mut on_u));
+        self.same(&on_u, &u, 1.0, "prolong");
+        self.fused_transfers(tested, reference, relaxations);
+    }
+
+    /// Checks sweep and restriction, prolongation and sweep, in one pass.
+    pub(super) fn fused_transfers(
+        &self,
+        tested: &dyn Transfer<B, T>,
+        reference: &dyn Transfer<Reference, T>,
+        relaxations: impl IntoIterator<Item = Relaxation>,
+    ) {
+        let (coarse, [scale, coarse_scale]) = (reference.coarse_layout().shape(), self.scales);
+        let ((f, on_f), (mut u, mut on_u)) = (self.vector(self.shape, 3), self.vector(self.shape, 4));
+        let (mut coarse_u, mut on_coarse_u) = self.vector(coarse, 5);
+        let ((mut coarse_f, mut on_coarse_f), (mut s, mut on_s)) = (poison(self.backend, coarse), self.scratch());
         ok(reference.residual_restrict(&f, &mut u, &mut coarse_f, &mut s));
         ok(tested.residual_restrict(&on_f, &mut on_u, &mut on_coarse_f, &mut on_s));
-        self.same(&on_coarse_f, &coarse_f, SCALE, "residual_restrict");
+        self.same(&on_coarse_f, &coarse_f, coarse_scale, "residual_restrict");
         for relaxation in relaxations {
             let (mut u, mut on_u) = poison(self.backend, self.shape);
             for guess in [Guess::Zero, Guess::Given] {
                 let what = format!("smooth_residual_restrict {relaxation:?} {guess:?}");
                 let (_, mut on_coarse_f) = poison::<B, T>(self.backend, coarse);
-                ok(reference.smooth_residual_restrict(relaxation, guess, &f, &mut u, &mut coarse_f, &mut s));
-                ok(tested.smooth_residual_restrict(relaxation, guess, &on_f, &mut on_u, &mut on_coarse_f, &mut on_s));
-                self.same(&on_u, &u, SCALE, &what);
-                self.same(&on_coarse_f, &coarse_f, SCALE, &what);
+                ok(reference
+                    .smooth_residual_restrict(Sweep::new(relaxation, guess, &f, &mut u, &mut s), &mut coarse_f));
+                ok(tested.smooth_residual_restrict(
+                    Sweep::new(relaxation, guess, &on_f, &mut on_u, &mut on_s),
+                    &mut on_coarse_f,
+                ));
+                self.same(&on_u, &u, scale, &what);
+                self.same(&on_coarse_f, &coarse_f, coarse_scale, &what);
             }
             for with_norm in [true, false] {
                 let [norm, ..] = SCALARS;
                 let (mut scalars, mut on_scalars) = (HostScalars::default(), ok(self.backend.scalars()));
                 let out = with_norm.then_some((norm, &mut scalars));
-                ok(reference.prolong_smooth(relaxation, &f, &mut coarse_u, &mut u, &mut s, out));
+                ok(reference.prolong_smooth(
+                    &mut coarse_u,
+                    Sweep::new(relaxation, Guess::Given, &f, &mut u, &mut s),
+                    out,
+                ));
                 let out = with_norm.then_some((norm, &mut on_scalars));
-                ok(tested.prolong_smooth(relaxation, &on_f, &mut on_coarse_u, &mut on_u, &mut on_s, out));
-                self.same(&on_u, &u, SCALE, &format!("prolong_smooth {relaxation:?}, norm {with_norm}"));
+                ok(tested.prolong_smooth(
+                    &mut on_coarse_u,
+                    Sweep::new(relaxation, Guess::Given, &on_f, &mut on_u, &mut on_s),
+                    out,
+                ));
+                self.same(&on_u, &u, scale, &format!("prolong_smooth {relaxation:?}, norm {with_norm}"));
                 if with_norm {
                     let (found, expected) = (ok(self.backend.read(&on_scalars))[norm.index()], scalars.get(norm));
-                    let most = SCALE * tolerance::<T>() * expected.max(self.shape.cells() as f64);
+                    let most = scale * tolerance::<T>() * expected.max(self.shape.cells() as f64);
                     assert!(
                         (found - expected).abs() <= most,
                         "norm of prolong_smooth, {}: {found} {expected}",
@@ -157,10 +197,8 @@ pub(super) fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
         let reference = hierarchy::<Reference, T>(&Reference, &stencil, None);
         assert_eq!(tested.shapes(), reference.shapes(), "{name}");
         for (n, (on_level, level)) in tested.levels.iter().zip(&reference.levels).enumerate() {
-            let (tested_level, reference_level) = (&**on_level, &**level);
-            let shape = level.layout().shape();
-            let name = format!("level {n}, {shape}, of {name}");
-            let level = Level { backend, tested: tested_level, reference: reference_level, shape, name };
+            let name = format!("level {n}, {}, of {name}", level.layout().shape());
+            let level = Level::of_points(backend, &**on_level, &**level, name);
             level.sweeps();
             if let (Some(tested), Some(reference)) = (tested.transfers.get(n), reference.transfers.get(n)) {
                 level.transfers(&**tested, &**reference, relaxations());
@@ -187,7 +225,7 @@ pub(super) fn large_levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
         let tested = hierarchy::<B, T>(backend, &stencil, Some(2));
         let reference = hierarchy::<Reference, T>(&Reference, &stencil, Some(2));
         let name = format!("{sides:?}, shift {has_shift}");
-        let level = Level { backend, tested: &*tested.levels[0], reference: &*reference.levels[0], shape, name };
+        let level = Level::of_points(backend, &*tested.levels[0], &*reference.levels[0], name);
         // Both factors and either colour first; the reference takes a second for such a sweep.
         level.transfers(&*tested.transfers[0], &*reference.transfers[0], relaxations().skip(1).take(2));
     }
@@ -213,8 +251,7 @@ pub(super) fn above_lines<B: Complete, T: Real>(backend: &B) {
             return;
         };
         assert_eq!(tested.shapes(), reference.shapes(), "{name}");
-        let shape = stencil.shape();
-        let level = Level { backend, tested: &*tested.levels[0], reference: &*reference.levels[0], shape, name };
+        let level = Level::of_points(backend, &*tested.levels[0], &*reference.levels[0], name);
         level.transfers(&*tested.transfers[0], &*reference.transfers[0], relaxations());
         compared += 1;
     }

@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 
 use super::Complete;
-use super::fixture::{Sample, floating, helmholtz, ok, reference_solve, sample, solve, solve_into};
+use super::arrays::{solve, solve_again, solve_into};
+use super::fixture::{Sample, floating, helmholtz, ok, reference_solve, sample};
 use crate::array::{ArrayView, ArrayViewMut};
 use crate::build::{Solve, System};
 use crate::error::Error;
@@ -17,7 +18,7 @@ use crate::outcome::Stop;
 use crate::problem::random;
 use crate::real::{Precision, Real};
 use crate::reference::Reference;
-use crate::solver::{Progress, ignore};
+use crate::solver::Progress;
 use crate::stencil::{Coefficients, Diffusion, Side, Stencil, Supports};
 
 /// Returns options in the precision of the suite: single precision gets a larger tolerance.
@@ -385,10 +386,7 @@ pub(super) fn after_a_failure<B: Complete, T: Real>(backend: &B) {
     let (shape, rhs) = (stencil.shape(), random_rhs(stencil.shape()));
     for options in tensor_product_variants::<T>() {
         let mut system = ok(System::new(backend, &stencil, &options));
-        let mut solve = |rhs: &[f64], u: &mut [f64], guess| {
-            let (b, u) = (ok(ArrayView::c_order(rhs, shape)), ok(ArrayViewMut::c_order(u, shape)));
-            system.solve(b.into(), u.into(), guess, &mut ignore)
-        };
+        let mut solve = |rhs: &[f64], u: &mut [f64], guess| solve_again(&mut system, shape, rhs, u, guess);
         let (mut first, mut second) = (vec![f64::NAN; rhs.len()], vec![f64::NAN; rhs.len()]);
         let outcome = ok(solve(&rhs, &mut first, Guess::Zero));
         assert!(solve(&rhs, &mut vec![f64::NAN; rhs.len()], Guess::Given).is_err());

@@ -5,7 +5,7 @@ use super::fixture::{
 };
 use crate::backend::{Ratio, Scalar, Sums};
 use crate::layout::Shape;
-use crate::operator::{CgOperator, Diagonal, Direction, Guess, LineSmoother, LineSolver, Operator};
+use crate::operator::{Diagonal, Direction, Guess, LineSmoother, LineSolver, Operator, ResidualUpdate, Sweep};
 use crate::options::Smoother;
 use crate::real::Real;
 use crate::reference::{Plain, Vector};
@@ -43,8 +43,10 @@ pub(super) fn diagonal<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
         ok(tested.divide_by_diagonal(&on_r, &mut on_z));
         pair.compare(&on_z, &z, "divide_by_diagonal");
         let ((_, mut on_z), alpha) = (pair.poison(), pair.coefficient(alpha, 0.6));
-        ok(pair.reference.scale_residual(&mut r, &q, &mut z, alpha, out, &mut pair.reference_scalars));
-        ok(tested.scale_residual(&mut on_r, &on_q, &mut on_z, alpha, out, &mut pair.scalars));
+        let update = ResidualUpdate { r: &mut r, q: &q, z: &mut z, alpha, out };
+        ok(pair.reference.scale_residual(update, &mut pair.reference_scalars));
+        let update = ResidualUpdate { r: &mut on_r, q: &on_q, z: &mut on_z, alpha, out };
+        ok(tested.scale_residual(update, &mut pair.scalars));
         pair.compare(&on_r, &r, "scale_residual: r");
         pair.compare(&on_z, &z, "scale_residual: z");
         let largest = pair.reference_scalars.get(out.get(1));
@@ -68,8 +70,10 @@ pub(super) fn lines<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
             let at_least = if pair.stencil.is_tame() { 1e-30 } else { 1.0 };
             pair.compare_at_scale(&on_z, &z, at_least, "solve_lines");
             let ((_, mut on_z), alpha) = (pair.poison(), pair.coefficient(alpha, 0.5));
-            ok(pair.reference.precondition_residual(&mut r, &q, &mut z, alpha, out, &mut pair.reference_scalars));
-            ok(pair.lines.precondition_residual(&mut on_r, &on_q, &mut on_z, alpha, out, &mut pair.scalars));
+            let update = ResidualUpdate { r: &mut r, q: &q, z: &mut z, alpha, out };
+            ok(pair.reference.precondition_residual(update, &mut pair.reference_scalars));
+            let update = ResidualUpdate { r: &mut on_r, q: &on_q, z: &mut on_z, alpha, out };
+            ok(pair.lines.precondition_residual(update, &mut pair.scalars));
             pair.compare(&on_r, &r, "precondition_residual: r");
             pair.compare_at_scale(&on_z, &z, at_least, "precondition_residual: z");
             pair.compare_scalar(out.get(0), scale(&z) * shape.cells() as f64, "ρ");
@@ -90,11 +94,12 @@ pub(super) fn advance_direction<B: Supports<S>, S: Sample, T: Real>(backend: &B)
         }
         let (alpha, beta) = (Ratio::new(SCALARS[0], SCALARS[1]), Ratio::new(SCALARS[1], SCALARS[0]).negated());
         for _ in 0..2 {
-            let direction = Direction { u: &mut u, p: &mut p, next: None, z: &mut z, q: &mut q };
-            ok(pair.reference.advance_direction(direction, alpha, beta, sigma, &mut pair.reference_scalars));
+            let direction = Direction { u: &mut u, p: &mut p, next: None, z: &mut z, q: &mut q, alpha, beta, sigma };
+            ok(pair.reference.advance_direction(direction, &mut pair.reference_scalars));
             let next = needs_next.then_some(&mut on_next);
-            let direction = Direction { u: &mut on_u, p: &mut on_p, next, z: &mut on_z, q: &mut on_q };
-            ok(pair.tested.operator.advance_direction(direction, alpha, beta, sigma, &mut pair.scalars));
+            let direction =
+                Direction { u: &mut on_u, p: &mut on_p, next, z: &mut on_z, q: &mut on_q, alpha, beta, sigma };
+            ok(pair.tested.operator.advance_direction(direction, &mut pair.scalars));
             if needs_next {
                 std::mem::swap(&mut on_p, &mut on_next);
             }
@@ -119,8 +124,8 @@ pub(super) fn smooth<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
         for relaxation in relaxations() {
             let ((mut u, mut on_u), (mut s, mut on_s)) = (pair.poison(), pair.poison());
             for guess in [Guess::Zero, Guess::Given, Guess::Given] {
-                ok(pair.reference.smooth(relaxation, guess, &f, &mut u, &mut s));
-                ok(tested.smooth(relaxation, guess, &on_f, &mut on_u, &mut on_s));
+                ok(pair.reference.smooth(Sweep::new(relaxation, guess, &f, &mut u, &mut s)));
+                ok(tested.smooth(Sweep::new(relaxation, guess, &on_f, &mut on_u, &mut on_s)));
                 pair.compare(&on_u, &u, &format!("smooth {relaxation:?} {guess:?}"));
             }
         }

@@ -6,7 +6,7 @@ use super::fixture::{Pair, SCALARS, Sample, fetch, floating, for_each_pair, ok, 
 use super::vectors::{numbers, random_aggregates};
 use crate::backend::{AggregateBackend, Sums};
 use crate::layout::Shape;
-use crate::operator::{AggregateOperator, Operator as _, Triangular};
+use crate::operator::{AggregateOperator, Operator as _, ResidualUpdate, Triangular};
 use crate::real::Real;
 use crate::reference::{Reference, Vector};
 use crate::stencil::{Diffusion, Supports, TensorProduct};
@@ -113,9 +113,10 @@ pub(super) fn factorise_and_substitute<B: Supports<Diffusion>, T: Real>(backend:
             let ((mut r, mut on_r), (q, on_q)) = (pair.vector(26), pair.vector(27));
             let ([rho, norm], (_, mut on_z)) = ([OUT.get(0), OUT.get(1)], pair.poison());
             let (alpha, scalars) = (pair.coefficient(SCALARS[0], 0.7), &mut pair.reference_scalars);
-            ok(pair.reference.substitute_residual(block, &inverse, &mut r, &q, &mut z, alpha, OUT, scalars));
-            let scalars = &mut pair.scalars;
-            ok(tested.substitute_residual(block, &on_inverse, &mut on_r, &on_q, &mut on_z, alpha, OUT, scalars));
+            let update = ResidualUpdate { r: &mut r, q: &q, z: &mut z, alpha, out: OUT };
+            ok(pair.reference.substitute_residual(block, &inverse, update, scalars));
+            let update = ResidualUpdate { r: &mut on_r, q: &on_q, z: &mut on_z, alpha, out: OUT };
+            ok(tested.substitute_residual(block, &on_inverse, update, &mut pair.scalars));
             pair.compare(&on_r, &r, "substitute_residual: r");
             let largest = z.entries().iter().fold(1.0, |s: f64, v| s.max(v.to_f64().abs()));
             pair.compare_at_scale(&on_z, &z, largest, "substitute_residual: z");

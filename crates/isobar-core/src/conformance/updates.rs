@@ -1,14 +1,13 @@
 //! Updates of operators and solvers, which must equal new ones.
 
-use super::fixture::{Sample, floating, ok, sample, solve};
+use super::arrays::{norm, solve, solve_by};
+use super::fixture::{Sample, floating, ok, sample};
 use crate::array::{ArrayView, ArrayViewMut};
 use crate::build::{Solve, System};
 use crate::layout::Shape;
-use crate::operator::Guess;
 use crate::options::{Compatibility, CyclePrecision, Deflation, Method, Preconditioner, SolverOptions, Stripes};
 use crate::problem::random;
 use crate::real::{Precision, Real};
-use crate::solver::ignore;
 use crate::stencil::{Coefficients, Diffusion, Stencil, StoredMatrix, Supports, TensorProduct};
 
 /// Checks that a solver updated to another stencil and back equals new solvers for them, bit for bit.
@@ -19,9 +18,7 @@ fn update_is_like_new<B: Supports<S>, S: Stencil>(backend: &B, first: &S, second
         let mut system = ok(System::new(backend, first, options));
         for stencil in [first, second, first] {
             ok(system.update(stencil));
-            let mut u = vec![f64::NAN; rhs.len()];
-            let (b, target) = (ok(ArrayView::c_order(&rhs, shape)), ok(ArrayViewMut::c_order(&mut u, shape)));
-            let outcome = ok(system.solve(b.into(), target.into(), Guess::Zero, &mut ignore));
+            let (outcome, u) = solve_by(&mut system, shape, &rhs);
             let (expected, expected_u) = solve(backend, stencil, options, &rhs);
             assert_eq!(outcome.history, expected.history, "{options:?}");
             assert!(u == expected_u, "{options:?}");
@@ -29,9 +26,9 @@ fn update_is_like_new<B: Supports<S>, S: Stencil>(backend: &B, first: &S, second
             let mut v = vec![f64::NAN; rhs.len()];
             let (from, to) = (ok(ArrayView::c_order(&u, shape)), ok(ArrayViewMut::c_order(&mut v, shape)));
             ok(system.apply(from.into(), to.into()));
-            let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
             if outcome.removed.is_none() {
-                let residual = norm(&mut v.iter().zip(&rhs).map(|(v, b)| b - v)) / norm(&mut rhs.iter().copied());
+                let difference: Vec<f64> = v.iter().zip(&rhs).map(|(v, b)| b - v).collect();
+                let residual = norm(&difference) / norm(&rhs);
                 let judged = outcome.relative_residual;
                 assert!((residual - judged).abs() <= 1e-6 * judged + 1e-13, "{options:?}: {residual} {judged}");
             }

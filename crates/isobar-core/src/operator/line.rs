@@ -1,7 +1,7 @@
 //! Tridiagonal systems of columns, and relaxation by them.
 
-use super::{Guess, Operator};
-use crate::backend::{Backend, Ratio, Sums};
+use super::{Guess, Operator, ResidualUpdate, update_residual_unfused};
+use crate::backend::Backend;
 use crate::error::Result;
 use crate::layout::{Colour, Layout};
 use crate::options::Smoother;
@@ -25,6 +25,33 @@ impl Relaxation {
     }
 }
 
+/// A sweep of relaxation on a level, u += ρ M⁻¹(f − A u).
+#[derive(Debug)]
+pub struct Sweep<'a, V> {
+    /// Its parameters.
+    pub relaxation: Relaxation,
+    /// Whether u counts as zero before it.
+    pub guess: Guess,
+    /// f
+    pub f: &'a V,
+    /// u
+    pub u: &'a mut V,
+    /// A vector that is overwritten or left alone; see [`scratch_layout`].
+    pub scratch: &'a mut V,
+}
+
+impl<'a, V> Sweep<'a, V> {
+    /// Puts it together.
+    pub fn new(relaxation: Relaxation, guess: Guess, f: &'a V, u: &'a mut V, scratch: &'a mut V) -> Self {
+        Self { relaxation, guess, f, u, scratch }
+    }
+
+    /// Returns the sweep for one of several steps.
+    pub fn again(&mut self) -> Sweep<'_, V> {
+        Sweep { relaxation: self.relaxation, guess: self.guess, f: self.f, u: self.u, scratch: self.scratch }
+    }
+}
+
 /// A solver of the vertical tridiagonal blocks M of a matrix.
 pub trait LineSolver<B: Backend, T: Real>: Send + Sync {
     /// Returns the device that it lives on.
@@ -39,37 +66,16 @@ pub trait LineSolver<B: Backend, T: Real>: Send + Sync {
     fn solve_lines(&self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
 
     /// r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
-    fn precondition_residual(
-        &self,
-        r: &mut B::Vector<T>,
-        q: &B::Vector<T>,
-        z: &mut B::Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
-        let backend = self.backend();
-        backend.axpy(alpha.negated(), q, r, scalars)?;
-        self.solve_lines(r, z)?;
-        backend.dot(r, z, out.get(0), scalars)?;
-        backend.dot(r, r, out.get(1), scalars)
+    fn precondition_residual(&self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
+        update_residual_unfused::<B, T>(self.backend(), v, scalars, |r, z| self.solve_lines(r, z))
     }
 }
 
 /// A matrix whose columns can be relaxed.
 pub trait LineSmoother<B: Backend, T: Real>: Operator<B, T> {
     /// Computes one sweep of u += ρ M⁻¹(f − A u): all columns at once (Jacobi), or the columns of one colour after the other
-    /// (red–black Gauss–Seidel). `scratch` is overwritten or left alone. On a subdomain the halo rows of u are filled during the
-    /// sweep.
-    /// filled as it goes.
-    fn smooth(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &B::Vector<T>,
-        u: &mut B::Vector<T>,
-        scratch: &mut B::Vector<T>,
-    ) -> Result<()>;
+    /// (red–black Gauss–Seidel). On a subdomain the halo rows of u are filled during the sweep.
+    fn smooth(&self, sweep: Sweep<'_, B::Vector<T>>) -> Result<()>;
 
     /// Returns the colours whose halo rows, on a subdomain, differ from the neighbours' cells after a sweep.
     fn stale_after(&self, relaxation: Relaxation) -> &'static [Colour] {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::line::scratch_layout;
-use super::{Guess, LineSmoother, Relaxation, Transfer};
+use super::{Guess, LineSmoother, Relaxation, Sweep, Transfer};
 use crate::backend::{Backend, Ratio, Scalar};
 use crate::error::Result;
 use crate::layout::Layout;
@@ -36,7 +36,7 @@ pub trait MixedSmoother<B: Backend>: LineSmoother<B, f64> {
         scalars: &mut B::Scalars,
     ) -> Result<()> {
         self.backend().axpy(Ratio::ONE, e, u, scalars)?;
-        self.smooth(relaxation, Guess::Given, f, u, scratch)?;
+        self.smooth(Sweep::new(relaxation, Guess::Given, f, u, scratch))?;
         self.residual_in_single(f, u, r, scratch, norm, scalars)
     }
 
@@ -188,11 +188,10 @@ impl<B: Backend> MixedTop<B> {
     /// See [`MixedTop::begin_from_zero`].
     pub fn descend_first(&mut self, coarse_f: &mut B::Vector<f32>) -> Result<()> {
         let Self { single, transfer, relaxation, e, r, scratch_single, .. } = self;
+        let sweep = Sweep::new(*relaxation, Guess::Zero, r, e, scratch_single);
         match transfer {
-            Some(transfer) => {
-                transfer.smooth_residual_restrict(*relaxation, Guess::Zero, r, e, coarse_f, scratch_single)
-            }
-            None => single.smooth(*relaxation, Guess::Zero, r, e, scratch_single),
+            Some(transfer) => transfer.smooth_residual_restrict(sweep, coarse_f),
+            None => single.smooth(sweep),
         }
     }
 

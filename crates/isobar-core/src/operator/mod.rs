@@ -4,7 +4,7 @@
 //! a default made of unfused pieces: a new stencil works at once, and is made fast by overriding steps one at a time.
 //! The defaults, run on the reference back end, are what the conformance suite compares with.
 //!
-//! * [`Operator`] A can be applied; [`CgOperator`] and what conjugate gradients fuse with that,
+//! * [`Operator`] A can be applied,
 //! * [`Diagonal`] its diagonal can be divided by,
 //! * [`mod@line`] its columns can be solved for and relaxed,
 //! * [`points`] its cells can be relaxed each by itself,
@@ -12,12 +12,10 @@
 //! * [`aggregate`] what deflation and singular systems ask of it,
 //! * [`transfer`] what goes between two levels of multigrid, [`correction`] what stands beside their sweeps, [`mixed`]
 //!   the finest of them in two precisions, [`levels`] how several ranks have them, [`modes`] between a grid and its vertical modes,
-//! * [`direct`] transforms that solve a separable matrix,
 //! * [`Capabilities`] all that one matrix offers.
 
 pub mod aggregate;
 pub mod correction;
-pub mod direct;
 pub mod levels;
 pub mod line;
 pub mod mixed;
@@ -35,13 +33,12 @@ use crate::real::Real;
 
 pub use aggregate::AggregateOperator;
 pub use correction::{CoarsestSolver, Correction};
-pub use direct::{DirectBackend, DirectSolver, Judged, SharedDirect};
 pub use levels::{Coarser, LevelBackend, OwnModes};
-pub use line::{LineSmoother, LineSolver, Relaxation};
+pub use line::{LineSmoother, LineSolver, Relaxation, Sweep};
 pub use mixed::{MixedSmoother, MixedTop};
 pub use modes::{Expansion, ModalTransfer};
 pub use points::{PointSmoother, lines_layout};
-pub use transfer::Transfer;
+pub use transfer::{Transfer, prolong_smooth_unfused, smooth_residual_restrict_unfused};
 pub use triangular::Triangular;
 
 /// The first guess of an iteration or a relaxation.
@@ -99,6 +96,20 @@ pub trait Operator<B: Backend, T: Real>: Send + Sync {
         true
     }
 
+    /// u += αp;  p' = z + βp;  q = A p';  σ = ⟨p', q⟩, where p' is `next` if given, else p itself
+    fn advance_direction(&self, v: Direction<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
+        advance_direction_unfused(self, v, scalars)
+    }
+
+    /// Returns whether [`Operator::advance_direction`] needs a `next`: where blocks of a grid advance p while others still
+    /// read it. An iteration that uses the step asks at its set-up, when the step is also prepared.
+    ///
+    /// # Errors
+    /// The errors of preparing the step.
+    fn needs_next_direction(&self) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Returns whether its steps work on the host, so that they cannot be recorded and replayed.
     fn needs_host(&self) -> bool {
         false
@@ -120,7 +131,7 @@ pub fn layout_of<B: Backend, T: Real>(operator: &(impl Operator<B, T> + ?Sized))
     operator.layout()
 }
 
-/// The vectors of a conjugate-gradient iteration for the operator's step.
+/// The operator's step of a conjugate-gradient iteration: u += αp;  p = z + βp;  q = A p;  σ = ⟨p, q⟩
 #[derive(Debug)]
 pub struct Direction<'a, V> {
     /// The solution.
@@ -133,56 +144,67 @@ pub struct Direction<'a, V> {
     pub z: &'a mut V,
     /// A times the next search direction.
     pub q: &'a mut V,
+    /// α of the iteration before.
+    pub alpha: Ratio,
+    /// β
+    pub beta: Ratio,
+    /// σ
+    pub sigma: Scalar,
 }
 
-/// Steps of conjugate gradients that are fused with an application of A.
-pub trait CgOperator<B: Backend, T: Real>: Operator<B, T> {
-    /// u += αp;  p' = z + βp;  q = A p';  σ = ⟨p', q⟩, where p' is `next` if given, else p itself
-    fn advance_direction(
-        &self,
-        v: Direction<'_, B::Vector<T>>,
-        alpha: Ratio,
-        beta: Ratio,
-        sigma: Scalar,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
-        advance_direction_unfused(self, v, alpha, beta, sigma, scalars)
-    }
-
-    /// Returns whether [`CgOperator::advance_direction`] needs a `next`: where blocks of a grid advance p while others still
-    /// read it. An iteration that uses the step asks at its set-up, when the step is also prepared.
-    ///
-    /// # Errors
-    /// The errors of preparing the step.
-    fn needs_next_direction(&self) -> Result<bool> {
-        Ok(false)
-    }
-}
-
-/// Does [`CgOperator::advance_direction`] in unfused pieces, whatever the operator overrides.
+/// Does [`Operator::advance_direction`] in unfused pieces, whatever the operator overrides.
 ///
 /// # Errors
 /// The errors of the device.
 pub fn advance_direction_unfused<B: Backend, T: Real>(
     operator: &(impl Operator<B, T> + ?Sized),
     v: Direction<'_, B::Vector<T>>,
-    alpha: Ratio,
-    beta: Ratio,
-    sigma: Scalar,
     scalars: &mut B::Scalars,
 ) -> Result<()> {
+    let Direction { u, p, next, z, q, alpha, beta, sigma } = v;
     let backend = operator.backend();
-    backend.axpy(alpha, v.p, v.u, scalars)?;
-    let p = match v.next {
+    backend.axpy(alpha, p, u, scalars)?;
+    let p = match next {
         Some(next) => {
-            backend.convert(v.p, next)?;
+            backend.convert(p, next)?;
             next
         }
-        None => v.p,
+        None => p,
     };
-    backend.xpay(beta, v.z, p, scalars)?;
-    operator.apply(p, v.q)?;
-    backend.dot(p, v.q, sigma, scalars)
+    backend.xpay(beta, z, p, scalars)?;
+    operator.apply(p, q)?;
+    backend.dot(p, q, sigma, scalars)
+}
+
+/// The preconditioner's step of a conjugate-gradient iteration: r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
+#[derive(Debug)]
+pub struct ResidualUpdate<'a, V> {
+    /// The residual.
+    pub r: &'a mut V,
+    /// A times the search direction.
+    pub q: &'a V,
+    /// The preconditioned residual.
+    pub z: &'a mut V,
+    /// α
+    pub alpha: Ratio,
+    /// ρ and ‖r‖².
+    pub out: Sums<2>,
+}
+
+/// Does the step of [`ResidualUpdate`] in unfused pieces; `solve` computes z = M⁻¹ r.
+///
+/// # Errors
+/// The errors of the device.
+pub fn update_residual_unfused<B: Backend, T: Real>(
+    backend: &B,
+    v: ResidualUpdate<'_, B::Vector<T>>,
+    scalars: &mut B::Scalars,
+    solve: impl FnOnce(&mut B::Vector<T>, &mut B::Vector<T>) -> Result<()>,
+) -> Result<()> {
+    let ResidualUpdate { r, q, z, alpha, out } = v;
+    backend.axpy_norm(alpha.negated(), q, r, out.get(1), scalars)?;
+    solve(r, z)?;
+    backend.dot(r, z, out.get(0), scalars)
 }
 
 /// A matrix whose diagonal D is known.
@@ -191,34 +213,57 @@ pub trait Diagonal<B: Backend, T: Real>: Operator<B, T> {
     fn divide_by_diagonal(&self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
 
     /// r −= αq;  z = D⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
-    fn scale_residual(
-        &self,
-        r: &mut B::Vector<T>,
-        q: &B::Vector<T>,
-        z: &mut B::Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
-        let backend = self.backend();
-        backend.axpy(alpha.negated(), q, r, scalars)?;
-        self.divide_by_diagonal(r, z)?;
-        backend.dot(r, z, out.get(0), scalars)?;
-        backend.dot(r, r, out.get(1), scalars)
+    fn scale_residual(&self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
+        update_residual_unfused::<B, T>(self.backend(), v, scalars, |r, z| self.divide_by_diagonal(r, z))
     }
 }
 
-/// All capabilities of a matrix on a device except lines and coarser levels, which are made on demand. Code that wraps them
-/// names every field, so that none is lost by oversight.
+/// All capabilities of a matrix on a device except coarser levels, which are made on demand. Code that wraps them names every
+/// field, so that none is lost by oversight.
 pub struct Capabilities<B: AggregateBackend, T: Real> {
     /// The matrix can be applied.
-    pub operator: Arc<dyn CgOperator<B, T>>,
+    pub operator: Arc<dyn Operator<B, T>>,
     /// Its diagonal is known.
     pub diagonal: Option<Arc<dyn Diagonal<B, T>>>,
+    /// Its columns can be solved for with its own coefficients.
+    pub lines: Option<Arc<dyn LineSolver<B, T>>>,
     /// Its cells can be relaxed each by itself.
     pub points: Option<Arc<dyn PointSmoother<B, T>>>,
     /// Its triangular parts can be used.
     pub triangular: Option<Arc<dyn Triangular<B, T>>>,
     /// It can be deflated, and it may be singular.
     pub aggregates: Option<Arc<dyn AggregateOperator<B, T>>>,
+}
+
+impl<B: AggregateBackend, T: Real> Capabilities<B, T> {
+    /// Returns those of a matrix that can be applied, and its diagonal be divided by.
+    pub fn of_rows<O: Diagonal<B, T> + 'static>(operator: &Arc<O>) -> Self {
+        let diagonal = Some(Arc::clone(operator) as _);
+        Self {
+            operator: Arc::clone(operator) as _,
+            diagonal,
+            lines: None,
+            points: None,
+            triangular: None,
+            aggregates: None,
+        }
+    }
+
+    /// Returns those of a matrix whose columns can be solved for too.
+    pub fn of_columns<O: Diagonal<B, T> + LineSolver<B, T> + 'static>(operator: &Arc<O>) -> Self {
+        Self { lines: Some(Arc::clone(operator) as _), ..Self::of_rows(operator) }
+    }
+
+    /// Returns those of a matrix that has all.
+    pub fn all<O>(operator: &Arc<O>) -> Self
+    where
+        O: LineSolver<B, T> + PointSmoother<B, T> + Triangular<B, T> + AggregateOperator<B, T> + 'static,
+    {
+        Self {
+            points: Some(Arc::clone(operator) as _),
+            triangular: Some(Arc::clone(operator) as _),
+            aggregates: Some(Arc::clone(operator) as _),
+            ..Self::of_columns(operator)
+        }
+    }
 }

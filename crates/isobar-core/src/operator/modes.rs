@@ -1,6 +1,6 @@
 //! Transfers between a grid and some of its vertical modes.
 
-use super::{Guess, LineSmoother, Relaxation};
+use super::{Guess, LineSmoother, Relaxation, Sweep};
 use crate::backend::{Backend, Scalar};
 use crate::error::Result;
 use crate::layout::Layout;
@@ -81,7 +81,8 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
     ) -> Result<()> {
         let fine = self.fine();
         self.expand(x, guess, u)?;
-        (0..sweeps).try_for_each(|_| fine.smooth(relaxation, Guess::Given, f, u, scratch))
+        let mut sweep = Sweep { relaxation, guess: Guess::Given, f, u, scratch };
+        (0..sweeps).try_for_each(|_| fine.smooth(sweep.again()))
     }
 
     /// Does [`ModalTransfer::expand_smooth`], then [`ModalTransfer::project_residual`].

@@ -1,6 +1,6 @@
 //! Transfers between a level of multigrid and the next coarser one.
 
-use super::{Guess, LineSmoother, Relaxation};
+use super::{LineSmoother, Sweep};
 use crate::backend::{Backend, Scalar};
 use crate::error::Result;
 use crate::layout::Layout;
@@ -49,62 +49,68 @@ pub trait Transfer<B: Backend, T: Real>: Send + Sync {
     }
 
     /// Does one sweep, then computes f_c = R (f − A u).
-    fn smooth_residual_restrict(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &B::Vector<T>,
-        u: &mut B::Vector<T>,
-        coarse_f: &mut B::Vector<T>,
-        scratch: &mut B::Vector<T>,
-    ) -> Result<()> {
-        let fine = self.fine();
-        fine.smooth(relaxation, guess, f, u, scratch)?;
-        self.residual_restrict(f, u, coarse_f, scratch)
+    fn smooth_residual_restrict(&self, sweep: Sweep<'_, B::Vector<T>>, coarse_f: &mut B::Vector<T>) -> Result<()> {
+        smooth_residual_restrict_unfused(self, sweep, coarse_f)
     }
 
     /// Copies `before` = u, then does [`Transfer::smooth_residual_restrict`].
     fn keep_smooth_residual_restrict(
         &self,
-        relaxation: Relaxation,
-        f: &B::Vector<T>,
-        u: &mut B::Vector<T>,
+        sweep: Sweep<'_, B::Vector<T>>,
         before: &mut B::Vector<T>,
         coarse_f: &mut B::Vector<T>,
-        scratch: &mut B::Vector<T>,
     ) -> Result<()> {
-        self.fine().backend().convert(u, before)?;
-        self.smooth_residual_restrict(relaxation, Guess::Given, f, u, coarse_f, scratch)
+        self.fine().backend().convert(sweep.u, before)?;
+        self.smooth_residual_restrict(sweep, coarse_f)
     }
 
     /// Computes u += P u_c, then one sweep, then u = τ u + (1 − τ) `before`, which may be exchanged with u or overwritten.
     fn prolong_smooth_extrapolate(
         &self,
-        relaxation: Relaxation,
-        f: &B::Vector<T>,
         coarse_u: &mut B::Vector<T>,
-        u: &mut B::Vector<T>,
+        mut sweep: Sweep<'_, B::Vector<T>>,
         (before, tau): (&mut B::Vector<T>, f64),
-        scratch: &mut B::Vector<T>,
     ) -> Result<()> {
-        self.prolong_smooth(relaxation, f, coarse_u, u, scratch, None)?;
-        self.fine().backend().extrapolate(tau, before, u)
+        self.prolong_smooth(coarse_u, sweep.again(), None)?;
+        self.fine().backend().extrapolate(tau, before, sweep.u)
     }
 
-    /// Computes u += P u_c, then one sweep, then, where it is wanted, ‖f − A u‖².
+    /// Computes u += P u_c, then one sweep from there, then, where it is wanted, ‖f − A u‖².
     fn prolong_smooth(
         &self,
-        relaxation: Relaxation,
-        f: &B::Vector<T>,
         coarse_u: &mut B::Vector<T>,
-        u: &mut B::Vector<T>,
-        scratch: &mut B::Vector<T>,
+        sweep: Sweep<'_, B::Vector<T>>,
         norm: Option<(Scalar, &mut B::Scalars)>,
     ) -> Result<()> {
-        let fine = self.fine();
-        self.prolong(coarse_u, u)?;
-        fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
-        let Some((scalar, scalars)) = norm else { return Ok(()) };
-        fine.residual_norm(f, u, scratch, scalar, scalars)
+        prolong_smooth_unfused(self, coarse_u, sweep, norm)
     }
+}
+
+/// Does [`Transfer::smooth_residual_restrict`] in unfused pieces.
+///
+/// # Errors
+/// The errors of the device.
+pub fn smooth_residual_restrict_unfused<B: Backend, T: Real>(
+    transfer: &(impl Transfer<B, T> + ?Sized),
+    mut sweep: Sweep<'_, B::Vector<T>>,
+    coarse_f: &mut B::Vector<T>,
+) -> Result<()> {
+    transfer.fine().smooth(sweep.again())?;
+    transfer.residual_restrict(sweep.f, sweep.u, coarse_f, sweep.scratch)
+}
+
+/// Does [`Transfer::prolong_smooth`] in unfused pieces.
+///
+/// # Errors
+/// The errors of the device.
+pub fn prolong_smooth_unfused<B: Backend, T: Real>(
+    transfer: &(impl Transfer<B, T> + ?Sized),
+    coarse_u: &mut B::Vector<T>,
+    mut sweep: Sweep<'_, B::Vector<T>>,
+    norm: Option<(Scalar, &mut B::Scalars)>,
+) -> Result<()> {
+    transfer.prolong(coarse_u, sweep.u)?;
+    transfer.fine().smooth(sweep.again())?;
+    let Some((scalar, scalars)) = norm else { return Ok(()) };
+    transfer.fine().residual_norm(sweep.f, sweep.u, sweep.scratch, scalar, scalars)
 }

@@ -1,7 +1,7 @@
 //! Steps with the strict triangular parts of a matrix, for preconditioners made of them.
 
-use super::Diagonal;
-use crate::backend::{Backend, Ratio, Scalar, Sums};
+use super::{Diagonal, ResidualUpdate, update_residual_unfused};
+use crate::backend::{Backend, Scalar};
 use crate::error::Result;
 use crate::layout::Shape;
 use crate::real::{Precision, Real};
@@ -75,23 +75,14 @@ pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
     ) -> Result<()>;
 
     /// r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖², with M of [`Triangular::substitute`]
-    #[expect(clippy::too_many_arguments, reason = "the operands of one fused step")]
     fn substitute_residual(
         &self,
         block: usize,
         inverse_pivots: &B::Vector<T>,
-        r: &mut B::Vector<T>,
-        q: &B::Vector<T>,
-        z: &mut B::Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
+        v: ResidualUpdate<'_, B::Vector<T>>,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        let backend = self.backend();
-        backend.axpy(alpha.negated(), q, r, scalars)?;
-        self.substitute(block, inverse_pivots, r, z)?;
-        backend.dot(r, z, out.get(0), scalars)?;
-        backend.dot(r, r, out.get(1), scalars)
+        update_residual_unfused::<B, T>(self.backend(), v, scalars, |r, z| self.substitute(block, inverse_pivots, r, z))
     }
 }
 

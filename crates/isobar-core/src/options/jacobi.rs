@@ -1,13 +1,10 @@
 //! `[solver.jacobi]`
 
-use std::fmt;
-
-use serde::de::value::SeqAccessDeserializer;
-use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Count, PointCycle};
 use crate::error::{Error, Result};
+use crate::forms::Forms;
 use crate::layout::Shape;
 
 /// The number of cells that tiles share with their neighbours.
@@ -34,36 +31,13 @@ impl Serialize for Overlap {
 
 impl<'de> Deserialize<'de> for Overlap {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
-            type Value = Overlap;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a whole number, 0 or more, a list of one a direction, or \"auto\"")
-            }
-
-            fn visit_str<E: serde::de::Error>(self, name: &str) -> std::result::Result<Overlap, E> {
-                if name == "auto" {
-                    Ok(Overlap::Auto)
-                } else {
-                    Err(E::invalid_value(serde::de::Unexpected::Str(name), &self))
-                }
-            }
-
-            fn visit_u64<E: serde::de::Error>(self, cells: u64) -> std::result::Result<Overlap, E> {
-                usize::try_from(cells).map(Overlap::All).map_err(E::custom)
-            }
-
-            fn visit_i64<E: serde::de::Error>(self, cells: i64) -> std::result::Result<Overlap, E> {
-                let valid = usize::try_from(cells);
-                valid.map(Overlap::All).map_err(|_| E::invalid_value(serde::de::Unexpected::Signed(cells), &self))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, cells: A) -> std::result::Result<Overlap, A::Error> {
-                Deserialize::deserialize(SeqAccessDeserializer::new(cells)).map(Overlap::Each)
-            }
-        }
-        deserializer.deserialize_any(Either)
+        let forms = Forms::<Self, Vec<usize>> {
+            word: |word| (word == "auto").then_some(Self::Auto),
+            whole: |cells| Some(Self::All(cells)),
+            list: Some(|cells| Ok(Self::Each(cells))),
+            ..Forms::new("a whole number, 0 or more, a list of one a direction, or \"auto\"")
+        };
+        forms.read(deserializer)
     }
 }
 

@@ -12,7 +12,6 @@ pub mod heat;
 pub mod jacobi;
 pub mod modes;
 pub mod multigrid;
-mod name;
 mod point_cycle;
 pub mod preconditioner;
 mod verdict;
@@ -20,8 +19,8 @@ mod verdict;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::{Error, Result};
+use crate::forms::Forms;
 use crate::real::Precision;
-use name::Name;
 
 pub use cycles::CyclePrecision;
 pub use deflation::{CoarseSolve, Deflation, Stripes};
@@ -149,7 +148,8 @@ impl MethodName {
 
 impl<'de> Deserialize<'de> for MethodName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(Name(Self::ALL)).map(Self)
+        let word = |name: &str| Self::ALL.iter().copied().find(|&known| known == name);
+        Forms::<_>::one_of(Self::ALL, word).read(deserializer).map(Self)
     }
 }
 
@@ -235,45 +235,6 @@ impl SolverOptions {
             (Method::Cg, None, Form::Textbook) => "cg-textbook",
             (method, ..) => method.name(),
         }
-    }
-
-    /// Returns every dotted key that a `[solver]` section may hold.
-    pub fn keys() -> impl Iterator<Item = &'static str> {
-        [
-            "method",
-            "form",
-            "tolerance",
-            "norm",
-            "max_iterations",
-            "precision",
-            "compatibility",
-            "judge",
-            "multigrid.levels",
-            "multigrid.smoother",
-            "multigrid.relaxation",
-            "multigrid.pre",
-            "multigrid.post",
-            "multigrid.coarse_sweeps",
-            "multigrid.visits",
-            "multigrid.start",
-            "multigrid.precision",
-            "modes.count",
-            "modes.cycles",
-            "modes.sweeps",
-            "jacobi.sub_iterations",
-            "jacobi.overlap",
-            "jacobi.tile",
-            "jacobi.exact",
-            "jacobi.relaxation",
-            "preconditioner.kind",
-            "preconditioner.block",
-            "preconditioner.scaling",
-            "preconditioner.order",
-            "preconditioner.relaxation",
-            "deflation.stripes",
-            "deflation.coarse",
-        ]
-        .into_iter()
     }
 
     /// Checks each value separately.

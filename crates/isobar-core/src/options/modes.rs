@@ -1,11 +1,9 @@
 //! `[solver.modes]`
 
-use std::fmt;
-
-use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Error, Result};
+use crate::forms::Forms;
 
 /// A number, or `"auto"`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,32 +26,12 @@ impl Serialize for Count {
 
 impl<'de> Deserialize<'de> for Count {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        struct Either;
-        impl Visitor<'_> for Either {
-            type Value = Count;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a whole number, 1 or more, or \"auto\"")
-            }
-
-            fn visit_str<E: serde::de::Error>(self, name: &str) -> std::result::Result<Count, E> {
-                if name == "auto" {
-                    Ok(Count::Auto)
-                } else {
-                    Err(E::invalid_value(serde::de::Unexpected::Str(name), &self))
-                }
-            }
-
-            fn visit_u64<E: serde::de::Error>(self, count: u64) -> std::result::Result<Count, E> {
-                usize::try_from(count).map(Count::Given).map_err(E::custom)
-            }
-
-            fn visit_i64<E: serde::de::Error>(self, count: i64) -> std::result::Result<Count, E> {
-                let valid = usize::try_from(count);
-                valid.map(Count::Given).map_err(|_| E::invalid_value(serde::de::Unexpected::Signed(count), &self))
-            }
-        }
-        deserializer.deserialize_any(Either)
+        let forms = Forms::<Self> {
+            word: |word| (word == "auto").then_some(Self::Auto),
+            whole: |count| Some(Self::Given(count)),
+            ..Forms::new("a whole number, 1 or more, or \"auto\"")
+        };
+        forms.read(deserializer)
     }
 }
 

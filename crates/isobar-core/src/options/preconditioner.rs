@@ -1,12 +1,8 @@
 //! `[solver.preconditioner]`: the preconditioner of CG and BiCGStab.
 
-use std::fmt;
-
-use serde::de::value::{MapAccessDeserializer, StrDeserializer};
-use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::name::Name;
+use crate::forms::Forms;
 
 /// A preconditioner with its parameters: in case files a name, or a table with a `kind`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -96,6 +92,27 @@ impl Preconditioner {
         }
     }
 
+    /// Returns the preconditioner of this name with default parameters.
+    fn named(name: &str) -> Option<Self> {
+        [
+            Self::Auto,
+            Self::None,
+            Self::Jacobi,
+            Self::Line,
+            Self::Direct,
+            Self::Multigrid,
+            Self::Modes,
+            Self::BlockIc { block: None },
+            Self::Ic { block: None },
+            Self::Mic { relaxation: 1.0, block: None },
+            Self::SsorAi,
+            Self::IncompletePoisson { scaling: true },
+            Self::Neumann { order: 2 },
+        ]
+        .into_iter()
+        .find(|known| known.name() == name)
+    }
+
     /// Returns whether it is made of the matrix's triangular parts.
     pub(crate) fn is_triangular(self) -> bool {
         match self {
@@ -112,68 +129,48 @@ impl Preconditioner {
 #[serde(deny_unknown_fields)]
 struct Section {
     #[serde(default)]
-    kind: Option<KindName>,
+    kind: Kind,
     block: Option<usize>,
     scaling: Option<bool>,
     order: Option<usize>,
     relaxation: Option<f64>,
 }
 
-/// One of [`Preconditioner::NAMES`].
-struct KindName(&'static str);
+/// A preconditioner with default parameters, by its name.
+#[derive(Default)]
+struct Kind(Preconditioner);
 
-impl<'de> Deserialize<'de> for KindName {
+impl<'de> Deserialize<'de> for Kind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(Name(Preconditioner::NAMES)).map(Self)
+        Forms::<_>::one_of(Preconditioner::NAMES, Preconditioner::named).read(deserializer).map(Self)
     }
 }
 
 impl Section {
-    fn named(kind: KindName) -> Self {
-        Self { kind: Some(kind), block: None, scaling: None, order: None, relaxation: None }
-    }
-
-    fn read(self) -> Result<Preconditioner, String> {
-        let Some(KindName(name)) = self.kind else { return Ok(Preconditioner::Auto) };
-        Ok(match name {
-            "auto" => Preconditioner::Auto,
-            "none" => Preconditioner::None,
-            "jacobi" => Preconditioner::Jacobi,
-            "line" => Preconditioner::Line,
-            "direct" => Preconditioner::Direct,
-            "multigrid" => Preconditioner::Multigrid,
-            "modes" => Preconditioner::Modes,
-            "block-ic" => Preconditioner::BlockIc { block: self.block },
-            "ic" => Preconditioner::Ic { block: self.block },
-            "mic" => Preconditioner::Mic { relaxation: self.relaxation.unwrap_or(1.0), block: self.block },
-            "ssor-ai" => Preconditioner::SsorAi,
-            "incomplete-poisson" => Preconditioner::IncompletePoisson { scaling: self.scaling.unwrap_or(true) },
-            "neumann" => Preconditioner::Neumann { order: self.order.unwrap_or(2) },
-            other => return Err(format!("no preconditioner is called {other:?}")),
-        })
+    fn read(self) -> Preconditioner {
+        let Self { kind: Kind(mut kind), .. } = self;
+        match &mut kind {
+            Preconditioner::BlockIc { block } | Preconditioner::Ic { block } => *block = self.block,
+            Preconditioner::Mic { relaxation, block } => {
+                *block = self.block;
+                *relaxation = self.relaxation.unwrap_or(*relaxation);
+            }
+            Preconditioner::IncompletePoisson { scaling } => *scaling = self.scaling.unwrap_or(*scaling),
+            Preconditioner::Neumann { order } => *order = self.order.unwrap_or(*order),
+            _ => {}
+        }
+        kind
     }
 }
 
 impl<'de> Deserialize<'de> for Preconditioner {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-
-        impl<'de> Visitor<'de> for Either {
-            type Value = Preconditioner;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the name of a preconditioner, or a table such as { kind = \"line\" }")
-            }
-
-            fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Preconditioner, E> {
-                let kind = KindName::deserialize(StrDeserializer::new(name))?;
-                Section::named(kind).read().map_err(E::custom)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Preconditioner, A::Error> {
-                Section::deserialize(MapAccessDeserializer::new(map))?.read().map_err(A::Error::custom)
-            }
-        }
-        deserializer.deserialize_any(Either)
+        let forms = Forms::<Self, (), Section> {
+            word: Self::named,
+            names: Self::NAMES,
+            table: Some(|section: Section| Ok(section.read())),
+            ..Forms::new("the name of a preconditioner, or a table such as { kind = \"line\" }")
+        };
+        forms.read(deserializer)
     }
 }

@@ -1,9 +1,10 @@
 //! A preconditioner in a lower precision.
 
 use super::Preconditioner;
-use crate::backend::{Backend, Ratio, Sums};
+use crate::backend::Backend;
 use crate::error::Result;
 use crate::layout::Layout;
+use crate::operator::ResidualUpdate;
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
 
@@ -40,15 +41,8 @@ impl<B: Backend, S: Real, T: Real> Preconditioner<B, T> for Converted<B, S> {
         self.inner.backend().convert(&self.z, z)
     }
 
-    fn precondition_residual(
-        &mut self,
-        r: &mut B::Vector<T>,
-        q: &B::Vector<T>,
-        z: &mut B::Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
+    fn precondition_residual(&mut self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
+        let ResidualUpdate { r, q, z, alpha, out } = v;
         let backend = self.inner.backend().clone();
         backend.axpy_norm_convert(alpha.negated(), q, r, &mut self.r, out.get(1), scalars)?;
         self.inner.apply(&mut self.r, &mut self.z)?;

@@ -4,10 +4,10 @@ use std::any::Any;
 
 use super::Preconditioner;
 use crate::backend::Backend;
+use crate::backend::SharedDirect;
+use crate::backend::direct::locked;
 use crate::error::Result;
 use crate::layout::Layout;
-use crate::operator::SharedDirect;
-use crate::operator::direct::locked;
 use crate::real::{Precision, Real};
 use crate::traffic::{self, StepTraffic};
 
@@ -16,7 +16,7 @@ use crate::traffic::{self, StepTraffic};
 /// It needs few iterations where cells are thin and most are open, as in ocean basins; it does not suit pores and strongly varying
 /// coefficients (`docs/notes/direct.md`).
 ///
-/// Storage: that of the [`DirectSolver`](crate::operator::DirectSolver), and a vector in double precision where others are not.
+/// Storage: that of the [`DirectSolver`](crate::backend::DirectSolver), and a vector in double precision where others are not.
 pub struct NearestBox<B: Backend> {
     backend: B,
     layout: Layout,

@@ -1,8 +1,9 @@
 //! A preconditioner with simpler ones in reserve.
 
 use super::Preconditioner;
-use crate::backend::{Backend, Ratio, Sums};
+use crate::backend::Backend;
 use crate::error::Result;
+use crate::operator::ResidualUpdate;
 use crate::real::Real;
 use crate::traffic::StepTraffic;
 
@@ -44,16 +45,8 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Fallback<B, T> {
         self.chosen_mut().apply(r, z)
     }
 
-    fn precondition_residual(
-        &mut self,
-        r: &mut B::Vector<T>,
-        q: &B::Vector<T>,
-        z: &mut B::Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
-        self.chosen_mut().precondition_residual(r, q, z, alpha, out, scalars)
+    fn precondition_residual(&mut self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
+        self.chosen_mut().precondition_residual(v, scalars)
     }
 
     fn project_out(&mut self, z: &mut B::Vector<T>) -> Result<()> {

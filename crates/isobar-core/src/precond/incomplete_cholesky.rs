@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Preconditioner;
-use crate::backend::{Backend, Ratio, Sums};
+use crate::backend::Backend;
 use crate::error::Result;
-use crate::operator::Triangular;
+use crate::operator::{ResidualUpdate, Triangular};
 use crate::options;
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
@@ -50,16 +50,8 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for IncompleteCholesky<B, T> {
         self.operator.substitute(self.block, &self.inverse_pivots, r, z)
     }
 
-    fn precondition_residual(
-        &mut self,
-        r: &mut B::Vector<T>,
-        q: &B::Vector<T>,
-        z: &mut B::Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
-        self.operator.substitute_residual(self.block, &self.inverse_pivots, r, q, z, alpha, out, scalars)
+    fn precondition_residual(&mut self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
+        self.operator.substitute_residual(self.block, &self.inverse_pivots, v, scalars)
     }
 
     fn needs_host(&self) -> bool {

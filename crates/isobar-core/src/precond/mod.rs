@@ -27,9 +27,9 @@ mod recipe;
 
 use std::sync::Arc;
 
-use crate::backend::{Backend, Ratio, Sums};
+use crate::backend::Backend;
 use crate::error::Result;
-use crate::operator::{Diagonal, LineSolver};
+use crate::operator::{Diagonal, LineSolver, ResidualUpdate, update_residual_unfused};
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
 
@@ -55,18 +55,9 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
     fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
 
     /// r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
-    fn precondition_residual(
-        &mut self,
-        r: &mut B::Vector<T>,
-        q: &B::Vector<T>,
-        z: &mut B::Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
-        self.backend().axpy_norm(alpha.negated(), q, r, out.get(1), scalars)?;
-        self.apply(r, z)?;
-        self.backend().dot(r, z, out.get(0), scalars)
+    fn precondition_residual(&mut self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
+        let backend = self.backend().clone();
+        update_residual_unfused::<B, T>(&backend, v, scalars, |r, z| self.apply(r, z))
     }
 
     /// Projects the null space of A out of z = M⁻¹ r, where [`apply`](Self::apply) does not.
@@ -172,16 +163,8 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Jacobi<B, T> {
         self.0.divide_by_diagonal(r, z)
     }
 
-    fn precondition_residual(
-        &mut self,
-        r: &mut B::Vector<T>,
-        q: &B::Vector<T>,
-        z: &mut B::Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
-        self.0.scale_residual(r, q, z, alpha, out, scalars)
+    fn precondition_residual(&mut self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
+        self.0.scale_residual(v, scalars)
     }
 
     fn another(&self) -> Result<Option<Box<dyn Preconditioner<B, T>>>> {
@@ -214,16 +197,8 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Line<B, T> {
         self.0.solve_lines(r, z)
     }
 
-    fn precondition_residual(
-        &mut self,
-        r: &mut B::Vector<T>,
-        q: &B::Vector<T>,
-        z: &mut B::Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
-        self.0.precondition_residual(r, q, z, alpha, out, scalars)
+    fn precondition_residual(&mut self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
+        self.0.precondition_residual(v, scalars)
     }
 
     fn another(&self) -> Result<Option<Box<dyn Preconditioner<B, T>>>> {

@@ -7,7 +7,7 @@ use super::multigrid::Cycle;
 use crate::backend::{Backend, Scalar};
 use crate::error::Result;
 use crate::layout::{Colour, Layout};
-use crate::operator::{Guess, ModalTransfer, Relaxation};
+use crate::operator::{Guess, ModalTransfer, Relaxation, Sweep};
 use crate::options::{Smoother, Start};
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
@@ -89,7 +89,7 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
         let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first };
         (0..sweeps).try_for_each(|n| {
             let guess = if n == 0 { guess } else { Guess::Given };
-            self.transfer.fine().smooth(relaxation, guess, r, z, &mut self.scratch)
+            self.transfer.fine().smooth(Sweep::new(relaxation, guess, r, z, &mut self.scratch))
         })
     }
 

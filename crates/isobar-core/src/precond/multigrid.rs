@@ -9,7 +9,7 @@ use crate::backend::{Backend, Scalar};
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::operator::line::scratch_layout;
-use crate::operator::{CoarsestSolver, Correction, Guess, LineSmoother, Transfer};
+use crate::operator::{CoarsestSolver, Correction, Guess, LineSmoother, Sweep, Transfer};
 use crate::options::MultigridOptions;
 use crate::real::Real;
 use crate::stencil::Hierarchy;
@@ -205,10 +205,12 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         }
         let (sweep, post_sweep) = (self.steps.recipes[0].pre[0], self.steps.recipes[0].post[0]);
         let (coarse_f, scratch) = (&mut self.vectors[0].f, &mut self.scratch[0]);
-        self.steps.transfers[0].keep_smooth_residual_restrict(sweep, f, u, before, coarse_f, scratch)?;
+        let sweep = Sweep::new(sweep, Guess::Given, f, u, scratch);
+        self.steps.transfers[0].keep_smooth_residual_restrict(sweep, before, coarse_f)?;
         self.cycle_below()?;
         let (coarse_u, scratch) = (&mut self.vectors[0].u, &mut self.scratch[0]);
-        self.steps.transfers[0].prolong_smooth_extrapolate(post_sweep, f, coarse_u, u, (before, tau), scratch)
+        let sweep = Sweep::new(post_sweep, Guess::Given, f, u, scratch);
+        self.steps.transfers[0].prolong_smooth_extrapolate(coarse_u, sweep, (before, tau))
     }
 
     /// Returns level n and the coarser ones.
@@ -387,8 +389,8 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
                 solver.solve(f, u)?;
                 return finish(level, f, u, scratch, norm);
             }
-            for &sweep in coarse {
-                level.smooth(sweep, guess, f, u, scratch)?;
+            for &relaxation in coarse {
+                level.smooth(Sweep::new(relaxation, guess, f, u, scratch))?;
                 guess = Guess::Given;
             }
             return finish(level, f, u, scratch, norm);
@@ -400,11 +402,11 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
         let coarse_f = &mut self.vectors[0].f;
         match pre.split_last() {
             Some((&last, first)) => {
-                for &sweep in first {
-                    level.smooth(sweep, guess, f, u, scratch)?;
+                for &relaxation in first {
+                    level.smooth(Sweep::new(relaxation, guess, f, u, scratch))?;
                     guess = Guess::Given;
                 }
-                transfer.smooth_residual_restrict(last, guess, f, u, coarse_f, scratch)?;
+                transfer.smooth_residual_restrict(Sweep::new(last, guess, f, u, scratch), coarse_f)?;
             }
             None => {
                 if guess == Guess::Zero {
@@ -424,11 +426,13 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
         let (coarse_u, scratch) = (&mut self.vectors[0].u, &mut self.scratch[0]);
         match post[..] {
             [] => transfer.prolong(coarse_u, u)?,
-            [only] if !is_corrected => return transfer.prolong_smooth(only, f, coarse_u, u, scratch, norm),
-            [first, ref others @ ..] => {
-                transfer.prolong_smooth(first, f, coarse_u, u, scratch, None)?;
-                for &sweep in others {
-                    level.smooth(sweep, Guess::Given, f, u, scratch)?;
+            [relaxation] if !is_corrected => {
+                return transfer.prolong_smooth(coarse_u, Sweep::new(relaxation, Guess::Given, f, u, scratch), norm);
+            }
+            [relaxation, ref others @ ..] => {
+                transfer.prolong_smooth(coarse_u, Sweep::new(relaxation, Guess::Given, f, u, scratch), None)?;
+                for &relaxation in others {
+                    level.smooth(Sweep::new(relaxation, Guess::Given, f, u, scratch))?;
                 }
             }
         }

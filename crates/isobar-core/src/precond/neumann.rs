@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Preconditioner;
-use crate::backend::{Backend, Ratio, Scalar, Sums};
+use crate::backend::{Backend, Scalar};
 use crate::error::Result;
-use crate::operator::Triangular;
+use crate::operator::{ResidualUpdate, Triangular};
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic, Traffic};
 
@@ -85,18 +85,11 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Neumann<B, T> {
     }
 
     /// The last relaxation by L returns ρ = ⟨K r, D⁻¹ K r⟩, which saves reading r again.
-    fn precondition_residual(
-        &mut self,
-        r: &mut B::Vector<T>,
-        q: &B::Vector<T>,
-        z: &mut B::Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
+    fn precondition_residual(&mut self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
+        let ResidualUpdate { r, q, z, alpha, out } = v;
         let even = self.order.is_multiple_of(2) && self.order > 0;
         let first = if even { &mut self.v } else { &mut *z };
-        self.operator.scale_residual(r, q, first, alpha, out, scalars)?;
+        self.operator.scale_residual(ResidualUpdate { r: &mut *r, q, z: first, alpha, out }, scalars)?;
         self.relax(r, z, Some((out.get(0), scalars)))
     }
 

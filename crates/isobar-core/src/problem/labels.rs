@@ -7,39 +7,12 @@ use crate::error::{Error, Result};
 use crate::execute::{Host, PIECE, find_wrong, for_each_piece, rows};
 use crate::layout::Shape;
 
-/// A label: the whole number that an image holds for a cell.
-pub trait Label: Copy + Sync {
-    /// Returns the number; nothing for a value that is not whole.
-    fn number(self) -> Option<i64>;
-}
-
-macro_rules! labels {
-    ($($type:ty),*) => {$(
-        impl Label for $type {
-            #[inline(always)]
-            fn number(self) -> Option<i64> {
-                i64::try_from(self).ok()
-            }
-        }
-    )*};
-}
-labels!(u8, i8, u16, i16, u32, i32, u64, i64);
-
-impl Label for bool {
-    #[inline(always)]
-    fn number(self) -> Option<i64> {
-        Some(i64::from(self))
-    }
-}
-
-/// Whole numbers that were read as floating-point ones.
-impl Label for f64 {
-    #[inline(always)]
-    fn number(self) -> Option<i64> {
-        /// Beyond it f64 does not hold every whole number.
-        const LIMIT: f64 = (1u64 << 53) as f64;
-        (self.abs() <= LIMIT && self.fract() == 0.0).then_some(self as i64)
-    }
+/// Returns the label that was read as a floating-point number; nothing for one that is not whole.
+#[inline(always)]
+fn whole(value: f64) -> Option<i64> {
+    /// Beyond it f64 does not hold every whole number.
+    const LIMIT: f64 = (1u64 << 53) as f64;
+    (value.abs() <= LIMIT && value.fract() == 0.0).then_some(value as i64)
 }
 
 /// A table of coefficients by label; a coefficient of 0 makes cells inactive.
@@ -82,16 +55,17 @@ impl LabelTable {
         Ok(Self { entries, others, dense: (first, dense) })
     }
 
-    /// Returns the coefficient of every cell of an image in C order.
+    /// Returns the coefficient of every cell of an image in C order, of whole numbers of any type.
     ///
     /// # Errors
     /// [`Error::Shape`] for another number of cells; [`Error::Invalid`] for a label without an entry, with the label, its first cell
     /// and the number of its cells.
-    pub fn coefficients<L: Label>(&self, shape: Shape, image: &[L]) -> Result<Vec<f64>> {
-        self.check(shape, image)?;
+    pub fn coefficients<L: Copy + Sync + TryInto<i64>>(&self, shape: Shape, image: &[L]) -> Result<Vec<f64>> {
+        let number = |label: L| label.try_into().ok();
+        self.check(shape, image, number)?;
         Ok(rows(&Host, image.len(), PIECE, |piece, values| {
             let labels = &image[piece * PIECE..];
-            values.iter_mut().zip(labels).for_each(|(value, &label)| *value = self.of(label));
+            values.iter_mut().zip(labels).for_each(|(value, &label)| *value = self.of(number(label)));
         }))
     }
 
@@ -100,8 +74,25 @@ impl LabelTable {
     ///
     /// # Errors
     /// See [`LabelTable::coefficients`].
-    pub fn phases<L: Label>(&self, shape: Shape, image: &[L]) -> Result<Option<Phases>> {
-        self.check(shape, image)?;
+    pub fn phases<L: Copy + Sync + TryInto<i64>>(&self, shape: Shape, image: &[L]) -> Result<Option<Phases>> {
+        self.phases_by(shape, image, |label| label.try_into().ok())
+    }
+
+    /// Returns the phases of an image whose labels were read as floating-point numbers, see [`LabelTable::phases`].
+    ///
+    /// # Errors
+    /// See [`LabelTable::coefficients`].
+    pub fn phases_of_numbers(&self, shape: Shape, image: &[f64]) -> Result<Option<Phases>> {
+        self.phases_by(shape, image, whole)
+    }
+
+    fn phases_by<L: Copy + Sync>(
+        &self,
+        shape: Shape,
+        image: &[L],
+        label: impl Fn(L) -> Option<i64> + Sync,
+    ) -> Result<Option<Phases>> {
+        self.check(shape, image, &label)?;
         let mut kappa: Vec<f64> = self.entries.values().chain(&self.others).copied().collect();
         kappa.sort_by(f64::total_cmp);
         kappa.dedup();
@@ -112,7 +103,7 @@ impl LabelTable {
         let others = self.others.map_or(0, number);
         let (first, dense) = &self.dense;
         let dense: Vec<u8> = dense.iter().map(|&value| if value.is_nan() { others } else { number(value) }).collect();
-        let of = |label: L| match label.number() {
+        let of = |value: L| match label(value) {
             Some(label) => match dense.get(label.wrapping_sub(*first).cast_unsigned() as usize) {
                 Some(&number) => number,
                 None => self.entries.get(&label).map_or(others, |&value| number(value)),
@@ -130,15 +121,15 @@ impl LabelTable {
     /// # Errors
     /// See [`LabelTable::coefficients`].
     pub fn replace(&self, shape: Shape, image: &mut [f64]) -> Result<()> {
-        self.check(shape, image)?;
-        for_each_piece(&Host, image, |_, piece| piece.iter_mut().for_each(|value| *value = self.of(*value)));
+        self.check(shape, image, whole)?;
+        for_each_piece(&Host, image, |_, piece| piece.iter_mut().for_each(|value| *value = self.of(whole(*value))));
         Ok(())
     }
 
     /// Returns the coefficient of a label, NaN without an entry.
     #[inline(always)]
-    fn of(&self, label: impl Label) -> f64 {
-        let Some(label) = label.number() else { return f64::NAN };
+    fn of(&self, label: Option<i64>) -> f64 {
+        let Some(label) = label else { return f64::NAN };
         let (first, dense) = &self.dense;
         let found = match dense.get(label.wrapping_sub(*first).cast_unsigned() as usize) {
             Some(&value) if !value.is_nan() => Some(value),
@@ -148,19 +139,19 @@ impl LabelTable {
         found.or(self.others).unwrap_or(f64::NAN)
     }
 
-    fn check<L: Label>(&self, shape: Shape, image: &[L]) -> Result<()> {
+    fn check<L: Copy + Sync>(&self, shape: Shape, image: &[L], number: impl Fn(L) -> Option<i64> + Sync) -> Result<()> {
         if image.len() != shape.cells() {
             let found = format!("{} cells", image.len());
             return Err(Error::shape("the image", found, format!("{} = {shape}", shape.cells())));
         }
-        let Some(n) = find_wrong(&Host, image, |label| !self.of(label).is_nan()) else { return Ok(()) };
+        let Some(n) = find_wrong(&Host, image, |label| !self.of(number(label)).is_nan()) else { return Ok(()) };
         let Shape { nx, ny, .. } = shape;
         let place = format!("(i, j, k) = ({}, {}, {})", n % nx, n / nx % ny, n / nx / ny);
-        let Some(label) = image[n].number() else {
+        let Some(label) = number(image[n]) else {
             let message = format!("the value of the image in cell {place} is no label; use an image of whole numbers");
             return Err(Error::invalid("diffusion.coefficient", message));
         };
-        let count = image.iter().filter(|other| other.number() == Some(label)).count();
+        let count = image.iter().filter(|&&other| number(other) == Some(label)).count();
         let cells = if count == 1 { "1 cell has".to_owned() } else { format!("{count} cells have") };
         Err(Error::invalid(
             "diffusion.coefficient",

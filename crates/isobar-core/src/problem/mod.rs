@@ -38,7 +38,7 @@ pub use flux::{Flow, SIDES};
 pub use gradient::SideGradient;
 pub use heat::{Heat, Mass};
 pub use helmholtz::Helmholtz;
-pub use labels::{Label, LabelTable};
+pub use labels::LabelTable;
 pub use phases::Phases;
 pub use points::PointProblem;
 pub use sides::{Boundary, SideFields};

@@ -13,7 +13,7 @@ use crate::operator::{AggregateOperator, Capabilities, MixedSmoother, Operator};
 use crate::options::Smoother;
 use crate::real::Real;
 use crate::stencil::point_levels::levels_for;
-use crate::stencil::{Axis, Diffusion, Hierarchy, Lines, Stencil, Supports};
+use crate::stencil::{Axis, Diffusion, Hierarchy, Stencil, Supports};
 
 /// The rows of a [`Diffusion`] stencil: every transmissibility computed once, in double precision.
 #[derive(Clone, Debug)]
@@ -157,21 +157,7 @@ impl Supports<Diffusion> for Reference {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<Plain<Diffusion, T>>) -> Capabilities<Self, T> {
-        Capabilities {
-            operator: Arc::clone(operator) as _,
-            diagonal: Some(Arc::clone(operator) as _),
-            points: Some(Arc::clone(operator) as _),
-            triangular: Some(Arc::clone(operator) as _),
-            aggregates: Some(Arc::clone(operator) as _),
-        }
-    }
-
-    fn lines<T: Real>(
-        &self,
-        _: &Diffusion,
-        operator: &Arc<Plain<Diffusion, T>>,
-    ) -> Result<Option<Lines<Self, Diffusion, T>>> {
-        Ok(Some(Lines { solver: Arc::clone(operator) as _, update: None }))
+        Capabilities::all(operator)
     }
 
     fn hierarchy<T: Real>(

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use super::{Reference, Vector};
+use crate::backend::{DirectSolver, SharedDirect};
 use crate::direct::{Basis, Separable};
 use crate::error::Result;
-use crate::operator::{DirectSolver, SharedDirect};
 
 /// A separable box, solved line by line.
 struct Box3 {

@@ -6,7 +6,7 @@ use super::seven_point::{At, Plain, fill, get};
 use super::{Reference, Vector};
 use crate::error::Result;
 use crate::layout::{Colour, Layout};
-use crate::operator::{Correction, Guess, LineSmoother, Operator, Relaxation, Transfer};
+use crate::operator::{Correction, Guess, LineSmoother, Operator, Sweep, Transfer};
 use crate::options::Smoother;
 use crate::real::{Precision, Real};
 use crate::stencil::galerkin::couplings::{COLOURS, UPPER, along, upper_offset};
@@ -159,14 +159,8 @@ impl<T: Real> Operator<Reference, T> for Plain27<T> {
 }
 
 impl<T: Real> LineSmoother<Reference, T> for Plain27<T> {
-    fn smooth(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        _: &mut Vector<T>,
-    ) -> Result<()> {
+    fn smooth(&self, sweep: Sweep<'_, Vector<T>>) -> Result<()> {
+        let Sweep { relaxation, guess, f, u, .. } = sweep;
         if guess == Guess::Zero {
             u.entries_mut().fill(T::ZERO);
         }

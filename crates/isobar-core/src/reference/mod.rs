@@ -16,11 +16,11 @@ mod triangular;
 mod vector;
 
 use crate::array::{ArrayView, ArrayViewMut};
-use crate::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar};
+use crate::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar, SharedDirect};
 use crate::direct::Separable;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
-use crate::operator::{DirectBackend, LevelBackend, SharedDirect};
+use crate::operator::LevelBackend;
 use crate::real::Real;
 
 pub use aggregate::DenseMatrix;
@@ -148,9 +148,7 @@ impl Backend for Reference {
         self.convert(&x, &mut y)?;
         Ok(2.0 * (layout.len() * size_of::<f64>()) as f64 / clock.elapsed().as_secs_f64().max(1e-9))
     }
-}
 
-impl DirectBackend for Reference {
     fn has_direct(&self) -> bool {
         true
     }

@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use super::{Reference, Vector};
 use crate::error::Result;
 use crate::layout::{Colour, Layout, Shape};
-use crate::operator::{CgOperator, Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation};
+use crate::operator::{Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation, Sweep};
 use crate::options::Smoother;
 use crate::real::Real;
 use crate::stencil::Stencil;
@@ -190,8 +190,6 @@ impl<S: SevenPoint, T: Real> Operator<Reference, T> for Plain<S, T> {
     }
 }
 
-impl<S: SevenPoint, T: Real> CgOperator<Reference, T> for Plain<S, T> {}
-
 impl<S: SevenPoint, T: Real> Diagonal<Reference, T> for Plain<S, T> {
     fn divide_by_diagonal(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
         let state = self.state();
@@ -225,14 +223,8 @@ impl<S: SevenPoint, T: Real> LineSolver<Reference, T> for Plain<S, T> {
 }
 
 impl<S: SevenPoint, T: Real> LineSmoother<Reference, T> for Plain<S, T> {
-    fn smooth(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-    ) -> Result<()> {
+    fn smooth(&self, sweep: Sweep<'_, Vector<T>>) -> Result<()> {
+        let Sweep { relaxation, guess, f, u, scratch } = sweep;
         if guess == Guess::Zero {
             u.all_entries_mut().fill(T::ZERO);
         }

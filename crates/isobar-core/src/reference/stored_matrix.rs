@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use super::{Reference, Vector};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
-use crate::operator::{Capabilities, CgOperator, Diagonal, LineSolver, Operator};
+use crate::operator::{Capabilities, Diagonal, LineSolver, Operator};
 use crate::real::Real;
 use crate::stencil::{Lines, Stencil, StoredMatrix, Supports};
 
@@ -107,8 +107,6 @@ impl<T: Real> Operator<Reference, T> for PlainMatrix<T> {
     }
 }
 
-impl<T: Real> CgOperator<Reference, T> for PlainMatrix<T> {}
-
 impl<T: Real> Diagonal<Reference, T> for PlainMatrix<T> {
     fn divide_by_diagonal(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
         let a = self.entries();
@@ -193,8 +191,7 @@ impl Supports<StoredMatrix> for Reference {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<PlainMatrix<T>>) -> Capabilities<Self, T> {
-        let (operator, diagonal) = (Arc::clone(operator), Arc::clone(operator));
-        Capabilities { operator, diagonal: Some(diagonal), points: None, triangular: None, aggregates: None }
+        Capabilities::of_rows(operator)
     }
 
     fn lines<T: Real>(

@@ -10,7 +10,7 @@ use crate::operator::{self, Capabilities, Guess, LineSmoother, MixedSmoother, Op
 use crate::options::{Smoother, SolverOptions};
 use crate::real::Real;
 use crate::stencil::tensor_levels::{SupportsTransfers, by_coarsening, by_modes};
-use crate::stencil::{Hierarchy, Lines, Modes, Stencil, Supports, TensorProduct, VerticalModes};
+use crate::stencil::{Hierarchy, Modes, Stencil, Supports, TensorProduct, VerticalModes};
 
 /// The rows of a [`TensorProduct`]: t = −|T| b, −|T| c, −d α, and s = |T| a − d (α_T − Σ α). Factors are rounded to T
 /// once; s is summed in double precision, where α_T − Σ α is exactly zero except at the sides.
@@ -158,21 +158,8 @@ impl Supports<TensorProduct> for Reference {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<Plain<TensorProduct, T>>) -> Capabilities<Self, T> {
-        Capabilities {
-            operator: Arc::clone(operator) as _,
-            diagonal: Some(Arc::clone(operator) as _),
-            points: Some(Arc::clone(operator) as _),
-            triangular: Some(Arc::clone(operator) as _),
-            aggregates: None,
-        }
-    }
-
-    fn lines<T: Real>(
-        &self,
-        _: &TensorProduct,
-        operator: &Arc<Plain<TensorProduct, T>>,
-    ) -> Result<Option<Lines<Self, TensorProduct, T>>> {
-        Ok(Some(Lines { solver: Arc::clone(operator) as _, update: None }))
+        let (points, triangular) = (Some(Arc::clone(operator) as _), Some(Arc::clone(operator) as _));
+        Capabilities { points, triangular, ..Capabilities::of_columns(operator) }
     }
 
     fn hierarchy<T: Real>(

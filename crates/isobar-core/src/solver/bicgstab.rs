@@ -7,7 +7,7 @@ use super::monitor::Broken;
 use super::{Iteration, Monitor};
 use crate::backend::{Backend, Ratio, Scalar};
 use crate::error::Result;
-use crate::operator::{CgOperator, Guess};
+use crate::operator::{Guess, Operator};
 use crate::precond::Preconditioner;
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
@@ -23,7 +23,7 @@ use crate::traffic::{self, StepTraffic};
 /// Storage: 7 n-vectors (r, r̂, p, v, t, one that is y and then z, and the u before an iteration) besides b and u; s shares r.
 pub struct Bicgstab<B: Backend, T: Real> {
     backend: B,
-    operator: Arc<dyn CgOperator<B, T>>,
+    operator: Arc<dyn Operator<B, T>>,
     preconditioner: Box<dyn Preconditioner<B, T>>,
     r: B::Vector<T>,
     shadow: B::Vector<T>,
@@ -55,7 +55,7 @@ impl<B: Backend, T: Real> Bicgstab<B, T> {
     ///
     /// # Errors
     /// Where it does not fit in memory.
-    pub fn new(operator: Arc<dyn CgOperator<B, T>>, preconditioner: Box<dyn Preconditioner<B, T>>) -> Result<Self> {
+    pub fn new(operator: Arc<dyn Operator<B, T>>, preconditioner: Box<dyn Preconditioner<B, T>>) -> Result<Self> {
         let backend = operator.backend().clone();
         let layout = *operator.layout();
         let zeros = || backend.zeros::<T>(&layout);

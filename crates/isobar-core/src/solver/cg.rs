@@ -7,7 +7,7 @@ use super::monitor::Broken;
 use super::{Iteration, Monitor};
 use crate::backend::{AggregateBackend, Ratio, Scalar, Sums};
 use crate::error::Result;
-use crate::operator::{CgOperator, Diagonal, Direction, Guess, advance_direction_unfused};
+use crate::operator::{Diagonal, Direction, Guess, Operator, ResidualUpdate, advance_direction_unfused};
 use crate::options::Form;
 use crate::precond::{Deflation, Preconditioner};
 use crate::real::Real;
@@ -34,7 +34,7 @@ use crate::traffic::{self, StepTraffic};
 pub struct Cg<B: AggregateBackend, T: Real> {
     backend: B,
     form: Form,
-    operator: Arc<dyn CgOperator<B, T>>,
+    operator: Arc<dyn Operator<B, T>>,
     preconditioner: Box<dyn Preconditioner<B, T>>,
     deflation: Option<Deflation<B, T>>,
     /// D, and D⁻¹ r, where the norm is ‖D^−½ r‖.
@@ -72,7 +72,7 @@ impl<B: AggregateBackend, T: Real> Cg<B, T> {
     /// Where it does not fit in memory.
     pub fn new(
         form: Form,
-        operator: Arc<dyn CgOperator<B, T>>,
+        operator: Arc<dyn Operator<B, T>>,
         preconditioner: Box<dyn Preconditioner<B, T>>,
     ) -> Result<Self> {
         let backend = operator.backend().clone();
@@ -162,7 +162,8 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
         backend.set(scalars, RHO[1], 1.0)?;
         backend.set(scalars, SIGMA[1], 1.0)?;
         backend.set(scalars, ZQ[0], 0.0)?;
-        preconditioner.precondition_residual(r, q, z, Ratio::ZERO, RHO_NORM[0], scalars)?;
+        let first = ResidualUpdate { r: &mut *r, q: &*q, z: &mut *z, alpha: Ratio::ZERO, out: RHO_NORM[0] };
+        preconditioner.precondition_residual(first, scalars)?;
 
         let on_host = operator.needs_host()
             || preconditioner.needs_host()
@@ -190,14 +191,19 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
                         Some(odd) if now == 0 => (&mut *odd, Some(&mut *p)),
                         Some(odd) => (&mut *p, Some(&mut *odd)),
                     };
-                    let direction = Direction { u: &mut *u, p: before, next: after, z: &mut *z, q: &mut *q };
+                    let direction = Direction {
+                        u: &mut *u,
+                        p: before,
+                        next: after,
+                        z: &mut *z,
+                        q: &mut *q,
+                        alpha: alpha_before,
+                        beta,
+                        sigma: SIGMA[now],
+                    };
                     match form {
-                        Form::Fused => {
-                            operator.advance_direction(direction, alpha_before, beta, SIGMA[now], scalars)?;
-                        }
-                        Form::Textbook => {
-                            advance_direction_unfused(&**operator, direction, alpha_before, beta, SIGMA[now], scalars)?;
-                        }
+                        Form::Fused => operator.advance_direction(direction, scalars)?,
+                        Form::Textbook => advance_direction_unfused(&**operator, direction, scalars)?,
                     }
                     if let Some(deflation) = deflation {
                         let p = match p_odd {
@@ -208,7 +214,10 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
                     }
                     let out = RHO_NORM[next];
                     match form {
-                        Form::Fused => preconditioner.precondition_residual(r, q, z, alpha, out, scalars)?,
+                        Form::Fused => {
+                            let update = ResidualUpdate { r: &mut *r, q: &*q, z: &mut *z, alpha, out };
+                            preconditioner.precondition_residual(update, scalars)?;
+                        }
                         Form::Textbook => {
                             backend.axpy(alpha.negated(), q, r, scalars)?;
                             preconditioner.apply(r, z)?;

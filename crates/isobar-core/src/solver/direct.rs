@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::{Iteration, Monitor};
 use crate::array::{Source, Target};
+use crate::backend::direct::locked;
 use crate::backend::{Backend, Ratio, Scalar};
+use crate::backend::{Judged, SharedDirect};
 use crate::error::Result;
-use crate::operator::direct::locked;
-use crate::operator::{Guess, Judged, Operator, SharedDirect};
+use crate::operator::{Guess, Operator};
 use crate::traffic::{self, StepTraffic};
 
 /// ‖r‖²
@@ -19,7 +20,7 @@ const NORM: Scalar = Scalar::new(0);
 /// u = A⁻¹ b;   r = b − A u;   u += A⁻¹ r
 /// ```
 ///
-/// Storage: r, and that of the [`DirectSolver`](crate::operator::DirectSolver).
+/// Storage: r, and that of the [`DirectSolver`](crate::backend::DirectSolver).
 pub struct Direct<B: Backend> {
     operator: Arc<dyn Operator<B, f64>>,
     solver: SharedDirect<B>,

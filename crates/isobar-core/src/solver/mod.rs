@@ -21,8 +21,9 @@ mod spectrum;
 
 use crate::array::{Source, Target};
 use crate::backend::Backend;
+use crate::backend::Judged;
 use crate::error::Result;
-use crate::operator::{Guess, Judged};
+use crate::operator::Guess;
 use crate::outcome::Batch;
 use crate::real::Real;
 use crate::traffic::StepTraffic;
@@ -58,7 +59,7 @@ pub trait Iteration<B: Backend, T: Real>: Send {
         monitor: &mut Monitor<'_>,
     ) -> Result<()>;
 
-    /// Solves between callers' arrays at once, see [`DirectSolver::solve_arrays`](crate::operator::DirectSolver::solve_arrays).
+    /// Solves between callers' arrays at once, see [`DirectSolver::solve_arrays`](crate::backend::DirectSolver::solve_arrays).
     ///
     /// # Errors
     /// The errors of the device.

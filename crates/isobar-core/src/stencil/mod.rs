@@ -39,7 +39,7 @@ use crate::direct::Separable;
 use crate::error::Result;
 pub use crate::layout::Axis;
 use crate::layout::{Layout, Shape};
-use crate::operator::{Capabilities, CgOperator, DirectBackend, LineSolver, MixedSmoother, MixedTop, Relaxation};
+use crate::operator::{Capabilities, LineSolver, MixedSmoother, MixedTop, Operator, Relaxation};
 use crate::options::{Smoother, SolverOptions};
 use crate::policy::Choice;
 use crate::real::Real;
@@ -160,9 +160,9 @@ pub struct Lines<B: AggregateBackend, S, T: Real> {
 }
 
 /// A back end that can put a kind of stencil on its device.
-pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
+pub trait Supports<S: Stencil>: AggregateBackend {
     /// The matrix with its coefficients on the device.
-    type Operator<T: Real>: CgOperator<Self, T> + 'static;
+    type Operator<T: Real>: Operator<Self, T> + 'static;
 
     /// Chooses a solver where these options leave that open: the stencil's own choice, unless this back end does not support
     /// it, or knows more of the coefficients, which are the operator's.
@@ -243,14 +243,16 @@ pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
         self.update(to, stencil).map(drop)
     }
 
-    /// Returns all capabilities of the operator but lines.
+    /// Returns all capabilities of the operator.
     fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T>;
 
-    /// Returns the solver of the matrix's columns, if there is one.
+    /// Returns the solver of the matrix's columns, if there is one: the operator itself, or one that is made now.
     ///
     /// # Errors
     /// See [`Supports::operator`].
-    fn lines<T: Real>(&self, stencil: &S, operator: &Arc<Self::Operator<T>>) -> Result<Option<Lines<Self, S, T>>>;
+    fn lines<T: Real>(&self, _stencil: &S, operator: &Arc<Self::Operator<T>>) -> Result<Option<Lines<Self, S, T>>> {
+        Ok(self.capabilities(operator).lines.map(|solver| Lines { solver, update: None }))
+    }
 
     /// Returns this matrix with stored faces, which adds capabilities that it lacks itself, if the back end has that form.
     ///

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Lines, Stencil, Supports};
+use super::{Stencil, Supports};
 use crate::array::{ArrayView, ArrayViewMut};
 use crate::backend::{AggregateBackend, Backend};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
-use crate::operator::{Capabilities, CgOperator, Diagonal, DirectBackend, Operator};
+use crate::operator::{Capabilities, Diagonal, Operator};
 use crate::options::SolverOptions;
 use crate::policy::Choice;
 use crate::real::Real;
@@ -141,8 +141,6 @@ impl<B: Backend, T: Real> Operator<B, T> for HostOperator<B> {
     }
 }
 
-impl<B: Backend, T: Real> CgOperator<B, T> for HostOperator<B> {}
-
 impl<B: Backend, T: Real> Diagonal<B, T> for HostOperator<B> {
     fn divide_by_diagonal(&self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         self.by_host(r, z, |stencil, r, z| {
@@ -155,7 +153,7 @@ impl<B: Backend, T: Real> Diagonal<B, T> for HostOperator<B> {
     }
 }
 
-impl<B: AggregateBackend + DirectBackend> Supports<OwnOperator> for B {
+impl<B: AggregateBackend> Supports<OwnOperator> for B {
     type Operator<T: Real> = HostOperator<B>;
 
     fn operator<T: Real>(&self, stencil: &OwnOperator) -> Result<Arc<HostOperator<B>>> {
@@ -171,12 +169,10 @@ impl<B: AggregateBackend + DirectBackend> Supports<OwnOperator> for B {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<HostOperator<B>>) -> Capabilities<Self, T> {
-        let has_diagonal = operator.state().stencil.diagonal.is_some();
-        let diagonal = has_diagonal.then(|| Arc::clone(operator) as Arc<dyn Diagonal<B, T>>);
-        Capabilities { operator: Arc::clone(operator) as _, diagonal, points: None, triangular: None, aggregates: None }
-    }
-
-    fn lines<T: Real>(&self, _: &OwnOperator, _: &Arc<HostOperator<B>>) -> Result<Option<Lines<Self, OwnOperator, T>>> {
-        Ok(None)
+        let mut capabilities = Capabilities::of_rows(operator);
+        if operator.state().stencil.diagonal.is_none() {
+            capabilities.diagonal = None;
+        }
+        capabilities
     }
 }

@@ -9,7 +9,7 @@ use crate::array::{Source, Target};
 use crate::backend::{Ratio, Scalar};
 use crate::build::{Description, Solve, System};
 use crate::error::{Error, Result};
-use crate::operator::{CgOperator, Guess};
+use crate::operator::{Guess, Operator};
 use crate::options::{Scheme, SolverOptions, StepGuess};
 use crate::outcome::{Outcome, Stop};
 use crate::problem::{Heat, Mass};
@@ -41,7 +41,7 @@ pub struct HeatStepper<B: Supports<Diffusion>> {
     precision: Precision,
     system: System<B, Diffusion>,
     /// c M, where volumes differ.
-    mass: Option<(Arc<B::Operator<f64>>, Arc<dyn CgOperator<B, f64>>)>,
+    mass: Option<(Arc<B::Operator<f64>>, Arc<dyn Operator<B, f64>>)>,
     u: B::Vector<f64>,
     before: Option<B::Vector<f64>>,
     /// Whether `before` holds the previous state.

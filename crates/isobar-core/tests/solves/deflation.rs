@@ -1,7 +1,6 @@
 //! Paper D on the reference back end: iteration counts and condition numbers of the two-phase square.
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::{norm, solve_into};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
 use isobar_core::options::{CoarseSolve, Deflation, Method, Norm, Preconditioner, SolverOptions, Stripes};
@@ -9,7 +8,6 @@ use isobar_core::outcome::Outcome;
 use isobar_core::problem::materials::{self, Bubbles};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting, random};
 use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
 
 use Preconditioner::{BlockIc, IncompletePoisson, Jacobi, Neumann, None as Nothing};
 
@@ -52,14 +50,10 @@ fn solve_from(problem: &DiffusionProblem, options: &SolverOptions, seed: u64) ->
     let rhs = problem.rhs(Some(RhsKind::Manufactured), 0, Weighting::None).unwrap();
     let exact = problem.exact();
     let mut u: Vec<f64> = (0..rhs.len()).map(|n| 0.5 * (1.0 + random(seed, n))).collect();
-    let mut system = System::new(&Reference, &stencil, options).unwrap();
-    let shape = problem.shape;
-    let (b, view) = (ArrayView::c_order(&rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
-    let outcome = system.solve(b.into(), view.into(), Guess::Given, &mut ignore).unwrap();
+    let outcome = solve_into(&Reference, &stencil, options, &rhs, &mut u, Guess::Given).unwrap();
     assert!(outcome.converged(), "{options:?}: {outcome:?}");
-    let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|x| x * x).sum::<f64>().sqrt();
-    let error = norm(&mut u.iter().zip(&exact).map(|(a, b)| a - b)) / norm(&mut exact.iter().copied());
-    (outcome, error)
+    let difference: Vec<f64> = u.iter().zip(&exact).map(|(a, b)| a - b).collect();
+    (outcome, norm(&difference) / norm(&exact))
 }
 
 /// The preconditioners of the table, blocks in rows.

@@ -1,16 +1,14 @@
 //! Multigrid as a preconditioner of the diffusion operator, on the reference back end.
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::{self, solve_by};
 use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
 use isobar_core::options::{Compatibility, CyclePrecision, Method, Preconditioner, Smoother, SolverOptions};
 use isobar_core::outcome::{Outcome, Stop};
 use isobar_core::problem::materials::{self, Bubbles};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
 use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
 
 /// Returns default options: conjugate gradients with one multigrid cycle, where coefficients are not smooth.
 fn options() -> SolverOptions {
@@ -18,14 +16,8 @@ fn options() -> SolverOptions {
 }
 
 fn solve(problem: &DiffusionProblem, options: &SolverOptions) -> (Outcome, Vec<f64>) {
-    let stencil = problem.stencil().unwrap();
     let rhs = problem.rhs(Some(RhsKind::Random), 7, Weighting::None).unwrap();
-    let mut u = vec![0.0; rhs.len()];
-    let mut system = System::new(&Reference, &stencil, options).unwrap();
-    let (b, view) =
-        (ArrayView::c_order(&rhs, problem.shape).unwrap(), ArrayViewMut::c_order(&mut u, problem.shape).unwrap());
-    let outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore).unwrap();
-    (outcome, u)
+    arrays::solve(&Reference, &problem.stencil().unwrap(), options, &rhs)
 }
 
 fn iterations(problem: &DiffusionProblem, options: &SolverOptions) -> usize {
@@ -128,9 +120,7 @@ fn an_update_beyond_single_precision_is_solved_for_in_double() {
     let mut system = System::new(&Reference, &stencils[0], &options()).unwrap();
     let mut solve = |stencil: usize| {
         system.update(&stencils[stencil]).unwrap();
-        let mut u = vec![0.0; rhs.len()];
-        let (b, view) = (ArrayView::c_order(&rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
-        let outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore).unwrap();
+        let (outcome, _) = solve_by(&mut system, shape, &rhs);
         assert!(outcome.converged(), "{outcome:?}");
         (outcome.iterations, outcome.notes.iter().any(|note| note.contains("continued in double precision")))
     };

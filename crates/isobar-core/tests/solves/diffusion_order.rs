@@ -1,16 +1,13 @@
 //! Accuracy of the discretisation of diffusion: second order for smooth problems, exactness for piecewise linear solutions across an interface
 //! between cells, and correct sources and wells.
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays;
 use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
 use isobar_core::options::{Compatibility, Method, SolverOptions};
 use isobar_core::problem::{
     Boundary, Coefficient, DiffusionProblem, PointProblem, SideFields, Source, Spacing, Weighting, Well, materials,
 };
 use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
 use isobar_core::stencil::Stencil;
 
 fn solve(problem: &DiffusionProblem, body: Vec<f64>) -> Vec<f64> {
@@ -21,11 +18,7 @@ fn solve_by(problem: &DiffusionProblem, body: Vec<f64>, method: Method) -> Vec<f
     let mut options = SolverOptions { tolerance: 1e-11, method, ..SolverOptions::default() };
     options.compatibility = Compatibility::Project;
     let rhs = problem.rhs_from(body, Weighting::Volume).unwrap();
-    let mut u = vec![0.0; rhs.len()];
-    let mut system = System::new(&Reference, &problem.stencil().unwrap(), &options).unwrap();
-    let view = ArrayViewMut::c_order(&mut u, problem.shape).unwrap();
-    let rhs = ArrayView::c_order(&rhs, problem.shape).unwrap();
-    let outcome = system.solve(rhs.into(), view.into(), Guess::Zero, &mut ignore).unwrap();
+    let (outcome, u) = arrays::solve(&Reference, &problem.stencil().unwrap(), &options, &rhs);
     assert!(outcome.converged(), "{outcome:?}");
     u
 }

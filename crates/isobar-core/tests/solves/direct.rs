@@ -1,31 +1,18 @@
 //! Direct solves of separable boxes: every pair of sides an axis, spacings, layers, singular boxes, refused matrices.
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::{self, norm, solve_by};
 use isobar_core::conformance::direct::SIDES;
 use isobar_core::grid::{HorizontalField, VerticalProfile};
 use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
 use isobar_core::options::{Compatibility, Method, Norm, Preconditioner, SolverOptions};
-use isobar_core::outcome::{Outcome, Stop};
+use isobar_core::outcome::Stop;
 use isobar_core::problem::{Coefficient, DiffusionProblem, Heat, random};
 use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
-use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil, Supports, TensorProduct};
+use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil, TensorProduct};
 
 fn options(tolerance: f64) -> SolverOptions {
     SolverOptions { method: Method::Direct, tolerance, norm: Norm::Rhs, ..SolverOptions::default() }
-}
-
-fn solve<S: Stencil>(system: &mut System<Reference, S>, shape: Shape, b: &[f64]) -> (Outcome, Vec<f64>)
-where
-    Reference: Supports<S>,
-{
-    let mut u = vec![f64::NAN; b.len()];
-    let target = ArrayViewMut::c_order(&mut u, shape).unwrap();
-    let rhs = ArrayView::c_order(b, shape).unwrap();
-    let outcome = system.solve(rhs.into(), target.into(), Guess::Zero, &mut ignore).unwrap();
-    (outcome, u)
 }
 
 /// Returns widths of cells, uniform or stretched by a factor in all.
@@ -76,8 +63,8 @@ fn noise(shape: Shape, is_singular: bool) -> Vec<f64> {
 }
 
 fn residual(stencil: &Diffusion, u: &[f64], b: &[f64]) -> f64 {
-    let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
-    norm(&mut stencil.times(u).iter().zip(b).map(|(a, b)| a - b)) / norm(&mut b.iter().copied())
+    let difference: Vec<f64> = stencil.times(u).iter().zip(b).map(|(a, b)| a - b).collect();
+    norm(&difference) / norm(b)
 }
 
 /// Solves a case to nearly all digits, without refinement where none should be needed.
@@ -85,11 +72,9 @@ fn check(case: &Case, tolerance: f64, most: usize) {
     let (stencil, shape) = (case.stencil(), case.shape());
     let is_singular = !case.sides.as_flattened().contains(&Side::Fixed) && case.reaction.is_none();
     let b = noise(shape, is_singular);
-    let norm = b.iter().map(|b| b * b).sum::<f64>().sqrt();
-    let mut system = System::new(&Reference, &stencil, &options(tolerance)).unwrap();
-    let (outcome, u) = solve(&mut system, shape, &b);
+    let (outcome, u) = arrays::solve(&Reference, &stencil, &options(tolerance), &b);
     let what = format!("{shape} {:?} layered in {}: {outcome:?}", case.sides, case.layered);
-    if norm > 1e-12 {
+    if norm(&b) > 1e-12 {
         assert_eq!(outcome.stop, Stop::Converged, "{what}");
         assert!(outcome.iterations <= most, "{what}");
         assert!(residual(&stencil, &u, &b) <= 1.01 * tolerance, "{what}");
@@ -207,7 +192,7 @@ fn indefinite_boxes_are_solved_and_refined() {
     for (sides, c) in [([SIDES[1]; 3], 0.5), ([SIDES[1]; 3], -1.1), ([SIDES[1]; 3], 0.1)] {
         let stencil = case(sides, c).stencil();
         system.update(&stencil).unwrap();
-        let (outcome, u) = solve(&mut system, shape, &b);
+        let (outcome, u) = solve_by(&mut system, shape, &b);
         assert!(outcome.converged() && residual(&stencil, &u, &b) < 1e-8, "{c}: {outcome:?}");
     }
 }
@@ -248,7 +233,7 @@ fn a_box_of_the_atmosphere_is_solved() {
     let stencil = TensorProduct::new(profile, field).unwrap();
     let shape = Shape::new(nx, ny, nz);
     let mut system = System::new(&Reference, &stencil, &options(1e-12)).unwrap();
-    let (outcome, _) = solve(&mut system, shape, &noise(shape, false));
+    let (outcome, _) = solve_by(&mut system, shape, &noise(shape, false));
     assert_eq!((outcome.stop, outcome.iterations), (Stop::Converged, 1), "{outcome:?}");
     let notes = &system.description().notes;
     assert!(notes.iter().any(|note| note.contains("sine transform along x")), "{notes:?}");
@@ -266,9 +251,9 @@ fn new_coefficients_take_the_place_of_old_ones() {
     let (first, second) = (case(1.0), case(3.0));
     let (shape, b) = (first.shape(), noise(first.shape(), false));
     let mut system = System::new(&Reference, &first.stencil(), &options(1e-11)).unwrap();
-    assert!(solve(&mut system, shape, &b).0.converged());
+    assert!(solve_by(&mut system, shape, &b).0.converged());
     system.update(&second.stencil()).unwrap();
-    let (outcome, u) = solve(&mut system, shape, &b);
+    let (outcome, u) = solve_by(&mut system, shape, &b);
     assert_eq!((outcome.stop, outcome.iterations), (Stop::Converged, 1), "{outcome:?}");
     assert!(residual(&second.stencil(), &u, &b) < 1e-11);
     // A refused update changes nothing.
@@ -283,7 +268,7 @@ fn new_coefficients_take_the_place_of_old_ones() {
     let rough = Diffusion::new(shape, cells, shift, stencil.sides()).unwrap();
     let message = system.update(&rough).unwrap_err().to_string();
     assert!(message.contains("neighbours in x"), "{message}");
-    let (outcome, u) = solve(&mut system, shape, &b);
+    let (outcome, u) = solve_by(&mut system, shape, &b);
     assert!(outcome.converged() && residual(&second.stencil(), &u, &b) < 1e-11);
 }
 
@@ -316,7 +301,7 @@ fn the_nearest_box_preconditions_basins() {
             };
             let mut system = System::new(&Reference, &stencil, &options).unwrap();
             let b: Vec<f64> = (0..shape.cells()).map(|n| random(2, n) * open(n)).collect();
-            let (outcome, _) = solve(&mut system, shape, &b);
+            let (outcome, _) = solve_by(&mut system, shape, &b);
             assert!(outcome.converged() && outcome.iterations <= 16, "{sides:?} {thin}: {outcome:?}");
         }
     }
@@ -351,7 +336,7 @@ fn the_choice_tries_the_nearest_box() {
         assert!(notes.contains("of the cells are open"), "{notes}");
         let b: Vec<f64> = (0..shape.cells()).map(|n| if is_open(n) { random(2, n) } else { 0.0 }).collect();
         for _ in 0..2 {
-            let (outcome, u) = solve(&mut system, shape, &b);
+            let (outcome, u) = solve_by(&mut system, shape, &b);
             assert!(outcome.converged(), "{outcome:?}");
             assert!(residual(&stencil, &u, &b) <= 1.01e-8, "{outcome:?}");
         }
@@ -380,7 +365,7 @@ fn the_choice_takes_it_and_leaves_it() {
     let mut system = System::new(&Reference, &first, &options).unwrap();
     for (stencil, method) in [(&first, "direct"), (&second, "direct"), (&rough, "cg"), (&first, "cg")] {
         system.update(stencil).unwrap();
-        let (outcome, u) = solve(&mut system, shape, &b);
+        let (outcome, u) = solve_by(&mut system, shape, &b);
         assert_eq!(system.description().method, method);
         assert!(outcome.converged() && residual(stencil, &u, &b) < 1e-10, "{method}: {outcome:?}");
     }

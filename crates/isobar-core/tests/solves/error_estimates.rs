@@ -1,13 +1,10 @@
 //! Estimated errors of conjugate gradients, compared with true ones.
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::{self, norm};
 use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
 use isobar_core::options::{Method, Norm, Preconditioner, SolverOptions};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, materials, random};
 use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
 use isobar_core::stencil::Diffusion;
 
 /// Random numbers in (0, 1) for a problem.
@@ -24,15 +21,8 @@ impl Draw {
     }
 }
 
-fn norm(x: &[f64]) -> f64 {
-    x.iter().map(|x| x * x).sum::<f64>().sqrt()
-}
-
-fn solved(stencil: &Diffusion, options: &SolverOptions, b: &[f64], shape: Shape) -> (Option<f64>, bool, Vec<f64>) {
-    let mut u = vec![0.0; b.len()];
-    let mut system = System::new(&Reference, stencil, options).unwrap();
-    let target = ArrayViewMut::c_order(&mut u, shape).unwrap().into();
-    let outcome = system.solve(ArrayView::c_order(b, shape).unwrap().into(), target, Guess::Zero, &mut ignore).unwrap();
+fn solved(stencil: &Diffusion, options: &SolverOptions, b: &[f64]) -> (Option<f64>, bool, Vec<f64>) {
+    let (outcome, u) = arrays::solve(&Reference, stencil, options, b);
     (outcome.error_estimate, outcome.converged(), u)
 }
 
@@ -75,7 +65,7 @@ fn estimated(n: u64) -> Option<(f64, f64, String)> {
         // The solution of a smooth right-hand side.
         _ => {
             let options = SolverOptions { tolerance: 1e-12, norm: Norm::Rhs, ..SolverOptions::default() };
-            solved(&stencil, &options, &vec![1.0; cells], shape).2
+            solved(&stencil, &options, &vec![1.0; cells]).2
         }
     };
     let b = stencil.times(&u);
@@ -87,7 +77,7 @@ fn estimated(n: u64) -> Option<(f64, f64, String)> {
         max_iterations: 20_000,
         ..SolverOptions::default()
     };
-    let (estimate, converged, found) = solved(&stencil, &options, &b, shape);
+    let (estimate, converged, found) = solved(&stencil, &options, &b);
     let error: Vec<f64> = found.iter().zip(&u).map(|(a, b)| a - b).collect();
     let name = format!("{n} {shape} contrast {contrast:.0e} {preconditioner:?} {:.0e}", options.tolerance);
     estimate.filter(|_| converged).map(|estimate| (estimate, norm(&error) / norm(&found), name))

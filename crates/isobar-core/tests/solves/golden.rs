@@ -3,7 +3,7 @@
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::Backend;
-use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays;
 use isobar_core::grid::{Geometry, GridOptions};
 use isobar_core::layout::{Layout, Shape};
 use isobar_core::operator::{Guess, LineSolver, Operator};
@@ -11,7 +11,6 @@ use isobar_core::options::{MultigridOptions, Smoother, SolverOptions};
 use isobar_core::precond::multigrid::Cycle;
 use isobar_core::problem::{Helmholtz, random};
 use isobar_core::reference::{Plain, Reference, Vector};
-use isobar_core::solver::ignore;
 use isobar_core::stencil::{Stencil, Supports, TensorProduct};
 use serde_json::Value;
 
@@ -119,16 +118,7 @@ fn solution() {
         let mut b = vec![0.0; shape.cells()];
         Reference.download(&rhs, &mut ArrayViewMut::c_order(&mut b, shape).unwrap()).unwrap();
         let options = SolverOptions { tolerance: 1e-13, ..SolverOptions::default() };
-        let mut system = System::new(&Reference, &stencil, &options).unwrap();
-        let mut u = vec![0.0; shape.cells()];
-        let outcome = system
-            .solve(
-                ArrayView::c_order(&b, shape).unwrap().into(),
-                ArrayViewMut::c_order(&mut u, shape).unwrap().into(),
-                Guess::Zero,
-                &mut ignore,
-            )
-            .unwrap();
+        let (outcome, u) = arrays::solve(&Reference, &stencil, &options, &b);
         assert!(outcome.relative_residual < 1e-9, "{outcome:?}");
         let mut found = expected.clone();
         Reference.upload(ArrayView::c_order(&u, shape).unwrap(), &mut found).unwrap();

@@ -2,6 +2,7 @@
 
 use isobar_core::array::{ArrayView, ArrayViewMut, Source};
 use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::{self, noise, norm, solve_again};
 use isobar_core::error::Error;
 use isobar_core::grid::{HorizontalField, VerticalProfile};
 use isobar_core::layout::Shape;
@@ -10,7 +11,7 @@ use isobar_core::options::{
     Compatibility, Deflation, Judge, Method, Norm, Preconditioner, Scheme, Smoother, SolverOptions, StepGuess, Steps,
 };
 use isobar_core::outcome::{Outcome, Stop};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Heat, materials, random};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Heat, materials};
 use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
 use isobar_core::solver::ignore;
@@ -20,14 +21,6 @@ use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper};
 const CLOSED: [Boundary; 2] = [Boundary::Neumann(0.0); 2];
 const FIXED: [Boundary; 2] = [Boundary::Dirichlet(0.0); 2];
 const PERIODIC: [Boundary; 2] = [Boundary::Periodic; 2];
-
-fn noise(cells: usize, seed: u64) -> Vec<f64> {
-    (0..cells).map(|n| random(seed, n)).collect()
-}
-
-fn norm(x: &[f64]) -> f64 {
-    x.iter().map(|x| x * x).sum::<f64>().sqrt()
-}
 
 fn rock(shape: Shape, sigma: f64, boundary: [[Boundary; 2]; 3]) -> Diffusion {
     let field = materials::noise(shape, sigma, 3).unwrap();
@@ -43,12 +36,11 @@ fn solve(
     is_single: bool,
 ) -> (Outcome, Vec<f64>) {
     let guess = if first.is_some() { Guess::Given } else { Guess::Zero };
-    let rhs = ArrayView::c_order(b, shape).unwrap().into();
     let mut u = first.map_or_else(|| vec![0.0; b.len()], <[f64]>::to_vec);
     if !is_single {
-        let target = ArrayViewMut::c_order(&mut u, shape).unwrap();
-        return (system.solve(rhs, target.into(), guess, &mut ignore).unwrap(), u);
+        return (solve_again(system, shape, b, &mut u, guess).unwrap(), u);
     }
+    let rhs = source(b, shape);
     let mut single: Vec<f32> = u.iter().map(|&u| u as f32).collect();
     let target = ArrayViewMut::c_order(&mut single, shape).unwrap();
     let outcome = system.solve(rhs, target.into(), guess, &mut ignore).unwrap();
@@ -360,8 +352,7 @@ fn each_component_must_balance_its_own_sources() {
             let b: Vec<f64> = (0..shape.cells()).map(|n| if n % 20 > 10 { b[n] - mean } else { b[n] }).collect();
             let mut system = System::new(&Reference, &stencil, &options).unwrap();
             let mut u = vec![0.0; b.len()];
-            let target = ArrayViewMut::c_order(&mut u, shape).unwrap().into();
-            let found = system.solve(ArrayView::c_order(&b, shape).unwrap().into(), target, Guess::Zero, &mut ignore);
+            let found = solve_again(&mut system, shape, &b, &mut u, Guess::Zero);
             assert_eq!(matches!(found, Err(Error::Invalid { .. })), is_refused, "{size:e} {off} {found:?}");
         }
     }
@@ -412,10 +403,7 @@ fn tensor_products_without_mass_have_no_singular_level() {
         b.iter_mut().for_each(|b| *b -= mean);
         for method in [Method::Auto, Method::Multigrid, Method::Modes, Method::Cg] {
             let options = SolverOptions { method, tolerance: 1e-8, norm: Norm::Rhs, ..SolverOptions::default() };
-            let mut system = System::new(&Reference, &stencil, &options).unwrap();
-            let mut u = vec![0.0; b.len()];
-            let target = ArrayViewMut::c_order(&mut u, shape).unwrap().into();
-            let outcome = system.solve(source(&b, shape), target, Guess::Zero, &mut ignore).unwrap();
+            let (outcome, _) = arrays::solve(&Reference, &stencil, &options, &b);
             assert!(outcome.converged() && outcome.iterations < 50, "{shape} {method:?} {outcome:?}");
         }
     }

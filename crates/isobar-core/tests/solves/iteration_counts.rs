@@ -1,32 +1,19 @@
 //! Iteration counts of an independent implementation, 32×32×128 cells, tolerance 1e-5, to ±1.
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays;
 use isobar_core::grid::{Geometry, GridOptions};
-use isobar_core::operator::Guess;
 use isobar_core::options::{Form, Method, MultigridOptions, Preconditioner, Smoother, SolverOptions, Start};
 use isobar_core::outcome::Outcome;
 use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
-use isobar_core::stencil::Stencil;
 
 fn solve(geometry: Geometry, rhs: RhsKind, options: &SolverOptions) -> Outcome {
     let grid = GridOptions { geometry, nx: 32, ny: 32, ..GridOptions::default() };
     let problem = Helmholtz { grid, ..Helmholtz::default() };
     let stencil = problem.stencil().unwrap();
     let b = problem.rhs(rhs, 0, Weighting::None).unwrap();
-    let mut u = vec![0.0; b.len()];
-    System::new(&Reference, &stencil, options)
-        .unwrap()
-        .solve(
-            ArrayView::c_order(&b, stencil.shape()).unwrap().into(),
-            ArrayViewMut::c_order(&mut u, stencil.shape()).unwrap().into(),
-            Guess::Zero,
-            &mut ignore,
-        )
-        .unwrap()
+    arrays::solve(&Reference, &stencil, options, &b).0
 }
 
 fn methods() -> [SolverOptions; 3] {

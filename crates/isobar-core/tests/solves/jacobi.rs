@@ -1,7 +1,7 @@
 //! Jacobi's method, plain and hierarchical, compared with a separate program in one dimension and published counts.
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::build::{Solve, System};
+use isobar_core::build::System;
+use isobar_core::conformance::arrays::{solve_again, solve_into};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
 use isobar_core::options::{Acceleration, Count, JacobiOptions, Method, Norm, Overlap, SolverOptions};
@@ -9,7 +9,6 @@ use isobar_core::outcome::{Outcome, Stop};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, PointProblem, RhsKind, Weighting, random};
 use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
 use isobar_core::stencil::Diffusion;
 
 /// Makes paper C's problem: −u″ = 1 or −Δu = 1 at points inside the unit box, u = 0 on its sides.
@@ -43,12 +42,8 @@ fn plain() -> JacobiOptions {
 }
 
 fn solve(stencil: &Diffusion, options: &SolverOptions, rhs: &[f64], guess: f64) -> (Outcome, Vec<f64>) {
-    let shape = isobar_core::stencil::Stencil::shape(stencil);
-    let mut system = System::new(&Reference, stencil, options).unwrap();
-    let mut u = vec![guess; shape.cells()];
-    let rhs = ArrayView::c_order(rhs, shape).unwrap();
-    let outcome =
-        system.solve(rhs.into(), ArrayViewMut::c_order(&mut u, shape).unwrap().into(), Guess::Given, &mut ignore);
+    let mut u = vec![guess; rhs.len()];
+    let outcome = solve_into(&Reference, stencil, options, rhs, &mut u, Guess::Given);
     (outcome.unwrap(), u)
 }
 
@@ -360,11 +355,7 @@ fn lines_that_are_no_batch() {
     let stencil = problem.stencil().unwrap();
     let mut system = System::new(&Reference, &stencil, &options).unwrap();
     let shape = Shape::new(12, 3, 1);
-    let mut solve = |guess: f64| {
-        let mut u = vec![guess; shape.cells()];
-        let to = ArrayViewMut::c_order(&mut u, shape).unwrap();
-        system.solve(ArrayView::c_order(&rhs, shape).unwrap().into(), to.into(), Guess::Given, &mut ignore)
-    };
+    let mut solve = |guess: f64| solve_again(&mut system, shape, &rhs, &mut vec![guess; shape.cells()], Guess::Given);
     assert!(solve(1.0).unwrap_err().to_string().contains("line 1 is zero"));
     let batch = solve(0.0).unwrap().batch.unwrap();
     assert_eq!((batch.iterations[1], batch.least()), (0, 0));

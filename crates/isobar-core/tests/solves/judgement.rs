@@ -1,7 +1,6 @@
 //! The reported residual of a solve, compared with that of the returned solution.
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::{self, noise, norm, solve_into};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
 use isobar_core::options::{
@@ -9,36 +8,19 @@ use isobar_core::options::{
     Stripes,
 };
 use isobar_core::outcome::{Outcome, Stop};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Spacing, Weighting, materials, random};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Spacing, Weighting, materials};
 use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
 use isobar_core::stencil::{Axis, Coefficients, Csr, Diffusion, Side, Stencil, StoredMatrix, Supports};
-
-fn solve_from<S: Stencil>(stencil: &S, options: &SolverOptions, b: &[f64], u: &mut [f64], guess: Guess) -> Outcome
-where
-    Reference: Supports<S>,
-{
-    let shape = stencil.shape();
-    let mut system = System::new(&Reference, stencil, options).unwrap();
-    let (b, u) = (ArrayView::c_order(b, shape).unwrap(), ArrayViewMut::c_order(u, shape).unwrap());
-    system.solve(b.into(), u.into(), guess, &mut ignore).unwrap()
-}
 
 fn solve<S: Stencil>(stencil: &S, options: &SolverOptions, b: &[f64]) -> (Outcome, Vec<f64>)
 where
     Reference: Supports<S>,
 {
-    let mut u = vec![0.0; b.len()];
-    let outcome = solve_from(stencil, options, b, &mut u, Guess::Zero);
-    (outcome, u)
+    arrays::solve(&Reference, stencil, options, b)
 }
 
 fn projecting(tolerance: f64) -> SolverOptions {
     SolverOptions { tolerance, compatibility: Compatibility::Project, ..SolverOptions::default() }
-}
-
-fn norm(x: &[f64]) -> f64 {
-    x.iter().map(|x| x * x).sum::<f64>().sqrt()
 }
 
 /// Computes A u face by face, in another order than any back end.
@@ -65,10 +47,6 @@ fn residual(stencil: &Diffusion, b: &[f64], u: &[f64]) -> f64 {
     norm(&difference) / norm(&b)
 }
 
-fn random_rhs(seed: u64, cells: usize) -> Vec<f64> {
-    (0..cells).map(|n| random(seed, n)).collect()
-}
-
 /// In closed boxes with contrasts so large that rounding of the mean of u exceeds the tolerance, the report is true for the
 /// returned u.
 #[test]
@@ -86,7 +64,7 @@ fn the_residual_is_that_of_the_solution_returned() {
                 let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));
                 problem.spacing[1] = Spacing::Uniform(100.0);
                 let stencil = problem.stencil().unwrap();
-                let b = random_rhs(1, shape.cells());
+                let b = noise(shape.cells(), 1);
                 let options = SolverOptions { method, preconditioner, ..projecting(tolerance) };
                 let (outcome, u) = solve(&stencil, &options, &b);
                 let what = format!("{shape} {contrast:e} {method:?} {preconditioner:?}: {outcome:?}");
@@ -126,7 +104,7 @@ fn rows(lengths: &[(usize, f64)]) -> (Diffusion, Vec<std::ops::Range<usize>>) {
 #[test]
 fn means_over_small_parts_are_exact() {
     let (stencil, parts) = rows(&[(3, 1e-12), (200, 1.0), (7, 1e-9), (1, 1.0), (50, 1e6)]);
-    let mut b = random_rhs(3, stencil.shape().cells());
+    let mut b = noise(stencil.shape().cells(), 3);
     for (part, value) in [(0, 0.1), (2, 1e3 / 3.0)] {
         b[parts[part].clone()].fill(value);
     }
@@ -149,9 +127,9 @@ fn nothing_gives_nothing() {
         DiffusionProblem::new(Shape::new(13, 7, 5), Coefficient::Isotropic(vec![1.0; 455])).stencil().unwrap();
     for guess in [Guess::Zero, Guess::Given] {
         for method in [Method::Cg, Method::Bicgstab, Method::Multigrid] {
-            let mut u = random_rhs(2, 455);
+            let mut u = noise(455, 2);
             let options = SolverOptions { method, ..projecting(1e-5) };
-            let outcome = solve_from(&stencil, &options, &vec![0.7; 455], &mut u, guess);
+            let outcome = solve_into(&Reference, &stencil, &options, &vec![0.7; 455], &mut u, guess).unwrap();
             assert_eq!((outcome.stop, outcome.iterations), (Stop::Converged, 0), "{method:?} {outcome:?}");
             assert!(u.iter().all(|&u| u == 0.0));
         }
@@ -162,11 +140,11 @@ fn nothing_gives_nothing() {
 #[test]
 fn a_good_first_guess_is_projected() {
     let stencil = DiffusionProblem::new(Shape::new(9, 8, 1), Coefficient::Isotropic(vec![1.0; 72])).stencil().unwrap();
-    let b = random_rhs(4, 72);
+    let b = noise(72, 4);
     let options = SolverOptions { norm: Norm::Rhs, ..projecting(1e-8) };
     let (_, exact) = solve(&stencil, &SolverOptions { tolerance: 1e-12, ..options.clone() }, &b);
     let mut u: Vec<f64> = exact.iter().map(|u| u + 5.0).collect();
-    let outcome = solve_from(&stencil, &options, &b, &mut u, Guess::Given);
+    let outcome = solve_into(&Reference, &stencil, &options, &b, &mut u, Guess::Given).unwrap();
     assert_eq!((outcome.stop, outcome.iterations), (Stop::Converged, 0));
     let largest = norm(&exact);
     assert!(u.iter().zip(&exact).all(|(u, exact)| (u - exact).abs() < 1e-12 * largest));
@@ -181,7 +159,7 @@ fn the_floor_is_named_and_returned() {
     );
     problem.boundary[1][1] = Boundary::Dirichlet(0.0);
     let stencil = problem.stencil().unwrap();
-    let b = random_rhs(5, 576);
+    let b = noise(576, 5);
     for preconditioner in [Preconditioner::Multigrid, Preconditioner::Line, Preconditioner::Jacobi] {
         for method in [Method::Cg, Method::Bicgstab] {
             let options = SolverOptions {
@@ -216,7 +194,7 @@ fn a_breakdown_is_survived() {
     let stencil = problem.stencil().unwrap();
     let multigrid = MultigridOptions { smoother: Smoother::LineJacobi, ..MultigridOptions::default() };
     for seed in 0..4 {
-        let b = random_rhs(seed, shape.cells());
+        let b = noise(shape.cells(), seed);
         let (outcome, u) = solve(&stencil, &SolverOptions { multigrid: multigrid.clone(), ..projecting(1e-6) }, &b);
         assert!(outcome.is_returned && outcome.relative_residual <= 1.0, "{outcome:?}");
         assert!(
@@ -366,7 +344,7 @@ fn a_slow_choice_is_left() {
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));
     problem.boundary[0] = [Boundary::Dirichlet(0.0); 2];
     let stencil = problem.stencil().unwrap();
-    let b = random_rhs(8, shape.cells());
+    let b = noise(shape.cells(), 8);
     let multigrid = MultigridOptions { levels: Some(1), ..MultigridOptions::default() };
     let automatic = SolverOptions { multigrid, tolerance: 1e-8, max_iterations: 20_000, ..SolverOptions::default() };
     let (outcome, _) = solve(&stencil, &automatic, &b);

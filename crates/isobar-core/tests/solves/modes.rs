@@ -1,15 +1,13 @@
 //! Vertical modes: their definition, their convergence, and unsupported input.
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::build::{Solve, System};
+use isobar_core::build::System;
+use isobar_core::conformance::arrays;
 use isobar_core::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
 use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
 use isobar_core::options::{Count, Method, ModesOptions, Preconditioner, Smoother, SolverOptions};
 use isobar_core::outcome::Outcome;
 use isobar_core::problem::{Helmholtz, random};
 use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
 use isobar_core::stencil::{Stencil, TensorProduct, VerticalModes};
 
 fn helmholtz(geometry: Geometry, nx: usize, ny: usize, nz: usize) -> TensorProduct {
@@ -106,12 +104,7 @@ fn the_smallest_is_known_however_thin_layers_are() {
 }
 
 fn solve(stencil: &TensorProduct, options: &SolverOptions, b: &[f64]) -> (Outcome, Vec<f64>) {
-    let shape = stencil.shape();
-    let mut u = vec![f64::NAN; b.len()];
-    let mut system = System::new(&Reference, stencil, options).unwrap();
-    let (from, to) = (ArrayView::c_order(b, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
-    let outcome = system.solve(from.into(), to.into(), Guess::Zero, &mut ignore).unwrap();
-    (outcome, u)
+    arrays::solve(&Reference, stencil, options, b)
 }
 
 fn by_modes(count: Count, tolerance: f64) -> SolverOptions {

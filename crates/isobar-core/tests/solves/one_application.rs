@@ -7,7 +7,7 @@ use isobar_core::backend::Backend;
 use isobar_core::error::Result;
 use isobar_core::grid::GridOptions;
 use isobar_core::layout::Layout;
-use isobar_core::operator::{CgOperator, Guess, LineSolver, Operator};
+use isobar_core::operator::{Guess, LineSolver, Operator};
 use isobar_core::options::Form;
 use isobar_core::precond::Line;
 use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
@@ -35,8 +35,6 @@ impl Operator<Reference, f64> for Counting {
         self.inner.apply(x, y)
     }
 }
-
-impl CgOperator<Reference, f64> for Counting {}
 
 impl LineSolver<Reference, f64> for Counting {
     fn backend(&self) -> &Reference {

@@ -2,14 +2,11 @@
 //!
 //! ω is held fixed while the grid is refined, so that the equation stays the same.
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::{self, norm};
 use isobar_core::grid::{Geometry, Grading, GridOptions};
-use isobar_core::operator::Guess;
 use isobar_core::options::SolverOptions;
 use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
 use isobar_core::stencil::Stencil;
 
 fn problem(geometry: Geometry, grading: Grading, n: usize) -> Helmholtz {
@@ -21,25 +18,14 @@ fn problem(geometry: Geometry, grading: Grading, n: usize) -> Helmholtz {
 /// Returns the root-mean-square error relative to the solution.
 fn error(problem: &Helmholtz) -> f64 {
     let stencil = problem.stencil().unwrap();
-    let shape = stencil.shape();
     let rhs = problem.rhs(RhsKind::Manufactured, 0, Weighting::Volume).unwrap();
     let exact = problem.exact();
-    let mut u = vec![0.0; rhs.len()];
     let options = SolverOptions { tolerance: 1e-10, ..SolverOptions::default() };
     let method = if stencil.is_symmetric() { options.method } else { isobar_core::options::Method::Bicgstab };
-    let outcome = System::new(&Reference, &stencil, &SolverOptions { method, ..options })
-        .unwrap()
-        .solve(
-            ArrayView::c_order(&rhs, shape).unwrap().into(),
-            ArrayViewMut::c_order(&mut u, shape).unwrap().into(),
-            Guess::Zero,
-            &mut ignore,
-        )
-        .unwrap();
+    let (outcome, u) = arrays::solve(&Reference, &stencil, &SolverOptions { method, ..options }, &rhs);
     assert!(outcome.converged(), "{outcome:?}");
-    let square = |v: f64| v * v;
-    let distance: f64 = u.iter().zip(&exact).map(|(u, e)| square(u - e)).sum();
-    (distance / exact.iter().copied().map(square).sum::<f64>()).sqrt()
+    let difference: Vec<f64> = u.iter().zip(&exact).map(|(u, e)| u - e).collect();
+    norm(&difference) / norm(&exact)
 }
 
 fn observed_order(make: impl Fn(usize) -> Helmholtz) -> f64 {

@@ -1,16 +1,14 @@
 //! Cycles that relax points on halved grids: counts that do not depend on the grid, solutions compared with dense elimination,
 //! and the automatic choice where coefficients do not suit them.
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::{noise, solve_by};
 use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
 use isobar_core::options::{Compatibility, Method, Preconditioner, Smoother, SolverOptions, Start};
 use isobar_core::outcome::Outcome;
 use isobar_core::problem::random;
 use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
 use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil};
 
 fn options() -> SolverOptions {
@@ -38,11 +36,9 @@ struct Solved {
 
 fn solve(stencil: &Diffusion, options: &SolverOptions) -> Solved {
     let shape = stencil.shape();
-    let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(9, n)).collect();
-    let mut u = vec![0.0; rhs.len()];
+    let rhs = noise(shape.cells(), 9);
     let mut system = System::new(&Reference, stencil, options).unwrap();
-    let (b, view) = (ArrayView::c_order(&rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
-    let outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore).unwrap();
+    let (outcome, u) = solve_by(&mut system, shape, &rhs);
     assert!(outcome.converged(), "{shape}: {outcome:?}");
     let description = system.description();
     let notes = description.notes.iter().chain(&outcome.notes).cloned().collect::<Vec<_>>().join("\n");
@@ -227,7 +223,7 @@ fn what_is_slow_gives_way() {
     assert_eq!(mild.method, "multigrid");
     // An update may have any coefficients.
     let shape = Shape::new(48, 48, 1);
-    let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(9, n)).collect();
+    let rhs = noise(shape.cells(), 9);
     let even = stencil(shape, [1.0; 3], FIXED, uneven);
     let cell = std::cell::Cell::new(0);
     let next = |_| cell.replace(cell.get() + 1);
@@ -236,9 +232,7 @@ fn what_is_slow_gives_way() {
     let mut found = Vec::new();
     for stencil in [&even, &bad, &even] {
         system.update(stencil).unwrap();
-        let mut u = vec![0.0; rhs.len()];
-        let (b, view) = (ArrayView::c_order(&rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
-        let outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore).unwrap();
+        let (outcome, _) = solve_by(&mut system, shape, &rhs);
         assert!(outcome.converged(), "{outcome:?}");
         found.push((system.description().method.clone(), outcome.notes.join("\n")));
     }
@@ -337,10 +331,7 @@ fn points_above_lines_can_be_asked_for() {
     // New coefficients reach all levels.
     let (first, second) = (stencil(1.0), stencil(2.0));
     let iterations = |system: &mut System<Reference, Diffusion>| {
-        let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(9, n)).collect();
-        let mut u = vec![0.0; rhs.len()];
-        let (b, view) = (ArrayView::c_order(&rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
-        let outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore).unwrap();
+        let (outcome, _) = solve_by(system, shape, &noise(shape.cells(), 9));
         (outcome.iterations, outcome.relative_residual)
     };
     let mut updated = System::new(&Reference, &first, &by_name).unwrap();

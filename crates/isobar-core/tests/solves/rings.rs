@@ -3,6 +3,7 @@
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::{noise, norm, solve_again};
 use isobar_core::error::Result;
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
@@ -10,7 +11,7 @@ use isobar_core::options::{
     Compatibility, Deflation, Method, Preconditioner, Scheme, Smoother, SolverOptions, StepGuess, Steps,
 };
 use isobar_core::precond::OwnPreconditioner;
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Heat, Spacing, materials, random};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Heat, Spacing, materials};
 use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
 use isobar_core::solver::ignore;
@@ -18,11 +19,6 @@ use isobar_core::stencil::Diffusion;
 use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper};
 
 const RING: [Boundary; 2] = [Boundary::Periodic; 2];
-
-/// Returns a different number in every cell.
-fn noise(shape: Shape, seed: u64) -> Vec<f64> {
-    (0..shape.cells()).map(|n| random(seed, n)).collect()
-}
 
 /// The preconditioner M = I.
 struct Unchanged;
@@ -42,14 +38,11 @@ fn problem(shape: Shape, boundary: [[Boundary; 2]; 3], seed: u64) -> DiffusionPr
 }
 
 fn solve(system: &mut System<Reference, Diffusion>, stencil: &Diffusion, shape: Shape, tolerance: f64, what: &str) {
-    let b = noise(shape, 5);
-    let mut u = noise(shape, 6);
-    let view = ArrayViewMut::c_order(&mut u, shape).unwrap();
-    let outcome =
-        system.solve(ArrayView::c_order(&b, shape).unwrap().into(), view.into(), Guess::Given, &mut ignore).unwrap();
+    let b = noise(shape.cells(), 5);
+    let mut u = noise(shape.cells(), 6);
+    let outcome = solve_again(system, shape, &b, &mut u, Guess::Given).unwrap();
     assert!(outcome.converged(), "{what}: {outcome:?}");
     let mut residual: Vec<f64> = b.iter().zip(stencil.times(&u)).map(|(b, au)| b - au).collect();
-    let norm = |values: &[f64]| values.iter().map(|v| v * v).sum::<f64>().sqrt();
     if stencil.cells().all(|at| stencil.shift(at) == 0.0) {
         // The matrix is singular: b was projected, and the mean removed from u.
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
@@ -105,7 +98,7 @@ fn every_method_solves_on_odd_rings() {
             let message = system.update(&wider).unwrap_err().to_string();
             assert!(message.contains(&shape.to_string()), "{message}");
             let mut v = vec![0.0; shape.cells()];
-            let u = noise(shape, 7);
+            let u = noise(shape.cells(), 7);
             let view = ArrayViewMut::c_order(&mut v, shape).unwrap();
             system.apply(ArrayView::c_order(&u, shape).unwrap().into(), view.into()).unwrap();
             let most = v.iter().zip(other.times(&u)).fold(0.0_f64, |most, (a, b)| most.max((a - b).abs()));
@@ -125,10 +118,7 @@ fn what_knows_the_grid_says_so() {
     let mut system = System::new(&Reference, &stencil, &SolverOptions::default()).unwrap();
     let (b, mut u) = (vec![1.0; 40], vec![0.0; 40]);
     let around = Shape::new(10, 4, 1);
-    let view = ArrayViewMut::c_order(&mut u, around).unwrap();
-    let wrong = system
-        .solve(ArrayView::c_order(&b, around).unwrap().into(), view.into(), Guess::Zero, &mut ignore)
-        .unwrap_err();
+    let wrong = solve_again(&mut system, around, &b, &mut u, Guess::Zero).unwrap_err();
     assert!(wrong.to_string().contains("5×4×1"), "{wrong}");
 }
 
@@ -139,7 +129,7 @@ fn time_steps_on_odd_rings() {
         let shape = Shape::new(7, 5, 3);
         let mut problem = problem(shape, [RING, RING, [Boundary::Dirichlet(1.0), Boundary::Neumann(0.0)]], 4);
         problem.spacing[1] = widths;
-        let heat = Heat::in_cells(&problem, Some(noise(shape, 2))).unwrap();
+        let heat = Heat::in_cells(&problem, Some(noise(shape.cells(), 2))).unwrap();
         let source = heat.source.clone().unwrap();
         let options = HeatOptions {
             steps: Steps::new(0.01, 0.02).unwrap(),
@@ -149,7 +139,7 @@ fn time_steps_on_odd_rings() {
         };
         let solver = SolverOptions { tolerance: 1e-12, method: Method::Cg, ..SolverOptions::default() };
         let mut stepper = HeatStepper::new(&Reference, heat.clone(), options, &solver).unwrap();
-        let before = noise(shape, 1);
+        let before = noise(shape.cells(), 1);
         stepper.set(ArrayView::c_order(&before, shape).unwrap().into(), None, 0).unwrap();
         assert!(stepper.step(&mut ignore).unwrap().is_taken);
         let mut after = vec![0.0; shape.cells()];

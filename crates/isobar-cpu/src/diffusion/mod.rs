@@ -11,17 +11,19 @@ mod faces;
 
 use std::sync::Arc;
 
-use isobar_core::backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Sums};
+use isobar_core::backend::{AggregateMap, Backend, HostScalars, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::execute::Execute;
 use isobar_core::layout::{Colour, Layout, Shape, needs_whole_rows};
 use isobar_core::operator::aggregate::{Components, Entry};
-use isobar_core::operator::{AggregateOperator, Capabilities, MixedSmoother, Operator, Triangular};
+use isobar_core::operator::{
+    AggregateOperator, Capabilities, MixedSmoother, Operator, ResidualUpdate, Triangular, update_residual_unfused,
+};
 use isobar_core::options::{Smoother, SolverOptions};
 use isobar_core::policy::Choice;
 use isobar_core::real::Real;
 use isobar_core::stencil::point_levels::levels_for;
-use isobar_core::stencil::{self, Axis, Hierarchy, Lines, Stencil, Supports};
+use isobar_core::stencil::{self, Axis, Hierarchy, Stencil, Supports};
 use isobar_dist::PartBackend;
 use isobar_dist::diffusion::choice;
 use isobar_dist::require_order;
@@ -192,23 +194,15 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
         &self,
         block: usize,
         inverse_pivots: &Vector<T>,
-        r: &mut Vector<T>,
-        q: &Vector<T>,
-        z: &mut Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
+        v: ResidualUpdate<'_, Vector<T>>,
         scalars: &mut HostScalars,
     ) -> Result<()> {
-        let cpu = self.cpu();
         require_order(&self.geometry().layout)?;
         if block >= self.coefficients().stencil.shape().cells() {
-            let taken = (q, T::from_f64(scalars.value(alpha)));
-            return self.substitute_whole_residual(inverse_pivots, r, taken, z, out, scalars);
+            return self.substitute_whole_residual(inverse_pivots, v, scalars);
         }
-        cpu.axpy(alpha.negated(), q, r, scalars)?;
-        self.substitute(block, inverse_pivots, r, z)?;
-        cpu.dot(r, z, out.get(0), scalars)?;
-        cpu.dot(r, r, out.get(1), scalars)
+        let substitute = |r: &mut Vector<T>, z: &mut Vector<T>| self.substitute(block, inverse_pivots, r, z);
+        update_residual_unfused::<_, T>(self.cpu(), v, scalars, substitute)
     }
 }
 
@@ -296,21 +290,7 @@ impl Supports<stencil::Diffusion> for Cpu {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<Diffusion<T>>) -> Capabilities<Self, T> {
-        Capabilities {
-            operator: Arc::clone(operator) as _,
-            diagonal: Some(Arc::clone(operator) as _),
-            points: Some(Arc::clone(operator) as _),
-            triangular: Some(Arc::clone(operator) as _),
-            aggregates: Some(Arc::clone(operator) as _),
-        }
-    }
-
-    fn lines<T: Real>(
-        &self,
-        _: &stencil::Diffusion,
-        operator: &Arc<Diffusion<T>>,
-    ) -> Result<Option<Lines<Self, stencil::Diffusion, T>>> {
-        Ok(Some(Lines { solver: Arc::clone(operator) as _, update: None }))
+        Capabilities::all(operator)
     }
 
     fn hierarchy<T: Real>(

@@ -29,10 +29,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use isobar_core::backend::Backend;
+use isobar_core::backend::{DirectSolver, SharedDirect};
 use isobar_core::direct::{Basis, Separable};
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
-use isobar_core::operator::{DirectSolver, SharedDirect};
 use pulp::{Simd, WithSimd};
 
 use self::lines::Systems;

@@ -3,7 +3,7 @@
 use isobar_core::backend::Backend;
 use isobar_core::error::Result;
 use isobar_core::layout::Colour;
-use isobar_core::operator::{Guess, LineSmoother, Relaxation};
+use isobar_core::operator::{Guess, LineSmoother, Relaxation, Sweep};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
@@ -226,14 +226,8 @@ impl<T: Real> Level27<T> {
 }
 
 impl<T: Real> LineSmoother<Cpu, T> for Level27<T> {
-    fn smooth(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-    ) -> Result<()> {
+    fn smooth(&self, sweep: Sweep<'_, Vector<T>>) -> Result<()> {
+        let Sweep { relaxation, guess, f, u, scratch } = sweep;
         self.prepare(guess, u);
         if relaxation.smoother == Smoother::LineJacobi {
             self.cpu.fill(u, &Colour::BOTH)?;

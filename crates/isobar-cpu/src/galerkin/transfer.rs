@@ -8,7 +8,9 @@
 use isobar_core::backend::{Backend, HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
+use isobar_core::operator::{
+    Guess, LineSmoother, Relaxation, Sweep, Transfer, prolong_smooth_unfused, smooth_residual_restrict_unfused,
+};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
 
@@ -271,19 +273,11 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
         self.restrict_middle(&w, &mut workspace, coarse_f)
     }
 
-    fn smooth_residual_restrict(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        coarse_f: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-    ) -> Result<()> {
-        if relaxation.smoother != Smoother::LineRedBlack {
-            self.fine.smoother().smooth(relaxation, guess, f, u, scratch)?;
-            return self.residual_restrict(f, u, coarse_f, scratch);
+    fn smooth_residual_restrict(&self, sweep: Sweep<'_, Vector<T>>, coarse_f: &mut Vector<T>) -> Result<()> {
+        if sweep.relaxation.smoother != Smoother::LineRedBlack {
+            return smooth_residual_restrict_unfused(self, sweep, coarse_f);
         }
+        let Sweep { relaxation, guess, f, u, .. } = sweep;
         let operator = match &self.fine {
             Fine::Finest(operator) => operator,
             Fine::Coarse(operator) => {
@@ -316,23 +310,15 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
 
     fn prolong_smooth(
         &self,
-        relaxation: Relaxation,
-        f: &Vector<T>,
         coarse_u: &mut Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
+        sweep: Sweep<'_, Vector<T>>,
         norm: Option<(Scalar, &mut HostScalars)>,
     ) -> Result<()> {
         let fine = match &self.fine {
-            Fine::Finest(fine) if relaxation.smoother == Smoother::LineRedBlack => fine,
-            fine => {
-                let fine = fine.smoother();
-                self.prolong(coarse_u, u)?;
-                fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
-                let Some((scalar, scalars)) = norm else { return Ok(()) };
-                return fine.residual_norm(f, u, scratch, scalar, scalars);
-            }
+            Fine::Finest(fine) if sweep.relaxation.smoother == Smoother::LineRedBlack => fine,
+            _ => return prolong_smooth_unfused(self, coarse_u, sweep, norm),
         };
+        let Sweep { relaxation, f, u, .. } = sweep;
         self.cpu.fill(coarse_u, &Colour::BOTH)?;
         let (w, mut workspace) = (self.weights(), self.workspace());
         self.prolong_to_middle(&w, &mut workspace, coarse_u);

@@ -1,9 +1,9 @@
 //! Fused steps without relaxation, each a list of stages.
 
-use isobar_core::backend::{Backend, HostScalars, Meanwhile, Ratio, Scalar, Sums};
+use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar, Sums};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{CgOperator, Diagonal, Direction, LineSolver, Operator};
+use isobar_core::operator::{Diagonal, Direction, LineSolver, Operator, ResidualUpdate};
 use isobar_core::real::Real;
 
 use super::kernels::{Apply, Divide, Nowhere, Residual, Scale};
@@ -128,45 +128,9 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
         false
     }
 
-    fn coefficient_vectors(&self) -> f64 {
-        self.coefficients().vectors()
-    }
-
-    fn coefficient_bytes(&self) -> usize {
-        self.coefficients().bytes() + self.workspace_bytes()
-    }
-}
-
-impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
-    /// Computes r = f − A u, where it is wanted; ‖f − A u‖².
-    fn residual_to(
-        &self,
-        r: Option<Shared<T>>,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
-    ) -> Result<()> {
-        let (f, shared_u) = (f.share(), u.share());
-        let stage = |c: &C, j: usize, _: &mut ChunkSpace<T>| match r {
-            Some(r) => [self.residual_into(c, j, [f, shared_u], r, 0), 0.0],
-            None => self.on_both(c, j, |h| Residual { h, f, u: shared_u, to: Nowhere }),
-        };
-        self.summing_pass_and_fill(stage, norm, scalars, u)
-    }
-}
-
-impl<C: Stored<T>, T: Real> CgOperator<Cpu, T> for SevenPoint<C, T> {
     /// On a subdomain p is advanced in its halo too, which saves an exchange between advancing and applying.
-    fn advance_direction(
-        &self,
-        v: Direction<'_, Vector<T>>,
-        alpha: Ratio,
-        beta: Ratio,
-        sigma: Scalar,
-        scalars: &mut HostScalars,
-    ) -> Result<()> {
-        let Direction { u, p, next, z: given_z, q } = v;
+    fn advance_direction(&self, v: Direction<'_, Vector<T>>, scalars: &mut HostScalars) -> Result<()> {
+        let Direction { u, p, next, z: given_z, q, alpha, beta, sigma } = v;
         let (u, p, z, q) = (u.share_mut(), p.share_mut(), given_z.share(), q.share_mut());
         let next = next.map_or(p, Vector::share_mut);
         let (alpha, beta) = (T::from_f64(scalars.value(alpha)), T::from_f64(scalars.value(beta)));
@@ -210,6 +174,33 @@ impl<C: Stored<T>, T: Real> CgOperator<Cpu, T> for SevenPoint<C, T> {
         self.pass_on_part(&mut workspace, &[&advance, &apply], true, exchange)?;
         self.reduce(&workspace, sigma, scalars)
     }
+
+    fn coefficient_vectors(&self) -> f64 {
+        self.coefficients().vectors()
+    }
+
+    fn coefficient_bytes(&self) -> usize {
+        self.coefficients().bytes() + self.workspace_bytes()
+    }
+}
+
+impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
+    /// Computes r = f − A u, where it is wanted; ‖f − A u‖².
+    fn residual_to(
+        &self,
+        r: Option<Shared<T>>,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        let (f, shared_u) = (f.share(), u.share());
+        let stage = |c: &C, j: usize, _: &mut ChunkSpace<T>| match r {
+            Some(r) => [self.residual_into(c, j, [f, shared_u], r, 0), 0.0],
+            None => self.on_both(c, j, |h| Residual { h, f, u: shared_u, to: Nowhere }),
+        };
+        self.summing_pass_and_fill(stage, norm, scalars, u)
+    }
 }
 
 impl<C: Stored<T>, T: Real> Diagonal<Cpu, T> for SevenPoint<C, T> {
@@ -221,15 +212,8 @@ impl<C: Stored<T>, T: Real> Diagonal<Cpu, T> for SevenPoint<C, T> {
         Ok(())
     }
 
-    fn scale_residual(
-        &self,
-        r: &mut Vector<T>,
-        q: &Vector<T>,
-        z: &mut Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut HostScalars,
-    ) -> Result<()> {
+    fn scale_residual(&self, v: ResidualUpdate<'_, Vector<T>>, scalars: &mut HostScalars) -> Result<()> {
+        let ResidualUpdate { r, q, z, alpha, out } = v;
         let alpha = T::from_f64(scalars.value(alpha));
         let (r, q, z) = (r.share_mut(), q.share(), z.share_mut());
         self.summing_pass(|c, j, _| self.on_both(c, j, |h| Scale { h, alpha, r, q, z }), out, scalars)
@@ -253,15 +237,8 @@ impl<C: Stored<T>, T: Real> LineSolver<Cpu, T> for SevenPoint<C, T> {
         Ok(())
     }
 
-    fn precondition_residual(
-        &self,
-        r: &mut Vector<T>,
-        q: &Vector<T>,
-        z: &mut Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut HostScalars,
-    ) -> Result<()> {
+    fn precondition_residual(&self, v: ResidualUpdate<'_, Vector<T>>, scalars: &mut HostScalars) -> Result<()> {
+        let ResidualUpdate { r, q, z, alpha, out } = v;
         let alpha = T::from_f64(scalars.value(alpha));
         let (r, q, z) = (r.share_mut(), q.share(), z.share_mut());
         let g = self.geometry();

@@ -3,7 +3,7 @@
 use isobar_core::backend::{Backend, HostScalars, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Colour;
-use isobar_core::operator::{Guess, LineSmoother, MixedSmoother, Relaxation};
+use isobar_core::operator::{Guess, LineSmoother, MixedSmoother, Relaxation, Sweep};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
 
@@ -240,14 +240,8 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
 }
 
 impl<C: Stored<T>, T: Real> LineSmoother<Cpu, T> for SevenPoint<C, T> {
-    fn smooth(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        _: &mut Vector<T>,
-    ) -> Result<()> {
+    fn smooth(&self, sweep: Sweep<'_, Vector<T>>) -> Result<()> {
+        let Sweep { relaxation, guess, f, u, .. } = sweep;
         let guess = self.prepare(relaxation, guess, u);
         let vectors = [f.share(), u.share_mut()];
         let (c, mut workspace) = (self.coefficients(), self.workspace());
@@ -297,7 +291,7 @@ impl<C: Stored<f64>> MixedSmoother<Cpu> for SevenPoint<C, f64> {
     ) -> Result<()> {
         if relaxation.smoother == Smoother::LineJacobi {
             blas::axpy(self.cpu(), 1.0, e, u);
-            self.smooth(relaxation, Guess::Given, f, u, scratch)?;
+            self.smooth(Sweep::new(relaxation, Guess::Given, f, u, scratch))?;
             return self.residual_in_single(f, u, r, scratch, norm, scalars);
         }
         let (e, vectors, r) = (e.share(), [f.share(), u.share_mut()], Some(r.share_mut()));

@@ -8,9 +8,10 @@
 //! Safety of all memory accesses: a tile belongs to one thread, and it reads other tiles only when they are done, or vectors that
 //! nobody writes.
 
-use isobar_core::backend::{Backend, HostScalars, Sums};
+use isobar_core::backend::{Backend, HostScalars};
 use isobar_core::error::Result;
 use isobar_core::layout::Colour;
+use isobar_core::operator::ResidualUpdate;
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
 use pulp::Simd;
@@ -315,12 +316,11 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     pub(crate) fn substitute_whole_residual(
         &self,
         inverse_pivots: &Vector<T>,
-        r: &mut Vector<T>,
-        (q, alpha): (&Vector<T>, T),
-        z: &mut Vector<T>,
-        out: Sums<2>,
+        v: ResidualUpdate<'_, Vector<T>>,
         scalars: &mut HostScalars,
     ) -> Result<()> {
+        let ResidualUpdate { r, q, z, alpha, out } = v;
+        let alpha = T::from_f64(scalars.value(alpha));
         let (r, q, z) = (r.share_mut(), Some((q.share(), alpha)), z.share_mut());
         let vectors = Vectors { inverse_pivots: inverse_pivots.share(), r, q, z };
         scalars.reduce(out, self.sweep_both(vectors)?);

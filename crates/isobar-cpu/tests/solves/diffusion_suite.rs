@@ -3,13 +3,9 @@
 #[path = "../../benches/diffusion_suite/problems.rs"]
 mod problems;
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::build::{Solve, System};
-use isobar_core::operator::Guess;
+use isobar_core::conformance::arrays;
 use isobar_core::options::{Compatibility, SolverOptions};
 use isobar_core::real::Precision;
-use isobar_core::solver::ignore;
-use isobar_core::stencil::Stencil;
 use isobar_cpu::Cpu;
 
 use problems::{Problem, closed_blocks, problem, rounding_floor};
@@ -18,10 +14,7 @@ use problems::{Problem, closed_blocks, problem, rounding_floor};
 fn iterations(cpu: &Cpu, problem: &Problem, precision: Precision, tolerance: f64) -> Option<usize> {
     let options =
         SolverOptions { tolerance, precision, compatibility: Compatibility::Project, ..SolverOptions::default() };
-    let (shape, mut u) = (problem.stencil.shape(), vec![0.0; problem.rhs.len()]);
-    let mut system = System::new(cpu, &problem.stencil, &options).unwrap();
-    let (b, view) = (ArrayView::c_order(&problem.rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
-    let outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore).unwrap();
+    let (outcome, u) = arrays::solve(cpu, &problem.stencil, &options, &problem.rhs);
     if !outcome.converged() {
         let floor = rounding_floor(&problem.stencil, &u, &problem.rhs);
         assert!(4.0 * floor > tolerance, "{}: {outcome:?}, floor {floor:e}", problem.name);

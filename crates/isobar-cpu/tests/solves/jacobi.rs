@@ -1,13 +1,11 @@
 //! Cycles of hierarchical Jacobi on paper C's problems, compared with counts of an independent
 //! implementation.
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::{self, solve_into};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
 use isobar_core::options::{Count, JacobiOptions, Method, Overlap, SolverOptions};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, PointProblem, RhsKind, Weighting};
-use isobar_core::solver::ignore;
 use isobar_cpu::Cpu;
 
 /// Returns the cycles from a first guess of ones until the residual has fallen to 1e-4.
@@ -30,9 +28,8 @@ fn cycles(shape: Shape, sub_iterations: usize, overlap: usize) -> usize {
     };
     let rhs = problem.rhs(Some(RhsKind::Constant), 0, Weighting::Volume).unwrap();
     let mut u = vec![1.0; shape.cells()];
-    let mut system = System::new(&Cpu::new(2).unwrap(), &problem.stencil().unwrap(), &options).unwrap();
-    let (rhs, to) = (ArrayView::c_order(&rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
-    let outcome = system.solve(rhs.into(), to.into(), Guess::Given, &mut ignore).unwrap();
+    let (cpu, stencil) = (Cpu::new(2).unwrap(), problem.stencil().unwrap());
+    let outcome = solve_into(&cpu, &stencil, &options, &rhs, &mut u, Guess::Given).unwrap();
     assert!(outcome.converged() && outcome.relative_residual <= 1e-4, "{:?}", outcome.stop);
     outcome.iterations
 }
@@ -69,10 +66,7 @@ fn after(shape: Shape, cpu: &Cpu, iterations: usize, jacobi: JacobiOptions) -> V
         ..SolverOptions::default()
     };
     let rhs = problem.rhs(Some(RhsKind::Constant), 0, Weighting::Volume).unwrap();
-    let mut u = vec![0.0; shape.cells()];
-    let mut system = System::new(cpu, &problem.stencil().unwrap(), &options).unwrap();
-    let (rhs, to) = (ArrayView::c_order(&rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
-    let outcome = system.solve(rhs.into(), to.into(), Guess::Zero, &mut ignore).unwrap();
+    let (outcome, u) = arrays::solve(cpu, &problem.stencil().unwrap(), &options, &rhs);
     assert_eq!((outcome.converged(), outcome.iterations), (false, iterations));
     u
 }

@@ -1,16 +1,15 @@
 //! Numbers of an independent implementation at the papers' sizes: norms to ten digits, iteration
 //! counts to ±1.
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::array::ArrayView;
 use isobar_core::backend::{Backend, Scalar};
-use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays;
 use isobar_core::grid::{Geometry, GridOptions};
-use isobar_core::operator::{Guess, LineSolver, Operator};
+use isobar_core::operator::{LineSolver, Operator};
 use isobar_core::options::{Method, MultigridOptions, Smoother, SolverOptions, Start};
 use isobar_core::outcome::{Outcome, Stop};
 use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_core::real::Precision;
-use isobar_core::solver::ignore;
 use isobar_core::stencil::{Stencil, Supports, TensorProduct};
 use isobar_cpu::{Cpu, Vector};
 
@@ -21,16 +20,7 @@ fn problem(geometry: Geometry, n: usize, nz: usize) -> Helmholtz {
 fn solve(problem: &Helmholtz, rhs: RhsKind, options: &SolverOptions) -> Outcome {
     let stencil = problem.stencil().unwrap();
     let b = problem.rhs(rhs, 0, Weighting::None).unwrap();
-    let mut u = vec![0.0; b.len()];
-    System::new(&Cpu::with_all_threads().unwrap(), &stencil, options)
-        .unwrap()
-        .solve(
-            ArrayView::c_order(&b, stencil.shape()).unwrap().into(),
-            ArrayViewMut::c_order(&mut u, stencil.shape()).unwrap().into(),
-            Guess::Zero,
-            &mut ignore,
-        )
-        .unwrap()
+    arrays::solve(&Cpu::with_all_threads().unwrap(), &stencil, options, &b).0
 }
 
 fn multigrid(smoother: Smoother) -> SolverOptions {

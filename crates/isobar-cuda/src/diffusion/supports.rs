@@ -188,13 +188,7 @@ impl Supports<stencil::Diffusion> for Cuda {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T> {
-        Capabilities {
-            operator: Arc::clone(operator) as _,
-            diagonal: Some(Arc::clone(operator) as _),
-            points: Some(Arc::clone(operator) as _),
-            triangular: Some(Arc::clone(operator) as _),
-            aggregates: Some(Arc::clone(operator) as _),
-        }
+        Capabilities::all(operator)
     }
 
     fn lines<T: Real>(

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use isobar_core::array::{DeviceArray, Source, Target};
 use isobar_core::backend::{Backend, Scalar};
+use isobar_core::backend::{DirectSolver, Judged, SharedDirect};
 use isobar_core::direct::{Basis, Separable};
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
-use isobar_core::operator::{DirectSolver, Judged, SharedDirect};
 use isobar_core::real::Precision;
 
 use self::axis::Axis;

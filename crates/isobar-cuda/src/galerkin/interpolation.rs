@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape};
-use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
+use isobar_core::operator::{Guess, LineSmoother, Sweep, Transfer};
 use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin_levels::Finer;
@@ -246,17 +246,10 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
 
     /// After a sweep, the residual is zero in the columns that were relaxed last; after a sweep from zero it follows from the couplings
     /// to columns that were relaxed later.
-    fn smooth_residual_restrict(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        coarse_f: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-    ) -> Result<()> {
+    fn smooth_residual_restrict(&self, sweep: Sweep<'_, Vector<T>>, coarse_f: &mut Vector<T>) -> Result<()> {
+        let Sweep { relaxation, guess, f, u, scratch } = sweep;
         let fine = Transfer::fine(self);
-        fine.smooth(relaxation, guess, f, u, scratch)?;
+        fine.smooth(Sweep::new(relaxation, guess, f, u, scratch))?;
         self.cuda.fill(u, fine.stale_after(relaxation))?;
         match &self.fine {
             Fine::Finest(operator) => {
@@ -276,26 +269,21 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
     /// Columns that are relaxed first without using their old values need no correction.
     fn prolong_smooth(
         &self,
-        relaxation: Relaxation,
-        f: &Vector<T>,
         coarse_u: &mut Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
+        mut sweep: Sweep<'_, Vector<T>>,
         norm: Option<(Scalar, &mut Scalars)>,
     ) -> Result<()> {
         let corrected = match &self.fine {
-            Fine::Finest(operator) if operator.overwrites(relaxation) => {
-                Some(operator.layout_of().local(relaxation.first).other())
+            Fine::Finest(operator) if operator.overwrites(sweep.relaxation) => {
+                Some(operator.layout_of().local(sweep.relaxation.first).other())
             }
             _ => None,
         };
         self.cuda.fill(coarse_u, &Colour::BOTH)?;
-        self.prolong_colour(corrected, coarse_u, u)?;
+        self.prolong_colour(corrected, coarse_u, sweep.u)?;
         let fine = Transfer::fine(self);
-        fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
-        match norm {
-            Some((norm, scalars)) => fine.residual_norm(f, u, scratch, norm, scalars),
-            None => Ok(()),
-        }
+        fine.smooth(sweep.again())?;
+        let Some((norm, scalars)) = norm else { return Ok(()) };
+        fine.residual_norm(sweep.f, sweep.u, sweep.scratch, norm, scalars)
     }
 }

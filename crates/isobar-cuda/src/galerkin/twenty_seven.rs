@@ -6,21 +6,21 @@ use std::sync::Arc;
 use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
-use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation};
+use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Sweep};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin::couplings::{COLOURS, Grid, UPPER};
 
 use super::{Matrix, cell_block, columns_source, sources};
-use crate::cuda::{Cuda, check_size};
+use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments, Launch, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::module::Module;
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::vector::{Vector, check_size};
 
 /// Alignment of vectors in bytes.
 const LINE: usize = 256;
@@ -344,14 +344,8 @@ impl<T: Real> Operator<Cuda, T> for TwentySeven<T> {
 }
 
 impl<T: Real> LineSmoother<Cuda, T> for TwentySeven<T> {
-    fn smooth(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-    ) -> Result<()> {
+    fn smooth(&self, sweep: Sweep<'_, Vector<T>>) -> Result<()> {
+        let Sweep { relaxation, guess, f, u, scratch } = sweep;
         let is_jacobi = relaxation.smoother == Smoother::LineJacobi;
         match guess {
             Guess::Given => self.cuda.fill(u, &Colour::BOTH)?,

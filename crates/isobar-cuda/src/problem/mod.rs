@@ -15,11 +15,12 @@ use isobar_core::real::Precision;
 use isobar_core::reference::check_shape;
 
 use crate::compile::Source;
-use crate::cuda::{Cuda, check_size};
+use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::kernels;
 use crate::launch::Arguments;
 use crate::memory::Buffer;
+use crate::vector::check_size;
 
 pub use cells::DeviceField;
 pub use device_problem::DeviceProblem;

@@ -34,11 +34,10 @@ mod whole_grid;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use isobar_core::backend::{Ratio, Scalar, Sums};
+use isobar_core::backend::{Ratio, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::Guess;
-use isobar_core::operator::Relaxation;
+use isobar_core::operator::{Guess, Relaxation, ResidualUpdate};
 use isobar_core::real::Real;
 use isobar_core::stencil::Stencil;
 
@@ -146,15 +145,7 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
     fn divide_by_diagonal(&self, r: &Vector<Self::Real>, z: &mut Vector<Self::Real>) -> Result<()>;
 
     /// Computes r −= αq;  z = D⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖².
-    fn scale_residual(
-        &self,
-        r: &mut Vector<Self::Real>,
-        q: &Vector<Self::Real>,
-        z: &mut Vector<Self::Real>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut Scalars,
-    ) -> Result<()>;
+    fn scale_residual(&self, v: ResidualUpdate<'_, Vector<Self::Real>>, scalars: &mut Scalars) -> Result<()>;
 
     /// Computes u += αp;  p' = z + βp;  q = A p';  σ = ⟨p', q⟩.
     fn advance_direction(
@@ -170,15 +161,7 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
     fn solve_lines(&self, r: &Vector<Self::Real>, z: &mut Vector<Self::Real>) -> Result<()>;
 
     /// Computes r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖².
-    fn precondition_residual(
-        &self,
-        r: &mut Vector<Self::Real>,
-        q: &Vector<Self::Real>,
-        z: &mut Vector<Self::Real>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut Scalars,
-    ) -> Result<()>;
+    fn precondition_residual(&self, v: ResidualUpdate<'_, Vector<Self::Real>>, scalars: &mut Scalars) -> Result<()>;
 
     /// Sweeps u += ρ M⁻¹(f − A u) in the columns of one colour. With [`Guess::Zero`] the other colour counts as zero whatever it
     /// contains. So does this colour, except if ρ ≠ 1 or [`Kernels::looks_at_itself`]; it then has been cleared. `scratch` is

@@ -1,10 +1,11 @@
 //! The capabilities of an operator, implemented with its kernels.
 
-use isobar_core::backend::{Backend, Ratio, Scalar, Sums};
+use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::{
-    CgOperator, Diagonal, Direction, Guess, LineSmoother, LineSolver, Operator, Relaxation, advance_direction_unfused,
+    Diagonal, Direction, Guess, LineSmoother, LineSolver, Operator, Relaxation, ResidualUpdate, Sweep,
+    advance_direction_unfused,
 };
 use isobar_core::options::Smoother;
 
@@ -69,6 +70,23 @@ impl<K: Kernels> Operator<Cuda, K::Real> for SevenPoint<K> {
         false
     }
 
+    fn advance_direction(&self, v: Direction<'_, Vector<K::Real>>, scalars: &mut Scalars) -> Result<()> {
+        match v {
+            Direction { u, p, next: Some(next), z, q, alpha, beta, sigma } => {
+                self.fill(z)?;
+                self.kernels.advance_direction([z, p], [u, next, q], [alpha, beta], sigma, scalars)?;
+                self.sum([sigma], scalars)
+            }
+            in_place => advance_direction_unfused(self, in_place, scalars),
+        }
+    }
+
+    /// Blocks compute the new direction while their neighbours still read the old one.
+    fn needs_next_direction(&self) -> Result<bool> {
+        self.kernels.prepare(Steps::Direction)?;
+        Ok(true)
+    }
+
     fn coefficient_vectors(&self) -> f64 {
         self.kernels.coefficient_vectors()
     }
@@ -78,48 +96,15 @@ impl<K: Kernels> Operator<Cuda, K::Real> for SevenPoint<K> {
     }
 }
 
-impl<K: Kernels> CgOperator<Cuda, K::Real> for SevenPoint<K> {
-    fn advance_direction(
-        &self,
-        v: Direction<'_, Vector<K::Real>>,
-        alpha: Ratio,
-        beta: Ratio,
-        sigma: Scalar,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
-        match v {
-            Direction { u, p, next: Some(next), z, q } => {
-                self.fill(z)?;
-                self.kernels.advance_direction([z, p], [u, next, q], [alpha, beta], sigma, scalars)?;
-                self.sum([sigma], scalars)
-            }
-            in_place => advance_direction_unfused(self, in_place, alpha, beta, sigma, scalars),
-        }
-    }
-
-    /// Blocks compute the new direction while their neighbours still read the old one.
-    fn needs_next_direction(&self) -> Result<bool> {
-        self.kernels.prepare(Steps::Direction)?;
-        Ok(true)
-    }
-}
-
 impl<K: Kernels> Diagonal<Cuda, K::Real> for SevenPoint<K> {
     fn divide_by_diagonal(&self, r: &Vector<K::Real>, z: &mut Vector<K::Real>) -> Result<()> {
         self.kernels.divide_by_diagonal(r, z)
     }
 
-    fn scale_residual(
-        &self,
-        r: &mut Vector<K::Real>,
-        q: &Vector<K::Real>,
-        z: &mut Vector<K::Real>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
-        self.kernels.scale_residual(r, q, z, alpha, out, scalars)?;
-        self.sum(out.all(), scalars)
+    fn scale_residual(&self, v: ResidualUpdate<'_, Vector<K::Real>>, scalars: &mut Scalars) -> Result<()> {
+        let out = v.out.all();
+        self.kernels.scale_residual(v, scalars)?;
+        self.sum(out, scalars)
     }
 }
 
@@ -136,29 +121,16 @@ impl<K: Kernels> LineSolver<Cuda, K::Real> for SevenPoint<K> {
         self.kernels.solve_lines(r, z)
     }
 
-    fn precondition_residual(
-        &self,
-        r: &mut Vector<K::Real>,
-        q: &Vector<K::Real>,
-        z: &mut Vector<K::Real>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
-        self.kernels.precondition_residual(r, q, z, alpha, out, scalars)?;
-        self.sum(out.all(), scalars)
+    fn precondition_residual(&self, v: ResidualUpdate<'_, Vector<K::Real>>, scalars: &mut Scalars) -> Result<()> {
+        let out = v.out.all();
+        self.kernels.precondition_residual(v, scalars)?;
+        self.sum(out, scalars)
     }
 }
 
 impl<K: Kernels> LineSmoother<Cuda, K::Real> for SevenPoint<K> {
-    fn smooth(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<K::Real>,
-        u: &mut Vector<K::Real>,
-        scratch: &mut Vector<K::Real>,
-    ) -> Result<()> {
+    fn smooth(&self, sweep: Sweep<'_, Vector<K::Real>>) -> Result<()> {
+        let Sweep { relaxation, guess, f, u, scratch } = sweep;
         let Relaxation { smoother, rho, first } = relaxation;
         if smoother == Smoother::PointRedBlack {
             let first = self.layout_of().local(first);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
-use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
+use isobar_core::operator::{Guess, LineSmoother, Relaxation, Sweep, Transfer};
 
 use super::{Residual, SevenPoint, Steps, TransferKernels};
 use crate::cuda::Cuda;
@@ -84,13 +84,10 @@ impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
 
     fn smooth_residual_restrict(
         &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<K::Real>,
-        u: &mut Vector<K::Real>,
+        sweep: Sweep<'_, Vector<K::Real>>,
         coarse_f: &mut Vector<K::Real>,
-        scratch: &mut Vector<K::Real>,
     ) -> Result<()> {
+        let Sweep { relaxation, guess, f, u, scratch } = sweep;
         if self.fine.overwrites(relaxation) {
             let first = self.fine.layout_of().local(relaxation.first);
             if self.fine.kernels().sweep_restrict(first, guess, f, u, coarse_f, scratch)? {
@@ -98,61 +95,55 @@ impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
             }
         }
         let fine = &self.fine;
-        fine.smooth(relaxation, guess, f, u, scratch)?;
+        fine.smooth(Sweep::new(relaxation, guess, f, u, scratch))?;
         fine.kernels().cuda().fill(u, fine.stale_after(relaxation))?;
         fine.kernels().restrict_residual(fine.left_by(relaxation, guess), f, u, coarse_f)
     }
 
     fn keep_smooth_residual_restrict(
         &self,
-        relaxation: Relaxation,
-        f: &Vector<K::Real>,
-        u: &mut Vector<K::Real>,
+        sweep: Sweep<'_, Vector<K::Real>>,
         before: &mut Vector<K::Real>,
         coarse_f: &mut Vector<K::Real>,
-        scratch: &mut Vector<K::Real>,
     ) -> Result<()> {
+        let Sweep { relaxation, guess, f, u, scratch } = sweep;
         let kernels = self.fine.kernels();
         if self.fine.overwrites(relaxation) {
             // Swaps of u are undone by a second swap.
             let first = self.fine.layout_of().local(relaxation.first);
-            if kernels.sweep_restrict(first, Guess::Given, f, u, coarse_f, before)? {
+            if kernels.sweep_restrict(first, guess, f, u, coarse_f, before)? {
                 return Ok(());
             }
         }
         kernels.cuda().convert(u, before)?;
-        self.smooth_residual_restrict(relaxation, Guess::Given, f, u, coarse_f, scratch)
+        self.smooth_residual_restrict(Sweep::new(relaxation, guess, f, u, scratch), coarse_f)
     }
 
     fn prolong_smooth_extrapolate(
         &self,
-        relaxation: Relaxation,
-        f: &Vector<K::Real>,
         coarse_u: &mut Vector<K::Real>,
-        u: &mut Vector<K::Real>,
+        mut sweep: Sweep<'_, Vector<K::Real>>,
         (before, tau): (&mut Vector<K::Real>, f64),
-        scratch: &mut Vector<K::Real>,
     ) -> Result<()> {
+        let relaxation = sweep.relaxation;
         let kernels = self.fine.kernels();
         if self.fine.overwrites(relaxation) {
             let first = self.fine.layout_of().local(relaxation.first);
-            if kernels.prolong_sweep_both(first, f, coarse_u, u, before, tau)? {
+            if kernels.prolong_sweep_both(first, sweep.f, coarse_u, sweep.u, before, tau)? {
                 return Ok(());
             }
         }
-        self.prolong_smooth(relaxation, f, coarse_u, u, scratch, None)?;
-        kernels.cuda().extrapolate(tau, before, u)
+        self.prolong_smooth(coarse_u, sweep.again(), None)?;
+        kernels.cuda().extrapolate(tau, before, sweep.u)
     }
 
     fn prolong_smooth(
         &self,
-        relaxation: Relaxation,
-        f: &Vector<K::Real>,
         coarse_u: &mut Vector<K::Real>,
-        u: &mut Vector<K::Real>,
-        scratch: &mut Vector<K::Real>,
+        sweep: Sweep<'_, Vector<K::Real>>,
         norm: Option<(Scalar, &mut Scalars)>,
     ) -> Result<()> {
+        let Sweep { relaxation, guess, f, u, scratch } = sweep;
         let fine = &self.fine;
         let kernels = fine.kernels();
         fine.fill(coarse_u)?;
@@ -170,7 +161,7 @@ impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
             kernels.sweep(1.0, local.other(), Guess::Given, f, u, scratch)?;
         } else {
             kernels.prolong(coarse_u, u)?;
-            fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
+            fine.smooth(Sweep::new(relaxation, guess, f, u, scratch))?;
         }
         if norm.is_some() {
             kernels.cuda().fill(u, fine.stale_after(relaxation))?;

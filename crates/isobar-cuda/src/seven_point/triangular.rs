@@ -1,9 +1,9 @@
 //! Steps with the triangular parts.
 
-use isobar_core::backend::{Backend, Ratio, Scalar, Sums};
+use isobar_core::backend::Scalar;
 use isobar_core::error::Result;
-use isobar_core::operator::Triangular;
 use isobar_core::operator::triangular::singular_pivot;
+use isobar_core::operator::{ResidualUpdate, Triangular, update_residual_unfused};
 use isobar_core::real::Real;
 use isobar_dist::require_order;
 
@@ -137,20 +137,14 @@ impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
         &self,
         block: usize,
         inverse_pivots: &Vector<T>,
-        r: &mut Vector<T>,
-        q: &Vector<T>,
-        z: &mut Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
+        v: ResidualUpdate<'_, Vector<T>>,
         scalars: &mut Scalars,
     ) -> Result<()> {
         if !self.kernels.is_whole(block) || self.crosses(block) != [false; 2] {
-            let backend = self.kernels.cuda();
-            backend.axpy(alpha.negated(), q, r, scalars)?;
-            self.substitute(block, inverse_pivots, r, z)?;
-            backend.dot(r, z, out.get(0), scalars)?;
-            return backend.dot(r, r, out.get(1), scalars);
+            let substitute = |r: &mut Vector<T>, z: &mut Vector<T>| self.substitute(block, inverse_pivots, r, z);
+            return update_residual_unfused::<_, T>(self.kernels.cuda(), v, scalars, substitute);
         }
+        let ResidualUpdate { r, q, z, alpha, out } = v;
         let [inverse_pivots, r, q, z] = [inverse_pivots.pointer(), r.pointer(), q.pointer(), z.pointer()];
         let up =
             |arguments: Arguments| arguments.with(scalars.ratio(alpha)).with(inverse_pivots).with(q).with(r).with(z);

@@ -1,9 +1,9 @@
 //! Launches, one method per kernel or two, with their grids and arguments. The recurrences are above the kernels in the `.cu` files.
 
-use isobar_core::backend::{Backend, Ratio, Scalar, Sums};
+use isobar_core::backend::{Backend, Ratio, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
-use isobar_core::operator::Guess;
+use isobar_core::operator::{Guess, ResidualUpdate, update_residual_unfused};
 use isobar_core::real::Real;
 use isobar_core::stencil::{self, Stencil};
 use isobar_dist::part::PartBackend;
@@ -193,21 +193,9 @@ impl<T: Real> Kernels for TensorProduct<T> {
     }
 
     /// The step is not fused, because this operator uses lines.
-    fn scale_residual(
-        &self,
-        r: &mut Vector<T>,
-        q: &Vector<T>,
-        z: &mut Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
-        self.cuda.axpy(alpha.negated(), q, r, scalars)?;
-        self.divide_by_diagonal(r, z)?;
+    fn scale_residual(&self, v: ResidualUpdate<'_, Vector<T>>, scalars: &mut Scalars) -> Result<()> {
         // Of this rank's rows, as every kernel sums.
-        let alone = self.cuda.alone();
-        alone.dot(r, z, out.get(0), scalars)?;
-        alone.dot(r, r, out.get(1), scalars)
+        update_residual_unfused::<_, T>(&self.cuda.alone(), v, scalars, |r, z| self.divide_by_diagonal(r, z))
     }
 
     fn advance_direction(
@@ -232,15 +220,8 @@ impl<T: Real> Kernels for TensorProduct<T> {
         self.resident("precondition", |_| both)
     }
 
-    fn precondition_residual(
-        &self,
-        r: &mut Vector<T>,
-        q: &Vector<T>,
-        z: &mut Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
+    fn precondition_residual(&self, v: ResidualUpdate<'_, Vector<T>>, scalars: &mut Scalars) -> Result<()> {
+        let ResidualUpdate { r, q, z, alpha, out } = v;
         let arguments = self.arguments().with(scalars.ratio(alpha));
         let arguments = arguments.with(q.pointer()).with(r.pointer()).with(z.pointer());
         self.resident("precondition_residual", |blocks| self.reduction.append(arguments, blocks, scalars.sums(out)))

@@ -7,7 +7,7 @@ use isobar_core::backend::{Backend, Ratio, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::Colour;
 use isobar_core::operator::mixed::ChangeSteps;
-use isobar_core::operator::{Guess, LineSmoother, MixedSmoother, Operator, Relaxation};
+use isobar_core::operator::{Guess, LineSmoother, MixedSmoother, Operator, Relaxation, Sweep};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
 
@@ -78,7 +78,7 @@ impl MixedSmoother<Cuda> for SevenPoint<TensorProduct<f64>> {
             self.kernels().sweep(1.0, first.other(), Guess::Given, f, u, scratch)?;
         } else {
             self.kernels().cuda().axpy(Ratio::ONE, e, u, scalars)?;
-            self.smooth(relaxation, Guess::Given, f, u, scratch)?;
+            self.smooth(Sweep::new(relaxation, Guess::Given, f, u, scratch))?;
             self.kernels().cuda().fill(u, self.stale_after(relaxation))?;
         }
         let left = self.left_by(relaxation, Guess::Given);

@@ -28,12 +28,12 @@ use isobar_core::stencil::tensor_levels::{by_coarsening, by_modes};
 use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, StoredFaces, Supports, by_stored_faces};
 use isobar_dist::PartBackend;
 
-use crate::cuda::{Cuda, check_size};
+use crate::cuda::Cuda;
 use crate::launch::{Arguments, Kernel, Launch};
 use crate::module::Module;
 use crate::reduction::Reduction;
 use crate::seven_point::{Kernels, SevenPoint, Steps};
-use crate::vector::is_single;
+use crate::vector::{check_size, is_single};
 use mixed::StreamedSteps;
 use planes::Planes;
 use tables::{Operator, Tables};
@@ -291,13 +291,7 @@ impl Supports<stencil::TensorProduct> for Cuda {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T> {
-        Capabilities {
-            operator: Arc::clone(operator) as _,
-            diagonal: Some(Arc::clone(operator) as _),
-            points: None,
-            triangular: None,
-            aggregates: None,
-        }
+        Capabilities::of_columns(operator)
     }
 
     fn lines<T: Real>(

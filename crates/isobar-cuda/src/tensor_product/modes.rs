@@ -6,7 +6,7 @@ use std::sync::Arc;
 use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Shape};
-use isobar_core::operator::{self, Expansion, Guess, LineSmoother, Transfer};
+use isobar_core::operator::{self, Expansion, Guess, LineSmoother, Sweep, Transfer};
 use isobar_core::options::MultigridOptions;
 use isobar_core::real::Real;
 use isobar_core::stencil::tensor_levels::SupportsTransfers;
@@ -18,7 +18,7 @@ use super::single::{self, SingleSweeps};
 use super::tables::Operator;
 use super::tile::Tile;
 use crate::compile::Source;
-use crate::cuda::{Cuda, check_size};
+use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::kernels::tensor_product as kernels;
 use crate::launch::{Argument, Arguments, Launch, refuse_while_recording};
@@ -27,7 +27,7 @@ use crate::module::Module;
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
 use crate::seven_point::{Kernels, LevelTransfer, Residual, SevenPoint, Steps};
-use crate::vector::{Vector, c_name, is_single};
+use crate::vector::{Vector, c_name, check_size, is_single};
 
 /// `Modes` of modes.cu.
 #[derive(Clone, Copy, Debug)]
@@ -369,14 +369,15 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
             let modes = Modes { values: self.table.start(), first: 0, all: count as i32, stride };
             sweep.launch(kernels.cuda(), kernels.operator(), modes, first, x, [f.pointer(), u.pointer()])?;
             kernels.sweep(1.0, first.other(), Guess::Given, f, u, scratch)?;
-            let more = 1..sweeps;
-            return more.into_iter().try_for_each(|_| self.fine.smooth(relaxation, Guess::Given, f, u, scratch));
+            let mut sweep = Sweep { relaxation, guess: Guess::Given, f, u, scratch };
+            return (1..sweeps).try_for_each(|_| self.fine.smooth(sweep.again()));
         }
         // A sweep overwrites its first colour, whatever it contains.
         let needed = [first.other()];
         let colours = if self.fine.overwrites(relaxation) { &needed[..] } else { &Colour::BOTH };
         self.expand_colours(x, guess, colours, u)?;
-        (0..sweeps).try_for_each(|_| self.fine.smooth(relaxation, Guess::Given, f, u, scratch))
+        let mut sweep = Sweep { relaxation, guess: Guess::Given, f, u, scratch };
+        (0..sweeps).try_for_each(|_| self.fine.smooth(sweep.again()))
     }
 
     fn expand_smooth_project(

@@ -4,17 +4,16 @@ use cudarc::driver::result;
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
 use isobar_core::backend::{Backend, Ratio, Scalar};
 use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::solve_by;
 use isobar_core::error::Error;
 use isobar_core::layout::{Colour, Layout, Shape};
-use isobar_core::operator::{Direction, Guess, Relaxation};
+use isobar_core::operator::{Direction, Guess, Relaxation, Sweep};
 use isobar_core::options::{
     CoarseSolve, Compatibility, Deflation, Method, Norm, Preconditioner, Smoother, SolverOptions, Stripes,
 };
-use isobar_core::outcome::Outcome;
 use isobar_core::problem::materials::{Bubbles, bubbles, two_phase};
 use isobar_core::problem::random;
 use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
 use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil, Supports};
 use isobar_cuda::Cuda;
 
@@ -60,8 +59,8 @@ fn steps<B: Supports<Diffusion>>(backend: &B, stencil: &Diffusion) -> Vec<Vec<f6
     let (first, sigma) = (Scalar::new(0), Scalar::new(1));
     backend.set(&mut scalars, first, 0.7).unwrap();
     let (alpha, beta) = (Ratio::new(first, Scalar::ONE), Ratio::new(Scalar::ONE, first));
-    let direction = Direction { u: &mut u, p: &mut p, next: Some(&mut next), z: &mut z, q: &mut q };
-    capabilities.operator.advance_direction(direction, alpha, beta, sigma, &mut scalars).unwrap();
+    let direction = Direction { u: &mut u, p: &mut p, next: Some(&mut next), z: &mut z, q: &mut q, alpha, beta, sigma };
+    capabilities.operator.advance_direction(direction, &mut scalars).unwrap();
     let mut all: Vec<Vec<f64>> = [&u, &next, &q].map(|v| fetch(backend, v, shape)).into();
     triangular.relax_lower(&z, &mut p, &mut q, None).unwrap();
     all.push(fetch(backend, &q, shape));
@@ -70,7 +69,7 @@ fn steps<B: Supports<Diffusion>>(backend: &B, stencil: &Diffusion) -> Vec<Vec<f6
     let hierarchy = backend.hierarchy(stencil, &operator, Smoother::LineRedBlack, Some(2)).unwrap().unwrap();
     for smoother in [Smoother::LineRedBlack, Smoother::LineJacobi] {
         let relaxation = Relaxation { smoother, rho: 0.9, first: Colour::Red };
-        hierarchy.levels[0].smooth(relaxation, Guess::Given, &z, &mut p, &mut u).unwrap();
+        hierarchy.levels[0].smooth(Sweep::new(relaxation, Guess::Given, &z, &mut p, &mut u)).unwrap();
         all.push(fetch(backend, &p, shape));
     }
     if let Some(transfer) = hierarchy.transfers.first() {
@@ -121,13 +120,6 @@ fn many_tiles(cuda: &Cuda) {
     }
 }
 
-fn solve<S: Stencil>(system: &mut dyn Solve<S>, rhs: &[f64], shape: Shape) -> (Outcome, Vec<f64>) {
-    let mut u = vec![f64::NAN; rhs.len()];
-    let (b, out) = (ArrayView::c_order(rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
-    let outcome = system.solve(b.into(), out.into(), Guess::Zero, &mut ignore).unwrap();
-    (outcome, u)
-}
-
 fn options(method: Method, preconditioner: Preconditioner) -> SolverOptions {
     SolverOptions {
         method,
@@ -173,14 +165,14 @@ fn repeated_solves(cuda: &Cuda) {
         let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(9, n)).collect();
         let options = SolverOptions { deflation, ..options(Method::Cg, preconditioner) };
         let mut system = System::new(cuda, stencil, &options).unwrap();
-        let (first, u) = solve(&mut system, &rhs, shape);
+        let (first, u) = solve_by(&mut system, shape, &rhs);
         assert!(first.converged(), "{options:?} {first:?}");
         for _ in 0..3 {
-            let (again, v) = solve(&mut system, &rhs, shape);
+            let (again, v) = solve_by(&mut system, shape, &rhs);
             assert_eq!((&again.history, again.relative_residual), (&first.history, first.relative_residual));
             assert!(u == v);
         }
-        let (expected, _) = solve(&mut System::new(&Reference, stencil, &options).unwrap(), &rhs, shape);
+        let (expected, _) = solve_by(&mut System::new(&Reference, stencil, &options).unwrap(), shape, &rhs);
         assert!(
             first.iterations.abs_diff(expected.iterations) <= 2 + expected.iterations / 20,
             "{first:?} {expected:?}"
@@ -202,8 +194,8 @@ fn updates_between_solves(cuda: &Cuda) {
         let mut system = System::new(cuda, &tank, &options).unwrap();
         for stencil in [&tank, &tank, &other, &tank, &other] {
             system.update(stencil).unwrap();
-            let (found, u) = solve(&mut system, &rhs, shape);
-            let (expected, v) = solve(&mut System::new(cuda, stencil, &options).unwrap(), &rhs, shape);
+            let (found, u) = solve_by(&mut system, shape, &rhs);
+            let (expected, v) = solve_by(&mut System::new(cuda, stencil, &options).unwrap(), shape, &rhs);
             assert_eq!((&found.history, found.relative_residual), (&expected.history, expected.relative_residual));
             assert!(u == v && found.converged());
         }
@@ -264,9 +256,7 @@ fn coefficients_on_the_card(cuda: &Cuda) {
     let changes = [(field(2), axes), (field(2), axes), (field(2), stretched), (nearly, stretched), (field(1), axes)];
     let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(5, n)).collect();
     let solve = |system: &mut dyn Solve<Diffusion>| {
-        let mut u = vec![f64::NAN; shape.cells()];
-        let (b, out) = (ArrayView::c_order(&rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
-        let outcome = system.solve(b.into(), out.into(), Guess::Zero, &mut ignore).unwrap();
+        let (outcome, u) = solve_by(system, shape, &rhs);
         assert!(outcome.converged(), "{outcome:?}");
         (outcome.history, u)
     };

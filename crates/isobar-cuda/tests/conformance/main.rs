@@ -16,11 +16,12 @@ use cudarc::driver::{result, sys};
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
 use isobar_core::backend::Backend;
 use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::{self, solve_by};
 use isobar_core::conformance::suite;
 use isobar_core::error::Error;
 use isobar_core::grid::GridOptions;
 use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::{CgOperator, Guess, LineSolver};
+use isobar_core::operator::{Guess, LineSolver, Operator};
 use isobar_core::options::{Form, Judge, Method, SolverOptions};
 use isobar_core::outcome::Stop;
 use isobar_core::precond::Line;
@@ -65,10 +66,7 @@ fn solves_like_the_reference(cuda: &Cuda, problem: &Helmholtz, all: &[(Method, P
     for &(method, precision, tolerance) in all {
         let options = SolverOptions { method, precision, tolerance, ..SolverOptions::default() };
         let solve = |system: &mut dyn Solve<TensorProduct>| {
-            let mut u = vec![f64::NAN; rhs.len()];
-            let out = ArrayViewMut::c_order(&mut u, shape).unwrap();
-            let b = ArrayView::c_order(&rhs, shape).unwrap();
-            let outcome = system.solve(b.into(), out.into(), Guess::Zero, &mut ignore).unwrap();
+            let (outcome, u) = solve_by(system, shape, &rhs);
             assert!(outcome.converged(), "{options:?} {outcome:?}");
             (outcome, u)
         };
@@ -118,7 +116,7 @@ fn stored_matrices_in_iterations(cuda: &Cuda) {
     let stored = Supports::operator::<f64>(cuda, &matrix).unwrap();
     let blocks = cuda.lines(&matrix, &stored).unwrap().unwrap().solver;
     let free = Supports::operator::<f64>(cuda, &stencil).unwrap();
-    let textbook = |operator: Arc<dyn CgOperator<Cuda, f64>>, lines: Arc<dyn LineSolver<Cuda, f64>>| {
+    let textbook = |operator: Arc<dyn Operator<Cuda, f64>>, lines: Arc<dyn LineSolver<Cuda, f64>>| {
         Cg::new(Form::Textbook, operator, Box::new(Line(lines))).unwrap()
     };
     let mut explicit = textbook(stored, blocks);
@@ -215,11 +213,7 @@ fn same_to_single(found: impl Iterator<Item = f64>, expected: &[f64]) {
 
 /// Returns the reference's solution.
 fn reference_solution(stencil: &TensorProduct, options: &SolverOptions, rhs: &[f64]) -> Vec<f64> {
-    let shape = stencil.shape();
-    let mut u = vec![0.0; shape.cells()];
-    let (b, out) = (ArrayView::c_order(rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
-    let mut system = System::new(&Reference, stencil, options).unwrap();
-    let outcome = system.solve(b.into(), out.into(), Guess::Zero, &mut ignore).unwrap();
+    let (outcome, u) = arrays::solve(&Reference, stencil, options, rhs);
     assert!(outcome.converged());
     u
 }

@@ -3,6 +3,7 @@
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::Scalar;
 use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::{self, solve_again};
 use isobar_core::grid::VerticalProfile;
 use isobar_core::layout::{Colour, Shape};
 use isobar_core::operator::{Expansion, Guess, Relaxation};
@@ -10,7 +11,6 @@ use isobar_core::options::{Count, Method, ModesOptions, Smoother, SolverOptions}
 use isobar_core::problem::random;
 use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
 use isobar_core::stencil::{Stencil, Supports, TensorProduct};
 use isobar_cuda::Cuda;
 
@@ -100,9 +100,8 @@ fn any_size_of_rhs(cuda: &Cuda) {
                 let entry = |n| if is_constant { 1.0 } else { random(5, n) };
                 let b: Vec<f64> = (0..shape.cells()).map(|n| factor * entry(n)).collect();
                 let mut u = guess.map_or_else(|| vec![f64::NAN; b.len()], <[f64]>::to_vec);
-                let (b, out) = (ArrayView::c_order(&b, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
                 let guess = if guess.is_some() { Guess::Given } else { Guess::Zero };
-                let outcome = system.solve(b.into(), out.into(), guess, &mut ignore).unwrap();
+                let outcome = solve_again(system, shape, &b, &mut u, guess).unwrap();
                 assert!(outcome.converged(), "{factor:e}, {options:?}: {outcome:?}");
                 (u, outcome.iterations)
             };
@@ -138,12 +137,7 @@ fn any_size_of_matrix(cuda: &Cuda) {
         let [a, up, down, d] = [a, up, down, d].map(|v| v.iter().map(|v| factor * v).collect());
         let profile = VerticalProfile::new(a, up, down, d).unwrap();
         let stencil = TensorProduct::new(profile, usual.horizontal().clone()).unwrap();
-        let mut u = vec![f64::NAN; b.len()];
-        let (b, out) = (ArrayView::c_order(&b, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
-        let outcome = System::new(cuda, &stencil, &options)
-            .unwrap()
-            .solve(b.into(), out.into(), Guess::Zero, &mut ignore)
-            .unwrap();
+        let (outcome, u) = arrays::solve(cuda, &stencil, &options, &b);
         assert!(outcome.converged() && outcome.iterations <= 3, "{factor:e}: {outcome:?}");
         u
     };

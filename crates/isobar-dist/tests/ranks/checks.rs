@@ -10,7 +10,7 @@ use isobar_core::stencil::{Stencil, Supports, TensorProduct};
 use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 
-use crate::solves::{Parts, apply_on, distance, part_of, solve_alone, solve_on};
+use crate::solves::{Parts, apply_on, distance, part_of, solve_alone, solve_on, variants};
 
 pub(crate) fn problem(nx: usize, ny: usize, nz: usize) -> Helmholtz {
     Helmholtz { grid: GridOptions { nx, ny, nz, ..GridOptions::default() }, ..Helmholtz::default() }
@@ -82,6 +82,19 @@ pub(crate) fn check_solves<B: PartBackend + Supports<TensorProduct>>(
     }
 }
 
+/// Checks solves of several grids with several options.
+pub(crate) fn check_grids<B: PartBackend + Supports<TensorProduct>, P: Parts>(
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    grids: &[([usize; 3], &[P])],
+    options: &[SolverOptions],
+) {
+    for &([nx, ny, nz], ranks) in grids {
+        for options in options {
+            check_solves(&backend, &problem(nx, ny, nz), ranks, options);
+        }
+    }
+}
+
 /// Grids for vertical modes: the others, one layer, and layers of which some are left to sweeps.
 pub(crate) const GRIDS_OF_MODES: [([usize; 3], &[usize]); 4] = [
     ([7, 13, 5], &[1, 2, 3, 4, 6]),
@@ -92,28 +105,26 @@ pub(crate) const GRIDS_OF_MODES: [([usize; 3], &[usize]); 4] = [
 
 pub(crate) fn modes() -> Vec<SolverOptions> {
     let base = SolverOptions { method: Method::Modes, tolerance: 1e-8, ..SolverOptions::default() };
-    let mut all = vec![base.clone()];
-    let mut with = |change: &dyn Fn(&mut SolverOptions)| {
-        let mut options = base.clone();
-        change(&mut options);
-        all.push(options);
-    };
-    // One iteration, after which nothing is projected.
-    with(&|options| options.tolerance = 1e-5);
-    // Most ranks have no mode.
-    with(&|options| (options.modes.count, options.tolerance) = (Count::Given(1), 1e-4));
-    // More sweeps than one pass over a grid has.
-    with(&|options| (options.modes.sweeps, options.modes.cycles) = (Count::Given(7), Count::Given(2)));
-    with(&|options| options.multigrid.start = Start::Full);
-    with(&|options| options.precision = Precision::Mixed);
-    with(&|options| (options.precision, options.tolerance) = (Precision::Mixed, 1e-5));
-    with(&|options| (options.precision, options.tolerance) = (Precision::F32, 1e-3));
-    with(&|options| (options.method, options.preconditioner) = (Method::Cg, Preconditioner::Modes));
-    with(&|options| {
-        (options.method, options.preconditioner) = (Method::Bicgstab, Preconditioner::Modes);
-        options.tolerance = 1e-6;
-    });
-    all
+    variants(
+        &base,
+        &[
+            // One iteration, after which nothing is projected.
+            &|options| options.tolerance = 1e-5,
+            // Most ranks have no mode.
+            &|options| (options.modes.count, options.tolerance) = (Count::Given(1), 1e-4),
+            // More sweeps than one pass over a grid has.
+            &|options| (options.modes.sweeps, options.modes.cycles) = (Count::Given(7), Count::Given(2)),
+            &|options| options.multigrid.start = Start::Full,
+            &|options| options.precision = Precision::Mixed,
+            &|options| (options.precision, options.tolerance) = (Precision::Mixed, 1e-5),
+            &|options| (options.precision, options.tolerance) = (Precision::F32, 1e-3),
+            &|options| (options.method, options.preconditioner) = (Method::Cg, Preconditioner::Modes),
+            &|options| {
+                (options.method, options.preconditioner) = (Method::Bicgstab, Preconditioner::Modes);
+                options.tolerance = 1e-6;
+            },
+        ],
+    )
 }
 
 pub(crate) fn krylov() -> Vec<SolverOptions> {
@@ -133,24 +144,22 @@ pub(crate) fn krylov() -> Vec<SolverOptions> {
 
 pub(crate) fn multigrid() -> Vec<SolverOptions> {
     let base = SolverOptions { method: Method::Multigrid, tolerance: 1e-8, ..SolverOptions::default() };
-    let mut all = vec![base.clone()];
-    let mut with = |change: &dyn Fn(&mut SolverOptions)| {
-        let mut options = base.clone();
-        change(&mut options);
-        all.push(options);
-    };
-    with(&|options| options.multigrid.start = Start::Full);
-    with(&|options| {
-        options.multigrid.smoother = Smoother::LineJacobi;
-        options.tolerance = 1e-6;
-    });
-    with(&|options| (options.multigrid.pre, options.multigrid.post) = (2, 2));
-    with(&|options| (options.multigrid.pre, options.multigrid.post) = (0, 1));
-    with(&|options| options.multigrid.relaxation = Some(1.15));
-    with(&|options| options.multigrid.levels = Some(1));
-    with(&|options| options.multigrid.levels = Some(2));
-    with(&|options| (options.method, options.preconditioner) = (Method::Cg, Preconditioner::Multigrid));
-    with(&|options| (options.precision, options.tolerance) = (Precision::F32, 1e-2));
-    with(&|options| options.precision = Precision::Mixed);
-    all
+    variants(
+        &base,
+        &[
+            &|options| options.multigrid.start = Start::Full,
+            &|options| {
+                options.multigrid.smoother = Smoother::LineJacobi;
+                options.tolerance = 1e-6;
+            },
+            &|options| (options.multigrid.pre, options.multigrid.post) = (2, 2),
+            &|options| (options.multigrid.pre, options.multigrid.post) = (0, 1),
+            &|options| options.multigrid.relaxation = Some(1.15),
+            &|options| options.multigrid.levels = Some(1),
+            &|options| options.multigrid.levels = Some(2),
+            &|options| (options.method, options.preconditioner) = (Method::Cg, Preconditioner::Multigrid),
+            &|options| (options.precision, options.tolerance) = (Precision::F32, 1e-2),
+            &|options| options.precision = Precision::Mixed,
+        ],
+    )
 }

@@ -5,6 +5,7 @@ use isobar_core::options::Stripes;
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem};
 use isobar_cpu::Cpu;
 
+use crate::cpu;
 use crate::deflated::{check, forms, problems};
 use crate::jumps::bubbles;
 use crate::solves::{distance, solve_alone, solve_updated};
@@ -21,7 +22,7 @@ fn deflated_solves_are_those_of_one_rank() {
             if (is_flat || is_around) && stripes == Some(Stripes::Blocks([2, 3, 2])) {
                 continue;
             }
-            check(|_| Cpu::new(1).unwrap(), &problem, ranks, &options);
+            check(cpu, &problem, ranks, &options);
         }
     }
     check(|_| Cpu::new(2).unwrap(), &bubbles(Shape::new(40, 32, 24), 1e3), &[2, 3], &forms()[1]);
@@ -36,8 +37,8 @@ fn updates() {
     let (before, after) = (before.stencil().unwrap(), after.stencil().unwrap());
     let rhs: Vec<f64> = (0..shape.cells()).map(|n| isobar_core::problem::random(6, n)).collect();
     for options in [&forms()[0], &forms()[4]] {
-        let (alone, u) = solve_alone(&Cpu::new(1).unwrap(), &after, options, &rhs, None);
-        let (outcome, _, v) = solve_updated(3, |_| Cpu::new(1).unwrap(), [&before, &after], options, &rhs).unwrap();
+        let (alone, u) = solve_alone(&cpu(None), &after, options, &rhs, None);
+        let (outcome, _, v) = solve_updated(3, cpu, [&before, &after], options, &rhs).unwrap();
         assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{outcome:?} instead of {alone:?}");
         assert!(distance(&v, &u) < 1e-6);
     }

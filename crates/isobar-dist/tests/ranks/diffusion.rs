@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::solve_into;
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
 use isobar_core::options::{Compatibility, Method, Preconditioner, Smoother, SolverOptions};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
 use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
 use isobar_cpu::Cpu;
 use isobar_dist::{join_rows, threads};
 
+use crate::cpu;
 use crate::rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth, uneven};
 use crate::solves::{distance, solve_alone, solve_on, solve_updated};
 
@@ -20,7 +20,7 @@ use crate::solves::{distance, solve_alone, solve_on, solve_updated};
 fn conjugate_gradients() {
     for (nx, ny, nz) in [(7, 13, 5), (8, 16, 4), (12, 9, 1)] {
         let problem = rough(Shape::new(nx, ny, nz));
-        check_rough(|_| Cpu::new(1).unwrap(), &problem, &[1, 2, 3, 4, 6]);
+        check_rough(cpu, &problem, &[1, 2, 3, 4, 6]);
     }
     check_rough(|_| Cpu::new(2).unwrap(), &rough(Shape::new(40, 40, 24)), &[2, 3]);
 }
@@ -29,7 +29,7 @@ fn conjugate_gradients() {
 fn cycles_that_relax_points() {
     for (problem, ranks) in smooth() {
         for options in point_cycles() {
-            check_points(|_| Cpu::new(1).unwrap(), &problem, ranks, &options);
+            check_points(cpu, &problem, ranks, &options);
         }
     }
 }
@@ -39,7 +39,7 @@ fn cycles_that_relax_points() {
 fn rings_of_an_odd_number_of_cells() {
     let mut problem = rough(Shape::new(7, 13, 5));
     problem.boundary[0] = [Boundary::Periodic; 2];
-    check_rough(|_| Cpu::new(1).unwrap(), &problem, &[1, 2, 3]);
+    check_rough(cpu, &problem, &[1, 2, 3]);
 }
 
 /// Checks grids large enough for several threads a rank, whose chunks of planes have boundaries of
@@ -96,7 +96,7 @@ fn updates_of_points() {
     let (before, rhs) = (before.stencil().unwrap(), problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap());
     let options = &point_cycles()[0];
     let (alone, u) = solve_alone(&Reference, &after, options, &rhs, None);
-    let (outcome, _, v) = solve_updated(3, |_| Cpu::new(1).unwrap(), [&before, &after], options, &rhs).unwrap();
+    let (outcome, _, v) = solve_updated(3, cpu, [&before, &after], options, &rhs).unwrap();
     assert_eq!(outcome.iterations, alone.iterations);
     assert!(distance(&v, &u) < 1e-9);
 }
@@ -105,20 +105,18 @@ fn updates_of_points() {
 #[test]
 fn what_floats() {
     for (problem, ranks, options) in floating() {
-        check_floating(|_| Cpu::new(1).unwrap(), &problem, ranks, &options);
+        check_floating(cpu, &problem, ranks, &options);
     }
     let (problem, _, options) = floating().swap_remove(0);
     let (stencil, rhs) = (problem.stencil().unwrap(), vec![1.0; problem.shape.cells()]);
-    let alone = System::new(&Cpu::new(1).unwrap(), &stencil, &options);
     let mut u = vec![0.0; rhs.len()];
-    let target = ArrayViewMut::c_order(&mut u, problem.shape).unwrap();
-    let source = ArrayView::c_order(&rhs, problem.shape).unwrap();
-    let expected = alone.unwrap().solve(source.into(), target.into(), Guess::Zero, &mut ignore).unwrap_err();
-    let found = solve_on(3, |_| Cpu::new(1).unwrap(), &stencil, &options, &rhs, None).unwrap_err();
+    let alone = solve_into(&cpu(None), &stencil, &options, &rhs, &mut u, Guess::Zero);
+    let expected = alone.unwrap_err();
+    let found = solve_on(3, cpu, &stencil, &options, &rhs, None).unwrap_err();
     assert_eq!(found.to_string(), expected.to_string());
     assert!(found.to_string().contains("its sources must add up to 0"), "{found}");
     let project = SolverOptions { compatibility: Compatibility::Project, ..options };
-    let (outcome, u) = solve_on(3, |_| Cpu::new(1).unwrap(), &stencil, &project, &rhs, None).unwrap();
+    let (outcome, u) = solve_on(3, cpu, &stencil, &project, &rhs, None).unwrap();
     assert!(outcome.converged() && u.iter().all(|&u| u == 0.0) && outcome.removed == Some(1.0), "{outcome:?}");
 }
 
@@ -127,9 +125,7 @@ fn what_is_not_there_is_said() {
     let shape = Shape::new(6, 8, 4);
     let rhs = vec![0.0; shape.cells()];
     let why = |problem: &DiffusionProblem, options: &SolverOptions, ranks: usize| {
-        solve_on(ranks, |_| Cpu::new(1).unwrap(), &problem.stencil().unwrap(), options, &rhs, None)
-            .unwrap_err()
-            .to_string()
+        solve_on(ranks, cpu, &problem.stencil().unwrap(), options, &rhs, None).unwrap_err().to_string()
     };
     let cg = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Line, ..SolverOptions::default() };
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));

@@ -9,9 +9,9 @@ use isobar_core::problem::{RhsKind, Weighting};
 use isobar_core::real::Precision;
 use isobar_core::stencil::galerkin::{Couplings, Serial, bodies};
 use isobar_cpu::Cpu;
-use isobar_dist::threads::Threads;
 use isobar_dist::{join, threads};
 
+use crate::cpu;
 use crate::jumps::{bubbles, check, forms, multigrid, pieces, points_above, problems, rolling};
 use crate::rocks::{check_floating, rough};
 use crate::solves::{distance, solve_alone, solve_updated};
@@ -20,7 +20,7 @@ use crate::solves::{distance, solve_alone, solve_updated};
 fn jumps_are_solved_for_as_on_one_rank() {
     for (name, problem, ranks) in problems() {
         for options in &forms()[..1] {
-            check(|_| Cpu::new(1).unwrap(), (name, &problem, ranks), options);
+            check(cpu, (name, &problem, ranks), options);
         }
     }
 }
@@ -39,7 +39,7 @@ fn every_form_of_cycles() {
 fn small_grids() {
     for (name, problem) in [("bubbles", bubbles(Shape::new(9, 21, 6), 1e6)), ("holes", rough(Shape::new(8, 16, 5)))] {
         for options in &forms()[..5] {
-            check(|_| Cpu::new(1).unwrap(), (name, &problem, &[1, 2, 3]), options);
+            check(cpu, (name, &problem, &[1, 2, 3]), options);
         }
     }
 }
@@ -53,7 +53,6 @@ fn points_above_lines() {
         SolverOptions { method: Method::Multigrid, max_iterations: 6, ..by_name.clone() },
         SolverOptions { precision: Precision::Mixed, ..by_name.clone() },
     ];
-    let cpu = |_: Option<&Threads>| Cpu::new(1).unwrap();
     for (name, problem, ranks) in rolling() {
         for options in &forms {
             check(cpu, (name, &problem, ranks), options);
@@ -63,7 +62,7 @@ fn points_above_lines() {
     check(cpu, (name, problem, ranks), &SolverOptions { tolerance: 1e-7, ..SolverOptions::default() });
     let stencils = [problem.clone(), bubbles(problem.shape, 3.0)].map(|problem| problem.stencil().unwrap());
     let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-    let (alone, u) = solve_alone(&Cpu::new(1).unwrap(), &stencils[1], &by_name, &rhs, None);
+    let (alone, u) = solve_alone(&cpu(None), &stencils[1], &by_name, &rhs, None);
     let (outcome, _, v) = solve_updated(3, cpu, [&stencils[0], &stencils[1]], &by_name, &rhs).unwrap();
     assert!(outcome.iterations.abs_diff(alone.iterations) <= 1 && distance(&v, &u) < 1e-6, "{outcome:?}");
 }
@@ -135,7 +134,7 @@ fn disconnected_pieces() {
     let problem = pieces(Shape::new(12, 24, 8));
     assert!(problem.stencil().unwrap().components(&Serial).unwrap().anchored.contains(&true));
     let options = SolverOptions { tolerance: 1e-10, ..multigrid() };
-    check_floating(|_| Cpu::new(1).unwrap(), &problem, &[1, 2, 3, 4, 6], &options);
+    check_floating(cpu, &problem, &[1, 2, 3, 4, 6], &options);
 }
 
 /// Checks that new coefficients reach all levels on all ranks, also where strongly coupled aggregates appear and vanish.
@@ -145,9 +144,8 @@ fn updates() {
         let rhs = bubbles(shape, 1.0).rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
         for contrasts in [[1.0, 1e6], [1e6, 10.0]] {
             let [before, after] = contrasts.map(|contrast| bubbles(shape, contrast).stencil().unwrap());
-            let (alone, u) = solve_alone(&Cpu::new(1).unwrap(), &after, &multigrid(), &rhs, None);
+            let (alone, u) = solve_alone(&cpu(None), &after, &multigrid(), &rhs, None);
             for ranks in [2, 3] {
-                let cpu = |_: Option<&Threads>| Cpu::new(1).unwrap();
                 let (outcome, _, v) = solve_updated(ranks, cpu, [&before, &after], &multigrid(), &rhs).unwrap();
                 assert!(outcome.converged(), "{outcome:?}");
                 assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{shape} {contrasts:?}");
@@ -163,9 +161,8 @@ fn slow_cycles_are_replaced() {
     let shape = Shape::new(12, 24, 12);
     let [before, after] = [1.0, 1e6].map(|contrast| bubbles(shape, contrast).stencil().unwrap());
     let rhs = bubbles(shape, 1.0).rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-    let (_, u) = solve_alone(&Cpu::new(1).unwrap(), &after, &multigrid(), &rhs, None);
+    let (_, u) = solve_alone(&cpu(None), &after, &multigrid(), &rhs, None);
     let options = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
-    let cpu = |_: Option<&Threads>| Cpu::new(1).unwrap();
     let (outcome, preconditioner, v) = solve_updated(3, cpu, [&before, &after], &options, &rhs).unwrap();
     let is_said = |note: &String| note.contains("continued with cg, preconditioner multigrid, lines on Galerkin");
     assert!(outcome.converged() && outcome.notes.iter().any(is_said), "{outcome:?}");

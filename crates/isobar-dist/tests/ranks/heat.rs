@@ -13,6 +13,7 @@ use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper};
 use isobar_cpu::Cpu;
 use isobar_dist::{join, threads};
 
+use crate::cpu;
 use crate::rocks::rough;
 use crate::solves::distance;
 
@@ -66,7 +67,7 @@ fn steps_are_those_of_one_rank() {
         ];
         for (scheme, guess, error) in kinds {
             let options = HeatOptions { steps: Steps::new(2e-3, 1e-2).unwrap(), error, scheme, guess };
-            let (alone, u, energy) = run(&Cpu::new(1).unwrap(), heat, options, &solver, &first).unwrap();
+            let (alone, u, energy) = run(&cpu(None), heat, options, &solver, &first).unwrap();
             for [in_x, in_y] in [[1, 1], [1, 2], [1, 3], [1, 6], [2, 1], [2, 3]] {
                 let what = format!("problem {n}, {scheme:?}, {guess:?} on {in_x} × {in_y} ranks");
                 let shape = heat.shape();

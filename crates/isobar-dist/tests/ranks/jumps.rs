@@ -10,7 +10,7 @@ use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 
 use crate::rocks::{rough, uneven};
-use crate::solves::{distance, solve_alone, solve_on};
+use crate::solves::{distance, solve_alone, solve_on, variants};
 
 /// Makes bubbles of another κ across the borders of slabs, in a box that is fixed at one side.
 pub(crate) fn bubbles(shape: Shape, contrast: f64) -> DiffusionProblem {
@@ -72,24 +72,22 @@ pub(crate) fn multigrid() -> SolverOptions {
 
 /// Returns cycles in different forms.
 pub(crate) fn forms() -> Vec<SolverOptions> {
-    let mut all = vec![multigrid()];
-    let mut with = |change: &dyn Fn(&mut SolverOptions)| {
-        let mut options = multigrid();
-        change(&mut options);
-        all.push(options);
-    };
-    with(&|options| (options.multigrid.pre, options.multigrid.post) = (2, 2));
-    with(&|options| options.multigrid.smoother = Smoother::LineJacobi);
-    with(&|options| (options.multigrid.levels, options.max_iterations) = (Some(1), 7));
-    with(&|options| options.multigrid.levels = Some(2));
-    with(&|options| options.multigrid.levels = Some(3));
-    with(&|options| options.multigrid.relaxation = Some(1.1));
-    with(&|options| {
-        (options.method, options.multigrid.start, options.max_iterations) = (Method::Multigrid, Start::Full, 6);
-    });
-    with(&|options| (options.method, options.max_iterations) = (Method::Multigrid, 6));
-    with(&|options| (options.precision, options.tolerance) = (Precision::Mixed, 1e-7));
-    all
+    variants(
+        &multigrid(),
+        &[
+            &|options| (options.multigrid.pre, options.multigrid.post) = (2, 2),
+            &|options| options.multigrid.smoother = Smoother::LineJacobi,
+            &|options| (options.multigrid.levels, options.max_iterations) = (Some(1), 7),
+            &|options| options.multigrid.levels = Some(2),
+            &|options| options.multigrid.levels = Some(3),
+            &|options| options.multigrid.relaxation = Some(1.1),
+            &|options| {
+                (options.method, options.multigrid.start, options.max_iterations) = (Method::Multigrid, Start::Full, 6);
+            },
+            &|options| (options.method, options.max_iterations) = (Method::Multigrid, 6),
+            &|options| (options.precision, options.tolerance) = (Precision::Mixed, 1e-7),
+        ],
+    )
 }
 
 /// Checks for the iterations of one rank up to one, its solution, and its residuals.

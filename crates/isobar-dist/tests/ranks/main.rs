@@ -20,3 +20,11 @@ mod steps;
 mod sweeps;
 mod tensor_product;
 mod triangular;
+
+use isobar_cpu::Cpu;
+use isobar_dist::threads::Threads;
+
+/// Makes the back end of a rank: one thread.
+fn cpu(_: Option<&Threads>) -> Cpu {
+    Cpu::new(1).unwrap()
+}

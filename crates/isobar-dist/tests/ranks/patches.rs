@@ -7,7 +7,8 @@ use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Helmholtz, R
 use isobar_cpu::Cpu;
 use isobar_dist::{join, threads};
 
-use crate::checks::{check_solves, krylov, multigrid, problem, rhs};
+use crate::checks::{check_grids, check_solves, krylov, multigrid, problem, rhs};
+use crate::cpu;
 use crate::rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth, uneven};
 use crate::solves::{apply_on, check_as_alone, distance, solve_alone, solve_on, solve_updated};
 use crate::sweeps::check_sweeps;
@@ -32,12 +33,11 @@ fn apply() {
         let problem = problem(nx, ny, nz);
         let (stencil, u) = (problem.stencil().unwrap(), rhs(&problem));
         let rock = rough(Shape::new(nx, ny, nz)).stencil().unwrap();
-        let of_rock = apply_on(1, |_| Cpu::new(1).unwrap(), &rock, &options, &u).unwrap();
-        let expected = apply_on(1, |_| Cpu::new(1).unwrap(), &stencil, &options, &u).unwrap();
+        let of_rock = apply_on(1, cpu, &rock, &options, &u).unwrap();
+        let expected = apply_on(1, cpu, &stencil, &options, &u).unwrap();
         for &parts in parts {
             // Rows do not depend on ranks: the same number by number.
             let what = format!("{nx} × {ny} × {nz} in {parts:?}");
-            let cpu = |_: Option<&threads::Threads>| Cpu::new(1).unwrap();
             assert_eq!(apply_on(parts, cpu, &stencil, &options, &u).unwrap(), expected, "{what}");
             // An even x is periodic.
             assert_eq!(apply_on(parts, cpu, &rock, &options, &u).unwrap(), of_rock, "{what}");
@@ -47,22 +47,12 @@ fn apply() {
 
 #[test]
 fn krylov_methods() {
-    for ([nx, ny, nz], parts) in GRIDS {
-        let problem = problem(nx, ny, nz);
-        for options in krylov() {
-            check_solves(|_| Cpu::new(1).unwrap(), &problem, parts, &options);
-        }
-    }
+    check_grids(cpu, &GRIDS, &krylov());
 }
 
 #[test]
 fn multigrid_methods() {
-    for ([nx, ny, nz], parts) in GRIDS.into_iter().take(4) {
-        let problem = problem(nx, ny, nz);
-        for options in multigrid() {
-            check_solves(|_| Cpu::new(1).unwrap(), &problem, parts, &options);
-        }
-    }
+    check_grids(cpu, &GRIDS[..4], &multigrid());
 }
 
 /// Checks grids large enough for several threads a rank.
@@ -79,7 +69,7 @@ fn several_threads_a_rank() {
 fn rough_diffusion() {
     for (nx, ny, nz) in [(7, 13, 5), (16, 8, 4), (12, 9, 1)] {
         let problem = rough(Shape::new(nx, ny, nz));
-        check_rough(|_| Cpu::new(1).unwrap(), &problem, &PARTS);
+        check_rough(cpu, &problem, &PARTS);
     }
 }
 
@@ -88,7 +78,7 @@ fn approximate_inverses() {
     for preconditioner in [Preconditioner::Neumann { order: 2 }, Preconditioner::SsorAi] {
         let options = SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
         for problem in [rough(Shape::new(7, 13, 5)), rough(Shape::new(16, 8, 4))] {
-            check_as_alone(|_| Cpu::new(1).unwrap(), &problem, &PARTS, &options);
+            check_as_alone(cpu, &problem, &PARTS, &options);
         }
     }
 }
@@ -105,7 +95,7 @@ fn cycles_that_relax_points() {
     problems.push(ring);
     for problem in problems {
         for options in point_cycles() {
-            check_points(|_| Cpu::new(1).unwrap(), &problem, &[[2, 1], [2, 2], [3, 2]], &options);
+            check_points(cpu, &problem, &[[2, 1], [2, 2], [3, 2]], &options);
         }
     }
 }
@@ -114,14 +104,14 @@ fn cycles_that_relax_points() {
 fn sweeps_of_jacobi() {
     let problem = rough(Shape::new(16, 10, 4));
     let (stencil, rhs) = (problem.stencil().unwrap(), problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap());
-    check_sweeps(|_| Cpu::new(1).unwrap(), &stencil, &rhs, &PARTS, false);
+    check_sweeps(cpu, &stencil, &rhs, &PARTS, false);
 }
 
 /// Checks means and balances over the cells of all ranks.
 #[test]
 fn what_floats() {
     for (problem, _, options) in floating() {
-        check_floating(|_| Cpu::new(1).unwrap(), &problem, &[[2, 1], [2, 2]], &options);
+        check_floating(cpu, &problem, &[[2, 1], [2, 2]], &options);
     }
 }
 
@@ -169,7 +159,6 @@ fn what_is_chosen() {
 fn what_is_not_there_is_said() {
     let shape = Shape::new(6, 8, 4);
     let rhs = vec![0.0; shape.cells()];
-    let cpu = |_: Option<&threads::Threads>| Cpu::new(1).unwrap();
     let said = |problem: &DiffusionProblem, options: &SolverOptions, parts: [usize; 2]| {
         solve_on(parts, cpu, &problem.stencil().unwrap(), options, &rhs, None).unwrap_err().to_string()
     };

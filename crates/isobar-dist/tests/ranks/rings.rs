@@ -13,6 +13,7 @@ use isobar_cpu::Cpu;
 use isobar_dist::{join_rows, threads};
 
 use crate::boxes::{GRIDS, RING, floating, jumping, rough_ring, smooth_ring, smooth_rings};
+use crate::cpu;
 use crate::jumps::{self, bubbles, check, multigrid};
 use crate::rocks::{check_floating, check_points, check_rough, point_cycles};
 use crate::solves::{apply_on, check_as_alone, distance, solve_alone, solve_on, solve_updated};
@@ -21,10 +22,6 @@ use crate::sweeps::check_sweeps;
 
 /// Divisions of x alone, of both, and of y alone.
 const PARTS: [[usize; 2]; 5] = [[2, 1], [2, 2], [3, 2], [1, 3], [2, 3]];
-
-fn cpu(_: Option<&threads::Threads>) -> Cpu {
-    Cpu::new(1).unwrap()
-}
 
 /// Checks that rows do not depend on ranks: the same number by number.
 #[test]

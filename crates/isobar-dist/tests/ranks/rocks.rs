@@ -11,7 +11,7 @@ use isobar_core::stencil::{Diffusion, Supports};
 use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 
-use crate::solves::{Parts, check_as_alone, compare_with_alone, distance, solve_alone, solve_on};
+use crate::solves::{Parts, check_as_alone, compare_with_alone, distance, solve_alone, solve_on, variants};
 
 /// Makes coefficients over three orders of magnitude, different in every direction, with inactive cells, reaction in some,
 /// Dirichlet and Neumann sides, x periodic where possible, a well and a source.
@@ -88,21 +88,22 @@ pub(crate) fn smooth() -> Vec<(DiffusionProblem, &'static [usize])> {
 /// Returns cycles that relax points, in different forms.
 pub(crate) fn point_cycles() -> Vec<SolverOptions> {
     let base = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
-    let mut all = vec![base.clone()];
-    let mut with = |change: &dyn Fn(&mut SolverOptions)| {
-        let mut options = base.clone();
-        (options.method, options.multigrid.smoother) = (Method::Multigrid, Smoother::PointRedBlack);
-        change(&mut options);
-        all.push(options);
-    };
-    with(&|options| options.multigrid.start = Start::Full);
-    with(&|options| (options.multigrid.pre, options.multigrid.post) = (2, 2));
-    with(&|options| (options.multigrid.pre, options.multigrid.post) = (0, 1));
-    with(&|options| (options.multigrid.levels, options.max_iterations) = (Some(1), 7));
-    with(&|options| (options.multigrid.levels, options.max_iterations) = (Some(2), 7));
-    with(&|options| (options.precision, options.tolerance) = (Precision::F32, 1e-3));
-    with(&|options| options.precision = Precision::Mixed);
-    with(&|options| (options.method, options.preconditioner) = (Method::Bicgstab, Preconditioner::Multigrid));
+    let mut points = SolverOptions { method: Method::Multigrid, ..base.clone() };
+    points.multigrid.smoother = Smoother::PointRedBlack;
+    let mut all = variants(
+        &points,
+        &[
+            &|options| options.multigrid.start = Start::Full,
+            &|options| (options.multigrid.pre, options.multigrid.post) = (2, 2),
+            &|options| (options.multigrid.pre, options.multigrid.post) = (0, 1),
+            &|options| (options.multigrid.levels, options.max_iterations) = (Some(1), 7),
+            &|options| (options.multigrid.levels, options.max_iterations) = (Some(2), 7),
+            &|options| (options.precision, options.tolerance) = (Precision::F32, 1e-3),
+            &|options| options.precision = Precision::Mixed,
+            &|options| (options.method, options.preconditioner) = (Method::Bicgstab, Preconditioner::Multigrid),
+        ],
+    );
+    all[0] = base;
     all
 }
 

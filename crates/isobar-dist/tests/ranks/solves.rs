@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::{norm, solve_into};
 use isobar_core::error::Result;
 use isobar_core::execute::Serial;
 use isobar_core::layout::{Patch, Shape};
@@ -37,6 +38,16 @@ impl Parts for [usize; 2] {
     fn parts(self) -> [usize; 2] {
         self
     }
+}
+
+/// Returns options, followed by copies with a change each.
+pub(crate) fn variants(base: &SolverOptions, changes: &[&dyn Fn(&mut SolverOptions)]) -> Vec<SolverOptions> {
+    let changed = changes.iter().map(|change| {
+        let mut options = base.clone();
+        change(&mut options);
+        options
+    });
+    std::iter::once(base.clone()).chain(changed).collect()
 }
 
 /// Returns a rank's part of an array of the whole grid, (nz, ny, nx) in C order.
@@ -184,20 +195,15 @@ pub(crate) fn solve_alone<B: Supports<S>, S: Stencil>(
     rhs: &[f64],
     guess: Option<&[f64]>,
 ) -> (Outcome, Vec<f64>) {
-    let shape = stencil.shape();
-    let mut system = System::new(backend, stencil, options).unwrap();
-    let mut u = guess.map_or_else(|| vec![0.0; shape.cells()], <[f64]>::to_vec);
+    let mut u = guess.map_or_else(|| vec![0.0; rhs.len()], <[f64]>::to_vec);
     let given = if guess.is_some() { Guess::Given } else { Guess::Zero };
-    let target = ArrayViewMut::c_order(&mut u, shape).unwrap();
-    let outcome =
-        system.solve(ArrayView::c_order(rhs, shape).unwrap().into(), target.into(), given, &mut ignore).unwrap();
-    (outcome, u)
+    (solve_into(backend, stencil, options, rhs, &mut u, given).unwrap(), u)
 }
 
 /// Computes ‖a − b‖ / ‖b‖.
 pub(crate) fn distance(a: &[f64], b: &[f64]) -> f64 {
-    let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|x| x * x).sum::<f64>().sqrt();
-    norm(&mut a.iter().zip(b).map(|(a, b)| a - b)) / norm(&mut b.iter().copied()).max(f64::MIN_POSITIVE)
+    let difference: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
+    norm(&difference) / norm(b).max(f64::MIN_POSITIVE)
 }
 
 /// Solves for random balanced sources on these numbers of ranks and on one: iterations must agree up to `few`, and solutions to a

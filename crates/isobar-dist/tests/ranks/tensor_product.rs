@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
+use isobar_core::conformance::arrays::solve_by;
 use isobar_core::options::{Method, Smoother, SolverOptions};
 use isobar_core::problem::Helmholtz;
 use isobar_core::real::Precision;
@@ -11,57 +11,45 @@ use isobar_core::stencil::{Stencil, TensorProduct};
 use isobar_cpu::Cpu;
 use isobar_dist::{join_rows, threads};
 
-use crate::checks::{GRIDS, GRIDS_OF_MODES, check_apply, check_solves, krylov, modes, multigrid, problem, rhs};
+use crate::checks::{
+    GRIDS, GRIDS_OF_MODES, check_apply, check_grids, check_solves, krylov, modes, multigrid, problem, rhs,
+};
+use crate::cpu;
 use crate::solves::{distance, solve_alone, solve_on, solve_updated};
 
 #[test]
 fn apply() {
-    check_apply(|_| Cpu::new(1).unwrap(), usize::MAX);
+    check_apply(cpu, usize::MAX);
 }
 
 #[test]
 fn krylov_methods() {
-    for ([nx, ny, nz], ranks) in GRIDS {
-        let problem = problem(nx, ny, nz);
-        for options in krylov() {
-            check_solves(|_| Cpu::new(1).unwrap(), &problem, ranks, &options);
-        }
-    }
+    check_grids(cpu, &GRIDS, &krylov());
 }
 
 #[test]
 fn a_rank_for_every_row() {
     let problem = problem(6, 5, 4);
     for options in krylov().into_iter().chain(modes()) {
-        check_solves(|_| Cpu::new(1).unwrap(), &problem, &[5], &options);
+        check_solves(cpu, &problem, &[5], &options);
     }
     // Sweeps begin with the red columns of the whole grid, wherever a rank begins.
     let mut options = SolverOptions { method: Method::Multigrid, tolerance: 1e-6, ..SolverOptions::default() };
     options.multigrid.levels = Some(1);
     for smoother in [Smoother::LineRedBlack, Smoother::LineJacobi] {
         options.multigrid.smoother = smoother;
-        check_solves(|_| Cpu::new(1).unwrap(), &problem, &[5], &options);
+        check_solves(cpu, &problem, &[5], &options);
     }
 }
 
 #[test]
 fn multigrid_methods() {
-    for ([nx, ny, nz], ranks) in GRIDS {
-        let problem = problem(nx, ny, nz);
-        for options in multigrid() {
-            check_solves(|_| Cpu::new(1).unwrap(), &problem, ranks, &options);
-        }
-    }
+    check_grids(cpu, &GRIDS, &multigrid());
 }
 
 #[test]
 fn vertical_modes() {
-    for ([nx, ny, nz], ranks) in GRIDS_OF_MODES {
-        let problem = problem(nx, ny, nz);
-        for options in modes() {
-            check_solves(|_| Cpu::new(1).unwrap(), &problem, ranks, &options);
-        }
-    }
+    check_grids(cpu, &GRIDS_OF_MODES, &modes());
 }
 
 /// A constant right-hand side is smooth, and left to the modes.
@@ -71,11 +59,10 @@ fn vertical_modes_of_a_constant() {
     let (stencil, rhs) = (problem.stencil().unwrap(), vec![1.0; 20 * 24 * 12]);
     // The residual of a constant is below the rounding of single precision.
     for options in modes().into_iter().filter(|options| options.precision != Precision::F32) {
-        let (alone, u) = solve_alone(&Cpu::new(1).unwrap(), &stencil, &options, &rhs, None);
+        let (alone, u) = solve_alone(&cpu(None), &stencil, &options, &rhs, None);
         assert!(alone.converged(), "{options:?}");
         for ranks in [2, 3, 6] {
-            let (outcome, together) =
-                solve_on(ranks, |_| Cpu::new(1).unwrap(), &stencil, &options, &rhs, None).unwrap();
+            let (outcome, together) = solve_on(ranks, cpu, &stencil, &options, &rhs, None).unwrap();
             assert_eq!((outcome.stop, outcome.iterations), (alone.stop, alone.iterations), "{ranks}: {options:?}");
             let tolerance = if options.precision == Precision::F64 { 1e-9 } else { 1e-5 };
             assert!(distance(&together, &u) <= tolerance, "{ranks}: {options:?}");
@@ -90,7 +77,7 @@ fn the_default_is_that_of_one_rank() {
         let problem = Helmholtz { lambda, ..problem(24, 24, 16) };
         let stencil = problem.stencil().unwrap();
         let chosen = |method| SolverOptions { method, ..SolverOptions::default() };
-        let alone = System::new(&Cpu::new(1).unwrap(), &stencil, &chosen(Method::Auto)).unwrap();
+        let alone = System::new(&cpu(None), &stencil, &chosen(Method::Auto)).unwrap();
         let described = threads::run(3, |world| {
             let backend = join_rows(Cpu::new(1)?, Arc::new(world))?;
             let system = System::new(&backend, &stencil, &chosen(Method::Auto))?;
@@ -120,9 +107,9 @@ fn a_first_guess() {
     let (stencil, rhs) = (problem.stencil().unwrap(), rhs(&problem));
     for options in [&krylov()[0], &multigrid()[0], &modes()[0], &modes()[1]] {
         let rough = SolverOptions { tolerance: 1e-2, ..options.clone() };
-        let (_, guess) = solve_alone(&Cpu::new(1).unwrap(), &stencil, &rough, &rhs, None);
-        let (alone, u) = solve_alone(&Cpu::new(1).unwrap(), &stencil, options, &rhs, Some(&guess));
-        let (outcome, together) = solve_on(3, |_| Cpu::new(1).unwrap(), &stencil, options, &rhs, Some(&guess)).unwrap();
+        let (_, guess) = solve_alone(&cpu(None), &stencil, &rough, &rhs, None);
+        let (alone, u) = solve_alone(&cpu(None), &stencil, options, &rhs, Some(&guess));
+        let (outcome, together) = solve_on(3, cpu, &stencil, options, &rhs, Some(&guess)).unwrap();
         assert_eq!(outcome.iterations, alone.iterations);
         assert!(distance(&together, &u) < 1e-9);
     }
@@ -141,14 +128,10 @@ fn updates() {
 
 fn check_updates([before, after]: [&TensorProduct; 2], options: &SolverOptions, rhs: &[f64]) {
     // With an unchanged number of modes.
-    let mut alone = System::new(&Cpu::new(1).unwrap(), before, options).unwrap();
+    let mut alone = System::new(&cpu(None), before, options).unwrap();
     alone.update(after).unwrap();
-    let shape = before.shape();
-    let mut u = vec![0.0; rhs.len()];
-    let (source, target) = (ArrayView::c_order(rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
-    let guess = isobar_core::operator::Guess::Zero;
-    let alone = alone.solve(source.into(), target.into(), guess, &mut isobar_core::solver::ignore).unwrap();
-    let (outcome, _, v) = solve_updated(3, |_| Cpu::new(1).unwrap(), [before, after], options, rhs).unwrap();
+    let (alone, u) = solve_by(&mut alone, before.shape(), rhs);
+    let (outcome, _, v) = solve_updated(3, cpu, [before, after], options, rhs).unwrap();
     assert_eq!(outcome.iterations, alone.iterations);
     assert!(distance(&v, &u) < 1e-9);
 }

@@ -8,6 +8,7 @@ use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, random};
 use isobar_core::real::Precision;
 use isobar_cpu::Cpu;
 
+use crate::cpu;
 use crate::rocks::rough;
 use crate::solves::{check_as_alone, distance, solve_alone, solve_on, solve_updated};
 use crate::steps::check_steps;
@@ -27,8 +28,8 @@ fn shapes() -> [(Shape, &'static [usize]); 5] {
 fn steps_are_those_of_one_rank() {
     for (shape, ranks) in shapes() {
         let problem = rough(shape);
-        check_steps::<_, f64>(|_| Cpu::new(1).unwrap(), &problem, ranks);
-        check_steps::<_, f32>(|_| Cpu::new(1).unwrap(), &problem, ranks);
+        check_steps::<_, f64>(cpu, &problem, ranks);
+        check_steps::<_, f32>(cpu, &problem, ranks);
     }
     // Several threads a rank, each behind the previous one; constant coefficients, and periodic layers.
     let shape = Shape::new(40, 48, 24);
@@ -43,7 +44,7 @@ fn steps_where_x_is_divided() {
     for shape in [Shape::new(7, 13, 5), Shape::new(8, 16, 4), Shape::new(34, 9, 20), Shape::new(12, 10, 1)] {
         let problem = rough(shape);
         let parts = [[2, 1], [4, 1], [2, 3], [3, 2]];
-        check_steps::<_, f64>(|_| Cpu::new(1).unwrap(), &problem, &parts);
+        check_steps::<_, f64>(cpu, &problem, &parts);
         check_steps::<_, f32>(|_| Cpu::new(2).unwrap(), &problem, &parts);
     }
 }
@@ -74,16 +75,16 @@ fn conjugate_gradients_with_them() {
     for (shape, ranks) in [shapes()[0], shapes()[1], shapes()[3]] {
         let problem = rough(shape);
         for preconditioner in preconditioners(shape.nx) {
-            check_as_alone(|_| Cpu::new(1).unwrap(), &problem, ranks, &with(preconditioner));
+            check_as_alone(cpu, &problem, ranks, &with(preconditioner));
         }
     }
     let shape = Shape::new(16, 24, 8);
     let single = |kind| SolverOptions { precision: Precision::F32, tolerance: 1e-3, ..with(kind) };
     for kind in [Neumann { order: 2 }, Ic { block: None }] {
-        check_as_alone(|_| Cpu::new(1).unwrap(), &rough(shape), &[2, 3, 6], &single(kind));
+        check_as_alone(cpu, &rough(shape), &[2, 3, 6], &single(kind));
         let bicgstab = SolverOptions { method: Method::Bicgstab, tolerance: 1e-6, ..with(kind) };
         let (stencil, rhs) = (rough(shape).stencil().unwrap(), vec![1.0; shape.cells()]);
-        let (outcome, _) = solve_on(3, |_| Cpu::new(1).unwrap(), &stencil, &bicgstab, &rhs, None).unwrap();
+        let (outcome, _) = solve_on(3, cpu, &stencil, &bicgstab, &rhs, None).unwrap();
         assert!(outcome.converged(), "{outcome:?}");
     }
 }
@@ -99,8 +100,8 @@ fn updates() {
     let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(6, n)).collect();
     for kind in [Mic { relaxation: 0.97, block: None }, IncompletePoisson { scaling: true }, Neumann { order: 2 }] {
         let options = with(kind);
-        let (alone, u) = solve_alone(&Cpu::new(1).unwrap(), &after, &options, &rhs, None);
-        let (outcome, _, v) = solve_updated(3, |_| Cpu::new(1).unwrap(), [&before, &after], &options, &rhs).unwrap();
+        let (alone, u) = solve_alone(&cpu(None), &after, &options, &rhs, None);
+        let (outcome, _, v) = solve_updated(3, cpu, [&before, &after], &options, &rhs).unwrap();
         assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{outcome:?} instead of {alone:?}");
         assert!(distance(&v, &u) < 1e-7);
     }

@@ -8,7 +8,7 @@ use isobar::internals::array::{ArrayView, ArrayViewMut};
 use isobar::internals::backend::{AggregateBackend, Backend, Ratio, Scalar, Sums};
 use isobar::internals::bench::{self, upload_noise};
 use isobar::internals::layout::Layout;
-use isobar::internals::operator::{CgOperator, Direction, Guess, LineSolver};
+use isobar::internals::operator::{Direction, Guess, LineSolver, Operator, ResidualUpdate};
 use isobar::internals::precond::Line;
 use isobar::internals::real::Real;
 use isobar::internals::solver::cg::Cg;
@@ -278,12 +278,12 @@ fn put<B: Supports<S>, S: Stencil, T: Real>(backend: &B, stencil: &S) -> Result<
 }
 
 /// A matrix, and the solver of its columns.
-type OnDevice<B, T> = (Arc<dyn CgOperator<B, T>>, Arc<dyn LineSolver<B, T>>);
+type OnDevice<B, T> = (Arc<dyn Operator<B, T>>, Arc<dyn LineSolver<B, T>>);
 
 fn time_kernels<B: Backend, T: Real>(
     backend: &B,
     layout: &Layout,
-    [stored, free]: [&dyn CgOperator<B, T>; 2],
+    [stored, free]: [&dyn Operator<B, T>; 2],
     [stored_lines, free_lines]: [&dyn LineSolver<B, T>; 2],
 ) -> Result<[f64; 6]> {
     let zeros = || backend.zeros::<T>(layout);
@@ -298,11 +298,13 @@ fn time_kernels<B: Backend, T: Real>(
         bench::seconds(backend, || free.apply(&mut x, &mut y))?,
         bench::seconds(backend, || free_lines.solve_lines(&x, &mut y))?,
         bench::seconds(backend, || {
-            let direction = Direction { u: &mut y, p: &mut p, next: next.as_mut(), z: &mut x, q: &mut q };
-            free.advance_direction(direction, Ratio::ZERO, Ratio::ZERO, Scalar::new(0), &mut scalars)
+            let (next, [alpha, beta], sigma) = (next.as_mut(), [Ratio::ZERO; 2], Scalar::new(0));
+            let direction = Direction { u: &mut y, p: &mut p, next, z: &mut x, q: &mut q, alpha, beta, sigma };
+            free.advance_direction(direction, &mut scalars)
         })?,
         bench::seconds(backend, || {
-            free_lines.precondition_residual(&mut x, &q, &mut y, Ratio::ZERO, out, &mut scalars)
+            let update = ResidualUpdate { r: &mut x, q: &q, z: &mut y, alpha: Ratio::ZERO, out };
+            free_lines.precondition_residual(update, &mut scalars)
         })?,
     ])
 }

@@ -25,10 +25,9 @@ mod sheet;
 
 use isobar::Device;
 use isobar::grid::GridOptions;
-use isobar::internals::backend::Backend;
+use isobar::internals::backend::{Backend, DeviceInfo};
 use isobar::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_case::memory;
-use isobar_case::report::DeviceReport;
 use isobar_case::text::plural;
 use isobar_cli::console::Console;
 use isobar_cli::failure::{Failure, Result};
@@ -44,7 +43,7 @@ struct Tables {
     version: &'static str,
     paper: String,
     size: &'static str,
-    device: DeviceReport,
+    device: DeviceInfo,
     tables: Vec<Sheet>,
 }
 
@@ -110,7 +109,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<u8> {
             version: env!("CARGO_PKG_VERSION"),
             paper,
             size: if args.size == Size::Small { "small" } else { "full" },
-            device: DeviceReport::from(&info),
+            device: info,
             tables,
         };
         files::write_report(path, &report)?;

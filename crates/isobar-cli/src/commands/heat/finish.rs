@@ -1,14 +1,12 @@
 //! The end of a run: the outputs and the summary.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use isobar::Device;
 use isobar::internals::traffic::StepTraffic;
 use isobar_case::report::{
-    Checks, DeviceReport, ErrorReport, OutcomeReport, ProblemReport, Report, Seconds, SolverReport, TrafficReport,
-    TrialReport,
+    Checks, ErrorReport, OutcomeReport, ProblemReport, Report, Seconds, TrafficReport, TrialReport,
 };
 use isobar_case::text::plural;
 use isobar_io::Field;
@@ -159,7 +157,6 @@ impl Run<'_> {
         traffic: TrafficReport,
         is_interrupted: bool,
     ) -> Report {
-        let shape = self.heat.shape();
         let is_complete = self.stepper.is_finished();
         let outcome = OutcomeReport {
             iterations: self.iterations,
@@ -170,26 +167,10 @@ impl Run<'_> {
             },
             ..self.last.as_ref().map(OutcomeReport::from).unwrap_or_default()
         };
-        Report {
-            version: env!("CARGO_PKG_VERSION"),
-            case: self.case.name(),
-            problem: ProblemReport { kind: "heat", unknowns: shape.cells(), grid: shape.extents() },
-            device: DeviceReport::from(description),
-            solver: SolverReport {
-                method: description.method.clone(),
-                preconditioner: Some(description.preconditioner.clone()).filter(|name| name != "none"),
-                precision: description.precision.to_string(),
-                trial: self.tried.iter().map(TrialReport::from).collect(),
-            },
-            outcome,
-            error,
-            checks: Checks::new(&self.state),
-            flux: BTreeMap::new(),
-            steps: Some(self.steps.clone()),
-            seconds: self.seconds,
-            traffic,
-            timing: None,
-            kernels: Vec::new(),
-        }
+        let (problem, checks) = (ProblemReport::new("heat", self.heat.shape()), Checks::new(&self.state));
+        let mut report =
+            Report::of_solve(self.case.name(), problem, description, outcome, checks, self.seconds, traffic);
+        report.solver.trial = self.tried.iter().map(TrialReport::from).collect();
+        Report { error, steps: Some(self.steps.clone()), ..report }
     }
 }

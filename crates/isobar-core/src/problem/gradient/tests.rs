@@ -40,12 +40,49 @@ fn problems() -> Vec<DiffusionProblem> {
     vec![sides, layered, diagonal, films]
 }
 
-/// Returns λᵀ(b − A u), whose derivatives for fixed u and λ are the gradient.
-fn residual(problem: &DiffusionProblem, u: &[f64], adjoint: &[f64], body: &[f64], moved: Option<&[f64]>) -> f64 {
-    let b = problem.rhs_from(body.to_vec(), Weighting::Volume).unwrap();
-    let product = problem.stencil().unwrap().times(u);
-    let b = moved.unwrap_or(&b);
-    (0..u.len()).map(|n| adjoint[n] * (b[n] - product[n])).sum()
+/// A problem with u, λ and f, u and λ being 0 in inactive cells. Derivatives of λᵀ(b − A u) for fixed u and λ are the gradient.
+struct Residual {
+    problem: DiffusionProblem,
+    u: Vec<f64>,
+    adjoint: Vec<f64>,
+    body: Vec<f64>,
+    /// b, where it does not follow the problem.
+    fixed: Option<Vec<f64>>,
+}
+
+impl Residual {
+    /// Makes two of a problem: with the right-hand side that follows the problem, and with a fixed one.
+    fn both(problem: &DiffusionProblem) -> [Self; 2] {
+        let active =
+            |seed| (0..SHAPE.cells()).map(|n| if problem.takes_part(n) { random(seed, n) } else { 0.0 }).collect();
+        let rhs = problem.rhs_from(field(9), Weighting::Volume).unwrap();
+        [None, Some(rhs)].map(|fixed| Self {
+            problem: problem.clone(),
+            u: active(7),
+            adjoint: active(8),
+            body: field(9),
+            fixed,
+        })
+    }
+
+    /// Checks a derivative against the difference of λᵀ(b − A u) for changes of the problem by ± `step`.
+    #[track_caller]
+    fn check(&self, found: f64, change: impl Fn(&mut DiffusionProblem, f64), step: f64, tolerance: f64) {
+        let at = |step: f64| {
+            let mut problem = self.problem.clone();
+            change(&mut problem, step);
+            let follows = problem.rhs_from(self.body.clone(), Weighting::Volume).unwrap();
+            let (b, product) = (self.fixed.as_ref().unwrap_or(&follows), problem.stencil().unwrap().times(&self.u));
+            (0..b.len()).map(|n| self.adjoint[n] * (b[n] - product[n])).sum()
+        };
+        let expected = slope(&at, step);
+        assert!((found - expected).abs() < tolerance * (1.0 + expected.abs()), "{found} {expected}");
+    }
+}
+
+/// Returns the central difference of a function at 0.
+fn slope(f: &dyn Fn(f64) -> f64, step: f64) -> f64 {
+    (f(step) - f(-step)) / (2.0 * step)
 }
 
 fn change(problem: &mut DiffusionProblem, part: usize) -> &mut Vec<f64> {
@@ -60,35 +97,17 @@ fn change(problem: &mut DiffusionProblem, part: usize) -> &mut Vec<f64> {
 
 #[test]
 fn derivatives_are_those_of_matrix_and_right_hand_side() {
-    let active = |problem: &DiffusionProblem, seed| -> Vec<f64> {
-        (0..SHAPE.cells()).map(|n| if problem.takes_part(n) { random(seed, n) } else { 0.0 }).collect()
-    };
-    for problem in problems() {
-        let (u, adjoint, body) = (active(&problem, 7), active(&problem, 8), field(9));
-        let rhs = problem.rhs_from(body.clone(), Weighting::Volume).unwrap();
-        for fixed in [None, Some(rhs.as_slice())] {
-            let found = problem.gradient(&u, &adjoint, fixed.is_none()).unwrap();
-            let slope = |f: &dyn Fn(f64) -> f64, step: f64| (f(step) - f(-step)) / (2.0 * step);
-            for (part, field) in found.iter().enumerate() {
-                for (n, found) in field.iter().enumerate() {
-                    let at = |step: f64| {
-                        let mut other = problem.clone();
-                        change(&mut other, part)[n] += step;
-                        residual(&other, &u, &adjoint, &body, fixed)
-                    };
-                    let expected = slope(&at, 1e-5);
-                    assert!((found - expected).abs() < 1e-7 * (1.0 + expected.abs()), "{part} {n}");
-                }
+    for case in problems().iter().flat_map(Residual::both) {
+        let Residual { problem, u, adjoint, fixed, .. } = &case;
+        for (part, field) in problem.gradient(u, adjoint, fixed.is_none()).unwrap().iter().enumerate() {
+            for (n, found) in field.iter().enumerate() {
+                case.check(*found, |other, step| change(other, part)[n] += step, 1e-5, 1e-7);
             }
-            let volumes = problem.volumes();
-            for n in (0..SHAPE.cells()).filter(|_| problem.reaction.is_some()) {
-                let at = |step: f64| {
-                    let mut other = problem.clone();
-                    other.reaction.as_mut().unwrap()[n] += step;
-                    residual(&other, &u, &adjoint, &body, fixed)
-                };
-                assert!((-volumes[n] * adjoint[n] * u[n] - slope(&at, 1e-2)).abs() < 1e-10);
-            }
+        }
+        let volumes = problem.volumes();
+        for n in (0..SHAPE.cells()).filter(|_| problem.reaction.is_some()) {
+            let found = -volumes[n] * adjoint[n] * u[n];
+            case.check(found, |other, step| other.reaction.as_mut().unwrap()[n] += step, 1e-2, 1e-10);
         }
     }
 }
@@ -99,17 +118,6 @@ fn arrays_of_another_length_are_refused() {
     let right = field(2);
     assert!(matches!(problem.gradient(&right, &right[1..], true), Err(Error::Shape { .. })));
     assert!(matches!(problem.gradient(&right[1..], &right, true), Err(Error::Shape { .. })));
-}
-
-/// Returns the central difference of a function at 0.
-fn slope(f: &dyn Fn(f64) -> f64, step: f64) -> f64 {
-    (f(step) - f(-step)) / (2.0 * step)
-}
-
-/// Returns u, λ and f of a problem; u and λ are 0 in inactive cells.
-fn fields_of(problem: &DiffusionProblem) -> [Vec<f64>; 3] {
-    let active = |seed| (0..SHAPE.cells()).map(|n| if problem.takes_part(n) { random(seed, n) } else { 0.0 }).collect();
-    [active(7), active(8), field(9)]
 }
 
 /// Gives every face of a side its own number.
@@ -131,34 +139,28 @@ fn spread_sides(problem: &mut DiffusionProblem) {
 
 #[test]
 fn derivatives_by_sides_are_those_of_matrix_and_right_hand_side() {
-    for mut problem in problems() {
-        spread_sides(&mut problem);
-        let [u, adjoint, body] = fields_of(&problem);
-        let rhs = problem.rhs_from(body.clone(), Weighting::Volume).unwrap();
-        for fixed in [None, Some(rhs.as_slice())] {
-            for (axis, is_upper) in Axis::ALL.into_iter().flat_map(|axis| [(axis, false), (axis, true)]) {
-                let (d, side) = (axis as usize, usize::from(is_upper));
-                let found = problem.side_gradient(&u, &adjoint, axis, is_upper, fixed.is_none()).unwrap();
-                let faces = SHAPE.cells() / problem.shape.extents()[d];
-                assert_eq!([found.value.len(), found.coefficient.len()], [faces; 2]);
-                for (is_value, found) in [(true, found.value), (false, found.coefficient)] {
-                    for (face, found) in found.into_iter().enumerate() {
-                        let at = |step: f64| {
-                            let mut other = problem.clone();
-                            let fields = &mut other.side_fields[d][side];
-                            let field = if is_value { &mut fields.value } else { &mut fields.coefficient };
-                            // A coefficient of 0 must not become negative: the difference is one-sided.
-                            let Some(field) = field else { return 0.0 };
-                            field[face] += if !is_value && field[face] == 0.0 { step.max(0.0) * 2.0 } else { step };
-                            residual(&other, &u, &adjoint, &body, fixed)
-                        };
-                        let expected = slope(&at, 1e-6);
-                        assert!(
-                            (found - expected).abs() < 1e-4 * (1.0 + expected.abs()),
-                            "{axis:?} {face}: {found} {expected}"
-                        );
-                    }
-                }
+    let mut problems = problems();
+    problems.iter_mut().for_each(spread_sides);
+    for case in problems.iter().flat_map(Residual::both) {
+        let Residual { problem, u, adjoint, fixed, .. } = &case;
+        for (axis, is_upper) in Axis::ALL.into_iter().flat_map(|axis| [(axis, false), (axis, true)]) {
+            let (d, side) = (axis as usize, usize::from(is_upper));
+            let found = problem.side_gradient(u, adjoint, axis, is_upper, fixed.is_none()).unwrap();
+            let faces = SHAPE.cells() / problem.shape.extents()[d];
+            assert_eq!([found.value.len(), found.coefficient.len()], [faces; 2]);
+            for (face, found) in found.value.into_iter().enumerate() {
+                let change = |other: &mut DiffusionProblem, step: f64| {
+                    other.side_fields[d][side].value.iter_mut().for_each(|value| value[face] += step);
+                };
+                case.check(found, change, 1e-6, 1e-4);
+            }
+            for (face, found) in found.coefficient.into_iter().enumerate() {
+                let change = |other: &mut DiffusionProblem, step: f64| {
+                    let Some(field) = &mut other.side_fields[d][side].coefficient else { return };
+                    // A coefficient of 0 must not become negative: the difference is one-sided.
+                    field[face] += if field[face] == 0.0 { step.max(0.0) * 2.0 } else { step };
+                };
+                case.check(found, change, 1e-6, 1e-4);
             }
         }
     }
@@ -166,29 +168,19 @@ fn derivatives_by_sides_are_those_of_matrix_and_right_hand_side() {
 
 #[test]
 fn derivatives_by_widths_are_those_of_matrix_and_right_hand_side() {
-    for problem in problems() {
-        let [u, adjoint, body] = fields_of(&problem);
-        let rhs = problem.rhs_from(body.clone(), Weighting::Volume).unwrap();
-        for fixed in [None, Some(rhs.as_slice())] {
-            for axis in Axis::ALL {
-                let d = axis as usize;
-                let found = problem.width_gradient(&u, &adjoint, axis, Some(&body), fixed.is_none()).unwrap();
-                assert_eq!(found.len(), problem.shape.extents()[d]);
-                for (m, found) in found.into_iter().enumerate() {
-                    let at = |step: f64| {
-                        let mut other = problem.clone();
-                        let mut all: Vec<f64> =
-                            (0..problem.shape.extents()[d]).map(|m| problem.spacing[d].width(m)).collect();
-                        all[m] += step;
-                        other.spacing[d] = Spacing::Given(all);
-                        residual(&other, &u, &adjoint, &body, fixed)
-                    };
-                    let expected = slope(&at, 1e-6);
-                    assert!(
-                        (found - expected).abs() < 1e-6 * (1.0 + expected.abs()),
-                        "{axis:?} {m}: {found} {expected}"
-                    );
-                }
+    for case in problems().iter().flat_map(Residual::both) {
+        let Residual { problem, u, adjoint, body, fixed } = &case;
+        for axis in Axis::ALL {
+            let (d, extent) = (axis as usize, problem.shape.extents()[axis as usize]);
+            let found = problem.width_gradient(u, adjoint, axis, Some(body), fixed.is_none()).unwrap();
+            assert_eq!(found.len(), extent);
+            for (m, found) in found.into_iter().enumerate() {
+                let change = |other: &mut DiffusionProblem, step: f64| {
+                    let mut all: Vec<f64> = (0..extent).map(|m| other.spacing[d].width(m)).collect();
+                    all[m] += step;
+                    other.spacing[d] = Spacing::Given(all);
+                };
+                case.check(found, change, 1e-6, 1e-6);
             }
         }
     }

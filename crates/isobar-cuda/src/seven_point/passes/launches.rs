@@ -3,10 +3,10 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use isobar_core::backend::{Ratio, Scalar, Sums};
+use isobar_core::backend::{Ratio, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Slab};
-use isobar_core::operator::Guess;
+use isobar_core::operator::{Guess, ResidualUpdate};
 use isobar_core::real::Real;
 use isobar_core::stencil::{Axis, Stencil};
 
@@ -133,15 +133,8 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
         self.pass("divide_by_diagonal", &[r.pointer(), z.pointer()])
     }
 
-    fn scale_residual(
-        &self,
-        r: &mut Vector<T>,
-        q: &Vector<T>,
-        z: &mut Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
+    fn scale_residual(&self, v: ResidualUpdate<'_, Vector<T>>, scalars: &mut Scalars) -> Result<()> {
+        let ResidualUpdate { r, q, z, alpha, out } = v;
         let vectors = [q.pointer(), r.pointer(), z.pointer()];
         self.pass_with_ratios("scale_residual", &[alpha], &vectors, scalars.sums(out), Some(scalars))
     }
@@ -166,18 +159,11 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
         self.columns("solve_lines", 2, arguments.with(self.ratios()?))
     }
 
-    fn precondition_residual(
-        &self,
-        r: &mut Vector<T>,
-        q: &Vector<T>,
-        z: &mut Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
+    fn precondition_residual(&self, v: ResidualUpdate<'_, Vector<T>>, scalars: &mut Scalars) -> Result<()> {
         if self.is_flat() {
-            return self.scale_residual(r, q, z, alpha, out, scalars);
+            return self.scale_residual(v, scalars);
         }
+        let ResidualUpdate { r, q, z, alpha, out } = v;
         let arguments = Arguments::new().with(self.operands).with(scalars.ratio(alpha));
         let arguments = with_all(arguments, &[q.pointer(), r.pointer(), z.pointer(), self.ratios()?]);
         let blocks = self.line_grid(2).into_iter().product();

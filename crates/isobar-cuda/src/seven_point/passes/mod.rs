@@ -24,14 +24,14 @@ use super::lines::{LineTile, SweepTile};
 use super::look::{LOOK, Looks};
 use super::points::Cycles;
 use super::whole_grid::{Sweep, WholeGrid};
-use crate::cuda::{Cuda, check_size};
+use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::launch::Arguments;
 use crate::memory::Buffer;
 use crate::module::Module;
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::vector::{Vector, check_size};
 
 /// The kernels of a stencil with its coefficients.
 #[derive(Debug)]

@@ -2,27 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::Backend;
 use crate::array::{Source, Target};
-use crate::backend::Backend;
 use crate::direct::Separable;
 use crate::error::Result;
-use crate::layout::Layout;
-
-/// A back end that may solve separable matrices directly.
-pub trait DirectBackend: Backend {
-    /// Returns whether [`DirectBackend::direct`] solves them on whole grids.
-    fn has_direct(&self) -> bool {
-        false
-    }
-
-    /// Makes the direct solver of a separable matrix for vectors of this layout, where this back end has one.
-    ///
-    /// # Errors
-    /// See [`Separable::bases`]; the errors of the device.
-    fn direct(&self, _layout: &Layout, _factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
-        Ok(None)
-    }
-}
 
 /// A solver by transforms along two axes of a box and tridiagonal systems along the third, see [`crate::direct`].
 pub trait DirectSolver<B: Backend>: Send {

@@ -1,0 +1,69 @@
+//! Solves between arrays of a whole grid in C order, for tests and benchmarks.
+
+use super::fixture::ok;
+use crate::array::{ArrayView, ArrayViewMut};
+use crate::build::{Solve, System};
+use crate::error::Result;
+use crate::layout::Shape;
+use crate::operator::Guess;
+use crate::options::SolverOptions;
+use crate::outcome::Outcome;
+use crate::problem::random;
+use crate::solver::ignore;
+use crate::stencil::{Stencil, Supports};
+
+/// Solves A u = `rhs`, with or without a first guess in `u`.
+///
+/// # Errors
+/// See [`Solve::solve`].
+pub fn solve_again<S>(
+    solver: &mut (impl Solve<S> + ?Sized),
+    shape: Shape,
+    rhs: &[f64],
+    u: &mut [f64],
+    guess: Guess,
+) -> Result<Outcome> {
+    let (rhs, u) = (ArrayView::c_order(rhs, shape)?, ArrayViewMut::c_order(u, shape)?);
+    solver.solve(rhs.into(), u.into(), guess, &mut ignore)
+}
+
+/// Solves from zero; the array for the solution is NaN before.
+pub fn solve_by<S>(solver: &mut (impl Solve<S> + ?Sized), shape: Shape, rhs: &[f64]) -> (Outcome, Vec<f64>) {
+    let mut u = vec![f64::NAN; rhs.len()];
+    (ok(solve_again(solver, shape, rhs, &mut u, Guess::Zero)), u)
+}
+
+/// Makes a solver, and does [`solve_again`].
+///
+/// # Errors
+/// See [`System::new`] and [`Solve::solve`].
+pub fn solve_into<B: Supports<S>, S: Stencil>(
+    backend: &B,
+    stencil: &S,
+    options: &SolverOptions,
+    rhs: &[f64],
+    u: &mut [f64],
+    guess: Guess,
+) -> Result<Outcome> {
+    solve_again(&mut System::new(backend, stencil, options)?, stencil.shape(), rhs, u, guess)
+}
+
+/// Makes a solver, and does [`solve_by`].
+pub fn solve<B: Supports<S>, S: Stencil>(
+    backend: &B,
+    stencil: &S,
+    options: &SolverOptions,
+    rhs: &[f64],
+) -> (Outcome, Vec<f64>) {
+    solve_by(&mut ok(System::new(backend, stencil, options)), stencil.shape(), rhs)
+}
+
+/// Returns a random number in [−1, 1) for every cell.
+pub fn noise(cells: usize, seed: u64) -> Vec<f64> {
+    (0..cells).map(|n| random(seed, n)).collect()
+}
+
+/// Returns the 2-norm.
+pub fn norm(x: &[f64]) -> f64 {
+    x.iter().map(|x| x * x).sum::<f64>().sqrt()
+}
