@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::arrays::solve_by;
 use super::fixture::ok;
 use crate::array::{ArrayView, ArrayViewMut};
-use crate::build::{System, solve_many};
+use crate::build::{Solve, System, solve_many};
 use crate::error::Result;
 use crate::layout::Shape;
 use crate::operator::Guess;
