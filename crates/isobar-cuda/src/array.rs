@@ -3,6 +3,7 @@
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
 use isobar_core::backend::Backend;
 use isobar_core::error::{Error, Result};
+use isobar_core::execute::{Host, for_each_row};
 use isobar_core::layout::{Layout, Shape};
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
@@ -212,14 +213,15 @@ impl Cuda {
         let data = match source.as_c_order() {
             Some(data) => data,
             None => {
-                let Shape { nx, ny, nz } = shape;
-                let mut values = Vec::with_capacity(shape.cells());
-                for (j, k) in (0..nz).flat_map(|k| (0..ny).map(move |j| (j, k))) {
+                let Shape { nx, ny, .. } = shape;
+                let mut values = vec![S::ZERO; shape.cells()];
+                for_each_row(&Host, &mut values, nx, |row, values| {
+                    let (j, k) = (row % ny, row / ny);
                     match source.line(j, k) {
-                        Some(line) => values.extend_from_slice(line),
-                        None => values.extend((0..nx).map(|i| source.get(i, j, k))),
+                        Some(line) => values.copy_from_slice(line),
+                        None => values.iter_mut().enumerate().for_each(|(i, value)| *value = source.get(i, j, k)),
                     }
-                }
+                });
                 packed = values;
                 &packed
             }

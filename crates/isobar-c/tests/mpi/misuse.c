@@ -106,7 +106,7 @@ int main(int argc, char **argv)
     expect(isobar_solver_create(problem, is_odd() ? "tolerance = 1e-3" : options, "cpu", 1, &solver), ISOBAR_INVALID, "not the same as on rank 0");
     expect(isobar_solver_create(problem, is_odd() ? "tolerence = 1" : options, "cpu", 1, &solver), ISOBAR_INVALID, "did you mean");
     expect(isobar_solver_create(problem, options, is_odd() ? "cuda:1000" : "cpu", 1, &solver), ISOBAR_DEVICE, "cuda");
-    expect(isobar_solver_create(problem, options, "cuda:0,1", 1, &solver), ISOBAR_DEVICE, "");
+    expect(isobar_solver_create(problem, options, "cuda:0,1", 1, &solver), ISOBAR_UNSUPPORTED, "a rank can use one GPU only");
     isobar_array low = isobar_host_array(kappa, NZ - 1, NY, NX, ISOBAR_F64);
     other = box;
     other.kappa = is_odd() ? &low : &whole_kappa;

@@ -4,7 +4,7 @@ mod supports;
 
 use isobar_core::backend::AggregateMap;
 use isobar_core::error::Result;
-use isobar_core::execute::Host;
+use isobar_core::execute::{Host, for_each_row};
 use isobar_core::layout::{Layout, Shape};
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::real::Real;
@@ -141,16 +141,13 @@ fn upload_rows<T: Real>(
         true => Some(layout.row_there(row.cast_signed() - before.cast_signed())),
         false => (first + row).checked_sub(before),
     };
-    let mut packed = Vec::with_capacity(shape.nx * rows * shape.nz);
-    for layer in values.chunks_exact(whole.nx * whole.ny) {
-        for row in 0..rows {
-            match row_there(row) {
-                Some(j) if j < end[1] => packed.extend_from_slice(&layer[whole.nx * j..][..whole.nx]),
-                // Also the row before a halo row, which only fixes the order of colours, if the grid does not have it.
-                _ => packed.resize(packed.len() + whole.nx, 0.0),
-            }
+    let mut packed = vec![0.0; shape.nx * rows * shape.nz];
+    for_each_row(&Host, &mut packed, whole.nx, |n, packed| {
+        // Others stay zero, also the row before a halo row, which only fixes the order of colours, if the grid does not have it.
+        if let Some(j) = row_there(n % rows).filter(|&j| j < end[1]) {
+            packed.copy_from_slice(&values[whole.nx * (j + whole.ny * (n / rows))..][..whole.nx]);
         }
-    }
+    });
     let stored = Layout::new(Shape { ny: rows, ..shape })?;
     let start = to - (before * 2 * layout.half_plane() * size_of::<T>()) as Pointer;
     cuda.upload_coefficients::<T>(&stored, &packed, factor, [end[0], rows, end[2]], start)
