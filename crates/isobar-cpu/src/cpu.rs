@@ -459,33 +459,6 @@ impl Cpu {
         });
     }
 
-    /// Returns the largest number, and 0 of none.
-    pub(crate) fn largest(&self, values: &[f64]) -> f64 {
-        let mut maxima = [0.0; MAX_PARTS];
-        let out = Shared::of(&mut maxima);
-        self.for_each_part(values.len(), |part, start, end| {
-            let largest = values[start..end].iter().fold(0.0f64, |a, &b| a.max(b));
-            // SAFETY: each part has its own.
-            unsafe { out.set(part as isize, largest) };
-        });
-        maxima.into_iter().fold(0.0, f64::max)
-    }
-
-    /// Returns whether all numbers equal `value`.
-    pub(crate) fn are_all(&self, values: &[f64], value: f64) -> bool {
-        if values.last() != Some(&value) {
-            return false;
-        }
-        let mut found = [true; MAX_PARTS];
-        let out = Shared::of(&mut found);
-        self.for_each_part(values.len(), |part, start, end| {
-            let is_all = values[start..end].iter().fold(true, |all, &b| all & (b == value));
-            // SAFETY: each part has its own.
-            unsafe { out.set(part as isize, is_all) };
-        });
-        found.into_iter().all(|is_all| is_all)
-    }
-
     /// Splits `len` entries into parts, the same for any number of threads: `f(part, first, one past the last)`, part <
     /// [`MAX_PARTS`].
     pub(crate) fn for_each_part(&self, len: usize, f: impl Fn(usize, usize, usize) + Sync) {
