@@ -216,6 +216,18 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         self.place.is_c_order(self.shape).then(|| &mut self.data[origin..origin + self.shape.cells()])
     }
 
+    /// Returns its layers, if they lie one after the other in memory, each apart from the others.
+    pub fn layers(&mut self) -> Option<Vec<ArrayViewMut<'_, T>>> {
+        let Place { origin, strides } = self.place;
+        let Shape { nx, ny, nz } = self.shape;
+        let [x, y, z] = strides.map(|stride| usize::try_from(stride).ok());
+        let (x, y, z) = (x?, y?, z.filter(|&z| z > 0)?);
+        let is_apart = nx.saturating_sub(1).checked_mul(x)?.checked_add(ny.saturating_sub(1).checked_mul(y)?)? < z;
+        let layer =
+            |data| ArrayViewMut { data, shape: Shape { nz: 1, ..self.shape }, place: Place { origin: 0, strides } };
+        is_apart.then(|| self.data[origin..].chunks_mut(z).take(nz).map(layer).collect())
+    }
+
     /// Stores a line in x.
     ///
     /// # Panics

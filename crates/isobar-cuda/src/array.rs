@@ -3,7 +3,7 @@
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
 use isobar_core::backend::Backend;
 use isobar_core::error::{Error, Result};
-use isobar_core::execute::{Host, for_each_row};
+use isobar_core::execute::{Execute, Host, for_each_row};
 use isobar_core::layout::{Layout, Shape};
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
@@ -246,8 +246,15 @@ impl Cuda {
         }
         let mut packed = vec![S::ZERO; shape.cells()];
         self.fetch(&mut packed, export)?;
-        for (row, values) in packed.chunks_exact(shape.nx).enumerate() {
-            target.set_line(row % shape.ny, row / shape.ny, values);
+        let store = |layer: &mut ArrayViewMut<'_, S>, first: usize| {
+            let Shape { nx, ny, nz } = layer.shape();
+            for (row, values) in packed[first * nx..].chunks_exact(nx).take(ny * nz).enumerate() {
+                layer.set_line(row % ny, row / ny, values);
+            }
+        };
+        match target.layers() {
+            Some(mut layers) => Host.for_each(&mut layers, |k, layer| store(layer, k * shape.ny)),
+            None => store(target, 0),
         }
         Ok(())
     }

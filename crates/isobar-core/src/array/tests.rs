@@ -57,6 +57,28 @@ fn parts_are_those_of_the_array() {
 
 /// Reads and writes arrays of random strides in one pass, and compares with a loop over the elements.
 #[test]
+fn layers_are_apart() {
+    let (whole, rows) = (Shape::new(4, 6, 3), Shape::new(4, 2, 3));
+    let mut data = vec![0.0; whole.cells()];
+    // Rows 3 and 4 of an array in C order, as a rank has them.
+    let mut view = ArrayViewMut::from_origin(&mut data, 12, rows, [1, 4, 24]).unwrap();
+    for (k, layer) in view.layers().unwrap().iter_mut().enumerate() {
+        assert_eq!(layer.shape(), Shape::new(4, 2, 1));
+        layer.set_line(1, 0, &[k as f64 + 1.0; 4]);
+    }
+    let found = data.iter().enumerate().filter(|(_, value)| **value != 0.0);
+    assert!(
+        found
+            .map(|(n, value)| (n / 4, *value))
+            .eq([4, 10, 16].into_iter().flat_map(|row| [(row, (row as f64 + 2.0) / 6.0); 4]))
+    );
+    // Columns first: layers are between each other's elements, or in the opposite order.
+    for (origin, strides) in [(0, [18, 3, 1]), (48, [1, 4, -24])] {
+        assert!(ArrayViewMut::from_origin(&mut data, origin, whole, strides).unwrap().layers().is_none());
+    }
+}
+
+#[test]
 fn passes_meet_every_element_once() {
     let shapes = [[1, 1, 1], [1, 7, 1], [13, 1, 5], [8, 9, 11], [3, 1, 2], [0, 3, 2], [401, 19, 23], [1, 1, 200_003]];
     for (case, [nx, ny, nz]) in shapes.into_iter().flat_map(|shape| [shape; 12]).enumerate() {

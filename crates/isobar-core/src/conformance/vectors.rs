@@ -21,6 +21,15 @@ pub(super) fn transfer<B: Backend, T: Real>(backend: &B) {
         let mut strided = vec![0f32; shape.cells()];
         ok(backend.download(&v, &mut ok(ArrayViewMut::new(&mut strided, shape, strides))));
         assert_eq!(strided, data);
+        // Layers apart from each other, with room between their rows.
+        let apart = [1, nx + 3, (nx + 3) * (ny + 2)];
+        let mut padded = vec![-1f64; apart[2] * nz];
+        ok(backend.download(&v, &mut ok(ArrayViewMut::new(&mut padded, shape, apart))));
+        for (n, value) in padded.into_iter().enumerate() {
+            let (i, j, k) = (n % apart[1], n / apart[1] % (ny + 2), n / apart[2]);
+            let expected = if i < nx && j < ny { back[i + nx * (j + ny * k)] } else { -1.0 };
+            assert_eq!(value, expected, "{shape} ({i}, {j}, {k})");
+        }
         for k in 0..nz {
             for j in 0..ny {
                 for i in 0..nx {
