@@ -140,10 +140,16 @@ where
             ],
             "diffusion": ["mixed_top" => levels::mixed_top::<B, Diffusion>],
             "direct": ["boxes" => direct::boxes::<B>, "indefinite" => direct::indefinite::<B>, "update" => direct::update::<B>],
-            "several_systems": ["at_a_time" => many::at_a_time::<B>, "with_errors" => many::with_errors::<B>],
         });
     }
     all
+}
+
+/// Returns the checks of several systems for a back end with queues. Others solve them in turn, which is what they are compared with.
+pub fn queue_suite<B: Supports<Diffusion>>() -> Checks<B> {
+    checks! {
+        "several_systems": ["at_a_time" => many::at_a_time::<B>, "with_errors" => many::with_errors::<B>],
+    }
 }
 
 /// Tells the checks of a suite that take most of its time: whole solves, large grids, all Galerkin levels, vertical modes, and

@@ -17,7 +17,7 @@ use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
 use isobar_core::backend::Backend;
 use isobar_core::build::{Solve, System};
 use isobar_core::conformance::arrays::{self, solve_by};
-use isobar_core::conformance::suite;
+use isobar_core::conformance::{queue_suite, suite};
 use isobar_core::error::Error;
 use isobar_core::grid::GridOptions;
 use isobar_core::layout::{Layout, Shape};
@@ -38,6 +38,7 @@ fn main() -> ExitCode {
     let mut all = OnCard::on_card();
     all.add_suite("cuda_f64", suite::<Cuda, f64>());
     all.add_suite("cuda_f32", suite::<Cuda, f32>());
+    all.add_suite("cuda", queue_suite::<Cuda>());
     all.add("large_grids_and_repeated_solves", large_grids_and_repeated_solves);
     all.add("odd_grids_that_stream", odd_grids_that_stream);
     all.add("stored_matrices_in_iterations", stored_matrices_in_iterations);
