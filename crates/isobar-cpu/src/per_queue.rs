@@ -25,10 +25,8 @@ impl<W> PerQueue<W> {
     pub(crate) fn lock(&self, make: impl FnOnce() -> Result<W>) -> MutexGuard<'_, W> {
         let own = queue::current().checked_sub(1).and_then(|queue| self.others.get(queue)).and_then(|own| {
             if own.get().is_none() {
-                own.get_or_init({
-                    let made = Mutex::new(make().ok()?);
-                    || made
-                });
+                // One thread at a time has a queue.
+                let _ = own.set(Mutex::new(make().ok()?));
             }
             own.get()
         });

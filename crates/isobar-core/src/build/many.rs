@@ -147,6 +147,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     pub(super) fn on_other_queues(&mut self, systems: usize) -> Result<&mut [Self]> {
         let bytes = if self.beside.is_empty() { self.description.bytes } else { 0 };
         let wanted = self.backend.queues(systems, &self.layout, bytes)?.min(systems);
+        if self.beside.iter_mut().take(wanted).try_for_each(Self::follow).is_err() {
+            // They are made again.
+            self.beside.clear();
+        }
         while self.beside.len() < wanted {
             match self.another(self.beside.len() + 1) {
                 Ok(Some(other)) => self.beside.push(other),
@@ -205,19 +209,16 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         }))
     }
 
-    /// Lets the solvers for other queues follow a change of coefficients; those that cannot are made again when they are needed.
-    pub(super) fn update_beside(&mut self) {
-        let (stencil, beside) = (&self.stencil, &mut self.beside);
-        let followed = beside.iter_mut().try_for_each(|other| {
-            other.stencil = stencil.clone();
-            if let Some(space) = &mut other.null_space {
+    /// Computes again what depends on the coefficients and is not the operators', if they have changed.
+    fn follow(&mut self) -> Result<()> {
+        if !self.is_current {
+            if let Some(space) = &mut self.null_space {
                 space.update()?;
             }
-            other.iteration.update()
-        });
-        if followed.is_err() {
-            beside.clear();
+            self.iteration.update()?;
+            self.is_current = true;
         }
+        Ok(())
     }
 }
 

@@ -362,11 +362,15 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         self.stencil = stencil.clone();
         let was_current = std::mem::replace(&mut self.is_current, false);
         let has_changed = self.backend.update(&*self.operator, stencil)?;
-        if has_changed || !was_current || self.options.method == Method::Direct {
+        let is_renewed = has_changed || !was_current || self.options.method == Method::Direct;
+        if is_renewed {
             self.renew(stencil, is_left)?;
         }
         self.is_current = true;
-        self.update_beside();
+        for other in &mut self.beside {
+            other.stencil = self.stencil.clone();
+            other.is_current &= !is_renewed;
+        }
         Ok(())
     }
 

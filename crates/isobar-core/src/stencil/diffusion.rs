@@ -83,39 +83,26 @@ pub struct Diffusion {
     /// The connected components, where they are known and not all cells are active.
     pub(super) components: Option<Arc<Components>>,
     /// The one field of [`Coefficients::DeviceCells`], where it is known on the host too.
-    pub(super) known: Known,
-    owner: Owner,
+    pub(super) known: Carried<Known>,
+    owner: Carried<Owner>,
 }
 
 /// The number of each cell, for what is decided on the host.
-#[derive(Clone, Default)]
-pub(super) struct Known(pub(super) Option<Arc<dyn Fn(usize) -> f64 + Send + Sync>>);
-
-impl fmt::Debug for Known {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Known" } else { "None" })
-    }
-}
-
-impl PartialEq for Known {
-    /// It repeats what is on the GPU.
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
+type Known = Arc<dyn Fn(usize) -> f64 + Send + Sync>;
 /// The owner of the arrays of [`Coefficients::DeviceCells`], who lives as long as a stencil that refers to them.
-#[derive(Clone, Default)]
-struct Owner(Option<Arc<dyn Any + Send + Sync>>);
+type Owner = Arc<dyn Any + Send + Sync>;
 
-impl fmt::Debug for Owner {
+/// An object that a stencil carries, and that does not make it another stencil.
+#[derive(Clone)]
+pub(super) struct Carried<T>(pub(super) Option<T>);
+
+impl<T> fmt::Debug for Carried<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Owner" } else { "None" })
+        f.write_str(if self.0.is_some() { "Some" } else { "None" })
     }
 }
 
-impl PartialEq for Owner {
-    /// Stencils with the same arrays are equal, whoever owns them.
+impl<T> PartialEq for Carried<T> {
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -195,7 +182,7 @@ impl Diffusion {
             }
         }
         let shift = shift.map(|shift| shared_copy(&Host, &shift));
-        let (known, owner) = (Known::default(), Owner::default());
+        let (known, owner) = (Carried(None), Carried(None));
         Ok(Self { shape, coefficients, spreads: found, shift, negative, sides, components: None, known, owner })
     }
 
@@ -206,7 +193,7 @@ impl Diffusion {
         let coefficients = Coefficients::Cells { fields: (0..fields).map(|_| none()).collect(), axes };
         let spreads = vec![Spread::NONE; fields];
         let shift = self.has_shift().then(none);
-        let (sides, known, owner) = (self.sides, Known::default(), Owner::default());
+        let (sides, known, owner) = (self.sides, Carried(None), Carried(None));
         Self { shape, coefficients, spreads, shift, negative: None, sides, components: None, known, owner }
     }
 
@@ -238,17 +225,17 @@ impl Diffusion {
     /// Keeps one more owner of its arrays on a GPU while this stencil, or a copy of it, is there.
     #[must_use]
     pub fn owned_by(self, owner: Arc<dyn Any + Send + Sync>) -> Self {
-        let owner: Arc<dyn Any + Send + Sync> = match self.owner.0 {
+        let owner: Owner = match self.owner.0 {
             Some(before) => Arc::new((before, owner)),
             None => owner,
         };
-        Self { owner: Owner(Some(owner)), ..self }
+        Self { owner: Carried(Some(owner)), ..self }
     }
 
     /// Adds the numbers of all cells on the host to one field on a GPU: its rows are then known there. It has no shift.
     #[must_use]
     pub fn with_known(self, field: Arc<dyn Fn(usize) -> f64 + Send + Sync>) -> Self {
-        Self { known: Known(Some(field)), ..self }
+        Self { known: Carried(Some(field)), ..self }
     }
 
     /// Returns whether entries of its rows are known on the host: they are there, or each field on a GPU has one known value or known
