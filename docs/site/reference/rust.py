@@ -27,12 +27,12 @@ class Node:
         return next((node for node in self.walk() if node.tag == tag and (class_ is None or node.has(class_))), None)
 
     def text(self, mark=""):
-        """Returns the text, without summaries of what is folded; `mark` surrounds code."""
+        """Returns the text, without summaries of what is folded and signs of remarks; `mark` surrounds code."""
         parts = []
         for child in self.children:
             if isinstance(child, str):
                 parts.append(child)
-            elif child.tag not in ("summary", "button"):
+            elif child.tag not in ("summary", "button") and not child.has("tooltip"):
                 inner = child.text(mark)
                 parts.append(f"{mark}{inner}{mark}" if child.tag == "code" else inner)
                 parts.append("\n" if child.has("code-attribute") else "")
