@@ -58,15 +58,15 @@ pub fn solve(case: &Case, device: &Device, together: Option<Together<'_>>, conso
         case.require_memory(device)?;
         Ok(device.enter(|| case.assemble_in(rows))?)
     };
-    solve_since(Instant::now(), case, assemble, device, together, console)
+    solve_since(Instant::now(), case, assemble, device, together, console, false)
 }
 
-/// Solves a linear system that is assembled already.
+/// Solves a linear system that is assembled already, and compares its memory traffic with a plain copy however short the run was.
 ///
 /// # Errors
 /// The errors of [`solve`].
 pub fn solve_assembled(case: &Case, assembled: Assembled, device: &Device, console: &mut Console) -> Result<Run> {
-    solve_since(Instant::now(), case, |_| Ok(assembled), device, None, console)
+    solve_since(Instant::now(), case, |_| Ok(assembled), device, None, console, true)
 }
 
 fn solve_since(
@@ -76,6 +76,7 @@ fn solve_since(
     device: &Device,
     together: Option<Together<'_>>,
     console: &mut Console,
+    always_compares: bool,
 ) -> Result<Run> {
     let (ranks, shape) = (together.map(|together| together.ranks), case.problem.shape());
     let set_up = || {
@@ -123,7 +124,7 @@ fn solve_since(
 
     // Frees memory for the vectors of the bandwidth measurement.
     drop(solver);
-    let is_timed = summary::is_worth_a_copy(ranks.is_some(), seconds.total);
+    let is_timed = always_compares || summary::is_worth_a_copy(ranks.is_some(), seconds.total);
     let copy = if is_timed { copy_bandwidth(case, device, &footprint) } else { f64::NAN };
     let bytes: f64 = description.traffic.iter().map(StepTraffic::bytes).sum::<f64>() * outcome.iterations as f64;
     let [bytes, copy] = ranks::sum(ranks, [bytes, copy])?;

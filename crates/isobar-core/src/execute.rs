@@ -1,13 +1,12 @@
 //! Passes over a grid on the host, on all threads, and the arrays that such passes make.
 
 use std::collections::TryReserveError;
-use std::mem::{self, MaybeUninit};
-use std::ptr;
+use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::{ptr, thread};
 
-use rayon::prelude::*;
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use crate::team::{self, Team};
 
 /// Runs passes over planes, rows or other pieces.
 pub trait Execute: Sync {
@@ -28,8 +27,8 @@ impl Execute for Serial {
     }
 }
 
-/// The threads of the current pool: a CPU back end's own within [`Backend::enter`](crate::backend::Backend::enter), outside of any
-/// pool all cores (or `RAYON_NUM_THREADS`).
+/// The threads of the team that this thread has entered: a CPU back end's own within [`Backend::enter`](crate::backend::Backend::enter),
+/// elsewhere all cores.
 #[derive(Clone, Copy, Debug)]
 pub struct Host;
 
@@ -48,30 +47,23 @@ impl Execute for Host {
     }
 }
 
-/// Calls `f(n, items[n])` on the threads of the current pool, or of one of its own. It is compiled once for a kind of items.
+/// Calls `f(n, items[n])` on the threads of the current team, or of one of all cores. It is compiled once for a kind of items.
 fn on_threads<X: Send>(items: &mut [X], f: &(dyn Fn(usize, &mut X) + Sync)) {
-    let run = |items: &mut [X]| items.par_iter_mut().enumerate().for_each(|(n, item)| f(n, item));
-    if rayon::current_thread_index().is_some() {
-        return run(items);
-    }
-    match all_cores() {
-        Some(pool) => pool.install(|| run(items)),
+    match team::current().or_else(all_cores) {
+        Some(team) => team.for_each_of(items, f),
         None => Serial.for_each(items, f),
     }
 }
 
-/// Returns the pool for callers outside of any; nothing where no threads can be started. A forked process has none of its parent's
-/// threads, would wait for them for ever, and therefore starts its own.
-fn all_cores() -> Option<Arc<ThreadPool>> {
-    static POOL: Mutex<Option<(u32, Arc<ThreadPool>)>> = Mutex::new(None);
-    let process = std::process::id();
-    let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-    if pool.as_ref().is_none_or(|(own, _)| *own != process) {
-        let made = ThreadPoolBuilder::new().thread_name(|n| format!("isobar-host-{n}")).build().ok()?;
-        // A parent's pool cannot be ended here.
-        mem::forget(pool.replace((process, Arc::new(made))));
+/// Returns the team for callers outside of any; nothing where no threads can be started. A forked process has none of its parent's
+/// threads, and starts its own.
+fn all_cores() -> Option<Team> {
+    static ALL: Mutex<Option<Team>> = Mutex::new(None);
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    if all.as_ref().is_none_or(|team| team.process() != std::process::id()) {
+        *all = Some(Team::new(thread::available_parallelism().map_or(1, usize::from), "isobar-host").ok()?);
     }
-    pool.as_ref().map(|(_, pool)| Arc::clone(pool))
+    all.clone()
 }
 
 /// Requests large pages for memory that has not been touched, where the system offers them and the memory is as large as one: a

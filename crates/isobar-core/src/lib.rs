@@ -5,7 +5,7 @@
 //!
 //! * [`error`], [`real`], [`simd`], [`layout`], [`array`](mod@array), [`traffic`], [`outcome`], [`forms`], [`options`]: plain data,
 //! * [`policy`] which method, preconditioner and precision are chosen, and what replaces them,
-//! * [`execute`] passes on the host, [`eigen`] small eigenproblems, [`direct`] separable matrices, [`backend`] what a device must offer,
+//! * [`team`] threads, [`execute`] passes on the host, [`eigen`] small eigenproblems, [`direct`] separable matrices, [`backend`] what a device must offer,
 //! * [`operator`] what can be done with a matrix there,
 //! * [`grid`], [`stencil`] matrices as data, [`problem`] equations that they come from,
 //! * [`precond`], [`solver`] the methods,
@@ -44,6 +44,7 @@ pub mod solver;
 mod solvers;
 pub mod stencil;
 pub mod stepping;
+pub mod team;
 pub mod traffic;
 
 pub use error::{Error, Result};

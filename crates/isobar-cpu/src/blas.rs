@@ -77,21 +77,40 @@ pub(crate) fn dot<T: Real>(cpu: &Cpu, x: &Vector<T>, y: &Vector<T>) -> f64 {
 
 /// y += a x;  ‖y‖² in double precision
 pub(crate) fn axpy_norm<T: Real>(cpu: &Cpu, a: T, x: &Vector<T>, y: &mut Vector<T>) -> f64 {
-    zip_sum(cpu, x, y, |x, y| cpu.dispatch::<f64, _>(Axpy { a, x, y }), None)
+    zip_sum(cpu, x, y, |_, x, y| cpu.dispatch::<f64, _>(Axpy { a, x, y }), None)
+}
+
+/// y += a x;  ‖y‖² in double precision;  converted = y
+pub(crate) fn axpy_norm_convert<T: Real, S: Real>(
+    cpu: &Cpu,
+    a: T,
+    x: &Vector<T>,
+    y: &mut Vector<T>,
+    converted: &mut Vector<S>,
+) -> f64 {
+    assert_eq!(x.layout(), converted.layout(), "vectors of different layouts");
+    let converted = Shared::of(converted.all_entries_mut());
+    let update = |first: usize, x: &[T], y: &mut [T]| {
+        cpu.dispatch::<f64, _>(Axpy { a, x, y: &mut *y });
+        // SAFETY: pieces do not overlap.
+        let converted = unsafe { converted.row_mut(first as isize, y.len()) };
+        cpu.dispatch::<f64, _>(Convert { x: y, y: converted });
+    };
+    zip_sum(cpu, x, y, update, None)
 }
 
 /// y = x;  ⟨y, z⟩ in double precision
 pub(crate) fn convert_dot<S: Real, T: Real>(cpu: &Cpu, x: &Vector<S>, y: &mut Vector<T>, z: &Vector<T>) -> f64 {
-    zip_sum(cpu, x, y, |x, y| cpu.dispatch::<f64, _>(Convert { x, y }), Some(z))
+    zip_sum(cpu, x, y, |_, x, y| cpu.dispatch::<f64, _>(Convert { x, y }), Some(z))
 }
 
-/// Applies `f(x, y)` to all entries, and returns ⟨y, z⟩, or ‖y‖², without halo rows, while the written
-/// entries are in cache.
+/// Applies `f(first, x, y)` to all entries, piece by piece from entry `first` on, and returns ⟨y, z⟩, or ‖y‖², without halo rows, while the
+/// written entries are in cache.
 fn zip_sum<S: Real, T: Real>(
     cpu: &Cpu,
     x: &Vector<S>,
     y: &mut Vector<T>,
-    f: impl Fn(&[S], &mut [T]) + Sync,
+    f: impl Fn(usize, &[S], &mut [T]) + Sync,
     z: Option<&Vector<T>>,
 ) -> f64 {
     const IN_CACHE: usize = 2048;
@@ -99,7 +118,7 @@ fn zip_sum<S: Real, T: Real>(
     let beyond = before + y.layout().len();
     let (x, y) = (x.all_entries(), y.all_entries_mut());
     for halo in [0..before, beyond..x.len()] {
-        f(&x[halo.clone()], &mut y[halo]);
+        f(halo.start, &x[halo.clone()], &mut y[halo]);
     }
     let (x, y) = (&x[before..beyond], &mut y[before..beyond]);
     let z = z.map(Vector::entries);
@@ -111,7 +130,7 @@ fn zip_sum<S: Real, T: Real>(
             let piece = first..(first + IN_CACHE).min(end);
             // SAFETY: parts do not overlap.
             let y = unsafe { y.row_mut(first as isize, piece.len()) };
-            f(&x[piece.clone()], y);
+            f(before + first, &x[piece.clone()], y);
             sum += cpu.dispatch::<f64, _>(Dot { x: z.map_or(&*y, |z| &z[piece]), y });
         }
         // SAFETY: each part has its own sum.

@@ -1,6 +1,5 @@
 //! The back end: threads, vector instructions, vectors.
 
-use std::mem::ManuallyDrop;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,20 +14,20 @@ use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Patch, Shape};
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
+use isobar_core::team::Team;
 use isobar_dist::part;
 use isobar_dist::{Ranks, Watched};
 #[cfg(target_arch = "x86_64")]
 use pulp::Simd;
 use pulp::{Arch, WithSimd};
-use rayon::ThreadPool;
 
 use crate::blas;
 use crate::direct;
 use crate::shared::Shared;
 use crate::vector::Vector;
 
-/// Grids of fewer cells run on one thread: waking the others would take longer.
-pub(crate) const CELLS_WORTH_A_THREAD: usize = 1 << 14;
+/// Fewer cells are no work for a thread of their own: handing it over would take longer.
+pub(crate) const CELLS_WORTH_A_THREAD: usize = 1 << 11;
 
 /// The most parts of a vector that have their own sums.
 pub(crate) const MAX_PARTS: usize = 256;
@@ -45,10 +44,7 @@ pub struct Cpu {
 
 #[derive(Debug)]
 struct Inner {
-    pool: ManuallyDrop<ThreadPool>,
-    /// The process that owns these threads.
-    process: u32,
-    threads: usize,
+    team: Team,
     /// Instructions for double precision, and elsewhere than on x86 for single precision.
     arch: Arch,
     /// Instructions for single precision.
@@ -68,16 +64,6 @@ impl<F: FnMut()> WithSimd for Plain<F> {
     }
 }
 
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // A forked process cannot end its parent's threads.
-        if self.process == std::process::id() {
-            // SAFETY: once, and not used after.
-            unsafe { ManuallyDrop::drop(&mut self.pool) };
-        }
-    }
-}
-
 impl Cpu {
     /// Starts `threads` threads.
     ///
@@ -87,16 +73,10 @@ impl Cpu {
         if threads == 0 {
             return Err(Error::invalid("threads", "0 threads; use 1 or more"));
         }
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|n| format!("isobar-{n}"))
-            .build()
+        let team = Team::new(threads, "isobar")
             .map_err(|error| Error::Device { device: "cpu".into(), message: format!("{threads} threads: {error}") })?;
-        let (pool, process) = (ManuallyDrop::new(pool), std::process::id());
         let inner = Inner {
-            pool,
-            process,
-            threads,
+            team,
             arch: Arch::new(),
             #[cfg(target_arch = "x86_64")]
             eight_lanes: pulp::x86::V3::try_new(),
@@ -114,12 +94,12 @@ impl Cpu {
 
     /// Returns the process that owns the threads. A process forked from it has none of them, and must not use this back end.
     pub fn process(&self) -> u32 {
-        self.inner.process
+        self.inner.team.process()
     }
 
     /// Returns the number of threads of this thread's work: all on the first queue, and one on others.
     pub fn threads(&self) -> usize {
-        if queue::current() > 0 { 1 } else { self.inner.threads }
+        if queue::current() > 0 { 1 } else { self.inner.team.size() }
     }
 
     /// Returns the names of the vector instructions in use, found at run time.
@@ -154,35 +134,22 @@ impl Cpu {
         self.threads().min(cells / CELLS_WORTH_A_THREAD).max(1)
     }
 
-    /// Runs work on one of the threads.
-    fn install(&self, work: &mut (dyn FnMut() + Send)) {
-        self.inner.pool.install(work);
-    }
-
-    /// Runs `f(0) … f(count − 1)` concurrently on this back end's threads. It allocates nothing when called from within
-    /// [`Backend::enter`].
+    /// Runs `f(0) … f(count − 1)` concurrently on this back end's threads. It allocates nothing.
     pub(crate) fn for_each(&self, count: usize, f: impl Fn(usize) + Sync) {
         self.distribute(count, &f);
     }
 
-    /// Runs `f(0) … f(count − 1)` on the threads: one function for all kernels, since the code that distributes their work would
-    /// otherwise be a quarter of the crate's.
+    /// Runs `f(0) … f(count − 1)`: one function for all kernels, which is compiled once.
     fn distribute(&self, count: usize, f: &(dyn Fn(usize) + Sync)) {
-        fn split(first: usize, beyond: usize, f: &(dyn Fn(usize) + Sync)) {
-            match beyond - first {
-                1 => f(first),
-                n => {
-                    let middle = first + n / 2;
-                    rayon::join(|| split(first, middle, f), || split(middle, beyond, f));
-                }
-            }
+        match self.team() {
+            Some(team) => team.for_each(count, f),
+            None => (0..count).for_each(f),
         }
-        match count {
-            0 => {}
-            1 => f(0),
-            _ if queue::current() > 0 => (0..count).for_each(f),
-            _ => self.install(&mut || split(0, count, f)),
-        }
+    }
+
+    /// Returns the threads of this thread's work, where that is more than itself.
+    pub(crate) fn team(&self) -> Option<&Team> {
+        (queue::current() == 0).then_some(&self.inner.team)
     }
 }
 
@@ -324,6 +291,20 @@ impl Backend for Cpu {
         self.sum(y.layout(), &[out], scalars)
     }
 
+    fn axpy_norm_convert<T: Real, S: Real>(
+        &self,
+        a: Ratio,
+        x: &Vector<T>,
+        y: &mut Vector<T>,
+        converted: &mut Vector<S>,
+        out: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        let a = T::from_f64(scalars.value(a));
+        scalars.reduce(out, [blas::axpy_norm_convert(self, a, x, y, converted)]);
+        self.sum(y.layout(), &[out], scalars)
+    }
+
     fn convert_dot<S: Real, T: Real>(
         &self,
         x: &Vector<S>,
@@ -375,12 +356,12 @@ impl Backend for Cpu {
     fn queues(&self, systems: usize, layout: &Layout, bytes: usize) -> Result<usize> {
         /// Systems with more bytes of vectors in all keep the memory busy one by one.
         const MOST_BYTES: usize = 4 << 30;
-        let count = self.inner.threads.min(systems).min(MOST_BYTES / bytes.max(1));
+        let count = self.inner.team.size().min(systems).min(MOST_BYTES / bytes.max(1));
         Ok(if self.ranks.is_none() && 2 * count >= self.threads_for(layout.len()) { count } else { 0 })
     }
 
     fn most_queues(&self) -> usize {
-        self.inner.threads
+        self.inner.team.size()
     }
 
     /// Waits for all ranks, so that no rank's wait for another is timed as work.
@@ -388,17 +369,11 @@ impl Backend for Cpu {
         self.ranks.as_ref().map_or(Ok(()), |ranks| ranks.world().barrier())
     }
 
-    /// Runs on one of the back end's own threads, which wakes the others directly; or on the thread that a transport is bound to.
+    /// Passes on the host run on the back end's own threads meanwhile.
     fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        match &self.ranks {
-            Some(ranks) if ranks.world().is_bound_to_thread() => work(),
-            None if queue::current() > 0 => work(),
-            _ => {
-                let (mut work, mut result) = (Some(work), None);
-                self.install(&mut || result = work.take().map(|work| work()));
-                let Some(result) = result else { unreachable!("`install` returns when the work is done") };
-                result
-            }
+        match self.team() {
+            Some(team) => team.enter(work),
+            None => work(),
         }
     }
 

@@ -96,11 +96,6 @@ pub trait Communicator: Debug + Send + Sync + 'static {
     /// Says whether this rank computes and exchanges by turns from now on: one that then does neither for long is found to hang.
     fn set_iterating(&self, _is_iterating: bool) {}
 
-    /// Whether it is to be used from the thread that made it alone.
-    fn is_bound_to_thread(&self) -> bool {
-        false
-    }
-
     /// Begins what all ranks do together, and says so; or that it is a part of what they do already.
     fn begin(&self) -> bool {
         true

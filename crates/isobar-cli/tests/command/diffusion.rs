@@ -244,6 +244,7 @@ fn bench_and_export_know_them() {
     let output = isobar(bench.iter().chain(&by_cycles)).output().unwrap();
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
     assert!(stdout(&output).contains("smooth_residual_restrict"), "{}", stdout(&output));
+    assert!(!stdout(&output).contains("NaN"), "each step is compared with a copy: {}", stdout(&output));
     let output = isobar(["export", path.to_str().unwrap(), "--matrix", matrix.to_str().unwrap()]).output().unwrap();
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
     let read = isobar::stencil::matrix_market::read_matrix(fs::read(&matrix).unwrap().as_slice()).unwrap();

@@ -8,13 +8,14 @@ use crate::array::{ArrayView, Source as Array};
 use crate::error::Result;
 use crate::layout::Shape;
 use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread};
+use crate::team::Team;
 
 /// More cells than three threads have chunks, in rows that do not divide a chunk.
 const SHAPE: Shape = Shape { nx: 75, ny: 52, nz: 61 };
 
 /// Runs work on `threads` threads.
 fn on_threads<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> R {
-    rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work)
+    Team::new(threads, "test").unwrap().enter(work)
 }
 
 fn field(seed: u64, closed: f64) -> Vec<f64> {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use isobar_core::backend::Backend;
 use isobar_core::error::Result;
-use isobar_core::execute;
+use isobar_core::execute::{self, Serial};
 use isobar_core::layout::{Layout, Shape};
 use isobar_core::real::Real;
 use isobar_core::stencil::Diffusion;
@@ -34,19 +34,14 @@ pub use operator::Level27;
 
 use self::interpolation::Fine;
 use crate::cpu::Cpu;
-use crate::shared::Shared;
 
 impl Execute for Cpu {
-    /// One thread takes neighbouring planes: it has them in its cache and, on NUMA machines, in near memory.
+    /// A thread begins with neighbouring planes: it has them in its cache and, on NUMA machines, in near memory.
     fn for_each<X: Send>(&self, items: &mut [X], f: impl Fn(usize, &mut X) + Sync) {
-        let (count, shared) = (items.len(), Shared::of(items));
-        let threads = self.threads().min(count);
-        Cpu::for_each(self, threads, |thread| {
-            for n in count * thread / threads..count * (thread + 1) / threads {
-                // SAFETY: each item is visited once.
-                f(n, &mut unsafe { shared.row_mut(n as isize, 1) }[0]);
-            }
-        });
+        match self.team() {
+            Some(team) => team.for_each_of(items, &f),
+            None => Serial.for_each(items, f),
+        }
     }
 
     fn prefer_large_pages<X>(&self, memory: &[X]) {

@@ -170,10 +170,6 @@ impl<H: Handle> Communicator for Guest<H> {
         Err(Error::told([rank, self.size()], failure))
     }
 
-    fn is_bound_to_thread(&self) -> bool {
-        self.is_bound
-    }
-
     fn begin(&self) -> bool {
         self.affairs().begin()
     }
