@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use cudarc::driver::{result, sys};
 use isobar_core::backend::queue;
 use isobar_core::error::Result;
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use isobar_core::team::Team;
 
 use crate::driver::{Context, Pointer, QUEUES, check, failure, lock};
 use crate::memory::Buffer;
@@ -178,8 +178,8 @@ impl Lane {
 struct Lanes {
     context: Arc<Context>,
     lanes: Vec<Lane>,
-    /// Persistent threads for all lanes but one; `None` if they could not be started.
-    threads: Option<ThreadPool>,
+    /// A thread for each lane; `None` if they could not be started.
+    threads: Option<Team>,
     start: *mut u8,
 }
 
@@ -199,7 +199,7 @@ impl Lanes {
         let start = unsafe { result::malloc_host(lanes * PIECES * PIECE, 0) }
             .map_err(|e| failure(e, "allocating host memory"))?
             .cast::<u8>();
-        let threads = ThreadPoolBuilder::new().num_threads((lanes - 1).max(1)).build().ok();
+        let threads = Team::new(lanes, "isobar-copy").ok();
         let mut this = Self { context: Arc::clone(context), lanes: Vec::new(), threads, start };
         for n in 0..lanes {
             let fail = |e| failure(e, "preparing copies");
@@ -247,19 +247,16 @@ impl Lanes {
             context.bind()?;
             work(lane, share)
         };
-        let mut jobs: Vec<_> = self.lanes.iter_mut().zip(shares).collect();
-        let Some(threads) = &self.threads else {
-            return jobs.into_iter().try_for_each(|(lane, share)| run(lane, share));
+        let mut jobs: Vec<_> =
+            self.lanes.iter_mut().zip(shares).map(|(lane, share)| (lane, Some(share), Ok(()))).collect();
+        let run = |(lane, share, result): &mut (&mut Lane, Option<S>, Result<()>)| {
+            *result = share.take().map_or(Ok(()), |share| run(lane, share));
         };
-        let own = jobs.pop();
-        let mut results: Vec<Result<()>> = jobs.iter().map(|_| Ok(())).collect();
-        threads.in_place_scope(|scope| {
-            for ((lane, share), result) in jobs.into_iter().zip(&mut results) {
-                scope.spawn(move |_| *result = run(lane, share));
-            }
-            own.map_or(Ok(()), |(lane, share)| run(lane, share))
-        })?;
-        results.into_iter().collect()
+        match &self.threads {
+            Some(threads) => threads.for_each_of(&mut jobs, &|_, job| run(job)),
+            None => jobs.iter_mut().for_each(run),
+        }
+        jobs.into_iter().try_for_each(|(_, _, result)| result)
     }
 }
 

@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use std::process::ExitCode;
 
 use common::Needing;
+use isobar_core::execute::{Execute, Host};
 use isobar_cuda::compile::Source;
 use isobar_cuda::nvrtc::Nvrtc;
 use isobar_cuda::pack::{self, Pack, build, list};
 use isobar_cuda::variants;
-use rayon::prelude::*;
 
 const ARCHITECTURES: [&str; 3] = ["sm_75", "sm_80", "sm_90"];
 
@@ -55,8 +55,8 @@ fn packed() -> Vec<list::Listed> {
 
 fn every_variant_compiles_without_a_warning(nvrtc: &Nvrtc) {
     let sources = variants::all().unwrap();
-    let jobs = jobs(&sources, &packed());
-    jobs.par_iter().for_each(|(source, architecture)| {
+    let mut jobs = jobs(&sources, &packed());
+    Host.for_each(&mut jobs, |_, (source, architecture)| {
         let options = source.options(architecture, None);
         let compiled = nvrtc.compile(&format!("{}.cu", source.name), source.text(), &options);
         let compiled = compiled.unwrap_or_else(|e| panic!("{e}"));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use isobar_core::error::Result;
-use rayon::prelude::*;
+use isobar_core::execute::{Execute, Host};
 
 use super::list::Listed;
 use super::{Pack, file_name};
@@ -30,7 +30,9 @@ pub fn build(nvrtc: &Nvrtc, kernels: &[Listed], architecture: &str, folder: &Pat
             Err(error(format!("{}.cu has no kernel {kernel}, or others were compiled, too", source.name)))
         }
     };
-    let codes = kernels.par_iter().map(compile).collect::<Result<Vec<_>>>()?;
+    let mut codes: Vec<_> = kernels.iter().map(|listed| (listed, None)).collect();
+    Host.for_each(&mut codes, |_, (listed, code)| *code = Some(compile(listed)));
+    let codes = codes.into_iter().filter_map(|(_, code)| code).collect::<Result<Vec<_>>>()?;
     let path = folder.join(file_name(architecture));
     Pack::write(&path, architecture, nvrtc.version(), &codes)?;
     Ok(path)
