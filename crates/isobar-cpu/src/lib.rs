@@ -1,6 +1,6 @@
 //! The multi-threaded back end of isobar, for this machine's processor cores.
 //!
-//! * [`Cpu`] the back end: threads and vector instructions, both found at run time,
+//! * [`Cpu`] the back end: threads and vector instructions, both found at run time; `backend` what solvers ask of it,
 //! * `overhead` the memory that it takes beside vectors and coefficients,
 //! * [`Vector`] a vector with a guard at either end,
 //! * `wavefront` runs several stages over the planes of a grid in one pass over memory,
@@ -14,6 +14,7 @@
 //! * [`solvers`] solvers as objects.
 
 mod aggregate;
+mod backend;
 mod bilinear;
 mod blas;
 mod cpu;

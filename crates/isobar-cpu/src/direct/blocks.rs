@@ -3,8 +3,9 @@
 use isobar_core::simd::Pack;
 use pulp::{Simd, WithSimd};
 
+use super::both::Both;
 use super::planes::Halves;
-use super::transform::{Both, Direction, Transform};
+use super::transform::{Direction, Transform};
 use super::transpose::{MOST_LANES, transposed};
 use crate::shared::Shared;
 

@@ -7,7 +7,7 @@ use std::f64::consts::PI;
 use isobar_core::simd::Pack;
 use pulp::{Simd, WithSimd};
 
-use super::transform::{packs, registers};
+use super::both::{packs, registers};
 
 /// A number in each lane.
 type P<S> = Pack<S, f64>;

@@ -4,7 +4,7 @@ use isobar_core::direct::Lines;
 use isobar_core::simd::Pack;
 use pulp::{Simd, WithSimd};
 
-use super::transform::packs;
+use super::both::packs;
 use crate::shared::Shared;
 
 /// Packs of modes that are solved at the same time, to hide the latency of divisions.

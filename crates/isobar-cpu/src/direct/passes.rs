@@ -1,8 +1,8 @@
 //! The passes of a solve over memory.
 
-use super::Tables;
 use super::blocks::{AcrossRows, AlongRows, MOST_LINES, Rows};
 use super::lines::{Place, Solve};
+use super::tables::Tables;
 use super::transform::Direction;
 use crate::shared::Shared;
 

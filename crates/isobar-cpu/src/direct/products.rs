@@ -4,7 +4,7 @@ use isobar_core::direct::{Basis, Symmetry};
 use isobar_core::simd::Pack;
 use pulp::{Simd, WithSimd};
 
-use super::transform::{Both, packs, registers};
+use super::both::{Both, packs, registers};
 
 /// The products x̂_k = Σ_i S_ik x_i and x_i = Σ_k S_ik x̂_k, with even and odd parts of lines apart where
 /// vectors are even or odd.

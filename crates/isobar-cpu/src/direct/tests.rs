@@ -2,8 +2,8 @@ use isobar_core::direct::{AxisMatrix, Basis, Symmetry, Trig};
 use isobar_core::problem::random;
 
 use super::blocks::AcrossRows;
+use super::tables::{Ask, Machine};
 use super::transform::{Direction, Transform};
-use super::{Ask, Machine};
 use crate::cpu::Cpu;
 use crate::shared::Shared;
 

@@ -4,8 +4,8 @@ use isobar_core::direct::Trig;
 use isobar_core::simd::Pack;
 use pulp::Simd;
 
+use super::both::{Both, packs, registers, scaled};
 use super::fft::{Fft, root, times};
-use super::transform::{Both, packs, registers, scaled};
 
 /// Transforms that equal a complex Fourier transform of the same length of reordered lines: one line is the real, another the
 /// imaginary part.

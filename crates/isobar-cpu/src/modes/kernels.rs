@@ -5,10 +5,42 @@
 
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
+use isobar_core::stencil::VerticalModes;
 use pulp::{Simd, WithSimd};
 
-use super::Vectors;
 use crate::shared::{Row, RowMut};
+
+/// s_m(k) at `m + modes · k`
+#[derive(Clone, Debug)]
+pub(super) struct Vectors<T> {
+    by_layer: Vec<T>,
+    modes: usize,
+}
+
+impl<T: Real> Vectors<T> {
+    pub(super) fn new(modes: &VerticalModes) -> Self {
+        let count = modes.count();
+        let mut by_layer = vec![T::ZERO; count * modes.layers()];
+        for m in 0..count {
+            for (k, &s) in modes.vector(m).iter().enumerate() {
+                by_layer[m + count * k] = T::from_f64(s);
+            }
+        }
+        Self { by_layer, modes: count }
+    }
+
+    /// Returns s_m(k).
+    #[inline(always)]
+    pub(super) fn get(&self, m: usize, k: usize) -> T {
+        self.by_layer[m + self.modes * k]
+    }
+
+    /// Returns s_m(k) of all modes in a layer.
+    #[inline(always)]
+    pub(super) fn layer(&self, k: usize) -> &[T] {
+        &self.by_layer[self.modes * k..][..self.modes]
+    }
+}
 
 /// Layers that are added together, so that sums are loaded and stored once for them.
 const LAYERS: usize = 8;

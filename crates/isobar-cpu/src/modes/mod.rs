@@ -15,7 +15,7 @@ use isobar_core::real::Real;
 use isobar_core::stencil::VerticalModes;
 use isobar_core::stencil::tensor_levels::SupportsTransfers;
 
-use self::kernels::{Expand, Project};
+use self::kernels::{Expand, Project, Vectors};
 use crate::bilinear::Bilinear;
 use crate::blas::Dot;
 use crate::cpu::Cpu;
@@ -34,38 +34,6 @@ pub(crate) struct Modal<T: Real> {
     vectors: RwLock<Vectors<T>>,
     /// A half plane of modes in the grid's precision for every thread.
     rounded: Mutex<Vec<T>>,
-}
-
-/// s_m(k) at `m + modes · k`
-#[derive(Clone, Debug)]
-struct Vectors<T> {
-    by_layer: Vec<T>,
-    modes: usize,
-}
-
-impl<T: Real> Vectors<T> {
-    fn new(modes: &VerticalModes) -> Self {
-        let count = modes.count();
-        let mut by_layer = vec![T::ZERO; count * modes.layers()];
-        for m in 0..count {
-            for (k, &s) in modes.vector(m).iter().enumerate() {
-                by_layer[m + count * k] = T::from_f64(s);
-            }
-        }
-        Self { by_layer, modes: count }
-    }
-
-    /// Returns s_m(k).
-    #[inline(always)]
-    fn get(&self, m: usize, k: usize) -> T {
-        self.by_layer[m + self.modes * k]
-    }
-
-    /// Returns s_m(k) of all modes in a layer.
-    #[inline(always)]
-    fn layer(&self, k: usize) -> &[T] {
-        &self.by_layer[self.modes * k..][..self.modes]
-    }
 }
 
 impl<T: Real> Modal<T> {

@@ -32,9 +32,8 @@ use isobar_core::backend::Meanwhile;
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::real::Real;
-use pulp::{Simd, WithSimd};
 
-pub(crate) use self::coefficients::{Coefficients, Entries, RowCoefficients, Stored, TileCoefficients};
+pub(crate) use self::coefficients::{Coefficients, Entries, Kernel, On, RowCoefficients, Stored, TileCoefficients};
 use crate::cpu::Cpu;
 use crate::geometry::{Geometry, HalfPlane};
 use crate::per_queue::PerQueue;
@@ -102,52 +101,6 @@ impl<T> ChunkSpace<T> {
 
 /// A stage of a pass, called with a plane and the space of its chunk.
 pub(crate) type Stage<'a, T> = &'a (dyn Fn(usize, &mut ChunkSpace<T>) + Sync);
-
-/// A loop over one half plane, written once for all kinds of coefficients. (A trait, not a closure: only
-/// functions that are sure to be inlined get this machine's vector instructions.)
-pub(crate) trait Kernel<T: Real> {
-    /// The sums of the loop.
-    type Output;
-    /// Whether the loop ever reads halo columns, and must be compiled for them too.
-    const READS_HALO_COLUMNS: bool = true;
-
-    /// Runs the loop; all implementations are `#[inline(always)]`.
-    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> Self::Output;
-}
-
-/// A kernel with its operands.
-pub(crate) struct On<'a, K, T, C> {
-    pub(crate) kernel: K,
-    pub(crate) geometry: Geometry<'a, T>,
-    pub(crate) coefficients: &'a C,
-}
-
-impl<T: Real, K: Kernel<T>, C: Coefficients<T>> WithSimd for On<'_, K, T, C> {
-    type Output = K::Output;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> K::Output {
-        let Self { kernel, geometry: g, coefficients: c } = self;
-        if S::IS_SCALAR {
-            return run_without_vectors(kernel, g, c.without_vectors());
-        }
-        if C::IS_PLAIN {
-            let plain = Geometry { periodic: [false; 3], ..g };
-            if K::READS_HALO_COLUMNS && g.layout.has_halo_columns() {
-                return kernel.run(simd, plain, c);
-            }
-            return kernel.run(simd, Geometry { replaces_ends: false, ..plain }, c);
-        }
-        kernel.run(simd, g, c)
-    }
-}
-
-/// Runs a kernel on a processor without vector instructions. It is compiled once for a kernel: few processors need it.
-#[inline(never)]
-fn run_without_vectors<T: Real, K: Kernel<T>, C: Coefficients<T>>(kernel: K, g: Geometry<'_, T>, c: &C) -> K::Output {
-    let periodic = if C::IS_PLAIN { [false; 3] } else { g.periodic };
-    kernel.run(pulp::Scalar::new(), Geometry { periodic, ..g }, c)
-}
 
 /// Returns the entries of a row in natural order with a ghost at either end and padding for packs.
 fn natural_row_len(layout: &Layout) -> usize {

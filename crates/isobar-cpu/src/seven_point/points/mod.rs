@@ -22,40 +22,13 @@ use isobar_core::real::Real;
 use isobar_dist::require_sweeps;
 
 use self::space::TileSpace;
+pub(super) use self::space::Tiles;
 use self::sweep::Sweep;
 use self::tile::{Moving, Tile};
 use super::{SevenPoint, Stored};
 use crate::cpu::Cpu;
 use crate::shared::Shared;
 use crate::vector::Vector;
-
-/// The workspace of tiles, or of alternating sweeps; it holds nothing between cycles.
-#[derive(Debug)]
-pub(super) struct Tiles<T> {
-    /// One space a thread.
-    spaces: Vec<TileSpace<T>>,
-    /// Σ r² of each tile.
-    sums: Vec<f64>,
-    /// Σ r² of each line of cells along x, in tiles that follow each other in x.
-    lines: Vec<f64>,
-    /// u between the sweeps of a cycle that is computed sweep by sweep.
-    between: Option<Vector<T>>,
-}
-
-impl<T> Default for Tiles<T> {
-    fn default() -> Self {
-        Self { spaces: Vec::new(), sums: Vec::new(), lines: Vec::new(), between: None }
-    }
-}
-
-impl<T: Real> Tiles<T> {
-    pub(super) fn bytes(&self) -> usize {
-        self.spaces.iter().map(TileSpace::bytes).sum::<usize>()
-            + size_of_val(&self.sums[..])
-            + size_of_val(&self.lines[..])
-            + self.between.as_ref().map_or(0, |between| size_of_val(between.entries()))
-    }
-}
 
 /// Cells of a tile in one, two and three dimensions: its storage is about a second-level cache of a mebibyte, and rows are long
 /// enough for vector instructions.

@@ -8,6 +8,34 @@ use isobar_core::real::Real;
 use crate::cpu::Cpu;
 use crate::vector::Vector;
 
+/// The workspace of tiles, or of alternating sweeps; it holds nothing between cycles.
+#[derive(Debug)]
+pub(crate) struct Tiles<T> {
+    /// One space a thread.
+    pub(super) spaces: Vec<TileSpace<T>>,
+    /// Σ r² of each tile.
+    pub(super) sums: Vec<f64>,
+    /// Σ r² of each line of cells along x, in tiles that follow each other in x.
+    pub(super) lines: Vec<f64>,
+    /// u between the sweeps of a cycle that is computed sweep by sweep.
+    pub(super) between: Option<Vector<T>>,
+}
+
+impl<T> Default for Tiles<T> {
+    fn default() -> Self {
+        Self { spaces: Vec::new(), sums: Vec::new(), lines: Vec::new(), between: None }
+    }
+}
+
+impl<T: Real> Tiles<T> {
+    pub(crate) fn bytes(&self) -> usize {
+        self.spaces.iter().map(TileSpace::bytes).sum::<usize>()
+            + size_of_val(&self.sums[..])
+            + size_of_val(&self.lines[..])
+            + self.between.as_ref().map_or(0, |between| size_of_val(between.entries()))
+    }
+}
+
 /// Lanes between rows: the last of them holds the neighbour west of the next row, the first the one east of the previous
 /// row.
 const MARGIN: usize = ROW_ALIGNMENT;

@@ -1,0 +1,118 @@
+//! The data that a solve reads.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use isobar_core::direct::{Basis, Separable};
+use isobar_core::error::Result;
+use isobar_core::layout::Layout;
+use pulp::{Simd, WithSimd};
+
+use super::lines::Systems;
+use super::memory::LINE;
+use super::planes::Planes;
+use super::transform::Transform;
+use crate::cpu::Cpu;
+
+/// The data that a solve reads.
+pub(super) struct Tables {
+    pub(super) cpu: Cpu,
+    pub(super) planes: Planes,
+    /// Transforms along rows and across them; a single row needs none.
+    pub(super) along: Transform,
+    pub(super) across: Option<Transform>,
+    pub(super) systems: Systems,
+    /// Eigenvalues of both axes, those of rows padded to whole packs.
+    pub(super) values: [Vec<f64>; 2],
+    pub(super) description: String,
+    pub(super) machine: Machine,
+}
+
+/// The vector registers of a processor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Machine {
+    pub(super) lanes: usize,
+    pub(super) registers: usize,
+}
+
+pub(super) struct Ask;
+
+impl WithSimd for Ask {
+    type Output = Machine;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> Machine {
+        Machine { lanes: S::F64_LANES, registers: S::REGISTER_COUNT }
+    }
+}
+
+impl Tables {
+    pub(super) fn new(cpu: &Cpu, layout: Layout, factors: &Separable) -> Result<Self> {
+        let bases = factors.bases()?;
+        let machine = cpu.dispatch::<f64, _>(Ask);
+        let [along, across] = &bases;
+        // A single row is multiplied by its vector of one entry together with the other factor.
+        let [factor, across_rows] = match across.len() {
+            1 => [across.entry(0, 0), 0.0],
+            _ => [1.0, 1.0],
+        };
+        let mut values = [along, across].map(|basis| basis.values().to_vec());
+        let largest = values[0].iter().copied().fold(0.0, f64::max);
+        values[0].resize(along.len().next_multiple_of(LINE), largest);
+        let by = |basis: &Basis| {
+            if basis.trig().is_some() { "transform" } else { "products with its eigenvectors" }
+        };
+        Ok(Self {
+            cpu: cpu.clone(),
+            planes: Planes::new(layout, factors),
+            along: Transform::new(along, factor, machine.registers),
+            across: (across_rows > 0.0).then(|| Transform::new(across, 1.0, machine.registers)),
+            systems: Systems::new(&factors.lines),
+            values,
+            description: factors.describe(&bases, by),
+            machine,
+        })
+    }
+
+    /// Returns the threads worth using.
+    pub(super) fn threads(&self) -> usize {
+        self.cpu.threads_for(self.planes.layout().shape().cells())
+    }
+
+    /// Returns whether there are too few batches of planes for all threads.
+    pub(super) fn divides_batches(&self) -> bool {
+        let threads = self.threads();
+        threads > 1 && self.planes.batches() < 4 * threads
+    }
+
+    /// Returns the blocks of rows in a batch.
+    pub(super) fn blocks(&self, batch: usize) -> usize {
+        (self.planes.planes(batch).len() * self.planes.rows).div_ceil(2 * self.machine.lanes)
+    }
+
+    /// Returns the packs of a row of modes.
+    pub(super) fn packs(&self) -> usize {
+        self.planes.columns.div_ceil(self.machine.lanes)
+    }
+
+    /// Returns the numbers of scratch a thread.
+    pub(super) fn scratch(&self) -> usize {
+        let along = self.along.scratch() + 2 * self.planes.columns;
+        let across = self.across.as_ref().map_or(0, Transform::scratch);
+        // Buffers of different threads are more than a line apart, as prefetchers fetch two lines.
+        (along.max(across).max(self.systems.scratch()) * self.machine.lanes).next_multiple_of(LINE) + 2 * LINE
+    }
+
+    /// Calls `f(item, thread)` for all items, concurrently on all threads.
+    pub(super) fn each(&self, count: usize, f: impl Fn(usize, usize) + Sync) {
+        let next = AtomicUsize::new(0);
+        self.cpu.for_each(self.threads().min(count), |thread| {
+            loop {
+                let item = next.fetch_add(1, Ordering::Relaxed);
+                if item >= count {
+                    break;
+                }
+                f(item, thread);
+            }
+        });
+    }
+}
