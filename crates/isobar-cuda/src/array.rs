@@ -8,18 +8,11 @@ use isobar_core::layout::{Layout, Shape};
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
 
-use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
-use crate::kernels;
 use crate::launch::{Argument, Arguments, Kernel, refuse_while_recording};
 use crate::memory::Buffer;
-use crate::vector::{Vector, c_name, index};
-
-/// Returns the source of the kernels in one precision.
-pub(crate) fn source<T: Real>() -> Source {
-    Source::new("array", kernels::ARRAY).define("REAL", c_name::<T>())
-}
+use crate::vector::{Vector, index};
 
 /// `Strides` of array.cu, in elements.
 #[derive(Clone, Copy)]

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Once, Weak};
 use std::time::Duration;
 
+use crate::code::Code;
 use crate::driver::lock;
-use crate::module::Code;
 
 #[derive(Debug)]
 struct Queue {

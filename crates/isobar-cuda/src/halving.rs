@@ -219,7 +219,7 @@ fn fill<T: Real>(
     }
     coarse.kind().send_ratios::<T>(coarse.cuda(), to, &coarse_axes)?;
     coarse.prepare_colours()?;
-    coarse.prepare_looks()?.look(coarse)
+    coarse.look(coarse.prepare_looks()?)
 }
 
 impl SupportsPoints for Cuda {

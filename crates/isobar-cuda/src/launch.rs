@@ -9,8 +9,8 @@ use cudarc::driver::sys;
 use isobar_core::error::{Error, Result};
 use isobar_core::real::Real;
 
+use crate::code::Code;
 use crate::driver::{Context, Pointer, check};
-use crate::module::Code;
 
 /// A kernel, which may still be compiled when it is requested; its first launch waits for that.
 ///

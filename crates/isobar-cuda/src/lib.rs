@@ -5,16 +5,17 @@
 //! ([`cusparse`]) when a stored matrix is made; programs build and run without any of them. All work runs in order on one
 //! stream; scalars stay on the GPU; iterations are recorded and replayed.
 //!
-//! * [`Cuda`]: the back end; [`devices`]: the GPUs found; `array`: callers' arrays, in host or GPU memory,
+//! * [`Cuda`]: one GPU; `backend`: what solvers ask of it; [`devices`]: the GPUs found; `array`: callers' arrays, in host or GPU memory,
 //! * `overhead`: memory beside vectors and coefficients; `driver`, `memory`, `staging`: the driver, GPU memory, copies to and from the GPU,
-//! * [`compile`], [`nvrtc`], `module`: compilation and loading of kernels, `background` while others are used; [`compilations`]: its statistics,
+//! * [`compile`], [`nvrtc`], `module`, `code`: compilation and loading of kernels, `background` while others are used, `files` of them;
+//!   [`compilations`]: its statistics,
 //! * [`pack`]: kernels that come compiled; [`variants`]: all kernels, for tests without a GPU,
 //! * `launch` and `iterate`: launches and iterations,
 //! * [`seven_point`]: operators that couple a cell to its six neighbours: [`tensor_product`] with its own kernels,
 //!   [`diffusion`] with generic kernels, a header and coefficients,
 //! * [`galerkin`]: Galerkin levels of diffusion,
 //! * [`link`]: exchange between GPUs: [`peers`] by stores to each other's memory, [`nccl`] by messages of that library;
-//!   `part`: vectors on subdomains,
+//!   `part`: vectors on subdomains, `neighbour`: ranks beside them,
 //! * [`direct`]: direct solves of separable matrices,
 //! * [`problem`]: diffusion problems whose coefficients are callers' arrays,
 //! * [`stored_matrix`]: stored matrices by cuSPARSE; [`aggregate`]: aggregates,
@@ -22,7 +23,9 @@
 
 pub mod aggregate;
 mod array;
+mod backend;
 mod background;
+mod code;
 pub mod compilations;
 pub mod compile;
 mod cuda;
@@ -31,6 +34,7 @@ mod device;
 pub mod diffusion;
 pub mod direct;
 mod driver;
+mod files;
 pub mod galerkin;
 mod halving;
 mod iterate;
@@ -41,6 +45,7 @@ pub mod link;
 mod memory;
 mod module;
 pub mod nccl;
+mod neighbour;
 pub mod nvrtc;
 mod overhead;
 pub mod pack;
@@ -57,8 +62,9 @@ pub mod tensor_product;
 pub mod variants;
 mod vector;
 
-pub use cuda::{Cuda, sources};
+pub use cuda::Cuda;
 pub use device::{DeviceDescription, devices};
 pub use overhead::OVERHEAD;
 pub use scalars::Scalars;
+pub use variants::sources;
 pub use vector::Vector;

@@ -1,33 +1,13 @@
 //! Links between the GPUs of several ranks.
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::real::Real;
-use isobar_dist::part::{Division, Link, Redivision};
+use std::sync::Arc;
 
-use crate::cuda::Cuda;
+use isobar_core::error::{Error, Result};
+
+use crate::driver::Context;
+use crate::module::Modules;
 use crate::nccl::NcclLink;
 use crate::peers::Peers;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
-
-/// The rank that has the rows beyond an end of a subdomain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Neighbour {
-    pub(crate) rank: usize,
-    /// Whether it is beyond the end of a periodic direction.
-    pub(crate) is_around: bool,
-}
-
-impl Neighbour {
-    /// Returns the rank before the first row of this rank's subdomain, or after the last, if there is one.
-    pub(crate) fn of(layout: &Layout, is_last: bool, [rank, size]: [usize; 2]) -> Option<Self> {
-        let (end, step) = if is_last { (1, 1) } else { (0, size - 1) };
-        let rank = (rank + step) % size;
-        (layout.halo()[end] > 0).then(|| Self { rank, is_around: layout.goes_around_in_y()[end] })
-    }
-}
 
 /// The allowed links. Of those that all ranks allow, the best that works is used: stores, then NCCL, then the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,24 +68,24 @@ pub enum CardLink {
 }
 
 impl CardLink {
-    /// Implements [`Cuda::join`].
+    /// Implements [`Cuda::join`](crate::Cuda::join).
     pub(crate) fn join(
-        cuda: &Cuda,
+        context: &Arc<Context>,
+        modules: &Modules,
         ways: Ways,
         ranks: [usize; 2],
         all_gather: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>>,
     ) -> Result<Option<Self>> {
-        let [rank, size] = ranks;
-        if size < 2 {
+        if ranks[1] < 2 {
             return Ok(None);
         }
         let ways = ways.of_all(all_gather)?;
         if ways.stores
-            && let Some(peers) = Peers::join(cuda, rank, size, all_gather)?
+            && let Some(peers) = Peers::join(context, modules, ranks, all_gather)?
         {
             return Ok(Some(Self::Stores(peers)));
         }
-        Ok(if ways.nccl { NcclLink::join(cuda, ranks, all_gather)?.map(Self::Nccl) } else { None })
+        Ok(if ways.nccl { NcclLink::join(context, modules, ranks, all_gather)?.map(Self::Nccl) } else { None })
     }
 
     /// Fails if another rank has not answered.
@@ -114,34 +94,6 @@ impl CardLink {
             Self::Stores(peers) => peers.check(),
             Self::Nccl(nccl) => nccl.check(),
         }
-    }
-}
-
-/// Calls a method of either link.
-macro_rules! of_either {
-    ($self:ident, $link:ident => $call:expr) => {
-        match $self {
-            Self::Stores($link) => $call,
-            Self::Nccl($link) => $call,
-        }
-    };
-}
-
-impl Link<Cuda> for CardLink {
-    fn fill<T: Real>(&self, cuda: &Cuda, x: &mut Vector<T>, colours: &[Colour]) -> Result<()> {
-        of_either!(self, link => link.fill(cuda, x, colours))
-    }
-
-    fn sum(&self, cuda: &Cuda, sums: &[Scalar], scalars: &mut Scalars) -> Result<()> {
-        of_either!(self, link => link.sum(cuda, sums, scalars))
-    }
-
-    fn gather<T: Real>(&self, cuda: &Cuda, part: &Vector<T>, rows: &[usize], whole: &mut Vector<T>) -> Result<()> {
-        of_either!(self, link => link.gather(cuda, part, rows, whole))
-    }
-
-    fn redivide<T: Real>(&self, cuda: &Cuda, division: &Division, change: Redivision<'_, Vector<T>>) -> Result<()> {
-        of_either!(self, link => link.redivide(cuda, division, change))
     }
 }
 

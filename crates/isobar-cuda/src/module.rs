@@ -6,16 +6,16 @@
 //! A kernel requested later, while an iteration is noted (see [`crate::iterate`]), is loaded when that runs.
 
 use std::collections::HashMap;
-use std::ffi::CString;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
-use cudarc::driver::{result, sys};
-use isobar_core::error::{Error, Result};
+use cudarc::driver::sys;
+use isobar_core::error::Result;
 
 use crate::background;
+use crate::code::Code;
 use crate::compile::Source;
-use crate::driver::{Context, check, error, failure, lock};
+use crate::driver::{Context, check, lock};
 use crate::launch::Kernel;
 use crate::pack::list;
 
@@ -27,44 +27,6 @@ pub(crate) struct Module {
     kernels: Mutex<Vec<Arc<Code>>>,
     awaited: Arc<Mutex<Vec<Arc<Code>>>>,
 }
-
-/// The machine code of one kernel.
-#[derive(Debug)]
-pub(crate) struct Code {
-    context: Arc<Context>,
-    source: Source,
-    name: &'static str,
-    /// Whether it was in the pack or in the cache when it was requested.
-    was_compiled: bool,
-    /// Whether a solver will launch it, for all that is known.
-    is_needed: AtomicBool,
-    /// Machine code until it is loaded, or why there is none.
-    compiled: OnceLock<std::result::Result<Mutex<Vec<u8>>, String>>,
-    loaded: OnceLock<Loaded>,
-    /// Dynamic shared memory allowed for its blocks. B
-    shared_bytes: Mutex<usize>,
-}
-
-/// Machine code on the GPU.
-#[derive(Debug)]
-struct Image {
-    context: Arc<Context>,
-    module: sys::CUmodule,
-}
-
-#[derive(Debug)]
-struct Loaded {
-    function: sys::CUfunction,
-    _image: Image,
-}
-
-// SAFETY: driver handles, usable from any thread.
-unsafe impl Send for Loaded {}
-// SAFETY: as above.
-unsafe impl Sync for Loaded {}
-
-/// Dynamic shared memory that needs no permission: 48 KiB less the static shared memory of kernels.
-const FREE_SHARED_BYTES: usize = 40 << 10;
 
 impl Module {
     /// Returns a kernel by name.
@@ -99,25 +61,16 @@ impl Module {
         let code = unsafe {
             sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&raw mut blocks, function, threads as i32, shared_bytes)
         };
-        check(code, kernel.code.name)?;
+        check(code, kernel.code.name())?;
         Ok(self.context.multiprocessors * usize::try_from(blocks).unwrap_or(0).max(1))
     }
 
     fn code(&self, name: &'static str) -> Arc<Code> {
         let mut kernels = lock(&self.kernels);
-        if let Some(code) = kernels.iter().find(|code| code.name == name) {
+        if let Some(code) = kernels.iter().find(|code| code.name() == name) {
             return Arc::clone(code);
         }
-        let code = Arc::new(Code {
-            context: Arc::clone(&self.context),
-            source: self.source.clone(),
-            name,
-            was_compiled: self.source.is_compiled(name, &self.context.architecture()),
-            is_needed: AtomicBool::new(false),
-            compiled: OnceLock::new(),
-            loaded: OnceLock::new(),
-            shared_bytes: Mutex::new(FREE_SHARED_BYTES),
-        });
+        let code = Arc::new(Code::new(&self.context, &self.source, name));
         if !code.was_compiled {
             list::log(&self.source, name);
             background::compile(&code);
@@ -125,87 +78,6 @@ impl Module {
         lock(&self.awaited).push(Arc::clone(&code));
         kernels.push(Arc::clone(&code));
         code
-    }
-}
-
-impl Code {
-    pub(crate) fn context(&self) -> &Context {
-        &self.context
-    }
-
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// Compiles it, reads it from the pack or the cache, or waits for another thread that does.
-    pub(crate) fn compile(&self) -> &std::result::Result<Mutex<Vec<u8>>, String> {
-        self.compiled.get_or_init(|| match self.source.cubin(self.name, &self.context.architecture()) {
-            Ok(cubin) => Ok(Mutex::new(cubin)),
-            Err(Error::Device { message, .. }) => Err(message),
-            Err(other) => Err(other.to_string()),
-        })
-    }
-
-    /// Returns the loaded kernel.
-    pub(crate) fn function(&self) -> Result<sys::CUfunction> {
-        match self.loaded.get() {
-            Some(loaded) => Ok(loaded.function),
-            None => self.load(),
-        }
-    }
-
-    fn load(&self) -> Result<sys::CUfunction> {
-        let cubin = self.compile().as_ref().map_err(|message| error(message.clone()))?;
-        let mut cubin = lock(cubin);
-        if let Some(loaded) = self.loaded.get() {
-            return Ok(loaded.function);
-        }
-        let name = CString::new(self.name).map_err(|_| error(format!("{}: not a name", self.name)))?;
-        let fail = |e| failure(e, self.name);
-        self.context.bind()?;
-        // SAFETY: the driver reads the length from the image's own header, and checks it.
-        let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }
-            .map_err(|e| failure(e, "loading a compiled kernel"))?;
-        let image = Image { context: Arc::clone(&self.context), module };
-        // SAFETY: the module is loaded.
-        let function = unsafe { result::module::get_function(module, name) }.map_err(fail)?;
-        // This query loads the kernel's code now instead of at its first launch.
-        let registers = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_NUM_REGS;
-        // SAFETY: the function was just found.
-        unsafe { result::function::get_function_attribute(function, registers) }.map_err(fail)?;
-        let shared_bytes = lock(&self.shared_bytes);
-        if *shared_bytes > FREE_SHARED_BYTES {
-            self.set_shared_bytes(function, *shared_bytes)?;
-        }
-        *cubin = Vec::new();
-        Ok(self.loaded.get_or_init(|| Loaded { function, _image: image }).function)
-    }
-
-    /// Allows its blocks this much dynamic shared memory.
-    fn allow(&self, shared_bytes: usize) -> Result<()> {
-        let mut allowed = lock(&self.shared_bytes);
-        if shared_bytes > *allowed {
-            if let Some(loaded) = self.loaded.get() {
-                self.context.bind()?;
-                self.set_shared_bytes(loaded.function, shared_bytes)?;
-            }
-            *allowed = shared_bytes;
-        }
-        Ok(())
-    }
-
-    fn set_shared_bytes(&self, function: sys::CUfunction, shared_bytes: usize) -> Result<()> {
-        let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // SAFETY: the kernel is loaded.
-        check(unsafe { sys::cuFuncSetAttribute(function, attribute, shared_bytes as i32) }, self.name)
-    }
-}
-
-impl Drop for Image {
-    fn drop(&mut self) {
-        let _ = self.context.synchronize();
-        // SAFETY: loaded once, unloaded once; whoever launches the kernel holds its `Code`, and so this.
-        let _ = unsafe { result::module::unload(self.module) };
     }
 }
 
@@ -236,7 +108,7 @@ impl Modules {
         for code in std::mem::take(&mut *lock(&self.awaited)) {
             if code.is_needed.load(Ordering::Relaxed) {
                 code.function()?;
-            } else if code.was_compiled || code.compiled.get().is_some() {
+            } else if code.is_done() {
                 // Whoever needs it after all will be told of an error.
                 let _ = code.function();
             }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use isobar_core::backend::Scalar;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
 use isobar_core::operator::{Coarser, LevelBackend, ModalTransfer, OwnModes, Transfer};
 use isobar_core::real::Real;
-use isobar_dist::part::{self, Edge, PartBackend};
+use isobar_dist::part::{self, Division, Edge, Link, PartBackend, Redivision};
 use isobar_dist::{Ranks, levels, modes};
 
 use crate::cuda::Cuda;
@@ -14,6 +15,7 @@ use crate::driver::Pointer;
 use crate::launch::{Arguments, refuse_while_recording};
 use crate::link::CardLink;
 use crate::peers;
+use crate::scalars::Scalars;
 use crate::vector::Vector;
 
 /// Returns `start` and `end` of kernels (`kernels/seven_point/seven_point.cuh`): the range of the whole grid's rows, counted from this
@@ -183,6 +185,34 @@ impl PartBackend for Cuda {
             self.copy_rows_to(from, row, rows, to, j)?;
         }
         Ok(())
+    }
+}
+
+/// Calls a method of either link.
+macro_rules! of_either {
+    ($self:ident, $link:ident => $call:expr) => {
+        match $self {
+            Self::Stores($link) => $call,
+            Self::Nccl($link) => $call,
+        }
+    };
+}
+
+impl Link<Cuda> for CardLink {
+    fn fill<T: Real>(&self, cuda: &Cuda, x: &mut Vector<T>, colours: &[Colour]) -> Result<()> {
+        of_either!(self, link => link.fill(cuda, x, colours))
+    }
+
+    fn sum(&self, cuda: &Cuda, sums: &[Scalar], scalars: &mut Scalars) -> Result<()> {
+        of_either!(self, link => link.sum(cuda, sums, scalars))
+    }
+
+    fn gather<T: Real>(&self, cuda: &Cuda, part: &Vector<T>, rows: &[usize], whole: &mut Vector<T>) -> Result<()> {
+        of_either!(self, link => link.gather(cuda, part, rows, whole))
+    }
+
+    fn redivide<T: Real>(&self, cuda: &Cuda, division: &Division, change: Redivision<'_, Vector<T>>) -> Result<()> {
+        of_either!(self, link => link.redivide(cuda, division, change))
     }
 }
 

@@ -1,17 +1,12 @@
-//! Kernels that sum over all blocks, and their buffers.
+//! Buffers of kernels that sum over all blocks.
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::Result;
-use isobar_core::layout::Layout;
-use isobar_core::real::Real;
 
-use crate::cuda::Cuda;
 use crate::driver::{Context, Pointer};
 use crate::launch::Arguments;
 use crate::memory::Scratch;
-use crate::scalars::Scalars;
 
 /// Memory for the partial sums of a kernel's blocks, used by one kernel of a queue at a time, since all run in order.
 #[derive(Debug)]
@@ -37,33 +32,5 @@ impl Reduction {
         assert!(blocks <= self.blocks, "a kernel of {blocks} blocks, but the buffer is for {}", self.blocks);
         let start = self.scratch.start();
         arguments.with(start + COUNTER as Pointer).with(start).with(sums)
-    }
-}
-
-impl Cuda {
-    /// Launches an operation on all entries of vectors of a layout, which also sums.
-    pub(crate) fn with_sum<T: Real>(
-        &self,
-        name: &'static str,
-        arguments: Arguments,
-        layout: &Layout,
-        out: Scalar,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
-        let arguments = self.reduction().append(arguments, self.blocks(layout.len()), scalars.pointer(out));
-        self.elementwise(self.kernel::<T>(name)?, layout.len(), arguments)?;
-        self.sum(layout, &[out], scalars)
-    }
-
-    /// Appends the buffers that a kernel of [`Cuda::summing_blocks`] blocks needs to sum two numbers, and the address of the sums.
-    pub(crate) fn summing(&self, arguments: Arguments, sums: Pointer) -> Arguments {
-        self.reduction().append(arguments, self.summing_blocks(), sums)
-    }
-
-    /// Returns the number of blocks of kernels that sum over whole arrays.
-    pub(crate) fn summing_blocks(&self) -> usize {
-        /// Blocks of 256 threads.
-        const A_MULTIPROCESSOR: usize = 8;
-        A_MULTIPROCESSOR * self.context().multiprocessors
     }
 }

@@ -8,17 +8,23 @@ use isobar_core::real::Real;
 use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil};
 
 use crate::compile::Source;
+use crate::cuda::{array_source, vector_source};
 use crate::galerkin::setup::Number;
 use crate::tensor_product::tile::{Sources, Tile};
-use crate::tensor_product::{modes, planes, single};
-use crate::{aggregate, cuda, diffusion, direct, galerkin, nccl, peers, stored_matrix};
+use crate::tensor_product::{expand, modes, planes, single};
+use crate::{aggregate, diffusion, direct, galerkin, nccl, peers, problem, stored_matrix};
+
+/// Returns the sources that every GPU needs, whatever the solver.
+pub fn sources() -> [Source; 5] {
+    [vector_source::<f64>(), vector_source::<f32>(), array_source::<f64>(), array_source::<f32>(), problem::source()]
+}
 
 /// Returns the variants, each once.
 ///
 /// # Errors
 /// None, unless a source of these sizes is not supported.
 pub fn all() -> Result<Vec<Source>> {
-    let mut all: Vec<Source> = cuda::sources().into();
+    let mut all: Vec<Source> = sources().into();
     all.extend([
         direct::source(),
         direct::axis::source(256, true, false),
@@ -65,8 +71,8 @@ fn of_operators<T: Real>(all: &mut Vec<Source>) -> Result<()> {
     for count in [1, 5, 32] {
         for (layers, columns) in [(7, 1), (100, 1), (128, 1 << 18)] {
             let tile = Tile::new::<T>(layers, columns)?;
-            all.push(modes::sweep_source::<T, T>(tile, layers, count));
-            all.push(modes::sweep_source::<T, f32>(tile, layers, count));
+            all.push(expand::sweep_source::<T, T>(tile, layers, count));
+            all.push(expand::sweep_source::<T, f32>(tile, layers, count));
         }
         all.push(modes::source::<T, T>(count));
         all.push(modes::source::<T, f32>(count));

@@ -16,7 +16,8 @@ use crate::driver::Pointer;
 use crate::launch::Argument;
 use crate::memory::Buffer;
 use crate::part::rows_around;
-use crate::seven_point::kind::{self, Kind};
+use crate::seven_point::kind::Kind;
+use crate::seven_point::sources;
 
 /// The compile-time properties of a stencil: see `diffusion.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +67,7 @@ unsafe impl Argument for Form {}
 
 /// Returns all sources for a stencil and line solves for columns with these numbers of layers; `wide` for vectors of 2³¹ elements and more.
 pub fn sources<T: Real>(stencil: &stencil::Diffusion, layers: &[usize], wide: bool) -> Vec<Source> {
-    kind::sources::<Diffusion, T>(stencil, layers, wide)
+    sources::all::<Diffusion, T>(stencil, layers, wide)
 }
 
 impl Diffusion {

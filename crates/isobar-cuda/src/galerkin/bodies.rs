@@ -7,7 +7,8 @@ use isobar_core::operator::Correction;
 use isobar_core::real::Real;
 use isobar_dist::PartBackend;
 
-use super::{Lists, sources};
+use super::setup::Lists;
+use super::sources::sources;
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::launch::{Arguments, refuse_while_recording};

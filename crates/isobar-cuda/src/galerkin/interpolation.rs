@@ -10,8 +10,9 @@ use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin_levels::Finer;
 
-use super::twenty_seven::{TwentySeven, bits};
-use super::{DirectionWeights, cell_block, sources};
+use super::setup::DirectionWeights;
+use super::sources::{bits, cell_block, sources};
+use super::twenty_seven::TwentySeven;
 use crate::cuda::Cuda;
 use crate::diffusion::Diffusion;
 use crate::driver::Pointer;

@@ -11,6 +11,7 @@
 pub mod bodies;
 pub mod interpolation;
 pub mod setup;
+mod sources;
 pub mod twenty_seven;
 
 use std::sync::Arc;
@@ -27,35 +28,11 @@ use isobar_dist::PartBackend;
 pub use bodies::BodyCorrection;
 pub use interpolation::Interpolation;
 pub use setup::{DirectionWeights, Lists, Matrix};
+pub use sources::{columns_source, sources};
 pub use twenty_seven::TwentySeven;
 
-use crate::compile::Source;
 use crate::cuda::Cuda;
-use crate::kernels::galerkin as kernels;
 use crate::seven_point::SevenPoint;
-use crate::vector::c_name;
-
-/// Returns the sources of the kernels in one precision.
-pub fn sources<T: Real>() -> [Source; 4] {
-    [
-        ("galerkin_apply", kernels::APPLY),
-        ("galerkin_lines", kernels::LINES),
-        ("galerkin_interpolate", kernels::INTERPOLATE),
-        ("galerkin_bodies", kernels::BODIES),
-    ]
-    .map(|(name, text)| Source::new(name, text).define("REAL", c_name::<T>()))
-}
-
-/// Returns the source of the relaxation of columns in one precision, for blocks of at most this many threads, 256 or 512.
-pub fn columns_source<T: Real>(threads: usize) -> Source {
-    let [_, lines, ..] = sources::<T>();
-    if threads == 512 { lines } else { lines.define("COLUMN_THREADS", threads) }
-}
-
-/// Returns the threads in m and k of a block with one cell per thread.
-fn cell_block(layers: usize) -> [usize; 2] {
-    if layers == 1 { [256, 1] } else { [32, 8] }
-}
 
 impl SupportsGalerkin for Cuda {
     /// On a GPU the cost of a small grid is its launches. At 256³ on an H200 an iteration took 4.9 ms, and 8.5 ms with two visits on two levels, which

@@ -12,7 +12,8 @@ use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin::couplings::{COLOURS, Grid, UPPER};
 
-use super::{Matrix, cell_block, columns_source, sources};
+use super::setup::Matrix;
+use super::sources::{bits, cell_block, columns_source, sources};
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments, Launch, refuse_while_recording};
@@ -283,11 +284,6 @@ impl<T: Real> TwentySeven<T> {
         let grid = [columns.div_ceil(32), planes, 1];
         self.cuda.launch(self.lines.kernel("solve_columns")?, grid, [32, 1], arguments)
     }
-}
-
-/// Packs flags into bits.
-pub(super) fn bits<const N: usize>(flags: [bool; N]) -> u32 {
-    flags.into_iter().enumerate().map(|(n, flag)| u32::from(flag) << n).sum()
 }
 
 impl<T: Real> Operator<Cuda, T> for TwentySeven<T> {

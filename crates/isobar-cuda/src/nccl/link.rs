@@ -1,31 +1,22 @@
-//! Exchange of halo rows, sums and layers by messages of NCCL.
+//! The link of a rank to others by messages of NCCL.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use isobar_core::backend::Scalar;
 use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Slab};
-use isobar_core::real::Real;
-use isobar_dist::part::{Division, Link, PartBackend, Redivision};
 
 use super::Nccl;
 use super::messages::{Job, Message};
 use crate::compile::Source;
-use crate::cuda::Cuda;
-use crate::driver::{Pointer, error};
+use crate::driver::{Context, Pointer, error};
 use crate::kernels;
-use crate::launch::{Argument, Arguments, Call};
-use crate::link::Neighbour;
+use crate::launch::Call;
 use crate::memory::Buffer;
-use crate::module::Module;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::module::{Module, Modules};
 
 /// Bytes of each of the buffers for packed layers sent and received.
-const ROOM: usize = 16 << 20;
-/// Largest number of scalars summed at once.
-const SUMS: usize = 8;
+pub(super) const ROOM: usize = 16 << 20;
 
 /// Returns the source of the kernels.
 pub fn source() -> Source {
@@ -35,69 +26,22 @@ pub fn source() -> Source {
 /// The ranks of a job, each with its own GPU on any host.
 #[derive(Debug)]
 pub struct NcclLink {
-    job: Job,
-    module: Arc<Module>,
+    pub(super) job: Job,
+    pub(super) module: Arc<Module>,
     /// The send buffer and the receive buffer.
-    rooms: [Buffer; 2],
+    pub(super) rooms: [Buffer; 2],
     /// The scalars of all ranks.
-    numbers: Buffer,
-}
-
-/// `Which` of packing.cu.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Which([i32; SUMS]);
-
-// SAFETY: as in packing.cu; 32-bit integers.
-unsafe impl Argument for Which {}
-
-/// Runs of 16-byte words at equal distances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Runs {
-    place: Pointer,
-    /// Words per run.
-    run: usize,
-    /// Words from one run to the next.
-    pitch: usize,
-    count: usize,
-    /// Whether adjacent runs are stored in exchanged order.
-    is_exchanged: bool,
-}
-
-/// Returns start and length of the part of a message of `words` that is sent in a round.
-fn piece(words: usize, room: usize, round: usize) -> [usize; 2] {
-    let first = (round * room).min(words);
-    [first, room.min(words - first)]
-}
-
-/// Returns the messages between the first and last rows of a subdomain, its halo rows, and its neighbours, for a vector whose first cell is at `start`.
-///
-/// Messages between two ranks are matched by order only. Two subdomains in a periodic direction are neighbours on both sides: the first row
-/// that one sends is received beyond the last row of the other, so rows are received in reverse order of sending.
-fn messages_of_edges<T: Real>(layout: &Layout, start: Pointer, colours: &[Colour], ranks: [usize; 2]) -> Vec<Message> {
-    let (rows, bytes) = (layout.shape().ny as i64, layout.half_plane() * size_of::<T>());
-    let ends = [(true, false, 0), (true, true, rows - 1), (false, true, rows), (false, false, -1)];
-    let of_end = |(is_sent, is_last, row): (bool, bool, i64)| {
-        let neighbour = Neighbour::of(layout, is_last, ranks);
-        let colours = Colour::BOTH.into_iter().filter(|colour| colours.contains(colour));
-        neighbour.into_iter().flat_map(move |Neighbour { rank, .. }| {
-            colours.clone().map(move |colour| {
-                let half_plane = 2 * row + layout.local(colour) as i64;
-                Message { rank, is_sent, place: start.wrapping_add_signed(half_plane * bytes as i64), bytes }
-            })
-        })
-    };
-    ends.into_iter().flat_map(of_end).collect()
+    pub(super) numbers: Buffer,
 }
 
 impl NcclLink {
-    /// Implements [`Cuda::join`]. Returns `None` if a rank has no NCCL or shares its GPU.
+    /// Implements [`Cuda::join`](crate::Cuda::join). Returns `None` if a rank has no NCCL or shares its GPU.
     pub(crate) fn join(
-        cuda: &Cuda,
+        context: &Arc<Context>,
+        modules: &Modules,
         [rank, size]: [usize; 2],
         all_gather: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>>,
     ) -> Result<Option<Self>> {
-        let context = cuda.context();
         // A rank that fails here still takes part in the following calls, because the others wait for it.
         let uuid = context.uuid();
         let is_found = Nccl::get().is_ok_and(|nccl| nccl.version() >= (2, 7));
@@ -109,7 +53,7 @@ impl NcclLink {
         if cards.len() < size || all.chunks(17).any(|card| card[16] == 0) {
             return Ok(None);
         }
-        let prepared = Self::prepare(cuda, size);
+        let prepared = Self::prepare(context, modules, size);
         let name = if rank == 0 { Job::name() } else { Ok(Vec::new()) };
         let mut mine = vec![0; Job::NAME + 1];
         if let (Ok(_), Ok(name)) = (&prepared, &name) {
@@ -123,13 +67,12 @@ impl NcclLink {
         }
         let job = Job::meet(context, [rank, size], &all[..Job::NAME])?;
         let link = Self { job, module, rooms, numbers };
-        link.greet(cuda)?;
+        link.greet(context)?;
         Ok(Some(link))
     }
 
-    fn prepare(cuda: &Cuda, size: usize) -> Result<(Arc<Module>, [Buffer; 2], Buffer)> {
-        let context = cuda.context();
-        let module = cuda.module(source());
+    fn prepare(context: &Arc<Context>, modules: &Modules, size: usize) -> Result<(Arc<Module>, [Buffer; 2], Buffer)> {
+        let module = modules.get(context, source());
         module.prepare(&["pack", "sum_received"], 0)?;
         let room = || Buffer::zeros(context, ROOM, "the buffer for messages to other ranks");
         let numbers = Buffer::zeros(context, 8 * Scalar::COUNT * size, "other ranks' sums")?;
@@ -137,15 +80,15 @@ impl NcclLink {
     }
 
     /// Sends every rank's number to every other, once, so that connections are made and tested before an iteration needs them.
-    fn greet(&self, cuda: &Cuda) -> Result<()> {
+    fn greet(&self, context: &Context) -> Result<()> {
         let [sent, received] = &self.rooms;
         sent.write(&vec![self.job.rank as u64; self.job.size])?;
         let message = |rank: usize, is_sent: bool| {
             let room = if is_sent { sent } else { received };
             Message { rank, is_sent, place: room.start() + 8 * rank as Pointer, bytes: 8 }
         };
-        self.exchange(cuda, self.others().flat_map(|rank| [message(rank, true), message(rank, false)]).collect())?;
-        cuda.context().synchronize()?;
+        self.exchange(context, self.others().flat_map(|rank| [message(rank, true), message(rank, false)]).collect())?;
+        context.synchronize()?;
         let mut numbers = vec![0_u64; self.job.size];
         received.read(&mut numbers)?;
         match self.others().find(|&rank| numbers[rank] != rank as u64) {
@@ -162,178 +105,16 @@ impl NcclLink {
         self.job.check()
     }
 
-    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+    pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let rank = self.job.rank;
         (0..self.job.size).filter(move |&other| other != rank)
     }
 
-    fn exchange(&self, cuda: &Cuda, messages: Vec<Message>) -> Result<()> {
+    pub(super) fn exchange(&self, context: &Context, messages: Vec<Message>) -> Result<()> {
         let messages: Vec<_> = messages.into_iter().filter(|message| message.bytes > 0).collect();
         if messages.is_empty() {
             return Ok(());
         }
-        Call::new(&self.job.group(messages), [0; 2]).submit(cuda.context())
-    }
-
-    /// Packs runs into contiguous memory, or unpacks them.
-    fn pack(&self, cuda: &Cuda, runs: Runs, packed: Pointer, [first, count]: [usize; 2], unpacked: bool) -> Result<()> {
-        if count == 0 {
-            return Ok(());
-        }
-        let arguments = Arguments::new().with(runs.place).with(packed).with(runs.run as i64).with(runs.pitch as i64);
-        let arguments = arguments.with(i32::from(runs.is_exchanged)).with(first as i64).with(count as i64);
-        cuda.elementwise(self.module.kernel("pack")?, count, arguments.with(i32::from(unpacked)))
-    }
-}
-
-impl Link<Cuda> for NcclLink {
-    fn fill<T: Real>(&self, cuda: &Cuda, x: &mut Vector<T>, colours: &[Colour]) -> Result<()> {
-        let ranks = [self.job.rank, self.job.size];
-        self.exchange(cuda, messages_of_edges::<T>(x.layout(), x.pointer(), colours, ranks))
-    }
-
-    fn sum(&self, cuda: &Cuda, sums: &[Scalar], scalars: &mut Scalars) -> Result<()> {
-        let (own, bytes) = (scalars.all(), 8 * Scalar::COUNT);
-        let at = |rank: usize| self.numbers.start() + (bytes * rank) as Pointer;
-        let messages = self.others().flat_map(|rank| {
-            [(true, own), (false, at(rank))].map(|(is_sent, place)| Message { rank, is_sent, place, bytes })
-        });
-        self.exchange(cuda, messages.collect())?;
-        for sums in sums.chunks(SUMS) {
-            let mut which = Which([0; SUMS]);
-            for (place, scalar) in which.0.iter_mut().zip(sums) {
-                *place = scalar.index() as i32;
-            }
-            let arguments = Arguments::new().with(own).with(self.numbers.start()).with(self.job.rank as i32);
-            let arguments = arguments.with(self.job.size as i32).with(Scalar::COUNT as i32);
-            let arguments = arguments.with(which).with(sums.len() as i32);
-            cuda.launch(self.module.kernel("sum_received")?, [1, 1, 1], [32, 1], arguments)?;
-        }
-        Ok(())
-    }
-
-    fn gather<T: Real>(&self, cuda: &Cuda, part: &Vector<T>, rows: &[usize], whole: &mut Vector<T>) -> Result<()> {
-        let slab = |rank: usize| Slab { first: rows[rank], beyond: rows[rank + 1] };
-        cuda.copy_rows(part, slab(self.job.rank), whole)?;
-        let row = 2 * whole.layout().half_plane() * size_of::<T>();
-        let section = |rank: usize, of: usize, is_sent: bool| Message {
-            rank,
-            is_sent,
-            place: whole.pointer() + (row * rows[of]) as Pointer,
-            bytes: row * slab(of).rows(),
-        };
-        let own = self.job.rank;
-        let messages = self.others().flat_map(|rank| [section(rank, own, true), section(rank, rank, false)]);
-        self.exchange(cuda, messages.collect())
-    }
-
-    fn redivide<T: Real>(&self, cuda: &Cuda, division: &Division, change: Redivision<'_, Vector<T>>) -> Result<()> {
-        let ([rows, layers], to_layers) = change.vectors();
-        let Job { rank, size, .. } = self.job;
-        let words = rows.layout().pitch() * size_of::<T>() / 16;
-        let count = |starts: &[usize], rank: usize| starts[rank + 1] - starts[rank];
-        // The other's layers of this rank's rows, and this rank's layers of the other's rows.
-        let in_rows = |other: usize| Runs {
-            place: rows.pointer() + (16 * words * division.layers[other]) as Pointer,
-            run: words * count(&division.layers, other),
-            pitch: words * rows.layout().shape().nz,
-            count: 2 * count(&division.rows, rank),
-            is_exchanged: false,
-        };
-        let in_layers = |other: usize| {
-            let run = words * count(&division.layers, rank);
-            Runs {
-                place: layers.pointer() + (2 * 16 * run * division.rows[other]) as Pointer,
-                run,
-                pitch: run,
-                count: 2 * count(&division.rows, other),
-                is_exchanged: division.rows[other] % 2 == 1,
-            }
-        };
-        let of = |other: usize| {
-            if to_layers { [in_rows(other), in_layers(other)] } else { [in_layers(other), in_rows(other)] }
-        };
-        let room = ROOM / 16 / size;
-        let longest = |starts: &[usize]| (0..size).map(|rank| count(starts, rank)).max().unwrap_or(0);
-        let most = 2 * words * longest(&division.rows) * longest(&division.layers);
-        let place =
-            |is_sent: bool, other: usize| self.rooms[usize::from(!is_sent)].start() + (16 * room * other) as Pointer;
-        for round in 0..most.div_ceil(room) {
-            let part = |runs: Runs| piece(runs.run * runs.count, room, round);
-            let mut messages = Vec::with_capacity(2 * size);
-            for other in 0..size {
-                let [from, to] = of(other);
-                self.pack(cuda, from, place(true, other), part(from), false)?;
-                if other != rank {
-                    messages.extend([(true, from), (false, to)].map(|(is_sent, runs)| Message {
-                        rank: other,
-                        is_sent,
-                        place: place(is_sent, other),
-                        bytes: 16 * part(runs)[1],
-                    }));
-                }
-            }
-            self.exchange(cuda, messages)?;
-            for other in 0..size {
-                let [_, to] = of(other);
-                self.pack(cuda, to, place(other == rank, other), part(to), true)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use isobar_core::layout::Shape;
-
-    use super::*;
-
-    /// Messages are received in the order of sending: each halo row equals the whole grid's row beyond the end.
-    #[test]
-    fn rows_are_received_in_the_order_in_which_they_are_sent() {
-        let shape = Shape::new(6, 12, 4);
-        for (starts, is_ring) in [(vec![0, 4, 12], true), (vec![0, 3, 8, 12], true), (vec![0, 3, 8, 12], false)] {
-            let size = starts.len() - 1;
-            let layout =
-                |rank: usize| Slab { first: starts[rank], beyond: starts[rank + 1] }.layout(shape, is_ring).unwrap();
-            let start = 1 << 32;
-            // Row and colour of the larger grid that a message's place is of.
-            let there = |rank: usize, message: &Message| {
-                let half = (message.place as i64 - start as i64) / message.bytes as i64;
-                let local = Colour::BOTH[half.rem_euclid(2) as usize];
-                (layout(rank).row_there(half.div_euclid(2) as isize), layout(rank).local(local))
-            };
-            for colours in [&Colour::BOTH[..], &[Colour::Black]] {
-                let all: Vec<Vec<Message>> = (0..size)
-                    .map(|rank| messages_of_edges::<f64>(&layout(rank), start, colours, [rank, size]))
-                    .collect();
-                let between = |of: usize, with: usize, is_sent: bool| -> Vec<_> {
-                    let wanted = |message: &&Message| (message.rank, message.is_sent) == (with, is_sent);
-                    all[of].iter().filter(wanted).map(|message| there(of, message)).collect()
-                };
-                let pairs = || (0..size).flat_map(|from| (0..size).map(move |to| (from, to)));
-                for (from, to) in pairs() {
-                    assert_eq!(between(from, to, true), between(to, from, false), "{from} to {to}, {starts:?}");
-                }
-                let sent: usize = pairs().map(|(from, to)| between(from, to, true).len()).sum();
-                assert_eq!(sent, colours.len() * if is_ring { 2 * size } else { 2 * size - 2 });
-            }
-        }
-    }
-
-    #[test]
-    fn rounds_move_every_word_once() {
-        for (words, room) in [(0, 4), (1, 4), (4, 4), (9, 4), (12, 5)] {
-            let rounds = usize::div_ceil(words, room) + 1;
-            let pieces: Vec<_> = (0..rounds).map(|round| piece(words, room, round)).collect();
-            let mut next = 0;
-            for [first, count] in pieces {
-                assert_eq!(first, next);
-                assert!(count <= room);
-                next += count;
-            }
-            assert_eq!(next, words);
-        }
+        Call::new(&self.job.group(messages), [0; 2]).submit(context)
     }
 }

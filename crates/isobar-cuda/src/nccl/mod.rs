@@ -2,8 +2,9 @@
 //!
 //! * this file: the library,
 //! * `messages`: messages between GPUs, with a timeout,
-//! * `link`: halo rows, sums and layers by such messages.
+//! * `link`: the link to other ranks, `exchange`: halo rows, sums and layers by its messages.
 
+mod exchange;
 mod link;
 mod messages;
 

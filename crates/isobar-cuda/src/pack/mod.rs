@@ -17,8 +17,8 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::compile::{checksum, headers_sum, write_whole};
 use crate::driver::{self, lock};
+use crate::files::{checksum, headers_sum, write_whole};
 
 /// The first bytes of a pack.
 const MAGIC: &[u8; 16] = b"isobar kernels 1";

@@ -10,7 +10,6 @@ use isobar_core::real::Real;
 use isobar_core::stencil::Stencil;
 
 use super::lines::{LINE_ROWS, LineTile, MOST_CHUNKS, SweepTile};
-use super::points;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::kernels::seven_point as kernels;
@@ -134,23 +133,4 @@ impl<K: Kind> Form<K> {
     pub(super) fn triangular<T: Real>(&self) -> Source {
         self.source::<T>("seven_point_triangular", kernels::TRIANGULAR)
     }
-}
-
-/// Returns all sources for stencils of this form and line solves for columns with these numbers of layers; `wide` for vectors too
-/// long for tests; for the smallest and the largest shared memory of a GPU.
-pub(crate) fn sources<K: Kind, T: Real>(stencil: &K::Stencil, layers: &[usize], wide: bool) -> Vec<Source> {
-    let form = Form { wide, ..Form::new(K::of(stencil), stencil.shape()) };
-    let mut all = vec![
-        form.passes::<T>(),
-        form.triangular::<T>(),
-        form.colours::<T>(),
-        form.look::<T>(),
-        form.whole_grid::<T>(stencil.shape(), 64 << 10, 1),
-        form.whole_grid::<T>(stencil.shape(), 227 << 10, 0),
-    ];
-    all.extend(layers.iter().map(|&layers| form.lines::<T>(layers)));
-    all.extend(layers.iter().filter_map(|&layers| form.sweeps::<T>(layers)));
-    all.extend(form.colours_streamed_source::<T>());
-    all.extend(points::sources::<K, T>(stencil, wide));
-    all
 }

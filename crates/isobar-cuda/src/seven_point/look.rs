@@ -5,11 +5,9 @@ use std::sync::{Arc, Mutex};
 use isobar_core::error::Result;
 use isobar_core::real::Real;
 
-use super::Kernels;
-use super::kind::Kind;
-use super::passes::Passes;
-use crate::driver::{Pointer, lock};
-use crate::launch::{Arguments, refuse_while_recording};
+use crate::cuda::Cuda;
+use crate::driver::{Context, Pointer, lock};
+use crate::launch::{Argument, Arguments};
 use crate::memory::Buffer;
 use crate::module::Module;
 
@@ -42,33 +40,6 @@ pub(crate) struct Look {
 
 pub(super) const LOOK: &[&str] = &["measure_fields"];
 
-impl<K: Kind, T: Real> Passes<K, T> {
-    /// Measures the coefficients now and after every update.
-    pub(crate) fn prepare_looks(&self) -> Result<&Looks> {
-        if let Some(looks) = self.looks.get() {
-            return Ok(looks);
-        }
-        refuse_while_recording("looking at coefficients")?;
-        let context = self.cuda().context();
-        let module = self.cuda().module(self.form.look::<T>());
-        module.prepare(LOOK, 0)?;
-        let made = Looks {
-            module,
-            even: Buffer::zeros(context, FIELDS * size_of::<T>() + 8, "even coefficients")?,
-            measures: Buffer::zeros(context, (2 * FIELDS + 1) * size_of::<f64>(), "measures of coefficients")?,
-            found: Mutex::default(),
-        };
-        let made = self.looks.get_or_init(|| made);
-        made.look(self)?;
-        Ok(made)
-    }
-
-    /// Returns whether all cells are known to have equal coefficients.
-    pub(crate) fn is_even(&self) -> bool {
-        self.looks.get().is_some_and(|looks| looks.found().is_even)
-    }
-}
-
 impl Looks {
     /// Returns the measures of the current coefficients.
     pub(crate) fn found(&self) -> Look {
@@ -80,14 +51,24 @@ impl Looks {
         self.even.start()
     }
 
-    /// Measures the current coefficients.
-    pub(crate) fn look<K: Kind, T: Real>(&self, passes: &Passes<K, T>) -> Result<()> {
+    /// Allocates the results.
+    pub(super) fn new<T: Real>(context: &Arc<Context>, module: Arc<Module>) -> Result<Self> {
+        Ok(Self {
+            module,
+            even: Buffer::zeros(context, FIELDS * size_of::<T>() + 8, "even coefficients")?,
+            measures: Buffer::zeros(context, (2 * FIELDS + 1) * size_of::<f64>(), "measures of coefficients")?,
+            found: Mutex::default(),
+        })
+    }
+
+    /// Measures the current coefficients of vectors of a length, whose addresses are in `operands`.
+    pub(super) fn look<T: Real>(&self, cuda: &Cuda, len: usize, operands: impl Argument) -> Result<()> {
         let Self { module, even, measures, found: known } = self;
         measures.clear(0, measures.bytes())?;
-        let context = passes.cuda().context();
-        let blocks = passes.layout().len().div_ceil(256).min(8 * context.multiprocessors);
-        let arguments = Arguments::new().with(*passes.operands()).with(measures.start());
-        passes.cuda().launch(module.kernel("measure_fields")?, [blocks, 1, 1], [256, 1], arguments)?;
+        let context = cuda.context();
+        let blocks = len.div_ceil(256).min(8 * context.multiprocessors);
+        let arguments = Arguments::new().with(operands).with(measures.start());
+        cuda.launch(module.kernel("measure_fields")?, [blocks, 1, 1], [256, 1], arguments)?;
         let mut found = [0f64; 2 * FIELDS + 1];
         measures.read(&mut found)?;
         let mut look = Look { jump: found[2 * FIELDS].max(1.0), ..Look::default() };

@@ -8,7 +8,7 @@
 //! * [`passes`]: kernels for any stencil with a header (specified in `kernels/seven_point/seven_point.cuh`): a new
 //!   stencil needs only its header and its `kind`, and gets `triangular` and `aggregate` too; `lines`: tiles of columns;
 //!   `points`: point relaxation; `colours`: red–black point relaxation; `look`: measures of coefficients;
-//!   `whole_grid`: tiles of triangular solves.
+//!   `whole_grid`: tiles of triangular solves; `sources`: all of these, for tests.
 //!
 //! The tensor-product operator has its own kernels.
 
@@ -26,6 +26,7 @@ pub(crate) mod look;
 pub mod passes;
 pub(crate) mod points;
 mod relay;
+pub(crate) mod sources;
 mod steps;
 pub mod transfer;
 mod triangular;

@@ -8,7 +8,7 @@ use isobar_core::real::Real;
 use isobar_core::stencil::{self, Stencil};
 use isobar_dist::part::PartBackend;
 
-use super::planes::Planes;
+use super::planes::{Planes, THREADS};
 use super::tile::{ADVANCE, RESIDUAL, rows};
 use super::{TensorProduct, blocks};
 use crate::cuda::Cuda;
@@ -313,5 +313,49 @@ impl<T: Real> TransferKernels for TensorProduct<T> {
     fn prolong_sweep(&self, colour: Colour, f: &Vector<T>, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
         let arguments = self.arguments().with(colour as i32).with(f.pointer()).with(u.pointer());
         self.columns("prolong_smooth", arguments.with(Coarse::of(coarse_u)))
+    }
+}
+
+impl<T: Real> TensorProduct<T> {
+    /// Does one sweep into `scratch`, which is swapped with u, and f_c = R (f − A u).
+    pub(super) fn sweep_restrict_planes(
+        &self,
+        planes: &Planes,
+        first: Colour,
+        guess: Guess,
+        [f, coarse_f]: [&Vector<T>; 2],
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        let arguments = self.arguments().with(first as i32).with(planes.layers as i32).with(f.pointer());
+        let (name, arguments) = match guess {
+            Guess::Zero => ("sweep_restrict_zero", arguments),
+            Guess::Given => ("sweep_restrict_given", arguments.with(u.pointer())),
+        };
+        let arguments = arguments.with(scratch.pointer()).with(coarse_f.pointer());
+        let arguments = arguments.with(coarse_f.layout().pitch() as i32);
+        let kernel = planes.module.kernel(name)?;
+        self.cuda.launch(kernel, planes.grid, [THREADS[0], 1], arguments)?;
+        u.swap(scratch);
+        Ok(())
+    }
+
+    /// Does one sweep from u + P u_c, times τ, plus 1 − τ times `scratch`, into `scratch`, which is swapped with u. If τ is
+    /// 1, the old `scratch` is not read.
+    pub(super) fn prolong_sweep_planes(
+        &self,
+        planes: &Planes,
+        first: Colour,
+        [f, coarse_u]: [&Vector<T>; 2],
+        u: &mut Vector<T>,
+        (scratch, tau): (&mut Vector<T>, f64),
+    ) -> Result<()> {
+        let arguments = self.arguments().with(first as i32).with(planes.layers as i32).with_real::<T>(tau);
+        let arguments = arguments.with(f.pointer()).with(u.pointer());
+        let arguments = arguments.with(scratch.pointer()).with(Coarse::of(coarse_u));
+        let kernel = planes.module.kernel("prolong_sweep")?;
+        self.cuda.launch(kernel, planes.grid, [THREADS[1], 1], arguments)?;
+        u.swap(scratch);
+        Ok(())
     }
 }

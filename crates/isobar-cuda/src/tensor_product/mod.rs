@@ -2,39 +2,34 @@
 //!
 //! * [`tile`]: tiles of columns and the specialisation of kernels,
 //! * `tables`: the coefficients,
-//! * `launches`: launches of its kernels for [`SevenPoint`],
+//! * `launches`: launches of its kernels for [`SevenPoint`](crate::seven_point::SevenPoint),
 //! * [`mixed`]: the finest level of mixed-precision cycles; [`modes`]: transfers to vertical modes; [`planes`]: multigrid for
 //!   operators without vertical couplings; [`single`]: sweeps in single precision between the modes and the last sweep.
 
+pub mod expand;
 mod launches;
 pub mod mixed;
 pub mod modes;
 pub mod planes;
 pub mod single;
+mod small_levels;
+mod supports;
 mod tables;
 pub mod tile;
 
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
-use isobar_core::backend::Backend;
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Shape, Slab};
-use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
-use isobar_core::options::{Smoother, SolverOptions};
-use isobar_core::policy::Choice;
 use isobar_core::real::Real;
-use isobar_core::stencil::tensor_levels::{by_coarsening, by_modes};
-use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, StoredFaces, Supports, by_stored_faces};
-use isobar_dist::PartBackend;
+use isobar_core::stencil::{self, Stencil};
 
 use crate::cuda::Cuda;
 use crate::launch::{Arguments, Kernel, Launch};
 use crate::module::Module;
 use crate::reduction::Reduction;
-use crate::seven_point::{Kernels, SevenPoint, Steps};
 use crate::vector::{check_size, is_single};
-use mixed::StreamedSteps;
 use planes::Planes;
 use tables::{Operator, Tables};
 use tile::{ADVANCE, RESIDUAL, Sources, Tile, rows, streams};
@@ -260,100 +255,4 @@ fn segments(ny: usize, strips: usize, resident: usize) -> usize {
 
 fn blocks(grid: [usize; 3]) -> usize {
     grid.into_iter().product()
-}
-
-impl Supports<stencil::TensorProduct> for Cuda {
-    type Operator<T: Real> = SevenPoint<TensorProduct<T>>;
-
-    fn choice(
-        &self,
-        stencil: &stencil::TensorProduct,
-        _: &Arc<Self::Operator<f64>>,
-        options: &SolverOptions,
-    ) -> Result<Choice> {
-        Ok(isobar_dist::modes::choice(self, stencil, options))
-    }
-
-    fn layout(&self, stencil: &stencil::TensorProduct) -> Result<Layout> {
-        let shape = Stencil::shape(stencil);
-        self.own_columns(shape)?.layout(shape, [false; 2])
-    }
-
-    fn operator<T: Real>(&self, stencil: &stencil::TensorProduct) -> Result<Arc<Self::Operator<T>>> {
-        let Some(ranks) = self.ranks() else { return SevenPoint::new(self, stencil) };
-        let shape = Stencil::shape(stencil);
-        let slab = ranks.patch(shape)?.whole_rows(shape, "subdomains on GPUs")?;
-        SevenPoint::made_of(TensorProduct::with_room_for(self, stencil, slab)?, stencil)
-    }
-
-    fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &stencil::TensorProduct) -> Result<bool> {
-        operator.update(stencil)
-    }
-
-    fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T> {
-        Capabilities::of_columns(operator)
-    }
-
-    fn lines<T: Real>(
-        &self,
-        _: &stencil::TensorProduct,
-        operator: &Arc<Self::Operator<T>>,
-    ) -> Result<Option<Lines<Self, stencil::TensorProduct, T>>> {
-        operator.kernels().prepare(Steps::Lines)?;
-        Ok(Some(Lines { solver: Arc::clone(operator) as _, update: None }))
-    }
-
-    fn stored_faces<T: Real>(
-        &self,
-        stencil: &stencil::TensorProduct,
-    ) -> Result<Option<StoredFaces<Self, stencil::TensorProduct, T>>> {
-        // Subdomains of stored faces are not supported.
-        if self.ranks().is_some() { Ok(None) } else { by_stored_faces(self, stencil) }
-    }
-
-    fn hierarchy<T: Real>(
-        &self,
-        stencil: &stencil::TensorProduct,
-        finest: &Arc<Self::Operator<T>>,
-        smoother: Smoother,
-        wanted: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, stencil::TensorProduct, T>>> {
-        if smoother.begins_with_points() {
-            return Ok(None);
-        }
-        finest.kernels().prepare(Steps::Sweeps)?;
-        Ok(Some(by_coarsening(self, stencil, finest, wanted)?.0))
-    }
-
-    fn modes<T: Real, C: Real>(
-        &self,
-        stencil: &stencil::TensorProduct,
-        operator: &Arc<Self::Operator<T>>,
-        options: &SolverOptions,
-        tolerance: f64,
-    ) -> Result<Option<Modes<Self, stencil::TensorProduct, T, C>>> {
-        by_modes(self, stencil, operator, options, tolerance).map(Some)
-    }
-
-    fn mixed_top(
-        &self,
-        double: &Arc<Self::Operator<f64>>,
-        single: &Arc<Self::Operator<f32>>,
-        hierarchy: &Hierarchy<Self, stencil::TensorProduct, f32>,
-        relaxation: Relaxation,
-    ) -> Result<Option<MixedTop<Self>>> {
-        let transfer = hierarchy.transfers.first().cloned();
-        // Coarse levels that every rank has whole are too small for this to matter.
-        let is_gathered =
-            double.layout_of().is_part() && hierarchy.levels.get(1).is_none_or(|level| !level.layout().is_part());
-        let steps = match transfer {
-            Some(_) if !is_gathered => StreamedSteps::new(double, single, relaxation)?,
-            _ => None,
-        };
-        if steps.is_none() {
-            double.kernels().prepare(Steps::Sweeps)?;
-        }
-        let top = MixedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
-        Ok(Some(top.with_changes(steps.map(|steps| Box::new(steps) as _))))
-    }
 }

@@ -11,7 +11,7 @@ use isobar_core::layout::Colour;
 use isobar_core::real::Real;
 use isobar_core::stencil::VerticalModes;
 
-use super::modes::{ExpandSweep, Modes, numbers, sweep_source};
+use super::expand::{ExpandSweep, Modes, numbers, sweep_source};
 use super::tables::Tables;
 use super::tile::Tile;
 use super::{Streaming, TensorProduct, segments};

@@ -5,8 +5,8 @@ use isobar_core::layout::Layout;
 use isobar_core::stencil::galerkin::Bodies;
 use isobar_core::stencil::galerkin::bodies::THRESHOLDS;
 
-use super::bodies_source;
 use super::matrix::{BLOCK, Matrix};
+use super::sources::bodies_source;
 use super::workspace::Piece;
 use crate::cuda::Cuda;
 use crate::driver::Pointer;

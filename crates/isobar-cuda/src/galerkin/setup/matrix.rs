@@ -10,13 +10,13 @@ use isobar_core::stencil::galerkin::couplings::{UPPER, strong};
 use isobar_core::stencil::galerkin::{Couplings, Execute, Grid};
 use isobar_core::stencil::{MOST_CONTRAST_SINGLE, MOST_SINGLE};
 
+use super::sources::{Number, expect_levels, measures, source};
 use super::workspace::{Piece, Workspace};
-use super::{Number, expect_levels, measures, source};
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::diffusion::Diffusion;
 use crate::driver::Pointer;
-use crate::galerkin::twenty_seven::bits;
+use crate::galerkin::sources::bits;
 use crate::launch::{Argument, Arguments, Kernel, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::module::Module;

@@ -10,8 +10,8 @@ use isobar_core::stencil::galerkin::product::coarse_offsets;
 use isobar_core::stencil::galerkin::weights::{HALF_SWEEPS, halves};
 
 use super::matrix::{BLOCK, Matrix, Planes, store};
+use super::sources::{COMPUTE, HOLD, Number, PRODUCT, collapsed_source, product, weights_source};
 use super::workspace::Piece;
-use super::{Number, collapsed_source, product, weights_source};
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments};
@@ -23,17 +23,6 @@ const CELLS: usize = 8;
 const MOST_CHUNKS: usize = 32;
 /// Threads per block of products.
 const ROWS: usize = 128;
-
-/// The kernels of weights in x, y and z.
-pub(super) const COMPUTE: [[&str; 4]; 3] = [
-    ["start_x", "factorise_x", "relax_x", "finish_x"],
-    ["start_y", "factorise_y", "relax_y", "finish_y"],
-    ["start_z", "factorise_z", "relax_z", "finish_z"],
-];
-/// The kernels of products halved in x, y and z.
-pub(super) const PRODUCT: [&str; 3] = ["product_x", "product_y", "product_z"];
-/// The kernels that treat collapsed cells.
-pub(super) const HOLD: [&str; 3] = ["hold_x", "hold_y", "hold_z"];
 
 /// `Weights` of setup.cuh.
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +103,8 @@ impl DirectionWeights {
         let d = self.axis as usize;
         let matrices = Arguments::new().with(matrix.operands()).with(self.operands()).with(coarse.operands());
         let arguments = || matrices.clone().with(matrix.any_collapsed());
-        let kernel = matrix.module(product(matrix, &present)).kernel(PRODUCT[d])?;
+        let kernel =
+            matrix.module(product(matrix.number(), &matrix.grid(), matrix.present(), &present)).kernel(PRODUCT[d])?;
         matrix.launch(kernel, coarse.cells(), ROWS, arguments())?;
         let kernel = matrix.module(collapsed_source(matrix.number())).kernel(HOLD[d])?;
         matrix.launch(kernel, coarse.cells(), BLOCK, arguments())?;

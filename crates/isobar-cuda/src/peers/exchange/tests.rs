@@ -5,6 +5,8 @@ use isobar_core::layout::{Shape, Slab};
 use isobar_dist::columns::copy_part;
 
 use super::*;
+use crate::peers::inbox::{Opened, reach};
+use crate::peers::{CHANNEL, PIECE_BYTES, Prepared};
 
 #[test]
 fn channels_are_as_the_kernels_have_them() {
@@ -65,7 +67,7 @@ fn halo_rows_around_a_ring_of_two() {
         let layouts = [0, 1]
             .map(|rank: usize| Slab { first: starts[rank], beyond: starts[rank + 1] }.layout(shape, true).unwrap());
         let cards = [0, 1].map(|_| Cuda::new(0).unwrap());
-        let prepared = cards.each_ref().map(|card| Prepared::new(card, SIZE).unwrap());
+        let prepared = cards.each_ref().map(|card| Prepared::new(card.context(), card.modules(), SIZE).unwrap());
         let addresses = prepared.each_ref().map(|prepared| prepared.address);
         let mut ranks = 0..SIZE;
         let peers = prepared.map(|prepared| {

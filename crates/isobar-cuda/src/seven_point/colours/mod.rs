@@ -1,10 +1,12 @@
 //! Red–black point relaxation: see `kernels/seven_point/colours.cu`.
 //!
+//! * `kernels`: their names, blocks and sources,
 //! * `streamed`: a sweep fused with the steps before and after it in one pass, if all cells have equal coefficients.
 
-pub(super) mod streamed;
+pub(super) mod kernels;
+mod streamed;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::{Error, Result};
@@ -12,43 +14,19 @@ use isobar_core::layout::{Colour, Shape};
 use isobar_core::operator::Guess;
 use isobar_core::real::Real;
 
+use self::kernels::{COLOURS, Colours};
 pub(crate) use self::streamed::Level;
-use self::streamed::Streamed;
 use super::Kernels;
 use super::kind::Kind;
 use super::passes::Passes;
 use crate::driver::Pointer;
 use crate::launch::{Arguments, refuse_while_recording};
-use crate::module::Module;
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
 
 /// Largest number of rows per thread.
 const LONGEST_MARCH: usize = 8;
-
-/// Kernels and parameters of red–black point relaxation.
-#[derive(Debug)]
-pub(crate) struct Colours {
-    module: Arc<Module>,
-    reduction: Reduction,
-    /// Rows per thread.
-    march: usize,
-    /// Passes that fuse a sweep and a transfer, if possible.
-    streamed: OnceLock<Streamed>,
-}
-
-/// The kernels of red–black relaxation and of its transfers.
-pub(super) const COLOURS: &[&str] = &[
-    "sweep_cells",
-    "sweep_cells_zero",
-    "sweep_cells_own_zero",
-    "restrict_cells",
-    "restrict_field",
-    "prolong_cells",
-    "halve_field",
-    "norm_cells",
-];
 
 /// Returns the blocks for a grid of cells per row, rows and layers, with `march` rows per thread.
 pub(crate) fn cell_blocks(columns: usize, ny: usize, nz: usize, march: usize) -> [usize; 3] {

@@ -2,8 +2,11 @@
 //!
 //! The kernels of triangular parts, which few solves use, are compiled on first use, all others in parallel
 //! when an operator is made.
+//!
+//! * `prepare`: what is compiled or measured before a solve, `launches`: the launches, one method each.
 
 mod launches;
+mod prepare;
 
 use std::fmt::Debug;
 use std::sync::atomic::AtomicBool;
@@ -12,17 +15,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use isobar_core::backend::Ratio;
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
-use isobar_core::options::Preconditioner;
 use isobar_core::real::{Precision, Real};
 use isobar_core::stencil::{Axis, Stencil};
 
 use super::Residual;
-use super::colours::streamed::STREAMED;
-use super::colours::{COLOURS, Colours};
+use super::colours::kernels::Colours;
 use super::kind::{Form, Kind, ROWS};
 use super::lines::{LineTile, SweepTile};
 use super::look::{LOOK, Looks};
-use super::points::Cycles;
+use super::points::tile::Cycles;
 use super::whole_grid::{Sweep, WholeGrid};
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
@@ -113,7 +114,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
     /// Updates what depends on the coefficients.
     pub(super) fn measure_again(&self) -> Result<()> {
         if let Some(looks) = self.looks.get() {
-            looks.look(self)?;
+            self.look(looks)?;
         }
         self.inverse_pivots.get().map_or(Ok(()), |pivots| self.factorise_columns(pivots.pointer()))
     }
@@ -172,43 +173,6 @@ impl<K: Kind, T: Real> Passes<K, T> {
         let most = blocks(this.pass_grid_of(FEWEST_ROWS.min(shape.ny)));
         this.reduction = Reduction::new(context, most.max(blocks(this.line_grid(2))))?;
         Ok(this)
-    }
-
-    /// Has the kernels of preconditioners compiled that are made of an operator's own passes.
-    pub(crate) fn expect_preconditioner(&self, preconditioner: &Preconditioner) {
-        match preconditioner {
-            Preconditioner::Line => self.lines.expect(&["solve_lines", "precondition_residual"]),
-            Preconditioner::Ic { .. } | Preconditioner::Mic { .. } => {
-                self.whole_grid.expect(&["factorise_whole", "substitute_up_residual", "substitute_down"]);
-            }
-            Preconditioner::Neumann { .. } | Preconditioner::SsorAi => {
-                let names = &["divide_by_diagonal", "scale_residual", "relax_lower", "relax_lower_sum", "relax_upper"];
-                self.passes.expect(names);
-            }
-            Preconditioner::Jacobi => self.passes.expect(&["divide_by_diagonal", "scale_residual"]),
-            _ => {}
-        }
-    }
-
-    /// Has the kernels of an operator of the same form in another number type compiled, for multigrid by points or by lines.
-    pub(crate) fn expect_cycles<C: Real>(&self, by_points: bool) {
-        let (cuda, layers) = (&self.cuda, self.layout.shape().nz);
-        cuda.expect(self.form.passes::<C>(), &["advance_direction", "residual_norm", "census"]);
-        if by_points {
-            cuda.expect(self.form.look::<C>(), LOOK);
-            if let Some(source) = self.streamed_source::<C>() {
-                cuda.expect(source, STREAMED);
-            }
-            return cuda.expect(self.form.colours::<C>(), COLOURS);
-        }
-        cuda.expect(self.form.passes::<C>(), &["residual_field"]);
-        match self.form.sweeps::<C>(layers) {
-            Some(source) => {
-                cuda.expect(self.form.lines::<C>(layers), &["factorise_lines"]);
-                cuda.expect(source, &["sweep_lines", "sweep_lines_zero", "residual_coupled", "residual_of_colour"]);
-            }
-            None => cuda.expect(self.form.lines::<C>(layers), &["relax_lines", "relax_lines_zero"]),
-        }
     }
 
     /// Returns the compile-time properties of the stencil.

@@ -9,7 +9,7 @@ use isobar_core::operator::Operator;
 use isobar_core::options::PointCycle;
 use isobar_core::real::Real;
 
-use super::{Block, Ready, too_large};
+use super::tile::{Block, Ready, too_large};
 use crate::driver::{Pointer, lock};
 use crate::launch::{Arguments, Launch, refuse_while_recording};
 use crate::reduction::Reduction;

@@ -1,120 +1,34 @@
 //! Point relaxation: sweeps by a pass along y, and cycles with one tile per block.
 //!
+//! * `tile`: blocks and sources of cycles,
 //! * `streamed`: several sweeps in one pass along y,
 //! * `lines`: independent lines of cells along x.
 
 mod lines;
 mod streamed;
+pub(super) mod tile;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use isobar_core::backend::Scalar;
-use isobar_core::error::{Error, Result};
+use isobar_core::error::Result;
 use isobar_core::layout::Shape;
 use isobar_core::operator::points::move_by_sweeps;
 use isobar_core::operator::{Operator, PointSmoother};
 use isobar_core::options::PointCycle;
 use isobar_core::real::Real;
-use isobar_core::stencil::Stencil;
 use isobar_dist::require_sweeps;
 
-use self::streamed::Streamed;
-use super::kind::{Form, Kind};
+use self::tile::{Block, Ready, suggested, too_large};
+use super::kind::Kind;
 use super::passes::Passes;
 use super::{Kernels, SevenPoint};
-use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::driver::lock;
-use crate::kernels::seven_point as kernels;
-use crate::launch::{Arguments, Kernel, Launch, refuse_while_recording};
+use crate::launch::{Arguments, Launch, refuse_while_recording};
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
-
-/// Largest number of threads per block.
-const MOST_THREADS: usize = 1024;
-/// More threads use a multiprocessor no better than these with more cells each.
-const ENOUGH_THREADS: usize = 256;
-/// Largest number of cells per thread, a power of two.
-const LONGEST_STRIP: usize = 8;
-/// Static shared memory of the kernel. B
-const STATIC_BYTES: usize = 1024;
-
-/// The division of a tile within a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Block {
-    /// Cells per thread, consecutive in y.
-    strip: usize,
-    /// Threads, in whole warps.
-    threads: usize,
-    /// Shared memory for the tile and its surroundings, before and after a sub-iteration. B
-    shared_bytes: usize,
-}
-
-impl Block {
-    /// Chooses the block for a tile of numbers of `size` bytes; `None` if no block can hold it.
-    fn new([x, y, z]: [usize; 3], is_flat: bool, size: usize, shared_memory: usize) -> Option<Self> {
-        let threads = |strip: usize| x.saturating_mul(y.div_ceil(strip)).saturating_mul(z);
-        let strips =
-            || std::iter::successors(Some(1), |strip| Some(2 * strip)).take_while(|&strip| strip <= LONGEST_STRIP);
-        let fits = |most: usize| strips().find(|&strip| threads(strip) <= most);
-        let strip = fits(ENOUGH_THREADS).or_else(|| fits(MOST_THREADS))?;
-        let rows = (y + 2) * if is_flat { 1 } else { z + 2 };
-        let shared_bytes = 2 * size * (x + 2) * rows;
-        let threads = threads(strip).next_multiple_of(32);
-        (shared_bytes + STATIC_BYTES <= shared_memory).then_some(Self { strip, threads, shared_bytes })
-    }
-}
-
-/// A kind of cycle, ready to be launched.
-#[derive(Clone, Debug)]
-struct Ready {
-    cycle: PointCycle,
-    kernel: Kernel,
-    /// The stopping test of a cycle of lines.
-    judge: Option<Kernel>,
-    block: Block,
-    reduction: Arc<Reduction>,
-}
-
-/// The prepared kinds of cycles.
-#[derive(Debug, Default)]
-pub(super) struct Cycles {
-    tiles: Mutex<Vec<Ready>>,
-    streamed: Mutex<Vec<Streamed>>,
-}
-
-impl<K: Kind> Form<K> {
-    fn points<T: Real>(&self, cycle: &PointCycle, block: Block, by_line: bool) -> Source {
-        let ([x, y, z], [overlap_x, overlap_y, overlap_z]) = (cycle.tile, cycle.overlap);
-        self.source::<T>("seven_point_points", kernels::POINTS)
-            .define("TILE_X", x)
-            .define("TILE_Y", y)
-            .define("TILE_Z", z)
-            .define("OVERLAP_X", overlap_x)
-            .define("OVERLAP_Y", overlap_y)
-            .define("OVERLAP_Z", overlap_z)
-            .define("STRIP", block.strip)
-            .define("THREADS", block.threads)
-            .define("LINES", u32::from(by_line))
-    }
-}
-
-/// Returns the sources for cycles and for stencils of this form, for compile tests.
-pub(crate) fn sources<K: Kind, T: Real>(stencil: &K::Stencil, wide: bool) -> Vec<Source> {
-    let shape = stencil.shape();
-    let is_flat = shape.nz == 1;
-    let tile = if is_flat { [32, 32, 1] } else { [16, 8, 6] };
-    let cycle = PointCycle { tile, overlap: tile.map(|n| if n > 1 { 2 } else { 0 }), ..PointCycle::sweep(1.0) };
-    let form = Form { wide, ..Form::new(K::of(stencil), shape) };
-    let mut all = streamed::sources::<K, T>(&form, shape);
-    if let Some(block) = Block::new(tile, is_flat, size_of::<T>(), 48 << 10) {
-        all.extend(
-            [false, true][..1 + usize::from(is_flat)].iter().map(|&by_line| form.points::<T>(&cycle, block, by_line)),
-        );
-    }
-    all
-}
 
 impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
     fn ready(&self, cycle: &PointCycle) -> Result<Ready> {
@@ -134,29 +48,6 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
         let ready = Ready { cycle: *cycle, kernel, judge: None, block, reduction };
         known.push(ready.clone());
         Ok(ready)
-    }
-}
-
-/// Makes the error for a tile that no block of this GPU can hold.
-fn too_large(cycle: &PointCycle, shape: Shape, shared_memory: usize) -> Error {
-    let [x, y, z] = cycle.tile;
-    Error::invalid(
-        "solver.jacobi.tile",
-        format!(
-            "{x} × {y} × {z} cells are too many for a block of this GPU, which can have {MOST_THREADS} threads of {LONGEST_STRIP} cells, \
-             consecutive in y, and {} KiB of shared memory; use a smaller tile, such as {:?}",
-            shared_memory >> 10,
-            suggested(shape),
-        ),
-    )
-}
-
-/// Returns a tile that uses a multiprocessor well.
-fn suggested(Shape { ny, nz, .. }: Shape) -> [usize; 3] {
-    match (ny, nz) {
-        (_, 2..) => [32, 8, 8],
-        (2.., _) => [32, 32, 1],
-        _ => [256, 1, 1],
     }
 }
 
@@ -272,22 +163,5 @@ impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
         scalars: &mut Scalars,
     ) -> Result<()> {
         self.launch_judge(vectors, n, allowed, worst, scalars)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_hold_their_tiles() {
-        let block = |tile, is_flat| Block::new(tile, is_flat, 8, 227 << 10);
-        assert_eq!(block([32, 32, 1], true), Some(Block { strip: 4, threads: 256, shared_bytes: 2 * 8 * 34 * 34 }));
-        assert_eq!(block([5, 1, 1], true).map(|block| (block.strip, block.threads)), Some((1, 32)));
-        assert_eq!(block([64, 64, 1], true).map(|block| (block.strip, block.threads)), Some((4, 1024)));
-        assert_eq!(block([32, 8, 8], false).map(|block| (block.strip, block.threads)), Some((8, 256)));
-        // Too many cells, and too many bytes.
-        assert_eq!((block([1025, 1, 1], true), block([32, 16, 32], false)), (None, None));
-        assert_eq!(Block::new([64, 64, 1], true, 8, 48 << 10), None);
     }
 }

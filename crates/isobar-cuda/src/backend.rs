@@ -1,0 +1,298 @@
+//! What solvers ask of the back end: operations on vectors, and iterations.
+
+use std::ops::ControlFlow;
+
+use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
+use isobar_core::backend::{
+    Backend, BodyAfter, DeviceInfo, Meanwhile, Ratio, Scalar, SharedDirect, Shares, iterate_after_first, queue,
+};
+use isobar_core::direct::Separable;
+use isobar_core::error::Result;
+use isobar_core::layout::{Colour, Layout, Patch, Shape};
+use isobar_core::real::Real;
+use isobar_dist::part::{self, PartBackend};
+
+use crate::cuda::Cuda;
+use crate::direct;
+use crate::driver::{BESIDE, Pointer};
+use crate::iterate;
+use crate::launch::{Arguments, refuse_while_recording};
+use crate::link::CardLink;
+use crate::scalars::Scalars;
+use crate::vector::{Vector, check_size, is_single};
+
+impl Backend for Cuda {
+    type Vector<T: Real> = Vector<T>;
+    type Scalars = Scalars;
+
+    fn device(&self) -> DeviceInfo {
+        let one = DeviceInfo { kind: "cuda", name: self.context().name.clone(), count: 1, ranks: 1, threads: 1 };
+        isobar_dist::device(self, one)
+    }
+
+    fn shares(&self, grid: Shape) -> Option<Shares> {
+        self.ranks.as_ref()?.shares(grid)
+    }
+
+    fn own_columns(&self, grid: Shape) -> Result<Patch> {
+        isobar_dist::own_columns(self, grid)
+    }
+
+    fn collect(&self, own: Vec<f64>, grid: Shape) -> Result<Vec<f64>> {
+        isobar_dist::collect(self, own, grid)
+    }
+
+    fn fill_while<T: Real>(&self, x: &mut Vector<T>, colours: &[Colour], meanwhile: Meanwhile<'_>) -> Result<()> {
+        let layout = *x.layout();
+        part::fill(self, &layout, x, colours, meanwhile)
+    }
+
+    fn sum(&self, of: &Layout, sums: &[Scalar], scalars: &mut Scalars) -> Result<()> {
+        part::sum(self, of, sums, scalars)
+    }
+
+    fn zeros<T: Real>(&self, layout: &Layout) -> Result<Vector<T>> {
+        check_size(layout.shape())?;
+        refuse_while_recording("allocating")?;
+        // Vectors are made only to be used, so the context is made current here.
+        self.kernel::<T>("fill")?;
+        Vector::zeros(self.context(), layout)
+    }
+
+    fn upload<S: Real, T: Real>(&self, source: ArrayView<'_, S>, target: &mut Vector<T>) -> Result<()> {
+        self.upload_array(source, target)
+    }
+
+    fn download<S: Real, T: Real>(&self, source: &Vector<T>, target: &mut ArrayViewMut<'_, S>) -> Result<()> {
+        self.download_array(source, target)?;
+        // A kernel that gave up waiting for another GPU leaves no valid result.
+        self.check_link()
+    }
+
+    fn import<T: Real>(&self, source: &DeviceArray, target: &mut Vector<T>) -> Result<()> {
+        self.import_array(source, target)
+    }
+
+    fn export<T: Real>(&self, source: &Vector<T>, target: &mut DeviceArray) -> Result<()> {
+        self.export_array(source, target)
+    }
+
+    fn clear<T: Real>(&self, x: &mut Vector<T>) -> Result<()> {
+        let (all, len) = x.all();
+        let arguments = Arguments::new().with(len as i64).with_real::<T>(0.0).with(all);
+        self.elementwise(self.kernel::<T>("fill")?, len, arguments)
+    }
+
+    fn convert<S: Real, T: Real>(&self, x: &Vector<S>, y: &mut Vector<T>) -> Result<()> {
+        let (from, (to, len)) = (x.all().0, y.all());
+        self.convert_entries::<S, T>(len, from, to)
+    }
+
+    fn scale<T: Real>(&self, a: f64, x: &mut Vector<T>) -> Result<()> {
+        let (all, len) = x.all();
+        let arguments = Arguments::new().with(len as i64).with_real::<T>(a).with(all);
+        self.elementwise(self.kernel::<T>("scale")?, len, arguments)
+    }
+
+    fn extrapolate<T: Real>(&self, tau: f64, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
+        let (from, (to, len)) = (x.all().0, y.all());
+        let arguments = Arguments::new().with(len as i64).with_real::<T>(tau - 1.0).with(from).with(to);
+        self.elementwise(self.kernel::<T>("extrapolate")?, len, arguments)
+    }
+
+    fn axpy<S: Real, T: Real>(&self, a: Ratio, x: &Vector<S>, y: &mut Vector<T>, scalars: &Scalars) -> Result<()> {
+        let (from, (to, len)) = (x.all().0, y.all());
+        let arguments = Arguments::new().with(len as i64).with(scalars.ratio(a)).with(from).with(to);
+        let name = if is_single::<S>() { "axpy_f32" } else { "axpy_f64" };
+        self.elementwise(self.kernel::<T>(name)?, len, arguments)
+    }
+
+    fn xpay<T: Real>(&self, a: Ratio, x: &Vector<T>, y: &mut Vector<T>, scalars: &Scalars) -> Result<()> {
+        let (from, (to, len)) = (x.all().0, y.all());
+        let arguments = Arguments::new().with(len as i64).with(scalars.ratio(a)).with(from).with(to);
+        self.elementwise(self.kernel::<T>("xpay")?, len, arguments)
+    }
+
+    fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, out: Scalar, scalars: &mut Scalars) -> Result<()> {
+        let arguments = Arguments::new().with(x.layout().len() as i64).with(x.pointer()).with(y.pointer());
+        self.with_sum::<T>("dot", arguments, x.layout(), out, scalars)
+    }
+
+    fn axpy_norm<T: Real>(
+        &self,
+        a: Ratio,
+        x: &Vector<T>,
+        y: &mut Vector<T>,
+        out: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let arguments = Arguments::new().with(y.layout().len() as i64).with(scalars.ratio(a));
+        let arguments = arguments.with(x.pointer()).with(y.pointer());
+        self.with_sum::<T>("axpy_norm", arguments, y.layout(), out, scalars)
+    }
+
+    fn axpy_norm_convert<T: Real, S: Real>(
+        &self,
+        a: Ratio,
+        x: &Vector<T>,
+        y: &mut Vector<T>,
+        converted: &mut Vector<S>,
+        out: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let arguments = Arguments::new().with(y.layout().len() as i64).with(scalars.ratio(a));
+        let arguments = arguments.with(x.pointer()).with(y.pointer()).with(converted.pointer());
+        let name = if is_single::<S>() { "axpy_norm_convert_f32" } else { "axpy_norm_convert_f64" };
+        self.with_sum::<T>(name, arguments, y.layout(), out, scalars)
+    }
+
+    fn convert_dot<S: Real, T: Real>(
+        &self,
+        x: &Vector<S>,
+        y: &mut Vector<T>,
+        z: &Vector<T>,
+        out: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let arguments = Arguments::new().with(y.layout().len() as i64);
+        let arguments = arguments.with(x.pointer()).with(y.pointer()).with(z.pointer());
+        let name = if is_single::<S>() { "convert_dot_f32" } else { "convert_dot_f64" };
+        self.with_sum::<T>(name, arguments, y.layout(), out, scalars)
+    }
+
+    fn scalars(&self) -> Result<Scalars> {
+        refuse_while_recording("allocating")?;
+        Scalars::new(self.context())
+    }
+
+    fn set(&self, scalars: &mut Scalars, scalar: Scalar, value: f64) -> Result<()> {
+        let arguments = Arguments::new().with(value).with(scalars.pointer(scalar));
+        self.launch(self.kernel::<f64>("set_scalar")?, [1, 1, 1], [1, 1], arguments)
+    }
+
+    fn read(&self, scalars: &Scalars) -> Result<[f64; Scalar::COUNT]> {
+        refuse_while_recording("reading scalars")?;
+        self.submit(scalars.publish(&self.kernel::<f64>("publish")?))?;
+        scalars.note_submitted();
+        let values = scalars.wait()?;
+        self.check_link()?;
+        Ok(values)
+    }
+
+    fn iterate(
+        &self,
+        scalars: &mut Scalars,
+        body: &mut dyn FnMut(usize, &mut Scalars) -> Result<()>,
+        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        if self.exchanges_on_host() {
+            return self.iterate_stepwise(scalars, body, observe);
+        }
+        let body = &mut |n: Option<usize>, scalars: &mut Scalars| body(n.unwrap_or(0), scalars);
+        iterate::iterate(self.context(), &self.kernel::<f64>("publish")?, scalars, false, body, observe)?;
+        self.check_link()
+    }
+
+    fn iterate_after(
+        &self,
+        scalars: &mut Scalars,
+        body: &mut BodyAfter<'_, Scalars>,
+        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        if self.exchanges_on_host() {
+            return iterate_after_first(self, scalars, body, observe);
+        }
+        iterate::iterate(self.context(), &self.kernel::<f64>("publish")?, scalars, true, body, observe)?;
+        self.check_link()
+    }
+
+    fn await_prepared(&self) -> Result<()> {
+        self.modules().load()
+    }
+
+    fn queues(&self, systems: usize, _: &Layout, bytes: usize) -> Result<usize> {
+        if self.ranks.is_some() || self.link.is_some() {
+            return Ok(0);
+        }
+        // A quarter of the free memory.
+        Ok(BESIDE.min(systems).min(self.context().free_memory()? / (4 * bytes.max(1))))
+    }
+
+    fn most_queues(&self) -> usize {
+        BESIDE
+    }
+
+    fn on_queue<R>(&self, queue: usize, work: impl FnOnce() -> Result<R>) -> Result<R> {
+        self.context().open_queue(queue)?;
+        queue::on(queue, || {
+            let done = work();
+            // Also after an error: what was submitted uses memory that may be freed.
+            self.context().synchronize().and(done)
+        })
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.context().synchronize()?;
+        self.check_link()?;
+        self.ranks.as_ref().map_or(Ok(()), |ranks| ranks.world().barrier())
+    }
+
+    fn copy_bandwidth(&self, layout: &Layout) -> Result<f64> {
+        /// Copies between two readings of the clock.
+        const COPIES: usize = 20;
+        let (x, mut y) = (self.zeros::<f64>(layout)?, self.zeros::<f64>(layout)?);
+        let mut best = f64::INFINITY;
+        for _ in 0..4 {
+            self.synchronize()?;
+            let clock = std::time::Instant::now();
+            for _ in 0..COPIES {
+                y.buffer_mut().copy_from(x.buffer())?;
+            }
+            self.synchronize()?;
+            best = best.min(clock.elapsed().as_secs_f64());
+        }
+        Ok((2 * COPIES * x.buffer().bytes()) as f64 / best.max(1e-9))
+    }
+
+    /// Transforms of whole axes are not divided.
+    fn has_direct(&self) -> bool {
+        self.ranks.is_none()
+    }
+
+    fn direct(&self, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
+        self.has_direct().then(|| direct::direct(self, layout, factors)).transpose()
+    }
+}
+
+impl Cuda {
+    /// Fails if another rank has not answered.
+    fn check_link(&self) -> Result<()> {
+        self.card_link().map_or(Ok(()), CardLink::check)
+    }
+
+    /// Launches an operation on all entries of vectors of a layout, which also sums.
+    pub(crate) fn with_sum<T: Real>(
+        &self,
+        name: &'static str,
+        arguments: Arguments,
+        layout: &Layout,
+        out: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let arguments = self.reduction().append(arguments, self.blocks(layout.len()), scalars.pointer(out));
+        self.elementwise(self.kernel::<T>(name)?, layout.len(), arguments)?;
+        self.sum(layout, &[out], scalars)
+    }
+
+    /// Appends the buffers that a kernel of [`Cuda::summing_blocks`] blocks needs to sum two numbers, and the address of the sums.
+    pub(crate) fn summing(&self, arguments: Arguments, sums: Pointer) -> Arguments {
+        self.reduction().append(arguments, self.summing_blocks(), sums)
+    }
+
+    /// Returns the number of blocks of kernels that sum over whole arrays.
+    pub(crate) fn summing_blocks(&self) -> usize {
+        /// Blocks of 256 threads.
+        const A_MULTIPROCESSOR: usize = 8;
+        A_MULTIPROCESSOR * self.context().multiprocessors
+    }
+}
