@@ -4,7 +4,7 @@ use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::real::Real;
 
-use crate::part::{Edge, edges_in_y};
+use crate::edge::{Edge, edges_in_y};
 
 /// The cells of one colour at an end of rows, or the one at a corner, in both directions: where layer 0 of each is, counted from a
 /// vector's first entry.

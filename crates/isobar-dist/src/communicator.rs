@@ -6,7 +6,7 @@ use isobar_core::backend::{Meanwhile, nothing};
 use isobar_core::error::{Error, Result};
 use isobar_core::real::{bytes_of, bytes_of_mut};
 
-use crate::together::{Tell, Told};
+use crate::told::{Tell, Told};
 
 /// A message from one rank to another and one back. An empty slice is no message.
 #[derive(Debug)]

@@ -7,13 +7,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use isobar_core::backend::Scalar;
-use isobar_core::error::{Error, Result};
+use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Shape, Slab};
 use isobar_core::operator::{Coarser, LineSmoother, Sweep, Transfer};
 use isobar_core::real::{Real, bytes_of, bytes_of_mut};
 
 use crate::part::{Link, PartBackend};
-use crate::patches::Patches;
+use crate::patches::{Patches, too_thin};
 use crate::ranks::Ranks;
 
 /// From a level that is divided to one that every rank has whole.
@@ -191,14 +191,4 @@ impl<B: PartBackend, T: Real> Transfer<B, T> for Gathering<B, T> {
     ) -> Result<()> {
         self.prolong_from(coarse_u, |coarse_u| self.part.prolong_smooth(coarse_u, sweep, norm))
     }
-}
-
-/// Where pairs of rows of a grid are divided; patches begin with even columns in any case.
-pub(crate) fn too_thin(shape: Shape, patches: &Patches) -> Error {
-    let (rows, ranks) = (shape.ny, patches.rows().ranks());
-    Error::Unsupported(format!(
-        "multigrid for {rows} rows on {ranks} ranks, which need {} at least; use fewer ranks, or solver.method = \"cg\" with the \
-         preconditioner \"line\"",
-        2 * ranks - 1
-    ))
 }

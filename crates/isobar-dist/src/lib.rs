@@ -18,6 +18,8 @@
 pub mod columns;
 pub mod communicator;
 pub mod diffusion;
+mod edge;
+mod joined;
 pub mod levels;
 pub mod modes;
 #[cfg(unix)]
@@ -29,12 +31,13 @@ mod ranks;
 mod slabs;
 pub mod threads;
 mod together;
+mod told;
 
 pub use communicator::{Communicator, Message};
+pub use joined::{collect, device, join, join_rows, other_number_of_parts, own_columns, require_order, require_sweeps};
 pub use part::PartBackend;
 pub use patches::{Patches, collect_layers, gather};
-pub use ranks::{
-    Ranks, Watched, collect, device, join, join_rows, other_number_of_parts, own_columns, require_order, require_sweeps,
-};
+pub use ranks::{Ranks, Watched};
 pub use slabs::Slabs;
-pub use together::{Kind, Tell, Told, together};
+pub use together::together;
+pub use told::{Kind, Tell, Told};

@@ -8,32 +8,9 @@ use isobar_core::layout::{Colour, Layout, Slab, needs_whole_rows};
 use isobar_core::real::{Real, bytes_of, bytes_of_mut};
 
 use crate::columns;
+use crate::edge::edges_in_y;
+pub use crate::edge::{Edge, Handed};
 use crate::ranks::Ranks;
-
-/// The cells of one colour in the row or column at one edge of a subdomain, and in the halo beyond it.
-#[derive(Debug)]
-pub struct Edge<'a, T> {
-    /// Where the neighbour is: so many subdomains further in x and in y, −1, 0 or 1.
-    pub towards: [isize; 2],
-    /// The colour that they have in the larger grid.
-    pub colour: Colour,
-    /// The numbers that the neighbour needs: the row, a half plane with its padding; or the column, all layers of each row; or the
-    /// column of cells at a corner.
-    pub send: &'a [T],
-    /// The halo row or column that the neighbour fills.
-    pub receive: &'a mut [T],
-}
-
-/// A piece of the row at the end of a subdomain, which is the halo row of the next, where unknowns are visited in order.
-#[derive(Debug)]
-pub struct Handed<'a, T> {
-    /// Whether subdomains take their turns from the first to the last, or from the last to the first.
-    pub upwards: bool,
-    /// The numbers that the next subdomain needs; empty where there is nothing to send.
-    pub send: &'a [T],
-    /// Room for those that the subdomain before has sent; empty where nothing comes.
-    pub receive: &'a mut [T],
-}
 
 /// A back end whose vectors may be subdomains of larger ones, with halo rows. Operations entry by entry ([`clear`](Backend::clear),
 /// [`convert`](Backend::convert), [`scale`](Backend::scale), [`axpy`](Backend::axpy), [`xpay`](Backend::xpay)) act on halo
@@ -284,36 +261,6 @@ pub fn edges<T: Real>(
         [Some(a), None, None, None] => exchange(&mut [a]),
         _ => Ok(()),
     }
-}
-
-/// The edges in y; the first entries are present.
-pub(super) fn edges_in_y<'a, T: Real>(
-    layout: &Layout,
-    entries: &'a mut [T],
-    colours: &[Colour],
-) -> [Option<Edge<'a, T>>; 4] {
-    let half_plane = layout.half_plane();
-    let [before_len, after_len] = layout.halo_len();
-    let (before, rest) = entries.split_at_mut(before_len);
-    let (own, behind) = rest.split_at_mut(layout.len());
-    let (own, rows): (&[T], _) = (own, layout.shape().ny);
-    let halves = [before, &mut behind[..after_len]].map(|halo| {
-        let mut halves = halo.chunks_exact_mut(half_plane);
-        [halves.next(), halves.next()]
-    });
-    let mut edges: [Option<Edge<'_, T>>; 4] = [None, None, None, None];
-    let mut count = 0;
-    for (is_last, halves) in [false, true].into_iter().zip(halves) {
-        for (local, half) in Colour::BOTH.into_iter().zip(halves) {
-            let colour = layout.local(local);
-            let Some(receive) = half.filter(|_| colours.contains(&colour)) else { continue };
-            let (row, towards) = if is_last { (rows - 1, [0, 1]) } else { (0, [0, -1]) };
-            let send = &own[(2 * row + local as usize) * half_plane..][..half_plane];
-            edges[count] = Some(Edge { towards, colour, send, receive });
-            count += 1;
-        }
-    }
-    edges
 }
 
 /// [`PartBackend::copy_rows`] of vectors in host memory: all their entries, halo rows included.

@@ -173,6 +173,16 @@ pub fn collect_layers(
     Ok(all)
 }
 
+/// Where pairs of rows of a grid are divided; patches begin with even columns in any case.
+pub(crate) fn too_thin(shape: Shape, patches: &Patches) -> Error {
+    let (rows, ranks) = (shape.ny, patches.rows().ranks());
+    Error::Unsupported(format!(
+        "multigrid for {rows} rows on {ranks} ranks, which need {} at least; use fewer ranks, or solver.method = \"cg\" with the \
+         preconditioner \"line\"",
+        2 * ranks - 1
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use isobar_core::backend::Meanwhile;
 use isobar_core::error::Result;
 
-use super::failure;
+use super::failure::failure;
 use super::functions::{Handle, Mpi, Request, Status};
 use crate::communicator::Message;
 

@@ -6,7 +6,7 @@ use std::fmt;
 use isobar_core::error::Result;
 use libloading::os::unix::Library;
 
-use super::failure;
+use super::failure::failure;
 
 /// Characters that a version may take, in any family.
 const VERSION_LENGTH: usize = 8192;

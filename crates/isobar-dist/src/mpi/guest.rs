@@ -13,11 +13,11 @@ use isobar_core::backend::Meanwhile;
 use isobar_core::error::{Error, Result};
 
 use super::channel::{Channel, caught, let_loose};
-use super::failure;
+use super::failure::failure;
 use super::functions::{Handle, Mpi};
 use super::settle::Affairs;
 use crate::communicator::{Communicator, Message};
-use crate::together::{Tell, Told};
+use crate::told::{Tell, Told};
 
 /// How long a rank that hears of a failure still waits for what it has asked for: that may be on its way, and it may know more of
 /// the failure then than who told it, as of a cell of its own.

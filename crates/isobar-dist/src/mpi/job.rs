@@ -11,7 +11,7 @@ use isobar_core::backend::Meanwhile;
 use isobar_core::error::Result;
 
 use super::channel::{Channel, caught, let_loose};
-use super::failure;
+use super::failure::failure;
 use super::functions::{Handle, Mpi};
 use super::watch::{Patience, Post, Watch};
 use crate::communicator::{Communicator, Message};

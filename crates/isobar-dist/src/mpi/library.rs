@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use isobar_core::error::Result;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
-use super::failure;
+use super::failure::failure;
 use super::functions::{Constants, Family, Mpi};
 
 /// Where the library is, if the user says.

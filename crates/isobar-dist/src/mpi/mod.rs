@@ -8,6 +8,7 @@
 //! * `guest` a communicator of a program that has started MPI for itself; `settle` what its ranks do where one fails.
 
 mod channel;
+mod failure;
 mod functions;
 mod guest;
 mod job;
@@ -17,9 +18,10 @@ mod watch;
 
 use std::sync::Arc;
 
-use isobar_core::error::{Error, Result};
+use isobar_core::error::Result;
 
 use crate::communicator::Communicator;
+use failure::failure;
 pub use functions::Family;
 use functions::{Handle, Mpi};
 use library::Opened;
@@ -76,7 +78,7 @@ pub struct Found {
 /// The MPI that a job would use.
 ///
 /// # Errors
-/// [`Error::Device`] where none is found, or it cannot be used, saying why and what to do.
+/// [`Error::Device`](isobar_core::Error::Device) where none is found, or it cannot be used, saying why and what to do.
 pub fn find() -> Result<Found> {
     let (_, opened) = open()?;
     Ok(opened)
@@ -94,7 +96,7 @@ fn open() -> Result<(Opened, Found)> {
 /// Takes part in the job that this process was started in. To be called once a process.
 ///
 /// # Errors
-/// [`Error::Device`] where there is no MPI, it fails to start, or is another one than the launcher's: each process would
+/// [`Error::Device`](isobar_core::Error::Device) where there is no MPI, it fails to start, or is another one than the launcher's: each process would
 /// then be a job of its own.
 pub fn start() -> Result<Arc<dyn Communicator>> {
     let (opened, found) = open()?;
@@ -118,7 +120,7 @@ pub fn start() -> Result<Arc<dyn Communicator>> {
 /// Where one rank fails all get to know, see [`together`](crate::together()); none ends the program.
 ///
 /// # Errors
-/// [`Error::Device`] where MPI does not run in this process; [`Error::Invalid`] for a number that is no communicator.
+/// [`Error::Device`](isobar_core::Error::Device) where MPI does not run in this process; [`Error::Invalid`](isobar_core::Error::Invalid) for a number that is no communicator.
 pub fn on_communicator(communicator: i32) -> Result<Arc<dyn Communicator>> {
     fn on<H: Handle>(mpi: Mpi<H>, communicator: i32) -> Option<Result<Arc<dyn Communicator>>> {
         match guest::is_running(&mpi) {
@@ -138,8 +140,4 @@ pub fn on_communicator(communicator: i32) -> Result<Arc<dyn Communicator>> {
                 .into(),
         ))
     })
-}
-
-fn failure(message: String) -> Error {
-    Error::Device { device: "mpi".into(), message }
 }

@@ -11,11 +11,11 @@ use std::ffi::c_int;
 use isobar_core::error::Result;
 
 use super::channel::Started;
-use super::failure;
+use super::failure::failure;
 use super::functions::{Handle, Request, Status};
 use super::guest::Guest;
 use crate::communicator::Communicator;
-use crate::together::{Kind, Told};
+use crate::told::{Kind, Told};
 
 /// Tags of letters are the numbers of calls, which begin anew after so many: MPI warrants tags up to 32767.
 const NUMBERS: c_int = 1 << 14;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use isobar_core::error::Result;
 
-use super::failure;
+use super::failure::failure;
 use super::functions::{Handle, Request, Status};
 use super::job::World;
 use crate::patience::{Idle, Lived, remedy};
