@@ -1,6 +1,6 @@
 //! Times of the steps of a solve by vertical modes: transfers between the grid and the modes, and cycles on the modes' problems.
 
-use super::{Bench, OUT, Timed, seconds, time_levels, upload_noise};
+use super::steps::{Bench, OUT, Timed, seconds, time_levels, upload_noise};
 use crate::error::Result;
 use crate::operator::{Expansion, Guess};
 use crate::options::SolverOptions;

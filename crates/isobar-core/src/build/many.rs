@@ -3,13 +3,13 @@
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
-use super::solve::Solve;
+use super::solve::{Solve, is_final};
 use super::system::{System, null_space, scratch_layout};
 use crate::array::{Source, Target};
 use crate::error::{Error, Result};
 use crate::operator::Guess;
 use crate::options::Method;
-use crate::outcome::{Outcome, Stop};
+use crate::outcome::Outcome;
 use crate::solver::Observer;
 use crate::stencil::{Stencil, Supports};
 
@@ -122,11 +122,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns whether another method would not do better.
-pub(super) fn is_final(outcome: &Outcome) -> bool {
-    matches!(outcome.stop, Stop::Converged | Stop::Interrupted | Stop::MaxIterations)
-}
-
 /// Adds to an error the number of its system.
 pub fn of_system(n: usize, error: Error) -> Error {
     match error {
@@ -229,6 +224,7 @@ mod tests {
     use crate::build::{Balance, Description};
     use crate::layout::Shape;
     use crate::options::SolverOptions;
+    use crate::outcome::Stop;
     use crate::reference::Reference;
     use crate::stencil::{Coefficients, Diffusion, Side};
 

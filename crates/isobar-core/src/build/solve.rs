@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::layout::Shape;
 use crate::operator::Guess;
 use crate::options::Smoother;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Stop};
 use crate::real::Precision;
 use crate::solver::Observer;
 use crate::traffic::StepTraffic;
@@ -106,4 +106,9 @@ pub trait Solve<S>: Send {
     /// # Errors
     /// The errors of the device.
     fn copy_bandwidth(&self) -> Result<f64>;
+}
+
+/// Returns whether another method would not do better.
+pub(super) fn is_final(outcome: &Outcome) -> bool {
+    matches!(outcome.stop, Stop::Converged | Stop::Interrupted | Stop::MaxIterations)
 }

@@ -5,8 +5,7 @@ use std::time::Instant;
 
 use super::arrays::{CallersGrid, download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
-use super::many::is_final;
-use super::solve::{Balance, Description, Solve};
+use super::solve::{Balance, Description, Solve, is_final};
 use crate::array::{Source, Target};
 use crate::backend::{AggregateBackend, AggregateMap, Scalar, copy_bandwidth};
 use crate::error::{Error, Result};

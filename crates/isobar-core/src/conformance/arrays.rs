@@ -1,6 +1,5 @@
 //! Solves between arrays of a whole grid in C order, for tests and benchmarks.
 
-use super::fixture::ok;
 use crate::array::{ArrayView, ArrayViewMut};
 use crate::build::{Solve, System};
 use crate::error::Result;
@@ -11,6 +10,11 @@ use crate::outcome::Outcome;
 use crate::problem::random;
 use crate::solver::ignore;
 use crate::stencil::{Stencil, Supports};
+
+/// Unwraps a result that a check needs.
+pub(super) fn ok<T>(result: Result<T>) -> T {
+    result.unwrap_or_else(|error| panic!("{error}"))
+}
 
 /// Solves A u = `rhs`, with or without a first guess in `u`.
 ///

@@ -1,6 +1,6 @@
 //! Direct solves of separable boxes, judged by their residuals.
 
-use super::Complete;
+use super::complete::Complete;
 use super::fixture::{ok, poison, send};
 use crate::array::ArrayViewMut;
 use crate::backend::direct::locked;

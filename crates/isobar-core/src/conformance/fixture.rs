@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::arrays;
+pub(super) use super::arrays::ok;
 use crate::array::{ArrayView, ArrayViewMut};
 use crate::backend::{Backend, HostScalars, Ratio, Scalar};
-use crate::error::Result;
 use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
 use crate::layout::{Colour, Layout, Shape};
 use crate::operator::{Capabilities, LineSolver, Relaxation, Transfer};
@@ -43,11 +43,6 @@ pub(super) fn shapes<B: Backend>() -> impl Iterator<Item = Shape> {
     let is_divided = TypeId::of::<B>() != TypeId::of::<Reference>();
     let all = SHAPES.into_iter().map(|(nx, ny, nz)| Shape::new(nx, ny, nz));
     all.filter(move |shape| is_divided || shape.cells() <= LARGE)
-}
-
-/// Unwraps a result that a check needs.
-pub(super) fn ok<T>(result: Result<T>) -> T {
-    result.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Scalars for the checks' own use.

@@ -23,6 +23,7 @@
 //!   that change.
 
 pub mod arrays;
+mod complete;
 pub mod direct;
 mod fixture;
 mod galerkin;
@@ -43,11 +44,6 @@ use crate::stencil::{Diffusion, StoredMatrix, Supports, TensorProduct};
 
 /// Checks by name. Each panics where the back end differs from the reference.
 pub type Checks<B> = Vec<(String, Box<dyn Fn(&B) + Send + Sync>)>;
-
-/// A back end that supports all stencils of the suite.
-trait Complete: Supports<TensorProduct> + Supports<Diffusion> + Supports<StoredMatrix> {}
-
-impl<B: Supports<TensorProduct> + Supports<Diffusion> + Supports<StoredMatrix>> Complete for B {}
 
 macro_rules! checks {
     ($($group:literal: [$($name:literal => $check:expr),* $(,)?]),* $(,)?) => {{

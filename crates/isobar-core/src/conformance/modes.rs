@@ -1,7 +1,7 @@
 //! Transfers between a grid and its vertical modes.
 
-use super::fixture::{Sample, compare_at_scale, ok, poison, random_vector, send, shapes};
-use super::{Complete, fixture::SCALARS};
+use super::complete::Complete;
+use super::fixture::{SCALARS, Sample, compare_at_scale, ok, poison, random_vector, send, shapes};
 use crate::backend::Backend;
 use crate::layout::{Colour, Shape};
 use crate::operator::{Expansion, Guess, Relaxation};

@@ -1,6 +1,6 @@
 //! Levels with relaxation of points: every operator and transfer of a hierarchy, level by level, and updates; the hybrid smoother.
 
-use super::Complete;
+use super::complete::Complete;
 use super::fixture::{SCALARS, Sample, compare_at_scale, fetch, ok, poison, random_vector, send, tolerance};
 use super::solves::like_the_reference;
 use crate::backend::{Backend, HostScalars};

@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use super::Complete;
 use super::arrays::{solve, solve_again, solve_into};
+use super::complete::Complete;
 use super::fixture::{Sample, floating, helmholtz, ok, reference_solve, sample};
 use crate::array::{ArrayView, ArrayViewMut};
 use crate::build::{Solve, System};

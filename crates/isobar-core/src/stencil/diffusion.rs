@@ -1,23 +1,15 @@
 //! Diffusion with a coefficient in every cell: −∇·(κ∇u) + c u by cell-centred finite volumes.
 
 use std::any::Any;
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use super::Stencil;
-use super::rings::Turns;
-use super::separable::DiffusionRows;
 use super::spread::Spread;
 use crate::array::DeviceArray;
-use crate::direct::{Separable, looks_separable, may_be_open, nearest, separate};
 use crate::error::{Error, Result};
 use crate::execute::{Host, rows, shared_copy};
 use crate::layout::{Axis, Patch, Shape};
 use crate::operator::aggregate::Components;
-use crate::options::SolverOptions;
-use crate::policy::Choice;
-use crate::policy::direct::MOSTLY_OPEN;
 
 /// The condition on one side of the grid. Boundary *values* belong to the right-hand side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,7 +69,7 @@ pub struct Diffusion {
     /// s without the contribution of Dirichlet sides to [`Coefficients::Cells`].
     pub(super) shift: Option<Arc<[f64]>>,
     /// The first cell whose shift is negative.
-    negative: Option<usize>,
+    pub(super) negative: Option<usize>,
     /// Lower and upper side of each direction.
     pub(super) sides: [[Side; 2]; 3],
     /// The connected components, where they are known and not all cells are active.
@@ -353,104 +345,5 @@ impl Diffusion {
     /// Returns whether x, and y, are periodic with several cells.
     pub fn rings(&self) -> [bool; 2] {
         [Axis::X, Axis::Y].map(|axis| self.is_periodic(axis) && self.shape.extents()[axis as usize] > 1)
-    }
-}
-
-impl Stencil for Diffusion {
-    fn has_lines_apart(&self) -> bool {
-        let is_open = |at| [Axis::Y, Axis::Z].iter().any(|&axis| self.face(axis, at) > 0.0);
-        self.require_host().is_ok() && !self.cells().any(is_open)
-    }
-
-    fn shape(&self) -> Shape {
-        self.shape
-    }
-
-    fn is_symmetric(&self) -> bool {
-        true
-    }
-
-    fn is_definite(&self) -> bool {
-        self.negative.is_none()
-    }
-
-    fn check_iterated(&self) -> Result<()> {
-        let Some(n) = self.negative else { return Ok(()) };
-        let Shape { nx, ny, .. } = self.shape;
-        let (i, j, k) = (n % nx, n / nx % ny, n / (nx * ny));
-        let value = self.shift.as_ref().map_or(0.0, |shift| shift[n]);
-        Err(Error::invalid(
-            "diffusion.reaction",
-            format!(
-                "negative in cell (i, j, k) = ({i}, {j}, {k}), whose row it adds {value:.6e} to: the matrix may be indefinite, which \
-                 iterations cannot solve. \"direct\" can, on one rank, where coefficients are products of one factor a direction and the \
-                 reaction varies along one axis"
-            ),
-        ))
-    }
-
-    fn choice(&self, options: &SolverOptions) -> Choice {
-        self.choice_on_host(options).unwrap_or_else(|_| Choice::galerkin())
-    }
-
-    fn separable(&self) -> Result<Separable> {
-        if !self.has_rows() {
-            self.require_host()?;
-        }
-        separate(&DiffusionRows::new(self))
-    }
-
-    fn chooses_direct(&self) -> Option<Separable> {
-        let is_open = self.has_rows() && looks_separable(&DiffusionRows::new(self));
-        is_open.then(|| self.separable().ok()).flatten().filter(Separable::pays)
-    }
-
-    fn nearest_box(&self) -> Result<Separable> {
-        self.require_host()?;
-        Ok(nearest(&DiffusionRows::new(self))?.factors)
-    }
-
-    fn tries_box(&self) -> Option<(Separable, String)> {
-        let rows = DiffusionRows::new(self);
-        self.box_to_try(|| may_be_open(&rows, MOSTLY_OPEN).then(|| nearest(&rows).ok()).flatten())
-    }
-
-    fn turns(&self) -> Turns {
-        Turns::of(self.shape, Axis::ALL.map(|axis| self.is_periodic(axis)))
-    }
-
-    fn around(&self) -> Result<Cow<'_, Self>> {
-        match self.turns() {
-            Turns::ONE => Ok(Cow::Borrowed(self)),
-            turns => self.repeated(turns).map(Cow::Owned),
-        }
-    }
-
-    fn check_update(&self, new: &Self) -> Result<()> {
-        if self.shape != new.shape {
-            return Err(Error::shape("the new coefficients", new.shape.to_string(), self.shape.to_string()));
-        }
-        let form = |stencil: &Self| match &stencil.coefficients {
-            Coefficients::Cells { fields, axes } => (fields.len(), axes.map(|(field, _)| field)),
-            Coefficients::DeviceCells { fields, axes, .. } => (fields.len(), axes.map(|(field, _)| field)),
-            Coefficients::Faces(_) => (0, [0; 3]),
-        };
-        if form(self) != form(new) {
-            return Err(Error::invalid(
-                "diffusion.coefficient",
-                "it has another number of fields than before; make a new solver to go from one coefficient to several",
-            ));
-        }
-        if self.has_shift() != new.has_shift() {
-            return Err(Error::invalid(
-                "diffusion.reaction",
-                "a reaction, Robin sides or wells where there were none, or none where there were; make a new solver, or begin \
-                 with a reaction of 0",
-            ));
-        }
-        if self.sides != new.sides {
-            return Err(Error::invalid("diffusion.boundary", "sides of another kind than before; make a new solver"));
-        }
-        Ok(())
     }
 }

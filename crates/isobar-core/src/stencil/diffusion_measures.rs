@@ -137,7 +137,7 @@ mod tests {
     use crate::policy::direct::MOSTLY_OPEN;
     use crate::problem::random;
     use crate::stencil::Side;
-    use crate::stencil::separable::DiffusionRows;
+    use crate::stencil::diffusion_stencil::DiffusionRows;
 
     #[test]
     fn few_samples_tell_closed_samples_from_open_ones() {

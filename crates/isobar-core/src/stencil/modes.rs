@@ -4,7 +4,6 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use super::{Stencil, TensorProduct};
 use crate::eigen;
 use crate::error::{Error, Result};
 use crate::grid::VerticalProfile;
@@ -103,7 +102,7 @@ impl VerticalModes {
 
 /// Vertical modes, kept by all copies of a matrix once one of them has needed them. No part of what a matrix is.
 #[derive(Clone, Default)]
-pub(super) struct KeptModes(Arc<OnceLock<Arc<VerticalModes>>>);
+pub(super) struct KeptModes(pub(super) Arc<OnceLock<Arc<VerticalModes>>>);
 
 impl PartialEq for KeptModes {
     fn eq(&self, _: &Self) -> bool {
@@ -114,58 +113,5 @@ impl PartialEq for KeptModes {
 impl fmt::Debug for KeptModes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.get().is_some() { "computed" } else { "not computed" })
-    }
-}
-
-impl TensorProduct {
-    /// Its vertical modes, or those of the symmetric part of its vertical operator. They are computed once.
-    ///
-    /// # Errors
-    /// As [`VerticalModes::new`].
-    pub fn modes(&self) -> Result<Arc<VerticalModes>> {
-        if let Some(modes) = self.modes.0.get() {
-            return Ok(Arc::clone(modes));
-        }
-        let modes = Arc::new(self.compute_modes()?);
-        Ok(Arc::clone(self.modes.0.get_or_init(|| modes)))
-    }
-
-    fn compute_modes(&self) -> Result<VerticalModes> {
-        let VerticalProfile { a, b, c, d } = self.vertical();
-        if self.vertical().is_symmetric() {
-            return VerticalModes::new(self.vertical());
-        }
-        let coupling: Vec<f64> = b.iter().zip(&c[1..]).map(|(b, c)| 0.5 * (b + c)).collect();
-        let above = coupling.iter().copied().chain([0.0]).collect();
-        let below = [0.0].into_iter().chain(coupling.iter().copied()).collect();
-        VerticalModes::new(&VerticalProfile::new(a.clone(), above, below, d.clone())?)
-    }
-
-    /// The two-dimensional problems of some modes, one a layer: μ_m |T| + L_h.
-    ///
-    /// # Errors
-    /// As [`TensorProduct::new`].
-    pub fn of_modes(&self, modes: &VerticalModes) -> Result<Self> {
-        self.with_layers_apart(modes.values().to_vec(), vec![-1.0; modes.count()])
-    }
-
-    /// The number of levels of two-dimensional problems until horizontal couplings are no larger than μ |T|. Coarsening quarters them.
-    pub(super) fn levels_of_modes(&self, mu: f64) -> usize {
-        let largest = (self.largest_ratio() / mu).max(1.0);
-        let columns = Stencil::shape(self).nx.max(Stencil::shape(self).ny) as f64;
-        1 + largest.log(4.0).min(columns.log2()).ceil() as usize
-    }
-
-    /// By how much a sweep of line relaxation of one colour after the other reduces what a mode contributes to the
-    /// residual, at least: max (α_T/(α_T + μ |T|))² over the columns.
-    pub fn rate_of_lines(&self, mu: f64) -> f64 {
-        let ratio = self.largest_ratio();
-        (ratio / (ratio + mu)).powi(2)
-    }
-
-    /// Returns max α_T/|T| over the columns.
-    pub fn largest_ratio(&self) -> f64 {
-        let h = self.horizontal();
-        h.total.iter().zip(&h.area).map(|(total, area)| total / area).fold(0.0, f64::max)
     }
 }

@@ -6,7 +6,6 @@
 //! depend on colours and tiles: a caller gets the mean of the copies, whose residual is the mean of theirs, and so, relative to
 //! b, at most the reported one. A solve takes twice the work and memory, on any back end; callers' arrays do not change.
 
-use super::{Coefficients, Diffusion, Stencil};
 use crate::array::ArrayView;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
@@ -119,38 +118,10 @@ impl Turns {
     }
 }
 
-impl Diffusion {
-    /// Repeats all coefficients on the copies.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] for coefficients on a GPU.
-    pub(crate) fn repeated(&self, turns: Turns) -> Result<Self> {
-        if turns == Turns::ONE {
-            return Ok(self.clone());
-        }
-        if matches!(self.coefficients(), Coefficients::DeviceCells { .. }) {
-            turns.require_one("coefficients in the memory of a GPU")?;
-        }
-        let repeat = |values: &[f64]| Ok::<_, Error>(turns.repeat(&ArrayView::c_order(values, self.shape())?));
-        let coefficients = match self.coefficients() {
-            Coefficients::Cells { fields, axes } => Coefficients::Cells {
-                fields: fields.iter().map(|field| repeat(field).map(Into::into)).collect::<Result<_>>()?,
-                axes: *axes,
-            },
-            Coefficients::Faces([x, y, z]) => {
-                Coefficients::Faces([repeat(x)?.into(), repeat(y)?.into(), repeat(z)?.into()])
-            }
-            device @ Coefficients::DeviceCells { .. } => device.clone(),
-        };
-        let shift = self.stored_shift().map(repeat).transpose()?;
-        Self::new(turns.around(self.shape()), coefficients, shift, self.sides())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stencil::Side;
+    use crate::stencil::{Coefficients, Diffusion, Side, Stencil};
 
     #[test]
     fn two_turns_of_an_odd_ring() {

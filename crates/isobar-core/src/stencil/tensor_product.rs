@@ -2,17 +2,12 @@
 
 use std::sync::Arc;
 
-use super::modes::KeptModes;
-use super::separable::TensorProductRows;
+use super::modes::{KeptModes, VerticalModes};
 use super::{Csr, Stencil, StoredMatrix};
-use crate::direct::{Separable, looks_separable, nearest, separate};
 use crate::error::{Error, Result};
 use crate::grid::horizontal::Metric;
 use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
 use crate::layout::Shape;
-use crate::options::SolverOptions;
-use crate::policy::Choice;
-use crate::policy::modes::{choose, may_use_modes};
 
 /// A matrix whose rows are products of vertical and horizontal factors (paper B, equations 6 and
 /// 14):
@@ -24,7 +19,7 @@ use crate::policy::modes::{choose, may_use_modes};
 /// (paper B, equation 5).
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorProduct {
-    shape: Shape,
+    pub(super) shape: Shape,
     // Shared by the copies that a solver makes.
     vertical: Arc<VerticalProfile>,
     horizontal: Arc<HorizontalField>,
@@ -262,66 +257,6 @@ impl TensorProduct {
 }
 
 impl TensorProduct {
-    /// Returns whether no column is coupled to one beyond the edges of the grid.
-    fn has_closed_edges(&self) -> bool {
-        let (Shape { nx, ny, .. }, field) = (self.shape, &self.horizontal);
-        let is_closed = |coupling: f64| coupling == 0.0;
-        (0..ny).all(|j| is_closed(field.west[nx * j]) && is_closed(field.east[nx * (j + 1) - 1]))
-            && (0..nx).all(|i| is_closed(field.south[i]) && is_closed(field.north[nx * (ny - 1) + i]))
-    }
-}
-
-impl Stencil for TensorProduct {
-    fn shape(&self) -> Shape {
-        self.shape
-    }
-
-    /// Conjugate gradients need this.
-    fn is_symmetric(&self) -> bool {
-        self.vertical.is_symmetric() && self.horizontal.is_symmetric()
-    }
-
-    /// Chooses vertical modes where these are predicted to be faster, else multigrid.
-    fn choice(&self, options: &SolverOptions) -> Choice {
-        let is_possible = may_use_modes(options, self.shape.nz) && !self.has_layers_apart() && self.is_symmetric();
-        match is_possible.then(|| self.modes().ok()).flatten() {
-            Some(modes) => choose(options, self.largest_ratio(), modes.values()),
-            None => Choice::cycles(),
-        }
-    }
-
-    fn separable(&self) -> Result<Separable> {
-        if !self.is_symmetric() {
-            return Err(Error::invalid(
-                "solver.method",
-                "\"direct\" needs a symmetric operator, and advection makes this one non-symmetric; use \"multigrid\" or \
-                 \"bicgstab\"",
-            ));
-        }
-        separate(&TensorProductRows::new(self))
-    }
-
-    fn chooses_direct(&self) -> Option<Separable> {
-        let may_be = self.is_symmetric() && self.has_closed_edges() && looks_separable(&TensorProductRows::new(self));
-        may_be.then(|| self.separable().ok()).flatten().filter(Separable::pays)
-    }
-
-    fn nearest_box(&self) -> Result<Separable> {
-        Ok(nearest(&TensorProductRows::new(self))?.factors)
-    }
-
-    fn check_update(&self, new: &Self) -> Result<()> {
-        if self.shape != new.shape {
-            return Err(Error::shape("the new operator", new.shape.to_string(), self.shape.to_string()));
-        }
-        if self.layers_apart && !new.layers_apart {
-            return Err(Error::invalid("the new operator", "its layers are coupled, and those of this one are not"));
-        }
-        Ok(())
-    }
-}
-
-impl TensorProduct {
     /// The operator on half as many columns each way, rounded up, with the same vertical factors: discretised anew where
     /// the grid is known and both sizes are even, else from the fine factors. `None` for one column, and where the one that is left would be
     /// singular: without mass and tied to nothing, its diagonal is the rounding of what it is a difference of.
@@ -340,5 +275,58 @@ impl TensorProduct {
         }
         let (vertical, horizontal) = (Arc::clone(&self.vertical), Arc::new(horizontal));
         Some(Self { shape, vertical, horizontal, grid, layers_apart: self.layers_apart, modes: self.modes.clone() })
+    }
+}
+
+impl TensorProduct {
+    /// Its vertical modes, or those of the symmetric part of its vertical operator. They are computed once.
+    ///
+    /// # Errors
+    /// As [`VerticalModes::new`].
+    pub fn modes(&self) -> Result<Arc<VerticalModes>> {
+        if let Some(modes) = self.modes.0.get() {
+            return Ok(Arc::clone(modes));
+        }
+        let modes = Arc::new(self.compute_modes()?);
+        Ok(Arc::clone(self.modes.0.get_or_init(|| modes)))
+    }
+
+    fn compute_modes(&self) -> Result<VerticalModes> {
+        let VerticalProfile { a, b, c, d } = self.vertical();
+        if self.vertical().is_symmetric() {
+            return VerticalModes::new(self.vertical());
+        }
+        let coupling: Vec<f64> = b.iter().zip(&c[1..]).map(|(b, c)| 0.5 * (b + c)).collect();
+        let above = coupling.iter().copied().chain([0.0]).collect();
+        let below = [0.0].into_iter().chain(coupling.iter().copied()).collect();
+        VerticalModes::new(&VerticalProfile::new(a.clone(), above, below, d.clone())?)
+    }
+
+    /// The two-dimensional problems of some modes, one a layer: μ_m |T| + L_h.
+    ///
+    /// # Errors
+    /// As [`TensorProduct::new`].
+    pub fn of_modes(&self, modes: &VerticalModes) -> Result<Self> {
+        self.with_layers_apart(modes.values().to_vec(), vec![-1.0; modes.count()])
+    }
+
+    /// The number of levels of two-dimensional problems until horizontal couplings are no larger than μ |T|. Coarsening quarters them.
+    pub(super) fn levels_of_modes(&self, mu: f64) -> usize {
+        let largest = (self.largest_ratio() / mu).max(1.0);
+        let columns = Stencil::shape(self).nx.max(Stencil::shape(self).ny) as f64;
+        1 + largest.log(4.0).min(columns.log2()).ceil() as usize
+    }
+
+    /// By how much a sweep of line relaxation of one colour after the other reduces what a mode contributes to the
+    /// residual, at least: max (α_T/(α_T + μ |T|))² over the columns.
+    pub fn rate_of_lines(&self, mu: f64) -> f64 {
+        let ratio = self.largest_ratio();
+        (ratio / (ratio + mu)).powi(2)
+    }
+
+    /// Returns max α_T/|T| over the columns.
+    pub fn largest_ratio(&self) -> f64 {
+        let h = self.horizontal();
+        h.total.iter().zip(&h.area).map(|(total, area)| total / area).fold(0.0, f64::max)
     }
 }

@@ -12,11 +12,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use super::Execute;
 use super::couplings::{Couplings, UPPER, upper_offset};
-use super::{Axis, Execute};
 use crate::disjoint_sets::{DisjointSets, Joins, for_each_set};
 use crate::execute::{PIECE, atomics, for_each_piece, zeros};
-use crate::layout::{Layout, Shape};
+use crate::layout::{Axis, Layout, Shape};
 use crate::real::Real;
 
 /// ω; twice as much diverges.

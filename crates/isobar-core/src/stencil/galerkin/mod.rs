@@ -29,16 +29,9 @@ pub use couplings::{Couplings, Grid, Offset};
 pub use setup::{Directions, Matrix, Setup};
 pub use weights::Weights;
 
-use super::Axis;
 pub use crate::execute::{Execute, Serial};
+use crate::layout::Axis;
 use crate::real::Real;
-
-/// Makes zeros that are first touched by the threads that will use them.
-fn zeros<N: Real>(execute: &impl Execute, count: usize) -> Vec<N> {
-    let all = vec![N::ZERO; count];
-    execute.prefer_large_pages(&all);
-    all
-}
 
 /// A coarser grid: the interpolation from it, and its matrix.
 #[derive(Clone, Debug)]

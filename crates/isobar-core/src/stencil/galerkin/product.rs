@@ -11,9 +11,10 @@
 //! and for a line with itself C(I, I+1) = b E(2I, 2I+1) + a E(2I+1, 2I+2) − a b d(2I+1), d the diagonal. Row sums are those of A
 //! applied to P 1 by differences, restricted: s_c = Pᵀ(A P 1).
 
+use super::Execute;
 use super::couplings::{CouplingPlane, Couplings, Grid, Offset, UPPER, is_present, number, upper_offset};
 use super::weights::Weights;
-use super::{Axis, Execute};
+use crate::layout::Axis;
 use crate::real::Real;
 
 /// A diagonal of PᵀAP below this fraction of Σ P² d, over the fine cells of the coarse cell, is rounding: these cells are

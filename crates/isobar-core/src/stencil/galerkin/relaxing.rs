@@ -1,10 +1,26 @@
 //! Relaxation of interpolation weights: lines in zebra order, whose pivots and sums over planes all half sweeps share.
 
+use super::Execute;
 use super::couplings::{Couplings, Grid, Offset, positive};
-use super::weights::{HALF_SWEEPS, LEANING, NEARLY_ONE, NEGLIGIBLE};
-use super::{Axis, Execute};
-use crate::layout::Shape;
+use crate::layout::{Axis, Shape};
 use crate::real::{Precision, Real};
+
+/// Half sweeps that relax the weights across the lines.
+pub const HALF_SWEEPS: usize = 4;
+
+/// Sums of weights within this of 1 are rounded to 1.
+pub const NEARLY_ONE: f64 = 1e-6;
+
+/// Smaller weights are dropped, in favour of the other one. Where pieces of a grid lie beside each other in a plane, relaxing
+/// across it leaves traces of a piece in coarse cells that are inactive or belong to another piece. A coarse cell of nothing but
+/// traces would have a diagonal of their squares, beneath the rounding of its couplings, and of these squares again on the next
+/// grid. The value is no ratio of round coefficients, on which rounding would decide.
+pub const NEGLIGIBLE: f64 = 7e-3;
+
+/// Where the cells below and above are both inactive, all of a cell's weight goes to the one above if its weight is larger by
+/// this factor, otherwise to the one below: of two coarse cells that only share the same cells, one is redundant, and PᵀAP
+/// singular. It exceeds 1, so that rounding does not decide between equals.
+pub const LEANING: f64 = 1.07;
 
 /// The data that weights are computed from.
 pub(super) struct Relaxing<'a, N> {

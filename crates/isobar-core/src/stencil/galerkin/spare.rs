@@ -2,8 +2,15 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::{Execute, zeros};
+use super::Execute;
 use crate::real::Real;
+
+/// Makes zeros that are first touched by the threads that will use them.
+pub(super) fn zeros<N: Real>(execute: &impl Execute, count: usize) -> Vec<N> {
+    let all = vec![N::ZERO; count];
+    execute.prefer_large_pages(&all);
+    all
+}
 
 /// Numbers that are no longer needed. Levels are made of ever smaller matrices, and pages that the system must clear take
 /// longer to get than most of the computation in them.

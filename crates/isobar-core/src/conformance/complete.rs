@@ -1,0 +1,8 @@
+//! Back ends that support all stencils of the suite.
+
+use crate::stencil::{Diffusion, StoredMatrix, Supports, TensorProduct};
+
+/// A back end that supports all stencils of the suite.
+pub(super) trait Complete: Supports<TensorProduct> + Supports<Diffusion> + Supports<StoredMatrix> {}
+
+impl<B: Supports<TensorProduct> + Supports<Diffusion> + Supports<StoredMatrix>> Complete for B {}

@@ -1,0 +1,201 @@
+//! Diffusion as a stencil: what solvers ask of its matrix.
+
+use std::borrow::Cow;
+
+use super::rings::Turns;
+use super::{Coefficients, Diffusion, Side, Stencil};
+use crate::array::ArrayView;
+use crate::direct::{Separable, SeparableRows, looks_separable, may_be_open, nearest, separate};
+use crate::error::{Error, Result};
+use crate::layout::{Axis, Shape};
+use crate::options::SolverOptions;
+use crate::policy::Choice;
+use crate::policy::direct::MOSTLY_OPEN;
+
+impl Stencil for Diffusion {
+    fn has_lines_apart(&self) -> bool {
+        let is_open = |at| [Axis::Y, Axis::Z].iter().any(|&axis| self.face(axis, at) > 0.0);
+        self.require_host().is_ok() && !self.cells().any(is_open)
+    }
+
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn is_symmetric(&self) -> bool {
+        true
+    }
+
+    fn is_definite(&self) -> bool {
+        self.negative.is_none()
+    }
+
+    fn check_iterated(&self) -> Result<()> {
+        let Some(n) = self.negative else { return Ok(()) };
+        let Shape { nx, ny, .. } = self.shape;
+        let (i, j, k) = (n % nx, n / nx % ny, n / (nx * ny));
+        let value = self.shift.as_ref().map_or(0.0, |shift| shift[n]);
+        Err(Error::invalid(
+            "diffusion.reaction",
+            format!(
+                "negative in cell (i, j, k) = ({i}, {j}, {k}), whose row it adds {value:.6e} to: the matrix may be indefinite, which \
+                 iterations cannot solve. \"direct\" can, on one rank, where coefficients are products of one factor a direction and the \
+                 reaction varies along one axis"
+            ),
+        ))
+    }
+
+    fn choice(&self, options: &SolverOptions) -> Choice {
+        self.choice_on_host(options).unwrap_or_else(|_| Choice::galerkin())
+    }
+
+    fn separable(&self) -> Result<Separable> {
+        if !self.has_rows() {
+            self.require_host()?;
+        }
+        separate(&DiffusionRows::new(self))
+    }
+
+    fn chooses_direct(&self) -> Option<Separable> {
+        let is_open = self.has_rows() && looks_separable(&DiffusionRows::new(self));
+        is_open.then(|| self.separable().ok()).flatten().filter(Separable::pays)
+    }
+
+    fn nearest_box(&self) -> Result<Separable> {
+        self.require_host()?;
+        Ok(nearest(&DiffusionRows::new(self))?.factors)
+    }
+
+    fn tries_box(&self) -> Option<(Separable, String)> {
+        let rows = DiffusionRows::new(self);
+        self.box_to_try(|| may_be_open(&rows, MOSTLY_OPEN).then(|| nearest(&rows).ok()).flatten())
+    }
+
+    fn turns(&self) -> Turns {
+        Turns::of(self.shape, Axis::ALL.map(|axis| self.is_periodic(axis)))
+    }
+
+    fn around(&self) -> Result<Cow<'_, Self>> {
+        match self.turns() {
+            Turns::ONE => Ok(Cow::Borrowed(self)),
+            turns => self.repeated(turns).map(Cow::Owned),
+        }
+    }
+
+    fn check_update(&self, new: &Self) -> Result<()> {
+        if self.shape != new.shape {
+            return Err(Error::shape("the new coefficients", new.shape.to_string(), self.shape.to_string()));
+        }
+        let form = |stencil: &Self| match &stencil.coefficients {
+            Coefficients::Cells { fields, axes } => (fields.len(), axes.map(|(field, _)| field)),
+            Coefficients::DeviceCells { fields, axes, .. } => (fields.len(), axes.map(|(field, _)| field)),
+            Coefficients::Faces(_) => (0, [0; 3]),
+        };
+        if form(self) != form(new) {
+            return Err(Error::invalid(
+                "diffusion.coefficient",
+                "it has another number of fields than before; make a new solver to go from one coefficient to several",
+            ));
+        }
+        if self.has_shift() != new.has_shift() {
+            return Err(Error::invalid(
+                "diffusion.reaction",
+                "a reaction, Robin sides or wells where there were none, or none where there were; make a new solver, or begin \
+                 with a reaction of 0",
+            ));
+        }
+        if self.sides != new.sides {
+            return Err(Error::invalid("diffusion.boundary", "sides of another kind than before; make a new solver"));
+        }
+        Ok(())
+    }
+}
+
+/// The rows of diffusion, if [`Diffusion::has_rows`].
+pub(super) struct DiffusionRows<'a> {
+    stencil: &'a Diffusion,
+    shift: Option<Box<dyn Fn([usize; 3]) -> f64 + Sync + 'a>>,
+}
+
+impl<'a> DiffusionRows<'a> {
+    pub(super) fn new(stencil: &'a Diffusion) -> Self {
+        let shift = stencil
+            .stored_shift()
+            .map(|shift| Box::new(move |at| shift[stencil.cell(at)]) as Box<dyn Fn([usize; 3]) -> f64 + Sync>);
+        Self { stencil, shift }
+    }
+}
+
+impl SeparableRows for DiffusionRows<'_> {
+    fn shape(&self) -> Shape {
+        Stencil::shape(self.stencil)
+    }
+
+    fn is_periodic(&self, axis: usize) -> bool {
+        self.stencil.is_periodic(Axis::ALL[axis])
+    }
+
+    fn is_by_cells(&self) -> bool {
+        !matches!(self.stencil.coefficients(), Coefficients::Faces(_))
+    }
+
+    fn coupling(&self, axis: usize, at: [usize; 3]) -> f64 {
+        let axis = Axis::ALL[axis];
+        if self.is_by_cells() { self.stencil.half(axis, at) } else { self.stencil.face(axis, at) }
+    }
+
+    fn fill(&self, axis: usize, [j, k]: [usize; 2], row: &mut [f64]) {
+        if let Coefficients::Cells { fields, axes } = self.stencil.coefficients() {
+            let ((field, factor), first) = (axes[axis], self.stencil.cell([0, j, k]));
+            row.iter_mut().zip(&fields[field][first..]).for_each(|(coupling, value)| *coupling = factor * value);
+        } else {
+            row.iter_mut().enumerate().for_each(|(i, coupling)| *coupling = self.coupling(axis, [i, j, k]));
+        }
+    }
+
+    fn is_constant(&self, axis: usize) -> bool {
+        match self.stencil.coefficients() {
+            Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. } => {
+                self.stencil.spreads()[axes[axis].0].contrast() == 1.0
+            }
+            Coefficients::Faces(_) => false,
+        }
+    }
+
+    fn fixed_sides(&self, axis: usize) -> [bool; 2] {
+        // With stored faces all Dirichlet sides are in the shift.
+        self.stencil.sides()[axis].map(|side| side == Side::Fixed && self.is_by_cells())
+    }
+
+    fn shift(&self) -> Option<&(dyn Fn([usize; 3]) -> f64 + Sync)> {
+        self.shift.as_deref()
+    }
+}
+
+impl Diffusion {
+    /// Repeats all coefficients on the copies.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for coefficients on a GPU.
+    pub(crate) fn repeated(&self, turns: Turns) -> Result<Self> {
+        if turns == Turns::ONE {
+            return Ok(self.clone());
+        }
+        if matches!(self.coefficients(), Coefficients::DeviceCells { .. }) {
+            turns.require_one("coefficients in the memory of a GPU")?;
+        }
+        let repeat = |values: &[f64]| Ok::<_, Error>(turns.repeat(&ArrayView::c_order(values, self.shape())?));
+        let coefficients = match self.coefficients() {
+            Coefficients::Cells { fields, axes } => Coefficients::Cells {
+                fields: fields.iter().map(|field| repeat(field).map(Into::into)).collect::<Result<_>>()?,
+                axes: *axes,
+            },
+            Coefficients::Faces([x, y, z]) => {
+                Coefficients::Faces([repeat(x)?.into(), repeat(y)?.into(), repeat(z)?.into()])
+            }
+            device @ Coefficients::DeviceCells { .. } => device.clone(),
+        };
+        let shift = self.stored_shift().map(repeat).transpose()?;
+        Self::new(turns.around(self.shape()), coefficients, shift, self.sides())
+    }
+}
