@@ -13,10 +13,11 @@ use serde::Deserialize;
 use crate::assembled::Assembled;
 use crate::document::Document;
 use crate::error::{Error, Result};
+use crate::keys::keys;
+use crate::output::{OutputSection, read_output};
 use crate::overrides::Override;
 use crate::problem::Problem;
-use crate::text::shorten;
-use crate::{diffusion, explain, memory, reader};
+use crate::{explain, memory, reader};
 
 /// The sections of a case file.
 const SECTIONS: [&str; 7] = ["problem", "grid", "diffusion", "faces", "heat", "solver", "output"];
@@ -34,14 +35,6 @@ pub struct Case {
     pub guess: FirstGuess,
     /// The files of `[output]`, in addition to those of the command line.
     pub output: OutputSection,
-}
-
-/// `[output]`: files that the command writes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct OutputSection {
-    /// A zarr store for the fluxes through all faces; after reading, relative to the working directory.
-    pub flux: Option<PathBuf>,
 }
 
 /// `solver.guess`: the first guess of the iteration.
@@ -98,13 +91,13 @@ impl Case {
     /// The errors of [`Case::load`].
     pub fn parse(path: &Path, text: &str, overrides: &[Override]) -> Result<Self> {
         let name = path.display().to_string();
-        let mut document = Document::parse(&name, text)?;
+        let mut document = Document::parse(&name, text, keys)?;
         for change in overrides {
             document.set(change)?;
         }
         for (key, node) in document.sections() {
             if !SECTIONS.contains(&key.get_ref().as_ref()) {
-                let (message, help) = explain::unknown_key("", key.get_ref(), &SECTIONS);
+                let (message, help) = explain::unknown_key("", key.get_ref(), &SECTIONS, keys);
                 return Err(document.failure(Some(key.span()), &message, help.as_deref()));
             }
             if !node.get_ref().is_table() {
@@ -201,35 +194,6 @@ fn random_value(seed: u64, cell: usize) -> f64 {
     0.5 * (1.0 + random(seed, cell))
 }
 
-/// Reads `[output]` and checks that the problem has what is to be written.
-fn read_output(document: &Document<'_>, problem: &Problem, folder: &Path) -> Result<OutputSection> {
-    let mut output: OutputSection = document.read("output")?;
-    let Some(flux) = &mut output.flux else { return Ok(output) };
-    let fail = |message: &str| Err(document.failure_at_key("output.flux", message));
-    match problem {
-        Problem::Diffusion(case) if case.faces.is_some() => {
-            return fail("fluxes are computed for [diffusion] only, and this case has [faces]; remove this key");
-        }
-        Problem::Diffusion(case) if case.section.unknowns == diffusion::Unknowns::Cells => {}
-        Problem::Diffusion(_) => {
-            return fail(
-                "fluxes are defined for unknowns in cells only; remove this key, or set diffusion.unknowns = \"cells\"",
-            );
-        }
-        _ => {
-            let kind = problem.kind();
-            return fail(&format!(
-                "fluxes are computed for problem.kind = \"diffusion\" only, not \"{kind}\"; remove this key"
-            ));
-        }
-    }
-    if !flux.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("zarr")) {
-        return fail("fluxes are three arrays and need a zarr store; use a name that ends in .zarr");
-    }
-    *flux = folder.join(&*flux);
-    Ok(output)
-}
-
 /// Reads `[solver]`. Options left open are chosen for the matrix.
 fn read_solver(document: &Document<'_>) -> Result<(SolverOptions, FirstGuess)> {
     let solver = read_options(document, &["guess"])?;
@@ -243,16 +207,8 @@ fn read_solver(document: &Document<'_>) -> Result<(SolverOptions, FirstGuess)> {
 /// Reads `[solver]` without the keys that another function reads.
 pub(crate) fn read_options(document: &Document<'_>, apart: &[&str]) -> Result<SolverOptions> {
     let solver: SolverOptions = document.read_without("solver", apart)?;
-    solver.validate().map_err(|error| at_key(document, error))?;
+    solver.validate().map_err(|error| document.failure_of(error))?;
     Ok(solver)
-}
-
-/// Shows an error of the library at the key that it names.
-pub(crate) fn at_key(document: &Document<'_>, error: isobar::Error) -> Error {
-    match error {
-        isobar::Error::Invalid { key, message } => document.failure_at_key(&key, &shorten(&message)),
-        other => other.into(),
-    }
 }
 
 /// Largest case file; `/dev/zero` never ends. B

@@ -12,11 +12,8 @@ use toml::de::{DeString, DeTable, DeValue};
 use crate::error::{Error, Result};
 use crate::explain;
 use crate::overrides::Override;
-use crate::reader::Reader;
-use crate::text::one_line;
-
-/// A key or value of the tree with its position.
-pub(crate) type Node<'t> = Spanned<DeValue<'t>>;
+use crate::reader::{Node, Reader};
+use crate::text::{one_line, shorten};
 
 /// Deepest nesting that is accepted; a much deeper tree would exhaust the stack.
 const DEEPEST: usize = 16;
@@ -39,13 +36,15 @@ enum Origin<'t> {
 pub(crate) struct Document<'t> {
     sources: Vec<Source<'t>>,
     root: DeTable<'t>,
+    /// Returns all keys that a case may have, for suggestions.
+    keys: fn() -> Vec<String>,
 }
 
 impl<'t> Document<'t> {
-    /// Parses a case file, called `name` in messages.
-    pub(crate) fn parse(name: &'t str, text: &'t str) -> Result<Self> {
+    /// Parses a case file, called `name` in messages; `keys` returns all keys that a case may have.
+    pub(crate) fn parse(name: &'t str, text: &'t str, keys: fn() -> Vec<String>) -> Result<Self> {
         let mut document =
-            Self { sources: vec![Source { origin: Origin::File(name), start: 0, text }], root: DeTable::new() };
+            Self { sources: vec![Source { origin: Origin::File(name), start: 0, text }], root: DeTable::new(), keys };
         match DeTable::parse(text) {
             Ok(root) => document.root = root.into_inner(),
             Err(error) => {
@@ -150,7 +149,7 @@ impl<'t> Document<'t> {
         let empty = Spanned::new(0..0, DeValue::Table(DeTable::new()));
         let node = self.get(path).unwrap_or(&empty);
         T::deserialize(Reader::new(node, apart)).map_err(|error| {
-            let (message, help) = explain::read_error(&error, path, apart);
+            let (message, help) = explain::read_error(&error, path, apart, self.keys);
             self.failure(error.place.map(|place| place.span), &message, help.as_deref())
         })
     }
@@ -160,6 +159,14 @@ impl<'t> Document<'t> {
         match self.get(path) {
             Some(node) => self.failure(Some(node.span()), &format!("{path}: {message}"), None),
             None => self.failure(None, &format!("{path}: {message}"), None),
+        }
+    }
+
+    /// Shows an error of the library at the key that it names.
+    pub(crate) fn failure_of(&self, error: isobar::Error) -> Error {
+        match error {
+            isobar::Error::Invalid { key, message } => self.failure_at_key(&key, &shorten(&message)),
+            other => other.into(),
         }
     }
 

@@ -22,14 +22,18 @@ pub(crate) fn nearest<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>)
 }
 
 /// Returns the message for an unknown key of a section (the empty name is the case itself), and a help line with the
-/// known keys.
-pub(crate) fn unknown_key(section: &str, key: &str, known: &[&str]) -> (String, Option<String>) {
+/// known keys. `keys` returns those of all sections.
+pub(crate) fn unknown_key(
+    section: &str,
+    key: &str,
+    known: &[&str],
+    keys: fn() -> Vec<String>,
+) -> (String, Option<String>) {
     let path = if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") };
     let place = if section.is_empty() { String::new() } else { format!(" in {}", bracketed(section)) };
     let mut message = format!("unknown key \"{}\"{place}", one_line(key));
     // A key of another section, written without its section or in the wrong one.
-    let elsewhere =
-        || crate::keys::keys().into_iter().find(|known| *known != path && known.rsplit('.').next() == Some(key));
+    let elsewhere = || keys().into_iter().find(|known| *known != path && known.rsplit('.').next() == Some(key));
     if let Some(name) = nearest(key, known.iter().copied()) {
         message.push_str(&format!("; did you mean \"{name}\"?"));
     } else if let Some(name) = elsewhere() {
@@ -68,13 +72,18 @@ const FORMS: [(&str, &str); 1] = [(
 
 /// Returns the message for a value that cannot be read, and a help line. `apart` lists keys of `section` that
 /// another function reads.
-pub(crate) fn read_error(error: &ReadError, section: &str, apart: &[&str]) -> (String, Option<String>) {
+pub(crate) fn read_error(
+    error: &ReadError,
+    section: &str,
+    apart: &[&str],
+    keys: fn() -> Vec<String>,
+) -> (String, Option<String>) {
     let path = error.path(section);
     let found = error.place.as_ref().map_or("nothing", |place| &place.found);
     let message = match &error.problem {
         Problem::UnknownKey { key, known } => {
             let more = if path == section { apart } else { &[] };
-            return unknown_key(&path, key, &[more, known].concat());
+            return unknown_key(&path, key, &[more, known].concat(), keys);
         }
         Problem::UnknownChoice { value, known } => return unknown_choice(&path, value, known),
         Problem::MissingKey(key) => format!("{} needs the key \"{key}\"", bracketed(&path)),

@@ -147,7 +147,7 @@ impl HeatCase {
             StepLength::Given(dt) => dt,
             StepLength::Auto => FIRST_STEP * section.end_time,
         };
-        let steps = Steps::new(dt, section.end_time).map_err(|error| crate::case::at_key(document, error))?;
+        let steps = Steps::new(dt, section.end_time).map_err(|error| document.failure_of(error))?;
         match (section.dt, section.step_tolerance) {
             (StepLength::Given(_), Some(_)) => {
                 return Err(document.failure_at_key(

@@ -63,7 +63,7 @@ impl HelmholtzCase {
         section.check(document)?;
         section.rhs.complete(document, folder)?;
         let grid: GridOptions = document.read("grid")?;
-        grid.validate().map_err(|error| crate::case::at_key(document, error))?;
+        grid.validate().map_err(|error| document.failure_of(error))?;
         Ok(Self { section, grid })
     }
 

@@ -4,11 +4,11 @@ use isobar::grid::GridOptions;
 use isobar::options::SolverOptions;
 use serde::de::DeserializeOwned;
 
-use crate::case::OutputSection;
 use crate::diffusion::{DiffusionSection, FacesSection, GridSection};
 use crate::document::Document;
 use crate::heat::HeatSection;
 use crate::helmholtz::HelmholtzSection;
+use crate::output::OutputSection;
 use crate::reader::{Problem, ReadError, Reader};
 
 /// Keys with more parts belong to values.
@@ -41,7 +41,7 @@ fn add<T: DeserializeOwned>(path: &str, found: &mut Vec<String>) {
 fn known_below<T: DeserializeOwned>(path: &str) -> &'static [&'static str] {
     let text = format!("{path}.\"\" = 0");
     let section = path.split('.').next().unwrap_or(path);
-    let document = Document::parse("", &text);
+    let document = Document::parse("", &text, Vec::new);
     let node = document.as_ref().ok().and_then(|document| document.get(section));
     match node.map(|node| T::deserialize(Reader::new(node, &[]))) {
         Some(Err(ReadError { problem: Problem::UnknownKey { known, .. }, .. })) => known,

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::case::read_options;
 use crate::document::Document;
 use crate::error::{Error, Result};
+use crate::keys::keys;
 
 /// Reads the keys of `[solver]` except `guess`, as TOML (with or without the section's header) or as a JSON object. Options left
 /// open are chosen for the matrix.
@@ -31,7 +32,7 @@ pub fn solver_options(text: &str) -> Result<SolverOptions> {
     } else {
         text
     };
-    let mut document = Document::parse("options", text)?;
+    let mut document = Document::parse("options", text, keys)?;
     document.put_below("solver");
     read_options(&document, &[])
 }

@@ -16,8 +16,10 @@ use serde::forward_to_deserialize_any;
 use serde_spanned::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use crate::document::Node;
 use crate::text::one_line;
+
+/// A key or value of the tree with its position.
+pub(crate) type Node<'t> = Spanned<DeValue<'t>>;
 
 /// Why a value cannot be read.
 #[derive(Debug)]

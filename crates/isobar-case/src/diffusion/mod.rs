@@ -125,7 +125,7 @@ impl DiffusionCase {
         }
         let grid: GridSection = document.read("grid")?;
         let shape = Shape::new(grid.nx, grid.ny, grid.nz);
-        Layout::new(shape).map_err(|error| crate::case::at_key(document, error))?;
+        Layout::new(shape).map_err(|error| document.failure_of(error))?;
         let spacing = grid.spacing(document)?;
         let faces = FacesSection::read(kind, shape, document, folder)?;
         let mut section: DiffusionSection = document.read("diffusion")?;
