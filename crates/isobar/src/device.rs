@@ -249,22 +249,6 @@ impl DeviceName {
             Self::Cards(ordinals) => Device::cards(ordinals),
         }
     }
-
-    /// Opens a rank's own device: its share of the cores for `auto` and `cpu`, the GPU of its number among the ranks of this
-    /// machine, `here`, for `cuda`.
-    ///
-    /// # Errors
-    /// The errors of opening the device; several GPUs.
-    pub fn open_own(&self, ranks: &crate::Ranks, here: usize, threads: Option<usize>) -> Result<Device> {
-        match self {
-            Self::Auto | Self::Cpu => Device::cpu_with_threads(threads.unwrap_or_else(|| ranks.threads())),
-            Self::Cuda => Device::cuda(here % isobar_cuda::devices().map_or(1, |cards| cards.len().max(1))),
-            Self::Cards(ordinals) if ordinals.len() > 1 => Err(Error::Unsupported(
-                "a rank can use one GPU only; use cuda, which gives each rank one, or run on one rank".into(),
-            )),
-            Self::Cards(_) => self.open(threads),
-        }
-    }
 }
 
 impl FromStr for DeviceName {

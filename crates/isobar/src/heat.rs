@@ -15,8 +15,8 @@ use isobar_dist::{Ranks, together};
 
 use crate::arrays::{Input, Output};
 use crate::device::Device;
+use crate::divided::{one_rank_only, require_same_system};
 use crate::process::OfProcess;
-use crate::ranks::{one_rank_only, require_same_system};
 
 /// A stepper of u_t = ∇·(κ∇u) − c u + f: a problem in space, a scheme, a solver and a device, with all the memory that stepping
 /// takes.

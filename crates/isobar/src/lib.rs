@@ -85,6 +85,7 @@ mod arrays;
 mod bench;
 mod cards;
 mod device;
+mod divided;
 mod effective;
 mod heat;
 mod matrix;

@@ -10,8 +10,8 @@ use isobar_core::precond::OwnPreconditioner;
 use isobar_core::stencil::{Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 
 use crate::device::Device;
+use crate::divided::one_rank_only;
 use crate::on_rows::on_ranks;
-use crate::ranks::one_rank_only;
 
 /// A matrix as data: it makes a [`Solver`](crate::Solver) and changes its coefficients.
 pub trait Matrix: sealed::Sealed {}

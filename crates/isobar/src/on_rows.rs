@@ -12,7 +12,7 @@ use isobar_core::outcome::Outcome;
 use isobar_core::solver::Observer;
 use isobar_dist::{Communicator, Ranks, together};
 
-use crate::ranks::{OnRanks, one_rank_only, require_same_system};
+use crate::divided::{OnRanks, one_rank_only, require_same_system};
 
 /// Replaces the levels in the description of a subdomain by those of the whole grid.
 pub(crate) fn described_whole(description: &Description, levels: &[Shape]) -> Description {

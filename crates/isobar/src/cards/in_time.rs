@@ -13,7 +13,7 @@ use isobar_core::stepping::{Evolve, HeatOptions, Moment, Step};
 use isobar_dist::Communicator;
 
 use super::{Cards, Parts, Told, Verdicts, lock, on_a_device};
-use crate::ranks::OnRanks;
+use crate::divided::OnRanks;
 
 /// The steppers of all GPUs as one: each GPU has its rows of the state.
 struct Marching {

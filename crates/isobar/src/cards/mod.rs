@@ -24,8 +24,8 @@ use isobar_cuda::Cuda;
 use isobar_dist::threads::{Threads, run_each};
 use isobar_dist::{Communicator, PartBackend};
 
+use crate::divided::{OnRanks, join_cuda};
 use crate::on_rows::{about_whole, described_whole};
-use crate::ranks::{OnRanks, join_cuda};
 
 /// Several NVIDIA GPUs that share a grid.
 #[derive(Clone, Debug)]
