@@ -5,13 +5,12 @@
 //! notice (SIGKILL, a power cut) leaves its temporary behind, `.isobar-*.tmp`. On Linux, the next isobar process on the same machine that
 //! writes to that folder removes it. Temporaries of another machine, or from before a reboot, can be deleted by hand.
 
-use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::temporary::{TemporaryFile, TemporaryFolder};
+use crate::temporary::{TemporaryFile, TemporaryFolder, folder};
 
 /// Longest chain of symbolic links that is followed, as in the Linux kernel; a longer one is treated as a loop.
 const MOST_LINKS: usize = 40;
@@ -83,14 +82,6 @@ pub(crate) fn replace_folder(
 
 pub(crate) fn failed(path: &Path, target: &Path, source: io::Error) -> Error {
     Error::Write { path: path.to_path_buf(), folder: folder(target).to_path_buf(), source }
-}
-
-/// Returns the folder that holds `path`.
-pub(crate) fn folder(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if parent != OsStr::new("") => parent,
-        _ => Path::new("."),
-    }
 }
 
 fn refuse_folder(path: &Path) -> Result<()> {

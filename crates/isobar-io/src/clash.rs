@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::atomic::{folder, is_stream, resolve};
+use crate::atomic::{is_stream, resolve};
 use crate::field::Format;
+use crate::temporary::folder;
 
 /// The way in which writing an output would destroy another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,6 +21,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`Field`], [`Mesh`], [`Format`] | a field, its grid, the output format |
+//! | [`write`](fn@write) | a field written in the format that a file name's ending gives |
 //! | [`Series`] | a field at several times |
 //! | [`SharedStore`] | a field written by several processes |
 //! | [`checkpoint`](mod@checkpoint) | checkpoints, from which a run continues |
@@ -42,6 +43,7 @@ mod error;
 mod field;
 pub mod image;
 pub mod npy;
+mod output;
 mod owner;
 mod series;
 pub mod temporary;
@@ -51,7 +53,8 @@ mod zarr;
 pub use checkpoint::Checkpoint;
 pub use clash::{Clash, clash};
 pub use error::{Error, Result};
-pub use field::{Field, Format, Mesh, Units, check_mesh, check_writable, write};
+pub use field::{Field, Format, Mesh, Units};
+pub use output::{check_mesh, check_writable, write};
 pub use series::Series;
 pub use zarr::faces::{check_fluxes, write_fluxes};
 pub use zarr::shared::SharedStore;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::field::{Field, Format, Mesh, check_mesh};
+use crate::field::{Field, Format, Mesh};
+use crate::output::check_mesh;
 use crate::zarr::series::Frames;
 use crate::{atomic, vtk};
 

@@ -7,7 +7,7 @@
 //! A process that is killed without notice leaves its temporaries behind. The next process that makes a temporary in the same folder, on
 //! the same machine, removes them.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -200,7 +200,7 @@ impl TemporaryFolder {
     ///
     /// A folder cannot be renamed over a non-empty one, so the old one is first moved aside, and moved back if the rename fails.
     pub(crate) fn persist(self, target: &Path, check: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let old = Self::on(self.entry.list, crate::atomic::folder(target))?;
+        let old = Self::on(self.entry.list, folder(target))?;
         let mut aside = OsString::from(ASIDE);
         aside.push(target.file_name().unwrap_or_default());
         let aside = old.path().join(aside);
@@ -249,6 +249,14 @@ pub(crate) fn step<T>(act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let entries = LIST.read();
     entries.check_open()?;
     act()
+}
+
+/// Returns the folder that holds `path`.
+pub(crate) fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != OsStr::new("") => parent,
+        _ => Path::new("."),
+    }
 }
 
 #[cfg(test)]

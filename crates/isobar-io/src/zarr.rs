@@ -15,17 +15,15 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use self::ours::COORDINATES;
 use self::store::{Array, Dimension, Store};
 use crate::atomic;
 use crate::error::{Error, Result};
 use crate::field::{Field, Mesh, Units};
-use crate::temporary::TemporaryFolder;
+use crate::temporary::{self, TemporaryFolder};
 
 /// Largest size of a chunk, so that a reader can load a few layers alone. B
 const CHUNK_BYTES: usize = 16 << 20;
-
-/// Coordinates written with every field.
-const COORDINATES: [&str; 7] = ["time", "x", "y", "z", "x_faces", "y_faces", "z_faces"];
 
 /// Checks that `path` does not exist, or is an empty folder or a store that isobar wrote and nobody changed, and that its
 /// folder is writable.
@@ -90,7 +88,7 @@ fn put_into_place(folder: TemporaryFolder, path: &Path, target: &Path) -> Result
         return Err(refusal);
     }
     persisted.map_err(|source| atomic::failed(path, target, source))?;
-    atomic::sync_folder(atomic::folder(target));
+    atomic::sync_folder(temporary::folder(target));
     Ok(())
 }
 

@@ -12,6 +12,9 @@ use std::time::SystemTime;
 
 use serde_json::{Map, Value};
 
+/// Coordinates written with every field.
+pub(super) const COORDINATES: [&str; 7] = ["time", "x", "y", "z", "x_faces", "y_faces", "z_faces"];
+
 /// The attribute with the names of the arrays, which may be replaced.
 pub(super) const NAMES: &str = "isobar_variables";
 /// The attribute with the checksum.
@@ -115,7 +118,7 @@ fn is_part(path: &Path, found: &Metadata, names: &[&str]) -> bool {
         Some([_, "c"]) => found.is_dir(),
         Some([name, "c", chunk @ ..]) => {
             // Time, z, y, x; a coordinate has one dimension.
-            let most = if super::COORDINATES.contains(name) { 1 } else { 4 };
+            let most = if COORDINATES.contains(name) { 1 } else { 4 };
             chunk.len() <= most && chunk.iter().all(number) && (found.is_file() || found.is_dir())
         }
         _ => false,

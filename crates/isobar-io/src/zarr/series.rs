@@ -9,7 +9,7 @@ use super::{check, check_name, coordinate, field_array, finish, positions, put_i
 use crate::atomic;
 use crate::error::Result;
 use crate::field::{Field, Mesh};
-use crate::temporary::TemporaryFolder;
+use crate::temporary::{TemporaryFolder, folder};
 
 /// A store that grows frame by frame in a temporary folder and is put in place when it is complete.
 pub(crate) struct Frames {
@@ -30,7 +30,7 @@ impl Frames {
         check(path)?;
         let target = atomic::resolve(path)?;
         let folder =
-            TemporaryFolder::new_in(atomic::folder(&target)).map_err(|source| atomic::failed(path, &target, source))?;
+            TemporaryFolder::new_in(folder(&target)).map_err(|source| atomic::failed(path, &target, source))?;
         let store = Store::new(folder.path());
         let (path, name, mesh) = (path.to_path_buf(), name.to_owned(), mesh.clone());
         Ok(Self { path, target, folder, store, name, shape, mesh, most: most.max(1), times: Vec::new() })

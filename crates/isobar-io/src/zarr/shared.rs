@@ -12,7 +12,7 @@ use super::{check, check_name, field_array, fill, layers_of_a_chunk, put_into_pl
 use crate::atomic;
 use crate::error::{Error, Result};
 use crate::field::Mesh;
-use crate::temporary::TemporaryFolder;
+use crate::temporary::{TemporaryFolder, folder};
 
 /// One process's view of a store that several processes write.
 pub struct SharedStore {
@@ -35,8 +35,7 @@ impl SharedStore {
         check_name(name)?;
         check(path)?;
         let target = atomic::resolve(path)?;
-        let own =
-            TemporaryFolder::new_in(atomic::folder(&target)).map_err(|source| atomic::failed(path, &target, source))?;
+        let own = TemporaryFolder::new_in(folder(&target)).map_err(|source| atomic::failed(path, &target, source))?;
         let folder = own.path().to_path_buf();
         Ok(Self { path: path.to_path_buf(), target, folder, own: Some(own), name: name.to_owned(), shape })
     }
