@@ -13,10 +13,10 @@ use crate::array::Array;
 use crate::handle::{Exclusive, free_handle, hand_out, hand_out_handle, required, sized};
 use crate::outcome::{Progress, judged, observer, report};
 use crate::problem::Problem;
-use crate::ranks::{on_all, own_shape, whole_values};
 use crate::solver::open;
 use crate::status::{Failure, ISOBAR_OK, Result, coded};
 use crate::text;
+use crate::together::{on_all, own_shape, whole_values};
 
 /// A run of the heat equation u_t = ∇·(κ∇u) − c u + f: its state u and all memory that the steps need, on one device.
 pub struct Heat(Exclusive<State>);

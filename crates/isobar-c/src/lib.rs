@@ -26,6 +26,7 @@ pub mod ranks;
 pub mod solver;
 pub mod status;
 mod text;
+mod together;
 
 use std::ffi::c_char;
 

@@ -15,9 +15,9 @@ use isobar_case::{Case, LinearSystem, Matrix};
 
 use crate::array::Array;
 use crate::handle::{free_handle, hand_out_handle, required, sized};
-use crate::ranks::{on_all, own_shape, whole_values};
 use crate::status::{Failure, ISOBAR_OK, Result, coded};
 use crate::text;
+use crate::together::{on_all, own_shape, whole_values};
 
 /// A linear system A u = b as data. It may be freed once a solver has been made from it.
 pub struct Problem {

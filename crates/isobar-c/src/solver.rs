@@ -12,9 +12,9 @@ use crate::array::Array;
 use crate::handle::{Exclusive, free_handle, hand_out, hand_out_handle, required};
 use crate::outcome::{Progress, judged, observer, report};
 use crate::problem::Problem;
-use crate::ranks::on_all;
 use crate::status::{Failure, ISOBAR_INTERRUPTED, ISOBAR_OK, Result, coded};
 use crate::text;
+use crate::together::on_all;
 
 /// A solver with all its memory, on one device. It does not refer to the problem that it was made from.
 pub struct Solver(Exclusive<State>);
