@@ -4,11 +4,14 @@
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::Path;
 
+use isobar_case::Case;
 use isobar_case::report::to_json;
-use isobar_io::{Clash, atomic, clash};
+use isobar_io::{Clash, Format, atomic, clash};
 
+use crate::args::SolveArgs;
 use crate::console::Stream;
 use crate::failure::{Failure, Result};
+use crate::plot;
 
 /// An output file with the option that requests it.
 pub type Target<'a> = (&'static str, Option<&'a Path>);
@@ -103,6 +106,23 @@ pub fn check(targets: &[Target<'_>], inputs: &[&Path]) -> Result<()> {
             }
         }
         isobar_io::check_writable(path).map_err(|error| Failure::new(format!("{option} {error}")))?;
+    }
+    Ok(())
+}
+
+/// Checks that the endings of the output files are valid and that their formats can hold the grid.
+pub(crate) fn check_endings(args: &SolveArgs, case: &Case) -> Result<()> {
+    if let Some(path) = &args.output {
+        refuse_standard_output("--output", path, ".npy, .vti, .vtr or .zarr")?;
+        let checked = match case.problem.mesh() {
+            Some(mesh) => isobar_io::check_mesh(path, &mesh),
+            None => Format::from_path(path).map(drop),
+        };
+        checked.map_err(|error| Failure::new(format!("--output {error}")))?;
+    }
+    if let Some(path) = &args.plot {
+        refuse_standard_output("--plot", path, ".png or .svg")?;
+        plot::check(path).map_err(|error| Failure::new(format!("--plot {error}")))?;
     }
     Ok(())
 }

@@ -11,6 +11,8 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use isobar::Ranks;
+
 /// Whether a solve is running, so that the first signal only stops it.
 static SOLVING: AtomicBool = AtomicBool::new(false);
 static REQUESTED: AtomicBool = AtomicBool::new(false);
@@ -41,6 +43,16 @@ pub fn requested() -> bool {
 /// Returns whether an iteration should continue or stop.
 pub fn flow() -> ControlFlow<()> {
     if requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+/// Returns whether an iteration should continue or stop, the same on all ranks, whichever received the signal.
+pub fn flow_of_all(ranks: Option<&Ranks>) -> ControlFlow<()> {
+    let Some(ranks) = ranks else { return flow() };
+    let mut requests = [f64::from(u8::from(requested()))];
+    match ranks.sum(&mut requests) {
+        Ok(()) if requests == [0.0] => ControlFlow::Continue(()),
+        _ => ControlFlow::Break(()),
+    }
 }
 
 /// Returns unless a signal is ending the process; otherwise waits for that end, because errors of this thread

@@ -1,7 +1,6 @@
 //! Running as one of several processes, started by `mpirun`.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,7 +9,6 @@ use isobar_case::report::{Checks, ErrorReport};
 use isobar_io::{Mesh, SharedStore};
 
 use crate::failure::{Failure, Result};
-use crate::interrupt;
 
 /// Attributes of a field.
 pub type Facts = BTreeMap<String, String>;
@@ -151,16 +149,6 @@ pub fn write_parts(ranks: &Ranks, path: &Path, part: &[f64], shape: Shape, mesh:
     }
     agree(Some(ranks), written)?;
     agree(Some(ranks), store.finish(mesh, facts).map_err(failed))
-}
-
-/// Returns whether an iteration should continue or stop, the same on all ranks, whichever received the signal.
-pub fn flow(ranks: Option<&Ranks>) -> ControlFlow<()> {
-    let Some(ranks) = ranks else { return interrupt::flow() };
-    let mut requests = [f64::from(u8::from(interrupt::requested()))];
-    match ranks.sum(&mut requests) {
-        Ok(()) if requests == [0.0] => ControlFlow::Continue(()),
-        _ => ControlFlow::Break(()),
-    }
 }
 
 /// Aborts the whole job if this process panics: the others would wait for it.

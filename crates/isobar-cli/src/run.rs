@@ -103,7 +103,7 @@ fn solve_since(
     let (rhs, u) = (ArrayView::c_order(&assembled.rhs, part)?, ArrayViewMut::c_order(&mut solution, part)?);
     let outcome = solver.solve_observed(rhs, u, case.guess.into(), &mut |seen| {
         progress.observe(seen.iteration, seen.relative_residual);
-        ranks::flow(ranks)
+        interrupt::flow_of_all(ranks)
     });
     drop(solving);
     progress.finish();

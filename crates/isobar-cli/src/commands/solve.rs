@@ -123,26 +123,9 @@ fn require_steps(args: &SolveArgs, case: &Case) -> Result<()> {
     )))
 }
 
-/// Checks that the endings of the output files are valid and that their formats can hold the grid.
-pub(super) fn check_endings(args: &SolveArgs, case: &Case) -> Result<()> {
-    if let Some(path) = &args.output {
-        files::refuse_standard_output("--output", path, ".npy, .vti, .vtr or .zarr")?;
-        let checked = match case.problem.mesh() {
-            Some(mesh) => isobar_io::check_mesh(path, &mesh),
-            None => Format::from_path(path).map(drop),
-        };
-        checked.map_err(|error| Failure::new(format!("--output {error}")))?;
-    }
-    if let Some(path) = &args.plot {
-        files::refuse_standard_output("--plot", path, ".png or .svg")?;
-        plot::check(path).map_err(|error| Failure::new(format!("--plot {error}")))?;
-    }
-    Ok(())
-}
-
 /// Checks the output files. Returns the stream of the summary.
 fn check_files(args: &SolveArgs, case: &Case) -> Result<Stream> {
-    check_endings(args, case)?;
+    files::check_endings(args, case)?;
     let targets = [
         ("--report", args.report.as_deref()),
         ("--output", args.output.as_deref()),

@@ -8,7 +8,10 @@ use plotters::prelude::{BitMapBackend, DrawingBackend};
 use plotters_backend::text_anchor::{HPos, VPos};
 use plotters_backend::{BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingErrorKind, FontTransform};
 
-use super::{FONT, OVERSIZE, encode};
+/// The factor by which it is drawn larger.
+pub(super) const OVERSIZE: u32 = 2;
+
+pub(super) const FONT: &str = "sans-serif";
 
 /// Pixels, or the growing text of an SVG.
 pub(super) enum Canvas<'a> {
@@ -199,6 +202,17 @@ fn push_base64(text: &mut String, bytes: &[u8]) {
             text.push(if n <= three.len() { digit } else { '=' });
         }
     }
+}
+
+/// Encodes three bytes per pixel as a PNG.
+pub(super) fn encode(pixels: &[u8], (width, height): (u32, u32)) -> Result<Vec<u8>, png::EncodingError> {
+    let mut image = Vec::new();
+    let mut encoder = png::Encoder::new(&mut image, width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.add_text_chunk("Software".into(), concat!("isobar ", env!("CARGO_PKG_VERSION")).into())?;
+    encoder.write_header()?.write_image_data(pixels)?;
+    Ok(image)
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
 
+use super::canvas::OVERSIZE;
+use super::diagram::{Area, Drawn, LINE, diagram, font, px};
 use super::scale::{Scale, scientific};
-use super::{Area, Drawn, LINE, OVERSIZE, diagram, font, px};
 
 const TOLERANCE: RGBColor = RGBColor(196, 78, 34);
 

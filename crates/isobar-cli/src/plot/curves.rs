@@ -3,8 +3,9 @@
 use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
 
+use super::canvas::OVERSIZE;
+use super::diagram::{Area, Drawn, FRAME, diagram, font, px};
 use super::scale::Scale;
-use super::{Area, Drawn, FRAME, OVERSIZE, diagram, font, px};
 
 /// A diagram.
 #[derive(Clone, Debug)]

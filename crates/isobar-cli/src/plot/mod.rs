@@ -6,6 +6,7 @@
 mod canvas;
 mod convergence;
 mod curves;
+mod diagram;
 mod profile;
 mod scale;
 mod slice;
@@ -14,15 +15,11 @@ mod steps;
 use std::path::Path;
 
 use isobar_io::{Field, atomic};
-use plotters::chart::{ChartContext, MeshStyle};
-use plotters::coord::Shift;
-use plotters::coord::cartesian::Cartesian2d;
-use plotters::coord::ranged1d::{Ranged, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
-use self::canvas::Canvas;
-use self::scale::Scale;
+use self::canvas::{Canvas, FONT, OVERSIZE, encode};
+use self::diagram::{Area, Drawn, font, px};
 use crate::failure::{Failure, Result};
 use isobar_case::report::StepReport;
 
@@ -30,19 +27,6 @@ pub use self::curves::Panel;
 
 /// Size of the saved picture. px
 const SIZE: (u32, u32) = (1600, 1000);
-/// The factor by which it is drawn larger.
-const OVERSIZE: u32 = 2;
-const FONT: &str = "sans-serif";
-/// Axes and frames.
-const FRAME: ShapeStyle = ShapeStyle { color: RGBAColor(38, 38, 38, 1.0), filled: false, stroke_width: OVERSIZE };
-const GRID: RGBColor = RGBColor(226, 226, 226);
-/// Curves.
-const LINE: RGBColor = RGBColor(38, 92, 156);
-
-type Area<'a> = DrawingArea<Canvas<'a>, Shift>;
-/// The result of the drawing library, whose errors have no common type.
-type Drawn<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
-
 /// The content of a solve's picture.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlotInput<'a> {
@@ -159,7 +143,7 @@ fn write(path: &Path, title: &str, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Res
     let image = if has_ending(path, "svg") {
         as_svg(title, draw).map(String::into_bytes)
     } else {
-        as_pixels(title, draw).and_then(|pixels| encode(&pixels, SIZE))
+        as_pixels(title, draw).and_then(|pixels| Ok(encode(&pixels, SIZE)?))
     };
     let image = image.map_err(|error| Failure::at(path, format!("cannot draw the plot: {error}")))?;
     Ok(atomic::write_whole(path, &image)?)
@@ -207,72 +191,6 @@ fn average(pixels: &[u8]) -> Vec<u8> {
         }
     }
     small
-}
-
-fn encode(pixels: &[u8], (width, height): (u32, u32)) -> Drawn<Vec<u8>> {
-    let mut image = Vec::new();
-    let mut encoder = png::Encoder::new(&mut image, width, height);
-    encoder.set_color(png::ColorType::Rgb);
-    encoder.set_depth(png::BitDepth::Eight);
-    encoder.add_text_chunk("Software".into(), concat!("isobar ", env!("CARGO_PKG_VERSION")).into())?;
-    encoder.write_header()?.write_image_data(pixels)?;
-    Ok(image)
-}
-
-/// Applies the common style of ticks, labels and names of axes.
-fn styled<'m, 'a, 'b, 'd, X, Y>(
-    mesh: &'m mut MeshStyle<'a, 'b, X, Y, Canvas<'d>>,
-) -> &'m mut MeshStyle<'a, 'b, X, Y, Canvas<'d>>
-where
-    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
-    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
-{
-    mesh.label_style(font(18.0))
-        .axis_desc_style(font(20.0))
-        .axis_style(FRAME)
-        .set_all_tick_mark_size(px(4))
-        // Corrects the font's vertical offset in its boxes.
-        .y_label_offset(px(2))
-}
-
-/// A titled diagram of lines, with a grid and the names of both axes.
-fn diagram<'a, 'b>(
-    area: &'a Area<'b>,
-    title: String,
-    (across, x_name): (Scale, &str),
-    (up, y_name): (Scale, &str),
-) -> Drawn<ChartContext<'a, Canvas<'b>, Cartesian2d<Scale, Scale>>> {
-    area.draw(&Text::new(title, (px(104), px(8)), font(22.0)))?;
-    let names = [format!("{x_name}{}", across.factor()), format!("{y_name}{}", up.factor())];
-    let mut chart = ChartBuilder::on(area)
-        .margin_top(px(46))
-        .margin_right(px(40))
-        .margin_bottom(px(8))
-        .margin_left(px(16))
-        .x_label_area_size(px(56))
-        .y_label_area_size(px(88))
-        .build_cartesian_2d(across, up)?;
-    styled(chart.configure_mesh().x_desc(&names[0]).y_desc(&names[1]))
-        .bold_line_style(GRID.stroke_width(OVERSIZE))
-        .light_line_style(TRANSPARENT)
-        .draw()?;
-    Ok(chart)
-}
-
-/// Returns the first and last of ascending values; an interval of length 1 if they are equal.
-fn extent(mut places: impl DoubleEndedIterator<Item = f64>) -> (f64, f64) {
-    let first = places.next().unwrap_or(0.0);
-    let last = places.next_back().filter(|&last| last > first);
-    (first, last.unwrap_or(first + 1.0))
-}
-
-/// Converts a length in pixels of the saved picture.
-fn px(length: i32) -> i32 {
-    length * OVERSIZE as i32
-}
-
-fn font(size: f64) -> TextStyle<'static> {
-    (FONT, size * f64::from(OVERSIZE)).into_font().color(&FRAME.color)
 }
 
 /// Truncates a text that is too long.

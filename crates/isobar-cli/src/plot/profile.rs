@@ -1,9 +1,11 @@
 //! The solution of a one-dimensional problem, as a line.
 
+use isobar_io::Field;
 use plotters::prelude::*;
 
+use super::canvas::OVERSIZE;
+use super::diagram::{Area, Drawn, LINE, diagram, extent, px};
 use super::scale::{Colours, Scale};
-use super::{Area, Drawn, Field, LINE, OVERSIZE, diagram, extent, px};
 
 /// Draws the values of the single row over x; inactive cells and values that are not finite interrupt the line.
 pub(super) fn draw(area: &Area<'_>, field: &Field<'_>) -> Drawn {

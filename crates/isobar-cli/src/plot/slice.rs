@@ -3,10 +3,10 @@
 use plotters::element::BitMapElement;
 use plotters::prelude::*;
 
-use isobar_io::Units;
+use isobar_io::{Field, Units};
 
+use super::diagram::{Area, Drawn, FRAME, font, px, styled};
 use super::scale::{Colours, Scale};
-use super::{Area, Drawn, FRAME, Field, font, px, styled};
 
 /// The colour of inactive cells, slightly darker than the paper.
 pub(super) const BLANK: [u8; 3] = [232, 232, 226];

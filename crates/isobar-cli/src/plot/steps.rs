@@ -2,8 +2,9 @@
 
 use plotters::prelude::*;
 
+use super::canvas::OVERSIZE;
+use super::diagram::{Area, Drawn, LINE, diagram, extent, px};
 use super::scale::{Colours, Scale};
-use super::{Area, Drawn, LINE, OVERSIZE, diagram, extent, px};
 
 /// Draws the points and the line through them; counts begin at 0.
 pub(super) fn draw(area: &Area<'_>, title: &str, name: &str, points: &[(f64, f64)], is_count: bool) -> Drawn {

@@ -18,12 +18,12 @@ use crate::console::Console;
 use crate::failure::{Failure, Result};
 use crate::plot::{self, StepsPlot};
 use crate::summary::{Time, entry};
-use crate::{INTERRUPTED, NOT_CONVERGED, SUCCESS, files, ranks, summary};
+use crate::{INTERRUPTED, NOT_CONVERGED, SUCCESS, files, interrupt, ranks, summary};
 
 impl Run<'_> {
     /// Writes everything that is due at the end.
     pub(super) fn finish(mut self, device: &Device, console: &mut Console) -> Result<u8> {
-        let is_interrupted = ranks::flow(self.ranks).is_break();
+        let is_interrupted = interrupt::flow_of_all(self.ranks).is_break();
         let is_complete = self.stepper.is_finished();
         // The state before a failed step allows a restart with other options.
         self.checkpoint()?;

@@ -58,7 +58,7 @@ pub(super) fn run_on(
 }
 
 pub(super) fn check_files(args: &SolveArgs, case: &Case, heat: &HeatCase) -> Result<crate::console::Stream> {
-    super::solve::check_endings(args, case)?;
+    files::check_endings(args, case)?;
     let targets = [
         ("--report", args.report.as_deref()),
         ("--output", args.output.as_deref()),
@@ -225,7 +225,7 @@ impl<'a> Run<'a> {
         let moment = self.stepper.moment();
         let mut progress = StepProgress::new(console, moment.steps, total, [moment.time, self.heat.steps.end]);
         let mut failure = None;
-        while !self.stepper.is_finished() && ranks::flow(self.ranks).is_continue() {
+        while !self.stepper.is_finished() && interrupt::flow_of_all(self.ranks).is_continue() {
             match self.step(&mut progress) {
                 Ok(true) => {}
                 Ok(false) => break,
