@@ -19,6 +19,7 @@ use isobar::options::Form;
 use isobar::stencil::{Lines, Stencil, StoredMatrix, Supports, TensorProduct};
 use isobar_cli::failure::{Failure, Result};
 
+use super::common::prepare;
 use super::printed::{A_CELLS, A_IMPLEMENTATIONS, A_KERNELS, A_RATES, A_WORK};
 use super::sheet::{Cell, Sheet};
 
@@ -230,7 +231,7 @@ fn measure<B, T: Real>(backend: &B, grid: &GridOptions, precision: &'static str)
 where
     B: Supports<TensorProduct> + Supports<StoredMatrix>,
 {
-    let (problem, rhs) = super::prepare(grid.clone(), COURANT, VECTORS)?;
+    let (problem, rhs) = prepare(grid.clone(), COURANT, VECTORS)?;
     let layout = Layout::new(grid.shape())?;
     let zeros = || backend.zeros::<T>(&layout);
     let (mut b, mut u) = (zeros()?, zeros()?);

@@ -7,6 +7,7 @@ use isobar::stencil::{Stencil, TensorProduct};
 use isobar::{Description, Device, Outcome, Solver, Timed};
 use isobar_cli::failure::Result;
 
+use super::common::prepare;
 use super::printed::{
     B_BREAKDOWN, B_CELLS, B_CG, B_CG_KERNELS, B_LEVEL_ITERATION, B_LEVEL_KERNELS, B_MULTIGRID, B_SWEEPS, B_WORK, BSolve,
 };
@@ -141,7 +142,7 @@ fn solve_table(device: &Device, sizes: &Sizes) -> Result<(Sheet, Option<Largest>
     );
     let mut largest = None;
     for &nx in sizes.solves {
-        let (problem, rhs) = match super::prepare(grid(nx, sizes.nz), COURANT, VECTORS) {
+        let (problem, rhs) = match prepare(grid(nx, sizes.nz), COURANT, VECTORS) {
             Ok(prepared) => prepared,
             Err(failure) => {
                 sheet.note(failure.to_string());
@@ -321,7 +322,7 @@ fn robustness(device: &Device, sizes: &Sizes) -> Result<Sheet> {
         ],
     );
     for &(courant, five, seven) in B_SWEEPS.iter().take(sizes.courants) {
-        let (problem, rhs) = match super::prepare(grid(nx, nz), courant, VECTORS) {
+        let (problem, rhs) = match prepare(grid(nx, nz), courant, VECTORS) {
             Ok(prepared) => prepared,
             Err(failure) => {
                 sheet.note(failure.to_string());

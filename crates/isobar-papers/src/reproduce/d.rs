@@ -11,6 +11,7 @@ use isobar::{Device, Outcome, Shape, Solver};
 use isobar_case::{memory, random_guess};
 use isobar_cli::failure::Result;
 
+use super::common::synchronize;
 use super::printed::{D_CONDITION, D_COUNTS, D_EIGENVALUES, D_INVERSE_GAIN, D_NAMES, D_SPEEDUP};
 use super::sheet::{Cell, Sheet};
 
@@ -160,7 +161,7 @@ fn solve(device: &Device, square: &Square, options: &SolverOptions, seed: u64) -
     let shape = square.problem.shape;
     let clock = Instant::now();
     let mut solver = Solver::builder(&square.stencil).options(options).device(device).build()?;
-    super::synchronize(device)?;
+    synchronize(device)?;
     let setup = clock.elapsed().as_secs_f64();
     let mut solution = random_guess(seed, shape.cells())?;
     let outcome = solver.solve_from(&square.rhs, &mut solution)?;

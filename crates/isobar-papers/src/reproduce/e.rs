@@ -11,6 +11,7 @@ use isobar::{Device, HeatOptions, Shape, TimeStepper};
 use isobar_case::memory;
 use isobar_cli::failure::Result;
 
+use super::common::synchronize;
 use super::printed::{E_ERRORS, E_SUBSTITUTION, E_TIMES};
 use super::sheet::{Cell, Sheet};
 
@@ -191,12 +192,12 @@ fn runs(device: &Device, sizes: &Sizes) -> Result<[Sheet; 2]> {
         for (which, (method, kind)) in [("MIC", MIC), ("SSOR-AI", Preconditioner::SsorAi)].into_iter().enumerate() {
             let mut stepper = stepper(device, grid_shape, DT, &solver(kind, TOLERANCE))?;
             let total = Steps::new(DT, END)?.count();
-            super::synchronize(device)?;
+            synchronize(device)?;
             let (clock, mut count) = (Instant::now(), 0);
             for _ in 0..total {
                 count += stepper.step()?.outcome.iterations;
             }
-            super::synchronize(device)?;
+            synchronize(device)?;
             let seconds = clock.elapsed().as_secs_f64();
             found[which] = error_at(&mut stepper, grid_shape)?;
             let printed = E_TIMES.iter().find(|row| row.model == model);

@@ -18,16 +18,14 @@ macro_rules! on_device {
 mod a;
 mod b;
 mod c;
+mod common;
 mod d;
 mod e;
 mod printed;
 mod sheet;
 
 use isobar::Device;
-use isobar::grid::GridOptions;
 use isobar::internals::backend::{Backend, DeviceInfo};
-use isobar::problem::{Helmholtz, RhsKind, Weighting};
-use isobar_case::memory;
 use isobar_case::text::plural;
 use isobar_cli::console::Console;
 use isobar_cli::failure::{Failure, Result};
@@ -116,21 +114,6 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<u8> {
     }
     console.finish()?;
     Ok(SUCCESS)
-}
-
-/// Waits for the device to finish.
-fn synchronize(device: &Device) -> Result<()> {
-    on_device!(device, backend => backend.synchronize()?);
-    Ok(())
-}
-
-/// Makes a problem with its right-hand side, or returns why it is left out: it may not fit in
-/// memory.
-fn prepare(grid: GridOptions, courant: f64, vectors: f64) -> Result<(Helmholtz, Vec<f64>)> {
-    memory::require(&format!("a grid of {} cells", grid.shape()), 8.0 * vectors * grid.shape().cells() as f64)?;
-    let problem = Helmholtz { grid, courant, ..Helmholtz::default() };
-    let rhs = problem.rhs(RhsKind::Constant, 0, Weighting::None)?;
-    Ok((problem, rhs))
 }
 
 #[cfg(test)]
