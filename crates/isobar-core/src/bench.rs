@@ -13,8 +13,7 @@ use crate::operator::{Capabilities, MixedTop, Relaxation};
 use crate::options::SolverOptions;
 use crate::precond::IncompleteCholesky;
 use crate::real::{Precision, Real};
-use crate::stencil::hierarchy::levels;
-use crate::stencil::{Stencil, Supports};
+use crate::stencil::{Stencil, Supports, levels};
 use crate::traffic::{self, StepTraffic, Traffic};
 
 /// Seconds of making a solver and of changing its coefficients.

@@ -26,8 +26,7 @@ use crate::solver::cg::Cg;
 use crate::solver::jacobi::{Jacobi as Relaxed, describe};
 use crate::solver::modes::ByModes;
 use crate::solver::multigrid::{MixedMultigrid, Multigrid};
-use crate::stencil::hierarchy::levels;
-use crate::stencil::{Modes, Stencil, Supports, Update};
+use crate::stencil::{Modes, Stencil, Supports, Update, levels};
 
 /// An iteration, and its description.
 pub(super) struct Parts<S, I: ?Sized> {

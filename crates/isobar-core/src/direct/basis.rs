@@ -2,7 +2,8 @@
 
 use std::f64::consts::PI;
 
-use super::{AxisMatrix, periodic};
+use super::axis::AxisMatrix;
+use super::periodic;
 use crate::eigen::{self, Eigen};
 use crate::error::{Error, Result};
 

@@ -9,116 +9,20 @@
 //! With the eigenvectors S of both transformed axes, K S = M S diag(μ) and Sᵀ M S = 1, the matrix decouples into one tridiagonal system T
 //! + μ D_a + ν D_b for each pair of eigenvalues (Lynch, Rice and Thomas, 1964).
 
+mod axis;
 mod basis;
 mod lines;
 mod nearest;
 mod periodic;
+mod separable;
 mod separate;
 
-use crate::error::Result;
-use crate::layout::Shape;
-use crate::policy::direct::pays;
-
+pub use axis::AxisMatrix;
 pub use basis::{Basis, Symmetry, Trig};
 pub use lines::Lines;
 pub(crate) use nearest::{Nearest, may_be_open, nearest};
+pub use separable::Separable;
 pub(crate) use separate::{SeparableRows, looks_separable, separate};
-
-/// The matrix of one axis: (K v)_i = σ_i v_i + Σ t (v_i − v_neighbour), and the masses that weigh its cells.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AxisMatrix {
-    /// m, one number a cell.
-    pub mass: Vec<f64>,
-    /// σ, the shift, one number a cell.
-    pub shift: Vec<f64>,
-    /// t between a cell and the next; the last one is across the periodic end, else 0.
-    pub couplings: Vec<f64>,
-}
-
-impl AxisMatrix {
-    /// Returns the number of cells.
-    pub fn len(&self) -> usize {
-        self.mass.len()
-    }
-
-    /// Returns whether there is no cell, which no grid has.
-    pub fn is_empty(&self) -> bool {
-        self.mass.is_empty()
-    }
-}
-
-/// The factors of a separable matrix on a box: T, D_a and D_b of the axis along which lines are solved, K and M of the other two.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Separable {
-    /// The grid.
-    pub shape: Shape,
-    /// The axis of the lines: 0, 1 or 2 for x, y or z.
-    pub line: usize,
-    /// The other axes, in the order of x, y and z.
-    pub across: [usize; 2],
-    /// Their matrices.
-    pub factors: [AxisMatrix; 2],
-    /// T, D_a and D_b.
-    pub lines: Lines,
-}
-
-impl Separable {
-    /// Returns whether its eigenvectors are computed in less time than iterating would take.
-    pub fn pays(&self) -> bool {
-        let stretched = self.factors.iter().filter(|factor| !Basis::is_fast(factor)).map(AxisMatrix::len);
-        pays(stretched, self.shape.cells())
-    }
-
-    /// Returns whether the constant is in the null space: no cell has a shift.
-    pub fn is_singular(&self) -> bool {
-        let is_zero = |values: &[f64]| values.iter().all(|&value| value == 0.0);
-        is_zero(&self.lines.shift) && self.factors.iter().all(|factor| is_zero(&factor.shift))
-    }
-
-    /// Computes the eigenvectors of both transformed axes.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where an eigenproblem cannot be solved or the matrix has a negative pivot.
-    pub fn bases(&self) -> Result<[Basis; 2]> {
-        let [a, b] = &self.factors;
-        let bases = [Basis::new(a)?, Basis::new(b)?];
-        self.check(&bases)?;
-        Ok(bases)
-    }
-
-    /// Fails where the matrix is not positive definite (up to a constant) though no shift is negative, or where it has a zero eigenvalue.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) naming the pivot.
-    pub fn check(&self, bases: &[Basis; 2]) -> Result<()> {
-        if self.lines.least_pivot > 0.0 {
-            return self.lines.check_indefinite(bases.each_ref().map(Basis::values));
-        }
-        let least = bases.each_ref().map(|basis| basis.values().iter().copied().fold(f64::INFINITY, f64::min));
-        self.lines.check(least, self.is_singular())
-    }
-
-    /// Describes how each axis is treated; `by` names the multiplication by eigenvectors without a fast transform.
-    pub fn describe(&self, bases: &[Basis; 2], by: impl Fn(&Basis) -> &'static str) -> String {
-        let name = |axis: usize| ["x", "y", "z"][axis];
-        let across = self.across.iter().zip(bases).filter(|(_, basis)| basis.len() > 1).map(|(&axis, basis)| {
-            let how = basis.trig().map_or_else(|| by(basis), Trig::name);
-            format!("{how} along {}", name(axis))
-        });
-        let lines = (self.lines.len() > 1).then(|| format!("tridiagonal systems along {}", name(self.line)));
-        format!("direct: {}", across.chain(lines).collect::<Vec<_>>().join(", "))
-    }
-
-    /// Returns the number of cells of an axis.
-    pub fn extent(&self, axis: usize) -> usize {
-        self.shape.extents()[axis]
-    }
-
-    /// Returns the distance in an array of shape (nz, ny, nx), C order, between neighbours along an axis.
-    pub fn stride(&self, axis: usize) -> usize {
-        [1, self.shape.nx, self.shape.nx * self.shape.ny][axis]
-    }
-}
 
 #[cfg(test)]
 mod tests;

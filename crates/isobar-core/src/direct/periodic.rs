@@ -1,6 +1,6 @@
 //! Eigenvectors of a stretched periodic axis, whose matrix has two corner entries besides its three diagonals.
 
-use super::AxisMatrix;
+use super::axis::AxisMatrix;
 use crate::eigen::{self, Eigen};
 
 /// Computes the eigenvalues and eigenvectors of M^−½ K M^−½ by Householder's tridiagonalisation: about 3 n³ operations, λ to about ε ‖A‖.

@@ -15,6 +15,7 @@
 //! * [`Capabilities`] all that one matrix offers.
 
 pub mod aggregate;
+mod capabilities;
 pub mod correction;
 pub mod levels;
 pub mod line;
@@ -24,14 +25,13 @@ pub mod points;
 pub mod transfer;
 pub mod triangular;
 
-use std::sync::Arc;
-
-use crate::backend::{AggregateBackend, Backend, Ratio, Scalar, Sums};
+use crate::backend::{Backend, Ratio, Scalar, Sums};
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::real::Real;
 
 pub use aggregate::AggregateOperator;
+pub use capabilities::Capabilities;
 pub use correction::{CoarsestSolver, Correction};
 pub use levels::{Coarser, LevelBackend, OwnModes};
 pub use line::{LineSmoother, LineSolver, Relaxation, Sweep};
@@ -215,55 +215,5 @@ pub trait Diagonal<B: Backend, T: Real>: Operator<B, T> {
     /// r −= αq;  z = D⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
     fn scale_residual(&self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
         update_residual_unfused::<B, T>(self.backend(), v, scalars, |r, z| self.divide_by_diagonal(r, z))
-    }
-}
-
-/// All capabilities of a matrix on a device except coarser levels, which are made on demand. Code that wraps them names every
-/// field, so that none is lost by oversight.
-pub struct Capabilities<B: AggregateBackend, T: Real> {
-    /// The matrix can be applied.
-    pub operator: Arc<dyn Operator<B, T>>,
-    /// Its diagonal is known.
-    pub diagonal: Option<Arc<dyn Diagonal<B, T>>>,
-    /// Its columns can be solved for with its own coefficients.
-    pub lines: Option<Arc<dyn LineSolver<B, T>>>,
-    /// Its cells can be relaxed each by itself.
-    pub points: Option<Arc<dyn PointSmoother<B, T>>>,
-    /// Its triangular parts can be used.
-    pub triangular: Option<Arc<dyn Triangular<B, T>>>,
-    /// It can be deflated, and it may be singular.
-    pub aggregates: Option<Arc<dyn AggregateOperator<B, T>>>,
-}
-
-impl<B: AggregateBackend, T: Real> Capabilities<B, T> {
-    /// Returns those of a matrix that can be applied, and its diagonal be divided by.
-    pub fn of_rows<O: Diagonal<B, T> + 'static>(operator: &Arc<O>) -> Self {
-        let diagonal = Some(Arc::clone(operator) as _);
-        Self {
-            operator: Arc::clone(operator) as _,
-            diagonal,
-            lines: None,
-            points: None,
-            triangular: None,
-            aggregates: None,
-        }
-    }
-
-    /// Returns those of a matrix whose columns can be solved for too.
-    pub fn of_columns<O: Diagonal<B, T> + LineSolver<B, T> + 'static>(operator: &Arc<O>) -> Self {
-        Self { lines: Some(Arc::clone(operator) as _), ..Self::of_rows(operator) }
-    }
-
-    /// Returns those of a matrix that has all.
-    pub fn all<O>(operator: &Arc<O>) -> Self
-    where
-        O: LineSolver<B, T> + PointSmoother<B, T> + Triangular<B, T> + AggregateOperator<B, T> + 'static,
-    {
-        Self {
-            points: Some(Arc::clone(operator) as _),
-            triangular: Some(Arc::clone(operator) as _),
-            aggregates: Some(Arc::clone(operator) as _),
-            ..Self::of_columns(operator)
-        }
     }
 }

@@ -1,23 +1,7 @@
 //! The precision of multigrid cycles inside another iteration.
 
-use serde::{Deserialize, Serialize};
-
-use super::{Method, Preconditioner, SolverOptions};
+use super::{CyclePrecision, Method, Preconditioner, SolverOptions};
 use crate::real::Precision;
-
-/// Storage of cycles inside an iteration in double precision.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum CyclePrecision {
-    /// The matrix's [`Choice`](crate::policy::Choice) where cycles precondition conjugate gradients; otherwise the precision of the iteration.
-    #[default]
-    Auto,
-    /// Single precision, as `solver.precision = "mixed"` asks for.
-    F32,
-    /// Double precision.
-    F64,
-}
 
 impl SolverOptions {
     /// Returns whether options with resolved method and preconditioner have cycles.

@@ -22,12 +22,11 @@ use crate::error::{Error, Result};
 use crate::forms::Forms;
 use crate::real::Precision;
 
-pub use cycles::CyclePrecision;
 pub use deflation::{CoarseSolve, Deflation, Stripes};
 pub use heat::{Scheme, StepGuess, Steps};
 pub use jacobi::{Acceleration, JacobiOptions, Overlap};
 pub use modes::{Count, ModesOptions};
-pub use multigrid::{MultigridOptions, Smoother, Start};
+pub use multigrid::{CyclePrecision, MultigridOptions, Smoother, Start};
 pub use point_cycle::{PointCycle, Span};
 pub use preconditioner::Preconditioner;
 pub use verdict::{Compatibility, Judge, Norm};

@@ -2,8 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::CyclePrecision;
 use crate::error::{Error, Result};
+
+/// Storage of cycles inside an iteration in double precision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum CyclePrecision {
+    /// The matrix's [`Choice`](crate::policy::Choice) where cycles precondition conjugate gradients; otherwise the precision of the iteration.
+    #[default]
+    Auto,
+    /// Single precision, as `solver.precision = "mixed"` asks for.
+    F32,
+    /// Double precision.
+    F64,
+}
 
 /// The relaxation inside multigrid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{Stencil, Supports, Update};
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::layout::Shape;
 use crate::operator::{CoarsestSolver, Correction, LineSmoother, Transfer};
-use crate::options::MultigridOptions;
 use crate::real::Real;
+
+/// A function that changes the coefficients of an object made from a stencil.
+pub type Update<S> = Box<dyn Fn(&S) -> Result<()> + Send + Sync>;
 
 /// The levels of multigrid, and what goes between them.
 pub struct Hierarchy<B: Backend, S, T: Real> {
@@ -29,20 +30,6 @@ pub struct Hierarchy<B: Backend, S, T: Real> {
     pub notes: Vec<String>,
     /// Changes the coefficients of all levels but the finest, given the finest's.
     pub update: Update<S>,
-}
-
-/// The levels below an operator that options ask for, whose smoother is resolved; none where the back end has no such levels.
-pub(crate) fn levels<B: Supports<S>, S: Stencil, T: Real>(
-    backend: &B,
-    stencil: &S,
-    finest: &Arc<B::Operator<T>>,
-    options: &MultigridOptions,
-) -> Result<Option<Hierarchy<B, S, T>>> {
-    let found = backend.hierarchy(stencil, finest, options.smoother, options.levels)?;
-    Ok(found.map(|found| match &options.visits {
-        Some(visits) => found.visited(visits),
-        None => found,
-    }))
 }
 
 impl<B: Backend, S, T: Real> Hierarchy<B, S, T> {

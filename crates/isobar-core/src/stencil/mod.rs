@@ -28,22 +28,19 @@ pub mod point_levels;
 pub mod rings;
 mod spread;
 mod stored_matrix;
+mod supports;
 pub mod tensor_levels;
 mod tensor_product;
 mod tensor_product_stencil;
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use crate::backend::AggregateBackend;
 use crate::direct::Separable;
 use crate::error::Result;
 pub use crate::layout::Axis;
-use crate::layout::{Layout, Shape};
-use crate::operator::{Capabilities, LineSolver, MixedSmoother, MixedTop, Operator, Relaxation};
-use crate::options::{Smoother, SolverOptions};
+use crate::layout::Shape;
+use crate::options::SolverOptions;
 use crate::policy::Choice;
-use crate::real::Real;
 use rings::Turns;
 
 pub use crate::policy::diffusion::{MOST_CONTRAST_SINGLE, MOST_SINGLE, Measures, stiffness_of};
@@ -51,11 +48,13 @@ pub use csr::Csr;
 pub use diffusion::{Coefficients, Diffusion, Side};
 pub use diffusion_halved::ends_of;
 pub use faces::by_stored_faces;
-pub use hierarchy::Hierarchy;
+pub use hierarchy::{Hierarchy, Update};
 pub use modes::VerticalModes;
 pub use own::{HostOperator, OwnMatrix, OwnOperator};
 pub use spread::Spread;
 pub use stored_matrix::StoredMatrix;
+pub(crate) use supports::levels;
+pub use supports::{Lines, StoredFaces, Supports};
 pub use tensor_levels::Modes;
 pub use tensor_product::{Coupling, TensorProduct};
 
@@ -139,178 +138,4 @@ pub trait Stencil: Clone + Send + Sync + 'static {
     /// [`Error::Shape`](crate::Error::Shape) for another grid, [`Error::Invalid`](crate::Error::Invalid) naming any other
     /// difference.
     fn check_update(&self, new: &Self) -> Result<()>;
-}
-
-/// A function that changes the coefficients of an object made from a stencil.
-pub type Update<S> = Box<dyn Fn(&S) -> Result<()> + Send + Sync>;
-
-/// A matrix given by factors, with a number stored for every face.
-pub struct StoredFaces<B: AggregateBackend, S, T: Real> {
-    /// The capabilities of the matrix.
-    pub capabilities: Capabilities<B, T>,
-    /// A function that changes its coefficients.
-    pub update: Update<S>,
-}
-
-/// A solver of the tridiagonal blocks of a stencil's matrix.
-pub struct Lines<B: AggregateBackend, S, T: Real> {
-    /// The solver.
-    pub solver: Arc<dyn LineSolver<B, T>>,
-    /// A function that changes its coefficients, where it has its own.
-    pub update: Option<Update<S>>,
-}
-
-/// A back end that can put a kind of stencil on its device.
-pub trait Supports<S: Stencil>: AggregateBackend {
-    /// The matrix with its coefficients on the device.
-    type Operator<T: Real>: Operator<Self, T> + 'static;
-
-    /// Chooses a solver where these options leave that open: the stencil's own choice, unless this back end does not support
-    /// it, or knows more of the coefficients, which are the operator's.
-    ///
-    /// # Errors
-    /// The errors of the device.
-    fn choice(&self, stencil: &S, _operator: &Arc<Self::Operator<f64>>, options: &SolverOptions) -> Result<Choice> {
-        Ok(stencil.choice(options))
-    }
-
-    /// Returns the factors of the matrix, from coefficients on the host or the device.
-    ///
-    /// # Errors
-    /// See [`Stencil::separable`]; the errors of the device.
-    fn separable(&self, stencil: &S) -> Result<Separable> {
-        stencil.separable()
-    }
-
-    /// Returns the nearest separable matrix, from coefficients on the host or the device.
-    ///
-    /// # Errors
-    /// See [`Stencil::nearest_box`]; the errors of the device.
-    fn nearest_box(&self, stencil: &S) -> Result<Separable> {
-        stencil.nearest_box()
-    }
-
-    /// Prepares the parts of a solver with these options, which leave nothing open: a device compiles all its kernels at once.
-    /// Other parts are prepared when they are needed.
-    ///
-    /// # Errors
-    /// The errors of the device.
-    fn prepare(&self, _stencil: &S, _operator: &Arc<Self::Operator<f64>>, _options: &SolverOptions) -> Result<()> {
-        Ok(())
-    }
-
-    /// Returns the layout of vectors that the matrix acts on.
-    ///
-    /// # Errors
-    /// See [`Layout::new`]; [`Error::Unsupported`](crate::Error::Unsupported) for periodic directions with an odd number of
-    /// cells, which [`Stencil::around`] makes even.
-    fn layout(&self, stencil: &S) -> Result<Layout> {
-        stencil.turns().require_one("a checkerboard")?;
-        Layout::new(stencil.shape())
-    }
-
-    /// Puts a stencil on the device.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where it does not fit; the errors of the device.
-    fn operator<T: Real>(&self, stencil: &S) -> Result<Arc<Self::Operator<T>>>;
-
-    /// Gives an operator the coefficients of another stencil, for which [`Stencil::check_update`] holds. Returns whether a number may
-    /// have changed: if not, everything else that was made of the coefficients is valid still. No vector is allocated, and nothing
-    /// compiled or recorded again.
-    ///
-    /// # Errors
-    /// The errors of the device.
-    fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &S) -> Result<bool>;
-
-    /// Makes an operator in another precision: from the stencil, unless a back end rounds the first one's coefficients.
-    ///
-    /// # Errors
-    /// See [`Supports::operator`].
-    fn rounded<T: Real, R: Real>(&self, stencil: &S, _from: &Arc<Self::Operator<T>>) -> Result<Arc<Self::Operator<R>>> {
-        self.operator(stencil)
-    }
-
-    /// Gives it the coefficients of another stencil, which the first operator has already.
-    ///
-    /// # Errors
-    /// See [`Supports::update`].
-    fn round_again<T: Real, R: Real>(
-        &self,
-        stencil: &S,
-        _from: &Self::Operator<T>,
-        to: &Self::Operator<R>,
-    ) -> Result<()> {
-        self.update(to, stencil).map(drop)
-    }
-
-    /// Returns all capabilities of the operator.
-    fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T>;
-
-    /// Returns the solver of the matrix's columns, if there is one: the operator itself, or one that is made now.
-    ///
-    /// # Errors
-    /// See [`Supports::operator`].
-    fn lines<T: Real>(&self, _stencil: &S, operator: &Arc<Self::Operator<T>>) -> Result<Option<Lines<Self, S, T>>> {
-        Ok(self.capabilities(operator).lines.map(|solver| Lines { solver, update: None }))
-    }
-
-    /// Returns this matrix with stored faces, which adds capabilities that it lacks itself, if the back end has that form.
-    ///
-    /// # Errors
-    /// See [`Supports::operator`].
-    fn stored_faces<T: Real>(&self, _stencil: &S) -> Result<Option<StoredFaces<Self, S, T>>> {
-        Ok(None)
-    }
-
-    /// The coarser levels of multigrid below an operator for a smoother that is resolved, where there can be any: as many as `wanted`,
-    /// the finest included, or as many as are good. There are none unless a back end says so.
-    ///
-    /// # Errors
-    /// See [`Supports::operator`].
-    fn hierarchy<T: Real>(
-        &self,
-        _stencil: &S,
-        _finest: &Arc<Self::Operator<T>>,
-        _smoother: Smoother,
-        _wanted: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, S, T>>> {
-        Ok(None)
-    }
-
-    /// Returns some vertical modes of a matrix, where it has any: the number in the options, or the cheapest that reaches a
-    /// tolerance. By default there are none.
-    ///
-    /// # Errors
-    /// See [`VerticalModes::new`] and [`Supports::operator`].
-    fn modes<T: Real, C: Real>(
-        &self,
-        _stencil: &S,
-        _operator: &Arc<Self::Operator<T>>,
-        _options: &SolverOptions,
-        _tolerance: f64,
-    ) -> Result<Option<Modes<Self, S, T, C>>> {
-        Ok(None)
-    }
-
-    /// Returns the steps of an operator in two precisions, where there are hierarchies.
-    fn mixed_smoother(&self, _double: &Arc<Self::Operator<f64>>) -> Option<Arc<dyn MixedSmoother<Self>>> {
-        None
-    }
-
-    /// Makes the finest level of a mixed-precision hierarchy, where there are hierarchies.
-    ///
-    /// # Errors
-    /// See [`Supports::operator`].
-    fn mixed_top(
-        &self,
-        double: &Arc<Self::Operator<f64>>,
-        _single: &Arc<Self::Operator<f32>>,
-        hierarchy: &Hierarchy<Self, S, f32>,
-        relaxation: Relaxation,
-    ) -> Result<Option<MixedTop<Self>>> {
-        let Some(double) = self.mixed_smoother(double) else { return Ok(None) };
-        let (single, transfer) = (Arc::clone(&hierarchy.levels[0]), hierarchy.transfers.first().cloned());
-        MixedTop::new(double, single, transfer, relaxation).map(Some)
-    }
 }
