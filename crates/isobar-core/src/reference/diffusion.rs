@@ -20,44 +20,59 @@ use crate::stencil::{Axis, Diffusion, Hierarchy, Stencil, Supports};
 pub struct DiffusionRows<T> {
     shape: Shape,
     periodic: [bool; 3],
-    /// T between a cell and its upper neighbour, for each direction.
-    faces: [Vector<T>; 3],
+    /// T between a cell and its upper neighbour, for each direction, in the order of cells.
+    faces: [Vec<T>; 3],
     /// s, Dirichlet sides included.
-    shift: Vector<T>,
+    shift: Vec<T>,
     coefficient_vectors: f64,
+}
+
+impl<T: Real> DiffusionRows<T> {
+    #[inline(always)]
+    fn number(&self, [i, j, k]: At) -> usize {
+        i + self.shape.nx * (j + self.shape.ny * k)
+    }
+
+    /// Returns t to the neighbour on one side. Inlined, and without writes to parts of an array that is then read whole, which
+    /// would wait for them: these are most steps of a test.
+    #[inline(always)]
+    fn coupling(&self, at: At, axis: Axis, upper: bool) -> Option<Coupling<T>> {
+        let (d, n) = (axis as usize, self.shape.extents()[axis as usize]);
+        let is_end = if upper { at[d] + 1 == n } else { at[d] == 0 };
+        if is_end && !(n > 1 && self.periodic[d]) {
+            return None;
+        }
+        let along = match (is_end, upper) {
+            (true, true) => 0,
+            (true, false) => n - 1,
+            (false, true) => at[d] + 1,
+            (false, false) => at[d] - 1,
+        };
+        let [i, j, k] = at;
+        let to = match axis {
+            Axis::X => [along, j, k],
+            Axis::Y => [i, along, k],
+            Axis::Z => [i, j, along],
+        };
+        let t = self.faces[d][self.number(if upper { at } else { to })];
+        Some(Coupling { to, t, in_line: axis == Axis::Z && !is_end, higher: upper != is_end })
+    }
 }
 
 impl<T: Real> Rows<T> for DiffusionRows<T> {
     fn couplings(&self, at: At) -> [Option<Coupling<T>>; 6] {
-        let mut all = [None; 6];
-        for axis in Axis::ALL {
-            let (d, n) = (axis as usize, self.shape.extents()[axis as usize]);
-            for upper in [false, true] {
-                let is_end = if upper { at[d] + 1 == n } else { at[d] == 0 };
-                if is_end && !(n > 1 && self.periodic[d]) {
-                    continue;
-                }
-                let mut to = at;
-                to[d] = match (is_end, upper) {
-                    (true, true) => 0,
-                    (true, false) => n - 1,
-                    (false, true) => at[d] + 1,
-                    (false, false) => at[d] - 1,
-                };
-                let [i, j, k] = if upper { at } else { to };
-                all[2 * d + usize::from(upper)] = Some(Coupling {
-                    to,
-                    t: self.faces[d].get(i, j, k),
-                    in_line: axis == Axis::Z && !is_end,
-                    higher: upper != is_end,
-                });
-            }
-        }
-        all
+        [
+            self.coupling(at, Axis::X, false),
+            self.coupling(at, Axis::X, true),
+            self.coupling(at, Axis::Y, false),
+            self.coupling(at, Axis::Y, true),
+            self.coupling(at, Axis::Z, false),
+            self.coupling(at, Axis::Z, true),
+        ]
     }
 
-    fn shift(&self, [i, j, k]: At) -> T {
-        self.shift.get(i, j, k)
+    fn shift(&self, at: At) -> T {
+        self.shift[self.number(at)]
     }
 
     fn coefficient_vectors(&self) -> f64 {
@@ -76,17 +91,13 @@ impl SevenPoint for Diffusion {
 
     fn rows<T: Real>(&self, layout: &Layout) -> Result<DiffusionRows<T>> {
         self.require_host()?;
-        let of = |value: &dyn Fn(At) -> f64| -> Result<Vector<T>> {
-            let mut v = Vector::zeros(layout)?;
-            v.fill_with(|i, j, k| T::from_f64(value([i, j, k])));
-            Ok(v)
-        };
+        let of = |value: &dyn Fn(At) -> f64| cells(layout).map(|at| T::from_f64(value(at))).collect::<Vec<_>>();
         let faces = |axis| of(&|at| self.face(axis, at));
         Ok(DiffusionRows {
             shape: self.shape(),
             periodic: Axis::ALL.map(|axis| self.is_periodic(axis)),
-            faces: [faces(Axis::X)?, faces(Axis::Y)?, faces(Axis::Z)?],
-            shift: of(&|at| self.shift(at))?,
+            faces: Axis::ALL.map(faces),
+            shift: of(&|at| self.shift(at)),
             coefficient_vectors: Diffusion::coefficient_vectors(self),
         })
     }

@@ -11,6 +11,8 @@ use crate::error::Result;
 struct Box3 {
     factors: Separable,
     bases: [Basis; 2],
+    /// All entries of the bases.
+    vectors: [Vec<f64>; 2],
 }
 
 /// Makes the solver of a separable matrix.
@@ -18,10 +20,15 @@ struct Box3 {
 /// # Errors
 /// See [`Separable::bases`].
 pub(super) fn direct(factors: &Separable) -> Result<SharedDirect<Reference>> {
-    Ok(Arc::new(Mutex::new(Box3 { bases: factors.bases()?, factors: factors.clone() })))
+    Ok(Arc::new(Mutex::new(Box3::new(factors)?)))
 }
 
 impl Box3 {
+    fn new(factors: &Separable) -> Result<Self> {
+        let bases = factors.bases()?;
+        Ok(Self { vectors: bases.each_ref().map(Basis::vectors), bases, factors: factors.clone() })
+    }
+
     /// Returns the start of each line of an axis in an array in C order.
     fn lines(&self, axis: usize) -> impl Iterator<Item = usize> + use<> {
         let (cells, stride, n) = (self.factors.shape.cells(), self.factors.stride(axis), self.factors.extent(axis));
@@ -30,12 +37,12 @@ impl Box3 {
 
     /// Computes x̂_k = Σ_i S_ik x_i along an axis, or x_i = Σ_k S_ik x̂_k.
     fn transform(&self, which: usize, is_back: bool, x: &mut [f64]) {
-        let (axis, basis) = (self.factors.across[which], &self.bases[which]);
-        let (n, stride) = (basis.len(), self.factors.stride(axis));
+        let (axis, vectors) = (self.factors.across[which], &self.vectors[which]);
+        let (n, stride) = (self.factors.extent(axis), self.factors.stride(axis));
         for first in self.lines(axis) {
             let line: Vec<f64> = (0..n).map(|i| x[first + i * stride]).collect();
             for m in 0..n {
-                let entry = |other: usize| if is_back { basis.entry(other, m) } else { basis.entry(m, other) };
+                let entry = |other: usize| if is_back { vectors[other * n + m] } else { vectors[m * n + other] };
                 x[first + m * stride] = (0..n).map(|other| entry(other) * line[other]).sum();
             }
         }
@@ -88,7 +95,7 @@ impl DirectSolver<Reference> for Box3 {
     }
 
     fn update(&mut self, factors: &Separable) -> Result<()> {
-        (self.bases, self.factors) = (factors.bases()?, factors.clone());
+        *self = Self::new(factors)?;
         Ok(())
     }
 
