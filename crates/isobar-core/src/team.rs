@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell, UnsafeCell};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
@@ -260,7 +260,7 @@ impl Shared {
             // SAFETY: this member is active in a pass.
             let pass = unsafe { *self.pass.get() };
             self.work(pass, member);
-            let left = State(self.state.0.fetch_sub(1, AcqRel));
+            let left = State(self.state.0.fetch_sub(1, SeqCst));
             if left.0 & State::OPEN == 0 && left.active() == 1 {
                 self.caller.0.wake();
             }
@@ -306,10 +306,10 @@ impl Shared {
 }
 
 impl Sleeper {
-    /// Waits until it is so, at first awake.
-    fn wait(&self, mut is_so: impl FnMut() -> bool) {
+    /// Waits until a condition holds, at first awake. Who makes it hold calls [`Sleeper::wake`] afterwards.
+    fn wait(&self, mut holds: impl FnMut() -> bool) {
         for round in 0.. {
-            if is_so() {
+            if holds() {
                 return;
             }
             if round < SPINS {
@@ -319,11 +319,11 @@ impl Sleeper {
             } else {
                 *lock(&self.thread) = Some(thread::current());
                 self.is_asleep.store(true, SeqCst);
-                // Who makes it so looks whether this thread is asleep afterwards.
-                if !is_so() {
+                // It may hold since the last look, by one who found this thread awake.
+                if !holds() {
                     thread::park();
                 }
-                self.is_asleep.store(false, Release);
+                self.is_asleep.store(false, SeqCst);
             }
         }
     }
