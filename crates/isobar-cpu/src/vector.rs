@@ -45,9 +45,10 @@ impl<T: Real> Vector<T> {
         })?;
         prefer_large_pages(blocks.spare_capacity_mut());
         let uninitialised = Shared::of(blocks.spare_capacity_mut());
-        cpu.for_each_part(count, |_, start, end| {
+        // Parts begin at multiples of a block.
+        cpu.for_each_part(count * GUARD, |_, start, end| {
             // SAFETY: parts do not overlap.
-            let part = unsafe { uninitialised.row_mut(start as isize, end - start) };
+            let part = unsafe { uninitialised.row_mut((start / GUARD) as isize, (end - start) / GUARD) };
             part.fill(MaybeUninit::new(Block([T::ZERO; GUARD])));
         });
         // SAFETY: as many blocks were reserved, and all of them have been written.

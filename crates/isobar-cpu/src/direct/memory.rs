@@ -36,9 +36,10 @@ impl Buffer {
         })?;
         prefer_large_pages(lines.spare_capacity_mut());
         let uninitialised = Shared::of(&mut lines.spare_capacity_mut()[..count]);
-        cpu.for_each_part(count, |_, start, end| {
+        // Parts begin at multiples of a line.
+        cpu.for_each_part(count * LINE, |_, start, end| {
             // SAFETY: parts do not overlap.
-            let part = unsafe { uninitialised.row_mut(start as isize, end - start) };
+            let part = unsafe { uninitialised.row_mut((start / LINE) as isize, (end - start) / LINE) };
             part.fill(MaybeUninit::new(Line([0.0; LINE])));
         });
         // SAFETY: as many lines were reserved, and all of them have been written.
