@@ -3,7 +3,7 @@
 use std::collections::TryReserveError;
 use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::{ptr, thread};
 
 use crate::team::{self, Team};
@@ -59,7 +59,7 @@ fn on_threads<X: Send>(items: &mut [X], f: &(dyn Fn(usize, &mut X) + Sync)) {
 /// threads, and starts its own.
 fn all_cores() -> Option<Team> {
     static ALL: Mutex<Option<Team>> = Mutex::new(None);
-    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = team::lock(&ALL);
     if all.as_ref().is_none_or(|team| team.process() != std::process::id()) {
         *all = Some(Team::new(thread::available_parallelism().map_or(1, usize::from), "isobar-host").ok()?);
     }

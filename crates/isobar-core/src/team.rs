@@ -338,8 +338,8 @@ impl Sleeper {
     }
 }
 
-/// A panic cannot leave these half-changed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks, even if another thread has panicked: for data that no panic leaves half-changed.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

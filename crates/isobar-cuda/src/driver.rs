@@ -1,11 +1,12 @@
 //! The CUDA driver, with errors that say what to do.
 
 use std::ffi::CStr;
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Mutex, OnceLock};
 
 use cudarc::driver::{result, sys};
 use isobar_core::backend::queue;
 use isobar_core::error::{Error, Result};
+pub(crate) use isobar_core::team::lock;
 
 use crate::memory::{Mailboxes, Pool};
 use crate::staging::Arena;
@@ -39,11 +40,6 @@ pub(crate) fn failure(error: result::DriverError, doing: &str) -> Error {
 /// Makes an error of the device "cuda".
 pub(crate) fn error(message: impl Into<String>) -> Error {
     Error::Device { device: "cuda".into(), message: message.into() }
-}
-
-/// Locks, even if another thread panicked: the data is never left half changed.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// The oldest supported driver, as a number: 12.0.

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use isobar_core::backend::Meanwhile;
 use isobar_core::error::{Error, Result};
+use isobar_core::team::lock;
 
 use crate::communicator::{Communicator, Message};
 
@@ -40,11 +41,6 @@ struct Letter {
     from: usize,
     tag: u32,
     data: Vec<u8>,
-}
-
-/// Nothing is left half done under these locks.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Threads {

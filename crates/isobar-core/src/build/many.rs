@@ -1,7 +1,7 @@
 //! Several systems with one matrix, as many at a time as the device has queues for.
 
 use std::ops::ControlFlow;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::solve::{Solve, is_final};
 use super::system::{System, null_space, scratch_layout};
@@ -12,6 +12,7 @@ use crate::options::Method;
 use crate::outcome::Outcome;
 use crate::solver::Observer;
 use crate::stencil::{Stencil, Supports};
+use crate::team::lock;
 
 /// A function that solves between two arrays.
 pub type Call<'c> = dyn FnMut(Source<'_>, Target<'_>) -> Result<Outcome> + 'c;
@@ -116,10 +117,6 @@ impl<X: Send> Shared<'_, '_, X> {
             })
         })
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Adds to an error the number of its system.

@@ -12,7 +12,9 @@ use isobar_core::solver::Observer;
 use isobar_core::stepping::{Evolve, HeatOptions, Moment, Step};
 use isobar_dist::Communicator;
 
-use super::{Cards, Parts, Told, Verdicts, lock, on_a_device};
+use isobar_core::team::lock;
+
+use super::{Cards, Parts, Told, Verdicts, on_a_device};
 use crate::divided::OnRanks;
 
 /// The steppers of all GPUs as one: each GPU has its rows of the state.

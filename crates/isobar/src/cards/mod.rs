@@ -8,7 +8,7 @@ mod in_time;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use isobar_core::array::{ArrayView, ArrayViewMut, Source, Target};
@@ -20,6 +20,7 @@ use isobar_core::operator::Guess;
 use isobar_core::outcome::Outcome;
 use isobar_core::real::Real;
 use isobar_core::solver::{Observer, Progress};
+use isobar_core::team::lock;
 use isobar_cuda::Cuda;
 use isobar_dist::threads::{Threads, run_each};
 use isobar_dist::{Communicator, PartBackend};
@@ -90,10 +91,6 @@ impl Cards {
         let description = parts.describe(&levels, |system| system.description());
         Ok(Box::new(Together { parts, levels, description }))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One GPU's share of a solver, or of a stepper.
