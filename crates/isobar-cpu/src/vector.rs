@@ -28,31 +28,46 @@ pub struct Vector<T> {
     blocks: Vec<Block<T>>,
 }
 
+/// Allocates `count` equal blocks of some entries, `what` in errors, first touched by the threads that will work on them, which places each page
+/// in their memory on NUMA machines.
+///
+/// # Errors
+/// [`Error::OutOfMemory`] where they cannot be allocated.
+pub(crate) fn touched<B: Copy + Send + Sync>(
+    cpu: &Cpu,
+    count: usize,
+    (block, entries): (B, usize),
+    what: impl FnOnce() -> String,
+) -> Result<Vec<B>> {
+    let mut blocks = Vec::new();
+    blocks.try_reserve_exact(count).map_err(|_| Error::OutOfMemory {
+        what: what(),
+        needed_bytes: (count as u64).saturating_mul(size_of::<B>() as u64),
+        available_bytes: 0,
+    })?;
+    prefer_large_pages(blocks.spare_capacity_mut());
+    let uninitialised = Shared::of(&mut blocks.spare_capacity_mut()[..count]);
+    // Parts begin at multiples of a block.
+    cpu.for_each_part(count * entries, |_, start, end| {
+        // SAFETY: parts do not overlap.
+        let part = unsafe { uninitialised.row_mut((start / entries) as isize, (end - start) / entries) };
+        part.fill(MaybeUninit::new(block));
+    });
+    // SAFETY: as many blocks were reserved, and all of them have been written.
+    unsafe { blocks.set_len(count) };
+    Ok(blocks)
+}
+
 impl<T: Real> Vector<T> {
-    /// Makes a vector of zeros, first touched by the threads that will work on it, which places each page
-    /// in their memory on NUMA machines.
+    /// Makes a vector of zeros, first touched by the threads that will work on it.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] where it cannot be allocated.
     pub(crate) fn zeros(cpu: &Cpu, layout: &Layout) -> Result<Self> {
-        let mut blocks = Vec::new();
         // Two rows of at least eight entries: a layout's length is a multiple of 16.
         let count = layout.len_with_halo() / GUARD + 2;
-        blocks.try_reserve_exact(count).map_err(|_| Error::OutOfMemory {
-            what: format!("a vector of {} cells", layout.shape()),
-            needed_bytes: (count * size_of::<Block<T>>()) as u64,
-            available_bytes: 0,
-        })?;
-        prefer_large_pages(blocks.spare_capacity_mut());
-        let uninitialised = Shared::of(blocks.spare_capacity_mut());
-        // Parts begin at multiples of a block.
-        cpu.for_each_part(count * GUARD, |_, start, end| {
-            // SAFETY: parts do not overlap.
-            let part = unsafe { uninitialised.row_mut((start / GUARD) as isize, (end - start) / GUARD) };
-            part.fill(MaybeUninit::new(Block([T::ZERO; GUARD])));
-        });
-        // SAFETY: as many blocks were reserved, and all of them have been written.
-        unsafe { blocks.set_len(count) };
+        let blocks =
+            touched(cpu, count, (Block([T::ZERO; GUARD]), GUARD), || format!("a vector of {} cells", layout.shape()))?;
         Ok(Self { layout: *layout, blocks })
     }
 

@@ -1,12 +1,10 @@
 //! Working memory, aligned to 64-byte lines.
 
-use std::mem::MaybeUninit;
-
-use isobar_core::error::{Error, Result};
-use isobar_core::execute::prefer_large_pages;
+use isobar_core::error::Result;
 
 use crate::cpu::Cpu;
 use crate::shared::Shared;
+use crate::vector::touched;
 
 /// Numbers in a line of memory.
 pub(super) const LINE: usize = 8;
@@ -25,26 +23,9 @@ impl Buffer {
     /// Allocates `len` numbers, first touched by all threads.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where it cannot be allocated.
+    /// [`Error::OutOfMemory`](isobar_core::Error::OutOfMemory) where it cannot be allocated.
     pub(super) fn zeros(cpu: &Cpu, len: usize, what: &str) -> Result<Self> {
-        let count = len.div_ceil(LINE);
-        let mut lines = Vec::new();
-        lines.try_reserve_exact(count).map_err(|_| Error::OutOfMemory {
-            what: what.to_owned(),
-            needed_bytes: (count as u64).saturating_mul(size_of::<Line>() as u64),
-            available_bytes: 0,
-        })?;
-        prefer_large_pages(lines.spare_capacity_mut());
-        let uninitialised = Shared::of(&mut lines.spare_capacity_mut()[..count]);
-        // Parts begin at multiples of a line.
-        cpu.for_each_part(count * LINE, |_, start, end| {
-            // SAFETY: parts do not overlap.
-            let part = unsafe { uninitialised.row_mut((start / LINE) as isize, (end - start) / LINE) };
-            part.fill(MaybeUninit::new(Line([0.0; LINE])));
-        });
-        // SAFETY: as many lines were reserved, and all of them have been written.
-        unsafe { lines.set_len(count) };
-        Ok(Self { lines })
+        Ok(Self { lines: touched(cpu, len.div_ceil(LINE), (Line([0.0; LINE]), LINE), || what.to_owned())? })
     }
 
     /// Shares it with kernels, each of which works on its own part.
