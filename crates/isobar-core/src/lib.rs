@@ -1,4 +1,4 @@
-//! Grids, stencils, solvers and the reference back end of isobar: no threads, no devices.
+//! Grids, stencils, solvers and the reference back end of isobar: no devices.
 //!
 //! Start at the facade crate `isobar`; `ARCHITECTURE.md` in the repository has the picture. Modules import one way, each from the
 //! previous ones:

@@ -1,4 +1,4 @@
-//! What solvers ask of the back end: vectors in and out, operations on them, loops.
+//! The CPU back end as solvers see it: vectors in and out, operations on them, and iterations.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -236,8 +236,7 @@ impl Backend for Cpu {
         self.ranks.as_ref().map_or(Ok(()), |ranks| ranks.world().barrier())
     }
 
-    /// Passes on the host run on the back end's own threads meanwhile.
-    fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+    fn enter<R>(&self, work: impl FnOnce() -> R) -> R {
         match self.team() {
             Some(team) => team.enter(work),
             None => work(),

@@ -85,7 +85,7 @@ impl Cpu {
 
     /// Returns the number of threads of this thread's work: all on the first queue, and one on others.
     pub fn threads(&self) -> usize {
-        if queue::current() > 0 { 1 } else { self.all_threads() }
+        self.team().map_or(1, Team::size)
     }
 
     /// Returns the number of threads that were started.

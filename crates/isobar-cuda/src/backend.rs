@@ -1,4 +1,4 @@
-//! What solvers ask of the back end: operations on vectors, and iterations.
+//! The CUDA back end as solvers see it: operations on vectors, and iterations.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! What goes from a subdomain to its neighbours and comes from them.
+//! The edges of a subdomain, over which it exchanges rows with its neighbours.
 
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::real::Real;

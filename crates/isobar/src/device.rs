@@ -109,9 +109,9 @@ impl Device {
     /// Runs work on the host with the threads that this device's solvers use there: the device's own for a CPU, all cores
     /// for a GPU. Making problems and matrices uses the threads it is called on, and all cores where it is called
     /// elsewhere.
-    pub fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+    pub fn enter<R>(&self, work: impl FnOnce() -> R) -> R {
         match self {
-            // A pool of another process would never run it.
+            // Another process has none of its threads.
             _ if self.require_process().is_err() => work(),
             Self::Cpu(backend) => backend.alone().enter(work),
             Self::Cuda(_) | Self::Cards(_) => work(),

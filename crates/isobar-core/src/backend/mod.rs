@@ -332,8 +332,8 @@ pub trait Backend: Clone + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Runs a piece of work, such as a whole iteration, on the thread from which steps start fastest.
-    fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+    /// Runs a piece of work, whose passes on the [host](crate::execute::Host) run on the back end's own threads, if it has any.
+    fn enter<R>(&self, work: impl FnOnce() -> R) -> R {
         work()
     }
 

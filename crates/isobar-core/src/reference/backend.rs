@@ -1,4 +1,4 @@
-//! What solvers ask of the back end.
+//! The reference back end as solvers see it: vectors, operations on them, and scalars.
 
 use super::{Reference, Vector, check_shape, direct};
 use crate::array::{ArrayView, ArrayViewMut};

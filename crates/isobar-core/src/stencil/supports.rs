@@ -1,4 +1,4 @@
-//! What a back end supports of a stencil.
+//! The trait by which a back end offers the solvers of a stencil.
 
 use std::sync::Arc;
 

@@ -30,7 +30,7 @@ mod trig;
 
 use std::sync::{Arc, Mutex};
 
-use isobar_core::backend::{Backend, DirectSolver, SharedDirect};
+use isobar_core::backend::{DirectSolver, SharedDirect};
 use isobar_core::direct::Separable;
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
@@ -99,7 +99,7 @@ impl Planewise {
         let Memory { work, passing, scratch } = &mut self.memory;
         let passes =
             Passes { tables: &self.tables, work: work.share(), passing: passing.share(), scratch: scratch.share() };
-        self.tables.cpu.enter(|| passes.solve(b, u));
+        passes.solve(b, u);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the back end supports of the stencil.
+//! The solvers that the back end offers for the stencil.
 
 use std::sync::Arc;
 

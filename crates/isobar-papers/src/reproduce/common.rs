@@ -1,4 +1,4 @@
-//! What several papers have in common.
+//! Preparations that the tables of several papers share.
 
 use isobar::Device;
 use isobar::grid::GridOptions;
