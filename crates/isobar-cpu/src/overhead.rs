@@ -1,6 +1,7 @@
 //! The memory that the CPU takes beside vectors and coefficients.
 
 use isobar_core::build::Overhead;
+use isobar_core::stencil::galerkin_levels::SupportsGalerkin;
 
 use crate::cpu::{CELLS_WORTH_A_THREAD, Cpu};
 use crate::seven_point::PLANES;
@@ -13,6 +14,7 @@ impl Cpu {
             threads: [self.threads(), CELLS_WORTH_A_THREAD],
             half_planes: 2.0 * PLANES as f64 + 2.0,
             tile: (2 << 20) as f64,
+            coarsest: Self::COARSEST_CELLS,
             ..Overhead::default()
         }
     }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{AggregateBackend, AggregateMap};
+use isobar_core::backend::{AggregateBackend, AggregateMap, multiply_cells};
 use isobar_core::error::{Error, Result};
 use isobar_core::execute::{Execute, Host};
 use isobar_core::layout::{Colour, Layout, Shape};
@@ -16,7 +16,7 @@ use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::kernels;
-use crate::launch::{Arguments, refuse_while_recording};
+use crate::launch::{Arguments, Launch, refuse_while_recording};
 use crate::memory::{Buffer, Scratch, require};
 use crate::module::Module;
 use crate::vector::{Vector, c_name, check_size, index};
@@ -73,6 +73,13 @@ pub struct AggregateMatrix {
     size: usize,
     buffer: Buffer,
     module: Arc<Module>,
+}
+
+impl AggregateMatrix {
+    /// Takes the entries, row by row.
+    pub(crate) fn new(cuda: &Cuda, size: usize, buffer: Buffer) -> Self {
+        Self { size, buffer, module: cuda.module(source::<f64>()) }
+    }
 }
 
 /// Runs sorted by aggregate and divided into items.
@@ -300,8 +307,7 @@ impl AggregateBackend for Cuda {
         }
         let what = format!("a matrix of {size}×{size} aggregates");
         let buffer = Buffer::from_slice(self.context(), entries, &what)?;
-        let module = self.module(source::<f64>());
-        Ok(AggregateMatrix { size, buffer, module })
+        Ok(AggregateMatrix::new(self, size, buffer))
     }
 
     fn aggregate_sums<T: Real>(
@@ -361,6 +367,32 @@ impl AggregateBackend for Cuda {
         let arguments =
             Arguments::new().with(matrix.size as i32).with(matrix.buffer.start()).with(x.pointer()).with(y.pointer());
         self.launch(matrix.module.kernel("multiply")?, [matrix.size, 1, 1], [128, 1], arguments)
+    }
+
+    fn multiply_cells<T: Real>(
+        &self,
+        cells: &Aggregates,
+        matrix: &AggregateMatrix,
+        between: &mut [AggregateVector; 2],
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+    ) -> Result<()> {
+        /// Rows of a block of `multiply_cells`, a warp each.
+        const ROWS: usize = 8;
+        if self.ranks().is_some() {
+            return multiply_cells(self, cells, matrix, between, f, u);
+        }
+        let size = matrix.size;
+        let shared_bytes = size_of::<f64>() * size;
+        let arguments = Arguments::new().with(size as i32).with(cells.runs.start()).with(matrix.buffer.start());
+        let kernel = cells.modules[index::<T>()].kernel_with("multiply_cells", shared_bytes)?;
+        self.submit(Launch {
+            kernel,
+            grid: [size.div_ceil(ROWS) as u32, 1, 1],
+            block: [32 * ROWS as u32, 1],
+            shared_bytes: shared_bytes as u32,
+            arguments: arguments.with(f.pointer()).with(u.pointer()),
+        })
     }
 
     fn aggregate_scale(&self, f: &AggregateVector, x: &AggregateVector, y: &mut AggregateVector) -> Result<()> {

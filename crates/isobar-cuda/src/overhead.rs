@@ -13,5 +13,6 @@ pub const OVERHEAD: Overhead = Overhead {
     staged: 8.0,
     vectors: 1.0,
     galerkin: 9.6 * 8.0,
+    coarsest: 2048,
     stores_faces: true,
 };

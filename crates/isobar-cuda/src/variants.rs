@@ -64,7 +64,7 @@ fn of_operators<T: Real>(all: &mut Vec<Source>) -> Result<()> {
     all.push(stored_matrix::source::<T>());
     all.push(aggregate::source::<T>());
     all.extend(galerkin::sources::<T>());
-    all.push(galerkin::columns_source::<T>(256));
+    all.extend([galerkin::columns_source::<T>(256), galerkin::apply_source::<T>(true)]);
     for (layers, columns) in [(7, 1 << 15), (100, 1 << 15), (128, 1 << 18)] {
         all.extend(single::sources(Tile::new::<f64>(layers, columns)?, layers, 10));
     }

@@ -247,6 +247,24 @@ impl AggregateMap {
     }
 }
 
+/// [`AggregateBackend::multiply_cells`] step by step.
+///
+/// # Errors
+/// The errors of the device.
+pub fn multiply_cells<B: AggregateBackend, T: Real>(
+    backend: &B,
+    cells: &B::Aggregates,
+    matrix: &B::AggregateMatrix,
+    [sums, solution]: &mut [B::AggregateVector; 2],
+    f: &B::Vector<T>,
+    u: &mut B::Vector<T>,
+) -> Result<()> {
+    backend.aggregate_sums(f, cells, sums)?;
+    backend.aggregate_multiply(matrix, sums, solution)?;
+    backend.clear(u)?;
+    backend.add_aggregated(cells, solution, u)
+}
+
 /// A back end with one number for each aggregate. With Z the matrix of the aggregates' indicator vectors as columns, its steps
 /// are products with Z and Zᵀ, and with a small dense matrix.
 pub trait AggregateBackend: Backend {
@@ -318,6 +336,21 @@ pub trait AggregateBackend: Backend {
         x: &Self::AggregateVector,
         y: &mut Self::AggregateVector,
     ) -> Result<()>;
+
+    /// Computes u = M f for a matrix with a row for each cell, each of which is an aggregate; `between` is for their numbers.
+    ///
+    /// # Errors
+    /// The errors of the device.
+    fn multiply_cells<T: Real>(
+        &self,
+        cells: &Self::Aggregates,
+        matrix: &Self::AggregateMatrix,
+        between: &mut [Self::AggregateVector; 2],
+        f: &Self::Vector<T>,
+        u: &mut Self::Vector<T>,
+    ) -> Result<()> {
+        multiply_cells(self, cells, matrix, between, f, u)
+    }
 
     /// Computes y = f ∘ x, number by number.
     fn aggregate_scale(

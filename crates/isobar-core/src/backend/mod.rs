@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Colour, Layout, Patch, Shape};
 use crate::real::Real;
 
-pub use aggregate::{AggregateBackend, AggregateMap};
+pub use aggregate::{AggregateBackend, AggregateMap, multiply_cells};
 pub use direct::{DirectSolver, Judged, SharedDirect};
 pub(crate) use runs::Runs;
 pub use scalars::{HostScalars, Ratio, Scalar, Sums};

@@ -98,6 +98,7 @@ where
             "deflation_step" => triangular::subtract_aggregated::<B, T>,
             "aggregation" => triangular::aggregation::<B, T>,
             "galerkin_levels" => galerkin::levels::<B, T>,
+            "galerkin_coarsest" => galerkin::coarsest::<B, T>,
             "point_levels" => point_levels::levels::<B, T>,
             "large_point_levels" => point_levels::large_levels::<B, T>,
             "update_of_point_levels" => point_levels::update::<B, T>,

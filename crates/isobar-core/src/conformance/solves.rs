@@ -137,7 +137,10 @@ pub(super) fn like_the_reference<B: Supports<S>, S: Stencil>(
         assert!(outcome.converged(), "{options:?}: {outcome:?}");
         assert!(outcome.relative_residual <= options.tolerance, "{options:?}: {outcome:?}");
         let slack = slack(options, expected.iterations);
-        assert!(outcome.iterations.abs_diff(expected.iterations) <= slack, "{options:?}: {outcome:?} {expected:?}");
+        assert!(outcome.iterations <= expected.iterations + slack, "{options:?}: {outcome:?} {expected:?}");
+        // A GPU solves exactly on larger coarse grids.
+        let may_be_fewer = backend.device().kind == "cuda" || outcome.iterations + slack >= expected.iterations;
+        assert!(may_be_fewer, "{options:?}: {outcome:?} {expected:?}");
         assert_eq!(outcome.history.len(), outcome.iterations + 1);
         assert_eq!(outcome.removed.is_some(), expected.removed.is_some());
         let distance: f64 = u.iter().zip(expected_u).map(|(a, b)| (a - b).powi(2)).sum();

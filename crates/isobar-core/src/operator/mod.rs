@@ -79,6 +79,17 @@ pub trait Operator<B: Backend, T: Real>: Send + Sync {
         backend.dot(r, r, norm, scalars)
     }
 
+    /// r = f − A u; its norm may be written too, where it costs nothing.
+    fn residual_alone(
+        &self,
+        f: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        r: &mut B::Vector<T>,
+        (norm, scalars): (Scalar, &mut B::Scalars),
+    ) -> Result<()> {
+        self.residual(f, u, r, norm, scalars)
+    }
+
     /// ‖f − A u‖²; `scratch` is overwritten or left alone
     fn residual_norm(
         &self,

@@ -95,7 +95,7 @@ impl<B: Backend, T: Real> Corrected<B, T> {
             level.backend().clear(u)?;
             correction.correct(f, u)?;
         } else {
-            level.residual(f, u, residual, Scalar::new(0), scalars)?;
+            level.residual_alone(f, u, residual, (Scalar::new(0), scalars))?;
             correction.correct(residual, u)?;
         }
         Ok(true)

@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::seven_point::{At, Plain, fill, get};
 use super::{Reference, Vector};
+use crate::backend::AggregateBackend;
 use crate::error::Result;
 use crate::layout::{Colour, Layout};
 use crate::operator::{Correction, Guess, LineSmoother, Operator, Sweep, Transfer};
@@ -360,5 +361,9 @@ impl SupportsGalerkin for Reference {
     fn update_bodies<T: Real>(&self, correction: &BodyCorrection, bodies: Vec<Bodies>) -> Result<()> {
         *correction.bodies.write().unwrap_or_else(PoisonError::into_inner) = bodies;
         Ok(())
+    }
+
+    fn inverse(&self, matrix: &Matrix) -> Result<Self::AggregateMatrix> {
+        self.aggregate_matrix(matrix.grid().shape.cells(), &matrix.inverse())
     }
 }

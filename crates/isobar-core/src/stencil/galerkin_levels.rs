@@ -5,13 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use super::galerkin::{Grid, Setup};
 use super::{Axis, Diffusion, Hierarchy, Stencil, Supports};
 use crate::backend::{AggregateBackend, AggregateMap, queue};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::operator::{CoarsestSolver, Correction, LevelBackend, LineSmoother, Operator, Transfer, layout_of};
 use crate::real::Real;
-
-/// Grids of no more cells are solved on exactly.
-pub(crate) const COARSEST_CELLS: usize = 256;
 
 /// The finer level of a transfer.
 pub enum Finer<'a, B: SupportsGalerkin, T: Real> {
@@ -28,6 +25,9 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
     /// those below it cost little, and three visits to them save a quarter of the iterations; where small grids cost as much as large ones
     /// that takes more time than it saves. Measured: docs/notes/diffusion-multigrid.md.
     const VISITS: &'static [usize] = &[1, 3];
+    /// Grids of no more cells are solved on exactly, by a dense inverse. The default is that of a processor, where a larger one takes longer than
+    /// the levels that it replaces.
+    const COARSEST_CELLS: usize = 256;
 
     /// A 27-point operator. Lines in z are relaxed all at once by line Jacobi, else in four colours, (i mod 2, j mod 2) = (0, 0),
     /// (1, 0), (0, 1), (1, 1), or in the opposite order where [`Relaxation::first`](crate::operator::Relaxation::first) is black.
@@ -91,6 +91,12 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
     /// # Errors
     /// The errors of the device.
     fn update_bodies<T: Real>(&self, correction: &Self::BodyCorrection<T>, bodies: Self::Bodies) -> Result<()>;
+
+    /// Computes G with A G A = A, see [`coarsest::inverse`](super::galerkin::coarsest::inverse).
+    ///
+    /// # Errors
+    /// The errors of the device.
+    fn inverse(&self, matrix: &Self::Matrix) -> Result<Self::AggregateMatrix>;
 }
 
 /// A level below the finest.
@@ -103,6 +109,7 @@ struct Below<B: SupportsGalerkin, T: Real> {
     transfer: Arc<B::Interpolation<T>>,
     /// Beside its sweeps.
     correction: Arc<B::BodyCorrection<T>>,
+    is_solved: bool,
 }
 
 /// How far a hierarchy goes.
@@ -113,8 +120,18 @@ struct Descent<B: SupportsGalerkin> {
     notes: Vec<String>,
 }
 
-/// Calls `make` with the directions that are halved, the weights and the matrix of each coarser level: of as many levels as are
-/// `wanted` with the finest one, or as it takes to a grid that can be solved on exactly.
+/// A coarser level on the way down.
+struct Coarsened<'a, B: SupportsGalerkin> {
+    /// The directions that were halved.
+    axes: Vec<Axis>,
+    /// Interpolation from it.
+    weights: B::Weights,
+    matrix: &'a B::Matrix,
+    /// Whether it is solved on exactly.
+    is_solved: bool,
+}
+
+/// Calls `make` with each coarser level: as many as are `wanted` with the finest one, or as it takes to a grid that can be solved on exactly.
 ///
 /// # Errors
 /// The errors of `make`; as [`Supports::operator`].
@@ -122,9 +139,9 @@ fn descend<B: SupportsGalerkin>(
     backend: &B,
     finest: B::Matrix,
     wanted: Option<usize>,
-    make: &mut dyn FnMut(Vec<Axis>, B::Weights, &B::Matrix) -> Result<()>,
+    make: &mut dyn FnMut(Coarsened<'_, B>) -> Result<()>,
 ) -> Result<Descent<B>> {
-    let is_small = |matrix: &B::Matrix| backend.grid(matrix).shape.cells() <= COARSEST_CELLS;
+    let is_small = |matrix: &B::Matrix| backend.grid(matrix).shape.cells() <= B::COARSEST_CELLS;
     let (mut matrix, mut levels, mut notes) = (finest, 1, Vec::new());
     while wanted.map_or(!is_small(&matrix), |wanted| levels < wanted) {
         let axes = backend.strong_axes(&matrix)?;
@@ -140,7 +157,8 @@ fn descend<B: SupportsGalerkin>(
         levels += 1;
         let weights;
         (weights, matrix) = backend.coarsen(matrix, &axes)?;
-        make(axes, weights, &matrix)?;
+        let is_solved = is_small(&matrix) && wanted.is_none_or(|wanted| levels == wanted);
+        make(Coarsened { axes, weights, matrix: &matrix, is_solved })?;
     }
     let coarsest = is_small(&matrix).then_some(matrix);
     Ok(Descent { coarsest, notes })
@@ -163,14 +181,16 @@ where
     let mut layout = *layout_of::<B, T>(&**finest);
     let matrix = backend.finest(stencil, finest)?;
     let has_bodies = backend.may_have_bodies(&matrix)?;
-    let top = backend.body_correction::<T>(&layout, bodies(backend, has_bodies, &matrix)?)?;
+    let top = backend
+        .body_correction::<T>(&layout, bodies(backend, has_bodies && !is_only(backend, &matrix, wanted), &matrix)?)?;
     let (mut below, mut transfers, mut gathers) = (Vec::<Below<B, T>>::new(), Vec::new(), None);
     let (mut on, mut fine) = (backend.clone(), stencil.shape());
-    let Descent { coarsest, mut notes } = descend(backend, matrix, wanted, &mut |axes, weights, matrix| {
+    let Descent { coarsest, mut notes } = descend(backend, matrix, wanted, &mut |level| {
+        let Coarsened { axes, weights, matrix, is_solved } = level;
         let Grid { shape, periodic: [x, y, _] } = backend.grid(matrix);
         // Cells of one colour are beside each other where a periodic direction has an odd number of rows.
         let is_odd = y && !shape.ny.is_multiple_of(2);
-        let coarser = on.coarser(fine, shape, is_odd || shape.cells() <= COARSEST_CELLS)?;
+        let coarser = on.coarser(fine, shape, is_odd || shape.cells() <= B::COARSEST_CELLS)?;
         let level = coarser.level();
         let operator = level.coarse::<T>(matrix)?;
         layout = *layout_of::<B, T>(&*operator);
@@ -182,8 +202,8 @@ where
         let transfer = on.interpolation(finer, &own, weights)?;
         transfers.push(coarser.transfer(Arc::clone(&transfer) as _, &own, &layout)?);
         gathers = gathers.take().or(coarser.note(shape));
-        let correction = level.body_correction(&layout, bodies(level, has_bodies, matrix)?)?;
-        below.push(Below { axes, operator, transfer, correction });
+        let correction = level.body_correction(&layout, bodies(level, has_bodies && !is_solved, matrix)?)?;
+        below.push(Below { axes, operator, transfer, correction, is_solved });
         (on, fine) = (level.clone(), shape);
         Ok(())
     })?;
@@ -203,16 +223,19 @@ where
     let update = move |stencil: &Diffusion| {
         let mut matrix = backend.finest(stencil, &finest)?;
         let has_bodies = backend.may_have_bodies(&matrix)?;
-        backend.update_bodies(&top, bodies(&backend, has_bodies, &matrix)?)?;
-        for Below { axes, operator, transfer, correction } in &below {
+        backend.update_bodies(&top, bodies(&backend, has_bodies && !is_only(&backend, &matrix, wanted), &matrix)?)?;
+        for Below { axes, operator, transfer, correction, is_solved } in &below {
             let weights;
             (weights, matrix) = backend.coarsen(matrix, axes)?;
             backend.update_interpolation(transfer, weights)?;
             backend.update_coarse(operator, &matrix)?;
             let on = Operator::<B, T>::backend(&**operator);
-            backend.update_bodies(correction, bodies(on, has_bodies, &matrix)?)?;
+            backend.update_bodies(correction, bodies(on, has_bodies && !is_solved, &matrix)?)?;
         }
-        coarsest.as_ref().map_or(Ok(()), |solver| solver.update(&backend.inverse(&matrix)?))
+        if let Some(solver) = &coarsest {
+            solver.update(backend.inverse(&matrix)?);
+        }
+        Ok(())
     };
     let visits = vec![1; transfers.len()];
     let made = Hierarchy {
@@ -228,10 +251,15 @@ where
     Ok(made.visited(B::VISITS))
 }
 
-/// A rank's share of the bodies of a level, where there can be any and it is not solved on exactly.
-fn bodies<B: SupportsGalerkin>(backend: &B, has_bodies: bool, matrix: &B::Matrix) -> Result<B::Bodies> {
+/// Whether the finest grid is the only one, and solved on exactly.
+fn is_only<B: SupportsGalerkin>(backend: &B, finest: &B::Matrix, wanted: Option<usize>) -> bool {
+    backend.grid(finest).shape.cells() <= B::COARSEST_CELLS && wanted.is_none_or(|wanted| wanted <= 1)
+}
+
+/// A rank's share of the bodies of a level, if they count.
+fn bodies<B: SupportsGalerkin>(backend: &B, count: bool, matrix: &B::Matrix) -> Result<B::Bodies> {
     let grid = backend.grid(matrix).shape;
-    let all = match has_bodies && grid.cells() > COARSEST_CELLS {
+    let all = match count {
         true => backend.bodies(matrix, &Layout::new(grid)?)?,
         false => B::Bodies::default(),
     };
@@ -242,7 +270,7 @@ fn bodies<B: SupportsGalerkin>(backend: &B, has_bodies: bool, matrix: &B::Matrix
 struct DenseSolver<B: AggregateBackend> {
     backend: B,
     cells: B::Aggregates,
-    matrix: RwLock<B::AggregateMatrix>,
+    inverse: RwLock<B::AggregateMatrix>,
     /// f and u of each queue.
     vectors: Vec<Mutex<[B::AggregateVector; 2]>>,
     size: usize,
@@ -255,48 +283,29 @@ impl<B: AggregateBackend> DenseSolver<B> {
     /// As [`AggregateBackend::aggregate_matrix`].
     fn of(backend: &B, matrix: &B::Matrix, layout: &Layout) -> Result<Self>
     where
-        B: Setup,
+        B: SupportsGalerkin,
     {
-        let (shape, inverse) = (backend.grid(matrix).shape, backend.inverse(matrix)?);
+        let (shape, inverse) = (backend.grid(matrix).shape, RwLock::new(backend.inverse(matrix)?));
         let size = shape.cells();
         let cells = AggregateMap::new(shape, (0..size as u32).collect(), size)?.of_part(layout)?;
         let vector = || backend.aggregate_vector(size);
         let vectors =
             (0..=backend.most_queues()).map(|_| Ok(Mutex::new([vector()?, vector()?]))).collect::<Result<_>>()?;
-        Ok(Self {
-            backend: backend.clone(),
-            cells: backend.aggregates(&cells)?,
-            matrix: RwLock::new(backend.aggregate_matrix(size, &inverse)?),
-            vectors,
-            size,
-        })
+        Ok(Self { backend: backend.clone(), cells: backend.aggregates(&cells)?, inverse, vectors, size })
     }
 
-    /// Takes another G.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] for one of another size; as [`DenseSolver::of`].
-    fn update(&self, inverse: &[f64]) -> Result<()> {
-        if inverse.len() != self.size * self.size {
-            let expected = format!("{} cells", self.size);
-            return Err(Error::shape("the coarsest grid", format!("{} entries", inverse.len()), expected));
-        }
-        let matrix = self.backend.aggregate_matrix(self.size, inverse)?;
-        *self.matrix.write().unwrap_or_else(PoisonError::into_inner) = matrix;
-        Ok(())
+    /// Takes the inverse of another matrix of this size.
+    fn update(&self, inverse: B::AggregateMatrix) {
+        *self.inverse.write().unwrap_or_else(PoisonError::into_inner) = inverse;
     }
 }
 
 impl<B: AggregateBackend, T: Real> CoarsestSolver<B, T> for DenseSolver<B> {
     fn solve(&self, f: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()> {
         // All of it is written before it is read, so a panic elsewhere cannot have spoilt it.
-        let matrix = self.matrix.read().unwrap_or_else(PoisonError::into_inner);
+        let inverse = self.inverse.read().unwrap_or_else(PoisonError::into_inner);
         let mut vectors = self.vectors[queue::current()].lock().unwrap_or_else(PoisonError::into_inner);
-        let [sums, solution] = &mut *vectors;
-        self.backend.aggregate_sums(f, &self.cells, sums)?;
-        self.backend.aggregate_multiply(&matrix, sums, solution)?;
-        self.backend.clear(u)?;
-        self.backend.add_aggregated(&self.cells, solution, u)
+        self.backend.multiply_cells(&self.cells, &inverse, &mut vectors, f, u)
     }
 
     fn bytes(&self) -> usize {

@@ -18,7 +18,7 @@ mod weights;
 
 use std::sync::Arc;
 
-use isobar_core::backend::Backend;
+use isobar_core::backend::{AggregateBackend, Backend};
 use isobar_core::error::Result;
 use isobar_core::execute::{self, Serial};
 use isobar_core::layout::{Layout, Shape};
@@ -100,5 +100,9 @@ impl SupportsGalerkin for Cpu {
     fn update_bodies<T: Real>(&self, correction: &BodyCorrection, bodies: Vec<Bodies>) -> Result<()> {
         correction.update(bodies);
         Ok(())
+    }
+
+    fn inverse(&self, matrix: &Matrix) -> Result<Self::AggregateMatrix> {
+        self.aggregate_matrix(matrix.grid().shape.cells(), &matrix.inverse())
     }
 }

@@ -17,6 +17,12 @@ pub fn sources<T: Real>() -> [Source; 4] {
     .map(|(name, text)| Source::new(name, text).define("REAL", c_name::<T>()))
 }
 
+/// Returns the source of products in one precision, for levels that do not fill the GPU or for all.
+pub fn apply_source<T: Real>(is_small: bool) -> Source {
+    let [apply, ..] = sources::<T>();
+    if is_small { apply.define("SMALL", 1) } else { apply }
+}
+
 /// Returns the source of the relaxation of columns in one precision, for blocks of at most this many threads, 256 or 512.
 pub fn columns_source<T: Real>(threads: usize) -> Source {
     let [_, lines, ..] = sources::<T>();

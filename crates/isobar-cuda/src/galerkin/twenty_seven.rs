@@ -13,7 +13,7 @@ use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin::couplings::{COLOURS, Grid, UPPER};
 
 use super::setup::Matrix;
-use super::sources::{bits, cell_block, columns_source, sources};
+use super::sources::{apply_source, bits, cell_block, columns_source, sources};
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments, Launch, refuse_while_recording};
@@ -124,10 +124,11 @@ impl<T: Real> TwentySeven<T> {
         let layout = slab.layout(whole, periodic[1])?;
         let (shape @ Shape { nx, ny, nz }, periodic) = (layout.shape(), layout.periodic_within(periodic));
         check_size(shape)?;
-        let [apply, lines, ..] = sources::<T>();
-        let [apply, lines] = [apply, lines].map(|source| cuda.module(source));
-        apply.prepare(&["residual", "residual_field", "residual_later"], 0)?;
+        let [_, lines, ..] = sources::<T>();
+        let blocks: usize = Self::cell_grid(&layout).into_iter().product();
         let limits = (cuda.context().multiprocessors, cuda.context().shared_memory);
+        let [apply, lines] = [apply_source::<T>(blocks <= 2 * limits.0), lines].map(|source| cuda.module(source));
+        apply.prepare(&["residual_field", "residual_later"], 0)?;
         let chunks = Chunks::new::<T>(&layout, periodic, limits);
         lines.prepare(&["begin_factorise", "factorise"], 0)?;
         let is_small = chunks.is_some_and(|chunks| chunks.lanes * chunks.count <= 256);
@@ -160,7 +161,6 @@ impl<T: Real> TwentySeven<T> {
             periodic: bits(periodic),
             rows: [-(before as i32), (ny + after) as i32],
         };
-        let blocks = Self::cell_grid(&layout).into_iter().product();
         let reduction = Reduction::new(cuda.context(), blocks)?;
         let precision = PhantomData;
         let this = Self {
@@ -311,6 +311,17 @@ impl<T: Real> Operator<Cuda, T> for TwentySeven<T> {
         self.cuda.fill(u, &Colour::BOTH)?;
         self.pass("residual", &[f.pointer(), u.pointer(), r.pointer()], Some(scalars.pointer(norm)))?;
         self.cuda.sum(&self.layout, &[norm], scalars)
+    }
+
+    fn residual_alone(
+        &self,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        r: &mut Vector<T>,
+        _: (Scalar, &mut Scalars),
+    ) -> Result<()> {
+        self.cuda.fill(u, &Colour::BOTH)?;
+        self.residual_field(f, u, r)
     }
 
     fn residual_norm(

@@ -25,12 +25,24 @@ KERNEL(sum_runs, __launch_bounds__(256))(int items, const unsigned int* __restri
             for (unsigned int c = 0; c < length; c++) sum += double(from[c]);
             continue;
         }
-        for (int other = 0; other < count; other++) {
-            const unsigned long long one = __shfl_sync(0xffffffffu, run, other);
-            const T* from = x + (one >> 16);
-            const int cells = int(one & 0xffff);
+        // The first cells of several runs at once; runs beyond the last are empty.
+        constexpr int TOGETHER = 8;
+        for (int first = 0; first < count; first += TOGETHER) {
+            T value[TOGETHER];
+#pragma unroll
+            for (int other = 0; other < TOGETHER; other++) {
+                const unsigned long long one = __shfl_sync(0xffffffffu, run, first + other);
+                value[other] = lane < int(one & 0xffff) ? x[(one >> 16) + lane] : T(0);
+            }
+#pragma unroll
+            for (int other = 0; other < TOGETHER; other++) {
+                const unsigned long long one = __shfl_sync(0xffffffffu, run, first + other);
+                const T* from = x + (one >> 16);
+                const int cells = int(one & 0xffff);
+                sum += double(value[other]);
 #pragma unroll 4
-            for (int c = lane; c < cells; c += 32) sum += double(from[c]);
+                for (int c = lane + 32; c < cells; c += 32) sum += double(from[c]);
+            }
         }
     }
     for (int offset = 16; offset > 0; offset >>= 1) sum += __shfl_down_sync(0xffffffffu, sum, offset);
@@ -47,6 +59,30 @@ KERNEL(sum_items, __launch_bounds__(1024))(const unsigned int* __restrict__ firs
     for (unsigned int n = first_item[aggregate] + threadIdx.x; n < end; n += blockDim.x) sum[0] += partial[n];
     block_sum<1>(sum, scratch);
     if (threadIdx.x == 0) sums[aggregate] = sum[0];
+}
+
+// u = M f, with a row of M for each aggregate of one cell, whose runs say where it is. A warp for a row; block 256. Shared memory: a number for each.
+KERNEL(multiply_cells, __launch_bounds__(256))(int size, const unsigned long long* __restrict__ runs, const double* __restrict__ m,
+                                               const T* __restrict__ f, T* __restrict__ u) {
+    extern __shared__ __align__(16) double values[];
+    // Entries of a lane that setup has written, and that are loaded before this kernel waits for the one before.
+    constexpr int EARLY = 16;
+    const int lane = threadIdx.x & 31, row = blockIdx.x * 8 + (threadIdx.x >> 5);
+    const double* const entries = m + (size_t)min(row, size - 1) * size;
+    double entry[EARLY];
+#pragma unroll
+    for (int n = 0; n < EARLY; n++) entry[n] = lane + 32 * n < size ? entries[lane + 32 * n] : 0;
+    await_previous();
+    for (int n = threadIdx.x; n < size; n += 256) values[n] = f[runs[n] >> 16];
+    __syncthreads();
+    if (row >= size) return;
+    double sum = 0;
+#pragma unroll
+    for (int n = 0; n < EARLY; n++) sum += lane + 32 * n < size ? entry[n] * values[lane + 32 * n] : 0;
+#pragma unroll 8
+    for (int n = lane + 32 * EARLY; n < size; n += 32) sum += entries[n] * values[n];
+    for (int offset = 16; offset > 0; offset >>= 1) sum += __shfl_down_sync(0xffffffffu, sum, offset);
+    if (lane == 0) u[runs[row] >> 16] = T(sum);
 }
 
 // Assigns all cells to aggregate 0, and padding to none. Block 256.

@@ -103,6 +103,8 @@ pub mod galerkin {
         pub const COLLAPSED: &str = include_str!("galerkin/setup/collapsed.cu");
         /// Search for strongly coupled aggregates.
         pub const BODIES: &str = include_str!("galerkin/setup/bodies.cu");
+        /// The inverse of the coarsest matrix.
+        pub const INVERSE: &str = include_str!("galerkin/setup/inverse.cu");
     }
 }
 

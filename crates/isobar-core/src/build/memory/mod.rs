@@ -19,7 +19,6 @@ use crate::real::Precision;
 use crate::solver::{bicgstab, cg};
 use crate::stencil::TensorProduct;
 use crate::stencil::galerkin::sizes::level_sizes;
-use crate::stencil::galerkin_levels::COARSEST_CELLS;
 use crate::stencil::halving::{End, halvings};
 
 pub use matrix_size::{MatrixKind, MatrixSize};
@@ -42,6 +41,8 @@ pub struct Overhead {
     pub vectors: f64,
     /// Memory of the device in which it makes Galerkin levels; zero where the host makes them. B a cell of the finest grid
     pub galerkin: f64,
+    /// Cells of the coarsest Galerkin grid, which has a dense inverse, at most.
+    pub coarsest: usize,
     /// Whether Jacobi's method needs the faces of a tensor product.
     pub stores_faces: bool,
 }
@@ -284,7 +285,8 @@ impl Count<'_> {
             return Ok(());
         }
         let made_from = fine;
-        let sizes = level_sizes(fine, strengths, wanted.map(|wanted| wanted.saturating_sub(count)));
+        let sizes =
+            level_sizes(fine, strengths, self.overhead.coarsest, wanted.map(|wanted| wanted.saturating_sub(count)));
         // Elimination factors of the finest lines.
         self.vectors(if shape.nz > 1 { self.overhead.vectors } else { 0.0 }, &Layout::new(fine)?, size);
         // On the host: couplings with ghosts, before and after a direction is halved, and weights while they are relaxed; three quarters
@@ -303,9 +305,11 @@ impl Count<'_> {
             self.add(HOST, 0.0, if n == 0 { setup } else { 0.75 * setup });
             fine = shape;
         }
-        let inverse = DOUBLE * (fine.cells().min(COARSEST_CELLS) as f64).powi(2);
+        let inverse = DOUBLE * (fine.cells().min(self.overhead.coarsest) as f64).powi(2);
         self.add(DEVICE, inverse, self.overhead.galerkin * made_from.cells() as f64);
-        self.add(HOST, 0.0, inverse);
+        if self.overhead.galerkin == 0.0 {
+            self.add(HOST, 0.0, inverse);
+        }
         Ok(())
     }
 

@@ -44,12 +44,6 @@ pub trait Setup {
     /// # Errors
     /// See [`Setup::coarsen`].
     fn bodies(&self, matrix: &Self::Matrix, layout: &Layout) -> Result<Self::Bodies>;
-
-    /// Computes G with A G A = A, see [`coarsest::inverse`].
-    ///
-    /// # Errors
-    /// The errors of the device.
-    fn inverse(&self, matrix: &Self::Matrix) -> Result<Vec<f64>>;
 }
 
 /// A matrix from which levels are made on the host.
@@ -100,6 +94,11 @@ impl Matrix {
         in_its_precision!(Matrix, self, matrix => matrix.grid)
     }
 
+    /// Computes G with A G A = A, row by row, see [`coarsest::inverse`].
+    pub fn inverse(&self) -> Vec<f64> {
+        in_its_precision!(Matrix, self, matrix => coarsest::inverse(matrix))
+    }
+
     /// Returns its numbers in double precision.
     pub fn in_double(&self) -> Couplings {
         in_its_precision!(Matrix, self, matrix => matrix.in_double())
@@ -145,9 +144,5 @@ impl<E: Execute> Setup for E {
 
     fn bodies(&self, matrix: &Matrix, layout: &Layout) -> Result<Vec<Bodies>> {
         Ok(in_its_precision!(Matrix, matrix, matrix => bodies::find(self, matrix, layout)))
-    }
-
-    fn inverse(&self, matrix: &Matrix) -> Result<Vec<f64>> {
-        Ok(in_its_precision!(Matrix, matrix, matrix => coarsest::inverse(matrix)))
     }
 }

@@ -6,8 +6,8 @@ use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, Shape};
 use isobar_core::real::{Precision, Real};
 use isobar_core::stencil::Axis;
+use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::galerkin::couplings::{UPPER, strong};
-use isobar_core::stencil::galerkin::{Couplings, Execute, Grid};
 use isobar_core::stencil::{MOST_CONTRAST_SINGLE, MOST_SINGLE};
 
 use super::sources::{Number, expect_levels, measures, source};
@@ -311,41 +311,6 @@ impl Matrix {
 
     pub(super) fn has_contrast(&self) -> bool {
         self.has_contrast
-    }
-
-    /// Copies the matrix to the host.
-    pub(super) fn on_host(&self, execute: &impl Execute) -> Result<Couplings> {
-        let cells = self.cells();
-        let len = (count(&self.present) + 1) * cells;
-        let bytes = self.number.bytes() * len;
-        let copy = Buffer::new(self.cuda.context(), bytes, "the coarsest matrix")?;
-        copy.fill_from(self.fields.start())?;
-        let values: Vec<f64> = match self.number {
-            Number::Double => {
-                let mut values = vec![0.0; len];
-                copy.read(&mut values)?;
-                values
-            }
-            Number::Single => {
-                let mut values = vec![0f32; len];
-                copy.read(&mut values)?;
-                values.into_iter().map(f64::from).collect()
-            }
-        };
-        let (grid, Shape { nx, ny, nz }) = (self.grid, self.grid.shape);
-        let mut matrix = Couplings::zeros(execute, grid, self.present);
-        for (j, plane) in matrix.planes_mut().iter_mut().enumerate() {
-            // Even planes before odd ones.
-            let folded = j / 2 + if j % 2 == 1 { ny.div_ceil(2) } else { 0 };
-            let all = plane.couplings.iter_mut().filter(|field| !field.is_empty()).chain([&mut plane.sums]);
-            for (field, from) in all.zip(values.chunks_exact(cells)) {
-                for (i, k) in (0..nz).flat_map(|k| (0..nx).map(move |i| (i, k))) {
-                    field[grid.at(i as isize, k as isize)] = from[folded + ny * (i + nx * k)];
-                }
-                grid.fill_ghosts(field);
-            }
-        }
-        Ok(matrix)
     }
 }
 

@@ -2,14 +2,14 @@
 //! single precision if the levels are, and if couplings vary so little that this is accurate enough.
 //!
 //! * `matrix`: the matrix from a diffusion operator's coefficients, its strong directions, its levels,
-//! * `weights`: interpolation and product in one direction; `bodies`: strongly coupled aggregates,
+//! * `weights`: interpolation and product in one direction; `bodies`: strongly coupled aggregates; `inverse`: of the coarsest matrix,
 //! * `sources`: their kernels; `workspace`: the memory for all of these during setup, at most 9.6 vectors of the finest
 //!   level in double precision.
 //!
-//! The host receives the means of couplings, from which it chooses the directions, and the number of aggregates. It inverts the coarsest
-//! matrix.
+//! The host receives the means of couplings, from which it chooses the directions, and the number of aggregates.
 
 mod bodies;
+mod inverse;
 mod matrix;
 mod sources;
 mod weights;
@@ -24,7 +24,7 @@ pub use weights::DirectionWeights;
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
 use isobar_core::stencil::Axis;
-use isobar_core::stencil::galerkin::{Grid, Serial, Setup, coarsest};
+use isobar_core::stencil::galerkin::{Grid, Setup};
 
 use crate::cuda::Cuda;
 
@@ -58,9 +58,5 @@ impl Setup for Cuda {
 
     fn bodies(&self, matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
         bodies::find(matrix, layout)
-    }
-
-    fn inverse(&self, matrix: &Matrix) -> Result<Vec<f64>> {
-        Ok(coarsest::inverse(&matrix.on_host(&Serial)?))
     }
 }

@@ -8,6 +8,7 @@ use isobar_core::stencil::galerkin::couplings::{UPPER, along};
 use isobar_core::stencil::galerkin::product::{COLLAPSED, coarse_offsets};
 use isobar_core::stencil::galerkin::weights::{LEANING, NEARLY_ONE, NEGLIGIBLE as NEGLIGIBLE_WEIGHT};
 
+use crate::aggregate;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::galerkin::sources::{self, bits};
@@ -59,7 +60,7 @@ pub fn source<T: Real>(number: Number) -> Source {
 }
 
 /// Returns all other sources, with products for any matrix and for one with couplings in these directions.
-pub fn sources(number: Number, present: &[bool; UPPER], coarse: &[bool; UPPER]) -> [Source; 6] {
+pub fn sources(number: Number, present: &[bool; UPPER], coarse: &[bool; UPPER]) -> [Source; 7] {
     [
         measures(number),
         weights_source(number),
@@ -67,6 +68,7 @@ pub fn sources(number: Number, present: &[bool; UPPER], coarse: &[bool; UPPER]) 
         product_of(number, present, coarse),
         collapsed_source(number),
         bodies_source(number),
+        inverse_source(number),
     ]
 }
 
@@ -104,6 +106,10 @@ pub(super) fn bodies_source(number: Number) -> Source {
         .define("DAMPING", literal(DAMPING))
 }
 
+pub(super) fn inverse_source(number: Number) -> Source {
+    number.source("galerkin_inverse", kernels::INVERSE)
+}
+
 /// Returns the couplings of the matrices between the seven-point matrix and the one coarsened in all directions.
 fn on_the_way(grid: &Grid) -> [[bool; UPPER]; 4] {
     let first = std::array::from_fn(|n| Axis::ALL.into_iter().any(|axis| n == along(axis)));
@@ -138,14 +144,18 @@ pub(crate) fn expect_levels<T: Real>(cuda: &Cuda, number: Number, grid: &Grid, h
     cuda.expect(measures(number), &["look_at_finest", "mean_couplings"]);
     cuda.expect(weights_source(number), COMPUTE.as_flattened());
     cuda.expect(collapsed_source(number), &HOLD);
-    let [apply, lines, interpolate, bodies] = sources::sources::<T>();
-    cuda.expect(apply, &["residual", "residual_field", "residual_later"]);
+    let [_, lines, interpolate, bodies] = sources::sources::<T>();
+    for is_small in [false, true] {
+        cuda.expect(sources::apply_source::<T>(is_small), &["residual_field", "residual_later"]);
+    }
     cuda.expect(lines, &["begin_factorise", "factorise"]);
     cuda.expect(
         interpolate,
         &["prolong", "prolong_halved", "restrict_field", "restrict_halved", "restrict_even", "restrict_odd"],
     );
     cuda.expect(any_product(number), &PRODUCT);
+    cuda.expect(inverse_source(number), &["begin_inverse", "invert_block", "eliminate_block"]);
+    cuda.expect(aggregate::source::<T>(), &["multiply_cells"]);
     if has_contrast {
         cuda.expect(bodies, &["correct_bodies"]);
     }

@@ -2,33 +2,60 @@
 #include "galerkin/twenty_seven.cuh"
 #include "reduce.cuh"
 
+// SMALL: 1 on levels that do not fill the GPU. There threads have the registers to load their rows of A before they wait for the kernel before.
+#ifdef SMALL
+#define BOUNDS __launch_bounds__(256, 1)
+#else
+#define SMALL 0
 #define BOUNDS __launch_bounds__(256)
+#endif
 
-__device__ __forceinline__ T times(const Matrix& a, const T* __restrict__ u, int i, int j, int k) {
-    const long long at = place(a, i, j, k);
-    const T here = u[at];
-    T sum = __ldg(a.sums + at) * here;
-    for_each_coupling<EVERYWHERE>(a, columns_around(a, i, j), k, [&](const Coupling& to) {
-        const T there = u[to.to];
-        sum += to.c * (to.exists ? here - there : T(0));
-    });
-    return sum;
-}
+// A thread's row of A.
+struct OwnRow {
+    const Matrix& a;
+    int k;
+    bool exists;
+    long long at;
+    T sum;
+    Around around;
+    Loaded strengths;
+
+    __device__ __forceinline__ OwnRow(const Matrix& a) : a(a) {
+        if (!SMALL) await_previous();
+        int i, j;
+        exists = own_cell(a, i, j, k);
+        if (exists) {
+            at = place(a, i, j, k);
+            sum = __ldg(a.sums + at);
+            around = columns_around(a, i, j);
+            if (SMALL) strengths = load_strengths<EVERYWHERE>(a, around, k);
+        }
+        if (SMALL) await_previous();
+    }
+    // A u
+    __device__ __forceinline__ T times(const T* __restrict__ u) const {
+        const T here = u[at];
+        T total = sum * here;
+        auto add = [&](const Coupling& to) {
+            const T there = u[to.to];
+            total += to.c * (to.exists ? here - there : T(0));
+        };
+        if (SMALL) for_each_coupling<EVERYWHERE>(a, around, k, strengths, add);
+        else for_each_coupling<EVERYWHERE>(a, around, k, add);
+        return total;
+    }
+};
 
 // y = A x
 KERNEL(apply, BOUNDS)(Matrix a, const T* __restrict__ x, T* __restrict__ y) {
-    await_previous();
-    int i, j, k;
-    if (own_cell(a, i, j, k)) y[place(a, i, j, k)] = times(a, x, i, j, k);
+    const OwnRow row(a);
+    if (row.exists) y[row.at] = row.times(x);
 }
 
 // r = f - A u
 KERNEL(residual_field, BOUNDS)(Matrix a, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r) {
-    await_previous();
-    int i, j, k;
-    if (!own_cell(a, i, j, k)) return;
-    const long long at = place(a, i, j, k);
-    r[at] = f[at] - times(a, u, i, j, k);
+    const OwnRow row(a);
+    if (row.exists) r[row.at] = f[row.at] - row.times(u);
 }
 
 // sum c u over the selected couplings.
@@ -58,14 +85,12 @@ KERNEL(residual_later, BOUNDS)(Matrix a, int turn, const T* __restrict__ u, T* _
 // r = f - A u and result = |r|^2
 KERNEL(residual, BOUNDS)(Matrix a, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r, double* partial,
                          unsigned int* counter, double* result) {
-    await_previous();
+    const OwnRow row(a);
     __shared__ double sums[32];
     double square[1] = {0};
-    int i, j, k;
-    if (own_cell(a, i, j, k)) {
-        const long long at = place(a, i, j, k);
-        const T value = f[at] - times(a, u, i, j, k);
-        r[at] = value;
+    if (row.exists) {
+        const T value = f[row.at] - row.times(u);
+        r[row.at] = value;
         square[0] = double(value) * double(value);
     }
     grid_sum<1>(square, sums, partial, counter, result);
@@ -74,12 +99,11 @@ KERNEL(residual, BOUNDS)(Matrix a, const T* __restrict__ f, const T* __restrict_
 // result = |f - A u|^2
 KERNEL(residual_norm, BOUNDS)(Matrix a, const T* __restrict__ f, const T* __restrict__ u, double* partial,
                               unsigned int* counter, double* result) {
-    await_previous();
+    const OwnRow row(a);
     __shared__ double sums[32];
     double square[1] = {0};
-    int i, j, k;
-    if (own_cell(a, i, j, k)) {
-        const double value = double(f[place(a, i, j, k)] - times(a, u, i, j, k));
+    if (row.exists) {
+        const double value = double(f[row.at] - row.times(u));
         square[0] = value * value;
     }
     grid_sum<1>(square, sums, partial, counter, result);

@@ -31,7 +31,8 @@ KERNEL(begin_factorise, __launch_bounds__(256))(Matrix a) {
 // Pivots are sums of row sums and couplings, without subtractions, in double precision. Block 64, one thread per column; grid:
 // (m, (j, colour)).
 KERNEL(factorise, __launch_bounds__(64))(Matrix a) {
-    await_previous();
+    // Relaxation reads the pivots before it waits.
+    await_previous_alone();
     const int j = blockIdx.y >> 1, i = 2 * (blockIdx.x * blockDim.x + threadIdx.x) + ((j + blockIdx.y) & 1);
     if (i >= a.nx) return;
     const long long first = place(a, i, j, 0);
@@ -158,7 +159,7 @@ __device__ __forceinline__ void relax(const Matrix& a, const Columns& colour, T 
     const T* __restrict__ upwards = has_upwards ? a.couplings[UPWARDS] : a.sums;
     const bool is_ring = WHICH == ACROSS && has_upwards && (a.periodic & 4) && !colour.from_zero;
 
-    // What later loops need of the chunk's first layer, its only one on small levels, is loaded together with all else.
+    // What the chunk's first layer, its only one on small levels, needs of the matrix is loaded before this kernel waits for the one before.
     const long long begins = first + (long long)a.pitch * min(begin, a.nz - 1);
     const T first_inverse = a.inverse[begins], first_ratio = a.ratio[begins], first_below = upwards[begins - (begin > 0 ? a.pitch : 0)];
     auto inverse_of = [&](int k) { return IS_SMALL && k == begin ? first_inverse : a.inverse[first + (long long)a.pitch * k]; };
@@ -169,15 +170,21 @@ __device__ __forceinline__ void relax(const Matrix& a, const Columns& colour, T 
         return k > 0 ? c : T(0);
     };
 
+    Loaded of_first;
+    if (IS_SMALL) of_first = load_strengths<WHICH>(a, around, min(begin, a.nz - 1));
+    await_previous();
+
     T slope = T(1), offset = T(0);
     for (int k = begin; k < end; k++) {
         const long long at = first + (long long)a.pitch * k;
         T sum = f[at];
         const T inverse = inverse_of(k), below = below_of(k);
-        for_each_coupling<WHICH>(a, around, k, [&](const Coupling& to) {
+        auto add = [&](const Coupling& to) {
             const T value = u[to.to];
             sum += to.c * (to.exists ? value : T(0));
-        });
+        };
+        if (IS_SMALL && k == begin) for_each_coupling<WHICH>(a, around, k, of_first, add);
+        else for_each_coupling<WHICH>(a, around, k, add);
         if (is_ring && (k == 0 || k + 1 == a.nz)) {
             // Values at the other end of a periodic direction are old.
             const long long other = first + (long long)a.pitch * (a.nz - 1 - k);
@@ -220,24 +227,20 @@ __device__ __forceinline__ void relax(const Matrix& a, const Columns& colour, T 
     }
 }
 
-#define BOUNDS __launch_bounds__(COLUMN_THREADS, 2)
+#define BOUNDS __launch_bounds__(COLUMN_THREADS, IS_SMALL ? 1 : 2)
 
 KERNEL(relax_alone, BOUNDS)(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
-    await_previous();
     relax<NOWHERE>(a, colour, rho, f, u);
 }
 
 KERNEL(relax_beside, BOUNDS)(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
-    await_previous();
     relax<BESIDE>(a, colour, rho, f, u);
 }
 
 KERNEL(relax_between_planes, BOUNDS)(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
-    await_previous();
     relax<IN_OTHER_PLANES>(a, colour, rho, f, u);
 }
 
 KERNEL(relax_columns, BOUNDS)(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
-    await_previous();
     relax<ACROSS>(a, colour, rho, f, u);
 }

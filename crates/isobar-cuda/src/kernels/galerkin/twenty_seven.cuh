@@ -77,8 +77,42 @@ struct Coupling {
 // Selections of neighbours by their parity differences in i and j, bit |dx| + 2 |dy|.
 constexpr unsigned int EVERYWHERE = 15, ACROSS = 14, BESIDE = 2, IN_OTHER_PLANES = 12, NOWHERE = 0;
 
-template <unsigned int WHICH, bool ALL, class F>
-__device__ __forceinline__ void for_each_present(const Matrix& a, const Around& around, int k, F f) {
+// The strengths of a cell's couplings, two for each stored direction, upper before lower: read when they are used, or loaded before. Setup wrote
+// them more than a launch ago, so that a kernel may load them before it waits for the one before.
+struct Stored {
+    const Matrix& a;
+    __device__ __forceinline__ T operator()(int n, long long at) const { return __ldg(a.couplings[n >> 1] + at); }
+};
+
+struct Loaded {
+    T c[2 * UPPER];
+    __device__ __forceinline__ T operator()(int n, long long) const { return c[n]; }
+};
+
+template <unsigned int WHICH, bool ALL>
+__device__ __forceinline__ Loaded load_present(const Matrix& a, const Around& around, int k) {
+    Loaded strengths;
+    const long long own = around.first[1][1] + (long long)a.pitch * k;
+#pragma unroll
+    for (int n = 0; n < UPPER; n++) {
+        const int dx = (n + 14) % 3 - 1, dy = (n + 14) / 9 - 1, dz = (n + 14) / 3 % 3 - 1;
+        if (!(WHICH >> ((dx ? 1 : 0) + (dy ? 2 : 0)) & 1)) continue;
+        if (!ALL && !(a.present >> n & 1)) continue;
+        int z = k - dz;
+        z += z < 0 ? a.nz : z >= a.nz ? -a.nz : 0;
+        strengths.c[2 * n] = __ldg(a.couplings[n] + own);
+        strengths.c[2 * n + 1] = __ldg(a.couplings[n] + around.first[1 - dx][1 - dy] + (long long)a.pitch * z);
+    }
+    return strengths;
+}
+
+template <unsigned int WHICH> __device__ __forceinline__ Loaded load_strengths(const Matrix& a, const Around& around, int k) {
+    if (a.present == (1u << UPPER) - 1) return load_present<WHICH, true>(a, around, k);
+    return load_present<WHICH, false>(a, around, k);
+}
+
+template <unsigned int WHICH, bool ALL, class C, class F>
+__device__ __forceinline__ void for_each_present(const Matrix& a, const Around& around, int k, const C& strength, F f) {
     const long long own = around.first[1][1] + (long long)a.pitch * k;
     const bool is_ring = a.periodic & 4;
 #pragma unroll
@@ -95,7 +129,7 @@ __device__ __forceinline__ void for_each_present(const Matrix& a, const Around& 
             Coupling coupling;
             coupling.exists = (around.exist >> bit & 1) && (is_within || is_ring);
             coupling.to = around.first[1 + sign * dx][1 + sign * dy] + (long long)a.pitch * z;
-            const T c = __ldg(a.couplings[n] + (sign > 0 ? own : coupling.to));
+            const T c = strength(2 * n + (sign < 0), sign > 0 ? own : coupling.to);
             coupling.c = coupling.exists ? c : T(0);
             coupling.in_line = dx == 0 && dy == 0 && is_within;
             coupling.upwards = sign * dz > 0;
@@ -106,10 +140,15 @@ __device__ __forceinline__ void for_each_present(const Matrix& a, const Around& 
 }
 
 // Calls f for the selected couplings of a cell in a column, present or zero.
+template <unsigned int WHICH, class C, class F>
+__device__ __forceinline__ void for_each_coupling(const Matrix& a, const Around& around, int k, const C& strength, F f) {
+    if (a.present == (1u << UPPER) - 1) for_each_present<WHICH, true>(a, around, k, strength, f);
+    else for_each_present<WHICH, false>(a, around, k, strength, f);
+}
+
 template <unsigned int WHICH, class F>
 __device__ __forceinline__ void for_each_coupling(const Matrix& a, const Around& around, int k, F f) {
-    if (a.present == (1u << UPPER) - 1) for_each_present<WHICH, true>(a, around, k, f);
-    else for_each_present<WHICH, false>(a, around, k, f);
+    for_each_coupling<WHICH>(a, around, k, Stored{a}, f);
 }
 
 // Computes this thread's cell, (m, k) in a block and (j, colour) in the grid; returns whether there is one.

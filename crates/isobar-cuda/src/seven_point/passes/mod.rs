@@ -170,7 +170,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
             stencil: RwLock::new(stencil.clone()),
         };
         let blocks = |grid: [usize; 3]| grid.into_iter().product::<usize>();
-        let most = blocks(this.pass_grid_of(FEWEST_ROWS.min(shape.ny)));
+        let most = blocks(this.pass_grid_of(fewest_rows(shape)));
         this.reduction = Reduction::new(context, most.max(blocks(this.line_grid(2))))?;
         Ok(this)
     }
@@ -407,16 +407,18 @@ fn with_all(arguments: Arguments, pointers: &[Pointer]) -> Arguments {
     pointers.iter().fold(arguments, |arguments, &pointer| arguments.with(pointer))
 }
 
-/// The fewest rows of a warp, if there are as many.
-const FEWEST_ROWS: usize = 4;
+/// Returns the fewest rows of a warp, if there are as many: each has an extra row before the first, but small grids need many warps.
+fn fewest_rows(shape: Shape) -> usize {
+    if shape.nz == 1 { 1 } else { shape.ny.min(2) }
+}
 
 /// Chooses the number of rows per warp such that the GPU's resident blocks are filled two or four times without
-/// remainder; at least a few, so that the extra row before the first does not matter.
+/// remainder.
 fn rows_a_warp(shape: Shape, resident_blocks: usize) -> usize {
     let strips = shape.nx.div_ceil(64);
     // Measured: docs/notes/cuda-kernels.md.
     let waves = if shape.nz == 1 { 2 } else { 4 };
     let blocks = waves * resident_blocks;
     let segments = if shape.nz == 1 { blocks / strips * ROWS } else { blocks / (strips * shape.nz.div_ceil(ROWS)) };
-    shape.ny.div_ceil(segments.max(1)).max(FEWEST_ROWS.min(shape.ny))
+    shape.ny.div_ceil(segments.max(1)).max(fewest_rows(shape))
 }
