@@ -1,259 +1,45 @@
-//! Restriction and prolongation of the tensor-product operator, a whole plane at a time. Safety of all memory accesses:
-//! see the module `seven_point::kernels`.
+//! Interpolation of the tensor-product operator's transfers. Safety of all memory accesses: see the module `seven_point::kernels`.
 
-use std::sync::Arc;
+use std::ops::Range;
 
-use isobar_core::backend::{Backend, HostScalars, Scalar};
-use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{
-    Guess, LineSmoother, Sweep, Transfer, prolong_smooth_unfused, smooth_residual_restrict_unfused,
-};
-use isobar_core::options::Smoother;
 use isobar_core::real::Real;
-use pulp::{Simd, WithSimd};
 
-use crate::cpu::Cpu;
-use crate::geometry::{Around, Geometry, HalfPlane, View, Which, Window, starts_by_parity};
-use crate::seven_point::kernels::ResidualRow;
-use crate::seven_point::{ChunkSpace, Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};
-use crate::shared::{RowMut, Shared};
-use crate::tensor_product::{Factors, TensorProduct};
-use crate::vector::Vector;
+use crate::geometry::{Geometry, starts_by_parity};
+use crate::shared::Shared;
+use crate::tensor_product::Factors;
+use crate::transfer::Planes;
 
-/// The transfer between two levels of the tensor-product operator.
+/// Pairs of columns in x and y, and bilinear interpolation.
 #[derive(Debug)]
-pub struct Bilinear<T: Real> {
-    fine: Arc<TensorProduct<T>>,
-    coarse: Layout,
-}
+pub(crate) struct Bilinear;
 
-/// The vector that a restriction sums.
-#[derive(Clone, Copy)]
-enum Restricted<T> {
-    /// A stored vector.
-    Vector(Shared<T>),
-    /// f − A u, known to vanish on the other colours.
-    Residual { vectors: [Shared<T>; 2], colours: &'static [Colour] },
-    /// f − A u after one sweep from zero, on the colour swept first. Its columns were solved with zeros around them, so
-    /// that the residual is −d Σ α u of the second half sweep's u: no vertical term, no cancellation.
-    AfterSweepFromZero { u: Shared<T>, colours: &'static [Colour] },
-}
+impl<T: Real> Planes<T> for Bilinear {
+    type Stored = Factors<T>;
 
-impl<T: Real> Bilinear<T> {
-    pub(crate) fn new(fine: &Arc<TensorProduct<T>>, coarse: Layout) -> Self {
-        Self { fine: Arc::clone(fine), coarse }
+    const SKIPS_SOLVED: bool = true;
+
+    fn ends_with(&self, fine: &Layout, j: usize) -> Option<(usize, Range<usize>)> {
+        (j % 2 == 1 || j + 1 == fine.shape().ny).then(|| (j / 2, j / 2 * 2..j + 1))
     }
 
-    /// Computes f_c = R … on the coarse plane of fine planes j − 1 and j, or of the last one alone; does nothing on the
-    /// first of a pair.
-    fn restrict_plane(&self, c: &Factors<T>, j: usize, what: Restricted<T>, coarse_f: Shared<T>, row: &mut [T]) {
-        let is_last = j + 1 == self.fine.geometry().layout.shape().ny;
-        let fine_planes = match j % 2 {
-            1 => [Some(j - 1), Some(j)],
-            _ if is_last => [Some(j), None],
-            _ => return,
-        };
-        let restrict = Restrict { coarse: &self.coarse, fine_planes, what, coarse_f, row };
-        crate::seven_point::Stored::run(c, self.fine.cpu(), self.fine.geometry(), restrict);
+    fn halves_x(&self) -> bool {
+        true
     }
 
-    /// Runs a pass whose only stage restricts.
-    fn restriction(&self, what: Restricted<T>, coarse_f: &mut Vector<T>) {
-        let coarse_f = coarse_f.share_mut();
-        self.fine.plain_pass(|c, j, space| self.restrict_plane(c, j, what, coarse_f, &mut space.natural[0]));
+    fn layers(&self, coarse_k: usize) -> Range<usize> {
+        coarse_k..coarse_k + 1
     }
-
-    /// Computes u += P u_c on the given colours of plane j.
-    fn prolong_plane(&self, j: usize, colours: &[Colour], coarse_u: Shared<T>, u: Shared<T>, row: &mut [T]) {
-        let prolong = Prolong { g: self.fine.geometry(), coarse: &self.coarse, j, colours, coarse_u, u, row };
-        self.fine.cpu().dispatch::<T, _>(prolong);
-    }
-}
-
-impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
-    fn fine(&self) -> &dyn LineSmoother<Cpu, T> {
-        &*self.fine
-    }
-
-    fn coarse_layout(&self) -> &Layout {
-        &self.coarse
-    }
-
-    fn restrict(&self, f: &mut Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
-        self.restriction(Restricted::Vector(f.share()), coarse_f);
-        Ok(())
-    }
-
-    fn prolong(&self, coarse_u: &mut Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        self.fine.cpu().fill(coarse_u, &Colour::BOTH)?;
-        let (coarse_u, u) = (coarse_u.share(), u.share_mut());
-        self.fine.plain_pass(|_, j, space| self.prolong_plane(j, &Colour::BOTH, coarse_u, u, &mut space.natural[0]));
-        Ok(())
-    }
-
-    fn residual_restrict(
-        &self,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        coarse_f: &mut Vector<T>,
-        _: &mut Vector<T>,
-    ) -> Result<()> {
-        self.fine.cpu().fill(u, &Colour::BOTH)?;
-        let vectors = [f.share(), u.share()];
-        self.restriction(Restricted::Residual { vectors, colours: &Colour::BOTH }, coarse_f);
-        Ok(())
-    }
-
-    fn smooth_residual_restrict(&self, sweep: Sweep<'_, Vector<T>>, coarse_f: &mut Vector<T>) -> Result<()> {
-        if sweep.relaxation.smoother == Smoother::LineJacobi {
-            return smooth_residual_restrict_unfused(self, sweep, coarse_f);
-        }
-        let (fine, Sweep { relaxation, guess, f, u, .. }) = (&self.fine, sweep);
-        let guess = fine.prepare(relaxation, guess, u);
-        let (vectors, coarse_f) = ([f.share(), u.share_mut()], coarse_f.share_mut());
-        let colours = fine.unsolved(relaxation);
-        let what = match guess {
-            Guess::Zero => Restricted::AfterSweepFromZero { u: vectors[1], colours },
-            Guess::Given => Restricted::Residual { vectors, colours },
-        };
-        let (c, mut workspace) = (fine.coefficients(), fine.workspace());
-        let restrict = |j: usize, space: &mut ChunkSpace<T>| {
-            self.restrict_plane(&c, j, what, coarse_f, &mut space.natural[0]);
-        };
-        fine.pass_around_sweeps(&c, &mut workspace, (relaxation, guess, 1), [None, Some(&restrict)], vectors, u)
-    }
-
-    fn prolong_smooth(
-        &self,
-        coarse_u: &mut Vector<T>,
-        sweep: Sweep<'_, Vector<T>>,
-        norm: Option<(Scalar, &mut HostScalars)>,
-    ) -> Result<()> {
-        if sweep.relaxation.smoother == Smoother::LineJacobi {
-            return prolong_smooth_unfused(self, coarse_u, sweep, norm);
-        }
-        let (fine, Sweep { relaxation, f, u, .. }) = (&self.fine, sweep);
-        fine.cpu().fill(coarse_u, &Colour::BOTH)?;
-        let (vectors, coarse_u, needed) = ([f.share(), u.share_mut()], coarse_u.share(), fine.needed(relaxation));
-        let prolong = |j: usize, space: &mut ChunkSpace<T>| {
-            self.prolong_plane(j, needed, coarse_u, vectors[1], &mut space.natural[0]);
-        };
-        fine.sweep_after(&prolong, relaxation, vectors, norm, u)
-    }
-}
-
-/// Computes a coarse plane from one or two fine ones.
-struct Restrict<'a, T> {
-    coarse: &'a Layout,
-    fine_planes: [Option<usize>; 2],
-    what: Restricted<T>,
-    coarse_f: Shared<T>,
-    /// Scratch for a row in natural order.
-    row: &'a mut [T],
-}
-
-impl<T: Real> Kernel<T> for Restrict<'_, T> {
-    type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) {
-        let Self { coarse, fine_planes, what, coarse_f, row } = self;
-        let (n, coarse_n) = (g.layout.pitch(), coarse.pitch());
-        let coarse_j = fine_planes[0].unwrap_or_default() / 2;
-        let [even, odd] = starts_by_parity(coarse, coarse_j as isize);
-        let row = &mut row[..n.max(2 * coarse_n)];
-        row.fill(T::ZERO);
-        let half_plane = |j: Option<usize>, colour: Colour| {
-            let h = g.half_plane(j.unwrap_or_default(), colour);
-            let tile = c.tile(simd, g, &h, g.all_columns());
-            (h, tile)
-        };
-        let [first, second] = fine_planes;
-        let half_planes = [
-            half_plane(first, Colour::Red),
-            half_plane(first, Colour::Black),
-            half_plane(second, Colour::Red),
-            half_plane(second, Colour::Black),
-        ];
-        let count = if second.is_some() { 4 } else { 2 };
-        for w in g.rows() {
-            row[..n].fill(T::ZERO);
-            let mut sums = RowMut::new(simd, &mut row[..n]);
-            // Coarse column m consists of fine columns 2m and 2m + 1, of either colour.
-            for (h, tile) in &half_planes[..count] {
-                add_row(simd, g, tile, h, w, what, &mut sums);
-            }
-            let position = (w.k * coarse_n) as isize;
-            // SAFETY: see the top of this file; even and odd columns are different half planes.
-            let (even, odd) =
-                unsafe { (coarse_f.row_mut(even + position, coarse_n), coarse_f.row_mut(odd + position, coarse_n)) };
-            for ((pair, even), odd) in row.as_chunks::<2>().0.iter().zip(even).zip(odd) {
-                [*even, *odd] = *pair;
-            }
-        }
-    }
-}
-
-/// Adds a row of the restricted vector.
-#[inline(always)]
-fn add_row<S: Simd, T: Real>(
-    simd: S,
-    g: Geometry<'_, T>,
-    tile: &impl TileCoefficients<S, T>,
-    h: &HalfPlane,
-    w: Window,
-    what: Restricted<T>,
-    sums: &mut RowMut<'_, S, T>,
-) {
-    match what {
-        Restricted::Vector(f) => {
-            // SAFETY: see the top of this file, here and below.
-            let f = unsafe { f.packs(simd, g.position(h, w), w.columns.n) };
-            for i in 0..f.len() {
-                sums.set(i, sums.get(i) + f.get(i));
-            }
-        }
-        Restricted::Residual { vectors: [f, u], colours } if colours.contains(&h.colour) => {
-            let coefficients = tile.row(w.k);
-            // SAFETY: as above.
-            let residual = unsafe { ResidualRow::new(simd, g, f, u, h, w) };
-            for i in 0..residual.len() {
-                sums.set(i, sums.get(i) + residual.get(&coefficients.get(i), i));
-            }
-        }
-        Restricted::AfterSweepFromZero { u, colours } if colours.contains(&h.colour) => {
-            let coefficients = tile.row(w.k);
-            // SAFETY: as above.
-            let around = unsafe { Around::new(View { simd, g, v: u, h, w, which: Which::All }) };
-            for i in 0..sums.len() {
-                let entries = coefficients.get(i);
-                let left = entries.horizontal_sum(around.horizontal(i));
-                sums.set(i, sums.get(i) + entries.times_weight(left));
-            }
-        }
-        Restricted::Residual { .. } | Restricted::AfterSweepFromZero { .. } => {}
-    }
-}
-
-/// Computes u += P u_c on plane j.
-struct Prolong<'a, T> {
-    g: Geometry<'a, T>,
-    coarse: &'a Layout,
-    j: usize,
-    colours: &'a [Colour],
-    coarse_u: Shared<T>,
-    u: Shared<T>,
-    /// Scratch for a row in natural order with a ghost at either end.
-    row: &'a mut [T],
-}
-
-impl<T: Real> WithSimd for Prolong<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { g, coarse, j, colours, coarse_u, u, row } = self;
+    fn prolong(
+        &self,
+        (g, coarse): (Geometry<'_, T>, &Layout),
+        (j, colours): (usize, &[Colour]),
+        coarse_u: Shared<T>,
+        u: Shared<T>,
+        [row, _]: &mut [Vec<T>; 2],
+    ) {
         let (n, coarse_n, shape, fine) = (g.layout.pitch(), coarse.pitch(), coarse.shape(), g.layout.shape());
         // The last of an odd number of fine columns takes the value of its coarse column.
         let is_alone = |n: usize, count: usize| n + 1 == count && n.is_multiple_of(2);

@@ -7,7 +7,7 @@
 //! * `geometry` where the neighbours of a row of cells lie,
 //! * [`SevenPoint`] the engine of all operators that couple a cell to its six neighbours: the arithmetic, one
 //!   (j, colour) half plane at a time, SIMD lanes across columns,
-//! * [`TensorProduct`] and [`Diffusion`] what these stencils supply to it, [`Bilinear`] the transfers of the former,
+//! * [`TensorProduct`] and [`Diffusion`] what these stencils supply to it, `transfer` the transfers between two levels of either,
 //!   `modes` between its grid and its vertical modes,
 //! * [`StoredMatrix`] any matrix, [`Aggregates`] sets of cells as runs of a vector's entries,
 //! * `direct` solves separable boxes by transforms and tridiagonal systems,
@@ -33,11 +33,11 @@ mod shared;
 pub mod solvers;
 mod stored_matrix;
 mod tensor_product;
+mod transfer;
 mod vector;
 mod wavefront;
 
 pub use aggregate::{AggregateMatrix, Aggregates};
-pub use bilinear::Bilinear;
 pub use cpu::Cpu;
 pub use diffusion::{Diffusion, DiffusionCoefficients};
 pub use galerkin::{BodyCorrection, Interpolation, Level27};

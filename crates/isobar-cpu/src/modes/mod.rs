@@ -24,6 +24,7 @@ use crate::seven_point::sweeps::MOST_SWEEPS;
 use crate::seven_point::{ChunkSpace, Stage, Stored, store};
 use crate::shared::Shared;
 use crate::tensor_product::{Factors, TensorProduct};
+use crate::transfer::PlaneTransfer;
 use crate::vector::Vector;
 
 /// The transfer between the grid of an operator and some of its modes.
@@ -317,7 +318,7 @@ impl SupportsTransfers for Cpu {
         _: &Arc<TensorProduct<T>>,
         own: &Layout,
     ) -> Result<Arc<dyn Transfer<Self, T>>> {
-        Ok(Arc::new(Bilinear::new(fine, *own)))
+        Ok(Arc::new(PlaneTransfer::new(fine, *own, Bilinear)))
     }
 
     fn modal_transfer<T: Real, C: Real>(
