@@ -3,8 +3,7 @@
 //! [`SevenPoint`] implements all steps of solvers with the launches of `Kernels`: the order of launches,
 //! the state after a sweep, and swaps of vectors are implemented here once.
 //!
-//! * `steps`: the common capabilities; [`transfer`]: transfers between two multigrid levels; `part`: sweeps on subdomains,
-//!   during which halo rows are filled,
+//! * `steps`: the common capabilities,
 //! * [`passes`]: kernels for any stencil with a header (specified in `kernels/seven_point/seven_point.cuh`): a new
 //!   stencil needs only its header and its `kind`, and gets `triangular` and `aggregate` too; `lines`: tiles of columns;
 //!   `points`: point relaxation; `colours`: red–black point relaxation; `look`: measures of coefficients;
@@ -28,7 +27,6 @@ pub(crate) mod points;
 mod relay;
 pub(crate) mod sources;
 mod steps;
-pub mod transfer;
 mod triangular;
 mod whole_grid;
 
@@ -46,8 +44,6 @@ use crate::cuda::Cuda;
 use crate::launch::refuse_while_recording;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
-
-pub use transfer::LevelTransfer;
 
 /// An operator with its coefficients on the GPU and kernels `K`.
 #[derive(Debug)]
@@ -200,65 +196,6 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
         f: &Vector<Self::Real>,
         u: &mut Vector<Self::Real>,
         to: &mut Vector<Self::Real>,
-    ) -> Result<()>;
-}
-
-/// The kernels of transfers to a coarser level of the same kind.
-pub(crate) trait TransferKernels: Kernels {
-    /// Whether restriction is the transpose of prolongation.
-    const ADJOINT: bool;
-
-    /// Computes f_c = R f.
-    fn restrict(&self, f: &Vector<Self::Real>, coarse_f: &mut Vector<Self::Real>) -> Result<()>;
-
-    /// Computes u += P u_c.
-    fn prolong(&self, coarse_u: &Vector<Self::Real>, u: &mut Vector<Self::Real>) -> Result<()>;
-
-    /// Computes f_c = R (f − A u).
-    fn restrict_residual(
-        &self,
-        which: Residual,
-        f: &Vector<Self::Real>,
-        u: &Vector<Self::Real>,
-        coarse_f: &mut Vector<Self::Real>,
-    ) -> Result<()>;
-
-    /// Does a sweep of both colours with ρ = 1, then f_c = R (f − A u), in one launch, if there is one. `scratch` is
-    /// swapped with u, and then holds the old u.
-    fn sweep_restrict(
-        &self,
-        _first: Colour,
-        _guess: Guess,
-        _f: &Vector<Self::Real>,
-        _u: &mut Vector<Self::Real>,
-        _coarse_f: &mut Vector<Self::Real>,
-        _scratch: &mut Vector<Self::Real>,
-    ) -> Result<bool> {
-        Ok(false)
-    }
-
-    /// Does u += P u_c, then a sweep of both colours with ρ = 1, and if τ ≠ 1 u = τ u + (1 − τ) scratch, in one launch, if
-    /// there is one. `scratch` is swapped with u.
-    fn prolong_sweep_both(
-        &self,
-        _first: Colour,
-        _f: &Vector<Self::Real>,
-        _coarse_u: &Vector<Self::Real>,
-        _u: &mut Vector<Self::Real>,
-        _scratch: &mut Vector<Self::Real>,
-        _tau: f64,
-    ) -> Result<bool> {
-        Ok(false)
-    }
-
-    /// Does u += P u_c, then [`Kernels::sweep`] of one colour with ρ = 1. The other colour may be left uncorrected, because it is swept
-    /// next.
-    fn prolong_sweep(
-        &self,
-        colour: Colour,
-        f: &Vector<Self::Real>,
-        coarse_u: &Vector<Self::Real>,
-        u: &mut Vector<Self::Real>,
     ) -> Result<()>;
 }
 

@@ -8,7 +8,7 @@ use isobar_core::real::Real;
 use isobar_core::stencil::{self, Stencil};
 use isobar_dist::part::PartBackend;
 
-use super::planes::{Planes, THREADS};
+use super::planes::Planes;
 use super::tile::{ADVANCE, RESIDUAL, rows};
 use super::{TensorProduct, blocks};
 use crate::cuda::Cuda;
@@ -16,7 +16,7 @@ use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments};
 use crate::module::Module;
 use crate::scalars::Scalars;
-use crate::seven_point::{Kernels, Residual, Steps, TransferKernels};
+use crate::seven_point::{Kernels, Residual, Steps};
 use crate::vector::Vector;
 
 /// `Coarse` of layout.cuh.
@@ -53,7 +53,7 @@ impl<T: Real> TensorProduct<T> {
     }
 
     /// Launches a sweep, streaming or by tiles; both kernels have the same names and arguments.
-    fn columns(&self, name: &'static str, arguments: Arguments) -> Result<()> {
+    pub(super) fn columns(&self, name: &'static str, arguments: Arguments) -> Result<()> {
         if self.streams {
             self.stream(&self.modules.stream, name, |_| arguments)
         } else {
@@ -69,14 +69,20 @@ impl<T: Real> TensorProduct<T> {
     }
 
     /// Launches a kernel with one thread per cell of `layout`.
-    fn cells(&self, module: &Module, name: &'static str, layout: &Layout, arguments: Arguments) -> Result<()> {
+    pub(super) fn cells(
+        &self,
+        module: &Module,
+        name: &'static str,
+        layout: &Layout,
+        arguments: Arguments,
+    ) -> Result<()> {
         let Shape { ny, nz, .. } = layout.shape();
         let grid = [layout.pitch().div_ceil(32), nz.div_ceil(8), 2 * ny];
         self.cuda.launch(module.kernel(name)?, grid, [32, 8], arguments)
     }
 
     /// Launches a kernel with two rows per thread.
-    fn residuals(&self, module: &Module, name: &'static str, arguments: Arguments) -> Result<()> {
+    pub(super) fn residuals(&self, module: &Module, name: &'static str, arguments: Arguments) -> Result<()> {
         self.cuda.launch(module.kernel(name)?, self.residual_grid(), [32, rows::<T>()], arguments)
     }
 
@@ -84,16 +90,6 @@ impl<T: Real> TensorProduct<T> {
     pub(super) fn residual_sums(&self, name: &'static str, arguments: Arguments, sums: Pointer) -> Result<()> {
         let arguments = self.reduction.append(arguments, blocks(self.residual_grid()), sums);
         self.residuals(&self.modules.apply, name, arguments)
-    }
-
-    fn coarse_arguments(&self, vectors: &[&Vector<T>], coarse_f: &Vector<T>) -> Arguments {
-        let arguments = vectors.iter().fold(self.arguments(), |arguments, v| arguments.with(v.pointer()));
-        arguments.with(coarse_f.pointer()).with(coarse_f.layout().pitch() as i32)
-    }
-
-    /// Restricts [`Residual::Coupled`].
-    pub(super) fn restrict_coupling(&self, u: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
-        self.residuals(&self.modules.transfer, "coupling_restrict", self.coarse_arguments(&[u], coarse_f))
     }
 }
 
@@ -255,107 +251,5 @@ impl<T: Real> Kernels for TensorProduct<T> {
         }
         let arguments = self.arguments().with(Colour::Red as i32).with(f.pointer()).with(u.pointer());
         self.tiles("line_relax_to", 2, arguments.with(to.pointer()).with_real::<T>(rho))
-    }
-}
-
-impl<T: Real> TransferKernels for TensorProduct<T> {
-    const ADJOINT: bool = false;
-
-    fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
-        let layout = *coarse_f.layout();
-        let arguments = self.arguments().with(f.pointer()).with(layout.pitch() as i32).with(coarse_f.pointer());
-        self.cells(&self.modules.transfer, "restrict_field", &layout, arguments)
-    }
-
-    fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        let (x, y) = (self.layout.pitch().div_ceil(32), self.layout.shape().ny.div_ceil(rows::<T>()));
-        let grid = [x, y, 2 * self.runs(x * y, 2)];
-        let arguments = self.arguments().with(u.pointer()).with(Coarse::of(coarse_u));
-        self.cuda.launch(self.modules.transfer.kernel("prolong_add")?, grid, [32, rows::<T>()], arguments)
-    }
-
-    fn restrict_residual(&self, which: Residual, f: &Vector<T>, u: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
-        let name = match which {
-            Residual::Coupled => return self.restrict_coupling(u, coarse_f),
-            Residual::Red => "residual_restrict",
-            Residual::Any => "residual_restrict_both",
-        };
-        self.residuals(&self.modules.transfer, name, self.coarse_arguments(&[f, u], coarse_f))
-    }
-
-    fn sweep_restrict(
-        &self,
-        first: Colour,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        coarse_f: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-    ) -> Result<bool> {
-        let Some(planes) = &self.planes else { return Ok(false) };
-        self.sweep_restrict_planes(planes, first, guess, [f, coarse_f], u, scratch).map(|()| true)
-    }
-
-    fn prolong_sweep_both(
-        &self,
-        first: Colour,
-        f: &Vector<T>,
-        coarse_u: &Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-        tau: f64,
-    ) -> Result<bool> {
-        let Some(planes) = &self.planes else { return Ok(false) };
-        self.prolong_sweep_planes(planes, first, [f, coarse_u], u, (scratch, tau)).map(|()| true)
-    }
-
-    /// The correction is applied on the fly and not stored: the other colour is old until it is swept.
-    fn prolong_sweep(&self, colour: Colour, f: &Vector<T>, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        let arguments = self.arguments().with(colour as i32).with(f.pointer()).with(u.pointer());
-        self.columns("prolong_smooth", arguments.with(Coarse::of(coarse_u)))
-    }
-}
-
-impl<T: Real> TensorProduct<T> {
-    /// Does one sweep into `scratch`, which is swapped with u, and f_c = R (f − A u).
-    pub(super) fn sweep_restrict_planes(
-        &self,
-        planes: &Planes,
-        first: Colour,
-        guess: Guess,
-        [f, coarse_f]: [&Vector<T>; 2],
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-    ) -> Result<()> {
-        let arguments = self.arguments().with(first as i32).with(planes.layers as i32).with(f.pointer());
-        let (name, arguments) = match guess {
-            Guess::Zero => ("sweep_restrict_zero", arguments),
-            Guess::Given => ("sweep_restrict_given", arguments.with(u.pointer())),
-        };
-        let arguments = arguments.with(scratch.pointer()).with(coarse_f.pointer());
-        let arguments = arguments.with(coarse_f.layout().pitch() as i32);
-        let kernel = planes.module.kernel(name)?;
-        self.cuda.launch(kernel, planes.grid, [THREADS[0], 1], arguments)?;
-        u.swap(scratch);
-        Ok(())
-    }
-
-    /// Does one sweep from u + P u_c, times τ, plus 1 − τ times `scratch`, into `scratch`, which is swapped with u. If τ is
-    /// 1, the old `scratch` is not read.
-    pub(super) fn prolong_sweep_planes(
-        &self,
-        planes: &Planes,
-        first: Colour,
-        [f, coarse_u]: [&Vector<T>; 2],
-        u: &mut Vector<T>,
-        (scratch, tau): (&mut Vector<T>, f64),
-    ) -> Result<()> {
-        let arguments = self.arguments().with(first as i32).with(planes.layers as i32).with_real::<T>(tau);
-        let arguments = arguments.with(f.pointer()).with(u.pointer());
-        let arguments = arguments.with(scratch.pointer()).with(Coarse::of(coarse_u));
-        let kernel = planes.module.kernel("prolong_sweep")?;
-        self.cuda.launch(kernel, planes.grid, [THREADS[1], 1], arguments)?;
-        u.swap(scratch);
-        Ok(())
     }
 }

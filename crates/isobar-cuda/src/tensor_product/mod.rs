@@ -3,7 +3,7 @@
 //! * [`tile`]: tiles of columns and the specialisation of kernels,
 //! * `tables`: the coefficients,
 //! * `launches`: launches of its kernels for [`SevenPoint`](crate::seven_point::SevenPoint),
-//! * [`mixed`]: the finest level of mixed-precision cycles; [`modes`]: transfers to vertical modes; [`planes`]: multigrid for
+//! * [`transfer`]: transfers between two multigrid levels; [`mixed`]: the finest level of mixed-precision cycles; [`modes`]: transfers to vertical modes; [`planes`]: multigrid for
 //!   operators without vertical couplings; [`single`]: sweeps in single precision between the modes and the last sweep.
 
 pub mod expand;
@@ -16,6 +16,7 @@ mod small_levels;
 mod supports;
 mod tables;
 pub mod tile;
+pub mod transfer;
 
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};

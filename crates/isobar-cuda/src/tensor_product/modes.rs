@@ -16,6 +16,7 @@ use super::TensorProduct;
 use super::expand::{ExpandSweep, MOST_TOGETHER, Modes, numbers, sweep_source};
 use super::single::{self, SingleSweeps};
 use super::small_levels::{SmallLevels, first_small_level};
+use super::transfer::LevelTransfer;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::kernels::tensor_product as kernels;
@@ -24,7 +25,7 @@ use crate::memory::Buffer;
 use crate::module::Module;
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
-use crate::seven_point::{Kernels, LevelTransfer, Residual, SevenPoint, Steps};
+use crate::seven_point::{Kernels, Residual, SevenPoint, Steps};
 use crate::vector::{Vector, c_name, check_size, is_single};
 
 /// `WARPS` of modes.cu.
