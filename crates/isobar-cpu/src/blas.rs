@@ -19,7 +19,7 @@ pub(crate) fn fill<T: Real>(cpu: &Cpu, a: T, x: &mut Vector<T>) {
 
 /// y = x
 pub(crate) fn convert<S: Real, T: Real>(cpu: &Cpu, x: &Vector<S>, y: &mut Vector<T>) {
-    zip(cpu, x, y, |x, y| cpu.dispatch::<f64, _>(Convert { x, y }));
+    zip(cpu, x, y, |x, y| convert_part(cpu, x, y));
 }
 
 /// y = x, as fast as this machine copies
@@ -41,25 +41,32 @@ pub(crate) fn scale<T: Real>(cpu: &Cpu, a: T, x: &mut Vector<T>) {
 /// y += (τ − 1) (y − x)
 pub(crate) fn extrapolate<T: Real>(cpu: &Cpu, more: T, x: &Vector<T>, y: &mut Vector<T>) {
     zip(cpu, x, y, |x, y| {
-        cpu.vectorize::<T>(
+        each::<T, _, _>(
+            cpu,
+            x,
+            y,
             #[inline(always)]
-            || {
-                for (y, &x) in y.iter_mut().zip(x) {
-                    *y = more.mul_add(*y - x, *y);
-                }
-            },
+            |x, y| *y = more.mul_add(*y - x, *y),
         );
     });
 }
 
 /// y += a x
 pub(crate) fn axpy<S: Real, T: Real>(cpu: &Cpu, a: T, x: &Vector<S>, y: &mut Vector<T>) {
-    zip(cpu, x, y, |x, y| cpu.dispatch::<f64, _>(Axpy { a, x, y }));
+    zip(cpu, x, y, |x, y| axpy_part::<f64, _, _>(cpu, a, x, y));
 }
 
 /// y = x + a y
 pub(crate) fn xpay<T: Real>(cpu: &Cpu, a: T, x: &Vector<T>, y: &mut Vector<T>) {
-    zip(cpu, x, y, |x, y| cpu.dispatch::<f64, _>(Xpay { a, x, y }));
+    zip(cpu, x, y, |x, y| {
+        each::<f64, _, _>(
+            cpu,
+            x,
+            y,
+            #[inline(always)]
+            |x, y| *y = x + a * *y,
+        );
+    });
 }
 
 /// ⟨x, y⟩ in double precision
@@ -77,7 +84,7 @@ pub(crate) fn dot<T: Real>(cpu: &Cpu, x: &Vector<T>, y: &Vector<T>) -> f64 {
 
 /// y += a x;  ‖y‖² in double precision
 pub(crate) fn axpy_norm<T: Real>(cpu: &Cpu, a: T, x: &Vector<T>, y: &mut Vector<T>) -> f64 {
-    zip_sum(cpu, x, y, |_, x, y| cpu.dispatch::<f64, _>(Axpy { a, x, y }), None)
+    zip_sum(cpu, x, y, |_, x, y| axpy_part::<f64, _, _>(cpu, a, x, y), None)
 }
 
 /// y += a x;  ‖y‖² in double precision;  converted = y
@@ -91,17 +98,17 @@ pub(crate) fn axpy_norm_convert<T: Real, S: Real>(
     assert_eq!(x.layout(), converted.layout(), "vectors of different layouts");
     let converted = Shared::of(converted.all_entries_mut());
     let update = |first: usize, x: &[T], y: &mut [T]| {
-        cpu.dispatch::<f64, _>(Axpy { a, x, y: &mut *y });
+        axpy_part::<f64, _, _>(cpu, a, x, y);
         // SAFETY: pieces do not overlap.
         let converted = unsafe { converted.row_mut(first as isize, y.len()) };
-        cpu.dispatch::<f64, _>(Convert { x: y, y: converted });
+        convert_part(cpu, y, converted);
     };
     zip_sum(cpu, x, y, update, None)
 }
 
 /// y = x;  ⟨y, z⟩ in double precision
 pub(crate) fn convert_dot<S: Real, T: Real>(cpu: &Cpu, x: &Vector<S>, y: &mut Vector<T>, z: &Vector<T>) -> f64 {
-    zip_sum(cpu, x, y, |_, x, y| cpu.dispatch::<f64, _>(Convert { x, y }), Some(z))
+    zip_sum(cpu, x, y, |_, x, y| convert_part(cpu, x, y), Some(z))
 }
 
 /// Applies `f(first, x, y)` to all entries, piece by piece from entry `first` on, and returns ⟨y, z⟩, or ‖y‖², without halo rows, while the
@@ -148,56 +155,50 @@ fn zip<S: Real, T: Real>(cpu: &Cpu, x: &Vector<S>, y: &mut Vector<T>, f: impl Fn
     });
 }
 
+/// Calls `f(x, y)` for all entries of a part of two vectors, with this machine's instructions for type P.
+#[inline(always)]
+fn each<P: Real, S: Real, T: Real>(cpu: &Cpu, x: &[S], y: &mut [T], f: impl Fn(S, &mut T)) {
+    cpu.vectorize::<P>(
+        #[inline(always)]
+        || {
+            for (y, &x) in y.iter_mut().zip(x) {
+                f(x, y);
+            }
+        },
+    );
+}
+
 /// y = x on part of a vector
-struct Convert<'a, S, T> {
-    x: &'a [S],
-    y: &'a mut [T],
+fn convert_part<S: Real, T: Real>(cpu: &Cpu, x: &[S], y: &mut [T]) {
+    each::<f64, _, _>(
+        cpu,
+        x,
+        y,
+        #[inline(always)]
+        |x, y| *y = T::from_f64(x.to_f64()),
+    );
 }
 
-impl<A: Real, T: Real> WithSimd for Convert<'_, A, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        for (y, x) in self.y.iter_mut().zip(self.x) {
-            *y = T::from_f64(x.to_f64());
-        }
-    }
+/// y += a x on part of a vector, with this machine's instructions for type P
+pub(crate) fn axpy_part<P: Real, S: Real, T: Real>(cpu: &Cpu, a: T, x: &[S], y: &mut [T]) {
+    each::<P, _, _>(
+        cpu,
+        x,
+        y,
+        #[inline(always)]
+        |x, y| *y += a * T::from_f64(x.to_f64()),
+    );
 }
 
-/// y += a x on part of a vector
-pub(crate) struct Axpy<'a, S, T> {
-    pub(crate) a: T,
-    pub(crate) x: &'a [S],
-    pub(crate) y: &'a mut [T],
-}
-
-impl<A: Real, T: Real> WithSimd for Axpy<'_, A, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        for (y, x) in self.y.iter_mut().zip(self.x) {
-            *y += self.a * T::from_f64(x.to_f64());
-        }
-    }
-}
-
-struct Xpay<'a, T> {
-    a: T,
-    x: &'a [T],
-    y: &'a mut [T],
-}
-
-impl<T: Real> WithSimd for Xpay<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        for (y, &x) in self.y.iter_mut().zip(self.x) {
-            *y = x + self.a * *y;
-        }
-    }
+/// p = z + βp on part of two vectors, as [`Advance`] computes it
+pub(crate) fn advance_part<T: Real>(cpu: &Cpu, beta: T, p: &mut [T], z: &[T]) {
+    each::<T, _, _>(
+        cpu,
+        z,
+        p,
+        #[inline(always)]
+        |z, p| *p = beta.mul_add(*p, z),
+    );
 }
 
 /// ⟨x, y⟩ on part of two vectors
@@ -243,25 +244,6 @@ impl<T: Real> WithSimd for Advance<'_, T> {
         let (alpha, beta) = (Pack::splat(simd, self.alpha), Pack::splat(simd, self.beta));
         for i in 0..u.len() {
             u.set(i, alpha.mul_add(p.get(i), u.get(i)));
-            p.set(i, beta.mul_add(p.get(i), z.get(i)));
-        }
-    }
-}
-
-/// p = z + βp on part of two vectors, as [`Advance`] computes it
-pub(crate) struct AdvanceHalo<'a, T> {
-    pub(crate) beta: T,
-    pub(crate) p: &'a mut [T],
-    pub(crate) z: &'a [T],
-}
-
-impl<T: Real> WithSimd for AdvanceHalo<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let (mut p, z, beta) = (RowMut::new(simd, self.p), Row::new(simd, self.z), Pack::splat(simd, self.beta));
-        for i in 0..p.len() {
             p.set(i, beta.mul_add(p.get(i), z.get(i)));
         }
     }

@@ -150,17 +150,14 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
             for (_, start) in halo_rows.into_iter().filter(|(is_beside, _)| *is_beside) {
                 // SAFETY: as above; the halo row beside plane j is used by no other plane of this stage.
                 let (p, z) = unsafe { (p.row_mut(start, len), z.row(start, len)) };
-                self.cpu().dispatch::<T, _>(blas::AdvanceHalo { beta, p, z });
+                blas::advance_part(self.cpu(), beta, p, z);
             }
             for is_east in [false, true].into_iter().filter(|&is_east| self.layout.goes_on_in_x()[usize::from(is_east)])
             {
                 let start = self.layout.beyond(is_east, j as isize);
                 // SAFETY: as above, for the cells in halo columns beside plane j.
                 let (p, z) = unsafe { (p.row_mut(start, layers), z.row(start, layers)) };
-                self.cpu().vectorize::<T>(
-                    #[inline(always)]
-                    || p.iter_mut().zip(z).for_each(|(p, &z)| *p = beta.mul_add(*p, z)),
-                );
+                blas::advance_part(self.cpu(), beta, p, z);
             }
         };
         let apply = |j: usize, _: &mut ChunkSpace<T>| {

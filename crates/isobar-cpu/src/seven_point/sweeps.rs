@@ -138,7 +138,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             let (start, len) = (g.half_plane(j, colour).start, g.layout.half_plane());
             // SAFETY: only this stage uses plane j of u; that of x is complete.
             let (x, u) = unsafe { (x.row(start + shift, len), u.row_mut(start, len)) };
-            self.cpu().dispatch::<T, _>(blas::Axpy { a, x, y: u });
+            blas::axpy_part::<T, _, _>(self.cpu(), a, x, u);
         }
     }
 
