@@ -7,10 +7,13 @@ use std::time::Instant;
 
 use self::steps::{Bench, OUT, time_levels};
 pub use self::steps::{Timed, seconds, upload_noise};
+use crate::backend::Backend;
+use crate::backend::direct::locked;
 use crate::build::{Solve, System};
 use crate::error::Result;
-use crate::operator::{Capabilities, MixedTop, Relaxation};
-use crate::options::SolverOptions;
+use crate::operator::{Capabilities, MixedTop, PointSmoother, Relaxation};
+use crate::options::{PointCycle, SolverOptions};
+use crate::policy::jacobi::may_try;
 use crate::precond::IncompleteCholesky;
 use crate::real::{Precision, Real};
 use crate::stencil::{Stencil, Supports, levels};
@@ -67,6 +70,7 @@ pub fn time_iteration<B: Supports<S>, S: Stencil>(
     let mut timed = time_in::<B, S, f64>(backend, stencil, &options, &own)?;
     timed.extend(time_in::<B, S, f32>(backend, stencil, &options, &own)?);
     timed.extend(modes::time_modes(backend, stencil, &options, steps)?);
+    timed.extend(time_direct(backend, stencil, steps)?);
     timed.sort_by_key(|timed| std::cmp::Reverse(timed.step.cells));
     Ok(timed)
 }
@@ -101,12 +105,14 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real>(
     } else {
         None
     };
+    let points = finest.points.as_deref();
+    let cycle = points.map(|points| point_cycle(points, options, &mine)).transpose()?.flatten();
     let hierarchy = levels(backend, stencil, &operator, &options.multigrid)?;
     let mut timed = Vec::new();
     let layout = backend.layout(stencil)?;
     let Some(hierarchy) = hierarchy else {
         let mut bench = Bench::new(backend, &layout, Some(&finest), None, None)?;
-        bench.cholesky = cholesky;
+        (bench.cholesky, bench.cycle) = (cholesky, cycle);
         bench.time(layout.shape(), &mine, &mut timed)?;
         return Ok(timed);
     };
@@ -115,7 +121,7 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real>(
         let (finest, cholesky) = rest.take().map_or((None, None), |(finest, cholesky)| (Some(finest), cholesky));
         first.get_or_insert(relaxation);
         let mut bench = Bench::new(backend, level.layout(), finest, Some((level, relaxation)), transfer)?;
-        bench.cholesky = cholesky;
+        (bench.cholesky, bench.cycle) = (cholesky, cycle);
         bench.time(level.layout().shape(), &mine, &mut timed)
     })?;
     if let Some(relaxation) = first.filter(|_| options.storage() == Precision::Mixed && T::PRECISION == Precision::F64)
@@ -123,6 +129,43 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real>(
         time_top(backend, stencil, options, relaxation, &mine, &mut timed)?;
     }
     Ok(timed)
+}
+
+/// Prepares the cycle of Jacobi's method that is among the steps, unless a trial decides on it.
+fn point_cycle<B: Backend, T: Real>(
+    points: &dyn PointSmoother<B, T>,
+    options: &SolverOptions,
+    steps: &[StepTraffic],
+) -> Result<Option<PointCycle>> {
+    let (shape, device) = (points.layout().shape(), points.backend().device());
+    let has = |step: Traffic| steps.iter().any(|own| own.step.name == step.name);
+    let cycle = match () {
+        () if has(traffic::RELAX_POINTS) => PointCycle::sweep(1.0),
+        () if has(traffic::RELAX_POINTS_ON) => PointCycle { momentum: 0.5, ..PointCycle::sweep(1.0) },
+        () if has(traffic::RELAX_TILES) => {
+            let cycle = options.jacobi.cycle(shape, points.periodic(), false, points.suggested_tile())?;
+            if may_try(&options.jacobi, &cycle, shape, [device.ranks > 1, device.kind == "cpu"]) {
+                return Ok(None);
+            }
+            cycle
+        }
+        () => return Ok(None),
+    };
+    points.prepare(&cycle)?;
+    Ok(Some(cycle))
+}
+
+/// Times a direct solve, of the matrix or of the nearest box.
+fn time_direct<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S, steps: &[StepTraffic]) -> Result<Option<Timed>> {
+    let direct = steps.iter().find(|step| step.step.name == traffic::DIRECT_SOLVE.name);
+    let Some(&step) = direct else { return Ok(None) };
+    let layout = backend.layout(stencil)?;
+    let factors = backend.separable(stencil).or_else(|_| backend.nearest_box(stencil))?;
+    let Some(solver) = backend.direct(&layout, &factors)? else { return Ok(None) };
+    let (mut b, mut u) = (backend.zeros(&layout)?, backend.zeros(&layout)?);
+    upload_noise(backend, &layout, &mut b)?;
+    let seconds = seconds(backend, || locked(&solver).solve(&b, &mut u))?;
+    Ok(Some(Timed { step, shape: layout.shape(), seconds }))
 }
 
 /// Times the steps of the finest level of a mixed-precision cycle.

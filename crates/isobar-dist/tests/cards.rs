@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 use boxes::smooth_ring;
 use checks::{GRIDS, GRIDS_OF_MODES, check_apply, check_grids, check_solves, krylov, modes, multigrid, problem};
 use isobar_core::backend::{Backend, Scalar};
+use isobar_core::conformance::arrays::noise;
 use isobar_core::error::Result;
 use isobar_core::layout::Shape;
 use isobar_core::options::{CyclePrecision, Method, Preconditioner, Smoother, SolverOptions};
@@ -46,7 +47,7 @@ use isobar_dist::{Communicator, threads};
 use jumps::{bubbles, check, forms, pieces, points_above, problems, rolling};
 use libtest_mimic::{Arguments, Failed, Trial};
 use rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth};
-use solves::{compare_with_alone, distance, solve_alone, solve_on, solve_updated};
+use solves::{Like, check_updated, compare_with_alone, distance, solve_alone, solve_on, solve_updated};
 use sweeps::check_sweeps;
 
 /// The connection between ranks.
@@ -193,21 +194,12 @@ fn smooth_rocks(way: Way) {
 /// Checks that new coefficients reach all GPUs.
 fn updated_rocks(way: Way) {
     for problem in [smooth().swap_remove(1).0, smooth_ring([16, 32, 8], 3.0, true)] {
-        check_updated(way, problem);
-    }
-}
-
-fn check_updated(way: Way, problem: DiffusionProblem) {
-    let before = vec![0.1; problem.shape.cells()];
-    let before = DiffusionProblem { coefficient: Coefficient::Isotropic(before), ..problem.clone() };
-    let [before, after] = [&before, &problem].map(|problem| problem.stencil().unwrap());
-    let rhs: Vec<f64> = (0..problem.shape.cells()).map(|n| random(5, n)).collect();
-    let options = &point_cycles()[0];
-    let (alone, u) = solve_alone(&card(way, None).unwrap(), &after, options, &rhs, None);
-    for ranks in some(&[2, 3, 4], way) {
-        let (outcome, _, v) = solve_updated(ranks, backend(way), [&before, &after], options, &rhs).unwrap();
-        assert_eq!(outcome.iterations, alone.iterations);
-        assert!(distance(&v, &u) < 1e-9);
+        let coefficient = Coefficient::Isotropic(vec![0.1; problem.shape.cells()]);
+        let rhs = noise(problem.shape.cells(), 5);
+        let stencils =
+            [DiffusionProblem { coefficient, ..problem.clone() }, problem].map(|problem| problem.stencil().unwrap());
+        let (ranks, like) = (some(&[2, 3, 4], way), Like::up_to(0, 1e-9));
+        check_updated(backend(way), stencils.each_ref(), &ranks, &point_cycles()[0], &rhs, like);
     }
 }
 
@@ -271,24 +263,6 @@ fn jumps_where_nothing_is_said(way: Way) {
     }
     let refused = solve_on(2, backend(Way::Host), &after, &points_above(), &rhs, None).unwrap_err().to_string();
     assert!(refused.contains("point-line"), "{refused}");
-}
-
-/// Checks that new coefficients reach all levels on all GPUs, also where strongly coupled aggregates appear and vanish.
-fn updated_jumps(way: Way) {
-    for shape in [Shape::new(12, 26, 10), Shape::new(4, 12, 4)] {
-        let rhs = bubbles(shape, 1.0).rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-        for contrasts in [[1.0, 1e6], [1e6, 10.0]] {
-            let [before, after] = contrasts.map(|contrast| bubbles(shape, contrast).stencil().unwrap());
-            let (alone, u) = solve_alone(&card(way, None).unwrap(), &after, &jumps::multigrid(), &rhs, None);
-            for ranks in some(&[2, 3], way) {
-                let (outcome, _, v) =
-                    solve_updated(ranks, backend(way), [&before, &after], &jumps::multigrid(), &rhs).unwrap();
-                assert!(outcome.converged(), "{outcome:?}");
-                assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{shape} {contrasts:?}");
-                assert!(distance(&v, &u) < 1e-6);
-            }
-        }
-    }
 }
 
 /// Checks a floating component across slabs, beside one that does not float.
@@ -360,10 +334,10 @@ fn main() {
             ("jumps_by_other_cycles", Box::new(move || jumps_by_other_cycles(way))),
             ("large_jumps", Box::new(move || large_jumps(way))),
             ("jumps_where_nothing_is_said", Box::new(move || jumps_where_nothing_is_said(way))),
-            ("updated_jumps", Box::new(move || updated_jumps(way))),
+            ("updated_jumps", Box::new(move || jumps::check_updates(backend(way), &some(&[2, 3], way)))),
             ("jumps_in_pieces", Box::new(move || jumps_in_pieces(way))),
             ("deflation", Box::new(move || deflation::solves(way))),
-            ("updated_deflation", Box::new(move || deflation::updates(way))),
+            ("updated_deflation", Box::new(move || deflated::check_updates(backend(way), &some(&[2, 3], way)))),
             ("substitution", Box::new(move || substitution::solves(way))),
             ("updated_substitution", Box::new(move || substitution::updates(way))),
             ("stored_faces", Box::new(move || stored_faces(way))),

@@ -239,12 +239,18 @@ fn wells_hold_their_value() {
 fn bench_and_export_know_them() {
     let case = Case::new(LINEAR);
     let (path, matrix) = (case.path("case.toml"), case.path("A.mtx"));
-    let by_cycles = ["--set", "solver.method=multigrid", "--set", "solver.multigrid.smoother=point-red-black"];
-    let bench = ["bench", path.to_str().unwrap(), "--device", "cpu"];
-    let output = isobar(bench.iter().chain(&by_cycles)).output().unwrap();
-    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
-    assert!(stdout(&output).contains("smooth_residual_restrict"), "{}", stdout(&output));
-    assert!(!stdout(&output).contains("NaN"), "each step is compared with a copy: {}", stdout(&output));
+    for (sets, step) in [
+        (["solver.method=multigrid", "solver.multigrid.smoother=point-red-black"], "smooth_residual_restrict"),
+        (["solver.method=jacobi", "solver.jacobi.sub_iterations=1"], "relax_points"),
+        (["solver.method=jacobi", "solver.jacobi={ sub_iterations = 4, tile = [4, 4], overlap = 2 }"], "relax_tiles"),
+        (["solver.method=direct", "solver.tolerance=1e-9"], "direct_solve"),
+    ] {
+        let bench = ["bench", path.to_str().unwrap(), "--device", "cpu"];
+        let sets = sets.iter().flat_map(|set| ["--set", set]);
+        let output = isobar(bench.into_iter().chain(sets)).output().unwrap();
+        assert!(stderr(&output).is_empty() && stdout(&output).contains(step), "{}", stdout(&output));
+        assert!(!stdout(&output).contains("NaN"), "each step is compared with a copy: {}", stdout(&output));
+    }
     let output = isobar(["export", path.to_str().unwrap(), "--matrix", matrix.to_str().unwrap()]).output().unwrap();
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
     let read = isobar::stencil::matrix_market::read_matrix(fs::read(&matrix).unwrap().as_slice()).unwrap();

@@ -7,7 +7,7 @@ use crate::backend::{AggregateBackend, Backend, Ratio, Sums};
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, Direction, Guess, LineSmoother, Relaxation, ResidualUpdate, Sweep, Transfer};
-use crate::options::MultigridOptions;
+use crate::options::{MultigridOptions, PointCycle};
 use crate::precond::{IncompleteCholesky, Preconditioner, relaxations};
 use crate::problem;
 use crate::real::Real;
@@ -103,6 +103,8 @@ pub(super) struct Bench<'b, B: AggregateBackend, T: Real> {
     transfer: Option<&'b dyn Transfer<B, T>>,
     /// The factorisation of the finest level, for steps that substitute.
     pub(super) cholesky: Option<IncompleteCholesky<B, T>>,
+    /// The cycle of Jacobi's method on the finest level.
+    pub(super) cycle: Option<PointCycle>,
     f: B::Vector<T>,
     u: B::Vector<T>,
     p: B::Vector<T>,
@@ -144,6 +146,7 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
             level,
             transfer,
             cholesky: None,
+            cycle: None,
             f,
         })
     }
@@ -185,8 +188,8 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
     }
 
     fn run_on_finest(&mut self, step: &Traffic) -> Result<bool> {
-        let Self { finest, cholesky, f, u, p, next, q, scalars, .. } = self;
-        let Some(Capabilities { operator, diagonal, lines, triangular, .. }) = finest else { return Ok(false) };
+        let Self { finest, cholesky, cycle, f, u, p, next, q, scalars, .. } = self;
+        let Some(Capabilities { operator, diagonal, lines, points, triangular, .. }) = finest else { return Ok(false) };
         let norm = OUT.get(0);
         let is = |declared: Traffic| declared.name == step.name;
         if let Some(cholesky) = cholesky {
@@ -197,6 +200,10 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
                 let update = ResidualUpdate { r: f, q, z: u, alpha: Ratio::ZERO, out: OUT };
                 return cholesky.precondition_residual(update, scalars).map(|()| true);
             }
+        }
+        let relaxes = [traffic::RELAX_POINTS, traffic::RELAX_POINTS_ON, traffic::RELAX_TILES].into_iter().any(is);
+        if let (Some(points), Some(cycle), true) = (points, cycle, relaxes) {
+            return points.relax_points(cycle, f, u, q, norm, scalars).map(|()| true);
         }
         match (diagonal, lines, triangular) {
             _ if is(traffic::APPLY) => operator.apply(f, q)?,

@@ -2,13 +2,12 @@
 
 use isobar_core::layout::Shape;
 use isobar_core::options::Preconditioner::{BlockIc, Ic, Mic};
-use isobar_core::options::{Method, Preconditioner, SolverOptions};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, random};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem};
 
 use crate::rocks::rough;
-use crate::solves::{compare_with_alone, distance, solve_alone, solve_updated};
-use crate::steps::check_steps_within;
-use crate::{Way, backend, card, some};
+use crate::solves::compare_with_alone;
+use crate::steps::{check_steps_within, check_updates, with};
+use crate::{Way, backend, some};
 
 /// Returns odd sizes, one layer, more layers than rows, slabs of one row, warps of several tiles.
 fn shapes() -> [(Shape, &'static [usize]); 6] {
@@ -20,10 +19,6 @@ fn shapes() -> [(Shape, &'static [usize]); 6] {
         (Shape::new(2, 3, 3), &[2, 3]),
         (Shape::new(70, 40, 33), &[2, 3]),
     ]
-}
-
-fn with(preconditioner: Preconditioner) -> SolverOptions {
-    SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() }
 }
 
 /// Checks that every step equals that of one GPU up to rounding, and so do solves.
@@ -56,21 +51,6 @@ pub(crate) fn solves(way: Way) {
 
 /// Checks that new coefficients reach the pivots on all GPUs.
 pub(crate) fn updates(way: Way) {
-    let shape = Shape::new(9, 14, 6);
-    let after = rough(shape);
-    let before = DiffusionProblem { coefficient: Coefficient::Isotropic(vec![0.1; shape.cells()]), ..after.clone() };
-    let coefficient = match &after.coefficient {
-        Coefficient::Isotropic(_) => before.coefficient.clone(),
-        _ => Coefficient::Diagonal([0, 1, 2].map(|_| vec![0.1; shape.cells()])),
-    };
-    let (before, after) = (DiffusionProblem { coefficient, ..before }.stencil().unwrap(), after.stencil().unwrap());
-    let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(6, n)).collect();
-    for kind in [Ic { block: None }, Mic { relaxation: 0.97, block: None }, BlockIc { block: None }] {
-        let (alone, u) = solve_alone(&card(way, None).unwrap(), &after, &with(kind), &rhs, None);
-        for ranks in some(&[2, 3], way) {
-            let (outcome, _, v) = solve_updated(ranks, backend(way), [&before, &after], &with(kind), &rhs).unwrap();
-            assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{outcome:?} instead of {alone:?}");
-            assert!(distance(&v, &u) < 1e-7);
-        }
-    }
+    let kinds = [Ic { block: None }, Mic { relaxation: 0.97, block: None }, BlockIc { block: None }];
+    check_updates(backend(way), &some(&[2, 3], way), &kinds);
 }

@@ -8,13 +8,12 @@ use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
 use isobar_core::options::{Compatibility, Method, Preconditioner, Smoother, SolverOptions};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
-use isobar_core::reference::Reference;
 use isobar_cpu::Cpu;
 use isobar_dist::{join_rows, threads};
 
 use crate::cpu;
 use crate::rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth, uneven};
-use crate::solves::{distance, solve_alone, solve_on, solve_updated};
+use crate::solves::{Like, check_updated, solve_on};
 
 #[test]
 fn conjugate_gradients() {
@@ -94,11 +93,7 @@ fn updates_of_points() {
     let shape = problem.shape;
     let before = DiffusionProblem { coefficient: Coefficient::Isotropic(vec![0.1; shape.cells()]), ..problem.clone() };
     let (before, rhs) = (before.stencil().unwrap(), problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap());
-    let options = &point_cycles()[0];
-    let (alone, u) = solve_alone(&Reference, &after, options, &rhs, None);
-    let (outcome, _, v) = solve_updated(3, cpu, [&before, &after], options, &rhs).unwrap();
-    assert_eq!(outcome.iterations, alone.iterations);
-    assert!(distance(&v, &u) < 1e-9);
+    check_updated(cpu, [&before, &after], &[3], &point_cycles()[0], &rhs, Like::up_to(0, 1e-9));
 }
 
 /// In floating problems u has the mean 0, and sources must balance, over the cells of all ranks.

@@ -12,9 +12,9 @@ use isobar_cpu::Cpu;
 use isobar_dist::{join, threads};
 
 use crate::cpu;
-use crate::jumps::{bubbles, check, forms, multigrid, pieces, points_above, problems, rolling};
+use crate::jumps::{bubbles, check, check_updates, forms, multigrid, pieces, points_above, problems, rolling};
 use crate::rocks::{check_floating, rough};
-use crate::solves::{distance, solve_alone, solve_updated};
+use crate::solves::{Like, check_updated, distance, solve_alone, solve_updated};
 
 #[test]
 fn jumps_are_solved_for_as_on_one_rank() {
@@ -62,9 +62,7 @@ fn points_above_lines() {
     check(cpu, (name, problem, ranks), &SolverOptions { tolerance: 1e-7, ..SolverOptions::default() });
     let stencils = [problem.clone(), bubbles(problem.shape, 3.0)].map(|problem| problem.stencil().unwrap());
     let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-    let (alone, u) = solve_alone(&cpu(None), &stencils[1], &by_name, &rhs, None);
-    let (outcome, _, v) = solve_updated(3, cpu, [&stencils[0], &stencils[1]], &by_name, &rhs).unwrap();
-    assert!(outcome.iterations.abs_diff(alone.iterations) <= 1 && distance(&v, &u) < 1e-6, "{outcome:?}");
+    check_updated(cpu, stencils.each_ref(), &[3], &by_name, &rhs, Like::up_to(1, 1e-6));
 }
 
 /// Two ranks choose the hybrid smoother like one; slabs without pairs of rows on the grid below, and subdomains without
@@ -137,22 +135,9 @@ fn disconnected_pieces() {
     check_floating(cpu, &problem, &[1, 2, 3, 4, 6], &options);
 }
 
-/// Checks that new coefficients reach all levels on all ranks, also where strongly coupled aggregates appear and vanish.
 #[test]
 fn updates() {
-    for shape in [Shape::new(12, 26, 10), Shape::new(4, 12, 4)] {
-        let rhs = bubbles(shape, 1.0).rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-        for contrasts in [[1.0, 1e6], [1e6, 10.0]] {
-            let [before, after] = contrasts.map(|contrast| bubbles(shape, contrast).stencil().unwrap());
-            let (alone, u) = solve_alone(&cpu(None), &after, &multigrid(), &rhs, None);
-            for ranks in [2, 3] {
-                let (outcome, _, v) = solve_updated(ranks, cpu, [&before, &after], &multigrid(), &rhs).unwrap();
-                assert!(outcome.converged(), "{outcome:?}");
-                assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{shape} {contrasts:?}");
-                assert!(distance(&v, &u) < 1e-6);
-            }
-        }
-    }
+    check_updates(cpu, &[2, 3]);
 }
 
 /// Cycles that relax points, chosen for smooth coefficients, are replaced by Galerkin levels, on all ranks at once.

@@ -10,7 +10,7 @@ use isobar_dist::{join, threads};
 use crate::checks::{check_grids, check_solves, krylov, multigrid, problem, rhs};
 use crate::cpu;
 use crate::rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth, uneven};
-use crate::solves::{apply_on, check_as_alone, distance, solve_alone, solve_on, solve_updated};
+use crate::solves::{Like, apply_on, check_as_alone, check_updated, distance, solve_alone, solve_on};
 use crate::sweeps::check_sweeps;
 
 /// Divisions of x alone, of both, uneven ones, and of y alone.
@@ -128,10 +128,7 @@ fn a_first_guess_and_an_update() {
     let (outcome, v) = solve_on([2, 2], |_| cpu(), &before, options, &rhs, Some(&guess)).unwrap();
     assert_eq!(outcome.iterations, alone.iterations);
     assert!(distance(&v, &u) < 1e-9);
-    let (alone, u) = solve_alone(&cpu(), &after, options, &rhs, None);
-    let (outcome, _, v) = solve_updated([2, 2], |_| cpu(), [&before, &after], options, &rhs).unwrap();
-    assert_eq!(outcome.iterations, alone.iterations);
-    assert!(distance(&v, &u) < 1e-9);
+    check_updated(|_| cpu(), [&before, &after], &[[2, 2]], options, &rhs, Like::up_to(0, 1e-9));
 }
 
 /// Ranks that divide x do not support vertical modes and Galerkin grids, and choose other methods.

@@ -11,7 +11,7 @@ use isobar_core::execute::Serial;
 use isobar_core::layout::{Patch, Shape};
 use isobar_core::operator::Guess;
 use isobar_core::options::SolverOptions;
-use isobar_core::outcome::Outcome;
+use isobar_core::outcome::{Outcome, Stop};
 use isobar_core::problem::{DiffusionProblem, RhsKind, Weighting};
 use isobar_core::real::Precision;
 use isobar_core::solver::ignore;
@@ -206,6 +206,74 @@ pub(crate) fn distance(a: &[f64], b: &[f64]) -> f64 {
     norm(&difference) / norm(b).max(f64::MIN_POSITIVE)
 }
 
+/// By how much a solve on ranks may differ from that of one.
+#[derive(Clone, Copy)]
+pub(crate) struct Like {
+    /// Iterations; any number where one rank stagnates.
+    pub(crate) iterations: usize,
+    /// Residuals, relative to those of one rank, where these are not near rounding.
+    pub(crate) residuals: f64,
+    /// The number of residuals that are compared.
+    pub(crate) compared: usize,
+    /// The solution, relative to its norm.
+    pub(crate) u: f64,
+}
+
+impl Like {
+    /// Ignores residuals.
+    pub(crate) fn up_to(iterations: usize, u: f64) -> Self {
+        Self { iterations, residuals: 0.0, compared: 0, u }
+    }
+
+    /// Checks an outcome and its solution against those of one rank.
+    pub(crate) fn check(self, what: &str, (alone, u): (&Outcome, &[f64]), (outcome, together): (&Outcome, &[f64])) {
+        assert_eq!(outcome.stop, alone.stop, "{what}: {outcome:?} instead of {alone:?}");
+        let is_same = outcome.iterations.abs_diff(alone.iterations) <= self.iterations || alone.stop == Stop::Stagnated;
+        assert!(is_same, "{what}: {outcome:?} instead of {alone:?}");
+        let all = outcome.history.iter().zip(&alone.history).enumerate().take(self.compared);
+        for (n, (a, b)) in all.filter(|(_, (_, b))| **b > 1e-11 * alone.history[0]) {
+            assert!((a - b).abs() <= self.residuals * b, "{what}: residual {n} is {a:e} instead of {b:e}");
+        }
+        let error = distance(together, u);
+        assert!(error <= self.u, "{what}: {error:e}");
+    }
+}
+
+/// Solves on these numbers of ranks, and checks against one rank. Returns the solutions.
+pub(crate) fn check_like<B: PartBackend + Supports<S>, S: Stencil>(
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    (name, stencil, rhs): (&str, &S, &[f64]),
+    ranks: &[impl Parts],
+    options: &SolverOptions,
+    (alone, u): (&Outcome, &[f64]),
+    like: Like,
+) -> Vec<Vec<f64>> {
+    let on = |&ranks| {
+        let what = format!("{name} {} on {ranks:?} ranks, {options:?}", stencil.shape());
+        let found = solve_on(ranks, &backend, stencil, options, rhs, None);
+        let (outcome, together) = found.unwrap_or_else(|error| panic!("{what}: {error}"));
+        like.check(&what, (alone, u), (&outcome, &together));
+        together
+    };
+    ranks.iter().map(on).collect()
+}
+
+/// Checks that new coefficients reach everything on these numbers of ranks: compares with one rank whose solver is made for them.
+pub(crate) fn check_updated<B: PartBackend + Supports<S>, S: Stencil>(
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    stencils: [&S; 2],
+    ranks: &[impl Parts],
+    options: &SolverOptions,
+    rhs: &[f64],
+    like: Like,
+) {
+    let (alone, u) = solve_alone(&backend(None), stencils[1], options, rhs, None);
+    for &ranks in ranks {
+        let (outcome, _, v) = solve_updated(ranks, &backend, stencils, options, rhs).unwrap();
+        like.check(&format!("{ranks:?} ranks, {options:?}"), (&alone, &u), (&outcome, &v));
+    }
+}
+
 /// Solves for random balanced sources on these numbers of ranks and on one: iterations must agree up to `few`, and solutions to a
 /// tolerance. Returns the solutions, that of one rank first.
 pub(crate) fn compare_with_alone<B: PartBackend + Supports<Diffusion>>(
@@ -220,19 +288,9 @@ pub(crate) fn compare_with_alone<B: PartBackend + Supports<Diffusion>>(
     let rhs = balanced(&stencil, problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap());
     let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
     assert!(alone.converged(), "{options:?}: {alone:?}");
-    let mut all = vec![u];
-    for &ranks in ranks {
-        let what = format!("{} on {ranks:?} ranks, {options:?}", problem.shape);
-        let (outcome, together) =
-            solve_on(ranks, &backend, &stencil, options, &rhs, None).unwrap_or_else(|error| panic!("{what}: {error}"));
-        assert!(outcome.converged(), "{what}: {outcome:?}");
-        let few = few(alone.iterations);
-        assert!(outcome.iterations.abs_diff(alone.iterations) <= few, "{what}: {outcome:?} instead of {alone:?}");
-        let error = distance(&together, &all[0]);
-        assert!(error < tolerance, "{what}: {error:e}");
-        all.push(together);
-    }
-    all
+    let like = Like::up_to(few(alone.iterations), tolerance);
+    let all = check_like(backend, ("", &stencil, &rhs), ranks, options, (&alone, &u), like);
+    std::iter::once(u).chain(all).collect()
 }
 
 /// Checks for the iterations of one rank up to one, which may be rounding, and its solution.

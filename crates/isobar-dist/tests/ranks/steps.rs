@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use isobar_core::array::ArrayViewMut;
+use isobar_core::conformance::arrays::noise;
 use isobar_core::error::Result;
 use isobar_core::layout::{Patch, Shape};
-use isobar_core::problem::{DiffusionProblem, random};
+use isobar_core::options::{Method, Preconditioner, SolverOptions};
+use isobar_core::problem::{Coefficient, DiffusionProblem, random};
 use isobar_core::real::Real;
 use isobar_core::stencil::{Axis, Diffusion, Stencil, Supports};
 use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 use isobar_dist::{join, threads};
 
-use crate::solves::{Parts, joined, part_of};
+use crate::rocks::rough;
+use crate::solves::{Like, Parts, check_updated, joined, part_of};
 
 /// Runs every step with triangular parts, on a rank's subdomain, for blocks of these sizes; or only those without
 /// elimination.
@@ -103,5 +106,25 @@ pub(crate) fn check_steps_within<B: PartBackend + Supports<Diffusion>, T: Real>(
             let off = found.iter().zip(expected).position(|(&a, &b)| !is_same(a, b));
             assert_eq!(off, None, "step {n} of {shape} on {ranks:?} ranks");
         }
+    }
+}
+
+/// Returns conjugate gradients with a preconditioner.
+pub(crate) fn with(preconditioner: Preconditioner) -> SolverOptions {
+    SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() }
+}
+
+/// Checks that new coefficients, of which there is one for every direction, reach these preconditioners on all ranks.
+pub(crate) fn check_updates<B: PartBackend + Supports<Diffusion>>(
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    ranks: &[usize],
+    kinds: &[Preconditioner],
+) {
+    let after = rough(Shape::new(9, 14, 6));
+    let coefficient = Coefficient::Diagonal([0, 1, 2].map(|_| vec![0.1; after.shape.cells()]));
+    let stencils = [DiffusionProblem { coefficient, ..after.clone() }, after].map(|problem| problem.stencil().unwrap());
+    let rhs = noise(stencils[0].shape().cells(), 6);
+    for &kind in kinds {
+        check_updated(&backend, stencils.each_ref(), ranks, &with(kind), &rhs, Like::up_to(1, 1e-7));
     }
 }

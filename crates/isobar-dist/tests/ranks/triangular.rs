@@ -4,14 +4,14 @@
 use isobar_core::layout::Shape;
 use isobar_core::options::Preconditioner::{BlockIc, Ic, IncompletePoisson, Mic, Neumann, SsorAi};
 use isobar_core::options::{Method, Preconditioner, SolverOptions};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, random};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem};
 use isobar_core::real::Precision;
 use isobar_cpu::Cpu;
 
 use crate::cpu;
 use crate::rocks::rough;
-use crate::solves::{check_as_alone, distance, solve_alone, solve_on, solve_updated};
-use crate::steps::check_steps;
+use crate::solves::{check_as_alone, solve_on};
+use crate::steps::{check_steps, check_updates, with};
 
 /// Returns odd sizes, a periodic x, inactive cells, one layer, many; slabs of one row.
 fn shapes() -> [(Shape, &'static [usize]); 5] {
@@ -66,10 +66,6 @@ fn preconditioners(nx: usize) -> Vec<Preconditioner> {
     ]
 }
 
-fn with(preconditioner: Preconditioner) -> SolverOptions {
-    SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() }
-}
-
 #[test]
 fn conjugate_gradients_with_them() {
     for (shape, ranks) in [shapes()[0], shapes()[1], shapes()[3]] {
@@ -89,28 +85,11 @@ fn conjugate_gradients_with_them() {
     }
 }
 
-/// Checks that new coefficients reach the pivots on all ranks.
 #[test]
 fn updates() {
-    let shape = Shape::new(9, 14, 6);
-    let after = rough(shape);
-    let before = DiffusionProblem { coefficient: Coefficient::Isotropic(vec![0.1; shape.cells()]), ..after.clone() };
-    let before = DiffusionProblem { coefficient: diagonal(&before), ..before };
-    let (before, after) = (before.stencil().unwrap(), after.stencil().unwrap());
-    let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(6, n)).collect();
-    for kind in [Mic { relaxation: 0.97, block: None }, IncompletePoisson { scaling: true }, Neumann { order: 2 }] {
-        let options = with(kind);
-        let (alone, u) = solve_alone(&cpu(None), &after, &options, &rhs, None);
-        let (outcome, _, v) = solve_updated(3, cpu, [&before, &after], &options, &rhs).unwrap();
-        assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{outcome:?} instead of {alone:?}");
-        assert!(distance(&v, &u) < 1e-7);
-    }
-}
-
-/// Stores one coefficient for every direction.
-fn diagonal(problem: &DiffusionProblem) -> Coefficient {
-    match &problem.coefficient {
-        Coefficient::Isotropic(field) => Coefficient::Diagonal([field.clone(), field.clone(), field.clone()]),
-        other => other.clone(),
-    }
+    check_updates(
+        cpu,
+        &[3],
+        &[Mic { relaxation: 0.97, block: None }, IncompletePoisson { scaling: true }, Neumann { order: 2 }],
+    );
 }
