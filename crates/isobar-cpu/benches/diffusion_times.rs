@@ -8,15 +8,9 @@ use std::f64::consts::TAU;
 use std::sync::Arc;
 use std::time::Instant;
 
-use isobar_core::build::{Solve, System};
 use isobar_core::conformance::arrays::solve_again;
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
-use isobar_core::options::{Compatibility, CyclePrecision, Smoother, SolverOptions};
-use isobar_core::problem::materials::{self, Bubbles};
-use isobar_core::problem::random;
-use isobar_core::stencil::{Coefficients, Diffusion, Side};
+use isobar_core::conformance::prelude::*;
+use isobar_core::problem::materials;
 use isobar_cpu::Cpu;
 
 /// Returns the processor seconds of this process, where the system reports them.

@@ -1,12 +1,9 @@
 //! Direct solves, compared with those of the reference: sides, spacings, sizes, layers, threads.
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::backend::Backend;
 use isobar_core::backend::direct::locked;
+use isobar_core::conformance::prelude::*;
 use isobar_core::direct::{AxisMatrix, Lines, Separable};
-use isobar_core::layout::{Layout, Shape, Slab};
-use isobar_core::problem::random;
-use isobar_core::reference::Reference;
+use isobar_core::layout::Slab;
 use isobar_cpu::Cpu;
 
 /// Shifts of the first and the last cell, in units of a coupling, or a periodic axis.

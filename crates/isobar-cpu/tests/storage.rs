@@ -3,14 +3,8 @@
 use std::alloc::{GlobalAlloc, Layout as AllocLayout, System as SystemAllocator};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use isobar_core::build::{Solve, System};
 use isobar_core::conformance::arrays::solve_again;
-use isobar_core::grid::GridOptions;
-use isobar_core::operator::Guess;
-use isobar_core::options::{Count, Form, Method, ModesOptions, Preconditioner, Smoother, SolverOptions, Start};
-use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
-use isobar_core::real::Precision;
-use isobar_core::stencil::Stencil;
+use isobar_core::conformance::prelude::*;
 use isobar_cpu::Cpu;
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);

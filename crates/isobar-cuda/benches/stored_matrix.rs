@@ -5,18 +5,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use isobar_core::backend::Backend;
 use isobar_core::bench::{seconds, time_setup, upload_noise};
-use isobar_core::grid::GridOptions;
-use isobar_core::layout::Layout;
-use isobar_core::operator::{Guess, LineSolver, Operator};
-use isobar_core::options::{Form, Method, Preconditioner, SolverOptions};
+use isobar_core::conformance::prelude::*;
 use isobar_core::precond::Line;
-use isobar_core::problem::Helmholtz;
 use isobar_core::solver::cg::Cg;
 use isobar_core::solver::monitor::Patience;
-use isobar_core::solver::{Iteration, Monitor, ignore};
-use isobar_core::stencil::{Stencil, Supports};
+use isobar_core::solver::{Iteration, Monitor};
 use isobar_cuda::{Cuda, Vector};
 
 /// Iterations of a short and of a long solve; the difference gives the time of one.

@@ -7,16 +7,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::backend::{Backend, Meanwhile};
-use isobar_core::build::{Solve, System};
-use isobar_core::error::Result;
-use isobar_core::grid::GridOptions;
-use isobar_core::operator::Guess;
-use isobar_core::options::{Method, Preconditioner, SolverOptions};
-use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
-use isobar_core::solver::ignore;
-use isobar_core::stencil::{Stencil, TensorProduct};
+use isobar_core::backend::Meanwhile;
+use isobar_core::conformance::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::threads::Threads;
 use isobar_dist::{Communicator, Message, join_rows, threads};

@@ -31,13 +31,8 @@ use std::time::{Duration, Instant};
 
 use boxes::smooth_ring;
 use checks::{GRIDS, GRIDS_OF_MODES, check_apply, check_grids, check_solves, krylov, modes, multigrid, problem};
-use isobar_core::backend::{Backend, Scalar};
 use isobar_core::conformance::arrays::noise;
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
-use isobar_core::options::{CyclePrecision, Method, Preconditioner, Smoother, SolverOptions};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Spacing, Weighting, random};
-use isobar_core::stencil::{Axis, Coefficients, Diffusion, Side};
+use isobar_core::conformance::prelude::*;
 use isobar_cuda::link::Ways;
 use isobar_cuda::nccl::Nccl;
 use isobar_cuda::{Cuda, devices};

@@ -13,16 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::backend::Backend;
-use isobar_core::build::{Solve, System};
-use isobar_core::error::{Error, Result};
-use isobar_core::grid::GridOptions;
-use isobar_core::operator::Guess;
-use isobar_core::options::{Method, SolverOptions};
-use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
-use isobar_core::solver::ignore;
-use isobar_core::stencil::Stencil;
+use isobar_core::conformance::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::{Message, join_rows, mpi, together};
 use libtest_mimic::{Arguments, Failed, Trial};

@@ -1,13 +1,8 @@
 //! Paper D on the reference back end: iteration counts and condition numbers of the two-phase square.
 
 use isobar_core::conformance::arrays::{norm, solve_into};
-use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
-use isobar_core::options::{CoarseSolve, Deflation, Method, Norm, Preconditioner, SolverOptions, Stripes};
-use isobar_core::outcome::Outcome;
-use isobar_core::problem::materials::{self, Bubbles};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting, random};
-use isobar_core::reference::Reference;
+use isobar_core::conformance::prelude::*;
+use isobar_core::problem::materials;
 
 use Preconditioner::{BlockIc, IncompletePoisson, Jacobi, Neumann, None as Nothing};
 

@@ -1,15 +1,8 @@
 //! Multigrid as a preconditioner of the diffusion operator, on the reference back end.
 
-use isobar_core::build::{Solve, System};
 use isobar_core::conformance::arrays::{self, solve_by};
-use isobar_core::layout::Shape;
-use isobar_core::options::{Compatibility, CyclePrecision, Method, Preconditioner, Smoother, SolverOptions};
-use isobar_core::outcome::{Outcome, Stop};
-use isobar_core::problem::materials::{self, Bubbles};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
-use isobar_core::real::Precision;
-use isobar_core::reference::Reference;
-use isobar_core::stencil::Stencil;
+use isobar_core::conformance::prelude::*;
+use isobar_core::problem::materials;
 
 /// Returns default options: conjugate gradients with one multigrid cycle, where coefficients are not smooth.
 fn options() -> SolverOptions {

@@ -2,13 +2,8 @@
 //! between cells, and correct sources and wells.
 
 use isobar_core::conformance::arrays;
-use isobar_core::layout::Shape;
-use isobar_core::options::{Compatibility, Method, SolverOptions};
-use isobar_core::problem::{
-    Boundary, Coefficient, DiffusionProblem, PointProblem, SideFields, Source, Spacing, Weighting, Well, materials,
-};
-use isobar_core::reference::Reference;
-use isobar_core::stencil::Stencil;
+use isobar_core::conformance::prelude::*;
+use isobar_core::problem::{PointProblem, SideFields, Source, Well, materials};
 
 fn solve(problem: &DiffusionProblem, body: Vec<f64>) -> Vec<f64> {
     solve_by(problem, body, Method::Auto)

@@ -1,15 +1,9 @@
 //! Direct solves of separable boxes: every pair of sides an axis, spacings, layers, singular boxes, refused matrices.
 
-use isobar_core::build::{Solve, System};
 use isobar_core::conformance::arrays::{self, norm, solve_by};
 use isobar_core::conformance::direct::SIDES;
-use isobar_core::grid::{HorizontalField, VerticalProfile};
-use isobar_core::layout::Shape;
-use isobar_core::options::{Compatibility, Method, Norm, Preconditioner, SolverOptions};
-use isobar_core::outcome::Stop;
-use isobar_core::problem::{Coefficient, DiffusionProblem, Heat, random};
-use isobar_core::reference::Reference;
-use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil, TensorProduct};
+use isobar_core::conformance::prelude::*;
+use isobar_core::grid::HorizontalField;
 
 fn options(tolerance: f64) -> SolverOptions {
     SolverOptions { method: Method::Direct, tolerance, norm: Norm::Rhs, ..SolverOptions::default() }

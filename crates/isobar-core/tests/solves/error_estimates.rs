@@ -1,11 +1,8 @@
 //! Estimated errors of conjugate gradients, compared with true ones.
 
 use isobar_core::conformance::arrays::{self, norm};
-use isobar_core::layout::Shape;
-use isobar_core::options::{Method, Norm, Preconditioner, SolverOptions};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, materials, random};
-use isobar_core::reference::Reference;
-use isobar_core::stencil::Diffusion;
+use isobar_core::conformance::prelude::*;
+use isobar_core::problem::materials;
 
 /// Random numbers in (0, 1) for a problem.
 struct Draw(u64, usize);

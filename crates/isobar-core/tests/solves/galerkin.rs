@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Ratio};
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::options::Smoother;
-use isobar_core::problem::random;
-use isobar_core::real::Precision;
-use isobar_core::reference::{Reference, Vector};
+use isobar_core::backend::Ratio;
+use isobar_core::conformance::prelude::*;
+use isobar_core::reference::Vector;
+use isobar_core::stencil::Hierarchy;
 use isobar_core::stencil::galerkin::{Coarsening, Couplings, Matrix, Serial, coarsen};
-use isobar_core::stencil::{Axis, Coefficients, Diffusion, Hierarchy, Side, Supports};
 
 fn stencil(shape: Shape, factors: [f64; 3], sides: [Side; 3], contrast: f64, closed: bool) -> Diffusion {
     let field: Vec<f64> = (0..shape.cells())

@@ -1,17 +1,10 @@
 //! The reference back end, compared with whole arrays of an independent implementation (8×6×10
 //! cells, panel and box, two levels).
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::backend::Backend;
 use isobar_core::conformance::arrays;
-use isobar_core::grid::{Geometry, GridOptions};
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::{Guess, LineSolver, Operator};
-use isobar_core::options::{MultigridOptions, Smoother, SolverOptions};
+use isobar_core::conformance::prelude::*;
 use isobar_core::precond::multigrid::Cycle;
-use isobar_core::problem::{Helmholtz, random};
-use isobar_core::reference::{Plain, Reference, Vector};
-use isobar_core::stencil::{Stencil, Supports, TensorProduct};
+use isobar_core::reference::{Plain, Vector};
 use serde_json::Value;
 
 const SHAPE: (usize, usize, usize) = (8, 6, 10);

@@ -1,22 +1,11 @@
 //! The verdict of a solve is about the caller's array, and a solver as a preconditioner is a fixed symmetric map.
 
-use isobar_core::array::{ArrayView, ArrayViewMut, Source};
-use isobar_core::build::{Solve, System};
+use isobar_core::array::Source;
 use isobar_core::conformance::arrays::{self, noise, norm, solve_again};
-use isobar_core::error::Error;
-use isobar_core::grid::{HorizontalField, VerticalProfile};
-use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
-use isobar_core::options::{
-    Compatibility, Deflation, Judge, Method, Norm, Preconditioner, Scheme, Smoother, SolverOptions, StepGuess, Steps,
-};
-use isobar_core::outcome::{Outcome, Stop};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Heat, materials};
-use isobar_core::real::Precision;
-use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
-use isobar_core::stencil::{Diffusion, TensorProduct};
-use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper};
+use isobar_core::conformance::prelude::*;
+use isobar_core::grid::HorizontalField;
+use isobar_core::options::Judge;
+use isobar_core::problem::materials;
 
 const CLOSED: [Boundary; 2] = [Boundary::Neumann(0.0); 2];
 const FIXED: [Boundary; 2] = [Boundary::Dirichlet(0.0); 2];

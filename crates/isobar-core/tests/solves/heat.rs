@@ -2,14 +2,8 @@
 
 use std::f64::consts::PI;
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::layout::Shape;
-use isobar_core::options::{Method, Preconditioner, Scheme, SolverOptions, StepGuess, Steps};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Heat, Spacing, random};
-use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
+use isobar_core::conformance::prelude::*;
 use isobar_core::stepping::trial::{CANDIDATES, trial};
-use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper};
 
 const MIC: Preconditioner = Preconditioner::Mic { relaxation: 1.0, block: None };
 

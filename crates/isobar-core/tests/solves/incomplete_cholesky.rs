@@ -1,12 +1,6 @@
 //! MIC(0): the row sums of M are those of A, pivots in closed form; IC(0) in blocks is block-IC.
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::backend::Backend;
-use isobar_core::grid::GridOptions;
-use isobar_core::layout::Shape;
-use isobar_core::problem::{Heat, random};
-use isobar_core::reference::Reference;
-use isobar_core::stencil::{Coefficients, Diffusion, Side, Supports, TensorProduct};
+use isobar_core::conformance::prelude::*;
 
 fn stencil(shape: Shape, sides: [[Side; 2]; 3]) -> Diffusion {
     let field = |seed: u64| (0..shape.cells()).map(|n| 1.5 + random(seed, n)).collect();

@@ -1,12 +1,7 @@
 //! Iteration counts of an independent implementation, 32×32×128 cells, tolerance 1e-5, to ±1.
 
 use isobar_core::conformance::arrays;
-use isobar_core::grid::{Geometry, GridOptions};
-use isobar_core::options::{Form, Method, MultigridOptions, Preconditioner, Smoother, SolverOptions, Start};
-use isobar_core::outcome::Outcome;
-use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
-use isobar_core::real::Precision;
-use isobar_core::reference::Reference;
+use isobar_core::conformance::prelude::*;
 
 fn solve(geometry: Geometry, rhs: RhsKind, options: &SolverOptions) -> Outcome {
     let grid = GridOptions { geometry, nx: 32, ny: 32, ..GridOptions::default() };

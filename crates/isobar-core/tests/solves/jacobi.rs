@@ -1,15 +1,9 @@
 //! Jacobi's method, plain and hierarchical, compared with a separate program in one dimension and published counts.
 
-use isobar_core::build::System;
 use isobar_core::conformance::arrays::{solve_again, solve_into};
-use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
-use isobar_core::options::{Acceleration, Count, JacobiOptions, Method, Norm, Overlap, SolverOptions};
-use isobar_core::outcome::{Outcome, Stop};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, PointProblem, RhsKind, Weighting, random};
-use isobar_core::real::Precision;
-use isobar_core::reference::Reference;
-use isobar_core::stencil::Diffusion;
+use isobar_core::conformance::prelude::*;
+use isobar_core::options::{Acceleration, Overlap};
+use isobar_core::problem::PointProblem;
 
 /// Makes paper C's problem: −u″ = 1 or −Δu = 1 at points inside the unit box, u = 0 on its sides.
 fn poisson(shape: Shape) -> PointProblem {

@@ -1,16 +1,9 @@
 //! The reported residual of a solve, compared with that of the returned solution.
 
 use isobar_core::conformance::arrays::{self, noise, norm, solve_into};
-use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
-use isobar_core::options::{
-    CoarseSolve, Compatibility, Deflation, Method, MultigridOptions, Norm, Preconditioner, Smoother, SolverOptions,
-    Stripes,
-};
-use isobar_core::outcome::{Outcome, Stop};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Spacing, Weighting, materials};
-use isobar_core::reference::Reference;
-use isobar_core::stencil::{Axis, Coefficients, Csr, Diffusion, Side, Stencil, StoredMatrix, Supports};
+use isobar_core::conformance::prelude::*;
+use isobar_core::problem::materials;
+use isobar_core::stencil::{Csr, StoredMatrix};
 
 fn solve<S: Stencil>(stencil: &S, options: &SolverOptions, b: &[f64]) -> (Outcome, Vec<f64>)
 where

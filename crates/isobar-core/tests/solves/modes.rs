@@ -1,14 +1,9 @@
 //! Vertical modes: their definition, their convergence, and unsupported input.
 
-use isobar_core::build::System;
 use isobar_core::conformance::arrays;
-use isobar_core::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
-use isobar_core::layout::Shape;
-use isobar_core::options::{Count, Method, ModesOptions, Preconditioner, Smoother, SolverOptions};
-use isobar_core::outcome::Outcome;
-use isobar_core::problem::{Helmholtz, random};
-use isobar_core::reference::Reference;
-use isobar_core::stencil::{Stencil, TensorProduct, VerticalModes};
+use isobar_core::conformance::prelude::*;
+use isobar_core::grid::HorizontalField;
+use isobar_core::stencil::VerticalModes;
 
 fn helmholtz(geometry: Geometry, nx: usize, ny: usize, nz: usize) -> TensorProduct {
     let grid = GridOptions { geometry, nx, ny, nz, ..GridOptions::default() };

@@ -2,20 +2,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use isobar_core::array::ArrayView;
-use isobar_core::backend::Backend;
-use isobar_core::error::Result;
-use isobar_core::grid::GridOptions;
-use isobar_core::layout::Layout;
-use isobar_core::operator::{Guess, LineSolver, Operator};
-use isobar_core::options::Form;
+use isobar_core::conformance::prelude::*;
 use isobar_core::precond::Line;
-use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
-use isobar_core::reference::{Plain, Reference, Vector};
+use isobar_core::reference::{Plain, Vector};
 use isobar_core::solver::cg::Cg;
 use isobar_core::solver::monitor::Patience;
-use isobar_core::solver::{Iteration, Monitor, ignore};
-use isobar_core::stencil::{Stencil, TensorProduct};
+use isobar_core::solver::{Iteration, Monitor};
 
 struct Counting {
     inner: Plain<TensorProduct, f64>,

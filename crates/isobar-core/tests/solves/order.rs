@@ -3,11 +3,8 @@
 //! ω is held fixed while the grid is refined, so that the equation stays the same.
 
 use isobar_core::conformance::arrays::{self, norm};
-use isobar_core::grid::{Geometry, Grading, GridOptions};
-use isobar_core::options::SolverOptions;
-use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
-use isobar_core::reference::Reference;
-use isobar_core::stencil::Stencil;
+use isobar_core::conformance::prelude::*;
+use isobar_core::grid::Grading;
 
 fn problem(geometry: Geometry, grading: Grading, n: usize) -> Helmholtz {
     // A deep domain and a scaled ω, so that all terms of the equation matter.

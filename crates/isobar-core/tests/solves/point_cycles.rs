@@ -1,15 +1,8 @@
 //! Cycles that relax points on halved grids: counts that do not depend on the grid, solutions compared with dense elimination,
 //! and the automatic choice where coefficients do not suit them.
 
-use isobar_core::build::{Solve, System};
 use isobar_core::conformance::arrays::{noise, solve_by};
-use isobar_core::layout::Shape;
-use isobar_core::options::{Compatibility, Method, Preconditioner, Smoother, SolverOptions, Start};
-use isobar_core::outcome::Outcome;
-use isobar_core::problem::random;
-use isobar_core::real::Precision;
-use isobar_core::reference::Reference;
-use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil};
+use isobar_core::conformance::prelude::*;
 
 fn options() -> SolverOptions {
     SolverOptions { tolerance: 1e-8, compatibility: Compatibility::Project, ..SolverOptions::default() }

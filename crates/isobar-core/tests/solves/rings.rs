@@ -1,22 +1,10 @@
 //! Periodic directions of an odd number of cells, solved on two copies: solutions are those of the matrix
 //! itself.
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::build::{Solve, System};
 use isobar_core::conformance::arrays::{noise, norm, solve_again};
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
-use isobar_core::options::{
-    Compatibility, Deflation, Method, Preconditioner, Scheme, Smoother, SolverOptions, StepGuess, Steps,
-};
+use isobar_core::conformance::prelude::*;
 use isobar_core::precond::OwnPreconditioner;
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Heat, Spacing, materials};
-use isobar_core::real::Precision;
-use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
-use isobar_core::stencil::Diffusion;
-use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper};
+use isobar_core::problem::materials;
 
 const RING: [Boundary; 2] = [Boundary::Periodic; 2];
 

@@ -9,14 +9,7 @@ mod problems;
 
 use std::time::Instant;
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::build::{Solve, System};
-use isobar_core::operator::Guess;
-use isobar_core::options::{Compatibility, CyclePrecision, SolverOptions};
-use isobar_core::outcome::Outcome;
-use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
-use isobar_core::stencil::{Diffusion, Stencil, Supports};
+use isobar_core::conformance::prelude::*;
 use isobar_cpu::Cpu;
 
 use problems::{Problem, closed_blocks, problem, rounding_floor};

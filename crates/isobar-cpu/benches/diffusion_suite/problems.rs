@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::layout::Shape;
-use isobar_core::problem::random;
-use isobar_core::stencil::{Coefficients, Diffusion, Side};
+use isobar_core::conformance::prelude::*;
 
 /// A problem with its right-hand side.
 pub(crate) struct Problem {

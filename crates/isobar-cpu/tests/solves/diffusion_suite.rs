@@ -4,8 +4,7 @@
 mod problems;
 
 use isobar_core::conformance::arrays;
-use isobar_core::options::{Compatibility, SolverOptions};
-use isobar_core::real::Precision;
+use isobar_core::conformance::prelude::*;
 use isobar_cpu::Cpu;
 
 use problems::{Problem, closed_blocks, problem, rounding_floor};

@@ -1,11 +1,6 @@
 //! The heat equation on processor cores: paper E's iteration counts, and the same bits on any number of threads.
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::layout::Shape;
-use isobar_core::options::{Method, Preconditioner, Scheme, SolverOptions, StepGuess, Steps};
-use isobar_core::problem::{Heat, random};
-use isobar_core::solver::ignore;
-use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper};
+use isobar_core::conformance::prelude::*;
 use isobar_cpu::Cpu;
 
 const MIC: Preconditioner = Preconditioner::Mic { relaxation: 1.0, block: None };

@@ -2,10 +2,9 @@
 //! implementation.
 
 use isobar_core::conformance::arrays::{self, solve_into};
-use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
-use isobar_core::options::{Count, JacobiOptions, Method, Overlap, SolverOptions};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, PointProblem, RhsKind, Weighting};
+use isobar_core::conformance::prelude::*;
+use isobar_core::options::Overlap;
+use isobar_core::problem::PointProblem;
 use isobar_cpu::Cpu;
 
 /// Returns the cycles from a first guess of ones until the residual has fallen to 1e-4.

@@ -1,16 +1,8 @@
 //! Numbers of an independent implementation at the papers' sizes: norms to ten digits, iteration
 //! counts to ±1.
 
-use isobar_core::array::ArrayView;
-use isobar_core::backend::{Backend, Scalar};
 use isobar_core::conformance::arrays;
-use isobar_core::grid::{Geometry, GridOptions};
-use isobar_core::operator::{LineSolver, Operator};
-use isobar_core::options::{Method, MultigridOptions, Smoother, SolverOptions, Start};
-use isobar_core::outcome::{Outcome, Stop};
-use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
-use isobar_core::real::Precision;
-use isobar_core::stencil::{Stencil, Supports, TensorProduct};
+use isobar_core::conformance::prelude::*;
 use isobar_cpu::{Cpu, Vector};
 
 fn problem(geometry: Geometry, n: usize, nz: usize) -> Helmholtz {

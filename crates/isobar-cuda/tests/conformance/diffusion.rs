@@ -1,20 +1,12 @@
 //! The diffusion operator on CUDA beyond the conformance suite: grids of many tiles, and replayed iterations.
 
 use cudarc::driver::result;
-use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
-use isobar_core::backend::{Backend, Ratio, Scalar};
-use isobar_core::build::{Solve, System};
+use isobar_core::backend::Ratio;
 use isobar_core::conformance::arrays::solve_by;
-use isobar_core::error::Error;
-use isobar_core::layout::{Colour, Layout, Shape};
-use isobar_core::operator::{Direction, Guess, Relaxation, Sweep};
-use isobar_core::options::{
-    CoarseSolve, Compatibility, Deflation, Method, Norm, Preconditioner, Smoother, SolverOptions, Stripes,
-};
-use isobar_core::problem::materials::{Bubbles, bubbles, two_phase};
-use isobar_core::problem::random;
-use isobar_core::reference::Reference;
-use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil, Supports};
+use isobar_core::conformance::prelude::*;
+use isobar_core::layout::Colour;
+use isobar_core::operator::{Direction, Relaxation, Sweep};
+use isobar_core::problem::materials::{bubbles, two_phase};
 use isobar_cuda::Cuda;
 
 use crate::common::OnCard;

@@ -1,16 +1,8 @@
 //! Direct solves between arrays in the memory of the GPU.
 
 use cudarc::driver::result;
-use isobar_core::array::DeviceArray;
-use isobar_core::backend::Backend;
-use isobar_core::build::{Solve, System};
 use isobar_core::conformance::arrays::solve_by;
-use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
-use isobar_core::options::{Compatibility, Method, Norm, SolverOptions};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Spacing, random};
-use isobar_core::solver::ignore;
-use isobar_core::stencil::Diffusion;
+use isobar_core::conformance::prelude::*;
 use isobar_cuda::Cuda;
 
 use super::common::OnCard;

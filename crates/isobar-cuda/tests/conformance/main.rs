@@ -13,25 +13,14 @@ use std::sync::Arc;
 
 use common::OnCard;
 use cudarc::driver::{result, sys};
-use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
-use isobar_core::backend::Backend;
-use isobar_core::build::{Solve, System};
 use isobar_core::conformance::arrays::{self, solve_by};
+use isobar_core::conformance::prelude::*;
 use isobar_core::conformance::{queue_suite, suite};
-use isobar_core::error::Error;
-use isobar_core::grid::GridOptions;
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::{Guess, LineSolver, Operator};
-use isobar_core::options::{Form, Judge, Method, SolverOptions};
-use isobar_core::outcome::Stop;
+use isobar_core::options::Judge;
 use isobar_core::precond::Line;
-use isobar_core::problem::{Helmholtz, RhsKind, Weighting, random};
-use isobar_core::real::Precision;
-use isobar_core::reference::Reference;
 use isobar_core::solver::cg::Cg;
 use isobar_core::solver::monitor::Patience;
-use isobar_core::solver::{Iteration, Monitor, Progress, ignore};
-use isobar_core::stencil::{Stencil, Supports, TensorProduct};
+use isobar_core::solver::{Iteration, Monitor, Progress};
 use isobar_cuda::Cuda;
 
 fn main() -> ExitCode {

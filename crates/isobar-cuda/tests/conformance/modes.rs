@@ -1,17 +1,9 @@
 //! Vertical modes on CUDA beyond the conformance suite: grids that stream, whose sweeps before the last are in single precision.
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::backend::Scalar;
-use isobar_core::build::{Solve, System};
 use isobar_core::conformance::arrays::{self, solve_again};
-use isobar_core::grid::VerticalProfile;
-use isobar_core::layout::{Colour, Shape};
-use isobar_core::operator::{Expansion, Guess, Relaxation};
-use isobar_core::options::{Count, Method, ModesOptions, Smoother, SolverOptions};
-use isobar_core::problem::random;
-use isobar_core::real::Precision;
-use isobar_core::reference::Reference;
-use isobar_core::stencil::{Stencil, Supports, TensorProduct};
+use isobar_core::conformance::prelude::*;
+use isobar_core::layout::Colour;
+use isobar_core::operator::{Expansion, Relaxation};
 use isobar_cuda::Cuda;
 
 use crate::common::OnCard;

@@ -3,15 +3,10 @@
 use std::marker::PhantomData;
 
 use cudarc::driver::result;
-use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
-use isobar_core::backend::Backend;
-use isobar_core::build::{Solve, System};
-use isobar_core::error::Error;
-use isobar_core::layout::{Axis, Shape};
-use isobar_core::options::{Method, Preconditioner, SolverOptions};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Phases, Source, Spacing, Weighting, Well, random};
+use isobar_core::conformance::prelude::*;
+use isobar_core::layout::Axis;
+use isobar_core::problem::{Phases, Source, Well};
 use isobar_core::real::Real;
-use isobar_core::stencil::Diffusion;
 use isobar_cuda::Cuda;
 use isobar_cuda::problem::{Derivatives, DeviceProblem, Form};
 

@@ -1,8 +1,6 @@
 //! Deflation on several GPUs: aggregates across slabs, and those of the neighbours' rows.
 
-use isobar_core::layout::Shape;
-use isobar_core::options::Preconditioner;
-use isobar_core::problem::Boundary;
+use isobar_core::conformance::prelude::*;
 
 use crate::deflated::{check, forms, problems};
 use crate::jumps::bubbles;

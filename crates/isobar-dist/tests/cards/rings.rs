@@ -1,9 +1,6 @@
 //! Boxes that are periodic in y, whose rows are divided among GPUs.
 
-use isobar_core::build::{Solve, System};
-use isobar_core::layout::Shape;
-use isobar_core::options::{Method, Preconditioner, Smoother, SolverOptions};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, random};
+use isobar_core::conformance::prelude::*;
 
 use crate::boxes::{self, RING, jumping, rough_ring, smooth_ring, smooth_rings};
 use crate::jumps::{bubbles, check, forms, multigrid};

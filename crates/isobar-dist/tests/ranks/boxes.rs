@@ -1,7 +1,6 @@
 //! Boxes that are periodic in y, and some in x too, to be divided among ranks.
 
-use isobar_core::layout::Shape;
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Spacing};
+use isobar_core::conformance::prelude::*;
 
 use crate::jumps::bubbles;
 use crate::rocks::{rough, uneven};

@@ -1,12 +1,6 @@
 //! Checks of ranks on any back end for the tensor-product operator.
 
-use isobar_core::array::ArrayViewMut;
-use isobar_core::build::{Solve, System};
-use isobar_core::grid::GridOptions;
-use isobar_core::options::{Count, Form, Method, Norm, Preconditioner, Smoother, SolverOptions, Start};
-use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
-use isobar_core::real::Precision;
-use isobar_core::stencil::{Stencil, Supports, TensorProduct};
+use isobar_core::conformance::prelude::*;
 use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 

@@ -1,10 +1,7 @@
 //! Problems for deflation, and forms of deflation.
 
 use isobar_core::conformance::arrays::noise;
-use isobar_core::layout::Shape;
-use isobar_core::options::{CoarseSolve, Deflation, Method, Preconditioner, SolverOptions, Stripes};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem};
-use isobar_core::stencil::{Diffusion, Stencil, Supports};
+use isobar_core::conformance::prelude::*;
 use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 

@@ -1,8 +1,6 @@
 //! Deflation on several ranks: aggregates across slabs, and those of the neighbours' rows.
 
-use isobar_core::layout::Shape;
-use isobar_core::options::Stripes;
-use isobar_core::problem::Boundary;
+use isobar_core::conformance::prelude::*;
 use isobar_cpu::Cpu;
 
 use crate::cpu;

@@ -2,12 +2,8 @@
 
 use std::sync::Arc;
 
-use isobar_core::build::{Solve, System};
 use isobar_core::conformance::arrays::solve_into;
-use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
-use isobar_core::options::{Compatibility, Method, Preconditioner, Smoother, SolverOptions};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
+use isobar_core::conformance::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::{join_rows, threads};
 

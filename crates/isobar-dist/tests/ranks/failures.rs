@@ -1,9 +1,6 @@
 //! Unsupported divisions, and ranks that fail.
 
-use isobar_core::error::{Error, Result};
-use isobar_core::grid::GridOptions;
-use isobar_core::options::{Count, Method, ModesOptions, SolverOptions};
-use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
+use isobar_core::conformance::prelude::*;
 use isobar_dist::communicator::agree;
 use isobar_dist::{Communicator, threads};
 

@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::build::{Solve, System};
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::options::{Method, Smoother, SolverOptions};
-use isobar_core::problem::{RhsKind, Weighting};
-use isobar_core::real::Precision;
+use isobar_core::conformance::prelude::*;
 use isobar_core::stencil::galerkin::{Couplings, Serial, bodies};
 use isobar_cpu::Cpu;
 use isobar_dist::{join, threads};

@@ -2,14 +2,8 @@
 
 use std::sync::Arc;
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::backend::Backend;
-use isobar_core::layout::{Patch, Shape};
-use isobar_core::options::{Method, Preconditioner, Scheme, SolverOptions, StepGuess, Steps};
-use isobar_core::problem::{Boundary, Heat, Spacing};
-use isobar_core::solver::ignore;
-use isobar_core::stencil::{Diffusion, Supports};
-use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper};
+use isobar_core::conformance::prelude::*;
+use isobar_core::layout::Patch;
 use isobar_cpu::Cpu;
 use isobar_dist::{join, threads};
 

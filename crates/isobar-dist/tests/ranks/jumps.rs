@@ -1,10 +1,6 @@
 //! Diffusion with jumping coefficients: checks of Galerkin levels on several ranks of any back end.
 
-use isobar_core::layout::Shape;
-use isobar_core::options::{CyclePrecision, Method, Preconditioner, Smoother, SolverOptions, Start};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Spacing, Weighting, random};
-use isobar_core::real::Precision;
-use isobar_core::stencil::{Diffusion, Supports};
+use isobar_core::conformance::prelude::*;
 use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 

@@ -1,9 +1,6 @@
 //! Ranks that divide x as well as y, compared with one.
 
-use isobar_core::build::{Solve, System};
-use isobar_core::layout::Shape;
-use isobar_core::options::{CoarseSolve, Deflation, Method, Preconditioner, Smoother, SolverOptions, Stripes};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Helmholtz, RhsKind, Spacing, Weighting};
+use isobar_core::conformance::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::{join, threads};
 

@@ -1,9 +1,7 @@
 //! Jacobi's method on several ranks.
 
+use isobar_core::conformance::prelude::*;
 use isobar_core::execute::Serial;
-use isobar_core::layout::Shape;
-use isobar_core::options::{Count, JacobiOptions, Method, SolverOptions};
-use isobar_core::problem::{Boundary, RhsKind, Weighting};
 
 use crate::checks::{problem, rhs};
 use crate::cpu;

@@ -3,13 +3,8 @@
 
 use std::sync::Arc;
 
-use isobar_core::build::{Solve, System};
 use isobar_core::conformance::arrays::noise;
-use isobar_core::layout::Shape;
-use isobar_core::options::{Method, Norm, Preconditioner, SolverOptions};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
-use isobar_core::real::Precision;
-use isobar_core::stencil::Diffusion;
+use isobar_core::conformance::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::{join_rows, threads};
 

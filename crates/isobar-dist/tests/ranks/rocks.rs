@@ -1,13 +1,8 @@
 //! Checks of ranks on any back end for the diffusion operator.
 
+use isobar_core::conformance::prelude::*;
 use isobar_core::execute::Serial;
-use isobar_core::layout::Shape;
-use isobar_core::options::{Method, Preconditioner, Smoother, SolverOptions, Start};
-use isobar_core::problem::{
-    Boundary, Coefficient, DiffusionProblem, RhsKind, Source, Spacing, Weighting, Well, random,
-};
-use isobar_core::real::Precision;
-use isobar_core::stencil::{Diffusion, Supports};
+use isobar_core::problem::{Source, Well};
 use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 

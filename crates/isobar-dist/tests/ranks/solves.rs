@@ -3,19 +3,10 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::build::{Solve, System};
 use isobar_core::conformance::arrays::{norm, solve_into};
-use isobar_core::error::Result;
+use isobar_core::conformance::prelude::*;
 use isobar_core::execute::Serial;
-use isobar_core::layout::{Patch, Shape};
-use isobar_core::operator::Guess;
-use isobar_core::options::SolverOptions;
-use isobar_core::outcome::{Outcome, Stop};
-use isobar_core::problem::{DiffusionProblem, RhsKind, Weighting};
-use isobar_core::real::Precision;
-use isobar_core::solver::ignore;
-use isobar_core::stencil::{Diffusion, Stencil, Supports};
+use isobar_core::layout::Patch;
 use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 use isobar_dist::{join, threads};

@@ -2,14 +2,10 @@
 
 use std::sync::Arc;
 
-use isobar_core::array::ArrayViewMut;
 use isobar_core::conformance::arrays::noise;
-use isobar_core::error::Result;
-use isobar_core::layout::{Patch, Shape};
-use isobar_core::options::{Method, Preconditioner, SolverOptions};
-use isobar_core::problem::{Coefficient, DiffusionProblem, random};
+use isobar_core::conformance::prelude::*;
+use isobar_core::layout::Patch;
 use isobar_core::real::Real;
-use isobar_core::stencil::{Axis, Diffusion, Stencil, Supports};
 use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 use isobar_dist::{join, threads};

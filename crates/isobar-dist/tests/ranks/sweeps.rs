@@ -1,8 +1,7 @@
 //! Sweeps of Jacobi's method on ranks, compared with one.
 
-use isobar_core::options::{Acceleration, Count, JacobiOptions, Method, SolverOptions};
-use isobar_core::real::Precision;
-use isobar_core::stencil::{Stencil, Supports};
+use isobar_core::conformance::prelude::*;
+use isobar_core::options::Acceleration;
 use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 

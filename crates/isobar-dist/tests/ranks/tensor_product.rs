@@ -2,12 +2,8 @@
 
 use std::sync::Arc;
 
-use isobar_core::build::{Solve, System};
 use isobar_core::conformance::arrays::solve_by;
-use isobar_core::options::{Method, Smoother, SolverOptions};
-use isobar_core::problem::Helmholtz;
-use isobar_core::real::Precision;
-use isobar_core::stencil::{Stencil, TensorProduct};
+use isobar_core::conformance::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::{join_rows, threads};
 
