@@ -1,15 +1,6 @@
 //! Solves between arrays of a whole grid in C order, for tests and benchmarks.
 
-use crate::array::{ArrayView, ArrayViewMut};
-use crate::build::{Solve, System};
-use crate::error::Result;
-use crate::layout::Shape;
-use crate::operator::Guess;
-use crate::options::SolverOptions;
-use crate::outcome::Outcome;
-use crate::problem::random;
-use crate::solver::ignore;
-use crate::stencil::{Stencil, Supports};
+use super::prelude::*;
 
 /// Unwraps a result that a check needs.
 pub(super) fn ok<T>(result: Result<T>) -> T {

@@ -1,6 +1,7 @@
 //! Back ends that support all stencils of the suite.
 
-use crate::stencil::{Diffusion, StoredMatrix, Supports, TensorProduct};
+use super::prelude::*;
+use crate::stencil::StoredMatrix;
 
 /// A back end that supports all stencils of the suite.
 pub(super) trait Complete: Supports<TensorProduct> + Supports<Diffusion> + Supports<StoredMatrix> {}

@@ -2,12 +2,9 @@
 
 use super::complete::Complete;
 use super::fixture::{ok, poison, send};
-use crate::array::ArrayViewMut;
+use super::prelude::*;
 use crate::backend::direct::locked;
-use crate::layout::Shape;
-use crate::problem::random;
 use crate::reference::Vector;
-use crate::stencil::{Coefficients, Diffusion, Side, Stencil, Supports};
 
 /// All pairs of sides of an axis.
 pub const SIDES: [[Side; 2]; 5] = [

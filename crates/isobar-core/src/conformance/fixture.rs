@@ -6,17 +6,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::arrays;
 pub(super) use super::arrays::ok;
-use crate::array::{ArrayView, ArrayViewMut};
-use crate::backend::{Backend, HostScalars, Ratio, Scalar};
-use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
-use crate::layout::{Colour, Layout, Shape};
-use crate::operator::{Capabilities, LineSolver, Relaxation, Transfer};
-use crate::options::{Smoother, SolverOptions};
-use crate::outcome::Outcome;
-use crate::problem::{Helmholtz, random};
+use super::prelude::*;
+use crate::backend::{HostScalars, Ratio};
+use crate::grid::HorizontalField;
+use crate::layout::Colour;
+use crate::operator::{Capabilities, Relaxation, Transfer};
 use crate::real::Real;
-use crate::reference::{Plain, Reference, SevenPoint, Vector};
-use crate::stencil::{Coefficients, Diffusion, Hierarchy, Side, Stencil, Supports, TensorProduct};
+use crate::reference::{Plain, SevenPoint, Vector};
+use crate::stencil::Hierarchy;
 
 /// Grids smaller than a row of lanes, odd, one cell wide in each direction, long and thin, and large enough for several
 /// threads and several tiles.

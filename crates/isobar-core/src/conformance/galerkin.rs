@@ -3,14 +3,11 @@
 use std::sync::Arc;
 
 use super::fixture::{SCALARS, compare_at_scale, fetch, ok, poison, random_vector, send};
-use crate::backend::Backend;
-use crate::layout::{Colour, Layout, Shape};
-use crate::operator::{Guess, Relaxation, Sweep, Transfer};
-use crate::options::Smoother;
-use crate::problem::random;
+use super::prelude::*;
+use crate::layout::Colour;
+use crate::operator::{Relaxation, Sweep, Transfer};
 use crate::real::Real;
-use crate::reference::Reference;
-use crate::stencil::{Coefficients, Diffusion, Hierarchy, Side, Stencil, Supports};
+use crate::stencil::Hierarchy;
 
 /// Grids that are odd and even, flat, with rows as long as their padding, large enough for several threads.
 const SHAPES: [(usize, usize, usize); 8] =

@@ -5,14 +5,10 @@ use super::fixture::{
     random_vector, relaxations, send, shapes, tolerance,
 };
 use super::point_levels::Level;
-use crate::backend::Backend;
-use crate::layout::Shape;
+use super::prelude::*;
 use crate::operator::MixedTop;
-use crate::options::Smoother;
-use crate::problem::random;
 use crate::real::Real;
-use crate::reference::{Plain, Reference, Vector};
-use crate::stencil::{Coefficients, Diffusion, Side, Supports};
+use crate::reference::{Plain, Vector};
 
 /// The scale of rounding of two levels: residuals are differences of terms a few times the largest
 /// entry.

@@ -4,18 +4,10 @@ use std::ops::ControlFlow;
 
 use super::arrays::solve_by;
 use super::fixture::ok;
-use crate::array::{ArrayView, ArrayViewMut};
-use crate::build::{Solve, System, solve_many};
-use crate::error::Result;
-use crate::layout::Shape;
-use crate::operator::Guess;
-use crate::options::{Compatibility, Method, Norm, Preconditioner, SolverOptions};
-use crate::outcome::Outcome;
-use crate::problem::materials::{Bubbles, bubbles};
-use crate::problem::random;
-use crate::real::Precision;
-use crate::solver::{Observer, ignore};
-use crate::stencil::{Coefficients, Diffusion, Side, Supports};
+use super::prelude::*;
+use crate::build::solve_many;
+use crate::problem::materials::bubbles;
+use crate::solver::Observer;
 
 const CLOSED: [[Side; 2]; 3] = [[Side::Closed; 2]; 3];
 

@@ -2,14 +2,12 @@
 
 use super::complete::Complete;
 use super::fixture::{SCALARS, Sample, compare_at_scale, ok, poison, random_vector, send, shapes};
-use crate::backend::Backend;
-use crate::layout::{Colour, Shape};
-use crate::operator::{Expansion, Guess, Relaxation};
-use crate::options::{Count, ModesOptions, MultigridOptions, Smoother, SolverOptions};
+use super::prelude::*;
+use crate::layout::Colour;
+use crate::operator::{Expansion, Relaxation};
 use crate::precond::multigrid::Cycle;
 use crate::real::Real;
-use crate::reference::Reference;
-use crate::stencil::{Modes, Stencil, Supports, TensorProduct};
+use crate::stencil::Modes;
 
 fn modes<B: Supports<TensorProduct>, T: Real, C: Real>(
     backend: &B,

@@ -2,16 +2,14 @@
 
 use super::complete::Complete;
 use super::fixture::{SCALARS, Sample, compare_at_scale, fetch, ok, poison, random_vector, send, tolerance};
+use super::prelude::*;
 use super::solves::like_the_reference;
-use crate::backend::{Backend, HostScalars};
-use crate::build::System;
-use crate::layout::{Colour, Layout, Shape};
-use crate::operator::{Guess, LineSmoother, Relaxation, Sweep, Transfer};
-use crate::options::{Compatibility, Method, Preconditioner, Smoother, SolverOptions};
-use crate::problem::random;
-use crate::real::{Precision, Real};
-use crate::reference::{Reference, Vector};
-use crate::stencil::{Axis, Coefficients, Diffusion, Hierarchy, Side, Stencil, Supports};
+use crate::backend::HostScalars;
+use crate::layout::Colour;
+use crate::operator::{LineSmoother, Relaxation, Sweep, Transfer};
+use crate::real::Real;
+use crate::reference::Vector;
+use crate::stencil::Hierarchy;
 
 /// Grids that are even, odd, prime, flat, one cell wide, long, and large enough for several threads and blocks.
 const SHAPES: [(usize, usize, usize); 11] = [

@@ -1,15 +1,11 @@
 //! Relaxation of points against the reference.
 
 use super::fixture::{Pair, SCALARS, Sample, fetch, for_each_pair, ok, tolerance};
-use crate::array::ArrayView;
-use crate::error::Error;
-use crate::layout::Shape;
+use super::prelude::*;
 use crate::operator::{PointSmoother, lines_layout};
 use crate::options::PointCycle;
-use crate::problem::random;
 use crate::real::Real;
 use crate::reference::Vector;
-use crate::stencil::{Coefficients, Diffusion, Side, Supports};
 
 /// Sweeps, damped or not, with momentum or without.
 const SWEEPS: [PointCycle; 4] = [

@@ -5,21 +5,10 @@ use std::ops::ControlFlow;
 use super::arrays::{solve, solve_again, solve_into};
 use super::complete::Complete;
 use super::fixture::{Sample, floating, helmholtz, ok, reference_solve, sample};
-use crate::array::{ArrayView, ArrayViewMut};
-use crate::build::{Solve, System};
-use crate::error::Error;
-use crate::layout::Shape;
-use crate::operator::Guess;
-use crate::options::{
-    Acceleration, CoarseSolve, Compatibility, Count, Deflation, Form, JacobiOptions, Method, ModesOptions,
-    MultigridOptions, Norm, Overlap, Preconditioner, Smoother, SolverOptions, Start, Stripes,
-};
-use crate::outcome::Stop;
-use crate::problem::random;
-use crate::real::{Precision, Real};
-use crate::reference::Reference;
+use super::prelude::*;
+use crate::options::{Acceleration, Overlap};
+use crate::real::Real;
 use crate::solver::Progress;
-use crate::stencil::{Coefficients, Diffusion, Side, Stencil, Supports};
 
 /// Returns options in the precision of the suite: single precision gets a larger tolerance.
 fn options<T: Real>() -> SolverOptions {

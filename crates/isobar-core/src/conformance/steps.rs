@@ -3,13 +3,12 @@
 use super::fixture::{
     Pair, SCALARS, Sample, compare, fetch, for_each_pair, ok, poison, random_vector, relaxations, sample, send, shapes,
 };
-use crate::backend::{Ratio, Scalar, Sums};
-use crate::layout::Shape;
-use crate::operator::{Diagonal, Direction, Guess, LineSmoother, LineSolver, Operator, ResidualUpdate, Sweep};
-use crate::options::Smoother;
+use super::prelude::*;
+use crate::backend::{Ratio, Sums};
+use crate::operator::{Diagonal, Direction, LineSmoother, ResidualUpdate, Sweep};
 use crate::real::Real;
 use crate::reference::{Plain, Vector};
-use crate::stencil::{StoredMatrix, Supports};
+use crate::stencil::StoredMatrix;
 
 /// Checks A x, f − A u, and its norm.
 pub(super) fn apply<B: Supports<S>, S: Sample, T: Real>(backend: &B) {

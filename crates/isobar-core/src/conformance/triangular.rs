@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use super::fixture::{Pair, SCALARS, Sample, fetch, floating, for_each_pair, ok, random_vector, send, shapes};
+use super::prelude::*;
 use super::vectors::{numbers, random_aggregates};
 use crate::backend::{AggregateBackend, Sums};
-use crate::layout::Shape;
-use crate::operator::{AggregateOperator, Operator as _, ResidualUpdate, Triangular};
+use crate::operator::{AggregateOperator, ResidualUpdate, Triangular};
 use crate::real::Real;
-use crate::reference::{Reference, Vector};
-use crate::stencil::{Diffusion, Supports, TensorProduct};
+use crate::reference::Vector;
 
 fn triangular<B: Supports<Diffusion>, T: Real>(pair: &Pair<'_, B, Diffusion, T>) -> Arc<dyn Triangular<B, T>> {
     pair.tested.triangular.clone().unwrap_or_else(|| panic!("{}: no triangular parts", pair.name))

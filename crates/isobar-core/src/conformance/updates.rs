@@ -2,13 +2,9 @@
 
 use super::arrays::{norm, solve, solve_by};
 use super::fixture::{Sample, floating, ok, sample};
-use crate::array::{ArrayView, ArrayViewMut};
-use crate::build::{Solve, System};
-use crate::layout::Shape;
-use crate::options::{Compatibility, CyclePrecision, Deflation, Method, Preconditioner, SolverOptions, Stripes};
-use crate::problem::random;
-use crate::real::{Precision, Real};
-use crate::stencil::{Coefficients, Diffusion, Stencil, StoredMatrix, Supports, TensorProduct};
+use super::prelude::*;
+use crate::real::Real;
+use crate::stencil::StoredMatrix;
 
 /// Checks that a solver updated to another stencil and back equals new solvers for them, bit for bit.
 fn update_is_like_new<B: Supports<S>, S: Stencil>(backend: &B, first: &S, second: &S, options: &[SolverOptions]) {

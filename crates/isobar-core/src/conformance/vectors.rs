@@ -1,12 +1,10 @@
 //! Copies, vector operations and aggregates.
 
 use super::fixture::{SCALARS, compare, ok, poison, random_vector, send, shapes, tolerance};
-use crate::array::{ArrayView, ArrayViewMut};
-use crate::backend::{AggregateBackend, AggregateMap, Backend, HostScalars, Ratio};
-use crate::layout::Shape;
-use crate::problem::random;
+use super::prelude::*;
+use crate::backend::{AggregateBackend, AggregateMap, HostScalars, Ratio};
 use crate::real::Real;
-use crate::reference::{Reference, Vector};
+use crate::reference::Vector;
 
 /// Checks that arrays are uploaded and downloaded unchanged, for any strides.
 pub(super) fn transfer<B: Backend, T: Real>(backend: &B) {
