@@ -159,10 +159,10 @@ impl<S: Simd, T: Real> Products<'_, S, T> {
         }
         let [squares, weighted, plain] = sums;
         if self.plain.is_none() {
-            // s/(r/d)/Unscaled: (r/d)/
+            // Scaled: (r/d)(1 + Σ t²/(d d_m)) + Σ t r_m/(d d_m)
             inverse * (r.mul_add(inverse * squares, r) + weighted)
         } else {
-            // Scaled: r (1 + Σ (t/d_m)²) + Σ t r_m/d_m + (Σ t r_m)/d
+            // Unscaled: r (1 + Σ (t/d_m)²) + Σ t r_m/d_m + (Σ t r_m)/d
             r.mul_add(squares, r) + plain.mul_add(inverse, weighted)
         }
     }
