@@ -1,70 +1,13 @@
 //! Diffusion problems with the command: results, and messages about wrong input.
 
 use std::fs;
-use std::path::PathBuf;
 
 use serde_json::Value;
-use tempfile::{TempDir, tempdir};
+use tempfile::tempdir;
 
-use crate::support::{assert_fails, case, isobar, npy, stderr, stdout};
-
-/// A case file in its own folder, for files beside it.
-struct Case {
-    folder: TempDir,
-}
-
-impl Case {
-    fn new(text: &str) -> Self {
-        let folder = tempdir().unwrap();
-        fs::write(folder.path().join("case.toml"), text).unwrap();
-        Self { folder }
-    }
-
-    fn with(self, name: &str, bytes: impl AsRef<[u8]>) -> Self {
-        fs::write(self.path(name), bytes).unwrap();
-        self
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// Returns the report of a solve that converges.
-    #[track_caller]
-    fn solve(&self, args: &[&str]) -> Value {
-        let (case, report) = (self.path("case.toml"), self.path("report.json"));
-        let mut all =
-            vec!["solve", case.to_str().unwrap(), "--device", "cpu", "--report", report.to_str().unwrap(), "--quiet"];
-        all.extend(args);
-        let output = isobar(all).output().unwrap();
-        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
-        serde_json::from_slice(&fs::read(report).unwrap()).unwrap()
-    }
-
-    /// Checks that the solve fails with one message that holds all parts.
-    #[track_caller]
-    fn fails(&self, parts: &[&str]) {
-        self.fails_with(&[], parts);
-    }
-
-    /// Checks that it fails with more arguments.
-    #[track_caller]
-    fn fails_with(&self, args: &[&str], parts: &[&str]) {
-        let case = self.path("case.toml");
-        let all = ["solve", case.to_str().unwrap(), "--device", "cpu", "--quiet"];
-        assert_fails(&isobar(all.iter().chain(args)).output().unwrap(), parts);
-    }
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap()
-}
-
-/// Reads the values of an .npy file.
-fn values(path: &std::path::Path) -> Vec<f64> {
-    let bytes = fs::read(path).unwrap();
-    bytes[128..].chunks(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect()
-}
+use crate::support::{
+    Case, assert_fails, case, isobar, json, npy, number, overrides, stderr, stdout, succeeded, succeeds, values,
+};
 
 /// 1 in (−∂_x, ∂_x): linear from 0 in the west to 1 in the east.
 const LINEAR: &str = "[problem]\nkind = \"poisson\"\n[grid]\nnx = 8\nny = 6\n\
@@ -74,11 +17,10 @@ const LINEAR: &str = "[problem]\nkind = \"poisson\"\n[grid]\nnx = 8\nny = 6\n\
 #[test]
 fn linear_solutions_are_exact() {
     let case = Case::new(LINEAR);
-    let output = case.path("u.npy");
-    let report = case.solve(&["--output", output.to_str().unwrap()]);
+    let report = case.solve(&["--output", "u.npy"]);
     assert_eq!(report["problem"], serde_json::json!({"kind": "poisson", "unknowns": 48, "grid": [8, 6, 1]}));
     assert_eq!((&report["solver"]["method"], &report["solver"]["preconditioner"]), (&"direct".into(), &Value::Null));
-    for (n, u) in values(&output).into_iter().enumerate() {
+    for (n, u) in values(&case.path("u.npy")).into_iter().enumerate() {
         let x = (n % 8) as f64 / 8.0 + 1.0 / 16.0;
         assert!((u - x).abs() < 1e-10, "cell {n}: {u}, not {x}");
     }
@@ -89,36 +31,35 @@ fn coefficients_that_jump_at_a_face_are_met_exactly() {
     // Flux 2/(1/1 + 1/4) = 1.6 through two slabs of length ½.
     let case = Case::new(&LINEAR.replace("[diffusion]", "[diffusion]\ncoefficient = { file = \"k.npy\" }"))
         .with("k.npy", npy("(6, 8)", &[1.0, 1.0, 1.0, 1.0, 4.0, 4.0, 4.0, 4.0].repeat(6)));
-    let output = case.path("u.npy");
-    case.solve(&["--output", output.to_str().unwrap()]);
-    let u = values(&output);
+    case.solve(&["--output", "u.npy"]);
+    let u = values(&case.path("u.npy"));
     assert!((u[3] - 1.6 * 7.0 / 16.0).abs() < 1e-10 && (u[4] - (0.8 + 0.4 / 16.0)).abs() < 1e-10, "{:?}", &u[..8]);
 }
 
 #[test]
 fn grids_of_one_and_three_directions() {
     let line = Case::new(&LINEAR.replace("ny = 6", "ny = 1\nsize = [2.0]"));
-    let [output, plot, vti] = ["u.npy", "u.png", "u.vti"].map(|name| line.path(name));
-    for file in [&output, &vti] {
-        line.solve(&["--output", file.to_str().unwrap(), "--plot", plot.to_str().unwrap()]);
+    for file in ["u.npy", "u.vti"] {
+        line.solve(&["--output", file, "--plot", "u.png"]);
     }
-    assert_eq!(values(&output).len(), 8);
-    assert!(fs::read(&plot).unwrap().starts_with(b"\x89PNG"));
-    assert!(String::from_utf8_lossy(&fs::read(&vti).unwrap()).contains("Spacing=\"0.25 1 1\""));
+    let holds = |case: &Case, file: &str, part: &str| {
+        assert!(String::from_utf8_lossy(&fs::read(case.path(file)).unwrap()).contains(part), "{part} in {file}");
+    };
+    assert_eq!(values(&line.path("u.npy")).len(), 8);
+    assert!(fs::read(line.path("u.png")).unwrap().starts_with(b"\x89PNG"));
+    holds(&line, "u.vti", "Spacing=\"0.25 1 1\"");
     let graded = LINEAR.replace("ny = 6", "ny = 6\nnz = 3\nspacing = [1.0, 2, [1.0, 2.0, 4.0]]");
     let graded = Case::new(&graded);
     let report = graded.solve(&[]);
     assert_eq!(report["problem"]["grid"], serde_json::json!([8, 6, 3]));
-    let [vti, vtr] = ["u.vti", "u.vtr"].map(|name| graded.path(name));
-    graded.fails_with(&["--output", vti.to_str().unwrap()], &["--output", "u.vti", "differ in width", ".vtr"]);
-    graded.solve(&["--output", vtr.to_str().unwrap()]);
-    assert!(String::from_utf8_lossy(&fs::read(&vtr).unwrap()).contains("<RectilinearGrid WholeExtent=\"0 8 0 6 0 3\""));
+    graded.fails_with(&["--output", "u.vti"], &["--output", "u.vti", "differ in width", ".vtr"]);
+    graded.solve(&["--output", "u.vtr"]);
+    holds(&graded, "u.vtr", "<RectilinearGrid WholeExtent=\"0 8 0 6 0 3\"");
     // Equal widths that are given one by one make a uniform grid.
     let even = LINEAR.replace("ny = 6", "ny = 6\nspacing = [1.0, [0.1, 0.1, 0.1, 0.1, 0.1, 0.1], 1.0]");
     let even = Case::new(&even);
-    let vti = even.path("u.vti");
-    even.solve(&["--output", vti.to_str().unwrap()]);
-    assert!(String::from_utf8_lossy(&fs::read(&vti).unwrap()).contains("Spacing=\"1 0.1 1\""));
+    even.solve(&["--output", "u.vti"]);
+    holds(&even, "u.vti", "Spacing=\"1 0.1 1\"");
 }
 
 #[test]
@@ -126,16 +67,14 @@ fn inactive_cells_are_marked() {
     let mask = [1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0].repeat(6);
     let case = Case::new(&LINEAR.replace("[diffusion]", "[diffusion]\nactive = { file = \"active.npy\" }"))
         .with("active.npy", npy("(1, 6, 8)", &mask));
-    let [output, plot, zarr] = ["u.npy", "u.png", "u.zarr"].map(|name| case.path(name));
-    let report = case.solve(&["--output", output.to_str().unwrap(), "--plot", plot.to_str().unwrap()]);
-    case.solve(&["--output", zarr.to_str().unwrap()]);
-    for (u, active) in values(&output).into_iter().zip(&mask) {
+    let report = case.solve(&["--output", "u.npy", "--plot", "u.png"]);
+    case.solve(&["--output", "u.zarr"]);
+    for (u, active) in values(&case.path("u.npy")).into_iter().zip(&mask) {
         assert_eq!(u.is_nan(), *active == 0.0);
     }
     // The eastern half is all at 1, and inactive cells count as 0.
     assert!((number(&report["checks"]["sum"]) - 18.0).abs() < 1e-8);
-    let path = case.path("case.toml");
-    let text = stdout(&isobar(["solve", path.to_str().unwrap(), "--device", "cpu"]).output().unwrap());
+    let text = stdout(&case.run("solve", &[]));
     assert!(text.contains("12 inactive cells"), "{text}");
 }
 
@@ -150,11 +89,9 @@ fn singular_systems_say_what_was_done() {
 
     let unbalanced = Case::new(&text.replace("manufactured", "constant"));
     unbalanced.fails(&["has no solution", "96 cells", "solver.compatibility = \"project\""]);
-    let path = unbalanced.path("case.toml");
     let set = ["--set", "solver.compatibility=project", "--set", "problem.rhs.kind=random"];
-    let output = isobar([&["solve", path.to_str().unwrap(), "--device", "cpu"], &set[..]].concat()).output().unwrap();
-    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
-    assert!(stdout(&output).contains("without fixed values") && stdout(&output).contains("projected"));
+    let text = succeeded(&unbalanced.run("solve", &set));
+    assert!(text.contains("without fixed values") && text.contains("projected"), "{text}");
 }
 
 /// Solves −u″ = f for the sine wave on 7 periodic cells, whose eigenvalue is known.
@@ -167,17 +104,10 @@ fn a_ring_of_an_odd_number_of_cells() {
          [diffusion]\nboundary = { west = \"periodic\", east = \"periodic\" }\n[solver]\ntolerance = 1e-12\n",
     )
     .with("f.npy", npy("(1, 2, 7)", &wave));
-    let (output, path) = (case.path("u.npy"), case.path("case.toml"));
-    let args = ["solve", path.to_str().unwrap(), "--device", "cpu", "--output", output.to_str().unwrap()];
-    let run = isobar(args).output().unwrap();
-    assert_eq!((run.status.code(), stderr(&run)), (Some(0), String::new()));
-    assert!(
-        stdout(&run).contains("x is periodic with 7 cells") && stdout(&run).contains("28 cells"),
-        "{}",
-        stdout(&run)
-    );
+    let text = succeeded(&case.run("solve", &["--output", "u.npy"]));
+    assert!(text.contains("x is periodic with 7 cells") && text.contains("28 cells"), "{text}");
     let eigenvalue = (2.0 * n as f64 * (std::f64::consts::PI / n as f64).sin()).powi(2);
-    let u = values(&output);
+    let u = values(&case.path("u.npy"));
     assert_eq!(u.len(), wave.len());
     assert!(u.iter().zip(&wave).all(|(u, wave)| (u * eigenvalue - wave).abs() < 1e-9), "{u:?}");
 }
@@ -188,10 +118,9 @@ fn norne_is_solved() {
     let report = folder.path().join("report.json");
     let path = case("norne.toml");
     let args = ["solve", path.to_str().unwrap(), "--device", "cpu", "--report", report.to_str().unwrap()];
-    let output = isobar(args).output().unwrap();
-    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
-    assert!(stdout(&output).contains("2 connected components"), "{}", stdout(&output));
-    let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    let text = succeeds(args);
+    assert!(text.contains("2 connected components"), "{text}");
+    let report = json(&report);
     assert!(number(&report["outcome"]["iterations"]) <= 40.0);
     // Injector and producer balance, so nothing was removed; the mean is 0 in both components.
     assert!(number(&report["outcome"]["projected"]) < 1e-12);
@@ -205,10 +134,7 @@ fn deflation_halves_the_iterations() {
                 [solver]\ntolerance = 1e-6\nnorm = \"scaled\"\nguess = \"random\"\nmax_iterations = 5000\n\
                 [solver.preconditioner]\nkind = \"neumann\"\n";
     let case = Case::new(text);
-    let iterations = |sets: &[&str]| {
-        let args: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
-        number(&case.solve(&args)["outcome"]["iterations"])
-    };
+    let iterations = |sets: &[&str]| number(&case.solve(&overrides(sets))["outcome"]["iterations"]);
     let without = iterations(&[]);
     for sets in [
         &["solver.method=deflated-cg"][..],
@@ -229,30 +155,26 @@ fn wells_hold_their_value() {
     let text = "[problem]\nkind = \"diffusion\"\n[grid]\nnx = 9\nny = 9\nnz = 2\nspacing = [10.0, 10.0, 5.0]\n\
                 [diffusion]\nwells = [ { i = 4, j = 4, value = 3.0, radius = 0.1 } ]\n[solver]\ntolerance = 1e-12\n";
     let case = Case::new(text);
-    let output = case.path("u.npy");
-    case.solve(&["--output", output.to_str().unwrap()]);
-    assert!(values(&output).iter().all(|u| (u - 3.0).abs() < 1e-9));
+    case.solve(&["--output", "u.npy"]);
+    assert!(values(&case.path("u.npy")).iter().all(|u| (u - 3.0).abs() < 1e-9));
     case.solve(&["--set", "diffusion.sources=[ { i = 0, j = 0, k = 1, rate = 2.0 } ]"]);
 }
 
 #[test]
 fn bench_and_export_know_them() {
     let case = Case::new(LINEAR);
-    let (path, matrix) = (case.path("case.toml"), case.path("A.mtx"));
     for (sets, step) in [
         (["solver.method=multigrid", "solver.multigrid.smoother=point-red-black"], "smooth_residual_restrict"),
         (["solver.method=jacobi", "solver.jacobi.sub_iterations=1"], "relax_points"),
         (["solver.method=jacobi", "solver.jacobi={ sub_iterations = 4, tile = [4, 4], overlap = 2 }"], "relax_tiles"),
         (["solver.method=direct", "solver.tolerance=1e-9"], "direct_solve"),
     ] {
-        let bench = ["bench", path.to_str().unwrap(), "--device", "cpu"];
-        let sets = sets.iter().flat_map(|set| ["--set", set]);
-        let output = isobar(bench.into_iter().chain(sets)).output().unwrap();
-        assert!(stderr(&output).is_empty() && stdout(&output).contains(step), "{}", stdout(&output));
-        assert!(!stdout(&output).contains("NaN"), "each step is compared with a copy: {}", stdout(&output));
+        let text = succeeded(&case.run("bench", &overrides(&sets)));
+        assert!(text.contains(step), "{text}");
+        assert!(!text.contains("NaN"), "each step is compared with a copy: {text}");
     }
-    let output = isobar(["export", path.to_str().unwrap(), "--matrix", matrix.to_str().unwrap()]).output().unwrap();
-    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+    let (path, matrix) = (case.path("case.toml"), case.path("A.mtx"));
+    succeeds(["export".as_ref(), path.as_os_str(), "--matrix".as_ref(), matrix.as_os_str()]);
     let read = isobar::stencil::matrix_market::read_matrix(fs::read(&matrix).unwrap().as_slice()).unwrap();
     assert_eq!((read.rows(), read.entries()), (48, 48 + 2 * (7 * 6 + 8 * 5)));
 }
@@ -260,23 +182,14 @@ fn bench_and_export_know_them() {
 #[test]
 fn bench_times_cycles_of_every_smoother() {
     let case = with_diffusion("coefficient = { noise = { sigma = 0.5, seed = 1 } }");
-    let path = case.path("case.toml");
     for smoother in ["line-red-black", "line-jacobi", "point-red-black", "point-line"] {
         for precision in ["f64", "f32"] {
             // Large enough not to be solved exactly.
-            let sets = [
-                "grid.nx=24".to_owned(),
-                "grid.ny=20".to_owned(),
-                "grid.nz=16".to_owned(),
-                "solver.method=cg".to_owned(),
-                "solver.preconditioner=multigrid".to_owned(),
-                format!("solver.multigrid.smoother={smoother}"),
-                format!("solver.multigrid.precision={precision}"),
-            ];
-            let sets = sets.iter().flat_map(|set| ["--set", set.as_str()]);
-            let output = isobar(["bench", path.to_str().unwrap(), "--device", "cpu"]).args(sets).output().unwrap();
-            assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()), "{smoother}, {precision}");
-            assert!(stdout(&output).contains("smooth"), "{smoother}, {precision}: {}", stdout(&output));
+            let grid = ["grid.nx=24", "grid.ny=20", "grid.nz=16"];
+            let multigrid = format!("solver.multigrid={{ smoother = \"{smoother}\", precision = \"{precision}\" }}");
+            let method = ["solver.method=cg", "solver.preconditioner=multigrid", &multigrid];
+            let text = succeeded(&case.run("bench", &overrides(&[grid, method].concat())));
+            assert!(text.contains("smooth"), "{smoother}, {precision}: {text}");
         }
     }
 }
@@ -391,12 +304,10 @@ fn extreme_contrasts_end_honestly() {
                 [diffusion]\ncoefficient = { two_phase = { contrast = 1e12 } }\nboundary.south = \"dirichlet\"\n";
     for method in ["cg", "deflated-cg", "multigrid"] {
         let case = Case::new(text);
-        let (path, report) = (case.path("case.toml"), case.path("report.json"));
         let set = format!("solver.method={method}");
-        let args = ["solve", path.to_str().unwrap(), "--device", "cpu", "--quiet", "--set", &set, "--report"];
-        let output = isobar([&args[..], &[report.to_str().unwrap()]].concat()).output().unwrap();
+        let output = case.run("solve", &["--quiet", "--set", &set, "--report", "report.json"]);
         assert!(matches!(output.status.code(), Some(0 | 2)), "{method}: {}", stderr(&output));
-        let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+        let report = json(&case.path("report.json"));
         let converged = report["outcome"]["stop"] == "converged";
         assert_eq!(converged, output.status.code() == Some(0));
         assert!(!converged || number(&report["outcome"]["relative_residual"]) <= 1e-5);
@@ -407,19 +318,15 @@ fn extreme_contrasts_end_honestly() {
 /// is written.
 #[track_caller]
 fn leaves_nothing(case: &Case, sets: &[&str], stop: &str) {
-    let [path, report, output, plot] = ["case.toml", "r.json", "u.npy", "u.png"].map(|name| case.path(name));
-    let files = [("--report", &report), ("--output", &output), ("--plot", &plot)];
-    let mut args = vec!["solve".as_ref(), path.as_os_str(), "--device".as_ref(), "cpu".as_ref()];
-    args.extend(files.iter().flat_map(|(option, file)| [option.as_ref(), file.as_os_str()]));
-    args.extend(sets.iter().flat_map(|set| ["--set".as_ref(), std::ffi::OsStr::new(set)]));
-    let run = isobar(args).output().unwrap();
+    let files = ["--report", "r.json", "--output", "u.npy", "--plot", "u.png"];
+    let run = case.run("solve", &[&files[..], &overrides(sets)].concat());
     let text = stdout(&run);
     assert_eq!((run.status.code(), stderr(&run)), (Some(2), String::new()), "{text}");
     for part in [&format!("NOT converged: {stop}"), "solution   none", "u.npy: there is no solution", "try "] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
-    assert!(!output.exists() && !plot.exists());
-    let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    assert!(!case.path("u.npy").exists() && !case.path("u.png").exists());
+    let report = json(&case.path("r.json"));
     assert_eq!((&report["outcome"]["stop"], &report["checks"]["norm2"]), (&stop.into(), &Value::Null));
 }
 
@@ -433,12 +340,8 @@ fn what_is_no_solution_is_not_written() {
     let large = ["grid.nx=24", "grid.ny=20", "solver.method=multigrid"];
     leaves_nothing(&case, &[&large, &jacobi[..]].concat(), "diverged");
     // A recurrence that ends with the exact solution returns the last good state.
-    let output = case.path("u.npy");
-    let path = case.path("case.toml");
     let sets = ["solver.method=bicgstab", "solver.preconditioner.kind=none", "solver.tolerance=1e-300"];
-    let mut args = vec!["solve", path.to_str().unwrap(), "--device", "cpu", "--output", output.to_str().unwrap()];
-    args.extend(sets.iter().flat_map(|set| ["--set", set]));
-    let run = isobar(args).output().unwrap();
+    let run = case.run("solve", &[&overrides(&sets)[..], &["--output", "u.npy"]].concat());
     assert_eq!(run.status.code(), Some(2));
-    assert!(values(&output).iter().all(|value| value.is_finite()));
+    assert!(values(&case.path("u.npy")).iter().all(|value| value.is_finite()));
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::support::{assert_fails, isobar, npy, stderr, stdout};
+use crate::support::{assert_fails, isobar, json, npy, stderr, stdout, succeeds};
 
 /// Writes channels along x of label 9, two of five rows; the others have label 4.
 fn channels(folder: &Path) -> PathBuf {
@@ -22,12 +22,10 @@ fn channels_conduct_along_themselves() {
     let (image, report, plot) = (channels(folder.path()), folder.path().join("r.json"), folder.path().join("r.png"));
     let [image, report, plot] = [&image, &report, &plot].map(|path| path.to_str().unwrap());
     let all = ["effective", image, "--open", "9", "--device", "cpu", "--report", report, "--plot", plot];
-    let output = isobar(all).output().unwrap();
-    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
-    let text = stdout(&output);
+    let text = succeeds(all);
     assert!(text.contains("6×5×3 = 90 cells, porosity 0.4000"), "{text}");
     assert!(text.contains("0.400000") && text.contains("infinite") && text.contains("100.00 %"), "{text}");
-    let read: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    let read = json(report.as_ref());
     let number = |axis: &str, key: &str| read["axes"][axis][key].as_f64().unwrap();
     for axis in ["x", "z"] {
         assert!((number(axis, "conductivity") - 0.4).abs() < 1e-9 && (number(axis, "tortuosity") - 1.0).abs() < 1e-9);

@@ -3,10 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
-use tempfile::tempdir;
-
-use crate::support::{assert_fails, isobar, npy, stderr, stdout};
+use crate::support::{Case, json, npy, number, succeeded};
 
 /// Two layers in series along x, of 1 and 3, from u = 2 to u = 0: a flux of 2 / (½ + ½/3) = 3 per area.
 const CASE: &str = "[problem]\nkind = \"diffusion\"\n[grid]\nnx = 8\nny = 5\nnz = 2\n[diffusion]\n\
@@ -20,50 +17,40 @@ fn chunk(path: &Path) -> Vec<f64> {
 
 #[test]
 fn fluxes_are_written_and_their_totals_reported() {
-    let folder = tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    fs::write(path("case.toml"), CASE).unwrap();
-    fs::write(path("rock.npy"), npy("(2, 5, 8)", &[0., 0., 0., 0., 7., 7., 7., 7.].repeat(10))).unwrap();
-    let [case, report] = ["case.toml", "report.json"].map(|name| path(name).display().to_string());
+    let labels = [0., 0., 0., 0., 7., 7., 7., 7.].repeat(10);
+    let case = Case::new(CASE).with("rock.npy", npy("(2, 5, 8)", &labels));
     for _ in 0..2 {
-        let output = isobar(["solve", &case, "--device", "cpu", "--report", &report]).output().unwrap();
-        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
-        let text = stdout(&output);
+        let text = succeeded(&case.run("solve", &["--report", "report.json"]));
         assert!(text.contains("2 values of the image"), "{text}");
         assert!(text.contains("flow       east 3.000000e0, west -3.000000e0 out of the domain"), "{text}");
         assert!(text.contains("q.zarr"), "{text}");
     }
-    let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
-    let of = |side: &str| report["flux"][side].as_f64().unwrap();
+    let report = json(&case.path("report.json"));
+    let of = |side: &str| number(&report["flux"][side]);
     assert!((of("east") - 3.0).abs() < 1e-9 && (of("west") + 3.0).abs() < 1e-9, "{}", report["flux"]);
     assert_eq!(report["flux"].as_object().unwrap().len(), 2);
-    let q = chunk(&path("q.zarr/flux_x/c/0/0/0"));
+    let q = chunk(&case.path("q.zarr/flux_x/c/0/0/0"));
     assert!(q.len() == 9 * 5 * 2 && q.iter().all(|q| (q - 0.3).abs() < 1e-10), "{q:?}");
-    let across = path("q.zarr/flux_y/c/0/0/0");
+    let across = case.path("q.zarr/flux_y/c/0/0/0");
     assert!(!across.exists() || chunk(&across).iter().all(|q| q.abs() < 1e-10));
 }
 
 #[test]
 fn what_is_wrong_with_an_image_is_said() {
-    let folder = tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    fs::write(path("case.toml"), CASE).unwrap();
+    let case = Case::new(CASE);
     let fails = |set: &[&str], parts: &[&str]| {
-        let case = path("case.toml").display().to_string();
-        let mut all = vec!["solve", &case, "--device", "cpu", "--quiet"];
-        all.extend(set);
-        assert_fails(&isobar(all).output().unwrap(), parts);
-        assert!(!path("q.zarr").exists());
+        case.fails_with(set, parts);
+        assert!(!case.path("q.zarr").exists());
     };
     fails(&[], &["diffusion.coefficient", "rock.npy: no such file"]);
     let mut labels = [0., 0., 0., 0., 7., 7., 7., 7.].repeat(10);
     (labels[9], labels[40]) = (5.0, 5.0);
-    fs::write(path("rock.npy"), npy("(2, 5, 8)", &labels)).unwrap();
+    fs::write(case.path("rock.npy"), npy("(2, 5, 8)", &labels)).unwrap();
     let expected = "no entry for label 5, which 2 cells have, the first at (i, j, k) = (1, 1, 0)";
     fails(&[], &["diffusion.coefficient", "rock.npy", expected]);
     fails(&["--set", "grid.nx=9"], &["has shape (2, 5, 8), but the grid needs (2, 5, 9)"]);
     labels[9] = 0.5;
-    fs::write(path("rock.npy"), npy("(2, 5, 8)", &labels)).unwrap();
+    fs::write(case.path("rock.npy"), npy("(2, 5, 8)", &labels)).unwrap();
     fails(&[], &["in cell (i, j, k) = (1, 1, 0) is no label"]);
     fails(&["--set", "output.flux=no/such/folder/q.zarr"], &["output.flux", "does not exist"]);
 }

@@ -1,13 +1,14 @@
 //! Heat equations with the command: results, frames, checkpoints, and messages about wrong input.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use tempfile::{TempDir, tempdir};
+use tempfile::tempdir;
 
 use crate::interrupt::{send, start};
-use crate::support::{assert_fails, case, entries, isobar, npy, stderr, stdout};
+use crate::support::{
+    Case, assert_fails, case, entries, isobar, json, npy, overrides, stderr, stdout, succeeded, values,
+};
 
 const CASE: &str = r#"
 [problem]
@@ -23,46 +24,6 @@ end_time = 0.02
 tolerance = 1e-12
 "#;
 
-struct Run {
-    folder: TempDir,
-}
-
-impl Run {
-    fn new(text: &str) -> Self {
-        let folder = tempdir().unwrap();
-        fs::write(folder.path().join("case.toml"), text).unwrap();
-        Self { folder }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn command(&self, args: &[&str]) -> std::process::Output {
-        let case = self.path("case.toml");
-        let mut all = vec!["solve", case.to_str().unwrap(), "--device", "cpu"];
-        all.extend(args);
-        isobar(all).current_dir(self.folder.path()).output().unwrap()
-    }
-
-    /// Returns the report of a run that completes.
-    #[track_caller]
-    fn report(&self, args: &[&str]) -> Value {
-        let report = self.path("report.json");
-        let mut all = vec!["--quiet", "--report", report.to_str().unwrap()];
-        all.extend(args);
-        let output = self.command(&all);
-        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
-        serde_json::from_slice(&fs::read(report).unwrap()).unwrap()
-    }
-}
-
-/// Reads the values of an .npy file.
-fn values(path: &Path) -> Vec<f64> {
-    let bytes = fs::read(path).unwrap();
-    bytes[128..].chunks(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect()
-}
-
 /// Returns the factor of a step for n points a direction, Crank–Nicolson.
 fn growth(points: [usize; 3], dt: f64) -> f64 {
     let of = |n: usize| {
@@ -75,9 +36,8 @@ fn growth(points: [usize; 3], dt: f64) -> f64 {
 
 #[test]
 fn a_run_agrees_with_the_closed_form_and_reports_its_steps() {
-    let run = Run::new(CASE);
-    let output = run.path("u.npy");
-    let report = run.report(&["--output", output.to_str().unwrap()]);
+    let run = Case::new(CASE);
+    let report = run.solve(&["--output", "u.npy"]);
     let steps = report["steps"].as_array().unwrap();
     assert_eq!(steps.len(), 20);
     assert_eq!(steps[19]["time"].as_f64(), Some(0.02));
@@ -90,11 +50,11 @@ fn a_run_agrees_with_the_closed_form_and_reports_its_steps() {
     );
     // The sine is an eigenvector, for which one iteration is enough.
     assert_eq!(report["solver"]["preconditioner"], Value::Null);
-    let rough = run.report(&["--set", "heat.initial=random", "--set", "heat.dt=1e-2"]);
+    let rough = run.solve(&["--set", "heat.initial=random", "--set", "heat.dt=1e-2"]);
     assert_eq!(rough["solver"]["preconditioner"], "mic");
     let factor = 3.0 * growth([9, 7, 5], 1e-3).powi(20);
     let sine = |m: usize, n: usize| (std::f64::consts::PI * (m + 1) as f64 / (n + 1) as f64).sin();
-    for (n, found) in values(&output).into_iter().enumerate() {
+    for (n, found) in values(&run.path("u.npy")).into_iter().enumerate() {
         let (i, j, k) = (n % 9, n / 9 % 7, n / 63);
         let expected = factor * sine(i, 9) * sine(j, 7) * sine(k, 5);
         assert!((found - expected).abs() < 1e-10, "{found} {expected}");
@@ -106,8 +66,8 @@ fn a_run_agrees_with_the_closed_form_and_reports_its_steps() {
 
 #[test]
 fn a_short_last_step_is_said() {
-    let run = Run::new(CASE);
-    let output = run.command(&["--set", "heat.dt=3e-3"]);
+    let run = Case::new(CASE);
+    let output = run.run("solve", &["--set", "heat.dt=3e-3"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
     assert!(text.contains("not a multiple") && text.contains("step 7 of 7, t = 0.02"), "{text}");
@@ -115,15 +75,14 @@ fn a_short_last_step_is_said() {
 
 #[test]
 fn frames_go_into_one_store_or_numbered_files() {
-    let run = Run::new(CASE);
+    let run = Case::new(CASE);
     for name in ["run.zarr", "run.vti"] {
-        let path = run.path(name);
-        run.report(&["--output", path.to_str().unwrap(), "--set", "heat.output_every=8"]);
+        run.solve(&["--output", name, "--set", "heat.output_every=8"]);
     }
     // At 0, 8, 16, and at the end.
-    let array: Value = serde_json::from_slice(&fs::read(run.path("run.zarr/u/zarr.json")).unwrap()).unwrap();
+    let array = json(&run.path("run.zarr/u/zarr.json"));
     assert_eq!(array["shape"], serde_json::json!([4, 5, 7, 9]));
-    let names = entries(run.folder.path());
+    let names = entries(run.folder());
     for name in ["run.pvd", "run.vti", "run_0000.vti", "run_0003.vti"] {
         assert!(names.iter().any(|found| found == name), "{name} in {names:?}");
     }
@@ -134,28 +93,25 @@ fn frames_go_into_one_store_or_numbered_files() {
 #[test]
 fn a_restart_goes_on_bit_for_bit() {
     for guess in ["previous", "extrapolated", "ones"] {
-        let run = Run::new(CASE);
+        let run = Case::new(CASE);
         let guess = format!("heat.first_guess={guess}");
         let common = ["--set", &guess, "--set", "heat.initial=random", "--set", "solver.tolerance=1e-6"];
-        let [whole, parts] = ["whole.npy", "parts.npy"].map(|name| run.path(name).to_str().unwrap().to_owned());
-        run.report(&[&common[..], &["--output", &whole]].concat());
-        run.report(&[&common[..], &["--set", "heat.end_time=0.008", "--set", "heat.checkpoint=run.ckpt"]].concat());
-        let checkpoint = run.path("run.ckpt");
-        let report =
-            run.report(&[&common[..], &["--restart", checkpoint.to_str().unwrap(), "--output", &parts]].concat());
+        run.solve(&[&common[..], &["--output", "whole.npy"]].concat());
+        run.solve(&[&common[..], &["--set", "heat.end_time=0.008", "--set", "heat.checkpoint=run.ckpt"]].concat());
+        let report = run.solve(&[&common[..], &["--restart", "run.ckpt", "--output", "parts.npy"]].concat());
         assert_eq!(report["steps"].as_array().unwrap().len(), 12);
-        assert_eq!(fs::read(&whole).unwrap(), fs::read(&parts).unwrap(), "{guess}");
+        assert_eq!(fs::read(run.path("whole.npy")).unwrap(), fs::read(run.path("parts.npy")).unwrap(), "{guess}");
     }
 }
 
 #[test]
 fn checkpoints_that_do_not_fit_are_refused() {
-    let run = Run::new(CASE);
-    run.report(&["--set", "heat.end_time=0.008", "--set", "heat.checkpoint=run.ckpt"]);
+    let run = Case::new(CASE);
+    run.solve(&["--set", "heat.end_time=0.008", "--set", "heat.checkpoint=run.ckpt"]);
     let checkpoint = run.path("run.ckpt");
     let path = checkpoint.to_str().unwrap();
     let fails = |args: &[&str], parts: &[&str]| {
-        assert_fails(&run.command(&[&["--quiet", "--restart", path], args].concat()), parts);
+        run.fails_with(&[&["--restart", path], args].concat(), parts);
     };
     fails(&["--set", "grid.nx=10"], &["--restart", "9×7×5", "10×7×5"]);
     fails(&["--set", "heat.dt=2e-3"], &["heat.dt", "2e-3"]);
@@ -177,11 +133,10 @@ fn checkpoints_that_do_not_fit_are_refused() {
     }
     // Options for solving and output may differ.
     let others = ["solver.tolerance=1e-7", "heat.output_every=3", "heat.first_guess=ones", "heat.end_time=0.03"];
-    let others: Vec<&str> = others.iter().flat_map(|&set| ["--set", set]).collect();
-    run.report(&[&others[..], &["--restart", path, "--threads", "1"]].concat());
+    run.solve(&[&overrides(&others)[..], &["--restart", path, "--threads", "1"]].concat());
     // A new run of another problem, from the state.
     let state = format!("heat.initial={{ file = {path:?} }}");
-    let report = run.report(&["--set", "diffusion.coefficient=2.0", "--set", &state]);
+    let report = run.solve(&["--set", "diffusion.coefficient=2.0", "--set", &state]);
     assert_eq!(report["steps"].as_array().unwrap().len(), 20);
     let whole = fs::read(&checkpoint).unwrap();
     fs::write(&checkpoint, &whole[..whole.len() / 2]).unwrap();
@@ -206,9 +161,9 @@ fn checkpoints_that_do_not_fit_are_refused() {
 
 #[test]
 fn bad_input_is_named() {
-    let run = Run::new(CASE);
+    let run = Case::new(CASE);
     let fails = |set: &str, parts: &[&str]| {
-        assert_fails(&run.command(&["--quiet", "--set", set]), parts);
+        run.fails_with(&["--set", set], parts);
     };
     fails("heat.dt=0", &["heat.dt"]);
     fails("heat.dt=-1e-3", &["heat.dt"]);
@@ -230,25 +185,16 @@ fn bad_input_is_named() {
     fails("heat.initial={ file = \"u.npy\" }", &["heat.initial", "finite"]);
     fs::write(run.path("u.npy"), npy("(5, 7, 8)", &[0.0; 280])).unwrap();
     fails("heat.initial={ file = \"u.npy\" }", &["heat.initial", "(5, 7, 8)"]);
-    assert_fails(&Run::new("[problem]\nkind = \"heat\"\n[heat]\ndt = 0.1\n").command(&["--quiet"]), &["end_time"]);
+    Case::new("[problem]\nkind = \"heat\"\n[heat]\ndt = 0.1\n").fails(&["end_time"]);
 }
 
 #[test]
 fn a_step_that_fails_ends_the_run_with_what_there_is() {
-    let run = Run::new(CASE);
-    let report = run.path("report.json");
-    let output = run.command(&[
-        "--report",
-        report.to_str().unwrap(),
-        "--set",
-        "solver.max_iterations=1",
-        "--set",
-        "heat.initial=random",
-        "--set",
-        "heat.checkpoint=run.ckpt",
-    ]);
+    let run = Case::new(CASE);
+    let sets = ["solver.max_iterations=1", "heat.initial=random", "heat.checkpoint=run.ckpt"];
+    let output = run.run("solve", &[&overrides(&sets)[..], &["--report", "report.json"]].concat());
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    let report = json(&run.path("report.json"));
     assert_eq!(report["outcome"]["stop"], "max_iterations");
     assert!(stdout(&output).contains("--restart"), "{}", stdout(&output));
     assert!(run.path("run.ckpt").is_file());
@@ -265,30 +211,28 @@ fn the_cases_run() {
         let plot = folder.path().join("run.png");
         let path = case(name);
         let args = ["solve", path.to_str().unwrap(), "--device", "cpu", "--quiet", "--set", few, "--plot"];
-        let output = isobar(args).arg(&plot).output().unwrap();
-        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()), "{name}");
+        succeeded(&isobar(args).arg(&plot).output().unwrap());
         assert!(fs::read(&plot).unwrap().starts_with(b"\x89PNG"));
     }
 }
 
 #[test]
 fn steps_that_choose_their_length() {
-    let run = Run::new(CASE);
+    let run = Case::new(CASE);
     let common = ["--set", "heat.dt=\"auto\"", "--set", "heat.initial=random", "--set", "heat.step_tolerance=1e-3"];
-    let report = run.report(&[&common[..], &["--set", "heat.checkpoint=run.ckpt"]].concat());
+    let report = run.solve(&[&common[..], &["--set", "heat.checkpoint=run.ckpt"]].concat());
     let steps = report["steps"].as_array().unwrap();
     assert_eq!(steps.last().unwrap()["time"].as_f64(), Some(0.02));
     assert!(steps.iter().all(|step| step["error"].as_f64().unwrap() <= 1e-3));
     let [first, late] = [steps[0]["dt"].as_f64().unwrap(), steps[steps.len() - 2]["dt"].as_f64().unwrap()];
     assert!(late > 2.0 * first, "{first} {late}");
-    let output = run.command(&common);
+    let output = run.run("solve", &common);
     assert!(stdout(&output).contains("largest estimated error"), "{}", stdout(&output));
-    let restart = ["--quiet", "--restart", "run.ckpt"];
-    let fails = |args: &[&str], parts: &[&str]| assert_fails(&run.command(&[&restart[..], args].concat()), parts);
+    let fails = |args: &[&str], parts: &[&str]| run.fails_with(&[&["--restart", "run.ckpt"], args].concat(), parts);
     fails(&common, &["is complete", "heat.end_time"]);
     fails(&common[..4], &["heat.step_tolerance", "1e-3"]);
     fails(&[], &["heat.dt", "auto"]);
-    let more = run.report(&[&common[..], &["--set", "heat.end_time=0.03", "--restart", "run.ckpt"]].concat());
+    let more = run.solve(&[&common[..], &["--set", "heat.end_time=0.03", "--restart", "run.ckpt"]].concat());
     assert_eq!(more["steps"].as_array().unwrap().last().unwrap()["time"].as_f64(), Some(0.03));
 }
 
@@ -299,7 +243,7 @@ fn steps_that_choose_their_length() {
 fn an_interrupted_run_goes_on_bit_for_bit() {
     // Thousands of steps, so that the signal arrives before the end even on a busy machine.
     for (dt, end_time) in [("1e-6", "heat.end_time=1e-2"), ("\"auto\"", "heat.end_time=2e-3")] {
-        let run = Run::new(CASE);
+        let run = Case::new(CASE);
         let length = format!("heat.dt={dt}");
         let mut common =
             vec!["--set", length.as_str(), "--set", "heat.initial=random", "--set", "solver.tolerance=1e-8"];
@@ -312,7 +256,7 @@ fn an_interrupted_run_goes_on_bit_for_bit() {
         args.extend(&common);
         args.extend(["--set", "heat.checkpoint=run.ckpt", "--set", "heat.checkpoint_every=1"]);
         args.extend(["--output", "run.zarr", "--set", "heat.output_every=10"]);
-        let mut child = start(run.folder.path(), &args);
+        let mut child = start(run.folder(), &args);
         let begin = std::time::Instant::now();
         while !run.path("run.ckpt").is_file() {
             assert!(begin.elapsed().as_secs() < 60, "no checkpoint");
@@ -320,13 +264,13 @@ fn an_interrupted_run_goes_on_bit_for_bit() {
         }
         send("INT", &child);
         assert_eq!(child.wait().unwrap().code(), Some(130), "{dt}");
-        assert!(!entries(run.folder.path()).iter().any(|name| name.contains("tmp") || name.starts_with(".isobar")));
-        let parts = run.report(&[&common[..], &["--restart", "run.ckpt", "--output", "parts.npy"]].concat());
+        assert!(!entries(run.folder()).iter().any(|name| name.contains("tmp") || name.starts_with(".isobar")));
+        let parts = run.solve(&[&common[..], &["--restart", "run.ckpt", "--output", "parts.npy"]].concat());
         assert!(parts["solver"].get("trial").is_none(), "what was chosen is in the checkpoint");
         let preconditioner = parts["solver"]["preconditioner"].as_str().unwrap_or("none").to_owned();
         // An explicit choice of that preconditioner.
         let kind = format!("solver.preconditioner={preconditioner}");
-        let whole = run.report(&[&common[..], &["--set", &kind, "--output", "whole.npy"]].concat());
+        let whole = run.solve(&[&common[..], &["--set", &kind, "--output", "whole.npy"]].concat());
         assert!(whole["steps"].as_array().unwrap().len() > parts["steps"].as_array().unwrap().len());
         assert_eq!(fs::read(run.path("whole.npy")).unwrap(), fs::read(run.path("parts.npy")).unwrap(), "{dt}");
     }
@@ -334,15 +278,15 @@ fn an_interrupted_run_goes_on_bit_for_bit() {
 
 #[test]
 fn preconditioners_are_tried_where_the_case_asks_for_it() {
-    let run = Run::new(CASE);
-    assert!(run.report(&[])["solver"].get("trial").is_none());
+    let run = Case::new(CASE);
+    assert!(run.solve(&[])["solver"].get("trial").is_none());
     for set in ["solver.preconditioner=auto", "solver.preconditioner.kind=auto"] {
-        let report = run.report(&["--set", set, "--set", "heat.initial=random"]);
+        let report = run.solve(&["--set", set, "--set", "heat.initial=random"]);
         let trial = report["solver"]["trial"].as_array().unwrap();
         assert!(trial.len() >= 4, "{trial:?}");
         assert_eq!(trial[0]["preconditioner"], report["solver"]["preconditioner"].as_str().unwrap_or("none"));
     }
-    let output = run.command(&["--set", "solver.preconditioner=auto"]);
+    let output = run.run("solve", &["--set", "solver.preconditioner=auto"]);
     assert!(stdout(&output).contains("trial ") && stdout(&output).contains("is used"), "{}", stdout(&output));
 }
 
@@ -350,8 +294,8 @@ fn preconditioners_are_tried_where_the_case_asks_for_it() {
 #[cfg(unix)]
 #[test]
 fn a_full_disk_leaves_the_last_good_checkpoint() {
-    let run = Run::new(CASE);
-    run.report(&["--set", "heat.end_time=0.008", "--set", "heat.checkpoint=run.ckpt"]);
+    let run = Case::new(CASE);
+    run.solve(&["--set", "heat.end_time=0.008", "--set", "heat.checkpoint=run.ckpt"]);
     let good = fs::read(run.path("run.ckpt")).unwrap();
     let binary = env!("CARGO_BIN_EXE_isobar");
     for (what, args) in [
@@ -361,9 +305,9 @@ fn a_full_disk_leaves_the_last_good_checkpoint() {
     ] {
         let script =
             format!("ulimit -f 2; exec '{binary}' solve case.toml --device cpu --quiet --restart run.ckpt {args}");
-        let output = std::process::Command::new("sh").args(["-c", &script]).current_dir(run.folder.path()).output();
+        let output = std::process::Command::new("sh").args(["-c", &script]).current_dir(run.folder()).output();
         assert_fails(&output.unwrap(), &[what, "`ulimit -f` allows"]);
         assert_eq!(fs::read(run.path("run.ckpt")).unwrap(), good, "{what}");
-        assert_eq!(entries(run.folder.path()), ["case.toml", "report.json", "run.ckpt"]);
+        assert_eq!(entries(run.folder()), ["case.toml", "report.json", "run.ckpt"]);
     }
 }

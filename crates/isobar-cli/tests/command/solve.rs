@@ -8,7 +8,7 @@ use isobar_case::Case;
 use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::support::{case, entries, isobar, npy, stderr, stdout};
+use crate::support::{case, entries, isobar, json, npy, number, overrides, stderr, stdout, succeeded, succeeds};
 
 /// Solves a case of this repository; returns the exit status and the report.
 fn solve(name: &str, args: &[&str]) -> (Option<i32>, Value) {
@@ -19,11 +19,7 @@ fn solve(name: &str, args: &[&str]) -> (Option<i32>, Value) {
     all.extend(args);
     let output = isobar(all).output().unwrap();
     assert_eq!(stderr(&output), "");
-    (output.status.code(), serde_json::from_slice(&fs::read(report).unwrap()).unwrap())
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap()
+    (output.status.code(), json(&report))
 }
 
 #[test]
@@ -119,8 +115,7 @@ fn every_precision_reaches_the_same_solution() {
 fn the_error_is_reported_where_the_solution_is_known() {
     let error = |n: &str| {
         let sets = ["nx", "ny", "nz"].map(|key| format!("grid.{key}={n}"));
-        let args: Vec<&str> = sets.iter().flat_map(|set| ["--set", set.as_str()]).collect();
-        let (status, report) = solve("box-manufactured.toml", &args);
+        let (status, report) = solve("box-manufactured.toml", &overrides(&sets.each_ref().map(String::as_str)));
         assert_eq!(status, Some(0));
         number(&report["error"]["l2"])
     };
@@ -154,10 +149,8 @@ fn a_right_hand_side_comes_from_a_file() {
         let report = folder.path().join("report.json");
         let mut all = vec!["solve", path.to_str().unwrap(), "--quiet", "--report", report.to_str().unwrap()];
         all.extend(args);
-        let output = isobar(all).output().unwrap();
-        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
-        assert_eq!(stdout(&output), "");
-        let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+        assert_eq!(succeeds(all), "");
+        let report = json(&report);
         number(&report["checks"]["sum"])
     };
     assert_eq!(sum(&[]), sum(&["--set", "problem.rhs.kind=constant"]));
@@ -169,14 +162,11 @@ fn solutions_are_written_in_every_format() {
     let path = case("panel-tiny.toml");
     for name in ["u.npy", "u.vti", "u.zarr"] {
         let target = folder.path().join(name);
-        let output =
-            isobar(["solve".as_ref(), path.as_os_str(), "--output".as_ref(), target.as_os_str()]).output().unwrap();
-        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
-        assert!(stdout(&output).contains(name));
+        let text = succeeds(["solve".as_ref(), path.as_os_str(), "--output".as_ref(), target.as_os_str()]);
+        assert!(text.contains(name), "{text}");
     }
     let plot = folder.path().join("u.png");
-    let output = isobar(["solve".as_ref(), path.as_os_str(), "--plot".as_ref(), plot.as_os_str()]).output().unwrap();
-    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+    succeeds(["solve".as_ref(), path.as_os_str(), "--plot".as_ref(), plot.as_os_str()]);
     assert!(fs::read(&plot).unwrap().starts_with(b"\x89PNG"));
     assert_eq!(entries(folder.path()), ["u.npy", "u.png", "u.vti", "u.zarr"]);
     assert_eq!(fs::metadata(folder.path().join("u.npy")).unwrap().len(), 128 + 8 * 4096);
@@ -189,8 +179,7 @@ fn progress_is_lines_in_a_pipe_and_nothing_when_quiet() {
     let text = stdout(&output);
     assert!(text.lines().filter(|line| line.starts_with("iteration ")).count() >= 3, "{text}");
     assert!(!text.contains('\r') && !text.contains('\u{1b}'), "{text}");
-    let output = isobar(["solve", path.to_str().unwrap(), "--quiet"]).output().unwrap();
-    assert_eq!((stdout(&output), stderr(&output)), (String::new(), String::new()));
+    assert_eq!(succeeds(["solve", path.to_str().unwrap(), "--quiet"]), "");
 }
 
 #[test]
@@ -223,10 +212,9 @@ fn bench_scales_with_threads() {
         isobar(common.iter().copied().chain(arguments.iter().copied())).output().unwrap()
     };
     for (scaling, grow) in [("weak", true), ("strong", false)] {
-        let output = bench(&["--threads", "3", "--scaling", scaling]);
-        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
-        assert!(stdout(&output).contains("efficiency"), "{}", stdout(&output));
-        let report: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+        let text = succeeded(&bench(&["--threads", "3", "--scaling", scaling]));
+        assert!(text.contains("efficiency"), "{text}");
+        let report = json(&report);
         let points = report["points"].as_array().unwrap();
         assert_eq!(points.iter().map(|point| point["count"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3]);
         assert_eq!((number(&points[0]["efficiency"]), report["scaling"].as_str()), (1.0, Some(scaling)));
@@ -253,14 +241,10 @@ fn bench_times_every_step() {
         ("solver.method=cg", "advance_direction"),
         ("solver.method=bicgstab", "apply"),
     ] {
-        let output = isobar(["bench", path.to_str().unwrap(), "--set", set, "--report", report.to_str().unwrap()])
-            .output()
-            .unwrap();
-        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
-        assert!(stdout(&output).contains(step), "{}", stdout(&output));
-        let report: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
-        let lines = stdout(&output);
-        let first = lines.lines().next().unwrap_or_default();
+        let text = succeeds(["bench", path.to_str().unwrap(), "--set", set, "--report", report.to_str().unwrap()]);
+        assert!(text.contains(step), "{text}");
+        let report = json(&report);
+        let first = text.lines().next().unwrap_or_default();
         assert!(first.starts_with("setup ") && first.contains("update"), "{first}");
         for key in ["setup", "setup_warm", "update"] {
             assert!(number(&report["timing"][key]) > 0.0, "{key}");
@@ -275,7 +259,7 @@ fn a_matrix_is_exported() {
     let folder = tempdir().unwrap();
     let (matrix, rhs) = (folder.path().join("A.mtx"), folder.path().join("b.mtx"));
     let path = case("panel-tiny.toml");
-    let output = isobar([
+    succeeds([
         "export".as_ref(),
         path.as_os_str(),
         "--matrix".as_ref(),
@@ -284,10 +268,7 @@ fn a_matrix_is_exported() {
         rhs.as_os_str(),
         "--set".as_ref(),
         "grid.nx=4".as_ref(),
-    ])
-    .output()
-    .unwrap();
-    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+    ]);
     let read = isobar::stencil::matrix_market::read_matrix(fs::read(&matrix).unwrap().as_slice()).unwrap();
     assert_eq!(read.rows(), 4 * 16 * 16);
     assert!(fs::read_to_string(&rhs).unwrap().starts_with("%%MatrixMarket matrix array real general\n1024 1\n"));
@@ -296,9 +277,7 @@ fn a_matrix_is_exported() {
 #[test]
 fn help_and_version_are_no_errors() {
     for args in [&["--help"][..], &["--version"], &["solve", "--help"], &["help", "bench"]] {
-        let output = isobar(args).output().unwrap();
-        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
-        assert!(!stdout(&output).is_empty());
+        assert!(!succeeds(args).is_empty());
     }
     let version = |flag: &str| stdout(&isobar([flag]).output().unwrap());
     assert_eq!(version("-V"), format!("isobar {}\n", env!("CARGO_PKG_VERSION")));
@@ -307,9 +286,7 @@ fn help_and_version_are_no_errors() {
 
 #[test]
 fn devices_are_listed() {
-    let output = isobar(["devices"]).output().unwrap();
-    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
-    let text = stdout(&output);
+    let text = succeeds(["devices"]);
     assert!(text.contains("cpu") && text.contains("GB/s") && text.contains("MPI"), "{text}");
     // One line reports that there is no GPU; libraries for GPUs are not reported then.
     assert!(!text.contains("\nGPU       none: ") || !text.contains("\nNVRTC     none: "), "{text}");
@@ -318,9 +295,7 @@ fn devices_are_listed() {
 #[test]
 fn completions_are_printed() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        let output = isobar(["completions", shell]).output().unwrap();
-        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
-        assert!(stdout(&output).contains("threads"), "{shell}");
+        assert!(succeeds(["completions", shell]).contains("threads"), "{shell}");
     }
     assert_eq!(isobar(["completions", "tcsh"]).output().unwrap().status.code(), Some(1));
 }
