@@ -32,7 +32,7 @@ pub enum Values {
     /// `{ two_phase = { contrast } }`
     TwoPhase(TwoPhase),
     /// `{ bubbles = { count, radius, contrast, seed } }`
-    Bubbles(Bubbly),
+    Bubbles(Bubbles),
     /// `{ noise = { sigma, seed } }`
     Noise(Noise),
     /// `{ ratio = 0.1 }`: this number times the horizontal coefficient.
@@ -83,21 +83,6 @@ pub struct TwoPhase {
     contrast: f64,
 }
 
-/// Spherical bubbles of one size in a liquid with coefficient 1.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Bubbly {
-    /// Number of bubbles.
-    count: usize,
-    /// Radius relative to the shortest side of the domain.
-    radius: f64,
-    /// Coefficient inside divided by the one outside.
-    contrast: f64,
-    /// Seed of their positions.
-    #[serde(default)]
-    seed: u64,
-}
-
 /// exp(σξ), with ξ independent in each cell.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -116,7 +101,7 @@ struct Table {
     file: Option<PathBuf>,
     layers: Option<Layers>,
     two_phase: Option<TwoPhase>,
-    bubbles: Option<Bubbly>,
+    bubbles: Option<Bubbles>,
     noise: Option<Noise>,
     ratio: Option<f64>,
     ratio_file: Option<PathBuf>,
@@ -253,10 +238,7 @@ impl Values {
             Self::Image(image) => image.read(key, shape)?,
             Self::Layers(layers) => materials::layers(shape, layers.contrast, layers.seed)?,
             Self::TwoPhase(phases) => materials::two_phase(shape, phases.contrast)?,
-            Self::Bubbles(Bubbly { count, radius, contrast, seed }) => {
-                let bubbles = Bubbles { count: *count, radius: *radius, contrast: *contrast, seed: *seed };
-                materials::bubbles(shape, extent, &bubbles)?
-            }
+            Self::Bubbles(bubbles) => materials::bubbles(shape, extent, bubbles)?,
             Self::Noise(noise) => materials::noise(shape, noise.sigma, noise.seed)?,
             Self::Ratio(ratio) => memory::fill(key, horizontal.len(), |first, piece: &mut [f64]| {
                 piece.iter_mut().zip(&horizontal[first..]).for_each(|(of_cell, value)| *of_cell = ratio * value);

@@ -83,6 +83,9 @@ fn plane_waves(shape: Shape, cells: f64) -> Vec<f64> {
     g.into_iter().map(|g| 10f64.powf((2.0 / MODES as f64).sqrt() * g)).collect()
 }
 
+/// Computes the coefficients of a grid.
+type Field<'a> = &'a dyn Fn(Shape) -> Result<Vec<f64>>;
+
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let number = |n: usize, otherwise: usize| arguments.get(n).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
@@ -98,53 +101,41 @@ fn main() -> Result<()> {
         None => Smoother::Auto,
     };
     let precision = (precision, smoother);
-    let only = |name: &str| arguments.len() < 4 || arguments[3..].iter().any(|a| a == name);
     let cpu = Cpu::new(threads)?;
-    let shape = Shape::new(n, n, n);
-    let ring = [[Side::Periodic; 2], [Side::Periodic; 2], [Side::Closed; 2]];
-    let fixed = [[Side::Fixed, Side::Closed], [Side::Closed; 2], [Side::Closed; 2]];
-    if only("constant") {
-        time(&cpu, "constant", shape, vec![1.0; shape.cells()], fixed, precision)?;
-    }
-    if only("fixed") {
-        time(&cpu, "all fixed", shape, vec![1.0; shape.cells()], [[Side::Fixed; 2]; 3], precision)?;
-    }
-    if only("rings") {
-        time(&cpu, "periodic", shape, vec![1.0; shape.cells()], [[Side::Periodic; 2]; 3], precision)?;
-    }
-    if only("smooth") {
+    let (cube, plane) = (Shape::new(n, n, n), Shape::new(1024, 1024, 1));
+    let [closed, fixed, ring] = [Side::Closed, Side::Fixed, Side::Periodic].map(|side| [side; 2]);
+    let (west, ends) = ([[Side::Fixed, Side::Closed], closed, closed], [fixed, closed, closed]);
+    let constant = |shape: Shape| Ok(vec![1.0; shape.cells()]);
+    let smooth = |shape: Shape| {
         let place = |n: usize| {
             [n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny].map(|i| i as f64 / shape.nx as f64)
         };
         let kappa = |[x, y, z]: [f64; 3]| (1.5 * (4.0 * x + 1.0).sin() * (5.0 * y).cos() * (3.0 * z).cos()).exp();
-        let field = (0..shape.cells()).map(|n| kappa(place(n))).collect();
-        time(&cpu, "smooth", shape, field, [[Side::Fixed; 2]; 3], precision)?;
-    }
-    if only("plane") {
-        let plane = Shape::new(1024, 1024, 1);
-        let sides = [[Side::Fixed; 2], [Side::Fixed; 2], [Side::Closed; 2]];
-        time(&cpu, "plane, 1024²", plane, vec![1.0; plane.cells()], sides, precision)?;
-    }
-    if only("lognormal") {
-        time(&cpu, "lognormal", shape, materials::noise(shape, 1.0, 1)?, fixed, precision)?;
-    }
-    for (name, cells) in [("waves16", 16.0), ("waves8", 8.0), ("waves4", 4.0)] {
-        if only(name) {
-            let sides = [[Side::Fixed; 2], [Side::Closed; 2], [Side::Closed; 2]];
-            time(&cpu, name, shape, plane_waves(shape, cells), sides, precision)?;
+        Ok((0..shape.cells()).map(|n| kappa(place(n))).collect())
+    };
+    let bubbles = |contrast| {
+        let bubbles = Bubbles { count: 20, radius: 0.1, contrast, seed: 3 };
+        move |shape: Shape| materials::bubbles(shape, [1.0; 3], &bubbles)
+    };
+    let binary = |shape: Shape| Ok((0..shape.cells()).map(|n| if random(5, n) > 0.0 { 1e6 } else { 1.0 }).collect());
+    let problems: [(&str, Shape, [[Side; 2]; 3], Field<'_>); 12] = [
+        ("constant", cube, west, &constant),
+        ("fixed", cube, [fixed; 3], &constant),
+        ("rings", cube, [ring; 3], &constant),
+        ("smooth", cube, [fixed; 3], &smooth),
+        ("plane", plane, [fixed, fixed, closed], &constant),
+        ("lognormal", cube, west, &|shape| materials::noise(shape, 1.0, 1)),
+        ("waves16", cube, ends, &|shape| Ok(plane_waves(shape, 16.0))),
+        ("waves8", cube, ends, &|shape| Ok(plane_waves(shape, 8.0))),
+        ("waves4", cube, ends, &|shape| Ok(plane_waves(shape, 4.0))),
+        ("bubbles", cube, [ring, ring, closed], &bubbles(1e3)),
+        ("bubbles6", cube, west, &bubbles(1e6)),
+        ("binary", cube, west, &binary),
+    ];
+    for (name, shape, sides, field) in problems {
+        if arguments.len() < 4 || arguments[3..].iter().any(|only| only == name) {
+            time(&cpu, name, shape, field(shape)?, sides, precision)?;
         }
-    }
-    if only("bubbles") {
-        let bubbles = Bubbles { count: 20, radius: 0.1, contrast: 1e3, seed: 3 };
-        time(&cpu, "bubbles", shape, materials::bubbles(shape, [1.0; 3], &bubbles)?, ring, precision)?;
-    }
-    if only("bubbles6") {
-        let bubbles = Bubbles { count: 20, radius: 0.1, contrast: 1e6, seed: 3 };
-        time(&cpu, "bubbles 1e6", shape, materials::bubbles(shape, [1.0; 3], &bubbles)?, fixed, precision)?;
-    }
-    if only("binary") {
-        let field = (0..shape.cells()).map(|n| if random(5, n) > 0.0 { 1e6 } else { 1.0 }).collect();
-        time(&cpu, "binary 1e6", shape, field, fixed, precision)?;
     }
     Ok(())
 }

@@ -2,6 +2,8 @@
 
 use std::f64::consts::PI;
 
+use serde::Deserialize;
+
 use super::random;
 use crate::error::{Error, Result};
 use crate::execute::{Execute, Host, rows};
@@ -39,7 +41,8 @@ pub fn two_phase(shape: Shape, contrast: f64) -> Result<Vec<f64>> {
 }
 
 /// A random arrangement of bubbles.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Bubbles {
     /// The number of bubbles.
     pub count: usize,
@@ -48,6 +51,7 @@ pub struct Bubbles {
     /// Coefficient in a bubble over that in the liquid, which is 1. For air in water, β = 1/ρ, about 10³.
     pub contrast: f64,
     /// The seed of their places.
+    #[serde(default)]
     pub seed: u64,
 }
 
