@@ -171,7 +171,11 @@ impl LinearSystem {
         Ok(self.diffusion()?.volumes())
     }
 
-    fn diffusion(&self) -> Result<&DiffusionProblem> {
+    /// Returns the diffusion problem that it was made from.
+    ///
+    /// # Errors
+    /// A system that is not from [`LinearSystem::from_diffusion`].
+    pub fn diffusion(&self) -> Result<&DiffusionProblem> {
         self.require_host()?;
         match &self.origin {
             Origin::Diffusion(problem) => Ok(problem),

@@ -184,13 +184,27 @@ impl Cuda {
     }
 
     /// Reads a caller's array on this GPU to the host in C order.
-    pub(crate) fn read_array(&self, source: &DeviceArray) -> Result<Vec<f64>> {
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for an array on another GPU; the errors of the GPU.
+    pub fn read_array(&self, source: &DeviceArray) -> Result<Vec<f64>> {
         let layout = Layout::new(source.shape())?;
         let mut vector = Vector::<f64>::zeros(self.context(), &layout)?;
         self.import_array(source, &mut vector)?;
         let mut values = vec![0.0; source.shape().cells()];
         self.download_array(&vector, &mut ArrayViewMut::c_order(&mut values, source.shape())?)?;
         Ok(values)
+    }
+
+    /// Writes values in C order to a caller's array on this GPU.
+    ///
+    /// # Errors
+    /// See [`Cuda::read_array`]; [`Error::Shape`] for another number of values.
+    pub fn write_array(&self, values: &[f64], target: &DeviceArray) -> Result<()> {
+        let layout = Layout::new(target.shape())?;
+        let mut vector = Vector::<f64>::zeros(self.context(), &layout)?;
+        self.upload_array(ArrayView::c_order(values, target.shape())?, &mut vector)?;
+        self.export_array(&vector, target)
     }
 
     pub(crate) fn upload_array<S: Real, T: Real>(

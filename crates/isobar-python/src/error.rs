@@ -1,9 +1,9 @@
 //! Exceptions.
 
-use isobar::Error;
+use isobar::{Error, Outcome, Shape};
 use isobar_case::text::with_devices;
-use pyo3::PyErr;
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
 
 /// Converts an error of the library to an exception.
 pub(crate) fn raise(error: Error) -> PyErr {
@@ -24,4 +24,76 @@ pub(crate) fn raise_case(error: isobar_case::Error) -> PyErr {
 /// Returns the message, with devices named as in the argument `device`.
 fn with_argument(error: &isobar_case::Error) -> String {
     with_devices(&error.to_string(), |name| format!("device=\"{name}\""))
+}
+
+/// The failure of a call that may be Python's or XLA's.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Library(Error),
+    Case(isobar_case::Error),
+    NotConverged(String),
+}
+
+impl Failure {
+    /// Makes the failure of a solve that did not converge.
+    pub(crate) fn not_converged(what: &str, outcome: &Outcome) -> Self {
+        let (stop, iterations) = (outcome.stop.to_string().replace('_', " "), outcome.iterations);
+        let advice = outcome.advice.as_ref().map_or_else(String::new, |advice| format!("; {advice}"));
+        Self::NotConverged(format!(
+            "{what} was not converged: {stop} after {iterations} iterations, relative residual {}{advice}; use failure=\"nan\" to continue with \
+             NaN",
+            scientific(outcome.relative_residual)
+        ))
+    }
+
+    /// Makes the failure of a derivative that is not finite at a cell, in C order.
+    pub(crate) fn not_finite(value: f64, cell: usize, Shape { nx, ny, .. }: Shape) -> Self {
+        let value = if value.is_nan() { "nan".to_owned() } else { value.to_string() };
+        let at = (cell / (nx * ny), cell / nx % ny, cell % nx);
+        Self::Library(Error::invalid("xbar", format!("{value} at {at:?}; every entry must be finite")))
+    }
+
+    /// Returns the message.
+    pub(crate) fn message(self) -> String {
+        match self {
+            Self::Library(error) => with_argument(&error.into()),
+            Self::Case(error) => with_argument(&error),
+            Self::NotConverged(message) => message,
+        }
+    }
+
+    /// Converts it to an exception.
+    pub(crate) fn raise(self, py: Python<'_>) -> PyErr {
+        match self {
+            Self::Library(error) => raise(error),
+            Self::Case(error) => raise_case(error),
+            Self::NotConverged(message) => {
+                let class = py.import("isobar._results").and_then(|module| module.getattr("NotConvergedError"));
+                class.and_then(|class| class.call1((message,))).map_or_else(|error| error, PyErr::from_value)
+            }
+        }
+    }
+}
+
+/// Formats a number as Python's `.1e` does.
+fn scientific(number: f64) -> String {
+    let text = format!("{number:.1e}");
+    match text.split_once('e').map(|(digits, exponent)| (digits, exponent.parse::<i32>())) {
+        Some((digits, Ok(exponent))) => {
+            format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+        }
+        _ => text.to_lowercase(),
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Library(error)
+    }
+}
+
+impl From<isobar_case::Error> for Failure {
+    fn from(error: isobar_case::Error) -> Self {
+        Self::Case(error)
+    }
 }

@@ -3,6 +3,8 @@
 //!
 //! * `system`: problems; `form`: those whose coefficients are on a GPU,
 //! * `solver`, `stepper`: linear solves and time steps,
+//! * `function`: solutions as functions of coefficients, with solvers that are `kept`; `solution`: those for Python; `handler`: for XLA, which calls it
+//!   by the interface in `xla`,
 //! * `outcome`: results; `effective`: conductivities of samples,
 //! * `array`, `dlpack`, `labels`: arrays of Python's libraries,
 //! * `interrupt`: Ctrl-C,
@@ -13,13 +15,18 @@ mod dlpack;
 mod effective;
 mod error;
 mod form;
+mod function;
+mod handler;
 mod interrupt;
+mod kept;
 mod labels;
 mod observer;
 mod outcome;
+mod solution;
 mod solver;
 mod stepper;
 mod system;
+mod xla;
 
 use std::ffi::OsString;
 
@@ -57,10 +64,12 @@ fn _isobar(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<form::Form>()?;
     module.add_class::<solver::Solver>()?;
     module.add_class::<stepper::Stepper>()?;
+    module.add_class::<solution::Solution>()?;
     module.add_class::<outcome::Outcome>()?;
     module.add_class::<dlpack::Borrowed>()?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
+    module.add_function(wrap_pyfunction!(handler::xla_handlers, module)?)?;
     module.add_function(wrap_pyfunction!(effective::effective, module)?)?;
     Ok(())
 }

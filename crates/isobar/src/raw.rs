@@ -96,6 +96,20 @@ impl RawArray {
         Ok(Self { pointer, shape: grid, strides: elements, precision, memory })
     }
 
+    /// Describes an array of double precision in C order in host memory.
+    ///
+    /// # Errors
+    /// See [`RawArray::new`].
+    pub fn c_order(start: *const f64, Shape { nx, ny, nz }: Shape) -> Result<Self> {
+        Self::new(start.addr(), &[nz, ny, nx], None, Precision::F64, RawMemory::Host)
+    }
+
+    /// Describes the array behind `count` arrays of this shape in C order, of which this is the first.
+    #[must_use]
+    pub fn behind(self, count: usize) -> Self {
+        Self { pointer: self.pointer + count * self.shape.cells() * self.size(), ..self }
+    }
+
     /// Returns the shape of the grid.
     pub fn shape(&self) -> Shape {
         self.shape
@@ -410,6 +424,16 @@ mod tests {
         assert!(raw(&data, &[3, 4], Some(&[8, 8])).unwrap().repeats());
         let [low, high] = [&data[..12], &data[12..]].map(|half| raw(half, &[12], None).unwrap());
         assert!(!low.overlaps(&high).unwrap() && plain.overlaps(&high).unwrap());
+    }
+
+    #[test]
+    fn arrays_follow_each_other() {
+        let data: Vec<f64> = (0..24).map(f64::from).collect();
+        let first = RawArray::c_order(data.as_ptr(), Shape::new(4, 3, 1)).unwrap();
+        assert_eq!(first, raw(&data, &[1, 3, 4], None).unwrap());
+        assert_eq!(first.behind(0), first);
+        // SAFETY: `data` outlives it.
+        assert_eq!(unsafe { first.behind(1).read() }.unwrap(), data[12..]);
     }
 
     #[test]

@@ -52,7 +52,7 @@ class Coefficients:
             kappa, reaction = self._handles()
             form = self.residual.form(self.device)
             # A solver reads the handles' arrays.
-            self._system = form.system([field.parts for field in kappa], reaction and reaction.parts, True), kappa, reaction
+            self._system = form.system([field.parts for field in kappa], reaction and reaction.parts), kappa, reaction
         return self._system[0]
 
     def is_regular(self):

@@ -256,8 +256,8 @@ class Diffusion(Problem):
         self._keep(Residual(self._cells, made(given, kept)))
 
     def _keep(self, residual):
-        """Keep what does not depend on coefficients, and begin without solvers."""
-        self._residual, self._solvers, self._kept = residual, {}, {}
+        """Keep what does not depend on coefficients, and begin without functions for automatic differentiation."""
+        self._residual, self._calls = residual, {}
 
     def _make_on_gpu(self, kappa, spacing, boundary, active, reaction):
         found = tuple(kappa[0].shape)

@@ -22,6 +22,14 @@ from isobar._results import NotConvergedWarning, Result, Results
 Progress = Union[bool, Callable[[int, float], object], None]
 
 
+def check_place(device: Any, threads: Any) -> None:
+    """Check the types of a device and of a number of threads."""
+    if not isinstance(device, str):
+        raise TypeError(f"device: {device!r}; use \"auto\", \"cpu\", \"cuda\" or \"cuda:N\"")
+    if threads is not None and (isinstance(threads, bool) or int(threads) != threads or threads < 1):
+        raise ValueError(f"threads: {threads!r}; use a whole number, 1 or more")
+
+
 class Solver:
     """A solver of A x = b: a problem, a method and a device, with all memory that solving needs.
 
@@ -67,10 +75,7 @@ class Solver:
             what = type(problem).__name__
             hint = "; use its method steps() or solve()" if what == "Heat" else "; use Diffusion, Helmholtz, TensorProduct or Case"
             raise TypeError(f"problem: {what} is not a linear system{hint}")
-        if not isinstance(device, str):
-            raise TypeError(f"device: {device!r}; use \"auto\", \"cpu\", \"cuda\" or \"cuda:N\"")
-        if threads is not None and (isinstance(threads, bool) or int(threads) != threads or threads < 1):
-            raise ValueError(f"threads: {threads!r}; use a whole number, 1 or more")
+        check_place(device, threads)
         self._problem = problem
         self._made_with = {"method": method, "device": device, "tolerance": tolerance, "threads": threads, "norm": norm, **options}
         asked = {"method": method, "tolerance": tolerance, "norm": norm, **options}

@@ -14,10 +14,13 @@ from typing import Any
 
 import torch
 
-from isobar._arrays import on_host, readable
-from isobar._functional import Call
+from isobar._functional import call_of
 
 __all__ = ["solve"]
+
+_KINDS = {torch.float64: "f8", torch.float32: "f4"}
+# CUDA's legacy default stream, which torch calls 0.
+_DEFAULT_STREAM = 1
 
 
 def solve(
@@ -54,30 +57,59 @@ def solve(
     torch's current stream; with ``failure="nan"``, and if a constant is free, they pass through host memory. ``torch.compile`` does not compile
     the call.
     """
-    call = Call(problem, failure, {"tolerance": tolerance, "device": device, "threads": threads, **options})
+    call = call_of(problem, failure, tolerance=tolerance, device=device, threads=threads, **options)
     fields = kappa if isinstance(kappa, tuple) else (kappa,)
-    fields = [torch.as_tensor(field) for field in fields]
+    first = fields[0] if isinstance(fields[0], torch.Tensor) else torch.as_tensor(fields[0])
+    dtype, there = first.dtype, first.device
+    if not dtype.is_floating_point:
+        raise TypeError(f"kappa: dtype {dtype}; use torch.float64 or torch.float32")
+    own = dtype if dtype in _KINDS else torch.float32
+    place = there if there.type in ("cpu", "cuda") else torch.device("cpu")
 
     def of_cells(values, what):
-        values = torch.as_tensor(values, dtype=fields[0].dtype, device=fields[0].device)
-        if values.dim() and tuple(values.shape) != problem.shape:
-            raise ValueError(f"{what} has shape {tuple(values.shape)}; the problem's is {problem.shape}")
-        return values.expand(problem.shape)
+        if not isinstance(values, torch.Tensor):
+            values = torch.full((), values, dtype=own, device=place) if isinstance(values, (int, float)) else torch.as_tensor(values)
+        if values.dtype != own or values.device != place:
+            values = values.to(place, own)
+        if values.shape == call.shape:
+            return values
+        if values.dim():
+            raise ValueError(f"{what} has shape {tuple(values.shape)}; the problem's is {call.shape}")
+        return values.expand(call.shape)
 
-    if not fields[0].is_floating_point():
-        raise TypeError(f"kappa: dtype {fields[0].dtype}; use torch.float64 or torch.float32")
-    own_reaction, active = call.fields()
     fields = [of_cells(field, "kappa") for field in fields]
-    if active is not None:
-        active = torch.as_tensor(active, device=fields[0].device)
-        fields = [torch.where(active, field, torch.zeros_like(field)) for field in fields]
-    reaction = own_reaction if reaction is None else reaction
-    reaction = None if reaction is None else of_cells(reaction, "reaction")
-    return _Solve.apply(call, True, of_cells(f, "f"), reaction, *fields)
+    if call.active is not None:
+        active = _kept(call, call.active, "active", torch.bool, place)
+        fields = [field.where(active, 0.0) for field in fields]
+    if reaction is not None:
+        reaction = of_cells(reaction, "reaction")
+    elif call.reaction is not None:
+        reaction = _kept(call, call.reaction, "reaction", own, place)
+    x = _Solve.apply(call, True, of_cells(f, "f"), reaction, *fields)
+    return x if own == dtype and place == there else x.to(there, dtype)
 
 
 if hasattr(torch, "compiler") and hasattr(torch.compiler, "disable"):
     solve = torch.compiler.disable(solve)
+
+
+def _kept(call, values, *key):
+    """Return a constant of the problem as a tensor, copied to its device once."""
+    if key not in call.kept:
+        _, dtype, device = key
+        call.kept[key] = torch.tensor(values, dtype=dtype, device=device)
+    return call.kept[key]
+
+
+def _described(tensor):
+    """Describe a tensor for the native part."""
+    strides = None if tensor.is_contiguous() else tuple(stride * tensor.element_size() for stride in tensor.stride())
+    number = stream = None
+    if tensor.is_cuda:
+        # The solver waits for torch's current stream, whose later work waits for it.
+        number = tensor.device.index
+        stream = torch.cuda.current_stream(number).cuda_stream or _DEFAULT_STREAM
+    return tensor.data_ptr(), tensor.shape, strides, _KINDS[tensor.dtype], number, stream
 
 
 class _Solve(torch.autograd.Function):
@@ -85,28 +117,26 @@ class _Solve(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, call, driven, f, reaction, *kappa):
-        if f.is_cuda and call.can_stay_on_device:
-            x = _on_device(call, driven, f, reaction, kappa)
-        else:
-            solve = call.solve if driven else call.invert
-            x = solve([on_host(field) for field in kappa], None if reaction is None else on_host(reaction), on_host(f))
-            x = torch.from_numpy(x).to(kappa[0])
+        x = torch.empty(call.shape, dtype=f.dtype, device=f.device)
+        fields = kappa if reaction is None else (*kappa, reaction)
+        call.native.solve([_described(field) for field in fields], reaction is not None, _described(f), driven, _described(x))
         ctx.call, ctx.driven, ctx.has_reaction = call, driven, reaction is not None
-        ctx.save_for_backward(x, f, *([] if reaction is None else [reaction]), *kappa)
+        ctx.save_for_backward(x, f, *fields)
         return x
 
     @staticmethod
     def backward(ctx, xbar):
-        x, f, *given = ctx.saved_tensors
-        reaction, kappa = (given[0] if ctx.has_reaction else None), given[ctx.has_reaction :]
+        x, f, *fields = ctx.saved_tensors
+        kappa, reaction = (fields[:-1], fields[-1]) if ctx.has_reaction else (fields, None)
+        needs = ctx.needs_input_grad[2:]
         if not (torch.is_grad_enabled() or f.is_cuda):
             # First derivatives on the host.
-            of_reaction = None if reaction is None else on_host(reaction)
-            found = ctx.call.pull_back([on_host(field) for field in kappa], of_reaction, on_host(x), on_host(xbar), ctx.driven)
-            by_f, by_reaction, *by_kappa = (torch.from_numpy(values).to(xbar) for values in found)
-            return None, None, by_f, by_reaction if ctx.has_reaction else None, *by_kappa
+            found = [torch.empty(x.shape, dtype=x.dtype) if is_needed else None for is_needed in needs]
+            outs = [None if values is None else _described(values) for values in found]
+            given = [_described(field) for field in fields]
+            ctx.call.native.pull_back(given, ctx.has_reaction, [_described(x), _described(xbar)], ctx.driven, outs)
+            return None, None, *found
         adjoint = _Solve.apply(ctx.call, False, xbar, reaction, *kappa)
-        needs = ctx.needs_input_grad[2:]
         if not torch.is_grad_enabled():
             return None, None, *_pulled_back(ctx, needs, x, adjoint, reaction, kappa)
         with torch.enable_grad():
@@ -127,23 +157,11 @@ def _pulled_back(ctx, needs, x, adjoint, reaction, kappa):
     by_kappa = [torch.empty_like(x) for _ in kappa] if any(needs[2:]) else []
     by_f = torch.empty_like(x) if driven and needs[0] else None
     by_reaction = torch.empty_like(x) if reaction is not None and needs[1] else None
-    handle = lambda tensor: tensor if tensor is None else readable(tensor.reshape(residual.shape), "kappa")
-    given, pair, outs, others = ([handle(each) for each in several] for several in (kappa, (x, adjoint), by_kappa, (by_reaction, by_f)))
-    parts = lambda handles: [each and each.parts for each in handles]
-    residual.form(x.device.index).gradient(parts(given), parts(pair), driven, parts(outs), parts(others))
+    of = lambda several: [each if each is None else _described(each) for each in several]
+    residual.form(x.device.index).gradient(of(kappa), of((x, adjoint)), driven, of(by_kappa), of((by_reaction, by_f)))
     return (by_f if driven else adjoint) if needs[0] else None, by_reaction, *(by_kappa or [None] * len(kappa))
 
 
 def _follower(tensor):
     """Return a tensor with the same values that can be differentiated with respect to."""
     return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
-
-
-def _on_device(call, driven, f, reaction, kappa):
-    """Compute x without copying anything to the host."""
-    # The solver waits for torch's current stream, and is finished when it returns.
-    x = torch.empty(f.shape, dtype=f.dtype, device=f.device)
-    handle = lambda values, what: readable(values.reshape(call.residual.shape), what)
-    of_reaction = None if reaction is None else handle(reaction, "reaction")
-    call.solve_on_device([handle(field, "kappa") for field in kappa], of_reaction, [handle(f, "f")], [handle(x, "x")], driven)
-    return x

@@ -1,0 +1,315 @@
+//! The solution of a diffusion problem as a function of κ, c and f, for programs that differentiate it.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use isobar::internals::OfProcess;
+use isobar::internals::cuda::{Cuda, problem};
+use isobar::options::{Judge, SolverOptions};
+use isobar::problem::{Boundary, DiffusionProblem};
+use isobar::{Device, DeviceArray, Guess, Outcome, Progress, RawArray, RawMemory};
+use isobar_case::{LinearSystem, Matrix, solver_options};
+
+use crate::array::{Batch, groups, on_device};
+use crate::error::Failure;
+use crate::kept::Kept;
+
+/// What the values of a call are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Values {
+    /// Source densities f: b is made of them and of sides, sources and wells.
+    Densities,
+    /// Right-hand sides of derivatives, which are projected onto the range of A.
+    Projected,
+}
+
+/// Sees every iteration of a solve, and may end it.
+pub(crate) type Observer<'a> = dyn FnMut(&Progress) -> ControlFlow<()> + Send + 'a;
+
+/// The function x(κ, c, f) of a problem. Its solvers are kept for the next call.
+pub(crate) struct Function {
+    /// The number under which [`Function::numbered`] finds it.
+    pub(crate) number: i64,
+    template: LinearSystem,
+    options: SolverOptions,
+    device: String,
+    threads: Option<usize>,
+    /// Whether solutions of solves that do not converge are NaN, instead of an error.
+    fills: bool,
+    /// Whether all cells of the template are active, no constant is free, and no direction is periodic with an odd number of cells.
+    suits_gpu: Mutex<Option<bool>>,
+    // Outside the locks, which another thread may have held when the process was forked.
+    kept: OfProcess<Mutex<BTreeMap<Key, Arc<Mutex<Kept>>>>>,
+    forms: OfProcess<Mutex<BTreeMap<usize, Arc<problem::Form>>>>,
+}
+
+/// The GPU that coefficients are on, if they stay there, the number of κ's, and whether there is c. A solver cannot change any of these.
+type Key = (Option<usize>, usize, bool);
+
+static NUMBERED: Mutex<BTreeMap<i64, Weak<Function>>> = Mutex::new(BTreeMap::new());
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Function {
+    /// Makes the function of a problem, whose coefficients are not used. `options` is the text of a case's `[solver]`.
+    pub(crate) fn new(
+        template: LinearSystem,
+        options: &str,
+        device: &str,
+        threads: Option<usize>,
+        fills: bool,
+    ) -> Result<Arc<Self>, Failure> {
+        template.diffusion()?;
+        // Random, because programs that XLA has stored on disk may contain the numbers of another process.
+        let number = RandomState::new().build_hasher().finish() as i64;
+        let function = Arc::new(Self {
+            number,
+            template,
+            options: solver_options(options)?,
+            device: device.to_owned(),
+            threads,
+            fills,
+            suits_gpu: Mutex::new(None),
+            kept: OfProcess::new("the solver", Mutex::default()),
+            forms: OfProcess::new("the problem", Mutex::default()),
+        });
+        lock(&NUMBERED).insert(number, Arc::downgrade(&function));
+        Ok(function)
+    }
+
+    /// Returns the function with this number, if it is still there.
+    pub(crate) fn numbered(number: i64) -> Option<Arc<Self>> {
+        lock(&NUMBERED).get(&number)?.upgrade()
+    }
+
+    /// Returns the numbers of solvers that were made, and of changes of coefficients in place.
+    pub(crate) fn counts(&self) -> Result<[usize; 2], Failure> {
+        let kept: Vec<_> = lock(self.kept.get()?).values().cloned().collect();
+        let each = kept.iter().map(|kept| lock(kept).counts);
+        Ok(each.fold([0; 2], |[made, updated], [m, u]| [made + m, updated + u]))
+    }
+
+    /// Writes the solutions of A x = b to `out`. `fields` are the κ's, then c if there is one.
+    ///
+    /// # Safety
+    /// All arrays are memory as described, which nobody else uses meanwhile; `out` shares none with the others.
+    pub(crate) unsafe fn solve(
+        &self,
+        fields: &[Batch],
+        has_reaction: bool,
+        (values, kind): (&Batch, Values),
+        out: &Batch,
+        observer: &mut Observer<'_>,
+    ) -> Result<(), Failure> {
+        let all: Vec<&Batch> = fields.iter().chain([values]).collect();
+        for batch in all.iter().copied().chain([out]) {
+            batch.require_shape(self.template.shape())?;
+        }
+        for (own, systems) in groups(&all, out)? {
+            let fields: Vec<RawArray> = fields.iter().zip(own).map(|(batch, n)| batch.at(n)).collect();
+            let systems: Vec<_> = systems.into_iter().map(|(b, x)| (values.at(b), out.at(x))).collect();
+            // SAFETY: promised by the caller.
+            unsafe { self.solve_systems(&fields, has_reaction, kind, &systems, observer)? };
+        }
+        Ok(())
+    }
+
+    /// Solves systems of one κ and c.
+    ///
+    /// # Safety
+    /// See [`Function::solve`].
+    unsafe fn solve_systems(
+        &self,
+        fields: &[RawArray],
+        has_reaction: bool,
+        kind: Values,
+        systems: &[(RawArray, RawArray)],
+        observer: &mut Observer<'_>,
+    ) -> Result<(), Failure> {
+        let RawMemory::Cuda { ordinal, .. } = systems[0].1.memory() else {
+            let kept = self.kept((None, fields.len(), has_reaction))?;
+            let mut kept = lock(&kept);
+            // SAFETY: promised by the caller.
+            return unsafe {
+                kept.take(self, fields, has_reaction)?;
+                kept.solve(self, kind, systems, observer)
+            };
+        };
+        if self.stays_on_gpu()? {
+            // SAFETY: promised by the caller.
+            return unsafe { self.solve_on_gpu(ordinal, fields, has_reaction, kind, systems, observer) };
+        }
+        let cuda = Cuda::shared(ordinal)?;
+        // SAFETY: promised by the caller.
+        let read = |array: &RawArray| cuda.read_array(&unsafe { on_device(array)? });
+        let fields = fields.iter().map(read).collect::<isobar::Result<Vec<_>>>()?;
+        let values = systems.iter().map(|(b, _)| read(b)).collect::<isobar::Result<Vec<_>>>()?;
+        let mut found = vec![vec![0.0; self.template.shape().cells()]; values.len()];
+        let shape = self.template.shape();
+        let on_host = |values: &[f64]| RawArray::c_order(values.as_ptr(), shape);
+        let own: Vec<_> = fields.iter().map(|field| on_host(field)).collect::<isobar::Result<_>>()?;
+        let pairs =
+            values.iter().zip(&mut found).map(|(b, x)| Ok((on_host(b)?, RawArray::c_order(x.as_mut_ptr(), shape)?)));
+        let pairs: Vec<_> = pairs.collect::<isobar::Result<_>>()?;
+        // SAFETY: the vectors outlive the call, and nobody else uses them.
+        unsafe { self.solve_systems(&own, has_reaction, kind, &pairs, observer)? };
+        for ((_, out), x) in systems.iter().zip(&found) {
+            // SAFETY: promised by the caller.
+            cuda.write_array(x, &unsafe { on_device(out)? })?;
+        }
+        Ok(())
+    }
+
+    /// Solves systems whose arrays are all on one GPU, where a solver finds out by itself whether its coefficients have changed.
+    ///
+    /// # Safety
+    /// See [`Function::solve`].
+    unsafe fn solve_on_gpu(
+        &self,
+        ordinal: usize,
+        fields: &[RawArray],
+        has_reaction: bool,
+        kind: Values,
+        systems: &[(RawArray, RawArray)],
+        observer: &mut Observer<'_>,
+    ) -> Result<(), Failure> {
+        let form = self.form(ordinal)?;
+        // SAFETY: promised by the caller.
+        let of = |array: &RawArray| unsafe { on_device(array) };
+        let fields = fields.iter().map(of).collect::<isobar::Result<Vec<DeviceArray>>>()?;
+        let (kappa, reaction) = fields.split_at(fields.len() - usize::from(has_reaction));
+        let kept = self.kept((Some(ordinal), fields.len(), has_reaction))?;
+        let mut kept = lock(&kept);
+        kept.take_matrix(self, Some(ordinal), Matrix::Diffusion(form.stencil(kappa, reaction.first())?))?;
+        let mut pairs = Vec::with_capacity(systems.len());
+        for &(values, out) in systems {
+            if kind == Values::Densities {
+                form.write_rhs(kappa, Some(&of(&values)?), &of(&out)?)?;
+            }
+            pairs.push((if kind == Values::Densities { out } else { values }, out));
+        }
+        // SAFETY: promised by the caller.
+        let outcomes = unsafe { kept.solver()?.solve_many_raw(pairs, Guess::Zero, observer)? };
+        outcomes.iter().try_for_each(|outcome| self.judge(outcome, kind).map(|_| ()))
+    }
+
+    /// Computes derivatives of the solution: those with respect to f (or, of [`Values::Projected`], b), c and each κ are written to `outs`, in this order, where
+    /// they are wanted. All arrays are on the host.
+    ///
+    /// # Safety
+    /// See [`Function::solve`].
+    pub(crate) unsafe fn pull_back(
+        &self,
+        fields: &[RawArray],
+        has_reaction: bool,
+        [x, xbar]: [&RawArray; 2],
+        kind: Values,
+        outs: &[Option<RawArray>],
+        observer: &mut Observer<'_>,
+    ) -> Result<(), Failure> {
+        let kept = self.kept((None, fields.len(), has_reaction))?;
+        let mut kept = lock(&kept);
+        let shape = self.template.shape();
+        let mut adjoint = vec![0.0; shape.cells()];
+        let to = RawArray::c_order(adjoint.as_mut_ptr(), shape)?;
+        // SAFETY: promised by the caller; the vector outlives the call.
+        let x = unsafe {
+            kept.take(self, fields, has_reaction)?;
+            kept.solve(self, Values::Projected, &[(*xbar, to)], observer)?;
+            x.read()?
+        };
+        let system = kept.system()?;
+        let mut by_f = system.volumes()?;
+        by_f.iter_mut().zip(&adjoint).for_each(|(volume, adjoint)| *volume *= adjoint);
+        let by_reaction = || by_f.iter().zip(&x).map(|(by_f, x)| -by_f * x).collect::<Vec<_>>();
+        let write = |to: &Option<RawArray>, values: &[f64]| match to {
+            // SAFETY: promised by the caller.
+            Some(to) => unsafe { to.write(values) },
+            None => Ok(()),
+        };
+        let (others, by_kappa) = outs.split_at(2);
+        write(&others[0], if kind == Values::Densities { &by_f } else { &adjoint })?;
+        if others[1].is_some() {
+            write(&others[1], &by_reaction())?;
+        }
+        if by_kappa.iter().any(Option::is_some) {
+            let found = system.gradient(&x, &adjoint, kind == Values::Densities)?;
+            by_kappa.iter().zip(&found).try_for_each(|(to, values)| write(to, values))?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether arrays on a GPU need not pass through the host: filling with NaN, removing free constants, and x or y that are periodic with an odd
+    /// number of cells need it.
+    pub(crate) fn stays_on_gpu(&self) -> Result<bool, Failure> {
+        if self.fills || self.device == "cpu" {
+            return Ok(false);
+        }
+        let mut known = lock(&self.suits_gpu);
+        if known.is_none() {
+            let problem = self.template.diffusion()?;
+            *known = Some(!has_odd_period(problem) && self.template.is_regular());
+        }
+        Ok(*known == Some(true))
+    }
+
+    /// Returns whether a solve converged, and an error if it did not and there is to be one.
+    pub(crate) fn judge(&self, outcome: &Outcome, kind: Values) -> Result<bool, Failure> {
+        let converged = outcome.converged();
+        if converged || self.fills {
+            return Ok(converged);
+        }
+        let what = if kind == Values::Densities { "the solve" } else { "the solve of a derivative" };
+        Err(Failure::not_converged(what, outcome))
+    }
+
+    /// Makes a solver, for a GPU that coefficients are on, or for the host's.
+    pub(crate) fn solver(&self, ordinal: Option<usize>, matrix: &Matrix) -> Result<isobar::Solver, Failure> {
+        let own = ordinal.filter(|_| self.device == "auto").map(|ordinal| format!("cuda:{ordinal}"));
+        let device = Device::parse(own.as_ref().unwrap_or(&self.device), self.threads)?;
+        // As on the host, where the solution is rounded to the type of the arrays afterwards.
+        let judge = if ordinal.is_some() { Judge::Internal } else { self.options.judge };
+        Ok(matrix.solver(&device, &SolverOptions { judge, ..self.options.clone() })?)
+    }
+
+    pub(crate) fn template(&self) -> &LinearSystem {
+        &self.template
+    }
+
+    pub(crate) fn fills(&self) -> bool {
+        self.fills
+    }
+
+    fn kept(&self, key: Key) -> Result<Arc<Mutex<Kept>>, Failure> {
+        Ok(Arc::clone(lock(self.kept.get()?).entry(key).or_default()))
+    }
+
+    /// Returns the problem's widths and sides on a GPU.
+    fn form(&self, ordinal: usize) -> Result<Arc<problem::Form>, Failure> {
+        let mut forms = lock(self.forms.get()?);
+        if let Some(form) = forms.get(&ordinal) {
+            return Ok(Arc::clone(form));
+        }
+        // Cells outside the mask have κ = 0.
+        let problem = DiffusionProblem { active: None, ..self.template.diffusion()?.clone() };
+        let form = Arc::new(problem::Form::new(&Cuda::shared(ordinal)?, problem)?);
+        forms.insert(ordinal, Arc::clone(&form));
+        Ok(form)
+    }
+}
+
+/// Returns whether x or y is periodic with an odd number of cells.
+fn has_odd_period(problem: &DiffusionProblem) -> bool {
+    let extents = problem.shape.extents();
+    (0..2).any(|d| extents[d] > 1 && extents[d] % 2 == 1 && problem.boundary[d][0] == Boundary::Periodic)
+}
+
+impl Drop for Function {
+    fn drop(&mut self) {
+        lock(&NUMBERED).remove(&self.number);
+    }
+}

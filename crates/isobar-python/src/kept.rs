@@ -1,0 +1,198 @@
+//! A solver with its current coefficients, kept between calls.
+
+use isobar::internals::array::Source;
+use isobar::problem::{Coefficient, Field};
+use isobar::stencil::Axis;
+use isobar::{Guess, RawArray};
+use isobar_case::{LinearSystem, Matrix};
+
+use crate::error::Failure;
+use crate::function::{Function, Observer, Values};
+
+/// A solver and the system that it was made or updated for.
+#[derive(Default)]
+pub(crate) struct Kept {
+    solver: Option<isobar::Solver>,
+    /// The system, if its coefficients are on the host.
+    system: Option<LinearSystem>,
+    is_regular: Option<bool>,
+    /// The numbers of solvers made and of updates.
+    pub(crate) counts: [usize; 2],
+}
+
+impl Kept {
+    /// Gives the solver coefficients on the host: the κ's, then c if there is one. Nothing is done if it has them.
+    ///
+    /// # Safety
+    /// The arrays are memory as described, which nobody writes meanwhile.
+    pub(crate) unsafe fn take(
+        &mut self,
+        function: &Function,
+        fields: &[RawArray],
+        has_reaction: bool,
+    ) -> Result<(), Failure> {
+        // SAFETY: promised by the caller.
+        let sources = fields.iter().map(|field| unsafe { field.source() }).collect::<isobar::Result<Vec<_>>>()?;
+        let (kappa, reaction) = sources.split_at(fields.len() - usize::from(has_reaction));
+        if self.solver.is_some() && self.system.as_ref().is_some_and(|known| has(known, kappa, reaction.first())) {
+            return Ok(());
+        }
+        let read = kappa.iter().map(|&field| Field::read(field)).collect::<isobar::Result<Vec<_>>>()?;
+        let along = |fields: [&Field; 3]| Coefficient::Shared(fields.map(Field::clone));
+        let coefficient = match &read[..] {
+            [all] => along([all; 3]),
+            [horizontal, vertical] => along([horizontal, horizontal, vertical]),
+            [x, y, z] => along([x, y, z]),
+            _ => return Err(isobar::Error::invalid("kappa", format!("{} arrays; use one to three", read.len())).into()),
+        };
+        let reaction = reaction.first().map(|reaction| reaction.to_vec()).transpose()?;
+        let system = function.template().with_coefficients(coefficient, reaction)?;
+        self.take_matrix(function, None, system.matrix.clone())?;
+        self.system = Some(system);
+        Ok(())
+    }
+
+    /// Gives the solver a matrix, whose coefficients are on this GPU if there is a number. If that is not possible in place, a new solver is made.
+    pub(crate) fn take_matrix(
+        &mut self,
+        function: &Function,
+        ordinal: Option<usize>,
+        matrix: Matrix,
+    ) -> Result<(), Failure> {
+        // If anything fails, the solver and its system do not fit each other.
+        let solver = self.solver.take();
+        (self.system, self.is_regular) = (None, None);
+        if let Some(mut solver) = solver
+            && matrix.update(&mut solver).is_ok()
+        {
+            self.counts[1] += 1;
+            self.solver = Some(solver);
+            return Ok(());
+        }
+        self.solver = Some(function.solver(ordinal, &matrix)?);
+        self.counts[0] += 1;
+        Ok(())
+    }
+
+    /// Solves systems with arrays on the host, with the coefficients of [`Kept::take`].
+    ///
+    /// # Safety
+    /// The arrays are memory as described; nobody else uses those to write, which share no memory with others.
+    pub(crate) unsafe fn solve(
+        &mut self,
+        function: &Function,
+        kind: Values,
+        systems: &[(RawArray, RawArray)],
+        observer: &mut Observer<'_>,
+    ) -> Result<(), Failure> {
+        let mut sides = Vec::with_capacity(systems.len());
+        for (values, _) in systems {
+            // SAFETY: promised by the caller.
+            sides.push(self.right_hand_side(function, kind, unsafe { values.source()? })?);
+        }
+        let shape = function.template().shape();
+        let is_double = |x: &RawArray| x.precision() == isobar::Precision::F64 && !x.repeats();
+        // Solutions in single precision are rounded once they are judged.
+        let mut wide: Vec<Vec<f64>> =
+            systems.iter().map(|(_, x)| if is_double(x) { Vec::new() } else { vec![0.0; shape.cells()] }).collect();
+        let mut pairs = Vec::with_capacity(systems.len());
+        for ((side, wide), (_, x)) in sides.iter().zip(&mut wide).zip(systems) {
+            let Some(side) = side else { continue };
+            let to = if is_double(x) { *x } else { RawArray::c_order(wide.as_mut_ptr(), shape)? };
+            pairs.push((RawArray::c_order(side.as_ptr(), shape)?, to));
+        }
+        let solver = self.solver()?;
+        // SAFETY: promised by the caller; the vectors outlive the call.
+        let outcomes = unsafe {
+            match &pairs[..] {
+                [] => Vec::new(),
+                [(b, x)] => vec![solver.solve_raw(b, x, Guess::Zero, observer)?],
+                _ => solver.solve_many_raw(pairs, Guess::Zero, observer)?,
+            }
+        };
+        let mut outcomes = outcomes.iter();
+        for ((side, wide), (_, x)) in sides.iter().zip(&wide).zip(systems) {
+            // After an interruption there are fewer outcomes than systems.
+            let outcome = side.as_ref().and_then(|_| outcomes.next());
+            let is_sound = outcome.map_or(Ok(false), |outcome| function.judge(outcome, kind))?;
+            // SAFETY: promised by the caller.
+            unsafe {
+                if !is_sound {
+                    x.write(&vec![f64::NAN; shape.cells()])?;
+                } else if !is_double(x) {
+                    x.write(wide)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the right-hand side of a call's values; none if the solution is to be NaN.
+    fn right_hand_side(
+        &mut self,
+        function: &Function,
+        kind: Values,
+        values: Source<'_>,
+    ) -> Result<Option<Vec<f64>>, Failure> {
+        let system = self.system()?;
+        if kind == Values::Densities {
+            let shape = system.shape();
+            let mut b = vec![0.0; shape.cells()];
+            system.write_rhs(Some(values), isobar::ArrayViewMut::c_order(&mut b, shape)?.into())?;
+            return Ok(Some(b));
+        }
+        let values = values.to_vec()?;
+        let wrong = values.iter().position(|value| !value.is_finite());
+        if function.fills() && wrong.is_some() {
+            return Ok(None);
+        }
+        if *self.is_regular.get_or_insert_with(|| self.system.as_ref().is_some_and(LinearSystem::is_regular)) {
+            return Ok(Some(values));
+        }
+        match wrong {
+            // Removing the mean would spread it to all cells.
+            Some(n) => Err(Failure::not_finite(values[n], n, function.template().shape())),
+            None => Ok(Some(self.system()?.project(values))),
+        }
+    }
+
+    pub(crate) fn solver(&mut self) -> Result<&mut isobar::Solver, Failure> {
+        self.solver.as_mut().ok_or_else(missing)
+    }
+
+    /// Returns the system of coefficients on the host.
+    pub(crate) fn system(&self) -> Result<&LinearSystem, Failure> {
+        self.system.as_ref().ok_or_else(missing)
+    }
+}
+
+fn missing() -> Failure {
+    isobar::Error::invalid("the solver", "it has no coefficients yet").into()
+}
+
+/// Returns whether a system has these coefficients.
+fn has(system: &LinearSystem, kappa: &[Source<'_>], reaction: Option<&Source<'_>>) -> bool {
+    let Ok(problem) = system.diffusion() else { return false };
+    let axes = match kappa.len() {
+        1 => &[Axis::X][..],
+        2 => &[Axis::X, Axis::Z],
+        _ => &Axis::ALL,
+    };
+    axes.iter().zip(kappa).all(|(&axis, field)| equal(problem.coefficient.along(axis), field))
+        && reaction.is_none_or(|given| problem.reaction.as_ref().is_some_and(|known| equal(known, given)))
+}
+
+fn equal(known: &[f64], given: &Source<'_>) -> bool {
+    if let Source::F64(view) = given
+        && let Some(values) = view.as_c_order()
+    {
+        return values == known;
+    }
+    let Ok(read) = given.reader() else { return false };
+    let mut block = [0.0; 512];
+    known.chunks(block.len()).enumerate().all(|(n, known)| {
+        let block = &mut block[..known.len()];
+        read(n * 512, block);
+        block == known
+    })
+}

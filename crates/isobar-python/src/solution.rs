@@ -1,0 +1,118 @@
+//! The solution as a function, for Python.
+
+use std::sync::Arc;
+
+use isobar::RawArray;
+use pyo3::prelude::*;
+
+use crate::array::{Array, Batch};
+use crate::error::{Failure, raise};
+use crate::function::{Function, Values};
+use crate::observer::{Watch, watched};
+use crate::system::System;
+
+/// The function x(κ, c, f) of a problem, for `isobar.torch` and `isobar.jax`.
+#[pyclass(frozen)]
+pub(crate) struct Solution {
+    function: Arc<Function>,
+}
+
+fn raw(arrays: &[Array]) -> Vec<RawArray> {
+    arrays.iter().map(|array| array.0).collect()
+}
+
+fn kind(driven: bool) -> Values {
+    if driven { Values::Densities } else { Values::Projected }
+}
+
+#[pymethods]
+impl Solution {
+    /// Makes the function of a problem, whose coefficients are not used. `options` is the text of a case's [solver].
+    #[new]
+    fn new(
+        py: Python<'_>,
+        system: &System,
+        options: &str,
+        device: &str,
+        threads: Option<usize>,
+        fills: bool,
+    ) -> PyResult<Self> {
+        let function = Function::new(system.inner.clone(), options, device, threads, fills);
+        Ok(Self { function: function.map_err(|failure| failure.raise(py))? })
+    }
+
+    /// The number by which XLA finds it.
+    #[getter]
+    fn number(&self) -> i64 {
+        self.function.number
+    }
+
+    /// The numbers of solvers that were made, and of changes of coefficients in place.
+    #[getter]
+    fn counts(&self, py: Python<'_>) -> PyResult<[usize; 2]> {
+        self.function.counts().map_err(|failure| failure.raise(py))
+    }
+
+    /// Whether arrays on a GPU need not pass through the host.
+    #[getter]
+    fn stays_on_gpu(&self, py: Python<'_>) -> PyResult<bool> {
+        py.detach(|| self.function.stays_on_gpu()).map_err(|failure| failure.raise(py))
+    }
+
+    /// Writes the solution of A x = b to `out`. `fields` are the κ's, then c if there is one.
+    fn solve(
+        &self,
+        py: Python<'_>,
+        fields: Vec<Array>,
+        has_reaction: bool,
+        values: Array,
+        driven: bool,
+        out: Array,
+    ) -> PyResult<()> {
+        let one = |array: RawArray| Batch::new(array, Vec::new());
+        let fields: Vec<_> = raw(&fields).into_iter().map(one).collect();
+        self.watch(py, |function, watch| {
+            let (values, out) = (one(values.0), one(out.0));
+            // SAFETY: the Python part keeps the arrays alive during the call, and `out` is new.
+            unsafe {
+                function.solve(&fields, has_reaction, (&values, kind(driven)), &out, &mut |seen| watch.observe(seen))
+            }
+        })
+    }
+
+    /// Writes derivatives of x with respect to f (or, if not `driven`, b), c and each κ to `outs`, where they are wanted; all arrays are on the host.
+    fn pull_back(
+        &self,
+        py: Python<'_>,
+        fields: Vec<Array>,
+        has_reaction: bool,
+        pair: [Array; 2],
+        driven: bool,
+        outs: Vec<Option<Array>>,
+    ) -> PyResult<()> {
+        let fields = raw(&fields);
+        let outs: Vec<_> = outs.iter().map(|out| out.as_ref().map(|out| out.0)).collect();
+        if outs.len() != fields.len() + usize::from(!has_reaction) + 1 {
+            return Err(raise(isobar::Error::invalid("outs", "one for each of f, c and the κ's is needed")));
+        }
+        self.watch(py, |function, watch| {
+            let pair = [&pair[0].0, &pair[1].0];
+            // SAFETY: the Python part keeps the arrays alive during the call, and `outs` are new.
+            unsafe {
+                function.pull_back(&fields, has_reaction, pair, kind(driven), &outs, &mut |seen| watch.observe(seen))
+            }
+        })
+    }
+}
+
+impl Solution {
+    /// Solves with the interpreter released.
+    fn watch(
+        &self,
+        py: Python<'_>,
+        solve: impl FnOnce(&Function, &mut Watch) -> Result<(), Failure> + Send,
+    ) -> PyResult<()> {
+        let owner = Arc::as_ptr(&self.function).addr();
+        watched(py, owner, None, |watch| solve(&self.function, watch))?.map_err(|failure| failure.raise(py))
+    }
+}
