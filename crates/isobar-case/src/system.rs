@@ -89,10 +89,23 @@ impl LinearSystem {
     /// # Errors
     /// The errors of [`DiffusionProblem::stencil`]; a system that is not from [`LinearSystem::from_diffusion`].
     pub fn with_coefficients(&self, coefficient: Coefficient, reaction: Option<Vec<f64>>) -> Result<Self> {
+        self.changed(coefficient, reaction, |_| Ok(()))
+    }
+
+    /// Returns this diffusion problem with other coefficients, another reaction if given, and what a function changes in it.
+    ///
+    /// # Errors
+    /// See [`LinearSystem::with_coefficients`]; the errors of the function.
+    pub fn changed(
+        &self,
+        coefficient: Coefficient,
+        reaction: Option<Vec<f64>>,
+        change: impl FnOnce(&mut DiffusionProblem) -> isobar::Result<()>,
+    ) -> Result<Self> {
         let known = self.diffusion()?;
         let reaction = reaction.or_else(|| known.reaction.clone());
         // The known coefficients, which may be large, are not copied.
-        Self::from_diffusion(DiffusionProblem {
+        let mut problem = DiffusionProblem {
             shape: known.shape,
             spacing: known.spacing.clone(),
             coefficient,
@@ -102,7 +115,9 @@ impl LinearSystem {
             side_fields: known.side_fields.clone(),
             sources: known.sources.clone(),
             wells: known.wells.clone(),
-        })
+        };
+        change(&mut problem)?;
+        Self::from_diffusion(problem)
     }
 
     /// Computes the derivatives of [`DiffusionProblem::gradient`].

@@ -14,6 +14,7 @@ use isobar_case::{LinearSystem, Matrix, solver_options};
 
 use crate::array::{Batch, groups, on_device};
 use crate::error::Failure;
+use crate::geometry::change;
 use crate::kept::Kept;
 
 /// What the values of a call are.
@@ -23,6 +24,23 @@ pub(crate) enum Values {
     Densities,
     /// Right-hand sides of derivatives, which are projected onto the range of A.
     Projected,
+}
+
+/// Arrays that a matrix is made of, all on the host or all on one GPU, and numbers for [`geometry::change`].
+///
+/// [`geometry::change`]: crate::geometry::change
+pub(crate) struct Coefficients {
+    /// One κ, two (horizontal and vertical), or three.
+    pub(crate) kappa: Vec<RawArray>,
+    pub(crate) reaction: Option<RawArray>,
+    pub(crate) geometry: Option<Vec<f64>>,
+}
+
+/// What a call has behind its κ's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Has {
+    pub(crate) reaction: bool,
+    pub(crate) geometry: bool,
 }
 
 /// Sees every iteration of a solve, and may end it.
@@ -45,8 +63,8 @@ pub(crate) struct Function {
     forms: OfProcess<Mutex<BTreeMap<usize, Arc<problem::Form>>>>,
 }
 
-/// The GPU that coefficients are on, if they stay there, the number of κ's, and whether there is c. A solver cannot change any of these.
-type Key = (Option<usize>, usize, bool);
+/// The GPU that coefficients are on, if they stay there, the number of κ's, and what else there is. A solver cannot change any of these.
+type Key = (Option<usize>, usize, Has);
 
 static NUMBERED: Mutex<BTreeMap<i64, Weak<Function>>> = Mutex::new(BTreeMap::new());
 
@@ -93,70 +111,79 @@ impl Function {
         Ok(each.fold([0; 2], |[made, updated], [m, u]| [made + m, updated + u]))
     }
 
-    /// Writes the solutions of A x = b to `out`. `fields` are the κ's, then c if there is one.
+    /// Writes the solutions of A x = b to `out`. `fields` are the κ's, then c and the geometry's numbers if there are any.
     ///
     /// # Safety
     /// All arrays are memory as described, which nobody else uses meanwhile; `out` shares none with the others.
     pub(crate) unsafe fn solve(
         &self,
         fields: &[Batch],
-        has_reaction: bool,
+        has: Has,
         (values, kind): (&Batch, Values),
         out: &Batch,
         observer: &mut Observer<'_>,
     ) -> Result<(), Failure> {
+        let (of_cells, shape) = (fields.len().saturating_sub(usize::from(has.geometry)), self.template.shape());
+        fields[..of_cells].iter().chain([values, out]).try_for_each(|batch| batch.require_shape(shape))?;
         let all: Vec<&Batch> = fields.iter().chain([values]).collect();
-        for batch in all.iter().copied().chain([out]) {
-            batch.require_shape(self.template.shape())?;
-        }
         for (own, systems) in groups(&all, out)? {
-            let fields: Vec<RawArray> = fields.iter().zip(own).map(|(batch, n)| batch.at(n)).collect();
+            let mut kappa: Vec<RawArray> = fields.iter().zip(own).map(|(batch, n)| batch.at(n)).collect();
+            let geometry = if has.geometry { kappa.pop() } else { None };
+            let reaction = if has.reaction { kappa.pop() } else { None };
             let systems: Vec<_> = systems.into_iter().map(|(b, x)| (values.at(b), out.at(x))).collect();
             // SAFETY: promised by the caller.
-            unsafe { self.solve_systems(&fields, has_reaction, kind, &systems, observer)? };
+            unsafe {
+                let geometry = geometry.map(|numbers| read(&numbers)).transpose()?;
+                let coefficients = Coefficients { kappa, reaction, geometry };
+                self.solve_systems(&coefficients, kind, &systems, observer)?;
+            };
         }
         Ok(())
     }
 
-    /// Solves systems of one κ and c.
+    /// Solves systems of one matrix.
     ///
     /// # Safety
     /// See [`Function::solve`].
     unsafe fn solve_systems(
         &self,
-        fields: &[RawArray],
-        has_reaction: bool,
+        coefficients: &Coefficients,
         kind: Values,
         systems: &[(RawArray, RawArray)],
         observer: &mut Observer<'_>,
     ) -> Result<(), Failure> {
         let RawMemory::Cuda { ordinal, .. } = systems[0].1.memory() else {
-            let kept = self.kept((None, fields.len(), has_reaction))?;
+            let kept = self.kept(None, coefficients)?;
             let mut kept = lock(&kept);
             // SAFETY: promised by the caller.
             return unsafe {
-                kept.take(self, fields, has_reaction)?;
+                kept.take(self, coefficients)?;
                 kept.solve(self, kind, systems, observer)
             };
         };
         if self.stays_on_gpu()? {
             // SAFETY: promised by the caller.
-            return unsafe { self.solve_on_gpu(ordinal, fields, has_reaction, kind, systems, observer) };
+            return unsafe { self.solve_on_gpu(ordinal, coefficients, kind, systems, observer) };
         }
-        let cuda = Cuda::shared(ordinal)?;
         // SAFETY: promised by the caller.
-        let read = |array: &RawArray| cuda.read_array(&unsafe { on_device(array)? });
-        let fields = fields.iter().map(read).collect::<isobar::Result<Vec<_>>>()?;
+        let read = |array: &RawArray| unsafe { read(array) };
+        let kappa = coefficients.kappa.iter().map(read).collect::<isobar::Result<Vec<_>>>()?;
+        let reaction = coefficients.reaction.as_ref().map(read).transpose()?;
         let values = systems.iter().map(|(b, _)| read(b)).collect::<isobar::Result<Vec<_>>>()?;
         let mut found = vec![vec![0.0; self.template.shape().cells()]; values.len()];
         let shape = self.template.shape();
-        let on_host = |values: &[f64]| RawArray::c_order(values.as_ptr(), shape);
-        let own: Vec<_> = fields.iter().map(|field| on_host(field)).collect::<isobar::Result<_>>()?;
+        let on_host = |values: &Vec<f64>| RawArray::c_order(values.as_ptr(), shape);
+        let copies = Coefficients {
+            kappa: kappa.iter().map(on_host).collect::<isobar::Result<_>>()?,
+            reaction: reaction.as_ref().map(on_host).transpose()?,
+            geometry: coefficients.geometry.clone(),
+        };
         let pairs =
             values.iter().zip(&mut found).map(|(b, x)| Ok((on_host(b)?, RawArray::c_order(x.as_mut_ptr(), shape)?)));
         let pairs: Vec<_> = pairs.collect::<isobar::Result<_>>()?;
         // SAFETY: the vectors outlive the call, and nobody else uses them.
-        unsafe { self.solve_systems(&own, has_reaction, kind, &pairs, observer)? };
+        unsafe { self.solve_systems(&copies, kind, &pairs, observer)? };
+        let cuda = Cuda::shared(ordinal)?;
         for ((_, out), x) in systems.iter().zip(&found) {
             // SAFETY: promised by the caller.
             cuda.write_array(x, &unsafe { on_device(out)? })?;
@@ -171,24 +198,26 @@ impl Function {
     unsafe fn solve_on_gpu(
         &self,
         ordinal: usize,
-        fields: &[RawArray],
-        has_reaction: bool,
+        coefficients: &Coefficients,
         kind: Values,
         systems: &[(RawArray, RawArray)],
         observer: &mut Observer<'_>,
     ) -> Result<(), Failure> {
-        let form = self.form(ordinal)?;
         // SAFETY: promised by the caller.
         let of = |array: &RawArray| unsafe { on_device(array) };
-        let fields = fields.iter().map(of).collect::<isobar::Result<Vec<DeviceArray>>>()?;
-        let (kappa, reaction) = fields.split_at(fields.len() - usize::from(has_reaction));
-        let kept = self.kept((Some(ordinal), fields.len(), has_reaction))?;
+        let kappa = coefficients.kappa.iter().map(of).collect::<isobar::Result<Vec<DeviceArray>>>()?;
+        let reaction = coefficients.reaction.as_ref().map(of).transpose()?;
+        let kept = self.kept(Some(ordinal), coefficients)?;
         let mut kept = lock(&kept);
-        kept.take_matrix(self, Some(ordinal), Matrix::Diffusion(form.stencil(kappa, reaction.first())?))?;
+        let form = match &coefficients.geometry {
+            None => self.form(ordinal)?,
+            Some(numbers) => kept.form(numbers, || self.new_form(ordinal, Some(numbers)))?,
+        };
+        kept.take_matrix(self, Some(ordinal), Matrix::Diffusion(form.stencil(&kappa, reaction.as_ref())?))?;
         let mut pairs = Vec::with_capacity(systems.len());
         for &(values, out) in systems {
             if kind == Values::Densities {
-                form.write_rhs(kappa, Some(&of(&values)?), &of(&out)?)?;
+                form.write_rhs(&kappa, Some(&of(&values)?), &of(&out)?)?;
             }
             pairs.push((if kind == Values::Densities { out } else { values }, out));
         }
@@ -204,21 +233,20 @@ impl Function {
     /// See [`Function::solve`].
     pub(crate) unsafe fn pull_back(
         &self,
-        fields: &[RawArray],
-        has_reaction: bool,
+        coefficients: &Coefficients,
         [x, xbar]: [&RawArray; 2],
         kind: Values,
         outs: &[Option<RawArray>],
         observer: &mut Observer<'_>,
     ) -> Result<(), Failure> {
-        let kept = self.kept((None, fields.len(), has_reaction))?;
+        let kept = self.kept(None, coefficients)?;
         let mut kept = lock(&kept);
         let shape = self.template.shape();
         let mut adjoint = vec![0.0; shape.cells()];
         let to = RawArray::c_order(adjoint.as_mut_ptr(), shape)?;
         // SAFETY: promised by the caller; the vector outlives the call.
         let x = unsafe {
-            kept.take(self, fields, has_reaction)?;
+            kept.take(self, coefficients)?;
             kept.solve(self, Values::Projected, &[(*xbar, to)], observer)?;
             x.read()?
         };
@@ -284,7 +312,10 @@ impl Function {
         self.fills
     }
 
-    fn kept(&self, key: Key) -> Result<Arc<Mutex<Kept>>, Failure> {
+    /// Returns the solver for such coefficients.
+    fn kept(&self, ordinal: Option<usize>, coefficients: &Coefficients) -> Result<Arc<Mutex<Kept>>, Failure> {
+        let has = Has { reaction: coefficients.reaction.is_some(), geometry: coefficients.geometry.is_some() };
+        let key = (ordinal, coefficients.kappa.len(), has);
         Ok(Arc::clone(lock(self.kept.get()?).entry(key).or_default()))
     }
 
@@ -294,11 +325,31 @@ impl Function {
         if let Some(form) = forms.get(&ordinal) {
             return Ok(Arc::clone(form));
         }
-        // Cells outside the mask have κ = 0.
-        let problem = DiffusionProblem { active: None, ..self.template.diffusion()?.clone() };
-        let form = Arc::new(problem::Form::new(&Cuda::shared(ordinal)?, problem)?);
+        let form = self.new_form(ordinal, None)?;
         forms.insert(ordinal, Arc::clone(&form));
         Ok(form)
+    }
+
+    /// Copies the problem's widths and sides, or these, to a GPU.
+    fn new_form(&self, ordinal: usize, geometry: Option<&[f64]>) -> Result<Arc<problem::Form>, Failure> {
+        // Cells outside the mask have κ = 0.
+        let mut problem = DiffusionProblem { active: None, ..self.template.diffusion()?.clone() };
+        geometry.map_or(Ok(()), |numbers| change(&mut problem, numbers))?;
+        Ok(Arc::new(problem::Form::new(&Cuda::shared(ordinal)?, problem)?))
+    }
+}
+
+/// Copies an array to the host.
+///
+/// # Safety
+/// See [`RawArray::source`].
+unsafe fn read(array: &RawArray) -> isobar::Result<Vec<f64>> {
+    // SAFETY: promised by the caller.
+    unsafe {
+        match array.memory() {
+            RawMemory::Host => array.read(),
+            RawMemory::Cuda { ordinal, .. } => Cuda::shared(ordinal)?.read_array(&on_device(array)?),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::error::Failure;
-use crate::function::{Function, Values};
+use crate::function::{Function, Has, Values};
 use crate::xla::{Call, CallFrame, Code, Place, XlaError, answer};
 
 extern "C" fn solve_on_host(frame: *mut CallFrame) -> *mut XlaError {
@@ -26,21 +26,20 @@ fn guarded(call: &Call<'_>, place: Place) -> Result<(), (Code, String)> {
     solved.unwrap_or_else(|_| Err((Code::Internal, "isobar panicked; please report this".to_owned())))
 }
 
-/// Writes x. The arguments are the κ's, c if there is one, and f or a right-hand side.
+/// Writes x. The arguments are the κ's, c and the geometry's numbers if there are any, and f or a right-hand side.
 fn solve(call: &Call<'_>, place: Place) -> Result<(), (Code, String)> {
     let Some(function) = Function::numbered(call.attribute("function")?) else {
         let message = "isobar.jax.solve: its problem does not exist any more, or is another process's; keep a reference to the isobar.Diffusion";
         return Err((Code::FailedPrecondition, message.to_owned()));
     };
     let [mut fields, out] = call.arrays(place)?;
-    let has_reaction = call.attribute("has_reaction")? != 0;
+    let has = Has { reaction: call.attribute("has_reaction")? != 0, geometry: call.attribute("has_geometry")? != 0 };
     let kind = if call.attribute("driven")? != 0 { Values::Densities } else { Values::Projected };
     let (Some(values), [out]) = (fields.pop(), &out[..]) else {
         return Err((Code::Internal, "XLA passes no array, or more than one for the solution".to_owned()));
     };
     // SAFETY: XLA keeps its buffers alive until the handler returns, and those of results are no arguments.
-    let solved =
-        unsafe { function.solve(&fields, has_reaction, (&values, kind), out, &mut |_| ControlFlow::Continue(())) };
+    let solved = unsafe { function.solve(&fields, has, (&values, kind), out, &mut |_| ControlFlow::Continue(())) };
     solved.map_err(|failure| {
         let code = match failure {
             Failure::NotConverged(_) => Code::FailedPrecondition,

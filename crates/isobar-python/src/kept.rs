@@ -1,13 +1,17 @@
 //! A solver with its current coefficients, kept between calls.
 
+use std::sync::Arc;
+
 use isobar::internals::array::Source;
+use isobar::internals::cuda::problem::Form;
 use isobar::problem::{Coefficient, Field};
 use isobar::stencil::Axis;
 use isobar::{Guess, RawArray};
 use isobar_case::{LinearSystem, Matrix};
 
 use crate::error::Failure;
-use crate::function::{Function, Observer, Values};
+use crate::function::{Coefficients, Function, Observer, Values};
+use crate::geometry::change;
 
 /// A solver and the system that it was made or updated for.
 #[derive(Default)]
@@ -16,25 +20,25 @@ pub(crate) struct Kept {
     /// The system, if its coefficients are on the host.
     system: Option<LinearSystem>,
     is_regular: Option<bool>,
+    /// The numbers of the widths and sides, if they are not the problem's, and what was made of them on a GPU.
+    geometry: Option<Vec<f64>>,
+    form: Option<Arc<Form>>,
     /// The numbers of solvers made and of updates.
     pub(crate) counts: [usize; 2],
 }
 
 impl Kept {
-    /// Gives the solver coefficients on the host: the κ's, then c if there is one. Nothing is done if it has them.
+    /// Gives the solver coefficients on the host. Nothing is done if it has them.
     ///
     /// # Safety
     /// The arrays are memory as described, which nobody writes meanwhile.
-    pub(crate) unsafe fn take(
-        &mut self,
-        function: &Function,
-        fields: &[RawArray],
-        has_reaction: bool,
-    ) -> Result<(), Failure> {
+    pub(crate) unsafe fn take(&mut self, function: &Function, given: &Coefficients) -> Result<(), Failure> {
         // SAFETY: promised by the caller.
-        let sources = fields.iter().map(|field| unsafe { field.source() }).collect::<isobar::Result<Vec<_>>>()?;
-        let (kappa, reaction) = sources.split_at(fields.len() - usize::from(has_reaction));
-        if self.solver.is_some() && self.system.as_ref().is_some_and(|known| has(known, kappa, reaction.first())) {
+        let source = |array: &RawArray| unsafe { array.source() };
+        let kappa = given.kappa.iter().map(source).collect::<isobar::Result<Vec<_>>>()?;
+        let reaction = given.reaction.as_ref().map(source).transpose()?;
+        let is_known = self.solver.is_some() && self.geometry == given.geometry;
+        if is_known && self.system.as_ref().is_some_and(|known| has(known, &kappa, reaction.as_ref())) {
             return Ok(());
         }
         let read = kappa.iter().map(|&field| Field::read(field)).collect::<isobar::Result<Vec<_>>>()?;
@@ -45,11 +49,25 @@ impl Kept {
             [x, y, z] => along([x, y, z]),
             _ => return Err(isobar::Error::invalid("kappa", format!("{} arrays; use one to three", read.len())).into()),
         };
-        let reaction = reaction.first().map(|reaction| reaction.to_vec()).transpose()?;
-        let system = function.template().with_coefficients(coefficient, reaction)?;
+        let reaction = reaction.map(Source::to_vec).transpose()?;
+        let system = function.template().changed(coefficient, reaction, |problem| {
+            given.geometry.as_ref().map_or(Ok(()), |numbers| change(problem, numbers))
+        })?;
         self.take_matrix(function, None, system.matrix.clone())?;
-        self.system = Some(system);
+        (self.system, self.geometry) = (Some(system), given.geometry.clone());
         Ok(())
+    }
+
+    /// Returns widths and sides on a GPU, made anew if their numbers differ from the last ones.
+    pub(crate) fn form(
+        &mut self,
+        numbers: &[f64],
+        make: impl FnOnce() -> Result<Arc<Form>, Failure>,
+    ) -> Result<Arc<Form>, Failure> {
+        let known = self.form.take().filter(|_| self.geometry.as_deref() == Some(numbers));
+        let form = known.map_or_else(make, Ok)?;
+        (self.form, self.geometry) = (Some(Arc::clone(&form)), Some(numbers.to_vec()));
+        Ok(form)
     }
 
     /// Gives the solver a matrix, whose coefficients are on this GPU if there is a number. If that is not possible in place, a new solver is made.

@@ -3,7 +3,7 @@
 //!
 //! * `system`: problems; `form`: those whose coefficients are on a GPU,
 //! * `solver`, `stepper`: linear solves and time steps,
-//! * `function`: solutions as functions of coefficients, with solvers that are `kept`; `solution`: those for Python; `handler`: for XLA, which calls it
+//! * `function`: solutions as functions of coefficients and of a `geometry`, with solvers that are `kept`; `solution`: those for Python; `handler`: for XLA, which calls it
 //!   by the interface in `xla`,
 //! * `outcome`: results; `effective`: conductivities of samples,
 //! * `array`, `dlpack`, `labels`: arrays of Python's libraries,
@@ -16,6 +16,7 @@ mod effective;
 mod error;
 mod form;
 mod function;
+mod geometry;
 mod handler;
 mod interrupt;
 mod kept;

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::array::{Array, Batch};
 use crate::error::{Failure, raise};
-use crate::function::{Function, Values};
+use crate::function::{Coefficients, Function, Has, Values};
 use crate::observer::{Watch, watched};
 use crate::system::System;
 
@@ -59,24 +59,25 @@ impl Solution {
         py.detach(|| self.function.stays_on_gpu()).map_err(|failure| failure.raise(py))
     }
 
-    /// Writes the solution of A x = b to `out`. `fields` are the κ's, then c if there is one.
+    /// Writes the solution of A x = b to `out`. `fields` are the κ's, then c and the geometry's numbers if there are any.
+    #[expect(clippy::too_many_arguments, reason = "Python's")]
     fn solve(
         &self,
         py: Python<'_>,
         fields: Vec<Array>,
         has_reaction: bool,
+        has_geometry: bool,
         values: Array,
         driven: bool,
         out: Array,
     ) -> PyResult<()> {
         let one = |array: RawArray| Batch::new(array, Vec::new());
         let fields: Vec<_> = raw(&fields).into_iter().map(one).collect();
+        let has = Has { reaction: has_reaction, geometry: has_geometry };
         self.watch(py, |function, watch| {
             let (values, out) = (one(values.0), one(out.0));
             // SAFETY: the Python part keeps the arrays alive during the call, and `out` is new.
-            unsafe {
-                function.solve(&fields, has_reaction, (&values, kind(driven)), &out, &mut |seen| watch.observe(seen))
-            }
+            unsafe { function.solve(&fields, has, (&values, kind(driven)), &out, &mut |seen| watch.observe(seen)) }
         })
     }
 
@@ -90,17 +91,17 @@ impl Solution {
         driven: bool,
         outs: Vec<Option<Array>>,
     ) -> PyResult<()> {
-        let fields = raw(&fields);
+        let mut kappa = raw(&fields);
+        let reaction = if has_reaction { kappa.pop() } else { None };
+        let coefficients = Coefficients { kappa, reaction, geometry: None };
         let outs: Vec<_> = outs.iter().map(|out| out.as_ref().map(|out| out.0)).collect();
-        if outs.len() != fields.len() + usize::from(!has_reaction) + 1 {
+        if outs.len() != coefficients.kappa.len() + 2 {
             return Err(raise(isobar::Error::invalid("outs", "one for each of f, c and the κ's is needed")));
         }
         self.watch(py, |function, watch| {
             let pair = [&pair[0].0, &pair[1].0];
             // SAFETY: the Python part keeps the arrays alive during the call, and `outs` are new.
-            unsafe {
-                function.pull_back(&fields, has_reaction, pair, kind(driven), &outs, &mut |seen| watch.observe(seen))
-            }
+            unsafe { function.pull_back(&coefficients, pair, kind(driven), &outs, &mut |seen| watch.observe(seen)) }
         })
     }
 }

@@ -349,7 +349,7 @@ class Function:
     def solve(self, kappa, reaction, f):
         fields = kappa if reaction is None else (*kappa, reaction)
         x, f = np.empty(self.shape), np.broadcast_to(f, self.shape)
-        self.native.solve(self._described(*fields), reaction is not None, *self._described(f), True, *self._described(x))
+        self.native.solve(self._described(*fields), reaction is not None, False, *self._described(f), True, *self._described(x))
         return x
 
     def pull_back(self, kappa, reaction, x, xbar, wanted):

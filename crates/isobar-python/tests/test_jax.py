@@ -86,6 +86,69 @@ def test_second_derivatives(rng):
     assert float(jnp.vdot(push(v), w)) == pytest.approx(float(jnp.vdot(v, pull(w)[0])), rel=1e-10)
 
 
+def with_sides():
+    """Return a problem, and arguments of `Diffusion` with other numbers on its sides and other widths."""
+    boundary = lambda film, outside, value, flux: {"west": {"robin": {"coefficient": film, "value": outside}}, "north": value, "south": {"neumann": flux}, "east": 0.5}
+    problem = isobar.Diffusion(np.ones((3, 4)), boundary=boundary(np.array([1.0, 0.5, 2.0]), 2.0, 1.0, 0.5))
+    return problem, lambda film, outside, value, flux, height, widths: {"boundary": boundary(film, outside, value, flux), "spacing": (height, widths)}
+
+
+@pytest.mark.parametrize("device", ["cpu", "auto"])
+def test_numbers_on_sides_and_widths(rng, device):
+    problem, changed = with_sides()
+    kappa, f, w = rng.uniform(0.5, 2.0, (3, 3, 4))
+    given = [rng.uniform(0.5, 2.0, shape) for shape in (3, (), 4, (), (), 4)]
+    solve = lambda kappa, f, *given: isobar.jax.solve(problem, kappa, f, **changed(*given), tolerance=1e-13, device=device)
+    # Twice, so that the solver has other numbers first.
+    jax.jit(solve)(kappa, f, *[2 * each for each in given])
+    made = isobar.Diffusion(kappa, **changed(*given))
+    result = isobar.Solver(made, tolerance=1e-13, device="cpu").solve(made.rhs(f))
+    np.testing.assert_allclose(jax.jit(solve)(kappa, f, *given), result.x, rtol=1e-9)
+    gradient = result.gradient(w)
+    by_height, by_widths = gradient.spacing(f)
+    west = gradient.side("west")
+    expected = [west.coefficient.ravel(), west.value.sum(), gradient.side("north").value.ravel(), gradient.side("south").value.sum(), by_height.sum(), by_widths]
+    found = jax.grad(lambda *given: (solve(kappa, f, *given) * w).sum(), range(6))(*map(jnp.asarray, given))
+    for a, b in zip(found, expected):
+        np.testing.assert_allclose(a, b, atol=1e-9)
+    # A film without conductance has a derivative.
+    closed = [np.array([1.0, 0.0, 2.0]), *given[1:]]
+    made = isobar.Diffusion(kappa, **changed(*closed))
+    expected = isobar.Solver(made, tolerance=1e-13, device="cpu").solve(made.rhs(f)).gradient(w).side("west").coefficient
+    found = jax.grad(lambda film: (solve(kappa, f, film, *given[1:]) * w).sum())(jnp.asarray(closed[0]))
+    np.testing.assert_allclose(found, expected.ravel(), atol=1e-9)
+    fluxes = jnp.asarray([0.3, 0.4])
+    several = jax.vmap(lambda flux: solve(kappa, f, *given[:3], flux, *given[4:]))(fluxes)
+    np.testing.assert_allclose(several, [solve(kappa, f, *given[:3], flux, *given[4:]) for flux in fluxes], rtol=1e-9)
+
+
+def test_gradients_by_sides_and_widths_are_those_of_differences(rng):
+    problem, changed = with_sides()
+    kappa, f = rng.uniform(0.5, 2.0, (2, 3, 4))
+    given = [jnp.asarray(rng.uniform(0.5, 2.0, shape)) for shape in (3, (), 4, (), (), 4)]
+    solve = jax.jit(lambda kappa, *given: isobar.jax.solve(problem, kappa, f, **changed(*given), tolerance=1e-13, device="cpu"))
+    check_grads(solve, (jnp.asarray(kappa), *given), order=1, modes=["fwd", "rev"], eps=1e-4, atol=1e-5, rtol=1e-5)
+
+
+def test_numbers_on_a_few_sides(rng):
+    # In three dimensions, beside periodic sides, points, and what stays as it is.
+    problem = problems()["points"]
+    kappa = rng.uniform(0.5, 2.0, problem.shape)
+    options = {"sources": [{"i": 1, "j": 2, "rate": 3.0}], "wells": [{"i": 0, "j": 1, "value": 2.0, "radius": 0.01}]}
+    spacing = ([0.5, 1.5], 0.7, [1.0, 1.0, 2.0])
+    made = isobar.Diffusion(kappa, spacing, {"x": {"neumann": rng.standard_normal((2, 3))}, "top": {"neumann": 0.1}}, **options)
+    boundary = {"x": {"neumann": jnp.asarray(made._residual.numbers[0][0][1].reshape(2, 3))}, "top": {"neumann": 0.1}}
+    expected = isobar.Solver(made, tolerance=1e-12, device="cpu").solve(made.rhs(1.0)).x
+    x = isobar.jax.solve(problem, kappa, 1.0, boundary=boundary, spacing=spacing, tolerance=1e-12)
+    np.testing.assert_allclose(x, expected, rtol=1e-9)
+    ring = problems()["3D, periodic"]
+    x = isobar.jax.solve(ring, jnp.ones(ring.shape), 1.0, boundary={"bottom": 3.0}, tolerance=1e-12)
+    np.testing.assert_allclose(x, isobar.jax.solve(ring, jnp.ones(ring.shape), 1.0, tolerance=1e-12) + 2.0, rtol=1e-9)
+    line = problems()["1D"]
+    x = isobar.jax.solve(line, jnp.ones(5), spacing=jnp.ones(5), boundary={"west": 4.0})
+    np.testing.assert_allclose(x, 4.0, rtol=1e-9)
+
+
 @pytest.mark.skipif(jax.default_backend() != "gpu", reason="JAX has no GPU")
 @pytest.mark.parametrize("failure", ["raise", "nan"])
 @pytest.mark.parametrize("name", problems())
@@ -201,7 +264,7 @@ def test_a_compiled_function_keeps_what_it_calls(rng):
 def test_programs_of_other_processes_fail():
     # As XLA would call one that was stored on disk.
     like = jax.ShapeDtypeStruct((1, 4, 5), jnp.float64)
-    attributes = {"function": np.int64(1), "has_reaction": np.int64(0), "driven": np.int64(1)}
+    attributes = {"function": np.int64(1), "has_reaction": np.int64(0), "has_geometry": np.int64(0), "driven": np.int64(1)}
     with pytest.raises(jax.errors.JaxRuntimeError, match="its problem does not exist any more"):
         jax.ffi.ffi_call("isobar_solve", like)(*[jnp.ones((1, 4, 5))] * 2, **attributes).block_until_ready()
     with pytest.raises(jax.errors.JaxRuntimeError, match='no integer "function"'):
@@ -228,6 +291,18 @@ def test_misuse(rng):
         isobar.jax.solve(problem, kappa, 1.0, failure="none")
     with pytest.raises(TypeError, match="device: 0"):
         isobar.jax.solve(problem, kappa, 1.0, device=0)
+    with pytest.raises(ValueError, match='boundary: west is of kind "neumann" here and "dirichlet" in the problem'):
+        isobar.jax.solve(problem, kappa, boundary={"x": {"neumann": 1.0}})
+    with pytest.raises(ValueError, match=r"boundary: west: an array of shape \(7,\), but the side has faces of shape \(6,\)"):
+        isobar.jax.solve(problem, kappa, boundary={"west": jnp.ones(7)})
+    with pytest.raises(ValueError, match="boundary: unknown side 'left'"):
+        isobar.jax.solve(problem, kappa, boundary={"left": 1.0})
+    with pytest.raises(ValueError, match=r"spacing: widths of shape \(7,\) for 6 cells"):
+        isobar.jax.solve(problem, kappa, spacing=(jnp.ones(7), 1.0))
+    with pytest.raises(ValueError, match="spacing has 3 entries"):
+        isobar.jax.solve(problem, kappa, spacing=(1.0, 1.0, 1.0))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="grid.spacing"):
+        isobar.jax.solve(problem, kappa, spacing=-1.0).block_until_ready()
     with pytest.raises(ValueError, match='unknown key "sparkle"'):
         isobar.jax.solve(problem, kappa, 1.0, sparkle=1)
 

@@ -115,6 +115,32 @@ def test_several_coefficients(rng):
         assert torch.autograd.gradcheck(solve, fields[:count], eps=1e-5, atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("place", ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch has no GPU"))])
+def test_numbers_on_sides_and_widths(rng, place):
+    sides = lambda film, value: {"west": {"robin": {"coefficient": film, "value": 2.0}}, "north": value, "bottom": {"neumann": 0.3}}
+    shape = (2, 3, 4)
+    problem = isobar.Diffusion(np.ones(shape), boundary=sides(1.0, 0.0))
+    kappa, f = rng.uniform(0.5, 2.0, (2, *shape))
+    given = rng.uniform(0.5, 2.0, (2, 3)), rng.uniform(0.5, 2.0, (2, 4)), 0.7, rng.uniform(0.5, 2.0, 4)
+    solve = lambda kappa, film, value, height, widths: isobar.torch.solve(
+        problem, kappa, torch.as_tensor(f, device=place), boundary=sides(film, value), spacing=(height, 0.5, widths), tolerance=1e-13, threads=1
+    )
+    tensors = [tensor(values, device=place) for values in (kappa, *given)]
+    x = solve(*tensors)
+    made = isobar.Diffusion(kappa, (given[2], 0.5, given[3]), sides(*given[:2]))
+    result = isobar.Solver(made, tolerance=1e-13, device="cpu").solve(made.rhs(f))
+    np.testing.assert_allclose(x.detach().cpu(), result.x, rtol=1e-9)
+    w = rng.standard_normal(shape)
+    gradient = result.gradient(w)
+    by_height, _, by_widths = gradient.spacing(f)
+    expected = gradient.kappa, gradient.side("west").coefficient, gradient.side("north").value, by_height.sum(), by_widths
+    for a, b in zip(torch.autograd.grad((x * torch.as_tensor(w, device=place)).sum(), tensors), expected):
+        np.testing.assert_allclose(a.cpu(), b, atol=1e-9)
+    if place == "cpu":
+        assert torch.autograd.gradcheck(solve, tensors, eps=1e-5, atol=1e-6, rtol=1e-5)
+        assert torch.autograd.gradgradcheck(solve, tensors, eps=1e-5, atol=1e-6, rtol=1e-5)
+
+
 def test_numbers_are_of_all_cells(rng):
     problem = isobar.Diffusion(np.ones((4, 5)), boundary=0.0)
     kappa, f = tensor(2.0), tensor(3.0)

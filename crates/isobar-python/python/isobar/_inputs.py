@@ -104,6 +104,17 @@ def _widths(spacing, shape):
 
 def _boundary(boundary, shape, dimensions, kept):
     sides = dict.fromkeys(SIDES, ("neumann", 0.0, 0.0))
+    for side, key, given in each_side(boundary, dimensions):
+        # Shape of a side: (nz, ny) in x, (nz, nx) in y, (ny, nx) in z.
+        axis = 2 - SIDES.index(side) // 2
+        faces = shape[:axis] + shape[axis + 1 :]
+        kind, *numbers = side_of(key, given)
+        sides[side] = (kind, *(_number(number, f"boundary: {side}", faces, kept) for number in numbers))
+    return [[sides[SIDES[2 * d]], sides[SIDES[2 * d + 1]]] for d in range(3)]
+
+
+def each_side(boundary, dimensions):
+    """Yield the names of sides, their keys in boundary conditions, and what is given there; later ones override earlier ones."""
     if boundary is None:
         boundary = {}
     elif not isinstance(boundary, dict) or set(boundary) <= {"neumann", "dirichlet", "robin"}:
@@ -115,22 +126,17 @@ def _boundary(boundary, shape, dimensions, kept):
     # More specific keys override more general ones.
     rank = {"all": 0, "x": 1, "y": 1, "z": 1}
     for key in boundary:
-        if key not in sides and key not in groups:
+        if key not in SIDES and key not in groups:
             raise ValueError(f"boundary: unknown side {key!r}; use {', '.join(SIDES)}, x, y, z or all")
         if not set(groups.get(key, (key,))) <= set(known):
             raise ValueError(f"boundary: {key!r} does not exist in {dimensions} dimension{'s' if dimensions > 1 else ''}; "
                              f"use {', '.join(known)}")
     for key in sorted(boundary, key=lambda key: rank.get(key, 2)):
         for side in groups.get(key, (key,)):
-            # Shape of a side: (nz, ny) in x, (nz, nx) in y, (ny, nx) in z.
-            axis = 2 - SIDES.index(side) // 2
-            faces = shape[:axis] + shape[axis + 1 :]
-            kind, *numbers = _side(key, boundary[key])
-            sides[side] = (kind, *(_number(number, f"boundary: {side}", faces, kept) for number in numbers))
-    return [[sides[SIDES[2 * d]], sides[SIDES[2 * d + 1]]] for d in range(3)]
+            yield side, key, boundary[key]
 
 
-def _side(key, given):
+def side_of(key, given):
     """Return kind, value and coefficient of a side; the last two are numbers or arrays."""
     if isinstance(given, str) and given in ("neumann", "dirichlet", "periodic"):
         return given, 0.0, 0.0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import sys
 
+import numpy as np
+
 
 class Operations:
     """Operations on arrays of NumPy, and those that all libraries share. Constants are copied to a device once."""
@@ -14,12 +16,21 @@ class Operations:
         self._module, self._known = module, {}
 
     def like(self, values, beside):
-        """Return a constant of NumPy as an array with the type and device of another one."""
+        """Return a constant of NumPy as an array with the type and device of another one; arrays of the library as they are."""
+        if not isinstance(values, (np.ndarray, np.generic)):
+            return values
         # The entry keeps the constant alive, so that no other one gets its number.
         key = id(values), beside.dtype, str(getattr(beside, "device", ""))
         if key not in self._known:
             self._known[key] = values, self._made(values, beside)
         return self._known[key][1]
+
+    def spread(self, values, shape, beside):
+        """Return a number or an array in another shape, with the type of a third one."""
+        return self._module.broadcast_to(self._module.asarray(values, beside.dtype), tuple(shape))
+
+    def concatenate(self, arrays):
+        return self._module.concatenate(arrays)
 
     def on(self, array):
         """Return a context in which new arrays are on the device of another one."""
@@ -45,6 +56,14 @@ class _Torch(Operations):
         array = array if array.dtype in (torch.float32, torch.float64) else array.double()
         return array.clone(memory_format=torch.contiguous_format)
 
+    def spread(self, values, shape, beside):
+        torch = self._module
+        if isinstance(values, np.ndarray):
+            values = self.like(values, beside)
+        elif not isinstance(values, torch.Tensor):
+            values = torch.full((), float(values), dtype=beside.dtype, device=beside.device) if np.ndim(values) == 0 else torch.as_tensor(np.asarray(values))
+        return values.to(beside.device, beside.dtype).expand(tuple(shape))
+
     def _made(self, values, beside):
         return self._module.as_tensor(values, dtype=beside.dtype, device=beside.device)
 
@@ -54,6 +73,8 @@ class _Jax(Operations):
         super().__init__(jax.numpy)
 
     def like(self, values, beside):
+        if not isinstance(values, (np.ndarray, np.generic)):
+            return values
         # While JAX traces, a constant belongs to one trace.
         return self._module.asarray(values, beside.dtype)
 

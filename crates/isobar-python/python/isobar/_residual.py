@@ -23,14 +23,23 @@ class Residual:
 
     def __init__(self, shape, made):
         self.shape = shape
-        self._widths = [self._along(d, made["spacing"][d]) for d in range(3)]
-        self._is_uniform = all((width == width.flat[0]).all() for width in self._widths)
-        self._sides = [[self._side(d, side) for side in pair] for d, pair in enumerate(made["boundary"])]
+        # Widths along the axes, and kind, value and coefficient of each side, shaped for broadcasting.
+        self.widths = [self._along(d, made["spacing"][d]) for d in range(3)]
+        self.numbers = [[self._side(d, side) for side in pair] for d, pair in enumerate(made["boundary"])]
+        self._is_uniform = all((width == width.flat[0]).all() for width in self.widths)
         self._sources, self._wells = made["sources"], made["wells"]
         self._operations, self._forms = {}, {}
         # An array of zeros without memory, for the shape.
         self._zeros = readable(np.broadcast_to(np.float64(0.0), shape), "kappa")
         self._form = {**made["form"], "kappa": [self._zeros.parts]}
+
+    def set(self, widths, numbers) -> None:
+        """Replace the widths, which may be arrays of any library, and the numbers of the sides."""
+        self.widths, self.numbers, self._is_uniform = widths, numbers, False
+
+    def faces(self, d) -> list:
+        """Return the shape of the faces of a side of x, y or z, shaped for broadcasting."""
+        return [1 if axis == _AXES[d] else n for axis, n in enumerate(self.shape)]
 
     def operations(self, library) -> Operations:
         """Return the operations of a library, which keep the widths and sides on its devices."""
@@ -50,16 +59,16 @@ class Residual:
     @property
     def volumes(self) -> np.ndarray:
         """The volumes of all cells."""
-        return np.broadcast_to(self._widths[0] * self._widths[1] * self._widths[2], self.shape)
+        return np.broadcast_to(self.widths[0] * self.widths[1] * self.widths[2], self.shape)
 
     @property
     def sides(self) -> list:
         """The kinds of the sides in x, y and z."""
-        return [[kind for kind, *_ in pair] for pair in self._sides]
+        return [[kind for kind, *_ in pair] for pair in self.numbers]
 
     def has_shift(self, reaction) -> bool:
         """Return whether the matrix has a shift besides that of Dirichlet sides."""
-        return reaction is not None or bool(self._wells) or any(kind == "robin" for pair in self._sides for kind, *_ in pair)
+        return reaction is not None or bool(self._wells) or any(kind == "robin" for pair in self.numbers for kind, *_ in pair)
 
     def tested(self, xp, kappa, reaction, f, x, weights, *, driven=True):
         """Return the sum of weights · (b − A x), which the library can differentiate. b is from f and, if `driven`, from sides, sources and wells."""
@@ -74,7 +83,7 @@ class Residual:
         for d, axis in enumerate(_AXES):
             # The conductance 2κA/Δ between the centre of a cell and its face.
             half = 2 * fields[along[d]] * volume / widths[d] ** 2
-            is_periodic = self._sides[d][0][0] == "periodic"
+            is_periodic = self.numbers[d][0][0] == "periodic"
             pairs = [(slice(None, -1), slice(1, None))] + [(slice(-1, None), slice(0, 1))] * is_periodic
             for pair in pairs if self.shape[axis] > 1 else []:
                 at = [(slice(None),) * axis + (each,) for each in pair]
@@ -93,9 +102,9 @@ class Residual:
     def _geometry(self, xp, beside):
         """Return the widths along the axes, shaped for broadcasting, and the volumes; numbers if all cells are alike."""
         if self._is_uniform:
-            widths = [float(width.flat[0]) for width in self._widths]
+            widths = [float(width.flat[0]) for width in self.widths]
         else:
-            widths = [xp.like(width, beside) for width in self._widths]
+            widths = [xp.like(width, beside) for width in self.widths]
         return widths, widths[0] * widths[1] * widths[2]
 
     def _terms(self, xp, fields, geometry, part):
@@ -104,7 +113,7 @@ class Residual:
         widths, volume = geometry
         constant = lambda number: xp.like(number, fields[0]) if np.ndim(number) else float(number)
         for d, axis in enumerate(_AXES):
-            for is_upper, (kind, value, coefficient) in enumerate(self._sides[d]):
+            for is_upper, (kind, value, coefficient) in enumerate(self.numbers[d]):
                 if kind == "periodic":
                     continue
                 end = (slice(None),) * axis + (slice(-1, None) if is_upper else slice(0, 1),)
@@ -117,7 +126,9 @@ class Residual:
                     continue
                 tie = 2 * fields[_ALONG[len(fields)][d]][end] * area / across
                 if kind == "robin":
-                    tie = _in_series(xp, tie, 0 * tie + constant(coefficient) * area)
+                    # Unlike that of two cells, it has a derivative with respect to a coefficient of 0.
+                    film = 0 * tie + constant(coefficient) * area
+                    tie = tie * film / xp.where(tie > 0, tie + film, 1.0)
                 yield end, tie, value, None
         yield from self._points(xp, [fields[n] for n in _ALONG[len(fields)]], widths)
 
@@ -151,9 +162,7 @@ class Residual:
     def _side(self, d, side):
         """Return kind, value and coefficient of a side: numbers, or arrays with one number per face."""
         kind, *numbers = side
-        shape = list(self.shape)
-        shape[_AXES[d]] = 1
-        return kind, *(np.reshape(n, shape) if np.ndim(n) else np.float64(n) for n in numbers)
+        return kind, *(np.reshape(n, self.faces(d)) if np.ndim(n) else np.float64(n) for n in numbers)
 
 
 def _part(fields):

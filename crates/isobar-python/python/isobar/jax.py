@@ -17,6 +17,7 @@ import numpy as np
 
 from isobar import _isobar
 from isobar._functional import call_of
+from isobar._geometry import packed, unpacked
 
 try:
     from jax.ffi import ffi_call, register_ffi_target
@@ -35,13 +36,15 @@ def solve(
     f: Any = 0.0,
     reaction: Any = None,
     *,
+    boundary: Any = None,
+    spacing: Any = None,
     tolerance: float = 1e-10,
     failure: str = "raise",
     device: str = "auto",
     threads: int | None = None,
     **options: Any,
 ) -> jax.Array:
-    """Solve −∇·(κ∇x) + c x = f. JAX can compile it and differentiate it with respect to κ, f and c in both modes, to any order.
+    """Solve −∇·(κ∇x) + c x = f. JAX can compile it and differentiate it with respect to κ, f, c, numbers on sides and widths in both modes, to any order.
 
     Parameters
     ----------
@@ -53,6 +56,11 @@ def solve(
         The source density of every cell, as for `Problem.rhs`.
     reaction
         c of every cell.
+    boundary
+        Numbers on sides that replace the problem's, in the words of `Diffusion`: values, fluxes, and coefficients and values of Robin sides, as numbers or with
+        one per face. The kinds of the sides must be the problem's.
+    spacing
+        Widths of cells that replace the problem's, as for `Diffusion`.
     tolerance, device, threads, options
         As for `Solver`. A solver is made at the first call and kept with the problem; later calls change its coefficients in place.
     failure
@@ -79,11 +87,14 @@ def solve(
     if call.active is not None:
         fields = tuple(jnp.where(call.active, field, 0) for field in fields)
     reaction = None if reaction is None else of_cells(reaction, "reaction")
-    return _compiled(call)(fields, reaction, of_cells(f, "f"))
+    geometry = None
+    if not (boundary is None and spacing is None):
+        geometry = packed(call.residual, call.residual.operations("jax"), spacing, boundary, len(call.shape), fields[0])
+    return _compiled(call)(fields, reaction, of_cells(f, "f"), geometry)
 
 
 def _compiled(call):
-    """Return the compiled function x(κ, c, f)."""
+    """Return the compiled function of κ, c, f, and of widths and numbers on sides if they are not the problem's."""
     if "jax" not in call.kept:
         call.kept["jax"] = jax.jit(_differentiable(call))
     return call.kept["jax"]
@@ -91,30 +102,31 @@ def _compiled(call):
 
 def _differentiable(call):
     @jax.custom_jvp
-    def solved(kappa, reaction, f):
-        return _called(call, kappa, reaction, f, driven=True)
+    def solved(kappa, reaction, f, geometry):
+        return _called(call, kappa, reaction, f, geometry, driven=True)
 
     @solved.defjvp
     def _(primals, tangents):
         # A ẋ = ḃ − Ȧ x, which JAX transposes and can differentiate again.
         x = solved(*primals)
         _, rhs = jax.jvp(lambda *given: _residual(call, *given, x), primals, tangents)
-        kappa, reaction, _ = primals
-        return x, _inverse(call, kappa, reaction, rhs)
+        kappa, reaction, _, geometry = primals
+        return x, _inverse(call, kappa, reaction, geometry, rhs)
 
     return solved
 
 
-def _inverse(call, kappa, reaction, r):
+def _inverse(call, kappa, reaction, geometry, r):
     """Return A⁺ r."""
-    solve = lambda _, r: _called(call, kappa, reaction, r, driven=False)
-    product = lambda x: -_residual(call, kappa, reaction, None, x, driven=False)
+    solve = lambda _, r: _called(call, kappa, reaction, r, geometry, driven=False)
+    product = lambda x: -_residual(call, kappa, reaction, None, geometry, x, driven=False)
     return jax.lax.custom_linear_solve(product, r, solve, symmetric=True)
 
 
-def _residual(call, kappa, reaction, f, x, **options):
+def _residual(call, kappa, reaction, f, geometry, x, **options):
     """Return b − A x, the derivative of `Residual.tested` with respect to the weights, in which it is linear."""
-    tested = lambda weights: call.residual.tested(call.residual.operations("jax"), kappa, reaction, f, x, weights, **options)
+    residual = unpacked(call.residual, geometry)
+    tested = lambda weights: residual.tested(residual.operations("jax"), kappa, reaction, f, x, weights, **options)
     return jax.grad(tested)(jnp.zeros_like(x))
 
 
@@ -127,11 +139,13 @@ class _Number(np.int64):
         return number
 
 
-def _called(call, kappa, reaction, values, driven):
+def _called(call, kappa, reaction, values, geometry, driven):
     """Let XLA call the native part."""
     kind = values.dtype if values.dtype in ("float32", "float64") else np.float32
-    given = [*kappa, *([] if reaction is None else [reaction]), values]
     call_by_xla = ffi_call("isobar_solve", jax.ShapeDtypeStruct(call.cells, kind), vmap_method="expand_dims")
-    attributes = {"function": _Number(call), "has_reaction": np.int64(reaction is not None), "driven": np.int64(driven)}
-    x = call_by_xla(*(each.astype(kind).reshape(call.cells) for each in given), **attributes)
+    given = [each.astype(kind).reshape(call.cells) for each in (*kappa, *([] if reaction is None else [reaction]))]
+    if geometry is not None:
+        given.append(geometry.astype(kind).reshape(1, 1, -1))
+    flags = {"has_reaction": np.int64(reaction is not None), "has_geometry": np.int64(geometry is not None), "driven": np.int64(driven)}
+    x = call_by_xla(*given, values.astype(kind).reshape(call.cells), function=_Number(call), **flags)
     return x.reshape(call.shape).astype(values.dtype)

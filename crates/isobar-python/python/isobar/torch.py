@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from isobar._functional import call_of
+from isobar._geometry import packed, unpacked
 
 __all__ = ["solve"]
 
@@ -29,13 +30,15 @@ def solve(
     f: torch.Tensor | float = 0.0,
     reaction: torch.Tensor | float | None = None,
     *,
+    boundary: Any = None,
+    spacing: Any = None,
     tolerance: float = 1e-10,
     failure: str = "raise",
     device: str = "auto",
     threads: int | None = None,
     **options: Any,
 ) -> torch.Tensor:
-    """Solve −∇·(κ∇x) + c x = f. PyTorch can differentiate it with respect to κ, f and c, to any order.
+    """Solve −∇·(κ∇x) + c x = f. PyTorch can differentiate it with respect to κ, f, c, numbers on sides and widths, to any order.
 
     Parameters
     ----------
@@ -47,6 +50,11 @@ def solve(
         The source density of every cell, as for `Problem.rhs`.
     reaction
         c of every cell.
+    boundary
+        Numbers on sides that replace the problem's, in the words of `Diffusion`: values, fluxes, and coefficients and values of Robin sides, as numbers or with
+        one per face. The kinds of the sides must be the problem's.
+    spacing
+        Widths of cells that replace the problem's, as for `Diffusion`.
     tolerance, device, threads, options
         As for `Solver`. A solver is made at the first call and kept with the problem; later calls change its coefficients in place.
     failure
@@ -85,7 +93,10 @@ def solve(
         reaction = of_cells(reaction, "reaction")
     elif call.reaction is not None:
         reaction = _kept(call, call.reaction, "reaction", own, place)
-    x = _Solve.apply(call, True, of_cells(f, "f"), reaction, *fields)
+    geometry = None
+    if not (boundary is None and spacing is None):
+        geometry = packed(call.residual, call.residual.operations("torch"), spacing, boundary, len(call.shape), fields[0])
+    x = _Solve.apply(call, True, of_cells(f, "f"), reaction, geometry, *fields)
     return x if own == dtype and place == there else x.to(there, dtype)
 
 
@@ -116,33 +127,37 @@ class _Solve(torch.autograd.Function):
     """The solution of A x = b with the right-hand side of f, sides, sources and wells; if not `driven`, A⁺ f."""
 
     @staticmethod
-    def forward(ctx, call, driven, f, reaction, *kappa):
+    def forward(ctx, call, driven, f, reaction, geometry, *kappa):
         x = torch.empty(call.shape, dtype=f.dtype, device=f.device)
-        fields = kappa if reaction is None else (*kappa, reaction)
-        call.native.solve([_described(field) for field in fields], reaction is not None, _described(f), driven, _described(x))
-        ctx.call, ctx.driven, ctx.has_reaction = call, driven, reaction is not None
-        ctx.save_for_backward(x, f, *fields)
+        optional = [each for each in (reaction, geometry) if each is not None]
+        fields = [_described(field) for field in (*kappa, *optional)]
+        call.native.solve(fields, reaction is not None, geometry is not None, _described(f), driven, _described(x))
+        ctx.call, ctx.driven, ctx.has = call, driven, (reaction is not None, geometry is not None)
+        ctx.save_for_backward(x, f, *optional, *kappa)
         return x
 
     @staticmethod
     def backward(ctx, xbar):
-        x, f, *fields = ctx.saved_tensors
-        kappa, reaction = (fields[:-1], fields[-1]) if ctx.has_reaction else (fields, None)
-        needs = ctx.needs_input_grad[2:]
-        if not (torch.is_grad_enabled() or f.is_cuda):
-            # First derivatives on the host.
+        x, f, *rest = ctx.saved_tensors
+        reaction, geometry = (rest.pop(0) if is_given else None for is_given in ctx.has)
+        kappa, needs = rest, ctx.needs_input_grad[2:]
+        # First derivatives are the native part's.
+        is_native = not torch.is_grad_enabled() and geometry is None
+        if is_native and not f.is_cuda:
             found = [torch.empty(x.shape, dtype=x.dtype) if is_needed else None for is_needed in needs]
-            outs = [None if values is None else _described(values) for values in found]
-            given = [_described(field) for field in fields]
-            ctx.call.native.pull_back(given, ctx.has_reaction, [_described(x), _described(xbar)], ctx.driven, outs)
+            by_f, by_reaction, _, *by_kappa = [None if values is None else _described(values) for values in found]
+            given = [_described(field) for field in (*kappa, *([] if reaction is None else [reaction]))]
+            outs = [by_f, by_reaction, *by_kappa]
+            ctx.call.native.pull_back(given, reaction is not None, [_described(x), _described(xbar)], ctx.driven, outs)
             return None, None, *found
-        adjoint = _Solve.apply(ctx.call, False, xbar, reaction, *kappa)
-        if not torch.is_grad_enabled():
+        adjoint = _Solve.apply(ctx.call, False, xbar, reaction, geometry, *kappa)
+        if is_native:
             return None, None, *_pulled_back(ctx, needs, x, adjoint, reaction, kappa)
         with torch.enable_grad():
             # New tensors with the same values, on which neither x nor its adjoint depends.
-            inputs = [None if each is None else _follower(each) for each in (f if ctx.driven else None, reaction, *kappa)]
-            tested = ctx.call.residual.tested(ctx.call.residual.operations("torch"), inputs[2:], inputs[1], inputs[0], x, adjoint, driven=ctx.driven)
+            inputs = [None if each is None else _follower(each) for each in (f if ctx.driven else None, reaction, geometry, *kappa)]
+            residual = unpacked(ctx.call.residual, inputs[2])
+            tested = residual.tested(residual.operations("torch"), inputs[3:], inputs[1], inputs[0], x, adjoint, driven=ctx.driven)
         wanted = [each for each, is_needed in zip(inputs, needs) if is_needed and each is not None]
         found = iter(torch.autograd.grad(tested, wanted, create_graph=torch.is_grad_enabled()) if wanted else ())
         by_inputs = [next(found) if is_needed and each is not None else None for each, is_needed in zip(inputs, needs)]
@@ -152,14 +167,14 @@ class _Solve(torch.autograd.Function):
 
 
 def _pulled_back(ctx, needs, x, adjoint, reaction, kappa):
-    """Return the needed derivatives with respect to f, c and each κ, made in one pass over the grid on the GPU."""
+    """Return the needed derivatives with respect to f, c, nothing and each κ, made in one pass over the grid on the GPU."""
     residual, driven = ctx.call.residual, ctx.driven
-    by_kappa = [torch.empty_like(x) for _ in kappa] if any(needs[2:]) else []
+    by_kappa = [torch.empty_like(x) for _ in kappa] if any(needs[3:]) else []
     by_f = torch.empty_like(x) if driven and needs[0] else None
     by_reaction = torch.empty_like(x) if reaction is not None and needs[1] else None
     of = lambda several: [each if each is None else _described(each) for each in several]
     residual.form(x.device.index).gradient(of(kappa), of((x, adjoint)), driven, of(by_kappa), of((by_reaction, by_f)))
-    return (by_f if driven else adjoint) if needs[0] else None, by_reaction, *(by_kappa or [None] * len(kappa))
+    return (by_f if driven else adjoint) if needs[0] else None, by_reaction, None, *(by_kappa or [None] * len(kappa))
 
 
 def _follower(tensor):
