@@ -9,7 +9,7 @@ use isobar::internals::OfProcess;
 use isobar::internals::cuda::{Cuda, problem};
 use isobar::options::{Judge, SolverOptions};
 use isobar::problem::{Boundary, DiffusionProblem};
-use isobar::{Device, DeviceArray, Guess, Outcome, Progress, RawArray, RawMemory};
+use isobar::{Device, DeviceArray, Outcome, Progress, RawArray, RawMemory};
 use isobar_case::{LinearSystem, Matrix, solver_options};
 
 use crate::array::{Batch, groups, on_device};
@@ -104,7 +104,15 @@ impl Function {
         lock(&NUMBERED).get(&number)?.upgrade()
     }
 
-    /// Returns the numbers of solvers that were made, and of changes of coefficients in place.
+    /// Frees the solvers, unless they are another process's; another call makes new ones.
+    pub(crate) fn release(&self) {
+        if let (Ok(kept), Ok(forms)) = (self.kept.get(), self.forms.get()) {
+            lock(kept).clear();
+            lock(forms).clear();
+        }
+    }
+
+    /// Returns the numbers of solvers that were made, and of changes of coefficients in place, of those that are kept.
     pub(crate) fn counts(&self) -> Result<[usize; 2], Failure> {
         let kept: Vec<_> = lock(self.kept.get()?).values().cloned().collect();
         let each = kept.iter().map(|kept| lock(kept).counts);
@@ -222,7 +230,7 @@ impl Function {
             pairs.push((if kind == Values::Densities { out } else { values }, out));
         }
         // SAFETY: promised by the caller.
-        let outcomes = unsafe { kept.solver()?.solve_many_raw(pairs, Guess::Zero, observer)? };
+        let outcomes = unsafe { kept.solve_pairs(&pairs, observer)? };
         outcomes.iter().try_for_each(|outcome| self.judge(outcome, kind).map(|_| ()))
     }
 

@@ -3,11 +3,13 @@
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use isobar::Progress;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::error::Failure;
 use crate::function::{Function, Has, Values};
+use crate::interrupt::{self, Listening};
 use crate::xla::{Call, CallFrame, Code, Place, XlaError, answer};
 
 extern "C" fn solve_on_host(frame: *mut CallFrame) -> *mut XlaError {
@@ -38,8 +40,12 @@ fn solve(call: &Call<'_>, place: Place) -> Result<(), (Code, String)> {
     let (Some(values), [out]) = (fields.pop(), &out[..]) else {
         return Err((Code::Internal, "XLA passes no array, or more than one for the solution".to_owned()));
     };
+    let listening = interrupt::is_first_thread().then(Listening::begin).flatten();
+    let mut observer = |_: &Progress| {
+        if listening.is_some() && interrupt::seen() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
     // SAFETY: XLA keeps its buffers alive until the handler returns, and those of results are no arguments.
-    let solved = unsafe { function.solve(&fields, has, (&values, kind), out, &mut |_| ControlFlow::Continue(())) };
+    let solved = unsafe { function.solve(&fields, has, (&values, kind), out, &mut observer) };
     solved.map_err(|failure| {
         let code = match failure {
             Failure::NotConverged(_) => Code::FailedPrecondition,

@@ -2,7 +2,7 @@
 //!
 //! Python's handler only notes a signal; it is acted on when the main thread is in the interpreter again, which is not the case during a solve.
 //! While the main thread solves, another handler is installed before Python's: it notes the signal, which stops the solve, and calls
-//! Python's handler, so that Python raises KeyboardInterrupt afterwards.
+//! Python's handler, so that Python raises KeyboardInterrupt afterwards. XLA calls without the interpreter, often on the main thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,6 +11,18 @@ static SEEN: AtomicBool = AtomicBool::new(false);
 /// Returns whether a signal came since [`Listening::begin`].
 pub(crate) fn seen() -> bool {
     SEEN.load(Ordering::Relaxed)
+}
+
+/// Returns whether this is the process's first thread, which is Python's main thread unless a program embeds Python.
+pub(crate) fn is_first_thread() -> bool {
+    #[cfg(target_os = "linux")]
+    // SAFETY: both only return numbers.
+    return unsafe { libc::gettid() == libc::getpid() };
+    #[cfg(target_os = "macos")]
+    // SAFETY: it only returns a number.
+    return unsafe { libc::pthread_main_np() == 1 };
+    #[cfg(not(any(target_os = "linux", target_os = "macos")))]
+    false
 }
 
 /// While this guard exists, SIGINT is noted.

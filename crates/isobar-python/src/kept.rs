@@ -6,7 +6,7 @@ use isobar::internals::array::Source;
 use isobar::internals::cuda::problem::Form;
 use isobar::problem::{Coefficient, Field};
 use isobar::stencil::Axis;
-use isobar::{Guess, RawArray};
+use isobar::{Guess, Outcome, RawArray};
 use isobar_case::{LinearSystem, Matrix};
 
 use crate::error::Failure;
@@ -119,15 +119,8 @@ impl Kept {
             let to = if is_double(x) { *x } else { RawArray::c_order(wide.as_mut_ptr(), shape)? };
             pairs.push((RawArray::c_order(side.as_ptr(), shape)?, to));
         }
-        let solver = self.solver()?;
         // SAFETY: promised by the caller; the vectors outlive the call.
-        let outcomes = unsafe {
-            match &pairs[..] {
-                [] => Vec::new(),
-                [(b, x)] => vec![solver.solve_raw(b, x, Guess::Zero, observer)?],
-                _ => solver.solve_many_raw(pairs, Guess::Zero, observer)?,
-            }
-        };
+        let outcomes = unsafe { self.solve_pairs(&pairs, observer)? };
         let mut outcomes = outcomes.iter();
         for ((side, wide), (_, x)) in sides.iter().zip(&wide).zip(systems) {
             // After an interruption there are fewer outcomes than systems.
@@ -174,8 +167,24 @@ impl Kept {
         }
     }
 
-    pub(crate) fn solver(&mut self) -> Result<&mut isobar::Solver, Failure> {
-        self.solver.as_mut().ok_or_else(missing)
+    /// Solves systems given by their right-hand sides and solutions.
+    ///
+    /// # Safety
+    /// See [`Kept::solve`]; a solution may be its own right-hand side.
+    pub(crate) unsafe fn solve_pairs(
+        &mut self,
+        pairs: &[(RawArray, RawArray)],
+        observer: &mut Observer<'_>,
+    ) -> Result<Vec<Outcome>, Failure> {
+        let solver = self.solver.as_mut().ok_or_else(missing)?;
+        // SAFETY: promised by the caller.
+        Ok(unsafe {
+            match pairs {
+                [] => Vec::new(),
+                [(b, x)] => vec![solver.solve_raw(b, x, Guess::Zero, observer)?],
+                _ => solver.solve_many_raw(pairs.iter().copied(), Guess::Zero, observer)?,
+            }
+        })
     }
 
     /// Returns the system of coefficients on the host.

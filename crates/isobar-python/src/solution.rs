@@ -47,7 +47,12 @@ impl Solution {
         self.function.number
     }
 
-    /// The numbers of solvers that were made, and of changes of coefficients in place.
+    /// Frees the solvers; another call makes new ones.
+    fn release(&self, py: Python<'_>) {
+        py.detach(|| self.function.release());
+    }
+
+    /// The numbers of solvers that were made, and of changes of coefficients in place, of those that are kept.
     #[getter]
     fn counts(&self, py: Python<'_>) -> PyResult<[usize; 2]> {
         self.function.counts().map_err(|failure| failure.raise(py))

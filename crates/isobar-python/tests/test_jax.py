@@ -1,6 +1,8 @@
 """Solves that JAX differentiates."""
 
 import gc
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -261,8 +263,43 @@ def test_a_compiled_function_keeps_what_it_calls(rng):
     np.testing.assert_array_equal(solve(kappa), first)
 
 
+def test_solvers_go_with_their_problem(rng):
+    problem = isobar.Diffusion(np.ones((4, 5)), boundary={"x": 0.0})
+    solve = isobar.jax.solve(problem, jnp.asarray(rng.uniform(0.5, 2.0, (4, 5))), 1.0)
+    (call,) = problem._calls.values()
+    assert solve.shape == (4, 5) and call.native.counts == [1, 0]
+    del problem
+    gc.collect()
+    assert call.native.counts == [0, 0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="signals of Linux")
+def test_ctrl_c_stops_a_solve():
+    code = """
+import os, signal, threading, time
+import numpy as np, jax, jax.numpy as jnp, isobar.jax
+problem = isobar.Diffusion(np.ones((32, 32, 32)), boundary={"x": 0.0})
+kappa = jnp.asarray(np.exp(3 * np.random.default_rng(1).standard_normal(problem.shape)))
+options = dict(method="jacobi", max_iterations=10**7, tolerance=1e-14, device="cpu")
+# A shell may have set it to be ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+threading.Thread(target=lambda: (time.sleep(1), os.kill(os.getpid(), signal.SIGINT)), daemon=True).start()
+try:
+    jax.jit(lambda kappa: isobar.jax.solve(problem, kappa, 1.0, **options))(kappa).block_until_ready()
+except BaseException:
+    print("stopped")
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        out, error = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert out == "stopped\n" or "KeyboardInterrupt" in error
+
+
 def test_programs_of_other_processes_fail():
     # As XLA would call one that was stored on disk.
+    assert isobar.jax.solve
     like = jax.ShapeDtypeStruct((1, 4, 5), jnp.float64)
     attributes = {"function": np.int64(1), "has_reaction": np.int64(0), "has_geometry": np.int64(0), "driven": np.int64(1)}
     with pytest.raises(jax.errors.JaxRuntimeError, match="its problem does not exist any more"):

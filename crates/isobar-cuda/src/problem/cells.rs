@@ -88,7 +88,10 @@ impl Form {
         let (mut fields, mut made, mut shift) = (Vec::new(), Vec::new(), None);
         let is_robin = |side: &Boundary| matches!(side, Boundary::Robin { .. });
         let given: Vec<_> = kappa.iter().chain(reaction).collect();
-        self.with_arrays(&given, &[], || {
+        let has_wells = !self.problem.wells.is_empty();
+        let has_shift = reaction.is_some() || has_wells || self.problem.boundary.iter().flatten().any(is_robin);
+        let has_kernels = has_shift || plan.iter().any(|(_, weight)| *weight != Weight::One);
+        let make = || {
             for (axis, weight) in plan {
                 let kappa = along[axis as usize];
                 if weight == Weight::One {
@@ -100,15 +103,20 @@ impl Form {
                 fields.push(field.array);
                 made.push(field);
             }
-            let has_wells = !self.problem.wells.is_empty();
-            if reaction.is_some() || has_wells || self.problem.boundary.iter().flatten().any(is_robin) {
+            if has_shift {
                 let field = self.field::<f64>()?;
                 self.of_cells("shift", along, reaction, &field.array)?;
                 shift = Some(field.array);
                 made.push(field);
             }
             Ok(())
-        })?;
+        };
+        if has_kernels {
+            self.with_arrays(&given, &[], make)?;
+        } else {
+            // The solver waits for the arrays when it reads them.
+            given.iter().try_for_each(|array| check_shape(array.shape(), self.shape)).and_then(|()| make())?;
+        }
         let cells = Coefficients::DeviceCells { fields, axes, shift };
         Ok(Diffusion::new(self.shape, cells, None, self.problem.matrix_sides())?.owned_by(Arc::new(made)))
     }

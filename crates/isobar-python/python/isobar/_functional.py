@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from isobar import _isobar
@@ -35,4 +36,8 @@ def call_of(problem, failure, **options) -> Call:
         raise TypeError(f"problem: {type(problem).__name__}; use isobar.Diffusion, which describes everything except kappa, f and reaction")
     key = failure, repr(options)
     known = problem._calls.get(key)
-    return problem._calls.setdefault(key, Call(problem, failure, options)) if known is None else known
+    if known is None:
+        known = problem._calls.setdefault(key, Call(problem, failure, options))
+        # JAX may keep what it has traced, and with it this, for ever.
+        weakref.finalize(problem, known.native.release).atexit = False
+    return known
