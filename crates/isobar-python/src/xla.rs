@@ -235,8 +235,11 @@ pub(crate) unsafe fn answer(
     }
 }
 
-/// Tells XLA which version the handler follows; XLA refuses those that it does not support.
+/// Tells XLA which version the handler follows; XLA refuses those that it does not support, and handlers without one.
 fn describe(metadata: &mut Metadata, api: Option<&Api>) {
+    if metadata.struct_size < offset_of!(Metadata, traits) + size_of::<u32>() {
+        return;
+    }
     let minor = api.map_or(FIRST_MINOR, |api| api.version.minor.min(MINOR));
     (metadata.version.major, metadata.version.minor) = (MAJOR, minor);
     metadata.traits = 0;
@@ -295,7 +298,7 @@ impl Call<'_> {
         };
         let mut device =
             OrdinalGet { struct_size: size_of::<OrdinalGet>(), extensions: std::ptr::null_mut(), context, ordinal: 0 };
-        // Version 0.1 has no function for the device.
+        // Before jaxlib 0.6 there was no function for the device.
         let has_ordinal = api.struct_size >= offset_of!(Api, ordinal_get) + size_of::<usize>();
         let (Some(stream_get), Some(ordinal_get)) = (api.stream_get, if has_ordinal { api.ordinal_get } else { None })
         else {

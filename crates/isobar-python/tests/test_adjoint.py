@@ -9,8 +9,8 @@ import isobar
 SHAPES = {"1D": (5,), "2D": (3, 4), "3D": (2, 3, 3)}
 
 
-def stepped(kappa, initial, dt, count, theta, spacing, boundary, reaction, active, f, last=None):
-    """Return the last state of the θ scheme."""
+def stepped(kappa, initial, lengths, theta, spacing, boundary, reaction, active, f):
+    """Return the last state of the θ scheme with steps of these lengths."""
     K, s = oracle.assemble(kappa, spacing, boundary, reaction, active, f)
     widths = oracle.widths(kappa.shape, spacing)
     volume = np.ones(kappa.shape)
@@ -19,7 +19,7 @@ def stepped(kappa, initial, dt, count, theta, spacing, boundary, reaction, activ
     part = ((kappa > 0) if active is None else (kappa > 0) & active).ravel()
     K, M, s = K.toarray()[part][:, part], np.diag(volume.ravel()[part]), s.ravel()[part]
     u = initial.ravel()[part]
-    for length in [dt] * count + ([] if last is None else [last]):
+    for length in lengths:
         u = np.linalg.solve(M / length + theta * K, (M / length - (1 - theta) * K) @ u + s)
     found = np.zeros(kappa.size)
     found[part] = u
@@ -37,19 +37,23 @@ def test_derivatives_are_those_of_the_model(rng, name, scheme):
     spacing = tuple(rng.uniform(0.5, 1.5, n) for n in shape)
     spacing = spacing[0] if name == "1D" else spacing
     west = rng.uniform(0.5, 2.0, shape[:-1])
-    # 7 steps and a shorter one.
+    # 7 steps and a shorter one, or as long as an error allows.
     dt, end = 0.1, 0.73
+    lengths = [dt] * 7 + [end - 7 * dt]
 
     def model(**changed):
         given = {"kappa": kappa, "initial": initial, "reaction": reaction, "f": f, "west": west, **changed}
         sides = [(None, None)] * (len(shape) - 1) + [(given["west"] if len(shape) > 1 else float(given["west"]), ("flux", 0.5))]
-        found = stepped(given["kappa"], given["initial"], dt, 7, theta, spacing, sides, given["reaction"], active, given["f"], end - 7 * dt)
+        found = stepped(given["kappa"], given["initial"], lengths, theta, spacing, sides, given["reaction"], active, given["f"])
         return (xbar * found**2).sum()
 
     boundary = {"west": west if len(shape) > 1 else float(west), "east": {"neumann": 0.5}}
     heat = isobar.Heat(kappa, spacing, boundary, active, reaction, f)
-    for checkpoints in (None, 1, 8):
-        options = dict(dt=dt, end_time=end, scheme=scheme, tolerance=1e-13, device="cpu")
+    for checkpoints, step_tolerance in ((None, None), (1, None), (8, None), (None, 2e-3)):
+        options = dict(dt=dt, end_time=end, scheme=scheme, step_tolerance=step_tolerance, tolerance=1e-13, device="cpu")
+        if step_tolerance is not None:
+            lengths = [step.dt for step in heat.steps(np.where(active, initial, 0.0), **options)]
+            assert len(set(lengths)) > 2
         found = heat.gradient(lambda u: 2 * xbar * u, initial, checkpoints=checkpoints, **options)
         np.testing.assert_allclose(found.u, heat.solve(np.where(active, initial, 0.0), **options).x, rtol=1e-9)
         for key, by in {"kappa": found.kappa, "initial": found.initial, "reaction": found.reaction, "f": found.source}.items():
@@ -104,5 +108,10 @@ def test_misuse(rng):
     with pytest.raises(ValueError, match="dt = -1"):
         heat.gradient(np.ones((6, 7)), dt=-1, end_time=0.1)
     rough = isobar.Heat(np.exp(2 * rng.standard_normal((8, 8, 8))), boundary=0.0)
+    options = dict(method="cg", preconditioner={"kind": "none"}, max_iterations=2)
+    with pytest.raises(isobar.NotConvergedError, match="no gradient: step 1 not converged"):
+        rough.gradient(np.ones((8, 8, 8)), 1.0, dt=1.0, end_time=1.0, step_tolerance=1e-3, **options)
+    with pytest.raises(ValueError, match="step_tolerance"):
+        rough.gradient(np.ones((8, 8, 8)), 1.0, dt=1.0, end_time=1.0, step_tolerance=2.0)
     with pytest.raises(isobar.NotConvergedError, match="a step was not converged"):
-        rough.gradient(np.ones((8, 8, 8)), 1.0, dt=1.0, end_time=1.0, method="cg", preconditioner={"kind": "none"}, max_iterations=2)
+        rough.gradient(np.ones((8, 8, 8)), 1.0, dt=1.0, end_time=1.0, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from isobar._arrays import fitted, on_host, readable, readable_on_host
 from isobar._gradient import SIDES, SideGradient, adjoint_rhs, describe, pulled_back, side_gradient
 from isobar._problems import Problem
-from isobar._results import NotConvergedError
+from isobar._results import NotConvergedError, NotConvergedWarning
 from isobar._solvers import Solver
 
 _THETA = {"crank-nicolson": 0.5, "backward-euler": 1.0}
@@ -42,13 +43,14 @@ class HeatGradient:
         return f"<isobar.HeatGradient {self.u.shape}: u, initial, kappa, reaction, source, side>"
 
 
-def gradient(heat, ubar, initial, dt, end_time, scheme, checkpoints, options) -> HeatGradient:
+def gradient(heat, ubar, initial, steps, checkpoints, options) -> HeatGradient:
     """Implement `Heat.gradient`."""
+    dt, end_time, scheme, step_tolerance = steps
     if scheme not in _THETA:
         raise ValueError(f"scheme {scheme!r}; use \"crank-nicolson\" or \"backward-euler\"")
     if not (dt > 0 and end_time > 0 and math.isfinite(end_time / dt)):
         raise ValueError(f"dt = {dt}, end_time = {end_time}; use positive, finite numbers")
-    lengths = _lengths(dt, end_time)
+    lengths = _lengths(dt, end_time) if step_tolerance is None else _adapted(heat, initial, steps, options)
     count = len(lengths)
     segments = math.isqrt(count - 1) + 1 if checkpoints is None else checkpoints
     if isinstance(segments, bool) or int(segments) != segments or segments < 1:
@@ -82,6 +84,18 @@ def _lengths(dt, end):
         return [float(dt)] * nearest
     whole = math.floor(end / dt)
     return [float(dt)] * whole + [float(end - whole * dt)]
+
+
+def _adapted(heat, initial, steps, options):
+    """Return the step lengths of `Heat.steps` with a step tolerance, whose steps are those of the θ scheme too."""
+    dt, end_time, scheme, step_tolerance = steps
+    run = heat.steps(initial, dt=dt, end_time=end_time, scheme=scheme, step_tolerance=step_tolerance, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NotConvergedWarning)
+        try:
+            return [step.dt for step in run]
+        except NotConvergedWarning as warning:
+            raise NotConvergedError(f"no gradient: {warning}") from None
 
 
 class _Run:

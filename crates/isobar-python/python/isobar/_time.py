@@ -162,6 +162,7 @@ class Heat:
         dt: float,
         end_time: float,
         scheme: str = "crank-nicolson",
+        step_tolerance: float | None = None,
         checkpoints: int | None = None,
         tolerance: float = 1e-10,
         device: str = "auto",
@@ -176,8 +177,8 @@ class Heat:
         ----------
         ubar
             ∂J/∂u of the last state: an array, or a function that returns it for the last state.
-        initial, dt, end_time, scheme
-            As for `steps`.
+        initial, dt, end_time, scheme, step_tolerance
+            As for `steps`. With `step_tolerance`, the run is made once more to find its step lengths, which the derivatives hold constant.
         checkpoints
             Number of evenly spaced states that are kept; the others are recomputed from them, one segment at a time. For N steps the
             memory is `checkpoints` + N / `checkpoints` states, by default about 2 √N, and most steps are computed twice. With N, all states are kept
@@ -196,7 +197,7 @@ class Heat:
         from isobar._adjoint import gradient
 
         made_with = {"tolerance": tolerance, "device": device, "threads": threads, **options}
-        return gradient(self, ubar, initial, dt, end_time, scheme, checkpoints, made_with)
+        return gradient(self, ubar, initial, (dt, end_time, scheme, step_tolerance), checkpoints, made_with)
 
     def __repr__(self) -> str:
         size = int(np.prod(self.shape))
