@@ -7,7 +7,7 @@ mod widths;
 
 pub use sides::SideGradient;
 
-use super::{Boundary, DiffusionProblem, Well};
+use super::{Boundary, DiffusionProblem, Spacing, Well};
 use crate::error::{Error, Result};
 use crate::execute::{Host, rows};
 use crate::layout::Shape;
@@ -100,18 +100,41 @@ impl DiffusionProblem {
 
     /// Adds the derivatives through the faces between the cells of a row from `first` on and those from `other` on.
     fn add_faces(&self, axis: Axis, [first, other]: [[usize; 3]; 2], values: &mut [f64], pair: Pair<'_>) {
-        let (d, kappa) = (axis as usize, self.coefficient.along(axis));
-        let along_row = |[i, j, k]: [usize; 3], more: usize| [i + more, j, k];
-        let (start, beyond) = (self.cell(first), self.cell(other));
+        let numbers = |i: usize| {
+            let [at, beyond] = [first, other].map(|[first, j, k]| [first + i, j, k]);
+            let [own, across] = [at, beyond].map(|at| self.spacing[axis as usize].width(at[axis as usize]));
+            [own, across, self.by_kappa(axis, at)]
+        };
+        let cells = [self.cell(first), self.cell(other)];
+        if self.spacing.iter().all(|spacing| matches!(spacing, Spacing::Uniform(_))) {
+            let same = numbers(0);
+            self.add_blocks(axis, cells, values, pair, |_| same);
+        } else {
+            self.add_blocks(axis, cells, values, pair, numbers);
+        }
+    }
+
+    /// Does that for the cells from number `start` on and those from `beyond` on, without branches. `numbers` returns the widths of two cells, and ∂h/∂κ of the
+    /// first.
+    fn add_blocks(
+        &self,
+        axis: Axis,
+        [start, beyond]: [usize; 2],
+        values: &mut [f64],
+        pair: Pair<'_>,
+        numbers: impl Fn(usize) -> [f64; 3],
+    ) {
+        let at = [start, beyond].map(|first| first..first + values.len());
+        let [[kappa, kappa_beyond], [u, u_beyond], [adjoint, adjoint_beyond]] =
+            [self.coefficient.along(axis), pair.u, pair.adjoint].map(|all| at.clone().map(|at| &all[at]));
+        let mask = self.active.as_ref().map(|mask| at.map(|at| &mask[at]));
         for (i, value) in values.iter_mut().enumerate() {
-            let (n, m) = (start + i, beyond + i);
-            if kappa[n] > 0.0 && kappa[m] > 0.0 && self.is_open(n) && self.is_open(m) {
-                let at = along_row(first, i);
-                let [own, across] = [at, along_row(other, i)].map(|at| self.spacing[d].width(at[d]));
-                // T = h h'/(h + h'), so that ∂T/∂h = (h'/(h + h'))², where h = 2κA/d.
-                let share = kappa[m] * own / (kappa[n] * across + kappa[m] * own);
-                *value += pair.by_face(n, m) * share * share * self.by_kappa(axis, at);
-            }
+            let [own, across, by_kappa] = numbers(i);
+            // T = h h'/(h + h'), so that ∂T/∂h = (h'/(h + h'))², where h = 2κA/d.
+            let share = kappa_beyond[i] * own / (kappa[i] * across + kappa_beyond[i] * own);
+            let by_face = (adjoint[i] - adjoint_beyond[i]) * (u_beyond[i] - u[i]);
+            let is_open = (kappa[i] > 0.0) & (kappa_beyond[i] > 0.0) & mask.is_none_or(|[a, b]| a[i] & b[i]);
+            *value += if is_open { by_face * share * share * by_kappa } else { 0.0 };
         }
     }
 
