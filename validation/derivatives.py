@@ -25,6 +25,17 @@ def milliseconds(work, least=7):
     return 1e3 * float(np.median(times))
 
 
+def on_gpu(array):
+    """Return a copy of an array on the GPU, of CuPy or else of PyTorch."""
+    if importlib.util.find_spec("cupy"):
+        import cupy
+
+        return cupy.array(array)
+    import torch
+
+    return torch.from_numpy(array).cuda()
+
+
 def lognormal(n):
     return np.exp(np.random.default_rng(7).standard_normal((n, n, n)))
 
@@ -122,11 +133,8 @@ def main():
         kappa = lognormal(n)
         problem = isobar.Diffusion(kappa, boundary={"x": 0.0})
         rhs = problem.rhs(np.ones(problem.shape))
-        if given.device != "cpu":
-            import cupy
-
-            rhs = cupy.asarray(rhs)
-        solver, out = isobar.Solver(problem, **options), rhs.copy()
+        place = np.array if given.device == "cpu" else on_gpu
+        solver, rhs, out = isobar.Solver(problem, **options), place(rhs), place(rhs)
         solve = milliseconds(lambda: solver.solve(rhs, out=out))
         for name, made in (("jax", in_jax), ("torch", lambda *args: in_torch(*args, given.device))):
             if importlib.util.find_spec(name) is None:

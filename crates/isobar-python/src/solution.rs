@@ -55,7 +55,7 @@ impl Solution {
     /// The numbers of solvers that were made, and of changes of coefficients in place, of those that are kept.
     #[getter]
     fn counts(&self, py: Python<'_>) -> PyResult<[usize; 2]> {
-        self.function.counts().map_err(|failure| failure.raise(py))
+        py.detach(|| self.function.counts()).map_err(|failure| failure.raise(py))
     }
 
     /// Whether arrays on a GPU need not pass through the host.
