@@ -66,16 +66,18 @@ fn all_cores() -> Option<Team> {
     all.clone()
 }
 
+/// Bytes of a large page, on most machines.
+pub const LARGE_PAGE: usize = 2 << 20;
+
 /// Requests large pages for memory that has not been touched, where the system offers them and the memory is as large as one: a
 /// sweep reads so many rows at once that address translation would take as long as computing.
 pub fn prefer_large_pages<X>(memory: &[X]) {
     #[cfg(target_os = "linux")]
     {
         const PAGE: usize = 4096;
-        const LARGE: usize = 2 << 20;
         let first = (memory.as_ptr() as usize).next_multiple_of(PAGE);
         let end = (memory.as_ptr() as usize + size_of_val(memory)) / PAGE * PAGE;
-        if end >= first + LARGE {
+        if end >= first + LARGE_PAGE {
             // SAFETY: these are whole pages inside an allocation of this size; the advice changes no contents, and an old kernel
             // may ignore it.
             unsafe { libc::madvise(first as *mut libc::c_void, end - first, libc::MADV_HUGEPAGE) };

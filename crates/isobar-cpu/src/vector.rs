@@ -1,9 +1,13 @@
 //! Vectors in host memory, aligned to 64-byte cache lines.
 
+use std::alloc;
 use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::slice;
 
 use isobar_core::error::{Error, Result};
-use isobar_core::execute::prefer_large_pages;
+use isobar_core::execute::{LARGE_PAGE, prefer_large_pages};
 use isobar_core::layout::Layout;
 use isobar_core::real::Real;
 
@@ -22,40 +26,92 @@ struct Block<T>([T; GUARD]);
 
 /// A vector in isobar's layout, halo rows included, its rows aligned to 64 bytes (32 in single
 /// precision).
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Vector<T> {
     layout: Layout,
-    blocks: Vec<Block<T>>,
+    blocks: Blocks<Block<T>>,
 }
 
-/// Allocates `count` equal blocks of some entries, `what` in errors, first touched by the threads that will work on them, which places each page
-/// in their memory on NUMA machines.
-///
-/// # Errors
-/// [`Error::OutOfMemory`] where they cannot be allocated.
-pub(crate) fn touched<B: Copy + Send + Sync>(
-    cpu: &Cpu,
+/// An array of blocks. One as large as a large page begins with one: a vector of 2 MiB would otherwise have none, and get 512 small pages one by one.
+#[derive(Debug)]
+pub(crate) struct Blocks<B> {
+    start: NonNull<B>,
     count: usize,
-    (block, entries): (B, usize),
-    what: impl FnOnce() -> String,
-) -> Result<Vec<B>> {
-    let mut blocks = Vec::new();
-    blocks.try_reserve_exact(count).map_err(|_| Error::OutOfMemory {
-        what: what(),
-        needed_bytes: (count as u64).saturating_mul(size_of::<B>() as u64),
-        available_bytes: 0,
-    })?;
-    prefer_large_pages(blocks.spare_capacity_mut());
-    let uninitialised = Shared::of(&mut blocks.spare_capacity_mut()[..count]);
-    // Parts begin at multiples of a block.
-    cpu.for_each_part(count * entries, |_, start, end| {
-        // SAFETY: parts do not overlap.
-        let part = unsafe { uninitialised.row_mut((start / entries) as isize, (end - start) / entries) };
-        part.fill(MaybeUninit::new(block));
-    });
-    // SAFETY: as many blocks were reserved, and all of them have been written.
-    unsafe { blocks.set_len(count) };
-    Ok(blocks)
+}
+
+// SAFETY: it owns its blocks, as a `Vec` does.
+unsafe impl<B: Send> Send for Blocks<B> {}
+// SAFETY: as above.
+unsafe impl<B: Sync> Sync for Blocks<B> {}
+
+/// Returns the layout of an allocation; nothing for one that is too large.
+fn allocation<B>(count: usize) -> Option<alloc::Layout> {
+    let all = alloc::Layout::array::<B>(count).ok()?;
+    if all.size() < LARGE_PAGE { Some(all) } else { all.align_to(LARGE_PAGE).ok() }
+}
+
+impl<B: Copy + Send + Sync> Blocks<B> {
+    /// Allocates `count` equal blocks of some entries, `what` in errors, first touched by the threads that will work on them, which places each page
+    /// in their memory on NUMA machines.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where they cannot be allocated.
+    pub(crate) fn touched(
+        cpu: &Cpu,
+        count: usize,
+        (block, entries): (B, usize),
+        what: impl FnOnce() -> String,
+    ) -> Result<Self> {
+        let allocated = match allocation::<B>(count) {
+            Some(layout) if layout.size() == 0 => Some(NonNull::dangling()),
+            // SAFETY: its size is not zero.
+            Some(layout) => NonNull::new(unsafe { alloc::alloc(layout) }.cast::<B>()),
+            None => None,
+        };
+        let Some(start) = allocated else {
+            let needed_bytes = (count as u64).saturating_mul(size_of::<B>() as u64);
+            return Err(Error::OutOfMemory { what: what(), needed_bytes, available_bytes: 0 });
+        };
+        let blocks = Self { start, count };
+        // SAFETY: this memory was allocated for as many blocks; it need not be initialised.
+        let memory = unsafe { slice::from_raw_parts_mut(start.as_ptr().cast::<MaybeUninit<B>>(), count) };
+        prefer_large_pages(memory);
+        let uninitialised = Shared::of(memory);
+        // Parts begin at multiples of a block.
+        cpu.for_each_part(count * entries, |_, start, end| {
+            // SAFETY: parts do not overlap.
+            let part = unsafe { uninitialised.row_mut((start / entries) as isize, (end - start) / entries) };
+            part.fill(MaybeUninit::new(block));
+        });
+        Ok(blocks)
+    }
+}
+
+impl<B> Deref for Blocks<B> {
+    type Target = [B];
+
+    #[inline(always)]
+    fn deref(&self) -> &[B] {
+        // SAFETY: so many blocks have been allocated and written.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.count) }
+    }
+}
+
+impl<B> DerefMut for Blocks<B> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [B] {
+        // SAFETY: as in `deref`.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.count) }
+    }
+}
+
+impl<B> Drop for Blocks<B> {
+    fn drop(&mut self) {
+        if let Some(layout) = allocation::<B>(self.count).filter(|layout| layout.size() > 0) {
+            // SAFETY: allocated with this layout.
+            unsafe { alloc::dealloc(self.start.as_ptr().cast(), layout) };
+        }
+    }
 }
 
 impl<T: Real> Vector<T> {
@@ -66,8 +122,9 @@ impl<T: Real> Vector<T> {
     pub(crate) fn zeros(cpu: &Cpu, layout: &Layout) -> Result<Self> {
         // Two rows of at least eight entries: a layout's length is a multiple of 16.
         let count = layout.len_with_halo() / GUARD + 2;
-        let blocks =
-            touched(cpu, count, (Block([T::ZERO; GUARD]), GUARD), || format!("a vector of {} cells", layout.shape()))?;
+        let blocks = Blocks::touched(cpu, count, (Block([T::ZERO; GUARD]), GUARD), || {
+            format!("a vector of {} cells", layout.shape())
+        })?;
         Ok(Self { layout: *layout, blocks })
     }
 
@@ -96,7 +153,7 @@ impl<T: Real> Vector<T> {
         let inner = &self.blocks[1..self.blocks.len() - 1];
         // SAFETY: `Block<T>` is `repr(C)` around `[T; 16]` and has no padding: 16 f32 or f64 fill one or
         // two 64-byte lines.
-        unsafe { std::slice::from_raw_parts(inner.as_ptr().cast(), inner.len() * GUARD) }
+        unsafe { slice::from_raw_parts(inner.as_ptr().cast(), inner.len() * GUARD) }
     }
 
     /// Returns all entries, row padding and halo rows included, guards not; the padding must stay zero.
@@ -105,7 +162,7 @@ impl<T: Real> Vector<T> {
         let last = self.blocks.len() - 1;
         let inner = &mut self.blocks[1..last];
         // SAFETY: as in `all_entries`.
-        unsafe { std::slice::from_raw_parts_mut(inner.as_mut_ptr().cast(), inner.len() * GUARD) }
+        unsafe { slice::from_raw_parts_mut(inner.as_mut_ptr().cast(), inner.len() * GUARD) }
     }
 
     /// Returns the entry at a position, which may be in a halo row.

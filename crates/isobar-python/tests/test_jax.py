@@ -318,7 +318,7 @@ def test_misuse(rng):
     options = dict(method="cg", preconditioner={"kind": "none"}, max_iterations=2)
     with pytest.raises(jax.errors.JaxRuntimeError, match="FAILED_PRECONDITION: the solve was not converged: max iterations after 2 iterations"):
         isobar.jax.solve(problem, kappa, 1.0, **options).block_until_ready()
-    with pytest.raises(jax.errors.JaxRuntimeError, match=r"INVALID_ARGUMENT: diffusion.coefficient: NaN in cell \(i, j, k\) = \(3, 2, 0\)"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"INVALID_ARGUMENT: diffusion.coefficient: .*\(i, j, k\) = \(3, 2, 0\)"):
         isobar.jax.solve(problem, kappa.at[2, 3].set(jnp.nan), 1.0).block_until_ready()
     with pytest.raises(jax.errors.JaxRuntimeError, match="INVALID_ARGUMENT: .*inf"):
         isobar.jax.solve(problem, kappa, jnp.full((6, 7), jnp.inf)).block_until_ready()

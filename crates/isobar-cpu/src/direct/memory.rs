@@ -4,7 +4,7 @@ use isobar_core::error::Result;
 
 use crate::cpu::Cpu;
 use crate::shared::Shared;
-use crate::vector::touched;
+use crate::vector::Blocks;
 
 /// Numbers in a line of memory.
 pub(super) const LINE: usize = 8;
@@ -16,7 +16,7 @@ struct Line([f64; LINE]);
 /// A buffer of numbers, zeros at first.
 #[derive(Debug)]
 pub(super) struct Buffer {
-    lines: Vec<Line>,
+    lines: Blocks<Line>,
 }
 
 impl Buffer {
@@ -25,7 +25,7 @@ impl Buffer {
     /// # Errors
     /// [`Error::OutOfMemory`](isobar_core::Error::OutOfMemory) where it cannot be allocated.
     pub(super) fn zeros(cpu: &Cpu, len: usize, what: &str) -> Result<Self> {
-        Ok(Self { lines: touched(cpu, len.div_ceil(LINE), (Line([0.0; LINE]), LINE), || what.to_owned())? })
+        Ok(Self { lines: Blocks::touched(cpu, len.div_ceil(LINE), (Line([0.0; LINE]), LINE), || what.to_owned())? })
     }
 
     /// Shares it with kernels, each of which works on its own part.

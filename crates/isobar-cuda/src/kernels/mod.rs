@@ -167,17 +167,21 @@ mod tests {
             if path.is_dir() {
                 check(&path, kernels);
             } else if path.extension().is_some_and(|extension| extension == "cu") {
-                let mut waiting = vec!["await_previous".to_owned(), "await_previous_alone".to_owned()];
+                let calls = |name: &str| ["(", "<"].map(|open| format!("{name}{open}"));
+                let mut waiting: Vec<String> = ["await_previous", "await_previous_alone"].map(calls).concat();
                 for (before, body) in bodies(&std::fs::read_to_string(&path).unwrap()) {
-                    let waits = waiting
-                        .iter()
-                        .any(|name| body.contains(&format!("{name}(")) || body.contains(&format!("{name}<")));
+                    let waits = waiting.iter().any(|call| body.contains(call.as_str()));
                     if let Some((_, kernel)) = before.rsplit_once("KERNEL(") {
                         assert!(waits, "{}: {kernel} does not wait for earlier kernels", path.display());
                         *kernels += 1;
-                    } else if waits {
-                        let name = before.rsplit_once("__device__").unwrap().1.split('(').next().unwrap();
-                        waiting.push(name.rsplit(' ').next().unwrap().to_owned());
+                    } else if !waits {
+                    } else if let Some((_, function)) = before.rsplit_once("__device__") {
+                        let name = function.split('(').next().unwrap();
+                        waiting.extend(calls(name.rsplit(' ').next().unwrap()));
+                    } else {
+                        // A struct whose constructor waits.
+                        let name = before.rsplit_once("struct ").unwrap().1;
+                        waiting.push(format!("{} ", name.trim()));
                     }
                 }
             }
