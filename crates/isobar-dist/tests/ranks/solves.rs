@@ -198,7 +198,7 @@ pub(crate) fn distance(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// Relative residuals that are rounding where κ differs by 10⁶, and a coarse grid, or all of a small one, is solved exactly.
-const NEAR_ROUNDING: f64 = 1e-9;
+const NEAR_ROUNDING: f64 = 1e-8;
 
 /// By how much a solve on ranks may differ from that of one.
 #[derive(Clone, Copy)]
