@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use isobar::internals::OfProcess;
 use isobar::internals::cuda::{Cuda, problem};
+use isobar::internals::team::lock;
 use isobar::options::{Judge, SolverOptions};
 use isobar::problem::{Boundary, DiffusionProblem};
 use isobar::{Device, DeviceArray, Outcome, Progress, RawArray, RawMemory};
@@ -67,10 +68,6 @@ pub(crate) struct Function {
 type Key = (Option<usize>, usize, Has);
 
 static NUMBERED: Mutex<BTreeMap<i64, Weak<Function>>> = Mutex::new(BTreeMap::new());
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Function {
     /// Makes the function of a problem, whose coefficients are not used. `options` is the text of a case's `[solver]`.

@@ -137,7 +137,7 @@ pub mod internals {
     pub use crate::process::OfProcess;
     pub use isobar_core::{
         array, backend, bench, build, conformance, execute, forms, layout, operator, policy, precond, real, reference,
-        simd, solver, stepping, traffic,
+        simd, solver, stepping, team, traffic,
     };
     pub use isobar_cpu as cpu;
     pub use isobar_cuda as cuda;
