@@ -75,7 +75,7 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
     /// Takes a rank's share of the bodies of a grid, as [`Bodies::part`](super::galerkin::Bodies::part).
     ///
     /// # Errors
-    /// The errors of the device; [`Error::Unsupported`] where ranks divide a pair of rows, or x.
+    /// The errors of the device; [`Error::Unsupported`](crate::Error::Unsupported) where ranks divide a pair of rows, or x.
     fn own_bodies(&self, all: Self::Bodies, _grid: Shape) -> Result<Self::Bodies> {
         Ok(all)
     }
@@ -109,7 +109,6 @@ struct Below<B: SupportsGalerkin, T: Real> {
     transfer: Arc<B::Interpolation<T>>,
     /// Beside its sweeps.
     correction: Arc<B::BodyCorrection<T>>,
-    is_solved: bool,
 }
 
 /// How far a hierarchy goes.
@@ -120,18 +119,8 @@ struct Descent<B: SupportsGalerkin> {
     notes: Vec<String>,
 }
 
-/// A coarser level on the way down.
-struct Coarsened<'a, B: SupportsGalerkin> {
-    /// The directions that were halved.
-    axes: Vec<Axis>,
-    /// Interpolation from it.
-    weights: B::Weights,
-    matrix: &'a B::Matrix,
-    /// Whether it is solved on exactly.
-    is_solved: bool,
-}
-
-/// Calls `make` with each coarser level: as many as are `wanted` with the finest one, or as it takes to a grid that can be solved on exactly.
+/// Calls `make` with the directions that are halved, the weights and the matrix of each coarser level: of as many levels as are
+/// `wanted` with the finest one, or as it takes to a grid that can be solved on exactly.
 ///
 /// # Errors
 /// The errors of `make`; as [`Supports::operator`].
@@ -139,7 +128,7 @@ fn descend<B: SupportsGalerkin>(
     backend: &B,
     finest: B::Matrix,
     wanted: Option<usize>,
-    make: &mut dyn FnMut(Coarsened<'_, B>) -> Result<()>,
+    make: &mut dyn FnMut(Vec<Axis>, B::Weights, &B::Matrix) -> Result<()>,
 ) -> Result<Descent<B>> {
     let is_small = |matrix: &B::Matrix| backend.grid(matrix).shape.cells() <= B::COARSEST_CELLS;
     let (mut matrix, mut levels, mut notes) = (finest, 1, Vec::new());
@@ -157,8 +146,7 @@ fn descend<B: SupportsGalerkin>(
         levels += 1;
         let weights;
         (weights, matrix) = backend.coarsen(matrix, &axes)?;
-        let is_solved = is_small(&matrix) && wanted.is_none_or(|wanted| levels == wanted);
-        make(Coarsened { axes, weights, matrix: &matrix, is_solved })?;
+        make(axes, weights, &matrix)?;
     }
     let coarsest = is_small(&matrix).then_some(matrix);
     Ok(Descent { coarsest, notes })
@@ -181,12 +169,20 @@ where
     let mut layout = *layout_of::<B, T>(&**finest);
     let matrix = backend.finest(stencil, finest)?;
     let has_bodies = backend.may_have_bodies(&matrix)?;
-    let top = backend
-        .body_correction::<T>(&layout, bodies(backend, has_bodies && !is_only(backend, &matrix, wanted), &matrix)?)?;
+    // Those of a level with this number, the finest one's being 1, where there can be any and it is not the last, which is solved on exactly.
+    let bodies = move |on: &B, has_bodies: bool, matrix: &B::Matrix, level: usize| {
+        let grid = on.grid(matrix).shape;
+        let is_solved = grid.cells() <= B::COARSEST_CELLS && wanted.is_none_or(|wanted| level >= wanted);
+        let all = match has_bodies && !is_solved {
+            true => on.bodies(matrix, &Layout::new(grid)?)?,
+            false => B::Bodies::default(),
+        };
+        on.own_bodies(all, grid)
+    };
+    let top = backend.body_correction::<T>(&layout, bodies(backend, has_bodies, &matrix, 1)?)?;
     let (mut below, mut transfers, mut gathers) = (Vec::<Below<B, T>>::new(), Vec::new(), None);
     let (mut on, mut fine) = (backend.clone(), stencil.shape());
-    let Descent { coarsest, mut notes } = descend(backend, matrix, wanted, &mut |level| {
-        let Coarsened { axes, weights, matrix, is_solved } = level;
+    let Descent { coarsest, mut notes } = descend(backend, matrix, wanted, &mut |axes, weights, matrix| {
         let Grid { shape, periodic: [x, y, _] } = backend.grid(matrix);
         // Cells of one colour are beside each other where a periodic direction has an odd number of rows.
         let is_odd = y && !shape.ny.is_multiple_of(2);
@@ -202,8 +198,9 @@ where
         let transfer = on.interpolation(finer, &own, weights)?;
         transfers.push(coarser.transfer(Arc::clone(&transfer) as _, &own, &layout)?);
         gathers = gathers.take().or(coarser.note(shape));
-        let correction = level.body_correction(&layout, bodies(level, has_bodies && !is_solved, matrix)?)?;
-        below.push(Below { axes, operator, transfer, correction, is_solved });
+        let own_bodies = bodies(level, has_bodies, matrix, below.len() + 2)?;
+        let correction = level.body_correction(&layout, own_bodies)?;
+        below.push(Below { axes, operator, transfer, correction });
         (on, fine) = (level.clone(), shape);
         Ok(())
     })?;
@@ -223,14 +220,14 @@ where
     let update = move |stencil: &Diffusion| {
         let mut matrix = backend.finest(stencil, &finest)?;
         let has_bodies = backend.may_have_bodies(&matrix)?;
-        backend.update_bodies(&top, bodies(&backend, has_bodies && !is_only(&backend, &matrix, wanted), &matrix)?)?;
-        for Below { axes, operator, transfer, correction, is_solved } in &below {
+        backend.update_bodies(&top, bodies(&backend, has_bodies, &matrix, 1)?)?;
+        for (level, Below { axes, operator, transfer, correction }) in (2..).zip(&below) {
             let weights;
             (weights, matrix) = backend.coarsen(matrix, axes)?;
             backend.update_interpolation(transfer, weights)?;
             backend.update_coarse(operator, &matrix)?;
             let on = Operator::<B, T>::backend(&**operator);
-            backend.update_bodies(correction, bodies(on, has_bodies && !is_solved, &matrix)?)?;
+            backend.update_bodies(correction, bodies(on, has_bodies, &matrix, level)?)?;
         }
         if let Some(solver) = &coarsest {
             solver.update(backend.inverse(&matrix)?);
@@ -249,21 +246,6 @@ where
         update: Box::new(update),
     };
     Ok(made.visited(B::VISITS))
-}
-
-/// Whether the finest grid is the only one, and solved on exactly.
-fn is_only<B: SupportsGalerkin>(backend: &B, finest: &B::Matrix, wanted: Option<usize>) -> bool {
-    backend.grid(finest).shape.cells() <= B::COARSEST_CELLS && wanted.is_none_or(|wanted| wanted <= 1)
-}
-
-/// A rank's share of the bodies of a level, if they count.
-fn bodies<B: SupportsGalerkin>(backend: &B, count: bool, matrix: &B::Matrix) -> Result<B::Bodies> {
-    let grid = backend.grid(matrix).shape;
-    let all = match count {
-        true => backend.bodies(matrix, &Layout::new(grid)?)?,
-        false => B::Bodies::default(),
-    };
-    backend.own_bodies(all, grid)
 }
 
 /// u = G f by a dense matrix, every cell an aggregate of its own: any back end can.

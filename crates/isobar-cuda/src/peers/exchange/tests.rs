@@ -69,7 +69,7 @@ fn halo_rows_around_a_ring_of_two() {
         let cards = [0, 1].map(|_| Cuda::new(0).unwrap());
         let prepared = cards.each_ref().map(|card| Prepared::new(card.context(), card.modules(), SIZE).unwrap());
         // A kernel that waits for the other rank's would keep that from being loaded.
-        cards.each_ref().map(|card| card.await_prepared().unwrap());
+        cards.iter().for_each(|card| card.await_prepared().unwrap());
         let addresses = prepared.each_ref().map(|prepared| prepared.address);
         let mut ranks = 0..SIZE;
         let peers = prepared.map(|prepared| {

@@ -82,7 +82,8 @@ KERNEL(invert_block, __launch_bounds__(1024))(Dense d) {
 
 // M without block k, in tiles at and below the diagonal, which are mirrored. Block (16, 16); grid: tiles (across, down).
 KERNEL(eliminate_block, __launch_bounds__(256))(Dense d) {
-    await_previous();
+    // Products with the inverse read it before they wait.
+    await_previous_alone();
     const int tile[2] = {int(blockIdx.y) * TILE, int(blockIdx.x) * TILE};
     if (tile[1] > tile[0]) return;
     __shared__ double left[TILE][WIDTH + 1], right[TILE][WIDTH + 1], pivot[WIDTH][WIDTH + 1];
