@@ -124,6 +124,22 @@ impl Form {
     /// Finds the smallest and the largest coefficient of each field of a matrix, so that equal ones can be solved directly.
     ///
     /// # Errors
+    /// Checks sources and wells with κ of their cells, which is copied to the host.
+    ///
+    /// # Errors
+    /// See [`DiffusionProblem::check_points`] and [`Form::gradient`].
+    ///
+    /// [`DiffusionProblem::check_points`]: isobar_core::problem::DiffusionProblem::check_points
+    pub fn check_points(&self, kappa: &[DeviceArray]) -> Result<()> {
+        let [x, y, _] = along(kappa)?;
+        self.problem.check_points(|column, layers| {
+            let read = |array: &DeviceArray| self.cuda.read_array(&array.column(column, layers)?);
+            let along_x = read(x)?;
+            let along_y = if y == x { along_x.clone() } else { read(y)? };
+            Ok([along_x, along_y])
+        })
+    }
+
     /// [`Error::Invalid`] for coefficients that are negative or not finite, naming the first cell; the errors of the GPU.
     pub fn with_spreads(&self, matrix: Diffusion) -> Result<Diffusion> {
         let Coefficients::DeviceCells { fields, .. } = matrix.coefficients() else { return Ok(matrix) };

@@ -90,8 +90,9 @@ impl DeviceProblem {
     /// Makes the matrix, for a solver on this GPU. It keeps the coefficients that it needs.
     ///
     /// # Errors
-    /// See [`Form::stencil`] and [`Form::with_spreads`], which names the first cell whose κ is negative or not finite.
+    /// See [`Form::check_points`], [`Form::stencil`] and [`Form::with_spreads`], which names the first cell whose κ is negative or not finite.
     pub fn stencil(&self) -> Result<Diffusion> {
+        self.form.check_points(&self.kappa())?;
         let reaction = self.reaction.as_ref().map(|reaction| &reaction.array);
         let matrix = self.form.stencil(&self.kappa(), reaction)?;
         let matrix = match (self.spread, matrix.coefficients()) {
