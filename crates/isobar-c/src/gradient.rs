@@ -89,7 +89,7 @@ pub unsafe extern "C" fn isobar_solver_gradient(
         }
         // SAFETY: promised by the caller.
         let outputs = unsafe { Outputs::new(wanted, shape)? };
-        let adjoint = solver.adjoint(&system.project(ubar))?;
+        let adjoint = solver.adjoint(&ubar)?;
         let found = outputs.computed(problem, &u, &adjoint)?;
         for (array, values) in &found.arrays {
             // SAFETY: promised by the caller.
@@ -219,7 +219,7 @@ unsafe fn output<'a>(name: &str, array: *const Array, shape: Shape) -> Result<Op
 }
 
 impl Solver {
-    /// Returns A⁻¹ of a right-hand side if both the last solve and this one converge.
+    /// Returns A⁻¹ of a right-hand side, or of its projection onto the range of A, if both the last solve and this one converge.
     fn adjoint(&self, rhs: &[f64]) -> Result<Vec<f64>> {
         let mut state = self.lock()?;
         match state.last() {
@@ -227,7 +227,7 @@ impl Solver {
             Some(outcome) => judged(outcome).map_err(|failure| of("the solve", failure))?,
         };
         let mut adjoint = vec![0.0; rhs.len()];
-        let outcome = state.solver().solve(rhs, &mut adjoint)?;
+        let outcome = state.solver().projecting(|solver| solver.solve(rhs, &mut adjoint))?;
         judged(&outcome).map_err(|failure| of("the adjoint solve", failure))?;
         Ok(adjoint)
     }

@@ -1,14 +1,13 @@
 //! Linear systems for callers in other languages: from a case, or from the caller's problem or matrix.
 
 use isobar::internals::array::{Source, Target};
-use isobar::internals::execute::{Host, for_each_row};
 use isobar::options::SolverOptions;
 use isobar::problem::{Coefficient, DiffusionProblem, FaceGradient, FaceProblem, Flow, Heat, SideGradient, Weighting};
 use isobar::stencil::{Axis, Stencil};
 use isobar::{Description, DeviceProblem, Outcome, Shape};
 use isobar_io::Mesh;
 
-use crate::assembled::{BoxOfCells, mesh_of, without_constants};
+use crate::assembled::{BoxOfCells, mesh_of};
 use crate::case::Case;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -220,26 +219,6 @@ impl LinearSystem {
             ));
         }
         Ok(())
-    }
-
-    /// Returns whether all cells are active, connected and fixed by a boundary value or shift, so that A is regular; of coefficients on the host.
-    pub fn is_regular(&self) -> bool {
-        match &self.matrix {
-            Matrix::TensorProduct(_) => true,
-            Matrix::Diffusion(matrix) => matrix.components(&Host).is_none(),
-        }
-    }
-
-    /// Projects values of all cells onto the range of A, whose coefficients are on the host: 0 in inactive cells, mean 0 wherever a constant is free.
-    pub fn project(&self, mut values: Vec<f64>) -> Vec<f64> {
-        let Matrix::Diffusion(matrix) = &self.matrix else { return values };
-        let Shape { nx, ny, .. } = self.shape();
-        for_each_row(&Host, &mut values, nx, |row, values| {
-            let mut is_active = vec![true; nx];
-            matrix.find_active(row, &mut is_active);
-            values.iter_mut().zip(is_active).filter(|(_, is_active)| !is_active).for_each(|(value, _)| *value = 0.0);
-        });
-        without_constants(values, matrix, &(0..ny))
     }
 
     /// Makes a system from a matrix alone.

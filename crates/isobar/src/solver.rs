@@ -6,7 +6,7 @@ use isobar_core::build::{Arrays, Balance, Description, of_system, solve_many};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
-use isobar_core::options::{Method, Preconditioner, SolverOptions};
+use isobar_core::options::{Compatibility, Method, Preconditioner, SolverOptions};
 use isobar_core::outcome::Outcome;
 use isobar_core::precond::OwnPreconditioner;
 use isobar_core::real::Precision;
@@ -225,6 +225,22 @@ impl Solver {
     /// the device.
     pub fn update(&mut self, matrix: &impl Matrix) -> Result<()> {
         matrix.update(self.inner.get_mut()?)
+    }
+
+    /// Calls a function that solves with this solver, and meanwhile removes the part of right-hand sides that a singular matrix cannot produce, whatever
+    /// the options say: adjoint solves need that, whose right-hand sides are derivatives.
+    ///
+    /// # Errors
+    /// The errors of the function; [`Error::Device`](crate::Error::Device) after a `fork()`.
+    pub fn projecting<R>(&mut self, solve: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
+        let before = self.set_compatibility(Compatibility::Project)?;
+        let solved = solve(self);
+        self.set_compatibility(before)?;
+        solved
+    }
+
+    fn set_compatibility(&mut self, compatibility: Compatibility) -> Result<Compatibility> {
+        Ok(each!(self.inner.get_mut()?, solver => solver.set_compatibility(compatibility)))
     }
 
     /// Computes sums of the last solution of a diffusion matrix, without a copy of it.

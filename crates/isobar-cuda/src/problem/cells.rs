@@ -30,7 +30,10 @@ impl DeviceField {
 
 impl Form {
     /// Allocates an array of the grid's shape.
-    pub(super) fn field<S: Real>(&self) -> Result<DeviceField> {
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where the GPU has too little memory.
+    pub fn new_field<S: Real>(&self) -> Result<DeviceField> {
         let what = format!("a coefficient of {} cells", self.shape);
         let memory = Buffer::new(self.cuda.context(), self.shape.cells() * size_of::<S>(), &what)?;
         // SAFETY: the memory is of this size, and lives as long as the array.
@@ -51,7 +54,7 @@ impl Form {
         let mut kappa = [0.0; Phases::MOST];
         kappa[..phases.kappa().len()].copy_from_slice(phases.kappa());
         let is_single = kappa.iter().all(|&kappa| f64::from(kappa as f32) == kappa);
-        let field = if is_single { self.field::<f32>()? } else { self.field::<f64>()? };
+        let field = if is_single { self.new_field::<f32>()? } else { self.new_field::<f64>()? };
         let table = Buffer::from_slice(self.cuda.context(), &kappa, "the coefficients of phases")?;
         self.cuda.staged([phases.numbers()], |[numbers]| {
             let kernel = self.cuda.module(source()).kernel("look_up")?;
@@ -66,8 +69,8 @@ impl Form {
     /// Copies callers' arrays, in their precision.
     pub(super) fn copied(&self, arrays: &[&DeviceArray]) -> Result<Vec<DeviceField>> {
         let allocate = |array: &&DeviceArray| match array.precision() {
-            Precision::F32 => self.field::<f32>(),
-            _ => self.field::<f64>(),
+            Precision::F32 => self.new_field::<f32>(),
+            _ => self.new_field::<f64>(),
         };
         let copies: Vec<_> = arrays.iter().map(allocate).collect::<Result<_>>()?;
         self.with_arrays(arrays, &[], || {
@@ -98,13 +101,13 @@ impl Form {
                     fields.push(*kappa);
                     continue;
                 }
-                let field = self.field::<f64>()?;
+                let field = self.new_field::<f64>()?;
                 self.scale(kappa, weight.powers(axis), &field)?;
                 fields.push(field.array);
                 made.push(field);
             }
             if has_shift {
-                let field = self.field::<f64>()?;
+                let field = self.new_field::<f64>()?;
                 self.of_cells("shift", along, reaction, &field.array)?;
                 shift = Some(field.array);
                 made.push(field);
@@ -121,9 +124,6 @@ impl Form {
         Ok(Diffusion::new(self.shape, cells, None, self.problem.matrix_sides())?.owned_by(Arc::new(made)))
     }
 
-    /// Finds the smallest and the largest coefficient of each field of a matrix, so that equal ones can be solved directly.
-    ///
-    /// # Errors
     /// Checks sources and wells with κ of their cells, which is copied to the host.
     ///
     /// # Errors
@@ -140,6 +140,9 @@ impl Form {
         })
     }
 
+    /// Finds the smallest and the largest coefficient of each field of a matrix, so that equal ones can be solved directly.
+    ///
+    /// # Errors
     /// [`Error::Invalid`] for coefficients that are negative or not finite, naming the first cell; the errors of the GPU.
     pub fn with_spreads(&self, matrix: Diffusion) -> Result<Diffusion> {
         let Coefficients::DeviceCells { fields, .. } = matrix.coefficients() else { return Ok(matrix) };

@@ -118,7 +118,7 @@ impl DeviceProblem {
     /// # Errors
     /// The errors of the GPU.
     pub fn new_rhs(&self, is_single: bool) -> Result<DeviceField> {
-        let rhs = if is_single { self.form.field::<f32>()? } else { self.form.field::<f64>()? };
+        let rhs = if is_single { self.form.new_field::<f32>()? } else { self.form.new_field::<f64>()? };
         self.write_rhs(None, &rhs.array)?;
         Ok(rhs)
     }

@@ -57,11 +57,6 @@ class Coefficients:
             self._system = form.system([field.parts for field in kappa], reaction and reaction.parts), kappa, reaction
         return self._system[0]
 
-    def is_regular(self):
-        """Return whether all cells are active and a side fixes the solution; None if only the host can tell."""
-        is_fixed = any(kind == "dirichlet" for pair in self.residual.sides for kind in pair)
-        return True if is_fixed and all(bool(field.min() > 0) for field in self.kappa) else None
-
     def takes(self, *arrays):
         """Return whether derivatives are computed on this GPU from these arrays."""
         return all(on_gpu(array) and library_of(array) == self.library and int(array.__dlpack_device__()[1]) == self.device for array in arrays)

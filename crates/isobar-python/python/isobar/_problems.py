@@ -34,7 +34,6 @@ class Problem:
             raise TypeError("a problem is made by Diffusion, Faces, Helmholtz.panel, Helmholtz.box, TensorProduct or Case")
         self._system = system
         self._dimensions = dimensions
-        self._regular = None
         # The shape with three directions.
         self._cells = system.shape
 
@@ -118,13 +117,6 @@ class Problem:
         if device not in ("auto", own) and not (device == "cuda" and on_gpu.device == 0):
             return self._system, device
         return on_gpu.system() if on_gpu.suits_gpu else self._system, own
-
-    def _is_regular(self) -> bool:
-        """Return whether all cells are active and no constant is free."""
-        if self._regular is None:
-            known = None if self._on_gpu is None else self._on_gpu.is_regular()
-            self._regular = self._system.is_regular if known is None else known
-        return self._regular
 
     def _volumes(self) -> np.ndarray:
         """Return the volumes of cells, 0 for inactive cells."""
@@ -272,7 +264,7 @@ class Diffusion(Problem):
     def _take_on_gpu(self, form, dimensions, coefficients):
         # The form has copies of the arrays of sides.
         self._form, self._dimensions, self._on_gpu = form, dimensions, coefficients
-        self._regular, self._cells = None, coefficients.residual.shape
+        self._cells = coefficients.residual.shape
         self._keep(coefficients.residual)
 
     def __getattr__(self, name):
