@@ -13,7 +13,7 @@ use crate::solver::Solver;
 use crate::status::{Failure, ISOBAR_OK, ISOBAR_UNSUPPORTED, Result, coded};
 
 /// Outputs for the derivatives of a number J(u). A null pointer means that a derivative is not wanted; with all members 0 except `size`,
-/// none is computed. Arrays have the grid's shape and are in host memory. Derivatives with respect to κ, c, f, sides and widths need a
+/// none is computed. Arrays have the grid's shape, and are in host memory or in that of a GPU. Derivatives with respect to κ, c, f, sides and widths need a
 /// problem from isobar_problem_diffusion.
 #[repr(C)]
 pub struct Gradient {
@@ -53,7 +53,8 @@ pub struct Gradient {
 /// solve.
 ///
 /// Returns ISOBAR_NOT_CONVERGED, and writes nothing, if the last solve or the one for the derivatives did not converge. Errors of the derivatives are
-/// proportional to the solver's tolerance. Arrays are in host memory. Grids divided among ranks are not supported.
+/// proportional to the solver's tolerance. Arrays are in host memory or in that of a GPU; all but the solve is computed on the host. Grids divided among ranks
+/// are not supported.
 ///
 /// # Safety
 /// Handles are valid; arrays are as described; the outputs in `wanted` are writable.
@@ -73,7 +74,6 @@ pub unsafe extern "C" fn isobar_solver_gradient(
             return Err(Failure::new(ISOBAR_UNSUPPORTED, message));
         }
         let system = &problem.system;
-        system.require_host()?;
         if !system.is_symmetric() {
             let message = "the matrix is not symmetric: c of a layer differs from b of the layer below it";
             return Err(Failure::new(ISOBAR_UNSUPPORTED, message));
@@ -211,10 +211,7 @@ unsafe fn output<'a>(name: &str, array: *const Array, shape: Shape) -> Result<Op
         return Err(isobar::Error::shape(name, raw.shape().to_string(), shape.to_string()).into());
     }
     // SAFETY: promised by the caller.
-    if let isobar::internals::array::Target::Device(_) = unsafe { raw.target()? } {
-        let message = format!("{name} is in the memory of a GPU; derivatives are written to host memory only");
-        return Err(Failure::new(ISOBAR_UNSUPPORTED, message));
-    }
+    unsafe { raw.target()? };
     Ok(Some(array))
 }
 

@@ -1,5 +1,7 @@
 //! Linear systems for callers in other languages: from a case, or from the caller's problem or matrix.
 
+use std::sync::OnceLock;
+
 use isobar::internals::array::{Source, Target};
 use isobar::options::SolverOptions;
 use isobar::problem::{Coefficient, DiffusionProblem, FaceGradient, FaceProblem, Flow, Heat, SideGradient, Weighting};
@@ -23,10 +25,16 @@ pub struct LinearSystem {
 
 #[derive(Clone, Debug)]
 enum Origin {
-    Case { case: Box<Case>, rhs: Vec<f64>, mesh: Box<Mesh>, box_of_cells: Option<Box<BoxOfCells>> },
+    Case {
+        case: Box<Case>,
+        rhs: Vec<f64>,
+        mesh: Box<Mesh>,
+        box_of_cells: Option<Box<BoxOfCells>>,
+    },
     Diffusion(Box<DiffusionProblem>),
     Faces(Box<FaceProblem>),
-    OnGpu(Box<DeviceProblem>),
+    /// With its copy on the host, once something is computed there.
+    OnGpu(Box<DeviceProblem>, Box<OnceLock<LinearSystem>>),
     Matrix,
 }
 
@@ -59,12 +67,16 @@ impl LinearSystem {
         Ok(Self { matrix: Matrix::Diffusion(problem.stencil()?), origin: Origin::Diffusion(Box::new(problem)) })
     }
 
-    /// Makes the system of a diffusion problem whose coefficients are in the memory of a GPU.
+    /// Makes the system of a diffusion problem whose coefficients are in the memory of a GPU. They are copied to the host once, when derivatives, fluxes or time steps
+    /// are asked for, which are computed there.
     ///
     /// # Errors
     /// The errors of [`DeviceProblem::stencil`].
     pub fn from_device(problem: DeviceProblem) -> Result<Self> {
-        Ok(Self { matrix: Matrix::Diffusion(problem.stencil()?), origin: Origin::OnGpu(Box::new(problem)) })
+        Ok(Self {
+            matrix: Matrix::Diffusion(problem.stencil()?),
+            origin: Origin::OnGpu(Box::new(problem), Box::default()),
+        })
     }
 
     /// Makes a system from conductances.
@@ -77,7 +89,7 @@ impl LinearSystem {
     /// # Errors
     /// The errors of [`Heat::in_cells`]; a system that is not from [`LinearSystem::from_diffusion`].
     pub fn heat(&self, body: Option<Vec<f64>>) -> Result<Heat> {
-        match &self.origin {
+        match &self.on_host()?.origin {
             Origin::Diffusion(problem) => Ok(Heat::in_cells(problem, body)?),
             _ => Err(Error::new("time steps need a diffusion problem from arrays, or a case of kind \"heat\"")),
         }
@@ -190,8 +202,7 @@ impl LinearSystem {
     /// # Errors
     /// A system that is not from [`LinearSystem::from_diffusion`].
     pub fn diffusion(&self) -> Result<&DiffusionProblem> {
-        self.require_host()?;
-        match &self.origin {
+        match &self.on_host()?.origin {
             Origin::Diffusion(problem) => Ok(problem),
             _ => {
                 Err(Error::new("this needs coefficients per cell; make the problem with isobar.Diffusion, from arrays"))
@@ -207,18 +218,14 @@ impl LinearSystem {
         }
     }
 
-    /// Fails for coefficients in the memory of a GPU, for what is computed from them on the host.
-    ///
-    /// # Errors
-    /// An error with a remedy for them.
-    pub fn require_host(&self) -> Result<()> {
-        if matches!(self.origin, Origin::OnGpu(_)) {
-            return Err(Error::new(
-                "this is computed on the host, and the coefficients are in the memory of a GPU; make the problem of coefficients in host \
-                 memory",
-            ));
+    /// Returns this system with coefficients on the host.
+    fn on_host(&self) -> Result<&Self> {
+        let Origin::OnGpu(problem, on_host) = &self.origin else { return Ok(self) };
+        if let Some(known) = on_host.get() {
+            return Ok(known);
         }
-        Ok(())
+        let made = Self::from_diffusion(problem.on_host()?)?;
+        Ok(on_host.get_or_init(|| made))
     }
 
     /// Makes a system from a matrix alone.
@@ -261,7 +268,7 @@ impl LinearSystem {
         match &self.origin {
             Origin::Case { mesh, .. } => Some(mesh.centres.clone()),
             Origin::Diffusion(problem) => Some(mesh_of(problem.shape, &problem.spacing).centres),
-            Origin::Faces(_) | Origin::OnGpu(_) | Origin::Matrix => None,
+            Origin::Faces(_) | Origin::OnGpu(..) | Origin::Matrix => None,
         }
     }
 
@@ -270,8 +277,8 @@ impl LinearSystem {
     /// # Errors
     /// A system other than diffusion in cells.
     pub fn flow(&self) -> Result<Flow<'_>> {
-        self.require_host()?;
-        let flow = match (&self.origin, &self.matrix) {
+        let Self { matrix, origin } = self.on_host()?;
+        let flow = match (origin, matrix) {
             (Origin::Case { box_of_cells, .. }, matrix) => box_of_cells.as_ref().and_then(|cells| cells.flow(matrix)),
             (Origin::Diffusion(problem), Matrix::Diffusion(stencil)) => Some(problem.flow(stencil)),
             _ => None,
@@ -288,7 +295,7 @@ impl LinearSystem {
     /// The errors of [`LinearSystem::rhs`]; an array on a device where the coefficients are not, or not there where they are; one to write of another
     /// shape.
     pub fn write_rhs(&self, body: Option<Source<'_>>, mut to: Target<'_>) -> Result<()> {
-        if let Origin::OnGpu(problem) = &self.origin {
+        if let Origin::OnGpu(problem, _) = &self.origin {
             return match (body, to) {
                 (None, Target::Device(to)) => Ok(problem.write_rhs(None, &to)?),
                 (Some(Source::Device(body)), Target::Device(to)) => Ok(problem.write_rhs(Some(&body), &to)?),
@@ -304,7 +311,7 @@ impl LinearSystem {
                     return Ok(problem.checked()?.write_rhs(body, Weighting::Volume, values)?);
                 }
                 Origin::Faces(problem) => return Ok(problem.write_rhs(body, values)?),
-                Origin::Case { .. } | Origin::OnGpu(_) | Origin::Matrix => {}
+                Origin::Case { .. } | Origin::OnGpu(..) | Origin::Matrix => {}
             }
         }
         let values = self.rhs(body.map(Source::to_vec).transpose()?)?;
@@ -329,7 +336,7 @@ impl LinearSystem {
                 let body = body.unwrap_or_else(|| vec![0.0; shape.cells()]);
                 Ok(problem.rhs_from_in(&(0..shape.ny), body)?)
             }
-            (Origin::OnGpu(_), _) => Err(on_gpu("b, and f if there is one")),
+            (Origin::OnGpu(..), _) => Err(on_gpu("b, and f if there is one")),
             (Origin::Matrix, _) => {
                 Err(Error::new("a matrix from profiles has no sources or boundary values; give the vector b itself"))
             }
