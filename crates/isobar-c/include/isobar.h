@@ -286,8 +286,8 @@ int32_t isobar_problem_faces(const isobar_faces *description,
 // solve.
 //
 // Returns ISOBAR_NOT_CONVERGED, and writes nothing, if the last solve or the one for the derivatives did not converge. Errors of the derivatives are
-// proportional to the solver's tolerance. Arrays are in host memory or in that of a GPU; all but the solve is computed on the host. Grids divided among ranks
-// are not supported.
+// proportional to the solver's tolerance. Arrays are in host memory or in that of a GPU. If they and κ are on one GPU, derivatives with respect to b, κ, c and f
+// are computed there, otherwise on the host. Grids divided among ranks are not supported.
 //
 // Asks of the caller:
 // Handles are valid; arrays are as described; the outputs in `wanted` are writable.

@@ -218,6 +218,14 @@ impl LinearSystem {
         }
     }
 
+    /// Returns the diffusion problem whose coefficients are on a GPU.
+    pub fn on_gpu(&self) -> Option<&DeviceProblem> {
+        match &self.origin {
+            Origin::OnGpu(problem, _) => Some(problem),
+            _ => None,
+        }
+    }
+
     /// Returns this system with coefficients on the host.
     fn on_host(&self) -> Result<&Self> {
         let Origin::OnGpu(problem, on_host) = &self.origin else { return Ok(self) };

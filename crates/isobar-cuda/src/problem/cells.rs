@@ -43,9 +43,9 @@ impl Form {
     }
 
     /// Submits to = from Δx^p Δy^q Δz^r.
-    fn scale(&self, from: &DeviceArray, [p, q, r]: [i32; 3], to: &DeviceField) -> Result<()> {
+    pub(super) fn scale(&self, from: &DeviceArray, [p, q, r]: [i32; 3], to: &DeviceArray) -> Result<()> {
         let arguments = |arguments: Arguments| arguments.with(p).with(q).with(r);
-        self.submit("scale", &[words(from), words(&to.array)], self.shape, arguments)
+        self.submit("scale", &[words(from), words(to)], self.shape, arguments)
     }
 
     /// Makes an array of κ from the phases of an image, in single precision where that represents each κ.
@@ -74,7 +74,7 @@ impl Form {
         };
         let copies: Vec<_> = arrays.iter().map(allocate).collect::<Result<_>>()?;
         self.with_arrays(arrays, &[], || {
-            arrays.iter().zip(&copies).try_for_each(|(array, copy)| self.scale(array, [0; 3], copy))
+            arrays.iter().zip(&copies).try_for_each(|(array, copy)| self.scale(array, [0; 3], &copy.array))
         })?;
         Ok(copies)
     }
@@ -102,7 +102,7 @@ impl Form {
                     continue;
                 }
                 let field = self.new_field::<f64>()?;
-                self.scale(kappa, weight.powers(axis), &field)?;
+                self.scale(kappa, weight.powers(axis), &field.array)?;
                 fields.push(field.array);
                 made.push(field);
             }

@@ -82,6 +82,27 @@ impl DeviceProblem {
         self.form.cuda.ordinal()
     }
 
+    /// Returns how many arrays of κ there are.
+    pub fn kappa_count(&self) -> usize {
+        self.kappa.len()
+    }
+
+    /// Allocates an array of the grid's shape in double precision.
+    ///
+    /// # Errors
+    /// See [`Form::new_field`].
+    pub fn new_field(&self) -> Result<DeviceField> {
+        self.form.new_field::<f64>()
+    }
+
+    /// Copies an array of the grid's shape to another one.
+    ///
+    /// # Errors
+    /// See [`Form::gradient`].
+    pub fn copy(&self, from: &DeviceArray, to: &DeviceArray) -> Result<()> {
+        self.form.with_arrays(&[from], &[to], || self.form.scale(from, [0; 3], to))
+    }
+
     /// Returns the arrays of κ.
     fn kappa(&self) -> Vec<DeviceArray> {
         self.kappa.iter().map(|field| field.array).collect()
