@@ -230,6 +230,20 @@ impl Solver {
     /// Calls a function that solves with this solver, and meanwhile removes the part of right-hand sides that a singular matrix cannot produce, whatever
     /// the options say: adjoint solves need that, whose right-hand sides are derivatives.
     ///
+    /// ```
+    /// # use isobar::problem::{Coefficient, DiffusionProblem};
+    /// # use isobar::{Device, Shape, Solver};
+    /// # fn main() -> isobar::Result<()> {
+    /// let closed = DiffusionProblem::new(Shape::new(4, 1, 1), Coefficient::Isotropic(vec![1.0; 4]));
+    /// let mut solver = Solver::builder(&closed.stencil()?).device(&Device::cpu_with_threads(1)?).tolerance(1e-12).build()?;
+    /// let (derivative, mut adjoint) = (vec![1.0, 0.0, 0.0, 0.0], vec![0.0; 4]);
+    /// assert!(solver.solve(&derivative, &mut adjoint).is_err());
+    /// assert!(solver.projecting(|solver| solver.solve(&derivative, &mut adjoint))?.converged());
+    /// assert!(adjoint[0] > adjoint[3] && adjoint.iter().sum::<f64>().abs() < 1e-12);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The errors of the function; [`Error::Device`](crate::Error::Device) after a `fork()`.
     pub fn projecting<R>(&mut self, solve: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
