@@ -66,7 +66,7 @@ module isobar
      procedure :: from_case => problem_from_case
      procedure, private :: diffusion_r64, diffusion_r32, diffusion_array
      !> Makes the equation −∇·(κ∇u) + c u = f on a box of nx × ny × nz cells, by finite volumes, from κ(nx, ny, nz), which may be in the memory of a
-     !> GPU, and stays there.
+     !> GPU, and stays there. Derivatives and time steps are computed on the host, from a copy that is made once.
      generic :: diffusion => diffusion_r64, diffusion_r32, diffusion_array
      !> Makes (A u)_n = s_n u_n + Σ T_nm (u_n − u_m) from the conductances T of the faces between neighbours.
      procedure :: faces => problem_faces

@@ -99,7 +99,7 @@ typedef struct {
 //
 // (A u)_n = s_n u_n + Σ T_nm (u_n − u_m)
 //
-// Arrays are in host memory. isobar_problem_faces copies them.
+// Arrays are in host memory or in that of a GPU. isobar_problem_faces copies them to host memory.
 typedef struct {
   // sizeof(isobar_faces), which identifies the version of this struct.
   size_t size;
@@ -118,7 +118,7 @@ typedef struct {
 } isobar_faces;
 
 // Outputs for the derivatives of a number J(u). A null pointer means that a derivative is not wanted; with all members 0 except `size`,
-// none is computed. Arrays have the grid's shape and are in host memory. Derivatives with respect to κ, c, f, sides and widths need a
+// none is computed. Arrays have the grid's shape, and are in host memory or in that of a GPU. Derivatives with respect to κ, c, f, sides and widths need a
 // problem from isobar_problem_diffusion.
 typedef struct {
   // sizeof(isobar_gradient), which identifies the version of this struct.
@@ -202,7 +202,8 @@ typedef struct {
 
 // The equation −∇·(κ∇u) + c u = f on a box of nx × ny × nz cells, by finite volumes. With all members 0 except `size` and `kappa` it is
 // a unit box with closed sides. isobar_problem_diffusion copies the arrays. κ and c may all be in the memory of one GPU, and stay there: then `active` is
-// null, the solver is on that GPU, and the arrays of isobar_problem_rhs are there.
+// null, the solver is on that GPU, and the arrays of isobar_problem_rhs are there. Derivatives, fluxes and time steps copy them to the host once, where those are
+// computed.
 typedef struct {
   // sizeof(isobar_diffusion), which identifies the version of this struct.
   size_t size;
@@ -285,7 +286,8 @@ int32_t isobar_problem_faces(const isobar_faces *description,
 // solve.
 //
 // Returns ISOBAR_NOT_CONVERGED, and writes nothing, if the last solve or the one for the derivatives did not converge. Errors of the derivatives are
-// proportional to the solver's tolerance. Arrays are in host memory. Grids divided among ranks are not supported.
+// proportional to the solver's tolerance. Arrays are in host memory or in that of a GPU. If they and κ are on one GPU, derivatives with respect to b, κ, c and f
+// are computed there, otherwise on the host. Grids divided among ranks are not supported.
 //
 // Asks of the caller:
 // Handles are valid; arrays are as described; the outputs in `wanted` are writable.
@@ -413,7 +415,7 @@ int32_t isobar_problem_rhs(const isobar_problem *problem,
                            const isobar_array *b);
 
 // Computes the flow out of the domain through a side for a solution u of diffusion in cells, and writes it to *total: through the lower side
-// (`is_upper` 0) or the upper side (1) of x, y or z (`axis` 0, 1, 2). Inflow is negative.
+// (`is_upper` 0) or the upper side (1) of x, y or z (`axis` 0, 1, 2). Inflow is negative. u may be in the memory of a GPU, and is then copied to the host.
 //
 // Asks of the caller:
 // `problem` is a valid handle; the array is as described; `total` is writable.

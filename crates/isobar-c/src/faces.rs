@@ -14,7 +14,7 @@ use crate::status::{Result, coded};
 ///
 /// (A u)_n = s_n u_n + Σ T_nm (u_n − u_m)
 ///
-/// Arrays are in host memory. isobar_problem_faces copies them.
+/// Arrays are in host memory or in that of a GPU. isobar_problem_faces copies them to host memory.
 #[repr(C)]
 pub struct FaceArrays {
     /// sizeof(isobar_faces), which identifies the version of this struct.

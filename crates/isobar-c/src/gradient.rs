@@ -1,9 +1,12 @@
 //! Derivatives of a solve.
 
+use std::ops::ControlFlow;
 use std::slice;
 
-use isobar::Shape;
+use isobar::internals::array::Source;
+use isobar::internals::cuda::problem::DeviceField;
 use isobar::stencil::Axis;
+use isobar::{Derivatives, DeviceProblem, Guess, Outcome, Shape};
 
 use crate::array::Array;
 use crate::handle::{required, sized};
@@ -13,7 +16,7 @@ use crate::solver::Solver;
 use crate::status::{Failure, ISOBAR_OK, ISOBAR_UNSUPPORTED, Result, coded};
 
 /// Outputs for the derivatives of a number J(u). A null pointer means that a derivative is not wanted; with all members 0 except `size`,
-/// none is computed. Arrays have the grid's shape and are in host memory. Derivatives with respect to κ, c, f, sides and widths need a
+/// none is computed. Arrays have the grid's shape, and are in host memory or in that of a GPU. Derivatives with respect to κ, c, f, sides and widths need a
 /// problem from isobar_problem_diffusion.
 #[repr(C)]
 pub struct Gradient {
@@ -53,7 +56,8 @@ pub struct Gradient {
 /// solve.
 ///
 /// Returns ISOBAR_NOT_CONVERGED, and writes nothing, if the last solve or the one for the derivatives did not converge. Errors of the derivatives are
-/// proportional to the solver's tolerance. Arrays are in host memory. Grids divided among ranks are not supported.
+/// proportional to the solver's tolerance. Arrays are in host memory or in that of a GPU. If they and κ are on one GPU, derivatives with respect to b, κ, c and f
+/// are computed there, otherwise on the host. Grids divided among ranks are not supported.
 ///
 /// # Safety
 /// Handles are valid; arrays are as described; the outputs in `wanted` are writable.
@@ -73,23 +77,27 @@ pub unsafe extern "C" fn isobar_solver_gradient(
             return Err(Failure::new(ISOBAR_UNSUPPORTED, message));
         }
         let system = &problem.system;
-        system.require_host()?;
         if !system.is_symmetric() {
             let message = "the matrix is not symmetric: c of a layer differs from b of the layer below it";
             return Err(Failure::new(ISOBAR_UNSUPPORTED, message));
         }
         let shape = system.shape();
         // SAFETY: promised by the caller.
-        let (u, ubar, wanted) = unsafe {
-            let wanted: &Gradient = sized("isobar_gradient", wanted)?;
-            (required("u", u)?.values("u", shape)?, required("ubar", ubar)?.values("ubar", shape)?, wanted)
+        let (u, ubar, outputs) = unsafe {
+            let outputs = Outputs::new(sized("isobar_gradient", wanted)?, shape)?;
+            let [u, ubar] = [required("u", u)?, required("ubar", ubar)?];
+            if let Some(problem) = system.on_gpu()
+                && outputs.computed_on_gpu(solver, problem, [u, ubar])?
+            {
+                return Ok(ISOBAR_OK);
+            }
+            (u.values("u", shape)?, ubar.values("ubar", shape)?, outputs)
         };
         if let Some(n) = ubar.iter().position(|value| !value.is_finite()) {
             return Err(Failure::invalid(format!("ubar is {} in cell {n}; every entry must be finite", ubar[n])));
         }
-        // SAFETY: promised by the caller.
-        let outputs = unsafe { Outputs::new(wanted, shape)? };
-        let adjoint = solver.adjoint(&system.project(ubar))?;
+        let mut adjoint = vec![0.0; ubar.len()];
+        solver.solve_adjoint(|solver| solver.solve(&ubar, &mut adjoint))?;
         let found = outputs.computed(problem, &u, &adjoint)?;
         for (array, values) in &found.arrays {
             // SAFETY: promised by the caller.
@@ -154,19 +162,8 @@ impl<'a> Outputs<'a> {
         let Self { b, kappa, kappa_y, kappa_z, reaction, f, faces, shift, .. } = *self;
         found.arrays.extend(b.map(|b| (b, adjoint.to_vec())));
         if kappa.or(kappa_y).or(kappa_z).is_some() {
-            let mut fields = system.gradient(u, adjoint, moves_rhs)?;
-            let (last, count) = (fields.pop(), fields.len() + 1);
-            let places = match count {
-                1 => vec![kappa],
-                2 => vec![kappa, kappa_z],
-                _ => vec![kappa, kappa_y, kappa_z],
-            };
-            for (name, array, least) in [("kappa_y", kappa_y, 3), ("kappa_z", kappa_z, 2)] {
-                if array.is_some() && count < least {
-                    return Err(Failure::invalid(format!("{name}: the problem has no separate {name}; use kappa")));
-                }
-            }
-            let fields = fields.into_iter().chain(last);
+            let fields = system.gradient(u, adjoint, moves_rhs)?;
+            let places = of_fields(fields.len(), [kappa, kappa_y, kappa_z])?;
             found.arrays.extend(places.into_iter().zip(fields).filter_map(|(array, field)| Some((array?, field))));
         }
         if reaction.or(f).is_some() {
@@ -199,6 +196,64 @@ impl<'a> Outputs<'a> {
     }
 }
 
+impl Outputs<'_> {
+    /// Computes everything on the GPU that the coefficients and all arrays are on. Returns whether they are.
+    ///
+    /// # Safety
+    /// The arrays are as described.
+    unsafe fn computed_on_gpu(&self, solver: &Solver, problem: &DeviceProblem, given: [&Array; 2]) -> Result<bool> {
+        let Self { wanted, b, kappa, kappa_y, kappa_z, reaction, f, faces, shift, .. } = *self;
+        let mut numbers = wanted.side_values.iter().chain(&wanted.side_coefficients).flatten().chain(&wanted.widths);
+        if numbers.any(|place| !place.is_null()) || faces.into_iter().chain([shift]).any(|array| array.is_some()) {
+            return Ok(false);
+        }
+        let [u, ubar] = given.map(Some);
+        let mut there = [None; 8];
+        for (there, array) in there.iter_mut().zip([u, ubar, b, kappa, kappa_y, kappa_z, reaction, f]) {
+            let Some(array) = array else { continue };
+            // SAFETY: promised by the caller.
+            match unsafe { array.raw("the gradient")?.source()? } {
+                Source::Device(array) if array.device() == problem.ordinal() => *there = Some(array),
+                _ => return Ok(false),
+            }
+        }
+        let [Some(u), Some(ubar), b, kappa, kappa_y, kappa_z, reaction, body] = there else { return Ok(false) };
+        let (mut by_kappa, mut unwanted) = (Vec::new(), Vec::new());
+        if kappa.or(kappa_y).or(kappa_z).is_some() {
+            for place in of_fields(problem.kappa_count(), [kappa, kappa_y, kappa_z])? {
+                if place.is_none() {
+                    unwanted.push(problem.new_field()?);
+                }
+                by_kappa.extend(place.or_else(|| unwanted.last().map(DeviceField::array)));
+            }
+        }
+        let adjoint = problem.new_field()?;
+        solver.solve_adjoint(|solver| {
+            let (from, to) = (ubar.into(), adjoint.array().into());
+            // SAFETY: promised by the caller; the field outlives the call.
+            unsafe { solver.solve_raw(&from, &to, Guess::Zero, &mut |_| ControlFlow::Continue(())) }
+        })?;
+        let derivatives = Derivatives { kappa: &by_kappa, reaction, body };
+        problem.gradient([&u, &adjoint.array()], wanted.fixed_b == 0, derivatives)?;
+        b.map_or(Ok(()), |b| problem.copy(&adjoint.array(), &b))?;
+        Ok(true)
+    }
+}
+
+/// Returns the outputs for each of `count` arrays of κ.
+fn of_fields<T: Copy>(count: usize, [kappa, kappa_y, kappa_z]: [Option<T>; 3]) -> Result<Vec<Option<T>>> {
+    for (name, array, least) in [("kappa_y", kappa_y, 3), ("kappa_z", kappa_z, 2)] {
+        if array.is_some() && count < least {
+            return Err(Failure::invalid(format!("{name}: the problem has no separate {name}; use kappa")));
+        }
+    }
+    Ok(match count {
+        1 => vec![kappa],
+        2 => vec![kappa, kappa_z],
+        _ => vec![kappa, kappa_y, kappa_z],
+    })
+}
+
 /// Checks an output for derivatives, if there is one.
 ///
 /// # Safety
@@ -211,25 +266,21 @@ unsafe fn output<'a>(name: &str, array: *const Array, shape: Shape) -> Result<Op
         return Err(isobar::Error::shape(name, raw.shape().to_string(), shape.to_string()).into());
     }
     // SAFETY: promised by the caller.
-    if let isobar::internals::array::Target::Device(_) = unsafe { raw.target()? } {
-        let message = format!("{name} is in the memory of a GPU; derivatives are written to host memory only");
-        return Err(Failure::new(ISOBAR_UNSUPPORTED, message));
-    }
+    unsafe { raw.target()? };
     Ok(Some(array))
 }
 
 impl Solver {
-    /// Returns A⁻¹ of a right-hand side if both the last solve and this one converge.
-    fn adjoint(&self, rhs: &[f64]) -> Result<Vec<f64>> {
+    /// Calls a function that solves with a derivative on the right; fails unless both the last solve and this one converge.
+    fn solve_adjoint(&self, solve: impl FnOnce(&mut isobar::Solver) -> isobar::Result<Outcome>) -> Result<()> {
         let mut state = self.lock()?;
         match state.last() {
             None => return Err(Failure::invalid("there is no solve to differentiate; call isobar_solver_solve first")),
             Some(outcome) => judged(outcome).map_err(|failure| of("the solve", failure))?,
         };
-        let mut adjoint = vec![0.0; rhs.len()];
-        let outcome = state.solver().solve(rhs, &mut adjoint)?;
+        let outcome = state.solver().projecting(solve)?;
         judged(&outcome).map_err(|failure| of("the adjoint solve", failure))?;
-        Ok(adjoint)
+        Ok(())
     }
 }
 

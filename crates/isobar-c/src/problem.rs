@@ -64,7 +64,8 @@ pub struct Side {
 
 /// The equation −∇·(κ∇u) + c u = f on a box of nx × ny × nz cells, by finite volumes. With all members 0 except `size` and `kappa` it is
 /// a unit box with closed sides. isobar_problem_diffusion copies the arrays. κ and c may all be in the memory of one GPU, and stay there: then `active` is
-/// null, the solver is on that GPU, and the arrays of isobar_problem_rhs are there.
+/// null, the solver is on that GPU, and the arrays of isobar_problem_rhs are there. Derivatives, fluxes and time steps copy them to the host once, where those are
+/// computed.
 #[repr(C)]
 pub struct DiffusionArrays {
     /// sizeof(isobar_diffusion), which identifies the version of this struct.
@@ -403,7 +404,7 @@ pub unsafe extern "C" fn isobar_problem_rhs(problem: *const Problem, f: *const A
 }
 
 /// Computes the flow out of the domain through a side for a solution u of diffusion in cells, and writes it to *total: through the lower side
-/// (`is_upper` 0) or the upper side (1) of x, y or z (`axis` 0, 1, 2). Inflow is negative.
+/// (`is_upper` 0) or the upper side (1) of x, y or z (`axis` 0, 1, 2). Inflow is negative. u may be in the memory of a GPU, and is then copied to the host.
 ///
 /// # Safety
 /// `problem` is a valid handle; the array is as described; `total` is writable.

@@ -23,7 +23,7 @@ fn run_program(source: &str, shared: bool) -> Option<String> {
     compile.args(C_STRICT).arg(crate_folder().join("include"));
     compile.arg(crate_folder().join(source)).arg("-o").arg(&program);
     if shared {
-        compile.arg("-L").arg(libraries()).args(["-lisobar_c", "-lm", "-lpthread"]);
+        compile.arg("-L").arg(libraries()).args(["-lisobar_c", "-lm", "-lpthread", "-ldl"]);
     } else {
         compile.arg(libraries().join("libisobar_c.a")).args(["-lm", "-lpthread", "-ldl"]);
     }
@@ -74,6 +74,13 @@ fn derivatives_of_a_solve_from_fortran() {
 fn conductances_and_their_derivatives() {
     let Some(text) = run_program("tests/faces.c", true) else { return };
     assert_eq!(text, "0 failures\n");
+}
+
+#[test]
+fn coefficients_on_a_gpu() {
+    let Some(text) = run_program("tests/gpu.c", true) else { return };
+    let may_lack = std::env::var_os("ISOBAR_REQUIRE_CUDA").is_none();
+    assert!(text == "0 failures\n" || may_lack && text == "no GPU\n", "{text}");
 }
 
 #[test]

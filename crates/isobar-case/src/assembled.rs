@@ -341,7 +341,7 @@ pub(crate) fn mesh_around(centres: &[Vec<f64>; 3], size: [f64; 3]) -> Mesh {
 }
 
 /// Shifts a solution of a singular system to the one that solvers return, with mean 0 wherever a constant is free; returns some rows of it.
-pub(crate) fn without_constants(mut solution: Vec<f64>, stencil: &Diffusion, rows: &Range<usize>) -> Vec<f64> {
+fn without_constants(mut solution: Vec<f64>, stencil: &Diffusion, rows: &Range<usize>) -> Vec<f64> {
     let shape = Stencil::shape(stencil);
     let Some(components) = stencil.components(&Host) else {
         keep_rows(&mut solution, shape, rows);

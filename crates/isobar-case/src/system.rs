@@ -1,14 +1,15 @@
 //! Linear systems for callers in other languages: from a case, or from the caller's problem or matrix.
 
+use std::sync::OnceLock;
+
 use isobar::internals::array::{Source, Target};
-use isobar::internals::execute::{Host, for_each_row};
 use isobar::options::SolverOptions;
 use isobar::problem::{Coefficient, DiffusionProblem, FaceGradient, FaceProblem, Flow, Heat, SideGradient, Weighting};
 use isobar::stencil::{Axis, Stencil};
 use isobar::{Description, DeviceProblem, Outcome, Shape};
 use isobar_io::Mesh;
 
-use crate::assembled::{BoxOfCells, mesh_of, without_constants};
+use crate::assembled::{BoxOfCells, mesh_of};
 use crate::case::Case;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -24,10 +25,16 @@ pub struct LinearSystem {
 
 #[derive(Clone, Debug)]
 enum Origin {
-    Case { case: Box<Case>, rhs: Vec<f64>, mesh: Box<Mesh>, box_of_cells: Option<Box<BoxOfCells>> },
+    Case {
+        case: Box<Case>,
+        rhs: Vec<f64>,
+        mesh: Box<Mesh>,
+        box_of_cells: Option<Box<BoxOfCells>>,
+    },
     Diffusion(Box<DiffusionProblem>),
     Faces(Box<FaceProblem>),
-    OnGpu(Box<DeviceProblem>),
+    /// With its copy on the host, once something is computed there.
+    OnGpu(Box<DeviceProblem>, Box<OnceLock<LinearSystem>>),
     Matrix,
 }
 
@@ -60,12 +67,16 @@ impl LinearSystem {
         Ok(Self { matrix: Matrix::Diffusion(problem.stencil()?), origin: Origin::Diffusion(Box::new(problem)) })
     }
 
-    /// Makes the system of a diffusion problem whose coefficients are in the memory of a GPU.
+    /// Makes the system of a diffusion problem whose coefficients are in the memory of a GPU. They are copied to the host once, when derivatives, fluxes or time steps
+    /// are asked for, which are computed there.
     ///
     /// # Errors
     /// The errors of [`DeviceProblem::stencil`].
     pub fn from_device(problem: DeviceProblem) -> Result<Self> {
-        Ok(Self { matrix: Matrix::Diffusion(problem.stencil()?), origin: Origin::OnGpu(Box::new(problem)) })
+        Ok(Self {
+            matrix: Matrix::Diffusion(problem.stencil()?),
+            origin: Origin::OnGpu(Box::new(problem), Box::default()),
+        })
     }
 
     /// Makes a system from conductances.
@@ -78,7 +89,7 @@ impl LinearSystem {
     /// # Errors
     /// The errors of [`Heat::in_cells`]; a system that is not from [`LinearSystem::from_diffusion`].
     pub fn heat(&self, body: Option<Vec<f64>>) -> Result<Heat> {
-        match &self.origin {
+        match &self.on_host()?.origin {
             Origin::Diffusion(problem) => Ok(Heat::in_cells(problem, body)?),
             _ => Err(Error::new("time steps need a diffusion problem from arrays, or a case of kind \"heat\"")),
         }
@@ -191,8 +202,7 @@ impl LinearSystem {
     /// # Errors
     /// A system that is not from [`LinearSystem::from_diffusion`].
     pub fn diffusion(&self) -> Result<&DiffusionProblem> {
-        self.require_host()?;
-        match &self.origin {
+        match &self.on_host()?.origin {
             Origin::Diffusion(problem) => Ok(problem),
             _ => {
                 Err(Error::new("this needs coefficients per cell; make the problem with isobar.Diffusion, from arrays"))
@@ -208,38 +218,22 @@ impl LinearSystem {
         }
     }
 
-    /// Fails for coefficients in the memory of a GPU, for what is computed from them on the host.
-    ///
-    /// # Errors
-    /// An error with a remedy for them.
-    pub fn require_host(&self) -> Result<()> {
-        if matches!(self.origin, Origin::OnGpu(_)) {
-            return Err(Error::new(
-                "this is computed on the host, and the coefficients are in the memory of a GPU; make the problem of coefficients in host \
-                 memory",
-            ));
-        }
-        Ok(())
-    }
-
-    /// Returns whether all cells are active, connected and fixed by a boundary value or shift, so that A is regular; of coefficients on the host.
-    pub fn is_regular(&self) -> bool {
-        match &self.matrix {
-            Matrix::TensorProduct(_) => true,
-            Matrix::Diffusion(matrix) => matrix.components(&Host).is_none(),
+    /// Returns the diffusion problem whose coefficients are on a GPU.
+    pub fn on_gpu(&self) -> Option<&DeviceProblem> {
+        match &self.origin {
+            Origin::OnGpu(problem, _) => Some(problem),
+            _ => None,
         }
     }
 
-    /// Projects values of all cells onto the range of A, whose coefficients are on the host: 0 in inactive cells, mean 0 wherever a constant is free.
-    pub fn project(&self, mut values: Vec<f64>) -> Vec<f64> {
-        let Matrix::Diffusion(matrix) = &self.matrix else { return values };
-        let Shape { nx, ny, .. } = self.shape();
-        for_each_row(&Host, &mut values, nx, |row, values| {
-            let mut is_active = vec![true; nx];
-            matrix.find_active(row, &mut is_active);
-            values.iter_mut().zip(is_active).filter(|(_, is_active)| !is_active).for_each(|(value, _)| *value = 0.0);
-        });
-        without_constants(values, matrix, &(0..ny))
+    /// Returns this system with coefficients on the host.
+    fn on_host(&self) -> Result<&Self> {
+        let Origin::OnGpu(problem, on_host) = &self.origin else { return Ok(self) };
+        if let Some(known) = on_host.get() {
+            return Ok(known);
+        }
+        let made = Self::from_diffusion(problem.on_host()?)?;
+        Ok(on_host.get_or_init(|| made))
     }
 
     /// Makes a system from a matrix alone.
@@ -282,7 +276,7 @@ impl LinearSystem {
         match &self.origin {
             Origin::Case { mesh, .. } => Some(mesh.centres.clone()),
             Origin::Diffusion(problem) => Some(mesh_of(problem.shape, &problem.spacing).centres),
-            Origin::Faces(_) | Origin::OnGpu(_) | Origin::Matrix => None,
+            Origin::Faces(_) | Origin::OnGpu(..) | Origin::Matrix => None,
         }
     }
 
@@ -291,8 +285,8 @@ impl LinearSystem {
     /// # Errors
     /// A system other than diffusion in cells.
     pub fn flow(&self) -> Result<Flow<'_>> {
-        self.require_host()?;
-        let flow = match (&self.origin, &self.matrix) {
+        let Self { matrix, origin } = self.on_host()?;
+        let flow = match (origin, matrix) {
             (Origin::Case { box_of_cells, .. }, matrix) => box_of_cells.as_ref().and_then(|cells| cells.flow(matrix)),
             (Origin::Diffusion(problem), Matrix::Diffusion(stencil)) => Some(problem.flow(stencil)),
             _ => None,
@@ -309,7 +303,7 @@ impl LinearSystem {
     /// The errors of [`LinearSystem::rhs`]; an array on a device where the coefficients are not, or not there where they are; one to write of another
     /// shape.
     pub fn write_rhs(&self, body: Option<Source<'_>>, mut to: Target<'_>) -> Result<()> {
-        if let Origin::OnGpu(problem) = &self.origin {
+        if let Origin::OnGpu(problem, _) = &self.origin {
             return match (body, to) {
                 (None, Target::Device(to)) => Ok(problem.write_rhs(None, &to)?),
                 (Some(Source::Device(body)), Target::Device(to)) => Ok(problem.write_rhs(Some(&body), &to)?),
@@ -325,7 +319,7 @@ impl LinearSystem {
                     return Ok(problem.checked()?.write_rhs(body, Weighting::Volume, values)?);
                 }
                 Origin::Faces(problem) => return Ok(problem.write_rhs(body, values)?),
-                Origin::Case { .. } | Origin::OnGpu(_) | Origin::Matrix => {}
+                Origin::Case { .. } | Origin::OnGpu(..) | Origin::Matrix => {}
             }
         }
         let values = self.rhs(body.map(Source::to_vec).transpose()?)?;
@@ -350,7 +344,7 @@ impl LinearSystem {
                 let body = body.unwrap_or_else(|| vec![0.0; shape.cells()]);
                 Ok(problem.rhs_from_in(&(0..shape.ny), body)?)
             }
-            (Origin::OnGpu(_), _) => Err(on_gpu("b, and f if there is one")),
+            (Origin::OnGpu(..), _) => Err(on_gpu("b, and f if there is one")),
             (Origin::Matrix, _) => {
                 Err(Error::new("a matrix from profiles has no sources or boundary values; give the vector b itself"))
             }

@@ -305,6 +305,22 @@ impl DeviceArray {
         Self { stream: Some(stream), ..self }
     }
 
+    /// Returns the layers from `first` to `last` of column (i, j).
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where it has no such layers.
+    pub fn column(self, [i, j]: [usize; 2], [first, last]: [usize; 2]) -> Result<Self> {
+        let Shape { nx, ny, nz } = self.shape;
+        if i >= nx || j >= ny || first > last || last >= nz {
+            let wanted = format!("layers {first} to {last} of column ({i}, {j})");
+            return Err(Error::shape("array", self.shape.to_string(), wanted));
+        }
+        let [x, y, z] = self.strides;
+        let size = if self.precision == Precision::F32 { size_of::<f32>() } else { size_of::<f64>() };
+        let pointer = self.pointer + ((i * x + j * y + first * z) * size) as u64;
+        Ok(Self { pointer, shape: Shape::new(1, 1, last - first + 1), ..self })
+    }
+
     /// Returns the address of element (0, 0, 0).
     pub fn pointer(&self) -> u64 {
         self.pointer

@@ -1,6 +1,6 @@
 //! Exceptions.
 
-use isobar::{Error, Outcome, Shape};
+use isobar::{Error, Outcome};
 use isobar_case::text::with_devices;
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -44,13 +44,6 @@ impl Failure {
              NaN",
             scientific(outcome.relative_residual)
         ))
-    }
-
-    /// Makes the failure of a derivative that is not finite at a cell, in C order.
-    pub(crate) fn not_finite(value: f64, cell: usize, Shape { nx, ny, .. }: Shape) -> Self {
-        let value = if value.is_nan() { "nan".to_owned() } else { value.to_string() };
-        let at = (cell / (nx * ny), cell / nx % ny, cell % nx);
-        Self::Library(Error::invalid("xbar", format!("{value} at {at:?}; every entry must be finite")))
     }
 
     /// Returns the message.

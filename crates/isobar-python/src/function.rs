@@ -10,7 +10,7 @@ use isobar::internals::cuda::{Cuda, problem};
 use isobar::internals::team::lock;
 use isobar::options::{Judge, SolverOptions, check_tolerance};
 use isobar::problem::{Boundary, DiffusionProblem};
-use isobar::{Device, DeviceArray, Outcome, Progress, RawArray, RawMemory};
+use isobar::{Device, DeviceArray, Outcome, Precision, Progress, RawArray, RawMemory};
 use isobar_case::{LinearSystem, Matrix, solver_options};
 
 use crate::array::{Batch, groups, on_device};
@@ -59,8 +59,6 @@ pub(crate) struct Function {
     fills: bool,
     /// The tolerance of solves for derivatives, if it is another one.
     derivative_tolerance: Option<f64>,
-    /// Whether all cells of the template are active, no constant is free, and no direction is periodic with an odd number of cells.
-    suits_gpu: Mutex<Option<bool>>,
     // Outside the locks, which another thread may have held when the process was forked.
     kept: OfProcess<Mutex<BTreeMap<Key, Arc<Mutex<Kept>>>>>,
     forms: OfProcess<Mutex<BTreeMap<usize, Arc<problem::Form>>>>,
@@ -95,7 +93,6 @@ impl Function {
             threads,
             fills,
             derivative_tolerance,
-            suits_gpu: Mutex::new(None),
             kept: OfProcess::new("the solver", Mutex::default()),
             forms: OfProcess::new("the problem", Mutex::default()),
         });
@@ -145,7 +142,7 @@ impl Function {
             let systems: Vec<_> = systems.into_iter().map(|(b, x)| (values.at(b), out.at(x))).collect();
             // SAFETY: promised by the caller.
             unsafe {
-                let geometry = geometry.map(|numbers| read(&numbers)).transpose()?;
+                let geometry = geometry.map(|numbers| numbers.read()).transpose()?;
                 let coefficients = Coefficients { kappa, reaction, geometry };
                 self.solve_systems(&coefficients, kind, &systems, observer)?;
             };
@@ -173,12 +170,12 @@ impl Function {
                 kept.solve(self, kind, systems, observer)
             };
         };
-        if self.stays_on_gpu()? {
-            // SAFETY: promised by the caller.
-            return unsafe { self.solve_on_gpu(ordinal, coefficients, kind, systems, observer) };
+        // SAFETY: promised by the caller.
+        if self.stays_on_gpu()? && unsafe { self.solve_on_gpu(ordinal, coefficients, kind, systems, observer)? } {
+            return Ok(());
         }
         // SAFETY: promised by the caller.
-        let read = |array: &RawArray| unsafe { read(array) };
+        let read = |array: &RawArray| unsafe { array.read() };
         let kappa = coefficients.kappa.iter().map(read).collect::<isobar::Result<Vec<_>>>()?;
         let reaction = coefficients.reaction.as_ref().map(read).transpose()?;
         let values = systems.iter().map(|(b, _)| read(b)).collect::<isobar::Result<Vec<_>>>()?;
@@ -195,15 +192,13 @@ impl Function {
         let pairs: Vec<_> = pairs.collect::<isobar::Result<_>>()?;
         // SAFETY: the vectors outlive the call, and nobody else uses them.
         unsafe { self.solve_systems(&copies, kind, &pairs, observer)? };
-        let cuda = Cuda::shared(ordinal)?;
-        for ((_, out), x) in systems.iter().zip(&found) {
-            // SAFETY: promised by the caller.
-            cuda.write_array(x, &unsafe { on_device(out)? })?;
-        }
+        // SAFETY: promised by the caller.
+        systems.iter().zip(&found).try_for_each(|((_, out), x)| unsafe { out.write(x) })?;
         Ok(())
     }
 
-    /// Solves systems whose arrays are all on one GPU, where a solver finds out by itself whether its coefficients have changed.
+    /// Solves systems whose arrays are all on one GPU, where a solver finds out by itself whether its coefficients have changed. Returns whether it has one for
+    /// this matrix: not of a negative c, which may have a direct solver on the host.
     ///
     /// # Safety
     /// See [`Function::solve`].
@@ -214,7 +209,7 @@ impl Function {
         kind: Values,
         systems: &[(RawArray, RawArray)],
         observer: &mut Observer<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         // SAFETY: promised by the caller.
         let of = |array: &RawArray| unsafe { on_device(array) };
         let kappa = coefficients.kappa.iter().map(of).collect::<isobar::Result<Vec<DeviceArray>>>()?;
@@ -225,17 +220,21 @@ impl Function {
             None => self.form(ordinal)?,
             Some(numbers) => kept.form(numbers, || self.new_form(ordinal, Some(numbers)))?,
         };
-        kept.take_matrix(self, Some(ordinal), Matrix::Diffusion(form.stencil(&kappa, reaction.as_ref())?))?;
-        let mut pairs = Vec::with_capacity(systems.len());
-        for &(values, out) in systems {
-            if kind == Values::Densities {
-                form.write_rhs(&kappa, Some(&of(&values)?), &of(&out)?)?;
-            }
-            pairs.push((if kind == Values::Densities { out } else { values }, out));
+        let matrix = Matrix::Diffusion(form.stencil(&kappa, reaction.as_ref())?);
+        if kept.take_matrix(self, Some(ordinal), matrix).is_err() {
+            return Ok(false);
+        }
+        let mut pairs = systems.to_vec();
+        for (n, (b, x)) in pairs.iter_mut().enumerate().filter(|_| kind == Values::Densities) {
+            let f = of(b)?;
+            // Rounded to single precision, a right-hand side has no solution if a constant is free.
+            *b = if x.precision() == Precision::F64 { *x } else { kept.right_hand_side_on_gpu(n, &form)? };
+            form.write_rhs(&kappa, Some(&f), &of(b)?)?;
         }
         // SAFETY: promised by the caller.
-        let outcomes = unsafe { kept.solve_pairs(self.tolerance(kind), &pairs, observer)? };
-        outcomes.iter().try_for_each(|outcome| self.judge(outcome, kind).map(|_| ()))
+        let outcomes = unsafe { kept.solve_pairs(self, kind, &pairs, observer)? };
+        outcomes.iter().try_for_each(|outcome| self.judge(outcome, kind).map(drop))?;
+        Ok(true)
     }
 
     /// Computes derivatives of the solution: those with respect to f (or, of [`Values::Projected`], b), c and each κ are written to `outs`, in this order, where
@@ -283,18 +282,9 @@ impl Function {
         Ok(())
     }
 
-    /// Returns whether arrays on a GPU need not pass through the host: filling with NaN, removing free constants, and x or y that are periodic with an odd
-    /// number of cells need it.
+    /// Returns whether arrays on a GPU need not pass through the host, as filling with NaN and x or y that are periodic with an odd number of cells need it.
     pub(crate) fn stays_on_gpu(&self) -> Result<bool, Failure> {
-        if self.fills || self.device == "cpu" {
-            return Ok(false);
-        }
-        let mut known = lock(&self.suits_gpu);
-        if known.is_none() {
-            let problem = self.template.diffusion()?;
-            *known = Some(!has_odd_period(problem) && self.template.is_regular());
-        }
-        Ok(*known == Some(true))
+        Ok(!self.fills && self.device != "cpu" && !has_odd_period(self.template.diffusion()?))
     }
 
     /// Returns whether a solve converged, and an error if it did not and there is to be one.
@@ -354,20 +344,6 @@ impl Function {
         let mut problem = DiffusionProblem { active: None, ..self.template.diffusion()?.clone() };
         geometry.map_or(Ok(()), |numbers| change(&mut problem, numbers))?;
         Ok(Arc::new(problem::Form::new(&Cuda::shared(ordinal)?, problem)?))
-    }
-}
-
-/// Copies an array to the host.
-///
-/// # Safety
-/// See [`RawArray::source`].
-unsafe fn read(array: &RawArray) -> isobar::Result<Vec<f64>> {
-    // SAFETY: promised by the caller.
-    unsafe {
-        match array.memory() {
-            RawMemory::Host => array.read(),
-            RawMemory::Cuda { ordinal, .. } => Cuda::shared(ordinal)?.read_array(&on_device(array)?),
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isobar::internals::array::Source;
-use isobar::internals::cuda::problem::Form;
+use isobar::internals::cuda::problem::{DeviceField, Form};
 use isobar::problem::{Coefficient, Field};
 use isobar::stencil::Axis;
 use isobar::{Guess, Outcome, RawArray};
@@ -19,10 +19,11 @@ pub(crate) struct Kept {
     solver: Option<isobar::Solver>,
     /// The system, if its coefficients are on the host.
     system: Option<LinearSystem>,
-    is_regular: Option<bool>,
     /// The numbers of the widths and sides, if they are not the problem's, and what was made of them on a GPU.
     geometry: Option<Vec<f64>>,
     form: Option<Arc<Form>>,
+    /// Right-hand sides in double precision on a GPU.
+    sides: Vec<DeviceField>,
     /// The numbers of solvers made and of updates.
     pub(crate) counts: [usize; 2],
 }
@@ -70,6 +71,14 @@ impl Kept {
         Ok(form)
     }
 
+    /// Returns memory for a right-hand side in double precision on a GPU, number n of a call.
+    pub(crate) fn right_hand_side_on_gpu(&mut self, n: usize, form: &Form) -> Result<RawArray, Failure> {
+        while self.sides.len() <= n {
+            self.sides.push(form.new_field::<f64>()?);
+        }
+        Ok(self.sides[n].array().into())
+    }
+
     /// Gives the solver a matrix, whose coefficients are on this GPU if there is a number. If that is not possible in place, a new solver is made.
     pub(crate) fn take_matrix(
         &mut self,
@@ -79,7 +88,7 @@ impl Kept {
     ) -> Result<(), Failure> {
         // If anything fails, the solver and its system do not fit each other.
         let solver = self.solver.take();
-        (self.system, self.is_regular) = (None, None);
+        self.system = None;
         if let Some(mut solver) = solver
             && matrix.update(&mut solver).is_ok()
         {
@@ -120,7 +129,7 @@ impl Kept {
             pairs.push((RawArray::c_order(side.as_ptr(), shape)?, to));
         }
         // SAFETY: promised by the caller; the vectors outlive the call.
-        let outcomes = unsafe { self.solve_pairs(function.tolerance(kind), &pairs, observer)? };
+        let outcomes = unsafe { self.solve_pairs(function, kind, &pairs, observer)? };
         let mut outcomes = outcomes.iter();
         for ((side, wide), (_, x)) in sides.iter().zip(&wide).zip(systems) {
             // After an interruption there are fewer outcomes than systems.
@@ -140,7 +149,7 @@ impl Kept {
 
     /// Returns the right-hand side of a call's values; none if the solution is to be NaN.
     fn right_hand_side(
-        &mut self,
+        &self,
         function: &Function,
         kind: Values,
         values: Source<'_>,
@@ -153,18 +162,7 @@ impl Kept {
             return Ok(Some(b));
         }
         let values = values.to_vec()?;
-        let wrong = values.iter().position(|value| !value.is_finite());
-        if function.fills() && wrong.is_some() {
-            return Ok(None);
-        }
-        if *self.is_regular.get_or_insert_with(|| self.system.as_ref().is_some_and(LinearSystem::is_regular)) {
-            return Ok(Some(values));
-        }
-        match wrong {
-            // Removing the mean would spread it to all cells.
-            Some(n) => Err(Failure::not_finite(values[n], n, function.template().shape())),
-            None => Ok(Some(self.system()?.project(values))),
-        }
+        Ok((!function.fills() || values.iter().all(|value| value.is_finite())).then_some(values))
     }
 
     /// Solves systems given by their right-hand sides and solutions.
@@ -173,20 +171,24 @@ impl Kept {
     /// See [`Kept::solve`]; a solution may be its own right-hand side.
     pub(crate) unsafe fn solve_pairs(
         &mut self,
-        tolerance: f64,
+        function: &Function,
+        kind: Values,
         pairs: &[(RawArray, RawArray)],
         observer: &mut Observer<'_>,
     ) -> Result<Vec<Outcome>, Failure> {
         let solver = self.solver.as_mut().ok_or_else(missing)?;
-        solver.set_tolerance(tolerance)?;
-        // SAFETY: promised by the caller.
-        Ok(unsafe {
-            match pairs {
-                [] => Vec::new(),
-                [(b, x)] => vec![solver.solve_raw(b, x, Guess::Zero, observer)?],
-                _ => solver.solve_many_raw(pairs.iter().copied(), Guess::Zero, observer)?,
+        solver.set_tolerance(function.tolerance(kind))?;
+        let mut solve = |solver: &mut isobar::Solver| {
+            // SAFETY: promised by the caller.
+            unsafe {
+                match pairs {
+                    [] => Ok(Vec::new()),
+                    [(b, x)] => solver.solve_raw(b, x, Guess::Zero, observer).map(|outcome| vec![outcome]),
+                    _ => solver.solve_many_raw(pairs.iter().copied(), Guess::Zero, observer),
+                }
             }
-        })
+        };
+        Ok(if kind == Values::Projected { solver.projecting(solve)? } else { solve(solver)? })
     }
 
     /// Returns the system of coefficients on the host.

@@ -48,7 +48,7 @@ impl Solver {
         Ok(Self { inner, label, description, setup: clock.elapsed().as_secs_f64() })
     }
 
-    /// Solves A u = b; the first guess is the content of `u`, or 0.
+    /// Solves A u = b; the first guess is the content of `u`, or 0. If it `projects`, the part of b that A cannot produce is removed.
     fn solve(
         &self,
         py: Python<'_>,
@@ -56,11 +56,15 @@ impl Solver {
         u: Array,
         from_u: bool,
         progress: Option<Py<PyAny>>,
+        projects: bool,
     ) -> PyResult<Outcome> {
         let clock = Instant::now();
         let inner = self.watch(py, progress, |solver, watch| {
             // SAFETY: the Python part keeps both arrays alive during the call.
-            unsafe { solver.solve_raw(&b.0, &u.0, guess(from_u), &mut |seen| watch.observe(seen)) }
+            let mut solve = |solver: &mut isobar::Solver| unsafe {
+                solver.solve_raw(&b.0, &u.0, guess(from_u), &mut |seen| watch.observe(seen))
+            };
+            if projects { solver.projecting(solve) } else { solve(solver) }
         })?;
         Ok(self.outcome(inner, clock.elapsed().as_secs_f64()))
     }

@@ -267,12 +267,6 @@ impl System {
         self.inner.is_symmetric()
     }
 
-    /// Returns whether all cells are active and the solution is unique.
-    #[getter]
-    fn is_regular(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.inner.is_regular())
-    }
-
     /// Returns this system with other coefficients.
     fn with_coefficients(&self, py: Python<'_>, kappa: Vec<Array>, reaction: Option<Array>) -> PyResult<Self> {
         let shape = self.inner.shape();
@@ -282,12 +276,6 @@ impl System {
             let inner = self.inner.with_coefficients(coefficient, reaction).map_err(raise_case)?;
             Ok(Self { inner })
         })
-    }
-
-    /// Projects values onto the range of A.
-    fn project<'py>(&self, py: Python<'py>, values: Array) -> PyResult<Bound<'py, PyByteArray>> {
-        let values = read(self.inner.shape(), "xbar", &values, Array::values)?;
-        bytes_of(py, &py.detach(|| self.inner.project(values)))
     }
 
     /// Returns the volumes of cells, 0 for inactive cells.

@@ -8,7 +8,7 @@ import pytest
 import isobar
 from isobar._gradient import SIDES, pulled_back, side_gradient
 from isobar._libraries import operations
-from isobar._on_gpu import Affine, Coefficients
+from isobar._on_gpu import Affine
 from isobar._problems import Problem
 from test_cuda import on_card
 
@@ -16,7 +16,7 @@ needs_gpu = pytest.mark.skipif(not on_card(), reason="no NVIDIA GPU")
 
 
 def cases():
-    """Yield names, and arguments of `Diffusion`, of all kinds of sides, widths and numbers of κ."""
+    """Yield names, and arguments of `Diffusion`, of all kinds of sides, widths, masks, points and numbers of κ."""
     rng = np.random.default_rng(11)
     shape = (4, 6, 8)
     uneven = tuple(rng.uniform(0.5, 2.0, n) for n in shape)
@@ -29,8 +29,29 @@ def cases():
     yield "uneven", (tuple(kappa),), {"boundary": sides, "spacing": uneven, "reaction": rng.uniform(0.0, 2.0, shape)}
     yield "two", (tuple(kappa[:2]),), {"boundary": {"x": "periodic", "bottom": 1.0}, "spacing": (0.5, 1.0, 2.0)}
     yield "holes", (some,), {"boundary": {"all": 1.0}, "reaction": 0.1}
+    points = {"sources": [{"i": 1, "j": 2, "rate": 3.0}], "wells": [{"i": 5, "j": 4, "k": [1, 2], "value": 2.0, "radius": 0.01}]}
+    active = rng.random(shape) < 0.8
+    active[:, 2, 1] = active[1, 4, 5] = True
+    yield "masked", (some + 0.1,), {"boundary": {"west": 1.0, "top": robin_of(rng, shape[1:])}, "active": active}
+    yield "points", (kappa[0],), {"boundary": {"y": "periodic"}, **points}
+    yield "points, masked", (tuple(kappa),), {"spacing": uneven, "active": active, "reaction": rng.uniform(0.0, 2.0, shape), **points}
     yield "plane", (kappa[0][0],), {"boundary": {"y": "periodic", "west": 3.0}}
     yield "line", (kappa[0][0, 0],), {"boundary": {"west": 3.0}}
+
+
+def robin_of(rng, faces):
+    return {"robin": {"coefficient": rng.uniform(0.5, 3.0, faces), "value": 2.0}}
+
+
+def there(kappa, spacing=None, boundary=None, active=None, reaction=None, sources=(), wells=()):
+    """Return the problem that arrays on a GPU make, made of arrays of NumPy."""
+    problem = object.__new__(isobar.Diffusion)
+    problem._make_on_gpu(kappa if isinstance(kappa, tuple) else (kappa,), spacing, boundary, active, reaction, sources, wells)
+    return problem
+
+
+def applied(problem, x):
+    return isobar.Solver(problem, device="cpu").apply(x)
 
 
 CASES = {name: given for name, *given in cases()}
@@ -39,15 +60,19 @@ CASES = {name: given for name, *given in cases()}
 @pytest.mark.parametrize("name", CASES)
 def test_coefficients_make_the_problem_that_they_are_of(name):
     (kappa,), options = CASES[name]
-    problem = isobar.Diffusion(kappa, **options)
-    fields = kappa if isinstance(kappa, tuple) else (kappa,)
-    coefficients = Coefficients(fields, options.get("reaction"), None, problem._residual)
+    problem, same = isobar.Diffusion(kappa, **options), there(kappa, **options)
+    coefficients = same._on_gpu
+    assert coefficients.suits_gpu and same.shape == problem.shape
     f = np.random.default_rng(3).standard_normal(problem.shape)
     for body in (None, 2.0, f):
         np.testing.assert_allclose(coefficients.rhs(body, problem.shape), problem.rhs(body), rtol=1e-13, atol=1e-15)
     x = np.random.default_rng(4).standard_normal(problem.shape)
-    apply = lambda problem: isobar.Solver(problem, device="cpu").apply(x)
-    np.testing.assert_allclose(apply(Problem(coefficients.system(), problem._dimensions)), apply(problem), rtol=1e-12, atol=1e-13)
+    expected = applied(problem, x)
+    assert "_system" not in same.__dict__
+    for made in (Problem(coefficients.system(), problem._dimensions), same, same.replace(kappa)):
+        np.testing.assert_allclose(applied(made, x), expected, rtol=1e-12, atol=1e-13)
+    (reaction, active), (wanted, mask) = same._own_fields(), problem._own_fields()
+    assert np.array_equal(active, mask) and np.array_equal(reaction, wanted if mask is None or wanted is None else np.where(mask, wanted, 0.0))
     np.testing.assert_allclose(Affine(problem).rhs(f), problem.rhs(f), rtol=1e-13, atol=1e-13)
     adjoint = np.random.default_rng(5).standard_normal(problem.shape)
     for fixed_b in (False, True):
@@ -62,13 +87,33 @@ def test_coefficients_make_the_problem_that_they_are_of(name):
     np.testing.assert_allclose(coefficients.by_density(x, adjoint, problem.shape, of_reaction=False), problem._volumes() * adjoint, rtol=1e-14)
 
 
-def test_what_is_known_without_the_host_is_true():
-    for kappa, options in CASES.values():
-        (kappa,) = kappa
-        problem = isobar.Diffusion(kappa, **options)
-        fields = kappa if isinstance(kappa, tuple) else (kappa,)
-        known = Coefficients(fields, options.get("reaction"), None, problem._residual).is_regular()
-        assert known is None or problem._is_regular()
+def test_numbers_in_inactive_cells_do_not_matter():
+    (kappa,), options = CASES["points, masked"]
+    closed = lambda field: np.where(options["active"], field, np.nan)
+    same = there(tuple(map(closed, kappa)), **{**options, "reaction": closed(options["reaction"])})
+    x = np.random.default_rng(4).standard_normal(same.shape)
+    assert same._on_gpu.suits_gpu
+    np.testing.assert_array_equal(applied(same, x), applied(isobar.Diffusion(kappa, **options), x))
+    below = there(kappa, **{**options, "reaction": np.where(options["active"], 0.5, -1.0)})
+    assert below._on_gpu.suits_gpu and not there(kappa, **{**options, "reaction": -1.0})._on_gpu.suits_gpu
+
+
+def test_misuse_of_points():
+    kappa = np.ones((4, 6, 8))
+    for points, words in (
+        ({"sources": [{"i": 8, "j": 0, "rate": 1.0}]}, "outside the grid"),
+        ({"sources": [{"i": 1, "j": 2, "rate": float("nan")}]}, "finite"),
+        ({"wells": [{"i": 1, "j": 2, "value": 1.0, "radius": 0.0}]}, "positive radius"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            there(kappa, **points)
+    kappa[:, 2, 1] = 0.0
+    for points, words in (
+        ({"sources": [{"i": 1, "j": 2, "rate": 1.0}]}, "inactive cells only"),
+        ({"wells": [{"i": 3, "j": 3, "value": 1.0, "radius": 0.1}]}, "only reaches"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            there(kappa, **points)._on_gpu.system()
 
 
 def test_residual_is_that_of_the_matrix():
@@ -92,14 +137,13 @@ def test_large_values_on_sides_take_no_digits_of_sources():
 def test_coefficients_are_copies():
     kappa, reaction, active = np.full((4, 5, 6), 2.0), np.full((4, 5, 6), 0.5), np.ones((4, 5, 6))
     problem = isobar.Diffusion(kappa, reaction=reaction)
-    coefficients = Coefficients((kappa,), reaction, active, problem._residual)
+    coefficients = there(kappa, active=active, reaction=reaction)._on_gpu
     kappa *= 7
     reaction *= 7
     active[:] = 0
     x = np.random.default_rng(4).standard_normal(problem.shape)
     for found in (coefficients, coefficients.replaced((np.full((4, 5, 6), 2.0),))):
-        apply = lambda problem: isobar.Solver(problem, device="cpu").apply(x)
-        np.testing.assert_allclose(apply(Problem(found.system(), 3)), apply(problem), rtol=1e-13)
+        np.testing.assert_allclose(applied(Problem(found.system(), 3), x), applied(problem, x), rtol=1e-13)
 
 
 def test_arrays_on_the_host_have_no_operations_on_a_gpu():
@@ -124,8 +168,8 @@ def on_both(library, name):
     to, back = to_gpu(library)
     (kappa,), options = CASES[name]
     moved = lambda kappa: tuple(map(to, kappa)) if isinstance(kappa, tuple) else to(kappa)
-    there = {**options, "reaction": to(options["reaction"])} if np.ndim(options.get("reaction")) else options
-    return to, back, moved, isobar.Diffusion(kappa, **options), isobar.Diffusion(moved(kappa), **there)
+    of_cells = {name: to(options[name]) for name in ("reaction", "active") if np.ndim(options.get(name))}
+    return to, back, moved, isobar.Diffusion(kappa, **options), isobar.Diffusion(moved(kappa), **{**options, **of_cells})
 
 
 @needs_gpu
@@ -180,8 +224,7 @@ def test_derivatives_on_a_gpu(library, name):
         pulled = pulled_back(host, back(result.x), back(found.b), fixed_b)
         for here, there in zip(several(found), pulled):
             np.testing.assert_allclose(back(here), there, atol=1e-12 * abs(there).max())
-    if name in ("fixed", "uneven", "two", "plane", "line"):
-        assert "_system" not in problem.__dict__
+    assert "_system" not in problem.__dict__
     with pytest.raises(ValueError, match="side"):
         found.side("middle")
     # What is not on the GPU is computed on the host.
@@ -190,11 +233,35 @@ def test_derivatives_on_a_gpu(library, name):
 
 
 @needs_gpu
+@pytest.mark.parametrize("library", ["cupy", "torch", "jax"])
+def test_free_constants_on_a_gpu(library):
+    pytest.importorskip(library)
+    to, back = to_gpu(library)
+    rng = np.random.default_rng(8)
+    kappa, f, xbar = rng.uniform(0.5, 2.0, (3, 6, 8, 10))
+    # Two pockets, and a mask on the host.
+    active = np.ones(kappa.shape, bool)
+    active[:, :, 4] = False
+    for pocket in (f[:, :, :4], f[:, :, 5:]):
+        pocket -= pocket.mean()
+    host, problem = isobar.Diffusion(kappa, active=active), isobar.Diffusion(to(kappa), active=active)
+    result = isobar.Solver(problem, tolerance=1e-10).solve(problem.rhs(to(f)))
+    of_host = isobar.Solver(host, device="cpu", tolerance=1e-12).solve(host.rhs(f))
+    found, expected = result.gradient(to(xbar)), of_host.gradient(xbar)
+    assert "_system" not in problem.__dict__
+    for here, wanted in ((result.x, of_host.x), (found.b, expected.b), (found.kappa, expected.kappa), (found.f, expected.f)):
+        np.testing.assert_allclose(back(here), wanted, atol=1e-6 * abs(wanted).max())
+    assert not back(result.x)[:, :, 4].any() and not back(found.b)[:, :, 4].any()
+    with pytest.raises(ValueError, match="has no solution"):
+        isobar.Solver(problem).solve(problem.rhs(1.0))
+
+
+@needs_gpu
 def test_what_needs_the_host():
     cupy = pytest.importorskip("cupy")
     kappa = np.random.default_rng(7).uniform(1.0, 9.0, (5, 7, 9))
     there = cupy.asarray(kappa)
-    for options in ({"boundary": {"x": "periodic", "bottom": 0.0}}, {"active": kappa > 2.0, "boundary": {"x": 0.0}}, {"reaction": -0.1, "boundary": {"x": 0.0}}):
+    for options in ({"boundary": {"x": "periodic", "bottom": 0.0}}, {"reaction": -0.1, "boundary": {"x": 0.0}}):
         host, problem = isobar.Diffusion(kappa, **options), isobar.Diffusion(there, **options)
         assert not problem._on_gpu.suits_gpu
         f = np.random.default_rng(3).standard_normal(kappa.shape)
@@ -207,6 +274,10 @@ def test_what_needs_the_host():
     solver = isobar.Solver(constant)
     assert solver.method == "direct" and isobar.Solver(constant, device="cpu").device.startswith("cpu")
     solver.solve(constant.rhs(1.0))
+    masked = isobar.Diffusion(there, active=kappa > 2.0, boundary={"x": 0.0})
+    x = isobar.Solver(masked).solve(masked.rhs(1.0)).x
+    expected = isobar.Solver(isobar.Diffusion(kappa, active=kappa > 2.0, boundary={"x": 0.0}), tolerance=1e-10)
+    np.testing.assert_allclose([isobar.Solver(masked).flux(x, "west")], [expected.flux(expected.solve(expected._problem.rhs(1.0)).x, "west")], rtol=1e-5)
     problem = isobar.Diffusion(there, boundary={"x": 0.0})
     assert len(problem.coordinates[0]) == 5 and problem.to_scipy().shape == (315, 315)
     # A change after the problem was made is none of it.
@@ -234,4 +305,9 @@ def test_misuse_on_a_gpu():
         values[1, 2, 3] = bad
         with pytest.raises(ValueError, match="coefficient"):
             isobar.Solver(isobar.Diffusion(values, boundary={"x": 0.0}))
+    for points, words in ({"sources": [{"i": 1, "j": 2, "rate": 1.0}]}, "inactive cells only"), ({"wells": [{"i": 3, "j": 3, "value": 1.0, "radius": 0.1}]}, "only reaches"):
+        values = cupy.random.default_rng(1).uniform(1.0, 2.0, (4, 6, 8))
+        values[:, 2, 1] = 0.0
+        with pytest.raises(ValueError, match=words):
+            isobar.Solver(isobar.Diffusion(values, boundary={"x": 0.0}, **points))
     assert isobar.Diffusion(cupy.ones((4, 6, 8), dtype=cupy.int32), boundary={"x": 0.0}).rhs(1.0).dtype == cupy.float64

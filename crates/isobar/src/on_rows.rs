@@ -7,7 +7,7 @@ use isobar_core::build::{Balance, Description, Solve};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Patch, Shape};
 use isobar_core::operator::Guess;
-use isobar_core::options::SolverOptions;
+use isobar_core::options::{Compatibility, SolverOptions};
 use isobar_core::outcome::Outcome;
 use isobar_core::solver::Observer;
 use isobar_dist::{Communicator, Ranks, together};
@@ -137,6 +137,10 @@ impl<S: OnRanks> Solve<S> for OnRows<S> {
     fn balance(&mut self) -> Result<Balance> {
         let world = Arc::clone(&self.world);
         together(&*world, || self.part.balance())
+    }
+
+    fn set_compatibility(&mut self, compatibility: Compatibility) -> Compatibility {
+        self.part.set_compatibility(compatibility)
     }
 
     fn description(&self) -> &Description {

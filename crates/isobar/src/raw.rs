@@ -9,6 +9,7 @@ use isobar_core::operator::Guess;
 use isobar_core::outcome::Outcome;
 use isobar_core::real::{Precision, Real};
 use isobar_core::solver::Observer;
+use isobar_cuda::Cuda;
 
 use crate::arrays::{Input, Output};
 use crate::solver::Solver;
@@ -231,28 +232,34 @@ impl RawArray {
         })
     }
 
-    /// Returns its values in C order, (nz, ny, nx).
+    /// Returns its values on the host in C order, (nz, ny, nx).
     ///
     /// # Errors
-    /// See [`RawArray::source`]; [`Error::Unsupported`] for an array on a device.
+    /// See [`RawArray::source`]; the errors of the device.
     ///
     /// # Safety
     /// See [`RawArray::source`]; the promise holds until this returns.
     pub unsafe fn read(&self) -> Result<Vec<f64>> {
         // SAFETY: promised by the caller.
-        unsafe { self.source()? }.to_vec()
+        match unsafe { self.source()? } {
+            Source::Device(array) => Cuda::shared(array.device())?.read_array(&array),
+            on_host => on_host.to_vec(),
+        }
     }
 
     /// Sets its values, which are in C order, (nz, ny, nx).
     ///
     /// # Errors
-    /// See [`RawArray::target`]; [`Error::Shape`] for another number of values; [`Error::Unsupported`] for an array on a device.
+    /// See [`RawArray::target`]; [`Error::Shape`] for another number of values; the errors of the device.
     ///
     /// # Safety
     /// See [`RawArray::target`]; the promise holds until this returns.
     pub unsafe fn write(&self, values: &[f64]) -> Result<()> {
         // SAFETY: promised by the caller.
-        unsafe { self.target()? }.write(values)
+        match unsafe { self.target()? } {
+            Target::Device(array) => Cuda::shared(array.device())?.write_array(values, &array),
+            mut on_host => on_host.write(values),
+        }
     }
 
     /// Calls a function with an array to read and one to write, which may overlap: on the host an overlapping source is
@@ -380,6 +387,15 @@ impl Solver {
     pub unsafe fn precondition_raw(&mut self, r: &RawArray, z: &RawArray, iterations: usize) -> Result<()> {
         // SAFETY: promised by the caller.
         unsafe { RawArray::with(r, z, |r, z| self.precondition(r, z, iterations)) }
+    }
+}
+
+impl From<DeviceArray> for RawArray {
+    fn from(array: DeviceArray) -> Self {
+        let memory = RawMemory::Cuda { ordinal: array.device(), stream: array.stream() };
+        let strides = array.strides().map(usize::cast_signed);
+        let (pointer, precision) = (array.pointer() as usize, array.precision());
+        Self { pointer, shape: array.shape(), strides, precision, memory }
     }
 }
 

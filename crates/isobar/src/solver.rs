@@ -6,7 +6,7 @@ use isobar_core::build::{Arrays, Balance, Description, of_system, solve_many};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
-use isobar_core::options::{Method, Preconditioner, SolverOptions};
+use isobar_core::options::{Compatibility, Method, Preconditioner, SolverOptions};
 use isobar_core::outcome::Outcome;
 use isobar_core::precond::OwnPreconditioner;
 use isobar_core::real::Precision;
@@ -252,6 +252,36 @@ impl Solver {
     /// the device.
     pub fn update(&mut self, matrix: &impl Matrix) -> Result<()> {
         matrix.update(self.inner.get_mut()?)
+    }
+
+    /// Calls a function that solves with this solver, and meanwhile removes the part of right-hand sides that a singular matrix cannot produce, whatever
+    /// the options say: adjoint solves need that, whose right-hand sides are derivatives.
+    ///
+    /// ```
+    /// # use isobar::problem::{Coefficient, DiffusionProblem};
+    /// # use isobar::{Device, Shape, Solver};
+    /// # fn main() -> isobar::Result<()> {
+    /// let closed = DiffusionProblem::new(Shape::new(4, 1, 1), Coefficient::Isotropic(vec![1.0; 4]));
+    /// let mut solver = Solver::builder(&closed.stencil()?).device(&Device::cpu_with_threads(1)?).tolerance(1e-12).build()?;
+    /// let (derivative, mut adjoint) = (vec![1.0, 0.0, 0.0, 0.0], vec![0.0; 4]);
+    /// assert!(solver.solve(&derivative, &mut adjoint).is_err());
+    /// assert!(solver.projecting(|solver| solver.solve(&derivative, &mut adjoint))?.converged());
+    /// assert!(adjoint[0] > adjoint[3] && adjoint.iter().sum::<f64>().abs() < 1e-12);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of the function; [`Error::Device`](crate::Error::Device) after a `fork()`.
+    pub fn projecting<R>(&mut self, solve: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
+        let before = self.set_compatibility(Compatibility::Project)?;
+        let solved = solve(self);
+        self.set_compatibility(before)?;
+        solved
+    }
+
+    fn set_compatibility(&mut self, compatibility: Compatibility) -> Result<Compatibility> {
+        Ok(each!(self.inner.get_mut()?, solver => solver.set_compatibility(compatibility)))
     }
 
     /// Computes sums of the last solution of a diffusion matrix, without a copy of it.

@@ -145,3 +145,15 @@ fn passes_check_shapes_and_places() {
     assert!(refused.contains("in the memory of a GPU where one of the host is needed"), "{refused}");
     assert!(Field::read(device.into()).is_err() && Target::from(device).write(&data).is_err());
 }
+
+#[test]
+fn columns_of_an_array_on_a_device_begin_at_their_first_layer() {
+    // SAFETY: nothing reads it.
+    let array = unsafe { DeviceArray::new::<f32>(4096, Shape::new(5, 4, 3), [1, 5, 20], 0) }.on_stream(7);
+    let column = array.column([2, 3], [1, 2]).unwrap();
+    assert_eq!((column.pointer(), column.shape()), (4096 + 4 * (2 + 15 + 20), Shape::new(1, 1, 2)));
+    assert_eq!((column.strides(), column.stream()), (array.strides(), Some(7)));
+    for (place, layers) in [([5, 0], [0, 0]), ([0, 4], [0, 0]), ([0, 0], [2, 1]), ([0, 0], [0, 3])] {
+        assert!(array.column(place, layers).is_err());
+    }
+}

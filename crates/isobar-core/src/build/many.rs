@@ -171,7 +171,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(Some(Self {
             queue,
             beside: Vec::new(),
-            null_space: null_space(&capabilities, &self.stencil, &self.options)?,
+            null_space: null_space(&capabilities, &self.stencil)?,
             scratch: backend.zeros(&scratch_layout(&capabilities, self.scaled.is_some())?)?,
             b: vector()?,
             u: vector()?,
@@ -220,7 +220,7 @@ mod tests {
     use crate::array::{ArrayView, ArrayViewMut};
     use crate::build::{Balance, Description};
     use crate::layout::Shape;
-    use crate::options::SolverOptions;
+    use crate::options::{Compatibility, SolverOptions};
     use crate::outcome::Stop;
     use crate::reference::Reference;
     use crate::stencil::{Coefficients, Diffusion, Side};
@@ -289,6 +289,10 @@ mod tests {
 
         fn balance(&mut self) -> Result<Balance> {
             self.system.balance()
+        }
+
+        fn set_compatibility(&mut self, compatibility: Compatibility) -> Compatibility {
+            self.system.set_compatibility(compatibility)
         }
 
         fn description(&self) -> &Description {

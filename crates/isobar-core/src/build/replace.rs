@@ -89,6 +89,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.description.bytes -= self.iteration.workspace_bytes();
         self.description.coefficient_bytes += coefficient_bytes;
         self.description.traffic = made.traffic();
+        let options = SolverOptions { compatibility: self.options.compatibility, ..options };
         (self.iteration, self.updates, self.options) = (made, updates, options);
         self.beside.clear();
         Ok(())

@@ -6,7 +6,7 @@ use crate::backend::Shares;
 use crate::error::Result;
 use crate::layout::Shape;
 use crate::operator::Guess;
-use crate::options::Smoother;
+use crate::options::{Compatibility, Smoother};
 use crate::outcome::{Outcome, Stop};
 use crate::real::Precision;
 use crate::solver::Observer;
@@ -103,6 +103,9 @@ pub trait Solve<S>: Send {
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) for matrices other than diffusion; the errors of the device.
     fn balance(&mut self) -> Result<Balance>;
+
+    /// Changes what later solves do with the part of a right-hand side that a singular matrix cannot produce, and returns what they did before.
+    fn set_compatibility(&mut self, compatibility: Compatibility) -> Compatibility;
 
     /// Describes the solver.
     fn description(&self) -> &Description;

@@ -11,7 +11,7 @@ use crate::backend::{AggregateBackend, AggregateMap, Scalar, copy_bandwidth};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, Diagonal, Guess};
-use crate::options::{Judge, Method, Norm, Preconditioner, SolverOptions, check_tolerance};
+use crate::options::{Compatibility, Judge, Method, Norm, Preconditioner, SolverOptions, check_tolerance};
 use crate::outcome::Outcome;
 use crate::policy::begin::{Beginning, Direct, begin};
 use crate::precond::{NullSpace, OwnPreconditioner};
@@ -154,7 +154,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         }
         backend.prepare(stencil, &operator, &options)?;
         let capabilities = backend.capabilities(&operator);
-        let null_space = null_space(&capabilities, stencil, &options)?;
+        let null_space = null_space(&capabilities, stencil)?;
         let is_floating = null_space.as_ref().is_some_and(NullSpace::is_floating);
         let Parts { made: iteration, levels, mut notes, coefficient_bytes, updates } =
             assemble(backend, stencil, &options, &operator, own, factors.as_ref(), is_floating)?;
@@ -229,10 +229,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
 pub(super) fn null_space<B: Supports<S>, S: Stencil>(
     capabilities: &Capabilities<B, f64>,
     stencil: &S,
-    options: &SolverOptions,
 ) -> Result<Option<NullSpace<B>>> {
     let aggregates = capabilities.aggregates.clone().filter(|_| stencil.check_iterated().is_ok());
-    aggregates.map(|operator| NullSpace::new(operator, options.compatibility)).transpose()
+    aggregates.map(NullSpace::new).transpose()
 }
 
 /// Returns the layout of the scratch for norms.
@@ -402,6 +401,11 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         Ok(Balance { outflow: -outflow, excess, work })
     }
 
+    fn set_compatibility(&mut self, compatibility: Compatibility) -> Compatibility {
+        self.beside.iter_mut().for_each(|other| other.options.compatibility = compatibility);
+        std::mem::replace(&mut self.options.compatibility, compatibility)
+    }
+
     fn description(&self) -> &Description {
         &self.description
     }
@@ -473,7 +477,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let was_floating = self.is_floating();
         match &mut self.null_space {
             Some(space) if stencil.check_iterated().is_ok() => space.update()?,
-            space => *space = null_space(&self.capabilities, stencil, &self.options)?,
+            space => *space = null_space(&self.capabilities, stencil)?,
         }
         if is_left {
             return self.leave_direct();

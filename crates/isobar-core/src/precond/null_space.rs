@@ -23,7 +23,6 @@ pub struct Removed {
 /// The null space of a matrix on a device, and its inactive cells.
 pub struct NullSpace<B: AggregateBackend> {
     operator: Arc<dyn AggregateOperator<B, f64>>,
-    compatibility: Compatibility,
     scalars: B::Scalars,
     found: Option<Found<B>>,
 }
@@ -53,10 +52,10 @@ impl<B: AggregateBackend> NullSpace<B> {
     ///
     /// # Errors
     /// [`Error::Invalid`] where no cell is active; see [`crate::backend::Backend::zeros`].
-    pub fn new(operator: Arc<dyn AggregateOperator<B, f64>>, compatibility: Compatibility) -> Result<Self> {
+    pub fn new(operator: Arc<dyn AggregateOperator<B, f64>>) -> Result<Self> {
         let scalars = operator.backend().scalars()?;
         let found = Found::new(&*operator, operator.components()?)?;
-        Ok(Self { operator, compatibility, scalars, found })
+        Ok(Self { operator, scalars, found })
     }
 
     /// Finds them again, after a change of the coefficients.
@@ -75,12 +74,16 @@ impl<B: AggregateBackend> NullSpace<B> {
     /// Removes the part of b that no u can produce; returns nothing where there is none.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where that part exceeds what a solve to `tolerance` could ignore, unless the options ask for
-    /// projection; the errors of the device.
-    pub fn make_compatible(&mut self, b: &mut B::Vector<f64>, tolerance: f64) -> Result<Option<Removed>> {
-        let Self { operator, compatibility, scalars, found } = self;
+    /// [`Error::Invalid`] where that part exceeds what a solve to `tolerance` could ignore, unless it is to be projected out; the errors of the device.
+    pub fn make_compatible(
+        &mut self,
+        b: &mut B::Vector<f64>,
+        tolerance: f64,
+        compatibility: Compatibility,
+    ) -> Result<Option<Removed>> {
+        let Self { operator, scalars, found } = self;
         let Some(found) = found else { return Ok(None) };
-        found.make_compatible(&**operator, b, tolerance, *compatibility, scalars).map(Some)
+        found.make_compatible(&**operator, b, tolerance, compatibility, scalars).map(Some)
     }
 
     /// Gives u the mean 0 over every floating component, and 0 in inactive cells.

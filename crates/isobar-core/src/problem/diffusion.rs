@@ -1,42 +1,13 @@
 //! Diffusion with given coefficients, boundary conditions, sources and wells.
 
-use std::f64::consts::PI;
 use std::sync::Arc;
 
+use super::wells::{Source, Well};
 use super::{Boundary, Coefficient, SideFields, Spacing};
 use crate::error::{Error, Result};
 use crate::execute::{Host, rows, shared};
 use crate::layout::Shape;
 use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread};
-
-/// A source of given strength in a vertical range of cells.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Source {
-    /// Column in x.
-    pub i: usize,
-    /// Column in y.
-    pub j: usize,
-    /// First and last layer.
-    pub k: [usize; 2],
-    /// Total strength, spread over the active cells of the range in proportion to κ_h times their height;
-    /// negative for a sink.
-    pub rate: f64,
-}
-
-/// A well that holds u at a given value, in a vertical range of cells.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Well {
-    /// Column in x.
-    pub i: usize,
-    /// Column in y.
-    pub j: usize,
-    /// First and last layer.
-    pub k: [usize; 2],
-    /// The value of u in the well.
-    pub value: f64,
-    /// Its radius.
-    pub radius: f64,
-}
 
 /// The equation −∇·(κ∇u) + c u = f on a box of nx × ny × nz cells, by cell-centred finite volumes.
 #[derive(Clone, Debug, PartialEq)]
@@ -178,24 +149,14 @@ impl DiffusionProblem {
         self.checked().map(|_| ())
     }
 
-    /// Checks the widths of cells, the sides, and the places of sources and wells only.
+    /// Checks the widths of cells, the sides, and what sources and wells are apart from κ of their cells.
     ///
     /// # Errors
     /// [`Error::Shape`] and [`Error::Invalid`] for them.
     pub fn check_form(&self) -> Result<()> {
         self.check_spacing()?;
         self.check_sides()?;
-        let sources = self.sources.iter().enumerate().map(|(n, at)| ("diffusion.sources", n, [at.i, at.j], at.k));
-        let wells = self.wells.iter().enumerate().map(|(n, at)| ("diffusion.wells", n, [at.i, at.j], at.k));
-        sources.chain(wells).try_for_each(|(key, n, column, layers)| self.check_place(key, n, column, layers))
-    }
-
-    fn check_place(&self, key: &str, n: usize, [i, j]: [usize; 2], [first, last]: [usize; 2]) -> Result<()> {
-        if i < self.shape.nx && j < self.shape.ny && first <= last && last < self.shape.nz {
-            return Ok(());
-        }
-        let where_to = format!("the grid of {} cells, counted from 0", self.shape);
-        Err(Error::invalid(key, format!("entry {n} lies at ({i}, {j}), layers {first} to {last}, outside {where_to}")))
+        self.check_places()
     }
 
     fn check_spacing(&self) -> Result<()> {
@@ -262,79 +223,9 @@ impl DiffusionProblem {
             ));
         }
         self.check_sides()?;
-        for (n, source) in self.sources.iter().enumerate() {
-            self.completed("diffusion.sources", n, [source.i, source.j], source.k)?;
-            if !source.rate.is_finite() {
-                return Err(Error::invalid(
-                    "diffusion.sources",
-                    format!(
-                        "entry {n} at ({}, {}) has the rate {}; use a finite number",
-                        source.i, source.j, source.rate
-                    ),
-                ));
-            }
-        }
-        for (n, well) in self.wells.iter().enumerate() {
-            self.completed("diffusion.wells", n, [well.i, well.j], well.k)?;
-            if !(well.radius > 0.0 && well.value.is_finite()) {
-                return Err(Error::invalid(
-                    "diffusion.wells",
-                    format!(
-                        "entry {n} at ({}, {}) has the radius {} and the value {}; use a positive radius and a finite value",
-                        well.i, well.j, well.radius, well.value
-                    ),
-                ));
-            }
-            let reach = self.equivalent_radius([well.i, well.j, well.k[0]]);
-            if well.radius >= reach {
-                return Err(Error::invalid(
-                    "diffusion.wells",
-                    format!(
-                        "entry {n} at ({}, {}) has the radius {}, but its cell only reaches {reach:.3e}; use a smaller one",
-                        well.i, well.j, well.radius
-                    ),
-                ));
-            }
-        }
+        self.check_places()?;
+        self.check_points(|column, layers| Ok([Axis::X, Axis::Y].map(|axis| self.open_column(axis, column, layers))))?;
         Ok(CheckedProblem { problem: self, spreads, has_all_cells })
-    }
-
-    /// Returns the active cells of a vertical range.
-    pub(super) fn completed(
-        &self,
-        key: &str,
-        n: usize,
-        [i, j]: [usize; 2],
-        [first, last]: [usize; 2],
-    ) -> Result<Vec<[usize; 3]>> {
-        self.check_place(key, n, [i, j], [first, last])?;
-        let cells: Vec<[usize; 3]> = (first..=last)
-            .map(|k| [i, j, k])
-            .filter(|&at| self.is_active(at) && self.half(Axis::X, at) > 0.0)
-            .collect();
-        if cells.is_empty() {
-            return Err(Error::invalid(
-                key,
-                format!("entry {n} at ({i}, {j}), layers {first} to {last}, lies in inactive cells only; move it"),
-            ));
-        }
-        Ok(cells)
-    }
-
-    /// Returns the distance at which the pressure of a well's cell holds (Peaceman, 1983), for κ_x ≠ κ_y too.
-    pub(super) fn equivalent_radius(&self, at: [usize; 3]) -> f64 {
-        let n = self.cell(at);
-        let ratio = (self.coefficient.along(Axis::Y)[n] / self.coefficient.along(Axis::X)[n]).sqrt();
-        let ratio = if ratio.is_finite() && ratio > 0.0 { ratio } else { 1.0 };
-        let [dx, dy, _] = self.widths(at);
-        0.28 * (ratio * dx * dx + dy * dy / ratio).sqrt() / (ratio.sqrt() + ratio.sqrt().recip())
-    }
-
-    /// Returns the well index of a cell, 2π √(κ_x κ_y) d_z / ln(r_e / r).
-    pub(super) fn well_index(&self, well: &Well, at: [usize; 3]) -> f64 {
-        let n = self.cell(at);
-        let kappa = (self.coefficient.along(Axis::X)[n] * self.coefficient.along(Axis::Y)[n]).sqrt();
-        2.0 * PI * kappa * self.widths(at)[2] / (self.equivalent_radius(at) / well.radius).ln()
     }
 
     /// Makes the matrix.

@@ -26,13 +26,14 @@ mod sides;
 mod spacing;
 #[cfg(test)]
 mod tests;
+mod wells;
 
 use std::f64::consts::PI;
 
 use serde::{Deserialize, Serialize};
 
 pub use coefficient::{Coefficient, Field};
-pub use diffusion::{CheckedProblem, DiffusionProblem, Source, Weight, Well};
+pub use diffusion::{CheckedProblem, DiffusionProblem, Weight};
 pub use faces::{FaceGradient, FaceProblem};
 pub use flux::{Flow, SIDES};
 pub use gradient::SideGradient;
@@ -43,6 +44,7 @@ pub use phases::Phases;
 pub use points::PointProblem;
 pub use sides::{Boundary, SideFields};
 pub use spacing::Spacing;
+pub use wells::{Source, Well};
 
 /// Right-hand sides that any implementation can reproduce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

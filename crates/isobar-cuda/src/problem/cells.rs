@@ -30,7 +30,10 @@ impl DeviceField {
 
 impl Form {
     /// Allocates an array of the grid's shape.
-    pub(super) fn field<S: Real>(&self) -> Result<DeviceField> {
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where the GPU has too little memory.
+    pub fn new_field<S: Real>(&self) -> Result<DeviceField> {
         let what = format!("a coefficient of {} cells", self.shape);
         let memory = Buffer::new(self.cuda.context(), self.shape.cells() * size_of::<S>(), &what)?;
         // SAFETY: the memory is of this size, and lives as long as the array.
@@ -40,9 +43,9 @@ impl Form {
     }
 
     /// Submits to = from Δx^p Δy^q Δz^r.
-    fn scale(&self, from: &DeviceArray, [p, q, r]: [i32; 3], to: &DeviceField) -> Result<()> {
+    pub(super) fn scale(&self, from: &DeviceArray, [p, q, r]: [i32; 3], to: &DeviceArray) -> Result<()> {
         let arguments = |arguments: Arguments| arguments.with(p).with(q).with(r);
-        self.submit("scale", [words(from), words(&to.array)], self.shape, arguments)
+        self.submit("scale", [words(from), words(to)], self.shape, arguments)
     }
 
     /// Makes an array of κ from the phases of an image, in single precision where that represents each κ.
@@ -51,7 +54,7 @@ impl Form {
         let mut kappa = [0.0; Phases::MOST];
         kappa[..phases.kappa().len()].copy_from_slice(phases.kappa());
         let is_single = kappa.iter().all(|&kappa| f64::from(kappa as f32) == kappa);
-        let field = if is_single { self.field::<f32>()? } else { self.field::<f64>()? };
+        let field = if is_single { self.new_field::<f32>()? } else { self.new_field::<f64>()? };
         let table = Buffer::from_slice(self.cuda.context(), &kappa, "the coefficients of phases")?;
         self.cuda.staged([phases.numbers()], |[numbers]| {
             let kernel = self.cuda.module(source()).kernel("look_up")?;
@@ -66,12 +69,12 @@ impl Form {
     /// Copies callers' arrays, in their precision.
     pub(super) fn copied(&self, arrays: &[&DeviceArray]) -> Result<Vec<DeviceField>> {
         let allocate = |array: &&DeviceArray| match array.precision() {
-            Precision::F32 => self.field::<f32>(),
-            _ => self.field::<f64>(),
+            Precision::F32 => self.new_field::<f32>(),
+            _ => self.new_field::<f64>(),
         };
         let copies: Vec<_> = arrays.iter().map(allocate).collect::<Result<_>>()?;
         self.with_arrays(arrays, &[], || {
-            arrays.iter().zip(&copies).try_for_each(|(array, copy)| self.scale(array, [0; 3], copy))
+            arrays.iter().zip(&copies).try_for_each(|(array, copy)| self.scale(array, [0; 3], &copy.array))
         })?;
         Ok(copies)
     }
@@ -98,13 +101,13 @@ impl Form {
                     fields.push(*kappa);
                     continue;
                 }
-                let field = self.field::<f64>()?;
-                self.scale(kappa, weight.powers(axis), &field)?;
+                let field = self.new_field::<f64>()?;
+                self.scale(kappa, weight.powers(axis), &field.array)?;
                 fields.push(field.array);
                 made.push(field);
             }
             if has_shift {
-                let field = self.field::<f64>()?;
+                let field = self.new_field::<f64>()?;
                 self.of_cells("shift", along, reaction, &field.array)?;
                 shift = Some(field.array);
                 made.push(field);
@@ -119,6 +122,22 @@ impl Form {
         }
         let cells = Coefficients::DeviceCells { fields, axes, shift };
         Ok(Diffusion::new(self.shape, cells, None, self.problem.matrix_sides())?.owned_by(Arc::new(made)))
+    }
+
+    /// Checks sources and wells with κ of their cells, which is copied to the host.
+    ///
+    /// # Errors
+    /// See [`DiffusionProblem::check_points`] and [`Form::gradient`].
+    ///
+    /// [`DiffusionProblem::check_points`]: isobar_core::problem::DiffusionProblem::check_points
+    pub fn check_points(&self, kappa: &[DeviceArray]) -> Result<()> {
+        let [x, y, _] = along(kappa)?;
+        self.problem.check_points(|column, layers| {
+            let read = |array: &DeviceArray| self.cuda.read_array(&array.column(column, layers)?);
+            let along_x = read(x)?;
+            let along_y = if y == x { along_x.clone() } else { read(y)? };
+            Ok([along_x, along_y])
+        })
     }
 
     /// Finds the smallest and the largest coefficient of each field of a matrix, so that equal ones can be solved directly.

@@ -82,6 +82,27 @@ impl DeviceProblem {
         self.form.cuda.ordinal()
     }
 
+    /// Returns how many arrays of κ there are.
+    pub fn kappa_count(&self) -> usize {
+        self.kappa.len()
+    }
+
+    /// Allocates an array of the grid's shape in double precision.
+    ///
+    /// # Errors
+    /// See [`Form::new_field`].
+    pub fn new_field(&self) -> Result<DeviceField> {
+        self.form.new_field::<f64>()
+    }
+
+    /// Copies an array of the grid's shape to another one.
+    ///
+    /// # Errors
+    /// See [`Form::gradient`].
+    pub fn copy(&self, from: &DeviceArray, to: &DeviceArray) -> Result<()> {
+        self.form.with_arrays(&[from], &[to], || self.form.scale(from, [0; 3], to))
+    }
+
     /// Returns the arrays of κ.
     fn kappa(&self) -> Vec<DeviceArray> {
         self.kappa.iter().map(|field| field.array).collect()
@@ -90,8 +111,9 @@ impl DeviceProblem {
     /// Makes the matrix, for a solver on this GPU. It keeps the coefficients that it needs.
     ///
     /// # Errors
-    /// See [`Form::stencil`] and [`Form::with_spreads`], which names the first cell whose κ is negative or not finite.
+    /// See [`Form::check_points`], [`Form::stencil`] and [`Form::with_spreads`], which names the first cell whose κ is negative or not finite.
     pub fn stencil(&self) -> Result<Diffusion> {
+        self.form.check_points(&self.kappa())?;
         let reaction = self.reaction.as_ref().map(|reaction| &reaction.array);
         let matrix = self.form.stencil(&self.kappa(), reaction)?;
         let matrix = match (self.spread, matrix.coefficients()) {
@@ -117,7 +139,7 @@ impl DeviceProblem {
     /// # Errors
     /// The errors of the GPU.
     pub fn new_rhs(&self, is_single: bool) -> Result<DeviceField> {
-        let rhs = if is_single { self.form.field::<f32>()? } else { self.form.field::<f64>()? };
+        let rhs = if is_single { self.form.new_field::<f32>()? } else { self.form.new_field::<f64>()? };
         self.write_rhs(None, &rhs.array)?;
         Ok(rhs)
     }

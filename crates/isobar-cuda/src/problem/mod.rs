@@ -72,7 +72,7 @@ fn along(kappa: &[DeviceArray]) -> Result<[&DeviceArray; 3]> {
 
 impl Form {
     /// Copies the widths, sides, sources and wells of a problem to a GPU. Cells with κ = 0 are inactive; a source or well in such cells alone is none, which
-    /// nobody reports. The problem's coefficients are not used, and may be empty.
+    /// [`Form::check_points`] reports. The problem's coefficients are not used, and may be empty.
     ///
     /// # Errors
     /// The errors of [`DiffusionProblem::check_form`]; [`Error::Unsupported`] for a mask and grids that are too large; the errors of the GPU.

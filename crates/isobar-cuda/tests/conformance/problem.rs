@@ -332,7 +332,7 @@ fn plain(problem: &DiffusionProblem) -> DiffusionProblem {
     DiffusionProblem { coefficient, ..problem.clone() }
 }
 
-/// Masks, arrays of another shape, and arrays of another GPU are reported.
+/// Masks, arrays of another shape, arrays of another GPU, and points that do not fit are reported.
 fn problems_that_need_the_host(cuda: &Cuda) {
     let shape = Shape::new(6, 5, 4);
     let problem = DiffusionProblem::new(shape, Coefficient::Isotropic(Vec::new()));
@@ -365,6 +365,20 @@ fn problems_that_need_the_host(cuda: &Cuda) {
     match made.stencil() {
         Err(Error::Invalid { message, .. }) => assert!(message.contains("(1, 1, 2)"), "{message}"),
         other => panic!("{other:?}"),
+    }
+    // The source's cells are closed, and the well is wider than its cell.
+    let mut closed = field(shape, 1);
+    [2, 3].into_iter().for_each(|k| closed[1 + 6 * (1 + 5 * k)] = 0.0);
+    let kappa = OnGpu::<f32>::new(cuda, shape, [2, 14, 80], &closed);
+    let mut points = problem.clone();
+    points.sources = vec![Source { i: 1, j: 1, k: [2, 3], rate: 1.0 }];
+    let mut wide = problem.clone();
+    wide.wells = vec![Well { i: 2, j: 1, k: [0, 0], value: 1.0, radius: 0.1 }];
+    for (problem, words) in [(points, "inactive cells only"), (wide, "only reaches")] {
+        match DeviceProblem::new(cuda, problem, &[kappa.array], None).unwrap().stencil() {
+            Err(Error::Invalid { message, .. }) => assert!(message.contains(words), "{message}"),
+            other => panic!("{other:?}"),
+        }
     }
     assert!(matches!(DeviceProblem::new(cuda, problem, &[longer.array], None), Err(Error::Shape { .. })));
 }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from isobar._arrays import fitted, on_host, readable, readable_on_host
-from isobar._gradient import SIDES, SideGradient, adjoint_rhs, describe, pulled_back, side_gradient
+from isobar._gradient import SIDES, SideGradient, describe, pulled_back, side_gradient
 from isobar._problems import Problem
 from isobar._results import NotConvergedError, NotConvergedWarning
 from isobar._solvers import Solver
@@ -144,7 +144,7 @@ class _Run:
         """Return ∂J/∂u from ∂J/∂u', and add the step's contributions to all other derivatives."""
         problem, c = self._problem(dt)
         w = before + self._theta * (after - before)
-        adjoint = self._solved(adjoint_rhs(problem, bar / self._theta), "the adjoint solve of a step")
+        adjoint = self._solved(bar / self._theta, "the adjoint solve of a step")
         found = pulled_back(problem, w, adjoint)
         self._kappa = found if self._kappa is None else [sum_ + each for sum_, each in zip(self._kappa, found)]
         self._source += self._volumes * adjoint

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isobar._arrays import fitted, is_numpy, like_library, on_host, readable
+from isobar._arrays import fitted, like_library, on_host, readable
 
 
 SIDES = ("west", "east", "south", "north", "bottom", "top")
@@ -171,22 +171,6 @@ def _place(problem, name):
     return d, upper == 1, [n for axis, n in enumerate(problem.shape) if axis != dimensions - 1 - d]
 
 
-def adjoint_rhs(problem, xbar):
-    """Project ∂J/∂x onto the range of A: 0 in inactive cells, and mean 0 wherever a constant is free."""
-    given = readable(xbar, "xbar")
-    shape = problem._cells
-    fitted(given, shape, "xbar")
-    if problem._is_regular():
-        return xbar if hasattr(xbar, "shape") else given.array
-    values = readable(on_host(given.array), "xbar")
-    wrong = np.argwhere(~np.isfinite(values.array))
-    if len(wrong):
-        # Removing the mean would spread it to all cells.
-        raise ValueError(f"xbar: {values.array[tuple(wrong[0])]} at {tuple(wrong[0].tolist())}; every entry must be finite")
-    projected = np.frombuffer(problem._system.project(fitted(values, shape, "xbar")), np.float64).reshape(values.shape)
-    return projected if is_numpy(given.array) else like_library(projected, given.array)
-
-
 def gradient(result, xbar: Any, fixed_b: bool, failure: str) -> Gradient:
     """Implement `Result.gradient`."""
     from isobar._results import NotConvergedError
@@ -200,19 +184,21 @@ def gradient(result, xbar: Any, fixed_b: bool, failure: str) -> Gradient:
     # Coefficients on a GPU are those of diffusion, whose matrix is symmetric: the host needs no copy to find that out.
     if problem._on_gpu is None and not problem._system.is_symmetric:
         raise ValueError("gradient() needs a symmetric matrix, and this one is not: c of a layer differs from b of the layer below it")
-    rhs = adjoint_rhs(problem, xbar)
+    rhs = readable(xbar, "xbar")
+    fitted(rhs, problem._cells, "xbar")
     adjoint = None
     if result.converged:
         solver = reference()
         if solver is None or solver._problem is not problem:
             solver = Solver(problem, **made_with)
-        adjoint = solver._solve(rhs)
+        # A constant that is free has no derivative.
+        adjoint = solver._solve(rhs.array, projects=True)
         if adjoint.converged:
             return Gradient(problem, result.x, adjoint.x, adjoint, fixed_b)
     if failure == "raise":
         which = "the solve" if adjoint is None else "the adjoint solve"
         raise NotConvergedError(f"no gradient: {which} was {describe(adjoint or result)}; use failure=\"nan\" to continue with NaN")
-    nothing = like_library(np.full(problem.shape, np.nan), rhs)
+    nothing = like_library(np.full(problem.shape, np.nan), rhs.array)
     return Gradient(problem, result.x, nothing, adjoint, fixed_b)
 
 

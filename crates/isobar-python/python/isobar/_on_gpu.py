@@ -17,34 +17,36 @@ def on_gpu(value) -> bool:
 
 
 class Coefficients:
-    """Copies of κ and c on a GPU, and everything else of the problem that they belong to."""
+    """Copies of κ and c on a GPU, both 0 in inactive cells, and everything else of the problem that they belong to."""
 
     def __init__(self, kappa, reaction, active, residual: Residual):
         self.library = library_of(kappa[0])
         self.xp = residual.operations(self.library)
         self.residual, self._active, self._system = residual, None, None
+        kind, number = kappa[0].__dlpack_device__()
+        # Without a number, as in tests, everything is on the host.
+        self.device = int(number) if int(kind) == 2 else None
         with self.xp.on(kappa[0]):
-            self.kappa = [self.xp.copy(field).reshape(residual.shape) for field in kappa]
             # Callers may change their arrays later.
+            self.kappa = [self.xp.copy(field).reshape(residual.shape) for field in kappa]
             self.reaction = None if reaction is None else self.xp.copy(self._field(reaction))
             if active is not None:
                 self._active = self._field(active) != 0
-                self.kappa = [self.xp.where(self._active, field, 0.0) for field in self.kappa]
-            kind, number = self.kappa[0].__dlpack_device__()
-            # Without a number, as in tests, everything is on the host.
-            self.device = int(number) if int(kind) == 2 else None
-            # Of κ with one value and a shift, the direct solver needs rows on the host.
+                closed = lambda field: None if field is None else self.xp.where(self._active, field, 0.0)
+                *self.kappa, self.reaction = map(closed, (*self.kappa, self.reaction))
+            # Of κ with one value and a shift, and of a negative shift, the direct solver needs rows on the host.
             has_shift = residual.has_shift(reaction)
-            self.suits_gpu = active is None and not residual.has_odd_period and not (has_shift and (self._is_even() or self._is_negative()))
+            self.suits_gpu = not residual.has_odd_period and not (has_shift and (self._is_even() or self._is_negative()))
 
     def replaced(self, kappa, reaction=None) -> Coefficients:
         """Return other coefficients of the same problem."""
         return Coefficients(kappa, self.reaction if reaction is None else reaction, self._active, self.residual)
 
     def on_host(self):
-        """Return handles of κ, 0 in inactive cells, and of c on the host."""
-        handle = lambda field, what: readable(on_host(field), what)
-        return [handle(field, "kappa") for field in self.kappa], self.reaction if self.reaction is None else handle(self.reaction, "reaction")
+        """Return handles of the mask, c, None where there is none, and each κ on the host."""
+        fields = {"active": self._active, "reaction": self.reaction}
+        handle = lambda field, what: None if field is None else readable(on_host(field), what)
+        return {what: handle(field, what) for what, field in fields.items()}, [handle(field, "kappa") for field in self.kappa]
 
     def system(self):
         """Return the native system, which reads the arrays when a solver is made or updated."""
@@ -54,11 +56,6 @@ class Coefficients:
             # A solver reads the handles' arrays.
             self._system = form.system([field.parts for field in kappa], reaction and reaction.parts), kappa, reaction
         return self._system[0]
-
-    def is_regular(self):
-        """Return whether all cells are active and a side fixes the solution; None if only the host can tell."""
-        is_fixed = any(kind == "dirichlet" for pair in self.residual.sides for kind in pair)
-        return True if is_fixed and all(bool(field.min() > 0) for field in self.kappa) else None
 
     def takes(self, *arrays):
         """Return whether derivatives are computed on this GPU from these arrays."""
@@ -115,8 +112,8 @@ class Coefficients:
         """Return a number or an array as an array on the GPU."""
         if np.ndim(values) == 0:
             return 0 * self.kappa[0] + float(values)
-        if not on_gpu(values):
-            values = like_library(np.asarray(values, np.float64), self.kappa[0])
+        if not self.takes(values):
+            values = like_library(np.asarray(on_host(values), np.float64), self.kappa[0])
         return (values.detach() if hasattr(values, "detach") else values).reshape(self.residual.shape)
 
     def _is_even(self):

@@ -34,7 +34,6 @@ class Problem:
             raise TypeError("a problem is made by Diffusion, Faces, Helmholtz.panel, Helmholtz.box, TensorProduct or Case")
         self._system = system
         self._dimensions = dimensions
-        self._regular = None
         # The shape with three directions.
         self._cells = system.shape
 
@@ -119,13 +118,6 @@ class Problem:
             return self._system, device
         return on_gpu.system() if on_gpu.suits_gpu else self._system, own
 
-    def _is_regular(self) -> bool:
-        """Return whether all cells are active and no constant is free."""
-        if self._regular is None:
-            known = None if self._on_gpu is None else self._on_gpu.is_regular()
-            self._regular = self._system.is_regular if known is None else known
-        return self._regular
-
     def _volumes(self) -> np.ndarray:
         """Return the volumes of cells, 0 for inactive cells."""
         return np.frombuffer(self._system.volumes(), np.float64).reshape(self.shape)
@@ -198,8 +190,7 @@ class Diffusion(Problem):
         κ of every cell, shape ``(nz, ny, nx)``, ``(ny, nx)`` or ``(nx,)``. A tuple of two arrays gives the horizontal and the vertical κ, a tuple
         of three gives κ in x, y and z. A cell with κ = 0 is inactive. With `coefficients` it is an image of labels. Arrays of CuPy, PyTorch or
         JAX on a GPU stay there: the problem has a copy, which a solver on that GPU reads and checks when it is made or updated. They are
-        copied to the host only when something there needs them: another device, an image, a mask, sources, wells, fluxes, and matrices that may
-        suit a direct solver.
+        copied to the host only when something there needs them: another device, an image, fluxes, and matrices that may suit a direct solver.
     spacing
         Width of cells: a number, or one per direction in the order of `kappa`'s shape, ``(dz, dy, dx)``; each may be an array with the
         widths of all cells in that direction. By default the box has sides of length 1.
@@ -248,8 +239,8 @@ class Diffusion(Problem):
         coefficients: Mapping[int, float] | None = None,
     ):
         fields = kappa if isinstance(kappa, tuple) else (kappa,)
-        if not (coefficients or sources or wells or len(fields) > 3) and all(on_gpu(field) for field in fields):
-            self._make_on_gpu(fields, spacing, boundary, active, reaction)
+        if not (coefficients or len(fields) > 3) and all(on_gpu(field) for field in fields):
+            self._make_on_gpu(fields, spacing, boundary, active, reaction, sources, wells)
             return
         given, dimensions, kept = diffusion(kappa, spacing, boundary, active, reaction, sources, wells, coefficients)
         super().__init__(_isobar.System.diffusion(given), dimensions)
@@ -259,11 +250,11 @@ class Diffusion(Problem):
         """Keep what does not depend on coefficients, and begin without functions for automatic differentiation."""
         self._residual, self._calls = residual, {}
 
-    def _make_on_gpu(self, kappa, spacing, boundary, active, reaction):
+    def _make_on_gpu(self, kappa, spacing, boundary, active, reaction, sources=(), wells=()):
         found = tuple(kappa[0].shape)
         # One array of zeros, without memory, instead of all of κ.
         none = np.broadcast_to(np.float64(0.0), found)
-        given, dimensions, kept = diffusion(none, spacing, boundary, None, None)
+        given, dimensions, kept = diffusion(none, spacing, boundary, None, None, sources, wells)
         shape = (1,) * (3 - dimensions) + found
         _check_shapes(shape, kappa=kappa, active=[active], reaction=[reaction])
         _isobar.System.check_form(given)
@@ -273,17 +264,17 @@ class Diffusion(Problem):
     def _take_on_gpu(self, form, dimensions, coefficients):
         # The form has copies of the arrays of sides.
         self._form, self._dimensions, self._on_gpu = form, dimensions, coefficients
-        self._regular, self._cells = None, coefficients.residual.shape
+        self._cells = coefficients.residual.shape
         self._keep(coefficients.residual)
 
     def __getattr__(self, name):
         # The problem on the host, made when it is first needed.
         if name != "_system" or self._on_gpu is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        kappa, reaction = self._on_gpu.on_host()
+        others, kappa = self._on_gpu.on_host()
         given, _ = self._form
-        fields = {"kappa": [field.parts for field in kappa], "reaction": reaction and reaction.parts}
-        self._system = _isobar.System.diffusion({**given, **fields})
+        fields = {what: field and field.parts for what, field in others.items()}
+        self._system = _isobar.System.diffusion({**given, **fields, "kappa": [field.parts for field in kappa]})
         return self._system
 
     def replace(self, kappa: ArrayLike | tuple[ArrayLike, ...], reaction: ArrayLike | None = None) -> Diffusion:

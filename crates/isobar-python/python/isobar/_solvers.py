@@ -147,8 +147,8 @@ class Solver:
             warnings.warn(text, NotConvergedWarning, stacklevel=2)
         return result
 
-    def _solve(self, b, x0=None, out=None, progress=None) -> Result | Results:
-        """Solve without issuing a warning."""
+    def _solve(self, b, x0=None, out=None, progress=None, projects=False) -> Result | Results:
+        """Solve without issuing a warning. If it `projects`, the part of one b that A cannot produce is removed."""
         problem, most = self._problem, len(self.shape) + 1
         given = readable(b, "b", max(most, 3))
         several = len(given.shape) == most
@@ -173,8 +173,11 @@ class Solver:
             copied(first, target)
         shown = _Progress(progress)
         try:
-            solve = self._solver.solve_many if several else self._solver.solve
-            outcome = solve(rhs, x, x0 is not None, shown.function)
+            given_first = x0 is not None
+            if several:
+                outcome = self._solver.solve_many(rhs, x, given_first, shown.function)
+            else:
+                outcome = self._solver.solve(rhs, x, given_first, shown.function, projects)
         finally:
             shown.close()
         if several and x0 is None and len(outcome) < len(x):

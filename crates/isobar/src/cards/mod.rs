@@ -17,6 +17,7 @@ use isobar_core::build::{Balance, Description, Solve};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Patch, Shape};
 use isobar_core::operator::Guess;
+use isobar_core::options::Compatibility;
 use isobar_core::outcome::Outcome;
 use isobar_core::real::Real;
 use isobar_core::solver::{Observer, Progress};
@@ -327,6 +328,11 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
     fn balance(&mut self) -> Result<Balance> {
         // All ranks have the same sums.
         Ok(self.parts.each(|part, _| part.work.balance())?.swap_remove(0))
+    }
+
+    fn set_compatibility(&mut self, compatibility: Compatibility) -> Compatibility {
+        let each = self.parts.all.iter().map(|part| lock(part).work.set_compatibility(compatibility));
+        each.last().unwrap_or_default()
     }
 
     fn description(&self) -> &Description {
