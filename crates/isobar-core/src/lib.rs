@@ -12,7 +12,7 @@
 //! * [`build`] puts a solver together from options, and judges what it returns,
 //! * [`stepping`] the heat equation through time,
 //! * [`mod@reference`] is the back end that specifies the others; [`conformance`] holds them to it; [`mod@bench`] times them,
-//! * [`compile_solvers`] makes the solvers of a back end.
+//! * [`compile_solvers`] makes the solvers of a back end; [`prelude`] has the names that back ends use most.
 
 pub mod array;
 pub mod backend;
@@ -36,6 +36,7 @@ pub mod options;
 pub mod outcome;
 pub mod policy;
 pub mod precond;
+pub mod prelude;
 pub mod problem;
 pub mod real;
 pub mod reference;

@@ -2,11 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use isobar_core::backend::{AggregateBackend, AggregateMap};
-use isobar_core::error::{Error, Result};
-use isobar_core::execute::Execute;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::real::Real;
+use isobar_core::backend::AggregateBackend;
+use isobar_core::prelude::{AggregateMap, Colour, Error, Execute, Layout, Real, Result};
 use isobar_dist::PartBackend;
 use pulp::WithSimd;
 

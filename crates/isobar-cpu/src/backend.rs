@@ -3,14 +3,11 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::backend::{
-    Backend, BodyAfter, DeviceInfo, HostScalars, Meanwhile, Ratio, Scalar, SharedDirect, Shares, iterate_after_first,
+use isobar_core::backend::{BodyAfter, DeviceInfo, iterate_after_first};
+use isobar_core::prelude::{
+    ArrayView, ArrayViewMut, Backend, Colour, HostScalars, Layout, Meanwhile, Patch, Ratio, Real, Result, Scalar,
+    Separable, Shape, SharedDirect, Shares,
 };
-use isobar_core::direct::Separable;
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Patch, Shape};
-use isobar_core::real::Real;
 use isobar_core::reference::check_shape;
 use isobar_dist::{Watched, part};
 

@@ -1,7 +1,6 @@
 //! Operations on whole vectors, halo rows included except in sums.
 
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Pack, Real};
 use pulp::{Simd, WithSimd};
 
 use crate::cpu::{Cpu, MAX_PARTS};

@@ -4,10 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{Operator, Transfer};
-use isobar_core::real::Real;
+use isobar_core::prelude::{Colour, Layout, Operator, Real, Result, Transfer};
 use isobar_core::stencil::halving::Halving;
 use isobar_core::stencil::point_levels::SupportsPoints;
 

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Shape, Slab};
-use isobar_core::operator::{Coarser, LevelBackend, ModalTransfer, OwnModes, Transfer};
-use isobar_core::real::Real;
+use isobar_core::operator::{Coarser, LevelBackend, OwnModes};
+use isobar_core::prelude::{Colour, Layout, ModalTransfer, Real, Result, Shape, Slab, Transfer};
 use isobar_dist::part::{self, Edge, NoLink, PartBackend};
 use isobar_dist::{Ranks, columns, levels, modes};
 

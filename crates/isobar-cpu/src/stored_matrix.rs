@@ -2,12 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::{Capabilities, Diagonal, LineSolver, Operator};
-use isobar_core::real::Real;
+use isobar_core::prelude::{Capabilities, Diagonal, Layout, LineSolver, Operator, Real, Result, Shape, Supports};
 use isobar_core::reference::{self, Bands, check_indices};
-use isobar_core::stencil::{self, Lines, Supports};
+use isobar_core::stencil::{self, Lines};
 
 use crate::cpu::Cpu;
 use crate::shared::Shared;

@@ -4,14 +4,10 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, HostScalars, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{
-    Guess, LineSmoother, Sweep, Transfer, prolong_smooth_unfused, smooth_residual_restrict_unfused,
+use isobar_core::operator::{prolong_smooth_unfused, smooth_residual_restrict_unfused};
+use isobar_core::prelude::{
+    Backend, Colour, Guess, HostScalars, Layout, LineSmoother, Real, Result, Scalar, Smoother, Sweep, Transfer,
 };
-use isobar_core::options::Smoother;
-use isobar_core::real::Real;
 use pulp::Simd;
 
 use crate::cpu::Cpu;

@@ -6,10 +6,8 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
 
-use isobar_core::error::{Error, Result};
 use isobar_core::execute::{LARGE_PAGE, prefer_large_pages};
-use isobar_core::layout::Layout;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Error, Layout, Real, Result};
 
 use crate::cpu::Cpu;
 use crate::shared::Shared;

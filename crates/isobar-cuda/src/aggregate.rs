@@ -5,11 +5,8 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{AggregateBackend, AggregateMap, multiply_cells};
-use isobar_core::error::{Error, Result};
-use isobar_core::execute::{Execute, Host};
-use isobar_core::layout::{Colour, Layout, Shape};
-use isobar_core::real::Real;
+use isobar_core::backend::{AggregateBackend, multiply_cells};
+use isobar_core::prelude::{AggregateMap, Colour, Error, Execute, Host, Layout, Real, Result, Shape};
 use isobar_dist::PartBackend;
 
 use crate::compile::Source;

@@ -2,14 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
-use isobar_core::backend::{
-    Backend, BodyAfter, DeviceInfo, Meanwhile, Ratio, Scalar, SharedDirect, Shares, iterate_after_first, queue,
+use isobar_core::backend::{BodyAfter, DeviceInfo, iterate_after_first, queue};
+use isobar_core::prelude::{
+    ArrayView, ArrayViewMut, Backend, Colour, DeviceArray, Layout, Meanwhile, Patch, Ratio, Real, Result, Scalar,
+    Separable, Shape, SharedDirect, Shares,
 };
-use isobar_core::direct::Separable;
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Patch, Shape};
-use isobar_core::real::Real;
 use isobar_dist::part::{self, PartBackend};
 
 use crate::cuda::Cuda;

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use isobar_core::error::Result;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Real, Result};
 use isobar_dist::Ranks;
 
 use crate::compile::Source;

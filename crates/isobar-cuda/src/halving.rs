@@ -2,17 +2,13 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::{
-    LineSmoother, Relaxation, Sweep, Transfer, prolong_smooth_unfused, smooth_residual_restrict_unfused,
+use isobar_core::operator::{prolong_smooth_unfused, smooth_residual_restrict_unfused};
+use isobar_core::prelude::{
+    Layout, LineSmoother, Real, Relaxation, Result, Scalar, Shape, Smoother, Stencil, Supports, Sweep, Transfer,
 };
-use isobar_core::options::Smoother;
-use isobar_core::real::Real;
 use isobar_core::stencil::halving::{End, Halving};
 use isobar_core::stencil::point_levels::SupportsPoints;
-use isobar_core::stencil::{self, Measures, Stencil, Supports, stiffness_of};
+use isobar_core::stencil::{self, Measures, stiffness_of};
 
 use crate::cuda::Cuda;
 use crate::diffusion::{Diffusion, first_factor};

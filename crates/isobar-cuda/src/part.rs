@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, Shape, Slab};
-use isobar_core::operator::{Coarser, LevelBackend, ModalTransfer, OwnModes, Transfer};
-use isobar_core::real::Real;
+use isobar_core::operator::{Coarser, LevelBackend, OwnModes};
+use isobar_core::prelude::{Colour, Error, Layout, ModalTransfer, Real, Result, Scalar, Shape, Slab, Transfer};
 use isobar_dist::part::{self, Division, Edge, Link, PartBackend, Redivision};
 use isobar_dist::{Ranks, levels, modes};
 

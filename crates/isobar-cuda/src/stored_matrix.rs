@@ -6,12 +6,11 @@
 
 use std::sync::Arc;
 
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::{Capabilities, Diagonal, LineSolver, Operator};
-use isobar_core::real::Real;
+use isobar_core::prelude::{
+    Capabilities, Diagonal, Error, Layout, LineSolver, Operator, Real, Result, Shape, Stencil, Supports,
+};
 use isobar_core::reference::{self, Bands};
-use isobar_core::stencil::{self, Csr, Lines, Stencil, Supports};
+use isobar_core::stencil::{self, Csr, Lines};
 
 use crate::compile::Source;
 use crate::cuda::Cuda;

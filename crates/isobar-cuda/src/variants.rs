@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
-use isobar_core::real::Real;
-use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil};
+use isobar_core::prelude::{Coefficients, Diffusion, Real, Result, Shape, Side, Stencil};
 
 use crate::compile::Source;
 use crate::cuda::{array_source, vector_source};

@@ -3,9 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::real::{Precision, Real};
+use isobar_core::prelude::{Error, Layout, Precision, Real, Result, Shape};
 
 use crate::driver::{Context, Pointer};
 use crate::memory::Buffer;

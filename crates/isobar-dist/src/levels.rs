@@ -6,11 +6,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape, Slab};
-use isobar_core::operator::{Coarser, LineSmoother, Sweep, Transfer};
-use isobar_core::real::{Real, bytes_of, bytes_of_mut};
+use isobar_core::operator::Coarser;
+use isobar_core::prelude::{Layout, LineSmoother, Real, Result, Scalar, Shape, Slab, Sweep, Transfer};
+use isobar_core::real::{bytes_of, bytes_of_mut};
 
 use crate::part::{Link, PartBackend};
 use crate::patches::{Patches, too_thin};

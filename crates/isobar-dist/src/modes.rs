@@ -6,15 +6,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape, Slab};
-use isobar_core::operator::{Expansion, Guess, LineSmoother, ModalTransfer, OwnModes};
-use isobar_core::options::SolverOptions;
-use isobar_core::policy::Choice;
+use isobar_core::operator::OwnModes;
 use isobar_core::policy::ranks::of_tensor_product;
-use isobar_core::real::{Real, bytes_of, bytes_of_mut};
-use isobar_core::stencil::{Stencil, TensorProduct, VerticalModes};
+use isobar_core::prelude::{
+    Choice, Expansion, Guess, Layout, LineSmoother, ModalTransfer, Real, Result, Scalar, Shape, Slab, SolverOptions,
+    Stencil, TensorProduct, VerticalModes,
+};
+use isobar_core::real::{bytes_of, bytes_of_mut};
 
 use crate::communicator::Message;
 use crate::part::{Division, Link, PartBackend, Redivision};

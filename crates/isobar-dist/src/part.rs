@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Meanwhile, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Slab, needs_whole_rows};
-use isobar_core::real::{Real, bytes_of, bytes_of_mut};
+use isobar_core::layout::needs_whole_rows;
+use isobar_core::prelude::{Backend, Colour, Layout, Meanwhile, Real, Result, Scalar, Slab};
+use isobar_core::real::{bytes_of, bytes_of_mut};
 
 use crate::columns;
 use crate::edge::edges_in_y;

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use boxes::smooth_ring;
 use checks::{GRIDS, GRIDS_OF_MODES, check_apply, check_grids, check_solves, krylov, modes, multigrid, problem};
 use isobar_core::conformance::arrays::noise;
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_cuda::link::Ways;
 use isobar_cuda::nccl::Nccl;
 use isobar_cuda::{Cuda, devices};

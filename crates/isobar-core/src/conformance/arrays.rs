@@ -1,6 +1,6 @@
 //! Solves between arrays of a whole grid in C order, for tests and benchmarks.
 
-use super::prelude::*;
+use crate::prelude::*;
 
 /// Unwraps a result that a check needs.
 pub(super) fn ok<T>(result: Result<T>) -> T {

@@ -2,8 +2,8 @@
 
 use super::complete::Complete;
 use super::fixture::{ok, poison, send};
-use super::prelude::*;
 use crate::backend::direct::locked;
+use crate::prelude::*;
 use crate::reference::Vector;
 
 /// All pairs of sides of an axis.

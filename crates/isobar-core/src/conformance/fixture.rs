@@ -6,14 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::arrays;
 pub(super) use super::arrays::ok;
-use super::prelude::*;
-use crate::backend::{HostScalars, Ratio};
 use crate::grid::HorizontalField;
-use crate::layout::Colour;
-use crate::operator::{Capabilities, Relaxation, Transfer};
-use crate::real::Real;
+use crate::prelude::*;
 use crate::reference::{Plain, SevenPoint, Vector};
-use crate::stencil::Hierarchy;
 
 /// Grids smaller than a row of lanes, odd, one cell wide in each direction, long and thin, and large enough for several
 /// threads and several tiles.

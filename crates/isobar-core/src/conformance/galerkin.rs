@@ -3,11 +3,7 @@
 use std::sync::Arc;
 
 use super::fixture::{SCALARS, compare_at_scale, fetch, ok, poison, random_vector, send};
-use super::prelude::*;
-use crate::layout::Colour;
-use crate::operator::{Relaxation, Sweep, Transfer};
-use crate::real::Real;
-use crate::stencil::Hierarchy;
+use crate::prelude::*;
 
 /// Grids that are odd and even, flat, with rows as long as their padding, large enough for several threads.
 const SHAPES: [(usize, usize, usize); 8] =

@@ -5,9 +5,8 @@ use super::fixture::{
     random_vector, relaxations, send, shapes, tolerance,
 };
 use super::point_levels::Level;
-use super::prelude::*;
 use crate::operator::MixedTop;
-use crate::real::Real;
+use crate::prelude::*;
 use crate::reference::{Plain, Vector};
 
 /// The scale of rounding of two levels: residuals are differences of terms a few times the largest

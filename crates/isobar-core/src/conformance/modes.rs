@@ -2,11 +2,8 @@
 
 use super::complete::Complete;
 use super::fixture::{SCALARS, Sample, compare_at_scale, ok, poison, random_vector, send, shapes};
-use super::prelude::*;
-use crate::layout::Colour;
-use crate::operator::{Expansion, Relaxation};
 use crate::precond::multigrid::Cycle;
-use crate::real::Real;
+use crate::prelude::*;
 use crate::stencil::Modes;
 
 fn modes<B: Supports<TensorProduct>, T: Real, C: Real>(

@@ -1,10 +1,8 @@
 //! Relaxation of points against the reference.
 
 use super::fixture::{Pair, SCALARS, Sample, fetch, for_each_pair, ok, tolerance};
-use super::prelude::*;
-use crate::operator::{PointSmoother, lines_layout};
-use crate::options::PointCycle;
-use crate::real::Real;
+use crate::operator::lines_layout;
+use crate::prelude::*;
 use crate::reference::Vector;
 
 /// Sweeps, damped or not, with momentum or without.

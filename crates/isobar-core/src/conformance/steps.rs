@@ -3,10 +3,9 @@
 use super::fixture::{
     Pair, SCALARS, Sample, compare, fetch, for_each_pair, ok, poison, random_vector, relaxations, sample, send, shapes,
 };
-use super::prelude::*;
-use crate::backend::{Ratio, Sums};
-use crate::operator::{Diagonal, Direction, LineSmoother, ResidualUpdate, Sweep};
-use crate::real::Real;
+use crate::backend::Sums;
+use crate::operator::Direction;
+use crate::prelude::*;
 use crate::reference::{Plain, Vector};
 use crate::stencil::StoredMatrix;
 

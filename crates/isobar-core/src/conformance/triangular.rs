@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use super::fixture::{Pair, SCALARS, Sample, fetch, floating, for_each_pair, ok, random_vector, send, shapes};
-use super::prelude::*;
 use super::vectors::{numbers, random_aggregates};
 use crate::backend::{AggregateBackend, Sums};
-use crate::operator::{AggregateOperator, ResidualUpdate, Triangular};
-use crate::real::Real;
+use crate::prelude::*;
 use crate::reference::Vector;
 
 fn triangular<B: Supports<Diffusion>, T: Real>(pair: &Pair<'_, B, Diffusion, T>) -> Arc<dyn Triangular<B, T>> {

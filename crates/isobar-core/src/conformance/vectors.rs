@@ -1,9 +1,8 @@
 //! Copies, vector operations and aggregates.
 
 use super::fixture::{SCALARS, compare, ok, poison, random_vector, send, shapes, tolerance};
-use super::prelude::*;
-use crate::backend::{AggregateBackend, AggregateMap, HostScalars, Ratio};
-use crate::real::Real;
+use crate::backend::AggregateBackend;
+use crate::prelude::*;
 use crate::reference::Vector;
 
 /// Checks that arrays are uploaded and downloaded unchanged, for any strides.

@@ -2,8 +2,8 @@
 
 use isobar_core::conformance::arrays::{self, norm, solve_by};
 use isobar_core::conformance::direct::SIDES;
-use isobar_core::conformance::prelude::*;
 use isobar_core::grid::HorizontalField;
+use isobar_core::prelude::*;
 
 fn options(tolerance: f64) -> SolverOptions {
     SolverOptions { method: Method::Direct, tolerance, norm: Norm::Rhs, ..SolverOptions::default() }

@@ -2,9 +2,9 @@
 
 use isobar_core::array::Source;
 use isobar_core::conformance::arrays::{self, noise, norm, solve_again};
-use isobar_core::conformance::prelude::*;
 use isobar_core::grid::HorizontalField;
 use isobar_core::options::Judge;
+use isobar_core::prelude::*;
 use isobar_core::problem::materials;
 
 const CLOSED: [Boundary; 2] = [Boundary::Neumann(0.0); 2];

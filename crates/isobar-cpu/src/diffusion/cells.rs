@@ -1,10 +1,7 @@
 //! Entries computed from one to three coefficients a cell, wherever they are needed.
 
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
-use isobar_core::real::{Precision, Real};
-use isobar_core::simd::Pack;
-use isobar_core::stencil::{self, Axis, Side, Stencil};
+use isobar_core::prelude::{Axis, Layout, Pack, Precision, Real, Result, Side, Stencil};
+use isobar_core::stencil;
 use pulp::Simd;
 
 use super::entries::{CellCoefficients, Transmissibilities, arrange, fetch_each};

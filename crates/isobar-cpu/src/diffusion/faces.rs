@@ -1,10 +1,7 @@
 //! Stored entries: the transmissibilities of coarser levels.
 
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
-use isobar_core::stencil::{self, Axis, Stencil};
+use isobar_core::prelude::{Axis, Layout, Pack, Real, Result, Stencil};
+use isobar_core::stencil;
 use pulp::Simd;
 
 use super::entries::{CellCoefficients, Transmissibilities, arrange, arrange_with, fetch_each};

@@ -11,19 +11,16 @@ mod faces;
 
 use std::sync::Arc;
 
-use isobar_core::backend::{AggregateMap, Backend, HostScalars, Scalar};
-use isobar_core::error::{Error, Result};
-use isobar_core::execute::Execute;
-use isobar_core::layout::{Colour, Layout, Shape, needs_whole_rows};
+use isobar_core::layout::needs_whole_rows;
 use isobar_core::operator::aggregate::{Components, Entry};
-use isobar_core::operator::{
-    AggregateOperator, Capabilities, MixedSmoother, Operator, ResidualUpdate, Triangular, update_residual_unfused,
+use isobar_core::operator::update_residual_unfused;
+use isobar_core::prelude::{
+    AggregateMap, AggregateOperator, Axis, Backend, Capabilities, Choice, Colour, Error, Execute, Hierarchy,
+    HostScalars, Layout, MixedSmoother, Operator, Real, ResidualUpdate, Result, Scalar, Shape, Smoother, SolverOptions,
+    Stencil, Supports, Triangular,
 };
-use isobar_core::options::{Smoother, SolverOptions};
-use isobar_core::policy::Choice;
-use isobar_core::real::Real;
+use isobar_core::stencil;
 use isobar_core::stencil::point_levels::levels_for;
-use isobar_core::stencil::{self, Axis, Hierarchy, Stencil, Supports};
 use isobar_dist::PartBackend;
 use isobar_dist::diffusion::choice;
 use isobar_dist::require_order;

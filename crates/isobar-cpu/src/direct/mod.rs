@@ -30,10 +30,8 @@ mod trig;
 
 use std::sync::{Arc, Mutex};
 
-use isobar_core::backend::{DirectSolver, SharedDirect};
-use isobar_core::direct::Separable;
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
+use isobar_core::backend::DirectSolver;
+use isobar_core::prelude::{Layout, Result, Separable, SharedDirect};
 
 use self::memory::Buffer;
 use self::passes::Passes;

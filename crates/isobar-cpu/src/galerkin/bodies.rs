@@ -2,10 +2,8 @@
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
 use isobar_core::operator::Correction;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Layout, Real, Result};
 use isobar_core::stencil::galerkin::Bodies;
 use isobar_dist::part::PartBackend;
 

@@ -2,11 +2,7 @@
 
 use std::sync::{Arc, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
-use isobar_core::operator::LineSmoother;
-use isobar_core::real::Real;
-use isobar_core::stencil::Axis;
+use isobar_core::prelude::{Axis, Layout, LineSmoother, Real, Result};
 use isobar_core::stencil::galerkin::{Directions, Execute, Weights};
 
 use super::operator::Level27;

@@ -1,12 +1,6 @@
 //! Lines of the 27-point operator in four colours: (i mod 2, j mod 2), each a set of half planes.
 
-use isobar_core::backend::Backend;
-use isobar_core::error::Result;
-use isobar_core::layout::Colour;
-use isobar_core::operator::{Guess, LineSmoother, Relaxation, Sweep};
-use isobar_core::options::Smoother;
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Backend, Colour, Guess, LineSmoother, Pack, Real, Relaxation, Result, Smoother, Sweep};
 use isobar_core::stencil::galerkin::couplings::COLOURS;
 use pulp::{Simd, WithSimd};
 

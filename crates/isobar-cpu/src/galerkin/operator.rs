@@ -7,10 +7,7 @@ use crate::cpu::Cpu;
 use crate::per_queue::PerQueue;
 use crate::shared::Shared;
 use crate::vector::Vector;
-use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Slab};
-use isobar_core::real::Real;
-use isobar_core::stencil::Axis;
+use isobar_core::prelude::{Axis, Layout, Real, Result, Slab};
 use isobar_core::stencil::galerkin::couplings::{Grid, UPPER, along, upper_offset};
 use isobar_core::stencil::galerkin::{Couplings, Execute, Matrix, Offset};
 

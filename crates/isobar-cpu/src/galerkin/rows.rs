@@ -1,11 +1,6 @@
 //! Rows of the 27-point operator: products and residuals.
 
-use isobar_core::backend::{Backend, HostScalars, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::Operator;
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Backend, Colour, HostScalars, Layout, Operator, Pack, Real, Result, Scalar};
 use pulp::{Simd, WithSimd};
 
 use super::operator::{Level27, Numbers, Workspace};

@@ -5,14 +5,11 @@
 //! middle, as it is (even i) or weighted with the next one (odd i); this needs no shuffling, and is a stage of the finer
 //! level's passes. Towards the coarse grid it goes plane by plane of the coarse grid.
 
-use isobar_core::backend::{Backend, HostScalars, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{
-    Guess, LineSmoother, Relaxation, Sweep, Transfer, prolong_smooth_unfused, smooth_residual_restrict_unfused,
+use isobar_core::operator::{prolong_smooth_unfused, smooth_residual_restrict_unfused};
+use isobar_core::prelude::{
+    Backend, Colour, Guess, HostScalars, Layout, LineSmoother, Real, Relaxation, Result, Scalar, Smoother, Sweep,
+    Transfer,
 };
-use isobar_core::options::Smoother;
-use isobar_core::real::Real;
 
 use super::interpolation::{Fine, Interpolation, Workspace};
 use super::operator::Level27;

@@ -7,12 +7,10 @@ mod kernels;
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{Expansion, Guess, LineSmoother, ModalTransfer, Operator, Transfer};
-use isobar_core::real::Real;
-use isobar_core::stencil::VerticalModes;
+use isobar_core::prelude::{
+    Backend, Colour, Expansion, Guess, HostScalars, Layout, LineSmoother, Meanwhile, ModalTransfer, Operator, Real,
+    Result, Scalar, Transfer, VerticalModes,
+};
 use isobar_core::stencil::tensor_levels::SupportsTransfers;
 
 use self::kernels::{Expand, Project, Vectors};

@@ -1,9 +1,7 @@
 //! Deflation's step, which computes A Z a where it is subtracted. Safety of all memory accesses: see the
 //! module `kernels`.
 
-use isobar_core::backend::{HostScalars, Scalar};
-use isobar_core::error::Result;
-use isobar_core::real::Real;
+use isobar_core::prelude::{HostScalars, Real, Result, Scalar};
 use pulp::Simd;
 
 use super::kernels::Applied;

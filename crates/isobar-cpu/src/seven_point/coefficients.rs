@@ -2,8 +2,7 @@
 
 use std::fmt::Debug;
 
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Pack, Real};
 use pulp::{Simd, WithSimd};
 
 use crate::cpu::Cpu;

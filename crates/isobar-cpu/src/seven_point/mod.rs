@@ -28,10 +28,7 @@ pub(crate) mod wavefronts;
 
 use std::sync::{MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use isobar_core::backend::Meanwhile;
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Shape};
-use isobar_core::real::Real;
+use isobar_core::prelude::{Colour, Layout, Meanwhile, Real, Result, Shape};
 
 pub(crate) use self::coefficients::{Coefficients, Entries, Kernel, On, RowCoefficients, Stored, TileCoefficients};
 use crate::cpu::Cpu;

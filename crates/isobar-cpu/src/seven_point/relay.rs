@@ -1,10 +1,7 @@
 //! Messages between subdomains for loops that visit unknowns in order.
 
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
+use isobar_core::prelude::{Layout, Real, Result};
 use isobar_dist::part::{Handed, PartBackend};
-
-use isobar_core::real::Real;
 
 use super::tiles::Tile;
 use crate::cpu::Cpu;

@@ -4,11 +4,8 @@
 //! Blocks are processed in parallel. On a subdomain, whose first and last blocks may be cut, cells are visited in the same order as
 //! on the whole grid.
 
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
 use isobar_core::operator::triangular::{blocks_cross, singular_pivot};
-use isobar_core::real::Real;
-use isobar_core::stencil::Axis;
+use isobar_core::prelude::{Axis, Real, Result, Shape};
 
 use crate::cpu::Cpu;
 use crate::diffusion::CellCoefficients;

@@ -1,11 +1,9 @@
 //! Relaxation of lines, and the steps that share its pass.
 
-use isobar_core::backend::{Backend, HostScalars, Scalar};
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::Colour;
-use isobar_core::operator::{Guess, LineSmoother, MixedSmoother, Relaxation, Sweep};
-use isobar_core::options::Smoother;
-use isobar_core::real::Real;
+use isobar_core::prelude::{
+    Backend, Colour, Error, Guess, HostScalars, LineSmoother, MixedSmoother, Real, Relaxation, Result, Scalar,
+    Smoother, Sweep,
+};
 
 use super::kernels::{Into, Nowhere, Residual, Rounded};
 use super::lines::{Correction, Relax, Solve};

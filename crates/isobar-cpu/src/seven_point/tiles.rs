@@ -15,8 +15,7 @@
 
 use std::ops::Range;
 
-use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape};
+use isobar_core::prelude::{Layout, Result, Shape};
 
 use crate::cpu::Cpu;
 use crate::geometry::Columns;

@@ -1,8 +1,7 @@
 //! Loops with the strict triangular parts of a matrix with W = I. Safety of all memory accesses: see the module
 //! `kernels`.
 
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Pack, Real};
 use pulp::Simd;
 
 use super::{Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};

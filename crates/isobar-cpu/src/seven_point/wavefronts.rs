@@ -8,12 +8,7 @@
 //! Safety of all memory accesses: a tile belongs to one thread, and it reads other tiles only when they are done, or vectors that
 //! nobody writes.
 
-use isobar_core::backend::{Backend, HostScalars};
-use isobar_core::error::Result;
-use isobar_core::layout::Colour;
-use isobar_core::operator::ResidualUpdate;
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Backend, Colour, HostScalars, Pack, Real, ResidualUpdate, Result};
 use pulp::Simd;
 
 use super::relay::Relay;

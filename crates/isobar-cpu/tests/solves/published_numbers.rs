@@ -2,7 +2,7 @@
 //! counts to ±1.
 
 use isobar_core::conformance::arrays;
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_cpu::{Cpu, Vector};
 
 fn problem(geometry: Geometry, n: usize, nz: usize) -> Helmholtz {

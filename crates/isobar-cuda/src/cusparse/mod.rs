@@ -10,8 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use cudarc::driver::sys;
-use isobar_core::error::Result;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Real, Result};
 use libloading::Library;
 
 use crate::driver::{Context, Pointer, error, lock};

@@ -5,8 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use cudarc::driver::sys;
-use isobar_core::error::Result;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Real, Result};
 
 use super::{Any, Handle, Tridiagonal, on_card};
 use crate::driver::{Context, Pointer};

@@ -2,17 +2,14 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Scalar};
-use isobar_core::direct::Separable;
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
-use isobar_core::operator::{Capabilities, MixedSmoother, MixedTop, Operator, Relaxation};
-use isobar_core::options::{Smoother, SolverOptions};
-use isobar_core::policy::Choice;
-use isobar_core::real::{Precision, Real};
+use isobar_core::operator::MixedTop;
+use isobar_core::prelude::{
+    Backend, Capabilities, Choice, Hierarchy, Layout, MixedSmoother, Operator, Precision, Real, Relaxation, Result,
+    Scalar, Separable, Smoother, SolverOptions, Stencil, Supports,
+};
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::point_levels::levels_for;
-use isobar_core::stencil::{self, Hierarchy, Lines, Stencil, Supports};
+use isobar_core::stencil::{self, Lines};
 use isobar_dist::PartBackend;
 use isobar_dist::diffusion::choice;
 

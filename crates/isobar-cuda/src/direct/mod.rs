@@ -4,13 +4,10 @@ pub mod axis;
 
 use std::sync::{Arc, Mutex};
 
-use isobar_core::array::{DeviceArray, Source, Target};
-use isobar_core::backend::{Backend, Scalar};
-use isobar_core::backend::{DirectSolver, Judged, SharedDirect};
-use isobar_core::direct::{Basis, Separable};
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
-use isobar_core::real::Precision;
+use isobar_core::backend::{DirectSolver, Judged};
+use isobar_core::prelude::{
+    Backend, Basis, DeviceArray, Layout, Precision, Result, Scalar, Separable, SharedDirect, Source, Target,
+};
 
 use self::axis::Axis;
 use crate::array::c_order;

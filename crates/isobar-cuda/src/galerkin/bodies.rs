@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use isobar_core::error::Result;
 use isobar_core::operator::Correction;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Real, Result};
 use isobar_dist::PartBackend;
 
 use super::setup::Lists;

@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Scalar};
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, Shape};
-use isobar_core::operator::{Guess, LineSmoother, Sweep, Transfer};
-use isobar_core::real::Real;
-use isobar_core::stencil::Axis;
+use isobar_core::prelude::{
+    Axis, Backend, Colour, Error, Guess, Layout, LineSmoother, Real, Result, Scalar, Shape, Sweep, Transfer,
+};
 use isobar_core::stencil::galerkin_levels::Finer;
 
 use super::setup::DirectionWeights;

@@ -3,13 +3,10 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Scalar};
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, Shape, Slab};
-use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Sweep};
-use isobar_core::options::Smoother;
-use isobar_core::real::Real;
-use isobar_core::stencil::Axis;
+use isobar_core::prelude::{
+    Axis, Backend, Colour, Error, Guess, Layout, LineSmoother, Operator, Real, Relaxation, Result, Scalar, Shape, Slab,
+    Smoother, Sweep,
+};
 use isobar_core::stencil::galerkin::couplings::{COLOURS, Grid, UPPER};
 
 use super::setup::Matrix;

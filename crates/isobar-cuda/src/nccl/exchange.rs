@@ -1,9 +1,6 @@
 //! Exchange of halo rows, sums and layers by messages of NCCL.
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Slab};
-use isobar_core::real::Real;
+use isobar_core::prelude::{Colour, Layout, Real, Result, Scalar, Slab};
 use isobar_dist::part::{Division, Link, PartBackend, Redivision};
 
 use super::link::{NcclLink, ROOM};

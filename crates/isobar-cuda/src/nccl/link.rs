@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::Result;
+use isobar_core::prelude::{Result, Scalar};
 
 use super::Nccl;
 use super::messages::{Job, Message};

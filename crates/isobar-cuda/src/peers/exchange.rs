@@ -1,9 +1,6 @@
 //! Exchanges: halo rows, sums and layers by stores to other ranks' memory.
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::real::Real;
+use isobar_core::prelude::{Colour, Layout, Real, Result, Scalar};
 use isobar_dist::part::{Division, Link, Redivision};
 
 use super::{MOST_RANKS, PATIENCE_SECONDS, PIECES, Peers, SUMS};

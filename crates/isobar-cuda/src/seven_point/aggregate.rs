@@ -1,11 +1,8 @@
 //! Operations of deflation and singular systems. Those that do not pass over the matrix are computed on the host from
 //! the operator's stencil.
 
-use isobar_core::backend::{AggregateMap, Scalar};
-use isobar_core::error::Result;
-use isobar_core::operator::AggregateOperator;
 use isobar_core::operator::aggregate::{Components, Entry};
-use isobar_core::real::Real;
+use isobar_core::prelude::{AggregateMap, AggregateOperator, Real, Result, Scalar};
 
 use super::kind::Kind;
 use super::passes::Passes;

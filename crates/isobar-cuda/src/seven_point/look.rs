@@ -2,8 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use isobar_core::error::Result;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Real, Result};
 
 use crate::cuda::Cuda;
 use crate::driver::{Context, Pointer, lock};

@@ -33,12 +33,9 @@ mod whole_grid;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use isobar_core::backend::{Ratio, Scalar};
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{Guess, Relaxation, ResidualUpdate};
-use isobar_core::real::Real;
-use isobar_core::stencil::Stencil;
+use isobar_core::prelude::{
+    Colour, Error, Guess, Layout, Ratio, Real, Relaxation, ResidualUpdate, Result, Scalar, Stencil,
+};
 
 use crate::cuda::Cuda;
 use crate::launch::refuse_while_recording;

@@ -7,11 +7,8 @@
 
 use std::sync::PoisonError;
 
-use isobar_core::backend::Backend;
-use isobar_core::error::Result;
-use isobar_core::layout::Slab;
 use isobar_core::operator::triangular::blocks_cross;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Backend, Real, Result, Slab};
 use isobar_dist::part::{Handed, PartBackend};
 
 use super::kind::Kind;

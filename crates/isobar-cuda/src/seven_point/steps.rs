@@ -1,13 +1,10 @@
 //! The capabilities of an operator, implemented with its kernels.
 
-use isobar_core::backend::{Backend, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{
-    Diagonal, Direction, Guess, LineSmoother, LineSolver, Operator, Relaxation, ResidualUpdate, Sweep,
-    advance_direction_unfused,
+use isobar_core::operator::{Direction, advance_direction_unfused};
+use isobar_core::prelude::{
+    Backend, Colour, Diagonal, Guess, Layout, LineSmoother, LineSolver, Operator, Relaxation, ResidualUpdate, Result,
+    Scalar, Smoother, Sweep,
 };
-use isobar_core::options::Smoother;
 
 use super::{Kernels, Residual, SevenPoint, Steps};
 use crate::cuda::Cuda;

@@ -1,10 +1,8 @@
 //! Steps with the triangular parts.
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::Result;
 use isobar_core::operator::triangular::singular_pivot;
-use isobar_core::operator::{ResidualUpdate, Triangular, update_residual_unfused};
-use isobar_core::real::Real;
+use isobar_core::operator::update_residual_unfused;
+use isobar_core::prelude::{Real, ResidualUpdate, Result, Scalar, Triangular};
 use isobar_dist::require_order;
 
 use super::kind::Kind;

@@ -2,9 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Real, Result, Shape};
 
 use super::kind::{Form, Kind};
 use crate::compile::Source;

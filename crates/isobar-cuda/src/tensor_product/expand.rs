@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::real::Real;
-use isobar_core::stencil::VerticalModes;
+use isobar_core::prelude::{Colour, Layout, Real, Result, VerticalModes};
 
 use super::tables::Operator;
 use super::tile::Tile;

@@ -1,11 +1,10 @@
 //! Launches, one method per kernel or two, with their grids and arguments. The recurrences are above the kernels in the `.cu` files.
 
-use isobar_core::backend::{Backend, Ratio, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Shape, Slab};
-use isobar_core::operator::{Guess, ResidualUpdate, update_residual_unfused};
-use isobar_core::real::Real;
-use isobar_core::stencil::{self, Stencil};
+use isobar_core::operator::update_residual_unfused;
+use isobar_core::prelude::{
+    Backend, Colour, Guess, Layout, Ratio, Real, ResidualUpdate, Result, Scalar, Shape, Slab, Stencil,
+};
+use isobar_core::stencil;
 use isobar_dist::part::PartBackend;
 
 use super::planes::Planes;

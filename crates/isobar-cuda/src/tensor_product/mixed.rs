@@ -3,13 +3,11 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Ratio, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::Colour;
 use isobar_core::operator::mixed::ChangeSteps;
-use isobar_core::operator::{Guess, LineSmoother, MixedSmoother, Operator, Relaxation, Sweep};
-use isobar_core::options::Smoother;
-use isobar_core::real::Real;
+use isobar_core::prelude::{
+    Backend, Colour, Guess, LineSmoother, MixedSmoother, Operator, Ratio, Real, Relaxation, Result, Scalar, Smoother,
+    Sweep,
+};
 
 use super::TensorProduct;
 use super::launches::Coarse;

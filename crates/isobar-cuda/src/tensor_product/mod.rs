@@ -21,10 +21,8 @@ pub mod transfer;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
-use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape, Slab};
-use isobar_core::real::Real;
-use isobar_core::stencil::{self, Stencil};
+use isobar_core::prelude::{Layout, Real, Result, Shape, Slab, Stencil};
+use isobar_core::stencil;
 
 use crate::cuda::Cuda;
 use crate::launch::{Arguments, Kernel, Launch};

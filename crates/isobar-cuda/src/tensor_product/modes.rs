@@ -3,14 +3,13 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Shape};
-use isobar_core::operator::{self, Expansion, Guess, LineSmoother, Sweep, Transfer};
-use isobar_core::options::MultigridOptions;
-use isobar_core::real::Real;
+use isobar_core::operator;
+use isobar_core::prelude::{
+    Backend, Colour, Expansion, Guess, Hierarchy, Layout, LineSmoother, MultigridOptions, Real, Result, Scalar, Shape,
+    Sweep, Transfer, VerticalModes,
+};
+use isobar_core::stencil;
 use isobar_core::stencil::tensor_levels::SupportsTransfers;
-use isobar_core::stencil::{self, Hierarchy, VerticalModes};
 
 use super::TensorProduct;
 use super::expand::{ExpandSweep, MOST_TOGETHER, Modes, numbers, sweep_source};

@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::real::Real;
+use isobar_core::prelude::{Layout, Real, Result, Shape};
 
 use crate::compile::Source;
 use crate::cuda::Cuda;

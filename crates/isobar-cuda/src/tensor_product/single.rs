@@ -6,10 +6,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::error::Result;
-use isobar_core::layout::Colour;
-use isobar_core::real::Real;
-use isobar_core::stencil::VerticalModes;
+use isobar_core::prelude::{Colour, Real, Result, VerticalModes};
 
 use super::expand::{ExpandSweep, Modes, numbers, sweep_source};
 use super::tables::Tables;

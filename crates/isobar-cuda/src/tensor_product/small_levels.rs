@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Shape};
 use isobar_core::operator::CoarsestSolver;
-use isobar_core::options::{MultigridOptions, Smoother};
-use isobar_core::real::Real;
+use isobar_core::prelude::{Colour, MultigridOptions, Real, Result, Shape, Smoother};
 
 use super::TensorProduct;
 use super::planes::{is_odd, source};

@@ -1,9 +1,7 @@
 //! The tables of coefficients: their addresses and their computation.
 
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::real::Real;
-use isobar_core::stencil::{self, Stencil};
+use isobar_core::prelude::{Error, Layout, Real, Result, Shape, Stencil};
+use isobar_core::stencil;
 
 use super::tile::Tile;
 use crate::cuda::Cuda;

@@ -1,8 +1,6 @@
 //! Tiles of columns, and the choice of kernels for a grid.
 
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::Layout;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Error, Layout, Real, Result};
 
 use crate::compile::Source;
 use crate::driver::Context;

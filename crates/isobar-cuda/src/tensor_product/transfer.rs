@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{Guess, LineSmoother, Relaxation, Sweep, Transfer};
-use isobar_core::real::Real;
+use isobar_core::prelude::{
+    Backend, Colour, Guess, Layout, LineSmoother, Real, Relaxation, Result, Scalar, Sweep, Transfer,
+};
 
 use super::TensorProduct;
 use super::launches::Coarse;

@@ -1,9 +1,7 @@
 //! Vertical modes on CUDA beyond the conformance suite: grids that stream, whose sweeps before the last are in single precision.
 
 use isobar_core::conformance::arrays::{self, solve_again};
-use isobar_core::conformance::prelude::*;
-use isobar_core::layout::Colour;
-use isobar_core::operator::{Expansion, Relaxation};
+use isobar_core::prelude::*;
 use isobar_cuda::Cuda;
 
 use crate::common::OnCard;

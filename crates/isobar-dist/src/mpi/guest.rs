@@ -9,8 +9,7 @@ use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use isobar_core::backend::Meanwhile;
-use isobar_core::error::{Error, Result};
+use isobar_core::prelude::{Error, Meanwhile, Result};
 
 use super::channel::{Channel, caught, let_loose};
 use super::failure::failure;

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use isobar_core::backend::Meanwhile;
-use isobar_core::error::Result;
+use isobar_core::prelude::{Meanwhile, Result};
 
 use super::channel::{Channel, caught, let_loose};
 use super::failure::failure;

@@ -1,6 +1,6 @@
 //! Deflation on several GPUs: aggregates across slabs, and those of the neighbours' rows.
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 
 use crate::deflated::{check, forms, problems};
 use crate::jumps::bubbles;

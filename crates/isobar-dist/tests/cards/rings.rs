@@ -1,6 +1,6 @@
 //! Boxes that are periodic in y, whose rows are divided among GPUs.
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 
 use crate::boxes::{self, RING, jumping, rough_ring, smooth_ring, smooth_rings};
 use crate::jumps::{bubbles, check, forms, multigrid};

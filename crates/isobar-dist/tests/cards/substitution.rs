@@ -1,7 +1,7 @@
 //! Incomplete Cholesky on several GPUs: each follows the previous one.
 
-use isobar_core::conformance::prelude::*;
 use isobar_core::options::Preconditioner::{BlockIc, Ic, Mic};
+use isobar_core::prelude::*;
 
 use crate::rocks::rough;
 use crate::solves::compare_with_alone;

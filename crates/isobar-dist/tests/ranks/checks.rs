@@ -1,6 +1,6 @@
 //! Checks of ranks on any back end for the tensor-product operator.
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 

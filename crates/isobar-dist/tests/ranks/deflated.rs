@@ -1,7 +1,7 @@
 //! Problems for deflation, and forms of deflation.
 
 use isobar_core::conformance::arrays::noise;
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 

@@ -1,6 +1,6 @@
 //! Deflation on several ranks: aggregates across slabs, and those of the neighbours' rows.
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 
 use crate::cpu;

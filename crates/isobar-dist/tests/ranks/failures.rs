@@ -1,6 +1,6 @@
 //! Unsupported divisions, and ranks that fail.
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_dist::communicator::agree;
 use isobar_dist::{Communicator, threads};
 

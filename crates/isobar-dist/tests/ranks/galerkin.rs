@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_core::stencil::galerkin::{Couplings, Serial, bodies};
 use isobar_cpu::Cpu;
 use isobar_dist::{join, threads};

@@ -1,6 +1,6 @@
 //! Diffusion with jumping coefficients: checks of Galerkin levels on several ranks of any back end.
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 

@@ -1,6 +1,6 @@
 //! Ranks that divide x as well as y, compared with one.
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::{join, threads};
 

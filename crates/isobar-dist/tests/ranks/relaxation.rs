@@ -1,7 +1,7 @@
 //! Jacobi's method on several ranks.
 
-use isobar_core::conformance::prelude::*;
 use isobar_core::execute::Serial;
+use isobar_core::prelude::*;
 
 use crate::checks::{problem, rhs};
 use crate::cpu;

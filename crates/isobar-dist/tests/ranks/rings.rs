@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use isobar_core::conformance::arrays::noise;
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::{join_rows, threads};
 

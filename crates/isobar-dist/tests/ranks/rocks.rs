@@ -1,7 +1,7 @@
 //! Checks of ranks on any back end for the diffusion operator.
 
-use isobar_core::conformance::prelude::*;
 use isobar_core::execute::Serial;
+use isobar_core::prelude::*;
 use isobar_core::problem::{Source, Well};
 use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;

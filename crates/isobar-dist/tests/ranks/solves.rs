@@ -4,9 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use isobar_core::conformance::arrays::{norm, solve_into};
-use isobar_core::conformance::prelude::*;
-use isobar_core::execute::Serial;
-use isobar_core::layout::Patch;
+use isobar_core::prelude::*;
 use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 use isobar_dist::{join, threads};

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use isobar_core::conformance::arrays::noise;
-use isobar_core::conformance::prelude::*;
-use isobar_core::layout::Patch;
-use isobar_core::real::Real;
+use isobar_core::prelude::*;
 use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 use isobar_dist::{join, threads};

@@ -1,7 +1,7 @@
 //! Sweeps of Jacobi's method on ranks, compared with one.
 
-use isobar_core::conformance::prelude::*;
 use isobar_core::options::Acceleration;
+use isobar_core::prelude::*;
 use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 

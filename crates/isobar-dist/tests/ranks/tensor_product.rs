@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isobar_core::conformance::arrays::solve_by;
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::{join_rows, threads};
 

@@ -1,8 +1,8 @@
 //! Preconditioners of triangular parts on several ranks: substitution, in which a rank follows the previous one, and
 //! polynomials in L and Lᵀ.
 
-use isobar_core::conformance::prelude::*;
 use isobar_core::options::Preconditioner::{BlockIc, Ic, IncompletePoisson, Mic, Neumann, SsorAi};
+use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 
 use crate::cpu;

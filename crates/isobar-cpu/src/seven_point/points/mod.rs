@@ -12,13 +12,8 @@ mod tile;
 
 use std::sync::MutexGuard;
 
-use isobar_core::backend::{HostScalars, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
 use isobar_core::operator::points::{move_by_sweeps, worst_of_lines};
-use isobar_core::operator::{Operator, PointSmoother};
-use isobar_core::options::PointCycle;
-use isobar_core::real::Real;
+use isobar_core::prelude::{HostScalars, Operator, PointCycle, PointSmoother, Real, Result, Scalar, Shape};
 use isobar_dist::require_sweeps;
 
 use self::space::TileSpace;

@@ -1,9 +1,8 @@
 //! A thread's copy of a tile, and its layout.
 
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Layout, ROW_ALIGNMENT, Shape};
-use isobar_core::options::{PointCycle, Span};
-use isobar_core::real::Real;
+use isobar_core::layout::ROW_ALIGNMENT;
+use isobar_core::options::Span;
+use isobar_core::prelude::{Error, Layout, PointCycle, Real, Result, Shape};
 
 use crate::cpu::Cpu;
 use crate::vector::Vector;

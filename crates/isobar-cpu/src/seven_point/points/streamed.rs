@@ -1,8 +1,6 @@
 //! Cycles of plain sweeps on grids with layers: the sweeps follow each other through the planes, which stay in cache.
 
-use isobar_core::backend::{HostScalars, Scalar};
-use isobar_core::options::PointCycle;
-use isobar_core::real::Real;
+use isobar_core::prelude::{HostScalars, PointCycle, Real, Scalar};
 
 use super::TILES;
 use super::sweep::Sweep;

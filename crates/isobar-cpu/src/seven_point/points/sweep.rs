@@ -1,7 +1,6 @@
 //! A sweep over one half plane.
 
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Pack, Real};
 use pulp::Simd;
 
 use crate::geometry::{Geometry, HalfPlane};

@@ -5,10 +5,8 @@
 //! memory that do not depend on the row, so that a sub-iteration is a few long loops. These also run over the margins between
 //! rows; the values there, and beside the tile in x, are restored after each.
 
-use isobar_core::layout::Colour;
-use isobar_core::options::{PointCycle, Span};
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::options::Span;
+use isobar_core::prelude::{Colour, Pack, PointCycle, Real};
 use pulp::{Simd, WithSimd};
 
 use super::space::{Lanes, Rows, TileSpace};

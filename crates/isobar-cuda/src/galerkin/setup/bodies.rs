@@ -1,7 +1,6 @@
 //! The search for strongly coupled aggregates.
 
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
+use isobar_core::prelude::{Layout, Result};
 use isobar_core::stencil::galerkin::Bodies;
 use isobar_core::stencil::galerkin::bodies::THRESHOLDS;
 

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::real::{Precision, Real};
-use isobar_core::stencil::Axis;
+use isobar_core::prelude::{Axis, Error, Layout, Precision, Real, Result, Shape};
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::galerkin::couplings::{UPPER, strong};
 use isobar_core::stencil::{MOST_CONTRAST_SINGLE, MOST_SINGLE};

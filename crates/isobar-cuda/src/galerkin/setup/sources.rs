@@ -1,7 +1,6 @@
 //! Sources and names of the kernels.
 
-use isobar_core::real::Real;
-use isobar_core::stencil::Axis;
+use isobar_core::prelude::{Axis, Real};
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::galerkin::bodies::{CANCELLED, CONTRAST, DAMPING, LARGEST, LOOSE, NEGLIGIBLE};
 use isobar_core::stencil::galerkin::couplings::{UPPER, along};

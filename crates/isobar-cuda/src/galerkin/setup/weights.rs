@@ -1,9 +1,6 @@
 //! Interpolation and the Galerkin product in one direction.
 
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
-use isobar_core::real::Real;
-use isobar_core::stencil::Axis;
+use isobar_core::prelude::{Axis, Layout, Real, Result};
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::galerkin::couplings::upper_offset;
 use isobar_core::stencil::galerkin::product::coarse_offsets;

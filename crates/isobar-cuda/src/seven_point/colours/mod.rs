@@ -8,11 +8,7 @@ mod streamed;
 
 use std::sync::OnceLock;
 
-use isobar_core::backend::{Backend, Scalar};
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Shape};
-use isobar_core::operator::Guess;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Backend, Colour, Error, Guess, Real, Result, Scalar, Shape};
 
 use self::kernels::{COLOURS, Colours};
 pub(crate) use self::streamed::Level;

@@ -1,11 +1,7 @@
 //! Red–black relaxation in one pass over memory, fused with the steps of multigrid before and after it: see
 //! `kernels/seven_point/colours_streamed.cu`.
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Shape};
-use isobar_core::operator::Guess;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Colour, Error, Guess, Real, Result, Scalar, Shape};
 
 use super::kernels::{Block, Pass, STREAMED, Streamed};
 use crate::compile::Source;

@@ -3,12 +3,9 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use isobar_core::backend::{Ratio, Scalar};
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, Slab};
-use isobar_core::operator::{Guess, ResidualUpdate};
-use isobar_core::real::Real;
-use isobar_core::stencil::{Axis, Stencil};
+use isobar_core::prelude::{
+    Axis, Colour, Error, Guess, Layout, Ratio, Real, ResidualUpdate, Result, Scalar, Slab, Stencil,
+};
 
 use super::super::kind::Kind;
 use super::super::{Kernels, Residual, Steps};

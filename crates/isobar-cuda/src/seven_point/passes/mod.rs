@@ -12,11 +12,7 @@ use std::fmt::Debug;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
-use isobar_core::backend::Ratio;
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Shape, Slab};
-use isobar_core::real::{Precision, Real};
-use isobar_core::stencil::{Axis, Stencil};
+use isobar_core::prelude::{Axis, Colour, Layout, Precision, Ratio, Real, Result, Shape, Slab, Stencil};
 
 use super::Residual;
 use super::colours::kernels::Colours;

@@ -2,12 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::Shape;
-use isobar_core::operator::Operator;
-use isobar_core::options::PointCycle;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Error, Operator, PointCycle, Real, Result, Scalar, Shape};
 
 use super::tile::{Block, Ready, too_large};
 use crate::driver::{Pointer, lock};

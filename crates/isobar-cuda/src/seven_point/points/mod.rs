@@ -10,13 +10,8 @@ pub(super) mod tile;
 
 use std::sync::Arc;
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
 use isobar_core::operator::points::move_by_sweeps;
-use isobar_core::operator::{Operator, PointSmoother};
-use isobar_core::options::PointCycle;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Operator, PointCycle, PointSmoother, Real, Result, Scalar, Shape};
 use isobar_dist::require_sweeps;
 
 use self::tile::{Block, Ready, suggested, too_large};

@@ -2,11 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use isobar_core::error::Error;
-use isobar_core::layout::Shape;
-use isobar_core::options::PointCycle;
-use isobar_core::real::Real;
-use isobar_core::stencil::Stencil;
+use isobar_core::prelude::{Error, PointCycle, Real, Shape, Stencil};
 
 use super::streamed::block::{self, STATIC_BYTES, Streamed};
 use crate::compile::Source;

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::layout::Shape;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Real, Shape};
 
 use crate::compile::Source;
 use crate::driver::Pointer;

@@ -6,12 +6,7 @@ pub(super) mod block;
 
 use std::sync::Arc;
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
-use isobar_core::operator::PointSmoother;
-use isobar_core::options::PointCycle;
-use isobar_core::real::Real;
+use isobar_core::prelude::{PointCycle, PointSmoother, Real, Result, Scalar, Shape};
 
 use self::block::{Block, STATIC_BYTES, Streamed, Weights};
 use crate::cuda::Cuda;
