@@ -8,9 +8,7 @@ use isobar_dist::PartBackend;
 use pulp::WithSimd;
 
 use crate::blas::Dot;
-use crate::cpu::Cpu;
-use crate::shared::Shared;
-use crate::vector::Vector;
+use crate::{Cpu, Shared, Vector};
 
 /// The most parts of a grid that have their own sums.
 const MAX_PARTS: usize = 64;

@@ -11,11 +11,7 @@ use isobar_core::prelude::{
 use isobar_core::reference::check_shape;
 use isobar_dist::{Watched, part};
 
-use crate::blas;
-use crate::cpu::Cpu;
-use crate::direct;
-use crate::shared::Shared;
-use crate::vector::Vector;
+use crate::{Cpu, Shared, Vector, blas, direct};
 
 /// Calls `f(i, value)` for the cells of row (j, k), in the order of their colours.
 #[inline(always)]

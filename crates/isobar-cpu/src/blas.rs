@@ -3,9 +3,8 @@
 use isobar_core::prelude::{Pack, Real};
 use pulp::{Simd, WithSimd};
 
-use crate::cpu::{Cpu, MAX_PARTS};
-use crate::shared::{Row, RowMut, Shared};
-use crate::vector::Vector;
+use crate::cpu::MAX_PARTS;
+use crate::{Cpu, Row, RowMut, Shared, Vector};
 
 /// x = a
 pub(crate) fn fill<T: Real>(cpu: &Cpu, a: T, x: &mut Vector<T>) {

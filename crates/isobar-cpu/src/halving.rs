@@ -8,11 +8,10 @@ use isobar_core::prelude::{Colour, Layout, Operator, Real, Result, Transfer};
 use isobar_core::stencil::halving::Halving;
 use isobar_core::stencil::point_levels::SupportsPoints;
 
-use crate::cpu::Cpu;
 use crate::diffusion::{Diffusion, DiffusionCoefficients};
-use crate::geometry::{Geometry, starts_by_parity};
-use crate::shared::Shared;
+use crate::geometry::starts_by_parity;
 use crate::transfer::{PlaneTransfer, Planes};
+use crate::{Cpu, Geometry, Shared};
 
 /// The cells of coarse cells between two levels of point relaxation, and interpolation.
 #[derive(Debug)]

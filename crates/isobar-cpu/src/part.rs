@@ -7,8 +7,7 @@ use isobar_core::prelude::{Colour, Layout, ModalTransfer, Real, Result, Shape, S
 use isobar_dist::part::{self, Edge, NoLink, PartBackend};
 use isobar_dist::{Ranks, columns, levels, modes};
 
-use crate::cpu::Cpu;
-use crate::vector::Vector;
+use crate::{Cpu, Vector};
 
 impl LevelBackend for Cpu {
     fn coarser(&self, fine: Shape, coarse: Shape, is_small: bool) -> Result<Coarser<Self>> {

@@ -6,9 +6,7 @@ use isobar_core::prelude::{Capabilities, Diagonal, Layout, LineSolver, Operator,
 use isobar_core::reference::{self, Bands, check_indices};
 use isobar_core::stencil::{self, Lines};
 
-use crate::cpu::Cpu;
-use crate::shared::Shared;
-use crate::vector::Vector;
+use crate::{Cpu, Shared, Vector};
 
 /// A [`stencil::StoredMatrix`] on processor cores, its rows in the order of the layout (those of padding
 /// empty).

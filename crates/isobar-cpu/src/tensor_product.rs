@@ -12,10 +12,8 @@ use isobar_dist::PartBackend;
 use isobar_dist::modes;
 use pulp::Simd;
 
-use crate::cpu::Cpu;
-use crate::geometry::{Columns, Geometry, HalfPlane};
 use crate::seven_point::{Coefficients, Entries, Kernel, On, RowCoefficients, SevenPoint, Stored, TileCoefficients};
-use crate::shared::{Row, Shared};
+use crate::{Columns, Cpu, Geometry, HalfPlane, Row, Shared};
 
 /// [`stencil::TensorProduct`] on processor cores.
 pub type TensorProduct<T> = SevenPoint<Factors<T>, T>;

@@ -10,14 +10,12 @@ use isobar_core::prelude::{
 };
 use pulp::Simd;
 
-use crate::cpu::Cpu;
-use crate::geometry::{Around, Geometry, HalfPlane, View, Which, Window, starts_by_parity};
+use crate::geometry::{Around, starts_by_parity};
 use crate::seven_point::kernels::ResidualRow;
 use crate::seven_point::{
     ChunkSpace, Coefficients, Entries, Kernel, RowCoefficients, SevenPoint, Stored, TileCoefficients,
 };
-use crate::shared::{RowMut, Shared};
-use crate::vector::Vector;
+use crate::{Cpu, Geometry, HalfPlane, RowMut, Shared, Vector, View, Which, Window};
 
 /// The fine cells of coarse ones, which restriction sums, and interpolation from coarse cells.
 pub(crate) trait Planes<T: Real>: Debug + Send + Sync + 'static {

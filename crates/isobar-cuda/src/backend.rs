@@ -9,14 +9,11 @@ use isobar_core::prelude::{
 };
 use isobar_dist::part::{self, PartBackend};
 
-use crate::cuda::Cuda;
-use crate::direct;
-use crate::driver::{BESIDE, Pointer};
-use crate::iterate;
-use crate::launch::{Arguments, refuse_while_recording};
+use crate::driver::BESIDE;
+use crate::launch::refuse_while_recording;
 use crate::link::CardLink;
-use crate::scalars::Scalars;
-use crate::vector::{Vector, check_size, is_single};
+use crate::vector::{check_size, is_single};
+use crate::{Arguments, Cuda, Pointer, Scalars, Vector, direct, iterate};
 
 impl Backend for Cuda {
     type Vector<T: Real> = Vector<T>;

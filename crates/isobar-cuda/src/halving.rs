@@ -10,17 +10,13 @@ use isobar_core::stencil::halving::{End, Halving};
 use isobar_core::stencil::point_levels::SupportsPoints;
 use isobar_core::stencil::{self, Measures, stiffness_of};
 
-use crate::cuda::Cuda;
 use crate::diffusion::{Diffusion, first_factor};
-use crate::driver::Pointer;
-use crate::launch::{Argument, Arguments, refuse_while_recording};
-use crate::memory::Buffer;
+use crate::launch::refuse_while_recording;
 use crate::part::rows_around;
-use crate::scalars::Scalars;
 use crate::seven_point::colours::{Level, cell_blocks};
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint};
-use crate::vector::Vector;
+use crate::{Argument, Arguments, Buffer, Cuda, Pointer, Scalars, Vector};
 
 /// The diffusion operator.
 type DiffusionOperator<T> = SevenPoint<Passes<Diffusion, T>>;

@@ -12,12 +12,10 @@ use std::sync::{Arc, Mutex};
 use cudarc::driver::sys;
 use isobar_core::error::Result;
 
-use crate::background;
 use crate::code::Code;
-use crate::compile::Source;
-use crate::driver::{Context, check, lock};
-use crate::launch::Kernel;
+use crate::driver::{check, lock};
 use crate::pack::list;
+use crate::{Context, Kernel, Source, background};
 
 /// A source on a GPU, whose kernels are compiled when they are requested.
 #[derive(Debug)]

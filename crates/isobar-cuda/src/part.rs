@@ -7,13 +7,9 @@ use isobar_core::prelude::{Colour, Error, Layout, ModalTransfer, Real, Result, S
 use isobar_dist::part::{self, Division, Edge, Link, PartBackend, Redivision};
 use isobar_dist::{Ranks, levels, modes};
 
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::{Arguments, refuse_while_recording};
+use crate::launch::refuse_while_recording;
 use crate::link::CardLink;
-use crate::peers;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::{Arguments, Cuda, Pointer, Scalars, Vector, peers};
 
 /// Returns `start` and `end` of kernels (`kernels/seven_point/seven_point.cuh`): the range of the whole grid's rows, counted from this
 /// subdomain's first row. In a divided periodic direction it includes one more row at either end.

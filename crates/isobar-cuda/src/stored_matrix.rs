@@ -12,14 +12,11 @@ use isobar_core::prelude::{
 use isobar_core::reference::{self, Bands};
 use isobar_core::stencil::{self, Csr, Lines};
 
-use crate::compile::Source;
-use crate::cuda::Cuda;
 use crate::cusparse::{CompressedRows, Cusparse, MatrixProduct, TridiagonalSolve};
-use crate::kernels;
-use crate::launch::{Arguments, Call, refuse_while_recording};
-use crate::memory::{Buffer, require};
-use crate::module::Module;
-use crate::vector::{Vector, c_name, check_size};
+use crate::launch::{Call, refuse_while_recording};
+use crate::memory::require;
+use crate::vector::{c_name, check_size};
+use crate::{Arguments, Buffer, Cuda, Module, Source, Vector, kernels};
 
 /// Returns the source of the kernels in one precision.
 pub fn source<T: Real>() -> Source {

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use isobar_core::prelude::{Coefficients, Diffusion, Real, Result, Shape, Side, Stencil};
 
-use crate::compile::Source;
 use crate::cuda::{array_source, vector_source};
 use crate::galerkin::setup::Number;
 use crate::tensor_product::tile::{Sources, Tile};
 use crate::tensor_product::{expand, modes, planes, single};
-use crate::{aggregate, diffusion, direct, galerkin, nccl, peers, problem, stored_matrix};
+use crate::{Source, aggregate, diffusion, direct, galerkin, nccl, peers, problem, stored_matrix};
 
 /// Returns the sources that every GPU needs, whatever the solver.
 pub fn sources() -> [Source; 5] {

@@ -6,11 +6,10 @@ use pulp::Simd;
 
 use super::entries::{CellCoefficients, Transmissibilities, arrange, fetch_each};
 use super::even::{Even, EvenCells};
-use crate::cpu::Cpu;
-use crate::geometry::{Columns, Ended, Geometry, HalfPlane, Link, View, Which, Window};
+use crate::geometry::{Ended, Link};
 use crate::seven_point::{Coefficients, RowCoefficients, TileCoefficients};
-use crate::shared::{Ahead, Row, Shared};
-use crate::vector::Vector;
+use crate::shared::Ahead;
+use crate::{Columns, Cpu, Geometry, HalfPlane, Row, Shared, Vector, View, Which, Window};
 
 /// One to three coefficients a cell.
 #[derive(Debug)]

@@ -3,11 +3,10 @@
 use isobar_core::prelude::{Axis, Colour, Layout, Pack, Real, Shape};
 use pulp::Simd;
 
-use crate::cpu::Cpu;
 use crate::geometry::Link;
 use crate::seven_point::Entries;
 use crate::shared::Ahead;
-use crate::vector::Vector;
+use crate::{Cpu, Vector};
 
 /// The transmissibilities around a pack of cells.
 #[derive(Clone, Copy, Debug)]

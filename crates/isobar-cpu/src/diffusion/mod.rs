@@ -29,12 +29,10 @@ use self::cells::Cells;
 pub(crate) use self::entries::CellCoefficients;
 use self::faces::Faces;
 use crate::aggregate::Aggregates;
-use crate::cpu::Cpu;
-use crate::geometry::Geometry;
 use crate::seven_point::substitution::Blocks;
 use crate::seven_point::triangular::{IncompletePoisson, RelaxLower, RelaxUpper};
 use crate::seven_point::{Kernel, On, SevenPoint, Stored};
-use crate::vector::Vector;
+use crate::{Cpu, Geometry, Vector};
 
 /// [`stencil::Diffusion`] on processor cores.
 pub type Diffusion<T> = SevenPoint<DiffusionCoefficients<T>, T>;

@@ -37,9 +37,7 @@ use self::memory::Buffer;
 use self::passes::Passes;
 use self::tables::Tables;
 use self::transform::Transform;
-use crate::cpu::Cpu;
-use crate::shared::Shared;
-use crate::vector::Vector;
+use crate::{Cpu, Shared, Vector};
 
 /// Makes the solver of a separable matrix, for vectors that are not part of a larger grid.
 ///

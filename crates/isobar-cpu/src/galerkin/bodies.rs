@@ -7,8 +7,7 @@ use isobar_core::prelude::{Layout, Real, Result};
 use isobar_core::stencil::galerkin::Bodies;
 use isobar_dist::part::PartBackend;
 
-use crate::cpu::Cpu;
-use crate::vector::Vector;
+use crate::{Cpu, Vector};
 
 /// The correction u += ω Σ_θ Z D⁻¹ Zᵀ r over strongly coupled aggregates θ.
 #[derive(Debug)]

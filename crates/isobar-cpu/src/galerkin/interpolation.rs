@@ -7,10 +7,9 @@ use isobar_core::stencil::galerkin::{Directions, Execute, Weights};
 
 use super::operator::Level27;
 use super::weights::{AxisWeights, Stored};
-use crate::cpu::Cpu;
 use crate::diffusion::Diffusion;
 use crate::per_queue::PerQueue;
-use crate::vector::Vector;
+use crate::{Cpu, Vector};
 
 /// The finer level.
 pub(super) enum Fine<T: Real> {

@@ -6,11 +6,8 @@ use pulp::{Simd, WithSimd};
 
 use super::operator::{Level27, Numbers, Workspace};
 use super::streams::{Order, Values, Which, parts};
-use crate::blas;
-use crate::cpu::Cpu;
-use crate::shared::{Row, RowMut, Shared};
-use crate::vector::Vector;
 use crate::wavefront::{self, Chunks};
+use crate::{Cpu, Row, RowMut, Shared, Vector, blas};
 
 /// Computes v = u + ρ(M⁻¹(f − (A − M) u) − u) on a half plane.
 struct Relax<'a, T> {

@@ -3,10 +3,8 @@
 use std::ops::Range;
 use std::sync::{MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use crate::cpu::Cpu;
 use crate::per_queue::PerQueue;
-use crate::shared::Shared;
-use crate::vector::Vector;
+use crate::{Cpu, Shared, Vector};
 use isobar_core::prelude::{Axis, Layout, Real, Result, Slab};
 use isobar_core::stencil::galerkin::couplings::{Grid, UPPER, along, upper_offset};
 use isobar_core::stencil::galerkin::{Couplings, Execute, Matrix, Offset};

@@ -5,10 +5,7 @@ use pulp::{Simd, WithSimd};
 
 use super::operator::{Level27, Numbers, Workspace};
 use super::streams::{Order, Values, Which, parts};
-use crate::cpu::Cpu;
-use crate::row_sum::RowSum;
-use crate::shared::{RowMut, Shared};
-use crate::vector::Vector;
+use crate::{Cpu, RowMut, RowSum, Shared, Vector};
 
 impl<T: Real> Level27<T> {
     /// Runs `f(j)` for all planes, on all threads, each with a number.

@@ -15,10 +15,8 @@ use super::interpolation::{Fine, Interpolation, Workspace};
 use super::operator::Level27;
 use super::streams::Order;
 use super::weights::{AxisWeights, Stored, combine};
-use crate::cpu::Cpu;
 use crate::seven_point::ChunkSpace;
-use crate::shared::Shared;
-use crate::vector::Vector;
+use crate::{Cpu, Shared, Vector};
 
 impl<T: Real> Interpolation<T> {
     /// Sends the last plane of the middle to the next subdomain, and receives that of the previous one.

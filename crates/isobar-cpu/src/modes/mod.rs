@@ -16,14 +16,12 @@ use isobar_core::stencil::tensor_levels::SupportsTransfers;
 use self::kernels::{Expand, Project, Vectors};
 use crate::bilinear::Bilinear;
 use crate::blas::Dot;
-use crate::cpu::Cpu;
 use crate::seven_point::kernels::{Into, Residual};
 use crate::seven_point::sweeps::MOST_SWEEPS;
 use crate::seven_point::{ChunkSpace, Stage, Stored, store};
-use crate::shared::Shared;
 use crate::tensor_product::{Factors, TensorProduct};
 use crate::transfer::PlaneTransfer;
-use crate::vector::Vector;
+use crate::{Cpu, Shared, Vector};
 
 /// The transfer between the grid of an operator and some of its modes.
 #[derive(Debug)]

@@ -9,10 +9,8 @@ use super::{
     ChunkSpace, Coefficients, Entries, Kernel, PLANES, RowCoefficients, SevenPoint, Stored, TileCoefficients, store,
 };
 use crate::aggregate::Aggregates;
-use crate::geometry::{Geometry, HalfPlane, Planes};
-use crate::row_sum::RowSum;
-use crate::shared::{Row, Shared};
-use crate::vector::Vector;
+use crate::geometry::Planes;
+use crate::{Geometry, HalfPlane, Row, RowSum, Shared, Vector};
 
 /// Computes q −= A v; Σ p q.
 struct Subtract<T> {

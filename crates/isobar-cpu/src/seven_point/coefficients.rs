@@ -5,8 +5,7 @@ use std::fmt::Debug;
 use isobar_core::prelude::{Pack, Real};
 use pulp::{Simd, WithSimd};
 
-use crate::cpu::Cpu;
-use crate::geometry::{Columns, Geometry, HalfPlane};
+use crate::{Columns, Cpu, Geometry, HalfPlane};
 
 /// A loop over one half plane, written once for all kinds of coefficients. (A trait, not a closure: only
 /// functions that are sure to be inlined get this machine's vector instructions.)

@@ -31,12 +31,9 @@ use std::sync::{MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use isobar_core::prelude::{Colour, Layout, Meanwhile, Real, Result, Shape};
 
 pub(crate) use self::coefficients::{Coefficients, Entries, Kernel, On, RowCoefficients, Stored, TileCoefficients};
-use crate::cpu::Cpu;
-use crate::geometry::{Geometry, HalfPlane};
 use crate::per_queue::PerQueue;
-use crate::shared::Shared;
-use crate::vector::Vector;
 use crate::wavefront::{self, Chunks};
+use crate::{Cpu, Geometry, HalfPlane, Shared, Vector};
 
 /// The most bytes of elimination factors of a tile of columns, so that they stay in the second-level cache beside the rows
 /// that stream through.

@@ -4,8 +4,7 @@ use isobar_core::prelude::{Layout, Real, Result};
 use isobar_dist::part::{Handed, PartBackend};
 
 use super::tiles::Tile;
-use crate::cpu::Cpu;
-use crate::shared::Shared;
+use crate::{Cpu, Shared};
 
 /// Receives pieces of the halo row before a subdomain's rows, in the order of unknowns or in reverse, and sends those of its last
 /// row: a tile's layers and columns at a time.

@@ -9,10 +9,7 @@ use isobar_core::real::Real;
 use super::kernels::{Apply, Divide, Nowhere, Residual, Scale};
 use super::lines::Precondition;
 use super::{ChunkSpace, SevenPoint, Stored, Workspace, store};
-use crate::blas;
-use crate::cpu::Cpu;
-use crate::shared::Shared;
-use crate::vector::Vector;
+use crate::{Cpu, Shared, Vector, blas};
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// Sums the results of a pass over this rank's planes, and over all ranks.

@@ -8,10 +8,7 @@ use isobar_core::prelude::{
 use super::kernels::{Into, Nowhere, Residual, Rounded};
 use super::lines::{Correction, Relax, Solve};
 use super::{ChunkSpace, PLANES, SevenPoint, Stage, Stored, Workspace, store};
-use crate::blas;
-use crate::cpu::Cpu;
-use crate::shared::Shared;
-use crate::vector::Vector;
+use crate::{Cpu, Shared, Vector, blas};
 
 /// The most sweeps in one pass.
 pub(crate) const MOST_SWEEPS: usize = 3;

@@ -14,10 +14,7 @@ use pulp::Simd;
 use super::relay::Relay;
 use super::tiles::{Tile, Tiles};
 use super::{ChunkSpace, Coefficients, Entries, Kernel, RowCoefficients, SevenPoint, Stored, TileCoefficients};
-use crate::geometry::{Columns, Geometry, HalfPlane, View, Which, Window};
-use crate::row_sum::RowSum;
-use crate::shared::{Row, RowMut, Shared};
-use crate::vector::Vector;
+use crate::{Columns, Geometry, HalfPlane, Row, RowMut, RowSum, Shared, Vector, View, Which, Window};
 
 /// Vectors of both sweeps.
 #[derive(Clone, Copy)]

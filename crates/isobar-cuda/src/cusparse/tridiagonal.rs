@@ -8,10 +8,9 @@ use cudarc::driver::sys;
 use isobar_core::prelude::{Real, Result};
 
 use super::{Any, Handle, Tridiagonal, on_card};
-use crate::driver::{Context, Pointer};
 use crate::launch::Library;
-use crate::memory::Buffer;
 use crate::vector::index;
+use crate::{Buffer, Context, Pointer};
 
 /// The Thomas algorithm without pivoting: the fastest of the library's three, and sufficient for diagonally
 /// dominant matrices.

@@ -14,14 +14,13 @@ use isobar_dist::PartBackend;
 use isobar_dist::diffusion::choice;
 
 use super::Diffusion;
-use crate::cuda::{Cuda, vector_source};
+use crate::cuda::vector_source;
 use crate::galerkin::setup::{Number, expect_levels};
 use crate::halving::measure;
 use crate::launch::refuse_while_recording;
-use crate::scalars::Scalars;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint, Steps};
-use crate::vector::Vector;
+use crate::{Cuda, Scalars, Vector};
 
 /// Copies coefficients of one operator to another one in another precision.
 fn round<T: Real, R: Real>(

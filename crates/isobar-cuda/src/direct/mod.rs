@@ -11,15 +11,8 @@ use isobar_core::prelude::{
 
 use self::axis::Axis;
 use crate::array::c_order;
-use crate::compile;
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::kernels;
-use crate::launch::{Argument, Arguments, Launch, refuse_while_recording};
-use crate::memory::Buffer;
-use crate::module::Module;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::launch::refuse_while_recording;
+use crate::{Argument, Arguments, Buffer, Cuda, Launch, Module, Pointer, Scalars, Vector, compile, kernels};
 
 /// Cells of a line's segment in registers, as in direct.cu: those eliminated, and the last.
 const MOST_IN_SEGMENT: usize = 16 + 1;

@@ -8,12 +8,8 @@ use isobar_dist::PartBackend;
 
 use super::setup::Lists;
 use super::sources::sources;
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::{Arguments, refuse_while_recording};
-use crate::memory::Buffer;
-use crate::module::Module;
-use crate::vector::Vector;
+use crate::launch::refuse_while_recording;
+use crate::{Arguments, Buffer, Cuda, Module, Pointer, Vector};
 
 /// The correction u += ω Σ_θ Z D⁻¹ Zᵀ r.
 #[derive(Debug)]

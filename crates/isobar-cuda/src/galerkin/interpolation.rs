@@ -10,17 +10,12 @@ use isobar_core::stencil::galerkin_levels::Finer;
 use super::setup::DirectionWeights;
 use super::sources::{bits, cell_block, sources};
 use super::twenty_seven::TwentySeven;
-use crate::cuda::Cuda;
 use crate::diffusion::Diffusion;
-use crate::driver::Pointer;
 use crate::halving::extents;
-use crate::launch::{Argument, Arguments, refuse_while_recording};
-use crate::memory::Buffer;
-use crate::module::Module;
-use crate::scalars::Scalars;
+use crate::launch::refuse_while_recording;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint, Steps};
-use crate::vector::Vector;
+use crate::{Argument, Arguments, Buffer, Cuda, Module, Pointer, Scalars, Vector};
 
 /// `Interpolation` of interpolate.cu.
 #[derive(Clone, Copy, Debug)]

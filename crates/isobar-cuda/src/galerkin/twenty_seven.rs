@@ -11,14 +11,9 @@ use isobar_core::stencil::galerkin::couplings::{COLOURS, Grid, UPPER};
 
 use super::setup::Matrix;
 use super::sources::{apply_source, bits, cell_block, columns_source, sources};
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::{Argument, Arguments, Launch, refuse_while_recording};
-use crate::memory::Buffer;
-use crate::module::Module;
-use crate::reduction::Reduction;
-use crate::scalars::Scalars;
-use crate::vector::{Vector, check_size};
+use crate::launch::refuse_while_recording;
+use crate::vector::check_size;
+use crate::{Argument, Arguments, Buffer, Cuda, Launch, Module, Pointer, Reduction, Scalars, Vector};
 
 /// Alignment of vectors in bytes.
 const LINE: usize = 256;

@@ -5,12 +5,8 @@ use isobar_dist::part::{Division, Link, PartBackend, Redivision};
 
 use super::link::{NcclLink, ROOM};
 use super::messages::{Job, Message};
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::{Argument, Arguments};
 use crate::neighbour::Neighbour;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::{Argument, Arguments, Cuda, Pointer, Scalars, Vector};
 
 /// Largest number of scalars summed at once.
 const SUMS: usize = 8;

@@ -4,12 +4,9 @@ use isobar_core::prelude::{Colour, Layout, Real, Result, Scalar};
 use isobar_dist::part::{Division, Link, Redivision};
 
 use super::{MOST_RANKS, PATIENCE_SECONDS, PIECES, Peers, SUMS};
-use crate::cuda::Cuda;
-use crate::driver::{Pointer, lock};
-use crate::launch::{Argument, Arguments};
+use crate::driver::lock;
 use crate::neighbour::Neighbour;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::{Argument, Arguments, Cuda, Pointer, Scalars, Vector};
 
 /// Largest number of slots for halo rows.
 const PIECES_OF_ROWS: usize = 32;

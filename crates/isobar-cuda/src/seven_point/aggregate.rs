@@ -8,10 +8,8 @@ use super::kind::Kind;
 use super::passes::Passes;
 use super::{Kernels, SevenPoint};
 use crate::aggregate::{AggregateVector, Aggregates};
-use crate::cuda::Cuda;
 use crate::launch::refuse_while_recording;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::{Cuda, Scalars, Vector};
 
 impl<K: Kind, T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<K, T>> {
     fn subtract_aggregated(

@@ -37,10 +37,8 @@ use isobar_core::prelude::{
     Colour, Error, Guess, Layout, Ratio, Real, Relaxation, ResidualUpdate, Result, Scalar, Stencil,
 };
 
-use crate::cuda::Cuda;
 use crate::launch::refuse_while_recording;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::{Cuda, Scalars, Vector};
 
 /// An operator with its coefficients on the GPU and kernels `K`.
 #[derive(Debug)]

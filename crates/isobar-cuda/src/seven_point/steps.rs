@@ -7,9 +7,7 @@ use isobar_core::prelude::{
 };
 
 use super::{Kernels, Residual, SevenPoint, Steps};
-use crate::cuda::Cuda;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::{Cuda, Scalars, Vector};
 
 impl<K: Kernels> SevenPoint<K> {
     /// Fills the halo of a vector that a kernel is to read.

@@ -9,11 +9,7 @@ use super::kind::Kind;
 use super::passes::Passes;
 use super::whole_grid::Sweep;
 use super::{Kernels, SevenPoint};
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::Arguments;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::{Arguments, Cuda, Pointer, Scalars, Vector};
 
 /// Appends the arguments of factorisation kernels after the stencil.
 fn factors<T: Real>(arguments: Arguments, relaxation: f64, to: &Vector<T>) -> Arguments {

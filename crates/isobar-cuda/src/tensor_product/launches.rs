@@ -10,13 +10,8 @@ use isobar_dist::part::PartBackend;
 use super::planes::Planes;
 use super::tile::{ADVANCE, RESIDUAL, rows};
 use super::{TensorProduct, blocks};
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::{Argument, Arguments};
-use crate::module::Module;
-use crate::scalars::Scalars;
 use crate::seven_point::{Kernels, Residual, Steps};
-use crate::vector::Vector;
+use crate::{Argument, Arguments, Cuda, Module, Pointer, Scalars, Vector};
 
 /// `Coarse` of layout.cuh.
 #[derive(Clone, Copy)]

@@ -11,10 +11,8 @@ use isobar_core::prelude::{
 
 use super::TensorProduct;
 use super::launches::Coarse;
-use crate::cuda::Cuda;
-use crate::scalars::Scalars;
 use crate::seven_point::{Kernels, Residual, SevenPoint, Steps};
-use crate::vector::Vector;
+use crate::{Cuda, Scalars, Vector};
 
 impl<T: Real> TensorProduct<T> {
     fn prepare_mixed(&self, names: &[&'static str]) -> Result<()> {

@@ -24,11 +24,8 @@ use std::sync::{Arc, OnceLock};
 use isobar_core::prelude::{Layout, Real, Result, Shape, Slab, Stencil};
 use isobar_core::stencil;
 
-use crate::cuda::Cuda;
-use crate::launch::{Arguments, Kernel, Launch};
-use crate::module::Module;
-use crate::reduction::Reduction;
 use crate::vector::{check_size, is_single};
+use crate::{Arguments, Cuda, Kernel, Launch, Module, Reduction};
 use planes::Planes;
 use tables::{Operator, Tables};
 use tile::{ADVANCE, RESIDUAL, Sources, Tile, rows, streams};

@@ -16,16 +16,11 @@ use super::expand::{ExpandSweep, MOST_TOGETHER, Modes, numbers, sweep_source};
 use super::single::{self, SingleSweeps};
 use super::small_levels::{SmallLevels, first_small_level};
 use super::transfer::LevelTransfer;
-use crate::compile::Source;
-use crate::cuda::Cuda;
 use crate::kernels::tensor_product as kernels;
-use crate::launch::{Arguments, Launch, refuse_while_recording};
-use crate::memory::Buffer;
-use crate::module::Module;
-use crate::reduction::Reduction;
-use crate::scalars::Scalars;
+use crate::launch::refuse_while_recording;
 use crate::seven_point::{Kernels, Residual, SevenPoint, Steps};
-use crate::vector::{Vector, c_name, check_size, is_single};
+use crate::vector::{c_name, check_size, is_single};
+use crate::{Arguments, Buffer, Cuda, Launch, Module, Reduction, Scalars, Source, Vector};
 
 /// `WARPS` of modes.cu.
 const WARPS: usize = 8;

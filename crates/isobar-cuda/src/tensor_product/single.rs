@@ -12,13 +12,8 @@ use super::expand::{ExpandSweep, Modes, numbers, sweep_source};
 use super::tables::Tables;
 use super::tile::Tile;
 use super::{Streaming, TensorProduct, segments};
-use crate::compile::Source;
-use crate::driver::Pointer;
 use crate::kernels::tensor_product as kernels;
-use crate::launch::{Arguments, Launch};
-use crate::memory::Buffer;
-use crate::module::Module;
-use crate::vector::Vector;
+use crate::{Arguments, Buffer, Launch, Module, Pointer, Source, Vector};
 
 /// Returns the sources for columns with this tile in double precision: sweeps in single precision, the last half sweep,
 /// and expansion with a half sweep.

@@ -8,12 +8,9 @@ use isobar_core::prelude::{Colour, MultigridOptions, Real, Result, Shape, Smooth
 use super::TensorProduct;
 use super::planes::{is_odd, source};
 use super::tables::Operator;
-use crate::cuda::Cuda;
-use crate::launch::{Arguments, Launch, refuse_while_recording};
-use crate::memory::Buffer;
-use crate::module::Module;
+use crate::launch::refuse_while_recording;
 use crate::seven_point::{Kernels, SevenPoint};
-use crate::vector::Vector;
+use crate::{Arguments, Buffer, Cuda, Launch, Module, Vector};
 
 /// A cycle on all levels that fit into a block, one layer per block, in one launch.
 #[derive(Debug)]

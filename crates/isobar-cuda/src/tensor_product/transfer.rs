@@ -10,11 +10,9 @@ use super::TensorProduct;
 use super::launches::Coarse;
 use super::planes::THREADS;
 use super::tile::rows;
-use crate::cuda::Cuda;
-use crate::launch::{Arguments, refuse_while_recording};
-use crate::scalars::Scalars;
+use crate::launch::refuse_while_recording;
 use crate::seven_point::{Kernels, Residual, SevenPoint, Steps};
-use crate::vector::Vector;
+use crate::{Arguments, Cuda, Scalars, Vector};
 
 impl<T: Real> TensorProduct<T> {
     fn coarse_arguments(&self, vectors: &[&Vector<T>], coarse_f: &Vector<T>) -> Arguments {

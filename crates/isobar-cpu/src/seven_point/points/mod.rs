@@ -21,9 +21,7 @@ pub(super) use self::space::Tiles;
 use self::sweep::Sweep;
 use self::tile::{Moving, Tile};
 use super::{SevenPoint, Stored};
-use crate::cpu::Cpu;
-use crate::shared::Shared;
-use crate::vector::Vector;
+use crate::{Cpu, Shared, Vector};
 
 /// Cells of a tile in one, two and three dimensions: its storage is about a second-level cache of a mebibyte, and rows are long
 /// enough for vector instructions.

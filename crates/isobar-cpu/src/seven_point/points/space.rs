@@ -4,8 +4,7 @@ use isobar_core::layout::ROW_ALIGNMENT;
 use isobar_core::options::Span;
 use isobar_core::prelude::{Error, Layout, PointCycle, Real, Result, Shape};
 
-use crate::cpu::Cpu;
-use crate::vector::Vector;
+use crate::{Cpu, Vector};
 
 /// The workspace of tiles, or of alternating sweeps; it holds nothing between cycles.
 #[derive(Debug)]

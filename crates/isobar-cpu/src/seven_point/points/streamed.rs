@@ -5,8 +5,7 @@ use isobar_core::prelude::{HostScalars, PointCycle, Real, Scalar};
 use super::TILES;
 use super::sweep::Sweep;
 use crate::seven_point::{SevenPoint, Stored, store};
-use crate::shared::Shared;
-use crate::wavefront;
+use crate::{Shared, wavefront};
 
 /// Sweeps of a pass: with more of them planes of large grids no longer stay in cache.
 const MOST_SWEEPS: usize = 4;

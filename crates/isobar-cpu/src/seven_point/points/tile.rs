@@ -11,12 +11,10 @@ use pulp::{Simd, WithSimd};
 
 use super::space::{Lanes, Rows, TileSpace};
 use super::sweep::{Update, rest};
-use crate::cpu::Cpu;
-use crate::geometry::{Columns, Geometry, HalfPlane, Link, Window};
+use crate::geometry::Link;
 use crate::seven_point::kernels::Applied;
 use crate::seven_point::{Coefficients, Entries, Kernel, RowCoefficients, Stored, TileCoefficients};
-use crate::shared::{Row, RowMut, Shared};
-use crate::vector::Vector;
+use crate::{Columns, Cpu, Geometry, HalfPlane, Row, RowMut, Shared, Vector, Window};
 
 /// v = u after a cycle, in the cells that a tile writes;  Σ (f − A u)² over them
 pub(super) struct Tile<'t, T> {

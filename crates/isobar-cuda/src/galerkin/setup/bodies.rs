@@ -7,10 +7,7 @@ use isobar_core::stencil::galerkin::bodies::THRESHOLDS;
 use super::matrix::{BLOCK, Matrix};
 use super::sources::bodies_source;
 use super::workspace::Piece;
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::{Argument, Arguments};
-use crate::memory::Buffer;
+use crate::{Argument, Arguments, Buffer, Cuda, Pointer};
 
 /// Cells of a tile in x, y and z, as in bodies.cu.
 const TILE: [usize; 3] = [8, 32, 4];

@@ -9,9 +9,7 @@ use isobar_core::stencil::galerkin::weights::{HALF_SWEEPS, halves};
 use super::matrix::{BLOCK, Matrix, Planes, store};
 use super::sources::{COMPUTE, HOLD, Number, PRODUCT, collapsed_source, product, weights_source};
 use super::workspace::Piece;
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::{Argument, Arguments};
+use crate::{Argument, Arguments, Cuda, Pointer};
 
 /// Threads of a block with one line per thread.
 const LINES: usize = 64;

@@ -15,11 +15,8 @@ pub(crate) use self::streamed::Level;
 use super::Kernels;
 use super::kind::Kind;
 use super::passes::Passes;
-use crate::driver::Pointer;
-use crate::launch::{Arguments, refuse_while_recording};
-use crate::reduction::Reduction;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::launch::refuse_while_recording;
+use crate::{Arguments, Pointer, Reduction, Scalars, Vector};
 
 /// Largest number of rows per thread.
 const LONGEST_MARCH: usize = 8;

@@ -10,10 +10,7 @@ use isobar_core::prelude::{
 use super::super::kind::Kind;
 use super::super::{Kernels, Residual, Steps};
 use super::{Passes, with_all};
-use crate::cuda::Cuda;
-use crate::launch::Arguments;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::{Arguments, Cuda, Scalars, Vector};
 
 impl<K: Kind, T: Real> Kernels for Passes<K, T> {
     type Real = T;

@@ -21,14 +21,8 @@ use super::lines::{LineTile, SweepTile};
 use super::look::{LOOK, Looks};
 use super::points::tile::Cycles;
 use super::whole_grid::{Sweep, WholeGrid};
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::Arguments;
-use crate::memory::Buffer;
-use crate::module::Module;
-use crate::reduction::Reduction;
-use crate::scalars::Scalars;
-use crate::vector::{Vector, check_size};
+use crate::vector::check_size;
+use crate::{Arguments, Buffer, Cuda, Module, Pointer, Reduction, Scalars, Vector};
 
 /// The kernels of a stencil with its coefficients.
 #[derive(Debug)]

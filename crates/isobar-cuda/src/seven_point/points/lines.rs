@@ -5,14 +5,12 @@ use std::sync::Arc;
 use isobar_core::prelude::{Error, Operator, PointCycle, Real, Result, Scalar, Shape};
 
 use super::tile::{Block, Ready, too_large};
-use crate::driver::{Pointer, lock};
-use crate::launch::{Arguments, Launch, refuse_while_recording};
-use crate::reduction::Reduction;
-use crate::scalars::Scalars;
+use crate::driver::lock;
+use crate::launch::refuse_while_recording;
 use crate::seven_point::kind::Kind;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint};
-use crate::vector::Vector;
+use crate::{Arguments, Launch, Pointer, Reduction, Scalars, Vector};
 
 /// Threads of the block that tests lines, as in the kernel.
 const JUDGES: u32 = 256;

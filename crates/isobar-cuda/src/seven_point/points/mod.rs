@@ -18,12 +18,9 @@ use self::tile::{Block, Ready, suggested, too_large};
 use super::kind::Kind;
 use super::passes::Passes;
 use super::{Kernels, SevenPoint};
-use crate::cuda::Cuda;
 use crate::driver::lock;
-use crate::launch::{Arguments, Launch, refuse_while_recording};
-use crate::reduction::Reduction;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::launch::refuse_while_recording;
+use crate::{Arguments, Cuda, Launch, Reduction, Scalars, Vector};
 
 impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
     fn ready(&self, cycle: &PointCycle) -> Result<Ready> {
