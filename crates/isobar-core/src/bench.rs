@@ -7,17 +7,15 @@ use std::time::Instant;
 
 use self::steps::{Bench, OUT, time_levels};
 pub use self::steps::{Timed, seconds, upload_noise};
-use crate::backend::Backend;
 use crate::backend::direct::locked;
 use crate::build::{Solve, System};
-use crate::error::Result;
 use crate::operator::{Capabilities, MixedTop, PointSmoother, Relaxation};
 use crate::options::{PointCycle, SolverOptions};
 use crate::policy::jacobi::may_try;
 use crate::precond::IncompleteCholesky;
-use crate::real::{Precision, Real};
 use crate::stencil::{Stencil, Supports, levels};
 use crate::traffic::{self, StepTraffic, Traffic};
+use crate::{Backend, Precision, Real, Result};
 
 /// Seconds of making a solver and of changing its coefficients.
 #[derive(Clone, Copy, Debug, PartialEq)]

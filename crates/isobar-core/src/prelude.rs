@@ -1,4 +1,5 @@
-//! The names that back ends and tests of solvers use most. Files of this crate name the modules they import from, so that their order shows.
+//! The names that back ends and tests of solvers use most. Files of this crate name the modules that
+//! they import from, so that their order shows, but for names of arrays, layouts and devices.
 
 pub use crate::array::{ArrayView, ArrayViewMut, DeviceArray, Source, Target};
 pub use crate::backend::{AggregateMap, Backend, HostScalars, Meanwhile, Ratio, Scalar, SharedDirect, Shares};

@@ -1,13 +1,12 @@
 //! Times of the steps of a solve by vertical modes: transfers between the grid and the modes, and cycles on the modes' problems.
 
 use super::steps::{Bench, OUT, Timed, seconds, time_levels, upload_noise};
-use crate::error::Result;
 use crate::operator::{Expansion, Guess};
 use crate::options::SolverOptions;
-use crate::real::Real;
 use crate::solver::modes::RELAXATION;
 use crate::stencil::{Modes, Stencil, Supports};
 use crate::traffic::{self, StepTraffic, Traffic};
+use crate::{Real, Result};
 
 /// Returns whether a step transfers between a grid and its modes.
 fn is_modal(step: &Traffic) -> bool {

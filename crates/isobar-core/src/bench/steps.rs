@@ -2,17 +2,13 @@
 
 use std::time::Instant;
 
-use crate::array::ArrayView;
-use crate::backend::{AggregateBackend, Backend, Ratio, Sums};
-use crate::error::Result;
-use crate::layout::{Layout, Shape};
+use crate::backend::AggregateBackend;
 use crate::operator::{Capabilities, Direction, Guess, LineSmoother, Relaxation, ResidualUpdate, Sweep, Transfer};
 use crate::options::{MultigridOptions, PointCycle};
 use crate::precond::{IncompleteCholesky, Preconditioner, relaxations};
-use crate::problem;
-use crate::real::Real;
 use crate::stencil::Hierarchy;
 use crate::traffic::{self, StepTraffic, Traffic};
+use crate::{ArrayView, Backend, Layout, Ratio, Real, Result, Shape, Sums, problem};
 
 /// The shortest batch, so that neither clock nor synchronisation matters.
 const BATCH_SECONDS: f64 = 5e-3;

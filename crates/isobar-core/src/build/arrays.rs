@@ -1,11 +1,7 @@
 //! Transfers of a caller's arrays to the device and back.
 
-use crate::array::{ArrayView, ArrayViewMut, Source, Target};
-use crate::backend::Backend;
-use crate::error::{Error, Result};
-use crate::layout::{Layout, Patch, Shape, Slab};
-use crate::real::Real;
 use crate::stencil::rings::Turns;
+use crate::{ArrayView, ArrayViewMut, Backend, Error, Layout, Patch, Real, Result, Shape, Slab, Source, Target};
 
 /// A caller's grid, and the parts of it in arrays and vectors.
 #[derive(Clone, Copy, Debug)]

@@ -2,12 +2,10 @@
 
 use std::time::Instant;
 
-use crate::backend::{Backend, Scalar};
-use crate::error::Result;
 use crate::operator::PointSmoother;
 use crate::options::{JacobiOptions, PointCycle};
 use crate::policy::jacobi::{Cost, best, may_try};
-use crate::real::Real;
+use crate::{Backend, Real, Result, Scalar};
 
 /// Numbers of sub-iterations that are timed.
 const TIMED: [usize; 2] = [2, 18];

@@ -1,12 +1,11 @@
 //! Right-hand sides of extreme size, which are scaled by a power of two; that is exact, since solving is linear.
 
 use super::system::{NORM, System};
-use crate::error::Result;
 use crate::operator::Guess;
 use crate::options::{Method, SolverOptions};
 use crate::policy::modes::single_suffices;
-use crate::real::Precision;
 use crate::stencil::{Stencil, Supports};
+use crate::{Precision, Result};
 
 /// The exponent that scales a b whose sum of squares overflows or vanishes in double precision.
 const FAR: i32 = 600;

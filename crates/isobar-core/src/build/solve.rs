@@ -1,16 +1,12 @@
 //! The interface of any solver.
 
-use crate::array::{Source, Target};
-use crate::backend::DeviceInfo;
-use crate::backend::Shares;
-use crate::error::Result;
-use crate::layout::Shape;
+use crate::backend::{DeviceInfo, Shares};
 use crate::operator::Guess;
 use crate::options::Smoother;
 use crate::outcome::{Outcome, Stop};
-use crate::real::Precision;
 use crate::solver::Observer;
 use crate::traffic::StepTraffic;
+use crate::{Precision, Result, Shape, Source, Target};
 
 /// A description of a solver.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,10 +6,7 @@ use std::time::Instant;
 use super::arrays::{CallersGrid, download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
 use super::solve::{Balance, Description, Solve, is_final};
-use crate::array::{Source, Target};
-use crate::backend::{AggregateBackend, AggregateMap, Scalar, copy_bandwidth};
-use crate::error::{Error, Result};
-use crate::layout::{Layout, Shape};
+use crate::backend::{AggregateBackend, copy_bandwidth};
 use crate::operator::{Capabilities, Diagonal, Guess};
 use crate::options::{Judge, Method, Norm, Preconditioner, SolverOptions};
 use crate::outcome::Outcome;
@@ -18,6 +15,7 @@ use crate::precond::{NullSpace, OwnPreconditioner};
 use crate::solver::{Iteration, Observer};
 use crate::stencil::rings::Turns;
 use crate::stencil::{Stencil, Supports, Update};
+use crate::{AggregateMap, Error, Layout, Result, Scalar, Shape, Source, Target};
 
 /// A linear system on one back end: the operator in double precision, which judges, and an iteration in any precision, which
 /// solves.

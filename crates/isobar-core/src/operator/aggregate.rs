@@ -1,9 +1,8 @@
 //! Steps of a matrix for deflation and singular systems.
 
 use super::Operator;
-use crate::backend::{AggregateBackend, AggregateMap, Scalar};
-use crate::error::Result;
-use crate::real::Real;
+use crate::backend::AggregateBackend;
+use crate::{AggregateMap, Real, Result, Scalar};
 
 /// The connected components of a matrix's active cells, which are joined by couplings.
 #[derive(Clone, Debug, PartialEq)]

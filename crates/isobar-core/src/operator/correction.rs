@@ -1,10 +1,7 @@
 //! Parts of multigrid besides sweeps and transfers: corrections of a few slow vectors, and exact solves on the coarsest
 //! grid.
 
-use crate::backend::Backend;
-use crate::error::Result;
-use crate::layout::Shape;
-use crate::real::Real;
+use crate::{Backend, Real, Result, Shape};
 
 /// An additive correction besides the sweeps of a level.
 pub trait Correction<B: Backend, T: Real>: Send + Sync {

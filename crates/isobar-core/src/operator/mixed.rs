@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use super::line::scratch_layout;
 use super::{Guess, LineSmoother, Relaxation, Sweep, Transfer};
-use crate::backend::{Backend, Ratio, Scalar};
-use crate::error::Result;
-use crate::layout::Layout;
 use crate::options::Smoother;
+use crate::{Backend, Layout, Ratio, Result, Scalar};
 
 /// An operator's steps in double precision on corrections e and residuals r that are stored in single precision.
 pub trait MixedSmoother<B: Backend>: LineSmoother<B, f64> {

@@ -25,10 +25,7 @@ pub mod points;
 pub mod transfer;
 pub mod triangular;
 
-use crate::backend::{Backend, Ratio, Scalar, Sums};
-use crate::error::Result;
-use crate::layout::Layout;
-use crate::real::Real;
+use crate::{Backend, Layout, Ratio, Real, Result, Scalar, Sums};
 
 pub use aggregate::AggregateOperator;
 pub use capabilities::Capabilities;

@@ -1,11 +1,8 @@
 //! Transfers between a grid and some of its vertical modes.
 
 use super::{Guess, LineSmoother, Relaxation, Sweep};
-use crate::backend::{Backend, Scalar};
-use crate::error::Result;
-use crate::layout::Layout;
-use crate::real::Real;
 use crate::stencil::modes::VerticalModes;
+use crate::{Backend, Layout, Real, Result, Scalar};
 
 /// Modes to expand in, and the sweeps that follow.
 #[derive(Debug)]

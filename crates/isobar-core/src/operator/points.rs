@@ -1,11 +1,8 @@
 //! Relaxation of points, cell by cell, by sweeps over the grid or by several of them within tiles.
 
 use super::Operator;
-use crate::backend::{Backend, Scalar};
-use crate::error::{Error, Result};
-use crate::layout::{Layout, Shape};
 use crate::options::PointCycle;
-use crate::real::Real;
+use crate::{Backend, Error, Layout, Real, Result, Scalar, Shape};
 
 /// A matrix whose cells can be relaxed one by one.
 pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {

@@ -1,10 +1,7 @@
 //! Transfers between a level of multigrid and the next coarser one.
 
 use super::{LineSmoother, Sweep};
-use crate::backend::{Backend, Scalar};
-use crate::error::Result;
-use crate::layout::Layout;
-use crate::real::Real;
+use crate::{Backend, Layout, Real, Result, Scalar};
 
 /// Restriction R and prolongation P between two levels, and the steps that fuse them with relaxation of the finer one.
 ///

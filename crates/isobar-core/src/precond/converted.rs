@@ -1,12 +1,9 @@
 //! A preconditioner in a lower precision.
 
 use super::Preconditioner;
-use crate::backend::Backend;
-use crate::error::Result;
-use crate::layout::Layout;
 use crate::operator::ResidualUpdate;
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
+use crate::{Backend, Layout, Real, Result};
 
 /// A preconditioner in precision S inside an iteration in precision T: where S is single it has half the
 /// memory traffic, and hardly costs an iteration more.

@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::backend::{AggregateBackend, AggregateMap, Scalar};
+use crate::backend::AggregateBackend;
 use crate::disjoint_sets::DisjointSets;
 use crate::elimination::{Elimination, places};
-use crate::error::{Error, Result};
-use crate::execute::Serial;
-use crate::layout::Shape;
 use crate::operator::AggregateOperator;
 use crate::operator::aggregate::{Components, Entry};
 use crate::options::{self, CoarseSolve, Stripes};
-use crate::real::Real;
+use crate::{AggregateMap, Error, Real, Result, Scalar, Serial, Shape};
 
 /// Sub-domain deflation: the columns of Z are the indicator vectors of aggregates, E = Zᵀ A Z.
 ///

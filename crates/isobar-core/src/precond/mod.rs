@@ -27,11 +27,9 @@ mod recipe;
 
 use std::sync::Arc;
 
-use crate::backend::Backend;
-use crate::error::Result;
 use crate::operator::{Diagonal, LineSolver, ResidualUpdate, update_residual_unfused};
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
+use crate::{Backend, Real, Result};
 
 pub use converted::Converted;
 pub use deflation::Deflation;

@@ -4,13 +4,10 @@ use std::sync::Arc;
 
 use super::Preconditioner;
 use super::multigrid::Cycle;
-use crate::backend::{Backend, Scalar};
-use crate::error::Result;
-use crate::layout::{Colour, Layout};
 use crate::operator::{Guess, ModalTransfer, Relaxation, Sweep};
 use crate::options::{Smoother, Start};
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
+use crate::{Backend, Colour, Layout, Real, Result, Scalar};
 
 /// A scalar that is not read.
 const UNUSED: Scalar = Scalar::new(0);

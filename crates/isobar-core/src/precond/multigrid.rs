@@ -5,15 +5,12 @@ use std::sync::Arc;
 
 use super::Preconditioner;
 use super::recipe::{Recipe, mirrors};
-use crate::backend::{Backend, Scalar};
-use crate::error::Result;
-use crate::layout::{Layout, Shape};
 use crate::operator::line::scratch_layout;
 use crate::operator::{CoarsestSolver, Correction, Guess, LineSmoother, Sweep, Transfer};
 use crate::options::MultigridOptions;
-use crate::real::Real;
 use crate::stencil::Hierarchy;
 use crate::traffic::{self, StepTraffic};
+use crate::{Backend, Layout, Real, Result, Scalar, Shape};
 
 /// The vectors of a multigrid level.
 struct LevelVectors<V> {

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use super::Preconditioner;
-use crate::backend::{Backend, Scalar};
-use crate::error::Result;
 use crate::operator::{ResidualUpdate, Triangular};
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic, Traffic};
+use crate::{Backend, Real, Result, Scalar};
 
 /// The preconditioner M⁻¹ = Kᵀ D⁻¹ K with K the series of (I + L D⁻¹)⁻¹ truncated after `order` terms:
 ///

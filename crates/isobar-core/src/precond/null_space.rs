@@ -6,12 +6,11 @@
 
 use std::sync::Arc;
 
-use crate::array::{ArrayView, ArrayViewMut};
-use crate::backend::{AggregateBackend, AggregateMap, Scalar};
-use crate::error::{Error, Result};
+use crate::backend::AggregateBackend;
 use crate::operator::AggregateOperator;
 use crate::operator::aggregate::Components;
 use crate::options::Compatibility;
+use crate::{AggregateMap, ArrayView, ArrayViewMut, Error, Result, Scalar};
 
 /// The part that was removed from a right-hand side.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use super::Preconditioner;
-use crate::backend::{AggregateBackend, Ratio, Scalar};
-use crate::error::Result;
-use crate::layout::Layout;
+use crate::backend::AggregateBackend;
 use crate::operator::AggregateOperator;
 use crate::operator::aggregate::Components;
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
+use crate::{Layout, Ratio, Real, Result, Scalar};
 
 /// A scalar that is not read.
 const UNUSED: Scalar = Scalar::new(0);

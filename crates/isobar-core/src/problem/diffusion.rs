@@ -4,10 +4,9 @@ use std::f64::consts::PI;
 use std::sync::Arc;
 
 use super::{Boundary, Coefficient, SideFields, Spacing};
-use crate::error::{Error, Result};
-use crate::execute::{Host, rows, shared};
-use crate::layout::Shape;
+use crate::execute::{rows, shared};
 use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread};
+use crate::{Error, Host, Result, Shape};
 
 /// A source of given strength in a vertical range of cells.
 #[derive(Clone, Copy, Debug, PartialEq)]

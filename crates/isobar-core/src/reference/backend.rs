@@ -1,12 +1,9 @@
 //! The reference back end as solvers see it: vectors, operations on them, and scalars.
 
 use super::{Reference, Vector, check_shape, direct};
-use crate::array::{ArrayView, ArrayViewMut};
-use crate::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar, SharedDirect};
+use crate::backend::{DeviceInfo, SharedDirect};
 use crate::direct::Separable;
-use crate::error::Result;
-use crate::layout::Layout;
-use crate::real::Real;
+use crate::{ArrayView, ArrayViewMut, Backend, HostScalars, Layout, Ratio, Real, Result, Scalar};
 
 impl Backend for Reference {
     type Vector<T: Real> = Vector<T>;

@@ -5,15 +5,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::seven_point::{At, Plain, fill, get};
 use super::{Reference, Vector};
 use crate::backend::AggregateBackend;
-use crate::error::Result;
-use crate::layout::{Colour, Layout};
 use crate::operator::{Correction, Guess, LineSmoother, Operator, Sweep, Transfer};
 use crate::options::Smoother;
-use crate::real::{Precision, Real};
 use crate::stencil::galerkin::couplings::{COLOURS, UPPER, along, upper_offset};
 use crate::stencil::galerkin::{Bodies, Couplings, Directions, Execute, Matrix, Offset, Weights};
 use crate::stencil::galerkin_levels::{Finer, SupportsGalerkin};
 use crate::stencil::{Axis, Diffusion};
+use crate::{Colour, Layout, Precision, Real, Result};
 
 /// A pivot below this fraction of its diagonal is rounding.
 const SINGULAR_PIVOT: f64 = 1e-13;

@@ -2,12 +2,10 @@
 
 use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, diagonal, fill, get, inverse};
 use super::{Reference, Vector};
-use crate::backend::{HostScalars, Scalar};
-use crate::error::Result;
 use crate::operator::points::worst_of_lines;
 use crate::operator::{Operator, PointSmoother};
 use crate::options::PointCycle;
-use crate::real::Real;
+use crate::{HostScalars, Real, Result, Scalar};
 
 impl<S: SevenPoint, T: Real> PointSmoother<Reference, T> for Plain<S, T> {
     fn periodic(&self) -> [bool; 3] {

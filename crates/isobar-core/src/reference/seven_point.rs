@@ -4,12 +4,10 @@ use std::fmt::Debug;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use super::{Reference, Vector};
-use crate::error::Result;
-use crate::layout::{Colour, Layout, Shape};
 use crate::operator::{Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation, Sweep};
 use crate::options::Smoother;
-use crate::real::Real;
 use crate::stencil::Stencil;
+use crate::{Colour, Layout, Real, Result, Shape};
 
 /// A cell, by (i, j, k).
 pub type At = [usize; 3];

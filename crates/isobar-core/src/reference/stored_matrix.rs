@@ -3,11 +3,9 @@
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use super::{Reference, Vector};
-use crate::error::{Error, Result};
-use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, Diagonal, LineSolver, Operator};
-use crate::real::Real;
 use crate::stencil::{Lines, Stencil, StoredMatrix, Supports};
+use crate::{Error, Layout, Real, Result, Shape};
 
 /// A [`StoredMatrix`] on the reference back end.
 #[derive(Debug)]

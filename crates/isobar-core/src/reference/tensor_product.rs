@@ -4,13 +4,11 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, cells};
 use super::{Reference, Vector};
-use crate::error::Result;
-use crate::layout::{Layout, Shape};
 use crate::operator::{self, Capabilities, Guess, LineSmoother, MixedSmoother, Operator as _, Transfer};
 use crate::options::{Smoother, SolverOptions};
-use crate::real::Real;
 use crate::stencil::tensor_levels::{SupportsTransfers, by_coarsening, by_modes};
 use crate::stencil::{Hierarchy, Modes, Stencil, Supports, TensorProduct, VerticalModes};
+use crate::{Layout, Real, Result, Shape};
 
 /// The rows of a [`TensorProduct`]: t = −|T| b, −|T| c, −d α, and s = |T| a − d (α_T − Σ α). Factors are rounded to T
 /// once; s is summed in double precision, where α_T − Σ α is exactly zero except at the sides.

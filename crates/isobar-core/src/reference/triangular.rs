@@ -2,12 +2,9 @@
 
 use super::seven_point::{At, Plain, Rows, SevenPoint, cells, diagonal, fill, get, inverse};
 use super::{Reference, Vector};
-use crate::backend::{HostScalars, Scalar};
-use crate::error::Result;
-use crate::layout::Shape;
 use crate::operator::Triangular;
 use crate::operator::triangular::singular_pivot;
-use crate::real::Real;
+use crate::{HostScalars, Real, Result, Scalar, Shape};
 
 impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
     fn relax_lower(

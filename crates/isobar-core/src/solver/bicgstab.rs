@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use super::monitor::Broken;
 use super::{Iteration, Monitor};
-use crate::backend::{Backend, Ratio, Scalar};
-use crate::error::Result;
 use crate::operator::{Guess, Operator};
 use crate::precond::Preconditioner;
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
+use crate::{Backend, Ratio, Real, Result, Scalar};
 
 /// Right-preconditioned BiCGStab (van der Vorst, 1992): two applications of A and of M⁻¹ an iteration,
 ///

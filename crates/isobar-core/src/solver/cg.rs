@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use super::monitor::Broken;
 use super::{Iteration, Monitor};
-use crate::backend::{AggregateBackend, Ratio, Scalar, Sums};
-use crate::error::Result;
+use crate::backend::AggregateBackend;
 use crate::operator::{Diagonal, Direction, Guess, Operator, ResidualUpdate, advance_direction_unfused};
 use crate::options::Form;
 use crate::precond::{Deflation, Preconditioner};
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
+use crate::{Ratio, Real, Result, Scalar, Sums};
 
 /// Conjugate gradients for a symmetric positive definite A (Hestenes and Stiefel, 1952), with a
 /// preconditioner M:

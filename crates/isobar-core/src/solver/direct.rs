@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use super::{Iteration, Monitor};
-use crate::array::{Source, Target};
 use crate::backend::direct::locked;
-use crate::backend::{Backend, Ratio, Scalar};
 use crate::backend::{Judged, SharedDirect};
-use crate::error::Result;
 use crate::operator::{Guess, Operator};
 use crate::traffic::{self, StepTraffic};
+use crate::{Backend, Ratio, Result, Scalar, Source, Target};
 
 /// ‖r‖²
 const NORM: Scalar = Scalar::new(0);

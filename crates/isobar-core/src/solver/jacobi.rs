@@ -5,13 +5,10 @@ use std::sync::Arc;
 
 use super::momentum::Momentum;
 use super::{Iteration, Monitor};
-use crate::backend::{Backend, Scalar};
-use crate::error::Result;
-use crate::layout::Shape;
 use crate::operator::{Guess, PointSmoother};
 use crate::options::PointCycle;
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic, Traffic};
+use crate::{Backend, Real, Result, Scalar, Shape};
 
 /// ‖r‖²
 const NORM: Scalar = Scalar::new(0);

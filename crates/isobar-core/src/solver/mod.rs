@@ -19,14 +19,11 @@ pub mod monitor;
 pub mod multigrid;
 mod spectrum;
 
-use crate::array::{Source, Target};
-use crate::backend::Backend;
 use crate::backend::Judged;
-use crate::error::Result;
 use crate::operator::Guess;
 use crate::outcome::Batch;
-use crate::real::Real;
 use crate::traffic::StepTraffic;
+use crate::{Backend, Real, Result, Source, Target};
 
 pub use monitor::{Broken, Monitor, Observer, Progress, ignore};
 

@@ -3,15 +3,12 @@
 use std::ops::ControlFlow;
 
 use super::{Iteration, Monitor};
-use crate::backend::{Backend, Scalar};
-use crate::error::Result;
-use crate::layout::Colour;
 use crate::operator::{Expansion, Guess, Relaxation};
 use crate::options::Smoother;
 use crate::policy::modes::Plan;
 use crate::precond::ModalProblems;
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
+use crate::{Backend, Colour, Real, Result, Scalar};
 
 /// ‖r‖²
 const NORM: Scalar = Scalar::new(0);

@@ -1,14 +1,12 @@
 //! Multigrid as an iteration: in one precision, and mixed.
 
 use super::{Iteration, Monitor};
-use crate::backend::{Backend, Scalar};
-use crate::error::Result;
 use crate::operator::{Guess, MixedTop};
 use crate::options::Start;
 use crate::precond::Preconditioner;
 use crate::precond::multigrid::Cycle;
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
+use crate::{Backend, Real, Result, Scalar};
 
 /// ‖r‖²
 const NORM: Scalar = Scalar::new(0);

@@ -4,11 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::galerkin::{Grid, Setup};
 use super::{Axis, Diffusion, Hierarchy, Stencil, Supports};
-use crate::backend::{AggregateBackend, AggregateMap, queue};
-use crate::error::Result;
-use crate::layout::{Layout, Shape};
+use crate::backend::{AggregateBackend, queue};
 use crate::operator::{CoarsestSolver, Correction, LevelBackend, LineSmoother, Operator, Transfer, layout_of};
-use crate::real::Real;
+use crate::{AggregateMap, Layout, Real, Result, Shape};
 
 /// The finer level of a transfer.
 pub enum Finer<'a, B: SupportsGalerkin, T: Real> {

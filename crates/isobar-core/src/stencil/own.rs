@@ -4,14 +4,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Stencil, Supports};
-use crate::array::{ArrayView, ArrayViewMut};
-use crate::backend::{AggregateBackend, Backend};
-use crate::error::{Error, Result};
-use crate::layout::{Layout, Shape};
+use crate::backend::AggregateBackend;
 use crate::operator::{Capabilities, Diagonal, Operator};
 use crate::options::SolverOptions;
 use crate::policy::Choice;
-use crate::real::Real;
+use crate::{ArrayView, ArrayViewMut, Backend, Error, Layout, Real, Result, Shape};
 
 /// A caller's own matrix. Arrays are in host memory, in C order of shape (nz, ny, nx).
 pub trait OwnMatrix: Send + Sync {

@@ -6,11 +6,9 @@ use std::sync::Arc;
 use super::galerkin_levels::{SupportsGalerkin, galerkin};
 use super::halving::{End, Halving, halvings};
 use super::{Diffusion, Hierarchy, Stencil, Supports};
-use crate::error::{Error, Result};
-use crate::layout::{Layout, Shape};
 use crate::operator::{LevelBackend, LineSmoother, Transfer, layout_of};
 use crate::options::Smoother;
-use crate::real::Real;
+use crate::{Error, Layout, Real, Result, Shape};
 
 /// A back end that has such levels.
 pub trait SupportsPoints: Supports<Diffusion> + LevelBackend {

@@ -6,12 +6,10 @@ use super::hierarchy::{Hierarchy, Update};
 use super::{Modes, Stencil};
 use crate::backend::AggregateBackend;
 use crate::direct::Separable;
-use crate::error::Result;
-use crate::layout::Layout;
 use crate::operator::{Capabilities, LineSolver, MixedSmoother, MixedTop, Operator, Relaxation};
 use crate::options::{MultigridOptions, Smoother, SolverOptions};
 use crate::policy::Choice;
-use crate::real::Real;
+use crate::{Layout, Real, Result};
 
 /// A matrix given by factors, with a number stored for every face.
 pub struct StoredFaces<B: AggregateBackend, S, T: Real> {

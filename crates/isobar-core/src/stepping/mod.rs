@@ -9,13 +9,12 @@ mod arrays;
 pub mod stepper;
 pub mod trial;
 
-use crate::array::{Source, Target};
 use crate::build::Description;
-use crate::error::Result;
 use crate::options::{Scheme, StepGuess, Steps};
 use crate::outcome::Outcome;
 use crate::problem::Heat;
 use crate::solver::Observer;
+use crate::{Result, Source, Target};
 
 pub use stepper::HeatStepper;
 pub use trial::Tried;

@@ -5,17 +5,14 @@ use std::sync::Arc;
 use super::adaptive::{self, Control};
 use super::arrays::Arrays;
 use super::{Evolve, HeatOptions, Moment, Step};
-use crate::array::{Source, Target};
-use crate::backend::{Ratio, Scalar};
 use crate::build::{Description, Solve, System};
-use crate::error::{Error, Result};
 use crate::operator::{Guess, Operator};
 use crate::options::{Scheme, SolverOptions, StepGuess};
 use crate::outcome::{Outcome, Stop};
 use crate::problem::{Heat, Mass};
-use crate::real::Precision;
 use crate::solver::Observer;
 use crate::stencil::{Diffusion, Supports};
+use crate::{Error, Precision, Ratio, Result, Scalar, Source, Target};
 
 /// A stepper of M u_t = −K u + s by the θ scheme, Crank–Nicolson (θ = ½) or backward Euler (θ = 1):
 ///

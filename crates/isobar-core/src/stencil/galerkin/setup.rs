@@ -1,10 +1,8 @@
 //! The operations that set up the levels of a hierarchy, on any device.
 
 use super::{Bodies, Coarsening, Couplings, Execute, Grid, Weights, bodies, coarsen, coarsest};
-use crate::error::Result;
-use crate::layout::Layout;
-use crate::real::Precision;
 use crate::stencil::{Axis, Diffusion, MOST_CONTRAST_SINGLE, MOST_SINGLE};
+use crate::{Layout, Precision, Result};
 
 /// Makes the matrices of the levels, each from the previous one.
 ///
