@@ -13,6 +13,8 @@
 //! * [`stepping`] the heat equation through time,
 //! * [`mod@reference`] is the back end that specifies the others; [`conformance`] holds them to it; [`mod@bench`] times them,
 //! * [`compile_solvers`] makes the solvers of a back end; [`prelude`] has the names that back ends use most.
+//!
+//! Whatever works on a device or passes messages may fail with [`Error::Device`] or [`Error::OutOfMemory`]; sections on errors list others.
 
 pub mod array;
 pub mod backend;

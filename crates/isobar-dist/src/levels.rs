@@ -95,9 +95,6 @@ impl<B: PartBackend, T: Real> Gathered<B, T> {
 }
 
 /// [`LevelBackend::coarser`](isobar_core::operator::LevelBackend::coarser) of a device that may be one of several ranks.
-///
-/// # Errors
-/// As there.
 pub fn coarser<B: PartBackend>(backend: &B, fine: Shape, coarse: Shape, is_small: bool) -> Result<Coarser<B>> {
     let Some(ranks) = backend.ranks() else { return Ok(Coarser { own: backend.clone(), alone: None }) };
     let patches = ranks.patches(fine)?;
@@ -107,9 +104,6 @@ pub fn coarser<B: PartBackend>(backend: &B, fine: Shape, coarse: Shape, is_small
 }
 
 /// [`LevelBackend::gathering`](isobar_core::operator::LevelBackend::gathering) of such a device.
-///
-/// # Errors
-/// As there.
 pub fn gathering<B: PartBackend, T: Real>(
     backend: &B,
     to_own: Arc<dyn Transfer<B, T>>,

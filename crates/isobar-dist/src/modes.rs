@@ -261,9 +261,6 @@ pub fn choice<B: PartBackend>(backend: &B, stencil: &TensorProduct, options: &So
 }
 
 /// [`LevelBackend::own_modes`](isobar_core::operator::LevelBackend::own_modes) of a device that may be one of several ranks.
-///
-/// # Errors
-/// As there.
 pub fn own_modes<B: PartBackend, T: Real, C: Real>(
     backend: &B,
     grid: Shape,

@@ -10,22 +10,13 @@ use crate::error::Result;
 /// A solver by transforms along two axes of a box and tridiagonal systems along the third, see [`crate::direct`].
 pub trait DirectSolver<B: Backend>: Send {
     /// Computes u = A⁻¹ b, up to a constant where A is singular.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn solve(&mut self, b: &B::Vector<f64>, u: &mut B::Vector<f64>) -> Result<()>;
 
     /// Computes x = A⁻¹ x, up to a constant where A is singular.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn solve_in_place(&mut self, x: &mut B::Vector<f64>) -> Result<()>;
 
     /// Computes u = A⁻¹ b between callers' arrays without copying them, and the norms for the judgement. Where A is singular the mean of b
     /// is left out, and u has the mean 0. Returns nothing, and may have written to u, where the arrays are of another kind.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn solve_arrays(&mut self, b: &Source<'_>, u: &mut Target<'_>) -> Result<Option<Judged>> {
         let _ = (b, u);
         Ok(None)

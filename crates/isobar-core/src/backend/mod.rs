@@ -112,18 +112,12 @@ pub trait Backend: Clone + Send + Sync + 'static {
 
     /// Fills the halo of a subdomain's vector with the neighbours' cells of the given colours, which are those of the whole grid.
     /// All ranks must make the same calls in the same order.
-    ///
-    /// # Errors
-    /// The errors of the device or the transport.
     fn fill<T: Real>(&self, x: &mut Self::Vector<T>, colours: &[Colour]) -> Result<()> {
         self.fill_while(x, colours, &mut nothing)
     }
 
     /// Does [`Backend::fill`], and may call `meanwhile` once during the exchange. The caller detects whether it was called, and
     /// calls it otherwise.
-    ///
-    /// # Errors
-    /// See [`Backend::fill`].
     fn fill_while<T: Real>(
         &self,
         _x: &mut Self::Vector<T>,
@@ -135,9 +129,6 @@ pub trait Backend: Clone + Send + Sync + 'static {
 
     /// Replaces scalars by their sums over all subdomains, where vectors of this layout are subdomains. A step calls it on its sums,
     /// and all ranks add in the same order.
-    ///
-    /// # Errors
-    /// See [`Backend::fill`].
     fn sum(&self, _of: &Layout, _sums: &[Scalar], _scalars: &mut Self::Scalars) -> Result<()> {
         Ok(())
     }
@@ -217,9 +208,6 @@ pub trait Backend: Clone + Send + Sync + 'static {
     ) -> Result<()>;
 
     /// Computes y += a x;  out = ‖y‖².
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn axpy_norm<T: Real>(
         &self,
         a: Ratio,
@@ -233,9 +221,6 @@ pub trait Backend: Clone + Send + Sync + 'static {
     }
 
     /// Computes y += a x, `converted` = y, rounding where S is the shorter type;  out = ‖y‖².
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn axpy_norm_convert<T: Real, S: Real>(
         &self,
         a: Ratio,
@@ -250,9 +235,6 @@ pub trait Backend: Clone + Send + Sync + 'static {
     }
 
     /// Computes y = x, rounding where T is the shorter type;  out = ⟨y, z⟩.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn convert_dot<S: Real, T: Real>(
         &self,
         x: &Self::Vector<S>,
@@ -339,9 +321,6 @@ pub trait Backend: Clone + Send + Sync + 'static {
 
     /// Returns how many queues beside the first are worth using for this many systems on vectors of this layout, whose workspaces take
     /// `bytes` each.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn queues(&self, systems: usize, layout: &Layout, bytes: usize) -> Result<usize> {
         let _ = (systems, layout, bytes);
         Ok(0)

@@ -256,9 +256,6 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
 }
 
 /// Fills a vector with noise: zeros would hide denormals and make any iteration trivial.
-///
-/// # Errors
-/// The errors of the device.
 pub fn upload_noise<B: Backend, T: Real>(backend: &B, layout: &Layout, vector: &mut B::Vector<T>) -> Result<()> {
     let shape = layout.shape();
     let noise: Vec<f64> = (0..shape.cells()).map(|n| problem::random(0, n)).collect();

@@ -47,9 +47,6 @@ impl CallersGrid {
 
     /// Gives every copy of a periodic direction the mean over all of them, bit for bit the values that a caller
     /// reads.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub(crate) fn average<B: Backend>(&self, backend: &B, layout: &Layout, x: &mut B::Vector<f64>) -> Result<()> {
         if self.turns == Turns::ONE {
             return Ok(());

@@ -58,9 +58,6 @@ pub trait Solve<S>: Send {
 
     /// Returns solvers of the same matrix, for up to this many systems, which may solve at the same time, each on a queue of its own; none
     /// if there would be only one. They have no methods in reserve, and leave u alone if they neither converge nor are interrupted.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn beside(&mut self, systems: usize) -> Result<Vec<&mut dyn Solve<S>>> {
         let _ = systems;
         Ok(Vec::new())
@@ -98,9 +95,6 @@ pub trait Solve<S>: Send {
     fn description(&self) -> &Description;
 
     /// Measures the bytes a second that a copy of a vector of this size moves.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn copy_bandwidth(&self) -> Result<f64>;
 }
 

@@ -282,17 +282,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 
     /// Computes b = A x.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn apply_to(&mut self, x: &mut B::Vector<f64>) -> Result<()> {
         self.capabilities.operator.apply(x, &mut self.b)
     }
 
     /// Computes ‖b − A u‖ / ‖b‖ for the current b and u.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn residual_over_rhs(&mut self) -> Result<f64> {
         Ok(self.true_residual()? / self.norm_of_rhs()?)
     }

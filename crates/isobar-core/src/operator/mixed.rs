@@ -135,17 +135,11 @@ impl<B: Backend> MixedTop<B> {
     }
 
     /// r = b, the residual of u = 0
-    ///
-    /// # Errors
-    /// The errors of the device, as for all steps.
     pub fn begin_from_zero(&mut self, b: &B::Vector<f64>) -> Result<()> {
         self.double.backend().convert(b, &mut self.r)
     }
 
     /// r = b − A u;  ‖r‖²
-    ///
-    /// # Errors
-    /// See [`MixedTop::begin_from_zero`].
     pub fn begin(
         &mut self,
         b: &B::Vector<f64>,
@@ -162,9 +156,6 @@ impl<B: Backend> MixedTop<B> {
     }
 
     /// u += e, then one sweep, then r = b − A u and ‖r‖²
-    ///
-    /// # Errors
-    /// See [`MixedTop::begin_from_zero`].
     pub fn correct(
         &mut self,
         b: &B::Vector<f64>,
@@ -181,9 +172,6 @@ impl<B: Backend> MixedTop<B> {
     }
 
     /// Descends after a beginning or [`MixedTop::correct`]: e = one sweep from zero on A e = r, then f_c = R (r − A e)
-    ///
-    /// # Errors
-    /// See [`MixedTop::begin_from_zero`].
     pub fn descend_first(&mut self, coarse_f: &mut B::Vector<f32>) -> Result<()> {
         let Self { single, transfer, relaxation, e, r, scratch_single, .. } = self;
         let sweep = Sweep::new(*relaxation, Guess::Zero, r, e, scratch_single);
@@ -194,9 +182,6 @@ impl<B: Backend> MixedTop<B> {
     }
 
     /// Descends after [`MixedTop::ascend`]; see [`MixedTop::descend_first`].
-    ///
-    /// # Errors
-    /// See [`MixedTop::begin_from_zero`].
     pub fn descend(&mut self, coarse_f: &mut B::Vector<f32>) -> Result<()> {
         let Some(steps) = &self.steps else { return self.descend_first(coarse_f) };
         // The red half of the sweep is done already.
@@ -206,9 +191,6 @@ impl<B: Backend> MixedTop<B> {
 
     /// Ascends: u += e + P u_c, then one sweep, then r = b − A u and ‖r‖²; with [`ChangeSteps`] ‖r‖² is that of the residual which the
     /// change implies.
-    ///
-    /// # Errors
-    /// See [`MixedTop::begin_from_zero`].
     pub fn ascend(
         &mut self,
         b: &B::Vector<f64>,

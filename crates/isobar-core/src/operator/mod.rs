@@ -161,9 +161,6 @@ pub struct Direction<'a, V> {
 }
 
 /// Does [`Operator::advance_direction`] in unfused pieces, whatever the operator overrides.
-///
-/// # Errors
-/// The errors of the device.
 pub fn advance_direction_unfused<B: Backend, T: Real>(
     operator: &(impl Operator<B, T> + ?Sized),
     v: Direction<'_, B::Vector<T>>,
@@ -200,9 +197,6 @@ pub struct ResidualUpdate<'a, V> {
 }
 
 /// Does the step of [`ResidualUpdate`] in unfused pieces; `solve` computes z = M⁻¹ r.
-///
-/// # Errors
-/// The errors of the device.
 pub fn update_residual_unfused<B: Backend, T: Real>(
     backend: &B,
     v: ResidualUpdate<'_, B::Vector<T>>,

@@ -27,9 +27,6 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
     fn modal_layout(&self) -> &Layout;
 
     /// Takes the same number of other modes.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn update(&self, modes: &VerticalModes) -> Result<()>;
 
     /// g_m = Σ_k s_m(k) r_k

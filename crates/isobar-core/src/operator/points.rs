@@ -90,9 +90,6 @@ fn no_lines() -> Error {
 }
 
 /// Does [`PointSmoother::relax_moving`] sweep by sweep.
-///
-/// # Errors
-/// The errors of the device.
 pub fn move_by_sweeps<B: Backend, T: Real>(
     operator: &(impl PointSmoother<B, T> + ?Sized),
     cycle: &PointCycle,

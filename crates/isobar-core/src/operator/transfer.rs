@@ -84,9 +84,6 @@ pub trait Transfer<B: Backend, T: Real>: Send + Sync {
 }
 
 /// Does [`Transfer::smooth_residual_restrict`] in unfused pieces.
-///
-/// # Errors
-/// The errors of the device.
 pub fn smooth_residual_restrict_unfused<B: Backend, T: Real>(
     transfer: &(impl Transfer<B, T> + ?Sized),
     mut sweep: Sweep<'_, B::Vector<T>>,
@@ -97,9 +94,6 @@ pub fn smooth_residual_restrict_unfused<B: Backend, T: Real>(
 }
 
 /// Does [`Transfer::prolong_smooth`] in unfused pieces.
-///
-/// # Errors
-/// The errors of the device.
 pub fn prolong_smooth_unfused<B: Backend, T: Real>(
     transfer: &(impl Transfer<B, T> + ?Sized),
     coarse_u: &mut B::Vector<T>,

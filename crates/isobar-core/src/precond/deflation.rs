@@ -149,9 +149,6 @@ impl<B: AggregateBackend, T: Real> Deflation<B, T> {
 
 impl<B: AggregateBackend, T: Real> Deflation<B, T> {
     /// q = P q with P = I − A Z E⁻¹ Zᵀ;  σ = ⟨p, q⟩
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn project(
         &mut self,
         p: &B::Vector<T>,
@@ -175,9 +172,6 @@ impl<B: AggregateBackend, T: Real> Deflation<B, T> {
     }
 
     /// u += Z E⁻¹ Zᵀ r, after which Zᵀ(b − A u) = 0 if r was b − A u
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn correct(&mut self, r: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()> {
         self.solve(r)?;
         self.operator.backend().add_aggregated(&self.aggregates, &self.solution, u)

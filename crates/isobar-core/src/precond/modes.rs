@@ -63,9 +63,6 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
     }
 
     /// Computes x_m ≈ (μ_m |T| + L_h)⁻¹ g_m.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn solve(&mut self) -> Result<()> {
         let Self { cycle, factors, before, g, x, .. } = self;
         match self.start {
@@ -91,9 +88,6 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
     }
 
     /// Computes z = M⁻¹ r: [`Modal`] with this many sweeps before and after the correction.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn precondition(
         &mut self,
         sweeps: usize,
@@ -161,9 +155,6 @@ pub struct Modal<B: Backend, T: Real, C: Real> {
 
 impl<B: Backend, T: Real, C: Real> Modal<B, T, C> {
     /// Takes this many sweeps before and after.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn new(problems: ModalProblems<B, T, C>, sweeps: usize) -> Result<Self> {
         let backend = problems.transfer.fine().backend().clone();
         Ok(Self { scalars: backend.scalars()?, problems, sweeps, backend })

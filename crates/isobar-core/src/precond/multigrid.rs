@@ -171,9 +171,6 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     }
 
     /// Runs one cycle on A u = f; where it is wanted, with ‖f − A u‖² at its end.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn cycle(
         &mut self,
         f: &B::Vector<T>,
@@ -185,9 +182,6 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     }
 
     /// Computes u = τ cycle(u) + (1 − τ) u, with one cycle on A u = f; `before` is overwritten.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn extrapolated(
         &mut self,
         f: &B::Vector<T>,
@@ -234,9 +228,6 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     }
 
     /// Runs one cycle from zero on the levels below the finest, where there are any.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub(crate) fn cycle_below(&mut self) -> Result<()> {
         match self.parts(0).below() {
             Some((LevelVectors { f, u }, mut below)) => below.cycle(f, u, Guess::Zero, None),
@@ -245,9 +236,6 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     }
 
     /// Runs full multigrid: u from f alone, coarse to fine, one cycle a level.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn full_multigrid(
         &mut self,
         f: &mut B::Vector<T>,

@@ -83,9 +83,6 @@ impl<B: AggregateBackend> NullSpace<B> {
     }
 
     /// Gives u the mean 0 over every floating component, and 0 in inactive cells.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn project_out(&mut self, u: &mut B::Vector<f64>) -> Result<()> {
         match &mut self.found {
             Some(found) => found.project_out(&*self.operator, u),

@@ -43,9 +43,6 @@ pub struct ByModes<B: Backend, T: Real, C: Real> {
 
 impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
     /// Takes as many sweeps of the grid an iteration as planned.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn new(problems: ModalProblems<B, T, C>, plan: Plan) -> Result<Self> {
         let backend = problems.transfer.fine().backend().clone();
         Ok(Self { scalars: backend.scalars()?, initial: f64::INFINITY, residual: None, problems, plan, backend })

@@ -48,9 +48,6 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
     fn coarse<T: Real>(&self, matrix: &Self::Matrix) -> Result<Arc<Self::Coarse<T>>>;
 
     /// Gives it other numbers.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn update_coarse<T: Real>(&self, coarse: &Self::Coarse<T>, matrix: &Self::Matrix) -> Result<()>;
 
     /// Puts weights on the device.
@@ -65,9 +62,6 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
     ) -> Result<Arc<Self::Interpolation<T>>>;
 
     /// Gives them other numbers.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn update_interpolation<T: Real>(&self, between: &Self::Interpolation<T>, weights: Self::Weights) -> Result<()>;
 
     /// Takes a rank's share of the bodies of a grid, as [`Bodies::part`](super::galerkin::Bodies::part).
@@ -85,15 +79,9 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
     fn body_correction<T: Real>(&self, layout: &Layout, bodies: Self::Bodies) -> Result<Arc<Self::BodyCorrection<T>>>;
 
     /// Replaces them by others.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn update_bodies<T: Real>(&self, correction: &Self::BodyCorrection<T>, bodies: Self::Bodies) -> Result<()>;
 
     /// Computes G with A G A = A, see [`coarsest::inverse`](super::galerkin::coarsest::inverse).
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn inverse(&self, matrix: &Self::Matrix) -> Result<Self::AggregateMatrix>;
 }
 

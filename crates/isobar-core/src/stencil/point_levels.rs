@@ -25,9 +25,6 @@ pub trait SupportsPoints: Supports<Diffusion> + LevelBackend {
     ) -> Result<Arc<dyn Transfer<Self, T>>>;
 
     /// [`Supports::operator`] of a coarser level, of which nothing is asked but to relax points.
-    ///
-    /// # Errors
-    /// As there.
     fn point_operator<T: Real>(&self, stencil: &Diffusion) -> Result<Arc<Self::Operator<T>>> {
         self.operator(stencil)
     }

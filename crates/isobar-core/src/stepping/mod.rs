@@ -92,9 +92,6 @@ pub trait Evolve: Send {
     fn read_before(&mut self, state: Target<'_>) -> Result<bool>;
 
     /// Returns ½ uᵀK u − sᵀu, which without a source is ½ ∫ κ |∇u|² and never grows.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn energy(&mut self) -> Result<f64>;
 
     /// Sets other coefficients, boundary values and sources from the next step on, on the same grid; the state stays. The

@@ -44,9 +44,6 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     }
 
     /// A pass of one stage that sums up and reads the halo of u, which is filled.
-    ///
-    /// # Errors
-    /// As [`Backend::fill`] and [`Backend::sum`].
     pub(crate) fn summing_pass_and_fill<const N: usize>(
         &self,
         stage: impl Fn(&C, usize, &mut ChunkSpace<T>) -> [f64; 2] + Sync,

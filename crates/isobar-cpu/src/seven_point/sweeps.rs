@@ -138,9 +138,6 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     }
 
     /// A pass of `before`, of a red–black sweep and, where that is asked for, of ‖f − A u‖².
-    ///
-    /// # Errors
-    /// As [`Backend::fill`].
     pub(crate) fn sweep_after(
         &self,
         before: Stage<'_, T>,
@@ -165,9 +162,6 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
 
     /// A pass with the stages of some red–black sweeps in the middle, at most [`MOST_SWEEPS`]. The guess is the first one's.
     /// The halo of u, which is `filled` too, is filled before each.
-    ///
-    /// # Errors
-    /// As [`Backend::fill`].
     pub(crate) fn pass_around_sweeps(
         &self,
         c: &C,

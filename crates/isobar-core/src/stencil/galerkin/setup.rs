@@ -20,9 +20,6 @@ pub trait Setup {
     fn grid(&self, matrix: &Self::Matrix) -> Grid;
 
     /// See [`Couplings::strong_axes`].
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn strong_axes(&self, matrix: &Self::Matrix) -> Result<Vec<Axis>>;
 
     /// Makes P and PᵀAP with these directions halved, in their order.
@@ -32,9 +29,6 @@ pub trait Setup {
     fn coarsen(&self, matrix: Self::Matrix, axes: &[Axis]) -> Result<(Self::Weights, Self::Matrix)>;
 
     /// Returns whether the matrix of a stencil, or coarser ones, can have strongly coupled aggregates.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn may_have_bodies(&self, finest: &Self::Matrix) -> Result<bool>;
 
     /// Finds the strongly coupled aggregates of a matrix whose vectors have this layout.
