@@ -182,16 +182,18 @@ fn time_top<B: Supports<S>, S: Stencil>(
     let (mut f, mut u) = (backend.zeros::<f64>(&layout)?, backend.zeros::<f64>(&layout)?);
     upload_noise(backend, &layout, &mut f)?;
     let mut scalars = backend.scalars()?;
-    top.begin(&f, &mut u, norm, &mut scalars)?;
+    top.begin(&f, &mut u, norm.of(&mut scalars))?;
     let mut coarse_u = match hierarchy.levels.get(1) {
         Some(level) => Some(backend.zeros::<f32>(level.layout())?),
         None => None,
     };
     let mut run = |top: &mut MixedTop<B>, step: &Traffic| -> Result<bool> {
         match &mut coarse_u {
-            _ if step.name == traffic::CORRECT_SMOOTH_RESIDUAL.name => top.correct(&f, &mut u, norm, &mut scalars)?,
+            _ if step.name == traffic::CORRECT_SMOOTH_RESIDUAL.name => {
+                top.correct(&f, &mut u, norm.of(&mut scalars))?;
+            }
             Some(coarse_u) if step.name == traffic::ASCEND.name => {
-                top.ascend(&f, &mut u, coarse_u, norm, &mut scalars)?;
+                top.ascend(&f, &mut u, coarse_u, norm.of(&mut scalars))?;
             }
             _ => return Ok(false),
         }

@@ -54,7 +54,7 @@ pub use error::{Error, Result};
 
 // The names of arrays, layouts and devices that most files of this crate use; the modules that they are from do without.
 pub(crate) use array::{ArrayView, ArrayViewMut, DeviceArray, Source, Target};
-pub(crate) use backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Sums};
+pub(crate) use backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Sum, Sums};
 pub(crate) use execute::{Execute, Host, Serial};
 pub(crate) use layout::{Colour, Layout, Patch, Shape, Slab};
 pub(crate) use real::{Precision, Real};

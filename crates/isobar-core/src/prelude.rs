@@ -2,7 +2,7 @@
 //! they import from, so that their order shows, but for names of arrays, layouts and devices.
 
 pub use crate::array::{ArrayView, ArrayViewMut, DeviceArray, Source, Target};
-pub use crate::backend::{AggregateMap, Backend, HostScalars, Meanwhile, Ratio, Scalar, SharedDirect, Shares};
+pub use crate::backend::{AggregateMap, Backend, HostScalars, Meanwhile, Ratio, Scalar, SharedDirect, Shares, Sum};
 pub use crate::build::{Solve, System};
 pub use crate::direct::{Basis, Separable};
 pub use crate::error::{Error, Result};

@@ -6,7 +6,7 @@ use std::time::Instant;
 use isobar_core::backend::{BodyAfter, DeviceInfo, iterate_after_first};
 use isobar_core::prelude::{
     ArrayView, ArrayViewMut, Backend, Colour, HostScalars, Layout, Meanwhile, Patch, Ratio, Real, Result, Scalar,
-    Separable, Shape, SharedDirect, Shares,
+    Separable, Shape, SharedDirect, Shares, Sum,
 };
 use isobar_core::reference::check_shape;
 use isobar_dist::{Watched, part};
@@ -133,7 +133,7 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, out: Scalar, scalars: &mut HostScalars) -> Result<()> {
+    fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, (out, scalars): Sum<'_, Cpu>) -> Result<()> {
         scalars.reduce(out, [blas::dot(self, x, y)]);
         self.sum(x.layout(), &[out], scalars)
     }
@@ -143,8 +143,7 @@ impl Backend for Cpu {
         a: Ratio,
         x: &Vector<T>,
         y: &mut Vector<T>,
-        out: Scalar,
-        scalars: &mut HostScalars,
+        (out, scalars): Sum<'_, Cpu>,
     ) -> Result<()> {
         let a = T::from_f64(scalars.value(a));
         scalars.reduce(out, [blas::axpy_norm(self, a, x, y)]);
@@ -157,8 +156,7 @@ impl Backend for Cpu {
         x: &Vector<T>,
         y: &mut Vector<T>,
         converted: &mut Vector<S>,
-        out: Scalar,
-        scalars: &mut HostScalars,
+        (out, scalars): Sum<'_, Cpu>,
     ) -> Result<()> {
         let a = T::from_f64(scalars.value(a));
         scalars.reduce(out, [blas::axpy_norm_convert(self, a, x, y, converted)]);
@@ -170,8 +168,7 @@ impl Backend for Cpu {
         x: &Vector<S>,
         y: &mut Vector<T>,
         z: &Vector<T>,
-        out: Scalar,
-        scalars: &mut HostScalars,
+        (out, scalars): Sum<'_, Cpu>,
     ) -> Result<()> {
         scalars.reduce(out, [blas::convert_dot(self, x, y, z)]);
         self.sum(z.layout(), &[out], scalars)

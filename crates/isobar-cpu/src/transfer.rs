@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use isobar_core::operator::{prolong_smooth_unfused, smooth_residual_restrict_unfused};
 use isobar_core::prelude::{
-    Backend, Colour, Guess, HostScalars, Layout, LineSmoother, Real, Result, Scalar, Smoother, Sweep, Transfer,
+    Backend, Colour, Guess, Layout, LineSmoother, Real, Result, Smoother, Sum, Sweep, Transfer,
 };
 use pulp::Simd;
 
@@ -156,7 +156,7 @@ impl<T: Real, P: Planes<T>> Transfer<Cpu, T> for PlaneTransfer<T, P> {
         &self,
         coarse_u: &mut Vector<T>,
         sweep: Sweep<'_, Vector<T>>,
-        norm: Option<(Scalar, &mut HostScalars)>,
+        norm: Option<Sum<'_, Cpu>>,
     ) -> Result<()> {
         if sweep.relaxation.smoother == Smoother::LineJacobi {
             return prolong_smooth_unfused(self, coarse_u, sweep, norm);

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use isobar_core::operator::Coarser;
-use isobar_core::prelude::{Layout, LineSmoother, Real, Result, Scalar, Shape, Slab, Sweep, Transfer};
+use isobar_core::prelude::{Layout, LineSmoother, Real, Result, Shape, Slab, Sum, Sweep, Transfer};
 use isobar_core::real::{bytes_of, bytes_of_mut};
 
 use crate::part::{Link, PartBackend};
@@ -179,7 +179,7 @@ impl<B: PartBackend, T: Real> Transfer<B, T> for Gathering<B, T> {
         &self,
         coarse_u: &mut B::Vector<T>,
         sweep: Sweep<'_, B::Vector<T>>,
-        norm: Option<(Scalar, &mut B::Scalars)>,
+        norm: Option<Sum<'_, B>>,
     ) -> Result<()> {
         self.prolong_from(coarse_u, |coarse_u| self.part.prolong_smooth(coarse_u, sweep, norm))
     }

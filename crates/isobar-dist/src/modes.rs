@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use isobar_core::operator::OwnModes;
 use isobar_core::policy::ranks::of_tensor_product;
 use isobar_core::prelude::{
-    Choice, Expansion, Guess, Layout, LineSmoother, ModalTransfer, Real, Result, Scalar, Shape, Slab, SolverOptions,
-    Stencil, TensorProduct, VerticalModes,
+    Choice, Expansion, Guess, Layout, LineSmoother, ModalTransfer, Real, Result, Shape, Slab, SolverOptions, Stencil,
+    Sum, TensorProduct, VerticalModes,
 };
 use isobar_core::real::{bytes_of, bytes_of_mut};
 
@@ -198,10 +198,9 @@ impl<B: PartBackend, T: Real, C: Real> ModalTransfer<B, T, C> for Redividing<B, 
         f: &B::Vector<T>,
         g: &mut B::Vector<C>,
         u: &mut B::Vector<T>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        norm: Sum<'_, B>,
     ) -> Result<()> {
-        self.project_by(g, |g| self.part.project_rhs(f, g, u, norm, scalars))
+        self.project_by(g, |g| self.part.project_rhs(f, g, u, norm))
     }
 
     fn expand(&self, x: &B::Vector<C>, guess: Guess, u: &mut B::Vector<T>) -> Result<()> {
@@ -214,10 +213,9 @@ impl<B: PartBackend, T: Real, C: Real> ModalTransfer<B, T, C> for Redividing<B, 
         u: &mut B::Vector<T>,
         g: &mut B::Vector<C>,
         scratch: &mut B::Vector<T>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        norm: Sum<'_, B>,
     ) -> Result<()> {
-        self.project_by(g, |g| self.part.project_residual(f, u, g, scratch, norm, scalars))
+        self.project_by(g, |g| self.part.project_residual(f, u, g, scratch, norm))
     }
 
     fn expand_smooth_project(
@@ -226,13 +224,12 @@ impl<B: PartBackend, T: Real, C: Real> ModalTransfer<B, T, C> for Redividing<B, 
         f: &B::Vector<T>,
         vectors: [&mut B::Vector<T>; 2],
         g: &mut B::Vector<C>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        norm: Sum<'_, B>,
     ) -> Result<()> {
         let mut divided = self.divided();
         divided.take(&self.backend, expansion.x)?;
         let Divided { g: own, x, .. } = &mut *divided;
-        self.part.expand_smooth_project(&Expansion { x, ..*expansion }, f, vectors, own, norm, scalars)?;
+        self.part.expand_smooth_project(&Expansion { x, ..*expansion }, f, vectors, own, norm)?;
         divided.collect(&self.backend, g)
     }
 
@@ -241,12 +238,9 @@ impl<B: PartBackend, T: Real, C: Real> ModalTransfer<B, T, C> for Redividing<B, 
         expansion: &Expansion<'_, B::Vector<C>>,
         f: &B::Vector<T>,
         vectors: [&mut B::Vector<T>; 2],
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        norm: Sum<'_, B>,
     ) -> Result<()> {
-        self.expand_by(expansion.x, |x| {
-            self.part.expand_smooth_norm(&Expansion { x, ..*expansion }, f, vectors, norm, scalars)
-        })
+        self.expand_by(expansion.x, |x| self.part.expand_smooth_norm(&Expansion { x, ..*expansion }, f, vectors, norm))
     }
 
     fn needs_scratch(&self) -> bool {

@@ -26,7 +26,7 @@ use crate::real::Real;
 pub use aggregate::{AggregateBackend, AggregateMap, multiply_cells};
 pub use direct::{DirectSolver, Judged, SharedDirect};
 pub(crate) use runs::Runs;
-pub use scalars::{HostScalars, Ratio, Scalar, Sums};
+pub use scalars::{HostScalars, Ratio, Scalar, Sum, Sums};
 
 /// Work done while halo rows are exchanged: it must not read them, and must not change the cells that are sent.
 pub type Meanwhile<'w> = &'w mut dyn FnMut();
@@ -199,13 +199,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
     ) -> Result<()>;
 
     /// Computes out = ⟨x, y⟩, accumulated in double precision, with a result that does not depend on the number of threads.
-    fn dot<T: Real>(
-        &self,
-        x: &Self::Vector<T>,
-        y: &Self::Vector<T>,
-        out: Scalar,
-        scalars: &mut Self::Scalars,
-    ) -> Result<()>;
+    fn dot<T: Real>(&self, x: &Self::Vector<T>, y: &Self::Vector<T>, out: Sum<'_, Self>) -> Result<()>;
 
     /// Computes y += a x;  out = ‖y‖².
     fn axpy_norm<T: Real>(
@@ -213,11 +207,10 @@ pub trait Backend: Clone + Send + Sync + 'static {
         a: Ratio,
         x: &Self::Vector<T>,
         y: &mut Self::Vector<T>,
-        out: Scalar,
-        scalars: &mut Self::Scalars,
+        (out, scalars): Sum<'_, Self>,
     ) -> Result<()> {
         self.axpy(a, x, y, scalars)?;
-        self.dot(y, y, out, scalars)
+        self.dot(y, y, out.of(scalars))
     }
 
     /// Computes y += a x, `converted` = y, rounding where S is the shorter type;  out = ‖y‖².
@@ -227,10 +220,9 @@ pub trait Backend: Clone + Send + Sync + 'static {
         x: &Self::Vector<T>,
         y: &mut Self::Vector<T>,
         converted: &mut Self::Vector<S>,
-        out: Scalar,
-        scalars: &mut Self::Scalars,
+        out: Sum<'_, Self>,
     ) -> Result<()> {
-        self.axpy_norm(a, x, y, out, scalars)?;
+        self.axpy_norm(a, x, y, out)?;
         self.convert(y, converted)
     }
 
@@ -240,11 +232,10 @@ pub trait Backend: Clone + Send + Sync + 'static {
         x: &Self::Vector<S>,
         y: &mut Self::Vector<T>,
         z: &Self::Vector<T>,
-        out: Scalar,
-        scalars: &mut Self::Scalars,
+        out: Sum<'_, Self>,
     ) -> Result<()> {
         self.convert(x, y)?;
-        self.dot(y, z, out, scalars)
+        self.dot(y, z, out)
     }
 
     /// Makes a bank of zeros (and the constant 1).

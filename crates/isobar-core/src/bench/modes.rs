@@ -51,9 +51,9 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real, C: Real>(
     let mut run = |step: &Traffic| -> Result<()> {
         if step.name == traffic::EXPAND_SMOOTH_PROJECT.name {
             let expansion = Expansion { x: &x, guess: Guess::Given, relaxation: RELAXATION, sweeps: 1 };
-            transfer.expand_smooth_project(&expansion, &f, [&mut u, &mut scratch], &mut g, norm, &mut scalars)
+            transfer.expand_smooth_project(&expansion, &f, [&mut u, &mut scratch], &mut g, norm.of(&mut scalars))
         } else if step.name == traffic::PROJECT_RESIDUAL.name {
-            transfer.project_residual(&f, &mut u, &mut g, &mut scratch, norm, &mut scalars)
+            transfer.project_residual(&f, &mut u, &mut g, &mut scratch, norm.of(&mut scalars))
         } else {
             transfer.expand(&x, Guess::Given, &mut u)
         }

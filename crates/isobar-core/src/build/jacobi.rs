@@ -49,7 +49,7 @@ fn measure<B: Backend, T: Real>(points: &dyn PointSmoother<B, T>, cycle: &PointC
         for _ in 0..=REPEATS {
             backend.synchronize()?;
             let clock = Instant::now();
-            points.relax_points(&cycle, &f, &mut u, &mut v, Scalar::new(0), &mut scalars)?;
+            points.relax_points(&cycle, &f, &mut u, &mut v, Scalar::new(0).of(&mut scalars))?;
             backend.synchronize()?;
             *time = time.min(clock.elapsed().as_secs_f64());
         }

@@ -80,7 +80,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 None => spare.insert([backend.zeros(layout)?, backend.zeros(layout)?]),
             };
             for _ in 1..iterations {
-                capabilities.operator.residual(b, u, r, UNUSED, scalars)?;
+                capabilities.operator.residual(b, [u, r], UNUSED.of(scalars))?;
                 iteration.precondition(r, z)?;
                 backend.axpy(Ratio::ONE, z, u, scalars)?;
             }

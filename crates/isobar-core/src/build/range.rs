@@ -117,7 +117,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             return Ok(true);
         }
         let Self { backend, u, scalars, .. } = self;
-        backend.dot(u, u, NORM, scalars)?;
+        backend.dot(u, u, NORM.of(scalars))?;
         let norm = backend.read(scalars)?[NORM.index()].sqrt();
         self.scale(scaling.back())?;
         Ok((norm * scaling.back().factor()).is_finite())

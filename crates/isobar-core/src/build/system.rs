@@ -377,11 +377,11 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         backend.write_aggregated(&[1.0], &mut one)?;
         backend.add_aggregated(&all, &one, &mut ones)?;
         let operator = &capabilities.operator;
-        operator.residual(b, u, &mut r, NORM, scalars)?;
-        backend.dot(&r, &ones, EXCESS, scalars)?;
-        backend.dot(&r, u, WORK, scalars)?;
-        operator.residual(b, &mut ones, &mut r, NORM, scalars)?;
-        backend.dot(&r, u, OUTFLOW, scalars)?;
+        operator.residual(b, [u, &mut r], NORM.of(scalars))?;
+        backend.dot(&r, &ones, EXCESS.of(scalars))?;
+        backend.dot(&r, u, WORK.of(scalars))?;
+        operator.residual(b, [&mut ones, &mut r], NORM.of(scalars))?;
+        backend.dot(&r, u, OUTFLOW.of(scalars))?;
         let sums = backend.read(scalars)?;
         let [outflow, excess, work] = [OUTFLOW, EXCESS, WORK].map(|sum| sums[sum.index()]);
         Ok(Balance { outflow: -outflow, excess, work })

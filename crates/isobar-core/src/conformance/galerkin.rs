@@ -137,8 +137,8 @@ pub(super) fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
                 compare_at_scale(backend, &on_y, &y, 1e-30, &what("apply"));
                 let size = largest(&y);
                 let mut scalars = (ok(Reference.scalars()), ok(backend.scalars()));
-                ok(expected.residual(&f, &mut x, &mut y, SCALARS[0], &mut scalars.0));
-                ok(level.residual(&on_f, &mut on_x, &mut on_y, SCALARS[0], &mut scalars.1));
+                ok(expected.residual(&f, [&mut x, &mut y], SCALARS[0].of(&mut scalars.0)));
+                ok(level.residual(&on_f, [&mut on_x, &mut on_y], SCALARS[0].of(&mut scalars.1)));
                 compare_at_scale(backend, &on_y, &y, size, &what("residual"));
                 // With more contrast, nearly decoupled columns amplify rounding.
                 if name.contains("contrast 1e2 ") {

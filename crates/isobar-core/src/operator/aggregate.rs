@@ -2,7 +2,7 @@
 
 use super::Operator;
 use crate::backend::AggregateBackend;
-use crate::{AggregateMap, Real, Result, Scalar};
+use crate::{AggregateMap, Real, Result, Sum};
 
 /// The connected components of a matrix's active cells, which are joined by couplings.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,8 +56,7 @@ pub trait AggregateOperator<B: AggregateBackend, T: Real>: Operator<B, T> {
         a: &B::AggregateVector,
         p: &B::Vector<T>,
         q: &mut B::Vector<T>,
-        sigma: Scalar,
-        scalars: &mut B::Scalars,
+        sigma: Sum<'_, B>,
     ) -> Result<()>;
 
     /// Returns whether [`AggregateOperator::subtract_aggregated`] is supported: aggregates are known in halo rows, not in halo

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::line::scratch_layout;
 use super::{Guess, LineSmoother, Relaxation, Sweep, Transfer};
 use crate::options::Smoother;
-use crate::{Backend, Layout, Ratio, Result, Scalar};
+use crate::{Backend, Layout, Ratio, Result, Sum};
 
 /// An operator's steps in double precision on corrections e and residuals r that are stored in single precision.
 pub trait MixedSmoother<B: Backend>: LineSmoother<B, f64> {
@@ -16,10 +16,9 @@ pub trait MixedSmoother<B: Backend>: LineSmoother<B, f64> {
         u: &mut B::Vector<f64>,
         r: &mut B::Vector<f32>,
         scratch: &mut B::Vector<f64>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        norm: Sum<'_, B>,
     ) -> Result<()> {
-        self.residual(f, u, scratch, norm, scalars)?;
+        self.residual(f, [u, scratch], norm)?;
         self.backend().convert(scratch, r)
     }
 
@@ -30,12 +29,11 @@ pub trait MixedSmoother<B: Backend>: LineSmoother<B, f64> {
         f: &B::Vector<f64>,
         [u, scratch]: [&mut B::Vector<f64>; 2],
         [e, r]: [&mut B::Vector<f32>; 2],
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        (norm, scalars): Sum<'_, B>,
     ) -> Result<()> {
         self.backend().axpy(Ratio::ONE, e, u, scalars)?;
         self.smooth(Sweep::new(relaxation, Guess::Given, f, u, scratch))?;
-        self.residual_in_single(f, u, r, scratch, norm, scalars)
+        self.residual_in_single(f, u, r, scratch, norm.of(scalars))
     }
 
     /// Returns whether these steps write to the scratch vector they are given.
@@ -63,13 +61,7 @@ pub trait ChangeSteps<B: Backend>: Send + Sync {
     fn change_black(&self, f: &B::Vector<f64>, u: &mut B::Vector<f64>, w: &mut B::Vector<f32>) -> Result<()>;
 
     /// r_red = −(N w_black)_red;  e_red = M⁻¹ r_red;  ‖r_red‖²
-    fn begin_red(
-        &self,
-        w: &mut B::Vector<f32>,
-        e: &mut B::Vector<f32>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
-    ) -> Result<()>;
+    fn begin_red(&self, w: &mut B::Vector<f32>, e: &mut B::Vector<f32>, norm: Sum<'_, B>) -> Result<()>;
 
     /// e_black = −M⁻¹ (N e_red)_black
     fn end_black(&self, e: &mut B::Vector<f32>) -> Result<()>;
@@ -140,14 +132,8 @@ impl<B: Backend> MixedTop<B> {
     }
 
     /// r = b − A u;  ‖r‖²
-    pub fn begin(
-        &mut self,
-        b: &B::Vector<f64>,
-        u: &mut B::Vector<f64>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
-        self.double.residual_in_single(b, u, &mut self.r, &mut self.scratch, norm, scalars)
+    pub fn begin(&mut self, b: &B::Vector<f64>, u: &mut B::Vector<f64>, norm: Sum<'_, B>) -> Result<()> {
+        self.double.residual_in_single(b, u, &mut self.r, &mut self.scratch, norm)
     }
 
     /// Returns the residual after [`MixedTop::begin`], and the correction, for cycles of another form.
@@ -156,19 +142,13 @@ impl<B: Backend> MixedTop<B> {
     }
 
     /// u += e, then one sweep, then r = b − A u and ‖r‖²
-    pub fn correct(
-        &mut self,
-        b: &B::Vector<f64>,
-        u: &mut B::Vector<f64>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
+    pub fn correct(&mut self, b: &B::Vector<f64>, u: &mut B::Vector<f64>, (norm, scalars): Sum<'_, B>) -> Result<()> {
         let Self { double, relaxation, e, r, scratch, .. } = self;
         if relaxation.smoother == Smoother::PointRedBlack {
             double.backend().axpy(Ratio::ONE, e, u, scalars)?;
-            return double.residual_in_single(b, u, r, scratch, norm, scalars);
+            return double.residual_in_single(b, u, r, scratch, norm.of(scalars));
         }
-        double.correct_smooth_residual(*relaxation, b, [u, scratch], [e, r], norm, scalars)
+        double.correct_smooth_residual(*relaxation, b, [u, scratch], [e, r], norm.of(scalars))
     }
 
     /// Descends after a beginning or [`MixedTop::correct`]: e = one sweep from zero on A e = r, then f_c = R (r − A e)
@@ -196,19 +176,18 @@ impl<B: Backend> MixedTop<B> {
         b: &B::Vector<f64>,
         u: &mut B::Vector<f64>,
         coarse_u: &mut B::Vector<f32>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        (norm, scalars): Sum<'_, B>,
     ) -> Result<()> {
         let Self { transfer, steps, e, r, .. } = self;
         if let Some(steps) = steps {
             steps.correct_red(b, e, coarse_u, u, r)?;
             steps.change_black(b, u, r)?;
-            return steps.begin_red(r, e, norm, scalars);
+            return steps.begin_red(r, e, norm.of(scalars));
         }
         if let Some(transfer) = transfer {
             transfer.prolong(coarse_u, e)?;
         }
-        self.correct(b, u, norm, scalars)
+        self.correct(b, u, norm.of(scalars))
     }
 
     /// Returns whether it includes the finest level of a V(1,1) cycle. If not, cycles are whole, and [`MixedTop::correct`] has no

@@ -41,9 +41,9 @@ impl<B: Backend, S: Real, T: Real> Preconditioner<B, T> for Converted<B, S> {
     fn precondition_residual(&mut self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
         let ResidualUpdate { r, q, z, alpha, out } = v;
         let backend = self.inner.backend().clone();
-        backend.axpy_norm_convert(alpha.negated(), q, r, &mut self.r, out.get(1), scalars)?;
+        backend.axpy_norm_convert(alpha.negated(), q, r, &mut self.r, out.get(1).of(scalars))?;
         self.inner.apply(&mut self.r, &mut self.z)?;
-        backend.convert_dot(&self.z, z, r, out.get(0), scalars)
+        backend.convert_dot(&self.z, z, r, out.get(0).of(scalars))
     }
 
     fn project_out(&mut self, z: &mut B::Vector<T>) -> Result<()> {

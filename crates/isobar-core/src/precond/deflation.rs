@@ -8,7 +8,7 @@ use crate::elimination::{Elimination, places};
 use crate::operator::AggregateOperator;
 use crate::operator::aggregate::{Components, Entry};
 use crate::options::{self, CoarseSolve, Stripes};
-use crate::{AggregateMap, Error, Real, Result, Scalar, Serial, Shape};
+use crate::{AggregateMap, Error, Real, Result, Serial, Shape, Sum};
 
 /// Sub-domain deflation: the columns of Z are the indicator vectors of aggregates, E = Zᵀ A Z.
 ///
@@ -149,16 +149,10 @@ impl<B: AggregateBackend, T: Real> Deflation<B, T> {
 
 impl<B: AggregateBackend, T: Real> Deflation<B, T> {
     /// q = P q with P = I − A Z E⁻¹ Zᵀ;  σ = ⟨p, q⟩
-    pub fn project(
-        &mut self,
-        p: &B::Vector<T>,
-        q: &mut B::Vector<T>,
-        sigma: Scalar,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
+    pub fn project(&mut self, p: &B::Vector<T>, q: &mut B::Vector<T>, (sigma, scalars): Sum<'_, B>) -> Result<()> {
         for _ in 0..self.passes() {
             self.solve(q)?;
-            self.operator.subtract_aggregated(&self.aggregates, &self.solution, p, q, sigma, scalars)?;
+            self.operator.subtract_aggregated(&self.aggregates, &self.solution, p, q, sigma.of(scalars))?;
         }
         Ok(())
     }

@@ -97,7 +97,7 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
     ) -> Result<()> {
         self.sweep((Colour::Red, Guess::Zero), sweeps, r, z)?;
         let Self { transfer, g, scratch, .. } = self;
-        transfer.project_residual(r, z, g, scratch, UNUSED, scalars)?;
+        transfer.project_residual(r, z, g, scratch, UNUSED.of(scalars))?;
         self.solve()?;
         self.transfer.expand(&self.x, Guess::Given, z)?;
         self.sweep((Colour::Black, Guess::Given), sweeps, r, z)

@@ -10,7 +10,7 @@ use crate::operator::{CoarsestSolver, Correction, Guess, LineSmoother, Sweep, Tr
 use crate::options::MultigridOptions;
 use crate::stencil::Hierarchy;
 use crate::traffic::{self, StepTraffic};
-use crate::{Backend, Layout, Real, Result, Scalar, Shape};
+use crate::{Backend, Layout, Real, Result, Scalar, Shape, Sum};
 
 /// The vectors of a multigrid level.
 struct LevelVectors<V> {
@@ -92,7 +92,7 @@ impl<B: Backend, T: Real> Corrected<B, T> {
             level.backend().clear(u)?;
             correction.correct(f, u)?;
         } else {
-            level.residual_alone(f, u, residual, (Scalar::new(0), scalars))?;
+            level.residual_alone(f, [u, residual], (Scalar::new(0), scalars))?;
             correction.correct(residual, u)?;
         }
         Ok(true)
@@ -176,7 +176,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         f: &B::Vector<T>,
         u: &mut B::Vector<T>,
         guess: Guess,
-        norm: Option<(Scalar, &mut B::Scalars)>,
+        norm: Option<Sum<'_, B>>,
     ) -> Result<()> {
         self.parts(0).cycle(f, u, guess, norm)
     }
@@ -240,7 +240,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         &mut self,
         f: &mut B::Vector<T>,
         u: &mut B::Vector<T>,
-        mut norm: Option<(Scalar, &mut B::Scalars)>,
+        mut norm: Option<Sum<'_, B>>,
     ) -> Result<()> {
         for n in 0..self.vectors.len() {
             let (above, below) = self.vectors.split_at_mut(n);
@@ -363,7 +363,7 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
         f: &B::Vector<T>,
         u: &mut B::Vector<T>,
         mut guess: Guess,
-        norm: Option<(Scalar, &mut B::Scalars)>,
+        norm: Option<Sum<'_, B>>,
     ) -> Result<()> {
         let Steps { backend, levels, transfers, coarsest, visits, recipes } = self.steps;
         let Recipe { pre, post, coarse, .. } = &recipes[self.at];
@@ -431,10 +431,10 @@ fn finish<B: Backend, T: Real>(
     f: &B::Vector<T>,
     u: &mut B::Vector<T>,
     scratch: &mut B::Vector<T>,
-    norm: Option<(Scalar, &mut B::Scalars)>,
+    norm: Option<Sum<'_, B>>,
 ) -> Result<()> {
     match norm {
-        Some((scalar, scalars)) => level.residual_norm(f, u, scratch, scalar, scalars),
+        Some((scalar, scalars)) => level.residual_norm(f, [u, scratch], scalar.of(scalars)),
         None => Ok(()),
     }
 }

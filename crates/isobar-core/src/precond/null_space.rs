@@ -177,7 +177,7 @@ impl<B: AggregateBackend> Found<B> {
         if self.sizes.is_empty() {
             return Ok(Removed::default());
         }
-        backend.dot(b, b, NORM, scalars)?;
+        backend.dot(b, b, NORM.of(scalars))?;
         let norm = backend.read(scalars)?[NORM.index()].sqrt();
         if !norm.is_finite() {
             // The caller reports the entry.
@@ -211,7 +211,7 @@ impl<B: AggregateBackend> Found<B> {
         }
         self.remove_found(backend, b)?;
         self.remove_means(backend, b)?;
-        backend.dot(b, b, NORM, scalars)?;
+        backend.dot(b, b, NORM.of(scalars))?;
         if backend.read(scalars)?[NORM.index()].sqrt() <= ROUNDING * norm {
             // The rest of a constant right-hand side is rounding.
             backend.clear(b)?;

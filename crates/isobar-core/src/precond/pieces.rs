@@ -113,7 +113,7 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
         if self.deflates {
             backend.aggregate_scale(inverse, sums, coarse)?;
             if operator.subtracts_aggregated() {
-                operator.subtract_aggregated(pieces, coarse, r, &mut self.r, UNUSED, &mut self.scalars)?;
+                operator.subtract_aggregated(pieces, coarse, r, &mut self.r, UNUSED.of(&mut self.scalars))?;
             } else {
                 backend.clear(&mut self.product)?;
                 backend.add_aggregated(pieces, coarse, &mut self.product)?;

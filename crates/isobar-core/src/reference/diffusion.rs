@@ -9,7 +9,7 @@ use crate::operator::{AggregateOperator, Capabilities, MixedSmoother, Operator};
 use crate::options::Smoother;
 use crate::stencil::point_levels::levels_for;
 use crate::stencil::{Axis, Diffusion, Hierarchy, Stencil, Supports};
-use crate::{AggregateMap, HostScalars, Layout, Real, Result, Scalar, Serial, Shape};
+use crate::{AggregateMap, Layout, Real, Result, Serial, Shape, Sum};
 
 /// The rows of a [`Diffusion`] stencil: every transmissibility computed once, in double precision.
 #[derive(Clone, Debug)]
@@ -106,8 +106,7 @@ impl<T: Real> AggregateOperator<Reference, T> for Plain<Diffusion, T> {
         a: &Vec<f64>,
         p: &Vector<T>,
         q: &mut Vector<T>,
-        sigma: Scalar,
-        scalars: &mut HostScalars,
+        (sigma, scalars): Sum<'_, Reference>,
     ) -> Result<()> {
         let state = self.state();
         let value = |at: At| {

@@ -135,7 +135,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for LineBatch<B, T> {
             scalars,
             &mut |_, scalars| {
                 operator.relax_lines(cycle, b, u, next, norms)?;
-                operator.judge_lines([&*norms, &*weights], counts, allowed, WORST, scalars)?;
+                operator.judge_lines([&*norms, &*weights], counts, allowed, WORST.of(scalars))?;
                 std::mem::swap(u, next);
                 Ok(())
             },

@@ -41,7 +41,7 @@ impl<B: Backend> Direct<B> {
 
     /// Computes ‖b − A u‖², with the residual in r.
     fn judge(&mut self, b: &B::Vector<f64>, u: &mut B::Vector<f64>) -> Result<f64> {
-        self.operator.residual(b, u, &mut self.r, NORM, &mut self.scalars)?;
+        self.operator.residual(b, [u, &mut self.r], NORM.of(&mut self.scalars))?;
         Ok(self.operator.backend().read(&self.scalars)?[NORM.index()])
     }
 }

@@ -322,12 +322,12 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         let [error, size] = loop {
             for (x, out) in [(&*u, STATE), (&*first, PRODUCT), (&*w, ERROR)] {
                 if exponent == 0 {
-                    backend.dot(x, x, out, scalars)?;
+                    backend.dot(x, x, out.of(scalars))?;
                     continue;
                 }
                 backend.convert(x, second)?;
                 backend.scale(2f64.powi(exponent), second)?;
-                backend.dot(second, second, out, scalars)?;
+                backend.dot(second, second, out.of(scalars))?;
             }
             let bank = backend.read(scalars)?;
             let [error, before, after] = [ERROR, STATE, PRODUCT].map(|scalar| bank[scalar.index()]);
@@ -438,9 +438,9 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
             }
             None => backend.axpy(Ratio::new(C, Scalar::ONE).negated(), u, b, scalars)?,
         }
-        backend.dot(u, b, PRODUCT, scalars)?;
+        backend.dot(u, b, PRODUCT.of(scalars))?;
         if let Some(source) = source {
-            backend.dot(u, source, SOURCE, scalars)?;
+            backend.dot(u, source, SOURCE.of(scalars))?;
         }
         let bank = backend.read(scalars)?;
         let energy = 0.5 * bank[PRODUCT.index()] - if source.is_some() { bank[SOURCE.index()] } else { 0.0 };

@@ -1,6 +1,6 @@
 //! Rows of the 27-point operator: products and residuals.
 
-use isobar_core::prelude::{Backend, Colour, HostScalars, Layout, Operator, Pack, Real, Result, Scalar};
+use isobar_core::prelude::{Backend, Colour, Layout, Operator, Pack, Real, Result, Sum};
 use pulp::{Simd, WithSimd};
 
 use super::operator::{Level27, Numbers, Workspace};
@@ -179,14 +179,7 @@ impl<T: Real> Operator<Cpu, T> for Level27<T> {
         Ok(())
     }
 
-    fn residual(
-        &self,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        r: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
-    ) -> Result<()> {
+    fn residual(&self, f: &Vector<T>, [u, r]: [&mut Vector<T>; 2], (norm, scalars): Sum<'_, Cpu>) -> Result<()> {
         self.cpu.fill(u, &Colour::BOTH)?;
         let sum = self.pass(Some(f), u, r);
         scalars.reduce(norm, [sum]);

@@ -7,8 +7,7 @@
 
 use isobar_core::operator::{prolong_smooth_unfused, smooth_residual_restrict_unfused};
 use isobar_core::prelude::{
-    Backend, Colour, Guess, HostScalars, Layout, LineSmoother, Real, Relaxation, Result, Scalar, Smoother, Sweep,
-    Transfer,
+    Backend, Colour, Guess, Layout, LineSmoother, Real, Relaxation, Result, Smoother, Sum, Sweep, Transfer,
 };
 
 use super::interpolation::{Fine, Interpolation, Workspace};
@@ -307,7 +306,7 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
         &self,
         coarse_u: &mut Vector<T>,
         sweep: Sweep<'_, Vector<T>>,
-        norm: Option<(Scalar, &mut HostScalars)>,
+        norm: Option<Sum<'_, Cpu>>,
     ) -> Result<()> {
         let fine = match &self.fine {
             Fine::Finest(fine) if sweep.relaxation.smoother == Smoother::LineRedBlack => fine,

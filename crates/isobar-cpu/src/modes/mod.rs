@@ -8,8 +8,8 @@ mod kernels;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use isobar_core::prelude::{
-    Backend, Colour, Expansion, Guess, HostScalars, Layout, LineSmoother, Meanwhile, ModalTransfer, Operator, Real,
-    Result, Scalar, Transfer, VerticalModes,
+    Backend, Colour, Expansion, Guess, Layout, LineSmoother, Meanwhile, ModalTransfer, Operator, Real, Result, Sum,
+    Transfer, VerticalModes,
 };
 use isobar_core::stencil::tensor_levels::SupportsTransfers;
 
@@ -169,14 +169,7 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         Ok(())
     }
 
-    fn project_rhs(
-        &self,
-        r: &Vector<T>,
-        g: &mut Vector<C>,
-        _: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
-    ) -> Result<()> {
+    fn project_rhs(&self, r: &Vector<T>, g: &mut Vector<C>, _: &mut Vector<T>, norm: Sum<'_, Cpu>) -> Result<()> {
         let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
         let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
         let (r, g, rounded, geometry) = (r.share(), g.share_mut(), Shared::of(&mut rounded), self.fine.geometry());
@@ -194,7 +187,7 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
             store(sums, j, [total, 0.0]);
         };
         self.fine.pass(&mut workspace, &[&project]);
-        self.fine.reduce(&workspace, norm, scalars)
+        self.fine.reduce(&workspace, norm)
     }
 
     fn expand(&self, x: &Vector<C>, guess: Guess, u: &mut Vector<T>) -> Result<()> {
@@ -215,8 +208,7 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         u: &mut Vector<T>,
         g: &mut Vector<C>,
         _: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
+        norm: Sum<'_, Cpu>,
     ) -> Result<()> {
         let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
         let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
@@ -231,7 +223,7 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         };
         let fill = |_, inside: Meanwhile<'_>| self.fine.cpu().fill_while(u, &Colour::BOTH, inside);
         self.fine.pass_on_part(&mut workspace, &[&residual], true, fill)?;
-        self.fine.reduce(&workspace, norm, scalars)
+        self.fine.reduce(&workspace, norm)
     }
 
     fn expand_smooth_project(
@@ -240,10 +232,9 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         f: &Vector<T>,
         [u, _]: [&mut Vector<T>; 2],
         g: &mut Vector<C>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
+        norm: Sum<'_, Cpu>,
     ) -> Result<()> {
-        self.expand_smooth_and(expansion, f, u, Some(g), norm, scalars)
+        self.expand_smooth_and(expansion, f, u, Some(g), norm)
     }
 
     fn expand_smooth_norm(
@@ -251,10 +242,9 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         expansion: &Expansion<'_, Vector<C>>,
         f: &Vector<T>,
         [u, _]: [&mut Vector<T>; 2],
-        norm: Scalar,
-        scalars: &mut HostScalars,
+        norm: Sum<'_, Cpu>,
     ) -> Result<()> {
-        self.expand_smooth_and(expansion, f, u, None, norm, scalars)
+        self.expand_smooth_and(expansion, f, u, None, norm)
     }
 
     fn needs_scratch(&self) -> bool {
@@ -271,8 +261,7 @@ impl<T: Real> Modal<T> {
         f: &Vector<T>,
         u: &mut Vector<T>,
         g: Option<&mut Vector<C>>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
+        norm: Sum<'_, Cpu>,
     ) -> Result<()> {
         let fine = &self.fine;
         fine.prepare(relaxation, guess, u);
@@ -303,7 +292,7 @@ impl<T: Real> Modal<T> {
             let some = (relaxation, Guess::Given, now);
             fine.pass_around_sweeps(&c, &mut workspace, some, [before.take(), after], vectors, u)?;
         }
-        fine.reduce(&workspace, norm, scalars)
+        fine.reduce(&workspace, norm)
     }
 }
 

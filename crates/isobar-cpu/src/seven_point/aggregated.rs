@@ -1,7 +1,7 @@
 //! Deflation's step, which computes A Z a where it is subtracted. Safety of all memory accesses: see the
 //! module `kernels`.
 
-use isobar_core::prelude::{HostScalars, Real, Result, Scalar};
+use isobar_core::prelude::{Real, Result, Sum};
 use pulp::Simd;
 
 use super::kernels::Applied;
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::aggregate::Aggregates;
 use crate::geometry::Planes;
-use crate::{Geometry, HalfPlane, Row, RowSum, Shared, Vector};
+use crate::{Cpu, Geometry, HalfPlane, Row, RowSum, Shared, Vector};
 
 /// Computes q −= A v; Σ p q.
 struct Subtract<T> {
@@ -86,8 +86,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         a: &[f64],
         p: &Vector<T>,
         q: &mut Vector<T>,
-        sigma: Scalar,
-        scalars: &mut HostScalars,
+        sigma: Sum<'_, Cpu>,
     ) -> Result<()> {
         let (p, q) = (p.share(), q.share_mut());
         let (c, mut workspace) = (self.coefficients(), self.workspace());
@@ -100,6 +99,6 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             store(sums, j, sum);
         };
         self.pass(&mut workspace, &[&stage]);
-        self.reduce(&workspace, sigma, scalars)
+        self.reduce(&workspace, sigma)
     }
 }

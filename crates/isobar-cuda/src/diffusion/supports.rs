@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isobar_core::operator::MixedTop;
 use isobar_core::prelude::{
     Backend, Capabilities, Choice, Hierarchy, Layout, MixedSmoother, Operator, Precision, Real, Relaxation, Result,
-    Scalar, Separable, Smoother, SolverOptions, Stencil, Supports,
+    Separable, Smoother, SolverOptions, Stencil, Sum, Supports,
 };
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::point_levels::levels_for;
@@ -20,7 +20,7 @@ use crate::halving::measure;
 use crate::launch::refuse_while_recording;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint, Steps};
-use crate::{Cuda, Scalars, Vector};
+use crate::{Cuda, Vector};
 
 /// Copies coefficients of one operator to another one in another precision.
 fn round<T: Real, R: Real>(
@@ -70,15 +70,14 @@ impl MixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {
         u: &mut Vector<f64>,
         r: &mut Vector<f32>,
         scratch: &mut Vector<f64>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         if self.kernels().has_colours() {
             self.fill(u)?;
-            self.kernels().norm_of_cells(f, u, Some(r), norm, scalars)?;
+            self.kernels().norm_of_cells(f, u, Some(r), norm.of(scalars))?;
             return self.sum([norm], scalars);
         }
-        self.residual(f, u, scratch, norm, scalars)?;
+        self.residual(f, [u, scratch], norm.of(scalars))?;
         self.backend().convert(scratch, r)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isobar_core::prelude::{
-    Axis, Backend, Colour, Error, Guess, Layout, LineSmoother, Real, Result, Scalar, Shape, Sweep, Transfer,
+    Axis, Backend, Colour, Error, Guess, Layout, LineSmoother, Real, Result, Shape, Sum, Sweep, Transfer,
 };
 use isobar_core::stencil::galerkin_levels::Finer;
 
@@ -15,7 +15,7 @@ use crate::halving::extents;
 use crate::launch::refuse_while_recording;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint, Steps};
-use crate::{Argument, Arguments, Buffer, Cuda, Module, Pointer, Scalars, Vector};
+use crate::{Argument, Arguments, Buffer, Cuda, Module, Pointer, Vector};
 
 /// `Interpolation` of interpolate.cu.
 #[derive(Clone, Copy, Debug)]
@@ -264,7 +264,7 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         &self,
         coarse_u: &mut Vector<T>,
         mut sweep: Sweep<'_, Vector<T>>,
-        norm: Option<(Scalar, &mut Scalars)>,
+        norm: Option<Sum<'_, Cuda>>,
     ) -> Result<()> {
         let corrected = match &self.fine {
             Fine::Finest(operator) if operator.overwrites(sweep.relaxation) => {
@@ -277,6 +277,6 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         let fine = Transfer::fine(self);
         fine.smooth(sweep.again())?;
         let Some((norm, scalars)) = norm else { return Ok(()) };
-        fine.residual_norm(sweep.f, sweep.u, sweep.scratch, norm, scalars)
+        fine.residual_norm(sweep.f, [sweep.u, sweep.scratch], norm.of(scalars))
     }
 }

@@ -34,7 +34,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use isobar_core::prelude::{
-    Colour, Error, Guess, Layout, Ratio, Real, Relaxation, ResidualUpdate, Result, Scalar, Stencil,
+    Colour, Error, Guess, Layout, Ratio, Real, Relaxation, ResidualUpdate, Result, Scalar, Stencil, Sum,
 };
 
 use crate::launch::refuse_while_recording;
@@ -119,8 +119,7 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
         f: &Vector<Self::Real>,
         u: &Vector<Self::Real>,
         r: &mut Vector<Self::Real>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        norm: Sum<'_, Cuda>,
     ) -> Result<()>;
 
     /// Computes ‖f − A u‖².
@@ -129,8 +128,7 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
         which: Residual,
         f: &Vector<Self::Real>,
         u: &Vector<Self::Real>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        norm: Sum<'_, Cuda>,
     ) -> Result<()>;
 
     /// Computes z = D⁻¹ r.

@@ -3,7 +3,7 @@
 use isobar_core::operator::{Direction, advance_direction_unfused};
 use isobar_core::prelude::{
     Backend, Colour, Diagonal, Guess, Layout, LineSmoother, LineSolver, Operator, Relaxation, ResidualUpdate, Result,
-    Scalar, Smoother, Sweep,
+    Scalar, Smoother, Sum, Sweep,
 };
 
 use super::{Kernels, Residual, SevenPoint, Steps};
@@ -38,26 +38,22 @@ impl<K: Kernels> Operator<Cuda, K::Real> for SevenPoint<K> {
     fn residual(
         &self,
         f: &Vector<K::Real>,
-        u: &mut Vector<K::Real>,
-        r: &mut Vector<K::Real>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        [u, r]: [&mut Vector<K::Real>; 2],
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         self.fill(u)?;
-        self.kernels.residual(f, u, r, norm, scalars)?;
+        self.kernels.residual(f, u, r, norm.of(scalars))?;
         self.sum([norm], scalars)
     }
 
     fn residual_norm(
         &self,
         f: &Vector<K::Real>,
-        u: &mut Vector<K::Real>,
-        _scratch: &mut Vector<K::Real>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        [u, _scratch]: [&mut Vector<K::Real>; 2],
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         self.fill(u)?;
-        self.kernels.residual_norm(Residual::Any, f, u, norm, scalars)?;
+        self.kernels.residual_norm(Residual::Any, f, u, norm.of(scalars))?;
         self.sum([norm], scalars)
     }
 

@@ -2,7 +2,7 @@
 
 use isobar_core::operator::triangular::singular_pivot;
 use isobar_core::operator::update_residual_unfused;
-use isobar_core::prelude::{Real, ResidualUpdate, Result, Scalar, Triangular};
+use isobar_core::prelude::{Real, ResidualUpdate, Result, Sum, Triangular};
 use isobar_dist::require_order;
 
 use super::kind::Kind;
@@ -56,7 +56,7 @@ impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
         r: &Vector<T>,
         w: &mut Vector<T>,
         v: &mut Vector<T>,
-        rho: Option<(Scalar, &mut Scalars)>,
+        rho: Option<Sum<'_, Cuda>>,
     ) -> Result<()> {
         self.fill(w)?;
         let vectors = [r.pointer(), w.pointer(), v.pointer()];

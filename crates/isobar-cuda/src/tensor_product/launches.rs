@@ -2,7 +2,7 @@
 
 use isobar_core::operator::update_residual_unfused;
 use isobar_core::prelude::{
-    Backend, Colour, Guess, Layout, Ratio, Real, ResidualUpdate, Result, Scalar, Shape, Slab, Stencil,
+    Backend, Colour, Guess, Layout, Ratio, Real, ResidualUpdate, Result, Scalar, Shape, Slab, Stencil, Sum,
 };
 use isobar_core::stencil;
 use isobar_dist::part::PartBackend;
@@ -147,14 +147,7 @@ impl<T: Real> Kernels for TensorProduct<T> {
         self.cells(&self.modules.apply, "apply", &self.layout, arguments)
     }
 
-    fn residual(
-        &self,
-        f: &Vector<T>,
-        u: &Vector<T>,
-        r: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
+    fn residual(&self, f: &Vector<T>, u: &Vector<T>, r: &mut Vector<T>, (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
         let arguments = self.arguments().with(f.pointer()).with(u.pointer()).with(r.pointer());
         self.residual_sums("residual_field", arguments, scalars.pointer(norm))
     }
@@ -164,8 +157,7 @@ impl<T: Real> Kernels for TensorProduct<T> {
         which: Residual,
         f: &Vector<T>,
         u: &Vector<T>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         let arguments = self.arguments().with(f.pointer()).with(u.pointer());
         if which == Residual::Any || !self.streams_residual() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use isobar_core::operator;
 use isobar_core::prelude::{
     Backend, Colour, Expansion, Guess, Hierarchy, Layout, LineSmoother, MultigridOptions, Real, Result, Scalar, Shape,
-    Sweep, Transfer, VerticalModes,
+    Sum, Sweep, Transfer, VerticalModes,
 };
 use isobar_core::stencil;
 use isobar_core::stencil::tensor_levels::SupportsTransfers;
@@ -226,8 +226,7 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         f: &Vector<T>,
         g: &mut Vector<C>,
         u: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         let name = if self.single.is_some() { "project_rounded" } else { "project_norm" };
         self.launch(name, self.project, |_, arguments| {
@@ -248,8 +247,7 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         u: &mut Vector<T>,
         g: &mut Vector<C>,
         _: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         self.fine.fill(u)?;
         self.project_what(Residual::Any, f, u, g, norm, scalars)?;
@@ -292,8 +290,7 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         f: &Vector<T>,
         [u, scratch]: [&mut Vector<T>; 2],
         g: &mut Vector<C>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         let relaxation = expansion.relaxation;
         self.expand_smooth(expansion, f, [&mut *u, scratch])?;

@@ -131,7 +131,7 @@ impl Problem<'_> {
         backend.upload(ArrayView::c_order(&rhs, self.timed)?, &mut f)?;
         let mut scalars = backend.scalars()?;
         Ok(bench::seconds(backend, || {
-            points.relax_points(&cycle, &f, &mut u, &mut v, Scalar::new(0), &mut scalars)?;
+            points.relax_points(&cycle, &f, &mut u, &mut v, Scalar::new(0).of(&mut scalars))?;
             std::mem::swap(&mut u, &mut v);
             Ok(())
         })?)

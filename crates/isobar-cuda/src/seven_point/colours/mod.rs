@@ -8,7 +8,7 @@ mod streamed;
 
 use std::sync::OnceLock;
 
-use isobar_core::prelude::{Backend, Colour, Error, Guess, Real, Result, Scalar, Shape};
+use isobar_core::prelude::{Backend, Colour, Error, Guess, Real, Result, Shape, Sum};
 
 use self::kernels::{COLOURS, Colours};
 pub(crate) use self::streamed::Level;
@@ -16,7 +16,7 @@ use super::Kernels;
 use super::kind::Kind;
 use super::passes::Passes;
 use crate::launch::refuse_while_recording;
-use crate::{Arguments, Pointer, Reduction, Scalars, Vector};
+use crate::{Arguments, Cuda, Pointer, Reduction, Vector};
 
 /// Largest number of rows per thread.
 const LONGEST_MARCH: usize = 8;
@@ -104,8 +104,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         f: &Vector<T>,
         u: &Vector<T>,
         r: Option<&mut Vector<f32>>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         let Colours { march, reduction, .. } = self.colours()?;
         let Shape { nx, ny, nz } = self.layout().shape();

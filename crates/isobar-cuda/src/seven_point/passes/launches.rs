@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use isobar_core::prelude::{
-    Axis, Colour, Error, Guess, Layout, Ratio, Real, ResidualUpdate, Result, Scalar, Slab, Stencil,
+    Axis, Colour, Error, Guess, Layout, Ratio, Real, ResidualUpdate, Result, Scalar, Slab, Stencil, Sum,
 };
 
 use super::super::kind::Kind;
@@ -101,25 +101,11 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
         self.pass("apply", &[x.pointer(), y.pointer()])
     }
 
-    fn residual(
-        &self,
-        f: &Vector<T>,
-        u: &Vector<T>,
-        r: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
+    fn residual(&self, f: &Vector<T>, u: &Vector<T>, r: &mut Vector<T>, (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
         self.pass_with_sums("residual", &[f.pointer(), u.pointer(), r.pointer()], scalars.pointer(norm))
     }
 
-    fn residual_norm(
-        &self,
-        _: Residual,
-        f: &Vector<T>,
-        u: &Vector<T>,
-        norm: Scalar,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
+    fn residual_norm(&self, _: Residual, f: &Vector<T>, u: &Vector<T>, (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
         self.pass_with_sums("residual_norm", &[f.pointer(), u.pointer()], scalars.pointer(norm))
     }
 
