@@ -32,7 +32,7 @@ use isobar_case::report::{Seconds, StepReport};
 /// # Errors
 /// The run cannot start, a step fails, or a file cannot be written.
 pub(super) fn run(args: &SolveArgs, case: &Case, heat: &HeatCase) -> Result<u8> {
-    let stream = check_files(args, case, heat)?;
+    let stream = files::check_solve(args, case)?;
     let device = device::open(&args.device)?;
     let mut console = Console::new(stream, args.quiet);
     let status = run_on(args, case, heat, &device, None, &mut console);
@@ -55,18 +55,6 @@ pub(super) fn run_on(
     let run = ranks::agree(ranks, compiling::watch(console, || Run::new(args, case, heat, device, ranks)))?;
     run.open(console)?;
     run.take_steps(console)?.finish(device, console)
-}
-
-pub(super) fn check_files(args: &SolveArgs, case: &Case, heat: &HeatCase) -> Result<crate::console::Stream> {
-    files::check_endings(args, case)?;
-    let targets = [
-        ("--report", args.report.as_deref()),
-        ("--output", args.output.as_deref()),
-        ("--plot", args.plot.as_deref()),
-        ("heat.checkpoint", heat.section.checkpoint.as_deref()),
-    ];
-    files::check(&targets, &case.inputs())?;
-    Ok(files::summary_stream(&targets))
 }
 
 /// The state of a run.
