@@ -62,3 +62,9 @@ pub fn noise(cells: usize, seed: u64) -> Vec<f64> {
 pub fn norm(x: &[f64]) -> f64 {
     x.iter().map(|x| x * x).sum::<f64>().sqrt()
 }
+
+/// Computes ‖b − A u‖ / ‖b‖.
+pub fn residual(stencil: &Diffusion, b: &[f64], u: &[f64]) -> f64 {
+    let difference: Vec<f64> = stencil.times(u).iter().zip(b).map(|(v, b)| b - v).collect();
+    norm(&difference) / norm(b).max(f64::MIN_POSITIVE)
+}
