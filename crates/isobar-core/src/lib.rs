@@ -58,3 +58,4 @@ pub(crate) use backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Sum,
 pub(crate) use execute::{Execute, Host, Serial};
 pub(crate) use layout::{Colour, Layout, Patch, Shape, Slab};
 pub(crate) use real::{Precision, Real};
+pub(crate) use team::{lock, read, write};

@@ -4,10 +4,10 @@
 //! enough. From there on every rank has the whole grid, and all do the same work on it: right-hand sides are gathered on the
 //! way down, and nothing needs to be sent on the way up.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use isobar_core::operator::Coarser;
-use isobar_core::prelude::{Layout, LineSmoother, Real, Result, Shape, Slab, Sum, Sweep, Transfer};
+use isobar_core::prelude::{Layout, LineSmoother, Real, Result, Shape, Slab, Sum, Sweep, Transfer, lock};
 use isobar_core::real::{bytes_of, bytes_of_mut};
 
 use crate::part::{Link, PartBackend};
@@ -118,7 +118,7 @@ pub fn gathering<B: PartBackend, T: Real>(
 impl<B: PartBackend, T: Real> Gathering<B, T> {
     fn gathered(&self) -> MutexGuard<'_, Gathered<B, T>> {
         // Written as a whole before it is read.
-        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.gathered)
     }
 
     /// Runs a step that restricts to a vector of the subdomain.

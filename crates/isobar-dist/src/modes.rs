@@ -4,13 +4,13 @@
 //! modes, on the whole grid and without any exchange. In between, all ranks send each other the projections of their rows, and the
 //! solutions of their modes.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use isobar_core::operator::OwnModes;
 use isobar_core::policy::ranks::of_tensor_product;
 use isobar_core::prelude::{
     Choice, Expansion, Guess, Layout, LineSmoother, ModalTransfer, Real, Result, Shape, Slab, SolverOptions, Stencil,
-    Sum, TensorProduct, VerticalModes,
+    Sum, TensorProduct, VerticalModes, lock,
 };
 use isobar_core::real::{bytes_of, bytes_of_mut};
 
@@ -158,7 +158,7 @@ fn exchange<C: Real>(ranks: &Ranks, from: &[C], sent: &[Range], to: &mut [C], re
 impl<B: PartBackend, T: Real, C: Real> Redividing<B, T, C> {
     fn divided(&self) -> MutexGuard<'_, Divided<B, C>> {
         // Written as a whole before it is read.
-        self.divided.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.divided)
     }
 
     /// Runs a step that projects rows.

@@ -1,11 +1,12 @@
 //! Direct solvers of separable matrices.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::Backend;
 use crate::array::{Source, Target};
 use crate::direct::Separable;
 use crate::error::Result;
+use crate::lock;
 
 /// A solver by transforms along two axes of a box and tridiagonal systems along the third, see [`crate::direct`].
 pub trait DirectSolver<B: Backend>: Send {
@@ -52,5 +53,5 @@ pub type SharedDirect<B> = Arc<Mutex<dyn DirectSolver<B>>>;
 /// Locks the solver.
 pub fn locked<B: Backend>(solver: &SharedDirect<B>) -> MutexGuard<'_, dyn DirectSolver<B> + 'static> {
     // No panic leaves it half changed.
-    solver.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(solver)
 }

@@ -10,8 +10,7 @@ use crate::options::Method;
 use crate::outcome::Outcome;
 use crate::solver::Observer;
 use crate::stencil::{Stencil, Supports};
-use crate::team::lock;
-use crate::{Error, Result, Source, Target};
+use crate::{Error, Result, Source, Target, lock};
 
 /// A function that solves between two arrays.
 pub type Call<'c> = dyn FnMut(Source<'_>, Target<'_>) -> Result<Outcome> + 'c;

@@ -2,11 +2,12 @@
 
 use std::any::TypeId;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::arrays;
 pub(super) use super::arrays::ok;
 use crate::grid::HorizontalField;
+use crate::lock;
 use crate::prelude::*;
 use crate::reference::{Plain, SevenPoint, Vector};
 
@@ -442,6 +443,6 @@ where
     static SOLVED: OnceLock<Solved> = OnceLock::new();
     let key = format!("{name} {options:?}");
     let solved = SOLVED.get_or_init(Mutex::default);
-    let cell = Arc::clone(solved.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default());
+    let cell = Arc::clone(lock(solved).entry(key).or_default());
     Arc::clone(cell.get_or_init(|| Arc::new(arrays::solve(&Reference, stencil, options, rhs))))
 }

@@ -1,12 +1,12 @@
 //! The Galerkin levels of diffusion: what a back end supplies, and how they are put together.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use super::galerkin::{Grid, Setup};
 use super::{Axis, Diffusion, Hierarchy, Stencil, Supports};
 use crate::backend::{AggregateBackend, queue};
 use crate::operator::{CoarsestSolver, Correction, LevelBackend, LineSmoother, Operator, Transfer, layout_of};
-use crate::{AggregateMap, Layout, Real, Result, Shape};
+use crate::{AggregateMap, Layout, Real, Result, Shape, lock, read, write};
 
 /// The finer level of a transfer.
 pub enum Finer<'a, B: SupportsGalerkin, T: Real> {
@@ -264,15 +264,15 @@ impl<B: AggregateBackend> DenseSolver<B> {
 
     /// Takes the inverse of another matrix of this size.
     fn update(&self, inverse: B::AggregateMatrix) {
-        *self.inverse.write().unwrap_or_else(PoisonError::into_inner) = inverse;
+        *write(&self.inverse) = inverse;
     }
 }
 
 impl<B: AggregateBackend, T: Real> CoarsestSolver<B, T> for DenseSolver<B> {
     fn solve(&self, f: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()> {
         // All of it is written before it is read, so a panic elsewhere cannot have spoilt it.
-        let inverse = self.inverse.read().unwrap_or_else(PoisonError::into_inner);
-        let mut vectors = self.vectors[queue::current()].lock().unwrap_or_else(PoisonError::into_inner);
+        let inverse = read(&self.inverse);
+        let mut vectors = lock(&self.vectors[queue::current()]);
         self.backend.multiply_cells(&self.cells, &inverse, &mut vectors, f, u)
     }
 

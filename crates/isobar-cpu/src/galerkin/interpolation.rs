@@ -1,8 +1,8 @@
 //! Transfers between two levels: weights and workspace.
 
-use std::sync::{Arc, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, MutexGuard, RwLock, RwLockReadGuard};
 
-use isobar_core::prelude::{Axis, Layout, LineSmoother, Real, Result};
+use isobar_core::prelude::{Axis, Layout, LineSmoother, Real, Result, read, write};
 use isobar_core::stencil::galerkin::{Directions, Execute, Weights};
 
 use super::operator::Level27;
@@ -124,7 +124,7 @@ impl<T: Real> Interpolation<T> {
     }
 
     fn set<N: Real>(&self, weights: &[Weights<N>]) {
-        let mut stored = self.weights.write().unwrap_or_else(PoisonError::into_inner);
+        let mut stored = write(&self.weights);
         for weights in weights {
             let stored = match weights.axis {
                 Axis::X => &mut stored.x,
@@ -139,7 +139,7 @@ impl<T: Real> Interpolation<T> {
 
     /// Returns the weights. They are written entry by entry, and stay valid numbers after a panic elsewhere.
     pub(super) fn weights(&self) -> RwLockReadGuard<'_, AxisWeights<T>> {
-        self.weights.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.weights)
     }
 
     pub(super) fn workspace(&self) -> MutexGuard<'_, Workspace<T>> {

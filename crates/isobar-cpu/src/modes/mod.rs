@@ -5,11 +5,11 @@
 
 mod kernels;
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use isobar_core::prelude::{
     Backend, Colour, Expansion, Guess, Layout, LineSmoother, Meanwhile, ModalTransfer, Operator, Real, Result, Sum,
-    Transfer, VerticalModes,
+    Transfer, VerticalModes, lock, read, write,
 };
 use isobar_core::stencil::tensor_levels::SupportsTransfers;
 
@@ -152,13 +152,13 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
     }
 
     fn update(&self, modes: &VerticalModes) -> Result<()> {
-        *self.vectors.write().unwrap_or_else(PoisonError::into_inner) = Vectors::new(modes);
+        *write(&self.vectors) = Vectors::new(modes);
         Ok(())
     }
 
     fn project(&self, r: &Vector<T>, g: &mut Vector<C>) -> Result<()> {
-        let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
-        let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
+        let s = read(&self.vectors);
+        let mut rounded = lock(&self.rounded);
         let (r, g, rounded, geometry) = (r.share(), g.share_mut(), Shared::of(&mut rounded), self.fine.geometry());
         self.fine.plain_pass(|_, j, space| {
             for colour in Colour::BOTH {
@@ -170,8 +170,8 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
     }
 
     fn project_rhs(&self, r: &Vector<T>, g: &mut Vector<C>, _: &mut Vector<T>, norm: Sum<'_, Cpu>) -> Result<()> {
-        let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
-        let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
+        let s = read(&self.vectors);
+        let mut rounded = lock(&self.rounded);
         let (r, g, rounded, geometry) = (r.share(), g.share_mut(), Shared::of(&mut rounded), self.fine.geometry());
         let mut workspace = self.fine.workspace();
         let sums = Shared::of(&mut workspace.sums);
@@ -191,8 +191,8 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
     }
 
     fn expand(&self, x: &Vector<C>, guess: Guess, u: &mut Vector<T>) -> Result<()> {
-        let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
-        let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
+        let s = read(&self.vectors);
+        let mut rounded = lock(&self.rounded);
         let (x, u, rounded) = (x.share(), u.share_mut(), Shared::of(&mut rounded));
         self.fine.plain_pass(|_, j, space| {
             for colour in Colour::BOTH {
@@ -210,8 +210,8 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         _: &mut Vector<T>,
         norm: Sum<'_, Cpu>,
     ) -> Result<()> {
-        let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
-        let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
+        let s = read(&self.vectors);
+        let mut rounded = lock(&self.rounded);
         let (vectors, g, rounded) = ([f.share(), u.share()], g.share_mut(), Shared::of(&mut rounded));
         let (c, mut workspace) = (self.fine.coefficients(), self.fine.workspace());
         let (sums, plane) = (Shared::of(&mut workspace.sums), workspace.planes.share_mut());
@@ -265,8 +265,8 @@ impl<T: Real> Modal<T> {
     ) -> Result<()> {
         let fine = &self.fine;
         fine.prepare(relaxation, guess, u);
-        let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
-        let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
+        let s = read(&self.vectors);
+        let mut rounded = lock(&self.rounded);
         let (x, g, rounded) = (x.share(), g.map(Vector::share_mut), Shared::of(&mut rounded));
         let vectors = [f.share(), u.share_mut()];
         let needed = fine.needed(relaxation);

@@ -1,9 +1,9 @@
 //! Corrections of strongly coupled aggregates on a GPU (`bodies` in code).
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use isobar_core::operator::Correction;
-use isobar_core::prelude::{Real, Result};
+use isobar_core::prelude::{Real, Result, read, write};
 use isobar_dist::PartBackend;
 
 use super::setup::Lists;
@@ -56,13 +56,13 @@ impl<T: Real> BodyCorrection<T> {
         }
         // Work submitted with the old lists must finish before they are freed.
         self.cuda.context().synchronize()?;
-        *self.held.write().unwrap_or_else(PoisonError::into_inner) = held;
+        *write(&self.held) = held;
         Ok(())
     }
 
     /// Returns the lists, which are replaced as a whole, so that a panic elsewhere cannot leave them inconsistent.
     fn held(&self) -> RwLockReadGuard<'_, Held> {
-        self.held.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.held)
     }
 
     /// Launches a kernel with a warp for each aggregate.

@@ -1,10 +1,9 @@
 //! Launches of the kernels, one method each.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use isobar_core::prelude::{
-    Axis, Colour, Error, Guess, Layout, Ratio, Real, ResidualUpdate, Result, Scalar, Slab, Stencil, Sum,
+    Axis, Colour, Error, Guess, Layout, Ratio, Real, ResidualUpdate, Result, Scalar, Slab, Stencil, Sum, read, write,
 };
 
 use super::super::kind::Kind;
@@ -24,12 +23,12 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
         if stencil.shape() != self.whole || K::of(stencil) != self.form.kind {
             return Err(Error::invalid("the new coefficients", "their form has changed; make a new solver"));
         }
-        let before = self.stencil.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let before = read(&self.stencil).clone();
         let was_measured = self.is_measured.swap(false, Ordering::Relaxed);
         let has_changed = self.form.kind.send::<T>(&self.cuda, &self.layout, &self.operands, &before, stencil)?;
         let has_changed = has_changed || !was_measured;
         // Its arrays may be others all the same.
-        *self.stencil.write().unwrap_or_else(PoisonError::into_inner) = stencil.clone();
+        *write(&self.stencil) = stencil.clone();
         if has_changed {
             self.measure_again()?;
         }

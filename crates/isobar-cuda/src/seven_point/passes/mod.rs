@@ -10,9 +10,9 @@ mod prepare;
 
 use std::fmt::Debug;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
 
-use isobar_core::prelude::{Axis, Colour, Layout, Precision, Ratio, Real, Result, Shape, Slab, Stencil};
+use isobar_core::prelude::{Axis, Colour, Layout, Precision, Ratio, Real, Result, Shape, Slab, Stencil, read, write};
 
 use super::Residual;
 use super::colours::kernels::Colours;
@@ -97,7 +97,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
 
     /// Updates what depends on the coefficients after they were written by other kernels.
     pub(crate) fn note_sent(&self, stencil: &K::Stencil) -> Result<()> {
-        *self.stencil.write().unwrap_or_else(PoisonError::into_inner) = stencil.clone();
+        *write(&self.stencil) = stencil.clone();
         self.measure_again()
     }
 
@@ -380,7 +380,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
 
     /// Returns the stencil, which is replaced as a whole, so that a panic elsewhere cannot leave it inconsistent.
     pub(crate) fn stencil(&self) -> RwLockReadGuard<'_, K::Stencil> {
-        self.stencil.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.stencil)
     }
 
     /// Counts the closed faces between cells, and the cells with a shift.
