@@ -8,10 +8,7 @@ use isobar_case::report::to_json;
 use isobar_case::{Case, Problem};
 use isobar_io::{Clash, Format, atomic, clash};
 
-use crate::args::SolveArgs;
-use crate::console::Stream;
-use crate::failure::{Failure, Result};
-use crate::plot;
+use crate::{Failure, Result, SolveArgs, Stream, plot};
 
 /// An output file with the option that requests it.
 pub type Target<'a> = (&'static str, Option<&'a Path>);

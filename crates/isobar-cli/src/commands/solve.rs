@@ -8,15 +8,11 @@ use isobar::Ranks;
 use isobar_case::{Case, Problem, memory};
 use isobar_io::{Field, Format};
 
-use crate::SUCCESS;
-use crate::args::{Parts, SolveArgs};
-use crate::console::{Console, Stream};
-use crate::device;
-use crate::failure::{Failure, Result};
-use crate::files;
+use crate::args::Parts;
 use crate::plot::{self, PlotInput};
 use crate::ranks::AbortOnPanic;
 use crate::run::{Run, Together};
+use crate::{Console, Failure, Result, SUCCESS, SolveArgs, Stream, device, files};
 
 /// Solves a case and writes the requested files.
 ///

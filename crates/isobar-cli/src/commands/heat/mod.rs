@@ -18,13 +18,9 @@ use isobar_io::Series;
 use super::restart::{Restart, facts, how_to_go_on, shape};
 use super::trial::{describe, few_iterations};
 use super::writer::{Common, Job, Writer};
-use crate::args::SolveArgs;
-use crate::compiling;
-use crate::console::Console;
-use crate::failure::{Failure, Result};
 use crate::progress::StepProgress;
 use crate::summary::entry;
-use crate::{device, files, interrupt, ranks, summary};
+use crate::{Console, Failure, Result, SolveArgs, compiling, device, files, interrupt, ranks, summary};
 use isobar_case::report::{Seconds, StepReport};
 
 /// Runs the steps of a case and writes the requested files.
