@@ -53,7 +53,7 @@ impl Spectrum {
 /// Seconds of wall clock, by part of the work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Copying the right-hand side to the solver.
+    /// Copying the right-hand side to the solver; what a device copies from its own memory counts as part of the solve.
     pub upload: f64,
     /// The solve: ‖b‖ and the first residual, the iteration, the last check.
     pub solve: f64,

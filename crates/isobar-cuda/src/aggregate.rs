@@ -281,7 +281,7 @@ impl AggregateBackend for Cuda {
     }
 
     fn sums_on_host(&self) -> bool {
-        self.ranks().is_some()
+        self.sums_by_host()
     }
 
     fn aggregate_vector(&self, count: usize) -> Result<AggregateVector> {
@@ -330,11 +330,7 @@ impl AggregateBackend for Cuda {
             let threads = if aggregates.items > 256 * aggregates.count { 1024 } else { 128 };
             self.launch(module.kernel("sum_items")?, [aggregates.count, 1, 1], [threads, 1], arguments)?;
         }
-        let Some(ranks) = self.ranks().filter(|_| x.layout().is_part()) else { return Ok(()) };
-        let mut all = vec![0.0; aggregates.count];
-        self.read_aggregated(sums, &mut all)?;
-        ranks.world().sum(&mut all)?;
-        self.write_aggregated(&all, sums)
+        if x.layout().is_part() { self.sum_over_ranks(sums.pointer(), aggregates.count) } else { Ok(()) }
     }
 
     fn add_aggregated<T: Real>(&self, aggregates: &Aggregates, a: &AggregateVector, y: &mut Vector<T>) -> Result<()> {

@@ -30,8 +30,8 @@ struct End([i32; 3]);
 // SAFETY: three 32-bit integers, as in array.cu.
 unsafe impl Argument for End {}
 
-/// CUDA's default stream, by its other name than 0.
-const LEGACY_STREAM: u64 = 1;
+/// The number by which Python hands over arrays of any library in CUDA's default stream; its other name, 1, is that stream alone.
+const DEFAULT_STREAM: u64 = 0;
 
 /// The number of the first invalid coefficient where there is none.
 const NONE: u64 = u64::MAX;
@@ -276,7 +276,7 @@ impl Cuda {
     }
 
     /// Copies a vector to a caller's array on this GPU. Afterwards, the array is complete for work in its stream, or, without a stream
-    /// or with the default one, for anyone.
+    /// or with stream 0, for anyone.
     pub(crate) fn export_array<T: Real>(&self, source: &Vector<T>, target: &DeviceArray) -> Result<()> {
         let (layout, from) = (*source.layout(), source.pointer());
         check_shape(target.shape(), layout.shape())?;
@@ -298,8 +298,8 @@ impl Cuda {
     }
 
     /// Submits work on callers' arrays after the work submitted to their streams so far and before later work. Afterwards, arrays that were read
-    /// may be changed, and those that were written are complete, for work in their streams, or, without a stream or, if they were written, with the
-    /// default one, for anyone.
+    /// may be changed, and those that were written are complete, for work in their streams, or, without a stream or, if they were written, with
+    /// stream 0, for anyone.
     pub(crate) fn with_device_arrays(
         &self,
         read: &[&DeviceArray],
@@ -326,8 +326,8 @@ impl Cuda {
         given().try_for_each(|stream| self.context().wait_for(stream))?;
         work()?;
         given().try_for_each(|stream| self.context().hold_back(stream))?;
-        // Python hands over every array in the default stream, for which streams of PyTorch's and CuPy's own do not wait.
-        let is_default = |array: &&DeviceArray| array.stream().is_some_and(|stream| stream <= LEGACY_STREAM);
+        // Streams of PyTorch's and CuPy's own do not wait for it.
+        let is_default = |array: &&DeviceArray| array.stream() == Some(DEFAULT_STREAM);
         if streams.contains(&None) || written.iter().any(is_default) { self.synchronize() } else { Ok(()) }
     }
 

@@ -2,23 +2,23 @@
 
 use std::ffi::CString;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock};
 
 use cudarc::driver::{result, sys};
 use isobar_core::error::{Error, Result};
 
 use crate::compile::Source;
-use crate::driver::{Context, check, error, failure, lock};
+use crate::driver::{Gpu, check, error, failure, lock};
 
 /// The machine code of one kernel.
 #[derive(Debug)]
 pub(crate) struct Code {
-    context: Arc<Context>,
+    gpu: &'static Gpu,
     source: Source,
     name: &'static str,
     /// Whether it was in the pack or in the cache when it was requested.
     pub(crate) was_compiled: bool,
-    /// Whether a solver will launch it, for all that is known.
+    /// Whether a solver of this process will launch it, for all that is known.
     pub(crate) is_needed: AtomicBool,
     /// Machine code until it is loaded, or why there is none.
     compiled: OnceLock<std::result::Result<Mutex<Vec<u8>>, String>>,
@@ -27,20 +27,11 @@ pub(crate) struct Code {
     shared_bytes: Mutex<usize>,
 }
 
-/// Machine code on the GPU.
-#[derive(Debug)]
-struct Image {
-    context: Arc<Context>,
-    module: sys::CUmodule,
-}
+/// A kernel on the GPU, which stays there.
+#[derive(Clone, Copy, Debug)]
+struct Loaded(sys::CUfunction);
 
-#[derive(Debug)]
-struct Loaded {
-    function: sys::CUfunction,
-    _image: Image,
-}
-
-// SAFETY: driver handles, usable from any thread.
+// SAFETY: a driver handle, usable from any thread.
 unsafe impl Send for Loaded {}
 
 // SAFETY: as above.
@@ -50,12 +41,12 @@ unsafe impl Sync for Loaded {}
 const FREE_SHARED_BYTES: usize = 40 << 10;
 
 impl Code {
-    pub(crate) fn new(context: &Arc<Context>, source: &Source, name: &'static str) -> Self {
+    pub(crate) fn new(gpu: &'static Gpu, source: &Source, name: &'static str) -> Self {
         Self {
-            context: Arc::clone(context),
+            gpu,
             source: source.clone(),
             name,
-            was_compiled: source.is_compiled(name, &context.architecture()),
+            was_compiled: source.is_compiled(name, &gpu.architecture()),
             is_needed: AtomicBool::new(false),
             compiled: OnceLock::new(),
             loaded: OnceLock::new(),
@@ -63,8 +54,8 @@ impl Code {
         }
     }
 
-    pub(crate) fn context(&self) -> &Context {
-        &self.context
+    pub(crate) fn gpu(&self) -> &'static Gpu {
+        self.gpu
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -73,7 +64,7 @@ impl Code {
 
     /// Compiles it, reads it from the pack or the cache, or waits for another thread that does.
     pub(crate) fn compile(&self) -> &std::result::Result<Mutex<Vec<u8>>, String> {
-        self.compiled.get_or_init(|| match self.source.cubin(self.name, &self.context.architecture()) {
+        self.compiled.get_or_init(|| match self.source.cubin(self.name, &self.gpu.architecture()) {
             Ok(cubin) => Ok(Mutex::new(cubin)),
             Err(Error::Device { message, .. }) => Err(message),
             Err(other) => Err(other.to_string()),
@@ -85,10 +76,15 @@ impl Code {
         self.was_compiled || self.compiled.get().is_some()
     }
 
+    /// Returns whether it could not be compiled.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.compiled.get().is_some_and(std::result::Result::is_err)
+    }
+
     /// Returns the loaded kernel.
     pub(crate) fn function(&self) -> Result<sys::CUfunction> {
         match self.loaded.get() {
-            Some(loaded) => Ok(loaded.function),
+            Some(Loaded(function)) => Ok(*function),
             None => self.load(),
         }
     }
@@ -96,16 +92,15 @@ impl Code {
     fn load(&self) -> Result<sys::CUfunction> {
         let cubin = self.compile().as_ref().map_err(|message| error(message.clone()))?;
         let mut cubin = lock(cubin);
-        if let Some(loaded) = self.loaded.get() {
-            return Ok(loaded.function);
+        if let Some(Loaded(function)) = self.loaded.get() {
+            return Ok(*function);
         }
         let name = CString::new(self.name).map_err(|_| error(format!("{}: not a name", self.name)))?;
         let fail = |e| failure(e, self.name);
-        self.context.bind()?;
+        self.gpu.bind()?;
         // SAFETY: the driver reads the length from the image's own header, and checks it.
         let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) }
             .map_err(|e| failure(e, "loading a compiled kernel"))?;
-        let image = Image { context: Arc::clone(&self.context), module };
         // SAFETY: the module is loaded.
         let function = unsafe { result::module::get_function(module, name) }.map_err(fail)?;
         // This query loads the kernel's code now instead of at its first launch.
@@ -117,16 +112,16 @@ impl Code {
             self.set_shared_bytes(function, *shared_bytes)?;
         }
         *cubin = Vec::new();
-        Ok(self.loaded.get_or_init(|| Loaded { function, _image: image }).function)
+        Ok(self.loaded.get_or_init(|| Loaded(function)).0)
     }
 
     /// Allows its blocks this much dynamic shared memory.
     pub(crate) fn allow(&self, shared_bytes: usize) -> Result<()> {
         let mut allowed = lock(&self.shared_bytes);
         if shared_bytes > *allowed {
-            if let Some(loaded) = self.loaded.get() {
-                self.context.bind()?;
-                self.set_shared_bytes(loaded.function, shared_bytes)?;
+            if let Some(Loaded(function)) = self.loaded.get() {
+                self.gpu.bind()?;
+                self.set_shared_bytes(*function, shared_bytes)?;
             }
             *allowed = shared_bytes;
         }
@@ -137,13 +132,5 @@ impl Code {
         let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: the kernel is loaded.
         check(unsafe { sys::cuFuncSetAttribute(function, attribute, shared_bytes as i32) }, self.name)
-    }
-}
-
-impl Drop for Image {
-    fn drop(&mut self) {
-        let _ = self.context.synchronize();
-        // SAFETY: loaded once, unloaded once; whoever launches the kernel holds its `Code`, and so this.
-        let _ = unsafe { result::module::unload(self.module) };
     }
 }

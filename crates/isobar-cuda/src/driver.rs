@@ -1,6 +1,9 @@
 //! The CUDA driver, with errors that say what to do.
 
+use std::collections::BTreeMap;
 use std::ffi::CStr;
+use std::fmt;
+use std::ops::Deref;
 use std::sync::{Mutex, OnceLock};
 
 use cudarc::driver::{result, sys};
@@ -9,6 +12,8 @@ use isobar_core::error::{Error, Result};
 pub(crate) use isobar_core::team::lock;
 
 use crate::memory::{Mailboxes, Pool};
+use crate::module::Kernels;
+use crate::spare::Spare;
 use crate::staging::Arena;
 
 /// An address on the GPU.
@@ -102,9 +107,9 @@ pub(crate) const BESIDE: usize = 8;
 /// All queues of a GPU.
 pub(crate) const QUEUES: usize = 1 + BESIDE;
 
-/// A GPU in use: its context, and the streams of its queues.
-#[derive(Debug)]
-pub(crate) struct Context {
+/// A GPU that this process uses: its primary context, and what all solvers share. It is opened once and never closed, because loading the kernels of a solver
+/// takes longer than the rest of a small setup.
+pub(crate) struct Gpu {
     pub(crate) ordinal: usize,
     pub(crate) name: String,
     pub(crate) capability: (i32, i32),
@@ -116,20 +121,48 @@ pub(crate) struct Context {
     pub(crate) overlaps: bool,
     device: sys::CUdevice,
     context: sys::CUcontext,
+    pub(crate) kernels: Kernels,
+    pub(crate) mailboxes: Mailboxes,
+    pub(crate) spare: Spare,
+}
+
+// SAFETY: driver handles may be used from any thread; `bind` makes the context current on it.
+unsafe impl Send for Gpu {}
+// SAFETY: as above; the driver locks for itself.
+unsafe impl Sync for Gpu {}
+
+impl fmt::Debug for Gpu {
+    // Kernels refer to their GPU.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gpu").field("ordinal", &self.ordinal).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The streams of a GPU's queues, and their memory.
+#[derive(Debug)]
+pub(crate) struct Context {
+    gpu: &'static Gpu,
     /// The stream of each queue; those after the first are made on demand.
     streams: [OnceLock<Stream>; QUEUES],
     /// The event by which one stream waits for another.
     event: Mutex<sys::CUevent>,
     /// Small pieces of memory of each queue.
     pub(crate) pools: [Pool; QUEUES],
-    pub(crate) mailboxes: Mailboxes,
     pub(crate) arena: Mutex<Arena>,
 }
 
-// SAFETY: driver handles may be used from any thread; `bind` makes the context current on it.
+// SAFETY: driver handles may be used from any thread.
 unsafe impl Send for Context {}
 // SAFETY: as above; the driver locks for itself.
 unsafe impl Sync for Context {}
+
+impl Deref for Context {
+    type Target = Gpu;
+
+    fn deref(&self) -> &Gpu {
+        self.gpu
+    }
+}
 
 /// A stream, which its context destroys.
 #[derive(Debug)]
@@ -202,10 +235,20 @@ unsafe fn attribute(device: sys::CUdevice, attribute: sys::CUdevice_attribute) -
     unsafe { result::device::get_attribute(device, attribute) }.map_err(|e| failure(e, "asking about a GPU"))
 }
 
-impl Context {
-    /// Opens a GPU.
-    pub(crate) fn open(ordinal: usize) -> Result<Self> {
-        start()?;
+impl Gpu {
+    /// Returns the GPU with this number, opened at the first call.
+    fn get(ordinal: usize) -> Result<&'static Self> {
+        static OPENED: Mutex<BTreeMap<usize, &'static Gpu>> = Mutex::new(BTreeMap::new());
+        let mut opened = lock(&OPENED);
+        if let Some(gpu) = opened.get(&ordinal) {
+            return Ok(gpu);
+        }
+        let gpu: &'static Self = Box::leak(Box::new(Self::open(ordinal)?));
+        opened.insert(ordinal, gpu);
+        Ok(gpu)
+    }
+
+    fn open(ordinal: usize) -> Result<Self> {
         let Card { device, name, memory, capability } = Card::get(ordinal)?;
         if capability < OLDEST_CAPABILITY {
             return Err(error(format!(
@@ -223,9 +266,9 @@ impl Context {
             )
         };
         let fail = |e| failure(e, &format!("opening cuda:{ordinal}"));
-        // SAFETY: `device` came from the driver; the context is released in `drop`.
+        // SAFETY: `device` came from the driver.
         let context = unsafe { result::primary_ctx::retain(device) }.map_err(fail)?;
-        let this = Self {
+        Ok(Self {
             ordinal,
             name,
             capability,
@@ -235,16 +278,10 @@ impl Context {
             overlaps: capability >= (9, 0),
             device,
             context,
-            streams: Default::default(),
-            event: Mutex::new(std::ptr::null_mut()),
-            pools: Default::default(),
+            kernels: Kernels::default(),
             mailboxes: Mailboxes::default(),
-            arena: Mutex::default(),
-        };
-        this.bind()?;
-        this.open_queue(0)?;
-        *lock(&this.event) = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).map_err(fail)?;
-        Ok(this)
+            spare: Spare::default(),
+        })
     }
 
     /// Returns the unique identifier of the GPU.
@@ -260,8 +297,38 @@ impl Context {
 
     /// Makes the context current on this thread, as every driver call needs.
     pub(crate) fn bind(&self) -> Result<()> {
-        // SAFETY: the context is retained until `drop`.
+        // SAFETY: the context is never released.
         unsafe { result::ctx::set_current(self.context) }.map_err(|e| failure(e, "using the GPU"))
+    }
+
+    /// Returns the free memory of the GPU in bytes.
+    pub(crate) fn free_memory(&self) -> Result<usize> {
+        self.bind()?;
+        result::mem_get_info().map(|(free, _)| free).map_err(|e| failure(e, "asking for free memory"))
+    }
+}
+
+impl Context {
+    /// Opens a GPU, with streams of its own.
+    pub(crate) fn open(ordinal: usize) -> Result<Self> {
+        start()?;
+        let this = Self {
+            gpu: Gpu::get(ordinal)?,
+            streams: Default::default(),
+            event: Mutex::new(std::ptr::null_mut()),
+            pools: Default::default(),
+            arena: Mutex::default(),
+        };
+        this.bind()?;
+        this.open_queue(0)?;
+        let event = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
+        *lock(&this.event) = event.map_err(|e| failure(e, &format!("opening cuda:{ordinal}")))?;
+        Ok(this)
+    }
+
+    /// Returns the GPU, which outlives this.
+    pub(crate) fn gpu(&self) -> &'static Gpu {
+        self.gpu
     }
 
     /// Makes the stream of a queue, unless there is one.
@@ -329,12 +396,6 @@ impl Context {
             code => check(code, "running on the GPU").map(|()| true),
         }
     }
-
-    /// Returns the free memory of the GPU in bytes.
-    pub(crate) fn free_memory(&self) -> Result<usize> {
-        self.bind()?;
-        result::mem_get_info().map(|(free, _)| free).map_err(|e| failure(e, "asking for free memory"))
-    }
 }
 
 impl Drop for Context {
@@ -343,8 +404,7 @@ impl Drop for Context {
         let _ = self.bind();
         // SAFETY: made in `open`, and no longer used, as is the memory, whose owners keep the context alive.
         unsafe {
-            self.pools.iter().for_each(|pool| pool.free());
-            self.mailboxes.free();
+            self.pools.iter().for_each(|pool| pool.free(self));
             lock(&self.arena).free();
             let event = *lock(&self.event);
             if !event.is_null() {
@@ -353,7 +413,6 @@ impl Drop for Context {
             for stream in self.streams.iter_mut().filter_map(OnceLock::take) {
                 let _ = result::stream::destroy(stream.0);
             }
-            let _ = result::primary_ctx::release(self.device);
         }
     }
 }

@@ -39,7 +39,7 @@ unsafe impl Argument for f32 {}
 unsafe impl Argument for f64 {}
 
 /// Largest size of a kernel's arguments. B
-const BYTES: usize = 256;
+const BYTES: usize = 512;
 const COUNT: usize = 16;
 
 /// Kernel arguments, stored one after another, each aligned to eight bytes.
@@ -185,7 +185,7 @@ impl Launch {
             sharedMemBytes: self.shared_bytes,
             hStream: stream,
             attrs: &raw mut attribute,
-            numAttrs: u32::from(self.kernel.code.context().overlaps),
+            numAttrs: u32::from(self.kernel.code.gpu().overlaps),
         };
         // SAFETY: the arguments are those that the kernel declares, as tested by the conformance suite and
         // compute-sanitizer; the caller borrows the memory that they point to; the attribute outlives the call.

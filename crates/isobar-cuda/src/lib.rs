@@ -6,7 +6,7 @@
 //! stream; scalars stay on the GPU; iterations are recorded and replayed.
 //!
 //! * [`Cuda`]: one GPU; `backend`: what solvers ask of it; [`devices`]: the GPUs found; `array`: callers' arrays, in host or GPU memory,
-//! * `overhead`: memory beside vectors and coefficients; `driver`, `memory`, `staging`: the driver, GPU memory, copies to and from the GPU,
+//! * `overhead`: memory beside vectors and coefficients; `driver`, `memory`, `spare`, `staging`: the driver, GPU memory, copies to and from the GPU,
 //! * [`compile`], [`nvrtc`], `module`, `code`: compilation and loading of kernels, `background` while others are used, `files` of them;
 //!   [`compilations`]: its statistics,
 //! * [`pack`]: kernels that come compiled; [`variants`]: all kernels, for tests without a GPU,
@@ -56,6 +56,7 @@ mod reduction;
 mod scalars;
 pub mod seven_point;
 pub mod solvers;
+mod spare;
 mod staging;
 pub mod stored_matrix;
 pub mod tensor_product;

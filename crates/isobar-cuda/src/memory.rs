@@ -14,7 +14,10 @@ use crate::driver::{Context, Pointer, QUEUES, failure, lock};
 
 /// Fails if an allocation does not fit into the free memory.
 pub(crate) fn require(context: &Context, bytes: usize, what: &str) -> Result<()> {
-    let available = context.free_memory()?;
+    let mut available = context.free_memory()?;
+    if bytes > available && context.spare.clear() {
+        available = context.free_memory()?;
+    }
     if bytes > available { Err(out_of_memory(context, bytes, available, what)) } else { Ok(()) }
 }
 
@@ -26,16 +29,36 @@ fn out_of_memory(context: &Context, needed: usize, available: usize, what: &str)
     }
 }
 
-/// Allocates memory from the driver, which takes as long as a few kernels.
+/// Allocates memory that was kept, or else the driver's.
 fn allocate(context: &Context, bytes: usize, what: &str) -> Result<Pointer> {
+    if let Some(start) = context.spare.take(bytes) {
+        return Ok(start);
+    }
     context.bind()?;
     // SAFETY: the context is current; the caller frees the memory.
-    unsafe { result::malloc_sync(bytes) }.map_err(|e| match context.free_memory() {
-        Ok(available) if bytes > available || e.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
-            out_of_memory(context, bytes, available, what)
+    let allocated = || unsafe { result::malloc_sync(bytes) };
+    allocated().or_else(|e| if context.spare.clear() { allocated() } else { Err(e) }).map_err(|e| {
+        match context.free_memory() {
+            Ok(available) if bytes > available || e.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                out_of_memory(context, bytes, available, what)
+            }
+            _ => failure(e, "allocating"),
         }
-        _ => failure(e, "allocating"),
     })
+}
+
+/// Gives memory back to which later work refers no more.
+///
+/// # Safety
+/// It was allocated by [`allocate`], and is freed once.
+unsafe fn free(context: &Context, start: Pointer, bytes: usize) {
+    // Errors in a destructor cannot be reported.
+    let _ = context.bind();
+    if context.synchronize_queues().is_ok() && context.spare.keep(start, bytes) {
+        return;
+    }
+    // SAFETY: promised by the caller.
+    let _ = unsafe { result::free_sync(start) };
 }
 
 /// A pool of small pieces of GPU memory of one queue.
@@ -83,11 +106,11 @@ impl Pool {
     /// Frees all memory.
     ///
     /// # Safety
-    /// The context is current, and the memory is no longer used.
-    pub(crate) unsafe fn free(&self) {
+    /// Nobody refers to the memory any more.
+    pub(crate) unsafe fn free(&self, context: &Context) {
         for chunk in lock(&self.chunks).drain(..) {
             // SAFETY: promised by the caller; allocated in `take`, freed once.
-            let _ = unsafe { result::free_sync(chunk.start) };
+            unsafe { free(context, chunk.start, Self::CHUNK) };
         }
     }
 }
@@ -282,10 +305,8 @@ impl Drop for Buffer {
             }
             return self.context.pools[self.queue].give_back(self.start, self.bytes);
         }
-        // Errors in a destructor cannot be reported. Freeing waits for the kernels that use the memory.
-        let _ = self.context.bind();
-        // SAFETY: made in `new`, freed once.
-        let _ = unsafe { result::free_sync(self.start) };
+        // SAFETY: allocated in `new`, freed once.
+        unsafe { free(&self.context, self.start, self.bytes) };
     }
 }
 
@@ -295,52 +316,36 @@ const NUMBERS: usize = isobar_core::backend::Scalar::COUNT;
 const WORDS: usize = (NUMBERS + 1).next_multiple_of(16);
 
 /// A pool of mailboxes in host memory that the GPU can write to: allocating such memory takes as long as a whole
-/// small solve.
+/// small solve. It is never freed.
 #[derive(Debug, Default)]
 pub(crate) struct Mailboxes {
-    state: Mutex<MailboxMemory>,
+    free: Mutex<Vec<Free>>,
 }
 
-#[derive(Debug, Default)]
-struct MailboxMemory {
-    chunks: Vec<*mut u64>,
-    free: Vec<*mut u64>,
-}
+/// The memory of a mailbox that is not in use.
+#[derive(Debug)]
+struct Free(*mut u64);
 
 // SAFETY: plain host memory, used by one mailbox at a time.
-unsafe impl Send for MailboxMemory {}
+unsafe impl Send for Free {}
 
 impl Mailboxes {
     /// Mailboxes allocated at once: a page.
     const CHUNK: usize = 4096 / (8 * WORDS);
 
     fn take(&self, context: &Context) -> Result<*mut u64> {
-        let mut state = lock(&self.state);
-        if let Some(start) = state.free.pop() {
+        let mut free = lock(&self.free);
+        if let Some(Free(start)) = free.pop() {
             return Ok(start);
         }
         context.bind()?;
-        // SAFETY: freed in `free`; every word is written before it is read.
+        // SAFETY: every word is written before it is read.
         let chunk = unsafe { result::malloc_host(8 * WORDS * Self::CHUNK, sys::CU_MEMHOSTALLOC_DEVICEMAP) }
             .map_err(|e| failure(e, "allocating host memory"))?
             .cast::<u64>();
-        state.chunks.push(chunk);
         // SAFETY: within the memory just allocated.
-        state.free.extend((1..Self::CHUNK).map(|n| unsafe { chunk.add(n * WORDS) }));
+        free.extend((1..Self::CHUNK).map(|n| Free(unsafe { chunk.add(n * WORDS) })));
         Ok(chunk)
-    }
-
-    /// Frees all memory.
-    ///
-    /// # Safety
-    /// The context is current, and the memory is no longer used.
-    pub(crate) unsafe fn free(&self) {
-        let mut state = lock(&self.state);
-        state.free.clear();
-        for chunk in state.chunks.drain(..) {
-            // SAFETY: promised by the caller; allocated in `take`, freed once.
-            let _ = unsafe { result::free_host(chunk.cast()) };
-        }
     }
 }
 
@@ -408,7 +413,7 @@ impl Drop for Mailbox {
     fn drop(&mut self) {
         // Kernels of this owner must finish before the next owner uses the mailbox.
         let _ = self.context.synchronize();
-        lock(&self.context.mailboxes.state).free.push(self.start);
+        lock(&self.context.mailboxes.free).push(Free(self.start));
     }
 }
 

@@ -3,7 +3,7 @@
 //! A kernel is compiled by itself, in the background from the moment it is requested (see [`crate::background`]); the parts of a solver
 //! request those of their steps when they are made, so that they are compiled at the same time, and no others are. Machine code
 //! is loaded when all requested kernels are awaited ([`Modules::load`]), at the end of a solver's setup, or else by a kernel's first launch.
-//! A kernel requested later, while an iteration is noted (see [`crate::iterate`]), is loaded when that runs.
+//! A kernel requested later, while an iteration is noted (see [`crate::iterate`]), is loaded when that runs. It stays loaded for later solvers of the process.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -13,17 +13,34 @@ use cudarc::driver::sys;
 use isobar_core::error::Result;
 
 use crate::code::Code;
-use crate::driver::{check, lock};
+use crate::driver::{Gpu, check, lock};
 use crate::pack::list;
 use crate::{Context, Kernel, Source, background};
+
+/// The kernels of a source that were requested.
+type Requested = Mutex<Vec<Arc<Code>>>;
+
+/// All kernels of a GPU, each compiled and loaded once.
+#[derive(Debug, Default)]
+pub(crate) struct Kernels {
+    known: Mutex<HashMap<Source, Arc<Requested>>>,
+}
+
+impl Kernels {
+    fn of(&self, source: &Source) -> Arc<Requested> {
+        Arc::clone(lock(&self.known).entry(source.clone()).or_default())
+    }
+}
 
 /// A source on a GPU, whose kernels are compiled when they are requested.
 #[derive(Debug)]
 pub(crate) struct Module {
-    context: Arc<Context>,
+    gpu: &'static Gpu,
     source: Source,
-    kernels: Mutex<Vec<Arc<Code>>>,
-    awaited: Arc<Mutex<Vec<Arc<Code>>>>,
+    /// The kernels that were requested here, and in the whole process.
+    kernels: Requested,
+    all: Arc<Requested>,
+    awaited: Arc<Requested>,
 }
 
 impl Module {
@@ -53,14 +70,14 @@ impl Module {
     /// Returns how many blocks with this number of threads the GPU can hold at once.
     pub(crate) fn resident_blocks(&self, kernel: &Kernel, threads: usize, shared_bytes: usize) -> Result<usize> {
         let function = kernel.code.function()?;
-        self.context.bind()?;
+        self.gpu.bind()?;
         let mut blocks = 0;
         // SAFETY: the kernel is loaded; `blocks` outlives the call.
         let code = unsafe {
             sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&raw mut blocks, function, threads as i32, shared_bytes)
         };
         check(code, kernel.code.name())?;
-        Ok(self.context.multiprocessors * usize::try_from(blocks).unwrap_or(0).max(1))
+        Ok(self.gpu.multiprocessors * usize::try_from(blocks).unwrap_or(0).max(1))
     }
 
     fn code(&self, name: &'static str) -> Arc<Code> {
@@ -68,23 +85,35 @@ impl Module {
         if let Some(code) = kernels.iter().find(|code| code.name() == name) {
             return Arc::clone(code);
         }
-        let code = Arc::new(Code::new(&self.context, &self.source, name));
-        if !code.was_compiled {
-            list::log(&self.source, name);
-            background::compile(&code);
-        }
+        let code = self.code_of_process(name);
         lock(&self.awaited).push(Arc::clone(&code));
         kernels.push(Arc::clone(&code));
         code
     }
+
+    fn code_of_process(&self, name: &'static str) -> Arc<Code> {
+        let mut all = lock(&self.all);
+        // What prevented the compilation may have been put right since.
+        all.retain(|code| code.name() != name || !code.has_failed());
+        if let Some(code) = all.iter().find(|code| code.name() == name) {
+            return Arc::clone(code);
+        }
+        let code = Arc::new(Code::new(self.gpu, &self.source, name));
+        if !code.was_compiled {
+            list::log(&self.source, name);
+            background::compile(&code);
+        }
+        all.push(Arc::clone(&code));
+        code
+    }
 }
 
-/// All modules of a GPU, each stored once.
+/// All modules of a solver, each stored once.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
     known: Mutex<HashMap<Source, Arc<Module>>>,
     /// Kernels that were named since the last were loaded.
-    awaited: Arc<Mutex<Vec<Arc<Code>>>>,
+    awaited: Arc<Requested>,
 }
 
 impl Modules {
@@ -92,9 +121,10 @@ impl Modules {
     pub(crate) fn get(&self, context: &Arc<Context>, source: Source) -> Arc<Module> {
         let make = |source: &Source| {
             Arc::new(Module {
-                context: Arc::clone(context),
+                gpu: context.gpu(),
                 source: source.clone(),
                 kernels: Mutex::default(),
+                all: context.kernels.of(source),
                 awaited: Arc::clone(&self.awaited),
             })
         };

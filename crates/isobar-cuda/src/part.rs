@@ -97,6 +97,29 @@ impl LevelBackend for Cuda {
     }
 }
 
+impl Cuda {
+    /// Returns whether sums over ranks pass through the host.
+    pub(crate) fn sums_by_host(&self) -> bool {
+        self.ranks.is_some() && self.link.is_none()
+    }
+
+    /// Replaces numbers on this GPU by their sums over all ranks, added in the order of ranks. All ranks have equally many.
+    pub(crate) fn sum_over_ranks(&self, start: Pointer, count: usize) -> Result<()> {
+        let Some(ranks) = &self.ranks else { return Ok(()) };
+        match self.card_link() {
+            Some(CardLink::Stores(peers)) => peers.sum_numbers(self, start, count),
+            Some(CardLink::Nccl(nccl)) => nccl.sum_numbers(self, start, count),
+            None => {
+                refuse_while_recording("sums over ranks by way of the host")?;
+                let mut numbers = vec![0.0; count];
+                self.context().receive(start, &mut numbers)?;
+                ranks.world().sum(&mut numbers)?;
+                self.context().send(&numbers, start)
+            }
+        }
+    }
+}
+
 impl PartBackend for Cuda {
     type Link = CardLink;
 

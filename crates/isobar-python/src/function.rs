@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use isobar::internals::OfProcess;
 use isobar::internals::cuda::{Cuda, problem};
 use isobar::internals::team::lock;
-use isobar::options::{Judge, SolverOptions};
+use isobar::options::{Judge, SolverOptions, check_tolerance};
 use isobar::problem::{Boundary, DiffusionProblem};
 use isobar::{Device, DeviceArray, Outcome, Progress, RawArray, RawMemory};
 use isobar_case::{LinearSystem, Matrix, solver_options};
@@ -57,6 +57,8 @@ pub(crate) struct Function {
     threads: Option<usize>,
     /// Whether solutions of solves that do not converge are NaN, instead of an error.
     fills: bool,
+    /// The tolerance of solves for derivatives, if it is another one.
+    derivative_tolerance: Option<f64>,
     /// Whether all cells of the template are active, no constant is free, and no direction is periodic with an odd number of cells.
     suits_gpu: Mutex<Option<bool>>,
     // Outside the locks, which another thread may have held when the process was forked.
@@ -77,8 +79,12 @@ impl Function {
         device: &str,
         threads: Option<usize>,
         fills: bool,
+        derivative_tolerance: Option<f64>,
     ) -> Result<Arc<Self>, Failure> {
         template.diffusion()?;
+        if let Some(tolerance) = derivative_tolerance {
+            check_tolerance("derivative_tolerance", tolerance)?;
+        }
         // Random, because programs that XLA has stored on disk may contain the numbers of another process.
         let number = RandomState::new().build_hasher().finish() as i64;
         let function = Arc::new(Self {
@@ -88,6 +94,7 @@ impl Function {
             device: device.to_owned(),
             threads,
             fills,
+            derivative_tolerance,
             suits_gpu: Mutex::new(None),
             kept: OfProcess::new("the solver", Mutex::default()),
             forms: OfProcess::new("the problem", Mutex::default()),
@@ -227,7 +234,7 @@ impl Function {
             pairs.push((if kind == Values::Densities { out } else { values }, out));
         }
         // SAFETY: promised by the caller.
-        let outcomes = unsafe { kept.solve_pairs(&pairs, observer)? };
+        let outcomes = unsafe { kept.solve_pairs(self.tolerance(kind), &pairs, observer)? };
         outcomes.iter().try_for_each(|outcome| self.judge(outcome, kind).map(|_| ()))
     }
 
@@ -298,6 +305,12 @@ impl Function {
         }
         let what = if kind == Values::Densities { "the solve" } else { "the solve of a derivative" };
         Err(Failure::not_converged(what, outcome))
+    }
+
+    /// Returns the tolerance of a solve.
+    pub(crate) fn tolerance(&self, kind: Values) -> f64 {
+        let own = self.derivative_tolerance.filter(|_| kind == Values::Projected);
+        own.unwrap_or(self.options.tolerance)
     }
 
     /// Makes a solver, for a GPU that coefficients are on, or for the host's.

@@ -120,7 +120,7 @@ impl Kept {
             pairs.push((RawArray::c_order(side.as_ptr(), shape)?, to));
         }
         // SAFETY: promised by the caller; the vectors outlive the call.
-        let outcomes = unsafe { self.solve_pairs(&pairs, observer)? };
+        let outcomes = unsafe { self.solve_pairs(function.tolerance(kind), &pairs, observer)? };
         let mut outcomes = outcomes.iter();
         for ((side, wide), (_, x)) in sides.iter().zip(&wide).zip(systems) {
             // After an interruption there are fewer outcomes than systems.
@@ -173,10 +173,12 @@ impl Kept {
     /// See [`Kept::solve`]; a solution may be its own right-hand side.
     pub(crate) unsafe fn solve_pairs(
         &mut self,
+        tolerance: f64,
         pairs: &[(RawArray, RawArray)],
         observer: &mut Observer<'_>,
     ) -> Result<Vec<Outcome>, Failure> {
         let solver = self.solver.as_mut().ok_or_else(missing)?;
+        solver.set_tolerance(tolerance)?;
         // SAFETY: promised by the caller.
         Ok(unsafe {
             match pairs {

@@ -29,6 +29,7 @@ fn kind(driven: bool) -> Values {
 impl Solution {
     /// Makes the function of a problem, whose coefficients are not used. `options` is the text of a case's [solver].
     #[new]
+    #[pyo3(signature = (system, options, device, threads, fills, derivative_tolerance))]
     fn new(
         py: Python<'_>,
         system: &System,
@@ -36,8 +37,9 @@ impl Solution {
         device: &str,
         threads: Option<usize>,
         fills: bool,
+        derivative_tolerance: Option<f64>,
     ) -> PyResult<Self> {
-        let function = Function::new(system.inner.clone(), options, device, threads, fills);
+        let function = Function::new(system.inner.clone(), options, device, threads, fills, derivative_tolerance);
         Ok(Self { function: function.map_err(|failure| failure.raise(py))? })
     }
 

@@ -244,6 +244,18 @@ def test_solvers_are_kept_between_calls_and_shapes(rng):
         assert call.native.counts == [1, 2]
 
 
+def test_tolerance_of_derivatives(rng):
+    problem = isobar.Diffusion(np.ones((14, 15, 16)), boundary={"x": 0.0})
+    kappa = jnp.asarray(np.exp(rng.standard_normal(problem.shape)))
+    options = {"tolerance": 1e-12, "device": "cpu", "method": "cg"}
+    square = lambda kappa, **more: (isobar.jax.solve(problem, kappa, 1.0, **options, **more) ** 2).sum()
+    exact, rough = jax.grad(square)(kappa), jax.grad(lambda kappa: square(kappa, derivative_tolerance=1e-3))(kappa)
+    assert 1e-8 < float(jnp.linalg.norm(rough - exact) / jnp.linalg.norm(exact)) < 0.1
+    assert square(kappa, derivative_tolerance=1e-3) == square(kappa)
+    with pytest.raises(ValueError, match="derivative_tolerance: 0"):
+        square(kappa, derivative_tolerance=0.0)
+
+
 def test_calls_of_several_threads(rng):
     problem = isobar.Diffusion(np.ones((6, 7)), boundary=0.0)
     solve = jax.jit(lambda kappa: isobar.jax.solve(problem, kappa, 1.0, tolerance=1e-12, device="cpu", threads=1))

@@ -174,6 +174,23 @@ def test_solvers_are_kept(rng):
     assert len(problem._calls) == 2
 
 
+def test_tolerance_of_derivatives(rng):
+    problem = isobar.Diffusion(np.ones((14, 15, 16)), boundary={"x": 0.0})
+    kappa, f = (torch.tensor(np.exp(rng.standard_normal(problem.shape)), requires_grad=True) for _ in range(2))
+    gradients = {}
+    for tolerance in (1e-12, 1e-3, None):
+        x = isobar.torch.solve(problem, kappa, f, tolerance=1e-12, derivative_tolerance=tolerance, device="cpu", method="cg")
+        (gradients[tolerance],) = torch.autograd.grad(x.square().sum(), kappa)
+        # The next solve has its own tolerance again.
+        again = isobar.torch.solve(problem, kappa, f, tolerance=1e-12, derivative_tolerance=tolerance, device="cpu", method="cg")
+        assert (again == x).all()
+    off = float((gradients[1e-3] - gradients[1e-12]).norm() / gradients[1e-12].norm())
+    assert 1e-8 < off < 0.1
+    assert (gradients[None] == gradients[1e-12]).all()
+    with pytest.raises(ValueError, match="derivative_tolerance: 2"):
+        isobar.torch.solve(problem, kappa, f, derivative_tolerance=2.0)
+
+
 def test_types(rng):
     problem = isobar.Diffusion(np.ones((6, 7)), boundary={"x": 0.0})
     kappa = torch.ones(6, 7, requires_grad=True)

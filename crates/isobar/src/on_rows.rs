@@ -8,7 +8,7 @@ use isobar_core::prelude::{
 };
 use isobar_dist::{Communicator, Ranks, together};
 
-use crate::divided::{OnRanks, one_rank_only, require_same_system};
+use crate::divided::{OnRanks, one_rank_only, require_same, require_same_system};
 
 /// Replaces the levels in the description of a subdomain by those of the whole grid.
 pub(crate) fn described_whole(description: &Description, levels: &[Shape]) -> Description {
@@ -111,6 +111,14 @@ impl<S: OnRanks> Solve<S> for OnRows<S> {
         together(&*world, || {
             let (r, z) = (self.own(r)?, self.own_target(z)?);
             self.part.precondition(r, z, iterations)
+        })
+    }
+
+    fn set_tolerance(&mut self, tolerance: f64) -> Result<()> {
+        let world = Arc::clone(&self.world);
+        together(&*world, || {
+            require_same(&*world, "the tolerance", &tolerance.to_le_bytes())?;
+            self.part.set_tolerance(tolerance)
         })
     }
 

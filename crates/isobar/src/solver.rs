@@ -213,6 +213,33 @@ impl Solver {
         each!(self.inner.get_mut()?, solver => solver.precondition(r, z, iterations))
     }
 
+    /// Sets the tolerance of later solves, for a nonlinear iteration whose first steps need few digits, say.
+    ///
+    /// ```
+    /// # use isobar::problem::{Coefficient, DiffusionProblem, Boundary};
+    /// # use isobar::{Device, Guess, Shape, Solver};
+    /// # fn main() -> isobar::Result<()> {
+    /// let mut problem = DiffusionProblem::new(Shape::new(60, 50, 1), Coefficient::Isotropic(vec![1.0; 3000]));
+    /// problem.boundary[0] = [Boundary::Dirichlet(0.0); 2];
+    /// let options = isobar::options::SolverOptions { method: isobar::options::Method::Cg, ..Default::default() };
+    /// let device = Device::cpu_with_threads(1)?;
+    /// let mut solver = Solver::builder(&problem.stencil()?).options(&options).device(&device).tolerance(1e-2).build()?;
+    /// let (b, mut u) = (vec![1.0; 3000], vec![0.0; 3000]);
+    /// let rough = solver.solve(&b[..], &mut u[..], Guess::Zero)?;
+    /// solver.set_tolerance(1e-10)?;
+    /// let exact = solver.solve(&b[..], &mut u[..], Guess::Given)?;
+    /// assert!(rough.converged() && exact.converged() && exact.relative_residual <= 1e-10);
+    /// assert!(solver.set_tolerance(0.0).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for one that is not between 0 and 1.
+    pub fn set_tolerance(&mut self, tolerance: f64) -> Result<()> {
+        each!(self.inner.get_mut()?, solver => solver.set_tolerance(tolerance))
+    }
+
     /// Gives the matrix the coefficients of another one that differs in nothing else: in place, without allocating or compiling. A
     /// solver on a GPU makes nothing anew if no coefficient of a diffusion matrix has changed.
     ///

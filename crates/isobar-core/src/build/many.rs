@@ -277,6 +277,10 @@ mod tests {
             Solve::precondition(&mut self.system, r, z, iterations)
         }
 
+        fn set_tolerance(&mut self, tolerance: f64) -> Result<()> {
+            Solve::set_tolerance(&mut self.system, tolerance)
+        }
+
         fn update(&mut self, stencil: &Diffusion) -> Result<()> {
             self.system.update(stencil)
         }

@@ -77,6 +77,12 @@ pub trait Solve<S>: Send {
     /// [`Error::Shape`](crate::Error::Shape), [`Error::NotFinite`](crate::Error::NotFinite); the errors of the device.
     fn precondition(&mut self, r: Source<'_>, z: Target<'_>, iterations: usize) -> Result<()>;
 
+    /// Sets the tolerance of later solves.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for one that is not between 0 and 1.
+    fn set_tolerance(&mut self, tolerance: f64) -> Result<()>;
+
     /// Gives the matrix the coefficients of a stencil that differs from the present one in nothing else. Nothing is allocated,
     /// compiled or recorded again, if the preconditioner permits.
     ///

@@ -8,7 +8,7 @@ use super::assembly::{Parts, assemble};
 use super::solve::{Balance, Description, Solve, is_final};
 use crate::backend::{AggregateBackend, copy_bandwidth};
 use crate::operator::{Capabilities, Diagonal, Guess};
-use crate::options::{Judge, Method, Norm, Preconditioner, SolverOptions};
+use crate::options::{Judge, Method, Norm, Preconditioner, SolverOptions, check_tolerance};
 use crate::outcome::Outcome;
 use crate::policy::begin::{Beginning, Direct, begin};
 use crate::precond::{NullSpace, OwnPreconditioner};
@@ -326,6 +326,13 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         System::precondition(self, r, &mut z, iterations)
     }
 
+    fn set_tolerance(&mut self, tolerance: f64) -> Result<()> {
+        check_tolerance("the tolerance", tolerance)?;
+        let own = [Some(&mut self.options), self.asked.as_mut(), self.after_box.as_mut()];
+        own.into_iter().flatten().for_each(|options| options.tolerance = tolerance);
+        self.beside.iter_mut().try_for_each(|other| other.set_tolerance(tolerance))
+    }
+
     fn update(&mut self, stencil: &S) -> Result<()> {
         let (shape, expected) = (stencil.shape(), self.turns().once(self.stencil.shape()));
         if shape != expected {
@@ -412,12 +419,16 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             return Ok(outcome);
         }
         upload(&self.backend, &self.callers, rhs, &mut self.b)?;
+        let mut is_there = matches!(rhs, Source::Device(_));
         if guess == Guess::Given {
             let first = u.as_source().ok_or_else(|| Error::invalid("the first guess", "no array has one"))?;
+            is_there &= matches!(first, Source::Device(_));
             upload(&self.backend, &self.callers, first, &mut self.u)?;
         }
-        // The solve does not include the transfer of arrays, on any rank.
-        self.backend.synchronize()?;
+        // The solve does not include the transfer of arrays, on any rank. Of arrays on the device that is a short pass, and waiting for it would take longer.
+        if !is_there || self.backend.shares(self.stencil.shape()).is_some() {
+            self.backend.synchronize()?;
+        }
         let upload = clock.elapsed().as_secs_f64();
         let clock = Instant::now();
         let norms = self.norms(guess)?;

@@ -240,13 +240,7 @@ impl SolverOptions {
     /// # Errors
     /// [`Error::Invalid`] naming the key, its value and the range it must lie in.
     pub fn validate(&self) -> Result<()> {
-        let tolerance = self.tolerance;
-        if !(tolerance > 0.0 && tolerance < 1.0) {
-            return Err(Error::invalid(
-                "solver.tolerance",
-                format!("{tolerance} is not between 0 and 1; a usual value is 1e-5"),
-            ));
-        }
+        check_tolerance("solver.tolerance", self.tolerance)?;
         self.multigrid.validate()?;
         self.modes.validate()?;
         self.jacobi.validate()?;
@@ -278,6 +272,17 @@ impl SolverOptions {
 
 /// The longest Neumann series.
 const MOST_TERMS: usize = 50;
+
+/// Checks the tolerance of a relative residual.
+///
+/// # Errors
+/// [`Error::Invalid`] for one that is not between 0 and 1.
+pub fn check_tolerance(what: &str, tolerance: f64) -> Result<()> {
+    if tolerance > 0.0 && tolerance < 1.0 {
+        return Ok(());
+    }
+    Err(Error::invalid(what, format!("{tolerance} is not between 0 and 1; a usual value is 1e-5")))
+}
 
 #[cfg(test)]
 mod tests {

@@ -34,7 +34,6 @@ pub struct LineBatch<B: Backend, T: Real> {
     weights: B::Vector<f64>,
     counts: B::Vector<f64>,
     scalars: B::Scalars,
-    tolerance: f64,
     /// Numbers of the lines on the host.
     lines: Vec<f64>,
     /// The relative ‖r‖ of the worst line.
@@ -64,7 +63,6 @@ impl<B: Backend, T: Real> LineBatch<B, T> {
             weights: backend.zeros(&line)?,
             counts: backend.zeros(&line)?,
             scalars: backend.scalars()?,
-            tolerance: options.tolerance,
             lines: vec![0.0; shape.ny],
             worst: 0.0,
             iterations: 0,
@@ -128,7 +126,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for LineBatch<B, T> {
     ) -> Result<()> {
         let shape = self.shape();
         let Self { operator, cycle, backend, next, norms, weights, counts, scalars, .. } = self;
-        let (allowed, reference) = (self.tolerance.powi(2), monitor.reference());
+        let (allowed, reference) = (monitor.tolerance().powi(2), monitor.reference());
         // The monitor has the residual of the first guess already.
         let (mut is_known, mut last) = (true, 0.0);
         backend.iterate(

@@ -307,6 +307,11 @@ impl<'o> Monitor<'o> {
         self.least_since = self.last();
     }
 
+    /// Returns the tolerance of the relative residual.
+    pub fn tolerance(&self) -> f64 {
+        self.tolerance
+    }
+
     /// Returns ‖r₀‖ or ‖b‖, by which residuals are divided.
     pub fn reference(&self) -> f64 {
         self.reference

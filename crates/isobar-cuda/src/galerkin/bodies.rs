@@ -4,7 +4,6 @@ use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use isobar_core::operator::Correction;
 use isobar_core::prelude::{Real, Result, read, write};
-use isobar_dist::PartBackend;
 
 use super::setup::Lists;
 use super::sources::sources;
@@ -88,14 +87,8 @@ impl<T: Real> Correction<Cuda, T> for BodyCorrection<T> {
             self.launch("sum_bodies", *shared, &[starts.start(), cells.start(), r.pointer(), sum])?;
             sum += 8 * *shared as Pointer;
         }
-        if let Some(sums) = &held.sums {
-            refuse_while_recording("sums over aggregates through the host")?;
-            let mut values = vec![0.0; held.shared()];
-            sums.read(&mut values)?;
-            if let Some(ranks) = self.cuda.ranks() {
-                ranks.world().sum(&mut values)?;
-            }
-            sums.write(&values)?;
+        if held.sums.is_some() {
+            self.cuda.sum_over_ranks(first_sum, held.shared())?;
         }
         let mut sum = first_sum;
         for Lists { count, shared, starts, cells, factors } in &held.lists {
@@ -112,8 +105,8 @@ impl<T: Real> Correction<Cuda, T> for BodyCorrection<T> {
         self.held().lists.iter().map(Lists::bytes).sum()
     }
 
-    /// Returns whether there are aggregates shared by several subdomains, whose sums go through the host.
+    /// Returns whether there are aggregates shared by several subdomains whose sums pass through the host.
     fn needs_host(&self) -> bool {
-        self.held().sums.is_some()
+        self.cuda.sums_by_host() && self.held().sums.is_some()
     }
 }

@@ -5,8 +5,7 @@
 //! * [`setup`]: their computation.
 //!
 //! The whole cycle runs on the GPU, and so does its setup. If several GPUs share a grid, each
-//! computes the matrices of the whole grid and keeps its own rows of the divided levels. Sums over aggregates that several GPUs share are
-//! added on the host.
+//! computes the matrices of the whole grid and keeps its own rows of the divided levels.
 
 pub mod bodies;
 pub mod interpolation;

@@ -199,3 +199,39 @@ KERNEL(sum_ranks)(const Peer* peers, int rank, int ranks, Numbers numbers, int c
         *numbers.at[threadIdx.x] = sum;
     }
 }
+
+// Replaces numbers by their sums over all ranks, added in the order of ranks. A block sends a share at a time to all others through its slot.
+KERNEL(sum_numbers)(const Peer* peers, int rank, int ranks, double* numbers, long long count, Patience patience) {
+    await_previous_alone();
+    __shared__ int counts[MOST_RANKS];
+    int place = blockIdx.x, other = threadIdx.x;
+    bool is_other = other < ranks && other != rank;
+    if (is_other) counts[other] = peers[other].counts[place];
+    long long share = min((count + gridDim.x - 1) / gridDim.x, (long long)PIECE_BYTES / 8);
+    for (long long first = place * share; first < count; first += gridDim.x * share) {
+        if (is_other) counts[other]++;
+        __syncthreads();
+        int length = int(min(count - first, share));
+        double* own = numbers + first;
+        for (int to = 0; to < ranks; to++) {
+            if (to == rank) continue;
+            double* there = reinterpret_cast<double*>(piece_of(peers[to].there, place, counts[to]));
+            for (int n = threadIdx.x; n < length; n += blockDim.x) there[n] = own[n];
+        }
+        __threadfence_system();
+        __syncthreads();
+        if (is_other) {
+            release_system(signal_of(peers[other].there, place), counts[other]);
+            wait_for(signal_of(peers[other].here, place), counts[other], other, patience);
+        }
+        __syncthreads();
+        for (int n = threadIdx.x; n < length; n += blockDim.x) {
+            double sum = 0;
+            for (int from = 0; from < ranks; from++)
+                sum += from == rank ? own[n] : __ldcg(reinterpret_cast<const double*>(piece_of(peers[from].here, place, counts[from])) + n);
+            own[n] = sum;
+        }
+        __syncthreads();
+    }
+    if (is_other) peers[other].counts[place] = counts[other];
+}

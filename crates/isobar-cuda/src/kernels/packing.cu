@@ -31,3 +31,13 @@ KERNEL(sum_received)(double* own, const double* others, int rank, int ranks, int
     for (int n = 0; n < ranks; n++) sum += n == rank ? own[at] : others[n * length + at];
     own[at] = sum;
 }
+
+// The same for all of `length` numbers.
+KERNEL(sum_all_received)(double* own, const double* others, int rank, int ranks, int length) {
+    await_previous();
+    int n = blockIdx.x * blockDim.x + threadIdx.x;
+    if (n >= length) return;
+    double sum = 0;
+    for (int from = 0; from < ranks; from++) sum += from == rank ? own[n] : others[(long long)from * length + n];
+    own[n] = sum;
+}

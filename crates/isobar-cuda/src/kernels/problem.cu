@@ -34,6 +34,11 @@ struct Array {
     }
 };
 
+// The arrays of a kernel, which are among its arguments.
+template <int N> struct Arrays {
+    Array all[N];
+};
+
 // A side of the box. Numbers of faces, where there are any, replace the value and the coefficient.
 struct Side {
     const double *values, *coefficients;
@@ -124,8 +129,9 @@ template <class F> __device__ __forceinline__ void for_each_cell(const int exten
 }
 
 // to = from Δx^p Δy^q Δz^r for powers of −1, 0 or 1. `arrays` are `from` and `to`.
-KERNEL(scale, __launch_bounds__(256))(const Form* of, const Array* arrays, int p, int q, int r) {
+KERNEL(scale, __launch_bounds__(256))(const Form* of, const __grid_constant__ Arrays<2> given, int p, int q, int r) {
     await_previous();
+    const Array* arrays = given.all;
     int extents[3] = {int(of->extents[0]), int(of->extents[1]), int(of->extents[2])}, powers[3] = {p, q, r};
     for_each_cell(extents, [&](int i, int j, int k) {
         int at[3] = {i, j, k};
@@ -156,13 +162,14 @@ KERNEL(look_up, __launch_bounds__(256))(long long count, const unsigned char* __
 
 // Lowers report[0] to the number of the first cell with a negative or not finite value, report[1] to the smallest of the others, and raises report[2] to the
 // largest, as bits, which have the order of the numbers.
-KERNEL(spread, __launch_bounds__(256))(const Form* of, const Array* array, unsigned long long* report) {
+KERNEL(spread, __launch_bounds__(256))(const Form* of, const __grid_constant__ Arrays<1> given, unsigned long long* report) {
     await_previous();
+    const Array* arrays = given.all;
     int extents[3] = {int(of->extents[0]), int(of->extents[1]), int(of->extents[2])};
     unsigned long long first = ~0ull, least = ~0ull, most = 0;
     for_each_cell(extents, [&](int i, int j, int k) {
         int at[3] = {i, j, k};
-        double value = array->get(at);
+        double value = arrays->get(at);
         if (!(value >= 0.0 && value <= 1.7976931348623157e308)) {
             unsigned long long cell = i + (unsigned long long)extents[0] * (j + (unsigned long long)extents[1] * k);
             first = cell < first ? cell : first;
@@ -218,21 +225,24 @@ template <class Term> __device__ __forceinline__ void of_cells(const Form& form,
 }
 
 // b = V f + Σ t v for sides with a value v + Σ A q for those with a flux q; see of_cells.
-KERNEL(rhs, __launch_bounds__(256))(const Form* of, const Array* arrays) {
+KERNEL(rhs, __launch_bounds__(256))(const Form* of, const __grid_constant__ Arrays<5> given) {
     await_previous();
+    const Array* arrays = given.all;
     of_cells(*of, arrays, [](long long, double tie, double value) { return tie * value; });
 }
 
 // s = V c + Σ t for Robin sides; see of_cells.
-KERNEL(shift, __launch_bounds__(256))(const Form* of, const Array* arrays) {
+KERNEL(shift, __launch_bounds__(256))(const Form* of, const __grid_constant__ Arrays<5> given) {
     await_previous();
+    const Array* arrays = given.all;
     of_cells(*of, arrays, [](long long kind, double tie, double) { return kind == ROBIN ? tie : 0.0; });
 }
 
 // Adds sources and wells to a right-hand side, or the indices of wells to a shift: of a source, its rate times the share of a cell in Σ κ_x Δz. One thread a
 // point. `arrays` are κ in x, y and z, and what is added to.
-KERNEL(points, __launch_bounds__(256))(const Form* of, const Array* arrays, int is_shift) {
+KERNEL(points, __launch_bounds__(256))(const Form* of, const __grid_constant__ Arrays<4> given, int is_shift) {
     await_previous();
+    const Array* arrays = given.all;
     int n = blockIdx.x * 32 + threadIdx.x;
     if (threadIdx.y > 0 || n >= of->count) return;
     const Point& point = of->points[n];
@@ -250,8 +260,9 @@ KERNEL(points, __launch_bounds__(256))(const Form* of, const Array* arrays, int 
 }
 
 // Adds the derivatives through sources and wells, after and with the arrays of `gradient`.
-KERNEL(points_gradient, __launch_bounds__(256))(const Form* of, const Array* arrays, int fields, int moves_rhs) {
+KERNEL(points_gradient, __launch_bounds__(256))(const Form* of, const __grid_constant__ Arrays<10> given, int fields, int moves_rhs) {
     await_previous();
+    const Array* arrays = given.all;
     int n = blockIdx.x * 32 + threadIdx.x;
     if (threadIdx.y > 0 || n >= of->count) return;
     const Point& point = of->points[n];
@@ -283,8 +294,9 @@ KERNEL(points_gradient, __launch_bounds__(256))(const Form* of, const Array* arr
 //   by c: −V λ u,  by f: V λ
 //
 // If b stays fixed (not `moves_rhs`), v is 0. `arrays` are κ in x, y and z, u, λ, the derivatives by κ (three), by c and by f.
-KERNEL(gradient, __launch_bounds__(256))(const Form* of, const Array* arrays, int fields, int moves_rhs) {
+KERNEL(gradient, __launch_bounds__(256))(const Form* of, const __grid_constant__ Arrays<10> given, int fields, int moves_rhs) {
     await_previous();
+    const Array* arrays = given.all;
     const Form& form = *of;
     const Array &u = arrays[3], &adjoint = arrays[4], *by_kappa = arrays + 5, &by_reaction = arrays[8], &by_source = arrays[9];
     int extents[3] = {int(form.extents[0]), int(form.extents[1]), int(form.extents[2])};
@@ -336,8 +348,9 @@ KERNEL(gradient, __launch_bounds__(256))(const Form* of, const Array* arrays, in
 //   by the value v of a conductance t: t λ,  by t: λ (v − u),  by a flux: A λ
 //
 // If b stays fixed, they are 0 by values, and −λ u by t. `arrays` are κ in x, y and z, u, λ, and two of one cell across the side.
-KERNEL(side_gradient, __launch_bounds__(256))(const Form* of, const Array* arrays, int axis, int upper, int moves_rhs) {
+KERNEL(side_gradient, __launch_bounds__(256))(const Form* of, const __grid_constant__ Arrays<7> given, int axis, int upper, int moves_rhs) {
     await_previous();
+    const Array* arrays = given.all;
     const Form& form = *of;
     const Array &u = arrays[3], &adjoint = arrays[4], &by_value = arrays[5], &by_coefficient = arrays[6];
     int extents[3] = {int(form.extents[0]), int(form.extents[1]), int(form.extents[2])}, first[3] = {0, 0, 0};

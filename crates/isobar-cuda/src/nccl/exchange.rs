@@ -59,6 +59,29 @@ fn messages_of_edges<T: Real>(layout: &Layout, start: Pointer, colours: &[Colour
 }
 
 impl NcclLink {
+    /// Implements [`Cuda::sum_over_ranks`].
+    pub(crate) fn sum_numbers(&self, cuda: &Cuda, start: Pointer, count: usize) -> Result<()> {
+        let [_, received] = &self.rooms;
+        let room = ROOM / 8 / self.job.size;
+        for first in (0..count).step_by(room) {
+            let (own, length) = (start + (8 * first) as Pointer, room.min(count - first));
+            let at = |rank: usize| received.start() + (8 * length * rank) as Pointer;
+            let messages = self.others().flat_map(|rank| {
+                [(true, own), (false, at(rank))].map(|(is_sent, place)| Message {
+                    rank,
+                    is_sent,
+                    place,
+                    bytes: 8 * length,
+                })
+            });
+            self.exchange(cuda.context(), messages.collect())?;
+            let arguments = Arguments::new().with(own).with(received.start()).with(self.job.rank as i32);
+            let arguments = arguments.with(self.job.size as i32).with(length as i32);
+            cuda.launch(self.module.kernel("sum_all_received")?, [length.div_ceil(256), 1, 1], [256, 1], arguments)?;
+        }
+        Ok(())
+    }
+
     /// Packs runs into contiguous memory, or unpacks them.
     fn pack(&self, cuda: &Cuda, runs: Runs, packed: Pointer, [first, count]: [usize; 2], unpacked: bool) -> Result<()> {
         if count == 0 {

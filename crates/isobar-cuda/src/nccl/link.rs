@@ -70,7 +70,7 @@ impl NcclLink {
 
     fn prepare(context: &Arc<Context>, modules: &Modules, size: usize) -> Result<(Arc<Module>, [Buffer; 2], Buffer)> {
         let module = modules.get(context, source());
-        module.prepare(&["pack", "sum_received"], 0)?;
+        module.prepare(&["pack", "sum_received", "sum_all_received"], 0)?;
         let room = || Buffer::zeros(context, ROOM, "the buffer for messages to other ranks");
         let numbers = Buffer::zeros(context, 8 * Scalar::COUNT * size, "other ranks' sums")?;
         Ok((module, [room()?, room()?], numbers))

@@ -101,6 +101,13 @@ fn largest(starts: &[usize]) -> usize {
 }
 
 impl Peers {
+    /// Implements [`Cuda::sum_over_ranks`].
+    pub(crate) fn sum_numbers(&self, cuda: &Cuda, start: Pointer, count: usize) -> Result<()> {
+        let arguments = Arguments::new().with(self.table.start()).with(self.rank as i32).with(self.size as i32);
+        let arguments = arguments.with(start).with(count as i64).with(self.patience());
+        self.launch(cuda, "sum_numbers", [count.div_ceil(THREADS).clamp(1, PIECES), 1, 1], arguments)
+    }
+
     fn patience(&self) -> Patience {
         Patience { fault: lock(&self.fault).numbers(), nanoseconds: (PATIENCE_SECONDS * 1_000_000_000) as i64 }
     }

@@ -76,7 +76,8 @@ impl Prepared {
         let counts = Buffer::zeros(context, 4 * size * (PIECES + 1), "counts of messages")?;
         let table = Buffer::new(context, size * size_of::<Peer>(), "the table of other ranks")?;
         let module = modules.get(context, source());
-        module.prepare(&["exchange_rows", "gather_rows", "divide_again", "sum_ranks", "copy_rows"], 0)?;
+        module
+            .prepare(&["exchange_rows", "gather_rows", "divide_again", "sum_ranks", "sum_numbers", "copy_rows"], 0)?;
         // All memory is zero before other ranks know its address.
         context.synchronize()?;
         Ok(Self { address: Address::of(context, &inbox)?, inbox, counts, table, module, fault: Mailbox::new(context)? })

@@ -42,7 +42,7 @@ impl Form {
     /// Submits to = from Δx^p Δy^q Δz^r.
     fn scale(&self, from: &DeviceArray, [p, q, r]: [i32; 3], to: &DeviceField) -> Result<()> {
         let arguments = |arguments: Arguments| arguments.with(p).with(q).with(r);
-        self.submit("scale", &[words(from), words(&to.array)], self.shape, arguments)
+        self.submit("scale", [words(from), words(&to.array)], self.shape, arguments)
     }
 
     /// Makes an array of κ from the phases of an image, in single precision where that represents each κ.
@@ -142,7 +142,7 @@ impl Form {
         let reports = Buffer::from_slice(self.cuda.context(), &vec![UNSEEN; arrays.len()], "reports on coefficients")?;
         for (n, array) in arrays.iter().enumerate() {
             let report = reports.start() + (n * size_of_val(&UNSEEN)) as u64;
-            self.submit("spread", &[words(array)], self.shape, |arguments| arguments.with(report))?;
+            self.submit("spread", [words(array)], self.shape, |arguments| arguments.with(report))?;
         }
         let mut found = vec![UNSEEN; arrays.len()];
         reports.read(&mut found)?;
@@ -179,8 +179,8 @@ impl Form {
         to: &DeviceArray,
     ) -> Result<()> {
         let [x, y, z] = along.map(words);
-        self.submit(kernel, &[x, y, z, density.map_or(NONE, words), words(to)], self.shape, |arguments| arguments)?;
+        self.submit(kernel, [x, y, z, density.map_or(NONE, words), words(to)], self.shape, |arguments| arguments)?;
         let is_shift = i32::from(kernel == "shift");
-        self.submit_points("points", &[x, y, z, words(to)], |arguments| arguments.with(is_shift))
+        self.submit_points("points", [x, y, z, words(to)], |arguments| arguments.with(is_shift))
     }
 }

@@ -5,7 +5,7 @@ use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Axis, Shape};
 use isobar_core::reference::check_shape;
 
-use super::{Form, NONE, Words, along, words};
+use super::{Form, NONE, along, words};
 use crate::launch::Arguments;
 
 /// Arrays for the derivatives of a number J(u) by the coefficients of a problem; a derivative without an array is not wanted.
@@ -35,21 +35,24 @@ impl Form {
         moves_rhs: bool,
         wanted: Derivatives<'_>,
     ) -> Result<()> {
-        let read: Vec<_> = along(kappa)?.into_iter().chain(pair).collect();
+        let along = along(kappa)?;
+        let read: Vec<_> = along.into_iter().chain(pair).collect();
         let count = wanted.kappa.len();
         if count != 0 && count != kappa.len() {
             let message = format!("{count} arrays for derivatives, and {} of κ; pass as many", kappa.len());
             return Err(Error::invalid("kappa", message));
         }
         let (by_kappa, others) = (wanted.kappa, [&wanted.reaction, &wanted.body]);
-        let mut table: Vec<Words> = read.iter().map(|array| words(array)).collect();
-        table.extend((0..3).map(|n| by_kappa.get(n).map_or(NONE, words)));
-        table.extend(others.map(|array| array.as_ref().map_or(NONE, words)));
+        let [x, y, z] = along.map(words);
+        let [u, adjoint] = pair.map(words);
+        let [by_x, by_y, by_z] = std::array::from_fn(|n| by_kappa.get(n).map_or(NONE, words));
+        let [by_reaction, by_body] = others.map(|array| array.as_ref().map_or(NONE, words));
+        let arrays = [x, y, z, u, adjoint, by_x, by_y, by_z, by_reaction, by_body];
         let written: Vec<_> = by_kappa.iter().chain(others.into_iter().flatten()).collect();
         let arguments = |arguments: Arguments| arguments.with(kappa.len() as i32).with(i32::from(moves_rhs));
         self.with_arrays(&read, &written, || {
-            self.submit("gradient", &table, self.shape, arguments)?;
-            if count == 0 { Ok(()) } else { self.submit_points("points_gradient", &table, arguments) }
+            self.submit("gradient", arrays, self.shape, arguments)?;
+            if count == 0 { Ok(()) } else { self.submit_points("points_gradient", arrays, arguments) }
         })
     }
 
@@ -68,8 +71,11 @@ impl Form {
         moves_rhs: bool,
         wanted: [&DeviceArray; 2],
     ) -> Result<()> {
-        let read: Vec<_> = along(kappa)?.into_iter().chain(pair).collect();
-        let table: Vec<Words> = read.iter().copied().chain(wanted).map(words).collect();
+        let along = along(kappa)?;
+        let read: Vec<_> = along.into_iter().chain(pair).collect();
+        let ([x, y, z], [u, adjoint], [by_value, by_coefficient]) =
+            (along.map(words), pair.map(words), wanted.map(words));
+        let arrays = [x, y, z, u, adjoint, by_value, by_coefficient];
         let mut extents = self.shape.extents();
         extents[axis as usize] = 1;
         let [nx, ny, nz] = extents;
@@ -79,6 +85,6 @@ impl Form {
         let arguments =
             |arguments: Arguments| arguments.with(axis as i32).with(i32::from(is_upper)).with(i32::from(moves_rhs));
         let what = "derivatives by a side";
-        self.cuda.with_device_arrays(&read, &wanted, what, || self.submit("side_gradient", &table, faces, arguments))
+        self.cuda.with_device_arrays(&read, &wanted, what, || self.submit("side_gradient", arrays, faces, arguments))
     }
 }

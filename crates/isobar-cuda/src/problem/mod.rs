@@ -18,7 +18,7 @@ use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::kernels;
-use crate::launch::Arguments;
+use crate::launch::{Argument, Arguments};
 use crate::memory::Buffer;
 use crate::vector::check_size;
 
@@ -43,6 +43,14 @@ pub struct Form {
 
 /// `Array` of problem.cu.
 type Words = [u64; 5];
+
+/// `Arrays` of problem.cu.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Arrays<const N: usize>([Words; N]);
+
+// SAFETY: 64-bit integers, as in problem.cu.
+unsafe impl<const N: usize> Argument for Arrays<N> {}
 
 /// A wanted array that is missing.
 const NONE: Words = [0; 5];
@@ -141,30 +149,29 @@ impl Form {
     }
 
     /// Submits a kernel of the sources and wells, if there are any.
-    fn submit_points(
+    fn submit_points<const N: usize>(
         &self,
         kernel: &'static str,
-        table: &[Words],
+        arrays: [Words; N],
         arguments: impl FnOnce(Arguments) -> Arguments,
     ) -> Result<()> {
         match self.problem.sources.len() + self.problem.wells.len() {
             0 => Ok(()),
-            count => self.submit(kernel, table, Shape::new(count, 1, 1), arguments),
+            count => self.submit(kernel, arrays, Shape::new(count, 1, 1), arguments),
         }
     }
 
-    /// Submits a kernel on the arrays of a table, with a thread for each of these cells of a layer.
-    fn submit(
+    /// Submits a kernel on these arrays, with a thread for each of these cells of a layer.
+    fn submit<const N: usize>(
         &self,
         kernel: &'static str,
-        table: &[Words],
+        arrays: [Words; N],
         Shape { nx, ny, nz }: Shape,
         arguments: impl FnOnce(Arguments) -> Arguments,
     ) -> Result<()> {
         /// The most blocks in the third direction of a launch.
         const MOST: usize = 65_535;
-        let table = Buffer::from_slice(self.cuda.context(), table, "the arrays of a problem")?;
-        let given = arguments(Arguments::new().with(self.memory.start()).with(table.start()));
+        let given = arguments(Arguments::new().with(self.memory.start()).with(Arrays(arrays)));
         let kernel = self.cuda.module(source()).kernel(kernel)?;
         self.cuda.launch(kernel, [nx.div_ceil(32), ny.div_ceil(8), nz.min(MOST)], [32, 8], given)
     }

@@ -8,8 +8,9 @@ from isobar import _isobar
 
 _KINDS = {"<f8": "f8", "=f8": "f8", "<f4": "f4", "=f4": "f4"}
 _CPU, _CUDA = (1, 3), (2, 13)
-# CUDA's legacy default stream, with which work of every library can be ordered.
-_DEFAULT_STREAM = 1
+# CUDA's legacy default stream, with which work of every library can be ordered, as DLPack calls it, and as the native part does if other streams may use
+# what it has written.
+_DEFAULT_STREAM, _AND_OTHERS = 1, 0
 
 
 class Handle:
@@ -261,4 +262,4 @@ def _dlpack(array, what: str, most: int = 3) -> Handle:
     except TypeError as error:
         raise TypeError(f"{what}: {error}") from None
     _counted(shape, what, most)
-    return Handle(array, (pointer, tuple(shape), strides, dtype, device, stream), borrowed)
+    return Handle(array, (pointer, tuple(shape), strides, dtype, device, stream and _AND_OTHERS), borrowed)

@@ -39,6 +39,7 @@ def solve(
     boundary: Any = None,
     spacing: Any = None,
     tolerance: float = 1e-10,
+    derivative_tolerance: float | None = None,
     failure: str = "raise",
     device: str = "auto",
     threads: int | None = None,
@@ -63,6 +64,8 @@ def solve(
         Widths of cells that replace the problem's, as for `Diffusion`.
     tolerance, device, threads, options
         As for `Solver`. A solver is made at the first call and kept with the problem; later calls change its coefficients in place.
+    derivative_tolerance
+        The tolerance of solves for derivatives, if it is another one: derivatives often need fewer digits than the solution.
     failure
         If a solve, or one for a derivative, does not converge: ``"raise"`` an error of JAX that quotes
         `isobar.NotConvergedError`, or return ``"nan"`` everywhere.
@@ -72,7 +75,7 @@ def solve(
     x has the type of κ, float32 unless JAX's 64-bit mode is on; the solve is in double precision. Arrays on a GPU stay there; with ``failure="nan"``,
     if a constant is free, and if `device` is ``"cpu"`` they pass through the host.
     """
-    call = call_of(problem, failure, tolerance=tolerance, device=device, threads=threads, **options)
+    call = call_of(problem, failure, derivative_tolerance, tolerance=tolerance, device=device, threads=threads, **options)
     fields = kappa if isinstance(kappa, tuple) else (kappa,)
     dtype = jnp.result_type(float, fields[0])
 

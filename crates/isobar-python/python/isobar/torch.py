@@ -33,6 +33,7 @@ def solve(
     boundary: Any = None,
     spacing: Any = None,
     tolerance: float = 1e-10,
+    derivative_tolerance: float | None = None,
     failure: str = "raise",
     device: str = "auto",
     threads: int | None = None,
@@ -57,6 +58,8 @@ def solve(
         Widths of cells that replace the problem's, as for `Diffusion`.
     tolerance, device, threads, options
         As for `Solver`. A solver is made at the first call and kept with the problem; later calls change its coefficients in place.
+    derivative_tolerance
+        The tolerance of solves for derivatives, if it is another one: derivatives often need fewer digits than the solution.
     failure
         If a solve, or one for a derivative, does not converge: ``"raise"`` `isobar.NotConvergedError`, or return ``"nan"``
         everywhere.
@@ -65,7 +68,7 @@ def solve(
     torch's current stream; with ``failure="nan"``, and if a constant is free, they pass through host memory. ``torch.compile`` does not compile
     the call.
     """
-    call = call_of(problem, failure, tolerance=tolerance, device=device, threads=threads, **options)
+    call = call_of(problem, failure, derivative_tolerance, tolerance=tolerance, device=device, threads=threads, **options)
     fields = kappa if isinstance(kappa, tuple) else (kappa,)
     first = fields[0] if isinstance(fields[0], torch.Tensor) else torch.as_tensor(fields[0])
     dtype, there = first.dtype, first.device
@@ -112,15 +115,21 @@ def _kept(call, values, *key):
     return call.kept[key]
 
 
-def _described(tensor):
-    """Describe a tensor for the native part."""
-    strides = None if tensor.is_contiguous() else tuple(stride * tensor.element_size() for stride in tensor.stride())
+def _describe(device):
+    """Return a function that describes tensors on a device for the native part, and None as None."""
     number = stream = None
-    if tensor.is_cuda:
+    if device.type == "cuda":
         # The solver waits for torch's current stream, whose later work waits for it.
-        number = tensor.device.index
+        number = device.index
         stream = torch.cuda.current_stream(number).cuda_stream or _DEFAULT_STREAM
-    return tensor.data_ptr(), tensor.shape, strides, _KINDS[tensor.dtype], number, stream
+
+    def described(tensor):
+        if tensor is None:
+            return None
+        strides = None if tensor.is_contiguous() else tuple(stride * tensor.element_size() for stride in tensor.stride())
+        return tensor.data_ptr(), tensor.shape, strides, _KINDS[tensor.dtype], number, stream
+
+    return described
 
 
 class _Solve(torch.autograd.Function):
@@ -130,8 +139,9 @@ class _Solve(torch.autograd.Function):
     def forward(ctx, call, driven, f, reaction, geometry, *kappa):
         x = torch.empty(call.shape, dtype=f.dtype, device=f.device)
         optional = [each for each in (reaction, geometry) if each is not None]
-        fields = [_described(field) for field in (*kappa, *optional)]
-        call.native.solve(fields, reaction is not None, geometry is not None, _described(f), driven, _described(x))
+        described = _describe(f.device)
+        fields = [described(field) for field in (*kappa, *optional)]
+        call.native.solve(fields, reaction is not None, geometry is not None, described(f), driven, described(x))
         ctx.call, ctx.driven, ctx.has = call, driven, (reaction is not None, geometry is not None)
         ctx.save_for_backward(x, f, *optional, *kappa)
         return x
@@ -145,10 +155,11 @@ class _Solve(torch.autograd.Function):
         is_native = not torch.is_grad_enabled() and geometry is None
         if is_native and not f.is_cuda:
             found = [torch.empty(x.shape, dtype=x.dtype) if is_needed else None for is_needed in needs]
-            by_f, by_reaction, _, *by_kappa = [None if values is None else _described(values) for values in found]
-            given = [_described(field) for field in (*kappa, *([] if reaction is None else [reaction]))]
+            described = _describe(x.device)
+            by_f, by_reaction, _, *by_kappa = [described(values) for values in found]
+            given = [described(field) for field in (*kappa, *([] if reaction is None else [reaction]))]
             outs = [by_f, by_reaction, *by_kappa]
-            ctx.call.native.pull_back(given, reaction is not None, [_described(x), _described(xbar)], ctx.driven, outs)
+            ctx.call.native.pull_back(given, reaction is not None, [described(x), described(xbar)], ctx.driven, outs)
             return None, None, *found
         adjoint = _Solve.apply(ctx.call, False, xbar, reaction, geometry, *kappa)
         if is_native:
@@ -172,7 +183,8 @@ def _pulled_back(ctx, needs, x, adjoint, reaction, kappa):
     by_kappa = [torch.empty_like(x) for _ in kappa] if any(needs[3:]) else []
     by_f = torch.empty_like(x) if driven and needs[0] else None
     by_reaction = torch.empty_like(x) if reaction is not None and needs[1] else None
-    of = lambda several: [each if each is None else _described(each) for each in several]
+    described = _describe(x.device)
+    of = lambda several: [described(each) for each in several]
     residual.form(x.device.index).gradient(of(kappa), of((x, adjoint)), driven, of(by_kappa), of((by_reaction, by_f)))
     return (by_f if driven else adjoint) if needs[0] else None, by_reaction, None, *(by_kappa or [None] * len(kappa))
 

@@ -314,6 +314,10 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
         self.map(r, z, |system, r, z| system.precondition(r, z, iterations))
     }
 
+    fn set_tolerance(&mut self, tolerance: f64) -> Result<()> {
+        self.parts.each(|part, _| part.work.set_tolerance(tolerance)).map(drop)
+    }
+
     fn update(&mut self, stencil: &S) -> Result<()> {
         self.parts.each(|part, _| part.work.update(stencil)).map(drop)
     }

@@ -4,6 +4,7 @@ use isobar_core::prelude::{Backend, Shape, Slab};
 use isobar_dist::columns::copy_part;
 
 use super::*;
+use crate::memory::Buffer;
 use crate::peers::inbox::{Opened, reach};
 use crate::peers::{CHANNEL, PIECE_BYTES, Prepared};
 
@@ -54,32 +55,61 @@ fn edges_of_a_ring_meet_by_the_same_places() {
     }
 }
 
-/// Two ranks that share a GPU, each with its own stream, use the kernels of separate GPUs: two subdomains of a periodic
-/// direction, neighbours on both sides, repeatedly.
+const SIZE: usize = 2;
+
+/// Returns two ranks that share a GPU, each with its own stream, and use the kernels of separate GPUs.
+fn two_ranks() -> ([Cuda; SIZE], [Peers; SIZE]) {
+    let cards = [0, 1].map(|_| Cuda::new(0).unwrap());
+    let prepared = cards.each_ref().map(|card| Prepared::new(card.context(), card.modules(), SIZE).unwrap());
+    // A kernel that waits for the other rank's would keep that from being loaded.
+    cards.iter().for_each(|card| card.await_prepared().unwrap());
+    let addresses = prepared.each_ref().map(|prepared| prepared.address);
+    let mut ranks = 0..SIZE;
+    let peers = prepared.map(|prepared| {
+        let (rank, mut inboxes) = (ranks.next().unwrap(), Vec::new());
+        let context = cards[rank].context();
+        let mut opened = Opened::new(context);
+        let reached = addresses
+            .each_ref()
+            .map(|address| reach(context, &addresses[rank], address, &mut opened, &mut inboxes).unwrap());
+        Peers::meet(prepared, [rank, SIZE], &reached, opened, inboxes).unwrap()
+    });
+    (cards, peers)
+}
+
+/// Sums of a few numbers, of as many as fill all slots, and of more, repeatedly.
+#[test]
+#[ignore = "needs a GPU"]
+fn sums_of_arrays_over_two_ranks() {
+    let (cards, peers) = two_ranks();
+    let most = PIECES * PIECE_BYTES / 8;
+    for (turn, count) in [1, 3, 700, most, 5, most + 1, 2 * most + 12_345, 2].into_iter().enumerate() {
+        let given = |rank: usize| -> Vec<f64> { (0..count).map(|n| (n + turn) as f64 / (3 + rank) as f64).collect() };
+        let buffers =
+            [0, 1].map(|rank| Buffer::from_slice(cards[rank].context(), &given(rank), "numbers to add").unwrap());
+        for rank in 0..SIZE {
+            peers[rank].sum_numbers(&cards[rank], buffers[rank].start(), count).unwrap();
+        }
+        let expected: Vec<f64> = given(0).iter().zip(given(1)).map(|(own, other)| own + other).collect();
+        for rank in 0..SIZE {
+            let mut found = vec![0.0; count];
+            buffers[rank].read(&mut found).unwrap();
+            peers[rank].check().unwrap();
+            assert!(found == expected, "{count} numbers, rank {rank}");
+        }
+    }
+}
+
+/// Two subdomains of a periodic direction, neighbours on both sides, repeatedly.
 #[test]
 #[ignore = "needs a GPU"]
 fn halo_rows_around_a_ring_of_two() {
-    const SIZE: usize = 2;
     // A row that fits into a slot, and one that does not.
     for (shape, starts) in [(Shape::new(6, 12, 4), [0, 5, 12]), (Shape::new(3000, 4, 100), [0, 2, 4])] {
         let whole = Layout::new(shape).unwrap();
         let layouts = [0, 1]
             .map(|rank: usize| Slab { first: starts[rank], beyond: starts[rank + 1] }.layout(shape, true).unwrap());
-        let cards = [0, 1].map(|_| Cuda::new(0).unwrap());
-        let prepared = cards.each_ref().map(|card| Prepared::new(card.context(), card.modules(), SIZE).unwrap());
-        // A kernel that waits for the other rank's would keep that from being loaded.
-        cards.iter().for_each(|card| card.await_prepared().unwrap());
-        let addresses = prepared.each_ref().map(|prepared| prepared.address);
-        let mut ranks = 0..SIZE;
-        let peers = prepared.map(|prepared| {
-            let (rank, mut inboxes) = (ranks.next().unwrap(), Vec::new());
-            let context = cards[rank].context();
-            let mut opened = Opened::new(context);
-            let reached = addresses
-                .each_ref()
-                .map(|address| reach(context, &addresses[rank], address, &mut opened, &mut inboxes).unwrap());
-            Peers::meet(prepared, [rank, SIZE], &reached, opened, inboxes).unwrap()
-        });
+        let (cards, peers) = two_ranks();
         let mut vectors = [0, 1].map(|rank| cards[rank].zeros::<f64>(&layouts[rank]).unwrap());
         for (turn, colours) in
             [&Colour::BOTH[..], &[Colour::Red], &[Colour::Black], &Colour::BOTH, &[Colour::Red]].into_iter().enumerate()
