@@ -10,12 +10,8 @@ use isobar::problem::{
 use isobar::stencil::{Axis, Diffusion, Stencil};
 use isobar_io::{Mesh, Units};
 
-use crate::diffusion::{DiffusionCase, Unknowns};
-use crate::error::Result;
-use crate::matrix::Matrix;
-use crate::memory;
-use crate::rhs::RhsKind;
-use crate::values::{Values, check_sizes, read_cells};
+use crate::values::{check_sizes, read_cells};
+use crate::{DiffusionCase, Matrix, Result, RhsKind, Unknowns, Values, memory};
 
 /// A linear system A u = b with its grid; arrays in (z, y, x) C order.
 #[derive(Clone, Debug)]

@@ -10,14 +10,10 @@ use isobar::options::SolverOptions;
 use isobar::problem::random;
 use serde::Deserialize;
 
-use crate::assembled::Assembled;
-use crate::document::Document;
-use crate::error::{Error, Result};
 use crate::keys::keys;
 use crate::output::{OutputSection, read_output};
 use crate::overrides::Override;
-use crate::problem::Problem;
-use crate::{explain, memory, reader};
+use crate::{Assembled, Document, Error, Problem, Result, explain, memory, reader};
 
 /// The sections of a case file.
 const SECTIONS: [&str; 7] = ["problem", "grid", "diffusion", "faces", "heat", "solver", "output"];

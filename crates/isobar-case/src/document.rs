@@ -9,11 +9,10 @@ use serde::de::DeserializeOwned;
 use serde_spanned::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use crate::error::{Error, Result};
-use crate::explain;
 use crate::overrides::Override;
 use crate::reader::{Node, Reader};
 use crate::text::{one_line, shorten};
+use crate::{Error, Result, explain};
 
 /// Deepest nesting that is accepted; a much deeper tree would exhaust the stack.
 const DEEPEST: usize = 16;

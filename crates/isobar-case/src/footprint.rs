@@ -5,14 +5,9 @@ use isobar::problem::Spacing;
 use isobar::{Device, Memory};
 
 use crate::case::Case;
-use crate::diffusion::{DiffusionCase, Unknowns};
-use crate::error::{Error, Result};
 use crate::heat::HeatCase;
 use crate::helmholtz::HelmholtzCase;
-use crate::memory;
-use crate::problem::Problem;
-use crate::rhs::RhsKind;
-use crate::values::Values;
+use crate::{DiffusionCase, Error, Problem, Result, RhsKind, Unknowns, Values, memory};
 
 /// Memory of a case by purpose, with its lifetime. B
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -9,14 +9,9 @@ use isobar::{HeatOptions, Shape};
 use isobar_io::{Mesh, checkpoint, npy};
 use serde::{Deserialize, Deserializer};
 
-use crate::assembled::{Assembled, mesh_around, mesh_of};
-use crate::diffusion::{DiffusionCase, Unknowns};
-use crate::document::Document;
-use crate::error::{Error, Result};
+use crate::assembled::{mesh_around, mesh_of};
 use crate::fingerprint::Fingerprint;
-use crate::matrix::Matrix;
-use crate::memory;
-use crate::rhs::RhsKind;
+use crate::{Assembled, DiffusionCase, Document, Error, Matrix, Result, RhsKind, Unknowns, memory};
 
 /// The heat equation u_t = ∇·(κ∇u) − c u + f.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,12 +8,9 @@ use isobar::problem::{self, Helmholtz, Weighting};
 use isobar_io::{Mesh, Units};
 use serde::Deserialize;
 
-use crate::assembled::Assembled;
-use crate::document::Document;
-use crate::error::{Error, Result};
-use crate::matrix::Matrix;
-use crate::rhs::{RhsKind, RhsSection};
-use crate::text::{Number, name};
+use crate::rhs::RhsSection;
+use crate::text::name;
+use crate::{Assembled, Document, Error, Matrix, Number, Result, RhsKind};
 
 /// A Helmholtz problem as the case file describes it.
 #[derive(Clone, Debug, PartialEq)]

@@ -74,3 +74,10 @@ pub use output::OutputSection;
 pub use overrides::Override;
 pub use problem::Problem;
 pub use system::{Label, LinearSystem};
+
+// The names that most files of this crate use.
+pub(crate) use diffusion::{DiffusionCase, Unknowns};
+pub(crate) use document::Document;
+pub(crate) use rhs::RhsKind;
+pub(crate) use text::Number;
+pub(crate) use values::Values;

@@ -6,9 +6,8 @@ use isobar::options::SolverOptions;
 use serde_json::Value;
 
 use crate::case::read_options;
-use crate::document::Document;
-use crate::error::{Error, Result};
 use crate::keys::keys;
+use crate::{Document, Error, Result};
 
 /// Reads the keys of `[solver]` except `guess`, as TOML (with or without the section's header) or as a JSON object. Options left
 /// open are chosen for the matrix.

@@ -4,10 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::diffusion::Unknowns;
-use crate::document::Document;
-use crate::error::Result;
-use crate::problem::Problem;
+use crate::{Document, Problem, Result, Unknowns};
 
 /// `[output]`: files that the command writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -6,13 +6,10 @@ use std::path::Path;
 use isobar::Shape;
 use isobar_io::Mesh;
 
-use crate::assembled::{Assembled, mesh_of};
-use crate::diffusion::DiffusionCase;
-use crate::document::Document;
-use crate::error::{Error, Result};
+use crate::assembled::mesh_of;
 use crate::heat::HeatCase;
 use crate::helmholtz::HelmholtzCase;
-use crate::{explain, reader};
+use crate::{Assembled, DiffusionCase, Document, Error, Result, explain, reader};
 
 /// The problem of a case.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,8 +8,7 @@ use isobar::problem::{self, Weighting};
 use isobar_io::npy;
 use serde::Deserialize;
 
-use crate::document::Document;
-use crate::error::{Error, Result};
+use crate::{Document, Error, Result};
 
 /// `[problem.rhs]`
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

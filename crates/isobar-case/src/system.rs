@@ -11,9 +11,8 @@ use isobar_io::Mesh;
 
 use crate::assembled::{BoxOfCells, mesh_of};
 use crate::case::Case;
-use crate::error::{Error, Result};
-use crate::matrix::Matrix;
 use crate::report::{Checks, ProblemReport, Report, Seconds, TrafficReport};
+use crate::{Error, Matrix, Result};
 
 /// A linear system A u = b as data, with its origin.
 #[derive(Clone, Debug)]

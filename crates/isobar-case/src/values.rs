@@ -14,9 +14,7 @@ use isobar_io::npy;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use crate::error::{Error, Result};
-use crate::memory;
-use crate::text::Number;
+use crate::{Error, Number, Result, memory};
 
 /// Values of all cells: a coefficient, a reaction, or a mask.
 #[derive(Clone, Debug, PartialEq)]

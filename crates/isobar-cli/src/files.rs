@@ -4,14 +4,11 @@
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::Path;
 
-use isobar_case::Case;
 use isobar_case::report::to_json;
+use isobar_case::{Case, Problem};
 use isobar_io::{Clash, Format, atomic, clash};
 
-use crate::args::SolveArgs;
-use crate::console::Stream;
-use crate::failure::{Failure, Result};
-use crate::plot;
+use crate::{Failure, Result, SolveArgs, Stream, plot};
 
 /// An output file with the option that requests it.
 pub type Target<'a> = (&'static str, Option<&'a Path>);
@@ -110,8 +107,27 @@ pub fn check(targets: &[Target<'_>], inputs: &[&Path]) -> Result<()> {
     Ok(())
 }
 
+/// Checks the output files of a solve, and that a problem without time steps is not to be continued. Returns the stream of the summary.
+pub(crate) fn check_solve(args: &SolveArgs, case: &Case) -> Result<Stream> {
+    let of_case = match &case.problem {
+        Problem::Heat(heat) => ("heat.checkpoint", heat.section.checkpoint.as_deref()),
+        problem if args.restart.is_some() => {
+            return Err(Failure::new(format!(
+                "--restart: only a heat equation can be continued, and this problem's kind is \"{}\"; remove --restart",
+                problem.kind()
+            )));
+        }
+        _ => ("output.flux", case.output.flux.as_deref()),
+    };
+    check_endings(args, case)?;
+    let (report, output, plot) = (args.report.as_deref(), args.output.as_deref(), args.plot.as_deref());
+    let targets = [("--report", report), ("--output", output), ("--plot", plot), of_case];
+    check(&targets, &case.inputs())?;
+    Ok(summary_stream(&targets))
+}
+
 /// Checks that the endings of the output files are valid and that their formats can hold the grid.
-pub(crate) fn check_endings(args: &SolveArgs, case: &Case) -> Result<()> {
+fn check_endings(args: &SolveArgs, case: &Case) -> Result<()> {
     if let Some(path) = &args.output {
         refuse_standard_output("--output", path, ".npy, .vti, .vtr or .zarr")?;
         let checked = match case.problem.mesh() {

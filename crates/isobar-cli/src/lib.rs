@@ -38,7 +38,13 @@ use clap::Parser;
 use isobar_case::text::printable;
 
 use args::{Cli, Command};
-use failure::{Failure, Result};
+
+// The names that most files of this crate use.
+pub(crate) use args::SolveArgs;
+pub(crate) use console::{Console, Stream};
+pub(crate) use failure::{Failure, Result};
+pub(crate) use summary::Time;
+pub(crate) use table::Table;
 
 /// Exit status if the solve converged, or any other command succeeded.
 pub const SUCCESS: u8 = 0;

@@ -10,13 +10,8 @@ use isobar_case::assembled::keep_columns;
 use isobar_case::report::{Checks, ErrorReport, ProblemReport, Report, Seconds, TrafficReport, has_solution};
 use isobar_case::{Assembled, Case, Footprint, memory};
 
-use crate::compiling;
-use crate::console::Console;
-use crate::failure::Result;
-use crate::interrupt;
 use crate::progress::Progress;
-use crate::ranks;
-use crate::summary;
+use crate::{Console, Result, compiling, interrupt, ranks, summary};
 
 /// A completed solve with its results.
 pub struct Run {

@@ -7,17 +7,15 @@ use std::time::Instant;
 
 use self::steps::{Bench, OUT, time_levels};
 pub use self::steps::{Timed, seconds, upload_noise};
-use crate::backend::Backend;
 use crate::backend::direct::locked;
 use crate::build::{Solve, System};
-use crate::error::Result;
 use crate::operator::{Capabilities, MixedTop, PointSmoother, Relaxation};
 use crate::options::{PointCycle, SolverOptions};
 use crate::policy::jacobi::may_try;
 use crate::precond::IncompleteCholesky;
-use crate::real::{Precision, Real};
 use crate::stencil::{Stencil, Supports, levels};
 use crate::traffic::{self, StepTraffic, Traffic};
+use crate::{Backend, Precision, Real, Result};
 
 /// Seconds of making a solver and of changing its coefficients.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -184,16 +182,18 @@ fn time_top<B: Supports<S>, S: Stencil>(
     let (mut f, mut u) = (backend.zeros::<f64>(&layout)?, backend.zeros::<f64>(&layout)?);
     upload_noise(backend, &layout, &mut f)?;
     let mut scalars = backend.scalars()?;
-    top.begin(&f, &mut u, norm, &mut scalars)?;
+    top.begin(&f, &mut u, norm.of(&mut scalars))?;
     let mut coarse_u = match hierarchy.levels.get(1) {
         Some(level) => Some(backend.zeros::<f32>(level.layout())?),
         None => None,
     };
     let mut run = |top: &mut MixedTop<B>, step: &Traffic| -> Result<bool> {
         match &mut coarse_u {
-            _ if step.name == traffic::CORRECT_SMOOTH_RESIDUAL.name => top.correct(&f, &mut u, norm, &mut scalars)?,
+            _ if step.name == traffic::CORRECT_SMOOTH_RESIDUAL.name => {
+                top.correct(&f, &mut u, norm.of(&mut scalars))?;
+            }
             Some(coarse_u) if step.name == traffic::ASCEND.name => {
-                top.ascend(&f, &mut u, coarse_u, norm, &mut scalars)?;
+                top.ascend(&f, &mut u, coarse_u, norm.of(&mut scalars))?;
             }
             _ => return Ok(false),
         }

@@ -12,7 +12,9 @@
 //! * [`build`] puts a solver together from options, and judges what it returns,
 //! * [`stepping`] the heat equation through time,
 //! * [`mod@reference`] is the back end that specifies the others; [`conformance`] holds them to it; [`mod@bench`] times them,
-//! * [`compile_solvers`] makes the solvers of a back end.
+//! * [`compile_solvers`] makes the solvers of a back end; [`prelude`] has the names that back ends use most.
+//!
+//! Whatever works on a device or passes messages may fail with [`Error::Device`] or [`Error::OutOfMemory`]; sections on errors list others.
 
 pub mod array;
 pub mod backend;
@@ -36,6 +38,7 @@ pub mod options;
 pub mod outcome;
 pub mod policy;
 pub mod precond;
+pub mod prelude;
 pub mod problem;
 pub mod real;
 pub mod reference;
@@ -48,3 +51,11 @@ pub mod team;
 pub mod traffic;
 
 pub use error::{Error, Result};
+
+// The names of arrays, layouts and devices that most files of this crate use; the modules that they are from do without.
+pub(crate) use array::{ArrayView, ArrayViewMut, DeviceArray, Source, Target};
+pub(crate) use backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Sum, Sums};
+pub(crate) use execute::{Execute, Host, Serial};
+pub(crate) use layout::{Colour, Layout, Patch, Shape, Slab};
+pub(crate) use real::{Precision, Real};
+pub(crate) use team::{lock, read, write};

@@ -94,38 +94,14 @@ macro_rules! lanes {
         }
     };
 }
-lanes!(
-    f32,
-    f32s,
-    as_simd_f32s,
-    as_mut_simd_f32s,
-    splat_f32s,
-    add_f32s,
-    sub_f32s,
-    mul_f32s,
-    div_f32s,
-    mul_add_e_f32s,
-    neg_f32s,
-    greater_than_f32s,
-    equal_f32s,
-    select_f32s
-);
-lanes!(
-    f64,
-    f64s,
-    as_simd_f64s,
-    as_mut_simd_f64s,
-    splat_f64s,
-    add_f64s,
-    sub_f64s,
-    mul_f64s,
-    div_f64s,
-    mul_add_e_f64s,
-    neg_f64s,
-    greater_than_f64s,
-    equal_f64s,
-    select_f64s
-);
+lanes! {
+    f32, f32s, as_simd_f32s, as_mut_simd_f32s, splat_f32s, add_f32s, sub_f32s, mul_f32s, div_f32s, mul_add_e_f32s,
+    neg_f32s, greater_than_f32s, equal_f32s, select_f32s
+}
+lanes! {
+    f64, f64s, as_simd_f64s, as_mut_simd_f64s, splat_f64s, add_f64s, sub_f64s, mul_f64s, div_f64s, mul_add_e_f64s,
+    neg_f64s, greater_than_f64s, equal_f64s, select_f64s
+}
 
 /// A register of numbers, with the operators of a number.
 #[derive(Clone, Copy, Debug)]

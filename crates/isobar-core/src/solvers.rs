@@ -22,9 +22,6 @@ macro_rules! compile_solvers {
 
         /// Takes the first step of the heat equation with one preconditioner after another; see
         /// [`trial`](isobar_core::stepping::trial::trial).
-        ///
-        /// # Errors
-        /// As there.
         pub fn trial(
             backend: &$backend,
             heat: &Heat,

@@ -3,8 +3,8 @@
 
 use std::process::ExitCode;
 
-use isobar_core::conformance::prelude::*;
 use isobar_core::conformance::{suite, takes_long};
+use isobar_core::prelude::*;
 use libtest_mimic::{Arguments, Trial};
 
 fn main() -> ExitCode {

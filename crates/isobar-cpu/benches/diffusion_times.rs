@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use isobar_core::conformance::arrays::solve_again;
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_core::problem::materials;
 use isobar_cpu::Cpu;
 

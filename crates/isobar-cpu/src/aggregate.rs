@@ -1,19 +1,14 @@
 //! Aggregates on processor cores.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-use isobar_core::backend::{AggregateBackend, AggregateMap};
-use isobar_core::error::{Error, Result};
-use isobar_core::execute::Execute;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::real::Real;
+use isobar_core::backend::AggregateBackend;
+use isobar_core::prelude::{AggregateMap, Colour, Error, Execute, Layout, Real, Result, lock};
 use isobar_dist::PartBackend;
 use pulp::WithSimd;
 
 use crate::blas::Dot;
-use crate::cpu::Cpu;
-use crate::shared::Shared;
-use crate::vector::Vector;
+use crate::{Cpu, Shared, Vector};
 
 /// The most parts of a grid that have their own sums.
 const MAX_PARTS: usize = 64;
@@ -216,7 +211,7 @@ impl AggregateBackend for Cpu {
     fn aggregate_sums<T: Real>(&self, x: &Vector<T>, aggregates: &Aggregates, sums: &mut Vec<f64>) -> Result<()> {
         let entries = x.entries();
         // The sums hold nothing between calls, so that a panic elsewhere does no harm.
-        let mut partial = aggregates.partial_sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut partial = lock(&aggregates.partial_sums);
         let shared = Shared::of(&mut partial);
         aggregates.for_each_part(self, |part| {
             // SAFETY: each part has sums of its own.

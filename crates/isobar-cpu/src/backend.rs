@@ -3,22 +3,15 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::backend::{
-    Backend, BodyAfter, DeviceInfo, HostScalars, Meanwhile, Ratio, Scalar, SharedDirect, Shares, iterate_after_first,
+use isobar_core::backend::{BodyAfter, DeviceInfo, iterate_after_first};
+use isobar_core::prelude::{
+    ArrayView, ArrayViewMut, Backend, Colour, HostScalars, Layout, Meanwhile, Patch, Ratio, Real, Result, Scalar,
+    Separable, Shape, SharedDirect, Shares, Sum,
 };
-use isobar_core::direct::Separable;
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Patch, Shape};
-use isobar_core::real::Real;
 use isobar_core::reference::check_shape;
 use isobar_dist::{Watched, part};
 
-use crate::blas;
-use crate::cpu::Cpu;
-use crate::direct;
-use crate::shared::Shared;
-use crate::vector::Vector;
+use crate::{Cpu, Shared, Vector, blas, direct};
 
 /// Calls `f(i, value)` for the cells of row (j, k), in the order of their colours.
 #[inline(always)]
@@ -140,7 +133,7 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, out: Scalar, scalars: &mut HostScalars) -> Result<()> {
+    fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, (out, scalars): Sum<'_, Cpu>) -> Result<()> {
         scalars.reduce(out, [blas::dot(self, x, y)]);
         self.sum(x.layout(), &[out], scalars)
     }
@@ -150,8 +143,7 @@ impl Backend for Cpu {
         a: Ratio,
         x: &Vector<T>,
         y: &mut Vector<T>,
-        out: Scalar,
-        scalars: &mut HostScalars,
+        (out, scalars): Sum<'_, Cpu>,
     ) -> Result<()> {
         let a = T::from_f64(scalars.value(a));
         scalars.reduce(out, [blas::axpy_norm(self, a, x, y)]);
@@ -164,8 +156,7 @@ impl Backend for Cpu {
         x: &Vector<T>,
         y: &mut Vector<T>,
         converted: &mut Vector<S>,
-        out: Scalar,
-        scalars: &mut HostScalars,
+        (out, scalars): Sum<'_, Cpu>,
     ) -> Result<()> {
         let a = T::from_f64(scalars.value(a));
         scalars.reduce(out, [blas::axpy_norm_convert(self, a, x, y, converted)]);
@@ -177,8 +168,7 @@ impl Backend for Cpu {
         x: &Vector<S>,
         y: &mut Vector<T>,
         z: &Vector<T>,
-        out: Scalar,
-        scalars: &mut HostScalars,
+        (out, scalars): Sum<'_, Cpu>,
     ) -> Result<()> {
         scalars.reduce(out, [blas::convert_dot(self, x, y, z)]);
         self.sum(z.layout(), &[out], scalars)

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::real::Real;
+use isobar_core::prelude::{Colour, Layout, Real};
 
 use crate::geometry::{Geometry, starts_by_parity};
 use crate::shared::Shared;

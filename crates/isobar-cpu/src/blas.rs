@@ -1,12 +1,10 @@
 //! Operations on whole vectors, halo rows included except in sums.
 
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Pack, Real};
 use pulp::{Simd, WithSimd};
 
-use crate::cpu::{Cpu, MAX_PARTS};
-use crate::shared::{Row, RowMut, Shared};
-use crate::vector::Vector;
+use crate::cpu::MAX_PARTS;
+use crate::{Cpu, Row, RowMut, Shared, Vector};
 
 /// x = a
 pub(crate) fn fill<T: Real>(cpu: &Cpu, a: T, x: &mut Vector<T>) {

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use isobar_core::backend::queue;
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::real::{Precision, Real};
+use isobar_core::prelude::{Colour, Error, Layout, Precision, Real, Result};
 use isobar_core::team::Team;
 use isobar_dist::Ranks;
 #[cfg(target_arch = "x86_64")]

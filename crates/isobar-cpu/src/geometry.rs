@@ -2,9 +2,7 @@
 //!
 //! Beyond a closed side lies a row of zeros, so that loops need no special case: an entry or a value of zero is read there.
 
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Colour, Layout, Pack, Real};
 use pulp::Simd;
 
 use crate::shared::{Ahead, Row, Shared};

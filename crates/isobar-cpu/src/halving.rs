@@ -4,18 +4,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{Operator, Transfer};
-use isobar_core::real::Real;
+use isobar_core::prelude::{Colour, Layout, Operator, Real, Result, Transfer};
 use isobar_core::stencil::halving::Halving;
 use isobar_core::stencil::point_levels::SupportsPoints;
 
-use crate::cpu::Cpu;
 use crate::diffusion::{Diffusion, DiffusionCoefficients};
-use crate::geometry::{Geometry, starts_by_parity};
-use crate::shared::Shared;
+use crate::geometry::starts_by_parity;
 use crate::transfer::{PlaneTransfer, Planes};
+use crate::{Cpu, Geometry, Shared};
 
 /// The cells of coarse cells between two levels of point relaxation, and interpolation.
 #[derive(Debug)]

@@ -45,3 +45,8 @@ pub use seven_point::SevenPoint;
 pub use stored_matrix::StoredMatrix;
 pub use tensor_product::{Factors, TensorProduct};
 pub use vector::Vector;
+
+// The names that most files of this crate use.
+pub(crate) use geometry::{Columns, Geometry, HalfPlane, View, Which, Window};
+pub(crate) use row_sum::RowSum;
+pub(crate) use shared::{Row, RowMut, Shared};

@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Shape, Slab};
-use isobar_core::operator::{Coarser, LevelBackend, ModalTransfer, OwnModes, Transfer};
-use isobar_core::real::Real;
+use isobar_core::operator::{Coarser, LevelBackend, OwnModes};
+use isobar_core::prelude::{Colour, Layout, ModalTransfer, Real, Result, Shape, Slab, Transfer};
 use isobar_dist::part::{self, Edge, NoLink, PartBackend};
 use isobar_dist::{Ranks, columns, levels, modes};
 
-use crate::cpu::Cpu;
-use crate::vector::Vector;
+use crate::{Cpu, Vector};
 
 impl LevelBackend for Cpu {
     fn coarser(&self, fine: Shape, coarse: Shape, is_small: bool) -> Result<Coarser<Self>> {

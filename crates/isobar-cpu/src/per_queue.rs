@@ -1,9 +1,10 @@
 //! Working memory of operators.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use isobar_core::backend::{Backend, queue};
 use isobar_core::error::Result;
+use isobar_core::prelude::lock;
 
 use crate::cpu::Cpu;
 
@@ -30,11 +31,11 @@ impl<W> PerQueue<W> {
             }
             own.get()
         });
-        own.unwrap_or(&self.first).lock().unwrap_or_else(PoisonError::into_inner)
+        lock(own.unwrap_or(&self.first))
     }
 
     /// Returns the memory of the first queue.
     pub(crate) fn first(&self) -> MutexGuard<'_, W> {
-        self.first.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.first)
     }
 }

@@ -1,7 +1,6 @@
 //! Sums over rows.
 
-use isobar_core::real::{Precision, Real};
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Pack, Precision, Real};
 use pulp::Simd;
 
 /// A sum in lanes along a row and in double precision from row to row.

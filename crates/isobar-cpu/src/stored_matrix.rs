@@ -1,17 +1,14 @@
 //! Stored matrices on processor cores: the comparison of paper A, and any matrix of a user.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 
-use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::{Capabilities, Diagonal, LineSolver, Operator};
-use isobar_core::real::Real;
+use isobar_core::prelude::{
+    Capabilities, Diagonal, Layout, LineSolver, Operator, Real, Result, Shape, Supports, lock, read, write,
+};
 use isobar_core::reference::{self, Bands, check_indices};
-use isobar_core::stencil::{self, Lines, Supports};
+use isobar_core::stencil::{self, Lines};
 
-use crate::cpu::Cpu;
-use crate::shared::Shared;
-use crate::vector::Vector;
+use crate::{Cpu, Shared, Vector};
 
 /// A [`stencil::StoredMatrix`] on processor cores, its rows in the order of the layout (those of padding
 /// empty).
@@ -58,7 +55,7 @@ impl<T: Real> StoredMatrix<T> {
 
     /// Rounds the entries of a matrix of the same pattern.
     fn set(&self, stencil: &stencil::StoredMatrix) {
-        let mut values = self.values.write().unwrap_or_else(PoisonError::into_inner);
+        let mut values = write(&self.values);
         let Values { entries, inverse_diagonal } = &mut *values;
         for (position, row) in rows_by_position(&self.layout).enumerate() {
             let Some(row) = row else { continue };
@@ -74,7 +71,7 @@ impl<T: Real> StoredMatrix<T> {
     }
 
     fn values(&self) -> RwLockReadGuard<'_, Values<T>> {
-        self.values.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.values)
     }
 }
 
@@ -161,7 +158,7 @@ impl<T: Real> StoredTridiagonal<T> {
 
     fn set(&self, stencil: &stencil::StoredMatrix) -> Result<()> {
         let Bands { below, diagonal, above } = Bands::<T>::new(stencil, &self.layout)?;
-        let mut bands = self.bands.write().unwrap_or_else(PoisonError::into_inner);
+        let mut bands = write(&self.bands);
         // A pivot of 1 in padding keeps its zeros free of NaN.
         for ((band, plain), padding) in bands.iter_mut().zip([below, diagonal, above]).zip([T::ZERO, T::ONE, T::ZERO]) {
             self.copy(&plain, padding, band);
@@ -182,8 +179,8 @@ impl<T: Real> LineSolver<Cpu, T> for StoredTridiagonal<T> {
     }
 
     fn solve_lines(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
-        let mut factors = self.factors.lock().unwrap_or_else(PoisonError::into_inner);
-        let bands = self.bands.read().unwrap_or_else(PoisonError::into_inner);
+        let mut factors = lock(&self.factors);
+        let bands = read(&self.bands);
         let threads = factors.len();
         let spaces = Shared::of(&mut factors);
         let out = Shared::of(z.entries_mut());

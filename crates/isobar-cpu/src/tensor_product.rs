@@ -2,24 +2,18 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::Backend;
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
-use isobar_core::operator::{Capabilities, MixedSmoother};
-use isobar_core::options::{Smoother, SolverOptions};
-use isobar_core::policy::Choice;
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{
+    Backend, Capabilities, Choice, Hierarchy, Layout, MixedSmoother, Pack, Real, Result, Smoother, SolverOptions,
+    Stencil, Supports,
+};
 use isobar_core::stencil::tensor_levels::{by_coarsening, by_modes};
-use isobar_core::stencil::{self, Hierarchy, Modes, Stencil, StoredFaces, Supports, by_stored_faces};
+use isobar_core::stencil::{self, Modes, StoredFaces, by_stored_faces};
 use isobar_dist::PartBackend;
 use isobar_dist::modes;
 use pulp::Simd;
 
-use crate::cpu::Cpu;
-use crate::geometry::{Columns, Geometry, HalfPlane};
 use crate::seven_point::{Coefficients, Entries, Kernel, On, RowCoefficients, SevenPoint, Stored, TileCoefficients};
-use crate::shared::{Row, Shared};
+use crate::{Columns, Cpu, Geometry, HalfPlane, Row, Shared};
 
 /// [`stencil::TensorProduct`] on processor cores.
 pub type TensorProduct<T> = SevenPoint<Factors<T>, T>;

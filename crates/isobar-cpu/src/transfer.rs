@@ -4,24 +4,18 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, HostScalars, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{
-    Guess, LineSmoother, Sweep, Transfer, prolong_smooth_unfused, smooth_residual_restrict_unfused,
+use isobar_core::operator::{prolong_smooth_unfused, smooth_residual_restrict_unfused};
+use isobar_core::prelude::{
+    Backend, Colour, Guess, Layout, LineSmoother, Real, Result, Smoother, Sum, Sweep, Transfer,
 };
-use isobar_core::options::Smoother;
-use isobar_core::real::Real;
 use pulp::Simd;
 
-use crate::cpu::Cpu;
-use crate::geometry::{Around, Geometry, HalfPlane, View, Which, Window, starts_by_parity};
+use crate::geometry::{Around, starts_by_parity};
 use crate::seven_point::kernels::ResidualRow;
 use crate::seven_point::{
     ChunkSpace, Coefficients, Entries, Kernel, RowCoefficients, SevenPoint, Stored, TileCoefficients,
 };
-use crate::shared::{RowMut, Shared};
-use crate::vector::Vector;
+use crate::{Cpu, Geometry, HalfPlane, RowMut, Shared, Vector, View, Which, Window};
 
 /// The fine cells of coarse ones, which restriction sums, and interpolation from coarse cells.
 pub(crate) trait Planes<T: Real>: Debug + Send + Sync + 'static {
@@ -162,7 +156,7 @@ impl<T: Real, P: Planes<T>> Transfer<Cpu, T> for PlaneTransfer<T, P> {
         &self,
         coarse_u: &mut Vector<T>,
         sweep: Sweep<'_, Vector<T>>,
-        norm: Option<(Scalar, &mut HostScalars)>,
+        norm: Option<Sum<'_, Cpu>>,
     ) -> Result<()> {
         if sweep.relaxation.smoother == Smoother::LineJacobi {
             return prolong_smooth_unfused(self, coarse_u, sweep, norm);

@@ -6,13 +6,10 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
 
-use isobar_core::error::{Error, Result};
 use isobar_core::execute::{LARGE_PAGE, prefer_large_pages};
-use isobar_core::layout::Layout;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Error, Layout, Real, Result};
 
-use crate::cpu::Cpu;
-use crate::shared::Shared;
+use crate::{Cpu, Shared};
 
 /// Entries before the first and after the last cell that kernels may read: the western neighbour of a
 /// row's first column, and the eastern one of its last, lie one entry outside the row, and are multiplied

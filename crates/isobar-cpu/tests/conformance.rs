@@ -1,8 +1,8 @@
 //! The CPU back end against the reference, on several threads; with `--include-ignored` on one too, and what takes long in
 //! single precision too.
 
-use isobar_core::conformance::prelude::*;
 use isobar_core::conformance::{queue_suite, suite, takes_long};
+use isobar_core::prelude::*;
 use isobar_core::real::Real;
 use isobar_cpu::Cpu;
 use libtest_mimic::{Arguments, Trial};

@@ -1,9 +1,9 @@
 //! Direct solves, compared with those of the reference: sides, spacings, sizes, layers, threads.
 
 use isobar_core::backend::direct::locked;
-use isobar_core::conformance::prelude::*;
 use isobar_core::direct::{AxisMatrix, Lines, Separable};
 use isobar_core::layout::Slab;
+use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 
 /// Shifts of the first and the last cell, in units of a coupling, or a periodic axis.

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout as AllocLayout, System as SystemAllocator};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use isobar_core::conformance::arrays::solve_again;
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use isobar_core::bench::{seconds, time_setup, upload_noise};
-use isobar_core::conformance::prelude::*;
 use isobar_core::precond::Line;
+use isobar_core::prelude::*;
 use isobar_core::solver::cg::Cg;
 use isobar_core::solver::monitor::Patience;
 use isobar_core::solver::{Iteration, Monitor};

@@ -5,21 +5,14 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{AggregateBackend, AggregateMap, multiply_cells};
-use isobar_core::error::{Error, Result};
-use isobar_core::execute::{Execute, Host};
-use isobar_core::layout::{Colour, Layout, Shape};
-use isobar_core::real::Real;
+use isobar_core::backend::{AggregateBackend, multiply_cells};
+use isobar_core::prelude::{AggregateMap, Colour, Error, Execute, Host, Layout, Real, Result, Shape};
 use isobar_dist::PartBackend;
 
-use crate::compile::Source;
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::kernels;
-use crate::launch::{Arguments, Launch, refuse_while_recording};
-use crate::memory::{Buffer, Scratch, require};
-use crate::module::Module;
-use crate::vector::{Vector, c_name, check_size, index};
+use crate::launch::refuse_while_recording;
+use crate::memory::{Scratch, require};
+use crate::vector::{c_name, check_size, index};
+use crate::{Arguments, Buffer, Cuda, Launch, Module, Pointer, Source, Vector, kernels};
 
 /// Returns the source of the kernels in one precision.
 pub fn source<T: Real>() -> Source {

@@ -2,24 +2,18 @@
 
 use std::ops::ControlFlow;
 
-use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
-use isobar_core::backend::{
-    Backend, BodyAfter, DeviceInfo, Meanwhile, Ratio, Scalar, SharedDirect, Shares, iterate_after_first, queue,
+use isobar_core::backend::{BodyAfter, DeviceInfo, iterate_after_first, queue};
+use isobar_core::prelude::{
+    ArrayView, ArrayViewMut, Backend, Colour, DeviceArray, Layout, Meanwhile, Patch, Ratio, Real, Result, Scalar,
+    Separable, Shape, SharedDirect, Shares, Sum,
 };
-use isobar_core::direct::Separable;
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Patch, Shape};
-use isobar_core::real::Real;
 use isobar_dist::part::{self, PartBackend};
 
-use crate::cuda::Cuda;
-use crate::direct;
-use crate::driver::{BESIDE, Pointer};
-use crate::iterate;
-use crate::launch::{Arguments, refuse_while_recording};
+use crate::driver::BESIDE;
+use crate::launch::refuse_while_recording;
 use crate::link::CardLink;
-use crate::scalars::Scalars;
-use crate::vector::{Vector, check_size, is_single};
+use crate::vector::{check_size, is_single};
+use crate::{Arguments, Cuda, Pointer, Scalars, Vector, direct, iterate};
 
 impl Backend for Cuda {
     type Vector<T: Real> = Vector<T>;
@@ -113,9 +107,9 @@ impl Backend for Cuda {
         self.elementwise(self.kernel::<T>("xpay")?, len, arguments)
     }
 
-    fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, out: Scalar, scalars: &mut Scalars) -> Result<()> {
+    fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, out: Sum<'_, Cuda>) -> Result<()> {
         let arguments = Arguments::new().with(x.layout().len() as i64).with(x.pointer()).with(y.pointer());
-        self.with_sum::<T>("dot", arguments, x.layout(), out, scalars)
+        self.with_sum::<T>("dot", arguments, x.layout(), out)
     }
 
     fn axpy_norm<T: Real>(
@@ -123,12 +117,11 @@ impl Backend for Cuda {
         a: Ratio,
         x: &Vector<T>,
         y: &mut Vector<T>,
-        out: Scalar,
-        scalars: &mut Scalars,
+        (out, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         let arguments = Arguments::new().with(y.layout().len() as i64).with(scalars.ratio(a));
         let arguments = arguments.with(x.pointer()).with(y.pointer());
-        self.with_sum::<T>("axpy_norm", arguments, y.layout(), out, scalars)
+        self.with_sum::<T>("axpy_norm", arguments, y.layout(), out.of(scalars))
     }
 
     fn axpy_norm_convert<T: Real, S: Real>(
@@ -137,13 +130,12 @@ impl Backend for Cuda {
         x: &Vector<T>,
         y: &mut Vector<T>,
         converted: &mut Vector<S>,
-        out: Scalar,
-        scalars: &mut Scalars,
+        (out, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         let arguments = Arguments::new().with(y.layout().len() as i64).with(scalars.ratio(a));
         let arguments = arguments.with(x.pointer()).with(y.pointer()).with(converted.pointer());
         let name = if is_single::<S>() { "axpy_norm_convert_f32" } else { "axpy_norm_convert_f64" };
-        self.with_sum::<T>(name, arguments, y.layout(), out, scalars)
+        self.with_sum::<T>(name, arguments, y.layout(), out.of(scalars))
     }
 
     fn convert_dot<S: Real, T: Real>(
@@ -151,13 +143,12 @@ impl Backend for Cuda {
         x: &Vector<S>,
         y: &mut Vector<T>,
         z: &Vector<T>,
-        out: Scalar,
-        scalars: &mut Scalars,
+        out: Sum<'_, Cuda>,
     ) -> Result<()> {
         let arguments = Arguments::new().with(y.layout().len() as i64);
         let arguments = arguments.with(x.pointer()).with(y.pointer()).with(z.pointer());
         let name = if is_single::<S>() { "convert_dot_f32" } else { "convert_dot_f64" };
-        self.with_sum::<T>(name, arguments, y.layout(), out, scalars)
+        self.with_sum::<T>(name, arguments, y.layout(), out)
     }
 
     fn scalars(&self) -> Result<Scalars> {
@@ -276,8 +267,7 @@ impl Cuda {
         name: &'static str,
         arguments: Arguments,
         layout: &Layout,
-        out: Scalar,
-        scalars: &mut Scalars,
+        (out, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         let arguments = self.reduction().append(arguments, self.blocks(layout.len()), scalars.pointer(out));
         self.elementwise(self.kernel::<T>(name)?, layout.len(), arguments)?;

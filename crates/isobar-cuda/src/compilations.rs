@@ -1,7 +1,9 @@
 //! Statistics of the kernels that this process has compiled, for progress messages: the first solve of a kind compiles for seconds, later
 //! ones use the cache.
 
-use std::sync::{Mutex, PoisonError};
+use isobar_core::prelude::lock;
+
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Statistics of compilations by NVRTC; kernels found in the cache do not count.
@@ -27,7 +29,7 @@ static CLOCK: Mutex<Clock> = Mutex::new(Clock { kernels: 0, under_way: 0, since:
 
 /// Returns the statistics of this process.
 pub fn so_far() -> Compilations {
-    let clock = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let clock = lock(&CLOCK);
     let now = clock.since.map_or(Duration::ZERO, |since| since.elapsed());
     Compilations {
         kernels: clock.kernels,
@@ -41,7 +43,7 @@ pub fn so_far() -> Compilations {
 pub(crate) struct Compiling(());
 
 pub(crate) fn begin() -> Compiling {
-    let mut clock = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut clock = lock(&CLOCK);
     clock.kernels += 1;
     clock.under_way += 1;
     clock.since.get_or_insert_with(Instant::now);
@@ -50,7 +52,7 @@ pub(crate) fn begin() -> Compiling {
 
 impl Drop for Compiling {
     fn drop(&mut self) {
-        let mut clock = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clock = lock(&CLOCK);
         clock.under_way -= 1;
         if clock.under_way == 0 {
             let passed = clock.since.take().map_or(Duration::ZERO, |since| since.elapsed());

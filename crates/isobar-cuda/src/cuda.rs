@@ -3,22 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use isobar_core::error::Result;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Real, Result};
 use isobar_dist::Ranks;
 
-use crate::compile::Source;
-use crate::driver::{Context, Pointer, lock};
-use crate::kernels;
-use crate::launch::{Arguments, Kernel, Launch};
+use crate::driver::lock;
 use crate::link::{CardLink, Ways};
-use crate::module::{Module, Modules};
+use crate::module::Modules;
 use crate::nvrtc::Nvrtc;
-use crate::pack;
-use crate::reduction::Reduction;
-use crate::scalars::Scalars;
 use crate::staging::Staging;
 use crate::vector::{c_name, index, is_single};
+use crate::{Arguments, Context, Kernel, Launch, Module, Pointer, Reduction, Scalars, Source, kernels, pack};
 
 /// Threads per block of vector operations.
 const BLOCK: usize = 256;

@@ -2,29 +2,21 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::{
-    LineSmoother, Relaxation, Sweep, Transfer, prolong_smooth_unfused, smooth_residual_restrict_unfused,
+use isobar_core::operator::{prolong_smooth_unfused, smooth_residual_restrict_unfused};
+use isobar_core::prelude::{
+    Layout, LineSmoother, Real, Relaxation, Result, Shape, Smoother, Stencil, Sum, Supports, Sweep, Transfer,
 };
-use isobar_core::options::Smoother;
-use isobar_core::real::Real;
 use isobar_core::stencil::halving::{End, Halving};
 use isobar_core::stencil::point_levels::SupportsPoints;
-use isobar_core::stencil::{self, Measures, Stencil, Supports, stiffness_of};
+use isobar_core::stencil::{self, Measures, stiffness_of};
 
-use crate::cuda::Cuda;
 use crate::diffusion::{Diffusion, first_factor};
-use crate::driver::Pointer;
-use crate::launch::{Argument, Arguments, refuse_while_recording};
-use crate::memory::Buffer;
+use crate::launch::refuse_while_recording;
 use crate::part::rows_around;
-use crate::scalars::Scalars;
 use crate::seven_point::colours::{Level, cell_blocks};
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint};
-use crate::vector::Vector;
+use crate::{Argument, Arguments, Buffer, Cuda, Pointer, Vector};
 
 /// The diffusion operator.
 type DiffusionOperator<T> = SevenPoint<Passes<Diffusion, T>>;
@@ -174,7 +166,7 @@ impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
         &self,
         coarse_u: &mut Vector<T>,
         mut sweep: Sweep<'_, Vector<T>>,
-        norm: Option<(Scalar, &mut Scalars)>,
+        norm: Option<Sum<'_, Cuda>>,
     ) -> Result<()> {
         let out = norm.as_ref().map(|(norm, scalars)| (*norm, &**scalars));
         if let Some(level) = self.level(&mut sweep)
@@ -186,7 +178,7 @@ impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
             Some((norm, scalars)) if sweep.relaxation.smoother == Smoother::PointRedBlack => {
                 prolong_smooth_unfused(self, coarse_u, sweep.again(), None)?;
                 self.fine.fill(sweep.u)?;
-                self.fine.kernels().norm_of_cells(sweep.f, sweep.u, None, norm, scalars)?;
+                self.fine.kernels().norm_of_cells(sweep.f, sweep.u, None, norm.of(scalars))?;
                 self.fine.sum([norm], scalars)
             }
             norm => prolong_smooth_unfused(self, coarse_u, sweep, norm),

@@ -15,9 +15,8 @@ use std::ops::ControlFlow;
 use isobar_core::backend::{BodyAfter, Scalar};
 use isobar_core::error::Result;
 
-use crate::driver::Context;
-use crate::launch::{Kernel, Submission, record};
-use crate::scalars::Scalars;
+use crate::launch::{Submission, record};
+use crate::{Context, Kernel, Scalars};
 
 /// Implements [`Backend::iterate`](isobar_core::backend::Backend::iterate), and, with `after`,
 /// [`Backend::iterate_after`](isobar_core::backend::Backend::iterate_after).

@@ -1,11 +1,19 @@
 //! Search for NVIDIA's libraries at run time.
 
+use std::ffi::{CStr, c_char, c_int};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use libloading::Library;
 
+use crate::driver;
+
 /// A library to be searched for.
-pub(crate) struct Wanted<'a> {
+pub struct Wanted<'a> {
+    /// Its name, and who needs it.
+    pub(crate) what: &'a str,
+    /// What to do where it is not found.
+    pub(crate) remedy: &'a str,
     /// The environment variable with its path, which overrides the search.
     pub(crate) variable: &'a str,
     /// Its file names, in order of preference.
@@ -17,13 +25,31 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// The functions of a library that are used.
-pub(crate) trait Functions: Sized {
+pub trait Functions: Sized + 'static {
+    /// Where to search.
+    const WANTED: Wanted<'static>;
+
+    /// Returns the library that the process has loaded, or the reason why there is none.
+    fn loaded() -> &'static Once<Self>;
+
     /// Finds them by their symbols.
     fn of(library: &Library) -> Result<Self, libloading::Error>;
 
     /// Returns the library's major and minor version.
     fn version(library: &Library) -> Result<(i32, i32), libloading::Error>;
 }
+
+/// A library that is loaded once, or why it was not found.
+pub(crate) type Once<F> = OnceLock<Result<Loaded<F>, String>>;
+
+/// Finds a function by its symbol; its type is that of the place it is for.
+macro_rules! symbol {
+    ($library:ident, $name:literal) => {
+        *$library.get($name)?
+    };
+}
+
+pub(crate) use symbol;
 
 /// A loaded library.
 #[derive(Debug)]
@@ -34,7 +60,23 @@ pub struct Loaded<F> {
     _libraries: Vec<Library>,
 }
 
-impl<F> Loaded<F> {
+impl<F: Functions> Loaded<F> {
+    /// Loads the library, once per process.
+    ///
+    /// # Errors
+    /// [`Error::Device`](isobar_core::Error::Device) if it is not found, with instructions to install it.
+    pub fn get() -> isobar_core::Result<&'static Self> {
+        let found = F::loaded().get_or_init(|| F::WANTED.find());
+        found.as_ref().map_err(|message| driver::error(message.clone()))
+    }
+
+    /// Returns its version, and its description of a code by this function of its own.
+    pub(crate) fn describe(&self, text: unsafe extern "C" fn(c_int) -> *const c_char, code: c_int) -> (String, String) {
+        // SAFETY: the library returns a static string for every code.
+        let what = unsafe { CStr::from_ptr(text(code)) }.to_string_lossy().into_owned();
+        (format!("{}.{}", self.version.0, self.version.1), what)
+    }
+
     /// Returns its major and minor version, which is not CUDA's.
     pub fn version(&self) -> (i32, i32) {
         self.version
@@ -53,16 +95,17 @@ fn describe(error: libloading::Error) -> String {
 }
 
 impl Wanted<'_> {
-    /// Loads the first candidate that has the functions; returns the first error where there is none.
+    /// Loads the first candidate that has the functions; says what to do where there is none, with the first error.
     pub(crate) fn find<F: Functions>(&self) -> Result<Loaded<F>, String> {
-        let mut reason = None;
+        let mut reason: Option<String> = None;
         for path in self.candidates() {
             match self.load(path) {
                 Ok(found) => return Ok(found),
                 Err(why) => reason = reason.or(Some(describe(why))),
             }
         }
-        Err(reason.unwrap_or_else(|| "no place to search".to_owned()))
+        let reason = reason.as_deref().unwrap_or("no place to search");
+        Err(format!("{}, was not found ({reason}); {}", self.what, self.remedy))
     }
 
     fn load<F: Functions>(&self, path: PathBuf) -> Result<Loaded<F>, libloading::Error> {
@@ -108,5 +151,26 @@ impl Wanted<'_> {
             .find(|path| path.file_name().unwrap_or_default().to_string_lossy().starts_with(self.neighbour))?;
         // SAFETY: loading NVIDIA's library runs nothing but its own initialisation.
         unsafe { Library::new(file) }.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Functions, Wanted};
+    use crate::{cusparse, nccl, nvrtc};
+
+    fn check<F: Functions>(package: &str) {
+        let missing =
+            Wanted { variable: "ISOBAR_NOT_SET", names: &["libisobar_has_no_such.so"], packages: &[], ..F::WANTED };
+        let Err(message) = missing.find::<F>() else { panic!("{package} was found") };
+        assert!(message.contains(F::WANTED.variable) && message.contains(package), "{message}");
+        assert!(message.contains("libisobar_has_no_such.so"), "{message}");
+    }
+
+    #[test]
+    fn a_missing_library_is_an_error_with_a_remedy() {
+        check::<cusparse::Functions>("nvidia-cusparse");
+        check::<nccl::Functions>("nvidia-nccl");
+        check::<nvrtc::Functions>("nvidia-cuda-nvrtc");
     }
 }

@@ -12,12 +12,10 @@ use std::sync::{Arc, Mutex};
 use cudarc::driver::sys;
 use isobar_core::error::Result;
 
-use crate::background;
 use crate::code::Code;
-use crate::compile::Source;
-use crate::driver::{Context, Gpu, check, lock};
-use crate::launch::Kernel;
+use crate::driver::{Gpu, check, lock};
 use crate::pack::list;
+use crate::{Context, Kernel, Source, background};
 
 /// The kernels of a source that were requested.
 type Requested = Mutex<Vec<Arc<Code>>>;

@@ -1,14 +1,13 @@
 //! NVIDIA's run-time compiler, loaded on demand.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::sync::OnceLock;
+use std::ffi::{CString, c_char, c_int, c_void};
 
 use isobar_core::error::Result;
 use libloading::Library;
 
 use crate::driver::error;
 use crate::kernels::HEADERS;
-use crate::libraries::{self, Loaded, Wanted};
+use crate::libraries::{self, Loaded, Once, Wanted, symbol};
 
 /// The result of a compilation.
 #[derive(Clone, Debug)]
@@ -39,23 +38,33 @@ pub struct Functions {
 pub type Nvrtc = Loaded<Functions>;
 
 impl libraries::Functions for Functions {
+    const WANTED: Wanted<'static> = Wanted {
+        what: "NVRTC, which compiles the kernels",
+        remedy: "install it (pip install nvidia-cuda-nvrtc, or the CUDA toolkit) and set ISOBAR_NVRTC to the path of \
+             libnvrtc.so, or use the device \"cpu\"",
+        variable: "ISOBAR_NVRTC",
+        names: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll"],
+        packages: &["cu13/lib", "cuda_nvrtc/lib"],
+        neighbour: "libnvrtc-builtins.so",
+    };
+
+    fn loaded() -> &'static Once<Self> {
+        static LOADED: Once<Functions> = Once::new();
+        &LOADED
+    }
+
     fn of(library: &Library) -> std::result::Result<Self, libloading::Error> {
-        macro_rules! get {
-            ($name:literal) => {
-                *library.get($name)?
-            };
-        }
         // SAFETY: the types are those of nvrtc.h, unchanged since CUDA 11.
         unsafe {
             Ok(Self {
-                create: get!(b"nvrtcCreateProgram\0"),
-                compile: get!(b"nvrtcCompileProgram\0"),
-                cubin_size: get!(b"nvrtcGetCUBINSize\0"),
-                cubin: get!(b"nvrtcGetCUBIN\0"),
-                log_size: get!(b"nvrtcGetProgramLogSize\0"),
-                log: get!(b"nvrtcGetProgramLog\0"),
-                destroy: get!(b"nvrtcDestroyProgram\0"),
-                error_string: get!(b"nvrtcGetErrorString\0"),
+                create: symbol!(library, b"nvrtcCreateProgram\0"),
+                compile: symbol!(library, b"nvrtcCompileProgram\0"),
+                cubin_size: symbol!(library, b"nvrtcGetCUBINSize\0"),
+                cubin: symbol!(library, b"nvrtcGetCUBIN\0"),
+                log_size: symbol!(library, b"nvrtcGetProgramLogSize\0"),
+                log: symbol!(library, b"nvrtcGetProgramLog\0"),
+                destroy: symbol!(library, b"nvrtcDestroyProgram\0"),
+                error_string: symbol!(library, b"nvrtcGetErrorString\0"),
             })
         }
     }
@@ -69,32 +78,7 @@ impl libraries::Functions for Functions {
     }
 }
 
-const WANTED: Wanted<'_> = Wanted {
-    variable: "ISOBAR_NVRTC",
-    names: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll"],
-    packages: &["cu13/lib", "cuda_nvrtc/lib"],
-    neighbour: "libnvrtc-builtins.so",
-};
-
 impl Nvrtc {
-    /// Loads the library, once per process.
-    ///
-    /// # Errors
-    /// [`Error::Device`](isobar_core::Error::Device) if it is not found, with instructions to install it.
-    pub fn get() -> Result<&'static Self> {
-        static FOUND: OnceLock<std::result::Result<Nvrtc, String>> = OnceLock::new();
-        FOUND.get_or_init(Self::find).as_ref().map_err(|message| error(message.clone()))
-    }
-
-    fn find() -> std::result::Result<Self, String> {
-        WANTED.find().map_err(|reason| {
-            format!(
-                "NVRTC, which compiles the kernels, was not found ({reason}); install it (pip install nvidia-cuda-nvrtc, \
-                 or the CUDA toolkit) and set ISOBAR_NVRTC to the path of libnvrtc.so, or use the device \"cpu\""
-            )
-        })
-    }
-
     /// Compiles a source, which may include [`HEADERS`], to machine code.
     ///
     /// # Errors
@@ -140,11 +124,9 @@ impl Nvrtc {
         if code == 0 {
             return Ok(());
         }
-        // SAFETY: NVRTC returns a static string for every code.
-        let what = unsafe { CStr::from_ptr((self.functions.error_string)(code)) }.to_string_lossy();
-        let (major, minor) = self.version();
+        let (version, what) = self.describe(self.functions.error_string, code);
         Err(error(format!(
-            "NVRTC {major}.{minor} could not compile {name}: {what}; try another version (set ISOBAR_NVRTC to its \
+            "NVRTC {version} could not compile {name}: {what}; try another version (set ISOBAR_NVRTC to its \
              libnvrtc.so)\n{log}"
         )))
     }

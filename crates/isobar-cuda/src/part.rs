@@ -2,21 +2,14 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, Shape, Slab};
-use isobar_core::operator::{Coarser, LevelBackend, ModalTransfer, OwnModes, Transfer};
-use isobar_core::real::Real;
+use isobar_core::operator::{Coarser, LevelBackend, OwnModes};
+use isobar_core::prelude::{Colour, Error, Layout, ModalTransfer, Real, Result, Scalar, Shape, Slab, Transfer};
 use isobar_dist::part::{self, Division, Edge, Link, PartBackend, Redivision};
 use isobar_dist::{Ranks, levels, modes};
 
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::{Arguments, refuse_while_recording};
+use crate::launch::refuse_while_recording;
 use crate::link::CardLink;
-use crate::peers;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::{Arguments, Cuda, Pointer, Scalars, Vector, peers};
 
 /// Returns `start` and `end` of kernels (`kernels/seven_point/seven_point.cuh`): the range of the whole grid's rows, counted from this
 /// subdomain's first row. In a divided periodic direction it includes one more row at either end.

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use isobar_core::error::Result;
 
-use crate::driver::{Context, Pointer};
-use crate::launch::Arguments;
 use crate::memory::Scratch;
+use crate::{Arguments, Context, Pointer};
 
 /// Memory for the partial sums of a kernel's blocks, used by one kernel of a queue at a time, since all run in order.
 #[derive(Debug)]

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use isobar_core::backend::{self, Scalar, Sums};
 use isobar_core::error::Result;
 
-use crate::driver::{Context, Pointer};
-use crate::launch::{Argument, Arguments, Kernel, Launch};
-use crate::memory::{Buffer, Mailbox};
+use crate::memory::Mailbox;
+use crate::{Argument, Arguments, Buffer, Context, Kernel, Launch, Pointer};
 
 /// The bank of scalars of a solve.
 #[derive(Debug)]

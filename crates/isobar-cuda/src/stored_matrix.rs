@@ -6,21 +6,17 @@
 
 use std::sync::Arc;
 
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::{Capabilities, Diagonal, LineSolver, Operator};
-use isobar_core::real::Real;
+use isobar_core::prelude::{
+    Capabilities, Diagonal, Error, Layout, LineSolver, Operator, Real, Result, Shape, Stencil, Supports,
+};
 use isobar_core::reference::{self, Bands};
-use isobar_core::stencil::{self, Csr, Lines, Stencil, Supports};
+use isobar_core::stencil::{self, Csr, Lines};
 
-use crate::compile::Source;
-use crate::cuda::Cuda;
 use crate::cusparse::{CompressedRows, Cusparse, MatrixProduct, TridiagonalSolve};
-use crate::kernels;
-use crate::launch::{Arguments, Call, refuse_while_recording};
-use crate::memory::{Buffer, require};
-use crate::module::Module;
-use crate::vector::{Vector, c_name, check_size};
+use crate::launch::{Call, refuse_while_recording};
+use crate::memory::require;
+use crate::vector::{c_name, check_size};
+use crate::{Arguments, Buffer, Cuda, Module, Source, Vector, kernels};
 
 /// Returns the source of the kernels in one precision.
 pub fn source<T: Real>() -> Source {

@@ -2,17 +2,13 @@
 
 use std::sync::Arc;
 
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
-use isobar_core::real::Real;
-use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil};
+use isobar_core::prelude::{Coefficients, Diffusion, Real, Result, Shape, Side, Stencil};
 
-use crate::compile::Source;
 use crate::cuda::{array_source, vector_source};
 use crate::galerkin::setup::Number;
 use crate::tensor_product::tile::{Sources, Tile};
 use crate::tensor_product::{expand, modes, planes, single};
-use crate::{aggregate, diffusion, direct, galerkin, nccl, peers, problem, stored_matrix};
+use crate::{Source, aggregate, diffusion, direct, galerkin, nccl, peers, problem, stored_matrix};
 
 /// Returns the sources that every GPU needs, whatever the solver.
 pub fn sources() -> [Source; 5] {

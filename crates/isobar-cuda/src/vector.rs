@@ -3,12 +3,9 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::real::{Precision, Real};
+use isobar_core::prelude::{Error, Layout, Precision, Real, Result, Shape};
 
-use crate::driver::{Context, Pointer};
-use crate::memory::Buffer;
+use crate::{Buffer, Context, Pointer};
 
 /// Number of zeros before the first element and after the last, halo rows included: positions beside the outermost columns may be
 /// read.

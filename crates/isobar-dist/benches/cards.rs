@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use isobar_core::conformance::prelude::*;
 use isobar_core::layout::Colour;
+use isobar_core::prelude::*;
 use isobar_cuda::{Cuda, devices};
 use isobar_dist::part::{Link, PartBackend};
 use isobar_dist::{Communicator, join_rows, threads};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use isobar_core::backend::Meanwhile;
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::threads::Threads;
 use isobar_dist::{Communicator, Message, join_rows, threads};

@@ -1,8 +1,6 @@
 //! Parts that have some columns of a row alone, in host memory: their edges, and their places in the whole grid.
 
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::real::Real;
+use isobar_core::prelude::{Colour, Layout, Real, Result};
 
 use crate::edge::{Edge, edges_in_y};
 

@@ -1,12 +1,8 @@
 //! The facts by which ranks choose the solver of diffusion.
 
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
-use isobar_core::options::SolverOptions;
-use isobar_core::policy::Choice;
 use isobar_core::policy::ranks::{Division, of_diffusion};
+use isobar_core::prelude::{Choice, Diffusion, Result, Shape, SolverOptions, Stencil};
 use isobar_core::stencil::point_levels::{step_above_lines, steps};
-use isobar_core::stencil::{Diffusion, Stencil};
 
 use crate::part::PartBackend;
 use crate::patches::Patches;

@@ -1,7 +1,6 @@
 //! The edges of a subdomain, over which it exchanges rows with its neighbours.
 
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::real::Real;
+use isobar_core::prelude::{Colour, Layout, Real};
 
 /// The cells of one colour in the row or column at one edge of a subdomain, and in the halo beyond it.
 #[derive(Debug)]

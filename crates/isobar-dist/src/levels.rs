@@ -4,13 +4,11 @@
 //! enough. From there on every rank has the whole grid, and all do the same work on it: right-hand sides are gathered on the
 //! way down, and nothing needs to be sent on the way up.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape, Slab};
-use isobar_core::operator::{Coarser, LineSmoother, Sweep, Transfer};
-use isobar_core::real::{Real, bytes_of, bytes_of_mut};
+use isobar_core::operator::Coarser;
+use isobar_core::prelude::{Layout, LineSmoother, Real, Result, Shape, Slab, Sum, Sweep, Transfer, lock};
+use isobar_core::real::{bytes_of, bytes_of_mut};
 
 use crate::part::{Link, PartBackend};
 use crate::patches::{Patches, too_thin};
@@ -97,9 +95,6 @@ impl<B: PartBackend, T: Real> Gathered<B, T> {
 }
 
 /// [`LevelBackend::coarser`](isobar_core::operator::LevelBackend::coarser) of a device that may be one of several ranks.
-///
-/// # Errors
-/// As there.
 pub fn coarser<B: PartBackend>(backend: &B, fine: Shape, coarse: Shape, is_small: bool) -> Result<Coarser<B>> {
     let Some(ranks) = backend.ranks() else { return Ok(Coarser { own: backend.clone(), alone: None }) };
     let patches = ranks.patches(fine)?;
@@ -109,9 +104,6 @@ pub fn coarser<B: PartBackend>(backend: &B, fine: Shape, coarse: Shape, is_small
 }
 
 /// [`LevelBackend::gathering`](isobar_core::operator::LevelBackend::gathering) of such a device.
-///
-/// # Errors
-/// As there.
 pub fn gathering<B: PartBackend, T: Real>(
     backend: &B,
     to_own: Arc<dyn Transfer<B, T>>,
@@ -126,7 +118,7 @@ pub fn gathering<B: PartBackend, T: Real>(
 impl<B: PartBackend, T: Real> Gathering<B, T> {
     fn gathered(&self) -> MutexGuard<'_, Gathered<B, T>> {
         // Written as a whole before it is read.
-        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.gathered)
     }
 
     /// Runs a step that restricts to a vector of the subdomain.
@@ -187,7 +179,7 @@ impl<B: PartBackend, T: Real> Transfer<B, T> for Gathering<B, T> {
         &self,
         coarse_u: &mut B::Vector<T>,
         sweep: Sweep<'_, B::Vector<T>>,
-        norm: Option<(Scalar, &mut B::Scalars)>,
+        norm: Option<Sum<'_, B>>,
     ) -> Result<()> {
         self.prolong_from(coarse_u, |coarse_u| self.part.prolong_smooth(coarse_u, sweep, norm))
     }

@@ -4,17 +4,15 @@
 //! modes, on the whole grid and without any exchange. In between, all ranks send each other the projections of their rows, and the
 //! solutions of their modes.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape, Slab};
-use isobar_core::operator::{Expansion, Guess, LineSmoother, ModalTransfer, OwnModes};
-use isobar_core::options::SolverOptions;
-use isobar_core::policy::Choice;
+use isobar_core::operator::OwnModes;
 use isobar_core::policy::ranks::of_tensor_product;
-use isobar_core::real::{Real, bytes_of, bytes_of_mut};
-use isobar_core::stencil::{Stencil, TensorProduct, VerticalModes};
+use isobar_core::prelude::{
+    Choice, Expansion, Guess, Layout, LineSmoother, ModalTransfer, Real, Result, Shape, Slab, SolverOptions, Stencil,
+    Sum, TensorProduct, VerticalModes, lock,
+};
+use isobar_core::real::{bytes_of, bytes_of_mut};
 
 use crate::communicator::Message;
 use crate::part::{Division, Link, PartBackend, Redivision};
@@ -160,7 +158,7 @@ fn exchange<C: Real>(ranks: &Ranks, from: &[C], sent: &[Range], to: &mut [C], re
 impl<B: PartBackend, T: Real, C: Real> Redividing<B, T, C> {
     fn divided(&self) -> MutexGuard<'_, Divided<B, C>> {
         // Written as a whole before it is read.
-        self.divided.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.divided)
     }
 
     /// Runs a step that projects rows.
@@ -200,10 +198,9 @@ impl<B: PartBackend, T: Real, C: Real> ModalTransfer<B, T, C> for Redividing<B, 
         f: &B::Vector<T>,
         g: &mut B::Vector<C>,
         u: &mut B::Vector<T>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        norm: Sum<'_, B>,
     ) -> Result<()> {
-        self.project_by(g, |g| self.part.project_rhs(f, g, u, norm, scalars))
+        self.project_by(g, |g| self.part.project_rhs(f, g, u, norm))
     }
 
     fn expand(&self, x: &B::Vector<C>, guess: Guess, u: &mut B::Vector<T>) -> Result<()> {
@@ -216,10 +213,9 @@ impl<B: PartBackend, T: Real, C: Real> ModalTransfer<B, T, C> for Redividing<B, 
         u: &mut B::Vector<T>,
         g: &mut B::Vector<C>,
         scratch: &mut B::Vector<T>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        norm: Sum<'_, B>,
     ) -> Result<()> {
-        self.project_by(g, |g| self.part.project_residual(f, u, g, scratch, norm, scalars))
+        self.project_by(g, |g| self.part.project_residual(f, u, g, scratch, norm))
     }
 
     fn expand_smooth_project(
@@ -228,13 +224,12 @@ impl<B: PartBackend, T: Real, C: Real> ModalTransfer<B, T, C> for Redividing<B, 
         f: &B::Vector<T>,
         vectors: [&mut B::Vector<T>; 2],
         g: &mut B::Vector<C>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        norm: Sum<'_, B>,
     ) -> Result<()> {
         let mut divided = self.divided();
         divided.take(&self.backend, expansion.x)?;
         let Divided { g: own, x, .. } = &mut *divided;
-        self.part.expand_smooth_project(&Expansion { x, ..*expansion }, f, vectors, own, norm, scalars)?;
+        self.part.expand_smooth_project(&Expansion { x, ..*expansion }, f, vectors, own, norm)?;
         divided.collect(&self.backend, g)
     }
 
@@ -243,12 +238,9 @@ impl<B: PartBackend, T: Real, C: Real> ModalTransfer<B, T, C> for Redividing<B, 
         expansion: &Expansion<'_, B::Vector<C>>,
         f: &B::Vector<T>,
         vectors: [&mut B::Vector<T>; 2],
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        norm: Sum<'_, B>,
     ) -> Result<()> {
-        self.expand_by(expansion.x, |x| {
-            self.part.expand_smooth_norm(&Expansion { x, ..*expansion }, f, vectors, norm, scalars)
-        })
+        self.expand_by(expansion.x, |x| self.part.expand_smooth_norm(&Expansion { x, ..*expansion }, f, vectors, norm))
     }
 
     fn needs_scratch(&self) -> bool {
@@ -263,9 +255,6 @@ pub fn choice<B: PartBackend>(backend: &B, stencil: &TensorProduct, options: &So
 }
 
 /// [`LevelBackend::own_modes`](isobar_core::operator::LevelBackend::own_modes) of a device that may be one of several ranks.
-///
-/// # Errors
-/// As there.
 pub fn own_modes<B: PartBackend, T: Real, C: Real>(
     backend: &B,
     grid: Shape,

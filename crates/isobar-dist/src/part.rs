@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Meanwhile, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Slab, needs_whole_rows};
-use isobar_core::real::{Real, bytes_of, bytes_of_mut};
+use isobar_core::layout::needs_whole_rows;
+use isobar_core::prelude::{Backend, Colour, Layout, Meanwhile, Real, Result, Scalar, Slab};
+use isobar_core::real::{bytes_of, bytes_of_mut};
 
 use crate::columns;
 use crate::edge::edges_in_y;
@@ -68,21 +67,12 @@ pub trait PartBackend: Backend {
 
     /// Copies rows of the larger grid, which this vector holds, to the host: half plane by half plane with their padding, the
     /// larger grid's red columns of a row before its black ones.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn read_rows<T: Real>(&self, x: &Self::Vector<T>, rows: Slab, to: &mut [T]) -> Result<()>;
 
     /// Copies them back, to a vector that has room for them, halo rows included.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn write_rows<T: Real>(&self, from: &[T], rows: Slab, x: &mut Self::Vector<T>) -> Result<()>;
 
     /// Copies rows of the larger grid from one vector to another, both of which have room for them.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn copy_rows<T: Real>(&self, from: &Self::Vector<T>, rows: Slab, to: &mut Self::Vector<T>) -> Result<()>;
 
     /// Copies what [`PartBackend::read_rows`] has read of all rows of a part, whose vectors have a layout `of`, to a vector of the whole
@@ -104,9 +94,6 @@ pub trait PartBackend: Backend {
 }
 
 /// [`Backend::fill_while`] of a device that may be one of several ranks, for a vector with this layout.
-///
-/// # Errors
-/// The errors of the device or the transport.
 pub fn fill<B: PartBackend, T: Real>(
     backend: &B,
     of: &Layout,
@@ -133,9 +120,6 @@ pub fn fill<B: PartBackend, T: Real>(
 }
 
 /// [`Backend::sum`] of a device that may be one of several ranks.
-///
-/// # Errors
-/// The errors of the device or the transport.
 pub fn sum<B: PartBackend>(backend: &B, of: &Layout, sums: &[Scalar], scalars: &mut B::Scalars) -> Result<()> {
     let Some(ranks) = backend.ranks().filter(|_| of.is_part()) else { return Ok(()) };
     if let Some(link) = backend.link() {
@@ -190,21 +174,12 @@ impl<V> Redivision<'_, V> {
 /// How devices reach each other by themselves. All ranks make the same calls in the same order.
 pub trait Link<B: PartBackend>: Send + Sync + 'static {
     /// Fills the halo of a vector, for the given colours of the larger grid, with what the neighbours hold there.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn fill<T: Real>(&self, backend: &B, x: &mut B::Vector<T>, colours: &[Colour]) -> Result<()>;
 
     /// Scalars = their sums over all ranks, added in the order of ranks.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn sum(&self, backend: &B, sums: &[Scalar], scalars: &mut B::Scalars) -> Result<()>;
 
     /// whole = the parts of all ranks, of which rank r has rows `starts[r]` to `starts[r + 1]`.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn gather<T: Real>(
         &self,
         backend: &B,
@@ -214,9 +189,6 @@ pub trait Link<B: PartBackend>: Send + Sync + 'static {
     ) -> Result<()>;
 
     /// Redistributes a grid between a division into rows and one into layers.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn redivide<T: Real>(&self, backend: &B, division: &Division, change: Redivision<'_, B::Vector<T>>) -> Result<()>;
 }
 

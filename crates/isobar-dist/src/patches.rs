@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use isobar_core::backend::Shares;
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Patch, Shape};
+use isobar_core::prelude::{Error, Patch, Result, Shape, Shares};
 use isobar_core::real::{bytes_of, bytes_of_mut};
 
 use crate::communicator::{COLLECTIVE, Communicator, Message};

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Meanwhile, Shares};
-use isobar_core::error::Result;
-use isobar_core::layout::{Patch, Shape, needs_whole_rows};
+use isobar_core::layout::needs_whole_rows;
+use isobar_core::prelude::{Meanwhile, Patch, Result, Shape, Shares};
 
 use crate::communicator::{Communicator, Message};
 use crate::edge::{Edge, Handed};

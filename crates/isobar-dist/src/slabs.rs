@@ -1,7 +1,6 @@
 //! Which rank has which rows.
 
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Shape, Slab};
+use isobar_core::prelude::{Error, Result, Shape, Slab};
 
 /// The largest slab has at most so many times as many rows as it would have evenly.
 const UNEVENNESS: f64 = 1.2;

@@ -4,8 +4,7 @@ use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use isobar_core::backend::Meanwhile;
-use isobar_core::error::{Error, Result};
+use isobar_core::prelude::{Error, Meanwhile, Result};
 use isobar_core::team::lock;
 
 use crate::communicator::{Communicator, Message};

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::{Message, join_rows, mpi, together};
 use libtest_mimic::{Arguments, Failed, Trial};

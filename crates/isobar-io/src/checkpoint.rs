@@ -11,9 +11,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::atomic;
-use crate::error::{Error, Result};
 use crate::npy::write_f64;
+use crate::{Error, Result, atomic};
 
 const MAGIC: &[u8; 8] = b"ISOBARCK";
 const VERSION: u32 = 2;

@@ -8,8 +8,7 @@ use std::path::Path;
 use tiff::ColorType;
 use tiff::decoder::{Decoder, DecodingResult, Limits};
 
-use crate::error::{Error, Result};
-use crate::npy;
+use crate::{Error, Result, npy};
 
 /// An image with its numbers as stored in the file.
 #[derive(Clone, Debug, PartialEq)]

@@ -58,3 +58,5 @@ pub use output::{check_mesh, check_writable, write};
 pub use series::Series;
 pub use zarr::faces::{check_fluxes, write_fluxes};
 pub use zarr::shared::SharedStore;
+
+pub(crate) use temporary::TemporaryFolder;

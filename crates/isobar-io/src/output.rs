@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use crate::error::{Error, Result};
-use crate::field::{Field, Format, Mesh};
-use crate::{atomic, npy, vtk, zarr};
+use crate::{Error, Field, Format, Mesh, Result, atomic, npy, vtk, zarr};
 
 /// Checks before a computation that `path` can be written after it: the folder exists and is writable, and no folder has the
 /// name of the file (a zarr store written by isobar will be replaced). Leaves nothing behind.

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
-use crate::field::{Field, Format, Mesh};
 use crate::output::check_mesh;
 use crate::zarr::series::Frames;
-use crate::{atomic, vtk};
+use crate::{Error, Field, Format, Mesh, Result, atomic, vtk};
 
 /// Frames of a field, written one after another. They go into one `.zarr` store with a time axis, which is put in place
 /// when it is complete; or, for `NAME.vti`, into `NAME_0000.vti`, `NAME_0001.vti`, … with a `NAME.pvd` that lists

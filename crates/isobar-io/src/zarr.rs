@@ -17,10 +17,8 @@ use serde_json::{Map, Value};
 
 use self::ours::COORDINATES;
 use self::store::{Array, Dimension, Store};
-use crate::atomic;
-use crate::error::{Error, Result};
-use crate::field::{Field, Mesh, Units};
-use crate::temporary::{self, TemporaryFolder};
+use crate::temporary;
+use crate::{Error, Field, Mesh, Result, TemporaryFolder, Units, atomic};
 
 /// Largest size of a chunk, so that a reader can load a few layers alone. B
 const CHUNK_BYTES: usize = 16 << 20;

@@ -1,8 +1,6 @@
 //! Arguments that can be passed as arrays.
 
-use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray, Source, Target};
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
+use isobar_core::prelude::{ArrayView, ArrayViewMut, DeviceArray, Result, Shape, Source, Target};
 
 /// An array to read: a slice or a vector in C order of shape (nz, ny, nx), an [`ArrayView`] with any strides, or a
 /// [`DeviceArray`]; of f32 or f64.

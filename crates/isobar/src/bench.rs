@@ -1,8 +1,7 @@
 //! Times of a solver's set-up and steps.
 
 pub use isobar_core::bench::{Setup, Timed};
-use isobar_core::error::Result;
-use isobar_core::options::SolverOptions;
+use isobar_core::prelude::{Result, SolverOptions};
 
 use crate::device::Device;
 use crate::matrix::Matrix;

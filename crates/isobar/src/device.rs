@@ -4,11 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use isobar_core::array::DeviceArray;
-use isobar_core::backend::{Backend, copy_bandwidth};
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::Shape;
-use isobar_core::problem::DiffusionProblem;
+use isobar_core::backend::copy_bandwidth;
+use isobar_core::prelude::{Backend, DeviceArray, DiffusionProblem, Error, Result, Shape};
 use isobar_cpu::Cpu;
 use isobar_cuda::Cuda;
 use isobar_cuda::problem::DeviceProblem;

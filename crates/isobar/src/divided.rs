@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::Shape;
-use isobar_core::options::SolverOptions;
+use isobar_core::prelude::{Coefficients, Diffusion, Error, Result, Shape, SolverOptions, Stencil, TensorProduct};
 use isobar_core::real::bytes_of_mut;
 use isobar_core::stencil::halving::halvings;
-use isobar_core::stencil::{Coefficients, Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
+use isobar_core::stencil::{OwnOperator, StoredMatrix};
 use isobar_cuda::Cuda;
 use isobar_dist::communicator::agree;
 use isobar_dist::{Communicator, join};

@@ -3,18 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use isobar_core::array::Target;
-use isobar_core::backend::AggregateMap;
 use isobar_core::build::Balance;
-use isobar_core::error::Result;
-use isobar_core::execute::{Execute, Host, for_each_row, prefer_large_pages};
-use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
-use isobar_core::options::SolverOptions;
-use isobar_core::outcome::Outcome;
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Phases, Spacing};
-use isobar_core::solver::Observer;
-use isobar_core::stencil::{Axis, Diffusion, Stencil};
+use isobar_core::execute::{for_each_row, prefer_large_pages};
+use isobar_core::prelude::{
+    AggregateMap, Axis, Boundary, Coefficient, Diffusion, DiffusionProblem, Execute, Guess, Host, Observer, Outcome,
+    Result, Shape, SolverOptions, Spacing, Stencil, Target,
+};
+use isobar_core::problem::Phases;
 use isobar_cuda::Cuda;
 use isobar_cuda::problem::{DeviceField, DeviceProblem};
 

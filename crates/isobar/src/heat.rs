@@ -3,14 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use isobar_core::array::Source;
 use isobar_core::build::Description;
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
-use isobar_core::options::SolverOptions;
-use isobar_core::problem::Heat;
-use isobar_core::solver::{Observer, ignore};
-use isobar_core::stepping::{Evolve, HeatOptions, Moment, Step, Tried};
+use isobar_core::prelude::{Evolve, Heat, HeatOptions, Observer, Result, Shape, SolverOptions, Source, ignore};
+use isobar_core::stepping::{Moment, Step, Tried};
 use isobar_dist::{Ranks, together};
 
 use crate::arrays::{Input, Output};

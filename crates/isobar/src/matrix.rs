@@ -1,13 +1,10 @@
 //! Matrices that a solver can be made for.
 
 use isobar_core::bench::{Setup, Timed};
-use isobar_core::build::{MatrixSize, Solve};
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::Shape;
-use isobar_core::options::SolverOptions;
-use isobar_core::policy::Choice;
+use isobar_core::build::MatrixSize;
 use isobar_core::precond::OwnPreconditioner;
-use isobar_core::stencil::{Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
+use isobar_core::prelude::{Choice, Diffusion, Error, Result, Shape, Solve, SolverOptions, Stencil, TensorProduct};
+use isobar_core::stencil::{OwnOperator, StoredMatrix};
 
 use crate::device::Device;
 use crate::divided::one_rank_only;

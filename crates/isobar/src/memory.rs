@@ -2,10 +2,7 @@
 
 pub use isobar_core::build::Memory;
 use isobar_core::build::memory::{MatrixKind, MatrixSize, Overhead, predict, shared_setup};
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
-use isobar_core::options::SolverOptions;
-use isobar_core::policy::Choice;
+use isobar_core::prelude::{Choice, Result, Shape, SolverOptions};
 use isobar_dist::Patches;
 
 use crate::device::Device;

@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use isobar_core::array::{Source, Target};
-use isobar_core::build::{Balance, Description, Solve};
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Patch, Shape};
-use isobar_core::operator::Guess;
-use isobar_core::options::{Compatibility, SolverOptions};
-use isobar_core::outcome::Outcome;
-use isobar_core::solver::Observer;
+use isobar_core::build::{Balance, Description};
+use isobar_core::options::Compatibility;
+use isobar_core::prelude::{
+    Error, Guess, Observer, Outcome, Patch, Result, Shape, Solve, SolverOptions, Source, Target,
+};
 use isobar_dist::{Communicator, Ranks, together};
 
 use crate::divided::{OnRanks, one_rank_only, require_same, require_same_system};

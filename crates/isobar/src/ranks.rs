@@ -3,8 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Patch, Shape};
+use isobar_core::prelude::{Error, Patch, Result, Shape};
 use isobar_dist::communicator::agree;
 use isobar_dist::{Communicator, Patches, Tell, join, together};
 

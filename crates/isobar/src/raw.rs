@@ -2,13 +2,10 @@
 
 use std::ops::Range;
 
-use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray, Source, Target};
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
-use isobar_core::outcome::Outcome;
-use isobar_core::real::{Precision, Real};
-use isobar_core::solver::Observer;
+use isobar_core::prelude::{
+    ArrayView, ArrayViewMut, DeviceArray, Error, Guess, Observer, Outcome, Precision, Real, Result, Shape, Source,
+    Target,
+};
 use isobar_cuda::Cuda;
 
 use crate::arrays::{Input, Output};

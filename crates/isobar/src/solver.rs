@@ -3,14 +3,11 @@
 use std::fmt;
 
 use isobar_core::build::{Arrays, Balance, Description, of_system, solve_many};
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
-use isobar_core::options::{Compatibility, Method, Preconditioner, SolverOptions};
-use isobar_core::outcome::Outcome;
+use isobar_core::options::Compatibility;
 use isobar_core::precond::OwnPreconditioner;
-use isobar_core::real::Precision;
-use isobar_core::solver::{Observer, ignore};
+use isobar_core::prelude::{
+    Error, Guess, Method, Observer, Outcome, Precision, Preconditioner, Result, Shape, SolverOptions, ignore,
+};
 
 use crate::arrays::{Input, Output};
 use crate::device::Device;

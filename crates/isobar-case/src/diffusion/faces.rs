@@ -8,11 +8,9 @@ use isobar::stencil::Axis;
 use isobar_io::npy;
 use serde::Deserialize;
 
-use crate::document::Document;
-use crate::error::{Error, Result};
-use crate::memory;
 use crate::text::plural;
 use crate::values::read_cells;
+use crate::{Document, Error, Result, memory};
 
 /// `[faces]`, used instead of `[diffusion]`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

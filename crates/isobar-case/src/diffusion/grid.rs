@@ -6,9 +6,8 @@ use isobar::internals::forms::Forms;
 use isobar::problem::Spacing;
 use serde::{Deserialize, Deserializer};
 
-use crate::document::Document;
-use crate::error::Result;
-use crate::text::{Number, plural};
+use crate::text::plural;
+use crate::{Document, Number, Result};
 
 /// `[grid]` of a box.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -17,10 +17,8 @@ use isobar::internals::layout::Layout;
 use isobar::problem::{Source, Spacing, Well};
 use serde::Deserialize;
 
-use crate::document::Document;
-use crate::error::Result;
-use crate::rhs::{RhsKind, RhsSection};
-use crate::values::Values;
+use crate::rhs::RhsSection;
+use crate::{Document, Result, RhsKind, Values};
 pub use faces::FacesSection;
 pub(crate) use grid::GridSection;
 pub use points::{SourceSection, WellSection};

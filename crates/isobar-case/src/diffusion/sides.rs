@@ -8,10 +8,7 @@ use isobar::problem::{Boundary, DiffusionProblem, SideFields};
 use isobar_io::npy;
 use serde::{Deserialize, Deserializer};
 
-use crate::document::Document;
-use crate::error::{Error, Result};
-use crate::text::Number;
-use crate::values::Values;
+use crate::{Document, Error, Number, Result, Values};
 
 /// The sides by direction, the lower one first.
 const NAMES: [[&str; 2]; 3] = [["west", "east"], ["south", "north"], ["bottom", "top"]];

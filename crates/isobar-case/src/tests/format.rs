@@ -6,9 +6,7 @@ use isobar::problem::{Boundary, Coefficient, DiffusionProblem, Spacing, Weightin
 use isobar::{Precision, Shape};
 
 use super::*;
-use crate::diffusion;
-use crate::rhs::RhsKind;
-use crate::{FirstGuess, Matrix};
+use crate::{FirstGuess, Matrix, RhsKind, diffusion};
 
 #[test]
 fn every_key_of_the_format_is_read() {

@@ -7,9 +7,8 @@ mod threads;
 
 use std::path::Path;
 
-use crate::diffusion::DiffusionCase;
 use crate::helmholtz::HelmholtzCase;
-use crate::{Case, Override, Problem, Result};
+use crate::{Case, DiffusionCase, Override, Problem, Result};
 
 /// The example of the format's description.
 const FULL: &str = r#"

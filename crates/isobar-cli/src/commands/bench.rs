@@ -3,11 +3,8 @@
 use isobar::{Setup, Timed};
 
 use crate::args::BenchArgs;
-use crate::console::Console;
-use crate::failure::Result;
-use crate::summary::{Time, entry};
-use crate::table::Table;
-use crate::{device, files};
+use crate::summary::entry;
+use crate::{Console, Result, Table, Time, device, files};
 use isobar_case::report::{KernelReport, Report};
 
 /// Explains the column GB/s.

@@ -4,9 +4,8 @@ use std::io::{self, ErrorKind, Write};
 
 use clap::CommandFactory;
 
-use crate::SUCCESS;
 use crate::args::{Cli, CompletionsArgs, ManArgs};
-use crate::failure::{Failure, Result};
+use crate::{Failure, Result, SUCCESS};
 
 /// Prints a script for shell completion.
 ///

@@ -6,11 +6,9 @@ use isobar_case::devices::{self, Found};
 use isobar_case::memory;
 use isobar_case::text::plural;
 
-use crate::SUCCESS;
 use crate::args::DevicesArgs;
-use crate::console::{Console, Stream};
-use crate::failure::{Result, in_flags};
-use crate::table::Table;
+use crate::failure::in_flags;
+use crate::{Console, Result, SUCCESS, Stream, Table};
 
 /// Lists the devices and what else there is.
 ///

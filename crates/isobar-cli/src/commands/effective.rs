@@ -14,13 +14,10 @@ use isobar_io::{Field, Mesh};
 use serde::Serialize;
 
 use crate::args::EffectiveArgs;
-use crate::console::Console;
-use crate::failure::{Failure, Result};
 use crate::plot::{self, PlotInput};
 use crate::progress::Progress;
-use crate::summary::{Time, entry};
-use crate::table::Table;
-use crate::{INTERRUPTED, NOT_CONVERGED, SUCCESS, device, files, interrupt};
+use crate::summary::entry;
+use crate::{Console, Failure, INTERRUPTED, NOT_CONVERGED, Result, SUCCESS, Table, Time, device, files, interrupt};
 
 /// Computes effective conductivities of an image and writes the requested files.
 ///

@@ -9,9 +9,7 @@ use isobar::stencil::matrix_market;
 use isobar_case::{Footprint, memory};
 
 use crate::args::ExportArgs;
-use crate::console::Console;
-use crate::failure::Result;
-use crate::{SUCCESS, files};
+use crate::{Console, Result, SUCCESS, files};
 
 /// Writes a case's matrix and right-hand side for other packages.
 ///

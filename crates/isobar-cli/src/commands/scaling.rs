@@ -6,11 +6,8 @@ use isobar_case::{Case, Problem};
 use serde::Serialize;
 
 use crate::args::{BenchArgs, Scaling};
-use crate::console::Console;
-use crate::failure::{Failure, Result};
-use crate::summary::{Time, entry};
-use crate::table::Table;
-use crate::{SUCCESS, files, interrupt};
+use crate::summary::entry;
+use crate::{Console, Failure, Result, SUCCESS, Table, Time, files, interrupt};
 
 /// Number of solves whose median is taken, after a first one for warming up.
 const SOLVES: usize = 5;

@@ -8,15 +8,11 @@ use isobar::Ranks;
 use isobar_case::{Case, Problem, memory};
 use isobar_io::{Field, Format};
 
-use crate::SUCCESS;
-use crate::args::{Parts, SolveArgs};
-use crate::console::{Console, Stream};
-use crate::device;
-use crate::failure::{Failure, Result};
-use crate::files;
+use crate::args::Parts;
 use crate::plot::{self, PlotInput};
 use crate::ranks::AbortOnPanic;
 use crate::run::{Run, Together};
+use crate::{Console, Failure, Result, SUCCESS, SolveArgs, Stream, device, files};
 
 /// Solves a case and writes the requested files.
 ///
@@ -37,14 +33,7 @@ fn on_ranks(args: &SolveArgs, ranks: &Ranks) -> Result<u8> {
     let here = ranks.number_here()?;
     let set_up = || {
         let case = args.case.load()?;
-        let stream = match &case.problem {
-            _ if !is_first => Stream::Error,
-            Problem::Heat(heat) => super::heat::check_files(args, &case, heat)?,
-            _ => {
-                require_steps(args, &case)?;
-                check_files(args, &case)?
-            }
-        };
+        let stream = if is_first { files::check_solve(args, &case)? } else { Stream::Error };
         if case.output.flux.is_some() {
             return Err(Failure::new(
                 "output.flux: not supported on several ranks; run without mpirun, or remove this key",
@@ -101,8 +90,7 @@ fn on_one(args: &SolveArgs) -> Result<u8> {
     if let Problem::Heat(heat) = &case.problem {
         return super::heat::run(args, &case, heat);
     }
-    require_steps(args, &case)?;
-    let stream = check_files(args, &case)?;
+    let stream = files::check_solve(args, &case)?;
     let device = device::open(&args.device)?;
     let mut console = Console::new(stream, args.quiet);
     let run = crate::run::solve(&case, &device, None, &mut console)?;
@@ -110,30 +98,6 @@ fn on_one(args: &SolveArgs) -> Result<u8> {
     console.finish()?;
     written?;
     Ok(super::status(&run))
-}
-
-/// Fails if `--restart` is given for a problem without time steps.
-fn require_steps(args: &SolveArgs, case: &Case) -> Result<()> {
-    if args.restart.is_none() {
-        return Ok(());
-    }
-    Err(Failure::new(format!(
-        "--restart: only a heat equation can be continued, and this problem's kind is \"{}\"; remove --restart",
-        case.problem.kind()
-    )))
-}
-
-/// Checks the output files. Returns the stream of the summary.
-fn check_files(args: &SolveArgs, case: &Case) -> Result<Stream> {
-    files::check_endings(args, case)?;
-    let targets = [
-        ("--report", args.report.as_deref()),
-        ("--output", args.output.as_deref()),
-        ("--plot", args.plot.as_deref()),
-        ("output.flux", case.output.flux.as_deref()),
-    ];
-    files::check(&targets, &case.inputs())?;
-    Ok(files::summary_stream(&targets))
 }
 
 /// Writes all output files, even if one fails. The report is first because it is

@@ -5,8 +5,7 @@ use isobar::problem::Heat;
 use isobar::{Device, HeatOptions, TimeStepper, Tried};
 use isobar_case::text::plural;
 
-use crate::failure::Result;
-use crate::summary::Time;
+use crate::{Result, Time};
 
 /// Takes the first step without a preconditioner and returns its iterations if they are few; see [`SolverOptions::for_plain_step`].
 ///

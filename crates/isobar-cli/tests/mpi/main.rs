@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use isobar_io::{Field, Mesh};
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Arguments;
 use tempfile::tempdir;
 
-use crate::support::{Turns, assert_near, by_one_process, case, check_as_one, file, launcher, mpiexec, text, written};
-
-const TINY: [&str; 6] = ["--set", "grid.nx=24", "--set", "grid.ny=28", "--set", "grid.nz=8"];
+use crate::support::{
+    Trial, Turns, assert_near, by_one_process, case, check_trials, file, launcher, mpiexec, text, written,
+};
 
 /// A case of 24 × 28 × 8 cells with these lines, which follow those of its grid.
 macro_rules! cells {
@@ -81,13 +81,13 @@ fn main() {
     if found.is_empty() {
         let is_required = std::env::var_os("ISOBAR_REQUIRE_MPI").is_some();
         let none = || Err("no mpiexec in any folder of ISOBAR_MPI_PATHS".into());
-        all.push(Trial::test("mpi", none).with_ignored_flag(!is_required));
+        all.push(libtest_mimic::Trial::test("mpi", none).with_ignored_flag(!is_required));
     }
     let of = found.len();
     for (n, folder) in found.into_iter().enumerate() {
         let mut compared = |name: &str, run: fn(&Path, Turns)| {
             let folder = folder.clone();
-            all.push(Trial::test(format!("mpi_{n}::{name}"), move || {
+            all.push(libtest_mimic::Trial::test(format!("mpi_{n}::{name}"), move || {
                 run(&folder, Turns { n, of });
                 Ok(())
             }));
@@ -97,7 +97,7 @@ fn main() {
         compared("rings_are_those_of_one_process", rings::rings_are_those_of_one_process);
         let mut trial = |name: &str, run: fn(&Path)| {
             let folder = folder.clone();
-            all.push(Trial::test(format!("mpi_{n}::{name}"), move || {
+            all.push(libtest_mimic::Trial::test(format!("mpi_{n}::{name}"), move || {
                 run(&folder);
                 Ok(())
             }));
@@ -121,7 +121,6 @@ fn solves_are_those_of_one_process(mpi: &Path, turns: Turns) {
     let rock = file(&files, "rock.toml", ROCK);
     let bubbles = file(&files, "bubbles.toml", BUBBLES);
     let smooth = file(&files, "smooth.toml", SMOOTH);
-    let [report, output] = ["report.json", "u.npy"].map(|name| files.path().join(name).display().to_string());
     let cg = ["--set", "solver.method=cg", "--set", "solver.preconditioner.kind=line"];
     let cycles = ["--set", "solver.method=multigrid"];
     let modes = ["--set", "solver.method=modes"];
@@ -133,8 +132,8 @@ fn solves_are_those_of_one_process(mpi: &Path, turns: Turns) {
     isobar_io::npy::write(fs::File::create(&b).unwrap(), &[8, 28, 24], &values).unwrap();
     let rhs = format!("problem.rhs.path={}", b.display());
     let from_file = ["--set", "problem.rhs.kind=file", "--set", &rhs];
-    let trials = [
-        (&panel, &cycles[..]),
+    let trials: [(&str, &[&str]); 11] = [
+        (&panel, &cycles),
         (&panel, &modes),
         (&panel, &cg),
         (&panel, &mixed),
@@ -146,16 +145,7 @@ fn solves_are_those_of_one_process(mpi: &Path, turns: Turns) {
         (&rock, &deflated),
         (&rock, &from_file),
     ];
-    for (trial, (case, method)) in trials.into_iter().enumerate() {
-        let solve = ["isobar", "solve", case, "--device", "cpu", "--report", &report, "--output", &output];
-        let args: Vec<&str> = solve.iter().chain(&TINY).chain(method).copied().collect();
-        let (alone, u) = by_one_process(files.path(), &args);
-        for (count, ranks) in [1, 2, 3, 6].into_iter().enumerate() {
-            if turns.includes(trial + count) {
-                check_as_one(mpi, files.path(), ranks, &args, (&alone, &u));
-            }
-        }
-    }
+    check_trials(mpi, turns, files.path(), &trials.map(|(case, more)| (case, more, &[1, 2, 3, 6][..], None)));
 }
 
 /// Divides x too, by `--parts` or because there are too few rows.
@@ -172,22 +162,15 @@ fn columns_are_divided(mpi: &Path, turns: Turns) {
     let bicgstab = ["--set", "solver.method=bicgstab", "--set", "solver.preconditioner.kind=jacobi"];
     let cycles = ["--set", "solver.method=multigrid"];
     let low = ["--set", "solver.method=multigrid", "--set", "grid.ny=3"];
-    let trials: [(&str, &[&str], usize, Option<&str>); 6] = [
-        (&panel, &cycles, 4, Some("2x2")),
-        (&panel, &cg, 3, Some("3x1")),
-        (&panel, &low, 4, None),
-        (&rock, &cg, 6, Some("2x3")),
-        (&rock, &bicgstab, 2, Some("2x1")),
-        (&smooth, &[], 6, Some("3x2")),
+    let trials: [Trial<'_>; 6] = [
+        (&panel, &cycles, &[4], Some("2x2")),
+        (&panel, &cg, &[3], Some("3x1")),
+        (&panel, &low, &[4], None),
+        (&rock, &cg, &[6], Some("2x3")),
+        (&rock, &bicgstab, &[2], Some("2x1")),
+        (&smooth, &[], &[6], Some("3x2")),
     ];
-    for (_, (case, method, ranks, parts)) in trials.into_iter().enumerate().filter(|&(trial, _)| turns.includes(trial))
-    {
-        let solve = ["isobar", "solve", case, "--device", "cpu", "--report", &report, "--output", &output];
-        let mut args: Vec<&str> = solve.iter().chain(&TINY).chain(method).copied().collect();
-        let (alone, u) = by_one_process(files.path(), &args);
-        args.extend(parts.iter().flat_map(|&parts| ["--parts", parts]));
-        check_as_one(mpi, files.path(), ranks, &args, (&alone, &u));
-    }
+    check_trials(mpi, turns, files.path(), &trials);
     // A checkpoint does not depend on the division.
     let heat = file(&files, "heat.toml", &HEAT.replace("output_every = 4", "output_every = 0"));
     let checkpoint = files.path().join("run.ckpt").display().to_string();
@@ -311,7 +294,7 @@ fn one_rank_says_how_it_went(mpi: &Path) {
     let panel = case("panel.toml");
     let args = |more: &[&'static str]| -> Vec<String> {
         let all = ["-n", "3", "isobar", "solve", &panel, "--threads", "1"];
-        all.iter().chain(&TINY).chain(more).map(|&arg| arg.to_owned()).collect()
+        all.iter().chain(&support::TINY).chain(more).map(|&arg| arg.to_owned()).collect()
     };
     let run = |more: &[&'static str]| {
         let args = args(more);

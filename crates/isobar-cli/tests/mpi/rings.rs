@@ -4,8 +4,8 @@ use std::path::Path;
 
 use tempfile::tempdir;
 
-use crate::support::{Turns, by_one_process, check_as_one, file};
-use crate::{BUBBLES, ROCK, SMOOTH, TINY};
+use crate::support::{Trial, Turns, check_trials, file};
+use crate::{BUBBLES, ROCK, SMOOTH};
 
 const IN_X: &str = "west = \"periodic\", east = \"periodic\"";
 const IN_Y: &str = "south = \"periodic\", north = \"periodic\"";
@@ -18,12 +18,11 @@ pub(crate) fn rings_are_those_of_one_process(mpi: &Path, turns: Turns) {
     let smooth = file("smooth.toml", &SMOOTH.replace("coefficient = 2.0", &sides));
     let rock = file("rock.toml", &ROCK.replace("south = { dirichlet = 0.0 }", IN_Y));
     let bubbles = file("bubbles.toml", &BUBBLES.replace("south = { dirichlet = 0.0 }", IN_Y));
-    let [report, output] = ["report.json", "u.npy"].map(|name| files.path().join(name).display().to_string());
     let cg = ["--set", "solver.method=cg", "--set", "solver.preconditioner.kind=line"];
     // Coarser levels are even too, so that points are relaxed.
     let even = ["--set", "grid.nx=32", "--set", "grid.ny=32"];
     let odd = ["--set", "grid.nx=23", "--set", "grid.ny=27"];
-    let trials: [(&str, &[&str], &[usize], Option<&str>); 9] = [
+    let trials: [Trial<'_>; 9] = [
         (&smooth, &[], &[1, 2, 3, 4], None),
         (&smooth, &even, &[3, 4], None),
         (&smooth, &even, &[4], Some("2x2")),
@@ -35,15 +34,5 @@ pub(crate) fn rings_are_those_of_one_process(mpi: &Path, turns: Turns) {
         (&rock, &odd, &[2, 3], None),
         (&smooth, &odd, &[2, 3], None),
     ];
-    for (trial, (case, method, counts, parts)) in trials.into_iter().enumerate() {
-        let solve = ["isobar", "solve", case, "--device", "cpu", "--report", &report, "--output", &output];
-        let mut args: Vec<&str> = solve.iter().chain(&TINY).chain(method).copied().collect();
-        let (alone, u) = by_one_process(files.path(), &args);
-        args.extend(parts.iter().flat_map(|&parts| ["--parts", parts]));
-        for (count, &ranks) in counts.iter().enumerate() {
-            if turns.includes(trial + count) {
-                check_as_one(mpi, files.path(), ranks, &args, (&alone, &u));
-            }
-        }
-    }
+    check_trials(mpi, turns, files.path(), &trials);
 }

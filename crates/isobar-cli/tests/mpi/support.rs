@@ -7,6 +7,8 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
+pub(crate) const TINY: [&str; 6] = ["--set", "grid.nx=24", "--set", "grid.ny=28", "--set", "grid.nz=8"];
+
 /// Every MPI's part of the work that they divide. Their messages are tested with each of them, by isobar-dist.
 #[derive(Clone, Copy)]
 pub(crate) struct Turns {
@@ -66,6 +68,28 @@ pub(crate) fn file(folder: &TempDir, name: &str, text: &str) -> String {
     path.display().to_string()
 }
 
+/// What is solved: a case, options of the command, the numbers of ranks, and how they divide x and y.
+pub(crate) type Trial<'a> = (&'a str, &'a [&'a str], &'a [usize], Option<&'a str>);
+
+/// Compares solves on ranks with those of one process, as far as it is this MPI's turn. Grids are small, unless a trial says more.
+pub(crate) fn check_trials(mpi: &Path, turns: Turns, folder: &Path, trials: &[Trial<'_>]) {
+    let [report, output] = ["report.json", "u.npy"].map(|name| folder.join(name).display().to_string());
+    for (trial, (case, more, counts, parts)) in trials.iter().enumerate() {
+        let counts: Vec<usize> =
+            counts.iter().enumerate().filter(|(n, _)| turns.includes(trial + n)).map(|(_, &ranks)| ranks).collect();
+        if counts.is_empty() {
+            continue;
+        }
+        let solve = ["isobar", "solve", case, "--device", "cpu", "--report", &report, "--output", &output];
+        let mut args: Vec<&str> = solve.iter().chain(&TINY).chain(*more).copied().collect();
+        let (alone, u) = by_one_process(folder, &args);
+        args.extend(parts.iter().flat_map(|parts| ["--parts", parts]));
+        for ranks in counts {
+            check_as_one(mpi, folder, ranks, &args, (&alone, &u));
+        }
+    }
+}
+
 /// Runs the command as one process; the first argument is "isobar". Returns its report and solution.
 pub(crate) fn by_one_process(folder: &Path, args: &[&str]) -> (Value, Vec<f64>) {
     let said = Command::new(env!("CARGO_BIN_EXE_isobar")).args(&args[1..]).output().unwrap();
@@ -74,7 +98,7 @@ pub(crate) fn by_one_process(folder: &Path, args: &[&str]) -> (Value, Vec<f64>) 
 }
 
 /// Runs the same arguments on ranks and compares with one process.
-pub(crate) fn check_as_one(mpi: &Path, folder: &Path, ranks: usize, args: &[&str], (alone, u): (&Value, &[f64])) {
+fn check_as_one(mpi: &Path, folder: &Path, ranks: usize, args: &[&str], (alone, u): (&Value, &[f64])) {
     fs::remove_file(folder.join("u.npy")).unwrap();
     let count = ranks.to_string();
     let on_ranks: Vec<&str> = ["-n", &count].into_iter().chain(args.iter().copied()).collect();

@@ -248,9 +248,6 @@ impl AggregateMap {
 }
 
 /// [`AggregateBackend::multiply_cells`] step by step.
-///
-/// # Errors
-/// The errors of the device.
 pub fn multiply_cells<B: AggregateBackend, T: Real>(
     backend: &B,
     cells: &B::Aggregates,
@@ -315,9 +312,6 @@ pub trait AggregateBackend: Backend {
     ) -> Result<()>;
 
     /// Computes y = x + Z a.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn plus_aggregated<T: Real>(
         &self,
         aggregates: &Self::Aggregates,
@@ -338,9 +332,6 @@ pub trait AggregateBackend: Backend {
     ) -> Result<()>;
 
     /// Computes u = M f for a matrix with a row for each cell, each of which is an aggregate; `between` is for their numbers.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn multiply_cells<T: Real>(
         &self,
         cells: &Self::Aggregates,

@@ -1,31 +1,23 @@
 //! Direct solvers of separable matrices.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::Backend;
 use crate::array::{Source, Target};
 use crate::direct::Separable;
 use crate::error::Result;
+use crate::lock;
 
 /// A solver by transforms along two axes of a box and tridiagonal systems along the third, see [`crate::direct`].
 pub trait DirectSolver<B: Backend>: Send {
     /// Computes u = A⁻¹ b, up to a constant where A is singular.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn solve(&mut self, b: &B::Vector<f64>, u: &mut B::Vector<f64>) -> Result<()>;
 
     /// Computes x = A⁻¹ x, up to a constant where A is singular.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn solve_in_place(&mut self, x: &mut B::Vector<f64>) -> Result<()>;
 
     /// Computes u = A⁻¹ b between callers' arrays without copying them, and the norms for the judgement. Where A is singular the mean of b
     /// is left out, and u has the mean 0. Returns nothing, and may have written to u, where the arrays are of another kind.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn solve_arrays(&mut self, b: &Source<'_>, u: &mut Target<'_>) -> Result<Option<Judged>> {
         let _ = (b, u);
         Ok(None)
@@ -61,5 +53,5 @@ pub type SharedDirect<B> = Arc<Mutex<dyn DirectSolver<B>>>;
 /// Locks the solver.
 pub fn locked<B: Backend>(solver: &SharedDirect<B>) -> MutexGuard<'_, dyn DirectSolver<B> + 'static> {
     // No panic leaves it half changed.
-    solver.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(solver)
 }

@@ -26,7 +26,7 @@ use crate::real::Real;
 pub use aggregate::{AggregateBackend, AggregateMap, multiply_cells};
 pub use direct::{DirectSolver, Judged, SharedDirect};
 pub(crate) use runs::Runs;
-pub use scalars::{HostScalars, Ratio, Scalar, Sums};
+pub use scalars::{HostScalars, Ratio, Scalar, Sum, Sums};
 
 /// Work done while halo rows are exchanged: it must not read them, and must not change the cells that are sent.
 pub type Meanwhile<'w> = &'w mut dyn FnMut();
@@ -112,18 +112,12 @@ pub trait Backend: Clone + Send + Sync + 'static {
 
     /// Fills the halo of a subdomain's vector with the neighbours' cells of the given colours, which are those of the whole grid.
     /// All ranks must make the same calls in the same order.
-    ///
-    /// # Errors
-    /// The errors of the device or the transport.
     fn fill<T: Real>(&self, x: &mut Self::Vector<T>, colours: &[Colour]) -> Result<()> {
         self.fill_while(x, colours, &mut nothing)
     }
 
     /// Does [`Backend::fill`], and may call `meanwhile` once during the exchange. The caller detects whether it was called, and
     /// calls it otherwise.
-    ///
-    /// # Errors
-    /// See [`Backend::fill`].
     fn fill_while<T: Real>(
         &self,
         _x: &mut Self::Vector<T>,
@@ -135,9 +129,6 @@ pub trait Backend: Clone + Send + Sync + 'static {
 
     /// Replaces scalars by their sums over all subdomains, where vectors of this layout are subdomains. A step calls it on its sums,
     /// and all ranks add in the same order.
-    ///
-    /// # Errors
-    /// See [`Backend::fill`].
     fn sum(&self, _of: &Layout, _sums: &[Scalar], _scalars: &mut Self::Scalars) -> Result<()> {
         Ok(())
     }
@@ -208,61 +199,43 @@ pub trait Backend: Clone + Send + Sync + 'static {
     ) -> Result<()>;
 
     /// Computes out = ⟨x, y⟩, accumulated in double precision, with a result that does not depend on the number of threads.
-    fn dot<T: Real>(
-        &self,
-        x: &Self::Vector<T>,
-        y: &Self::Vector<T>,
-        out: Scalar,
-        scalars: &mut Self::Scalars,
-    ) -> Result<()>;
+    fn dot<T: Real>(&self, x: &Self::Vector<T>, y: &Self::Vector<T>, out: Sum<'_, Self>) -> Result<()>;
 
     /// Computes y += a x;  out = ‖y‖².
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn axpy_norm<T: Real>(
         &self,
         a: Ratio,
         x: &Self::Vector<T>,
         y: &mut Self::Vector<T>,
-        out: Scalar,
-        scalars: &mut Self::Scalars,
+        (out, scalars): Sum<'_, Self>,
     ) -> Result<()> {
         self.axpy(a, x, y, scalars)?;
-        self.dot(y, y, out, scalars)
+        self.dot(y, y, out.of(scalars))
     }
 
     /// Computes y += a x, `converted` = y, rounding where S is the shorter type;  out = ‖y‖².
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn axpy_norm_convert<T: Real, S: Real>(
         &self,
         a: Ratio,
         x: &Self::Vector<T>,
         y: &mut Self::Vector<T>,
         converted: &mut Self::Vector<S>,
-        out: Scalar,
-        scalars: &mut Self::Scalars,
+        out: Sum<'_, Self>,
     ) -> Result<()> {
-        self.axpy_norm(a, x, y, out, scalars)?;
+        self.axpy_norm(a, x, y, out)?;
         self.convert(y, converted)
     }
 
     /// Computes y = x, rounding where T is the shorter type;  out = ⟨y, z⟩.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn convert_dot<S: Real, T: Real>(
         &self,
         x: &Self::Vector<S>,
         y: &mut Self::Vector<T>,
         z: &Self::Vector<T>,
-        out: Scalar,
-        scalars: &mut Self::Scalars,
+        out: Sum<'_, Self>,
     ) -> Result<()> {
         self.convert(x, y)?;
-        self.dot(y, z, out, scalars)
+        self.dot(y, z, out)
     }
 
     /// Makes a bank of zeros (and the constant 1).
@@ -339,9 +312,6 @@ pub trait Backend: Clone + Send + Sync + 'static {
 
     /// Returns how many queues beside the first are worth using for this many systems on vectors of this layout, whose workspaces take
     /// `bytes` each.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn queues(&self, systems: usize, layout: &Layout, bytes: usize) -> Result<usize> {
         let _ = (systems, layout, bytes);
         Ok(0)

@@ -1,5 +1,7 @@
 //! Scalars that stay with the vectors, and the coefficients that steps make from them.
 
+use super::Backend;
+
 /// The name of a scalar of a solve. Scalars live on the device, in double precision; fused steps read and write
 /// them by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +26,15 @@ impl Scalar {
     pub fn index(self) -> usize {
         self.0 as usize
     }
+
+    /// Returns this scalar of a bank, for a step that writes it.
+    pub fn of<S>(self, bank: &mut S) -> (Self, &mut S) {
+        (self, bank)
+    }
 }
+
+/// Where a step writes a sum: a scalar and its bank.
+pub type Sum<'s, B> = (Scalar, &'s mut <B as Backend>::Scalars);
 
 /// N scalars side by side that one step reduces: on many ranks, one message combines them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

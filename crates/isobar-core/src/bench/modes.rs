@@ -1,13 +1,12 @@
 //! Times of the steps of a solve by vertical modes: transfers between the grid and the modes, and cycles on the modes' problems.
 
 use super::steps::{Bench, OUT, Timed, seconds, time_levels, upload_noise};
-use crate::error::Result;
 use crate::operator::{Expansion, Guess};
 use crate::options::SolverOptions;
-use crate::real::Real;
 use crate::solver::modes::RELAXATION;
 use crate::stencil::{Modes, Stencil, Supports};
 use crate::traffic::{self, StepTraffic, Traffic};
+use crate::{Real, Result};
 
 /// Returns whether a step transfers between a grid and its modes.
 fn is_modal(step: &Traffic) -> bool {
@@ -52,9 +51,9 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real, C: Real>(
     let mut run = |step: &Traffic| -> Result<()> {
         if step.name == traffic::EXPAND_SMOOTH_PROJECT.name {
             let expansion = Expansion { x: &x, guess: Guess::Given, relaxation: RELAXATION, sweeps: 1 };
-            transfer.expand_smooth_project(&expansion, &f, [&mut u, &mut scratch], &mut g, norm, &mut scalars)
+            transfer.expand_smooth_project(&expansion, &f, [&mut u, &mut scratch], &mut g, norm.of(&mut scalars))
         } else if step.name == traffic::PROJECT_RESIDUAL.name {
-            transfer.project_residual(&f, &mut u, &mut g, &mut scratch, norm, &mut scalars)
+            transfer.project_residual(&f, &mut u, &mut g, &mut scratch, norm.of(&mut scalars))
         } else {
             transfer.expand(&x, Guess::Given, &mut u)
         }

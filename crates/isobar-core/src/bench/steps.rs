@@ -2,17 +2,13 @@
 
 use std::time::Instant;
 
-use crate::array::ArrayView;
-use crate::backend::{AggregateBackend, Backend, Ratio, Sums};
-use crate::error::Result;
-use crate::layout::{Layout, Shape};
+use crate::backend::AggregateBackend;
 use crate::operator::{Capabilities, Direction, Guess, LineSmoother, Relaxation, ResidualUpdate, Sweep, Transfer};
 use crate::options::{MultigridOptions, PointCycle};
 use crate::precond::{IncompleteCholesky, Preconditioner, relaxations};
-use crate::problem;
-use crate::real::Real;
 use crate::stencil::Hierarchy;
 use crate::traffic::{self, StepTraffic, Traffic};
+use crate::{ArrayView, Backend, Layout, Ratio, Real, Result, Shape, Sums, problem};
 
 /// The shortest batch, so that neither clock nor synchronisation matters.
 const BATCH_SECONDS: f64 = 5e-3;
@@ -174,13 +170,13 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
         let is = |declared: Traffic| declared.name == step.name;
         match () {
             () if is(traffic::UPDATE_RESIDUAL) => {
-                backend.axpy_norm(Ratio::ZERO, q, f, second, scalars)?;
-                backend.dot(f, u, first, scalars)?;
+                backend.axpy_norm(Ratio::ZERO, q, f, second.of(scalars))?;
+                backend.dot(f, u, first.of(scalars))?;
             }
             () if is(traffic::AXPY) => backend.axpy(Ratio::ZERO, f, u, scalars)?,
             () if is(traffic::XPAY) => backend.xpay(Ratio::ZERO, f, u, scalars)?,
-            () if is(traffic::DOT) => backend.dot(f, q, first, scalars)?,
-            () if is(traffic::NORM) => backend.dot(f, f, first, scalars)?,
+            () if is(traffic::DOT) => backend.dot(f, q, first.of(scalars))?,
+            () if is(traffic::NORM) => backend.dot(f, f, first.of(scalars))?,
             () if is(traffic::COPY) => backend.convert(f, u)?,
             () => return Ok(false),
         }
@@ -203,12 +199,12 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
         }
         let relaxes = [traffic::RELAX_POINTS, traffic::RELAX_POINTS_ON, traffic::RELAX_TILES].into_iter().any(is);
         if let (Some(points), Some(cycle), true) = (points, cycle, relaxes) {
-            return points.relax_points(cycle, f, u, q, norm, scalars).map(|()| true);
+            return points.relax_points(cycle, f, u, q, norm.of(scalars)).map(|()| true);
         }
         match (diagonal, lines, triangular) {
             _ if is(traffic::APPLY) => operator.apply(f, q)?,
-            _ if is(traffic::RESIDUAL) => operator.residual(f, u, q, norm, scalars)?,
-            _ if is(traffic::RESIDUAL_NORM) => operator.residual_norm(f, u, q, norm, scalars)?,
+            _ if is(traffic::RESIDUAL) => operator.residual(f, [u, q], norm.of(scalars))?,
+            _ if is(traffic::RESIDUAL_NORM) => operator.residual_norm(f, [u, q], norm.of(scalars))?,
             _ if is(traffic::ADVANCE_DIRECTION) => {
                 let (next, z, alpha, beta) = (next.as_mut(), &mut *f, Ratio::ZERO, Ratio::ZERO);
                 operator.advance_direction(Direction { u, p, next, z, q, alpha, beta, sigma: norm }, scalars)?;
@@ -260,9 +256,6 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
 }
 
 /// Fills a vector with noise: zeros would hide denormals and make any iteration trivial.
-///
-/// # Errors
-/// The errors of the device.
 pub fn upload_noise<B: Backend, T: Real>(backend: &B, layout: &Layout, vector: &mut B::Vector<T>) -> Result<()> {
     let shape = layout.shape();
     let noise: Vec<f64> = (0..shape.cells()).map(|n| problem::random(0, n)).collect();

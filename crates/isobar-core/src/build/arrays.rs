@@ -1,11 +1,7 @@
 //! Transfers of a caller's arrays to the device and back.
 
-use crate::array::{ArrayView, ArrayViewMut, Source, Target};
-use crate::backend::Backend;
-use crate::error::{Error, Result};
-use crate::layout::{Layout, Patch, Shape, Slab};
-use crate::real::Real;
 use crate::stencil::rings::Turns;
+use crate::{ArrayView, ArrayViewMut, Backend, Error, Layout, Patch, Real, Result, Shape, Slab, Source, Target};
 
 /// A caller's grid, and the parts of it in arrays and vectors.
 #[derive(Clone, Copy, Debug)]
@@ -51,9 +47,6 @@ impl CallersGrid {
 
     /// Gives every copy of a periodic direction the mean over all of them, bit for bit the values that a caller
     /// reads.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub(crate) fn average<B: Backend>(&self, backend: &B, layout: &Layout, x: &mut B::Vector<f64>) -> Result<()> {
         if self.turns == Turns::ONE {
             return Ok(());

@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use super::in_precision::InPrecision;
 use super::jacobi::choose;
-use crate::backend::Backend;
 use crate::direct::Separable;
-use crate::error::{Error, Result};
-use crate::layout::Shape;
 use crate::operator::{Capabilities, Diagonal, LineSmoother};
 use crate::options::{Acceleration, Method, Norm, Preconditioner as Kind, Smoother, SolverOptions, Start};
 use crate::policy::jacobi::on_ranks;
@@ -18,7 +15,6 @@ use crate::precond::{
     Converted, Deflation, Fallback, Identity, IncompleteCholesky, IncompletePoisson, Jacobi, Line, Modal,
     ModalProblems, Neumann, Own, OwnPreconditioner, Pieces, Preconditioner, relaxations,
 };
-use crate::real::{Precision, Real};
 use crate::solver::Iteration;
 use crate::solver::batch::LineBatch;
 use crate::solver::bicgstab::Bicgstab;
@@ -27,6 +23,7 @@ use crate::solver::jacobi::{Jacobi as Relaxed, describe};
 use crate::solver::modes::ByModes;
 use crate::solver::multigrid::{MixedMultigrid, Multigrid};
 use crate::stencil::{Modes, Stencil, Supports, Update, levels};
+use crate::{Backend, Error, Precision, Real, Result, Shape};
 
 /// An iteration, and its description.
 pub(super) struct Parts<S, I: ?Sized> {

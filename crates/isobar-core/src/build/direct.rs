@@ -5,22 +5,20 @@ use std::time::Instant;
 
 use super::assembly::{Maker, Parts};
 use super::system::System;
-use crate::array::{Source, Target};
 use crate::backend::Judged;
 use crate::backend::direct::locked;
 use crate::direct::Separable;
-use crate::error::{Error, Result};
 use crate::options::{Compatibility, Method};
 use crate::outcome::{Outcome, Stop, Timing};
 use crate::policy::begin::Beginning;
 use crate::precond::null_space::NEGLIGIBLE;
 use crate::precond::{NearestBox, Preconditioner};
-use crate::real::Real;
 use crate::solver::direct::Direct;
 use crate::solver::monitor::Patience;
 use crate::solver::{Iteration, Monitor, Observer};
 use crate::stencil::rings::Turns;
 use crate::stencil::{Stencil, Supports};
+use crate::{Error, Real, Result, Source, Target};
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Changes to an iteration that suits a matrix whose new coefficients are not separable.

@@ -1,12 +1,9 @@
 //! Iterations in another precision than their vectors.
 
-use crate::backend::Backend;
-use crate::error::Result;
-use crate::layout::Layout;
 use crate::operator::Guess;
-use crate::real::Real;
 use crate::solver::{Iteration, Monitor};
 use crate::traffic::StepTraffic;
+use crate::{Backend, Layout, Real, Result};
 
 /// An iteration in precision T, used on vectors in double precision.
 ///

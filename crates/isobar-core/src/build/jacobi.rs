@@ -2,12 +2,10 @@
 
 use std::time::Instant;
 
-use crate::backend::{Backend, Scalar};
-use crate::error::Result;
 use crate::operator::PointSmoother;
 use crate::options::{JacobiOptions, PointCycle};
 use crate::policy::jacobi::{Cost, best, may_try};
-use crate::real::Real;
+use crate::{Backend, Real, Result, Scalar};
 
 /// Numbers of sub-iterations that are timed.
 const TIMED: [usize; 2] = [2, 18];
@@ -51,7 +49,7 @@ fn measure<B: Backend, T: Real>(points: &dyn PointSmoother<B, T>, cycle: &PointC
         for _ in 0..=REPEATS {
             backend.synchronize()?;
             let clock = Instant::now();
-            points.relax_points(&cycle, &f, &mut u, &mut v, Scalar::new(0), &mut scalars)?;
+            points.relax_points(&cycle, &f, &mut u, &mut v, Scalar::new(0).of(&mut scalars))?;
             backend.synchronize()?;
             *time = time.min(clock.elapsed().as_secs_f64());
         }

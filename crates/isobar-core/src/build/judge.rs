@@ -15,10 +15,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     pub(super) fn norm_of_rhs(&mut self) -> Result<f64> {
         let Self { backend, b, scaled, scalars, .. } = self;
         match scaled {
-            None => backend.dot(b, b, NORM, scalars)?,
+            None => backend.dot(b, b, NORM.of(scalars))?,
             Some((diagonal, scaled)) => {
                 diagonal.divide_by_diagonal(b, scaled)?;
-                backend.dot(b, scaled, NORM, scalars)?;
+                backend.dot(b, scaled, NORM.of(scalars))?;
             }
         }
         Ok(backend.read(scalars)?[NORM.index()].sqrt())
@@ -28,11 +28,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     pub(super) fn true_residual(&mut self) -> Result<f64> {
         let Self { backend, capabilities, b, u, scratch, scaled, scalars, .. } = self;
         match scaled {
-            None => capabilities.operator.residual_norm(b, u, scratch, NORM, scalars)?,
+            None => capabilities.operator.residual_norm(b, [u, scratch], NORM.of(scalars))?,
             Some((diagonal, scaled)) => {
-                capabilities.operator.residual(b, u, scratch, NORM, scalars)?;
+                capabilities.operator.residual(b, [u, scratch], NORM.of(scalars))?;
                 diagonal.divide_by_diagonal(scratch, scaled)?;
-                backend.dot(scratch, scaled, NORM, scalars)?;
+                backend.dot(scratch, scaled, NORM.of(scalars))?;
             }
         }
         Ok(backend.read(scalars)?[NORM.index()].sqrt())
@@ -101,7 +101,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     pub(super) fn relative_error(&mut self, monitor: &Monitor<'_>) -> Result<Option<f64>> {
         let Some(error) = monitor.error() else { return Ok(None) };
         let Self { backend, u, scalars, .. } = self;
-        backend.dot(u, u, NORM, scalars)?;
+        backend.dot(u, u, NORM.of(scalars))?;
         let norm = backend.read(scalars)?[NORM.index()].sqrt();
         Ok(Some(error / norm).filter(|error| error.is_finite()))
     }

@@ -5,14 +5,12 @@ use std::sync::Mutex;
 
 use super::solve::{Solve, is_final};
 use super::system::{System, null_space, scratch_layout};
-use crate::array::{Source, Target};
-use crate::error::{Error, Result};
 use crate::operator::Guess;
 use crate::options::Method;
 use crate::outcome::Outcome;
 use crate::solver::Observer;
 use crate::stencil::{Stencil, Supports};
-use crate::team::lock;
+use crate::{Error, Result, Source, Target, lock};
 
 /// A function that solves between two arrays.
 pub type Call<'c> = dyn FnMut(Source<'_>, Target<'_>) -> Result<Outcome> + 'c;

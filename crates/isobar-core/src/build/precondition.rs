@@ -3,14 +3,11 @@
 use super::arrays::{download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
 use super::system::System;
-use crate::array::{Source, Target};
-use crate::backend::{Ratio, Scalar};
-use crate::error::{Error, Result};
 use crate::operator::Guess;
 use crate::options::Preconditioner;
 use crate::policy::ladder::{by_lines, in_double};
-use crate::real::Precision;
 use crate::stencil::{Stencil, Supports};
+use crate::{Error, Precision, Ratio, Result, Scalar, Source, Target};
 
 /// The norm of a residual that is not read.
 const UNUSED: Scalar = Scalar::new(0);
@@ -83,7 +80,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 None => spare.insert([backend.zeros(layout)?, backend.zeros(layout)?]),
             };
             for _ in 1..iterations {
-                capabilities.operator.residual(b, u, r, UNUSED, scalars)?;
+                capabilities.operator.residual(b, [u, r], UNUSED.of(scalars))?;
                 iteration.precondition(r, z)?;
                 backend.axpy(Ratio::ONE, z, u, scalars)?;
             }

@@ -1,12 +1,11 @@
 //! Right-hand sides of extreme size, which are scaled by a power of two; that is exact, since solving is linear.
 
 use super::system::{NORM, System};
-use crate::error::Result;
 use crate::operator::Guess;
 use crate::options::{Method, SolverOptions};
 use crate::policy::modes::single_suffices;
-use crate::real::Precision;
 use crate::stencil::{Stencil, Supports};
+use crate::{Precision, Result};
 
 /// The exponent that scales a b whose sum of squares overflows or vanishes in double precision.
 const FAR: i32 = 600;
@@ -118,7 +117,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             return Ok(true);
         }
         let Self { backend, u, scalars, .. } = self;
-        backend.dot(u, u, NORM, scalars)?;
+        backend.dot(u, u, NORM.of(scalars))?;
         let norm = backend.read(scalars)?[NORM.index()].sqrt();
         self.scale(scaling.back())?;
         Ok((norm * scaling.back().factor()).is_finite())

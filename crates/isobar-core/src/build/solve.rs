@@ -1,16 +1,12 @@
 //! The interface of any solver.
 
-use crate::array::{Source, Target};
-use crate::backend::DeviceInfo;
-use crate::backend::Shares;
-use crate::error::Result;
-use crate::layout::Shape;
+use crate::backend::{DeviceInfo, Shares};
 use crate::operator::Guess;
 use crate::options::{Compatibility, Smoother};
 use crate::outcome::{Outcome, Stop};
-use crate::real::Precision;
 use crate::solver::Observer;
 use crate::traffic::StepTraffic;
+use crate::{Precision, Result, Shape, Source, Target};
 
 /// A description of a solver.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,9 +58,6 @@ pub trait Solve<S>: Send {
 
     /// Returns solvers of the same matrix, for up to this many systems, which may solve at the same time, each on a queue of its own; none
     /// if there would be only one. They have no methods in reserve, and leave u alone if they neither converge nor are interrupted.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn beside(&mut self, systems: usize) -> Result<Vec<&mut dyn Solve<S>>> {
         let _ = systems;
         Ok(Vec::new())
@@ -111,9 +104,6 @@ pub trait Solve<S>: Send {
     fn description(&self) -> &Description;
 
     /// Measures the bytes a second that a copy of a vector of this size moves.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn copy_bandwidth(&self) -> Result<f64>;
 }
 

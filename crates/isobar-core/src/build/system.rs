@@ -6,10 +6,7 @@ use std::time::Instant;
 use super::arrays::{CallersGrid, download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
 use super::solve::{Balance, Description, Solve, is_final};
-use crate::array::{Source, Target};
-use crate::backend::{AggregateBackend, AggregateMap, Scalar, copy_bandwidth};
-use crate::error::{Error, Result};
-use crate::layout::{Layout, Shape};
+use crate::backend::{AggregateBackend, copy_bandwidth};
 use crate::operator::{Capabilities, Diagonal, Guess};
 use crate::options::{Compatibility, Judge, Method, Norm, Preconditioner, SolverOptions, check_tolerance};
 use crate::outcome::Outcome;
@@ -18,6 +15,7 @@ use crate::precond::{NullSpace, OwnPreconditioner};
 use crate::solver::{Iteration, Observer};
 use crate::stencil::rings::Turns;
 use crate::stencil::{Stencil, Supports, Update};
+use crate::{AggregateMap, Error, Layout, Result, Scalar, Shape, Source, Target};
 
 /// A linear system on one back end: the operator in double precision, which judges, and an iteration in any precision, which
 /// solves.
@@ -283,17 +281,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 
     /// Computes b = A x.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn apply_to(&mut self, x: &mut B::Vector<f64>) -> Result<()> {
         self.capabilities.operator.apply(x, &mut self.b)
     }
 
     /// Computes ‖b − A u‖ / ‖b‖ for the current b and u.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn residual_over_rhs(&mut self) -> Result<f64> {
         Ok(self.true_residual()? / self.norm_of_rhs()?)
     }
@@ -391,11 +383,11 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         backend.write_aggregated(&[1.0], &mut one)?;
         backend.add_aggregated(&all, &one, &mut ones)?;
         let operator = &capabilities.operator;
-        operator.residual(b, u, &mut r, NORM, scalars)?;
-        backend.dot(&r, &ones, EXCESS, scalars)?;
-        backend.dot(&r, u, WORK, scalars)?;
-        operator.residual(b, &mut ones, &mut r, NORM, scalars)?;
-        backend.dot(&r, u, OUTFLOW, scalars)?;
+        operator.residual(b, [u, &mut r], NORM.of(scalars))?;
+        backend.dot(&r, &ones, EXCESS.of(scalars))?;
+        backend.dot(&r, u, WORK.of(scalars))?;
+        operator.residual(b, [&mut ones, &mut r], NORM.of(scalars))?;
+        backend.dot(&r, u, OUTFLOW.of(scalars))?;
         let sums = backend.read(scalars)?;
         let [outflow, excess, work] = [OUTFLOW, EXCESS, WORK].map(|sum| sums[sum.index()]);
         Ok(Balance { outflow: -outflow, excess, work })

@@ -1,6 +1,6 @@
 //! Solves between arrays of a whole grid in C order, for tests and benchmarks.
 
-use super::prelude::*;
+use crate::prelude::*;
 
 /// Unwraps a result that a check needs.
 pub(super) fn ok<T>(result: Result<T>) -> T {
@@ -61,4 +61,10 @@ pub fn noise(cells: usize, seed: u64) -> Vec<f64> {
 /// Returns the 2-norm.
 pub fn norm(x: &[f64]) -> f64 {
     x.iter().map(|x| x * x).sum::<f64>().sqrt()
+}
+
+/// Computes ‖b − A u‖ / ‖b‖.
+pub fn residual(stencil: &Diffusion, b: &[f64], u: &[f64]) -> f64 {
+    let difference: Vec<f64> = stencil.times(u).iter().zip(b).map(|(v, b)| b - v).collect();
+    norm(&difference) / norm(b).max(f64::MIN_POSITIVE)
 }

@@ -1,6 +1,6 @@
 //! Back ends that support all stencils of the suite.
 
-use super::prelude::*;
+use crate::prelude::*;
 use crate::stencil::StoredMatrix;
 
 /// A back end that supports all stencils of the suite.

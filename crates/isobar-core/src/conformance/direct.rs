@@ -1,9 +1,10 @@
 //! Direct solves of separable boxes, judged by their residuals.
 
+use super::arrays::residual;
 use super::complete::Complete;
 use super::fixture::{ok, poison, send};
-use super::prelude::*;
 use crate::backend::direct::locked;
+use crate::prelude::*;
 use crate::reference::Vector;
 
 /// All pairs of sides of an axis.
@@ -48,12 +49,6 @@ fn is_singular(stencil: &Diffusion) -> bool {
     !stencil.sides().as_flattened().contains(&Side::Fixed) && !stencil.has_shift()
 }
 
-/// Computes ‖b − A u‖ / ‖b‖.
-fn residual(stencil: &Diffusion, u: &[f64], b: &[f64]) -> f64 {
-    let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
-    norm(&mut stencil.times(u).iter().zip(b).map(|(a, b)| a - b)) / norm(&mut b.iter().copied()).max(1e-300)
-}
-
 fn check<B: Complete>(backend: &B, stencil: &Diffusion, solver: &crate::backend::SharedDirect<B>, what: &str) {
     let shape = Stencil::shape(stencil);
     let mut b = ok(Vector::<f64>::zeros(&ok(<B as Supports<Diffusion>>::layout(backend, stencil))));
@@ -68,7 +63,7 @@ fn check<B: Complete>(backend: &B, stencil: &Diffusion, solver: &crate::backend:
     let judge = |x: &B::Vector<f64>, how: &str| {
         let mut u = vec![0.0; shape.cells()];
         ok(backend.download(x, &mut ok(ArrayViewMut::c_order(&mut u, shape))));
-        let found = residual(stencil, &u, &values);
+        let found = residual(stencil, &values, &u);
         let is_zero = values.iter().all(|value| value.abs() < 1e-14);
         // Pivots of indefinite matrices are moved away from zero; refinement removes the effect.
         let most = if stencil.is_definite() { 1e-11 } else { 1e-5 };

@@ -2,18 +2,14 @@
 
 use std::any::TypeId;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::arrays;
 pub(super) use super::arrays::ok;
-use super::prelude::*;
-use crate::backend::{HostScalars, Ratio};
 use crate::grid::HorizontalField;
-use crate::layout::Colour;
-use crate::operator::{Capabilities, Relaxation, Transfer};
-use crate::real::Real;
+use crate::lock;
+use crate::prelude::*;
 use crate::reference::{Plain, SevenPoint, Vector};
-use crate::stencil::Hierarchy;
 
 /// Grids smaller than a row of lanes, odd, one cell wide in each direction, long and thin, and large enough for several
 /// threads and several tiles.
@@ -447,6 +443,6 @@ where
     static SOLVED: OnceLock<Solved> = OnceLock::new();
     let key = format!("{name} {options:?}");
     let solved = SOLVED.get_or_init(Mutex::default);
-    let cell = Arc::clone(solved.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default());
+    let cell = Arc::clone(lock(solved).entry(key).or_default());
     Arc::clone(cell.get_or_init(|| Arc::new(arrays::solve(&Reference, stencil, options, rhs))))
 }

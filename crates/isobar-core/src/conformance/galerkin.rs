@@ -3,11 +3,7 @@
 use std::sync::Arc;
 
 use super::fixture::{SCALARS, compare_at_scale, fetch, ok, poison, random_vector, send};
-use super::prelude::*;
-use crate::layout::Colour;
-use crate::operator::{Relaxation, Sweep, Transfer};
-use crate::real::Real;
-use crate::stencil::Hierarchy;
+use crate::prelude::*;
 
 /// Grids that are odd and even, flat, with rows as long as their padding, large enough for several threads.
 const SHAPES: [(usize, usize, usize); 8] =
@@ -141,8 +137,8 @@ pub(super) fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
                 compare_at_scale(backend, &on_y, &y, 1e-30, &what("apply"));
                 let size = largest(&y);
                 let mut scalars = (ok(Reference.scalars()), ok(backend.scalars()));
-                ok(expected.residual(&f, &mut x, &mut y, SCALARS[0], &mut scalars.0));
-                ok(level.residual(&on_f, &mut on_x, &mut on_y, SCALARS[0], &mut scalars.1));
+                ok(expected.residual(&f, [&mut x, &mut y], SCALARS[0].of(&mut scalars.0)));
+                ok(level.residual(&on_f, [&mut on_x, &mut on_y], SCALARS[0].of(&mut scalars.1)));
                 compare_at_scale(backend, &on_y, &y, size, &what("residual"));
                 // With more contrast, nearly decoupled columns amplify rounding.
                 if name.contains("contrast 1e2 ") {

@@ -5,9 +5,8 @@ use super::fixture::{
     random_vector, relaxations, send, shapes, tolerance,
 };
 use super::point_levels::Level;
-use super::prelude::*;
 use crate::operator::MixedTop;
-use crate::real::Real;
+use crate::prelude::*;
 use crate::reference::{Plain, Vector};
 
 /// The scale of rounding of two levels: residuals are differences of terms a few times the largest
@@ -95,8 +94,8 @@ pub(super) fn adjoint_transfers<B: Supports<Diffusion>, T: Real>(backend: &B) {
             compare_at_scale(backend, &on_rf, &rf, 1.0, &format!("restrict with {}", levels.fine.name));
         }
         let fine = &mut levels.fine;
-        ok(backend.dot(&on_rf, &on_u, left, &mut fine.scalars));
-        ok(backend.dot(&on_f, &on_pu, right, &mut fine.scalars));
+        ok(backend.dot(&on_rf, &on_u, left.of(&mut fine.scalars)));
+        ok(backend.dot(&on_f, &on_pu, right.of(&mut fine.scalars)));
         let bank = ok(backend.read(&fine.scalars));
         let (left, right) = (bank[left.index()], bank[right.index()]);
         let scale = (fine.shape().cells() as f64).sqrt();
@@ -124,8 +123,8 @@ where
             let (mut scalars, mut reference_scalars) = (ok(backend.scalars()), ok(Reference.scalars()));
             let mut u = random_vector::<f64>(shape, 2);
             let mut on_u = send(backend, &u);
-            ok(reference.begin(&f, &mut u, norm, &mut reference_scalars));
-            ok(tested.begin(&on_f, &mut on_u, norm, &mut scalars));
+            ok(reference.begin(&f, &mut u, norm.of(&mut reference_scalars)));
+            ok(tested.begin(&on_f, &mut on_u, norm.of(&mut scalars)));
             for cycle in 0..2 {
                 let what = format!("{name}, {relaxation:?}, cycle {cycle}");
                 let (mut coarse_f, mut on_coarse_f) = poison::<B, f32>(backend, coarse);
@@ -139,8 +138,8 @@ where
                 compare_at_scale(backend, &on_coarse_f, &coarse_f, RESIDUAL_SCALE, &format!("descend: {what}"));
                 let mut coarse_u = random_vector::<f32>(coarse, 3 + cycle);
                 let mut on_coarse_u = send(backend, &coarse_u);
-                ok(reference.ascend(&f, &mut u, &mut coarse_u, norm, &mut reference_scalars));
-                ok(tested.ascend(&on_f, &mut on_u, &mut on_coarse_u, norm, &mut scalars));
+                ok(reference.ascend(&f, &mut u, &mut coarse_u, norm.of(&mut reference_scalars)));
+                ok(tested.ascend(&on_f, &mut on_u, &mut on_coarse_u, norm.of(&mut scalars)));
                 same_to_single(backend, &on_u, &u, &format!("ascend: {what}"));
                 let (found, expected) = (ok(backend.read(&scalars))[norm.index()], reference_scalars.get(norm));
                 assert!((found - expected).abs() <= 1e-4 * (expected + 1e-2), "{what}: {found} {expected}");
@@ -152,8 +151,8 @@ where
             ok(Reference.convert(&e, reference.parts()[1]));
             ok(backend.convert(&send(backend, &e), tested.parts()[1]));
             compare(backend, tested.parts()[0], reference.parts()[0], "begin_from_zero");
-            ok(reference.correct(&f, &mut u, norm, &mut reference_scalars));
-            ok(tested.correct(&on_f, &mut on_u, norm, &mut scalars));
+            ok(reference.correct(&f, &mut u, norm.of(&mut reference_scalars)));
+            ok(tested.correct(&on_f, &mut on_u, norm.of(&mut scalars)));
             same_to_single(backend, &on_u, &u, &format!("correct: {name} {relaxation:?}"));
             let scale = if relaxation.smoother == Smoother::LineJacobi { RESIDUAL_SCALE } else { 1.0 };
             compare_at_scale(backend, tested.parts()[0], reference.parts()[0], scale, "correct: r");

@@ -4,10 +4,9 @@ use std::ops::ControlFlow;
 
 use super::arrays::solve_by;
 use super::fixture::ok;
-use super::prelude::*;
 use crate::build::solve_many;
+use crate::prelude::*;
 use crate::problem::materials::bubbles;
-use crate::solver::Observer;
 
 const CLOSED: [[Side; 2]; 3] = [[Side::Closed; 2]; 3];
 

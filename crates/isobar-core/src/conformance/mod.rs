@@ -19,7 +19,7 @@
 //! * `galerkin` and `point_levels`: the levels of diffusion, `levels`: transfers, and the steps that fuse them with sweeps, in
 //!   one precision and in two, `modes`: transfers between a grid and its vertical modes,
 //! * [`direct`]: boxes that are solved without iterating,
-//! * [`prelude`]: names for tests, [`arrays`]: solves between plain arrays, `solves`: whole solves, and bad input, `many`: several at a time, `updates`: operators
+//! * [`arrays`]: solves between plain arrays, `solves`: whole solves, and bad input, `many`: several at a time, `updates`: operators
 //!   that change.
 
 pub mod arrays;
@@ -32,13 +32,13 @@ mod many;
 mod modes;
 mod point_levels;
 mod points;
-pub mod prelude;
 mod solves;
 mod steps;
 mod triangular;
 mod updates;
 mod vectors;
 
+use self::fixture::Sample;
 use crate::backend::AggregateBackend;
 use crate::real::Real;
 use crate::stencil::{Diffusion, StoredMatrix, Supports, TensorProduct};
@@ -47,7 +47,7 @@ use crate::stencil::{Diffusion, StoredMatrix, Supports, TensorProduct};
 pub type Checks<B> = Vec<(String, Box<dyn Fn(&B) + Send + Sync>)>;
 
 macro_rules! checks {
-    ($($group:literal: [$($name:literal => $check:expr),* $(,)?]),* $(,)?) => {{
+    ($($group:expr => [$($name:literal => $check:expr),* $(,)?]),* $(,)?) => {{
         let mut all: Checks<B> = Vec::new();
         $($(all.push((format!("{}::{}", $group, $name), Box::new($check)));)*)*
         all
@@ -60,17 +60,10 @@ where
     B: Supports<TensorProduct> + Supports<Diffusion> + Supports<StoredMatrix>,
 {
     let mut all = vector_suite::<B, T>();
+    all.extend(steps_of::<B, TensorProduct, T>("tensor_product"));
+    all.extend(steps_of::<B, Diffusion, T>("diffusion"));
     all.extend(checks! {
-        "tensor_product": [
-            "apply" => steps::apply::<B, TensorProduct, T>,
-            "diagonal" => steps::diagonal::<B, TensorProduct, T>,
-            "lines" => steps::lines::<B, TensorProduct, T>,
-            "advance_direction" => steps::advance_direction::<B, TensorProduct, T>,
-            "smooth" => steps::smooth::<B, TensorProduct, T>,
-            "relax_points" => points::relax::<B, TensorProduct, T>,
-            "exact_cycles" => points::exact::<B, TensorProduct, T>,
-            "lines_by_points" => points::lines::<B, TensorProduct, T>,
-            "padding" => steps::padding::<B, TensorProduct, T>,
+        "tensor_product" => [
             "transfers" => levels::transfers::<B, TensorProduct, T>,
             "fused_transfers" => levels::fused_transfers::<B, TensorProduct, T>,
             "update" => updates::tensor_product::<B, T>,
@@ -79,19 +72,10 @@ where
             "cycles_of_modes" => modes::cycles::<B, T>,
             "update_of_modes" => modes::update::<B, T>,
         ],
-        "diffusion": [
-            "apply" => steps::apply::<B, Diffusion, T>,
-            "diagonal" => steps::diagonal::<B, Diffusion, T>,
-            "lines" => steps::lines::<B, Diffusion, T>,
-            "advance_direction" => steps::advance_direction::<B, Diffusion, T>,
-            "smooth" => steps::smooth::<B, Diffusion, T>,
-            "relax_points" => points::relax::<B, Diffusion, T>,
-            "exact_cycles" => points::exact::<B, Diffusion, T>,
-            "exact_cycles_of_cells_alike" => points::exact_even::<B, T>,
-            "lines_by_points" => points::lines::<B, Diffusion, T>,
-            "padding" => steps::padding::<B, Diffusion, T>,
+        "diffusion" => [
             "transfers" => levels::transfers::<B, Diffusion, T>,
             "fused_transfers" => levels::fused_transfers::<B, Diffusion, T>,
+            "exact_cycles_of_cells_alike" => points::exact_even::<B, T>,
             "adjoint_transfers" => levels::adjoint_transfers::<B, T>,
             "relax_triangles" => triangular::relax::<B, T>,
             "incomplete_poisson" => triangular::incomplete_poisson::<B, T>,
@@ -106,11 +90,11 @@ where
             "points_above_lines" => point_levels::above_lines::<B, T>,
             "update" => updates::diffusion::<B, T>,
         ],
-        "stored_matrix": [
+        "stored_matrix" => [
             "steps" => steps::stored_matrix::<B, T>,
             "update" => updates::stored_matrix::<B, T>,
         ],
-        "solves": [
+        "solves" => [
             "tensor_product" => solves::tensor_product::<B, T>,
             "diffusion" => solves::diffusion::<B, T>,
             "jacobi" => solves::jacobi::<B, T>,
@@ -132,21 +116,38 @@ where
     });
     if T::PRECISION == crate::real::Precision::F64 {
         all.extend(checks! {
-            "tensor_product": [
+            "tensor_product" => [
                 "mixed_top" => levels::mixed_top::<B, TensorProduct>,
                 "modes_in_single" => modes::steps::<B, f64, f32>,
             ],
-            "diffusion": ["mixed_top" => levels::mixed_top::<B, Diffusion>],
-            "direct": ["boxes" => direct::boxes::<B>, "indefinite" => direct::indefinite::<B>, "update" => direct::update::<B>],
+            "diffusion" => ["mixed_top" => levels::mixed_top::<B, Diffusion>],
+            "direct" => ["boxes" => direct::boxes::<B>, "indefinite" => direct::indefinite::<B>, "update" => direct::update::<B>],
         });
     }
     all
 }
 
+/// Returns the checks of steps that operators of both kinds have.
+fn steps_of<B: Supports<S>, S: Sample, T: Real>(group: &str) -> Checks<B> {
+    checks! {
+        group => [
+            "apply" => steps::apply::<B, S, T>,
+            "diagonal" => steps::diagonal::<B, S, T>,
+            "lines" => steps::lines::<B, S, T>,
+            "advance_direction" => steps::advance_direction::<B, S, T>,
+            "smooth" => steps::smooth::<B, S, T>,
+            "relax_points" => points::relax::<B, S, T>,
+            "exact_cycles" => points::exact::<B, S, T>,
+            "lines_by_points" => points::lines::<B, S, T>,
+            "padding" => steps::padding::<B, S, T>,
+        ],
+    }
+}
+
 /// Returns the checks of several systems for a back end with queues. Others solve them in turn, which is what they are compared with.
 pub fn queue_suite<B: Supports<Diffusion>>() -> Checks<B> {
     checks! {
-        "several_systems": ["at_a_time" => many::at_a_time::<B>, "with_errors" => many::with_errors::<B>],
+        "several_systems" => ["at_a_time" => many::at_a_time::<B>, "with_errors" => many::with_errors::<B>],
     }
 }
 
@@ -166,7 +167,7 @@ pub fn takes_long(name: &str) -> bool {
 /// Returns the checks that need no stencil.
 fn vector_suite<B: AggregateBackend, T: Real>() -> Checks<B> {
     checks! {
-        "vectors": [
+        "vectors" => [
             "transfer" => vectors::transfer::<B, T>,
             "operations" => vectors::operations::<B, T>,
             "aggregates" => vectors::aggregates::<B, T>,

@@ -2,11 +2,8 @@
 
 use super::complete::Complete;
 use super::fixture::{SCALARS, Sample, compare_at_scale, ok, poison, random_vector, send, shapes};
-use super::prelude::*;
-use crate::layout::Colour;
-use crate::operator::{Expansion, Relaxation};
 use crate::precond::multigrid::Cycle;
-use crate::real::Real;
+use crate::prelude::*;
 use crate::stencil::Modes;
 
 fn modes<B: Supports<TensorProduct>, T: Real, C: Real>(
@@ -63,12 +60,12 @@ pub(super) fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
                 assert!((found - expected).abs() <= 1e3 * epsilon * scale, "{what} with {name}: {found} {expected}");
             };
             let (mut again, mut on_again) = poison::<B, C>(backend, Shape { nz: count, ..shape });
-            ok(reference.project_rhs(&f, &mut again, &mut s, norm, &mut reference_scalars));
-            ok(tested.project_rhs(&on_f, &mut on_again, &mut on_s, norm, &mut scalars));
+            ok(reference.project_rhs(&f, &mut again, &mut s, norm.of(&mut reference_scalars)));
+            ok(tested.project_rhs(&on_f, &mut on_again, &mut on_s, norm.of(&mut scalars)));
             same_modes(&on_again, &again, "project_rhs");
             same_norm(&scalars, reference_scalars.get(norm), T::EPSILON, "norm of project_rhs");
-            ok(reference.project_residual(&f, &mut u, &mut g, &mut s, norm, &mut reference_scalars));
-            ok(tested.project_residual(&on_f, &mut on_u, &mut on_g, &mut on_s, norm, &mut scalars));
+            ok(reference.project_residual(&f, &mut u, &mut g, &mut s, norm.of(&mut reference_scalars)));
+            ok(tested.project_residual(&on_f, &mut on_u, &mut on_g, &mut on_s, norm.of(&mut scalars)));
             same_modes(&on_g, &g, "project_residual");
             same_norm(&scalars, reference_scalars.get(norm), T::EPSILON, "norm of project_residual");
             // The number of modes does not affect several sweeps.
@@ -85,33 +82,31 @@ pub(super) fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
                     let on_expansion = Expansion { x: &on_x, guess, relaxation, sweeps };
                     let (mut g, mut on_g) = poison::<B, C>(backend, Shape { nz: count, ..shape });
                     if guess == Guess::Zero {
-                        ok(tested.project_rhs(&on_f, &mut on_g, &mut on_u, norm, &mut scalars));
+                        ok(tested.project_rhs(&on_f, &mut on_g, &mut on_u, norm.of(&mut scalars)));
                     }
                     ok(reference.expand_smooth_project(
                         &expansion,
                         &f,
                         [&mut u, &mut s],
                         &mut g,
-                        norm,
-                        &mut reference_scalars,
+                        norm.of(&mut reference_scalars),
                     ));
                     ok(tested.expand_smooth_project(
                         &on_expansion,
                         &on_f,
                         [&mut on_u, &mut on_s],
                         &mut on_g,
-                        norm,
-                        &mut scalars,
+                        norm.of(&mut scalars),
                     ));
                     compare_at_scale(backend, &on_u, &u, scale, &format!("{what} with {name}"));
                     same_modes(&on_g, &g, &what);
                     same_norm(&scalars, reference_scalars.get(norm), epsilon, &what);
                     let what = what.replace("project", "norm");
                     if guess == Guess::Zero {
-                        ok(tested.project_rhs(&on_f, &mut on_g, &mut on_u, norm, &mut scalars));
+                        ok(tested.project_rhs(&on_f, &mut on_g, &mut on_u, norm.of(&mut scalars)));
                     }
-                    ok(reference.expand_smooth_norm(&expansion, &f, [&mut u, &mut s], norm, &mut reference_scalars));
-                    ok(tested.expand_smooth_norm(&on_expansion, &on_f, [&mut on_u, &mut on_s], norm, &mut scalars));
+                    ok(reference.expand_smooth_norm(&expansion, &f, [&mut u, &mut s], norm.of(&mut reference_scalars)));
+                    ok(tested.expand_smooth_norm(&on_expansion, &on_f, [&mut on_u, &mut on_s], norm.of(&mut scalars)));
                     compare_at_scale(backend, &on_u, &u, scale, &format!("{what} with {name}"));
                     same_norm(&scalars, reference_scalars.get(norm), epsilon, &what);
                 }

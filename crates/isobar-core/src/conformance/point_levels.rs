@@ -2,14 +2,9 @@
 
 use super::complete::Complete;
 use super::fixture::{SCALARS, Sample, compare_at_scale, fetch, ok, poison, random_vector, send, tolerance};
-use super::prelude::*;
 use super::solves::like_the_reference;
-use crate::backend::HostScalars;
-use crate::layout::Colour;
-use crate::operator::{LineSmoother, Relaxation, Sweep, Transfer};
-use crate::real::Real;
+use crate::prelude::*;
 use crate::reference::Vector;
-use crate::stencil::Hierarchy;
 
 /// Grids that are even, odd, prime, flat, one cell wide, long, and large enough for several threads and blocks.
 const SHAPES: [(usize, usize, usize); 11] = [

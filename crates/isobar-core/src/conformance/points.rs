@@ -1,10 +1,8 @@
 //! Relaxation of points against the reference.
 
 use super::fixture::{Pair, SCALARS, Sample, fetch, for_each_pair, ok, tolerance};
-use super::prelude::*;
-use crate::operator::{PointSmoother, lines_layout};
-use crate::options::PointCycle;
-use crate::real::Real;
+use crate::operator::lines_layout;
+use crate::prelude::*;
 use crate::reference::Vector;
 
 /// Sweeps, damped or not, with momentum or without.
@@ -67,8 +65,8 @@ fn compare<B: Supports<S>, S: Sample, T: Real>(pair: &mut Pair<'_, B, S, T>, cyc
     let (mut u, mut on_u) = pair.vector(22);
     let (mut v, mut on_v) = if cycle.momentum > 0.0 { pair.vector(23) } else { pair.poison() };
     for _ in 0..2 {
-        ok(pair.reference.relax_points(cycle, &f, &mut u, &mut v, norm, &mut pair.reference_scalars));
-        ok(tested.relax_points(cycle, &on_f, &mut on_u, &mut on_v, norm, &mut pair.scalars));
+        ok(pair.reference.relax_points(cycle, &f, &mut u, &mut v, norm.of(&mut pair.reference_scalars)));
+        ok(tested.relax_points(cycle, &on_f, &mut on_u, &mut on_v, norm.of(&mut pair.scalars)));
         pair.compare(&on_v, &v, &format!("{cycle:?}"));
         pair.compare_scalar(norm, 1.0, &format!("norm of {cycle:?}"));
         std::mem::swap(&mut u, &mut v);
@@ -78,7 +76,7 @@ fn compare<B: Supports<S>, S: Sample, T: Real>(pair: &mut Pair<'_, B, S, T>, cyc
 }
 
 fn check_padding<B: Supports<S>, S: Sample, T: Real>(pair: &mut Pair<'_, B, S, T>, v: &B::Vector<T>) {
-    ok(pair.backend.dot(v, v, SCALARS[1], &mut pair.scalars));
+    ok(pair.backend.dot(v, v, SCALARS[1].of(&mut pair.scalars)));
     let sum = fetch(pair.backend, v, pair.shape()).iter().map(|v| v.to_f64() * v.to_f64()).sum();
     pair.reference_scalars.set(SCALARS[1], sum);
     pair.compare_scalar(SCALARS[1], 0.0, "padding after a cycle");
@@ -148,10 +146,10 @@ fn is_exact<B: Supports<S>, S: Sample, T: Real>(
     let sweep = PointCycle::sweep(cycle.relaxation);
     ok(tested.prepare(&sweep));
     let (f, mut u, mut v) = (pair.vector(31).1, pair.vector(32).1, pair.poison().1);
-    ok(tested.relax_points(cycle, &f, &mut u, &mut v, SCALARS[0], &mut pair.scalars));
+    ok(tested.relax_points(cycle, &f, &mut u, &mut v, SCALARS[0].of(&mut pair.scalars)));
     let found = fetch(backend, &v, shape);
     for _ in 0..cycle.sub_iterations {
-        ok(tested.relax_points(&sweep, &f, &mut u, &mut v, SCALARS[0], &mut pair.scalars));
+        ok(tested.relax_points(&sweep, &f, &mut u, &mut v, SCALARS[0].of(&mut pair.scalars)));
         std::mem::swap(&mut u, &mut v);
     }
     assert!(found == fetch(backend, &u, shape), "{cycle:?} of {} on {shape}", pair.name);
@@ -169,14 +167,20 @@ fn exact_moving<B: Supports<S>, S: Sample, T: Real>(
     let (backend, shape, norm) = (pair.backend, pair.shape(), SCALARS[0]);
     let ((f, on_f), (mut u, mut on_u), (before, mut on_before)) = (pair.vector(31), pair.vector(32), pair.vector(33));
     let [(mut v, mut on_v), (mut w, mut on_w)] = [pair.poison(), pair.poison()];
-    ok(pair.reference.relax_moving(cycle, [&f, &before], &mut u, [&mut v, &mut w], norm, &mut pair.reference_scalars));
-    ok(tested.relax_moving(cycle, [&on_f, &on_before], &mut on_u, [&mut on_v, &mut on_w], norm, &mut pair.scalars));
+    ok(pair.reference.relax_moving(
+        cycle,
+        [&f, &before],
+        &mut u,
+        [&mut v, &mut w],
+        norm.of(&mut pair.reference_scalars),
+    ));
+    ok(tested.relax_moving(cycle, [&on_f, &on_before], &mut on_u, [&mut on_v, &mut on_w], norm.of(&mut pair.scalars)));
     pair.compare_scalar(norm, 1.0, &format!("norm of {cycle:?}"));
     pair.compare(&on_v, &v, &format!("{cycle:?}"));
     pair.compare(&on_w, &w, &format!("before the last of {cycle:?}"));
     let sweep = PointCycle { sub_iterations: 1, ..*cycle };
     for _ in 0..cycle.sub_iterations {
-        ok(tested.relax_points(&sweep, &on_f, &mut on_u, &mut on_before, norm, &mut pair.scalars));
+        ok(tested.relax_points(&sweep, &on_f, &mut on_u, &mut on_before, norm.of(&mut pair.scalars)));
         std::mem::swap(&mut on_u, &mut on_before);
     }
     for (found, expected) in [(&on_v, &on_u), (&on_w, &on_before)] {
@@ -231,7 +235,7 @@ fn compare_lines<B: Supports<S>, S: Sample, T: Real>(
     // Judges twice, so that half of the lines are counted twice.
     let allowed = sorted[ny / 2];
     for _ in 0..2 {
-        ok(tested.judge_lines([&on_norms, &on_weights], &mut on_counts, allowed, SCALARS[0], &mut pair.scalars));
+        ok(tested.judge_lines([&on_norms, &on_weights], &mut on_counts, allowed, SCALARS[0].of(&mut pair.scalars)));
     }
     assert_eq!(ok(backend.read(&pair.scalars))[SCALARS[0].index()], sorted[ny - 1]);
     let counts = fetch(backend, &on_counts, norms_shape);

@@ -5,9 +5,8 @@ use std::ops::ControlFlow;
 use super::arrays::{solve, solve_again, solve_into};
 use super::complete::Complete;
 use super::fixture::{Sample, floating, helmholtz, ok, reference_solve, sample};
-use super::prelude::*;
 use crate::options::{Acceleration, Overlap};
-use crate::real::Real;
+use crate::prelude::*;
 use crate::solver::Progress;
 
 /// Returns options in the precision of the suite: single precision gets a larger tolerance.

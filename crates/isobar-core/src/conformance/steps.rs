@@ -3,10 +3,9 @@
 use super::fixture::{
     Pair, SCALARS, Sample, compare, fetch, for_each_pair, ok, poison, random_vector, relaxations, sample, send, shapes,
 };
-use super::prelude::*;
-use crate::backend::{Ratio, Sums};
-use crate::operator::{Diagonal, Direction, LineSmoother, ResidualUpdate, Sweep};
-use crate::real::Real;
+use crate::backend::Sums;
+use crate::operator::Direction;
+use crate::prelude::*;
 use crate::reference::{Plain, Vector};
 use crate::stencil::StoredMatrix;
 
@@ -19,12 +18,12 @@ pub(super) fn apply<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
         ok(pair.tested.operator.apply(&mut on_u, &mut on_y));
         pair.compare(&on_y, &y, "apply");
         let (_, mut on_r) = pair.poison();
-        ok(pair.reference.residual(&f, &mut u, &mut y, first, &mut pair.reference_scalars));
-        ok(pair.tested.operator.residual(&on_f, &mut on_u, &mut on_r, first, &mut pair.scalars));
+        ok(pair.reference.residual(&f, [&mut u, &mut y], first.of(&mut pair.reference_scalars)));
+        ok(pair.tested.operator.residual(&on_f, [&mut on_u, &mut on_r], first.of(&mut pair.scalars)));
         pair.compare(&on_r, &y, "residual");
         pair.compare_scalar(first, 0.0, "norm of the residual");
         let (_, mut scratch) = pair.poison();
-        ok(pair.tested.operator.residual_norm(&on_f, &mut on_u, &mut scratch, second, &mut pair.scalars));
+        ok(pair.tested.operator.residual_norm(&on_f, [&mut on_u, &mut scratch], second.of(&mut pair.scalars)));
         pair.reference_scalars.set(second, pair.reference_scalars.get(first));
         pair.compare_scalar(second, 0.0, "norm alone");
         let declared = pair.tested.operator.coefficient_vectors();
@@ -140,7 +139,7 @@ pub(super) fn padding<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
             ok(pair.lines.solve_lines(&r, &mut z));
             ok(pair.tested.operator.apply(&mut z, &mut y));
             for vector in [&z, &y] {
-                ok(backend.dot(vector, vector, SCALARS[0], &mut pair.scalars));
+                ok(backend.dot(vector, vector, SCALARS[0].of(&mut pair.scalars)));
                 let host = fetch(backend, vector, shape);
                 let expected: f64 = host.iter().map(|v| v.to_f64() * v.to_f64()).sum();
                 pair.reference_scalars.set(SCALARS[0], expected);

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use super::fixture::{Pair, SCALARS, Sample, fetch, floating, for_each_pair, ok, random_vector, send, shapes};
-use super::prelude::*;
 use super::vectors::{numbers, random_aggregates};
 use crate::backend::{AggregateBackend, Sums};
-use crate::operator::{AggregateOperator, ResidualUpdate, Triangular};
-use crate::real::Real;
+use crate::prelude::*;
 use crate::reference::Vector;
 
 fn triangular<B: Supports<Diffusion>, T: Real>(pair: &Pair<'_, B, Diffusion, T>) -> Arc<dyn Triangular<B, T>> {
@@ -136,8 +134,8 @@ pub(super) fn subtract_aggregated<B: Supports<Diffusion>, T: Real>(backend: &B) 
             let (here, there) = (ok(Reference.aggregates(&map)), ok(backend.aggregates(&map)));
             let (a, on_a) = numbers(backend, count);
             let [(p, on_p), (mut q, mut on_q)] = [32, 33].map(|n| pair.vector(n));
-            ok(pair.reference.subtract_aggregated(&here, &a, &p, &mut q, sigma, &mut pair.reference_scalars));
-            ok(tested.subtract_aggregated(&there, &on_a, &on_p, &mut on_q, sigma, &mut pair.scalars));
+            ok(pair.reference.subtract_aggregated(&here, &a, &p, &mut q, sigma.of(&mut pair.reference_scalars)));
+            ok(tested.subtract_aggregated(&there, &on_a, &on_p, &mut on_q, sigma.of(&mut pair.scalars)));
             pair.compare(&on_q, &q, &format!("subtract_aggregated of {count}"));
             pair.compare_scalar(sigma, (cells as f64).sqrt(), "subtract_aggregated: σ");
         }

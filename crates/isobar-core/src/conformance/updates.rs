@@ -2,8 +2,7 @@
 
 use super::arrays::{norm, solve, solve_by};
 use super::fixture::{Sample, floating, ok, sample};
-use super::prelude::*;
-use crate::real::Real;
+use crate::prelude::*;
 use crate::stencil::StoredMatrix;
 
 /// Checks that a solver updated to another stencil and back equals new solvers for them, bit for bit.

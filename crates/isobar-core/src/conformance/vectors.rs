@@ -1,9 +1,8 @@
 //! Copies, vector operations and aggregates.
 
 use super::fixture::{SCALARS, compare, ok, poison, random_vector, send, shapes, tolerance};
-use super::prelude::*;
-use crate::backend::{AggregateBackend, AggregateMap, HostScalars, Ratio};
-use crate::real::Real;
+use crate::backend::AggregateBackend;
+use crate::prelude::*;
 use crate::reference::Vector;
 
 /// Checks that arrays are uploaded and downloaded unchanged, for any strides.
@@ -61,19 +60,19 @@ pub(super) fn operations<B: Backend, T: Real>(backend: &B) {
         ok(Reference.xpay(a, &x, &mut expected, &expected_scalars));
         ok(backend.xpay(a, &on_x, &mut on_y, &scalars));
         compare(backend, &on_y, &expected, "xpay");
-        ok(Reference.dot(&x, &expected, first, &mut expected_scalars));
-        ok(backend.dot(&on_x, &on_y, first, &mut scalars));
+        ok(Reference.dot(&x, &expected, first.of(&mut expected_scalars)));
+        ok(backend.dot(&on_x, &on_y, first.of(&mut scalars)));
         let (found, wanted) = (ok(backend.read(&scalars))[first.index()], expected_scalars.get(first));
         assert!((found - wanted).abs() <= 1e3 * T::EPSILON * shape.cells() as f64, "dot: {found} {wanted}");
         let a = Ratio::new(third, second).negated();
-        ok(Reference.axpy_norm(a, &x, &mut expected, first, &mut expected_scalars));
-        ok(backend.axpy_norm(a, &on_x, &mut on_y, first, &mut scalars));
+        ok(Reference.axpy_norm(a, &x, &mut expected, first.of(&mut expected_scalars)));
+        ok(backend.axpy_norm(a, &on_x, &mut on_y, first.of(&mut scalars)));
         compare(backend, &on_y, &expected, "axpy_norm");
         let (found, wanted) = (ok(backend.read(&scalars))[first.index()], expected_scalars.get(first));
         assert!((found - wanted).abs() <= 1e3 * T::EPSILON * shape.cells() as f64, "axpy_norm: {found} {wanted}");
         let (mut rounded, mut on_rounded) = poison::<B, f32>(backend, shape);
-        ok(Reference.axpy_norm_convert(a, &x, &mut expected, &mut rounded, first, &mut expected_scalars));
-        ok(backend.axpy_norm_convert(a, &on_x, &mut on_y, &mut on_rounded, first, &mut scalars));
+        ok(Reference.axpy_norm_convert(a, &x, &mut expected, &mut rounded, first.of(&mut expected_scalars)));
+        ok(backend.axpy_norm_convert(a, &on_x, &mut on_y, &mut on_rounded, first.of(&mut scalars)));
         compare(backend, &on_y, &expected, "axpy_norm_convert");
         compare(backend, &on_rounded, &rounded, "axpy_norm_convert: converted");
         let (found, wanted) = (ok(backend.read(&scalars))[first.index()], expected_scalars.get(first));
@@ -96,15 +95,15 @@ pub(super) fn operations<B: Backend, T: Real>(backend: &B) {
         ok(backend.convert(&on_x, &mut on_y));
         compare(backend, &on_y, &x, "convert");
         let (_, mut on_z) = poison::<B, T>(backend, shape);
-        ok(Reference.dot(&x, &expected, first, &mut expected_scalars));
+        ok(Reference.dot(&x, &expected, first.of(&mut expected_scalars)));
         let on_expected = send(backend, &expected);
-        ok(backend.convert_dot(&on_x, &mut on_z, &on_expected, first, &mut scalars));
+        ok(backend.convert_dot(&on_x, &mut on_z, &on_expected, first.of(&mut scalars)));
         compare(backend, &on_z, &x, "convert_dot");
         let (found, wanted) = (ok(backend.read(&scalars))[first.index()], expected_scalars.get(first));
         assert!((found - wanted).abs() <= 1e3 * T::EPSILON * shape.cells() as f64, "convert_dot: {found} {wanted}");
         let (_, mut on_y) = poison::<B, T>(backend, shape);
         ok(backend.clear(&mut on_y));
-        ok(backend.dot(&on_y, &on_y, first, &mut scalars));
+        ok(backend.dot(&on_y, &on_y, first.of(&mut scalars)));
         assert_eq!(ok(backend.read(&scalars))[first.index()], 0.0);
     }
 }

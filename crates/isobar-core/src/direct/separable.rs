@@ -3,9 +3,8 @@
 use super::axis::AxisMatrix;
 use super::basis::{Basis, Trig};
 use super::lines::Lines;
-use crate::error::Result;
-use crate::layout::Shape;
 use crate::policy::direct::pays;
+use crate::{Result, Shape};
 
 /// The factors of a separable matrix on a box: T, D_a and D_b of the axis along which lines are solved, K and M of the other two.
 #[derive(Clone, Debug, PartialEq)]

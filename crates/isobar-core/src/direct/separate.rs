@@ -1,10 +1,9 @@
 //! The factors of a separable matrix.
 
 use super::{AxisMatrix, Lines, Separable};
-use crate::error::{Error, Result};
-use crate::execute::{Host, rows};
-use crate::layout::Shape;
+use crate::execute::rows;
 use crate::real::harmonic;
+use crate::{Error, Host, Result, Shape};
 
 /// The largest relative difference of numbers from products of factors: rounding, which refinement removes.
 const TOLERANCE: f64 = 1e-11;

@@ -1,8 +1,7 @@
 use super::*;
-use crate::array::DeviceArray;
 use crate::conformance::direct::SIDES;
-use crate::layout::Shape;
 use crate::stencil::{Coefficients, Diffusion, Side, Spread, Stencil};
+use crate::{DeviceArray, Shape};
 
 /// Makes an axis with these ends, masses and couplings from widths.
 fn axis(widths: &[f64], sides: [Side; 2]) -> AxisMatrix {

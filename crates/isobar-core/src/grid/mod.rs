@@ -8,8 +8,7 @@ pub mod vertical;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
-use crate::layout::Shape;
+use crate::{Error, Result, Shape};
 
 pub use horizontal::HorizontalField;
 pub use vertical::VerticalProfile;

@@ -1,9 +1,8 @@
 //! Steps of a matrix for deflation and singular systems.
 
 use super::Operator;
-use crate::backend::{AggregateBackend, AggregateMap, Scalar};
-use crate::error::Result;
-use crate::real::Real;
+use crate::backend::AggregateBackend;
+use crate::{AggregateMap, Real, Result, Sum};
 
 /// The connected components of a matrix's active cells, which are joined by couplings.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,8 +56,7 @@ pub trait AggregateOperator<B: AggregateBackend, T: Real>: Operator<B, T> {
         a: &B::AggregateVector,
         p: &B::Vector<T>,
         q: &mut B::Vector<T>,
-        sigma: Scalar,
-        scalars: &mut B::Scalars,
+        sigma: Sum<'_, B>,
     ) -> Result<()>;
 
     /// Returns whether [`AggregateOperator::subtract_aggregated`] is supported: aggregates are known in halo rows, not in halo

@@ -1,10 +1,7 @@
 //! Parts of multigrid besides sweeps and transfers: corrections of a few slow vectors, and exact solves on the coarsest
 //! grid.
 
-use crate::backend::Backend;
-use crate::error::Result;
-use crate::layout::Shape;
-use crate::real::Real;
+use crate::{Backend, Real, Result, Shape};
 
 /// An additive correction besides the sweeps of a level.
 pub trait Correction<B: Backend, T: Real>: Send + Sync {
@@ -12,9 +9,6 @@ pub trait Correction<B: Backend, T: Real>: Send + Sync {
     fn is_active(&self) -> bool;
 
     /// Computes u += ω Σ_θ Z D⁻¹ Zᵀ r, see [`bodies`](crate::stencil::galerkin::bodies).
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn correct(&self, r: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()>;
 
     /// Returns the bytes of tables.
@@ -29,9 +23,6 @@ pub trait Correction<B: Backend, T: Real>: Send + Sync {
 /// A solver on the coarsest level of multigrid.
 pub trait CoarsestSolver<B: Backend, T: Real>: Send + Sync {
     /// Computes u = G f, with G a symmetric generalised inverse, or multigrid's approximation of one.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn solve(&self, f: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()>;
 
     /// Returns the bytes held.

@@ -4,10 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{ModalTransfer, Transfer};
-use crate::backend::Backend;
-use crate::error::Result;
-use crate::layout::{Layout, Shape};
-use crate::real::Real;
+use crate::{Backend, Layout, Real, Result, Shape};
 
 /// The device as the next coarser grid has it.
 #[derive(Clone, Debug)]

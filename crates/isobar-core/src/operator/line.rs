@@ -1,11 +1,8 @@
 //! Tridiagonal systems of columns, and relaxation by them.
 
 use super::{Guess, Operator, ResidualUpdate, update_residual_unfused};
-use crate::backend::Backend;
-use crate::error::Result;
-use crate::layout::{Colour, Layout};
 use crate::options::Smoother;
-use crate::real::Real;
+use crate::{Backend, Colour, Layout, Real, Result};
 
 /// The parameters of relaxation: smoother, ρ, and the order of the colours.
 #[derive(Clone, Copy, Debug, PartialEq)]

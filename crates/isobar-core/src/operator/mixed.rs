@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use super::line::scratch_layout;
 use super::{Guess, LineSmoother, Relaxation, Sweep, Transfer};
-use crate::backend::{Backend, Ratio, Scalar};
-use crate::error::Result;
-use crate::layout::Layout;
 use crate::options::Smoother;
+use crate::{Backend, Layout, Ratio, Result, Sum};
 
 /// An operator's steps in double precision on corrections e and residuals r that are stored in single precision.
 pub trait MixedSmoother<B: Backend>: LineSmoother<B, f64> {
@@ -18,10 +16,9 @@ pub trait MixedSmoother<B: Backend>: LineSmoother<B, f64> {
         u: &mut B::Vector<f64>,
         r: &mut B::Vector<f32>,
         scratch: &mut B::Vector<f64>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        norm: Sum<'_, B>,
     ) -> Result<()> {
-        self.residual(f, u, scratch, norm, scalars)?;
+        self.residual(f, [u, scratch], norm)?;
         self.backend().convert(scratch, r)
     }
 
@@ -32,12 +29,11 @@ pub trait MixedSmoother<B: Backend>: LineSmoother<B, f64> {
         f: &B::Vector<f64>,
         [u, scratch]: [&mut B::Vector<f64>; 2],
         [e, r]: [&mut B::Vector<f32>; 2],
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        (norm, scalars): Sum<'_, B>,
     ) -> Result<()> {
         self.backend().axpy(Ratio::ONE, e, u, scalars)?;
         self.smooth(Sweep::new(relaxation, Guess::Given, f, u, scratch))?;
-        self.residual_in_single(f, u, r, scratch, norm, scalars)
+        self.residual_in_single(f, u, r, scratch, norm.of(scalars))
     }
 
     /// Returns whether these steps write to the scratch vector they are given.
@@ -65,13 +61,7 @@ pub trait ChangeSteps<B: Backend>: Send + Sync {
     fn change_black(&self, f: &B::Vector<f64>, u: &mut B::Vector<f64>, w: &mut B::Vector<f32>) -> Result<()>;
 
     /// r_red = −(N w_black)_red;  e_red = M⁻¹ r_red;  ‖r_red‖²
-    fn begin_red(
-        &self,
-        w: &mut B::Vector<f32>,
-        e: &mut B::Vector<f32>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
-    ) -> Result<()>;
+    fn begin_red(&self, w: &mut B::Vector<f32>, e: &mut B::Vector<f32>, norm: Sum<'_, B>) -> Result<()>;
 
     /// e_black = −M⁻¹ (N e_red)_black
     fn end_black(&self, e: &mut B::Vector<f32>) -> Result<()>;
@@ -137,25 +127,13 @@ impl<B: Backend> MixedTop<B> {
     }
 
     /// r = b, the residual of u = 0
-    ///
-    /// # Errors
-    /// The errors of the device, as for all steps.
     pub fn begin_from_zero(&mut self, b: &B::Vector<f64>) -> Result<()> {
         self.double.backend().convert(b, &mut self.r)
     }
 
     /// r = b − A u;  ‖r‖²
-    ///
-    /// # Errors
-    /// See [`MixedTop::begin_from_zero`].
-    pub fn begin(
-        &mut self,
-        b: &B::Vector<f64>,
-        u: &mut B::Vector<f64>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
-        self.double.residual_in_single(b, u, &mut self.r, &mut self.scratch, norm, scalars)
+    pub fn begin(&mut self, b: &B::Vector<f64>, u: &mut B::Vector<f64>, norm: Sum<'_, B>) -> Result<()> {
+        self.double.residual_in_single(b, u, &mut self.r, &mut self.scratch, norm)
     }
 
     /// Returns the residual after [`MixedTop::begin`], and the correction, for cycles of another form.
@@ -164,28 +142,16 @@ impl<B: Backend> MixedTop<B> {
     }
 
     /// u += e, then one sweep, then r = b − A u and ‖r‖²
-    ///
-    /// # Errors
-    /// See [`MixedTop::begin_from_zero`].
-    pub fn correct(
-        &mut self,
-        b: &B::Vector<f64>,
-        u: &mut B::Vector<f64>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
+    pub fn correct(&mut self, b: &B::Vector<f64>, u: &mut B::Vector<f64>, (norm, scalars): Sum<'_, B>) -> Result<()> {
         let Self { double, relaxation, e, r, scratch, .. } = self;
         if relaxation.smoother == Smoother::PointRedBlack {
             double.backend().axpy(Ratio::ONE, e, u, scalars)?;
-            return double.residual_in_single(b, u, r, scratch, norm, scalars);
+            return double.residual_in_single(b, u, r, scratch, norm.of(scalars));
         }
-        double.correct_smooth_residual(*relaxation, b, [u, scratch], [e, r], norm, scalars)
+        double.correct_smooth_residual(*relaxation, b, [u, scratch], [e, r], norm.of(scalars))
     }
 
     /// Descends after a beginning or [`MixedTop::correct`]: e = one sweep from zero on A e = r, then f_c = R (r − A e)
-    ///
-    /// # Errors
-    /// See [`MixedTop::begin_from_zero`].
     pub fn descend_first(&mut self, coarse_f: &mut B::Vector<f32>) -> Result<()> {
         let Self { single, transfer, relaxation, e, r, scratch_single, .. } = self;
         let sweep = Sweep::new(*relaxation, Guess::Zero, r, e, scratch_single);
@@ -196,9 +162,6 @@ impl<B: Backend> MixedTop<B> {
     }
 
     /// Descends after [`MixedTop::ascend`]; see [`MixedTop::descend_first`].
-    ///
-    /// # Errors
-    /// See [`MixedTop::begin_from_zero`].
     pub fn descend(&mut self, coarse_f: &mut B::Vector<f32>) -> Result<()> {
         let Some(steps) = &self.steps else { return self.descend_first(coarse_f) };
         // The red half of the sweep is done already.
@@ -208,27 +171,23 @@ impl<B: Backend> MixedTop<B> {
 
     /// Ascends: u += e + P u_c, then one sweep, then r = b − A u and ‖r‖²; with [`ChangeSteps`] ‖r‖² is that of the residual which the
     /// change implies.
-    ///
-    /// # Errors
-    /// See [`MixedTop::begin_from_zero`].
     pub fn ascend(
         &mut self,
         b: &B::Vector<f64>,
         u: &mut B::Vector<f64>,
         coarse_u: &mut B::Vector<f32>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        (norm, scalars): Sum<'_, B>,
     ) -> Result<()> {
         let Self { transfer, steps, e, r, .. } = self;
         if let Some(steps) = steps {
             steps.correct_red(b, e, coarse_u, u, r)?;
             steps.change_black(b, u, r)?;
-            return steps.begin_red(r, e, norm, scalars);
+            return steps.begin_red(r, e, norm.of(scalars));
         }
         if let Some(transfer) = transfer {
             transfer.prolong(coarse_u, e)?;
         }
-        self.correct(b, u, norm, scalars)
+        self.correct(b, u, norm.of(scalars))
     }
 
     /// Returns whether it includes the finest level of a V(1,1) cycle. If not, cycles are whole, and [`MixedTop::correct`] has no

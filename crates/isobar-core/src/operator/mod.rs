@@ -25,10 +25,7 @@ pub mod points;
 pub mod transfer;
 pub mod triangular;
 
-use crate::backend::{Backend, Ratio, Scalar, Sums};
-use crate::error::Result;
-use crate::layout::Layout;
-use crate::real::Real;
+use crate::{Backend, Layout, Ratio, Real, Result, Scalar, Sum, Sums};
 
 pub use aggregate::AggregateOperator;
 pub use capabilities::Capabilities;
@@ -65,41 +62,21 @@ pub trait Operator<B: Backend, T: Real>: Send + Sync {
     fn apply(&self, x: &mut B::Vector<T>, y: &mut B::Vector<T>) -> Result<()>;
 
     /// r = f − A u;  ‖r‖²
-    fn residual(
-        &self,
-        f: &B::Vector<T>,
-        u: &mut B::Vector<T>,
-        r: &mut B::Vector<T>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
+    fn residual(&self, f: &B::Vector<T>, [u, r]: [&mut B::Vector<T>; 2], (norm, scalars): Sum<'_, B>) -> Result<()> {
         let backend = self.backend();
         self.apply(u, r)?;
         backend.xpay(Ratio::ONE.negated(), f, r, scalars)?;
-        backend.dot(r, r, norm, scalars)
+        backend.dot(r, r, norm.of(scalars))
     }
 
     /// r = f − A u; its norm may be written too, where it costs nothing.
-    fn residual_alone(
-        &self,
-        f: &B::Vector<T>,
-        u: &mut B::Vector<T>,
-        r: &mut B::Vector<T>,
-        (norm, scalars): (Scalar, &mut B::Scalars),
-    ) -> Result<()> {
-        self.residual(f, u, r, norm, scalars)
+    fn residual_alone(&self, f: &B::Vector<T>, [u, r]: [&mut B::Vector<T>; 2], norm: Sum<'_, B>) -> Result<()> {
+        self.residual(f, [u, r], norm)
     }
 
     /// ‖f − A u‖²; `scratch` is overwritten or left alone
-    fn residual_norm(
-        &self,
-        f: &B::Vector<T>,
-        u: &mut B::Vector<T>,
-        scratch: &mut B::Vector<T>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
-        self.residual(f, u, scratch, norm, scalars)
+    fn residual_norm(&self, f: &B::Vector<T>, [u, scratch]: [&mut B::Vector<T>; 2], norm: Sum<'_, B>) -> Result<()> {
+        self.residual(f, [u, scratch], norm)
     }
 
     /// Returns whether [`Operator::residual_norm`] writes to its scratch vector.
@@ -164,9 +141,6 @@ pub struct Direction<'a, V> {
 }
 
 /// Does [`Operator::advance_direction`] in unfused pieces, whatever the operator overrides.
-///
-/// # Errors
-/// The errors of the device.
 pub fn advance_direction_unfused<B: Backend, T: Real>(
     operator: &(impl Operator<B, T> + ?Sized),
     v: Direction<'_, B::Vector<T>>,
@@ -184,7 +158,7 @@ pub fn advance_direction_unfused<B: Backend, T: Real>(
     };
     backend.xpay(beta, z, p, scalars)?;
     operator.apply(p, q)?;
-    backend.dot(p, q, sigma, scalars)
+    backend.dot(p, q, sigma.of(scalars))
 }
 
 /// The preconditioner's step of a conjugate-gradient iteration: r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
@@ -203,9 +177,6 @@ pub struct ResidualUpdate<'a, V> {
 }
 
 /// Does the step of [`ResidualUpdate`] in unfused pieces; `solve` computes z = M⁻¹ r.
-///
-/// # Errors
-/// The errors of the device.
 pub fn update_residual_unfused<B: Backend, T: Real>(
     backend: &B,
     v: ResidualUpdate<'_, B::Vector<T>>,
@@ -213,9 +184,9 @@ pub fn update_residual_unfused<B: Backend, T: Real>(
     solve: impl FnOnce(&mut B::Vector<T>, &mut B::Vector<T>) -> Result<()>,
 ) -> Result<()> {
     let ResidualUpdate { r, q, z, alpha, out } = v;
-    backend.axpy_norm(alpha.negated(), q, r, out.get(1), scalars)?;
+    backend.axpy_norm(alpha.negated(), q, r, out.get(1).of(scalars))?;
     solve(r, z)?;
-    backend.dot(r, z, out.get(0), scalars)
+    backend.dot(r, z, out.get(0).of(scalars))
 }
 
 /// A matrix whose diagonal D is known.

@@ -1,11 +1,8 @@
 //! Transfers between a grid and some of its vertical modes.
 
 use super::{Guess, LineSmoother, Relaxation, Sweep};
-use crate::backend::{Backend, Scalar};
-use crate::error::Result;
-use crate::layout::Layout;
-use crate::real::Real;
 use crate::stencil::modes::VerticalModes;
+use crate::{Backend, Layout, Real, Result, Sum};
 
 /// Modes to expand in, and the sweeps that follow.
 #[derive(Debug)]
@@ -30,9 +27,6 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
     fn modal_layout(&self) -> &Layout;
 
     /// Takes the same number of other modes.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn update(&self, modes: &VerticalModes) -> Result<()>;
 
     /// g_m = Σ_k s_m(k) r_k
@@ -44,11 +38,10 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
         f: &B::Vector<T>,
         g: &mut B::Vector<C>,
         _u: &mut B::Vector<T>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        norm: Sum<'_, B>,
     ) -> Result<()> {
         self.project(f, g)?;
-        self.fine().backend().dot(f, f, norm, scalars)
+        self.fine().backend().dot(f, f, norm)
     }
 
     /// Computes u_k += Σ_m s_m(k) x_m, or u_k = Σ_m s_m(k) x_m where the guess is zero.
@@ -61,10 +54,9 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
         u: &mut B::Vector<T>,
         g: &mut B::Vector<C>,
         scratch: &mut B::Vector<T>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        norm: Sum<'_, B>,
     ) -> Result<()> {
-        self.fine().residual(f, u, scratch, norm, scalars)?;
+        self.fine().residual(f, [u, scratch], norm)?;
         self.project(scratch, g)
     }
 
@@ -92,11 +84,10 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
         f: &B::Vector<T>,
         [u, scratch]: [&mut B::Vector<T>; 2],
         g: &mut B::Vector<C>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        norm: Sum<'_, B>,
     ) -> Result<()> {
         self.expand_smooth(expansion, f, [&mut *u, &mut *scratch])?;
-        self.project_residual(f, u, g, scratch, norm, scalars)
+        self.project_residual(f, u, g, scratch, norm)
     }
 
     /// Does [`ModalTransfer::expand_smooth`], then computes ‖f − A u‖² of the resulting u.
@@ -105,11 +96,10 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
         expansion: &Expansion<'_, B::Vector<C>>,
         f: &B::Vector<T>,
         [u, scratch]: [&mut B::Vector<T>; 2],
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        norm: Sum<'_, B>,
     ) -> Result<()> {
         self.expand_smooth(expansion, f, [&mut *u, &mut *scratch])?;
-        self.fine().residual_norm(f, u, scratch, norm, scalars)
+        self.fine().residual_norm(f, [u, scratch], norm)
     }
 
     /// Returns whether these steps write to the scratch vector they are given.

@@ -1,11 +1,8 @@
 //! Relaxation of points, cell by cell, by sweeps over the grid or by several of them within tiles.
 
 use super::Operator;
-use crate::backend::{Backend, Scalar};
-use crate::error::{Error, Result};
-use crate::layout::{Layout, Shape};
 use crate::options::PointCycle;
-use crate::real::Real;
+use crate::{Backend, Error, Layout, Real, Result, Scalar, Shape, Sum};
 
 /// A matrix whose cells can be relaxed one by one.
 pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
@@ -34,8 +31,7 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
         f: &B::Vector<T>,
         u: &mut B::Vector<T>,
         v: &mut B::Vector<T>,
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        norm: Sum<'_, B>,
     ) -> Result<()>;
 
     /// Computes v = u after k sweeps with momentum, k those of an exact cycle, and w = u after k − 1;  ‖f − A u‖² of the first u.
@@ -46,10 +42,9 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
         [f, before]: [&B::Vector<T>; 2],
         u: &mut B::Vector<T>,
         [v, w]: [&mut B::Vector<T>; 2],
-        norm: Scalar,
-        scalars: &mut B::Scalars,
+        norm: Sum<'_, B>,
     ) -> Result<()> {
-        move_by_sweeps(self, cycle, [f, before], u, [v, w], norm, scalars)
+        move_by_sweeps(self, cycle, [f, before], u, [v, w], norm)
     }
 
     /// Prepares for [`PointSmoother::relax_lines`] and [`PointSmoother::judge_lines`].
@@ -79,8 +74,7 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
         [_norms, _weights]: [&B::Vector<f64>; 2],
         _n: &mut B::Vector<f64>,
         _allowed: f64,
-        _worst: Scalar,
-        _scalars: &mut B::Scalars,
+        _worst: Sum<'_, B>,
     ) -> Result<()> {
         Err(no_lines())
     }
@@ -93,27 +87,23 @@ fn no_lines() -> Error {
 }
 
 /// Does [`PointSmoother::relax_moving`] sweep by sweep.
-///
-/// # Errors
-/// The errors of the device.
 pub fn move_by_sweeps<B: Backend, T: Real>(
     operator: &(impl PointSmoother<B, T> + ?Sized),
     cycle: &PointCycle,
     [f, before]: [&B::Vector<T>; 2],
     u: &mut B::Vector<T>,
     [v, w]: [&mut B::Vector<T>; 2],
-    norm: Scalar,
-    scalars: &mut B::Scalars,
+    (norm, scalars): Sum<'_, B>,
 ) -> Result<()> {
     let (backend, k) = (operator.backend(), cycle.sub_iterations);
     let sweep = PointCycle { sub_iterations: 1, ..*cycle };
     // Alternates, so that the last sweep writes v.
     let [mut now, mut other] = if k % 2 == 1 { [v, w] } else { [w, v] };
     backend.convert(before, now)?;
-    operator.relax_points(&sweep, f, u, now, norm, scalars)?;
+    operator.relax_points(&sweep, f, u, now, norm.of(scalars))?;
     backend.convert(u, other)?;
     for _ in 1..k {
-        operator.relax_points(&sweep, f, now, other, Scalar::new(norm.index() as u8 + 1), scalars)?;
+        operator.relax_points(&sweep, f, now, other, Scalar::new(norm.index() as u8 + 1).of(scalars))?;
         std::mem::swap(&mut now, &mut other);
     }
     Ok(())

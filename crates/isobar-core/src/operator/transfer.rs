@@ -1,10 +1,7 @@
 //! Transfers between a level of multigrid and the next coarser one.
 
 use super::{LineSmoother, Sweep};
-use crate::backend::{Backend, Scalar};
-use crate::error::Result;
-use crate::layout::Layout;
-use crate::real::Real;
+use crate::{Backend, Layout, Real, Result, Scalar, Sum};
 
 /// Restriction R and prolongation P between two levels, and the steps that fuse them with relaxation of the finer one.
 ///
@@ -44,7 +41,7 @@ pub trait Transfer<B: Backend, T: Real>: Send + Sync {
     ) -> Result<()> {
         let backend = self.fine().backend();
         let mut scalars = backend.scalars()?;
-        self.fine().residual(f, u, scratch, Scalar::new(0), &mut scalars)?;
+        self.fine().residual(f, [u, scratch], Scalar::new(0).of(&mut scalars))?;
         self.restrict(scratch, coarse_f)
     }
 
@@ -80,16 +77,13 @@ pub trait Transfer<B: Backend, T: Real>: Send + Sync {
         &self,
         coarse_u: &mut B::Vector<T>,
         sweep: Sweep<'_, B::Vector<T>>,
-        norm: Option<(Scalar, &mut B::Scalars)>,
+        norm: Option<Sum<'_, B>>,
     ) -> Result<()> {
         prolong_smooth_unfused(self, coarse_u, sweep, norm)
     }
 }
 
 /// Does [`Transfer::smooth_residual_restrict`] in unfused pieces.
-///
-/// # Errors
-/// The errors of the device.
 pub fn smooth_residual_restrict_unfused<B: Backend, T: Real>(
     transfer: &(impl Transfer<B, T> + ?Sized),
     mut sweep: Sweep<'_, B::Vector<T>>,
@@ -100,17 +94,14 @@ pub fn smooth_residual_restrict_unfused<B: Backend, T: Real>(
 }
 
 /// Does [`Transfer::prolong_smooth`] in unfused pieces.
-///
-/// # Errors
-/// The errors of the device.
 pub fn prolong_smooth_unfused<B: Backend, T: Real>(
     transfer: &(impl Transfer<B, T> + ?Sized),
     coarse_u: &mut B::Vector<T>,
     mut sweep: Sweep<'_, B::Vector<T>>,
-    norm: Option<(Scalar, &mut B::Scalars)>,
+    norm: Option<Sum<'_, B>>,
 ) -> Result<()> {
     transfer.prolong(coarse_u, sweep.u)?;
     transfer.fine().smooth(sweep.again())?;
     let Some((scalar, scalars)) = norm else { return Ok(()) };
-    transfer.fine().residual_norm(sweep.f, sweep.u, sweep.scratch, scalar, scalars)
+    transfer.fine().residual_norm(sweep.f, [sweep.u, sweep.scratch], scalar.of(scalars))
 }

@@ -1,10 +1,7 @@
 //! Steps with the strict triangular parts of a matrix, for preconditioners made of them.
 
 use super::{Diagonal, ResidualUpdate, update_residual_unfused};
-use crate::backend::{Backend, Scalar};
-use crate::error::Result;
-use crate::layout::Shape;
-use crate::real::{Precision, Real};
+use crate::{Backend, Precision, Real, Result, Shape, Sum};
 
 /// A symmetric matrix A = L + D + Lᵀ, its unknowns numbered x first, then y, then z (the C order of a caller's arrays, for any layout
 /// on the device). L holds each cell's couplings to neighbours of lower number: west, south and below, and across a periodic side the
@@ -18,7 +15,7 @@ pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
         r: &B::Vector<T>,
         w: &mut B::Vector<T>,
         v: &mut B::Vector<T>,
-        rho: Option<(Scalar, &mut B::Scalars)>,
+        rho: Option<Sum<'_, B>>,
     ) -> Result<()>;
 
     /// z = v − D⁻¹ Lᵀ w, where w is v unless another is given

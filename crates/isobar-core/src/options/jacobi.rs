@@ -3,9 +3,8 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Count, PointCycle};
-use crate::error::{Error, Result};
 use crate::forms::Forms;
-use crate::layout::Shape;
+use crate::{Error, Result, Shape};
 
 /// The number of cells that tiles share with their neighbours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -18,9 +18,8 @@ mod verdict;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::error::{Error, Result};
 use crate::forms::Forms;
-use crate::real::Precision;
+use crate::{Error, Precision, Result};
 
 pub use deflation::{CoarseSolve, Deflation, Stripes};
 pub use heat::{Scheme, StepGuess, Steps};

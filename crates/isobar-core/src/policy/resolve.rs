@@ -1,9 +1,8 @@
 //! Options that leave nothing open, from those of the user and a matrix's choice.
 
 use super::Choice;
-use crate::error::{Error, Result};
 use crate::options::{CyclePrecision, Form, Method, MultigridOptions, Norm, Preconditioner, Smoother, SolverOptions};
-use crate::real::Precision;
+use crate::{Error, Precision, Result};
 
 impl SolverOptions {
     /// Returns whether method, preconditioner, multigrid and precision are left open, so that a direct solve, or the nearest box, may be

@@ -1,12 +1,9 @@
 //! A preconditioner in a lower precision.
 
 use super::Preconditioner;
-use crate::backend::Backend;
-use crate::error::Result;
-use crate::layout::Layout;
 use crate::operator::ResidualUpdate;
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
+use crate::{Backend, Layout, Real, Result};
 
 /// A preconditioner in precision S inside an iteration in precision T: where S is single it has half the
 /// memory traffic, and hardly costs an iteration more.
@@ -44,9 +41,9 @@ impl<B: Backend, S: Real, T: Real> Preconditioner<B, T> for Converted<B, S> {
     fn precondition_residual(&mut self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
         let ResidualUpdate { r, q, z, alpha, out } = v;
         let backend = self.inner.backend().clone();
-        backend.axpy_norm_convert(alpha.negated(), q, r, &mut self.r, out.get(1), scalars)?;
+        backend.axpy_norm_convert(alpha.negated(), q, r, &mut self.r, out.get(1).of(scalars))?;
         self.inner.apply(&mut self.r, &mut self.z)?;
-        backend.convert_dot(&self.z, z, r, out.get(0), scalars)
+        backend.convert_dot(&self.z, z, r, out.get(0).of(scalars))
     }
 
     fn project_out(&mut self, z: &mut B::Vector<T>) -> Result<()> {

@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::backend::{AggregateBackend, AggregateMap, Scalar};
+use crate::backend::AggregateBackend;
 use crate::disjoint_sets::DisjointSets;
 use crate::elimination::{Elimination, places};
-use crate::error::{Error, Result};
-use crate::execute::Serial;
-use crate::layout::Shape;
 use crate::operator::AggregateOperator;
 use crate::operator::aggregate::{Components, Entry};
 use crate::options::{self, CoarseSolve, Stripes};
-use crate::real::Real;
+use crate::{AggregateMap, Error, Real, Result, Serial, Shape, Sum};
 
 /// Sub-domain deflation: the columns of Z are the indicator vectors of aggregates, E = Zᵀ A Z.
 ///
@@ -152,19 +149,10 @@ impl<B: AggregateBackend, T: Real> Deflation<B, T> {
 
 impl<B: AggregateBackend, T: Real> Deflation<B, T> {
     /// q = P q with P = I − A Z E⁻¹ Zᵀ;  σ = ⟨p, q⟩
-    ///
-    /// # Errors
-    /// The errors of the device.
-    pub fn project(
-        &mut self,
-        p: &B::Vector<T>,
-        q: &mut B::Vector<T>,
-        sigma: Scalar,
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
+    pub fn project(&mut self, p: &B::Vector<T>, q: &mut B::Vector<T>, (sigma, scalars): Sum<'_, B>) -> Result<()> {
         for _ in 0..self.passes() {
             self.solve(q)?;
-            self.operator.subtract_aggregated(&self.aggregates, &self.solution, p, q, sigma, scalars)?;
+            self.operator.subtract_aggregated(&self.aggregates, &self.solution, p, q, sigma.of(scalars))?;
         }
         Ok(())
     }
@@ -178,9 +166,6 @@ impl<B: AggregateBackend, T: Real> Deflation<B, T> {
     }
 
     /// u += Z E⁻¹ Zᵀ r, after which Zᵀ(b − A u) = 0 if r was b − A u
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn correct(&mut self, r: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()> {
         self.solve(r)?;
         self.operator.backend().add_aggregated(&self.aggregates, &self.solution, u)

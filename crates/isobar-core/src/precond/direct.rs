@@ -3,13 +3,10 @@
 use std::any::Any;
 
 use super::Preconditioner;
-use crate::backend::Backend;
 use crate::backend::SharedDirect;
 use crate::backend::direct::locked;
-use crate::error::Result;
-use crate::layout::Layout;
-use crate::real::{Precision, Real};
 use crate::traffic::{self, StepTraffic};
+use crate::{Backend, Layout, Precision, Real, Result};
 
 /// The preconditioner z = M⁻¹ r with M the separable matrix nearest to A, in double precision.
 ///

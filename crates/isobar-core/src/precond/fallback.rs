@@ -1,11 +1,9 @@
 //! A preconditioner with simpler ones in reserve.
 
 use super::Preconditioner;
-use crate::backend::Backend;
-use crate::error::Result;
 use crate::operator::ResidualUpdate;
-use crate::real::Real;
 use crate::traffic::StepTraffic;
+use crate::{Backend, Real, Result};
 
 /// Several preconditioners of one matrix, of which one is in use: the one that was asked for, or where that fails or is
 /// slow, a later one, which is simpler and safer.

@@ -3,12 +3,9 @@
 use std::sync::Arc;
 
 use super::Preconditioner;
-use crate::backend::Backend;
-use crate::error::Result;
 use crate::operator::{ResidualUpdate, Triangular};
-use crate::options;
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
+use crate::{Backend, Real, Result, options};
 
 /// The preconditioner M = (Δ + L_b) Δ⁻¹ (Δ + L_bᵀ), L_b the strict lower triangle of A without the couplings between blocks of m
 /// consecutive unknowns, Δ the pivots of [`Triangular::factorise`]:

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use super::Preconditioner;
-use crate::backend::Backend;
-use crate::error::Result;
 use crate::operator::Triangular;
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
+use crate::{Backend, Real, Result};
 
 /// The preconditioner M⁻¹ = (I − L D⁻¹)(I − D⁻¹ Lᵀ) without the entries outside A's pattern (Ament and
 /// others, 2010; paper D, equation 7), of A itself or of the scaled matrix D^−½ A D^−½. Without scaling it

@@ -27,11 +27,9 @@ mod recipe;
 
 use std::sync::Arc;
 
-use crate::backend::Backend;
-use crate::error::Result;
 use crate::operator::{Diagonal, LineSolver, ResidualUpdate, update_residual_unfused};
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
+use crate::{Backend, Real, Result};
 
 pub use converted::Converted;
 pub use deflation::Deflation;
@@ -61,18 +59,12 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
     }
 
     /// Projects the null space of A out of z = M⁻¹ r, where [`apply`](Self::apply) does not.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn project_out(&mut self, z: &mut B::Vector<T>) -> Result<()> {
         let _ = z;
         Ok(())
     }
 
     /// Computes again all that depends on the matrix, whose coefficients have changed.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn update(&mut self) -> Result<()> {
         Ok(())
     }

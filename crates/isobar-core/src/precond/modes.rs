@@ -4,13 +4,10 @@ use std::sync::Arc;
 
 use super::Preconditioner;
 use super::multigrid::Cycle;
-use crate::backend::{Backend, Scalar};
-use crate::error::Result;
-use crate::layout::{Colour, Layout};
 use crate::operator::{Guess, ModalTransfer, Relaxation, Sweep};
 use crate::options::{Smoother, Start};
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
+use crate::{Backend, Colour, Layout, Real, Result, Scalar};
 
 /// A scalar that is not read.
 const UNUSED: Scalar = Scalar::new(0);
@@ -66,9 +63,6 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
     }
 
     /// Computes x_m ≈ (μ_m |T| + L_h)⁻¹ g_m.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn solve(&mut self) -> Result<()> {
         let Self { cycle, factors, before, g, x, .. } = self;
         match self.start {
@@ -94,9 +88,6 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
     }
 
     /// Computes z = M⁻¹ r: [`Modal`] with this many sweeps before and after the correction.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn precondition(
         &mut self,
         sweeps: usize,
@@ -106,7 +97,7 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
     ) -> Result<()> {
         self.sweep((Colour::Red, Guess::Zero), sweeps, r, z)?;
         let Self { transfer, g, scratch, .. } = self;
-        transfer.project_residual(r, z, g, scratch, UNUSED, scalars)?;
+        transfer.project_residual(r, z, g, scratch, UNUSED.of(scalars))?;
         self.solve()?;
         self.transfer.expand(&self.x, Guess::Given, z)?;
         self.sweep((Colour::Black, Guess::Given), sweeps, r, z)
@@ -164,9 +155,6 @@ pub struct Modal<B: Backend, T: Real, C: Real> {
 
 impl<B: Backend, T: Real, C: Real> Modal<B, T, C> {
     /// Takes this many sweeps before and after.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn new(problems: ModalProblems<B, T, C>, sweeps: usize) -> Result<Self> {
         let backend = problems.transfer.fine().backend().clone();
         Ok(Self { scalars: backend.scalars()?, problems, sweeps, backend })

@@ -5,15 +5,12 @@ use std::sync::Arc;
 
 use super::Preconditioner;
 use super::recipe::{Recipe, mirrors};
-use crate::backend::{Backend, Scalar};
-use crate::error::Result;
-use crate::layout::{Layout, Shape};
 use crate::operator::line::scratch_layout;
 use crate::operator::{CoarsestSolver, Correction, Guess, LineSmoother, Sweep, Transfer};
 use crate::options::MultigridOptions;
-use crate::real::Real;
 use crate::stencil::Hierarchy;
 use crate::traffic::{self, StepTraffic};
+use crate::{Backend, Layout, Real, Result, Scalar, Shape, Sum};
 
 /// The vectors of a multigrid level.
 struct LevelVectors<V> {
@@ -95,7 +92,7 @@ impl<B: Backend, T: Real> Corrected<B, T> {
             level.backend().clear(u)?;
             correction.correct(f, u)?;
         } else {
-            level.residual_alone(f, u, residual, (Scalar::new(0), scalars))?;
+            level.residual_alone(f, [u, residual], (Scalar::new(0), scalars))?;
             correction.correct(residual, u)?;
         }
         Ok(true)
@@ -174,23 +171,17 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     }
 
     /// Runs one cycle on A u = f; where it is wanted, with ‖f − A u‖² at its end.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn cycle(
         &mut self,
         f: &B::Vector<T>,
         u: &mut B::Vector<T>,
         guess: Guess,
-        norm: Option<(Scalar, &mut B::Scalars)>,
+        norm: Option<Sum<'_, B>>,
     ) -> Result<()> {
         self.parts(0).cycle(f, u, guess, norm)
     }
 
     /// Computes u = τ cycle(u) + (1 − τ) u, with one cycle on A u = f; `before` is overwritten.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn extrapolated(
         &mut self,
         f: &B::Vector<T>,
@@ -237,9 +228,6 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     }
 
     /// Runs one cycle from zero on the levels below the finest, where there are any.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub(crate) fn cycle_below(&mut self) -> Result<()> {
         match self.parts(0).below() {
             Some((LevelVectors { f, u }, mut below)) => below.cycle(f, u, Guess::Zero, None),
@@ -248,14 +236,11 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     }
 
     /// Runs full multigrid: u from f alone, coarse to fine, one cycle a level.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn full_multigrid(
         &mut self,
         f: &mut B::Vector<T>,
         u: &mut B::Vector<T>,
-        mut norm: Option<(Scalar, &mut B::Scalars)>,
+        mut norm: Option<Sum<'_, B>>,
     ) -> Result<()> {
         for n in 0..self.vectors.len() {
             let (above, below) = self.vectors.split_at_mut(n);
@@ -378,7 +363,7 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
         f: &B::Vector<T>,
         u: &mut B::Vector<T>,
         mut guess: Guess,
-        norm: Option<(Scalar, &mut B::Scalars)>,
+        norm: Option<Sum<'_, B>>,
     ) -> Result<()> {
         let Steps { backend, levels, transfers, coarsest, visits, recipes } = self.steps;
         let Recipe { pre, post, coarse, .. } = &recipes[self.at];
@@ -446,10 +431,10 @@ fn finish<B: Backend, T: Real>(
     f: &B::Vector<T>,
     u: &mut B::Vector<T>,
     scratch: &mut B::Vector<T>,
-    norm: Option<(Scalar, &mut B::Scalars)>,
+    norm: Option<Sum<'_, B>>,
 ) -> Result<()> {
     match norm {
-        Some((scalar, scalars)) => level.residual_norm(f, u, scratch, scalar, scalars),
+        Some((scalar, scalars)) => level.residual_norm(f, [u, scratch], scalar.of(scalars)),
         None => Ok(()),
     }
 }

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use super::Preconditioner;
-use crate::backend::{Backend, Scalar};
-use crate::error::Result;
 use crate::operator::{ResidualUpdate, Triangular};
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic, Traffic};
+use crate::{Backend, Real, Result, Sum};
 
 /// The preconditioner M⁻¹ = Kᵀ D⁻¹ K with K the series of (I + L D⁻¹)⁻¹ truncated after `order` terms:
 ///
@@ -43,12 +41,7 @@ impl<B: Backend, T: Real> Neumann<B, T> {
     }
 
     /// Computes the series of relaxations, given D⁻¹ r in z (odd order) or in `self.v` (even order).
-    fn relax(
-        &mut self,
-        r: &B::Vector<T>,
-        z: &mut B::Vector<T>,
-        mut rho: Option<(Scalar, &mut B::Scalars)>,
-    ) -> Result<()> {
+    fn relax(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>, mut rho: Option<Sum<'_, B>>) -> Result<()> {
         let Self { operator, order, v, w, .. } = self;
         let order = *order;
         // Buffers alternate so that the last is v…

@@ -6,12 +6,11 @@
 
 use std::sync::Arc;
 
-use crate::array::{ArrayView, ArrayViewMut};
-use crate::backend::{AggregateBackend, AggregateMap, Scalar};
-use crate::error::{Error, Result};
+use crate::backend::AggregateBackend;
 use crate::operator::AggregateOperator;
 use crate::operator::aggregate::Components;
 use crate::options::Compatibility;
+use crate::{AggregateMap, ArrayView, ArrayViewMut, Error, Result, Scalar};
 
 /// The part that was removed from a right-hand side.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -87,9 +86,6 @@ impl<B: AggregateBackend> NullSpace<B> {
     }
 
     /// Gives u the mean 0 over every floating component, and 0 in inactive cells.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn project_out(&mut self, u: &mut B::Vector<f64>) -> Result<()> {
         match &mut self.found {
             Some(found) => found.project_out(&*self.operator, u),
@@ -184,7 +180,7 @@ impl<B: AggregateBackend> Found<B> {
         if self.sizes.is_empty() {
             return Ok(Removed::default());
         }
-        backend.dot(b, b, NORM, scalars)?;
+        backend.dot(b, b, NORM.of(scalars))?;
         let norm = backend.read(scalars)?[NORM.index()].sqrt();
         if !norm.is_finite() {
             // The caller reports the entry.
@@ -218,7 +214,7 @@ impl<B: AggregateBackend> Found<B> {
         }
         self.remove_found(backend, b)?;
         self.remove_means(backend, b)?;
-        backend.dot(b, b, NORM, scalars)?;
+        backend.dot(b, b, NORM.of(scalars))?;
         if backend.read(scalars)?[NORM.index()].sqrt() <= ROUNDING * norm {
             // The rest of a constant right-hand side is rounding.
             backend.clear(b)?;

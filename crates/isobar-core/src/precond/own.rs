@@ -1,12 +1,8 @@
 //! A caller's own preconditioner.
 
 use super::Preconditioner;
-use crate::array::{ArrayView, ArrayViewMut};
-use crate::backend::Backend;
-use crate::error::Result;
-use crate::layout::Layout;
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
+use crate::{ArrayView, ArrayViewMut, Backend, Layout, Real, Result};
 
 /// A caller's own approximation M of A. Arrays are in host memory, in C order of shape (nz, ny, nx).
 pub trait OwnPreconditioner: Send {

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use super::Preconditioner;
-use crate::backend::{AggregateBackend, Ratio, Scalar};
-use crate::error::Result;
-use crate::layout::Layout;
+use crate::backend::AggregateBackend;
 use crate::operator::AggregateOperator;
 use crate::operator::aggregate::Components;
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
+use crate::{Layout, Ratio, Real, Result, Scalar};
 
 /// A scalar that is not read.
 const UNUSED: Scalar = Scalar::new(0);
@@ -115,7 +113,7 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
         if self.deflates {
             backend.aggregate_scale(inverse, sums, coarse)?;
             if operator.subtracts_aggregated() {
-                operator.subtract_aggregated(pieces, coarse, r, &mut self.r, UNUSED, &mut self.scalars)?;
+                operator.subtract_aggregated(pieces, coarse, r, &mut self.r, UNUSED.of(&mut self.scalars))?;
             } else {
                 backend.clear(&mut self.product)?;
                 backend.add_aggregated(pieces, coarse, &mut self.product)?;

@@ -3,12 +3,10 @@
 use std::f64::consts::PI;
 use std::sync::Arc;
 
-use crate::backend::Backend;
-use crate::layout::Colour;
 use crate::operator::{LineSmoother, Relaxation, Transfer};
 use crate::options::{MultigridOptions, Smoother};
-use crate::real::Real;
 use crate::stencil::Hierarchy;
+use crate::{Backend, Colour, Real};
 
 /// The degree of Chebyshev's polynomials.
 const DEGREE: usize = 2;

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::array::Source;
-use crate::error::Result;
-use crate::execute::{Host, shared_blocks, shared_copy};
+use crate::execute::{shared_blocks, shared_copy};
 use crate::stencil::{Axis, Spread};
+use crate::{Host, Result, Source};
 
 /// κ in every cell, shape (nz, ny, nx) in C order.
 #[derive(Clone, Debug, PartialEq)]

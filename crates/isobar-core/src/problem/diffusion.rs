@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use super::wells::{Source, Well};
 use super::{Boundary, Coefficient, SideFields, Spacing};
-use crate::error::{Error, Result};
-use crate::execute::{Host, rows, shared};
-use crate::layout::Shape;
+use crate::execute::{rows, shared};
 use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread};
+use crate::{Error, Host, Result, Shape};
 
 /// The equation −∇·(κ∇u) + c u = f on a box of nx × ny × nz cells, by cell-centred finite volumes.
 #[derive(Clone, Debug, PartialEq)]

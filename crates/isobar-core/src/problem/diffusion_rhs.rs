@@ -4,11 +4,9 @@ use std::ops::Range;
 
 use super::diffusion::{CheckedProblem, DiffusionProblem};
 use super::{RhsKind, Spacing, Weighting, random, smooth};
-use crate::array::Source;
-use crate::error::{Error, Result};
-use crate::execute::{Host, for_each_row, rows};
-use crate::layout::Shape;
+use crate::execute::{for_each_row, rows};
 use crate::stencil::Axis;
+use crate::{Error, Host, Result, Shape, Source};
 
 impl DiffusionProblem {
     /// Computes a right-hand side in C order, shape (nz, ny, nx), 0 in inactive cells: the body source f of the given kind (none

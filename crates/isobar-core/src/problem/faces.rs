@@ -4,11 +4,9 @@ use std::ops::Range;
 
 use super::gradient::Pair;
 use super::{Coefficient, DiffusionProblem, RhsKind, Weighting};
-use crate::array::Source;
-use crate::error::{Error, Result};
-use crate::execute::{Host, rows};
-use crate::layout::Shape;
+use crate::execute::rows;
 use crate::stencil::{Axis, Diffusion, Stencil};
+use crate::{Error, Host, Result, Shape, Source};
 
 /// The system (A u)_n = s_n u_n + Σ T_nm (u_n − u_m) with a conductance T for each face between two cells and a shift s for each cell, as for finite
 /// volumes on unequal cells, cut cells and networks.

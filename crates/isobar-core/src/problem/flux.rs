@@ -2,11 +2,10 @@
 
 use super::sides::{face_of, in_series};
 use super::{Boundary, DiffusionProblem, SideFields, Spacing};
-use crate::error::{Error, Result};
-use crate::execute::{Execute, Host, rows};
-use crate::layout::Shape;
+use crate::execute::rows;
 use crate::real::harmonic;
 use crate::stencil::{Axis, Coefficients, Diffusion, Stencil};
+use crate::{Error, Execute, Host, Result, Shape};
 
 /// A face on a side of the grid; G (g − u) + q flows into its cell, whose value is u.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

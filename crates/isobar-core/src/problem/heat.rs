@@ -3,10 +3,9 @@
 use std::f64::consts::PI;
 
 use super::{Boundary, Coefficient, DiffusionProblem, PointProblem, Spacing, Weighting};
-use crate::error::{Error, Result};
-use crate::execute::{Host, rows};
-use crate::layout::Shape;
+use crate::execute::rows;
 use crate::stencil::{Diffusion, Stencil};
+use crate::{Error, Host, Result, Shape};
 
 /// The system M u_t = −K u + s: u_t = ∇·(κ∇u) − c u + f in space, by finite volumes (K the matrix of −∇·(κ∇u) + c u, M
 /// the volumes of cells), or at points inside a box with given values on its sides.

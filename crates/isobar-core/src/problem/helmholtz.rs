@@ -4,12 +4,11 @@ use std::f64::consts::PI;
 use std::ops::Range;
 
 use super::{RhsKind, Weighting, random, smooth};
-use crate::error::Result;
-use crate::execute::{self, Execute, Host};
+use crate::execute;
 use crate::grid::horizontal::Metric;
 use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
-use crate::layout::Shape;
 use crate::stencil::TensorProduct;
+use crate::{Execute, Host, Result, Shape};
 
 /// The equation −ω²(∇² u + ξ·∇u + λ² r⁻² ∂_r(r² ∂_r u)) + u = f on a panel or a box (paper B, equations 2
 /// and 5), the pressure correction of a semi-implicit step of an atmosphere model.

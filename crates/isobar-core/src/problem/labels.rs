@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::Phases;
-use crate::error::{Error, Result};
-use crate::execute::{Host, PIECE, find_wrong, for_each_piece, rows};
-use crate::layout::Shape;
+use crate::execute::{PIECE, find_wrong, for_each_piece, rows};
+use crate::{Error, Host, Result, Shape};
 
 /// Returns the label that was read as a floating-point number; nothing for one that is not whole.
 #[inline(always)]

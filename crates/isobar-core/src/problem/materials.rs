@@ -5,9 +5,8 @@ use std::f64::consts::PI;
 use serde::Deserialize;
 
 use super::random;
-use crate::error::{Error, Result};
-use crate::execute::{Execute, Host, rows};
-use crate::layout::Shape;
+use crate::execute::rows;
+use crate::{Error, Execute, Host, Result, Shape};
 
 fn check_contrast(key: &str, contrast: f64) -> Result<()> {
     if contrast > 0.0 && contrast.is_finite() {

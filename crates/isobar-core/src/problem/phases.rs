@@ -1,11 +1,9 @@
 //! The phases of a sample, such as the pores and minerals of a rock.
 
-use crate::backend::AggregateMap;
 use crate::disjoint_sets::connected;
-use crate::error::{Error, Result};
-use crate::execute::{Execute, Host, map_pieces, rows, shared};
-use crate::layout::Shape;
+use crate::execute::{map_pieces, rows, shared};
 use crate::stencil::{Coefficients, Diffusion, Side, Spread};
+use crate::{AggregateMap, Error, Execute, Host, Result, Shape};
 
 /// A `Phases` is an image of a sample with one byte for each cell, the number of its phase, and κ of each phase. It takes an eighth of the
 /// memory of κ in every cell.

@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use super::sides::face_of;
 use super::{Boundary, DiffusionProblem, RhsKind, Spacing, Weighting};
-use crate::error::{Error, Result};
-use crate::layout::Shape;
 use crate::stencil::{Axis, Diffusion};
+use crate::{Error, Result, Shape};
 
 /// The equation −∇·(κ∇u) + c u = f at the points inside a box, n of them a direction, h = L/(n + 1) apart, with values given on
 /// its sides (papers C and E), by the finite differences

@@ -1,9 +1,8 @@
 //! Boundary conditions on the sides of a box.
 
 use super::DiffusionProblem;
-use crate::error::{Error, Result};
-use crate::layout::Shape;
 use crate::stencil::Axis;
+use crate::{Error, Result, Shape};
 
 /// The boundary condition on one side of the domain.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,11 +4,10 @@
 use std::ops::Range;
 
 use super::*;
-use crate::array::{ArrayView, Source as Array};
-use crate::error::Result;
-use crate::layout::Shape;
+use crate::array::Source as Array;
 use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread};
 use crate::team::Team;
+use crate::{ArrayView, Result, Shape};
 
 /// More cells than three threads have chunks, in rows that do not divide a chunk.
 const SHAPE: Shape = Shape { nx: 75, ny: 52, nz: 61 };

@@ -1,9 +1,8 @@
 //! Aggregates, by plain loops.
 
 use super::{Reference, Vector};
-use crate::backend::{AggregateBackend, AggregateMap};
-use crate::error::Result;
-use crate::real::Real;
+use crate::backend::AggregateBackend;
+use crate::{AggregateMap, Real, Result};
 
 /// A dense matrix, stored row by row.
 #[derive(Clone, Debug)]

@@ -1,12 +1,9 @@
 //! The reference back end as solvers see it: vectors, operations on them, and scalars.
 
 use super::{Reference, Vector, check_shape, direct};
-use crate::array::{ArrayView, ArrayViewMut};
-use crate::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar, SharedDirect};
+use crate::backend::{DeviceInfo, SharedDirect};
 use crate::direct::Separable;
-use crate::error::Result;
-use crate::layout::Layout;
-use crate::real::Real;
+use crate::{ArrayView, ArrayViewMut, Backend, HostScalars, Layout, Ratio, Real, Result, Scalar, Sum};
 
 impl Backend for Reference {
     type Vector<T: Real> = Vector<T>;
@@ -82,7 +79,7 @@ impl Backend for Reference {
         Ok(())
     }
 
-    fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, out: Scalar, scalars: &mut HostScalars) -> Result<()> {
+    fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, (out, scalars): Sum<'_, Reference>) -> Result<()> {
         scalars.reduce(out, [x.entries().iter().zip(y.entries()).map(|(x, y)| x.to_f64() * y.to_f64()).sum()]);
         Ok(())
     }

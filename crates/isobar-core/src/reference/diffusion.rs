@@ -4,16 +4,12 @@ use std::sync::Arc;
 
 use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, cells, row};
 use super::{Reference, Vector};
-use crate::backend::{AggregateMap, HostScalars, Scalar};
-use crate::error::Result;
-use crate::execute::Serial;
-use crate::layout::{Layout, Shape};
 use crate::operator::aggregate::{Components, Entry};
 use crate::operator::{AggregateOperator, Capabilities, MixedSmoother, Operator};
 use crate::options::Smoother;
-use crate::real::Real;
 use crate::stencil::point_levels::levels_for;
 use crate::stencil::{Axis, Diffusion, Hierarchy, Stencil, Supports};
+use crate::{AggregateMap, Layout, Real, Result, Serial, Shape, Sum};
 
 /// The rows of a [`Diffusion`] stencil: every transmissibility computed once, in double precision.
 #[derive(Clone, Debug)]
@@ -110,8 +106,7 @@ impl<T: Real> AggregateOperator<Reference, T> for Plain<Diffusion, T> {
         a: &Vec<f64>,
         p: &Vector<T>,
         q: &mut Vector<T>,
-        sigma: Scalar,
-        scalars: &mut HostScalars,
+        (sigma, scalars): Sum<'_, Reference>,
     ) -> Result<()> {
         let state = self.state();
         let value = |at: At| {

@@ -1,19 +1,17 @@
 //! Galerkin levels, cell by cell.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use super::seven_point::{At, Plain, fill, get};
 use super::{Reference, Vector};
 use crate::backend::AggregateBackend;
-use crate::error::Result;
-use crate::layout::{Colour, Layout};
 use crate::operator::{Correction, Guess, LineSmoother, Operator, Sweep, Transfer};
 use crate::options::Smoother;
-use crate::real::{Precision, Real};
 use crate::stencil::galerkin::couplings::{COLOURS, UPPER, along, upper_offset};
 use crate::stencil::galerkin::{Bodies, Couplings, Directions, Execute, Matrix, Offset, Weights};
 use crate::stencil::galerkin_levels::{Finer, SupportsGalerkin};
 use crate::stencil::{Axis, Diffusion};
+use crate::{Colour, Layout, Precision, Real, Result, read, write};
 
 /// A pivot below this fraction of its diagonal is rounding.
 const SINGULAR_PIVOT: f64 = 1e-13;
@@ -145,7 +143,7 @@ impl<T: Real> Operator<Reference, T> for Plain27<T> {
     }
 
     fn apply(&self, x: &mut Vector<T>, y: &mut Vector<T>) -> Result<()> {
-        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        let rows = read(&self.rows);
         fill(y, |at| {
             let here = get(x)(at);
             rows.row(at).fold(get(&rows.sums)(at) * here, |sum, (_, to, c)| sum + c * (here - get(x)(to)))
@@ -154,7 +152,7 @@ impl<T: Real> Operator<Reference, T> for Plain27<T> {
     }
 
     fn coefficient_vectors(&self) -> f64 {
-        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        let rows = read(&self.rows);
         (2 + rows.couplings.iter().flatten().count()) as f64
     }
 }
@@ -165,7 +163,7 @@ impl<T: Real> LineSmoother<Reference, T> for Plain27<T> {
         if guess == Guess::Zero {
             u.entries_mut().fill(T::ZERO);
         }
-        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        let rows = read(&self.rows);
         let shape = self.layout.shape();
         let rho = T::from_f64(relaxation.rho);
         let mut values = vec![T::ZERO; shape.nz];
@@ -248,7 +246,7 @@ impl<T: Real> Transfer<Reference, T> for Interpolation<T> {
     }
 
     fn restrict(&self, f: &mut Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
-        let all = self.weights.read().unwrap_or_else(PoisonError::into_inner);
+        let all = read(&self.weights);
         let mut from = f.clone();
         for weights in all.iter() {
             let mut to = Vector::zeros(&Layout::new(weights.coarse.shape)?)?;
@@ -264,7 +262,7 @@ impl<T: Real> Transfer<Reference, T> for Interpolation<T> {
     }
 
     fn prolong(&self, coarse_u: &mut Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        let all = self.weights.read().unwrap_or_else(PoisonError::into_inner);
+        let all = read(&self.weights);
         let mut from = coarse_u.clone();
         for weights in all.iter().rev() {
             let mut to = Vector::zeros(&Layout::new(weights.fine.shape)?)?;
@@ -289,11 +287,11 @@ pub struct BodyCorrection {
 
 impl<T: Real> Correction<Reference, T> for BodyCorrection {
     fn is_active(&self) -> bool {
-        !self.bodies.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !read(&self.bodies).is_empty()
     }
 
     fn correct(&self, r: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        let all = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
+        let all = read(&self.bodies);
         for bodies in all.iter() {
             for (n, factor) in bodies.factors.iter().enumerate() {
                 let cells = bodies.cells_of(n);
@@ -305,7 +303,7 @@ impl<T: Real> Correction<Reference, T> for BodyCorrection {
     }
 
     fn bytes(&self) -> usize {
-        let all = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
+        let all = read(&self.bodies);
         all.iter().map(Bodies::bytes).sum()
     }
 }
@@ -332,7 +330,7 @@ impl SupportsGalerkin for Reference {
 
     fn update_coarse<T: Real>(&self, coarse: &Plain27<T>, matrix: &Matrix) -> Result<()> {
         let layout = Layout::new(matrix.grid().shape)?;
-        *coarse.rows.write().unwrap_or_else(PoisonError::into_inner) = Rows27::new(&matrix.in_double(), &layout)?;
+        *write(&coarse.rows) = Rows27::new(&matrix.in_double(), &layout)?;
         Ok(())
     }
 
@@ -350,7 +348,7 @@ impl SupportsGalerkin for Reference {
     }
 
     fn update_interpolation<T: Real>(&self, between: &Interpolation<T>, weights: Directions) -> Result<()> {
-        *between.weights.write().unwrap_or_else(PoisonError::into_inner) = weights.in_double();
+        *write(&between.weights) = weights.in_double();
         Ok(())
     }
 
@@ -359,7 +357,7 @@ impl SupportsGalerkin for Reference {
     }
 
     fn update_bodies<T: Real>(&self, correction: &BodyCorrection, bodies: Vec<Bodies>) -> Result<()> {
-        *correction.bodies.write().unwrap_or_else(PoisonError::into_inner) = bodies;
+        *write(&correction.bodies) = bodies;
         Ok(())
     }
 

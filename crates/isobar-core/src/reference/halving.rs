@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use super::seven_point::{At, Plain, fill, get};
 use super::{Reference, Vector};
-use crate::error::Result;
-use crate::layout::Layout;
 use crate::operator::{LineSmoother, Transfer};
-use crate::real::Real;
 use crate::stencil::Diffusion;
 use crate::stencil::halving::Halving;
 use crate::stencil::point_levels::SupportsPoints;
+use crate::{Layout, Real, Result};
 
 /// The transfer between two levels of point relaxation.
 #[derive(Debug)]

@@ -16,9 +16,8 @@ mod tensor_product;
 mod triangular;
 mod vector;
 
-use crate::error::{Error, Result};
-use crate::layout::Shape;
 use crate::operator::LevelBackend;
+use crate::{Error, Result, Shape};
 
 pub use aggregate::DenseMatrix;
 pub use diffusion::DiffusionRows;

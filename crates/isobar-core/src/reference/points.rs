@@ -2,12 +2,10 @@
 
 use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, diagonal, fill, get, inverse};
 use super::{Reference, Vector};
-use crate::backend::{HostScalars, Scalar};
-use crate::error::Result;
 use crate::operator::points::worst_of_lines;
 use crate::operator::{Operator, PointSmoother};
 use crate::options::PointCycle;
-use crate::real::Real;
+use crate::{HostScalars, Real, Result, Scalar, Sum};
 
 impl<S: SevenPoint, T: Real> PointSmoother<Reference, T> for Plain<S, T> {
     fn periodic(&self) -> [bool; 3] {
@@ -28,11 +26,10 @@ impl<S: SevenPoint, T: Real> PointSmoother<Reference, T> for Plain<S, T> {
         f: &Vector<T>,
         u: &mut Vector<T>,
         v: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
+        norm: Sum<'_, Reference>,
     ) -> Result<()> {
         let before = (cycle.momentum > 0.0).then(|| v.clone());
-        self.residual_norm(f, u, v, norm, scalars)?;
+        self.residual_norm(f, [u, v], norm)?;
         let (state, omega) = (self.state(), T::from_f64(cycle.relaxation));
         let shape = Operator::layout(self).shape();
         let n = shape.extents();
@@ -100,10 +97,10 @@ impl<S: SevenPoint, T: Real> PointSmoother<Reference, T> for Plain<S, T> {
     ) -> Result<()> {
         let (mut residual, mut scalars) = (Vector::zeros(f.layout())?, HostScalars::default());
         let u = &mut u.clone();
-        self.residual(f, u, &mut residual, Scalar::new(0), &mut scalars)?;
+        self.residual(f, [u, &mut residual], Scalar::new(0).of(&mut scalars))?;
         let shape = Operator::layout(self).shape();
         norms.fill_with(|j, _, _| (0..shape.nx).map(|i| residual.get(i, j, 0).to_f64().powi(2)).sum());
-        self.relax_points(cycle, f, u, v, Scalar::new(0), &mut scalars)
+        self.relax_points(cycle, f, u, v, Scalar::new(0).of(&mut scalars))
     }
 
     fn judge_lines(
@@ -111,8 +108,7 @@ impl<S: SevenPoint, T: Real> PointSmoother<Reference, T> for Plain<S, T> {
         [norms, weights]: [&Vector<f64>; 2],
         n: &mut Vector<f64>,
         allowed: f64,
-        worst: Scalar,
-        scalars: &mut HostScalars,
+        (worst, scalars): Sum<'_, Reference>,
     ) -> Result<()> {
         let lines = norms.entries().iter().zip(weights.entries()).zip(n.entries_mut());
         scalars.set(worst, worst_of_lines(lines.map(|((&norm, &weight), n)| (norm, weight, n)), allowed));

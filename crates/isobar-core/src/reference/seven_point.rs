@@ -1,15 +1,13 @@
 //! Matrices that couple a cell to its six neighbours, row by row; all steps follow from the couplings alone.
 
 use std::fmt::Debug;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{RwLock, RwLockReadGuard};
 
 use super::{Reference, Vector};
-use crate::error::Result;
-use crate::layout::{Colour, Layout, Shape};
 use crate::operator::{Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation, Sweep};
 use crate::options::Smoother;
-use crate::real::Real;
 use crate::stencil::Stencil;
+use crate::{Colour, Layout, Real, Result, Shape, read, write};
 
 /// A cell, by (i, j, k).
 pub type At = [usize; 3];
@@ -87,13 +85,13 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
     /// See [`Plain::new`].
     pub fn update(&self, stencil: &S) -> Result<()> {
         let state = State { stencil: stencil.clone(), rows: stencil.rows(&self.layout)? };
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;
+        *write(&self.state) = state;
         Ok(())
     }
 
     /// Returns the coefficients. They are replaced as a whole, so that a panic elsewhere does no harm.
     pub(super) fn state(&self) -> RwLockReadGuard<'_, State<S, T>> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.state)
     }
 }
 

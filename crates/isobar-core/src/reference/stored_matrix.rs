@@ -1,13 +1,11 @@
 //! Stored matrices, row by row.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use super::{Reference, Vector};
-use crate::error::{Error, Result};
-use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, Diagonal, LineSolver, Operator};
-use crate::real::Real;
 use crate::stencil::{Lines, Stencil, StoredMatrix, Supports};
+use crate::{Error, Layout, Real, Result, Shape, read, write};
 
 /// A [`StoredMatrix`] on the reference back end.
 #[derive(Debug)]
@@ -78,7 +76,7 @@ impl<T: Real> PlainMatrix<T> {
     }
 
     fn entries(&self) -> RwLockReadGuard<'_, Entries<T>> {
-        self.entries.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.entries)
     }
 
     fn row_of(&self, i: usize, j: usize, k: usize) -> usize {
@@ -154,7 +152,7 @@ impl<T: Real> LineSolver<Reference, T> for PlainBands<T> {
     }
 
     fn solve_lines(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
-        let bands = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let bands = read(&self.0);
         let Shape { nx, ny, nz } = r.layout().shape();
         let mut factors = vec![T::ZERO; nz];
         for j in 0..ny {
@@ -186,7 +184,7 @@ impl Supports<StoredMatrix> for Reference {
 
     fn update<T: Real>(&self, operator: &PlainMatrix<T>, stencil: &StoredMatrix) -> Result<bool> {
         let entries = Entries::new(stencil, &operator.layout);
-        *operator.entries.write().unwrap_or_else(PoisonError::into_inner) = entries;
+        *write(&operator.entries) = entries;
         Ok(true)
     }
 
@@ -203,7 +201,7 @@ impl Supports<StoredMatrix> for Reference {
         let bands = Arc::new(PlainBands(RwLock::new(Bands::<T>::new(stencil, &layout)?)));
         let solver = Arc::clone(&bands) as Arc<dyn LineSolver<Self, T>>;
         let update = move |stencil: &StoredMatrix| {
-            *bands.0.write().unwrap_or_else(PoisonError::into_inner) = Bands::new(stencil, &layout)?;
+            *write(&bands.0) = Bands::new(stencil, &layout)?;
             Ok(())
         };
         Ok(Some(Lines { solver, update: Some(Box::new(update)) }))

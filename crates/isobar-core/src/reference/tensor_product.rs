@@ -1,16 +1,14 @@
 //! The tensor-product operator and its transfers, row by row.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, cells};
 use super::{Reference, Vector};
-use crate::error::Result;
-use crate::layout::{Layout, Shape};
 use crate::operator::{self, Capabilities, Guess, LineSmoother, MixedSmoother, Operator as _, Transfer};
 use crate::options::{Smoother, SolverOptions};
-use crate::real::Real;
 use crate::stencil::tensor_levels::{SupportsTransfers, by_coarsening, by_modes};
 use crate::stencil::{Hierarchy, Modes, Stencil, Supports, TensorProduct, VerticalModes};
+use crate::{Layout, Real, Result, Shape, read, write};
 
 /// The rows of a [`TensorProduct`]: t = −|T| b, −|T| c, −d α, and s = |T| a − d (α_T − Σ α). Factors are rounded to T
 /// once; s is summed in double precision, where α_T − Σ α is exactly zero except at the sides.
@@ -204,7 +202,7 @@ impl<T: Real> ModalTransfer<T> {
     }
 
     fn modes(&self) -> RwLockReadGuard<'_, VerticalModes> {
-        self.modes.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.modes)
     }
 }
 
@@ -218,7 +216,7 @@ impl<T: Real, C: Real> operator::ModalTransfer<Reference, T, C> for ModalTransfe
     }
 
     fn update(&self, modes: &VerticalModes) -> Result<()> {
-        *self.modes.write().unwrap_or_else(PoisonError::into_inner) = modes.clone();
+        *write(&self.modes) = modes.clone();
         Ok(())
     }
 

@@ -2,12 +2,9 @@
 
 use super::seven_point::{At, Plain, Rows, SevenPoint, cells, diagonal, fill, get, inverse};
 use super::{Reference, Vector};
-use crate::backend::{HostScalars, Scalar};
-use crate::error::Result;
-use crate::layout::Shape;
 use crate::operator::Triangular;
 use crate::operator::triangular::singular_pivot;
-use crate::real::Real;
+use crate::{Real, Result, Shape, Sum};
 
 impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
     fn relax_lower(
@@ -15,7 +12,7 @@ impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
         r: &Vector<T>,
         w: &mut Vector<T>,
         v: &mut Vector<T>,
-        rho: Option<(Scalar, &mut HostScalars)>,
+        rho: Option<Sum<'_, Reference>>,
     ) -> Result<()> {
         let state = self.state();
         let mut sum = 0.0;

@@ -1,8 +1,6 @@
 //! Vectors in host memory.
 
-use crate::error::{Error, Result};
-use crate::layout::Layout;
-use crate::real::Real;
+use crate::{Error, Layout, Real, Result};
 
 /// A vector in host memory, in isobar's layout.
 #[derive(Clone, Debug, PartialEq)]

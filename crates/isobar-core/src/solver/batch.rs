@@ -5,15 +5,11 @@ use std::sync::Arc;
 
 use super::jacobi::{sweep_from_zero, traffic_of};
 use super::{Iteration, Monitor};
-use crate::array::{ArrayView, ArrayViewMut};
-use crate::backend::{Backend, Scalar};
-use crate::error::{Error, Result};
-use crate::layout::Shape;
 use crate::operator::{Guess, PointSmoother, lines_layout};
 use crate::options::{Norm, PointCycle, SolverOptions};
 use crate::outcome::Batch;
-use crate::real::Real;
 use crate::traffic::StepTraffic;
+use crate::{ArrayView, ArrayViewMut, Backend, Error, Real, Result, Scalar, Shape};
 
 /// max w ‖r‖²
 const WORST: Scalar = Scalar::new(0);
@@ -137,7 +133,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for LineBatch<B, T> {
             scalars,
             &mut |_, scalars| {
                 operator.relax_lines(cycle, b, u, next, norms)?;
-                operator.judge_lines([&*norms, &*weights], counts, allowed, WORST, scalars)?;
+                operator.judge_lines([&*norms, &*weights], counts, allowed, WORST.of(scalars))?;
                 std::mem::swap(u, next);
                 Ok(())
             },

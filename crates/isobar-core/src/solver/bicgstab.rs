@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use super::monitor::Broken;
 use super::{Iteration, Monitor};
-use crate::backend::{Backend, Ratio, Scalar};
-use crate::error::Result;
 use crate::operator::{Guess, Operator};
 use crate::precond::Preconditioner;
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
+use crate::{Backend, Ratio, Real, Result, Scalar};
 
 /// Right-preconditioned BiCGStab (van der Vorst, 1992): two applications of A and of M⁻¹ an iteration,
 ///
@@ -85,7 +83,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
                 Ok(None)
             }
             Guess::Given => {
-                operator.residual(b, u, r, NORM, scalars)?;
+                operator.residual(b, [u, r], NORM.of(scalars))?;
                 Ok(Some(backend.read(scalars)?[NORM.index()].sqrt()))
             }
         }
@@ -106,7 +104,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
         for scalar in [RHO[1], SHADOW_V[1], TS[1], TT[1]] {
             backend.set(scalars, scalar, 1.0)?;
         }
-        backend.dot(shadow, r, RHO[0], scalars)?;
+        backend.dot(shadow, r, RHO[0].of(scalars))?;
 
         let iterate =
             if operator.needs_host() || preconditioner.needs_host() { B::iterate_stepwise } else { B::iterate };
@@ -127,19 +125,19 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
                     backend.xpay(beta, r, p, scalars)?;
                     preconditioner.apply(p, z)?;
                     operator.apply(z, v)?;
-                    backend.dot(shadow, v, SHADOW_V[now], scalars)?;
+                    backend.dot(shadow, v, SHADOW_V[now].of(scalars))?;
                     let alpha = Ratio::new(RHO[now], SHADOW_V[now]);
                     backend.axpy(alpha, z, u, scalars)?;
                     backend.axpy(alpha.negated(), v, r, scalars)?;
                     preconditioner.apply(r, z)?;
                     operator.apply(z, t)?;
-                    backend.dot(t, r, TS[now], scalars)?;
-                    backend.dot(t, t, TT[now], scalars)?;
+                    backend.dot(t, r, TS[now].of(scalars))?;
+                    backend.dot(t, t, TT[now].of(scalars))?;
                     let omega = Ratio::new(TS[now], TT[now]);
                     backend.axpy(omega, z, u, scalars)?;
                     backend.axpy(omega.negated(), t, r, scalars)?;
-                    backend.dot(shadow, r, RHO[next], scalars)?;
-                    backend.dot(r, r, NORM, scalars)
+                    backend.dot(shadow, r, RHO[next].of(scalars))?;
+                    backend.dot(r, r, NORM.of(scalars))
                 },
                 &mut |bank| {
                     let now = taken % 2;

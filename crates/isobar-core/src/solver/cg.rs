@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use super::monitor::Broken;
 use super::{Iteration, Monitor};
-use crate::backend::{AggregateBackend, Ratio, Scalar, Sums};
-use crate::error::Result;
+use crate::backend::AggregateBackend;
 use crate::operator::{Diagonal, Direction, Guess, Operator, ResidualUpdate, advance_direction_unfused};
 use crate::options::Form;
 use crate::precond::{Deflation, Preconditioner};
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
+use crate::{Ratio, Real, Result, Scalar, Sums};
 
 /// Conjugate gradients for a symmetric positive definite A (Hestenes and Stiefel, 1952), with a
 /// preconditioner M:
@@ -116,9 +115,9 @@ impl<B: AggregateBackend, T: Real> Cg<B, T> {
         match scaled {
             Some((diagonal, scaled)) => {
                 diagonal.divide_by_diagonal(r, scaled)?;
-                backend.dot(r, scaled, NORM[0], scalars)?;
+                backend.dot(r, scaled, NORM[0].of(scalars))?;
             }
-            None => backend.dot(r, r, NORM[0], scalars)?,
+            None => backend.dot(r, r, NORM[0].of(scalars))?,
         }
         Ok(backend.read(scalars)?[NORM[0].index()])
     }
@@ -131,7 +130,7 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
             self.backend.convert(b, &mut self.r)?;
             return Ok(None);
         }
-        self.operator.residual(b, u, &mut self.r, NORM[0], &mut self.scalars)?;
+        self.operator.residual(b, [u, &mut self.r], NORM[0].of(&mut self.scalars))?;
         let norm = match self.scaled {
             Some(_) => self.norm()?,
             None => self.backend.read(&self.scalars)?[NORM[0].index()],
@@ -152,7 +151,7 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
         if let Some(deflation) = deflation {
             for _ in 0..deflation.passes() {
                 deflation.correct(r, u)?;
-                operator.residual(b, u, r, NORM[0], scalars)?;
+                operator.residual(b, [u, r], NORM[0].of(scalars))?;
             }
         }
         // With p = q = 0 the very first α and β have no effect: no iteration is special. Iteration 0 advances from the
@@ -210,7 +209,7 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
                             Some(odd) if now == 1 => odd,
                             _ => &mut *p,
                         };
-                        deflation.project(p, q, SIGMA[now], scalars)?;
+                        deflation.project(p, q, SIGMA[now].of(scalars))?;
                     }
                     let out = RHO_NORM[next];
                     match form {
@@ -221,16 +220,16 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
                         Form::Textbook => {
                             backend.axpy(alpha.negated(), q, r, scalars)?;
                             preconditioner.apply(r, z)?;
-                            backend.dot(r, z, out.get(0), scalars)?;
-                            backend.dot(r, r, out.get(1), scalars)?;
+                            backend.dot(r, z, out.get(0).of(scalars))?;
+                            backend.dot(r, r, out.get(1).of(scalars))?;
                         }
                     }
                     if variable {
-                        backend.dot(z, q, ZQ[next], scalars)?;
+                        backend.dot(z, q, ZQ[next].of(scalars))?;
                     }
                     if let Some((diagonal, scaled)) = scaled {
                         diagonal.divide_by_diagonal(r, scaled)?;
-                        backend.dot(r, scaled, NORM[next], scalars)?;
+                        backend.dot(r, scaled, NORM[next].of(scalars))?;
                     }
                     Ok(())
                 },
@@ -279,12 +278,12 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
         }
         if !variable {
             preconditioner.project_out(z)?;
-            backend.dot(z, z, CORRECTION, scalars)?;
+            backend.dot(z, z, CORRECTION.of(scalars))?;
             let norm = backend.read(scalars)?[CORRECTION.index()].sqrt();
             monitor.note_correction(norm, preconditioner.is_strong());
         }
         if let Some(deflation) = deflation {
-            operator.residual(b, u, r, NORM[0], scalars)?;
+            operator.residual(b, [u, r], NORM[0].of(scalars))?;
             deflation.correct(r, u)?;
         }
         Ok(())

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use super::{Iteration, Monitor};
-use crate::array::{Source, Target};
 use crate::backend::direct::locked;
-use crate::backend::{Backend, Ratio, Scalar};
 use crate::backend::{Judged, SharedDirect};
-use crate::error::Result;
 use crate::operator::{Guess, Operator};
 use crate::traffic::{self, StepTraffic};
+use crate::{Backend, Ratio, Result, Scalar, Source, Target};
 
 /// ‖r‖²
 const NORM: Scalar = Scalar::new(0);
@@ -43,7 +41,7 @@ impl<B: Backend> Direct<B> {
 
     /// Computes ‖b − A u‖², with the residual in r.
     fn judge(&mut self, b: &B::Vector<f64>, u: &mut B::Vector<f64>) -> Result<f64> {
-        self.operator.residual(b, u, &mut self.r, NORM, &mut self.scalars)?;
+        self.operator.residual(b, [u, &mut self.r], NORM.of(&mut self.scalars))?;
         Ok(self.operator.backend().read(&self.scalars)?[NORM.index()])
     }
 }

@@ -5,13 +5,10 @@ use std::sync::Arc;
 
 use super::momentum::Momentum;
 use super::{Iteration, Monitor};
-use crate::backend::{Backend, Scalar};
-use crate::error::Result;
-use crate::layout::Shape;
 use crate::operator::{Guess, PointSmoother};
 use crate::options::PointCycle;
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic, Traffic};
+use crate::{Backend, Real, Result, Scalar, Shape};
 
 /// ‖r‖²
 const NORM: Scalar = Scalar::new(0);
@@ -118,7 +115,7 @@ pub(super) fn sweep_from_zero<B: Backend, T: Real>(
     operator.backend().clear(zero)?;
     let sweep = PointCycle::sweep(relaxation);
     operator.prepare(&sweep)?;
-    operator.relax_points(&sweep, r, zero, z, NORM, scalars)
+    operator.relax_points(&sweep, r, zero, z, NORM.of(scalars))
 }
 
 impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
@@ -126,7 +123,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
         if guess == Guess::Zero {
             return Ok(None);
         }
-        self.operator.residual_norm(b, u, &mut self.next, NORM, &mut self.scalars)?;
+        self.operator.residual_norm(b, [u, &mut self.next], NORM.of(&mut self.scalars))?;
         Ok(Some(self.backend.read(&self.scalars)?[NORM.index()].sqrt()))
     }
 
@@ -155,10 +152,10 @@ impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
                 scalars,
                 &mut |_, scalars| {
                     if let Some([before, next_before]) = before {
-                        operator.relax_moving(&cycle, [b, before], u, [next, next_before], NORM, scalars)?;
+                        operator.relax_moving(&cycle, [b, before], u, [next, next_before], NORM.of(scalars))?;
                         std::mem::swap(before, next_before);
                     } else {
-                        operator.relax_points(&cycle, b, u, next, NORM, scalars)?;
+                        operator.relax_points(&cycle, b, u, next, NORM.of(scalars))?;
                     }
                     std::mem::swap(u, next);
                     Ok(())

@@ -19,14 +19,11 @@ pub mod monitor;
 pub mod multigrid;
 mod spectrum;
 
-use crate::array::{Source, Target};
-use crate::backend::Backend;
 use crate::backend::Judged;
-use crate::error::Result;
 use crate::operator::Guess;
 use crate::outcome::Batch;
-use crate::real::Real;
 use crate::traffic::StepTraffic;
+use crate::{Backend, Real, Result, Source, Target};
 
 pub use monitor::{Broken, Monitor, Observer, Progress, ignore};
 
@@ -34,9 +31,6 @@ pub use monitor::{Broken, Monitor, Observer, Progress, ignore};
 pub trait Iteration<B: Backend, T: Real>: Send {
     /// Takes a first guess, and computes ‖b − A u‖, or the norm that the iteration watches; for [`Guess::Zero`] it is ‖b‖ and
     /// left to the caller. It keeps what [`Iteration::run`] needs of the residual.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>>;
 
     /// Returns whether [`Iteration::begin`] also computes ‖b‖ for [`Guess::Zero`], so that the caller need not.
@@ -60,9 +54,6 @@ pub trait Iteration<B: Backend, T: Real>: Send {
     ) -> Result<()>;
 
     /// Solves between callers' arrays at once, see [`DirectSolver::solve_arrays`](crate::backend::DirectSolver::solve_arrays).
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn solve_arrays(&mut self, b: &Source<'_>, u: &mut Target<'_>) -> Result<Option<Judged>> {
         let _ = (b, u);
         Ok(None)
@@ -88,9 +79,6 @@ pub trait Iteration<B: Backend, T: Real>: Send {
 
     /// Computes z = M⁻¹ r with a fixed linear M: the preconditioner of a Krylov method, one cycle or sweep from zero of other
     /// methods.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn precondition(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
 
     /// Returns whether that M is symmetric where A is. A cycle is not where restriction is not the transpose of prolongation.
@@ -99,9 +87,6 @@ pub trait Iteration<B: Backend, T: Real>: Send {
     }
 
     /// Computes again all that depends on the matrix, whose coefficients have changed.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn update(&mut self) -> Result<()> {
         Ok(())
     }

@@ -3,15 +3,12 @@
 use std::ops::ControlFlow;
 
 use super::{Iteration, Monitor};
-use crate::backend::{Backend, Scalar};
-use crate::error::Result;
-use crate::layout::Colour;
 use crate::operator::{Expansion, Guess, Relaxation};
 use crate::options::Smoother;
 use crate::policy::modes::Plan;
 use crate::precond::ModalProblems;
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
+use crate::{Backend, Colour, Real, Result, Scalar};
 
 /// ‖r‖²
 const NORM: Scalar = Scalar::new(0);
@@ -46,9 +43,6 @@ pub struct ByModes<B: Backend, T: Real, C: Real> {
 
 impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
     /// Takes as many sweeps of the grid an iteration as planned.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn new(problems: ModalProblems<B, T, C>, plan: Plan) -> Result<Self> {
         let backend = problems.transfer.fine().backend().clone();
         Ok(Self { scalars: backend.scalars()?, initial: f64::INFINITY, residual: None, problems, plan, backend })
@@ -83,12 +77,12 @@ impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
             let mut once = |n: Option<usize>, scalars: &mut B::Scalars| {
                 if n.is_some() {
                     let ModalProblems { transfer, g, scratch, .. } = &mut *problems;
-                    transfer.project_residual(b, u, g, scratch, NORM, scalars)?;
+                    transfer.project_residual(b, u, g, scratch, NORM.of(scalars))?;
                 }
                 problems.solve()?;
                 let ModalProblems { transfer, x, scratch, .. } = &mut *problems;
                 let expansion = Expansion { x, guess: guess(n), relaxation, sweeps };
-                transfer.expand_smooth_norm(&expansion, b, [&mut *u, scratch], NORM, scalars)
+                transfer.expand_smooth_norm(&expansion, b, [&mut *u, scratch], NORM.of(scalars))
             };
             backend.iterate_after(scalars, &mut once, &mut observe)?;
         } else {
@@ -97,7 +91,7 @@ impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
                 problems.solve()?;
                 let ModalProblems { transfer, g, x, scratch, .. } = &mut *problems;
                 let expansion = Expansion { x, guess: guess(n), relaxation, sweeps };
-                transfer.expand_smooth_project(&expansion, b, [&mut *u, scratch], g, NORM, scalars)
+                transfer.expand_smooth_project(&expansion, b, [&mut *u, scratch], g, NORM.of(scalars))
             };
             if guess(None) == Guess::Given {
                 backend.iterate(scalars, &mut |n, scalars| once(Some(n), scalars), &mut observe)?;
@@ -114,8 +108,8 @@ impl<B: Backend, T: Real, C: Real> Iteration<B, T> for ByModes<B, T, C> {
     fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>> {
         let Self { problems: ModalProblems { transfer, g, scratch, .. }, backend, scalars, .. } = self;
         match guess {
-            Guess::Zero => transfer.project_rhs(b, g, u, NORM, scalars)?,
-            Guess::Given => transfer.project_residual(b, u, g, scratch, NORM, scalars)?,
+            Guess::Zero => transfer.project_rhs(b, g, u, NORM.of(scalars))?,
+            Guess::Given => transfer.project_residual(b, u, g, scratch, NORM.of(scalars))?,
         }
         self.initial = backend.read(scalars)?[NORM.index()];
         Ok(Some(self.initial.sqrt()))

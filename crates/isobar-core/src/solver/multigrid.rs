@@ -1,14 +1,12 @@
 //! Multigrid as an iteration: in one precision, and mixed.
 
 use super::{Iteration, Monitor};
-use crate::backend::{Backend, Scalar};
-use crate::error::Result;
 use crate::operator::{Guess, MixedTop};
 use crate::options::Start;
 use crate::precond::Preconditioner;
 use crate::precond::multigrid::Cycle;
-use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
+use crate::{Backend, Real, Result, Scalar};
 
 /// ‖r‖²
 const NORM: Scalar = Scalar::new(0);
@@ -44,7 +42,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Multigrid<B, T> {
         if guess == Guess::Zero {
             return Ok(None);
         }
-        self.cycle.finest().residual_norm(b, u, &mut self.scratch, NORM, &mut self.scalars)?;
+        self.cycle.finest().residual_norm(b, [u, &mut self.scratch], NORM.of(&mut self.scalars))?;
         Ok(Some(self.backend.read(&self.scalars)?[NORM.index()].sqrt()))
     }
 
@@ -151,7 +149,7 @@ impl<B: Backend> Iteration<B, f64> for MixedMultigrid<B> {
             self.top.begin_from_zero(b)?;
             return Ok(None);
         }
-        self.top.begin(b, u, NORM, &mut self.scalars)?;
+        self.top.begin(b, u, NORM.of(&mut self.scalars))?;
         Ok(Some(self.backend.read(&self.scalars)?[NORM.index()].sqrt()))
     }
 
@@ -167,7 +165,7 @@ impl<B: Backend> Iteration<B, f64> for MixedMultigrid<B> {
         if *start == Start::Full && guess == Guess::Zero {
             let [r, e] = top.parts();
             cycle.full_multigrid(r, e, None)?;
-            top.correct(b, u, NORM, scalars)?;
+            top.correct(b, u, NORM.of(scalars))?;
             if monitor.observe(backend.read(scalars)?[NORM.index()]).is_break() {
                 return Ok(());
             }
@@ -178,7 +176,7 @@ impl<B: Backend> Iteration<B, f64> for MixedMultigrid<B> {
             let mut body = |_, scalars: &mut B::Scalars| {
                 let [r, e] = top.parts();
                 cycle.cycle(r, e, Guess::Zero, None)?;
-                top.correct(b, u, NORM, scalars)
+                top.correct(b, u, NORM.of(scalars))
             };
             let iterate = if on_host { B::iterate_stepwise } else { B::iterate };
             return iterate(backend, scalars, &mut body, &mut observe);
@@ -196,7 +194,7 @@ impl<B: Backend> Iteration<B, f64> for MixedMultigrid<B> {
                 }
                 cycle.cycle_below()?;
                 match cycle.coarse() {
-                    Some((_, coarse_u)) => top.ascend(b, u, coarse_u, NORM, scalars),
+                    Some((_, coarse_u)) => top.ascend(b, u, coarse_u, NORM.of(scalars)),
                     None => Ok(()),
                 }
             },

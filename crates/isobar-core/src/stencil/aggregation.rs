@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::spread::Spread;
 use super::{Axis, Coefficients, Diffusion, Side, Stencil};
-use crate::backend::AggregateMap;
 use crate::disjoint_sets::{DisjointSets, for_each_set};
-use crate::execute::{Execute, PIECE, shared};
-use crate::layout::Shape;
+use crate::execute::{PIECE, shared};
 use crate::operator::aggregate::{Components, Entry};
+use crate::{AggregateMap, Execute, Shape};
 
 /// Rows of cells that a thread takes at a time.
 const ROWS: usize = 64;

@@ -5,11 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::spread::Spread;
-use crate::array::DeviceArray;
-use crate::error::{Error, Result};
-use crate::execute::{Host, rows, shared_copy};
-use crate::layout::{Axis, Patch, Shape};
+use crate::execute::{rows, shared_copy};
+use crate::layout::Axis;
 use crate::operator::aggregate::Components;
+use crate::{DeviceArray, Error, Host, Patch, Result, Shape};
 
 /// The condition on one side of the grid. Boundary *values* belong to the right-hand side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use super::halving::{End, Halving};
 use super::{Axis, Coefficients, Diffusion, Side};
-use crate::error::{Error, Result};
-use crate::layout::Shape;
 use crate::real::harmonic;
+use crate::{Error, Result, Shape};
 
 /// Returns the ends of directions with these sides.
 pub fn ends_of(sides: [[Side; 2]; 3]) -> [[End; 2]; 3] {

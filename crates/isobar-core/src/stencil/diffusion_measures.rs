@@ -5,12 +5,11 @@ use std::ops::Range;
 use super::point_levels::{ends_small, steps};
 use super::{Coefficients, Diffusion, Stencil};
 use crate::direct::{Nearest, Separable};
-use crate::error::Result;
-use crate::execute::{Host, map_pieces};
-use crate::layout::Shape;
+use crate::execute::map_pieces;
 use crate::options::SolverOptions;
 use crate::policy::diffusion::{Measures, stiffness_of};
 use crate::policy::{self, Choice};
+use crate::{Host, Result, Shape};
 
 impl Diffusion {
     /// Returns the mean couplings of each direction, or an estimate without the coefficients.

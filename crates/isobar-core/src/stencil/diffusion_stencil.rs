@@ -4,13 +4,12 @@ use std::borrow::Cow;
 
 use super::rings::Turns;
 use super::{Coefficients, Diffusion, Side, Stencil};
-use crate::array::ArrayView;
 use crate::direct::{Separable, SeparableRows, looks_separable, may_be_open, nearest, separate};
-use crate::error::{Error, Result};
-use crate::layout::{Axis, Shape};
+use crate::layout::Axis;
 use crate::options::SolverOptions;
 use crate::policy::Choice;
 use crate::policy::direct::MOSTLY_OPEN;
+use crate::{ArrayView, Error, Result, Shape};
 
 impl Stencil for Diffusion {
     fn has_lines_apart(&self) -> bool {

@@ -1,14 +1,12 @@
 //! The Galerkin levels of diffusion: what a back end supplies, and how they are put together.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use super::galerkin::{Grid, Setup};
 use super::{Axis, Diffusion, Hierarchy, Stencil, Supports};
-use crate::backend::{AggregateBackend, AggregateMap, queue};
-use crate::error::Result;
-use crate::layout::{Layout, Shape};
+use crate::backend::{AggregateBackend, queue};
 use crate::operator::{CoarsestSolver, Correction, LevelBackend, LineSmoother, Operator, Transfer, layout_of};
-use crate::real::Real;
+use crate::{AggregateMap, Layout, Real, Result, Shape, lock, read, write};
 
 /// The finer level of a transfer.
 pub enum Finer<'a, B: SupportsGalerkin, T: Real> {
@@ -50,9 +48,6 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
     fn coarse<T: Real>(&self, matrix: &Self::Matrix) -> Result<Arc<Self::Coarse<T>>>;
 
     /// Gives it other numbers.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn update_coarse<T: Real>(&self, coarse: &Self::Coarse<T>, matrix: &Self::Matrix) -> Result<()>;
 
     /// Puts weights on the device.
@@ -67,9 +62,6 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
     ) -> Result<Arc<Self::Interpolation<T>>>;
 
     /// Gives them other numbers.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn update_interpolation<T: Real>(&self, between: &Self::Interpolation<T>, weights: Self::Weights) -> Result<()>;
 
     /// Takes a rank's share of the bodies of a grid, as [`Bodies::part`](super::galerkin::Bodies::part).
@@ -87,15 +79,9 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
     fn body_correction<T: Real>(&self, layout: &Layout, bodies: Self::Bodies) -> Result<Arc<Self::BodyCorrection<T>>>;
 
     /// Replaces them by others.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn update_bodies<T: Real>(&self, correction: &Self::BodyCorrection<T>, bodies: Self::Bodies) -> Result<()>;
 
     /// Computes G with A G A = A, see [`coarsest::inverse`](super::galerkin::coarsest::inverse).
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn inverse(&self, matrix: &Self::Matrix) -> Result<Self::AggregateMatrix>;
 }
 
@@ -278,15 +264,15 @@ impl<B: AggregateBackend> DenseSolver<B> {
 
     /// Takes the inverse of another matrix of this size.
     fn update(&self, inverse: B::AggregateMatrix) {
-        *self.inverse.write().unwrap_or_else(PoisonError::into_inner) = inverse;
+        *write(&self.inverse) = inverse;
     }
 }
 
 impl<B: AggregateBackend, T: Real> CoarsestSolver<B, T> for DenseSolver<B> {
     fn solve(&self, f: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()> {
         // All of it is written before it is read, so a panic elsewhere cannot have spoilt it.
-        let inverse = self.inverse.read().unwrap_or_else(PoisonError::into_inner);
-        let mut vectors = self.vectors[queue::current()].lock().unwrap_or_else(PoisonError::into_inner);
+        let inverse = read(&self.inverse);
+        let mut vectors = lock(&self.vectors[queue::current()]);
         self.backend.multiply_cells(&self.cells, &inverse, &mut vectors, f, u)
     }
 

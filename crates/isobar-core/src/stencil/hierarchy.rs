@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::backend::Backend;
-use crate::error::Result;
-use crate::layout::Shape;
 use crate::operator::{CoarsestSolver, Correction, LineSmoother, Transfer};
-use crate::real::Real;
+use crate::{Backend, Real, Result, Shape};
 
 /// A function that changes the coefficients of an object made from a stencil.
 pub type Update<S> = Box<dyn Fn(&S) -> Result<()> + Send + Sync>;

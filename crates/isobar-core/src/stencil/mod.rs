@@ -36,11 +36,10 @@ mod tensor_product_stencil;
 use std::borrow::Cow;
 
 use crate::direct::Separable;
-use crate::error::Result;
 pub use crate::layout::Axis;
-use crate::layout::Shape;
 use crate::options::SolverOptions;
 use crate::policy::Choice;
+use crate::{Result, Shape};
 use rings::Turns;
 
 pub use crate::policy::diffusion::{MOST_CONTRAST_SINGLE, MOST_SINGLE, Measures, stiffness_of};

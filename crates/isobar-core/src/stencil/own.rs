@@ -1,17 +1,14 @@
 //! A caller's own matrix: a function that applies it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::{Stencil, Supports};
-use crate::array::{ArrayView, ArrayViewMut};
-use crate::backend::{AggregateBackend, Backend};
-use crate::error::{Error, Result};
-use crate::layout::{Layout, Shape};
+use crate::backend::AggregateBackend;
 use crate::operator::{Capabilities, Diagonal, Operator};
 use crate::options::SolverOptions;
 use crate::policy::Choice;
-use crate::real::Real;
+use crate::{ArrayView, ArrayViewMut, Backend, Error, Layout, Real, Result, Shape, lock};
 
 /// A caller's own matrix. Arrays are in host memory, in C order of shape (nz, ny, nx).
 pub trait OwnMatrix: Send + Sync {
@@ -104,7 +101,7 @@ struct HostState {
 
 impl<B: Backend> HostOperator<B> {
     fn state(&self) -> MutexGuard<'_, HostState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Computes y = f(x) through host arrays.

@@ -6,11 +6,9 @@ use std::sync::Arc;
 use super::galerkin_levels::{SupportsGalerkin, galerkin};
 use super::halving::{End, Halving, halvings};
 use super::{Diffusion, Hierarchy, Stencil, Supports};
-use crate::error::{Error, Result};
-use crate::layout::{Layout, Shape};
 use crate::operator::{LevelBackend, LineSmoother, Transfer, layout_of};
 use crate::options::Smoother;
-use crate::real::Real;
+use crate::{Error, Layout, Real, Result, Shape};
 
 /// A back end that has such levels.
 pub trait SupportsPoints: Supports<Diffusion> + LevelBackend {
@@ -27,9 +25,6 @@ pub trait SupportsPoints: Supports<Diffusion> + LevelBackend {
     ) -> Result<Arc<dyn Transfer<Self, T>>>;
 
     /// [`Supports::operator`] of a coarser level, of which nothing is asked but to relax points.
-    ///
-    /// # Errors
-    /// As there.
     fn point_operator<T: Real>(&self, stencil: &Diffusion) -> Result<Arc<Self::Operator<T>>> {
         self.operator(stencil)
     }

@@ -6,10 +6,7 @@
 //! depend on colours and tiles: a caller gets the mean of the copies, whose residual is the mean of theirs, and so, relative to
 //! b, at most the reported one. A solve takes twice the work and memory, on any back end; callers' arrays do not change.
 
-use crate::array::ArrayView;
-use crate::error::{Error, Result};
-use crate::layout::{Layout, Shape};
-use crate::real::Real;
+use crate::{ArrayView, Error, Layout, Real, Result, Shape};
 
 /// The number of copies of the caller's grid in a solver's grid, along x and y.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

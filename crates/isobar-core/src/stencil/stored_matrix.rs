@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use super::{Csr, Stencil};
-use crate::error::{Error, Result};
-use crate::layout::Shape;
 use crate::options::SolverOptions;
 use crate::policy::Choice;
+use crate::{Error, Result, Shape};
 
 /// A matrix with every entry stored, acting on the cells of a grid: unknown (i, j, k) is row i + nx (k + nz j) (paper B,
 /// equation 13).

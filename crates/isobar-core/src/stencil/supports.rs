@@ -6,12 +6,10 @@ use super::hierarchy::{Hierarchy, Update};
 use super::{Modes, Stencil};
 use crate::backend::AggregateBackend;
 use crate::direct::Separable;
-use crate::error::Result;
-use crate::layout::Layout;
 use crate::operator::{Capabilities, LineSolver, MixedSmoother, MixedTop, Operator, Relaxation};
 use crate::options::{MultigridOptions, Smoother, SolverOptions};
 use crate::policy::Choice;
-use crate::real::Real;
+use crate::{Layout, Real, Result};
 
 /// A matrix given by factors, with a number stored for every face.
 pub struct StoredFaces<B: AggregateBackend, S, T: Real> {
@@ -36,9 +34,6 @@ pub trait Supports<S: Stencil>: AggregateBackend {
 
     /// Chooses a solver where these options leave that open: the stencil's own choice, unless this back end does not support
     /// it, or knows more of the coefficients, which are the operator's.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn choice(&self, stencil: &S, _operator: &Arc<Self::Operator<f64>>, options: &SolverOptions) -> Result<Choice> {
         Ok(stencil.choice(options))
     }
@@ -61,9 +56,6 @@ pub trait Supports<S: Stencil>: AggregateBackend {
 
     /// Prepares the parts of a solver with these options, which leave nothing open: a device compiles all its kernels at once.
     /// Other parts are prepared when they are needed.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn prepare(&self, _stencil: &S, _operator: &Arc<Self::Operator<f64>>, _options: &SolverOptions) -> Result<()> {
         Ok(())
     }
@@ -87,9 +79,6 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     /// Gives an operator the coefficients of another stencil, for which [`Stencil::check_update`] holds. Returns whether a number may
     /// have changed: if not, everything else that was made of the coefficients is valid still. No vector is allocated, and nothing
     /// compiled or recorded again.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &S) -> Result<bool>;
 
     /// Makes an operator in another precision: from the stencil, unless a back end rounds the first one's coefficients.

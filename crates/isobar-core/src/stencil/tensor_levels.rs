@@ -5,13 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Hierarchy, Stencil, Supports, TensorProduct, VerticalModes};
-use crate::backend::Backend;
-use crate::error::Result;
-use crate::layout::{Layout, Shape};
 use crate::operator::{LevelBackend, LineSmoother, ModalTransfer, OwnModes, Transfer, layout_of};
 use crate::options::{MultigridOptions, SolverOptions};
 use crate::policy::modes::Plan;
-use crate::real::Real;
+use crate::{Backend, Layout, Real, Result, Shape};
 
 /// Some vertical modes of a matrix on a device. The modes have a precision of their own.
 pub struct Modes<B: Backend, S, T: Real, C: Real> {

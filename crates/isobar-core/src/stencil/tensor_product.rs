@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use super::modes::{KeptModes, VerticalModes};
 use super::{Csr, Stencil, StoredMatrix};
-use crate::error::{Error, Result};
 use crate::grid::horizontal::Metric;
 use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
-use crate::layout::Shape;
+use crate::{Error, Result, Shape};
 
 /// A matrix whose rows are products of vertical and horizontal factors (paper B, equations 6 and
 /// 14):

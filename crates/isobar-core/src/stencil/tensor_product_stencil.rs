@@ -2,11 +2,10 @@
 
 use super::{Stencil, TensorProduct};
 use crate::direct::{Separable, SeparableRows, looks_separable, nearest, separate};
-use crate::error::{Error, Result};
-use crate::layout::Shape;
 use crate::options::SolverOptions;
 use crate::policy::Choice;
 use crate::policy::modes::{choose, may_use_modes};
+use crate::{Error, Result, Shape};
 
 impl TensorProduct {
     /// Returns whether no column is coupled to one beyond the edges of the grid.

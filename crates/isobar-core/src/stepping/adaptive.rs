@@ -9,10 +9,8 @@
 //! backward Euler:  R,       second order: −½ + 2R − ½R²,       difference ½(1 − R)² = z²/2 + …
 //! ```
 
-use crate::backend::Backend;
-use crate::error::{Error, Result};
-use crate::layout::Layout;
 use crate::options::Scheme;
+use crate::{Backend, Error, Layout, Result};
 
 /// The fraction of the allowed error that a step aims at.
 const SAFETY: f64 = 0.9;

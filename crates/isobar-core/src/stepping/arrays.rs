@@ -1,10 +1,7 @@
 //! Callers' arrays, and their parts in a stepper's vectors.
 
-use crate::array::{ArrayView, ArrayViewMut, Source, Target};
-use crate::backend::Backend;
 use crate::build::{CallersGrid, download, fetch, find_not_finite, send, upload};
-use crate::error::{Error, Result};
-use crate::layout::{Patch, Shape};
+use crate::{ArrayView, ArrayViewMut, Backend, Error, Patch, Result, Shape, Source, Target};
 
 /// Checks and transfers of arrays of the whole grid, or of the subdomain of the vectors.
 #[derive(Clone, Copy, Debug)]

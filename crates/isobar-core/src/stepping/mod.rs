@@ -9,13 +9,12 @@ mod arrays;
 pub mod stepper;
 pub mod trial;
 
-use crate::array::{Source, Target};
 use crate::build::Description;
-use crate::error::Result;
 use crate::options::{Scheme, StepGuess, Steps};
 use crate::outcome::Outcome;
 use crate::problem::Heat;
 use crate::solver::Observer;
+use crate::{Result, Source, Target};
 
 pub use stepper::HeatStepper;
 pub use trial::Tried;
@@ -93,9 +92,6 @@ pub trait Evolve: Send {
     fn read_before(&mut self, state: Target<'_>) -> Result<bool>;
 
     /// Returns ½ uᵀK u − sᵀu, which without a source is ½ ∫ κ |∇u|² and never grows.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn energy(&mut self) -> Result<f64>;
 
     /// Sets other coefficients, boundary values and sources from the next step on, on the same grid; the state stays. The

@@ -5,17 +5,14 @@ use std::sync::Arc;
 use super::adaptive::{self, Control};
 use super::arrays::Arrays;
 use super::{Evolve, HeatOptions, Moment, Step};
-use crate::array::{Source, Target};
-use crate::backend::{Ratio, Scalar};
 use crate::build::{Description, Solve, System};
-use crate::error::{Error, Result};
 use crate::operator::{Guess, Operator};
 use crate::options::{Scheme, SolverOptions, StepGuess};
 use crate::outcome::{Outcome, Stop};
 use crate::problem::{Heat, Mass};
-use crate::real::Precision;
 use crate::solver::Observer;
 use crate::stencil::{Diffusion, Supports};
+use crate::{Error, Precision, Ratio, Result, Scalar, Source, Target};
 
 /// A stepper of M u_t = −K u + s by the θ scheme, Crank–Nicolson (θ = ½) or backward Euler (θ = 1):
 ///
@@ -325,12 +322,12 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         let [error, size] = loop {
             for (x, out) in [(&*u, STATE), (&*first, PRODUCT), (&*w, ERROR)] {
                 if exponent == 0 {
-                    backend.dot(x, x, out, scalars)?;
+                    backend.dot(x, x, out.of(scalars))?;
                     continue;
                 }
                 backend.convert(x, second)?;
                 backend.scale(2f64.powi(exponent), second)?;
-                backend.dot(second, second, out, scalars)?;
+                backend.dot(second, second, out.of(scalars))?;
             }
             let bank = backend.read(scalars)?;
             let [error, before, after] = [ERROR, STATE, PRODUCT].map(|scalar| bank[scalar.index()]);
@@ -441,9 +438,9 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
             }
             None => backend.axpy(Ratio::new(C, Scalar::ONE).negated(), u, b, scalars)?,
         }
-        backend.dot(u, b, PRODUCT, scalars)?;
+        backend.dot(u, b, PRODUCT.of(scalars))?;
         if let Some(source) = source {
-            backend.dot(u, source, SOURCE, scalars)?;
+            backend.dot(u, source, SOURCE.of(scalars))?;
         }
         let bank = backend.read(scalars)?;
         let energy = 0.5 * bank[PRODUCT.index()] - if source.is_some() { bank[SOURCE.index()] } else { 0.0 };

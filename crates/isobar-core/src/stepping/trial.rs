@@ -3,14 +3,13 @@
 use std::time::Instant;
 
 use super::{Evolve, HeatOptions, HeatStepper};
-use crate::array::Source;
-use crate::error::{Error, Result};
 use crate::options::{Preconditioner, SolverOptions};
 pub use crate::policy::heat::CANDIDATES;
 use crate::policy::heat::is_hopeless;
 use crate::problem::Heat;
 use crate::solver::ignore;
 use crate::stencil::{Diffusion, Supports};
+use crate::{Error, Result, Source};
 
 /// A preconditioner that was tried.
 #[derive(Clone, Copy, Debug, PartialEq)]

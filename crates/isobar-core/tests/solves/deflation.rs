@@ -1,7 +1,7 @@
 //! Paper D on the reference back end: iteration counts and condition numbers of the two-phase square.
 
 use isobar_core::conformance::arrays::{norm, solve_into};
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_core::problem::materials;
 
 use Preconditioner::{BlockIc, IncompletePoisson, Jacobi, Neumann, None as Nothing};

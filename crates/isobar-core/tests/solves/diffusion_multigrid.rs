@@ -1,7 +1,7 @@
 //! Multigrid as a preconditioner of the diffusion operator, on the reference back end.
 
 use isobar_core::conformance::arrays::{self, solve_by};
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_core::problem::materials;
 
 /// Returns default options: conjugate gradients with one multigrid cycle, where coefficients are not smooth.

@@ -2,7 +2,7 @@
 //! between cells, and correct sources and wells.
 
 use isobar_core::conformance::arrays;
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_core::problem::{PointProblem, SideFields, Source, Well, materials};
 
 fn solve(problem: &DiffusionProblem, body: Vec<f64>) -> Vec<f64> {

@@ -1,7 +1,7 @@
 //! Estimated errors of conjugate gradients, compared with true ones.
 
 use isobar_core::conformance::arrays::{self, norm};
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_core::problem::materials;
 
 /// Random numbers in (0, 1) for a problem.

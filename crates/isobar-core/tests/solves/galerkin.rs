@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::Ratio;
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_core::reference::Vector;
-use isobar_core::stencil::Hierarchy;
 use isobar_core::stencil::galerkin::{Coarsening, Couplings, Matrix, Serial, coarsen};
 
 fn stencil(shape: Shape, factors: [f64; 3], sides: [Side; 3], contrast: f64, closed: bool) -> Diffusion {

@@ -2,8 +2,8 @@
 //! cells, panel and box, two levels).
 
 use isobar_core::conformance::arrays;
-use isobar_core::conformance::prelude::*;
 use isobar_core::precond::multigrid::Cycle;
+use isobar_core::prelude::*;
 use isobar_core::reference::{Plain, Vector};
 use serde_json::Value;
 

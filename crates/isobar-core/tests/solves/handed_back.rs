@@ -1,10 +1,10 @@
 //! The verdict of a solve is about the caller's array, and a solver as a preconditioner is a fixed symmetric map.
 
 use isobar_core::array::Source;
-use isobar_core::conformance::arrays::{self, noise, norm, solve_again};
-use isobar_core::conformance::prelude::*;
+use isobar_core::conformance::arrays::{self, noise, norm, residual, solve_again};
 use isobar_core::grid::HorizontalField;
 use isobar_core::options::Judge;
+use isobar_core::prelude::*;
 use isobar_core::problem::materials;
 
 const CLOSED: [Boundary; 2] = [Boundary::Neumann(0.0); 2];
@@ -38,12 +38,6 @@ fn solve(
 
 fn source(values: &[f64], shape: Shape) -> Source<'_> {
     ArrayView::c_order(values, shape).unwrap().into()
-}
-
-/// Computes ‖b − A u‖ / ‖b‖.
-fn residual(stencil: &Diffusion, b: &[f64], u: &[f64]) -> f64 {
-    let difference: Vec<f64> = stencil.times(u).iter().zip(b).map(|(v, b)| b - v).collect();
-    norm(&difference) / norm(b)
 }
 
 /// Arrays in single precision are judged with their rounding, unless the caller wants the unrounded solution judged.

@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_core::stepping::trial::{CANDIDATES, trial};
 
 const MIC: Preconditioner = Preconditioner::Mic { relaxation: 1.0, block: None };

@@ -1,6 +1,6 @@
 //! MIC(0): the row sums of M are those of A, pivots in closed form; IC(0) in blocks is block-IC.
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 
 fn stencil(shape: Shape, sides: [[Side; 2]; 3]) -> Diffusion {
     let field = |seed: u64| (0..shape.cells()).map(|n| 1.5 + random(seed, n)).collect();

@@ -1,7 +1,7 @@
 //! Iteration counts of an independent implementation, 32×32×128 cells, tolerance 1e-5, to ±1.
 
 use isobar_core::conformance::arrays;
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 
 fn solve(geometry: Geometry, rhs: RhsKind, options: &SolverOptions) -> Outcome {
     let grid = GridOptions { geometry, nx: 32, ny: 32, ..GridOptions::default() };

@@ -1,8 +1,8 @@
 //! Jacobi's method, plain and hierarchical, compared with a separate program in one dimension and published counts.
 
 use isobar_core::conformance::arrays::{solve_again, solve_into};
-use isobar_core::conformance::prelude::*;
 use isobar_core::options::{Acceleration, Overlap};
+use isobar_core::prelude::*;
 use isobar_core::problem::PointProblem;
 
 /// Makes paper C's problem: −u″ = 1 or −Δu = 1 at points inside the unit box, u = 0 on its sides.

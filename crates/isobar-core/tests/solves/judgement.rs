@@ -1,7 +1,7 @@
 //! The reported residual of a solve, compared with that of the returned solution.
 
 use isobar_core::conformance::arrays::{self, noise, norm, solve_into};
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_core::problem::materials;
 use isobar_core::stencil::{Csr, StoredMatrix};
 

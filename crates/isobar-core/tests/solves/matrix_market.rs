@@ -1,6 +1,6 @@
 //! Matrices survive a file, and no file crashes the reader.
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_core::stencil::matrix_market::{read_matrix, write_matrix, write_vector};
 use proptest::prelude::*;
 

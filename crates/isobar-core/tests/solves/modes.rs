@@ -1,8 +1,8 @@
 //! Vertical modes: their definition, their convergence, and unsupported input.
 
 use isobar_core::conformance::arrays;
-use isobar_core::conformance::prelude::*;
 use isobar_core::grid::HorizontalField;
+use isobar_core::prelude::*;
 use isobar_core::stencil::VerticalModes;
 
 fn helmholtz(geometry: Geometry, nx: usize, ny: usize, nz: usize) -> TensorProduct {

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use isobar_core::conformance::prelude::*;
 use isobar_core::precond::Line;
+use isobar_core::prelude::*;
 use isobar_core::reference::{Plain, Vector};
 use isobar_core::solver::cg::Cg;
 use isobar_core::solver::monitor::Patience;

@@ -3,8 +3,8 @@
 //! ω is held fixed while the grid is refined, so that the equation stays the same.
 
 use isobar_core::conformance::arrays::{self, norm};
-use isobar_core::conformance::prelude::*;
 use isobar_core::grid::Grading;
+use isobar_core::prelude::*;
 
 fn problem(geometry: Geometry, grading: Grading, n: usize) -> Helmholtz {
     // A deep domain and a scaled ω, so that all terms of the equation matter.

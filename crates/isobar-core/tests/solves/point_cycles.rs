@@ -2,7 +2,7 @@
 //! and the automatic choice where coefficients do not suit them.
 
 use isobar_core::conformance::arrays::{noise, solve_by};
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 
 fn options() -> SolverOptions {
     SolverOptions { tolerance: 1e-8, compatibility: Compatibility::Project, ..SolverOptions::default() }

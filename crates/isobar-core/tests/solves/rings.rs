@@ -2,8 +2,8 @@
 //! itself.
 
 use isobar_core::conformance::arrays::{noise, norm, solve_again};
-use isobar_core::conformance::prelude::*;
 use isobar_core::precond::OwnPreconditioner;
+use isobar_core::prelude::*;
 use isobar_core::problem::materials;
 
 const RING: [Boundary; 2] = [Boundary::Periodic; 2];

@@ -1,6 +1,6 @@
 //! Solutions by elimination, accurate to the last digits for any contrast.
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 
 /// Solves A u = b by band elimination with row sums carried beside couplings (Grassmann, Taksar and Heyman, 1985), separately
 /// for the positive and the negative part of b: every number is a sum of positive ones. The last cell of a floating component

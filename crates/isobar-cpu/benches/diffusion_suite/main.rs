@@ -9,7 +9,7 @@ mod problems;
 
 use std::time::Instant;
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 
 use problems::{Problem, closed_blocks, problem, rounding_floor};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 
 /// A problem with its right-hand side.
 pub(crate) struct Problem {

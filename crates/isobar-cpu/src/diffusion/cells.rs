@@ -1,19 +1,15 @@
 //! Entries computed from one to three coefficients a cell, wherever they are needed.
 
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
-use isobar_core::real::{Precision, Real};
-use isobar_core::simd::Pack;
-use isobar_core::stencil::{self, Axis, Side, Stencil};
+use isobar_core::prelude::{Axis, Layout, Pack, Precision, Real, Result, Side, Stencil};
+use isobar_core::stencil;
 use pulp::Simd;
 
 use super::entries::{CellCoefficients, Transmissibilities, arrange, fetch_each};
 use super::even::{Even, EvenCells};
-use crate::cpu::Cpu;
-use crate::geometry::{Columns, Ended, Geometry, HalfPlane, Link, View, Which, Window};
+use crate::geometry::{Ended, Link};
 use crate::seven_point::{Coefficients, RowCoefficients, TileCoefficients};
-use crate::shared::{Ahead, Row, Shared};
-use crate::vector::Vector;
+use crate::shared::Ahead;
+use crate::{Columns, Cpu, Geometry, HalfPlane, Row, Shared, Vector, View, Which, Window};
 
 /// One to three coefficients a cell.
 #[derive(Debug)]

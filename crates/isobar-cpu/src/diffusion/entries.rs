@@ -1,16 +1,12 @@
 //! Code shared by all kinds of coefficients of the diffusion operator.
 
-use isobar_core::layout::{Colour, Layout, Shape};
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
-use isobar_core::stencil::Axis;
+use isobar_core::prelude::{Axis, Colour, Layout, Pack, Real, Shape};
 use pulp::Simd;
 
-use crate::cpu::Cpu;
 use crate::geometry::Link;
 use crate::seven_point::Entries;
 use crate::shared::Ahead;
-use crate::vector::Vector;
+use crate::{Cpu, Vector};
 
 /// The transmissibilities around a pack of cells.
 #[derive(Clone, Copy, Debug)]

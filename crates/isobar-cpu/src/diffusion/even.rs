@@ -1,8 +1,6 @@
 //! Entries of grids whose cells all have the same coefficients: a few numbers.
 
-use isobar_core::layout::Layout;
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Layout, Pack, Real};
 use pulp::Simd;
 
 use super::cells::Cells;

@@ -1,18 +1,14 @@
 //! Stored entries: the transmissibilities of coarser levels.
 
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
-use isobar_core::stencil::{self, Axis, Stencil};
+use isobar_core::prelude::{Axis, Layout, Pack, Real, Result, Stencil};
+use isobar_core::stencil;
 use pulp::Simd;
 
 use super::entries::{CellCoefficients, Transmissibilities, arrange, arrange_with, fetch_each};
-use crate::cpu::Cpu;
-use crate::geometry::{Columns, Ended, Geometry, HalfPlane, Link, View, Which, Window};
+use crate::geometry::{Ended, Link};
 use crate::seven_point::{Coefficients, RowCoefficients, TileCoefficients};
-use crate::shared::{Ahead, Row, Shared};
-use crate::vector::Vector;
+use crate::shared::Ahead;
+use crate::{Columns, Cpu, Geometry, HalfPlane, Row, Shared, Vector, View, Which, Window};
 
 /// Transmissibilities, each stored at the lower of its two cells.
 #[derive(Debug)]

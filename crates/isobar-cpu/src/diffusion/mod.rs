@@ -11,19 +11,16 @@ mod faces;
 
 use std::sync::Arc;
 
-use isobar_core::backend::{AggregateMap, Backend, HostScalars, Scalar};
-use isobar_core::error::{Error, Result};
-use isobar_core::execute::Execute;
-use isobar_core::layout::{Colour, Layout, Shape, needs_whole_rows};
+use isobar_core::layout::needs_whole_rows;
 use isobar_core::operator::aggregate::{Components, Entry};
-use isobar_core::operator::{
-    AggregateOperator, Capabilities, MixedSmoother, Operator, ResidualUpdate, Triangular, update_residual_unfused,
+use isobar_core::operator::update_residual_unfused;
+use isobar_core::prelude::{
+    AggregateMap, AggregateOperator, Axis, Backend, Capabilities, Choice, Colour, Error, Execute, Hierarchy,
+    HostScalars, Layout, MixedSmoother, Operator, Real, ResidualUpdate, Result, Shape, Smoother, SolverOptions,
+    Stencil, Sum, Supports, Triangular,
 };
-use isobar_core::options::{Smoother, SolverOptions};
-use isobar_core::policy::Choice;
-use isobar_core::real::Real;
+use isobar_core::stencil;
 use isobar_core::stencil::point_levels::levels_for;
-use isobar_core::stencil::{self, Axis, Hierarchy, Stencil, Supports};
 use isobar_dist::PartBackend;
 use isobar_dist::diffusion::choice;
 use isobar_dist::require_order;
@@ -32,12 +29,10 @@ use self::cells::Cells;
 pub(crate) use self::entries::CellCoefficients;
 use self::faces::Faces;
 use crate::aggregate::Aggregates;
-use crate::cpu::Cpu;
-use crate::geometry::Geometry;
 use crate::seven_point::substitution::Blocks;
 use crate::seven_point::triangular::{IncompletePoisson, RelaxLower, RelaxUpper};
 use crate::seven_point::{Kernel, On, SevenPoint, Stored};
-use crate::vector::Vector;
+use crate::{Cpu, Geometry, Vector};
 
 /// [`stencil::Diffusion`] on processor cores.
 pub type Diffusion<T> = SevenPoint<DiffusionCoefficients<T>, T>;
@@ -115,13 +110,13 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
         r: &Vector<T>,
         w: &mut Vector<T>,
         v: &mut Vector<T>,
-        rho: Option<(Scalar, &mut HostScalars)>,
+        rho: Option<Sum<'_, Cpu>>,
     ) -> Result<()> {
         self.cpu().fill(w, &Colour::BOTH)?;
         let (r, w, v) = (r.share(), w.share(), v.share_mut());
         let stage = |c: &DiffusionCoefficients<T>, j: usize| self.on_both(c, j, |h| RelaxLower { h, r, w, v });
         match rho {
-            Some((scalar, scalars)) => self.summing_pass(|c, j, _| stage(c, j), scalar, scalars),
+            Some(rho) => self.summing_pass(|c, j, _| stage(c, j), rho),
             None => {
                 self.plain_pass(|c, j, _| {
                     stage(c, j);
@@ -213,13 +208,12 @@ impl<T: Real> AggregateOperator<Cpu, T> for Diffusion<T> {
         a: &Vec<f64>,
         p: &Vector<T>,
         q: &mut Vector<T>,
-        sigma: Scalar,
-        scalars: &mut HostScalars,
+        sigma: Sum<'_, Cpu>,
     ) -> Result<()> {
         if self.geometry().layout.has_halo_columns() {
             return Err(needs_whole_rows("deflation"));
         }
-        self.subtract(aggregates, a, p, q, sigma, scalars)
+        self.subtract(aggregates, a, p, q, sigma)
     }
 
     fn galerkin(&self, map: &AggregateMap) -> Result<Vec<Entry>> {

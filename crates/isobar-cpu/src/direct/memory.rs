@@ -2,9 +2,8 @@
 
 use isobar_core::error::Result;
 
-use crate::cpu::Cpu;
-use crate::shared::Shared;
 use crate::vector::Blocks;
+use crate::{Cpu, Shared};
 
 /// Numbers in a line of memory.
 pub(super) const LINE: usize = 8;

@@ -30,18 +30,14 @@ mod trig;
 
 use std::sync::{Arc, Mutex};
 
-use isobar_core::backend::{DirectSolver, SharedDirect};
-use isobar_core::direct::Separable;
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
+use isobar_core::backend::DirectSolver;
+use isobar_core::prelude::{Layout, Result, Separable, SharedDirect};
 
 use self::memory::Buffer;
 use self::passes::Passes;
 use self::tables::Tables;
 use self::transform::Transform;
-use crate::cpu::Cpu;
-use crate::shared::Shared;
-use crate::vector::Vector;
+use crate::{Cpu, Shared, Vector};
 
 /// Makes the solver of a separable matrix, for vectors that are not part of a larger grid.
 ///

@@ -2,9 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use isobar_core::direct::{Basis, Separable};
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
+use isobar_core::prelude::{Basis, Layout, Result, Separable};
 use pulp::{Simd, WithSimd};
 
 use super::lines::Systems;

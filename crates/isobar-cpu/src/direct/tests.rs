@@ -4,8 +4,7 @@ use isobar_core::problem::random;
 use super::blocks::AcrossRows;
 use super::tables::{Ask, Machine};
 use super::transform::{Direction, Transform};
-use crate::cpu::Cpu;
-use crate::shared::Shared;
+use crate::{Cpu, Shared};
 
 /// Makes uniform cells with these couplings of the first and the last to the sides, in units of a coupling,
 /// or a periodic axis.

@@ -1,16 +1,13 @@
 //! Corrections of the constants of strongly coupled aggregates: one sum and one addition for each.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{RwLock, RwLockReadGuard};
 
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
 use isobar_core::operator::Correction;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Layout, Real, Result, read, write};
 use isobar_core::stencil::galerkin::Bodies;
 use isobar_dist::part::PartBackend;
 
-use crate::cpu::Cpu;
-use crate::vector::Vector;
+use crate::{Cpu, Vector};
 
 /// The correction u += ω Σ_θ Z D⁻¹ Zᵀ r over strongly coupled aggregates θ.
 #[derive(Debug)]
@@ -26,12 +23,12 @@ impl BodyCorrection {
     }
 
     pub(super) fn update(&self, bodies: Vec<Bodies>) {
-        *self.bodies.write().unwrap_or_else(PoisonError::into_inner) = bodies;
+        *write(&self.bodies) = bodies;
     }
 
     /// Returns the aggregates. They are replaced as a whole, so that a panic elsewhere does no harm.
     fn bodies(&self) -> RwLockReadGuard<'_, Vec<Bodies>> {
-        self.bodies.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.bodies)
     }
 }
 

@@ -1,20 +1,15 @@
 //! Transfers between two levels: weights and workspace.
 
-use std::sync::{Arc, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, MutexGuard, RwLock, RwLockReadGuard};
 
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
-use isobar_core::operator::LineSmoother;
-use isobar_core::real::Real;
-use isobar_core::stencil::Axis;
+use isobar_core::prelude::{Axis, Layout, LineSmoother, Real, Result, read, write};
 use isobar_core::stencil::galerkin::{Directions, Execute, Weights};
 
 use super::operator::Level27;
 use super::weights::{AxisWeights, Stored};
-use crate::cpu::Cpu;
 use crate::diffusion::Diffusion;
 use crate::per_queue::PerQueue;
-use crate::vector::Vector;
+use crate::{Cpu, Vector};
 
 /// The finer level.
 pub(super) enum Fine<T: Real> {
@@ -129,7 +124,7 @@ impl<T: Real> Interpolation<T> {
     }
 
     fn set<N: Real>(&self, weights: &[Weights<N>]) {
-        let mut stored = self.weights.write().unwrap_or_else(PoisonError::into_inner);
+        let mut stored = write(&self.weights);
         for weights in weights {
             let stored = match weights.axis {
                 Axis::X => &mut stored.x,
@@ -144,7 +139,7 @@ impl<T: Real> Interpolation<T> {
 
     /// Returns the weights. They are written entry by entry, and stay valid numbers after a panic elsewhere.
     pub(super) fn weights(&self) -> RwLockReadGuard<'_, AxisWeights<T>> {
-        self.weights.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.weights)
     }
 
     pub(super) fn workspace(&self) -> MutexGuard<'_, Workspace<T>> {

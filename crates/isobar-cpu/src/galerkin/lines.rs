@@ -1,22 +1,13 @@
 //! Lines of the 27-point operator in four colours: (i mod 2, j mod 2), each a set of half planes.
 
-use isobar_core::backend::Backend;
-use isobar_core::error::Result;
-use isobar_core::layout::Colour;
-use isobar_core::operator::{Guess, LineSmoother, Relaxation, Sweep};
-use isobar_core::options::Smoother;
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Backend, Colour, Guess, LineSmoother, Pack, Real, Relaxation, Result, Smoother, Sweep};
 use isobar_core::stencil::galerkin::couplings::COLOURS;
 use pulp::{Simd, WithSimd};
 
 use super::operator::{Level27, Numbers, Workspace};
 use super::streams::{Order, Values, Which, parts};
-use crate::blas;
-use crate::cpu::Cpu;
-use crate::shared::{Row, RowMut, Shared};
-use crate::vector::Vector;
 use crate::wavefront::{self, Chunks};
+use crate::{Cpu, Row, RowMut, Shared, Vector, blas};
 
 /// Computes v = u + ρ(M⁻¹(f − (A − M) u) − u) on a half plane.
 struct Relax<'a, T> {

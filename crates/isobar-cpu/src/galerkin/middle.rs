@@ -1,7 +1,6 @@
 //! Transfers between a fine plane, the middle array and a coarse plane: restriction gathers, prolongation scatters.
 
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::real::Real;
+use isobar_core::prelude::{Colour, Layout, Real};
 
 use super::interpolation::Interpolation;
 use super::weights::{AxisWeights, Stored, add_weighted, combine};

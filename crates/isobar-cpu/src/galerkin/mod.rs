@@ -18,12 +18,9 @@ mod weights;
 
 use std::sync::Arc;
 
-use isobar_core::backend::{AggregateBackend, Backend};
-use isobar_core::error::Result;
-use isobar_core::execute::{self, Serial};
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::real::Real;
-use isobar_core::stencil::Diffusion;
+use isobar_core::backend::AggregateBackend;
+use isobar_core::execute;
+use isobar_core::prelude::{Backend, Diffusion, Layout, Real, Result, Serial, Shape};
 use isobar_core::stencil::galerkin::{Bodies, Directions, Execute, Matrix};
 use isobar_core::stencil::galerkin_levels::{Finer, SupportsGalerkin};
 use isobar_dist::PartBackend;

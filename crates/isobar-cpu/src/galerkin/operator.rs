@@ -1,16 +1,11 @@
 //! The 27-point operator: couplings in the vectors' layout.
 
 use std::ops::Range;
-use std::sync::{MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{MutexGuard, RwLock, RwLockReadGuard};
 
-use crate::cpu::Cpu;
 use crate::per_queue::PerQueue;
-use crate::shared::Shared;
-use crate::vector::Vector;
-use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Slab};
-use isobar_core::real::Real;
-use isobar_core::stencil::Axis;
+use crate::{Cpu, Shared, Vector};
+use isobar_core::prelude::{Axis, Layout, Real, Result, Slab, read, write};
 use isobar_core::stencil::galerkin::couplings::{Grid, UPPER, along, upper_offset};
 use isobar_core::stencil::galerkin::{Couplings, Execute, Matrix, Offset};
 
@@ -142,7 +137,7 @@ impl<T: Real> Level27<T> {
     }
 
     fn set<N: Real>(&self, matrix: &Couplings<N>) {
-        let mut numbers = self.numbers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut numbers = write(&self.numbers);
         let Numbers { couplings, sums, inverse_pivots, across } = &mut *numbers;
         let shared = couplings.each_mut().map(|vector| vector.as_mut().map(Vector::share_mut));
         let (sums, inverse_pivots) = (sums.share_mut(), inverse_pivots.share_mut());
@@ -347,7 +342,7 @@ impl<T: Real> Level27<T> {
 
     /// Returns the numbers. They are written entry by entry, and stay valid after a panic elsewhere.
     pub(super) fn numbers(&self) -> RwLockReadGuard<'_, Numbers<T>> {
-        self.numbers.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.numbers)
     }
 
     pub(super) fn workspace(&self) -> MutexGuard<'_, Workspace<T>> {

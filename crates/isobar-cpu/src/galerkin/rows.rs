@@ -1,19 +1,11 @@
 //! Rows of the 27-point operator: products and residuals.
 
-use isobar_core::backend::{Backend, HostScalars, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::Operator;
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Backend, Colour, Layout, Operator, Pack, Real, Result, Sum};
 use pulp::{Simd, WithSimd};
 
 use super::operator::{Level27, Numbers, Workspace};
 use super::streams::{Order, Values, Which, parts};
-use crate::cpu::Cpu;
-use crate::row_sum::RowSum;
-use crate::shared::{RowMut, Shared};
-use crate::vector::Vector;
+use crate::{Cpu, RowMut, RowSum, Shared, Vector};
 
 impl<T: Real> Level27<T> {
     /// Runs `f(j)` for all planes, on all threads, each with a number.
@@ -187,14 +179,7 @@ impl<T: Real> Operator<Cpu, T> for Level27<T> {
         Ok(())
     }
 
-    fn residual(
-        &self,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        r: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
-    ) -> Result<()> {
+    fn residual(&self, f: &Vector<T>, [u, r]: [&mut Vector<T>; 2], (norm, scalars): Sum<'_, Cpu>) -> Result<()> {
         self.cpu.fill(u, &Colour::BOTH)?;
         let sum = self.pass(Some(f), u, r);
         scalars.reduce(norm, [sum]);

@@ -1,9 +1,6 @@
 //! The neighbours of a half plane's cells as streams: rows of couplings and of the neighbours' values.
 
-use isobar_core::layout::Colour;
-use isobar_core::operator::Relaxation;
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Colour, Pack, Real, Relaxation};
 use isobar_core::stencil::galerkin::Offset;
 use isobar_core::stencil::galerkin::couplings::{UPPER, number};
 use pulp::Simd;

@@ -5,23 +5,17 @@
 //! middle, as it is (even i) or weighted with the next one (odd i); this needs no shuffling, and is a stage of the finer
 //! level's passes. Towards the coarse grid it goes plane by plane of the coarse grid.
 
-use isobar_core::backend::{Backend, HostScalars, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{
-    Guess, LineSmoother, Relaxation, Sweep, Transfer, prolong_smooth_unfused, smooth_residual_restrict_unfused,
+use isobar_core::operator::{prolong_smooth_unfused, smooth_residual_restrict_unfused};
+use isobar_core::prelude::{
+    Backend, Colour, Guess, Layout, LineSmoother, Real, Relaxation, Result, Smoother, Sum, Sweep, Transfer,
 };
-use isobar_core::options::Smoother;
-use isobar_core::real::Real;
 
 use super::interpolation::{Fine, Interpolation, Workspace};
 use super::operator::Level27;
 use super::streams::Order;
 use super::weights::{AxisWeights, Stored, combine};
-use crate::cpu::Cpu;
 use crate::seven_point::ChunkSpace;
-use crate::shared::Shared;
-use crate::vector::Vector;
+use crate::{Cpu, Shared, Vector};
 
 impl<T: Real> Interpolation<T> {
     /// Sends the last plane of the middle to the next subdomain, and receives that of the previous one.
@@ -312,7 +306,7 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
         &self,
         coarse_u: &mut Vector<T>,
         sweep: Sweep<'_, Vector<T>>,
-        norm: Option<(Scalar, &mut HostScalars)>,
+        norm: Option<Sum<'_, Cpu>>,
     ) -> Result<()> {
         let fine = match &self.fine {
             Fine::Finest(fine) if sweep.relaxation.smoother == Smoother::LineRedBlack => fine,

@@ -1,7 +1,6 @@
 //! Weights of interpolation in the order of transfers.
 
-use isobar_core::layout::Layout;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Layout, Real};
 use isobar_core::stencil::galerkin::{Execute, Weights};
 
 use crate::cpu::Cpu;

@@ -3,9 +3,7 @@
 //! A half plane is read from end to end, eight layers at a time. Column by column the addresses would lie an eighth of a
 //! page apart: caches have few places for such addresses, and prefetchers do not follow them.
 
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
-use isobar_core::stencil::VerticalModes;
+use isobar_core::prelude::{Pack, Real, VerticalModes};
 use pulp::{Simd, WithSimd};
 
 use crate::shared::{Row, RowMut};

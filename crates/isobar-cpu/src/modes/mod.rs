@@ -5,27 +5,23 @@
 
 mod kernels;
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
-use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{Expansion, Guess, LineSmoother, ModalTransfer, Operator, Transfer};
-use isobar_core::real::Real;
-use isobar_core::stencil::VerticalModes;
+use isobar_core::prelude::{
+    Backend, Colour, Expansion, Guess, Layout, LineSmoother, Meanwhile, ModalTransfer, Operator, Real, Result, Sum,
+    Transfer, VerticalModes, lock, read, write,
+};
 use isobar_core::stencil::tensor_levels::SupportsTransfers;
 
 use self::kernels::{Expand, Project, Vectors};
 use crate::bilinear::Bilinear;
 use crate::blas::Dot;
-use crate::cpu::Cpu;
 use crate::seven_point::kernels::{Into, Residual};
 use crate::seven_point::sweeps::MOST_SWEEPS;
 use crate::seven_point::{ChunkSpace, Stage, Stored, store};
-use crate::shared::Shared;
 use crate::tensor_product::{Factors, TensorProduct};
 use crate::transfer::PlaneTransfer;
-use crate::vector::Vector;
+use crate::{Cpu, Shared, Vector};
 
 /// The transfer between the grid of an operator and some of its modes.
 #[derive(Debug)]
@@ -156,13 +152,13 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
     }
 
     fn update(&self, modes: &VerticalModes) -> Result<()> {
-        *self.vectors.write().unwrap_or_else(PoisonError::into_inner) = Vectors::new(modes);
+        *write(&self.vectors) = Vectors::new(modes);
         Ok(())
     }
 
     fn project(&self, r: &Vector<T>, g: &mut Vector<C>) -> Result<()> {
-        let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
-        let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
+        let s = read(&self.vectors);
+        let mut rounded = lock(&self.rounded);
         let (r, g, rounded, geometry) = (r.share(), g.share_mut(), Shared::of(&mut rounded), self.fine.geometry());
         self.fine.plain_pass(|_, j, space| {
             for colour in Colour::BOTH {
@@ -173,16 +169,9 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         Ok(())
     }
 
-    fn project_rhs(
-        &self,
-        r: &Vector<T>,
-        g: &mut Vector<C>,
-        _: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
-    ) -> Result<()> {
-        let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
-        let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
+    fn project_rhs(&self, r: &Vector<T>, g: &mut Vector<C>, _: &mut Vector<T>, norm: Sum<'_, Cpu>) -> Result<()> {
+        let s = read(&self.vectors);
+        let mut rounded = lock(&self.rounded);
         let (r, g, rounded, geometry) = (r.share(), g.share_mut(), Shared::of(&mut rounded), self.fine.geometry());
         let mut workspace = self.fine.workspace();
         let sums = Shared::of(&mut workspace.sums);
@@ -198,12 +187,12 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
             store(sums, j, [total, 0.0]);
         };
         self.fine.pass(&mut workspace, &[&project]);
-        self.fine.reduce(&workspace, norm, scalars)
+        self.fine.reduce(&workspace, norm)
     }
 
     fn expand(&self, x: &Vector<C>, guess: Guess, u: &mut Vector<T>) -> Result<()> {
-        let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
-        let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
+        let s = read(&self.vectors);
+        let mut rounded = lock(&self.rounded);
         let (x, u, rounded) = (x.share(), u.share_mut(), Shared::of(&mut rounded));
         self.fine.plain_pass(|_, j, space| {
             for colour in Colour::BOTH {
@@ -219,11 +208,10 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         u: &mut Vector<T>,
         g: &mut Vector<C>,
         _: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
+        norm: Sum<'_, Cpu>,
     ) -> Result<()> {
-        let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
-        let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
+        let s = read(&self.vectors);
+        let mut rounded = lock(&self.rounded);
         let (vectors, g, rounded) = ([f.share(), u.share()], g.share_mut(), Shared::of(&mut rounded));
         let (c, mut workspace) = (self.fine.coefficients(), self.fine.workspace());
         let (sums, plane) = (Shared::of(&mut workspace.sums), workspace.planes.share_mut());
@@ -235,7 +223,7 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         };
         let fill = |_, inside: Meanwhile<'_>| self.fine.cpu().fill_while(u, &Colour::BOTH, inside);
         self.fine.pass_on_part(&mut workspace, &[&residual], true, fill)?;
-        self.fine.reduce(&workspace, norm, scalars)
+        self.fine.reduce(&workspace, norm)
     }
 
     fn expand_smooth_project(
@@ -244,10 +232,9 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         f: &Vector<T>,
         [u, _]: [&mut Vector<T>; 2],
         g: &mut Vector<C>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
+        norm: Sum<'_, Cpu>,
     ) -> Result<()> {
-        self.expand_smooth_and(expansion, f, u, Some(g), norm, scalars)
+        self.expand_smooth_and(expansion, f, u, Some(g), norm)
     }
 
     fn expand_smooth_norm(
@@ -255,10 +242,9 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         expansion: &Expansion<'_, Vector<C>>,
         f: &Vector<T>,
         [u, _]: [&mut Vector<T>; 2],
-        norm: Scalar,
-        scalars: &mut HostScalars,
+        norm: Sum<'_, Cpu>,
     ) -> Result<()> {
-        self.expand_smooth_and(expansion, f, u, None, norm, scalars)
+        self.expand_smooth_and(expansion, f, u, None, norm)
     }
 
     fn needs_scratch(&self) -> bool {
@@ -275,13 +261,12 @@ impl<T: Real> Modal<T> {
         f: &Vector<T>,
         u: &mut Vector<T>,
         g: Option<&mut Vector<C>>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
+        norm: Sum<'_, Cpu>,
     ) -> Result<()> {
         let fine = &self.fine;
         fine.prepare(relaxation, guess, u);
-        let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
-        let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
+        let s = read(&self.vectors);
+        let mut rounded = lock(&self.rounded);
         let (x, g, rounded) = (x.share(), g.map(Vector::share_mut), Shared::of(&mut rounded));
         let vectors = [f.share(), u.share_mut()];
         let needed = fine.needed(relaxation);
@@ -307,7 +292,7 @@ impl<T: Real> Modal<T> {
             let some = (relaxation, Guess::Given, now);
             fine.pass_around_sweeps(&c, &mut workspace, some, [before.take(), after], vectors, u)?;
         }
-        fine.reduce(&workspace, norm, scalars)
+        fine.reduce(&workspace, norm)
     }
 }
 

@@ -1,9 +1,7 @@
 //! Deflation's step, which computes A Z a where it is subtracted. Safety of all memory accesses: see the
 //! module `kernels`.
 
-use isobar_core::backend::{HostScalars, Scalar};
-use isobar_core::error::Result;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Real, Result, Sum};
 use pulp::Simd;
 
 use super::kernels::Applied;
@@ -11,10 +9,8 @@ use super::{
     ChunkSpace, Coefficients, Entries, Kernel, PLANES, RowCoefficients, SevenPoint, Stored, TileCoefficients, store,
 };
 use crate::aggregate::Aggregates;
-use crate::geometry::{Geometry, HalfPlane, Planes};
-use crate::row_sum::RowSum;
-use crate::shared::{Row, Shared};
-use crate::vector::Vector;
+use crate::geometry::Planes;
+use crate::{Cpu, Geometry, HalfPlane, Row, RowSum, Shared, Vector};
 
 /// Computes q −= A v; Σ p q.
 struct Subtract<T> {
@@ -90,8 +86,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         a: &[f64],
         p: &Vector<T>,
         q: &mut Vector<T>,
-        sigma: Scalar,
-        scalars: &mut HostScalars,
+        sigma: Sum<'_, Cpu>,
     ) -> Result<()> {
         let (p, q) = (p.share(), q.share_mut());
         let (c, mut workspace) = (self.coefficients(), self.workspace());
@@ -104,6 +99,6 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             store(sums, j, sum);
         };
         self.pass(&mut workspace, &[&stage]);
-        self.reduce(&workspace, sigma, scalars)
+        self.reduce(&workspace, sigma)
     }
 }

@@ -2,12 +2,10 @@
 
 use std::fmt::Debug;
 
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Pack, Real};
 use pulp::{Simd, WithSimd};
 
-use crate::cpu::Cpu;
-use crate::geometry::{Columns, Geometry, HalfPlane};
+use crate::{Columns, Cpu, Geometry, HalfPlane};
 
 /// A loop over one half plane, written once for all kinds of coefficients. (A trait, not a closure: only
 /// functions that are sure to be inlined get this machine's vector instructions.)

@@ -5,8 +5,7 @@
 //! other stage uses planes j of the vectors it writes, or writes planes j − 1 … j + 1 of the vectors it reads.
 //! With a periodic y the first and the last plane are neighbours.
 
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Pack, Real};
 use pulp::Simd;
 
 use super::{Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};

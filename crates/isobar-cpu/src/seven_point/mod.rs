@@ -26,20 +26,14 @@ pub(crate) mod tiles;
 pub(crate) mod triangular;
 pub(crate) mod wavefronts;
 
-use std::sync::{MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{MutexGuard, RwLock, RwLockReadGuard};
 
-use isobar_core::backend::Meanwhile;
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Shape};
-use isobar_core::real::Real;
+use isobar_core::prelude::{Colour, Layout, Meanwhile, Real, Result, Shape, read, write};
 
 pub(crate) use self::coefficients::{Coefficients, Entries, Kernel, On, RowCoefficients, Stored, TileCoefficients};
-use crate::cpu::Cpu;
-use crate::geometry::{Geometry, HalfPlane};
 use crate::per_queue::PerQueue;
-use crate::shared::Shared;
-use crate::vector::Vector;
 use crate::wavefront::{self, Chunks};
+use crate::{Cpu, Geometry, HalfPlane, Shared, Vector};
 
 /// The most bytes of elimination factors of a tile of columns, so that they stay in the second-level cache beside the rows
 /// that stream through.
@@ -156,12 +150,12 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
 
     /// Returns the current coefficients. They are written entry by entry, and stay valid numbers after a panic elsewhere.
     pub(crate) fn coefficients(&self) -> RwLockReadGuard<'_, C> {
-        self.coefficients.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.coefficients)
     }
 
     /// Changes the coefficients.
     pub(crate) fn change(&self, change: impl FnOnce(&Layout, &mut C) -> Result<()>) -> Result<()> {
-        change(&self.layout, &mut self.coefficients.write().unwrap_or_else(PoisonError::into_inner))
+        change(&self.layout, &mut write(&self.coefficients))
     }
 
     pub(crate) fn workspace(&self) -> MutexGuard<'_, Workspace<T>> {

@@ -1,14 +1,10 @@
 //! Messages between subdomains for loops that visit unknowns in order.
 
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
+use isobar_core::prelude::{Layout, Real, Result};
 use isobar_dist::part::{Handed, PartBackend};
 
-use isobar_core::real::Real;
-
 use super::tiles::Tile;
-use crate::cpu::Cpu;
-use crate::shared::Shared;
+use crate::{Cpu, Shared};
 
 /// Receives pieces of the halo row before a subdomain's rows, in the order of unknowns or in reverse, and sends those of its last
 /// row: a tile's layers and columns at a time.

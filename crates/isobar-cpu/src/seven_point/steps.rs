@@ -1,18 +1,16 @@
 //! Fused steps without relaxation, each a list of stages.
 
-use isobar_core::backend::{Backend, HostScalars, Meanwhile, Scalar, Sums};
+use isobar_core::backend::{Backend, HostScalars, Meanwhile, Sums};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::{Diagonal, Direction, LineSolver, Operator, ResidualUpdate};
+use isobar_core::prelude::Sum;
 use isobar_core::real::Real;
 
 use super::kernels::{Apply, Divide, Nowhere, Residual, Scale};
 use super::lines::Precondition;
 use super::{ChunkSpace, SevenPoint, Stored, Workspace, store};
-use crate::blas;
-use crate::cpu::Cpu;
-use crate::shared::Shared;
-use crate::vector::Vector;
+use crate::{Cpu, Shared, Vector, blas};
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// Sums the results of a pass over this rank's planes, and over all ranks.
@@ -22,8 +20,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     pub(crate) fn reduce<const N: usize>(
         &self,
         workspace: &Workspace<T>,
-        out: impl Into<Sums<N>>,
-        scalars: &mut HostScalars,
+        (out, scalars): (impl Into<Sums<N>>, &mut HostScalars),
     ) -> Result<()> {
         let out = out.into();
         scalars.reduce(out, std::array::from_fn(|which| workspace.total(which)));
@@ -37,33 +34,28 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     pub(crate) fn summing_pass<const N: usize>(
         &self,
         stage: impl Fn(&C, usize, &mut ChunkSpace<T>) -> [f64; 2] + Sync,
-        out: impl Into<Sums<N>>,
-        scalars: &mut HostScalars,
+        sums: (impl Into<Sums<N>>, &mut HostScalars),
     ) -> Result<()> {
         let (c, mut workspace) = (self.coefficients(), self.workspace());
-        let sums = Shared::of(&mut workspace.sums);
-        self.pass(&mut workspace, &[&|j, space| store(sums, j, stage(&c, j, space))]);
-        self.reduce(&workspace, out, scalars)
+        let partial = Shared::of(&mut workspace.sums);
+        self.pass(&mut workspace, &[&|j, space| store(partial, j, stage(&c, j, space))]);
+        self.reduce(&workspace, sums)
     }
 
     /// A pass of one stage that sums up and reads the halo of u, which is filled.
-    ///
-    /// # Errors
-    /// As [`Backend::fill`] and [`Backend::sum`].
     pub(crate) fn summing_pass_and_fill<const N: usize>(
         &self,
         stage: impl Fn(&C, usize, &mut ChunkSpace<T>) -> [f64; 2] + Sync,
-        out: impl Into<Sums<N>>,
-        scalars: &mut HostScalars,
+        sums: (impl Into<Sums<N>>, &mut HostScalars),
         u: &mut Vector<T>,
     ) -> Result<()> {
         let (c, mut workspace) = (self.coefficients(), self.workspace());
-        let sums = Shared::of(&mut workspace.sums);
-        let stage = |j: usize, space: &mut ChunkSpace<T>| store(sums, j, stage(&c, j, space));
+        let partial = Shared::of(&mut workspace.sums);
+        let stage = |j: usize, space: &mut ChunkSpace<T>| store(partial, j, stage(&c, j, space));
         self.pass_on_part(&mut workspace, &[&stage], true, |_, inside| {
             self.cpu().fill_while(u, &Colour::BOTH, inside)
         })?;
-        self.reduce(&workspace, out, scalars)
+        self.reduce(&workspace, sums)
     }
 
     /// Runs a pass of one stage, and inspects each plane's sums.
@@ -102,26 +94,12 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
         self.pass_on_part(&mut workspace, &[&apply], true, |_, inside| self.cpu().fill_while(x, &Colour::BOTH, inside))
     }
 
-    fn residual(
-        &self,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        r: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
-    ) -> Result<()> {
-        self.residual_to(Some(r.share_mut()), f, u, norm, scalars)
+    fn residual(&self, f: &Vector<T>, [u, r]: [&mut Vector<T>; 2], norm: Sum<'_, Cpu>) -> Result<()> {
+        self.residual_to(Some(r.share_mut()), f, u, norm)
     }
 
-    fn residual_norm(
-        &self,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        _: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
-    ) -> Result<()> {
-        self.residual_to(None, f, u, norm, scalars)
+    fn residual_norm(&self, f: &Vector<T>, [u, _]: [&mut Vector<T>; 2], norm: Sum<'_, Cpu>) -> Result<()> {
+        self.residual_to(None, f, u, norm)
     }
 
     fn norm_needs_scratch(&self) -> bool {
@@ -169,7 +147,7 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
             _ => Ok(()),
         };
         self.pass_on_part(&mut workspace, &[&advance, &apply], true, exchange)?;
-        self.reduce(&workspace, sigma, scalars)
+        self.reduce(&workspace, (sigma, scalars))
     }
 
     fn coefficient_vectors(&self) -> f64 {
@@ -183,20 +161,13 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// Computes r = f − A u, where it is wanted; ‖f − A u‖².
-    fn residual_to(
-        &self,
-        r: Option<Shared<T>>,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
-    ) -> Result<()> {
+    fn residual_to(&self, r: Option<Shared<T>>, f: &Vector<T>, u: &mut Vector<T>, norm: Sum<'_, Cpu>) -> Result<()> {
         let (f, shared_u) = (f.share(), u.share());
         let stage = |c: &C, j: usize, _: &mut ChunkSpace<T>| match r {
             Some(r) => [self.residual_into(c, j, [f, shared_u], r, 0), 0.0],
             None => self.on_both(c, j, |h| Residual { h, f, u: shared_u, to: Nowhere }),
         };
-        self.summing_pass_and_fill(stage, norm, scalars, u)
+        self.summing_pass_and_fill(stage, norm, u)
     }
 }
 
@@ -213,7 +184,7 @@ impl<C: Stored<T>, T: Real> Diagonal<Cpu, T> for SevenPoint<C, T> {
         let ResidualUpdate { r, q, z, alpha, out } = v;
         let alpha = T::from_f64(scalars.value(alpha));
         let (r, q, z) = (r.share_mut(), q.share(), z.share_mut());
-        self.summing_pass(|c, j, _| self.on_both(c, j, |h| Scale { h, alpha, r, q, z }), out, scalars)
+        self.summing_pass(|c, j, _| self.on_both(c, j, |h| Scale { h, alpha, r, q, z }), (out, scalars))
     }
 }
 
@@ -242,6 +213,6 @@ impl<C: Stored<T>, T: Real> LineSolver<Cpu, T> for SevenPoint<C, T> {
         let stage = |c: &C, j: usize, space: &mut ChunkSpace<T>| {
             self.sum_halves(j, &mut |h| c.run(self.cpu(), g, Precondition { h, alpha, r, q, z, space: &mut *space }))
         };
-        self.summing_pass(stage, out, scalars)
+        self.summing_pass(stage, (out, scalars))
     }
 }

@@ -4,19 +4,14 @@
 //! Blocks are processed in parallel. On a subdomain, whose first and last blocks may be cut, cells are visited in the same order as
 //! on the whole grid.
 
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
 use isobar_core::operator::triangular::{blocks_cross, singular_pivot};
-use isobar_core::real::Real;
-use isobar_core::stencil::Axis;
+use isobar_core::prelude::{Axis, Real, Result, Shape};
 
-use crate::cpu::Cpu;
 use crate::diffusion::CellCoefficients;
-use crate::geometry::{Geometry, Link};
+use crate::geometry::Link;
 use crate::seven_point::relay::Relay;
 use crate::seven_point::tiles::Tiles;
-use crate::shared::Shared;
-use crate::vector::Vector;
+use crate::{Cpu, Geometry, Shared, Vector};
 
 /// Blocks of consecutive unknowns of a grid, in the order x, y, z. Cells are numbered as in the whole grid, wherever this subdomain
 /// begins.

@@ -1,19 +1,13 @@
 //! Relaxation of lines, and the steps that share its pass.
 
-use isobar_core::backend::{Backend, HostScalars, Scalar};
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::Colour;
-use isobar_core::operator::{Guess, LineSmoother, MixedSmoother, Relaxation, Sweep};
-use isobar_core::options::Smoother;
-use isobar_core::real::Real;
+use isobar_core::prelude::{
+    Backend, Colour, Error, Guess, LineSmoother, MixedSmoother, Real, Relaxation, Result, Smoother, Sum, Sweep,
+};
 
 use super::kernels::{Into, Nowhere, Residual, Rounded};
 use super::lines::{Correction, Relax, Solve};
 use super::{ChunkSpace, PLANES, SevenPoint, Stage, Stored, Workspace, store};
-use crate::blas;
-use crate::cpu::Cpu;
-use crate::shared::Shared;
-use crate::vector::Vector;
+use crate::{Cpu, Shared, Vector, blas};
 
 /// The most sweeps in one pass.
 pub(crate) const MOST_SWEEPS: usize = 3;
@@ -143,15 +137,12 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     }
 
     /// A pass of `before`, of a red–black sweep and, where that is asked for, of ‖f − A u‖².
-    ///
-    /// # Errors
-    /// As [`Backend::fill`].
     pub(crate) fn sweep_after(
         &self,
         before: Stage<'_, T>,
         relaxation: Relaxation,
         vectors: [Shared<T>; 2],
-        norm: Option<(Scalar, &mut HostScalars)>,
+        norm: Option<Sum<'_, Cpu>>,
         u: &mut Vector<T>,
     ) -> Result<()> {
         let (c, mut workspace) = (self.coefficients(), self.workspace());
@@ -162,17 +153,11 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         let after: Option<Stage<'_, T>> = if norm.is_some() { Some(&measure) } else { None };
         let sweep = (relaxation, Guess::Given, 1);
         self.pass_around_sweeps(&c, &mut workspace, sweep, [Some(before), after], vectors, u)?;
-        if let Some((scalar, scalars)) = norm {
-            self.reduce(&workspace, scalar, scalars)?;
-        }
-        Ok(())
+        norm.map_or(Ok(()), |norm| self.reduce(&workspace, norm))
     }
 
     /// A pass with the stages of some red–black sweeps in the middle, at most [`MOST_SWEEPS`]. The guess is the first one's.
     /// The halo of u, which is `filled` too, is filled before each.
-    ///
-    /// # Errors
-    /// As [`Backend::fill`].
     pub(crate) fn pass_around_sweeps(
         &self,
         c: &C,
@@ -270,14 +255,13 @@ impl<C: Stored<f64>> MixedSmoother<Cpu> for SevenPoint<C, f64> {
         u: &mut Vector<f64>,
         r: &mut Vector<f32>,
         _: &mut Vector<f64>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
+        norm: Sum<'_, Cpu>,
     ) -> Result<()> {
         let (vectors, r) = ([f.share(), u.share()], Some(r.share_mut()));
         let residual = |c: &C, j: usize, space: &mut ChunkSpace<f64>| {
             [self.residual_plane(c, j, &Colour::BOTH, vectors, r, space), 0.0]
         };
-        self.summing_pass_and_fill(residual, norm, scalars, u)
+        self.summing_pass_and_fill(residual, norm, u)
     }
 
     fn correct_smooth_residual(
@@ -286,13 +270,12 @@ impl<C: Stored<f64>> MixedSmoother<Cpu> for SevenPoint<C, f64> {
         f: &Vector<f64>,
         [u, scratch]: [&mut Vector<f64>; 2],
         [e, r]: [&mut Vector<f32>; 2],
-        norm: Scalar,
-        scalars: &mut HostScalars,
+        (norm, scalars): Sum<'_, Cpu>,
     ) -> Result<()> {
         if relaxation.smoother == Smoother::LineJacobi {
             blas::axpy(self.cpu(), 1.0, e, u);
             self.smooth(Sweep::new(relaxation, Guess::Given, f, u, scratch))?;
-            return self.residual_in_single(f, u, r, scratch, norm, scalars);
+            return self.residual_in_single(f, u, r, scratch, norm.of(scalars));
         }
         let (e, vectors, r) = (e.share(), [f.share(), u.share_mut()], Some(r.share_mut()));
         let (needed, unsolved) = (self.needed(relaxation), self.unsolved(relaxation));
@@ -304,7 +287,7 @@ impl<C: Stored<f64>> MixedSmoother<Cpu> for SevenPoint<C, f64> {
         };
         let sweep = (relaxation, Guess::Given, 1);
         self.pass_around_sweeps(&c, &mut workspace, sweep, [Some(&correct), Some(&residual)], vectors, u)?;
-        self.reduce(&workspace, norm, scalars)
+        self.reduce(&workspace, norm.of(scalars))
     }
 
     fn mixed_needs_scratch(&self, _: Smoother) -> bool {

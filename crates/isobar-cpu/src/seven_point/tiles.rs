@@ -15,11 +15,9 @@
 
 use std::ops::Range;
 
-use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape};
+use isobar_core::prelude::{Layout, Result, Shape};
 
-use crate::cpu::Cpu;
-use crate::geometry::Columns;
+use crate::{Columns, Cpu};
 
 /// The approximate number of tiles in a thread's planes: more tiles shorten the waits at the ends.
 const TILES: usize = 16;

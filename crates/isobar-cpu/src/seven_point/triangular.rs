@@ -1,14 +1,12 @@
 //! Loops with the strict triangular parts of a matrix with W = I. Safety of all memory accesses: see the module
 //! `kernels`.
 
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Pack, Real};
 use pulp::Simd;
 
 use super::{Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};
-use crate::geometry::{Around, Geometry, HalfPlane, View, Which, Window};
-use crate::row_sum::RowSum;
-use crate::shared::{Row, Shared};
+use crate::geometry::Around;
+use crate::{Geometry, HalfPlane, Row, RowSum, Shared, View, Which, Window};
 
 /// Returns Σ t v over all neighbours.
 #[inline(always)]

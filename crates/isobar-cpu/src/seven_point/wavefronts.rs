@@ -8,21 +8,13 @@
 //! Safety of all memory accesses: a tile belongs to one thread, and it reads other tiles only when they are done, or vectors that
 //! nobody writes.
 
-use isobar_core::backend::{Backend, HostScalars};
-use isobar_core::error::Result;
-use isobar_core::layout::Colour;
-use isobar_core::operator::ResidualUpdate;
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Backend, Colour, HostScalars, Pack, Real, ResidualUpdate, Result};
 use pulp::Simd;
 
 use super::relay::Relay;
 use super::tiles::{Tile, Tiles};
 use super::{ChunkSpace, Coefficients, Entries, Kernel, RowCoefficients, SevenPoint, Stored, TileCoefficients};
-use crate::geometry::{Columns, Geometry, HalfPlane, View, Which, Window};
-use crate::row_sum::RowSum;
-use crate::shared::{Row, RowMut, Shared};
-use crate::vector::Vector;
+use crate::{Columns, Geometry, HalfPlane, Row, RowMut, RowSum, Shared, Vector, View, Which, Window};
 
 /// Vectors of both sweeps.
 #[derive(Clone, Copy)]

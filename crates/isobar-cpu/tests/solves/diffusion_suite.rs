@@ -4,7 +4,7 @@
 mod problems;
 
 use isobar_core::conformance::arrays;
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 
 use problems::{Problem, closed_blocks, problem, rounding_floor};

@@ -1,6 +1,6 @@
 //! The heat equation on processor cores: paper E's iteration counts, and the same bits on any number of threads.
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 
 const MIC: Preconditioner = Preconditioner::Mic { relaxation: 1.0, block: None };

@@ -2,8 +2,8 @@
 //! implementation.
 
 use isobar_core::conformance::arrays::{self, solve_into};
-use isobar_core::conformance::prelude::*;
 use isobar_core::options::Overlap;
+use isobar_core::prelude::*;
 use isobar_core::problem::PointProblem;
 use isobar_cpu::Cpu;
 

@@ -2,7 +2,7 @@
 //! counts to ±1.
 
 use isobar_core::conformance::arrays;
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_cpu::{Cpu, Vector};
 
 fn problem(geometry: Geometry, n: usize, nz: usize) -> Helmholtz {
@@ -40,8 +40,8 @@ fn norms_on_the_panel() {
     cpu.upload(ArrayView::c_order(&field, stencil.shape()).unwrap(), &mut u).unwrap();
     let mut scalars = cpu.scalars().unwrap();
     let mut products = |u: &Vector<f64>, v: &Vector<f64>| {
-        cpu.dot(v, v, Scalar::new(0), &mut scalars).unwrap();
-        cpu.dot(u, v, Scalar::new(1), &mut scalars).unwrap();
+        cpu.dot(v, v, Scalar::new(0).of(&mut scalars)).unwrap();
+        cpu.dot(u, v, Scalar::new(1).of(&mut scalars)).unwrap();
         let bank = cpu.read(&scalars).unwrap();
         [bank[Scalar::new(0).index()].sqrt(), bank[Scalar::new(1).index()]]
     };

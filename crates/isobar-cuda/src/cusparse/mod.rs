@@ -6,16 +6,15 @@
 mod product;
 mod tridiagonal;
 
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::{Arc, Mutex};
 
 use cudarc::driver::sys;
-use isobar_core::error::Result;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Real, Result};
 use libloading::Library;
 
 use crate::driver::{Context, Pointer, error, lock};
-use crate::libraries::{self, Loaded, Wanted};
+use crate::libraries::{self, Loaded, Once, Wanted, symbol};
 use crate::vector::index;
 
 pub(crate) use product::{CompressedRows, MatrixProduct};
@@ -55,32 +54,45 @@ pub struct Functions {
 pub type Cusparse = Loaded<Functions>;
 
 impl libraries::Functions for Functions {
+    const WANTED: Wanted<'static> = Wanted {
+        what: "cuSPARSE, which stored matrices on CUDA need",
+        remedy: "install it (pip install nvidia-cusparse, or the CUDA toolkit) and set ISOBAR_CUSPARSE to the path of \
+             libcusparse.so.12, or use the device \"cpu\"",
+        variable: "ISOBAR_CUSPARSE",
+        names: &["libcusparse.so.12", "libcusparse.so", "cusparse64_12.dll"],
+        packages: &["cu13/lib", "cusparse/lib"],
+        neighbour: "libnvJitLink.so",
+    };
+
+    fn loaded() -> &'static Once<Self> {
+        static LOADED: Once<Functions> = Once::new();
+        &LOADED
+    }
+
     fn of(library: &Library) -> std::result::Result<Self, libloading::Error> {
-        macro_rules! get {
-            ($name:literal) => {
-                *library.get($name)?
-            };
-        }
         // SAFETY: the types are those of cusparse.h of CUDA 12 and 13, with enumerations as ints.
         unsafe {
             Ok(Self {
-                error_string: get!(b"cusparseGetErrorString\0"),
-                create: get!(b"cusparseCreate\0"),
-                destroy: get!(b"cusparseDestroy\0"),
-                set_stream: get!(b"cusparseSetStream\0"),
-                create_csr: get!(b"cusparseCreateCsr\0"),
-                destroy_matrix: get!(b"cusparseDestroySpMat\0"),
-                create_vector: get!(b"cusparseCreateDnVec\0"),
-                destroy_vector: get!(b"cusparseDestroyDnVec\0"),
-                set_values: get!(b"cusparseDnVecSetValues\0"),
-                product_size: get!(b"cusparseSpMV_bufferSize\0"),
+                error_string: symbol!(library, b"cusparseGetErrorString\0"),
+                create: symbol!(library, b"cusparseCreate\0"),
+                destroy: symbol!(library, b"cusparseDestroy\0"),
+                set_stream: symbol!(library, b"cusparseSetStream\0"),
+                create_csr: symbol!(library, b"cusparseCreateCsr\0"),
+                destroy_matrix: symbol!(library, b"cusparseDestroySpMat\0"),
+                create_vector: symbol!(library, b"cusparseCreateDnVec\0"),
+                destroy_vector: symbol!(library, b"cusparseDestroyDnVec\0"),
+                set_values: symbol!(library, b"cusparseDnVecSetValues\0"),
+                product_size: symbol!(library, b"cusparseSpMV_bufferSize\0"),
                 product_preprocess: library.get(b"cusparseSpMV_preprocess\0").ok().map(|found| *found),
-                product: get!(b"cusparseSpMV\0"),
+                product: symbol!(library, b"cusparseSpMV\0"),
                 tridiagonal_size: [
-                    get!(b"cusparseDgtsvInterleavedBatch_bufferSizeExt\0"),
-                    get!(b"cusparseSgtsvInterleavedBatch_bufferSizeExt\0"),
+                    symbol!(library, b"cusparseDgtsvInterleavedBatch_bufferSizeExt\0"),
+                    symbol!(library, b"cusparseSgtsvInterleavedBatch_bufferSizeExt\0"),
                 ],
-                tridiagonal: [get!(b"cusparseDgtsvInterleavedBatch\0"), get!(b"cusparseSgtsvInterleavedBatch\0")],
+                tridiagonal: [
+                    symbol!(library, b"cusparseDgtsvInterleavedBatch\0"),
+                    symbol!(library, b"cusparseSgtsvInterleavedBatch\0"),
+                ],
             })
         }
     }
@@ -99,46 +111,18 @@ impl libraries::Functions for Functions {
     }
 }
 
-const WANTED: Wanted<'_> = Wanted {
-    variable: "ISOBAR_CUSPARSE",
-    names: &["libcusparse.so.12", "libcusparse.so", "cusparse64_12.dll"],
-    packages: &["cu13/lib", "cusparse/lib"],
-    neighbour: "libnvJitLink.so",
-};
-
 impl Cusparse {
-    /// Loads the library, once per process.
-    ///
-    /// # Errors
-    /// [`Error::Device`](isobar_core::Error::Device) if it is not found, with instructions to install it.
-    pub fn get() -> Result<&'static Self> {
-        static FOUND: OnceLock<std::result::Result<Cusparse, String>> = OnceLock::new();
-        FOUND.get_or_init(|| Self::find(&WANTED)).as_ref().map_err(|message| error(message.clone()))
-    }
-
-    fn find(wanted: &Wanted<'_>) -> std::result::Result<Self, String> {
-        wanted.find().map_err(|reason| {
-            format!(
-                "cuSPARSE, which stored matrices on CUDA need, was not found ({reason}); install it (pip install \
-                 nvidia-cusparse, or the CUDA toolkit) and set ISOBAR_CUSPARSE to the path of libcusparse.so.12, or use \
-                 the device \"cpu\""
-            )
-        })
-    }
-
     fn check(&self, code: c_int, doing: &str) -> Result<()> {
         const ALLOCATION_FAILED: c_int = 2;
         if code == 0 {
             return Ok(());
         }
-        // SAFETY: the library returns a static string for every code.
-        let what = unsafe { CStr::from_ptr((self.functions.error_string)(code)) }.to_string_lossy();
-        let (major, minor) = self.version();
+        let (version, what) = self.describe(self.functions.error_string, code);
         let remedy = match code {
             ALLOCATION_FAILED => "use a smaller grid, or free memory on the GPU",
             _ => "try another version (set ISOBAR_CUSPARSE to its libcusparse.so.12), or use the device \"cpu\"",
         };
-        Err(error(format!("cuSPARSE {major}.{minor}, {doing}: {what} (status {code}); {remedy}")))
+        Err(error(format!("cuSPARSE {version}, {doing}: {what} (status {code}); {remedy}")))
     }
 }
 
@@ -198,17 +182,4 @@ fn data_type<T: Real>() -> c_int {
 /// Returns an address on the GPU.
 fn on_card(pointer: Pointer) -> Any {
     pointer as Any
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_missing_library_is_an_error_with_a_remedy() {
-        let wanted = Wanted { variable: "ISOBAR_NOT_SET", names: &["libisobar_has_no_such.so"], ..WANTED };
-        let message = Cusparse::find(&Wanted { packages: &[], ..wanted }).unwrap_err();
-        assert!(message.contains("ISOBAR_CUSPARSE") && message.contains("nvidia-cusparse"), "{message}");
-        assert!(message.contains("libisobar_has_no_such.so"), "{message}");
-    }
 }

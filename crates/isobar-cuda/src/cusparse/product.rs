@@ -5,13 +5,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use cudarc::driver::sys;
-use isobar_core::error::Result;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Real, Result};
 
 use super::{Any, Handle, Product, data_type, on_card};
-use crate::driver::{Context, Pointer};
 use crate::launch::Library;
-use crate::memory::Buffer;
+use crate::{Buffer, Context, Pointer};
 
 // Constants of cusparse.h.
 const INDEX_32I: c_int = 2;

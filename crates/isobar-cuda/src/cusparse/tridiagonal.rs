@@ -5,14 +5,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use cudarc::driver::sys;
-use isobar_core::error::Result;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Real, Result};
 
 use super::{Any, Handle, Tridiagonal, on_card};
-use crate::driver::{Context, Pointer};
 use crate::launch::Library;
-use crate::memory::Buffer;
 use crate::vector::index;
+use crate::{Buffer, Context, Pointer};
 
 /// The Thomas algorithm without pivoting: the fastest of the library's three, and sufficient for diagonally
 /// dominant matrices.

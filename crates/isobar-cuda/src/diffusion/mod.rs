@@ -2,22 +2,15 @@
 
 mod supports;
 
-use isobar_core::backend::AggregateMap;
-use isobar_core::error::Result;
-use isobar_core::execute::{Host, for_each_row};
-use isobar_core::layout::{Layout, Shape};
+use isobar_core::execute::for_each_row;
 use isobar_core::operator::aggregate::{Components, Entry};
-use isobar_core::real::Real;
-use isobar_core::stencil::{self, Axis, Coefficients, Side, Stencil};
+use isobar_core::prelude::{AggregateMap, Axis, Coefficients, Host, Layout, Real, Result, Shape, Side, Stencil};
+use isobar_core::stencil;
 
-use crate::compile::Source;
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::Argument;
-use crate::memory::Buffer;
 use crate::part::rows_around;
 use crate::seven_point::kind::Kind;
 use crate::seven_point::sources;
+use crate::{Argument, Buffer, Cuda, Pointer, Source};
 
 /// The compile-time properties of a stencil: see `diffusion.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

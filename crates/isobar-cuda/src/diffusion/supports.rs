@@ -2,29 +2,25 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Scalar};
-use isobar_core::direct::Separable;
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
-use isobar_core::operator::{Capabilities, MixedSmoother, MixedTop, Operator, Relaxation};
-use isobar_core::options::{Smoother, SolverOptions};
-use isobar_core::policy::Choice;
-use isobar_core::real::{Precision, Real};
+use isobar_core::operator::MixedTop;
+use isobar_core::prelude::{
+    Backend, Capabilities, Choice, Hierarchy, Layout, MixedSmoother, Operator, Precision, Real, Relaxation, Result,
+    Separable, Smoother, SolverOptions, Stencil, Sum, Supports,
+};
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::point_levels::levels_for;
-use isobar_core::stencil::{self, Hierarchy, Lines, Stencil, Supports};
+use isobar_core::stencil::{self, Lines};
 use isobar_dist::PartBackend;
 use isobar_dist::diffusion::choice;
 
 use super::Diffusion;
-use crate::cuda::{Cuda, vector_source};
+use crate::cuda::vector_source;
 use crate::galerkin::setup::{Number, expect_levels};
 use crate::halving::measure;
 use crate::launch::refuse_while_recording;
-use crate::scalars::Scalars;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint, Steps};
-use crate::vector::Vector;
+use crate::{Cuda, Vector};
 
 /// Copies coefficients of one operator to another one in another precision.
 fn round<T: Real, R: Real>(
@@ -74,15 +70,14 @@ impl MixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {
         u: &mut Vector<f64>,
         r: &mut Vector<f32>,
         scratch: &mut Vector<f64>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         if self.kernels().has_colours() {
             self.fill(u)?;
-            self.kernels().norm_of_cells(f, u, Some(r), norm, scalars)?;
+            self.kernels().norm_of_cells(f, u, Some(r), norm.of(scalars))?;
             return self.sum([norm], scalars);
         }
-        self.residual(f, u, scratch, norm, scalars)?;
+        self.residual(f, [u, scratch], norm.of(scalars))?;
         self.backend().convert(scratch, r)
     }
 

@@ -5,13 +5,7 @@ use std::sync::Arc;
 use isobar_core::direct::{Basis, Separable, Symmetry, Trig};
 use isobar_core::error::Result;
 
-use crate::compile::Source;
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::kernels;
-use crate::launch::{Arguments, Launch};
-use crate::memory::Buffer;
-use crate::module::Module;
+use crate::{Arguments, Buffer, Cuda, Launch, Module, Pointer, Source, kernels};
 
 /// Lines and columns of a block's part of a product, and numbers per step, as in direct.cu.
 const LINES: usize = 64;

@@ -4,25 +4,15 @@ pub mod axis;
 
 use std::sync::{Arc, Mutex};
 
-use isobar_core::array::{DeviceArray, Source, Target};
-use isobar_core::backend::{Backend, Scalar};
-use isobar_core::backend::{DirectSolver, Judged, SharedDirect};
-use isobar_core::direct::{Basis, Separable};
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
-use isobar_core::real::Precision;
+use isobar_core::backend::{DirectSolver, Judged};
+use isobar_core::prelude::{
+    Backend, Basis, DeviceArray, Layout, Precision, Result, Scalar, Separable, SharedDirect, Source, Target,
+};
 
 use self::axis::Axis;
 use crate::array::c_order;
-use crate::compile;
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::kernels;
-use crate::launch::{Argument, Arguments, Launch, refuse_while_recording};
-use crate::memory::Buffer;
-use crate::module::Module;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::launch::refuse_while_recording;
+use crate::{Argument, Arguments, Buffer, Cuda, Launch, Module, Pointer, Scalars, Vector, compile, kernels};
 
 /// Cells of a line's segment in registers, as in direct.cu: those eliminated, and the last.
 const MOST_IN_SEGMENT: usize = 16 + 1;

@@ -1,19 +1,14 @@
 //! Corrections of strongly coupled aggregates on a GPU (`bodies` in code).
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 
-use isobar_core::error::Result;
 use isobar_core::operator::Correction;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Real, Result, read, write};
 
 use super::setup::Lists;
 use super::sources::sources;
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::{Arguments, refuse_while_recording};
-use crate::memory::Buffer;
-use crate::module::Module;
-use crate::vector::Vector;
+use crate::launch::refuse_while_recording;
+use crate::{Arguments, Buffer, Cuda, Module, Pointer, Vector};
 
 /// The correction u += ω Σ_θ Z D⁻¹ Zᵀ r.
 #[derive(Debug)]
@@ -60,13 +55,13 @@ impl<T: Real> BodyCorrection<T> {
         }
         // Work submitted with the old lists must finish before they are freed.
         self.cuda.context().synchronize()?;
-        *self.held.write().unwrap_or_else(PoisonError::into_inner) = held;
+        *write(&self.held) = held;
         Ok(())
     }
 
     /// Returns the lists, which are replaced as a whole, so that a panic elsewhere cannot leave them inconsistent.
     fn held(&self) -> RwLockReadGuard<'_, Held> {
-        self.held.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.held)
     }
 
     /// Launches a kernel with a warp for each aggregate.

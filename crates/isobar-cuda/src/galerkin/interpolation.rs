@@ -2,28 +2,20 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Scalar};
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, Shape};
-use isobar_core::operator::{Guess, LineSmoother, Sweep, Transfer};
-use isobar_core::real::Real;
-use isobar_core::stencil::Axis;
+use isobar_core::prelude::{
+    Axis, Backend, Colour, Error, Guess, Layout, LineSmoother, Real, Result, Shape, Sum, Sweep, Transfer,
+};
 use isobar_core::stencil::galerkin_levels::Finer;
 
 use super::setup::DirectionWeights;
 use super::sources::{bits, cell_block, sources};
 use super::twenty_seven::TwentySeven;
-use crate::cuda::Cuda;
 use crate::diffusion::Diffusion;
-use crate::driver::Pointer;
 use crate::halving::extents;
-use crate::launch::{Argument, Arguments, refuse_while_recording};
-use crate::memory::Buffer;
-use crate::module::Module;
-use crate::scalars::Scalars;
+use crate::launch::refuse_while_recording;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint, Steps};
-use crate::vector::Vector;
+use crate::{Argument, Arguments, Buffer, Cuda, Module, Pointer, Vector};
 
 /// `Interpolation` of interpolate.cu.
 #[derive(Clone, Copy, Debug)]
@@ -272,7 +264,7 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         &self,
         coarse_u: &mut Vector<T>,
         mut sweep: Sweep<'_, Vector<T>>,
-        norm: Option<(Scalar, &mut Scalars)>,
+        norm: Option<Sum<'_, Cuda>>,
     ) -> Result<()> {
         let corrected = match &self.fine {
             Fine::Finest(operator) if operator.overwrites(sweep.relaxation) => {
@@ -285,6 +277,6 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         let fine = Transfer::fine(self);
         fine.smooth(sweep.again())?;
         let Some((norm, scalars)) = norm else { return Ok(()) };
-        fine.residual_norm(sweep.f, sweep.u, sweep.scratch, norm, scalars)
+        fine.residual_norm(sweep.f, [sweep.u, sweep.scratch], norm.of(scalars))
     }
 }

@@ -15,13 +15,9 @@ pub mod twenty_seven;
 
 use std::sync::Arc;
 
-use isobar_core::backend::Backend;
-use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::real::Real;
+use isobar_core::prelude::{Backend, Diffusion, Layout, Real, Result, Shape, Stencil};
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::galerkin_levels::{Finer, SupportsGalerkin};
-use isobar_core::stencil::{Diffusion, Stencil};
 use isobar_dist::PartBackend;
 
 pub use bodies::BodyCorrection;

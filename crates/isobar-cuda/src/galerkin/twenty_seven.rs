@@ -3,25 +3,17 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Scalar};
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, Shape, Slab};
-use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Sweep};
-use isobar_core::options::Smoother;
-use isobar_core::real::Real;
-use isobar_core::stencil::Axis;
+use isobar_core::prelude::{
+    Axis, Backend, Colour, Error, Guess, Layout, LineSmoother, Operator, Real, Relaxation, Result, Shape, Slab,
+    Smoother, Sum, Sweep,
+};
 use isobar_core::stencil::galerkin::couplings::{COLOURS, Grid, UPPER};
 
 use super::setup::Matrix;
 use super::sources::{apply_source, bits, cell_block, columns_source, sources};
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::{Argument, Arguments, Launch, refuse_while_recording};
-use crate::memory::Buffer;
-use crate::module::Module;
-use crate::reduction::Reduction;
-use crate::scalars::Scalars;
-use crate::vector::{Vector, check_size};
+use crate::launch::refuse_while_recording;
+use crate::vector::check_size;
+use crate::{Argument, Arguments, Buffer, Cuda, Launch, Module, Pointer, Reduction, Vector};
 
 /// Alignment of vectors in bytes.
 const LINE: usize = 256;
@@ -300,38 +292,18 @@ impl<T: Real> Operator<Cuda, T> for TwentySeven<T> {
         self.pass("apply", &[x.pointer(), y.pointer()], None)
     }
 
-    fn residual(
-        &self,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        r: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
+    fn residual(&self, f: &Vector<T>, [u, r]: [&mut Vector<T>; 2], (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
         self.cuda.fill(u, &Colour::BOTH)?;
         self.pass("residual", &[f.pointer(), u.pointer(), r.pointer()], Some(scalars.pointer(norm)))?;
         self.cuda.sum(&self.layout, &[norm], scalars)
     }
 
-    fn residual_alone(
-        &self,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        r: &mut Vector<T>,
-        _: (Scalar, &mut Scalars),
-    ) -> Result<()> {
+    fn residual_alone(&self, f: &Vector<T>, [u, r]: [&mut Vector<T>; 2], _: Sum<'_, Cuda>) -> Result<()> {
         self.cuda.fill(u, &Colour::BOTH)?;
         self.residual_field(f, u, r)
     }
 
-    fn residual_norm(
-        &self,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        _: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
+    fn residual_norm(&self, f: &Vector<T>, [u, _]: [&mut Vector<T>; 2], (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
         self.cuda.fill(u, &Colour::BOTH)?;
         self.pass("residual_norm", &[f.pointer(), u.pointer()], Some(scalars.pointer(norm)))?;
         self.cuda.sum(&self.layout, &[norm], scalars)

@@ -1,19 +1,12 @@
 //! Exchange of halo rows, sums and layers by messages of NCCL.
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Slab};
-use isobar_core::real::Real;
+use isobar_core::prelude::{Colour, Layout, Real, Result, Scalar, Slab};
 use isobar_dist::part::{Division, Link, PartBackend, Redivision};
 
 use super::link::{NcclLink, ROOM};
 use super::messages::{Job, Message};
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::{Argument, Arguments};
 use crate::neighbour::Neighbour;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::{Argument, Arguments, Cuda, Pointer, Scalars, Vector};
 
 /// Largest number of scalars summed at once.
 const SUMS: usize = 8;

@@ -3,17 +3,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::Result;
+use isobar_core::prelude::{Result, Scalar};
 
 use super::Nccl;
 use super::messages::{Job, Message};
-use crate::compile::Source;
-use crate::driver::{Context, Pointer, error};
-use crate::kernels;
+use crate::driver::error;
 use crate::launch::Call;
-use crate::memory::Buffer;
-use crate::module::{Module, Modules};
+use crate::module::Modules;
+use crate::{Buffer, Context, Module, Pointer, Source, kernels};
 
 /// Bytes of each of the buffers for packed layers sent and received.
 pub(super) const ROOM: usize = 16 << 20;

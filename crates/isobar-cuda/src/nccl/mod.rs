@@ -8,15 +8,14 @@ mod exchange;
 mod link;
 mod messages;
 
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::OnceLock;
+use std::ffi::{c_char, c_int, c_void};
 
 use cudarc::driver::sys;
 use isobar_core::error::Result;
 use libloading::Library;
 
 use crate::driver::error;
-use crate::libraries::{self, Loaded, Wanted};
+use crate::libraries::{self, Loaded, Once, Wanted, symbol};
 
 pub use link::{NcclLink, source};
 
@@ -53,24 +52,34 @@ pub struct Functions {
 pub type Nccl = Loaded<Functions>;
 
 impl libraries::Functions for Functions {
+    const WANTED: Wanted<'static> = Wanted {
+        what: "NCCL, which GPUs of several machines use",
+        remedy: "install it (pip install nvidia-nccl-cu13) and set ISOBAR_NCCL to the path of libnccl.so.2; without it they \
+             exchange through the host",
+        variable: "ISOBAR_NCCL",
+        names: &["libnccl.so.2", "libnccl.so"],
+        packages: &["nccl/lib"],
+        neighbour: "libcudart.so",
+    };
+
+    fn loaded() -> &'static Once<Self> {
+        static LOADED: Once<Functions> = Once::new();
+        &LOADED
+    }
+
     fn of(library: &Library) -> std::result::Result<Self, libloading::Error> {
-        macro_rules! get {
-            ($name:literal) => {
-                *library.get($name)?
-            };
-        }
         // SAFETY: the types are those of nccl.h of version 2, with enumerations as ints.
         unsafe {
             Ok(Self {
-                error_string: get!(b"ncclGetErrorString\0"),
-                unique_id: get!(b"ncclGetUniqueId\0"),
-                create: get!(b"ncclCommInitRank\0"),
-                destroy: get!(b"ncclCommDestroy\0"),
-                abort: get!(b"ncclCommAbort\0"),
-                begin_group: get!(b"ncclGroupStart\0"),
-                end_group: get!(b"ncclGroupEnd\0"),
-                send: get!(b"ncclSend\0"),
-                receive: get!(b"ncclRecv\0"),
+                error_string: symbol!(library, b"ncclGetErrorString\0"),
+                unique_id: symbol!(library, b"ncclGetUniqueId\0"),
+                create: symbol!(library, b"ncclCommInitRank\0"),
+                destroy: symbol!(library, b"ncclCommDestroy\0"),
+                abort: symbol!(library, b"ncclCommAbort\0"),
+                begin_group: symbol!(library, b"ncclGroupStart\0"),
+                end_group: symbol!(library, b"ncclGroupEnd\0"),
+                send: symbol!(library, b"ncclSend\0"),
+                receive: symbol!(library, b"ncclRecv\0"),
             })
         }
     }
@@ -85,55 +94,15 @@ impl libraries::Functions for Functions {
     }
 }
 
-const WANTED: Wanted<'_> = Wanted {
-    variable: "ISOBAR_NCCL",
-    names: &["libnccl.so.2", "libnccl.so"],
-    packages: &["nccl/lib"],
-    neighbour: "libcudart.so",
-};
-
 impl Nccl {
-    /// Loads the library, once per process.
-    ///
-    /// # Errors
-    /// [`Error::Device`](isobar_core::Error::Device) if it is not found, with instructions to install it.
-    pub fn get() -> Result<&'static Self> {
-        static FOUND: OnceLock<std::result::Result<Nccl, String>> = OnceLock::new();
-        FOUND.get_or_init(|| Self::find(&WANTED)).as_ref().map_err(|message| error(message.clone()))
-    }
-
-    fn find(wanted: &Wanted<'_>) -> std::result::Result<Self, String> {
-        wanted.find().map_err(|reason| {
-            format!(
-                "NCCL, which GPUs of several machines use, was not found ({reason}); install it (pip install \
-                 nvidia-nccl-cu13) and set ISOBAR_NCCL to the path of libnccl.so.2; without it they exchange through the host"
-            )
-        })
-    }
-
     fn check(&self, code: c_int, doing: &str) -> Result<()> {
         if code == 0 {
             return Ok(());
         }
-        // SAFETY: the library returns a static string for every code.
-        let what = unsafe { CStr::from_ptr((self.functions.error_string)(code)) }.to_string_lossy();
-        let (major, minor) = self.version();
+        let (version, what) = self.describe(self.functions.error_string, code);
         Err(error(format!(
-            "NCCL {major}.{minor}, {doing}: {what} (status {code}); set NCCL_DEBUG=WARN for details, or ISOBAR_LINK=host to do \
+            "NCCL {version}, {doing}: {what} (status {code}); set NCCL_DEBUG=WARN for details, or ISOBAR_LINK=host to do \
              without NCCL"
         )))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_missing_library_is_an_error_with_a_remedy() {
-        let wanted = Wanted { variable: "ISOBAR_NOT_SET", names: &["libisobar_has_no_such.so"], ..WANTED };
-        let message = Nccl::find(&Wanted { packages: &[], ..wanted }).unwrap_err();
-        assert!(message.contains("ISOBAR_NCCL") && message.contains("nvidia-nccl"), "{message}");
-        assert!(message.contains("libisobar_has_no_such.so"), "{message}");
     }
 }

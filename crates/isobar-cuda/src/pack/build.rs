@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use isobar_core::error::Result;
-use isobar_core::execute::{Execute, Host};
+use isobar_core::prelude::{Execute, Host, Result};
 
 use super::list::Listed;
 use super::{Pack, file_name};

@@ -1,18 +1,12 @@
 //! Exchanges: halo rows, sums and layers by stores to other ranks' memory.
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::real::Real;
+use isobar_core::prelude::{Colour, Layout, Real, Result, Scalar};
 use isobar_dist::part::{Division, Link, Redivision};
 
 use super::{MOST_RANKS, PATIENCE_SECONDS, PIECES, Peers, SUMS};
-use crate::cuda::Cuda;
-use crate::driver::{Pointer, lock};
-use crate::launch::{Argument, Arguments};
+use crate::driver::lock;
 use crate::neighbour::Neighbour;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::{Argument, Arguments, Cuda, Pointer, Scalars, Vector};
 
 /// Largest number of slots for halo rows.
 const PIECES_OF_ROWS: usize = 32;

@@ -17,11 +17,10 @@ use isobar_core::error::{Error, Result};
 
 pub use self::inbox::host;
 use self::inbox::{Address, Opened, announce, reach};
-use crate::compile::Source;
-use crate::driver::{Context, Pointer, lock};
-use crate::kernels;
-use crate::memory::{Buffer, Mailbox};
-use crate::module::{Module, Modules};
+use crate::driver::lock;
+use crate::memory::Mailbox;
+use crate::module::Modules;
+use crate::{Buffer, Context, Module, Pointer, Source, kernels};
 
 /// Slots of a channel: the largest number of blocks that a message is divided among.
 const PIECES: usize = 128;

@@ -1,20 +1,15 @@
 //! Operations of deflation and singular systems. Those that do not pass over the matrix are computed on the host from
 //! the operator's stencil.
 
-use isobar_core::backend::{AggregateMap, Scalar};
-use isobar_core::error::Result;
-use isobar_core::operator::AggregateOperator;
 use isobar_core::operator::aggregate::{Components, Entry};
-use isobar_core::real::Real;
+use isobar_core::prelude::{AggregateMap, AggregateOperator, Real, Result, Sum};
 
 use super::kind::Kind;
 use super::passes::Passes;
 use super::{Kernels, SevenPoint};
 use crate::aggregate::{AggregateVector, Aggregates};
-use crate::cuda::Cuda;
 use crate::launch::refuse_while_recording;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::{Cuda, Vector};
 
 impl<K: Kind, T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<K, T>> {
     fn subtract_aggregated(
@@ -23,8 +18,7 @@ impl<K: Kind, T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<K, T>> {
         a: &AggregateVector,
         p: &Vector<T>,
         q: &mut Vector<T>,
-        sigma: Scalar,
-        scalars: &mut Scalars,
+        (sigma, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         let vectors = [aggregates.ids(), a.pointer(), p.pointer(), q.pointer()];
         self.kernels.pass_with_sums("subtract_aggregated", &vectors, scalars.pointer(sigma))?;

@@ -2,20 +2,14 @@
 
 use std::fmt::Debug;
 
-use isobar_core::backend::AggregateMap;
-use isobar_core::error::Result;
-use isobar_core::layout::{Layout, ROW_ALIGNMENT, Shape};
+use isobar_core::layout::ROW_ALIGNMENT;
 use isobar_core::operator::aggregate::{Components, Entry};
-use isobar_core::real::Real;
-use isobar_core::stencil::Stencil;
+use isobar_core::prelude::{AggregateMap, Layout, Real, Result, Shape, Stencil};
 
 use super::lines::{LINE_ROWS, LineTile, MOST_CHUNKS, SweepTile};
-use crate::compile::Source;
-use crate::cuda::Cuda;
 use crate::kernels::seven_point as kernels;
-use crate::launch::Argument;
-use crate::memory::Buffer;
 use crate::vector::c_name;
+use crate::{Argument, Buffer, Cuda, Source};
 
 /// Warps per block of passes along y.
 pub(super) const ROWS: usize = 8;

@@ -2,14 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use isobar_core::error::Result;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Real, Result};
 
-use crate::cuda::Cuda;
-use crate::driver::{Context, Pointer, lock};
-use crate::launch::{Argument, Arguments};
-use crate::memory::Buffer;
-use crate::module::Module;
+use crate::driver::lock;
+use crate::{Argument, Arguments, Buffer, Context, Cuda, Module, Pointer};
 
 /// Numbers per cell for its faces, as in the headers.
 const FIELDS: usize = 3;

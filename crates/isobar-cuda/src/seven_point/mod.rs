@@ -33,17 +33,12 @@ mod whole_grid;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use isobar_core::backend::{Ratio, Scalar};
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{Guess, Relaxation, ResidualUpdate};
-use isobar_core::real::Real;
-use isobar_core::stencil::Stencil;
+use isobar_core::prelude::{
+    Colour, Error, Guess, Layout, Ratio, Real, Relaxation, ResidualUpdate, Result, Scalar, Stencil, Sum,
+};
 
-use crate::cuda::Cuda;
 use crate::launch::refuse_while_recording;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::{Cuda, Scalars, Vector};
 
 /// An operator with its coefficients on the GPU and kernels `K`.
 #[derive(Debug)]
@@ -124,8 +119,7 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
         f: &Vector<Self::Real>,
         u: &Vector<Self::Real>,
         r: &mut Vector<Self::Real>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        norm: Sum<'_, Cuda>,
     ) -> Result<()>;
 
     /// Computes ‖f − A u‖².
@@ -134,8 +128,7 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
         which: Residual,
         f: &Vector<Self::Real>,
         u: &Vector<Self::Real>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        norm: Sum<'_, Cuda>,
     ) -> Result<()>;
 
     /// Computes z = D⁻¹ r.

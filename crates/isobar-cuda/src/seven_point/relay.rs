@@ -5,13 +5,8 @@
 //! grid ([`super::whole_grid`]), after the contributions of the row beside it have been added to the right-hand
 //! side.
 
-use std::sync::PoisonError;
-
-use isobar_core::backend::Backend;
-use isobar_core::error::Result;
-use isobar_core::layout::Slab;
 use isobar_core::operator::triangular::blocks_cross;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Backend, Real, Result, Slab, lock};
 use isobar_dist::part::{Handed, PartBackend};
 
 use super::kind::Kind;
@@ -94,7 +89,7 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
             if !comes {
                 return self.substitute_up(inverse_pivots, r, z);
             }
-            let mut handed = self.kernels.handed().lock().unwrap_or_else(PoisonError::into_inner);
+            let mut handed = lock(self.kernels.handed());
             let right = match &mut *handed {
                 Some(right) => right,
                 none => none.insert(self.kernels.cuda().zeros(self.layout_of())?),

@@ -1,7 +1,6 @@
 //! All sources for a stencil with a header, for tests that compile them.
 
-use isobar_core::real::Real;
-use isobar_core::stencil::Stencil;
+use isobar_core::prelude::{Real, Stencil};
 
 use super::kind::{Form, Kind};
 use super::points::tile;

@@ -1,18 +1,13 @@
 //! The capabilities of an operator, implemented with its kernels.
 
-use isobar_core::backend::{Backend, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{
-    Diagonal, Direction, Guess, LineSmoother, LineSolver, Operator, Relaxation, ResidualUpdate, Sweep,
-    advance_direction_unfused,
+use isobar_core::operator::{Direction, advance_direction_unfused};
+use isobar_core::prelude::{
+    Backend, Colour, Diagonal, Guess, Layout, LineSmoother, LineSolver, Operator, Relaxation, ResidualUpdate, Result,
+    Scalar, Smoother, Sum, Sweep,
 };
-use isobar_core::options::Smoother;
 
 use super::{Kernels, Residual, SevenPoint, Steps};
-use crate::cuda::Cuda;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::{Cuda, Scalars, Vector};
 
 impl<K: Kernels> SevenPoint<K> {
     /// Fills the halo of a vector that a kernel is to read.
@@ -43,26 +38,22 @@ impl<K: Kernels> Operator<Cuda, K::Real> for SevenPoint<K> {
     fn residual(
         &self,
         f: &Vector<K::Real>,
-        u: &mut Vector<K::Real>,
-        r: &mut Vector<K::Real>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        [u, r]: [&mut Vector<K::Real>; 2],
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         self.fill(u)?;
-        self.kernels.residual(f, u, r, norm, scalars)?;
+        self.kernels.residual(f, u, r, norm.of(scalars))?;
         self.sum([norm], scalars)
     }
 
     fn residual_norm(
         &self,
         f: &Vector<K::Real>,
-        u: &mut Vector<K::Real>,
-        _scratch: &mut Vector<K::Real>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        [u, _scratch]: [&mut Vector<K::Real>; 2],
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         self.fill(u)?;
-        self.kernels.residual_norm(Residual::Any, f, u, norm, scalars)?;
+        self.kernels.residual_norm(Residual::Any, f, u, norm.of(scalars))?;
         self.sum([norm], scalars)
     }
 

@@ -1,21 +1,15 @@
 //! Steps with the triangular parts.
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::Result;
 use isobar_core::operator::triangular::singular_pivot;
-use isobar_core::operator::{ResidualUpdate, Triangular, update_residual_unfused};
-use isobar_core::real::Real;
+use isobar_core::operator::update_residual_unfused;
+use isobar_core::prelude::{Real, ResidualUpdate, Result, Sum, Triangular};
 use isobar_dist::require_order;
 
 use super::kind::Kind;
 use super::passes::Passes;
 use super::whole_grid::Sweep;
 use super::{Kernels, SevenPoint};
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::Arguments;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::{Arguments, Cuda, Pointer, Scalars, Vector};
 
 /// Appends the arguments of factorisation kernels after the stencil.
 fn factors<T: Real>(arguments: Arguments, relaxation: f64, to: &Vector<T>) -> Arguments {
@@ -62,7 +56,7 @@ impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
         r: &Vector<T>,
         w: &mut Vector<T>,
         v: &mut Vector<T>,
-        rho: Option<(Scalar, &mut Scalars)>,
+        rho: Option<Sum<'_, Cuda>>,
     ) -> Result<()> {
         self.fill(w)?;
         let vectors = [r.pointer(), w.pointer(), v.pointer()];

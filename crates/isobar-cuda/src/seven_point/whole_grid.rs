@@ -2,19 +2,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Real, Result, Shape};
 
 use super::kind::{Form, Kind};
-use crate::compile::Source;
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
 use crate::kernels::seven_point::WHOLE_GRID;
-use crate::launch::{Arguments, Launch};
-use crate::memory::Buffer;
-use crate::module::Module;
-use crate::reduction::Reduction;
+use crate::{Arguments, Buffer, Cuda, Launch, Module, Pointer, Reduction, Source};
 
 /// Largest number of computing warps per block, as in the kernels' launch bounds.
 const MOST_WARPS: usize = 4;

@@ -2,20 +2,13 @@
 
 use std::sync::Arc;
 
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::real::Real;
-use isobar_core::stencil::VerticalModes;
+use isobar_core::prelude::{Colour, Layout, Real, Result, VerticalModes};
 
 use super::tables::Operator;
 use super::tile::Tile;
-use crate::compile::Source;
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
 use crate::kernels::tensor_product as kernels;
-use crate::launch::{Argument, Arguments, Launch};
-use crate::module::Module;
-use crate::vector::{Vector, c_name};
+use crate::vector::c_name;
+use crate::{Argument, Arguments, Cuda, Launch, Module, Pointer, Source, Vector};
 
 /// `Modes` of modes.cu.
 #[derive(Clone, Copy, Debug)]

@@ -1,23 +1,17 @@
 //! Launches, one method per kernel or two, with their grids and arguments. The recurrences are above the kernels in the `.cu` files.
 
-use isobar_core::backend::{Backend, Ratio, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Shape, Slab};
-use isobar_core::operator::{Guess, ResidualUpdate, update_residual_unfused};
-use isobar_core::real::Real;
-use isobar_core::stencil::{self, Stencil};
+use isobar_core::operator::update_residual_unfused;
+use isobar_core::prelude::{
+    Backend, Colour, Guess, Layout, Ratio, Real, ResidualUpdate, Result, Scalar, Shape, Slab, Stencil, Sum,
+};
+use isobar_core::stencil;
 use isobar_dist::part::PartBackend;
 
 use super::planes::Planes;
 use super::tile::{ADVANCE, RESIDUAL, rows};
 use super::{TensorProduct, blocks};
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::{Argument, Arguments};
-use crate::module::Module;
-use crate::scalars::Scalars;
 use crate::seven_point::{Kernels, Residual, Steps};
-use crate::vector::Vector;
+use crate::{Argument, Arguments, Cuda, Module, Pointer, Scalars, Vector};
 
 /// `Coarse` of layout.cuh.
 #[derive(Clone, Copy)]
@@ -153,14 +147,7 @@ impl<T: Real> Kernels for TensorProduct<T> {
         self.cells(&self.modules.apply, "apply", &self.layout, arguments)
     }
 
-    fn residual(
-        &self,
-        f: &Vector<T>,
-        u: &Vector<T>,
-        r: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
+    fn residual(&self, f: &Vector<T>, u: &Vector<T>, r: &mut Vector<T>, (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
         let arguments = self.arguments().with(f.pointer()).with(u.pointer()).with(r.pointer());
         self.residual_sums("residual_field", arguments, scalars.pointer(norm))
     }
@@ -170,8 +157,7 @@ impl<T: Real> Kernels for TensorProduct<T> {
         which: Residual,
         f: &Vector<T>,
         u: &Vector<T>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         let arguments = self.arguments().with(f.pointer()).with(u.pointer());
         if which == Residual::Any || !self.streams_residual() {

@@ -3,20 +3,16 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Ratio, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::Colour;
 use isobar_core::operator::mixed::ChangeSteps;
-use isobar_core::operator::{Guess, LineSmoother, MixedSmoother, Operator, Relaxation, Sweep};
-use isobar_core::options::Smoother;
-use isobar_core::real::Real;
+use isobar_core::prelude::{
+    Backend, Colour, Guess, LineSmoother, MixedSmoother, Operator, Ratio, Real, Relaxation, Result, Smoother, Sum,
+    Sweep,
+};
 
 use super::TensorProduct;
 use super::launches::Coarse;
-use crate::cuda::Cuda;
-use crate::scalars::Scalars;
 use crate::seven_point::{Kernels, Residual, SevenPoint, Steps};
-use crate::vector::Vector;
+use crate::{Cuda, Vector};
 
 impl<T: Real> TensorProduct<T> {
     fn prepare_mixed(&self, names: &[&'static str]) -> Result<()> {
@@ -33,8 +29,7 @@ impl TensorProduct<f64> {
         f: &Vector<f64>,
         u: &Vector<f64>,
         r: &mut Vector<f32>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         let name = if which == Residual::Any { "residual_in_single" } else { "residual_in_single_red" };
         let arguments = self.arguments().with(f.pointer()).with(u.pointer()).with(r.pointer());
@@ -55,11 +50,10 @@ impl MixedSmoother<Cuda> for SevenPoint<TensorProduct<f64>> {
         u: &mut Vector<f64>,
         r: &mut Vector<f32>,
         _scratch: &mut Vector<f64>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         self.fill(u)?;
-        self.kernels().residual_rounded(Residual::Any, f, u, r, norm, scalars)?;
+        self.kernels().residual_rounded(Residual::Any, f, u, r, norm.of(scalars))?;
         self.sum([norm], scalars)
     }
 
@@ -69,8 +63,7 @@ impl MixedSmoother<Cuda> for SevenPoint<TensorProduct<f64>> {
         f: &Vector<f64>,
         [u, scratch]: [&mut Vector<f64>; 2],
         [e, r]: [&mut Vector<f32>; 2],
-        norm: Scalar,
-        scalars: &mut Scalars,
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         if self.overwrites(relaxation) && self.kernels().streams() && !self.layout().is_part() {
             let first = self.layout().local(relaxation.first);
@@ -82,7 +75,7 @@ impl MixedSmoother<Cuda> for SevenPoint<TensorProduct<f64>> {
             self.kernels().cuda().fill(u, self.stale_after(relaxation))?;
         }
         let left = self.left_by(relaxation, Guess::Given);
-        self.kernels().residual_rounded(left, f, u, r, norm, scalars)?;
+        self.kernels().residual_rounded(left, f, u, r, norm.of(scalars))?;
         self.sum([norm], scalars)
     }
 
@@ -147,7 +140,7 @@ impl ChangeSteps<Cuda> for StreamedSteps {
         double.stream(&double.modules.mixed, "sweep_black_change", |_| arguments)
     }
 
-    fn begin_red(&self, w: &mut Vector<f32>, e: &mut Vector<f32>, norm: Scalar, scalars: &mut Scalars) -> Result<()> {
+    fn begin_red(&self, w: &mut Vector<f32>, e: &mut Vector<f32>, (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
         self.fill(w, Colour::Black)?;
         let single = self.single.kernels();
         let arguments = single.arguments().with(w.pointer()).with(e.pointer());

@@ -21,16 +21,11 @@ pub mod transfer;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
-use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape, Slab};
-use isobar_core::real::Real;
-use isobar_core::stencil::{self, Stencil};
+use isobar_core::prelude::{Layout, Real, Result, Shape, Slab, Stencil};
+use isobar_core::stencil;
 
-use crate::cuda::Cuda;
-use crate::launch::{Arguments, Kernel, Launch};
-use crate::module::Module;
-use crate::reduction::Reduction;
 use crate::vector::{check_size, is_single};
+use crate::{Arguments, Cuda, Kernel, Launch, Module, Reduction};
 use planes::Planes;
 use tables::{Operator, Tables};
 use tile::{ADVANCE, RESIDUAL, Sources, Tile, rows, streams};

@@ -3,30 +3,24 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Shape};
-use isobar_core::operator::{self, Expansion, Guess, LineSmoother, Sweep, Transfer};
-use isobar_core::options::MultigridOptions;
-use isobar_core::real::Real;
+use isobar_core::operator;
+use isobar_core::prelude::{
+    Backend, Colour, Expansion, Guess, Hierarchy, Layout, LineSmoother, MultigridOptions, Real, Result, Scalar, Shape,
+    Sum, Sweep, Transfer, VerticalModes,
+};
+use isobar_core::stencil;
 use isobar_core::stencil::tensor_levels::SupportsTransfers;
-use isobar_core::stencil::{self, Hierarchy, VerticalModes};
 
 use super::TensorProduct;
 use super::expand::{ExpandSweep, MOST_TOGETHER, Modes, numbers, sweep_source};
 use super::single::{self, SingleSweeps};
 use super::small_levels::{SmallLevels, first_small_level};
 use super::transfer::LevelTransfer;
-use crate::compile::Source;
-use crate::cuda::Cuda;
 use crate::kernels::tensor_product as kernels;
-use crate::launch::{Arguments, Launch, refuse_while_recording};
-use crate::memory::Buffer;
-use crate::module::Module;
-use crate::reduction::Reduction;
-use crate::scalars::Scalars;
+use crate::launch::refuse_while_recording;
 use crate::seven_point::{Kernels, Residual, SevenPoint, Steps};
-use crate::vector::{Vector, c_name, check_size, is_single};
+use crate::vector::{c_name, check_size, is_single};
+use crate::{Arguments, Buffer, Cuda, Launch, Module, Reduction, Scalars, Source, Vector};
 
 /// `WARPS` of modes.cu.
 const WARPS: usize = 8;
@@ -232,8 +226,7 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         f: &Vector<T>,
         g: &mut Vector<C>,
         u: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         let name = if self.single.is_some() { "project_rounded" } else { "project_norm" };
         self.launch(name, self.project, |_, arguments| {
@@ -254,8 +247,7 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         u: &mut Vector<T>,
         g: &mut Vector<C>,
         _: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         self.fine.fill(u)?;
         self.project_what(Residual::Any, f, u, g, norm, scalars)?;
@@ -298,8 +290,7 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         f: &Vector<T>,
         [u, scratch]: [&mut Vector<T>; 2],
         g: &mut Vector<C>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         let relaxation = expansion.relaxation;
         self.expand_smooth(expansion, f, [&mut *u, scratch])?;

@@ -3,15 +3,11 @@
 
 use std::sync::Arc;
 
-use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::real::Real;
+use isobar_core::prelude::{Layout, Real, Result, Shape};
 
-use crate::compile::Source;
-use crate::cuda::Cuda;
 use crate::kernels::tensor_product as kernels;
-use crate::module::Module;
 use crate::vector::c_name;
+use crate::{Cuda, Module, Source};
 
 /// `MX` of planes.cu.
 const COLUMNS: usize = 32;

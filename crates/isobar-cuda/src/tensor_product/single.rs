@@ -6,22 +6,14 @@
 
 use std::sync::Arc;
 
-use isobar_core::error::Result;
-use isobar_core::layout::Colour;
-use isobar_core::real::Real;
-use isobar_core::stencil::VerticalModes;
+use isobar_core::prelude::{Colour, Real, Result, VerticalModes};
 
 use super::expand::{ExpandSweep, Modes, numbers, sweep_source};
 use super::tables::Tables;
 use super::tile::Tile;
 use super::{Streaming, TensorProduct, segments};
-use crate::compile::Source;
-use crate::driver::Pointer;
 use crate::kernels::tensor_product as kernels;
-use crate::launch::{Arguments, Launch};
-use crate::memory::Buffer;
-use crate::module::Module;
-use crate::vector::Vector;
+use crate::{Arguments, Buffer, Launch, Module, Pointer, Source, Vector};
 
 /// Returns the sources for columns with this tile in double precision: sweeps in single precision, the last half sweep,
 /// and expansion with a half sweep.

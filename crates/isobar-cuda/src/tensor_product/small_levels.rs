@@ -2,21 +2,15 @@
 
 use std::sync::Arc;
 
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Shape};
 use isobar_core::operator::CoarsestSolver;
-use isobar_core::options::{MultigridOptions, Smoother};
-use isobar_core::real::Real;
+use isobar_core::prelude::{Colour, MultigridOptions, Real, Result, Shape, Smoother};
 
 use super::TensorProduct;
 use super::planes::{is_odd, source};
 use super::tables::Operator;
-use crate::cuda::Cuda;
-use crate::launch::{Arguments, Launch, refuse_while_recording};
-use crate::memory::Buffer;
-use crate::module::Module;
+use crate::launch::refuse_while_recording;
 use crate::seven_point::{Kernels, SevenPoint};
-use crate::vector::Vector;
+use crate::{Arguments, Buffer, Cuda, Launch, Module, Vector};
 
 /// A cycle on all levels that fit into a block, one layer per block, in one launch.
 #[derive(Debug)]

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::Backend;
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
-use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
-use isobar_core::options::{Smoother, SolverOptions};
-use isobar_core::policy::Choice;
-use isobar_core::real::Real;
+use isobar_core::operator::MixedTop;
+use isobar_core::prelude::{
+    Backend, Capabilities, Choice, Hierarchy, Layout, Real, Relaxation, Result, Smoother, SolverOptions, Stencil,
+    Supports,
+};
 use isobar_core::stencil::tensor_levels::{by_coarsening, by_modes};
-use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, StoredFaces, Supports, by_stored_faces};
+use isobar_core::stencil::{self, Lines, Modes, StoredFaces, by_stored_faces};
 use isobar_dist::PartBackend;
 
 use super::TensorProduct;

@@ -1,17 +1,11 @@
 //! The tables of coefficients: their addresses and their computation.
 
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::real::Real;
-use isobar_core::stencil::{self, Stencil};
+use isobar_core::prelude::{Error, Layout, Real, Result, Shape, Stencil};
+use isobar_core::stencil;
 
 use super::tile::Tile;
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::{Argument, Arguments};
-use crate::memory::Buffer;
-use crate::module::Module;
 use crate::part::rows_around;
+use crate::{Argument, Arguments, Buffer, Cuda, Module, Pointer};
 
 /// Alignment of tables in elements.
 const ALIGNMENT: usize = 64;

@@ -1,13 +1,10 @@
 //! Tiles of columns, and the choice of kernels for a grid.
 
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::Layout;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Error, Layout, Real, Result};
 
-use crate::compile::Source;
-use crate::driver::Context;
 use crate::kernels::tensor_product as kernels;
 use crate::vector::{c_name, is_single};
+use crate::{Context, Source};
 
 /// Returns the rows per block in kernels without a line solve.
 pub(crate) const fn rows<T>() -> usize {

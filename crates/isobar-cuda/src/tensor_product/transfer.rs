@@ -2,21 +2,17 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::{Backend, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{Guess, LineSmoother, Relaxation, Sweep, Transfer};
-use isobar_core::real::Real;
+use isobar_core::prelude::{
+    Backend, Colour, Guess, Layout, LineSmoother, Real, Relaxation, Result, Sum, Sweep, Transfer,
+};
 
 use super::TensorProduct;
 use super::launches::Coarse;
 use super::planes::THREADS;
 use super::tile::rows;
-use crate::cuda::Cuda;
-use crate::launch::{Arguments, refuse_while_recording};
-use crate::scalars::Scalars;
+use crate::launch::refuse_while_recording;
 use crate::seven_point::{Kernels, Residual, SevenPoint, Steps};
-use crate::vector::Vector;
+use crate::{Arguments, Cuda, Vector};
 
 impl<T: Real> TensorProduct<T> {
     fn coarse_arguments(&self, vectors: &[&Vector<T>], coarse_f: &Vector<T>) -> Arguments {
@@ -121,15 +117,9 @@ impl<T: Real> LevelTransfer<T> {
     }
 
     /// Computes ‖f − A u‖² after a sweep, if requested.
-    fn measure(
-        &self,
-        relaxation: Relaxation,
-        f: &Vector<T>,
-        u: &Vector<T>,
-        norm: Option<(Scalar, &mut Scalars)>,
-    ) -> Result<()> {
+    fn measure(&self, relaxation: Relaxation, f: &Vector<T>, u: &Vector<T>, norm: Option<Sum<'_, Cuda>>) -> Result<()> {
         let Some((norm, scalars)) = norm else { return Ok(()) };
-        self.fine.kernels().residual_norm(self.fine.left_by(relaxation, Guess::Given), f, u, norm, scalars)?;
+        self.fine.kernels().residual_norm(self.fine.left_by(relaxation, Guess::Given), f, u, norm.of(scalars))?;
         self.fine.sum([norm], scalars)
     }
 }
@@ -220,7 +210,7 @@ impl<T: Real> Transfer<Cuda, T> for LevelTransfer<T> {
         &self,
         coarse_u: &mut Vector<T>,
         sweep: Sweep<'_, Vector<T>>,
-        norm: Option<(Scalar, &mut Scalars)>,
+        norm: Option<Sum<'_, Cuda>>,
     ) -> Result<()> {
         let Sweep { relaxation, guess, f, u, scratch } = sweep;
         let fine = &self.fine;

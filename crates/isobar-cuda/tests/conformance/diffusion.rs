@@ -1,11 +1,9 @@
 //! The diffusion operator on CUDA beyond the conformance suite: grids of many tiles, and replayed iterations.
 
 use cudarc::driver::result;
-use isobar_core::backend::Ratio;
 use isobar_core::conformance::arrays::solve_by;
-use isobar_core::conformance::prelude::*;
-use isobar_core::layout::Colour;
-use isobar_core::operator::{Direction, Relaxation, Sweep};
+use isobar_core::operator::Direction;
+use isobar_core::prelude::*;
 use isobar_core::problem::materials::{bubbles, two_phase};
 use isobar_cuda::Cuda;
 

@@ -2,7 +2,7 @@
 
 use cudarc::driver::result;
 use isobar_core::conformance::arrays::solve_by;
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_cuda::Cuda;
 
 use super::common::OnCard;

@@ -1,9 +1,7 @@
 //! Vertical modes on CUDA beyond the conformance suite: grids that stream, whose sweeps before the last are in single precision.
 
 use isobar_core::conformance::arrays::{self, solve_again};
-use isobar_core::conformance::prelude::*;
-use isobar_core::layout::Colour;
-use isobar_core::operator::{Expansion, Relaxation};
+use isobar_core::prelude::*;
 use isobar_cuda::Cuda;
 
 use crate::common::OnCard;
@@ -47,11 +45,11 @@ fn expand_and_sweep<B: Supports<TensorProduct>>(
     backend.upload(ArrayView::c_order(&numbers(2, of_modes.cells()), of_modes).unwrap(), &mut x).unwrap();
     let mut scalars = backend.scalars().unwrap();
     let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first };
-    modes.transfer.project_rhs(&f, &mut g, &mut u, NORM, &mut scalars).unwrap();
+    modes.transfer.project_rhs(&f, &mut g, &mut u, NORM.of(&mut scalars)).unwrap();
     [Guess::Zero, Guess::Given]
         .map(|guess| {
             let expansion = Expansion { x: &x, guess, relaxation, sweeps };
-            modes.transfer.expand_smooth_norm(&expansion, &f, [&mut u, &mut scratch], NORM, &mut scalars).unwrap();
+            modes.transfer.expand_smooth_norm(&expansion, &f, [&mut u, &mut scratch], NORM.of(&mut scalars)).unwrap();
             let mut found = vec![0.0; shape.cells()];
             backend.download(&u, &mut ArrayViewMut::c_order(&mut found, shape).unwrap()).unwrap();
             (found, backend.read(&scalars).unwrap()[NORM.index()])

@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use cudarc::driver::result;
-use isobar_core::conformance::prelude::*;
 use isobar_core::layout::Axis;
+use isobar_core::prelude::*;
 use isobar_core::problem::{Phases, Source, Well};
 use isobar_core::real::Real;
 use isobar_cuda::Cuda;

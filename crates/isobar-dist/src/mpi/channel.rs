@@ -3,8 +3,7 @@
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use isobar_core::backend::Meanwhile;
-use isobar_core::error::Result;
+use isobar_core::prelude::{Meanwhile, Result};
 
 use super::failure::failure;
 use super::functions::{Handle, Mpi, Request, Status};

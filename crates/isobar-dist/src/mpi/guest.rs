@@ -6,11 +6,10 @@
 
 use std::fmt;
 use std::io::Write;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use isobar_core::backend::Meanwhile;
-use isobar_core::error::{Error, Result};
+use isobar_core::prelude::{Error, Meanwhile, Result, lock};
 
 use super::channel::{Channel, caught, let_loose};
 use super::failure::failure;
@@ -114,7 +113,7 @@ impl<H: Handle> Guest<H> {
     }
 
     pub(super) fn affairs(&self) -> MutexGuard<'_, Affairs> {
-        self.affairs.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.affairs)
     }
 }
 

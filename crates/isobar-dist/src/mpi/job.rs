@@ -4,11 +4,10 @@ use std::fmt;
 use std::io::Write;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use isobar_core::backend::Meanwhile;
-use isobar_core::error::Result;
+use isobar_core::prelude::{Meanwhile, Result, lock};
 
 use super::channel::{Channel, caught, let_loose};
 use super::failure::failure;
@@ -86,7 +85,7 @@ impl<H: Handle> Job<H> {
 
 impl<H: Handle> World<H> {
     fn turn(&self) -> MutexGuard<'_, Post> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.turn)
     }
 
     /// The same, if nobody has it.

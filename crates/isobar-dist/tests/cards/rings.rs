@@ -1,6 +1,6 @@
 //! Boxes that are periodic in y, whose rows are divided among GPUs.
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 
 use crate::boxes::{self, RING, jumping, rough_ring, smooth_ring, smooth_rings};
 use crate::jumps::{bubbles, check, forms, multigrid};
@@ -17,27 +17,27 @@ pub(crate) fn step_by_step(way: Way) {
         let (problem, ranks) = (rough_ring(extents), some(ranks, way));
         let (stencil, shape) = (problem.stencil().unwrap(), problem.shape);
         let u: Vec<f64> = (0..shape.cells()).map(|n| random(6, n)).collect();
-        let expected = apply_on(1, backend(way), &stencil, &options, &u).unwrap();
+        let expected = apply_on(1, &backend(way), &stencil, &options, &u).unwrap();
         for &ranks in &ranks {
-            let found = apply_on(ranks, backend(way), &stencil, &options, &u).unwrap();
+            let found = apply_on(ranks, &backend(way), &stencil, &options, &u).unwrap();
             assert_eq!(found, expected, "{shape} on {ranks}");
         }
-        check_steps::<_, f64>(backend(way), &problem, &ranks);
-        check_steps::<_, f32>(backend(way), &problem, &ranks);
+        check_steps::<f64>(&backend(way), &problem, &ranks);
+        check_steps::<f32>(&backend(way), &problem, &ranks);
     }
 }
 
 pub(crate) fn krylov_methods(way: Way) {
     for (extents, ranks) in boxes::GRIDS {
-        check_rough(backend(way), &rough_ring(extents), &some(ranks, way));
+        check_rough(&backend(way), &rough_ring(extents), &some(ranks, way));
     }
-    check_rough(backend(way), &rough_ring([40, 22, 40]), &some(&[2, 3, 4], way));
+    check_rough(&backend(way), &rough_ring([40, 22, 40]), &some(&[2, 3, 4], way));
     for (extents, ranks) in &boxes::GRIDS[..4] {
         check_halo_rows(way, &rough_ring(*extents), &some(ranks, way));
     }
     // Two copies of an odd number of rows.
     for extents in [[8, 9, 4], [7, 13, 5]] {
-        check_rough(backend(way), &rough_ring(extents), &some(&[2, 3, 5], way));
+        check_rough(&backend(way), &rough_ring(extents), &some(&[2, 3, 5], way));
     }
 }
 
@@ -48,13 +48,13 @@ pub(crate) fn points(way: Way) {
             let system = System::new(&card(way, None).unwrap(), &problem.stencil().unwrap(), &options).unwrap();
             // By default GPUs may use Galerkin grids.
             match system.description().smoother {
-                Smoother::PointRedBlack => check_points(backend(way), &problem, &ranks, &options),
-                _ => check(backend(way), ("smooth", &problem, &ranks), &options),
+                Smoother::PointRedBlack => check_points(&backend(way), &problem, &ranks, &options),
+                _ => check(&backend(way), ("smooth", &problem, &ranks), &options),
             }
         }
     }
     for options in &point_cycles()[..2] {
-        check_points(backend(way), &smooth_ring([64, 128, 64], 1.0, true), &some(&[2, 3, 4], way), options);
+        check_points(&backend(way), &smooth_ring([64, 128, 64], 1.0, true), &some(&[2, 3, 4], way), options);
     }
 }
 
@@ -64,12 +64,12 @@ pub(crate) fn floating(way: Way) {
     for (problem, options) in
         [(smooth_ring([16, 32, 8], 1.0, true), &base), (smooth_ring([8, 24, 8], 3.0, true), &by_points)]
     {
-        check_floating(backend(way), &boxes::floating(problem), &some(&[2, 3, 4, 5], way), options);
+        check_floating(&backend(way), &boxes::floating(problem), &some(&[2, 3, 4, 5], way), options);
     }
     for preconditioner in [Preconditioner::Line, Preconditioner::Jacobi, Preconditioner::SsorAi] {
         let options = SolverOptions { method: Method::Cg, preconditioner, ..base.clone() };
         let problem = boxes::floating(rough_ring([10, 16, 6]));
-        check_floating(backend(way), &problem, &some(&[2, 3, 4], way), &options);
+        check_floating(&backend(way), &problem, &some(&[2, 3, 4], way), &options);
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn what_is_not_there_is_said(way: Way) {
     for preconditioner in [Preconditioner::Ic { block: None }, Preconditioner::Mic { relaxation: 1.0, block: None }] {
         let options = SolverOptions { method: Method::Cg, preconditioner, ..SolverOptions::default() };
         for ranks in some(&[2, 3], way) {
-            let said = solve_on(ranks, backend(way), &stencil, &options, &rhs, None).unwrap_err().to_string();
+            let said = solve_on(ranks, &backend(way), &stencil, &options, &rhs, None).unwrap_err().to_string();
             assert!(said.contains("not divided among ranks") && said.contains("\"line\""), "{said}");
         }
     }
@@ -89,10 +89,10 @@ pub(crate) fn what_is_not_there_is_said(way: Way) {
 /// Checks Galerkin levels for jumping coefficients.
 pub(crate) fn jumps(way: Way) {
     for (n, (name, problem, ranks)) in jumping().into_iter().enumerate() {
-        check(backend(way), (name, &problem, &some(ranks, way)), &multigrid());
+        check(&backend(way), (name, &problem, &some(ranks, way)), &multigrid());
         if [1, 3, 7].contains(&n) {
             for options in forms()[1..].iter().chain([&in_single()]) {
-                check(backend(way), (name, &problem, &some(&ranks[..2], way)), options);
+                check(&backend(way), (name, &problem, &some(&ranks[..2], way)), options);
             }
         }
     }
@@ -100,7 +100,7 @@ pub(crate) fn jumps(way: Way) {
     let mut in_both = rough_ring([9, 15, 6]);
     in_both.boundary[0] = RING;
     for problem in [in_both, rough_ring([12, 27, 5])] {
-        check(backend(way), ("holes", &problem, &some(&[2, 3, 4], way)), &multigrid());
+        check(&backend(way), ("holes", &problem, &some(&[2, 3, 4], way)), &multigrid());
     }
 }
 
@@ -113,10 +113,10 @@ pub(crate) fn large_jumps(way: Way) {
             problem
         };
         for options in [multigrid(), in_single()] {
-            check(backend(way), ("bubbles", &of(1e6), &some(&[2, 3], way)), &options);
+            check(&backend(way), ("bubbles", &of(1e6), &some(&[2, 3], way)), &options);
         }
         let options = SolverOptions { tolerance: 1e-9, ..multigrid() };
-        check_floating(backend(way), &boxes::floating(of(1e4)), &some(&[2, 3], way), &options);
+        check_floating(&backend(way), &boxes::floating(of(1e4)), &some(&[2, 3], way), &options);
     }
 }
 
@@ -135,11 +135,11 @@ pub(crate) fn updated_jumps(way: Way) {
         for options in [&open, &multigrid()] {
             let before = of(0.1).stencil().unwrap();
             let (outcome, preconditioner, v) =
-                solve_updated(ranks, backend(way), [&before, &after], options, &rhs).unwrap();
+                solve_updated(ranks, &backend(way), [&before, &after], options, &rhs).unwrap();
             assert_eq!((preconditioner.as_str(), outcome.converged()), ("multigrid", true), "{outcome:?}");
             assert!(distance(&v, &u) < 1e-5);
         }
-        let (outcome, v) = solve_on(ranks, backend(way), &after, &open, &rhs, None).unwrap();
+        let (outcome, v) = solve_on(ranks, &backend(way), &after, &open, &rhs, None).unwrap();
         assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{outcome:?} instead of {alone:?}");
         assert!(distance(&v, &u) < 1e-5);
     }

@@ -1,6 +1,6 @@
 //! Boxes that are periodic in y, and some in x too, to be divided among ranks.
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 
 use crate::jumps::bubbles;
 use crate::rocks::{rough, uneven};

@@ -1,10 +1,8 @@
 //! Checks of ranks on any back end for the tensor-product operator.
 
-use isobar_core::conformance::prelude::*;
-use isobar_dist::part::PartBackend;
-use isobar_dist::threads::Threads;
+use isobar_core::prelude::*;
 
-use crate::solves::{Like, Parts, apply_on, check_like, part_of, solve_alone, variants};
+use crate::solves::{Devices, Like, Parts, apply_on, check_like, part_of, solve_alone, variants};
 
 pub(crate) fn problem(nx: usize, ny: usize, nz: usize) -> Helmholtz {
     Helmholtz { grid: GridOptions { nx, ny, nz, ..GridOptions::default() }, ..Helmholtz::default() }
@@ -19,37 +17,29 @@ pub(crate) const GRIDS: [([usize; 3], &[usize]); 4] =
     [([7, 13, 5], &[1, 2, 3, 4, 6]), ([16, 32, 8], &[1, 2, 3, 4, 6]), ([33, 21, 4], &[2, 3, 6]), ([3, 6, 2], &[2, 3])];
 
 /// Checks that A u is the same number by number: rows do not depend on ranks.
-pub(crate) fn check_apply<B: PartBackend + Supports<TensorProduct>>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
-    most_ranks: usize,
-) {
+pub(crate) fn check_apply(backend: &impl Devices, most_ranks: usize) {
     for ([nx, ny, nz], ranks) in GRIDS {
         let problem = problem(nx, ny, nz);
         let (stencil, u) = (problem.stencil().unwrap(), rhs(&problem));
         let shape = stencil.shape();
         let mut expected = vec![0.0; u.len()];
-        let mut alone = System::new(&backend(None), &stencil, &SolverOptions::default()).unwrap();
+        let mut alone = System::new(&backend.of(None), &stencil, &SolverOptions::default()).unwrap();
         let whole = isobar_core::layout::Patch::whole(shape);
         let target = ArrayViewMut::c_order(&mut expected, shape).unwrap();
         alone.apply(part_of(&u, shape, whole).into(), target.into()).unwrap();
         // One row a rank supports products, but not multigrid.
         let options = SolverOptions { method: Method::Cg, ..SolverOptions::default() };
         for &ranks in ranks.iter().chain([&ny]).filter(|&&ranks| ranks <= most_ranks) {
-            let v = apply_on(ranks, &backend, &stencil, &options, &u).unwrap();
+            let v = apply_on(ranks, backend, &stencil, &options, &u).unwrap();
             assert_eq!(v, expected, "{shape} on {ranks:?} ranks");
         }
     }
 }
 
 /// Checks for the iterations of one device, and its solution up to rounding.
-pub(crate) fn check_solves<B: PartBackend + Supports<TensorProduct>>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
-    problem: &Helmholtz,
-    ranks: &[impl Parts],
-    options: &SolverOptions,
-) {
+pub(crate) fn check_solves(backend: &impl Devices, problem: &Helmholtz, ranks: &[impl Parts], options: &SolverOptions) {
     let (stencil, rhs) = (problem.stencil().unwrap(), rhs(problem));
-    let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
+    let (alone, u) = solve_alone(&backend.of(None), &stencil, options, &rhs, None);
     assert!(alone.converged() || alone.iterations == options.max_iterations, "{options:?}: {alone:?}");
     // Single precision rounds more; by modes, one GPU sweeps in it where several do not, so that errors differ within the tolerance.
     let tolerance = match (options.precision, options.method) {
@@ -69,14 +59,10 @@ pub(crate) fn check_solves<B: PartBackend + Supports<TensorProduct>>(
 }
 
 /// Checks solves of several grids with several options.
-pub(crate) fn check_grids<B: PartBackend + Supports<TensorProduct>, P: Parts>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
-    grids: &[([usize; 3], &[P])],
-    options: &[SolverOptions],
-) {
+pub(crate) fn check_grids<P: Parts>(backend: &impl Devices, grids: &[([usize; 3], &[P])], options: &[SolverOptions]) {
     for &([nx, ny, nz], ranks) in grids {
         for options in options {
-            check_solves(&backend, &problem(nx, ny, nz), ranks, options);
+            check_solves(backend, &problem(nx, ny, nz), ranks, options);
         }
     }
 }

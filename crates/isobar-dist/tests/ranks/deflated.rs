@@ -1,13 +1,11 @@
 //! Problems for deflation, and forms of deflation.
 
 use isobar_core::conformance::arrays::noise;
-use isobar_core::conformance::prelude::*;
-use isobar_dist::part::PartBackend;
-use isobar_dist::threads::Threads;
+use isobar_core::prelude::*;
 
 use crate::jumps::{bubbles, pieces};
 use crate::rocks::rough;
-use crate::solves::{Like, Parts, check_updated, compare_with_alone};
+use crate::solves::{Devices, Like, Parts, check_updated, compare_with_alone};
 
 fn deflated(preconditioner: Preconditioner, stripes: Stripes, coarse: CoarseSolve) -> SolverOptions {
     SolverOptions {
@@ -51,25 +49,17 @@ pub(crate) fn problems() -> [(DiffusionProblem, &'static [usize]); 6] {
 }
 
 /// Checks for the iterations of one rank up to one, or two in a hundred, and its solution.
-pub(crate) fn check<B: PartBackend + Supports<Diffusion>>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
-    problem: &DiffusionProblem,
-    ranks: &[impl Parts],
-    options: &SolverOptions,
-) {
+pub(crate) fn check(backend: &impl Devices, problem: &DiffusionProblem, ranks: &[impl Parts], options: &SolverOptions) {
     compare_with_alone(backend, problem, ranks, options, |iterations| 1 + iterations / 50, 1e-6);
 }
 
 /// Checks that new coefficients reach E and the bodies on all ranks.
-pub(crate) fn check_updates<B: PartBackend + Supports<Diffusion>>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
-    ranks: &[usize],
-) {
+pub(crate) fn check_updates(backend: &impl Devices, ranks: &[usize]) {
     let after = bubbles(Shape::new(11, 16, 6), 1e4);
     let coefficient = Coefficient::Isotropic(vec![3.0; after.shape.cells()]);
     let stencils = [DiffusionProblem { coefficient, ..after.clone() }, after].map(|problem| problem.stencil().unwrap());
     let rhs = noise(stencils[0].shape().cells(), 6);
     for options in [&forms()[0], &forms()[4]] {
-        check_updated(&backend, stencils.each_ref(), ranks, options, &rhs, Like::up_to(1, 1e-6));
+        check_updated(backend, stencils.each_ref(), ranks, options, &rhs, Like::up_to(1, 1e-6));
     }
 }

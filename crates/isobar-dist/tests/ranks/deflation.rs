@@ -1,11 +1,10 @@
 //! Deflation on several ranks: aggregates across slabs, and those of the neighbours' rows.
 
-use isobar_core::conformance::prelude::*;
-use isobar_cpu::Cpu;
+use isobar_core::prelude::*;
 
-use crate::cpu;
 use crate::deflated::{check, check_updates, forms, problems};
 use crate::jumps::bubbles;
+use crate::{cpu, cpus};
 
 #[test]
 fn deflated_solves_are_those_of_one_rank() {
@@ -19,13 +18,13 @@ fn deflated_solves_are_those_of_one_rank() {
             if (is_flat || is_around) && stripes == Some(Stripes::Blocks([2, 3, 2])) {
                 continue;
             }
-            check(cpu, &problem, ranks, &options);
+            check(&cpu, &problem, ranks, &options);
         }
     }
-    check(|_| Cpu::new(2).unwrap(), &bubbles(Shape::new(40, 32, 24), 1e3), &[2, 3], &forms()[1]);
+    check(&cpus(2), &bubbles(Shape::new(40, 32, 24), 1e3), &[2, 3], &forms()[1]);
 }
 
 #[test]
 fn updates() {
-    check_updates(cpu, &[3]);
+    check_updates(&cpu, &[3]);
 }

@@ -3,28 +3,28 @@
 use std::sync::Arc;
 
 use isobar_core::conformance::arrays::solve_into;
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::{join_rows, threads};
 
-use crate::cpu;
 use crate::rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth, uneven};
 use crate::solves::{Like, check_updated, solve_on};
+use crate::{cpu, cpus};
 
 #[test]
 fn conjugate_gradients() {
     for (nx, ny, nz) in [(7, 13, 5), (8, 16, 4), (12, 9, 1)] {
         let problem = rough(Shape::new(nx, ny, nz));
-        check_rough(cpu, &problem, &[1, 2, 3, 4, 6]);
+        check_rough(&cpu, &problem, &[1, 2, 3, 4, 6]);
     }
-    check_rough(|_| Cpu::new(2).unwrap(), &rough(Shape::new(40, 40, 24)), &[2, 3]);
+    check_rough(&cpus(2), &rough(Shape::new(40, 40, 24)), &[2, 3]);
 }
 
 #[test]
 fn cycles_that_relax_points() {
     for (problem, ranks) in smooth() {
         for options in point_cycles() {
-            check_points(cpu, &problem, ranks, &options);
+            check_points(&cpu, &problem, ranks, &options);
         }
     }
 }
@@ -34,7 +34,7 @@ fn cycles_that_relax_points() {
 fn rings_of_an_odd_number_of_cells() {
     let mut problem = rough(Shape::new(7, 13, 5));
     problem.boundary[0] = [Boundary::Periodic; 2];
-    check_rough(cpu, &problem, &[1, 2, 3]);
+    check_rough(&cpu, &problem, &[1, 2, 3]);
 }
 
 /// Checks grids large enough for several threads a rank, whose chunks of planes have boundaries of
@@ -46,7 +46,7 @@ fn points_with_several_threads_a_rank() {
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
     problem.boundary[2] = [Boundary::Dirichlet(0.0); 2];
     for options in &point_cycles()[..2] {
-        check_points(|_| Cpu::new(3).unwrap(), &problem, &[2, 3], options);
+        check_points(&cpus(3), &problem, &[2, 3], options);
     }
 }
 
@@ -89,25 +89,25 @@ fn updates_of_points() {
     let shape = problem.shape;
     let before = DiffusionProblem { coefficient: Coefficient::Isotropic(vec![0.1; shape.cells()]), ..problem.clone() };
     let (before, rhs) = (before.stencil().unwrap(), problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap());
-    check_updated(cpu, [&before, &after], &[3], &point_cycles()[0], &rhs, Like::up_to(0, 1e-9));
+    check_updated(&cpu, [&before, &after], &[3], &point_cycles()[0], &rhs, Like::up_to(0, 1e-9));
 }
 
 /// In floating problems u has the mean 0, and sources must balance, over the cells of all ranks.
 #[test]
 fn what_floats() {
     for (problem, ranks, options) in floating() {
-        check_floating(cpu, &problem, ranks, &options);
+        check_floating(&cpu, &problem, ranks, &options);
     }
     let (problem, _, options) = floating().swap_remove(0);
     let (stencil, rhs) = (problem.stencil().unwrap(), vec![1.0; problem.shape.cells()]);
     let mut u = vec![0.0; rhs.len()];
     let alone = solve_into(&cpu(None), &stencil, &options, &rhs, &mut u, Guess::Zero);
     let expected = alone.unwrap_err();
-    let found = solve_on(3, cpu, &stencil, &options, &rhs, None).unwrap_err();
+    let found = solve_on(3, &cpu, &stencil, &options, &rhs, None).unwrap_err();
     assert_eq!(found.to_string(), expected.to_string());
     assert!(found.to_string().contains("its sources must add up to 0"), "{found}");
     let project = SolverOptions { compatibility: Compatibility::Project, ..options };
-    let (outcome, u) = solve_on(3, cpu, &stencil, &project, &rhs, None).unwrap();
+    let (outcome, u) = solve_on(3, &cpu, &stencil, &project, &rhs, None).unwrap();
     assert!(outcome.converged() && u.iter().all(|&u| u == 0.0) && outcome.removed == Some(1.0), "{outcome:?}");
 }
 
@@ -116,7 +116,7 @@ fn what_is_not_there_is_said() {
     let shape = Shape::new(6, 8, 4);
     let rhs = vec![0.0; shape.cells()];
     let why = |problem: &DiffusionProblem, options: &SolverOptions, ranks: usize| {
-        solve_on(ranks, cpu, &problem.stencil().unwrap(), options, &rhs, None).unwrap_err().to_string()
+        solve_on(ranks, &cpu, &problem.stencil().unwrap(), options, &rhs, None).unwrap_err().to_string()
     };
     let cg = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Line, ..SolverOptions::default() };
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));

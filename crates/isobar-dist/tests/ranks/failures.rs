@@ -1,6 +1,6 @@
 //! Unsupported divisions, and ranks that fail.
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_dist::communicator::agree;
 use isobar_dist::{Communicator, threads};
 
@@ -24,14 +24,14 @@ fn too_many_ranks() {
     let problem = problem(4);
     let (stencil, rhs) = (problem.stencil().unwrap(), vec![1.0; 8 * 4 * 4]);
     let options = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() };
-    let why = message(solve_on(5, cpu, &stencil, &options, &rhs, None));
+    let why = message(solve_on(5, &cpu, &stencil, &options, &rhs, None));
     assert!(why.contains("grid.ny: 4 rows for 5 ranks") && why.contains("at most 4 ranks"), "{why}");
     // One row a rank leaves no pair for a coarser grid; multigrid has at least two levels here.
-    let why = message(solve_on(4, cpu, &stencil, &options, &rhs, None));
+    let why = message(solve_on(4, &cpu, &stencil, &options, &rhs, None));
     assert!(why.contains("4 ranks, which need 7 at least"), "{why}");
     let modes = ModesOptions { count: Count::Given(5), ..ModesOptions::default() };
     let options = SolverOptions { method: Method::Modes, modes, ..options };
-    let why = message(solve_on(4, cpu, &stencil, &options, &rhs, None));
+    let why = message(solve_on(4, &cpu, &stencil, &options, &rhs, None));
     assert!(why.contains("5 modes of a grid of 4 layers"), "{why}");
 }
 
@@ -44,10 +44,10 @@ fn not_finite() {
     let options = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() };
     let (alone, u) = solve_alone(&cpu(None), &stencil, &options, &rhs, None);
     rhs[8 * 10] = f64::NAN;
-    let why = message(solve_on(3, cpu, &stencil, &options, &rhs, None));
+    let why = message(solve_on(3, &cpu, &stencil, &options, &rhs, None));
     assert!(why.contains("right-hand side"), "{why}");
     rhs[8 * 10] = problem.rhs(RhsKind::Random, 1, Weighting::None).unwrap()[8 * 10];
-    let (outcome, together) = solve_on(3, cpu, &stencil, &options, &rhs, None).unwrap();
+    let (outcome, together) = solve_on(3, &cpu, &stencil, &options, &rhs, None).unwrap();
     assert!(outcome.iterations == alone.iterations && distance(&together, &u) < 1e-9);
 }
 

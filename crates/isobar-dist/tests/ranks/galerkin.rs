@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_core::stencil::galerkin::{Couplings, Serial, bodies};
 use isobar_cpu::Cpu;
 use isobar_dist::{join, threads};
 
-use crate::cpu;
 use crate::jumps::{bubbles, check, check_updates, forms, multigrid, pieces, points_above, problems, rolling};
 use crate::rocks::{check_floating, rough};
 use crate::solves::{Like, check_updated, distance, solve_alone, solve_updated};
+use crate::{cpu, cpus};
 
 #[test]
 fn jumps_are_solved_for_as_on_one_rank() {
     for (name, problem, ranks) in problems() {
         for options in &forms()[..1] {
-            check(cpu, (name, &problem, ranks), options);
+            check(&cpu, (name, &problem, ranks), options);
         }
     }
 }
@@ -26,7 +26,7 @@ fn every_form_of_cycles() {
     for (n, (name, problem, ranks)) in problems().into_iter().enumerate().filter(|(n, _)| [0, 5, 6, 8, 10].contains(n))
     {
         for options in &forms()[1..] {
-            check(|_| Cpu::new(1 + n % 2).unwrap(), (name, &problem, &ranks[..2]), options);
+            check(&cpus(1 + n % 2), (name, &problem, &ranks[..2]), options);
         }
     }
 }
@@ -35,7 +35,7 @@ fn every_form_of_cycles() {
 fn small_grids() {
     for (name, problem) in [("bubbles", bubbles(Shape::new(9, 21, 6), 1e6)), ("holes", rough(Shape::new(8, 16, 5)))] {
         for options in &forms()[..5] {
-            check(cpu, (name, &problem, &[1, 2, 3]), options);
+            check(&cpu, (name, &problem, &[1, 2, 3]), options);
         }
     }
 }
@@ -51,14 +51,14 @@ fn points_above_lines() {
     ];
     for (name, problem, ranks) in rolling() {
         for options in &forms {
-            check(cpu, (name, &problem, ranks), options);
+            check(&cpu, (name, &problem, ranks), options);
         }
     }
     let (name, problem, ranks) = &rolling()[0];
-    check(cpu, (name, problem, ranks), &SolverOptions { tolerance: 1e-7, ..SolverOptions::default() });
+    check(&cpu, (name, problem, ranks), &SolverOptions { tolerance: 1e-7, ..SolverOptions::default() });
     let stencils = [problem.clone(), bubbles(problem.shape, 3.0)].map(|problem| problem.stencil().unwrap());
     let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-    check_updated(cpu, stencils.each_ref(), &[3], &by_name, &rhs, Like::up_to(1, 1e-6));
+    check_updated(&cpu, stencils.each_ref(), &[3], &by_name, &rhs, Like::up_to(1, 1e-6));
 }
 
 /// Two ranks choose the hybrid smoother like one; slabs without pairs of rows on the grid below, and subdomains without
@@ -93,7 +93,7 @@ fn points_above_lines_are_chosen() {
 #[test]
 fn several_threads_a_rank() {
     let problem = bubbles(Shape::new(40, 64, 24), 1e6);
-    check(|_| Cpu::new(3).unwrap(), ("bubbles", &problem, &[2, 3]), &multigrid());
+    check(&cpus(3), ("bubbles", &problem, &[2, 3]), &multigrid());
 }
 
 /// Every rank has its own cells of strongly coupled aggregates, and all have the same data of shared ones.
@@ -128,12 +128,12 @@ fn disconnected_pieces() {
     let problem = pieces(Shape::new(12, 24, 8));
     assert!(problem.stencil().unwrap().components(&Serial).unwrap().anchored.contains(&true));
     let options = SolverOptions { tolerance: 1e-10, ..multigrid() };
-    check_floating(cpu, &problem, &[1, 2, 3, 4, 6], &options);
+    check_floating(&cpu, &problem, &[1, 2, 3, 4, 6], &options);
 }
 
 #[test]
 fn updates() {
-    check_updates(cpu, &[2, 3]);
+    check_updates(&cpu, &[2, 3]);
 }
 
 /// Cycles that relax points, chosen for smooth coefficients, are replaced by Galerkin levels, on all ranks at once.
@@ -144,7 +144,7 @@ fn slow_cycles_are_replaced() {
     let rhs = bubbles(shape, 1.0).rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
     let (_, u) = solve_alone(&cpu(None), &after, &multigrid(), &rhs, None);
     let options = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
-    let (outcome, preconditioner, v) = solve_updated(3, cpu, [&before, &after], &options, &rhs).unwrap();
+    let (outcome, preconditioner, v) = solve_updated(3, &cpu, [&before, &after], &options, &rhs).unwrap();
     let is_said = |note: &String| note.contains("continued with cg, preconditioner multigrid, lines on Galerkin");
     assert!(outcome.converged() && outcome.notes.iter().any(is_said), "{outcome:?}");
     assert_eq!(preconditioner, "multigrid");

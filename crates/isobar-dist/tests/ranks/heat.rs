@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use isobar_core::conformance::prelude::*;
 use isobar_core::layout::Patch;
+use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::{join, threads};
 

@@ -1,11 +1,9 @@
 //! Diffusion with jumping coefficients: checks of Galerkin levels on several ranks of any back end.
 
-use isobar_core::conformance::prelude::*;
-use isobar_dist::part::PartBackend;
-use isobar_dist::threads::Threads;
+use isobar_core::prelude::*;
 
 use crate::rocks::{rough, uneven};
-use crate::solves::{Like, check_like, check_updated, solve_alone, variants};
+use crate::solves::{Devices, Like, check_like, check_updated, solve_alone, variants};
 
 /// Makes bubbles of another κ across the borders of slabs, in a box that is fixed at one side.
 pub(crate) fn bubbles(shape: Shape, contrast: f64) -> DiffusionProblem {
@@ -86,23 +84,19 @@ pub(crate) fn forms() -> Vec<SolverOptions> {
 }
 
 /// Checks for the iterations of one rank up to one, its solution, and its residuals.
-pub(crate) fn check<B: PartBackend + Supports<Diffusion>>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
-    case: (&str, &DiffusionProblem, &[usize]),
-    options: &SolverOptions,
-) {
+pub(crate) fn check(backend: &impl Devices, case: (&str, &DiffusionProblem, &[usize]), options: &SolverOptions) {
     check_against(backend, case, [options, options]);
 }
 
 /// The same, with the options of one rank and those of several.
-pub(crate) fn check_against<B: PartBackend + Supports<Diffusion>>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
+pub(crate) fn check_against(
+    backend: &impl Devices,
     (name, problem, ranks): (&str, &DiffusionProblem, &[usize]),
     [options_alone, options]: [&SolverOptions; 2],
 ) {
     let stencil = problem.stencil().unwrap();
     let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-    let (alone, u) = solve_alone(&backend(None), &stencil, options_alone, &rhs, None);
+    let (alone, u) = solve_alone(&backend.of(None), &stencil, options_alone, &rhs, None);
     // The rounding of u times a coupling of 10¹², and that of single precision, in which a matrix may choose cycles.
     let is_single = options.precision != Precision::F64 || options.multigrid.precision == CyclePrecision::F32;
     let residuals = if is_single || ["heavy bubbles", "noise"].contains(&name) { 2e-2 } else { 1e-5 };
@@ -145,15 +139,12 @@ pub(crate) fn points_above() -> SolverOptions {
 }
 
 /// Checks that new coefficients reach all levels on all ranks, also where strongly coupled aggregates appear and vanish.
-pub(crate) fn check_updates<B: PartBackend + Supports<Diffusion>>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
-    ranks: &[usize],
-) {
+pub(crate) fn check_updates(backend: &impl Devices, ranks: &[usize]) {
     for shape in [Shape::new(12, 26, 10), Shape::new(4, 12, 4)] {
         let rhs = bubbles(shape, 1.0).rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
         for contrasts in [[1.0, 1e6], [1e6, 10.0]] {
             let stencils = contrasts.map(|contrast| bubbles(shape, contrast).stencil().unwrap());
-            check_updated(&backend, stencils.each_ref(), ranks, &multigrid(), &rhs, Like::up_to(1, 1e-6));
+            check_updated(backend, stencils.each_ref(), ranks, &multigrid(), &rhs, Like::up_to(1, 1e-6));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Messages that arrive late.
 
 use isobar_core::backend::Meanwhile;
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_dist::threads::Threads;
 use isobar_dist::{Communicator, Message};
 

@@ -28,3 +28,8 @@ use isobar_dist::threads::Threads;
 fn cpu(_: Option<&Threads>) -> Cpu {
     Cpu::new(1).unwrap()
 }
+
+/// Makes back ends of several threads each.
+fn cpus(threads: usize) -> impl Fn(Option<&Threads>) -> Cpu + Sync {
+    move |_| Cpu::new(threads).unwrap()
+}

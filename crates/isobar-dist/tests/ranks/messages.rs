@@ -1,6 +1,6 @@
 //! Checks of every transport.
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_dist::{Communicator, Message};
 
 /// Checks messages and collective operations, on any number of ranks.

@@ -1,14 +1,14 @@
 //! Ranks that divide x as well as y, compared with one.
 
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::{join, threads};
 
 use crate::checks::{check_grids, check_solves, krylov, multigrid, problem, rhs};
-use crate::cpu;
 use crate::rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth, uneven};
 use crate::solves::{Like, apply_on, check_as_alone, check_updated, distance, solve_alone, solve_on};
 use crate::sweeps::check_sweeps;
+use crate::{cpu, cpus};
 
 /// Divisions of x alone, of both, uneven ones, and of y alone.
 const PARTS: [[usize; 2]; 5] = [[2, 1], [2, 2], [3, 2], [1, 3], [4, 1]];
@@ -30,26 +30,26 @@ fn apply() {
         let problem = problem(nx, ny, nz);
         let (stencil, u) = (problem.stencil().unwrap(), rhs(&problem));
         let rock = rough(Shape::new(nx, ny, nz)).stencil().unwrap();
-        let of_rock = apply_on(1, cpu, &rock, &options, &u).unwrap();
-        let expected = apply_on(1, cpu, &stencil, &options, &u).unwrap();
+        let of_rock = apply_on(1, &cpu, &rock, &options, &u).unwrap();
+        let expected = apply_on(1, &cpu, &stencil, &options, &u).unwrap();
         for &parts in parts {
             // Rows do not depend on ranks: the same number by number.
             let what = format!("{nx} × {ny} × {nz} in {parts:?}");
-            assert_eq!(apply_on(parts, cpu, &stencil, &options, &u).unwrap(), expected, "{what}");
+            assert_eq!(apply_on(parts, &cpu, &stencil, &options, &u).unwrap(), expected, "{what}");
             // An even x is periodic.
-            assert_eq!(apply_on(parts, cpu, &rock, &options, &u).unwrap(), of_rock, "{what}");
+            assert_eq!(apply_on(parts, &cpu, &rock, &options, &u).unwrap(), of_rock, "{what}");
         }
     }
 }
 
 #[test]
 fn krylov_methods() {
-    check_grids(cpu, &GRIDS, &krylov());
+    check_grids(&cpu, &GRIDS, &krylov());
 }
 
 #[test]
 fn multigrid_methods() {
-    check_grids(cpu, &GRIDS[..4], &multigrid());
+    check_grids(&cpu, &GRIDS[..4], &multigrid());
 }
 
 /// Checks grids large enough for several threads a rank.
@@ -57,7 +57,7 @@ fn multigrid_methods() {
 fn several_threads_a_rank() {
     let problem = problem(64, 64, 16);
     for options in [&krylov()[0], &multigrid()[0]] {
-        check_solves(|_| Cpu::new(3).unwrap(), &problem, &[[2, 1], [2, 2]], options);
+        check_solves(&cpus(3), &problem, &[[2, 1], [2, 2]], options);
     }
 }
 
@@ -66,7 +66,7 @@ fn several_threads_a_rank() {
 fn rough_diffusion() {
     for (nx, ny, nz) in [(7, 13, 5), (16, 8, 4), (12, 9, 1)] {
         let problem = rough(Shape::new(nx, ny, nz));
-        check_rough(cpu, &problem, &PARTS);
+        check_rough(&cpu, &problem, &PARTS);
     }
 }
 
@@ -75,7 +75,7 @@ fn approximate_inverses() {
     for preconditioner in [Preconditioner::Neumann { order: 2 }, Preconditioner::SsorAi] {
         let options = SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
         for problem in [rough(Shape::new(7, 13, 5)), rough(Shape::new(16, 8, 4))] {
-            check_as_alone(cpu, &problem, &PARTS, &options);
+            check_as_alone(&cpu, &problem, &PARTS, &options);
         }
     }
 }
@@ -92,7 +92,7 @@ fn cycles_that_relax_points() {
     problems.push(ring);
     for problem in problems {
         for options in point_cycles() {
-            check_points(cpu, &problem, &[[2, 1], [2, 2], [3, 2]], &options);
+            check_points(&cpu, &problem, &[[2, 1], [2, 2], [3, 2]], &options);
         }
     }
 }
@@ -101,14 +101,14 @@ fn cycles_that_relax_points() {
 fn sweeps_of_jacobi() {
     let problem = rough(Shape::new(16, 10, 4));
     let (stencil, rhs) = (problem.stencil().unwrap(), problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap());
-    check_sweeps(cpu, &stencil, &rhs, &PARTS, false);
+    check_sweeps(&cpu, &stencil, &rhs, &PARTS, false);
 }
 
 /// Checks means and balances over the cells of all ranks.
 #[test]
 fn what_floats() {
     for (problem, _, options) in floating() {
-        check_floating(cpu, &problem, &[[2, 1], [2, 2]], &options);
+        check_floating(&cpu, &problem, &[[2, 1], [2, 2]], &options);
     }
 }
 
@@ -119,13 +119,12 @@ fn a_first_guess_and_an_update() {
     let (before, after, rhs) = (problem.stencil().unwrap(), other.stencil().unwrap(), rhs(&problem));
     let options = &multigrid()[0];
     let rough = SolverOptions { tolerance: 1e-2, ..options.clone() };
-    let cpu = || Cpu::new(1).unwrap();
-    let (_, guess) = solve_alone(&cpu(), &before, &rough, &rhs, None);
-    let (alone, u) = solve_alone(&cpu(), &before, options, &rhs, Some(&guess));
-    let (outcome, v) = solve_on([2, 2], |_| cpu(), &before, options, &rhs, Some(&guess)).unwrap();
+    let (_, guess) = solve_alone(&cpu(None), &before, &rough, &rhs, None);
+    let (alone, u) = solve_alone(&cpu(None), &before, options, &rhs, Some(&guess));
+    let (outcome, v) = solve_on([2, 2], &cpu, &before, options, &rhs, Some(&guess)).unwrap();
     assert_eq!(outcome.iterations, alone.iterations);
     assert!(distance(&v, &u) < 1e-9);
-    check_updated(|_| cpu(), [&before, &after], &[[2, 2]], options, &rhs, Like::up_to(0, 1e-9));
+    check_updated(&cpu, [&before, &after], &[[2, 2]], options, &rhs, Like::up_to(0, 1e-9));
 }
 
 /// Ranks that divide x do not support vertical modes and Galerkin grids, and choose other methods.
@@ -154,7 +153,7 @@ fn what_is_not_there_is_said() {
     let shape = Shape::new(6, 8, 4);
     let rhs = vec![0.0; shape.cells()];
     let said = |problem: &DiffusionProblem, options: &SolverOptions, parts: [usize; 2]| {
-        solve_on(parts, cpu, &problem.stencil().unwrap(), options, &rhs, None).unwrap_err().to_string()
+        solve_on(parts, &cpu, &problem.stencil().unwrap(), options, &rhs, None).unwrap_err().to_string()
     };
     let rock = rough(shape);
     let with = |preconditioner| SolverOptions { method: Method::Cg, preconditioner, ..SolverOptions::default() };
@@ -174,10 +173,10 @@ fn what_is_not_there_is_said() {
     assert!(said(&rock, &deflated, [2, 2]).contains("where x or a periodic y is divided; use"));
     let mut ring = rough(Shape::new(7, 8, 4));
     ring.boundary[0] = [Boundary::Periodic; 2];
-    check_as_alone(cpu, &ring, &[[2, 1], [2, 3]], &line);
+    check_as_alone(&cpu, &ring, &[[2, 1], [2, 3]], &line);
     let modes = SolverOptions { method: Method::Modes, ..SolverOptions::default() };
     let stencil = problem(6, 8, 4).stencil().unwrap();
-    let error = solve_on([2, 1], cpu, &stencil, &modes, &rhs, None).unwrap_err().to_string();
+    let error = solve_on([2, 1], &cpu, &stencil, &modes, &rhs, None).unwrap_err().to_string();
     assert!(error.contains("vertical modes on ranks that divide x"), "{error}");
     let mut points = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() };
     points.multigrid.smoother = Smoother::PointRedBlack;

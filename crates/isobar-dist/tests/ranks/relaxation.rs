@@ -1,7 +1,7 @@
 //! Jacobi's method on several ranks.
 
-use isobar_core::conformance::prelude::*;
 use isobar_core::execute::Serial;
+use isobar_core::prelude::*;
 
 use crate::checks::{problem, rhs};
 use crate::cpu;
@@ -25,10 +25,10 @@ fn sweeps_are_those_of_one_rank() {
             let mean = rhs.iter().sum::<f64>() / rhs.len() as f64;
             rhs.iter_mut().for_each(|f| *f -= mean);
         }
-        check_sweeps(cpu, &stencil, &rhs, ranks, is_floating);
+        check_sweeps(&cpu, &stencil, &rhs, ranks, is_floating);
     }
     let problem = problem(12, 15, 4);
-    check_sweeps(cpu, &problem.stencil().unwrap(), &rhs(&problem), &[2, 3, 6], false);
+    check_sweeps(&cpu, &problem.stencil().unwrap(), &rhs(&problem), &[2, 3, 6], false);
 }
 
 /// Ranks use sweeps unless tiles are asked for, which are refused.
@@ -38,7 +38,7 @@ fn tiles_stay_with_one_rank() {
     let stencil = problem.stencil().unwrap();
     let rhs = vec![1.0; problem.shape.cells()];
     let with = |jacobi| SolverOptions { method: Method::Jacobi, jacobi, max_iterations: 5, ..SolverOptions::default() };
-    let solve = |jacobi| solve_on(2, cpu, &stencil, &with(jacobi), &rhs, None);
+    let solve = |jacobi| solve_on(2, &cpu, &stencil, &with(jacobi), &rhs, None);
     let plain = JacobiOptions { sub_iterations: Count::Given(1), ..JacobiOptions::default() };
     assert_eq!(solve(JacobiOptions::default()).unwrap().1, solve(plain).unwrap().1);
     let tiles = JacobiOptions { sub_iterations: Count::Given(4), ..JacobiOptions::default() };

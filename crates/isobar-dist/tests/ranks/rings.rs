@@ -4,17 +4,17 @@
 use std::sync::Arc;
 
 use isobar_core::conformance::arrays::noise;
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::{join_rows, threads};
 
 use crate::boxes::{GRIDS, RING, floating, jumping, rough_ring, smooth_ring, smooth_rings};
-use crate::cpu;
 use crate::jumps::{self, bubbles, check, multigrid};
 use crate::rocks::{check_floating, check_points, check_rough, point_cycles};
 use crate::solves::{Like, apply_on, check_as_alone, check_updated, distance, solve_alone, solve_on};
 use crate::steps::check_steps;
 use crate::sweeps::check_sweeps;
+use crate::{cpu, cpus};
 
 /// Divisions of x alone, of both, and of y alone.
 const PARTS: [[usize; 2]; 5] = [[2, 1], [2, 2], [3, 2], [1, 3], [2, 3]];
@@ -27,12 +27,12 @@ fn apply() {
         let problem = rough_ring(extents);
         let (stencil, shape) = (problem.stencil().unwrap(), problem.shape);
         let u = noise(shape.cells(), 6);
-        let expected = apply_on(1, cpu, &stencil, &options, &u).unwrap();
+        let expected = apply_on(1, &cpu, &stencil, &options, &u).unwrap();
         for &ranks in ranks {
-            assert_eq!(apply_on(ranks, cpu, &stencil, &options, &u).unwrap(), expected, "{shape} on {ranks}");
+            assert_eq!(apply_on(ranks, &cpu, &stencil, &options, &u).unwrap(), expected, "{shape} on {ranks}");
         }
         for parts in PARTS.into_iter().filter(|&[_, in_y]| shape.nx >= 6 && shape.ny >= in_y) {
-            assert_eq!(apply_on(parts, cpu, &stencil, &options, &u).unwrap(), expected, "{shape} in {parts:?}");
+            assert_eq!(apply_on(parts, &cpu, &stencil, &options, &u).unwrap(), expected, "{shape} in {parts:?}");
         }
     }
 }
@@ -41,11 +41,11 @@ fn apply() {
 fn conjugate_gradients() {
     for (extents, ranks) in GRIDS {
         let problem = rough_ring(extents);
-        check_rough(cpu, &problem, ranks);
+        check_rough(&cpu, &problem, ranks);
     }
-    check_rough(|_| Cpu::new(3).unwrap(), &rough_ring([40, 40, 24]), &[2, 3]);
+    check_rough(&cpus(3), &rough_ring([40, 40, 24]), &[2, 3]);
     let problem = rough_ring([16, 8, 4]);
-    check_rough(cpu, &problem, &PARTS);
+    check_rough(&cpu, &problem, &PARTS);
 }
 
 /// Checks polynomials in L and Lᵀ, which support a periodic y, incomplete Poisson, and BiCGStab.
@@ -59,12 +59,12 @@ fn other_preconditioners() {
     ];
     for (extents, ranks) in &GRIDS[..4] {
         let problem = rough_ring(*extents);
-        check_steps::<_, f64>(cpu, &problem, ranks);
-        check_steps::<_, f32>(|_| Cpu::new(2).unwrap(), &problem, ranks);
+        check_steps::<f64>(&cpu, &problem, ranks);
+        check_steps::<f32>(&cpus(2), &problem, ranks);
         for preconditioner in kinds {
             let options =
                 SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
-            check_as_alone(cpu, &problem, ranks, &options);
+            check_as_alone(&cpu, &problem, ranks, &options);
         }
     }
     let problem = smooth_ring([16, 24, 6], 3.0, true);
@@ -74,7 +74,7 @@ fn other_preconditioners() {
     let (stencil, rhs) = (problem.stencil().unwrap(), problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap());
     let (alone, u) = solve_alone(&cpu(None), &stencil, &options, &rhs, None);
     for ranks in [2, 3, 5] {
-        let (outcome, v) = solve_on(ranks, cpu, &stencil, &options, &rhs, None).unwrap();
+        let (outcome, v) = solve_on(ranks, &cpu, &stencil, &options, &rhs, None).unwrap();
         // Rounding errors are amplified.
         assert!(outcome.converged() && outcome.iterations.abs_diff(alone.iterations) <= 2, "{outcome:?} {alone:?}");
         assert!(distance(&v, &u) < 1e-4);
@@ -86,26 +86,26 @@ fn sweeps_of_jacobi() {
     for (extents, ranks) in &GRIDS[..3] {
         let problem = rough_ring(*extents);
         let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-        check_sweeps(cpu, &problem.stencil().unwrap(), &rhs, ranks, false);
+        check_sweeps(&cpu, &problem.stencil().unwrap(), &rhs, ranks, false);
     }
     let problem = rough_ring([16, 10, 4]);
     let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-    check_sweeps(cpu, &problem.stencil().unwrap(), &rhs, &PARTS, false);
+    check_sweeps(&cpu, &problem.stencil().unwrap(), &rhs, &PARTS, false);
 }
 
 #[test]
 fn cycles_that_relax_points() {
     for (problem, ranks) in smooth_rings() {
         for options in point_cycles() {
-            check_points(cpu, &problem, ranks, &options);
+            check_points(&cpu, &problem, ranks, &options);
         }
     }
     for options in point_cycles() {
         let problem = smooth_ring([16, 16, 6], 3.0, true);
-        check_points(cpu, &problem, &[[2, 1], [2, 2], [3, 2], [4, 4]], &options);
+        check_points(&cpu, &problem, &[[2, 1], [2, 2], [3, 2], [4, 4]], &options);
     }
     let large = smooth_ring([48, 64, 24], 1.0, true);
-    check_points(|_| Cpu::new(3).unwrap(), &large, &[2, 3], &point_cycles()[0]);
+    check_points(&cpus(3), &large, &[2, 3], &point_cycles()[0]);
 }
 
 /// Checks the most common box: periodic in x and y, closed at the bottom and the top, so that the mean is free.
@@ -113,32 +113,32 @@ fn cycles_that_relax_points() {
 fn boxes_that_float() {
     let base = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
     for problem in [smooth_ring([16, 32, 8], 1.0, true), smooth_ring([8, 24, 8], 3.0, true)].map(floating) {
-        check_floating(cpu, &problem, &[2, 3, 4, 5], &base);
+        check_floating(&cpu, &problem, &[2, 3, 4, 5], &base);
     }
-    check_floating(cpu, &floating(smooth_ring([16, 32, 8], 1.0, true)), &[[2, 1], [2, 2]], &base);
+    check_floating(&cpu, &floating(smooth_ring([16, 32, 8], 1.0, true)), &[[2, 1], [2, 2]], &base);
     for preconditioner in [Preconditioner::Line, Preconditioner::Jacobi, Preconditioner::Multigrid] {
         let options = SolverOptions { method: Method::Cg, preconditioner, ..base.clone() };
-        check_floating(cpu, &floating(rough_ring([10, 16, 6])), &[2, 3, 4], &options);
+        check_floating(&cpu, &floating(rough_ring([10, 16, 6])), &[2, 3, 4], &options);
     }
 }
 
 #[test]
 fn galerkin_levels() {
     for (n, (name, problem, ranks)) in jumping().into_iter().enumerate() {
-        check(cpu, (name, &problem, ranks), &multigrid());
+        check(&cpu, (name, &problem, ranks), &multigrid());
         if [1, 3, 7].contains(&n) {
             for options in &jumps::forms()[1..] {
-                check(|_| Cpu::new(1 + n % 2).unwrap(), (name, &problem, &ranks[..2]), options);
+                check(&cpus(1 + n % 2), (name, &problem, &ranks[..2]), options);
             }
         }
     }
     for extents in [[8, 16, 5], [9, 20, 6]] {
         for options in &jumps::forms()[..5] {
-            check(cpu, ("holes", &rough_ring(extents), &[1, 2, 3]), options);
+            check(&cpu, ("holes", &rough_ring(extents), &[1, 2, 3]), options);
         }
     }
     check(
-        |_| Cpu::new(3).unwrap(),
+        &cpus(3),
         (
             "bubbles",
             &{
@@ -162,7 +162,7 @@ fn points_above_lines() {
         }
         problem.boundary[1] = RING;
         problem.boundary[0] = [Boundary::Dirichlet(1.0), Boundary::default()];
-        check(cpu, (name, &problem, ranks), &options);
+        check(&cpu, (name, &problem, ranks), &options);
     }
 }
 
@@ -175,7 +175,7 @@ fn updates() {
     let stencils = [DiffusionProblem { coefficient, ..after.clone() }, after].map(|problem| problem.stencil().unwrap());
     let rhs = noise(shape.cells(), 6);
     for options in [point_cycles().swap_remove(0), multigrid()] {
-        check_updated(cpu, stencils.each_ref(), &[3], &options, &rhs, Like::up_to(1, 1e-6));
+        check_updated(&cpu, stencils.each_ref(), &[3], &options, &rhs, Like::up_to(1, 1e-6));
     }
 }
 
@@ -208,17 +208,17 @@ fn rings_of_an_odd_number_of_rows() {
     let all =
         [rough_ring([8, 9, 4]), rough_ring([7, 13, 5]), both(rough_ring([9, 11, 4])), both(rough_ring([15, 6, 1]))];
     for problem in all {
-        check_rough(cpu, &problem, &[[1, 2], [1, 3], [1, 5], [2, 1], [2, 2], [3, 2]]);
+        check_rough(&cpu, &problem, &[[1, 2], [1, 3], [1, 5], [2, 1], [2, 2], [3, 2]]);
     }
     for problem in [both(rough_ring([9, 15, 6])), rough_ring([12, 27, 5])] {
-        check(cpu, ("holes", &problem, &[2, 3, 4]), &multigrid());
+        check(&cpu, ("holes", &problem, &[2, 3, 4]), &multigrid());
         let options = SolverOptions { precision: Precision::F32, tolerance: 1e-3, ..multigrid() };
-        check_as_alone(cpu, &problem, &[2, 3], &options);
+        check_as_alone(&cpu, &problem, &[2, 3], &options);
     }
     // A first guess is repeated too, and a floating problem loses its mean.
     let mut floating = smooth_ring([9, 15, 6], 3.0, true);
     floating.boundary[2] = [Boundary::default(); 2];
-    check_floating(cpu, &floating, &[2, 3, 4], &multigrid());
+    check_floating(&cpu, &floating, &[2, 3, 4], &multigrid());
     let stencil = both(rough_ring([9, 11, 4])).stencil().unwrap();
     let rhs = noise(9 * 11 * 4, 6);
     let (alone, u) = solve_alone(&cpu(None), &stencil, &multigrid(), &rhs, None);
@@ -229,7 +229,7 @@ fn rings_of_an_odd_number_of_rows() {
         tolerance: 1e-5,
         ..SolverOptions::default()
     };
-    let (again, v) = solve_on([2, 2], cpu, &stencil, &from_there, &rhs, Some(&u)).unwrap();
+    let (again, v) = solve_on([2, 2], &cpu, &stencil, &from_there, &rhs, Some(&u)).unwrap();
     assert!(alone.iterations > 1 && again.iterations == 0 && distance(&v, &u) < 1e-12, "{again:?}");
 }
 
@@ -239,7 +239,7 @@ fn what_is_not_there_is_said() {
     let (stencil, rhs) = (problem.stencil().unwrap(), vec![0.0; problem.shape.cells()]);
     for preconditioner in [Preconditioner::Ic { block: None }, Preconditioner::Mic { relaxation: 1.0, block: None }] {
         let options = SolverOptions { method: Method::Cg, preconditioner, ..SolverOptions::default() };
-        let said = solve_on(3, cpu, &stencil, &options, &rhs, None).unwrap_err().to_string();
+        let said = solve_on(3, &cpu, &stencil, &options, &rhs, None).unwrap_err().to_string();
         assert!(
             said.contains("not divided among ranks") && said.contains("a periodic y") && said.contains("\"line\""),
             "{said}"

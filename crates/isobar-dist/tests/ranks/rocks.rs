@@ -1,12 +1,10 @@
 //! Checks of ranks on any back end for the diffusion operator.
 
-use isobar_core::conformance::prelude::*;
 use isobar_core::execute::Serial;
+use isobar_core::prelude::*;
 use isobar_core::problem::{Source, Well};
-use isobar_dist::part::PartBackend;
-use isobar_dist::threads::Threads;
 
-use crate::solves::{Like, Parts, check_as_alone, check_like, compare_with_alone, solve_alone, variants};
+use crate::solves::{Devices, Like, Parts, check_as_alone, check_like, compare_with_alone, solve_alone, variants};
 
 /// Makes coefficients over three orders of magnitude, different in every direction, with inactive cells, reaction in some,
 /// Dirichlet and Neumann sides, x periodic where possible, a well and a source.
@@ -26,14 +24,10 @@ pub(crate) fn rough(shape: Shape) -> DiffusionProblem {
 }
 
 /// Checks conjugate gradients with the diagonal and with lines: the solution of one rank, and its iterations up to one.
-pub(crate) fn check_rough<B: PartBackend + Supports<Diffusion>>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
-    problem: &DiffusionProblem,
-    ranks: &[impl Parts],
-) {
+pub(crate) fn check_rough(backend: &impl Devices, problem: &DiffusionProblem, ranks: &[impl Parts]) {
     for preconditioner in [Preconditioner::Jacobi, Preconditioner::Line] {
         let options = SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
-        check_as_alone(&backend, problem, ranks, &options);
+        check_as_alone(backend, problem, ranks, &options);
     }
 }
 
@@ -103,15 +97,15 @@ pub(crate) fn point_cycles() -> Vec<SolverOptions> {
 }
 
 /// Checks for the iterations of one rank, its residuals, and its solution.
-pub(crate) fn check_points<B: PartBackend + Supports<Diffusion>>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
+pub(crate) fn check_points(
+    backend: &impl Devices,
     problem: &DiffusionProblem,
     ranks: &[impl Parts],
     options: &SolverOptions,
 ) {
     let stencil = problem.stencil().unwrap();
     let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-    let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
+    let (alone, u) = solve_alone(&backend.of(None), &stencil, options, &rhs, None);
     assert!(alone.converged() || alone.iterations == options.max_iterations, "{options:?}: {alone:?}");
     let (u_slack, residuals) = match options.precision {
         Precision::F32 => (1e-5, 5e-2),
@@ -146,8 +140,8 @@ pub(crate) fn floating() -> Vec<(DiffusionProblem, &'static [usize], SolverOptio
 }
 
 /// Checks the solution of one rank for a balanced right-hand side.
-pub(crate) fn check_floating<B: PartBackend + Supports<Diffusion>>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
+pub(crate) fn check_floating(
+    backend: &impl Devices,
     problem: &DiffusionProblem,
     ranks: &[impl Parts],
     options: &SolverOptions,

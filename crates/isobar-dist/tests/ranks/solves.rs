@@ -4,9 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use isobar_core::conformance::arrays::{norm, solve_into};
-use isobar_core::conformance::prelude::*;
-use isobar_core::execute::Serial;
-use isobar_core::layout::Patch;
+use isobar_core::prelude::*;
 use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
 use isobar_dist::{join, threads};
@@ -28,6 +26,23 @@ impl Parts for usize {
 impl Parts for [usize; 2] {
     fn parts(self) -> [usize; 2] {
         self
+    }
+}
+
+/// Makes the back end of one device, or of each rank.
+pub(crate) trait Devices: Sync {
+    type Backend: PartBackend + Supports<Diffusion> + Supports<TensorProduct>;
+
+    fn of(&self, rank: Option<&Threads>) -> Self::Backend;
+}
+
+impl<B: PartBackend + Supports<Diffusion> + Supports<TensorProduct>, F: Fn(Option<&Threads>) -> B + Sync> Devices
+    for F
+{
+    type Backend = B;
+
+    fn of(&self, rank: Option<&Threads>) -> B {
+        self(rank)
     }
 }
 
@@ -60,20 +75,16 @@ pub(crate) fn joined(shape: Shape, parts: &[(Patch, Vec<f64>)]) -> Vec<f64> {
 }
 
 /// Computes A u on ranks, each with its own back end.
-pub(crate) fn apply_on<B, S>(
+pub(crate) fn apply_on<S: Stencil>(
     ranks: impl Parts,
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    backend: &impl Devices<Backend: Supports<S>>,
     stencil: &S,
     options: &SolverOptions,
     u: &[f64],
-) -> Result<Vec<f64>>
-where
-    B: PartBackend + Supports<S>,
-    S: Stencil,
-{
+) -> Result<Vec<f64>> {
     let (shape, [in_x, in_y]) = (stencil.shape(), ranks.parts());
     let parts = threads::run(in_x * in_y, |world| {
-        let backend = join(backend(Some(&world)), Arc::new(Late(world)), [in_x, in_y])?;
+        let backend = join(backend.of(Some(&world)), Arc::new(Late(world)), [in_x, in_y])?;
         let patch = backend.own_columns(shape)?;
         let mut system = System::new(&backend, stencil, options)?;
         let mut v = vec![0.0; patch.shape(shape).cells()];
@@ -84,39 +95,31 @@ where
     Ok(joined(shape, &parts))
 }
 
-/// Solves on ranks from u = 0, or from a given u; each rank has its own back end, `backend(Some(rank))`. All ranks must report the
+/// Solves on ranks from u = 0, or from a given u; each rank has its own back end, `backend.of(Some(rank))`. All ranks must report the
 /// same.
-pub(crate) fn solve_on<B, S>(
+pub(crate) fn solve_on<S: Stencil>(
     ranks: impl Parts,
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    backend: &impl Devices<Backend: Supports<S>>,
     stencil: &S,
     options: &SolverOptions,
     rhs: &[f64],
     guess: Option<&[f64]>,
-) -> Result<(Outcome, Vec<f64>)>
-where
-    B: PartBackend + Supports<S>,
-    S: Stencil,
-{
-    let make = |backend: &B| System::new(backend, stencil, options);
+) -> Result<(Outcome, Vec<f64>)> {
+    let make = |backend: &_| System::new(backend, stencil, options);
     let (outcome, _, u) = solve_by(ranks, backend, stencil.shape(), make, rhs, guess)?;
     Ok((outcome, u))
 }
 
 /// Solves on ranks, from u = 0, with systems made for one stencil and then given the coefficients of another. Also returns the final
 /// preconditioner.
-pub(crate) fn solve_updated<B, S>(
+pub(crate) fn solve_updated<S: Stencil>(
     ranks: impl Parts,
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    backend: &impl Devices<Backend: Supports<S>>,
     [before, after]: [&S; 2],
     options: &SolverOptions,
     rhs: &[f64],
-) -> Result<(Outcome, String, Vec<f64>)>
-where
-    B: PartBackend + Supports<S>,
-    S: Stencil,
-{
-    let make = |backend: &B| {
+) -> Result<(Outcome, String, Vec<f64>)> {
+    let make = |backend: &_| {
         let mut system = System::new(backend, before, options)?;
         system.update(after)?;
         Ok(system)
@@ -124,21 +127,17 @@ where
     solve_by(ranks, backend, before.shape(), make, rhs, None)
 }
 
-fn solve_by<B, S>(
+fn solve_by<D: Devices<Backend: Supports<S>>, S: Stencil>(
     ranks: impl Parts,
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    backend: &D,
     shape: Shape,
-    make: impl Fn(&B) -> Result<System<B, S>> + Sync,
+    make: impl Fn(&D::Backend) -> Result<System<D::Backend, S>> + Sync,
     rhs: &[f64],
     guess: Option<&[f64]>,
-) -> Result<(Outcome, String, Vec<f64>)>
-where
-    B: PartBackend + Supports<S>,
-    S: Stencil,
-{
+) -> Result<(Outcome, String, Vec<f64>)> {
     let [in_x, in_y] = ranks.parts();
     let mut all = threads::run(in_x * in_y, |world| {
-        let backend = join(backend(Some(&world)), Arc::new(Late(world)), [in_x, in_y])?;
+        let backend = join(backend.of(Some(&world)), Arc::new(Late(world)), [in_x, in_y])?;
         let patch = backend.own_columns(shape)?;
         let mut system = make(&backend)?;
         let mut u = match guess {
@@ -234,8 +233,8 @@ impl Like {
 }
 
 /// Solves on these numbers of ranks, and checks against one rank. Returns the solutions.
-pub(crate) fn check_like<B: PartBackend + Supports<S>, S: Stencil>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
+pub(crate) fn check_like<S: Stencil>(
+    backend: &impl Devices<Backend: Supports<S>>,
     (name, stencil, rhs): (&str, &S, &[f64]),
     ranks: &[impl Parts],
     options: &SolverOptions,
@@ -244,7 +243,7 @@ pub(crate) fn check_like<B: PartBackend + Supports<S>, S: Stencil>(
 ) -> Vec<Vec<f64>> {
     let on = |&ranks| {
         let what = format!("{name} {} on {ranks:?} ranks, {options:?}", stencil.shape());
-        let found = solve_on(ranks, &backend, stencil, options, rhs, None);
+        let found = solve_on(ranks, backend, stencil, options, rhs, None);
         let (outcome, together) = found.unwrap_or_else(|error| panic!("{what}: {error}"));
         like.check(&what, (alone, u), (&outcome, &together));
         together
@@ -253,25 +252,25 @@ pub(crate) fn check_like<B: PartBackend + Supports<S>, S: Stencil>(
 }
 
 /// Checks that new coefficients reach everything on these numbers of ranks: compares with one rank whose solver is made for them.
-pub(crate) fn check_updated<B: PartBackend + Supports<S>, S: Stencil>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
+pub(crate) fn check_updated<S: Stencil>(
+    backend: &impl Devices<Backend: Supports<S>>,
     stencils: [&S; 2],
     ranks: &[impl Parts],
     options: &SolverOptions,
     rhs: &[f64],
     like: Like,
 ) {
-    let (alone, u) = solve_alone(&backend(None), stencils[1], options, rhs, None);
+    let (alone, u) = solve_alone(&backend.of(None), stencils[1], options, rhs, None);
     for &ranks in ranks {
-        let (outcome, _, v) = solve_updated(ranks, &backend, stencils, options, rhs).unwrap();
+        let (outcome, _, v) = solve_updated(ranks, backend, stencils, options, rhs).unwrap();
         like.check(&format!("{ranks:?} ranks, {options:?}"), (&alone, &u), (&outcome, &v));
     }
 }
 
 /// Solves for random balanced sources on these numbers of ranks and on one: iterations must agree up to `few`, and solutions to a
 /// tolerance. Returns the solutions, that of one rank first.
-pub(crate) fn compare_with_alone<B: PartBackend + Supports<Diffusion>>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
+pub(crate) fn compare_with_alone(
+    backend: &impl Devices,
     problem: &DiffusionProblem,
     ranks: &[impl Parts],
     options: &SolverOptions,
@@ -280,7 +279,7 @@ pub(crate) fn compare_with_alone<B: PartBackend + Supports<Diffusion>>(
 ) -> Vec<Vec<f64>> {
     let stencil = problem.stencil().unwrap();
     let rhs = balanced(&stencil, problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap());
-    let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
+    let (alone, u) = solve_alone(&backend.of(None), &stencil, options, &rhs, None);
     assert!(alone.converged(), "{options:?}: {alone:?}");
     let like = Like::up_to(few(alone.iterations), tolerance);
     let all = check_like(backend, ("", &stencil, &rhs), ranks, options, (&alone, &u), like);
@@ -288,8 +287,8 @@ pub(crate) fn compare_with_alone<B: PartBackend + Supports<Diffusion>>(
 }
 
 /// Checks for the iterations of one rank up to one, which may be rounding, and its solution.
-pub(crate) fn check_as_alone<B: PartBackend + Supports<Diffusion>>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
+pub(crate) fn check_as_alone(
+    backend: &impl Devices,
     problem: &DiffusionProblem,
     ranks: &[impl Parts],
     options: &SolverOptions,

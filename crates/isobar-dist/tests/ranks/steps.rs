@@ -3,15 +3,11 @@
 use std::sync::Arc;
 
 use isobar_core::conformance::arrays::noise;
-use isobar_core::conformance::prelude::*;
-use isobar_core::layout::Patch;
-use isobar_core::real::Real;
-use isobar_dist::part::PartBackend;
-use isobar_dist::threads::Threads;
+use isobar_core::prelude::*;
 use isobar_dist::{join, threads};
 
 use crate::rocks::rough;
-use crate::solves::{Like, Parts, check_updated, joined, part_of};
+use crate::solves::{Devices, Like, Parts, check_updated, joined, part_of};
 
 /// Runs every step with triangular parts, on a rank's subdomain, for blocks of these sizes; or only those without
 /// elimination.
@@ -59,17 +55,13 @@ fn steps<B: Supports<Diffusion>, T: Real>(
 }
 
 /// Checks that every number equals that of one rank: rows do not depend on ranks.
-pub(crate) fn check_steps<B: PartBackend + Supports<Diffusion>, T: Real>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
-    problem: &DiffusionProblem,
-    ranks: &[impl Parts],
-) {
-    check_steps_within::<_, T>(backend, problem, ranks, 0.0);
+pub(crate) fn check_steps<T: Real>(backend: &impl Devices, problem: &DiffusionProblem, ranks: &[impl Parts]) {
+    check_steps_within::<T>(backend, problem, ranks, 0.0);
 }
 
 /// Checks this up to rounding, relative to the largest number of a step.
-pub(crate) fn check_steps_within<B: PartBackend + Supports<Diffusion>, T: Real>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
+pub(crate) fn check_steps_within<T: Real>(
+    backend: &impl Devices,
     problem: &DiffusionProblem,
     ranks: &[impl Parts],
     rounding: f64,
@@ -82,14 +74,15 @@ pub(crate) fn check_steps_within<B: PartBackend + Supports<Diffusion>, T: Real>(
     // Elimination does not support a periodic y.
     let blocks = if stencil.is_periodic(Axis::Y) { &blocks[..0] } else { &blocks };
     let whole = Patch::whole(shape);
-    let of_one = |blocks: Option<&[usize]>| steps::<_, T>(&backend(None), &stencil, whole, [&r, &w], blocks).unwrap();
+    let of_one =
+        |blocks: Option<&[usize]>| steps::<_, T>(&backend.of(None), &stencil, whole, [&r, &w], blocks).unwrap();
     let of_whole_rows = of_one(Some(blocks));
     for &ranks in ranks {
         let [in_x, in_y] = ranks.parts();
         // Elimination goes along whole rows.
         let (blocks, expected) = if in_x == 1 { (Some(blocks), of_whole_rows.clone()) } else { (None, of_one(None)) };
         let parts = threads::run(in_x * in_y, |world| {
-            let backend = join(backend(Some(&world)), Arc::new(world), [in_x, in_y])?;
+            let backend = join(backend.of(Some(&world)), Arc::new(world), [in_x, in_y])?;
             let patch = backend.own_columns(shape)?;
             Ok((patch, steps::<_, T>(&backend, &stencil, patch, [&r, &w], blocks)?))
         });
@@ -111,16 +104,12 @@ pub(crate) fn with(preconditioner: Preconditioner) -> SolverOptions {
 }
 
 /// Checks that new coefficients, of which there is one for every direction, reach these preconditioners on all ranks.
-pub(crate) fn check_updates<B: PartBackend + Supports<Diffusion>>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
-    ranks: &[usize],
-    kinds: &[Preconditioner],
-) {
+pub(crate) fn check_updates(backend: &impl Devices, ranks: &[usize], kinds: &[Preconditioner]) {
     let after = rough(Shape::new(9, 14, 6));
     let coefficient = Coefficient::Diagonal([0, 1, 2].map(|_| vec![0.1; after.shape.cells()]));
     let stencils = [DiffusionProblem { coefficient, ..after.clone() }, after].map(|problem| problem.stencil().unwrap());
     let rhs = noise(stencils[0].shape().cells(), 6);
     for &kind in kinds {
-        check_updated(&backend, stencils.each_ref(), ranks, &with(kind), &rhs, Like::up_to(1, 1e-7));
+        check_updated(backend, stencils.each_ref(), ranks, &with(kind), &rhs, Like::up_to(1, 1e-7));
     }
 }

@@ -1,11 +1,9 @@
 //! Sweeps of Jacobi's method on ranks, compared with one.
 
-use isobar_core::conformance::prelude::*;
 use isobar_core::options::Acceleration;
-use isobar_dist::part::PartBackend;
-use isobar_dist::threads::Threads;
+use isobar_core::prelude::*;
 
-use crate::solves::{Like, Parts, check_like, solve_alone};
+use crate::solves::{Devices, Like, Parts, check_like, solve_alone};
 
 /// Returns plain, damped and accelerated sweeps.
 fn sweeps() -> Vec<SolverOptions> {
@@ -27,18 +25,18 @@ fn sweeps() -> Vec<SolverOptions> {
 }
 
 /// Checks for the sweeps of one rank, its residuals and its numbers: only the norm is rounded in another order.
-pub(crate) fn check_sweeps<B: PartBackend + Supports<S>, S: Stencil>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
+pub(crate) fn check_sweeps<S: Stencil>(
+    backend: &impl Devices<Backend: Supports<S>>,
     stencil: &S,
     rhs: &[f64],
     ranks: &[impl Parts],
     is_floating: bool,
 ) {
     for options in sweeps() {
-        let (alone, u) = solve_alone(&backend(None), stencil, &options, rhs, None);
+        let (alone, u) = solve_alone(&backend.of(None), stencil, &options, rhs, None);
         // The estimated spectral radius is rounded like norms, and so are means that are removed.
         let is_exact = options.jacobi.acceleration == Acceleration::None && !is_floating;
         let like = Like { iterations: 0, residuals: 1e-7, compared: usize::MAX, u: if is_exact { 0.0 } else { 1e-9 } };
-        check_like(&backend, ("", stencil, rhs), ranks, &options, (&alone, &u), like);
+        check_like(backend, ("", stencil, rhs), ranks, &options, (&alone, &u), like);
     }
 }

@@ -3,49 +3,49 @@
 use std::sync::Arc;
 
 use isobar_core::conformance::arrays::solve_by;
-use isobar_core::conformance::prelude::*;
+use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::{join_rows, threads};
 
 use crate::checks::{
     GRIDS, GRIDS_OF_MODES, check_apply, check_grids, check_solves, krylov, modes, multigrid, problem, rhs,
 };
-use crate::cpu;
 use crate::solves::{distance, solve_alone, solve_on, solve_updated};
+use crate::{cpu, cpus};
 
 #[test]
 fn apply() {
-    check_apply(cpu, usize::MAX);
+    check_apply(&cpu, usize::MAX);
 }
 
 #[test]
 fn krylov_methods() {
-    check_grids(cpu, &GRIDS, &krylov());
+    check_grids(&cpu, &GRIDS, &krylov());
 }
 
 #[test]
 fn a_rank_for_every_row() {
     let problem = problem(6, 5, 4);
     for options in krylov().into_iter().chain(modes()) {
-        check_solves(cpu, &problem, &[5], &options);
+        check_solves(&cpu, &problem, &[5], &options);
     }
     // Sweeps begin with the red columns of the whole grid, wherever a rank begins.
     let mut options = SolverOptions { method: Method::Multigrid, tolerance: 1e-6, ..SolverOptions::default() };
     options.multigrid.levels = Some(1);
     for smoother in [Smoother::LineRedBlack, Smoother::LineJacobi] {
         options.multigrid.smoother = smoother;
-        check_solves(cpu, &problem, &[5], &options);
+        check_solves(&cpu, &problem, &[5], &options);
     }
 }
 
 #[test]
 fn multigrid_methods() {
-    check_grids(cpu, &GRIDS, &multigrid());
+    check_grids(&cpu, &GRIDS, &multigrid());
 }
 
 #[test]
 fn vertical_modes() {
-    check_grids(cpu, &GRIDS_OF_MODES, &modes());
+    check_grids(&cpu, &GRIDS_OF_MODES, &modes());
 }
 
 /// A constant right-hand side is smooth, and left to the modes.
@@ -58,7 +58,7 @@ fn vertical_modes_of_a_constant() {
         let (alone, u) = solve_alone(&cpu(None), &stencil, &options, &rhs, None);
         assert!(alone.converged(), "{options:?}");
         for ranks in [2, 3, 6] {
-            let (outcome, together) = solve_on(ranks, cpu, &stencil, &options, &rhs, None).unwrap();
+            let (outcome, together) = solve_on(ranks, &cpu, &stencil, &options, &rhs, None).unwrap();
             assert_eq!((outcome.stop, outcome.iterations), (alone.stop, alone.iterations), "{ranks}: {options:?}");
             let tolerance = if options.precision == Precision::F64 { 1e-9 } else { 1e-5 };
             assert!(distance(&together, &u) <= tolerance, "{ranks}: {options:?}");
@@ -93,7 +93,7 @@ fn the_default_is_that_of_one_rank() {
 fn several_threads_a_rank() {
     let problem = problem(64, 64, 16);
     for options in [&krylov()[0], &multigrid()[0], &modes()[0], &modes()[1]] {
-        check_solves(|_| Cpu::new(3).unwrap(), &problem, &[1, 2, 3], options);
+        check_solves(&cpus(3), &problem, &[1, 2, 3], options);
     }
 }
 
@@ -105,7 +105,7 @@ fn a_first_guess() {
         let rough = SolverOptions { tolerance: 1e-2, ..options.clone() };
         let (_, guess) = solve_alone(&cpu(None), &stencil, &rough, &rhs, None);
         let (alone, u) = solve_alone(&cpu(None), &stencil, options, &rhs, Some(&guess));
-        let (outcome, together) = solve_on(3, cpu, &stencil, options, &rhs, Some(&guess)).unwrap();
+        let (outcome, together) = solve_on(3, &cpu, &stencil, options, &rhs, Some(&guess)).unwrap();
         assert_eq!(outcome.iterations, alone.iterations);
         assert!(distance(&together, &u) < 1e-9);
     }
@@ -127,7 +127,7 @@ fn check_updates([before, after]: [&TensorProduct; 2], options: &SolverOptions, 
     let mut alone = System::new(&cpu(None), before, options).unwrap();
     alone.update(after).unwrap();
     let (alone, u) = solve_by(&mut alone, before.shape(), rhs);
-    let (outcome, _, v) = solve_updated(3, cpu, [before, after], options, rhs).unwrap();
+    let (outcome, _, v) = solve_updated(3, &cpu, [before, after], options, rhs).unwrap();
     assert_eq!(outcome.iterations, alone.iterations);
     assert!(distance(&v, &u) < 1e-9);
 }

@@ -1,14 +1,13 @@
 //! Preconditioners of triangular parts on several ranks: substitution, in which a rank follows the previous one, and
 //! polynomials in L and Lᵀ.
 
-use isobar_core::conformance::prelude::*;
 use isobar_core::options::Preconditioner::{BlockIc, Ic, IncompletePoisson, Mic, Neumann, SsorAi};
-use isobar_cpu::Cpu;
+use isobar_core::prelude::*;
 
-use crate::cpu;
 use crate::rocks::rough;
 use crate::solves::{check_as_alone, solve_on};
 use crate::steps::{check_steps, check_updates, with};
+use crate::{cpu, cpus};
 
 /// Returns odd sizes, a periodic x, inactive cells, one layer, many; slabs of one row.
 fn shapes() -> [(Shape, &'static [usize]); 5] {
@@ -25,15 +24,15 @@ fn shapes() -> [(Shape, &'static [usize]); 5] {
 fn steps_are_those_of_one_rank() {
     for (shape, ranks) in shapes() {
         let problem = rough(shape);
-        check_steps::<_, f64>(cpu, &problem, ranks);
-        check_steps::<_, f32>(cpu, &problem, ranks);
+        check_steps::<f64>(&cpu, &problem, ranks);
+        check_steps::<f32>(&cpu, &problem, ranks);
     }
     // Several threads a rank, each behind the previous one; constant coefficients, and periodic layers.
     let shape = Shape::new(40, 48, 24);
-    check_steps::<_, f64>(|_| Cpu::new(3).unwrap(), &rough(shape), &[2, 3]);
+    check_steps::<f64>(&cpus(3), &rough(shape), &[2, 3]);
     let mut even = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![2.0; shape.cells()]));
     even.boundary = [[Boundary::Dirichlet(0.0); 2], [Boundary::default(); 2], [Boundary::Periodic; 2]];
-    check_steps::<_, f64>(|_| Cpu::new(2).unwrap(), &even, &[2, 3]);
+    check_steps::<f64>(&cpus(2), &even, &[2, 3]);
 }
 
 #[test]
@@ -41,8 +40,8 @@ fn steps_where_x_is_divided() {
     for shape in [Shape::new(7, 13, 5), Shape::new(8, 16, 4), Shape::new(34, 9, 20), Shape::new(12, 10, 1)] {
         let problem = rough(shape);
         let parts = [[2, 1], [4, 1], [2, 3], [3, 2]];
-        check_steps::<_, f64>(cpu, &problem, &parts);
-        check_steps::<_, f32>(|_| Cpu::new(2).unwrap(), &problem, &parts);
+        check_steps::<f64>(&cpu, &problem, &parts);
+        check_steps::<f32>(&cpus(2), &problem, &parts);
     }
 }
 
@@ -68,16 +67,16 @@ fn conjugate_gradients_with_them() {
     for (shape, ranks) in [shapes()[0], shapes()[1], shapes()[3]] {
         let problem = rough(shape);
         for preconditioner in preconditioners(shape.nx) {
-            check_as_alone(cpu, &problem, ranks, &with(preconditioner));
+            check_as_alone(&cpu, &problem, ranks, &with(preconditioner));
         }
     }
     let shape = Shape::new(16, 24, 8);
     let single = |kind| SolverOptions { precision: Precision::F32, tolerance: 1e-3, ..with(kind) };
     for kind in [Neumann { order: 2 }, Ic { block: None }] {
-        check_as_alone(cpu, &rough(shape), &[2, 3, 6], &single(kind));
+        check_as_alone(&cpu, &rough(shape), &[2, 3, 6], &single(kind));
         let bicgstab = SolverOptions { method: Method::Bicgstab, tolerance: 1e-6, ..with(kind) };
         let (stencil, rhs) = (rough(shape).stencil().unwrap(), vec![1.0; shape.cells()]);
-        let (outcome, _) = solve_on(3, cpu, &stencil, &bicgstab, &rhs, None).unwrap();
+        let (outcome, _) = solve_on(3, &cpu, &stencil, &bicgstab, &rhs, None).unwrap();
         assert!(outcome.converged(), "{outcome:?}");
     }
 }
@@ -85,7 +84,7 @@ fn conjugate_gradients_with_them() {
 #[test]
 fn updates() {
     check_updates(
-        cpu,
+        &cpu,
         &[3],
         &[Mic { relaxation: 0.97, block: None }, IncompletePoisson { scaling: true }, Neumann { order: 2 }],
     );

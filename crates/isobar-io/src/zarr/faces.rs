@@ -7,8 +7,7 @@ use serde_json::{Map, Value};
 
 use super::store::{Array, Dimension, Store};
 use super::{check, coordinate, finish, layers_of_a_chunk, positions, replace, write_array};
-use crate::error::{Error, Result};
-use crate::field::Mesh;
+use crate::{Error, Mesh, Result};
 
 /// Names and descriptions of the arrays across x, y and z.
 const ARRAYS: [(&str, &str); 3] = [

@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::store::{Array, Dimension, Store};
 use super::{check, check_name, coordinate, field_array, finish, positions, put_into_place, write_array};
-use crate::atomic;
-use crate::error::Result;
-use crate::field::{Field, Mesh};
-use crate::temporary::{TemporaryFolder, folder};
+use crate::temporary::folder;
+use crate::{Field, Mesh, Result, TemporaryFolder, atomic};
 
 /// A store that grows frame by frame in a temporary folder and is put in place when it is complete.
 pub(crate) struct Frames {

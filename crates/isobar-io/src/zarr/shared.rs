@@ -9,10 +9,8 @@ use std::path::{Path, PathBuf};
 
 use super::store::Store;
 use super::{check, check_name, field_array, fill, layers_of_a_chunk, put_into_place};
-use crate::atomic;
-use crate::error::{Error, Result};
-use crate::field::Mesh;
-use crate::temporary::{TemporaryFolder, folder};
+use crate::temporary::folder;
+use crate::{Error, Mesh, Result, TemporaryFolder, atomic};
 
 /// One process's view of a store that several processes write.
 pub struct SharedStore {

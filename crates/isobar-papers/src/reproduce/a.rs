@@ -20,8 +20,8 @@ use isobar::stencil::{Lines, Stencil, StoredMatrix, Supports, TensorProduct};
 use isobar_cli::failure::{Failure, Result};
 
 use super::common::prepare;
-use super::printed::{A_CELLS, A_IMPLEMENTATIONS, A_KERNELS, A_RATES, A_WORK};
-use super::sheet::{Cell, Sheet};
+use super::printed::{A_CELLS, A_ITERATIONS, A_KERNELS, A_RATES, A_TOTALS, A_WORK};
+use super::sheet::{Sheet, number, text};
 
 /// Iterations that are timed for the time of one.
 const ITERATIONS: usize = 20;
@@ -72,27 +72,19 @@ fn work() -> Sheet {
     let mut sheet = Sheet::new(
         "A.2",
         "operations and memory references a cell",
-        &["kernel", "flops", "printed", "references", "printed (columns cached)"],
+        "kernel | flops | printed | references | printed (columns cached)",
     );
     for (step, (name, flops, references)) in OURS.into_iter().zip(A_WORK) {
-        sheet.row(
-            name,
-            [
-                Cell::Number(step.flops, 0),
-                Cell::Number(flops, 0),
-                Cell::Number(step.references(), 0),
-                Cell::Number(references, 0),
-            ],
-        );
+        sheet.row(name, [number(step.flops, 0), number(flops, 0), number(step.references(), 0), number(references, 0)]);
     }
     let [.., advance, precondition] = OURS;
     sheet.row(
         "interleaved iteration",
         [
-            Cell::Number(advance.flops + precondition.flops, 0),
-            Cell::Number(47.0, 0),
-            Cell::Number(advance.references() + precondition.references(), 0),
-            Cell::Number(20.0, 0),
+            number(advance.flops + precondition.flops, 0),
+            number(47.0, 0),
+            number(advance.references() + precondition.references(), 0),
+            number(20.0, 0),
         ],
     );
     sheet
@@ -102,11 +94,11 @@ fn kernel_table(grid: &GridOptions, both: &[Measured; 2]) -> Sheet {
     let mut sheet = Sheet::new(
         "A.3, A.4",
         format!("milliseconds a call; ours on {}, scaled to the printed 256×256×128", grid.shape()),
-        &["kernel", "precision", "ours", "scaled", "printed C", "printed CUDA", "CSR / matrix-free", "printed"],
+        "kernel | precision | ours | scaled | printed C | printed CUDA | CSR / matrix-free | printed",
     );
     let scale = A_CELLS / grid.shape().cells() as f64;
     for measured in both {
-        let printed = |n: usize| if measured.bytes == 4 { A_KERNELS[n].single } else { A_KERNELS[n].double };
+        let printed = |n: usize| A_KERNELS[n].of(measured.bytes);
         for (n, kernel) in A_KERNELS.iter().enumerate() {
             let seconds = measured.kernels[n];
             // The two stored kernels are two rows above their matrix-free replacements.
@@ -114,13 +106,13 @@ fn kernel_table(grid: &GridOptions, both: &[Measured; 2]) -> Sheet {
             sheet.row(
                 kernel.name,
                 [
-                    Cell::Text(measured.precision.into()),
-                    Cell::Number(1e3 * seconds, 3),
-                    Cell::Number(1e3 * seconds * scale, 2),
-                    Cell::Number(printed(n).0, 1),
-                    Cell::Number(printed(n).1, 2),
-                    Cell::number(stored.map(|stored| measured.kernels[stored] / seconds), 1),
-                    Cell::number(stored.map(|stored| printed(stored).1 / printed(n).1), 1),
+                    text(measured.precision),
+                    number(1e3 * seconds, 3),
+                    number(1e3 * seconds * scale, 2),
+                    number(printed(n).0, 1),
+                    number(printed(n).1, 2),
+                    number(stored.map(|stored| measured.kernels[stored] / seconds), 1),
+                    number(stored.map(|stored| printed(stored).1 / printed(n).1), 1),
                 ],
             );
         }
@@ -136,23 +128,23 @@ fn totals(grid: &GridOptions, both: &[Measured; 2]) -> Sheet {
             "seconds for 100 iterations with setup and transfer; ours on {}, total scaled to 256×256×128",
             grid.shape()
         ),
-        &["implementation", "precision", "setup", "transfer", "total", "scaled", "printed C", "printed CUDA"],
+        "implementation | precision | setup | transfer | total | scaled | printed C | printed CUDA",
     );
     let scale = A_CELLS / grid.shape().cells() as f64;
     for measured in both {
-        for (n, implementation) in A_IMPLEMENTATIONS.iter().enumerate() {
-            let printed = if measured.bytes == 4 { implementation.total_single } else { implementation.total_double };
+        for (n, implementation) in A_TOTALS.iter().enumerate() {
+            let printed = implementation.of(measured.bytes);
             let total = measured.setup[n] + measured.transfer + 100.0 * measured.iteration[n];
             sheet.row(
                 implementation.name,
                 [
-                    Cell::Text(measured.precision.into()),
-                    Cell::Number(measured.setup[n], 3),
-                    Cell::Number(measured.transfer, 4),
-                    Cell::Number(total, 3),
-                    Cell::Number(total * scale, 2),
-                    Cell::Number(printed.0, 2),
-                    Cell::Number(printed.1, 2),
+                    text(measured.precision),
+                    number(measured.setup[n], 3),
+                    number(measured.transfer, 4),
+                    number(total, 3),
+                    number(total * scale, 2),
+                    number(printed.0, 2),
+                    number(printed.1, 2),
                 ],
             );
         }
@@ -167,26 +159,23 @@ fn iterations(grid: &GridOptions, both: &[Measured; 2]) -> Sheet {
     let mut sheet = Sheet::new(
         "A.6",
         format!("milliseconds an iteration; ours on {}, scaled to 256×256×128", grid.shape()),
-        &["implementation", "precision", "ours", "scaled", "printed C", "printed CUDA", "speed-up on CSR", "printed"],
+        "implementation | precision | ours | scaled | printed C | printed CUDA | speed-up on CSR | printed",
     );
     let scale = A_CELLS / grid.shape().cells() as f64;
     for measured in both {
-        let printed = |n: usize| {
-            let row = &A_IMPLEMENTATIONS[n];
-            if measured.bytes == 4 { row.iteration_single } else { row.iteration_double }
-        };
-        for (n, implementation) in A_IMPLEMENTATIONS.iter().enumerate() {
+        let printed = |n: usize| A_ITERATIONS[n].of(measured.bytes);
+        for (n, implementation) in A_ITERATIONS.iter().enumerate() {
             let seconds = measured.iteration[n];
             sheet.row(
                 implementation.name,
                 [
-                    Cell::Text(measured.precision.into()),
-                    Cell::Number(1e3 * seconds, 3),
-                    Cell::Number(1e3 * seconds * scale, 2),
-                    Cell::Number(printed(n).0, 1),
-                    Cell::Number(printed(n).1, 1),
-                    Cell::Number(measured.iteration[0] / seconds, 1),
-                    Cell::Number(printed(0).1 / printed(n).1, 1),
+                    text(measured.precision),
+                    number(1e3 * seconds, 3),
+                    number(1e3 * seconds * scale, 2),
+                    number(printed(n).0, 1),
+                    number(printed(n).1, 1),
+                    number(measured.iteration[0] / seconds, 1),
+                    number(printed(0).1 / printed(n).1, 1),
                 ],
             );
         }
@@ -198,23 +187,23 @@ fn rates(both: &[Measured; 2], cells: f64, copy: f64) -> Sheet {
     let mut sheet = Sheet::new(
         "A.7",
         "rates of the matrix-free kernels",
-        &["kernel", "precision", "GFLOP/s", "printed", "GB/s", "printed", "% of copy", "printed % of peak"],
+        "kernel | precision | GFLOP/s | printed | GB/s | printed | % of copy | printed % of peak",
     );
     for measured in both {
         for (n, (step, printed)) in OURS.into_iter().zip(A_RATES).enumerate() {
-            let (gflops, gb) = if measured.bytes == 4 { printed.single } else { printed.double };
+            let (gflops, gb) = printed.of(measured.bytes);
             let seconds = measured.kernels[n + 2];
             let rate = step.references() * cells * measured.bytes as f64 / seconds;
             sheet.row(
                 printed.name,
                 [
-                    Cell::Text(measured.precision.into()),
-                    Cell::Number(step.flops * cells / seconds * 1e-9, 1),
-                    Cell::Number(gflops, 1),
-                    Cell::Number(rate * 1e-9, 1),
-                    Cell::Number(gb, 1),
-                    Cell::Number(100.0 * rate / copy, 0),
-                    Cell::Number(100.0 * gb / 177.0, 0),
+                    text(measured.precision),
+                    number(step.flops * cells / seconds * 1e-9, 1),
+                    number(gflops, 1),
+                    number(rate * 1e-9, 1),
+                    number(gb, 1),
+                    number(100.0 * rate / copy, 0),
+                    number(100.0 * gb / 177.0, 0),
                 ],
             );
         }

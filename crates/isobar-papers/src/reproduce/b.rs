@@ -11,7 +11,7 @@ use super::common::prepare;
 use super::printed::{
     B_BREAKDOWN, B_CELLS, B_CG, B_CG_KERNELS, B_LEVEL_ITERATION, B_LEVEL_KERNELS, B_MULTIGRID, B_SWEEPS, B_WORK, BSolve,
 };
-use super::sheet::{Cell, Sheet};
+use super::sheet::{Cell, Sheet, count, iterations, number};
 
 /// The papers' Courant number.
 const COURANT: f64 = 8.4;
@@ -123,22 +123,8 @@ fn solve_table(device: &Device, sizes: &Sizes) -> Result<(Sheet, Option<Largest>
     let mut sheet = Sheet::new(
         "B.3",
         format!("solves to 1e-5, nz = {}: milliseconds, beside those printed for a K20X and nz = 128", sizes.nz),
-        &[
-            "solver",
-            "nx = ny",
-            "iterations",
-            "printed",
-            "an iteration",
-            "printed",
-            "GFLOP/s",
-            "printed",
-            "% of copy",
-            "printed % of peak",
-            "transfers",
-            "printed",
-            "in all",
-            "printed",
-        ],
+        "solver | nx = ny | iterations | printed | an iteration | printed | GFLOP/s | printed | % of copy | \
+         printed % of peak | transfers | printed | in all | printed",
     );
     let mut largest = None;
     for &nx in sizes.solves {
@@ -160,19 +146,19 @@ fn solve_table(device: &Device, sizes: &Sizes) -> Result<(Sheet, Option<Largest>
             sheet.row(
                 contender.name,
                 [
-                    Cell::count(nx),
-                    Cell::count(result.outcome.iterations),
-                    Cell::number(printed.map(|p| p.iterations), 0),
-                    Cell::Number(1e3 * each, 2),
-                    Cell::number(printed.map(|p| p.iteration), 1),
-                    Cell::Number(result.flops() / each * 1e-9, 1),
-                    Cell::number(printed.map(|p| p.gflops), 1),
-                    Cell::Number(100.0 * result.bytes() / each / result.copy, 0),
-                    Cell::number(printed.map(|p| p.percent_of_peak), 1),
-                    Cell::Number(1e3 * transfers, 1),
-                    Cell::number(printed.map(|p| p.copies), 1),
-                    Cell::Number(1e3 * (timing.solve + transfers), 1),
-                    Cell::number(printed.map(|p| p.total), 1),
+                    count(nx),
+                    count(result.outcome.iterations),
+                    number(printed.map(|p| p.iterations), 0),
+                    number(1e3 * each, 2),
+                    number(printed.map(|p| p.iteration), 1),
+                    number(result.flops() / each * 1e-9, 1),
+                    number(printed.map(|p| p.gflops), 1),
+                    number(100.0 * result.bytes() / each / result.copy, 0),
+                    number(printed.map(|p| p.percent_of_peak), 1),
+                    number(1e3 * transfers, 1),
+                    number(printed.map(|p| p.copies), 1),
+                    number(1e3 * (timing.solve + transfers), 1),
+                    number(printed.map(|p| p.total), 1),
                 ],
             );
             if !result.outcome.converged() {
@@ -193,7 +179,7 @@ fn work(largest: &Largest) -> Sheet {
     let mut sheet = Sheet::new(
         "B.1",
         "operations and memory references of an iteration, a cell of the finest grid",
-        &["solver", "flops", "printed", "references", "printed"],
+        "solver | flops | printed | references | printed",
     );
     let cells = largest.stencil.shape().cells() as f64;
     for (contender, solved) in &largest.solved {
@@ -202,12 +188,7 @@ fn work(largest: &Largest) -> Sheet {
             solved.description.traffic.iter().map(|s| s.count * s.step.references() * s.cells as f64 / cells).sum();
         sheet.row(
             contender.name,
-            [
-                Cell::Number(solved.flops() / cells, 1),
-                Cell::Number(flops, 1),
-                Cell::Number(ours, 1),
-                Cell::Number(references, 1),
-            ],
+            [number(solved.flops() / cells, 1), number(flops, 1), number(ours, 1), number(references, 1)],
         );
     }
     sheet
@@ -224,7 +205,7 @@ fn cg_kernels(device: &Device, largest: &Largest) -> Result<Sheet> {
     let mut sheet = Sheet::new(
         "B.4",
         format!("milliseconds of CG's kernels; ours on {shape}, scaled to the printed 512×512×128"),
-        &["kernel", "ours", "scaled", "printed", "% of copy"],
+        "kernel | ours | scaled | printed | % of copy",
     );
     let (timed, iteration, copy) = time_largest(device, largest, 0)?;
     let scale = B_CELLS / shape.cells() as f64;
@@ -239,10 +220,10 @@ fn cg_kernels(device: &Device, largest: &Largest) -> Result<Sheet> {
         sheet.row(
             name,
             [
-                Cell::Number(1e3 * seconds, 3),
-                Cell::Number(1e3 * seconds * scale, 1),
-                Cell::Number(printed, 1),
-                Cell::number(step.map(|step| 100.0 * step.bandwidth() / copy), 0),
+                number(1e3 * seconds, 3),
+                number(1e3 * seconds * scale, 1),
+                number(printed, 1),
+                number(step.map(|step| 100.0 * step.bandwidth() / copy), 0),
             ],
         );
     }
@@ -256,7 +237,7 @@ fn level_kernels(device: &Device, largest: &Largest) -> Result<Sheet> {
         format!(
             "milliseconds of multigrid's kernels in an iteration, by level; ours on {shape}, printed on 512×512×128"
         ),
-        &["kernel", "5 (finest)", "4", "3", "2", "1", "all levels", "% of copy on 5"],
+        "kernel | 5 (finest) | 4 | 3 | 2 | 1 | all levels | % of copy on 5",
     );
     for n in [1, 2] {
         let (timed, iteration, copy) = time_largest(device, largest, n)?;
@@ -268,7 +249,7 @@ fn level_kernels(device: &Device, largest: &Largest) -> Result<Sheet> {
                 .filter(|t| name.is_none_or(|name| t.step.step.name == name))
                 .map(Timed::seconds_per_iteration)
                 .sum();
-            Cell::number((seconds > 0.0).then_some(1e3 * seconds), 3)
+            number((seconds > 0.0).then_some(1e3 * seconds), 3)
         };
         let mut names: Vec<&str> = Vec::new();
         for step in &timed {
@@ -279,24 +260,21 @@ fn level_kernels(device: &Device, largest: &Largest) -> Result<Sheet> {
         for name in names {
             let all: f64 = timed.iter().filter(|t| t.step.step.name == name).map(Timed::seconds_per_iteration).sum();
             let finest = timed.iter().find(|t| t.step.step.name == name && Some(&t.shape) == levels.first());
-            let share = Cell::number(finest.map(|t| 100.0 * t.bandwidth() / copy), 0);
+            let share = number(finest.map(|t| 100.0 * t.bandwidth() / copy), 0);
             let cells = (0..5).map(|level| at(level, Some(name)));
-            sheet.row(name, cells.chain([Cell::Number(1e3 * all, 3), share]));
+            sheet.row(name, cells.chain([number(1e3 * all, 3), share]));
         }
         let all: f64 = timed.iter().map(Timed::seconds_per_iteration).sum();
         let cells = (0..5).map(|level| at(level, None));
-        sheet.row(format!("{}: all", contender.name), cells.chain([Cell::Number(1e3 * all, 3)]));
-        sheet.row(
-            "an iteration, measured whole",
-            (0..5).map(|_| Cell::Missing).chain([Cell::Number(1e3 * iteration, 3)]),
-        );
+        sheet.row(format!("{}: all", contender.name), cells.chain([number(1e3 * all, 3)]));
+        sheet.row("an iteration, measured whole", (0..5).map(|_| Cell::Missing).chain([number(1e3 * iteration, 3)]));
     }
     for (name, milliseconds) in B_LEVEL_KERNELS {
         let all: f64 = milliseconds.iter().flatten().sum();
-        let cells = milliseconds.into_iter().map(|value| Cell::number(value, 1));
-        sheet.row(format!("printed: {name}"), cells.chain([Cell::Number(all, 1)]));
+        let cells = milliseconds.into_iter().map(|value| number(value, 1));
+        sheet.row(format!("printed: {name}"), cells.chain([number(all, 1)]));
     }
-    sheet.row("printed: an iteration", (0..5).map(|_| Cell::Missing).chain([Cell::Number(B_LEVEL_ITERATION, 1)]));
+    sheet.row("printed: an iteration", (0..5).map(|_| Cell::Missing).chain([number(B_LEVEL_ITERATION, 1)]));
     Ok(sheet)
 }
 
@@ -307,19 +285,8 @@ fn robustness(device: &Device, sizes: &Sizes) -> Result<Sheet> {
         format!(
             "iterations to 1e-5 by Courant number, box {nx}×{nx}×{nz}, with the coarse sweeps that the paper needed"
         ),
-        &[
-            "ν",
-            "CG",
-            "5 levels: sweeps",
-            "Jacobi on 5",
-            "red-black on 5",
-            "7 levels: sweeps",
-            "Jacobi on 7",
-            "red-black on 7",
-            "10 levels: sweeps",
-            "Jacobi on 10",
-            "red-black on 10",
-        ],
+        "ν | CG | 5 levels: sweeps | Jacobi on 5 | red-black on 5 | 7 levels: sweeps | Jacobi on 7 | \
+         red-black on 7 | 10 levels: sweeps | Jacobi on 10 | red-black on 10",
     );
     for &(courant, five, seven) in B_SWEEPS.iter().take(sizes.courants) {
         let (problem, rhs) = match prepare(grid(nx, nz), courant, VECTORS) {
@@ -330,17 +297,11 @@ fn robustness(device: &Device, sizes: &Sizes) -> Result<Sheet> {
             }
         };
         let stencil = problem.stencil()?;
-        let iterations = |options: &SolverOptions| -> Result<Cell> {
-            let outcome = solve(device, &stencil, &rhs, options)?.outcome;
-            Ok(if outcome.converged() {
-                Cell::count(outcome.iterations)
-            } else {
-                Cell::Text(format!("{} ({})", outcome.iterations, outcome.stop))
-            })
-        };
+        let iterations =
+            |options: &SolverOptions| solve(device, &stencil, &rhs, options).map(|solved| iterations(&solved.outcome));
         let mut cells = vec![iterations(&SolverOptions { max_iterations: 5000, ..cg() })?];
         for (levels, coarse_sweeps) in [(5, five), (7, seven), (10, 2)] {
-            cells.push(Cell::count(coarse_sweeps));
+            cells.push(count(coarse_sweeps));
             for smoother in [Smoother::LineJacobi, Smoother::LineRedBlack] {
                 let options =
                     MultigridOptions { levels: Some(levels), coarse_sweeps, smoother, ..MultigridOptions::default() };

@@ -11,7 +11,7 @@ use isobar_cli::failure::Result;
 use isobar_cli::plot::Panel;
 
 use super::printed::{C_LINE, C_LINE_CYCLES, C_SQUARE, C_SQUARE_CYCLES, C_SUB_ITERATIONS, CSpeedups};
-use super::sheet::{Cell, Sheet};
+use super::sheet::{Cell, Sheet, count, number};
 
 /// Sizes that depend on `--size`.
 pub(super) struct Sizes {
@@ -131,7 +131,7 @@ impl Problem<'_> {
         backend.upload(ArrayView::c_order(&rhs, self.timed)?, &mut f)?;
         let mut scalars = backend.scalars()?;
         Ok(bench::seconds(backend, || {
-            points.relax_points(&cycle, &f, &mut u, &mut v, Scalar::new(0), &mut scalars)?;
+            points.relax_points(&cycle, &f, &mut u, &mut v, Scalar::new(0).of(&mut scalars))?;
             std::mem::swap(&mut u, &mut v);
             Ok(())
         })?)
@@ -156,7 +156,7 @@ impl Problem<'_> {
     fn reference(&self, sub_iterations: usize, overlap: usize) -> Cell {
         let wanted = (self.points(), sub_iterations, overlap);
         let found = self.cycles.iter().find(|&&(n, k, o, _)| (n, k, o) == wanted);
-        Cell::number(found.map(|row| row.3 as f64), 0)
+        number(found.map(|row| row.3 as f64), 0)
     }
 
     /// Makes the two tables and two figures.
@@ -171,12 +171,12 @@ impl Problem<'_> {
         let mut first = Sheet::new(
             self.ids[0],
             format!("{head}: sub-iterations without overlap"),
-            &["sub-iterations", "cycles", "reference", "ms", "speed-up", "printed"],
+            "sub-iterations | cycles | reference | ms | speed-up | printed",
         );
         let mut second = Sheet::new(
             self.ids[1],
             format!("{head}: the best overlap"),
-            &["sub-iterations", "overlap", "printed", "cycles", "reference", "ms", "speed-up", "printed speed-up"],
+            "sub-iterations | overlap | printed | cycles | reference | ms | speed-up | printed speed-up",
         );
         let (mut times, mut cycles) = (Vec::new(), Vec::new());
         let sub_iterations = self.sizes.sub_iterations.iter();
@@ -191,21 +191,21 @@ impl Problem<'_> {
             let printed = |of: fn(&CSpeedups) -> [f64; 6]| n.map(|n| of(self.printed)[n]);
             let found = all[0].1;
             let row = [
-                Cell::count(found.cycles),
+                count(found.cycles),
                 self.reference(k, 0),
-                Cell::Number(1e3 * found.total(), 1),
-                Cell::Number(plain.total() / found.total(), 2),
-                Cell::number(printed(|speedups| speedups.plain), 2),
+                number(1e3 * found.total(), 1),
+                number(plain.total() / found.total(), 2),
+                number(printed(|speedups| speedups.plain), 2),
             ];
             first.row(k.to_string(), row);
             let row = [
-                Cell::count(overlap),
-                Cell::number(n.map(|n| self.printed.overlap[n] as f64), 0),
-                Cell::count(best.cycles),
+                count(overlap),
+                number(n.map(|n| self.printed.overlap[n] as f64), 0),
+                count(best.cycles),
                 self.reference(k, overlap),
-                Cell::Number(1e3 * best.total(), 1),
-                Cell::Number(plain.total() / best.total(), 2),
-                Cell::number(printed(|speedups| speedups.overlapping), 2),
+                number(1e3 * best.total(), 1),
+                number(plain.total() / best.total(), 2),
+                number(printed(|speedups| speedups.overlapping), 2),
             ];
             second.row(k.to_string(), row);
             let curve = |value: fn(&Found) -> f64| {
@@ -272,8 +272,8 @@ pub(super) fn tables(device: &Device, sizes: &Sizes, emit: &mut dyn FnMut(Sheet)
 
 /// Makes the table of isobar's default tiles.
 fn own(device: &Device, problems: &[Problem<'_>]) -> Result<Sheet> {
-    let columns = ["method", "cycles", "ms", "speed-up", "updates a second (1e9)"];
-    let mut sheet = Sheet::new("C, isobar's own", format!("tiles that suit this device, to {TOLERANCE:.0e}"), &columns);
+    let heads = "method | cycles | ms | speed-up | updates a second (1e9)";
+    let mut sheet = Sheet::new("C, isobar's own", format!("tiles that suit this device, to {TOLERANCE:.0e}"), heads);
     for problem in problems {
         let plain = problem.find(device, 1, 0)?;
         let exact = JacobiOptions { exact: true, ..JacobiOptions::default() };
@@ -296,10 +296,10 @@ fn own(device: &Device, problems: &[Problem<'_>]) -> Result<Sheet> {
             };
             let rate = (sub_iterations * problem.timed.cells()) as f64 / found.seconds / 1e9;
             let cells = [
-                Cell::count(found.cycles),
-                Cell::Number(1e3 * found.total(), 1),
-                Cell::Number(plain.total() / found.total(), 2),
-                Cell::Number(rate, 2),
+                count(found.cycles),
+                number(1e3 * found.total(), 1),
+                number(plain.total() / found.total(), 2),
+                number(rate, 2),
             ];
             sheet.row(format!("{} {what}", if problem.is_line() { "1D" } else { "2D" }), cells);
         }

@@ -13,7 +13,7 @@ use isobar_cli::failure::Result;
 
 use super::common::synchronize;
 use super::printed::{D_CONDITION, D_COUNTS, D_EIGENVALUES, D_INVERSE_GAIN, D_NAMES, D_SPEEDUP};
-use super::sheet::{Cell, Sheet};
+use super::sheet::{Cell, Sheet, count, iterations, number, scientific, text};
 
 /// Ratio of the two fluids' densities.
 const CONTRAST: f64 = 1e3;
@@ -177,37 +177,19 @@ fn solve(device: &Device, square: &Square, options: &SolverOptions, seed: u64) -
     Ok(Solved { outcome, error, setup })
 }
 
-/// Returns the iterations of a solve, or the reason why there is no such number.
-fn iterations(outcome: &Outcome) -> Cell {
-    if outcome.converged() {
-        Cell::count(outcome.iterations)
-    } else {
-        Cell::Text(format!("{} ({})", outcome.iterations, outcome.stop))
-    }
-}
-
 fn counts(device: &Device, sizes: &Sizes) -> Result<Sheet> {
     let mut sheet = Sheet::new(
         "D, Figure 11",
         format!(
             "iterations to 1e-6 without and with 2n deflation vectors, contrast 10³, mean over {GUESSES} first guesses"
         ),
-        &[
-            "preconditioner",
-            "n",
-            "without",
-            "reference",
-            "with",
-            "reference",
-            "off by (%)",
-            "error without",
-            "error with",
-        ],
+        "preconditioner | n | without | reference | with | reference | off by (%) | error without | \
+         error with",
     );
     for &n in sizes.counts {
         let square = Square::two_phase(n)?;
         let reference = D_COUNTS.iter().find(|(size, _)| *size == n).map(|(_, counts)| counts);
-        for (number, name) in D_NAMES.into_iter().enumerate() {
+        for (row, name) in D_NAMES.into_iter().enumerate() {
             let mut mean = [0.0; 2];
             let mut error = [0.0_f64; 2];
             for (which, deflated) in [false, true].into_iter().enumerate() {
@@ -220,7 +202,8 @@ fn counts(device: &Device, sizes: &Sizes) -> Result<Sheet> {
                     }
                 }
             }
-            let reference = reference.map(|counts| counts[number]);
+            let reference =
+                reference.map(|counts| counts[row]).map(|(without, with)| (f64::from(without), f64::from(with)));
             let off = reference.map(|(without, with)| {
                 let off = [mean[0] / without - 1.0, mean[1] / with - 1.0];
                 100.0 * if off[0].abs() > off[1].abs() { off[0] } else { off[1] }
@@ -228,14 +211,14 @@ fn counts(device: &Device, sizes: &Sizes) -> Result<Sheet> {
             sheet.row(
                 name,
                 [
-                    Cell::count(n),
-                    Cell::Number(mean[0], 0),
-                    Cell::number(reference.map(|counts| counts.0), 0),
-                    Cell::Number(mean[1], 0),
-                    Cell::number(reference.map(|counts| counts.1), 0),
-                    Cell::number(off, 0),
-                    Cell::Scientific(error[0]),
-                    Cell::Scientific(error[1]),
+                    count(n),
+                    number(mean[0], 0),
+                    number(reference.map(|counts| counts.0), 0),
+                    number(mean[1], 0),
+                    number(reference.map(|counts| counts.1), 0),
+                    number(off, 0),
+                    scientific(error[0]),
+                    scientific(error[1]),
                 ],
             );
         }
@@ -251,7 +234,7 @@ fn conditions(device: &Device, sizes: &Sizes) -> Result<Sheet> {
     let mut sheet = Sheet::new(
         "D.1",
         format!("condition numbers after preconditioning, n = {n}, contrast 10³, from conjugate gradients"),
-        &["preconditioner", "smallest", "largest", "condition", "reference", "printed", "deflated condition"],
+        "preconditioner | smallest | largest | condition | reference | printed | deflated condition",
     );
     let square = Square::two_phase(n)?;
     for (name, printed, reference) in D_CONDITION {
@@ -265,12 +248,12 @@ fn conditions(device: &Device, sizes: &Sizes) -> Result<Sheet> {
         sheet.row(
             name,
             [
-                alone.map_or(Cell::Missing, |spectrum| Cell::Scientific(spectrum.smallest)),
-                Cell::number(alone.map(|spectrum| spectrum.largest), 3),
-                alone.map_or(Cell::Missing, |spectrum| Cell::Scientific(spectrum.condition())),
-                reference.filter(|_| comparable).map_or(Cell::Missing, Cell::Scientific),
-                if comparable { Cell::Scientific(printed) } else { Cell::Missing },
-                deflated.map_or(Cell::Missing, |spectrum| Cell::Scientific(spectrum.condition())),
+                scientific(alone.map(|spectrum| spectrum.smallest)),
+                number(alone.map(|spectrum| spectrum.largest), 3),
+                scientific(alone.map(|spectrum| spectrum.condition())),
+                scientific(reference.filter(|_| comparable)),
+                scientific(comparable.then_some(printed)),
+                scientific(deflated.map(|spectrum| spectrum.condition())),
             ],
         );
     }
@@ -287,16 +270,8 @@ fn errors(device: &Device, sizes: &Sizes) -> Result<Sheet> {
     let mut sheet = Sheet::new(
         "D, n = 256",
         format!("gains of deflation: n = {n}, contrast 10³, to 1e-6; errors relative to the exact solution"),
-        &[
-            "preconditioner",
-            "deflation",
-            "iterations",
-            "of those without (%)",
-            "residual",
-            "error, 2-norm",
-            "error, largest",
-            "ms",
-        ],
+        "preconditioner | deflation | iterations | of those without (%) | residual | error, 2-norm | \
+         error, largest | ms",
     );
     let square = Square::two_phase(n)?;
     for name in ["none", "diagonal", "block-IC(8n)", "IP, scaled", "Neu1", "Neu2"] {
@@ -308,13 +283,13 @@ fn errors(device: &Device, sizes: &Sizes) -> Result<Sheet> {
             sheet.row(
                 name,
                 [
-                    Cell::Text(if deflated { "yes" } else { "no" }.into()),
+                    text(if deflated { "yes" } else { "no" }),
                     iterations(&solved.outcome),
-                    Cell::number(share, 0),
-                    Cell::Scientific(solved.outcome.relative_residual),
-                    Cell::Scientific(solved.error[0]),
-                    Cell::Scientific(solved.error[1]),
-                    Cell::Number(1e3 * solved.outcome.timing.solve, 1),
+                    number(share, 0),
+                    scientific(solved.outcome.relative_residual),
+                    scientific(solved.error[0]),
+                    scientific(solved.error[1]),
+                    number(1e3 * solved.outcome.timing.solve, 1),
                 ],
             );
         }
@@ -327,18 +302,8 @@ fn strategies(device: &Device, sizes: &Sizes) -> Result<Sheet> {
     let mut sheet = Sheet::new(
         "D, Figures 12 to 14",
         "the two strategies for E: triangular solves, or its explicit inverse; milliseconds",
-        &[
-            "preconditioner",
-            "n",
-            "vectors",
-            "iterations",
-            "setup, triangular",
-            "setup, inverse",
-            "solve, triangular",
-            "solve, inverse",
-            "triangular / inverse",
-            "printed",
-        ],
+        "preconditioner | n | vectors | iterations | setup, triangular | setup, inverse | \
+         solve, triangular | solve, inverse | triangular / inverse | printed",
     );
     for &n in sizes.strategies {
         let square = Square::two_phase(n)?;
@@ -348,15 +313,15 @@ fn strategies(device: &Device, sizes: &Sizes) -> Result<Sheet> {
                 let deflation = Some(Deflation { coarse, ..Deflation::default() });
                 solved.push(solve(device, &square, &SolverOptions { deflation, ..options(name, n, true) }, 1)?);
             }
-            let milliseconds = |of: fn(&Solved) -> f64| solved.iter().map(move |s| Cell::Number(1e3 * of(s), 2));
+            let milliseconds = |of: fn(&Solved) -> f64| solved.iter().map(move |s| number(1e3 * of(s), 2));
             let gain = solved[0].seconds_per_iteration() / solved[1].seconds_per_iteration();
-            let cells = [Cell::count(n), Cell::count(2 * n), iterations(&solved[1].outcome)].into_iter();
+            let cells = [count(n), count(2 * n), iterations(&solved[1].outcome)].into_iter();
             sheet.row(
                 name,
-                cells.chain(milliseconds(|s| s.setup)).chain(milliseconds(|s| s.outcome.timing.solve)).chain([
-                    Cell::Number(gain, 2),
-                    Cell::number((name != "block-IC(8n)").then_some(D_INVERSE_GAIN), 0),
-                ]),
+                cells
+                    .chain(milliseconds(|s| s.setup))
+                    .chain(milliseconds(|s| s.outcome.timing.solve))
+                    .chain([number(gain, 2), number((name != "block-IC(8n)").then_some(D_INVERSE_GAIN), 0)]),
             );
         }
     }
@@ -369,19 +334,8 @@ fn timings(device: &Device, baselines: &Baselines, sizes: &Sizes) -> Result<Shee
     let mut sheet = Sheet::new(
         "D, Figures 15, 16",
         "deflated solves to 1e-6, 2n vectors: milliseconds; speedups by the time of an iteration",
-        &[
-            "preconditioner",
-            "n",
-            "iterations",
-            "setup",
-            "solve",
-            "an iteration",
-            "one core: iteration",
-            "speedup",
-            "printed",
-            "all cores: iteration",
-            "speedup over them",
-        ],
+        "preconditioner | n | iterations | setup | solve | an iteration | one core: iteration | speedup | \
+         printed | all cores: iteration | speedup over them",
     );
     for &n in sizes.timings {
         let square = match Square::two_phase(n) {
@@ -410,16 +364,16 @@ fn timings(device: &Device, baselines: &Baselines, sizes: &Sizes) -> Result<Shee
             sheet.row(
                 name,
                 [
-                    Cell::count(n),
+                    count(n),
                     if whole { iterations(&solved.outcome) } else { Cell::Missing },
-                    Cell::Number(1e3 * solved.setup, 1),
-                    if whole { Cell::Number(1e3 * solved.outcome.timing.solve, 1) } else { Cell::Missing },
-                    Cell::Number(1e3 * each, 3),
-                    Cell::number(one.map(|one| 1e3 * one), 3),
-                    Cell::number(one.map(|one| one / each), 1),
-                    Cell::number(printed, 0),
-                    Cell::number(all.map(|all| 1e3 * all), 3),
-                    Cell::number(all.map(|all| all / each), 1),
+                    number(1e3 * solved.setup, 1),
+                    if whole { number(1e3 * solved.outcome.timing.solve, 1) } else { Cell::Missing },
+                    number(1e3 * each, 3),
+                    number(one.map(|one| 1e3 * one), 3),
+                    number(one.map(|one| one / each), 1),
+                    number(printed, 0),
+                    number(all.map(|all| 1e3 * all), 3),
+                    number(all.map(|all| all / each), 1),
                 ],
             );
         }
@@ -436,7 +390,7 @@ fn bubbles(device: &Device, sizes: &Sizes) -> Result<Sheet> {
         format!(
             "future work of the paper: 12 air bubbles in water, contrast 10³, n = {n}, Neu2, to 1e-6; milliseconds"
         ),
-        &["deflation vectors", "count", "iterations", "condition", "error", "setup", "solve"],
+        "deflation vectors | count | iterations | condition | error | setup | solve",
     );
     let square = Square::bubbly(n)?;
     for (name, stripes) in [
@@ -457,12 +411,12 @@ fn bubbles(device: &Device, sizes: &Sizes) -> Result<Sheet> {
         sheet.row(
             name,
             [
-                Cell::count(vectors),
+                count(vectors),
                 iterations(&solved.outcome),
-                Cell::number(solved.outcome.spectrum.map(|spectrum| spectrum.condition()), 0),
-                Cell::Scientific(solved.error[0]),
-                Cell::Number(1e3 * solved.setup, 1),
-                Cell::Number(1e3 * solved.outcome.timing.solve, 1),
+                number(solved.outcome.spectrum.map(|spectrum| spectrum.condition()), 0),
+                scientific(solved.error[0]),
+                number(1e3 * solved.setup, 1),
+                number(1e3 * solved.outcome.timing.solve, 1),
             ],
         );
     }

@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use isobar::internals::array::ArrayView;
 use isobar::options::{Method, Preconditioner, Scheme, SolverOptions, StepGuess, Steps};
-use isobar::outcome::Outcome;
 use isobar::problem::{Heat, random};
 use isobar::stencil::{Diffusion, Supports};
 use isobar::{Device, HeatOptions, Shape, TimeStepper};
@@ -13,7 +12,7 @@ use isobar_cli::failure::Result;
 
 use super::common::synchronize;
 use super::printed::{E_ERRORS, E_SUBSTITUTION, E_TIMES};
-use super::sheet::{Cell, Sheet};
+use super::sheet::{Sheet, iterations, number, text};
 
 /// Sizes that depend on `--size`.
 pub(super) struct Sizes {
@@ -76,14 +75,6 @@ fn stepper(device: &Device, grid: Shape, dt: f64, solver: &SolverOptions) -> Res
     Ok(stepper)
 }
 
-fn iterations(outcome: &Outcome) -> Cell {
-    if outcome.converged() {
-        Cell::count(outcome.iterations)
-    } else {
-        Cell::Text(format!("{} ({})", outcome.iterations, outcome.stop))
-    }
-}
-
 /// Makes all tables.
 pub(super) fn tables(device: &Device, sizes: &Sizes, emit: &mut dyn FnMut(Sheet)) -> Result<()> {
     emit(on_device!(device, backend => substitution(backend, sizes)?));
@@ -98,8 +89,8 @@ pub(super) fn tables(device: &Device, sizes: &Sizes, emit: &mut dyn FnMut(Sheet)
 fn substitution<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
     /// The number of repetitions, of which the best counts.
     const REPEATS: usize = 3;
-    let columns = ["grid", "substitution (ms)", "printed, GPU", "printed, CPU", "factorisation (ms)", "of copy (%)"];
-    let mut sheet = Sheet::new("E.1", "forward and backward substitution of MIC(0), double precision", &columns);
+    let heads = "grid | substitution (ms) | printed, GPU | printed, CPU | factorisation (ms) | of copy (%)";
+    let mut sheet = Sheet::new("E.1", "forward and backward substitution of MIC(0), double precision", heads);
     for &grid in sizes.substitution {
         let grid_shape = shape(grid);
         let name = grid_shape.to_string();
@@ -135,11 +126,11 @@ fn substitution<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sh
         sheet.row(
             name,
             [
-                Cell::Number(1e3 * best, 1),
-                Cell::number(printed.map(|row| row.gpu), 0),
-                Cell::number(printed.map(|row| row.gpu * row.speedup), 0),
-                Cell::Number(1e3 * factorisation, 1),
-                Cell::Number(100.0 * bytes / best / copy, 0),
+                number(1e3 * best, 1),
+                number(printed.map(|row| row.gpu), 0),
+                number(printed.map(|row| row.gpu * row.speedup), 0),
+                number(1e3 * factorisation, 1),
+                number(100.0 * bytes / best / copy, 0),
             ],
         );
     }
@@ -152,8 +143,8 @@ fn substitution<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sh
 fn counts(device: &Device, sizes: &Sizes) -> Result<Sheet> {
     let n = sizes.counts;
     let title = format!("iterations of a step from the first guess 1, {n}³ points, to 1e-6 and to 1e-8");
-    let columns = ["preconditioner", "dt = 1e-3", "to 1e-8", "dt = 1e-4", "to 1e-8"];
-    let mut sheet = Sheet::new("E, iterations", title, &columns);
+    let heads = "preconditioner | dt = 1e-3 | to 1e-8 | dt = 1e-4 | to 1e-8";
+    let mut sheet = Sheet::new("E, iterations", title, heads);
     for (name, kind) in [
         ("none", Preconditioner::None),
         ("SSOR-AI", Preconditioner::SsorAi),
@@ -175,12 +166,12 @@ fn runs(device: &Device, sizes: &Sizes) -> Result<[Sheet; 2]> {
     let mut errors = Sheet::new(
         "E.2",
         "errors at t = 0.1 and x = y = 0.5, z = 0.3, in 1e-5; the exact solution is there 0.12565",
-        &["model", "MIC", "printed", "SSOR-AI", "printed", "largest, MIC"],
+        "model | MIC | printed | SSOR-AI | printed | largest, MIC",
     );
     let mut times = Sheet::new(
         "E.3",
         "seconds to t = 0.1, 100 steps",
-        &["model", "method", "seconds", "printed, GPU", "printed, CPU", "iterations a step"],
+        "model | method | seconds | printed, GPU | printed, CPU | iterations a step",
     );
     for &(model, grid) in sizes.runs {
         let grid_shape = shape(grid);
@@ -203,24 +194,18 @@ fn runs(device: &Device, sizes: &Sizes) -> Result<[Sheet; 2]> {
             let printed = E_TIMES.iter().find(|row| row.model == model);
             let [gpu, cpu] = [0, 1].map(|n| printed.map(|row| [row.mic, row.ssor][which][n]));
             let mean = count as f64 / total as f64;
-            let cells = [
-                Cell::Text(method.into()),
-                Cell::Number(seconds, 3),
-                Cell::number(gpu, 2),
-                Cell::number(cpu, 2),
-                Cell::Number(mean, 1),
-            ];
+            let cells = [text(method), number(seconds, 3), number(gpu, 2), number(cpu, 2), number(mean, 1)];
             times.row(format!("{model} {grid_shape}"), cells);
         }
         let printed = E_ERRORS.iter().find(|row| row.model == model);
         errors.row(
             format!("{model} {grid_shape}"),
             [
-                Cell::Number(1e5 * found[0][0], 4),
-                Cell::number(printed.map(|row| row.mic), 4),
-                Cell::Number(1e5 * found[1][0], 4),
-                Cell::number(printed.and_then(|row| row.ssor), 4),
-                Cell::Number(1e5 * found[0][1], 4),
+                number(1e5 * found[0][0], 4),
+                number(printed.map(|row| row.mic), 4),
+                number(1e5 * found[1][0], 4),
+                number(printed.and_then(|row| row.ssor), 4),
+                number(1e5 * found[0][1], 4),
             ],
         );
     }

@@ -11,73 +11,54 @@ pub(super) const A_WORK: [(&str, f64, f64); 4] = [
     ("interleaved preconditioner", 19.0, 9.0),
 ];
 
-/// Paper A, tables 3 and 4: a kernel's milliseconds a call on one CPU core and on a Fermi GPU.
-pub(super) struct AKernel {
+/// A pair of printed numbers in each precision.
+pub(super) struct Printed {
     pub(super) name: &'static str,
-    /// (C, CUDA) in single precision.
-    pub(super) single: (f64, f64),
-    /// (C, CUDA) in double precision.
-    pub(super) double: (f64, f64),
+    single: (f64, f64),
+    double: (f64, f64),
 }
 
-pub(super) const A_KERNELS: [AKernel; 6] = [
-    AKernel { name: "CSR SpMV", single: (170.6, 6.91), double: (182.2, 10.91) },
-    AKernel { name: "CSR preconditioner", single: (205.3, 12.50), double: (249.7, 23.20) },
-    AKernel { name: "SpMV", single: (78.5, 0.75), double: (80.7, 1.41) },
-    AKernel { name: "preconditioner", single: (252.6, 2.40), double: (350.4, 3.75) },
-    AKernel { name: "interleaved SpMV", single: (129.9, 2.16), double: (132.3, 3.86) },
-    AKernel { name: "interleaved preconditioner", single: (253.1, 3.34), double: (351.3, 4.86) },
+impl Printed {
+    const fn new(name: &'static str, single: (f64, f64), double: (f64, f64)) -> Self {
+        Self { name, single, double }
+    }
+
+    /// Returns the pair for numbers of this many bytes.
+    pub(super) fn of(&self, bytes: usize) -> (f64, f64) {
+        if bytes == 4 { self.single } else { self.double }
+    }
+}
+
+/// Paper A, tables 3 and 4: a kernel's milliseconds a call on one CPU core and on a Fermi GPU.
+pub(super) const A_KERNELS: [Printed; 6] = [
+    Printed::new("CSR SpMV", (170.6, 6.91), (182.2, 10.91)),
+    Printed::new("CSR preconditioner", (205.3, 12.50), (249.7, 23.20)),
+    Printed::new("SpMV", (78.5, 0.75), (80.7, 1.41)),
+    Printed::new("preconditioner", (252.6, 2.40), (350.4, 3.75)),
+    Printed::new("interleaved SpMV", (129.9, 2.16), (132.3, 3.86)),
+    Printed::new("interleaved preconditioner", (253.1, 3.34), (351.3, 4.86)),
 ];
 
-/// Paper A, tables 5 and 6, of one implementation in one precision.
-pub(super) struct AImplementation {
-    pub(super) name: &'static str,
-    /// (C, CUDA) seconds of 100 iterations, single precision.
-    pub(super) total_single: (f64, f64),
-    /// (C, CUDA) seconds of 100 iterations, double precision.
-    pub(super) total_double: (f64, f64),
-    /// (C, CUDA) milliseconds an iteration, single precision.
-    pub(super) iteration_single: (f64, f64),
-    /// (C, CUDA) milliseconds an iteration, double precision.
-    pub(super) iteration_double: (f64, f64),
-}
+/// Paper A, table 5: an implementation's seconds of 100 iterations (C, CUDA).
+pub(super) const A_TOTALS: [Printed; 3] = [
+    Printed::new("matrix-explicit", (43.72, 2.54), (50.50, 4.41)),
+    Printed::new("matrix-free", (37.00, 0.87), (49.37, 1.48)),
+    Printed::new("matrix-free interleaved", (37.39, 0.62), (45.78, 0.96)),
+];
 
-pub(super) const A_IMPLEMENTATIONS: [AImplementation; 3] = [
-    AImplementation {
-        name: "matrix-explicit",
-        total_single: (43.72, 2.54),
-        total_double: (50.50, 4.41),
-        iteration_single: (410.8, 23.5),
-        iteration_double: (494.6, 41.4),
-    },
-    AImplementation {
-        name: "matrix-free",
-        total_single: (37.00, 0.87),
-        total_double: (49.37, 1.48),
-        iteration_single: (376.3, 8.1),
-        iteration_double: (491.5, 13.9),
-    },
-    AImplementation {
-        name: "matrix-free interleaved",
-        total_single: (37.39, 0.62),
-        total_double: (45.78, 0.96),
-        iteration_single: (370.6, 5.6),
-        iteration_double: (453.4, 8.8),
-    },
+/// Paper A, table 6: its milliseconds an iteration (C, CUDA).
+pub(super) const A_ITERATIONS: [Printed; 3] = [
+    Printed::new("matrix-explicit", (410.8, 23.5), (494.6, 41.4)),
+    Printed::new("matrix-free", (376.3, 8.1), (491.5, 13.9)),
+    Printed::new("matrix-free interleaved", (370.6, 5.6), (453.4, 8.8)),
 ];
 
 /// Paper A, table 7: (GFLOP/s, GB/s) of a matrix-free kernel, of a peak of 177 GB/s.
-pub(super) struct ARates {
-    pub(super) name: &'static str,
-    pub(super) single: (f64, f64),
-    pub(super) double: (f64, f64),
-}
-
-pub(super) const A_RATES: [ARates; 4] = [
-    ARates { name: "SpMV", single: (223.7, 50.73), double: (119.0, 79.07) },
-    ARates { name: "preconditioner", single: (45.4, 38.41), double: (29.1, 49.35) },
-    ARates { name: "interleaved SpMV", single: (108.7, 64.67), double: (60.9, 78.97) },
-    ARates { name: "interleaved preconditioner", single: (47.7, 46.16), double: (32.8, 64.58) },
+pub(super) const A_RATES: [Printed; 4] = [
+    Printed::new("SpMV", (223.7, 50.73), (119.0, 79.07)),
+    Printed::new("preconditioner", (45.4, 38.41), (29.1, 49.35)),
+    Printed::new("interleaved SpMV", (108.7, 64.67), (60.9, 78.97)),
+    Printed::new("interleaved preconditioner", (47.7, 46.16), (32.8, 64.58)),
 ];
 
 /// Paper B, table 1: operations and memory references with perfect caching, a fine-grid cell and
@@ -99,73 +80,25 @@ pub(super) struct BSolve {
     pub(super) total: f64,
 }
 
+impl BSolve {
+    /// Takes the other numbers in their order.
+    const fn new(nx: usize, numbers: [f64; 6]) -> Self {
+        let [iteration, gflops, percent_of_peak, iterations, copies, total] = numbers;
+        Self { nx, iteration, gflops, percent_of_peak, iterations, copies, total }
+    }
+}
+
 pub(super) const B_CG: [BSolve; 4] = [
-    BSolve {
-        nx: 128,
-        iteration: 2.8,
-        gflops: 41.0,
-        percent_of_peak: 36.4,
-        iterations: 70.0,
-        copies: 19.4,
-        total: 217.1,
-    },
-    BSolve {
-        nx: 256,
-        iteration: 7.5,
-        gflops: 60.1,
-        percent_of_peak: 53.4,
-        iterations: 62.0,
-        copies: 63.5,
-        total: 543.7,
-    },
-    BSolve {
-        nx: 512,
-        iteration: 29.7,
-        gflops: 60.9,
-        percent_of_peak: 54.2,
-        iterations: 59.0,
-        copies: 228.4,
-        total: 2029.0,
-    },
-    BSolve {
-        nx: 768,
-        iteration: 65.0,
-        gflops: 62.7,
-        percent_of_peak: 55.7,
-        iterations: 58.0,
-        copies: 494.0,
-        total: 4365.0,
-    },
+    BSolve::new(128, [2.8, 41.0, 36.4, 70.0, 19.4, 217.1]),
+    BSolve::new(256, [7.5, 60.1, 53.4, 62.0, 63.5, 543.7]),
+    BSolve::new(512, [29.7, 60.9, 54.2, 59.0, 228.4, 2029.0]),
+    BSolve::new(768, [65.0, 62.7, 55.7, 58.0, 494.0, 4365.0]),
 ];
 
 pub(super) const B_MULTIGRID: [BSolve; 3] = [
-    BSolve {
-        nx: 128,
-        iteration: 12.8,
-        gflops: 24.6,
-        percent_of_peak: 15.6,
-        iterations: 9.0,
-        copies: 19.6,
-        total: 135.5,
-    },
-    BSolve {
-        nx: 256,
-        iteration: 27.3,
-        gflops: 45.9,
-        percent_of_peak: 29.1,
-        iterations: 8.0,
-        copies: 64.3,
-        total: 285.7,
-    },
-    BSolve {
-        nx: 512,
-        iteration: 88.8,
-        gflops: 56.4,
-        percent_of_peak: 35.8,
-        iterations: 8.0,
-        copies: 229.5,
-        total: 949.9,
-    },
+    BSolve::new(128, [12.8, 24.6, 15.6, 9.0, 19.6, 135.5]),
+    BSolve::new(256, [27.3, 45.9, 29.1, 8.0, 64.3, 285.7]),
+    BSolve::new(512, [88.8, 56.4, 35.8, 8.0, 229.5, 949.9]),
 ];
 
 /// Paper B, tables 4 and 5: nx = ny of both.
@@ -197,46 +130,10 @@ pub(super) const B_SWEEPS: [(f64, usize, usize); 6] =
 /// Counts for paper D's figure 11, whose own numbers are not in the text, from FORMULAS: an independent implementation's
 /// iterations (without, with deflation) for n = 16, 32, 64, the preconditioners in the order of [`D_NAMES`]. They vary by
 /// ±12 % with the random first guess.
-pub(super) const D_COUNTS: [(usize, [(f64, f64); 8]); 3] = [
-    (
-        16,
-        [
-            (236.0, 148.0),
-            (54.0, 29.0),
-            (29.0, 17.0),
-            (24.0, 14.0),
-            (18.0, 11.0),
-            (29.0, 16.0),
-            (29.0, 16.0),
-            (23.0, 13.0),
-        ],
-    ),
-    (
-        32,
-        [
-            (761.0, 404.0),
-            (113.0, 60.0),
-            (59.0, 31.0),
-            (48.0, 26.0),
-            (42.0, 23.0),
-            (64.0, 32.0),
-            (59.0, 31.0),
-            (49.0, 23.0),
-        ],
-    ),
-    (
-        64,
-        [
-            (1516.0, 542.0),
-            (197.0, 103.0),
-            (100.0, 53.0),
-            (84.0, 44.0),
-            (75.0, 39.0),
-            (104.0, 55.0),
-            (105.0, 55.0),
-            (85.0, 44.0),
-        ],
-    ),
+pub(super) const D_COUNTS: [(usize, [(u32, u32); 8]); 3] = [
+    (16, [(236, 148), (54, 29), (29, 17), (24, 14), (18, 11), (29, 16), (29, 16), (23, 13)]),
+    (32, [(761, 404), (113, 60), (59, 31), (48, 26), (42, 23), (64, 32), (59, 31), (49, 23)]),
+    (64, [(1516, 542), (197, 103), (100, 53), (84, 44), (75, 39), (104, 55), (105, 55), (85, 44)]),
 ];
 
 /// Paper C, tables 1 to 4: numbers of sub-iterations, speed-ups over plain sweeps without overlap, the best overlap, and the

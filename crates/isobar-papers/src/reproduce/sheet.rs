@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use isobar::Outcome;
 use isobar_cli::table::Table;
 use serde::{Serialize, Serializer};
 
@@ -55,15 +56,31 @@ pub(super) enum Cell {
     Missing,
 }
 
-impl Cell {
-    /// Makes a cell of a number that may be missing.
-    pub(super) fn number(value: Option<f64>, decimals: usize) -> Self {
-        value.map_or(Self::Missing, |value| Self::Number(value, decimals))
-    }
+/// Makes a cell of a number that may be missing.
+pub(super) fn number(value: impl Into<Option<f64>>, decimals: usize) -> Cell {
+    value.into().map_or(Cell::Missing, |value| Cell::Number(value, decimals))
+}
 
-    /// Makes a cell of a count.
-    pub(super) fn count(value: usize) -> Self {
-        Self::Number(value as f64, 0)
+/// Makes a cell of a number of any size that may be missing.
+pub(super) fn scientific(value: impl Into<Option<f64>>) -> Cell {
+    value.into().map_or(Cell::Missing, Cell::Scientific)
+}
+
+/// Makes a cell of a count.
+pub(super) fn count(value: usize) -> Cell {
+    Cell::Number(value as f64, 0)
+}
+
+/// Makes a cell of words.
+pub(super) fn text(words: impl Into<String>) -> Cell {
+    Cell::Text(words.into())
+}
+
+/// Makes a cell of a solve's iterations, or of the reason why there is no such number.
+pub(super) fn iterations(outcome: &Outcome) -> Cell {
+    match outcome.converged() {
+        true => count(outcome.iterations),
+        false => Cell::Text(format!("{} ({})", outcome.iterations, outcome.stop)),
     }
 }
 
@@ -89,9 +106,10 @@ impl fmt::Display for Cell {
 }
 
 impl Sheet {
-    /// Makes an empty table.
-    pub(super) fn new(id: &'static str, title: impl Into<String>, columns: &[&'static str]) -> Self {
-        Self { id, title: title.into(), columns: columns.to_vec(), rows: Vec::new(), notes: Vec::new() }
+    /// Makes an empty table; bars are between the heads of its columns.
+    pub(super) fn new(id: &'static str, title: impl Into<String>, heads: &'static str) -> Self {
+        let columns = heads.split('|').map(str::trim).collect();
+        Self { id, title: title.into(), columns, rows: Vec::new(), notes: Vec::new() }
     }
 
     /// Appends a row.
@@ -126,8 +144,8 @@ mod tests {
 
     #[test]
     fn numbers_stay_numbers_in_the_report() {
-        let mut sheet = Sheet::new("X.1", "nothing", &["step", "ours", "printed"]);
-        sheet.row("smooth", [Cell::Number(1.25, 1), Cell::Missing]);
+        let mut sheet = Sheet::new("X.1", "nothing", "step | ours | printed");
+        sheet.row("smooth", [number(1.25, 1), Cell::Missing]);
         sheet.note("a remark");
         assert_eq!(
             sheet.to_string(),

@@ -2,17 +2,11 @@
 
 use std::sync::Mutex;
 
-use isobar_core::array::{Source, Target};
 use isobar_core::build::Description;
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
-use isobar_core::options::SolverOptions;
-use isobar_core::problem::Heat;
-use isobar_core::solver::Observer;
-use isobar_core::stepping::{Evolve, HeatOptions, Moment, Step};
-use isobar_dist::Communicator;
-
+use isobar_core::prelude::{Evolve, Heat, HeatOptions, Observer, Result, Shape, SolverOptions, Source, Target};
+use isobar_core::stepping::{Moment, Step};
 use isobar_core::team::lock;
+use isobar_dist::Communicator;
 
 use super::{Cards, Parts, Told, Verdicts, on_a_device};
 use crate::divided::OnRanks;

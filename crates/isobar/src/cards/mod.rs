@@ -11,16 +11,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use isobar_core::array::{ArrayView, ArrayViewMut, Source, Target};
-use isobar_core::backend::{Backend, copy_bandwidth};
-use isobar_core::build::{Balance, Description, Solve};
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Patch, Shape};
-use isobar_core::operator::Guess;
+use isobar_core::backend::copy_bandwidth;
+use isobar_core::build::{Balance, Description};
 use isobar_core::options::Compatibility;
-use isobar_core::outcome::Outcome;
-use isobar_core::real::Real;
-use isobar_core::solver::{Observer, Progress};
+use isobar_core::prelude::{
+    ArrayView, ArrayViewMut, Backend, Error, Guess, Observer, Outcome, Patch, Real, Result, Shape, Solve, Source,
+    Target,
+};
+use isobar_core::solver::Progress;
 use isobar_core::team::lock;
 use isobar_cuda::Cuda;
 use isobar_dist::threads::{Threads, run_each};

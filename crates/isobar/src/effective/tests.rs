@@ -1,7 +1,6 @@
 //! Samples in closed form, and sums over cells against sums over faces.
 
-use isobar_core::problem::random;
-use isobar_core::solver::ignore;
+use isobar_core::prelude::{ignore, random};
 
 use super::*;
 

@@ -14,11 +14,9 @@ use isobar_io::Field;
 use super::super::restart::how_to_go_on;
 use super::super::writer::Common;
 use super::{Run, mark};
-use crate::console::Console;
-use crate::failure::{Failure, Result};
 use crate::plot::{self, StepsPlot};
-use crate::summary::{Time, entry};
-use crate::{INTERRUPTED, NOT_CONVERGED, SUCCESS, files, interrupt, ranks, summary};
+use crate::summary::entry;
+use crate::{Console, Failure, INTERRUPTED, NOT_CONVERGED, Result, SUCCESS, Time, files, interrupt, ranks, summary};
 
 impl Run<'_> {
     /// Writes everything that is due at the end.

@@ -18,13 +18,9 @@ use isobar_io::Series;
 use super::restart::{Restart, facts, how_to_go_on, shape};
 use super::trial::{describe, few_iterations};
 use super::writer::{Common, Job, Writer};
-use crate::args::SolveArgs;
-use crate::compiling;
-use crate::console::Console;
-use crate::failure::{Failure, Result};
 use crate::progress::StepProgress;
 use crate::summary::entry;
-use crate::{device, files, interrupt, ranks, summary};
+use crate::{Console, Failure, Result, SolveArgs, compiling, device, files, interrupt, ranks, summary};
 use isobar_case::report::{Seconds, StepReport};
 
 /// Runs the steps of a case and writes the requested files.
@@ -32,7 +28,7 @@ use isobar_case::report::{Seconds, StepReport};
 /// # Errors
 /// The run cannot start, a step fails, or a file cannot be written.
 pub(super) fn run(args: &SolveArgs, case: &Case, heat: &HeatCase) -> Result<u8> {
-    let stream = check_files(args, case, heat)?;
+    let stream = files::check_solve(args, case)?;
     let device = device::open(&args.device)?;
     let mut console = Console::new(stream, args.quiet);
     let status = run_on(args, case, heat, &device, None, &mut console);
@@ -55,18 +51,6 @@ pub(super) fn run_on(
     let run = ranks::agree(ranks, compiling::watch(console, || Run::new(args, case, heat, device, ranks)))?;
     run.open(console)?;
     run.take_steps(console)?.finish(device, console)
-}
-
-pub(super) fn check_files(args: &SolveArgs, case: &Case, heat: &HeatCase) -> Result<crate::console::Stream> {
-    files::check_endings(args, case)?;
-    let targets = [
-        ("--report", args.report.as_deref()),
-        ("--output", args.output.as_deref()),
-        ("--plot", args.plot.as_deref()),
-        ("heat.checkpoint", heat.section.checkpoint.as_deref()),
-    ];
-    files::check(&targets, &case.inputs())?;
-    Ok(files::summary_stream(&targets))
 }
 
 /// The state of a run.

@@ -6,8 +6,6 @@
 
 mod matrix_size;
 
-use crate::error::Result;
-use crate::layout::{Layout, Shape};
 use crate::options::{
     Acceleration, CyclePrecision, Form, Method, Norm, Preconditioner as Kind, Smoother, SolverOptions,
 };
@@ -15,11 +13,11 @@ use crate::policy::Choice;
 use crate::policy::modes::single_suffices;
 use crate::precond::deflation::{self, Sizes};
 use crate::precond::neumann;
-use crate::real::Precision;
 use crate::solver::{bicgstab, cg};
 use crate::stencil::TensorProduct;
 use crate::stencil::galerkin::sizes::level_sizes;
 use crate::stencil::halving::{End, halvings};
+use crate::{Layout, Precision, Result, Shape};
 
 pub use matrix_size::{MatrixKind, MatrixSize};
 

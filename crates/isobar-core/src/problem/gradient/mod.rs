@@ -8,10 +8,9 @@ mod widths;
 pub use sides::SideGradient;
 
 use super::{Boundary, DiffusionProblem, Spacing, Well};
-use crate::error::{Error, Result};
-use crate::execute::{Host, rows};
-use crate::layout::Shape;
+use crate::execute::rows;
 use crate::stencil::Axis;
+use crate::{Error, Host, Result, Shape};
 
 /// A solution u of A u = b, its adjoint λ = A⁻¹ ∂J/∂u, and whether b follows the coefficients.
 #[derive(Clone, Copy)]

@@ -1,9 +1,8 @@
 //! Derivatives of problems, compared with differences of matrix and right-hand side.
 
 use super::*;
-use crate::layout::Shape;
-use crate::problem::Coefficient;
-use crate::problem::{FaceProblem, Source, Spacing, Weighting, random};
+use crate::Shape;
+use crate::problem::{Coefficient, FaceProblem, Source, Spacing, Weighting, random};
 
 const SHAPE: Shape = Shape { nx: 4, ny: 3, nz: 3 };
 

@@ -2,10 +2,9 @@
 
 use super::Execute;
 use super::spare::Spare;
-use crate::layout::Shape;
-use crate::real::Real;
 use crate::real::harmonic;
 use crate::stencil::{Axis, Coefficients, Diffusion, Side, Stencil};
+use crate::{Real, Shape};
 
 /// The offset from a cell to one of the 26 around it: −1, 0 or 1 in x, y and z.
 pub type Offset = [isize; 3];

@@ -1,10 +1,8 @@
 //! The operations that set up the levels of a hierarchy, on any device.
 
 use super::{Bodies, Coarsening, Couplings, Execute, Grid, Weights, bodies, coarsen, coarsest};
-use crate::error::Result;
-use crate::layout::Layout;
-use crate::real::Precision;
 use crate::stencil::{Axis, Diffusion, MOST_CONTRAST_SINGLE, MOST_SINGLE};
+use crate::{Layout, Precision, Result};
 
 /// Makes the matrices of the levels, each from the previous one.
 ///
@@ -22,9 +20,6 @@ pub trait Setup {
     fn grid(&self, matrix: &Self::Matrix) -> Grid;
 
     /// See [`Couplings::strong_axes`].
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn strong_axes(&self, matrix: &Self::Matrix) -> Result<Vec<Axis>>;
 
     /// Makes P and PᵀAP with these directions halved, in their order.
@@ -34,9 +29,6 @@ pub trait Setup {
     fn coarsen(&self, matrix: Self::Matrix, axes: &[Axis]) -> Result<(Self::Weights, Self::Matrix)>;
 
     /// Returns whether the matrix of a stencil, or coarser ones, can have strongly coupled aggregates.
-    ///
-    /// # Errors
-    /// The errors of the device.
     fn may_have_bodies(&self, finest: &Self::Matrix) -> Result<bool>;
 
     /// Finds the strongly coupled aggregates of a matrix whose vectors have this layout.

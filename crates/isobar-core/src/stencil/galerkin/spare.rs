@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::Execute;
+use crate::lock;
 use crate::real::Real;
 
 /// Makes zeros that are first touched by the threads that will use them.
@@ -27,7 +28,7 @@ impl<N> Clone for Spare<N> {
 impl<N: Real> Spare<N> {
     /// Returns `count` arbitrary numbers: the smallest piece that is large enough, or zeros.
     pub(super) fn take(&self, execute: &impl Execute, count: usize) -> Vec<N> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         let large = all.iter().enumerate().filter(|(_, piece)| piece.capacity() >= count);
         let Some((at, _)) = large.min_by_key(|(_, piece)| piece.capacity()) else {
             return zeros(execute, count);
@@ -39,13 +40,13 @@ impl<N: Real> Spare<N> {
 
     /// Keeps a piece.
     pub(super) fn give(&self, piece: Vec<N>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(piece);
+        lock(&self.0).push(piece);
     }
 
     /// Keeps all pieces of another one.
     pub(super) fn inherit(&self, other: Self) {
         let others = other.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(others);
+        lock(&self.0).extend(others);
     }
 }
 

@@ -13,8 +13,7 @@
 
 mod relax;
 
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Pack, Real};
 use pulp::Simd;
 
 use super::{ChunkSpace, Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};

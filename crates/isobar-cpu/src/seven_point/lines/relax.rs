@@ -1,8 +1,7 @@
 //! Relaxation of lines for a given u, and the corrections that it would make. Safety of all memory accesses: see
 //! the module `kernels`.
 
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Pack, Real};
 use pulp::Simd;
 
 use super::{LineRow, LineTask, Target, into_vector, solve_tiles};

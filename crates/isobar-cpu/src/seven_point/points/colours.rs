@@ -1,10 +1,7 @@
 //! Half a sweep of red–black relaxation: the cells with i + j + k even, or the others, which are every other row of a half plane.
 //! Safety of all memory accesses: see the module `kernels`.
 
-use isobar_core::layout::Colour;
-use isobar_core::operator::Guess;
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Colour, Guess, Pack, Real};
 use pulp::Simd;
 
 use crate::geometry::{Around, Geometry, HalfPlane, View, Which};

@@ -12,13 +12,8 @@ mod tile;
 
 use std::sync::MutexGuard;
 
-use isobar_core::backend::{HostScalars, Scalar};
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
 use isobar_core::operator::points::{move_by_sweeps, worst_of_lines};
-use isobar_core::operator::{Operator, PointSmoother};
-use isobar_core::options::PointCycle;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Operator, PointCycle, PointSmoother, Real, Result, Shape, Sum};
 use isobar_dist::require_sweeps;
 
 use self::space::TileSpace;
@@ -26,9 +21,7 @@ pub(super) use self::space::Tiles;
 use self::sweep::Sweep;
 use self::tile::{Moving, Tile};
 use super::{SevenPoint, Stored};
-use crate::cpu::Cpu;
-use crate::shared::Shared;
-use crate::vector::Vector;
+use crate::{Cpu, Shared, Vector};
 
 /// Cells of a tile in one, two and three dimensions: its storage is about a second-level cache of a mebibyte, and rows are long
 /// enough for vector instructions.
@@ -110,14 +103,13 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         f: &Vector<T>,
         u: &mut Vector<T>,
         v: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
+        norm: Sum<'_, Cpu>,
     ) -> Result<()> {
         let [omega, momentum] = [cycle.relaxation, cycle.momentum].map(T::from_f64);
         let (f, shared_u, v) = (f.share(), u.share(), v.share_mut());
         let momentum = (cycle.momentum > 0.0).then_some(momentum);
         let sweep = |h| Sweep { h, omega, momentum, f, u: shared_u, v };
-        self.summing_pass_and_fill(|c, j, _| self.on_both(c, j, sweep), norm, scalars, u)
+        self.summing_pass_and_fill(|c, j, _| self.on_both(c, j, sweep), norm, u)
     }
 }
 
@@ -142,11 +134,10 @@ impl<C: Stored<T>, T: Real> PointSmoother<Cpu, T> for SevenPoint<C, T> {
         f: &Vector<T>,
         u: &mut Vector<T>,
         v: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
+        (norm, scalars): Sum<'_, Cpu>,
     ) -> Result<()> {
         if cycle.is_sweep() {
-            return self.sweep_points(cycle, f, u, v, norm, scalars);
+            return self.sweep_points(cycle, f, u, v, norm.of(scalars));
         }
         require_sweeps(cycle, &self.layout)?;
         let vectors = [f.share(), u.share(), v.share_mut()];
@@ -155,7 +146,7 @@ impl<C: Stored<T>, T: Real> PointSmoother<Cpu, T> for SevenPoint<C, T> {
             self.make_room(cycle, &mut tiles)?;
             if let Some(between) = &mut tiles.between {
                 let [f, u, v] = vectors;
-                self.stream(cycle, [f, u, v, between.share_mut()], None, norm, scalars);
+                self.stream(cycle, [f, u, v, between.share_mut()], None, norm.of(scalars));
             }
             return Ok(());
         }
@@ -169,16 +160,15 @@ impl<C: Stored<T>, T: Real> PointSmoother<Cpu, T> for SevenPoint<C, T> {
         [f, before]: [&Vector<T>; 2],
         u: &mut Vector<T>,
         [v, w]: [&mut Vector<T>; 2],
-        norm: Scalar,
-        scalars: &mut HostScalars,
+        (norm, scalars): Sum<'_, Cpu>,
     ) -> Result<()> {
         if self.layout.is_part() {
-            return move_by_sweeps(self, cycle, [f, before], u, [v, w], norm, scalars);
+            return move_by_sweeps(self, cycle, [f, before], u, [v, w], norm.of(scalars));
         }
         let (vectors, before, last) = ([f.share(), u.share(), v.share_mut()], before.share(), w.share_mut());
         if self.is_streamed(cycle) {
             let [f, u, v] = vectors;
-            self.stream(cycle, [f, u, v, last], Some(before), norm, scalars);
+            self.stream(cycle, [f, u, v, last], Some(before), norm.of(scalars));
             return Ok(());
         }
         let moving = Moving { momentum: T::from_f64(cycle.momentum), before, last };
@@ -229,8 +219,7 @@ impl<C: Stored<T>, T: Real> PointSmoother<Cpu, T> for SevenPoint<C, T> {
         [norms, weights]: [&Vector<f64>; 2],
         n: &mut Vector<f64>,
         allowed: f64,
-        worst: Scalar,
-        scalars: &mut HostScalars,
+        (worst, scalars): Sum<'_, Cpu>,
     ) -> Result<()> {
         let lines = norms.entries().iter().zip(weights.entries()).zip(n.entries_mut());
         scalars.set(worst, worst_of_lines(lines.map(|((&norm, &weight), n)| (norm, weight, n)), allowed));

@@ -1,12 +1,10 @@
 //! A thread's copy of a tile, and its layout.
 
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Layout, ROW_ALIGNMENT, Shape};
-use isobar_core::options::{PointCycle, Span};
-use isobar_core::real::Real;
+use isobar_core::layout::ROW_ALIGNMENT;
+use isobar_core::options::Span;
+use isobar_core::prelude::{Error, Layout, PointCycle, Real, Result, Shape};
 
-use crate::cpu::Cpu;
-use crate::vector::Vector;
+use crate::{Cpu, Vector};
 
 /// The workspace of tiles, or of alternating sweeps; it holds nothing between cycles.
 #[derive(Debug)]

@@ -1,14 +1,11 @@
 //! Cycles of plain sweeps on grids with layers: the sweeps follow each other through the planes, which stay in cache.
 
-use isobar_core::backend::{HostScalars, Scalar};
-use isobar_core::options::PointCycle;
-use isobar_core::real::Real;
+use isobar_core::prelude::{PointCycle, Real, Sum};
 
 use super::TILES;
 use super::sweep::Sweep;
 use crate::seven_point::{SevenPoint, Stored, store};
-use crate::shared::Shared;
-use crate::wavefront;
+use crate::{Cpu, Shared, wavefront};
 
 /// Sweeps of a pass: with more of them planes of large grids no longer stay in cache.
 const MOST_SWEEPS: usize = 4;
@@ -29,8 +26,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         cycle: &PointCycle,
         [f, u, v, w]: [Shared<T>; 4],
         before: Option<Shared<T>>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
+        (norm, scalars): Sum<'_, Cpu>,
     ) {
         let (omega, k) = (T::from_f64(cycle.relaxation), cycle.sub_iterations);
         let momentum = before.map(|_| T::from_f64(cycle.momentum));

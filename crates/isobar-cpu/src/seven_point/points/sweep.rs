@@ -1,14 +1,11 @@
 //! A sweep over one half plane.
 
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::prelude::{Pack, Real};
 use pulp::Simd;
 
-use crate::geometry::{Geometry, HalfPlane};
-use crate::row_sum::RowSum;
 use crate::seven_point::kernels::Applied;
 use crate::seven_point::{Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};
-use crate::shared::{Row, Shared};
+use crate::{Geometry, HalfPlane, Row, RowSum, Shared};
 
 /// An update of a pack of cells, v = u + ω D⁻¹(f − A u), written as v = c + (1 − ω) u + Σ w u over the neighbours: with a
 /// tile's c and w stored, a sub-iteration is this sum of products. Where D is zero, so are c and w.

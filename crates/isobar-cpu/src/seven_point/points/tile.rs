@@ -5,20 +5,16 @@
 //! memory that do not depend on the row, so that a sub-iteration is a few long loops. These also run over the margins between
 //! rows; the values there, and beside the tile in x, are restored after each.
 
-use isobar_core::layout::Colour;
-use isobar_core::options::{PointCycle, Span};
-use isobar_core::real::Real;
-use isobar_core::simd::Pack;
+use isobar_core::options::Span;
+use isobar_core::prelude::{Colour, Pack, PointCycle, Real};
 use pulp::{Simd, WithSimd};
 
 use super::space::{Lanes, Rows, TileSpace};
 use super::sweep::{Update, rest};
-use crate::cpu::Cpu;
-use crate::geometry::{Columns, Geometry, HalfPlane, Link, Window};
+use crate::geometry::Link;
 use crate::seven_point::kernels::Applied;
 use crate::seven_point::{Coefficients, Entries, Kernel, RowCoefficients, Stored, TileCoefficients};
-use crate::shared::{Row, RowMut, Shared};
-use crate::vector::Vector;
+use crate::{Columns, Cpu, Geometry, HalfPlane, Row, RowMut, Shared, Vector, Window};
 
 /// v = u after a cycle, in the cells that a tile writes;  Σ (f − A u)² over them
 pub(super) struct Tile<'t, T> {

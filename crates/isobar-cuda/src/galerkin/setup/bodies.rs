@@ -1,17 +1,13 @@
 //! The search for strongly coupled aggregates.
 
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
+use isobar_core::prelude::{Layout, Result};
 use isobar_core::stencil::galerkin::Bodies;
 use isobar_core::stencil::galerkin::bodies::THRESHOLDS;
 
 use super::matrix::{BLOCK, Matrix};
 use super::sources::bodies_source;
 use super::workspace::Piece;
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::{Argument, Arguments};
-use crate::memory::Buffer;
+use crate::{Argument, Arguments, Buffer, Cuda, Pointer};
 
 /// Cells of a tile in x, y and z, as in bodies.cu.
 const TILE: [usize; 3] = [8, 32, 4];

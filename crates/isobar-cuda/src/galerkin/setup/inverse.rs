@@ -5,9 +5,7 @@ use isobar_core::error::Result;
 use super::matrix::Matrix;
 use super::sources::inverse_source;
 use crate::aggregate::AggregateMatrix;
-use crate::driver::Pointer;
-use crate::launch::{Argument, Arguments};
-use crate::memory::Buffer;
+use crate::{Argument, Arguments, Buffer, Pointer};
 
 /// Cells that are eliminated at a time, and rows of a tile, as in inverse.cu.
 const WIDTH: usize = 32;

@@ -2,26 +2,19 @@
 
 use std::sync::Arc;
 
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::real::{Precision, Real};
-use isobar_core::stencil::Axis;
+use isobar_core::prelude::{Axis, Error, Layout, Precision, Real, Result, Shape};
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::galerkin::couplings::{UPPER, strong};
 use isobar_core::stencil::{MOST_CONTRAST_SINGLE, MOST_SINGLE};
 
 use super::sources::{Number, expect_levels, measures, source};
 use super::workspace::{Piece, Workspace};
-use crate::compile::Source;
-use crate::cuda::Cuda;
 use crate::diffusion::Diffusion;
-use crate::driver::Pointer;
 use crate::galerkin::sources::bits;
-use crate::launch::{Argument, Arguments, Kernel, refuse_while_recording};
-use crate::memory::Buffer;
-use crate::module::Module;
+use crate::launch::refuse_while_recording;
 use crate::seven_point::Kernels;
 use crate::seven_point::passes::Passes;
+use crate::{Argument, Arguments, Buffer, Cuda, Kernel, Module, Pointer, Source};
 
 /// Cells of a tile in x and y, as in finest.cu.
 const TILE: usize = 32;

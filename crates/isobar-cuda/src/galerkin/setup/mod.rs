@@ -21,9 +21,7 @@ pub(crate) use sources::expect_levels;
 pub use sources::{Number, source, sources};
 pub use weights::DirectionWeights;
 
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
-use isobar_core::stencil::Axis;
+use isobar_core::prelude::{Axis, Layout, Result};
 use isobar_core::stencil::galerkin::{Grid, Setup};
 
 use crate::cuda::Cuda;

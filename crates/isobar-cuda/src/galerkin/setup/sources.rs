@@ -1,19 +1,16 @@
 //! Sources and names of the kernels.
 
-use isobar_core::real::Real;
-use isobar_core::stencil::Axis;
+use isobar_core::prelude::{Axis, Real};
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::galerkin::bodies::{CANCELLED, CONTRAST, DAMPING, LARGEST, LOOSE, NEGLIGIBLE};
 use isobar_core::stencil::galerkin::couplings::{UPPER, along};
 use isobar_core::stencil::galerkin::product::{COLLAPSED, coarse_offsets};
 use isobar_core::stencil::galerkin::weights::{LEANING, NEARLY_ONE, NEGLIGIBLE as NEGLIGIBLE_WEIGHT};
 
-use crate::aggregate;
-use crate::compile::Source;
-use crate::cuda::Cuda;
 use crate::galerkin::sources::{self, bits};
 use crate::kernels::galerkin::setup as kernels;
 use crate::vector::c_name;
+use crate::{Cuda, Source, aggregate};
 
 /// The number type of matrices and weights during setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,6 @@
 //! Interpolation and the Galerkin product in one direction.
 
-use isobar_core::error::Result;
-use isobar_core::layout::Layout;
-use isobar_core::real::Real;
-use isobar_core::stencil::Axis;
+use isobar_core::prelude::{Axis, Layout, Real, Result};
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::galerkin::couplings::upper_offset;
 use isobar_core::stencil::galerkin::product::coarse_offsets;
@@ -12,9 +9,7 @@ use isobar_core::stencil::galerkin::weights::{HALF_SWEEPS, halves};
 use super::matrix::{BLOCK, Matrix, Planes, store};
 use super::sources::{COMPUTE, HOLD, Number, PRODUCT, collapsed_source, product, weights_source};
 use super::workspace::Piece;
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::{Argument, Arguments};
+use crate::{Argument, Arguments, Cuda, Pointer};
 
 /// Threads of a block with one line per thread.
 const LINES: usize = 64;

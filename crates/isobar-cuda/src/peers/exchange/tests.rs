@@ -1,7 +1,6 @@
 //! Tests of channels, and of exchanges across periodic ends.
 
-use isobar_core::backend::Backend;
-use isobar_core::layout::{Shape, Slab};
+use isobar_core::prelude::{Backend, Shape, Slab};
 use isobar_dist::columns::copy_part;
 
 use super::*;

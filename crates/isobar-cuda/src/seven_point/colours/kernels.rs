@@ -2,15 +2,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use isobar_core::layout::Shape;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Real, Shape};
 
-use crate::compile::Source;
 use crate::kernels::seven_point as kernels;
-use crate::launch::Kernel;
-use crate::module::Module;
-use crate::reduction::Reduction;
 use crate::seven_point::kind::{Form, Kind};
+use crate::{Kernel, Module, Reduction, Source};
 
 /// Kernels and parameters of red–black point relaxation.
 #[derive(Debug)]

@@ -8,22 +8,15 @@ mod streamed;
 
 use std::sync::OnceLock;
 
-use isobar_core::backend::{Backend, Scalar};
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Shape};
-use isobar_core::operator::Guess;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Backend, Colour, Error, Guess, Real, Result, Shape, Sum};
 
 use self::kernels::{COLOURS, Colours};
 pub(crate) use self::streamed::Level;
 use super::Kernels;
 use super::kind::Kind;
 use super::passes::Passes;
-use crate::driver::Pointer;
-use crate::launch::{Arguments, refuse_while_recording};
-use crate::reduction::Reduction;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::launch::refuse_while_recording;
+use crate::{Arguments, Cuda, Pointer, Reduction, Vector};
 
 /// Largest number of rows per thread.
 const LONGEST_MARCH: usize = 8;
@@ -111,8 +104,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         f: &Vector<T>,
         u: &Vector<T>,
         r: Option<&mut Vector<f32>>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         let Colours { march, reduction, .. } = self.colours()?;
         let Shape { nx, ny, nz } = self.layout().shape();

@@ -1,22 +1,13 @@
 //! Red–black relaxation in one pass over memory, fused with the steps of multigrid before and after it: see
 //! `kernels/seven_point/colours_streamed.cu`.
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Shape};
-use isobar_core::operator::Guess;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Colour, Error, Guess, Real, Result, Scalar, Shape};
 
 use super::kernels::{Block, Pass, STREAMED, Streamed};
-use crate::compile::Source;
-use crate::driver::Pointer;
-use crate::launch::{Arguments, Launch};
-use crate::reduction::Reduction;
-use crate::scalars::Scalars;
 use crate::seven_point::Kernels;
 use crate::seven_point::kind::Kind;
 use crate::seven_point::passes::Passes;
-use crate::vector::Vector;
+use crate::{Arguments, Launch, Pointer, Reduction, Scalars, Source, Vector};
 
 /// Smallest flat grid, and smallest grid with layers, for which a pass is faster than separate launches. In cells.
 const FEWEST_CELLS: [usize; 2] = [1 << 21, 1 << 24];

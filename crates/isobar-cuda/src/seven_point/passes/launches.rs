@@ -1,22 +1,15 @@
 //! Launches of the kernels, one method each.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use isobar_core::backend::{Ratio, Scalar};
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, Slab};
-use isobar_core::operator::{Guess, ResidualUpdate};
-use isobar_core::real::Real;
-use isobar_core::stencil::{Axis, Stencil};
+use isobar_core::prelude::{
+    Axis, Colour, Error, Guess, Layout, Ratio, Real, ResidualUpdate, Result, Scalar, Slab, Stencil, Sum, read, write,
+};
 
 use super::super::kind::Kind;
 use super::super::{Kernels, Residual, Steps};
 use super::{Passes, with_all};
-use crate::cuda::Cuda;
-use crate::launch::Arguments;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::{Arguments, Cuda, Scalars, Vector};
 
 impl<K: Kind, T: Real> Kernels for Passes<K, T> {
     type Real = T;
@@ -30,12 +23,12 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
         if stencil.shape() != self.whole || K::of(stencil) != self.form.kind {
             return Err(Error::invalid("the new coefficients", "their form has changed; make a new solver"));
         }
-        let before = self.stencil.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let before = read(&self.stencil).clone();
         let was_measured = self.is_measured.swap(false, Ordering::Relaxed);
         let has_changed = self.form.kind.send::<T>(&self.cuda, &self.layout, &self.operands, &before, stencil)?;
         let has_changed = has_changed || !was_measured;
         // Its arrays may be others all the same.
-        *self.stencil.write().unwrap_or_else(PoisonError::into_inner) = stencil.clone();
+        *write(&self.stencil) = stencil.clone();
         if has_changed {
             self.measure_again()?;
         }
@@ -107,25 +100,11 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
         self.pass("apply", &[x.pointer(), y.pointer()])
     }
 
-    fn residual(
-        &self,
-        f: &Vector<T>,
-        u: &Vector<T>,
-        r: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
+    fn residual(&self, f: &Vector<T>, u: &Vector<T>, r: &mut Vector<T>, (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
         self.pass_with_sums("residual", &[f.pointer(), u.pointer(), r.pointer()], scalars.pointer(norm))
     }
 
-    fn residual_norm(
-        &self,
-        _: Residual,
-        f: &Vector<T>,
-        u: &Vector<T>,
-        norm: Scalar,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
+    fn residual_norm(&self, _: Residual, f: &Vector<T>, u: &Vector<T>, (norm, scalars): Sum<'_, Cuda>) -> Result<()> {
         self.pass_with_sums("residual_norm", &[f.pointer(), u.pointer()], scalars.pointer(norm))
     }
 

@@ -10,13 +10,9 @@ mod prepare;
 
 use std::fmt::Debug;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
 
-use isobar_core::backend::Ratio;
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Shape, Slab};
-use isobar_core::real::{Precision, Real};
-use isobar_core::stencil::{Axis, Stencil};
+use isobar_core::prelude::{Axis, Colour, Layout, Precision, Ratio, Real, Result, Shape, Slab, Stencil, read, write};
 
 use super::Residual;
 use super::colours::kernels::Colours;
@@ -25,14 +21,8 @@ use super::lines::{LineTile, SweepTile};
 use super::look::{LOOK, Looks};
 use super::points::tile::Cycles;
 use super::whole_grid::{Sweep, WholeGrid};
-use crate::cuda::Cuda;
-use crate::driver::Pointer;
-use crate::launch::Arguments;
-use crate::memory::Buffer;
-use crate::module::Module;
-use crate::reduction::Reduction;
-use crate::scalars::Scalars;
-use crate::vector::{Vector, check_size};
+use crate::vector::check_size;
+use crate::{Arguments, Buffer, Cuda, Module, Pointer, Reduction, Scalars, Vector};
 
 /// The kernels of a stencil with its coefficients.
 #[derive(Debug)]
@@ -107,7 +97,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
 
     /// Updates what depends on the coefficients after they were written by other kernels.
     pub(crate) fn note_sent(&self, stencil: &K::Stencil) -> Result<()> {
-        *self.stencil.write().unwrap_or_else(PoisonError::into_inner) = stencil.clone();
+        *write(&self.stencil) = stencil.clone();
         self.measure_again()
     }
 
@@ -390,7 +380,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
 
     /// Returns the stencil, which is replaced as a whole, so that a panic elsewhere cannot leave it inconsistent.
     pub(crate) fn stencil(&self) -> RwLockReadGuard<'_, K::Stencil> {
-        self.stencil.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.stencil)
     }
 
     /// Counts the closed faces between cells, and the cells with a shift.

@@ -1,8 +1,6 @@
 //! Kernels that are compiled, and coefficients that are measured, before a solve.
 
-use isobar_core::error::Result;
-use isobar_core::options::Preconditioner;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Preconditioner, Real, Result};
 
 use super::Passes;
 use crate::launch::refuse_while_recording;

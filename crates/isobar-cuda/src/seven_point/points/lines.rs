@@ -2,22 +2,15 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::{Error, Result};
-use isobar_core::layout::Shape;
-use isobar_core::operator::Operator;
-use isobar_core::options::PointCycle;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Error, Operator, PointCycle, Real, Result, Scalar, Shape};
 
 use super::tile::{Block, Ready, too_large};
-use crate::driver::{Pointer, lock};
-use crate::launch::{Arguments, Launch, refuse_while_recording};
-use crate::reduction::Reduction;
-use crate::scalars::Scalars;
+use crate::driver::lock;
+use crate::launch::refuse_while_recording;
 use crate::seven_point::kind::Kind;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint};
-use crate::vector::Vector;
+use crate::{Arguments, Launch, Pointer, Reduction, Scalars, Vector};
 
 /// Threads of the block that tests lines, as in the kernel.
 const JUDGES: u32 = 256;

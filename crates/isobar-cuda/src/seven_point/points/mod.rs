@@ -10,25 +10,17 @@ pub(super) mod tile;
 
 use std::sync::Arc;
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
 use isobar_core::operator::points::move_by_sweeps;
-use isobar_core::operator::{Operator, PointSmoother};
-use isobar_core::options::PointCycle;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Operator, PointCycle, PointSmoother, Real, Result, Shape, Sum};
 use isobar_dist::require_sweeps;
 
 use self::tile::{Block, Ready, suggested, too_large};
 use super::kind::Kind;
 use super::passes::Passes;
 use super::{Kernels, SevenPoint};
-use crate::cuda::Cuda;
 use crate::driver::lock;
-use crate::launch::{Arguments, Launch, refuse_while_recording};
-use crate::reduction::Reduction;
-use crate::scalars::Scalars;
-use crate::vector::Vector;
+use crate::launch::refuse_while_recording;
+use crate::{Arguments, Cuda, Launch, Reduction, Vector};
 
 impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
     fn ready(&self, cycle: &PointCycle) -> Result<Ready> {
@@ -84,8 +76,7 @@ impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
         f: &Vector<T>,
         u: &mut Vector<T>,
         v: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         self.fill(u)?;
         let passes = self.kernels();
@@ -123,15 +114,14 @@ impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
         [f, before]: [&Vector<T>; 2],
         u: &mut Vector<T>,
         [v, w]: [&mut Vector<T>; 2],
-        norm: Scalar,
-        scalars: &mut Scalars,
+        (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         match self.streamed(cycle)? {
             Some(streamed) => {
                 let vectors = [f.pointer(), u.pointer(), before.pointer(), v.pointer(), w.pointer()];
                 self.launch_streamed(&streamed, cycle, vectors, norm, scalars)
             }
-            None => move_by_sweeps(self, cycle, [f, before], u, [v, w], norm, scalars),
+            None => move_by_sweeps(self, cycle, [f, before], u, [v, w], norm.of(scalars)),
         }
     }
 
@@ -159,8 +149,7 @@ impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
         vectors: [&Vector<f64>; 2],
         n: &mut Vector<f64>,
         allowed: f64,
-        worst: Scalar,
-        scalars: &mut Scalars,
+        (worst, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
         self.launch_judge(vectors, n, allowed, worst, scalars)
     }

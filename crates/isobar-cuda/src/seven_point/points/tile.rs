@@ -2,18 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use isobar_core::error::Error;
-use isobar_core::layout::Shape;
-use isobar_core::options::PointCycle;
-use isobar_core::real::Real;
-use isobar_core::stencil::Stencil;
+use isobar_core::prelude::{Error, PointCycle, Real, Shape, Stencil};
 
 use super::streamed::block::{self, STATIC_BYTES, Streamed};
-use crate::compile::Source;
 use crate::kernels::seven_point as kernels;
-use crate::launch::Kernel;
-use crate::reduction::Reduction;
 use crate::seven_point::kind::{Form, Kind};
+use crate::{Kernel, Reduction, Source};
 
 /// Largest number of threads per block.
 const MOST_THREADS: usize = 1024;

@@ -2,15 +2,11 @@
 
 use std::sync::Arc;
 
-use isobar_core::layout::Shape;
-use isobar_core::real::Real;
+use isobar_core::prelude::{Real, Shape};
 
-use crate::compile::Source;
-use crate::driver::Pointer;
 use crate::kernels::seven_point as kernels;
-use crate::launch::Kernel;
-use crate::reduction::Reduction;
 use crate::seven_point::kind::{Form, Kind};
+use crate::{Kernel, Pointer, Reduction, Source};
 
 /// Static shared memory of the kernels of points. B
 pub(crate) const STATIC_BYTES: usize = 1024;

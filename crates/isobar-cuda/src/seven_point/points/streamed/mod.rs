@@ -6,22 +6,15 @@ pub(super) mod block;
 
 use std::sync::Arc;
 
-use isobar_core::backend::Scalar;
-use isobar_core::error::Result;
-use isobar_core::layout::Shape;
-use isobar_core::operator::PointSmoother;
-use isobar_core::options::PointCycle;
-use isobar_core::real::Real;
+use isobar_core::prelude::{PointCycle, PointSmoother, Real, Result, Scalar, Shape};
 
 use self::block::{Block, STATIC_BYTES, Streamed, Weights};
-use crate::cuda::Cuda;
-use crate::driver::{Pointer, lock};
-use crate::launch::{Arguments, Launch, is_recording, refuse_while_recording};
-use crate::reduction::Reduction;
-use crate::scalars::Scalars;
+use crate::driver::lock;
+use crate::launch::{is_recording, refuse_while_recording};
 use crate::seven_point::kind::Kind;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint};
+use crate::{Arguments, Cuda, Launch, Pointer, Reduction, Scalars};
 
 /// Smallest extent in x or z: smaller grids would leave most of a block idle.
 const FEWEST: usize = 32;
