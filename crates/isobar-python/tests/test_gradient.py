@@ -347,7 +347,7 @@ class Function:
     """x(κ, c, f) of a problem, on arrays of NumPy, as the frameworks call it."""
 
     def __init__(self, problem, threads=None):
-        self.native = call_of(problem, "raise", tolerance=1e-12, device="cpu", threads=threads).native
+        self.native = call_of(problem, "raise", None, tolerance=1e-12, device="cpu", threads=threads).native
         self.shape = problem.shape
 
     def _described(self, *arrays):
