@@ -93,7 +93,8 @@ struct found {
 static void solve(int is_on_gpu, struct found *all, struct found *by_host_arrays)
 {
     isobar_array horizontal = array(kappa, is_on_gpu), vertical = array(kappa_z, is_on_gpu), reaction = array(c, is_on_gpu);
-    isobar_array density = array(f, is_on_gpu), by_u = array(weights, is_on_gpu), rhs = array(zeros, is_on_gpu), solution = array(zeros, is_on_gpu);
+    /* On the host these are the arrays themselves. */
+    isobar_array density = array(f, is_on_gpu), by_u = array(weights, is_on_gpu), rhs = array(all->b, is_on_gpu), solution = array(all->u, is_on_gpu);
     isobar_array by[5];
     isobar_diffusion box = {.size = sizeof box, .kappa = &horizontal, .kappa_z = &vertical, .reaction = &reaction};
     isobar_problem *problem = NULL;
@@ -126,7 +127,7 @@ static void solve(int is_on_gpu, struct found *all, struct found *by_host_arrays
     ok(isobar_problem_flux(problem, &solution, 0, 0, &all->flux), "the flux");
 
     isobar_time_steps steps = {.size = sizeof steps, .dt = 0.01, .end_time = 0.03};
-    isobar_array initial = array(zeros, is_on_gpu), state = array(zeros, is_on_gpu);
+    isobar_array initial = array(zeros, is_on_gpu), state = array(all->state, is_on_gpu);
     ok(isobar_heat_create(problem, &density, &initial, &steps, "tolerance = 1e-11", is_on_gpu ? "cuda:0" : "cpu", 0, &heat), "time steps");
     for (int n = 0; n < 3; ++n)
         ok(isobar_heat_step(heat, NULL, NULL, NULL), "a time step");

@@ -27,7 +27,12 @@ pub struct Cuda {
     pub(crate) link: Option<Arc<CardLink>>,
     /// The ranks, if this is one of several.
     pub(crate) ranks: Option<Arc<Ranks>>,
+    /// Levels of fewer cells are whole on every rank.
+    pub(crate) whole_below: usize,
 }
+
+/// Cells of a level that justify dividing it: a sweep on fewer takes less time than the exchanges of a divided one, 10 µs each.
+const WORTH_DIVIDING: usize = 1 << 20;
 
 #[derive(Debug)]
 struct Inner {
@@ -80,7 +85,7 @@ impl Cuda {
             modules,
             context,
         };
-        Ok(Self { inner: Arc::new(inner), link: None, ranks: None })
+        Ok(Self { inner: Arc::new(inner), link: None, ranks: None, whole_below: WORTH_DIVIDING })
     }
 
     /// Returns the GPU with this number, opened once in a process for problems whose coefficients are there ([`crate::problem`]), and never closed. Solvers have
@@ -126,7 +131,14 @@ impl Cuda {
         all_gather: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>>,
     ) -> Result<Self> {
         let link = CardLink::join(self.context(), self.modules(), ways, [rank, size], all_gather)?;
-        Ok(Self { inner: Arc::clone(&self.inner), link: link.map(Arc::new), ranks: self.ranks.clone() })
+        Ok(Self { link: link.map(Arc::new), ..self.clone() })
+    }
+
+    /// Divides all levels of multigrid that can be divided among ranks, down to this number of cells; coarser ones, and by default those of fewer than 2²⁰ cells,
+    /// are whole on every rank.
+    #[must_use]
+    pub fn dividing_down_to(self, cells: usize) -> Self {
+        Self { whole_below: cells, ..self }
     }
 
     /// Returns the link to other ranks' GPUs, if any.

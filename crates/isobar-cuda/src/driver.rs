@@ -124,6 +124,8 @@ pub(crate) struct Gpu {
     pub(crate) kernels: Kernels,
     pub(crate) mailboxes: Mailboxes,
     pub(crate) spare: Spare,
+    /// Arenas of solvers that are gone.
+    arenas: Mutex<Vec<Arena>>,
 }
 
 // SAFETY: driver handles may be used from any thread; `bind` makes the context current on it.
@@ -281,6 +283,7 @@ impl Gpu {
             kernels: Kernels::default(),
             mailboxes: Mailboxes::default(),
             spare: Spare::default(),
+            arenas: Mutex::default(),
         })
     }
 
@@ -312,12 +315,13 @@ impl Context {
     /// Opens a GPU, with streams of its own.
     pub(crate) fn open(ordinal: usize) -> Result<Self> {
         start()?;
+        let gpu = Gpu::get(ordinal)?;
         let this = Self {
-            gpu: Gpu::get(ordinal)?,
+            gpu,
             streams: Default::default(),
             event: Mutex::new(std::ptr::null_mut()),
             pools: Default::default(),
-            arena: Mutex::default(),
+            arena: Mutex::new(lock(&gpu.arenas).pop().unwrap_or_default()),
         };
         this.bind()?;
         this.open_queue(0)?;
@@ -402,10 +406,13 @@ impl Drop for Context {
     fn drop(&mut self) {
         // Errors in a destructor cannot be reported.
         let _ = self.bind();
+        if self.synchronize_queues().is_ok() {
+            let arena = std::mem::take(&mut *lock(&self.arena));
+            lock(&self.gpu.arenas).push(arena.given_back());
+        }
         // SAFETY: made in `open`, and no longer used, as is the memory, whose owners keep the context alive.
         unsafe {
             self.pools.iter().for_each(|pool| pool.free(self));
-            lock(&self.arena).free();
             let event = *lock(&self.event);
             if !event.is_null() {
                 let _ = result::event::destroy(event);

@@ -76,7 +76,7 @@ fn exchange_colours<T: Copy>(entries: &mut [T], half_plane: usize) {
 
 impl LevelBackend for Cuda {
     fn coarser(&self, fine: Shape, coarse: Shape, is_small: bool) -> Result<Coarser<Self>> {
-        levels::coarser(self, fine, coarse, is_small)
+        levels::coarser(self, fine, coarse, is_small || coarse.cells() < self.whole_below)
     }
 
     fn gathering<T: Real>(

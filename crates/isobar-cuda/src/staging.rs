@@ -30,7 +30,7 @@ pub(crate) struct Arena {
 unsafe impl Send for Arena {}
 
 impl Default for Arena {
-    /// The memory is allocated on first use.
+    /// The memory is allocated on first use, and never freed: that takes as long as a small setup.
     fn default() -> Self {
         Self { start: std::ptr::null_mut(), used: 0 }
     }
@@ -44,7 +44,7 @@ impl Arena {
     /// Returns memory that the GPU has finished with.
     fn room(&mut self, context: &Context, bytes: usize) -> Result<*mut u8> {
         if self.start.is_null() {
-            // SAFETY: freed in `free`; memory is written before it is read.
+            // SAFETY: memory is written before it is read.
             self.start = unsafe { result::malloc_host(Self::BYTES, 0) }
                 .map_err(|e| failure(e, "allocating host memory"))?
                 .cast();
@@ -59,16 +59,9 @@ impl Arena {
         Ok(room)
     }
 
-    /// Frees the memory.
-    ///
-    /// # Safety
-    /// The context is current, and the GPU has finished all copies.
-    pub(crate) unsafe fn free(&mut self) {
-        if !self.start.is_null() {
-            // SAFETY: promised by the caller; allocated in `room`, freed once.
-            let _ = unsafe { result::free_host(self.start.cast()) };
-            self.start = std::ptr::null_mut();
-        }
+    /// Returns the same memory for another owner. The GPU has finished all copies.
+    pub(crate) fn given_back(self) -> Self {
+        Self { used: 0, ..self }
     }
 }
 

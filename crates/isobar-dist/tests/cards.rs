@@ -60,8 +60,13 @@ fn card(way: Way, rank: Option<&Threads>) -> Result<Cuda> {
     Cuda::new(rank.rank() % count)?.join_by(ways, rank.rank(), rank.size(), &mut |mine| rank.all_gather_equal(mine))
 }
 
+/// GPUs that divide levels of more than a number of cells: of any size, unlike those of users.
+fn dividing(way: Way, cells: usize) -> impl Fn(Option<&Threads>) -> Cuda + Sync {
+    move |rank| card(way, rank).unwrap().dividing_down_to(cells)
+}
+
 fn backend(way: Way) -> impl Fn(Option<&Threads>) -> Cuda + Sync {
-    move |rank| card(way, rank).unwrap()
+    dividing(way, 0)
 }
 
 /// Returns the largest number of ranks to test.
@@ -227,12 +232,14 @@ fn jumps_by_other_cycles(way: Way) {
     }
 }
 
-/// Checks columns that several threads share, blocks of as many columns as there are, rows of many cells.
+/// Checks columns that several threads share, blocks of as many columns as there are, rows of many cells; also with all but the finest level whole.
 fn large_jumps(way: Way) {
     for shape in [Shape::new(64, 96, 48), Shape::new(40, 64, 100), Shape::new(130, 50, 33)] {
         let problem = bubbles(shape, 1e6);
         for options in [jumps::multigrid(), in_single()] {
-            check(&backend(way), ("bubbles", &problem, &some(&[2, 3], way)), &options);
+            for cells in [0, usize::MAX] {
+                check(&dividing(way, cells), ("bubbles", &problem, &some(&[2, 3], way)), &options);
+            }
         }
     }
 }

@@ -7,12 +7,12 @@ use isobar::problem::Field;
 use isobar::{DeviceArray, Precision, RawArray, RawMemory, Shape};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyByteArray;
+use pyo3::types::{PyByteArray, PyTuple};
 
 use crate::error::raise;
 
 /// An array as (address, shape, strides in bytes or None, "f8" or "f4", CUDA device or None, stream or None). The caller keeps the
-/// memory alive.
+/// memory alive; a further entry of the tuple may be its owner, which then lives as long as the call.
 pub(crate) struct Array(pub(crate) RawArray);
 
 impl<'py> FromPyObject<'_, 'py> for Array {
@@ -20,7 +20,7 @@ impl<'py> FromPyObject<'_, 'py> for Array {
 
     fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         type Parts = (usize, Vec<usize>, Option<Vec<isize>>, String, Option<usize>, Option<u64>);
-        let (pointer, shape, strides, kind, device, stream): Parts = value.extract()?;
+        let (pointer, shape, strides, kind, device, stream): Parts = value.cast::<PyTuple>()?.get_slice(0, 6).extract()?;
         let precision = match kind.as_str() {
             "f8" => Precision::F64,
             "f4" => Precision::F32,

@@ -103,3 +103,15 @@ def test_a_case_has_fluxes(tmp_path):
     solver = isobar.Solver(problem, tolerance=1e-12, device="cpu")
     x = solver.solve(problem.rhs()).x
     assert solver.flux(x, "east") == pytest.approx(2.0)
+
+
+def test_arrays_that_are_converted(rng):
+    # A converted copy must live as long as the call that reads it.
+    problem = isobar.Diffusion(np.exp(rng.standard_normal((5, 7, 9))), boundary={"x": 0.0}, spacing=1.0)
+    solver = isobar.Solver(problem, device="cpu")
+    whole = rng.integers(-9, 9, problem.shape)
+    x = whole.astype(float)
+    for given in (whole, x.astype(np.float16), whole.astype(">i4"), x.tolist()):
+        assert solver.flux(given, "west") == solver.flux(x, "west")
+        assert solver.energy(given) == solver.energy(x)
+        np.testing.assert_array_equal(solver.fluxes(given)[0], solver.fluxes(x)[0])

@@ -144,7 +144,7 @@ def labels(value, what: str) -> np.ndarray:
 
 
 def fitted(handle: Handle, shape, what: str):
-    """Return the description of an array after checking its shape; leading dimensions of length 1 may be missing."""
+    """Return the description of an array, with its handle, after checking its shape; leading dimensions of length 1 may be missing."""
     pointer, found, strides, *rest = handle.parts
     if tuple(found) != tuple(shape):
         # (ny, nx) where nz is 1, (nx,) where ny is 1 too.
@@ -153,11 +153,12 @@ def fitted(handle: Handle, shape, what: str):
         if short != tuple(found) or any(n != 1 for n in leading):
             wanted = ", or ".join(str(s) for s in _shapes(shape))
             raise ValueError(f"{what} has shape {tuple(found)}; the problem's is {wanted}")
-    return (pointer, found, strides, *rest)
+    # With the handle, so that a copy on the host, say, lives as long as its description.
+    return (pointer, found, strides, *rest, handle)
 
 
 def systems(handle: Handle, shape, what: str) -> list:
-    """Return the descriptions of the arrays of several systems, stacked along the first axis."""
+    """Return the descriptions of the arrays of several systems, stacked along the first axis, with their handle."""
     pointer, found, strides, *rest = handle.parts
     if tuple(found[1:]) != tuple(shape):
         wanted = ", ".join(str(n) for n in shape)
@@ -165,7 +166,7 @@ def systems(handle: Handle, shape, what: str) -> list:
     if found[0] == 0:
         raise ValueError(f"{what} has shape {tuple(found)} and contains no system; pass one or more")
     step, strides = (_bytes(found[1:], rest[0]), None) if strides is None else (strides[0], strides[1:])
-    return [(pointer + n * step, found[1:], strides, *rest) for n in range(found[0])]
+    return [(pointer + n * step, found[1:], strides, *rest, handle) for n in range(found[0])]
 
 
 def overlap(a: Handle, b: Handle) -> bool:
