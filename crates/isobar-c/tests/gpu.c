@@ -79,7 +79,7 @@ static isobar_array array(double *values, int is_on_gpu)
 static void fetch(double *values, isobar_array from)
 {
     if (from.device == ISOBAR_HOST)
-        memcpy(values, from.data, CELLS * sizeof *values);
+        memmove(values, from.data, CELLS * sizeof *values);
     else
         ok(copy_out(values, (address)(size_t)from.data, CELLS * sizeof *values), "cuMemcpyDtoH");
 }

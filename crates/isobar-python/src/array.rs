@@ -20,7 +20,8 @@ impl<'py> FromPyObject<'_, 'py> for Array {
 
     fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         type Parts = (usize, Vec<usize>, Option<Vec<isize>>, String, Option<usize>, Option<u64>);
-        let (pointer, shape, strides, kind, device, stream): Parts = value.cast::<PyTuple>()?.get_slice(0, 6).extract()?;
+        let (pointer, shape, strides, kind, device, stream): Parts =
+            value.cast::<PyTuple>()?.get_slice(0, 6).extract()?;
         let precision = match kind.as_str() {
             "f8" => Precision::F64,
             "f4" => Precision::F32,
