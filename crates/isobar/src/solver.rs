@@ -217,18 +217,19 @@ impl Solver {
     /// Sets the tolerance of later solves, for a nonlinear iteration whose first steps need few digits, say.
     ///
     /// ```
-    /// # use isobar::problem::{Coefficient, DiffusionProblem, Boundary};
-    /// # use isobar::{Device, Guess, Shape, Solver};
+    /// # use isobar::options::{Method, SolverOptions};
+    /// # use isobar::problem::{Boundary, Coefficient, DiffusionProblem};
+    /// # use isobar::{Device, Shape, Solver};
     /// # fn main() -> isobar::Result<()> {
     /// let mut problem = DiffusionProblem::new(Shape::new(60, 50, 1), Coefficient::Isotropic(vec![1.0; 3000]));
     /// problem.boundary[0] = [Boundary::Dirichlet(0.0); 2];
-    /// let options = isobar::options::SolverOptions { method: isobar::options::Method::Cg, ..Default::default() };
+    /// let options = SolverOptions { method: Method::Cg, ..SolverOptions::default() };
     /// let device = Device::cpu_with_threads(1)?;
     /// let mut solver = Solver::builder(&problem.stencil()?).options(&options).device(&device).tolerance(1e-2).build()?;
     /// let (b, mut u) = (vec![1.0; 3000], vec![0.0; 3000]);
-    /// let rough = solver.solve(&b[..], &mut u[..], Guess::Zero)?;
+    /// let rough = solver.solve(&b[..], &mut u[..])?;
     /// solver.set_tolerance(1e-10)?;
-    /// let exact = solver.solve(&b[..], &mut u[..], Guess::Given)?;
+    /// let exact = solver.solve_from(&b[..], &mut u[..])?;
     /// assert!(rough.converged() && exact.converged() && exact.relative_residual <= 1e-10);
     /// assert!(solver.set_tolerance(0.0).is_err());
     /// # Ok(())
