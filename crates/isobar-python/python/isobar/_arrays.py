@@ -1,4 +1,4 @@
-"""Arrays of any library, described for the native part by (address, shape, strides, type, device, stream)."""
+"""Arrays of any library, described for the native part by (address, shape, strides, type, device, stream, owner)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from isobar import _isobar
 
 _KINDS = {"<f8": "f8", "=f8": "f8", "<f4": "f4", "=f4": "f4"}
 _CPU, _CUDA = (1, 3), (2, 13)
-# CUDA's legacy default stream, with which work of every library can be ordered, as DLPack calls it, and as the native part does if other streams may use
-# what it has written.
-_DEFAULT_STREAM, _AND_OTHERS = 1, 0
+# CUDA's legacy default stream, with which work of every library can be ordered, as DLPack calls it; the native part calls it so if what it writes is for other
+# streams too.
+_DEFAULT_STREAM, _FOR_ALL_STREAMS = 1, 0
 
 
 class Handle:
-    """An array, kept alive, with its description for the native part."""
+    """An array, kept alive, with its description for the native part, which keeps it alive too: it may be a copy that nothing else refers to."""
 
     __slots__ = ("array", "parts", "shape", "_kept")
 
     def __init__(self, array, parts, kept=None):
         self.array = array
-        self.parts = parts
+        self.parts = (*parts[:6], (array, kept))
         self.shape = parts[1]
         self._kept = kept
 
@@ -144,7 +144,7 @@ def labels(value, what: str) -> np.ndarray:
 
 
 def fitted(handle: Handle, shape, what: str):
-    """Return the description of an array, with its handle, after checking its shape; leading dimensions of length 1 may be missing."""
+    """Return the description of an array after checking its shape; leading dimensions of length 1 may be missing."""
     pointer, found, strides, *rest = handle.parts
     if tuple(found) != tuple(shape):
         # (ny, nx) where nz is 1, (nx,) where ny is 1 too.
@@ -153,12 +153,11 @@ def fitted(handle: Handle, shape, what: str):
         if short != tuple(found) or any(n != 1 for n in leading):
             wanted = ", or ".join(str(s) for s in _shapes(shape))
             raise ValueError(f"{what} has shape {tuple(found)}; the problem's is {wanted}")
-    # With the handle, so that a copy on the host, say, lives as long as its description.
-    return (pointer, found, strides, *rest, handle)
+    return (pointer, found, strides, *rest)
 
 
 def systems(handle: Handle, shape, what: str) -> list:
-    """Return the descriptions of the arrays of several systems, stacked along the first axis, with their handle."""
+    """Return the descriptions of the arrays of several systems, stacked along the first axis."""
     pointer, found, strides, *rest = handle.parts
     if tuple(found[1:]) != tuple(shape):
         wanted = ", ".join(str(n) for n in shape)
@@ -166,7 +165,7 @@ def systems(handle: Handle, shape, what: str) -> list:
     if found[0] == 0:
         raise ValueError(f"{what} has shape {tuple(found)} and contains no system; pass one or more")
     step, strides = (_bytes(found[1:], rest[0]), None) if strides is None else (strides[0], strides[1:])
-    return [(pointer + n * step, found[1:], strides, *rest, handle) for n in range(found[0])]
+    return [(pointer + n * step, found[1:], strides, *rest) for n in range(found[0])]
 
 
 def overlap(a: Handle, b: Handle) -> bool:
@@ -251,7 +250,7 @@ def _dlpack(array, what: str, most: int = 3) -> Handle:
     kind, _ = source.__dlpack_device__()
     if kind not in _CPU + _CUDA:
         raise TypeError(f"{what}: DLPack device type {int(kind)}; use the CPU or CUDA")
-    stream = _DEFAULT_STREAM if kind in _CUDA else None
+    stream, own_stream = (_DEFAULT_STREAM, _FOR_ALL_STREAMS) if kind in _CUDA else (None, None)
     try:
         capsule = source.__dlpack__(stream=stream, max_version=(1, 0))
     except TypeError:
@@ -263,4 +262,4 @@ def _dlpack(array, what: str, most: int = 3) -> Handle:
     except TypeError as error:
         raise TypeError(f"{what}: {error}") from None
     _counted(shape, what, most)
-    return Handle(array, (pointer, tuple(shape), strides, dtype, device, stream and _AND_OTHERS), borrowed)
+    return Handle(array, (pointer, tuple(shape), strides, dtype, device, own_stream), borrowed)
