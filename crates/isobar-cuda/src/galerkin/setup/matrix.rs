@@ -261,6 +261,13 @@ impl Matrix {
         self.cuda.launch(kernel, [len.div_ceil(block), 1, 1], [block, 1], arguments)
     }
 
+    /// Launches a kernel whose threads loop over elements, `part` at a time, in at most as many blocks as run at once: blocks that
+    /// return at once take time too.
+    pub(super) fn launch_loop(&self, kernel: Kernel, len: usize, part: usize, arguments: Arguments) -> Result<()> {
+        let most = 8 * self.cuda.context().multiprocessors;
+        self.cuda.launch(kernel, [len.div_ceil(BLOCK * part).min(most), 1, 1], [BLOCK, 1], arguments)
+    }
+
     /// Copies couplings, then row sums, to vectors of a layout with some rows and the halo row before them.
     pub(crate) fn store_in<T: Real>(&self, layout: &Layout, to: &[Pointer]) -> Result<()> {
         let (shape, [before, _]) = (self.grid.shape, layout.halo());
