@@ -6,7 +6,7 @@ use isobar_core::stencil::galerkin::couplings::upper_offset;
 use isobar_core::stencil::galerkin::product::coarse_offsets;
 use isobar_core::stencil::galerkin::weights::{HALF_SWEEPS, halves};
 
-use super::matrix::{BLOCK, Matrix, Planes, store};
+use super::matrix::{BLOCK, Divisor, Matrix, Planes, store};
 use super::sources::{COMPUTE, HOLD, Number, PRODUCT, collapsed_source, product, weights_source};
 use super::workspace::Piece;
 use crate::{Argument, Arguments, Cuda, Pointer};
@@ -27,9 +27,10 @@ struct Operands {
     above: Pointer,
     extents: [i32; 3],
     ring: i32,
+    by: [Divisor; 2],
 }
 
-// SAFETY: laid out as `Weights` in setup.cuh: two pointers, four 32-bit integers.
+// SAFETY: laid out as `Weights` in setup.cuh: two pointers, eight 32-bit integers.
 unsafe impl Argument for Operands {}
 
 /// `Scratch` of weights.cu.
@@ -102,16 +103,18 @@ impl DirectionWeights {
             matrix.module(product(matrix.number(), &matrix.grid(), matrix.present(), &present)).kernel(PRODUCT[d])?;
         matrix.launch(kernel, coarse.cells(), ROWS, arguments())?;
         let kernel = matrix.module(collapsed_source(matrix.number())).kernel(HOLD[d])?;
-        matrix.launch(kernel, coarse.cells(), BLOCK, arguments())?;
+        matrix.launch_loop(kernel, coarse.cells(), 1, arguments())?;
         Ok(coarse)
     }
 
     fn operands(&self) -> Operands {
+        let [nx, ny, _] = self.odd.extents();
         Operands {
             below: self.values.start(),
             above: self.values.at(self.odd.shape.cells(), self.number.bytes()),
             extents: self.odd.extents().map(|n| n as i32),
             ring: i32::from(self.odd.periodic[self.axis as usize]),
+            by: [nx, ny].map(Divisor::new),
         }
     }
 

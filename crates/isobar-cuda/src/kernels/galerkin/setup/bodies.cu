@@ -51,7 +51,7 @@ KERNEL(begin_search, __launch_bounds__(256))(Matrix a, Search s) {
     const unsigned int n = own_number();
     if (n >= a.cells) return;
     double most = 0;
-    for_each_coupling(a, cell_at(a.nx, a.ny, n), [&](int, int, int, double c, const Cell&) { most = max(most, c); });
+    for_each_coupling(a, cell_at(a, n), [&](int, int, int, double c, const Cell&) { most = max(most, c); });
     s.largest[n] = most;
     s.place[n] = s.kept[n] = 0;
 }
@@ -207,7 +207,7 @@ KERNEL(join_cells, __launch_bounds__(256))(Matrix a, Search s) {
             if (!__any_sync(ALL_LANES, left != 0)) continue;
             Cell at;
             if (left != 0) {
-                at = cell_at(a.nx, a.ny, n);
+                at = cell_at(a, n);
                 known = __ldcg(s.label + n);
             }
             do {
@@ -390,7 +390,7 @@ __device__ __forceinline__ void keep_one(const Matrix& a, const Search& s, const
         double diagonal = sum;
         leaving += sum;
         absolute += fabs(sum);
-        for_each_coupling(a, cell_at(a.nx, a.ny, cell), [&](int, int, int, double c, const Cell& other) {
+        for_each_coupling(a, cell_at(a, cell), [&](int, int, int, double c, const Cell& other) {
             diagonal += c;
             if (c != 0 && s.label[place(a, other)] != first) {
                 leaving += c;
@@ -416,13 +416,13 @@ __device__ __forceinline__ void keep_one(const Matrix& a, const Search& s, const
         }
         wait_for_all<THREADS>();
         for (unsigned int n = own; n < size; n += THREADS)
-            to.cells[*base + n] = vector_place(a, pitch, cell_at(a.nx, a.ny, ordered[n]));
+            to.cells[*base + n] = vector_place(a, pitch, cell_at(a, ordered[n]));
     }
     wait_for_all<THREADS>();
 }
 
 // Keeps the aggregates for which a correction pays: small ones by a warp, then large ones by a block.
-KERNEL(keep_bodies, __launch_bounds__(256))(Matrix a, Search s, Lists to, int pitch) {
+KERNEL(keep_bodies, __launch_bounds__(256, 4))(Matrix a, Search s, Lists to, int pitch) {
     await_previous();
     __shared__ uint4 listed[LARGEST / 4];
     __shared__ unsigned int ordered[LARGEST], large[256], count;

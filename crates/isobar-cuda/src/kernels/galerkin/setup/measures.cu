@@ -11,7 +11,7 @@ KERNEL(mean_couplings, __launch_bounds__(256))(Matrix a, double* partial, unsign
     double total[6] = {0, 0, 0, 0, 0, 0};
     for (unsigned int n = blockIdx.x * 256 + threadIdx.x; n < a.cells; n += gridDim.x * 256) {
         double up[3] = {0, 0, 0};
-        for_each_coupling(a, cell_at(a.nx, a.ny, n), [&](int dx, int dy, int dz, double c, const Cell&) {
+        for_each_coupling(a, cell_at(a, n), [&](int dx, int dy, int dz, double c, const Cell&) {
             if (dx == 1) up[X] += c;
             if (dy == 1) up[Y] += c;
             if (dz == 1) up[Z] += c;
@@ -47,7 +47,7 @@ KERNEL(look_at_finest, __launch_bounds__(256))(Matrix a, double* partial, unsign
     const int lane = threadIdx.x & 31;
     const unsigned int rows = (unsigned int)a.nx * a.nz;
     for (unsigned int row = blockIdx.x * 8 + (threadIdx.x >> 5); row < rows; row += gridDim.x * 8) {
-        const int k = row / a.nx, i = row - k * a.nx;
+        const int k = quotient(row, a.by_nx), i = row - k * a.nx;
         for (int start = lane; start < a.ny; start += 32 * AHEAD) {
             Number own[AHEAD][3], next[AHEAD][3];
 #pragma unroll

@@ -21,7 +21,7 @@ __device__ __forceinline__ unsigned int coarse_directions(const Matrix& coarse) 
 template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, const Weights& w, const Matrix& coarse, int* any) {
     const unsigned int n = blockIdx.x * 128 + threadIdx.x;
     if (n >= coarse.cells) return;
-    const Cell own = cell_at(coarse.nx, coarse.ny, n);
+    const Cell own = cell_at(coarse, n);
     const int extents[3] = {a.nx, a.ny, a.nz}, odd_extents[3] = {w.nx, w.ny, w.nz};
     const int at[3] = {own.i, own.j, own.k};
     const int count = extents[AXIS], odd_count = odd_extents[AXIS];

@@ -16,12 +16,22 @@ constexpr int UPPER = 13;
 
 typedef NUMBER Number;
 
+// A number to divide by, for dividends below 2^31: the quotient is n * factor >> shift.
+struct Divisor {
+    unsigned int factor, shift;
+};
+
+__device__ __forceinline__ unsigned int quotient(unsigned int n, const Divisor& by) {
+    return (unsigned int)((unsigned long long)n * by.factor >> by.shift);
+}
+
 struct Matrix {
     Number* fields;
     long long cells;
     int nx, ny, nz;
     // Bits of the stored directions with couplings, and of the periodic directions.
     unsigned int present, periodic, unused;
+    Divisor by_nx, by_ny;
 };
 
 // The weights of odd cells, numbered like the coarse cells below them, in the order of a matrix's fields.
@@ -31,6 +41,7 @@ struct Weights {
     int nx, ny, nz;
     // Whether the last odd cell lies below the first coarse cell (periodic).
     int ring;
+    Divisor by_nx, by_ny;
 };
 
 struct Cell {
@@ -54,10 +65,10 @@ __device__ __forceinline__ unsigned int place(const Matrix& a, const Cell& at) {
 
 __device__ __forceinline__ unsigned int place(const Weights& w, const Cell& at) { return place(w.nx, w.ny, at.i, at.j, at.k); }
 
-// The cell at a position.
-__device__ __forceinline__ Cell cell_at(int nx, int ny, unsigned int place) {
-    const unsigned int row = place / ny;
-    return {int(row % nx), unfolded(place - row * ny, ny), int(row / nx)};
+// The cell at a position of a matrix or of weights.
+template <class Grid> __device__ __forceinline__ Cell cell_at(const Grid& grid, unsigned int place) {
+    const unsigned int row = quotient(place, grid.by_ny), k = quotient(row, grid.by_nx);
+    return {int(row - k * grid.nx), unfolded(place - row * grid.ny, grid.ny), int(k)};
 }
 
 // Bits of the stored directions for which kernels are compiled.

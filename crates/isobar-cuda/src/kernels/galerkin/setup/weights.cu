@@ -67,7 +67,7 @@ template <int AXIS> __device__ __forceinline__ void start(const Matrix& a, const
     await_previous();
     const unsigned int n = blockIdx.x * 256 + threadIdx.x;
     if (n >= (unsigned int)w.nx * w.ny * w.nz) return;
-    const Cell odd = cell_at(w.nx, w.ny, n), at = fine_cell<AXIS>(odd);
+    const Cell odd = cell_at(w, n), at = fine_cell<AXIS>(odd);
     const double sum = sums(a)[place(a, at)];
     double down = 0, up = 0, across = 0, next = 0, diagonal = sum;
     bool is_tied = false;
@@ -316,7 +316,7 @@ template <int AXIS> __device__ __forceinline__ void finish(const Matrix& a, cons
     const unsigned int n = blockIdx.x * 256 + threadIdx.x;
     if (n == 0) *any = 0;
     if (n >= (unsigned int)w.nx * w.ny * w.nz) return;
-    const Cell odd = cell_at(w.nx, w.ny, n);
+    const Cell odd = cell_at(w, n);
     double below = w.below[n], above = w.above[n];
     if (2 * along<AXIS>(odd.i, odd.j, odd.k) + 2 == along<AXIS>(a.nx, a.ny, a.nz) && !(a.periodic >> AXIS & 1)) above = 0;
     const double total = below + above;
