@@ -11,7 +11,7 @@ use crate::{Argument, Arguments, Buffer, Cuda, Pointer};
 /// Cells of a tile in x, y and z, as in bodies.cu.
 const TILE: [usize; 3] = [8, 32, 4];
 
-/// Cells per thread at a time, as in bodies.cu.
+/// Cells of a thread at a time, as in bodies.cu.
 const PART: usize = 4;
 
 /// The aggregates of one threshold, as lists for the correction.
@@ -128,7 +128,8 @@ pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
         before: 0,
     };
     let begin = Arguments::new().with(matrix.operands()).with(search);
-    matrix.launch(module.kernel("begin_search")?, cells, BLOCK, begin.clone())?;
+    let [nx, ny, nz] = matrix.grid().extents();
+    matrix.launch(module.kernel("begin_search")?, nx * ny * nz.div_ceil(PART), BLOCK, begin.clone())?;
     // Cells that belong together by the first threshold do so by all.
     let tiles: usize = matrix.grid().extents().into_iter().zip(TILE).map(|(n, tile)| n.div_ceil(tile)).product();
     let arguments = THRESHOLDS.into_iter().fold(begin, Arguments::with);

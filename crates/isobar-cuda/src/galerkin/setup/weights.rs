@@ -16,6 +16,8 @@ const LINES: usize = 64;
 /// Cells of a line that a thread holds if threads share lines, and the most threads per line, see `relax` of weights.cu.
 const CELLS: usize = 8;
 const MOST_CHUNKS: usize = 32;
+/// Cells of a thread of the kernels that begin, as in weights.cu.
+const STARTED: usize = 2;
 /// Threads per block of products.
 const ROWS: usize = 128;
 
@@ -70,7 +72,7 @@ impl DirectionWeights {
         let (cells, [nx, ny, nz]) = (self.odd.shape.cells(), self.odd.extents());
         let weights = || Arguments::new().with(self.operands());
         let all = || Arguments::new().with(matrix.operands()).with(self.operands());
-        matrix.launch(module.kernel(start)?, cells, BLOCK, all().with(scratch))?;
+        matrix.launch(module.kernel(start)?, nx * ny * nz.div_ceil(STARTED), BLOCK, all().with(scratch))?;
         let is_coupled = (0..matrix.present().len()).any(|n| matrix.present()[n] && upper_offset(n)[d] == 0);
         if is_coupled {
             let lines = if self.axis == Axis::Z { nz * ny } else { nx * ny };

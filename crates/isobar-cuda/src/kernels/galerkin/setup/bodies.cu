@@ -36,24 +36,32 @@ struct Search {
 constexpr unsigned int OF_PASS = 1u << 16;
 static_assert(LARGEST < OF_PASS, "numbers of cells and passes share a word");
 
+// Cells of a thread at a time.
+constexpr int PART = 4;
+
 // Calls f(n) for a thread's cells in kernels whose warps process 128 cells at a time: n and the next PART - 1 cells at distances
 // of 32, which may lie beyond the last cell. All threads of a warp make the same calls.
-constexpr int PART = 4;
 
 template <class F> __device__ __forceinline__ void for_each_part(unsigned int cells, F f) {
     const unsigned int lane = threadIdx.x & 31;
     for (unsigned int begin = PART * (own_number() - lane); begin < cells; begin += PART * 256 * gridDim.x) f(begin + lane);
 }
 
-// Computes the largest coupling of each cell, and clears what is counted by cell.
+// Computes the largest coupling of each cell, and clears what is counted by cell. One thread per column of PART cells.
 KERNEL(begin_search, __launch_bounds__(256))(Matrix a, Search s) {
     await_previous();
-    const unsigned int n = own_number();
-    if (n >= a.cells) return;
-    double most = 0;
-    for_each_coupling(a, cell_at(a, n), [&](int, int, int, double c, const Cell&) { most = max(most, c); });
-    s.largest[n] = most;
-    s.place[n] = s.kept[n] = 0;
+    if (own_number() >= (unsigned int)a.nx * a.ny * ((a.nz + PART - 1) / PART)) return;
+    Cell first = cell_at(a, own_number());
+    first.k *= PART;
+    const Column<PART> column(a, first, 1);
+    Number most[PART] = {};
+    for_each_coupling(a, column, [&](int m, int, int, int, double c) { most[m] = max(most[m], Number(c)); });
+#pragma unroll
+    for (int m = 0; m < PART; m++) {
+        const unsigned int n = column.place_of(m);
+        s.largest[n] = most[m];
+        s.place[n] = s.kept[n] = 0;
+    }
 }
 
 // Finds the first known cell of a cell's aggregate; shortens the path.

@@ -111,6 +111,53 @@ template <class F> __device__ __forceinline__ void for_each_coupling(const Matri
     }
 }
 
+// COUNT cells above one another in z: the first, and every step-th from it; beyond the grid, its last cell.
+template <int COUNT> struct Column {
+    int i, j, k[COUNT];
+    // The position in layer 0, and the distance of layers.
+    unsigned int base, layer;
+
+    __device__ __forceinline__ Column(const Matrix& a, const Cell& first, int step) : i(first.i), j(first.j) {
+        base = place(a, {i, j, 0});
+        layer = (unsigned int)a.nx * a.ny;
+#pragma unroll
+        for (int m = 0; m < COUNT; m++) k[m] = min(first.k + step * m, a.nz - 1);
+    }
+
+    __device__ __forceinline__ unsigned int place_of(int m) const { return base + layer * k[m]; }
+};
+
+// Calls f(m, dx, dy, dz, c) for the couplings of cell m of a column, in the order of `for_each_coupling`; with c = 0 if there is no cell at
+// the offset. Loads are unconditional: those of all cells are under way together.
+template <int COUNT, class F> __device__ __forceinline__ void for_each_coupling(const Matrix& a, const Column<COUNT>& column, F f) {
+    const Number* __restrict__ field = a.fields;
+#pragma unroll 1
+    for (unsigned int left = a.present; left != 0; left &= left - 1) {
+        const int offset = __ffs(left) + UPPER, dx = offset % 3 - 1, dy = offset / 9 - 1, dz = offset / 3 % 3 - 1;
+        Cell up, down;
+        const bool is_up = neighbour(a, {column.i, column.j, 0}, dx, dy, 0, up);
+        const bool is_down = neighbour(a, {column.i, column.j, 0}, -dx, -dy, 0, down);
+        const unsigned int below = is_down ? place(a, {down.i, down.j, 0}) : column.base;
+        Number c[2][COUNT];
+#pragma unroll
+        for (int m = 0; m < COUNT; m++) {
+            int to = column.k[m] + dz, from = column.k[m] - dz;
+            const bool has_up = bring_inside(to, a.nz, a.periodic & 4) && is_up;
+            const bool has_down = bring_inside(from, a.nz, a.periodic & 4) && is_down;
+            const Number own = field[column.place_of(m)];
+            const Number other = field[below + column.layer * (has_down ? from : column.k[m])];
+            c[0][m] = has_up ? own : Number(0);
+            c[1][m] = has_down ? other : Number(0);
+        }
+#pragma unroll
+        for (int m = 0; m < COUNT; m++) {
+            f(m, dx, dy, dz, double(c[0][m]));
+            f(m, -dx, -dy, -dz, double(c[1][m]));
+        }
+        field += a.cells;
+    }
+}
+
 // A fine cell whose weight for a coarse cell exceeds this may be coupled to nothing else.
 constexpr double NEARLY_ALL = 0.99;
 
