@@ -103,25 +103,43 @@ struct Planes {
 KERNEL(store, __launch_bounds__(256))(const Number* __restrict__ fields, int nx, int ny, int nz, int count, int pitch,
                                       Planes planes, Targets targets) {
     await_previous();
-    __shared__ Number tile[TILE][TILE + 1];
+    // Fields that are loaded together.
+    constexpr int TOGETHER = 16 / sizeof(Number);
+    __shared__ Number tile[TOGETHER][TILE][TILE + 1];
     const int first_i = blockIdx.x * TILE, first_j = blockIdx.y * TILE;
     const long long cells = (long long)nx * ny * nz;
     for (int k = blockIdx.z; k < nz; k += gridDim.z) {
-        for (int field = 0; field < count; field++) {
-            for (int row = threadIdx.y; row < TILE; row += ROWS) {
-                const int i = first_i + row, n = first_j + threadIdx.x;
-                if (i < nx && n < ny) tile[row][threadIdx.x] = fields[field * cells + n + (unsigned int)ny * (i + (unsigned int)nx * k)];
+        for (int first = 0; first < count; first += TOGETHER) {
+            const int own = min(TOGETHER, count - first);
+            Number value[TOGETHER][TILE / ROWS];
+            // Loads are unconditional: beyond the grid the last cell is read without effect.
+#pragma unroll
+            for (int m = 0; m < TOGETHER; m++) {
+                if (m >= own) break;
+#pragma unroll
+                for (int r = 0; r < TILE / ROWS; r++) {
+                    const int i = min(first_i + int(threadIdx.y) + ROWS * r, nx - 1), n = min(first_j + int(threadIdx.x), ny - 1);
+                    value[m][r] = fields[(first + m) * cells + n + (unsigned int)ny * (i + (unsigned int)nx * k)];
+                }
+            }
+#pragma unroll
+            for (int m = 0; m < TOGETHER; m++) {
+                if (m >= own) break;
+#pragma unroll
+                for (int r = 0; r < TILE / ROWS; r++) tile[m][threadIdx.y + ROWS * r][threadIdx.x] = value[m][r];
             }
             __syncthreads();
-            T* to = targets.field[field];
-            for (int row = threadIdx.y; row < TILE; row += ROWS) {
-                const int i = first_i + threadIdx.x, n = first_j + row;
-                if (i >= nx || n >= ny) continue;
-                const T value = T(tile[threadIdx.x][row]);
-                for (int plane = unfolded(n, ny) - ny; plane < planes.end; plane += ny) {
-                    if (plane < planes.begin) continue;
-                    const int j = plane - planes.first;
-                    to[pitch ? checkerboard(pitch, nz, i, j, k) : i + (long long)nx * (k + (long long)nz * j)] = value;
+            for (int m = 0; m < own; m++) {
+                T* to = targets.field[first + m];
+                for (int row = threadIdx.y; row < TILE; row += ROWS) {
+                    const int i = first_i + threadIdx.x, n = first_j + row;
+                    if (i >= nx || n >= ny) continue;
+                    const T value = T(tile[m][threadIdx.x][row]);
+                    for (int plane = unfolded(n, ny) - ny; plane < planes.end; plane += ny) {
+                        if (plane < planes.begin) continue;
+                        const int j = plane - planes.first;
+                        to[pitch ? checkerboard(pitch, nz, i, j, k) : i + (long long)nx * (k + (long long)nz * j)] = value;
+                    }
                 }
             }
             __syncthreads();
