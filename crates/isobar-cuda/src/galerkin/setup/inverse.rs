@@ -9,7 +9,7 @@ use crate::{Argument, Arguments, Buffer, Pointer};
 
 /// Cells that are eliminated at a time, and rows of a tile, as in inverse.cu.
 const WIDTH: usize = 32;
-const TILE: usize = 64;
+const TILE: usize = 32;
 
 /// `Dense` of inverse.cu.
 #[derive(Clone, Copy, Debug)]

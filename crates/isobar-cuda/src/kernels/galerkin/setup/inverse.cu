@@ -6,7 +6,8 @@
 // others, M_ik becomes M_ik P, and M_kk becomes P. Where couplings are positive all numbers are sums of positive ones, for any contrast.
 #include "galerkin/setup/setup.cuh"
 
-constexpr int WIDTH = 32, TILE = 64;
+// Cells that are eliminated at a time; the width of a tile, and of the part of one thread in it.
+constexpr int WIDTH = 32, TILE = 32, PART = TILE / 16;
 // A pivot this small relative to its diagonal is zero: the cell is the last of a decoupled component.
 constexpr double SINGULAR_PIVOT = 1e-13;
 
@@ -132,23 +133,23 @@ KERNEL(eliminate_block, __launch_bounds__(256))(Dense d) {
             d.sums[cell] = sum;
         }
     }
-    double value[4][4] = {};
+    double value[PART][PART] = {};
 #pragma unroll 8
     for (int m = 0; m < WIDTH; m++) {
-        double across[4];
+        double across[PART];
 #pragma unroll
-        for (int b = 0; b < 4; b++) across[b] = right[tx + 16 * b][m];
+        for (int b = 0; b < PART; b++) across[b] = right[tx + 16 * b][m];
 #pragma unroll
-        for (int a = 0; a < 4; a++) {
+        for (int a = 0; a < PART; a++) {
             const double down = left[ty + 16 * a][m];
 #pragma unroll
-            for (int b = 0; b < 4; b++) value[a][b] += down * across[b];
+            for (int b = 0; b < PART; b++) value[a][b] += down * across[b];
         }
     }
 #pragma unroll
-    for (int a = 0; a < 4; a++) {
+    for (int a = 0; a < PART; a++) {
 #pragma unroll
-        for (int b = 0; b < 4; b++) {
+        for (int b = 0; b < PART; b++) {
             const int i = tile[0] + ty + 16 * a, j = tile[1] + tx + 16 * b;
             if (i >= n || j > i) continue;
             double* const at = d.m + (size_t)i * n + j;
