@@ -13,9 +13,11 @@ use crate::{Argument, Arguments, Cuda, Pointer};
 
 /// Threads of a block with one line per thread.
 const LINES: usize = 64;
-/// Cells of a line that a thread holds if threads share lines, and the most threads per line, see `relax` of weights.cu.
+/// Cells of a line that a thread holds if threads share lines, the most threads per line, and the most per block, see `relax` of
+/// weights.cu.
 const CELLS: usize = 8;
 const MOST_CHUNKS: usize = 32;
+const RELAXING: usize = 256;
 /// Cells of a thread of the kernels that begin, as in weights.cu.
 const STARTED: usize = 2;
 /// Threads per block of products.
@@ -85,7 +87,7 @@ impl DirectionWeights {
                     Axis::Z => (nz * some(ny), nx),
                 };
                 let chunks = length.div_ceil(CELLS).min(MOST_CHUNKS);
-                let block = [if chunks > 16 { 16 } else { 32 }, chunks];
+                let block = [(RELAXING / chunks.next_power_of_two()).min(32), chunks];
                 let arguments = all().with(scratch).with(parity as i32);
                 let grid = [lines.div_ceil(block[0]), 1, 1];
                 matrix.cuda().launch(module.kernel(relax)?, grid, block, arguments)?;

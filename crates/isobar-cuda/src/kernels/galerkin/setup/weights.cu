@@ -141,8 +141,9 @@ template <int AXIS> __device__ __forceinline__ void factorise(const Weights& w, 
 
 __device__ __forceinline__ double within_one(double w) { return min(max(w, 0.0), 1.0); }
 
-// Cells of a line per thread, and the most threads per block that relaxes.
-constexpr int CELLS = 8, THREADS = 512;
+// Cells of a line per thread, and the most threads per block that relaxes: two blocks fit on a multiprocessor, and one loads while
+// the other computes.
+constexpr int CELLS = 8, THREADS = 256;
 
 // A line and its neighbour lines, which are not relaxed in the same half sweep: positions of their cells in weights and in the matrix.
 struct Line {
@@ -350,7 +351,7 @@ template <int AXIS> __device__ __forceinline__ void finish(const Matrix& a, cons
 #define KERNELS(AXIS, NAME)                                                                                \
     KERNEL(start_##NAME, __launch_bounds__(256))(Matrix a, Weights w, Scratch s) { start<AXIS>(a, w, s); } \
     KERNEL(factorise_##NAME, __launch_bounds__(64))(Weights w, Scratch s) { factorise<AXIS>(w, s); }       \
-    KERNEL(relax_##NAME, __launch_bounds__(THREADS))(Matrix a, Weights w, Scratch s, int parity) {         \
+    KERNEL(relax_##NAME, __launch_bounds__(THREADS, 2))(Matrix a, Weights w, Scratch s, int parity) {      \
         relax<AXIS>(a, w, s, parity);                                                                      \
     }                                                                                                      \
     KERNEL(finish_##NAME, __launch_bounds__(256))(Matrix a, Weights w, Scratch s, int* any) {              \
