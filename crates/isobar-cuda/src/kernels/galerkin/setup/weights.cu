@@ -119,22 +119,33 @@ template <int AXIS> __device__ __forceinline__ void factorise(const Weights& w, 
     if (second >= l.second) return;
     const unsigned int first = place(w, line_cell<AXIS>(w, 0, true, line - second * l.first, second, 0));
     double excess = 0, before = 0;
-    for (int start = 0; start < l.length; start += AHEAD) {
-        double out[AHEAD], next[AHEAD];
+    Number out[AHEAD], next[AHEAD];
+    auto load = [&](int start) {
 #pragma unroll
         for (int n = 0; n < AHEAD; n++) {
             const unsigned int at = first + l.stride * min(start + n, l.length - 1);
             out[n] = s.pivot[at];
             next[n] = s.next[at];
         }
+    };
+    load(0);
+    for (int start = 0; start < l.length; start += AHEAD) {
+        double own[AHEAD], coupling[AHEAD];
+#pragma unroll
+        for (int n = 0; n < AHEAD; n++) {
+            own[n] = out[n];
+            coupling[n] = next[n];
+        }
+        // Under way during the divisions.
+        load(start + AHEAD);
 #pragma unroll
         for (int n = 0; n < AHEAD; n++) {
             if (start + n >= l.length) break;
-            const double e = before * excess + out[n], sum = next[n] + e;
+            const double e = before * excess + own[n], sum = coupling[n] + e;
             const double pivot = sum > 0 ? 1 / sum : 0;
             s.pivot[first + l.stride * (start + n)] = pivot;
             excess = e * pivot;
-            before = next[n];
+            before = coupling[n];
         }
     }
 }
