@@ -4,6 +4,8 @@
 #include "galerkin/setup/setup.cuh"
 
 constexpr int TILE = 32, ROWS = 8;
+// Rows of the finest matrix that are loaded together.
+constexpr int AHEAD = 2;
 
 // `Stencil` of diffusion.cuh.
 struct Stencil {
@@ -41,32 +43,42 @@ KERNEL(couplings_of_cells, __launch_bounds__(256))(Stencil op, Form form, Matrix
     }
     const int first_i = blockIdx.x * TILE, first_j = blockIdx.y * TILE;
     for (int k = blockIdx.z; k < a.nz; k += gridDim.z) {
-#pragma unroll 2
-        for (int row = threadIdx.y; row < TILE; row += ROWS) {
-            // Loads are unconditional: beyond the grid the last cell is read without effect.
-            const Cell at = {min(first_i + int(threadIdx.x), a.nx - 1), unfolded(min(first_j + row, a.ny - 1), a.ny), k};
-            const long long own_place = checkerboard(op.pitch, op.nz, at.i, at.j, at.k);
-            T own[3], next[3];
-            bool exists[3];
+#pragma unroll 1
+        for (int start = threadIdx.y; start < TILE; start += AHEAD * ROWS) {
+            // Loads are unconditional: beyond the grid the last cell is read without effect, and above the last cell the first one.
+            Cell at[AHEAD];
+            T own[AHEAD][3], next[AHEAD][3], shift[AHEAD];
 #pragma unroll
-            for (int d = 0; d < 3; d++) {
-                Cell to;
-                exists[d] = neighbour(a, at, d == X, d == Y, d == Z, to) && extents[d] > 1;
-                own[d] = fields[d][own_place];
-                next[d] = fields[d][exists[d] ? checkerboard(op.pitch, op.nz, to.i, to.j, to.k) : own_place];
-            }
-            double sum = form.shift ? double(op.shift[own_place]) : 0;
+            for (int m = 0; m < AHEAD; m++) {
+                at[m] = {min(first_i + int(threadIdx.x), a.nx - 1), unfolded(min(first_j + start + ROWS * m, a.ny - 1), a.ny), k};
+                const long long own_place = checkerboard(op.pitch, op.nz, at[m].i, at[m].j, k);
+                shift[m] = form.shift ? op.shift[own_place] : T(0);
 #pragma unroll
-            for (int d = 0; d < 3; d++) {
-                const int number = d == X ? at.i : d == Y ? at.j : at.k;
-                const bool lower = form.fixed >> (2 * d) & 1, upper = form.fixed >> (2 * d + 1) & 1;
-                const Number half = ratios[d] * double(own[d]), other = ratios[d] * double(next[d]);
-                if (lower && number == 0) sum += half;
-                if (upper && number + 1 == extents[d]) sum += half;
-                const Number face = form.stored_faces ? half : harmonic(half, other);
-                tile[d][row][threadIdx.x] = exists[d] ? face : Number(0);
+                for (int d = 0; d < 3; d++) {
+                    Cell to = at[m];
+                    int& number = d == X ? to.i : d == Y ? to.j : to.k;
+                    number = number + 1 < extents[d] ? number + 1 : 0;
+                    own[m][d] = fields[d][own_place];
+                    next[m][d] = fields[d][checkerboard(op.pitch, op.nz, to.i, to.j, to.k)];
+                }
             }
-            tile[3][row][threadIdx.x] = sum;
+#pragma unroll
+            for (int m = 0; m < AHEAD; m++) {
+                const int row = start + ROWS * m;
+                double sum = shift[m];
+#pragma unroll
+                for (int d = 0; d < 3; d++) {
+                    const int number = d == X ? at[m].i : d == Y ? at[m].j : at[m].k;
+                    const bool lower = form.fixed >> (2 * d) & 1, upper = form.fixed >> (2 * d + 1) & 1;
+                    const bool is_last = number + 1 == extents[d], exists = extents[d] > 1 && (!is_last || a.periodic >> d & 1);
+                    const Number half = ratios[d] * double(own[m][d]), other = ratios[d] * double(next[m][d]);
+                    if (lower && number == 0) sum += half;
+                    if (upper && is_last) sum += half;
+                    const Number face = form.stored_faces ? half : harmonic(half, other);
+                    tile[d][row][threadIdx.x] = exists ? face : Number(0);
+                }
+                tile[3][row][threadIdx.x] = sum;
+            }
         }
         __syncthreads();
         for (int row = threadIdx.y; row < TILE; row += ROWS) {
