@@ -139,7 +139,7 @@ pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
     for pass in (1..).take(THRESHOLDS.len()) {
         search.pass = pass;
         let arguments = Arguments::new().with(matrix.operands()).with(search);
-        matrix.launch_loop(module.kernel("join_cells")?, cells, PART, arguments)?;
+        matrix.launch_loop(module.kernel("join_cells")?, cells, 1, arguments)?;
         for name in ["count_cells", "number_bodies", "list_cells"] {
             let arguments = Arguments::new().with(cells as i64).with(search);
             matrix.launch_loop(module.kernel(name)?, cells, PART, arguments)?;

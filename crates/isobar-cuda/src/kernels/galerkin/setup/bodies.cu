@@ -199,41 +199,37 @@ KERNEL(label_tiles, __launch_bounds__(256))(Matrix a, Search s, double first_the
 // Joins cells whose coupling is of this pass's class. Afterwards the counters of later kernels are zero.
 KERNEL(join_cells, __launch_bounds__(256))(Matrix a, Search s) {
     await_previous();
+    constexpr unsigned int LOWER_BITS = 0x1555555u;
+    const unsigned int cells = a.cells, step = 256 * gridDim.x, lane = threadIdx.x & 31;
     if (own_number() < 3) s.counts[own_number()] = 0;
-    const unsigned int cells = a.cells, lane = threadIdx.x & 31;
-    for_each_part(cells, [&](unsigned int begin) {
-        unsigned int classes[PART];
-#pragma unroll
-        for (int m = 0; m < PART; m++) classes[m] = begin + 32 * m < cells ? s.classes[begin + 32 * m] : 0;
-#pragma unroll 1
-        for (int m = 0; m < PART; m++) {
-            constexpr unsigned int LOWER_BITS = 0x1555555u;
-            const unsigned int own = m == 0 ? classes[0] : m == 1 ? classes[1] : m == 2 ? classes[2] : classes[3];
-            const unsigned int n = begin + 32 * m, different = own ^ s.pass * LOWER_BITS;
-            // The lower bit of each direction of this class.
-            unsigned int left = ~(different | different >> 1) & LOWER_BITS, known = NONE;
-            if (!__any_sync(ALL_LANES, left != 0)) continue;
-            Cell at;
-            if (left != 0) {
-                at = cell_at(a, n);
-                known = __ldcg(s.label + n);
-            }
-            do {
-                unsigned int other = NONE;
-                if (left != 0) {
-                    const int offset = ((__ffs(left) - 1) >> 1) + UPPER + 1;
-                    left &= left - 1;
-                    Cell to;
-                    neighbour(a, at, offset % 3 - 1, offset / 9 - 1, offset / 3 % 3 - 1, to);
-                    other = __ldcg(s.label + place(a, to));
-                }
-                // Most often the cell of the lane below joins the same aggregates, or both cells belong to one already.
-                const bool is_same = __shfl_up_sync(ALL_LANES, known, 1) == known, has_same = __shfl_up_sync(ALL_LANES, other, 1) == other;
-                const bool is_repeated = lane > 0 && is_same && has_same;
-                if (other != NONE && other != known && !is_repeated) join(s.label, known, other);
-            } while (__any_sync(ALL_LANES, left != 0));
+    auto load = [&](unsigned int n) { return n < cells ? s.classes[n] : 0; };
+    unsigned int later = load(own_number());
+    for (unsigned int n = own_number(); n - lane < cells; n += step) {
+        const unsigned int different = later ^ s.pass * LOWER_BITS;
+        later = load(n + step);
+        // The lower bit of each direction of this class.
+        unsigned int left = ~(different | different >> 1) & LOWER_BITS, known = NONE;
+        if (!__any_sync(ALL_LANES, left != 0)) continue;
+        Cell at;
+        if (left != 0) {
+            at = cell_at(a, n);
+            known = __ldcg(s.label + n);
         }
-    });
+        do {
+            unsigned int other = NONE;
+            if (left != 0) {
+                const int offset = ((__ffs(left) - 1) >> 1) + UPPER + 1;
+                left &= left - 1;
+                Cell to;
+                neighbour(a, at, offset % 3 - 1, offset / 9 - 1, offset / 3 % 3 - 1, to);
+                other = __ldcg(s.label + place(a, to));
+            }
+            // Most often the cell of the lane below joins the same aggregates, or both cells belong to one already.
+            const bool is_same = __shfl_up_sync(ALL_LANES, known, 1) == known, has_same = __shfl_up_sync(ALL_LANES, other, 1) == other;
+            const bool is_repeated = lane > 0 && is_same && has_same;
+            if (other != NONE && other != known && !is_repeated) join(s.label, known, other);
+        } while (__any_sync(ALL_LANES, left != 0));
+    }
 }
 
 // Sets labels to the first cells, and counts the cells of each; counts above LARGEST are not exact.
@@ -251,18 +247,20 @@ KERNEL(count_cells, __launch_bounds__(256))(long long cells, Search s) {
         unsigned int label[PART], first[PART];
 #pragma unroll
         for (int m = 0; m < PART; m++) first[m] = label[m] = begin + 32 * m < cells ? s.label[begin + 32 * m] : NONE;
+        for (bool moves = true; moves;) {
+            moves = false;
 #pragma unroll
-        for (int m = 0; m < PART; m++) {
-            if (label[m] != NONE) first[m] = s.label[label[m]];
+            for (int m = 0; m < PART; m++) {
+                const unsigned int next = first[m] != NONE ? s.label[first[m]] : NONE;
+                moves |= next != first[m];
+                first[m] = next;
+            }
         }
 #pragma unroll
         for (int m = 0; m < PART; m++) {
             const unsigned int n = begin + 32 * m;
-            if (n < cells && first[m] != label[m]) {
-                for (unsigned int next = s.label[first[m]]; next != first[m]; next = s.label[next]) first[m] = next;
-                // Only this thread may change its label now, because other threads might not set it to the final cell.
-                s.label[n] = first[m];
-            }
+            // Only this thread may change its label now, because other threads might not set it to the final cell.
+            if (first[m] != label[m]) s.label[n] = first[m];
             // Most warps lie in one aggregate.
             const unsigned int leader = __shfl_sync(ALL_LANES, first[m], 0);
             if (__all_sync(ALL_LANES, first[m] == leader)) {
