@@ -397,8 +397,9 @@ __device__ __forceinline__ void keep_one(const Matrix& a, const Search& s, const
         leaving += sum;
         absolute += fabs(sum);
         for_each_coupling(a, cell_at(a, cell), [&](int, int, int, double c, const Cell& other) {
+            const unsigned int label = s.label[place(a, other)];
             diagonal += c;
-            if (c != 0 && s.label[place(a, other)] != first) {
+            if (c != 0 && label != first) {
                 leaving += c;
                 absolute += fabs(c);
             }

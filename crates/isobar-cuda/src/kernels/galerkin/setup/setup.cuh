@@ -96,18 +96,21 @@ __device__ __forceinline__ bool neighbour(const Matrix& a, const Cell& at, int d
            bring_inside(to.k, a.nz, a.periodic & 4);
 }
 
-// Calls f(dx, dy, dz, c, to) for the couplings of a cell.
+// Calls f(dx, dy, dz, c, to) for the couplings of a cell; with c = 0 and the cell itself if there is no cell at the offset, so that loads
+// wait for no test.
 template <class F> __device__ __forceinline__ void for_each_coupling(const Matrix& a, const Cell& at, F f) {
-    const unsigned int own = place(a, at);
-    const Number* __restrict__ c = a.fields;
-#pragma unroll
-    for (int n = 0; n < UPPER; n++) {
-        if (!(a.present >> n & 1)) continue;
-        const int dx = (n + 14) % 3 - 1, dy = (n + 14) / 9 - 1, dz = (n + 14) / 3 % 3 - 1;
-        Cell to;
-        if (neighbour(a, at, dx, dy, dz, to)) f(dx, dy, dz, c[own], to);
-        if (neighbour(a, at, -dx, -dy, -dz, to)) f(-dx, -dy, -dz, c[place(a, to)], to);
-        c += a.cells;
+    const Number* __restrict__ field = a.fields;
+#pragma unroll 1
+    for (unsigned int left = a.present; left != 0; left &= left - 1) {
+        const int offset = __ffs(left) + UPPER, dx = offset % 3 - 1, dy = offset / 9 - 1, dz = offset / 3 % 3 - 1;
+        Cell up, down;
+        const bool is_up = neighbour(a, at, dx, dy, dz, up), is_down = neighbour(a, at, -dx, -dy, -dz, down);
+        up = is_up ? up : at;
+        down = is_down ? down : at;
+        const Number own = field[place(a, at)], other = field[place(a, down)];
+        f(dx, dy, dz, is_up ? double(own) : 0.0, up);
+        f(-dx, -dy, -dz, is_down ? double(other) : 0.0, down);
+        field += a.cells;
     }
 }
 
@@ -127,8 +130,7 @@ template <int COUNT> struct Column {
     __device__ __forceinline__ unsigned int place_of(int m) const { return base + layer * k[m]; }
 };
 
-// Calls f(m, dx, dy, dz, c) for the couplings of cell m of a column, in the order of `for_each_coupling`; with c = 0 if there is no cell at
-// the offset. Loads are unconditional: those of all cells are under way together.
+// Calls f(m, dx, dy, dz, c) for the couplings of cell m of a column, in the same order. The loads of all cells are under way together.
 template <int COUNT, class F> __device__ __forceinline__ void for_each_coupling(const Matrix& a, const Column<COUNT>& column, F f) {
     const Number* __restrict__ field = a.fields;
 #pragma unroll 1
