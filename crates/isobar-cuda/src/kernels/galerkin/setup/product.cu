@@ -148,6 +148,8 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
         t_before += c_before * (one_before - (step == 0 ? of_one(-1, qx, qy, qz) : 1.0));
     }
 
+    to[coarse.cells * __popc(coarse_directions(coarse))] = t + own_below * t_after + own_before * t_before;
+
 #pragma unroll
     for (int stored = 0; stored < UPPER; stored++) {
         if (!(coarse_directions(coarse) >> stored & 1)) continue;
@@ -201,7 +203,6 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
         *to = c;
         to += coarse.cells;
     }
-    *to = t + own_below * t_after + own_before * t_before;
 }
 
 #define FOR_AXIS(AXIS, NAME)                                                                       \
