@@ -20,8 +20,8 @@ const MOST_CHUNKS: usize = 32;
 const RELAXING: usize = 256;
 /// Cells of a thread of the kernels that begin, as in weights.cu.
 const STARTED: usize = 2;
-/// Threads per block of products.
-const ROWS: usize = 128;
+/// Threads per block of products, two for each coarse cell.
+const PRODUCT_BLOCK: usize = 128;
 
 /// `Weights` of setup.cuh.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +105,7 @@ impl DirectionWeights {
         let arguments = || matrices.clone().with(matrix.any_collapsed());
         let kernel =
             matrix.module(product(matrix.number(), &matrix.grid(), matrix.present(), &present)).kernel(PRODUCT[d])?;
-        matrix.launch(kernel, coarse.cells(), ROWS, arguments())?;
+        matrix.launch(kernel, 2 * coarse.cells(), PRODUCT_BLOCK, arguments())?;
         let kernel = matrix.module(collapsed_source(matrix.number())).kernel(HOLD[d])?;
         matrix.launch_loop(kernel, coarse.cells(), 1, arguments())?;
         Ok(coarse)
