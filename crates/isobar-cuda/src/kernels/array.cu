@@ -63,17 +63,26 @@ struct End {
 template <class U>
 __device__ __forceinline__ void import_coefficients(int nx, int ny, int nz, int pitch, Strides stride, double factor,
                                                     End end, const U* from, T* to, unsigned long long* report) {
+    // Both cells are loaded first.
+    double value[2];
+    T before[2];
     for_each_cell(nz, pitch, [&](int i, int j, int k, long long at) {
         bool inside = i < end.x && j < end.y && k < end.z;
-        double value = inside ? double(from[i * stride.x + j * stride.y + k * stride.z]) : 0.0;
+        value[i & 1] = inside ? double(from[i * stride.x + j * stride.y + k * stride.z]) : 0.0;
+        before[i & 1] = to[at];
+    });
+    bool differs = false;
+    for_each_cell(nz, pitch, [&](int i, int j, int k, long long at) {
+        const double own = value[i & 1];
         unsigned long long cell = i + (unsigned long long)nx * (j + (unsigned long long)ny * k);
         // Of many invalid ones, as shifts may have, few are lower than those before.
-        if (!(value >= 0.0 && value <= 1.7976931348623157e308) && cell < report[0]) atomicMin(report, cell);
-        T made = T(factor * value);
-        // All threads that write it write the same.
-        if (to[at] != made) report[1] = 1;
+        if (!(own >= 0.0 && own <= 1.7976931348623157e308) && cell < report[0]) atomicMin(report, cell);
+        T made = T(factor * own);
+        differs |= before[i & 1] != made;
         to[at] = made;
     });
+    // Writes of all threads to one address would take longer than the copies. All that write it write the same.
+    if (__syncthreads_or(differs) && threadIdx.x == 0 && threadIdx.y == 0 && report[1] == 0) report[1] = 1;
 }
 
 KERNEL(import_coefficients_f64)(int nx, int ny, int nz, int pitch, Strides stride, double factor, End end,

@@ -6,11 +6,13 @@ use isobar_core::stencil::galerkin::bodies::THRESHOLDS;
 
 use super::matrix::{BLOCK, Matrix};
 use super::sources::bodies_source;
-use super::workspace::Piece;
 use crate::{Argument, Arguments, Buffer, Cuda, Pointer};
 
 /// Cells of a tile in x, y and z, as in bodies.cu.
 const TILE: [usize; 3] = [8, 32, 4];
+
+/// Cells of a thread at a time, as in bodies.cu.
+const PART: usize = 4;
 
 /// The aggregates of one threshold, as lists for the correction.
 #[derive(Debug)]
@@ -70,17 +72,19 @@ impl Lists {
 #[repr(C)]
 struct Search {
     largest: Pointer,
+    classes: Pointer,
     label: Pointer,
     place: Pointer,
     starts: Pointer,
     filled: Pointer,
     cells: Pointer,
     kept: Pointer,
-    kept_before: Pointer,
     counts: Pointer,
+    pass: u32,
+    before: u32,
 }
 
-// SAFETY: laid out as `Search` in bodies.cu: nine pointers.
+// SAFETY: laid out as `Search` in bodies.cu: nine pointers, two 32-bit integers.
 unsafe impl Argument for Search {}
 
 /// `Lists` of bodies.cu.
@@ -104,44 +108,45 @@ pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
     let module = matrix.module(bodies_source(matrix.number()));
     let numbers = |len: usize| workspace.take(4 * len);
     let most_bodies = cells / 2;
-    let [label, place, listed, found_cells] = [numbers(cells)?, numbers(cells)?, numbers(cells)?, numbers(cells)?];
+    let [classes, label, place, kept] = [numbers(cells)?, numbers(cells)?, numbers(cells)?, numbers(cells)?];
+    let [listed, found_cells] = [numbers(cells)?, numbers(cells)?];
     let [starts, filled, found_starts] =
         [numbers(most_bodies + 1)?, numbers(most_bodies + 1)?, numbers(most_bodies + 1)?];
     let (largest, factors) = (workspace.take(matrix.number().bytes() * cells)?, workspace.take(8 * most_bodies)?);
-    let [mut kept, mut kept_before] = [numbers(cells)?, numbers(cells)?];
     let counts = Buffer::new(context, 3 * size_of::<u64>(), "counts")?;
-    kept_before.clear()?;
-    let begin = Arguments::new().with(matrix.operands()).with(largest.start()).with(label.start());
-    matrix.launch(module.kernel("begin_search")?, cells, BLOCK, begin)?;
-    let search = |kept: &Piece, kept_before: &Piece| Search {
+    let mut search = Search {
         largest: largest.start(),
+        classes: classes.start(),
         label: label.start(),
         place: place.start(),
         starts: starts.start(),
         filled: filled.start(),
         cells: listed.start(),
         kept: kept.start(),
-        kept_before: kept_before.start(),
         counts: counts.start(),
+        pass: 0,
+        before: 0,
     };
+    let begin = Arguments::new().with(matrix.operands()).with(search);
+    let [nx, ny, nz] = matrix.grid().extents();
+    matrix.launch(module.kernel("begin_search")?, nx * ny * nz.div_ceil(PART), BLOCK, begin.clone())?;
     // Cells that belong together by the first threshold do so by all.
     let tiles: usize = matrix.grid().extents().into_iter().zip(TILE).map(|(n, tile)| n.div_ceil(tile)).product();
-    let arguments = Arguments::new().with(matrix.operands()).with(search(&kept, &kept_before)).with(THRESHOLDS[0]);
+    let arguments = THRESHOLDS.into_iter().fold(begin, Arguments::with);
     matrix.launch(module.kernel("label_tiles")?, BLOCK * tiles, BLOCK, arguments)?;
     let found = Found { starts: found_starts.start(), cells: found_cells.start(), factors: factors.start() };
     let mut all: Vec<Lists> = Vec::new();
-    for theta in THRESHOLDS {
-        let search = search(&kept, &kept_before);
-        let arguments = Arguments::new().with(matrix.operands()).with(search).with(theta);
-        matrix.launch(module.kernel("join_cells")?, cells, BLOCK, arguments)?;
+    for pass in (1..).take(THRESHOLDS.len()) {
+        search.pass = pass;
+        let arguments = Arguments::new().with(matrix.operands()).with(search);
+        matrix.launch_loop(module.kernel("join_cells")?, cells, 1, arguments)?;
         for name in ["count_cells", "number_bodies", "list_cells"] {
             let arguments = Arguments::new().with(cells as i64).with(search);
-            matrix.launch(module.kernel(name)?, cells, BLOCK, arguments)?;
+            matrix.launch_loop(module.kernel(name)?, cells, PART, arguments)?;
         }
         let arguments = Arguments::new().with(matrix.operands()).with(search).with(found).with(layout.pitch() as i32);
-        let most_blocks = 8 * context.multiprocessors;
-        let warps = 32 * most_bodies.clamp(1, most_blocks * BLOCK / 32);
-        matrix.launch(module.kernel("keep_bodies")?, warps, BLOCK, arguments)?;
+        // A warp for each aggregate.
+        matrix.launch_loop(module.kernel("keep_bodies")?, 32 * most_bodies.max(1), 1, arguments)?;
         let mut numbers = [0u64; 3];
         counts.read(&mut numbers)?;
         let [_, kept_counts, same] = numbers;
@@ -161,7 +166,9 @@ pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
                 factors: copy(found.factors, 8 * bodies)?,
                 shared: 0,
             });
-            std::mem::swap(&mut kept, &mut kept_before);
+        }
+        if bodies > 0 {
+            search.before = pass;
         }
     }
     Ok(all)

@@ -25,6 +25,26 @@ const MOST_CELLS: usize = 1 << 31;
 /// Largest number of blocks of a launch in z.
 const MOST_LAYERS: usize = 1 << 15;
 
+/// `Divisor` of setup.cuh.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Divisor {
+    factor: u32,
+    shift: u32,
+}
+
+impl Divisor {
+    /// Returns the factor f and the shift s with which ⌊n/d⌋ = ⌊n f / 2ˢ⌋ for all n < 2³¹, for 1 ≤ d ≤ 2³¹.
+    ///
+    /// With 2ˡ⁻¹ < d ≤ 2ˡ and s = 31 + l, f = ⌈2ˢ/d⌉ is (2ˢ + e)/d for some e < d. Then n f / 2ˢ = n/d + (n/2ˢ)(e/d) exceeds n/d by less than
+    /// 2⁻ˡ ≤ 1/d, too little to reach the next integer. And f < 2³², since 2ˢ/d = 2³² 2ˡ⁻¹/d ≤ 2³² (1 − 1/d) ≤ 2³² − 2 if d > 1.
+    pub(super) fn new(d: usize) -> Self {
+        let d = d as u64;
+        let shift = 31 + d.next_power_of_two().trailing_zeros();
+        Self { factor: (1u64 << shift).div_ceil(d) as u32, shift }
+    }
+}
+
 /// `Matrix` of setup.cuh.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -35,9 +55,10 @@ pub(super) struct Operands {
     present: u32,
     periodic: u32,
     unused: u32,
+    by: [Divisor; 2],
 }
 
-// SAFETY: laid out as `Matrix` in setup.cuh: a pointer, a 64-bit integer, six 32-bit ones.
+// SAFETY: laid out as `Matrix` in setup.cuh: a pointer, a 64-bit integer, ten 32-bit ones.
 unsafe impl Argument for Operands {}
 
 /// `Targets` of finest.cu.
@@ -242,6 +263,7 @@ impl Matrix {
     }
 
     pub(super) fn operands(&self) -> Operands {
+        let [nx, ny, _] = self.grid.extents();
         Operands {
             fields: self.fields.start(),
             cells: self.cells() as i64,
@@ -249,6 +271,7 @@ impl Matrix {
             present: bits(self.present),
             periodic: bits(self.grid.periodic),
             unused: 0,
+            by: [nx, ny].map(Divisor::new),
         }
     }
 
@@ -259,6 +282,13 @@ impl Matrix {
     /// Launches a kernel with one element per thread.
     pub(super) fn launch(&self, kernel: Kernel, len: usize, block: usize, arguments: Arguments) -> Result<()> {
         self.cuda.launch(kernel, [len.div_ceil(block), 1, 1], [block, 1], arguments)
+    }
+
+    /// Launches a kernel whose threads loop over elements, `part` at a time, in at most as many blocks as run at once: blocks that
+    /// return at once take time too.
+    pub(super) fn launch_loop(&self, kernel: Kernel, len: usize, part: usize, arguments: Arguments) -> Result<()> {
+        let most = 8 * self.cuda.context().multiprocessors;
+        self.cuda.launch(kernel, [len.div_ceil(BLOCK * part).min(most), 1, 1], [BLOCK, 1], arguments)
     }
 
     /// Copies couplings, then row sums, to vectors of a layout with some rows and the halo row before them.
@@ -320,6 +350,22 @@ mod tests {
             .step_by(count as usize)
             .filter(move |&plane| plane >= to.begin)
             .map(move |n| n - to.first)
+    }
+
+    #[test]
+    fn divisors_divide_exactly() {
+        const LAST: u64 = (1 << 31) - 1;
+        let powers = (0..32).flat_map(|l| [(1u64 << l).saturating_sub(1), 1 << l, (1 << l) + 1]);
+        let primes =
+            [3, 5, 7, 97, 251, 641, 46_337, 46_349, 65_521, 65_537, 1_073_741_827, 2_147_483_629, 2_147_483_647];
+        for d in powers.chain(primes).filter(|d| (1..=LAST + 1).contains(d)) {
+            let by = Divisor::new(d as usize);
+            let near = |n: u64| n.saturating_sub(2)..=n + 2;
+            let multiples = [1, 2, 3, LAST / d / 2, LAST / d].map(|m| m * d);
+            for n in multiples.into_iter().chain([LAST / 2, LAST]).flat_map(near).filter(|&n| n <= LAST) {
+                assert_eq!((n * u64::from(by.factor)) >> by.shift, n / d, "{n} / {d}");
+            }
+        }
     }
 
     #[test]

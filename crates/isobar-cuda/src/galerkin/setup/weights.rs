@@ -6,18 +6,22 @@ use isobar_core::stencil::galerkin::couplings::upper_offset;
 use isobar_core::stencil::galerkin::product::coarse_offsets;
 use isobar_core::stencil::galerkin::weights::{HALF_SWEEPS, halves};
 
-use super::matrix::{BLOCK, Matrix, Planes, store};
+use super::matrix::{BLOCK, Divisor, Matrix, Planes, store};
 use super::sources::{COMPUTE, HOLD, Number, PRODUCT, collapsed_source, product, weights_source};
 use super::workspace::Piece;
 use crate::{Argument, Arguments, Cuda, Pointer};
 
 /// Threads of a block with one line per thread.
 const LINES: usize = 64;
-/// Cells of a line that a thread holds if threads share lines, and the most threads per line, see `relax` of weights.cu.
+/// Cells of a line that a thread holds if threads share lines, the most threads per line, and the most per block, see `relax` of
+/// weights.cu.
 const CELLS: usize = 8;
 const MOST_CHUNKS: usize = 32;
-/// Threads per block of products.
-const ROWS: usize = 128;
+const RELAXING: usize = 256;
+/// Cells of a thread of the kernels that begin, as in weights.cu.
+const STARTED: usize = 2;
+/// Threads per block of products, two for each coarse cell.
+const PRODUCT_BLOCK: usize = 128;
 
 /// `Weights` of setup.cuh.
 #[derive(Clone, Copy, Debug)]
@@ -27,9 +31,10 @@ struct Operands {
     above: Pointer,
     extents: [i32; 3],
     ring: i32,
+    by: [Divisor; 2],
 }
 
-// SAFETY: laid out as `Weights` in setup.cuh: two pointers, four 32-bit integers.
+// SAFETY: laid out as `Weights` in setup.cuh: two pointers, eight 32-bit integers.
 unsafe impl Argument for Operands {}
 
 /// `Scratch` of weights.cu.
@@ -69,7 +74,7 @@ impl DirectionWeights {
         let (cells, [nx, ny, nz]) = (self.odd.shape.cells(), self.odd.extents());
         let weights = || Arguments::new().with(self.operands());
         let all = || Arguments::new().with(matrix.operands()).with(self.operands());
-        matrix.launch(module.kernel(start)?, cells, BLOCK, all().with(scratch))?;
+        matrix.launch(module.kernel(start)?, nx * ny * nz.div_ceil(STARTED), BLOCK, all().with(scratch))?;
         let is_coupled = (0..matrix.present().len()).any(|n| matrix.present()[n] && upper_offset(n)[d] == 0);
         if is_coupled {
             let lines = if self.axis == Axis::Z { nz * ny } else { nx * ny };
@@ -82,7 +87,7 @@ impl DirectionWeights {
                     Axis::Z => (nz * some(ny), nx),
                 };
                 let chunks = length.div_ceil(CELLS).min(MOST_CHUNKS);
-                let block = [if chunks > 16 { 16 } else { 32 }, chunks];
+                let block = [(RELAXING / chunks.next_power_of_two()).min(32), chunks];
                 let arguments = all().with(scratch).with(parity as i32);
                 let grid = [lines.div_ceil(block[0]), 1, 1];
                 matrix.cuda().launch(module.kernel(relax)?, grid, block, arguments)?;
@@ -100,18 +105,20 @@ impl DirectionWeights {
         let arguments = || matrices.clone().with(matrix.any_collapsed());
         let kernel =
             matrix.module(product(matrix.number(), &matrix.grid(), matrix.present(), &present)).kernel(PRODUCT[d])?;
-        matrix.launch(kernel, coarse.cells(), ROWS, arguments())?;
+        matrix.launch(kernel, 2 * coarse.cells(), PRODUCT_BLOCK, arguments())?;
         let kernel = matrix.module(collapsed_source(matrix.number())).kernel(HOLD[d])?;
-        matrix.launch(kernel, coarse.cells(), BLOCK, arguments())?;
+        matrix.launch_loop(kernel, coarse.cells(), 1, arguments())?;
         Ok(coarse)
     }
 
     fn operands(&self) -> Operands {
+        let [nx, ny, _] = self.odd.extents();
         Operands {
             below: self.values.start(),
             above: self.values.at(self.odd.shape.cells(), self.number.bytes()),
             extents: self.odd.extents().map(|n| n as i32),
             ring: i32::from(self.odd.periodic[self.axis as usize]),
+            by: [nx, ny].map(Divisor::new),
         }
     }
 

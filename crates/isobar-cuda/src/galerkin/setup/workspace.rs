@@ -44,7 +44,7 @@ impl Workspace {
 #[derive(Debug)]
 enum Owner {
     Workspace(Arc<Workspace>),
-    Outside(Buffer),
+    Outside(#[expect(dead_code, reason = "owns the memory")] Buffer),
 }
 
 /// A piece of memory with undefined content.
@@ -64,14 +64,6 @@ impl Piece {
     pub(super) fn at(&self, n: usize, bytes: usize) -> Pointer {
         debug_assert!(n * bytes <= self.bytes);
         self.start + (n * bytes) as Pointer
-    }
-
-    /// Sets the whole piece to zero.
-    pub(super) fn clear(&self) -> Result<()> {
-        match &self.owner {
-            Owner::Workspace(workspace) => workspace.buffer.clear(workspace.position(self), self.bytes),
-            Owner::Outside(buffer) => buffer.clear(0, self.bytes),
-        }
     }
 }
 

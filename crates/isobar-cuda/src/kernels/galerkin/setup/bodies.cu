@@ -9,35 +9,59 @@ constexpr unsigned int NONE = 0xffffffffu, ALL_LANES = 0xffffffffu;
 // The number of aggregates in the upper half, of their cells in the lower half.
 typedef unsigned long long Counts;
 
+__device__ __forceinline__ unsigned int own_number() { return blockIdx.x * 256 + threadIdx.x; }
+
 // The data of one pass, by cell unless stated otherwise.
 struct Search {
-    const Number* largest;
+    Number* largest;
+    // Classes of the couplings in stored directions, two bits each: the number, from 1, of the first threshold that a coupling
+    // reaches, or 0 for a coupling that joins nothing.
+    unsigned int* classes;
     // A cell of the same aggregate with no higher number; at the end its first cell.
     unsigned int* label;
-    // For first cells: the number of cells, then the aggregate's number.
+    // For first cells: the number of cells, then the aggregate's number, from 1. All are 0 between passes.
     unsigned int* place;
     // By aggregate: the start of its cells in `cells`, and the number of cells stored so far.
     unsigned int* starts;
     unsigned int* filled;
     unsigned int* cells;
-    // For first cells of aggregates that are kept: the number of cells; the same of the previous pass.
+    // For first cells of aggregates that are kept: the number of cells, plus OF_PASS times the number of the last pass that kept it.
     unsigned int* kept;
-    const unsigned int* kept_before;
     // The numbers of aggregates examined, kept, and kept before.
     Counts* counts;
+    // The numbers of this pass, from 1, and of the last one that kept any aggregates, or 0.
+    unsigned int pass, before;
 };
 
-__device__ __forceinline__ unsigned int own_number() { return blockIdx.x * 256 + threadIdx.x; }
+constexpr unsigned int OF_PASS = 1u << 16;
+static_assert(LARGEST < OF_PASS, "numbers of cells and passes share a word");
 
-// Computes the largest coupling of each cell; makes each cell an aggregate.
-KERNEL(begin_search, __launch_bounds__(256))(Matrix a, Number* largest, unsigned int* label) {
+// Cells of a thread at a time.
+constexpr int PART = 4;
+
+// Calls f(n) for a thread's cells in kernels whose warps process 128 cells at a time: n and the next PART - 1 cells at distances
+// of 32, which may lie beyond the last cell. All threads of a warp make the same calls.
+
+template <class F> __device__ __forceinline__ void for_each_part(unsigned int cells, F f) {
+    const unsigned int lane = threadIdx.x & 31;
+    for (unsigned int begin = PART * (own_number() - lane); begin < cells; begin += PART * 256 * gridDim.x) f(begin + lane);
+}
+
+// Computes the largest coupling of each cell, and clears what is counted by cell. One thread per column of PART cells.
+KERNEL(begin_search, __launch_bounds__(256))(Matrix a, Search s) {
     await_previous();
-    const unsigned int n = own_number();
-    if (n >= a.cells) return;
-    double most = 0;
-    for_each_coupling(a, cell_at(a.nx, a.ny, n), [&](int, int, int, double c, const Cell&) { most = max(most, c); });
-    largest[n] = most;
-    label[n] = n;
+    if (own_number() >= (unsigned int)a.nx * a.ny * ((a.nz + PART - 1) / PART)) return;
+    Cell first = cell_at(a, own_number());
+    first.k *= PART;
+    const Column<PART> column(a, first, 1);
+    Number most[PART] = {};
+    for_each_coupling(a, column, [&](int m, int, int, int, double c) { most[m] = max(most[m], Number(c)); });
+#pragma unroll
+    for (int m = 0; m < PART; m++) {
+        const unsigned int n = column.place_of(m);
+        s.largest[n] = most[m];
+        s.place[n] = s.kept[n] = 0;
+    }
 }
 
 // Finds the first known cell of a cell's aggregate; shortens the path.
@@ -81,9 +105,10 @@ __device__ __forceinline__ unsigned int in_order(unsigned int folded) {
     return apart(folded & 0xffffu) | apart(folded >> 16) << 1;
 }
 
-// Gives one label to tiles that lie in one aggregate, cell by cell in each direction: most tiles, if aggregates are
-// large. In other tiles, one label to each run of cells along y. Few cells then remain to be joined. A tile per block, a run per warp.
-KERNEL(label_tiles, __launch_bounds__(256))(Matrix a, Search s, double theta) {
+// Classifies couplings. Gives one label to tiles that lie in one aggregate by the first threshold, cell by cell in each direction: most
+// tiles, if aggregates are large. In other tiles, one label to each run of cells along y. Couplings within these join nothing;
+// few others remain. A tile per block, a run per warp.
+KERNEL(label_tiles, __launch_bounds__(256))(Matrix a, Search s, double first_theta, double second_theta, double third_theta) {
     await_previous();
     // Cells of a tile in x, y and z, and numbers of the stored directions.
     constexpr int TILE[3] = {8, 32, 4}, STORED[3] = {0, 8, 2};
@@ -100,27 +125,61 @@ KERNEL(label_tiles, __launch_bounds__(256))(Matrix a, Search s, double theta) {
     const int j = 2 * (lane & 15) + (lane >> 4), at[2] = {first[X] + int(threadIdx.x >> 5), first[Y] + j};
     const bool is_column = at[X] < a.nx && at[Y] < a.ny;
     const int layers = min(TILE[Z], a.nz - first[Z]);
+    // Loads are unconditional: beyond the grid the last cell is read without effect.
+    const Cell column = {min(at[X], a.nx - 1), min(at[Y], a.ny - 1), first[Z]};
+    const unsigned int layer = (unsigned int)a.nx * a.ny, own = place(a, column);
+    Number largest[TILE[Z]];
+    // Couplings within the tile have set bits in `inner`.
+    unsigned int classes[TILE[Z]], inner[TILE[Z]];
+#pragma unroll
+    for (int k = 0; k < TILE[Z]; k++) {
+        largest[k] = s.largest[own + layer * min(k, layers - 1)];
+        classes[k] = inner[k] = 0;
+    }
+    const Number* __restrict__ field = a.fields;
+#pragma unroll 1
+    for (unsigned int left = a.present; left != 0; left &= left - 1) {
+        const int stored = __ffs(left) - 1, offset = stored + UPPER + 1, dz = offset / 3 % 3 - 1;
+        Cell to;
+        const bool is_there = neighbour(a, {column.i, column.j, 0}, offset % 3 - 1, offset / 9 - 1, 0, to);
+        const unsigned int next = is_there ? place(a, to) : own - layer * first[Z];
+        const bool is_inner = (unsigned int)(to.i - first[X]) < TILE[X] && (unsigned int)(to.j - first[Y]) < TILE[Y];
+        Number c[TILE[Z]], other[TILE[Z]];
+#pragma unroll
+        for (int k = 0; k < TILE[Z]; k++) {
+            const int here = first[Z] + min(k, layers - 1);
+            int z = here + dz;
+            const bool exists = bring_inside(z, a.nz, a.periodic & 4);
+            const Number coupling = field[own + layer * (here - first[Z])];
+            c[k] = exists && is_there ? coupling : Number(0);
+            other[k] = s.largest[next + layer * (exists ? z : here)];
+            inner[k] |= is_inner && (unsigned int)(z - first[Z]) < TILE[Z] ? 3u << 2 * stored : 0;
+        }
+#pragma unroll
+        for (int k = 0; k < TILE[Z]; k++) {
+            const double coupling = c[k], most = max(largest[k], other[k]);
+            const int reached = (coupling >= first_theta * most) + (coupling >= second_theta * most) + (coupling >= third_theta * most);
+            // Thresholds decrease.
+            if (coupling > 0 && reached > 0) classes[k] |= (4u - reached) << 2 * stored;
+        }
+        field += a.cells;
+    }
     bool is_whole = true;
     unsigned int tied[TILE[Z]];
 #pragma unroll
     for (int k = 0; k < TILE[Z]; k++) {
-        bool is_tied[3] = {true, true, true};
-        if (is_column && k < layers) {
-            const int number[3] = {at[X], at[Y], first[Z] + k};
-            const unsigned int own = place(a, {number[X], number[Y], number[Z]});
-            const Number largest = s.largest[own];
+        const int number[3] = {at[X], at[Y], first[Z] + k};
+        bool is_tied[3];
 #pragma unroll
-            for (int d = 0; d < 3; d++) {
-                if ((d != Y && !is_whole) || number[d] + 1 >= min(first[d] + TILE[d], extents[d])) continue;
-                const Number c = a.fields[a.cells * __popc(a.present & ((1u << STORED[d]) - 1)) + own];
-                const unsigned int next = place(a, {number[X] + (d == X), number[Y] + (d == Y), number[Z] + (d == Z)});
-                is_tied[d] = a.present >> STORED[d] & 1 && c > 0 && c >= theta * largest && c >= theta * s.largest[next];
-            }
+        for (int d = 0; d < 3; d++) {
+            // To the next plane: cells beyond the tile or the grid are not joined.
+            const bool is_end = !is_column || k >= layers || number[d] + 1 >= min(first[d] + TILE[d], extents[d]);
+            is_tied[d] = is_end || (classes[k] >> 2 * STORED[d] & 3) == 1;
         }
-        // To the next plane: cells beyond the tile or the grid are not joined.
+        is_whole = is_whole && is_tied[X] && is_tied[Y] && is_tied[Z];
         tied[k] = in_order(__ballot_sync(ALL_LANES, is_tied[Y])) & (0x7fffffffu >> max(first[Y] + TILE[Y] - a.ny, 0));
-        is_whole = __syncthreads_and(is_whole && is_tied[X] && is_tied[Y] && is_tied[Z]);
     }
+    is_whole = __syncthreads_and(is_whole);
     if (!is_column) return;
     const unsigned int corner = place(a, {first[X], first[Y], first[Z]});
 #pragma unroll
@@ -131,63 +190,86 @@ KERNEL(label_tiles, __launch_bounds__(256))(Matrix a, Search s, double theta) {
         const unsigned int loose = ~tied[k] & ((1u << j) - 1);
         int run = loose ? 32 - __clz(loose) : 0;
         if (run & 1 && tied[k] >> run & 1) run++;
-        const unsigned int label = is_whole ? corner : place(a, {at[X], first[Y] + run, first[Z] + k});
-        s.label[place(a, {at[X], at[Y], first[Z] + k})] = label;
+        const unsigned int in_run = tied[k] >> j & 1 ? 3u << 2 * STORED[Y] : 0;
+        s.label[own + layer * k] = is_whole ? corner : place(a, {at[X], first[Y] + run, first[Z] + k});
+        s.classes[own + layer * k] = classes[k] & ~(is_whole ? inner[k] : in_run);
     }
 }
 
-// Joins cells whose coupling is at least theta times the larger of both cells' largest couplings. Afterwards the counters of later kernels
-// are zero.
-KERNEL(join_cells, __launch_bounds__(256))(Matrix a, Search s, double theta) {
+// Joins cells whose coupling is of this pass's class. Afterwards the counters of later kernels are zero.
+KERNEL(join_cells, __launch_bounds__(256))(Matrix a, Search s) {
     await_previous();
-    const unsigned int n = own_number();
-    if (n < 3) s.counts[n] = 0;
-    if (n >= a.cells) return;
-    s.place[n] = s.kept[n] = 0;
-    const double own = s.largest[n];
-    const Cell at = cell_at(a.nx, a.ny, n);
-    const Number* __restrict__ c = a.fields + n;
-    unsigned int known = __ldcg(s.label + n);
-#pragma unroll
-    for (int stored = 0; stored < UPPER; stored++) {
-        if (!(a.present >> stored & 1)) continue;
-        const double coupling = *c;
-        c += a.cells;
-        if (!(coupling > 0 && coupling >= theta * own)) continue;
-        Cell to;
-        if (!neighbour(a, at, (stored + 14) % 3 - 1, (stored + 14) / 9 - 1, (stored + 14) / 3 % 3 - 1, to)) continue;
-        const unsigned int other = place(a, to);
-        const double largest = s.largest[other];
-        // Most neighbours belong to the same aggregate already.
-        const bool is_known = __ldcg(s.label + other) == known;
-        if (is_known || coupling < theta * largest) continue;
-        join(s.label, n, other);
-        known = __ldcg(s.label + n);
+    constexpr unsigned int LOWER_BITS = 0x1555555u;
+    const unsigned int cells = a.cells, step = 256 * gridDim.x, lane = threadIdx.x & 31;
+    if (own_number() < 3) s.counts[own_number()] = 0;
+    auto load = [&](unsigned int n) { return n < cells ? s.classes[n] : 0; };
+    unsigned int later = load(own_number());
+    for (unsigned int n = own_number(); n - lane < cells; n += step) {
+        const unsigned int different = later ^ s.pass * LOWER_BITS;
+        later = load(n + step);
+        // The lower bit of each direction of this class.
+        unsigned int left = ~(different | different >> 1) & LOWER_BITS, known = NONE;
+        if (!__any_sync(ALL_LANES, left != 0)) continue;
+        Cell at;
+        if (left != 0) {
+            at = cell_at(a, n);
+            known = __ldcg(s.label + n);
+        }
+        do {
+            unsigned int other = NONE;
+            if (left != 0) {
+                const int offset = ((__ffs(left) - 1) >> 1) + UPPER + 1;
+                left &= left - 1;
+                Cell to;
+                neighbour(a, at, offset % 3 - 1, offset / 9 - 1, offset / 3 % 3 - 1, to);
+                other = __ldcg(s.label + place(a, to));
+            }
+            // Most often the cell of the lane below joins the same aggregates, or both cells belong to one already.
+            const bool is_same = __shfl_up_sync(ALL_LANES, known, 1) == known, has_same = __shfl_up_sync(ALL_LANES, other, 1) == other;
+            const bool is_repeated = lane > 0 && is_same && has_same;
+            if (other != NONE && other != known && !is_repeated) join(s.label, known, other);
+        } while (__any_sync(ALL_LANES, left != 0));
     }
 }
 
 // Sets labels to the first cells, and counts the cells of each; counts above LARGEST are not exact.
 KERNEL(count_cells, __launch_bounds__(256))(long long cells, Search s) {
     await_previous();
-    const unsigned int n = own_number();
-    const bool is_cell = n < cells;
-    unsigned int first = NONE;
-    if (is_cell) {
-        // Only this thread may change its label now, because other threads might not set it to the final cell.
-        unsigned int next = __ldcg(s.label + n);
-        while (next != first) {
-            first = next;
-            next = __ldcg(s.label + first);
+    const unsigned int lane = threadIdx.x & 31;
+    // An aggregate known to have more than LARGEST cells.
+    unsigned int large = NONE;
+    auto add = [&](unsigned int first, unsigned int count) {
+        if (first == large) return;
+        if (__ldcg(s.place + first) <= LARGEST) atomicAdd(s.place + first, count);
+        else large = first;
+    };
+    for_each_part(cells, [&](unsigned int begin) {
+        unsigned int label[PART], first[PART];
+#pragma unroll
+        for (int m = 0; m < PART; m++) first[m] = label[m] = begin + 32 * m < cells ? s.label[begin + 32 * m] : NONE;
+        for (bool moves = true; moves;) {
+            moves = false;
+#pragma unroll
+            for (int m = 0; m < PART; m++) {
+                const unsigned int next = first[m] != NONE ? s.label[first[m]] : NONE;
+                moves |= next != first[m];
+                first[m] = next;
+            }
         }
-        s.label[n] = first;
-    }
-    // Most warps lie in one aggregate.
-    const unsigned int lane = threadIdx.x & 31, leader = __shfl_sync(ALL_LANES, first, 0);
-    if (__all_sync(ALL_LANES, first == leader)) {
-        if (lane == 0 && is_cell && __ldcg(s.place + first) <= LARGEST) atomicAdd(s.place + first, 32);
-    } else if (is_cell && __ldcg(s.place + first) <= LARGEST) {
-        atomicAdd(s.place + first, 1);
-    }
+#pragma unroll
+        for (int m = 0; m < PART; m++) {
+            const unsigned int n = begin + 32 * m;
+            // Only this thread may change its label now, because other threads might not set it to the final cell.
+            if (first[m] != label[m]) s.label[n] = first[m];
+            // Most warps lie in one aggregate.
+            const unsigned int leader = __shfl_sync(ALL_LANES, first[m], 0);
+            if (__all_sync(ALL_LANES, first[m] == leader)) {
+                if (lane == 0 && n < cells) add(leader, 32);
+            } else if (n < cells) {
+                add(first[m], 1);
+            }
+        }
+    });
 }
 
 // The sum over a warp's lower lanes, and the total.
@@ -204,33 +286,53 @@ __device__ __forceinline__ Counts sum_below(Counts own, Counts& total) {
 // Numbers aggregates of 2 to LARGEST cells, and reserves space for their cells.
 KERNEL(number_bodies, __launch_bounds__(256))(long long cells, Search s) {
     await_previous();
-    const unsigned int n = own_number();
-    const unsigned int size = n < cells && s.label[n] == n ? s.place[n] : 0;
-    const bool is_one = size >= 2 && size <= LARGEST;
-    Counts total, base = 0;
-    const Counts own = sum_below(is_one ? (Counts(1) << 32) + size : 0, total);
-    if (total == 0) {
-        if (n < cells) s.place[n] = NONE;
-        return;
-    }
-    if ((threadIdx.x & 31) == 0) base = atomicAdd(s.counts, total);
-    base = __shfl_sync(ALL_LANES, base, 0) + own;
-    if (n >= cells) return;
-    const unsigned int body = base >> 32, start = base & 0xffffffffu;
-    s.place[n] = is_one ? body : NONE;
-    if (!is_one) return;
-    if (body == 0) s.starts[0] = 0;
-    s.starts[body + 1] = start + size;
-    s.filled[body] = 0;
+    for_each_part(cells, [&](unsigned int begin) {
+        unsigned int size[PART];
+#pragma unroll
+        for (int m = 0; m < PART; m++) size[m] = begin + 32 * m < cells ? s.label[begin + 32 * m] : NONE;
+        Counts own = 0;
+#pragma unroll
+        for (int m = 0; m < PART; m++) {
+            const unsigned int n = begin + 32 * m;
+            const bool is_first = size[m] == n && n < cells;
+            size[m] = is_first ? s.place[n] : 0;
+            const bool is_one = size[m] >= 2 && size[m] <= LARGEST;
+            if (is_first && !is_one) s.place[n] = 0;
+            if (!is_one) size[m] = 0;
+            if (is_one) own += (Counts(1) << 32) + size[m];
+        }
+        if (!__any_sync(ALL_LANES, own != 0)) return;
+        Counts total, base = 0;
+        const Counts below = sum_below(own, total);
+        if ((threadIdx.x & 31) == 0) base = atomicAdd(s.counts, total);
+        base = __shfl_sync(ALL_LANES, base, 0) + below;
+        unsigned int body = base >> 32, start = base & 0xffffffffu;
+#pragma unroll
+        for (int m = 0; m < PART; m++) {
+            if (size[m] == 0) continue;
+            if (body == 0) s.starts[0] = 0;
+            s.filled[body] = 0;
+            s.starts[++body] = start += size[m];
+            s.place[begin + 32 * m] = body;
+        }
+    });
 }
 
 // Adds cells to their aggregates' lists, in any order.
 KERNEL(list_cells, __launch_bounds__(256))(long long cells, Search s) {
     await_previous();
-    const unsigned int n = own_number();
-    if (n >= cells || *s.counts == 0) return;
-    const unsigned int body = s.place[s.label[n]];
-    if (body != NONE) s.cells[s.starts[body] + atomicAdd(s.filled + body, 1)] = n;
+    if (*s.counts == 0) return;
+    for_each_part(cells, [&](unsigned int begin) {
+        unsigned int body[PART];
+#pragma unroll
+        for (int m = 0; m < PART; m++) body[m] = begin + 32 * m < cells ? s.label[begin + 32 * m] : NONE;
+#pragma unroll
+        for (int m = 0; m < PART; m++) body[m] = body[m] != NONE ? s.place[body[m]] : 0;
+#pragma unroll
+        for (int m = 0; m < PART; m++) {
+            if (body[m] != 0) s.cells[s.starts[body[m] - 1] + atomicAdd(s.filled + body[m] - 1, 1)] = begin + 32 * m;
+        }
+    });
 }
 
 // The input of correction kernels.
@@ -286,6 +388,7 @@ __device__ __forceinline__ void keep_one(const Matrix& a, const Search& s, const
     }
     wait_for_all<THREADS>();
     const unsigned int first = ordered[0];
+    if (own == 0) s.place[first] = 0;
     double leaving = 0, absolute = 0, diagonals = 0;
     for (unsigned int n = own; n < size; n += THREADS) {
         const unsigned int cell = ordered[n];
@@ -293,9 +396,10 @@ __device__ __forceinline__ void keep_one(const Matrix& a, const Search& s, const
         double diagonal = sum;
         leaving += sum;
         absolute += fabs(sum);
-        for_each_coupling(a, cell_at(a.nx, a.ny, cell), [&](int, int, int, double c, const Cell& other) {
+        for_each_coupling(a, cell_at(a, cell), [&](int, int, int, double c, const Cell& other) {
+            const unsigned int label = s.label[place(a, other)];
             diagonal += c;
-            if (c != 0 && s.label[place(a, other)] != first) {
+            if (c != 0 && label != first) {
                 leaving += c;
                 absolute += fabs(c);
             }
@@ -313,19 +417,19 @@ __device__ __forceinline__ void keep_one(const Matrix& a, const Search& s, const
             if (number == 0) to.starts[0] = 0;
             to.starts[number + 1] = (unsigned int)counts + size;
             to.factors[number] = DAMPING / leaving;
-            s.kept[first] = size;
-            if (s.kept_before[first] == size) atomicAdd(s.counts + 2, Counts(1));
+            if (s.kept[first] == s.before * OF_PASS + size) atomicAdd(s.counts + 2, Counts(1));
+            s.kept[first] = s.pass * OF_PASS + size;
             *base = (unsigned int)counts;
         }
         wait_for_all<THREADS>();
         for (unsigned int n = own; n < size; n += THREADS)
-            to.cells[*base + n] = vector_place(a, pitch, cell_at(a.nx, a.ny, ordered[n]));
+            to.cells[*base + n] = vector_place(a, pitch, cell_at(a, ordered[n]));
     }
     wait_for_all<THREADS>();
 }
 
 // Keeps the aggregates for which a correction pays: small ones by a warp, then large ones by a block.
-KERNEL(keep_bodies, __launch_bounds__(256))(Matrix a, Search s, Lists to, int pitch) {
+KERNEL(keep_bodies, __launch_bounds__(256, 4))(Matrix a, Search s, Lists to, int pitch) {
     await_previous();
     __shared__ uint4 listed[LARGEST / 4];
     __shared__ unsigned int ordered[LARGEST], large[256], count;

@@ -1,5 +1,5 @@
 // Coarse cells whose fine cells are coupled only to each other: see isobar_core::stencil::galerkin::product.
-// One thread per coarse cell, block 256. `any` is 0 if products have found no cell that may have collapsed.
+// Threads loop over coarse cells, block 256. `any` is 0 if products have found no cell that may have collapsed.
 #include "galerkin/setup/setup.cuh"
 
 // A diagonal this small relative to its contributions is rounding error.
@@ -11,12 +11,11 @@ __device__ __forceinline__ double diagonal(const Matrix& a, const Cell& at) {
     return sum;
 }
 
-// Fixes the cells of P^T A P that have collapsed.
-template <int AXIS> __device__ __forceinline__ void hold(const Matrix& a, const Weights& w, const Matrix& coarse) {
+// Fixes a cell of P^T A P if it has collapsed.
+template <int AXIS> __device__ __forceinline__ void hold(const Matrix& a, const Weights& w, const Matrix& coarse, unsigned int n) {
     constexpr int ALONG = AXIS == X ? 0 : AXIS == Z ? 2 : 8;
-    const unsigned int n = blockIdx.x * 256 + threadIdx.x;
-    if (n >= coarse.cells || !(a.present >> ALONG & 1)) return;
-    const Cell own = cell_at(coarse.nx, coarse.ny, n);
+    if (!(a.present >> ALONG & 1)) return;
+    const Cell own = cell_at(coarse, n);
     const Number* __restrict__ next = a.fields + a.cells * __popc(a.present & ((1u << ALONG) - 1));
     const int number = along<AXIS>(own.i, own.j, own.k), count = along<AXIS>(w.nx, w.ny, w.nz);
     // The odd cell `to`, numbered like the coarse cell below it, or coarse cell `to` if `is_odd` is 0.
@@ -63,10 +62,12 @@ template <int AXIS> __device__ __forceinline__ void hold(const Matrix& a, const 
     *(field + n) = total;
 }
 
-#define FOR_AXIS(AXIS, NAME)                                                                          \
-    KERNEL(hold_##NAME, __launch_bounds__(256))(Matrix a, Weights w, Matrix coarse, const int* any) { \
-        await_previous();                                                                             \
-        if (*any) hold<AXIS>(a, w, coarse);                                                           \
+#define FOR_AXIS(AXIS, NAME)                                                                             \
+    KERNEL(hold_##NAME, __launch_bounds__(256, 4))(Matrix a, Weights w, Matrix coarse, const int* any) { \
+        await_previous();                                                                                \
+        if (!*any) return;                                                                               \
+        for (unsigned int n = blockIdx.x * 256 + threadIdx.x; n < coarse.cells; n += gridDim.x * 256)    \
+            hold<AXIS>(a, w, coarse, n);                                                                 \
     }
 
 FOR_AXIS(X, x)

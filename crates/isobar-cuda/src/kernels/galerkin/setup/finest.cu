@@ -4,6 +4,8 @@
 #include "galerkin/setup/setup.cuh"
 
 constexpr int TILE = 32, ROWS = 8;
+// Rows of the finest matrix that are loaded together.
+constexpr int AHEAD = 2;
 
 // `Stencil` of diffusion.cuh.
 struct Stencil {
@@ -41,32 +43,42 @@ KERNEL(couplings_of_cells, __launch_bounds__(256))(Stencil op, Form form, Matrix
     }
     const int first_i = blockIdx.x * TILE, first_j = blockIdx.y * TILE;
     for (int k = blockIdx.z; k < a.nz; k += gridDim.z) {
-#pragma unroll 2
-        for (int row = threadIdx.y; row < TILE; row += ROWS) {
-            // Loads are unconditional: beyond the grid the last cell is read without effect.
-            const Cell at = {min(first_i + int(threadIdx.x), a.nx - 1), unfolded(min(first_j + row, a.ny - 1), a.ny), k};
-            const long long own_place = checkerboard(op.pitch, op.nz, at.i, at.j, at.k);
-            T own[3], next[3];
-            bool exists[3];
+#pragma unroll 1
+        for (int start = threadIdx.y; start < TILE; start += AHEAD * ROWS) {
+            // Loads are unconditional: beyond the grid the last cell is read without effect, and above the last cell the first one.
+            Cell at[AHEAD];
+            T own[AHEAD][3], next[AHEAD][3], shift[AHEAD];
 #pragma unroll
-            for (int d = 0; d < 3; d++) {
-                Cell to;
-                exists[d] = neighbour(a, at, d == X, d == Y, d == Z, to) && extents[d] > 1;
-                own[d] = fields[d][own_place];
-                next[d] = fields[d][exists[d] ? checkerboard(op.pitch, op.nz, to.i, to.j, to.k) : own_place];
-            }
-            double sum = form.shift ? double(op.shift[own_place]) : 0;
+            for (int m = 0; m < AHEAD; m++) {
+                at[m] = {min(first_i + int(threadIdx.x), a.nx - 1), unfolded(min(first_j + start + ROWS * m, a.ny - 1), a.ny), k};
+                const long long own_place = checkerboard(op.pitch, op.nz, at[m].i, at[m].j, k);
+                shift[m] = form.shift ? op.shift[own_place] : T(0);
 #pragma unroll
-            for (int d = 0; d < 3; d++) {
-                const int number = d == X ? at.i : d == Y ? at.j : at.k;
-                const bool lower = form.fixed >> (2 * d) & 1, upper = form.fixed >> (2 * d + 1) & 1;
-                const Number half = ratios[d] * double(own[d]), other = ratios[d] * double(next[d]);
-                if (lower && number == 0) sum += half;
-                if (upper && number + 1 == extents[d]) sum += half;
-                const Number face = form.stored_faces ? half : harmonic(half, other);
-                tile[d][row][threadIdx.x] = exists[d] ? face : Number(0);
+                for (int d = 0; d < 3; d++) {
+                    Cell to = at[m];
+                    int& number = d == X ? to.i : d == Y ? to.j : to.k;
+                    number = number + 1 < extents[d] ? number + 1 : 0;
+                    own[m][d] = fields[d][own_place];
+                    next[m][d] = fields[d][checkerboard(op.pitch, op.nz, to.i, to.j, to.k)];
+                }
             }
-            tile[3][row][threadIdx.x] = sum;
+#pragma unroll
+            for (int m = 0; m < AHEAD; m++) {
+                const int row = start + ROWS * m;
+                double sum = shift[m];
+#pragma unroll
+                for (int d = 0; d < 3; d++) {
+                    const int number = d == X ? at[m].i : d == Y ? at[m].j : at[m].k;
+                    const bool lower = form.fixed >> (2 * d) & 1, upper = form.fixed >> (2 * d + 1) & 1;
+                    const bool is_last = number + 1 == extents[d], exists = extents[d] > 1 && (!is_last || a.periodic >> d & 1);
+                    const Number half = ratios[d] * double(own[m][d]), other = ratios[d] * double(next[m][d]);
+                    if (lower && number == 0) sum += half;
+                    if (upper && is_last) sum += half;
+                    const Number face = form.stored_faces ? half : harmonic(half, other);
+                    tile[d][row][threadIdx.x] = exists ? face : Number(0);
+                }
+                tile[3][row][threadIdx.x] = sum;
+            }
         }
         __syncthreads();
         for (int row = threadIdx.y; row < TILE; row += ROWS) {
@@ -103,25 +115,43 @@ struct Planes {
 KERNEL(store, __launch_bounds__(256))(const Number* __restrict__ fields, int nx, int ny, int nz, int count, int pitch,
                                       Planes planes, Targets targets) {
     await_previous();
-    __shared__ Number tile[TILE][TILE + 1];
+    // Fields that are loaded together.
+    constexpr int TOGETHER = 16 / sizeof(Number);
+    __shared__ Number tile[TOGETHER][TILE][TILE + 1];
     const int first_i = blockIdx.x * TILE, first_j = blockIdx.y * TILE;
     const long long cells = (long long)nx * ny * nz;
     for (int k = blockIdx.z; k < nz; k += gridDim.z) {
-        for (int field = 0; field < count; field++) {
-            for (int row = threadIdx.y; row < TILE; row += ROWS) {
-                const int i = first_i + row, n = first_j + threadIdx.x;
-                if (i < nx && n < ny) tile[row][threadIdx.x] = fields[field * cells + n + (unsigned int)ny * (i + (unsigned int)nx * k)];
+        for (int first = 0; first < count; first += TOGETHER) {
+            const int own = min(TOGETHER, count - first);
+            Number value[TOGETHER][TILE / ROWS];
+            // Loads are unconditional: beyond the grid the last cell is read without effect.
+#pragma unroll
+            for (int m = 0; m < TOGETHER; m++) {
+                if (m >= own) break;
+#pragma unroll
+                for (int r = 0; r < TILE / ROWS; r++) {
+                    const int i = min(first_i + int(threadIdx.y) + ROWS * r, nx - 1), n = min(first_j + int(threadIdx.x), ny - 1);
+                    value[m][r] = fields[(first + m) * cells + n + (unsigned int)ny * (i + (unsigned int)nx * k)];
+                }
+            }
+#pragma unroll
+            for (int m = 0; m < TOGETHER; m++) {
+                if (m >= own) break;
+#pragma unroll
+                for (int r = 0; r < TILE / ROWS; r++) tile[m][threadIdx.y + ROWS * r][threadIdx.x] = value[m][r];
             }
             __syncthreads();
-            T* to = targets.field[field];
-            for (int row = threadIdx.y; row < TILE; row += ROWS) {
-                const int i = first_i + threadIdx.x, n = first_j + row;
-                if (i >= nx || n >= ny) continue;
-                const T value = T(tile[threadIdx.x][row]);
-                for (int plane = unfolded(n, ny) - ny; plane < planes.end; plane += ny) {
-                    if (plane < planes.begin) continue;
-                    const int j = plane - planes.first;
-                    to[pitch ? checkerboard(pitch, nz, i, j, k) : i + (long long)nx * (k + (long long)nz * j)] = value;
+            for (int m = 0; m < own; m++) {
+                T* to = targets.field[first + m];
+                for (int row = threadIdx.y; row < TILE; row += ROWS) {
+                    const int i = first_i + threadIdx.x, n = first_j + row;
+                    if (i >= nx || n >= ny) continue;
+                    const T value = T(tile[m][threadIdx.x][row]);
+                    for (int plane = unfolded(n, ny) - ny; plane < planes.end; plane += ny) {
+                        if (plane < planes.begin) continue;
+                        const int j = plane - planes.first;
+                        to[pitch ? checkerboard(pitch, nz, i, j, k) : i + (long long)nx * (k + (long long)nz * j)] = value;
+                    }
                 }
             }
             __syncthreads();

@@ -6,7 +6,8 @@
 // others, M_ik becomes M_ik P, and M_kk becomes P. Where couplings are positive all numbers are sums of positive ones, for any contrast.
 #include "galerkin/setup/setup.cuh"
 
-constexpr int WIDTH = 32, TILE = 64;
+// Cells that are eliminated at a time; the width of a tile, and of the part of one thread in it.
+constexpr int WIDTH = 32, TILE = 32, PART = TILE / 16;
 // A pivot this small relative to its diagonal is zero: the cell is the last of a decoupled component.
 constexpr double SINGULAR_PIVOT = 1e-13;
 
@@ -44,40 +45,55 @@ KERNEL(begin_inverse, __launch_bounds__(128))(Matrix a, Dense d) {
     if (threadIdx.x < WIDTH && threadIdx.x < d.n) d.panels[0][(size_t)row * WIDTH + threadIdx.x] = couplings[threadIdx.x];
 }
 
-// P, cell by cell. One block of (32, 32) threads.
-KERNEL(invert_block, __launch_bounds__(1024))(Dense d) {
+// P, cell by cell. One block of (32, 8) threads: a warp has every eighth row in registers. Each step publishes the row of the next.
+KERNEL(invert_block, __launch_bounds__(256))(Dense d) {
     await_previous();
-    __shared__ double c[WIDTH][WIDTH + 1], outside[WIDTH], least[WIDTH];
-    const int x = threadIdx.x, y = threadIdx.y, rows = min(WIDTH, d.n - d.first);
-    // Row sums, and couplings to cells that remain.
-    double beyond = 0;
-    for (int l = d.first + WIDTH + y; l < d.n; l += WIDTH) beyond += d.panels[0][(size_t)l * WIDTH + x];
-    c[y][x] = beyond;
-    __syncthreads();
-    if (y == 0 && x < rows) {
-        double sum = d.sums[d.first + x];
-        for (int n = 0; n < WIDTH; n++) sum += c[n][x];
-        outside[x] = sum;
-        least[x] = SINGULAR_PIVOT * d.diagonals[d.first + x];
+    constexpr int ROWS = 8, OWN = WIDTH / ROWS;
+    // Of a step and the next: the row, then its couplings to cells that remain and its row sum.
+    __shared__ double published[2][WIDTH + 1], partial[ROWS][WIDTH], least[WIDTH];
+    const int x = threadIdx.x, first = threadIdx.y, rows = min(WIDTH, d.n - d.first);
+    double c[OWN], outside[OWN], beyond = 0;
+#pragma unroll
+    for (int r = 0; r < OWN; r++) {
+        const int y = first + ROWS * r;
+        c[r] = y < rows && x < rows && x != y ? d.panels[0][(size_t)(d.first + y) * WIDTH + x] : 0;
+        outside[r] = y < rows ? d.sums[d.first + y] : 0;
     }
+#pragma unroll 8
+    for (int l = d.first + WIDTH + first; l < d.n; l += ROWS) beyond += d.panels[0][(size_t)l * WIDTH + x];
+    partial[first][x] = beyond;
+    if (first == 0) least[x] = x < rows ? SINGULAR_PIVOT * d.diagonals[d.first + x] : 0;
     __syncthreads();
-    c[y][x] = x < rows && y < rows && x != y ? d.panels[0][(size_t)(d.first + y) * WIDTH + x] : 0;
+#pragma unroll
+    for (int r = 0; r < OWN; r++) {
+        for (int n = 0; n < ROWS; n++) outside[r] += partial[n][first + ROWS * r];
+    }
+    if (first == 0) {
+        published[0][x] = c[0];
+        if (x == 0) published[0][WIDTH] = outside[0];
+    }
     __syncthreads();
     for (int m = 0; m < rows; m++) {
-        const double across = c[m][x], down = c[y][m];
+        const double across = published[m & 1][x], own = published[m & 1][WIDTH];
         double pivot = x > m ? across : 0;
         for (int other = 16; other > 0; other >>= 1) pivot += __shfl_xor_sync(0xffffffffu, pivot, other);
-        const double own = outside[m];
         pivot += own;
-        const double inverse = pivot > least[m] && pivot > 0 ? 1 / pivot : 0, factor = down * inverse;
-        double value = x == m ? factor : y == m ? across * inverse : c[y][x] + factor * across;
-        if (x == y && x >= m) value = x == m ? inverse : 0;
-        __syncthreads();
-        c[y][x] = value;
-        if (x == 0 && y > m && y < rows) outside[y] += factor * own;
+        const double inverse = pivot > least[m] && pivot > 0 ? 1 / pivot : 0;
+#pragma unroll
+        for (int r = 0; r < OWN; r++) {
+            const int y = first + ROWS * r;
+            const double factor = __shfl_sync(0xffffffffu, c[r], m) * inverse;
+            c[r] = x == m ? factor : y == m ? across * inverse : c[r] + factor * across;
+            if (x == y && x >= m) c[r] = x == m ? inverse : 0;
+            if (y > m) outside[r] += factor * own;
+            if (y != m + 1) continue;
+            published[y & 1][x] = c[r];
+            if (x == 0) published[y & 1][WIDTH] = outside[r];
+        }
         __syncthreads();
     }
-    d.pivot[y * WIDTH + x] = c[y][x];
+#pragma unroll
+    for (int r = 0; r < OWN; r++) d.pivot[(first + ROWS * r) * WIDTH + x] = c[r];
 }
 
 // M without block k, in tiles at and below the diagonal, which are mirrored. Block (16, 16); grid: tiles (across, down).
@@ -117,23 +133,23 @@ KERNEL(eliminate_block, __launch_bounds__(256))(Dense d) {
             d.sums[cell] = sum;
         }
     }
-    double value[4][4] = {};
+    double value[PART][PART] = {};
 #pragma unroll 8
     for (int m = 0; m < WIDTH; m++) {
-        double across[4];
+        double across[PART];
 #pragma unroll
-        for (int b = 0; b < 4; b++) across[b] = right[tx + 16 * b][m];
+        for (int b = 0; b < PART; b++) across[b] = right[tx + 16 * b][m];
 #pragma unroll
-        for (int a = 0; a < 4; a++) {
+        for (int a = 0; a < PART; a++) {
             const double down = left[ty + 16 * a][m];
 #pragma unroll
-            for (int b = 0; b < 4; b++) value[a][b] += down * across[b];
+            for (int b = 0; b < PART; b++) value[a][b] += down * across[b];
         }
     }
 #pragma unroll
-    for (int a = 0; a < 4; a++) {
+    for (int a = 0; a < PART; a++) {
 #pragma unroll
-        for (int b = 0; b < 4; b++) {
+        for (int b = 0; b < PART; b++) {
             const int i = tile[0] + ty + 16 * a, j = tile[1] + tx + 16 * b;
             if (i >= n || j > i) continue;
             double* const at = d.m + (size_t)i * n + j;

@@ -1,4 +1,5 @@
-// A_c = P^T A P in one direction, see isobar_core::stencil::galerkin::product. One thread per coarse cell, block 128.
+// A_c = P^T A P in one direction, see isobar_core::stencil::galerkin::product. Block 128 for 64 coarse cells, each with one thread for the row
+// sum and the coupling along the direction, and one for the other couplings: a thread for all would need twice the registers.
 //
 // With PRESENT, COARSE_PRESENT has the bits of the directions with couplings after the product. Loads are unconditional.
 //
@@ -19,9 +20,9 @@ __device__ __forceinline__ unsigned int coarse_directions(const Matrix& coarse) 
 }
 
 template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, const Weights& w, const Matrix& coarse, int* any) {
-    const unsigned int n = blockIdx.x * 128 + threadIdx.x;
+    const unsigned int n = blockIdx.x * 64 + threadIdx.x % 64;
     if (n >= coarse.cells) return;
-    const Cell own = cell_at(coarse.nx, coarse.ny, n);
+    const Cell own = cell_at(coarse, n);
     const int extents[3] = {a.nx, a.ny, a.nz}, odd_extents[3] = {w.nx, w.ny, w.nz};
     const int at[3] = {own.i, own.j, own.k};
     const int count = extents[AXIS], odd_count = odd_extents[AXIS];
@@ -114,48 +115,60 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
     const bool is_odd_ring = (a.periodic >> AXIS & 1) && (count & 1);
     const bool is_one = along<AXIS>(coarse.nx, coarse.ny, coarse.nz) == 1;
 
-    const double weights[2] = {own_before, own_below};
-    const double coupling_before = coupling(0, AXIS == X ? -1 : 0, AXIS == Y ? -1 : 0, AXIS == Z ? -1 : 0);
-    const double coupling_after = coupling(0, AXIS == X, AXIS == Y, AXIS == Z);
-    const double couplings[2] = {has_before ? coupling_before : 0, has_after ? coupling_after : 0};
-    // In a periodic direction of two coarse cells, both sides are the same cell.
-    if (may_collapse(weights, couplings) || (is_one && w.ring)) *any = 1;
-
-    // A P 1 at 2I, by differences, and at the odd cells with their diagonals.
-    const double one_after = of_one(1, 0, 0, 0), one_before = of_one(-1, 0, 0, 0);
-    double t = own_sum(0), t_after = has_after ? own_sum(1) : 0, t_before = has_before ? own_sum(-1) : 0;
-    double diagonal = t_after;
-    t_after *= one_after;
-    t_before *= one_before;
-
     Number* __restrict__ to = coarse.fields + n;
+    // The offset of a direction's field.
+    auto field_of = [&](int stored) { return coarse.cells * __popc(coarse_directions(coarse) & ((1u << stored) - 1)); };
+    constexpr int ALONG = AXIS == X ? 0 : AXIS == Z ? 2 : 8, ax = AXIS == X, ay = AXIS == Y, az = AXIS == Z;
+    if (threadIdx.x < 64) {
+        const double weights[2] = {own_before, own_below};
+        const double coupling_before = coupling(0, AXIS == X ? -1 : 0, AXIS == Y ? -1 : 0, AXIS == Z ? -1 : 0);
+        const double coupling_after = coupling(0, AXIS == X, AXIS == Y, AXIS == Z);
+        const double couplings[2] = {has_before ? coupling_before : 0, has_after ? coupling_after : 0};
+        // In a periodic direction of two coarse cells, both sides are the same cell.
+        if (may_collapse(weights, couplings) || (is_one && w.ring)) *any = 1;
+
+        // A P 1 at 2I, by differences, and at the odd cells with their diagonals.
+        const double one_after = of_one(1, 0, 0, 0), one_before = of_one(-1, 0, 0, 0);
+        double t = own_sum(0), t_after = has_after ? own_sum(1) : 0, t_before = has_before ? own_sum(-1) : 0;
+        double diagonal = t_after;
+        t_after *= one_after;
+        t_before *= one_before;
+
 #pragma unroll
-    for (int number = 0; number < 27; number++) {
-        if (number == UPPER) continue;
-        const int dx = number % 3 - 1, dz = number / 3 % 3 - 1, dy = number / 9 - 1;
-        const int step = along<AXIS>(dx, dy, dz);
-        const int qx = AXIS == X ? 0 : dx, qy = AXIS == Y ? 0 : dy, qz = AXIS == Z ? 0 : dz;
-        if (!has(dx, dy, dz)) continue;
-        const bool is_there = is_line(qx, qy, qz);
-        if (step != 0) {
-            const double c = coupling(0, dx, dy, dz), one = of_one(step, qx, qy, qz);
-            t += is_there && exists[AXIS][step + 2] ? c * (1 - one) : 0;
+        for (int number = 0; number < 27; number++) {
+            if (number == UPPER) continue;
+            const int dx = number % 3 - 1, dz = number / 3 % 3 - 1, dy = number / 9 - 1;
+            const int step = along<AXIS>(dx, dy, dz);
+            const int qx = AXIS == X ? 0 : dx, qy = AXIS == Y ? 0 : dy, qz = AXIS == Z ? 0 : dz;
+            if (!has(dx, dy, dz)) continue;
+            const bool is_there = is_line(qx, qy, qz);
+            if (step != 0) {
+                const double c = coupling(0, dx, dy, dz), one = of_one(step, qx, qy, qz);
+                t += is_there && exists[AXIS][step + 2] ? c * (1 - one) : 0;
+            }
+            const double c_after = is_there && has_after ? coupling(1, dx, dy, dz) : 0;
+            const double c_before = is_there && has_before ? coupling(-1, dx, dy, dz) : 0;
+            diagonal += c_after;
+            t_after += c_after * (one_after - (step == 0 ? of_one(1, qx, qy, qz) : 1.0));
+            t_before += c_before * (one_before - (step == 0 ? of_one(-1, qx, qy, qz) : 1.0));
         }
-        const double c_after = is_there && has_after ? coupling(1, dx, dy, dz) : 0;
-        const double c_before = is_there && has_before ? coupling(-1, dx, dy, dz) : 0;
-        diagonal += c_after;
-        t_after += c_after * (one_after - (step == 0 ? of_one(1, qx, qy, qz) : 1.0));
-        t_before += c_before * (one_before - (step == 0 ? of_one(-1, qx, qy, qz) : 1.0));
+
+        to[coarse.cells * __popc(coarse_directions(coarse))] = t + own_below * t_after + own_before * t_before;
+        if (coarse_directions(coarse) >> ALONG & 1) {
+            double c = own_above * coupling(0, ax, ay, az) + own_below * coupling(1, ax, ay, az) - own_below * own_above * diagonal;
+            if (is_odd_ring && 2 * at[AXIS] + 1 == count) c += coupling(0, ax, ay, az);
+            to[field_of(ALONG)] = c;
+        }
+        return;
     }
 
 #pragma unroll
     for (int stored = 0; stored < UPPER; stored++) {
-        if (!(coarse_directions(coarse) >> stored & 1)) continue;
+        if (stored == ALONG || !(coarse_directions(coarse) >> stored & 1)) continue;
         const int number = stored + UPPER + 1;
         const int dx = number % 3 - 1, dz = number / 3 % 3 - 1, dy = number / 9 - 1;
         const int step = along<AXIS>(dx, dy, dz);
         const int qx = AXIS == X ? 0 : dx, qy = AXIS == Y ? 0 : dy, qz = AXIS == Z ? 0 : dz;
-        const int ax = AXIS == X, ay = AXIS == Y, az = AXIS == Z;
         const bool is_across = has(qx, qy, qz), is_up = has(qx + ax, qy + ay, qz + az), is_down = has(qx - ax, qy - ay, qz - az);
         // C(I, I + 1) and C(I, I - 1)
         auto next = [&] {
@@ -173,9 +186,7 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
             return is_across ? sum + own_before * other * coupling(-1, qx, qy, qz) : sum;
         };
         double c;
-        if (qx == 0 && qy == 0 && qz == 0) {
-            c = own_above * coupling(0, ax, ay, az) + own_below * coupling(1, ax, ay, az) - own_below * own_above * diagonal;
-        } else if (step > 0) {
+        if (step > 0) {
             c = next();
         } else if (step < 0) {
             c = last();
@@ -198,16 +209,21 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
         const bool is_end = step > 0 ? 2 * at[AXIS] + 1 == count : step < 0 && at[AXIS] == 0;
         if (is_odd_ring && is_end) c += coupling(0, dx, dy, dz);
         c = is_line(qx, qy, qz) ? c : 0;
-        *to = c;
-        to += coarse.cells;
+        to[field_of(stored)] = c;
     }
-    *to = t + own_below * t_after + own_before * t_before;
 }
 
-#define FOR_AXIS(AXIS, NAME)                                                                       \
-    KERNEL(product_##NAME, __launch_bounds__(128))(Matrix a, Weights w, Matrix coarse, int* any) { \
-        await_previous();                                                                          \
-        make_row<AXIS>(a, w, coarse, any);                                                         \
+// For a matrix with three directions the compiler would otherwise spill registers so that more blocks fit.
+#if defined(PRESENT) && PRESENT == 0x105
+#define BOUNDS __launch_bounds__(128, 8)
+#else
+#define BOUNDS __launch_bounds__(128)
+#endif
+
+#define FOR_AXIS(AXIS, NAME)                                                        \
+    KERNEL(product_##NAME, BOUNDS)(Matrix a, Weights w, Matrix coarse, int* any) {  \
+        await_previous();                                                           \
+        make_row<AXIS>(a, w, coarse, any);                                          \
     }
 
 FOR_AXIS(X, x)

@@ -16,12 +16,22 @@ constexpr int UPPER = 13;
 
 typedef NUMBER Number;
 
+// A number to divide by, for dividends below 2^31: the quotient is n * factor >> shift.
+struct Divisor {
+    unsigned int factor, shift;
+};
+
+__device__ __forceinline__ unsigned int quotient(unsigned int n, const Divisor& by) {
+    return (unsigned int)((unsigned long long)n * by.factor >> by.shift);
+}
+
 struct Matrix {
     Number* fields;
     long long cells;
     int nx, ny, nz;
     // Bits of the stored directions with couplings, and of the periodic directions.
     unsigned int present, periodic, unused;
+    Divisor by_nx, by_ny;
 };
 
 // The weights of odd cells, numbered like the coarse cells below them, in the order of a matrix's fields.
@@ -31,6 +41,7 @@ struct Weights {
     int nx, ny, nz;
     // Whether the last odd cell lies below the first coarse cell (periodic).
     int ring;
+    Divisor by_nx, by_ny;
 };
 
 struct Cell {
@@ -54,10 +65,10 @@ __device__ __forceinline__ unsigned int place(const Matrix& a, const Cell& at) {
 
 __device__ __forceinline__ unsigned int place(const Weights& w, const Cell& at) { return place(w.nx, w.ny, at.i, at.j, at.k); }
 
-// The cell at a position.
-__device__ __forceinline__ Cell cell_at(int nx, int ny, unsigned int place) {
-    const unsigned int row = place / ny;
-    return {int(row % nx), unfolded(place - row * ny, ny), int(row / nx)};
+// The cell at a position of a matrix or of weights.
+template <class Grid> __device__ __forceinline__ Cell cell_at(const Grid& grid, unsigned int place) {
+    const unsigned int row = quotient(place, grid.by_ny), k = quotient(row, grid.by_nx);
+    return {int(row - k * grid.nx), unfolded(place - row * grid.ny, grid.ny), int(k)};
 }
 
 // Bits of the stored directions for which kernels are compiled.
@@ -85,18 +96,67 @@ __device__ __forceinline__ bool neighbour(const Matrix& a, const Cell& at, int d
            bring_inside(to.k, a.nz, a.periodic & 4);
 }
 
-// Calls f(dx, dy, dz, c, to) for the couplings of a cell.
+// Calls f(dx, dy, dz, c, to) for the couplings of a cell; with c = 0 and the cell itself if there is no cell at the offset, so that loads
+// wait for no test.
 template <class F> __device__ __forceinline__ void for_each_coupling(const Matrix& a, const Cell& at, F f) {
-    const unsigned int own = place(a, at);
-    const Number* __restrict__ c = a.fields;
+    const Number* __restrict__ field = a.fields;
+#pragma unroll 1
+    for (unsigned int left = a.present; left != 0; left &= left - 1) {
+        const int offset = __ffs(left) + UPPER, dx = offset % 3 - 1, dy = offset / 9 - 1, dz = offset / 3 % 3 - 1;
+        Cell up, down;
+        const bool is_up = neighbour(a, at, dx, dy, dz, up), is_down = neighbour(a, at, -dx, -dy, -dz, down);
+        up = is_up ? up : at;
+        down = is_down ? down : at;
+        const Number own = field[place(a, at)], other = field[place(a, down)];
+        f(dx, dy, dz, is_up ? double(own) : 0.0, up);
+        f(-dx, -dy, -dz, is_down ? double(other) : 0.0, down);
+        field += a.cells;
+    }
+}
+
+// COUNT cells above one another in z: the first, and every step-th from it; beyond the grid, its last cell.
+template <int COUNT> struct Column {
+    int i, j, k[COUNT];
+    // The position in layer 0, and the distance of layers.
+    unsigned int base, layer;
+
+    __device__ __forceinline__ Column(const Matrix& a, const Cell& first, int step) : i(first.i), j(first.j) {
+        base = place(a, {i, j, 0});
+        layer = (unsigned int)a.nx * a.ny;
 #pragma unroll
-    for (int n = 0; n < UPPER; n++) {
-        if (!(a.present >> n & 1)) continue;
-        const int dx = (n + 14) % 3 - 1, dy = (n + 14) / 9 - 1, dz = (n + 14) / 3 % 3 - 1;
-        Cell to;
-        if (neighbour(a, at, dx, dy, dz, to)) f(dx, dy, dz, c[own], to);
-        if (neighbour(a, at, -dx, -dy, -dz, to)) f(-dx, -dy, -dz, c[place(a, to)], to);
-        c += a.cells;
+        for (int m = 0; m < COUNT; m++) k[m] = min(first.k + step * m, a.nz - 1);
+    }
+
+    __device__ __forceinline__ unsigned int place_of(int m) const { return base + layer * k[m]; }
+};
+
+// Calls f(m, dx, dy, dz, c) for the couplings of cell m of a column, in the same order. The loads of all cells are under way together.
+template <int COUNT, class F> __device__ __forceinline__ void for_each_coupling(const Matrix& a, const Column<COUNT>& column, F f) {
+    const Number* __restrict__ field = a.fields;
+#pragma unroll 1
+    for (unsigned int left = a.present; left != 0; left &= left - 1) {
+        const int offset = __ffs(left) + UPPER, dx = offset % 3 - 1, dy = offset / 9 - 1, dz = offset / 3 % 3 - 1;
+        Cell up, down;
+        const bool is_up = neighbour(a, {column.i, column.j, 0}, dx, dy, 0, up);
+        const bool is_down = neighbour(a, {column.i, column.j, 0}, -dx, -dy, 0, down);
+        const unsigned int below = is_down ? place(a, {down.i, down.j, 0}) : column.base;
+        Number c[2][COUNT];
+#pragma unroll
+        for (int m = 0; m < COUNT; m++) {
+            int to = column.k[m] + dz, from = column.k[m] - dz;
+            const bool has_up = bring_inside(to, a.nz, a.periodic & 4) && is_up;
+            const bool has_down = bring_inside(from, a.nz, a.periodic & 4) && is_down;
+            const Number own = field[column.place_of(m)];
+            const Number other = field[below + column.layer * (has_down ? from : column.k[m])];
+            c[0][m] = has_up ? own : Number(0);
+            c[1][m] = has_down ? other : Number(0);
+        }
+#pragma unroll
+        for (int m = 0; m < COUNT; m++) {
+            f(m, dx, dy, dz, double(c[0][m]));
+            f(m, -dx, -dy, -dz, double(c[1][m]));
+        }
+        field += a.cells;
     }
 }
 

@@ -3,7 +3,7 @@
 // Odd cells of a plane across the direction are relaxed by lines in z (for weights in z: in x), every other line
 // per half sweep, by j (for weights in y: by i). Temporary data of odd cells is stored in `Scratch`.
 //
-// Kernels with one thread per cell or line: block 256 or 64, as many blocks as needed.
+// Kernels with one thread per cell, column or line: block 256 or 64, as many blocks as needed.
 #include "galerkin/setup/setup.cuh"
 
 // Weights that sum to nearly 1 are made to sum to 1; ten times looser in single precision, because elimination accumulates rounding.
@@ -62,39 +62,50 @@ __device__ __forceinline__ bool stays(const Weights& w, const Cell& odd, int dx,
            (unsigned int)(odd.k + dz) < (unsigned int)w.nz;
 }
 
-// Computes the first guess and the lines' matrices. One thread per cell.
+// Computes the first guess and the lines' matrices. One thread per column of STARTED cells.
+constexpr int STARTED = 2;
+
 template <int AXIS> __device__ __forceinline__ void start(const Matrix& a, const Weights& w, const Scratch& s) {
     await_previous();
-    const unsigned int n = blockIdx.x * 256 + threadIdx.x;
-    if (n >= (unsigned int)w.nx * w.ny * w.nz) return;
-    const Cell odd = cell_at(w.nx, w.ny, n), at = fine_cell<AXIS>(odd);
-    const double sum = sums(a)[place(a, at)];
-    double down = 0, up = 0, across = 0, next = 0, diagonal = sum;
-    bool is_tied = false;
-    for_each_coupling(a, at, [&](int dx, int dy, int dz, double c, const Cell&) {
-        diagonal += c;
+    const unsigned int thread = blockIdx.x * 256 + threadIdx.x, layer = (unsigned int)w.nx * w.ny;
+    if (thread >= layer * ((w.nz + STARTED - 1) / STARTED)) return;
+    Cell odd = cell_at(w, thread);
+    odd.k *= STARTED;
+    const Column<STARTED> column(a, fine_cell<AXIS>(odd), AXIS == Z ? 2 : 1);
+    double down[STARTED] = {}, up[STARTED] = {}, across[STARTED] = {}, next[STARTED] = {}, sum[STARTED], diagonal[STARTED];
+    bool is_tied[STARTED] = {};
+#pragma unroll
+    for (int m = 0; m < STARTED; m++) diagonal[m] = sum[m] = sums(a)[column.place_of(m)];
+    for_each_coupling(a, column, [&](int m, int dx, int dy, int dz, double c) {
+        diagonal[m] += c;
         const int d = along<AXIS>(dx, dy, dz);
-        is_tied |= d != 0 && abs(dx) + abs(dy) + abs(dz) == 1 && c != 0;
+        is_tied[m] |= d != 0 && abs(dx) + abs(dy) + abs(dz) == 1 && c != 0;
         if (d < 0) {
-            down += c;
+            down[m] += c;
         } else if (d > 0) {
-            up += c;
-        } else if (stays(w, odd, dx, dy, dz)) {
-            if (!in_line<AXIS>(dx, dy, dz)) across += max(c, 0.0);
-            else if (dx + dz > 0) next = max(c, 0.0);
+            up[m] += c;
+        } else if (stays(w, {odd.i, odd.j, odd.k + m}, dx, dy, dz)) {
+            if (!in_line<AXIS>(dx, dy, dz)) across[m] += max(c, 0.0);
+            else if (dx + dz > 0) next[m] = max(c, 0.0);
         }
     });
-    down = max(down, 0.0);
-    up = max(up, 0.0);
-    const double cap = up + down + max(sum, 0.0);
-    const int number = along<AXIS>(odd.i, odd.j, odd.k);
-    const bool is_end = 2 * number + 2 == along<AXIS>(a.nx, a.ny, a.nz) && !(a.periodic >> AXIS & 1);
-    w.below[n] = cap > 0 ? down / cap : is_end ? 1 : 0.5;
-    w.above[n] = cap > 0 ? up / cap : is_end ? 0 : 0.5;
-    s.down[n] = diagonal > 0 ? down : -1;
-    s.up[n] = is_tied ? up : -up;
-    s.pivot[n] = cap + across;
-    s.next[n] = next;
+    const unsigned int first = place(w, odd);
+#pragma unroll
+    for (int m = 0; m < STARTED; m++) {
+        if (odd.k + m >= w.nz) break;
+        const unsigned int n = first + layer * m;
+        down[m] = max(down[m], 0.0);
+        up[m] = max(up[m], 0.0);
+        const double cap = up[m] + down[m] + max(sum[m], 0.0);
+        const int number = along<AXIS>(odd.i, odd.j, odd.k + m);
+        const bool is_end = 2 * number + 2 == along<AXIS>(a.nx, a.ny, a.nz) && !(a.periodic >> AXIS & 1);
+        w.below[n] = cap > 0 ? down[m] / cap : is_end ? 1 : 0.5;
+        w.above[n] = cap > 0 ? up[m] / cap : is_end ? 0 : 0.5;
+        s.down[n] = diagonal[m] > 0 ? down[m] : -1;
+        s.up[n] = is_tied[m] ? up[m] : -up[m];
+        s.pivot[n] = cap + across[m];
+        s.next[n] = next[m];
+    }
 }
 
 // Numbers of a line loaded in advance.
@@ -108,30 +119,42 @@ template <int AXIS> __device__ __forceinline__ void factorise(const Weights& w, 
     if (second >= l.second) return;
     const unsigned int first = place(w, line_cell<AXIS>(w, 0, true, line - second * l.first, second, 0));
     double excess = 0, before = 0;
-    for (int start = 0; start < l.length; start += AHEAD) {
-        double out[AHEAD], next[AHEAD];
+    Number out[AHEAD], next[AHEAD];
+    auto load = [&](int start) {
 #pragma unroll
         for (int n = 0; n < AHEAD; n++) {
             const unsigned int at = first + l.stride * min(start + n, l.length - 1);
             out[n] = s.pivot[at];
             next[n] = s.next[at];
         }
+    };
+    load(0);
+    for (int start = 0; start < l.length; start += AHEAD) {
+        double own[AHEAD], coupling[AHEAD];
+#pragma unroll
+        for (int n = 0; n < AHEAD; n++) {
+            own[n] = out[n];
+            coupling[n] = next[n];
+        }
+        // Under way during the divisions.
+        load(start + AHEAD);
 #pragma unroll
         for (int n = 0; n < AHEAD; n++) {
             if (start + n >= l.length) break;
-            const double e = before * excess + out[n], sum = next[n] + e;
+            const double e = before * excess + own[n], sum = coupling[n] + e;
             const double pivot = sum > 0 ? 1 / sum : 0;
             s.pivot[first + l.stride * (start + n)] = pivot;
             excess = e * pivot;
-            before = next[n];
+            before = coupling[n];
         }
     }
 }
 
 __device__ __forceinline__ double within_one(double w) { return min(max(w, 0.0), 1.0); }
 
-// Cells of a line per thread, and the most threads per block that relaxes.
-constexpr int CELLS = 8, THREADS = 512;
+// Cells of a line per thread, and the most threads per block that relaxes: two blocks fit on a multiprocessor, and one loads while
+// the other computes.
+constexpr int CELLS = 8, THREADS = 256;
 
 // A line and its neighbour lines, which are not relaxed in the same half sweep: positions of their cells in weights and in the matrix.
 struct Line {
@@ -316,7 +339,7 @@ template <int AXIS> __device__ __forceinline__ void finish(const Matrix& a, cons
     const unsigned int n = blockIdx.x * 256 + threadIdx.x;
     if (n == 0) *any = 0;
     if (n >= (unsigned int)w.nx * w.ny * w.nz) return;
-    const Cell odd = cell_at(w.nx, w.ny, n);
+    const Cell odd = cell_at(w, n);
     double below = w.below[n], above = w.above[n];
     if (2 * along<AXIS>(odd.i, odd.j, odd.k) + 2 == along<AXIS>(a.nx, a.ny, a.nz) && !(a.periodic >> AXIS & 1)) above = 0;
     const double total = below + above;
@@ -339,7 +362,7 @@ template <int AXIS> __device__ __forceinline__ void finish(const Matrix& a, cons
 #define KERNELS(AXIS, NAME)                                                                                \
     KERNEL(start_##NAME, __launch_bounds__(256))(Matrix a, Weights w, Scratch s) { start<AXIS>(a, w, s); } \
     KERNEL(factorise_##NAME, __launch_bounds__(64))(Weights w, Scratch s) { factorise<AXIS>(w, s); }       \
-    KERNEL(relax_##NAME, __launch_bounds__(THREADS))(Matrix a, Weights w, Scratch s, int parity) {         \
+    KERNEL(relax_##NAME, __launch_bounds__(THREADS, 2))(Matrix a, Weights w, Scratch s, int parity) {      \
         relax<AXIS>(a, w, s, parity);                                                                      \
     }                                                                                                      \
     KERNEL(finish_##NAME, __launch_bounds__(256))(Matrix a, Weights w, Scratch s, int* any) {              \
