@@ -46,7 +46,7 @@ impl Matrix {
         for first in (0..n).step_by(WIDTH) {
             operands.first = first as i32;
             let arguments = || Arguments::new().with(operands);
-            cuda.launch(module.kernel("invert_block")?, [1, 1, 1], [WIDTH, 8], arguments())?;
+            cuda.launch(module.kernel("invert_block")?, [1, 1, 1], [WIDTH, WIDTH], arguments())?;
             cuda.launch(module.kernel("eliminate_block")?, [tiles, tiles, 1], [16, 16], arguments())?;
             operands.panels.swap(0, 1);
         }

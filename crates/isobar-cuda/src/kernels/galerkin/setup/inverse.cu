@@ -45,55 +45,40 @@ KERNEL(begin_inverse, __launch_bounds__(128))(Matrix a, Dense d) {
     if (threadIdx.x < WIDTH && threadIdx.x < d.n) d.panels[0][(size_t)row * WIDTH + threadIdx.x] = couplings[threadIdx.x];
 }
 
-// P, cell by cell. One block of (32, 8) threads: a warp has every eighth row in registers. Each step publishes the row of the next.
-KERNEL(invert_block, __launch_bounds__(256))(Dense d) {
+// P, cell by cell. One block of (32, 32) threads.
+KERNEL(invert_block, __launch_bounds__(1024))(Dense d) {
     await_previous();
-    constexpr int ROWS = 8, OWN = WIDTH / ROWS;
-    // Of a step and the next: the row, then its couplings to cells that remain and its row sum.
-    __shared__ double published[2][WIDTH + 1], partial[ROWS][WIDTH], least[WIDTH];
-    const int x = threadIdx.x, first = threadIdx.y, rows = min(WIDTH, d.n - d.first);
-    double c[OWN], outside[OWN], beyond = 0;
-#pragma unroll
-    for (int r = 0; r < OWN; r++) {
-        const int y = first + ROWS * r;
-        c[r] = y < rows && x < rows && x != y ? d.panels[0][(size_t)(d.first + y) * WIDTH + x] : 0;
-        outside[r] = y < rows ? d.sums[d.first + y] : 0;
-    }
-#pragma unroll 8
-    for (int l = d.first + WIDTH + first; l < d.n; l += ROWS) beyond += d.panels[0][(size_t)l * WIDTH + x];
-    partial[first][x] = beyond;
-    if (first == 0) least[x] = x < rows ? SINGULAR_PIVOT * d.diagonals[d.first + x] : 0;
+    __shared__ double c[WIDTH][WIDTH + 1], outside[WIDTH], least[WIDTH];
+    const int x = threadIdx.x, y = threadIdx.y, rows = min(WIDTH, d.n - d.first);
+    // Row sums, and couplings to cells that remain.
+    double beyond = 0;
+    for (int l = d.first + WIDTH + y; l < d.n; l += WIDTH) beyond += d.panels[0][(size_t)l * WIDTH + x];
+    c[y][x] = beyond;
     __syncthreads();
-#pragma unroll
-    for (int r = 0; r < OWN; r++) {
-        for (int n = 0; n < ROWS; n++) outside[r] += partial[n][first + ROWS * r];
+    if (y == 0 && x < rows) {
+        double sum = d.sums[d.first + x];
+        for (int n = 0; n < WIDTH; n++) sum += c[n][x];
+        outside[x] = sum;
+        least[x] = SINGULAR_PIVOT * d.diagonals[d.first + x];
     }
-    if (first == 0) {
-        published[0][x] = c[0];
-        if (x == 0) published[0][WIDTH] = outside[0];
-    }
+    __syncthreads();
+    c[y][x] = x < rows && y < rows && x != y ? d.panels[0][(size_t)(d.first + y) * WIDTH + x] : 0;
     __syncthreads();
     for (int m = 0; m < rows; m++) {
-        const double across = published[m & 1][x], own = published[m & 1][WIDTH];
+        const double across = c[m][x], down = c[y][m];
         double pivot = x > m ? across : 0;
         for (int other = 16; other > 0; other >>= 1) pivot += __shfl_xor_sync(0xffffffffu, pivot, other);
+        const double own = outside[m];
         pivot += own;
-        const double inverse = pivot > least[m] && pivot > 0 ? 1 / pivot : 0;
-#pragma unroll
-        for (int r = 0; r < OWN; r++) {
-            const int y = first + ROWS * r;
-            const double factor = __shfl_sync(0xffffffffu, c[r], m) * inverse;
-            c[r] = x == m ? factor : y == m ? across * inverse : c[r] + factor * across;
-            if (x == y && x >= m) c[r] = x == m ? inverse : 0;
-            if (y > m) outside[r] += factor * own;
-            if (y != m + 1) continue;
-            published[y & 1][x] = c[r];
-            if (x == 0) published[y & 1][WIDTH] = outside[r];
-        }
+        const double inverse = pivot > least[m] && pivot > 0 ? 1 / pivot : 0, factor = down * inverse;
+        double value = x == m ? factor : y == m ? across * inverse : c[y][x] + factor * across;
+        if (x == y && x >= m) value = x == m ? inverse : 0;
+        __syncthreads();
+        c[y][x] = value;
+        if (x == 0 && y > m && y < rows) outside[y] += factor * own;
         __syncthreads();
     }
-#pragma unroll
-    for (int r = 0; r < OWN; r++) d.pivot[(first + ROWS * r) * WIDTH + x] = c[r];
+    d.pivot[y * WIDTH + x] = c[y][x];
 }
 
 // M without block k, in tiles at and below the diagonal, which are mirrored. Block (16, 16); grid: tiles (across, down).
