@@ -8,6 +8,8 @@
 
 // Cells that are eliminated at a time; the width of a tile, and of the part of one thread in it.
 constexpr int WIDTH = 32, TILE = 32, PART = TILE / 16;
+// Rows of a panel loaded at once.
+constexpr int AHEAD = 16;
 // A pivot this small relative to its diagonal is zero: the cell is the last of a decoupled component.
 constexpr double SINGULAR_PIVOT = 1e-13;
 
@@ -46,13 +48,22 @@ KERNEL(begin_inverse, __launch_bounds__(128))(Matrix a, Dense d) {
 }
 
 // P, cell by cell. One block of (32, 32) threads.
-KERNEL(invert_block, __launch_bounds__(1024))(Dense d) {
+KERNEL(invert_block, __launch_bounds__(1024, 1))(Dense d) {
     await_previous();
     __shared__ double c[WIDTH][WIDTH + 1], outside[WIDTH], least[WIDTH];
     const int x = threadIdx.x, y = threadIdx.y, rows = min(WIDTH, d.n - d.first);
     // Row sums, and couplings to cells that remain.
     double beyond = 0;
-    for (int l = d.first + WIDTH + y; l < d.n; l += WIDTH) beyond += d.panels[0][(size_t)l * WIDTH + x];
+    for (int begin = d.first + WIDTH + y; begin < d.n; begin += AHEAD * WIDTH) {
+        double ahead[AHEAD];
+#pragma unroll
+        for (int n = 0; n < AHEAD; n++) {
+            // Beyond the last row it is read again without effect.
+            ahead[n] = d.panels[0][(size_t)min(begin + n * WIDTH, d.n - 1) * WIDTH + x];
+        }
+#pragma unroll
+        for (int n = 0; n < AHEAD; n++) beyond += begin + n * WIDTH < d.n ? ahead[n] : 0;
+    }
     c[y][x] = beyond;
     __syncthreads();
     if (y == 0 && x < rows) {
