@@ -1,6 +1,6 @@
 //! Direct solves of separable boxes: every pair of sides an axis, spacings, layers, singular boxes, refused matrices.
 
-use isobar_core::conformance::arrays::{self, norm, residual, solve_by};
+use isobar_core::conformance::arrays::{self, norm, residual, solve_by, without_mean};
 use isobar_core::conformance::direct::SIDES;
 use isobar_core::grid::HorizontalField;
 use isobar_core::prelude::*;
@@ -31,10 +31,7 @@ impl Case {
 
     fn stencil(&self) -> Diffusion {
         let shape = self.shape();
-        let of = |value: &dyn Fn([usize; 3]) -> f64| -> Vec<f64> {
-            let at = |n: usize| [n % shape.nx, n / shape.nx % shape.ny, n / (shape.nx * shape.ny)];
-            (0..shape.cells()).map(|n| value(at(n))).collect()
-        };
+        let of = |value: &dyn Fn([usize; 3]) -> f64| shape.places().map(value).collect::<Vec<f64>>();
         let width = |d: usize, at: [usize; 3]| self.widths[d][at[d]];
         let volume = |at: [usize; 3]| width(0, at) * width(1, at) * width(2, at);
         let fields = (0..3)
@@ -48,12 +45,8 @@ impl Case {
 
 /// Returns a right-hand side with a solution for every box.
 fn noise(shape: Shape, is_singular: bool) -> Vec<f64> {
-    let mut b: Vec<f64> = (0..shape.cells()).map(|n| random(11, n) - 0.5).collect();
-    if is_singular {
-        let mean = b.iter().sum::<f64>() / b.len() as f64;
-        b.iter_mut().for_each(|b| *b -= mean);
-    }
-    b
+    let b: Vec<f64> = (0..shape.cells()).map(|n| random(11, n) - 0.5).collect();
+    if is_singular { without_mean(b) } else { b }
 }
 
 /// Solves a case to nearly all digits, without refinement where none should be needed.
@@ -269,7 +262,7 @@ fn the_nearest_box_preconditions_basins() {
         let island = (i as f64 - 15.0).hypot(j as f64 - 6.0) < 3.0;
         if island { 12 } else { 2 + (4.0 * (0.3 * i as f64).sin() * (0.25 * j as f64).cos()).max(0.0) as usize }
     };
-    let cell = |n: usize| [n % shape.nx, n / shape.nx % shape.ny, n / (shape.nx * shape.ny)];
+    let cell = |n: usize| shape.place(n);
     for (sides, reaction) in [(SIDES[0], None), (SIDES[1], None), (SIDES[0], Some(1e-3))] {
         for thin in [1.0, 0.1, 0.01] {
             let open = |n: usize| f64::from(u8::from(cell(n)[2] >= floor(cell(n)[0], cell(n)[1])));
@@ -300,7 +293,7 @@ fn the_nearest_box_preconditions_basins() {
 #[test]
 fn the_choice_tries_the_nearest_box() {
     let shape = Shape::new(24, 20, 12);
-    let cell = |n: usize| [n % shape.nx, n / shape.nx % shape.ny, n / (shape.nx * shape.ny)];
+    let cell = |n: usize| shape.place(n);
     let basin = |n: usize| cell(n)[2] >= 2 && (cell(n)[0] as f64 - 15.0).hypot(cell(n)[1] as f64 - 6.0) > 3.0;
     let pores = |n: usize| random(5, n) > 0.7;
     let stencil = |is_open: &dyn Fn(usize) -> bool| {

@@ -41,10 +41,9 @@ pub(crate) fn smooth() -> Vec<(DiffusionProblem, &'static [usize])> {
     let of = |[nx, ny, nz]: [usize; 3], contrast: f64| {
         let shape = Shape::new(nx, ny, nz);
         let at = |n: usize, count: usize| n as f64 / count as f64;
-        let kappa = (0..shape.cells()).map(|n| {
-            let (i, j, k) = (n % nx, n / nx % ny, n / nx / ny);
-            uneven([i, j, k]) * contrast.powf((at(i, nx) + at(j, ny) + at(k, nz)) / 3.0)
-        });
+        let kappa = shape
+            .places()
+            .map(|[i, j, k]| uneven([i, j, k]) * contrast.powf((at(i, nx) + at(j, ny) + at(k, nz)) / 3.0));
         let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa.collect()));
         problem.spacing = [0, 1, 2].map(|_| Spacing::Uniform(0.5));
         problem.boundary[1] = [Boundary::Dirichlet(1.0), Boundary::default()];
