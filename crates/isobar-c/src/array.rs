@@ -83,9 +83,7 @@ impl Array {
     /// Returns its description after checking its shape.
     pub(crate) fn shaped(&self, what: &str, shape: Shape) -> Result<RawArray> {
         let array = self.raw(what)?;
-        if array.shape() != shape {
-            return Err(isobar::Error::shape(what, array.shape().to_string(), shape.to_string()).into());
-        }
+        isobar::Error::unless_equal(what, array.shape(), shape)?;
         Ok(array)
     }
 
