@@ -7,6 +7,11 @@ pub(super) fn ok<T>(result: Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// Returns conjugate gradients with a preconditioner.
+pub fn cg(preconditioner: Preconditioner) -> SolverOptions {
+    SolverOptions { method: Method::Cg, preconditioner, ..SolverOptions::default() }
+}
+
 /// Solves A u = `rhs`, with or without a first guess in `u`.
 ///
 /// # Errors

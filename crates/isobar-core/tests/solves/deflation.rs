@@ -1,6 +1,6 @@
 //! Paper D on the reference back end: iteration counts and condition numbers of the two-phase square.
 
-use isobar_core::conformance::arrays::{distance, solve_into};
+use isobar_core::conformance::arrays::{cg, distance, solve_into};
 use isobar_core::prelude::*;
 use isobar_core::problem::materials;
 
@@ -19,13 +19,11 @@ fn two_phase(n: usize, contrast: f64) -> DiffusionProblem {
 
 fn options(preconditioner: Preconditioner, deflated: bool) -> SolverOptions {
     SolverOptions {
-        method: Method::Cg,
         tolerance: 1e-6,
         norm: if preconditioner == Nothing { Norm::Rhs } else { Norm::Scaled },
         max_iterations: 5000,
-        preconditioner,
         deflation: deflated.then(Deflation::default),
-        ..SolverOptions::default()
+        ..cg(preconditioner)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Direct solves of separable boxes: every pair of sides an axis, spacings, layers, singular boxes, refused matrices.
 
-use isobar_core::conformance::arrays::{self, norm, residual, solve_by, without_mean};
+use isobar_core::conformance::arrays::{self, cg, norm, residual, solve_by, without_mean};
 use isobar_core::conformance::direct::SIDES;
 use isobar_core::grid::HorizontalField;
 use isobar_core::prelude::*;
@@ -274,12 +274,10 @@ fn the_nearest_box_preconditions_basins() {
             };
             let stencil = Diffusion::new(shape, cells, shift(), [SIDES[0], sides, SIDES[0]]).unwrap();
             let options = SolverOptions {
-                method: Method::Cg,
-                preconditioner: Preconditioner::Direct,
                 tolerance: 1e-8,
                 norm: Norm::Rhs,
                 compatibility: Compatibility::Project,
-                ..SolverOptions::default()
+                ..cg(Preconditioner::Direct)
             };
             let mut system = System::new(&Reference, &stencil, &options).unwrap();
             let b: Vec<f64> = (0..shape.cells()).map(|n| random(2, n) * open(n)).collect();

@@ -1,7 +1,7 @@
 //! The verdict of a solve is about the caller's array, and a solver as a preconditioner is a fixed symmetric map.
 
 use isobar_core::array::Source;
-use isobar_core::conformance::arrays::{self, distance, noise, norm, residual, solve_again, without_mean};
+use isobar_core::conformance::arrays::{self, cg, distance, noise, norm, residual, solve_again, without_mean};
 use isobar_core::grid::HorizontalField;
 use isobar_core::options::Judge;
 use isobar_core::prelude::*;
@@ -155,7 +155,6 @@ fn odd_periodic_directions_continue_bit_for_bit() {
 /// Every method's fixed map is linear, and symmetric, for smooth and rough vectors, and for singular matrices too.
 #[test]
 fn a_solver_is_a_linear_symmetric_preconditioner() {
-    let cg = |preconditioner| SolverOptions { method: Method::Cg, preconditioner, ..SolverOptions::default() };
     let mut points = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() };
     points.multigrid.smoother = Smoother::PointRedBlack;
     let mut chebyshev = cg(Preconditioner::Multigrid);

@@ -1,6 +1,6 @@
 //! The reported residual of a solve, compared with that of the returned solution.
 
-use isobar_core::conformance::arrays::{self, distance, noise, norm, solve_into, without_mean};
+use isobar_core::conformance::arrays::{self, cg, distance, noise, norm, solve_into, without_mean};
 use isobar_core::prelude::*;
 use isobar_core::problem::materials;
 use isobar_core::stencil::{Csr, StoredMatrix};
@@ -201,12 +201,7 @@ fn an_indefinite_matrix_is_named() {
     let entry = |n: usize| if n.is_multiple_of(3) { -1.0 } else { 2.0 + n as f64 };
     let matrix = Csr::from_rows(60, |row, entries| entries.push((row, entry(row)))).unwrap();
     let matrix = StoredMatrix::new(matrix, Shape::new(60, 1, 1)).unwrap();
-    let options = SolverOptions {
-        method: Method::Cg,
-        preconditioner: Preconditioner::None,
-        tolerance: 1e-10,
-        ..SolverOptions::default()
-    };
+    let options = SolverOptions { tolerance: 1e-10, ..cg(Preconditioner::None) };
     let mut b = vec![1e-3; 60];
     b[0] = 1.0;
     let (outcome, _) = solve(&matrix, &options, &b);
@@ -272,14 +267,7 @@ fn errors_are_estimated() {
             (Preconditioner::Neumann { order: 2 }, 300.0),
         ] {
             for tolerance in [1e-3, 1e-6, 1e-9, 1e-12] {
-                let options = SolverOptions {
-                    method: Method::Cg,
-                    preconditioner,
-                    norm: Norm::Rhs,
-                    tolerance,
-                    max_iterations: 5000,
-                    ..SolverOptions::default()
-                };
+                let options = SolverOptions { norm: Norm::Rhs, tolerance, max_iterations: 5000, ..cg(preconditioner) };
                 let (outcome, u) = solve(&stencil, &options, &b);
                 // With weak preconditioners the smallest eigenvalue appears only near the solution.
                 let Some(estimate) = outcome.error_estimate else {
@@ -307,14 +295,7 @@ fn false_convergence_is_seen() {
     let stencil = problem.stencil().unwrap();
     let b = problem.rhs(Some(RhsKind::Manufactured), 0, Weighting::None).unwrap();
     let exact = problem.exact();
-    let options = SolverOptions {
-        method: Method::Cg,
-        preconditioner: Preconditioner::None,
-        norm: Norm::Rhs,
-        tolerance: 1e-6,
-        max_iterations: 5000,
-        ..SolverOptions::default()
-    };
+    let options = SolverOptions { norm: Norm::Rhs, tolerance: 1e-6, max_iterations: 5000, ..cg(Preconditioner::None) };
     let (outcome, u) = solve(&stencil, &options, &b);
     let difference: Vec<f64> = u.iter().zip(&exact).map(|(u, exact)| u - exact).collect();
     let largest = difference.iter().fold(0.0, |most: f64, d| most.max(d.abs()));

@@ -1,5 +1,6 @@
 //! Checks of ranks on any back end for the diffusion operator.
 
+use isobar_core::conformance::arrays::cg;
 use isobar_core::execute::Serial;
 use isobar_core::prelude::*;
 use isobar_core::problem::{Source, Well};
@@ -26,7 +27,7 @@ pub(crate) fn rough(shape: Shape) -> DiffusionProblem {
 /// Checks conjugate gradients with the diagonal and with lines: the solution of one rank, and its iterations up to one.
 pub(crate) fn check_rough(backend: &impl Devices, problem: &DiffusionProblem, ranks: &[impl Parts]) {
     for preconditioner in [Preconditioner::Jacobi, Preconditioner::Line] {
-        let options = SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
+        let options = SolverOptions { tolerance: 1e-9, ..cg(preconditioner) };
         check_as_alone(backend, problem, ranks, &options);
     }
 }
