@@ -14,7 +14,7 @@ use isobar::{DeviceArray, DeviceProblem, RawArray, RawMemory, Shape};
 use isobar_case::{Case, LinearSystem, Matrix};
 
 use crate::array::Array;
-use crate::handle::{free_handle, hand_out_handle, required, sized};
+use crate::handle::{free_handle, hand_out, hand_out_handle, required, sized};
 use crate::status::{Failure, ISOBAR_OK, Result, coded};
 use crate::text;
 use crate::together::{on_all, own_shape, whole_values};
@@ -343,11 +343,8 @@ pub unsafe extern "C" fn isobar_problem_shape(problem: *const Problem, shape: *m
         // SAFETY: promised by the caller.
         let problem = unsafe { required("problem", problem)? };
         let Shape { nx, ny, nz } = own_shape(problem.ranks(), problem.system.shape())?;
-        if shape.is_null() {
-            return Err(Failure::invalid("shape is a null pointer"));
-        }
-        // SAFETY: not null, and room for three, as the caller promises.
-        unsafe { slice::from_raw_parts_mut(shape, 3) }.copy_from_slice(&[nz, ny, nx]);
+        // SAFETY: with space for three, as the caller promises.
+        unsafe { hand_out("shape", shape.cast(), [nz, ny, nx])? };
         Ok(ISOBAR_OK)
     })
 }
@@ -421,14 +418,11 @@ pub unsafe extern "C" fn isobar_problem_flux(
                     "is_upper is {is_upper}; use 0 for the lower side or 1 for the upper one"
                 )));
             }
-            if total.is_null() {
-                return Err(Failure::invalid("total is a null pointer"));
-            }
             // SAFETY: promised by the caller.
             let u = unsafe { whole_values(required("u", u)?, "u", ranks, problem.system.shape())? };
             let flux = problem.system.flow()?.through(&u, axis, is_upper == 1)?;
-            // SAFETY: not null, and promised by the caller.
-            unsafe { total.write(flux) };
+            // SAFETY: promised by the caller.
+            unsafe { hand_out("total", total, flux)? };
             Ok(ISOBAR_OK)
         })
     })
