@@ -24,6 +24,12 @@ struct Case {
 }
 
 impl Case {
+    /// A box of κ = 1.
+    fn plain(widths: [Vec<f64>; 3], sides: [[Side; 2]; 3]) -> Self {
+        let kappa = [0, 1, 2].map(|_| vec![1.0; widths[2].len()]);
+        Self { widths, sides, layered: 2, kappa, reaction: None }
+    }
+
     fn shape(&self) -> Shape {
         let [x, y, z] = &self.widths;
         Shape::new(x.len(), y.len(), z.len())
@@ -77,9 +83,7 @@ fn every_pair_of_sides_is_solved_at_once() {
             for (b, y) in SIDES.into_iter().enumerate() {
                 let z = SIDES[(a + b + n) % SIDES.len()];
                 for stretching in [1.0, 30.0] {
-                    let widths = extents.map(|n| widths(n, stretching));
-                    let kappa = extents.map(|_| vec![1.0; extents[2]]);
-                    check(&Case { widths, sides: [x, y, z], layered: 2, kappa, reaction: None }, 1e-11, 1);
+                    check(&Case::plain(extents.map(|n| widths(n, stretching)), [x, y, z]), 1e-11, 1);
                 }
             }
         }
@@ -109,8 +113,7 @@ fn layers_are_solved_along_their_axis() {
 fn strong_stretching_keeps_all_digits() {
     for stretching in [1e2, 1e6] {
         let widths = [40, 36, 32].map(|n| widths(n, stretching));
-        let kappa = [0, 1, 2].map(|_| vec![1.0; 32]);
-        check(&Case { widths, sides: [SIDES[0], SIDES[0], SIDES[1]], layered: 2, kappa, reaction: None }, 1e-9, 2);
+        check(&Case::plain(widths, [SIDES[0], SIDES[0], SIDES[1]]), 1e-9, 2);
     }
 }
 
@@ -118,13 +121,11 @@ fn strong_stretching_keeps_all_digits() {
 /// it.
 #[test]
 fn indefinite_boxes_are_solved_and_refined() {
-    let case = |sides: [[Side; 2]; 3], c: f64| Case {
-        widths: [6, 8, 10].map(|n| vec![1.0; n]),
-        sides,
-        layered: 2,
-        kappa: [0, 1, 2].map(|_| vec![1.0; 10]),
-        reaction: Some(vec![c; 10]),
+    let with = |extents: [usize; 3], sides: [[Side; 2]; 3], c: f64| Case {
+        reaction: Some(vec![c; extents[2]]),
+        ..Case::plain(extents.map(|n| vec![1.0; n]), sides)
     };
+    let case = |sides, c| with([6, 8, 10], sides, c);
     for sides in
         [[SIDES[0]; 3], [SIDES[1]; 3], [SIDES[4]; 3], [SIDES[2], SIDES[0], SIDES[4]], [SIDES[4], SIDES[4], SIDES[1]]]
     {
@@ -133,23 +134,7 @@ fn indefinite_boxes_are_solved_and_refined() {
         }
     }
     // The first pivot of closed lines with cells of width 1 is 0 although the matrix has no such eigenvalue.
-    let lines = Case {
-        widths: [vec![1.0], vec![1.0], vec![1.0; 10]],
-        sides: [SIDES[0]; 3],
-        layered: 2,
-        kappa: [0, 1, 2].map(|_| vec![1.0; 10]),
-        reaction: Some(vec![-1.0; 10]),
-    };
-    check(
-        &Case {
-            widths: [1, 1, 11].map(|n| vec![1.0; n]),
-            kappa: [0, 1, 2].map(|_| vec![1.0; 11]),
-            reaction: Some(vec![-1.0; 11]),
-            ..lines
-        },
-        1e-10,
-        4,
-    );
+    check(&with([1, 1, 11], [SIDES[0]; 3], -1.0), 1e-10, 4);
     let shape = Shape::new(6, 8, 10);
     let new = |case: &Case, options: &SolverOptions| System::new(&Reference, &case.stencil(), options);
     // −4 is an eigenvalue of the axis of 6 periodic cells.
@@ -183,9 +168,8 @@ fn indefinite_boxes_are_solved_and_refined() {
 #[test]
 fn long_stretched_axes_keep_all_digits() {
     let widths = [384, 1, 200].map(|n| widths(n, 1e6));
-    let kappa = [0, 1, 2].map(|_| vec![1.0; 200]);
     for sides in [[SIDES[0]; 3], [SIDES[1], SIDES[0], SIDES[2]]] {
-        check(&Case { widths: widths.clone(), sides, layered: 2, kappa: kappa.clone(), reaction: None }, 1e-7, 2);
+        check(&Case::plain(widths.clone(), sides), 1e-7, 2);
     }
 }
 

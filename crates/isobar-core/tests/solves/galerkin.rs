@@ -186,11 +186,7 @@ fn columns_of_coarse_grids_are_independent() {
         offset[axis as usize] = 1;
         let extents = coarse.grid.extents();
         let (mut least, mut open) = (1.0f64, 0);
-        for n in 0..coarse.grid.shape.cells() {
-            let first = [n % extents[0], n / extents[0] % extents[1], n / (extents[0] * extents[1])];
-            if first[axis as usize] > 0 {
-                continue;
-            }
+        for first in coarse.grid.shape.places().filter(|at| at[axis as usize] == 0) {
             // Cholesky's pivots of the line's block, relative to the diagonal.
             let (mut pivot, mut next) = (0.0, 0.0);
             for n in 0..extents[axis as usize] {
