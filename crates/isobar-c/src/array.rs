@@ -83,9 +83,7 @@ impl Array {
     /// Returns its description after checking its shape.
     pub(crate) fn shaped(&self, what: &str, shape: Shape) -> Result<RawArray> {
         let array = self.raw(what)?;
-        if array.shape() != shape {
-            return Err(isobar::Error::shape(what, array.shape().to_string(), shape.to_string()).into());
-        }
+        isobar::Error::unless_equal(what, array.shape(), shape)?;
         Ok(array)
     }
 
@@ -113,14 +111,11 @@ impl Array {
                 "{what}: a mask of bytes must be in host memory and have {shape} cells (nx×ny×nz), not {found}"
             )));
         }
-        let Shape { nx, ny, nz } = shape;
-        let packed = [(nx * ny) as isize, nx as isize, 1];
+        let packed = [(shape.nx * shape.ny) as isize, shape.nx as isize, 1];
         let [z, y, x] = if self.strides == [0; 3] { packed } else { self.strides };
-        let offset = |i: usize, j: usize, k: usize| k as isize * z + j as isize * y + i as isize * x;
+        let offset = |[i, j, k]: [usize; 3]| k as isize * z + j as isize * y + i as isize * x;
         let bytes = self.data.cast::<u8>();
-        let rows = (0..nz).flat_map(|k| (0..ny).map(move |j| (j, k)));
-        let cells = rows.flat_map(|(j, k)| (0..nx).map(move |i| (i, j, k)));
         // SAFETY: an element of the array, which the caller promises to be readable.
-        Ok(cells.map(|(i, j, k)| unsafe { *bytes.offset(offset(i, j, k)) } != 0).collect())
+        Ok(shape.places().map(|at| unsafe { *bytes.offset(offset(at)) } != 0).collect())
     }
 }

@@ -8,7 +8,7 @@ use isobar_case::LinearSystem;
 use crate::array::Array;
 use crate::handle::{hand_out_handle, sized};
 use crate::problem::Problem;
-use crate::status::{Result, coded};
+use crate::status::Result;
 
 /// A matrix of conductances between neighbours, such as those of finite volumes on unequal cells, of cut cells and of networks:
 ///
@@ -39,14 +39,12 @@ pub struct FaceArrays {
 /// `description` and everything it points to are readable; `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_problem_faces(description: *const FaceArrays, out: *mut *mut Problem) -> i32 {
-    coded(|| {
-        let make = || {
-            // SAFETY: promised by the caller.
-            unsafe { problem(sized("isobar_faces", description)?) }
-        };
+    let make = || {
         // SAFETY: promised by the caller.
-        unsafe { hand_out_handle(out, make) }
-    })
+        unsafe { problem(sized("isobar_faces", description)?) }
+    };
+    // SAFETY: promised by the caller.
+    unsafe { hand_out_handle(out, make) }
 }
 
 /// # Safety
@@ -57,9 +55,7 @@ unsafe fn problem(given: &FaceArrays) -> Result<Problem> {
     // In bytes, as for the memory of an array.
     let bytes = [nx, ny, nz, 8].into_iter().try_fold(1usize, usize::checked_mul);
     if nx == 0 || ny == 0 || nz == 0 || bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
-        return Err(
-            isobar::Error::shape("isobar_faces", shape.to_string(), "one cell or more, and memory for them").into()
-        );
+        return Err(isobar::Error::shape("isobar_faces", shape, "one cell or more, and memory for them").into());
     }
     let mut faces = [Vec::new(), Vec::new(), Vec::new()];
     for (axis, (array, name)) in Axis::ALL.into_iter().zip([(given.tx, "tx"), (given.ty, "ty"), (given.tz, "tz")]) {

@@ -261,24 +261,20 @@ fn of_fields<T: Copy>(count: usize, [kappa, kappa_y, kappa_z]: [Option<T>; 3]) -
 unsafe fn output<'a>(name: &str, array: *const Array, shape: Shape) -> Result<Option<&'a Array>> {
     // SAFETY: promised by the caller.
     let Some(array) = (unsafe { array.as_ref() }) else { return Ok(None) };
-    let raw = array.raw(name)?;
-    if raw.shape() != shape {
-        return Err(isobar::Error::shape(name, raw.shape().to_string(), shape.to_string()).into());
-    }
     // SAFETY: promised by the caller.
-    unsafe { raw.target()? };
+    unsafe { array.shaped(name, shape)?.target()? };
     Ok(Some(array))
 }
 
 impl Solver {
     /// Calls a function that solves with a derivative on the right; fails unless both the last solve and this one converge.
     fn solve_adjoint(&self, solve: impl FnOnce(&mut isobar::Solver) -> isobar::Result<Outcome>) -> Result<()> {
-        let mut state = self.lock()?;
-        match state.last() {
+        let mut run = self.0.lock()?;
+        match &run.last {
             None => return Err(Failure::invalid("there is no solve to differentiate; call isobar_solver_solve first")),
-            Some(outcome) => judged(outcome).map_err(|failure| of("the solve", failure))?,
+            Some((outcome, _)) => judged(outcome).map_err(|failure| of("the solve", failure))?,
         };
-        let outcome = state.solver().projecting(solve)?;
+        let outcome = run.work.projecting(solve)?;
         judged(&outcome).map_err(|failure| of("the adjoint solve", failure))?;
         Ok(())
     }

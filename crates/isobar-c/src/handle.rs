@@ -34,20 +34,22 @@ impl<T> Exclusive<T> {
     }
 }
 
-/// Writes a new handle to `out`.
+/// Writes a new handle to `out`, and returns the code of the call.
 ///
 /// # Safety
 /// `out` is writable.
-pub(crate) unsafe fn hand_out_handle<T>(out: *mut *mut T, make: impl FnOnce() -> Result<T>) -> Result<i32> {
-    if out.is_null() {
-        return Err(Failure::invalid("the output for the new handle is a null pointer"));
-    }
-    // SAFETY: not null, and writable, as the caller promises.
-    unsafe { *out = std::ptr::null_mut() };
-    let made = Box::into_raw(Box::new(make()?));
-    // SAFETY: as before.
-    unsafe { *out = made };
-    Ok(ISOBAR_OK)
+pub(crate) unsafe fn hand_out_handle<T>(out: *mut *mut T, make: impl FnOnce() -> Result<T>) -> i32 {
+    coded(|| {
+        if out.is_null() {
+            return Err(Failure::invalid("the output for the new handle is a null pointer"));
+        }
+        // SAFETY: not null, and writable, as the caller promises.
+        unsafe { *out = std::ptr::null_mut() };
+        let made = Box::into_raw(Box::new(make()?));
+        // SAFETY: as before.
+        unsafe { *out = made };
+        Ok(ISOBAR_OK)
+    })
 }
 
 /// Returns a reference, or a failure that names the argument.

@@ -1,36 +1,26 @@
 //! Time steps of the heat equation.
 
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::time::Instant;
 
 use isobar::options::{Scheme, SolverOptions, StepGuess, Steps};
-use isobar::{ArrayView, Device, HeatOptions, Outcome, Ranks, TimeStepper, problem};
+use isobar::{ArrayView, Device, HeatOptions, Ranks, TimeStepper, problem};
 use isobar_case::heat::Parts;
 use isobar_case::{Case, Label, solver_options};
 
 use crate::array::Array;
 use crate::handle::{Exclusive, free_handle, hand_out, hand_out_handle, required, sized};
-use crate::outcome::{Progress, judged, observer, report};
+use crate::outcome::{Progress, judged, observer};
 use crate::problem::Problem;
+use crate::run::Run;
 use crate::solver::open;
 use crate::status::{Failure, ISOBAR_OK, Result, coded};
 use crate::text;
 use crate::together::{on_all, own_shape, whole_values};
 
 /// A run of the heat equation u_t = ∇·(κ∇u) − c u + f: its state u and all memory that the steps need, on one device.
-pub struct Heat(Exclusive<State>);
-
-struct State {
-    stepper: TimeStepper,
-    label: Label,
-    /// Seconds of setup.
-    setup: f64,
-    last: Option<(Outcome, f64)>,
-    report: CString,
-    /// The ranks among which the grid is divided.
-    ranks: Option<Ranks>,
-}
+pub struct Heat(Exclusive<Run<TimeStepper>>);
 
 /// The Crank–Nicolson scheme: second order; the energy does not grow in any step.
 pub const ISOBAR_CRANK_NICOLSON: i32 = 0;
@@ -92,9 +82,7 @@ impl Start {
         let own = own_shape(ranks, heat.shape())?;
         let mut stepper = TimeStepper::new(&device, heat, options, &solver.for_steps(device.divides_grids()))?;
         stepper.set(ArrayView::c_order(&initial, own)?)?;
-        let (setup, ranks) = (clock.elapsed().as_secs_f64(), ranks.cloned());
-        let state = State { stepper, label, setup, last: None, report: CString::default(), ranks };
-        Ok(Heat(Exclusive::new("heat equation", state)))
+        Ok(Heat(Exclusive::of("heat equation", stepper, label, clock, ranks)))
     }
 }
 
@@ -140,28 +128,26 @@ pub unsafe extern "C" fn isobar_heat_create(
     threads: usize,
     out: *mut *mut Heat,
 ) -> i32 {
-    coded(|| {
-        let make = || {
-            let clock = Instant::now();
-            // SAFETY: promised by the caller.
-            let problem = unsafe { required("problem", problem)? };
-            let ranks = problem.ranks();
-            on_all(ranks, || {
-                // SAFETY: promised by the caller.
-                let (heat, initial, steps, options, device) = unsafe {
-                    let heat = in_space(problem, source)?;
-                    let initial = required("u", u)?.values("u", own_shape(ranks, heat.shape())?)?;
-                    let (options, device) = (text::optional("options", options)?, text::optional("device", device)?);
-                    (heat, initial, sized("isobar_time_steps", steps)?, options, device)
-                };
-                let (options, solver) = (how_to_step(steps)?, solver_options(options.unwrap_or(""))?);
-                let device = open(ranks, device, threads)?;
-                Start { name: "arrays".into(), heat, initial, options, solver, device }.begin(clock, ranks)
-            })
-        };
+    let make = || {
+        let clock = Instant::now();
         // SAFETY: promised by the caller.
-        unsafe { hand_out_handle(out, make) }
-    })
+        let problem = unsafe { required("problem", problem)? };
+        let ranks = problem.ranks();
+        on_all(ranks, || {
+            // SAFETY: promised by the caller.
+            let (heat, initial, steps, options, device) = unsafe {
+                let heat = in_space(problem, source)?;
+                let initial = required("u", u)?.values("u", own_shape(ranks, heat.shape())?)?;
+                let (options, device) = (text::optional("options", options)?, text::optional("device", device)?);
+                (heat, initial, sized("isobar_time_steps", steps)?, options, device)
+            };
+            let (options, solver) = (how_to_step(steps)?, solver_options(options.unwrap_or(""))?);
+            let device = open(ranks, device, threads)?;
+            Start { name: "arrays".into(), heat, initial, options, solver, device }.begin(clock, ranks)
+        })
+    };
+    // SAFETY: promised by the caller.
+    unsafe { hand_out_handle(out, make) }
 }
 
 /// Begins the run of a case file's text (TOML) of kind "heat", with its initial state. Relative paths in it are
@@ -177,29 +163,27 @@ pub unsafe extern "C" fn isobar_heat_from_case(
     threads: usize,
     out: *mut *mut Heat,
 ) -> i32 {
-    coded(|| {
-        let make = || {
-            let clock = Instant::now();
-            // SAFETY: promised by the caller.
-            let (text, folder, device) = unsafe {
-                (text::optional("text", text)?, text::optional("folder", folder)?, text::optional("device", device)?)
-            };
-            let text = text.ok_or_else(|| Failure::invalid("text is a null pointer; pass the text of a case file"))?;
-            let case = Case::parse(&Path::new(folder.unwrap_or("")).join("case"), text, &[])?;
-            let isobar_case::Problem::Heat(heat) = &case.problem else {
-                let kind = case.problem.kind();
-                return Err(Failure::invalid(format!(
-                    "problem.kind is \"{kind}\", not \"heat\"; use isobar_problem_from_case and isobar_solver_create"
-                )));
-            };
-            let (Parts { heat: in_space, initial, .. }, options) = (heat.parts()?, heat.options());
-            let device = open(None, device, threads)?;
-            let (name, solver) = (case.name(), case.solver.clone());
-            Start { name, heat: in_space, initial, options, solver, device }.begin(clock, None)
-        };
+    let make = || {
+        let clock = Instant::now();
         // SAFETY: promised by the caller.
-        unsafe { hand_out_handle(out, make) }
-    })
+        let (text, folder, device) = unsafe {
+            (text::optional("text", text)?, text::optional("folder", folder)?, text::optional("device", device)?)
+        };
+        let text = text.ok_or_else(|| Failure::invalid("text is a null pointer; pass the text of a case file"))?;
+        let case = Case::parse(&Path::new(folder.unwrap_or("")).join("case"), text, &[])?;
+        let isobar_case::Problem::Heat(heat) = &case.problem else {
+            let kind = case.problem.kind();
+            return Err(Failure::invalid(format!(
+                "problem.kind is \"{kind}\", not \"heat\"; use isobar_problem_from_case and isobar_solver_create"
+            )));
+        };
+        let (Parts { heat: in_space, initial, .. }, options) = (heat.parts()?, heat.options());
+        let device = open(None, device, threads)?;
+        let (name, solver) = (case.name(), case.solver.clone());
+        Start { name, heat: in_space, initial, options, solver, device }.begin(clock, None)
+    };
+    // SAFETY: promised by the caller.
+    unsafe { hand_out_handle(out, make) }
 }
 
 /// Takes the next step and describes it in `step`, which may be null. `progress`, which may be null, is called in every iteration of its solve. After
@@ -216,8 +200,8 @@ pub unsafe extern "C" fn isobar_heat_step(
 ) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        let mut state = unsafe { required("heat", heat)? }.0.lock()?;
-        let State { stepper, ranks, .. } = &mut *state;
+        let mut run = unsafe { required("heat", heat)? }.0.lock()?;
+        let Run { work: stepper, ranks, .. } = &mut *run;
         let clock = Instant::now();
         let taken = on_all(ranks.as_ref(), || {
             // SAFETY: promised by the caller.
@@ -231,10 +215,10 @@ pub unsafe extern "C" fn isobar_heat_step(
             error: taken.error.unwrap_or(0.0),
             relative_residual: taken.outcome.relative_residual,
             iterations: taken.iterations,
-            is_last: state.stepper.is_finished().into(),
+            is_last: run.work.is_finished().into(),
         };
         let judged = if taken.is_taken { Ok(ISOBAR_OK) } else { judged(&taken.outcome) };
-        state.last = Some((taken.outcome, clock.elapsed().as_secs_f64()));
+        run.last = Some((taken.outcome, clock.elapsed().as_secs_f64()));
         if !step.is_null() {
             // SAFETY: not null, and can be written, as the caller promises.
             unsafe { step.write(seen) };
@@ -251,13 +235,9 @@ pub unsafe extern "C" fn isobar_heat_step(
 pub unsafe extern "C" fn isobar_heat_state(heat: *mut Heat, u: *const Array) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        let mut state = unsafe { required("heat", heat)? }.0.lock()?;
-        let State { stepper, ranks, .. } = &mut *state;
-        on_all(ranks.as_ref(), || {
-            // SAFETY: promised by the caller.
-            stepper.state(unsafe { required("u", u)?.raw("u")?.target()? })?;
-            Ok(ISOBAR_OK)
-        })
+        unsafe { required("heat", heat)? }
+            .0
+            .on_all(|stepper, _| Ok(stepper.state(unsafe { required("u", u)?.raw("u")?.target()? })?))
     })
 }
 
@@ -269,13 +249,9 @@ pub unsafe extern "C" fn isobar_heat_state(heat: *mut Heat, u: *const Array) -> 
 pub unsafe extern "C" fn isobar_heat_set_state(heat: *mut Heat, u: *const Array) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        let mut state = unsafe { required("heat", heat)? }.0.lock()?;
-        let State { stepper, ranks, .. } = &mut *state;
-        on_all(ranks.as_ref(), || {
-            // SAFETY: promised by the caller.
-            stepper.replace(unsafe { required("u", u)?.raw("u")?.source()? })?;
-            Ok(ISOBAR_OK)
-        })
+        unsafe { required("heat", heat)? }
+            .0
+            .on_all(|stepper, _| Ok(stepper.replace(unsafe { required("u", u)?.raw("u")?.source()? })?))
     })
 }
 
@@ -287,9 +263,7 @@ pub unsafe extern "C" fn isobar_heat_set_state(heat: *mut Heat, u: *const Array)
 pub unsafe extern "C" fn isobar_heat_update(heat: *mut Heat, problem: *const Problem, source: *const Array) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        let mut state = unsafe { required("heat", heat)? }.0.lock()?;
-        let State { stepper, ranks, .. } = &mut *state;
-        on_all(ranks.as_ref(), || {
+        unsafe { required("heat", heat)? }.0.on_all(|stepper, ranks| {
             // SAFETY: promised by the caller.
             let problem = unsafe { required("problem", problem)? };
             if problem.ranks().is_some() != ranks.is_some() {
@@ -297,8 +271,7 @@ pub unsafe extern "C" fn isobar_heat_update(heat: *mut Heat, problem: *const Pro
                 return Err(Failure::invalid(message));
             }
             // SAFETY: promised by the caller.
-            stepper.update(unsafe { in_space(problem, source)? })?;
-            Ok(ISOBAR_OK)
+            Ok(stepper.update(unsafe { in_space(problem, source)? })?)
         })
     })
 }
@@ -312,7 +285,7 @@ pub unsafe extern "C" fn isobar_heat_energy(heat: *mut Heat, energy: *mut f64) -
     coded(|| {
         // SAFETY: promised by the caller.
         unsafe {
-            let found = required("heat", heat)?.0.lock()?.stepper.energy()?;
+            let found = required("heat", heat)?.0.lock()?.work.energy()?;
             hand_out("energy", energy, found)?;
         }
         Ok(ISOBAR_OK)
@@ -326,16 +299,9 @@ pub unsafe extern "C" fn isobar_heat_energy(heat: *mut Heat, energy: *mut f64) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_heat_report(heat: *mut Heat, text: *mut *const c_char) -> i32 {
     coded(|| {
+        let none = "there is no step to report; call isobar_heat_step first";
         // SAFETY: promised by the caller.
-        let mut state = unsafe { required("heat", heat)? }.0.lock()?;
-        let Some((outcome, total)) = &state.last else {
-            return Err(Failure::invalid("there is no step to report; call isobar_heat_step first"));
-        };
-        let report = report(&state.label, state.stepper.description(), outcome, [state.setup, *total])?;
-        state.report = report;
-        // SAFETY: promised by the caller.
-        unsafe { hand_out("text", text, state.report.as_ptr())? };
-        Ok(ISOBAR_OK)
+        unsafe { required("heat", heat)?.0.hand_out_report(TimeStepper::description, none, text) }
     })
 }
 

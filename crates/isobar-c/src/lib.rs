@@ -23,6 +23,7 @@ pub mod heat;
 pub mod outcome;
 pub mod problem;
 pub mod ranks;
+mod run;
 pub mod solver;
 pub mod status;
 mod text;

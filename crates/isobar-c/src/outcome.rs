@@ -1,11 +1,9 @@
 //! Results of a solve and progress functions.
 
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 use std::ops::ControlFlow;
 
-use isobar::{Description, Outcome, Ranks, Stop};
-use isobar_case::Label;
-use isobar_case::report::{Checks, Seconds, to_json};
+use isobar::{Outcome, Ranks, Stop};
 
 use crate::status::{Failure, ISOBAR_INTERRUPTED, ISOBAR_NOT_CONVERGED, ISOBAR_OK, Result};
 
@@ -63,16 +61,4 @@ pub(crate) fn judged(outcome: &Outcome) -> Result<i32> {
             Err(Failure::new(ISOBAR_NOT_CONVERGED, message))
         }
     }
-}
-
-/// Returns the report of a solve as JSON; `seconds` are the times of the setup and of the call.
-pub(crate) fn report(
-    label: &Label,
-    description: &Description,
-    outcome: &Outcome,
-    seconds: [f64; 2],
-) -> Result<CString> {
-    let [setup, call] = seconds;
-    let report = label.report(description, outcome, Checks::NONE, Seconds::of_solve(setup, outcome, call));
-    CString::new(to_json(&report)).map_err(|error| Failure::invalid(error.to_string()))
 }

@@ -14,7 +14,7 @@ use isobar::{DeviceArray, DeviceProblem, RawArray, RawMemory, Shape};
 use isobar_case::{Case, LinearSystem, Matrix};
 
 use crate::array::Array;
-use crate::handle::{free_handle, hand_out_handle, required, sized};
+use crate::handle::{free_handle, hand_out, hand_out_handle, required, sized};
 use crate::status::{Failure, ISOBAR_OK, Result, coded};
 use crate::text;
 use crate::together::{on_all, own_shape, whole_values};
@@ -135,17 +135,15 @@ pub unsafe extern "C" fn isobar_problem_from_case(
     folder: *const c_char,
     out: *mut *mut Problem,
 ) -> i32 {
-    coded(|| {
-        let make = || {
-            // SAFETY: promised by the caller.
-            let (text, folder) = unsafe { (text::optional("text", text)?, text::optional("folder", folder)?) };
-            let text = text.ok_or_else(|| Failure::invalid("text is a null pointer; pass the text of a case file"))?;
-            let case = Case::parse(&Path::new(folder.unwrap_or("")).join("case"), text, &[])?;
-            Ok(Problem::new(LinearSystem::from_case(case)?))
-        };
+    let make = || {
         // SAFETY: promised by the caller.
-        unsafe { hand_out_handle(out, make) }
-    })
+        let (text, folder) = unsafe { (text::optional("text", text)?, text::optional("folder", folder)?) };
+        let text = text.ok_or_else(|| Failure::invalid("text is a null pointer; pass the text of a case file"))?;
+        let case = Case::parse(&Path::new(folder.unwrap_or("")).join("case"), text, &[])?;
+        Ok(Problem::new(LinearSystem::from_case(case)?))
+    };
+    // SAFETY: promised by the caller.
+    unsafe { hand_out_handle(out, make) }
 }
 
 /// Makes a diffusion problem from arrays.
@@ -154,14 +152,12 @@ pub unsafe extern "C" fn isobar_problem_from_case(
 /// `description` and everything it points to are readable; `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_problem_diffusion(description: *const DiffusionArrays, out: *mut *mut Problem) -> i32 {
-    coded(|| {
-        let make = || {
-            // SAFETY: promised by the caller.
-            unsafe { diffusion(sized("isobar_diffusion", description)?, None) }
-        };
+    let make = || {
         // SAFETY: promised by the caller.
-        unsafe { hand_out_handle(out, make) }
-    })
+        unsafe { diffusion(sized("isobar_diffusion", description)?, None) }
+    };
+    // SAFETY: promised by the caller.
+    unsafe { hand_out_handle(out, make) }
 }
 
 /// Makes a diffusion problem from arrays of the whole grid, or of this rank's rows of a grid with a given number of rows.
@@ -180,7 +176,7 @@ pub(crate) unsafe fn diffusion(given: &DiffusionArrays, rows: Option<(&isobar::R
         None => (None, own),
     };
     if shape.cells() == 0 {
-        return Err(isobar::Error::shape("kappa", shape.to_string(), "one cell or more").into());
+        return Err(isobar::Error::shape("kappa", shape, "one cell or more").into());
     }
     let named = [("kappa", Some(kappa)), ("kappa_y", kappa_y), ("kappa_z", kappa_z), ("reaction", reaction)];
     let named = named.into_iter().filter_map(|(name, array)| Some((name, array?)));
@@ -305,39 +301,36 @@ pub unsafe extern "C" fn isobar_problem_tensor_product(
     description: *const TensorProductArrays,
     out: *mut *mut Problem,
 ) -> i32 {
-    coded(|| {
-        let make = || {
-            // SAFETY: promised by the caller.
-            let given = unsafe { sized("isobar_tensor_product", description)? };
-            let (nx, ny, nz) = (given.nx, given.ny, given.nz);
-            let numbers = |name: &str, data: *const f64, [m, n]: [usize; 2]| {
-                let length = m.checked_mul(n).filter(|&length| length > 0 && length <= isize::MAX as usize / 8);
-                let length = length.ok_or_else(|| {
-                    Failure::invalid(format!("{name} would have {m} × {n} numbers, which is too many"))
-                })?;
-                // SAFETY: not null, and as many numbers as the caller promises.
-                unsafe { required(name, data).map(|first| slice::from_raw_parts(first, length)) }
-            };
-            let profile = |name: &str, data| numbers(name, data, [nz, 1]).map(<[f64]>::to_vec);
-            let vertical = VerticalProfile::new(
-                profile("a", given.a)?,
-                profile("b", given.b)?,
-                profile("c", given.c)?,
-                profile("d", given.d)?,
-            )?;
-            let horizontal = HorizontalField::from_faces(
-                nx,
-                ny,
-                numbers("area", given.area, [nx, ny])?.to_vec(),
-                numbers("x_faces", given.x_faces, [nx.saturating_add(1), ny])?,
-                numbers("y_faces", given.y_faces, [nx, ny.saturating_add(1)])?,
-            )?;
-            let matrix = Matrix::TensorProduct(TensorProduct::new(vertical, horizontal)?);
-            Ok(Problem::new(LinearSystem::from_matrix(matrix)))
-        };
+    let make = || {
         // SAFETY: promised by the caller.
-        unsafe { hand_out_handle(out, make) }
-    })
+        let given = unsafe { sized("isobar_tensor_product", description)? };
+        let (nx, ny, nz) = (given.nx, given.ny, given.nz);
+        let numbers = |name: &str, data: *const f64, [m, n]: [usize; 2]| {
+            let length = m.checked_mul(n).filter(|&length| length > 0 && length <= isize::MAX as usize / 8);
+            let length = length
+                .ok_or_else(|| Failure::invalid(format!("{name} would have {m} × {n} numbers, which is too many")))?;
+            // SAFETY: not null, and as many numbers as the caller promises.
+            unsafe { required(name, data).map(|first| slice::from_raw_parts(first, length)) }
+        };
+        let profile = |name: &str, data| numbers(name, data, [nz, 1]).map(<[f64]>::to_vec);
+        let vertical = VerticalProfile::new(
+            profile("a", given.a)?,
+            profile("b", given.b)?,
+            profile("c", given.c)?,
+            profile("d", given.d)?,
+        )?;
+        let horizontal = HorizontalField::from_faces(
+            nx,
+            ny,
+            numbers("area", given.area, [nx, ny])?.to_vec(),
+            numbers("x_faces", given.x_faces, [nx.saturating_add(1), ny])?,
+            numbers("y_faces", given.y_faces, [nx, ny.saturating_add(1)])?,
+        )?;
+        let matrix = Matrix::TensorProduct(TensorProduct::new(vertical, horizontal)?);
+        Ok(Problem::new(LinearSystem::from_matrix(matrix)))
+    };
+    // SAFETY: promised by the caller.
+    unsafe { hand_out_handle(out, make) }
 }
 
 /// Writes the shape of a problem's arrays, {nz, ny, nx}; if it is divided among ranks, that of this rank's rows.
@@ -350,11 +343,8 @@ pub unsafe extern "C" fn isobar_problem_shape(problem: *const Problem, shape: *m
         // SAFETY: promised by the caller.
         let problem = unsafe { required("problem", problem)? };
         let Shape { nx, ny, nz } = own_shape(problem.ranks(), problem.system.shape())?;
-        if shape.is_null() {
-            return Err(Failure::invalid("shape is a null pointer"));
-        }
-        // SAFETY: not null, and room for three, as the caller promises.
-        unsafe { slice::from_raw_parts_mut(shape, 3) }.copy_from_slice(&[nz, ny, nx]);
+        // SAFETY: with space for three, as the caller promises.
+        unsafe { hand_out("shape", shape.cast(), [nz, ny, nx])? };
         Ok(ISOBAR_OK)
     })
 }
@@ -374,9 +364,7 @@ pub unsafe extern "C" fn isobar_problem_rhs(problem: *const Problem, f: *const A
         on_all(ranks, || {
             // SAFETY: promised by the caller.
             let (f, to) = unsafe { (f.as_ref(), required("b", b)?.raw("b")?) };
-            if to.shape() != own {
-                return Err(isobar::Error::shape("b", to.shape().to_string(), own.to_string()).into());
-            }
+            isobar::Error::unless_equal("b", to.shape(), own)?;
             let Some(ranks) = ranks else {
                 // SAFETY: promised by the caller.
                 unsafe {
@@ -430,14 +418,11 @@ pub unsafe extern "C" fn isobar_problem_flux(
                     "is_upper is {is_upper}; use 0 for the lower side or 1 for the upper one"
                 )));
             }
-            if total.is_null() {
-                return Err(Failure::invalid("total is a null pointer"));
-            }
             // SAFETY: promised by the caller.
             let u = unsafe { whole_values(required("u", u)?, "u", ranks, problem.system.shape())? };
             let flux = problem.system.flow()?.through(&u, axis, is_upper == 1)?;
-            // SAFETY: not null, and promised by the caller.
-            unsafe { total.write(flux) };
+            // SAFETY: promised by the caller.
+            unsafe { hand_out("total", total, flux)? };
             Ok(ISOBAR_OK)
         })
     })

@@ -22,7 +22,7 @@ pub struct Ranks(isobar::Ranks);
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_ranks_create(communicator: i32, ranks: *mut *mut Ranks) -> i32 {
     // SAFETY: promised by the caller.
-    coded(|| unsafe { hand_out_handle(ranks, || Ok(Ranks(isobar::Ranks::on_communicator(communicator)?))) })
+    unsafe { hand_out_handle(ranks, || Ok(Ranks(isobar::Ranks::on_communicator(communicator)?))) }
 }
 
 /// Returns the rows in y that this rank has, of a grid with `ny` rows: `count` rows from row `first` on, counted from 0. Ranks have equal or nearly
@@ -80,20 +80,18 @@ pub unsafe extern "C" fn isobar_problem_diffusion_rows(
     ranks: *const Ranks,
     out: *mut *mut Problem,
 ) -> i32 {
-    coded(|| {
-        let make = || {
-            // SAFETY: promised by the caller.
-            let ranks = &unsafe { required("ranks", ranks)? }.0;
-            ranks.together(|| {
-                // SAFETY: promised by the caller.
-                let problem = unsafe { diffusion(sized("isobar_diffusion", description)?, Some((ranks, ny)))? };
-                problem.divide(ranks.clone())?;
-                Ok(problem)
-            })
-        };
+    let make = || {
         // SAFETY: promised by the caller.
-        unsafe { hand_out_handle(out, make) }
-    })
+        let ranks = &unsafe { required("ranks", ranks)? }.0;
+        ranks.together(|| {
+            // SAFETY: promised by the caller.
+            let problem = unsafe { diffusion(sized("isobar_diffusion", description)?, Some((ranks, ny)))? };
+            problem.divide(ranks.clone())?;
+            Ok(problem)
+        })
+    };
+    // SAFETY: promised by the caller.
+    unsafe { hand_out_handle(out, make) }
 }
 
 /// Frees ranks; null is allowed. Problems, solvers and runs made with them remain usable.

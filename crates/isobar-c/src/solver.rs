@@ -1,51 +1,23 @@
 //! Solvers.
 
-use std::ffi::{CString, c_char, c_void};
-use std::ops::DerefMut;
+use std::ffi::{c_char, c_void};
 use std::sync::MutexGuard;
 use std::time::Instant;
 
-use isobar::{Device, Guess, Outcome, Ranks};
-use isobar_case::{Label, solver_options};
+use isobar::{Device, Guess, Ranks};
+use isobar_case::solver_options;
 
 use crate::array::Array;
-use crate::handle::{Exclusive, free_handle, hand_out, hand_out_handle, required};
-use crate::outcome::{Progress, judged, observer, report};
+use crate::handle::{Exclusive, free_handle, hand_out_handle, required};
+use crate::outcome::{Progress, judged, observer};
 use crate::problem::Problem;
+use crate::run::Run;
 use crate::status::{Failure, ISOBAR_INTERRUPTED, ISOBAR_OK, Result, coded};
 use crate::text;
 use crate::together::on_all;
 
 /// A solver with all its memory, on one device. It does not refer to the problem that it was made from.
-pub struct Solver(Exclusive<State>);
-
-pub(crate) struct State {
-    solver: isobar::Solver,
-    label: Label,
-    /// Seconds of setup.
-    setup: f64,
-    last: Option<(Outcome, f64)>,
-    report: CString,
-    /// The ranks among which the grid is divided.
-    ranks: Option<Ranks>,
-}
-
-impl Solver {
-    pub(crate) fn lock(&self) -> Result<impl DerefMut<Target = State>> {
-        self.0.lock()
-    }
-}
-
-impl State {
-    /// Returns the outcome of the last solve.
-    pub(crate) fn last(&self) -> Option<&Outcome> {
-        self.last.as_ref().map(|(outcome, _)| outcome)
-    }
-
-    pub(crate) fn solver(&mut self) -> &mut isobar::Solver {
-        &mut self.solver
-    }
-}
+pub struct Solver(pub(crate) Exclusive<Run<isobar::Solver>>);
 
 /// Opens the device of this process, or that of all ranks.
 pub(crate) fn open(ranks: Option<&Ranks>, device: Option<&str>, threads: usize) -> Result<Device> {
@@ -71,27 +43,21 @@ pub unsafe extern "C" fn isobar_solver_create(
     threads: usize,
     out: *mut *mut Solver,
 ) -> i32 {
-    coded(|| {
-        let make = || {
-            let clock = Instant::now();
-            // SAFETY: promised by the caller.
-            let problem = unsafe { required("problem", problem)? };
-            let (system, ranks) = (&problem.system, problem.ranks());
-            let solver = on_all(ranks, || {
-                // SAFETY: promised by the caller.
-                let (options, device) =
-                    unsafe { (text::optional("options", options)?, text::optional("device", device)?) };
-                let options = options.map_or_else(|| Ok(system.options()), solver_options)?;
-                Ok(system.matrix.solver(&open(ranks, device, threads)?, &options)?)
-            })?;
-            let setup = clock.elapsed().as_secs_f64();
-            let (label, ranks) = (system.label(), ranks.cloned());
-            let state = State { solver, label, setup, last: None, report: CString::default(), ranks };
-            Ok(Solver(Exclusive::new("solver", state)))
-        };
+    let make = || {
+        let clock = Instant::now();
         // SAFETY: promised by the caller.
-        unsafe { hand_out_handle(out, make) }
-    })
+        let problem = unsafe { required("problem", problem)? };
+        let (system, ranks) = (&problem.system, problem.ranks());
+        let solver = on_all(ranks, || {
+            // SAFETY: promised by the caller.
+            let (options, device) = unsafe { (text::optional("options", options)?, text::optional("device", device)?) };
+            let options = options.map_or_else(|| Ok(system.options()), solver_options)?;
+            Ok(system.matrix.solver(&open(ranks, device, threads)?, &options)?)
+        })?;
+        Ok(Solver(Exclusive::of("solver", solver, system.label(), clock, ranks)))
+    };
+    // SAFETY: promised by the caller.
+    unsafe { hand_out_handle(out, make) }
 }
 
 /// Solves A u = b. The first guess is u = 0, or the content of `u` if `from_u` is not 0. `b` and `u` may be the same array, and
@@ -131,14 +97,14 @@ unsafe fn solve_by<'s, R>(
     solver: *mut Solver,
     from_u: i32,
     solve: impl FnOnce(&mut isobar::Solver, Guess, Option<&Ranks>) -> Result<R>,
-) -> Result<(MutexGuard<'s, State>, R, f64)> {
+) -> Result<(MutexGuard<'s, Run<isobar::Solver>>, R, f64)> {
     // SAFETY: promised by the caller.
     let solver: &'s Solver = unsafe { required("solver", solver)? };
     let mut state = solver.0.lock()?;
-    let State { solver, ranks, .. } = &mut *state;
+    let Run { work, ranks, .. } = &mut *state;
     let clock = Instant::now();
     let guess = if from_u == 0 { Guess::Zero } else { Guess::Given };
-    let found = on_all(ranks.as_ref(), || solve(solver, guess, ranks.as_ref()))?;
+    let found = on_all(ranks.as_ref(), || solve(work, guess, ranks.as_ref()))?;
     Ok((state, found, clock.elapsed().as_secs_f64()))
 }
 
@@ -213,12 +179,8 @@ unsafe fn arrays(what: &str, first: *const Array, count: usize) -> Result<Vec<is
 pub unsafe extern "C" fn isobar_solver_apply(solver: *mut Solver, u: *const Array, v: *const Array) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        let mut state = unsafe { required("solver", solver)? }.0.lock()?;
-        let State { solver, ranks, .. } = &mut *state;
-        on_all(ranks.as_ref(), || {
-            // SAFETY: promised by the caller.
-            unsafe { solver.apply_raw(&required("u", u)?.raw("u")?, &required("v", v)?.raw("v")?)? };
-            Ok(ISOBAR_OK)
+        unsafe { required("solver", solver)? }.0.on_all(|solver, _| unsafe {
+            Ok(solver.apply_raw(&required("u", u)?.raw("u")?, &required("v", v)?.raw("v")?)?)
         })
     })
 }
@@ -231,13 +193,9 @@ pub unsafe extern "C" fn isobar_solver_apply(solver: *mut Solver, u: *const Arra
 pub unsafe extern "C" fn isobar_solver_update(solver: *mut Solver, problem: *const Problem) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        let mut state = unsafe { required("solver", solver)? }.0.lock()?;
-        let State { solver, ranks, .. } = &mut *state;
-        on_all(ranks.as_ref(), || {
-            // SAFETY: promised by the caller.
-            unsafe { required("problem", problem)? }.system.matrix.update(solver)?;
-            Ok(ISOBAR_OK)
-        })
+        unsafe { required("solver", solver)? }
+            .0
+            .on_all(|solver, _| Ok(unsafe { required("problem", problem)? }.system.matrix.update(solver)?))
     })
 }
 
@@ -249,17 +207,9 @@ pub unsafe extern "C" fn isobar_solver_update(solver: *mut Solver, problem: *con
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_solver_report(solver: *mut Solver, text: *mut *const c_char) -> i32 {
     coded(|| {
+        let none = "there is no solve to report; call isobar_solver_solve first";
         // SAFETY: promised by the caller.
-        let solver = unsafe { required("solver", solver)? };
-        let mut state = solver.0.lock()?;
-        let Some((outcome, total)) = &state.last else {
-            return Err(Failure::invalid("there is no solve to report; call isobar_solver_solve first"));
-        };
-        let report = report(&state.label, state.solver.description(), outcome, [state.setup, *total])?;
-        state.report = report;
-        // SAFETY: promised by the caller.
-        unsafe { hand_out("text", text, state.report.as_ptr())? };
-        Ok(ISOBAR_OK)
+        unsafe { required("solver", solver)?.0.hand_out_report(isobar::Solver::description, none, text) }
     })
 }
 

@@ -10,7 +10,7 @@ use isobar::problem::{
 use isobar::stencil::{Axis, Diffusion, Stencil};
 use isobar_io::{Mesh, Units};
 
-use crate::values::{check_sizes, read_cells};
+use crate::values::{check_sizes, mask};
 use crate::{DiffusionCase, Matrix, Result, RhsKind, Unknowns, Values, memory};
 
 /// A linear system A u = b with its grid; arrays in (z, y, x) C order.
@@ -151,17 +151,13 @@ impl DiffusionCase {
         let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(Vec::new()));
         problem.spacing = self.spacing.clone();
         let extent = problem.extent();
-        let fill = |key: &str, values: &Values, horizontal: &[f64]| values.fill(key, shape, extent, horizontal);
-        let along_x = fill("diffusion.coefficient", &section.coefficient, &[])?;
-        let along_y =
-            section.coefficient_y.as_ref().map(|values| fill("diffusion.coefficient_y", values, &[])).transpose()?;
-        let along_z = section
-            .coefficient_z
-            .as_ref()
-            .map(|values| fill("diffusion.coefficient_z", values, &along_x))
-            .transpose()?;
-        let multiplier =
-            section.multiplier.as_ref().map(|values| fill("diffusion.multiplier", values, &[])).transpose()?;
+        let fill = |key: &str, values: &Option<Values>, horizontal: &[f64]| {
+            values.as_ref().map(|values| values.fill(key, shape, extent, horizontal)).transpose()
+        };
+        let along_x = section.coefficient.fill("diffusion.coefficient", shape, extent, &[])?;
+        let along_y = fill("diffusion.coefficient_y", &section.coefficient_y, &[])?;
+        let along_z = fill("diffusion.coefficient_z", &section.coefficient_z, &along_x)?;
+        let multiplier = fill("diffusion.multiplier", &section.multiplier, &[])?;
         let scaled = |mut values: Vec<f64>| {
             if let Some(factors) = &multiplier {
                 for_each_piece(&Host, &mut values, |first, piece| {
@@ -191,22 +187,11 @@ impl DiffusionCase {
                 check_sizes(key, problem.coefficient.along(axis), shape)?;
             }
         }
-        problem.reaction =
-            section.reaction.as_ref().map(|values| fill("diffusion.reaction", values, &[])).transpose()?;
+        problem.reaction = fill("diffusion.reaction", &section.reaction, &[])?;
         if let Some(reaction) = &problem.reaction {
             check_sizes("diffusion.reaction", reaction, shape)?;
         }
-        problem.active = match &section.active {
-            Some(Values::File(path)) => {
-                let mask = read_cells("diffusion.active", path, shape)?;
-                Some(memory::collect("the mask", mask.len(), mask.into_iter().map(|value| value != 0.0))?)
-            }
-            Some(values) => {
-                let mask = fill("diffusion.active", values, &[])?;
-                Some(memory::collect("the mask", mask.len(), mask.into_iter().map(|value| value != 0.0))?)
-            }
-            None => None,
-        };
+        problem.active = fill("diffusion.active", &section.active, &[])?.map(mask).transpose()?;
         section.boundary.put_on(&mut problem)?;
         problem.sources = section.sources(shape.nz);
         problem.wells = section.wells(shape.nz);
@@ -231,15 +216,10 @@ impl DiffusionCase {
         })
     }
 
-    /// Builds the linear system.
+    /// Builds the linear system with the right-hand side and the exact solution in some rows of the grid only.
     ///
     /// # Errors
     /// The errors of [`DiffusionCase::problem`]; a right-hand side that cannot be read or does not fit.
-    pub fn assemble(&self) -> Result<Assembled> {
-        self.assemble_in(&(0..self.shape.ny))
-    }
-
-    /// Builds the linear system with the right-hand side and the exact solution in some rows of the grid only.
     pub(crate) fn assemble_in(&self, rows: &Range<usize>) -> Result<Assembled> {
         if let Some(faces) = &self.faces {
             return self.assemble_faces(&faces.problem(self.shape)?, rows);

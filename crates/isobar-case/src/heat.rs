@@ -101,7 +101,8 @@ const STEP_ERROR: f64 = 1e-4;
 const FIRST_STEP: f64 = 1e-3;
 
 /// `heat.initial`
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Initial {
     /// 3 sin πx sin πy sin πz.
     #[default]
@@ -112,26 +113,6 @@ pub enum Initial {
     Zero,
     /// An `.npy` file of shape (nz, ny, nx), or a checkpoint of a run on this grid.
     File(PathBuf),
-}
-
-impl<'de> Deserialize<'de> for Initial {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        /// The named choices of the case file.
-        #[derive(Deserialize)]
-        #[serde(rename_all = "lowercase")]
-        enum Given {
-            Sine,
-            Random,
-            Zero,
-            File(PathBuf),
-        }
-        Ok(match Given::deserialize(deserializer)? {
-            Given::Sine => Self::Sine,
-            Given::Random => Self::Random,
-            Given::Zero => Self::Zero,
-            Given::File(path) => Self::File(path),
-        })
-    }
 }
 
 impl HeatCase {

@@ -85,11 +85,7 @@ impl Problem {
     /// # Errors
     /// An input that cannot be read or does not fit the grid; coefficients that give no valid matrix.
     pub fn assemble(&self) -> Result<Assembled> {
-        match self {
-            Self::Helmholtz(case) => case.assemble(),
-            Self::Diffusion(case) => case.assemble(),
-            Self::Heat(case) => case.assemble(),
-        }
+        self.assemble_in(&(0..self.shape().ny))
     }
 
     /// Builds the linear system with b and the exact solution in some rows of the grid, (nz, rows, nx) in C order. Only these rows of a file are read.

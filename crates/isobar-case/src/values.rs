@@ -39,6 +39,13 @@ pub enum Values {
     RatioFile(PathBuf),
 }
 
+impl Default for Values {
+    /// Returns the coefficient of a case without one.
+    fn default() -> Self {
+        Self::Number(1.0)
+    }
+}
+
 /// An image of labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Image {
@@ -290,7 +297,7 @@ pub(crate) fn check_sizes(key: &str, values: &[f64], shape: Shape) -> Result<()>
     match find_wrong(&Host, values, fits) {
         None => Ok(()),
         Some(n) => {
-            let (i, j, k) = (n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny);
+            let [i, j, k] = shape.place(n);
             Err(Error::new(format!(
                 "{key}: {} in cell (i, j, k) = ({i}, {j}, {k}) is out of range; {}",
                 Number(values[n]),
@@ -300,12 +307,17 @@ pub(crate) fn check_sizes(key: &str, values: &[f64], shape: Shape) -> Result<()>
     }
 }
 
+/// Returns which values are not 0.
+pub(crate) fn mask(values: Vec<f64>) -> Result<Vec<bool>> {
+    memory::collect("the mask", values.len(), values.into_iter().map(|value| value != 0.0))
+}
+
 /// Reads one number per cell from a file; none may be negative.
 pub(crate) fn read_cells(key: &str, path: &Path, shape: Shape) -> Result<Vec<f64>> {
     let values =
         npy::read(path, [shape.nz, shape.ny, shape.nx]).map_err(|error| Error::new(format!("{key}: {error}")))?;
     if let Some(n) = find_wrong(&Host, &values, |value: f64| value >= 0.0 || value.is_nan()) {
-        let (i, j, k) = (n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny);
+        let [i, j, k] = shape.place(n);
         return Err(Error::new(format!(
             "{key}: {}: {} in cell (i, j, k) = ({i}, {j}, {k}), a[{k}, {j}, {i}]; it must not be negative (0 makes a \
              cell of a coefficient inactive)",

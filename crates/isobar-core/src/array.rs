@@ -254,7 +254,7 @@ fn check_part(shape: Shape, Patch { x, y }: Patch) -> Result<()> {
         Ok(())
     } else {
         let wanted = format!("columns {} to {} of rows {} to {}", x.first, x.beyond, y.first, y.beyond);
-        Err(Error::shape("array", shape.to_string(), wanted))
+        Err(Error::shape("array", shape, wanted))
     }
 }
 
@@ -313,7 +313,7 @@ impl DeviceArray {
         let Shape { nx, ny, nz } = self.shape;
         if i >= nx || j >= ny || first > last || last >= nz {
             let wanted = format!("layers {first} to {last} of column ({i}, {j})");
-            return Err(Error::shape("array", self.shape.to_string(), wanted));
+            return Err(Error::shape("array", self.shape, wanted));
         }
         let [x, y, z] = self.strides;
         let size = if self.precision == Precision::F32 { size_of::<f32>() } else { size_of::<f64>() };

@@ -85,8 +85,16 @@ impl Error {
     }
 
     /// Makes an [`Error::Shape`].
-    pub fn shape(what: impl Into<String>, found: impl Into<String>, expected: impl Into<String>) -> Self {
-        Self::Shape { what: what.into(), found: found.into(), expected: expected.into() }
+    pub fn shape(what: impl Into<String>, found: impl fmt::Display, expected: impl fmt::Display) -> Self {
+        Self::Shape { what: what.into(), found: found.to_string(), expected: expected.to_string() }
+    }
+
+    /// Fails where a shape or a length is not the one that is needed.
+    ///
+    /// # Errors
+    /// [`Error::Shape`]
+    pub fn unless_equal<T: PartialEq + fmt::Display>(what: &str, found: T, expected: T) -> Result<()> {
+        if found == expected { Ok(()) } else { Err(Self::shape(what, found, expected)) }
     }
 }
 

@@ -23,14 +23,7 @@ pub enum Stop {
 
 impl std::fmt::Display for Stop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Converged => "converged",
-            Self::MaxIterations => "max_iterations",
-            Self::Stagnated => "stagnated",
-            Self::Breakdown => "breakdown",
-            Self::Diverged => "diverged",
-            Self::Interrupted => "interrupted",
-        })
+        self.serialize(f)
     }
 }
 

@@ -101,11 +101,7 @@ pub enum Precision {
 
 impl Display for Precision {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::F64 => "f64",
-            Self::F32 => "f32",
-            Self::Mixed => "mixed",
-        })
+        self.serialize(f)
     }
 }
 

@@ -5,7 +5,6 @@
 //! points, and with `point-line` the hybrid smoother is used. Seconds of the processor are those of all threads.
 
 use std::f64::consts::TAU;
-use std::sync::Arc;
 use std::time::Instant;
 
 use isobar_core::conformance::arrays::solve_again;
@@ -32,8 +31,7 @@ fn time(
     sides: [[Side; 2]; 3],
     (cycles, smoother): (CyclePrecision, Smoother),
 ) -> Result<()> {
-    let cells = Coefficients::Cells { fields: vec![Arc::from(field)], axes: [(0, 2.0); 3] };
-    let stencil = Diffusion::new(shape, cells, None, sides)?;
+    let stencil = Diffusion::of_field(shape, field, [2.0; 3], None, sides)?;
     let mut options =
         SolverOptions { tolerance: 1e-8, compatibility: Compatibility::Project, ..SolverOptions::default() };
     (options.multigrid.precision, options.multigrid.smoother) = (cycles, smoother);
@@ -107,11 +105,8 @@ fn main() -> Result<()> {
     let (west, ends) = ([[Side::Fixed, Side::Closed], closed, closed], [fixed, closed, closed]);
     let constant = |shape: Shape| Ok(vec![1.0; shape.cells()]);
     let smooth = |shape: Shape| {
-        let place = |n: usize| {
-            [n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny].map(|i| i as f64 / shape.nx as f64)
-        };
         let kappa = |[x, y, z]: [f64; 3]| (1.5 * (4.0 * x + 1.0).sin() * (5.0 * y).cos() * (3.0 * z).cos()).exp();
-        Ok((0..shape.cells()).map(|n| kappa(place(n))).collect())
+        Ok(shape.places().map(|at| kappa(at.map(|i| i as f64 / shape.nx as f64))).collect())
     };
     let bubbles = |contrast| {
         let bubbles = Bubbles { count: 20, radius: 0.1, contrast, seed: 3 };

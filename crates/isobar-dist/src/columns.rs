@@ -174,7 +174,7 @@ mod tests {
                 let mut rows = vec![0.0; layout.len()];
                 read_rows(&layout, own.all_entries(), y, &mut rows);
                 write_part(&rows, &layout, whole.layout(), back.all_entries_mut());
-                for [i, j, k] in (0..3).flat_map(|k| (0..7).flat_map(move |j| (0..12).map(move |i| [i, j, k]))) {
+                for [i, j, k] in Shape::new(12, 7, 3).places() {
                     let is_own = (x.first..x.beyond).contains(&i) && (y.first..y.beyond).contains(&j);
                     assert_eq!(back.get(i, j, k), if is_own { value(i, j, k) } else { 0.0 }, "{i} {j} {k}");
                 }

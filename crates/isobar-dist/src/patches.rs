@@ -96,7 +96,7 @@ impl Patches {
 /// [`Error::Shape`] for an array of another size; those of [`Patches::new`] and [`Communicator::gather`].
 pub fn gather(world: &dyn Communicator, u: &mut [f64], shape: Shape, parts: [usize; 2]) -> Result<()> {
     if u.len() != shape.cells() {
-        return Err(Error::shape("array", format!("{} elements", u.len()), shape.to_string()));
+        return Err(Error::shape("array", format!("{} elements", u.len()), shape));
     }
     if world.size() == 1 {
         return Ok(());
@@ -145,7 +145,7 @@ pub fn collect_layers(
     let are_there = layers.iter().all(|layers| layers.start <= layers.end && layers.end <= shape.nz);
     if own.len() != shape.nz * layer_len(rank) || layers.len() != size || !are_there {
         let found = format!("{} elements for {} ranks", own.len(), layers.len());
-        return Err(Error::shape("a rank's columns", found, shape.to_string()));
+        return Err(Error::shape("a rank's columns", found, shape));
     }
     let count = layers[rank].len();
     let mut of_peers: Vec<Vec<f64>> =

@@ -170,7 +170,9 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
             )));
         }
         let before = values.len();
-        match (decoder.read_image()?, &mut values) {
+        let page = decoder.read_image()?;
+        is_whole &= !matches!(page, DecodingResult::F16(_) | DecodingResult::F32(_) | DecodingResult::F64(_));
+        match (page, &mut values) {
             (DecodingResult::U8(page), Pixels::Bytes(bytes)) => bytes.extend(page),
             (DecodingResult::U8(page), values) => values.extend(page.into_iter().map(f64::from)),
             (DecodingResult::U16(page), values) => values.extend(page.into_iter().map(f64::from)),
@@ -180,18 +182,9 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
             (DecodingResult::I16(page), values) => values.extend(page.into_iter().map(f64::from)),
             (DecodingResult::I32(page), values) => values.extend(page.into_iter().map(f64::from)),
             (DecodingResult::I64(page), values) => values.extend(page.into_iter().map(|value| value as f64)),
-            (DecodingResult::F16(page), values) => {
-                is_whole = false;
-                values.extend(page.into_iter().map(f64::from));
-            }
-            (DecodingResult::F32(page), values) => {
-                is_whole = false;
-                values.extend(page.into_iter().map(f64::from));
-            }
-            (DecodingResult::F64(page), values) => {
-                is_whole = false;
-                values.extend(page);
-            }
+            (DecodingResult::F16(page), values) => values.extend(page.into_iter().map(f64::from)),
+            (DecodingResult::F32(page), values) => values.extend(page.into_iter().map(f64::from)),
+            (DecodingResult::F64(page), values) => values.extend(page),
         }
         if (values.len() - before) as u64 != pixels || pixels == 0 {
             return Err(Problem::Other(format!("page {pages} is truncated or empty; save it again")));

@@ -39,19 +39,19 @@ pub(crate) fn write(path: &Path, field: &Field<'_>) -> Result<()> {
 
 /// Replaces an earlier store written by isobar by a folder that `fill` fills.
 fn replace(path: &Path, fill: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
+    checked(path, |check| atomic::replace_folder(path, check, fill))
+}
+
+/// Calls `replace` with a last check, for another program may have written there in the meantime.
+fn checked(path: &Path, replace: impl FnOnce(&mut dyn FnMut() -> io::Result<()>) -> Result<()>) -> Result<()> {
     let mut refusal = None;
-    let written = atomic::replace_folder(
-        path,
-        // Another program may have written there in the meantime.
-        || {
-            check_replaceable(path).map_err(|error| {
-                refusal = Some(error);
-                io::Error::other("not replaceable")
-            })
-        },
-        fill,
-    );
-    refusal.map_or(written, Err)
+    let replaced = replace(&mut || {
+        check_replaceable(path).map_err(|error| {
+            refusal = Some(error);
+            io::Error::other("not replaceable")
+        })
+    });
+    refusal.map_or(replaced, Err)
 }
 
 fn check_name(name: &str) -> Result<()> {
@@ -75,17 +75,7 @@ fn check_replaceable(path: &Path) -> Result<()> {
 
 /// Puts a new store in place, unless the place holds data that isobar did not write.
 fn put_into_place(folder: TemporaryFolder, path: &Path, target: &Path) -> Result<()> {
-    let mut refusal = None;
-    let persisted = folder.persist(target, || {
-        check_replaceable(path).map_err(|error| {
-            refusal = Some(error);
-            io::Error::other("not replaceable")
-        })
-    });
-    if let Some(refusal) = refusal {
-        return Err(refusal);
-    }
-    persisted.map_err(|source| atomic::failed(path, target, source))?;
+    checked(path, |check| folder.persist(target, check).map_err(|source| atomic::failed(path, target, source)))?;
     atomic::sync_folder(temporary::folder(target));
     Ok(())
 }

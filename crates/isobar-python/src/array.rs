@@ -93,8 +93,7 @@ impl Batch {
 
     /// Fails unless the arrays have this shape.
     pub(crate) fn require_shape(&self, shape: Shape) -> isobar::Result<()> {
-        let found = self.first.shape();
-        if found == shape { Ok(()) } else { Err(isobar::Error::shape("array", found.to_string(), shape.to_string())) }
+        isobar::Error::unless_equal("array", self.first.shape(), shape)
     }
 
     /// Returns the number of the array at an index of the axes in front, which are repeated where their length is 1.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use isobar::internals::array::Source;
 use isobar::internals::cuda::problem::{DeviceField, Form};
-use isobar::problem::{Coefficient, Field};
+use isobar::problem::Field;
 use isobar::stencil::Axis;
 use isobar::{Guess, Outcome, RawArray};
 use isobar_case::{LinearSystem, Matrix};
@@ -12,6 +12,7 @@ use isobar_case::{LinearSystem, Matrix};
 use crate::error::Failure;
 use crate::function::{Coefficients, Function, Observer, Values};
 use crate::geometry::change;
+use crate::system::of_fields;
 
 /// A solver and the system that it was made or updated for.
 #[derive(Default)]
@@ -43,15 +44,8 @@ impl Kept {
             return Ok(());
         }
         let read = kappa.iter().map(|&field| Field::read(field)).collect::<isobar::Result<Vec<_>>>()?;
-        let along = |fields: [&Field; 3]| Coefficient::Shared(fields.map(Field::clone));
-        let coefficient = match &read[..] {
-            [all] => along([all; 3]),
-            [horizontal, vertical] => along([horizontal, horizontal, vertical]),
-            [x, y, z] => along([x, y, z]),
-            _ => return Err(isobar::Error::invalid("kappa", format!("{} arrays; use one to three", read.len())).into()),
-        };
         let reaction = reaction.map(Source::to_vec).transpose()?;
-        let system = function.template().changed(coefficient, reaction, |problem| {
+        let system = function.template().changed(of_fields(&read)?, reaction, |problem| {
             given.geometry.as_ref().map_or(Ok(()), |numbers| change(problem, numbers))
         })?;
         self.take_matrix(function, None, system.matrix.clone())?;

@@ -1,6 +1,6 @@
 //! Solvers.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use isobar::internals::OfProcess;
@@ -91,33 +91,19 @@ impl Solver {
 
     /// Computes v = A u.
     fn apply(&self, py: Python<'_>, u: Array, v: Array) -> PyResult<()> {
-        let applied = watched(py, self.number(), None, |_| {
-            let mut solver = self.lock()?;
-            // SAFETY: the Python part keeps both arrays alive during the call.
-            unsafe { solver.apply_raw(&u.0, &v.0) }
-        })?;
-        applied.map_err(raise)
+        // SAFETY: the Python part keeps both arrays alive during the call.
+        self.watch(py, None, |solver, _| unsafe { solver.apply_raw(&u.0, &v.0) })
     }
 
     /// Computes z ≈ A⁻¹ r by a fixed linear map.
     fn precondition(&self, py: Python<'_>, r: Array, z: Array, iterations: usize) -> PyResult<()> {
-        let applied = watched(py, self.number(), None, |_| {
-            let mut solver = self.lock()?;
-            // SAFETY: the Python part keeps both arrays alive during the call.
-            unsafe { solver.precondition_raw(&r.0, &z.0, iterations) }
-        })?;
-        applied.map_err(raise)
+        // SAFETY: the Python part keeps both arrays alive during the call.
+        self.watch(py, None, |solver, _| unsafe { solver.precondition_raw(&r.0, &z.0, iterations) })
     }
 
     /// Changes the coefficients.
     fn update(&self, py: Python<'_>, system: &System) -> PyResult<()> {
-        let updated = watched(py, self.number(), None, |_| {
-            let mut solver = self.lock()?;
-            let updated = system.inner.matrix.update(&mut solver);
-            self.describe(&solver);
-            updated
-        })?;
-        updated.map_err(raise)
+        self.watch(py, None, |solver, _| system.inner.matrix.update(solver))
     }
 
     #[getter]
@@ -154,30 +140,27 @@ fn guess(from_u: bool) -> Guess {
 }
 
 impl Solver {
-    /// Solves with the interpreter released, and keeps the solver's description afterwards.
+    /// Calls the solver with the interpreter released, and keeps its description afterwards.
     fn watch<R: Send>(
         &self,
         py: Python<'_>,
         progress: Option<Py<PyAny>>,
-        solve: impl FnOnce(&mut isobar::Solver, &mut Watch) -> isobar::Result<R> + Send,
+        call: impl FnOnce(&mut isobar::Solver, &mut Watch) -> isobar::Result<R> + Send,
     ) -> PyResult<R> {
-        let solved = watched(py, self.number(), progress, |watch| {
-            let mut solver = self.lock()?;
-            let solved = solve(&mut solver, watch);
+        let found = watched(py, std::ptr::from_ref(self).addr(), progress, |watch| {
+            let solver = self.inner.get()?;
+            let mut solver = solver.lock().unwrap_or_else(PoisonError::into_inner);
+            let found = call(&mut solver, watch);
             self.describe(&solver);
-            solved
+            found
         })?;
-        solved.map_err(raise)
+        found.map_err(raise)
     }
 
     /// Makes the outcome for Python; `seconds` are those of the call.
     fn outcome(&self, inner: isobar::Outcome, seconds: f64) -> Outcome {
         let seconds = Seconds::of_solve(self.setup, &inner, seconds);
         Outcome { inner, label: Arc::clone(&self.label), description: self.description(), seconds }
-    }
-
-    fn lock(&self) -> isobar::Result<MutexGuard<'_, isobar::Solver>> {
-        self.inner.get().map(|solver| solver.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn description(&self) -> Arc<Description> {
@@ -191,10 +174,5 @@ impl Solver {
         if named(now) != named(&known) {
             *known = Arc::new(now.clone());
         }
-    }
-
-    /// Returns a number that identifies the solver.
-    fn number(&self) -> usize {
-        std::ptr::from_ref(self).addr()
     }
 }

@@ -56,10 +56,6 @@ impl Stepper {
     fn lock(&self) -> isobar::Result<MutexGuard<'_, TimeStepper>> {
         self.inner.get().map(|stepper| stepper.lock().unwrap_or_else(PoisonError::into_inner))
     }
-
-    fn number(&self) -> usize {
-        std::ptr::from_ref(self).addr()
-    }
 }
 
 #[pymethods]
@@ -136,7 +132,7 @@ impl Stepper {
 
     /// Takes the next step.
     fn step(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Step> {
-        let stepped = watched(py, self.number(), progress, |watch| {
+        let stepped = watched(py, std::ptr::from_ref(self).addr(), progress, |watch| {
             let mut stepper = self.lock()?;
             stepper.step_observed(&mut |seen| watch.observe(seen))
         })?;

@@ -134,12 +134,8 @@ impl Given {
 
 /// Reads an array of this shape.
 fn read<R>(shape: Shape, name: &str, array: &Array, read: impl Fn(&Array) -> PyResult<R>) -> PyResult<R> {
-    let found = array.0.shape();
-    if found == shape {
-        read(array)
-    } else {
-        Err(raise(isobar::Error::shape(name, found.to_string(), shape.to_string())))
-    }
+    isobar::Error::unless_equal(name, array.0.shape(), shape).map_err(raise)?;
+    read(array)
 }
 
 /// Returns the axis with this number.
@@ -150,11 +146,17 @@ pub(crate) fn axis(number: usize) -> PyResult<Axis> {
 /// Reads one κ, two or three.
 pub(crate) fn coefficient(shape: Shape, kappa: &[Array]) -> PyResult<Coefficient> {
     let fields = kappa.iter().map(|array| read(shape, "kappa", array, Array::field)).collect::<PyResult<Vec<_>>>()?;
-    match &fields[..] {
-        [all] => Ok(Coefficient::Shared([all, all, all].map(Field::clone))),
-        [horizontal, vertical] => Ok(Coefficient::Shared([horizontal, horizontal, vertical].map(Field::clone))),
-        [x, y, z] => Ok(Coefficient::Shared([x, y, z].map(Field::clone))),
-        _ => Err(PyValueError::new_err(format!("kappa: {} arrays; pass one, two or three", fields.len()))),
+    of_fields(&fields).map_err(raise)
+}
+
+/// Makes a coefficient of one κ, two or three.
+pub(crate) fn of_fields(fields: &[Field]) -> isobar::Result<Coefficient> {
+    let along = |fields: [&Field; 3]| Ok(Coefficient::Shared(fields.map(Field::clone)));
+    match fields {
+        [all] => along([all; 3]),
+        [horizontal, vertical] => along([horizontal, horizontal, vertical]),
+        [x, y, z] => along([x, y, z]),
+        _ => Err(isobar::Error::invalid("kappa", format!("{} arrays; pass one, two or three", fields.len()))),
     }
 }
 

@@ -48,6 +48,12 @@ impl<S: OnRanks> OnRows<S> {
         })
     }
 
+    /// Calls a function on all ranks; an error of one is that of all.
+    fn on_all<R>(&mut self, call: impl FnOnce(&mut Self, &dyn Communicator) -> Result<R>) -> Result<R> {
+        let world = Arc::clone(&self.world);
+        together(&*world, || call(self, &*world))
+    }
+
     fn is_own(&self, shape: Shape) -> bool {
         self.levels.first().is_some_and(|&whole| shape == self.patch.shape(whole))
     }
@@ -89,51 +95,45 @@ pub(crate) fn about_whole(error: Error, patch: Patch) -> Error {
 
 impl<S: OnRanks> Solve<S> for OnRows<S> {
     fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome> {
-        let world = Arc::clone(&self.world);
-        together(&*world, || {
-            let (rhs, u) = (self.own(rhs)?, self.own_target(u)?);
-            let outcome = self.part.solve(rhs, u, guess, observer);
+        self.on_all(|own, _| {
+            let (rhs, u) = (own.own(rhs)?, own.own_target(u)?);
+            let outcome = own.part.solve(rhs, u, guess, observer);
             // A solve may have replaced a slow preconditioner.
-            self.description = described_whole(self.part.description(), &self.levels);
-            outcome.map_err(|error| about_whole(error, self.patch))
+            own.description = described_whole(own.part.description(), &own.levels);
+            outcome.map_err(|error| about_whole(error, own.patch))
         })
     }
 
     fn apply(&mut self, u: Source<'_>, v: Target<'_>) -> Result<()> {
-        let world = Arc::clone(&self.world);
-        together(&*world, || {
-            let (u, v) = (self.own(u)?, self.own_target(v)?);
-            self.part.apply(u, v)
+        self.on_all(|own, _| {
+            let (u, v) = (own.own(u)?, own.own_target(v)?);
+            own.part.apply(u, v)
         })
     }
 
     fn precondition(&mut self, r: Source<'_>, z: Target<'_>, iterations: usize) -> Result<()> {
-        let world = Arc::clone(&self.world);
-        together(&*world, || {
-            let (r, z) = (self.own(r)?, self.own_target(z)?);
-            self.part.precondition(r, z, iterations)
+        self.on_all(|own, _| {
+            let (r, z) = (own.own(r)?, own.own_target(z)?);
+            own.part.precondition(r, z, iterations)
         })
     }
 
     fn set_tolerance(&mut self, tolerance: f64) -> Result<()> {
-        let world = Arc::clone(&self.world);
-        together(&*world, || {
-            require_same(&*world, "the tolerance", &tolerance.to_le_bytes())?;
-            self.part.set_tolerance(tolerance)
+        self.on_all(|own, world| {
+            require_same(world, "the tolerance", &tolerance.to_le_bytes())?;
+            own.part.set_tolerance(tolerance)
         })
     }
 
     fn update(&mut self, stencil: &S) -> Result<()> {
-        let world = Arc::clone(&self.world);
-        together(&*world, || {
-            require_same_system(&*world, stencil, None)?;
-            self.part.update(stencil)
+        self.on_all(|own, world| {
+            require_same_system(world, stencil, None)?;
+            own.part.update(stencil)
         })
     }
 
     fn balance(&mut self) -> Result<Balance> {
-        let world = Arc::clone(&self.world);
-        together(&*world, || self.part.balance())
+        self.on_all(|own, _| own.part.balance())
     }
 
     fn set_compatibility(&mut self, compatibility: Compatibility) -> Compatibility {

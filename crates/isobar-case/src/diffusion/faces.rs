@@ -9,8 +9,8 @@ use isobar_io::npy;
 use serde::Deserialize;
 
 use crate::text::plural;
-use crate::values::read_cells;
-use crate::{Document, Error, Result, memory};
+use crate::values::{mask, read_cells};
+use crate::{Document, Error, Result};
 
 /// `[faces]`, used instead of `[diffusion]`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -101,10 +101,7 @@ impl FacesSection {
         let cells = |name: &str, path: &Option<PathBuf>| {
             path.as_ref().map(|path| read_cells(&format!("faces.{name}"), path, shape)).transpose()
         };
-        let (shift, active) = (cells("shift", &self.shift)?, cells("active", &self.active)?);
-        let active = active
-            .map(|mask| memory::collect("the mask", mask.len(), mask.into_iter().map(|value| value != 0.0)))
-            .transpose()?;
+        let (shift, active) = (cells("shift", &self.shift)?, cells("active", &self.active)?.map(mask).transpose()?);
         Ok(FaceProblem::new(shape, faces, shift, active.as_deref())?)
     }
 }

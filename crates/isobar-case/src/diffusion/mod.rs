@@ -61,7 +61,7 @@ pub enum Unknowns {
 }
 
 /// `[diffusion]`
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DiffusionSection {
     /// κ; if the next two are given, of x only.
@@ -88,24 +88,6 @@ pub struct DiffusionSection {
     pub sources: Vec<SourceSection>,
     /// Columns with a well, which prescribes u.
     pub wells: Vec<WellSection>,
-}
-
-impl Default for DiffusionSection {
-    fn default() -> Self {
-        Self {
-            coefficient: Values::Number(1.0),
-            coefficient_y: None,
-            coefficient_z: None,
-            multiplier: None,
-            reaction: None,
-            active: None,
-            unknowns: Unknowns::default(),
-            given: GivenSides::default(),
-            boundary: Sides::default(),
-            sources: Vec::new(),
-            wells: Vec::new(),
-        }
-    }
 }
 
 impl DiffusionCase {

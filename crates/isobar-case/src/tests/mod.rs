@@ -66,6 +66,12 @@ fn helmholtz(text: &str, overrides: &[&str]) -> HelmholtzCase {
     }
 }
 
+/// Checks that the message about a wrong case has all parts.
+#[track_caller]
+fn says(text: &str, overrides: &[&str], parts: &[&str]) {
+    assert_all_in(&message(text, overrides), parts);
+}
+
 #[track_caller]
 fn assert_all_in(message: &str, parts: &[&str]) {
     for part in parts {

@@ -116,9 +116,7 @@ fn a_ring_of_an_odd_number_of_cells() {
 fn norne_is_solved() {
     let folder = tempdir().unwrap();
     let report = folder.path().join("report.json");
-    let path = case("norne.toml");
-    let args = ["solve", path.to_str().unwrap(), "--device", "cpu", "--report", report.to_str().unwrap()];
-    let text = succeeds(args);
+    let text = succeeds(["solve", &case("norne.toml"), "--device", "cpu", "--report", report.to_str().unwrap()]);
     assert!(text.contains("2 connected components"), "{text}");
     let report = json(&report);
     assert!(number(&report["outcome"]["iterations"]) <= 40.0);
@@ -293,8 +291,7 @@ fn keys_that_do_not_fit() {
     Case::new(&LINEAR.replace("tolerance = 1e-12", blocks)).fails(&["solver.deflation.stripes", "9 blocks in x", "8"]);
     let order = "preconditioner = { kind = \"neumann\", order = 1000 }";
     Case::new(&LINEAR.replace("tolerance = 1e-12", order)).fails(&["solver.preconditioner.order", "1000"]);
-    let path = case("panel-tiny.toml");
-    let set = ["solve", path.to_str().unwrap(), "--quiet", "--set", "solver.method=deflated-cg"];
+    let set = ["solve", &case("panel-tiny.toml"), "--quiet", "--set", "solver.method=deflated-cg"];
     assert_fails(&isobar(set).output().unwrap(), &["solver.method", "diffusion"]);
 }
 

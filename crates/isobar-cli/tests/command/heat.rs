@@ -7,7 +7,7 @@ use tempfile::tempdir;
 
 use crate::interrupt::{send, start};
 use crate::support::{
-    Case, assert_fails, case, entries, isobar, json, npy, overrides, stderr, stdout, succeeded, values,
+    Case, after, assert_fails, case, entries, isobar, json, npy, overrides, stderr, stdout, succeeded, values,
 };
 
 const CASE: &str = r#"
@@ -154,8 +154,7 @@ fn checkpoints_that_do_not_fit_are_refused() {
     fails(&[], &["not an isobar checkpoint"]);
     fs::remove_file(&checkpoint).unwrap();
     fails(&[], &["no such file"]);
-    let panel = case("panel-tiny.toml");
-    let other = isobar(["solve", panel.to_str().unwrap(), "--quiet", "--device", "cpu", "--restart", path]);
+    let other = isobar(["solve", &case("panel-tiny.toml"), "--quiet", "--device", "cpu", "--restart", path]);
     assert_fails(&{ other }.output().unwrap(), &["--restart", "helmholtz"]);
 }
 
@@ -209,8 +208,7 @@ fn the_cases_run() {
     ] {
         let folder = tempdir().unwrap();
         let plot = folder.path().join("run.png");
-        let path = case(name);
-        let args = ["solve", path.to_str().unwrap(), "--device", "cpu", "--quiet", "--set", few, "--plot"];
+        let args = ["solve", &case(name), "--device", "cpu", "--quiet", "--set", few, "--plot"];
         succeeded(&isobar(args).arg(&plot).output().unwrap());
         assert!(fs::read(&plot).unwrap().starts_with(b"\x89PNG"));
     }
@@ -297,15 +295,13 @@ fn a_full_disk_leaves_the_last_good_checkpoint() {
     let run = Case::new(CASE);
     run.solve(&["--set", "heat.end_time=0.008", "--set", "heat.checkpoint=run.ckpt"]);
     let good = fs::read(run.path("run.ckpt")).unwrap();
-    let binary = env!("CARGO_BIN_EXE_isobar");
     for (what, args) in [
         ("heat.checkpoint", "--set heat.checkpoint=run.ckpt --set heat.checkpoint_every=2"),
         ("--output", "--output run.vti --set heat.output_every=2 --set heat.checkpoint=run.ckpt"),
         ("--output", "--output run.zarr --set heat.output_every=2"),
     ] {
-        let script =
-            format!("ulimit -f 2; exec '{binary}' solve case.toml --device cpu --quiet --restart run.ckpt {args}");
-        let output = std::process::Command::new("sh").args(["-c", &script]).current_dir(run.folder()).output();
+        let solve = format!("solve case.toml --device cpu --quiet --restart run.ckpt {args}");
+        let output = after("ulimit -f 2", &solve).current_dir(run.folder()).output();
         assert_fails(&output.unwrap(), &[what, "`ulimit -f` allows"]);
         assert_eq!(fs::read(run.path("run.ckpt")).unwrap(), good, "{what}");
         assert_eq!(entries(run.folder()), ["case.toml", "report.json", "run.ckpt"]);

@@ -5,13 +5,13 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use tempfile::tempdir;
 
-use crate::support::{assert_fails, case, entries, isobar, stderr};
+use crate::support::{after, assert_fails, case, entries, isobar, json, overrides, stderr, values};
 
 /// Starts the command in a folder, listening to signals even where this test was started to ignore them.
 pub(crate) fn start(folder: &Path, args: &[&str]) -> Child {
@@ -47,6 +47,17 @@ fn temporaries(folder: &Path) -> Vec<String> {
     entries(folder).into_iter().filter(|name| name.starts_with(".isobar-")).collect()
 }
 
+/// Waits for the first iteration; returns the standard output after it.
+fn first_iteration(child: &mut Child) -> BufReader<ChildStdout> {
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("iteration") {
+        line.clear();
+        assert!(out.read_line(&mut line).unwrap() > 0, "ended too soon");
+    }
+    out
+}
+
 /// Returns the exit status and standard error.
 fn end(child: Child) -> (Option<i32>, String) {
     let output = child.wait_with_output().unwrap();
@@ -62,7 +73,7 @@ fn endless() -> Vec<String> {
         "solver.max_iterations=2000000",
     ];
     let grid = ["grid.nx=128", "grid.ny=128", "grid.nz=64"];
-    let path = case("box.toml").to_str().unwrap().to_owned();
+    let path = case("box.toml");
     let sets = sets.into_iter().chain(grid).flat_map(|set| ["--set".to_owned(), set.to_owned()]);
     [vec!["solve".to_owned(), path, "--device".to_owned(), "cpu".to_owned()], sets.collect()].concat()
 }
@@ -70,9 +81,7 @@ fn endless() -> Vec<String> {
 #[test]
 fn no_temporary_stays_behind() {
     // Written slowly enough to be interrupted: 7 million lines, and 256 files.
-    let matrix = case("box.toml");
-    let export =
-        ["export", matrix.to_str().unwrap(), "--matrix", "A.mtx", "--set", "grid.nx=128", "--set", "grid.nz=64"];
+    let export = ["export", &case("box.toml"), "--matrix", "A.mtx", "--set", "grid.nx=128", "--set", "grid.nz=64"];
     for signal in ["INT", "TERM", "HUP"] {
         let folder = tempdir().unwrap();
         fs::write(folder.path().join("A.mtx"), "an earlier one").unwrap();
@@ -91,10 +100,8 @@ fn no_temporary_stays_behind() {
 #[test]
 fn half_a_store_never_stays_behind() {
     let path = case("box.toml");
-    let args =
-        ["solve", path.to_str().unwrap(), "--device", "cpu", "--set", "grid.nx=512", "--set", "grid.ny=512", "--set"];
-    let args =
-        [&args[..], &["grid.nz=64", "--set", "solver.max_iterations=1", "--output", "u.zarr", "--quiet"]].concat();
+    let sets = overrides(&["grid.nx=512", "grid.ny=512", "grid.nz=64", "solver.max_iterations=1"]);
+    let args = [&["solve", &path, "--device", "cpu", "--output", "u.zarr", "--quiet"], &sets[..]].concat();
     for signal in ["INT", "TERM"] {
         let folder = tempdir().unwrap();
         let child = start(folder.path(), &args);
@@ -116,7 +123,7 @@ fn half_a_store_never_stays_behind() {
 fn what_a_killed_process_leaves_goes_with_the_next() {
     let folder = tempdir().unwrap();
     let path = case("box.toml");
-    let small = ["solve", path.to_str().unwrap(), "--device", "cpu", "--set", "solver.max_iterations=1", "--quiet"];
+    let small = ["solve", &path, "--device", "cpu", "--set", "solver.max_iterations=1", "--quiet"];
     let large = ["--set", "grid.nx=512", "--set", "grid.ny=512", "--set", "grid.nz=64"];
     let content = |name: &String| {
         let path = folder.path().join(name);
@@ -148,14 +155,12 @@ fn what_a_killed_process_leaves_goes_with_the_next() {
 #[test]
 fn too_few_open_files_leave_nothing_for_good() {
     let folder = tempdir().unwrap();
-    let binary = env!("CARGO_BIN_EXE_isobar");
     let path = case("panel-tiny.toml");
     let (mut failed, mut written) = (0, 0);
     for output in ["u.npy", "u.vti", "u.zarr"] {
         for most in 3..24 {
-            let script =
-                format!("ulimit -n {most}; exec '{binary}' solve '{}' --device cpu --output {output}", path.display());
-            let run = Command::new("sh").args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+            let solve = format!("solve '{path}' --device cpu --output {output}");
+            let run = after(&format!("ulimit -n {most}"), &solve).current_dir(folder.path()).output().unwrap();
             if run.status.success() {
                 written += 1;
             } else {
@@ -164,12 +169,8 @@ fn too_few_open_files_leave_nothing_for_good() {
             if temporaries(folder.path()).is_empty() {
                 continue;
             }
-            let status = isobar(["solve", path.to_str().unwrap(), "--device", "cpu", "--output", output])
-                .current_dir(folder.path())
-                .output()
-                .unwrap()
-                .status;
-            assert!(status.success());
+            let mut next = isobar(["solve", &path, "--device", "cpu", "--output", output]);
+            assert!(next.current_dir(folder.path()).output().unwrap().status.success());
             assert_eq!(temporaries(folder.path()), [""; 0], "{output} with {most} files");
         }
     }
@@ -182,12 +183,7 @@ fn a_second_signal_ends_a_solve_at_once() {
     let args = endless();
     let args: Vec<&str> = args.iter().map(String::as_str).chain(["--report", "run.json"]).collect();
     let mut child = start(folder.path(), &args);
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    while !line.starts_with("iteration") {
-        line.clear();
-        assert!(out.read_line(&mut line).unwrap() > 0, "ended too soon");
-    }
+    let _out = first_iteration(&mut child);
     let mut errors = BufReader::new(child.stderr.take().unwrap());
     send("INT", &child);
     let mut said = String::new();
@@ -216,12 +212,7 @@ fn an_interrupted_solve_still_writes_its_results() {
             args.extend(["--set", "solver.multigrid.relaxation=1e-3"].map(str::to_owned));
         }
         let mut child = start(folder.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        while !line.starts_with("iteration") {
-            line.clear();
-            assert!(out.read_line(&mut line).unwrap() > 0, "ended too soon");
-        }
+        let mut out = first_iteration(&mut child);
         send(signal, &child);
         let begin = Instant::now();
         let mut rest = String::new();
@@ -232,15 +223,13 @@ fn an_interrupted_solve_still_writes_its_results() {
         assert!(message.starts_with(&format!("SIG{signal}: stopping the solve")), "{message}");
         assert!(rest.contains("NOT converged: interrupted after"), "{rest}");
         assert_eq!(entries(folder.path()), ["run.json", "u.npy", "u.png"]);
-        let report: serde_json::Value =
-            serde_json::from_slice(&fs::read(folder.path().join("run.json")).unwrap()).unwrap();
+        let report = json(&folder.path().join("run.json"));
         assert_eq!(report["outcome"]["stop"], "interrupted");
         let iterations = report["outcome"]["iterations"].as_u64().unwrap();
         assert_eq!(report["outcome"]["history"].as_array().unwrap().len() as u64, iterations + 1);
         // The file holds the current iterate.
-        let solution = fs::read(folder.path().join("u.npy")).unwrap();
-        let values = solution[128..].chunks(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap()));
-        let sum: f64 = values.inspect(|value| assert!(value.is_finite())).sum();
+        let solution = values(&folder.path().join("u.npy"));
+        let sum: f64 = solution.iter().inspect(|value| assert!(value.is_finite())).sum();
         // The best iterate may be the first guess, 0.
         let reported = report["checks"]["sum"].as_f64().unwrap();
         assert!((sum - reported).abs() <= 1e-9 * reported.abs());
@@ -250,10 +239,8 @@ fn an_interrupted_solve_still_writes_its_results() {
 #[test]
 fn ignored_signals_stay_ignored() {
     let folder = tempdir().unwrap();
-    let args = endless().join(" ");
-    let script = format!("trap '' HUP; exec '{}' {args}", env!("CARGO_BIN_EXE_isobar"));
-    let mut child =
-        Command::new("sh").args(["-c", &script]).current_dir(folder.path()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut solve = after("trap '' HUP", &endless().join(" "));
+    let mut child = solve.current_dir(folder.path()).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     send("HUP", &child);
@@ -266,11 +253,10 @@ fn ignored_signals_stay_ignored() {
 #[test]
 fn a_limit_on_file_sizes_is_an_error() {
     let folder = tempdir().unwrap();
-    let binary = env!("CARGO_BIN_EXE_isobar");
     let path = case("panel-tiny.toml");
     for output in ["u.npy", "u.vti", "u.zarr"] {
-        let script = format!("ulimit -f 8; exec '{binary}' solve '{}' --device cpu --output {output}", path.display());
-        let run = Command::new("sh").args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+        let solve = format!("solve '{path}' --device cpu --output {output}");
+        let run = after("ulimit -f 8", &solve).current_dir(folder.path()).output().unwrap();
         assert_fails(&run, &["--output", output, "`ulimit -f` allows"]);
         assert!(entries(folder.path()).is_empty());
     }

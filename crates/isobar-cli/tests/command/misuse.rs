@@ -4,7 +4,7 @@ use std::fs;
 
 use tempfile::tempdir;
 
-use crate::support::{assert_fails, case, entries, isobar, npy, stderr, stdout};
+use crate::support::{after, assert_fails, case, entries, isobar, npy, stderr, stdout};
 
 const CASE: &str = "[problem]\nkind = \"helmholtz\"\n[grid]\nnx = 8\nny = 8\nnz = 4\n";
 
@@ -33,10 +33,7 @@ fn case_fails(text: impl AsRef<[u8]>, parts: &[&str]) {
 /// Checks that the tiny case with these further arguments fails.
 #[track_caller]
 fn tiny_fails(args: &[&str], parts: &[&str]) {
-    let path = case("panel-tiny.toml");
-    let mut all = vec!["solve", path.to_str().unwrap()];
-    all.extend(args);
-    fails(&all, parts);
+    fails(&[&["solve", &case("panel-tiny.toml")], args].concat(), parts);
 }
 
 #[test]
@@ -71,8 +68,7 @@ fn case_files_that_cannot_be_read() {
     fails(&["solve", "no/such/case.toml"], &["no/such/case.toml", "no such file"]);
     let folder = tempdir().unwrap();
     fails(&["solve", folder.path().to_str().unwrap()], &["a folder"]);
-    let path = case("panel-tiny.toml");
-    fails(&["solve", &format!("{}/", path.to_str().unwrap())], &["no such file"]);
+    fails(&["solve", &case("panel-tiny.toml/")], &["no such file"]);
     #[cfg(target_os = "linux")]
     fails(&["solve", "/dev/zero"], &["/dev/zero: longer than 64 MiB"]);
     case_fails(b"[problem]\nkind = \"\xff\xfe\"\n", &["byte 18 is not UTF-8"]);
@@ -150,12 +146,12 @@ fn outputs_are_checked_before_the_solve() {
 fn places_that_cannot_be_written() {
     tiny_fails(&["--report", "/sys/isobar-report.json"], &["--report /sys/isobar-report.json", "permission denied"]);
     let path = case("panel-tiny.toml");
-    let output = isobar(["solve", path.to_str().unwrap(), "--report", "/dev/full"]).output().unwrap();
+    let output = isobar(["solve", &path, "--report", "/dev/full"]).output().unwrap();
     assert_fails(&output, &["/dev/full", "disk is full"]);
     assert!(!fs::metadata("/dev/full").unwrap().is_file());
 
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = isobar(["solve", path.to_str().unwrap()]).stdout(full).output().unwrap();
+    let output = isobar(["solve", &path]).stdout(full).output().unwrap();
     assert_fails(&output, &["standard output"]);
 }
 
@@ -218,15 +214,9 @@ fn subcommands_that_moved_say_where() {
 #[test]
 fn too_little_memory() {
     let path = case("bubbles_3d.toml");
-    let run = |limit: u32| {
-        let command = format!(
-            "ulimit -v {limit}; exec '{}' solve '{}' --device cpu --threads 1 --quiet --set grid.nx=96 --set grid.ny=96 --set \
-             grid.nz=96 --set solver.max_iterations=1",
-            env!("CARGO_BIN_EXE_isobar"),
-            path.display()
-        );
-        std::process::Command::new("sh").args(["-c", &command]).output().unwrap()
-    };
+    let sets = "--set grid.nx=96 --set grid.ny=96 --set grid.nz=96 --set solver.max_iterations=1";
+    let solve = format!("solve '{path}' --device cpu --threads 1 --quiet {sets}");
+    let run = |limit: u32| after(&format!("ulimit -v {limit}"), &solve).output().unwrap();
     assert_fails(&run(115_000), &["a grid of 96×96×96 cells needs", "of memory are available"]);
     for limit in (120_000..480_000).step_by(40_000) {
         let output = run(limit);

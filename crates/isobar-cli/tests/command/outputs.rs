@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tempfile::{TempDir, tempdir};
 
-use crate::support::{assert_fails, entries, isobar, npy, stderr, stdout, succeeded};
+use crate::support::{after, assert_fails, entries, isobar, npy, stderr, stdout, succeeded};
 
 const CASE: &str = "[problem]\nkind = \"diffusion\"\n[problem.rhs]\nkind = \"file\"\npath = \"f.npy\"\n[grid]\nnx = 4\nny = 4\n\
                     [diffusion]\ncoefficient = { file = \"k.npy\" }\ncoefficient_z = { ratio_file = \"ratio.npy\" }\n\
@@ -153,13 +153,8 @@ fn a_working_folder_that_is_gone() {
     let folder = folder();
     let gone = folder.path().join("gone");
     fs::create_dir(&gone).unwrap();
-    let script = format!(
-        "cd '{0}' && rmdir '{0}' && exec '{1}' solve '{2}/case.toml' --report run.json",
-        gone.display(),
-        env!("CARGO_BIN_EXE_isobar"),
-        folder.path().display()
-    );
-    let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    let solve = format!("solve '{}/case.toml' --report run.json", folder.path().display());
+    let output = after(&format!("cd '{0}' && rmdir '{0}'", gone.display()), &solve).output().unwrap();
     assert_fails(&output, &["--report run.json", "the working folder no longer exists"]);
 }
 

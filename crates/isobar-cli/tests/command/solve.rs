@@ -14,10 +14,8 @@ use crate::support::{case, entries, isobar, json, npy, number, overrides, stderr
 fn solve(name: &str, args: &[&str]) -> (Option<i32>, Value) {
     let folder = tempdir().unwrap();
     let report = folder.path().join("report.json");
-    let path = case(name);
-    let mut all = vec!["solve", path.to_str().unwrap(), "--report", report.to_str().unwrap()];
-    all.extend(args);
-    let output = isobar(all).output().unwrap();
+    let solve = ["solve", &case(name), "--report", report.to_str().unwrap()];
+    let output = isobar([&solve, args].concat()).output().unwrap();
     assert_eq!(stderr(&output), "");
     (output.status.code(), json(&report))
 }
@@ -63,8 +61,7 @@ fn the_default_is_what_is_predicted_to_be_faster() {
         assert_eq!(status, Some(0));
         assert_eq!(report["solver"]["method"], method, "{lambda}");
     }
-    let path = case("panel-tiny.toml");
-    let output = isobar(["solve", path.to_str().unwrap(), "--set", "solver.method=auto"]).output().unwrap();
+    let output = isobar(["solve", &case("panel-tiny.toml"), "--set", "solver.method=auto"]).output().unwrap();
     assert!(stdout(&output).contains("vertical modes are predicted to read and write"), "{}", stdout(&output));
 }
 
@@ -129,8 +126,7 @@ fn not_converging_is_status_2_with_a_report() {
     assert_eq!(status, Some(2));
     assert_eq!(report["outcome"]["stop"], "max_iterations");
     assert_eq!(report["outcome"]["iterations"], 1);
-    let path = case("panel-tiny.toml");
-    let output = isobar(["solve", path.to_str().unwrap(), "--set", "solver.max_iterations=1"]).output().unwrap();
+    let output = isobar(["solve", &case("panel-tiny.toml"), "--set", "solver.max_iterations=1"]).output().unwrap();
     assert!(stdout(&output).contains("NOT converged") && stdout(&output).contains("raise solver.max_iterations"));
 }
 
@@ -147,9 +143,8 @@ fn a_right_hand_side_comes_from_a_file() {
     fs::write(folder.path().join("rhs.npy"), npy("(4, 6, 8)", &[1.0; 192])).unwrap();
     let sum = |args: &[&str]| {
         let report = folder.path().join("report.json");
-        let mut all = vec!["solve", path.to_str().unwrap(), "--quiet", "--report", report.to_str().unwrap()];
-        all.extend(args);
-        assert_eq!(succeeds(all), "");
+        let solve = ["solve", path.to_str().unwrap(), "--quiet", "--report", report.to_str().unwrap()];
+        assert_eq!(succeeds([&solve, args].concat()), "");
         let report = json(&report);
         number(&report["checks"]["sum"])
     };
@@ -162,11 +157,11 @@ fn solutions_are_written_in_every_format() {
     let path = case("panel-tiny.toml");
     for name in ["u.npy", "u.vti", "u.zarr"] {
         let target = folder.path().join(name);
-        let text = succeeds(["solve".as_ref(), path.as_os_str(), "--output".as_ref(), target.as_os_str()]);
+        let text = succeeds(["solve".as_ref(), path.as_ref(), "--output".as_ref(), target.as_os_str()]);
         assert!(text.contains(name), "{text}");
     }
     let plot = folder.path().join("u.png");
-    succeeds(["solve".as_ref(), path.as_os_str(), "--plot".as_ref(), plot.as_os_str()]);
+    succeeds(["solve".as_ref(), path.as_ref(), "--plot".as_ref(), plot.as_os_str()]);
     assert!(fs::read(&plot).unwrap().starts_with(b"\x89PNG"));
     assert_eq!(entries(folder.path()), ["u.npy", "u.png", "u.vti", "u.zarr"]);
     assert_eq!(fs::metadata(folder.path().join("u.npy")).unwrap().len(), 128 + 8 * 4096);
@@ -175,11 +170,11 @@ fn solutions_are_written_in_every_format() {
 #[test]
 fn progress_is_lines_in_a_pipe_and_nothing_when_quiet() {
     let path = case("panel-tiny.toml");
-    let output = isobar(["solve", path.to_str().unwrap(), "--set", "solver.method=cg"]).output().unwrap();
+    let output = isobar(["solve", &path, "--set", "solver.method=cg"]).output().unwrap();
     let text = stdout(&output);
     assert!(text.lines().filter(|line| line.starts_with("iteration ")).count() >= 3, "{text}");
     assert!(!text.contains('\r') && !text.contains('\u{1b}'), "{text}");
-    assert_eq!(succeeds(["solve", path.to_str().unwrap(), "--quiet"]), "");
+    assert_eq!(succeeds(["solve", &path, "--quiet"]), "");
 }
 
 #[test]
@@ -188,7 +183,7 @@ fn a_reader_that_leaves_changes_nothing() {
     let report = folder.path().join("report.json");
     let path = case("panel-tiny.toml");
     for command in ["solve", "bench"] {
-        let mut child = isobar([command.as_ref(), path.as_os_str(), "--report".as_ref(), report.as_os_str()])
+        let mut child = isobar([command.as_ref(), path.as_ref(), "--report".as_ref(), report.as_os_str()])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -208,8 +203,8 @@ fn bench_scales_with_threads() {
     let report = folder.path().join("report.json");
     let path = case("panel-tiny.toml");
     let bench = |arguments: &[&str]| {
-        let common = ["bench", path.to_str().unwrap(), "--device", "cpu", "--report", report.to_str().unwrap()];
-        isobar(common.iter().copied().chain(arguments.iter().copied())).output().unwrap()
+        let common = ["bench", &path, "--device", "cpu", "--report", report.to_str().unwrap()];
+        isobar([&common, arguments].concat()).output().unwrap()
     };
     for (scaling, grow) in [("weak", true), ("strong", false)] {
         let text = succeeded(&bench(&["--threads", "3", "--scaling", scaling]));
@@ -226,7 +221,7 @@ fn bench_scales_with_threads() {
     }
     let output = bench(&["--scaling", "sideways"]);
     assert!(stderr(&output).contains("weak"), "{}", stderr(&output));
-    let heat = isobar(["bench", case("heat.toml").to_str().unwrap(), "--scaling", "weak"]).output().unwrap();
+    let heat = isobar(["bench", &case("heat.toml"), "--scaling", "weak"]).output().unwrap();
     assert!(stderr(&heat).contains("heat equations"), "{}", stderr(&heat));
 }
 
@@ -241,7 +236,7 @@ fn bench_times_every_step() {
         ("solver.method=cg", "advance_direction"),
         ("solver.method=bicgstab", "apply"),
     ] {
-        let text = succeeds(["bench", path.to_str().unwrap(), "--set", set, "--report", report.to_str().unwrap()]);
+        let text = succeeds(["bench", &path, "--set", set, "--report", report.to_str().unwrap()]);
         assert!(text.contains(step), "{text}");
         let report = json(&report);
         let first = text.lines().next().unwrap_or_default();
@@ -258,17 +253,8 @@ fn bench_times_every_step() {
 fn a_matrix_is_exported() {
     let folder = tempdir().unwrap();
     let (matrix, rhs) = (folder.path().join("A.mtx"), folder.path().join("b.mtx"));
-    let path = case("panel-tiny.toml");
-    succeeds([
-        "export".as_ref(),
-        path.as_os_str(),
-        "--matrix".as_ref(),
-        matrix.as_os_str(),
-        "--rhs".as_ref(),
-        rhs.as_os_str(),
-        "--set".as_ref(),
-        "grid.nx=4".as_ref(),
-    ]);
+    let [to, rhs_to] = [&matrix, &rhs].map(|path| path.to_str().unwrap());
+    succeeds(["export", &case("panel-tiny.toml"), "--matrix", to, "--rhs", rhs_to, "--set", "grid.nx=4"]);
     let read = isobar::stencil::matrix_market::read_matrix(fs::read(&matrix).unwrap().as_slice()).unwrap();
     assert_eq!(read.rows(), 4 * 16 * 16);
     assert!(fs::read_to_string(&rhs).unwrap().starts_with("%%MatrixMarket matrix array real general\n1024 1\n"));

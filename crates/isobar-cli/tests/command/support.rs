@@ -39,8 +39,16 @@ pub(crate) fn stderr(output: &Output) -> String {
 }
 
 /// Returns the path of a case file of this repository.
-pub(crate) fn case(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases").join(name)
+pub(crate) fn case(name: &str) -> String {
+    format!("{}/../../cases/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Returns the command, started by a shell after other commands.
+#[cfg(unix)]
+pub(crate) fn after(commands: &str, args: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{commands} && exec '{}' {args}", env!("CARGO_BIN_EXE_isobar"))]);
+    command
 }
 
 /// Returns the names in a folder.

@@ -17,7 +17,7 @@ use libtest_mimic::Arguments;
 use tempfile::tempdir;
 
 use crate::support::{
-    Trial, Turns, assert_near, by_one_process, case, check_trials, file, launcher, mpiexec, text, written,
+    Trial, Turns, assert_near, by_one_process, case, check_trials, file, launcher, mpiexec, on_ranks, text, written,
 };
 
 /// A case of 24 × 28 × 8 cells with these lines, which follow those of its grid.
@@ -176,11 +176,7 @@ fn columns_are_divided(mpi: &Path, turns: Turns) {
     let checkpoint = files.path().join("run.ckpt").display().to_string();
     let solve = ["isobar", "solve", &heat, "--device", "cpu", "--report", &report, "--output", &output];
     let (_, u) = by_one_process(files.path(), &solve);
-    let run = |more: &[&str]| {
-        let args: Vec<&str> = ["-n", "4"].into_iter().chain(solve).chain(more.iter().copied()).collect();
-        let said = mpiexec(mpi, &args);
-        assert!(said.status.success(), "{}", text(&said));
-    };
+    let run = |more: &[&str]| on_ranks(mpi, "4", &[&solve, more].concat());
     run(&["--parts", "2x2", "--set", "heat.end_time=5e-3", "--set", "heat.checkpoint_every=0"]);
     run(&["--parts", "4x1", "--restart", &checkpoint]);
     let (_, v) = written(files.path());
@@ -196,10 +192,8 @@ fn time_steps_are_those_of_one_process(mpi: &Path) {
     let checkpoint = files.path().join("run.ckpt").display().to_string();
     let solve = ["isobar", "solve", &heat, "--device", "cpu", "--report", &report, "--output", &output];
     let run = |ranks: &str, more: &[&str]| {
-        let args: Vec<&str> = ["-n", ranks].into_iter().chain(solve).chain(more.iter().copied()).collect();
-        let said = mpiexec(mpi, &args);
-        assert!(said.status.success(), "{}", text(&said));
-        assert_eq!(text(&said).matches("outcome ").count(), 1, "{}", text(&said));
+        let said = on_ranks(mpi, ranks, &[&solve, more].concat());
+        assert_eq!(said.matches("outcome ").count(), 1, "{said}");
         written(files.path())
     };
     let (alone, u) = by_one_process(files.path(), &solve);
@@ -216,8 +210,8 @@ fn time_steps_are_those_of_one_process(mpi: &Path) {
     run("3", &half);
     let (_, v) = run("2", &["--restart", &checkpoint]);
     assert_near(&v, &u, 1e-8, "after a restart");
-    let said = mpiexec(mpi, &["-n", "2", "isobar", "solve", &heat, "--device", "cpu", "--output", &frames]);
-    assert!(said.status.success() && files.path().join("u.zarr").is_dir(), "{}", text(&said));
+    let said = on_ranks(mpi, "2", &["isobar", "solve", &heat, "--device", "cpu", "--output", &frames]);
+    assert!(files.path().join("u.zarr").is_dir(), "{said}");
 }
 
 /// Returns the chunks and the metadata of u in a store.
@@ -262,10 +256,8 @@ fn stores_are_those_of_one_process(mpi: &Path) {
             [("2", "1x2", false), ("3", "1x3", false), ("2", "1x2", true), ("4", "2x2", false)]
         {
             fs::remove_dir_all(&store).unwrap();
-            let mut on_ranks: Vec<&str> = ["-n", ranks].into_iter().chain(args.iter().copied()).collect();
-            on_ranks.extend(["--parts", parts]);
-            on_ranks.extend(["--plot", &picture].iter().filter(|_| plotted));
-            let said = mpiexec(mpi, &on_ranks);
+            let plot = if plotted { &["--plot", &picture][..] } else { &[] };
+            let said = mpiexec(mpi, &[&["-n", ranks], &args[..], &["--parts", parts], plot].concat());
             assert_eq!(said.status.code(), Some(2), "{}", text(&said));
             assert_eq!(text(&said).matches("wrote ").count(), 1 + usize::from(plotted), "{}", text(&said));
             let together = chunks(&store);
@@ -292,14 +284,8 @@ fn stores_are_those_of_one_process(mpi: &Path) {
 
 fn one_rank_says_how_it_went(mpi: &Path) {
     let panel = case("panel.toml");
-    let args = |more: &[&'static str]| -> Vec<String> {
-        let all = ["-n", "3", "isobar", "solve", &panel, "--threads", "1"];
-        all.iter().chain(&support::TINY).chain(more).map(|&arg| arg.to_owned()).collect()
-    };
-    let run = |more: &[&'static str]| {
-        let args = args(more);
-        mpiexec(mpi, &args.iter().map(String::as_str).collect::<Vec<_>>())
-    };
+    let tiny = [&["-n", "3", "isobar", "solve", &panel, "--threads", "1"], &support::TINY[..]].concat();
+    let run = |more: &[&str]| mpiexec(mpi, &[&tiny, more].concat());
     let said = run(&[]);
     let lines = text(&said);
     assert!(said.status.success() && lines.contains("3 ranks of 1 thread"), "{lines}");
@@ -348,11 +334,8 @@ fn failures_are_said_once(mpi: &Path) {
 /// A rank that fails, or has other input, ends all with a message that names it.
 fn ranks_must_agree(mpi: &Path) {
     let (panel, other) = (case("panel-tiny.toml"), case("box.toml"));
-    let with = |last: &[&str]| {
-        let mut args = vec!["-n", "2", "isobar", "solve", &panel, ":", "-n", "1", "isobar", "solve"];
-        args.extend(last);
-        mpiexec(mpi, &args)
-    };
+    let first = ["-n", "2", "isobar", "solve", &panel, ":", "-n", "1", "isobar", "solve"];
+    let with = |last: &[&str]| mpiexec(mpi, &[&first, last].concat());
     assert_fails(&with(&["nothing.toml"]), "rank 2 of 3: nothing.toml: no such file");
     assert_fails(
         &with(&[&other]),

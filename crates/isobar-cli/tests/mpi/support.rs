@@ -24,7 +24,14 @@ impl Turns {
 }
 
 pub(crate) fn case(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases").join(name).display().to_string()
+    format!("{}/../../cases/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Runs the command on a number of ranks with the arguments that follow it, which must succeed; returns what it said.
+pub(crate) fn on_ranks(mpi: &Path, ranks: &str, args: &[&str]) -> String {
+    let said = mpiexec(mpi, &[&["-n", ranks], args].concat());
+    assert!(said.status.success(), "{}", text(&said));
+    text(&said)
 }
 
 /// Runs `mpiexec` with these arguments, where "isobar" is the command.
@@ -100,10 +107,7 @@ pub(crate) fn by_one_process(folder: &Path, args: &[&str]) -> (Value, Vec<f64>) 
 /// Runs the same arguments on ranks and compares with one process.
 fn check_as_one(mpi: &Path, folder: &Path, ranks: usize, args: &[&str], (alone, u): (&Value, &[f64])) {
     fs::remove_file(folder.join("u.npy")).unwrap();
-    let count = ranks.to_string();
-    let on_ranks: Vec<&str> = ["-n", &count].into_iter().chain(args.iter().copied()).collect();
-    let said = mpiexec(mpi, &on_ranks);
-    assert!(said.status.success(), "{}", text(&said));
+    on_ranks(mpi, &ranks.to_string(), args);
     let (report, v) = written(folder);
     assert_eq!(report["device"]["ranks"], ranks);
     assert_eq!(report["problem"], alone["problem"]);

@@ -107,7 +107,7 @@ impl Target<'_> {
     pub fn write(&mut self, values: &[f64]) -> Result<()> {
         let shape = self.shape();
         if values.len() != shape.cells() {
-            return Err(Error::shape("array", shape.to_string(), format!("{} cells", values.len())));
+            return Err(Error::shape("array", shape, format!("{} cells", values.len())));
         }
         match self {
             Self::F64(view) => view.write(values),

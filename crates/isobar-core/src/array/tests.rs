@@ -100,9 +100,8 @@ fn passes_meet_every_element_once() {
             [nx, ny, nz].into_iter().zip(strides).map(|(n, stride)| (n.max(1) as isize - 1) * (-stride).max(0)).sum();
         let origin = origin.unsigned_abs();
         let data: Vec<f64> = (0..step + 1).map(|n| if n % 5 == 1 { 0.0 } else { random(1, n).abs() }).collect();
-        let cells = || (0..nz).flat_map(|k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])));
         let view = ArrayView::from_origin(&data, origin, shape, strides).unwrap();
-        let expected: Vec<f64> = cells().map(|[i, j, k]| view.get(i, j, k)).collect();
+        let expected: Vec<f64> = shape.places().map(|[i, j, k]| view.get(i, j, k)).collect();
         let what = format!("{shape} {strides:?}");
         assert_eq!(Source::from(view).to_vec().unwrap(), expected, "{what}");
         assert_eq!(Field::read(view.into()).unwrap(), Field::from(&*expected), "{what}");
@@ -125,7 +124,7 @@ fn passes_meet_every_element_once() {
             .unwrap();
         let mut written = vec![-1.0; data.len()];
         let mut view = ArrayViewMut::from_origin(&mut written, origin, shape, strides).unwrap();
-        cells().zip(&expected).for_each(|([i, j, k], &value)| view.set(i, j, k, value));
+        shape.places().zip(&expected).for_each(|([i, j, k], &value)| view.set(i, j, k, value));
         assert_eq!(doubles, written, "{what}");
         assert_eq!(singles, written.iter().map(|&value| value as f32).collect::<Vec<_>>(), "{what}");
     }

@@ -87,11 +87,7 @@ impl AggregateMap {
         let has_halo = is_ring || (first >= before && first + own.ny + after <= whole.ny);
         let is_inside = column + own.nx <= whole.nx && first + own.ny <= whole.ny && has_halo;
         if own.nz != whole.nz || !is_inside {
-            return Err(Error::shape(
-                "a subdomain of a map of aggregates",
-                own.to_string(),
-                format!("cells of {whole}"),
-            ));
+            return Err(Error::shape("a subdomain of a map of aggregates", own, format!("cells of {whole}")));
         }
         let rows = |first: usize, count: usize| -> Vec<u32> {
             if self.is_whole {

@@ -65,13 +65,13 @@ mod tests {
     use crate::layout::Shape;
     use crate::options::{Count, Overlap};
     use crate::reference::Plain;
-    use crate::stencil::{Coefficients, Diffusion, Side};
+    use crate::stencil::{Diffusion, Side};
 
     #[test]
     fn what_is_given_stays() {
         let shape = Shape::new(40, 36, 1);
-        let cells = Coefficients::Cells { fields: vec![vec![1.0; shape.cells()].into()], axes: [(0, 1.0); 3] };
-        let stencil = Diffusion::new(shape, cells, None, [[Side::Fixed; 2]; 3]).unwrap();
+        let stencil =
+            Diffusion::of_field(shape, vec![1.0; shape.cells()], [1.0; 3], None, [[Side::Fixed; 2]; 3]).unwrap();
         let points = Plain::<_, f64>::new(&stencil).unwrap();
         let start = PointCycle { sub_iterations: 6, tile: [16, 16, 1], overlap: [2, 2, 0], ..PointCycle::sweep(1.0) };
         let of = |options: &JacobiOptions| choose(&points, options, start).unwrap();

@@ -221,7 +221,7 @@ mod tests {
     use crate::options::{Compatibility, SolverOptions};
     use crate::outcome::Stop;
     use crate::reference::Reference;
-    use crate::stencil::{Coefficients, Diffusion, Side};
+    use crate::stencil::{Diffusion, Side};
 
     const SHAPE: Shape = Shape { nx: 6, ny: 1, nz: 1 };
 
@@ -235,10 +235,14 @@ mod tests {
 
     impl Several {
         fn alone() -> Self {
-            let coefficients = Coefficients::Cells { fields: vec![vec![1.0; 6].into()], axes: [(0, 1.0); 3] };
-            let stencil =
-                Diffusion::new(SHAPE, coefficients, None, [[Side::Fixed; 2], [Side::Closed; 2], [Side::Closed; 2]])
-                    .unwrap();
+            let stencil = Diffusion::of_field(
+                SHAPE,
+                vec![1.0; 6],
+                [1.0; 3],
+                None,
+                [[Side::Fixed; 2], [Side::Closed; 2], [Side::Closed; 2]],
+            )
+            .unwrap();
             let options = SolverOptions { method: Method::Cg, tolerance: 1e-10, ..SolverOptions::default() };
             let system = System::new(&Reference, &stencil, &options).unwrap();
             Self { system, beside: Vec::new(), gives_up: false, solved: 0 }

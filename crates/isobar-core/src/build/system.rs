@@ -333,10 +333,7 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
     }
 
     fn update(&mut self, stencil: &S) -> Result<()> {
-        let (shape, expected) = (stencil.shape(), self.turns().once(self.stencil.shape()));
-        if shape != expected {
-            return Err(Error::shape("the new operator", shape.to_string(), expected.to_string()));
-        }
+        Error::unless_equal("the new operator", stencil.shape(), self.turns().once(self.stencil.shape()))?;
         let around = stencil.around()?;
         let stencil = &*around;
         self.stencil.check_update(stencil)?;
@@ -489,9 +486,6 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
 
     fn check_shapes(&self, arrays: [(&str, Shape); 2]) -> Result<()> {
         let expected = self.callers.own().shape(self.layout.shape());
-        match arrays.into_iter().find(|(_, shape)| *shape != expected) {
-            Some((what, shape)) => Err(Error::shape(what, shape.to_string(), expected.to_string())),
-            None => Ok(()),
-        }
+        arrays.into_iter().try_for_each(|(what, shape)| Error::unless_equal(what, shape, expected))
     }
 }

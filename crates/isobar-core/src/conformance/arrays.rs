@@ -7,6 +7,11 @@ pub(super) fn ok<T>(result: Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// Returns conjugate gradients with a preconditioner.
+pub fn cg(preconditioner: Preconditioner) -> SolverOptions {
+    SolverOptions { method: Method::Cg, preconditioner, ..SolverOptions::default() }
+}
+
 /// Solves A u = `rhs`, with or without a first guess in `u`.
 ///
 /// # Errors
@@ -65,6 +70,18 @@ pub fn norm(x: &[f64]) -> f64 {
 
 /// Computes ‖b − A u‖ / ‖b‖.
 pub fn residual(stencil: &Diffusion, b: &[f64], u: &[f64]) -> f64 {
-    let difference: Vec<f64> = stencil.times(u).iter().zip(b).map(|(v, b)| b - v).collect();
-    norm(&difference) / norm(b).max(f64::MIN_POSITIVE)
+    distance(&stencil.times(u), b)
+}
+
+/// Computes ‖x − y‖ / ‖y‖.
+pub fn distance(x: &[f64], y: &[f64]) -> f64 {
+    let difference: Vec<f64> = x.iter().zip(y).map(|(x, y)| x - y).collect();
+    norm(&difference) / norm(y).max(f64::MIN_POSITIVE)
+}
+
+/// Subtracts the mean of all values, so that a floating matrix can produce them.
+pub fn without_mean(mut b: Vec<f64>) -> Vec<f64> {
+    let mean = b.iter().sum::<f64>() / b.len() as f64;
+    b.iter_mut().for_each(|b| *b -= mean);
+    b
 }

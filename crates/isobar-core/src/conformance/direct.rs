@@ -33,10 +33,7 @@ fn stencil_with(
 ) -> Diffusion {
     let extents = shape.extents();
     let width = |d: usize, at: [usize; 3]| stretching.powf(at[d] as f64 / extents[d] as f64);
-    let of = |value: &dyn Fn([usize; 3]) -> f64| -> Vec<f64> {
-        let at = |n: usize| [n % shape.nx, n / shape.nx % shape.ny, n / (shape.nx * shape.ny)];
-        (0..shape.cells()).map(|n| value(at(n))).collect()
-    };
+    let of = |value: &dyn Fn([usize; 3]) -> f64| shape.places().map(value).collect::<Vec<f64>>();
     let volume = |at: [usize; 3]| width(0, at) * width(1, at) * width(2, at);
     let kappa = |d: usize, at: [usize; 3]| layered.map_or(1.0, |axis| 1.5 + random(seed + d as u64, at[axis]));
     let fields = (0..3).map(|d| of(&|at| 2.0 * kappa(d, at) * volume(at) / width(d, at).powi(2)).into()).collect();
@@ -56,8 +53,7 @@ fn check<B: Complete>(backend: &B, stencil: &Diffusion, solver: &crate::backend:
         true => (0..shape.cells()).map(|n| random(3, n)).sum::<f64>() / shape.cells() as f64,
         false => 0.0,
     };
-    let cell = |i: usize, j: usize, k: usize| i + shape.nx * (j + shape.ny * k);
-    b.fill_with(|i, j, k| random(3, cell(i, j, k)) - mean);
+    b.fill_with(|i, j, k| random(3, shape.number([i, j, k])) - mean);
     let values: Vec<f64> = (0..shape.cells()).map(|n| random(3, n) - mean).collect();
     let (mut on_b, (_, mut on_u)) = (send(backend, &b), poison::<B, f64>(backend, shape));
     let judge = |x: &B::Vector<f64>, how: &str| {

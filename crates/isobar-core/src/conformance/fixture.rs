@@ -188,8 +188,7 @@ fn faces_of(stencil: &Diffusion) -> Coefficients {
 /// Makes a floating stencil with every fifth cell inactive: the constant is in its null space.
 pub(super) fn floating(shape: Shape) -> Diffusion {
     let field: Arc<[f64]> = (0..shape.cells()).map(|n| if n % 5 == 0 { 0.0 } else { 1.5 + random(1, n) }).collect();
-    let cells = Coefficients::Cells { fields: vec![field], axes: [(0, 1.0); 3] };
-    ok(Diffusion::new(shape, cells, None, [[Side::Closed; 2]; 3]))
+    ok(Diffusion::of_field(shape, field, [1.0; 3], None, [[Side::Closed; 2]; 3]))
 }
 
 /// The operator under test and its specification, with all their capabilities.
@@ -240,8 +239,7 @@ impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
     /// Makes a random vector on both back ends; 0 in inactive cells, like every vector of a solve.
     pub(super) fn vector(&self, seed: u64) -> (Vector<T>, B::Vector<T>) {
         let mut v = random_vector(self.shape(), seed);
-        let Shape { nx, ny, nz } = self.shape();
-        for (i, j, k) in (0..nz).flat_map(|k| (0..ny).flat_map(move |j| (0..nx).map(move |i| (i, j, k)))) {
+        for [i, j, k] in self.shape().places() {
             if !self.stencil.takes_part([i, j, k]) {
                 v.set(i, j, k, T::ZERO);
             }
@@ -330,9 +328,7 @@ impl<B: Supports<S>, S: Sample, T: Real> Levels<'_, B, S, T> {
 
     /// Makes a random vector of the coarser level.
     pub(super) fn coarse_vector(&self, seed: u64) -> (Vector<T>, B::Vector<T>) {
-        let v = random_vector(self.coarse, seed);
-        let sent = send(self.fine.backend, &v);
-        (v, sent)
+        random_pair(self.fine.backend, self.coarse, seed)
     }
 }
 
@@ -364,8 +360,15 @@ pub(super) fn for_each_two_levels<B, S, T>(
 /// Makes a vector of random numbers on the reference back end.
 pub(super) fn random_vector<T: Real>(shape: Shape, seed: u64) -> Vector<T> {
     let mut v = ok(Vector::zeros(&ok(Layout::new(shape))));
-    v.fill_with(|i, j, k| T::from_f64(random(seed, i + shape.nx * (j + shape.ny * k))));
+    v.fill_with(|i, j, k| T::from_f64(random(seed, shape.number([i, j, k]))));
     v
+}
+
+/// Makes a vector of random numbers on both back ends.
+pub(super) fn random_pair<B: Backend, T: Real>(backend: &B, shape: Shape, seed: u64) -> (Vector<T>, B::Vector<T>) {
+    let v = random_vector(shape, seed);
+    let sent = send(backend, &v);
+    (v, sent)
 }
 
 /// Makes vectors of NaN on both back ends.
@@ -415,17 +418,12 @@ pub(super) fn compare_at_scale<B: Backend, T: Real>(
     let shape = expected.layout().shape();
     let host = fetch(backend, found, shape);
     let scale = expected.entries().iter().fold(scale, |s: f64, v| s.max(v.to_f64().abs()));
-    for k in 0..shape.nz {
-        for j in 0..shape.ny {
-            for i in 0..shape.nx {
-                let (found, expected) =
-                    (host[i + shape.nx * (j + shape.ny * k)].to_f64(), expected.get(i, j, k).to_f64());
-                assert!(
-                    (found - expected).abs() <= tolerance::<T>() * scale,
-                    "{what} on {shape}: {found} instead of {expected} at ({i}, {j}, {k}), largest {scale}"
-                );
-            }
-        }
+    for ([i, j, k], found) in shape.places().zip(host) {
+        let (found, expected) = (found.to_f64(), expected.get(i, j, k).to_f64());
+        assert!(
+            (found - expected).abs() <= tolerance::<T>() * scale,
+            "{what} on {shape}: {found} instead of {expected} at ({i}, {j}, {k}), largest {scale}"
+        );
     }
 }
 

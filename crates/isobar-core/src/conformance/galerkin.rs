@@ -1,8 +1,6 @@
 //! Galerkin levels of diffusion: every operator, transfer and correction of a hierarchy, level by level.
 
-use std::sync::Arc;
-
-use super::fixture::{SCALARS, compare_at_scale, fetch, ok, poison, random_vector, send};
+use super::fixture::{SCALARS, compare_at_scale, fetch, ok, poison, random_pair, send};
 use crate::prelude::*;
 
 /// Grids that are odd and even, flat, with rows as long as their padding, large enough for several threads.
@@ -50,9 +48,7 @@ fn samples() -> Vec<Sample> {
                 // Larger than the rounding of any component, so that none collapses.
                 let tie = (1e-9 * contrast).max(0.1);
                 let shift = field.iter().map(|&k| if k > 0.0 { tie } else { 0.0 }).collect();
-                let cells =
-                    Coefficients::Cells { fields: vec![Arc::from(field)], axes: factors.map(|factor| (0, factor)) };
-                let stencil = ok(Diffusion::new(shape, cells, Some(shift), sides.map(|side| [side; 2])));
+                let stencil = ok(Diffusion::of_field(shape, field, factors, Some(shift), sides.map(|side| [side; 2])));
                 all.push(Sample {
                     name: format!("{shape} {factors:?} {sides:?} contrast {contrast:e} number {n}"),
                     stencil,
@@ -70,12 +66,11 @@ fn samples() -> Vec<Sample> {
 fn pieces() -> Sample {
     let shape = Shape::new(24, 32, 12);
     let is_open = |cell: usize| {
-        let at = [cell % shape.nx, cell / shape.nx % shape.ny, cell / (shape.nx * shape.ny)];
+        let at = shape.place(cell);
         at[1] >= 16 || at.iter().all(|n| n % 4 != 3)
     };
     let field: Vec<f64> = (0..shape.cells()).map(|cell| if is_open(cell) { 1.0 } else { 0.0 }).collect();
-    let cells = Coefficients::Cells { fields: vec![Arc::from(field)], axes: [(0, 2.0); 3] };
-    let stencil = ok(Diffusion::new(shape, cells, None, [[Side::Closed; 2]; 3]));
+    let stencil = ok(Diffusion::of_field(shape, field, [2.0; 3], None, [[Side::Closed; 2]; 3]));
     Sample { name: format!("{shape} pieces"), stencil, is_sensitive: false, has_pieces: true }
 }
 
@@ -94,7 +89,7 @@ fn products<B: Supports<Diffusion>, T: Real>(backend: &B, tested: &Hierarchy<B, 
     for (n, transfer) in tested.transfers.iter().enumerate() {
         let layouts = [tested.levels[n].layout(), transfer.coarse_layout()];
         let [fine, coarse] = layouts.map(Layout::shape);
-        let (_, mut v) = pair::<B, T>(backend, coarse, 7);
+        let (_, mut v) = random_pair::<B, T>(backend, coarse, 7);
         let mut expected = ok(crate::reference::Vector::<T>::zeros(layouts[1]));
         let [mut interpolated, mut product] = [fine; 2].map(|shape| ok(backend.zeros::<T>(&ok(Layout::new(shape)))));
         let [mut restricted, mut found] = [coarse; 2].map(|shape| ok(backend.zeros::<T>(&ok(Layout::new(shape)))));
@@ -103,7 +98,7 @@ fn products<B: Supports<Diffusion>, T: Real>(backend: &B, tested: &Hierarchy<B, 
         ok(transfer.restrict(&mut product, &mut restricted));
         ok(tested.levels[n + 1].apply(&mut v, &mut found));
         let values = fetch(backend, &restricted, coarse);
-        expected.fill_with(|i, j, k| values[i + coarse.nx * (j + coarse.ny * k)]);
+        expected.fill_with(|i, j, k| values[coarse.number([i, j, k])]);
         let what = format!("A_c below level {n} of {name}");
         compare_at_scale(backend, &found, &expected, 1e-30, &what);
     }
@@ -128,8 +123,8 @@ pub(super) fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
             let (level, expected) = (&*tested.levels[n], &*reference.levels[n]);
             let shape = expected.layout().shape();
             let what = |step: &str| format!("{step} on level {n} of {name}");
-            let (mut x, mut on_x) = pair::<B, T>(backend, shape, 1);
-            let (mut f, mut on_f) = pair::<B, T>(backend, shape, 2);
+            let (mut x, mut on_x) = random_pair::<B, T>(backend, shape, 1);
+            let (mut f, mut on_f) = random_pair::<B, T>(backend, shape, 2);
             if n > 0 {
                 let (mut y, mut on_y) = poison::<B, T>(backend, shape);
                 ok(expected.apply(&mut x, &mut y));
@@ -154,7 +149,7 @@ pub(super) fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
                 (&tested.corrections[n], &reference.corrections[n], is_solved)
             {
                 assert_eq!(tested.is_active(), reference.is_active(), "{}", what("corrections"));
-                let (mut u, mut on_u) = pair::<B, T>(backend, shape, 3);
+                let (mut u, mut on_u) = random_pair::<B, T>(backend, shape, 3);
                 ok(reference.correct(&f, &mut u));
                 ok(tested.correct(&on_f, &mut on_u));
                 compare_at_scale(backend, &on_u, &u, 1.0, &what("correct"));
@@ -169,8 +164,8 @@ pub(super) fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
             if n > 0 && name.contains("contrast 1e2 ") && T::PRECISION == crate::real::Precision::F64 {
                 sweeps_with_restriction(backend, &*tested.transfers[n], &**transfer, &mut x, &what);
             }
-            let (mut coarse_u, mut on_coarse_u) = pair::<B, T>(backend, coarse, 4);
-            let (mut u, mut on_u) = pair::<B, T>(backend, shape, 5);
+            let (mut coarse_u, mut on_coarse_u) = random_pair::<B, T>(backend, coarse, 4);
+            let (mut u, mut on_u) = random_pair::<B, T>(backend, shape, 5);
             ok(transfer.prolong(&mut coarse_u, &mut u));
             ok(tested.transfers[n].prolong(&mut on_coarse_u, &mut on_u));
             compare_at_scale(backend, &on_u, &u, 1.0, &what("prolong"));
@@ -180,7 +175,7 @@ pub(super) fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
             && let (Some(tested), Some(reference)) = (&tested.coarsest, &reference.coarsest)
         {
             let shape = *reference_shapes(&stencil).last().unwrap_or(&stencil.shape());
-            let (f, on_f) = pair::<B, T>(backend, shape, 6);
+            let (f, on_f) = random_pair::<B, T>(backend, shape, 6);
             let (mut u, mut on_u) = poison::<B, T>(backend, shape);
             ok(reference.solve(&f, &mut u));
             ok(tested.solve(&on_f, &mut on_u));
@@ -203,13 +198,13 @@ pub(super) fn coarsest<B: Supports<Diffusion>, T: Real>(backend: &B) {
         let shape = level.layout().shape();
         let (mut again, [mut f, mut u]) =
             (ok(backend.zeros::<T>(level.layout())), [0, 1].map(|_| poison::<B, T>(backend, shape).1));
-        let (_, mut v) = pair::<B, T>(backend, shape, 8);
+        let (_, mut v) = random_pair::<B, T>(backend, shape, 8);
         ok(level.apply(&mut v, &mut f));
         ok(solver.solve(&f, &mut u));
         ok(level.apply(&mut u, &mut again));
         let mut expected = ok(crate::reference::Vector::<T>::zeros(level.layout()));
         let values = fetch(backend, &f, shape);
-        expected.fill_with(|i, j, k| values[i + shape.nx * (j + shape.ny * k)]);
+        expected.fill_with(|i, j, k| values[shape.number([i, j, k])]);
         compare_at_scale(backend, &again, &expected, 1e3 * largest(&expected), &format!("the coarsest grid of {name}"));
         cells.push(shape.cells());
     }
@@ -304,10 +299,4 @@ fn sweeps_with_restriction<B: Supports<Diffusion>, T: Real>(
             compare_at_scale(backend, &on_coarse_f, &coarse_f, slack * largest(&f), &what(&step));
         }
     }
-}
-
-fn pair<B: Backend, T: Real>(backend: &B, shape: Shape, seed: u64) -> (crate::reference::Vector<T>, B::Vector<T>) {
-    let v = random_vector(shape, seed);
-    let sent = send(backend, &v);
-    (v, sent)
 }

@@ -2,7 +2,7 @@
 
 use super::fixture::{
     Levels, SCALARS, Sample, compare, compare_at_scale, fetch, for_each_two_levels, has_same_weights, ok, poison,
-    random_vector, relaxations, send, shapes, tolerance,
+    random_pair, random_vector, relaxations, send, shapes, tolerance,
 };
 use super::point_levels::Level;
 use crate::operator::MixedTop;
@@ -115,14 +115,12 @@ where
     let tame = |shape| S::samples(shape).into_iter().filter(|(_, stencil)| stencil.is_tame()).take(3);
     for (name, stencil) in shapes.into_iter().flat_map(tame) {
         let shape = stencil.shape();
-        let f = random_vector::<f64>(shape, 1);
-        let on_f = send(backend, &f);
+        let (f, on_f) = random_pair::<B, f64>(backend, shape, 1);
         for relaxation in relaxations() {
             let (mut tested, coarse) = top(backend, &stencil, relaxation);
             let (mut reference, _) = top(&Reference, &stencil, relaxation);
             let (mut scalars, mut reference_scalars) = (ok(backend.scalars()), ok(Reference.scalars()));
-            let mut u = random_vector::<f64>(shape, 2);
-            let mut on_u = send(backend, &u);
+            let (mut u, mut on_u) = random_pair::<B, f64>(backend, shape, 2);
             ok(reference.begin(&f, &mut u, norm.of(&mut reference_scalars)));
             ok(tested.begin(&on_f, &mut on_u, norm.of(&mut scalars)));
             for cycle in 0..2 {
@@ -136,8 +134,7 @@ where
                     ok(tested.descend(&mut on_coarse_f));
                 }
                 compare_at_scale(backend, &on_coarse_f, &coarse_f, RESIDUAL_SCALE, &format!("descend: {what}"));
-                let mut coarse_u = random_vector::<f32>(coarse, 3 + cycle);
-                let mut on_coarse_u = send(backend, &coarse_u);
+                let (mut coarse_u, mut on_coarse_u) = random_pair::<B, f32>(backend, coarse, 3 + cycle);
                 ok(reference.ascend(&f, &mut u, &mut coarse_u, norm.of(&mut reference_scalars)));
                 ok(tested.ascend(&on_f, &mut on_u, &mut on_coarse_u, norm.of(&mut scalars)));
                 same_to_single(backend, &on_u, &u, &format!("ascend: {what}"));

@@ -11,8 +11,7 @@ use crate::problem::materials::bubbles;
 const CLOSED: [[Side; 2]; 3] = [[Side::Closed; 2]; 3];
 
 fn diffusion(shape: Shape, field: Vec<f64>, sides: [[Side; 2]; 3]) -> Diffusion {
-    let coefficients = Coefficients::Cells { fields: vec![field.into()], axes: [(0, 1.0), (0, 0.7), (0, 2.5)] };
-    ok(Diffusion::new(shape, coefficients, None, sides))
+    ok(Diffusion::of_field(shape, field, [1.0, 0.7, 2.5], None, sides))
 }
 
 /// Coefficients of spheres in a matrix.

@@ -1,7 +1,7 @@
 //! Transfers between a grid and its vertical modes.
 
 use super::complete::Complete;
-use super::fixture::{SCALARS, Sample, compare_at_scale, ok, poison, random_vector, send, shapes};
+use super::fixture::{SCALARS, Sample, compare_at_scale, ok, poison, random_pair, random_vector, send, shapes};
 use crate::precond::multigrid::Cycle;
 use crate::prelude::*;
 use crate::stencil::Modes;
@@ -122,11 +122,7 @@ pub(super) fn cycles<B: Complete, T: Real>(backend: &B) {
     let all = [usual.clone(), MultigridOptions { pre: 2, coarse_sweeps: 3, ..usual }];
     for shape in [Shape::new(1, 1, 2), Shape::new(9, 6, 5), Shape::new(70, 44, 3), Shape::new(131, 75, 4)] {
         let modal = Shape { nz: shape.nz - 1, ..shape };
-        let (f, on_f) = {
-            let f = random_vector::<T>(modal, 33);
-            let on_f = send(backend, &f);
-            (f, on_f)
-        };
+        let (f, on_f) = random_pair::<B, T>(backend, modal, 33);
         for multigrid in &all {
             let options = SolverOptions {
                 modes: ModesOptions { count: Count::Given(modal.nz), ..ModesOptions::default() },

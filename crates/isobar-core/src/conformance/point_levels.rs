@@ -1,7 +1,9 @@
 //! Levels with relaxation of points: every operator and transfer of a hierarchy, level by level, and updates; the hybrid smoother.
 
 use super::complete::Complete;
-use super::fixture::{SCALARS, Sample, compare_at_scale, fetch, ok, poison, random_vector, send, tolerance};
+use super::fixture::{
+    SCALARS, Sample, compare_at_scale, fetch, ok, poison, random_pair, random_vector, send, tolerance,
+};
 use super::solves::like_the_reference;
 use crate::prelude::*;
 use crate::reference::Vector;
@@ -73,9 +75,7 @@ impl<'a, B: Backend, T: Real> Level<'a, B, T> {
     }
 
     fn vector(&self, shape: Shape, seed: u64) -> (Vector<T>, B::Vector<T>) {
-        let v = random_vector(shape, seed);
-        let sent = send(self.backend, &v);
-        (v, sent)
+        random_pair(self.backend, shape, seed)
     }
 
     fn same(&self, found: &B::Vector<T>, expected: &Vector<T>, scale: f64, what: &str) {
@@ -259,8 +259,7 @@ pub(super) fn above_lines<B: Complete, T: Real>(backend: &B) {
         [Shape::new(20, 13, 10), Shape::new(40, 33, 1)].into_iter().flat_map(|shape| kinds.map(|kind| (shape, kind)))
     {
         let field: Vec<f64> = (0..shape.cells()).map(kappa).collect();
-        let cells = Coefficients::Cells { fields: vec![field.into()], axes: [(0, 1.0); 3] };
-        let stencil = ok(Diffusion::new(shape, cells, None, sides));
+        let stencil = ok(Diffusion::of_field(shape, field, [1.0; 3], None, sides));
         let cg = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Multigrid, ..options.clone() };
         let mut variants = vec![cg.clone()];
         if T::PRECISION == Precision::F64 {

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::arrays::{solve, solve_again, solve_into};
+use super::arrays::{distance, noise, solve, solve_again, solve_into, without_mean};
 use super::complete::Complete;
 use super::fixture::{Sample, floating, helmholtz, ok, reference_solve, sample};
 use crate::options::{Acceleration, Overlap};
@@ -131,9 +131,8 @@ pub(super) fn like_the_reference<B: Supports<S>, S: Stencil>(
         assert!(may_be_fewer, "{options:?}: {outcome:?} {expected:?}");
         assert_eq!(outcome.history.len(), outcome.iterations + 1);
         assert_eq!(outcome.removed.is_some(), expected.removed.is_some());
-        let distance: f64 = u.iter().zip(expected_u).map(|(a, b)| (a - b).powi(2)).sum();
-        let norm: f64 = expected_u.iter().map(|b| b * b).sum();
-        assert!(distance.sqrt() <= 1e3 * options.tolerance * norm.sqrt(), "{options:?}: {distance} {norm}");
+        let apart = distance(&u, expected_u);
+        assert!(apart <= 1e3 * options.tolerance, "{options:?}: {apart:e}");
     }
 }
 
@@ -192,7 +191,7 @@ pub(super) fn jacobi<B: Complete, T: Real>(backend: &B) {
 
 /// Checks cycles that relax points, for constant and smooth coefficients, and their replacement for others.
 pub(super) fn points<B: Complete, T: Real>(backend: &B) {
-    use crate::stencil::{Coefficients, Side};
+    use crate::stencil::Side;
     let mut points = options::<T>();
     points.compatibility = Compatibility::Project;
     points.multigrid.smoother = Smoother::PointRedBlack;
@@ -220,11 +219,9 @@ pub(super) fn points<B: Complete, T: Real>(backend: &B) {
     for (shape, (name, sides, kappa)) in
         [Shape::new(16, 12, 9), Shape::new(32, 17, 1)].into_iter().flat_map(|s| kinds.map(|k| (s, k)))
     {
-        let at = |n: usize| [n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny].map(|n| n as f64);
-        let field: Vec<f64> = (0..shape.cells()).map(|n| kappa(at(n))).collect();
-        let cells = Coefficients::Cells { fields: vec![field.into()], axes: [(0, 1.0); 3] };
+        let field: Vec<f64> = shape.places().map(|at| kappa(at.map(|n| n as f64))).collect();
         let sides = if shape.nz == 1 { [sides[0], sides[2], [Side::Closed; 2]] } else { sides };
-        let stencil = ok(Diffusion::new(shape, cells, None, sides));
+        let stencil = ok(Diffusion::of_field(shape, field, [1.0; 3], None, sides));
         // Rough coefficients are left to the automatic choice.
         let only = if name.starts_with("rough") { &variants[3..4] } else { &variants[..] };
         like_the_reference(backend, &format!("{name}, {shape}"), &stencil, only, |_, expected| 1 + expected / 10);
@@ -461,8 +458,7 @@ pub(super) fn unreachable_tolerance<B: Complete, T: Real>(backend: &B) {
 /// Checks that a right-hand side that no u can produce is refused, unless it is to be projected.
 pub(super) fn compatibility<B: Complete, T: Real>(backend: &B) {
     let shape = Shape::new(8, 6, 4);
-    let cells = Coefficients::Cells { fields: vec![vec![1.0; shape.cells()].into()], axes: [(0, 1.0); 3] };
-    let stencil = ok(Diffusion::new(shape, cells, None, [[Side::Closed; 2]; 3]));
+    let stencil = ok(Diffusion::of_field(shape, vec![1.0; shape.cells()], [1.0; 3], None, [[Side::Closed; 2]; 3]));
     let mut options = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Line, ..options::<T>() };
     let ones = vec![1.0; shape.cells()];
     let refused = solve_into(backend, &stencil, &options, &ones, &mut vec![0.0; ones.len()], Guess::Zero);
@@ -470,9 +466,7 @@ pub(super) fn compatibility<B: Complete, T: Real>(backend: &B) {
     assert!(message.contains("192 cells") && message.contains("project"), "{message}");
 
     // Balanced: solved, with mean zero.
-    let mut balanced: Vec<f64> = (0..shape.cells()).map(|n| random(7, n)).collect();
-    let mean = balanced.iter().sum::<f64>() / balanced.len() as f64;
-    balanced.iter_mut().for_each(|b| *b -= mean);
+    let balanced = without_mean(noise(shape.cells(), 7));
     let (outcome, u) = solve(backend, &stencil, &options, &balanced);
     assert!(outcome.converged() && outcome.removed.is_some_and(|removed| removed < 1e-12), "{outcome:?}");
     assert!(u.iter().sum::<f64>().abs() < 1e-8 * u.iter().map(|v| v.abs()).sum::<f64>());

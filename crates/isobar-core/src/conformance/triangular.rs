@@ -158,9 +158,7 @@ pub(super) fn aggregation<B: Supports<Diffusion>, T: Real>(backend: &B) {
         let (mut cleared, mut on_x) = (x.clone(), send(backend, &x));
         ok(pair.reference.clear_inactive(&mut cleared));
         ok(tested.clear_inactive(&mut on_x));
-        let Shape { nx, ny, .. } = pair.shape();
-        for (n, found) in fetch(backend, &on_x, pair.shape()).into_iter().enumerate() {
-            let [i, j, k] = [n % nx, n / nx % ny, n / nx / ny];
+        for ([i, j, k], found) in pair.shape().places().zip(fetch(backend, &on_x, pair.shape())) {
             let all = expected.as_ref().map(|expected| &expected.all);
             let is_inactive = all.is_some_and(|all| all.aggregate_at([i, j, k]).is_none());
             let before = if is_inactive { T::ZERO } else { x.get(i, j, k) };

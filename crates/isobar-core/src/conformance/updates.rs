@@ -1,6 +1,6 @@
 //! Updates of operators and solvers, which must equal new ones.
 
-use super::arrays::{norm, solve, solve_by};
+use super::arrays::{distance, noise, solve, solve_by};
 use super::fixture::{Sample, floating, ok, sample};
 use crate::prelude::*;
 use crate::stencil::StoredMatrix;
@@ -8,7 +8,7 @@ use crate::stencil::StoredMatrix;
 /// Checks that a solver updated to another stencil and back equals new solvers for them, bit for bit.
 fn update_is_like_new<B: Supports<S>, S: Stencil>(backend: &B, first: &S, second: &S, options: &[SolverOptions]) {
     let shape = first.shape();
-    let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(5, n)).collect();
+    let rhs = noise(shape.cells(), 5);
     for options in options {
         let mut system = ok(System::new(backend, first, options));
         for stencil in [first, second, first] {
@@ -22,9 +22,7 @@ fn update_is_like_new<B: Supports<S>, S: Stencil>(backend: &B, first: &S, second
             let (from, to) = (ok(ArrayView::c_order(&u, shape)), ok(ArrayViewMut::c_order(&mut v, shape)));
             ok(system.apply(from.into(), to.into()));
             if outcome.removed.is_none() {
-                let difference: Vec<f64> = v.iter().zip(&rhs).map(|(v, b)| b - v).collect();
-                let residual = norm(&difference) / norm(&rhs);
-                let judged = outcome.relative_residual;
+                let (residual, judged) = (distance(&v, &rhs), outcome.relative_residual);
                 assert!((residual - judged).abs() <= 1e-6 * judged + 1e-13, "{options:?}: {residual} {judged}");
             }
         }
@@ -97,9 +95,8 @@ pub(super) fn diffusion<B: Supports<Diffusion>, T: Real>(backend: &B) {
     let (closed, odd) = (scaled(&floating(shape)), floating(shape));
     update_is_like_new(backend, &closed, &odd, &options[..3]);
     // From one floating component to many, and back.
-    let field = (0..shape.cells()).map(|n| 1.5 + random(3, n)).collect();
-    let whole = Coefficients::Cells { fields: vec![field], axes: [(0, 1.0); 3] };
-    let whole = ok(Diffusion::new(shape, whole, None, odd.sides()));
+    let field: Vec<f64> = (0..shape.cells()).map(|n| 1.5 + random(3, n)).collect();
+    let whole = ok(Diffusion::of_field(shape, field, [1.0; 3], None, odd.sides()));
     update_is_like_new(backend, &whole, &closed, &options[..3]);
     for (_, other) in &samples[1..] {
         if samples[0].1.check_update(other).is_err() {

@@ -27,13 +27,8 @@ pub(super) fn transfer<B: Backend, T: Real>(backend: &B) {
             let expected = if i < nx && j < ny { back[i + nx * (j + ny * k)] } else { -1.0 };
             assert_eq!(value, expected, "{shape} ({i}, {j}, {k})");
         }
-        for k in 0..nz {
-            for j in 0..ny {
-                for i in 0..nx {
-                    let original = data[i * strides[0] + j * strides[1] + k * strides[2]];
-                    assert_eq!(back[i + nx * (j + ny * k)], f64::from(original));
-                }
-            }
+        for ([i, j, k], back) in shape.places().zip(back) {
+            assert_eq!(back, f64::from(data[i * strides[0] + j * strides[1] + k * strides[2]]));
         }
         let other = Shape::new(nx + 1, ny, nz);
         let long = vec![0f32; other.cells()];

@@ -43,7 +43,7 @@ impl HorizontalField {
         ];
         for (name, found, expected) in lengths {
             if found != expected || expected == 0 {
-                return Err(Error::shape(name, found.to_string(), format!("{expected} (nx = {nx}, ny = {ny})")));
+                return Err(Error::shape(name, found, format!("{expected} (nx = {nx}, ny = {ny})")));
             }
         }
         if let Some(n) = area.iter().position(|&t| !(t > 0.0 && t.is_finite())) {

@@ -35,11 +35,7 @@ impl VerticalProfile {
         }
         for (name, v) in [("a", &a), ("b", &b), ("c", &c), ("d", &d)] {
             if v.len() != nz {
-                return Err(Error::shape(
-                    format!("vertical vector {name}"),
-                    format!("{}", v.len()),
-                    format!("{nz} (as a)"),
-                ));
+                return Err(Error::shape(format!("vertical vector {name}"), v.len(), format!("{nz} (as a)")));
             }
             if let Some(k) = v.iter().position(|x| !x.is_finite()) {
                 return Err(Error::invalid(name, format!("entry {k} is {}; every entry must be finite", v[k])));

@@ -52,6 +52,24 @@ impl Shape {
         [self.nx, self.ny, self.nz]
     }
 
+    /// Returns the number of a cell in C order, (nz, ny, nx).
+    #[inline(always)]
+    pub fn number(&self, [i, j, k]: [usize; 3]) -> usize {
+        i + self.nx * (j + self.ny * k)
+    }
+
+    /// Returns the cell of a number in C order, (nz, ny, nx).
+    #[inline(always)]
+    pub fn place(&self, number: usize) -> [usize; 3] {
+        [number % self.nx, number / self.nx % self.ny, number / self.nx / self.ny]
+    }
+
+    /// Returns all cells in C order, (nz, ny, nx).
+    pub fn places(&self) -> impl Iterator<Item = [usize; 3]> + use<> {
+        let Self { nx, ny, nz } = *self;
+        (0..nz).flat_map(move |k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])))
+    }
+
     /// Returns the numbers of faces between neighbours along an axis: those of cells, one less along the axis.
     pub fn faces_between(&self, axis: Axis) -> Self {
         self.with(axis, |n| n.saturating_sub(1))
@@ -413,17 +431,15 @@ mod tests {
         for (nx, ny, nz) in [(1, 1, 1), (7, 5, 3), (8, 6, 10), (33, 2, 4), (16, 16, 1)] {
             let layout = Layout::new(Shape::new(nx, ny, nz)).unwrap();
             let mut seen = vec![false; layout.len()];
+            for [i, j, k] in layout.shape().places() {
+                let index = layout.index(i, j, k);
+                assert!(!std::mem::replace(&mut seen[index], true));
+                let colour = Colour::of(i, j);
+                assert_eq!(i % 2, layout.parity(j, colour));
+                assert!(i / 2 < layout.columns(j, colour));
+                assert_eq!(layout.grid_point(index), Some((i, j, k)));
+            }
             for j in 0..ny {
-                for k in 0..nz {
-                    for i in 0..nx {
-                        let index = layout.index(i, j, k);
-                        assert!(!std::mem::replace(&mut seen[index], true));
-                        let colour = Colour::of(i, j);
-                        assert_eq!(i % 2, layout.parity(j, colour));
-                        assert!(i / 2 < layout.columns(j, colour));
-                        assert_eq!(layout.grid_point(index), Some((i, j, k)));
-                    }
-                }
                 let both = Colour::BOTH.map(|c| layout.columns(j, c));
                 assert_eq!(both[0] + both[1], nx);
             }

@@ -88,12 +88,6 @@ impl DiffusionProblem {
         self.active.as_ref().is_none_or(|active| active[n])
     }
 
-    /// Returns the indices of cell n in the order of arrays.
-    fn place(&self, n: usize) -> [usize; 3] {
-        let Shape { nx, ny, .. } = self.shape;
-        [n % nx, n / nx % ny, n / (nx * ny)]
-    }
-
     /// Returns the cells at the lower or the upper end of the grid in direction d.
     pub(super) fn end(&self, d: usize, is_upper: bool) -> impl Iterator<Item = [usize; 3]> + use<> {
         let extents = self.shape.extents();
@@ -161,10 +155,8 @@ impl DiffusionProblem {
     fn check_spacing(&self) -> Result<()> {
         for (d, (spacing, n)) in self.spacing.iter().zip(self.shape.extents()).enumerate() {
             let key = format!("grid.spacing ({})", ["x", "y", "z"][d]);
-            if let Spacing::Given(widths) = spacing
-                && widths.len() != n
-            {
-                return Err(Error::shape(&key, widths.len().to_string(), n.to_string()));
+            if let Spacing::Given(widths) = spacing {
+                Error::unless_equal(&key, widths.len(), n)?;
             }
             if let Some(m) = (0..n).find(|&m| !(spacing.width(m) > 0.0 && spacing.width(m).is_finite())) {
                 return Err(Error::invalid(
@@ -182,21 +174,18 @@ impl DiffusionProblem {
     /// See [`DiffusionProblem::validate`].
     pub fn checked(&self) -> Result<CheckedProblem<'_>> {
         let count = self.shape.cells();
-        let length = |what: &str, len: usize, expected: usize| {
-            if len == expected { Ok(()) } else { Err(Error::shape(what, len.to_string(), expected.to_string())) }
-        };
         self.check_spacing()?;
         let mut spreads = [Spread::NONE; 3];
         for (n, axis) in Axis::ALL.into_iter().enumerate() {
             let values = self.coefficient.along(axis);
-            length("diffusion.coefficient", values.len(), count)?;
+            Error::unless_equal("diffusion.coefficient", values.len(), count)?;
             let known = (0..n).find(|&other| std::ptr::eq(self.coefficient.along(Axis::ALL[other]), values));
             if let Some(known) = known {
                 spreads[n] = spreads[known];
                 continue;
             }
             spreads[n] = self.coefficient.spread(axis).map_err(|n| {
-                let [i, j, k] = self.place(n);
+                let [i, j, k] = self.shape.place(n);
                 Error::invalid(
                     "diffusion.coefficient",
                     format!(
@@ -207,10 +196,10 @@ impl DiffusionProblem {
             })?;
         }
         if let Some(active) = &self.active {
-            length("diffusion.active", active.len(), count)?;
+            Error::unless_equal("diffusion.active", active.len(), count)?;
         }
         if let Some(reaction) = &self.reaction {
-            length("diffusion.reaction", reaction.len(), count)?;
+            Error::unless_equal("diffusion.reaction", reaction.len(), count)?;
         }
         let has_all_cells = self.active.is_none() && spreads.iter().any(|field| field.least > 0.0);
         if count == 0 || !(has_all_cells || (0..count).any(|n| self.takes_part(n))) {

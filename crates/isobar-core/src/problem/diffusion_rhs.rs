@@ -176,7 +176,7 @@ impl CheckedProblem<'_> {
     /// [`Error::Shape`] for another number of cells.
     pub fn rhs_from_in(&self, own: &Range<usize>, mut values: Vec<f64>, weighting: Weighting) -> Result<Vec<f64>> {
         let Shape { nx, nz, .. } = self.problem.shape;
-        check_cells(values.len(), nx * own.len() * nz)?;
+        Error::unless_equal("the right-hand side", values.len(), nx * own.len() * nz)?;
         self.complete(own, weighting, &mut values, |_, _| {})?;
         Ok(values)
     }
@@ -189,8 +189,8 @@ impl CheckedProblem<'_> {
     pub fn write_rhs(&self, body: Option<Source<'_>>, weighting: Weighting, values: &mut [f64]) -> Result<()> {
         let Shape { nx, ny, .. } = self.problem.shape;
         let cells = self.problem.shape.cells();
-        check_cells(body.map_or(cells, |body| body.shape().cells()), cells)?;
-        check_cells(values.len(), cells)?;
+        Error::unless_equal("the right-hand side", body.map_or(cells, |body| body.shape().cells()), cells)?;
+        Error::unless_equal("the right-hand side", values.len(), cells)?;
         match body {
             Some(body) => {
                 let read = body.reader()?;
@@ -246,13 +246,6 @@ impl CheckedProblem<'_> {
             keep(values, any, |is_active| is_active);
         }
     }
-}
-
-fn check_cells(found: usize, expected: usize) -> Result<()> {
-    if found == expected {
-        return Ok(());
-    }
-    Err(Error::shape("the right-hand side", found.to_string(), expected.to_string()))
 }
 
 /// Clears the values of cells that are not `kept`.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Phases;
 use crate::execute::{PIECE, find_wrong, for_each_piece, rows};
+use crate::stencil::check_length;
 use crate::{Error, Host, Result, Shape};
 
 /// Returns the label that was read as a floating-point number; nothing for one that is not whole.
@@ -139,13 +140,10 @@ impl LabelTable {
     }
 
     fn check<L: Copy + Sync>(&self, shape: Shape, image: &[L], number: impl Fn(L) -> Option<i64> + Sync) -> Result<()> {
-        if image.len() != shape.cells() {
-            let found = format!("{} cells", image.len());
-            return Err(Error::shape("the image", found, format!("{} = {shape}", shape.cells())));
-        }
+        check_length("the image", shape, image.len())?;
         let Some(n) = find_wrong(&Host, image, |label| !self.of(number(label)).is_nan()) else { return Ok(()) };
-        let Shape { nx, ny, .. } = shape;
-        let place = format!("(i, j, k) = ({}, {}, {})", n % nx, n / nx % ny, n / nx / ny);
+        let [i, j, k] = shape.place(n);
+        let place = format!("(i, j, k) = ({i}, {j}, {k})");
         let Some(label) = number(image[n]) else {
             let message = format!("the value of the image in cell {place} is no label; use an image of whole numbers");
             return Err(Error::invalid("diffusion.coefficient", message));

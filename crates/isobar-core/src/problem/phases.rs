@@ -2,7 +2,7 @@
 
 use crate::disjoint_sets::connected;
 use crate::execute::{map_pieces, rows, shared};
-use crate::stencil::{Coefficients, Diffusion, Side, Spread};
+use crate::stencil::{Coefficients, Diffusion, Side, Spread, check_length};
 use crate::{AggregateMap, Error, Execute, Host, Result, Shape};
 
 /// A `Phases` is an image of a sample with one byte for each cell, the number of its phase, and κ of each phase. It takes an eighth of the
@@ -27,10 +27,7 @@ impl Phases {
     /// [`Error::Shape`] for another number of cells; [`Error::Invalid`] for a κ that is negative or not finite, for more than
     /// [`Phases::MOST`] phases, and for a cell of a phase without κ.
     pub fn new(shape: Shape, numbers: Vec<u8>, kappa: Vec<f64>) -> Result<Self> {
-        if numbers.len() != shape.cells() {
-            let found = format!("{} cells", numbers.len());
-            return Err(Error::shape("the image", found, format!("{} = {shape}", shape.cells())));
-        }
+        check_length("the image", shape, numbers.len())?;
         let wrong = |message: String| Err(Error::invalid("diffusion.coefficient", message));
         if kappa.len() > Self::MOST {
             return wrong(format!("{} phases; use at most {}", kappa.len(), Self::MOST));
@@ -183,8 +180,10 @@ mod tests {
         for phases in samples() {
             let matrix = phases.matrix(factors, &Serial).unwrap();
             let field = phases.coefficients();
-            let cells = Coefficients::Cells { fields: vec![field.clone().into()], axes: factors.map(|f| (0, f)) };
-            assert_eq!(matrix, Diffusion::new(phases.shape, cells, None, [[Side::Closed; 2]; 3]).unwrap());
+            assert_eq!(
+                matrix,
+                Diffusion::of_field(phases.shape, field.clone(), factors, None, [[Side::Closed; 2]; 3]).unwrap()
+            );
             let found = phases.components(&Host);
             let expected = matrix.components(&Serial).map_or_else(|| AggregateMap::whole(phases.shape), |all| all.all);
             let by_cell: Vec<_> = (0..phases.shape.cells()).map(|n| found.aggregate(n)).collect();

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::sides::face_of;
 use super::{Boundary, DiffusionProblem, RhsKind, Spacing, Weighting};
 use crate::stencil::{Axis, Diffusion};
-use crate::{Error, Result, Shape};
+use crate::{Error, Result};
 
 /// The equation −∇·(κ∇u) + c u = f at the points inside a box, n of them a direction, h = L/(n + 1) apart, with values given on
 /// its sides (papers C and E), by the finite differences
@@ -108,11 +108,11 @@ impl PointProblem {
 
     /// Adds them in some rows of the grid, (nz, rows, nx).
     fn add_sides_in(&self, rows: &Range<usize>, rhs: &mut [f64]) {
-        let Shape { nx, ny, .. } = self.inner.shape;
+        let shape = self.inner.shape;
         for &(n, tie, value) in &self.ties {
-            let (i, j, k) = (n % nx, n / nx % ny, n / (nx * ny));
+            let [i, j, k] = shape.place(n);
             if rows.contains(&j) {
-                rhs[i + nx * (j - rows.start + rows.len() * k)] += tie * value;
+                rhs[i + shape.nx * (j - rows.start + rows.len() * k)] += tie * value;
             }
         }
     }

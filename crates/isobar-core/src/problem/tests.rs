@@ -172,9 +172,8 @@ fn right_hand_sides_are_written_in_place() {
 fn jumps_are_those_of_pairs() {
     for (shape, ring) in [(SHAPE, false), (Shape::new(400, 1, 300), false), (Shape::new(3, 70_000, 1), true)] {
         let values: Vec<f64> = (0..shape.cells()).map(|n| 1.0 + 0.9 * random(1, n)).collect();
-        let cells = Coefficients::Cells { fields: vec![values.clone().into()], axes: [(0, 1.0); 3] };
         let sides = [[if ring { Side::Periodic } else { Side::Closed }; 2]; 3];
-        let stencil = Diffusion::new(shape, cells, None, sides).unwrap();
+        let stencil = Diffusion::of_field(shape, values.clone(), [1.0; 3], None, sides).unwrap();
         let mut most = 1.0f64;
         for at in stencil.cells() {
             for (d, n) in shape.extents().into_iter().enumerate().filter(|&(d, n)| at[d] + 1 < n) {
@@ -190,7 +189,7 @@ fn jumps_are_those_of_pairs() {
 
 #[test]
 fn the_first_wrong_cell_is_named_whatever_the_threads() {
-    let at = |[i, j, k]: [usize; 3]| i + SHAPE.nx * (j + SHAPE.ny * k);
+    let at = |at: [usize; 3]| SHAPE.number(at);
     let wrong = |values: &mut Vec<f64>| {
         values[at([74, 51, 60])] = f64::INFINITY;
         values[at([3, 17, 59])] = f64::NAN;
@@ -213,8 +212,7 @@ fn the_first_wrong_cell_is_named_whatever_the_threads() {
         assert!(message.contains("the shift") && message.contains("NaN in cell (i, j, k) = (3, 17, 59)"), "{message}");
         let mut negative = field(1, -2.0);
         negative[at([4, 17, 59])] = -1.0;
-        let cells = Coefficients::Cells { fields: vec![negative.into()], axes: [(0, 1.0); 3] };
-        let made = on_threads(threads, || Diffusion::new(SHAPE, cells, None, [[Side::Closed; 2]; 3]));
+        let made = on_threads(threads, || Diffusion::of_field(SHAPE, negative, [1.0; 3], None, [[Side::Closed; 2]; 3]));
         let message = made.unwrap_err().to_string();
         assert!(
             message.contains("-1 in cell (i, j, k) = (4, 17, 59); it must be finite and not negative"),

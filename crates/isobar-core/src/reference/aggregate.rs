@@ -73,12 +73,7 @@ impl AggregateBackend for Reference {
 }
 
 fn for_each_cell(aggregates: &AggregateMap, mut f: impl FnMut(usize, usize, usize, Option<usize>)) {
-    let shape = aggregates.shape();
-    for k in 0..shape.nz {
-        for j in 0..shape.ny {
-            for i in 0..shape.nx {
-                f(i, j, k, aggregates.aggregate(i + shape.nx * (j + shape.ny * k)));
-            }
-        }
+    for (n, [i, j, k]) in aggregates.shape().places().enumerate() {
+        f(i, j, k, aggregates.aggregate(n));
     }
 }

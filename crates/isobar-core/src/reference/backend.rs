@@ -26,12 +26,8 @@ impl Backend for Reference {
     fn download<S: Real, T: Real>(&self, source: &Vector<T>, target: &mut ArrayViewMut<'_, S>) -> Result<()> {
         let shape = source.layout().shape();
         check_shape(target.shape(), shape)?;
-        for j in 0..shape.ny {
-            for k in 0..shape.nz {
-                for i in 0..shape.nx {
-                    target.set(i, j, k, S::from_f64(source.get(i, j, k).to_f64()));
-                }
-            }
+        for [i, j, k] in shape.places() {
+            target.set(i, j, k, S::from_f64(source.get(i, j, k).to_f64()));
         }
         Ok(())
     }

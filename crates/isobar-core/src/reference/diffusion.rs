@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, cells, row};
+use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, row};
 use super::{Reference, Vector};
 use crate::operator::aggregate::{Components, Entry};
 use crate::operator::{AggregateOperator, Capabilities, MixedSmoother, Operator};
@@ -87,7 +87,8 @@ impl SevenPoint for Diffusion {
 
     fn rows<T: Real>(&self, layout: &Layout) -> Result<DiffusionRows<T>> {
         self.require_host()?;
-        let of = |value: &dyn Fn(At) -> f64| cells(layout).map(|at| T::from_f64(value(at))).collect::<Vec<_>>();
+        let of =
+            |value: &dyn Fn(At) -> f64| layout.shape().places().map(|at| T::from_f64(value(at))).collect::<Vec<_>>();
         let faces = |axis| of(&|at| self.face(axis, at));
         Ok(DiffusionRows {
             shape: self.shape(),
@@ -114,7 +115,7 @@ impl<T: Real> AggregateOperator<Reference, T> for Plain<Diffusion, T> {
             aggregate.map_or(T::ZERO, |aggregate| T::from_f64(a[aggregate]))
         };
         let mut sum = 0.0;
-        for at @ [i, j, k] in cells(self.layout()) {
+        for at @ [i, j, k] in self.layout().shape().places() {
             let entry = q.get(i, j, k) - row(&state.rows, at, value);
             q.set(i, j, k, entry);
             sum += entry.to_f64() * p.get(i, j, k).to_f64();
@@ -129,7 +130,7 @@ impl<T: Real> AggregateOperator<Reference, T> for Plain<Diffusion, T> {
 
     fn clear_inactive(&self, x: &mut Vector<T>) -> Result<()> {
         let state = self.state();
-        for at @ [i, j, k] in cells(self.layout()) {
+        for at @ [i, j, k] in self.layout().shape().places() {
             if !state.stencil.is_active(at) {
                 x.set(i, j, k, T::ZERO);
             }

@@ -87,10 +87,9 @@ impl DirectSolver<Reference> for Box3 {
 
     fn solve_in_place(&mut self, x: &mut Vector<f64>) -> Result<()> {
         let shape = self.factors.shape;
-        let cells = |n: usize| (n % shape.nx, n / shape.nx % shape.ny, n / (shape.nx * shape.ny));
-        let mut array: Vec<f64> = (0..shape.cells()).map(cells).map(|(i, j, k)| x.get(i, j, k)).collect();
+        let mut array: Vec<f64> = shape.places().map(|[i, j, k]| x.get(i, j, k)).collect();
         self.solve_array(&mut array);
-        x.fill_with(|i, j, k| array[i + shape.nx * (j + shape.ny * k)]);
+        x.fill_with(|i, j, k| array[shape.number([i, j, k])]);
         Ok(())
     }
 

@@ -226,12 +226,6 @@ impl<T: Real> Interpolation<T> {
     }
 }
 
-/// Returns all cells of a direction's finer grid.
-fn fine_cells(weights: &Weights) -> impl Iterator<Item = At> + use<> {
-    let shape = weights.fine.shape;
-    (0..shape.nz).flat_map(move |k| (0..shape.ny).flat_map(move |j| (0..shape.nx).map(move |i| [i, j, k])))
-}
-
 impl<T: Real> Transfer<Reference, T> for Interpolation<T> {
     fn fine(&self) -> &dyn LineSmoother<Reference, T> {
         &*self.fine
@@ -250,7 +244,7 @@ impl<T: Real> Transfer<Reference, T> for Interpolation<T> {
         let mut from = f.clone();
         for weights in all.iter() {
             let mut to = Vector::zeros(&Layout::new(weights.coarse.shape)?)?;
-            for at in fine_cells(weights) {
+            for at in weights.fine.shape.places() {
                 for ([i, j, k], weight) in Self::parents(weights, at).into_iter().flatten() {
                     to.set(i, j, k, to.get(i, j, k) + weight * get(&from)(at));
                 }

@@ -37,7 +37,7 @@ pub struct Reference;
 /// # Errors
 /// [`Error::Shape`]
 pub fn check_shape(found: Shape, expected: Shape) -> Result<()> {
-    if found == expected { Ok(()) } else { Err(Error::shape("array", found.to_string(), expected.to_string())) }
+    Error::unless_equal("array", found, expected)
 }
 
 impl LevelBackend for Reference {}

@@ -103,12 +103,6 @@ pub(super) fn fill<T: Real>(y: &mut Vector<T>, mut value: impl FnMut(At) -> T) {
     y.fill_with(|i, j, k| value([i, j, k]));
 }
 
-/// Returns all cells, in the order of their numbers.
-pub(super) fn cells(layout: &Layout) -> impl Iterator<Item = At> + use<> {
-    let Shape { nx, ny, nz } = layout.shape();
-    (0..nz).flat_map(move |k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])))
-}
-
 pub(super) fn inverse<T: Real>(x: T) -> T {
     if x > T::ZERO { T::ONE / x } else { T::ZERO }
 }
@@ -277,7 +271,7 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
         let first = self.layout.local(relaxation.first) as usize;
         for colour in [first, 1 - first] {
             // Cells of one colour lie in columns of both, alternating by layer.
-            for at @ [i, j, k] in cells(&self.layout).filter(|at| at.iter().sum::<usize>() % 2 == colour) {
+            for at @ [i, j, k] in self.layout.shape().places().filter(|at| at.iter().sum::<usize>() % 2 == colour) {
                 let change = get(f)(at) - row(&state.rows, at, get(u));
                 let relaxed = get(u)(at) + rho * (change * inverse(diagonal(&state.rows, at)));
                 u.set(i, j, k, relaxed);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 
-use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, cells};
+use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint};
 use super::{Reference, Vector};
 use crate::operator::{self, Capabilities, Guess, LineSmoother, MixedSmoother, Operator as _, Transfer};
 use crate::options::{Smoother, SolverOptions};
@@ -113,7 +113,7 @@ impl<T: Real> Transfer<Reference, T> for BilinearTransfer<T> {
     }
 
     fn prolong(&self, coarse_u: &mut Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        for [i, j, k] in cells(u.layout()) {
+        for [i, j, k] in u.layout().shape().places() {
             let correction = interpolated(u.layout(), coarse_u, [i, j, k]);
             u.set(i, j, k, u.get(i, j, k) + correction);
         }

@@ -1,6 +1,6 @@
 //! Steps with the strict triangular parts of a matrix, row by row, in the order of unknowns.
 
-use super::seven_point::{At, Plain, Rows, SevenPoint, cells, diagonal, fill, get, inverse};
+use super::seven_point::{At, Plain, Rows, SevenPoint, diagonal, fill, get, inverse};
 use super::{Reference, Vector};
 use crate::operator::Triangular;
 use crate::operator::triangular::singular_pivot;
@@ -72,7 +72,7 @@ impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
             let upper = couplings.filter(|n| n.higher && self.is_in_block(block, at, n.to));
             upper.fold(T::ZERO, |sum, n| sum + n.t)
         };
-        for at @ [i, j, k] in cells(&self.layout) {
+        for at @ [i, j, k] in self.layout.shape().places() {
             let (mut pivot, mut diagonal) = (state.rows.shift(at), state.rows.shift(at));
             for n in state.rows.couplings(at).into_iter().flatten() {
                 diagonal += n.t;
@@ -92,7 +92,7 @@ impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
 
     fn substitute(&self, block: usize, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
         let state = self.state();
-        let cells: Vec<At> = cells(&self.layout).collect();
+        let cells: Vec<At> = self.layout.shape().places().collect();
         for &at @ [i, j, k] in &cells {
             let couplings = state.rows.couplings(at).into_iter().flatten();
             let within = couplings.filter(|n| !n.higher && self.is_in_block(block, at, n.to));

@@ -250,8 +250,9 @@ mod tests {
             for open in [0.5, 0.8, 2.0] {
                 let of_cell = |cell: usize| if random(n as u64, cell).abs() < open { 1.0 + cell as f64 } else { 0.0 };
                 let field: Vec<f64> = (0..shape.cells()).map(of_cell).collect();
-                let cells = |field| Coefficients::Cells { fields: vec![Arc::from(field)], axes: [(0, 2.0); 3] };
-                let whole = Diffusion::new(shape, cells(field.clone()), None, [[Side::Closed; 2]; 3]).unwrap();
+                let with_sides =
+                    |field: &[f64], sides| Diffusion::of_field(shape, field, [2.0; 3], None, sides).unwrap();
+                let whole = with_sides(&field, [[Side::Closed; 2]; 3]);
                 let Components { all, .. } = whole.components(&Serial).unwrap();
                 let every_third: Vec<bool> = (0..all.count()).map(|component| component % 3 == 0).collect();
                 for kept in [every_third, vec![true; all.count()]] {
@@ -261,7 +262,7 @@ mod tests {
                     for axis in Axis::ALL {
                         let mut sides = [[Side::Closed; 2]; 3];
                         sides[axis as usize] = [Side::Fixed; 2];
-                        let searched = Diffusion::new(shape, cells(field.clone()), None, sides).unwrap();
+                        let searched = with_sides(&field, sides);
                         let known = part.between_sides(axis, &Serial);
                         assert_eq!(known.components(&Serial), searched.components(&Serial), "{shape}, {axis:?}");
                         assert_eq!(
@@ -285,8 +286,7 @@ mod tests {
                 let field: Vec<f64> = (0..shape.cells())
                     .map(|cell| if 0.5 * (random(n as u64, cell) + 1.0) < closed { 0.0 } else { 1.0 + cell as f64 })
                     .collect();
-                let cells = Coefficients::Cells { fields: vec![Arc::from(field)], axes: [(0, 2.0); 3] };
-                let stencil = Diffusion::new(shape, cells, None, sides).unwrap();
+                let stencil = Diffusion::of_field(shape, field, [2.0; 3], None, sides).unwrap();
                 let expected = walked(&stencil);
                 let Some(Components { all, anchored }) = stencil.components(&Serial) else {
                     assert!(!expected.contains(&AggregateMap::NONE), "{shape}, {sides:?}");

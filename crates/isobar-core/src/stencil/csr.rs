@@ -23,11 +23,7 @@ impl Csr {
             return Err(Error::invalid("matrix", format!("{columns} columns; at most 2³² − 1 are supported")));
         }
         if column_indices.len() != values.len() {
-            return Err(Error::shape(
-                "column indices",
-                column_indices.len().to_string(),
-                format!("{} (as values)", values.len()),
-            ));
+            return Err(Error::shape("column indices", column_indices.len(), format!("{} (as values)", values.len())));
         }
         if row_starts.first() != Some(&0) || row_starts.last() != Some(&values.len()) {
             return Err(Error::invalid("row starts", "they must begin with 0 and end with the number of entries"));

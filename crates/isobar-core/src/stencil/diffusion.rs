@@ -100,6 +100,22 @@ impl<T> PartialEq for Carried<T> {
 }
 
 impl Diffusion {
+    /// Makes a stencil of one coefficient in cells, multiplied by a factor for each of x, y and z. The rest is as for
+    /// [`Diffusion::new`].
+    ///
+    /// # Errors
+    /// See [`Diffusion::new`].
+    pub fn of_field(
+        shape: Shape,
+        field: impl Into<Arc<[f64]>>,
+        factors: [f64; 3],
+        shift: Option<Vec<f64>>,
+        sides: [[Side; 2]; 3],
+    ) -> Result<Self> {
+        let axes = factors.map(|factor| (0, factor));
+        Self::new(shape, Coefficients::Cells { fields: vec![field.into()], axes }, shift, sides)
+    }
+
     /// Makes a stencil of its parts; `shift` is s without the Dirichlet sides, 0 if absent.
     ///
     /// # Errors
@@ -146,9 +162,8 @@ impl Diffusion {
                 check_axes(axes, fields.len())?;
             }
             Coefficients::DeviceCells { fields, axes, shift: on_device } => {
-                if let Some(array) = fields.iter().chain(on_device).find(|array| array.shape() != shape) {
-                    return Err(Error::shape("diffusion.coefficient", array.shape().to_string(), shape.to_string()));
-                }
+                let mut arrays = fields.iter().chain(on_device);
+                arrays.try_for_each(|array| Error::unless_equal("diffusion.coefficient", array.shape(), shape))?;
                 check_axes(axes, fields.len())?;
                 if on_device.is_some() && shift.is_some() {
                     return Err(Error::invalid("the shift", "one on the device and one on the host; use either"));
@@ -200,10 +215,7 @@ impl Diffusion {
     /// [`Error::Shape`] for another number of fields, [`Error::Invalid`] for coefficients that are negative or not finite.
     pub fn with_spreads(mut self, spreads: Vec<Spread>) -> Result<Self> {
         if let Coefficients::DeviceCells { fields, .. } = &self.coefficients {
-            if spreads.len() != fields.len() {
-                let (found, expected) = (spreads.len(), fields.len());
-                return Err(Error::shape("diffusion.coefficient", found.to_string(), expected.to_string()));
-            }
+            Error::unless_equal("diffusion.coefficient", spreads.len(), fields.len())?;
             if let Some(wrong) = spreads.iter().find(|field| !(0.0 <= field.least && field.most < f64::INFINITY)) {
                 let found = format!("{} to {}; it must be finite and not negative", wrong.least, wrong.most);
                 return Err(Error::invalid("diffusion.coefficient", found));

@@ -209,11 +209,7 @@ mod tests {
     use super::*;
 
     fn constant(shape: Shape, factors: [f64; 3]) -> Diffusion {
-        let cells = Coefficients::Cells {
-            fields: vec![Arc::from(vec![2.0; shape.cells()])],
-            axes: factors.map(|factor| (0, factor)),
-        };
-        Diffusion::new(shape, cells, None, [[Side::Fixed; 2]; 3]).unwrap()
+        Diffusion::of_field(shape, vec![2.0; shape.cells()], factors, None, [[Side::Fixed; 2]; 3]).unwrap()
     }
 
     /// With constant κ coarse couplings are those of the wider cells, 2κA/d.
@@ -246,11 +242,8 @@ mod tests {
             (Shape::new(9, 7, 2), [1.0, 1.5, 0.9]),
             (Shape::new(5, 1, 8), [1.0, 1.0, 9.0]),
         ] {
-            let Coefficients::Cells { fields, axes } = constant(shape, factors).coefficients().clone() else {
-                panic!()
-            };
-            let shift = vec![0.5; shape.cells()];
-            let fine = Diffusion::new(shape, Coefficients::Cells { fields, axes }, Some(shift), sides).unwrap();
+            let [field, shift] = [2.0, 0.5].map(|value| vec![value; shape.cells()]);
+            let fine = Diffusion::of_field(shape, field, factors, Some(shift), sides).unwrap();
             let by = &halvings(shape, fine.ends(), fine.strengths(), Some(2))[0];
             let (by_cells, by_faces) = (fine.halved(by).unwrap(), fine.halved_by_faces(by).unwrap());
             for at in by_cells.cells() {
@@ -269,9 +262,9 @@ mod tests {
     fn faces_add_up() {
         let shape = Shape::new(4, 2, 2);
         let field: Vec<f64> = (0..16).map(|n| 1.0 + ((7 * n) % 5) as f64).collect();
-        let cells = Coefficients::Cells { fields: vec![field.into()], axes: [(0, 3.0); 3] };
         let fine =
-            Diffusion::new(shape, cells, None, [[Side::Fixed; 2], [Side::Closed; 2], [Side::Closed; 2]]).unwrap();
+            Diffusion::of_field(shape, field, [3.0; 3], None, [[Side::Fixed; 2], [Side::Closed; 2], [Side::Closed; 2]])
+                .unwrap();
         let coarse = fine.halved_by_faces(&halvings(shape, fine.ends(), [1.0; 3], Some(2))[0]).unwrap();
         let places = [[0, 0], [1, 0], [0, 1], [1, 1]];
         let faces: f64 = places.iter().map(|&[j, k]| fine.face(Axis::X, [1, j, k])).sum();

@@ -144,8 +144,7 @@ mod tests {
             for open in [0.2, 0.4, 0.59, 0.61, 0.9] {
                 let of_cell = |cell| if 0.5 * (1.0 + random(7, cell)) < open { 1.0 } else { 0.0 };
                 let field: Vec<f64> = (0..shape.cells()).map(of_cell).collect();
-                let cells = Coefficients::Cells { fields: vec![field.into()], axes: [(0, 1.0); 3] };
-                let stencil = Diffusion::new(shape, cells, None, [[Side::Closed; 2]; 3]).unwrap();
+                let stencil = Diffusion::of_field(shape, field, [1.0; 3], None, [[Side::Closed; 2]; 3]).unwrap();
                 let rows = DiffusionRows::new(&stencil);
                 let found = may_be_open(&rows, MOSTLY_OPEN);
                 assert!(found || nearest(&rows).unwrap().open < MOSTLY_OPEN);
@@ -159,8 +158,7 @@ mod tests {
         let shape = Shape::new(12, 8, 4);
         let of = |value: &dyn Fn(usize) -> f64, factors: [f64; 3]| {
             let field: Vec<f64> = (0..shape.cells()).map(value).collect();
-            let cells = Coefficients::Cells { fields: vec![field.into()], axes: factors.map(|factor| (0, factor)) };
-            Diffusion::new(shape, cells, None, [[Side::Closed; 2]; 3]).unwrap().measures().unwrap()
+            Diffusion::of_field(shape, field, factors, None, [[Side::Closed; 2]; 3]).unwrap().measures().unwrap()
         };
         let even = of(&|_| 3.0, [1.0, 2.0, 1.0]);
         assert_eq!(even, Measures { stiffness: 2.0, contrast: 1.0, jump: 1.0, most: 6.0, fields: 1 });

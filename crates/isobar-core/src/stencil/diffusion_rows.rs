@@ -124,8 +124,7 @@ impl Diffusion {
 
     /// Returns all cells, in the order of arrays.
     pub fn cells(&self) -> impl Iterator<Item = [usize; 3]> + use<> {
-        let Shape { nx, ny, nz } = self.shape;
-        (0..nz).flat_map(move |k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])))
+        self.shape.places()
     }
 
     /// Returns whether a cell is active: its row is not zero.

@@ -31,8 +31,7 @@ impl Stencil for Diffusion {
 
     fn check_iterated(&self) -> Result<()> {
         let Some(n) = self.negative else { return Ok(()) };
-        let Shape { nx, ny, .. } = self.shape;
-        let (i, j, k) = (n % nx, n / nx % ny, n / (nx * ny));
+        let [i, j, k] = self.shape.place(n);
         let value = self.shift.as_ref().map_or(0.0, |shift| shift[n]);
         Err(Error::invalid(
             "diffusion.reaction",
@@ -82,9 +81,7 @@ impl Stencil for Diffusion {
     }
 
     fn check_update(&self, new: &Self) -> Result<()> {
-        if self.shape != new.shape {
-            return Err(Error::shape("the new coefficients", new.shape.to_string(), self.shape.to_string()));
-        }
+        Error::unless_equal("the new coefficients", new.shape, self.shape)?;
         let form = |stencil: &Self| match &stencil.coefficients {
             Coefficients::Cells { fields, axes } => (fields.len(), axes.map(|(field, _)| field)),
             Coefficients::DeviceCells { fields, axes, .. } => (fields.len(), axes.map(|(field, _)| field)),

@@ -75,7 +75,7 @@ impl Diffusion {
     ) -> Result<Self> {
         let (extents, strides) = (shape.extents(), [1, shape.nx, shape.nx * shape.ny]);
         if let Some(active) = active.filter(|active| active.len() != shape.cells()) {
-            return Err(Error::shape("active", active.len().to_string(), format!("{} = {shape}", shape.cells())));
+            return Err(Error::shape("active", active.len(), format!("{} = {shape}", shape.cells())));
         }
         let is_open = |n: usize| active.is_none_or(|active| active[n]);
         let all = |axis: Axis, given: Vec<f64>| -> Result<Arc<[f64]>> {

@@ -51,6 +51,7 @@ pub use hierarchy::{Hierarchy, Update};
 pub use modes::VerticalModes;
 pub use own::{HostOperator, OwnMatrix, OwnOperator};
 pub use spread::Spread;
+pub(crate) use spread::check_length;
 pub use stored_matrix::StoredMatrix;
 pub(crate) use supports::levels;
 pub use supports::{Lines, StoredFaces, Supports};

@@ -74,9 +74,7 @@ impl Stencil for OwnOperator {
     }
 
     fn check_update(&self, new: &Self) -> Result<()> {
-        if self.shape != new.shape {
-            return Err(Error::shape("the new operator", new.shape.to_string(), self.shape.to_string()));
-        }
+        Error::unless_equal("the new operator", new.shape, self.shape)?;
         if self.diagonal.is_some() != new.diagonal.is_some() {
             return Err(Error::invalid("the diagonal", "given before or now, and not both times"));
         }

@@ -118,7 +118,7 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stencil::{Coefficients, Diffusion, Side, Stencil};
+    use crate::stencil::{Diffusion, Side, Stencil};
 
     #[test]
     fn two_turns_of_an_odd_ring() {
@@ -130,9 +130,8 @@ mod tests {
         assert_eq!(Turns::of(Shape::new(1, 4, 3), [true; 3]), Turns::ONE);
         assert_eq!(Turns::of(shape, [false, false, true]), Turns::ONE);
         let values: Vec<f64> = (0..shape.cells()).map(|n| 1.0 + n as f64).collect();
-        let cells = Coefficients::Cells { fields: vec![values.clone().into()], axes: [(0, 1.0); 3] };
-        let stencil =
-            Diffusion::new(shape, cells, Some(values.clone()), [ring, ring, [Side::Fixed, Side::Closed]]).unwrap();
+        let sides = [ring, ring, [Side::Fixed, Side::Closed]];
+        let stencil = Diffusion::of_field(shape, values.clone(), [1.0; 3], Some(values.clone()), sides).unwrap();
         let twice = stencil.repeated(all).unwrap();
         // A commutes with the shift by a copy, so that the product of a repeated vector is repeated.
         let view = |values: &[f64]| all.repeat(&ArrayView::c_order(values, shape).unwrap());

@@ -36,7 +36,7 @@ impl Spread {
     /// [`Error::Shape`] for another number of cells, [`Error::Invalid`] for a negative or non-finite number, naming the first
     /// cell.
     pub(crate) fn of_cells(what: &str, shape: Shape, values: &[f64]) -> error::Result<Self> {
-        check_length(what, shape, values)?;
+        check_length(what, shape, values.len())?;
         Self::of(&Host, values).map_err(|n| wrong(what, shape, values, n, "finite and not negative"))
     }
 
@@ -45,7 +45,7 @@ impl Spread {
     /// # Errors
     /// [`Error::Shape`] for another number of cells, [`Error::Invalid`] for a non-finite number, naming the first cell.
     pub(crate) fn first_negative(what: &str, shape: Shape, values: &[f64]) -> error::Result<Option<usize>> {
-        check_length(what, shape, values)?;
+        check_length(what, shape, values.len())?;
         let Err(first) = Self::of(&Host, values) else { return Ok(None) };
         match values[first..].iter().position(|value| !value.is_finite()) {
             Some(n) => Err(wrong(what, shape, values, first + n, "finite")),
@@ -87,15 +87,16 @@ impl Spread {
     }
 }
 
-fn check_length(what: &str, shape: Shape, values: &[f64]) -> error::Result<()> {
-    if values.len() == shape.cells() {
+/// Fails for another number of cells.
+pub(crate) fn check_length(what: &str, shape: Shape, cells: usize) -> error::Result<()> {
+    if cells == shape.cells() {
         return Ok(());
     }
-    Err(Error::shape(what, format!("{} cells", values.len()), format!("{} = {shape}", shape.cells())))
+    Err(Error::shape(what, format!("{cells} cells"), format!("{} = {shape}", shape.cells())))
 }
 
 fn wrong(what: &str, shape: Shape, values: &[f64], n: usize, wanted: &str) -> Error {
-    let (i, j, k) = (n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny);
+    let [i, j, k] = shape.place(n);
     Error::invalid(what, format!("{} in cell (i, j, k) = ({i}, {j}, {k}); it must be {wanted}", values[n]))
 }
 

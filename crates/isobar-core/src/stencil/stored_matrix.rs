@@ -60,9 +60,7 @@ impl Stencil for StoredMatrix {
     }
 
     fn check_update(&self, new: &Self) -> Result<()> {
-        if self.shape != new.shape {
-            return Err(Error::shape("the new matrix", new.shape.to_string(), self.shape.to_string()));
-        }
+        Error::unless_equal("the new matrix", new.shape, self.shape)?;
         let (here, there) = (&self.matrix, &new.matrix);
         if here.row_starts() != there.row_starts() || here.column_indices() != there.column_indices() {
             return Err(Error::invalid(

@@ -57,9 +57,7 @@ impl Stencil for TensorProduct {
     }
 
     fn check_update(&self, new: &Self) -> Result<()> {
-        if self.shape != new.shape {
-            return Err(Error::shape("the new operator", new.shape.to_string(), self.shape.to_string()));
-        }
+        Error::unless_equal("the new operator", new.shape, self.shape)?;
         if self.has_layers_apart() && !new.has_layers_apart() {
             return Err(Error::invalid("the new operator", "its layers are coupled, and those of this one are not"));
         }

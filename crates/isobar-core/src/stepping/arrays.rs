@@ -29,10 +29,7 @@ impl Arrays {
 
     /// Fails for another grid.
     pub(super) fn check_whole(&self, what: &str, shape: Shape) -> Result<()> {
-        if shape == self.whole {
-            return Ok(());
-        }
-        Err(Error::shape(what, shape.to_string(), self.whole.to_string()))
+        Error::unless_equal(what, shape, self.whole)
     }
 
     /// Fails for a NaN or an infinity in a caller's array, naming the cell of the whole grid.

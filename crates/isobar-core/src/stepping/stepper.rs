@@ -359,10 +359,8 @@ impl Heat {
     /// Makes c M as a matrix of its own.
     fn only_mass(&self, volumes: &[f64], c: f64) -> Result<Diffusion> {
         let shape = self.shape();
-        let none =
-            crate::stencil::Coefficients::Cells { fields: vec![vec![0.0; shape.cells()].into()], axes: [(0, 1.0); 3] };
         let shift = volumes.iter().map(|volume| c * volume).collect();
-        Diffusion::new(shape, none, Some(shift), Default::default())
+        Diffusion::of_field(shape, vec![0.0; shape.cells()], [1.0; 3], Some(shift), Default::default())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Paper D on the reference back end: iteration counts and condition numbers of the two-phase square.
 
-use isobar_core::conformance::arrays::{norm, solve_into};
+use isobar_core::conformance::arrays::{cg, distance, solve_into};
 use isobar_core::prelude::*;
 use isobar_core::problem::materials;
 
@@ -19,13 +19,11 @@ fn two_phase(n: usize, contrast: f64) -> DiffusionProblem {
 
 fn options(preconditioner: Preconditioner, deflated: bool) -> SolverOptions {
     SolverOptions {
-        method: Method::Cg,
         tolerance: 1e-6,
         norm: if preconditioner == Nothing { Norm::Rhs } else { Norm::Scaled },
         max_iterations: 5000,
-        preconditioner,
         deflation: deflated.then(Deflation::default),
-        ..SolverOptions::default()
+        ..cg(preconditioner)
     }
 }
 
@@ -47,8 +45,7 @@ fn solve_from(problem: &DiffusionProblem, options: &SolverOptions, seed: u64) ->
     let mut u: Vec<f64> = (0..rhs.len()).map(|n| 0.5 * (1.0 + random(seed, n))).collect();
     let outcome = solve_into(&Reference, &stencil, options, &rhs, &mut u, Guess::Given).unwrap();
     assert!(outcome.converged(), "{options:?}: {outcome:?}");
-    let difference: Vec<f64> = u.iter().zip(&exact).map(|(a, b)| a - b).collect();
-    (outcome, norm(&difference) / norm(&exact))
+    (outcome, distance(&u, &exact))
 }
 
 /// The preconditioners of the table, blocks in rows.

@@ -1,6 +1,6 @@
 //! Multigrid as a preconditioner of the diffusion operator, on the reference back end.
 
-use isobar_core::conformance::arrays::{self, solve_by};
+use isobar_core::conformance::arrays::{self, residual, solve_by, without_mean};
 use isobar_core::prelude::*;
 use isobar_core::problem::materials;
 
@@ -184,12 +184,9 @@ fn check_contrasts(shape: Shape) {
         let (outcome, u) = solve(&problem, &options());
         let mut rhs = problem.rhs(Some(RhsKind::Random), 7, Weighting::None).unwrap();
         if !fixed {
-            let mean = rhs.iter().sum::<f64>() / rhs.len() as f64;
-            rhs.iter_mut().for_each(|b| *b -= mean);
+            rhs = without_mean(rhs);
         }
-        let product = problem.stencil().unwrap().times(&u);
-        let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|x| x * x).sum::<f64>().sqrt();
-        let residual = norm(&mut rhs.iter().zip(&product).map(|(b, a)| b - a)) / norm(&mut rhs.iter().copied());
+        let residual = residual(&problem.stencil().unwrap(), &rhs, &u);
         if outcome.converged() {
             assert!(residual <= 1.01e-8, "{contrast:e}: {residual:e} {outcome:?}");
         } else {

@@ -227,30 +227,25 @@ fn misuse_names_the_place() {
         let text = message(DiffusionProblem::new(shape, Coefficient::Isotropic(field)));
         assert!(text.contains("(1, 1, 1)") && text.contains("diffusion.coefficient"), "{text}");
     }
-    let mut masked = problem();
-    masked.active = Some(vec![false; 24]);
-    assert!(message(masked).contains("none of the 24 cells"));
-    let mut dry = problem();
-    dry.active = Some((0..24).map(|n| n != 5).collect());
-    dry.sources.push(Source { i: 1, j: 1, k: [0, 0], rate: 1.0 });
-    assert!(message(dry.clone()).contains("inactive"), "{}", message(dry));
-    let mut outside = problem();
-    outside.wells.push(Well { i: 4, j: 0, k: [0, 1], value: 0.0, radius: 1e-3 });
-    assert!(message(outside).contains("outside the grid"));
-    let mut wide = problem();
-    wide.wells.push(Well { i: 1, j: 0, k: [0, 1], value: 0.0, radius: 10.0 });
-    assert!(message(wide).contains("reaches"));
-    let mut half = problem();
-    half.boundary[0][0] = Boundary::Periodic;
-    assert!(message(half).contains("periodic"));
-    let mut narrow = problem();
-    narrow.spacing[2] = Spacing::Given(vec![1.0, 0.0]);
-    assert!(message(narrow).contains("cell 1"));
-    let side = |boundary: Boundary, value: Option<Vec<f64>>, coefficient: Option<Vec<f64>>| {
+    let with = |change: &dyn Fn(&mut DiffusionProblem)| {
         let mut problem = problem();
-        problem.boundary[1][1] = boundary;
-        problem.side_fields[1][1] = SideFields { value, coefficient };
+        change(&mut problem);
         message(problem)
+    };
+    assert!(with(&|masked| masked.active = Some(vec![false; 24])).contains("none of the 24 cells"));
+    let dry = with(&|dry| {
+        dry.active = Some((0..24).map(|n| n != 5).collect());
+        dry.sources.push(Source { i: 1, j: 1, k: [0, 0], rate: 1.0 });
+    });
+    assert!(dry.contains("inactive"), "{dry}");
+    let well = |i, radius| with(&|problem| problem.wells.push(Well { i, j: 0, k: [0, 1], value: 0.0, radius }));
+    assert!(well(4, 1e-3).contains("outside the grid"));
+    assert!(well(1, 10.0).contains("reaches"));
+    assert!(with(&|half| half.boundary[0][0] = Boundary::Periodic).contains("periodic"));
+    assert!(with(&|narrow| narrow.spacing[2] = Spacing::Given(vec![1.0, 0.0])).contains("cell 1"));
+    let side = |boundary: Boundary, value: Option<Vec<f64>>, coefficient: Option<Vec<f64>>| {
+        let fields = SideFields { value, coefficient };
+        with(&|problem| (problem.boundary[1][1], problem.side_fields[1][1]) = (boundary, fields.clone()))
     };
     let robin = |coefficient: f64, value: f64| Boundary::Robin { coefficient, value };
     for bad in [-1.0, f64::NAN, f64::INFINITY] {

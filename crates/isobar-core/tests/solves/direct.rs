@@ -1,6 +1,6 @@
 //! Direct solves of separable boxes: every pair of sides an axis, spacings, layers, singular boxes, refused matrices.
 
-use isobar_core::conformance::arrays::{self, norm, residual, solve_by};
+use isobar_core::conformance::arrays::{self, cg, norm, residual, solve_by, without_mean};
 use isobar_core::conformance::direct::SIDES;
 use isobar_core::grid::HorizontalField;
 use isobar_core::prelude::*;
@@ -24,6 +24,12 @@ struct Case {
 }
 
 impl Case {
+    /// A box of κ = 1.
+    fn plain(widths: [Vec<f64>; 3], sides: [[Side; 2]; 3]) -> Self {
+        let kappa = [0, 1, 2].map(|_| vec![1.0; widths[2].len()]);
+        Self { widths, sides, layered: 2, kappa, reaction: None }
+    }
+
     fn shape(&self) -> Shape {
         let [x, y, z] = &self.widths;
         Shape::new(x.len(), y.len(), z.len())
@@ -31,10 +37,7 @@ impl Case {
 
     fn stencil(&self) -> Diffusion {
         let shape = self.shape();
-        let of = |value: &dyn Fn([usize; 3]) -> f64| -> Vec<f64> {
-            let at = |n: usize| [n % shape.nx, n / shape.nx % shape.ny, n / (shape.nx * shape.ny)];
-            (0..shape.cells()).map(|n| value(at(n))).collect()
-        };
+        let of = |value: &dyn Fn([usize; 3]) -> f64| shape.places().map(value).collect::<Vec<f64>>();
         let width = |d: usize, at: [usize; 3]| self.widths[d][at[d]];
         let volume = |at: [usize; 3]| width(0, at) * width(1, at) * width(2, at);
         let fields = (0..3)
@@ -48,12 +51,8 @@ impl Case {
 
 /// Returns a right-hand side with a solution for every box.
 fn noise(shape: Shape, is_singular: bool) -> Vec<f64> {
-    let mut b: Vec<f64> = (0..shape.cells()).map(|n| random(11, n) - 0.5).collect();
-    if is_singular {
-        let mean = b.iter().sum::<f64>() / b.len() as f64;
-        b.iter_mut().for_each(|b| *b -= mean);
-    }
-    b
+    let b: Vec<f64> = (0..shape.cells()).map(|n| random(11, n) - 0.5).collect();
+    if is_singular { without_mean(b) } else { b }
 }
 
 /// Solves a case to nearly all digits, without refinement where none should be needed.
@@ -84,9 +83,7 @@ fn every_pair_of_sides_is_solved_at_once() {
             for (b, y) in SIDES.into_iter().enumerate() {
                 let z = SIDES[(a + b + n) % SIDES.len()];
                 for stretching in [1.0, 30.0] {
-                    let widths = extents.map(|n| widths(n, stretching));
-                    let kappa = extents.map(|_| vec![1.0; extents[2]]);
-                    check(&Case { widths, sides: [x, y, z], layered: 2, kappa, reaction: None }, 1e-11, 1);
+                    check(&Case::plain(extents.map(|n| widths(n, stretching)), [x, y, z]), 1e-11, 1);
                 }
             }
         }
@@ -116,8 +113,7 @@ fn layers_are_solved_along_their_axis() {
 fn strong_stretching_keeps_all_digits() {
     for stretching in [1e2, 1e6] {
         let widths = [40, 36, 32].map(|n| widths(n, stretching));
-        let kappa = [0, 1, 2].map(|_| vec![1.0; 32]);
-        check(&Case { widths, sides: [SIDES[0], SIDES[0], SIDES[1]], layered: 2, kappa, reaction: None }, 1e-9, 2);
+        check(&Case::plain(widths, [SIDES[0], SIDES[0], SIDES[1]]), 1e-9, 2);
     }
 }
 
@@ -125,13 +121,11 @@ fn strong_stretching_keeps_all_digits() {
 /// it.
 #[test]
 fn indefinite_boxes_are_solved_and_refined() {
-    let case = |sides: [[Side; 2]; 3], c: f64| Case {
-        widths: [6, 8, 10].map(|n| vec![1.0; n]),
-        sides,
-        layered: 2,
-        kappa: [0, 1, 2].map(|_| vec![1.0; 10]),
-        reaction: Some(vec![c; 10]),
+    let with = |extents: [usize; 3], sides: [[Side; 2]; 3], c: f64| Case {
+        reaction: Some(vec![c; extents[2]]),
+        ..Case::plain(extents.map(|n| vec![1.0; n]), sides)
     };
+    let case = |sides, c| with([6, 8, 10], sides, c);
     for sides in
         [[SIDES[0]; 3], [SIDES[1]; 3], [SIDES[4]; 3], [SIDES[2], SIDES[0], SIDES[4]], [SIDES[4], SIDES[4], SIDES[1]]]
     {
@@ -140,23 +134,7 @@ fn indefinite_boxes_are_solved_and_refined() {
         }
     }
     // The first pivot of closed lines with cells of width 1 is 0 although the matrix has no such eigenvalue.
-    let lines = Case {
-        widths: [vec![1.0], vec![1.0], vec![1.0; 10]],
-        sides: [SIDES[0]; 3],
-        layered: 2,
-        kappa: [0, 1, 2].map(|_| vec![1.0; 10]),
-        reaction: Some(vec![-1.0; 10]),
-    };
-    check(
-        &Case {
-            widths: [1, 1, 11].map(|n| vec![1.0; n]),
-            kappa: [0, 1, 2].map(|_| vec![1.0; 11]),
-            reaction: Some(vec![-1.0; 11]),
-            ..lines
-        },
-        1e-10,
-        4,
-    );
+    check(&with([1, 1, 11], [SIDES[0]; 3], -1.0), 1e-10, 4);
     let shape = Shape::new(6, 8, 10);
     let new = |case: &Case, options: &SolverOptions| System::new(&Reference, &case.stencil(), options);
     // −4 is an eigenvalue of the axis of 6 periodic cells.
@@ -190,9 +168,8 @@ fn indefinite_boxes_are_solved_and_refined() {
 #[test]
 fn long_stretched_axes_keep_all_digits() {
     let widths = [384, 1, 200].map(|n| widths(n, 1e6));
-    let kappa = [0, 1, 2].map(|_| vec![1.0; 200]);
     for sides in [[SIDES[0]; 3], [SIDES[1], SIDES[0], SIDES[2]]] {
-        check(&Case { widths: widths.clone(), sides, layered: 2, kappa: kappa.clone(), reaction: None }, 1e-7, 2);
+        check(&Case::plain(widths.clone(), sides), 1e-7, 2);
     }
 }
 
@@ -269,7 +246,7 @@ fn the_nearest_box_preconditions_basins() {
         let island = (i as f64 - 15.0).hypot(j as f64 - 6.0) < 3.0;
         if island { 12 } else { 2 + (4.0 * (0.3 * i as f64).sin() * (0.25 * j as f64).cos()).max(0.0) as usize }
     };
-    let cell = |n: usize| [n % shape.nx, n / shape.nx % shape.ny, n / (shape.nx * shape.ny)];
+    let cell = |n: usize| shape.place(n);
     for (sides, reaction) in [(SIDES[0], None), (SIDES[1], None), (SIDES[0], Some(1e-3))] {
         for thin in [1.0, 0.1, 0.01] {
             let open = |n: usize| f64::from(u8::from(cell(n)[2] >= floor(cell(n)[0], cell(n)[1])));
@@ -281,12 +258,10 @@ fn the_nearest_box_preconditions_basins() {
             };
             let stencil = Diffusion::new(shape, cells, shift(), [SIDES[0], sides, SIDES[0]]).unwrap();
             let options = SolverOptions {
-                method: Method::Cg,
-                preconditioner: Preconditioner::Direct,
                 tolerance: 1e-8,
                 norm: Norm::Rhs,
                 compatibility: Compatibility::Project,
-                ..SolverOptions::default()
+                ..cg(Preconditioner::Direct)
             };
             let mut system = System::new(&Reference, &stencil, &options).unwrap();
             let b: Vec<f64> = (0..shape.cells()).map(|n| random(2, n) * open(n)).collect();
@@ -300,7 +275,7 @@ fn the_nearest_box_preconditions_basins() {
 #[test]
 fn the_choice_tries_the_nearest_box() {
     let shape = Shape::new(24, 20, 12);
-    let cell = |n: usize| [n % shape.nx, n / shape.nx % shape.ny, n / (shape.nx * shape.ny)];
+    let cell = |n: usize| shape.place(n);
     let basin = |n: usize| cell(n)[2] >= 2 && (cell(n)[0] as f64 - 15.0).hypot(cell(n)[1] as f64 - 6.0) > 3.0;
     let pores = |n: usize| random(5, n) > 0.7;
     let stencil = |is_open: &dyn Fn(usize) -> bool| {

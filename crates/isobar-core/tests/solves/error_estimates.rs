@@ -1,6 +1,6 @@
 //! Estimated errors of conjugate gradients, compared with true ones.
 
-use isobar_core::conformance::arrays::{self, norm};
+use isobar_core::conformance::arrays::{self, cg, distance};
 use isobar_core::prelude::*;
 use isobar_core::problem::materials;
 
@@ -67,17 +67,14 @@ fn estimated(n: u64) -> Option<(f64, f64, String)> {
     };
     let b = stencil.times(&u);
     let options = SolverOptions {
-        method: Method::Cg,
-        preconditioner,
         tolerance: 10f64.powf(-(tolerance as f64) - draw.next()),
         norm: [Norm::Initial, Norm::Rhs][draw.below(2)],
         max_iterations: 20_000,
-        ..SolverOptions::default()
+        ..cg(preconditioner)
     };
     let (estimate, converged, found) = solved(&stencil, &options, &b);
-    let error: Vec<f64> = found.iter().zip(&u).map(|(a, b)| a - b).collect();
     let name = format!("{n} {shape} contrast {contrast:.0e} {preconditioner:?} {:.0e}", options.tolerance);
-    estimate.filter(|_| converged).map(|estimate| (estimate, norm(&error) / norm(&found), name))
+    estimate.filter(|_| converged).map(|estimate| (estimate, distance(&u, &found), name))
 }
 
 /// Checks that at most `allowed` of these problems have an error above the estimate, and by less than a

@@ -1,7 +1,6 @@
 //! Galerkin levels: A_c = PᵀAP for any sides, sizes and directions, and consequences.
 
-use std::sync::Arc;
-
+use isobar_core::conformance::arrays::norm;
 use isobar_core::prelude::*;
 use isobar_core::reference::Vector;
 use isobar_core::stencil::galerkin::{Coarsening, Couplings, Matrix, Serial, coarsen};
@@ -14,8 +13,7 @@ fn stencil(shape: Shape, factors: [f64; 3], sides: [Side; 3], contrast: f64, clo
     let shift =
         field.iter().enumerate().map(|(n, k)| if *k > 0.0 && (closed || random(5, n) > 0.5) { 0.1 } else { 0.0 });
     let shift = shift.collect();
-    let cells = Coefficients::Cells { fields: vec![Arc::from(field)], axes: factors.map(|factor| (0, factor)) };
-    Diffusion::new(shape, cells, Some(shift), sides.map(|side| [side; 2])).unwrap()
+    Diffusion::of_field(shape, field, factors, Some(shift), sides.map(|side| [side; 2])).unwrap()
 }
 
 fn hierarchy(stencil: &Diffusion, levels: usize) -> Hierarchy<Reference, Diffusion, f64> {
@@ -27,12 +25,8 @@ fn hierarchy(stencil: &Diffusion, levels: usize) -> Hierarchy<Reference, Diffusi
 fn noise(layout: &Layout, seed: u64) -> Vector<f64> {
     let shape = layout.shape();
     let mut v = Vector::zeros(layout).unwrap();
-    v.fill_with(|i, j, k| random(seed, i + shape.nx * (j + shape.ny * k)));
+    v.fill_with(|i, j, k| random(seed, shape.number([i, j, k])));
     v
-}
-
-fn norm(v: &Vector<f64>) -> f64 {
-    v.entries().iter().map(|x| x * x).sum::<f64>().sqrt()
 }
 
 #[test]
@@ -55,10 +49,10 @@ fn coarse_operators_are_galerkin_products() {
                         fine.apply(&mut pv, &mut apv).unwrap();
                         transfer.restrict(&mut apv, &mut expected).unwrap();
                         coarse.apply(&mut v, &mut found).unwrap();
-                        let size = norm(&expected).max(1e-12);
+                        let size = norm(expected.entries()).max(1e-12);
                         let scalars = Reference.scalars().unwrap();
                         Reference.axpy(Ratio::ONE.negated(), &found, &mut expected, &scalars).unwrap();
-                        let error = norm(&expected) / size;
+                        let error = norm(expected.entries()) / size;
                         assert!(
                             error < 1e-9,
                             "{shape} {factors:?} {sides:?} closed {closed}, level {n} {}: {error:e}",
@@ -78,8 +72,7 @@ fn matrix_of_row(axis: Axis, field: &[f64], sides: [Side; 2]) -> Couplings {
     let shape = Shape::new(extents[0], extents[1], extents[2]);
     let mut all = [[Side::Closed; 2]; 3];
     all[axis as usize] = sides;
-    let cells = Coefficients::Cells { fields: vec![Arc::from(field)], axes: [(0, 2.0); 3] };
-    Couplings::of(&Serial, &Diffusion::new(shape, cells, None, all).unwrap())
+    Couplings::of(&Serial, &Diffusion::of_field(shape, field, [2.0; 3], None, all).unwrap())
 }
 
 fn at(axis: Axis, n: usize) -> [usize; 3] {
@@ -119,9 +112,9 @@ fn a_piece_that_collapses_to_a_cell_is_held() {
 #[test]
 fn a_weak_tie_keeps_a_piece() {
     // A reaction ten orders below the couplings.
-    let cells = Coefficients::Cells { fields: vec![Arc::from([1e10, 1e10])], axes: [(0, 2.0); 3] };
     let shape = Shape::new(2, 1, 1);
-    let stencil = Diffusion::new(shape, cells, Some(vec![0.5, 1.0]), [[Side::Closed; 2]; 3]).unwrap();
+    let stencil =
+        Diffusion::of_field(shape, [1e10, 1e10], [2.0; 3], Some(vec![0.5, 1.0]), [[Side::Closed; 2]; 3]).unwrap();
     let Coarsening { coarse, .. } = coarsen(&Serial, Couplings::<f64>::of(&Serial, &stencil), &[Axis::X]);
     assert!((sum(&coarse, [0; 3]) - 1.5).abs() < 1e-6, "{}", sum(&coarse, [0; 3]));
 }
@@ -163,10 +156,8 @@ fn single_precision_makes_the_same_levels() {
         for level in 1..=3 {
             single = coarsen(&Serial, single, &Axis::ALL).coarse;
             double = coarsen(&Serial, double, &Axis::ALL).coarse;
-            let Shape { nx, ny, nz } = double.grid.shape;
-            let cells = (0..nz).flat_map(|k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])));
             let (mut apart, mut most) = (0.0f64, 0.0f64);
-            for cell @ [i, j, k] in cells {
+            for cell @ [i, j, k] in double.grid.shape.places() {
                 let sums = [f64::from(single.sums(j, k as isize)[i + 1]), sum(&double, cell)];
                 let couplings =
                     double.offsets().map(|to| [f64::from(single.coupling(cell, to)), double.coupling(cell, to)]);
@@ -189,18 +180,13 @@ fn columns_of_coarse_grids_are_independent() {
             .map(|n| if random(3, n) > 0.5 { 0.0 } else { [1.0, 100.0][usize::from(random(4, n) > 0.0)] })
             .collect();
         let shift = field.iter().map(|&k| if k > 0.0 { 0.1 } else { 0.0 }).collect();
-        let cells = Coefficients::Cells { fields: vec![Arc::from(field)], axes: factors.map(|factor| (0, factor)) };
-        let stencil = Diffusion::new(shape, cells, Some(shift), [[Side::Closed; 2]; 3]).unwrap();
+        let stencil = Diffusion::of_field(shape, field, factors, Some(shift), [[Side::Closed; 2]; 3]).unwrap();
         let Coarsening { coarse, .. } = coarsen(&Serial, Couplings::of(&Serial, &stencil), &[axis]);
         let mut offset = [0; 3];
         offset[axis as usize] = 1;
         let extents = coarse.grid.extents();
         let (mut least, mut open) = (1.0f64, 0);
-        for n in 0..coarse.grid.shape.cells() {
-            let first = [n % extents[0], n / extents[0] % extents[1], n / (extents[0] * extents[1])];
-            if first[axis as usize] > 0 {
-                continue;
-            }
+        for first in coarse.grid.shape.places().filter(|at| at[axis as usize] == 0) {
             // Cholesky's pivots of the line's block, relative to the diagonal.
             let (mut pivot, mut next) = (0.0, 0.0);
             for n in 0..extents[axis as usize] {

@@ -30,9 +30,7 @@ fn vector(case: &Value, field: &str) -> Vector<f64> {
 }
 
 fn assert_close(found: &Vector<f64>, expected: &Vector<f64>, what: &str) {
-    let distance: f64 = found.entries().iter().zip(expected.entries()).map(|(a, b)| (a - b).powi(2)).sum();
-    let norm: f64 = expected.entries().iter().map(|b| b * b).sum();
-    let relative = (distance / norm).sqrt();
+    let relative = arrays::distance(found.entries(), expected.entries());
     assert!(relative < 1e-10, "{what}: off by {relative:e}");
 }
 

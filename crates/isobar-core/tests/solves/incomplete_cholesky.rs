@@ -9,20 +9,8 @@ fn stencil(shape: Shape, sides: [[Side; 2]; 3]) -> Diffusion {
     Diffusion::new(shape, coefficients, Some(shift), sides).unwrap()
 }
 
-/// Returns Δ⁻¹, C order.
-fn factorise(stencil: &Diffusion, relaxation: f64) -> Vec<f64> {
-    let operator = <Reference as Supports<Diffusion>>::operator::<f64>(&Reference, stencil).unwrap();
-    let triangular = <Reference as Supports<Diffusion>>::capabilities(&Reference, &operator).triangular.unwrap();
-    let layout = Supports::layout(&Reference, stencil).unwrap();
-    let mut inverse = Reference.zeros(&layout).unwrap();
-    triangular.factorise(usize::MAX, relaxation, &mut inverse).unwrap();
-    let mut values = vec![0.0; layout.shape().cells()];
-    Reference.download(&inverse, &mut ArrayViewMut::c_order(&mut values, layout.shape()).unwrap()).unwrap();
-    values
-}
-
-/// Returns M⁻¹ r, C order.
-fn substitute(stencil: &Diffusion, relaxation: f64, r: &[f64]) -> Vec<f64> {
+/// Returns Δ⁻¹ and M⁻¹ r, C order.
+fn solve(stencil: &Diffusion, relaxation: f64, r: &[f64]) -> [Vec<f64>; 2] {
     let operator = <Reference as Supports<Diffusion>>::operator::<f64>(&Reference, stencil).unwrap();
     let triangular = <Reference as Supports<Diffusion>>::capabilities(&Reference, &operator).triangular.unwrap();
     let layout = Supports::layout(&Reference, stencil).unwrap();
@@ -30,9 +18,12 @@ fn substitute(stencil: &Diffusion, relaxation: f64, r: &[f64]) -> Vec<f64> {
     triangular.factorise(usize::MAX, relaxation, &mut inverse).unwrap();
     Reference.upload(ArrayView::c_order(r, layout.shape()).unwrap(), &mut on_r).unwrap();
     triangular.substitute(usize::MAX, &inverse, &on_r, &mut z).unwrap();
-    let mut values = vec![0.0; r.len()];
-    Reference.download(&z, &mut ArrayViewMut::c_order(&mut values, layout.shape()).unwrap()).unwrap();
-    values
+    [inverse, z].map(|v| layout.shape().places().map(|[i, j, k]| v.get(i, j, k)).collect())
+}
+
+fn factorise(stencil: &Diffusion, relaxation: f64) -> Vec<f64> {
+    let [inverse, _] = solve(stencil, relaxation, &vec![0.0; stencil.shape().cells()]);
+    inverse
 }
 
 #[test]
@@ -47,9 +38,9 @@ fn row_sums_of_m_are_those_of_a() {
         let stencil = stencil(shape, sides);
         // M 1 = A 1 exactly when M⁻¹ A 1 = 1.
         let row_sums = stencil.times(&vec![1.0; shape.cells()]);
-        let ones = substitute(&stencil, 1.0, &row_sums);
+        let [_, ones] = solve(&stencil, 1.0, &row_sums);
         assert!(ones.iter().all(|one| (one - 1.0).abs() < 1e-12), "{shape}");
-        let others = substitute(&stencil, 0.0, &row_sums);
+        let [_, others] = solve(&stencil, 0.0, &row_sums);
         assert!(others.iter().any(|one| (one - 1.0).abs() > 1e-3), "{shape}");
     }
 }
@@ -57,10 +48,8 @@ fn row_sums_of_m_are_those_of_a() {
 /// Compares with d_i = a_ii − Σ (e²/d_a)(1 + other upper neighbours of a), for paper E's matrix.
 #[test]
 fn pivots_are_those_of_the_formula() {
-    let (nx, ny, nz) = (5, 4, 6);
-    let shape = Shape::new(nx, ny, nz);
+    let shape = Shape::new(5, 4, 6);
     let stencil = Heat::unit_box(shape).unwrap().shifted(2000.0).unwrap();
-    let number = |i: usize, j: usize, k: usize| i + nx * (j + ny * k);
     for relaxation in [0.0, 1.0] {
         let mut pivots = vec![0.0; shape.cells()];
         for at @ [i, j, k] in stencil.cells() {
@@ -71,9 +60,9 @@ fn pivots_are_those_of_the_formula() {
                 let t = |to: [usize; 3]| stencil.neighbours(a).find(|n| n.0 == to).map_or(0.0, |n| n.1);
                 let own = t(at);
                 let upper = t([i + 1, j, k]) + t([i, j + 1, k]) + t([i, j, k + 1]);
-                pivot -= own / pivots[number(i, j, k)] * (own + relaxation * (upper - own));
+                pivot -= own / pivots[shape.number(a)] * (own + relaxation * (upper - own));
             }
-            pivots[number(i, j, k)] = pivot;
+            pivots[shape.number(at)] = pivot;
         }
         for (found, expected) in factorise(&stencil, relaxation).iter().zip(pivots) {
             assert!((found * expected - 1.0).abs() < 1e-12);
@@ -85,9 +74,8 @@ fn pivots_are_those_of_the_formula() {
 #[test]
 fn a_pivot_that_vanishes_is_replaced() {
     let shape = Shape::new(6, 5, 4);
-    let coefficients =
-        Coefficients::Cells { fields: vec![vec![1.0; shape.cells()].into()], axes: [(0, 1.0), (0, 1.0), (0, 1.0)] };
-    let stencil = Diffusion::new(shape, coefficients, None, Default::default()).unwrap();
+    let stencil =
+        Diffusion::of_field(shape, vec![1.0; shape.cells()], [1.0, 1.0, 1.0], None, Default::default()).unwrap();
     let inverse = factorise(&stencil, 1.0);
     assert!(inverse.iter().all(|d| d.is_finite() && *d > 0.0));
     let last = inverse.last().unwrap();

@@ -1,6 +1,6 @@
 //! Jacobi's method, plain and hierarchical, compared with a separate program in one dimension and published counts.
 
-use isobar_core::conformance::arrays::{solve_again, solve_into};
+use isobar_core::conformance::arrays::{norm as norm_of, solve_again, solve_into};
 use isobar_core::options::{Acceleration, Overlap};
 use isobar_core::prelude::*;
 use isobar_core::problem::PointProblem;
@@ -315,7 +315,6 @@ fn every_line_of_a_batch_has_its_own_stopping_test() {
         assert!(batch.least() < batch.most());
         // The residual of a line is small relative to its reference.
         let image = stencil.times(&u);
-        let norm_of = |values: &[f64]| values.iter().map(|v| v * v).sum::<f64>().sqrt();
         for j in 0..count {
             let line = j * n..(j + 1) * n;
             let residual: Vec<f64> = line.clone().map(|n| rhs[n] - image[n]).collect();

@@ -1,6 +1,6 @@
 //! The reported residual of a solve, compared with that of the returned solution.
 
-use isobar_core::conformance::arrays::{self, noise, norm, solve_into};
+use isobar_core::conformance::arrays::{self, cg, distance, noise, norm, solve_into, without_mean};
 use isobar_core::prelude::*;
 use isobar_core::problem::materials;
 use isobar_core::stencil::{Csr, StoredMatrix};
@@ -34,10 +34,7 @@ fn apply(stencil: &Diffusion, u: &[f64]) -> Vec<f64> {
 
 /// Computes ‖b − A u‖ / ‖b‖, b without its mean, for a single floating component.
 fn residual(stencil: &Diffusion, b: &[f64], u: &[f64]) -> f64 {
-    let mean = b.iter().sum::<f64>() / b.len() as f64;
-    let b: Vec<f64> = b.iter().map(|b| b - mean).collect();
-    let difference: Vec<f64> = apply(stencil, u).iter().zip(&b).map(|(v, b)| b - v).collect();
-    norm(&difference) / norm(&b)
+    distance(&apply(stencil, u), &without_mean(b.to_vec()))
 }
 
 /// In closed boxes with contrasts so large that rounding of the mean of u exceeds the tolerance, the report is true for the
@@ -88,8 +85,7 @@ fn rows(lengths: &[(usize, f64)]) -> (Diffusion, Vec<std::ops::Range<usize>>) {
         field.push(0.0);
     }
     let shape = Shape::new(field.len(), 1, 1);
-    let cells = Coefficients::Cells { fields: vec![field.into()], axes: [(0, 1.0); 3] };
-    (Diffusion::new(shape, cells, None, [[Side::Closed; 2]; 3]).unwrap(), parts)
+    (Diffusion::of_field(shape, field, [1.0; 3], None, [[Side::Closed; 2]; 3]).unwrap(), parts)
 }
 
 /// Where a small component's sources vanish without their mean, u is exactly 0 there, however weak couplings amplify rounding;
@@ -205,12 +201,7 @@ fn an_indefinite_matrix_is_named() {
     let entry = |n: usize| if n.is_multiple_of(3) { -1.0 } else { 2.0 + n as f64 };
     let matrix = Csr::from_rows(60, |row, entries| entries.push((row, entry(row)))).unwrap();
     let matrix = StoredMatrix::new(matrix, Shape::new(60, 1, 1)).unwrap();
-    let options = SolverOptions {
-        method: Method::Cg,
-        preconditioner: Preconditioner::None,
-        tolerance: 1e-10,
-        ..SolverOptions::default()
-    };
+    let options = SolverOptions { tolerance: 1e-10, ..cg(Preconditioner::None) };
     let mut b = vec![1e-3; 60];
     b[0] = 1.0;
     let (outcome, _) = solve(&matrix, &options, &b);
@@ -276,22 +267,14 @@ fn errors_are_estimated() {
             (Preconditioner::Neumann { order: 2 }, 300.0),
         ] {
             for tolerance in [1e-3, 1e-6, 1e-9, 1e-12] {
-                let options = SolverOptions {
-                    method: Method::Cg,
-                    preconditioner,
-                    norm: Norm::Rhs,
-                    tolerance,
-                    max_iterations: 5000,
-                    ..SolverOptions::default()
-                };
+                let options = SolverOptions { norm: Norm::Rhs, tolerance, max_iterations: 5000, ..cg(preconditioner) };
                 let (outcome, u) = solve(&stencil, &options, &b);
-                let difference: Vec<f64> = u.iter().zip(&exact).map(|(u, exact)| u - exact).collect();
                 // With weak preconditioners the smallest eigenvalue appears only near the solution.
                 let Some(estimate) = outcome.error_estimate else {
                     assert!(preconditioner != Preconditioner::Multigrid, "{contrast:e} {tolerance:e}");
                     continue;
                 };
-                let error = norm(&difference) / norm(&u);
+                let error = distance(&exact, &u);
                 estimates += 1;
                 assert!(
                     (0.9 * error..above * error).contains(&estimate),
@@ -312,14 +295,7 @@ fn false_convergence_is_seen() {
     let stencil = problem.stencil().unwrap();
     let b = problem.rhs(Some(RhsKind::Manufactured), 0, Weighting::None).unwrap();
     let exact = problem.exact();
-    let options = SolverOptions {
-        method: Method::Cg,
-        preconditioner: Preconditioner::None,
-        norm: Norm::Rhs,
-        tolerance: 1e-6,
-        max_iterations: 5000,
-        ..SolverOptions::default()
-    };
+    let options = SolverOptions { norm: Norm::Rhs, tolerance: 1e-6, max_iterations: 5000, ..cg(Preconditioner::None) };
     let (outcome, u) = solve(&stencil, &options, &b);
     let difference: Vec<f64> = u.iter().zip(&exact).map(|(u, exact)| u - exact).collect();
     let largest = difference.iter().fold(0.0, |most: f64, d| most.max(d.abs()));

@@ -2,7 +2,7 @@
 //!
 //! ω is held fixed while the grid is refined, so that the equation stays the same.
 
-use isobar_core::conformance::arrays::{self, norm};
+use isobar_core::conformance::arrays::{self, distance};
 use isobar_core::grid::Grading;
 use isobar_core::prelude::*;
 
@@ -21,8 +21,7 @@ fn error(problem: &Helmholtz) -> f64 {
     let method = if stencil.is_symmetric() { options.method } else { isobar_core::options::Method::Bicgstab };
     let (outcome, u) = arrays::solve(&Reference, &stencil, &SolverOptions { method, ..options }, &rhs);
     assert!(outcome.converged(), "{outcome:?}");
-    let difference: Vec<f64> = u.iter().zip(&exact).map(|(u, e)| u - e).collect();
-    norm(&difference) / norm(&exact)
+    distance(&u, &exact)
 }
 
 fn observed_order(make: impl Fn(usize) -> Helmholtz) -> f64 {

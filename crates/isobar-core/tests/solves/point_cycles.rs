@@ -1,7 +1,7 @@
 //! Cycles that relax points on halved grids: counts that do not depend on the grid, solutions compared with dense elimination,
 //! and the automatic choice where coefficients do not suit them.
 
-use isobar_core::conformance::arrays::{noise, solve_by};
+use isobar_core::conformance::arrays::{distance, noise, solve_by};
 use isobar_core::prelude::*;
 
 fn options() -> SolverOptions {
@@ -10,13 +10,12 @@ fn options() -> SolverOptions {
 
 /// Makes a stencil of coefficients by the places of cells in the unit square or cube, with cells of these relative widths.
 fn stencil(shape: Shape, factors: [f64; 3], sides: [[Side; 2]; 3], kappa: impl Fn([f64; 3]) -> f64) -> Diffusion {
-    let at = |n: usize| {
-        let [i, j, k] = [n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny].map(|n| n as f64 + 0.5);
-        [i / shape.nx as f64, j / shape.ny as f64, k / shape.nz as f64]
-    };
-    let field = (0..shape.cells()).map(|n| kappa(at(n))).collect();
-    let cells = Coefficients::Cells { fields: vec![field], axes: factors.map(|factor| (0, factor)) };
-    Diffusion::new(shape, cells, None, sides).unwrap()
+    let field = shape.places().map(|at| {
+        let [i, j, k] = at.map(|n| n as f64 + 0.5);
+        kappa([i / shape.nx as f64, j / shape.ny as f64, k / shape.nz as f64])
+    });
+    let field: Vec<f64> = field.collect();
+    Diffusion::of_field(shape, field, factors, None, sides).unwrap()
 }
 
 struct Solved {
@@ -276,9 +275,7 @@ fn check_rough(grids: &[(Shape, [f64; 3], [[Side; 2]; 3], f64, usize)]) {
         let mut lines = options();
         lines.multigrid.smoother = Smoother::LineRedBlack;
         let expected = solve(&stencil, &lines);
-        let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|v| v * v).sum::<f64>().sqrt();
-        let scale = norm(&mut expected.u.iter().copied());
-        let off = norm(&mut solved.u.iter().zip(&expected.u).map(|(a, b)| a - b)) / scale;
+        let off = distance(&solved.u, &expected.u);
         assert!(off < 1e-4, "{shape}: {off:.1e}");
     }
 }
@@ -331,12 +328,7 @@ fn points_above_lines_can_be_asked_for() {
     updated.update(&second).unwrap();
     assert_eq!(iterations(&mut updated), iterations(&mut System::new(&Reference, &second, &by_name).unwrap()));
     // Six periodic cells are not halved.
-    let ring = Diffusion::new(
-        Shape::new(6, 4, 4),
-        Coefficients::Cells { fields: vec![vec![1.0; 96].into()], axes: [(0, 1.0); 3] },
-        None,
-        RINGS,
-    );
+    let ring = Diffusion::of_field(Shape::new(6, 4, 4), vec![1.0; 96], [1.0; 3], None, RINGS);
     let refused = System::new(&Reference, &ring.unwrap(), &by_name).err().unwrap().to_string();
     assert!(refused.contains("point-line") && refused.contains("line-red-black"), "{refused}");
 }

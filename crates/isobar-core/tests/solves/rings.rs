@@ -1,7 +1,7 @@
 //! Periodic directions of an odd number of cells, solved on two copies: solutions are those of the matrix
 //! itself.
 
-use isobar_core::conformance::arrays::{noise, norm, solve_again};
+use isobar_core::conformance::arrays::{cg, noise, norm, solve_again};
 use isobar_core::precond::OwnPreconditioner;
 use isobar_core::prelude::*;
 use isobar_core::problem::materials;
@@ -45,7 +45,6 @@ fn solve(system: &mut System<Reference, Diffusion>, stencil: &Diffusion, shape: 
 fn every_method_solves_on_odd_rings() {
     let fixed = [Boundary::Dirichlet(0.0), Boundary::Neumann(0.0)];
     let closed = [Boundary::Neumann(0.0); 2];
-    let cg = |preconditioner| SolverOptions { method: Method::Cg, preconditioner, ..SolverOptions::default() };
     let mut points = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() };
     points.multigrid.smoother = Smoother::PointRedBlack;
     let ways = [

@@ -131,8 +131,8 @@ pub(crate) fn closed_blocks(n: usize) -> Problem {
     sides[0][0] = stream.pick(&[Side::Fixed, Side::Fixed, Side::Closed]);
     let shape = Shape::new(nx, ny, nz);
     let name = format!("{n:3} closed blocks {shape}, of {size}, {:.0} % open, {:?}", 100.0 * open, sides[0][0]);
-    let cells = Coefficients::Cells { fields: vec![Arc::from(field)], axes: [(0, 2.0); 3] };
-    let stencil = Diffusion::new(shape, cells, None, sides).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let stencil =
+        Diffusion::of_field(shape, field, [2.0; 3], None, sides).unwrap_or_else(|error| panic!("{name}: {error}"));
     Problem { name, stencil, rhs }
 }
 

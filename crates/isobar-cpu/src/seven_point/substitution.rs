@@ -90,7 +90,7 @@ impl<'a, T: Real> Blocks<'a, T> {
         self.for_each(|block| {
             for n in block.clone() {
                 // SAFETY: the cells of a block belong to this thread.
-                unsafe { self.eliminate(entries, omega, self.cell(n), &block, out) };
+                unsafe { self.eliminate(entries, omega, self.whole.place(n), &block, out) };
             }
         });
         Ok(())
@@ -141,7 +141,7 @@ impl<'a, T: Real> Blocks<'a, T> {
         // Other neighbours of a cell in a halo row may be out of reach.
         self.for_each_neighbour(
             entries,
-            self.cell(number),
+            self.whole.place(number),
             |higher| higher,
             |Neighbour { number, t, .. }| {
                 if block.contains(&number) {
@@ -221,8 +221,8 @@ impl<'a, T: Real> Blocks<'a, T> {
             );
         }
         self.for_each(|block| {
-            block.clone().for_each(|n| forward(self.cell(n), &block));
-            block.clone().rev().for_each(|n| backward(self.cell(n), &block));
+            block.clone().for_each(|n| forward(self.whole.place(n), &block));
+            block.clone().rev().for_each(|n| backward(self.whole.place(n), &block));
         });
         Ok(())
     }
@@ -238,19 +238,9 @@ impl<'a, T: Real> Blocks<'a, T> {
         });
     }
 
-    #[inline(always)]
-    fn cell(&self, n: usize) -> [usize; 3] {
-        let Shape { nx, ny, .. } = self.whole;
-        [n % nx, n / nx % ny, n / nx / ny]
-    }
-
-    fn number(&self, [i, j, k]: [usize; 3]) -> usize {
-        i + self.whole.nx * (j + self.whole.ny * k)
-    }
-
     /// Returns the block of a cell.
     fn block_of(&self, at: [usize; 3]) -> Block {
-        let first = self.number(at) / self.block * self.block;
+        let first = self.whole.number(at) / self.block * self.block;
         first..first + self.block
     }
 
@@ -297,7 +287,7 @@ impl<'a, T: Real> Blocks<'a, T> {
                 let position = self.position(other);
                 let (from, to) = if upper { (here, position) } else { (position, here) };
                 f(Neighbour {
-                    number: self.number(other),
+                    number: self.whole.number(other),
                     position,
                     t: entries.between(axis, from, to, link, [at[1], at[2]]),
                     higher,

@@ -1,5 +1,6 @@
 //! The heat equation on processor cores: paper E's iteration counts, and the same bits on any number of threads.
 
+use isobar_core::conformance::arrays::cg;
 use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 
@@ -27,8 +28,7 @@ fn iterations_of_a_step() {
         for ((dt, tolerance), expected) in
             [(1e-3, 1e-6), (1e-3, 1e-8), (1e-4, 1e-6), (1e-4, 1e-8)].into_iter().zip(expected)
         {
-            let solver =
-                SolverOptions { method: Method::Cg, preconditioner: kind, tolerance, ..SolverOptions::default() };
+            let solver = SolverOptions { tolerance, ..cg(kind) };
             let mut stepper = stepper(&cpu, Shape::new(50, 50, 50), dt, StepGuess::Ones, &solver);
             for _ in 0..2 {
                 let step = stepper.step(&mut ignore).unwrap();
@@ -46,8 +46,7 @@ fn iterations_of_a_step() {
 fn a_hundred_steps_agree_with_the_closed_form() {
     let cpu = Cpu::new(2).unwrap();
     let shape = Shape::new(50, 50, 50);
-    let solver =
-        SolverOptions { method: Method::Cg, preconditioner: MIC, tolerance: 1e-12, ..SolverOptions::default() };
+    let solver = SolverOptions { tolerance: 1e-12, ..cg(MIC) };
     let mut stepper = stepper(&cpu, shape, 1e-3, StepGuess::Previous, &solver);
     for _ in 0..100 {
         assert!(stepper.step(&mut ignore).unwrap().is_taken);
@@ -70,7 +69,7 @@ fn threads_do_not_matter() {
     ] {
         let run = |threads: usize| {
             let cpu = Cpu::new(threads).unwrap();
-            let solver = SolverOptions { method: Method::Cg, preconditioner: kind, ..SolverOptions::default() };
+            let solver = cg(kind);
             let mut stepper = stepper(&cpu, shape, 1e-3, StepGuess::Extrapolated, &solver);
             let rough: Vec<f64> = (0..shape.cells()).map(|n| random(5, n)).collect();
             stepper.set(ArrayView::c_order(&rough, shape).unwrap().into(), None, 0).unwrap();

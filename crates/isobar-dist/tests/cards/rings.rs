@@ -1,5 +1,6 @@
 //! Boxes that are periodic in y, whose rows are divided among GPUs.
 
+use isobar_core::conformance::arrays::cg;
 use isobar_core::prelude::*;
 
 use crate::boxes::{self, RING, jumping, rough_ring, smooth_ring, smooth_rings};
@@ -11,8 +12,7 @@ use crate::{Way, backend, card, check_halo_rows, in_single, some};
 
 /// Checks that rows of boxes periodic in y do not depend on ranks, number by number.
 pub(crate) fn step_by_step(way: Way) {
-    let options =
-        SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Line, ..SolverOptions::default() };
+    let options = cg(Preconditioner::Line);
     for (extents, ranks) in boxes::GRIDS {
         let (problem, ranks) = (rough_ring(extents), some(ranks, way));
         let (stencil, shape) = (problem.stencil().unwrap(), problem.shape);
@@ -78,7 +78,7 @@ pub(crate) fn what_is_not_there_is_said(way: Way) {
     let problem = rough_ring([8, 12, 4]);
     let (stencil, rhs) = (problem.stencil().unwrap(), vec![0.0; problem.shape.cells()]);
     for preconditioner in [Preconditioner::Ic { block: None }, Preconditioner::Mic { relaxation: 1.0, block: None }] {
-        let options = SolverOptions { method: Method::Cg, preconditioner, ..SolverOptions::default() };
+        let options = cg(preconditioner);
         for ranks in some(&[2, 3], way) {
             let said = solve_on(ranks, &backend(way), &stencil, &options, &rhs, None).unwrap_err().to_string();
             assert!(said.contains("not divided among ranks") && said.contains("\"line\""), "{said}");

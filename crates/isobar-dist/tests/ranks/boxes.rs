@@ -29,10 +29,7 @@ pub(crate) fn rough_ring([nx, ny, nz]: [usize; 3]) -> DiffusionProblem {
 pub(crate) fn smooth_ring([nx, ny, nz]: [usize; 3], contrast: f64, is_ring_in_x: bool) -> DiffusionProblem {
     let shape = Shape::new(nx, ny, nz);
     let wave = |n: usize, of: usize| 0.5 * (std::f64::consts::TAU * (n as f64 + 0.3) / of as f64).sin();
-    let kappa = (0..shape.cells()).map(|n| {
-        let [i, j, k] = [n % nx, n / nx % ny, n / nx / ny];
-        uneven([i, j, k]) * contrast.powf(wave(i, nx) + wave(j, ny))
-    });
+    let kappa = shape.places().map(|at @ [i, j, _]| uneven(at) * contrast.powf(wave(i, nx) + wave(j, ny)));
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa.collect()));
     problem.spacing = [0, 1, 2].map(|_| Spacing::Uniform(0.5));
     problem.boundary[1] = RING;

@@ -1,6 +1,6 @@
 //! Problems for deflation, and forms of deflation.
 
-use isobar_core::conformance::arrays::noise;
+use isobar_core::conformance::arrays::{cg, noise};
 use isobar_core::prelude::*;
 
 use crate::jumps::{bubbles, pieces};
@@ -8,13 +8,7 @@ use crate::rocks::rough;
 use crate::solves::{Devices, Like, Parts, check_updated, compare_with_alone};
 
 fn deflated(preconditioner: Preconditioner, stripes: Stripes, coarse: CoarseSolve) -> SolverOptions {
-    SolverOptions {
-        method: Method::Cg,
-        preconditioner,
-        tolerance: 1e-8,
-        deflation: Some(Deflation { stripes, coarse }),
-        ..SolverOptions::default()
-    }
+    SolverOptions { tolerance: 1e-8, deflation: Some(Deflation { stripes, coarse }), ..cg(preconditioner) }
 }
 
 /// Returns forms of deflation; the third has incomplete Cholesky.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::conformance::arrays::solve_into;
+use isobar_core::conformance::arrays::{cg, solve_into};
 use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::{join_rows, threads};
@@ -118,7 +118,7 @@ fn what_is_not_there_is_said() {
     let why = |problem: &DiffusionProblem, options: &SolverOptions, ranks: usize| {
         solve_on(ranks, &cpu, &problem.stencil().unwrap(), options, &rhs, None).unwrap_err().to_string()
     };
-    let cg = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Line, ..SolverOptions::default() };
+    let cg = cg(Preconditioner::Line);
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
     problem.boundary[0] = [Boundary::Dirichlet(0.0); 2];
     let galerkin = SolverOptions { preconditioner: Preconditioner::Multigrid, ..cg.clone() };

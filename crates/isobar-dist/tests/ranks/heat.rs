@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use isobar_core::conformance::arrays::cg;
 use isobar_core::layout::Patch;
 use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
@@ -41,12 +42,7 @@ fn steps_are_those_of_one_rank() {
     rock.spacing[2] = Spacing::Given(vec![0.1, 0.2, 0.3, 0.2, 0.1]);
     rock.boundary[0] = [Boundary::Dirichlet(0.3), Boundary::Neumann(0.1)];
     let rock = Heat::in_cells(&rock, None).unwrap();
-    let solver = SolverOptions {
-        method: Method::Cg,
-        preconditioner: Preconditioner::Line,
-        tolerance: 1e-9,
-        ..SolverOptions::default()
-    };
+    let solver = SolverOptions { tolerance: 1e-9, ..cg(Preconditioner::Line) };
     let ring = |ny: usize| {
         let mut ring = rough(Shape::new(8, ny, 4));
         ring.boundary[1] = [Boundary::Periodic; 2];

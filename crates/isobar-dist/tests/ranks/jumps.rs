@@ -7,12 +7,10 @@ use crate::solves::{Devices, Like, check_like, check_updated, solve_alone, varia
 
 /// Makes bubbles of another κ across the borders of slabs, in a box that is fixed at one side.
 pub(crate) fn bubbles(shape: Shape, contrast: f64) -> DiffusionProblem {
-    let Shape { nx, ny, .. } = shape;
     let period = |n: usize, of: usize| ((n % of) as f64 / of as f64 - 0.5).powi(2);
-    let kappa = (0..shape.cells()).map(|n| {
-        let (i, j, k) = (n % nx, n / nx % ny, n / nx / ny);
-        if period(i + 2, 7) + period(j, 9) + period(k + 1, 6) < 0.12 { contrast } else { 1.0 }
-    });
+    let kappa = shape
+        .places()
+        .map(|[i, j, k]| if period(i + 2, 7) + period(j, 9) + period(k + 1, 6) < 0.12 { contrast } else { 1.0 });
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa.collect()));
     problem.boundary[1] = [Boundary::Dirichlet(1.0), Boundary::default()];
     problem
@@ -111,8 +109,7 @@ pub(crate) fn rolling() -> Vec<(&'static str, DiffusionProblem, &'static [usize]
     let of = |[nx, ny, nz]: [usize; 3]| {
         let shape = Shape::new(nx, ny, nz);
         let wave = |n: usize, of: usize, times: f64| (std::f64::consts::TAU * times * n as f64 / of as f64).sin();
-        let kappa = (0..shape.cells()).map(|n| {
-            let (i, j, k) = (n % nx, n / nx % ny, n / nx / ny);
+        let kappa = shape.places().map(|[i, j, k]| {
             uneven([i, j, k]) * 10f64.powf(wave(i, nx, 2.0) + wave(j, ny, 1.0) + wave(k, nz.max(8), 1.0))
         });
         let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa.collect()));

@@ -1,5 +1,6 @@
 //! Ranks that divide x as well as y, compared with one.
 
+use isobar_core::conformance::arrays::cg;
 use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::{join, threads};
@@ -73,7 +74,7 @@ fn rough_diffusion() {
 #[test]
 fn approximate_inverses() {
     for preconditioner in [Preconditioner::Neumann { order: 2 }, Preconditioner::SsorAi] {
-        let options = SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
+        let options = SolverOptions { tolerance: 1e-9, ..cg(preconditioner) };
         for problem in [rough(Shape::new(7, 13, 5)), rough(Shape::new(16, 8, 4))] {
             check_as_alone(&cpu, &problem, &PARTS, &options);
         }
@@ -156,15 +157,14 @@ fn what_is_not_there_is_said() {
         solve_on(parts, &cpu, &problem.stencil().unwrap(), options, &rhs, None).unwrap_err().to_string()
     };
     let rock = rough(shape);
-    let with = |preconditioner| SolverOptions { method: Method::Cg, preconditioner, ..SolverOptions::default() };
-    let line = with(Preconditioner::Line);
+    let line = cg(Preconditioner::Line);
     let error = said(&rock, &line, [4, 1]);
     assert!(error.contains("6 columns for 4 parts in x") && error.contains("at most 3 parts"), "{error}");
-    let error = said(&rock, &with(Preconditioner::Multigrid), [2, 2]);
+    let error = said(&rock, &cg(Preconditioner::Multigrid), [2, 2]);
     assert!(error.contains("Galerkin grids on ranks that divide x") && error.contains("--parts 1xN"), "{error}");
-    let error = said(&rock, &with(Preconditioner::Ic { block: None }), [2, 2]);
+    let error = said(&rock, &cg(Preconditioner::Ic { block: None }), [2, 2]);
     assert!(error.contains("where x or a periodic y is divided; use"), "{error}");
-    let error = said(&rock, &with(Preconditioner::IncompletePoisson { scaling: true }), [2, 2]);
+    let error = said(&rock, &cg(Preconditioner::IncompletePoisson { scaling: true }), [2, 2]);
     assert!(error.contains("incomplete Poisson and incomplete Cholesky on ranks that divide x"), "{error}");
     let deflated = SolverOptions {
         deflation: Some(Deflation { stripes: Stripes::Bodies, coarse: CoarseSolve::Inverse }),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::conformance::arrays::noise;
+use isobar_core::conformance::arrays::{cg, noise};
 use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::{join_rows, threads};
@@ -62,8 +62,7 @@ fn other_preconditioners() {
         check_steps::<f64>(&cpu, &problem, ranks);
         check_steps::<f32>(&cpus(2), &problem, ranks);
         for preconditioner in kinds {
-            let options =
-                SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
+            let options = SolverOptions { tolerance: 1e-9, ..cg(preconditioner) };
             check_as_alone(&cpu, &problem, ranks, &options);
         }
     }
@@ -222,13 +221,7 @@ fn rings_of_an_odd_number_of_rows() {
     let stencil = both(rough_ring([9, 11, 4])).stencil().unwrap();
     let rhs = noise(9 * 11 * 4, 6);
     let (alone, u) = solve_alone(&cpu(None), &stencil, &multigrid(), &rhs, None);
-    let from_there = SolverOptions {
-        method: Method::Cg,
-        preconditioner: Preconditioner::Line,
-        norm: Norm::Rhs,
-        tolerance: 1e-5,
-        ..SolverOptions::default()
-    };
+    let from_there = SolverOptions { norm: Norm::Rhs, tolerance: 1e-5, ..cg(Preconditioner::Line) };
     let (again, v) = solve_on([2, 2], &cpu, &stencil, &from_there, &rhs, Some(&u)).unwrap();
     assert!(alone.iterations > 1 && again.iterations == 0 && distance(&v, &u) < 1e-12, "{again:?}");
 }
@@ -238,7 +231,7 @@ fn what_is_not_there_is_said() {
     let problem = rough_ring([8, 12, 4]);
     let (stencil, rhs) = (problem.stencil().unwrap(), vec![0.0; problem.shape.cells()]);
     for preconditioner in [Preconditioner::Ic { block: None }, Preconditioner::Mic { relaxation: 1.0, block: None }] {
-        let options = SolverOptions { method: Method::Cg, preconditioner, ..SolverOptions::default() };
+        let options = cg(preconditioner);
         let said = solve_on(3, &cpu, &stencil, &options, &rhs, None).unwrap_err().to_string();
         assert!(
             said.contains("not divided among ranks") && said.contains("a periodic y") && said.contains("\"line\""),

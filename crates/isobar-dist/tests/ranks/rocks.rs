@@ -1,5 +1,6 @@
 //! Checks of ranks on any back end for the diffusion operator.
 
+use isobar_core::conformance::arrays::cg;
 use isobar_core::execute::Serial;
 use isobar_core::prelude::*;
 use isobar_core::problem::{Source, Well};
@@ -26,7 +27,7 @@ pub(crate) fn rough(shape: Shape) -> DiffusionProblem {
 /// Checks conjugate gradients with the diagonal and with lines: the solution of one rank, and its iterations up to one.
 pub(crate) fn check_rough(backend: &impl Devices, problem: &DiffusionProblem, ranks: &[impl Parts]) {
     for preconditioner in [Preconditioner::Jacobi, Preconditioner::Line] {
-        let options = SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
+        let options = SolverOptions { tolerance: 1e-9, ..cg(preconditioner) };
         check_as_alone(backend, problem, ranks, &options);
     }
 }
@@ -41,10 +42,9 @@ pub(crate) fn smooth() -> Vec<(DiffusionProblem, &'static [usize])> {
     let of = |[nx, ny, nz]: [usize; 3], contrast: f64| {
         let shape = Shape::new(nx, ny, nz);
         let at = |n: usize, count: usize| n as f64 / count as f64;
-        let kappa = (0..shape.cells()).map(|n| {
-            let (i, j, k) = (n % nx, n / nx % ny, n / nx / ny);
-            uneven([i, j, k]) * contrast.powf((at(i, nx) + at(j, ny) + at(k, nz)) / 3.0)
-        });
+        let kappa = shape
+            .places()
+            .map(|[i, j, k]| uneven([i, j, k]) * contrast.powf((at(i, nx) + at(j, ny) + at(k, nz)) / 3.0));
         let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa.collect()));
         problem.spacing = [0, 1, 2].map(|_| Spacing::Uniform(0.5));
         problem.boundary[1] = [Boundary::Dirichlet(1.0), Boundary::default()];

@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use isobar_core::conformance::arrays::{norm, solve_into};
+pub(crate) use isobar_core::conformance::arrays::distance;
+use isobar_core::conformance::arrays::solve_into;
 use isobar_core::prelude::*;
 use isobar_dist::part::PartBackend;
 use isobar_dist::threads::Threads;
@@ -188,12 +189,6 @@ pub(crate) fn solve_alone<B: Supports<S>, S: Stencil>(
     let mut u = guess.map_or_else(|| vec![0.0; rhs.len()], <[f64]>::to_vec);
     let given = if guess.is_some() { Guess::Given } else { Guess::Zero };
     (solve_into(backend, stencil, options, rhs, &mut u, given).unwrap(), u)
-}
-
-/// Computes ‖a − b‖ / ‖b‖.
-pub(crate) fn distance(a: &[f64], b: &[f64]) -> f64 {
-    let difference: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
-    norm(&difference) / norm(b).max(f64::MIN_POSITIVE)
 }
 
 /// Relative residuals that are rounding where κ differs by 10⁶, and a coarse grid, or all of a small one, is solved exactly.

@@ -12,6 +12,8 @@ use std::time::SystemTime;
 
 use serde_json::{Map, Value};
 
+use crate::owner::fnv1a;
+
 /// Coordinates written with every field.
 pub(super) const COORDINATES: [&str; 7] = ["time", "x", "y", "z", "x_faces", "y_faces", "z_faces"];
 
@@ -125,14 +127,11 @@ fn is_part(path: &Path, found: &Metadata, names: &[&str]) -> bool {
     }
 }
 
-/// FNV-1a, 64 bits, of the arrays' names and metadata. It does not protect against forgery.
+/// Returns the hash of the arrays' names and metadata. It does not protect against forgery.
 fn checksum(store: &Path, names: &[&str]) -> io::Result<u64> {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut all = Vec::new();
     for name in names {
-        let metadata = fs::read(store.join(name).join("zarr.json"))?;
-        for byte in name.bytes().chain([0]).chain(metadata) {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        all.extend(name.bytes().chain([0]).chain(fs::read(store.join(name).join("zarr.json"))?));
     }
-    Ok(hash)
+    Ok(fnv1a(&all))
 }

@@ -129,10 +129,7 @@ impl<W: Send> Parts<W> {
 
     /// Fails for arrays of another shape.
     fn check(&self, shapes: &[Shape]) -> Result<()> {
-        match shapes.iter().find(|&&shape| shape != self.shape) {
-            Some(shape) => Err(Error::shape("array", shape.to_string(), self.shape.to_string())),
-            None => Ok(()),
-        }
+        shapes.iter().try_for_each(|&shape| Error::unless_equal("array", shape, self.shape))
     }
 
     /// Stores the rows of all GPUs in the caller's array.

@@ -22,12 +22,8 @@ pub(super) struct Pair<'a> {
 
 impl<'a> Pair<'a> {
     pub(super) fn new(shape: Shape, u: &'a [f64], adjoint: &'a [f64], moves_rhs: bool) -> Result<Self> {
-        let count = shape.cells();
-        for (what, values) in [("the solution", u), ("the adjoint", adjoint)] {
-            if values.len() != count {
-                return Err(Error::shape(what, values.len().to_string(), count.to_string()));
-            }
-        }
+        Error::unless_equal("the solution", u.len(), shape.cells())?;
+        Error::unless_equal("the adjoint", adjoint.len(), shape.cells())?;
         Ok(Self { u, adjoint, moves_rhs })
     }
 

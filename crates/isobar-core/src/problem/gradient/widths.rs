@@ -26,8 +26,8 @@ impl DiffusionProblem {
     ) -> Result<Vec<f64>> {
         let pair = Pair::new(self.shape, u, adjoint, moves_rhs)?;
         let (cells, d) = (self.shape.cells(), axis as usize);
-        if let Some(body) = body.filter(|body| body.len() != cells) {
-            return Err(Error::shape("the source density", body.len().to_string(), cells.to_string()));
+        if let Some(body) = body {
+            Error::unless_equal("the source density", body.len(), cells)?;
         }
         let body = body.filter(|_| moves_rhs);
         let mut found = vec![0.0; self.shape.extents()[d]];

@@ -16,13 +16,11 @@ const SINGULAR_PIVOT: f64 = 1e-13;
 pub fn inverse<N: Real>(matrix: &Couplings<N>) -> Vec<f64> {
     let shape = matrix.grid.shape;
     let n = shape.cells();
-    let number = |[i, j, k]: [usize; 3]| i + shape.nx * (j + shape.ny * k);
+    let number = |at: [usize; 3]| shape.number(at);
     let mut couplings = vec![0.0; n * n];
     let mut sums = vec![0.0; n];
     let offsets: Vec<Offset> = matrix.offsets().collect();
-    for at @ [i, j, k] in
-        (0..shape.nz).flat_map(|k| (0..shape.ny).flat_map(move |j| (0..shape.nx).map(move |i| [i, j, k])))
-    {
+    for at @ [i, j, k] in shape.places() {
         sums[number(at)] = matrix.sums(j, k as isize)[i + 1].to_f64();
         for &offset in &offsets {
             if let Some(to) = matrix.neighbour(at, offset).filter(|&to| to != at) {
