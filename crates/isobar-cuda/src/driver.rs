@@ -14,7 +14,7 @@ pub(crate) use isobar_core::team::lock;
 use crate::memory::{Mailboxes, Pool};
 use crate::module::Kernels;
 use crate::spare::Spare;
-use crate::staging::Arena;
+use crate::staging::{Arena, Lanes};
 
 /// An address on the GPU.
 pub(crate) type Pointer = sys::CUdeviceptr;
@@ -126,6 +126,8 @@ pub(crate) struct Gpu {
     pub(crate) spare: Spare,
     /// Arenas of solvers that are gone.
     arenas: Mutex<Vec<Arena>>,
+    /// Copying threads, if there are any yet.
+    pub(crate) lanes: Mutex<Option<Lanes>>,
 }
 
 // SAFETY: driver handles may be used from any thread; `bind` makes the context current on it.
@@ -284,6 +286,7 @@ impl Gpu {
             mailboxes: Mailboxes::default(),
             spare: Spare::default(),
             arenas: Mutex::default(),
+            lanes: Mutex::default(),
         })
     }
 

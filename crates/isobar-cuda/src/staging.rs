@@ -15,7 +15,7 @@ use isobar_core::backend::queue;
 use isobar_core::error::Result;
 use isobar_core::team::Team;
 
-use crate::driver::{Context, Pointer, QUEUES, check, failure, lock};
+use crate::driver::{Context, Gpu, Pointer, QUEUES, check, failure, lock};
 use crate::memory::Buffer;
 
 /// Pinned memory for small arrays.
@@ -166,18 +166,14 @@ impl Lane {
     }
 }
 
-/// The resources for large arrays.
+/// The resources for large arrays: those of all solvers on a GPU, made on first use and never freed, as that takes longer than many a copy.
 #[derive(Debug)]
-struct Lanes {
-    context: Arc<Context>,
+pub(crate) struct Lanes {
+    gpu: &'static Gpu,
     lanes: Vec<Lane>,
     /// A thread for each lane; `None` if they could not be started.
     threads: Option<Team>,
-    start: *mut u8,
 }
-
-// SAFETY: as for each lane.
-unsafe impl Send for Lanes {}
 
 impl Lanes {
     /// Smaller arrays gain nothing from several lanes. B
@@ -185,15 +181,15 @@ impl Lanes {
     /// Smaller arrays do not justify making the lanes. B
     const WORTH_MAKING: usize = 16 << 20;
 
-    fn new(context: &Arc<Context>) -> Result<Self> {
-        context.bind()?;
+    fn new(gpu: &'static Gpu) -> Result<Self> {
+        gpu.bind()?;
         let lanes = std::thread::available_parallelism().map_or(1, usize::from).min(LANES);
-        // SAFETY: freed in `drop`; every byte is written before it is read.
+        // SAFETY: every byte is written before it is read.
         let start = unsafe { result::malloc_host(lanes * PIECES * PIECE, 0) }
             .map_err(|e| failure(e, "allocating host memory"))?
             .cast::<u8>();
         let threads = Team::new(lanes, "isobar-copy").ok();
-        let mut this = Self { context: Arc::clone(context), lanes: Vec::new(), threads, start };
+        let mut this = Self { gpu, lanes: Vec::new(), threads };
         for n in 0..lanes {
             let fail = |e| failure(e, "preparing copies");
             let stream = result::stream::create(result::stream::StreamKind::NonBlocking).map_err(fail)?;
@@ -209,9 +205,8 @@ impl Lanes {
         Ok(this)
     }
 
-    /// Copies arrays to the GPU after all submitted work; returns when the copies are complete.
+    /// Copies arrays to the GPU; returns when the copies are complete.
     fn send<T: Copy + Sync>(&mut self, arrays: &[(Pointer, &[T])]) -> Result<()> {
-        self.context.synchronize()?;
         let length = PIECE / size_of::<T>();
         let pieces = arrays.iter().flat_map(|&(to, from)| {
             let starts = (0..).map(move |n| to + (n * PIECE) as Pointer);
@@ -224,9 +219,8 @@ impl Lanes {
         self.each_lane(shares, |lane, ()| lane.send(std::iter::from_fn(next)))
     }
 
-    /// Copies an array from the GPU after all submitted work.
+    /// Copies an array from the GPU.
     fn fetch<T: Copy + Send>(&mut self, from: Pointer, to: &mut [T]) -> Result<()> {
-        self.context.synchronize()?;
         let length = PIECE / size_of::<T>();
         let starts = (0..).map(|n| from + (n * PIECE) as Pointer);
         let shares = deal(self.lanes.len(), starts.zip(to.chunks_mut(length)));
@@ -235,9 +229,9 @@ impl Lanes {
 
     /// Runs every lane's share of the work, on its own thread if possible.
     fn each_lane<S: Send>(&mut self, shares: Vec<S>, work: impl Fn(&Lane, S) -> Result<()> + Sync) -> Result<()> {
-        let (context, work) = (&self.context, &work);
+        let (gpu, work) = (self.gpu, &work);
         let run = move |lane: &mut Lane, share: S| {
-            context.bind()?;
+            gpu.bind()?;
             work(lane, share)
         };
         let mut jobs: Vec<_> =
@@ -262,30 +256,31 @@ fn deal<I>(hands: usize, items: impl Iterator<Item = I>) -> Vec<Vec<I>> {
     shares
 }
 
-impl Drop for Lanes {
-    fn drop(&mut self) {
-        // Errors in a destructor cannot be reported.
-        let _ = self.context.bind();
-        // SAFETY: all made in `new`, and destroyed once, after the GPU has finished with them.
-        unsafe {
-            for lane in &self.lanes {
-                let _ = result::stream::synchronize(lane.stream);
-                let _ = result::stream::destroy(lane.stream);
-                for event in lane.done.into_iter().filter(|event| !event.is_null()) {
-                    let _ = result::event::destroy(event);
-                }
-            }
-            let _ = result::free_host(self.start.cast());
-        }
-    }
-}
-
-/// Buffers on the GPU for arrays in the host's order, before or after reordering, and the copying threads.
+/// Buffers on the GPU for arrays in the host's order, before or after reordering.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     /// The buffer of each queue.
     places: [Mutex<Option<Buffer>>; QUEUES],
-    lanes: Mutex<Option<Lanes>>,
+}
+
+/// Runs work with the copying threads after all submitted work, or returns `None` for arrays that justify none.
+fn with_lanes<R>(
+    context: &Context,
+    bytes: usize,
+    least: usize,
+    work: impl FnOnce(&mut Lanes) -> Result<R>,
+) -> Result<Option<R>> {
+    if bytes < if lock(&context.lanes).is_some() { Lanes::WORTH_IT } else { least } {
+        return Ok(None);
+    }
+    // Not while other solvers wait for the threads.
+    context.synchronize()?;
+    let mut lanes = lock(&context.lanes);
+    let lanes = match &mut *lanes {
+        Some(lanes) => lanes,
+        none => none.insert(Lanes::new(context.gpu())?),
+    };
+    work(lanes).map(Some)
 }
 
 /// Returns a buffer of this length on the GPU.
@@ -300,25 +295,6 @@ fn room<'p>(place: &'p mut Option<Buffer>, context: &Arc<Context>, bytes: usize)
 }
 
 impl Staging {
-    /// Runs work with the copying threads, or returns `None` for arrays that justify none.
-    fn with_lanes<R>(
-        &self,
-        context: &Arc<Context>,
-        bytes: usize,
-        least: usize,
-        work: impl FnOnce(&mut Lanes) -> Result<R>,
-    ) -> Result<Option<R>> {
-        let mut lanes = lock(&self.lanes);
-        if bytes < if lanes.is_some() { Lanes::WORTH_IT } else { least } {
-            return Ok(None);
-        }
-        let lanes = match &mut *lanes {
-            Some(lanes) => lanes,
-            none => none.insert(Lanes::new(context)?),
-        };
-        work(lanes).map(Some)
-    }
-
     /// Copies arrays to the GPU, and passes their addresses to work, whose submissions may use them.
     pub(crate) fn send<T: Copy + Sync, const N: usize>(
         &self,
@@ -344,7 +320,7 @@ impl Staging {
     /// Copies arrays to these addresses on the GPU, after all submitted work.
     pub(crate) fn send_to<T: Copy + Sync>(&self, context: &Arc<Context>, arrays: &[(Pointer, &[T])]) -> Result<()> {
         let bytes: usize = arrays.iter().map(|(_, array)| size_of_val(*array)).sum();
-        match self.with_lanes(context, bytes, Lanes::WORTH_MAKING, |lanes| lanes.send(arrays))? {
+        match with_lanes(context, bytes, Lanes::WORTH_MAKING, |lanes| lanes.send(arrays))? {
             Some(()) => Ok(()),
             None => arrays.iter().try_for_each(|&(place, array)| context.send(array, place)),
         }
@@ -361,7 +337,7 @@ impl Staging {
         let mut place = lock(&self.places[queue::current()]);
         let place = room(&mut place, context, bytes)?;
         fill(place.start())?;
-        match self.with_lanes(context, bytes, Lanes::WORTH_IT, |lanes| lanes.fetch(place.start(), array))? {
+        match with_lanes(context, bytes, Lanes::WORTH_IT, |lanes| lanes.fetch(place.start(), array))? {
             Some(()) => Ok(()),
             None => place.read(array),
         }
