@@ -128,10 +128,10 @@ pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
         before: 0,
     };
     let begin = Arguments::new().with(matrix.operands()).with(search);
-    let [nx, ny, nz] = matrix.grid().extents();
+    let extents @ [nx, ny, nz] = matrix.grid().extents();
     matrix.launch(module.kernel("begin_search")?, nx * ny * nz.div_ceil(PART), BLOCK, begin.clone())?;
     // Cells that belong together by the first threshold do so by all.
-    let tiles: usize = matrix.grid().extents().into_iter().zip(TILE).map(|(n, tile)| n.div_ceil(tile)).product();
+    let tiles: usize = extents.into_iter().zip(TILE).map(|(n, tile)| n.div_ceil(tile)).product();
     let arguments = THRESHOLDS.into_iter().fold(begin, Arguments::with);
     matrix.launch(module.kernel("label_tiles")?, BLOCK * tiles, BLOCK, arguments)?;
     let found = Found { starts: found_starts.start(), cells: found_cells.start(), factors: factors.start() };

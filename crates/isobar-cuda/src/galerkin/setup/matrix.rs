@@ -74,7 +74,11 @@ unsafe impl Argument for Targets {}
 struct Measures {
     /// Results, the block counter, a flag for collapsed cells of a product, and six partial sums per block.
     buffer: Buffer,
-    blocks: usize,
+}
+
+/// Returns how many blocks of [`BLOCK`] threads run at once.
+fn most_blocks(cuda: &Cuda) -> usize {
+    8 * cuda.context().multiprocessors
 }
 
 impl Measures {
@@ -82,9 +86,8 @@ impl Measures {
     const SUMS: usize = 6;
 
     fn new(cuda: &Cuda) -> Result<Self> {
-        let blocks = 8 * cuda.context().multiprocessors;
-        let bytes = 8 * (Self::RESULTS + 2 + Self::SUMS * blocks);
-        Ok(Self { buffer: Buffer::zeros(cuda.context(), bytes, "partial sums")?, blocks })
+        let bytes = 8 * (Self::RESULTS + 2 + Self::SUMS * most_blocks(cuda));
+        Ok(Self { buffer: Buffer::zeros(cuda.context(), bytes, "partial sums")? })
     }
 }
 
@@ -287,8 +290,8 @@ impl Matrix {
     /// Launches a kernel whose threads loop over elements, `part` at a time, in at most as many blocks as run at once: blocks that
     /// return at once take time too.
     pub(super) fn launch_loop(&self, kernel: Kernel, len: usize, part: usize, arguments: Arguments) -> Result<()> {
-        let most = 8 * self.cuda.context().multiprocessors;
-        self.cuda.launch(kernel, [len.div_ceil(BLOCK * part).min(most), 1, 1], [BLOCK, 1], arguments)
+        let blocks = len.div_ceil(BLOCK * part).min(most_blocks(&self.cuda));
+        self.cuda.launch(kernel, [blocks, 1, 1], [BLOCK, 1], arguments)
     }
 
     /// Copies couplings, then row sums, to vectors of a layout with some rows and the halo row before them.
@@ -300,14 +303,13 @@ impl Matrix {
 
     /// Returns the first results of a kernel that reads all cells.
     fn measure<const N: usize>(&self, name: &'static str) -> Result<[f64; N]> {
-        let Measures { buffer, blocks } = &*self.measures;
+        let buffer = &self.measures.buffer;
         let kernel = self.module(measures(self.number)).kernel(name)?;
         let at = |n: usize| buffer.start() + 8 * n as Pointer;
         buffer.clear(0, 8 * Measures::RESULTS)?;
-        let blocks = (*blocks).min(self.cells().div_ceil(BLOCK));
         let (partial, counter) = (at(Measures::RESULTS + 2), at(Measures::RESULTS));
         let arguments = Arguments::new().with(self.operands()).with(partial).with(counter).with(at(0));
-        self.cuda.launch(kernel, [blocks, 1, 1], [BLOCK, 1], arguments)?;
+        self.launch_loop(kernel, self.cells(), 1, arguments)?;
         let mut results = [0.0; N];
         buffer.read(&mut results)?;
         Ok(results)

@@ -28,49 +28,47 @@ impl Workspace {
         let rounded = bytes.max(1).next_multiple_of(Pool::ALIGNMENT);
         let taken = lock(&self.chunk).take(rounded);
         Ok(match taken {
-            Some(start) => Piece { start, bytes: rounded, owner: Owner::Workspace(Arc::clone(self)) },
+            Some(start) => Piece { bytes: rounded, place: Place::Within(Arc::clone(self), start) },
             None => {
                 let buffer = Buffer::new(&self.context, rounded, "setup of multigrid")?;
-                Piece { start: buffer.start(), bytes: rounded, owner: Owner::Outside(buffer) }
+                Piece { bytes: rounded, place: Place::Outside(buffer) }
             }
         })
-    }
-
-    fn position(&self, piece: &Piece) -> usize {
-        (piece.start - self.buffer.start()) as usize
     }
 }
 
 #[derive(Debug)]
-enum Owner {
-    Workspace(Arc<Workspace>),
-    Outside(#[expect(dead_code, reason = "owns the memory")] Buffer),
+enum Place {
+    Within(Arc<Workspace>, Pointer),
+    Outside(Buffer),
 }
 
 /// A piece of memory with undefined content.
 #[derive(Debug)]
 pub(super) struct Piece {
-    start: Pointer,
     bytes: usize,
-    owner: Owner,
+    place: Place,
 }
 
 impl Piece {
     pub(super) fn start(&self) -> Pointer {
-        self.start
+        match &self.place {
+            Place::Within(_, start) => *start,
+            Place::Outside(buffer) => buffer.start(),
+        }
     }
 
     /// Returns the address of element n, with elements of this many bytes.
     pub(super) fn at(&self, n: usize, bytes: usize) -> Pointer {
         debug_assert!(n * bytes <= self.bytes);
-        self.start + (n * bytes) as Pointer
+        self.start() + (n * bytes) as Pointer
     }
 }
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        if let Owner::Workspace(workspace) = &self.owner {
-            lock(&workspace.chunk).give_back(workspace.position(self), self.bytes);
+        if let Place::Within(workspace, start) = &self.place {
+            lock(&workspace.chunk).give_back((start - workspace.buffer.start()) as usize, self.bytes);
         }
     }
 }

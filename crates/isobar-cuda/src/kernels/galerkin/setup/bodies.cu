@@ -41,7 +41,6 @@ constexpr int PART = 4;
 
 // Calls f(n) for a thread's cells in kernels whose warps process 128 cells at a time: n and the next PART - 1 cells at distances
 // of 32, which may lie beyond the last cell. All threads of a warp make the same calls.
-
 template <class F> __device__ __forceinline__ void for_each_part(unsigned int cells, F f) {
     const unsigned int lane = threadIdx.x & 31;
     for (unsigned int begin = PART * (own_number() - lane); begin < cells; begin += PART * 256 * gridDim.x) f(begin + lane);
