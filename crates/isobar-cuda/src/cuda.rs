@@ -16,6 +16,8 @@ use crate::{Arguments, Context, Kernel, Launch, Module, Pointer, Reduction, Scal
 
 /// Threads per block of vector operations.
 const BLOCK: usize = 256;
+/// Elements of a thread of vector operations, where there are enough threads all the same: a sum of fewer blocks ends earlier.
+const EACH: usize = 4;
 /// Blocks of vector operations per multiprocessor.
 const BLOCKS_A_MULTIPROCESSOR: usize = 16;
 
@@ -215,7 +217,7 @@ impl Cuda {
     }
 
     pub(crate) fn blocks(&self, len: usize) -> usize {
-        len.div_ceil(BLOCK).min(BLOCKS_A_MULTIPROCESSOR * self.context().multiprocessors)
+        len.div_ceil(EACH * BLOCK).min(BLOCKS_A_MULTIPROCESSOR * self.context().multiprocessors)
     }
 
     /// Copies arrays to the GPU, where they stay for the work that `work` submits.

@@ -61,6 +61,7 @@ fn of_operators<T: Real>(all: &mut Vec<Source>) -> Result<()> {
     all.push(aggregate::source::<T>());
     all.extend(galerkin::sources::<T>());
     all.extend([galerkin::columns_source::<T>(256), galerkin::apply_source::<T>(true)]);
+    all.extend([256, 512].map(galerkin::small_source::<T>));
     for (layers, columns) in [(7, 1 << 15), (100, 1 << 15), (128, 1 << 18)] {
         all.extend(single::sources(Tile::new::<f64>(layers, columns)?, layers, 10));
     }

@@ -150,9 +150,11 @@ pub(super) fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
             {
                 assert_eq!(tested.is_active(), reference.is_active(), "{}", what("corrections"));
                 let (mut u, mut on_u) = random_pair::<B, T>(backend, shape, 3);
-                ok(reference.correct(&f, &mut u));
-                ok(tested.correct(&on_f, &mut on_u));
-                compare_at_scale(backend, &on_u, &u, 1.0, &what("correct"));
+                for guess in [Guess::Given, Guess::Zero] {
+                    ok(reference.correct(&f, &mut u, guess));
+                    ok(tested.correct(&on_f, &mut on_u, guess));
+                    compare_at_scale(backend, &on_u, &u, 1.0, &what("correct"));
+                }
             }
             let Some(transfer) = reference.transfers.get(n) else { continue };
             let coarse = transfer.coarse_layout().shape();

@@ -1,6 +1,7 @@
 //! Parts of multigrid besides sweeps and transfers: corrections of a few slow vectors, and exact solves on the coarsest
 //! grid.
 
+use super::Guess;
 use crate::{Backend, Real, Result, Shape};
 
 /// An additive correction besides the sweeps of a level.
@@ -8,8 +9,8 @@ pub trait Correction<B: Backend, T: Real>: Send + Sync {
     /// Returns whether there is anything to correct; an update of the coefficients may change it.
     fn is_active(&self) -> bool;
 
-    /// Computes u += ω Σ_θ Z D⁻¹ Zᵀ r, see [`bodies`](crate::stencil::galerkin::bodies).
-    fn correct(&self, r: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()>;
+    /// Computes u += ω Σ_θ Z D⁻¹ Zᵀ r from the guess, see [`bodies`](crate::stencil::galerkin::bodies).
+    fn correct(&self, r: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<()>;
 
     /// Returns the bytes of tables.
     fn bytes(&self) -> usize;

@@ -89,11 +89,10 @@ impl<B: Backend, T: Real> Corrected<B, T> {
             return Ok(false);
         };
         if guess == Guess::Zero {
-            level.backend().clear(u)?;
-            correction.correct(f, u)?;
+            correction.correct(f, u, guess)?;
         } else {
             level.residual_alone(f, [u, residual], (Scalar::new(0), scalars))?;
-            correction.correct(residual, u)?;
+            correction.correct(residual, u, guess)?;
         }
         Ok(true)
     }

@@ -11,7 +11,7 @@ use crate::stencil::galerkin::couplings::{COLOURS, UPPER, along, upper_offset};
 use crate::stencil::galerkin::{Bodies, Couplings, Directions, Execute, Matrix, Offset, Weights};
 use crate::stencil::galerkin_levels::{Finer, SupportsGalerkin};
 use crate::stencil::{Axis, Diffusion};
-use crate::{Colour, Layout, Precision, Real, Result, read, write};
+use crate::{Backend, Colour, Layout, Precision, Real, Result, read, write};
 
 /// A pivot below this fraction of its diagonal is rounding.
 const SINGULAR_PIVOT: f64 = 1e-13;
@@ -284,8 +284,11 @@ impl<T: Real> Correction<Reference, T> for BodyCorrection {
         !read(&self.bodies).is_empty()
     }
 
-    fn correct(&self, r: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+    fn correct(&self, r: &Vector<T>, u: &mut Vector<T>, guess: Guess) -> Result<()> {
         let all = read(&self.bodies);
+        if guess == Guess::Zero {
+            Reference.clear(u)?;
+        }
         for bodies in all.iter() {
             for (n, factor) in bodies.factors.iter().enumerate() {
                 let cells = bodies.cells_of(n);

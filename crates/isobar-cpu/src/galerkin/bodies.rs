@@ -3,7 +3,7 @@
 use std::sync::{RwLock, RwLockReadGuard};
 
 use isobar_core::operator::Correction;
-use isobar_core::prelude::{Layout, Real, Result, read, write};
+use isobar_core::prelude::{Backend, Guess, Layout, Real, Result, read, write};
 use isobar_core::stencil::galerkin::Bodies;
 use isobar_dist::part::PartBackend;
 
@@ -37,8 +37,11 @@ impl<T: Real> Correction<Cpu, T> for BodyCorrection {
         !self.bodies().is_empty()
     }
 
-    fn correct(&self, r: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+    fn correct(&self, r: &Vector<T>, u: &mut Vector<T>, guess: Guess) -> Result<()> {
         assert_eq!((r.layout(), u.layout()), (&self.layout, &self.layout), "vectors of another level");
+        if guess == Guess::Zero {
+            self.cpu.clear(u)?;
+        }
         let (all, r, u) = (self.bodies(), r.entries(), u.share_mut());
         let sum = |cells: &[u32]| -> f64 { cells.iter().map(|&cell| r[cell as usize].to_f64()).sum() };
         let shared = all.iter().flat_map(|bodies| (0..bodies.shared).map(|body| bodies.cells_of(body)));

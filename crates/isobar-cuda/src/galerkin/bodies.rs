@@ -3,12 +3,17 @@
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use isobar_core::operator::Correction;
-use isobar_core::prelude::{Real, Result, read, write};
+use isobar_core::prelude::{Backend, Guess, Real, Result, read, write};
 
 use super::setup::Lists;
 use super::sources::sources;
 use crate::launch::refuse_while_recording;
 use crate::{Arguments, Buffer, Cuda, Module, Pointer, Vector};
+
+/// Threads of a block.
+const THREADS: usize = 128;
+/// The most aggregates that have a block each.
+const FEW: usize = 4096;
 
 /// The correction u += ω Σ_θ Z D⁻¹ Zᵀ r.
 #[derive(Debug)]
@@ -64,13 +69,15 @@ impl<T: Real> BodyCorrection<T> {
         read(&self.held)
     }
 
-    /// Launches a kernel with a warp for each aggregate.
+    /// Launches a kernel with a warp for each aggregate, or a block, if there are few.
     fn launch(&self, name: &'static str, count: usize, pointers: &[Pointer]) -> Result<()> {
         if count == 0 {
             return Ok(());
         }
-        let arguments = pointers.iter().fold(Arguments::new().with(count as i32), |all, &pointer| all.with(pointer));
-        self.cuda.launch(self.module.kernel(name)?, [count.div_ceil(8), 1, 1], [256, 1], arguments)
+        let width = if count <= FEW { THREADS } else { 32 };
+        let arguments = Arguments::new().with(count as i32).with(width as i32);
+        let arguments = pointers.iter().fold(arguments, |all, &pointer| all.with(pointer));
+        self.cuda.launch(self.module.kernel(name)?, [(count * width).div_ceil(THREADS), 1, 1], [THREADS, 1], arguments)
     }
 }
 
@@ -79,8 +86,11 @@ impl<T: Real> Correction<Cuda, T> for BodyCorrection<T> {
         !self.held().lists.is_empty()
     }
 
-    fn correct(&self, r: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+    fn correct(&self, r: &Vector<T>, u: &mut Vector<T>, guess: Guess) -> Result<()> {
         let held = self.held();
+        if guess == Guess::Zero {
+            self.cuda.clear(u)?;
+        }
         let first_sum = held.sums.as_ref().map_or(0, Buffer::start);
         let mut sum = first_sum;
         for Lists { shared, starts, cells, .. } in &held.lists {

@@ -8,6 +8,7 @@ use isobar_core::prelude::{
 use isobar_core::stencil::galerkin_levels::Finer;
 
 use super::setup::DirectionWeights;
+use super::small::Small;
 use super::sources::{bits, cell_block, sources};
 use super::twenty_seven::TwentySeven;
 use crate::diffusion::Diffusion;
@@ -17,10 +18,10 @@ use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint, Steps};
 use crate::{Argument, Arguments, Buffer, Cuda, Module, Pointer, Vector};
 
-/// `Interpolation` of interpolate.cu.
+/// `Interpolation` of interpolation.cuh.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-struct Operands {
+pub(super) struct Weights {
     below: [Pointer; 3],
     above: [Pointer; 3],
     fine: [i32; 4],
@@ -31,8 +32,8 @@ struct Operands {
     after: i32,
 }
 
-// SAFETY: laid out as `Interpolation` in interpolate.cu: six pointers, fourteen 32-bit integers.
-unsafe impl Argument for Operands {}
+// SAFETY: laid out as `Interpolation` in interpolation.cuh: six pointers, fourteen 32-bit integers.
+unsafe impl Argument for Weights {}
 
 /// The operator of the finer level.
 #[derive(Debug)]
@@ -53,7 +54,7 @@ pub struct Interpolation<T: Real> {
     meets: bool,
     /// The memory of the operands.
     _weights: Buffer,
-    operands: Operands,
+    operands: Weights,
     module: Arc<Module>,
 }
 
@@ -82,7 +83,7 @@ impl<T: Real> Interpolation<T> {
                 (Fine::Coarse(Arc::clone(coarse)), *operator.layout())
             }
         };
-        let mut operands = Operands {
+        let mut operands = Weights {
             below: [0; 3],
             above: [0; 3],
             fine: extents(&layout),
@@ -191,6 +192,10 @@ impl<T: Real> Interpolation<T> {
     ) -> Result<()> {
         match &self.fine {
             Fine::Finest(operator) => operator.kernels().residual_field(f, u, scratch)?,
+            Fine::Coarse(operator) if let Some(small) = self.fused(operator) => {
+                let operands = (*operator.operands(), self.operands);
+                return small.restrict(operands, None, [f, u, &*coarse_f].map(Vector::pointer));
+            }
             Fine::Coarse(operator) => operator.residual_field(f, u, scratch)?,
         }
         self.restrict_left(None, scratch, coarse_f)
@@ -198,6 +203,17 @@ impl<T: Real> Interpolation<T> {
 
     fn halves_all(&self) -> bool {
         self.axes.len() == 3
+    }
+
+    /// Returns the fused steps of the finer level, if they work with this transfer.
+    fn fused<'a>(&self, fine: &'a TwentySeven<T>) -> Option<&'a Small> {
+        fine.small().filter(|_| self.halves_all())
+    }
+
+    /// Computes ‖f − A u‖² where it is wanted.
+    fn norm_after(&self, sweep: Sweep<'_, Vector<T>>, norm: Option<Sum<'_, Cuda>>) -> Result<()> {
+        let Some((norm, scalars)) = norm else { return Ok(()) };
+        Transfer::fine(self).residual_norm(sweep.f, [sweep.u, sweep.scratch], norm.of(scalars))
     }
 }
 
@@ -251,6 +267,14 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
                     return self.restrict_left(Some(Colour::Red), scratch, coarse_f);
                 }
             }
+            Fine::Coarse(operator)
+                if guess == Guess::Zero
+                    && relaxation.overwrites()
+                    && let Some(small) = self.fused(operator) =>
+            {
+                let operands = (*operator.operands(), self.operands);
+                return small.restrict(operands, Some(relaxation.first), [f, &*u, &*coarse_f].map(Vector::pointer));
+            }
             Fine::Coarse(operator) if guess == Guess::Zero && operator.residual_after(relaxation, u, scratch)? => {
                 return self.restrict_left(None, scratch, coarse_f);
             }
@@ -274,9 +298,7 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         };
         self.cuda.fill(coarse_u, &Colour::BOTH)?;
         self.prolong_colour(corrected, coarse_u, sweep.u)?;
-        let fine = Transfer::fine(self);
-        fine.smooth(sweep.again())?;
-        let Some((norm, scalars)) = norm else { return Ok(()) };
-        fine.residual_norm(sweep.f, [sweep.u, sweep.scratch], norm.of(scalars))
+        Transfer::fine(self).smooth(sweep.again())?;
+        self.norm_after(sweep, norm)
     }
 }

@@ -10,6 +10,7 @@
 pub mod bodies;
 pub mod interpolation;
 pub mod setup;
+mod small;
 mod sources;
 pub mod twenty_seven;
 
@@ -23,7 +24,7 @@ use isobar_dist::PartBackend;
 pub use bodies::BodyCorrection;
 pub use interpolation::Interpolation;
 pub use setup::{DirectionWeights, Lists, Matrix};
-pub use sources::{apply_source, columns_source, sources};
+pub use sources::{apply_source, columns_source, small_source, sources};
 pub use twenty_seven::TwentySeven;
 
 use crate::aggregate::AggregateMatrix;

@@ -29,6 +29,11 @@ pub fn columns_source<T: Real>(threads: usize) -> Source {
     if threads == 512 { lines } else { lines.define("COLUMN_THREADS", threads) }
 }
 
+/// Returns the source of fused steps of small levels in one precision, for blocks of at most this many threads, 256 or 512.
+pub fn small_source<T: Real>(threads: usize) -> Source {
+    Source::new("galerkin_small", kernels::SMALL).define("REAL", c_name::<T>()).define("TILE_THREADS", threads)
+}
+
 /// Returns the threads in m and k of a block with one cell per thread.
 pub(super) fn cell_block(layers: usize) -> [usize; 2] {
     if layers == 1 { [256, 1] } else { [32, 8] }

@@ -10,6 +10,7 @@ use isobar_core::prelude::{
 use isobar_core::stencil::galerkin::couplings::{COLOURS, Grid, UPPER};
 
 use super::setup::Matrix;
+use super::small::{Small, turn};
 use super::sources::{apply_source, bits, cell_block, columns_source, sources};
 use crate::launch::refuse_while_recording;
 use crate::vector::check_size;
@@ -23,7 +24,7 @@ const APART: usize = 17 * LINE;
 /// `Matrix` of twenty_seven.cuh.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-struct Operands {
+pub(super) struct Operands {
     couplings: [Pointer; UPPER],
     sums: Pointer,
     inverse: Pointer,
@@ -104,6 +105,8 @@ pub struct TwentySeven<T> {
     lines: Arc<Module>,
     /// Kernels that relax columns.
     columns: Arc<Module>,
+    /// Fused steps, if the level does not fill the GPU.
+    small: Option<Small>,
     reduction: Reduction,
     precision: PhantomData<T>,
 }
@@ -130,6 +133,10 @@ impl<T: Real> TwentySeven<T> {
             None => lines.prepare(&["gather", "solve_columns"], 0)?,
         }
         let present = *matrix.present();
+        let small = match &chunks {
+            Some(chunks) if chunks.length == 1 => Small::new::<T>(cuda, &layout, periodic)?,
+            _ => None,
+        };
         let vectors = present.iter().filter(|present| **present).count() + 3;
         // A gap separates vectors: fields of 2ⁿ bytes would all map to the same cache sets.
         let [before, after] = layout.halo();
@@ -167,6 +174,7 @@ impl<T: Real> TwentySeven<T> {
             apply,
             lines,
             columns,
+            small,
             reduction,
             precision,
         };
@@ -191,7 +199,17 @@ impl<T: Real> TwentySeven<T> {
         let arguments = Arguments::new().with(self.operands);
         self.cuda.launch(self.lines.kernel("begin_factorise")?, cells, block, arguments)?;
         let grid = [self.pairs().div_ceil(64), 2 * ny, 1];
-        self.cuda.launch(self.lines.kernel("factorise")?, grid, [64, 1], Arguments::new().with(self.operands))
+        self.cuda.launch(self.lines.kernel("factorise")?, grid, [64, 1], Arguments::new().with(self.operands))?;
+        self.small.as_ref().map_or(Ok(()), |small| small.update(self.operands))
+    }
+
+    pub(super) fn operands(&self) -> &Operands {
+        &self.operands
+    }
+
+    /// Returns the fused steps, if the level does not fill the GPU.
+    pub(super) fn small(&self) -> Option<&Small> {
+        self.small.as_ref()
     }
 
     fn pairs(&self) -> usize {
@@ -219,15 +237,19 @@ impl<T: Real> TwentySeven<T> {
             return Ok(false);
         }
         let (grid, block) = (Self::cell_grid(&self.layout), cell_block(self.layout.shape().nz));
-        let turn = if relaxation.first == Colour::Red { 0 } else { 3 };
-        let arguments = Arguments::new().with(self.operands).with(turn).with(u.pointer()).with(r.pointer());
+        let arguments =
+            Arguments::new().with(self.operands).with(turn(relaxation.first)).with(u.pointer()).with(r.pointer());
         self.cuda.launch(self.apply.kernel("residual_later")?, grid, block, arguments)?;
         Ok(true)
     }
 
     /// Computes r = f − A u.
     pub(super) fn residual_field(&self, f: &Vector<T>, u: &Vector<T>, r: &mut Vector<T>) -> Result<()> {
-        self.pass("residual_field", &[f.pointer(), u.pointer(), r.pointer()], None)
+        let vectors = [f.pointer(), u.pointer(), r.pointer()];
+        match &self.small {
+            Some(small) => small.residual(self.operands, vectors),
+            None => self.pass("residual_field", &vectors, None),
+        }
     }
 }
 
@@ -318,7 +340,7 @@ impl<T: Real> Operator<Cuda, T> for TwentySeven<T> {
     }
 
     fn coefficient_bytes(&self) -> usize {
-        self.coefficients.bytes()
+        self.coefficients.bytes() + self.small.as_ref().map_or(0, Small::bytes)
     }
 }
 
@@ -332,6 +354,14 @@ impl<T: Real> LineSmoother<Cuda, T> for TwentySeven<T> {
             Guess::Zero => {}
         }
         let colour = |n: usize| if relaxation.first == Colour::Red { n } else { 3 - n };
+        if let (Some(small), true) = (&self.small, relaxation.overwrites()) {
+            if guess == Guess::Zero {
+                return small.sweep(self.operands, relaxation.first, [0, f.pointer(), u.pointer()]);
+            }
+            small.sweep(self.operands, relaxation.first, [&*u, f, &*scratch].map(Vector::pointer))?;
+            u.swap(scratch);
+            return Ok(());
+        }
         if is_jacobi {
             (0..4).try_for_each(|n| self.gather(n, f, u, scratch))?;
             return (0..4).try_for_each(|n| self.solve_columns(n, relaxation.rho, scratch, u));

@@ -11,6 +11,7 @@ macro_rules! headers {
 /// Names and texts of the headers, for NVRTC.
 pub const HEADERS: &[(&str, &str)] = headers![
     "diffusion.cuh",
+    "galerkin/interpolation.cuh",
     "galerkin/setup/setup.cuh",
     "galerkin/twenty_seven.cuh",
     "intrinsics.cuh",
@@ -88,6 +89,9 @@ pub mod galerkin {
     pub const INTERPOLATE: &str = include_str!("galerkin/interpolate.cu");
     /// Corrections of strongly coupled aggregates.
     pub const BODIES: &str = include_str!("galerkin/bodies.cu");
+
+    /// Fused steps of small levels.
+    pub const SMALL: &str = include_str!("galerkin/small.cu");
 
     /// Setup of the levels.
     pub mod setup {
