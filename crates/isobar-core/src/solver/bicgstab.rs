@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::monitor::Broken;
-use super::{Iteration, Monitor};
+use super::{Iteration, Run};
 use crate::operator::{Guess, Operator};
 use crate::precond::Preconditioner;
 use crate::traffic::{self, StepTraffic};
@@ -89,14 +89,8 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
         }
     }
 
-    fn run(
-        &mut self,
-        _: &mut B::Vector<T>,
-        u: &mut B::Vector<T>,
-        _: Guess,
-        mut best: Option<&mut B::Vector<f64>>,
-        monitor: &mut Monitor<'_>,
-    ) -> Result<()> {
+    fn run(&mut self, run: Run<'_, '_, B, T>) -> Result<()> {
+        let Run { u, mut best, monitor, .. } = run;
         let Self { backend, operator, preconditioner, r, shadow, p, v, t, z, before: u_before, scalars } = self;
         backend.convert(r, shadow)?;
         backend.clear(p)?;

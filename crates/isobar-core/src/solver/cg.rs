@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::monitor::Broken;
-use super::{Iteration, Monitor};
+use super::{Iteration, Run};
 use crate::backend::AggregateBackend;
 use crate::operator::{Diagonal, Direction, Guess, Operator, ResidualUpdate, advance_direction_unfused};
 use crate::options::Form;
@@ -138,14 +138,8 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
         Ok(Some(norm.sqrt()))
     }
 
-    fn run(
-        &mut self,
-        b: &mut B::Vector<T>,
-        u: &mut B::Vector<T>,
-        _: Guess,
-        mut best: Option<&mut B::Vector<f64>>,
-        monitor: &mut Monitor<'_>,
-    ) -> Result<()> {
+    fn run(&mut self, run: Run<'_, '_, B, T>) -> Result<()> {
+        let Run { b, u, mut best, monitor, .. } = run;
         let Self { backend, operator, preconditioner, deflation, scaled, form, r, z, p, p_odd, q, scalars } = self;
         let (variable, form) = (preconditioner.is_variable(), *form);
         if let Some(deflation) = deflation {

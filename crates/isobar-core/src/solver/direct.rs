@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Iteration, Monitor};
+use super::{Iteration, Run};
 use crate::backend::direct::locked;
 use crate::backend::{Judged, SharedDirect};
 use crate::operator::{Guess, Operator};
@@ -55,14 +55,8 @@ impl<B: Backend> Iteration<B, f64> for Direct<B> {
         }
     }
 
-    fn run(
-        &mut self,
-        b: &mut B::Vector<f64>,
-        u: &mut B::Vector<f64>,
-        guess: Guess,
-        _: Option<&mut B::Vector<f64>>,
-        monitor: &mut Monitor<'_>,
-    ) -> Result<()> {
+    fn run(&mut self, run: Run<'_, '_, B, f64>) -> Result<()> {
+        let Run { b, u, guess, monitor, .. } = run;
         let mut is_first = guess == Guess::Zero;
         loop {
             if is_first {

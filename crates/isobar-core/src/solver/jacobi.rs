@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::momentum::Momentum;
-use super::{Iteration, Monitor};
+use super::{Iteration, Run};
 use crate::operator::{Guess, PointSmoother};
 use crate::options::PointCycle;
 use crate::traffic::{self, StepTraffic, Traffic};
@@ -127,14 +127,8 @@ impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
         Ok(Some(self.backend.read(&self.scalars)?[NORM.index()].sqrt()))
     }
 
-    fn run(
-        &mut self,
-        b: &mut B::Vector<T>,
-        u: &mut B::Vector<T>,
-        guess: Guess,
-        _: Option<&mut B::Vector<f64>>,
-        monitor: &mut Monitor<'_>,
-    ) -> Result<()> {
+    fn run(&mut self, run: Run<'_, '_, B, T>) -> Result<()> {
+        let Run { b, u, guess, monitor, .. } = run;
         let Self { operator, cycle, momentum, backend, next, before, scalars } = self;
         if guess == Guess::Zero {
             backend.clear(u)?;

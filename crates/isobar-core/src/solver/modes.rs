@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{Iteration, Monitor};
+use super::{Iteration, Monitor, Run};
 use crate::operator::{Expansion, Guess, Relaxation};
 use crate::options::Smoother;
 use crate::policy::modes::Plan;
@@ -119,14 +119,8 @@ impl<B: Backend, T: Real, C: Real> Iteration<B, T> for ByModes<B, T, C> {
         true
     }
 
-    fn run(
-        &mut self,
-        b: &mut B::Vector<T>,
-        u: &mut B::Vector<T>,
-        guess: Guess,
-        _: Option<&mut B::Vector<f64>>,
-        monitor: &mut Monitor<'_>,
-    ) -> Result<()> {
+    fn run(&mut self, run: Run<'_, '_, B, T>) -> Result<()> {
+        let Run { b, u, guess, monitor, .. } = run;
         if self.run_from(b, u, guess, monitor)?.is_continue() {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! Multigrid as an iteration: in one precision, and mixed.
 
-use super::{Iteration, Monitor};
+use super::{Iteration, Run};
 use crate::operator::{Guess, MixedTop};
 use crate::options::Start;
 use crate::precond::Preconditioner;
@@ -46,14 +46,8 @@ impl<B: Backend, T: Real> Iteration<B, T> for Multigrid<B, T> {
         Ok(Some(self.backend.read(&self.scalars)?[NORM.index()].sqrt()))
     }
 
-    fn run(
-        &mut self,
-        b: &mut B::Vector<T>,
-        u: &mut B::Vector<T>,
-        guess: Guess,
-        _: Option<&mut B::Vector<f64>>,
-        monitor: &mut Monitor<'_>,
-    ) -> Result<()> {
+    fn run(&mut self, run: Run<'_, '_, B, T>) -> Result<()> {
+        let Run { b, u, guess, monitor, .. } = run;
         let Self { cycle, backend, scalars, start, .. } = self;
         let mut observe = |bank: &[f64; Scalar::COUNT]| monitor.observe_or_give_up(bank[NORM.index()]);
         let on_host = cycle.needs_host();
@@ -153,14 +147,8 @@ impl<B: Backend> Iteration<B, f64> for MixedMultigrid<B> {
         Ok(Some(self.backend.read(&self.scalars)?[NORM.index()].sqrt()))
     }
 
-    fn run(
-        &mut self,
-        b: &mut B::Vector<f64>,
-        u: &mut B::Vector<f64>,
-        guess: Guess,
-        _: Option<&mut B::Vector<f64>>,
-        monitor: &mut Monitor<'_>,
-    ) -> Result<()> {
+    fn run(&mut self, run: Run<'_, '_, B, f64>) -> Result<()> {
+        let Run { b, u, guess, monitor, .. } = run;
         let Self { cycle, top, backend, scalars, start, .. } = self;
         if *start == Start::Full && guess == Guess::Zero {
             let [r, e] = top.parts();

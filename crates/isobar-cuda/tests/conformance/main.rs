@@ -20,7 +20,7 @@ use isobar_core::precond::Line;
 use isobar_core::prelude::*;
 use isobar_core::solver::cg::Cg;
 use isobar_core::solver::monitor::Patience;
-use isobar_core::solver::{Iteration, Monitor, Progress};
+use isobar_core::solver::{Iteration, Monitor, Progress, Run};
 use isobar_cuda::Cuda;
 
 fn main() -> ExitCode {
@@ -145,7 +145,8 @@ fn twelve_iterations(
     let mut monitor = Monitor::new(1.0, 0.0, 12, Patience::Krylov, &mut note);
     let initial: f64 = b.iter().map(|b| b * b).sum::<f64>().sqrt();
     let _ = monitor.begin(initial);
-    cg.run(&mut on_b, &mut on_u, Guess::Zero, None, &mut monitor).unwrap();
+    let guess = Guess::Zero;
+    cg.run(Run { b: &mut on_b, u: &mut on_u, guess, best: None, monitor: &mut monitor }).unwrap();
     let mut u = vec![0.0; b.len()];
     cuda.download(&on_u, &mut ArrayViewMut::c_order(&mut u, shape).unwrap()).unwrap();
     (history, u)
