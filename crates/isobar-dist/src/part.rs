@@ -46,9 +46,6 @@ pub trait PartBackend: Backend {
     }
 
     /// Receives what the rank before has sent, and sends to the next one; nothing where there are no others.
-    ///
-    /// # Errors
-    /// The errors of the transport.
     fn hand_on<T: Real>(&self, Handed { upwards, send, receive }: Handed<'_, T>) -> Result<()> {
         let Some(ranks) = self.ranks() else { return Ok(()) };
         ranks.hand_on(Handed { upwards, send: bytes_of(send), receive: bytes_of_mut(receive) })

@@ -28,9 +28,6 @@ pub fn read(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>> {
 }
 
 /// Reads such an array of bytes or booleans; returns nothing for another dtype.
-///
-/// # Errors
-/// The errors of [`read`].
 pub(crate) fn read_bytes(path: &Path, shape: [usize; 3]) -> Result<Option<Vec<u8>>> {
     let wanted = Wanted { shape: &shape, axes: "(nz, ny, nx)", rows: None };
     let read = || -> Result<Option<Vec<u8>>, Problem> {

@@ -174,9 +174,6 @@ impl TimeStepper {
     }
 
     /// Returns ½ uᵀK u − sᵀu; without a source ½ ∫ κ |∇u|², which never grows.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn energy(&mut self) -> Result<f64> {
         self.each(|inner| inner.energy())
     }

@@ -293,9 +293,6 @@ impl Solver {
     }
 
     /// Measures the bytes a second that a copy of a vector of this size moves: the roofline of any solver.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn copy_bandwidth(&self) -> Result<f64> {
         each!(self.inner.get()?, solver => solver.copy_bandwidth())
     }

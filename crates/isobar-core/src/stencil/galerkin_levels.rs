@@ -246,9 +246,6 @@ struct DenseSolver<B: AggregateBackend> {
 
 impl<B: AggregateBackend> DenseSolver<B> {
     /// For a matrix, on vectors of this layout: every cell by itself, in the order of the dense matrix.
-    ///
-    /// # Errors
-    /// As [`AggregateBackend::aggregate_matrix`].
     fn of(backend: &B, matrix: &B::Matrix, layout: &Layout) -> Result<Self>
     where
         B: SupportsGalerkin,

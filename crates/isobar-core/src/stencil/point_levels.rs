@@ -107,9 +107,6 @@ where
 }
 
 /// The hierarchy of a stencil: `wanted` levels, or as many as it takes to a single cell.
-///
-/// # Errors
-/// As [`Supports::operator`], and those of [`Diffusion::halved`] and [`LevelBackend::coarser`].
 fn by_points<B: SupportsPoints, T: Real>(
     backend: &B,
     stencil: &Diffusion,

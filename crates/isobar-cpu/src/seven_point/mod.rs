@@ -181,9 +181,6 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// Runs stages in one pass over the planes of a subdomain, with `exchange(s, inside)` before each, or each but the
     /// first: see [`wavefront::run_part`]. With halo columns every plane waits for each exchange, and each stage is a pass
     /// of its own.
-    ///
-    /// # Errors
-    /// The errors of `exchange`.
     pub(crate) fn pass_on_part(
         &self,
         workspace: &mut Workspace<T>,

@@ -30,9 +30,6 @@ pub(super) struct Solved {
 }
 
 /// Solves the pressure equation on a panel by the method of this name in the model.
-///
-/// # Errors
-/// The errors of the device.
 pub(super) fn solve(device: &Device, shape: Shape, method: &str, precision: Precision) -> isobar::Result<Solved> {
     let Shape { nx, ny, nz } = shape;
     let problem = Helmholtz { grid: GridOptions { nx, ny, nz, ..GridOptions::default() }, ..Helmholtz::default() };
@@ -58,9 +55,6 @@ pub(super) fn solve(device: &Device, shape: Shape, method: &str, precision: Prec
 
 /// Solves with threads as ranks, each of one thread, which divide x and y into these numbers of
 /// subdomains.
-///
-/// # Errors
-/// The errors of a rank.
 pub(super) fn solve_on_threads(
     parts: [usize; 2],
     shape: Shape,
@@ -80,9 +74,6 @@ pub(super) fn solve_on_threads(
 
 /// Measures the bytes a second of large messages between two threads, and the seconds of a small
 /// one.
-///
-/// # Errors
-/// The errors of a rank.
 pub(super) fn exchange_between_threads() -> isobar::Result<(f64, f64)> {
     let worlds = Threads::ranks(2);
     let times = run_each(worlds.iter().map(|world| (world, world)), |world: &Threads| {
