@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use isobar::internals::array::{Source, Target};
 use isobar::options::SolverOptions;
-use isobar::problem::{Coefficient, DiffusionProblem, FaceGradient, FaceProblem, Flow, Heat, SideGradient, Weighting};
-use isobar::stencil::{Axis, Stencil};
+use isobar::problem::{Coefficient, DiffusionProblem, FaceGradient, FaceProblem, Flow, Heat, Weighting};
+use isobar::stencil::Stencil;
 use isobar::{Description, DeviceProblem, Outcome, Shape};
 use isobar_io::Mesh;
 
@@ -130,42 +130,6 @@ impl LinearSystem {
         Self::from_diffusion(problem)
     }
 
-    /// Computes the derivatives of [`DiffusionProblem::gradient`].
-    ///
-    /// # Errors
-    /// The errors of that function; a system that is not from [`LinearSystem::from_diffusion`].
-    pub fn gradient(&self, u: &[f64], adjoint: &[f64], moves_rhs: bool) -> Result<Vec<Vec<f64>>> {
-        Ok(self.diffusion()?.gradient(u, adjoint, moves_rhs)?)
-    }
-
-    /// Computes the derivatives of [`DiffusionProblem::side_gradient`], with respect to boundary values.
-    ///
-    /// # Errors
-    /// The errors of [`LinearSystem::gradient`].
-    pub fn side_gradient(
-        &self,
-        [u, adjoint]: [&[f64]; 2],
-        axis: Axis,
-        is_upper: bool,
-        moves_rhs: bool,
-    ) -> Result<SideGradient> {
-        Ok(self.diffusion()?.side_gradient(u, adjoint, axis, is_upper, moves_rhs)?)
-    }
-
-    /// Computes the derivatives of [`DiffusionProblem::width_gradient`], with respect to cell widths.
-    ///
-    /// # Errors
-    /// The errors of [`LinearSystem::gradient`].
-    pub fn width_gradient(
-        &self,
-        [u, adjoint]: [&[f64]; 2],
-        axis: Axis,
-        body: Option<&[f64]>,
-        moves_rhs: bool,
-    ) -> Result<Vec<f64>> {
-        Ok(self.diffusion()?.width_gradient(u, adjoint, axis, body, moves_rhs)?)
-    }
-
     /// Computes the derivatives of [`FaceProblem::gradient`], with respect to conductances and shifts.
     ///
     /// # Errors
@@ -177,23 +141,6 @@ impl LinearSystem {
                 "this needs a problem of conductances: isobar.Faces in Python, isobar_problem_faces in C, problem%faces in Fortran",
             )),
         }
-    }
-
-    /// Returns c of every cell and the mask of active cells, if given.
-    ///
-    /// # Errors
-    /// A system that is not from [`LinearSystem::from_diffusion`].
-    pub fn fields(&self) -> Result<(Option<&[f64]>, Option<&[bool]>)> {
-        let problem = self.diffusion()?;
-        Ok((problem.reaction.as_deref(), problem.active.as_deref()))
-    }
-
-    /// Returns the volumes of cells, C order, 0 in inactive cells.
-    ///
-    /// # Errors
-    /// A system that is not from [`LinearSystem::from_diffusion`].
-    pub fn volumes(&self) -> Result<Vec<f64>> {
-        Ok(self.diffusion()?.volumes())
     }
 
     /// Returns the diffusion problem that it was made from.

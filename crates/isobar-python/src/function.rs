@@ -261,8 +261,8 @@ impl Function {
             kept.solve(self, Values::Projected, &[(*xbar, to)], observer)?;
             x.read()?
         };
-        let system = kept.system()?;
-        let mut by_f = system.volumes()?;
+        let problem = kept.system()?.diffusion()?;
+        let mut by_f = problem.volumes();
         by_f.iter_mut().zip(&adjoint).for_each(|(volume, adjoint)| *volume *= adjoint);
         let by_reaction = || by_f.iter().zip(&x).map(|(by_f, x)| -by_f * x).collect::<Vec<_>>();
         let write = |to: &Option<RawArray>, values: &[f64]| match to {
@@ -276,7 +276,7 @@ impl Function {
             write(&others[1], &by_reaction())?;
         }
         if by_kappa.iter().any(Option::is_some) {
-            let found = system.gradient(&x, &adjoint, kind == Values::Densities)?;
+            let found = problem.gradient(&x, &adjoint, kind == Values::Densities)?;
             by_kappa.iter().zip(&found).try_for_each(|(to, values)| write(to, values))?;
         }
         Ok(())

@@ -177,7 +177,9 @@ impl Kept {
             unsafe {
                 match pairs {
                     [] => Ok(Vec::new()),
-                    [(b, x)] => solver.solve_raw(b, x, Guess::Zero, observer).map(|outcome| vec![outcome]),
+                    [(b, x)] => {
+                        RawArray::with(b, x, |b, x| Ok(vec![solver.solve_observed(b, x, Guess::Zero, observer)?]))
+                    }
                     _ => solver.solve_many_raw(pairs.iter().copied(), Guess::Zero, observer),
                 }
             }
