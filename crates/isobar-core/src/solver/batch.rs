@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::jacobi::{sweep_from_zero, traffic_of};
 use super::{Iteration, Run};
+use crate::backend::Iterations;
 use crate::operator::{Guess, PointSmoother, lines_layout};
 use crate::options::{Norm, PointCycle, SolverOptions};
 use crate::outcome::Batch;
@@ -124,6 +125,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for LineBatch<B, T> {
         // The monitor has the residual of the first guess already.
         let (mut is_known, mut last) = (true, 0.0);
         backend.iterate(
+            Iterations::default(),
             scalars,
             &mut |_, scalars| {
                 operator.relax_lines(cycle, b, u, next, norms)?;

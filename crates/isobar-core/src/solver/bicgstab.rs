@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::monitor::Broken;
 use super::{Iteration, Run};
+use crate::backend::Iterations;
 use crate::operator::{Guess, Operator};
 use crate::precond::Preconditioner;
 use crate::traffic::{self, StepTraffic};
@@ -100,14 +101,14 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
         }
         backend.dot(shadow, r, RHO[0].of(scalars))?;
 
-        let iterate =
-            if operator.needs_host() || preconditioner.needs_host() { B::iterate_stepwise } else { B::iterate };
+        let on_host = operator.needs_host() || preconditioner.needs_host();
+        let how = Iterations { on_host, ..Iterations::default() };
         let mut taken = 0;
         loop {
             let before = taken;
             let mut is_paused = false;
-            iterate(
-                backend,
+            backend.iterate(
+                how,
                 scalars,
                 &mut |n, scalars| {
                     let (now, next) = ((before + n) % 2, (before + n + 1) % 2);

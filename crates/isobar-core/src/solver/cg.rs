@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::monitor::Broken;
 use super::{Iteration, Run};
-use crate::backend::AggregateBackend;
+use crate::backend::{AggregateBackend, Iterations};
 use crate::operator::{Diagonal, Direction, Guess, Operator, ResidualUpdate, advance_direction_unfused};
 use crate::options::Form;
 use crate::precond::{Deflation, Preconditioner};
@@ -161,14 +161,14 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
         let on_host = operator.needs_host()
             || preconditioner.needs_host()
             || deflation.as_ref().is_some_and(Deflation::needs_host);
-        let iterate = if on_host { B::iterate_stepwise } else { B::iterate };
+        let how = Iterations { on_host, ..Iterations::default() };
         let mut taken = 0;
         let mut is_sound = true;
         loop {
             let before = taken;
             let mut is_paused = false;
-            iterate(
-                backend,
+            backend.iterate(
+                how,
                 scalars,
                 &mut |n, scalars| {
                     let (now, next) = ((before + n) % 2, (before + n + 1) % 2);

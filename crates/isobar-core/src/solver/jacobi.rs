@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::momentum::Momentum;
 use super::{Iteration, Run};
+use crate::backend::Iterations;
 use crate::operator::{Guess, PointSmoother};
 use crate::options::PointCycle;
 use crate::traffic::{self, StepTraffic, Traffic};
@@ -143,6 +144,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
         loop {
             let (cycle, mut is_changed) = (with(cycle, momentum.as_ref()), false);
             backend.iterate(
+                Iterations::default(),
                 scalars,
                 &mut |_, scalars| {
                     if let Some([before, next_before]) = before {

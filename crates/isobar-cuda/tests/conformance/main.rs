@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use common::OnCard;
 use cudarc::driver::{result, sys};
+use isobar_core::backend::Iterations;
 use isobar_core::conformance::arrays::{self, solve_by};
 use isobar_core::conformance::{queue_suite, suite};
 use isobar_core::options::Judge;
@@ -177,9 +178,8 @@ fn too_large(cuda: &Cuda) {
 /// Waiting for the GPU inside an iteration is an error, not a wrong recording.
 fn no_reading_within_an_iteration(cuda: &Cuda) {
     let mut scalars = cuda.scalars().unwrap();
-    let result = cuda.iterate(&mut scalars, &mut |_, scalars| cuda.read(scalars).map(|_| ()), &mut |_| {
-        std::ops::ControlFlow::Break(())
-    });
+    let body = &mut |_, scalars: &mut _| cuda.read(scalars).map(drop);
+    let result = cuda.iterate(Iterations::default(), &mut scalars, body, &mut |_| std::ops::ControlFlow::Break(()));
     assert!(matches!(result, Err(Error::Unsupported(_))), "{result:?}");
     cuda.read(&scalars).unwrap();
 }
