@@ -58,9 +58,6 @@ impl LinearSystem {
 
     /// Makes the system of a diffusion problem. Without a mask and with even spacing, problem and matrix share κ
     /// ([`Coefficient::into_shared`]).
-    ///
-    /// # Errors
-    /// The errors of [`DiffusionProblem::stencil`].
     pub fn from_diffusion(mut problem: DiffusionProblem) -> Result<Self> {
         problem.coefficient = problem.coefficient.into_shared();
         Ok(Self { matrix: Matrix::Diffusion(problem.stencil()?), origin: Origin::Diffusion(Box::new(problem)) })
@@ -68,9 +65,6 @@ impl LinearSystem {
 
     /// Makes the system of a diffusion problem whose coefficients are in the memory of a GPU. They are copied to the host once, when derivatives, fluxes or time steps
     /// are asked for, which are computed there.
-    ///
-    /// # Errors
-    /// The errors of [`DeviceProblem::stencil`].
     pub fn from_device(problem: DeviceProblem) -> Result<Self> {
         Ok(Self {
             matrix: Matrix::Diffusion(problem.stencil()?),

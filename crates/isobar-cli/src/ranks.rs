@@ -75,9 +75,6 @@ pub fn sum<const N: usize>(ranks: Option<&Ranks>, mut values: [f64; N]) -> Resul
 }
 
 /// Collects the subdomains of all ranks on rank 0. `values` is an array of the whole grid, filled in the rank's subdomain.
-///
-/// # Errors
-/// The errors of [`together`].
 pub fn gather(ranks: Option<&Ranks>, values: &mut [f64], shape: Shape) -> Result<()> {
     match ranks {
         Some(ranks) => together(Some(ranks), ranks.gather(values, shape)),

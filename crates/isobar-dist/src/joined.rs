@@ -64,9 +64,6 @@ pub fn collect<B: PartBackend>(backend: &B, own: Vec<f64>, grid: Shape) -> Resul
 }
 
 /// [`Backend::own_columns`](isobar_core::backend::Backend::own_columns) of a device that may be one of several ranks.
-///
-/// # Errors
-/// As [`Patches::new`](crate::Patches::new).
 pub fn own_columns<B: PartBackend>(backend: &B, grid: Shape) -> Result<Patch> {
     backend.ranks().map_or(Ok(Patch::whole(grid)), |ranks| ranks.patch(grid))
 }

@@ -82,9 +82,6 @@ pub trait PartBackend: Backend {
     }
 
     /// Copies what a part has, its halo included, from a vector of the whole grid.
-    ///
-    /// # Errors
-    /// As [`PartBackend::write_part`].
     fn copy_part<T: Real>(&self, _from: &Self::Vector<T>, _to: &mut Self::Vector<T>) -> Result<()> {
         Err(needs_whole_rows("parts on these devices"))
     }

@@ -55,9 +55,6 @@ impl Ranks {
     }
 
     /// How the columns of a grid are divided.
-    ///
-    /// # Errors
-    /// As [`Patches::new`].
     pub fn patches(&self, shape: Shape) -> Result<Patches> {
         match &self.coarser {
             Some((grid, patches)) if *grid == shape => Ok(patches.clone()),
@@ -71,9 +68,6 @@ impl Ranks {
     }
 
     /// The columns of a grid that this rank has.
-    ///
-    /// # Errors
-    /// As [`Patches::new`].
     pub fn patch(&self, shape: Shape) -> Result<Patch> {
         Ok(self.patches(shape)?.of(self.rank()))
     }

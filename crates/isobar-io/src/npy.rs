@@ -59,9 +59,6 @@ pub fn read_rows(path: &Path, shape: [usize; 3], rows: Range<usize>) -> Result<V
 }
 
 /// Reads a `.npy` file of shape (nz,).
-///
-/// # Errors
-/// The errors of [`read`].
 pub fn read_layers(path: &Path, nz: usize) -> Result<Vec<f64>> {
     read_file(path, &Wanted { shape: &[nz], axes: "(nz,)", rows: None })
 }
@@ -84,9 +81,6 @@ pub fn describe(path: &Path) -> Result<(Vec<u64>, bool)> {
 }
 
 /// Reads an array of any shape; `axes` names the shape in messages, such as "(nz, ny)".
-///
-/// # Errors
-/// The errors of [`read`].
 pub fn read_array(path: &Path, shape: &[usize], axes: &'static str) -> Result<Vec<f64>> {
     read_file(path, &Wanted { shape, axes, rows: None })
 }

@@ -172,9 +172,6 @@ pub trait Backend: Clone + Send + Sync + 'static {
     }
 
     /// Copies a vector to a caller's array in the memory of this device, converting and reordering there.
-    ///
-    /// # Errors
-    /// See [`Backend::import`].
     fn export<T: Real>(&self, _source: &Self::Vector<T>, target: &mut DeviceArray) -> Result<()> {
         Err(elsewhere(self, target))
     }
@@ -250,9 +247,6 @@ pub trait Backend: Clone + Send + Sync + 'static {
     }
 
     /// Makes a bank of zeros (and the constant 1).
-    ///
-    /// # Errors
-    /// See [`Backend::zeros`].
     fn scalars(&self) -> Result<Self::Scalars>;
 
     /// Stores a scalar.
@@ -318,9 +312,6 @@ pub trait Backend: Clone + Send + Sync + 'static {
     }
 
     /// Makes the direct solver of a separable matrix for vectors of this layout, where this back end has one.
-    ///
-    /// # Errors
-    /// See [`Separable::bases`]; the errors of the device.
     fn direct(&self, _layout: &Layout, _factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
         Ok(None)
     }

@@ -20,9 +20,6 @@ pub struct IncompletePoisson<B: Backend, T: Real> {
 
 impl<B: Backend, T: Real> IncompletePoisson<B, T> {
     /// Computes D⁻¹.
-    ///
-    /// # Errors
-    /// See [`Backend::zeros`].
     pub fn new(operator: Arc<dyn Triangular<B, T>>, scaled: bool) -> Result<Self> {
         let inverse_diagonal = operator.backend().zeros(operator.layout())?;
         let mut this = Self { operator, scaled, inverse_diagonal };

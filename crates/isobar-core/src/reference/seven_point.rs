@@ -48,9 +48,6 @@ pub trait SevenPoint: Stencil {
     }
 
     /// Computes the rows, for vectors with a layout.
-    ///
-    /// # Errors
-    /// See [`Vector::zeros`].
     fn rows<T: Real>(&self, layout: &Layout) -> Result<Self::Rows<T>>;
 }
 
@@ -70,9 +67,6 @@ pub(super) struct State<S: SevenPoint, T: Real> {
 
 impl<S: SevenPoint, T: Real> Plain<S, T> {
     /// Computes the rows.
-    ///
-    /// # Errors
-    /// See [`Layout::new`] and [`Vector::zeros`].
     pub fn new(stencil: &S) -> Result<Self> {
         let layout = Layout::new(stencil.shape())?;
         let state = State { stencil: stencil.clone(), rows: stencil.rows(&layout)? };
@@ -80,9 +74,6 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
     }
 
     /// Replaces the coefficients.
-    ///
-    /// # Errors
-    /// See [`Plain::new`].
     pub fn update(&self, stencil: &S) -> Result<()> {
         let state = State { stencil: stencil.clone(), rows: stencil.rows(&self.layout)? };
         *write(&self.state) = state;

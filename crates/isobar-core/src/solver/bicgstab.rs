@@ -51,9 +51,6 @@ const NORM: Scalar = Scalar::new(8);
 
 impl<B: Backend, T: Real> Bicgstab<B, T> {
     /// Makes the workspace.
-    ///
-    /// # Errors
-    /// Where it does not fit in memory.
     pub fn new(operator: Arc<dyn Operator<B, T>>, preconditioner: Box<dyn Preconditioner<B, T>>) -> Result<Self> {
         let backend = operator.backend().clone();
         let layout = *operator.layout();

@@ -66,9 +66,6 @@ const CORRECTION: Scalar = Scalar::new(8);
 
 impl<B: AggregateBackend, T: Real> Cg<B, T> {
     /// Makes the workspace.
-    ///
-    /// # Errors
-    /// Where it does not fit in memory.
     pub fn new(
         form: Form,
         operator: Arc<dyn Operator<B, T>>,

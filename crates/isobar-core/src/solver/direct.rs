@@ -30,9 +30,6 @@ pub struct Direct<B: Backend> {
 
 impl<B: Backend> Direct<B> {
     /// Takes a matrix and its solver.
-    ///
-    /// # Errors
-    /// Where the workspace does not fit in memory.
     pub fn new(operator: Arc<dyn Operator<B, f64>>, solver: SharedDirect<B>) -> Result<Self> {
         let backend = operator.backend();
         let (r, scalars) = (backend.zeros(operator.layout())?, backend.scalars()?);

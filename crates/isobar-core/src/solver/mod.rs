@@ -100,9 +100,6 @@ pub trait Iteration<B: Backend, T: Real>: Send {
 
     /// Makes another iteration with the same operators and vectors of its own, for another queue; without the preconditioners of higher
     /// ranks. Returns `None` if the operators have memory that only one may use at a time.
-    ///
-    /// # Errors
-    /// Where the vectors do not fit in memory.
     fn another(&self) -> Result<Option<Box<dyn Iteration<B, T>>>> {
         Ok(None)
     }

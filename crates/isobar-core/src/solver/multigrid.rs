@@ -27,9 +27,6 @@ pub struct Multigrid<B: Backend, T: Real> {
 
 impl<B: Backend, T: Real> Multigrid<B, T> {
     /// Takes a hierarchy with its vectors.
-    ///
-    /// # Errors
-    /// Where the workspace does not fit in memory.
     pub fn new(cycle: Cycle<B, T>, start: Start) -> Result<Self> {
         let finest = cycle.finest();
         let backend = finest.backend().clone();

@@ -26,9 +26,6 @@ pub struct SharedStore {
 impl SharedStore {
     /// Begins a store for a field of this name and shape, (nz, ny, nx), on one process. The other processes need its folder,
     /// [`SharedStore::folder`].
-    ///
-    /// # Errors
-    /// The errors of [`check_writable`](crate::check_writable).
     pub fn begin(path: &Path, name: &str, shape: [usize; 3]) -> Result<Self> {
         check_name(name)?;
         check(path)?;
