@@ -11,7 +11,7 @@ use std::mem;
 /// ones, without cancellation for any contrast.
 pub(crate) struct Elimination {
     /// The order of elimination.
-    order: Vec<u32>,
+    pub(crate) order: Vec<u32>,
     /// The place of each column of R in `rows` and `ratios`, and the end of the last.
     starts: Vec<usize>,
     /// Rows by place in the order, ascending in each column.
@@ -96,11 +96,6 @@ impl Elimination {
             }
         }
         true
-    }
-
-    /// Returns the order of elimination.
-    pub(crate) fn order(&self) -> &[u32] {
-        &self.order
     }
 
     /// Computes x = A⁻¹ x for W right-hand sides, in the order of elimination.

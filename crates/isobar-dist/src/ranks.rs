@@ -19,7 +19,7 @@ const DIRECTED: u32 = 8;
 #[derive(Debug)]
 pub struct Ranks {
     world: Arc<dyn Communicator>,
-    parts: [usize; 2],
+    pub(crate) parts: [usize; 2],
     /// A grid of multigrid that is divided in the same places as the finer one.
     coarser: Option<(Shape, Patches)>,
 }
@@ -42,11 +42,6 @@ impl Ranks {
     /// How many ranks there are.
     pub fn size(&self) -> usize {
         self.world.size()
-    }
-
-    /// How many parts x and y are divided into.
-    pub(crate) fn parts(&self) -> [usize; 2] {
-        self.parts
     }
 
     /// Whether every rank has whole rows.

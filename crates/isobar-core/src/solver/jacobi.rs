@@ -64,7 +64,7 @@ impl<B: Backend, T: Real> Jacobi<B, T> {
         Some(format!(
             "sweeps with momentum {:.5}, for a spectral radius of 1 − {:.1e}, corrected later by the residual",
             momentum.momentum(),
-            1.0 - momentum.radius()
+            1.0 - momentum.radius
         ))
     }
 }

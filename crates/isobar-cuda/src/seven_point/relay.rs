@@ -25,7 +25,7 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
     pub(super) fn crosses(&self, block: usize) -> [bool; 2] {
         let layout = self.layout_of();
         let (first, rows, halo) = (layout.origin()[1], layout.shape().ny, layout.halo());
-        let crosses = |end: usize, row: usize| halo[end] > 0 && blocks_cross(self.kernels.whole(), block, row);
+        let crosses = |end: usize, row: usize| halo[end] > 0 && blocks_cross(self.kernels.whole, block, row);
         [crosses(0, first), crosses(1, first + rows)]
     }
 
@@ -89,7 +89,7 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
             if !comes {
                 return self.substitute_up(inverse_pivots, r, z);
             }
-            let mut handed = lock(self.kernels.handed());
+            let mut handed = lock(&self.kernels.handed);
             let right = match &mut *handed {
                 Some(right) => right,
                 none => none.insert(self.kernels.cuda().zeros(self.layout_of())?),
