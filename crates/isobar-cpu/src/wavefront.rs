@@ -195,8 +195,7 @@ mod tests {
 
     use super::*;
 
-    /// Every stage runs once on every plane, after the stage before it on that plane and its
-    /// neighbours.
+    /// Every stage runs once on every plane, after the stage before it on that plane and its neighbours.
     #[test]
     fn order_is_kept() {
         let cpu = Cpu::new(3).unwrap();

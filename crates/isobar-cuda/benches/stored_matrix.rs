@@ -1,6 +1,5 @@
-//! Times of an iteration of conjugate gradients with line preconditioner, matrix-free and with the
-//! matrix stored (cuSPARSE), on the first GPU: milliseconds, in double precision, the comparison of
-//! paper A.
+//! Times of an iteration of conjugate gradients with line preconditioner, matrix-free and with the matrix stored (cuSPARSE), on
+//! the first GPU: milliseconds, in double precision, the comparison of paper A.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -138,8 +138,7 @@ pub trait Communicator: Debug + Send + Sync + 'static {
         self.exchange(&mut (1..self.size()).map(message).collect::<Vec<_>>())
     }
 
-    /// Collects what every rank has at rank 0, `counts[rank]` bytes of it, one after another in `all`, which is empty
-    /// elsewhere.
+    /// Collects what every rank has at rank 0, `counts[rank]` bytes of it, one after another in `all`, which is empty elsewhere.
     fn gather(&self, mine: &[u8], counts: &[usize], all: &mut [u8]) -> Result<()> {
         if self.rank() > 0 {
             return self.exchange(&mut [Message { peer: 0, tag: COLLECTIVE, send: mine, receive: &mut [] }]);

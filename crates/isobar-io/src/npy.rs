@@ -1,8 +1,7 @@
 //! NumPy's `.npy` files: one array in C order, written as float64 and read from any real dtype.
 //!
-//! The format is <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>: a
-//! preamble, a Python dictionary as text, padding, the values. The header and the length of the file are checked
-//! before memory for the values is allocated.
+//! The format is <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>: a preamble, a Python dictionary as
+//! text, padding, the values. The header and the length of the file are checked before memory for the values is allocated.
 
 mod literal;
 

@@ -116,8 +116,7 @@ impl TimeStepper {
         })
     }
 
-    /// Takes the first step from a state with one preconditioner after another. Returns those that converge, the fastest
-    /// first.
+    /// Takes the first step from a state with one preconditioner after another. Returns those that converge, the fastest first.
     ///
     /// # Errors
     /// See [`TimeStepper::new`]; [`Error::Unsupported`](crate::Error::Unsupported) where nothing converges.

@@ -266,8 +266,7 @@ impl RawArray {
     /// The errors of [`RawArray::source`], of [`RawArray::target`] and of `call`.
     ///
     /// # Safety
-    /// See [`RawArray::source`] and [`RawArray::target`]; the promises hold until this returns, but the two may share
-    /// memory.
+    /// See [`RawArray::source`] and [`RawArray::target`]; the promises hold until this returns, but the two may share memory.
     pub unsafe fn with<R, E: From<Error>>(
         from: &Self,
         to: &Self,

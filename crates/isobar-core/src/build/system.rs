@@ -93,8 +93,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Makes a solver with a caller's own preconditioner instead of the options'.
     ///
     /// # Errors
-    /// See [`System::new`]; [`Error::Invalid`] where the options ask for multigrid cycles or for another precision than
-    /// double.
+    /// See [`System::new`]; [`Error::Invalid`] where the options ask for multigrid cycles or for another precision than double.
     pub fn with_preconditioner(
         backend: &B,
         stencil: &S,

@@ -12,10 +12,9 @@ use crate::{AggregateMap, Error, Real, Result, Serial, Shape, Sum};
 
 /// Sub-domain deflation: the columns of Z are the indicator vectors of aggregates, E = Zᵀ A Z.
 ///
-/// A Z is never stored: (A Z a)_n is the operator's row applied to numbers that are constant over each aggregate. E is sparse,
-/// as aggregates have few neighbours, and so are its triangular factors. Each application either solves with these on the host,
-/// or multiplies with E⁻¹ on the device; E⁻¹ costs one solve for each aggregate, which is cheap even for thousands of
-/// aggregates.
+/// A Z is never stored: (A Z a)_n is the operator's row applied to numbers that are constant over each aggregate. E is sparse, as
+/// aggregates have few neighbours, and so are its triangular factors. Each application either solves with these on the host, or
+/// multiplies with E⁻¹ on the device; E⁻¹ costs one solve for each aggregate, which is cheap even for thousands of aggregates.
 pub struct Deflation<B: AggregateBackend, T: Real> {
     operator: Arc<dyn AggregateOperator<B, T>>,
     shape: Shape,

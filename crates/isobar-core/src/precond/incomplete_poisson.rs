@@ -7,9 +7,8 @@ use crate::operator::Triangular;
 use crate::traffic::{self, StepTraffic};
 use crate::{Backend, Real, Result};
 
-/// The preconditioner M⁻¹ = (I − L D⁻¹)(I − D⁻¹ Lᵀ) without the entries outside A's pattern (Ament and
-/// others, 2010; paper D, equation 7), of A itself or of the scaled matrix D^−½ A D^−½. Without scaling it
-/// suits matrices whose diagonal hardly varies.
+/// The preconditioner M⁻¹ = (I − L D⁻¹)(I − D⁻¹ Lᵀ) without the entries outside A's pattern (Ament and others, 2010; paper D,
+/// equation 7), of A itself or of the scaled matrix D^−½ A D^−½. Without scaling it suits matrices whose diagonal hardly varies.
 ///
 /// Storage: an n-vector, D⁻¹.
 pub struct IncompletePoisson<B: Backend, T: Real> {

@@ -12,8 +12,7 @@ use crate::precond::{Deflation, Preconditioner};
 use crate::traffic::{self, StepTraffic};
 use crate::{Ratio, Real, Result, Scalar, Sums};
 
-/// Conjugate gradients for a symmetric positive definite A (Hestenes and Stiefel, 1952), with a
-/// preconditioner M:
+/// Conjugate gradients for a symmetric positive definite A (Hestenes and Stiefel, 1952), with a preconditioner M:
 ///
 /// ```text
 /// u += αp;  p = z + βp;  q = A p;  σ = ⟨p, q⟩           (the operator's step)
@@ -21,9 +20,8 @@ use crate::{Ratio, Real, Result, Scalar, Sums};
 /// α = ρ/σ,  β = ρ/ρ_before
 /// ```
 ///
-/// The update of u lags one iteration behind, which lets it share a pass with that of p. Where the
-/// preconditioner varies or is not symmetric (a multigrid cycle), β = −⟨z, q⟩/σ instead (Golub and
-/// Ye, 1999), which costs one more inner product.
+/// The update of u lags one iteration behind, which lets it share a pass with that of p. Where the preconditioner varies or is
+/// not symmetric (a multigrid cycle), β = −⟨z, q⟩/σ instead (Golub and Ye, 1999), which costs one more inner product.
 ///
 /// With a [`Deflation`] this is paper D's deflated conjugate gradients (algorithm 1): q = P A p, and u is corrected in
 /// the deflation space before and after.

@@ -14,8 +14,7 @@ use crate::{Columns, Cpu, Geometry, HalfPlane, Row, Shared, Vector, View, Which,
 /// One to three coefficients a cell.
 #[derive(Debug)]
 pub(super) struct Cells<T> {
-    /// Fields, each divided by a power of two, so that its largest entry is near 1: products of four neither
-    /// overflow nor vanish.
+    /// Fields, each divided by a power of two, so that its largest entry is near 1: products of four neither overflow nor vanish.
     fields: Vec<Vector<T>>,
     /// The field of each direction, and its factor, which includes that power of two.
     axes: [(usize, T); 3],

@@ -21,8 +21,7 @@ pub(super) struct Even<T> {
 }
 
 impl<T: Real> Even<T> {
-    /// Makes the entries from the half-cell transmissibilities h of each direction; x is periodic
-    /// or not.
+    /// Makes the entries from the half-cell transmissibilities h of each direction; x is periodic or not.
     pub(super) fn new(layout: &Layout, is_ring: bool, half: [f64; 3]) -> Self {
         let nx = layout.shape().nx;
         let t = half.map(|h| T::from_f64(0.5 * h));

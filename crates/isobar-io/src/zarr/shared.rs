@@ -83,8 +83,7 @@ impl SharedStore {
         write().map_err(|source| atomic::failed(&self.path, &self.target, source))
     }
 
-    /// Puts the store in place, on the process that began it, after all chunks were written; on the others it
-    /// does nothing.
+    /// Puts the store in place, on the process that began it, after all chunks were written; on the others it does nothing.
     ///
     /// # Errors
     /// [`Error::Write`]; [`Error::NotReplaceable`] if data that isobar did not write is in its place.

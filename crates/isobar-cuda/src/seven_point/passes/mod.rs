@@ -233,8 +233,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.cuda.launch(self.lines.kernel(name)?, self.line_grid(colours), self.tile.block(), arguments)
     }
 
-    /// Relaxes the columns of one colour, or of both, from `u` (zero if `None`) to `to`;
-    /// `y` is a temporary vector.
+    /// Relaxes the columns of one colour, or of both, from `u` (zero if `None`) to `to`; `y` is a temporary vector.
     fn relax(
         &self,
         rho: f64,
@@ -392,8 +391,7 @@ fn fewest_rows(shape: Shape) -> usize {
     if shape.nz == 1 { 1 } else { shape.ny.min(2) }
 }
 
-/// Chooses the number of rows per warp such that the GPU's resident blocks are filled two or four times without
-/// remainder.
+/// Chooses the number of rows per warp such that the GPU's resident blocks are filled two or four times without remainder.
 fn rows_a_warp(shape: Shape, resident_blocks: usize) -> usize {
     let strips = shape.nx.div_ceil(64);
     // Measured: docs/notes/cuda-kernels.md.
