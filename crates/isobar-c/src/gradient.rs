@@ -1,12 +1,11 @@
 //! Derivatives of a solve.
 
-use std::ops::ControlFlow;
 use std::slice;
 
 use isobar::internals::array::Source;
 use isobar::internals::cuda::problem::DeviceField;
 use isobar::stencil::Axis;
-use isobar::{Derivatives, DeviceProblem, Guess, Outcome, Shape};
+use isobar::{Derivatives, DeviceProblem, Outcome, RawArray, Shape};
 
 use crate::array::Array;
 use crate::handle::{required, sized};
@@ -162,12 +161,12 @@ impl<'a> Outputs<'a> {
         let Self { b, kappa, kappa_y, kappa_z, reaction, f, faces, shift, .. } = *self;
         found.arrays.extend(b.map(|b| (b, adjoint.to_vec())));
         if kappa.or(kappa_y).or(kappa_z).is_some() {
-            let fields = system.gradient(u, adjoint, moves_rhs)?;
+            let fields = system.diffusion()?.gradient(u, adjoint, moves_rhs)?;
             let places = of_fields(fields.len(), [kappa, kappa_y, kappa_z])?;
             found.arrays.extend(places.into_iter().zip(fields).filter_map(|(array, field)| Some((array?, field))));
         }
         if reaction.or(f).is_some() {
-            let volumes = system.volumes()?;
+            let volumes = system.diffusion()?.volumes();
             let by_f: Vec<f64> = volumes.iter().zip(adjoint).map(|(volume, lambda)| volume * lambda).collect();
             let by_reaction = by_f.iter().zip(u).map(|(by_f, u)| -by_f * u).collect();
             found.arrays.extend(reaction.map(|array| (array, by_reaction)));
@@ -182,13 +181,14 @@ impl<'a> Outputs<'a> {
             for side in 0..2 {
                 let places = [self.wanted.side_values[d][side], self.wanted.side_coefficients[d][side]];
                 if places.iter().any(|place| !place.is_null()) {
-                    let by = system.side_gradient([u, adjoint], axis, side == 1, moves_rhs)?;
+                    let by = system.diffusion()?.side_gradient(u, adjoint, axis, side == 1, moves_rhs)?;
                     let wanted = places.into_iter().zip([by.value, by.coefficient]);
                     found.numbers.extend(wanted.filter(|(place, _)| !place.is_null()));
                 }
             }
             if !self.wanted.widths[d].is_null() {
-                let by = system.width_gradient([u, adjoint], axis, self.density.as_deref(), moves_rhs)?;
+                let density = self.density.as_deref();
+                let by = system.diffusion()?.width_gradient(u, adjoint, axis, density, moves_rhs)?;
                 found.numbers.push((self.wanted.widths[d], by));
             }
         }
@@ -231,7 +231,7 @@ impl Outputs<'_> {
         solver.solve_adjoint(|solver| {
             let (from, to) = (ubar.into(), adjoint.array().into());
             // SAFETY: promised by the caller; the field outlives the call.
-            unsafe { solver.solve_raw(&from, &to, Guess::Zero, &mut |_| ControlFlow::Continue(())) }
+            unsafe { RawArray::with(&from, &to, |from, to| solver.solve(from, to)) }
         })?;
         let derivatives = Derivatives { kappa: &by_kappa, reaction, body };
         problem.gradient([&u, &adjoint.array()], wanted.fixed_b == 0, derivatives)?;

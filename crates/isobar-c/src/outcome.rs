@@ -19,9 +19,6 @@ unsafe impl Send for Data {}
 
 /// Calls the caller's function after every iteration; on ranks, a stop requested by one rank stops all.
 ///
-/// # Errors
-/// A failure of MPI.
-///
 /// # Safety
 /// `progress` may be called with `data` for as long as the observer is used.
 pub(crate) unsafe fn observer(

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::sync::MutexGuard;
 use std::time::Instant;
 
-use isobar::{Device, Guess, Ranks};
+use isobar::{Device, Guess, Ranks, RawArray};
 use isobar_case::solver_options;
 
 use crate::array::Array;
@@ -80,7 +80,8 @@ pub unsafe extern "C" fn isobar_solver_solve(
         let (mut state, outcome, seconds) = unsafe {
             solve_by(solver, from_u, |solver, guess, ranks| {
                 let (from, to) = (required("b", b)?.raw("b")?, required("u", u)?.raw("u")?);
-                Ok(solver.solve_raw(&from, &to, guess, &mut observer(progress, data, ranks)?)?)
+                let mut observer = observer(progress, data, ranks)?;
+                Ok(RawArray::with(&from, &to, |b, u| solver.solve_observed(b, u, guess, &mut observer))?)
             })?
         };
         let judged = judged(&outcome);
@@ -160,7 +161,7 @@ pub unsafe extern "C" fn isobar_solver_solve_many(
 ///
 /// # Safety
 /// There are `count` arrays, or the pointer is null.
-unsafe fn arrays(what: &str, first: *const Array, count: usize) -> Result<Vec<isobar::RawArray>> {
+unsafe fn arrays(what: &str, first: *const Array, count: usize) -> Result<Vec<RawArray>> {
     // SAFETY: promised by the caller.
     unsafe { required(what, first)? };
     (0..count)
@@ -180,7 +181,8 @@ pub unsafe extern "C" fn isobar_solver_apply(solver: *mut Solver, u: *const Arra
     coded(|| {
         // SAFETY: promised by the caller.
         unsafe { required("solver", solver)? }.0.on_all(|solver, _| unsafe {
-            Ok(solver.apply_raw(&required("u", u)?.raw("u")?, &required("v", v)?.raw("v")?)?)
+            let (u, v) = (required("u", u)?.raw("u")?, required("v", v)?.raw("v")?);
+            Ok(RawArray::with(&u, &v, |u, v| solver.apply(u, v))?)
         })
     })
 }

@@ -1,6 +1,5 @@
-//! C and Fortran programs under MPI, with every MPI whose `mpicc` and `mpiexec` are in one of the folders of
-//! `$ISOBAR_MPI_PATHS`, as `PATH` lists folders. Without any, nothing is tested, or the test fails where
-//! `$ISOBAR_REQUIRE_MPI` is set.
+//! C and Fortran programs under MPI, with every MPI whose `mpicc` and `mpiexec` are in one of the folders of `$ISOBAR_MPI_PATHS`,
+//! as `PATH` lists folders. Without any, nothing is tested, or the test fails where `$ISOBAR_REQUIRE_MPI` is set.
 
 mod programs;
 

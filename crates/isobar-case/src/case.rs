@@ -82,9 +82,6 @@ impl Case {
     }
 
     /// Parses a case from text; relative paths in it are relative to `path`'s folder.
-    ///
-    /// # Errors
-    /// The errors of [`Case::load`].
     pub fn parse(path: &Path, text: &str, overrides: &[Override]) -> Result<Self> {
         let name = path.display().to_string();
         let mut document = Document::parse(&name, text, keys)?;
@@ -156,9 +153,6 @@ impl Case {
     }
 
     /// Returns the first guess in some rows of the grid, shape (nz, rows, nx).
-    ///
-    /// # Errors
-    /// The errors of [`Case::first_guess`].
     pub fn first_guess_in(&self, rows: &Range<usize>) -> Result<Vec<f64>> {
         let (shape, seed) = (self.problem.shape(), self.problem.seed());
         let row = shape.nx * rows.len();

@@ -299,9 +299,6 @@ impl HeatCase {
     }
 
     /// The linear system of the first step.
-    ///
-    /// # Errors
-    /// The errors of [`HeatCase::parts`].
     pub fn assemble(&self) -> Result<Assembled> {
         let Parts { heat, mesh, initial, .. } = self.parts()?;
         let c = 1.0 / (self.section.scheme.theta() * self.steps.length(0));

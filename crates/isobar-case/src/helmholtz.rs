@@ -110,8 +110,7 @@ impl HelmholtzCase {
     /// Builds the linear system with the right-hand side and the exact solution in some rows of the grid only.
     ///
     /// # Errors
-    /// A right-hand side that cannot be read or does not fit the grid; coefficients that give no valid
-    /// matrix.
+    /// A right-hand side that cannot be read or does not fit the grid; coefficients that give no valid matrix.
     pub(crate) fn assemble_in(&self, rows: &Range<usize>) -> Result<Assembled> {
         let (problem, grid, rhs) = (self.problem(), &self.grid, &self.section.rhs);
         let is_known = self.rhs_kind() == RhsKind::Manufactured;

@@ -31,9 +31,6 @@ impl Matrix {
     }
 
     /// Makes a solver on a device.
-    ///
-    /// # Errors
-    /// The errors of [`isobar::SolverBuilder::build`].
     pub fn solver(&self, device: &Device, options: &SolverOptions) -> isobar::Result<Solver> {
         match self {
             Self::TensorProduct(matrix) => Solver::builder(matrix).device(device).options(options).build(),
@@ -42,9 +39,6 @@ impl Matrix {
     }
 
     /// Updates a solver, made for a matrix of the same kind, with this matrix's coefficients.
-    ///
-    /// # Errors
-    /// The errors of [`Solver::update`].
     pub fn update(&self, solver: &mut Solver) -> isobar::Result<()> {
         match self {
             Self::TensorProduct(matrix) => solver.update(matrix),
@@ -53,9 +47,6 @@ impl Matrix {
     }
 
     /// Measures the time of solver setup and of each step of an iteration.
-    ///
-    /// # Errors
-    /// The errors of [`isobar::bench`].
     pub fn bench(&self, device: &Device, options: &SolverOptions) -> isobar::Result<(Setup, Vec<Timed>)> {
         match self {
             Self::TensorProduct(matrix) => isobar::bench(device, matrix, options),

@@ -36,9 +36,6 @@ pub fn collect<T>(what: &str, length: usize, values: impl IntoIterator<Item = T>
 }
 
 /// Allocates `length` values and lets `f(first, piece)` set pieces of them, initially zero, on all threads of the pool.
-///
-/// # Errors
-/// The errors of [`collect`].
 pub fn fill<T>(what: &str, length: usize, f: impl Fn(usize, &mut [T]) + Sync) -> Result<Vec<T>>
 where
     T: Copy + Default + Send,

@@ -1,8 +1,7 @@
 //! Reads options from the tree of a case.
 //!
 //! It has its own deserialiser for three reasons: a list of the wrong length is an error (serde would ignore extra entries),
-//! errors know their position down to the entry of a list, and errors are data, which `explain` turns
-//! into text.
+//! errors know their position down to the entry of a list, and errors are data, which `explain` turns into text.
 
 use std::fmt::{self, Display};
 use std::ops::Range;

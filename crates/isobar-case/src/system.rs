@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use isobar::internals::array::{Source, Target};
 use isobar::options::SolverOptions;
-use isobar::problem::{Coefficient, DiffusionProblem, FaceGradient, FaceProblem, Flow, Heat, SideGradient, Weighting};
-use isobar::stencil::{Axis, Stencil};
+use isobar::problem::{Coefficient, DiffusionProblem, FaceGradient, FaceProblem, Flow, Heat, Weighting};
+use isobar::stencil::Stencil;
 use isobar::{Description, DeviceProblem, Outcome, Shape};
 use isobar_io::Mesh;
 
@@ -58,9 +58,6 @@ impl LinearSystem {
 
     /// Makes the system of a diffusion problem. Without a mask and with even spacing, problem and matrix share κ
     /// ([`Coefficient::into_shared`]).
-    ///
-    /// # Errors
-    /// The errors of [`DiffusionProblem::stencil`].
     pub fn from_diffusion(mut problem: DiffusionProblem) -> Result<Self> {
         problem.coefficient = problem.coefficient.into_shared();
         Ok(Self { matrix: Matrix::Diffusion(problem.stencil()?), origin: Origin::Diffusion(Box::new(problem)) })
@@ -68,9 +65,6 @@ impl LinearSystem {
 
     /// Makes the system of a diffusion problem whose coefficients are in the memory of a GPU. They are copied to the host once, when derivatives, fluxes or time steps
     /// are asked for, which are computed there.
-    ///
-    /// # Errors
-    /// The errors of [`DeviceProblem::stencil`].
     pub fn from_device(problem: DeviceProblem) -> Result<Self> {
         Ok(Self {
             matrix: Matrix::Diffusion(problem.stencil()?),
@@ -130,42 +124,6 @@ impl LinearSystem {
         Self::from_diffusion(problem)
     }
 
-    /// Computes the derivatives of [`DiffusionProblem::gradient`].
-    ///
-    /// # Errors
-    /// The errors of that function; a system that is not from [`LinearSystem::from_diffusion`].
-    pub fn gradient(&self, u: &[f64], adjoint: &[f64], moves_rhs: bool) -> Result<Vec<Vec<f64>>> {
-        Ok(self.diffusion()?.gradient(u, adjoint, moves_rhs)?)
-    }
-
-    /// Computes the derivatives of [`DiffusionProblem::side_gradient`], with respect to boundary values.
-    ///
-    /// # Errors
-    /// The errors of [`LinearSystem::gradient`].
-    pub fn side_gradient(
-        &self,
-        [u, adjoint]: [&[f64]; 2],
-        axis: Axis,
-        is_upper: bool,
-        moves_rhs: bool,
-    ) -> Result<SideGradient> {
-        Ok(self.diffusion()?.side_gradient(u, adjoint, axis, is_upper, moves_rhs)?)
-    }
-
-    /// Computes the derivatives of [`DiffusionProblem::width_gradient`], with respect to cell widths.
-    ///
-    /// # Errors
-    /// The errors of [`LinearSystem::gradient`].
-    pub fn width_gradient(
-        &self,
-        [u, adjoint]: [&[f64]; 2],
-        axis: Axis,
-        body: Option<&[f64]>,
-        moves_rhs: bool,
-    ) -> Result<Vec<f64>> {
-        Ok(self.diffusion()?.width_gradient(u, adjoint, axis, body, moves_rhs)?)
-    }
-
     /// Computes the derivatives of [`FaceProblem::gradient`], with respect to conductances and shifts.
     ///
     /// # Errors
@@ -177,23 +135,6 @@ impl LinearSystem {
                 "this needs a problem of conductances: isobar.Faces in Python, isobar_problem_faces in C, problem%faces in Fortran",
             )),
         }
-    }
-
-    /// Returns c of every cell and the mask of active cells, if given.
-    ///
-    /// # Errors
-    /// A system that is not from [`LinearSystem::from_diffusion`].
-    pub fn fields(&self) -> Result<(Option<&[f64]>, Option<&[bool]>)> {
-        let problem = self.diffusion()?;
-        Ok((problem.reaction.as_deref(), problem.active.as_deref()))
-    }
-
-    /// Returns the volumes of cells, C order, 0 in inactive cells.
-    ///
-    /// # Errors
-    /// A system that is not from [`LinearSystem::from_diffusion`].
-    pub fn volumes(&self) -> Result<Vec<f64>> {
-        Ok(self.diffusion()?.volumes())
     }
 
     /// Returns the diffusion problem that it was made from.

@@ -31,8 +31,7 @@ pub fn with_devices(message: &str, write: impl Fn(&str) -> String) -> String {
     text + rest
 }
 
-/// Escapes control characters other than line breaks, so that a file name or a value cannot control the
-/// terminal.
+/// Escapes control characters other than line breaks, so that a file name or a value cannot control the terminal.
 pub fn printable(text: &str) -> String {
     escape(text, |c| c == '\n')
 }

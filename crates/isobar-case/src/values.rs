@@ -234,8 +234,7 @@ impl Values {
     /// Returns the value of every cell, shape (nz, ny, nx) in C order. Ratios refer to `horizontal`.
     ///
     /// # Errors
-    /// A file that cannot be read or has another shape; negative values, naming the cell; an invalid
-    /// recipe.
+    /// A file that cannot be read or has another shape; negative values, naming the cell; an invalid recipe.
     pub(crate) fn fill(&self, key: &str, shape: Shape, extent: [f64; 3], horizontal: &[f64]) -> Result<Vec<f64>> {
         Ok(match self {
             Self::Number(value) => memory::fill(key, shape.cells(), |_, piece| piece.fill(*value))?,

@@ -49,8 +49,7 @@ fn allocated<R>(work: impl FnOnce() -> R) -> (R, f64, f64) {
     (made, beyond(NOW.load(SeqCst)), beyond(PEAK.load(SeqCst)))
 }
 
-/// Returns predicted and allocated bytes a cell: held after assembling, at most while assembling, and at most by the
-/// solver.
+/// Returns predicted and allocated bytes a cell: held after assembling, at most while assembling, and at most by the solver.
 fn measure(text: &str, sets: &[&str]) -> [[f64; 2]; 3] {
     let sets: Vec<Override> = sets.iter().map(|&set| set.into()).collect();
     let case = Case::parse(Path::new("x.toml"), text, &sets).unwrap();

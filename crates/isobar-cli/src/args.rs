@@ -92,17 +92,11 @@ pub struct CaseArgs {
 
 impl CaseArgs {
     /// Reads the case with its overrides.
-    ///
-    /// # Errors
-    /// The errors of [`Case::load`].
     pub fn load(&self) -> isobar_case::Result<Case> {
         self.load_with_all(None)
     }
 
     /// Reads the case with one more override; messages about it name `origin`.
-    ///
-    /// # Errors
-    /// The errors of [`CaseArgs::load`].
     pub fn load_with(&self, change: &str, origin: &str) -> isobar_case::Result<Case> {
         self.load_with_all(Some(Override::new(change, origin)))
     }

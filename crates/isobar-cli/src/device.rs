@@ -17,9 +17,6 @@ pub fn open(args: &DeviceArgs) -> Result<Device> {
 }
 
 /// Opens the device while `work` runs on the host; with its threads, if it is the processor or their number is given.
-///
-/// # Errors
-/// The errors of [`open`].
 pub fn open_while<R: Send>(args: &DeviceArgs, work: impl FnOnce() -> R + Send) -> Result<(Device, R)> {
     let is_first = args.threads.is_some() || args.device == DeviceName::Cpu;
     Device::open_while(is_first, || open(args), work)

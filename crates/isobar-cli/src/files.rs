@@ -55,9 +55,6 @@ pub fn write_text(option: &str, path: &Path, fill: impl FnOnce(&mut dyn Write) -
 }
 
 /// Writes a JSON report to the path of `--report`.
-///
-/// # Errors
-/// The errors of [`write_text`].
 pub fn write_report<T: serde::Serialize>(path: &Path, report: &T) -> Result<()> {
     write_text("--report", path, |out| out.write_all(to_json(report).as_bytes()))
 }

@@ -4,9 +4,8 @@
 //! solution and the summary are still written. A second signal, or one at any other time, ends the process at once.
 //! The exit status is 130 in both cases, and no temporary file remains.
 //!
-//! Exceeding the file size of `ulimit -f` is an error of the write, not a signal that ends the
-//! process. A failed memory allocation ends the process with exit status 1 and a
-//! message, without a core dump.
+//! Exceeding the file size of `ulimit -f` is an error of the write, not a signal that ends the process. A failed memory
+//! allocation ends the process with exit status 1 and a message, without a core dump.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,8 +54,7 @@ pub fn flow_of_all(ranks: Option<&Ranks>) -> ControlFlow<()> {
     }
 }
 
-/// Returns unless a signal is ending the process; otherwise waits for that end, because errors of this thread
-/// no longer matter.
+/// Returns unless a signal is ending the process; otherwise waits for that end, because errors of this thread no longer matter.
 pub fn stay_if_ending() {
     while ENDING.load(Ordering::SeqCst) {
         std::thread::park();
@@ -128,8 +126,7 @@ mod unix {
     /// Returns whether the process was started to ignore a signal.
     fn is_ignored(signal: i32) -> bool {
         let mut found = std::mem::MaybeUninit::<libc::sigaction>::uninit();
-        // SAFETY: without a new action, sigaction only writes the current one to the given place, and returns 0
-        // if it did.
+        // SAFETY: without a new action, sigaction only writes the current one to the given place, and returns 0 if it did.
         unsafe {
             libc::sigaction(signal, std::ptr::null(), found.as_mut_ptr()) == 0
                 && found.assume_init().sa_sigaction == libc::SIG_IGN

@@ -133,8 +133,7 @@ fn moved(example: &str) -> Failure {
     ))
 }
 
-/// Makes the allocator return large arrays to the system when they are freed. By default it keeps tens of
-/// MiB.
+/// Makes the allocator return large arrays to the system when they are freed. By default it keeps tens of MiB.
 fn return_memory_at_once() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {

@@ -67,9 +67,6 @@ pub fn together<R>(ranks: Option<&Ranks>, result: isobar::Result<R>) -> Result<R
 }
 
 /// Returns the sums over all ranks; without ranks, the values.
-///
-/// # Errors
-/// A failure of MPI.
 pub fn sum<const N: usize>(ranks: Option<&Ranks>, mut values: [f64; N]) -> Result<[f64; N]> {
     if let Some(ranks) = ranks {
         ranks.sum(&mut values)?;
@@ -78,9 +75,6 @@ pub fn sum<const N: usize>(ranks: Option<&Ranks>, mut values: [f64; N]) -> Resul
 }
 
 /// Collects the subdomains of all ranks on rank 0. `values` is an array of the whole grid, filled in the rank's subdomain.
-///
-/// # Errors
-/// The errors of [`together`].
 pub fn gather(ranks: Option<&Ranks>, values: &mut [f64], shape: Shape) -> Result<()> {
     match ranks {
         Some(ranks) => together(Some(ranks), ranks.gather(values, shape)),
@@ -89,9 +83,6 @@ pub fn gather(ranks: Option<&Ranks>, values: &mut [f64], shape: Shape) -> Result
 }
 
 /// Computes the sums of a solution that is distributed among the ranks.
-///
-/// # Errors
-/// A failure of MPI.
 pub fn checks(ranks: Option<&Ranks>, part: &[f64]) -> Result<Checks> {
     let own = Checks::new(part);
     let Some(ranks) = ranks else { return Ok(own) };
@@ -100,9 +91,6 @@ pub fn checks(ranks: Option<&Ranks>, part: &[f64]) -> Result<Checks> {
 }
 
 /// Computes the difference from the exact solution over all `cells` of the grid.
-///
-/// # Errors
-/// A failure of MPI.
 pub fn error(ranks: Option<&Ranks>, part: &[f64], exact: &[f64], cells: usize) -> Result<ErrorReport> {
     let own = ErrorReport::new(part, exact);
     let Some(ranks) = ranks else { return Ok(own) };

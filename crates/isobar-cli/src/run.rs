@@ -57,9 +57,6 @@ pub fn solve(case: &Case, device: &Device, together: Option<Together<'_>>, conso
 }
 
 /// Solves a linear system that is assembled already, and compares its memory traffic with a plain copy however short the run was.
-///
-/// # Errors
-/// The errors of [`solve`].
 pub fn solve_assembled(case: &Case, assembled: Assembled, device: &Device, console: &mut Console) -> Result<Run> {
     solve_since(Instant::now(), case, |_| Ok(assembled), device, None, console, true)
 }

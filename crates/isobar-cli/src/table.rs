@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// A table. The first column holds names and is left-aligned; the others hold numbers and are right-aligned,
-/// unless changed.
+/// A table. The first column holds names and is left-aligned; the others hold numbers and are right-aligned, unless changed.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     rows: Vec<Vec<String>>,

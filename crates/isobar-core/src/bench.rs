@@ -29,9 +29,6 @@ pub struct Setup {
 }
 
 /// Times setup and update of a solver.
-///
-/// # Errors
-/// See [`System::new`].
 pub fn time_setup<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S, options: &SolverOptions) -> Result<Setup> {
     let make = || -> Result<(System<B, S>, f64)> {
         backend.synchronize()?;

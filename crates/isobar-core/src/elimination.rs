@@ -11,7 +11,7 @@ use std::mem;
 /// ones, without cancellation for any contrast.
 pub(crate) struct Elimination {
     /// The order of elimination.
-    order: Vec<u32>,
+    pub(crate) order: Vec<u32>,
     /// The place of each column of R in `rows` and `ratios`, and the end of the last.
     starts: Vec<usize>,
     /// Rows by place in the order, ascending in each column.
@@ -21,8 +21,7 @@ pub(crate) struct Elimination {
 }
 
 impl Elimination {
-    /// Eliminates, given row sums and the couplings (k, l, c) of pairs, each once. Returns nothing where a pivot is not
-    /// positive.
+    /// Eliminates, given row sums and the couplings (k, l, c) of pairs, each once. Returns nothing where a pivot is not positive.
     pub(crate) fn new(sums: &[f64], couplings: &[(usize, usize, f64)]) -> Option<Self> {
         let n = sums.len();
         let mut neighbours = vec![Vec::new(); n];
@@ -96,11 +95,6 @@ impl Elimination {
             }
         }
         true
-    }
-
-    /// Returns the order of elimination.
-    pub(crate) fn order(&self) -> &[u32] {
-        &self.order
     }
 
     /// Computes x = A⁻¹ x for W right-hand sides, in the order of elimination.

@@ -1,12 +1,10 @@
-//! Misuse and failure. A solve that does not converge is not an error but an
-//! [`Outcome`](crate::outcome::Outcome).
+//! Misuse and failure. A solve that does not converge is not an error but an [`Outcome`](crate::outcome::Outcome).
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// The errors before, or instead of, a solve. Every message tells what was found and what would be
-/// accepted.
+/// The errors before, or instead of, a solve. Every message tells what was found and what would be accepted.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -40,9 +40,6 @@ macro_rules! compile_solvers {
             use super::*;
 
             /// Makes a solver, perhaps with a preconditioner of the caller's own.
-            ///
-            /// # Errors
-            /// As [`System::new`].
             pub fn solver(
                 backend: &$backend,
                 stencil: &$stencil,
@@ -56,9 +53,6 @@ macro_rules! compile_solvers {
             }
 
             /// Times setting up, and every step of an iteration.
-            ///
-            /// # Errors
-            /// As [`solver`].
             pub fn bench(
                 backend: &$backend,
                 stencil: &$stencil,
@@ -72,9 +66,6 @@ macro_rules! compile_solvers {
     };
     (@heat $backend:ty) => {
         /// Makes what takes the steps of the heat equation.
-        ///
-        /// # Errors
-        /// As [`HeatStepper::new`].
         pub fn heat(
             backend: &$backend,
             heat: Heat,

@@ -30,8 +30,7 @@ impl Traffic {
         self.reads + self.writes
     }
 
-    /// Returns the bytes moved on `cells` cells of `size` bytes each, by an operator with this many coefficient
-    /// vectors.
+    /// Returns the bytes moved on `cells` cells of `size` bytes each, by an operator with this many coefficient vectors.
     pub fn bytes(&self, cells: usize, size: usize, coefficient_vectors: f64) -> f64 {
         (self.references() + self.coefficients * coefficient_vectors) * (cells * size) as f64
     }
@@ -155,8 +154,7 @@ traffic! {
     SMOOTH_RESIDUAL_RESTRICT: "smooth_residual_restrict", "u += ρ M⁻¹(f − A u);  f_c = R (f − A u)", 2.0, 1.25, 1.0, 38.0;
     /// The preceding step from u = 0.
     SMOOTH_RESIDUAL_RESTRICT_FROM_ZERO: "smooth_residual_restrict_from_zero", "u = ρ M⁻¹ f;  f_c = R (f − A u)", 1.0, 1.25, 1.0, 38.0;
-    /// See [`crate::operator::ModalTransfer::expand_smooth_project`], with one sweep; without the modes' own
-    /// traffic.
+    /// See [`crate::operator::ModalTransfer::expand_smooth_project`], with one sweep; without the modes' own traffic.
     EXPAND_SMOOTH_PROJECT: "expand_smooth_project", "u += Σ s_m x_m;  u += ρ M⁻¹(f − A u);  g_m = s_mᵀ (f − A u);  ‖f − A u‖²", 2.0, 1.0, 1.0, 90.0;
     /// See [`crate::operator::ModalTransfer::project_residual`]; without the modes' own traffic.
     PROJECT_RESIDUAL: "project_residual", "g_m = s_mᵀ (f − A u);  ‖f − A u‖²", 2.0, 0.0, 1.0, 50.0;
@@ -168,7 +166,6 @@ traffic! {
     MODES: "modes", "g_m, x_m", 1.0, 1.0, 0.0, 0.0;
     /// See [`crate::operator::MixedSmoother::correct_smooth_residual`] (e and r in single precision: half a reference).
     CORRECT_SMOOTH_RESIDUAL: "correct_smooth_residual", "u += e;  u += ρ M⁻¹(f − A u);  r = f − A u;  ‖r‖²", 2.5, 1.5, 1.0, 40.0;
-    /// See [`crate::operator::MixedTop::ascend`] (e, u_c and r in single precision: half a reference, an
-    /// eighth, a half).
+    /// See [`crate::operator::MixedTop::ascend`] (e, u_c and r in single precision: half a reference, an eighth, a half).
     ASCEND: "ascend", "u += e + P u_c;  u += ρ M⁻¹(f − A u);  r = f − A u;  ‖r‖²", 2.625, 1.5, 1.0, 50.0;
 }

@@ -1,15 +1,14 @@
 //! The CPU back end as solvers see it: vectors in and out, operations on them, and iterations.
 
-use std::ops::ControlFlow;
 use std::time::Instant;
 
-use isobar_core::backend::{BodyAfter, DeviceInfo, iterate_after_first};
+use isobar_core::backend::{Body, DeviceInfo, Iterations, Look, iterate_stepwise};
 use isobar_core::prelude::{
     ArrayView, ArrayViewMut, Backend, Colour, HostScalars, Layout, Meanwhile, Patch, Ratio, Real, Result, Scalar,
     Separable, Shape, SharedDirect, Shares, Sum,
 };
 use isobar_core::reference::check_shape;
-use isobar_dist::{Watched, part};
+use isobar_dist::part;
 
 use crate::{Cpu, Shared, Vector, blas, direct};
 
@@ -189,24 +188,15 @@ impl Backend for Cpu {
 
     fn iterate(
         &self,
+        how: Iterations,
         scalars: &mut HostScalars,
-        body: &mut dyn FnMut(usize, &mut HostScalars) -> Result<()>,
-        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
+        body: &mut Body<'_, HostScalars>,
+        observe: &mut Look<'_>,
     ) -> Result<()> {
-        match self.watched() {
-            Some(watched) => self.iterate_stepwise(scalars, body, &mut |bank| watched.pause(|| observe(bank))),
-            None => self.iterate_stepwise(scalars, body, observe),
+        match self.ranks.as_ref().filter(|_| !how.on_host).map(|ranks| ranks.watch()) {
+            Some(watched) => iterate_stepwise(self, scalars, body, &mut |bank| watched.pause(|| observe(bank))),
+            None => iterate_stepwise(self, scalars, body, observe),
         }
-    }
-
-    fn iterate_after(
-        &self,
-        scalars: &mut HostScalars,
-        body: &mut BodyAfter<'_, HostScalars>,
-        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let _watched = self.watched();
-        iterate_after_first(self, scalars, body, observe)
     }
 
     /// Each thread solves a system, where that many keep more threads busy than one does.
@@ -268,10 +258,4 @@ fn processor_name() -> String {
             Some(line.split(':').nth(1)?.trim().to_owned())
         })
         .unwrap_or_else(|| std::env::consts::ARCH.to_owned())
-}
-
-impl Cpu {
-    fn watched(&self) -> Option<Watched<'_>> {
-        self.ranks.as_ref().map(|ranks| ranks.watch())
-    }
 }

@@ -69,9 +69,6 @@ impl Cpu {
     }
 
     /// Starts as many threads as the machine offers this process.
-    ///
-    /// # Errors
-    /// See [`Cpu::new`].
     pub fn with_all_threads() -> Result<Self> {
         Self::new(std::thread::available_parallelism().map_or(1, usize::from))
     }

@@ -5,8 +5,7 @@ use std::marker::PhantomData;
 use isobar_core::simd::{Lanes, Pack};
 use pulp::Simd;
 
-/// A vector for kernels: rows by position, without the borrow checker; the schedule of
-/// [`crate::wavefront`] takes its place.
+/// A vector for kernels: rows by position, without the borrow checker; the schedule of [`crate::wavefront`] takes its place.
 #[derive(Debug)]
 pub(crate) struct Shared<T> {
     start: *mut T,

@@ -10,8 +10,7 @@ use isobar_core::stencil::{self, Lines};
 
 use crate::{Cpu, Shared, Vector};
 
-/// A [`stencil::StoredMatrix`] on processor cores, its rows in the order of the layout (those of padding
-/// empty).
+/// A [`stencil::StoredMatrix`] on processor cores, its rows in the order of the layout (those of padding empty).
 #[derive(Debug)]
 pub struct StoredMatrix<T> {
     cpu: Cpu,
@@ -133,8 +132,7 @@ impl<T: Real> Diagonal<Cpu, T> for StoredMatrix<T> {
     }
 }
 
-/// The vertical tridiagonal blocks of a matrix, stored as three vectors, for the Thomas algorithm with lanes
-/// across columns.
+/// The vertical tridiagonal blocks of a matrix, stored as three vectors, for the Thomas algorithm with lanes across columns.
 #[derive(Debug)]
 struct StoredTridiagonal<T> {
     cpu: Cpu,

@@ -11,9 +11,8 @@ use isobar_core::prelude::{Error, Layout, Real, Result};
 
 use crate::{Cpu, Shared};
 
-/// Entries before the first and after the last cell that kernels may read: the western neighbour of a
-/// row's first column, and the eastern one of its last, lie one entry outside the row, and are multiplied
-/// by a coupling of zero.
+/// Entries before the first and after the last cell that kernels may read: the western neighbour of a row's first column, and the
+/// eastern one of its last, lie one entry outside the row, and are multiplied by a coupling of zero.
 const GUARD: usize = 16;
 
 /// One or two cache lines, without padding for either precision.
@@ -21,8 +20,7 @@ const GUARD: usize = 16;
 #[repr(C, align(64))]
 struct Block<T>([T; GUARD]);
 
-/// A vector in isobar's layout, halo rows included, its rows aligned to 64 bytes (32 in single
-/// precision).
+/// A vector in isobar's layout, halo rows included, its rows aligned to 64 bytes (32 in single precision).
 #[derive(Debug)]
 pub struct Vector<T> {
     layout: Layout,
@@ -148,8 +146,7 @@ impl<T: Real> Vector<T> {
     #[inline(always)]
     pub fn all_entries(&self) -> &[T] {
         let inner = &self.blocks[1..self.blocks.len() - 1];
-        // SAFETY: `Block<T>` is `repr(C)` around `[T; 16]` and has no padding: 16 f32 or f64 fill one or
-        // two 64-byte lines.
+        // SAFETY: `Block<T>` is `repr(C)` around `[T; 16]` and has no padding: 16 f32 or f64 fill one or two 64-byte lines.
         unsafe { slice::from_raw_parts(inner.as_ptr().cast(), inner.len() * GUARD) }
     }
 

@@ -107,9 +107,6 @@ impl Chunks {
 /// Runs stages on a subdomain: `exchange(s, inside)` is called once for every stage s that reads the neighbours' planes, when
 /// stage s − 1 is complete at the ends, and exchanges its results there. The wavefront inside, which does not depend on the
 /// first exchange, may run during it, and runs after it if it did not.
-///
-/// # Errors
-/// The errors of `exchange`.
 pub(crate) fn run_part(
     cpu: &Cpu,
     chunks: Chunks,
@@ -140,9 +137,6 @@ pub(crate) fn run_part(
 }
 
 /// Runs stages on a subdomain, each on all planes before the next one.
-///
-/// # Errors
-/// The errors of `exchange`.
 pub(crate) fn run_apart(
     cpu: &Cpu,
     chunks: Chunks,
@@ -201,8 +195,7 @@ mod tests {
 
     use super::*;
 
-    /// Every stage runs once on every plane, after the stage before it on that plane and its
-    /// neighbours.
+    /// Every stage runs once on every plane, after the stage before it on that plane and its neighbours.
     #[test]
     fn order_is_kept() {
         let cpu = Cpu::new(3).unwrap();

@@ -1,6 +1,5 @@
-//! Times of an iteration of conjugate gradients with line preconditioner, matrix-free and with the
-//! matrix stored (cuSPARSE), on the first GPU: milliseconds, in double precision, the comparison of
-//! paper A.
+//! Times of an iteration of conjugate gradients with line preconditioner, matrix-free and with the matrix stored (cuSPARSE), on
+//! the first GPU: milliseconds, in double precision, the comparison of paper A.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,7 +9,7 @@ use isobar_core::precond::Line;
 use isobar_core::prelude::*;
 use isobar_core::solver::cg::Cg;
 use isobar_core::solver::monitor::Patience;
-use isobar_core::solver::{Iteration, Monitor};
+use isobar_core::solver::{Iteration, Monitor, Run};
 use isobar_cuda::{Cuda, Vector};
 
 /// Iterations of a short and of a long solve; the difference gives the time of one.
@@ -85,7 +84,7 @@ fn iteration(
         let mut monitor = Monitor::new(1.0, 0.0, iterations, Patience::Krylov, &mut observer);
         cuda.synchronize()?;
         let clock = Instant::now();
-        cg.run(b, u, Guess::Zero, None, &mut monitor)?;
+        cg.run(Run { b, u, guess: Guess::Zero, best: None, monitor: &mut monitor })?;
         cuda.synchronize()?;
         Ok::<_, isobar_core::Error>(clock.elapsed().as_secs_f64())
     };

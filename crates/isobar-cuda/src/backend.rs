@@ -1,8 +1,6 @@
 //! The CUDA back end as solvers see it: operations on vectors, and iterations.
 
-use std::ops::ControlFlow;
-
-use isobar_core::backend::{BodyAfter, DeviceInfo, iterate_after_first, queue};
+use isobar_core::backend::{Body, DeviceInfo, Iterations, Look, iterate_stepwise, queue};
 use isobar_core::prelude::{
     ArrayView, ArrayViewMut, Backend, Colour, DeviceArray, Layout, Meanwhile, Patch, Ratio, Real, Result, Scalar,
     Separable, Shape, SharedDirect, Shares, Sum,
@@ -172,28 +170,15 @@ impl Backend for Cuda {
 
     fn iterate(
         &self,
+        how: Iterations,
         scalars: &mut Scalars,
-        body: &mut dyn FnMut(usize, &mut Scalars) -> Result<()>,
-        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
+        body: &mut Body<'_, Scalars>,
+        observe: &mut Look<'_>,
     ) -> Result<()> {
-        if self.exchanges_on_host() {
-            return self.iterate_stepwise(scalars, body, observe);
+        if how.on_host || self.exchanges_on_host() {
+            return iterate_stepwise(self, scalars, body, observe);
         }
-        let body = &mut |n: Option<usize>, scalars: &mut Scalars| body(n.unwrap_or(0), scalars);
-        iterate::iterate(self.context(), &self.kernel::<f64>("publish")?, scalars, false, body, observe)?;
-        self.check_link()
-    }
-
-    fn iterate_after(
-        &self,
-        scalars: &mut Scalars,
-        body: &mut BodyAfter<'_, Scalars>,
-        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
-    ) -> Result<()> {
-        if self.exchanges_on_host() {
-            return iterate_after_first(self, scalars, body, observe);
-        }
-        iterate::iterate(self.context(), &self.kernel::<f64>("publish")?, scalars, true, body, observe)?;
+        iterate::iterate(self.context(), &self.kernel::<f64>("publish")?, scalars, how.first_differs, body, observe)?;
         self.check_link()
     }
 

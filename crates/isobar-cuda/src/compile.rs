@@ -23,7 +23,7 @@ pub struct Source {
     /// The file's name without its ending.
     pub name: &'static str,
     text: &'static str,
-    defines: Vec<(Cow<'static, str>, String)>,
+    pub(crate) defines: Vec<(Cow<'static, str>, String)>,
 }
 
 impl Hash for Source {
@@ -44,11 +44,6 @@ impl Source {
     pub fn define(mut self, name: impl Into<Cow<'static, str>>, value: impl ToString) -> Self {
         self.defines.push((name.into(), value.to_string()));
         self
-    }
-
-    /// Returns names and values of the definitions.
-    pub(crate) fn defines(&self) -> &[(Cow<'static, str>, String)] {
-        &self.defines
     }
 
     /// Returns the text without definitions.

@@ -92,9 +92,6 @@ impl Cuda {
 
     /// Returns the GPU with this number, opened once in a process for problems whose coefficients are there ([`crate::problem`]), and never closed. Solvers have
     /// streams of their own.
-    ///
-    /// # Errors
-    /// See [`Cuda::new`].
     pub fn shared(ordinal: usize) -> Result<Self> {
         static OPENED: Mutex<BTreeMap<usize, Cuda>> = Mutex::new(BTreeMap::new());
         let mut opened = lock(&OPENED);
@@ -122,9 +119,6 @@ impl Cuda {
     }
 
     /// Like [`Cuda::join`], with the allowed ways as an argument instead of `ISOBAR_LINK`.
-    ///
-    /// # Errors
-    /// The errors of [`Cuda::join`].
     pub fn join_by(
         &self,
         ways: Ways,

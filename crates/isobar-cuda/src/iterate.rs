@@ -10,26 +10,23 @@
 //! Launches are not made into CUDA graphs. The GPU starts with the first launch while the host submits the others, where a graph
 //! begins after all of it is submitted; and while a graph is recorded, many calls of other threads fail, also those of other libraries.
 
-use std::ops::ControlFlow;
-
-use isobar_core::backend::{BodyAfter, Scalar};
+use isobar_core::backend::{Body, Look};
 use isobar_core::error::Result;
 
 use crate::launch::{Submission, record};
 use crate::{Context, Kernel, Scalars};
 
-/// Implements [`Backend::iterate`](isobar_core::backend::Backend::iterate), and, with `after`,
-/// [`Backend::iterate_after`](isobar_core::backend::Backend::iterate_after).
+/// Implements [`Backend::iterate`](isobar_core::backend::Backend::iterate).
 pub(crate) fn iterate(
     context: &Context,
     publish: &Kernel,
     scalars: &mut Scalars,
-    after: bool,
-    body: &mut BodyAfter<'_, Scalars>,
-    observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
+    first_differs: bool,
+    body: &mut Body<'_, Scalars>,
+    observe: &mut Look<'_>,
 ) -> Result<()> {
     context.bind()?;
-    let mut prepare = |n: Option<usize>, scalars: &mut Scalars| {
+    let mut prepare = |n: usize, scalars: &mut Scalars| {
         let mut submissions = record(|| body(n, scalars))?;
         submissions.push(Submission::Launch(scalars.publish(publish)));
         Ok::<_, isobar_core::Error>(submissions)
@@ -39,17 +36,19 @@ pub(crate) fn iterate(
         scalars.note_submitted();
         Ok::<_, isobar_core::Error>(())
     };
-    if after {
+    // The first of those that are repeated.
+    let first = usize::from(first_differs);
+    if first_differs {
         // The GPU runs this iteration while the others are prepared.
-        submit(&prepare(None, scalars)?, scalars)?;
+        submit(&prepare(0, scalars)?, scalars)?;
     }
-    let (even, mut odd) = (prepare(Some(0), scalars)?, Vec::new());
+    let (even, mut odd) = (prepare(first, scalars)?, Vec::new());
     let mut n = 0;
-    if !after || observe(&scalars.wait()?).is_continue() {
+    if !first_differs || observe(&scalars.wait()?).is_continue() {
         loop {
             submit(if n % 2 == 0 { &even } else { &odd }, scalars)?;
             if n == 0 {
-                odd = prepare(Some(1), scalars)?;
+                odd = prepare(first + 1, scalars)?;
             }
             n += 1;
             if observe(&scalars.wait()?).is_break() {
@@ -59,8 +58,8 @@ pub(crate) fn iterate(
     }
     // Steps that swap two vectors have swapped them an even number of times, or once; restore the state after n iterations.
     match n {
-        0 => record(|| body(Some(1), scalars)).map(drop),
-        n if n % 2 == 1 => record(|| body(Some(0), scalars)).map(drop),
+        0 => record(|| body(first + 1, scalars)).map(drop),
+        n if n % 2 == 1 => record(|| body(first, scalars)).map(drop),
         _ => Ok(()),
     }
 }

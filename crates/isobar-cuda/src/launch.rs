@@ -1,5 +1,4 @@
-//! Kernel launches, and calls of libraries that launch kernels, as values: they can be run, stored
-//! and compared.
+//! Kernel launches, and calls of libraries that launch kernels, as values: they can be run, stored and compared.
 
 use std::cell::RefCell;
 use std::ffi::c_void;

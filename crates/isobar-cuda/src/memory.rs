@@ -190,9 +190,6 @@ impl Buffer {
     }
 
     /// Allocates a buffer of zeros.
-    ///
-    /// # Errors
-    /// The errors of [`Buffer::new`].
     pub(crate) fn zeros(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self> {
         let buffer = Self::new(context, bytes, what)?;
         buffer.clear(0, bytes)?;
@@ -201,9 +198,6 @@ impl Buffer {
     }
 
     /// Copies a host array to a new buffer.
-    ///
-    /// # Errors
-    /// The errors of [`Buffer::new`].
     pub(crate) fn from_slice<T: Copy>(context: &Arc<Context>, data: &[T], what: &str) -> Result<Self> {
         let buffer = Self::new(context, size_of_val(data), what)?;
         buffer.write(data)?;
@@ -276,9 +270,6 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     /// Allocates this many bytes for each queue, with undefined content.
-    ///
-    /// # Errors
-    /// The errors of [`Buffer::new`].
     pub(crate) fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self> {
         let stride = bytes.next_multiple_of(Pool::ALIGNMENT);
         Ok(Self { buffer: Buffer::new(context, QUEUES * stride, what)?, stride })

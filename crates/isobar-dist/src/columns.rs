@@ -43,9 +43,6 @@ fn strips(layout: &Layout, colours: &[Colour]) -> Vec<Strip> {
 
 /// [`PartBackend::edges`](crate::part::PartBackend::edges) of a vector in host memory that has halo columns. All that borders on a
 /// part, corners too, which interpolation reads, is exchanged at once.
-///
-/// # Errors
-/// The errors of `exchange`.
 pub(super) fn edges<T: Real>(
     layout: &Layout,
     entries: &mut [T],

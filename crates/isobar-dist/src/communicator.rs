@@ -39,9 +39,6 @@ pub trait Communicator: Debug + Send + Sync + 'static {
     fn exchange_while(&self, messages: &mut [Message<'_>], meanwhile: Meanwhile<'_>) -> Result<()>;
 
     /// [`Communicator::exchange_while`] with nothing to do meanwhile.
-    ///
-    /// # Errors
-    /// As [`Communicator::exchange_while`].
     fn exchange(&self, messages: &mut [Message<'_>]) -> Result<()> {
         self.exchange_while(messages, &mut nothing)
     }
@@ -84,9 +81,6 @@ pub trait Communicator: Debug + Send + Sync + 'static {
     }
 
     /// Collects what every rank has, as much of it on each, one after another.
-    ///
-    /// # Errors
-    /// As [`Communicator::exchange`].
     fn all_gather_equal(&self, mine: &[u8]) -> Result<Vec<u8>> {
         let mut all = vec![0; self.size() * mine.len()];
         self.all_gather(mine, &vec![mine.len(); self.size()], &mut all)?;
@@ -113,9 +107,6 @@ pub trait Communicator: Debug + Send + Sync + 'static {
     fn abort(&self, why: &str);
 
     /// values = the sums of all ranks' values, in the order of ranks, the same on all
-    ///
-    /// # Errors
-    /// As [`Communicator::exchange`].
     fn sum(&self, values: &mut [f64]) -> Result<()> {
         /// Numbers of all ranks that fit on the stack.
         const FEW: usize = 128;
@@ -139,9 +130,6 @@ pub trait Communicator: Debug + Send + Sync + 'static {
     }
 
     /// Gives all ranks what rank 0 has.
-    ///
-    /// # Errors
-    /// As [`Communicator::exchange`].
     fn broadcast(&self, data: &mut [u8]) -> Result<()> {
         if self.rank() > 0 {
             return self.exchange(&mut [Message { peer: 0, tag: COLLECTIVE, send: &[], receive: data }]);
@@ -150,11 +138,7 @@ pub trait Communicator: Debug + Send + Sync + 'static {
         self.exchange(&mut (1..self.size()).map(message).collect::<Vec<_>>())
     }
 
-    /// Collects what every rank has at rank 0, `counts[rank]` bytes of it, one after another in `all`, which is empty
-    /// elsewhere.
-    ///
-    /// # Errors
-    /// As [`Communicator::exchange`].
+    /// Collects what every rank has at rank 0, `counts[rank]` bytes of it, one after another in `all`, which is empty elsewhere.
     fn gather(&self, mine: &[u8], counts: &[usize], all: &mut [u8]) -> Result<()> {
         if self.rank() > 0 {
             return self.exchange(&mut [Message { peer: 0, tag: COLLECTIVE, send: mine, receive: &mut [] }]);
@@ -174,9 +158,6 @@ pub trait Communicator: Debug + Send + Sync + 'static {
     }
 
     /// Returns when all ranks have come here.
-    ///
-    /// # Errors
-    /// As [`Communicator::exchange`].
     fn barrier(&self) -> Result<()> {
         let size = self.size();
         let mut all = vec![0; size];

@@ -10,9 +10,6 @@ use crate::ranks::Ranks;
 
 /// Chooses a solver on ranks by [`of_diffusion`]. `has_points_above_lines` tells whether these devices divide the levels of the hybrid
 /// smoother.
-///
-/// # Errors
-/// As [`Ranks::patches`]; the errors of the device.
 pub fn choice<B: PartBackend>(
     backend: &B,
     ranks: &Ranks,

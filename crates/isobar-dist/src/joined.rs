@@ -60,13 +60,10 @@ pub fn device<B: PartBackend>(backend: &B, one: DeviceInfo) -> DeviceInfo {
 /// [`Backend::collect`](isobar_core::backend::Backend::collect) of a device that may be one of several ranks.
 pub fn collect<B: PartBackend>(backend: &B, own: Vec<f64>, grid: Shape) -> Result<Vec<f64>> {
     let Some(ranks) = backend.ranks() else { return Ok(own) };
-    collect_layers(&**ranks.world(), &own, grid, ranks.parts(), &vec![0..grid.nz; ranks.size()])
+    collect_layers(&**ranks.world(), &own, grid, ranks.parts, &vec![0..grid.nz; ranks.size()])
 }
 
 /// [`Backend::own_columns`](isobar_core::backend::Backend::own_columns) of a device that may be one of several ranks.
-///
-/// # Errors
-/// As [`Patches::new`](crate::Patches::new).
 pub fn own_columns<B: PartBackend>(backend: &B, grid: Shape) -> Result<Patch> {
     backend.ranks().map_or(Ok(Patch::whole(grid)), |ranks| ranks.patch(grid))
 }

@@ -46,9 +46,6 @@ pub trait PartBackend: Backend {
     }
 
     /// Receives what the rank before has sent, and sends to the next one; nothing where there are no others.
-    ///
-    /// # Errors
-    /// The errors of the transport.
     fn hand_on<T: Real>(&self, Handed { upwards, send, receive }: Handed<'_, T>) -> Result<()> {
         let Some(ranks) = self.ranks() else { return Ok(()) };
         ranks.hand_on(Handed { upwards, send: bytes_of(send), receive: bytes_of_mut(receive) })
@@ -85,9 +82,6 @@ pub trait PartBackend: Backend {
     }
 
     /// Copies what a part has, its halo included, from a vector of the whole grid.
-    ///
-    /// # Errors
-    /// As [`PartBackend::write_part`].
     fn copy_part<T: Real>(&self, _from: &Self::Vector<T>, _to: &mut Self::Vector<T>) -> Result<()> {
         Err(needs_whole_rows("parts on these devices"))
     }

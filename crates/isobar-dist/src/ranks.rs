@@ -19,7 +19,7 @@ const DIRECTED: u32 = 8;
 #[derive(Debug)]
 pub struct Ranks {
     world: Arc<dyn Communicator>,
-    parts: [usize; 2],
+    pub(crate) parts: [usize; 2],
     /// A grid of multigrid that is divided in the same places as the finer one.
     coarser: Option<(Shape, Patches)>,
 }
@@ -44,20 +44,12 @@ impl Ranks {
         self.world.size()
     }
 
-    /// How many parts x and y are divided into.
-    pub(crate) fn parts(&self) -> [usize; 2] {
-        self.parts
-    }
-
     /// Whether every rank has whole rows.
     pub fn has_whole_rows(&self) -> bool {
         self.parts[0] == 1
     }
 
     /// How the columns of a grid are divided.
-    ///
-    /// # Errors
-    /// As [`Patches::new`].
     pub fn patches(&self, shape: Shape) -> Result<Patches> {
         match &self.coarser {
             Some((grid, patches)) if *grid == shape => Ok(patches.clone()),
@@ -71,9 +63,6 @@ impl Ranks {
     }
 
     /// The columns of a grid that this rank has.
-    ///
-    /// # Errors
-    /// As [`Patches::new`].
     pub fn patch(&self, shape: Shape) -> Result<Patch> {
         Ok(self.patches(shape)?.of(self.rank()))
     }

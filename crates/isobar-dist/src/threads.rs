@@ -151,9 +151,6 @@ pub fn run<R: Send>(size: usize, work: impl Fn(Threads) -> Result<R> + Sync) -> 
 /// Runs `work` for all ranks of a job at once, each with something of its own on a thread of its own, and returns what they
 /// return. The ranks may be used again, also after an error.
 ///
-/// # Errors
-/// As [`run`].
-///
 /// # Panics
 /// As [`run`].
 pub fn run_each<'r, I: Send, R: Send>(

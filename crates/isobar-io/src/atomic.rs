@@ -35,9 +35,6 @@ pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<(
 }
 
 /// Checks that a file could be written at `path` now. Leaves nothing behind.
-///
-/// # Errors
-/// The errors of [`write_whole`].
 pub fn check(path: &Path) -> Result<()> {
     refuse_folder(path)?;
     if is_stream(path) {

@@ -1,8 +1,7 @@
 //! NumPy's `.npy` files: one array in C order, written as float64 and read from any real dtype.
 //!
-//! The format is <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>: a
-//! preamble, a Python dictionary as text, padding, the values. The header and the length of the file are checked
-//! before memory for the values is allocated.
+//! The format is <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>: a preamble, a Python dictionary as
+//! text, padding, the values. The header and the length of the file are checked before memory for the values is allocated.
 
 mod literal;
 
@@ -28,9 +27,6 @@ pub fn read(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>> {
 }
 
 /// Reads such an array of bytes or booleans; returns nothing for another dtype.
-///
-/// # Errors
-/// The errors of [`read`].
 pub(crate) fn read_bytes(path: &Path, shape: [usize; 3]) -> Result<Option<Vec<u8>>> {
     let wanted = Wanted { shape: &shape, axes: "(nz, ny, nx)", rows: None };
     let read = || -> Result<Option<Vec<u8>>, Problem> {
@@ -62,9 +58,6 @@ pub fn read_rows(path: &Path, shape: [usize; 3], rows: Range<usize>) -> Result<V
 }
 
 /// Reads a `.npy` file of shape (nz,).
-///
-/// # Errors
-/// The errors of [`read`].
 pub fn read_layers(path: &Path, nz: usize) -> Result<Vec<f64>> {
     read_file(path, &Wanted { shape: &[nz], axes: "(nz,)", rows: None })
 }
@@ -87,9 +80,6 @@ pub fn describe(path: &Path) -> Result<(Vec<u64>, bool)> {
 }
 
 /// Reads an array of any shape; `axes` names the shape in messages, such as "(nz, ny)".
-///
-/// # Errors
-/// The errors of [`read`].
 pub fn read_array(path: &Path, shape: &[usize], axes: &'static str) -> Result<Vec<f64>> {
     read_file(path, &Wanted { shape, axes, rows: None })
 }

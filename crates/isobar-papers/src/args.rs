@@ -42,8 +42,7 @@ pub(crate) struct ReproduceArgs {
     #[arg(value_name = "PAPER")]
     pub(crate) paper: String,
 
-    /// The size of the problems: small takes a minute on two cores, full is the papers' own size where memory and time
-    /// allow
+    /// The size of the problems: small takes a minute on two cores, full is the papers' own size where memory and time allow
     #[arg(long, value_enum, default_value_t = Size::Small)]
     pub(crate) size: Size,
 

@@ -87,9 +87,10 @@ impl Form {
     ) -> PyResult<()> {
         let Some(gpu) = &self.gpu else {
             let (system, [u, adjoint]) = (self.on_host(&kappa, None)?, [pair[0].values()?, pair[1].values()?]);
-            let found = system.gradient(&u, &adjoint, moves_rhs).map_err(raise_case)?;
+            let problem = system.diffusion().map_err(raise_case)?;
+            let found = problem.gradient(&u, &adjoint, moves_rhs).map_err(raise)?;
             by_kappa.iter().zip(&found).try_for_each(|(to, values)| write(values, Some(to)))?;
-            let mut density = system.volumes().map_err(raise_case)?;
+            let mut density = problem.volumes();
             density.iter_mut().zip(&adjoint).for_each(|(volume, adjoint)| *volume *= adjoint);
             let by_reaction: Vec<f64> = density.iter().zip(&u).map(|(density, u)| -density * u).collect();
             write(&by_reaction, others[0].as_ref())?;
@@ -115,7 +116,8 @@ impl Form {
         let side = (axis(side.0)?, side.1);
         let Some(gpu) = &self.gpu else {
             let (system, [u, adjoint]) = (self.on_host(&kappa, None)?, [pair[0].values()?, pair[1].values()?]);
-            let found = system.side_gradient([&u, &adjoint], side.0, side.1, moves_rhs).map_err(raise_case)?;
+            let problem = system.diffusion().map_err(raise_case)?;
+            let found = problem.side_gradient(&u, &adjoint, side.0, side.1, moves_rhs).map_err(raise)?;
             write(&found.value, Some(&out[0]))?;
             return write(&found.coefficient, Some(&out[1]));
         };

@@ -51,12 +51,12 @@ pub(crate) type Observer<'a> = dyn FnMut(&Progress) -> ControlFlow<()> + Send + 
 pub(crate) struct Function {
     /// The number under which [`Function::numbered`] finds it.
     pub(crate) number: i64,
-    template: LinearSystem,
+    pub(crate) template: LinearSystem,
     options: SolverOptions,
     device: String,
     threads: Option<usize>,
     /// Whether solutions of solves that do not converge are NaN, instead of an error.
-    fills: bool,
+    pub(crate) fills: bool,
     /// The tolerance of solves for derivatives, if it is another one.
     derivative_tolerance: Option<f64>,
     // Outside the locks, which another thread may have held when the process was forked.
@@ -261,8 +261,8 @@ impl Function {
             kept.solve(self, Values::Projected, &[(*xbar, to)], observer)?;
             x.read()?
         };
-        let system = kept.system()?;
-        let mut by_f = system.volumes()?;
+        let problem = kept.system()?.diffusion()?;
+        let mut by_f = problem.volumes();
         by_f.iter_mut().zip(&adjoint).for_each(|(volume, adjoint)| *volume *= adjoint);
         let by_reaction = || by_f.iter().zip(&x).map(|(by_f, x)| -by_f * x).collect::<Vec<_>>();
         let write = |to: &Option<RawArray>, values: &[f64]| match to {
@@ -276,7 +276,7 @@ impl Function {
             write(&others[1], &by_reaction())?;
         }
         if by_kappa.iter().any(Option::is_some) {
-            let found = system.gradient(&x, &adjoint, kind == Values::Densities)?;
+            let found = problem.gradient(&x, &adjoint, kind == Values::Densities)?;
             by_kappa.iter().zip(&found).try_for_each(|(to, values)| write(to, values))?;
         }
         Ok(())
@@ -310,14 +310,6 @@ impl Function {
         // As on the host, where the solution is rounded to the type of the arrays afterwards.
         let judge = if ordinal.is_some() { Judge::Internal } else { self.options.judge };
         Ok(matrix.solver(&device, &SolverOptions { judge, ..self.options.clone() })?)
-    }
-
-    pub(crate) fn template(&self) -> &LinearSystem {
-        &self.template
-    }
-
-    pub(crate) fn fills(&self) -> bool {
-        self.fills
     }
 
     /// Returns the solver for such coefficients.

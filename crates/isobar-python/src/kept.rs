@@ -45,7 +45,7 @@ impl Kept {
         }
         let read = kappa.iter().map(|&field| Field::read(field)).collect::<isobar::Result<Vec<_>>>()?;
         let reaction = reaction.map(Source::to_vec).transpose()?;
-        let system = function.template().changed(of_fields(&read)?, reaction, |problem| {
+        let system = function.template.changed(of_fields(&read)?, reaction, |problem| {
             given.geometry.as_ref().map_or(Ok(()), |numbers| change(problem, numbers))
         })?;
         self.take_matrix(function, None, system.matrix.clone())?;
@@ -111,7 +111,7 @@ impl Kept {
             // SAFETY: promised by the caller.
             sides.push(self.right_hand_side(function, kind, unsafe { values.source()? })?);
         }
-        let shape = function.template().shape();
+        let shape = function.template.shape();
         let is_double = |x: &RawArray| x.precision() == isobar::Precision::F64 && !x.repeats();
         // Solutions in single precision are rounded once they are judged.
         let mut wide: Vec<Vec<f64>> =
@@ -156,7 +156,7 @@ impl Kept {
             return Ok(Some(b));
         }
         let values = values.to_vec()?;
-        Ok((!function.fills() || values.iter().all(|value| value.is_finite())).then_some(values))
+        Ok((!function.fills || values.iter().all(|value| value.is_finite())).then_some(values))
     }
 
     /// Solves systems given by their right-hand sides and solutions.
@@ -177,7 +177,9 @@ impl Kept {
             unsafe {
                 match pairs {
                     [] => Ok(Vec::new()),
-                    [(b, x)] => solver.solve_raw(b, x, Guess::Zero, observer).map(|outcome| vec![outcome]),
+                    [(b, x)] => {
+                        RawArray::with(b, x, |b, x| Ok(vec![solver.solve_observed(b, x, Guess::Zero, observer)?]))
+                    }
                     _ => solver.solve_many_raw(pairs.iter().copied(), Guess::Zero, observer),
                 }
             }

@@ -1,5 +1,4 @@
-//! The native part of isobar for Python. The public interface is in `python/isobar/`, which passes arrays as
-//! addresses.
+//! The native part of isobar for Python. The public interface is in `python/isobar/`, which passes arrays as addresses.
 //!
 //! * `system`: problems; `form`: those whose coefficients are on a GPU,
 //! * `solver`, `stepper`: linear solves and time steps,

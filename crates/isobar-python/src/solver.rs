@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use isobar::internals::OfProcess;
-use isobar::{Description, Device, Guess};
+use isobar::{Description, Device, Guess, Progress, RawArray};
 use isobar_case::report::Seconds;
 use isobar_case::{Label, solver_options};
 use pyo3::prelude::*;
@@ -62,7 +62,8 @@ impl Solver {
         let inner = self.watch(py, progress, |solver, watch| {
             // SAFETY: the Python part keeps both arrays alive during the call.
             let mut solve = |solver: &mut isobar::Solver| unsafe {
-                solver.solve_raw(&b.0, &u.0, guess(from_u), &mut |seen| watch.observe(seen))
+                let observe = &mut |seen: &Progress| watch.observe(seen);
+                RawArray::with(&b.0, &u.0, |b, u| solver.solve_observed(b, u, guess(from_u), observe))
             };
             if projects { solver.projecting(solve) } else { solve(solver) }
         })?;
@@ -92,13 +93,15 @@ impl Solver {
     /// Computes v = A u.
     fn apply(&self, py: Python<'_>, u: Array, v: Array) -> PyResult<()> {
         // SAFETY: the Python part keeps both arrays alive during the call.
-        self.watch(py, None, |solver, _| unsafe { solver.apply_raw(&u.0, &v.0) })
+        self.watch(py, None, |solver, _| unsafe { RawArray::with(&u.0, &v.0, |u, v| solver.apply(u, v)) })
     }
 
     /// Computes z ≈ A⁻¹ r by a fixed linear map.
     fn precondition(&self, py: Python<'_>, r: Array, z: Array, iterations: usize) -> PyResult<()> {
         // SAFETY: the Python part keeps both arrays alive during the call.
-        self.watch(py, None, |solver, _| unsafe { solver.precondition_raw(&r.0, &z.0, iterations) })
+        self.watch(py, None, |solver, _| unsafe {
+            RawArray::with(&r.0, &z.0, |r, z| solver.precondition(r, z, iterations))
+        })
     }
 
     /// Changes the coefficients.

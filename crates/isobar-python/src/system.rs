@@ -282,7 +282,7 @@ impl System {
 
     /// Returns the volumes of cells, 0 for inactive cells.
     fn volumes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyByteArray>> {
-        bytes_of(py, &py.detach(|| self.inner.volumes()).map_err(raise_case)?)
+        bytes_of(py, &py.detach(|| Ok(self.inner.diffusion()?.volumes())).map_err(raise_case)?)
     }
 
     /// Computes derivatives with respect to each κ.
@@ -294,8 +294,8 @@ impl System {
         moves_rhs: bool,
     ) -> PyResult<Vec<Bound<'py, PyByteArray>>> {
         let (u, adjoint) = (u.values()?, adjoint.values()?);
-        let found = py.detach(|| self.inner.gradient(&u, &adjoint, moves_rhs)).map_err(raise_case)?;
-        found.iter().map(|values| bytes_of(py, values)).collect()
+        let found = py.detach(|| Ok(self.inner.diffusion()?.gradient(&u, &adjoint, moves_rhs)?));
+        found.map_err(raise_case)?.iter().map(|values| bytes_of(py, values)).collect()
     }
 
     /// Computes derivatives with respect to the value and the coefficient of every face of a side; axis 0 is x.
@@ -307,8 +307,8 @@ impl System {
         moves_rhs: bool,
     ) -> PyResult<[Bound<'py, PyByteArray>; 2]> {
         let (axis, [u, adjoint]) = (axis(side.0)?, [pair[0].values()?, pair[1].values()?]);
-        let found =
-            py.detach(|| self.inner.side_gradient([&u, &adjoint], axis, side.1, moves_rhs)).map_err(raise_case)?;
+        let found = py.detach(|| Ok(self.inner.diffusion()?.side_gradient(&u, &adjoint, axis, side.1, moves_rhs)?));
+        let found = found.map_err(raise_case)?;
         Ok([bytes_of(py, &found.value)?, bytes_of(py, &found.coefficient)?])
     }
 
@@ -323,7 +323,8 @@ impl System {
     ) -> PyResult<Bound<'py, PyByteArray>> {
         let (axis, [u, adjoint]) = (axis(along)?, [pair[0].values()?, pair[1].values()?]);
         let body = body.map(|body| body.values()).transpose()?;
-        let found = py.detach(|| self.inner.width_gradient([&u, &adjoint], axis, body.as_deref(), moves_rhs));
+        let by = |problem: &DiffusionProblem| problem.width_gradient(&u, &adjoint, axis, body.as_deref(), moves_rhs);
+        let found = py.detach(|| Ok(by(self.inner.diffusion()?)?));
         bytes_of(py, &found.map_err(raise_case)?)
     }
 
@@ -337,10 +338,12 @@ impl System {
 
     /// Returns c of every cell, and the mask of active cells as bytes, if given.
     fn fields<'py>(&self, py: Python<'py>) -> PyResult<[Option<Bound<'py, PyByteArray>>; 2]> {
-        let (reaction, active) = self.inner.fields().map_err(raise_case)?;
-        let reaction = reaction.map(|reaction| bytes_of(py, reaction)).transpose()?;
-        let active =
-            active.map(|active| bytes(py, active.iter().map(|&is_active| [u8::from(is_active)]))).transpose()?;
+        let DiffusionProblem { reaction, active, .. } = self.inner.diffusion().map_err(raise_case)?;
+        let reaction = reaction.as_deref().map(|reaction| bytes_of(py, reaction)).transpose()?;
+        let active = active
+            .as_deref()
+            .map(|active| bytes(py, active.iter().map(|&is_active| [u8::from(is_active)])))
+            .transpose()?;
         Ok([reaction, active])
     }
 

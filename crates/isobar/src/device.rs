@@ -103,9 +103,8 @@ impl Device {
         }
     }
 
-    /// Runs work on the host with the threads that this device's solvers use there: the device's own for a CPU, all cores
-    /// for a GPU. Making problems and matrices uses the threads it is called on, and all cores where it is called
-    /// elsewhere.
+    /// Runs work on the host with the threads that this device's solvers use there: the device's own for a CPU, all cores for a
+    /// GPU. Making problems and matrices uses the threads it is called on, and all cores where it is called elsewhere.
     pub fn enter<R>(&self, work: impl FnOnce() -> R) -> R {
         match self {
             // Another process has none of its threads.

@@ -116,8 +116,7 @@ impl TimeStepper {
         })
     }
 
-    /// Takes the first step from a state with one preconditioner after another. Returns those that converge, the fastest
-    /// first.
+    /// Takes the first step from a state with one preconditioner after another. Returns those that converge, the fastest first.
     ///
     /// # Errors
     /// See [`TimeStepper::new`]; [`Error::Unsupported`](crate::Error::Unsupported) where nothing converges.
@@ -174,9 +173,6 @@ impl TimeStepper {
     }
 
     /// Returns ½ uᵀK u − sᵀu; without a source ½ ∫ κ |∇u|², which never grows.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn energy(&mut self) -> Result<f64> {
         self.each(|inner| inner.energy())
     }

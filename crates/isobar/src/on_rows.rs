@@ -70,8 +70,7 @@ impl<S: OnRanks> OnRows<S> {
 /// Makes a solver with `make`, of a whole matrix or of a rank's subdomain.
 ///
 /// # Errors
-/// The errors of `make`; [`Error::Unsupported`] for a matrix that cannot be divided; matrices that differ between
-/// ranks.
+/// The errors of `make`; [`Error::Unsupported`] for a matrix that cannot be divided; matrices that differ between ranks.
 pub(crate) fn on_ranks<S: OnRanks>(
     ranks: Option<&Arc<Ranks>>,
     matrix: &S,

@@ -122,9 +122,6 @@ impl Ranks {
     }
 
     /// Returns the number of this process among those of its machine, from 0.
-    ///
-    /// # Errors
-    /// A failure of MPI.
     pub fn number_here(&self) -> Result<usize> {
         let host = isobar_cuda::peers::host().to_le_bytes();
         let all = self.world.all_gather_equal(&host)?;
@@ -207,9 +204,6 @@ impl Ranks {
     }
 
     /// Broadcasts a text from rank 0 to all ranks.
-    ///
-    /// # Errors
-    /// A failure of MPI.
     pub fn tell(&self, text: &str) -> Result<String> {
         let mut length = (text.len() as u64).to_le_bytes();
         self.world.broadcast(&mut length)?;
@@ -220,9 +214,6 @@ impl Ranks {
     }
 
     /// Returns the largest of all ranks' values; NaN where one is.
-    ///
-    /// # Errors
-    /// A failure of MPI.
     pub fn largest(&self, value: f64) -> Result<f64> {
         let all = self.world.all_gather_equal(&value.to_le_bytes())?;
         let values = all.as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes));
@@ -246,9 +237,6 @@ impl Ranks {
     }
 
     /// Sums the values of all ranks; all get the same sums.
-    ///
-    /// # Errors
-    /// A failure of MPI.
     pub fn sum(&self, values: &mut [f64]) -> Result<()> {
         self.world.sum(values)
     }

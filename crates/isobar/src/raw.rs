@@ -266,8 +266,7 @@ impl RawArray {
     /// The errors of [`RawArray::source`], of [`RawArray::target`] and of `call`.
     ///
     /// # Safety
-    /// See [`RawArray::source`] and [`RawArray::target`]; the promises hold until this returns, but the two may share
-    /// memory.
+    /// See [`RawArray::source`] and [`RawArray::target`]; the promises hold until this returns, but the two may share memory.
     pub unsafe fn with<R, E: From<Error>>(
         from: &Self,
         to: &Self,
@@ -322,33 +321,14 @@ impl RawArray {
 }
 
 impl Solver {
-    /// Calls [`Solver::solve_observed`] with arrays given by their addresses, which may be the same.
-    ///
-    /// # Errors
-    /// See [`Solver::solve`]; [`Error::Invalid`] for a `u` whose elements share memory.
-    ///
-    /// # Safety
-    /// See [`RawArray::source`] and [`RawArray::target`]; the promises hold until this returns, but the two may share
-    /// memory.
-    pub unsafe fn solve_raw(
-        &mut self,
-        rhs: &RawArray,
-        u: &RawArray,
-        guess: Guess,
-        observer: &mut Observer<'_>,
-    ) -> Result<Outcome> {
-        // SAFETY: promised by the caller.
-        unsafe { RawArray::with(rhs, u, |rhs, u| self.solve_observed(rhs, u, guess, observer)) }
-    }
-
     /// Calls [`Solver::solve_many`] with arrays given by their addresses. The u of a system may be its own right-hand
     /// side, but shares memory with no other.
     ///
     /// # Errors
-    /// See [`Solver::solve_many`] and [`Solver::solve_raw`].
+    /// See [`Solver::solve_many`]; [`Error::Invalid`] for a u whose elements share memory.
     ///
     /// # Safety
-    /// See [`Solver::solve_raw`], for every pair.
+    /// See [`RawArray::with`], for every pair.
     pub unsafe fn solve_many_raw(
         &mut self,
         systems: impl IntoIterator<Item = (RawArray, RawArray)>,
@@ -360,30 +340,6 @@ impl Solver {
             // SAFETY: promised by the caller.
             unsafe { RawArray::with(rhs, u, |rhs, u| solve(rhs.source(shape)?, u.target(shape)?)) }
         })
-    }
-
-    /// Calls [`Solver::apply`] with arrays given by their addresses, which may be the same.
-    ///
-    /// # Errors
-    /// See [`Solver::apply`]; [`Error::Invalid`] for a `v` whose elements share memory.
-    ///
-    /// # Safety
-    /// See [`Solver::solve_raw`].
-    pub unsafe fn apply_raw(&mut self, u: &RawArray, v: &RawArray) -> Result<()> {
-        // SAFETY: promised by the caller.
-        unsafe { RawArray::with(u, v, |u, v| self.apply(u, v)) }
-    }
-
-    /// Calls [`Solver::precondition`] with arrays given by their addresses, which may be the same.
-    ///
-    /// # Errors
-    /// See [`Solver::precondition`]; [`Error::Invalid`] for a `z` whose elements share memory.
-    ///
-    /// # Safety
-    /// See [`Solver::solve_raw`].
-    pub unsafe fn precondition_raw(&mut self, r: &RawArray, z: &RawArray, iterations: usize) -> Result<()> {
-        // SAFETY: promised by the caller.
-        unsafe { RawArray::with(r, z, |r, z| self.precondition(r, z, iterations)) }
     }
 }
 

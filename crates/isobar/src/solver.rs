@@ -107,10 +107,9 @@ impl Solver {
     /// Solves A u = `rhs`, beginning with u = 0. Not converging is an outcome, not an error.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) for arrays of another shape,
-    /// [`Error::NotFinite`](crate::Error::NotFinite) for a NaN or an infinity in one,
-    /// [`Error::Invalid`](crate::Error::Invalid) for a right-hand side that a singular A cannot produce, and what the device
-    /// reports.
+    /// [`Error::Shape`](crate::Error::Shape) for arrays of another shape, [`Error::NotFinite`](crate::Error::NotFinite) for a NaN
+    /// or an infinity in one, [`Error::Invalid`](crate::Error::Invalid) for a right-hand side that a singular A cannot produce,
+    /// and what the device reports.
     pub fn solve<'a>(&mut self, rhs: impl Input<'a>, u: impl Output<'a>) -> Result<Outcome> {
         self.solve_observed(rhs, u, Guess::Zero, &mut ignore)
     }
@@ -293,9 +292,6 @@ impl Solver {
     }
 
     /// Measures the bytes a second that a copy of a vector of this size moves: the roofline of any solver.
-    ///
-    /// # Errors
-    /// The errors of the device.
     pub fn copy_bandwidth(&self) -> Result<f64> {
         each!(self.inner.get()?, solver => solver.copy_bandwidth())
     }

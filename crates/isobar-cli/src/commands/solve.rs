@@ -100,8 +100,7 @@ fn on_one(args: &SolveArgs) -> Result<u8> {
     Ok(super::status(&run))
 }
 
-/// Writes all output files, even if one fails. The report is first because it is
-/// the smallest and holds most information.
+/// Writes all output files, even if one fails. The report is first because it is the smallest and holds most information.
 fn write(args: &SolveArgs, output: Option<&Path>, case: &Case, run: &Run, console: &mut Console) -> Result<()> {
     let mut first_failure = Ok(());
     let mut note = |path: &Path, written: Result<()>| {

@@ -8,9 +8,6 @@ use isobar_case::text::plural;
 use crate::{Result, Time};
 
 /// Takes the first step without a preconditioner and returns its iterations if they are few; see [`SolverOptions::for_plain_step`].
-///
-/// # Errors
-/// The errors of the device.
 pub(super) fn few_iterations(
     device: &Device,
     heat: &Heat,

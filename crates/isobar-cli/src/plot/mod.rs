@@ -80,9 +80,6 @@ pub(crate) struct StepsPlot<'a> {
 }
 
 /// Draws the iterations of every step, the energy, and the last state (its middle layer, or a curve).
-///
-/// # Errors
-/// The errors of [`solution`].
 pub(crate) fn steps(path: &Path, input: &StepsPlot<'_>) -> Result<()> {
     input.field.validate()?;
     let draw = |panels: &Area<'_>| -> Drawn {

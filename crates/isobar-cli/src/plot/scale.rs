@@ -34,8 +34,7 @@ impl Scale {
         Self::with_step(low, high, round_step((high - low) / most as f64).max(1.0))
     }
 
-    /// A logarithmic axis from 10^low to 10^high with ticks at powers of ten; its values are
-    /// logarithms.
+    /// A logarithmic axis from 10^low to 10^high with ticks at powers of ten; its values are logarithms.
     pub(super) fn decades(low: f64, high: f64, most: usize) -> Self {
         Scale { labels: Labels::PowerOfTen, ..Self::integers(low, high, most) }
     }

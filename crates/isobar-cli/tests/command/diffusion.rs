@@ -311,8 +311,7 @@ fn extreme_contrasts_end_honestly() {
     }
 }
 
-/// Checks that the solve ends without a solution, for this reason, and reports it; only the report
-/// is written.
+/// Checks that the solve ends without a solution, for this reason, and reports it; only the report is written.
 #[track_caller]
 fn leaves_nothing(case: &Case, sets: &[&str], stop: &str) {
     let files = ["--report", "r.json", "--output", "u.npy", "--plot", "u.png"];

@@ -208,8 +208,7 @@ fn subcommands_that_moved_say_where() {
     assert!(!help.contains("reproduce") && !help.contains("model"), "{help}");
 }
 
-/// With any memory limit a case is solved, refused, or ended with a message; never killed by a
-/// signal.
+/// With any memory limit a case is solved, refused, or ended with a message; never killed by a signal.
 #[cfg(target_os = "linux")]
 #[test]
 fn too_little_memory() {

@@ -274,21 +274,12 @@ pub trait AggregateBackend: Backend {
     }
 
     /// Puts a map on the device.
-    ///
-    /// # Errors
-    /// See [`Backend::zeros`].
     fn aggregates(&self, map: &AggregateMap) -> Result<Self::Aggregates>;
 
     /// Makes a vector of zeros.
-    ///
-    /// # Errors
-    /// See [`Backend::zeros`].
     fn aggregate_vector(&self, count: usize) -> Result<Self::AggregateVector>;
 
     /// Puts a matrix on the device: `size` rows, one after another.
-    ///
-    /// # Errors
-    /// See [`Backend::zeros`].
     fn aggregate_matrix(&self, size: usize, entries: &[f64]) -> Result<Self::AggregateMatrix>;
 
     /// Computes sums = Zᵀ x, with a result that does not depend on the number of threads.

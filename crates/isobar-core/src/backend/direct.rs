@@ -24,9 +24,6 @@ pub trait DirectSolver<B: Backend>: Send {
     }
 
     /// Takes the factors of another matrix on the same grid.
-    ///
-    /// # Errors
-    /// See [`Separable::bases`]; the errors of the device.
     fn update(&mut self, factors: &Separable) -> Result<()>;
 
     /// Describes how each axis is treated, in words.

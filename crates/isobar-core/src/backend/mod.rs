@@ -56,8 +56,19 @@ impl fmt::Display for Shares {
     }
 }
 
-/// The body of [`Backend::iterate_after`].
-pub type BodyAfter<'b, S> = dyn FnMut(Option<usize>, &mut S) -> Result<()> + 'b;
+/// The body of [`Backend::iterate`], which receives the number of the iteration, from 0.
+pub type Body<'b, S> = dyn FnMut(usize, &mut S) -> Result<()> + 'b;
+/// What sees the bank of scalars after every iteration of [`Backend::iterate`], and may end it.
+pub type Look<'l> = dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()> + 'l;
+
+/// How the iterations of [`Backend::iterate`] may be run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Iterations {
+    /// Whether iteration 0 differs from all others.
+    pub first_differs: bool,
+    /// Whether the body reads scalars or works on the host, so that it runs step by step, without being recorded.
+    pub on_host: bool,
+}
 
 /// A description of the device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -161,9 +172,6 @@ pub trait Backend: Clone + Send + Sync + 'static {
     }
 
     /// Copies a vector to a caller's array in the memory of this device, converting and reordering there.
-    ///
-    /// # Errors
-    /// See [`Backend::import`].
     fn export<T: Real>(&self, _source: &Self::Vector<T>, target: &mut DeviceArray) -> Result<()> {
         Err(elsewhere(self, target))
     }
@@ -239,9 +247,6 @@ pub trait Backend: Clone + Send + Sync + 'static {
     }
 
     /// Makes a bank of zeros (and the constant 1).
-    ///
-    /// # Errors
-    /// See [`Backend::zeros`].
     fn scalars(&self) -> Result<Self::Scalars>;
 
     /// Stores a scalar.
@@ -253,56 +258,18 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// Runs `body(n, scalars)` for n = 0, 1, 2, … until `observe` breaks; `observe` sees the bank
     /// after every iteration, in order.
     ///
-    /// The body must depend on `n` only through its parity, and read no scalar, so that a device can record two iterations once and
-    /// replay them. Host state that the body exchanges, such as the handles of two vectors, is on return as after the last
-    /// iteration.
+    /// Except as `how` tells, the body depends on `n` only through its parity, and reads no scalar, so that a device can record two
+    /// iterations once and replay them. Host state that the body exchanges, such as the handles of two vectors, is on return as
+    /// after the last iteration.
     fn iterate(
         &self,
+        how: Iterations,
         scalars: &mut Self::Scalars,
-        body: &mut dyn FnMut(usize, &mut Self::Scalars) -> Result<()>,
-        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
+        body: &mut Body<'_, Self::Scalars>,
+        observe: &mut Look<'_>,
     ) -> Result<()> {
-        self.iterate_stepwise(scalars, body, observe)
-    }
-
-    /// Does [`Backend::iterate`] with a different first iteration, `body(None, scalars)`, which `observe` sees too.
-    fn iterate_after(
-        &self,
-        scalars: &mut Self::Scalars,
-        body: &mut BodyAfter<'_, Self::Scalars>,
-        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
-    ) -> Result<()> {
-        iterate_after_first(self, scalars, body, observe)
-    }
-
-    /// Does [`Backend::iterate_after`] for the bodies of [`Backend::iterate_stepwise`].
-    fn iterate_after_stepwise(
-        &self,
-        scalars: &mut Self::Scalars,
-        body: &mut BodyAfter<'_, Self::Scalars>,
-        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
-    ) -> Result<()> {
-        body(None, scalars)?;
-        if observe(&self.read(scalars)?).is_break() {
-            return Ok(());
-        }
-        self.iterate_stepwise(scalars, &mut |n, scalars| body(Some(n), scalars), observe)
-    }
-
-    /// Does [`Backend::iterate`] for bodies that read scalars or work on the host: step by step, without recording.
-    fn iterate_stepwise(
-        &self,
-        scalars: &mut Self::Scalars,
-        body: &mut dyn FnMut(usize, &mut Self::Scalars) -> Result<()>,
-        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
-    ) -> Result<()> {
-        for n in 0.. {
-            body(n, scalars)?;
-            if observe(&self.read(scalars)?).is_break() {
-                break;
-            }
-        }
-        Ok(())
+        let _ = how;
+        iterate_stepwise(self, scalars, body, observe)
     }
 
     /// Runs a piece of work, whose passes on the [host](crate::execute::Host) run on the back end's own threads, if it has any.
@@ -345,9 +312,6 @@ pub trait Backend: Clone + Send + Sync + 'static {
     }
 
     /// Makes the direct solver of a separable matrix for vectors of this layout, where this back end has one.
-    ///
-    /// # Errors
-    /// See [`Separable::bases`]; the errors of the device.
     fn direct(&self, _layout: &Layout, _factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
         Ok(None)
     }
@@ -356,21 +320,23 @@ pub trait Backend: Clone + Send + Sync + 'static {
     fn copy_bandwidth(&self, layout: &Layout) -> Result<f64>;
 }
 
-/// Implements [`Backend::iterate_after`] by [`Backend::iterate`].
+/// Implements [`Backend::iterate`] without recording.
 ///
 /// # Errors
 /// The errors of `body`; the errors of the device.
-pub fn iterate_after_first<B: Backend>(
+pub fn iterate_stepwise<B: Backend>(
     backend: &B,
     scalars: &mut B::Scalars,
-    body: &mut BodyAfter<'_, B::Scalars>,
-    observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
+    body: &mut Body<'_, B::Scalars>,
+    observe: &mut Look<'_>,
 ) -> Result<()> {
-    body(None, scalars)?;
-    if observe(&backend.read(scalars)?).is_break() {
-        return Ok(());
+    for n in 0.. {
+        body(n, scalars)?;
+        if observe(&backend.read(scalars)?).is_break() {
+            break;
+        }
     }
-    backend.iterate(scalars, &mut |n, scalars| body(Some(n), scalars), observe)
+    Ok(())
 }
 
 /// Measures the bytes a second that a copy of a vector of this grid moves.

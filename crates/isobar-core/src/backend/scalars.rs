@@ -2,8 +2,7 @@
 
 use super::Backend;
 
-/// The name of a scalar of a solve. Scalars live on the device, in double precision; fused steps read and write
-/// them by name.
+/// The name of a scalar of a solve. Scalars live on the device, in double precision; fused steps read and write them by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scalar(u8);
 

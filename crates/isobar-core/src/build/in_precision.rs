@@ -1,7 +1,7 @@
 //! Iterations in another precision than their vectors.
 
 use crate::operator::Guess;
-use crate::solver::{Iteration, Monitor};
+use crate::solver::{Iteration, Run};
 use crate::traffic::StepTraffic;
 use crate::{Backend, Layout, Real, Result};
 
@@ -33,15 +33,9 @@ impl<B: Backend, T: Real> Iteration<B, f64> for InPrecision<B, T> {
         self.inner.begin(&self.b, &mut self.u, guess).map(|_| None)
     }
 
-    fn run(
-        &mut self,
-        _: &mut B::Vector<f64>,
-        u: &mut B::Vector<f64>,
-        guess: Guess,
-        best: Option<&mut B::Vector<f64>>,
-        monitor: &mut Monitor<'_>,
-    ) -> Result<()> {
-        self.inner.run(&mut self.b, &mut self.u, guess, best, monitor)?;
+    fn run(&mut self, run: Run<'_, '_, B, f64>) -> Result<()> {
+        let Run { u, guess, best, monitor, .. } = run;
+        self.inner.run(Run { b: &mut self.b, u: &mut self.u, guess, best, monitor })?;
         self.backend.convert(&self.u, u)
     }
 

@@ -6,7 +6,7 @@ use crate::operator::Guess;
 use crate::outcome::Stop;
 use crate::policy::ladder::{Next, State, next};
 use crate::policy::watch;
-use crate::solver::{Broken, Monitor};
+use crate::solver::{Broken, Monitor, Run};
 use crate::stencil::{Stencil, Supports};
 use crate::traffic::StepTraffic;
 
@@ -60,7 +60,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             let before = residual;
             // An iterate kept before a restart has been judged, and is not replaced by the iteration's own residual.
             let best = self.best.as_mut().filter(|_| is_first);
-            self.iteration.run(&mut self.b, &mut self.u, guess, best, monitor)?;
+            self.iteration.run(Run { b: &mut self.b, u: &mut self.u, guess, best, monitor })?;
             told.evidence.is_out_of_range |= !monitor.is_finite();
             residual = self.judge_run()?;
             residual = self.return_to_best(residual, zero, monitor, told)?;

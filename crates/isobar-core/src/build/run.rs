@@ -29,8 +29,7 @@ pub(super) struct Norms {
 }
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// Computes the norms of b and of the first residual, after b has been made compatible with a singular
-    /// A.
+    /// Computes the norms of b and of the first residual, after b has been made compatible with a singular A.
     pub(super) fn norms(&mut self, guess: Guess) -> Result<Norms> {
         let may_begin = guess == Guess::Zero && self.null_space.is_none() && self.scaled.is_none();
         let found = if may_begin && self.iteration.finds_norm_of_rhs() {

@@ -34,8 +34,8 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) null_space: Option<NullSpace<B>>,
     pub(super) iteration: Box<dyn Iteration<B, f64>>,
     pub(super) options: SolverOptions,
-    pub(super) layout: Layout,
-    pub(super) callers: CallersGrid,
+    pub(crate) layout: Layout,
+    pub(crate) callers: CallersGrid,
     pub(super) b: B::Vector<f64>,
     pub(super) u: B::Vector<f64>,
     /// Scratch, where the operator's residual norm needs it.
@@ -93,8 +93,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Makes a solver with a caller's own preconditioner instead of the options'.
     ///
     /// # Errors
-    /// See [`System::new`]; [`Error::Invalid`] where the options ask for multigrid cycles or for another precision than
-    /// double.
+    /// See [`System::new`]; [`Error::Invalid`] where the options ask for multigrid cycles or for another precision than double.
     pub fn with_preconditioner(
         backend: &B,
         stencil: &S,
@@ -248,16 +247,6 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Returns the copies of the stencil's grid in the solver's grid.
     pub(crate) fn turns(&self) -> Turns {
         self.callers.turns()
-    }
-
-    /// Returns the grid of callers' arrays.
-    pub(crate) fn callers(&self) -> &CallersGrid {
-        &self.callers
-    }
-
-    /// Returns the layout of its vectors.
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
     }
 
     /// Returns u.

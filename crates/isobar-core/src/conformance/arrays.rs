@@ -13,9 +13,6 @@ pub fn cg(preconditioner: Preconditioner) -> SolverOptions {
 }
 
 /// Solves A u = `rhs`, with or without a first guess in `u`.
-///
-/// # Errors
-/// See [`Solve::solve`].
 pub fn solve_again<S>(
     solver: &mut (impl Solve<S> + ?Sized),
     shape: Shape,
@@ -34,9 +31,6 @@ pub fn solve_by<S>(solver: &mut (impl Solve<S> + ?Sized), shape: Shape, rhs: &[f
 }
 
 /// Makes a solver, and does [`solve_again`].
-///
-/// # Errors
-/// See [`System::new`] and [`Solve::solve`].
 pub fn solve_into<B: Supports<S>, S: Stencil>(
     backend: &B,
     stencil: &S,

@@ -16,8 +16,7 @@ pub const SIDES: [[Side; 2]; 5] = [
     [Side::Periodic, Side::Periodic],
 ];
 
-/// Makes a box whose widths grow by a factor along each axis, with optional layers of random coefficients and a
-/// reaction.
+/// Makes a box whose widths grow by a factor along each axis, with optional layers of random coefficients and a reaction.
 fn stencil(shape: Shape, sides: [[Side; 2]; 3], stretching: f64, layered: Option<usize>, seed: u64) -> Diffusion {
     stencil_with(1.0, shape, sides, stretching, layered, seed)
 }

@@ -191,6 +191,37 @@ pub(super) fn floating(shape: Shape) -> Diffusion {
     ok(Diffusion::of_field(shape, field, [1.0; 3], None, [[Side::Closed; 2]; 3]))
 }
 
+/// A vector of the specification, and one of the back end under test.
+pub(super) type Twin<B, T> = (Vector<T>, <B as Backend>::Vector<T>);
+
+/// Does a step on both sides, the specification's first: in `both!(here, there => |on, f, u| on.step(f, u))`, `on` is the object of a
+/// side, and `f` and `u` are that side's of the twins with these names; `u in pair.u` is a twin that is a field.
+macro_rules! both {
+    (|$($v:ident $(in $of:ident.$field:ident)?),*| $step:expr) => {{
+        {
+            $(own!(0, $v $(, $of.$field)?);)*
+            ok($step);
+        }
+        $(own!(1, $v $(, $of.$field)?);)*
+        ok($step);
+    }};
+    ($here:expr, $there:expr => |$on:ident $(, $v:ident $(in $of:ident.$field:ident)?)*| $step:expr) => {{
+        let mut $on = (&$here, &$there);
+        both!(|$on $(, $v $(in $of.$field)?)*| $step)
+    }};
+}
+
+/// Gives a twin's name to its side 0 or 1.
+macro_rules! own {
+    ($side:tt, $v:ident) => {
+        let $v = &mut $v.$side;
+    };
+    ($side:tt, $v:ident, $of:ident.$field:ident) => {
+        let $v = &mut $of.$field.$side;
+    };
+}
+pub(super) use {both, own};
+
 /// The operator under test and its specification, with all their capabilities.
 pub(super) struct Pair<'b, B: Supports<S>, S: Sample, T: Real> {
     /// The back end under test.
@@ -207,10 +238,8 @@ pub(super) struct Pair<'b, B: Supports<S>, S: Sample, T: Real> {
     pub(super) lines: Arc<dyn LineSolver<B, T>>,
     /// The specification.
     pub(super) reference: Arc<Plain<S, T>>,
-    /// Scalars under test.
-    pub(super) scalars: B::Scalars,
-    /// Scalars of the specification.
-    pub(super) reference_scalars: HostScalars,
+    /// Scalars of the specification, and those under test.
+    pub(super) scalars: (HostScalars, B::Scalars),
 }
 
 impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
@@ -222,8 +251,7 @@ impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
             tested: backend.capabilities(&operator),
             lines: lines.solver,
             reference: Arc::new(ok(Plain::new(&stencil))),
-            scalars: ok(backend.scalars()),
-            reference_scalars: HostScalars::default(),
+            scalars: (HostScalars::default(), ok(backend.scalars())),
             operator,
             backend,
             stencil,
@@ -237,7 +265,7 @@ impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
     }
 
     /// Makes a random vector on both back ends; 0 in inactive cells, like every vector of a solve.
-    pub(super) fn vector(&self, seed: u64) -> (Vector<T>, B::Vector<T>) {
+    pub(super) fn vector(&self, seed: u64) -> Twin<B, T> {
         let mut v = random_vector(self.shape(), seed);
         for [i, j, k] in self.shape().places() {
             if !self.stencil.takes_part([i, j, k]) {
@@ -249,14 +277,14 @@ impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
     }
 
     /// Makes a vector for a step to overwrite: NaN, except for padding.
-    pub(super) fn poison(&self) -> (Vector<T>, B::Vector<T>) {
+    pub(super) fn poison(&self) -> Twin<B, T> {
         poison(self.backend, self.shape())
     }
 
     /// Sets a scalar on both sides.
     pub(super) fn set(&mut self, scalar: Scalar, value: f64) {
-        self.reference_scalars.set(scalar, value);
-        ok(self.backend.set(&mut self.scalars, scalar, value));
+        self.scalars.0.set(scalar, value);
+        ok(self.backend.set(&mut self.scalars.1, scalar, value));
     }
 
     /// Makes a coefficient α of a given value, in a scalar of its own.
@@ -266,19 +294,28 @@ impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
     }
 
     /// Fails unless the two vectors agree to rounding, of entries of order one.
-    pub(super) fn compare(&self, found: &B::Vector<T>, expected: &Vector<T>, what: &str) {
-        self.compare_at_scale(found, expected, 1.0, what);
+    pub(super) fn compare(&self, twin: &Twin<B, T>, what: &str) {
+        self.compare_at_scale(twin, 1.0, what);
     }
 
     /// Fails unless the two vectors agree to the rounding of numbers of this size.
-    pub(super) fn compare_at_scale(&self, found: &B::Vector<T>, expected: &Vector<T>, scale: f64, what: &str) {
+    pub(super) fn compare_at_scale(&self, (expected, found): &Twin<B, T>, scale: f64, what: &str) {
         compare_at_scale(self.backend, found, expected, scale, &format!("{what} with {}", self.name));
+    }
+
+    /// Fails unless padding is zero: a sum over all entries would show it.
+    pub(super) fn compare_padding(&mut self, v: &B::Vector<T>, what: &str) {
+        let [sum, ..] = SCALARS;
+        ok(self.backend.dot(v, v, sum.of(&mut self.scalars.1)));
+        let expected = fetch(self.backend, v, self.shape()).iter().map(|v| v.to_f64() * v.to_f64()).sum();
+        self.scalars.0.set(sum, expected);
+        self.compare_scalar(sum, 0.0, what);
     }
 
     /// Fails unless a scalar agrees to its own rounding, or to that of a number of this size if it is smaller.
     pub(super) fn compare_scalar(&self, scalar: Scalar, scale: f64, what: &str) {
-        let found = ok(self.backend.read(&self.scalars))[scalar.index()];
-        let expected = self.reference_scalars.get(scalar);
+        let found = ok(self.backend.read(&self.scalars.1))[scalar.index()];
+        let expected = self.scalars.0.get(scalar);
         let scale = scale.max(expected.abs()).max(1e-30);
         assert!(
             (found - expected).abs() <= tolerance::<T>() * scale,
@@ -289,9 +326,8 @@ impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
     }
 }
 
-/// Returns whether a back end that makes levels of diffusion by its own kernels gets equal weights up to rounding, for a
-/// sample of this name: with inactive cells, couplings of coarse grids are zero up to rounding, and weights depend on that
-/// rounding.
+/// Returns whether a back end that makes levels of diffusion by its own kernels gets equal weights up to rounding, for a sample
+/// of this name: with inactive cells, couplings of coarse grids are zero up to rounding, and weights depend on that rounding.
 pub(super) fn has_same_weights<B: Backend>(backend: &B, name: &str) -> bool {
     backend.device().kind != "cuda" || !name.contains("holes true")
 }
@@ -327,7 +363,7 @@ impl<B: Supports<S>, S: Sample, T: Real> Levels<'_, B, S, T> {
     }
 
     /// Makes a random vector of the coarser level.
-    pub(super) fn coarse_vector(&self, seed: u64) -> (Vector<T>, B::Vector<T>) {
+    pub(super) fn coarse_vector(&self, seed: u64) -> Twin<B, T> {
         random_pair(self.fine.backend, self.coarse, seed)
     }
 }
@@ -365,14 +401,14 @@ pub(super) fn random_vector<T: Real>(shape: Shape, seed: u64) -> Vector<T> {
 }
 
 /// Makes a vector of random numbers on both back ends.
-pub(super) fn random_pair<B: Backend, T: Real>(backend: &B, shape: Shape, seed: u64) -> (Vector<T>, B::Vector<T>) {
+pub(super) fn random_pair<B: Backend, T: Real>(backend: &B, shape: Shape, seed: u64) -> Twin<B, T> {
     let v = random_vector(shape, seed);
     let sent = send(backend, &v);
     (v, sent)
 }
 
 /// Makes vectors of NaN on both back ends.
-pub(super) fn poison<B: Backend, T: Real>(backend: &B, shape: Shape) -> (Vector<T>, B::Vector<T>) {
+pub(super) fn poison<B: Backend, T: Real>(backend: &B, shape: Shape) -> Twin<B, T> {
     let mut v = ok(Vector::zeros(&ok(Layout::new(shape))));
     v.fill_with(|_, _, _| T::from_f64(f64::NAN));
     let sent = send(backend, &v);
@@ -401,6 +437,11 @@ pub(super) fn tolerance<T: Real>() -> f64 {
     200.0 * T::EPSILON
 }
 
+/// Returns the largest absolute value of a vector and of another number.
+pub(super) fn largest<T: Real>(v: &Vector<T>, least: f64) -> f64 {
+    v.entries().iter().fold(least, |largest, v| largest.max(v.to_f64().abs()))
+}
+
 /// Fails unless the two vectors agree to rounding, in the maximum norm.
 pub(super) fn compare<B: Backend, T: Real>(backend: &B, found: &B::Vector<T>, expected: &Vector<T>, what: &str) {
     compare_at_scale(backend, found, expected, 1e-30, what);
@@ -417,7 +458,7 @@ pub(super) fn compare_at_scale<B: Backend, T: Real>(
 ) {
     let shape = expected.layout().shape();
     let host = fetch(backend, found, shape);
-    let scale = expected.entries().iter().fold(scale, |s: f64, v| s.max(v.to_f64().abs()));
+    let scale = largest(expected, scale);
     for ([i, j, k], found) in shape.places().zip(host) {
         let (found, expected) = (found.to_f64(), expected.get(i, j, k).to_f64());
         assert!(

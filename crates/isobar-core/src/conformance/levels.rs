@@ -1,16 +1,15 @@
 //! Transfers between levels, and the steps that fuse them with sweeps.
 
 use super::fixture::{
-    Levels, SCALARS, Sample, compare, compare_at_scale, fetch, for_each_two_levels, has_same_weights, ok, poison,
-    random_pair, random_vector, relaxations, send, shapes, tolerance,
+    Levels, SCALARS, Sample, both, compare, compare_at_scale, fetch, for_each_two_levels, has_same_weights, ok, own,
+    poison, random_pair, relaxations, shapes, tolerance,
 };
 use super::point_levels::Level;
 use crate::operator::MixedTop;
 use crate::prelude::*;
 use crate::reference::{Plain, Vector};
 
-/// The scale of rounding of two levels: residuals are differences of terms a few times the largest
-/// entry.
+/// The scale of rounding of two levels: residuals are differences of terms a few times the largest entry.
 const RESIDUAL_SCALE: f64 = 10.0;
 
 fn samples<B: Backend, S: Sample>() -> Vec<(String, S)> {
@@ -29,15 +28,12 @@ where
         if !has_same_weights(backend, &levels.fine.name) {
             return;
         }
-        let [(mut f, mut on_f), (mut u, mut on_u)] = [17, 18].map(|n| levels.fine.vector(n));
-        let (mut coarse_f, mut on_coarse_f) = poison::<B, T>(backend, levels.coarse);
-        ok(reference.restrict(&mut f, &mut coarse_f));
-        ok(tested.restrict(&mut on_f, &mut on_coarse_f));
-        compare_at_scale(backend, &on_coarse_f, &coarse_f, 1.0, &format!("restrict with {}", levels.fine.name));
-        let (mut coarse_u, mut on_coarse_u) = levels.coarse_vector(21);
-        ok(reference.prolong(&mut coarse_u, &mut u));
-        ok(tested.prolong(&mut on_coarse_u, &mut on_u));
-        levels.fine.compare(&on_u, &u, "prolong");
+        let [mut f, mut u] = [17, 18].map(|n| levels.fine.vector(n));
+        let (mut coarse_f, mut coarse_u) = (poison::<B, T>(backend, levels.coarse), levels.coarse_vector(21));
+        both!(*reference, *tested => |on, f, coarse_f| on.restrict(f, coarse_f));
+        levels.fine.compare(&coarse_f, "restrict");
+        both!(*reference, *tested => |on, coarse_u, u| on.prolong(coarse_u, u));
+        levels.fine.compare(&u, "prolong");
     });
 }
 
@@ -79,32 +75,27 @@ pub(super) fn adjoint_transfers<B: Supports<Diffusion>, T: Real>(backend: &B) {
     });
     let all: Vec<(String, Diffusion)> = all.collect();
     for_each_two_levels(backend, &all, |levels: &mut Levels<'_, B, Diffusion, T>| {
-        let ((mut f, mut on_f), (mut pu, mut on_pu)) = (levels.fine.vector(22), levels.fine.poison());
-        let (mut rf, mut on_rf) = poison::<B, T>(backend, levels.coarse);
-        let (mut u, mut on_u) = levels.coarse_vector(25);
+        let (mut f, mut pu) = (levels.fine.vector(22), levels.fine.poison());
+        let (mut rf, mut u) = (poison::<B, T>(backend, levels.coarse), levels.coarse_vector(25));
         let (tested, reference) = levels.transfer();
-        ok(tested.restrict(&mut on_f, &mut on_rf));
-        ok(backend.clear(&mut on_pu));
-        ok(tested.prolong(&mut on_u, &mut on_pu));
-        ok(reference.restrict(&mut f, &mut rf));
-        ok(Reference.clear(&mut pu));
-        ok(reference.prolong(&mut u, &mut pu));
+        both!(*reference, *tested => |on, f, rf| on.restrict(f, rf));
+        both!(Reference, *backend => |on, pu| on.clear(pu));
+        both!(*reference, *tested => |on, u, pu| on.prolong(u, pu));
         if has_same_weights(backend, &levels.fine.name) {
-            levels.fine.compare(&on_pu, &pu, "prolong");
-            compare_at_scale(backend, &on_rf, &rf, 1.0, &format!("restrict with {}", levels.fine.name));
+            levels.fine.compare(&pu, "prolong");
+            levels.fine.compare(&rf, "restrict");
         }
         let fine = &mut levels.fine;
-        ok(backend.dot(&on_rf, &on_u, left.of(&mut fine.scalars)));
-        ok(backend.dot(&on_f, &on_pu, right.of(&mut fine.scalars)));
-        let bank = ok(backend.read(&fine.scalars));
+        ok(backend.dot(&rf.1, &u.1, left.of(&mut fine.scalars.1)));
+        ok(backend.dot(&f.1, &pu.1, right.of(&mut fine.scalars.1)));
+        let bank = ok(backend.read(&fine.scalars.1));
         let (left, right) = (bank[left.index()], bank[right.index()]);
         let scale = (fine.shape().cells() as f64).sqrt();
         assert!((left - right).abs() <= tolerance::<T>() * scale, "{}: {left} {right}", fine.name);
     });
 }
 
-/// Checks two cycles of the finest level in two precisions: down, up, down, up; and external
-/// corrections.
+/// Checks two cycles of the finest level in two precisions: down, up, down, up; and external corrections.
 pub(super) fn mixed_top<B: Supports<S>, S: Sample>(backend: &B)
 where
     Reference: Supports<S, Operator<f64> = Plain<S, f64>, Operator<f32> = Plain<S, f32>>,
@@ -115,44 +106,34 @@ where
     let tame = |shape| S::samples(shape).into_iter().filter(|(_, stencil)| stencil.is_tame()).take(3);
     for (name, stencil) in shapes.into_iter().flat_map(tame) {
         let shape = stencil.shape();
-        let (f, on_f) = random_pair::<B, f64>(backend, shape, 1);
+        let mut f = random_pair::<B, f64>(backend, shape, 1);
         for relaxation in relaxations() {
-            let (mut tested, coarse) = top(backend, &stencil, relaxation);
-            let (mut reference, _) = top(&Reference, &stencil, relaxation);
-            let (mut scalars, mut reference_scalars) = (ok(backend.scalars()), ok(Reference.scalars()));
-            let (mut u, mut on_u) = random_pair::<B, f64>(backend, shape, 2);
-            ok(reference.begin(&f, &mut u, norm.of(&mut reference_scalars)));
-            ok(tested.begin(&on_f, &mut on_u, norm.of(&mut scalars)));
+            let ((there, coarse), (here, _)) =
+                (top(backend, &stencil, relaxation), top(&Reference, &stencil, relaxation));
+            let mut top = (here, there);
+            let mut scalars = (ok(Reference.scalars()), ok(backend.scalars()));
+            let mut u = random_pair::<B, f64>(backend, shape, 2);
+            both!(|top, f, u, scalars| top.begin(f, u, norm.of(scalars)));
             for cycle in 0..2 {
                 let what = format!("{name}, {relaxation:?}, cycle {cycle}");
-                let (mut coarse_f, mut on_coarse_f) = poison::<B, f32>(backend, coarse);
-                if cycle == 0 {
-                    ok(reference.descend_first(&mut coarse_f));
-                    ok(tested.descend_first(&mut on_coarse_f));
-                } else {
-                    ok(reference.descend(&mut coarse_f));
-                    ok(tested.descend(&mut on_coarse_f));
-                }
-                compare_at_scale(backend, &on_coarse_f, &coarse_f, RESIDUAL_SCALE, &format!("descend: {what}"));
-                let (mut coarse_u, mut on_coarse_u) = random_pair::<B, f32>(backend, coarse, 3 + cycle);
-                ok(reference.ascend(&f, &mut u, &mut coarse_u, norm.of(&mut reference_scalars)));
-                ok(tested.ascend(&on_f, &mut on_u, &mut on_coarse_u, norm.of(&mut scalars)));
-                same_to_single(backend, &on_u, &u, &format!("ascend: {what}"));
-                let (found, expected) = (ok(backend.read(&scalars))[norm.index()], reference_scalars.get(norm));
+                let mut coarse_f = poison::<B, f32>(backend, coarse);
+                both!(|top, coarse_f| if cycle == 0 { top.descend_first(coarse_f) } else { top.descend(coarse_f) });
+                compare_at_scale(backend, &coarse_f.1, &coarse_f.0, RESIDUAL_SCALE, &format!("descend: {what}"));
+                let mut coarse_u = random_pair::<B, f32>(backend, coarse, 3 + cycle);
+                both!(|top, f, u, coarse_u, scalars| top.ascend(f, u, coarse_u, norm.of(scalars)));
+                same_to_single(backend, &u.1, &u.0, &format!("ascend: {what}"));
+                let (found, expected) = (ok(backend.read(&scalars.1))[norm.index()], scalars.0.get(norm));
                 assert!((found - expected).abs() <= 1e-4 * (expected + 1e-2), "{what}: {found} {expected}");
             }
             // An external correction.
-            let e = random_vector::<f32>(shape, 9);
-            ok(reference.begin_from_zero(&f));
-            ok(tested.begin_from_zero(&on_f));
-            ok(Reference.convert(&e, reference.parts()[1]));
-            ok(backend.convert(&send(backend, &e), tested.parts()[1]));
-            compare(backend, tested.parts()[0], reference.parts()[0], "begin_from_zero");
-            ok(reference.correct(&f, &mut u, norm.of(&mut reference_scalars)));
-            ok(tested.correct(&on_f, &mut on_u, norm.of(&mut scalars)));
-            same_to_single(backend, &on_u, &u, &format!("correct: {name} {relaxation:?}"));
+            let mut e = random_pair::<B, f32>(backend, shape, 9);
+            both!(|top, f| top.begin_from_zero(f));
+            both!(Reference, *backend => |on, e, top| on.convert(e, top.parts()[1]));
+            compare(backend, top.1.parts()[0], top.0.parts()[0], "begin_from_zero");
+            both!(|top, f, u, scalars| top.correct(f, u, norm.of(scalars)));
+            same_to_single(backend, &u.1, &u.0, &format!("correct: {name} {relaxation:?}"));
             let scale = if relaxation.smoother == Smoother::LineJacobi { RESIDUAL_SCALE } else { 1.0 };
-            compare_at_scale(backend, tested.parts()[0], reference.parts()[0], scale, "correct: r");
+            compare_at_scale(backend, top.1.parts()[0], top.0.parts()[0], scale, "correct: r");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Transfers between a grid and its vertical modes.
 
 use super::complete::Complete;
-use super::fixture::{SCALARS, Sample, compare_at_scale, ok, poison, random_pair, random_vector, send, shapes};
+use super::fixture::{SCALARS, Sample, Twin, both, compare_at_scale, ok, own, poison, random_pair, shapes};
 use crate::precond::multigrid::Cycle;
 use crate::prelude::*;
 use crate::stencil::Modes;
@@ -35,39 +35,38 @@ pub(super) fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
             let reference = modes::<Reference, T, C>(&Reference, &stencil, count).transfer;
             assert_eq!(tested.modal_layout().shape(), Shape { nz: count, ..shape });
             let name = format!("{name}, {count} modes");
-            let (f, x) = (random_vector::<T>(shape, 31), random_vector::<C>(Shape { nz: count, ..shape }, 32));
-            let (on_f, on_x) = (send(backend, &f), send(backend, &x));
-            let (mut g, mut on_g) = poison::<B, C>(backend, Shape { nz: count, ..shape });
-            ok(reference.project(&f, &mut g));
-            ok(tested.project(&on_f, &mut on_g));
+            let modal = Shape { nz: count, ..shape };
+            let (mut f, mut x) = (random_pair::<B, T>(backend, shape, 31), random_pair::<B, C>(backend, modal, 32));
+            let mut g = poison::<B, C>(backend, modal);
+            both!(*reference, *tested => |on, f, g| on.project(f, g));
             // Compares in the lower of both precisions.
-            let same_modes = |found: &B::Vector<C>, expected: &crate::reference::Vector<C>, what: &str| {
+            let same_modes = |(expected, found): &Twin<B, C>, what: &str| {
                 let scale = SCALE * (T::EPSILON / C::EPSILON).max(1.0);
                 compare_at_scale(backend, found, expected, scale, &format!("{what} with {name}"));
             };
-            same_modes(&on_g, &g, "project");
-            let (mut u, mut on_u) = poison::<B, T>(backend, shape);
+            let same = |(expected, found): &Twin<B, T>, scale: f64, what: &str| {
+                compare_at_scale(backend, found, expected, scale, &format!("{what} with {name}"));
+            };
+            same_modes(&g, "project");
+            let mut u = poison::<B, T>(backend, shape);
             for guess in [Guess::Zero, Guess::Given] {
-                ok(reference.expand(&x, guess, &mut u));
-                ok(tested.expand(&on_x, guess, &mut on_u));
-                compare_at_scale(backend, &on_u, &u, SCALE, &format!("expand {guess:?} with {name}"));
+                both!(*reference, *tested => |on, x, u| on.expand(x, guess, u));
+                same(&u, SCALE, &format!("expand {guess:?}"));
             }
-            let (mut scalars, mut reference_scalars) = (ok(backend.scalars()), ok(Reference.scalars()));
-            let (mut s, mut on_s) = poison::<B, T>(backend, shape);
-            let same_norm = |scalars: &B::Scalars, expected: f64, epsilon: f64, what: &str| {
-                let found = ok(backend.read(scalars))[norm.index()];
+            let mut scalars = (ok(Reference.scalars()), ok(backend.scalars()));
+            let mut s = poison::<B, T>(backend, shape);
+            let same_norm = |(expected, found): &(HostScalars, B::Scalars), epsilon: f64, what: &str| {
+                let (found, expected) = (ok(backend.read(found))[norm.index()], expected.get(norm));
                 let scale = expected.max(shape.cells() as f64);
                 assert!((found - expected).abs() <= 1e3 * epsilon * scale, "{what} with {name}: {found} {expected}");
             };
-            let (mut again, mut on_again) = poison::<B, C>(backend, Shape { nz: count, ..shape });
-            ok(reference.project_rhs(&f, &mut again, &mut s, norm.of(&mut reference_scalars)));
-            ok(tested.project_rhs(&on_f, &mut on_again, &mut on_s, norm.of(&mut scalars)));
-            same_modes(&on_again, &again, "project_rhs");
-            same_norm(&scalars, reference_scalars.get(norm), T::EPSILON, "norm of project_rhs");
-            ok(reference.project_residual(&f, &mut u, &mut g, &mut s, norm.of(&mut reference_scalars)));
-            ok(tested.project_residual(&on_f, &mut on_u, &mut on_g, &mut on_s, norm.of(&mut scalars)));
-            same_modes(&on_g, &g, "project_residual");
-            same_norm(&scalars, reference_scalars.get(norm), T::EPSILON, "norm of project_residual");
+            let mut again = poison::<B, C>(backend, modal);
+            both!(*reference, *tested => |on, f, again, s, scalars| on.project_rhs(f, again, s, norm.of(scalars)));
+            same_modes(&again, "project_rhs");
+            same_norm(&scalars, T::EPSILON, "norm of project_rhs");
+            both!(*reference, *tested => |on, f, u, g, s, scalars| on.project_residual(f, u, g, s, norm.of(scalars)));
+            same_modes(&g, "project_residual");
+            same_norm(&scalars, T::EPSILON, "norm of project_residual");
             // The number of modes does not affect several sweeps.
             let all = [(Colour::Red, 2), (Colour::Red, 1), (Colour::Black, 3), (Colour::Red, 7)];
             for &(first, sweeps) in &all[..if count == 1 { 4 } else { 1 }] {
@@ -75,54 +74,43 @@ pub(super) fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
                 // All sweeps but the last may be in the modes' precision.
                 let epsilon = if sweeps > 1 { T::EPSILON.max(C::EPSILON) } else { T::EPSILON };
                 let scale = SCALE * epsilon / T::EPSILON;
-                let (mut u, mut on_u) = poison::<B, T>(backend, shape);
+                let mut u = poison::<B, T>(backend, shape);
                 for guess in [Guess::Zero, Guess::Given] {
                     let what = format!("expand_smooth_project {sweeps} {guess:?}");
-                    let expansion = Expansion { x: &x, guess, relaxation, sweeps };
-                    let on_expansion = Expansion { x: &on_x, guess, relaxation, sweeps };
-                    let (mut g, mut on_g) = poison::<B, C>(backend, Shape { nz: count, ..shape });
+                    let mut g = poison::<B, C>(backend, modal);
                     if guess == Guess::Zero {
-                        ok(tested.project_rhs(&on_f, &mut on_g, &mut on_u, norm.of(&mut scalars)));
+                        ok(tested.project_rhs(&f.1, &mut g.1, &mut u.1, norm.of(&mut scalars.1)));
                     }
-                    ok(reference.expand_smooth_project(
-                        &expansion,
-                        &f,
-                        [&mut u, &mut s],
-                        &mut g,
-                        norm.of(&mut reference_scalars),
-                    ));
-                    ok(tested.expand_smooth_project(
-                        &on_expansion,
-                        &on_f,
-                        [&mut on_u, &mut on_s],
-                        &mut on_g,
-                        norm.of(&mut scalars),
-                    ));
-                    compare_at_scale(backend, &on_u, &u, scale, &format!("{what} with {name}"));
-                    same_modes(&on_g, &g, &what);
-                    same_norm(&scalars, reference_scalars.get(norm), epsilon, &what);
+                    both!(*reference, *tested => |on, x, f, u, s, g, scalars| {
+                        let expansion = Expansion { x, guess, relaxation, sweeps };
+                        on.expand_smooth_project(&expansion, f, [u, s], g, norm.of(scalars))
+                    });
+                    same(&u, scale, &what);
+                    same_modes(&g, &what);
+                    same_norm(&scalars, epsilon, &what);
                     let what = what.replace("project", "norm");
                     if guess == Guess::Zero {
-                        ok(tested.project_rhs(&on_f, &mut on_g, &mut on_u, norm.of(&mut scalars)));
+                        ok(tested.project_rhs(&f.1, &mut g.1, &mut u.1, norm.of(&mut scalars.1)));
                     }
-                    ok(reference.expand_smooth_norm(&expansion, &f, [&mut u, &mut s], norm.of(&mut reference_scalars)));
-                    ok(tested.expand_smooth_norm(&on_expansion, &on_f, [&mut on_u, &mut on_s], norm.of(&mut scalars)));
-                    compare_at_scale(backend, &on_u, &u, scale, &format!("{what} with {name}"));
-                    same_norm(&scalars, reference_scalars.get(norm), epsilon, &what);
+                    both!(*reference, *tested => |on, x, f, u, s, scalars| {
+                        let expansion = Expansion { x, guess, relaxation, sweeps };
+                        on.expand_smooth_norm(&expansion, f, [u, s], norm.of(scalars))
+                    });
+                    same(&u, scale, &what);
+                    same_norm(&scalars, epsilon, &what);
                 }
             }
         }
     }
 }
 
-/// Checks cycles of multigrid on the problems of modes, on grids of few and of many columns, and with more
-/// sweeps.
+/// Checks cycles of multigrid on the problems of modes, on grids of few and of many columns, and with more sweeps.
 pub(super) fn cycles<B: Complete, T: Real>(backend: &B) {
     let usual = MultigridOptions::default();
     let all = [usual.clone(), MultigridOptions { pre: 2, coarse_sweeps: 3, ..usual }];
     for shape in [Shape::new(1, 1, 2), Shape::new(9, 6, 5), Shape::new(70, 44, 3), Shape::new(131, 75, 4)] {
         let modal = Shape { nz: shape.nz - 1, ..shape };
-        let (f, on_f) = random_pair::<B, T>(backend, modal, 33);
+        let mut f = random_pair::<B, T>(backend, modal, 33);
         for multigrid in &all {
             let options = SolverOptions {
                 modes: ModesOptions { count: Count::Given(modal.nz), ..ModesOptions::default() },
@@ -130,19 +118,16 @@ pub(super) fn cycles<B: Complete, T: Real>(backend: &B) {
                 ..SolverOptions::default()
             };
             let stencil = super::fixture::sample(shape);
-            let mut tested = cycle::<B, T>(backend, &stencil, &options);
-            let mut reference = cycle::<Reference, T>(&Reference, &stencil, &options);
-            let ((mut u, mut on_u), name) = (poison::<B, T>(backend, modal), format!("{shape}, {multigrid:?}"));
+            let mut cycle = (cycle(&Reference, &stencil, &options), cycle(backend, &stencil, &options));
+            let (mut u, name) = (poison::<B, T>(backend, modal), format!("{shape}, {multigrid:?}"));
             for guess in [Guess::Zero, Guess::Given, Guess::Given] {
-                ok(reference.cycle(&f, &mut u, guess, None));
-                ok(tested.cycle(&on_f, &mut on_u, guess, None));
-                compare_at_scale(backend, &on_u, &u, SCALE, &format!("cycle {guess:?}, {name}"));
+                both!(|cycle, f, u| cycle.cycle(f, u, guess, None));
+                compare_at_scale(backend, &u.1, &u.0, SCALE, &format!("cycle {guess:?}, {name}"));
             }
-            let (mut before, mut on_before) = poison::<B, T>(backend, modal);
+            let mut before = poison::<B, T>(backend, modal);
             for tau in [0.875, 1.0, 1.25] {
-                ok(reference.extrapolated(&f, &mut u, &mut before, tau));
-                ok(tested.extrapolated(&on_f, &mut on_u, &mut on_before, tau));
-                compare_at_scale(backend, &on_u, &u, SCALE, &format!("cycle extrapolated by {tau}, {name}"));
+                both!(|cycle, f, u, before| cycle.extrapolated(f, u, before, tau));
+                compare_at_scale(backend, &u.1, &u.0, SCALE, &format!("cycle extrapolated by {tau}, {name}"));
             }
         }
     }
@@ -169,14 +154,12 @@ pub(super) fn update<B: Complete, T: Real>(backend: &B) {
     ok((changed.problems.update)(&other));
     let fresh = modes::<Reference, T, T>(&Reference, &other, 3);
     let modal = Shape { nz: 3, ..shape };
-    let (f, mut x) = (random_vector::<T>(shape, 1), random_vector::<T>(modal, 2));
-    let ((mut g, mut on_g), (mut y, mut on_y)) = (poison::<B, T>(backend, modal), poison::<B, T>(backend, modal));
-    ok(fresh.transfer.project(&f, &mut g));
-    ok(changed.transfer.project(&send(backend, &f), &mut on_g));
-    compare_at_scale(backend, &on_g, &g, SCALE, "project after an update");
+    let (mut f, mut x) = (random_pair::<B, T>(backend, shape, 1), random_pair::<B, T>(backend, modal, 2));
+    let (mut g, mut y) = (poison::<B, T>(backend, modal), poison::<B, T>(backend, modal));
+    both!(*fresh.transfer, *changed.transfer => |on, f, g| on.project(f, g));
+    compare_at_scale(backend, &g.1, &g.0, SCALE, "project after an update");
     for (problem, fresh) in changed.problems.levels.iter().zip(&fresh.problems.levels).take(1) {
-        ok(fresh.apply(&mut x, &mut y));
-        ok(problem.apply(&mut send(backend, &x), &mut on_y));
-        compare_at_scale(backend, &on_y, &y, SCALE, "problems after an update");
+        both!(**fresh, **problem => |on, x, y| on.apply(x, y));
+        compare_at_scale(backend, &y.1, &y.0, SCALE, "problems after an update");
     }
 }

@@ -2,11 +2,10 @@
 
 use super::complete::Complete;
 use super::fixture::{
-    SCALARS, Sample, compare_at_scale, fetch, ok, poison, random_pair, random_vector, send, tolerance,
+    SCALARS, Sample, Twin, both, compare_at_scale, fetch, ok, own, poison, random_pair, random_vector, send, tolerance,
 };
 use super::solves::like_the_reference;
 use crate::prelude::*;
-use crate::reference::Vector;
 
 /// Grids that are even, odd, prime, flat, one cell wide, long, and large enough for several threads and blocks.
 const SHAPES: [(usize, usize, usize); 11] = [
@@ -74,32 +73,29 @@ impl<'a, B: Backend, T: Real> Level<'a, B, T> {
         Self { backend, tested, reference, shape, name, scratch, scales: [SCALE; 2] }
     }
 
-    fn vector(&self, shape: Shape, seed: u64) -> (Vector<T>, B::Vector<T>) {
+    fn vector(&self, shape: Shape, seed: u64) -> Twin<B, T> {
         random_pair(self.backend, shape, seed)
     }
 
-    fn same(&self, found: &B::Vector<T>, expected: &Vector<T>, scale: f64, what: &str) {
+    fn same(&self, (expected, found): &Twin<B, T>, scale: f64, what: &str) {
         compare_at_scale(self.backend, found, expected, scale, &format!("{what}, {}", self.name));
     }
 
-    fn scratch(&self) -> (Vector<T>, B::Vector<T>) {
+    fn scratch(&self) -> Twin<B, T> {
         let (_, on_scratch) = poison(self.backend, self.scratch);
         (poison(self.backend, self.shape).0, on_scratch)
     }
 
     fn sweeps(&self) {
-        let (f, on_f) = self.vector(self.shape, 1);
-        let (mut x, mut on_x) = self.vector(self.shape, 2);
-        let (mut y, mut on_y) = poison(self.backend, self.shape);
-        ok(self.reference.apply(&mut x, &mut y));
-        ok(self.tested.apply(&mut on_x, &mut on_y));
-        self.same(&on_y, &y, SCALE, "apply");
+        let [mut f, mut x] = [1, 2].map(|seed| self.vector(self.shape, seed));
+        let mut y = poison(self.backend, self.shape);
+        both!(*self.reference, *self.tested => |on, x, y| on.apply(x, y));
+        self.same(&y, SCALE, "apply");
         for relaxation in relaxations() {
-            let ((mut s, mut on_s), (mut u, mut on_u)) = (self.scratch(), poison(self.backend, self.shape));
+            let (mut s, mut u) = (self.scratch(), poison(self.backend, self.shape));
             for guess in [Guess::Zero, Guess::Given] {
-                ok(self.reference.smooth(Sweep::new(relaxation, guess, &f, &mut u, &mut s)));
-                ok(self.tested.smooth(Sweep::new(relaxation, guess, &on_f, &mut on_u, &mut on_s)));
-                self.same(&on_u, &u, SCALE, &format!("smooth {relaxation:?} {guess:?}"));
+                both!(*self.reference, *self.tested => |on, f, u, s| on.smooth(Sweep::new(relaxation, guess, f, u, s)));
+                self.same(&u, SCALE, &format!("smooth {relaxation:?} {guess:?}"));
             }
         }
     }
@@ -113,15 +109,12 @@ impl<'a, B: Backend, T: Real> Level<'a, B, T> {
         assert_eq!(tested.is_adjoint(), reference.is_adjoint(), "{}", self.name);
         let coarse = reference.coarse_layout().shape();
         assert_eq!(tested.coarse_layout().shape(), coarse, "{}", self.name);
-        let ((mut f, mut on_f), (mut u, mut on_u)) = (self.vector(self.shape, 3), self.vector(self.shape, 4));
-        let ((mut coarse_u, mut on_coarse_u), (mut coarse_f, mut on_coarse_f)) =
-            (self.vector(coarse, 5), poison(self.backend, coarse));
-        ok(reference.restrict(&mut f, &mut coarse_f));
-        ok(tested.restrict(&mut on_f, &mut on_coarse_f));
-        self.same(&on_coarse_f, &coarse_f, SCALE, "restrict");
-        ok(reference.prolong(&mut coarse_u, &mut u));
-        ok(tested.prolong(&mut on_coarse_u, &mut on_u));
-        self.same(&on_u, &u, 1.0, "prolong");
+        let [mut f, mut u] = [3, 4].map(|seed| self.vector(self.shape, seed));
+        let (mut coarse_u, mut coarse_f) = (self.vector(coarse, 5), poison(self.backend, coarse));
+        both!(*reference, *tested => |on, f, coarse_f| on.restrict(f, coarse_f));
+        self.same(&coarse_f, SCALE, "restrict");
+        both!(*reference, *tested => |on, coarse_u, u| on.prolong(coarse_u, u));
+        self.same(&u, 1.0, "prolong");
         self.fused_transfers(tested, reference, relaxations);
     }
 
@@ -133,44 +126,32 @@ impl<'a, B: Backend, T: Real> Level<'a, B, T> {
         relaxations: impl IntoIterator<Item = Relaxation>,
     ) {
         let (coarse, [scale, coarse_scale]) = (reference.coarse_layout().shape(), self.scales);
-        let ((f, on_f), (mut u, mut on_u)) = (self.vector(self.shape, 3), self.vector(self.shape, 4));
-        let (mut coarse_u, mut on_coarse_u) = self.vector(coarse, 5);
-        let ((mut coarse_f, mut on_coarse_f), (mut s, mut on_s)) = (poison(self.backend, coarse), self.scratch());
-        ok(reference.residual_restrict(&f, &mut u, &mut coarse_f, &mut s));
-        ok(tested.residual_restrict(&on_f, &mut on_u, &mut on_coarse_f, &mut on_s));
-        self.same(&on_coarse_f, &coarse_f, coarse_scale, "residual_restrict");
+        let [mut f, mut u] = [3, 4].map(|seed| self.vector(self.shape, seed));
+        let (mut coarse_u, mut coarse_f) = (self.vector(coarse, 5), poison(self.backend, coarse));
+        let mut s = self.scratch();
+        both!(*reference, *tested => |on, f, u, coarse_f, s| on.residual_restrict(f, u, coarse_f, s));
+        self.same(&coarse_f, coarse_scale, "residual_restrict");
         for relaxation in relaxations {
-            let (mut u, mut on_u) = poison(self.backend, self.shape);
+            let mut u = poison(self.backend, self.shape);
             for guess in [Guess::Zero, Guess::Given] {
                 let what = format!("smooth_residual_restrict {relaxation:?} {guess:?}");
-                let (_, mut on_coarse_f) = poison::<B, T>(self.backend, coarse);
-                ok(reference
-                    .smooth_residual_restrict(Sweep::new(relaxation, guess, &f, &mut u, &mut s), &mut coarse_f));
-                ok(tested.smooth_residual_restrict(
-                    Sweep::new(relaxation, guess, &on_f, &mut on_u, &mut on_s),
-                    &mut on_coarse_f,
-                ));
-                self.same(&on_u, &u, scale, &what);
-                self.same(&on_coarse_f, &coarse_f, coarse_scale, &what);
+                coarse_f = poison(self.backend, coarse);
+                both!(*reference, *tested => |on, f, u, s, coarse_f| {
+                    on.smooth_residual_restrict(Sweep::new(relaxation, guess, f, u, s), coarse_f)
+                });
+                self.same(&u, scale, &what);
+                self.same(&coarse_f, coarse_scale, &what);
             }
             for with_norm in [true, false] {
                 let [norm, ..] = SCALARS;
-                let (mut scalars, mut on_scalars) = (HostScalars::default(), ok(self.backend.scalars()));
-                let out = with_norm.then_some((norm, &mut scalars));
-                ok(reference.prolong_smooth(
-                    &mut coarse_u,
-                    Sweep::new(relaxation, Guess::Given, &f, &mut u, &mut s),
-                    out,
-                ));
-                let out = with_norm.then_some((norm, &mut on_scalars));
-                ok(tested.prolong_smooth(
-                    &mut on_coarse_u,
-                    Sweep::new(relaxation, Guess::Given, &on_f, &mut on_u, &mut on_s),
-                    out,
-                ));
-                self.same(&on_u, &u, scale, &format!("prolong_smooth {relaxation:?}, norm {with_norm}"));
+                let mut scalars = (HostScalars::default(), ok(self.backend.scalars()));
+                both!(*reference, *tested => |on, coarse_u, f, u, s, scalars| {
+                    let sweep = Sweep::new(relaxation, Guess::Given, f, u, s);
+                    on.prolong_smooth(coarse_u, sweep, with_norm.then_some((norm, scalars)))
+                });
+                self.same(&u, scale, &format!("prolong_smooth {relaxation:?}, norm {with_norm}"));
                 if with_norm {
-                    let (found, expected) = (ok(self.backend.read(&on_scalars))[norm.index()], scalars.get(norm));
+                    let (found, expected) = (ok(self.backend.read(&scalars.1))[norm.index()], scalars.0.get(norm));
                     let most = scale * tolerance::<T>() * expected.max(self.shape.cells() as f64);
                     assert!(
                         (found - expected).abs() <= most,

@@ -1,6 +1,6 @@
 //! Relaxation of points against the reference.
 
-use super::fixture::{Pair, SCALARS, Sample, fetch, for_each_pair, ok, tolerance};
+use super::fixture::{Pair, SCALARS, Sample, both, fetch, for_each_pair, ok, own, tolerance};
 use crate::operator::lines_layout;
 use crate::prelude::*;
 use crate::reference::Vector;
@@ -61,25 +61,17 @@ fn compare<B: Supports<S>, S: Sample, T: Real>(pair: &mut Pair<'_, B, S, T>, cyc
         Err(Error::Invalid { .. }) if cycle.tile.iter().product::<usize>() > FEW => return,
         prepared => ok(prepared),
     }
-    let ((f, on_f), norm) = (pair.vector(21), SCALARS[0]);
-    let (mut u, mut on_u) = pair.vector(22);
-    let (mut v, mut on_v) = if cycle.momentum > 0.0 { pair.vector(23) } else { pair.poison() };
+    let (mut f, mut u, norm) = (pair.vector(21), pair.vector(22), SCALARS[0]);
+    let mut v = if cycle.momentum > 0.0 { pair.vector(23) } else { pair.poison() };
     for _ in 0..2 {
-        ok(pair.reference.relax_points(cycle, &f, &mut u, &mut v, norm.of(&mut pair.reference_scalars)));
-        ok(tested.relax_points(cycle, &on_f, &mut on_u, &mut on_v, norm.of(&mut pair.scalars)));
-        pair.compare(&on_v, &v, &format!("{cycle:?}"));
+        both!(pair.reference, tested => |on, f, u, v, scalars in pair.scalars| {
+            on.relax_points(cycle, f, u, v, norm.of(scalars))
+        });
+        pair.compare(&v, &format!("{cycle:?}"));
         pair.compare_scalar(norm, 1.0, &format!("norm of {cycle:?}"));
         std::mem::swap(&mut u, &mut v);
-        std::mem::swap(&mut on_u, &mut on_v);
     }
-    check_padding(pair, &on_u);
-}
-
-fn check_padding<B: Supports<S>, S: Sample, T: Real>(pair: &mut Pair<'_, B, S, T>, v: &B::Vector<T>) {
-    ok(pair.backend.dot(v, v, SCALARS[1].of(&mut pair.scalars)));
-    let sum = fetch(pair.backend, v, pair.shape()).iter().map(|v| v.to_f64() * v.to_f64()).sum();
-    pair.reference_scalars.set(SCALARS[1], sum);
-    pair.compare_scalar(SCALARS[1], 0.0, "padding after a cycle");
+    pair.compare_padding(&u.1, "padding after a cycle");
 }
 
 /// Checks that cycles whose tiles overlap enough are plain sweeps, bit for bit.
@@ -146,10 +138,10 @@ fn is_exact<B: Supports<S>, S: Sample, T: Real>(
     let sweep = PointCycle::sweep(cycle.relaxation);
     ok(tested.prepare(&sweep));
     let (f, mut u, mut v) = (pair.vector(31).1, pair.vector(32).1, pair.poison().1);
-    ok(tested.relax_points(cycle, &f, &mut u, &mut v, SCALARS[0].of(&mut pair.scalars)));
+    ok(tested.relax_points(cycle, &f, &mut u, &mut v, SCALARS[0].of(&mut pair.scalars.1)));
     let found = fetch(backend, &v, shape);
     for _ in 0..cycle.sub_iterations {
-        ok(tested.relax_points(&sweep, &f, &mut u, &mut v, SCALARS[0].of(&mut pair.scalars)));
+        ok(tested.relax_points(&sweep, &f, &mut u, &mut v, SCALARS[0].of(&mut pair.scalars.1)));
         std::mem::swap(&mut u, &mut v);
     }
     assert!(found == fetch(backend, &u, shape), "{cycle:?} of {} on {shape}", pair.name);
@@ -165,25 +157,21 @@ fn exact_moving<B: Supports<S>, S: Sample, T: Real>(
     cycle: &PointCycle,
 ) {
     let (backend, shape, norm) = (pair.backend, pair.shape(), SCALARS[0]);
-    let ((f, on_f), (mut u, mut on_u), (before, mut on_before)) = (pair.vector(31), pair.vector(32), pair.vector(33));
-    let [(mut v, mut on_v), (mut w, mut on_w)] = [pair.poison(), pair.poison()];
-    ok(pair.reference.relax_moving(
-        cycle,
-        [&f, &before],
-        &mut u,
-        [&mut v, &mut w],
-        norm.of(&mut pair.reference_scalars),
-    ));
-    ok(tested.relax_moving(cycle, [&on_f, &on_before], &mut on_u, [&mut on_v, &mut on_w], norm.of(&mut pair.scalars)));
+    let [mut f, mut u, mut before] = [31, 32, 33].map(|n| pair.vector(n));
+    let [mut v, mut w] = [pair.poison(), pair.poison()];
+    both!(pair.reference, tested => |on, f, u, before, v, w, scalars in pair.scalars| {
+        on.relax_moving(cycle, [&*f, &*before], u, [v, w], norm.of(scalars))
+    });
     pair.compare_scalar(norm, 1.0, &format!("norm of {cycle:?}"));
-    pair.compare(&on_v, &v, &format!("{cycle:?}"));
-    pair.compare(&on_w, &w, &format!("before the last of {cycle:?}"));
+    pair.compare(&v, &format!("{cycle:?}"));
+    pair.compare(&w, &format!("before the last of {cycle:?}"));
     let sweep = PointCycle { sub_iterations: 1, ..*cycle };
+    let (mut u, mut before) = (u.1, before.1);
     for _ in 0..cycle.sub_iterations {
-        ok(tested.relax_points(&sweep, &on_f, &mut on_u, &mut on_before, norm.of(&mut pair.scalars)));
-        std::mem::swap(&mut on_u, &mut on_before);
+        ok(tested.relax_points(&sweep, &f.1, &mut u, &mut before, norm.of(&mut pair.scalars.1)));
+        std::mem::swap(&mut u, &mut before);
     }
-    for (found, expected) in [(&on_v, &on_u), (&on_w, &on_before)] {
+    for (found, expected) in [(&v.1, &u), (&w.1, &before)] {
         let same = fetch(backend, found, shape) == fetch(backend, expected, shape);
         assert!(same, "{cycle:?} of {} on {shape}", pair.name);
     }
@@ -215,30 +203,30 @@ fn compare_lines<B: Supports<S>, S: Sample, T: Real>(
     let (backend, ny) = (pair.backend, pair.shape().ny);
     let (line, norms_shape) = (ok(lines_layout(pair.shape())), Shape::new(ny, 1, 1));
     ok(tested.prepare_lines(cycle));
-    let ((f, on_f), (u, on_u), (mut v, mut on_v)) = (pair.vector(41), pair.vector(42), pair.poison());
-    let mut norms = ok(Vector::<f64>::zeros(&line));
-    let [mut on_norms, mut on_weights, mut on_counts] = [(); 3].map(|()| ok(backend.zeros::<f64>(&line)));
-    ok(pair.reference.relax_lines(cycle, &f, &u, &mut v, &mut norms));
-    ok(tested.relax_lines(cycle, &on_f, &on_u, &mut on_v, &mut on_norms));
-    pair.compare(&on_v, &v, &format!("lines of {cycle:?}"));
-    let found = fetch(backend, &on_norms, norms_shape);
+    let (mut f, mut u, mut v) = (pair.vector(41), pair.vector(42), pair.poison());
+    let [on_norms, mut weights_there, mut counts] = [(); 3].map(|()| ok(backend.zeros::<f64>(&line)));
+    let mut norms = (ok(Vector::<f64>::zeros(&line)), on_norms);
+    both!(pair.reference, tested => |on, f, u, v, norms| on.relax_lines(cycle, f, u, v, norms));
+    pair.compare(&v, &format!("lines of {cycle:?}"));
+    let found = fetch(backend, &norms.1, norms_shape);
     let weights: Vec<f64> = (0..ny).map(|j| 1.0 + (j * 7 % 5) as f64).collect();
     for (j, &found) in found.iter().enumerate() {
-        let expected = norms.get(j, 0, 0);
+        let expected = norms.0.get(j, 0, 0);
         let scale = expected.max(1.0);
         assert!((found - expected).abs() <= tolerance::<T>() * scale, "line {j} of {cycle:?}: {found}, not {expected}");
     }
-    ok(backend.upload(ok(ArrayView::c_order(&weights, norms_shape)), &mut on_weights));
+    ok(backend.upload(ok(ArrayView::c_order(&weights, norms_shape)), &mut weights_there));
     let products: Vec<f64> = found.iter().zip(&weights).map(|(norm, weight)| norm * weight).collect();
     let mut sorted = products.clone();
     sorted.sort_by(f64::total_cmp);
     // Judges twice, so that half of the lines are counted twice.
     let allowed = sorted[ny / 2];
     for _ in 0..2 {
-        ok(tested.judge_lines([&on_norms, &on_weights], &mut on_counts, allowed, SCALARS[0].of(&mut pair.scalars)));
+        let largest = SCALARS[0].of(&mut pair.scalars.1);
+        ok(tested.judge_lines([&norms.1, &weights_there], &mut counts, allowed, largest));
     }
-    assert_eq!(ok(backend.read(&pair.scalars))[SCALARS[0].index()], sorted[ny - 1]);
-    let counts = fetch(backend, &on_counts, norms_shape);
+    assert_eq!(ok(backend.read(&pair.scalars.1))[SCALARS[0].index()], sorted[ny - 1]);
+    let counts = fetch(backend, &counts, norms_shape);
     let expected: Vec<f64> = products.iter().map(|&product| if product > allowed { 2.0 } else { 0.0 }).collect();
     assert_eq!(counts, expected, "{cycle:?}");
 }

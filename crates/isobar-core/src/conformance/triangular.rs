@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::fixture::{Pair, SCALARS, Sample, fetch, floating, for_each_pair, ok, random_vector, send, shapes};
+use super::fixture::{
+    Pair, SCALARS, Sample, both, fetch, floating, for_each_pair, largest, ok, own, random_vector, send, shapes,
+};
 use super::vectors::{numbers, random_aggregates};
 use crate::backend::{AggregateBackend, Sums};
 use crate::prelude::*;
@@ -21,19 +23,18 @@ pub(super) fn relax<B: Supports<Diffusion>, T: Real>(backend: &B) {
     let [rho, ..] = SCALARS;
     for_each_pair::<B, Diffusion, T>(backend, |pair| {
         let tested = triangular(pair);
-        let ((mut r, mut on_r), (mut w, mut on_w), (mut v, mut on_v)) =
-            (pair.vector(26), pair.vector(27), pair.poison());
-        ok(pair.reference.relax_lower(&r, &mut w, &mut v, Some((rho, &mut pair.reference_scalars))));
-        ok(tested.relax_lower(&on_r, &mut on_w, &mut on_v, Some((rho, &mut pair.scalars))));
-        pair.compare(&on_v, &v, "relax_lower");
+        let (mut r, mut w, mut v) = (pair.vector(26), pair.vector(27), pair.poison());
+        both!(pair.reference, tested => |on, r, w, v, scalars in pair.scalars| {
+            on.relax_lower(r, w, v, Some((rho, scalars)))
+        });
+        pair.compare(&v, "relax_lower");
         pair.compare_scalar(rho, 0.0, "relax_lower: ρ");
-        let (_, mut on_v) = pair.poison();
-        ok(tested.relax_lower(&on_r, &mut on_w, &mut on_v, None));
-        pair.compare(&on_v, &v, "relax_lower without ρ");
-        let (_, mut on_v) = pair.poison();
-        ok(pair.reference.relax_upper(&mut r, Some(&mut w), &mut v));
-        ok(tested.relax_upper(&mut on_r, Some(&mut on_w), &mut on_v));
-        pair.compare(&on_v, &v, "relax_upper");
+        (_, v.1) = pair.poison();
+        ok(tested.relax_lower(&r.1, &mut w.1, &mut v.1, None));
+        pair.compare(&v, "relax_lower without ρ");
+        v = pair.poison();
+        both!(pair.reference, tested => |on, r, w, v| on.relax_upper(r, Some(w), v));
+        pair.compare(&v, "relax_upper");
     });
 }
 
@@ -41,16 +42,16 @@ pub(super) fn relax<B: Supports<Diffusion>, T: Real>(backend: &B) {
 pub(super) fn incomplete_poisson<B: Supports<Diffusion>, T: Real>(backend: &B) {
     for_each_pair::<B, Diffusion, T>(backend, |pair| {
         let tested = triangular(pair);
-        let ((mut r, mut on_r), (mut z, mut on_z)) = (pair.vector(26), pair.poison());
+        let (mut r, mut z) = (pair.vector(26), pair.poison());
         let mut inverse = random_vector::<T>(pair.shape(), 29);
         for entry in inverse.entries_mut() {
             *entry = T::from_f64(0.3) * (*entry * *entry);
         }
-        let on_inverse = send(backend, &inverse);
+        let there = send(backend, &inverse);
+        let mut inverse = (inverse, there);
         for scaled in [false, true] {
-            ok(pair.reference.incomplete_poisson(scaled, &inverse, &mut r, &mut z));
-            ok(tested.incomplete_poisson(scaled, &on_inverse, &mut on_r, &mut on_z));
-            pair.compare(&on_z, &z, &format!("incomplete_poisson {scaled}"));
+            both!(pair.reference, tested => |on, inverse, r, z| on.incomplete_poisson(scaled, inverse, r, z));
+            pair.compare(&z, &format!("incomplete_poisson {scaled}"));
         }
     });
 }
@@ -63,20 +64,15 @@ pub(super) fn stored_faces<B: Supports<TensorProduct>, T: Real>(backend: &B) {
             return;
         };
         let Some(triangular) = stored.capabilities.triangular else { panic!("{}: no triangular parts", pair.name) };
-        let (mut r, mut on_r) = pair.vector(26);
-        let (mut y, mut on_y) = pair.poison();
-        ok(pair.reference.apply(&mut r, &mut y));
-        ok(stored.capabilities.operator.apply(&mut on_r, &mut on_y));
-        let largest = y.entries().iter().fold(1.0, |s: f64, v| s.max(v.to_f64().abs()));
-        pair.compare_at_scale(&on_y, &y, largest, "apply with stored faces");
+        let (mut r, mut y) = (pair.vector(26), pair.poison());
+        both!(pair.reference, stored.capabilities.operator => |on, r, y| on.apply(r, y));
+        pair.compare(&y, "apply with stored faces");
         for relaxation in [0.0, 1.0] {
-            let ((mut inverse, mut on_inverse), (mut z, mut on_z)) = (pair.poison(), pair.poison());
-            ok(pair.reference.factorise(usize::MAX, relaxation, &mut inverse));
-            ok(triangular.factorise(usize::MAX, relaxation, &mut on_inverse));
-            pair.compare(&on_inverse, &inverse, &format!("factorise stored faces, {relaxation}"));
-            ok(pair.reference.substitute(usize::MAX, &inverse, &r, &mut z));
-            ok(triangular.substitute(usize::MAX, &on_inverse, &on_r, &mut on_z));
-            pair.compare(&on_z, &z, &format!("substitute with stored faces, {relaxation}"));
+            let (mut inverse, mut z) = (pair.poison(), pair.poison());
+            both!(pair.reference, triangular => |on, inverse| on.factorise(usize::MAX, relaxation, inverse));
+            pair.compare(&inverse, &format!("factorise stored faces, {relaxation}"));
+            both!(pair.reference, triangular => |on, inverse, r, z| on.substitute(usize::MAX, inverse, r, z));
+            pair.compare(&z, &format!("substitute with stored faces, {relaxation}"));
         }
     });
 }
@@ -84,41 +80,34 @@ pub(super) fn stored_faces<B: Supports<TensorProduct>, T: Real>(backend: &B) {
 /// ρ and ‖r‖²
 const OUT: Sums<2> = Sums::new(3);
 
-/// Checks the pivots of incomplete Cholesky, modified or not, in blocks and over the whole grid, and the solve
-/// with them.
+/// Checks the pivots of incomplete Cholesky, modified or not, in blocks and over the whole grid, and the solve with them.
 pub(super) fn factorise_and_substitute<B: Supports<Diffusion>, T: Real>(backend: &B) {
     for_each_pair::<B, Diffusion, T>(backend, |pair| {
         let tested = triangular(pair);
         let Shape { nx, ny, .. } = pair.shape();
-        let (r, on_r) = pair.vector(26);
+        let mut rhs = pair.vector(26);
         let blocks = [1, 3, 2 * nx, 3 * nx + 1, nx * ny, 3 * nx * ny, usize::MAX];
         let all =
             blocks.map(|block| (block, 0.0)).into_iter().chain([(2 * nx, 1.0), (usize::MAX, 0.7), (usize::MAX, 1.0)]);
         for (block, relaxation) in all {
-            let ((mut inverse, mut on_inverse), (mut z, mut on_z)) = (pair.poison(), pair.poison());
-            ok(pair.reference.factorise(block, relaxation, &mut inverse));
-            ok(tested.factorise(block, relaxation, &mut on_inverse));
+            let (mut inverse, mut z) = (pair.poison(), pair.poison());
+            both!(pair.reference, tested => |on, inverse| on.factorise(block, relaxation, inverse));
             // The last pivot of a floating block is rounding.
             if pair.stencil.is_tame() || block == 1 {
-                pair.compare(&on_inverse, &inverse, &format!("factorise in blocks of {block}, {relaxation}"));
+                pair.compare(&inverse, &format!("factorise in blocks of {block}, {relaxation}"));
             }
-            let on_inverse = send(backend, &inverse);
-            ok(pair.reference.substitute(block, &inverse, &r, &mut z));
-            ok(tested.substitute(block, &on_inverse, &on_r, &mut on_z));
-            let largest = z.entries().iter().fold(1.0, |s: f64, v| s.max(v.to_f64().abs()));
-            pair.compare_at_scale(&on_z, &z, largest, &format!("substitute in blocks of {block}"));
-            let ((mut r, mut on_r), (q, on_q)) = (pair.vector(26), pair.vector(27));
-            let ([rho, norm], (_, mut on_z)) = ([OUT.get(0), OUT.get(1)], pair.poison());
-            let (alpha, scalars) = (pair.coefficient(SCALARS[0], 0.7), &mut pair.reference_scalars);
-            let update = ResidualUpdate { r: &mut r, q: &q, z: &mut z, alpha, out: OUT };
-            ok(pair.reference.substitute_residual(block, &inverse, update, scalars));
-            let update = ResidualUpdate { r: &mut on_r, q: &on_q, z: &mut on_z, alpha, out: OUT };
-            ok(tested.substitute_residual(block, &on_inverse, update, &mut pair.scalars));
-            pair.compare(&on_r, &r, "substitute_residual: r");
-            let largest = z.entries().iter().fold(1.0, |s: f64, v| s.max(v.to_f64().abs()));
-            pair.compare_at_scale(&on_z, &z, largest, "substitute_residual: z");
-            pair.compare_scalar(rho, largest, "substitute_residual: ρ");
-            pair.compare_scalar(norm, 0.0, "substitute_residual: ‖r‖²");
+            inverse.1 = send(backend, &inverse.0);
+            both!(pair.reference, tested => |on, inverse, rhs, z| on.substitute(block, inverse, rhs, z));
+            pair.compare(&z, &format!("substitute in blocks of {block}"));
+            let (mut r, mut q, alpha) = (pair.vector(26), pair.vector(27), pair.coefficient(SCALARS[0], 0.7));
+            z = pair.poison();
+            both!(pair.reference, tested => |on, inverse, r, q, z, scalars in pair.scalars| {
+                on.substitute_residual(block, inverse, ResidualUpdate { r, q, z, alpha, out: OUT }, scalars)
+            });
+            pair.compare(&r, "substitute_residual: r");
+            pair.compare(&z, "substitute_residual: z");
+            pair.compare_scalar(OUT.get(0), largest(&z.0, 1.0), "substitute_residual: ρ");
+            pair.compare_scalar(OUT.get(1), 0.0, "substitute_residual: ‖r‖²");
         }
     });
 }
@@ -132,11 +121,12 @@ pub(super) fn subtract_aggregated<B: Supports<Diffusion>, T: Real>(backend: &B) 
         for count in [1, 3, cells.div_ceil(7), 700] {
             let map = random_aggregates(pair.shape(), count);
             let (here, there) = (ok(Reference.aggregates(&map)), ok(backend.aggregates(&map)));
-            let (a, on_a) = numbers(backend, count);
-            let [(p, on_p), (mut q, mut on_q)] = [32, 33].map(|n| pair.vector(n));
-            ok(pair.reference.subtract_aggregated(&here, &a, &p, &mut q, sigma.of(&mut pair.reference_scalars)));
-            ok(tested.subtract_aggregated(&there, &on_a, &on_p, &mut on_q, sigma.of(&mut pair.scalars)));
-            pair.compare(&on_q, &q, &format!("subtract_aggregated of {count}"));
+            let (mut map, mut a) = ((here, there), numbers(backend, count));
+            let [mut p, mut q] = [32, 33].map(|n| pair.vector(n));
+            both!(pair.reference, tested => |on, map, a, p, q, scalars in pair.scalars| {
+                on.subtract_aggregated(map, a, p, q, sigma.of(scalars))
+            });
+            pair.compare(&q, &format!("subtract_aggregated of {count}"));
             pair.compare_scalar(sigma, (cells as f64).sqrt(), "subtract_aggregated: σ");
         }
     });

@@ -1,9 +1,8 @@
 //! Copies, vector operations and aggregates.
 
-use super::fixture::{SCALARS, compare, ok, poison, random_vector, send, shapes, tolerance};
+use super::fixture::{SCALARS, Twin, both, compare, ok, own, poison, random_pair, shapes, tolerance};
 use crate::backend::AggregateBackend;
 use crate::prelude::*;
-use crate::reference::Vector;
 
 /// Checks that arrays are uploaded and downloaded unchanged, for any strides.
 pub(super) fn transfer<B: Backend, T: Real>(backend: &B) {
@@ -40,66 +39,58 @@ pub(super) fn transfer<B: Backend, T: Real>(backend: &B) {
 pub(super) fn operations<B: Backend, T: Real>(backend: &B) {
     let [first, second, third, _] = SCALARS;
     for shape in shapes::<B>() {
-        let (x, y) = (random_vector::<T>(shape, 1), random_vector::<T>(shape, 2));
-        let (mut expected_scalars, mut scalars) = (HostScalars::default(), ok(backend.scalars()));
+        let mut x = random_pair::<B, T>(backend, shape, 1);
+        let mut y = random_pair::<B, T>(backend, shape, 2);
+        let mut scalars = (HostScalars::default(), ok(backend.scalars()));
         for (scalar, value) in [(first, 3.0), (second, -7.0), (third, 0.25)] {
-            expected_scalars.set(scalar, value);
-            ok(backend.set(&mut scalars, scalar, value));
+            scalars.0.set(scalar, value);
+            ok(backend.set(&mut scalars.1, scalar, value));
         }
-        let (on_x, mut on_y, mut expected) = (send(backend, &x), send(backend, &y), y.clone());
+        let same = |(expected, found): &Twin<B, T>, what: &str| compare(backend, found, expected, what);
+        let same_sum = |(expected, found): &(HostScalars, B::Scalars), what: &str| {
+            let (found, expected) = (ok(backend.read(found))[first.index()], expected.get(first));
+            let most = 1e3 * T::EPSILON * shape.cells() as f64;
+            assert!((found - expected).abs() <= most, "{what}: {found} {expected}");
+        };
         let a = Ratio::new(first, second).times(second, third).negated();
-        ok(Reference.axpy(a, &x, &mut expected, &expected_scalars));
-        ok(backend.axpy(a, &on_x, &mut on_y, &scalars));
-        compare(backend, &on_y, &expected, "axpy");
+        both!(Reference, *backend => |on, x, y, scalars| on.axpy(a, x, y, scalars));
+        same(&y, "axpy");
         let a = Ratio::new(third, second);
-        ok(Reference.xpay(a, &x, &mut expected, &expected_scalars));
-        ok(backend.xpay(a, &on_x, &mut on_y, &scalars));
-        compare(backend, &on_y, &expected, "xpay");
-        ok(Reference.dot(&x, &expected, first.of(&mut expected_scalars)));
-        ok(backend.dot(&on_x, &on_y, first.of(&mut scalars)));
-        let (found, wanted) = (ok(backend.read(&scalars))[first.index()], expected_scalars.get(first));
-        assert!((found - wanted).abs() <= 1e3 * T::EPSILON * shape.cells() as f64, "dot: {found} {wanted}");
+        both!(Reference, *backend => |on, x, y, scalars| on.xpay(a, x, y, scalars));
+        same(&y, "xpay");
+        both!(Reference, *backend => |on, x, y, scalars| on.dot(x, y, first.of(scalars)));
+        same_sum(&scalars, "dot");
         let a = Ratio::new(third, second).negated();
-        ok(Reference.axpy_norm(a, &x, &mut expected, first.of(&mut expected_scalars)));
-        ok(backend.axpy_norm(a, &on_x, &mut on_y, first.of(&mut scalars)));
-        compare(backend, &on_y, &expected, "axpy_norm");
-        let (found, wanted) = (ok(backend.read(&scalars))[first.index()], expected_scalars.get(first));
-        assert!((found - wanted).abs() <= 1e3 * T::EPSILON * shape.cells() as f64, "axpy_norm: {found} {wanted}");
-        let (mut rounded, mut on_rounded) = poison::<B, f32>(backend, shape);
-        ok(Reference.axpy_norm_convert(a, &x, &mut expected, &mut rounded, first.of(&mut expected_scalars)));
-        ok(backend.axpy_norm_convert(a, &on_x, &mut on_y, &mut on_rounded, first.of(&mut scalars)));
-        compare(backend, &on_y, &expected, "axpy_norm_convert");
-        compare(backend, &on_rounded, &rounded, "axpy_norm_convert: converted");
-        let (found, wanted) = (ok(backend.read(&scalars))[first.index()], expected_scalars.get(first));
-        assert!(
-            (found - wanted).abs() <= 1e3 * T::EPSILON * shape.cells() as f64,
-            "axpy_norm_convert: {found} {wanted}"
-        );
+        both!(Reference, *backend => |on, x, y, scalars| on.axpy_norm(a, x, y, first.of(scalars)));
+        same(&y, "axpy_norm");
+        same_sum(&scalars, "axpy_norm");
+        let mut rounded = poison::<B, f32>(backend, shape);
+        both!(Reference, *backend => |on, x, y, rounded, scalars| {
+            on.axpy_norm_convert(a, x, y, rounded, first.of(scalars))
+        });
+        same(&y, "axpy_norm_convert");
+        compare(backend, &rounded.1, &rounded.0, "axpy_norm_convert: converted");
+        same_sum(&scalars, "axpy_norm_convert");
         // A quotient by zero is zero.
-        ok(backend.set(&mut scalars, second, 0.0));
-        ok(backend.axpy(Ratio::new(third, second), &on_x, &mut on_y, &scalars));
-        compare(backend, &on_y, &expected, "axpy by 1/0");
-        ok(Reference.scale(-0.375, &mut expected));
-        ok(backend.scale(-0.375, &mut on_y));
-        compare(backend, &on_y, &expected, "scale");
-        ok(Reference.extrapolate(1.125, &x, &mut expected));
-        ok(backend.extrapolate(1.125, &on_x, &mut on_y));
-        compare(backend, &on_y, &expected, "extrapolate");
+        ok(backend.set(&mut scalars.1, second, 0.0));
+        ok(backend.axpy(Ratio::new(third, second), &x.1, &mut y.1, &scalars.1));
+        same(&y, "axpy by 1/0");
+        both!(Reference, *backend => |on, y| on.scale(-0.375, y));
+        same(&y, "scale");
+        both!(Reference, *backend => |on, x, y| on.extrapolate(1.125, x, y));
+        same(&y, "extrapolate");
         // Overwritten vectors may hold anything.
-        let (_, mut on_y) = poison::<B, T>(backend, shape);
-        ok(backend.convert(&on_x, &mut on_y));
-        compare(backend, &on_y, &x, "convert");
-        let (_, mut on_z) = poison::<B, T>(backend, shape);
-        ok(Reference.dot(&x, &expected, first.of(&mut expected_scalars)));
-        let on_expected = send(backend, &expected);
-        ok(backend.convert_dot(&on_x, &mut on_z, &on_expected, first.of(&mut scalars)));
-        compare(backend, &on_z, &x, "convert_dot");
-        let (found, wanted) = (ok(backend.read(&scalars))[first.index()], expected_scalars.get(first));
-        assert!((found - wanted).abs() <= 1e3 * T::EPSILON * shape.cells() as f64, "convert_dot: {found} {wanted}");
-        let (_, mut on_y) = poison::<B, T>(backend, shape);
-        ok(backend.clear(&mut on_y));
-        ok(backend.dot(&on_y, &on_y, first.of(&mut scalars)));
-        assert_eq!(ok(backend.read(&scalars))[first.index()], 0.0);
+        let mut z = poison::<B, T>(backend, shape);
+        both!(Reference, *backend => |on, x, z| on.convert(x, z));
+        same(&z, "convert");
+        z = poison::<B, T>(backend, shape);
+        both!(Reference, *backend => |on, x, z, y, scalars| on.convert_dot(x, z, y, first.of(scalars)));
+        same(&z, "convert_dot");
+        same_sum(&scalars, "convert_dot");
+        let (_, mut z) = poison::<B, T>(backend, shape);
+        ok(backend.clear(&mut z));
+        ok(backend.dot(&z, &z, first.of(&mut scalars.1)));
+        assert_eq!(ok(backend.read(&scalars.1))[first.index()], 0.0);
     }
 }
 
@@ -110,35 +101,31 @@ pub(super) fn aggregates<B: AggregateBackend, T: Real>(backend: &B) {
         for count in [1, 3, cells.div_ceil(7), 700] {
             let map = random_aggregates(shape, count);
             let (here, there) = (ok(Reference.aggregates(&map)), ok(backend.aggregates(&map)));
-            let (a, on_a) = numbers(backend, count);
-            let mut q: Vector<T> = random_vector(shape, 33);
-            let mut on_q = send(backend, &q);
-            let (mut sums, mut on_sums) = (ok(Reference.aggregate_vector(count)), ok(backend.aggregate_vector(count)));
+            let (mut map, mut a, mut q) =
+                ((here, there), numbers(backend, count), random_pair::<B, T>(backend, shape, 33));
+            let mut sums = (ok(Reference.aggregate_vector(count)), ok(backend.aggregate_vector(count)));
             // Twice: sums must not accumulate.
             for _ in 0..2 {
-                ok(Reference.aggregate_sums(&q, &here, &mut sums));
-                ok(backend.aggregate_sums(&on_q, &there, &mut on_sums));
+                both!(Reference, *backend => |on, q, map, sums| on.aggregate_sums(q, map, sums));
             }
             let mut found = vec![f64::NAN; count];
-            ok(backend.read_aggregated(&on_sums, &mut found));
-            for (found, expected) in found.iter().zip(&sums) {
+            ok(backend.read_aggregated(&sums.1, &mut found));
+            for (found, expected) in found.iter().zip(&sums.0) {
                 assert!((found - expected).abs() <= tolerance::<T>() * cells as f64, "sums: {found} {expected}");
             }
-            let mut on_scaled = ok(backend.aggregate_vector(count));
-            ok(backend.aggregate_scale(&on_a, &on_sums, &mut on_scaled));
+            let mut scaled = ok(backend.aggregate_vector(count));
+            ok(backend.aggregate_scale(&a.1, &sums.1, &mut scaled));
             let sums_there = found.clone();
-            ok(backend.read_aggregated(&on_scaled, &mut found));
-            for ((found, a), sum) in found.iter().zip(&a).zip(sums_there) {
+            ok(backend.read_aggregated(&scaled, &mut found));
+            for ((found, a), sum) in found.iter().zip(&a.0).zip(sums_there) {
                 assert_eq!(*found, a * sum, "scale");
             }
-            ok(Reference.add_aggregated(&here, &a, &mut q));
-            ok(backend.add_aggregated(&there, &on_a, &mut on_q));
-            compare(backend, &on_q, &q, "add_aggregated");
-            let (_, mut on_p) = poison::<B, T>(backend, shape);
-            let mut p = q.clone();
-            ok(Reference.add_aggregated(&here, &a, &mut p));
-            ok(backend.plus_aggregated(&there, &on_a, &on_q, &mut on_p));
-            compare(backend, &on_p, &p, "plus_aggregated");
+            both!(Reference, *backend => |on, map, a, q| on.add_aggregated(map, a, q));
+            compare(backend, &q.1, &q.0, "add_aggregated");
+            let mut p = (q.0.clone(), poison::<B, T>(backend, shape).1);
+            ok(Reference.add_aggregated(&map.0, &a.0, &mut p.0));
+            ok(backend.plus_aggregated(&map.1, &a.1, &q.1, &mut p.1));
+            compare(backend, &p.1, &p.0, "plus_aggregated");
         }
     }
 }

@@ -16,9 +16,9 @@ fn square(n: usize, of: impl Fn(usize) -> f64) -> Couplings {
 
 /// Computes A⁻¹ b in the order of the unknowns.
 fn solve<const W: usize>(elimination: &Elimination, b: &[[f64; W]]) -> Vec<[f64; W]> {
-    let mut x: Vec<_> = elimination.order().iter().map(|&k| b[k as usize]).collect();
+    let mut x: Vec<_> = elimination.order.iter().map(|&k| b[k as usize]).collect();
     elimination.solve(&mut x);
-    places(elimination.order()).iter().map(|&place| x[place as usize]).collect()
+    places(&elimination.order).iter().map(|&place| x[place as usize]).collect()
 }
 
 /// Asserts that b − A x is rounding of its terms.

@@ -28,13 +28,11 @@ pub struct HorizontalField {
 }
 
 impl HorizontalField {
-    /// Makes the factors from |T| (nx × ny), the couplings through x-faces ((nx + 1) × ny) and through y-faces (nx × (ny +
-    /// 1)), all with x fastest. The outermost faces are Dirichlet boundaries; a coupling of 0 there makes the side
-    /// Neumann.
+    /// Makes the factors from |T| (nx × ny), the couplings through x-faces ((nx + 1) × ny) and through y-faces (nx × (ny + 1)),
+    /// all with x fastest. The outermost faces are Dirichlet boundaries; a coupling of 0 there makes the side Neumann.
     ///
     /// # Errors
-    /// [`Error::Shape`] or [`Error::Invalid`] where lengths differ, |T| is not positive, or a
-    /// coupling is negative or not finite.
+    /// [`Error::Shape`] or [`Error::Invalid`] where lengths differ, |T| is not positive, or a coupling is negative or not finite.
     pub fn from_faces(nx: usize, ny: usize, area: Vec<f64>, x_faces: &[f64], y_faces: &[f64]) -> Result<Self> {
         let lengths = [
             ("|T|", area.len(), nx * ny),
@@ -294,8 +292,7 @@ fn face_coupling(
     match geometry {
         Geometry::Box => (n as f64 / m as f64) * if boundary { 2.0 } else { 1.0 },
         Geometry::Panel => {
-            // Half way from centre to face at a boundary, where the face would be half way between
-            // two centres inside.
+            // Half way from centre to face at a boundary, where the face would be half way between two centres inside.
             let position = match p {
                 0 => 0.25,
                 p if p == n => n as f64 - 0.25,
@@ -343,8 +340,7 @@ mod tests {
 
     #[test]
     fn equiangular_couplings_approach_those_of_the_metric() {
-        // On an orthogonal grid of squares every coupling would be 1; the equiangular panel is one
-        // near its centre.
+        // On an orthogonal grid of squares every coupling would be 1; the equiangular panel is one near its centre.
         let field = HorizontalField::laplacian(&grid(Geometry::EquiangularPanel, 64, 64)).unwrap();
         let n = 32 + 64 * 32;
         for coupling in [field.west[n], field.east[n], field.south[n], field.north[n]] {

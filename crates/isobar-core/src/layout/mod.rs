@@ -226,9 +226,6 @@ impl Layout {
     }
 
     /// Makes the layout of vectors with another number of layers of the same rows, without halo.
-    ///
-    /// # Errors
-    /// See [`Layout::new`].
     pub fn own_rows(&self, layers: usize) -> Result<Self> {
         Ok(Self::new(Shape { nz: layers, ..self.shape })?.part_of(self.origin, [0; 2]))
     }

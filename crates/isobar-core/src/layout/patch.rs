@@ -29,9 +29,6 @@ impl Slab {
     }
 
     /// Makes the layout of its vectors, with a halo row wherever the grid continues; `is_ring` tells whether y is periodic.
-    ///
-    /// # Errors
-    /// See [`Layout::new`].
     pub fn layout(&self, whole: Shape, is_ring: bool) -> Result<Layout> {
         let ring = (is_ring && self.rows() < whole.ny).then_some(whole.ny);
         let goes_on = [self.first > 0, self.beyond < whole.ny];
@@ -80,9 +77,6 @@ impl Patch {
 
     /// Makes the layout of its vectors, with a halo row or column wherever the grid continues; `rings` tells whether x, and y, are
     /// periodic.
-    ///
-    /// # Errors
-    /// See [`Layout::new`].
     pub fn layout(&self, whole: Shape, rings: [bool; 2]) -> Result<Layout> {
         let rows = self.y.layout(Shape { nx: self.x.rows(), ..whole }, rings[1])?;
         let around = if rings[0] && !self.has_whole_rows(whole) { Beside::Around } else { Beside::Nothing };

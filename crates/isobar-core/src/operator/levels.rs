@@ -22,9 +22,6 @@ impl<B: LevelBackend> Coarser<B> {
     }
 
     /// The transfer to the coarser level, whose vectors have the layout `level`, made of one to this rank's share of it, `own`.
-    ///
-    /// # Errors
-    /// As [`LevelBackend::gathering`].
     pub fn transfer<T: Real>(
         &self,
         to_own: Arc<dyn Transfer<B, T>>,
@@ -63,9 +60,6 @@ pub trait LevelBackend: Backend {
 
     /// The transfer to a level that every rank has whole, made of one to this rank's share of it: right-hand sides are gathered on
     /// the way down, and nothing needs to be sent on the way up. Called on [`Coarser::own`].
-    ///
-    /// # Errors
-    /// As [`Backend::zeros`].
     fn gathering<T: Real>(
         &self,
         to_own: Arc<dyn Transfer<Self, T>>,

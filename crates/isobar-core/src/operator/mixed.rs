@@ -90,9 +90,6 @@ pub struct MixedTop<B: Backend> {
 
 impl<B: Backend> MixedTop<B> {
     /// Makes it from the same matrix in both precisions.
-    ///
-    /// # Errors
-    /// Where the workspace does not fit in memory.
     pub fn new(
         double: Arc<dyn MixedSmoother<B>>,
         single: Arc<dyn LineSmoother<B, f32>>,

@@ -110,9 +110,6 @@ pub fn move_by_sweeps<B: Backend, T: Real>(
 }
 
 /// Returns the layout of vectors with one number for each line of cells along x of a grid of one layer.
-///
-/// # Errors
-/// See [`Layout::new`].
 pub fn lines_layout(shape: Shape) -> Result<Layout> {
     Layout::new(Shape::new(shape.ny, 1, 1))
 }

@@ -60,9 +60,8 @@ pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
         false
     }
 
-    /// z = M⁻¹ r with M = (Δ + L_b) Δ⁻¹ (Δ + L_bᵀ): L_b is L without the couplings between blocks of
-    /// `block` consecutive unknowns, Δ the pivots of [`Triangular::factorise`], given as Δ⁻¹. Forward, then backward
-    /// substitution.
+    /// z = M⁻¹ r with M = (Δ + L_b) Δ⁻¹ (Δ + L_bᵀ): L_b is L without the couplings between blocks of `block` consecutive
+    /// unknowns, Δ the pivots of [`Triangular::factorise`], given as Δ⁻¹. Forward, then backward substitution.
     fn substitute(
         &self,
         block: usize,

@@ -225,8 +225,7 @@ impl<'de> Deserialize<'de> for SolverOptions {
 }
 
 impl SolverOptions {
-    /// Returns the method's name in case files, which for conjugate gradients includes form and
-    /// deflation.
+    /// Returns the method's name in case files, which for conjugate gradients includes form and deflation.
     pub fn method_name(&self) -> &'static str {
         match (self.method, &self.deflation, self.form) {
             (Method::Cg, Some(_), _) => "deflated-cg",

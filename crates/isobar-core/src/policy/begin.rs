@@ -27,9 +27,6 @@ pub(crate) struct Beginning<F> {
 
 impl<F> Beginning<F> {
     /// Begins as a choice says, where the options leave it open.
-    ///
-    /// # Errors
-    /// As [`SolverOptions::resolved`].
     pub(crate) fn by(choice: &Choice, options: &SolverOptions) -> Result<Self> {
         let resolved = options.resolved(choice)?;
         Ok(Self {

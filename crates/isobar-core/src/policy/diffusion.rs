@@ -113,9 +113,6 @@ pub(crate) fn needs_jump(stiffness: f64, contrast: f64, fields: usize) -> bool {
 /// Chooses a solver where these options leave that open: cycles that relax points where these suffice, else conjugate gradients
 /// with cycles that relax lines, in single precision where that suffices. `measure` is called at most once, and only where the
 /// choice depends on it; `ends_small` returns whether halving ends at a grid that is small enough for points.
-///
-/// # Errors
-/// The errors of `measure`.
 pub(crate) fn choose(
     options: &SolverOptions,
     measure: impl FnOnce() -> Result<Option<Measures>>,

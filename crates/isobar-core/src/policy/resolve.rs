@@ -28,8 +28,7 @@ impl SolverOptions {
             && self.deflation.is_none()
     }
 
-    /// Replaces `Auto` by the stencil's own choice of method and preconditioner, and checks the options
-    /// together.
+    /// Replaces `Auto` by the stencil's own choice of method and preconditioner, and checks the options together.
     ///
     /// # Errors
     /// [`Error::Invalid`] naming the key that conflicts with the others.

@@ -18,9 +18,6 @@ pub struct Converted<B: Backend, S: Real> {
 
 impl<B: Backend, S: Real> Converted<B, S> {
     /// Takes the preconditioner, and the layout of its vectors.
-    ///
-    /// # Errors
-    /// See [`Backend::zeros`].
     pub fn new(layout: Layout, inner: Box<dyn Preconditioner<B, S>>) -> Result<Self> {
         let backend = inner.backend();
         Ok(Self { r: backend.zeros(&layout)?, z: backend.zeros(&layout)?, inner, layout })

@@ -12,10 +12,9 @@ use crate::{AggregateMap, Error, Real, Result, Serial, Shape, Sum};
 
 /// Sub-domain deflation: the columns of Z are the indicator vectors of aggregates, E = Zᵀ A Z.
 ///
-/// A Z is never stored: (A Z a)_n is the operator's row applied to numbers that are constant over each aggregate. E is sparse,
-/// as aggregates have few neighbours, and so are its triangular factors. Each application either solves with these on the host,
-/// or multiplies with E⁻¹ on the device; E⁻¹ costs one solve for each aggregate, which is cheap even for thousands of
-/// aggregates.
+/// A Z is never stored: (A Z a)_n is the operator's row applied to numbers that are constant over each aggregate. E is sparse, as
+/// aggregates have few neighbours, and so are its triangular factors. Each application either solves with these on the host, or
+/// multiplies with E⁻¹ on the device; E⁻¹ costs one solve for each aggregate, which is cheap even for thousands of aggregates.
 pub struct Deflation<B: AggregateBackend, T: Real> {
     operator: Arc<dyn AggregateOperator<B, T>>,
     shape: Shape,
@@ -308,11 +307,11 @@ impl CoarseMatrix {
         // A fixed order makes rounding reproducible.
         couplings.sort_unstable_by_key(|&(row, column, _)| (row, column));
         let factors = Elimination::new(&sums, &couplings).ok_or_else(singular)?;
-        let places = places(factors.order());
+        let places = places(&factors.order);
         for (row, column, _) in &mut couplings {
             (*row, *column) = (places[*row] as usize, places[*column] as usize);
         }
-        let sums = factors.order().iter().map(|&n| sums[n as usize]).collect();
+        let sums = factors.order.iter().map(|&n| sums[n as usize]).collect();
         let mut this = Self { factors, sums, couplings, refinements: 0 };
         if this.amplification() > MOST_AMPLIFIED {
             this.refinements = REFINEMENTS;
@@ -325,13 +324,13 @@ impl CoarseMatrix {
     /// Each step adds E⁻¹ r to x and subtracts E times that from the residual r: the remainder consists of couplings times
     /// differences, exact where these are almost constant, as in slow vectors.
     fn solve<const W: usize>(&self, Columns { x, residual, step }: &mut Columns<W>) {
-        for (residual, &n) in residual.iter_mut().zip(self.factors.order()) {
+        for (residual, &n) in residual.iter_mut().zip(&self.factors.order) {
             *residual = std::mem::replace(&mut x[n as usize], [0.0; W]);
         }
         for refinement in 0..=self.refinements {
             step.copy_from_slice(residual);
             self.factors.solve(step);
-            for (step, &n) in step.iter().zip(self.factors.order()) {
+            for (step, &n) in step.iter().zip(&self.factors.order) {
                 x[n as usize].iter_mut().zip(step).for_each(|(x, step)| *x += step);
             }
             if refinement < self.refinements {

@@ -25,9 +25,6 @@ pub struct IncompleteCholesky<B: Backend, T: Real> {
 
 impl<B: Backend, T: Real> IncompleteCholesky<B, T> {
     /// Factorises in blocks of `block` unknowns, 1 or more, or over the whole grid; `relaxation` is ω, 0 to 1.
-    ///
-    /// # Errors
-    /// See [`Backend::zeros`].
     pub fn new(operator: Arc<dyn Triangular<B, T>>, block: Option<usize>, relaxation: f64) -> Result<Self> {
         let inverse_pivots = operator.backend().zeros(operator.layout())?;
         // The operator may have only a subdomain of the grid.

@@ -7,9 +7,8 @@ use crate::operator::Triangular;
 use crate::traffic::{self, StepTraffic};
 use crate::{Backend, Real, Result};
 
-/// The preconditioner M⁻¹ = (I − L D⁻¹)(I − D⁻¹ Lᵀ) without the entries outside A's pattern (Ament and
-/// others, 2010; paper D, equation 7), of A itself or of the scaled matrix D^−½ A D^−½. Without scaling it
-/// suits matrices whose diagonal hardly varies.
+/// The preconditioner M⁻¹ = (I − L D⁻¹)(I − D⁻¹ Lᵀ) without the entries outside A's pattern (Ament and others, 2010; paper D,
+/// equation 7), of A itself or of the scaled matrix D^−½ A D^−½. Without scaling it suits matrices whose diagonal hardly varies.
 ///
 /// Storage: an n-vector, D⁻¹.
 pub struct IncompletePoisson<B: Backend, T: Real> {
@@ -20,9 +19,6 @@ pub struct IncompletePoisson<B: Backend, T: Real> {
 
 impl<B: Backend, T: Real> IncompletePoisson<B, T> {
     /// Computes D⁻¹.
-    ///
-    /// # Errors
-    /// See [`Backend::zeros`].
     pub fn new(operator: Arc<dyn Triangular<B, T>>, scaled: bool) -> Result<Self> {
         let inverse_diagonal = operator.backend().zeros(operator.layout())?;
         let mut this = Self { operator, scaled, inverse_diagonal };

@@ -92,9 +92,6 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
     }
 
     /// Makes another preconditioner with the same operators and vectors of its own, see [`Iteration::another`](crate::solver::Iteration::another).
-    ///
-    /// # Errors
-    /// Where the vectors do not fit in memory.
     fn another(&self) -> Result<Option<Box<dyn Preconditioner<B, T>>>> {
         Ok(None)
     }

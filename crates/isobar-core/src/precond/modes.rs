@@ -36,9 +36,6 @@ pub struct ModalProblems<B: Backend, T: Real, C: Real> {
 
 impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
     /// Solves by a cycle from zero or by full multigrid, and by one more cycle for each of these factors, extrapolated by it.
-    ///
-    /// # Errors
-    /// Where the workspace does not fit in memory.
     pub fn new(
         transfer: Arc<dyn ModalTransfer<B, T, C>>,
         cycle: Cycle<B, C>,
@@ -108,9 +105,6 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
         Preconditioner::is_variable(&self.cycle)
     }
 
-    /// See [`Preconditioner::update`].
-    ///
-    /// # Errors
     /// See [`Preconditioner::update`].
     pub fn update(&mut self) -> Result<()> {
         self.cycle.update()

@@ -30,9 +30,6 @@ pub(crate) fn vectors(order: usize) -> usize {
 
 impl<B: Backend, T: Real> Neumann<B, T> {
     /// Truncates the series after `order` terms.
-    ///
-    /// # Errors
-    /// See [`Backend::zeros`].
     pub fn new(operator: Arc<dyn Triangular<B, T>>, order: usize) -> Result<Self> {
         let zeros = || operator.backend().zeros(operator.layout());
         let v = zeros()?;

@@ -58,9 +58,6 @@ impl<B: AggregateBackend> NullSpace<B> {
     }
 
     /// Finds them again, after a change of the coefficients.
-    ///
-    /// # Errors
-    /// See [`NullSpace::new`].
     pub fn update(&mut self) -> Result<()> {
         let components = self.operator.components()?;
         let was_one_floating = self.found.as_ref().is_some_and(|found| found.is_one_floating);

@@ -53,8 +53,7 @@ impl DiffusionProblem {
         i + self.shape.nx * (j + self.shape.ny * k)
     }
 
-    /// Returns the first and the last cells along x and along the other directions of several cells, in the order of
-    /// arrays.
+    /// Returns the first and the last cells along x and along the other directions of several cells, in the order of arrays.
     pub(super) fn cells_on_sides(&self) -> impl Iterator<Item = [usize; 3]> + use<> {
         let Shape { nx, ny, nz } = self.shape;
         let is_end = |m: usize, n: usize| n > 1 && (m == 0 || m + 1 == n);

@@ -172,9 +172,8 @@ struct Mode {
     laplacian: f64,
 }
 
-/// Returns the horizontal factor of the exact solution, its gradient and its Laplacian on the unit sphere
-/// or in the plane. In gnomonic coordinates ∇² u = δ [(1+ρ²) u_ρρ + 2ρσ u_ρσ + (1+σ²) u_σσ + 2ρ u_ρ + 2σ
-/// u_σ] with δ = 1 + ρ² + σ².
+/// Returns the horizontal factor of the exact solution, its gradient and its Laplacian on the unit sphere or in the plane. In
+/// gnomonic coordinates ∇² u = δ [(1+ρ²) u_ρρ + 2ρσ u_ρσ + (1+σ²) u_σσ + 2ρ u_ρ + 2σ u_σ] with δ = 1 + ρ² + σ².
 fn horizontal_mode(geometry: Geometry, x: f64, y: f64) -> Mode {
     if geometry == Geometry::Box {
         let ((sx, cx), (sy, cy)) = ((PI * x).sin_cos(), (PI * y).sin_cos());

@@ -150,8 +150,7 @@ fn distance(axes: &[usize], a: &[f64; 3], b: &[f64; 3]) -> f64 {
     axes.iter().map(|&d| (a[d] - b[d]).powi(2)).sum::<f64>().sqrt()
 }
 
-/// Bubbles with a place, sorted into bins at least a diameter wide, so that only neighbouring bins can hold one that
-/// overlaps.
+/// Bubbles with a place, sorted into bins at least a diameter wide, so that only neighbouring bins can hold one that overlaps.
 struct Placed<'a> {
     axes: &'a [usize],
     extent: [f64; 3],

@@ -71,8 +71,7 @@ pub enum Weighting {
     None,
 }
 
-/// Returns a number uniform in (−1, 1) from the 64-bit hash SplitMix64 (Steele, Lea and Flood, 2014)
-/// of index and seed.
+/// Returns a number uniform in (−1, 1) from the 64-bit hash SplitMix64 (Steele, Lea and Flood, 2014) of index and seed.
 pub fn random(seed: u64, index: usize) -> f64 {
     let mut z = (index as u64).wrapping_add(seed << 32).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,5 +1,4 @@
-//! Problems assembled by several threads, compared with cell-by-cell loops, and the messages about wrong
-//! cells.
+//! Problems assembled by several threads, compared with cell-by-cell loops, and the messages about wrong cells.
 
 use std::ops::Range;
 

@@ -15,8 +15,7 @@ pub struct Source {
     pub j: usize,
     /// First and last layer.
     pub k: [usize; 2],
-    /// Total strength, spread over the active cells of the range in proportion to κ_h times their height;
-    /// negative for a sink.
+    /// Total strength, spread over the active cells of the range in proportion to κ_h times their height; negative for a sink.
     pub rate: f64,
 }
 

@@ -26,9 +26,6 @@ where
 macro_rules! solvers {
     ($($name:ident: $stencil:ty),*) => {$(
         /// Makes a solver, perhaps with a preconditioner of the caller's own.
-        ///
-        /// # Errors
-        /// As [`System::new`].
         pub fn $name(
             stencil: &$stencil,
             options: &SolverOptions,
@@ -41,9 +38,6 @@ macro_rules! solvers {
 solvers!(tensor_product: TensorProduct, diffusion: Diffusion, stored_matrix: StoredMatrix, own_operator: OwnOperator);
 
 /// Makes what takes the steps of the heat equation.
-///
-/// # Errors
-/// As [`HeatStepper::new`].
 pub fn heat(heat: Heat, options: HeatOptions, solver: &SolverOptions) -> Result<Box<dyn Evolve>> {
     Ok(Box::new(HeatStepper::new(&Reference, heat, options, solver)?))
 }

@@ -16,9 +16,6 @@ struct Box3 {
 }
 
 /// Makes the solver of a separable matrix.
-///
-/// # Errors
-/// See [`Separable::bases`].
 pub(super) fn direct(factors: &Separable) -> Result<SharedDirect<Reference>> {
     Ok(Arc::new(Mutex::new(Box3::new(factors)?)))
 }

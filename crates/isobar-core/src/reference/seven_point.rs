@@ -48,9 +48,6 @@ pub trait SevenPoint: Stencil {
     }
 
     /// Computes the rows, for vectors with a layout.
-    ///
-    /// # Errors
-    /// See [`Vector::zeros`].
     fn rows<T: Real>(&self, layout: &Layout) -> Result<Self::Rows<T>>;
 }
 
@@ -70,9 +67,6 @@ pub(super) struct State<S: SevenPoint, T: Real> {
 
 impl<S: SevenPoint, T: Real> Plain<S, T> {
     /// Computes the rows.
-    ///
-    /// # Errors
-    /// See [`Layout::new`] and [`Vector::zeros`].
     pub fn new(stencil: &S) -> Result<Self> {
         let layout = Layout::new(stencil.shape())?;
         let state = State { stencil: stencil.clone(), rows: stencil.rows(&layout)? };
@@ -80,9 +74,6 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
     }
 
     /// Replaces the coefficients.
-    ///
-    /// # Errors
-    /// See [`Plain::new`].
     pub fn update(&self, stencil: &S) -> Result<()> {
         let state = State { stencil: stencil.clone(), rows: stencil.rows(&self.layout)? };
         *write(&self.state) = state;
@@ -121,12 +112,11 @@ fn same_column(a: At, b: At) -> bool {
     a[..2] == b[..2]
 }
 
-/// Replaces the values of a column by the solution with its tridiagonal block. Every quantity is a sum of positive
-/// numbers: the pivot of layer k is t_{k+½} + e_k, with the excess e_k = (s and couplings out of the column)_k +
-/// t_{k−½} e_{k−1} / (t_{k−½}' + e_{k−1}), t' being the coupling back. A decoupled column has the last pivot 0, and
-/// gets the solution with 0 at its top. The coupling t across a periodic top is not part of the tridiagonal block;
-/// instead its two cells get 2t on the diagonal, so that M − A is still positive semi-definite (with t alone, M⁻¹A can
-/// have the eigenvalue 2, and relaxation stalls).
+/// Replaces the values of a column by the solution with its tridiagonal block. Every quantity is a sum of positive numbers: the
+/// pivot of layer k is t_{k+½} + e_k, with the excess e_k = (s and couplings out of the column)_k + t_{k−½} e_{k−1} / (t_{k−½}' +
+/// e_{k−1}), t' being the coupling back. A decoupled column has the last pivot 0, and gets the solution with 0 at its top. The
+/// coupling t across a periodic top is not part of the tridiagonal block; instead its two cells get 2t on the diagonal, so that M
+/// − A is still positive semi-definite (with t alone, M⁻¹A can have the eigenvalue 2, and relaxation stalls).
 fn solve_column<T: Real>(rows: &impl Rows<T>, [i, j]: [usize; 2], values: &mut [T], ratios: &mut [T]) {
     let nz = values.len();
     let (mut excess_over_pivot, mut y_before) = (T::ZERO, T::ZERO);

@@ -118,9 +118,6 @@ impl<T: Real> Diagonal<Reference, T> for PlainMatrix<T> {
 
 impl<T: Real> Bands<T> {
     /// Extracts the blocks.
-    ///
-    /// # Errors
-    /// See [`Vector::zeros`].
     pub fn new(stencil: &StoredMatrix, layout: &Layout) -> Result<Self> {
         let zeros = || Vector::<T>::zeros(layout);
         let (mut below, mut diagonal, mut above) = (zeros()?, zeros()?, zeros()?);

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::jacobi::{sweep_from_zero, traffic_of};
-use super::{Iteration, Monitor};
+use super::{Iteration, Run};
+use crate::backend::Iterations;
 use crate::operator::{Guess, PointSmoother, lines_layout};
 use crate::options::{Norm, PointCycle, SolverOptions};
 use crate::outcome::Batch;
@@ -116,20 +117,15 @@ impl<B: Backend, T: Real> Iteration<B, T> for LineBatch<B, T> {
         Ok(Some(worst * reference))
     }
 
-    fn run(
-        &mut self,
-        b: &mut B::Vector<T>,
-        u: &mut B::Vector<T>,
-        _: Guess,
-        _: Option<&mut B::Vector<f64>>,
-        monitor: &mut Monitor<'_>,
-    ) -> Result<()> {
+    fn run(&mut self, run: Run<'_, '_, B, T>) -> Result<()> {
+        let Run { b, u, monitor, .. } = run;
         let shape = self.shape();
         let Self { operator, cycle, backend, next, norms, weights, counts, scalars, .. } = self;
         let (allowed, reference) = (monitor.tolerance().powi(2), monitor.reference());
         // The monitor has the residual of the first guess already.
         let (mut is_known, mut last) = (true, 0.0);
         backend.iterate(
+            Iterations::default(),
             scalars,
             &mut |_, scalars| {
                 operator.relax_lines(cycle, b, u, next, norms)?;

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::monitor::Broken;
-use super::{Iteration, Monitor};
+use super::{Iteration, Run};
+use crate::backend::Iterations;
 use crate::operator::{Guess, Operator};
 use crate::precond::Preconditioner;
 use crate::traffic::{self, StepTraffic};
@@ -50,9 +51,6 @@ const NORM: Scalar = Scalar::new(8);
 
 impl<B: Backend, T: Real> Bicgstab<B, T> {
     /// Makes the workspace.
-    ///
-    /// # Errors
-    /// Where it does not fit in memory.
     pub fn new(operator: Arc<dyn Operator<B, T>>, preconditioner: Box<dyn Preconditioner<B, T>>) -> Result<Self> {
         let backend = operator.backend().clone();
         let layout = *operator.layout();
@@ -89,14 +87,8 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
         }
     }
 
-    fn run(
-        &mut self,
-        _: &mut B::Vector<T>,
-        u: &mut B::Vector<T>,
-        _: Guess,
-        mut best: Option<&mut B::Vector<f64>>,
-        monitor: &mut Monitor<'_>,
-    ) -> Result<()> {
+    fn run(&mut self, run: Run<'_, '_, B, T>) -> Result<()> {
+        let Run { u, mut best, monitor, .. } = run;
         let Self { backend, operator, preconditioner, r, shadow, p, v, t, z, before: u_before, scalars } = self;
         backend.convert(r, shadow)?;
         backend.clear(p)?;
@@ -106,14 +98,14 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
         }
         backend.dot(shadow, r, RHO[0].of(scalars))?;
 
-        let iterate =
-            if operator.needs_host() || preconditioner.needs_host() { B::iterate_stepwise } else { B::iterate };
+        let on_host = operator.needs_host() || preconditioner.needs_host();
+        let how = Iterations { on_host, ..Iterations::default() };
         let mut taken = 0;
         loop {
             let before = taken;
             let mut is_paused = false;
-            iterate(
-                backend,
+            backend.iterate(
+                how,
                 scalars,
                 &mut |n, scalars| {
                     let (now, next) = ((before + n) % 2, (before + n + 1) % 2);

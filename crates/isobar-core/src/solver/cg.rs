@@ -4,16 +4,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::monitor::Broken;
-use super::{Iteration, Monitor};
-use crate::backend::AggregateBackend;
+use super::{Iteration, Run};
+use crate::backend::{AggregateBackend, Iterations};
 use crate::operator::{Diagonal, Direction, Guess, Operator, ResidualUpdate, advance_direction_unfused};
 use crate::options::Form;
 use crate::precond::{Deflation, Preconditioner};
 use crate::traffic::{self, StepTraffic};
 use crate::{Ratio, Real, Result, Scalar, Sums};
 
-/// Conjugate gradients for a symmetric positive definite A (Hestenes and Stiefel, 1952), with a
-/// preconditioner M:
+/// Conjugate gradients for a symmetric positive definite A (Hestenes and Stiefel, 1952), with a preconditioner M:
 ///
 /// ```text
 /// u += αp;  p = z + βp;  q = A p;  σ = ⟨p, q⟩           (the operator's step)
@@ -21,9 +20,8 @@ use crate::{Ratio, Real, Result, Scalar, Sums};
 /// α = ρ/σ,  β = ρ/ρ_before
 /// ```
 ///
-/// The update of u lags one iteration behind, which lets it share a pass with that of p. Where the
-/// preconditioner varies or is not symmetric (a multigrid cycle), β = −⟨z, q⟩/σ instead (Golub and
-/// Ye, 1999), which costs one more inner product.
+/// The update of u lags one iteration behind, which lets it share a pass with that of p. Where the preconditioner varies or is
+/// not symmetric (a multigrid cycle), β = −⟨z, q⟩/σ instead (Golub and Ye, 1999), which costs one more inner product.
 ///
 /// With a [`Deflation`] this is paper D's deflated conjugate gradients (algorithm 1): q = P A p, and u is corrected in
 /// the deflation space before and after.
@@ -66,9 +64,6 @@ const CORRECTION: Scalar = Scalar::new(8);
 
 impl<B: AggregateBackend, T: Real> Cg<B, T> {
     /// Makes the workspace.
-    ///
-    /// # Errors
-    /// Where it does not fit in memory.
     pub fn new(
         form: Form,
         operator: Arc<dyn Operator<B, T>>,
@@ -138,14 +133,8 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
         Ok(Some(norm.sqrt()))
     }
 
-    fn run(
-        &mut self,
-        b: &mut B::Vector<T>,
-        u: &mut B::Vector<T>,
-        _: Guess,
-        mut best: Option<&mut B::Vector<f64>>,
-        monitor: &mut Monitor<'_>,
-    ) -> Result<()> {
+    fn run(&mut self, run: Run<'_, '_, B, T>) -> Result<()> {
+        let Run { b, u, mut best, monitor, .. } = run;
         let Self { backend, operator, preconditioner, deflation, scaled, form, r, z, p, p_odd, q, scalars } = self;
         let (variable, form) = (preconditioner.is_variable(), *form);
         if let Some(deflation) = deflation {
@@ -167,14 +156,14 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
         let on_host = operator.needs_host()
             || preconditioner.needs_host()
             || deflation.as_ref().is_some_and(Deflation::needs_host);
-        let iterate = if on_host { B::iterate_stepwise } else { B::iterate };
+        let how = Iterations { on_host, ..Iterations::default() };
         let mut taken = 0;
         let mut is_sound = true;
         loop {
             let before = taken;
             let mut is_paused = false;
-            iterate(
-                backend,
+            backend.iterate(
+                how,
                 scalars,
                 &mut |n, scalars| {
                     let (now, next) = ((before + n) % 2, (before + n + 1) % 2);

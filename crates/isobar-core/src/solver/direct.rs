@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Iteration, Monitor};
+use super::{Iteration, Run};
 use crate::backend::direct::locked;
 use crate::backend::{Judged, SharedDirect};
 use crate::operator::{Guess, Operator};
@@ -30,9 +30,6 @@ pub struct Direct<B: Backend> {
 
 impl<B: Backend> Direct<B> {
     /// Takes a matrix and its solver.
-    ///
-    /// # Errors
-    /// Where the workspace does not fit in memory.
     pub fn new(operator: Arc<dyn Operator<B, f64>>, solver: SharedDirect<B>) -> Result<Self> {
         let backend = operator.backend();
         let (r, scalars) = (backend.zeros(operator.layout())?, backend.scalars()?);
@@ -55,14 +52,8 @@ impl<B: Backend> Iteration<B, f64> for Direct<B> {
         }
     }
 
-    fn run(
-        &mut self,
-        b: &mut B::Vector<f64>,
-        u: &mut B::Vector<f64>,
-        guess: Guess,
-        _: Option<&mut B::Vector<f64>>,
-        monitor: &mut Monitor<'_>,
-    ) -> Result<()> {
+    fn run(&mut self, run: Run<'_, '_, B, f64>) -> Result<()> {
+        let Run { b, u, guess, monitor, .. } = run;
         let mut is_first = guess == Guess::Zero;
         loop {
             if is_first {

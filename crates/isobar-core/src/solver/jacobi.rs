@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::momentum::Momentum;
-use super::{Iteration, Monitor};
+use super::{Iteration, Run};
+use crate::backend::Iterations;
 use crate::operator::{Guess, PointSmoother};
 use crate::options::PointCycle;
 use crate::traffic::{self, StepTraffic, Traffic};
@@ -63,7 +64,7 @@ impl<B: Backend, T: Real> Jacobi<B, T> {
         Some(format!(
             "sweeps with momentum {:.5}, for a spectral radius of 1 − {:.1e}, corrected later by the residual",
             momentum.momentum(),
-            1.0 - momentum.radius()
+            1.0 - momentum.radius
         ))
     }
 }
@@ -127,14 +128,8 @@ impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
         Ok(Some(self.backend.read(&self.scalars)?[NORM.index()].sqrt()))
     }
 
-    fn run(
-        &mut self,
-        b: &mut B::Vector<T>,
-        u: &mut B::Vector<T>,
-        guess: Guess,
-        _: Option<&mut B::Vector<f64>>,
-        monitor: &mut Monitor<'_>,
-    ) -> Result<()> {
+    fn run(&mut self, run: Run<'_, '_, B, T>) -> Result<()> {
+        let Run { b, u, guess, monitor, .. } = run;
         let Self { operator, cycle, momentum, backend, next, before, scalars } = self;
         if guess == Guess::Zero {
             backend.clear(u)?;
@@ -149,6 +144,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
         loop {
             let (cycle, mut is_changed) = (with(cycle, momentum.as_ref()), false);
             backend.iterate(
+                Iterations::default(),
                 scalars,
                 &mut |_, scalars| {
                     if let Some([before, next_before]) = before {

@@ -27,6 +27,21 @@ use crate::{Backend, Real, Result, Source, Target};
 
 pub use monitor::{Broken, Monitor, Observer, Progress, ignore};
 
+/// What [`Iteration::run`] works on.
+pub struct Run<'r, 'o, B: Backend, T: Real> {
+    /// b
+    pub b: &'r mut B::Vector<T>,
+    /// u
+    pub u: &'r mut B::Vector<T>,
+    /// The first guess.
+    pub guess: Guess,
+    /// Where given, it receives a copy of an iterate that was much better than later ones, if there was one; the monitor notes
+    /// that.
+    pub best: Option<&'r mut B::Vector<f64>>,
+    /// Decides when to stop.
+    pub monitor: &'r mut Monitor<'o>,
+}
+
 /// An iterative method with its workspace, made once and used for any number of right-hand sides.
 pub trait Iteration<B: Backend, T: Real>: Send {
     /// Takes a first guess, and computes ‖b − A u‖, or the norm that the iteration watches; for [`Guess::Zero`] it is ‖b‖ and
@@ -38,20 +53,12 @@ pub trait Iteration<B: Backend, T: Real>: Send {
         false
     }
 
-    /// Improves `u` until the monitor stops it, or finds the preconditioner slow. Before, the monitor received ‖r₀‖, and
-    /// [`Iteration::begin`] was called with the same `b`, `u` and `guess`. `best`, where given, receives a copy of an iterate
-    /// that was much better than later ones, if there was one; the monitor notes that.
+    /// Improves u until the monitor stops it, or finds the preconditioner slow. Before, the monitor received ‖r₀‖, and
+    /// [`Iteration::begin`] was called with the same b, u and guess.
     ///
     /// # Errors
     /// The errors of the device; the monitor reports a lack of convergence.
-    fn run(
-        &mut self,
-        b: &mut B::Vector<T>,
-        u: &mut B::Vector<T>,
-        guess: Guess,
-        best: Option<&mut B::Vector<f64>>,
-        monitor: &mut Monitor<'_>,
-    ) -> Result<()>;
+    fn run(&mut self, run: Run<'_, '_, B, T>) -> Result<()>;
 
     /// Solves between callers' arrays at once, see [`DirectSolver::solve_arrays`](crate::backend::DirectSolver::solve_arrays).
     fn solve_arrays(&mut self, b: &Source<'_>, u: &mut Target<'_>) -> Result<Option<Judged>> {
@@ -93,9 +100,6 @@ pub trait Iteration<B: Backend, T: Real>: Send {
 
     /// Makes another iteration with the same operators and vectors of its own, for another queue; without the preconditioners of higher
     /// ranks. Returns `None` if the operators have memory that only one may use at a time.
-    ///
-    /// # Errors
-    /// Where the vectors do not fit in memory.
     fn another(&self) -> Result<Option<Box<dyn Iteration<B, T>>>> {
         Ok(None)
     }

@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use super::{Iteration, Monitor};
+use super::{Iteration, Monitor, Run};
+use crate::backend::Iterations;
 use crate::operator::{Expansion, Guess, Relaxation};
 use crate::options::Smoother;
 use crate::policy::modes::Plan;
@@ -63,7 +64,7 @@ impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
         *residual = None;
         let (relaxation, sweeps) = (RELAXATION, plan.sweeps);
         let (mut is_first, mut gains) = (guess == Guess::Zero, true);
-        let guess = |n: Option<usize>| if n.is_none() { guess } else { Guess::Given };
+        let of = |n: usize| if n == 0 { guess } else { Guess::Given };
         let mut observe = |square: f64| {
             gains = !std::mem::take(&mut is_first) || square <= *initial;
             if gains { monitor.observe(square) } else { ControlFlow::Break(()) }
@@ -74,31 +75,29 @@ impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
                 *residual = Some(bank[NORM.index()].sqrt());
                 observe(bank[NORM.index()])
             };
-            let mut once = |n: Option<usize>, scalars: &mut B::Scalars| {
-                if n.is_some() {
+            let mut once = |n: usize, scalars: &mut B::Scalars| {
+                if n > 0 {
                     let ModalProblems { transfer, g, scratch, .. } = &mut *problems;
                     transfer.project_residual(b, u, g, scratch, NORM.of(scalars))?;
                 }
                 problems.solve()?;
                 let ModalProblems { transfer, x, scratch, .. } = &mut *problems;
-                let expansion = Expansion { x, guess: guess(n), relaxation, sweeps };
+                let expansion = Expansion { x, guess: of(n), relaxation, sweeps };
                 transfer.expand_smooth_norm(&expansion, b, [&mut *u, scratch], NORM.of(scalars))
             };
-            backend.iterate_after(scalars, &mut once, &mut observe)?;
+            let how = Iterations { first_differs: true, on_host: false };
+            backend.iterate(how, scalars, &mut once, &mut observe)?;
         } else {
             let mut observe = |bank: &[f64; Scalar::COUNT]| observe(bank[NORM.index()]);
-            let mut once = |n: Option<usize>, scalars: &mut B::Scalars| {
+            let mut once = |n: usize, scalars: &mut B::Scalars| {
                 problems.solve()?;
                 let ModalProblems { transfer, g, x, scratch, .. } = &mut *problems;
-                let expansion = Expansion { x, guess: guess(n), relaxation, sweeps };
+                let expansion = Expansion { x, guess: of(n), relaxation, sweeps };
                 transfer.expand_smooth_project(&expansion, b, [&mut *u, scratch], g, NORM.of(scalars))
             };
-            if guess(None) == Guess::Given {
-                backend.iterate(scalars, &mut |n, scalars| once(Some(n), scalars), &mut observe)?;
-            } else {
-                // The first iteration need not read u.
-                backend.iterate_after(scalars, &mut once, &mut observe)?;
-            }
+            // From zero, the first iteration need not read u.
+            let how = Iterations { first_differs: guess == Guess::Zero, on_host: false };
+            backend.iterate(how, scalars, &mut once, &mut observe)?;
         }
         Ok(if gains { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     }
@@ -119,14 +118,8 @@ impl<B: Backend, T: Real, C: Real> Iteration<B, T> for ByModes<B, T, C> {
         true
     }
 
-    fn run(
-        &mut self,
-        b: &mut B::Vector<T>,
-        u: &mut B::Vector<T>,
-        guess: Guess,
-        _: Option<&mut B::Vector<f64>>,
-        monitor: &mut Monitor<'_>,
-    ) -> Result<()> {
+    fn run(&mut self, run: Run<'_, '_, B, T>) -> Result<()> {
+        let Run { b, u, guess, monitor, .. } = run;
         if self.run_from(b, u, guess, monitor)?.is_continue() {
             return Ok(());
         }

@@ -19,7 +19,7 @@ const LEAST_GAP: f64 = 1e-13;
 /// high does not show; the first is that of −Δ with u = 0 on all sides.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Momentum {
-    radius: f64,
+    pub(super) radius: f64,
     /// Sweeps since the estimate, and since the residual was noted.
     sweeps: usize,
     noted_at: usize,
@@ -41,11 +41,6 @@ impl Momentum {
     pub(super) fn momentum(&self) -> f64 {
         let rho = self.radius;
         (rho / (1.0 + ((1.0 - rho) * (1.0 + rho)).sqrt())).powi(2)
-    }
-
-    /// Returns ρ.
-    pub(super) fn radius(&self) -> f64 {
-        self.radius
     }
 
     /// Starts another run, unrelated to earlier residuals.
@@ -120,9 +115,9 @@ mod tests {
     fn an_estimate_that_is_too_low_is_raised() {
         let eigenvalues: Vec<f64> = [0.9, 0.5, 0.0, -0.5, -0.9].into_iter().chain([1.0 - 1e-5]).collect();
         let mut momentum = Momentum::new(Shape::new(20, 20, 1), 1.0);
-        let first = momentum.radius();
+        let first = momentum.radius;
         let taken = sweeps(&mut momentum, &eigenvalues);
-        assert!(first < 0.99 && momentum.radius() > 1.0 - 1e-4, "{first} {}", momentum.radius());
+        assert!(first < 0.99 && momentum.radius > 1.0 - 1e-4, "{first} {}", momentum.radius);
         // With ρ known from the start it is 4 100.
         assert!(taken < 15_000, "{taken}");
     }

@@ -1,6 +1,7 @@
 //! Multigrid as an iteration: in one precision, and mixed.
 
-use super::{Iteration, Monitor};
+use super::{Iteration, Run};
+use crate::backend::Iterations;
 use crate::operator::{Guess, MixedTop};
 use crate::options::Start;
 use crate::precond::Preconditioner;
@@ -26,9 +27,6 @@ pub struct Multigrid<B: Backend, T: Real> {
 
 impl<B: Backend, T: Real> Multigrid<B, T> {
     /// Takes a hierarchy with its vectors.
-    ///
-    /// # Errors
-    /// Where the workspace does not fit in memory.
     pub fn new(cycle: Cycle<B, T>, start: Start) -> Result<Self> {
         let finest = cycle.finest();
         let backend = finest.backend().clone();
@@ -46,34 +44,19 @@ impl<B: Backend, T: Real> Iteration<B, T> for Multigrid<B, T> {
         Ok(Some(self.backend.read(&self.scalars)?[NORM.index()].sqrt()))
     }
 
-    fn run(
-        &mut self,
-        b: &mut B::Vector<T>,
-        u: &mut B::Vector<T>,
-        guess: Guess,
-        _: Option<&mut B::Vector<f64>>,
-        monitor: &mut Monitor<'_>,
-    ) -> Result<()> {
+    fn run(&mut self, run: Run<'_, '_, B, T>) -> Result<()> {
+        let Run { b, u, guess, monitor, .. } = run;
         let Self { cycle, backend, scalars, start, .. } = self;
         let mut observe = |bank: &[f64; Scalar::COUNT]| monitor.observe_or_give_up(bank[NORM.index()]);
-        let on_host = cycle.needs_host();
-        if guess == Guess::Given {
-            let iterate = if on_host { B::iterate_stepwise } else { B::iterate };
-            let mut body = |_, scalars: &mut _| cycle.cycle(b, u, Guess::Given, Some((NORM, scalars)));
-            return iterate(backend, scalars, &mut body, &mut observe);
-        }
-        let iterate_after = if on_host { B::iterate_after_stepwise } else { B::iterate_after };
-        // The first cycle need not read u.
-        iterate_after(
-            backend,
-            scalars,
-            &mut |n, scalars| match (n, &start) {
-                (None, Start::Zero) => cycle.cycle(b, u, Guess::Zero, Some((NORM, scalars))),
-                (None, Start::Full) => cycle.full_multigrid(b, u, Some((NORM, scalars))),
-                (Some(_), _) => cycle.cycle(b, u, Guess::Given, Some((NORM, scalars))),
-            },
-            &mut observe,
-        )
+        // The first cycle from zero need not read u.
+        let first_differs = guess == Guess::Zero;
+        let how = Iterations { first_differs, on_host: cycle.needs_host() };
+        let mut body = |n, scalars: &mut _| match start {
+            _ if n > 0 || !first_differs => cycle.cycle(b, u, Guess::Given, Some((NORM, scalars))),
+            Start::Zero => cycle.cycle(b, u, Guess::Zero, Some((NORM, scalars))),
+            Start::Full => cycle.full_multigrid(b, u, Some((NORM, scalars))),
+        };
+        backend.iterate(how, scalars, &mut body, &mut observe)
     }
 
     fn precondition(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
@@ -153,14 +136,8 @@ impl<B: Backend> Iteration<B, f64> for MixedMultigrid<B> {
         Ok(Some(self.backend.read(&self.scalars)?[NORM.index()].sqrt()))
     }
 
-    fn run(
-        &mut self,
-        b: &mut B::Vector<f64>,
-        u: &mut B::Vector<f64>,
-        guess: Guess,
-        _: Option<&mut B::Vector<f64>>,
-        monitor: &mut Monitor<'_>,
-    ) -> Result<()> {
+    fn run(&mut self, run: Run<'_, '_, B, f64>) -> Result<()> {
+        let Run { b, u, guess, monitor, .. } = run;
         let Self { cycle, top, backend, scalars, start, .. } = self;
         if *start == Start::Full && guess == Guess::Zero {
             let [r, e] = top.parts();
@@ -171,35 +148,24 @@ impl<B: Backend> Iteration<B, f64> for MixedMultigrid<B> {
             }
         }
         let mut observe = |bank: &[f64; Scalar::COUNT]| monitor.observe_or_give_up(bank[NORM.index()]);
-        let on_host = cycle.needs_host();
-        if !(top.takes_over() && cycle.can_lend_its_top()) {
-            let mut body = |_, scalars: &mut B::Scalars| {
+        let lends_top = top.takes_over() && cycle.can_lend_its_top();
+        let how = Iterations { first_differs: lends_top, on_host: cycle.needs_host() };
+        let mut body = |n, scalars: &mut B::Scalars| {
+            if !lends_top {
                 let [r, e] = top.parts();
                 cycle.cycle(r, e, Guess::Zero, None)?;
-                top.correct(b, u, NORM.of(scalars))
-            };
-            let iterate = if on_host { B::iterate_stepwise } else { B::iterate };
-            return iterate(backend, scalars, &mut body, &mut observe);
-        }
-        let iterate_after = if on_host { B::iterate_after_stepwise } else { B::iterate_after };
-        iterate_after(
-            backend,
-            scalars,
-            &mut |n, scalars| {
-                if let Some((f, _)) = cycle.coarse() {
-                    match n {
-                        None => top.descend_first(f)?,
-                        Some(_) => top.descend(f)?,
-                    }
-                }
-                cycle.cycle_below()?;
-                match cycle.coarse() {
-                    Some((_, coarse_u)) => top.ascend(b, u, coarse_u, NORM.of(scalars)),
-                    None => Ok(()),
-                }
-            },
-            &mut observe,
-        )
+                return top.correct(b, u, NORM.of(scalars));
+            }
+            if let Some((f, _)) = cycle.coarse() {
+                if n == 0 { top.descend_first(f)? } else { top.descend(f)? }
+            }
+            cycle.cycle_below()?;
+            match cycle.coarse() {
+                Some((_, coarse_u)) => top.ascend(b, u, coarse_u, NORM.of(scalars)),
+                None => Ok(()),
+            }
+        };
+        backend.iterate(how, scalars, &mut body, &mut observe)
     }
 
     fn precondition(&mut self, r: &mut B::Vector<f64>, z: &mut B::Vector<f64>) -> Result<()> {

@@ -15,8 +15,7 @@ impl Diffusion {
         i + self.shape.nx * (j + self.shape.ny * k)
     }
 
-    /// Returns the upper neighbour of a cell in a direction; in a periodic one, that of the last cell is the
-    /// first.
+    /// Returns the upper neighbour of a cell in a direction; in a periodic one, that of the last cell is the first.
     #[inline(always)]
     pub fn upper(&self, axis: Axis, mut at: [usize; 3]) -> Option<[usize; 3]> {
         let (d, n) = (axis as usize, self.shape.extents()[axis as usize]);
@@ -28,8 +27,7 @@ impl Diffusion {
         Some(at)
     }
 
-    /// Returns the lower neighbour of a cell in a direction; in a periodic one, that of the first cell is the
-    /// last.
+    /// Returns the lower neighbour of a cell in a direction; in a periodic one, that of the first cell is the last.
     #[inline(always)]
     pub fn lower(&self, axis: Axis, mut at: [usize; 3]) -> Option<[usize; 3]> {
         let (d, n) = (axis as usize, self.shape.extents()[axis as usize]);

@@ -36,24 +36,15 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
     type BodyCorrection<T: Real>: Correction<Self, T> + 'static;
 
     /// The matrix of a stencil, whose operator has its coefficients.
-    ///
-    /// # Errors
-    /// As [`Supports::operator`].
     fn finest<T: Real>(&self, stencil: &Diffusion, operator: &Arc<Self::Operator<T>>) -> Result<Self::Matrix>;
 
     /// Puts a matrix on the device: of several ranks each its rows.
-    ///
-    /// # Errors
-    /// As [`Supports::operator`].
     fn coarse<T: Real>(&self, matrix: &Self::Matrix) -> Result<Arc<Self::Coarse<T>>>;
 
     /// Gives it other numbers.
     fn update_coarse<T: Real>(&self, coarse: &Self::Coarse<T>, matrix: &Self::Matrix) -> Result<()>;
 
     /// Puts weights on the device.
-    ///
-    /// # Errors
-    /// As [`Supports::operator`].
     fn interpolation<T: Real>(
         &self,
         finer: Finer<'_, Self, T>,
@@ -73,9 +64,6 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
     }
 
     /// Puts bodies on the device.
-    ///
-    /// # Errors
-    /// As [`Supports::operator`].
     fn body_correction<T: Real>(&self, layout: &Layout, bodies: Self::Bodies) -> Result<Arc<Self::BodyCorrection<T>>>;
 
     /// Replaces them by others.
@@ -140,9 +128,6 @@ fn descend<B: SupportsGalerkin>(
 
 /// The hierarchy of a diffusion stencil: `wanted` levels, or as many as it takes to a grid that can be solved on exactly. Every rank
 /// makes the matrices of the whole grid, and has its rows of those that are divided.
-///
-/// # Errors
-/// As [`Supports::operator`] and [`SupportsGalerkin::own_bodies`].
 pub fn galerkin<B: SupportsGalerkin, T: Real>(
     backend: &B,
     stencil: &Diffusion,
@@ -246,9 +231,6 @@ struct DenseSolver<B: AggregateBackend> {
 
 impl<B: AggregateBackend> DenseSolver<B> {
     /// For a matrix, on vectors of this layout: every cell by itself, in the order of the dense matrix.
-    ///
-    /// # Errors
-    /// As [`AggregateBackend::aggregate_matrix`].
     fn of(backend: &B, matrix: &B::Matrix, layout: &Layout) -> Result<Self>
     where
         B: SupportsGalerkin,

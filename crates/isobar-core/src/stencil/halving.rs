@@ -1,7 +1,6 @@
 //! A grid with half as many cells in some directions: the cells of a coarse cell, and the interpolation from it.
 //!
-//! All cells of a direction have one width, except the last, which is narrower where a number of cells was odd on a finer
-//! grid.
+//! All cells of a direction have one width, except the last, which is narrower where a number of cells was odd on a finer grid.
 
 use super::Axis;
 use crate::layout::Shape;

@@ -14,9 +14,6 @@ use crate::{Error, Layout, Real, Result, Shape};
 pub trait SupportsPoints: Supports<Diffusion> + LevelBackend {
     /// The transfer between an operator and that of the coarser grid, whose vectors have this layout: R sums the cells that make up a
     /// coarser one, P is linear between centres (see [`Halving`]).
-    ///
-    /// # Errors
-    /// As [`Supports::operator`].
     fn point_transfer<T: Real>(
         &self,
         fine: &Arc<Self::Operator<T>>,
@@ -44,9 +41,6 @@ pub trait SupportsPoints: Supports<Diffusion> + LevelBackend {
 
     /// Gives the coarser one of two operators the coefficients that those of the finer one, which are `stencil`'s, make. Returns
     /// the coarser stencil.
-    ///
-    /// # Errors
-    /// As [`Supports::update`].
     fn rehalve<T: Real>(
         &self,
         stencil: &Diffusion,
@@ -107,9 +101,6 @@ where
 }
 
 /// The hierarchy of a stencil: `wanted` levels, or as many as it takes to a single cell.
-///
-/// # Errors
-/// As [`Supports::operator`], and those of [`Diffusion::halved`] and [`LevelBackend::coarser`].
 fn by_points<B: SupportsPoints, T: Real>(
     backend: &B,
     stencil: &Diffusion,

@@ -39,17 +39,11 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     }
 
     /// Returns the factors of the matrix, from coefficients on the host or the device.
-    ///
-    /// # Errors
-    /// See [`Stencil::separable`]; the errors of the device.
     fn separable(&self, stencil: &S) -> Result<Separable> {
         stencil.separable()
     }
 
     /// Returns the nearest separable matrix, from coefficients on the host or the device.
-    ///
-    /// # Errors
-    /// See [`Stencil::nearest_box`]; the errors of the device.
     fn nearest_box(&self, stencil: &S) -> Result<Separable> {
         stencil.nearest_box()
     }
@@ -82,17 +76,11 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &S) -> Result<bool>;
 
     /// Makes an operator in another precision: from the stencil, unless a back end rounds the first one's coefficients.
-    ///
-    /// # Errors
-    /// See [`Supports::operator`].
     fn rounded<T: Real, R: Real>(&self, stencil: &S, _from: &Arc<Self::Operator<T>>) -> Result<Arc<Self::Operator<R>>> {
         self.operator(stencil)
     }
 
     /// Gives it the coefficients of another stencil, which the first operator has already.
-    ///
-    /// # Errors
-    /// See [`Supports::update`].
     fn round_again<T: Real, R: Real>(
         &self,
         stencil: &S,
@@ -106,26 +94,17 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T>;
 
     /// Returns the solver of the matrix's columns, if there is one: the operator itself, or one that is made now.
-    ///
-    /// # Errors
-    /// See [`Supports::operator`].
     fn lines<T: Real>(&self, _stencil: &S, operator: &Arc<Self::Operator<T>>) -> Result<Option<Lines<Self, S, T>>> {
         Ok(self.capabilities(operator).lines.map(|solver| Lines { solver, update: None }))
     }
 
     /// Returns this matrix with stored faces, which adds capabilities that it lacks itself, if the back end has that form.
-    ///
-    /// # Errors
-    /// See [`Supports::operator`].
     fn stored_faces<T: Real>(&self, _stencil: &S) -> Result<Option<StoredFaces<Self, S, T>>> {
         Ok(None)
     }
 
     /// The coarser levels of multigrid below an operator for a smoother that is resolved, where there can be any: as many as `wanted`,
     /// the finest included, or as many as are good. There are none unless a back end says so.
-    ///
-    /// # Errors
-    /// See [`Supports::operator`].
     fn hierarchy<T: Real>(
         &self,
         _stencil: &S,
@@ -138,9 +117,6 @@ pub trait Supports<S: Stencil>: AggregateBackend {
 
     /// Returns some vertical modes of a matrix, where it has any: the number in the options, or the cheapest that reaches a
     /// tolerance. By default there are none.
-    ///
-    /// # Errors
-    /// See [`VerticalModes::new`](super::VerticalModes::new) and [`Supports::operator`].
     fn modes<T: Real, C: Real>(
         &self,
         _stencil: &S,
@@ -157,9 +133,6 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     }
 
     /// Makes the finest level of a mixed-precision hierarchy, where there are hierarchies.
-    ///
-    /// # Errors
-    /// See [`Supports::operator`].
     fn mixed_top(
         &self,
         double: &Arc<Self::Operator<f64>>,

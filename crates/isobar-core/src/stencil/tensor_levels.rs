@@ -25,9 +25,6 @@ pub struct Modes<B: Backend, S, T: Real, C: Real> {
 pub trait SupportsTransfers: Supports<TensorProduct> + LevelBackend {
     /// The transfer between the operators of a matrix and of its coarser version, whose vectors have this layout on this rank. It does
     /// not depend on coefficients.
-    ///
-    /// # Errors
-    /// As [`Supports::operator`].
     fn transfer<T: Real>(
         &self,
         fine: &Arc<Self::Operator<T>>,
@@ -36,9 +33,6 @@ pub trait SupportsTransfers: Supports<TensorProduct> + LevelBackend {
     ) -> Result<Arc<dyn Transfer<Self, T>>>;
 
     /// The transfer between the operator of a grid and some of its modes.
-    ///
-    /// # Errors
-    /// As [`Supports::operator`].
     fn modal_transfer<T: Real, C: Real>(
         &self,
         operator: &Arc<Self::Operator<T>>,
@@ -47,9 +41,6 @@ pub trait SupportsTransfers: Supports<TensorProduct> + LevelBackend {
 
     /// The levels of multigrid for the problems of modes, whose layers are not coupled to each other, made of those for any, whose
     /// operators are known.
-    ///
-    /// # Errors
-    /// As [`Supports::operator`].
     fn levels_of_modes<C: Real>(
         &self,
         levels: Hierarchy<Self, TensorProduct, C>,
@@ -70,9 +61,6 @@ fn coarser_versions(stencil: &TensorProduct, wanted: Option<usize>) -> impl Iter
 type Coarsened<B, T> = (Hierarchy<B, TensorProduct, T>, Vec<Arc<<B as Supports<TensorProduct>>::Operator<T>>>);
 
 /// The hierarchy of a tensor product, which coarsens on the host, and its operators on all levels.
-///
-/// # Errors
-/// As [`Supports::operator`] and [`LevelBackend::coarser`].
 pub fn by_coarsening<B: SupportsTransfers, T: Real>(
     backend: &B,
     stencil: &TensorProduct,

@@ -8,14 +8,12 @@ use crate::grid::horizontal::Metric;
 use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
 use crate::{Error, Result, Shape};
 
-/// A matrix whose rows are products of vertical and horizontal factors (paper B, equations 6 and
-/// 14):
+/// A matrix whose rows are products of vertical and horizontal factors (paper B, equations 6 and 14):
 ///
 /// (A u)_{T,k} = |T| [(a_k − b_k − c_k) u_k + b_k u_{k+1} + c_k u_{k−1}] − α_T d_k u_k + d_k Σ α_{TT'} u_{T',k}.
 ///
-/// Only nz vertical and nx × ny horizontal numbers are stored; rows are recomputed wherever they
-/// are needed. Any equation −ω² ∇·(α∇u) − ω² ξ·∇u + βu = f whose profiles factorise has this form
-/// (paper B, equation 5).
+/// Only nz vertical and nx × ny horizontal numbers are stored; rows are recomputed wherever they are needed. Any equation −ω²
+/// ∇·(α∇u) − ω² ξ·∇u + βu = f whose profiles factorise has this form (paper B, equation 5).
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorProduct {
     pub(super) shape: Shape,

@@ -94,7 +94,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         if options.guess == StepGuess::Ones {
             system.cap_reference();
         }
-        let (turns, layout) = (system.turns(), *system.layout());
+        let (turns, layout) = (system.turns(), system.layout);
         let mass = match &heat.mass {
             Mass::Uniform(_) => None,
             Mass::Given(volumes) => {
@@ -104,7 +104,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
                 Some((operator, step))
             }
         };
-        let arrays = Arrays::new(heat.shape(), *system.callers());
+        let arrays = Arrays::new(heat.shape(), system.callers);
         let vector_of = |values: &[f64]| -> Result<B::Vector<f64>> {
             let mut vector = backend.zeros(&layout)?;
             arrays.send(backend, values, &mut vector)?;
@@ -456,7 +456,7 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
         match (&heat.source, &mut self.source) {
             (Some(values), Some(source)) => arrays.send(backend, values, source)?,
             (Some(values), None) => {
-                let mut source = backend.zeros(self.system.layout())?;
+                let mut source = backend.zeros(&self.system.layout)?;
                 arrays.send(backend, values, &mut source)?;
                 self.source = Some(source);
             }

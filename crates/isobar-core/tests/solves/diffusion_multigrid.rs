@@ -76,8 +76,7 @@ fn check_layers(shape: Shape) {
     assert!(iterations(&problem, &jacobi) <= 16, "line-jacobi");
 }
 
-/// Returns whether the automatic choice has cycles in single precision, and its iterations and those in double
-/// precision.
+/// Returns whether the automatic choice has cycles in single precision, and its iterations and those in double precision.
 fn choice(problem: &DiffusionProblem, options: &SolverOptions) -> (bool, usize, usize) {
     let stencil = problem.stencil().unwrap();
     let rhs = problem.rhs(Some(RhsKind::Random), 7, Weighting::None).unwrap();

@@ -23,8 +23,7 @@ fn solved(stencil: &Diffusion, options: &SolverOptions, b: &[f64]) -> (Option<f6
     (outcome.error_estimate, outcome.converged(), u)
 }
 
-/// Returns the estimate and the true relative error of problem number n, where it converges and has an
-/// estimate.
+/// Returns the estimate and the true relative error of problem number n, where it converges and has an estimate.
 fn estimated(n: u64) -> Option<(f64, f64, String)> {
     let mut draw = Draw(70_000 + n, 0);
     let shape = match draw.below(3) {
@@ -77,8 +76,7 @@ fn estimated(n: u64) -> Option<(f64, f64, String)> {
     estimate.filter(|_| converged).map(|estimate| (estimate, distance(&u, &found), name))
 }
 
-/// Checks that at most `allowed` of these problems have an error above the estimate, and by less than a
-/// factor of 3.
+/// Checks that at most `allowed` of these problems have an error above the estimate, and by less than a factor of 3.
 fn check(count: u64, allowed: usize) {
     let mut ratios: Vec<(f64, String)> = Vec::new();
     for (estimate, error, name) in (0..count).filter_map(estimated) {

@@ -1,5 +1,4 @@
-//! The reference back end, compared with whole arrays of an independent implementation (8×6×10
-//! cells, panel and box, two levels).
+//! The reference back end, compared with whole arrays of an independent implementation (8×6×10 cells, panel and box, two levels).
 
 use isobar_core::conformance::arrays;
 use isobar_core::precond::multigrid::Cycle;

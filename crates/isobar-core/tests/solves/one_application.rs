@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use isobar_core::conformance::arrays::norm;
 use isobar_core::precond::Line;
 use isobar_core::prelude::*;
 use isobar_core::reference::{Plain, Vector};
 use isobar_core::solver::cg::Cg;
 use isobar_core::solver::monitor::Patience;
-use isobar_core::solver::{Iteration, Monitor};
+use isobar_core::solver::{Iteration, Monitor, Run};
 
 struct Counting {
     inner: Plain<TensorProduct, f64>,
@@ -47,7 +48,7 @@ fn once_an_iteration() {
     let rhs = problem.rhs(RhsKind::Random, 0, Weighting::None).unwrap();
     let (mut b, mut u) = (Reference.zeros::<f64>(&layout).unwrap(), Reference.zeros::<f64>(&layout).unwrap());
     Reference.upload(ArrayView::c_order(&rhs, stencil.shape()).unwrap(), &mut b).unwrap();
-    let norm = rhs.iter().map(|v| v * v).sum::<f64>().sqrt();
+    let norm = norm(&rhs);
     for form in [Form::Fused, Form::Textbook] {
         let counting = std::sync::Arc::new(Counting {
             inner: Plain::new(&stencil).unwrap(),
@@ -60,7 +61,8 @@ fn once_an_iteration() {
         let mut monitor = Monitor::new(norm, 1e-8, 200, Patience::Krylov, &mut ignore);
         let _ = monitor.begin(norm);
         cg.begin(&b, &mut u, Guess::Zero).unwrap();
-        cg.run(&mut b, &mut u, Guess::Zero, None, &mut monitor).unwrap();
+        let guess = Guess::Zero;
+        cg.run(Run { b: &mut b, u: &mut u, guess, best: None, monitor: &mut monitor }).unwrap();
         let iterations = monitor.iterations();
         assert!(iterations > 10);
         assert_eq!(counting.applications.load(Relaxed), iterations, "{form:?}");

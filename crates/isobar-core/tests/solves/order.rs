@@ -45,9 +45,8 @@ fn advection_is_second_order_on_the_box() {
     assert!((order - 2.0).abs() < 0.15, "{order}");
 }
 
-/// The papers' two-point couplings neglect that the panel's grid lines are not orthogonal. The
-/// resulting error does not vanish with the grid; it is measured here, and documented in
-/// `docs/notes/panel-consistency.md`.
+/// The papers' two-point couplings neglect that the panel's grid lines are not orthogonal. The resulting error does not vanish
+/// with the grid; it is measured here, and documented in `docs/notes/panel-consistency.md`.
 #[test]
 fn panels_keep_a_consistency_error() {
     for (geometry, expected) in [(Geometry::Panel, PANEL), (Geometry::EquiangularPanel, EQUIANGULAR)] {

@@ -1,5 +1,4 @@
-//! Periodic directions of an odd number of cells, solved on two copies: solutions are those of the matrix
-//! itself.
+//! Periodic directions of an odd number of cells, solved on two copies: solutions are those of the matrix itself.
 
 use isobar_core::conformance::arrays::{cg, noise, norm, solve_again};
 use isobar_core::precond::OwnPreconditioner;

@@ -14,12 +14,11 @@ use crate::{Columns, Cpu, Geometry, HalfPlane, Row, Shared, Vector, View, Which,
 /// One to three coefficients a cell.
 #[derive(Debug)]
 pub(super) struct Cells<T> {
-    /// Fields, each divided by a power of two, so that its largest entry is near 1: products of four neither
-    /// overflow nor vanish.
+    /// Fields, each divided by a power of two, so that its largest entry is near 1: products of four neither overflow nor vanish.
     fields: Vec<Vector<T>>,
     /// The field of each direction, and its factor, which includes that power of two.
     axes: [(usize, T); 3],
-    shift: Option<Vector<T>>,
+    pub(super) shift: Option<Vector<T>>,
     /// For each column, by parity: at how many Dirichlet sides in x it lies.
     fixed_ends: Option<[Vec<T>; 2]>,
     /// Lower and upper Dirichlet sides in y and z.
@@ -97,11 +96,6 @@ impl<T: Real> Cells<T> {
     /// Returns, for the columns of some parity, at how many Dirichlet sides in x each lies.
     pub(super) fn ends(&self, parity: usize) -> Option<&[T]> {
         self.fixed_ends.as_ref().map(|ends| &ends[parity][..])
-    }
-
-    /// Returns s without Dirichlet sides.
-    pub(super) fn shift_vector(&self) -> Option<&Vector<T>> {
-        self.shift.as_ref()
     }
 
     fn field(&self, axis: Axis) -> Shared<T> {

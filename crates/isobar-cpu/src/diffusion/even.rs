@@ -21,8 +21,7 @@ pub(super) struct Even<T> {
 }
 
 impl<T: Real> Even<T> {
-    /// Makes the entries from the half-cell transmissibilities h of each direction; x is periodic
-    /// or not.
+    /// Makes the entries from the half-cell transmissibilities h of each direction; x is periodic or not.
     pub(super) fn new(layout: &Layout, is_ring: bool, half: [f64; 3]) -> Self {
         let nx = layout.shape().nx;
         let t = half.map(|h| T::from_f64(0.5 * h));
@@ -110,7 +109,7 @@ impl<'a, S: Simd, T: Real> TileCoefficients<S, T> for EvenTile<'a, S, T> {
             ends: cells.ends(h.parity).map(|ends| (Row::new(simd, &ends[m..m + n]), Pack::splat(simd, even.half[0]))),
             sides: Pack::splat(simd, y * even.half[1] + z * even.half[2]),
             // SAFETY: a row of a vector that nobody writes while it is borrowed.
-            shift: cells.shift_vector().map(|shift| unsafe {
+            shift: cells.shift.as_ref().map(|shift| unsafe {
                 let position = h.start + (k * g.layout.pitch() + m) as isize;
                 shift.share().packs(simd, position, n)
             }),

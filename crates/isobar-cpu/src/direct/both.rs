@@ -6,8 +6,7 @@ use pulp::Simd;
 /// An entry of each of two packs of lines.
 pub(super) type Both<S> = [Pack<S, f64>; 2];
 
-/// Converts registers to packs. `map` of arrays is not inlined where there are vector instructions, as
-/// this must be.
+/// Converts registers to packs. `map` of arrays is not inlined where there are vector instructions, as this must be.
 #[inline(always)]
 pub(super) fn packs<S: Simd>(simd: S, [a, b]: [S::f64s; 2]) -> Both<S> {
     [Pack::new(simd, a), Pack::new(simd, b)]

@@ -20,7 +20,7 @@ pub(super) const LARGEST_FACTOR: usize = 61;
 /// The transform F_k = Σ_n v_n exp(−2π i n k / N).
 #[derive(Debug)]
 pub(super) struct Fft {
-    len: usize,
+    pub(super) len: usize,
     stages: Vec<Stage>,
 }
 
@@ -85,11 +85,6 @@ impl Fft {
             Stage { radix, twiddles, roots }
         };
         Some(Self { len, stages: radices(len)?.into_iter().map(stage).collect() })
-    }
-
-    /// Returns the complex numbers in a line.
-    pub(super) fn len(&self) -> usize {
-        self.len
     }
 
     /// Returns the bytes of its tables.

@@ -112,7 +112,7 @@ impl DirectSolver<Cpu> for Planewise {
     }
 
     fn update(&mut self, factors: &Separable) -> Result<()> {
-        let tables = Tables::new(&self.tables.cpu, *self.tables.planes.layout(), factors)?;
+        let tables = Tables::new(&self.tables.cpu, self.tables.planes.layout, factors)?;
         if !self.memory.suits(&tables) {
             self.memory = Memory::new(&tables)?;
         }

@@ -209,7 +209,7 @@ impl Passes<'_> {
             from: from.0,
             to: to.0,
             starts: [from.1 + column, to.1 + column],
-            pitch: tables.planes.pitch(),
+            pitch: tables.planes.pitch,
             has_second: 2 * pair + 1 < tables.packs(),
             scratch,
         });
@@ -218,7 +218,7 @@ impl Passes<'_> {
     /// Copies a vector to the working array, or back, where rows lie along y and lines along x.
     fn rearrange(&self, vector: Shared<f64>, direction: Direction) {
         let planes = &self.tables.planes;
-        let layout = planes.layout();
+        let layout = &planes.layout;
         let shape = layout.shape();
         self.tables.each(shape.nz, |k, _| {
             for first in (0..shape.nx).step_by(CELLS_A_TURN) {

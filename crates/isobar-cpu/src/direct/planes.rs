@@ -13,7 +13,7 @@ const LINES_A_BATCH: usize = 96;
 /// A row holds modes in their order; or cells as in vectors, those with even numbers first, then those with odd ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Planes {
-    layout: Layout,
+    pub(super) layout: Layout,
     line: usize,
     /// Cells of a row.
     pub(super) columns: usize,
@@ -26,7 +26,7 @@ pub(super) struct Planes {
     /// The place of the first cell with an odd number in a row.
     half: usize,
     /// The distance from a row to the next.
-    pitch: usize,
+    pub(super) pitch: usize,
     /// The distance from a plane to the next.
     pub(super) stride: usize,
 }
@@ -85,18 +85,8 @@ impl Planes {
         [start(j % 2), start(1 - j % 2)]
     }
 
-    /// Returns the distance from a row to the next.
-    pub(super) fn pitch(&self) -> usize {
-        self.pitch
-    }
-
     /// Returns the place of cell i in a row.
     pub(super) fn column(&self, i: usize) -> usize {
         i / 2 + self.half * (i % 2)
-    }
-
-    /// Returns the layout of vectors.
-    pub(super) fn layout(&self) -> &Layout {
-        &self.layout
     }
 }

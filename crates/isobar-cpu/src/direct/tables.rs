@@ -73,7 +73,7 @@ impl Tables {
 
     /// Returns the threads worth using.
     pub(super) fn threads(&self) -> usize {
-        self.cpu.threads_for(self.planes.layout().shape().cells())
+        self.cpu.threads_for(self.planes.layout.shape().cells())
     }
 
     /// Returns whether there are too few batches of planes for all threads.

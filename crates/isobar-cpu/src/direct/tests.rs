@@ -6,8 +6,7 @@ use super::tables::{Ask, Machine};
 use super::transform::{Direction, Transform};
 use crate::{Cpu, Shared};
 
-/// Makes uniform cells with these couplings of the first and the last to the sides, in units of a coupling,
-/// or a periodic axis.
+/// Makes uniform cells with these couplings of the first and the last to the sides, in units of a coupling, or a periodic axis.
 fn axis(n: usize, ends: Option<[f64; 2]>) -> AxisMatrix {
     let mut shift = vec![0.0; n];
     if let Some([lower, upper]) = ends {

@@ -110,7 +110,7 @@ impl Paired {
 
     /// Returns the packs of scratch.
     pub(super) fn scratch(&self) -> usize {
-        4 * self.fft.len()
+        4 * self.fft.len
     }
 
     /// Returns the bytes of its tables.
@@ -220,7 +220,7 @@ impl TypeFour {
 
     /// Returns the packs of scratch.
     pub(super) fn scratch(&self) -> usize {
-        8 * self.fft.len()
+        8 * self.fft.len
     }
 
     /// Returns the bytes of its tables.
@@ -236,7 +236,7 @@ impl TypeFour {
         load: impl Fn(usize) -> Both<S>,
         mut store: impl FnMut(usize, Both<S>),
     ) {
-        let half = self.fft.len();
+        let half = self.fft.len;
         let middle = 2 * half * S::F64_LANES;
         let ([first, second], n) = (scratch.map(|part| part.split_at_mut(middle)), 2 * half);
         {
@@ -278,7 +278,7 @@ impl SineOne {
 
     /// Returns the packs of scratch.
     pub(super) fn scratch(&self) -> usize {
-        4 * self.fft.len()
+        4 * self.fft.len
     }
 
     /// Returns the bytes of its tables.

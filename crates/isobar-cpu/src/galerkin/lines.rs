@@ -120,9 +120,6 @@ impl<T: Real> Level27<T> {
     /// Runs one sweep, then `after(j, chunk)` on all planes, each when its neighbours have been swept. The colours of a plane follow
     /// each other, and the two kinds of planes one plane apart, so that coefficients are in cache when the next colour reads them.
     /// `fill` fills the halo rows of u.
-    ///
-    /// # Errors
-    /// The errors of `fill`.
     pub(super) fn sweep(
         &self,
         numbers: &Numbers<T>,

@@ -1,5 +1,4 @@
-//! Deflation's step, which computes A Z a where it is subtracted. Safety of all memory accesses: see the
-//! module `kernels`.
+//! Deflation's step, which computes A Z a where it is subtracted. Safety of all memory accesses: see the module `kernels`.
 
 use isobar_core::prelude::{Real, Result, Sum};
 use pulp::Simd;
@@ -53,8 +52,7 @@ impl<T: Real> Kernel<T> for Subtract<T> {
 }
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
-    /// Returns the places of Z a of the planes around j among the chunk's own planes, and computes those that
-    /// are not there.
+    /// Returns the places of Z a of the planes around j among the chunk's own planes, and computes those that are not there.
     fn expand_around(
         &self,
         j: usize,

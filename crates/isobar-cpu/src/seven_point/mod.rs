@@ -178,12 +178,8 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         if self.layout.periodic_within(self.periodic)[1] { chunks.periodic() } else { chunks }
     }
 
-    /// Runs stages in one pass over the planes of a subdomain, with `exchange(s, inside)` before each, or each but the
-    /// first: see [`wavefront::run_part`]. With halo columns every plane waits for each exchange, and each stage is a pass
-    /// of its own.
-    ///
-    /// # Errors
-    /// The errors of `exchange`.
+    /// Runs stages in one pass over the planes of a subdomain, with `exchange(s, inside)` before each, or each but the first: see
+    /// [`wavefront::run_part`]. With halo columns every plane waits for each exchange, and each stage is a pass of its own.
     pub(crate) fn pass_on_part(
         &self,
         workspace: &mut Workspace<T>,

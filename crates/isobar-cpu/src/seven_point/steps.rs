@@ -14,9 +14,6 @@ use crate::{Cpu, Shared, Vector, blas};
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// Sums the results of a pass over this rank's planes, and over all ranks.
-    ///
-    /// # Errors
-    /// See [`Backend::sum`].
     pub(crate) fn reduce<const N: usize>(
         &self,
         workspace: &Workspace<T>,
@@ -28,9 +25,6 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     }
 
     /// Runs a pass of one stage that returns sums, and reads no neighbours.
-    ///
-    /// # Errors
-    /// See [`Backend::sum`].
     pub(crate) fn summing_pass<const N: usize>(
         &self,
         stage: impl Fn(&C, usize, &mut ChunkSpace<T>) -> [f64; 2] + Sync,

@@ -58,9 +58,6 @@ impl<'a, T: Real> Blocks<'a, T> {
     }
 
     /// Computes 1 over the pivots, see [`Triangular::factorise`](isobar_core::operator::Triangular::factorise).
-    ///
-    /// # Errors
-    /// See [`PartBackend::hand_on`].
     pub(crate) fn factorise(
         &self,
         entries: &impl CellCoefficients<T>,
@@ -153,9 +150,6 @@ impl<'a, T: Real> Blocks<'a, T> {
     }
 
     /// z = M⁻¹ r
-    ///
-    /// # Errors
-    /// See [`PartBackend::hand_on`].
     pub(crate) fn substitute(
         &self,
         entries: &impl CellCoefficients<T>,

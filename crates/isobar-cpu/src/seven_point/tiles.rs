@@ -82,9 +82,6 @@ impl Tiles {
 
     /// Runs `f(thread, tile)` for all tiles, each after those before it in every direction; between tiles it calls `turn(next,
     /// done)`, before the next tile of the first planes begins, and after one of the last planes is done.
-    ///
-    /// # Errors
-    /// The errors of `turn`.
     pub(crate) fn upwards(
         &self,
         cpu: &Cpu,
@@ -97,9 +94,6 @@ impl Tiles {
 
     /// Runs `f(thread, tile)` for all tiles, each after those behind it in every direction; `turn` is called likewise, with the
     /// last planes as the first.
-    ///
-    /// # Errors
-    /// The errors of `turn`.
     pub(crate) fn downwards(
         &self,
         cpu: &Cpu,

@@ -1,5 +1,4 @@
-//! Loops with the strict triangular parts of a matrix with W = I. Safety of all memory accesses: see the module
-//! `kernels`.
+//! Loops with the strict triangular parts of a matrix with W = I. Safety of all memory accesses: see the module `kernels`.
 
 use isobar_core::prelude::{Pack, Real};
 use pulp::Simd;

@@ -293,18 +293,12 @@ impl<T: Real> Kernel<T> for Backward<'_, T> {
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// z = (Δ + Lᵀ)⁻¹ Δ (Δ + L)⁻¹ r
-    ///
-    /// # Errors
-    /// See [`PartBackend::hand_on`].
     pub(crate) fn substitute_whole(&self, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
         let vectors = Vectors { inverse_pivots: inverse_pivots.share(), r: r.share(), q: None, z: z.share_mut() };
         self.sweep_both(vectors).map(drop)
     }
 
     /// r −= αq;  z = (Δ + Lᵀ)⁻¹ Δ (Δ + L)⁻¹ r;  ρ = ⟨r, z⟩ = ⟨y, Δ y⟩;  ‖r‖²
-    ///
-    /// # Errors
-    /// See [`PartBackend::hand_on`].
     pub(crate) fn substitute_whole_residual(
         &self,
         inverse_pivots: &Vector<T>,

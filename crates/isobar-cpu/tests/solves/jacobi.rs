@@ -1,5 +1,4 @@
-//! Cycles of hierarchical Jacobi on paper C's problems, compared with counts of an independent
-//! implementation.
+//! Cycles of hierarchical Jacobi on paper C's problems, compared with counts of an independent implementation.
 
 use isobar_core::conformance::arrays::{self, solve_into};
 use isobar_core::options::Overlap;
@@ -70,8 +69,7 @@ fn after(shape: Shape, cpu: &Cpu, iterations: usize, jacobi: JacobiOptions) -> V
     u
 }
 
-/// Cycles of more sweeps than one pass over memory computes, on one thread and on several, whose chunks
-/// meet.
+/// Cycles of more sweeps than one pass over memory computes, on one thread and on several, whose chunks meet.
 #[test]
 fn exact_cycles_in_three_dimensions_are_sweeps() {
     let shape = Shape::new(41, 50, 26);

@@ -1,5 +1,4 @@
-//! Tests of solves on processor cores beyond the conformance suite, in one program so that the solvers are compiled
-//! once.
+//! Tests of solves on processor cores beyond the conformance suite, in one program so that the solvers are compiled once.
 
 mod diffusion_suite;
 mod heat;

@@ -1,5 +1,4 @@
-//! Numbers of an independent implementation at the papers' sizes: norms to ten digits, iteration
-//! counts to ±1.
+//! Numbers of an independent implementation at the papers' sizes: norms to ten digits, iteration counts to ±1.
 
 use isobar_core::conformance::arrays;
 use isobar_core::prelude::*;
@@ -105,8 +104,7 @@ fn robustness_in_the_courant_number() {
     }
 }
 
-/// Single precision cannot represent the solution of this problem, and the outcome must report
-/// that.
+/// Single precision cannot represent the solution of this problem, and the outcome must report that.
 #[test]
 fn single_precision_is_judged_in_double() {
     let options = SolverOptions { precision: Precision::F32, ..multigrid(Smoother::LineRedBlack) };

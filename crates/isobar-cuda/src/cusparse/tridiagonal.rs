@@ -12,8 +12,7 @@ use crate::launch::Library;
 use crate::vector::index;
 use crate::{Buffer, Context, Pointer};
 
-/// The Thomas algorithm without pivoting: the fastest of the library's three, and sufficient for diagonally
-/// dominant matrices.
+/// The Thomas algorithm without pivoting: the fastest of the library's three, and sufficient for diagonally dominant matrices.
 const THOMAS: c_int = 0;
 
 /// Interleaved systems: entry k of system c is at `c + systems · k`. The library

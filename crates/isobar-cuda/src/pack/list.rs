@@ -36,7 +36,7 @@ impl Listed {
 
 /// Returns the line of a kernel.
 fn line(source: &Source, kernel: &str) -> String {
-    let defines = source.defines().iter().map(|(name, value)| format!(" {name}={value}"));
+    let defines = source.defines.iter().map(|(name, value)| format!(" {name}={value}"));
     format!("{} {kernel}{}", source.name, defines.collect::<String>())
 }
 
@@ -69,7 +69,7 @@ fn parse(line: &str, known: &[Source]) -> Result<Listed, String> {
         let (name, value) = word.split_once('=').ok_or_else(|| format!("{word} is not a definition"))?;
         source = source.define(name.to_owned(), value);
     }
-    let names = |source: &Source| source.defines().iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let names = |source: &Source| source.defines.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     if of_name.any(|known| names(known) == names(&source)) {
         Ok(Listed { source, kernel: kernel.to_owned() })
     } else {

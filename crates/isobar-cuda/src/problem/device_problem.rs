@@ -135,9 +135,6 @@ impl DeviceProblem {
     }
 
     /// Makes the right-hand side without a source density in a new array of double precision, or of single.
-    ///
-    /// # Errors
-    /// The errors of the GPU.
     pub fn new_rhs(&self, is_single: bool) -> Result<DeviceField> {
         let rhs = if is_single { self.form.new_field::<f32>()? } else { self.form.new_field::<f64>()? };
         self.write_rhs(None, &rhs.array)?;
@@ -167,9 +164,6 @@ impl DeviceProblem {
     }
 
     /// Copies the coefficients to the host, for what is computed there.
-    ///
-    /// # Errors
-    /// The errors of the GPU.
     pub fn on_host(&self) -> Result<DiffusionProblem> {
         let read = |field: &DeviceField| self.form.cuda.read_array(&field.array);
         let mut kappa: Vec<_> = self.kappa.iter().map(read).collect::<Result<_>>()?;

@@ -70,8 +70,7 @@ pub(crate) enum Steps {
     Transfers,
 }
 
-/// The kernels of an operator, a method per step. Scalars and vectors are
-/// the caller's; coefficients are on the GPU.
+/// The kernels of an operator, a method per step. Scalars and vectors are the caller's; coefficients are on the GPU.
 pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
     /// The precision of vectors and coefficients.
     type Real: Real;

@@ -1,9 +1,8 @@
 //! Incomplete factorisation and triangular solves as a pipeline of subdomains: a subdomain starts when the row beside it is done, and then
 //! passes its own row to the next rank, through the host.
 //!
-//! A subdomain processes all its rows at once, so several GPUs take as long as one. It does this by a sweep over its own
-//! grid ([`super::whole_grid`]), after the contributions of the row beside it have been added to the right-hand
-//! side.
+//! A subdomain processes all its rows at once, so several GPUs take as long as one. It does this by a sweep over its own grid
+//! ([`super::whole_grid`]), after the contributions of the row beside it have been added to the right-hand side.
 
 use isobar_core::operator::triangular::blocks_cross;
 use isobar_core::prelude::{Backend, Real, Result, Slab, lock};
@@ -25,7 +24,7 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
     pub(super) fn crosses(&self, block: usize) -> [bool; 2] {
         let layout = self.layout_of();
         let (first, rows, halo) = (layout.origin()[1], layout.shape().ny, layout.halo());
-        let crosses = |end: usize, row: usize| halo[end] > 0 && blocks_cross(self.kernels.whole(), block, row);
+        let crosses = |end: usize, row: usize| halo[end] > 0 && blocks_cross(self.kernels.whole, block, row);
         [crosses(0, first), crosses(1, first + rows)]
     }
 
@@ -89,7 +88,7 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
             if !comes {
                 return self.substitute_up(inverse_pivots, r, z);
             }
-            let mut handed = lock(self.kernels.handed());
+            let mut handed = lock(&self.kernels.handed);
             let right = match &mut *handed {
                 Some(right) => right,
                 none => none.insert(self.kernels.cuda().zeros(self.layout_of())?),

@@ -29,8 +29,7 @@ pub(super) struct Coarse {
 unsafe impl Argument for Coarse {}
 
 impl Coarse {
-    /// Describes a coarse level, or a subdomain of one with halo rows: kernels read nothing beyond
-    /// them.
+    /// Describes a coarse level, or a subdomain of one with halo rows: kernels read nothing beyond them.
     pub(super) fn of<T: Real>(u: &Vector<T>) -> Self {
         let layout = u.layout();
         let (Shape { nx, ny, nz }, [before, after]) = (layout.shape(), layout.halo().map(|rows| rows as i32));

@@ -65,7 +65,7 @@ impl MixedSmoother<Cuda> for SevenPoint<TensorProduct<f64>> {
         [e, r]: [&mut Vector<f32>; 2],
         (norm, scalars): Sum<'_, Cuda>,
     ) -> Result<()> {
-        if self.overwrites(relaxation) && self.kernels().streams() && !self.layout().is_part() {
+        if self.overwrites(relaxation) && self.kernels().streams && !self.layout().is_part() {
             let first = self.layout().local(relaxation.first);
             self.kernels().correct_sweep(first, f, e, u)?;
             self.kernels().sweep(1.0, first.other(), Guess::Given, f, u, scratch)?;
@@ -98,7 +98,7 @@ impl StreamedSteps {
         single: &Arc<SevenPoint<TensorProduct<f32>>>,
         relaxation: Relaxation,
     ) -> Result<Option<Self>> {
-        let streams = double.kernels().streams() && single.kernels().streams();
+        let streams = double.kernels().streams && single.kernels().streams;
         if !streams || double.left_by(relaxation, Guess::Given) != Residual::Red {
             return Ok(None);
         }

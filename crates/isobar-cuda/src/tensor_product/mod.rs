@@ -39,7 +39,7 @@ pub struct TensorProduct<T> {
     modules: Sourced,
     tables: Tables,
     /// Whether sweeps stream along y.
-    streams: bool,
+    pub(super) streams: bool,
     streaming: OnceLock<Streaming>,
     /// The kernels for operators without vertical couplings.
     planes: Option<Planes>,
@@ -136,11 +136,6 @@ impl<T: Real> TensorProduct<T> {
         this.reduction = Reduction::new(context, most)?;
         this.modules.apply.kernel("residual_norm")?;
         Ok(this)
-    }
-
-    /// Returns whether sweeps stream along y.
-    pub(super) fn streams(&self) -> bool {
-        self.streams
     }
 
     fn operator(&self) -> Operator {

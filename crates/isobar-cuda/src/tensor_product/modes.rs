@@ -72,7 +72,7 @@ impl<T: Real> TensorProduct<T> {
         if count > MOST_TOGETHER {
             return;
         }
-        if is_single::<C>() && !is_single::<T>() && self.streams() {
+        if is_single::<C>() && !is_single::<T>() && self.streams {
             let [sweep, last, expand] = single::sources(self.tile, layers, count);
             self.cuda.expect(sweep, &["line_sweep"]);
             self.cuda.expect(last, &["line_sweep_rounded"]);

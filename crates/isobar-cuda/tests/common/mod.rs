@@ -1,5 +1,4 @@
-//! Trials on the first GPU. Without a GPU they are reported as ignored, or, with `ISOBAR_REQUIRE_CUDA=1`,
-//! as failed.
+//! Trials on the first GPU. Without a GPU they are reported as ignored, or, with `ISOBAR_REQUIRE_CUDA=1`, as failed.
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use common::OnCard;
 use cudarc::driver::{result, sys};
+use isobar_core::backend::Iterations;
 use isobar_core::conformance::arrays::{self, solve_by};
 use isobar_core::conformance::{queue_suite, suite};
 use isobar_core::options::Judge;
@@ -20,7 +21,7 @@ use isobar_core::precond::Line;
 use isobar_core::prelude::*;
 use isobar_core::solver::cg::Cg;
 use isobar_core::solver::monitor::Patience;
-use isobar_core::solver::{Iteration, Monitor, Progress};
+use isobar_core::solver::{Iteration, Monitor, Progress, Run};
 use isobar_cuda::Cuda;
 
 fn main() -> ExitCode {
@@ -145,7 +146,8 @@ fn twelve_iterations(
     let mut monitor = Monitor::new(1.0, 0.0, 12, Patience::Krylov, &mut note);
     let initial: f64 = b.iter().map(|b| b * b).sum::<f64>().sqrt();
     let _ = monitor.begin(initial);
-    cg.run(&mut on_b, &mut on_u, Guess::Zero, None, &mut monitor).unwrap();
+    let guess = Guess::Zero;
+    cg.run(Run { b: &mut on_b, u: &mut on_u, guess, best: None, monitor: &mut monitor }).unwrap();
     let mut u = vec![0.0; b.len()];
     cuda.download(&on_u, &mut ArrayViewMut::c_order(&mut u, shape).unwrap()).unwrap();
     (history, u)
@@ -176,9 +178,8 @@ fn too_large(cuda: &Cuda) {
 /// Waiting for the GPU inside an iteration is an error, not a wrong recording.
 fn no_reading_within_an_iteration(cuda: &Cuda) {
     let mut scalars = cuda.scalars().unwrap();
-    let result = cuda.iterate(&mut scalars, &mut |_, scalars| cuda.read(scalars).map(|_| ()), &mut |_| {
-        std::ops::ControlFlow::Break(())
-    });
+    let body = &mut |_, scalars: &mut _| cuda.read(scalars).map(drop);
+    let result = cuda.iterate(Iterations::default(), &mut scalars, body, &mut |_| std::ops::ControlFlow::Break(()));
     assert!(matches!(result, Err(Error::Unsupported(_))), "{result:?}");
     cuda.read(&scalars).unwrap();
 }

@@ -1,15 +1,11 @@
 //! The diffusion operator.
 
-use std::sync::Arc;
-
 use isobar_core::conformance::arrays::{cg, solve_into};
 use isobar_core::prelude::*;
-use isobar_cpu::Cpu;
-use isobar_dist::{join_rows, threads};
 
 use crate::rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth, uneven};
 use crate::solves::{Like, check_updated, solve_on};
-use crate::{cpu, cpus};
+use crate::{cpu, cpus, described, refusal};
 
 #[test]
 fn conjugate_gradients() {
@@ -37,8 +33,7 @@ fn rings_of_an_odd_number_of_cells() {
     check_rough(&cpu, &problem, &[1, 2, 3]);
 }
 
-/// Checks grids large enough for several threads a rank, whose chunks of planes have boundaries of
-/// their own.
+/// Checks grids large enough for several threads a rank, whose chunks of planes have boundaries of their own.
 #[test]
 fn points_with_several_threads_a_rank() {
     let shape = Shape::new(48, 64, 32);
@@ -50,18 +45,12 @@ fn points_with_several_threads_a_rank() {
     }
 }
 
-/// Ranks choose what one would, while slabs have pairs of rows; the description has the choice and
-/// its reason.
+/// Ranks choose what one would, while slabs have pairs of rows; the description has the choice and its reason.
 #[test]
 fn what_is_chosen() {
     let shape = Shape::new(8, 16, 8);
     let described = |problem: &DiffusionProblem, ranks: usize| {
-        let stencil = problem.stencil().unwrap();
-        let all = threads::run(ranks, |world| {
-            let backend = join_rows(Cpu::new(1)?, Arc::new(world))?;
-            Ok(System::new(&backend, &stencil, &SolverOptions::default())?.description().clone())
-        });
-        all.unwrap().swap_remove(ranks - 1)
+        described(ranks, &problem.stencil().unwrap(), &SolverOptions::default()).swap_remove(ranks - 1)
     };
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
     problem.boundary[1] = [Boundary::Dirichlet(0.0); 2];
@@ -114,19 +103,14 @@ fn what_floats() {
 #[test]
 fn what_is_not_there_is_said() {
     let shape = Shape::new(6, 8, 4);
-    let rhs = vec![0.0; shape.cells()];
-    let why = |problem: &DiffusionProblem, options: &SolverOptions, ranks: usize| {
-        solve_on(ranks, &cpu, &problem.stencil().unwrap(), options, &rhs, None).unwrap_err().to_string()
-    };
-    let cg = cg(Preconditioner::Line);
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
     problem.boundary[0] = [Boundary::Dirichlet(0.0); 2];
-    let galerkin = SolverOptions { preconditioner: Preconditioner::Multigrid, ..cg.clone() };
-    let said = why(&problem, &galerkin, 5);
+    let (stencil, galerkin) = (problem.stencil().unwrap(), cg(Preconditioner::Multigrid));
+    let said = refusal(5, &stencil, &galerkin);
     assert!(
         said.contains("8 rows on 5 ranks, which need 9 at least") && said.contains("preconditioner \"line\""),
         "{said}"
     );
-    let said = why(&problem, &galerkin, 9);
+    let said = refusal(9, &stencil, &galerkin);
     assert!(said.contains("8 rows for 9 ranks") && said.contains("use at most 8 ranks"), "{said}");
 }

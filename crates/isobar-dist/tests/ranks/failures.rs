@@ -5,8 +5,8 @@ use isobar_dist::communicator::agree;
 use isobar_dist::{Communicator, threads};
 
 use super::messages::check_messages;
-use crate::cpu;
 use crate::solves::{distance, solve_alone, solve_on};
+use crate::{cpu, refusal};
 
 fn problem(ny: usize) -> Helmholtz {
     Helmholtz { grid: GridOptions { nx: 8, ny, nz: 4, ..GridOptions::default() }, ..Helmholtz::default() }
@@ -22,16 +22,16 @@ fn message(result: Result<impl Sized>) -> String {
 #[test]
 fn too_many_ranks() {
     let problem = problem(4);
-    let (stencil, rhs) = (problem.stencil().unwrap(), vec![1.0; 8 * 4 * 4]);
+    let stencil = problem.stencil().unwrap();
     let options = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() };
-    let why = message(solve_on(5, &cpu, &stencil, &options, &rhs, None));
+    let why = refusal(5, &stencil, &options);
     assert!(why.contains("grid.ny: 4 rows for 5 ranks") && why.contains("at most 4 ranks"), "{why}");
     // One row a rank leaves no pair for a coarser grid; multigrid has at least two levels here.
-    let why = message(solve_on(4, &cpu, &stencil, &options, &rhs, None));
+    let why = refusal(4, &stencil, &options);
     assert!(why.contains("4 ranks, which need 7 at least"), "{why}");
     let modes = ModesOptions { count: Count::Given(5), ..ModesOptions::default() };
     let options = SolverOptions { method: Method::Modes, modes, ..options };
-    let why = message(solve_on(4, &cpu, &stencil, &options, &rhs, None));
+    let why = refusal(4, &stencil, &options);
     assert!(why.contains("5 modes of a grid of 4 layers"), "{why}");
 }
 

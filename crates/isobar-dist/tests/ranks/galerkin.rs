@@ -1,16 +1,12 @@
 //! Diffusion with jumping coefficients: Galerkin levels on several ranks of cores.
 
-use std::sync::Arc;
-
 use isobar_core::prelude::*;
 use isobar_core::stencil::galerkin::{Couplings, Serial, bodies};
-use isobar_cpu::Cpu;
-use isobar_dist::{join, threads};
 
 use crate::jumps::{bubbles, check, check_updates, forms, multigrid, pieces, points_above, problems, rolling};
 use crate::rocks::{check_floating, rough};
 use crate::solves::{Like, check_updated, distance, solve_alone, solve_updated};
-use crate::{cpu, cpus};
+use crate::{cpu, cpus, described, refusal};
 
 #[test]
 fn jumps_are_solved_for_as_on_one_rank() {
@@ -68,24 +64,15 @@ fn points_above_lines_are_chosen() {
     let stencil = rolling()[0].1.stencil().unwrap();
     let options = SolverOptions::default();
     let smoother = |parts: [usize; 2]| {
-        let all = threads::run(parts[0] * parts[1], |world| {
-            let backend = join(Cpu::new(1)?, Arc::new(world), parts)?;
-            let system = System::new(&backend, &stencil, &options)?;
-            let description = system.description();
-            Ok((description.smoother, description.method.clone(), description.shares.map(|shares| shares.parts)))
-        });
-        all.unwrap().swap_remove(0)
+        let of = described(parts, &stencil, &options).swap_remove(0);
+        (of.smoother, of.method, of.shares.map(|shares| shares.parts))
     };
     assert_eq!(smoother([1, 1]), (Smoother::PointLine, "cg".into(), None));
     assert_eq!(smoother([1, 2]), (Smoother::PointLine, "cg".into(), Some([1, 2])));
     assert_eq!(smoother([2, 1]).0, Smoother::LineRedBlack);
     let mut asked = multigrid();
     asked.multigrid.smoother = Smoother::PointLine;
-    let refused = threads::run(2, |world| {
-        let backend = join(Cpu::new(1)?, Arc::new(world), [2, 1])?;
-        System::new(&backend, &stencil, &asked).map(drop)
-    });
-    let said = refused.unwrap_err().to_string();
+    let said = refusal([2, 1], &stencil, &asked);
     assert!(said.contains("points above lines") && said.contains("whole rows"), "{said}");
 }
 

@@ -12,8 +12,7 @@ use crate::cpu;
 use crate::rocks::rough;
 use crate::solves::distance;
 
-/// Returns the iterations of every step, the last state, of which a rank has its own rows, and the
-/// energy.
+/// Returns the iterations of every step, the last state, of which a rank has its own rows, and the energy.
 fn run<B: Supports<Diffusion>>(
     backend: &B,
     heat: &Heat,

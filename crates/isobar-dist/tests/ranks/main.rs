@@ -21,8 +21,15 @@ mod sweeps;
 mod tensor_product;
 mod triangular;
 
+use std::sync::Arc;
+
+use isobar_core::build::Description;
+use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::threads::Threads;
+use isobar_dist::{join, threads};
+
+use crate::solves::{Parts, solve_on};
 
 /// Makes the back end of a rank: one thread.
 fn cpu(_: Option<&Threads>) -> Cpu {
@@ -32,4 +39,26 @@ fn cpu(_: Option<&Threads>) -> Cpu {
 /// Makes back ends of several threads each.
 fn cpus(threads: usize) -> impl Fn(Option<&Threads>) -> Cpu + Sync {
     move |_| Cpu::new(threads).unwrap()
+}
+
+/// Returns what the solvers of all ranks say of themselves.
+fn described<S: Stencil>(ranks: impl Parts, stencil: &S, options: &SolverOptions) -> Vec<Description>
+where
+    Cpu: Supports<S>,
+{
+    let [in_x, in_y] = ranks.parts();
+    let all = threads::run(in_x * in_y, |world| {
+        let backend = join(Cpu::new(1)?, Arc::new(world), [in_x, in_y])?;
+        Ok(System::new(&backend, stencil, options)?.description().clone())
+    });
+    all.unwrap()
+}
+
+/// Returns why ranks do not solve.
+fn refusal<S: Stencil>(ranks: impl Parts, stencil: &S, options: &SolverOptions) -> String
+where
+    Cpu: Supports<S>,
+{
+    let rhs = vec![1.0; stencil.shape().cells()];
+    solve_on(ranks, &cpu, stencil, options, &rhs, None).unwrap_err().to_string()
 }

@@ -9,7 +9,7 @@ use crate::checks::{check_grids, check_solves, krylov, multigrid, problem, rhs};
 use crate::rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth, uneven};
 use crate::solves::{Like, apply_on, check_as_alone, check_updated, distance, solve_alone, solve_on};
 use crate::sweeps::check_sweeps;
-use crate::{cpu, cpus};
+use crate::{cpu, cpus, described, refusal};
 
 /// Divisions of x alone, of both, uneven ones, and of y alone.
 const PARTS: [[usize; 2]; 5] = [[2, 1], [2, 2], [3, 2], [1, 3], [4, 1]];
@@ -132,13 +132,9 @@ fn a_first_guess_and_an_update() {
 #[test]
 fn what_is_chosen() {
     let problem = problem(24, 24, 16);
-    let described = threads::run(4, |world| {
-        let backend = join(Cpu::new(1)?, std::sync::Arc::new(world), [2, 2])?;
-        let rock = rough(Shape::new(8, 16, 8)).stencil()?;
-        let of_rock = System::new(&backend, &rock, &SolverOptions::default())?.description().clone();
-        Ok((System::new(&backend, &problem.stencil()?, &SolverOptions::default())?.description().clone(), of_rock))
-    });
-    for (of, of_rock) in described.unwrap() {
+    let (stencil, rock) = (problem.stencil().unwrap(), rough(Shape::new(8, 16, 8)).stencil().unwrap());
+    let of_rock = described([2, 2], &rock, &SolverOptions::default());
+    for (of, of_rock) in described([2, 2], &stencil, &SolverOptions::default()).into_iter().zip(of_rock) {
         assert_eq!(&*of.method, "multigrid");
         assert!(
             of.notes.iter().any(|note| note.contains("ranks that divide x share no vertical modes")),
@@ -151,36 +147,30 @@ fn what_is_chosen() {
 
 #[test]
 fn what_is_not_there_is_said() {
-    let shape = Shape::new(6, 8, 4);
-    let rhs = vec![0.0; shape.cells()];
-    let said = |problem: &DiffusionProblem, options: &SolverOptions, parts: [usize; 2]| {
-        solve_on(parts, &cpu, &problem.stencil().unwrap(), options, &rhs, None).unwrap_err().to_string()
-    };
-    let rock = rough(shape);
+    let rock = rough(Shape::new(6, 8, 4)).stencil().unwrap();
     let line = cg(Preconditioner::Line);
-    let error = said(&rock, &line, [4, 1]);
+    let error = refusal([4, 1], &rock, &line);
     assert!(error.contains("6 columns for 4 parts in x") && error.contains("at most 3 parts"), "{error}");
-    let error = said(&rock, &cg(Preconditioner::Multigrid), [2, 2]);
+    let error = refusal([2, 2], &rock, &cg(Preconditioner::Multigrid));
     assert!(error.contains("Galerkin grids on ranks that divide x") && error.contains("--parts 1xN"), "{error}");
-    let error = said(&rock, &cg(Preconditioner::Ic { block: None }), [2, 2]);
+    let error = refusal([2, 2], &rock, &cg(Preconditioner::Ic { block: None }));
     assert!(error.contains("where x or a periodic y is divided; use"), "{error}");
-    let error = said(&rock, &cg(Preconditioner::IncompletePoisson { scaling: true }), [2, 2]);
+    let error = refusal([2, 2], &rock, &cg(Preconditioner::IncompletePoisson { scaling: true }));
     assert!(error.contains("incomplete Poisson and incomplete Cholesky on ranks that divide x"), "{error}");
     let deflated = SolverOptions {
         deflation: Some(Deflation { stripes: Stripes::Bodies, coarse: CoarseSolve::Inverse }),
         ..line.clone()
     };
-    assert!(said(&rock, &deflated, [2, 2]).contains("where x or a periodic y is divided; use"));
+    assert!(refusal([2, 2], &rock, &deflated).contains("where x or a periodic y is divided; use"));
     let mut ring = rough(Shape::new(7, 8, 4));
     ring.boundary[0] = [Boundary::Periodic; 2];
     check_as_alone(&cpu, &ring, &[[2, 1], [2, 3]], &line);
     let modes = SolverOptions { method: Method::Modes, ..SolverOptions::default() };
-    let stencil = problem(6, 8, 4).stencil().unwrap();
-    let error = solve_on([2, 1], &cpu, &stencil, &modes, &rhs, None).unwrap_err().to_string();
+    let error = refusal([2, 1], &problem(6, 8, 4).stencil().unwrap(), &modes);
     assert!(error.contains("vertical modes on ranks that divide x"), "{error}");
     let mut points = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() };
     points.multigrid.smoother = Smoother::PointRedBlack;
-    let error = said(&rock, &points, [1, 5]);
+    let error = refusal([1, 5], &rock, &points);
     assert!(error.contains("8 rows on 5 ranks, which need 9 at least"), "{error}");
     let wrong = threads::run(3, |world| {
         let error = join(Cpu::new(1)?, std::sync::Arc::new(world), [2, 2]).err();

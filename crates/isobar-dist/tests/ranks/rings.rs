@@ -1,12 +1,7 @@
-//! Grids that are periodic in y, and some in x too, whose rows are divided: the last rank is the first one's
-//! neighbour.
-
-use std::sync::Arc;
+//! Grids that are periodic in y, and some in x too, whose rows are divided: the last rank is the first one's neighbour.
 
 use isobar_core::conformance::arrays::{cg, noise};
 use isobar_core::prelude::*;
-use isobar_cpu::Cpu;
-use isobar_dist::{join_rows, threads};
 
 use crate::boxes::{GRIDS, RING, floating, jumping, rough_ring, smooth_ring, smooth_rings};
 use crate::jumps::{self, bubbles, check, multigrid};
@@ -14,7 +9,7 @@ use crate::rocks::{check_floating, check_points, check_rough, point_cycles};
 use crate::solves::{Like, apply_on, check_as_alone, check_updated, distance, solve_alone, solve_on};
 use crate::steps::check_steps;
 use crate::sweeps::check_sweeps;
-use crate::{cpu, cpus};
+use crate::{cpu, cpus, described, refusal};
 
 /// Divisions of x alone, of both, and of y alone.
 const PARTS: [[usize; 2]; 5] = [[2, 1], [2, 2], [3, 2], [1, 3], [2, 3]];
@@ -181,17 +176,11 @@ fn updates() {
 /// Ranks choose what one would.
 #[test]
 fn what_is_chosen() {
-    let described = |stencil: &Diffusion, ranks: usize| {
-        let all = threads::run(ranks, |world| {
-            let backend = join_rows(Cpu::new(1)?, Arc::new(world))?;
-            Ok(System::new(&backend, stencil, &SolverOptions::default())?.description().clone())
-        });
-        all.unwrap().swap_remove(ranks - 1)
-    };
     let (smooth, jumps) = (smooth_ring([16, 32, 8], 1.0, true), jumping().swap_remove(1).1);
     for problem in [smooth, jumps] {
         let stencil = problem.stencil().unwrap();
-        let (alone, together) = (described(&stencil, 1), described(&stencil, 3));
+        let [alone, together] =
+            [1, 3].map(|ranks| described(ranks, &stencil, &SolverOptions::default()).swap_remove(ranks - 1));
         assert_eq!((&alone.method, &alone.preconditioner), (&together.method, &together.preconditioner));
         assert_eq!(alone.smoother, together.smoother);
     }
@@ -228,11 +217,9 @@ fn rings_of_an_odd_number_of_rows() {
 
 #[test]
 fn what_is_not_there_is_said() {
-    let problem = rough_ring([8, 12, 4]);
-    let (stencil, rhs) = (problem.stencil().unwrap(), vec![0.0; problem.shape.cells()]);
+    let stencil = rough_ring([8, 12, 4]).stencil().unwrap();
     for preconditioner in [Preconditioner::Ic { block: None }, Preconditioner::Mic { relaxation: 1.0, block: None }] {
-        let options = cg(preconditioner);
-        let said = solve_on(3, &cpu, &stencil, &options, &rhs, None).unwrap_err().to_string();
+        let said = refusal(3, &stencil, &cg(preconditioner));
         assert!(
             said.contains("not divided among ranks") && said.contains("a periodic y") && said.contains("\"line\""),
             "{said}"

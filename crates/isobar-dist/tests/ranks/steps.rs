@@ -9,8 +9,7 @@ use isobar_dist::{join, threads};
 use crate::rocks::rough;
 use crate::solves::{Devices, Like, Parts, check_updated, joined, part_of};
 
-/// Runs every step with triangular parts, on a rank's subdomain, for blocks of these sizes; or only those without
-/// elimination.
+/// Runs every step with triangular parts, on a rank's subdomain, for blocks of these sizes; or only those without elimination.
 fn steps<B: Supports<Diffusion>, T: Real>(
     backend: &B,
     stencil: &Diffusion,

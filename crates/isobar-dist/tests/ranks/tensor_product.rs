@@ -1,17 +1,13 @@
 //! The tensor-product operator on several ranks.
 
-use std::sync::Arc;
-
 use isobar_core::conformance::arrays::solve_by;
 use isobar_core::prelude::*;
-use isobar_cpu::Cpu;
-use isobar_dist::{join_rows, threads};
 
 use crate::checks::{
     GRIDS, GRIDS_OF_MODES, check_apply, check_grids, check_solves, krylov, modes, multigrid, problem, rhs,
 };
 use crate::solves::{distance, solve_alone, solve_on, solve_updated};
-use crate::{cpu, cpus};
+use crate::{cpu, cpus, described};
 
 #[test]
 fn apply() {
@@ -74,21 +70,15 @@ fn the_default_is_that_of_one_rank() {
         let stencil = problem.stencil().unwrap();
         let chosen = |method| SolverOptions { method, ..SolverOptions::default() };
         let alone = System::new(&cpu(None), &stencil, &chosen(Method::Auto)).unwrap();
-        let described = threads::run(3, |world| {
-            let backend = join_rows(Cpu::new(1)?, Arc::new(world))?;
-            let system = System::new(&backend, &stencil, &chosen(Method::Auto))?;
-            Ok((system.description().method.clone(), system.description().notes.clone()))
-        });
-        for (method, notes) in described.unwrap() {
-            assert_eq!(method, chosen(expected).method_name());
-            assert_eq!(method, alone.description().method);
-            assert!(alone.description().notes.iter().all(|note| notes.contains(note)), "{notes:?}");
+        for of in described(3, &stencil, &chosen(Method::Auto)) {
+            assert_eq!(of.method, chosen(expected).method_name());
+            assert_eq!(of.method, alone.description().method);
+            assert!(alone.description().notes.iter().all(|note| of.notes.contains(note)), "{:?}", of.notes);
         }
     }
 }
 
-/// Checks grids large enough for several threads a rank, whose chunks of planes have boundaries of
-/// their own.
+/// Checks grids large enough for several threads a rank, whose chunks of planes have boundaries of their own.
 #[test]
 fn several_threads_a_rank() {
     let problem = problem(64, 64, 16);

@@ -68,9 +68,6 @@ pub fn write_fluxes(
 }
 
 /// Checks before a computation that fluxes can be written to `path`.
-///
-/// # Errors
-/// The errors of [`write_fluxes`].
 pub fn check_fluxes(path: &Path) -> Result<()> {
     require_store(path)?;
     check(path)

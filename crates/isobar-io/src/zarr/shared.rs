@@ -26,9 +26,6 @@ pub struct SharedStore {
 impl SharedStore {
     /// Begins a store for a field of this name and shape, (nz, ny, nx), on one process. The other processes need its folder,
     /// [`SharedStore::folder`].
-    ///
-    /// # Errors
-    /// The errors of [`check_writable`](crate::check_writable).
     pub fn begin(path: &Path, name: &str, shape: [usize; 3]) -> Result<Self> {
         check_name(name)?;
         check(path)?;
@@ -86,8 +83,7 @@ impl SharedStore {
         write().map_err(|source| atomic::failed(&self.path, &self.target, source))
     }
 
-    /// Puts the store in place, on the process that began it, after all chunks were written; on the others it
-    /// does nothing.
+    /// Puts the store in place, on the process that began it, after all chunks were written; on the others it does nothing.
     ///
     /// # Errors
     /// [`Error::Write`]; [`Error::NotReplaceable`] if data that isobar did not write is in its place.

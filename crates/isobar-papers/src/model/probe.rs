@@ -30,9 +30,6 @@ pub(super) struct Solved {
 }
 
 /// Solves the pressure equation on a panel by the method of this name in the model.
-///
-/// # Errors
-/// The errors of the device.
 pub(super) fn solve(device: &Device, shape: Shape, method: &str, precision: Precision) -> isobar::Result<Solved> {
     let Shape { nx, ny, nz } = shape;
     let problem = Helmholtz { grid: GridOptions { nx, ny, nz, ..GridOptions::default() }, ..Helmholtz::default() };
@@ -56,11 +53,7 @@ pub(super) fn solve(device: &Device, shape: Shape, method: &str, precision: Prec
     Ok(best)
 }
 
-/// Solves with threads as ranks, each of one thread, which divide x and y into these numbers of
-/// subdomains.
-///
-/// # Errors
-/// The errors of a rank.
+/// Solves with threads as ranks, each of one thread, which divide x and y into these numbers of subdomains.
 pub(super) fn solve_on_threads(
     parts: [usize; 2],
     shape: Shape,
@@ -78,11 +71,7 @@ pub(super) fn solve_on_threads(
         .unwrap_or(Solved { seconds: 0.0, iterations: 0 }))
 }
 
-/// Measures the bytes a second of large messages between two threads, and the seconds of a small
-/// one.
-///
-/// # Errors
-/// The errors of a rank.
+/// Measures the bytes a second of large messages between two threads, and the seconds of a small one.
 pub(super) fn exchange_between_threads() -> isobar::Result<(f64, f64)> {
     let worlds = Threads::ranks(2);
     let times = run_each(worlds.iter().map(|world| (world, world)), |world: &Threads| {

@@ -13,7 +13,7 @@ use isobar::internals::precond::Line;
 use isobar::internals::real::Real;
 use isobar::internals::solver::cg::Cg;
 use isobar::internals::solver::monitor::Patience;
-use isobar::internals::solver::{Iteration, Monitor, ignore};
+use isobar::internals::solver::{Iteration, Monitor, Run, ignore};
 use isobar::internals::traffic::{self, Traffic};
 use isobar::options::Form;
 use isobar::stencil::{Lines, Stencil, StoredMatrix, Supports, TensorProduct};
@@ -311,7 +311,7 @@ fn iteration_seconds<B: AggregateBackend, T: Real>(
         backend.synchronize()?;
         let clock = Instant::now();
         cg.begin(b, u, Guess::Zero)?;
-        cg.run(b, u, Guess::Zero, None, &mut monitor)?;
+        cg.run(Run { b, u, guess: Guess::Zero, best: None, monitor: &mut monitor })?;
         backend.synchronize()?;
         Ok(clock.elapsed().as_secs_f64() / count as f64)
     };

@@ -64,8 +64,7 @@ fn contenders() -> [Contender; 3] {
     ]
 }
 
-/// Returns the flat problem with constant right-hand side, whose iteration counts are nearly the
-/// printed ones.
+/// Returns the flat problem with constant right-hand side, whose iteration counts are nearly the printed ones.
 fn grid(nx: usize, nz: usize) -> GridOptions {
     GridOptions { geometry: Geometry::Box, nx, ny: nx, nz, ..GridOptions::default() }
 }
@@ -112,8 +111,7 @@ impl Solved {
     }
 }
 
-/// The largest solved problem, up to the size of the paper's breakdowns, with the results of the
-/// contenders.
+/// The largest solved problem, up to the size of the paper's breakdowns, with the results of the contenders.
 struct Largest {
     stencil: TensorProduct,
     solved: Vec<(Contender, Solved)>,

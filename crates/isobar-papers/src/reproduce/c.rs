@@ -71,8 +71,7 @@ impl Found {
     }
 }
 
-/// Makes −u″ = 1 or −Δu = 1 at points inside the unit box, u = 0 on its sides; several lines are side by side without
-/// couplings.
+/// Makes −u″ = 1 or −Δu = 1 at points inside the unit box, u = 0 on its sides; several lines are side by side without couplings.
 fn stencil(shape: Shape, is_line: bool) -> Result<(Diffusion, Vec<f64>)> {
     let ones = || vec![1.0; shape.cells()];
     let across = if is_line { vec![0.0; shape.cells()] } else { ones() };

@@ -13,8 +13,7 @@ pub(super) fn synchronize(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// Makes a problem with its right-hand side, or returns why it is left out: it may not fit in
-/// memory.
+/// Makes a problem with its right-hand side, or returns why it is left out: it may not fit in memory.
 pub(super) fn prepare(grid: GridOptions, courant: f64, vectors: f64) -> Result<(Helmholtz, Vec<f64>)> {
     memory::require(&format!("a grid of {} cells", grid.shape()), 8.0 * vectors * grid.shape().cells() as f64)?;
     let problem = Helmholtz { grid, courant, ..Helmholtz::default() };

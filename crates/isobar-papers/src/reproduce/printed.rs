@@ -61,8 +61,7 @@ pub(super) const A_RATES: [Printed; 4] = [
     Printed::new("interleaved preconditioner", (47.7, 46.16), (32.8, 64.58)),
 ];
 
-/// Paper B, table 1: operations and memory references with perfect caching, a fine-grid cell and
-/// iteration.
+/// Paper B, table 1: operations and memory references with perfect caching, a fine-grid cell and iteration.
 pub(super) const B_WORK: [(&str, f64, f64); 2] = [("CG", 54.0, 15.0), ("multigrid", 149.4, 29.6)];
 
 /// Paper B, table 3: one column.

@@ -37,9 +37,6 @@ pub(super) fn run(args: &SolveArgs, case: &Case, heat: &HeatCase) -> Result<u8> 
 }
 
 /// Runs the steps on a device, possibly as one of several ranks. Rank 0 writes the files and prints the summary.
-///
-/// # Errors
-/// The errors of [`run`].
 pub(super) fn run_on(
     args: &SolveArgs,
     case: &Case,

@@ -58,9 +58,6 @@ const DOUBLE: f64 = size_of::<f64>() as f64;
 const SINGLE: f64 = size_of::<f32>() as f64;
 
 /// Predicts the memory of a solver beside the matrix and the caller's arrays. `choice` is the matrix's own, for options that are left open.
-///
-/// # Errors
-/// As [`SolverOptions::resolved`] and [`Layout::new`].
 pub fn predict(matrix: &MatrixSize, choice: &Choice, options: &SolverOptions, overhead: &Overhead) -> Result<Memory> {
     let options = options.resolved(choice)?;
     let larger = |choices: [Choice; 2]| {
@@ -101,9 +98,6 @@ pub fn predict(matrix: &MatrixSize, choice: &Choice, options: &SolverOptions, ov
 
 /// Predicts what each of several devices takes to make the levels of the grid that they share, beside its part of the solver: bodies
 /// on the host; coefficients of the whole grid and a workspace on the device. Nothing is taken by those that make levels of their part.
-///
-/// # Errors
-/// As [`predict`].
 pub fn shared_setup(
     matrix: &MatrixSize,
     choice: &Choice,

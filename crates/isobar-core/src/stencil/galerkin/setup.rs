@@ -32,9 +32,6 @@ pub trait Setup {
     fn may_have_bodies(&self, finest: &Self::Matrix) -> Result<bool>;
 
     /// Finds the strongly coupled aggregates of a matrix whose vectors have this layout.
-    ///
-    /// # Errors
-    /// See [`Setup::coarsen`].
     fn bodies(&self, matrix: &Self::Matrix, layout: &Layout) -> Result<Self::Bodies>;
 }
 

@@ -10,8 +10,7 @@ use crate::seven_point::kernels::ResidualRow;
 use crate::seven_point::{ChunkSpace, Coefficients, Entries, Kernel};
 use crate::shared::{Ahead, Row, Shared};
 
-/// u += ρ(M⁻¹(f − (A − M) u) − u) on one colour: a column's own old values do not enter, except across a
-/// periodic end.
+/// u += ρ(M⁻¹(f − (A − M) u) − u) on one colour: a column's own old values do not enter, except across a periodic end.
 pub(crate) struct Relax<'s, T> {
     pub(crate) h: HalfPlane,
     pub(crate) rho: T,

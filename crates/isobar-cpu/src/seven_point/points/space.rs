@@ -34,8 +34,7 @@ impl<T: Real> Tiles<T> {
     }
 }
 
-/// Lanes between rows: the last of them holds the neighbour west of the next row, the first the one east of the previous
-/// row.
+/// Lanes between rows: the last of them holds the neighbour west of the next row, the first the one east of the previous row.
 const MARGIN: usize = ROW_ALIGNMENT;
 
 /// A thread's copy of a tile, aligned to cache lines.

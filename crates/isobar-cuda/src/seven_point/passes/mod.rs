@@ -30,7 +30,7 @@ pub struct Passes<K: Kind, T> {
     cuda: Cuda,
     layout: Layout,
     /// The shape of the whole grid.
-    whole: Shape,
+    pub(super) whole: Shape,
     pub(super) form: Form<K>,
     coefficient_vectors: f64,
     coefficients: Buffer,
@@ -55,7 +55,7 @@ pub struct Passes<K: Kind, T> {
     /// Measures of the coefficients, if prepared.
     pub(super) looks: OnceLock<Looks>,
     /// A right-hand side vector for triangular solves that pass rows to the next rank.
-    handed: Mutex<Option<Vector<T>>>,
+    pub(super) handed: Mutex<Option<Vector<T>>>,
     /// Two counts.
     census: Buffer,
     /// The stencil, for computations on the host.
@@ -233,8 +233,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.cuda.launch(self.lines.kernel(name)?, self.line_grid(colours), self.tile.block(), arguments)
     }
 
-    /// Relaxes the columns of one colour, or of both, from `u` (zero if `None`) to `to`;
-    /// `y` is a temporary vector.
+    /// Relaxes the columns of one colour, or of both, from `u` (zero if `None`) to `to`; `y` is a temporary vector.
     fn relax(
         &self,
         rho: f64,
@@ -339,22 +338,12 @@ impl<K: Kind, T: Real> Passes<K, T> {
         block >= self.whole.cells()
     }
 
-    /// Returns the shape of the whole grid.
-    pub(super) fn whole(&self) -> Shape {
-        self.whole
-    }
-
     /// Adds the couplings of an end row to its halo row; see triangular.cu.
     pub(super) fn add_beside(&self, name: &'static str, vectors: &[Pointer]) -> Result<()> {
         let Shape { nx, nz, .. } = self.layout.shape();
         let arguments = with_all(Arguments::new().with(self.operands), vectors);
         let grid = [nx.div_ceil(32), nz.div_ceil(8), 1];
         self.cuda.launch(self.triangular.kernel(name)?, grid, [32, 8], arguments)
-    }
-
-    /// Returns the right-hand side vector with the contributions of the previous subdomain.
-    pub(super) fn handed(&self) -> &Mutex<Option<Vector<T>>> {
-        &self.handed
     }
 
     /// Returns the address of stored ratios, null if they are not needed.
@@ -402,8 +391,7 @@ fn fewest_rows(shape: Shape) -> usize {
     if shape.nz == 1 { 1 } else { shape.ny.min(2) }
 }
 
-/// Chooses the number of rows per warp such that the GPU's resident blocks are filled two or four times without
-/// remainder.
+/// Chooses the number of rows per warp such that the GPU's resident blocks are filled two or four times without remainder.
 fn rows_a_warp(shape: Shape, resident_blocks: usize) -> usize {
     let strips = shape.nx.div_ceil(64);
     // Measured: docs/notes/cuda-kernels.md.
