@@ -83,8 +83,8 @@ fn of_operators<T: Real>(all: &mut Vec<Source>) -> Result<()> {
         all.extend(galerkin::setup::sources(number, &seven, &halved));
     }
     for (n, stencil) in diffusion_stencils()?.into_iter().enumerate() {
-        // Few layers, many, and very many.
-        let layers = if stencil.shape().nz == 1 { vec![1] } else { vec![2, 100, 300, 600] };
+        // Layers of every depth of a thread.
+        let layers = if stencil.shape().nz == 1 { vec![1] } else { vec![2, 32, 64, 100, 300, 600] };
         // Every second one also for vectors of 2³¹ elements and more.
         all.extend(diffusion::sources::<T>(&stencil, &layers, !n.is_multiple_of(2)));
     }

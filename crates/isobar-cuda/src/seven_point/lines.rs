@@ -62,7 +62,13 @@ impl SweepTile {
         if LineTile::new::<T>(layers).depth == 0 {
             return None;
         }
-        let depth = if layers > 256 { 16 } else { 8 };
+        // Few layers are divided among more threads: on small grids a sweep takes as long as a thread.
+        let depth = match layers {
+            ..=32 => 2,
+            ..=64 => 4,
+            ..=256 => 8,
+            _ => 16,
+        };
         let chunks = layers.div_ceil(depth);
         Some(Self { lanes: 16, depth, chunks: chunks.next_multiple_of(2) })
     }
