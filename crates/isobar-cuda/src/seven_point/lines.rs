@@ -65,8 +65,8 @@ impl SweepTile {
         // Few layers are divided among more threads: on small grids a sweep takes as long as a thread.
         let depth = match layers {
             ..=32 => 2,
-            ..=64 => 4,
-            ..=256 => 8,
+            33..=64 => 4,
+            65..=256 => 8,
             _ => 16,
         };
         let chunks = layers.div_ceil(depth);
