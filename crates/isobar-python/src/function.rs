@@ -9,7 +9,7 @@ use isobar::internals::OfProcess;
 use isobar::internals::cuda::{Cuda, problem};
 use isobar::internals::team::lock;
 use isobar::options::{Judge, SolverOptions, check_tolerance};
-use isobar::problem::{Boundary, DiffusionProblem};
+use isobar::problem::DiffusionProblem;
 use isobar::{Device, DeviceArray, Outcome, Precision, Progress, RawArray, RawMemory};
 use isobar_case::{LinearSystem, Matrix, solver_options};
 
@@ -171,7 +171,7 @@ impl Function {
             };
         };
         // SAFETY: promised by the caller.
-        if self.stays_on_gpu()? && unsafe { self.solve_on_gpu(ordinal, coefficients, kind, systems, observer)? } {
+        if self.stays_on_gpu() && unsafe { self.solve_on_gpu(ordinal, coefficients, kind, systems, observer)? } {
             return Ok(());
         }
         // SAFETY: promised by the caller.
@@ -282,9 +282,9 @@ impl Function {
         Ok(())
     }
 
-    /// Returns whether arrays on a GPU need not pass through the host, as filling with NaN and x or y that are periodic with an odd number of cells need it.
-    pub(crate) fn stays_on_gpu(&self) -> Result<bool, Failure> {
-        Ok(!self.fills && self.device != "cpu" && !has_odd_period(self.template.diffusion()?))
+    /// Returns whether arrays on a GPU need not pass through the host, as filling with NaN needs it.
+    pub(crate) fn stays_on_gpu(&self) -> bool {
+        !self.fills && self.device != "cpu"
     }
 
     /// Returns whether a solve converged, and an error if it did not and there is to be one.
@@ -337,12 +337,6 @@ impl Function {
         geometry.map_or(Ok(()), |numbers| change(&mut problem, numbers))?;
         Ok(Arc::new(problem::Form::new(&Cuda::shared(ordinal)?, problem)?))
     }
-}
-
-/// Returns whether x or y is periodic with an odd number of cells.
-fn has_odd_period(problem: &DiffusionProblem) -> bool {
-    let extents = problem.shape.extents();
-    (0..2).any(|d| extents[d] > 1 && extents[d] % 2 == 1 && problem.boundary[d][0] == Boundary::Periodic)
 }
 
 impl Drop for Function {

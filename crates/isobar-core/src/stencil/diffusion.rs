@@ -162,6 +162,7 @@ impl Diffusion {
                 check_axes(axes, fields.len())?;
             }
             Coefficients::DeviceCells { fields, axes, shift: on_device } => {
+                found = spreads.unwrap_or_default();
                 let mut arrays = fields.iter().chain(on_device);
                 arrays.try_for_each(|array| Error::unless_equal("diffusion.coefficient", array.shape(), shape))?;
                 check_axes(axes, fields.len())?;
@@ -239,6 +240,18 @@ impl Diffusion {
     #[must_use]
     pub fn with_known(self, field: Arc<dyn Fn(usize) -> f64 + Send + Sync>) -> Self {
         Self { known: Carried(Some(field)), ..self }
+    }
+
+    /// Takes over the owner of arrays on a GPU, and what is known of them, from the stencil whose copies this one has.
+    pub(super) fn on_copies_of(self, once: &Self) -> Self {
+        let (around, Shape { nx, ny, .. }) = (self.shape, once.shape);
+        let on_copies = |known: Known| -> Known {
+            Arc::new(move |n| {
+                let [i, j, k] = around.place(n);
+                known(i % nx + nx * (j % ny + ny * k))
+            })
+        };
+        Self { known: Carried(once.known.0.clone().map(on_copies)), owner: once.owner.clone(), ..self }
     }
 
     /// Returns whether entries of its rows are known on the host: they are there, or each field on a GPU has one known value or known

@@ -172,13 +172,10 @@ impl Diffusion {
     /// Repeats all coefficients on the copies.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for coefficients on a GPU.
+    /// See [`Diffusion::new`].
     pub(crate) fn repeated(&self, turns: Turns) -> Result<Self> {
         if turns == Turns::ONE {
             return Ok(self.clone());
-        }
-        if matches!(self.coefficients(), Coefficients::DeviceCells { .. }) {
-            turns.require_one("coefficients in the memory of a GPU")?;
         }
         let repeat = |values: &[f64]| Ok::<_, Error>(turns.repeat(&ArrayView::c_order(values, self.shape())?));
         let coefficients = match self.coefficients() {
@@ -189,9 +186,14 @@ impl Diffusion {
             Coefficients::Faces([x, y, z]) => {
                 Coefficients::Faces([repeat(x)?.into(), repeat(y)?.into(), repeat(z)?.into()])
             }
-            device @ Coefficients::DeviceCells { .. } => device.clone(),
+            Coefficients::DeviceCells { fields, axes, shift } => Coefficients::DeviceCells {
+                fields: fields.iter().map(|&field| turns.repeat_on_device(field)).collect(),
+                axes: *axes,
+                shift: shift.map(|shift| turns.repeat_on_device(shift)),
+            },
         };
         let shift = self.stored_shift().map(repeat).transpose()?;
-        Self::new(turns.around(self.shape()), coefficients, shift, self.sides())
+        let (shape, spreads) = (turns.around(self.shape()), Some(self.spreads.clone()));
+        Ok(Self::of_known(shape, coefficients, spreads, shift, self.sides())?.on_copies_of(self))
     }
 }

@@ -36,7 +36,7 @@ class Coefficients:
                 *self.kappa, self.reaction = map(closed, (*self.kappa, self.reaction))
             # Of κ with one value and a shift, and of a negative shift, the direct solver needs rows on the host.
             has_shift = residual.has_shift(reaction)
-            self.suits_gpu = not residual.has_odd_period and not (has_shift and (self._is_even() or self._is_negative()))
+            self.suits_gpu = not (has_shift and (self._is_even() or self._is_negative()))
 
     def replaced(self, kappa, reaction=None) -> Coefficients:
         """Return other coefficients of the same problem."""
