@@ -119,7 +119,7 @@ impl Cuda {
                 layout,
                 Precision::F64,
                 Array::c_order(shape),
-                factor,
+                [factor, 0.0],
                 end,
                 [from, to, report.start()],
             )
@@ -132,20 +132,27 @@ impl Cuda {
     /// the one that was there.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for negative or not finite coefficients, naming the first cell.
+    /// [`Error::Invalid`] for coefficients below `least` or not finite, naming the first cell.
     pub(crate) fn import_coefficients<T: Real>(
         &self,
         layout: &Layout,
         what: &str,
         source: &DeviceArray,
-        factor: f64,
+        [factor, least]: [f64; 2],
         to: Pointer,
     ) -> Result<bool> {
         let Shape { nx, ny, nz } = layout.shape();
         let report = self.report()?;
         self.with_device_array(source, layout, "importing", || {
             let pointers = [source.pointer(), to, report.start()];
-            self.place_coefficients::<T>(layout, source.precision(), Array::of(source), factor, [nx, ny, nz], pointers)
+            self.place_coefficients::<T>(
+                layout,
+                source.precision(),
+                Array::of(source),
+                [factor, least],
+                [nx, ny, nz],
+                pointers,
+            )
         })?;
         let [first, changed] = read_report(&report)?;
         if first == NONE {
@@ -166,7 +173,7 @@ impl Cuda {
         layout: &Layout,
         precision: Precision,
         array: Array,
-        factor: f64,
+        [factor, least]: [f64; 2],
         end: [usize; 3],
         [from, to, report]: [Pointer; 3],
     ) -> Result<()> {
@@ -178,6 +185,7 @@ impl Cuda {
             .with(layout.pitch() as i32)
             .with(array)
             .with(factor)
+            .with(least)
             .with(End(end.map(|n| n as i32)))
             .with(from)
             .with(to)

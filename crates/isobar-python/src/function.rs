@@ -198,7 +198,7 @@ impl Function {
     }
 
     /// Solves systems whose arrays are all on one GPU, where a solver finds out by itself whether its coefficients have changed. Returns whether it has one for
-    /// this matrix: not of a negative c, which may have a direct solver on the host.
+    /// this matrix.
     ///
     /// # Safety
     /// See [`Function::solve`].
@@ -220,8 +220,11 @@ impl Function {
             None => self.form(ordinal)?,
             Some(numbers) => kept.form(numbers, || self.new_form(ordinal, Some(numbers)))?,
         };
-        let matrix = Matrix::Diffusion(form.stencil(&kappa, reaction.as_ref())?);
-        if kept.take_matrix(self, Some(ordinal), matrix).is_err() {
+        let matrix = form.stencil(&kappa, reaction.as_ref())?;
+        let matrix = if reaction.is_some() { form.examined_if_negative(matrix) } else { Ok(matrix) };
+        // What is wrong is said by the host.
+        let Ok(matrix) = matrix else { return Ok(false) };
+        if kept.take_matrix(self, Some(ordinal), Matrix::Diffusion(matrix)).is_err() {
             return Ok(false);
         }
         let mut pairs = systems.to_vec();

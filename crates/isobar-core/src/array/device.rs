@@ -12,8 +12,8 @@ pub struct DeviceArray {
     pointer: u64,
     shape: Shape,
     strides: [usize; 3],
-    /// The elements in x and y.
-    period: [usize; 2],
+    /// The copies in x and y that the shape has.
+    copies: [u8; 2],
     precision: Precision,
     device: usize,
     stream: Option<u64>,
@@ -27,8 +27,7 @@ impl DeviceArray {
     /// All those elements lie in memory of that device that stays allocated while the array is used, and nothing else writes
     /// them, or reads isobar's results, before the call that uses the array returns.
     pub unsafe fn new<S: Real>(pointer: u64, shape: Shape, strides: [usize; 3], device: usize) -> Self {
-        let period = [shape.nx, shape.ny];
-        Self { pointer, shape, strides, period, precision: S::PRECISION, device, stream: None }
+        Self { pointer, shape, strides, copies: [1; 2], precision: S::PRECISION, device, stream: None }
     }
 
     /// Describes an array of elements in C order, shape (nz, ny, nx).
@@ -49,9 +48,10 @@ impl DeviceArray {
 
     /// Describes the array on a grid of this many copies of it along x and y. What reads it finds the same in all copies; what writes it stores
     /// the mean over all copies.
-    pub(crate) fn repeated(self, [x, y]: [usize; 2]) -> Self {
-        let Shape { nx, ny, nz } = self.shape;
-        Self { shape: Shape { nx: x * nx, ny: y * ny, nz }, ..self }
+    pub(crate) fn repeated(self, copies: [u8; 2]) -> Self {
+        let ([x, y], Shape { nx, ny, nz }) = (copies.map(usize::from), self.shape);
+        let copies = [0, 1].map(|d| copies[d] * self.copies[d]);
+        Self { shape: Shape { nx: x * nx, ny: y * ny, nz }, copies, ..self }
     }
 
     /// Returns the layers from `first` to `last` of column (i, j).
@@ -59,16 +59,23 @@ impl DeviceArray {
     /// # Errors
     /// [`Error::Shape`] where it has no such layers.
     pub fn column(self, [i, j]: [usize; 2], [first, last]: [usize; 2]) -> Result<Self> {
-        let Shape { nx, ny, nz } = self.shape;
-        if i >= nx || j >= ny || first > last || last >= nz {
-            let wanted = format!("layers {first} to {last} of column ({i}, {j})");
-            return Err(Error::shape("array", self.shape, wanted));
+        self.part([i, j, first], Shape::new(1, 1, last.saturating_add(1).saturating_sub(first)))
+    }
+
+    /// Returns the part of this shape that begins with a cell.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where it has no such cells.
+    pub fn part(self, at: [usize; 3], shape: Shape) -> Result<Self> {
+        let [nx, ny] = self.period();
+        let (given, there) = (shape.extents(), [nx, ny, self.shape.nz]);
+        if given.contains(&0) || !(0..3).all(|d| at[d].saturating_add(given[d]) <= there[d]) {
+            return Err(Error::shape("array", self.shape, format!("{shape} cells from cell {at:?} on")));
         }
-        let [x, y, z] = self.strides;
         let size = if self.precision == Precision::F32 { size_of::<f32>() } else { size_of::<f64>() };
-        let (i, j) = (i % self.period[0], j % self.period[1]);
-        let pointer = self.pointer + ((i * x + j * y + first * z) * size) as u64;
-        Ok(Self { pointer, shape: Shape::new(1, 1, last - first + 1), period: [1; 2], ..self })
+        let before: usize = at.iter().zip(self.strides).map(|(n, stride)| n * stride).sum();
+        let pointer = self.pointer + (before * size) as u64;
+        Ok(Self { pointer, shape, copies: [1; 2], ..self })
     }
 
     /// Returns the address of element (0, 0, 0).
@@ -89,7 +96,8 @@ impl DeviceArray {
     /// Returns the numbers of its elements in x and y, after which it is repeated: fewer than the cells of its shape where it stands for several
     /// copies of itself.
     pub fn period(&self) -> [usize; 2] {
-        self.period
+        let [x, y] = self.copies.map(usize::from);
+        [self.shape.nx / x, self.shape.ny / y]
     }
 
     /// Returns the type of its elements, f32 or f64.

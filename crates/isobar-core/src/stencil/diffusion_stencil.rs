@@ -26,13 +26,12 @@ impl Stencil for Diffusion {
     }
 
     fn is_definite(&self) -> bool {
-        self.negative.is_none()
+        self.known_shift.negative.is_none()
     }
 
     fn check_iterated(&self) -> Result<()> {
-        let Some(n) = self.negative else { return Ok(()) };
+        let Some((n, value)) = self.known_shift.negative else { return Ok(()) };
         let [i, j, k] = self.shape.place(n);
-        let value = self.shift.as_ref().map_or(0.0, |shift| shift[n]);
         Err(Error::invalid(
             "diffusion.reaction",
             format!(
@@ -110,15 +109,16 @@ impl Stencil for Diffusion {
 /// The rows of diffusion, if [`Diffusion::has_rows`].
 pub(super) struct DiffusionRows<'a> {
     stencil: &'a Diffusion,
-    shift: Option<Box<dyn Fn([usize; 3]) -> f64 + Sync + 'a>>,
+    shift: Option<Box<Shift<'a>>>,
 }
+
+/// s without the Dirichlet sides, by cell.
+type Shift<'a> = dyn Fn([usize; 3]) -> f64 + Sync + 'a;
 
 impl<'a> DiffusionRows<'a> {
     pub(super) fn new(stencil: &'a Diffusion) -> Self {
-        let shift = stencil
-            .stored_shift()
-            .map(|shift| Box::new(move |at| shift[stencil.cell(at)]) as Box<dyn Fn([usize; 3]) -> f64 + Sync>);
-        Self { stencil, shift }
+        let shift = |at| stencil.own_shift(at);
+        Self { stencil, shift: stencil.has_shift().then(|| Box::new(shift) as Box<Shift<'a>>) }
     }
 }
 
@@ -165,6 +165,10 @@ impl SeparableRows for DiffusionRows<'_> {
 
     fn shift(&self) -> Option<&(dyn Fn([usize; 3]) -> f64 + Sync)> {
         self.shift.as_deref()
+    }
+
+    fn shift_is_sum(&self) -> bool {
+        self.stencil.known_shift.sums.is_some()
     }
 }
 

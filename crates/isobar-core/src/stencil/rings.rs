@@ -77,7 +77,7 @@ impl Turns {
 
     /// Describes an array of the caller's grid in the memory of a GPU on all copies.
     pub(crate) fn repeat_on_device(self, array: DeviceArray) -> DeviceArray {
-        array.repeated([self.x, self.y])
+        array.repeated([self.x, self.y].map(|copies| copies as u8))
     }
 
     /// Returns whether a direction with several copies is divided among ranks, for vectors of this layout.

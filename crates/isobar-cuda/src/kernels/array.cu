@@ -99,14 +99,14 @@ KERNEL(average)(int nx, int ny, int nz, int pitch, int period_x, int period_y, T
 }
 
 // Copies coefficients: multiplied by a factor, and zero in cells i, j, k from `end` on in any direction, whatever
-// the array contains there. report[0] is lowered to the number, in C order, of the first cell with a negative or not
-// finite coefficient, and report[1] set to 1 if a number differs from the one that was there.
+// the array contains there. report[0] is lowered to the number, in C order, of the first cell whose coefficient is below `least` or not
+// finite, and report[1] set to 1 if a number differs from the one that was there.
 struct End {
     int x, y, z;
 };
 
 template <class U>
-__device__ __forceinline__ void import_coefficients(int nx, int ny, int nz, int pitch, const Array& array, double factor,
+__device__ __forceinline__ void import_coefficients(int nx, int ny, int nz, int pitch, const Array& array, double factor, double least,
                                                     End end, const U* from, T* to, unsigned long long* report) {
     // Both cells are loaded first.
     double value[2];
@@ -121,7 +121,7 @@ __device__ __forceinline__ void import_coefficients(int nx, int ny, int nz, int 
         const double own = value[i & 1];
         unsigned long long cell = i + (unsigned long long)nx * (j + (unsigned long long)ny * k);
         // Of many invalid ones, as shifts may have, few are lower than those before.
-        if (!(own >= 0.0 && own <= 1.7976931348623157e308) && cell < report[0]) atomicMin(report, cell);
+        if (!(own >= least && own <= 1.7976931348623157e308) && cell < report[0]) atomicMin(report, cell);
         T made = T(factor * own);
         differs |= before[i & 1] != made;
         to[at] = made;
@@ -130,14 +130,14 @@ __device__ __forceinline__ void import_coefficients(int nx, int ny, int nz, int 
     if (__syncthreads_or(differs) && threadIdx.x == 0 && threadIdx.y == 0 && report[1] == 0) report[1] = 1;
 }
 
-KERNEL(import_coefficients_f64)(int nx, int ny, int nz, int pitch, Array array, double factor, End end,
+KERNEL(import_coefficients_f64)(int nx, int ny, int nz, int pitch, Array array, double factor, double least, End end,
                                 const double* __restrict__ from, T* __restrict__ to, unsigned long long* report) {
     await_previous();
-    import_coefficients(nx, ny, nz, pitch, array, factor, end, from, to, report);
+    import_coefficients(nx, ny, nz, pitch, array, factor, least, end, from, to, report);
 }
 
-KERNEL(import_coefficients_f32)(int nx, int ny, int nz, int pitch, Array array, double factor, End end,
+KERNEL(import_coefficients_f32)(int nx, int ny, int nz, int pitch, Array array, double factor, double least, End end,
                                 const float* __restrict__ from, T* __restrict__ to, unsigned long long* report) {
     await_previous();
-    import_coefficients(nx, ny, nz, pitch, array, factor, end, from, to, report);
+    import_coefficients(nx, ny, nz, pitch, array, factor, least, end, from, to, report);
 }

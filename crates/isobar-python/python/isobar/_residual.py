@@ -56,10 +56,6 @@ class Residual:
         """The volumes of all cells."""
         return np.broadcast_to(self.widths[0] * self.widths[1] * self.widths[2], self.shape)
 
-    def has_shift(self, reaction) -> bool:
-        """Return whether the matrix has a shift besides that of Dirichlet sides."""
-        return reaction is not None or bool(self._wells) or any(kind == "robin" for pair in self.numbers for kind, *_ in pair)
-
     def tested(self, xp, kappa, reaction, f, x, weights, *, driven=True):
         """Return the sum of weights · (b − A x), which the library can differentiate. b is from f and, if `driven`, from sides, sources and wells."""
         fields, x, w = self._full(kappa), x.reshape(self.shape), weights.reshape(self.shape)
