@@ -1,12 +1,16 @@
 //! Callers' arrays: any strides, in host memory or in that of a GPU.
 
+mod device;
 mod passes;
 #[cfg(test)]
 mod tests;
 
 use crate::error::{Error, Result};
 use crate::layout::{Patch, Shape, Slab};
-use crate::real::{Precision, Real};
+use crate::real::Precision;
+
+pub use device::DeviceArray;
+pub(crate) use passes::average_copies;
 
 /// A caller's three-dimensional array of any strides: borrowed, and copied only where necessary.
 ///
@@ -263,92 +267,6 @@ fn exact_length(len: usize, shape: Shape) -> Result<()> {
         Ok(())
     } else {
         Err(Error::shape("array", format!("{len} elements"), format!("{} = {shape}", shape.cells())))
-    }
-}
-
-/// A caller's three-dimensional array in the memory of a GPU, with any strides, allocated by CUDA's runtime, Fortran's OpenACC,
-/// PyTorch or CuPy. It is plain data and owns nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceArray {
-    pointer: u64,
-    shape: Shape,
-    strides: [usize; 3],
-    precision: Precision,
-    device: usize,
-    stream: Option<u64>,
-}
-
-impl DeviceArray {
-    /// Describes the array whose element (i, j, k) is `i · strides[0] + j · strides[1] + k · strides[2]` elements of type S
-    /// behind `pointer`, an address in the memory of CUDA device number `device`.
-    ///
-    /// # Safety
-    /// All those elements lie in memory of that device that stays allocated while the array is used, and nothing else writes
-    /// them, or reads isobar's results, before the call that uses the array returns.
-    pub unsafe fn new<S: Real>(pointer: u64, shape: Shape, strides: [usize; 3], device: usize) -> Self {
-        Self { pointer, shape, strides, precision: S::PRECISION, device, stream: None }
-    }
-
-    /// Describes an array of elements in C order, shape (nz, ny, nx).
-    ///
-    /// # Safety
-    /// See [`DeviceArray::new`].
-    pub unsafe fn c_order<S: Real>(pointer: u64, shape: Shape, device: usize) -> Self {
-        // SAFETY: promised by the caller.
-        unsafe { Self::new::<S>(pointer, shape, c_order_strides(shape), device) }
-    }
-
-    /// Sets the CUDA stream, a `cudaStream_t` or `CUstream` as a number, whose queued work must finish before the array is used.
-    /// Without one, the caller's work on the array must be finished.
-    #[must_use]
-    pub fn on_stream(self, stream: u64) -> Self {
-        Self { stream: Some(stream), ..self }
-    }
-
-    /// Returns the layers from `first` to `last` of column (i, j).
-    ///
-    /// # Errors
-    /// [`Error::Shape`] where it has no such layers.
-    pub fn column(self, [i, j]: [usize; 2], [first, last]: [usize; 2]) -> Result<Self> {
-        let Shape { nx, ny, nz } = self.shape;
-        if i >= nx || j >= ny || first > last || last >= nz {
-            let wanted = format!("layers {first} to {last} of column ({i}, {j})");
-            return Err(Error::shape("array", self.shape, wanted));
-        }
-        let [x, y, z] = self.strides;
-        let size = if self.precision == Precision::F32 { size_of::<f32>() } else { size_of::<f64>() };
-        let pointer = self.pointer + ((i * x + j * y + first * z) * size) as u64;
-        Ok(Self { pointer, shape: Shape::new(1, 1, last - first + 1), ..self })
-    }
-
-    /// Returns the address of element (0, 0, 0).
-    pub fn pointer(&self) -> u64 {
-        self.pointer
-    }
-
-    /// Returns the shape of the grid.
-    pub fn shape(&self) -> Shape {
-        self.shape
-    }
-
-    /// Returns the strides for x, y and z in elements.
-    pub fn strides(&self) -> [usize; 3] {
-        self.strides
-    }
-
-    /// Returns the type of its elements, f32 or f64.
-    pub fn precision(&self) -> Precision {
-        self.precision
-    }
-
-    /// Returns the number of the CUDA device.
-    pub fn device(&self) -> usize {
-        self.device
-    }
-
-    /// Returns the stream to wait for.
-    pub fn stream(&self) -> Option<u64> {
-        self.stream
     }
 }
 

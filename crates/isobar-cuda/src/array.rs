@@ -14,13 +14,23 @@ use crate::launch::{Argument, Arguments, Kernel, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::vector::{Vector, index};
 
-/// `Strides` of array.cu, in elements.
+/// `Array` of array.cu: strides in elements, and the elements in x and y.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Strides([i64; 3]);
+struct Array([i64; 3], [i32; 2]);
 
-// SAFETY: three 64-bit integers, as in array.cu.
-unsafe impl Argument for Strides {}
+// SAFETY: three 64-bit and two 32-bit integers, as in array.cu.
+unsafe impl Argument for Array {}
+
+impl Array {
+    fn of(array: &DeviceArray) -> Self {
+        Self(array.strides().map(|stride| stride as i64), array.period().map(|n| n as i32))
+    }
+
+    fn c_order(shape @ Shape { nx, ny, .. }: Shape) -> Self {
+        Self(c_order(shape).map(|stride| stride as i64), [nx as i32, ny as i32])
+    }
+}
 
 /// `End` of array.cu.
 #[derive(Clone, Copy)]
@@ -57,7 +67,7 @@ impl Cuda {
         way: Way,
         precision: Precision,
         layout: &Layout,
-        strides: [usize; 3],
+        array: Array,
         [from, to]: [Pointer; 2],
     ) -> Result<()> {
         let name = match (way, precision) {
@@ -66,25 +76,21 @@ impl Cuda {
             (Way::Export, Precision::F32) => "export_f32",
             (Way::Export, _) => "export_f64",
         };
-        let Shape { nx, nz, .. } = layout.shape();
-        let arguments = Arguments::new()
-            .with(nx as i32)
-            .with(nz as i32)
-            .with(layout.pitch() as i32)
-            .with(Strides(strides.map(|stride| stride as i64)))
-            .with(from)
-            .with(to);
+        let Shape { nx, ny, nz } = layout.shape();
+        let arguments = Arguments::new().with(nx as i32);
+        let arguments = if way == Way::Export { arguments.with(ny as i32) } else { arguments };
+        let arguments = arguments.with(nz as i32).with(layout.pitch() as i32).with(array).with(from).with(to);
         self.over_rows(self.array_kernel::<T>(name)?, layout, arguments)
     }
 
     /// Copies a vector to an array in C order on this GPU.
     pub(crate) fn take_c_order(&self, layout: &Layout, from: Pointer, to: Pointer) -> Result<()> {
-        self.reorder::<f64>(Way::Export, Precision::F64, layout, c_order(layout.shape()), [from, to])
+        self.reorder::<f64>(Way::Export, Precision::F64, layout, Array::c_order(layout.shape()), [from, to])
     }
 
     /// Copies an array in C order on this GPU to a vector.
     pub(crate) fn place_c_order(&self, layout: &Layout, from: Pointer, to: Pointer) -> Result<()> {
-        self.reorder::<f64>(Way::Import, Precision::F64, layout, c_order(layout.shape()), [from, to])
+        self.reorder::<f64>(Way::Import, Precision::F64, layout, Array::c_order(layout.shape()), [from, to])
     }
 
     /// Launches a kernel in which each thread has two cells of a row.
@@ -112,8 +118,8 @@ impl Cuda {
             self.place_coefficients::<T>(
                 layout,
                 Precision::F64,
-                c_order(shape),
-                factor,
+                Array::c_order(shape),
+                [factor, 0.0],
                 end,
                 [from, to, report.start()],
             )
@@ -126,20 +132,27 @@ impl Cuda {
     /// the one that was there.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for negative or not finite coefficients, naming the first cell.
+    /// [`Error::Invalid`] for coefficients below `least` or not finite, naming the first cell.
     pub(crate) fn import_coefficients<T: Real>(
         &self,
         layout: &Layout,
         what: &str,
         source: &DeviceArray,
-        factor: f64,
+        [factor, least]: [f64; 2],
         to: Pointer,
     ) -> Result<bool> {
         let Shape { nx, ny, nz } = layout.shape();
         let report = self.report()?;
         self.with_device_array(source, layout, "importing", || {
             let pointers = [source.pointer(), to, report.start()];
-            self.place_coefficients::<T>(layout, source.precision(), source.strides(), factor, [nx, ny, nz], pointers)
+            self.place_coefficients::<T>(
+                layout,
+                source.precision(),
+                Array::of(source),
+                [factor, least],
+                [nx, ny, nz],
+                pointers,
+            )
         })?;
         let [first, changed] = read_report(&report)?;
         if first == NONE {
@@ -159,8 +172,8 @@ impl Cuda {
         &self,
         layout: &Layout,
         precision: Precision,
-        strides: [usize; 3],
-        factor: f64,
+        array: Array,
+        [factor, least]: [f64; 2],
         end: [usize; 3],
         [from, to, report]: [Pointer; 3],
     ) -> Result<()> {
@@ -170,8 +183,9 @@ impl Cuda {
             .with(ny as i32)
             .with(nz as i32)
             .with(layout.pitch() as i32)
-            .with(Strides(strides.map(|stride| stride as i64)))
+            .with(array)
             .with(factor)
+            .with(least)
             .with(End(end.map(|n| n as i32)))
             .with(from)
             .with(to)
@@ -234,7 +248,7 @@ impl Cuda {
             }
         };
         self.staged([data], |[from]| {
-            self.reorder::<T>(Way::Import, S::PRECISION, &layout, c_order(shape), [from, target.pointer()])
+            self.reorder::<T>(Way::Import, S::PRECISION, &layout, Array::c_order(shape), [from, target.pointer()])
         })
     }
 
@@ -247,7 +261,8 @@ impl Cuda {
         let layout = *source.layout();
         let shape = layout.shape();
         check_shape(target.shape(), shape)?;
-        let export = |to| self.reorder::<T>(Way::Export, S::PRECISION, &layout, c_order(shape), [source.pointer(), to]);
+        let export =
+            |to| self.reorder::<T>(Way::Export, S::PRECISION, &layout, Array::c_order(shape), [source.pointer(), to]);
         if let Some(data) = target.as_c_order_mut() {
             return self.fetch(data, export);
         }
@@ -271,7 +286,7 @@ impl Cuda {
     pub(crate) fn import_array<T: Real>(&self, source: &DeviceArray, target: &mut Vector<T>) -> Result<()> {
         let (layout, to) = (*target.layout(), target.pointer());
         self.with_device_array(source, &layout, "importing", || {
-            self.reorder::<T>(Way::Import, source.precision(), &layout, source.strides(), [source.pointer(), to])
+            self.reorder::<T>(Way::Import, source.precision(), &layout, Array::of(source), [source.pointer(), to])
         })
     }
 
@@ -281,7 +296,7 @@ impl Cuda {
         let (layout, from) = (*source.layout(), source.pointer());
         check_shape(target.shape(), layout.shape())?;
         self.with_device_arrays(&[], &[target], "exporting", || {
-            self.reorder::<T>(Way::Export, target.precision(), &layout, target.strides(), [from, target.pointer()])
+            self.reorder::<T>(Way::Export, target.precision(), &layout, Array::of(target), [from, target.pointer()])
         })
     }
 
@@ -329,6 +344,14 @@ impl Cuda {
         // Streams of PyTorch's and CuPy's own do not wait for it.
         let is_default = |array: &&DeviceArray| array.stream() == Some(DEFAULT_STREAM);
         if streams.contains(&None) || written.iter().any(is_default) { self.synchronize() } else { Ok(()) }
+    }
+
+    /// Replaces every cell by the mean of the cells that lie whole periods apart in x and y.
+    pub(crate) fn average_copies<T: Real>(&self, [x, y]: [usize; 2], of: &mut Vector<T>) -> Result<()> {
+        let (layout, Shape { nx, ny, nz }) = (*of.layout(), of.layout().shape());
+        let cells = [nx, ny, nz, layout.pitch(), x, y];
+        let arguments = cells.into_iter().fold(Arguments::new(), |arguments, n| arguments.with(n as i32));
+        self.over_rows(self.array_kernel::<T>("average")?, &layout, arguments.with(of.pointer()))
     }
 
     fn array_kernel<T: Real>(&self, name: &'static str) -> Result<Kernel> {

@@ -69,6 +69,10 @@ impl Backend for Cuda {
         self.export_array(source, target)
     }
 
+    fn average<T: Real>(&self, _: &Layout, period: [usize; 2], x: &mut Vector<T>) -> Result<()> {
+        self.average_copies(period, x)
+    }
+
     fn clear<T: Real>(&self, x: &mut Vector<T>) -> Result<()> {
         let (all, len) = x.all();
         let arguments = Arguments::new().with(len as i64).with_real::<T>(0.0).with(all);

@@ -52,8 +52,8 @@ impl Form {
         Ok(Self { problem, gpu })
     }
 
-    /// Makes the system of these coefficients, and checks sources and wells. Coefficients on a GPU must stay alive until a solver is made or updated; their
-    /// smallest and largest values are found.
+    /// Makes the system of these coefficients, and checks sources and wells. Coefficients on a GPU must stay alive until a solver is made or updated; they are
+    /// examined there.
     fn system(&self, py: Python<'_>, kappa: Vec<Array>, reaction: Option<Array>) -> PyResult<System> {
         let Some(gpu) = &self.gpu else {
             return py.detach(|| self.on_host(&kappa, reaction.as_ref())).map(|inner| System { inner });
@@ -61,7 +61,7 @@ impl Form {
         let (kappa, reaction) = (on_device(&kappa)?, optional(reaction.as_ref())?);
         let matrix = py.detach(|| {
             gpu.check_points(&kappa)?;
-            gpu.with_spreads(gpu.stencil(&kappa, reaction.as_ref())?)
+            gpu.examined(gpu.stencil(&kappa, reaction.as_ref())?)
         });
         Ok(System { inner: LinearSystem::from_matrix(Matrix::Diffusion(matrix.map_err(raise)?)) })
     }

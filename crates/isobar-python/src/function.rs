@@ -9,7 +9,7 @@ use isobar::internals::OfProcess;
 use isobar::internals::cuda::{Cuda, problem};
 use isobar::internals::team::lock;
 use isobar::options::{Judge, SolverOptions, check_tolerance};
-use isobar::problem::{Boundary, DiffusionProblem};
+use isobar::problem::DiffusionProblem;
 use isobar::{Device, DeviceArray, Outcome, Precision, Progress, RawArray, RawMemory};
 use isobar_case::{LinearSystem, Matrix, solver_options};
 
@@ -171,7 +171,7 @@ impl Function {
             };
         };
         // SAFETY: promised by the caller.
-        if self.stays_on_gpu()? && unsafe { self.solve_on_gpu(ordinal, coefficients, kind, systems, observer)? } {
+        if self.stays_on_gpu() && unsafe { self.solve_on_gpu(ordinal, coefficients, kind, systems, observer)? } {
             return Ok(());
         }
         // SAFETY: promised by the caller.
@@ -198,7 +198,7 @@ impl Function {
     }
 
     /// Solves systems whose arrays are all on one GPU, where a solver finds out by itself whether its coefficients have changed. Returns whether it has one for
-    /// this matrix: not of a negative c, which may have a direct solver on the host.
+    /// this matrix.
     ///
     /// # Safety
     /// See [`Function::solve`].
@@ -220,8 +220,11 @@ impl Function {
             None => self.form(ordinal)?,
             Some(numbers) => kept.form(numbers, || self.new_form(ordinal, Some(numbers)))?,
         };
-        let matrix = Matrix::Diffusion(form.stencil(&kappa, reaction.as_ref())?);
-        if kept.take_matrix(self, Some(ordinal), matrix).is_err() {
+        let matrix = form.stencil(&kappa, reaction.as_ref())?;
+        let matrix = if reaction.is_some() { form.examined_if_negative(matrix) } else { Ok(matrix) };
+        // What is wrong is said by the host.
+        let Ok(matrix) = matrix else { return Ok(false) };
+        if kept.take_matrix(self, Some(ordinal), Matrix::Diffusion(matrix)).is_err() {
             return Ok(false);
         }
         let mut pairs = systems.to_vec();
@@ -282,9 +285,9 @@ impl Function {
         Ok(())
     }
 
-    /// Returns whether arrays on a GPU need not pass through the host, as filling with NaN and x or y that are periodic with an odd number of cells need it.
-    pub(crate) fn stays_on_gpu(&self) -> Result<bool, Failure> {
-        Ok(!self.fills && self.device != "cpu" && !has_odd_period(self.template.diffusion()?))
+    /// Returns whether arrays on a GPU need not pass through the host, as filling with NaN needs it.
+    pub(crate) fn stays_on_gpu(&self) -> bool {
+        !self.fills && self.device != "cpu"
     }
 
     /// Returns whether a solve converged, and an error if it did not and there is to be one.
@@ -337,12 +340,6 @@ impl Function {
         geometry.map_or(Ok(()), |numbers| change(&mut problem, numbers))?;
         Ok(Arc::new(problem::Form::new(&Cuda::shared(ordinal)?, problem)?))
     }
-}
-
-/// Returns whether x or y is periodic with an odd number of cells.
-fn has_odd_period(problem: &DiffusionProblem) -> bool {
-    let extents = problem.shape.extents();
-    (0..2).any(|d| extents[d] > 1 && extents[d] % 2 == 1 && problem.boundary[d][0] == Boundary::Periodic)
 }
 
 impl Drop for Function {

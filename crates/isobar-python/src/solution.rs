@@ -62,8 +62,8 @@ impl Solution {
 
     /// Whether arrays on a GPU need not pass through the host.
     #[getter]
-    fn stays_on_gpu(&self, py: Python<'_>) -> PyResult<bool> {
-        py.detach(|| self.function.stays_on_gpu()).map_err(|failure| failure.raise(py))
+    fn stays_on_gpu(&self) -> bool {
+        self.function.stays_on_gpu()
     }
 
     /// Writes the solution of A x = b to `out`. `fields` are the κ's, then c and the geometry's numbers if there are any.

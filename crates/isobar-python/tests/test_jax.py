@@ -166,7 +166,7 @@ def test_arrays_on_a_gpu(rng, name, failure):
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected)):
         np.testing.assert_allclose(a, b, atol=1e-9 * float(abs(b).max()))
     stay = [call.native.stays_on_gpu for call in problem._calls.values()]
-    assert stay == [False, failure == "raise" and not problem._residual.has_odd_period]
+    assert stay == [False, failure == "raise"]
 
 
 def test_work_before_and_after_is_in_order(rng):

@@ -118,7 +118,7 @@ def test_tensors_on_a_gpu(rng, name, failure):
         for a, b in zip(value(1.0, stream, failure=failure), expected):
             np.testing.assert_allclose(a, b, atol=1e-9 * abs(b).max())
     stay = [call.native.stays_on_gpu for call in problem._calls.values()]
-    assert stay == [False, failure == "raise" and not problem._residual.has_odd_period]
+    assert stay == [False, failure == "raise"]
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")

@@ -119,6 +119,18 @@ impl Target<'_> {
     }
 }
 
+/// Replaces all copies of a cell by their mean, in values in C order of the copies of a grid with these numbers of cells in x and y.
+pub(crate) fn average_copies<T: Real>(Shape { nx, ny, .. }: Shape, [x, y]: [usize; 2], values: &mut [T]) {
+    let weight = T::from_f64(1.0 / (nx / x * (ny / y)) as f64);
+    for layer in values.chunks_exact_mut(nx * ny) {
+        for (j, i) in (0..y).flat_map(|j| (0..x).map(move |i| (j, i))) {
+            let copies = || (j..ny).step_by(y).flat_map(|j| (i..nx).step_by(x).map(move |i| i + nx * j));
+            let mean = weight * copies().fold(T::ZERO, |sum, at| sum + layer[at]);
+            copies().for_each(|at| layer[at] = mean);
+        }
+    }
+}
+
 fn not_on_the_host() -> Error {
     Error::Unsupported("an array in the memory of a GPU where one of the host is needed; copy it".into())
 }

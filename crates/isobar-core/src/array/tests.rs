@@ -152,6 +152,13 @@ fn columns_of_an_array_on_a_device_begin_at_their_first_layer() {
     let column = array.column([2, 3], [1, 2]).unwrap();
     assert_eq!((column.pointer(), column.shape()), (4096 + 4 * (2 + 15 + 20), Shape::new(1, 1, 2)));
     assert_eq!((column.strides(), column.stream()), (array.strides(), Some(7)));
+    let repeated = array.repeated([2, 1]);
+    assert_eq!((repeated.shape(), repeated.period(), column.period()), (Shape::new(10, 4, 3), [5, 4], [1, 1]));
+    assert_eq!(repeated.column([2, 3], [1, 2]).unwrap(), column);
+    let row = array.part([1, 3, 2], Shape::new(4, 1, 1)).unwrap();
+    assert_eq!((row.pointer(), row.shape()), (4096 + 4 * (1 + 15 + 40), Shape::new(4, 1, 1)));
+    assert!(array.part([1, 3, 2], Shape::new(5, 1, 1)).is_err() && array.part([0; 3], Shape::new(1, 0, 1)).is_err());
+    assert_eq!(repeated.repeated([1, 3]).shape(), Shape::new(10, 12, 3));
     for (place, layers) in [([5, 0], [0, 0]), ([0, 4], [0, 0]), ([0, 0], [2, 1]), ([0, 0], [0, 3])] {
         assert!(array.column(place, layers).is_err());
     }

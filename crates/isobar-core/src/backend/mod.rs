@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use crate::array::{ArrayView, ArrayViewMut, DeviceArray};
+use crate::array::{ArrayView, ArrayViewMut, DeviceArray, average_copies};
 use crate::direct::Separable;
 use crate::error::{Error, Result};
 use crate::layout::{Colour, Layout, Patch, Shape};
@@ -174,6 +174,15 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// Copies a vector to a caller's array in the memory of this device, converting and reordering there.
     fn export<T: Real>(&self, _source: &Self::Vector<T>, target: &mut DeviceArray) -> Result<()> {
         Err(elsewhere(self, target))
+    }
+
+    /// Replaces all copies of a cell by their mean, in a vector of this layout that has the copies of a grid with these numbers of cells in x and y.
+    fn average<T: Real>(&self, layout: &Layout, period: [usize; 2], x: &mut Self::Vector<T>) -> Result<()> {
+        let shape = layout.shape();
+        let mut values = vec![T::ZERO; shape.cells()];
+        self.download(x, &mut ArrayViewMut::c_order(&mut values, shape)?)?;
+        average_copies(shape, period, &mut values);
+        self.upload(ArrayView::c_order(&values, shape)?, x)
     }
 
     /// Sets x = 0.

@@ -1,7 +1,10 @@
 //! Transfers of a caller's arrays to the device and back.
 
+use crate::array::average_copies;
 use crate::stencil::rings::Turns;
-use crate::{ArrayView, ArrayViewMut, Backend, Error, Layout, Patch, Real, Result, Shape, Slab, Source, Target};
+use crate::{
+    ArrayView, ArrayViewMut, Backend, DeviceArray, Error, Layout, Patch, Real, Result, Shape, Slab, Source, Target,
+};
 
 /// A caller's grid, and the parts of it in arrays and vectors.
 #[derive(Clone, Copy, Debug)]
@@ -51,19 +54,21 @@ impl CallersGrid {
         if self.turns == Turns::ONE {
             return Ok(());
         }
-        let (around, shape) = (layout.shape(), self.own.shape(layout.shape()));
+        let shape = self.own.shape(layout.shape());
         if self.divided.is_some() {
             let mut mean = vec![0.0; shape.cells()];
             fetch(backend, self, x, &mut ArrayViewMut::c_order(&mut mean, shape)?)?;
             return send(backend, self, ArrayView::c_order(&mean, shape)?, x);
         }
-        let mut values = vec![0.0; around.cells()];
-        backend.download(x, &mut ArrayViewMut::c_order(&mut values, around)?)?;
-        for layer in values.chunks_exact_mut(around.nx * around.ny) {
-            self.turns.take_means(shape, layer);
-            self.turns.copy_first(shape, layer);
+        backend.average(layout, [shape.nx, shape.ny], x)
+    }
+
+    /// Describes a caller's array in the memory of a GPU on all copies.
+    fn repeat(&self, array: DeviceArray) -> Result<DeviceArray> {
+        if self.divided.is_some() {
+            self.turns.require_one("arrays in the memory of GPUs of several ranks")?;
         }
-        backend.upload(ArrayView::c_order(&values, around)?, x)
+        Ok(self.turns.repeat_on_device(array))
     }
 }
 
@@ -94,10 +99,7 @@ pub(crate) fn upload<B: Backend>(
     match source {
         Source::F64(view) => send(backend, callers, view, target),
         Source::F32(view) => send(backend, callers, view, target),
-        Source::Device(array) => {
-            callers.turns.require_one("arrays in the memory of a GPU")?;
-            backend.import(&array, target)
-        }
+        Source::Device(array) => backend.import(&callers.repeat(array)?, target),
     }
 }
 
@@ -129,10 +131,7 @@ pub(crate) fn download<B: Backend>(
     match target {
         Target::F64(view) => fetch(backend, callers, source, view),
         Target::F32(view) => fetch(backend, callers, source, view),
-        Target::Device(array) => {
-            callers.turns.require_one("arrays in the memory of a GPU")?;
-            backend.export(source, array)
-        }
+        Target::Device(array) => backend.export(source, &mut callers.repeat(*array)?),
         Target::Nothing(_) => Ok(()),
     }
 }
@@ -171,11 +170,11 @@ fn take_means<S: Real, T: Real>(
     around: &mut [S],
     target: &mut ArrayViewMut<'_, T>,
 ) {
-    let width = turns.around(grid).nx;
+    let Shape { nx, ny, .. } = turns.around(grid);
+    average_copies(turns.around(grid), [grid.nx, grid.ny], around);
     let mut line = vec![T::ZERO; own.x.rows()];
-    for (k, layer) in around.chunks_exact_mut(width * turns.around(grid).ny).enumerate() {
-        turns.take_means(grid, layer);
-        for (j, row) in layer.chunks_exact(width).take(own.y.beyond).skip(own.y.first).enumerate() {
+    for (k, layer) in around.chunks_exact(nx * ny).enumerate() {
+        for (j, row) in layer.chunks_exact(nx).take(own.y.beyond).skip(own.y.first).enumerate() {
             let means = &row[own.x.first..own.x.beyond];
             line.iter_mut().zip(means).for_each(|(to, from)| *to = T::from_f64(from.to_f64()));
             target.set_line(j, k, &line);

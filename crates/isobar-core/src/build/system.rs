@@ -7,6 +7,7 @@ use super::arrays::{CallersGrid, download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
 use super::solve::{Balance, Description, Solve, is_final};
 use crate::backend::{AggregateBackend, copy_bandwidth};
+use crate::direct::Separable;
 use crate::operator::{Capabilities, Diagonal, Guess};
 use crate::options::{Compatibility, Judge, Method, Norm, Preconditioner, SolverOptions, check_tolerance};
 use crate::outcome::Outcome;
@@ -127,7 +128,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let direct = Direct {
             is_possible: backend.has_direct(),
             is_divided: backend.device().ranks > 1,
-            factors: || stencil.chooses_direct(),
+            // Of an indefinite matrix on a GPU even a copy on the host is worth while: nothing else solves it.
+            factors: || match stencil.chooses_direct() {
+                None if !stencil.is_definite() => backend.separable(stencil).ok().filter(Separable::pays),
+                found => found,
+            },
             nearest: || stencil.tries_box(),
         };
         let Beginning { options, factors, is_direct, after_box, is_replaceable, reserve, has_levels, why } =

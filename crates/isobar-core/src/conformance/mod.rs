@@ -169,6 +169,7 @@ fn vector_suite<B: AggregateBackend, T: Real>() -> Checks<B> {
     checks! {
         "vectors" => [
             "transfer" => vectors::transfer::<B, T>,
+            "averages" => vectors::averages::<B, T>,
             "operations" => vectors::operations::<B, T>,
             "aggregates" => vectors::aggregates::<B, T>,
             "aggregate_matrices" => vectors::aggregate_matrices::<B>,

@@ -35,6 +35,25 @@ pub(super) fn transfer<B: Backend, T: Real>(backend: &B) {
     }
 }
 
+/// Checks the means over copies of periodic directions, bit for bit.
+pub(super) fn averages<B: Backend, T: Real>(backend: &B) {
+    for (copies, shape) in
+        [([2, 1], Shape::new(5, 4, 3)), ([1, 2], Shape::new(70, 3, 1)), ([2, 2], Shape::new(1, 37, 9))]
+    {
+        let around = Shape { nx: copies[0] * shape.nx, ny: copies[1] * shape.ny, ..shape };
+        let (mut expected, mut found) = random_pair::<B, T>(backend, around, 3);
+        let layout = *expected.layout();
+        ok(Reference.average(&layout, [shape.nx, shape.ny], &mut expected));
+        ok(backend.average(&layout, [shape.nx, shape.ny], &mut found));
+        let mut values = vec![T::ZERO; around.cells()];
+        ok(backend.download(&found, &mut ok(ArrayViewMut::c_order(&mut values, around))));
+        for ([i, j, k], found) in around.places().zip(values) {
+            assert_eq!(found, expected.get(i, j, k), "{around} ({i}, {j}, {k})");
+            assert_eq!(found, expected.get(i % shape.nx, j % shape.ny, k), "{around} ({i}, {j}, {k})");
+        }
+    }
+}
+
 /// Checks clear, convert, convert_dot, scale, axpy, axpy_norm, axpy_norm_convert, xpay, dot.
 pub(super) fn operations<B: Backend, T: Real>(backend: &B) {
     let [first, second, third, _] = SCALARS;

@@ -44,6 +44,11 @@ pub(crate) trait SeparableRows: Sync {
 
     /// Returns the shift of a cell without [`SeparableRows::fixed_sides`]; nothing where it is zero everywhere.
     fn shift(&self) -> Option<&(dyn Fn([usize; 3]) -> f64 + Sync)>;
+
+    /// Returns whether the shift is known to be a sum of numbers along each axis.
+    fn shift_is_sum(&self) -> bool {
+        false
+    }
 }
 
 /// The couplings of one axis as products: f along it, times factors along the others.
@@ -113,7 +118,9 @@ fn along(matrix: &dyn SeparableRows, ranks: &[Option<Rank>; 3], extents: [usize;
             });
             stored.map_or(0.0, |shift| shift(at)) + sides.sum::<f64>()
         };
-        this.add_ties(&tie)?;
+        // With constant couplings every sum fits.
+        let fits = matrix.shift_is_sum() && (0..3).all(|axis| extents[axis] == 1 || matrix.is_constant(axis));
+        this.add_ties(&tie, fits)?;
     }
     Ok(this)
 }
@@ -282,8 +289,9 @@ pub(super) fn sample(axis: usize, layer: usize, number: u64, extents: [usize; 3]
 }
 
 impl Separable {
-    /// Adds the shift: c along lines, and parts that depend on one transformed axis alone.
-    fn add_ties(&mut self, tie: &(dyn Fn([usize; 3]) -> f64 + Sync)) -> Result<()> {
+    /// Adds the shift: c along lines, and parts that depend on one transformed axis alone. Whether it consists of these is checked in each cell,
+    /// unless it is known.
+    fn add_ties(&mut self, tie: &(dyn Fn([usize; 3]) -> f64 + Sync), fits: bool) -> Result<()> {
         let Self { shape, line, across, factors, lines } = &mut *self;
         let [a, b] = *across;
         let place = |m: usize, n: usize, k: usize| {
@@ -333,7 +341,8 @@ impl Separable {
             ((found - sum).abs() > TOLERANCE * size).then_some((found, sum))
         };
         let Shape { nx, ny, nz } = *shape;
-        let wrong: Vec<Option<usize>> = rows(&Host, ny * nz, ny, |k, wrong| {
+        let to_check = if fits { 0 } else { ny * nz };
+        let wrong: Vec<Option<usize>> = rows(&Host, to_check, ny, |k, wrong| {
             for (j, wrong) in wrong.iter_mut().enumerate() {
                 *wrong = (0..nx).find(|&i| check([i, j, k]).is_some());
             }

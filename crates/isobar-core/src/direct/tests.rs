@@ -1,6 +1,6 @@
 use super::*;
 use crate::conformance::direct::SIDES;
-use crate::stencil::{Coefficients, Diffusion, Side, Spread, Stencil};
+use crate::stencil::{Coefficients, Diffusion, KnownShift, Side, Spread, Stencil};
 use crate::{DeviceArray, Shape};
 
 /// Makes an axis with these ends, masses and couplings from widths.
@@ -121,6 +121,41 @@ fn coefficients_of_one_value_need_no_copy_from_a_gpu() {
         assert!(of(wrong).unwrap_err().to_string().contains("finite and not negative"));
     }
     assert!(device.with_spreads(Vec::new()).is_err());
+}
+
+#[test]
+fn shifts_that_are_sums_need_no_copy_from_a_gpu() {
+    let (shape, one) = (Shape::new(7, 4, 5), [Spread { least: 2.0, most: 2.0 }]);
+    let sides = [[Side::Periodic; 2], [Side::Closed, Side::Fixed], [Side::Closed; 2]];
+    // SAFETY: the elements are never read.
+    let field = unsafe { DeviceArray::c_order::<f64>(0, shape, 0) };
+    for [films, c] in [[0.0, 0.7], [3.0, 0.7], [3.0, -2.5], [0.0, -2.5]] {
+        let films_at = |n: usize, last: usize| if n == 0 || n == last { films } else { 0.0 };
+        let x = vec![c; 7];
+        let y: Vec<f64> = (0..4).map(|j| films_at(j, 3)).collect();
+        let z: Vec<f64> = (0..5).map(|k| 0.5 * films_at(k, 4) - 0.1 * k as f64).collect();
+        let shift: Vec<f64> = shape.places().map(|[i, j, k]| x[i] + y[j] + z[k]).collect();
+        let negative = shift.iter().position(|&shift| shift < 0.0).map(|n| (n, shift[n]));
+        let host = Diffusion::of_field(shape, vec![2.0; shape.cells()], [1.0; 3], Some(shift), sides).unwrap();
+        let cells = Coefficients::DeviceCells { fields: vec![field], axes: [(0, 1.0); 3], shift: Some(field) };
+        let device = Diffusion::new(shape, cells, None, sides).unwrap().with_spreads(one.to_vec()).unwrap();
+        assert!(!device.has_rows() && device.chooses_direct().is_none() && device.is_definite());
+        let known = |sums| device.clone().with_known_shift(KnownShift { negative, sums });
+        let sums = || Some([x.clone(), y.clone(), z.clone()]);
+        let (known, unknown) = (known(sums()).unwrap(), known(None).unwrap());
+        assert!(known.has_rows() && !unknown.has_rows());
+        for known in [&known, &unknown] {
+            let [found, expected] = [known, &host].map(|stencil| stencil.check_iterated().map_err(|e| e.to_string()));
+            assert_eq!((found, known.is_definite()), (expected, host.is_definite()));
+        }
+        // On the copies of the odd period too.
+        for [found, expected] in [[&known, &host], [&*known.around().unwrap(), &*host.around().unwrap()]] {
+            assert_eq!(found.separable().unwrap(), expected.separable().unwrap());
+            assert_eq!(found.chooses_direct(), expected.chooses_direct());
+            assert!(found.cells().all(|at| found.shift(at) == expected.shift(at)));
+        }
+        assert!(device.with_known_shift(KnownShift { negative, sums: Some([x, z, y]) }).is_err());
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use super::spread::Spread;
+use super::spread::{KnownShift, Spread};
 use crate::execute::{rows, shared_copy};
 use crate::layout::Axis;
 use crate::operator::aggregate::Components;
@@ -67,8 +67,7 @@ pub struct Diffusion {
     pub(super) spreads: Vec<Spread>,
     /// s without the contribution of Dirichlet sides to [`Coefficients::Cells`].
     pub(super) shift: Option<Arc<[f64]>>,
-    /// The first cell whose shift is negative.
-    pub(super) negative: Option<usize>,
+    pub(super) known_shift: Arc<KnownShift>,
     /// Lower and upper side of each direction.
     pub(super) sides: [[Side; 2]; 3],
     /// The connected components, where they are known and not all cells are active.
@@ -162,6 +161,7 @@ impl Diffusion {
                 check_axes(axes, fields.len())?;
             }
             Coefficients::DeviceCells { fields, axes, shift: on_device } => {
+                found = spreads.unwrap_or_default();
                 let mut arrays = fields.iter().chain(on_device);
                 arrays.try_for_each(|array| Error::unless_equal("diffusion.coefficient", array.shape(), shape))?;
                 check_axes(axes, fields.len())?;
@@ -176,7 +176,7 @@ impl Diffusion {
             }
         }
         let negative = match &shift {
-            Some(shift) => Spread::first_negative("the shift", shape, shift)?,
+            Some(shift) => Spread::first_negative("the shift", shape, shift)?.map(|n| (n, shift[n])),
             None => None,
         };
         for [lower, upper] in sides {
@@ -189,7 +189,8 @@ impl Diffusion {
         }
         let shift = shift.map(|shift| shared_copy(&Host, &shift));
         let (known, owner) = (Carried(None), Carried(None));
-        Ok(Self { shape, coefficients, spreads: found, shift, negative, sides, components: None, known, owner })
+        let known_shift = Arc::new(KnownShift { negative, sums: None });
+        Ok(Self { shape, coefficients, spreads: found, shift, known_shift, sides, components: None, known, owner })
     }
 
     /// Returns the form of the stencil on another grid, with empty fields.
@@ -200,7 +201,8 @@ impl Diffusion {
         let spreads = vec![Spread::NONE; fields];
         let shift = self.has_shift().then(none);
         let (sides, known, owner) = (self.sides, Carried(None), Carried(None));
-        Self { shape, coefficients, spreads, shift, negative: None, sides, components: None, known, owner }
+        let known_shift = Arc::default();
+        Self { shape, coefficients, spreads, shift, known_shift, sides, components: None, known, owner }
     }
 
     /// Returns the source of the transmissibilities.
@@ -225,6 +227,20 @@ impl Diffusion {
         Ok(self)
     }
 
+    /// Sets what is known of the shift on a GPU: a negative one has a direct solve alone, and a sum allows that without a copy on the host.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for other numbers of cells.
+    pub fn with_known_shift(mut self, known: KnownShift) -> Result<Self> {
+        if matches!(&self.coefficients, Coefficients::DeviceCells { shift: Some(_), .. }) {
+            for (numbers, cells) in known.sums.iter().flatten().zip(self.shape.extents()) {
+                Error::unless_equal("the shift", numbers.len(), cells)?;
+            }
+            self.known_shift = Arc::new(known);
+        }
+        Ok(self)
+    }
+
     /// Keeps one more owner of its arrays on a GPU while this stencil, or a copy of it, is there.
     #[must_use]
     pub fn owned_by(self, owner: Arc<dyn Any + Send + Sync>) -> Self {
@@ -241,12 +257,35 @@ impl Diffusion {
         Self { known: Carried(Some(field)), ..self }
     }
 
+    /// Takes over the owner of arrays on a GPU, and what is known of them, from the stencil whose copies this one has.
+    pub(super) fn on_copies_of(self, once: &Self) -> Self {
+        let (around, Shape { nx, ny, .. }) = (self.shape, once.shape);
+        let on_copies = |known: Known| -> Known {
+            Arc::new(move |n| {
+                let [i, j, k] = around.place(n);
+                known(i % nx + nx * (j % ny + ny * k))
+            })
+        };
+        let on_axis = |numbers: &[f64], cells: usize| numbers.iter().copied().cycle().take(cells).collect();
+        let KnownShift { negative, sums } = &*once.known_shift;
+        let sums = sums.as_ref().map(|sums| [0, 1, 2].map(|d| on_axis(&sums[d], around.extents()[d])));
+        // The first one of one copy is the first of all.
+        let negative = negative.map(|(n, shift)| {
+            let [i, j, k] = once.shape.place(n);
+            (self.cell([i, j, k]), shift)
+        });
+        let known = Carried(once.known.0.clone().map(on_copies));
+        Self { known, known_shift: Arc::new(KnownShift { negative, sums }), owner: once.owner.clone(), ..self }
+    }
+
     /// Returns whether entries of its rows are known on the host: they are there, or each field on a GPU has one known value or known
-    /// numbers.
+    /// numbers, and the shift is a known sum.
     pub fn has_rows(&self) -> bool {
         let is_one_value = || !self.spreads.is_empty() && self.spreads.iter().all(|field| field.contrast() == 1.0);
         match &self.coefficients {
-            Coefficients::DeviceCells { shift, .. } => shift.is_none() && (self.known.0.is_some() || is_one_value()),
+            Coefficients::DeviceCells { shift, .. } => {
+                (shift.is_none() || self.known_shift.sums.is_some()) && (self.known.0.is_some() || is_one_value())
+            }
             _ => true,
         }
     }
@@ -260,6 +299,16 @@ impl Diffusion {
     /// Returns s without the Dirichlet sides, where it is not zero and on the host.
     pub fn stored_shift(&self) -> Option<&[f64]> {
         self.shift.as_deref()
+    }
+
+    /// Returns s without the Dirichlet sides in a cell, as far as the host knows it.
+    #[inline(always)]
+    pub(super) fn own_shift(&self, at: [usize; 3]) -> f64 {
+        match (&self.shift, &self.known_shift.sums) {
+            (Some(shift), _) => shift[self.cell(at)],
+            (None, Some([x, y, z])) => x[at[0]] + y[at[1]] + z[at[2]],
+            (None, None) => 0.0,
+        }
     }
 
     /// Returns whether s has more than the Dirichlet sides.

@@ -72,7 +72,7 @@ impl Diffusion {
     /// Returns s, Dirichlet sides included.
     #[inline(always)]
     pub fn shift(&self, at: [usize; 3]) -> f64 {
-        let mut sum = self.shift.as_ref().map_or(0.0, |shift| shift[self.cell(at)]);
+        let mut sum = self.own_shift(at);
         for axis in Axis::ALL {
             let (d, [lower, upper]) = (axis as usize, self.sides[axis as usize]);
             if lower == Side::Fixed && at[d] == 0 {

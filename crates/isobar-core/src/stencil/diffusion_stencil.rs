@@ -26,13 +26,12 @@ impl Stencil for Diffusion {
     }
 
     fn is_definite(&self) -> bool {
-        self.negative.is_none()
+        self.known_shift.negative.is_none()
     }
 
     fn check_iterated(&self) -> Result<()> {
-        let Some(n) = self.negative else { return Ok(()) };
+        let Some((n, value)) = self.known_shift.negative else { return Ok(()) };
         let [i, j, k] = self.shape.place(n);
-        let value = self.shift.as_ref().map_or(0.0, |shift| shift[n]);
         Err(Error::invalid(
             "diffusion.reaction",
             format!(
@@ -110,15 +109,16 @@ impl Stencil for Diffusion {
 /// The rows of diffusion, if [`Diffusion::has_rows`].
 pub(super) struct DiffusionRows<'a> {
     stencil: &'a Diffusion,
-    shift: Option<Box<dyn Fn([usize; 3]) -> f64 + Sync + 'a>>,
+    shift: Option<Box<Shift<'a>>>,
 }
+
+/// s without the Dirichlet sides, by cell.
+type Shift<'a> = dyn Fn([usize; 3]) -> f64 + Sync + 'a;
 
 impl<'a> DiffusionRows<'a> {
     pub(super) fn new(stencil: &'a Diffusion) -> Self {
-        let shift = stencil
-            .stored_shift()
-            .map(|shift| Box::new(move |at| shift[stencil.cell(at)]) as Box<dyn Fn([usize; 3]) -> f64 + Sync>);
-        Self { stencil, shift }
+        let shift = |at| stencil.own_shift(at);
+        Self { stencil, shift: stencil.has_shift().then(|| Box::new(shift) as Box<Shift<'a>>) }
     }
 }
 
@@ -166,19 +166,20 @@ impl SeparableRows for DiffusionRows<'_> {
     fn shift(&self) -> Option<&(dyn Fn([usize; 3]) -> f64 + Sync)> {
         self.shift.as_deref()
     }
+
+    fn shift_is_sum(&self) -> bool {
+        self.stencil.known_shift.sums.is_some()
+    }
 }
 
 impl Diffusion {
     /// Repeats all coefficients on the copies.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for coefficients on a GPU.
+    /// See [`Diffusion::new`].
     pub(crate) fn repeated(&self, turns: Turns) -> Result<Self> {
         if turns == Turns::ONE {
             return Ok(self.clone());
-        }
-        if matches!(self.coefficients(), Coefficients::DeviceCells { .. }) {
-            turns.require_one("coefficients in the memory of a GPU")?;
         }
         let repeat = |values: &[f64]| Ok::<_, Error>(turns.repeat(&ArrayView::c_order(values, self.shape())?));
         let coefficients = match self.coefficients() {
@@ -189,9 +190,14 @@ impl Diffusion {
             Coefficients::Faces([x, y, z]) => {
                 Coefficients::Faces([repeat(x)?.into(), repeat(y)?.into(), repeat(z)?.into()])
             }
-            device @ Coefficients::DeviceCells { .. } => device.clone(),
+            Coefficients::DeviceCells { fields, axes, shift } => Coefficients::DeviceCells {
+                fields: fields.iter().map(|&field| turns.repeat_on_device(field)).collect(),
+                axes: *axes,
+                shift: shift.map(|shift| turns.repeat_on_device(shift)),
+            },
         };
         let shift = self.stored_shift().map(repeat).transpose()?;
-        Self::new(turns.around(self.shape()), coefficients, shift, self.sides())
+        let (shape, spreads) = (turns.around(self.shape()), Some(self.spreads.clone()));
+        Ok(Self::of_known(shape, coefficients, spreads, shift, self.sides())?.on_copies_of(self))
     }
 }

@@ -161,7 +161,7 @@ impl Diffusion {
             }
         };
         let on_side = fixed[1] && (j == 0 || j + 1 == ny) || fixed[2] && (k == 0 || k + 1 == nz);
-        if on_side || self.stored_shift().is_some() {
+        if on_side || self.has_shift() {
             (0..nx).for_each(visit);
         } else if fixed[0] {
             visit(0);
@@ -223,7 +223,7 @@ impl Diffusion {
                     is_active.iter_mut().zip(h).for_each(|(is_active, &h)| *is_active |= factor * h > 0.0);
                 }
                 // A cell without couplings may have a reaction.
-                if self.stored_shift().is_some() {
+                if self.has_shift() {
                     let shifted = |i: usize| self.shift([i, j, k]) > 0.0;
                     is_active.iter_mut().enumerate().for_each(|(i, is_active)| *is_active |= shifted(i));
                 }

@@ -50,8 +50,8 @@ pub use faces::by_stored_faces;
 pub use hierarchy::{Hierarchy, Update};
 pub use modes::VerticalModes;
 pub use own::{HostOperator, OwnMatrix, OwnOperator};
-pub use spread::Spread;
 pub(crate) use spread::check_length;
+pub use spread::{KnownShift, Spread};
 pub use stored_matrix::StoredMatrix;
 pub(crate) use supports::levels;
 pub use supports::{Lines, StoredFaces, Supports};
@@ -95,7 +95,7 @@ pub trait Stencil: Clone + Send + Sync + 'static {
     /// Repeats the matrix on copies of odd periodic directions.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) for coefficients that cannot be copied.
+    /// Those of making the larger matrix.
     fn around(&self) -> Result<Cow<'_, Self>> {
         Ok(Cow::Borrowed(self))
     }

@@ -6,7 +6,7 @@
 //! depend on colours and tiles: a caller gets the mean of the copies, whose residual is the mean of theirs, and so, relative to
 //! b, at most the reported one. A solve takes twice the work and memory, on any back end; callers' arrays do not change.
 
-use crate::{ArrayView, Error, Layout, Real, Result, Shape};
+use crate::{ArrayView, DeviceArray, Error, Layout, Real, Result, Shape};
 
 /// The number of copies of the caller's grid in a solver's grid, along x and y.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,25 +75,9 @@ impl Turns {
         values
     }
 
-    /// Stores in the first copy of a layer of the solver's grid the mean of all copies.
-    pub(crate) fn take_means<T: Real>(self, shape: Shape, layer: &mut [T]) {
-        let (width, weight) = (self.x * shape.nx, T::from_f64(1.0 / self.count() as f64));
-        for (j, i) in (0..shape.ny).flat_map(|j| (0..shape.nx).map(move |i| (j, i))) {
-            let turns = (0..self.y).flat_map(|y| (0..self.x).map(move |x| (x, y)));
-            let at = |(x, y)| i + x * shape.nx + width * (j + y * shape.ny);
-            let sum = turns.fold(T::ZERO, |sum, turn| sum + layer[at(turn)]);
-            layer[at((0, 0))] = weight * sum;
-        }
-    }
-
-    /// Copies the first copy of a layer to the others.
-    pub(crate) fn copy_first<T: Real>(self, shape: Shape, layer: &mut [T]) {
-        let width = self.x * shape.nx;
-        for j in 0..self.y * shape.ny {
-            for i in 0..width {
-                layer[i + width * j] = layer[i % shape.nx + width * (j % shape.ny)];
-            }
-        }
+    /// Describes an array of the caller's grid in the memory of a GPU on all copies.
+    pub(crate) fn repeat_on_device(self, array: DeviceArray) -> DeviceArray {
+        array.repeated([self.x, self.y].map(|copies| copies as u8))
     }
 
     /// Returns whether a direction with several copies is divided among ranks, for vectors of this layout.
@@ -118,7 +102,10 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stencil::{Diffusion, Side, Stencil};
+    use std::sync::Arc;
+
+    use crate::array::average_copies;
+    use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread, Stencil};
 
     #[test]
     fn two_turns_of_an_odd_ring() {
@@ -140,11 +127,9 @@ mod tests {
         let difference = found.iter().zip(&expected).fold(0.0_f64, |most, (a, b)| most.max((a - b).abs()));
         assert!(difference < 1e-10, "{difference}");
         let mut layer: Vec<f64> = (0..60).map(f64::from).collect();
-        all.take_means(shape, &mut layer);
+        average_copies(all.around(shape), [3, 5], &mut layer);
         // Cell (1, 2) is at columns 1 and 4 of rows 2 and 7, six columns wide.
-        assert_eq!(layer[13], (13.0 + 16.0 + 43.0 + 46.0) / 4.0);
-        all.copy_first(shape, &mut layer);
-        assert_eq!([layer[16], layer[43], layer[46]], [layer[13]; 3]);
+        assert_eq!([13, 16, 43, 46].map(|n| layer[n]), [(13.0 + 16.0 + 43.0 + 46.0) / 4.0; 4]);
         assert_eq!((stencil.turns(), twice.turns()), (all, Turns::ONE));
         assert_eq!(stencil.around().unwrap().shape(), twice.shape());
         let text = all.describe(shape).unwrap();
@@ -153,5 +138,32 @@ mod tests {
             "{text}"
         );
         assert_eq!(Turns::ONE.describe(shape), None);
+    }
+
+    #[test]
+    fn coefficients_on_a_gpu_are_repeated_where_they_are() {
+        let (shape, sides) = (Shape::new(3, 4, 2), [[Side::Periodic; 2], [Side::Closed; 2], [Side::Fixed; 2]]);
+        // SAFETY: the elements are never read.
+        let field = unsafe { DeviceArray::c_order::<f32>(64, shape, 1) };
+        let cells = Coefficients::DeviceCells { fields: vec![field], axes: [(0, 1.0); 3], shift: Some(field) };
+        let owner = Arc::new(());
+        let stencil = Diffusion::new(shape, cells, None, sides).unwrap().owned_by(owner.clone());
+        let stencil = stencil.with_spreads(vec![Spread { least: 2.0, most: 2.0 }]).unwrap();
+        let around = stencil.around().unwrap().into_owned();
+        drop(stencil);
+        assert_eq!(
+            (around.shape(), around.spreads()[0].most, Arc::strong_count(&owner)),
+            (Shape::new(6, 4, 2), 2.0, 2)
+        );
+        let Coefficients::DeviceCells { fields, shift, .. } = around.coefficients() else { panic!("{around:?}") };
+        for array in fields.iter().chain(shift) {
+            assert_eq!((array.shape(), array.period()), (around.shape(), [3, 4]));
+            assert_eq!((array.pointer(), array.strides()), (64, field.strides()));
+        }
+        // What is known of one copy is known of all.
+        let cells = Coefficients::DeviceCells { fields: vec![field], axes: [(0, 1.0); 3], shift: None };
+        let known = Diffusion::new(shape, cells, None, sides).unwrap().with_known(Arc::new(|n| n as f64));
+        let around = known.around().unwrap();
+        assert_eq!(around.half(Axis::X, [4, 2, 1]), known.half(Axis::X, [1, 2, 1]));
     }
 }

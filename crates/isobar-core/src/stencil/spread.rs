@@ -13,6 +13,15 @@ pub struct Spread {
     pub most: f64,
 }
 
+/// What is known of a shift without reading it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KnownShift {
+    /// The first cell whose shift is negative, and the shift.
+    pub negative: Option<(usize, f64)>,
+    /// Numbers along x, y and z whose sum is the shift of a cell, where that is known and the shift itself is on a GPU.
+    pub sums: Option<[Vec<f64>; 3]>,
+}
+
 impl Spread {
     /// The spread of no numbers.
     pub const NONE: Self = Self { least: f64::INFINITY, most: 0.0 };

@@ -271,11 +271,13 @@ impl Kind for Diffusion {
                 for field in self.used_fields() {
                     let (what, to) = ("diffusion.coefficient", operands.fields[field]);
                     let factor = first_factor(axes, field);
-                    has_changed |= cuda.import_coefficients::<T>(layout, what, &fields[field], factor, to)?;
+                    has_changed |= cuda.import_coefficients::<T>(layout, what, &fields[field], [factor, 0.0], to)?;
                 }
                 self.send_ratios::<T>(cuda, operands, axes)?;
                 if let Some(shift) = shift {
-                    has_changed |= cuda.import_coefficients::<T>(layout, "the shift", shift, 1.0, operands.shift)?;
+                    let least = if stencil.is_definite() { 0.0 } else { f64::MIN };
+                    let (what, to) = ("the shift", operands.shift);
+                    has_changed |= cuda.import_coefficients::<T>(layout, what, shift, [1.0, least], to)?;
                 }
             }
             Coefficients::Faces(faces) => {

@@ -195,6 +195,40 @@ KERNEL(spread, __launch_bounds__(256))(const Form* of, const __grid_constant__ A
     if (threadIdx.x == 0 && most > report[2]) atomicMax(report + 2, most);
 }
 
+// Lowers report[0] to the number of the first cell with a not finite value, report[1] to that of the first with a negative one, and report[2] to that of one
+// whose value is no sum of numbers along x, y and z.
+KERNEL(examine, __launch_bounds__(256))(const Form* of, const __grid_constant__ Arrays<1> given, unsigned long long* report) {
+    await_previous();
+    const Array* arrays = given.all;
+    int extents[3] = {int(of->extents[0]), int(of->extents[1]), int(of->extents[2])};
+    // Sides have larger values than the cells between them, and with these sums would lose digits.
+    const int middle[3] = {extents[0] / 2, extents[1] / 2, extents[2] / 2};
+    const double base = arrays->get(middle);
+    unsigned long long found[3] = {~0ull, ~0ull, ~0ull};
+    for_each_cell(extents, [&](int i, int j, int k) {
+        const int at[3] = {i, j, k};
+        const double value = arrays->get(at);
+        double sum = base, size = fabs(value) + fabs(base);
+#pragma unroll
+        for (int d = 0; d < 3; d++) {
+            int beside[3] = {middle[0], middle[1], middle[2]};
+            beside[d] = at[d];
+            const double own = arrays->get(beside);
+            sum += own - base;
+            size += fabs(own);
+        }
+        const bool holds[3] = {fabs(value) <= 1.7976931348623157e308, value >= 0.0, fabs(value - sum) <= 1e-13 * size};
+        const unsigned long long cell = i + (unsigned long long)extents[0] * (j + (unsigned long long)extents[1] * k);
+#pragma unroll
+        for (int n = 0; n < 3; n++) found[n] = !holds[n] && cell < found[n] ? cell : found[n];
+    });
+#pragma unroll
+    for (int n = 0; n < 3; n++) {
+        // Of many, few are lower than those before.
+        if (found[n] < report[n]) atomicMin(report + n, found[n]);
+    }
+}
+
 // Calls f(kind, t, face) for the sides of a cell, t the conductance to the side's value.
 template <class F> __device__ __forceinline__ void for_each_side(const Form& form, const Cell& cell, F f) {
 #pragma unroll

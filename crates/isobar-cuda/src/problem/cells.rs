@@ -8,7 +8,7 @@ use isobar_core::layout::Shape;
 use isobar_core::problem::{Boundary, Phases, Weight};
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
-use isobar_core::stencil::{Coefficients, Diffusion, Spread};
+use isobar_core::stencil::{Coefficients, Diffusion, KnownShift, Spread};
 
 use super::{Form, NONE, along, source, words};
 use crate::launch::Arguments;
@@ -140,19 +140,74 @@ impl Form {
         })
     }
 
-    /// Finds the smallest and the largest coefficient of each field of a matrix, so that equal ones can be solved directly.
+    /// Finds what allows a direct solve of a matrix: the smallest and the largest coefficient of each field, and what [`Diffusion::with_known_shift`] takes.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for coefficients that are negative or not finite, naming the first cell; the errors of the GPU.
-    pub fn with_spreads(&self, matrix: Diffusion) -> Result<Diffusion> {
-        let Coefficients::DeviceCells { fields, .. } = matrix.coefficients() else { return Ok(matrix) };
+    /// [`Error::Invalid`] for coefficients that are negative or not finite, and shifts that are not finite, naming the first cell; the errors of the GPU.
+    pub fn examined(&self, matrix: Diffusion) -> Result<Diffusion> {
+        let Coefficients::DeviceCells { fields, shift, .. } = matrix.coefficients() else { return Ok(matrix) };
         let arrays: Vec<_> = fields.iter().collect();
         let mut spreads = Vec::new();
         self.with_arrays(&arrays, &[], || {
             spreads = self.spreads("diffusion.coefficient", fields)?;
             Ok(())
         })?;
-        matrix.with_spreads(spreads)
+        let is_even = spreads.iter().all(|field| field.contrast() == 1.0);
+        let known = shift.map_or_else(|| Ok(KnownShift::default()), |shift| self.examine(&shift, is_even))?;
+        matrix.with_spreads(spreads)?.with_known_shift(known)
+    }
+
+    /// Does as [`Form::examined`] where a shift is negative, as only a direct solver can then be made.
+    ///
+    /// # Errors
+    /// See [`Form::examined`].
+    pub fn examined_if_negative(&self, matrix: Diffusion) -> Result<Diffusion> {
+        match matrix.coefficients() {
+            Coefficients::DeviceCells { shift: Some(shift), .. } if self.first_cells(shift)?[1].is_some() => {
+                self.examined(matrix)
+            }
+            _ => Ok(matrix),
+        }
+    }
+
+    /// Finds what is known of a shift, the sums only if they are of use: beside fields of one value each.
+    fn examine(&self, shift: &DeviceArray, is_even: bool) -> Result<KnownShift> {
+        let (shape, extents) = (self.shape, self.shape.extents());
+        let [not_finite, negative, no_sum] = self.first_cells(shift)?;
+        if let Some(n) = not_finite {
+            let [i, j, k] = shape.place(n);
+            return Err(Error::invalid("the shift", format!("not finite, first in cell (i, j, k) = ({i}, {j}, {k})")));
+        }
+        let read = |at: [usize; 3], shape| self.cuda.read_array(&shift.part(at, shape)?);
+        let negative =
+            negative.map(|n| Ok::<_, Error>((n, read(shape.place(n), Shape::new(1, 1, 1))?[0]))).transpose()?;
+        if no_sum.is_some() || !is_even {
+            return Ok(KnownShift { negative, sums: None });
+        }
+        let middle = extents.map(|n| n / 2);
+        let mut sums = Vec::new();
+        for d in 0..3 {
+            let (mut at, mut line) = (middle, [1; 3]);
+            (at[d], line[d]) = (0, extents[d]);
+            let mut numbers = read(at, Shape::new(line[0], line[1], line[2]))?;
+            // The number of the middle, which all three have, counts once.
+            let rest = if d == 0 { 0.0 } else { numbers[middle[d]] };
+            numbers.iter_mut().for_each(|number| *number -= rest);
+            sums.push(numbers);
+        }
+        Ok(KnownShift { negative, sums: sums.try_into().ok() })
+    }
+
+    /// Returns the first cells whose shifts are not finite, negative, and no sum of numbers along the axes.
+    fn first_cells(&self, shift: &DeviceArray) -> Result<[Option<usize>; 3]> {
+        const NONE: u64 = u64::MAX;
+        let mut found = [NONE; 3];
+        let report = Buffer::from_slice(self.cuda.context(), &found, "a report on shifts")?;
+        self.with_arrays(&[shift], &[], || {
+            self.submit("examine", [words(shift)], self.shape, |arguments| arguments.with(report.start()))
+        })?;
+        report.read(&mut found)?;
+        Ok(found.map(|n| (n != NONE).then_some(n as usize)))
     }
 
     /// Finds the smallest and the largest number of each array.

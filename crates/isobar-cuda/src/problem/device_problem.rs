@@ -111,7 +111,7 @@ impl DeviceProblem {
     /// Makes the matrix, for a solver on this GPU. It keeps the coefficients that it needs.
     ///
     /// # Errors
-    /// See [`Form::check_points`], [`Form::stencil`] and [`Form::with_spreads`], which names the first cell whose κ is negative or not finite.
+    /// See [`Form::check_points`], [`Form::stencil`] and [`Form::examined`], which names the first cell whose κ is negative or not finite.
     pub fn stencil(&self) -> Result<Diffusion> {
         self.form.check_points(&self.kappa())?;
         let reaction = self.reaction.as_ref().map(|reaction| &reaction.array);
@@ -121,7 +121,7 @@ impl DeviceProblem {
             (Some(spread), Coefficients::DeviceCells { fields, .. }) if fields.len() == 1 => {
                 matrix.with_spreads(vec![spread])?
             }
-            _ => self.form.with_spreads(matrix)?,
+            _ => self.form.examined(matrix)?,
         };
         Ok(matrix.owned_by(Arc::new(Arc::clone(&self.kappa))))
     }

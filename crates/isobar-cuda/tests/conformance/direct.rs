@@ -1,14 +1,18 @@
-//! Direct solves between arrays in the memory of the GPU.
+//! Direct solves between arrays in the memory of the GPU, and of problems whose coefficients are there.
 
 use cudarc::driver::result;
-use isobar_core::conformance::arrays::solve_by;
+use isobar_core::conformance::arrays::{noise, residual, solve_by};
 use isobar_core::prelude::*;
+use isobar_core::problem::Well;
 use isobar_cuda::Cuda;
+use isobar_cuda::problem::DeviceProblem;
 
 use super::common::OnCard;
+use super::problem::OnGpu;
 
 pub(crate) fn add_to(all: &mut OnCard) {
     all.add("direct_solves_between_arrays_on_the_card", between_arrays);
+    all.add("direct_solves_of_problems_on_the_card", of_problems);
 }
 
 fn stencil(shape: Shape, side: Boundary, stretching: f64) -> Diffusion {
@@ -111,4 +115,60 @@ fn between_arrays(cuda: &Cuda) {
             }
         }
     }
+}
+
+/// The matrix of a problem whose coefficients are on the GPU is solved directly where that of the same ones on the host is.
+fn of_problems(cuda: &Cuda) {
+    let shape = Shape::new(13, 10, 9);
+    let cells = |of: &dyn Fn(usize) -> f64| (0..shape.cells()).map(|n| of(n / (13 * 10))).collect::<Vec<f64>>();
+    let problem = |kappa: Vec<f64>, reaction: Vec<f64>| {
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+        problem.boundary[0] = [Boundary::Periodic; 2];
+        problem.boundary[2][1] = Boundary::Dirichlet(1.0);
+        problem.reaction = Some(reaction);
+        problem
+    };
+    let even = || vec![2.0; shape.cells()];
+    let mut films = problem(even(), cells(&|_| 0.7));
+    films.boundary[1] = [0.5, 30.0].map(|coefficient| Boundary::Robin { coefficient, value: 1.0 });
+    let mut well = problem(even(), cells(&|_| 0.7));
+    well.wells = vec![Well { i: 2, j: 1, k: [0, 8], value: 1.5, radius: 1e-3 }];
+    let rough = noise(shape.cells(), 4).into_iter().map(|value| 1.5 + value).collect::<Vec<f64>>();
+    let device = |host: &DiffusionProblem| {
+        let given = [Some(host.coefficient.along(Axis::X)), host.reaction.as_deref()];
+        let [kappa, reaction] = given.map(|values| OnGpu::<f64>::new(cuda, shape, [90, 9, 1], values.unwrap()));
+        let form = DiffusionProblem { coefficient: Coefficient::Isotropic(Vec::new()), reaction: None, ..host.clone() };
+        DeviceProblem::new(cuda, form, &[kappa.array], Some(&reaction.array)).unwrap().stencil().unwrap()
+    };
+    for (name, host, is_known, is_direct) in [
+        ("one reaction", problem(even(), cells(&|_| 0.7)), true, true),
+        ("layers of it", problem(even(), cells(&|k| 0.1 * k as f64)), true, true),
+        ("films", films, true, true),
+        ("waves", problem(even(), cells(&|_| -0.9)), true, true),
+        ("waves in layers", problem(cells(&|k| 1.0 + 0.2 * k as f64), cells(&|_| -0.9)), false, true),
+        ("a well", well, false, false),
+        ("a rough reaction", problem(even(), rough.clone()), false, false),
+        ("rough", problem(rough.clone(), cells(&|_| 0.7)), false, false),
+    ] {
+        let (matrix, stencil) = (device(&host), host.stencil().unwrap());
+        assert_eq!((matrix.has_rows(), matrix.is_definite()), (is_known, stencil.is_definite()), "{name}");
+        let options = SolverOptions { tolerance: 1e-9, norm: Norm::Rhs, ..SolverOptions::default() };
+        let mut system = System::new(cuda, &matrix, &options).unwrap();
+        let expected = System::new(cuda, &stencil, &options).unwrap();
+        let methods = [system.description(), expected.description()].map(|description| description.method == "direct");
+        assert_eq!(methods, [is_direct; 2], "{name}");
+        let b = noise(shape.cells(), 5);
+        let check = |system: &mut System<Cuda, Diffusion>, stencil: &Diffusion| {
+            let (outcome, u) = solve_by(system, shape, &b);
+            assert!(outcome.converged() && residual(stencil, &b, &u) < 1e-8, "{name}: {outcome:?}");
+        };
+        check(&mut system, &stencil);
+        // To a matrix that is not separable.
+        let other = DiffusionProblem { reaction: Some(rough.clone()), ..host.clone() };
+        system.update(&device(&other)).unwrap();
+        check(&mut system, &other.stencil().unwrap());
+    }
+    let wave = device(&problem(rough, cells(&|_| -0.9)));
+    let message = System::new(cuda, &wave, &SolverOptions::default()).err().unwrap().to_string();
+    assert!(message.contains("negative in cell (i, j, k) = (0, 0, 0)"), "{message}");
 }

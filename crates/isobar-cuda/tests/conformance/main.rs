@@ -7,6 +7,7 @@ mod diffusion;
 mod direct;
 mod modes;
 mod problem;
+mod rings;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
     direct::add_to(&mut all);
     modes::add_to(&mut all);
     problem::add_to(&mut all);
+    rings::add_to(&mut all);
     all.run()
 }
 

@@ -22,14 +22,14 @@ pub(crate) fn add_to(all: &mut OnCard) {
 }
 
 /// An array on the GPU, in any order and precision.
-struct OnGpu<S> {
-    array: DeviceArray,
+pub(crate) struct OnGpu<S> {
+    pub(crate) array: DeviceArray,
     precision: PhantomData<S>,
 }
 
 impl<S: Real> OnGpu<S> {
     /// Copies values in C order to an array with these strides.
-    fn new(cuda: &Cuda, shape: Shape, strides: [usize; 3], values: &[f64]) -> Self {
+    pub(crate) fn new(cuda: &Cuda, shape: Shape, strides: [usize; 3], values: &[f64]) -> Self {
         cuda.synchronize().unwrap();
         let Shape { nx, ny, nz } = shape;
         let last: usize = [nx, ny, nz].iter().zip(strides).map(|(n, stride)| (n - 1) * stride).sum();
@@ -58,7 +58,7 @@ impl<S: Real> OnGpu<S> {
     }
 
     /// Returns its values in C order.
-    fn read(&self) -> Vec<f64> {
+    pub(crate) fn read(&self) -> Vec<f64> {
         read::<S>(&self.array)
     }
 }

@@ -34,9 +34,6 @@ class Coefficients:
                 self._active = self._field(active) != 0
                 closed = lambda field: None if field is None else self.xp.where(self._active, field, 0.0)
                 *self.kappa, self.reaction = map(closed, (*self.kappa, self.reaction))
-            # Of κ with one value and a shift, and of a negative shift, the direct solver needs rows on the host.
-            has_shift = residual.has_shift(reaction)
-            self.suits_gpu = not residual.has_odd_period and not (has_shift and (self._is_even() or self._is_negative()))
 
     def replaced(self, kappa, reaction=None) -> Coefficients:
         """Return other coefficients of the same problem."""
@@ -115,14 +112,6 @@ class Coefficients:
         if not self.takes(values):
             values = like_library(np.asarray(on_host(values), np.float64), self.kappa[0])
         return (values.detach() if hasattr(values, "detach") else values).reshape(self.residual.shape)
-
-    def _is_even(self):
-        """Return whether each κ has one value."""
-        return all(bool(field.min() == field.max()) for field in self.kappa)
-
-    def _is_negative(self):
-        """Return whether c is negative somewhere, so that the matrix may be indefinite."""
-        return self.reaction is not None and bool(self.reaction.min() < 0)
 
 
 class Affine:

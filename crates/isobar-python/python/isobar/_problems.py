@@ -116,7 +116,7 @@ class Problem:
         own = f"cuda:{on_gpu.device}"
         if device not in ("auto", own) and not (device == "cuda" and on_gpu.device == 0):
             return self._system, device
-        return on_gpu.system() if on_gpu.suits_gpu else self._system, own
+        return on_gpu.system(), own
 
     def _volumes(self) -> np.ndarray:
         """Return the volumes of cells, 0 for inactive cells."""
@@ -190,7 +190,7 @@ class Diffusion(Problem):
         κ of every cell, shape ``(nz, ny, nx)``, ``(ny, nx)`` or ``(nx,)``. A tuple of two arrays gives the horizontal and the vertical κ, a tuple
         of three gives κ in x, y and z. A cell with κ = 0 is inactive. With `coefficients` it is an image of labels. Arrays of CuPy, PyTorch or
         JAX on a GPU stay there: the problem has a copy, which a solver on that GPU reads and checks when it is made or updated. They are
-        copied to the host only when something there needs them: another device, an image, fluxes, and matrices that may suit a direct solver.
+        copied to the host only when something there needs them: another device, an image, fluxes, and a direct solve of κ that varies.
     spacing
         Width of cells: a number, or one per direction in the order of `kappa`'s shape, ``(dz, dy, dx)``; each may be an array with the
         widths of all cells in that direction. By default the box has sides of length 1.

@@ -52,23 +52,9 @@ class Residual:
         return self._forms[device]
 
     @property
-    def has_odd_period(self) -> bool:
-        """Whether x or y is periodic with an odd number of cells, where coefficients on a GPU are not supported."""
-        return any(n > 1 and n % 2 and pair[0] == "periodic" for n, pair in zip(self.shape[:0:-1], self.sides))
-
-    @property
     def volumes(self) -> np.ndarray:
         """The volumes of all cells."""
         return np.broadcast_to(self.widths[0] * self.widths[1] * self.widths[2], self.shape)
-
-    @property
-    def sides(self) -> list:
-        """The kinds of the sides in x, y and z."""
-        return [[kind for kind, *_ in pair] for pair in self.numbers]
-
-    def has_shift(self, reaction) -> bool:
-        """Return whether the matrix has a shift besides that of Dirichlet sides."""
-        return reaction is not None or bool(self._wells) or any(kind == "robin" for pair in self.numbers for kind, *_ in pair)
 
     def tested(self, xp, kappa, reaction, f, x, weights, *, driven=True):
         """Return the sum of weights · (b − A x), which the library can differentiate. b is from f and, if `driven`, from sides, sources and wells."""

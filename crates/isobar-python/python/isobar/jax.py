@@ -73,7 +73,7 @@ def solve(
     It works under ``jit``, ``grad``, ``jvp``, ``hessian`` and ``vmap``; systems of one κ and c are solved together, as by `Solver.solve`. A directional
     derivative, or a gradient in reverse mode, takes one more solve. XLA calls isobar's native part itself, without Python, on processors and NVIDIA GPUs.
     x has the type of κ, float32 unless JAX's 64-bit mode is on; the solve is in double precision. Arrays on a GPU stay there; with ``failure="nan"``,
-    a periodic x or y of an odd number of cells, a negative c, and if `device` is ``"cpu"`` they pass through the host.
+    and if `device` is ``"cpu"``, they pass through the host.
     """
     call = call_of(problem, failure, derivative_tolerance, tolerance=tolerance, device=device, threads=threads, **options)
     fields = kappa if isinstance(kappa, tuple) else (kappa,)

@@ -65,7 +65,7 @@ def solve(
         everywhere.
 
     x has the type and device of κ; the solve is in double precision. A backward pass takes one more solve. Tensors on a GPU stay there, ordered by
-    torch's current stream; with ``failure="nan"``, a periodic x or y of an odd number of cells, or a negative c, they pass through host memory.
+    torch's current stream; with ``failure="nan"`` they pass through host memory.
     ``torch.compile`` does not compile the call.
     """
     call = call_of(problem, failure, derivative_tolerance, tolerance=tolerance, device=device, threads=threads, **options)
