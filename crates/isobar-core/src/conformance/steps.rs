@@ -96,7 +96,7 @@ pub(super) fn advance_direction<B: Supports<S>, S: Sample, T: Real>(backend: &B)
                 on.advance_direction(Direction { u, p, next, z, q, alpha, beta, sigma }, scalars)
             });
             if needs_next {
-                std::mem::swap(&mut p.1, &mut next.1);
+                std::mem::swap(&mut p, &mut next);
             }
         }
         for (twin, what) in [(&u, "u"), (&p, "p"), (&q, "q")] {
