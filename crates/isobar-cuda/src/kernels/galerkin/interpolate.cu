@@ -38,6 +38,11 @@ KERNEL(prolong, __launch_bounds__(256))(Interpolation p, int colour, const T* __
     u[place(p.fine, i, j, k)] += sum;
 }
 
+// The next coarse number in a direction: beyond the last the first, whose weight is zero unless the direction is periodic.
+template <int D> __device__ __forceinline__ int after(const Interpolation& p, int n) {
+    return n + 1 < p.coarse[D] + (D == 1 ? p.after : 0) ? n + 1 : 0;
+}
+
 // The same where all directions are coarsened: a thread has the four cells of one colour among eight, which share their parents. Block:
 // 256 threads (m, K); grid z: (J, colour), or J for one colour, with K and J as in 2K, 2K + 1.
 KERNEL(prolong_halved, __launch_bounds__(256))(Interpolation p, int colour, const T* __restrict__ coarse, T* __restrict__ u) {

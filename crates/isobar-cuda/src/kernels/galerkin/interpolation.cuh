@@ -37,11 +37,6 @@ __device__ __forceinline__ long long weight_place(const Interpolation& p, int n,
     return x + (long long)nx * (z + (long long)nz * y);
 }
 
-// The next coarse number in a direction: beyond the last the first, whose weight is zero unless the direction is periodic.
-template <int D> __device__ __forceinline__ int after(const Interpolation& p, int n) {
-    return n + 1 < p.coarse[D] + (D == 1 ? p.after : 0) ? n + 1 : 0;
-}
-
 // The children of a coarse cell in a direction: the even cell itself, the odd one above, the odd one below.
 enum { ITSELF = 0, OVER = 1, UNDER = 2 };
 
@@ -74,24 +69,4 @@ __device__ __forceinline__ T child_weight(const Interpolation& p, const Children
     const T* const weights = CHILD == OVER ? p.below[D] : p.above[D];
     const T weight = weights[weight_place<D>(p, children.odd[CHILD], i, j, k)];
     return children.exists[CHILD] ? weight : T(0);
-}
-
-// (P u_c)_n where all directions are coarsened.
-__device__ __forceinline__ T prolonged(const Interpolation& p, const T* __restrict__ coarse, int i, int j, int k) {
-    const int I = i >> 1, J = j >> 1, K = k >> 1;
-    auto in_z = [&](int x, int y) {
-        const T* const parents = coarse + place(p.coarse, x, y, 0);
-        const T under = parents[p.coarse[3] * K];
-        if (!(k & 1)) return under;
-        const long long at = x + (long long)p.coarse[0] * (K + (long long)p.odd[2] * y);
-        return p.below[2][at] * under + p.above[2][at] * parents[p.coarse[3] * after<2>(p, K)];
-    };
-    auto in_y = [&](int x) {
-        if (!(j & 1)) return in_z(x, J);
-        const long long at = x + (long long)p.coarse[0] * (k + (long long)p.fine[2] * J);
-        return p.below[1][at] * in_z(x, J) + p.above[1][at] * in_z(x, after<1>(p, J));
-    };
-    if (!(i & 1)) return in_y(I);
-    const long long at = I + (long long)p.odd[0] * (k + (long long)p.fine[2] * j);
-    return p.below[0][at] * in_y(I) + p.above[0][at] * in_y(after<0>(p, I));
 }

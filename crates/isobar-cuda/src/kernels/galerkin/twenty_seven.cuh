@@ -65,11 +65,10 @@ __device__ __forceinline__ Around columns_around(const Matrix& a, int i, int j) 
     return around;
 }
 
-// A coupling of a cell: whether it exists, its offset, its target, its strength; whether it stays within the column without crossing
+// A coupling of a cell: whether it exists, its target, its strength; whether it stays within the column without crossing
 // a periodic end, and then whether it goes upwards; whether it crosses one to a cell of the same colour, whose value is old.
 struct Coupling {
     bool exists;
-    int dx, dy, dz;
     long long to;
     T c;
     bool in_line, upwards, lags;
@@ -128,7 +127,6 @@ __device__ __forceinline__ void for_each_present(const Matrix& a, const Around& 
             const bool is_within = z >= 0 && z < a.nz;
             z += z < 0 ? a.nz : z >= a.nz ? -a.nz : 0;
             Coupling coupling;
-            coupling.dx = sign * dx, coupling.dy = sign * dy, coupling.dz = sign * dz;
             coupling.exists = (around.exist >> bit & 1) && (is_within || is_ring);
             coupling.to = around.first[1 + sign * dx][1 + sign * dy] + (long long)a.pitch * z;
             const T c = strength(2 * n + (sign < 0), sign > 0 ? own : coupling.to);
