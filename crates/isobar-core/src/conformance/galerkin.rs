@@ -1,6 +1,6 @@
 //! Galerkin levels of diffusion: every operator, transfer and correction of a hierarchy, level by level.
 
-use super::fixture::{SCALARS, compare_at_scale, fetch, ok, poison, random_pair, send};
+use super::fixture::{SCALARS, Twin, both, compare_at_scale, fetch, largest, ok, own, poison, random_pair, send};
 use crate::prelude::*;
 
 /// Grids that are odd and even, flat, with rows as long as their padding, large enough for several threads.
@@ -79,11 +79,6 @@ fn hierarchy<B: Supports<Diffusion>, T: Real>(backend: &B, stencil: &Diffusion) 
     ok(backend.hierarchy(stencil, &operator, Smoother::LineRedBlack, Some(4))).unwrap_or_else(|| panic!("no levels"))
 }
 
-/// Returns the largest entry of a vector.
-fn largest<T: Real>(v: &crate::reference::Vector<T>) -> f64 {
-    v.entries().iter().fold(0.0, |s: f64, v| s.max(v.to_f64().abs()))
-}
-
 /// Checks A_c = PᵀAP on all levels, for any P.
 fn products<B: Supports<Diffusion>, T: Real>(backend: &B, tested: &Hierarchy<B, Diffusion, T>, name: &str) {
     for (n, transfer) in tested.transfers.iter().enumerate() {
@@ -123,24 +118,27 @@ pub(super) fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
             let (level, expected) = (&*tested.levels[n], &*reference.levels[n]);
             let shape = expected.layout().shape();
             let what = |step: &str| format!("{step} on level {n} of {name}");
-            let (mut x, mut on_x) = random_pair::<B, T>(backend, shape, 1);
-            let (mut f, mut on_f) = random_pair::<B, T>(backend, shape, 2);
+            let same = |twin: &Twin<B, T>, scale: f64, step: &str| {
+                compare_at_scale(backend, &twin.1, &twin.0, scale, &what(step));
+            };
+            let [mut x, mut f, mut u] = [1, 2, 3].map(|seed| random_pair::<B, T>(backend, shape, seed));
             if n > 0 {
-                let (mut y, mut on_y) = poison::<B, T>(backend, shape);
-                ok(expected.apply(&mut x, &mut y));
-                ok(level.apply(&mut on_x, &mut on_y));
-                compare_at_scale(backend, &on_y, &y, 1e-30, &what("apply"));
-                let size = largest(&y);
+                let mut y = poison::<B, T>(backend, shape);
+                both!(expected, level => |on, x, y| on.apply(x, y));
+                same(&y, 1e-30, "apply");
+                let size = largest(&y.0, 0.0);
                 let mut scalars = (ok(Reference.scalars()), ok(backend.scalars()));
-                ok(expected.residual(&f, [&mut x, &mut y], SCALARS[0].of(&mut scalars.0)));
-                ok(level.residual(&on_f, [&mut on_x, &mut on_y], SCALARS[0].of(&mut scalars.1)));
-                compare_at_scale(backend, &on_y, &y, size, &what("residual"));
+                both!(expected, level => |on, f, x, y, scalars| on.residual(f, [x, y], SCALARS[0].of(scalars)));
+                same(&y, size, "residual");
+                y = poison::<B, T>(backend, shape);
+                both!(expected, level => |on, f, x, y, scalars| on.residual_alone(f, [x, y], SCALARS[0].of(scalars)));
+                same(&y, size, "residual alone");
                 // With more contrast, nearly decoupled columns amplify rounding.
                 if name.contains("contrast 1e2 ") {
-                    sweeps(backend, level, expected, (&f, &on_f), (&x, &on_x), &what);
+                    sweeps(backend, level, expected, (&f.0, &f.1), (&x.0, &x.1), &what);
                 }
             }
-            let solid: Vec<f64> = fetch(backend, &on_f, shape).iter().map(|v| v.to_f64()).collect();
+            let solid: Vec<f64> = fetch(backend, &f.1, shape).iter().map(|v| v.to_f64()).collect();
             assert!(solid.iter().all(|v| v.is_finite()));
             // A grid that is solved on exactly, which one back end's may be and another's not, needs no corrections.
             let is_solved =
@@ -149,40 +147,36 @@ pub(super) fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
                 (&tested.corrections[n], &reference.corrections[n], is_solved)
             {
                 assert_eq!(tested.is_active(), reference.is_active(), "{}", what("corrections"));
-                let (mut u, mut on_u) = random_pair::<B, T>(backend, shape, 3);
                 for guess in [Guess::Given, Guess::Zero] {
-                    ok(reference.correct(&f, &mut u, guess));
-                    ok(tested.correct(&on_f, &mut on_u, guess));
-                    compare_at_scale(backend, &on_u, &u, 1.0, &what("correct"));
+                    both!(reference, tested => |on, f, u| on.correct(f, u, guess));
+                    same(&u, 1.0, "correct");
                 }
             }
-            let Some(transfer) = reference.transfers.get(n) else { continue };
-            let coarse = transfer.coarse_layout().shape();
-            let (mut coarse_f, mut on_coarse_f) = poison::<B, T>(backend, coarse);
-            ok(transfer.restrict(&mut f, &mut coarse_f));
-            ok(tested.transfers[n].restrict(&mut on_f, &mut on_coarse_f));
-            compare_at_scale(backend, &on_coarse_f, &coarse_f, 1.0, &what("restrict"));
+            let (Some(transfer), Some(expected)) = (tested.transfers.get(n), reference.transfers.get(n)) else {
+                continue;
+            };
+            let coarse = expected.coarse_layout().shape();
+            let mut coarse_f = poison::<B, T>(backend, coarse);
+            both!(expected, transfer => |on, f, coarse_f| on.restrict(f, coarse_f));
+            compare_at_scale(backend, &coarse_f.1, &coarse_f.0, 1.0, &what("restrict"));
             // In single precision nearly decoupled columns amplify rounding here as well.
             if n > 0 && name.contains("contrast 1e2 ") && T::PRECISION == crate::real::Precision::F64 {
-                sweeps_with_restriction(backend, &*tested.transfers[n], &**transfer, &mut x, &what);
+                sweeps_with_restriction(backend, &**transfer, &**expected, &mut x.0, &what);
             }
-            let (mut coarse_u, mut on_coarse_u) = random_pair::<B, T>(backend, coarse, 4);
-            let (mut u, mut on_u) = random_pair::<B, T>(backend, shape, 5);
-            ok(transfer.prolong(&mut coarse_u, &mut u));
-            ok(tested.transfers[n].prolong(&mut on_coarse_u, &mut on_u));
-            compare_at_scale(backend, &on_u, &u, 1.0, &what("prolong"));
+            let mut coarse_u = random_pair::<B, T>(backend, coarse, 4);
+            u = random_pair::<B, T>(backend, shape, 5);
+            both!(expected, transfer => |on, coarse_u, u| on.prolong(coarse_u, u));
+            same(&u, 1.0, "prolong");
         }
         // Nearly decoupled cells have solutions beyond single precision, for right-hand sides that no restriction gives.
         if T::PRECISION == crate::real::Precision::F64
             && let (Some(tested), Some(reference)) = (&tested.coarsest, &reference.coarsest)
         {
             let shape = *reference_shapes(&stencil).last().unwrap_or(&stencil.shape());
-            let (f, on_f) = random_pair::<B, T>(backend, shape, 6);
-            let (mut u, mut on_u) = poison::<B, T>(backend, shape);
-            ok(reference.solve(&f, &mut u));
-            ok(tested.solve(&on_f, &mut on_u));
-            let slack = 100.0;
-            compare_at_scale(backend, &on_u, &u, slack * largest(&u), &format!("coarsest grid of {name}"));
+            let (mut f, mut u) = (random_pair::<B, T>(backend, shape, 6), poison::<B, T>(backend, shape));
+            both!(reference, tested => |on, f, u| on.solve(f, u));
+            let scale = 100.0 * largest(&u.0, 0.0);
+            compare_at_scale(backend, &u.1, &u.0, scale, &format!("coarsest grid of {name}"));
         }
     }
 }
@@ -207,7 +201,13 @@ pub(super) fn coarsest<B: Supports<Diffusion>, T: Real>(backend: &B) {
         let mut expected = ok(crate::reference::Vector::<T>::zeros(level.layout()));
         let values = fetch(backend, &f, shape);
         expected.fill_with(|i, j, k| values[shape.number([i, j, k])]);
-        compare_at_scale(backend, &again, &expected, 1e3 * largest(&expected), &format!("the coarsest grid of {name}"));
+        compare_at_scale(
+            backend,
+            &again,
+            &expected,
+            1e3 * largest(&expected, 0.0),
+            &format!("the coarsest grid of {name}"),
+        );
         cells.push(shape.cells());
     }
     let most = cells.iter().copied().max();
@@ -260,7 +260,7 @@ fn sweeps<B: Supports<Diffusion>, T: Real>(
                 backend,
                 &on_u,
                 &u,
-                slack * largest(&u),
+                slack * largest(&u, 0.0),
                 &what(&format!("smooth {relaxation:?} {guess:?}")),
             );
         }
@@ -295,10 +295,10 @@ fn sweeps_with_restriction<B: Supports<Diffusion>, T: Real>(
             ));
             let step = format!("smooth_residual_restrict {relaxation:?} {guess:?}");
             // A nearly decoupled column amplifies rounding as much as its right-hand side.
-            let slack = 100.0 * (largest(&u) / largest(x)).clamp(1.0, 1e5);
-            compare_at_scale(backend, &on_u, &u, slack * largest(&u), &what(&step));
+            let slack = 100.0 * (largest(&u, 0.0) / largest(x, 0.0)).clamp(1.0, 1e5);
+            compare_at_scale(backend, &on_u, &u, slack * largest(&u, 0.0), &what(&step));
             // Residuals are differences of terms that are larger than the right-hand side.
-            compare_at_scale(backend, &on_coarse_f, &coarse_f, slack * largest(&f), &what(&step));
+            compare_at_scale(backend, &on_coarse_f, &coarse_f, slack * largest(&f, 0.0), &what(&step));
         }
     }
 }
