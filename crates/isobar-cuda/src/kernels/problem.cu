@@ -195,8 +195,8 @@ KERNEL(spread, __launch_bounds__(256))(const Form* of, const __grid_constant__ A
     if (threadIdx.x == 0 && most > report[2]) atomicMax(report + 2, most);
 }
 
-// Lowers report[0] to the number of the first cell with a not finite value, report[1] to that of the first with a negative one, and report[2] to that of one
-// whose value is no sum of numbers along x, y and z.
+// Lowers report[0] to the number of the first cell with a value that is not finite, report[1] to that of the first with a negative one, and
+// report[2] to that of one whose value is no sum of numbers along x, y and z.
 KERNEL(examine, __launch_bounds__(256))(const Form* of, const __grid_constant__ Arrays<1> given, unsigned long long* report) {
     await_previous();
     const Array* arrays = given.all;
