@@ -58,7 +58,7 @@ impl fmt::Display for Shares {
 
 /// The body of [`Backend::iterate`], which receives the number of the iteration, from 0.
 pub type Body<'b, S> = dyn FnMut(usize, &mut S) -> Result<()> + 'b;
-/// What sees the bank of scalars after every iteration of [`Backend::iterate`], and may end it.
+/// The observer of [`Backend::iterate`], which receives the bank of scalars after every iteration and may end the loop.
 pub type Look<'l> = dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()> + 'l;
 
 /// How the iterations of [`Backend::iterate`] may be run.

@@ -27,7 +27,7 @@ use crate::{Backend, Real, Result, Source, Target};
 
 pub use monitor::{Broken, Monitor, Observer, Progress, ignore};
 
-/// What [`Iteration::run`] works on.
+/// The arguments of [`Iteration::run`].
 pub struct Run<'r, 'o, B: Backend, T: Real> {
     /// b
     pub b: &'r mut B::Vector<T>,

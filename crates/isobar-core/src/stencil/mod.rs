@@ -95,7 +95,7 @@ pub trait Stencil: Clone + Send + Sync + 'static {
     /// Repeats the matrix on copies of odd periodic directions.
     ///
     /// # Errors
-    /// Those of making the larger matrix.
+    /// The larger matrix cannot be made.
     fn around(&self) -> Result<Cow<'_, Self>> {
         Ok(Cow::Borrowed(self))
     }

@@ -13,7 +13,7 @@ pub struct Spread {
     pub most: f64,
 }
 
-/// What is known of a shift without reading it.
+/// Properties of a shift that are known without reading it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KnownShift {
     /// The first cell whose shift is negative, and the shift.

@@ -8,7 +8,6 @@ use isobar_core::prelude::{
 use isobar_core::stencil::galerkin_levels::Finer;
 
 use super::setup::DirectionWeights;
-use super::small::Small;
 use super::sources::{bits, cell_block, sources};
 use super::twenty_seven::TwentySeven;
 use crate::diffusion::Diffusion;
@@ -192,9 +191,10 @@ impl<T: Real> Interpolation<T> {
     ) -> Result<()> {
         match &self.fine {
             Fine::Finest(operator) => operator.kernels().residual_field(f, u, scratch)?,
-            Fine::Coarse(operator) if let Some(small) = self.fused(operator) => {
-                let operands = (*operator.operands(), self.operands);
-                return small.restrict(operands, None, [f, u, &*coarse_f].map(Vector::pointer));
+            Fine::Coarse(operator)
+                if self.halves_all() && operator.restrict_residual(self.operands, None, [f, u, &*coarse_f])? =>
+            {
+                return Ok(());
             }
             Fine::Coarse(operator) => operator.residual_field(f, u, scratch)?,
         }
@@ -203,17 +203,6 @@ impl<T: Real> Interpolation<T> {
 
     fn halves_all(&self) -> bool {
         self.axes.len() == 3
-    }
-
-    /// Returns the fused steps of the finer level, if they work with this transfer.
-    fn fused<'a>(&self, fine: &'a TwentySeven<T>) -> Option<&'a Small> {
-        fine.small().filter(|_| self.halves_all())
-    }
-
-    /// Computes ‖f − A u‖² where it is wanted.
-    fn norm_after(&self, sweep: Sweep<'_, Vector<T>>, norm: Option<Sum<'_, Cuda>>) -> Result<()> {
-        let Some((norm, scalars)) = norm else { return Ok(()) };
-        Transfer::fine(self).residual_norm(sweep.f, [sweep.u, sweep.scratch], norm.of(scalars))
     }
 }
 
@@ -270,10 +259,10 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
             Fine::Coarse(operator)
                 if guess == Guess::Zero
                     && relaxation.overwrites()
-                    && let Some(small) = self.fused(operator) =>
+                    && self.halves_all()
+                    && operator.restrict_residual(self.operands, Some(relaxation.first), [f, &*u, &*coarse_f])? =>
             {
-                let operands = (*operator.operands(), self.operands);
-                return small.restrict(operands, Some(relaxation.first), [f, &*u, &*coarse_f].map(Vector::pointer));
+                return Ok(());
             }
             Fine::Coarse(operator) if guess == Guess::Zero && operator.residual_after(relaxation, u, scratch)? => {
                 return self.restrict_left(None, scratch, coarse_f);
@@ -298,7 +287,9 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         };
         self.cuda.fill(coarse_u, &Colour::BOTH)?;
         self.prolong_colour(corrected, coarse_u, sweep.u)?;
-        Transfer::fine(self).smooth(sweep.again())?;
-        self.norm_after(sweep, norm)
+        let fine = Transfer::fine(self);
+        fine.smooth(sweep.again())?;
+        let Some((norm, scalars)) = norm else { return Ok(()) };
+        fine.residual_norm(sweep.f, [sweep.u, sweep.scratch], norm.of(scalars))
     }
 }

@@ -10,7 +10,7 @@ use super::sources::small_source;
 use super::twenty_seven::Operands;
 use crate::{Arguments, Buffer, Cuda, Launch, Module, Pointer};
 
-/// Columns of a tile of a sweep.
+/// Columns of a tile of a sweep; this and the following numbers as in small.cu.
 const TILE: [usize; 2] = [8, 2];
 /// Half columns and rows of a tile with its surroundings.
 const AROUND: [usize; 2] = [8, 6];
@@ -33,7 +33,7 @@ pub(super) struct Small {
     cuda: Cuda,
     module: Arc<Module>,
     shape: Shape,
-    /// What sweeps need of the matrix, tile after tile.
+    /// Numbers of the matrix that sweeps read, tile after tile.
     image: Buffer,
     /// Shared memory of sweeps, of residuals, and of their restriction.
     bytes: [usize; 3],

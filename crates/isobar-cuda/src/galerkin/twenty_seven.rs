@@ -9,6 +9,7 @@ use isobar_core::prelude::{
 };
 use isobar_core::stencil::galerkin::couplings::{COLOURS, Grid, UPPER};
 
+use super::interpolation::Weights;
 use super::setup::Matrix;
 use super::small::{Small, turn};
 use super::sources::{apply_source, bits, cell_block, columns_source, sources};
@@ -203,15 +204,6 @@ impl<T: Real> TwentySeven<T> {
         self.small.as_ref().map_or(Ok(()), |small| small.update(self.operands))
     }
 
-    pub(super) fn operands(&self) -> &Operands {
-        &self.operands
-    }
-
-    /// Returns the fused steps, if the level does not fill the GPU.
-    pub(super) fn small(&self) -> Option<&Small> {
-        self.small.as_ref()
-    }
-
     fn pairs(&self) -> usize {
         self.layout.shape().nx.div_ceil(2)
     }
@@ -250,6 +242,19 @@ impl<T: Real> TwentySeven<T> {
             Some(small) => small.residual(self.operands, vectors),
             None => self.pass("residual_field", &vectors, None),
         }
+    }
+
+    /// Computes f_c = R (f − A u) for [f, u, f_c], if there is a fused step; returns whether it did. `from_zero` is the first colour of a
+    /// sweep from zero that u comes from.
+    pub(super) fn restrict_residual(
+        &self,
+        weights: Weights,
+        from_zero: Option<Colour>,
+        vectors: [&Vector<T>; 3],
+    ) -> Result<bool> {
+        let Some(small) = &self.small else { return Ok(false) };
+        small.restrict((self.operands, weights), from_zero, vectors.map(Vector::pointer))?;
+        Ok(true)
     }
 }
 

@@ -200,14 +200,13 @@ impl Form {
 
     /// Returns the first cells whose shifts are not finite, negative, and no sum of numbers along the axes.
     fn first_cells(&self, shift: &DeviceArray) -> Result<[Option<usize>; 3]> {
-        const NONE: u64 = u64::MAX;
-        let mut found = [NONE; 3];
+        let mut found = [u64::MAX; 3];
         let report = Buffer::from_slice(self.cuda.context(), &found, "a report on shifts")?;
         self.with_arrays(&[shift], &[], || {
             self.submit("examine", [words(shift)], self.shape, |arguments| arguments.with(report.start()))
         })?;
         report.read(&mut found)?;
-        Ok(found.map(|n| (n != NONE).then_some(n as usize)))
+        Ok(found.map(|n| (n != u64::MAX).then_some(n as usize)))
     }
 
     /// Finds the smallest and the largest number of each array.
