@@ -279,8 +279,7 @@ pub(crate) fn measure(
     let Shape { nx, ny, nz } = stencil.shape();
     let (mut contrast, mut most, mut strengths) = (1.0f64, 0.0f64, [0.0; 3]);
     for (d, (field, factor)) in axes.into_iter().enumerate().filter(|&(d, _)| [nx, ny, nz][d] > 1) {
-        contrast =
-            contrast.max(if look.least[field] > 0.0 { look.most[field] / look.least[field] } else { f64::INFINITY });
+        contrast = contrast.max(look.most[field] / look.least[field]);
         let ratio = factor / first_factor(&axes, field);
         most = most.max(ratio * look.most[field]);
         strengths[d] = ratio * (look.most[field] * look.least[field]).sqrt();
@@ -289,5 +288,5 @@ pub(crate) fn measure(
     // Inverses are rounded.
     let contrast = if look.jump == 1.0 { 1.0 } else { contrast };
     let fields = axes.iter().map(|&(field, _)| field).max().map_or(0, |last| last + 1);
-    Ok(Some(Measures { stiffness, contrast, jump: look.jump, most, fields }))
+    Ok(Some(Measures { stiffness, contrast, jump: look.jump, has_closed: look.has_zeros, most, fields }))
 }

@@ -140,6 +140,7 @@ static Result launch(const char* name, void** arguments) {
             result[3 + n] = measured[1];
         }
         result[6] = measured[2];
+        result[7] = 0;
     } else if (!strcmp(name, "look_at_finest") || !strcmp(name, "mean_couplings")) {
         /* Sums of couplings along x, y and z; whether there is contrast; largest coupling, largest inverse. */
         double measured[6] = {1, 1, 1, 0, 1, 1}, *result = *(double**)arguments[3];

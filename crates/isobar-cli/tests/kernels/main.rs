@@ -79,7 +79,7 @@ fn runs(folder: &Path) -> Vec<Run> {
         for measures in [EVEN, ROUGH] {
             add(&diffusion, &[&sides], measures);
         }
-        // Tall columns; where cells are closed, cycles are in double precision.
+        // Tall columns, with cycles in either precision.
         for layers in [256, 512] {
             for precision in ["f32", "f64"] {
                 let [layers, precision] =

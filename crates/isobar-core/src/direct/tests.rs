@@ -109,7 +109,7 @@ fn coefficients_of_one_value_need_no_copy_from_a_gpu() {
     let field = unsafe { DeviceArray::c_order::<f64>(0, shape, 0) };
     let device = made(Coefficients::DeviceCells { fields: vec![field; 2], axes, shift: None });
     let of = |spreads: [[f64; 2]; 2]| {
-        device.clone().with_spreads(spreads.map(|[least, most]| Spread { least, most }).into())
+        device.clone().with_spreads(spreads.map(|[least, most]| Spread { least, positive: least, most }).into())
     };
     let known = of(values.map(|value| [value; 2])).unwrap();
     assert_eq!(known.separable().unwrap(), host.separable().unwrap());
@@ -125,7 +125,7 @@ fn coefficients_of_one_value_need_no_copy_from_a_gpu() {
 
 #[test]
 fn shifts_that_are_sums_need_no_copy_from_a_gpu() {
-    let (shape, one) = (Shape::new(7, 4, 5), [Spread { least: 2.0, most: 2.0 }]);
+    let (shape, one) = (Shape::new(7, 4, 5), [Spread::of_one(2.0)]);
     let sides = [[Side::Periodic; 2], [Side::Closed, Side::Fixed], [Side::Closed; 2]];
     // SAFETY: the elements are never read.
     let field = unsafe { DeviceArray::c_order::<f64>(0, shape, 0) };

@@ -200,7 +200,7 @@ impl DiffusionProblem {
         if let Some(reaction) = &self.reaction {
             Error::unless_equal("diffusion.reaction", reaction.len(), count)?;
         }
-        let has_all_cells = self.active.is_none() && spreads.iter().any(|field| field.least > 0.0);
+        let has_all_cells = self.active.is_none() && spreads.iter().any(|field| !field.has_zeros());
         if count == 0 || !(has_all_cells || (0..count).any(|n| self.takes_part(n))) {
             return Err(Error::invalid(
                 "diffusion.active",

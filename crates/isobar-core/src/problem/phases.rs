@@ -75,18 +75,15 @@ impl Phases {
         present.map(|(&cells, &kappa)| cells as f64 * of(kappa)).sum()
     }
 
-    /// Returns the smallest and the largest κ of all cells.
+    /// Returns the spread of κ of all cells.
     pub fn spread(&self) -> Spread {
         let present = self.cells.iter().zip(&self.kappa).filter(|(cells, _)| **cells > 0);
-        present.fold(Spread::NONE, |Spread { least, most }, (_, &kappa)| Spread {
-            least: least.min(kappa),
-            most: most.max(kappa),
-        })
+        present.fold(Spread::NONE, |all, (_, &kappa)| all.and(Spread::of_one(kappa)))
     }
 
     /// Finds the connected components of open cells, κ > 0, numbered in the order of their first cells.
     pub fn components(&self, execute: &impl Execute) -> AggregateMap {
-        if self.spread().least > 0.0 {
+        if !self.spread().has_zeros() {
             return AggregateMap::whole(self.shape);
         }
         let mut is_open = [false; Self::MOST];

@@ -83,6 +83,7 @@ fn fields_and_bodies_are_those_of_each_cell() {
         let Coefficients::Cells { fields, .. } = stencil.coefficients() else { panic!("{:?}", problem.shape) };
         let spread = |field: &[f64]| Spread {
             least: field.iter().copied().fold(f64::INFINITY, f64::min),
+            positive: field.iter().copied().filter(|&value| value > 0.0).fold(f64::INFINITY, f64::min),
             most: field.iter().copied().fold(0.0, f64::max),
         };
         assert_eq!(stencil.spreads(), fields.iter().map(|field| spread(field)).collect::<Vec<_>>());

@@ -18,7 +18,7 @@ impl Diffusion {
     /// Returns whether every face is known to be open, so that all cells are connected.
     pub fn is_one_piece(&self) -> bool {
         matches!(self.coefficients(), Coefficients::Cells { .. })
-            && self.spreads().iter().all(|field| field.least > 0.0)
+            && self.spreads().iter().all(|field| !field.has_zeros())
     }
 
     /// Returns whether any cell has a shift.

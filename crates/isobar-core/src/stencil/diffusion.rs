@@ -281,7 +281,7 @@ impl Diffusion {
     /// Returns whether entries of its rows are known on the host: they are there, or each field on a GPU has one known value or known
     /// numbers, and the shift is a known sum.
     pub fn has_rows(&self) -> bool {
-        let is_one_value = || !self.spreads.is_empty() && self.spreads.iter().all(|field| field.contrast() == 1.0);
+        let is_one_value = || !self.spreads.is_empty() && self.spreads.iter().all(|field| field.is_even());
         match &self.coefficients {
             Coefficients::DeviceCells { shift, .. } => {
                 (shift.is_none() || self.known_shift.sums.is_some()) && (self.known.0.is_some() || is_one_value())

@@ -41,7 +41,7 @@ impl Diffusion {
         }
         let Shape { nx, ny, nz } = Stencil::shape(self);
         let is_line = [nx, ny, nz].into_iter().filter(|&n| n > 1).count() < 2;
-        let (stiffness, has_closed) = (self.stiffness(), self.spreads().iter().any(|field| field.least == 0.0));
+        let (stiffness, has_closed) = (self.stiffness(), self.has_closed());
         if is_line || !policy::direct::may_try_box(stiffness, has_closed) {
             return None;
         }
@@ -56,9 +56,14 @@ impl Diffusion {
         let (stiffness, spreads) = (self.stiffness(), self.spreads());
         let contrast = spreads.iter().map(|field| field.contrast()).fold(1.0, f64::max);
         let most = axes.iter().map(|&(field, factor)| factor * spreads[field].most).fold(0.0, f64::max);
-        let needs_jump = policy::diffusion::needs_jump(stiffness, contrast, fields.len());
+        let has_closed = self.has_closed();
+        let needs_jump = policy::diffusion::needs_jump(stiffness, contrast, has_closed, fields.len());
         let jump = if needs_jump { self.largest_jump() } else { contrast };
-        Some(Measures { stiffness, contrast, jump, most, fields: fields.len() })
+        Some(Measures { stiffness, contrast, jump, has_closed, most, fields: fields.len() })
+    }
+
+    fn has_closed(&self) -> bool {
+        self.spreads().iter().any(|field| field.has_zeros())
     }
 
     /// Chooses a solver where these options leave that open, by `policy::diffusion`, given the measures of the
@@ -113,9 +118,12 @@ impl Diffusion {
     }
 }
 
-/// Returns the largest ratio between numbers in the same place, zeros left out.
+/// Returns the largest ratio between positive numbers in the same place.
 fn most_between(a: &[f64], b: &[f64]) -> f64 {
-    let ratio = |a: f64, b: f64| if a > b { a / b } else { b / a };
+    let ratio = |a: f64, b: f64| {
+        let (larger, smaller) = if a > b { (a, b) } else { (b, a) };
+        if smaller > 0.0 { larger / smaller } else { 1.0 }
+    };
     let n = a.len().min(b.len());
     let ((chunks_a, rest_a), (chunks_b, rest_b)) = (a[..n].as_chunks::<8>(), b[..n].as_chunks::<8>());
     let mut most = [1.0f64; 8];
@@ -161,7 +169,10 @@ mod tests {
             Diffusion::of_field(shape, field, factors, None, [[Side::Closed; 2]; 3]).unwrap().measures().unwrap()
         };
         let even = of(&|_| 3.0, [1.0, 2.0, 1.0]);
-        assert_eq!(even, Measures { stiffness: 2.0, contrast: 1.0, jump: 1.0, most: 6.0, fields: 1 });
+        assert_eq!(
+            even,
+            Measures { stiffness: 2.0, contrast: 1.0, jump: 1.0, has_closed: false, most: 6.0, fields: 1 }
+        );
         assert!(even.verdict().0);
         assert!(of(&|n| 1.0 + 0.01 * (n % 12) as f64, [1.0; 3]).verdict().0);
         let refused = |measures: Measures, why: &str| {

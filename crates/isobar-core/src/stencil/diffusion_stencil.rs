@@ -152,7 +152,7 @@ impl SeparableRows for DiffusionRows<'_> {
     fn is_constant(&self, axis: usize) -> bool {
         match self.stencil.coefficients() {
             Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. } => {
-                self.stencil.spreads()[axes[axis].0].contrast() == 1.0
+                self.stencil.spreads()[axes[axis].0].is_even()
             }
             Coefficients::Faces(_) => false,
         }

@@ -148,7 +148,7 @@ mod tests {
         let cells = Coefficients::DeviceCells { fields: vec![field], axes: [(0, 1.0); 3], shift: Some(field) };
         let owner = Arc::new(());
         let stencil = Diffusion::new(shape, cells, None, sides).unwrap().owned_by(owner.clone());
-        let stencil = stencil.with_spreads(vec![Spread { least: 2.0, most: 2.0 }]).unwrap();
+        let stencil = stencil.with_spreads(vec![Spread::of_one(2.0)]).unwrap();
         let around = stencil.around().unwrap().into_owned();
         drop(stencil);
         assert_eq!(

@@ -1,14 +1,16 @@
-//! The smallest and the largest coefficient, found while checking them.
+//! The smallest and the largest coefficient and the smallest of open cells, found while checking them.
 
 use crate::error::{self, Error};
 use crate::execute::{Execute, Host, map_pieces};
 use crate::layout::Shape;
 
-/// The smallest and the largest of numbers that are finite and not negative.
+/// The smallest, the smallest positive and the largest of numbers that are finite and not negative.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// Infinity where there are no numbers.
     pub least: f64,
+    /// The smallest positive number; infinite where there is none.
+    pub positive: f64,
     /// 0 where there are no numbers.
     pub most: f64,
 }
@@ -24,7 +26,7 @@ pub struct KnownShift {
 
 impl Spread {
     /// The spread of no numbers.
-    pub const NONE: Self = Self { least: f64::INFINITY, most: 0.0 };
+    pub const NONE: Self = Self { least: f64::INFINITY, positive: f64::INFINITY, most: 0.0 };
 
     /// Finds the spread of these numbers.
     ///
@@ -64,11 +66,13 @@ impl Spread {
 
     /// Finds the spread of numbers from place `first` of an array on.
     pub(crate) fn of_piece(first: usize, values: &[f64]) -> Result<Self, usize> {
-        let (mut least, mut most, mut are_right) = ([f64::INFINITY; 8], [0.0f64; 8], [true; 8]);
+        let (mut least, mut positive) = ([f64::INFINITY; 8], [f64::INFINITY; 8]);
+        let (mut most, mut are_right) = ([0.0f64; 8], [true; 8]);
         let (chunks, rest) = values.as_chunks::<8>();
         for chunk in chunks {
             for (n, &value) in chunk.iter().enumerate() {
                 least[n] = if value < least[n] { value } else { least[n] };
+                positive[n] = if value > 0.0 && value < positive[n] { value } else { positive[n] };
                 most[n] = if value > most[n] { value } else { most[n] };
                 // This excludes NaN and negative numbers.
                 are_right[n] &= value >= 0.0;
@@ -77,6 +81,10 @@ impl Spread {
         let are_right = are_right.into_iter().all(|is_right| is_right) && rest.iter().all(|&value| value >= 0.0);
         let found = Self {
             least: least.into_iter().chain(rest.iter().copied()).fold(f64::INFINITY, f64::min),
+            positive: positive
+                .into_iter()
+                .chain(rest.iter().copied().filter(|&value| value > 0.0))
+                .fold(f64::INFINITY, f64::min),
             most: most.into_iter().chain(rest.iter().copied()).fold(0.0, f64::max),
         };
         if are_right && found.most.is_finite() {
@@ -86,13 +94,34 @@ impl Spread {
         wrong.map_or(Ok(found), |n| Err(first + n))
     }
 
-    fn and(self, other: Self) -> Self {
-        Self { least: self.least.min(other.least), most: self.most.max(other.most) }
+    /// The spread of one number, which is finite and not negative.
+    pub const fn of_one(value: f64) -> Self {
+        Self { least: value, positive: if value > 0.0 { value } else { f64::INFINITY }, most: value }
     }
 
-    /// Returns the largest over the smallest; infinity where that is 0.
+    /// Combines the spreads of two arrays.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            least: self.least.min(other.least),
+            positive: self.positive.min(other.positive),
+            most: self.most.max(other.most),
+        }
+    }
+
+    /// Returns the largest over the smallest positive number; 1 where there is none.
     pub fn contrast(self) -> f64 {
-        if self.least > 0.0 { self.most / self.least } else { f64::INFINITY }
+        (self.most / self.positive).max(1.0)
+    }
+
+    /// Returns whether all numbers are equal and positive.
+    pub fn is_even(self) -> bool {
+        self.least == self.most && self.least > 0.0
+    }
+
+    /// Returns whether any number is 0.
+    pub fn has_zeros(self) -> bool {
+        self.least == 0.0
     }
 }
 
@@ -117,9 +146,11 @@ mod tests {
     #[test]
     fn the_first_wrong_cell_is_found_whatever_the_threads() {
         let mut values: Vec<f64> = (0..3 * PIECE + 21).map(|n| 2.0 + ((7 * n) % 1000) as f64).collect();
-        assert_eq!(Spread::of(&Host, &values), Ok(Spread { least: 2.0, most: 1001.0 }));
+        assert_eq!(Spread::of(&Host, &values), Ok(Spread { least: 2.0, positive: 2.0, most: 1001.0 }));
         (values[5], values[PIECE + 3]) = (-0.0, 0.0);
-        assert_eq!(Spread::of(&Host, &values).map(Spread::contrast), Ok(f64::INFINITY));
+        assert_eq!(Spread::of(&Host, &values), Ok(Spread { least: 0.0, positive: 2.0, most: 1001.0 }));
+        let [some, none] = [&values[3..6], &values[5..6]].map(|values| Spread::of(&Serial, values).unwrap());
+        assert_eq!((some.positive, none.positive, none.contrast()), (5.0 + 18.0, f64::INFINITY, 1.0));
         let last = values.len() - 1;
         for (n, wrong) in [(last, f64::NAN), (2 * PIECE + 1, f64::INFINITY), (2 * PIECE, -1.0), (9, f64::NEG_INFINITY)]
         {

@@ -160,13 +160,13 @@ KERNEL(look_up, __launch_bounds__(256))(long long count, const unsigned char* __
     }
 }
 
-// Lowers report[0] to the number of the first cell with a negative or not finite value, report[1] to the smallest of the others, and raises report[2] to the
-// largest, as bits, which have the order of the numbers.
+// Lowers report[0] to the number of the first cell with a negative or not finite value, report[1] to the smallest of the others, report[2] to
+// the smallest positive one, and raises report[3] to the largest, as bits, which have the order of the numbers.
 KERNEL(spread, __launch_bounds__(256))(const Form* of, const __grid_constant__ Arrays<1> given, unsigned long long* report) {
     await_previous();
     const Array* arrays = given.all;
     int extents[3] = {int(of->extents[0]), int(of->extents[1]), int(of->extents[2])};
-    unsigned long long first = ~0ull, least = ~0ull, most = 0;
+    unsigned long long first = ~0ull, least = ~0ull, positive = ~0ull, most = 0;
     for_each_cell(extents, [&](int i, int j, int k) {
         int at[3] = {i, j, k};
         double value = arrays->get(at);
@@ -178,12 +178,15 @@ KERNEL(spread, __launch_bounds__(256))(const Form* of, const __grid_constant__ A
         // Without the sign of −0.
         unsigned long long bits = __double_as_longlong(value + 0.0);
         least = bits < least ? bits : least;
+        positive = bits && bits < positive ? bits : positive;
         most = bits > most ? bits : most;
     });
 #pragma unroll
     for (int other = 16; other > 0; other /= 2) {
         unsigned long long theirs = __shfl_xor_sync(~0u, least, other);
         least = theirs < least ? theirs : least;
+        theirs = __shfl_xor_sync(~0u, positive, other);
+        positive = theirs < positive ? theirs : positive;
         theirs = __shfl_xor_sync(~0u, most, other);
         most = theirs > most ? theirs : most;
         theirs = __shfl_xor_sync(~0u, first, other);
@@ -192,7 +195,8 @@ KERNEL(spread, __launch_bounds__(256))(const Form* of, const __grid_constant__ A
     // Few are beyond those before.
     if (threadIdx.x == 0 && first < report[0]) atomicMin(report, first);
     if (threadIdx.x == 0 && least < report[1]) atomicMin(report + 1, least);
-    if (threadIdx.x == 0 && most > report[2]) atomicMax(report + 2, most);
+    if (threadIdx.x == 0 && positive < report[2]) atomicMin(report + 2, positive);
+    if (threadIdx.x == 0 && most > report[3]) atomicMax(report + 3, most);
 }
 
 // Lowers report[0] to the number of the first cell with a value that is not finite, report[1] to that of the first with a negative one, and

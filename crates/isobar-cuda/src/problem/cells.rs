@@ -140,7 +140,7 @@ impl Form {
         })
     }
 
-    /// Finds what allows a direct solve of a matrix: the smallest and the largest coefficient of each field, and what [`Diffusion::with_known_shift`] takes.
+    /// Finds what allows a direct solve of a matrix: the spreads of the coefficients, and what [`Diffusion::with_known_shift`] takes.
     ///
     /// # Errors
     /// [`Error::Invalid`] for coefficients that are negative or not finite, and shifts that are not finite, naming the first cell; the errors of the GPU.
@@ -152,7 +152,7 @@ impl Form {
             spreads = self.spreads("diffusion.coefficient", fields)?;
             Ok(())
         })?;
-        let is_even = spreads.iter().all(|field| field.contrast() == 1.0);
+        let is_even = spreads.iter().all(|field| field.is_even());
         let known = shift.map_or_else(|| Ok(KnownShift::default()), |shift| self.examine(&shift, is_even))?;
         matrix.with_spreads(spreads)?.with_known_shift(known)
     }
@@ -209,9 +209,9 @@ impl Form {
         Ok(found.map(|n| (n != u64::MAX).then_some(n as usize)))
     }
 
-    /// Finds the smallest and the largest number of each array.
+    /// Finds the spread of each array.
     fn spreads(&self, what: &str, arrays: &[DeviceArray]) -> Result<Vec<Spread>> {
-        const UNSEEN: [u64; 3] = [u64::MAX, u64::MAX, 0];
+        const UNSEEN: [u64; 4] = [u64::MAX, u64::MAX, f64::INFINITY.to_bits(), 0];
         let reports = Buffer::from_slice(self.cuda.context(), &vec![UNSEEN; arrays.len()], "reports on coefficients")?;
         for (n, array) in arrays.iter().enumerate() {
             let report = reports.start() + (n * size_of_val(&UNSEEN)) as u64;
@@ -220,13 +220,16 @@ impl Form {
         let mut found = vec![UNSEEN; arrays.len()];
         reports.read(&mut found)?;
         let Shape { nx, ny, .. } = self.shape;
-        let read = |[first, least, most]: [u64; 3]| match usize::try_from(first) {
+        let read = |[first, least, positive, most]: [u64; 4]| match usize::try_from(first) {
             Ok(n) if n < self.shape.cells() => {
                 let (i, j, k) = (n % nx, n / nx % ny, n / (nx * ny));
                 let message = format!("negative or not finite, first in cell (i, j, k) = ({i}, {j}, {k})");
                 Err(Error::invalid(what, message))
             }
-            _ => Ok(Spread { least: f64::from_bits(least), most: f64::from_bits(most) }),
+            _ => {
+                let [least, positive, most] = [least, positive, most].map(f64::from_bits);
+                Ok(Spread { least, positive, most })
+            }
         };
         found.into_iter().map(read).collect()
     }

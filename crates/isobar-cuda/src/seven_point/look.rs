@@ -9,6 +9,8 @@ use crate::{Argument, Arguments, Buffer, Context, Cuda, Module, Pointer};
 
 /// Numbers per cell for its faces, as in the headers.
 const FIELDS: usize = 3;
+/// Numbers of the kernel's results.
+const RESULTS: usize = 2 * FIELDS + 2;
 
 /// Kernels and results of the measures.
 #[derive(Debug)]
@@ -25,11 +27,13 @@ pub(crate) struct Looks {
 /// Measures of coefficients as seen by kernels: of the first direction that uses a field.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Look {
-    /// The smallest value of each field.
+    /// The smallest positive value of each field.
     pub(crate) least: [f64; FIELDS],
     pub(crate) most: [f64; FIELDS],
-    /// The largest ratio between neighbours.
+    /// The largest ratio between neighbours, both positive.
     pub(crate) jump: f64,
+    /// Whether any value is 0.
+    pub(crate) has_zeros: bool,
     /// Whether all cells have equal coefficients.
     pub(crate) is_even: bool,
 }
@@ -52,7 +56,7 @@ impl Looks {
         Ok(Self {
             module,
             even: Buffer::zeros(context, FIELDS * size_of::<T>() + 8, "even coefficients")?,
-            measures: Buffer::zeros(context, (2 * FIELDS + 1) * size_of::<f64>(), "measures of coefficients")?,
+            measures: Buffer::zeros(context, RESULTS * size_of::<f64>(), "measures of coefficients")?,
             found: Mutex::default(),
         })
     }
@@ -65,14 +69,15 @@ impl Looks {
         let blocks = len.div_ceil(256).min(8 * context.multiprocessors);
         let arguments = Arguments::new().with(operands).with(measures.start());
         cuda.launch(module.kernel("measure_fields")?, [blocks, 1, 1], [256, 1], arguments)?;
-        let mut found = [0f64; 2 * FIELDS + 1];
+        let mut found = [0f64; RESULTS];
         measures.read(&mut found)?;
-        let mut look = Look { jump: found[2 * FIELDS].max(1.0), ..Look::default() };
+        let (jump, has_zeros) = (found[2 * FIELDS].max(1.0), found[2 * FIELDS + 1] > 0.0);
+        let mut look = Look { jump, has_zeros, ..Look::default() };
         for n in 0..FIELDS {
             (look.most[n], look.least[n]) = (found[n], 1.0 / found[FIELDS + n]);
         }
         // Inverses are rounded: only the comparison of neighbours shows exact equality.
-        look.is_even = look.jump == 1.0 && look.least.iter().all(|&least| least > 0.0);
+        look.is_even = jump == 1.0 && !has_zeros;
         context.send(&look.most.map(T::from_f64), even.start())?;
         let flag = even.start() + (FIELDS * size_of::<T>()) as Pointer;
         context.send(&[i32::from(look.is_even)], flag)?;

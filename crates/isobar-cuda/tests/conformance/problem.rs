@@ -254,7 +254,8 @@ fn same_matrix_and_right_hand_side(cuda: &Cuda, host: &DiffusionProblem, problem
     assert_close(&on_host.times(&x), &expected.times(&x), 1e-13, &format!("{shape}, the matrix"));
     for (found, expected) in matrix.spreads().iter().zip(expected.spreads()) {
         let are_close = |a: f64, b: f64| (a - b).abs() <= 1e-14 * b;
-        assert!(are_close(found.least, expected.least) && are_close(found.most, expected.most), "{shape}: {found:?}");
+        let both = [(found.least, expected.least), (found.positive, expected.positive), (found.most, expected.most)];
+        assert!(both.into_iter().all(|(found, expected)| are_close(found, expected)), "{shape}: {found:?}");
     }
 }
 

@@ -2,13 +2,13 @@
 #include "seven_point/seven_point.cuh"
 #include "reduce.cuh"
 
-// For each number of Fields that a direction uses: the largest, and the largest inverse; then the largest ratio between
-// neighbours. Initially zero. Halo rows are included. Block 256, one warp per row; as many blocks as keep the GPU busy.
+// For each number of Fields that a direction uses: the largest, and the largest inverse of a positive one; then the largest ratio between
+// positive neighbours, and 1 if any is not positive. Initially zero. Halo rows are included. Block 256, one warp per row; as many blocks as keep the GPU busy.
 KERNEL(measure_fields, __launch_bounds__(256))(Stencil op, double* result) {
     await_previous();
     constexpr int N = sizeof(Fields) / sizeof(T);
     const double never = __longlong_as_double(0x7ff0000000000000LL);
-    double most[N], least[N], jump = 1;
+    double most[N], least[N], jump = 1, closed = 0;
 #pragma unroll
     for (int n = 0; n < N; n++) {
         most[n] = 0;
@@ -28,14 +28,13 @@ KERNEL(measure_fields, __launch_bounds__(256))(Stencil op, double* result) {
                 if (!takes_field(field)) continue;
                 const double h = here.f[field];
                 most[field] = fmax(most[field], h);
-                // Nonpositive numbers and NaN have an infinite inverse.
-                least[field] = h > 0 ? fmin(least[field], h) : 0;
-                if (!(h > 0)) jump = never;
+                if (!(h > 0)) closed = 1;
+                least[field] = h > 0 ? fmin(least[field], h) : least[field];
 #pragma unroll
                 for (int d = 0; d < 3; d++) {
                     const double other = beside[d].f[field], larger = fmax(h, other), smaller = fmin(h, other);
                     // Divisions are expensive, and few ratios are the largest so far.
-                    if (larger > jump * smaller) jump = larger / smaller;
+                    if (smaller > 0 && larger > jump * smaller) jump = larger / smaller;
                 }
             }
         }
@@ -44,7 +43,8 @@ KERNEL(measure_fields, __launch_bounds__(256))(Stencil op, double* result) {
     for (int n = 0; n < N; n++) {
         if (!takes_field(n)) continue;
         keep_most(result + n, most[n]);
-        keep_most(result + N + n, least[n] > 0 ? 1 / least[n] : never);
+        keep_most(result + N + n, 1 / least[n]);
     }
     keep_most(result + 2 * N, jump);
+    keep_most(result + 2 * N + 1, closed);
 }
