@@ -1,11 +1,8 @@
 //! Union–find (Tarjan, 1975) by several threads at once, for connected components of a grid and strongly coupled aggregates.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::backend::{AggregateMap, Runs};
 use crate::execute::{Execute, PIECE, atomics, for_each_piece, zeros};
-use crate::layout::Shape;
 
 /// A partition of 0, 1, …, n − 1; n < 2³².
 #[derive(Clone, Debug)]
@@ -29,52 +26,26 @@ impl DisjointSets {
         Joins(atomics(&mut self.parents))
     }
 
-    /// Returns the sets as aggregates of a grid, numbered in the order of their first cells, without cells that are not
-    /// `within`, which finds them for a row, j + ny k.
-    pub(crate) fn aggregates(
-        self,
-        execute: &impl Execute,
-        shape: Shape,
-        within: impl Fn(usize, &mut [bool]) + Sync,
-    ) -> AggregateMap {
-        let rows = (PIECE / shape.nx).max(1);
-        let (ids, count) = self.numbered(execute, rows * shape.nx, |joins, first, ids| {
-            let mut is_within = vec![false; shape.nx];
-            for (row, ids) in (first / shape.nx..).zip(ids.chunks_exact_mut(shape.nx)) {
-                within(row, &mut is_within);
-                for ((id, cell), &is_within) in ids.iter_mut().zip((row * shape.nx) as u32..).zip(&is_within) {
-                    *id = if is_within { joins.first(cell) } else { AggregateMap::NONE };
-                }
-            }
-        });
-        AggregateMap::from_parts(shape, ids, count)
-    }
-
-    /// Numbers the sets in the order of their first elements. `find(joins, first, ids)` replaces the elements of a piece, from `first` on,
-    /// by the first ones of their sets, or by [`AggregateMap::NONE`]. Returns the number of each element's set, and the number of sets.
-    fn numbered(
-        mut self,
-        execute: &impl Execute,
-        of_piece: usize,
-        find: impl Fn(Joins<'_>, usize, &mut [u32]) + Sync,
-    ) -> (Vec<u32>, usize) {
+    /// Numbers the sets in the order of their first elements. Returns the number of each element's set, and the number of sets.
+    pub(crate) fn numbered(mut self, execute: &impl Execute) -> (Vec<u32>, usize) {
         let mut ids = zeros(execute, self.parents.len());
         // Finds first elements, and their number in each piece.
         let joins = self.joins();
-        let mut pieces: Vec<(&mut [u32], u32)> = ids.chunks_mut(of_piece).map(|piece| (piece, 0)).collect();
+        let mut pieces: Vec<(&mut [u32], u32)> = ids.chunks_mut(PIECE).map(|piece| (piece, 0)).collect();
         execute.for_each(&mut pieces, |piece, (ids, count)| {
-            let first = piece * of_piece;
-            find(joins, first, ids);
-            *count = ids.iter().zip(first as u32..).map(|(&id, element)| u32::from(id == element)).sum();
+            for (id, element) in ids.iter_mut().zip((piece * PIECE) as u32..) {
+                *id = joins.first(element);
+                *count += u32::from(*id == element);
+            }
         });
         let mut total = 0;
         for (_, count) in &mut pieces {
             (*count, total) = (total, total + *count);
         }
         // Stores their numbers in their places.
-        let mut pieces: Vec<_> = pieces.into_iter().zip(self.parents.chunks_mut(of_piece)).collect();
+        let mut pieces: Vec<_> = pieces.into_iter().zip(self.parents.chunks_mut(PIECE)).collect();
         execute.for_each(&mut pieces, |piece, ((ids, next), numbers)| {
-            for ((&mut id, number), element) in ids.iter_mut().zip(&mut **numbers).zip((piece * of_piece) as u32..) {
+            for ((&mut id, number), element) in ids.iter_mut().zip(&mut **numbers).zip((piece * PIECE) as u32..) {
                 if id == element {
                     *number = *next;
                     *next += 1;
@@ -83,31 +54,10 @@ impl DisjointSets {
         });
         let numbers = &self.parents;
         for_each_piece(execute, &mut ids, |_, ids| {
-            for id in ids.iter_mut().filter(|id| **id != AggregateMap::NONE) {
-                *id = numbers[*id as usize];
-            }
+            ids.iter_mut().for_each(|id| *id = numbers[*id as usize]);
         });
         (ids, total as usize)
     }
-}
-
-/// Finds the connected components of the open cells of a grid, which are connected to open neighbours in x, y and z, and numbers them in the
-/// order of their first cells. `find` marks the open cells of a row, j + ny k.
-pub(crate) fn connected(
-    execute: &impl Execute,
-    shape: Shape,
-    find: impl Fn(usize, &mut [bool]) + Sync,
-) -> AggregateMap {
-    let runs = Runs::of_cells(execute, shape, find);
-    let mut sets = DisjointSets::new(execute, runs.count());
-    let joins = sets.joins();
-    runs.for_each_beside(execute, |lower, upper| {
-        joins.join(lower, upper);
-    });
-    let (ids, count) = sets.numbered(execute, PIECE, |joins, first, ids| {
-        ids.iter_mut().zip(first as u32..).for_each(|(id, run)| *id = joins.first(run));
-    });
-    AggregateMap::of_runs(shape, Arc::new(runs), ids.into(), count)
 }
 
 /// Sets that are being joined. Other threads may join some at the same time, so that a read returns an earlier state.

@@ -3,7 +3,9 @@
 //! Sums use *runs*, contiguous pieces of memory that belong to one aggregate, sorted by aggregate: a warp sums an item of
 //! a few thousand cells, then a block sums the items of an aggregate. The order is fixed, so sums are reproducible.
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use isobar_core::backend::{AggregateBackend, multiply_cells};
 use isobar_core::prelude::{AggregateMap, Colour, Error, Execute, Host, Layout, Real, Result, Shape};
@@ -75,10 +77,15 @@ impl AggregateMatrix {
     }
 }
 
+/// The most parts in which runs are sorted at the same time.
+const MOST_PARTS: usize = 64;
+
 /// Runs sorted by aggregate and divided into items.
 struct Runs {
     /// start << 16 | length
     runs: Vec<u64>,
+    /// First run of each aggregate, then the number of runs.
+    first: Vec<u32>,
     /// First run of each item, then the number of runs.
     first_run: Vec<u32>,
     /// First item of each aggregate, then the number of items.
@@ -94,42 +101,40 @@ fn for_each_run(
     longest: usize,
     mut visit: impl FnMut(usize, usize, usize),
 ) {
-    let Shape { nx, ny, nz } = layout.shape();
-    let ids = map.ids();
+    let ny = layout.shape().ny;
     for colour in Colour::BOTH {
-        let (parity, columns) = (layout.parity(j, colour), layout.columns(j, colour));
-        for k in 0..nz {
-            let row = nx * (j + ny * k) + parity;
-            let id = |m: usize| ids[row + 2 * m];
-            let mut m = 0;
-            while m < columns {
-                let start = m;
-                m += 1;
-                while m < columns && id(m) == id(start) && m - start < longest {
-                    m += 1;
+        let parity = layout.parity(j, colour);
+        for k in 0..layout.shape().nz {
+            // Runs of cells that follow each other become one of this colour, if only a cell of the other is between them.
+            let mut last: Option<(u32, Range<usize>)> = None;
+            let mut end = |run: Option<(u32, Range<usize>)>| {
+                if let Some((id, run)) = run {
+                    for m in run.clone().step_by(longest) {
+                        let length = longest.min(run.end - m);
+                        visit(id as usize, layout.index(2 * m + parity, j, k), length);
+                    }
                 }
-                if id(start) != AggregateMap::NONE {
-                    visit(id(start) as usize, layout.index(2 * start + parity, j, k), m - start);
+            };
+            map.for_each_run(j + ny * k, |id, cells| {
+                let place = |i: usize| i.saturating_sub(parity).div_ceil(2);
+                let run = place(cells.start)..place(cells.end);
+                match &mut last {
+                    Some((before, cells)) if *before == id && cells.end == run.start => cells.end = run.end,
+                    _ if run.is_empty() => {}
+                    _ => end(last.replace((id, run))),
                 }
-            }
+            });
+            end(last);
         }
     }
 }
 
-/// Writes the aggregates of plane `n` of a vector, counted from the halo row before the first row if there is one; padding has none.
-fn ids_of_plane(map: &AggregateMap, layout: &Layout, n: usize, plane: &mut [u32]) {
-    let (Shape { nx, ny, nz }, [before, after]) = (map.shape(), map.halo());
-    let (j, of_row) = match n.checked_sub(usize::from(before.is_some())) {
-        // Columns of the halo row before the first row have the order of the second row.
-        None => (1, before.map(|row| (row, 0, nx))),
-        Some(j) if j < ny => (j, Some((map.ids(), nx * j, nx * ny))),
-        Some(j) => (j, after.map(|row| (row, 0, nx))),
-    };
+/// Writes the aggregates of a halo row's cells, x first, then layers, in the order of row j; padding has none.
+fn ids_of_halo(layout: &Layout, j: usize, ids: &[u32], plane: &mut [u32]) {
     plane.fill(AggregateMap::NONE);
-    let Some((all, first, layer)) = of_row else { return };
-    for k in 0..nz {
-        let row = &all[first + layer * k..][..nx];
-        row.iter().enumerate().for_each(|(i, &id)| plane[layout.index(i, j, k) - j * plane.len()] = id);
+    for (n, &id) in ids.iter().enumerate() {
+        let (i, k) = (n % layout.shape().nx, n / layout.shape().nx);
+        plane[layout.index(i, j, k) - j * plane.len()] = id;
     }
 }
 
@@ -143,16 +148,7 @@ impl Runs {
                 runs.push((aggregate as u32, ((start as u64) << 16) | length as u64));
             });
         });
-        let mut first = vec![0usize; count + 1];
-        if count == 1 {
-            first[1] = planes.iter().map(Vec::len).sum();
-        } else {
-            planes.iter().flatten().for_each(|&(aggregate, _)| first[aggregate as usize + 1] += 1);
-        }
-        for aggregate in 0..count {
-            first[aggregate + 1] += first[aggregate];
-        }
-        let total = first[count];
+        let total: usize = planes.iter().map(Vec::len).sum();
         if u32::try_from(total).is_err() {
             return Err(Error::Unsupported(format!(
                 "{count} aggregates in {total} pieces on CUDA, where at most {} are supported; use less scattered \
@@ -160,25 +156,34 @@ impl Runs {
                 u32::MAX
             )));
         }
-        let mut runs = vec![0; total];
-        if count == 1 {
-            let mut left = &mut runs[..];
-            let mut pieces: Vec<&mut [u64]> =
-                planes.iter().map(|plane| left.split_off_mut(..plane.len()).unwrap_or_default()).collect();
-            Host.for_each(&mut pieces, |j, runs| {
-                runs.iter_mut().zip(&planes[j]).for_each(|(run, &(_, of_plane))| *run = of_plane);
-            });
-        } else {
-            let mut next = first.clone();
-            for &(aggregate, run) in planes.iter().flatten() {
-                let next = &mut next[aggregate as usize];
-                runs[*next] = run;
-                *next += 1;
+        // Sorted by counting, in parts whose counts take no more memory than the runs.
+        let parts = (total / count.max(1)).clamp(1, MOST_PARTS);
+        let mut parts: Vec<_> =
+            planes.chunks(planes.len().div_ceil(parts)).map(|planes| (planes, vec![0u32; count])).collect();
+        Host.for_each(&mut parts, |_, (planes, counts)| {
+            planes.iter().flatten().for_each(|&(aggregate, _)| counts[aggregate as usize] += 1);
+        });
+        let (mut first, mut next) = (Vec::with_capacity(count + 1), 0);
+        for aggregate in 0..count {
+            first.push(next);
+            for (_, places) in &mut parts {
+                (places[aggregate], next) = (next, next + places[aggregate]);
             }
         }
+        first.push(next);
+        let mut runs = Vec::new();
+        runs.resize_with(total, AtomicU64::default);
+        Host.for_each(&mut parts, |_, (planes, places)| {
+            for &(aggregate, run) in planes.iter().flatten() {
+                let place = &mut places[aggregate as usize];
+                runs[*place as usize].store(run, Ordering::Relaxed);
+                *place += 1;
+            }
+        });
+        let runs: Vec<u64> = runs.into_iter().map(AtomicU64::into_inner).collect();
         let (mut first_run, mut first_item) = (Vec::new(), vec![0]);
         for aggregate in 0..count {
-            let (begin, end) = (first[aggregate], first[aggregate + 1]);
+            let [begin, end] = [first[aggregate], first[aggregate + 1]].map(|run| run as usize);
             let mut cells = item;
             for (n, run) in runs[begin..end].iter().enumerate() {
                 if cells >= item {
@@ -190,7 +195,7 @@ impl Runs {
             first_item.push(first_run.len() as u32);
         }
         first_run.push(total as u32);
-        Ok(Self { runs, first_run, first_item })
+        Ok(Self { runs, first, first_run, first_item })
     }
 }
 
@@ -201,7 +206,7 @@ impl Runs {
         let runs: Vec<u64> =
             (0..len).step_by(item).map(|start| ((start as u64) << 16) | item.min(len - start) as u64).collect();
         let items = runs.len() as u32;
-        Self { runs, first_run: (0..=items).collect(), first_item: vec![0, items] }
+        Self { runs, first: vec![0, items], first_run: (0..=items).collect(), first_item: vec![0, items] }
     }
 }
 
@@ -216,7 +221,8 @@ impl Cuda {
 impl Cuda {
     /// Has the kernels of sums over aggregates compiled.
     pub(crate) fn expect_aggregates<T: Real>(&self) {
-        const SUMS: &[&str] = &["number_all", "sum_runs", "sum_items", "add_aggregated", "multiply", "scale"];
+        const SUMS: &[&str] =
+            &["number_all", "number_runs", "sum_runs", "sum_items", "add_aggregated", "multiply", "scale"];
         self.expect(source::<T>(), SUMS);
     }
 }
@@ -231,11 +237,12 @@ impl AggregateBackend for Cuda {
         let layout = Layout::new(map.shape())?;
         // Two items for every warp that the GPU can hold at once; lengths fit into 16 bits.
         let item = (map.shape().cells() / (128 * self.context().multiprocessors)).clamp(256, 8192);
-        let runs = if map.is_whole() { Runs::of_all(&layout, item) } else { Runs::new(map, &layout, item)? };
+        let (len, halo) = (2 * layout.half_plane(), map.halo());
+        let beside = halo.map(|row| usize::from(row.is_some()));
+        let is_all = map.is_whole() && beside == [0, 0];
+        let runs = if is_all { Runs::of_all(&layout, item) } else { Runs::new(map, &layout, item)? };
         let items = runs.first_run.len() - 1;
         let what = format!("{} aggregates of {} cells", map.count(), map.shape());
-        let (len, [before, after]) = (2 * layout.half_plane(), map.halo());
-        let beside = [before, after].map(|row| usize::from(row.is_some()));
         let places = layout.len() + (beside[0] + beside[1]) * len;
         let lists = 4 * (runs.first_run.len() + runs.first_item.len()) + 8 * (runs.runs.len() + items);
         self.require(4 * places + lists, &what)?;
@@ -243,28 +250,32 @@ impl AggregateBackend for Cuda {
         let context = self.context();
         let modules = [source::<f64>(), source::<f32>()].map(|source| self.module(source));
         let Shape { nx, ny, nz } = map.shape();
-        let ids = if map.is_whole() && beside == [0, 0] {
-            let ids = Buffer::new(context, 4 * layout.len(), &what)?;
+        let ids = Buffer::new(context, 4 * places, &what)?;
+        let run_buffer = Buffer::from_slice(context, &runs.runs, &what)?;
+        if is_all {
             let numbers = [nx, ny, nz, layout.pitch()];
             let arguments = numbers.into_iter().fold(Arguments::new(), |all, n| all.with(n as i32));
             let kernel = modules[0].kernel("number_all")?;
             self.elementwise(kernel, layout.len(), arguments.with(ids.start()))?;
-            ids
         } else {
-            /// Entries that are copied at a time: the system clears every page of a new array at its first use.
-            const AT_ONCE: usize = 8 << 20;
-            let buffer = Buffer::new(context, 4 * places, &what)?;
-            let planes = (AT_ONCE / len).clamp(1, places / len);
-            let mut ids = vec![0; planes * len];
-            for first in (0..places / len).step_by(planes) {
-                let ids = &mut ids[..planes.min(places / len - first) * len];
-                Host.for_each(&mut ids.chunks_mut(len).collect::<Vec<_>>(), |n, plane| {
-                    ids_of_plane(map, &layout, first + n, plane);
-                });
-                self.send(ids, buffer.start() + (4 * first * len) as Pointer)?;
+            ids.set(0, ids.bytes(), 0xff)?;
+            let mut plane = vec![0; len];
+            // The row before the first has the order of the second.
+            for (row, j, at) in [(halo[0], 1, 0), (halo[1], ny, beside[0] + ny)] {
+                if let Some(row) = row {
+                    ids_of_halo(&layout, j, row, &mut plane);
+                    self.send(&plane, ids.start() + (4 * at * len) as Pointer)?;
+                }
             }
-            buffer
-        };
+            let first = Buffer::from_slice(context, &runs.first, &what)?;
+            let own = ids.start() + (4 * beside[0] * len) as Pointer;
+            let arguments = Arguments::new().with(map.count() as i32).with(first.start());
+            let arguments = arguments.with(run_buffer.start()).with(own);
+            let blocks = runs.runs.len().div_ceil(256).max(1);
+            self.launch(modules[0].kernel("number_runs")?, [blocks, 1, 1], [256, 1], arguments)?;
+            // The kernel reads what is freed here.
+            context.synchronize()?;
+        }
         Ok(Aggregates {
             layout,
             count: map.count(),
@@ -273,7 +284,7 @@ impl AggregateBackend for Cuda {
             items,
             is_itemised: (0..).zip(&runs.first_item).all(|(n, &first)| n == first),
             first_run: Buffer::from_slice(context, &runs.first_run, &what)?,
-            runs: Buffer::from_slice(context, &runs.runs, &what)?,
+            runs: run_buffer,
             first_item: Buffer::from_slice(context, &runs.first_item, &what)?,
             partial: Scratch::new(context, 8 * items, &what)?,
             modules,
@@ -419,7 +430,7 @@ mod tests {
     fn one_aggregate_of_all_cells_is_all_of_a_vector() {
         for (nx, ny, nz, item) in [(1, 1, 1, 256), (7, 5, 3, 256), (64, 33, 20, 1000)] {
             let layout = Layout::new(Shape::new(nx, ny, nz)).unwrap();
-            let Runs { runs, first_run, first_item } = Runs::of_all(&layout, item);
+            let Runs { runs, first_run, first_item, .. } = Runs::of_all(&layout, item);
             assert_eq!((first_item.as_slice(), first_run.len()), (&[0, runs.len() as u32][..], runs.len() + 1));
             let end = runs.iter().fold(0, |end, run| {
                 assert_eq!(run >> 16, end);
@@ -430,21 +441,20 @@ mod tests {
     }
 
     #[test]
-    fn planes_have_the_aggregates_of_their_cells() {
+    fn halo_rows_have_the_aggregates_of_their_cells() {
         for (nx, ny, nz) in [(1, 1, 1), (7, 5, 3), (64, 6, 2)] {
-            let shape = Shape::new(nx, ny, nz);
-            let (layout, cells) = (Layout::new(shape).unwrap(), shape.cells());
-            let ids: Vec<u32> = (0..cells as u32).map(|n| if n % 3 == 1 { AggregateMap::NONE } else { n }).collect();
-            let map = AggregateMap::new(shape, ids, cells).unwrap();
-            let len = 2 * layout.half_plane();
-            let mut plane = vec![7; len];
-            for j in 0..ny {
-                ids_of_plane(&map, &layout, j, &mut plane);
-                for (place, &id) in (j * len..).zip(&plane) {
-                    let cell = layout.grid_point(place).map(|(i, j, k)| map.ids()[i + nx * (j + ny * k)]);
-                    assert_eq!(id, cell.unwrap_or(AggregateMap::NONE));
+            let layout = Layout::new(Shape::new(nx, ny, nz)).unwrap();
+            let row: Vec<u32> =
+                (0..(nx * nz) as u32).map(|n| if n % 3 == 1 { AggregateMap::NONE } else { n }).collect();
+            let mut plane = vec![7; 2 * layout.half_plane()];
+            ids_of_halo(&layout, ny, &row, &mut plane);
+            for k in 0..nz {
+                for i in 0..nx {
+                    assert_eq!(plane[layout.index(i, ny, k) - ny * plane.len()], row[i + nx * k]);
                 }
             }
+            let count = |ids: &[u32]| ids.iter().filter(|id| **id != AggregateMap::NONE).count();
+            assert_eq!(count(&plane), count(&row));
         }
     }
 
@@ -459,8 +469,10 @@ mod tests {
             };
             let map = AggregateMap::new(shape, (0..shape.cells()).map(id).collect(), count).unwrap();
             for item in [1, 5, 1000] {
-                let Runs { runs, first_run, first_item } = Runs::new(&map, &layout, item).unwrap();
+                let Runs { runs, first, first_run, first_item } = Runs::new(&map, &layout, item).unwrap();
                 assert_eq!((first_item.len(), first_run.len()), (count + 1, first_item[count] as usize + 1));
+                let firsts: Vec<u32> = first_item.iter().map(|&item| first_run[item as usize]).collect();
+                assert_eq!(first, firsts);
                 let mut found = vec![AggregateMap::NONE; shape.cells()];
                 for aggregate in 0..count {
                     for n in first_item[aggregate]..first_item[aggregate + 1] {

@@ -217,14 +217,19 @@ impl Buffer {
 
     /// Sets a range to zero.
     pub(crate) fn clear(&self, first: usize, bytes: usize) -> Result<()> {
+        self.set(first, bytes, 0)
+    }
+
+    /// Sets the bytes of a range.
+    pub(crate) fn set(&self, first: usize, bytes: usize, value: u8) -> Result<()> {
         debug_assert!(first + bytes <= self.bytes);
         if bytes == 0 {
             return Ok(());
         }
         self.context.bind()?;
         // SAFETY: within the memory, as asserted.
-        unsafe { result::memset_d8_async(self.start + first as Pointer, 0, bytes, self.context.stream()) }
-            .map_err(|e| failure(e, "clearing"))
+        unsafe { result::memset_d8_async(self.start + first as Pointer, value, bytes, self.context.stream()) }
+            .map_err(|e| failure(e, "setting memory"))
     }
 
     /// Copies an array to the beginning of the buffer. On return `data` may be changed again.

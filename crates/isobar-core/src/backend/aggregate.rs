@@ -1,5 +1,6 @@
 //! Aggregates, sets of cells with one number each, which carry deflation vectors and null spaces.
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::{Backend, Runs};
@@ -127,6 +128,29 @@ impl AggregateMap {
         })
     }
 
+    /// Calls `f(aggregate, cells)` for runs of cells of row j + ny k that belong to one aggregate, in their order, counted from the first of the row.
+    pub fn for_each_run(&self, row: usize, mut f: impl FnMut(u32, Range<usize>)) {
+        let nx = self.shape.nx;
+        match &self.runs {
+            Some((runs, ids)) => runs.for_each_of_row(row, |run, cells| {
+                if ids[run] != Self::NONE {
+                    f(ids[run], cells);
+                }
+            }),
+            None if self.is_whole => f(0, 0..nx),
+            None => {
+                let mut next = 0;
+                for run in self.ids()[row * nx..][..nx].chunk_by(|a, b| a == b) {
+                    let cells = next..next + run.len();
+                    next = cells.end;
+                    if run[0] != Self::NONE {
+                        f(run[0], cells);
+                    }
+                }
+            }
+        }
+    }
+
     /// Returns the number of aggregates.
     pub fn count(&self) -> usize {
         self.count
@@ -198,8 +222,10 @@ impl AggregateMap {
         if self.is_whole {
             return self.shape.cells();
         }
-        if self.runs.is_some() {
-            return self.sizes().into_iter().sum();
+        if let Some((runs, ids)) = &self.runs {
+            let of_run = |(&id, run): (&u32, usize)| if id == Self::NONE { 0 } else { runs.length(run) };
+            let of_piece = |first: usize, ids: &[u32]| ids.iter().zip(first..).map(of_run).sum::<usize>();
+            return map_pieces(&Host, ids, of_piece).into_iter().sum();
         }
         let of_piece = |_, ids: &[u32]| ids.iter().map(|&id| usize::from(id != Self::NONE)).sum::<usize>();
         map_pieces(&Host, self.ids(), of_piece).into_iter().sum()

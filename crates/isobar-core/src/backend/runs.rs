@@ -1,5 +1,7 @@
 //! Runs of cells along x: a short form of a set of cells.
 
+use std::ops::Range;
+
 use crate::execute::{Execute, rows};
 use crate::layout::Shape;
 
@@ -16,23 +18,42 @@ pub(crate) struct Runs {
     cells: Vec<[u32; 2]>,
 }
 
+/// What is found in a few rows.
+#[derive(Clone, Default)]
+struct Piece {
+    /// The number of runs of each row.
+    counts: Vec<u32>,
+    cells: Vec<[u32; 2]>,
+    /// Rows whose last cell is joined with the first.
+    around: Vec<usize>,
+}
+
 impl Runs {
-    /// Finds the runs of cells for which `find`, called with the number of a row, j + ny k, leaves true. A grid has fewer than 2³² cells.
-    pub(crate) fn of_cells(execute: &impl Execute, shape: Shape, find: impl Fn(usize, &mut [bool]) + Sync) -> Self {
+    /// Finds the runs of cells of a grid, fewer than 2³². `find(row, is_in, joined)` sets `is_in` for the cells of row j + ny k that belong to any,
+    /// and entries of `joined` to 0 for those that do not belong together with the next one. Returns the rows as well whose last cell is joined with the first.
+    pub(crate) fn of_cells(
+        execute: &impl Execute,
+        shape: Shape,
+        find: impl Fn(usize, &mut [bool], &mut [u8]) + Sync,
+    ) -> (Self, Vec<usize>) {
         let Shape { nx, ny, nz } = shape;
-        let mut pieces: Vec<(Vec<u32>, Vec<[u32; 2]>)> = vec![Default::default(); (ny * nz).div_ceil(ROWS)];
-        execute.for_each(&mut pieces, |piece, (counts, cells)| {
-            let mut is_in = vec![false; nx];
+        let mut pieces: Vec<Piece> = vec![Piece::default(); (ny * nz).div_ceil(ROWS)];
+        execute.for_each(&mut pieces, |piece, Piece { counts, cells, around }| {
+            let (mut is_in, mut joined) = (vec![false; nx], vec![0; nx]);
             for row in piece * ROWS..(ny * nz).min((piece + 1) * ROWS) {
-                find(row, &mut is_in);
+                find(row, &mut is_in, &mut joined);
                 let before = cells.len();
-                push_runs(&is_in, (row * nx) as u32, cells);
+                push_runs(&is_in, &joined, (row * nx) as u32, cells);
                 counts.push((cells.len() - before) as u32);
+                if is_in[0] && is_in[nx - 1] && joined[nx - 1] != 0 {
+                    around.push(row);
+                }
             }
         });
+        let around = pieces.iter().flat_map(|piece| &piece.around).copied().collect();
         let mut next = 0;
         let mut first = Vec::with_capacity(ny * nz + 1);
-        for count in pieces.iter().flat_map(|(counts, _)| counts) {
+        for count in pieces.iter().flat_map(|piece| &piece.counts) {
             first.push(next);
             next += count;
         }
@@ -41,13 +62,13 @@ impl Runs {
         execute.prefer_large_pages(&cells);
         let mut rest = &mut cells[..];
         let mut places = Vec::with_capacity(pieces.len());
-        for (_, found) in pieces {
+        for Piece { cells: found, .. } in pieces {
             let (place, others) = std::mem::take(&mut rest).split_at_mut(found.len());
             places.push((place, found));
             rest = others;
         }
         execute.for_each(&mut places, |_, (place, found)| place.copy_from_slice(found));
-        Self { shape, first, cells }
+        (Self { shape, first, cells }, around)
     }
 
     /// Returns the number of runs.
@@ -62,12 +83,12 @@ impl Runs {
     }
 
     /// Returns the numbers of the runs of a row of cells.
-    fn of_row(&self, row: usize) -> std::ops::Range<usize> {
+    pub(crate) fn of_row(&self, row: usize) -> Range<usize> {
         self.first[row] as usize..self.first[row + 1] as usize
     }
 
     /// Calls `f(run, cells)` for the runs of a row, with their cells counted from the first of the row.
-    pub(crate) fn for_each_of_row(&self, row: usize, mut f: impl FnMut(usize, std::ops::Range<usize>)) {
+    pub(crate) fn for_each_of_row(&self, row: usize, mut f: impl FnMut(usize, Range<usize>)) {
         let start = row * self.shape.nx;
         for run in self.of_row(row) {
             let [first, end] = self.cells[run].map(|cell| cell as usize - start);
@@ -83,29 +104,16 @@ impl Runs {
         (cell < self.cells[run][1] as usize).then_some(run)
     }
 
-    /// Calls `f(lower, upper)` for the runs with cells that are neighbours in y or z, on all threads.
-    pub(crate) fn for_each_beside(&self, execute: &impl Execute, f: impl Fn(u32, u32) + Sync) {
-        let Shape { nx, ny, nz } = self.shape;
-        execute.for_each(&mut vec![(); (ny * nz).div_ceil(ROWS)], |piece, ()| {
-            for row in piece * ROWS..(ny * nz).min((piece + 1) * ROWS) {
-                for (is_there, step) in [(row % ny + 1 < ny, 1), (row / ny + 1 < nz, ny)] {
-                    if is_there {
-                        self.for_each_overlap(row, row + step, (step * nx) as u32, &f);
-                    }
-                }
-            }
-        });
-    }
-
-    /// Calls `f` for the runs of two rows that overlap, the second row `step` cells after the first.
-    fn for_each_overlap(&self, lower: usize, upper: usize, step: u32, f: impl Fn(u32, u32)) {
+    /// Calls `f(lower, upper, cells)` for the runs of two rows that lie beside each other in some cells, counted from the first of a row.
+    pub(crate) fn for_each_overlap(&self, lower: usize, upper: usize, mut f: impl FnMut(u32, u32, Range<usize>)) {
+        let [first, other_first] = [lower, upper].map(|row| row * self.shape.nx);
         let (mut own, mut other) = (self.of_row(lower), self.of_row(upper));
-        while let (Some(&[a, a_end]), Some(&[b, b_end])) =
-            (self.cells[own.clone()].first(), self.cells[other.clone()].first())
-        {
-            let (b, b_end) = (b - step, b_end - step);
-            if a.max(b) < a_end.min(b_end) {
-                f(own.start as u32, other.start as u32);
+        while let (Some(&a), Some(&b)) = (self.cells[own.clone()].first(), self.cells[other.clone()].first()) {
+            let [a, a_end] = a.map(|cell| cell as usize - first);
+            let [b, b_end] = b.map(|cell| cell as usize - other_first);
+            let both = a.max(b)..a_end.min(b_end);
+            if !both.is_empty() {
+                f(own.start as u32, other.start as u32, both);
             }
             if a_end <= b_end {
                 own.start += 1;
@@ -124,20 +132,15 @@ impl Runs {
     }
 }
 
-/// Appends the runs of cells that are true in a row, whose first cell has this number.
-fn push_runs(is_in: &[bool], first: u32, runs: &mut Vec<[u32; 2]>) {
-    let mut before = false;
-    for (cell, &is_in) in (first..).zip(is_in) {
-        if is_in != before {
-            match (is_in, runs.last_mut()) {
-                (true, _) => runs.push([cell, cell]),
-                (false, Some([_, end])) => *end = cell,
-                (false, None) => {}
-            }
-            before = is_in;
+/// Appends the runs of a row, whose first cell has this number.
+fn push_runs(is_in: &[bool], joined: &[u8], first: u32, runs: &mut Vec<[u32; 2]>) {
+    let mut goes_on = false;
+    for ((cell, &is_in), &joined) in (first..).zip(is_in).zip(joined) {
+        match runs.last_mut().filter(|_| goes_on) {
+            Some([_, end]) if is_in => *end = cell + 1,
+            _ if is_in => runs.push([cell, cell + 1]),
+            _ => {}
         }
-    }
-    if let (true, Some([_, end])) = (before, runs.last_mut()) {
-        *end = first + is_in.len() as u32;
+        goes_on = is_in && joined != 0;
     }
 }

@@ -3,6 +3,7 @@
 use super::separate::{faces_of, sample};
 use super::{AxisMatrix, Lines, Separable, SeparableRows};
 use crate::error::{Error, Result};
+use crate::execute::{Execute, Host};
 
 /// Cells that are sampled in each layer across an axis.
 const SAMPLES: u64 = 256;
@@ -28,8 +29,9 @@ pub(crate) struct Nearest {
 pub(crate) fn nearest(matrix: &dyn SeparableRows) -> Result<Nearest> {
     let shape = matrix.shape();
     let extents = shape.extents();
-    let fits = [0, 1, 2].map(|axis| (extents[axis] > 1).then(|| Fit::of(matrix, axis, extents)).transpose());
-    let [x, y, z] = fits;
+    let mut fits = [const { None }; 3];
+    Host.for_each(&mut fits, |axis, fit| *fit = (extents[axis] > 1).then(|| Fit::of(matrix, axis, extents)));
+    let [x, y, z] = fits.map(Option::transpose);
     let fits = [x?, y?, z?];
     let line = (0..3).rev().find(|&axis| extents[axis] > 1).unwrap_or(2);
     let across = [[1, 2], [0, 2], [0, 1]][line];

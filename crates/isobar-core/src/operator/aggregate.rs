@@ -2,7 +2,7 @@
 
 use super::Operator;
 use crate::backend::AggregateBackend;
-use crate::{AggregateMap, Real, Result, Sum};
+use crate::{AggregateMap, Host, Real, Result, Sum};
 
 /// The connected components of a matrix's active cells, which are joined by couplings.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +16,7 @@ pub struct Components {
 impl Components {
     /// Returns the floating components, without any shift: their indicator vectors span the null space.
     pub fn floating(&self) -> AggregateMap {
-        self.all.clone().filtered(|component| !self.anchored[component])
+        self.all.of_kept(&self.anchored.iter().map(|&anchored| !anchored).collect::<Vec<_>>(), &Host)
     }
 
     /// Returns whether all cells are one floating component, so that everything about components depends on the grid alone.

@@ -1,8 +1,7 @@
 //! The phases of a sample, such as the pores and minerals of a rock.
 
-use crate::disjoint_sets::connected;
 use crate::execute::{map_pieces, rows, shared};
-use crate::stencil::{Coefficients, Diffusion, Side, Spread, check_length};
+use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread, check_length, connected};
 use crate::{AggregateMap, Error, Execute, Host, Result, Shape};
 
 /// A `Phases` is an image of a sample with one byte for each cell, the number of its phase, and κ of each phase. It takes an eighth of the
@@ -88,10 +87,21 @@ impl Phases {
         }
         let mut is_open = [false; Self::MOST];
         self.kappa.iter().zip(&mut is_open).for_each(|(kappa, is_open)| *is_open = *kappa > 0.0);
-        connected(execute, self.shape, |row, open| {
-            let numbers = &self.numbers[row * self.shape.nx..];
+        let Shape { nx, ny, nz } = self.shape;
+        let cells = |row: usize, open: &mut [bool]| {
+            let numbers = &self.numbers[row * nx..];
             open.iter_mut().zip(numbers).for_each(|(open, &number)| *open = is_open[usize::from(number)]);
-        })
+        };
+        // Sides are closed; faces of closed cells do not matter.
+        let faces = |axis: Axis, row: usize, open: &mut [u8]| match axis {
+            Axis::X => {
+                open.fill(1);
+                open[nx - 1] = 0;
+            }
+            Axis::Y => open.fill(u8::from(row % ny + 1 < ny)),
+            Axis::Z => open.fill(u8::from(row / ny + 1 < nz)),
+        };
+        connected(execute, self.shape, cells, faces)
     }
 
     /// Closes the cells of all but some of the connected components, which are those of [`Phases::components`].

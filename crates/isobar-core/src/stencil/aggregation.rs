@@ -1,18 +1,36 @@
 //! Aggregates of the diffusion operator's cells: connected components, bodies of one material, and E = Zᵀ A Z.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::spread::Spread;
 use super::{Axis, Coefficients, Diffusion, Side, Stencil};
-use crate::disjoint_sets::{DisjointSets, for_each_set};
+use crate::backend::Runs;
+use crate::disjoint_sets::DisjointSets;
 use crate::execute::{PIECE, shared};
 use crate::operator::aggregate::{Components, Entry};
 use crate::{AggregateMap, Execute, Shape};
 
 /// Rows of cells that a thread takes at a time.
 const ROWS: usize = 64;
+
+/// The connected components of a matrix as [`Diffusion::components`] returns them, once they have been found. Copies of the matrix share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found(Arc<OnceLock<Option<Components>>>);
+
+impl PartialEq for Found {
+    /// Returns true: they do not make it another matrix.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl From<Components> for Found {
+    fn from(components: Components) -> Self {
+        Self(Arc::new(OnceLock::from(Some(components))))
+    }
+}
 
 impl Diffusion {
     /// Returns whether every face is known to be open, so that all cells are connected.
@@ -31,26 +49,44 @@ impl Diffusion {
         })
     }
 
-    /// Returns the connected components, if it knows them without a search.
-    pub fn known_components(&self) -> Option<&Components> {
-        self.components.as_deref()
+    /// Returns [`Diffusion::components`] if they are known without a search.
+    pub fn known_components(&self) -> Option<&Option<Components>> {
+        self.components.0.get()
     }
 
-    /// Returns the connected components, or nothing where all cells form one component with a shift.
+    /// Returns the connected components, or nothing where all cells form one component with a shift. They are searched for once, by this matrix
+    /// or a copy of it.
     pub fn components(&self, execute: &impl Execute) -> Option<Components> {
-        if let Some(known) = self.known_components() {
-            return Some(known.clone());
-        }
+        self.components.0.get_or_init(|| self.find_components(execute)).clone()
+    }
+
+    fn find_components(&self, execute: &impl Execute) -> Option<Components> {
         let shape = self.shape();
         if self.is_one_piece() {
             let is_anchored = self.is_anchored();
             return (!is_anchored).then(|| Components { all: AggregateMap::whole(shape), anchored: vec![false] });
         }
-        let sets = self.joined(execute, Self::open_faces);
-        let all = sets.aggregates(execute, shape, |row, is_active| self.find_active(row, is_active));
-        let anchored = self.anchored(execute, &all);
-        let is_regular = anchored.iter().all(|&anchored| anchored) && all.has_all_cells();
-        (!is_regular).then_some(Components { all, anchored })
+        let faces = |axis, row, open: &mut [u8]| self.open_faces(axis, row, open);
+        let all = connected(execute, shape, |row, is_active| self.find_active(row, is_active), faces);
+        components_of(execute, all, |row, tied| self.find_shifts(row, tied))
+    }
+
+    /// Returns [`Diffusion::components`], found from a mark for each cell in C order: bit 0, whether it is active; bits 1 to 3, whether its upper faces in
+    /// x, y and z are open; bit 4, whether it has a shift.
+    pub fn components_by_marks(&self, execute: &impl Execute, marks: &[u8]) -> Option<Components> {
+        let (shape, nx) = (self.shape(), self.shape().nx);
+        let bits = |row: usize, bit: u8| marks[row * nx..][..nx].iter().map(move |mark| mark >> bit & 1);
+        let find = |row, bit, is_set: &mut [bool]| {
+            is_set.iter_mut().zip(bits(row, bit)).for_each(|(is_set, bit)| *is_set = bit != 0);
+        };
+        let faces = |axis: Axis, row: usize, open: &mut [u8]| {
+            open.iter_mut().zip(bits(row, axis as u8 + 1)).for_each(|(open, bit)| *open = bit);
+        };
+        let search = || {
+            let all = connected(execute, shape, |row, is_active| find(row, 0, is_active), faces);
+            components_of(execute, all, |row, tied| find(row, 4, tied))
+        };
+        self.components.0.get_or_init(search).clone()
     }
 
     /// Makes the matrix of some of the connected components alone: the cells of all others become inactive. `components` are those of
@@ -82,8 +118,8 @@ impl Diffusion {
     #[must_use]
     pub fn with_components(mut self, all: &AggregateMap) -> Self {
         let anchored = vec![false; all.count()];
-        let known = (all.cells() < self.shape().cells()).then(|| Arc::new(Components { all: all.clone(), anchored }));
-        self.components = known;
+        let known = (all.cells() < self.shape().cells()).then(|| Components { all: all.clone(), anchored });
+        self.components = known.map_or_else(Found::default, Found::from);
         self
     }
 
@@ -93,26 +129,21 @@ impl Diffusion {
     pub fn between_sides(&self, axis: Axis, execute: &impl Execute) -> Self {
         let mut this = self.clone();
         this.sides[axis as usize] = [Side::Fixed; 2];
-        this.components = self.components.as_ref().map(|known| {
-            let anchored = this.anchored(execute, &known.all);
-            Arc::new(Components { all: known.all.clone(), anchored })
-        });
+        this.components = match self.known_components() {
+            Some(Some(Components { all, .. })) => {
+                let anchored = anchored(execute, all, |row, tied| this.find_shifts(row, tied));
+                Components { all: all.clone(), anchored }.into()
+            }
+            _ => Found::default(),
+        };
         this
     }
 
-    /// Returns whether each of these components has a shift somewhere.
-    fn anchored(&self, execute: &impl Execute, all: &AggregateMap) -> Vec<bool> {
-        let anchored: Vec<AtomicBool> = (0..all.count()).map(|_| AtomicBool::new(false)).collect();
-        self.for_each_rows(execute, |row| {
-            self.for_each_shift_of_row(row, |cell, _| {
-                if let Some(component) = all.aggregate(cell)
-                    && !anchored[component].load(Ordering::Relaxed)
-                {
-                    anchored[component].store(true, Ordering::Relaxed);
-                }
-            });
-        });
-        anchored.into_iter().map(AtomicBool::into_inner).collect()
+    /// Finds which cells of row j + ny k have a shift.
+    fn find_shifts(&self, row: usize, tied: &mut [bool]) {
+        tied.fill(false);
+        let first = row * tied.len();
+        self.for_each_shift_of_row(row, |cell, _| tied[cell - first] = true);
     }
 
     /// Returns Σ s over the cells of each component.
@@ -131,60 +162,16 @@ impl Diffusion {
     pub fn bodies(&self, execute: &impl Execute) -> AggregateMap {
         /// Coefficients within this factor are one material.
         const ONE_MATERIAL: f64 = 10.0;
-        let sets = self.joined(execute, |stencil, axis, row, joined| {
+        let shape = self.shape();
+        let joined = |axis: Axis, row: usize, joined: &mut [u8]| {
             for (i, joined) in joined.iter_mut().enumerate() {
-                let at = [i, row % stencil.shape().ny, row / stencil.shape().ny];
-                let of = |upper| [stencil.half(axis, at), stencil.half(axis, upper)];
+                let at = [i, row % shape.ny, row / shape.ny];
+                let of = |upper| [self.half(axis, at), self.half(axis, upper)];
                 let is_one = |[a, b]: [f64; 2]| a.min(b) > 0.0 && a.max(b) < ONE_MATERIAL * a.min(b);
-                *joined = u8::from(stencil.upper(axis, at).map(of).is_some_and(is_one));
+                *joined = u8::from(self.upper(axis, at).map(of).is_some_and(is_one));
             }
-        });
-        sets.aggregates(execute, self.shape(), |row, is_active| self.find_active(row, is_active))
-    }
-
-    /// Calls `f` with the number of each row of cells, j + ny k.
-    fn for_each_rows(&self, execute: &impl Execute, f: impl Fn(usize) + Sync) {
-        let Shape { ny, nz, .. } = self.shape();
-        let rows = ny * nz;
-        execute.for_each(&mut vec![(); rows.div_ceil(ROWS)], |n, ()| (n * ROWS..rows.min((n + 1) * ROWS)).for_each(&f));
-    }
-
-    /// Joins cells with their upper neighbours where `find(self, axis, row, out)` leaves an entry other than 0.
-    fn joined<E: Execute>(&self, execute: &E, find: impl Fn(&Self, Axis, usize, &mut [u8]) + Sync) -> DisjointSets {
-        let Shape { nx, ny, nz } = self.shape();
-        let mut sets = DisjointSets::new(execute, nx * ny * nz);
-        let joins = sets.joins();
-        let mut along = vec![0u8; nx * ny * nz];
-        execute.prefer_large_pages(&along);
-        execute.for_each(&mut along.chunks_mut(nx * ROWS).collect::<Vec<_>>(), |n, rows| {
-            for (m, along) in rows.chunks_exact_mut(nx).enumerate() {
-                let row = n * ROWS + m;
-                find(self, Axis::X, row, along);
-                joins.join_runs(along, (row * nx) as u32);
-            }
-        });
-        self.for_each_rows(execute, |row| {
-            let mut open = vec![0; nx];
-            for (axis, [dj, dk]) in [(Axis::Y, [1, 0]), (Axis::Z, [0, 1])] {
-                let upper = (row % ny + dj) % ny + ny * ((row / ny + dk) % nz);
-                if upper == row {
-                    continue;
-                }
-                find(self, axis, row, &mut open);
-                // Nothing is left to join where the previous cells are joined, and each to its own.
-                let (own, other) = (&along[row * nx..][..nx], &along[upper * nx..][..nx]);
-                let mut before = 0;
-                for (open, (own, other)) in open.iter_mut().zip(own.iter().zip(other)) {
-                    let is_open = *open;
-                    *open &= !before;
-                    before = is_open & own & other;
-                }
-                for_each_set(&open, |i| {
-                    joins.join((row * nx + i) as u32, (upper * nx + i) as u32);
-                });
-            }
-        });
-        sets
+        };
+        connected(execute, shape, |row, is_active| self.find_active(row, is_active), joined)
     }
 
     /// Returns E = Zᵀ A Z; see [`AggregateOperator::galerkin`](crate::operator::AggregateOperator::galerkin).
@@ -213,6 +200,80 @@ impl Diffusion {
             off.into_iter().map(|((row, column), value)| Entry { row: row as usize, column: column as usize, value });
         sums.chain(off).collect()
     }
+}
+
+/// Finds the sets of a grid's cells that are connected by open faces, and numbers them in the order of their first cells.
+///
+/// For row j + ny k `cells` sets whether each cell belongs to any set, and `faces` whether its upper face in a direction is open: 1 or 0. The last cell of a
+/// periodic direction has the first one above it.
+pub(crate) fn connected(
+    execute: &impl Execute,
+    shape: Shape,
+    cells: impl Fn(usize, &mut [bool]) + Sync,
+    faces: impl Fn(Axis, usize, &mut [u8]) + Sync,
+) -> AggregateMap {
+    let Shape { nx, ny, nz } = shape;
+    let (runs, around) = Runs::of_cells(execute, shape, |row, is_in, joined| {
+        cells(row, is_in);
+        faces(Axis::X, row, joined);
+    });
+    let mut sets = DisjointSets::new(execute, runs.count());
+    let joins = sets.joins();
+    for row in around {
+        let of_row = runs.of_row(row);
+        joins.join(of_row.start as u32, of_row.end as u32 - 1);
+    }
+    execute.for_each(&mut vec![(); (ny * nz).div_ceil(ROWS)], |piece, ()| {
+        let mut open = vec![0; nx];
+        for row in piece * ROWS..(ny * nz).min((piece + 1) * ROWS) {
+            let (j, k) = (row % ny, row / ny);
+            for (axis, above) in [(Axis::Y, (j + 1) % ny + ny * k), (Axis::Z, j + ny * ((k + 1) % nz))] {
+                if above == row {
+                    continue;
+                }
+                faces(axis, row, &mut open);
+                runs.for_each_overlap(row, above, |lower, upper, cells| {
+                    if open[cells].contains(&1) {
+                        joins.join(lower, upper);
+                    }
+                });
+            }
+        }
+    });
+    let (ids, count) = sets.numbered(execute);
+    AggregateMap::of_runs(shape, Arc::new(runs), ids.into(), count)
+}
+
+/// Makes the components of a matrix from its connected sets of active cells, or nothing where all cells are in components with a shift. `find` sets
+/// which cells of row j + ny k have a shift.
+fn components_of(
+    execute: &impl Execute,
+    all: AggregateMap,
+    find: impl Fn(usize, &mut [bool]) + Sync,
+) -> Option<Components> {
+    let anchored = anchored(execute, &all, find);
+    let is_regular = anchored.iter().all(|&anchored| anchored) && all.has_all_cells();
+    (!is_regular).then_some(Components { all, anchored })
+}
+
+/// Returns whether each component has a shift somewhere; `find` as in [`components_of`].
+fn anchored(execute: &impl Execute, all: &AggregateMap, find: impl Fn(usize, &mut [bool]) + Sync) -> Vec<bool> {
+    let anchored: Vec<AtomicBool> = (0..all.count()).map(|_| AtomicBool::new(false)).collect();
+    let Shape { nx, ny, nz } = all.shape();
+    execute.for_each(&mut vec![(); (ny * nz).div_ceil(ROWS)], |piece, ()| {
+        let mut tied = vec![false; nx];
+        for row in piece * ROWS..(ny * nz).min((piece + 1) * ROWS) {
+            find(row, &mut tied);
+            if tied.contains(&true) {
+                all.for_each_run(row, |component, cells| {
+                    if tied[cells].contains(&true) {
+                        anchored[component as usize].store(true, Ordering::Relaxed);
+                    }
+                });
+            }
+        }
+    });
+    anchored.into_iter().map(AtomicBool::into_inner).collect()
 }
 
 #[cfg(test)]
@@ -282,11 +343,39 @@ mod tests {
         let sides =
             [[[Side::Closed; 2]; 3], [ring, [Side::Closed; 2], ring], [[Side::Fixed, Side::Closed], ring, ring]];
         for (n, (shape, sides)) in shapes.iter().flat_map(|&shape| sides.map(|sides| (shape, sides))).enumerate() {
-            for closed in [0.2, 0.5, 0.8] {
-                let field: Vec<f64> = (0..shape.cells())
-                    .map(|cell| if 0.5 * (random(n as u64, cell) + 1.0) < closed { 0.0 } else { 1.0 + cell as f64 })
-                    .collect();
-                let stencil = Diffusion::of_field(shape, field, [2.0; 3], None, sides).unwrap();
+            for (closed, fields, is_shifted) in [(0.2, 1, false), (0.5, 1, true), (0.5, 3, false), (0.8, 1, false)] {
+                let of_cell = |field: usize| {
+                    move |cell| {
+                        if 0.5 * (random((7 * field + n) as u64, cell) + 1.0) < closed {
+                            0.0
+                        } else {
+                            1.0 + cell as f64
+                        }
+                    }
+                };
+                let field = |field| (0..shape.cells()).map(of_cell(field)).collect::<Vec<f64>>().into();
+                let shift = |cell: usize| if random(99, cell) < -0.6 { 1.0 } else { 0.0 };
+                let make = || {
+                    let axes = [0, 1, 2].map(|axis: usize| (axis % fields, 2.0));
+                    let cells = Coefficients::Cells { fields: (0..fields).map(field).collect(), axes };
+                    let shift = is_shifted.then(|| (0..shape.cells()).map(shift).collect());
+                    Diffusion::new(shape, cells, shift, sides).unwrap()
+                };
+                let stencil = make();
+                let mark = |at| {
+                    let open = Axis::ALL.map(|axis| {
+                        let upper = stencil.upper(axis, at).filter(|&upper| upper != at);
+                        upper.is_some_and(|upper| stencil.half(axis, at) > 0.0 && stencil.half(axis, upper) > 0.0)
+                    });
+                    let bits = [stencil.is_active(at), open[0], open[1], open[2], stencil.shift(at) > 0.0];
+                    (0..).zip(bits).map(|(bit, is_set)| u8::from(is_set) << bit).sum()
+                };
+                let marks: Vec<u8> = stencil.cells().map(mark).collect();
+                assert_eq!(
+                    make().components_by_marks(&Serial, &marks),
+                    stencil.components(&Serial),
+                    "{shape}, {sides:?}"
+                );
                 let expected = walked(&stencil);
                 let Some(Components { all, anchored }) = stencil.components(&Serial) else {
                     assert!(!expected.contains(&AggregateMap::NONE), "{shape}, {sides:?}");

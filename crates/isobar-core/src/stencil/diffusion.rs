@@ -4,10 +4,10 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use super::aggregation::Found;
 use super::spread::{KnownShift, Spread};
 use crate::execute::{rows, shared_copy};
 use crate::layout::Axis;
-use crate::operator::aggregate::Components;
 use crate::{DeviceArray, Error, Host, Patch, Result, Shape};
 
 /// The condition on one side of the grid. Boundary *values* belong to the right-hand side.
@@ -70,8 +70,7 @@ pub struct Diffusion {
     pub(super) known_shift: Arc<KnownShift>,
     /// Lower and upper side of each direction.
     pub(super) sides: [[Side; 2]; 3],
-    /// The connected components, where they are known and not all cells are active.
-    pub(super) components: Option<Arc<Components>>,
+    pub(super) components: Found,
     /// The one field of [`Coefficients::DeviceCells`], where it is known on the host too.
     pub(super) known: Carried<Known>,
     owner: Carried<Owner>,
@@ -190,7 +189,17 @@ impl Diffusion {
         let shift = shift.map(|shift| shared_copy(&Host, &shift));
         let (known, owner) = (Carried(None), Carried(None));
         let known_shift = Arc::new(KnownShift { negative, sums: None });
-        Ok(Self { shape, coefficients, spreads: found, shift, known_shift, sides, components: None, known, owner })
+        Ok(Self {
+            shape,
+            coefficients,
+            spreads: found,
+            shift,
+            known_shift,
+            sides,
+            components: Found::default(),
+            known,
+            owner,
+        })
     }
 
     /// Returns the form of the stencil on another grid, with empty fields.
@@ -202,7 +211,7 @@ impl Diffusion {
         let shift = self.has_shift().then(none);
         let (sides, known, owner) = (self.sides, Carried(None), Carried(None));
         let known_shift = Arc::default();
-        Self { shape, coefficients, spreads, shift, known_shift, sides, components: None, known, owner }
+        Self { shape, coefficients, spreads, shift, known_shift, sides, components: Found::default(), known, owner }
     }
 
     /// Returns the source of the transmissibilities.
@@ -327,7 +336,8 @@ impl Diffusion {
             Some(shift) => Some(read(shift)?),
             None => self.shift.as_deref().map(<[f64]>::to_vec),
         };
-        Self::new(self.shape, Coefficients::Cells { fields, axes: *axes }, shift, self.sides)
+        let cells = Coefficients::Cells { fields, axes: *axes };
+        Ok(Self { components: self.components.clone(), ..Self::new(self.shape, cells, shift, self.sides)? })
     }
 
     /// Adds `factor` times `more`, in C order, to the shift.

@@ -191,7 +191,12 @@ impl Diffusion {
             Coefficients::Cells { fields, axes } => {
                 let (field, factor) = axes[axis as usize];
                 let h = &fields[field];
-                let is_open = |a: f64, b: f64| u8::from(factor * harmonic(a, b) > 0.0);
+                // Where no product rounds to 0, a face is open between two open cells.
+                let Spread { positive, most, .. } = self.spreads()[field];
+                let is_moderate = [positive, most, factor].iter().all(|value| (1e-100..1e100).contains(value));
+                let is_open = |a: f64, b: f64| {
+                    u8::from(if is_moderate { (a > 0.0) & (b > 0.0) } else { factor * harmonic(a, b) > 0.0 })
+                };
                 let own = &h[start..start + nx];
                 if axis == Axis::X {
                     let pairs = own.iter().zip(&own[1..]);

@@ -43,6 +43,7 @@ use crate::{Result, Shape};
 use rings::Turns;
 
 pub use crate::policy::diffusion::{MOST_CONTRAST_SINGLE, MOST_SINGLE, Measures, stiffness_of};
+pub(crate) use aggregation::connected;
 pub use csr::Csr;
 pub use diffusion::{Coefficients, Diffusion, Side};
 pub use diffusion_halved::ends_of;

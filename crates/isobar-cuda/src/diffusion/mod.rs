@@ -301,9 +301,16 @@ impl Kind for Diffusion {
         Ok(stencil.on_host(|array| cuda.read_array(array))?.galerkin(map))
     }
 
-    fn components(cuda: &Cuda, stencil: &stencil::Diffusion) -> Result<Option<Components>> {
-        match stencil.known_components() {
-            Some(known) => Ok(Some(known.clone())),
+    fn components(
+        cuda: &Cuda,
+        stencil: &stencil::Diffusion,
+        marks: impl FnOnce() -> Result<Option<Vec<u8>>>,
+    ) -> Result<Option<Components>> {
+        if let Some(known) = stencil.known_components() {
+            return Ok(known.clone());
+        }
+        match marks()? {
+            Some(marks) => Ok(stencil.components_by_marks(&Host, &marks)),
             None => Ok(stencil.on_host(|array| cuda.read_array(array))?.components(&Host)),
         }
     }

@@ -97,6 +97,26 @@ KERNEL(number_all)(int nx, int ny, int nz, int pitch, unsigned int* __restrict__
     }
 }
 
+// The aggregate of the positions of runs, which are sorted by aggregate; `first` has the first run of each, and the number of runs at the end. A lane a
+// run, then a warp a run; block 256.
+KERNEL(number_runs, __launch_bounds__(256))(int aggregates, const unsigned int* __restrict__ first,
+                                            const unsigned long long* __restrict__ runs, unsigned int* __restrict__ ids) {
+    await_previous();
+    const unsigned int n = blockIdx.x * 256 + threadIdx.x, lane = threadIdx.x & 31, count = first[aggregates];
+    const unsigned long long run = n < count ? runs[n] : 0;
+    unsigned int id = 0;
+    for (unsigned int end = aggregates; end - id > 1;) {
+        const unsigned int middle = id + (end - id) / 2;
+        if (first[middle] <= n) id = middle;
+        else end = middle;
+    }
+    for (int other = 0; other < 32; other++) {
+        const unsigned long long one = __shfl_sync(0xffffffffu, run, other);
+        const unsigned int aggregate = __shfl_sync(0xffffffffu, id, other);
+        for (unsigned int c = lane; c < (one & 0xffff); c += 32) ids[(one >> 16) + c] = aggregate;
+    }
+}
+
 // y += Z a. Block 256.
 KERNEL(add_aggregated)(long long n, const unsigned int* __restrict__ ids, const double* __restrict__ a, T* __restrict__ y) {
     await_previous();

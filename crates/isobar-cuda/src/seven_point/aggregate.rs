@@ -48,7 +48,7 @@ impl<K: Kind, T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<K, T>> {
         }
         // Some cells may be inactive.
         self.kernels.prepare_pass("clear_inactive")?;
-        K::components(self.kernels.cuda(), &self.kernels.stencil())
+        K::components(self.kernels.cuda(), &self.kernels.stencil(), || self.kernels.marks())
     }
 
     fn ties(&self, components: &Components) -> Result<Vec<f64>> {

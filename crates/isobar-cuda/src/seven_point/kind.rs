@@ -55,8 +55,12 @@ pub(crate) trait Kind: Copy + Debug + Eq + Send + Sync + 'static {
     /// Implements [`isobar_core::operator::AggregateOperator::galerkin`].
     fn galerkin(cuda: &Cuda, stencil: &Self::Stencil, map: &AggregateMap) -> Result<Vec<Entry>>;
 
-    /// Implements [`isobar_core::operator::AggregateOperator::components`].
-    fn components(cuda: &Cuda, stencil: &Self::Stencil) -> Result<Option<Components>>;
+    /// Implements [`isobar_core::operator::AggregateOperator::components`]; `marks` finds the marks of the cells, if they all are on this GPU.
+    fn components(
+        cuda: &Cuda,
+        stencil: &Self::Stencil,
+        marks: impl FnOnce() -> Result<Option<Vec<u8>>>,
+    ) -> Result<Option<Components>>;
 
     /// Implements [`isobar_core::operator::AggregateOperator::ties`].
     fn ties(cuda: &Cuda, stencil: &Self::Stencil, components: &Components) -> Result<Vec<f64>>;

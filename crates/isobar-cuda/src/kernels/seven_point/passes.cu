@@ -406,18 +406,53 @@ KERNEL(subtract_aggregated, BOUNDS)(Stencil op, int length, const unsigned int* 
     grid_sum<1>(sum, sums, partial, counter, sigma);
 }
 
-// x = 0 in cells that take no part: without a coefficient, open faces and a shift.
+// Whether a cell takes part: it has a coefficient, a shift or an open face.
+__device__ __forceinline__ bool is_active(const Stencil& op, const Column& column, int k, Index at, const Fields& h) {
+    if (has_coefficient(h) || load_shift(op, at) != T(0)) return true;
+    T sum = outside<false>(op, column, k, at, h, nullptr).out;
+#if !FLAT
+    if (k > 0) sum += face<Z>(op, load(op, at - op.pitch), h);
+    if (k + 1 < op.nz) sum += face<Z>(op, h, load(op, at + op.pitch));
+#endif
+    return sum > T(0);
+}
+
+// x = 0 in cells that take no part.
 KERNEL(clear_inactive, BOUNDS)(Stencil op, int length, T* __restrict__ x) {
     await_previous();
     for_each_own_cell(op, length, [&](const Column& column, int k, Index at) {
-        const Fields h = load(op, at);
-        if (has_coefficient(h) || load_shift(op, at) != T(0)) return;
-        T sum = outside<false>(op, column, k, at, h, nullptr).out;
+        if (!is_active(op, column, k, at, load(op, at))) x[at] = T(0);
+    });
+}
+
+// Which upper faces of a cell are inside the grid and open: bits 0 to 2; which are closed: bits 3 to 5.
+__device__ __forceinline__ unsigned int upper_faces(const Stencil& op, const Column& column, int k, Index at, const Fields& h) {
+    unsigned int found = 0;
+    auto note = [&](int d, T face) { found |= 1u << (face > T(0) ? d : d + 3); };
+    if (column.has[EAST]) note(X, face<X>(op, h, load(op, at + column.to[EAST])));
+    if (column.has[NORTH]) note(Y, face<Y>(op, h, load(op, at + column.to[NORTH])));
 #if !FLAT
-        if (k > 0) sum += face<Z>(op, load(op, at - op.pitch), h);
-        if (k + 1 < op.nz) sum += face<Z>(op, h, load(op, at + op.pitch));
+    if (k + 1 < op.nz || (periodic(Z) && op.nz > 1)) {
+        const int step = k + 1 < op.nz ? 1 : 1 - op.nz;
+        note(Z, face<Z>(op, h, load(op, at + (Index)op.pitch * step)));
+    }
 #endif
-        if (!(sum > T(0))) x[at] = T(0);
+    return found;
+}
+
+// Whether s > 0 in a cell.
+__device__ __forceinline__ bool is_tied(const Stencil& op, const Column& column, int k, Index at, const Fields& h) {
+    return load_shift(op, at) + sides(op, h, column.i, column.j, k) > T(0);
+}
+
+// The marks of cells in C order, see `Diffusion::components_by_marks`.
+KERNEL(mark_cells, BOUNDS)(Stencil op, int length, unsigned char* __restrict__ marks) {
+    await_previous();
+    for_each_own_cell(op, length, [&](const Column& column, int k, Index at) {
+        const Fields h = load(op, at);
+        const unsigned int open = upper_faces(op, column, k, at, h) & 7;
+        marks[column.i + (long long)op.nx * (column.j + (long long)op.ny * k)] =
+            is_active(op, column, k, at, h) | open << 1 | is_tied(op, column, k, at, h) << 4;
     });
 }
 
@@ -429,15 +464,8 @@ KERNEL(census, BOUNDS)(Stencil op, int length, double* partial, unsigned int* co
     double count[2] = {0, 0};
     for_each_own_cell(op, length, [&](const Column& column, int k, Index at) {
         const Fields h = load(op, at);
-        if (column.has[EAST] && !(face<X>(op, h, load(op, at + column.to[EAST])) > T(0))) count[0]++;
-        if (column.has[NORTH] && !(face<Y>(op, h, load(op, at + column.to[NORTH])) > T(0))) count[0]++;
-#if !FLAT
-        if (k + 1 < op.nz || (periodic(Z) && op.nz > 1)) {
-            const int step = k + 1 < op.nz ? 1 : 1 - op.nz;
-            if (!(face<Z>(op, h, load(op, at + (Index)op.pitch * step)) > T(0))) count[0]++;
-        }
-#endif
-        if (load_shift(op, at) + sides(op, h, column.i, column.j, k) > T(0)) count[1]++;
+        count[0] += __popc(upper_faces(op, column, k, at, h) >> 3);
+        count[1] += is_tied(op, column, k, at, h);
     });
     grid_sum<2>(count, sums, partial, counter, counts);
 }

@@ -12,7 +12,9 @@ use std::fmt::Debug;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
 
-use isobar_core::prelude::{Axis, Colour, Layout, Precision, Ratio, Real, Result, Shape, Slab, Stencil, read, write};
+use isobar_core::prelude::{
+    Axis, Colour, Execute, Host, Layout, Precision, Ratio, Real, Result, Shape, Slab, Stencil, read, write,
+};
 
 use super::Residual;
 use super::colours::kernels::Colours;
@@ -130,7 +132,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         passes.prepare(&["advance_direction", "residual_norm"], 0)?;
         passes.expect(&["census", "residual", "apply"]);
         if T::PRECISION == Precision::F64 {
-            passes.expect(&["clear_inactive"]);
+            passes.expect(&["clear_inactive", "mark_cells"]);
         }
         cuda.expect(form.look::<T>(), LOOK);
         let mut this = Self {
@@ -378,6 +380,17 @@ impl<K: Kind, T: Real> Passes<K, T> {
         let mut counts = [0f64; 2];
         self.census.read(&mut counts)?;
         Ok(counts)
+    }
+
+    /// Returns the marks of all cells, see [`stencil::Diffusion::components_by_marks`], but not on a subdomain.
+    pub(super) fn marks(&self) -> Result<Option<Vec<u8>>> {
+        if self.layout.is_part() {
+            return Ok(None);
+        }
+        let mut marks = vec![0; self.layout.shape().cells()];
+        Host.prefer_large_pages(&marks);
+        self.cuda.fetch(&mut marks, |to| self.pass("mark_cells", &[to]))?;
+        Ok(Some(marks))
     }
 }
 
