@@ -50,6 +50,8 @@ def test_out(solver):
         solver.solve(b, x0=np.ones(3))
     with pytest.raises(ValueError):
         solver.solve(b, x0=np.full(SHAPE, np.nan))
+    with pytest.raises(TypeError, match="x0: str is not an array"):
+        solver.solve(b, x0="zero")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,7 @@ def test_out(solver):
         ({"kappa": -np.ones(SHAPE)}, ValueError, "negative"),
         ({"kappa": np.full(SHAPE, np.nan)}, ValueError, "NaN"),
         ({"kappa": np.zeros(SHAPE)}, ValueError, "active"),
-        ({"kappa": np.ones((0, 4))}, ValueError, "shape|cell"),
+        ({"kappa": np.ones((0, 4))}, ValueError, r"kappa has shape \(0, 4\); at least one cell"),
         ({"kappa": 1.0}, ValueError, "dimensions"),
         ({"kappa": (np.ones(4), np.ones(5))}, ValueError, "shape"),
         ({"boundary": {"left": 0.0}}, ValueError, "unknown side 'left'; use west"),
@@ -78,12 +80,16 @@ def test_out(solver):
         ({"spacing": (1.0, 1.0)}, ValueError, "2 entries"),
         ({"spacing": -1.0}, ValueError, "positive"),
         ({"spacing": "wide"}, TypeError, "width"),
-        ({"spacing": (1.0, 1.0, [1.0, 2.0])}, ValueError, "widths of shape"),
+        ({"spacing": "1"}, TypeError, "width"),
+        ({"spacing": (1.0, 1.0, [1.0, 2.0])}, ValueError, r"widths of shape \(2,\) for 8 cells in x; the order is \(dz, dy, dx\)"),
         ({"active": np.zeros(SHAPE, bool)}, ValueError, "active"),
         ({"reaction": np.ones(3)}, ValueError, "reaction has shape"),
         ({"reaction": np.nan}, ValueError, "NaN in cell"),
         ({"sources": [{"i": 1}]}, ValueError, "entry 0"),
         ({"sources": [{"i": 100, "rate": 1.0}]}, ValueError, "outside the grid"),
+        ({"sources": [{"i": -1, "rate": 1.0}]}, ValueError, "entry 0 is .*counted from 0"),
+        ({"sources": [{"i": 1.5, "rate": 1.0}]}, TypeError, "entry 0: .*integer"),
+        ({"wells": [{"i": 1, "value": "a", "radius": 1e-3}]}, TypeError, "entry 0: .*float"),
     ],
 )
 def test_problems(arguments, kind, words):
@@ -97,6 +103,7 @@ def test_problems(arguments, kind, words):
         ({"tolerence": 1.0}, ValueError, 'did you mean "tolerance"'),
         ({"tolerance": 0.0}, ValueError, "tolerance"),
         ({"tolerance": "small"}, ValueError, "must be a number"),
+        ({"tolerance": np.nan}, ValueError, "tolerance.*use finite numbers"),
         ({"method": "multgrid"}, ValueError, 'did you mean "multigrid"'),
         ({"preconditioner": {"kind": "magic"}}, ValueError, "magic"),
         ({"preconditioner": object()}, TypeError, "options"),
@@ -105,6 +112,7 @@ def test_problems(arguments, kind, words):
         ({"device": "cuda:1000"}, RuntimeError, "cuda"),
         ({"threads": 0}, ValueError, "threads"),
         ({"threads": 10**6}, ValueError, "threads"),
+        ({"threads": "two"}, ValueError, "threads: 'two'; use a whole number"),
     ],
 )
 def test_options(options, kind, words):
@@ -127,6 +135,8 @@ def test_problems_that_are_none():
 def test_cases(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such file"):
         isobar.solve(tmp_path / "none.toml")
+    with pytest.raises(TypeError, match=r"case: Diffusion; use the path of a case file, or Solver\(problem\)"):
+        isobar.solve(isobar.Diffusion(np.ones(4)))
     path = tmp_path / "case.toml"
     path.write_text("[problem]\nkind = 'poisson'\n")
     with pytest.raises(ValueError, match=r'did you mean "nx"'):
@@ -150,6 +160,8 @@ def test_not_converging_warns(solver):
         result = weak.solve(np.random.default_rng(1).standard_normal(SHAPE))
     assert caught[0].filename == __file__
     assert not result.converged and result.stop == "max_iterations" and "NOT converged" in repr(result)
+    with pytest.warns(isobar.NotConvergedWarning, match="interrupted after 1 iteration, "):
+        weak.solve(np.ones(SHAPE), progress=lambda iteration, residual: False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         solver.solve(np.ones(SHAPE))

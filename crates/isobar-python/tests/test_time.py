@@ -92,5 +92,9 @@ def test_misuse():
     ]:
         with pytest.raises(ValueError, match=words):
             heat.steps(**options)
+    with pytest.raises(TypeError, match="dt: 'auto'; use a number, and step_tolerance"):
+        isobar.Heat(np.ones(4)).steps(dt="auto", end_time=1.0)
+    with pytest.raises(ValueError, match="threads: 'two'"):
+        isobar.Heat(np.ones(4)).steps(dt=1.0, end_time=1.0, threads="two")
     with pytest.raises(ValueError, match="source has shape"):
         isobar.Heat(np.ones(8), source=np.ones(3))

@@ -206,4 +206,5 @@ def describe(result) -> str:
     """Return why a solve did not converge, and what to try."""
     advice = f"; {result.advice}" if result.advice else ""
     stop = result.stop.replace("_", " ")
-    return f"not converged: {stop} after {result.iterations} iterations, relative residual {result.residual:.1e}{advice}"
+    s = "" if result.iterations == 1 else "s"
+    return f"not converged: {stop} after {result.iterations} iteration{s}, relative residual {result.residual:.1e}{advice}"

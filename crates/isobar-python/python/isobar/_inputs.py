@@ -59,7 +59,10 @@ def fields_of(kappa):
     """Return handles of the arrays of κ, and their shape."""
     several = isinstance(kappa, tuple) and len(kappa) in (1, 2, 3) and all(np.ndim(field) > 0 for field in kappa)
     fields = [readable_on_host(field, "kappa") for field in (kappa if several else (kappa,))]
-    return fields, fields[0].shape
+    found = fields[0].shape
+    if 0 in found:
+        raise ValueError(f"kappa has shape {tuple(found)}; at least one cell is needed")
+    return fields, found
 
 
 def _table(coefficients):
@@ -89,14 +92,19 @@ def _widths(spacing, shape):
         spacing = (spacing,)
     if len(spacing) != len(shape):
         raise ValueError(f"spacing has {len(spacing)} entries; give a number, or one entry for each of the {len(shape)} directions")
+    axes = "zyx"[3 - len(shape) :]
     widths = []
-    for n, each in zip(shape, spacing):
+    for n, axis, each in zip(shape, axes, spacing):
         try:
-            values = np.asarray(each, dtype=np.float64)
+            values = np.asarray(each)
+            if values.dtype.kind == "U":
+                raise TypeError
+            values = values.astype(np.float64)
         except (TypeError, ValueError):
             raise TypeError(f"spacing: {each!r} is not a width; use a number, or an array of the widths of all cells") from None
         if values.ndim > 1 or (values.ndim == 1 and len(values) not in (1, n)):
-            raise ValueError(f"spacing: widths of shape {values.shape} for {n} cells")
+            order = f"; the order is ({', '.join('d' + axis for axis in axes)})" if len(axes) > 1 else ""
+            raise ValueError(f"spacing: widths of shape {values.shape} for {n} cell{'' if n == 1 else 's'} in {axis}{order}")
         widths.append(values.reshape(-1).tolist())
     # A missing direction has one cell of width 1.
     return [*reversed(widths)] + [[1.0]] * (3 - len(shape))
@@ -180,6 +188,10 @@ def _point(entry, n, what, keys, nz):
     k = entry.get("k", (0, nz - 1))
     k = (k, k) if np.ndim(k) == 0 else tuple(k)
     try:
-        return (int(entry["i"]), int(entry.get("j", 0)), [int(k[0]), int(k[1])], *(float(entry[key]) for key in keys))
-    except (TypeError, IndexError) as error:
+        i, j, first, last = (operator.index(number) for number in (entry["i"], entry.get("j", 0), k[0], k[1]))
+        numbers = [float(entry[key]) for key in keys]
+    except (TypeError, ValueError, IndexError) as error:
         raise TypeError(f"{what}: entry {n}: {error}") from None
+    if min(i, j, first, last) < 0:
+        raise ValueError(f"{what}: entry {n} is {entry!r}; cells are counted from 0, and not from the end")
+    return i, j, [first, last], *numbers

@@ -25,10 +25,13 @@ def plain(value):
 
 def to_json(options: dict) -> str:
     """Convert options to JSON, omitting those that are None."""
+    given = plain({key: value for key, value in options.items() if value is not None})
     try:
-        return json.dumps(plain({key: value for key, value in options.items() if value is not None}))
+        return json.dumps(given, allow_nan=False)
     except TypeError as error:
         raise TypeError(f"options: {error}; use numbers, strings, lists and dictionaries") from None
+    except ValueError:
+        raise ValueError(f"options: {given}; use finite numbers") from None
 
 
 def to_toml(value) -> str:

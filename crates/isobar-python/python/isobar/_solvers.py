@@ -26,7 +26,7 @@ def check_place(device: Any, threads: Any) -> None:
     """Check the types of a device and of a number of threads."""
     if not isinstance(device, str):
         raise TypeError(f"device: {device!r}; use \"auto\", \"cpu\", \"cuda\" or \"cuda:N\"")
-    if threads is not None and (isinstance(threads, bool) or int(threads) != threads or threads < 1):
+    if threads is not None and (isinstance(threads, (bool, str)) or int(threads) != threads or threads < 1):
         raise ValueError(f"threads: {threads!r}; use a whole number, 1 or more")
 
 
@@ -158,7 +158,8 @@ class Solver:
         x = fit(target, shape, "out")
         first = None
         if x0 is not None and x0 is not target.array:
-            first = readable(np.full(given.shape, float(x0)) if np.isscalar(x0) else x0, "x0", max(most, 3))
+            is_number = np.isscalar(x0) and not isinstance(x0, str)
+            first = readable(np.full(given.shape, float(x0)) if is_number else x0, "x0", max(most, 3))
             fit(first, shape, "x0")
         for what, array in (("out", target), ("x0", first)):
             if several and array is not None and tuple(array.shape) != tuple(given.shape):
@@ -363,6 +364,8 @@ def solve(
     """
     from isobar._time import run_case
 
+    if isinstance(case, Problem):
+        raise TypeError(f"case: {type(case).__name__}; use the path of a case file, or Solver(problem).solve(b)")
     path = os.fspath(case)
     system = None
     try:

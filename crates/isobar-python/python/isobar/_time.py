@@ -13,6 +13,7 @@ from isobar._options import to_json
 from isobar._inputs import diffusion
 from isobar._problems import Boundary
 from isobar._results import NotConvergedWarning, Result
+from isobar._solvers import check_place
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -132,6 +133,9 @@ class Heat:
         """
         if first_guess not in ("previous", "extrapolated"):
             raise ValueError(f"first_guess {first_guess!r}; use \"previous\" or \"extrapolated\"")
+        check_place(device, threads)
+        if isinstance(dt, str):
+            raise TypeError(f"dt: {dt!r}; use a number, and step_tolerance for lengths chosen by the estimated error")
         text = to_json({"tolerance": tolerance, **options})
         stepper = _isobar.Stepper(
             self._given,
