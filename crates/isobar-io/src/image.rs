@@ -7,6 +7,7 @@ use std::path::Path;
 
 use tiff::ColorType;
 use tiff::decoder::{Decoder, DecodingResult, Limits};
+use tiff::tags::{PhotometricInterpretation, Tag};
 
 use crate::{Error, Result, npy};
 
@@ -123,6 +124,7 @@ impl From<tiff::TiffError> for Problem {
     fn from(error: tiff::TiffError) -> Self {
         match error {
             tiff::TiffError::IoError(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => Self::Io(error),
+            tiff::TiffError::IoError(_) => Self::Other("is truncated; copy or save it again".to_owned()),
             other => {
                 Self::Other(format!("cannot be read as a TIFF file ({other}); save it as uncompressed grey pages"))
             }
@@ -148,6 +150,13 @@ fn read_tiff(path: &Path) -> Result<Image, Problem> {
                     "page {pages} is of type {other:?}; convert it to grey pages of 8 bits or more"
                 )));
             }
+        }
+        // Programs differ in whether the values of such pages are those of the file.
+        let zero = decoder.find_tag_unsigned::<u16>(Tag::PhotometricInterpretation)?;
+        if zero == Some(PhotometricInterpretation::WhiteIsZero.to_u16()) {
+            return Err(Problem::Other(format!(
+                "page {pages} has white as 0 (WhiteIsZero), and programs differ in what its labels are; save it with black as 0"
+            )));
         }
         if pages == 0 {
             first = size;
@@ -262,7 +271,7 @@ mod tests {
         says(&path.with_extension("png"), "use .npy (NumPy) or .tif (TIFF)");
         says(folder.path().with_extension("tif").as_path(), "no such file");
         fs::write(&path, b"II*\0\x08\0\0\0").unwrap();
-        says(&path, "cannot be read as a TIFF file");
+        says(&path, "is truncated; copy or save it again");
         fs::write(&path, b"not one").unwrap();
         says(&path, "cannot be read as a TIFF file");
         tiff::<colortype::RGB8>(&path, &[(1, 1, &[1, 2, 3])]);
@@ -272,11 +281,18 @@ mod tests {
         tiff::<colortype::Gray32Float>(&path, &[(2, 1, &[0.5, f32::NAN])]);
         says(&path, "pixel 1, counted over all pages, is NaN");
         tiff::<colortype::Gray8>(&path, &[(64, 64, &[7; 4096])]);
-        let bytes = fs::read(&path).unwrap();
+        let mut bytes = fs::read(&path).unwrap();
         for cut in [9, 100, 2000] {
             fs::write(&path, &bytes[..bytes.len().min(cut)]).unwrap();
-            assert!(read(&path).is_err(), "{cut}");
+            says(&path, "is truncated");
         }
+        // The tag of the photometric interpretation, one short number.
+        let tag = [6, 1, 3, 0, 1, 0, 0, 0];
+        let at = bytes.windows(tag.len()).position(|window| window == tag).unwrap() + tag.len();
+        assert_eq!(bytes[at], 1, "black is 0");
+        bytes[at] = 0;
+        fs::write(&path, &bytes).unwrap();
+        says(&path, "page 0 has white as 0 (WhiteIsZero)");
         let npy_path = folder.path().join("a.npy");
         npy::write(File::create(&npy_path).unwrap(), &[1, 1, 1, 1], &[1.0]).unwrap();
         says(&npy_path, "has shape [1, 1, 1, 1]; save a non-empty array of one to three dimensions");
