@@ -93,6 +93,12 @@ def test_waves():
         assert solver.method == "direct"
         expected = linalg.spsolve(sparse.csc_matrix(problem.to_scipy()), b.ravel())
         np.testing.assert_allclose(solver.solve(b).x.ravel(), expected, atol=1e-7 * abs(expected).max())
+    # Negative diagonals, of conductances too.
+    box = isobar.Diffusion(np.ones((2, 3)), spacing=1.0, reaction=-9.0)
+    faces = isobar.Faces(np.ones((2, 2)), np.ones((1, 3)), shift=-9.0)
+    for problem in [box, faces]:
+        assert problem.to_scipy().diagonal().tolist() == [-7.0, -6.0, -7.0] * 2
+        assert problem.rhs(1.0).tolist() == [[1.0] * 3] * 2
     rough = isobar.Diffusion(rng.uniform(1.0, 2.0, (7, 6, 10)), reaction=-1.0)
     with pytest.raises(ValueError, match=r"negative in cell \(i, j, k\) = \(0, 0, 0\).*direct"):
         isobar.Solver(rough, device="cpu")

@@ -283,6 +283,10 @@ fn conductances_make_the_same_matrix() {
         let takes_part = |at: [usize; 3]| f64::from(u8::from(found.stencil().is_active(at)));
         assert!(all.cells().all(|at| rhs[all.cell(at)] == takes_part(at)), "{shape}");
     }
+    // Diagonals are 1 − 3, 2 − 2 and 1 − 0: none makes a cell inactive, and nothing but a closed cell is.
+    let shift = Some(vec![-3.0, -2.0, 0.0, 0.0]);
+    let found = FaceProblem::new(Shape::new(4, 1, 1), [vec![1.0, 1.0, 0.0], vec![], vec![]], shift, None).unwrap();
+    assert_eq!(found.rhs_in(&(0..1), Some(RhsKind::Constant), 0).unwrap(), [1.0, 1.0, 1.0, 0.0]);
 }
 
 #[test]

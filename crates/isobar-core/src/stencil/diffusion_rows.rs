@@ -131,7 +131,8 @@ impl Diffusion {
             Coefficients::Cells { .. } | Coefficients::DeviceCells { .. } => {
                 Axis::ALL.iter().any(|&axis| self.half(axis, at) > 0.0) || self.shift(at) != 0.0
             }
-            Coefficients::Faces(_) => self.diagonal(at) > 0.0,
+            // The diagonal may be negative, or 0, where the shift is negative.
+            Coefficients::Faces(_) => self.shift(at) != 0.0 || self.neighbours(at).next().is_some(),
         }
     }
 }
