@@ -22,7 +22,8 @@ pub type TensorProduct<T> = SevenPoint<Factors<T>, T>;
 #[derive(Debug)]
 pub struct Factors<T> {
     layers: Vec<Layer<T>>,
-    /// α over |T|, at `m + pitch · (colour + 2j)`: west, east, south, north, and α_T.
+    /// α over |T|, at `m + pitch · (colour + 2j)`: west, east, south, north, and α_T, which is 1 in padding: there, too, pivots are positive
+    /// where a is 0.
     horizontal: [Vec<T>; 5],
     /// |T| and 1/|T|, 0 in padding
     areas: [Vec<T>; 2],
@@ -46,7 +47,7 @@ impl<T: Real> Factors<T> {
         let field = || vec![T::ZERO; layout.columns_len()];
         let mut factors = Self {
             layers: vec![Layer::default(); layout.shape().nz],
-            horizontal: std::array::from_fn(|_| field()),
+            horizontal: [field(), field(), field(), field(), vec![T::ONE; layout.columns_len()]],
             areas: std::array::from_fn(|_| field()),
         };
         factors.set(cpu, stencil, layout);

@@ -129,6 +129,17 @@ def test_tensor_product(rng):
         problem.rhs(1.0)
 
 
+@pytest.mark.parametrize("method", ["auto", "multigrid", "modes"])
+def test_tensor_products_without_a_mass(rng, method):
+    nz, ny, nx = 5, 6, 7
+    b = np.append(-rng.uniform(0.5, 1.0, nz - 1), 0.0)
+    x_faces, y_faces = rng.uniform(0.5, 1.0, (ny, nx + 1)), rng.uniform(0.5, 1.0, (ny + 1, nx))
+    problem = isobar.TensorProduct(np.zeros(nz), b, np.roll(b, 1), -np.ones(nz), np.ones((ny, nx)), x_faces, y_faces)
+    rhs = rng.standard_normal(problem.shape)
+    x = isobar.Solver(problem, method, device="cpu", tolerance=1e-10).solve(rhs).x
+    np.testing.assert_allclose(problem.to_scipy() @ x.ravel(), rhs.ravel(), atol=1e-7)
+
+
 def test_helmholtz_is_that_of_the_command():
     problem = isobar.Helmholtz.panel(16, 12, 8, courant=4.0)
     assert problem.shape == (8, 12, 16) and len(problem.coordinates) == 3
