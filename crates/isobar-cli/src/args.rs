@@ -27,7 +27,7 @@ const LONG_VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     "\nDevices:   processors, with the SIMD instructions that are found; NVIDIA GPUs, kernels compiled at run time",
     "\nProcesses: MPI, found at run time",
-    "\nFiles:     .npy, .tif, .vti, .vtr, .zarr; pictures as .png",
+    "\nFiles:     .npy, .tif, .vti, .vtr, .zarr; pictures as .png, .svg",
 );
 
 /// Fast matrix-free solvers for the linear systems of structured-grid PDEs.

@@ -1,7 +1,7 @@
 //! Exceptions.
 
 use isobar::{Error, Outcome};
-use isobar_case::text::with_devices;
+use isobar_case::text::{plural, with_devices};
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -37,10 +37,10 @@ pub(crate) enum Failure {
 impl Failure {
     /// Makes the failure of a solve that did not converge.
     pub(crate) fn not_converged(what: &str, outcome: &Outcome) -> Self {
-        let (stop, iterations) = (outcome.stop.to_string().replace('_', " "), outcome.iterations);
+        let (stop, iterations) = (outcome.stop.to_string().replace('_', " "), plural(outcome.iterations, "iteration"));
         let advice = outcome.advice.as_ref().map_or_else(String::new, |advice| format!("; {advice}"));
         Self::NotConverged(format!(
-            "{what} was not converged: {stop} after {iterations} iterations, relative residual {}{advice}; use failure=\"nan\" to continue with \
+            "{what} was not converged: {stop} after {iterations}, relative residual {}{advice}; use failure=\"nan\" to continue with \
              NaN",
             scientific(outcome.relative_residual)
         ))

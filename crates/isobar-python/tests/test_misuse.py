@@ -83,6 +83,7 @@ def test_out(solver):
         ({"spacing": "1"}, TypeError, "width"),
         ({"spacing": (1.0, 1.0, [1.0, 2.0])}, ValueError, r"widths of shape \(2,\) for 8 cells in x; the order is \(dz, dy, dx\)"),
         ({"active": np.zeros(SHAPE, bool)}, ValueError, "active"),
+        ({"active": np.full(SHAPE, np.nan)}, ValueError, "the mask of active cells: it holds NaN"),
         ({"reaction": np.ones(3)}, ValueError, "reaction has shape"),
         ({"reaction": np.nan}, ValueError, "NaN in cell"),
         ({"sources": [{"i": 1}]}, ValueError, "entry 0"),

@@ -49,6 +49,11 @@ pub fn run(args: &EffectiveArgs) -> Result<u8> {
             sample.porosity()
         ),
     ));
+    if let Some(label) = args.open.filter(|_| sample.porosity() == 0.0) {
+        // Read once more, because no solve follows.
+        let labels = labels_of(&image::read(&args.image)?.values.into_numbers());
+        console.line(entry("note", format!("no cell has the label {label} of --open; the image has {labels}")));
+    }
     let read = clock.elapsed().as_secs_f64();
     let mut report = EffectiveReport {
         version: env!("CARGO_PKG_VERSION"),

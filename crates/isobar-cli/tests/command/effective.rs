@@ -89,4 +89,5 @@ fn what_is_wrong_is_said() {
     let output = isobar(["effective", image, "--open", "1", "--device", "cpu"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert!(stdout(&output).contains("infinite") && stdout(&output).contains("porosity 0.0000"));
+    assert!(stdout(&output).contains("no cell has the label 1 of --open; the image has 9, 4"), "{}", stdout(&output));
 }

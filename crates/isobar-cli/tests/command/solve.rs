@@ -267,7 +267,11 @@ fn help_and_version_are_no_errors() {
     }
     let version = |flag: &str| stdout(&isobar([flag]).output().unwrap());
     assert_eq!(version("-V"), format!("isobar {}\n", env!("CARGO_PKG_VERSION")));
-    assert!(version("--version").starts_with(&version("-V")) && version("--version").contains("GPUs"));
+    assert!(
+        version("--version").starts_with(&version("-V"))
+            && version("--version").contains("GPUs")
+            && version("--version").contains(".svg")
+    );
 }
 
 #[test]

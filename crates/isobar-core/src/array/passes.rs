@@ -1,5 +1,7 @@
 //! Passes over callers' arrays in host memory, on all threads.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use super::{ArrayView, ArrayViewMut, Source, Target};
 use crate::error::{Error, Result};
 use crate::execute::{Host, for_each_piece, try_pieces};
@@ -84,18 +86,29 @@ impl<'a> Source<'a> {
     /// Returns which of its values are not 0, in C order.
     ///
     /// # Errors
-    /// See [`Source::to_vec`].
+    /// See [`Source::to_vec`]; [`Error::Invalid`] for NaN.
     pub fn to_mask(self) -> Result<Vec<bool>> {
         let (cells, read) = (self.shape().cells(), self.reader()?);
+        let holds_nan = AtomicBool::new(false);
         let set = |first: usize, mask: &mut [bool]| {
             let mut buffer = [0.0; BUFFER];
             for (n, mask) in mask.chunks_mut(BUFFER).enumerate() {
                 let values = &mut buffer[..mask.len()];
                 read(first + n * BUFFER, values);
+                if values.iter().any(|value| value.is_nan()) {
+                    holds_nan.store(true, Relaxed);
+                }
                 mask.iter_mut().zip(values).for_each(|(is_set, value)| *is_set = *value != 0.0);
             }
         };
-        try_pieces(&Host, cells, set).map_err(|_| no_memory(cells))
+        let mask = try_pieces(&Host, cells, set).map_err(|_| no_memory(cells))?;
+        if holds_nan.into_inner() {
+            return Err(Error::invalid(
+                "the mask of active cells",
+                "it holds NaN; use 0 for inactive cells and 1 for active ones",
+            ));
+        }
+        Ok(mask)
     }
 }
 

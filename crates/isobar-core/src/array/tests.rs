@@ -79,6 +79,13 @@ fn layers_are_apart() {
 }
 
 #[test]
+fn masks_hold_no_nan() {
+    let view = ArrayView::c_order(&[1.0, 0.0, f64::NAN], Shape::new(3, 1, 1)).unwrap();
+    let message = Source::from(view).to_mask().unwrap_err().to_string();
+    assert!(message.contains("active cells: it holds NaN"), "{message}");
+}
+
+#[test]
 fn passes_meet_every_element_once() {
     let shapes = [[1, 1, 1], [1, 7, 1], [13, 1, 5], [8, 9, 11], [3, 1, 2], [0, 3, 2], [401, 19, 23], [1, 1, 200_003]];
     for (case, [nx, ny, nz]) in shapes.into_iter().flat_map(|shape| [shape; 12]).enumerate() {

@@ -29,11 +29,11 @@ pub(super) fn advice(
     } else if has_levels && !uses_multigrid {
         "use the preconditioner \"multigrid\" (solver.preconditioner.kind)"
     } else if options.method == Method::Modes {
-        "more solver.modes.sweeps or modes (solver.modes.count), or solver.method = \"multigrid\""
+        "use more solver.modes.sweeps or modes (solver.modes.count), or solver.method = \"multigrid\""
     } else if options.method == Method::Multigrid {
-        "more solver.multigrid.coarse_sweeps, or solver.method = \"cg\" with the preconditioner \"multigrid\""
+        "use more solver.multigrid.coarse_sweeps, or solver.method = \"cg\" with the preconditioner \"multigrid\""
     } else {
-        "another preconditioner (solver.preconditioner.kind)"
+        "use another preconditioner (solver.preconditioner.kind)"
     };
     // Mixed precision requires cycles.
     let wider = if options.has_cycles() { "\"mixed\" or \"f64\"" } else { "\"f64\"" };
@@ -126,7 +126,8 @@ mod tests {
         assert!(!of(Stop::MaxIterations, 1e-3, &cycles).contains("use the preconditioner \"multigrid\""));
         let lines = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Line, ..cycles.clone() };
         assert!(of(Stop::MaxIterations, 1e-3, &lines).contains("use the preconditioner \"multigrid\""));
-        assert!(!advice(Stop::MaxIterations, 1e-3, &NONE, &lines, false).unwrap().contains("multigrid"));
+        let alone = advice(Stop::MaxIterations, 1e-3, &NONE, &lines, false).unwrap();
+        assert_eq!(alone, "raise solver.max_iterations, or use another preconditioner (solver.preconditioner.kind)");
         assert_eq!(advice(Stop::Converged, 0.0, &NONE, &cycles, true), None);
         let single = SolverOptions { precision: Precision::F32, ..lines };
         let lost = Evidence { is_out_of_range: true, ..NONE };

@@ -200,10 +200,10 @@ impl<B: AggregateBackend> Found<B> {
             return Err(Error::invalid(
                 "the right-hand side",
                 format!(
-                    "it has no solution: a component of {} cells has no fixed value, so its sources must add up to 0, but \
+                    "it has no solution: a component of {} has no fixed value, so its sources must add up to 0, but \
                      they add up to {:.3e} ({:.1e} of their norm). Balance the sources, fix a value somewhere in it \
                      (a dirichlet or robin side, or a well), or set solver.compatibility = \"project\" to have the mean removed",
-                    self.sizes[worst],
+                    cells(self.sizes[worst]),
                     -self.host[worst] * self.sizes[worst] as f64,
                     share(worst),
                 ),
@@ -246,17 +246,26 @@ impl<B: AggregateBackend> Found<B> {
         let mut said = Vec::new();
         if components > 0 {
             let largest = self.sizes.iter().max().copied().unwrap_or(0);
-            let s = if components == 1 { "" } else { "s" };
-            said.push(format!(
-                "{components} connected component{s} (the largest of {largest} cells) without fixed values: the solution has mean 0 there"
-            ));
+            let which = match components {
+                1 => format!("1 connected component of {largest} cells"),
+                _ => format!("{components} connected components (the largest of {largest} cells)"),
+            };
+            said.push(format!("{which} without fixed values: the solution has mean 0 there"));
         }
         if isolated > 0 {
-            said.push(format!("{isolated} cells with no open face: the solution is 0 there"));
+            said.push(format!("{} with no open face: the solution is 0 there", cells(isolated)));
         }
         if self.inactive_cells > 0 {
-            said.push(format!("{} inactive cells", self.inactive_cells));
+            said.push(format!(
+                "{} inactive {}",
+                self.inactive_cells,
+                if self.inactive_cells == 1 { "cell" } else { "cells" }
+            ));
         }
         said.join("; ")
     }
+}
+
+fn cells(count: usize) -> String {
+    format!("{count} cell{}", if count == 1 { "" } else { "s" })
 }
