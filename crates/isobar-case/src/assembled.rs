@@ -10,7 +10,7 @@ use isobar::problem::{
 use isobar::stencil::{Axis, Diffusion, Stencil};
 use isobar_io::{Mesh, Units};
 
-use crate::values::{check_sizes, mask};
+use crate::values::{check_sizes, mask, read_numbers};
 use crate::{DiffusionCase, Matrix, Result, RhsKind, Unknowns, Values, memory};
 
 /// A linear system A u = b with its grid; arrays in (z, y, x) C order.
@@ -187,7 +187,11 @@ impl DiffusionCase {
                 check_sizes(key, problem.coefficient.along(axis), shape)?;
             }
         }
-        problem.reaction = fill("diffusion.reaction", &section.reaction, &[])?;
+        problem.reaction = match &section.reaction {
+            // It may be negative.
+            Some(Values::File(path)) => Some(read_numbers("diffusion.reaction", path, shape)?),
+            given => fill("diffusion.reaction", given, &[])?,
+        };
         if let Some(reaction) = &problem.reaction {
             check_sizes("diffusion.reaction", reaction, shape)?;
         }

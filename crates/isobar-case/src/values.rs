@@ -204,11 +204,13 @@ impl Values {
         }
     }
 
-    /// Returns the problem with these values for a key that takes numbers and files, and, if allowed, recipes and ratios.
-    pub(crate) fn misfit(&self, recipes: bool, ratios: bool) -> Option<String> {
+    /// Returns the problem with these values for a key that takes numbers and files, and, if allowed, recipes, ratios and negative numbers.
+    pub(crate) fn misfit(&self, recipes: bool, ratios: bool, negative: bool) -> Option<String> {
         match self {
-            Self::Number(value) if *value < 0.0 => Some(format!("{} is negative; use 0 or more", Number(*value))),
-            Self::Number(value) if !fits(*value) => {
+            Self::Number(value) if *value < 0.0 && !negative => {
+                Some(format!("{} is negative; use 0 or more", Number(*value)))
+            }
+            Self::Number(value) if !fits(value.abs()) => {
                 Some(format!("{} is out of range; {}", Number(*value), use_a_size()))
             }
             Self::Ratio(value) if ratios && *value < 0.0 => {
@@ -291,9 +293,9 @@ fn use_a_size() -> String {
     format!("use 0 or {} to {}, in other units if necessary", Number(*SIZES.start()), Number(*SIZES.end()))
 }
 
-/// Fails if values, after files, recipes and factors, are out of range; the message names the cell.
+/// Fails if values, after files, recipes and factors, are out of range, whatever their signs; the message names the cell.
 pub(crate) fn check_sizes(key: &str, values: &[f64], shape: Shape) -> Result<()> {
-    match find_wrong(&Host, values, fits) {
+    match find_wrong(&Host, values, |value: f64| fits(value.abs())) {
         None => Ok(()),
         Some(n) => {
             let [i, j, k] = shape.place(n);
@@ -311,10 +313,14 @@ pub(crate) fn mask(values: Vec<f64>) -> Result<Vec<bool>> {
     memory::collect("the mask", values.len(), values.into_iter().map(|value| value != 0.0))
 }
 
+/// Reads one number per cell from a file.
+pub(crate) fn read_numbers(key: &str, path: &Path, shape: Shape) -> Result<Vec<f64>> {
+    npy::read(path, [shape.nz, shape.ny, shape.nx]).map_err(|error| Error::new(format!("{key}: {error}")))
+}
+
 /// Reads one number per cell from a file; none may be negative.
 pub(crate) fn read_cells(key: &str, path: &Path, shape: Shape) -> Result<Vec<f64>> {
-    let values =
-        npy::read(path, [shape.nz, shape.ny, shape.nx]).map_err(|error| Error::new(format!("{key}: {error}")))?;
+    let values = read_numbers(key, path, shape)?;
     if let Some(n) = find_wrong(&Host, &values, |value: f64| value >= 0.0 || value.is_nan()) {
         let [i, j, k] = shape.place(n);
         return Err(Error::new(format!(

@@ -186,15 +186,15 @@ impl DiffusionSection {
 
     fn check(&self, document: &Document<'_>) -> Result<()> {
         let values = [
-            ("diffusion.coefficient", Some(&self.coefficient), true, false),
-            ("diffusion.coefficient_y", self.coefficient_y.as_ref(), true, false),
-            ("diffusion.coefficient_z", self.coefficient_z.as_ref(), true, true),
-            ("diffusion.multiplier", self.multiplier.as_ref(), false, false),
-            ("diffusion.reaction", self.reaction.as_ref(), false, false),
-            ("diffusion.active", self.active.as_ref(), false, false),
+            ("diffusion.coefficient", Some(&self.coefficient), true, false, false),
+            ("diffusion.coefficient_y", self.coefficient_y.as_ref(), true, false, false),
+            ("diffusion.coefficient_z", self.coefficient_z.as_ref(), true, true, false),
+            ("diffusion.multiplier", self.multiplier.as_ref(), false, false, false),
+            ("diffusion.reaction", self.reaction.as_ref(), false, false, true),
+            ("diffusion.active", self.active.as_ref(), false, false, false),
         ];
-        for (key, values, recipes, ratios) in values {
-            if let Some(message) = values.and_then(|values| values.misfit(recipes, ratios)) {
+        for (key, values, recipes, ratios, negative) in values {
+            if let Some(message) = values.and_then(|values| values.misfit(recipes, ratios, negative)) {
                 return Err(document.failure_at_key(key, &message));
             }
         }
