@@ -106,6 +106,7 @@ def test_problems(arguments, kind, words):
         ({"tolerance": "small"}, ValueError, "must be a number"),
         ({"tolerance": np.nan}, ValueError, "tolerance.*use finite numbers"),
         ({"method": "multgrid"}, ValueError, 'did you mean "multigrid"'),
+        ({"method": "modes"}, ValueError, 'solver.method: "modes" is not .* use "auto" or "multigrid"'),
         ({"preconditioner": {"kind": "magic"}}, ValueError, "magic"),
         ({"preconditioner": object()}, TypeError, "options"),
         ({"device": "gpu"}, ValueError, "use auto, cpu, cuda"),

@@ -439,8 +439,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         start: Start,
     ) -> Result<Parts<S, (ModalProblems<B, T, C>, Plan)>> {
         let made = self.backend.modes::<T, C>(self.stencil, &self.operator, self.options, tolerance)?;
-        let Modes { transfer, problems, plan } =
-            made.ok_or_else(|| unsupported(what, "\"multigrid\", \"line\" or \"jacobi\""))?;
+        let Modes { transfer, problems, plan } = made.ok_or_else(|| unsupported(what, "\"auto\" or \"multigrid\""))?;
         let smoother = self.options.multigrid.smoother;
         if smoother.begins_with_points() {
             return Err(unsupported(&key_of(smoother), "\"line-red-black\" or \"line-jacobi\""));
