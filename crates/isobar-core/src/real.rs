@@ -52,8 +52,6 @@ pub trait Real:
     fn to_f64(self) -> f64;
     /// Computes `self · b + c` in one rounding.
     fn mul_add(self, b: Self, c: Self) -> Self;
-    /// Returns whether it is neither infinite nor NaN.
-    fn is_finite(self) -> bool;
 }
 
 macro_rules! real {
@@ -75,10 +73,6 @@ macro_rules! real {
             #[inline(always)]
             fn mul_add(self, b: Self, c: Self) -> Self {
                 <$t>::mul_add(self, b, c)
-            }
-            #[inline(always)]
-            fn is_finite(self) -> bool {
-                <$t>::is_finite(self)
             }
         }
     };

@@ -88,11 +88,6 @@ impl Cpu {
         self.inner.team.size()
     }
 
-    /// Returns the names of the vector instructions in use, found at run time.
-    pub fn instructions(&self) -> String {
-        format!("{:?}", self.inner.arch).split('(').next().unwrap_or_default().to_ascii_lowercase()
-    }
-
     /// Runs a kernel on elements of type T with this machine's instructions, at most eight lanes wide: rows are multiples of eight,
     /// so that no loop has a remainder.
     #[inline(always)]

@@ -56,7 +56,7 @@ pub use error::{Error, Result};
 pub use field::{Field, Format, Mesh, Units};
 pub use output::{check_mesh, check_writable, write};
 pub use series::Series;
-pub use zarr::faces::{check_fluxes, write_fluxes};
+pub use zarr::faces::write_fluxes;
 pub use zarr::shared::SharedStore;
 
 pub(crate) use temporary::TemporaryFolder;

@@ -41,11 +41,6 @@ impl Timed {
         self.bytes() / self.seconds
     }
 
-    /// Returns the declared floating-point operations a second.
-    pub fn flops(&self) -> f64 {
-        self.step.step.flops * self.step.cells as f64 / self.seconds
-    }
-
     /// Returns the seconds that an iteration spends in this step.
     pub fn seconds_per_iteration(&self) -> f64 {
         self.seconds * self.step.count

@@ -10,7 +10,7 @@ use crate::operator::{CoarsestSolver, Correction, Guess, LineSmoother, Sweep, Tr
 use crate::options::MultigridOptions;
 use crate::stencil::Hierarchy;
 use crate::traffic::{self, StepTraffic};
-use crate::{Backend, Layout, Real, Result, Scalar, Shape, Sum};
+use crate::{Backend, Layout, Real, Result, Scalar, Sum};
 
 /// The vectors of a multigrid level.
 struct LevelVectors<V> {
@@ -157,11 +157,6 @@ impl<B: Backend, T: Real> Cycle<B, T> {
             }
         }
         Ok(())
-    }
-
-    /// Returns the grids, finest first.
-    pub fn shapes(&self) -> Vec<Shape> {
-        self.steps.levels.iter().map(|level| level.layout().shape()).collect()
     }
 
     /// Returns the finest level.

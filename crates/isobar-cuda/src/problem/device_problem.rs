@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use isobar_core::array::DeviceArray;
 use isobar_core::error::Result;
-use isobar_core::layout::{Axis, Shape};
+use isobar_core::layout::Axis;
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Phases};
 use isobar_core::stencil::{Coefficients, Diffusion, Spread};
 
@@ -70,11 +70,6 @@ impl DeviceProblem {
         let mut copies = self.form.copied(&given)?;
         let reaction = if reaction.is_some() { copies.pop().map(Arc::new) } else { self.reaction.clone() };
         Ok(Self { kappa: copies.into(), reaction, spread: None, ..self.clone() })
-    }
-
-    /// Returns the shape of the grid.
-    pub fn shape(&self) -> Shape {
-        self.form.shape
     }
 
     /// Returns the number of the GPU.

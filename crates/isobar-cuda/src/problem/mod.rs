@@ -132,11 +132,6 @@ impl Form {
         Ok(Self { cuda: cuda.clone(), shape, problem, memory })
     }
 
-    /// Returns the shape of the grid.
-    pub fn shape(&self) -> Shape {
-        self.shape
-    }
-
     /// Submits work on callers' arrays of the grid's shape; see [`Cuda::with_device_arrays`].
     fn with_arrays(
         &self,

@@ -67,12 +67,6 @@ pub fn write_fluxes(
     })
 }
 
-/// Checks before a computation that fluxes can be written to `path`.
-pub fn check_fluxes(path: &Path) -> Result<()> {
-    require_store(path)?;
-    check(path)
-}
-
 fn require_store(path: &Path) -> Result<()> {
     if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("zarr")) {
         return Ok(());
