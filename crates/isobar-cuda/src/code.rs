@@ -13,9 +13,9 @@ use crate::driver::{Gpu, check, error, failure, lock};
 /// The machine code of one kernel.
 #[derive(Debug)]
 pub(crate) struct Code {
-    gpu: &'static Gpu,
+    pub(crate) gpu: &'static Gpu,
     source: Source,
-    name: &'static str,
+    pub(crate) name: &'static str,
     /// Whether it was in the pack or in the cache when it was requested.
     pub(crate) was_compiled: bool,
     /// Whether a solver of this process will launch it, for all that is known.
@@ -52,14 +52,6 @@ impl Code {
             loaded: OnceLock::new(),
             shared_bytes: Mutex::new(FREE_SHARED_BYTES),
         }
-    }
-
-    pub(crate) fn gpu(&self) -> &'static Gpu {
-        self.gpu
-    }
-
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
     }
 
     /// Compiles it, reads it from the pack or the cache, or waits for another thread that does.

@@ -145,7 +145,7 @@ impl fmt::Debug for Gpu {
 /// The streams of a GPU's queues, and their memory.
 #[derive(Debug)]
 pub(crate) struct Context {
-    gpu: &'static Gpu,
+    pub(crate) gpu: &'static Gpu,
     /// The stream of each queue; those after the first are made on demand.
     streams: [OnceLock<Stream>; QUEUES],
     /// The event by which one stream waits for another.
@@ -331,11 +331,6 @@ impl Context {
         let event = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
         *lock(&this.event) = event.map_err(|e| failure(e, &format!("opening cuda:{ordinal}")))?;
         Ok(this)
-    }
-
-    /// Returns the GPU, which outlives this.
-    pub(crate) fn gpu(&self) -> &'static Gpu {
-        self.gpu
     }
 
     /// Makes the stream of a queue, unless there is one.

@@ -184,13 +184,13 @@ impl Launch {
             sharedMemBytes: self.shared_bytes,
             hStream: stream,
             attrs: &raw mut attribute,
-            numAttrs: u32::from(self.kernel.code.gpu().overlaps),
+            numAttrs: u32::from(self.kernel.code.gpu.overlaps),
         };
         // SAFETY: the arguments are those that the kernel declares, as tested by the conformance suite and
         // compute-sanitizer; the caller borrows the memory that they point to; the attribute outlives the call.
         let code =
             unsafe { sys::cuLaunchKernelEx(&raw const config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };
-        check(code, self.kernel.code.name())
+        check(code, self.kernel.code.name)
     }
 }
 

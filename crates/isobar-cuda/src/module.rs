@@ -76,13 +76,13 @@ impl Module {
         let code = unsafe {
             sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&raw mut blocks, function, threads as i32, shared_bytes)
         };
-        check(code, kernel.code.name())?;
+        check(code, kernel.code.name)?;
         Ok(self.gpu.multiprocessors * usize::try_from(blocks).unwrap_or(0).max(1))
     }
 
     fn code(&self, name: &'static str) -> Arc<Code> {
         let mut kernels = lock(&self.kernels);
-        if let Some(code) = kernels.iter().find(|code| code.name() == name) {
+        if let Some(code) = kernels.iter().find(|code| code.name == name) {
             return Arc::clone(code);
         }
         let code = self.code_of_process(name);
@@ -94,8 +94,8 @@ impl Module {
     fn code_of_process(&self, name: &'static str) -> Arc<Code> {
         let mut all = lock(&self.all);
         // What prevented the compilation may have been put right since.
-        all.retain(|code| code.name() != name || !code.has_failed());
-        if let Some(code) = all.iter().find(|code| code.name() == name) {
+        all.retain(|code| code.name != name || !code.has_failed());
+        if let Some(code) = all.iter().find(|code| code.name == name) {
             return Arc::clone(code);
         }
         let code = Arc::new(Code::new(self.gpu, &self.source, name));
@@ -121,7 +121,7 @@ impl Modules {
     pub(crate) fn get(&self, context: &Arc<Context>, source: Source) -> Arc<Module> {
         let make = |source: &Source| {
             Arc::new(Module {
-                gpu: context.gpu(),
+                gpu: context.gpu,
                 source: source.clone(),
                 kernels: Mutex::default(),
                 all: context.kernels.of(source),

@@ -279,7 +279,7 @@ fn with_lanes<R>(
     let mut lanes = lock(&context.lanes);
     let lanes = match &mut *lanes {
         Some(lanes) => lanes,
-        none => none.insert(Lanes::new(context.gpu())?),
+        none => none.insert(Lanes::new(context.gpu)?),
     };
     work(lanes).map(Some)
 }

@@ -17,7 +17,7 @@ const MOST_ROWS: usize = 32_767;
 #[derive(Debug)]
 pub struct Vector<T> {
     layout: Layout,
-    buffer: Buffer,
+    pub(crate) buffer: Buffer,
     precision: PhantomData<T>,
 }
 
@@ -47,14 +47,6 @@ impl<T: Real> Vector<T> {
     pub(crate) fn swap(&mut self, other: &mut Self) {
         debug_assert_eq!(self.layout, other.layout);
         std::mem::swap(&mut self.buffer, &mut other.buffer);
-    }
-
-    pub(crate) fn buffer(&self) -> &Buffer {
-        &self.buffer
-    }
-
-    pub(crate) fn buffer_mut(&mut self) -> &mut Buffer {
-        &mut self.buffer
     }
 }
 

@@ -10,9 +10,9 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallersGrid {
     /// The copies of it in the solver's grid.
-    turns: Turns,
+    pub(crate) turns: Turns,
     /// The columns of it that arrays have here.
-    own: Patch,
+    pub(crate) own: Patch,
     /// The columns, where ranks divide a direction of several copies.
     divided: Option<Divided>,
 }
@@ -36,16 +36,6 @@ impl CallersGrid {
             return Ok(Self { turns, own: Patch { x: along(i, once.nx), y: along(j, once.ny) }, divided: None });
         }
         Ok(Self { turns, own: backend.own_columns(grid)?, divided: Some(Divided { grid, around }) })
-    }
-
-    /// Returns the columns of it that arrays have here.
-    pub(crate) fn own(&self) -> Patch {
-        self.own
-    }
-
-    /// Returns the copies of it in the solver's grid.
-    pub(crate) fn turns(&self) -> Turns {
-        self.turns
     }
 
     /// Gives every copy of a periodic direction the mean over all of them, bit for bit the values that a caller

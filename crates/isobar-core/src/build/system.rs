@@ -251,7 +251,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
 
     /// Returns the copies of the stencil's grid in the solver's grid.
     pub(crate) fn turns(&self) -> Turns {
-        self.callers.turns()
+        self.callers.turns
     }
 
     /// Returns u.
@@ -364,7 +364,7 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
 
     fn balance(&mut self) -> Result<Balance> {
         let Self { backend, stencil, capabilities, b, u, layout, scalars, .. } = self;
-        self.callers.turns().require_one("sums of a solution")?;
+        self.callers.turns.require_one("sums of a solution")?;
         let Some(aggregates) = &capabilities.aggregates else {
             return Err(Error::Unsupported("sums of a solution are computed for diffusion only".into()));
         };
@@ -479,7 +479,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 
     fn check_shapes(&self, arrays: [(&str, Shape); 2]) -> Result<()> {
-        let expected = self.callers.own().shape(self.layout.shape());
+        let expected = self.callers.own.shape(self.layout.shape());
         arrays.into_iter().try_for_each(|(what, shape)| Error::unless_equal(what, shape, expected))
     }
 }

@@ -19,7 +19,7 @@ impl Arrays {
     }
 
     fn part(&self) -> Patch {
-        self.callers.own()
+        self.callers.own
     }
 
     /// Fails for an array of another shape than either.

@@ -290,7 +290,7 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
             let unsolved = operator.unsolved(relaxation);
             let gather = |j: usize, space: &mut ChunkSpace<T>| {
                 // SAFETY: each chunk has its own.
-                let r = unsafe { &mut spaces.row_mut(space.number() as isize, 1)[0] };
+                let r = unsafe { &mut spaces.row_mut(space.number as isize, 1)[0] };
                 for &colour in unsolved {
                     operator.residual_of(&c, j, colour, vectors, r.share_mut(), -((j * plane) as isize));
                 }

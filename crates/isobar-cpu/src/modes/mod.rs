@@ -163,7 +163,7 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         self.fine.plain_pass(|_, j, space| {
             for colour in Colour::BOTH {
                 let start = geometry.half_plane(j, colour).start;
-                self.project_half(&s, (j, colour), (r, start), g, (rounded, space.number()));
+                self.project_half(&s, (j, colour), (r, start), g, (rounded, space.number));
             }
         });
         Ok(())
@@ -179,7 +179,7 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
             let mut total = 0.0;
             for colour in Colour::BOTH {
                 let start = geometry.half_plane(j, colour).start;
-                self.project_half(&s, (j, colour), (r, start), g, (rounded, space.number()));
+                self.project_half(&s, (j, colour), (r, start), g, (rounded, space.number));
                 // SAFETY: nobody writes to r.
                 let r = unsafe { r.row(start, geometry.layout.half_plane()) };
                 total += self.fine.cpu().dispatch::<f64, _>(Dot { x: r, y: r });
@@ -196,7 +196,7 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         let (x, u, rounded) = (x.share(), u.share_mut(), Shared::of(&mut rounded));
         self.fine.plain_pass(|_, j, space| {
             for colour in Colour::BOTH {
-                self.expand_half(&s, (j, colour), x, guess, u, (rounded, space.number()));
+                self.expand_half(&s, (j, colour), x, guess, u, (rounded, space.number));
             }
         });
         Ok(())
@@ -217,7 +217,7 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         let (sums, plane) = (Shared::of(&mut workspace.sums), workspace.planes.share_mut());
         let residual = |j: usize, space: &mut ChunkSpace<T>| {
             let place = (plane, self.fine.own_plane(space, 0));
-            let rounded = (rounded, space.number());
+            let rounded = (rounded, space.number);
             let sum = self.project_residual_plane((&c, &s), j, &Colour::BOTH, vectors, place, (Some(g), rounded));
             store(sums, j, [sum, 0.0]);
         };
@@ -275,12 +275,12 @@ impl<T: Real> Modal<T> {
         let (sums, plane) = (Shared::of(&mut workspace.sums), workspace.planes.share_mut());
         let expand = |j: usize, space: &mut ChunkSpace<T>| {
             for &colour in needed {
-                self.expand_half(&s, (j, colour), x, guess, vectors[1], (rounded, space.number()));
+                self.expand_half(&s, (j, colour), x, guess, vectors[1], (rounded, space.number));
             }
         };
         let residual = |j: usize, space: &mut ChunkSpace<T>| {
             let place = (plane, fine.own_plane(space, 0));
-            let rounded = (rounded, space.number());
+            let rounded = (rounded, space.number);
             store(sums, j, [self.project_residual_plane((&c, &s), j, summed, vectors, place, (g, rounded)), 0.0]);
         };
         let mut before: Option<Stage<'_, T>> = Some(&expand);

@@ -73,7 +73,7 @@ pub(crate) struct Workspace<T> {
 #[derive(Debug)]
 pub(crate) struct ChunkSpace<T> {
     /// The number of the chunk.
-    number: usize,
+    pub(crate) number: usize,
     /// excess / pivot of the row below, for as many columns as are eliminated together.
     pub(crate) ratio: Vec<T>,
     /// Elimination factors of a tile, all layers.
@@ -86,12 +86,7 @@ pub(crate) struct ChunkSpace<T> {
     pub(crate) kept: [Option<isize>; PLANES],
 }
 
-impl<T> ChunkSpace<T> {
-    /// Returns the number of the chunk.
-    pub(crate) fn number(&self) -> usize {
-        self.number
-    }
-}
+impl<T> ChunkSpace<T> {}
 
 /// A stage of a pass, called with a plane and the space of its chunk.
 pub(crate) type Stage<'a, T> = &'a (dyn Fn(usize, &mut ChunkSpace<T>) + Sync);

@@ -105,14 +105,14 @@ impl<T: Real> Interpolation<T> {
         let buffer = Buffer::new(cuda.context(), places.iter().map(|[bytes, _]| 2 * bytes).sum(), &what)?;
         let (mut rings, mut next) = ([false; 3], buffer.start());
         for (weights, &[bytes, before]) in weights.iter().zip(&places) {
-            let (d, odd) = (weights.axis() as usize, weights.odd());
+            let (d, odd) = (weights.axis as usize, weights.odd);
             [operands.below[d], operands.above[d]] = [before, bytes + before].map(|place| next + place as Pointer);
             next += 2 * bytes as Pointer;
-            operands.odd[d] = if weights.axis() == Axis::Y { layout.shape().ny / 2 } else { odd.extents()[d] } as i32;
+            operands.odd[d] = if weights.axis == Axis::Y { layout.shape().ny / 2 } else { odd.extents()[d] } as i32;
             rings[d] = odd.periodic[d];
         }
         operands.ring = bits(layout.periodic_within(rings));
-        let axes: Vec<Axis> = weights.iter().map(DirectionWeights::axis).collect();
+        let axes: Vec<Axis> = weights.iter().map(|weights| weights.axis).collect();
         let meets = layout.halo() != [0; 2] && axes.contains(&Axis::Y);
         let (cuda, coarse) = (cuda.clone(), *coarse);
         let this = Self { cuda, fine, coarse, axes, meets, _weights: buffer, operands, module };
@@ -123,14 +123,14 @@ impl<T: Real> Interpolation<T> {
     /// Replaces the weights; the directions must be the same.
     pub(super) fn update(&self, weights: &[DirectionWeights]) -> Result<()> {
         refuse_while_recording("updating a transfer")?;
-        if !weights.iter().map(DirectionWeights::axis).eq(self.axes.iter().copied()) {
+        if !weights.iter().map(|weights| weights.axis).eq(self.axes.iter().copied()) {
             return Err(Error::invalid(
                 "the new coefficients",
                 "multigrid would coarsen other directions than before; make a new solver",
             ));
         }
         weights.iter().try_for_each(|weights| {
-            let d = weights.axis() as usize;
+            let d = weights.axis as usize;
             let layouts = [self.fine().layout(), &self.coarse];
             weights.store_in::<T>(&self.cuda, layouts, [self.operands.below[d], self.operands.above[d]])
         })

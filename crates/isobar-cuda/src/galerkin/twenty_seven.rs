@@ -116,7 +116,7 @@ impl<T: Real> TwentySeven<T> {
     /// Makes the operator on some rows of a matrix, the first of which is even.
     pub(super) fn new(cuda: &Cuda, matrix: &Matrix, slab: Slab) -> Result<Self> {
         refuse_while_recording("making an operator")?;
-        let Grid { shape: whole, periodic } = matrix.grid();
+        let Grid { shape: whole, periodic } = matrix.grid;
         let layout = slab.layout(whole, periodic[1])?;
         let (shape @ Shape { nx, ny, nz }, periodic) = (layout.shape(), layout.periodic_within(periodic));
         check_size(shape)?;
@@ -133,7 +133,7 @@ impl<T: Real> TwentySeven<T> {
             Some(chunks) => columns.prepare(&RELAX_AFTER, chunks.shared_bytes)?,
             None => lines.prepare(&["gather", "solve_columns"], 0)?,
         }
-        let present = *matrix.present();
+        let present = matrix.present;
         let small = match &chunks {
             Some(chunks) if chunks.length == 1 => Small::new::<T>(cuda, &layout, periodic)?,
             _ => None,
@@ -187,7 +187,7 @@ impl<T: Real> TwentySeven<T> {
     pub(super) fn update(&self, matrix: &Matrix) -> Result<()> {
         refuse_while_recording("updating an operator")?;
         let Shape { ny, nz, .. } = self.layout.shape();
-        if matrix.grid().shape != self.whole || *matrix.present() != self.present {
+        if matrix.grid.shape != self.whole || matrix.present != self.present {
             return Err(Error::invalid(
                 "the new coefficients",
                 "a coarse level would have other couplings than before; make a new solver",

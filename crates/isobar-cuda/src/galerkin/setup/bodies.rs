@@ -104,15 +104,15 @@ pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
     if layout.len() > u32::MAX as usize {
         return Ok(Vec::new());
     }
-    let (cells, workspace, context) = (matrix.cells(), matrix.workspace(), matrix.cuda().context());
-    let module = matrix.module(bodies_source(matrix.number()));
+    let (cells, workspace, context) = (matrix.cells(), &matrix.workspace, matrix.cuda.context());
+    let module = matrix.cuda.module(bodies_source(matrix.number));
     let numbers = |len: usize| workspace.take(4 * len);
     let most_bodies = cells / 2;
     let [classes, label, place, kept] = [numbers(cells)?, numbers(cells)?, numbers(cells)?, numbers(cells)?];
     let [listed, found_cells] = [numbers(cells)?, numbers(cells)?];
     let [starts, filled, found_starts] =
         [numbers(most_bodies + 1)?, numbers(most_bodies + 1)?, numbers(most_bodies + 1)?];
-    let (largest, factors) = (workspace.take(matrix.number().bytes() * cells)?, workspace.take(8 * most_bodies)?);
+    let (largest, factors) = (workspace.take(matrix.number.bytes() * cells)?, workspace.take(8 * most_bodies)?);
     let counts = Buffer::new(context, 3 * size_of::<u64>(), "counts")?;
     let mut search = Search {
         largest: largest.start(),
@@ -128,7 +128,7 @@ pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
         before: 0,
     };
     let begin = Arguments::new().with(matrix.operands()).with(search);
-    let extents @ [nx, ny, nz] = matrix.grid().extents();
+    let extents @ [nx, ny, nz] = matrix.grid.extents();
     matrix.launch(module.kernel("begin_search")?, nx * ny * nz.div_ceil(PART), BLOCK, begin.clone())?;
     // Cells that belong together by the first threshold do so by all.
     let tiles: usize = extents.into_iter().zip(TILE).map(|(n, tile)| n.div_ceil(tile)).product();

@@ -30,16 +30,16 @@ unsafe impl Argument for Operands {}
 impl Matrix {
     /// Computes G with A G A = A, see [`coarsest::inverse`](isobar_core::stencil::galerkin::coarsest::inverse).
     pub(crate) fn inverse(&self) -> Result<AggregateMatrix> {
-        let (n, cuda) = (self.cells(), self.cuda());
+        let (n, cuda) = (self.cells(), &self.cuda);
         let what = format!("the inverse of a matrix of {n} cells");
         let entries = Buffer::new(cuda.context(), size_of::<f64>() * n * n, &what)?;
         let (panel, block) = (WIDTH * n, WIDTH * WIDTH);
-        let piece = self.workspace().take(size_of::<f64>() * (2 * n + 2 * panel + block))?;
+        let piece = self.workspace.take(size_of::<f64>() * (2 * n + 2 * panel + block))?;
         let [sums, diagonals, even, odd, pivot] =
             [0, n, 2 * n, 2 * n + panel, 2 * (n + panel)].map(|at| piece.at(at, size_of::<f64>()));
         let mut operands =
             Operands { entries: entries.start(), sums, diagonals, panels: [even, odd], pivot, n: n as i32, first: 0 };
-        let module = self.module(inverse_source(self.number()));
+        let module = cuda.module(inverse_source(self.number));
         let arguments = Arguments::new().with(self.operands()).with(operands);
         cuda.launch(module.kernel("begin_inverse")?, [n, 1, 1], [128, 1], arguments)?;
         let tiles = n.div_ceil(TILE);

@@ -14,7 +14,7 @@ use crate::galerkin::sources::bits;
 use crate::launch::refuse_while_recording;
 use crate::seven_point::Kernels;
 use crate::seven_point::passes::Passes;
-use crate::{Argument, Arguments, Buffer, Cuda, Kernel, Module, Pointer, Source};
+use crate::{Argument, Arguments, Buffer, Cuda, Kernel, Pointer};
 
 /// Cells of a tile in x and y, as in finest.cu.
 const TILE: usize = 32;
@@ -97,14 +97,15 @@ type Means = [f64; 2 * 3];
 /// The couplings and row sums of a level on the GPU.
 #[derive(Debug)]
 pub struct Matrix {
-    cuda: Cuda,
-    number: Number,
-    workspace: Arc<Workspace>,
+    pub(super) cuda: Cuda,
+    pub(super) number: Number,
+    pub(super) workspace: Arc<Workspace>,
     measures: Arc<Measures>,
-    grid: Grid,
-    present: [bool; UPPER],
+    pub(crate) grid: Grid,
+    /// Which offsets are stored.
+    pub(crate) present: [bool; UPPER],
     /// On the finest level: whether a coupling is much weaker than the next one in its direction.
-    has_contrast: bool,
+    pub(super) has_contrast: bool,
     /// On the finest level: the result of `mean_couplings` of measures.cu.
     means: Option<Means>,
     fields: Piece,
@@ -240,27 +241,6 @@ impl Matrix {
         Self::new(&self.cuda, self.number, Arc::clone(&self.workspace), Arc::clone(&self.measures), grid, present)
     }
 
-    pub(super) fn cuda(&self) -> &Cuda {
-        &self.cuda
-    }
-
-    pub(super) fn number(&self) -> Number {
-        self.number
-    }
-
-    pub(super) fn workspace(&self) -> &Arc<Workspace> {
-        &self.workspace
-    }
-
-    pub(crate) fn grid(&self) -> Grid {
-        self.grid
-    }
-
-    /// Returns which offsets are stored.
-    pub(crate) fn present(&self) -> &[bool; UPPER] {
-        &self.present
-    }
-
     pub(super) fn cells(&self) -> usize {
         self.grid.shape.cells()
     }
@@ -276,10 +256,6 @@ impl Matrix {
             unused: 0,
             by: [nx, ny].map(Divisor::new),
         }
-    }
-
-    pub(super) fn module(&self, source: Source) -> Arc<Module> {
-        self.cuda.module(source)
     }
 
     /// Launches a kernel with one element per thread.
@@ -304,7 +280,7 @@ impl Matrix {
     /// Returns the first results of a kernel that reads all cells.
     fn measure<const N: usize>(&self, name: &'static str) -> Result<[f64; N]> {
         let buffer = &self.measures.buffer;
-        let kernel = self.module(measures(self.number)).kernel(name)?;
+        let kernel = self.cuda.module(measures(self.number)).kernel(name)?;
         let at = |n: usize| buffer.start() + 8 * n as Pointer;
         buffer.clear(0, 8 * Measures::RESULTS)?;
         let (partial, counter) = (at(Measures::RESULTS + 2), at(Measures::RESULTS));
@@ -332,10 +308,6 @@ impl Matrix {
         self.means = Some(means);
         self.has_contrast = found != 0.0;
         Ok(most * inverse <= MOST_CONTRAST_SINGLE && (1.0 / MOST_SINGLE..=MOST_SINGLE).contains(&most))
-    }
-
-    pub(super) fn has_contrast(&self) -> bool {
-        self.has_contrast
     }
 }
 

@@ -32,7 +32,7 @@ impl Setup for Cuda {
     type Bodies = Vec<Lists>;
 
     fn grid(&self, matrix: &Matrix) -> Grid {
-        matrix.grid()
+        matrix.grid
     }
 
     fn strong_axes(&self, matrix: &Matrix) -> Result<Vec<Axis>> {
@@ -51,7 +51,7 @@ impl Setup for Cuda {
     }
 
     fn may_have_bodies(&self, finest: &Matrix) -> Result<bool> {
-        Ok(finest.has_contrast())
+        Ok(finest.has_contrast)
     }
 
     fn bodies(&self, matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {

@@ -48,34 +48,35 @@ unsafe impl Argument for Scratch {}
 /// P in one direction: weights of odd cells to the coarse cells below, then to those above.
 #[derive(Debug)]
 pub struct DirectionWeights {
-    axis: Axis,
+    pub(crate) axis: Axis,
     coarse: Grid,
-    odd: Grid,
+    /// The grid of odd cells, numbered like the coarse cells below them.
+    pub(crate) odd: Grid,
     number: Number,
     values: Piece,
 }
 
 impl DirectionWeights {
     pub(super) fn new(matrix: &Matrix, axis: Axis) -> Result<Self> {
-        let [coarse, odd] = halves(&matrix.grid(), axis);
-        let (cells, number) = (odd.shape.cells(), matrix.number());
+        let [coarse, odd] = halves(&matrix.grid, axis);
+        let (cells, number) = (odd.shape.cells(), matrix.number);
         let bytes = number.bytes() * cells;
-        let this = Self { axis, coarse, odd, number, values: matrix.workspace().take(2 * bytes)? };
-        let room = matrix.workspace().take(6 * bytes)?;
+        let this = Self { axis, coarse, odd, number, values: matrix.workspace.take(2 * bytes)? };
+        let room = matrix.workspace.take(6 * bytes)?;
         let scratch = Scratch(std::array::from_fn(|n| room.at(n * cells, number.bytes())));
         this.compute(matrix, scratch)?;
         Ok(this)
     }
 
     fn compute(&self, matrix: &Matrix, scratch: Scratch) -> Result<()> {
-        let module = matrix.module(weights_source(matrix.number()));
+        let module = matrix.cuda.module(weights_source(matrix.number));
         let d = self.axis as usize;
         let [start, factorise, relax, finish] = COMPUTE[d];
         let (cells, [nx, ny, nz]) = (self.odd.shape.cells(), self.odd.extents());
         let weights = || Arguments::new().with(self.operands());
         let all = || Arguments::new().with(matrix.operands()).with(self.operands());
         matrix.launch(module.kernel(start)?, nx * ny * nz.div_ceil(STARTED), BLOCK, all().with(scratch))?;
-        let is_coupled = (0..matrix.present().len()).any(|n| matrix.present()[n] && upper_offset(n)[d] == 0);
+        let is_coupled = (0..matrix.present.len()).any(|n| matrix.present[n] && upper_offset(n)[d] == 0);
         if is_coupled {
             let lines = if self.axis == Axis::Z { nz * ny } else { nx * ny };
             matrix.launch(module.kernel(factorise)?, lines, LINES, weights().with(scratch))?;
@@ -90,7 +91,7 @@ impl DirectionWeights {
                 let block = [(RELAXING / chunks.next_power_of_two()).min(32), chunks];
                 let arguments = all().with(scratch).with(parity as i32);
                 let grid = [lines.div_ceil(block[0]), 1, 1];
-                matrix.cuda().launch(module.kernel(relax)?, grid, block, arguments)?;
+                matrix.cuda.launch(module.kernel(relax)?, grid, block, arguments)?;
             }
         }
         matrix.launch(module.kernel(finish)?, cells, BLOCK, all().with(scratch).with(matrix.any_collapsed()))
@@ -98,15 +99,15 @@ impl DirectionWeights {
 
     /// Computes PᵀAP, without the treatment of collapsed cells.
     pub(super) fn product(&self, matrix: &Matrix) -> Result<Matrix> {
-        let present = coarse_offsets(matrix.present(), self.axis, &self.coarse);
+        let present = coarse_offsets(&matrix.present, self.axis, &self.coarse);
         let coarse = matrix.next(self.coarse, present)?;
         let d = self.axis as usize;
         let matrices = Arguments::new().with(matrix.operands()).with(self.operands()).with(coarse.operands());
         let arguments = || matrices.clone().with(matrix.any_collapsed());
         let kernel =
-            matrix.module(product(matrix.number(), &matrix.grid(), matrix.present(), &present)).kernel(PRODUCT[d])?;
+            matrix.cuda.module(product(matrix.number, &matrix.grid, &matrix.present, &present)).kernel(PRODUCT[d])?;
         matrix.launch(kernel, 2 * coarse.cells(), PRODUCT_BLOCK, arguments())?;
-        let kernel = matrix.module(collapsed_source(matrix.number())).kernel(HOLD[d])?;
+        let kernel = matrix.cuda.module(collapsed_source(matrix.number)).kernel(HOLD[d])?;
         matrix.launch_loop(kernel, coarse.cells(), 1, arguments())?;
         Ok(coarse)
     }
@@ -120,15 +121,6 @@ impl DirectionWeights {
             ring: i32::from(self.odd.periodic[self.axis as usize]),
             by: [nx, ny].map(Divisor::new),
         }
-    }
-
-    pub(crate) fn axis(&self) -> Axis {
-        self.axis
-    }
-
-    /// Returns the grid of odd cells, numbered like the coarse cells below them.
-    pub(crate) fn odd(&self) -> Grid {
-        self.odd
     }
 
     /// Returns the planes that a direction needs between two subdomains: odd cells in the subdomain's rows and in halo rows.
