@@ -141,12 +141,8 @@ impl HeatCase {
         let wants_trial = says_auto("solver.preconditioner") || says_auto("solver.preconditioner.kind");
         let is_in_cells = document.get("diffusion.boundary").is_some() || document.get("grid.spacing").is_some();
         let at_points = section.unknowns.map_or(!is_in_cells, |unknowns| unknowns == Unknowns::Points);
-        if at_points && document.get("grid.spacing").is_some() {
-            let message = "is for unknowns in cells; give grid.size (points are grid.size/(n + 1) apart), or set heat.unknowns = \"cells\"";
-            return Err(document.failure_at_key("grid.spacing", message));
-        }
-        if at_points && document.get("diffusion.boundary").is_none() {
-            diffusion.section.boundary.fix_all();
+        if at_points {
+            diffusion.section.place_at_points("heat.unknowns", document)?;
         }
         if diffusion.rhs.kind == Some(RhsKind::Manufactured) {
             let message =

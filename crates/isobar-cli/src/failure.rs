@@ -6,7 +6,8 @@ use std::path::Path;
 use isobar_case::text::{printable, with_devices};
 
 /// One complete message for the user: the key, file or device at fault and what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct Failure(String);
 
 /// The result of a command.
@@ -23,14 +24,6 @@ impl Failure {
         Self::new(format!("{}: {message}", path.display()))
     }
 }
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Failure {}
 
 impl From<isobar_case::Error> for Failure {
     fn from(error: isobar_case::Error) -> Self {

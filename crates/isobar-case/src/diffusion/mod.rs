@@ -116,13 +116,7 @@ impl DiffusionCase {
             return Err(document.failure_at_key("diffusion.unknowns", message));
         }
         if section.unknowns == Unknowns::Points {
-            if document.get("grid.spacing").is_some() {
-                let message = "is for unknowns in cells; give grid.size (points are grid.size/(n + 1) apart), or set diffusion.unknowns = \"cells\"";
-                return Err(document.failure_at_key("grid.spacing", message));
-            }
-            if document.get("diffusion.boundary").is_none() {
-                section.boundary.fix_all();
-            }
+            section.place_at_points("diffusion.unknowns", document)?;
         }
         section.values_mut().for_each(|values| values.rebase(folder));
         section.boundary.rebase(folder);
@@ -172,6 +166,23 @@ impl DiffusionCase {
 }
 
 impl DiffusionSection {
+    /// Places unknowns at points, as `key` says: all sides without a condition are fixed.
+    ///
+    /// # Errors
+    /// Widths of cells.
+    pub(crate) fn place_at_points(&mut self, key: &str, document: &Document<'_>) -> Result<()> {
+        if document.get("grid.spacing").is_some() {
+            let message = format!(
+                "is for unknowns in cells; give grid.size (points are grid.size/(n + 1) apart), or set {key} = \"cells\""
+            );
+            return Err(document.failure_at_key("grid.spacing", &message));
+        }
+        if document.get("diffusion.boundary").is_none() {
+            self.boundary.fix_all();
+        }
+        Ok(())
+    }
+
     fn values(&self) -> impl Iterator<Item = &Values> {
         let Self { coefficient, coefficient_y, coefficient_z, multiplier, reaction, active, .. } = self;
         let others = [coefficient_y, coefficient_z, multiplier, reaction, active];

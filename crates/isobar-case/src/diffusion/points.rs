@@ -1,11 +1,8 @@
 //! Entries of `diffusion.sources` and `diffusion.wells`.
 
-use std::fmt;
-
+use isobar::internals::forms::Forms;
 use isobar::problem::{Source, Well};
-use serde::Deserialize;
-use serde::de::value::SeqAccessDeserializer;
-use serde::de::{self, Deserializer, SeqAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
 
 /// An entry of `diffusion.sources`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -34,27 +31,16 @@ struct Layers([usize; 2]);
 
 impl<'de> Deserialize<'de> for Layers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-
-        impl<'de> Visitor<'de> for Either {
-            type Value = Layers;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a layer such as 3, or the first and the last of a range such as [0, 21]")
-            }
-
-            fn visit_i64<E: de::Error>(self, layer: i64) -> Result<Layers, E> {
-                let layer = usize::try_from(layer).map_err(|_| E::invalid_value(Unexpected::Signed(layer), &self))?;
-                Ok(Layers([layer; 2]))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, layers: A) -> Result<Layers, A::Error> {
-                let layers: Vec<usize> = Deserialize::deserialize(SeqAccessDeserializer::new(layers))?;
-                let range = layers.as_slice().try_into().map_err(|_| de::Error::invalid_length(layers.len(), &self))?;
-                Ok(Layers(range))
-            }
-        }
-        deserializer.deserialize_any(Either)
+        const EXPECTED: &str = "a layer such as 3, or the first and the last of a range such as [0, 21]";
+        let forms = Forms::<Self, Vec<usize>> {
+            whole: |layer| Some(Self([layer; 2])),
+            list: Some(|layers| match layers[..] {
+                [first, last] => Ok(Self([first, last])),
+                _ => Err(format!("a list of length {}; give {EXPECTED}", layers.len())),
+            }),
+            ..Forms::new(EXPECTED)
+        };
+        forms.read(deserializer)
     }
 }
 

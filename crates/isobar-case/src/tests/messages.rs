@@ -167,12 +167,12 @@ fn lists_of_another_length_are_counted() {
         (
             &with(""),
             "diffusion.sources=[{ i = 1, j = 1, k = [1, 2, 3], rate = 1.0 }]",
-            &["diffusion.sources[0].k has 3 entries", "a layer"],
+            &["diffusion.sources[0].k: a list of length 3", "a layer"],
         ),
         (
             &with(""),
             "diffusion.wells=[{ i = 1, j = 1, k = [1], value = 1.0, radius = 1e-3 }]",
-            &["diffusion.wells[0].k has 1 entry", "[0, 21]"],
+            &["diffusion.wells[0].k: a list of length 1", "[0, 21]"],
         ),
     ] {
         says(text, &[set], parts);
