@@ -1,6 +1,7 @@
 //! Direct solves, compared with those of the reference: sides, spacings, sizes, layers, threads.
 
 use isobar_core::backend::direct::locked;
+use isobar_core::conformance::arrays::{fetch, vector};
 use isobar_core::direct::{AxisMatrix, Lines, Separable};
 use isobar_core::layout::Slab;
 use isobar_core::prelude::*;
@@ -51,18 +52,10 @@ fn solve<B: Backend>(backend: &B, factors: &Separable, b: &[f64]) -> [Vec<f64>; 
     let layout = Layout::new(factors.shape).unwrap();
     let solver = backend.direct(&layout, factors).unwrap().unwrap();
     let mut solver = locked(&solver);
-    let (mut rhs, mut u) = (backend.zeros::<f64>(&layout).unwrap(), backend.zeros::<f64>(&layout).unwrap());
-    let upload =
-        |from: &[f64], to: &mut _| backend.upload(ArrayView::c_order(from, factors.shape).unwrap(), to).unwrap();
-    upload(b, &mut rhs);
-    upload(&vec![f64::NAN; b.len()], &mut u);
+    let (mut rhs, mut u) = (vector(backend, &layout, b), vector(backend, &layout, &vec![f64::NAN; b.len()]));
     solver.solve(&rhs, &mut u).unwrap();
     solver.solve_in_place(&mut rhs).unwrap();
-    [u, rhs].map(|from| {
-        let mut x = vec![0.0; b.len()];
-        backend.download(&from, &mut ArrayViewMut::c_order(&mut x, factors.shape).unwrap()).unwrap();
-        x
-    })
+    [u, rhs].map(|x| fetch(backend, &x, factors.shape))
 }
 
 /// Compares with the reference, and one thread with three.
@@ -159,20 +152,16 @@ fn new_factors_take_the_place_of_old_ones() {
     );
     solver.update(&second).unwrap();
     assert!(solver.describe().contains("products with its eigenvectors along y"), "{}", solver.describe());
-    let mut x = cpu.zeros::<f64>(&layout).unwrap();
-    cpu.upload(ArrayView::c_order(&b, first.shape).unwrap(), &mut x).unwrap();
+    let mut x = vector(&cpu, &layout, &b);
     solver.solve_in_place(&mut x).unwrap();
-    let mut found = vec![0.0; b.len()];
-    cpu.download(&x, &mut ArrayViewMut::c_order(&mut found, first.shape).unwrap()).unwrap();
-    assert!(found == wanted);
+    assert!(fetch(&cpu, &x, first.shape) == wanted);
     // A refused update changes nothing.
     let mut bad = second.clone();
     bad.lines.shift[0] = -1e3;
     assert!(solver.update(&bad).is_err());
-    cpu.upload(ArrayView::c_order(&b, first.shape).unwrap(), &mut x).unwrap();
+    let mut x = vector(&cpu, &layout, &b);
     solver.solve_in_place(&mut x).unwrap();
-    cpu.download(&x, &mut ArrayViewMut::c_order(&mut found, first.shape).unwrap()).unwrap();
-    assert!(found == wanted);
+    assert!(fetch(&cpu, &x, first.shape) == wanted);
 }
 
 #[test]

@@ -171,7 +171,7 @@ fn check_halo_rows(way: Way, problem: &DiffusionProblem, ranks: &[usize]) {
         // Rounding changes the count of a long iteration: 228 instead of 223 were seen, with the same spectrum.
         compare_with_alone(&backend(way), problem, ranks, &options, |iterations| 1 + iterations / 40, 1e-7);
     }
-    let rhs: Vec<f64> = (0..problem.shape.cells()).map(|n| random(5, n)).collect();
+    let rhs = noise(problem.shape.cells(), 5);
     check_sweeps(&backend(way), &problem.stencil().unwrap(), &rhs, ranks, false);
 }
 
@@ -284,7 +284,7 @@ fn stored_faces(way: Way) {
         let fixed = cells.cells().map(|at| cells.shift(at)).collect();
         let sides = cells.sides().map(|sides| sides.map(|side| if side == Side::Fixed { Side::Closed } else { side }));
         let faces = Diffusion::new(problem.shape, Coefficients::Faces(faces), Some(fixed), sides).unwrap();
-        let rhs: Vec<f64> = (0..problem.shape.cells()).map(|n| random(5, n)).collect();
+        let rhs = noise(problem.shape.cells(), 5);
         for preconditioner in [Preconditioner::Jacobi, Preconditioner::Line, Preconditioner::SsorAi] {
             let options = SolverOptions { tolerance: 1e-9, ..cg(preconditioner) };
             for ranks in some(&[1, 2, 3, 4], way) {

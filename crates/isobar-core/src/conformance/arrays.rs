@@ -1,4 +1,4 @@
-//! Solves between arrays of a whole grid in C order, for tests and benchmarks.
+//! Solves between arrays of a whole grid in C order, and vectors made of them, for tests and benchmarks.
 
 use crate::prelude::*;
 
@@ -50,6 +50,20 @@ pub fn solve<B: Supports<S>, S: Stencil>(
     rhs: &[f64],
 ) -> (Outcome, Vec<f64>) {
     solve_by(&mut ok(System::new(backend, stencil, options)), stencil.shape(), rhs)
+}
+
+/// Makes a vector of values in C order.
+pub fn vector<B: Backend, T: Real>(backend: &B, layout: &Layout, values: &[impl Real]) -> B::Vector<T> {
+    let mut vector = ok(backend.zeros(layout));
+    ok(backend.upload(ok(ArrayView::c_order(values, layout.shape())), &mut vector));
+    vector
+}
+
+/// Returns the values of a vector in C order.
+pub fn fetch<B: Backend, T: Real>(backend: &B, vector: &B::Vector<T>, shape: Shape) -> Vec<T> {
+    let mut values = vec![T::ZERO; shape.cells()];
+    ok(backend.download(vector, &mut ok(ArrayViewMut::c_order(&mut values, shape))));
+    values
 }
 
 /// Returns a random number in [−1, 1) for every cell.

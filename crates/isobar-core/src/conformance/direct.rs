@@ -1,8 +1,8 @@
 //! Direct solves of separable boxes, judged by their residuals.
 
-use super::arrays::residual;
+use super::arrays::{noise, residual};
 use super::complete::Complete;
-use super::fixture::{ok, poison, send};
+use super::fixture::{fetch, ok, poison, send};
 use crate::backend::direct::locked;
 use crate::prelude::*;
 use crate::reference::Vector;
@@ -49,15 +49,14 @@ fn check<B: Complete>(backend: &B, stencil: &Diffusion, solver: &crate::backend:
     let shape = Stencil::shape(stencil);
     let mut b = ok(Vector::<f64>::zeros(&ok(<B as Supports<Diffusion>>::layout(backend, stencil))));
     let mean = match is_singular(stencil) {
-        true => (0..shape.cells()).map(|n| random(3, n)).sum::<f64>() / shape.cells() as f64,
+        true => noise(shape.cells(), 3).into_iter().sum::<f64>() / shape.cells() as f64,
         false => 0.0,
     };
     b.fill_with(|i, j, k| random(3, shape.number([i, j, k])) - mean);
-    let values: Vec<f64> = (0..shape.cells()).map(|n| random(3, n) - mean).collect();
+    let values: Vec<f64> = noise(shape.cells(), 3).into_iter().map(|value| value - mean).collect();
     let (mut on_b, (_, mut on_u)) = (send(backend, &b), poison::<B, f64>(backend, shape));
     let judge = |x: &B::Vector<f64>, how: &str| {
-        let mut u = vec![0.0; shape.cells()];
-        ok(backend.download(x, &mut ok(ArrayViewMut::c_order(&mut u, shape))));
+        let u = fetch(backend, x, shape);
         let found = residual(stencil, &values, &u);
         let is_zero = values.iter().all(|value| value.abs() < 1e-14);
         // Pivots of indefinite matrices are moved away from zero; refinement removes the effect.

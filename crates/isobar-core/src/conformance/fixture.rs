@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::arrays;
-pub(super) use super::arrays::ok;
+pub(super) use super::arrays::{fetch, ok, vector};
 use crate::grid::HorizontalField;
 use crate::lock;
 use crate::prelude::*;
@@ -417,19 +417,7 @@ pub(super) fn poison<B: Backend, T: Real>(backend: &B, shape: Shape) -> Twin<B, 
 
 /// Copies a reference vector to another back end.
 pub(super) fn send<B: Backend, T: Real>(backend: &B, v: &Vector<T>) -> B::Vector<T> {
-    let shape = v.layout().shape();
-    let mut host = vec![T::ZERO; shape.cells()];
-    ok(Reference.download(v, &mut ok(ArrayViewMut::c_order(&mut host, shape))));
-    let mut out = ok(backend.zeros(v.layout()));
-    ok(backend.upload(ok(ArrayView::c_order(&host, shape)), &mut out));
-    out
-}
-
-/// Returns a vector's entries in C order.
-pub(super) fn fetch<B: Backend, T: Real>(backend: &B, v: &B::Vector<T>, shape: Shape) -> Vec<T> {
-    let mut host = vec![T::ZERO; shape.cells()];
-    ok(backend.download(v, &mut ok(ArrayViewMut::c_order(&mut host, shape))));
-    host
+    vector(backend, v.layout(), &fetch(&Reference, v, v.layout().shape()))
 }
 
 /// Returns the relative difference that rounding in a different order may cause.

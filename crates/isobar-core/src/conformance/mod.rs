@@ -19,7 +19,7 @@
 //! * `galerkin` and `point_levels`: the levels of diffusion, `levels`: transfers, and the steps that fuse them with sweeps, in
 //!   one precision and in two, `modes`: transfers between a grid and its vertical modes,
 //! * [`direct`]: boxes that are solved without iterating,
-//! * [`arrays`]: solves between plain arrays, `solves`: whole solves, and bad input, `many`: several at a time, `updates`: operators
+//! * [`arrays`]: solves and vectors of plain arrays, `solves`: whole solves, and bad input, `many`: several at a time, `updates`: operators
 //!   that change.
 
 pub mod arrays;

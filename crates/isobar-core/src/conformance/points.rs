@@ -1,6 +1,6 @@
 //! Relaxation of points against the reference.
 
-use super::fixture::{Pair, SCALARS, Sample, both, fetch, for_each_pair, ok, own, tolerance};
+use super::fixture::{Pair, SCALARS, Sample, both, fetch, for_each_pair, ok, own, tolerance, vector};
 use crate::operator::lines_layout;
 use crate::prelude::*;
 use crate::reference::Vector;
@@ -204,7 +204,7 @@ fn compare_lines<B: Supports<S>, S: Sample, T: Real>(
     let (line, norms_shape) = (ok(lines_layout(pair.shape())), Shape::new(ny, 1, 1));
     ok(tested.prepare_lines(cycle));
     let (mut f, mut u, mut v) = (pair.vector(41), pair.vector(42), pair.poison());
-    let [on_norms, mut weights_there, mut counts] = [(); 3].map(|()| ok(backend.zeros::<f64>(&line)));
+    let [on_norms, mut counts] = [(); 2].map(|()| ok(backend.zeros::<f64>(&line)));
     let mut norms = (ok(Vector::<f64>::zeros(&line)), on_norms);
     both!(pair.reference, tested => |on, f, u, v, norms| on.relax_lines(cycle, f, u, v, norms));
     pair.compare(&v, &format!("lines of {cycle:?}"));
@@ -215,7 +215,7 @@ fn compare_lines<B: Supports<S>, S: Sample, T: Real>(
         let scale = expected.max(1.0);
         assert!((found - expected).abs() <= tolerance::<T>() * scale, "line {j} of {cycle:?}: {found}, not {expected}");
     }
-    ok(backend.upload(ok(ArrayView::c_order(&weights, norms_shape)), &mut weights_there));
+    let weights_there = vector(backend, &line, &weights);
     let products: Vec<f64> = found.iter().zip(&weights).map(|(norm, weight)| norm * weight).collect();
     let mut sorted = products.clone();
     sorted.sort_by(f64::total_cmp);

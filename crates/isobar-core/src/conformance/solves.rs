@@ -19,7 +19,7 @@ fn options<T: Real>() -> SolverOptions {
 }
 
 fn random_rhs(shape: Shape) -> Vec<f64> {
-    (0..shape.cells()).map(|n| random(5, n)).collect()
+    noise(shape.cells(), 5)
 }
 
 /// Returns methods for the tensor-product operator.

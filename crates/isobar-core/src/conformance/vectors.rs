@@ -1,6 +1,7 @@
 //! Copies, vector operations and aggregates.
 
-use super::fixture::{SCALARS, Twin, both, compare, ok, own, poison, random_pair, shapes, tolerance};
+use super::arrays::noise;
+use super::fixture::{SCALARS, Twin, both, compare, fetch, ok, own, poison, random_pair, shapes, tolerance};
 use crate::backend::AggregateBackend;
 use crate::prelude::*;
 
@@ -45,9 +46,7 @@ pub(super) fn averages<B: Backend, T: Real>(backend: &B) {
         let layout = *expected.layout();
         ok(Reference.average(&layout, [shape.nx, shape.ny], &mut expected));
         ok(backend.average(&layout, [shape.nx, shape.ny], &mut found));
-        let mut values = vec![T::ZERO; around.cells()];
-        ok(backend.download(&found, &mut ok(ArrayViewMut::c_order(&mut values, around))));
-        for ([i, j, k], found) in around.places().zip(values) {
+        for ([i, j, k], found) in around.places().zip(fetch(backend, &found, around)) {
             assert_eq!(found, expected.get(i, j, k), "{around} ({i}, {j}, {k})");
             assert_eq!(found, expected.get(i % shape.nx, j % shape.ny, k), "{around} ({i}, {j}, {k})");
         }
@@ -160,7 +159,7 @@ pub(super) fn random_aggregates(shape: Shape, count: usize) -> AggregateMap {
 
 /// Makes a number for each aggregate on both back ends.
 pub(super) fn numbers<B: AggregateBackend>(backend: &B, count: usize) -> (Vec<f64>, B::AggregateVector) {
-    let numbers: Vec<f64> = (0..count).map(|n| random(31, n)).collect();
+    let numbers = noise(count, 31);
     let mut sent = ok(backend.aggregate_vector(count));
     ok(backend.write_aggregated(&numbers, &mut sent));
     (numbers, sent)
@@ -169,8 +168,8 @@ pub(super) fn numbers<B: AggregateBackend>(backend: &B, count: usize) -> (Vec<f6
 /// Checks y = M x with a dense matrix.
 pub(super) fn aggregate_matrices<B: AggregateBackend>(backend: &B) {
     for size in [1, 2, 31, 64, 500] {
-        let entries: Vec<f64> = (0..size * size).map(|n| random(34, n)).collect();
-        let x: Vec<f64> = (0..size).map(|n| random(35, n)).collect();
+        let entries = noise(size * size, 34);
+        let x = noise(size, 35);
         let matrix = ok(backend.aggregate_matrix(size, &entries));
         let (mut on_x, mut on_y) = (ok(backend.aggregate_vector(size)), ok(backend.aggregate_vector(size)));
         ok(backend.write_aggregated(&x, &mut on_x));

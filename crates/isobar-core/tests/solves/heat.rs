@@ -2,6 +2,7 @@
 
 use std::f64::consts::PI;
 
+use isobar_core::conformance::arrays::noise;
 use isobar_core::prelude::*;
 use isobar_core::stepping::trial::{CANDIDATES, trial};
 
@@ -245,7 +246,7 @@ fn steps_of_a_given_error() {
 fn steps_of_a_given_error_go_on_bit_for_bit() {
     let shape = Shape::new(7, 6, 5);
     let heat = Heat::unit_box(shape).unwrap();
-    let rough: Vec<f64> = (0..shape.cells()).map(|n| random(3, n)).collect();
+    let rough = noise(shape.cells(), 3);
     let options = HeatOptions { error: Some(1e-3), ..options(1e-5, 0.01, Scheme::CrankNicolson) };
     let solver = solver(MIC, 1e-8);
     let mut whole = stepper(&heat, options, &solver, &rough);
@@ -274,7 +275,7 @@ fn what_changes_between_steps() {
     let shape = Shape::new(7, 6, 5);
     let first = bumpy(shape, 1.0, 0.0, false);
     let others = [bumpy(shape, 3.0, 0.0, false), bumpy(shape, 2.0, 0.5, true), bumpy(shape, 2.0, 0.0, false)];
-    let rough: Vec<f64> = (0..shape.cells()).map(|n| random(3, n)).collect();
+    let rough = noise(shape.cells(), 3);
     let options = options(1e-3, 1.0, Scheme::CrankNicolson);
     for preconditioner in [MIC, Preconditioner::SsorAi, Preconditioner::Multigrid] {
         let solver = solver(preconditioner, 1e-9);
@@ -298,7 +299,7 @@ fn what_changes_between_steps() {
 fn trials_tell_which_preconditioners_converge() {
     let shape = Shape::new(8, 7, 6);
     let heat = bumpy(shape, 1.0, 0.0, false);
-    let rough: Vec<f64> = (0..shape.cells()).map(|n| random(3, n)).collect();
+    let rough = noise(shape.cells(), 3);
     let source = ArrayView::c_order(&rough, shape).unwrap().into();
     let attempt = |max_iterations| {
         let solver = SolverOptions { max_iterations, ..solver(Preconditioner::Auto, 1e-10) };

@@ -1,5 +1,6 @@
 //! MIC(0): the row sums of M are those of A, pivots in closed form; IC(0) in blocks is block-IC.
 
+use isobar_core::conformance::arrays::{fetch, vector};
 use isobar_core::prelude::*;
 
 fn stencil(shape: Shape, sides: [[Side; 2]; 3]) -> Diffusion {
@@ -14,11 +15,10 @@ fn solve(stencil: &Diffusion, relaxation: f64, r: &[f64]) -> [Vec<f64>; 2] {
     let operator = <Reference as Supports<Diffusion>>::operator::<f64>(&Reference, stencil).unwrap();
     let triangular = <Reference as Supports<Diffusion>>::capabilities(&Reference, &operator).triangular.unwrap();
     let layout = Supports::layout(&Reference, stencil).unwrap();
-    let [mut inverse, mut on_r, mut z] = [0; 3].map(|_| Reference.zeros::<f64>(&layout).unwrap());
+    let [mut inverse, mut z] = [0; 2].map(|_| Reference.zeros::<f64>(&layout).unwrap());
     triangular.factorise(usize::MAX, relaxation, &mut inverse).unwrap();
-    Reference.upload(ArrayView::c_order(r, layout.shape()).unwrap(), &mut on_r).unwrap();
-    triangular.substitute(usize::MAX, &inverse, &on_r, &mut z).unwrap();
-    [inverse, z].map(|v| layout.shape().places().map(|[i, j, k]| v.get(i, j, k)).collect())
+    triangular.substitute(usize::MAX, &inverse, &vector(&Reference, &layout, r), &mut z).unwrap();
+    [inverse, z].map(|v| fetch(&Reference, &v, layout.shape()))
 }
 
 fn factorise(stencil: &Diffusion, relaxation: f64) -> Vec<f64> {

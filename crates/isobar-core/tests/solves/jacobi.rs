@@ -1,6 +1,6 @@
 //! Jacobi's method, plain and hierarchical, compared with a separate program in one dimension and published counts.
 
-use isobar_core::conformance::arrays::{norm as norm_of, solve_again, solve_into};
+use isobar_core::conformance::arrays::{noise, norm as norm_of, solve_again, solve_into};
 use isobar_core::options::{Acceleration, Overlap};
 use isobar_core::prelude::*;
 use isobar_core::problem::PointProblem;
@@ -249,7 +249,7 @@ fn check_momentum(n: usize, expected: f64) {
 fn momentum_finds_its_way() {
     let shape = Shape::new(20, 14, 3);
     let rough: Vec<f64> = (0..shape.cells()).map(|n| (4.0 * random(5, n)).exp()).collect();
-    let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(6, n)).collect();
+    let rhs = noise(shape.cells(), 6);
     for (boundary, relaxation) in
         [(Boundary::Dirichlet(0.0), None), (Boundary::Neumann(0.0), Some(0.9)), (Boundary::Neumann(0.0), None)]
     {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use isobar_core::conformance::arrays::norm;
+use isobar_core::conformance::arrays::{norm, vector};
 use isobar_core::precond::Line;
 use isobar_core::prelude::*;
 use isobar_core::reference::{Plain, Vector};
@@ -46,8 +46,7 @@ fn once_an_iteration() {
     let stencil = problem.stencil().unwrap();
     let layout = Layout::new(stencil.shape()).unwrap();
     let rhs = problem.rhs(RhsKind::Random, 0, Weighting::None).unwrap();
-    let (mut b, mut u) = (Reference.zeros::<f64>(&layout).unwrap(), Reference.zeros::<f64>(&layout).unwrap());
-    Reference.upload(ArrayView::c_order(&rhs, stencil.shape()).unwrap(), &mut b).unwrap();
+    let (mut b, mut u) = (vector(&Reference, &layout, &rhs), Reference.zeros::<f64>(&layout).unwrap());
     let norm = norm(&rhs);
     for form in [Form::Fused, Form::Textbook] {
         let counting = std::sync::Arc::new(Counting {

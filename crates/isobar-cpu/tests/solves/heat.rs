@@ -1,6 +1,6 @@
 //! The heat equation on processor cores: paper E's iteration counts, and the same bits on any number of threads.
 
-use isobar_core::conformance::arrays::cg;
+use isobar_core::conformance::arrays::{cg, noise};
 use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 
@@ -71,7 +71,7 @@ fn threads_do_not_matter() {
             let cpu = Cpu::new(threads).unwrap();
             let solver = cg(kind);
             let mut stepper = stepper(&cpu, shape, 1e-3, StepGuess::Extrapolated, &solver);
-            let rough: Vec<f64> = (0..shape.cells()).map(|n| random(5, n)).collect();
+            let rough = noise(shape.cells(), 5);
             stepper.set(ArrayView::c_order(&rough, shape).unwrap().into(), None, 0).unwrap();
             for _ in 0..4 {
                 assert!(stepper.step(&mut ignore).unwrap().is_taken);

@@ -1,6 +1,6 @@
 //! Numbers of an independent implementation at the papers' sizes: norms to ten digits, iteration counts to ±1.
 
-use isobar_core::conformance::arrays;
+use isobar_core::conformance::arrays::{self, vector};
 use isobar_core::prelude::*;
 use isobar_cpu::{Cpu, Vector};
 
@@ -34,9 +34,8 @@ fn norms_on_the_panel() {
     let cpu = Cpu::with_all_threads().unwrap();
     let layout = Supports::<TensorProduct>::layout(&cpu, &stencil).unwrap();
     let a = Supports::operator::<f64>(&cpu, &stencil).unwrap();
-    let (mut u, mut v) = (cpu.zeros::<f64>(&layout).unwrap(), cpu.zeros::<f64>(&layout).unwrap());
     let field = problem.rhs(RhsKind::Random, 0, Weighting::None).unwrap();
-    cpu.upload(ArrayView::c_order(&field, stencil.shape()).unwrap(), &mut u).unwrap();
+    let (mut u, mut v) = (vector::<_, f64>(&cpu, &layout, &field), cpu.zeros::<f64>(&layout).unwrap());
     let mut scalars = cpu.scalars().unwrap();
     let mut products = |u: &Vector<f64>, v: &Vector<f64>| {
         cpu.dot(v, v, Scalar::new(0).of(&mut scalars)).unwrap();

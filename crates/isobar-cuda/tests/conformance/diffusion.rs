@@ -1,7 +1,7 @@
 //! The diffusion operator on CUDA beyond the conformance suite: grids of many tiles, and replayed iterations.
 
 use cudarc::driver::result;
-use isobar_core::conformance::arrays::solve_by;
+use isobar_core::conformance::arrays::{fetch, noise, solve_by, vector};
 use isobar_core::operator::Direction;
 use isobar_core::prelude::*;
 use isobar_core::problem::materials::{bubbles, two_phase};
@@ -24,17 +24,7 @@ fn cells(shape: Shape, field: Vec<f64>, sides: [[Side; 2]; 3], shift: Option<Vec
 }
 
 fn send<B: Backend>(backend: &B, layout: &Layout, seed: u64) -> B::Vector<f64> {
-    let shape = layout.shape();
-    let host: Vec<f64> = (0..shape.cells()).map(|n| random(seed, n)).collect();
-    let mut v = backend.zeros(layout).unwrap();
-    backend.upload(ArrayView::c_order(&host, shape).unwrap(), &mut v).unwrap();
-    v
-}
-
-fn fetch<B: Backend>(backend: &B, v: &B::Vector<f64>, shape: Shape) -> Vec<f64> {
-    let mut host = vec![0.0; shape.cells()];
-    backend.download(v, &mut ArrayViewMut::c_order(&mut host, shape).unwrap()).unwrap();
-    host
+    vector(backend, layout, &noise(layout.shape().cells(), seed))
 }
 
 /// Returns the vectors after a few steps.
@@ -152,7 +142,7 @@ fn repeated_solves(cuda: &Cuda) {
         (&tank, Multigrid, None),
     ] {
         let shape = stencil.shape();
-        let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(9, n)).collect();
+        let rhs = noise(shape.cells(), 9);
         let options = SolverOptions { deflation, ..options(Method::Cg, preconditioner) };
         let mut system = System::new(cuda, stencil, &options).unwrap();
         let (first, u) = solve_by(&mut system, shape, &rhs);
@@ -174,7 +164,7 @@ fn repeated_solves(cuda: &Cuda) {
 fn updates_between_solves(cuda: &Cuda) {
     let [_, tank] = square_and_tank();
     let shape = tank.shape();
-    let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(9, n)).collect();
+    let rhs = noise(shape.cells(), 9);
     let spheres = Bubbles { count: 6, radius: 0.1, contrast: 1e2, seed: 2 };
     let field = bubbles(shape, [48.0, 40.0, 32.0], &spheres).unwrap();
     let coefficients = Coefficients::Cells { fields: vec![field.into()], axes: [(0, 3.0), (0, 0.2), (0, 1.5)] };
@@ -244,7 +234,7 @@ fn coefficients_on_the_card(cuda: &Cuda) {
     let mut nearly = field(2);
     nearly[shape.cells() - 1] += 1.0;
     let changes = [(field(2), axes), (field(2), axes), (field(2), stretched), (nearly, stretched), (field(1), axes)];
-    let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(5, n)).collect();
+    let rhs = noise(shape.cells(), 5);
     let solve = |system: &mut dyn Solve<Diffusion>| {
         let (outcome, u) = solve_by(system, shape, &rhs);
         assert!(outcome.converged(), "{outcome:?}");

@@ -1,6 +1,5 @@
 //! Direct solves between arrays in the memory of the GPU, and of problems whose coefficients are there.
 
-use cudarc::driver::result;
 use isobar_core::conformance::arrays::{noise, residual, solve_by};
 use isobar_core::prelude::*;
 use isobar_core::problem::Well;
@@ -29,31 +28,14 @@ fn solve(
     shape: Shape,
     b: &[f64],
 ) -> (Vec<f64>, Result<usize, String>) {
-    let mut u = vec![f64::NAN; b.len()];
-    let bytes = size_of_val(b);
-    cuda.synchronize().unwrap();
-    // SAFETY: the back end has made its context current on this thread; both allocations are of that size.
-    let (arrays, pointers) = unsafe {
-        let pointers = [result::malloc_sync(bytes).unwrap(), result::malloc_sync(bytes).unwrap()];
-        result::memcpy_htod_sync(pointers[0], b).unwrap();
-        result::memcpy_htod_sync(pointers[1], &u).unwrap();
-        // Such a copy may still be pending, and other streams do not wait for it.
-        result::ctx::synchronize().unwrap();
-        (pointers.map(|pointer| DeviceArray::c_order::<f64>(pointer, shape, cuda.ordinal())), pointers)
-    };
-    let [from, to] = arrays;
-    let outcome = system.solve(from.into(), to.into(), Guess::Zero, &mut ignore);
-    // SAFETY: as above; `solve` has waited for the GPU. Freed once.
-    unsafe {
-        result::memcpy_dtoh_sync(&mut u, pointers[1]).unwrap();
-        pointers.into_iter().for_each(|pointer| result::free_sync(pointer).unwrap());
-    }
-    let told = match outcome {
+    let on_gpu = |values: &[f64]| OnGpu::<f64>::new(cuda, shape, [1, shape.nx, shape.nx * shape.ny], values);
+    let (from, to) = (on_gpu(b), on_gpu(&vec![f64::NAN; b.len()]));
+    let told = match system.solve(from.array.into(), to.array.into(), Guess::Zero, &mut ignore) {
         Ok(outcome) if outcome.converged() => Ok(outcome.iterations),
         Ok(outcome) => Err(format!("{outcome:?}")),
         Err(error) => Err(error.to_string()),
     };
-    (u, told)
+    (to.read(), told)
 }
 
 fn norm(x: impl Iterator<Item = f64>) -> f64 {

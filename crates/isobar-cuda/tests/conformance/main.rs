@@ -15,7 +15,7 @@ use std::sync::Arc;
 use common::OnCard;
 use cudarc::driver::{result, sys};
 use isobar_core::backend::Iterations;
-use isobar_core::conformance::arrays::{self, solve_by};
+use isobar_core::conformance::arrays::{self, fetch, noise, norm, solve_by, vector};
 use isobar_core::conformance::{queue_suite, suite};
 use isobar_core::options::Judge;
 use isobar_core::precond::Line;
@@ -115,7 +115,7 @@ fn stored_matrices_in_iterations(cuda: &Cuda) {
     let mut explicit = textbook(stored, blocks);
     let mut free = textbook(Arc::clone(&free) as _, free);
     for seed in [1, 2] {
-        let b: Vec<f64> = (0..stencil.shape().cells()).map(|n| random(seed, n)).collect();
+        let b = noise(stencil.shape().cells(), seed);
         let (expected_history, expected) = twelve_iterations(cuda, &mut free, &b, &layout);
         let (history, u) = twelve_iterations(cuda, &mut explicit, &b, &layout);
         assert_eq!(history.len(), expected_history.len());
@@ -137,8 +137,7 @@ fn twelve_iterations(
     layout: &Layout,
 ) -> (Vec<f64>, Vec<f64>) {
     let shape = layout.shape();
-    let (mut on_b, mut on_u) = (cuda.zeros::<f64>(layout).unwrap(), cuda.zeros::<f64>(layout).unwrap());
-    cuda.upload(ArrayView::c_order(b, shape).unwrap(), &mut on_b).unwrap();
+    let (mut on_b, mut on_u) = (vector(cuda, layout, b), cuda.zeros::<f64>(layout).unwrap());
     let mut history = Vec::new();
     let mut note = |progress: &Progress| {
         history.push(progress.relative_residual);
@@ -146,13 +145,10 @@ fn twelve_iterations(
     };
     cg.begin(&on_b, &mut on_u, Guess::Zero).unwrap();
     let mut monitor = Monitor::new(1.0, 0.0, 12, Patience::Krylov, &mut note);
-    let initial: f64 = b.iter().map(|b| b * b).sum::<f64>().sqrt();
-    let _ = monitor.begin(initial);
+    let _ = monitor.begin(norm(b));
     let guess = Guess::Zero;
     cg.run(Run { b: &mut on_b, u: &mut on_u, guess, best: None, monitor: &mut monitor }).unwrap();
-    let mut u = vec![0.0; b.len()];
-    cuda.download(&on_u, &mut ArrayViewMut::c_order(&mut u, shape).unwrap()).unwrap();
-    (history, u)
+    (history, fetch(cuda, &on_u, shape))
 }
 
 /// Checks arrays larger than several pieces of a copy.
@@ -162,9 +158,7 @@ fn large_arrays(cuda: &Cuda) {
     let mut v = cuda.zeros::<f64>(&Layout::new(shape).unwrap()).unwrap();
     for _ in 0..2 {
         cuda.upload(ArrayView::c_order(&data, shape).unwrap(), &mut v).unwrap();
-        let mut back = vec![0.0; data.len()];
-        cuda.download(&v, &mut ArrayViewMut::c_order(&mut back, shape).unwrap()).unwrap();
-        assert!(back == data);
+        assert!(fetch(cuda, &v, shape) == data);
     }
 }
 
@@ -269,7 +263,7 @@ fn arrays_on_the_card(cuda: &Cuda) {
 fn arrays_of_another_stream(cuda: &Cuda) {
     let shape = Shape::new(160, 90, 40);
     let layout = Layout::new(shape).unwrap();
-    let data: [Vec<f64>; 2] = [1, 2].map(|seed| (0..shape.cells()).map(|n| random(seed, n)).collect());
+    let data = [1, 2].map(|seed| noise(shape.cells(), seed));
     let bytes = size_of_val(data[0].as_slice());
     let mut vectors = [cuda.zeros::<f64>(&layout).unwrap(), cuda.zeros::<f64>(&layout).unwrap()];
     cuda.synchronize().unwrap();

@@ -1,6 +1,6 @@
 //! Vertical modes on CUDA beyond the conformance suite: grids that stream, whose sweeps before the last are in single precision.
 
-use isobar_core::conformance::arrays::{self, solve_again};
+use isobar_core::conformance::arrays::{self, fetch, noise, solve_again, vector};
 use isobar_core::prelude::*;
 use isobar_cuda::Cuda;
 
@@ -35,14 +35,11 @@ fn expand_and_sweep<B: Supports<TensorProduct>>(
     let operator = backend.operator::<f64>(stencil).unwrap();
     let modes = backend.modes::<f64, f32>(stencil, &operator, &options, 1e-5).unwrap().unwrap();
     let (layout, modal) = (backend.layout(stencil).unwrap(), *modes.transfer.modal_layout());
-    let numbers = |seed, n| (0..n).map(|at| random(seed, at)).collect::<Vec<f64>>();
-    let [mut f, mut u, mut scratch] = [(); 3].map(|()| backend.zeros::<f64>(&layout).unwrap());
-    backend.upload(ArrayView::c_order(&numbers(1, shape.cells()), shape).unwrap(), &mut f).unwrap();
+    let (f, mut scratch) = (vector(backend, &layout, &noise(shape.cells(), 1)), backend.zeros(&layout).unwrap());
     // The content of u must not matter.
-    backend.upload(ArrayView::c_order(&vec![f64::NAN; shape.cells()], shape).unwrap(), &mut u).unwrap();
-    let [mut g, mut x] = [(); 2].map(|()| backend.zeros::<f32>(&modal).unwrap());
-    let of_modes = Shape { nz: count, ..shape };
-    backend.upload(ArrayView::c_order(&numbers(2, of_modes.cells()), of_modes).unwrap(), &mut x).unwrap();
+    let mut u = vector(backend, &layout, &vec![f64::NAN; shape.cells()]);
+    let x = vector(backend, &modal, &noise(modal.shape().cells(), 2));
+    let mut g = backend.zeros::<f32>(&modal).unwrap();
     let mut scalars = backend.scalars().unwrap();
     let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first };
     modes.transfer.project_rhs(&f, &mut g, &mut u, NORM.of(&mut scalars)).unwrap();
@@ -50,9 +47,7 @@ fn expand_and_sweep<B: Supports<TensorProduct>>(
         .map(|guess| {
             let expansion = Expansion { x: &x, guess, relaxation, sweeps };
             modes.transfer.expand_smooth_norm(&expansion, &f, [&mut u, &mut scratch], NORM.of(&mut scalars)).unwrap();
-            let mut found = vec![0.0; shape.cells()];
-            backend.download(&u, &mut ArrayViewMut::c_order(&mut found, shape).unwrap()).unwrap();
-            (found, backend.read(&scalars).unwrap()[NORM.index()])
+            (fetch(backend, &u, shape), backend.read(&scalars).unwrap()[NORM.index()])
         })
         .into()
 }
@@ -119,7 +114,7 @@ fn any_size_of_rhs(cuda: &Cuda) {
 fn any_size_of_matrix(cuda: &Cuda) {
     let usual = helmholtz(144, 127, 33).stencil().unwrap();
     let shape = usual.shape();
-    let b: Vec<f64> = (0..shape.cells()).map(|n| random(6, n)).collect();
+    let b = noise(shape.cells(), 6);
     let modes = ModesOptions { sweeps: Count::Given(3), ..ModesOptions::default() };
     let options = SolverOptions { method: Method::Modes, tolerance: 1e-5, modes, ..SolverOptions::default() };
     let solve = |factor: f64| {

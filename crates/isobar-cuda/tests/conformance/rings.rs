@@ -1,6 +1,6 @@
 //! Periodic directions of an odd number of cells with all arrays on the GPU, compared with arrays on the host.
 
-use isobar_core::conformance::arrays::cg;
+use isobar_core::conformance::arrays::{cg, noise};
 use isobar_core::options::Judge;
 use isobar_core::prelude::*;
 use isobar_core::real::Real;
@@ -69,7 +69,7 @@ where
     for<'a> ArrayView<'a, S>: Into<Source<'a>>,
     for<'a> ArrayViewMut<'a, S>: Into<Target<'a>>,
 {
-    let [x, b, guess] = [4, 5, 6].map(|seed| (0..shape.cells()).map(|n| random(seed, n)).collect::<Vec<f64>>());
+    let [x, b, guess] = [4, 5, 6].map(|seed| noise(shape.cells(), seed));
     let on_card = |values: &[f64]| OnGpu::<S>::new(cuda, shape, columns_first(shape), values);
     let on_host = |values: &[f64]| values.iter().map(|&value| S::from_f64(value)).collect::<Vec<S>>();
     let (from, to, rhs, u) = (on_card(&x), on_card(&x), on_card(&b), on_card(&guess));

@@ -1,6 +1,6 @@
 //! Boxes that are periodic in y, whose rows are divided among GPUs.
 
-use isobar_core::conformance::arrays::cg;
+use isobar_core::conformance::arrays::{cg, noise};
 use isobar_core::prelude::*;
 
 use crate::boxes::{self, RING, jumping, rough_ring, smooth_ring, smooth_rings};
@@ -16,7 +16,7 @@ pub(crate) fn step_by_step(way: Way) {
     for (extents, ranks) in boxes::GRIDS {
         let (problem, ranks) = (rough_ring(extents), some(ranks, way));
         let (stencil, shape) = (problem.stencil().unwrap(), problem.shape);
-        let u: Vec<f64> = (0..shape.cells()).map(|n| random(6, n)).collect();
+        let u = noise(shape.cells(), 6);
         let expected = apply_on(1, &backend(way), &stencil, &options, &u).unwrap();
         for &ranks in &ranks {
             let found = apply_on(ranks, &backend(way), &stencil, &options, &u).unwrap();
@@ -129,7 +129,7 @@ pub(crate) fn updated_jumps(way: Way) {
         DiffusionProblem { coefficient, ..smooth_ring([16, 32, 8], 3.0, true) }
     };
     let after = DiffusionProblem { coefficient: bubbles(shape, 1e6).coefficient, ..of(1.0) }.stencil().unwrap();
-    let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(6, n)).collect();
+    let rhs = noise(shape.cells(), 6);
     let (alone, u) = solve_alone(&card(way, None).unwrap(), &after, &multigrid(), &rhs, None);
     for ranks in some(&[2, 3], way) {
         for options in [&open, &multigrid()] {

@@ -66,7 +66,7 @@ pub(crate) fn check_steps_within<T: Real>(
     rounding: f64,
 ) {
     let (stencil, shape) = (problem.stencil().unwrap(), problem.shape);
-    let [r, w] = [1, 2].map(|seed| (0..shape.cells()).map(|n| random(seed, n)).collect::<Vec<f64>>());
+    let [r, w] = [1, 2].map(|seed| noise(shape.cells(), seed));
     // Blocks within rows, of rows and more, of layers and more, and the whole grid; slabs cut some of them.
     let Shape { nx, ny, .. } = shape;
     let blocks = [3, nx, 2 * nx, 3 * nx + 1, 8 * nx, nx * ny, 2 * nx * ny + 5, usize::MAX];
