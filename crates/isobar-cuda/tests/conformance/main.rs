@@ -15,7 +15,7 @@ use std::sync::Arc;
 use common::OnCard;
 use cudarc::driver::{result, sys};
 use isobar_core::backend::Iterations;
-use isobar_core::conformance::arrays::{self, fetch, noise, norm, solve_by, vector};
+use isobar_core::conformance::arrays::{self, distance, fetch, noise, norm, solve_by, vector};
 use isobar_core::conformance::{queue_suite, suite};
 use isobar_core::options::Judge;
 use isobar_core::precond::Line;
@@ -24,6 +24,7 @@ use isobar_core::solver::cg::Cg;
 use isobar_core::solver::monitor::Patience;
 use isobar_core::solver::{Iteration, Monitor, Progress, Run};
 use isobar_cuda::Cuda;
+use problem::OnGpu;
 
 fn main() -> ExitCode {
     let mut all = OnCard::on_card();
@@ -190,14 +191,6 @@ fn no_such_card(_: &Cuda) {
     }
 }
 
-/// Fails unless two arrays agree to single precision.
-fn same_to_single(found: impl Iterator<Item = f64>, expected: &[f64]) {
-    let largest = expected.iter().fold(0f64, |m, v| m.max(v.abs()));
-    for (n, (found, value)) in found.zip(expected).enumerate() {
-        assert!((found - value).abs() < 1e-5 * largest, "{n}: {found} instead of {value}");
-    }
-}
-
 /// Returns the reference's solution.
 fn reference_solution(stencil: &TensorProduct, options: &SolverOptions, rhs: &[f64]) -> Vec<f64> {
     let (outcome, u) = arrays::solve(&Reference, stencil, options, rhs);
@@ -217,37 +210,21 @@ fn arrays_on_the_card(cuda: &Cuda) {
 
     // Columns contiguous, single precision.
     let strides = [ny * nz, nz, 1];
-    let rhs: Vec<f32> = (0..shape.cells()).map(|n| random(9, n) as f32).collect();
-    let view = ArrayView::new(&rhs, shape, strides).unwrap();
-    let bytes = size_of_val(rhs.as_slice());
-    cuda.synchronize().unwrap();
-    // SAFETY: the back end has made its context current on this thread; both allocations are of that size.
-    let (b, u, pointers) = unsafe {
-        let pointers = [result::malloc_sync(bytes).unwrap(), result::malloc_sync(bytes).unwrap()];
-        result::memcpy_htod_sync(pointers[0], &rhs).unwrap();
-        // Such a copy may still be pending, and other streams do not wait for it.
-        result::ctx::synchronize().unwrap();
-        let [b, u] = pointers.map(|pointer| DeviceArray::new::<f32>(pointer, shape, strides, cuda.ordinal()));
-        (b, u, pointers)
-    };
-    let outcome = judging.solve(b.into(), u.into(), Guess::Zero, &mut ignore).unwrap();
+    let rhs: Vec<f64> = noise(shape.cells(), 9).into_iter().map(|value| f64::from(value as f32)).collect();
+    let [b, u] = [&rhs, &vec![f64::NAN; rhs.len()]].map(|values| OnGpu::<f32>::new(cuda, shape, strides, values));
+    let (from, to) = (b.array, u.array);
+    let outcome = judging.solve(from.into(), to.into(), Guess::Zero, &mut ignore).unwrap();
     assert!(outcome.stop == Stop::Stagnated && outcome.relative_residual > 1e-7, "{outcome:?}");
-    let outcome = system.solve(b.into(), u.into(), Guess::Zero, &mut ignore).unwrap();
+    let outcome = system.solve(from.into(), to.into(), Guess::Zero, &mut ignore).unwrap();
     assert!(outcome.converged(), "{outcome:?}");
-    let mut found = vec![0f32; shape.cells()];
-    // SAFETY: as above; `solve` has waited for the GPU.
-    unsafe { result::memcpy_dtoh_sync(&mut found, pointers[1]).unwrap() };
-
-    let wide: Vec<f64> = (0..shape.cells()).map(|n| f64::from(view.get(n % nx, n / nx % ny, n / nx / ny))).collect();
-    let found = ArrayView::new(&found, shape, strides).unwrap();
-    let in_c_order = (0..shape.cells()).map(|n| f64::from(found.get(n % nx, n / nx % ny, n / nx / ny)));
-    same_to_single(in_c_order, &reference_solution(&stencil, &options, &wide));
+    let (expected, u) = (reference_solution(&stencil, &options, &rhs), u.read());
+    assert!(distance(&u, &expected) < 1e-5, "{:e}", distance(&u, &expected));
 
     // SAFETY: refused for their shape and their device before they are touched.
     let (long, elsewhere) = unsafe {
         (
-            DeviceArray::c_order::<f32>(pointers[0], Shape::new(nx, ny, nz + 1), cuda.ordinal()),
-            DeviceArray::new::<f32>(pointers[0], shape, strides, cuda.ordinal() + 1),
+            DeviceArray::c_order::<f32>(from.pointer(), Shape::new(nx, ny, nz + 1), cuda.ordinal()),
+            DeviceArray::new::<f32>(from.pointer(), shape, strides, cuda.ordinal() + 1),
         )
     };
     assert!(matches!(cuda.import(&long, system.rhs_mut()), Err(Error::Shape { .. })));
@@ -255,8 +232,6 @@ fn arrays_on_the_card(cuda: &Cuda) {
         Err(Error::Unsupported(message)) => assert!(message.contains("cuda:1") && message.contains("cuda:0")),
         other => panic!("{other:?}"),
     }
-    // SAFETY: allocated above, freed once, and nothing uses them any more.
-    unsafe { pointers.into_iter().for_each(|pointer| result::free_sync(pointer).unwrap()) };
 }
 
 /// Checks arrays that a caller's stream fills, reads again, and fills again, without any waiting.
