@@ -16,21 +16,7 @@ impl DiffusionProblem {
     /// # Errors
     /// See [`DiffusionProblem::stencil`].
     pub fn rhs(&self, kind: Option<RhsKind>, seed: u64, weighting: Weighting) -> Result<Vec<f64>> {
-        self.rhs_in(&(0..self.shape.ny), kind, seed, weighting)
-    }
-
-    /// Computes a right-hand side in some rows of the grid, (nz, rows, nx).
-    ///
-    /// # Errors
-    /// See [`DiffusionProblem::rhs`].
-    pub fn rhs_in(
-        &self,
-        rows: &Range<usize>,
-        kind: Option<RhsKind>,
-        seed: u64,
-        weighting: Weighting,
-    ) -> Result<Vec<f64>> {
-        self.checked()?.rhs_in(rows, kind, seed, weighting)
+        self.checked()?.rhs_in(&(0..self.shape.ny), kind, seed, weighting)
     }
 
     /// Makes a right-hand side from a body source of the caller, C order: it is masked and weighted, and boundary values,
@@ -39,15 +25,7 @@ impl DiffusionProblem {
     /// # Errors
     /// See [`DiffusionProblem::validate`]; [`Error::Shape`] for another number of cells.
     pub fn rhs_from(&self, values: Vec<f64>, weighting: Weighting) -> Result<Vec<f64>> {
-        self.rhs_from_in(&(0..self.shape.ny), values, weighting)
-    }
-
-    /// Makes a right-hand side from a body source in some rows of the grid, (nz, rows, nx).
-    ///
-    /// # Errors
-    /// See [`DiffusionProblem::rhs_from`].
-    pub fn rhs_from_in(&self, rows: &Range<usize>, values: Vec<f64>, weighting: Weighting) -> Result<Vec<f64>> {
-        self.checked()?.rhs_from_in(rows, values, weighting)
+        self.checked()?.rhs_from_in(&(0..self.shape.ny), values, weighting)
     }
 
     /// Returns the axes and ends of the sides that may contribute to the right-hand side.
@@ -113,7 +91,7 @@ impl DiffusionProblem {
 }
 
 impl CheckedProblem<'_> {
-    /// See [`DiffusionProblem::rhs_in`].
+    /// Computes [`DiffusionProblem::rhs`] in some rows of the grid, (nz, rows, nx).
     ///
     /// # Errors
     /// See [`CheckedProblem::stencil`].
@@ -170,7 +148,7 @@ impl CheckedProblem<'_> {
         })
     }
 
-    /// See [`DiffusionProblem::rhs_from_in`].
+    /// Makes [`DiffusionProblem::rhs_from`] from a body source in some rows of the grid, (nz, rows, nx).
     ///
     /// # Errors
     /// [`Error::Shape`] for another number of cells.

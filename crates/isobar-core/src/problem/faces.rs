@@ -62,7 +62,7 @@ impl FaceProblem {
         if kind == Some(RhsKind::Manufactured) {
             return Ok(self.matrix.times_in(rows, |n| self.cells.exact_at(n)));
         }
-        self.cells.rhs_in(rows, kind, seed, Weighting::None)
+        self.cells.checked()?.rhs_in(rows, kind, seed, Weighting::None)
     }
 
     /// Makes a right-hand side in some rows of the grid from the inflow of each of their cells, shape (nz, rows, nx).
@@ -70,7 +70,7 @@ impl FaceProblem {
     /// # Errors
     /// [`Error::Shape`] for another number of cells.
     pub fn rhs_from_in(&self, rows: &Range<usize>, values: Vec<f64>) -> Result<Vec<f64>> {
-        self.cells.rhs_from_in(rows, values, Weighting::None)
+        self.cells.checked()?.rhs_from_in(rows, values, Weighting::None)
     }
 
     /// Writes the right-hand side for the inflow of each cell, 0 without one; `values` are in C order, shape (nz, ny, nx).

@@ -125,7 +125,7 @@ impl PointProblem {
         self.rhs_in(&(0..self.inner.shape.ny), kind, seed, weighting)
     }
 
-    /// See [`DiffusionProblem::rhs_in`].
+    /// See [`CheckedProblem::rhs_in`](super::CheckedProblem::rhs_in).
     ///
     /// # Errors
     /// See [`PointProblem::stencil`].
@@ -139,7 +139,7 @@ impl PointProblem {
         if kind == Some(RhsKind::Manufactured) {
             return Ok(self.stencil()?.times_in(rows, |n| self.inner.exact_at(n)));
         }
-        let mut values = self.inner.rhs_in(rows, kind, seed, weighting)?;
+        let mut values = self.inner.checked()?.rhs_in(rows, kind, seed, weighting)?;
         self.add_sides_in(rows, &mut values);
         Ok(values)
     }
@@ -152,12 +152,12 @@ impl PointProblem {
         self.rhs_from_in(&(0..self.inner.shape.ny), body, weighting)
     }
 
-    /// See [`DiffusionProblem::rhs_from_in`].
+    /// See [`CheckedProblem::rhs_from_in`](super::CheckedProblem::rhs_from_in).
     ///
     /// # Errors
     /// See [`PointProblem::stencil`].
     pub fn rhs_from_in(&self, rows: &Range<usize>, body: Vec<f64>, weighting: Weighting) -> Result<Vec<f64>> {
-        let mut values = self.inner.rhs_from_in(rows, body, weighting)?;
+        let mut values = self.inner.checked()?.rhs_from_in(rows, body, weighting)?;
         self.add_sides_in(rows, &mut values);
         Ok(values)
     }

@@ -54,7 +54,7 @@ fn made(problem: &DiffusionProblem, own: &Range<usize>) -> Result<(Diffusion, Ve
     let weights = [Weighting::Volume, Weighting::None];
     let mut arrays = Vec::new();
     for (kind, weighting) in KINDS.into_iter().flat_map(|kind| weights.map(|weighting| (kind, weighting))) {
-        arrays.push(problem.rhs_in(own, kind, 5, weighting)?);
+        arrays.push(problem.checked()?.rhs_in(own, kind, 5, weighting)?);
     }
     arrays.push(problem.volumes());
     arrays.push(stencil.times(&problem.exact()));

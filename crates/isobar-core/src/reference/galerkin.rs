@@ -112,11 +112,6 @@ impl<T: Real> Rows27<T> {
             values[k] += above(k) * self.inverse_pivots.get(i, j, k) * values[k + 1];
         }
     }
-
-    /// Returns whether a coupling across a periodic end joins cells of one colour, or of one column.
-    fn lags(&self, at: At, to: At) -> bool {
-        colour(at) == colour(to)
-    }
 }
 
 fn magnitude<T: Real>(c: T) -> T {
@@ -182,7 +177,8 @@ impl<T: Real> LineSmoother<Reference, T> for Plain27<T> {
                     for (offset, to, c) in rows.row(at) {
                         if !is_in_line(shape.nz, at, offset) {
                             *value += c * get(&old)(to);
-                            if rows.lags(at, to) {
+                            // Across a periodic end.
+                            if colour(at) == colour(to) {
                                 *value += magnitude(c) * get(&old)(at);
                             }
                         }
