@@ -96,6 +96,7 @@ where
         ],
         "solves" => [
             "tensor_product" => solves::tensor_product::<B, T>,
+            "without_a_mass" => solves::without_a_mass::<B, T>,
             "diffusion" => solves::diffusion::<B, T>,
             "jacobi" => solves::jacobi::<B, T>,
             "points" => solves::points::<B, T>,

@@ -4,4 +4,3 @@ mod diffusion_suite;
 mod heat;
 mod jacobi;
 mod published_numbers;
-mod tensor_product;

@@ -23,7 +23,8 @@ KERNEL(horizontal, __launch_bounds__(256))(Operator op, const double* __restrict
         store(op.east, inside ? east[n] / area : 0);
         store(op.south, inside ? south[n] / area : 0);
         store(op.north, inside ? north[n] / area : 0);
-        store(op.total, total);
+        // Pivots of padding are positive where a is 0, too.
+        store(op.total, inside ? total : 1);
     }
     total = total > least ? total : least;
     for (int lane = 16; lane > 0; lane >>= 1) total = max(total, __shfl_down_sync(0xffffffffu, total, lane));
