@@ -142,13 +142,15 @@ impl Runs {
     /// Makes items of about `item` cells.
     fn new(map: &AggregateMap, layout: &Layout, item: usize) -> Result<Self> {
         let count = map.count();
-        let mut planes: Vec<Vec<(u32, u64)>> = vec![Vec::new(); layout.shape().ny];
-        Host.for_each(&mut planes, |j, runs| {
-            for_each_run(map, layout, j, item, |aggregate, start, length| {
-                runs.push((aggregate as u32, ((start as u64) << 16) | length as u64));
-            });
-        });
-        let total: usize = planes.iter().map(Vec::len).sum();
+        let (Shape { ny, .. }, cells) = (layout.shape(), layout.shape().cells());
+        // Sorted by counting, in parts whose counts take less memory than a number for every cell.
+        let planes = ny.div_ceil((cells / (8 * count.max(1))).clamp(1, MOST_PARTS));
+        let mut parts = vec![vec![0u32; count]; ny.div_ceil(planes)];
+        let for_each_of = |part: usize, visit: &mut dyn FnMut(usize, usize, usize)| {
+            (part * planes..ny.min((part + 1) * planes)).for_each(|j| for_each_run(map, layout, j, item, &mut *visit));
+        };
+        Host.for_each(&mut parts, |part, counts| for_each_of(part, &mut |aggregate, _, _| counts[aggregate] += 1));
+        let total = parts.iter().flatten().map(|&count| count as usize).sum();
         if u32::try_from(total).is_err() {
             return Err(Error::Unsupported(format!(
                 "{count} aggregates in {total} pieces on CUDA, where at most {} are supported; use less scattered \
@@ -156,29 +158,22 @@ impl Runs {
                 u32::MAX
             )));
         }
-        // Sorted by counting, in parts whose counts take no more memory than the runs.
-        let parts = (total / count.max(1)).clamp(1, MOST_PARTS);
-        let mut parts: Vec<_> =
-            planes.chunks(planes.len().div_ceil(parts)).map(|planes| (planes, vec![0u32; count])).collect();
-        Host.for_each(&mut parts, |_, (planes, counts)| {
-            planes.iter().flatten().for_each(|&(aggregate, _)| counts[aggregate as usize] += 1);
-        });
         let (mut first, mut next) = (Vec::with_capacity(count + 1), 0);
         for aggregate in 0..count {
             first.push(next);
-            for (_, places) in &mut parts {
+            for places in &mut parts {
                 (places[aggregate], next) = (next, next + places[aggregate]);
             }
         }
         first.push(next);
         let mut runs = Vec::new();
         runs.resize_with(total, AtomicU64::default);
-        Host.for_each(&mut parts, |_, (planes, places)| {
-            for &(aggregate, run) in planes.iter().flatten() {
-                let place = &mut places[aggregate as usize];
-                runs[*place as usize].store(run, Ordering::Relaxed);
+        Host.for_each(&mut parts, |part, places| {
+            for_each_of(part, &mut |aggregate, start, length| {
+                let place = &mut places[aggregate];
+                runs[*place as usize].store(((start as u64) << 16) | length as u64, Ordering::Relaxed);
                 *place += 1;
-            }
+            });
         });
         let runs: Vec<u64> = runs.into_iter().map(AtomicU64::into_inner).collect();
         let (mut first_run, mut first_item) = (Vec::new(), vec![0]);

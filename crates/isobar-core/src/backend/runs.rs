@@ -18,16 +18,6 @@ pub(crate) struct Runs {
     cells: Vec<[u32; 2]>,
 }
 
-/// What is found in a few rows.
-#[derive(Clone, Default)]
-struct Piece {
-    /// The number of runs of each row.
-    counts: Vec<u32>,
-    cells: Vec<[u32; 2]>,
-    /// Rows whose last cell is joined with the first.
-    around: Vec<usize>,
-}
-
 impl Runs {
     /// Finds the runs of cells of a grid, fewer than 2³². `find(row, is_in, joined)` sets `is_in` for the cells of row j + ny k that belong to any,
     /// and entries of `joined` to 0 for those that do not belong together with the next one. Returns the rows as well whose last cell is joined with the first.
@@ -37,38 +27,46 @@ impl Runs {
         find: impl Fn(usize, &mut [bool], &mut [u8]) + Sync,
     ) -> (Self, Vec<usize>) {
         let Shape { nx, ny, nz } = shape;
-        let mut pieces: Vec<Piece> = vec![Piece::default(); (ny * nz).div_ceil(ROWS)];
-        execute.for_each(&mut pieces, |piece, Piece { counts, cells, around }| {
-            let (mut is_in, mut joined) = (vec![false; nx], vec![0; nx]);
-            for row in piece * ROWS..(ny * nz).min((piece + 1) * ROWS) {
+        let rows = ny * nz;
+        let rows_of = |piece: usize| piece * ROWS..rows.min((piece + 1) * ROWS);
+        let buffers = || (vec![false; nx], vec![0; nx]);
+        // Counted first: with arrays that grow threads would wait for memory.
+        let mut first = vec![0; rows + 1];
+        let mut around = vec![Vec::new(); rows.div_ceil(ROWS)];
+        let mut pieces: Vec<_> = first[..rows].chunks_mut(ROWS).zip(&mut around).collect();
+        execute.for_each(&mut pieces, |piece, (counts, around)| {
+            let (mut is_in, mut joined) = buffers();
+            for (row, count) in rows_of(piece).zip(&mut **counts) {
                 find(row, &mut is_in, &mut joined);
-                let before = cells.len();
-                push_runs(&is_in, &joined, (row * nx) as u32, cells);
-                counts.push((cells.len() - before) as u32);
+                for_each_run(&is_in, &joined, |_| *count += 1);
                 if is_in[0] && is_in[nx - 1] && joined[nx - 1] != 0 {
                     around.push(row);
                 }
             }
         });
-        let around = pieces.iter().flat_map(|piece| &piece.around).copied().collect();
-        let mut next = 0;
-        let mut first = Vec::with_capacity(ny * nz + 1);
-        for count in pieces.iter().flat_map(|piece| &piece.counts) {
-            first.push(next);
-            next += count;
+        let mut next = 0u32;
+        for count in &mut first {
+            (*count, next) = (next, next + *count);
         }
-        first.push(next);
         let mut cells = vec![[0; 2]; next as usize];
         execute.prefer_large_pages(&cells);
         let mut rest = &mut cells[..];
-        let mut places = Vec::with_capacity(pieces.len());
-        for Piece { cells: found, .. } in pieces {
-            let (place, others) = std::mem::take(&mut rest).split_at_mut(found.len());
-            places.push((place, found));
-            rest = others;
-        }
-        execute.for_each(&mut places, |_, (place, found)| place.copy_from_slice(found));
-        (Self { shape, first, cells }, around)
+        let length = |piece: usize| (first[rows_of(piece).end] - first[piece * ROWS]) as usize;
+        let mut pieces: Vec<_> =
+            (0..around.len()).map(|piece| rest.split_off_mut(..length(piece)).unwrap_or_default()).collect();
+        execute.for_each(&mut pieces, |piece, cells| {
+            let ((mut is_in, mut joined), mut places) = (buffers(), cells.iter_mut());
+            for row in rows_of(piece) {
+                find(row, &mut is_in, &mut joined);
+                let start = row * nx;
+                for_each_run(&is_in, &joined, |run| {
+                    if let Some(place) = places.next() {
+                        *place = [run.start, run.end].map(|cell| (start + cell) as u32);
+                    }
+                });
+            }
+        });
+        (Self { shape, first, cells }, around.concat())
     }
 
     /// Returns the number of runs.
@@ -132,15 +130,17 @@ impl Runs {
     }
 }
 
-/// Appends the runs of a row, whose first cell has this number.
-fn push_runs(is_in: &[bool], joined: &[u8], first: u32, runs: &mut Vec<[u32; 2]>) {
-    let mut goes_on = false;
-    for ((cell, &is_in), &joined) in (first..).zip(is_in).zip(joined) {
-        match runs.last_mut().filter(|_| goes_on) {
-            Some([_, end]) if is_in => *end = cell + 1,
-            _ if is_in => runs.push([cell, cell + 1]),
-            _ => {}
+/// Calls `f` with the cells of each run of a row.
+fn for_each_run(is_in: &[bool], joined: &[u8], mut f: impl FnMut(Range<usize>)) {
+    let mut start = None;
+    for (cell, (&is_in, &joined)) in is_in.iter().zip(joined).enumerate() {
+        start = start.or(is_in.then_some(cell));
+        if let Some(first) = start.filter(|_| joined == 0 || !is_in) {
+            f(first..cell + usize::from(is_in));
+            start = None;
         }
-        goes_on = is_in && joined != 0;
+    }
+    if let Some(first) = start {
+        f(first..is_in.len());
     }
 }

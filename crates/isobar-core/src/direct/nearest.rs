@@ -83,7 +83,7 @@ pub(crate) fn may_be_open(matrix: &dyn SeparableRows, least: f64) -> bool {
     const FEW: u64 = SAMPLES / 16;
     /// The fewest samples, of which the fraction of open cells has a standard error of at most 0.005.
     const FEWEST: usize = 10_000;
-    const FAR: f64 = 0.1;
+    const FAR: f64 = 0.03;
     let shape = matrix.shape();
     let extents = shape.extents();
     let count = extents.iter().sum::<usize>() * FEW as usize;

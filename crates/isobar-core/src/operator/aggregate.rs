@@ -76,9 +76,6 @@ pub trait AggregateOperator<B: AggregateBackend, T: Real>: Operator<B, T> {
     /// Returns the connected components of the whole grid; nothing where all cells form one component with a shift.
     fn components(&self) -> Result<Option<Components>>;
 
-    /// Returns the sum of shifts of each connected component of the whole grid: E, which is diagonal then.
-    fn ties(&self, components: &Components) -> Result<Vec<f64>>;
-
     /// Restricts aggregates of the whole grid to the cells of this operator's vectors; they keep their numbers.
     fn own_cells(&self, of_whole: AggregateMap) -> Result<AggregateMap> {
         if self.layout().is_part() { of_whole.of_part(self.layout()) } else { Ok(of_whole) }

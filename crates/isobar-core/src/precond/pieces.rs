@@ -63,17 +63,8 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
             return Ok(None);
         }
         let deflates = several && !(0..count).all(floats);
-        let mut inverses = vec![0.0; count];
-        if deflates {
-            for (piece, tie) in operator.ties(&components)?.into_iter().enumerate() {
-                if components.anchored[piece] && tie > 0.0 {
-                    inverses[piece] = 1.0 / tie;
-                }
-            }
-        }
         let sizes = components.all.sizes().into_iter().enumerate();
         let means: Vec<f64> = sizes.map(|(n, size)| if floats(n) { -1.0 / size as f64 } else { 0.0 }).collect();
-        let negative: Vec<f64> = inverses.iter().map(|inverse| -inverse).collect();
         let (backend, layout) = (operator.backend(), operator.layout());
         let numbers = |from: &[f64]| -> Result<B::AggregateVector> {
             let mut numbers = backend.aggregate_vector(count)?;
@@ -81,17 +72,31 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
             Ok(numbers)
         };
         let space = |is_needed| if is_needed { Ok(*layout) } else { Layout::smallest() };
-        let (r, product) = (space(several)?, space(deflates)?);
+        let (mut r, mut product) = (backend.zeros(&space(several)?)?, backend.zeros(&space(deflates)?)?);
+        let pieces = backend.aggregates(&operator.own_cells(components.all)?)?;
+        let (mut sums, mut inverses) = (backend.aggregate_vector(count)?, vec![0.0; count]);
+        if deflates {
+            // E = Zᵀ A Z, as A maps the constant of a component to its shift.
+            backend.add_aggregated(&pieces, &numbers(&vec![1.0; count])?, &mut r)?;
+            operator.apply(&mut r, &mut product)?;
+            backend.aggregate_sums(&product, &pieces, &mut sums)?;
+            let mut ties = vec![0.0; count];
+            backend.read_aggregated(&sums, &mut ties)?;
+            for ((inverse, tie), &anchored) in inverses.iter_mut().zip(ties).zip(&components.anchored) {
+                *inverse = if anchored && tie > 0.0 { 1.0 / tie } else { 0.0 };
+            }
+        }
+        let negative: Vec<f64> = inverses.iter().map(|inverse| -inverse).collect();
         Ok(Some(Self {
-            pieces: backend.aggregates(&operator.own_cells(components.all)?)?,
+            pieces,
             inverses: [numbers(&inverses)?, numbers(&negative)?],
             means: numbers(&means)?,
             deflates,
             several,
             is_one_floating,
-            r: backend.zeros(&r)?,
-            product: backend.zeros(&product)?,
-            sums: backend.aggregate_vector(count)?,
+            r,
+            product,
+            sums,
             scaled: backend.aggregate_vector(count)?,
             coarse: backend.aggregate_vector(count)?,
             scalars: backend.scalars()?,

@@ -142,10 +142,6 @@ impl<T: Real> AggregateOperator<Reference, T> for Plain<Diffusion, T> {
         Ok(self.state().stencil.components(&Serial))
     }
 
-    fn ties(&self, components: &Components) -> Result<Vec<f64>> {
-        Ok(self.state().stencil.ties(components))
-    }
-
     fn bodies(&self) -> Result<AggregateMap> {
         Ok(self.state().stencil.bodies(&Serial))
     }

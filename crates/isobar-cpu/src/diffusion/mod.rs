@@ -241,10 +241,6 @@ impl<T: Real> AggregateOperator<Cpu, T> for Diffusion<T> {
         Ok(self.coefficients().stencil.components(Operator::<Cpu, T>::backend(self)))
     }
 
-    fn ties(&self, components: &Components) -> Result<Vec<f64>> {
-        Ok(self.coefficients().stencil.ties(components))
-    }
-
     fn bodies(&self) -> Result<AggregateMap> {
         Ok(self.coefficients().stencil.bodies(Operator::<Cpu, T>::backend(self)))
     }

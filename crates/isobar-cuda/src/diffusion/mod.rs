@@ -315,13 +315,6 @@ impl Kind for Diffusion {
         }
     }
 
-    fn ties(cuda: &Cuda, stencil: &stencil::Diffusion, components: &Components) -> Result<Vec<f64>> {
-        if stencil.has_rows() {
-            return Ok(stencil.ties(components));
-        }
-        Ok(stencil.on_host(|array| cuda.read_array(array))?.ties(components))
-    }
-
     fn bodies(cuda: &Cuda, stencil: &stencil::Diffusion) -> Result<AggregateMap> {
         Ok(stencil.on_host(|array| cuda.read_array(array))?.bodies(&Host))
     }

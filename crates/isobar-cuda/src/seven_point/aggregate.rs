@@ -51,10 +51,6 @@ impl<K: Kind, T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<K, T>> {
         K::components(self.kernels.cuda(), &self.kernels.stencil(), || self.kernels.marks())
     }
 
-    fn ties(&self, components: &Components) -> Result<Vec<f64>> {
-        K::ties(self.kernels.cuda(), &self.kernels.stencil(), components)
-    }
-
     fn bodies(&self) -> Result<AggregateMap> {
         K::bodies(self.kernels.cuda(), &self.kernels.stencil())
     }

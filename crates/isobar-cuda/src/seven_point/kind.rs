@@ -62,9 +62,6 @@ pub(crate) trait Kind: Copy + Debug + Eq + Send + Sync + 'static {
         marks: impl FnOnce() -> Result<Option<Vec<u8>>>,
     ) -> Result<Option<Components>>;
 
-    /// Implements [`isobar_core::operator::AggregateOperator::ties`].
-    fn ties(cuda: &Cuda, stencil: &Self::Stencil, components: &Components) -> Result<Vec<f64>>;
-
     /// Implements [`isobar_core::operator::AggregateOperator::bodies`].
     fn bodies(cuda: &Cuda, stencil: &Self::Stencil) -> Result<AggregateMap>;
 }
