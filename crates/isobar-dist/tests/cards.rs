@@ -72,7 +72,7 @@ fn backend(way: Way) -> impl Fn(Option<&Threads>) -> Cuda + Sync {
 /// Returns the largest number of ranks to test.
 fn most_ranks(way: Way) -> usize {
     match way {
-        Way::Host => 3,
+        Way::Host => 4,
         Way::Directly | Way::Nccl => devices().unwrap().len(),
     }
 }
@@ -150,7 +150,8 @@ fn some(ranks: &[usize], way: Way) -> Vec<usize> {
 /// Checks conjugate gradients for diffusion, on flat grids, with columns of single threads, and with columns that threads share.
 fn rough_rocks(way: Way) {
     for (nx, ny, nz) in [(7, 13, 5), (12, 9, 1), (40, 21, 40), (9, 3, 24)] {
-        check_rough(&backend(way), &rough(Shape::new(nx, ny, nz)), &some(&[1, 2, 3, 4], way));
+        let ranks: Vec<_> = some(&[1, 2, 3, 4], way).into_iter().filter(|&ranks| ranks <= ny).collect();
+        check_rough(&backend(way), &rough(Shape::new(nx, ny, nz)), &ranks);
     }
 }
 
