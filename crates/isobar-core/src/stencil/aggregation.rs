@@ -15,9 +15,30 @@ use crate::{AggregateMap, Execute, Shape};
 /// Rows of cells that a thread takes at a time.
 const ROWS: usize = 64;
 
-/// The connected components of a matrix as [`Diffusion::components`] returns them, once they have been found. Copies of the matrix share them.
+/// The connected components of a matrix as [`Diffusion::components`] returns them, if they were given or have been found. Copies of the
+/// matrix share them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Found(Arc<OnceLock<Option<Components>>>);
+pub(super) struct Found {
+    given: Option<Arc<Components>>,
+    found: Arc<OnceLock<Option<Components>>>,
+}
+
+impl Found {
+    /// Returns what was given alone, for arrays whose numbers may have changed since.
+    pub(super) fn given(&self) -> Self {
+        Self { given: self.given.clone(), found: Arc::default() }
+    }
+
+    fn known(&self) -> Option<Option<Components>> {
+        let given = self.given.as_deref().map(|given| Some(given.clone()));
+        given.or_else(|| self.found.get().cloned())
+    }
+
+    fn or_find(&self, find: impl FnOnce() -> Option<Components>) -> Option<Components> {
+        let given = self.given.as_deref().cloned();
+        given.or_else(|| self.found.get_or_init(find).clone())
+    }
+}
 
 impl PartialEq for Found {
     /// Returns true: they do not make it another matrix.
@@ -28,7 +49,7 @@ impl PartialEq for Found {
 
 impl From<Components> for Found {
     fn from(components: Components) -> Self {
-        Self(Arc::new(OnceLock::from(Some(components))))
+        Self { given: Some(Arc::new(components)), found: Arc::default() }
     }
 }
 
@@ -50,14 +71,14 @@ impl Diffusion {
     }
 
     /// Returns [`Diffusion::components`] if they are known without a search.
-    pub fn known_components(&self) -> Option<&Option<Components>> {
-        self.components.0.get()
+    pub fn known_components(&self) -> Option<Option<Components>> {
+        self.components.known()
     }
 
-    /// Returns the connected components, or nothing where all cells form one component with a shift. They are searched for once, by this matrix
-    /// or a copy of it.
+    /// Returns the connected components, or nothing where all cells form one component with a shift. They are searched for once, by
+    /// this matrix or a copy of it.
     pub fn components(&self, execute: &impl Execute) -> Option<Components> {
-        self.components.0.get_or_init(|| self.find_components(execute)).clone()
+        self.components.or_find(|| self.find_components(execute))
     }
 
     fn find_components(&self, execute: &impl Execute) -> Option<Components> {
@@ -71,8 +92,8 @@ impl Diffusion {
         components_of(execute, all, |row, tied| self.find_shifts(row, tied))
     }
 
-    /// Returns [`Diffusion::components`], found from a mark for each cell in C order: bit 0, whether it is active; bits 1 to 3, whether its upper faces in
-    /// x, y and z are open; bit 4, whether it has a shift.
+    /// Returns [`Diffusion::components`], found from a mark for each cell in C order: bit 0, whether it is active; bits 1 to 3, whether
+    /// its upper faces in x, y and z are open; bit 4, whether it has a shift.
     pub fn components_by_marks(&self, execute: &impl Execute, marks: &[u8]) -> Option<Components> {
         let (shape, nx) = (self.shape(), self.shape().nx);
         let bits = |row: usize, bit: u8| marks[row * nx..][..nx].iter().map(move |mark| mark >> bit & 1);
@@ -86,7 +107,7 @@ impl Diffusion {
             let all = connected(execute, shape, |row, is_active| find(row, 0, is_active), faces);
             components_of(execute, all, |row, tied| find(row, 4, tied))
         };
-        self.components.0.get_or_init(search).clone()
+        self.components.or_find(search)
     }
 
     /// Makes the matrix of some of the connected components alone: the cells of all others become inactive. `components` are those of
@@ -131,8 +152,8 @@ impl Diffusion {
         this.sides[axis as usize] = [Side::Fixed; 2];
         this.components = match self.known_components() {
             Some(Some(Components { all, .. })) => {
-                let anchored = anchored(execute, all, |row, tied| this.find_shifts(row, tied));
-                Components { all: all.clone(), anchored }.into()
+                let anchored = anchored(execute, &all, |row, tied| this.find_shifts(row, tied));
+                Components { all, anchored }.into()
             }
             _ => Found::default(),
         };
@@ -323,6 +344,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A solver that is made or updated looks at arrays on a GPU again, whose numbers may be others.
+    #[test]
+    fn what_was_found_in_arrays_on_a_gpu_is_not_kept() {
+        let shape = Shape::new(3, 2, 1);
+        // SAFETY: the elements are never read.
+        let field = unsafe { crate::DeviceArray::c_order::<f64>(0, shape, 0) };
+        let cells = Coefficients::DeviceCells { fields: vec![field], axes: [(0, 1.0); 3], shift: None };
+        let device = Diffusion::new(shape, cells, None, [[Side::Closed; 2]; 3]).unwrap();
+        let host = device.on_host(|_| Ok(vec![1.0, 0.0, 1.0, 1.0, 0.0, 0.0])).unwrap();
+        let found = host.components(&Serial);
+        assert_eq!(found.as_ref().map(|found| found.all.count()), Some(2));
+        assert_eq!(device.known_components(), Some(found.clone()));
+        assert_eq!(device.around().unwrap().known_components(), None);
+        let given = device.with_components(&found.unwrap().all);
+        assert_eq!(given.around().unwrap().known_components(), given.known_components());
+        assert!(given.known_components().is_some());
     }
 
     #[test]

@@ -74,6 +74,12 @@ impl Stencil for Diffusion {
 
     fn around(&self) -> Result<Cow<'_, Self>> {
         match self.turns() {
+            // A caller may have changed the numbers of its arrays since.
+            Turns::ONE if matches!(self.coefficients, Coefficients::DeviceCells { .. }) => {
+                let mut again = self.clone();
+                again.components = self.components.given();
+                Ok(Cow::Owned(again))
+            }
             Turns::ONE => Ok(Cow::Borrowed(self)),
             turns => self.repeated(turns).map(Cow::Owned),
         }

@@ -307,7 +307,7 @@ impl Kind for Diffusion {
         marks: impl FnOnce() -> Result<Option<Vec<u8>>>,
     ) -> Result<Option<Components>> {
         if let Some(known) = stencil.known_components() {
-            return Ok(known.clone());
+            return Ok(known);
         }
         match marks()? {
             Some(marks) => Ok(stencil.components_by_marks(&Host, &marks)),
