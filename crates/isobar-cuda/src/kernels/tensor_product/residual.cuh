@@ -68,6 +68,8 @@ __device__ __forceinline__ double residual_rows(const Operator& op, const T* f, 
 
     const bool two = has_two_rows(op, jc);
     long long row = two ? 2LL * op.pitch * nz : 0, colour = (long long)op.pitch * nz;
+    // The row after the first one: of this thread, or a halo row where a subdomain has an odd number of rows.
+    long long next = !ODD || 2 * jc + 1 < op.end ? 2LL * op.pitch * nz : 0;
     Walker own[COLOURS][2];
 #pragma unroll
     for (int c = 0; c < COLOURS; c++)
@@ -91,7 +93,7 @@ __device__ __forceinline__ double residual_rows(const Operator& op, const T* f, 
         for (int c = 0; c < COLOURS; c++) {
             const T* other = centre[1 - c] + at;
             T low = COLOURS == 2 ? own[COLOURS - 1 - c][0].here : other[0];
-            T high = COLOURS == 2 ? own[COLOURS - 1 - c][1].here : other[row];
+            T high = COLOURS == 2 && two ? own[COLOURS - 1 - c][1].here : other[next];
             const T* rhs = f + f_at + c * colour + at;
             int shift = c ? 1 : -1; // in row 2 jc; the opposite in row 2 jc + 1
             T r0 = own[c][0].at_layer(op, k, rhs[0], low, other[shift], other[to_south], high);
