@@ -102,11 +102,16 @@ pub(super) fn helmholtz(shape: Shape) -> Helmholtz {
 
 /// Makes a tensor-product stencil whose factors are all of order one and all different.
 pub(super) fn sample(shape: Shape) -> TensorProduct {
+    sample_of_mass(shape, 1.0)
+}
+
+/// Makes [`sample`] with a, its mass, times a factor; 0 as in Poisson's equation.
+pub(super) fn sample_of_mass(shape: Shape, mass: f64) -> TensorProduct {
     let Shape { nx, ny, nz } = shape;
     let positive = |seed: u64, n: usize| 1.0 + 0.5 * random(seed, n);
     let coupling: Vec<f64> = (0..nz.saturating_sub(1)).map(|k| -positive(11, k)).collect();
     let vertical = VerticalProfile::new(
-        (0..nz).map(|k| positive(12, k)).collect(),
+        (0..nz).map(|k| mass * positive(12, k)).collect(),
         coupling.iter().copied().chain([0.0]).collect(),
         [0.0].into_iter().chain(coupling.iter().copied()).collect(),
         (0..nz).map(|k| -positive(13, k)).collect(),

@@ -4,8 +4,7 @@ use std::ops::ControlFlow;
 
 use super::arrays::{distance, noise, solve, solve_again, solve_into, without_mean};
 use super::complete::Complete;
-use super::fixture::{Sample, floating, helmholtz, ok, reference_solve, sample};
-use crate::grid::{HorizontalField, VerticalProfile};
+use super::fixture::{Sample, floating, helmholtz, ok, reference_solve, sample, sample_of_mass};
 use crate::options::{Acceleration, Overlap};
 use crate::prelude::*;
 use crate::solver::Progress;
@@ -153,12 +152,7 @@ pub(super) fn tensor_product<B: Complete, T: Real>(backend: &B) {
 /// Checks a = 0, as in Poisson's equation, on grids with and without padding behind their columns.
 pub(super) fn without_a_mass<B: Complete, T: Real>(backend: &B) {
     for (nx, ny, nz) in [(7, 6, 5), (13, 9, 4), (32, 8, 8)] {
-        let coupling = vec![-0.3; nz - 1];
-        let [above, below] = [[&coupling[..], &[0.0]], [&[0.0], &coupling[..]]].map(|parts| parts.concat());
-        let vertical = VerticalProfile::new(vec![0.0; nz], above, below, vec![-0.7; nz]).unwrap();
-        let (x_faces, y_faces) = (vec![1.1; (nx + 1) * ny], vec![0.9; nx * (ny + 1)]);
-        let horizontal = HorizontalField::from_faces(nx, ny, vec![1.0; nx * ny], &x_faces, &y_faces).unwrap();
-        let stencil = crate::stencil::TensorProduct::new(vertical, horizontal).unwrap();
+        let stencil = sample_of_mass(Shape::new(nx, ny, nz), 0.0);
         let rhs = random_rhs(Stencil::shape(&stencil));
         let base = options::<T>();
         for options in [

@@ -222,7 +222,7 @@ pub(crate) fn connected(
     cells: impl Fn(usize, &mut [bool]) + Sync,
     faces: impl Fn(Axis, usize, &mut [u8]) + Sync,
 ) -> AggregateMap {
-    let Shape { nx, ny, nz } = shape;
+    let Shape { ny, nz, .. } = shape;
     let (runs, around) = Runs::of_cells(execute, shape, |row, is_in, joined| {
         cells(row, is_in);
         faces(Axis::X, row, joined);
@@ -233,21 +233,18 @@ pub(crate) fn connected(
         let of_row = runs.of_row(row);
         joins.join(of_row.start as u32, of_row.end as u32 - 1);
     }
-    execute.for_each(&mut vec![(); (ny * nz).div_ceil(ROWS)], |piece, ()| {
-        let mut open = vec![0; nx];
-        for row in piece * ROWS..(ny * nz).min((piece + 1) * ROWS) {
-            let (j, k) = (row % ny, row / ny);
-            for (axis, above) in [(Axis::Y, (j + 1) % ny + ny * k), (Axis::Z, j + ny * ((k + 1) % nz))] {
-                if above == row {
-                    continue;
-                }
-                faces(axis, row, &mut open);
-                runs.for_each_overlap(row, above, |lower, upper, cells| {
-                    if open[cells].contains(&1) {
-                        joins.join(lower, upper);
-                    }
-                });
+    for_each_row(execute, shape, 0, |row, open| {
+        let (j, k) = (row % ny, row / ny);
+        for (axis, above) in [(Axis::Y, (j + 1) % ny + ny * k), (Axis::Z, j + ny * ((k + 1) % nz))] {
+            if above == row {
+                continue;
             }
+            faces(axis, row, open);
+            runs.for_each_overlap(row, above, |lower, upper, cells| {
+                if open[cells].contains(&1) {
+                    joins.join(lower, upper);
+                }
+            });
         }
     });
     let (ids, count) = sets.numbered(execute);
@@ -269,21 +266,26 @@ fn components_of(
 /// Returns whether each component has a shift somewhere; `find` as in [`components_of`].
 fn anchored(execute: &impl Execute, all: &AggregateMap, find: impl Fn(usize, &mut [bool]) + Sync) -> Vec<bool> {
     let anchored: Vec<AtomicBool> = (0..all.count()).map(|_| AtomicBool::new(false)).collect();
-    let Shape { nx, ny, nz } = all.shape();
-    execute.for_each(&mut vec![(); (ny * nz).div_ceil(ROWS)], |piece, ()| {
-        let mut tied = vec![false; nx];
-        for row in piece * ROWS..(ny * nz).min((piece + 1) * ROWS) {
-            find(row, &mut tied);
-            if tied.contains(&true) {
-                all.for_each_run(row, |component, cells| {
-                    if tied[cells].contains(&true) {
-                        anchored[component as usize].store(true, Ordering::Relaxed);
-                    }
-                });
-            }
+    for_each_row(execute, all.shape(), false, |row, tied| {
+        find(row, tied);
+        if tied.contains(&true) {
+            all.for_each_run(row, |component, cells| {
+                if tied[cells].contains(&true) {
+                    anchored[component as usize].store(true, Ordering::Relaxed);
+                }
+            });
         }
     });
     anchored.into_iter().map(AtomicBool::into_inner).collect()
+}
+
+/// Calls `f(row, values)` for every row, j + ny k, on all threads, with an array of a value for each cell of a row, which a thread uses again.
+fn for_each_row<X: Copy + Sync>(execute: &impl Execute, shape: Shape, value: X, f: impl Fn(usize, &mut [X]) + Sync) {
+    let rows = shape.ny * shape.nz;
+    execute.for_each(&mut vec![(); rows.div_ceil(ROWS)], |piece, ()| {
+        let mut values = vec![value; shape.nx];
+        (piece * ROWS..rows.min((piece + 1) * ROWS)).for_each(|row| f(row, &mut values));
+    });
 }
 
 #[cfg(test)]
