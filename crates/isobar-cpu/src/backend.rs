@@ -127,7 +127,7 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn xpay<T: Real>(&self, a: Ratio, x: &Vector<T>, y: &mut Vector<T>, scalars: &HostScalars) -> Result<()> {
+    fn xpay<S: Real, T: Real>(&self, a: Ratio, x: &Vector<S>, y: &mut Vector<T>, scalars: &HostScalars) -> Result<()> {
         blas::xpay(self, T::from_f64(scalars.value(a)), x, y);
         Ok(())
     }
@@ -160,17 +160,6 @@ impl Backend for Cpu {
         let a = T::from_f64(scalars.value(a));
         scalars.reduce(out, [blas::axpy_norm_convert(self, a, x, y, converted)]);
         self.sum(y.layout(), &[out], scalars)
-    }
-
-    fn convert_dot<S: Real, T: Real>(
-        &self,
-        x: &Vector<S>,
-        y: &mut Vector<T>,
-        z: &Vector<T>,
-        (out, scalars): Sum<'_, Cpu>,
-    ) -> Result<()> {
-        scalars.reduce(out, [blas::convert_dot(self, x, y, z)]);
-        self.sum(z.layout(), &[out], scalars)
     }
 
     fn scalars(&self) -> Result<HostScalars> {

@@ -1,10 +1,10 @@
 //! Operations on whole vectors, halo rows included except in sums.
 
-use isobar_core::prelude::{Pack, Real};
+use isobar_core::prelude::Real;
 use pulp::{Simd, WithSimd};
 
 use crate::cpu::MAX_PARTS;
-use crate::{Cpu, Row, RowMut, Shared, Vector};
+use crate::{Cpu, Shared, Vector};
 
 /// x = a
 pub(crate) fn fill<T: Real>(cpu: &Cpu, a: T, x: &mut Vector<T>) {
@@ -55,14 +55,14 @@ pub(crate) fn axpy<S: Real, T: Real>(cpu: &Cpu, a: T, x: &Vector<S>, y: &mut Vec
 }
 
 /// y = x + a y
-pub(crate) fn xpay<T: Real>(cpu: &Cpu, a: T, x: &Vector<T>, y: &mut Vector<T>) {
+pub(crate) fn xpay<S: Real, T: Real>(cpu: &Cpu, a: T, x: &Vector<S>, y: &mut Vector<T>) {
     zip(cpu, x, y, |x, y| {
         each::<f64, _, _>(
             cpu,
             x,
             y,
             #[inline(always)]
-            |x, y| *y = x + a * *y,
+            |x, y| *y = T::from_f64(x.to_f64()) + a * *y,
         );
     });
 }
@@ -82,7 +82,7 @@ pub(crate) fn dot<T: Real>(cpu: &Cpu, x: &Vector<T>, y: &Vector<T>) -> f64 {
 
 /// y += a x;  ‖y‖² in double precision
 pub(crate) fn axpy_norm<T: Real>(cpu: &Cpu, a: T, x: &Vector<T>, y: &mut Vector<T>) -> f64 {
-    zip_sum(cpu, x, y, |_, x, y| axpy_part::<f64, _, _>(cpu, a, x, y), None)
+    zip_sum(cpu, x, y, |_, x, y| axpy_part::<f64, _, _>(cpu, a, x, y))
 }
 
 /// y += a x;  ‖y‖² in double precision;  converted = y
@@ -101,22 +101,16 @@ pub(crate) fn axpy_norm_convert<T: Real, S: Real>(
         let converted = unsafe { converted.row_mut(first as isize, y.len()) };
         convert_part(cpu, y, converted);
     };
-    zip_sum(cpu, x, y, update, None)
+    zip_sum(cpu, x, y, update)
 }
 
-/// y = x;  ⟨y, z⟩ in double precision
-pub(crate) fn convert_dot<S: Real, T: Real>(cpu: &Cpu, x: &Vector<S>, y: &mut Vector<T>, z: &Vector<T>) -> f64 {
-    zip_sum(cpu, x, y, |_, x, y| convert_part(cpu, x, y), Some(z))
-}
-
-/// Applies `f(first, x, y)` to all entries, piece by piece from entry `first` on, and returns ⟨y, z⟩, or ‖y‖², without halo rows, while the
-/// written entries are in cache.
+/// Applies `f(first, x, y)` to all entries, piece by piece from entry `first` on, and returns ‖y‖² without halo rows, while the written
+/// entries are in cache.
 fn zip_sum<S: Real, T: Real>(
     cpu: &Cpu,
     x: &Vector<S>,
     y: &mut Vector<T>,
     f: impl Fn(usize, &[S], &mut [T]) + Sync,
-    z: Option<&Vector<T>>,
 ) -> f64 {
     const IN_CACHE: usize = 2048;
     let [before, _] = y.layout().halo_len();
@@ -126,7 +120,6 @@ fn zip_sum<S: Real, T: Real>(
         f(halo.start, &x[halo.clone()], &mut y[halo]);
     }
     let (x, y) = (&x[before..beyond], &mut y[before..beyond]);
-    let z = z.map(Vector::entries);
     let mut sums = [0.0; MAX_PARTS];
     let (out, y) = (Shared::of(&mut sums), Shared::of(y));
     cpu.for_each_part(x.len(), |part, start, end| {
@@ -135,8 +128,8 @@ fn zip_sum<S: Real, T: Real>(
             let piece = first..(first + IN_CACHE).min(end);
             // SAFETY: parts do not overlap.
             let y = unsafe { y.row_mut(first as isize, piece.len()) };
-            f(before + first, &x[piece.clone()], y);
-            sum += cpu.dispatch::<f64, _>(Dot { x: z.map_or(&*y, |z| &z[piece]), y });
+            f(before + first, &x[piece], y);
+            sum += cpu.dispatch::<f64, _>(Dot { x: y, y });
         }
         // SAFETY: each part has its own sum.
         unsafe { out.set(part as isize, sum) };
@@ -188,14 +181,28 @@ pub(crate) fn axpy_part<P: Real, S: Real, T: Real>(cpu: &Cpu, a: T, x: &[S], y: 
     );
 }
 
-/// p = z + βp on part of two vectors, as [`Advance`] computes it
-pub(crate) fn advance_part<T: Real>(cpu: &Cpu, beta: T, p: &mut [T], z: &[T]) {
+/// u += αp;  p = z + βp on part of three vectors
+pub(crate) fn advance<T: Real, Z: Real>(cpu: &Cpu, [alpha, beta]: [T; 2], u: &mut [T], p: &mut [T], z: &[Z]) {
+    cpu.vectorize::<T>(
+        #[inline(always)]
+        || {
+            for ((u, p), z) in u.iter_mut().zip(p.iter_mut()).zip(z) {
+                let old = *p;
+                *u = alpha.mul_add(old, *u);
+                *p = beta.mul_add(old, T::from_f64(z.to_f64()));
+            }
+        },
+    );
+}
+
+/// p = z + βp on part of two vectors, as [`advance`] computes it
+pub(crate) fn advance_part<T: Real, Z: Real>(cpu: &Cpu, beta: T, p: &mut [T], z: &[Z]) {
     each::<T, _, _>(
         cpu,
         z,
         p,
         #[inline(always)]
-        |z, p| *p = beta.mul_add(*p, z),
+        |z, p| *p = beta.mul_add(*p, T::from_f64(z.to_f64())),
     );
 }
 
@@ -221,29 +228,6 @@ impl<T: Real> WithSimd for Dot<'_, T> {
         }
         let rest: f64 = x_rest.iter().zip(y_rest).map(|(x, y)| x.to_f64() * y.to_f64()).sum();
         sums.iter().sum::<f64>() + rest
-    }
-}
-
-/// u += αp;  p = z + βp
-pub(crate) struct Advance<'a, T> {
-    pub(crate) alpha: T,
-    pub(crate) beta: T,
-    pub(crate) u: &'a mut [T],
-    pub(crate) p: &'a mut [T],
-    pub(crate) z: &'a [T],
-}
-
-impl<T: Real> WithSimd for Advance<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let (mut u, mut p, z) = (RowMut::new(simd, self.u), RowMut::new(simd, self.p), Row::new(simd, self.z));
-        let (alpha, beta) = (Pack::splat(simd, self.alpha), Pack::splat(simd, self.beta));
-        for i in 0..u.len() {
-            u.set(i, alpha.mul_add(p.get(i), u.get(i)));
-            p.set(i, beta.mul_add(p.get(i), z.get(i)));
-        }
     }
 }
 

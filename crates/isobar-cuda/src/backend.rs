@@ -103,10 +103,11 @@ impl Backend for Cuda {
         self.elementwise(self.kernel::<T>(name)?, len, arguments)
     }
 
-    fn xpay<T: Real>(&self, a: Ratio, x: &Vector<T>, y: &mut Vector<T>, scalars: &Scalars) -> Result<()> {
+    fn xpay<S: Real, T: Real>(&self, a: Ratio, x: &Vector<S>, y: &mut Vector<T>, scalars: &Scalars) -> Result<()> {
         let (from, (to, len)) = (x.all().0, y.all());
         let arguments = Arguments::new().with(len as i64).with(scalars.ratio(a)).with(from).with(to);
-        self.elementwise(self.kernel::<T>("xpay")?, len, arguments)
+        let name = if is_single::<S>() { "xpay_f32" } else { "xpay_f64" };
+        self.elementwise(self.kernel::<T>(name)?, len, arguments)
     }
 
     fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, out: Sum<'_, Cuda>) -> Result<()> {
@@ -138,19 +139,6 @@ impl Backend for Cuda {
         let arguments = arguments.with(x.pointer()).with(y.pointer()).with(converted.pointer());
         let name = if is_single::<S>() { "axpy_norm_convert_f32" } else { "axpy_norm_convert_f64" };
         self.with_sum::<T>(name, arguments, y.layout(), out.of(scalars))
-    }
-
-    fn convert_dot<S: Real, T: Real>(
-        &self,
-        x: &Vector<S>,
-        y: &mut Vector<T>,
-        z: &Vector<T>,
-        out: Sum<'_, Cuda>,
-    ) -> Result<()> {
-        let arguments = Arguments::new().with(y.layout().len() as i64);
-        let arguments = arguments.with(x.pointer()).with(y.pointer()).with(z.pointer());
-        let name = if is_single::<S>() { "convert_dot_f32" } else { "convert_dot_f64" };
-        self.with_sum::<T>(name, arguments, y.layout(), out)
     }
 
     fn scalars(&self) -> Result<Scalars> {

@@ -207,10 +207,10 @@ pub trait Backend: Clone + Send + Sync + 'static {
     ) -> Result<()>;
 
     /// Computes y = x + a y.
-    fn xpay<T: Real>(
+    fn xpay<S: Real, T: Real>(
         &self,
         a: Ratio,
-        x: &Self::Vector<T>,
+        x: &Self::Vector<S>,
         y: &mut Self::Vector<T>,
         scalars: &Self::Scalars,
     ) -> Result<()>;
@@ -241,18 +241,6 @@ pub trait Backend: Clone + Send + Sync + 'static {
     ) -> Result<()> {
         self.axpy_norm(a, x, y, out)?;
         self.convert(y, converted)
-    }
-
-    /// Computes y = x, rounding where T is the shorter type;  out = ⟨y, z⟩.
-    fn convert_dot<S: Real, T: Real>(
-        &self,
-        x: &Self::Vector<S>,
-        y: &mut Self::Vector<T>,
-        z: &Self::Vector<T>,
-        out: Sum<'_, Self>,
-    ) -> Result<()> {
-        self.convert(x, y)?;
-        self.dot(y, z, out)
     }
 
     /// Makes a bank of zeros (and the constant 1).

@@ -101,6 +101,9 @@ pub(super) struct Bench<'b, B: AggregateBackend, T: Real> {
     p: B::Vector<T>,
     next: Option<B::Vector<T>>,
     q: B::Vector<T>,
+    /// A vector in single precision, for steps with one.
+    single: Option<B::Vector<f32>>,
+    layout: Layout,
     coarse: Option<[B::Vector<T>; 2]>,
     scalars: B::Scalars,
 }
@@ -122,7 +125,7 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
             Ok([backend.zeros(transfer.coarse_layout())?, backend.zeros(transfer.coarse_layout())?])
         });
         let needs_next = match finest {
-            Some(finest) => finest.operator.needs_next_direction()?,
+            Some(finest) => finest.operator.needs_next_direction(false)?,
             None => false,
         };
         Ok(Self {
@@ -130,6 +133,8 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
             p: zeros()?,
             next: needs_next.then(zeros).transpose()?,
             q: zeros()?,
+            single: None,
+            layout: *layout,
             coarse: coarse.transpose()?,
             scalars: backend.scalars()?,
             backend,
@@ -145,6 +150,14 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
     /// Times the steps that are declared for a grid of this many cells and can run alone.
     pub(super) fn time(&mut self, shape: Shape, steps: &[StepTraffic], timed: &mut Vec<Timed>) -> Result<()> {
         let backend = self.backend;
+        let mixes = |step: &StepTraffic| {
+            [traffic::ADVANCE_DIRECTION_SINGLE, traffic::ROUND_RESIDUAL]
+                .iter()
+                .any(|mixed| mixed.name == step.step.name)
+        };
+        if steps.iter().any(mixes) {
+            self.single = Some(backend.zeros(&self.layout)?);
+        }
         for &step in steps.iter().filter(|step| step.cells == shape.cells()) {
             if self.run(&step.step)? {
                 let seconds = seconds(backend, || self.run(&step.step).map(drop))?;
@@ -160,13 +173,17 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
     }
 
     fn run_on_vectors(&mut self, step: &Traffic) -> Result<bool> {
-        let Self { backend, f, u, q, scalars, .. } = self;
+        let Self { backend, f, u, q, single, scalars, .. } = self;
         let (first, second) = (OUT.get(0), OUT.get(1));
         let is = |declared: Traffic| declared.name == step.name;
         match () {
             () if is(traffic::UPDATE_RESIDUAL) => {
                 backend.axpy_norm(Ratio::ZERO, q, f, second.of(scalars))?;
                 backend.dot(f, u, first.of(scalars))?;
+            }
+            () if is(traffic::ROUND_RESIDUAL) => {
+                let Some(single) = single else { return Ok(false) };
+                backend.axpy_norm_convert(Ratio::ZERO, q, f, single, second.of(scalars))?;
             }
             () if is(traffic::AXPY) => backend.axpy(Ratio::ZERO, f, u, scalars)?,
             () if is(traffic::XPAY) => backend.xpay(Ratio::ZERO, f, u, scalars)?,
@@ -179,7 +196,7 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
     }
 
     fn run_on_finest(&mut self, step: &Traffic) -> Result<bool> {
-        let Self { finest, cholesky, cycle, f, u, p, next, q, scalars, .. } = self;
+        let Self { finest, cholesky, cycle, f, u, p, next, q, single, scalars, .. } = self;
         let Some(Capabilities { operator, diagonal, lines, points, triangular, .. }) = finest else { return Ok(false) };
         let norm = OUT.get(0);
         let is = |declared: Traffic| declared.name == step.name;
@@ -203,6 +220,12 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
             _ if is(traffic::ADVANCE_DIRECTION) => {
                 let (next, z, alpha, beta) = (next.as_mut(), &mut *f, Ratio::ZERO, Ratio::ZERO);
                 operator.advance_direction(Direction { u, p, next, z, q, alpha, beta, sigma: norm }, scalars)?;
+            }
+            _ if is(traffic::ADVANCE_DIRECTION_SINGLE) => {
+                let (next, Some(z), alpha, beta) = (next.as_mut(), single, Ratio::ZERO, Ratio::ZERO) else {
+                    return Ok(false);
+                };
+                operator.advance_direction_single(Direction { u, p, next, z, q, alpha, beta, sigma: norm }, scalars)?;
             }
             (_, Some(lines), _) if is(traffic::SOLVE_LINES) => lines.solve_lines(f, u)?,
             (_, Some(lines), _) if is(traffic::PRECONDITION_RESIDUAL) => {

@@ -12,8 +12,8 @@ use crate::policy::ladder;
 use crate::policy::modes::{Plan, single_suffices};
 use crate::precond::multigrid::Cycle;
 use crate::precond::{
-    Converted, Deflation, Fallback, Identity, IncompleteCholesky, IncompletePoisson, Jacobi, Line, Modal,
-    ModalProblems, Neumann, Own, OwnPreconditioner, Pieces, Preconditioner, relaxations,
+    Deflation, Fallback, Identity, IncompleteCholesky, IncompletePoisson, Jacobi, Line, Modal, ModalProblems, Neumann,
+    Own, OwnPreconditioner, Pieces, Preconditioner, Single, relaxations,
 };
 use crate::solver::Iteration;
 use crate::solver::batch::LineBatch;
@@ -111,7 +111,7 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
             } else {
                 let cycle = single.multigrid()?;
                 let layout = backend.layout(stencil)?;
-                let converted = cycle.with(|cycle| Ok(Box::new(Converted::new(layout, cycle)?) as _))?;
+                let converted = cycle.with(|cycle| Ok(Box::new(Single::new(layout, cycle)?) as _))?;
                 double.with_reserves(converted)?.with(|preconditioner| double.krylov(preconditioner))?
             };
             parts.updates.splice(0..0, updates);

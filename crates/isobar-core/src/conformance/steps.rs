@@ -85,15 +85,21 @@ pub(super) fn advance_direction<B: Supports<S>, S: Sample, T: Real>(backend: &B)
     for_each_pair::<B, S, T>(backend, |pair| {
         let [mut u, mut p, mut z] = [5, 6, 7].map(|n| pair.vector(n));
         let (mut q, mut next) = (pair.poison(), pair.poison());
-        let needs_next = ok(pair.tested.operator.needs_next_direction());
+        let needs_next = ok(pair.tested.operator.needs_next_direction(false));
         for (scalar, value) in [(SCALARS[0], 0.7), (SCALARS[1], 1.3)] {
             pair.set(scalar, value);
         }
         let (alpha, beta) = (Ratio::new(SCALARS[0], SCALARS[1]), Ratio::new(SCALARS[1], SCALARS[0]).negated());
-        for _ in 0..2 {
-            both!(pair.reference, pair.tested.operator => |on, u, p, next, z, q, scalars in pair.scalars| {
+        let mut single = poison::<B, f32>(backend, pair.shape());
+        both!(Reference, *backend => |on, z, single| on.convert(z, single));
+        for is_single in [false, true] {
+            both!(pair.reference, pair.tested.operator => |on, u, p, next, z, single, q, scalars in pair.scalars| {
                 let next = needs_next.then_some(next);
-                on.advance_direction(Direction { u, p, next, z, q, alpha, beta, sigma }, scalars)
+                let direction = Direction { u, p, next, z, q, alpha, beta, sigma };
+                match is_single {
+                    true => on.advance_direction_single(direction.with_z(single), scalars),
+                    false => on.advance_direction(direction, scalars),
+                }
             });
             if needs_next {
                 std::mem::swap(&mut p, &mut next);

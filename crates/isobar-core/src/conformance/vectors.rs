@@ -53,7 +53,7 @@ pub(super) fn averages<B: Backend, T: Real>(backend: &B) {
     }
 }
 
-/// Checks clear, convert, convert_dot, scale, axpy, axpy_norm, axpy_norm_convert, xpay, dot.
+/// Checks clear, convert, scale, axpy, axpy_norm, axpy_norm_convert, xpay, dot.
 pub(super) fn operations<B: Backend, T: Real>(backend: &B) {
     let [first, second, third, _] = SCALARS;
     for shape in shapes::<B>() {
@@ -89,6 +89,8 @@ pub(super) fn operations<B: Backend, T: Real>(backend: &B) {
         same(&y, "axpy_norm_convert");
         compare(backend, &rounded.1, &rounded.0, "axpy_norm_convert: converted");
         same_sum(&scalars, "axpy_norm_convert");
+        both!(Reference, *backend => |on, rounded, y, scalars| on.xpay(a, rounded, y, scalars));
+        same(&y, "xpay of single precision");
         // A quotient by zero is zero.
         ok(backend.set(&mut scalars.1, second, 0.0));
         ok(backend.axpy(Ratio::new(third, second), &x.1, &mut y.1, &scalars.1));
@@ -101,10 +103,6 @@ pub(super) fn operations<B: Backend, T: Real>(backend: &B) {
         let mut z = poison::<B, T>(backend, shape);
         both!(Reference, *backend => |on, x, z| on.convert(x, z));
         same(&z, "convert");
-        z = poison::<B, T>(backend, shape);
-        both!(Reference, *backend => |on, x, z, y, scalars| on.convert_dot(x, z, y, first.of(scalars)));
-        same(&z, "convert_dot");
-        same_sum(&scalars, "convert_dot");
         let (_, mut z) = poison::<B, T>(backend, shape);
         ok(backend.clear(&mut z));
         ok(backend.dot(&z, &z, first.of(&mut scalars.1)));

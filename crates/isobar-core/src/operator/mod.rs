@@ -89,12 +89,23 @@ pub trait Operator<B: Backend, T: Real>: Send + Sync {
         advance_direction_unfused(self, v, scalars)
     }
 
+    /// Does [`Operator::advance_direction`] with z in single precision, as a preconditioner in single precision leaves it.
+    fn advance_direction_single(
+        &self,
+        v: Direction<'_, B::Vector<T>, B::Vector<f32>>,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        advance_direction_unfused(self, v, scalars)
+    }
+
     /// Returns whether [`Operator::advance_direction`] needs a `next`: where blocks of a grid advance p while others still
-    /// read it. An iteration that uses the step asks at its set-up, when the step is also prepared.
+    /// read it. An iteration that uses the step asks at its set-up, when the step is also prepared, or with `is_single` that of
+    /// [`Operator::advance_direction_single`].
     ///
     /// # Errors
     /// The errors of preparing the step.
-    fn needs_next_direction(&self) -> Result<bool> {
+    fn needs_next_direction(&self, is_single: bool) -> Result<bool> {
+        let _ = is_single;
         Ok(false)
     }
 
@@ -121,7 +132,7 @@ pub fn layout_of<B: Backend, T: Real>(operator: &(impl Operator<B, T> + ?Sized))
 
 /// The operator's step of a conjugate-gradient iteration: u += αp;  p = z + βp;  q = A p;  σ = ⟨p, q⟩
 #[derive(Debug)]
-pub struct Direction<'a, V> {
+pub struct Direction<'a, V, Z = V> {
     /// The solution.
     pub u: &'a mut V,
     /// The search direction.
@@ -129,7 +140,7 @@ pub struct Direction<'a, V> {
     /// The next search direction, where it must not overwrite p.
     pub next: Option<&'a mut V>,
     /// The preconditioned residual.
-    pub z: &'a mut V,
+    pub z: &'a mut Z,
     /// A times the next search direction.
     pub q: &'a mut V,
     /// α of the iteration before.
@@ -140,10 +151,18 @@ pub struct Direction<'a, V> {
     pub sigma: Scalar,
 }
 
+impl<'a, V, Z> Direction<'a, V, Z> {
+    /// Replaces z.
+    pub fn with_z<Y>(self, z: &'a mut Y) -> Direction<'a, V, Y> {
+        let Self { u, p, next, z: _, q, alpha, beta, sigma } = self;
+        Direction { u, p, next, z, q, alpha, beta, sigma }
+    }
+}
+
 /// Does [`Operator::advance_direction`] in unfused pieces, whatever the operator overrides.
-pub fn advance_direction_unfused<B: Backend, T: Real>(
+pub fn advance_direction_unfused<B: Backend, T: Real, Z: Real>(
     operator: &(impl Operator<B, T> + ?Sized),
-    v: Direction<'_, B::Vector<T>>,
+    v: Direction<'_, B::Vector<T>, B::Vector<Z>>,
     scalars: &mut B::Scalars,
 ) -> Result<()> {
     let Direction { u, p, next, z, q, alpha, beta, sigma } = v;

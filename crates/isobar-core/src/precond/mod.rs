@@ -6,12 +6,11 @@
 //! * [`NearestBox`]: a direct solve of a box,
 //! * [`multigrid::Cycle`]: one multigrid cycle, [`Modal`]: a correction in vertical modes between sweeps of lines,
 //! * [`IncompleteCholesky`]: papers D's and E's, [`IncompletePoisson`] and [`Neumann`]: paper D's, made of triangular parts,
-//! * [`Converted`]: any of these in a lower precision, [`Own`]: a caller's,
+//! * [`Single`]: any of these in single precision, [`Own`]: a caller's,
 //! * [`Fallback`]: one of these, with simpler ones in reserve,
 //! * [`Pieces`]: one of these with the constants of disconnected components projected out,
 //! * [`deflation`]: removes a few slow directions from an iteration, [`null_space`]: those that A maps to zero.
 
-mod converted;
 pub mod deflation;
 mod direct;
 mod fallback;
@@ -24,6 +23,7 @@ pub mod null_space;
 mod own;
 mod pieces;
 mod recipe;
+mod single;
 
 use std::sync::Arc;
 
@@ -31,7 +31,6 @@ use crate::operator::{Diagonal, LineSolver, ResidualUpdate, update_residual_unfu
 use crate::traffic::{self, StepTraffic};
 use crate::{Backend, Real, Result};
 
-pub use converted::Converted;
 pub use deflation::Deflation;
 pub use direct::NearestBox;
 pub use fallback::Fallback;
@@ -43,6 +42,7 @@ pub use null_space::NullSpace;
 pub use own::{Own, OwnPreconditioner};
 pub use pieces::Pieces;
 pub(crate) use recipe::relaxations;
+pub use single::Single;
 
 /// Applies M⁻¹.
 pub trait Preconditioner<B: Backend, T: Real>: Send {
@@ -52,10 +52,20 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
     /// Computes z = M⁻¹ r; on a subdomain the halo of r may be filled.
     fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
 
-    /// r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
+    /// r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖², where z may be left to [`single_z`](Self::single_z)
     fn precondition_residual(&mut self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
         let backend = self.backend().clone();
         update_residual_unfused::<B, T>(&backend, v, scalars, |r, z| self.apply(r, z))
+    }
+
+    /// Returns whether [`precondition_residual`](Self::precondition_residual) leaves z in single precision, as [`single_z`](Self::single_z).
+    fn is_single(&self) -> bool {
+        false
+    }
+
+    /// Returns the z of the last [`precondition_residual`](Self::precondition_residual), where it is in single precision.
+    fn single_z(&mut self) -> Option<&mut B::Vector<f32>> {
+        None
     }
 
     /// Projects the null space of A out of z = M⁻¹ r, where [`apply`](Self::apply) does not.

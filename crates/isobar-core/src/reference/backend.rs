@@ -67,10 +67,10 @@ impl Backend for Reference {
         Ok(())
     }
 
-    fn xpay<T: Real>(&self, a: Ratio, x: &Vector<T>, y: &mut Vector<T>, scalars: &HostScalars) -> Result<()> {
+    fn xpay<S: Real, T: Real>(&self, a: Ratio, x: &Vector<S>, y: &mut Vector<T>, scalars: &HostScalars) -> Result<()> {
         let a = T::from_f64(scalars.value(a));
-        for (y, &x) in y.all_entries_mut().iter_mut().zip(x.all_entries()) {
-            *y = x + a * *y;
+        for (y, x) in y.all_entries_mut().iter_mut().zip(x.all_entries()) {
+            *y = T::from_f64(x.to_f64()) + a * *y;
         }
         Ok(())
     }

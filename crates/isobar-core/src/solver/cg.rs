@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::monitor::Broken;
 use super::{Iteration, Run};
-use crate::backend::{AggregateBackend, Iterations};
+use crate::backend::{AggregateBackend, Backend, Iterations};
 use crate::operator::{Diagonal, Direction, Guess, Operator, ResidualUpdate, advance_direction_unfused};
 use crate::options::Form;
 use crate::precond::{Deflation, Preconditioner};
@@ -72,7 +72,7 @@ impl<B: AggregateBackend, T: Real> Cg<B, T> {
         let backend = operator.backend().clone();
         let layout = *operator.layout();
         let zeros = || backend.zeros::<T>(&layout);
-        let needs_next = form == Form::Fused && operator.needs_next_direction()?;
+        let needs_next = form == Form::Fused && operator.needs_next_direction(preconditioner.is_single())?;
         Ok(Self {
             form,
             preconditioner,
@@ -118,6 +118,12 @@ impl<B: AggregateBackend, T: Real> Cg<B, T> {
     }
 }
 
+/// Converts to z what [`Preconditioner::precondition_residual`] left in single precision, if it did.
+fn widen<B: Backend, T: Real>(preconditioner: &mut dyn Preconditioner<B, T>, z: &mut B::Vector<T>) -> Result<()> {
+    let backend = preconditioner.backend().clone();
+    preconditioner.single_z().map_or(Ok(()), |single| backend.convert(single, z))
+}
+
 impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
     fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>> {
         if guess == Guess::Zero {
@@ -152,6 +158,11 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
         backend.set(scalars, ZQ[0], 0.0)?;
         let first = ResidualUpdate { r: &mut *r, q: &*q, z: &mut *z, alpha: Ratio::ZERO, out: RHO_NORM[0] };
         preconditioner.precondition_residual(first, scalars)?;
+        // Whether z stays in single precision; unfused steps and ⟨z, q⟩ read it in that of q.
+        let is_single = form == Form::Fused && !variable && preconditioner.is_single();
+        if !is_single {
+            widen(&mut **preconditioner, z)?;
+        }
 
         let on_host = operator.needs_host()
             || preconditioner.needs_host()
@@ -189,9 +200,10 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
                         beta,
                         sigma: SIGMA[now],
                     };
-                    match form {
-                        Form::Fused => operator.advance_direction(direction, scalars)?,
-                        Form::Textbook => advance_direction_unfused(&**operator, direction, scalars)?,
+                    match (form, preconditioner.single_z().filter(|_| is_single)) {
+                        (_, Some(single)) => operator.advance_direction_single(direction.with_z(single), scalars)?,
+                        (Form::Fused, _) => operator.advance_direction(direction, scalars)?,
+                        (Form::Textbook, _) => advance_direction_unfused(&**operator, direction, scalars)?,
                     }
                     if let Some(deflation) = deflation {
                         let p = match p_odd {
@@ -214,6 +226,7 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
                         }
                     }
                     if variable {
+                        widen(&mut **preconditioner, z)?;
                         backend.dot(z, q, ZQ[next].of(scalars))?;
                     }
                     if let Some((diagonal, scaled)) = scaled {
@@ -266,6 +279,9 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
             backend.axpy(Ratio::new(RHO[last], SIGMA[last]), p, u, scalars)?;
         }
         if !variable {
+            if is_single {
+                widen(&mut **preconditioner, z)?;
+            }
             preconditioner.project_out(z)?;
             backend.dot(z, z, CORRECTION.of(scalars))?;
             let norm = backend.read(scalars)?[CORRECTION.index()].sqrt();
@@ -312,6 +328,7 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
         let vectors = self.operator.coefficient_vectors();
         let step = |step, count| StepTraffic::once::<T>(step, cells).with_coefficients(vectors).times(count);
         let mut steps = match self.form {
+            Form::Fused if self.preconditioner.is_single() => vec![step(traffic::ADVANCE_DIRECTION_SINGLE, 1.0)],
             Form::Fused => vec![step(traffic::ADVANCE_DIRECTION, 1.0)],
             // u += αp;  p = z + βp;  q = A p;  r −= αq, and ⟨p, q⟩, ⟨r, z⟩, ‖r‖².
             Form::Textbook => vec![

@@ -100,8 +100,30 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
         false
     }
 
-    /// On a subdomain p is advanced in its halo too, which saves an exchange between advancing and applying.
     fn advance_direction(&self, v: Direction<'_, Vector<T>>, scalars: &mut HostScalars) -> Result<()> {
+        self.advance(v, scalars)
+    }
+
+    fn advance_direction_single(
+        &self,
+        v: Direction<'_, Vector<T>, Vector<f32>>,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        self.advance(v, scalars)
+    }
+
+    fn coefficient_vectors(&self) -> f64 {
+        self.coefficients().vectors()
+    }
+
+    fn coefficient_bytes(&self) -> usize {
+        self.coefficients().bytes() + self.workspace_bytes()
+    }
+}
+
+impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
+    /// Does [`Operator::advance_direction`]; on a subdomain p is advanced in its halo too, which saves an exchange between advancing and applying.
+    fn advance<Z: Real>(&self, v: Direction<'_, Vector<T>, Vector<Z>>, scalars: &mut HostScalars) -> Result<()> {
         let Direction { u, p, next, z: given_z, q, alpha, beta, sigma } = v;
         let (u, p, z, q) = (u.share_mut(), p.share_mut(), given_z.share(), q.share_mut());
         let next = next.map_or(p, Vector::share_mut);
@@ -113,7 +135,7 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
             let start = self.geometry().plane_start(j);
             // SAFETY: only this stage uses plane j of u, p and the next p; z is only read.
             let (u, p_here, z_here) = unsafe { (u.row_mut(start, len), p.row_mut(start, len), z.row(start, len)) };
-            self.cpu().dispatch::<T, _>(blas::Advance { alpha, beta, u, p: p_here, z: z_here });
+            blas::advance(self.cpu(), [alpha, beta], u, p_here, z_here);
             let [before, after] = self.layout.halo();
             let halo_rows = [
                 (before > 0 && j == 0, start - len as isize),
@@ -144,16 +166,6 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
         self.reduce(&workspace, (sigma, scalars))
     }
 
-    fn coefficient_vectors(&self) -> f64 {
-        self.coefficients().vectors()
-    }
-
-    fn coefficient_bytes(&self) -> usize {
-        self.coefficients().bytes() + self.workspace_bytes()
-    }
-}
-
-impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// Computes r = f − A u, where it is wanted; ‖f − A u‖².
     fn residual_to(&self, r: Option<Shared<T>>, f: &Vector<T>, u: &mut Vector<T>, norm: Sum<'_, Cpu>) -> Result<()> {
         let (f, shared_u) = (f.share(), u.share());

@@ -56,7 +56,8 @@ fn expect_cycles<T: Real>(
     operator.expect_cycles::<T>(by_points);
     cuda.expect(vector_source::<T>(), &["convert_f64"]);
     if T::PRECISION == Precision::F32 {
-        cuda.expect(vector_source::<f64>(), &["axpy_norm_convert_f32", "convert_dot_f32"]);
+        cuda.expect(vector_source::<f64>(), &["axpy_norm_convert_f32"]);
+        cuda.expect(vector_source::<f32>(), &["dot"]);
     }
     if !by_points {
         cuda.expect_aggregates::<T>();

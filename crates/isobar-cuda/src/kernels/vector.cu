@@ -85,10 +85,18 @@ KERNEL(axpy_norm_convert_f32)(long long n, Ratio ratio, const T* x, T* y, float*
 }
 
 // y = x + a y
-KERNEL(xpay)(long long n, Ratio ratio, const T* __restrict__ x, T* __restrict__ y) {
+template <class S> __device__ __forceinline__ void xpay(long long n, T a, const S* x, T* y) {
+    for (long long i = first_index(); i < n; i += stride()) y[i] = fma(a, y[i], T(x[i]));
+}
+
+KERNEL(xpay_f64)(long long n, Ratio a, const double* __restrict__ x, T* __restrict__ y) {
     await_previous();
-    T a = ratio.value();
-    for (long long i = first_index(); i < n; i += stride()) y[i] = fma(a, y[i], x[i]);
+    xpay(n, a.value(), x, y);
+}
+
+KERNEL(xpay_f32)(long long n, Ratio a, const float* __restrict__ x, T* __restrict__ y) {
+    await_previous();
+    xpay(n, a.value(), x, y);
 }
 
 // result = <x, y>, accumulated in double. x and y may be the same.
@@ -98,30 +106,6 @@ KERNEL(dot)(long long n, const T* x, const T* y, double* partial, unsigned int* 
     double sum[1] = {0};
     for (long long i = first_index(); i < n; i += stride()) sum[0] += double(x[i]) * double(y[i]);
     grid_sum<1>(sum, sums, partial, counter, result);
-}
-
-// y = x;  result = <y, z>, accumulated in double
-template <class S>
-__device__ __forceinline__ void convert_dot(long long n, const S* __restrict__ x, T* __restrict__ y, const T* __restrict__ z,
-                                            double* partial, unsigned int* counter, double* result) {
-    __shared__ double sums[32];
-    double sum[1] = {0};
-    for (long long i = first_index(); i < n; i += stride()) {
-        const T value = T(x[i]);
-        y[i] = value;
-        sum[0] += double(value) * double(z[i]);
-    }
-    grid_sum<1>(sum, sums, partial, counter, result);
-}
-
-KERNEL(convert_dot_f64)(long long n, const double* x, T* y, const T* z, double* partial, unsigned int* counter, double* result) {
-    await_previous();
-    convert_dot(n, x, y, z, partial, counter, result);
-}
-
-KERNEL(convert_dot_f32)(long long n, const float* x, T* y, const T* z, double* partial, unsigned int* counter, double* result) {
-    await_previous();
-    convert_dot(n, x, y, z, partial, counter, result);
 }
 
 // Stores one scalar.

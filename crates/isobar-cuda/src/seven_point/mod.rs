@@ -57,11 +57,16 @@ pub(crate) enum Residual {
     Coupled,
 }
 
+/// Returns the kernel of [`Kernels::advance_direction`] for a z of precision Z.
+pub(crate) fn direction_kernel<Z: Real, T: Real>() -> &'static str {
+    if Z::PRECISION == T::PRECISION { "advance_direction" } else { "advance_direction_single" }
+}
+
 /// A group of steps whose kernels and memory are prepared together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Steps {
-    /// The step of conjugate gradients.
-    Direction,
+    /// The step of conjugate gradients, with z in single precision or in that of the operator.
+    Direction { is_single: bool },
     /// Line solves.
     Lines,
     /// Sweeps.
@@ -137,9 +142,10 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
     fn scale_residual(&self, v: ResidualUpdate<'_, Vector<Self::Real>>, scalars: &mut Scalars) -> Result<()>;
 
     /// Computes u += αp;  p' = z + βp;  q = A p';  σ = ⟨p', q⟩.
-    fn advance_direction(
+    fn advance_direction<Z: Real>(
         &self,
-        z_p: [&Vector<Self::Real>; 2],
+        z: &Vector<Z>,
+        p: &Vector<Self::Real>,
         u_next_q: [&mut Vector<Self::Real>; 3],
         alpha_beta: [Ratio; 2],
         sigma: Scalar,

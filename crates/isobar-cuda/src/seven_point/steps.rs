@@ -2,8 +2,8 @@
 
 use isobar_core::operator::{Direction, advance_direction_unfused};
 use isobar_core::prelude::{
-    Backend, Colour, Diagonal, Guess, Layout, LineSmoother, LineSolver, Operator, Relaxation, ResidualUpdate, Result,
-    Scalar, Smoother, Sum, Sweep,
+    Backend, Colour, Diagonal, Guess, Layout, LineSmoother, LineSolver, Operator, Real, Relaxation, ResidualUpdate,
+    Result, Scalar, Smoother, Sum, Sweep,
 };
 
 use super::{Kernels, Residual, SevenPoint, Steps};
@@ -11,13 +11,25 @@ use crate::{Cuda, Scalars, Vector};
 
 impl<K: Kernels> SevenPoint<K> {
     /// Fills the halo of a vector that a kernel is to read.
-    pub(crate) fn fill(&self, x: &mut Vector<K::Real>) -> Result<()> {
+    pub(crate) fn fill<T: Real>(&self, x: &mut Vector<T>) -> Result<()> {
         self.kernels.cuda().fill(x, &Colour::BOTH)
     }
 
     /// Adds up what kernels have summed over each rank's rows.
     pub(crate) fn sum<const N: usize>(&self, sums: [Scalar; N], scalars: &mut Scalars) -> Result<()> {
         self.kernels.cuda().sum(self.layout_of(), &sums, scalars)
+    }
+
+    /// Does [`Operator::advance_direction`] with a z of either precision.
+    fn advance<Z: Real>(&self, v: Direction<'_, Vector<K::Real>, Vector<Z>>, scalars: &mut Scalars) -> Result<()> {
+        match v {
+            Direction { u, p, next: Some(next), z, q, alpha, beta, sigma } => {
+                self.fill(z)?;
+                self.kernels.advance_direction(z, p, [u, next, q], [alpha, beta], sigma, scalars)?;
+                self.sum([sigma], scalars)
+            }
+            in_place => advance_direction_unfused(self, in_place, scalars),
+        }
     }
 }
 
@@ -62,19 +74,20 @@ impl<K: Kernels> Operator<Cuda, K::Real> for SevenPoint<K> {
     }
 
     fn advance_direction(&self, v: Direction<'_, Vector<K::Real>>, scalars: &mut Scalars) -> Result<()> {
-        match v {
-            Direction { u, p, next: Some(next), z, q, alpha, beta, sigma } => {
-                self.fill(z)?;
-                self.kernels.advance_direction([z, p], [u, next, q], [alpha, beta], sigma, scalars)?;
-                self.sum([sigma], scalars)
-            }
-            in_place => advance_direction_unfused(self, in_place, scalars),
-        }
+        self.advance(v, scalars)
+    }
+
+    fn advance_direction_single(
+        &self,
+        v: Direction<'_, Vector<K::Real>, Vector<f32>>,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        self.advance(v, scalars)
     }
 
     /// Blocks compute the new direction while their neighbours still read the old one.
-    fn needs_next_direction(&self) -> Result<bool> {
-        self.kernels.prepare(Steps::Direction)?;
+    fn needs_next_direction(&self, is_single: bool) -> Result<bool> {
+        self.kernels.prepare(Steps::Direction { is_single })?;
         Ok(true)
     }
 

@@ -10,7 +10,7 @@ use isobar_dist::part::PartBackend;
 use super::planes::Planes;
 use super::tile::{ADVANCE, RESIDUAL, rows};
 use super::{TensorProduct, blocks};
-use crate::seven_point::{Kernels, Residual, Steps};
+use crate::seven_point::{Kernels, Residual, Steps, direction_kernel};
 use crate::{Argument, Arguments, Cuda, Module, Pointer, Scalars, Vector};
 
 /// `Coarse` of layout.cuh.
@@ -101,7 +101,8 @@ impl<T: Real> Kernels for TensorProduct<T> {
 
     fn prepare(&self, steps: Steps) -> Result<()> {
         match steps {
-            Steps::Direction => self.modules.advance.prepare(&["advance_direction"], 0),
+            Steps::Direction { is_single: true } => self.modules.advance.prepare(&[direction_kernel::<f32, T>()], 0),
+            Steps::Direction { is_single: false } => self.modules.advance.prepare(&[direction_kernel::<T, T>()], 0),
             Steps::Lines => self.modules.cg.prepare(&["precondition_residual"], 0),
             Steps::Sweeps if self.streams => {
                 self.modules.cg.prepare(&["precondition_residual", "precondition"], 0)?;
@@ -179,21 +180,22 @@ impl<T: Real> Kernels for TensorProduct<T> {
         update_residual_unfused::<_, T>(&self.cuda.alone(), v, scalars, |r, z| self.divide_by_diagonal(r, z))
     }
 
-    fn advance_direction(
+    fn advance_direction<Z: Real>(
         &self,
-        [z, p]: [&Vector<T>; 2],
+        z: &Vector<Z>,
+        p: &Vector<T>,
         [u, next, q]: [&mut Vector<T>; 3],
         [alpha, beta]: [Ratio; 2],
         sigma: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
         let mut arguments = self.arguments().with(scalars.ratio(alpha)).with(scalars.ratio(beta));
-        for vector in [z, p, u, next, q] {
-            arguments = arguments.with(vector.pointer());
+        for vector in [z.pointer(), p.pointer(), u.pointer(), next.pointer(), q.pointer()] {
+            arguments = arguments.with(vector);
         }
         let grid = self.advance_grid()?;
         let arguments = self.reduction.append(arguments, blocks(grid), scalars.pointer(sigma));
-        self.cuda.launch(self.modules.advance.kernel("advance_direction")?, grid, [32, ADVANCE[1]], arguments)
+        self.cuda.launch(self.modules.advance.kernel(direction_kernel::<Z, T>())?, grid, [32, ADVANCE[1]], arguments)
     }
 
     fn solve_lines(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {

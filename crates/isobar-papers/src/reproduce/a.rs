@@ -278,7 +278,7 @@ fn time_kernels<B: Backend, T: Real>(
 ) -> Result<[f64; 6]> {
     let zeros = || backend.zeros::<T>(layout);
     let (mut x, mut y, mut p, mut q) = (zeros()?, zeros()?, zeros()?, zeros()?);
-    let mut next = free.needs_next_direction()?.then(zeros).transpose()?;
+    let mut next = free.needs_next_direction(false)?.then(zeros).transpose()?;
     upload_noise(backend, layout, &mut x)?;
     let mut scalars = backend.scalars()?;
     let out = Sums::new(0);

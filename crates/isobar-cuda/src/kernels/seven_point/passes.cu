@@ -197,47 +197,60 @@ KERNEL(scale_residual, BOUNDS)(Stencil op, int length, Ratio alpha_ratio, const 
     grid_sum<2>(pass.sum, sums, partial, counter, rho_norm);
 }
 
-// u += alpha p_old;  p = z + beta p_old;  q = A p;  sigma = <p, q>.
+// u += alpha p_old;  p = z + beta p_old;  q = A p;  sigma = <p, q>, with z in this or in single precision.
 // p and p_old are different vectors, so that p can be recomputed for neighbours; it is stored in halo rows too.
-KERNEL(advance_direction, BOUNDS)(Stencil op, int length, Ratio alpha_ratio, Ratio beta_ratio, const T* __restrict__ z,
+template <class Z> struct Advance {
+    using V = T;
+    using E = None;
+    T alpha, beta;
+    const Z* __restrict__ z;
+    const T* __restrict__ p_old;
+    T* __restrict__ u;
+    T* __restrict__ p;
+    T* __restrict__ q;
+    double sum[1];
+    __device__ __forceinline__ T neighbour(Index at) const { return fma(beta, p_old[at], T(z[at])); }
+    __device__ __forceinline__ void keep(Index at, T value) const { p[at] = value; }
+    __device__ __forceinline__ void prefetch(Index at) const {
+        prefetch_l2(p_old + at);
+        prefetch_l2(z + at);
+        prefetch_l2(u + at);
+    }
+    __device__ __forceinline__ T enter(Index at, bool own) const {
+        T old = p_old[at], value = fma(beta, old, T(z[at]));
+        if (own) {
+            u[at] = fma(alpha, old, u[at]);
+            p[at] = value;
+        }
+        return value;
+    }
+    __device__ __forceinline__ None fetch(Index) const { return {}; }
+    __device__ __forceinline__ void cell(const Row<T>& row, None) {
+        T value = image(row);
+        q[row.at] = value;
+        sum[0] += double(row.here) * double(value);
+    }
+};
+
+template <class Pass>
+__device__ __forceinline__ void advance(const Stencil& op, int length, Pass pass, double* partial, unsigned int* counter, double* sigma) {
+    __shared__ double sums[32];
+    stream(op, length, pass);
+    grid_sum<1>(pass.sum, sums, partial, counter, sigma);
+}
+
+KERNEL(advance_direction, BOUNDS)(Stencil op, int length, Ratio alpha, Ratio beta, const T* __restrict__ z,
                                   const T* __restrict__ p_old, T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
                                   double* partial, unsigned int* counter, double* sigma) {
     await_previous();
-    __shared__ double sums[32];
-    struct Pass {
-        using V = T;
-        using E = None;
-        T alpha, beta;
-        const T* __restrict__ z;
-        const T* __restrict__ p_old;
-        T* __restrict__ u;
-        T* __restrict__ p;
-        T* __restrict__ q;
-        double sum[1];
-        __device__ __forceinline__ T neighbour(Index at) const { return fma(beta, p_old[at], z[at]); }
-        __device__ __forceinline__ void keep(Index at, T value) const { p[at] = value; }
-        __device__ __forceinline__ void prefetch(Index at) const {
-            prefetch_l2(p_old + at);
-            prefetch_l2(z + at);
-            prefetch_l2(u + at);
-        }
-        __device__ __forceinline__ T enter(Index at, bool own) const {
-            T old = p_old[at], value = fma(beta, old, z[at]);
-            if (own) {
-                u[at] = fma(alpha, old, u[at]);
-                p[at] = value;
-            }
-            return value;
-        }
-        __device__ __forceinline__ None fetch(Index) const { return {}; }
-        __device__ __forceinline__ void cell(const Row<T>& row, None) {
-            T value = image(row);
-            q[row.at] = value;
-            sum[0] += double(row.here) * double(value);
-        }
-    } pass{alpha_ratio.value(), beta_ratio.value(), z, p_old, u, p, q, {0}};
-    stream(op, length, pass);
-    grid_sum<1>(pass.sum, sums, partial, counter, sigma);
+    advance(op, length, Advance<T>{alpha.value(), beta.value(), z, p_old, u, p, q, {0}}, partial, counter, sigma);
+}
+
+KERNEL(advance_direction_single, BOUNDS)(Stencil op, int length, Ratio alpha, Ratio beta, const float* __restrict__ z,
+                                         const T* __restrict__ p_old, T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
+                                         double* partial, unsigned int* counter, double* sigma) {
+    await_previous();
+    advance(op, length, Advance<float>{alpha.value(), beta.value(), z, p_old, u, p, q, {0}}, partial, counter, sigma);
 }
 
 // v = D^-1 (r - L w), where w is read at neighbours; the sum is <v, D v>.

@@ -33,12 +33,11 @@ struct Row {
 
 // u += alpha p_old;  p = z + beta p_old;  q = A p;  result = <p, q>.
 // alpha is that of the previous iteration. p_old must be finite, so it must be zeroed before the first iteration. p and p_old are
-// different fields, so that p can be recomputed. Traffic: u, z, p_old read; u, p, q written.
-KERNEL(advance_direction, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator op, Ratio alpha_ratio, Ratio beta_ratio,
-                                                                      const T* __restrict__ z, const T* __restrict__ p_old,
-                                                                      T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
-                                                                      double* partial, unsigned int* counter, double* result) {
-    await_previous();
+// different fields, so that p can be recomputed. z is in this or in single precision. Traffic: u, z, p_old read; u, p, q written.
+template <class Z>
+__device__ __forceinline__ void advance(const Operator& op, T alpha, T beta, const Z* __restrict__ z, const T* __restrict__ p_old,
+                                        T* __restrict__ u, T* __restrict__ p, T* __restrict__ q, double* partial,
+                                        unsigned int* counter, double* result) {
     __shared__ double sums[32];
     int nz = LAYERS(op), lane = threadIdx.x;
     int m0 = blockIdx.x * 32, m = min(m0 + lane, op.pitch - 1), k0 = (blockIdx.y * CHUNKS + threadIdx.y) * K;
@@ -46,7 +45,6 @@ KERNEL(advance_direction, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator o
     double product[1] = {0};
     if (k0 < nz && j0 < j1) {
         bool active = m0 + lane < op.pitch;
-        T alpha = alpha_ratio.value(), beta = beta_ratio.value();
         long long colour = (long long)op.pitch * nz;
         auto layer = [&](int k) { return op.pitch * min(max(k, 0), nz - 1); }; // clamped; coefficients outside are zero
         Row zs, ps, south, here, north;
@@ -62,20 +60,20 @@ KERNEL(advance_direction, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator o
 #pragma unroll
                 for (int i = 0; i < K; i++) {
                     long long at = column + layer(k0 + i);
-                    zs.own[c][i] = z[at];
+                    zs.own[c][i] = T(z[at]);
                     ps.own[c][i] = p_old[at];
                     if (j >= j0 && j < j1) us[c][i] = u[at];
                 }
 #pragma unroll
                 for (int n = 0; n < 2; n++) {
                     long long at = column + layer(n ? k0 + K : k0 - 1);
-                    zs.beyond[c][n] = z[at];
+                    zs.beyond[c][n] = T(z[at]);
                     ps.beyond[c][n] = p_old[at];
                 }
                 // The neighbours of the other colour in row j; beyond the row's ends, with a coupling of zero, a cell of it.
                 int beside = looks_east(inside, 1 - c) ? min(m0 + 32, op.pitch - 1) : max(m0 - 1, 0);
                 long long at = row + c * colour + beside + layer(k0 + min(lane, K - 1));
-                zs.beside[c] = z[at];
+                zs.beside[c] = T(z[at]);
                 ps.beside[c] = p_old[at];
             }
         };
@@ -139,4 +137,20 @@ KERNEL(advance_direction, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator o
         }
     }
     grid_sum<1>(product, sums, partial, counter, result);
+}
+
+KERNEL(advance_direction, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator op, Ratio alpha, Ratio beta,
+                                                                      const T* __restrict__ z, const T* __restrict__ p_old,
+                                                                      T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
+                                                                      double* partial, unsigned int* counter, double* result) {
+    await_previous();
+    advance(op, alpha.value(), beta.value(), z, p_old, u, p, q, partial, counter, result);
+}
+
+KERNEL(advance_direction_single, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator op, Ratio alpha, Ratio beta,
+                                                                             const float* __restrict__ z, const T* __restrict__ p_old,
+                                                                             T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
+                                                                             double* partial, unsigned int* counter, double* result) {
+    await_previous();
+    advance(op, alpha.value(), beta.value(), z, p_old, u, p, q, partial, counter, result);
 }

@@ -7,7 +7,7 @@ use isobar_core::prelude::{
 };
 
 use super::super::kind::Kind;
-use super::super::{Kernels, Residual, Steps};
+use super::super::{Kernels, Residual, Steps, direction_kernel};
 use super::{Passes, with_all};
 use crate::{Arguments, Cuda, Scalars, Vector};
 
@@ -42,7 +42,8 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
 
     fn prepare(&self, steps: Steps) -> Result<()> {
         match steps {
-            Steps::Direction => self.passes.prepare(&["advance_direction"], 0),
+            Steps::Direction { is_single: true } => self.passes.prepare(&[direction_kernel::<f32, T>()], 0),
+            Steps::Direction { is_single: false } => self.passes.prepare(&[direction_kernel::<T, T>()], 0),
             Steps::Lines if self.is_flat() => self.passes.prepare(&["divide_by_diagonal", "scale_residual"], 0),
             Steps::Lines => {
                 self.ratios()?;
@@ -118,16 +119,17 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
         self.pass_with_ratios("scale_residual", &[alpha], &vectors, scalars.sums(out), Some(scalars))
     }
 
-    fn advance_direction(
+    fn advance_direction<Z: Real>(
         &self,
-        [z, p]: [&Vector<T>; 2],
+        z: &Vector<Z>,
+        p: &Vector<T>,
         [u, next, q]: [&mut Vector<T>; 3],
         ratios: [Ratio; 2],
         sigma: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
         let vectors = [z.pointer(), p.pointer(), u.pointer(), next.pointer(), q.pointer()];
-        self.pass_with_ratios("advance_direction", &ratios, &vectors, scalars.pointer(sigma), Some(scalars))
+        self.pass_with_ratios(direction_kernel::<Z, T>(), &ratios, &vectors, scalars.pointer(sigma), Some(scalars))
     }
 
     fn solve_lines(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {

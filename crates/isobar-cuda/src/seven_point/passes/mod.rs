@@ -129,7 +129,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         // The first ones are compared with it, and padding is closed where kernels write to cells only.
         coefficients.clear(0, coefficients.bytes())?;
         let [passes, lines] = [form.passes::<T>(), form.lines::<T>(shape.nz)].map(|source| cuda.module(source));
-        passes.prepare(&["advance_direction", "residual_norm"], 0)?;
+        passes.prepare(&["residual_norm"], 0)?;
         passes.expect(&["census", "residual", "apply"]);
         if T::PRECISION == Precision::F64 {
             passes.expect(&["clear_inactive", "mark_cells"]);

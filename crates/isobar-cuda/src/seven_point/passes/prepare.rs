@@ -5,6 +5,7 @@ use isobar_core::prelude::{Preconditioner, Real, Result};
 use super::Passes;
 use crate::launch::refuse_while_recording;
 use crate::seven_point::colours::kernels::{COLOURS, STREAMED};
+use crate::seven_point::direction_kernel;
 use crate::seven_point::kind::Kind;
 use crate::seven_point::look::{LOOK, Looks};
 
@@ -52,7 +53,8 @@ impl<K: Kind, T: Real> Passes<K, T> {
     /// Has the kernels of an operator of the same form in another number type compiled, for multigrid by points or by lines.
     pub(crate) fn expect_cycles<C: Real>(&self, by_points: bool) {
         let (cuda, layers) = (&self.cuda, self.layout.shape().nz);
-        cuda.expect(self.form.passes::<C>(), &["advance_direction", "residual_norm", "census"]);
+        self.passes.expect(&[direction_kernel::<C, T>()]);
+        cuda.expect(self.form.passes::<C>(), &["residual_norm", "census"]);
         if by_points {
             cuda.expect(self.form.look::<C>(), LOOK);
             if let Some(source) = self.streamed_source::<C>() {

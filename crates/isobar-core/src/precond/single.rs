@@ -1,30 +1,30 @@
-//! A preconditioner in a lower precision.
+//! A preconditioner in single precision.
 
 use super::Preconditioner;
 use crate::operator::ResidualUpdate;
 use crate::traffic::{self, StepTraffic};
 use crate::{Backend, Layout, Real, Result};
 
-/// A preconditioner in precision S inside an iteration in precision T: where S is single it has half the
-/// memory traffic, and hardly costs an iteration more.
+/// A preconditioner in single precision inside an iteration in precision T: it has half the memory traffic, and hardly costs an
+/// iteration more. r is rounded where it is updated, and z stays in single precision until it is read.
 ///
-/// Storage: 2 n-vectors in S, besides the preconditioner's own.
-pub struct Converted<B: Backend, S: Real> {
-    inner: Box<dyn Preconditioner<B, S>>,
-    r: B::Vector<S>,
-    z: B::Vector<S>,
+/// Storage: 2 n-vectors in single precision, besides the preconditioner's own.
+pub struct Single<B: Backend> {
+    inner: Box<dyn Preconditioner<B, f32>>,
+    r: B::Vector<f32>,
+    z: B::Vector<f32>,
     layout: Layout,
 }
 
-impl<B: Backend, S: Real> Converted<B, S> {
+impl<B: Backend> Single<B> {
     /// Takes the preconditioner, and the layout of its vectors.
-    pub fn new(layout: Layout, inner: Box<dyn Preconditioner<B, S>>) -> Result<Self> {
+    pub fn new(layout: Layout, inner: Box<dyn Preconditioner<B, f32>>) -> Result<Self> {
         let backend = inner.backend();
         Ok(Self { r: backend.zeros(&layout)?, z: backend.zeros(&layout)?, inner, layout })
     }
 }
 
-impl<B: Backend, S: Real, T: Real> Preconditioner<B, T> for Converted<B, S> {
+impl<B: Backend, T: Real> Preconditioner<B, T> for Single<B> {
     fn backend(&self) -> &B {
         self.inner.backend()
     }
@@ -35,12 +35,21 @@ impl<B: Backend, S: Real, T: Real> Preconditioner<B, T> for Converted<B, S> {
         self.inner.backend().convert(&self.z, z)
     }
 
+    /// ρ is that of the rounded r: its relative error is that of ⟨r, z⟩ for a z that is rounded.
     fn precondition_residual(&mut self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
-        let ResidualUpdate { r, q, z, alpha, out } = v;
+        let ResidualUpdate { r, q, z: _, alpha, out } = v;
         let backend = self.inner.backend().clone();
         backend.axpy_norm_convert(alpha.negated(), q, r, &mut self.r, out.get(1).of(scalars))?;
         self.inner.apply(&mut self.r, &mut self.z)?;
-        backend.convert_dot(&self.z, z, r, out.get(0).of(scalars))
+        backend.dot(&self.r, &self.z, out.get(0).of(scalars))
+    }
+
+    fn is_single(&self) -> bool {
+        true
+    }
+
+    fn single_z(&mut self) -> Option<&mut B::Vector<f32>> {
+        Some(&mut self.z)
     }
 
     fn project_out(&mut self, z: &mut B::Vector<T>) -> Result<()> {
@@ -76,7 +85,14 @@ impl<B: Backend, S: Real, T: Real> Preconditioner<B, T> for Converted<B, S> {
         steps
     }
 
+    fn traffic(&self, cells: usize) -> Vec<StepTraffic> {
+        let mut steps = self.inner.apply_traffic(cells);
+        steps.push(StepTraffic::once::<T>(traffic::ROUND_RESIDUAL, cells));
+        steps.push(StepTraffic::once::<f32>(traffic::DOT, cells));
+        steps
+    }
+
     fn workspace_bytes(&self) -> usize {
-        2 * self.layout.len() * size_of::<S>() + self.inner.workspace_bytes()
+        2 * self.layout.len() * size_of::<f32>() + self.inner.workspace_bytes()
     }
 }
