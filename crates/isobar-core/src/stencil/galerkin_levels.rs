@@ -19,10 +19,13 @@ pub enum Finer<'a, B: SupportsGalerkin, T: Real> {
 /// A back end that has 27-point operators with their transfers and corrections, and makes the matrices they come from.
 /// Whatever is made of a matrix can get the numbers of another one with the same grid and the same offsets.
 pub trait SupportsGalerkin: Supports<Diffusion> + Setup + LevelBackend {
-    /// How often the cycles of the first levels visit the next one; those of all others visit it once. On a processor the third grid and
-    /// those below it cost little, and three visits to them save a quarter of the iterations; where small grids cost as much as large ones
-    /// that takes more time than it saves. Measured: docs/notes/diffusion-multigrid.md.
-    const VISITS: &'static [usize] = &[1, 3];
+    /// Returns how often the cycles of the first levels of a grid with this many cells visit the next one; those of all others visit it once. On a
+    /// processor the third grid and those below it cost little, and three visits to them save a quarter of the iterations; where small grids cost
+    /// as much as large ones that takes more time than it saves. Measured: docs/notes/diffusion-multigrid.md.
+    fn visits(cells: usize) -> &'static [usize] {
+        let _ = cells;
+        &[1, 3]
+    }
     /// Grids of no more cells are solved on exactly, by a dense inverse. The default is that of a processor, where a larger one takes longer than
     /// the levels that it replaces.
     const COARSEST_CELLS: usize = 256;
@@ -216,7 +219,7 @@ where
         notes,
         update: Box::new(update),
     };
-    Ok(made.visited(B::VISITS))
+    Ok(made.visited(B::visits(stencil.shape().cells())))
 }
 
 /// u = G f by a dense matrix, every cell an aggregate of its own: any back end can.

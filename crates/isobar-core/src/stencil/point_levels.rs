@@ -183,7 +183,7 @@ where
         coarsest: below.coarsest,
         notes: below.notes,
     };
-    Ok(made.visited(B::VISITS))
+    Ok(made.visited(B::visits(stencil.shape().cells())))
 }
 
 /// How the finest grid of points above lines is halved.
