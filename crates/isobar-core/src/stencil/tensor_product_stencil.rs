@@ -2,6 +2,7 @@
 
 use super::{Stencil, TensorProduct};
 use crate::direct::{Separable, SeparableRows, looks_separable, nearest, separate};
+use crate::grid::HorizontalField;
 use crate::options::SolverOptions;
 use crate::policy::Choice;
 use crate::policy::modes::{choose, may_use_modes};
@@ -25,6 +26,14 @@ impl Stencil for TensorProduct {
     /// Conjugate gradients need this.
     fn is_symmetric(&self) -> bool {
         self.vertical().is_symmetric() && self.horizontal().is_symmetric()
+    }
+
+    /// With a ≥ 0 ≥ b, d no row's sum is negative, since a field's couplings are at most their total.
+    fn is_definite(&self) -> bool {
+        let (vertical, horizontal) = (self.vertical(), self.horizontal());
+        let is_vertical =
+            vertical.a.iter().all(|&a| a >= 0.0) && vertical.b.iter().chain(&vertical.d).all(|&b| b <= 0.0);
+        self.is_symmetric() && is_vertical && (0..horizontal.area.len()).all(|n| rest(horizontal, n) >= 0.0)
     }
 
     /// Chooses vertical modes where these are predicted to be faster, else multigrid.
@@ -65,6 +74,14 @@ impl Stencil for TensorProduct {
     }
 }
 
+/// Returns a column's coupling to sides, the total less the others.
+fn rest(horizontal: &HorizontalField, n: usize) -> f64 {
+    let beside = horizontal.west[n] + horizontal.east[n] + horizontal.south[n] + horizontal.north[n];
+    let rest = horizontal.total[n] - beside;
+    // A difference of equal numbers is 0.
+    if rest.abs() <= 1e-14 * horizontal.total[n].abs() { 0.0 } else { rest }
+}
+
 /// The rows of a tensor product, whose couplings are negative entries.
 struct TensorProductRows<'a> {
     stencil: &'a TensorProduct,
@@ -76,11 +93,7 @@ impl<'a> TensorProductRows<'a> {
         let (vertical, horizontal, nx) = (stencil.vertical(), stencil.horizontal(), Stencil::shape(stencil).nx);
         let shift = move |[i, j, k]: [usize; 3]| {
             let n = i + nx * j;
-            let beside = horizontal.west[n] + horizontal.east[n] + horizontal.south[n] + horizontal.north[n];
-            let rest = horizontal.total[n] - beside;
-            // A difference of equal numbers is 0.
-            let rest = if rest.abs() <= 1e-14 * horizontal.total[n].abs() { 0.0 } else { rest };
-            horizontal.area[n] * vertical.a[k] - vertical.d[k] * rest
+            horizontal.area[n] * vertical.a[k] - vertical.d[k] * rest(horizontal, n)
         };
         Self { stencil, shift: Box::new(shift) }
     }
