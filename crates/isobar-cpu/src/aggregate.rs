@@ -58,20 +58,20 @@ impl Aggregates {
         let plane = 2 * layout.half_plane();
         let mut of_planes: Vec<(Vec<Run>, std::ops::Range<usize>)> = vec![(Vec::new(), 0..0); shape.ny];
         Execute::for_each(cpu, &mut of_planes, |j, (runs, ids)| {
-            let (mut least, mut beyond, mut start) = (usize::MAX, 0, j * plane);
-            for (colour, k) in Colour::BOTH.into_iter().flat_map(|colour| (0..shape.nz).map(move |k| (colour, k))) {
-                let row = &map.ids()[shape.nx * (j + shape.ny * k)..][..shape.nx];
-                let of_colour = row[layout.parity(j, colour).min(shape.nx)..].iter().step_by(2).copied();
-                let padded = of_colour.chain(std::iter::repeat(AggregateMap::NONE)).take(layout.pitch());
-                for (id, start) in padded.zip(start..) {
-                    if runs.last().is_none_or(|run| run.id != id) {
-                        if id != AggregateMap::NONE {
-                            (least, beyond) = (least.min(id as usize), beyond.max(id as usize + 1));
-                        }
-                        runs.push(Run { start, id });
-                    }
+            let (mut least, mut beyond, mut end) = (usize::MAX, 0, j * plane);
+            map.for_each_run_of_plane(&layout, j, |id, places| {
+                let goes_on = places.start == end && runs.last().is_some_and(|run| run.id == id);
+                if places.start > end {
+                    runs.push(Run { start: end, id: AggregateMap::NONE });
                 }
-                start += layout.pitch();
+                if !goes_on {
+                    (least, beyond) = (least.min(id as usize), beyond.max(id as usize + 1));
+                    runs.push(Run { start: places.start, id });
+                }
+                end = places.end;
+            });
+            if end < (j + 1) * plane {
+                runs.push(Run { start: end, id: AggregateMap::NONE });
             }
             *ids = least.min(beyond)..beyond;
         });

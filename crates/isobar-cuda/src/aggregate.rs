@@ -3,12 +3,11 @@
 //! Sums use *runs*, contiguous pieces of memory that belong to one aggregate, sorted by aggregate: a warp sums an item of
 //! a few thousand cells, then a block sums the items of an aggregate. The order is fixed, so sums are reproducible.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use isobar_core::backend::{AggregateBackend, multiply_cells};
-use isobar_core::prelude::{AggregateMap, Colour, Error, Execute, Host, Layout, Real, Result, Shape};
+use isobar_core::prelude::{AggregateMap, Error, Execute, Host, Layout, Real, Result, Shape};
 use isobar_dist::PartBackend;
 
 use crate::launch::refuse_while_recording;
@@ -92,43 +91,6 @@ struct Runs {
     first_item: Vec<u32>,
 }
 
-/// Calls `visit(aggregate, start, length)` for every contiguous piece of a plane's memory that belongs to one aggregate, of limited
-/// length.
-fn for_each_run(
-    map: &AggregateMap,
-    layout: &Layout,
-    j: usize,
-    longest: usize,
-    mut visit: impl FnMut(usize, usize, usize),
-) {
-    let ny = layout.shape().ny;
-    for colour in Colour::BOTH {
-        let parity = layout.parity(j, colour);
-        for k in 0..layout.shape().nz {
-            // Runs of cells that follow each other become one of this colour, if only a cell of the other is between them.
-            let mut last: Option<(u32, Range<usize>)> = None;
-            let mut end = |run: Option<(u32, Range<usize>)>| {
-                if let Some((id, run)) = run {
-                    for m in run.clone().step_by(longest) {
-                        let length = longest.min(run.end - m);
-                        visit(id as usize, layout.index(2 * m + parity, j, k), length);
-                    }
-                }
-            };
-            map.for_each_run(j + ny * k, |id, cells| {
-                let place = |i: usize| i.saturating_sub(parity).div_ceil(2);
-                let run = place(cells.start)..place(cells.end);
-                match &mut last {
-                    Some((before, cells)) if *before == id && cells.end == run.start => cells.end = run.end,
-                    _ if run.is_empty() => {}
-                    _ => end(last.replace((id, run))),
-                }
-            });
-            end(last);
-        }
-    }
-}
-
 /// Writes the aggregates of a halo row's cells, x first, then layers, in the order of row j; padding has none.
 fn ids_of_halo(layout: &Layout, j: usize, ids: &[u32], plane: &mut [u32]) {
     plane.fill(AggregateMap::NONE);
@@ -147,7 +109,13 @@ impl Runs {
         let planes = ny.div_ceil((cells / (8 * count.max(1))).clamp(1, MOST_PARTS));
         let mut parts = vec![vec![0u32; count]; ny.div_ceil(planes)];
         let for_each_of = |part: usize, visit: &mut dyn FnMut(usize, usize, usize)| {
-            (part * planes..ny.min((part + 1) * planes)).for_each(|j| for_each_run(map, layout, j, item, &mut *visit));
+            for j in part * planes..ny.min((part + 1) * planes) {
+                map.for_each_run_of_plane(layout, j, |id, places| {
+                    for start in places.clone().step_by(item) {
+                        visit(id as usize, start, item.min(places.end - start));
+                    }
+                });
+            }
         };
         Host.for_each(&mut parts, |part, counts| for_each_of(part, &mut |aggregate, _, _| counts[aggregate] += 1));
         let total = parts.iter().flatten().map(|&count| count as usize).sum();

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use super::{Backend, Runs};
 use crate::error::{Error, Result};
 use crate::execute::{Execute, Host, PIECE, map_pieces, rows};
-use crate::layout::{Layout, Shape};
+use crate::layout::{Colour, Layout, Shape};
 use crate::real::Real;
 
 /// A map from cells to aggregates.
@@ -148,6 +148,32 @@ impl AggregateMap {
                     }
                 }
             }
+        }
+    }
+
+    /// Calls `f(aggregate, places)` for runs of places of plane j of a vector that belong to one aggregate, in their order.
+    pub fn for_each_run_of_plane(&self, layout: &Layout, j: usize, mut f: impl FnMut(u32, Range<usize>)) {
+        let Shape { ny, nz, .. } = self.shape;
+        for (colour, k) in Colour::BOTH.into_iter().flat_map(|colour| (0..nz).map(move |k| (colour, k))) {
+            let parity = layout.parity(j, colour);
+            // Runs of cells that follow each other become one of this colour, if only a cell of the other is between them.
+            let mut last: Option<(u32, Range<usize>)> = None;
+            let mut end = |run: Option<(u32, Range<usize>)>| {
+                if let Some((id, run)) = run {
+                    let start = layout.index(2 * run.start + parity, j, k);
+                    f(id, start..start + run.len());
+                }
+            };
+            self.for_each_run(j + ny * k, |id, cells| {
+                let place = |i: usize| i.saturating_sub(parity).div_ceil(2);
+                let run = place(cells.start)..place(cells.end);
+                match &mut last {
+                    Some((before, cells)) if *before == id && cells.end == run.start => cells.end = run.end,
+                    _ if run.is_empty() => {}
+                    _ => end(last.replace((id, run))),
+                }
+            });
+            end(last);
         }
     }
 
