@@ -13,12 +13,31 @@ pub(crate) fn raise(error: Error) -> PyErr {
         Error::Io(_) => PyOSError::new_err::<String>,
         _ => PyValueError::new_err::<String>,
     };
-    is(with_argument(&isobar_case::Error::from(error)))
+    is(of_library(error))
 }
 
 /// Converts an error of a case to an exception.
 pub(crate) fn raise_case(error: isobar_case::Error) -> PyErr {
     PyValueError::new_err(with_argument(&error))
+}
+
+/// Returns the library's message, with arguments in place of the keys of case files.
+fn of_library(error: Error) -> String {
+    const ARGUMENTS: [(&str, &str); 5] = [
+        ("diffusion.coefficient", "kappa"),
+        ("diffusion.reaction", "reaction"),
+        ("diffusion.active", "active"),
+        ("diffusion.boundary", "boundary"),
+        ("grid.spacing", "spacing"),
+    ];
+    let message = with_argument(&isobar_case::Error::from(error));
+    let message = ARGUMENTS.iter().fold(message, |message, (key, argument)| message.replace(key, argument));
+    let mut pieces = message.split("solver.");
+    let first = pieces.next().unwrap_or_default().to_string();
+    pieces.fold(first, |message, piece| {
+        let is_option = piece.starts_with(|c: char| c.is_ascii_lowercase());
+        message + if is_option { "" } else { "solver." } + piece
+    })
 }
 
 /// Returns the message, with devices named as in the argument `device`.
@@ -49,7 +68,7 @@ impl Failure {
     /// Returns the message.
     pub(crate) fn message(self) -> String {
         match self {
-            Self::Library(error) => with_argument(&error.into()),
+            Self::Library(error) => of_library(error),
             Self::Case(error) => with_argument(&error),
             Self::NotConverged(message) => message,
         }

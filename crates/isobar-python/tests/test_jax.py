@@ -331,7 +331,7 @@ def test_misuse(rng):
     options = dict(method="cg", preconditioner={"kind": "none"}, max_iterations=2)
     with pytest.raises(jax.errors.JaxRuntimeError, match="FAILED_PRECONDITION: the solve was not converged: max iterations after 2 iterations"):
         isobar.jax.solve(problem, kappa, 1.0, **options).block_until_ready()
-    with pytest.raises(jax.errors.JaxRuntimeError, match=r"INVALID_ARGUMENT: diffusion.coefficient: .*\(i, j, k\) = \(3, 2, 0\)"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"INVALID_ARGUMENT: kappa: .*\(i, j, k\) = \(3, 2, 0\)"):
         isobar.jax.solve(problem, kappa.at[2, 3].set(jnp.nan), 1.0).block_until_ready()
     with pytest.raises(jax.errors.JaxRuntimeError, match="INVALID_ARGUMENT: .*inf"):
         isobar.jax.solve(problem, kappa, jnp.full((6, 7), jnp.inf)).block_until_ready()
@@ -351,7 +351,7 @@ def test_misuse(rng):
         isobar.jax.solve(problem, kappa, spacing=(jnp.ones(7), 1.0))
     with pytest.raises(ValueError, match="spacing has 3 entries"):
         isobar.jax.solve(problem, kappa, spacing=(1.0, 1.0, 1.0))
-    with pytest.raises(jax.errors.JaxRuntimeError, match="grid.spacing"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"spacing \([xyz]\)"):
         isobar.jax.solve(problem, kappa, spacing=-1.0).block_until_ready()
     with pytest.raises(ValueError, match='unknown key "sparkle"'):
         isobar.jax.solve(problem, kappa, 1.0, sparkle=1)
