@@ -148,6 +148,16 @@ impl<'a, T: Copy> ArrayView<'a, T> {
         self.place.is_c_order(self.shape).then(|| &self.data[origin..origin + self.shape.cells()])
     }
 
+    /// Returns the entries of each layer in C order, (ny, nx), if they lie so in memory.
+    pub fn layers(&self) -> Option<Vec<&'a [T]>> {
+        let layer = Shape { nz: 1, ..self.shape };
+        let entries = |k: usize| {
+            let start = self.place.of(0, 0, k);
+            &self.data[start..start + layer.cells()]
+        };
+        self.place.is_c_order(layer).then(|| (0..self.shape.nz).map(entries).collect())
+    }
+
     /// Returns the entries of a line in x, if they are contiguous.
     pub fn line(&self, j: usize, k: usize) -> Option<&'a [T]> {
         let start = self.place.of(0, j, k);

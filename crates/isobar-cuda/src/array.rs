@@ -14,6 +14,9 @@ use crate::launch::{Argument, Arguments, Kernel, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::vector::{Vector, index};
 
+/// Layers of an array from which on each is copied where it lies, such as those of a rank's rows; smaller ones are packed before. B
+const LAYER: usize = 1 << 18;
+
 /// `Array` of array.cu: strides in elements, and the elements in x and y.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -114,7 +117,7 @@ impl Cuda {
             return Err(Error::shape("coefficients", values.len().to_string(), format!("{} = {shape}", shape.cells())));
         }
         let report = self.report()?;
-        self.staged([values], |[from]| {
+        self.staged(&[values], |from| {
             self.place_coefficients::<T>(
                 layout,
                 Precision::F64,
@@ -231,9 +234,11 @@ impl Cuda {
         let shape = layout.shape();
         check_shape(source.shape(), shape)?;
         let packed: Vec<S>;
-        let data = match source.as_c_order() {
-            Some(data) => data,
-            None => {
+        let is_worth_it = |layers: &Vec<&[S]>| layers.iter().all(|layer| size_of_val(*layer) >= LAYER);
+        let pieces = match (source.as_c_order(), source.layers().filter(is_worth_it)) {
+            (Some(data), _) => vec![data],
+            (None, Some(layers)) => layers,
+            (None, None) => {
                 let Shape { nx, ny, .. } = shape;
                 let mut values = vec![S::ZERO; shape.cells()];
                 for_each_row(&Host, &mut values, nx, |row, values| {
@@ -244,10 +249,10 @@ impl Cuda {
                     }
                 });
                 packed = values;
-                &packed
+                vec![&packed[..]]
             }
         };
-        self.staged([data], |[from]| {
+        self.staged(&pieces, |from| {
             self.reorder::<T>(Way::Import, S::PRECISION, &layout, Array::c_order(shape), [from, target.pointer()])
         })
     }
@@ -265,6 +270,12 @@ impl Cuda {
             |to| self.reorder::<T>(Way::Export, S::PRECISION, &layout, Array::c_order(shape), [source.pointer(), to]);
         if let Some(data) = target.as_c_order_mut() {
             return self.fetch(data, export);
+        }
+        let is_worth_it = size_of::<S>() * shape.nx * shape.ny >= LAYER;
+        if let Some(mut layers) = target.layers().filter(|_| is_worth_it)
+            && let Some(pieces) = layers.iter_mut().map(ArrayViewMut::as_c_order_mut).collect::<Option<Vec<_>>>()
+        {
+            return self.fetch_pieces(pieces, export);
         }
         let mut packed = vec![S::ZERO; shape.cells()];
         self.fetch(&mut packed, export)?;

@@ -215,12 +215,12 @@ impl Cuda {
     }
 
     /// Copies arrays to the GPU, where they stay for the work that `work` submits.
-    pub(crate) fn staged<S: Copy + Sync, const N: usize>(
+    pub(crate) fn staged<S: Copy + Sync>(
         &self,
-        arrays: [&[S]; N],
-        work: impl FnOnce([Pointer; N]) -> Result<()>,
+        pieces: &[&[S]],
+        work: impl FnOnce(Pointer) -> Result<()>,
     ) -> Result<()> {
-        self.inner.staging.send(self.context(), arrays, work)
+        self.inner.staging.send(self.context(), pieces, work)
     }
 
     /// Copies an array to an address on the GPU, after all submitted work; several threads copy a large one.
@@ -234,6 +234,15 @@ impl Cuda {
         array: &mut [S],
         fill: impl FnOnce(Pointer) -> Result<()>,
     ) -> Result<()> {
-        self.inner.staging.fetch(self.context(), array, fill)
+        self.fetch_pieces(vec![array], fill)
+    }
+
+    /// Copies an array, which `fill` submits the computation of, to pieces of the host's memory.
+    pub(crate) fn fetch_pieces<S: Copy + Send>(
+        &self,
+        pieces: Vec<&mut [S]>,
+        fill: impl FnOnce(Pointer) -> Result<()>,
+    ) -> Result<()> {
+        self.inner.staging.fetch(self.context(), pieces, fill)
     }
 }

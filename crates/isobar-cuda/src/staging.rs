@@ -220,11 +220,14 @@ impl Lanes {
         self.each_lane(shares, |lane, ()| lane.send(std::iter::from_fn(next)))
     }
 
-    /// Copies an array from the GPU.
-    fn fetch<T: Copy + Send>(&mut self, from: Pointer, to: &mut [T]) -> Result<()> {
+    /// Copies arrays from the GPU.
+    fn fetch<T: Copy + Send>(&mut self, arrays: Vec<(Pointer, &mut [T])>) -> Result<()> {
         let length = PIECE / size_of::<T>();
-        let starts = (0..).map(|n| from + (n * PIECE) as Pointer);
-        let shares = deal(self.lanes.len(), starts.zip(to.chunks_mut(length)));
+        let pieces = arrays.into_iter().flat_map(|(from, to)| {
+            let starts = (0..).map(move |n| from + (n * PIECE) as Pointer);
+            starts.zip(to.chunks_mut(length))
+        });
+        let shares = deal(self.lanes.len(), pieces);
         self.each_lane(shares, |lane, mut share| lane.fetch(&mut share))
     }
 
@@ -296,26 +299,19 @@ fn room<'p>(place: &'p mut Option<Buffer>, context: &Arc<Context>, bytes: usize)
 }
 
 impl Staging {
-    /// Copies arrays to the GPU, and passes their addresses to work, whose submissions may use them.
-    pub(crate) fn send<T: Copy + Sync, const N: usize>(
+    /// Copies an array of consecutive pieces to the GPU, and passes its address to work, whose submissions may use it.
+    pub(crate) fn send<T: Copy + Sync>(
         &self,
         context: &Arc<Context>,
-        arrays: [&[T]; N],
-        work: impl FnOnce([Pointer; N]) -> Result<()>,
+        pieces: &[&[T]],
+        work: impl FnOnce(Pointer) -> Result<()>,
     ) -> Result<()> {
-        /// Alignment of arrays.
-        const ALIGNMENT: usize = 256;
-        let mut bytes = 0;
-        let offsets = arrays.map(|array| {
-            let offset = bytes;
-            bytes = (bytes + size_of_val(array)).next_multiple_of(ALIGNMENT);
-            offset as Pointer
-        });
+        let bytes = pieces.iter().map(|piece| size_of_val(*piece)).sum();
         let mut place = lock(&self.places[queue::current()]);
         let start = room(&mut place, context, bytes)?.start();
-        let places = offsets.map(|offset| start + offset);
-        self.send_to(context, &places.into_iter().zip(arrays).collect::<Vec<_>>())?;
-        work(places)
+        let lengths = pieces.iter().map(|piece| size_of_val(*piece));
+        self.send_to(context, &consecutive(start, lengths).zip(pieces.iter().copied()).collect::<Vec<_>>())?;
+        work(start)
     }
 
     /// Copies arrays to these addresses on the GPU, after all submitted work.
@@ -327,20 +323,29 @@ impl Staging {
         }
     }
 
-    /// Copies an array, which `fill` submits the computation of, to the host.
+    /// Copies an array, which `fill` submits the computation of, to pieces of the host's memory.
     pub(crate) fn fetch<T: Copy + Send>(
         &self,
         context: &Arc<Context>,
-        array: &mut [T],
+        pieces: Vec<&mut [T]>,
         fill: impl FnOnce(Pointer) -> Result<()>,
     ) -> Result<()> {
-        let bytes = size_of_val(array);
+        let lengths: Vec<usize> = pieces.iter().map(|piece| size_of_val(&**piece)).collect();
+        let bytes = lengths.iter().sum();
         let mut place = lock(&self.places[queue::current()]);
-        let place = room(&mut place, context, bytes)?;
-        fill(place.start())?;
-        match with_lanes(context, bytes, Lanes::WORTH_IT, |lanes| lanes.fetch(place.start(), array))? {
+        let start = room(&mut place, context, bytes)?.start();
+        fill(start)?;
+        let mut arrays: Vec<_> = consecutive(start, lengths.into_iter()).zip(pieces).collect();
+        let by_lanes =
+            |lanes: &mut Lanes| lanes.fetch(arrays.iter_mut().map(|(from, to)| (*from, &mut **to)).collect());
+        match with_lanes(context, bytes, Lanes::WORTH_IT, by_lanes)? {
             Some(()) => Ok(()),
-            None => place.read(array),
+            None => arrays.into_iter().try_for_each(|(from, to)| context.receive(from, to)),
         }
     }
+}
+
+/// Returns the address of each of these many bytes, one after the other.
+fn consecutive(start: Pointer, lengths: impl Iterator<Item = usize>) -> impl Iterator<Item = Pointer> {
+    lengths.scan(start, |next, bytes| Some(std::mem::replace(next, *next + bytes as Pointer)))
 }

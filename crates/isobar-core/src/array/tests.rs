@@ -15,6 +15,21 @@ fn views_check_their_bounds() {
 }
 
 #[test]
+fn layers_are_slices_where_their_rows_follow_each_other() {
+    let data: Vec<f64> = (0..24).map(f64::from).collect();
+    let whole = ArrayView::c_order(&data, Shape::new(4, 3, 2)).unwrap();
+    let of = |x: [usize; 2], y: [usize; 2]| {
+        let [x, y] = [x, y].map(|[first, beyond]| Slab { first, beyond });
+        whole.part(Patch { x, y }).unwrap().layers()
+    };
+    assert_eq!(of([0, 4], [1, 3]), Some(vec![&data[4..12], &data[16..24]]));
+    assert_eq!(of([1, 3], [2, 3]), Some(vec![&data[9..11], &data[21..23]]));
+    assert_eq!(of([1, 3], [1, 3]), None);
+    let backwards = ArrayView::from_origin(&data, 12, Shape::new(4, 3, 2), [1, 4, -12]).unwrap();
+    assert_eq!(backwards.layers(), Some(vec![&data[12..24], &data[..12]]));
+}
+
+#[test]
 fn negative_strides_count_backwards() {
     let mut data: Vec<f64> = (0..24).map(f64::from).collect();
     let shape = Shape::new(4, 3, 2);

@@ -56,7 +56,7 @@ impl Form {
         let is_single = kappa.iter().all(|&kappa| f64::from(kappa as f32) == kappa);
         let field = if is_single { self.new_field::<f32>()? } else { self.new_field::<f64>()? };
         let table = Buffer::from_slice(self.cuda.context(), &kappa, "the coefficients of phases")?;
-        self.cuda.staged([phases.numbers()], |[numbers]| {
+        self.cuda.staged(&[phases.numbers()], |numbers| {
             let kernel = self.cuda.module(source()).kernel("look_up")?;
             let len = self.shape.cells();
             let arguments = Arguments::new().with(len as i64).with(numbers).with(table.start());

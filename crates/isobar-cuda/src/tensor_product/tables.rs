@@ -107,7 +107,12 @@ impl Tables {
             [&h.area, &h.west, &h.east, &h.south, &h.north, &h.total].map(|all| &all[own.clone()]);
         let arrays: [&[f64]; 10] = [area, west, east, south, north, total, &v.a, &v.b, &v.c, &v.d];
         self.buffer.clear(self.largest, size_of::<u64>())?;
-        cuda.staged(arrays, |places| {
+        cuda.staged(&arrays, |mut next| {
+            let places = arrays.map(|array| {
+                let place = next;
+                next += size_of_val(array) as Pointer;
+                place
+            });
             let with = |places: &[Pointer]| {
                 let operator = Arguments::new().with(operator);
                 places.iter().fold(operator, |arguments, &place| arguments.with(place)).with(largest)

@@ -161,6 +161,21 @@ fn large_arrays(cuda: &Cuda) {
         cuda.upload(ArrayView::c_order(&data, shape).unwrap(), &mut v).unwrap();
         assert!(fetch(cuda, &v, shape) == data);
     }
+    // Rows of a larger grid, whose layers are copied one by one, and a few, which are packed.
+    let Shape { nx, ny, nz } = shape;
+    let (origin, strides) = (20 * nx, [1, nx as isize, (nx * ny) as isize]);
+    for rows in [180, 20] {
+        let part = Shape::new(nx, rows, nz);
+        let mut v = cuda.zeros::<f64>(&Layout::new(part).unwrap()).unwrap();
+        cuda.upload(ArrayView::from_origin(&data, origin, part, strides).unwrap(), &mut v).unwrap();
+        let mut found = vec![-1.0; data.len()];
+        cuda.download(&v, &mut ArrayViewMut::from_origin(&mut found, origin, part, strides).unwrap()).unwrap();
+        let is_inside = |n: usize| (20..20 + rows).contains(&(n / nx % ny));
+        assert!(
+            found.iter().enumerate().all(|(n, &value)| value == if is_inside(n) { data[n] } else { -1.0 }),
+            "{rows} rows"
+        );
+    }
 }
 
 /// Allocations that do not fit are rejected in advance.
