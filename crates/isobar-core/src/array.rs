@@ -6,6 +6,7 @@ mod passes;
 mod tests;
 
 use crate::error::{Error, Result};
+use crate::execute::Execute;
 use crate::layout::{Patch, Shape, Slab};
 use crate::real::Precision;
 
@@ -240,6 +241,20 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         let layer =
             |data| ArrayViewMut { data, shape: Shape { nz: 1, ..self.shape }, place: Place { origin: 0, strides } };
         is_apart.then(|| self.data[origin..].chunks_mut(z).take(nz).map(layer).collect())
+    }
+
+    /// Calls `f(k, layer)` for all layers, by all threads where these are apart from each other in memory.
+    pub fn for_each_layer(&mut self, execute: &impl Execute, f: impl Fn(usize, &mut ArrayViewMut<'_, T>) + Sync)
+    where
+        T: Send,
+    {
+        if let Some(mut layers) = self.layers() {
+            return execute.for_each(&mut layers, f);
+        }
+        for k in 0..self.shape.nz {
+            let place = Place { origin: self.place.of(0, 0, k), ..self.place };
+            f(k, &mut ArrayViewMut { data: &mut *self.data, shape: Shape { nz: 1, ..self.shape }, place });
+        }
     }
 
     /// Stores a line in x.

@@ -3,7 +3,7 @@
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
 use isobar_core::backend::Backend;
 use isobar_core::error::{Error, Result};
-use isobar_core::execute::{Execute, Host, for_each_row};
+use isobar_core::execute::{Host, for_each_row};
 use isobar_core::layout::{Layout, Shape};
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
@@ -279,16 +279,10 @@ impl Cuda {
         }
         let mut packed = vec![S::ZERO; shape.cells()];
         self.fetch(&mut packed, export)?;
-        let store = |layer: &mut ArrayViewMut<'_, S>, first: usize| {
-            let Shape { nx, ny, nz } = layer.shape();
-            for (row, values) in packed[first * nx..].chunks_exact(nx).take(ny * nz).enumerate() {
-                layer.set_line(row % ny, row / ny, values);
-            }
-        };
-        match target.layers() {
-            Some(mut layers) => Host.for_each(&mut layers, |k, layer| store(layer, k * shape.ny)),
-            None => store(target, 0),
-        }
+        target.for_each_layer(&Host, |k, layer| {
+            let rows = packed.chunks_exact(shape.nx).skip(k * shape.ny).take(shape.ny);
+            rows.enumerate().for_each(|(j, values)| layer.set_line(j, 0, values));
+        });
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Bounds, strides, parts and passes of callers' arrays.
 
 use super::*;
+use crate::Host;
 use crate::problem::{Field, random};
 
 #[test]
@@ -27,6 +28,21 @@ fn layers_are_slices_where_their_rows_follow_each_other() {
     assert_eq!(of([1, 3], [1, 3]), None);
     let backwards = ArrayView::from_origin(&data, 12, Shape::new(4, 3, 2), [1, 4, -12]).unwrap();
     assert_eq!(backwards.layers(), Some(vec![&data[12..24], &data[..12]]));
+}
+
+#[test]
+fn layers_are_written_one_by_one_wherever_they_lie() {
+    let shape = Shape::new(4, 3, 2);
+    for (origin, strides) in [(0, [1, 4, 12]), (12, [1, 4, -12]), (0, [2, 8, 1]), (23, [-1, -4, -12])] {
+        let mut data = vec![-1.0; 24];
+        let mut view = ArrayViewMut::from_origin(&mut data, origin, shape, strides).unwrap();
+        view.for_each_layer(&Host, |k, layer| {
+            assert_eq!(layer.shape(), Shape::new(4, 3, 1));
+            (0..3).for_each(|j| layer.set_line(j, 0, &[0, 1, 2, 3].map(|i| (i + 10 * j + 100 * k) as f64)));
+        });
+        let found = ArrayView::from_origin(&data, origin, shape, strides).unwrap();
+        assert!(shape.places().all(|[i, j, k]| found.get(i, j, k) == (i + 10 * j + 100 * k) as f64), "{strides:?}");
+    }
 }
 
 #[test]

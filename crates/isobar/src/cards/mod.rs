@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use isobar_core::backend::copy_bandwidth;
 use isobar_core::build::{Balance, Description};
+use isobar_core::execute::Host;
 use isobar_core::options::Compatibility;
 use isobar_core::prelude::{
     ArrayView, ArrayViewMut, Backend, Error, Guess, Observer, Outcome, Patch, Real, Result, Shape, Solve, Source,
@@ -173,12 +174,15 @@ impl<W> Part<W> {
 
     /// Stores its rows in the caller's array.
     fn store<T: Real>(&self, array: &mut ArrayViewMut<'_, T>) {
-        let nx = array.shape().nx;
-        let mut line = vec![T::ZERO; nx];
-        for (n, values) in self.u.chunks_exact(nx).enumerate() {
-            line.iter_mut().zip(values).for_each(|(to, &from)| *to = T::from_f64(from));
-            array.set_line(self.patch.y.first + n % self.patch.y.rows(), n / self.patch.y.rows(), &line);
-        }
+        let Self { patch, u, .. } = self;
+        let (nx, rows) = (array.shape().nx, patch.y.rows());
+        array.for_each_layer(&Host, |k, layer| {
+            let mut line = vec![T::ZERO; nx];
+            for (j, values) in u.chunks_exact(nx).skip(k * rows).take(rows).enumerate() {
+                line.iter_mut().zip(values).for_each(|(to, &from)| *to = T::from_f64(from));
+                layer.set_line(patch.y.first + j, 0, &line);
+            }
+        });
     }
 
     /// Loads its rows from the caller's array.
