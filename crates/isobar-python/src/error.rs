@@ -13,16 +13,21 @@ pub(crate) fn raise(error: Error) -> PyErr {
         Error::Io(_) => PyOSError::new_err::<String>,
         _ => PyValueError::new_err::<String>,
     };
-    is(of_library(error))
+    is(with_arguments(&isobar_case::Error::from(error)))
 }
 
 /// Converts an error of a case to an exception.
 pub(crate) fn raise_case(error: isobar_case::Error) -> PyErr {
-    PyValueError::new_err(with_argument(&error))
+    PyValueError::new_err(with_device(&error))
 }
 
-/// Returns the library's message, with arguments in place of the keys of case files.
-fn of_library(error: Error) -> String {
+/// Converts an error of a problem or options made of arguments.
+pub(crate) fn raise_problem(error: isobar_case::Error) -> PyErr {
+    PyValueError::new_err(with_arguments(&error))
+}
+
+/// Returns the message, with arguments in place of the keys of case files.
+fn with_arguments(error: &isobar_case::Error) -> String {
     const ARGUMENTS: [(&str, &str); 5] = [
         ("diffusion.coefficient", "kappa"),
         ("diffusion.reaction", "reaction"),
@@ -30,7 +35,7 @@ fn of_library(error: Error) -> String {
         ("diffusion.boundary", "boundary"),
         ("grid.spacing", "spacing"),
     ];
-    let message = with_argument(&isobar_case::Error::from(error));
+    let message = with_device(error);
     let message = ARGUMENTS.iter().fold(message, |message, (key, argument)| message.replace(key, argument));
     let mut pieces = message.split("solver.");
     let first = pieces.next().unwrap_or_default().to_string();
@@ -41,7 +46,7 @@ fn of_library(error: Error) -> String {
 }
 
 /// Returns the message, with devices named as in the argument `device`.
-fn with_argument(error: &isobar_case::Error) -> String {
+fn with_device(error: &isobar_case::Error) -> String {
     with_devices(&error.to_string(), |name| format!("device=\"{name}\""))
 }
 
@@ -68,8 +73,8 @@ impl Failure {
     /// Returns the message.
     pub(crate) fn message(self) -> String {
         match self {
-            Self::Library(error) => of_library(error),
-            Self::Case(error) => with_argument(&error),
+            Self::Library(error) => with_arguments(&error.into()),
+            Self::Case(error) => with_arguments(&error),
             Self::NotConverged(message) => message,
         }
     }
@@ -78,7 +83,7 @@ impl Failure {
     pub(crate) fn raise(self, py: Python<'_>) -> PyErr {
         match self {
             Self::Library(error) => raise(error),
-            Self::Case(error) => raise_case(error),
+            Self::Case(error) => raise_problem(error),
             Self::NotConverged(message) => {
                 let class = py.import("isobar._results").and_then(|module| module.getattr("NotConvergedError"));
                 class.and_then(|class| class.call1((message,))).map_or_else(|error| error, PyErr::from_value)

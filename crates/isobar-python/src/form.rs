@@ -7,7 +7,7 @@ use isobar_case::{LinearSystem, Matrix};
 use pyo3::prelude::*;
 
 use crate::array::Array;
-use crate::error::{raise, raise_case};
+use crate::error::{raise, raise_case, raise_problem};
 use crate::system::{Given, System, axis, coefficient};
 
 /// The grid, widths, sides, sources and wells of a problem. The Python part keeps all arrays alive during a call.
@@ -37,7 +37,7 @@ impl Form {
         let mut problem = self.problem.clone();
         problem.coefficient = coefficient(problem.shape, kappa)?;
         problem.reaction = reaction.map(Array::values).transpose()?;
-        LinearSystem::from_diffusion(problem).map_err(raise_case)
+        LinearSystem::from_diffusion(problem).map_err(raise_problem)
     }
 }
 

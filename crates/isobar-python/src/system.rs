@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
 use crate::array::{Array, bytes, bytes_of};
-use crate::error::{raise, raise_case};
+use crate::error::{raise, raise_case, raise_problem};
 use crate::labels::Labels;
 
 /// A linear system.
@@ -190,7 +190,7 @@ impl System {
     /// Makes a diffusion system.
     #[staticmethod]
     fn diffusion(py: Python<'_>, given: Given) -> PyResult<Self> {
-        py.detach(|| LinearSystem::from_diffusion(given.problem()?).map_err(raise_case)).map(|inner| Self { inner })
+        py.detach(|| LinearSystem::from_diffusion(given.problem()?).map_err(raise_problem)).map(|inner| Self { inner })
     }
 
     /// Checks everything of a diffusion problem except its fields.
@@ -275,7 +275,7 @@ impl System {
         py.detach(|| {
             let coefficient = coefficient(shape, &kappa)?;
             let reaction = reaction.map(|array| read(shape, "reaction", &array, Array::values)).transpose()?;
-            let inner = self.inner.with_coefficients(coefficient, reaction).map_err(raise_case)?;
+            let inner = self.inner.with_coefficients(coefficient, reaction).map_err(raise_problem)?;
             Ok(Self { inner })
         })
     }

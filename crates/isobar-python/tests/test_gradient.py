@@ -339,7 +339,7 @@ def test_replaced_coefficients(rng):
     assert abs(problem.replace(other, 2.0).to_scipy() - more).max() == 0
     with pytest.raises(ValueError, match=r"kappa has shape \(5, 4\)"):
         problem.replace(other.T)
-    with pytest.raises(ValueError, match="coefficient"):
+    with pytest.raises(ValueError, match="kappa"):
         problem.replace(-other)
 
 
