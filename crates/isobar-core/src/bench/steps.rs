@@ -102,8 +102,7 @@ pub(super) struct Bench<'b, B: AggregateBackend, T: Real> {
     next: Option<B::Vector<T>>,
     q: B::Vector<T>,
     /// A vector in single precision, for steps with one.
-    single: Option<B::Vector<f32>>,
-    layout: Layout,
+    single: B::Vector<f32>,
     coarse: Option<[B::Vector<T>; 2]>,
     scalars: B::Scalars,
 }
@@ -133,8 +132,7 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
             p: zeros()?,
             next: needs_next.then(zeros).transpose()?,
             q: zeros()?,
-            single: None,
-            layout: *layout,
+            single: backend.zeros(layout)?,
             coarse: coarse.transpose()?,
             scalars: backend.scalars()?,
             backend,
@@ -150,14 +148,6 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
     /// Times the steps that are declared for a grid of this many cells and can run alone.
     pub(super) fn time(&mut self, shape: Shape, steps: &[StepTraffic], timed: &mut Vec<Timed>) -> Result<()> {
         let backend = self.backend;
-        let mixes = |step: &StepTraffic| {
-            [traffic::ADVANCE_DIRECTION_SINGLE, traffic::ROUND_RESIDUAL]
-                .iter()
-                .any(|mixed| mixed.name == step.step.name)
-        };
-        if steps.iter().any(mixes) {
-            self.single = Some(backend.zeros(&self.layout)?);
-        }
         for &step in steps.iter().filter(|step| step.cells == shape.cells()) {
             if self.run(&step.step)? {
                 let seconds = seconds(backend, || self.run(&step.step).map(drop))?;
@@ -182,7 +172,6 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
                 backend.dot(f, u, first.of(scalars))?;
             }
             () if is(traffic::ROUND_RESIDUAL) => {
-                let Some(single) = single else { return Ok(false) };
                 backend.axpy_norm_convert(Ratio::ZERO, q, f, single, second.of(scalars))?;
             }
             () if is(traffic::AXPY) => backend.axpy(Ratio::ZERO, f, u, scalars)?,
@@ -222,9 +211,7 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
                 operator.advance_direction(Direction { u, p, next, z, q, alpha, beta, sigma: norm }, scalars)?;
             }
             _ if is(traffic::ADVANCE_DIRECTION_SINGLE) => {
-                let (next, Some(z), alpha, beta) = (next.as_mut(), single, Ratio::ZERO, Ratio::ZERO) else {
-                    return Ok(false);
-                };
+                let (next, z, alpha, beta) = (next.as_mut(), single, Ratio::ZERO, Ratio::ZERO);
                 operator.advance_direction_single(Direction { u, p, next, z, q, alpha, beta, sigma: norm }, scalars)?;
             }
             (_, Some(lines), _) if is(traffic::SOLVE_LINES) => lines.solve_lines(f, u)?,

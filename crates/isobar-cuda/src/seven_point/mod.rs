@@ -38,6 +38,7 @@ use isobar_core::prelude::{
 };
 
 use crate::launch::refuse_while_recording;
+use crate::vector::is_single;
 use crate::{Cuda, Scalars, Vector};
 
 /// An operator with its coefficients on the GPU and kernels `K`.
@@ -57,9 +58,9 @@ pub(crate) enum Residual {
     Coupled,
 }
 
-/// Returns the kernel of [`Kernels::advance_direction`] for a z of precision Z.
-pub(crate) fn direction_kernel<Z: Real, T: Real>() -> &'static str {
-    if Z::PRECISION == T::PRECISION { "advance_direction" } else { "advance_direction_single" }
+/// Returns the kernel of [`Kernels::advance_direction`] for a z in single precision, or in that of the operator.
+pub(crate) fn direction_kernel<T: Real>(is_single_z: bool) -> &'static str {
+    if is_single_z && !is_single::<T>() { "advance_direction_single" } else { "advance_direction" }
 }
 
 /// A group of steps whose kernels and memory are prepared together.

@@ -11,6 +11,7 @@ use super::planes::Planes;
 use super::tile::{ADVANCE, RESIDUAL, rows};
 use super::{TensorProduct, blocks};
 use crate::seven_point::{Kernels, Residual, Steps, direction_kernel};
+use crate::vector::is_single;
 use crate::{Argument, Arguments, Cuda, Module, Pointer, Scalars, Vector};
 
 /// `Coarse` of layout.cuh.
@@ -101,8 +102,7 @@ impl<T: Real> Kernels for TensorProduct<T> {
 
     fn prepare(&self, steps: Steps) -> Result<()> {
         match steps {
-            Steps::Direction { is_single: true } => self.modules.advance.prepare(&[direction_kernel::<f32, T>()], 0),
-            Steps::Direction { is_single: false } => self.modules.advance.prepare(&[direction_kernel::<T, T>()], 0),
+            Steps::Direction { is_single } => self.modules.advance.prepare(&[direction_kernel::<T>(is_single)], 0),
             Steps::Lines => self.modules.cg.prepare(&["precondition_residual"], 0),
             Steps::Sweeps if self.streams => {
                 self.modules.cg.prepare(&["precondition_residual", "precondition"], 0)?;
@@ -195,7 +195,12 @@ impl<T: Real> Kernels for TensorProduct<T> {
         }
         let grid = self.advance_grid()?;
         let arguments = self.reduction.append(arguments, blocks(grid), scalars.pointer(sigma));
-        self.cuda.launch(self.modules.advance.kernel(direction_kernel::<Z, T>())?, grid, [32, ADVANCE[1]], arguments)
+        self.cuda.launch(
+            self.modules.advance.kernel(direction_kernel::<T>(is_single::<Z>()))?,
+            grid,
+            [32, ADVANCE[1]],
+            arguments,
+        )
     }
 
     fn solve_lines(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {

@@ -9,6 +9,7 @@ use isobar_core::prelude::{
 use super::super::kind::Kind;
 use super::super::{Kernels, Residual, Steps, direction_kernel};
 use super::{Passes, with_all};
+use crate::vector::is_single;
 use crate::{Arguments, Cuda, Scalars, Vector};
 
 impl<K: Kind, T: Real> Kernels for Passes<K, T> {
@@ -42,8 +43,7 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
 
     fn prepare(&self, steps: Steps) -> Result<()> {
         match steps {
-            Steps::Direction { is_single: true } => self.passes.prepare(&[direction_kernel::<f32, T>()], 0),
-            Steps::Direction { is_single: false } => self.passes.prepare(&[direction_kernel::<T, T>()], 0),
+            Steps::Direction { is_single } => self.passes.prepare(&[direction_kernel::<T>(is_single)], 0),
             Steps::Lines if self.is_flat() => self.passes.prepare(&["divide_by_diagonal", "scale_residual"], 0),
             Steps::Lines => {
                 self.ratios()?;
@@ -129,7 +129,13 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
         scalars: &mut Scalars,
     ) -> Result<()> {
         let vectors = [z.pointer(), p.pointer(), u.pointer(), next.pointer(), q.pointer()];
-        self.pass_with_ratios(direction_kernel::<Z, T>(), &ratios, &vectors, scalars.pointer(sigma), Some(scalars))
+        self.pass_with_ratios(
+            direction_kernel::<T>(is_single::<Z>()),
+            &ratios,
+            &vectors,
+            scalars.pointer(sigma),
+            Some(scalars),
+        )
     }
 
     fn solve_lines(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {

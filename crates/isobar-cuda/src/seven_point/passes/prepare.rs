@@ -8,6 +8,7 @@ use crate::seven_point::colours::kernels::{COLOURS, STREAMED};
 use crate::seven_point::direction_kernel;
 use crate::seven_point::kind::Kind;
 use crate::seven_point::look::{LOOK, Looks};
+use crate::vector::is_single;
 
 impl<K: Kind, T: Real> Passes<K, T> {
     /// Measures the coefficients now and after every update.
@@ -53,7 +54,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
     /// Has the kernels of an operator of the same form in another number type compiled, for multigrid by points or by lines.
     pub(crate) fn expect_cycles<C: Real>(&self, by_points: bool) {
         let (cuda, layers) = (&self.cuda, self.layout.shape().nz);
-        self.passes.expect(&[direction_kernel::<C, T>()]);
+        self.passes.expect(&[direction_kernel::<T>(is_single::<C>())]);
         cuda.expect(self.form.passes::<C>(), &["residual_norm", "census"]);
         if by_points {
             cuda.expect(self.form.look::<C>(), LOOK);
