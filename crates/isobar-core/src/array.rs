@@ -1,9 +1,12 @@
 //! Callers' arrays: any strides, in host memory or in that of a GPU.
 
 mod device;
+mod elements;
 mod passes;
 #[cfg(test)]
 mod tests;
+
+use std::marker::PhantomData;
 
 use crate::error::{Error, Result};
 use crate::execute::Execute;
@@ -11,6 +14,7 @@ use crate::layout::{Patch, Shape, Slab};
 use crate::real::Precision;
 
 pub use device::DeviceArray;
+use elements::Elements;
 pub(crate) use passes::average_copies;
 
 /// A caller's three-dimensional array of any strides: borrowed, and copied only where necessary.
@@ -18,7 +22,7 @@ pub(crate) use passes::average_copies;
 /// Strides are in elements and ordered (x, y, z). The default of the field's files, C order with shape (nz, ny, nx), is [`ArrayView::c_order`].
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayView<'a, T> {
-    data: &'a [T],
+    data: Elements<'a, T>,
     shape: Shape,
     place: Place,
 }
@@ -26,7 +30,9 @@ pub struct ArrayView<'a, T> {
 /// The writable counterpart of [`ArrayView`].
 #[derive(Debug)]
 pub struct ArrayViewMut<'a, T> {
-    data: &'a mut [T],
+    data: Elements<'a, T>,
+    /// No other view has these elements.
+    owner: PhantomData<&'a mut [T]>,
     shape: Shape,
     place: Place,
 }
@@ -80,9 +86,28 @@ impl Place {
         self.origin.wrapping_add(inside)
     }
 
+    /// Returns the position of an element, if there is such a cell: beyond lie the elements of other parts.
+    #[inline(always)]
+    fn inside(self, shape: Shape, [i, j, k]: [usize; 3]) -> usize {
+        assert!(i < shape.nx && j < shape.ny && k < shape.nz, "cell {:?} of a grid of {shape}", [i, j, k]);
+        self.of(i, j, k)
+    }
+
     /// Returns the place of the elements from another column on.
     fn at(self, [i, j]: [usize; 2]) -> Self {
         Self { origin: self.of(i, j, 0), ..self }
+    }
+
+    /// Returns whether each cell surely has an element of its own: each stride leads beyond all that smaller ones reach.
+    fn is_apart(self, shape: Shape) -> bool {
+        let mut steps = shape.extents().into_iter().zip(self.strides).filter(|(n, _)| *n > 1).collect::<Vec<_>>();
+        steps.sort_by_key(|(_, stride)| stride.unsigned_abs());
+        let mut reach = 0;
+        steps.into_iter().all(|(n, stride)| {
+            let is_beyond = stride.unsigned_abs() > reach;
+            reach = (n - 1).saturating_mul(stride.unsigned_abs()).saturating_add(reach);
+            is_beyond
+        })
     }
 
     fn is_c_order(self, shape: Shape) -> bool {
@@ -112,7 +137,7 @@ impl<'a, T: Copy> ArrayView<'a, T> {
     /// [`Error::Shape`] if an element would lie outside `data`.
     pub fn from_origin(data: &'a [T], origin: usize, shape: Shape, strides: [isize; 3]) -> Result<Self> {
         let place = Place { origin, strides }.checked(data.len(), shape)?;
-        Ok(Self { data, shape, place })
+        Ok(Self { data: Elements::of(data), shape, place })
     }
 
     /// Makes a view of an array of shape (nz, ny, nx) in C order.
@@ -121,12 +146,12 @@ impl<'a, T: Copy> ArrayView<'a, T> {
     /// [`Error::Shape`] if `data` has another length.
     pub fn c_order(data: &'a [T], shape: Shape) -> Result<Self> {
         exact_length(data.len(), shape)?;
-        Ok(Self { data, shape, place: Place::c_order(shape) })
+        Ok(Self { data: Elements::of(data), shape, place: Place::c_order(shape) })
     }
 
     /// Makes an array with one value everywhere.
     pub fn constant(value: &'a T, shape: Shape) -> Self {
-        Self { data: std::slice::from_ref(value), shape, place: Place { origin: 0, strides: [0; 3] } }
+        Self { data: Elements::of(std::slice::from_ref(value)), shape, place: Place { origin: 0, strides: [0; 3] } }
     }
 
     /// Returns the shape of the grid.
@@ -146,7 +171,7 @@ impl<'a, T: Copy> ArrayView<'a, T> {
     /// Returns the entries in C order, (nz, ny, nx), if they lie so in memory.
     pub fn as_c_order(&self) -> Option<&'a [T]> {
         let Place { origin, .. } = self.place;
-        self.place.is_c_order(self.shape).then(|| &self.data[origin..origin + self.shape.cells()])
+        self.place.is_c_order(self.shape).then(|| self.data.slice(origin..origin + self.shape.cells()))
     }
 
     /// Returns the entries of each layer in C order, (ny, nx), if they lie so in memory.
@@ -154,21 +179,27 @@ impl<'a, T: Copy> ArrayView<'a, T> {
         let layer = Shape { nz: 1, ..self.shape };
         let entries = |k: usize| {
             let start = self.place.of(0, 0, k);
-            &self.data[start..start + layer.cells()]
+            self.data.slice(start..start + layer.cells())
         };
         self.place.is_c_order(layer).then(|| (0..self.shape.nz).map(entries).collect())
     }
 
     /// Returns the entries of a line in x, if they are contiguous.
+    ///
+    /// # Panics
+    /// Where there is no such line.
     pub fn line(&self, j: usize, k: usize) -> Option<&'a [T]> {
-        let start = self.place.of(0, j, k);
-        (self.place.strides[0] == 1).then(|| &self.data[start..start + self.shape.nx])
+        let start = self.place.inside(self.shape, [0, j, k]);
+        (self.place.strides[0] == 1).then(|| self.data.slice(start..start + self.shape.nx))
     }
 
     /// Returns one entry.
+    ///
+    /// # Panics
+    /// Where there is no such cell.
     #[inline(always)]
     pub fn get(&self, i: usize, j: usize, k: usize) -> T {
-        self.data[self.place.of(i, j, k)]
+        self.data.get(self.place.inside(self.shape, [i, j, k]))
     }
 }
 
@@ -188,7 +219,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// [`Error::Shape`] if an element would lie outside `data`.
     pub fn from_origin(data: &'a mut [T], origin: usize, shape: Shape, strides: [isize; 3]) -> Result<Self> {
         let place = Place { origin, strides }.checked(data.len(), shape)?;
-        Ok(Self { data, shape, place })
+        Ok(Self { data: Elements::to_write(data), owner: PhantomData, shape, place })
     }
 
     /// Makes a view of an array of shape (nz, ny, nx) in C order.
@@ -197,7 +228,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// [`Error::Shape`] if `data` has another length.
     pub fn c_order(data: &'a mut [T], shape: Shape) -> Result<Self> {
         exact_length(data.len(), shape)?;
-        Ok(Self { data, shape, place: Place::c_order(shape) })
+        Ok(Self { data: Elements::to_write(data), owner: PhantomData, shape, place: Place::c_order(shape) })
     }
 
     /// Returns the shape of the grid.
@@ -207,7 +238,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
 
     /// Borrows the view to write.
     pub fn reborrow(&mut self) -> ArrayViewMut<'_, T> {
-        ArrayViewMut { data: &mut *self.data, ..*self }
+        ArrayViewMut { ..*self }
     }
 
     /// Borrows the array to read.
@@ -221,39 +252,65 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// [`Error::Shape`] where it has fewer.
     pub fn into_part(self, part: Patch) -> Result<Self> {
         check_part(self.shape, part)?;
-        let Self { data, shape, place } = self;
-        Ok(Self { data, shape: part.shape(shape), place: place.at(part.origin()) })
+        Ok(self.with(part.shape(self.shape), self.place.at(part.origin())))
+    }
+
+    /// Divides it into columns: each part may be written by a thread of its own.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where it has fewer; [`Error::Invalid`] where parts share a column, or elements of the array a number in memory.
+    pub fn into_parts(self, parts: &[Patch]) -> Result<Vec<Self>> {
+        parts.iter().try_for_each(|&part| check_part(self.shape, part))?;
+        let meet = |a: Slab, b: Slab| a.first < b.beyond && b.first < a.beyond;
+        let shared = |a: &Patch, b: &Patch| meet(a.x, b.x) && meet(a.y, b.y);
+        if parts.iter().enumerate().any(|(n, a)| parts[n + 1..].iter().any(|b| shared(a, b))) {
+            return Err(Error::invalid("array", "parts that share a column; give each column to one part"));
+        }
+        if !self.place.is_apart(self.shape) {
+            return Err(Error::invalid(
+                "array",
+                format!(
+                    "strides (x, y, z) = {:?}, by which cells may share a number in memory; give the result one for each cell",
+                    self.place.strides
+                ),
+            ));
+        }
+        Ok(parts.iter().map(|part| self.with(part.shape(self.shape), self.place.at(part.origin()))).collect())
+    }
+
+    /// A view of some of its elements; the caller sees to it that no two of them are used at a time.
+    fn with<'b>(&self, shape: Shape, place: Place) -> ArrayViewMut<'b, T>
+    where
+        'a: 'b,
+    {
+        ArrayViewMut { data: self.data, owner: PhantomData, shape, place }
     }
 
     /// Returns the entries in C order, (nz, ny, nx), if they lie so in memory.
     pub fn as_c_order_mut(&mut self) -> Option<&mut [T]> {
         let Place { origin, .. } = self.place;
-        self.place.is_c_order(self.shape).then(|| &mut self.data[origin..origin + self.shape.cells()])
+        // SAFETY: the elements of this view, while it is borrowed.
+        self.place.is_c_order(self.shape).then(|| unsafe { self.data.slice_mut(origin..origin + self.shape.cells()) })
     }
 
-    /// Returns its layers, if they lie one after the other in memory, each apart from the others.
+    /// Returns its layers, if they share no elements.
     pub fn layers(&mut self) -> Option<Vec<ArrayViewMut<'_, T>>> {
-        let Place { origin, strides } = self.place;
-        let Shape { nx, ny, nz } = self.shape;
-        let [x, y, z] = strides.map(|stride| usize::try_from(stride).ok());
-        let (x, y, z) = (x?, y?, z.filter(|&z| z > 0)?);
-        let is_apart = nx.saturating_sub(1).checked_mul(x)?.checked_add(ny.saturating_sub(1).checked_mul(y)?)? < z;
-        let layer =
-            |data| ArrayViewMut { data, shape: Shape { nz: 1, ..self.shape }, place: Place { origin: 0, strides } };
-        is_apart.then(|| self.data[origin..].chunks_mut(z).take(nz).map(layer).collect())
+        let layer = Shape { nz: 1, ..self.shape };
+        let layer = |k: usize| self.with(layer, Place { origin: self.place.of(0, 0, k), ..self.place });
+        self.place.is_apart(self.shape).then(|| (0..self.shape.nz).map(layer).collect())
     }
 
-    /// Calls `f(k, layer)` for all layers, by all threads where these are apart from each other in memory.
+    /// Calls `f(k, layer)` for all layers, by all threads where these share no elements.
     pub fn for_each_layer(&mut self, execute: &impl Execute, f: impl Fn(usize, &mut ArrayViewMut<'_, T>) + Sync)
     where
-        T: Send,
+        T: Send + Sync,
     {
         if let Some(mut layers) = self.layers() {
             return execute.for_each(&mut layers, f);
         }
+        let layer = Shape { nz: 1, ..self.shape };
         for k in 0..self.shape.nz {
-            let place = Place { origin: self.place.of(0, 0, k), ..self.place };
-            f(k, &mut ArrayViewMut { data: &mut *self.data, shape: Shape { nz: 1, ..self.shape }, place });
+            f(k, &mut self.with(layer, Place { origin: self.place.of(0, 0, k), ..self.place }));
         }
     }
 
@@ -262,18 +319,23 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// # Panics
     /// Where there are fewer values than cells.
     pub fn set_line(&mut self, j: usize, k: usize, values: &[T]) {
-        let (start, values) = (self.place.of(0, j, k), &values[..self.shape.nx]);
+        let (start, values) = (self.place.inside(self.shape, [0, j, k]), &values[..self.shape.nx]);
         if self.place.strides[0] == 1 {
-            self.data[start..start + self.shape.nx].copy_from_slice(values);
+            // SAFETY: elements of this view, which is borrowed to write.
+            unsafe { self.data.slice_mut(start..start + self.shape.nx) }.copy_from_slice(values);
         } else {
             values.iter().enumerate().for_each(|(i, &value)| self.set(i, j, k, value));
         }
     }
 
     /// Stores one entry.
+    ///
+    /// # Panics
+    /// Where there is no such cell.
     #[inline(always)]
     pub fn set(&mut self, i: usize, j: usize, k: usize, value: T) {
-        self.data[self.place.of(i, j, k)] = value;
+        // SAFETY: an element of this view, which is borrowed to write.
+        unsafe { self.data.set(self.place.inside(self.shape, [i, j, k]), value) };
     }
 }
 
@@ -355,6 +417,19 @@ impl<'a> Target<'a> {
             Self::F32(view) => Ok(view.into_part(part)?.into()),
             Self::Device(_) => Err(no_rows_on_a_device()),
             Self::Nothing(shape) => Ok(Self::Nothing(part.shape(shape))),
+        }
+    }
+
+    /// Divides it into columns; see [`ArrayViewMut::into_parts`].
+    ///
+    /// # Errors
+    /// As there; [`Error::Unsupported`] for an array on a device.
+    pub fn into_parts(self, parts: &[Patch]) -> Result<Vec<Target<'a>>> {
+        match self {
+            Self::F64(view) => Ok(view.into_parts(parts)?.into_iter().map(Target::from).collect()),
+            Self::F32(view) => Ok(view.into_parts(parts)?.into_iter().map(Target::from).collect()),
+            Self::Device(_) => Err(no_rows_on_a_device()),
+            Self::Nothing(shape) => Ok(parts.iter().map(|part| Target::Nothing(part.shape(shape))).collect()),
         }
     }
 }

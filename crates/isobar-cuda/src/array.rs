@@ -102,22 +102,23 @@ impl Cuda {
         self.launch(kernel, [layout.pitch().div_ceil(32), nz.div_ceil(8), ny], [32, 8], arguments)
     }
 
-    /// Copies coefficients from the host to the layout: `values` in C order times a factor; cells from `end` on, in any
-    /// direction, are set to zero. Returns whether a number differs from the one that was there.
+    /// Copies coefficients from the host to the layout: consecutive pieces of an array in C order, times a factor; cells from `end` on,
+    /// in any direction, are set to zero. Returns whether a number differs from the one that was there.
     pub(crate) fn upload_coefficients<T: Real>(
         &self,
         layout: &Layout,
-        values: &[f64],
+        pieces: &[&[f64]],
         factor: f64,
         end: [usize; 3],
         to: Pointer,
     ) -> Result<bool> {
         let shape = layout.shape();
-        if values.len() != shape.cells() {
-            return Err(Error::shape("coefficients", values.len().to_string(), format!("{} = {shape}", shape.cells())));
+        let given = pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        if given != shape.cells() {
+            return Err(Error::shape("coefficients", given.to_string(), format!("{} = {shape}", shape.cells())));
         }
         let report = self.report()?;
-        self.staged(&[values], |from| {
+        self.staged(pieces, |from| {
             self.place_coefficients::<T>(
                 layout,
                 Precision::F64,

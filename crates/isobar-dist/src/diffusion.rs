@@ -26,7 +26,7 @@ pub fn choice<B: PartBackend>(
     };
     let alone = match has_points_above_lines && has_above().is_some() {
         true => backend.alone().enter(|| stencil.choice_on_host(options))?,
-        false => backend.alone().enter(|| stencil.choice_by(options, || Ok(stencil.measures())))?,
+        false => backend.alone().enter(|| stencil.choice_without_hybrid(options))?,
     };
     let has_points = || {
         let steps = steps(stencil, None);

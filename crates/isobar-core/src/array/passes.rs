@@ -31,8 +31,8 @@ impl<T: Real> ArrayView<'_, T> {
     fn read_line(&self, [i, j, k]: [usize; 3], values: &mut [f64]) {
         let start = self.place.of(i, j, k);
         match self.place.strides[0] {
-            1 => convert(&self.data[start..], values),
-            0 => values.fill(self.data[start].to_f64()),
+            1 => convert(self.data.slice(start..start + values.len()), values),
+            0 => values.fill(self.data.get(start).to_f64()),
             _ => values.iter_mut().zip(i..).for_each(|(value, i)| *value = self.get(i, j, k).to_f64()),
         }
     }

@@ -105,8 +105,65 @@ fn layers_are_apart() {
     );
     // Columns first: layers are between each other's elements, or in the opposite order.
     for (origin, strides) in [(0, [18, 3, 1]), (48, [1, 4, -24])] {
-        assert!(ArrayViewMut::from_origin(&mut data, origin, whole, strides).unwrap().layers().is_none());
+        assert!(ArrayViewMut::from_origin(&mut data, origin, whole, strides).unwrap().layers().is_some());
     }
+    for strides in [[1, 4, 23], [1, 3, 24], [0, 4, 24], [12, 4, 1]] {
+        assert!(ArrayViewMut::from_origin(&mut data, 0, whole, strides).unwrap().layers().is_none(), "{strides:?}");
+    }
+}
+
+/// Parts of an array that lie between each other's elements are written by threads at once.
+#[test]
+fn parts_are_written_at_once() {
+    let shape = Shape::new(4, 6, 3);
+    let part = |x: [usize; 2], y: [usize; 2]| {
+        let [x, y] = [x, y].map(|[first, beyond]| Slab { first, beyond });
+        Patch { x, y }
+    };
+    let parts = [part([0, 4], [0, 1]), part([0, 3], [1, 6]), part([3, 4], [1, 6])];
+    for (origin, strides) in [(0, [1, 4, 24]), (0, [18, 3, 1]), (48, [1, 4, -24]), (71, [-1, -4, -24])] {
+        let mut data = vec![0.0; shape.cells()];
+        let whole = ArrayViewMut::from_origin(&mut data, origin, shape, strides).unwrap();
+        std::thread::scope(|scope| {
+            for (n, mut own) in whole.into_parts(&parts).unwrap().into_iter().enumerate() {
+                scope.spawn(move || {
+                    let line = vec![n as f64 + 1.0; own.shape().nx];
+                    for [_, j, k] in own.shape().places().filter(|[i, ..]| *i == 0) {
+                        own.set_line(j, k, &line);
+                    }
+                    assert!(own.shape().places().all(|[i, j, k]| own.as_view().get(i, j, k) == n as f64 + 1.0));
+                });
+            }
+        });
+        let view = ArrayView::from_origin(&data, origin, shape, strides).unwrap();
+        for [i, j, k] in shape.places() {
+            let of = |n: usize| {
+                (parts[n].x.first..parts[n].x.beyond).contains(&i) && (parts[n].y.first..parts[n].y.beyond).contains(&j)
+            };
+            let owner = (0..3).find(|&n| of(n)).unwrap();
+            assert_eq!(view.get(i, j, k), owner as f64 + 1.0, "{:?}", [i, j, k]);
+        }
+    }
+    let mut data = vec![0.0; shape.cells()];
+    let mut divide = |strides, parts: &[Patch]| {
+        ArrayViewMut::new(&mut data, shape, strides)
+            .unwrap()
+            .into_parts(parts)
+            .map(|parts| parts.len())
+            .map_err(|e| e.to_string())
+    };
+    assert!(divide([1, 4, 24], &[part([0, 4], [0, 2]), part([0, 4], [2, 7])]).unwrap_err().contains("rows 2 to 7"));
+    assert!(divide([1, 4, 24], &[part([0, 4], [0, 2]), part([3, 4], [1, 6])]).unwrap_err().contains("share a column"));
+    assert!(divide([1, 0, 4], &[part([0, 4], [0, 2])]).unwrap_err().contains("share a number in memory"));
+}
+
+#[test]
+#[should_panic(expected = "cell [0, 2, 0] of a grid of 4×2×3")]
+fn a_part_does_not_reach_beyond_its_cells() {
+    let mut data = vec![0.0; 72];
+    let whole = ArrayViewMut::c_order(&mut data, Shape::new(4, 6, 3)).unwrap();
+    let rows = Patch { x: Slab { first: 0, beyond: 4 }, y: Slab { first: 1, beyond: 3 } };
+    whole.into_part(rows).unwrap().set(0, 2, 0, 1.0);
 }
 
 #[test]

@@ -101,12 +101,13 @@ pub fn stiffness_of(strengths: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// Returns whether a choice needs the jump between neighbours: it decides on points where no direction is stiff, and on precision
-/// where the contrast is too large.
-pub(crate) fn needs_jump(stiffness: f64, contrast: f64, has_closed: bool, fields: usize) -> bool {
+/// where the contrast is too large; and on the hybrid smoother, where there `is_hybrid` to choose.
+pub(crate) fn needs_jump(stiffness: f64, contrast: f64, has_closed: bool, fields: usize, is_hybrid: bool) -> bool {
     let apart = contrast * stiffness;
     let may_meet =
         fields == 1 && apart > MOST_CONTRAST_SINGLE && apart <= MOST_SINGLE && stiffness <= MOST_MEETING_SINGLE;
-    contrast > MOST_JUMP && ((stiffness <= MOST_STIFF && !has_closed) || may_meet)
+    let may_be_points = stiffness <= MOST_STIFF && !has_closed && (is_hybrid || contrast <= MOST_CONTRAST);
+    contrast > MOST_JUMP && (may_be_points || may_meet)
 }
 
 /// Chooses a solver where these options leave that open: cycles that relax points where these suffice, else conjugate gradients

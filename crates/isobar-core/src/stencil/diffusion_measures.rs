@@ -52,12 +52,17 @@ impl Diffusion {
 
     /// Measures coefficients of cells on the host; returns nothing for others.
     pub fn measures(&self) -> Option<Measures> {
+        self.measured(true)
+    }
+
+    /// The measures for a device that may have the hybrid smoother, or not.
+    fn measured(&self, is_hybrid: bool) -> Option<Measures> {
         let Coefficients::Cells { fields, axes } = self.coefficients() else { return None };
         let (stiffness, spreads) = (self.stiffness(), self.spreads());
         let contrast = spreads.iter().map(|field| field.contrast()).fold(1.0, f64::max);
         let most = axes.iter().map(|&(field, factor)| factor * spreads[field].most).fold(0.0, f64::max);
         let has_closed = self.has_closed();
-        let needs_jump = policy::diffusion::needs_jump(stiffness, contrast, has_closed, fields.len());
+        let needs_jump = policy::diffusion::needs_jump(stiffness, contrast, has_closed, fields.len(), is_hybrid);
         let jump = if needs_jump { self.largest_jump() } else { contrast };
         Some(Measures { stiffness, contrast, jump, has_closed, most, fields: fields.len() })
     }
@@ -77,6 +82,14 @@ impl Diffusion {
         measure: impl FnOnce() -> Result<Option<Measures>>,
     ) -> Result<Choice> {
         policy::diffusion::choose(options, measure, || ends_small(Stencil::shape(self), self))
+    }
+
+    /// Chooses by [`Diffusion::choice_by`] for a device without the hybrid smoother, by coefficients on the host.
+    ///
+    /// # Errors
+    /// None of its own.
+    pub fn choice_without_hybrid(&self, options: &SolverOptions) -> Result<Choice> {
+        self.choice_by(options, || Ok(self.measured(false)))
     }
 
     /// Chooses by [`Diffusion::choice_by`] on a host, with the hybrid smoother where points alone do not suffice and it takes less
@@ -158,6 +171,23 @@ mod tests {
                 assert!(found || nearest(&rows).unwrap().open < MOSTLY_OPEN);
                 assert_eq!(found, !is_large || open > 0.5, "{shape}, {open}");
             }
+        }
+    }
+
+    /// Without the hybrid smoother fewer ratios of neighbours are looked for, and the choice is the same.
+    #[test]
+    fn ratios_of_neighbours_are_measured_where_they_decide() {
+        let shape = Shape::new(12, 8, 4);
+        for (decades, factors) in
+            [0.1, 1.0, 2.0, 3.0, 8.0, 14.0].into_iter().flat_map(|d| [(d, [1.0; 3]), (d, [1.0, 9.0, 1.0])])
+        {
+            let field: Vec<_> = (0..shape.cells()).map(|n| 10f64.powf(0.5 * decades * random(3, n))).collect();
+            let stencil = Diffusion::of_field(shape, field, factors, None, [[Side::Closed; 2]; 3]).unwrap();
+            let [all, without] = [true, false].map(|is_hybrid| stencil.measured(is_hybrid).unwrap());
+            assert_eq!(all.verdict(), without.verdict(), "{decades} decades");
+            assert_eq!(all.cycles(), without.cycles(), "{decades} decades");
+            assert!(decades != 3.0 || without.jump == without.contrast);
+            assert!(decades != 1.0 || without == all);
         }
     }
 

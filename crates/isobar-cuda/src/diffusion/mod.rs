@@ -2,9 +2,13 @@
 
 mod supports;
 
+pub(crate) use supports::gathered;
+
 use isobar_core::execute::for_each_row;
 use isobar_core::operator::aggregate::{Components, Entry};
-use isobar_core::prelude::{AggregateMap, Axis, Coefficients, Host, Layout, Real, Result, Shape, Side, Stencil};
+use isobar_core::prelude::{
+    AggregateMap, ArrayView, Axis, Coefficients, Host, Layout, Patch, Real, Result, Shape, Side, Slab, Stencil,
+};
 use isobar_core::stencil;
 
 use crate::part::rows_around;
@@ -126,11 +130,18 @@ fn upload_rows<T: Real>(
     to: Pointer,
 ) -> Result<bool> {
     let shape = layout.shape();
-    if shape == whole {
-        return cuda.upload_coefficients::<T>(layout, values, factor, end, to);
-    }
     let [before, after] = rows_beside(layout);
     let (first, rows) = (layout.origin()[1], before + shape.ny + after);
+    let stored = Layout::new(Shape { ny: rows, ..shape })?;
+    let start = to - (before * 2 * layout.half_plane() * size_of::<T>()) as Pointer;
+    let is_one_run = !layout.divides_ring() && first >= before && first - before + rows <= whole.ny;
+    if is_one_run {
+        let y = Slab { first: first - before, beyond: first - before + rows };
+        let part = ArrayView::c_order(values, whole)?.part(Patch { y, ..Patch::whole(whole) })?;
+        let layers = part.as_c_order().map(|all| vec![all]).or_else(|| part.layers()).unwrap_or_default();
+        let end = [end[0], end[1].saturating_sub(y.first).min(rows), end[2]];
+        return cuda.upload_coefficients::<T>(&stored, &layers, factor, end, start);
+    }
     let row_there = |row: usize| match layout.divides_ring() {
         true => Some(layout.row_there(row.cast_signed() - before.cast_signed())),
         false => (first + row).checked_sub(before),
@@ -142,9 +153,7 @@ fn upload_rows<T: Real>(
             packed.copy_from_slice(&values[whole.nx * (j + whole.ny * (n / rows))..][..whole.nx]);
         }
     });
-    let stored = Layout::new(Shape { ny: rows, ..shape })?;
-    let start = to - (before * 2 * layout.half_plane() * size_of::<T>()) as Pointer;
-    cuda.upload_coefficients::<T>(&stored, &packed, factor, [end[0], rows, end[2]], start)
+    cuda.upload_coefficients::<T>(&stored, &[&packed], factor, [end[0], rows, end[2]], start)
 }
 
 /// Returns the factor of the first direction that uses a field; the field is stored with this factor.

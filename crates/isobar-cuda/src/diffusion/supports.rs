@@ -5,41 +5,81 @@ use std::sync::Arc;
 use isobar_core::operator::MixedTop;
 use isobar_core::prelude::{
     Backend, Capabilities, Choice, Hierarchy, Layout, MixedSmoother, Operator, Precision, Real, Relaxation, Result,
-    Separable, Smoother, SolverOptions, Stencil, Sum, Supports,
+    Separable, Slab, Smoother, SolverOptions, Stencil, Sum, Supports,
 };
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::point_levels::levels_for;
 use isobar_core::stencil::{self, Lines};
 use isobar_dist::PartBackend;
+use isobar_dist::communicator::agree;
 use isobar_dist::diffusion::choice;
+use isobar_dist::part::Link;
 
-use super::Diffusion;
+use super::{Diffusion, rows_beside};
 use crate::cuda::vector_source;
 use crate::galerkin::setup::{Number, expect_levels};
 use crate::halving::measure;
 use crate::launch::refuse_while_recording;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint, Steps};
-use crate::{Cuda, Vector};
+use crate::{Cuda, Pointer, Vector};
 
-/// Copies coefficients of one operator to another one in another precision.
+/// Copies coefficients of one operator to another one of the same rows in another precision.
 fn round<T: Real, R: Real>(
     stencil: &stencil::Diffusion,
     from: &Passes<Diffusion, T>,
     to: &Passes<Diffusion, R>,
 ) -> Result<()> {
-    let (cuda, len) = (to.cuda(), to.layout().len());
-    let (source, target) = (from.operands(), to.operands());
-    for field in to.kind().used_fields() {
-        cuda.convert_entries::<T, R>(len, source.field(field), target.field(field))?;
-    }
-    if to.kind().shift {
-        cuda.convert_entries::<T, R>(len, source.shift(), target.shift())?;
+    let (cuda, layout) = (to.cuda(), to.layout());
+    let ([before, after], row) = (rows_beside(layout), 2 * layout.half_plane());
+    let len = (before + layout.shape().ny + after) * row;
+    for [source, target] in pairs(from, to) {
+        let beside = |size: usize| (before * row * size) as Pointer;
+        cuda.convert_entries::<T, R>(len, source - beside(size_of::<T>()), target - beside(size_of::<R>()))?;
     }
     if let Some(axes) = stencil.factors() {
-        to.kind().send_ratios::<R>(cuda, target, &axes)?;
+        to.kind().send_ratios::<R>(cuda, to.operands(), &axes)?;
     }
     to.note_sent(stencil)
+}
+
+/// The addresses of each array of coefficients of two operators of one stencil.
+fn pairs<T: Real, R: Real>(
+    from: &Passes<Diffusion, T>,
+    to: &Passes<Diffusion, R>,
+) -> impl Iterator<Item = [Pointer; 2]> {
+    let (kind, source, target) = (*to.kind(), *from.operands(), *to.operands());
+    let fields: Vec<_> = kind.used_fields().map(|field| [source.field(field), target.field(field)]).collect();
+    fields.into_iter().chain(kind.shift.then(|| [source.shift(), target.shift()]))
+}
+
+/// Makes an operator on the whole grid of those that ranks have of their rows.
+///
+/// # Errors
+/// The errors of the GPU, which all ranks return.
+pub(crate) fn gathered<T: Real>(
+    cuda: &Cuda,
+    stencil: &stencil::Diffusion,
+    own: &Passes<Diffusion, T>,
+) -> Result<Option<Passes<Diffusion, T>>> {
+    let Some((ranks, link)) = cuda.ranks().zip(cuda.link()) else { return Ok(None) };
+    let make = || {
+        let whole = Passes::make(&cuda.alone(), stencil, Slab::whole(stencil.shape()))?;
+        let vectors = [cuda.zeros::<T>(own.layout())?, cuda.zeros::<T>(whole.layout())?];
+        Ok((whole, vectors, ranks.patches(stencil.shape())?))
+    };
+    // A rank that fails takes part in no exchange.
+    let (whole, [part, mut all], patches) = agree(&**ranks.world(), make())?;
+    for [from, to] in pairs(own, &whole) {
+        cuda.convert_entries::<T, T>(own.layout().len(), from, part.pointer())?;
+        link.gather(cuda, &part, patches.rows().starts(), &mut all)?;
+        cuda.convert_entries::<T, T>(whole.layout().len(), all.pointer(), to)?;
+    }
+    if let Some(axes) = stencil.factors() {
+        whole.kind().send_ratios::<T>(cuda, whole.operands(), &axes)?;
+    }
+    whole.note_sent(stencil)?;
+    Ok(Some(whole))
 }
 
 /// Has the kernels of multigrid cycles in precision T compiled; Galerkin levels are usually made in the given number type.
@@ -161,11 +201,11 @@ impl Supports<stencil::Diffusion> for Cuda {
         stencil: &stencil::Diffusion,
         from: &Arc<Self::Operator<T>>,
     ) -> Result<Arc<Self::Operator<R>>> {
-        if self.ranks().is_some() {
-            return self.operator(stencil);
-        }
         refuse_while_recording("making an operator")?;
-        let made = SevenPoint::with(Passes::<Diffusion, R>::new(self, stencil)?);
+        let made = SevenPoint::with(match self.ranks() {
+            Some(_) => Passes::<Diffusion, R>::make(self, stencil, self.own_columns(stencil.shape())?.y)?,
+            None => Passes::<Diffusion, R>::new(self, stencil)?,
+        });
         round(stencil, from.kernels(), made.kernels())?;
         Ok(made)
     }
@@ -176,9 +216,6 @@ impl Supports<stencil::Diffusion> for Cuda {
         from: &Self::Operator<T>,
         to: &Self::Operator<R>,
     ) -> Result<()> {
-        if self.ranks().is_some() {
-            return self.update(to, stencil).map(drop);
-        }
         refuse_while_recording("updating an operator")?;
         round(stencil, from.kernels(), to.kernels())
     }

@@ -29,6 +29,7 @@ pub use twenty_seven::TwentySeven;
 
 use crate::aggregate::AggregateMatrix;
 use crate::cuda::Cuda;
+use crate::diffusion::gathered;
 use crate::overhead::OVERHEAD;
 use crate::seven_point::SevenPoint;
 
@@ -51,6 +52,9 @@ impl SupportsGalerkin for Cuda {
             return Matrix::of(operator.kernels(), grid);
         }
         // On ranks an operator on the whole grid exists while its couplings are computed.
+        if let Some(whole) = gathered(self, stencil, operator.kernels())? {
+            return Matrix::of(&whole, grid);
+        }
         let whole: Arc<Self::Operator<T>> = SevenPoint::new(&self.alone(), stencil)?;
         Matrix::of(whole.kernels(), grid)
     }

@@ -43,13 +43,8 @@ impl Marching {
         to: Target<'_>,
         read: impl Fn(&mut dyn Evolve, Target<'_>) -> Result<bool> + Sync,
     ) -> Result<bool> {
-        let shape = self.parts.shape;
         self.parts.check(&[to.shape()])?;
-        let are_read = self.parts.each(|part, _| {
-            let (stepper, rows) = part.with_target(shape)?;
-            read(&mut **stepper, rows)
-        })?;
-        if are_read[0] { self.parts.collect(to).map(|()| true) } else { Ok(false) }
+        Ok(self.parts.each_with(to, |part, rows, _| read(&mut *part.work, rows))?.swap_remove(0))
     }
 }
 

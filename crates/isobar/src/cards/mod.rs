@@ -13,12 +13,8 @@ use std::time::Instant;
 
 use isobar_core::backend::copy_bandwidth;
 use isobar_core::build::{Balance, Description};
-use isobar_core::execute::Host;
 use isobar_core::options::Compatibility;
-use isobar_core::prelude::{
-    ArrayView, ArrayViewMut, Backend, Error, Guess, Observer, Outcome, Patch, Real, Result, Shape, Solve, Source,
-    Target,
-};
+use isobar_core::prelude::{Backend, Error, Guess, Observer, Outcome, Patch, Result, Shape, Solve, Source, Target};
 use isobar_core::solver::Progress;
 use isobar_core::team::lock;
 use isobar_cuda::Cuda;
@@ -97,8 +93,6 @@ impl Cards {
 struct Part<W> {
     work: W,
     patch: Patch,
-    /// Its rows of u, in transfer.
-    u: Vec<f64>,
 }
 
 /// The shares of all GPUs.
@@ -113,7 +107,7 @@ impl<W: Send> Parts<W> {
     fn new(cards: &Cards, shape: Shape, make: impl Fn(&Rank) -> Result<W> + Sync) -> Result<Self> {
         let all = cards.at_once(|rank| {
             let patch = rank.backend.own_columns(shape)?;
-            Ok(Mutex::new(Part { work: make(rank)?, patch, u: vec![0.0; patch.shape(shape).cells()] }))
+            Ok(Mutex::new(Part { work: make(rank)?, patch }))
         })?;
         Ok(Self { cards: cards.clone(), all, shape })
     }
@@ -133,15 +127,20 @@ impl<W: Send> Parts<W> {
         shapes.iter().try_for_each(|&shape| Error::unless_equal("array", shape, self.shape))
     }
 
-    /// Stores the rows of all GPUs in the caller's array.
-    fn collect(&self, target: Target<'_>) -> Result<()> {
-        match target {
-            Target::F64(mut array) => self.all.iter().for_each(|part| lock(part).store(&mut array)),
-            Target::F32(mut array) => self.all.iter().for_each(|part| lock(part).store(&mut array)),
-            Target::Device(_) => return Err(on_a_device()),
-            Target::Nothing(_) => {}
+    /// Runs `work` on all GPUs, each with its rows of the caller's array.
+    fn each_with<R: Send>(
+        &self,
+        target: Target<'_>,
+        work: impl Fn(&mut Part<W>, Target<'_>, &Rank) -> Result<R> + Sync,
+    ) -> Result<Vec<R>> {
+        if matches!(target, Target::Device(_)) {
+            return Err(on_a_device());
         }
-        Ok(())
+        let patches: Vec<Patch> = self.all.iter().map(|part| lock(part).patch).collect();
+        let ranks = self.cards.ranks.iter().zip(&self.all).zip(target.into_parts(&patches)?);
+        run_each(ranks.map(|((rank, part), rows)| (&rank.world, (rank, part, rows))), |(rank, part, rows)| {
+            work(&mut lock(part), rows, rank)
+        })
     }
 
     /// Describes all shares as one, with the sum of their memory and traffic.
@@ -163,36 +162,6 @@ struct Together<S> {
     /// The grids of multigrid on one GPU.
     levels: Vec<Shape>,
     description: Description,
-}
-
-impl<W> Part<W> {
-    /// Returns its work, and the target of its rows of u.
-    fn with_target(&mut self, whole: Shape) -> Result<(&mut W, Target<'_>)> {
-        let target = ArrayViewMut::c_order(&mut self.u, self.patch.shape(whole))?;
-        Ok((&mut self.work, target.into()))
-    }
-
-    /// Stores its rows in the caller's array.
-    fn store<T: Real>(&self, array: &mut ArrayViewMut<'_, T>) {
-        let Self { patch, u, .. } = self;
-        let (nx, rows) = (array.shape().nx, patch.y.rows());
-        array.for_each_layer(&Host, |k, layer| {
-            let mut line = vec![T::ZERO; nx];
-            for (j, values) in u.chunks_exact(nx).skip(k * rows).take(rows).enumerate() {
-                line.iter_mut().zip(values).for_each(|(to, &from)| *to = T::from_f64(from));
-                layer.set_line(patch.y.first + j, 0, &line);
-            }
-        });
-    }
-
-    /// Loads its rows from the caller's array.
-    fn load<T: Real>(&mut self, array: ArrayView<'_, T>) {
-        let nx = array.shape().nx;
-        for (n, values) in self.u.chunks_exact_mut(nx).enumerate() {
-            let (j, k) = (self.patch.y.first + n % self.patch.y.rows(), n / self.patch.y.rows());
-            values.iter_mut().enumerate().for_each(|(i, value)| *value = array.get(i, j, k).to_f64());
-        }
-    }
 }
 
 fn on_a_device() -> Error {
@@ -258,35 +227,21 @@ impl<S: OnRanks + Sync> Together<S> {
         work: impl Fn(&mut dyn Solve<S>, Source<'_>, Target<'_>) -> Result<()> + Sync,
     ) -> Result<()> {
         self.parts.check(&[from.shape(), to.shape()])?;
-        let shape = self.parts.shape;
-        self.parts.each(|part, _| {
-            let patch = part.patch;
-            let (system, target) = part.with_target(shape)?;
-            work(&mut **system, from.part(patch)?, target)
-        })?;
-        self.parts.collect(to)
+        self.parts.each_with(to, |part, rows, _| work(&mut *part.work, from.part(part.patch)?, rows)).map(drop)
     }
 }
 
 impl<S: OnRanks + Sync> Solve<S> for Together<S> {
     fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome> {
         self.parts.check(&[rhs.shape(), u.shape()])?;
-        let (given, clock) = (u.as_source(), Instant::now());
+        let clock = Instant::now();
         let (verdicts, observer, not_finite) = (&Verdicts::default(), &Mutex::new(observer), &Mutex::new(None));
-        let shape = self.parts.shape;
-        let outcomes = self.parts.each(|part, rank| {
+        let outcomes = self.parts.each_with(u, |part, rows, rank| {
             // However rank 0 ends, the others must not wait for it.
             let _told = (rank.world.rank() == 0).then_some(Told(verdicts));
-            match given {
-                Some(Source::Device(_)) => return Err(on_a_device()),
-                Some(Source::F64(array)) if guess == Guess::Given => part.load(array),
-                Some(Source::F32(array)) if guess == Guess::Given => part.load(array),
-                _ => {}
-            }
             let observe = &mut verdicts.observer(rank.world.rank(), observer);
             let patch = part.patch;
-            let (system, target) = part.with_target(shape)?;
-            let outcome = system.solve(rhs.part(patch)?, target, guess, observe);
+            let outcome = part.work.solve(rhs.part(patch)?, rows, guess, observe);
             outcome.map_err(|error| match about_whole(error, patch) {
                 cell @ Error::NotFinite { .. } => {
                     let told = Error::invalid("array", cell.to_string());
@@ -300,7 +255,6 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
         let mut outcomes = outcomes.map_err(|error| lock(not_finite).take().unwrap_or(error))?;
         // A solve may have replaced a slow preconditioner.
         self.description = self.parts.describe(&self.levels, |system| system.description());
-        self.parts.collect(u)?;
         let mut outcome = outcomes.swap_remove(0);
         // The rest is transfers of arrays to the GPUs and back.
         let transfers = clock.elapsed().as_secs_f64() - outcome.timing.solve - outcome.timing.upload;
