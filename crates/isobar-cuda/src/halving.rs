@@ -10,7 +10,7 @@ use isobar_core::stencil::halving::{End, Halving};
 use isobar_core::stencil::point_levels::SupportsPoints;
 use isobar_core::stencil::{self, Measures, stiffness_of};
 
-use crate::diffusion::{Diffusion, first_factor};
+use crate::diffusion::first_factor;
 use crate::launch::refuse_while_recording;
 use crate::part::rows_around;
 use crate::seven_point::colours::{Level, cell_blocks};
@@ -19,7 +19,7 @@ use crate::seven_point::{Kernels, SevenPoint};
 use crate::{Argument, Arguments, Buffer, Cuda, Pointer, Vector};
 
 /// The diffusion operator.
-type DiffusionOperator<T> = SevenPoint<Passes<Diffusion, T>>;
+type DiffusionOperator<T> = SevenPoint<Passes<T>>;
 
 /// `Halving` of colours.cu.
 #[derive(Clone, Copy, Debug)]
@@ -189,8 +189,8 @@ impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
 /// Computes the coefficients of the coarser operator from those of the finer one.
 fn fill<T: Real>(
     tables: &Tables,
-    (stencil, fine): (&stencil::Diffusion, &Passes<Diffusion, T>),
-    (form, coarse): (&stencil::Diffusion, &Passes<Diffusion, T>),
+    (stencil, fine): (&stencil::Diffusion, &Passes<T>),
+    (form, coarse): (&stencil::Diffusion, &Passes<T>),
     is_regular: bool,
 ) -> Result<()> {
     let grid = tables.coarse_grid();

@@ -5,20 +5,18 @@ mod supports;
 pub(crate) use supports::gathered;
 
 use isobar_core::execute::for_each_row;
-use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::prelude::{
-    AggregateMap, ArrayView, Axis, Coefficients, Host, Layout, Patch, Real, Result, Shape, Side, Slab, Stencil,
+    ArrayView, Axis, Coefficients, Host, Layout, Patch, Real, Result, Shape, Side, Slab, Stencil,
 };
 use isobar_core::stencil;
 
 use crate::part::rows_around;
-use crate::seven_point::kind::Kind;
 use crate::seven_point::sources;
 use crate::{Argument, Buffer, Cuda, Pointer, Source};
 
 /// The compile-time properties of a stencil: see `diffusion.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Diffusion {
+pub struct Kind {
     /// Whether coefficients of faces are stored instead of coefficients of cells.
     stored_faces: bool,
     /// The number of the field for each direction.
@@ -64,10 +62,10 @@ unsafe impl Argument for Form {}
 
 /// Returns all sources for a stencil and line solves for columns with these numbers of layers; `wide` for vectors of 2³¹ elements and more.
 pub fn sources<T: Real>(stencil: &stencil::Diffusion, layers: &[usize], wide: bool) -> Vec<Source> {
-    sources::all::<Diffusion, T>(stencil, layers, wide)
+    sources::all::<T>(stencil, layers, wide)
 }
 
-impl Diffusion {
+impl Kind {
     /// Returns the properties as arguments for unspecialised kernels.
     pub(crate) fn form(&self) -> Form {
         Form {
@@ -173,12 +171,9 @@ impl Operands {
     }
 }
 
-impl Kind for Diffusion {
-    type Stencil = stencil::Diffusion;
-    type Operands = Operands;
-    const HEADER: &'static str = "diffusion.cuh";
-
-    fn of(stencil: &stencil::Diffusion) -> Self {
+impl Kind {
+    /// Returns the properties of a stencil.
+    pub(crate) fn of(stencil: &stencil::Diffusion) -> Self {
         let nz = stencil.shape().nz;
         let (stored_faces, fields) = match stencil.coefficients() {
             Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. } => {
@@ -205,7 +200,8 @@ impl Kind for Diffusion {
         Self { stored_faces, fields, used, fixed, periodic, shift: stencil.has_shift() }
     }
 
-    fn define(&self, source: Source) -> Source {
+    /// Defines the macros that specialise the header.
+    pub(crate) fn define(&self, source: Source) -> Source {
         source
             .define("STORED_FACES", u32::from(self.stored_faces))
             .define("FIELD_X", self.fields[0])
@@ -215,20 +211,19 @@ impl Kind for Diffusion {
             .define("SHIFT", u32::from(self.shift))
     }
 
-    fn periodic(&self) -> u32 {
+    /// Returns the bits of the periodic directions.
+    pub(crate) fn periodic(&self) -> u32 {
         self.periodic
     }
 
-    fn has_shift(&self) -> bool {
+    /// Returns whether there is a field of shifts s.
+    pub(crate) fn has_shift(&self) -> bool {
         self.shift
     }
 
-    fn coefficient_vectors(stencil: &stencil::Diffusion) -> f64 {
-        stencil.coefficient_vectors()
-    }
-
-    /// Allocates one buffer for the ratios, the fields that are used and the shift.
-    fn allocate<T: Real>(&self, cuda: &Cuda, layout: &Layout, rows: usize) -> Result<(Buffer, Operands)> {
+    /// Allocates one buffer for the ratios, the fields that are used and the shift, and returns their addresses for kernels; `rows` are the
+    /// rows of the whole grid.
+    pub(crate) fn allocate<T: Real>(&self, cuda: &Cuda, layout: &Layout, rows: usize) -> Result<(Buffer, Operands)> {
         /// Alignment of vectors in bytes.
         const ALIGNMENT: usize = 256;
         let row = 2 * layout.half_plane() * size_of::<T>();
@@ -257,7 +252,8 @@ impl Kind for Diffusion {
         Ok((buffer, operands))
     }
 
-    fn send<T: Real>(
+    /// Copies coefficients to the GPU. Returns whether a number differs from those of the stencil before.
+    pub(crate) fn send<T: Real>(
         &self,
         cuda: &Cuda,
         layout: &Layout,
@@ -304,27 +300,5 @@ impl Kind for Diffusion {
             has_changed |= upload_rows::<T>(cuda, layout, whole, shift, 1.0, extents, operands.shift)?;
         }
         Ok(has_changed)
-    }
-
-    fn galerkin(cuda: &Cuda, stencil: &stencil::Diffusion, map: &AggregateMap) -> Result<Vec<Entry>> {
-        Ok(stencil.on_host(|array| cuda.read_array(array))?.galerkin(map))
-    }
-
-    fn components(
-        cuda: &Cuda,
-        stencil: &stencil::Diffusion,
-        marks: impl FnOnce() -> Result<Option<Vec<u8>>>,
-    ) -> Result<Option<Components>> {
-        if let Some(known) = stencil.known_components() {
-            return Ok(known);
-        }
-        match marks()? {
-            Some(marks) => Ok(stencil.components_by_marks(&Host, &marks)),
-            None => Ok(stencil.on_host(|array| cuda.read_array(array))?.components(&Host)),
-        }
-    }
-
-    fn bodies(cuda: &Cuda, stencil: &stencil::Diffusion) -> Result<AggregateMap> {
-        Ok(stencil.on_host(|array| cuda.read_array(array))?.bodies(&Host))
     }
 }

@@ -15,7 +15,7 @@ use isobar_dist::communicator::agree;
 use isobar_dist::diffusion::choice;
 use isobar_dist::part::Link;
 
-use super::{Diffusion, rows_beside};
+use super::rows_beside;
 use crate::cuda::vector_source;
 use crate::galerkin::setup::{Number, expect_levels};
 use crate::halving::measure;
@@ -25,11 +25,7 @@ use crate::seven_point::{Kernels, SevenPoint, Steps};
 use crate::{Cuda, Pointer, Vector};
 
 /// Copies coefficients of one operator to another one of the same rows in another precision.
-fn round<T: Real, R: Real>(
-    stencil: &stencil::Diffusion,
-    from: &Passes<Diffusion, T>,
-    to: &Passes<Diffusion, R>,
-) -> Result<()> {
+fn round<T: Real, R: Real>(stencil: &stencil::Diffusion, from: &Passes<T>, to: &Passes<R>) -> Result<()> {
     let (cuda, layout) = (to.cuda(), to.layout());
     let ([before, after], row) = (rows_beside(layout), 2 * layout.half_plane());
     let len = (before + layout.shape().ny + after) * row;
@@ -44,10 +40,7 @@ fn round<T: Real, R: Real>(
 }
 
 /// The addresses of each array of coefficients of two operators of one stencil.
-fn pairs<T: Real, R: Real>(
-    from: &Passes<Diffusion, T>,
-    to: &Passes<Diffusion, R>,
-) -> impl Iterator<Item = [Pointer; 2]> {
+fn pairs<T: Real, R: Real>(from: &Passes<T>, to: &Passes<R>) -> impl Iterator<Item = [Pointer; 2]> {
     let (kind, source, target) = (*to.kind(), *from.operands(), *to.operands());
     let fields: Vec<_> = kind.used_fields().map(|field| [source.field(field), target.field(field)]).collect();
     fields.into_iter().chain(kind.shift.then(|| [source.shift(), target.shift()]))
@@ -60,8 +53,8 @@ fn pairs<T: Real, R: Real>(
 pub(crate) fn gathered<T: Real>(
     cuda: &Cuda,
     stencil: &stencil::Diffusion,
-    own: &Passes<Diffusion, T>,
-) -> Result<Option<Passes<Diffusion, T>>> {
+    own: &Passes<T>,
+) -> Result<Option<Passes<T>>> {
     let Some((ranks, link)) = cuda.ranks().zip(cuda.link()) else { return Ok(None) };
     let make = || {
         let whole = Passes::make(&cuda.alone(), stencil, Slab::whole(stencil.shape()))?;
@@ -83,12 +76,7 @@ pub(crate) fn gathered<T: Real>(
 }
 
 /// Has the kernels of multigrid cycles in precision T compiled; Galerkin levels are usually made in the given number type.
-fn expect_cycles<T: Real>(
-    stencil: &stencil::Diffusion,
-    operator: &Passes<Diffusion, f64>,
-    by_points: bool,
-    number: Number,
-) {
+fn expect_cycles<T: Real>(stencil: &stencil::Diffusion, operator: &Passes<f64>, by_points: bool, number: Number) {
     let cuda = operator.cuda();
     if !by_points {
         expect_levels::<T>(cuda, number, &Grid::of(stencil), true);
@@ -104,7 +92,7 @@ fn expect_cycles<T: Real>(
     }
 }
 
-impl MixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {
+impl MixedSmoother<Cuda> for SevenPoint<Passes<f64>> {
     fn residual_in_single(
         &self,
         f: &Vector<f64>,
@@ -128,7 +116,7 @@ impl MixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {
 }
 
 impl Supports<stencil::Diffusion> for Cuda {
-    type Operator<T: Real> = SevenPoint<Passes<Diffusion, T>>;
+    type Operator<T: Real> = SevenPoint<Passes<T>>;
 
     fn choice(
         &self,
@@ -203,8 +191,8 @@ impl Supports<stencil::Diffusion> for Cuda {
     ) -> Result<Arc<Self::Operator<R>>> {
         refuse_while_recording("making an operator")?;
         let made = SevenPoint::with(match self.ranks() {
-            Some(_) => Passes::<Diffusion, R>::make(self, stencil, self.own_columns(stencil.shape())?.y)?,
-            None => Passes::<Diffusion, R>::new(self, stencil)?,
+            Some(_) => Passes::<R>::make(self, stencil, self.own_columns(stencil.shape())?.y)?,
+            None => Passes::<R>::new(self, stencil)?,
         });
         round(stencil, from.kernels(), made.kernels())?;
         Ok(made)

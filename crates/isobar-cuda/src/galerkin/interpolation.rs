@@ -10,7 +10,6 @@ use isobar_core::stencil::galerkin_levels::Finer;
 use super::setup::DirectionWeights;
 use super::sources::{bits, cell_block, sources};
 use super::twenty_seven::TwentySeven;
-use crate::diffusion::Diffusion;
 use crate::halving::extents;
 use crate::launch::refuse_while_recording;
 use crate::seven_point::passes::Passes;
@@ -37,7 +36,7 @@ unsafe impl Argument for Weights {}
 /// The operator of the finer level.
 #[derive(Debug)]
 enum Fine<T: Real> {
-    Finest(Arc<SevenPoint<Passes<Diffusion, T>>>),
+    Finest(Arc<SevenPoint<Passes<T>>>),
     Coarse(Arc<TwentySeven<T>>),
 }
 

@@ -2,16 +2,22 @@
 //! the operator's stencil.
 
 use isobar_core::operator::aggregate::{Components, Entry};
-use isobar_core::prelude::{AggregateMap, AggregateOperator, Real, Result, Sum};
+use isobar_core::prelude::{AggregateMap, AggregateOperator, Diffusion, Host, Real, Result, Sum};
 
-use super::kind::Kind;
 use super::passes::Passes;
 use super::{Kernels, SevenPoint};
 use crate::aggregate::{AggregateVector, Aggregates};
 use crate::launch::refuse_while_recording;
 use crate::{Cuda, Vector};
 
-impl<K: Kind, T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<K, T>> {
+impl<T: Real> SevenPoint<Passes<T>> {
+    /// The stencil with all coefficients on the host.
+    fn on_host(&self) -> Result<Diffusion> {
+        self.kernels.stencil().on_host(|array| self.kernels.cuda().read_array(array))
+    }
+}
+
+impl<T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<T>> {
     fn subtract_aggregated(
         &self,
         aggregates: &Aggregates,
@@ -30,7 +36,7 @@ impl<K: Kind, T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<K, T>> {
     }
 
     fn galerkin(&self, map: &AggregateMap) -> Result<Vec<Entry>> {
-        K::galerkin(self.kernels.cuda(), &self.kernels.stencil(), map)
+        Ok(self.on_host()?.galerkin(map))
     }
 
     /// Most matrices have one component, which the GPU detects quickly. On a subdomain the host looks at the whole grid.
@@ -48,10 +54,17 @@ impl<K: Kind, T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<K, T>> {
         }
         // Some cells may be inactive.
         self.kernels.prepare_pass("clear_inactive")?;
-        K::components(self.kernels.cuda(), &self.kernels.stencil(), || self.kernels.marks())
+        let stencil = self.kernels.stencil();
+        if let Some(known) = stencil.known_components() {
+            return Ok(known);
+        }
+        match self.kernels.marks()? {
+            Some(marks) => Ok(stencil.components_by_marks(&Host, &marks)),
+            None => Ok(self.on_host()?.components(&Host)),
+        }
     }
 
     fn bodies(&self) -> Result<AggregateMap> {
-        K::bodies(self.kernels.cuda(), &self.kernels.stencil())
+        Ok(self.on_host()?.bodies(&Host))
     }
 }

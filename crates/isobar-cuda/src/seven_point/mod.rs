@@ -4,10 +4,9 @@
 //! the state after a sweep, and swaps of vectors are implemented here once.
 //!
 //! * `steps`: the common capabilities,
-//! * [`passes`]: kernels for any stencil with a header (specified in `kernels/seven_point/seven_point.cuh`): a new
-//!   stencil needs only its header and its `kind`, and gets `triangular` and `aggregate` too; `lines`: tiles of columns;
-//!   `points`: point relaxation; `colours`: red–black point relaxation; `look`: measures of coefficients;
-//!   `whole_grid`: tiles of triangular solves; `sources`: all of these, for tests.
+//! * [`passes`]: kernels for a stencil with a header (specified in `kernels/seven_point/seven_point.cuh`), now diffusion's alone; `form`:
+//!   what is compiled for it; `triangular`, `aggregate`; `lines`: tiles of columns; `points`: point relaxation; `colours`: red–black
+//!   point relaxation; `look`: measures of coefficients; `whole_grid`: tiles of triangular solves; `sources`: all of these, for tests.
 //!
 //! The tensor-product operator has its own kernels.
 
@@ -19,7 +18,7 @@
 
 mod aggregate;
 pub(crate) mod colours;
-pub(crate) mod kind;
+pub(crate) mod form;
 mod lines;
 pub(crate) mod look;
 pub mod passes;

@@ -8,7 +8,6 @@ use isobar_core::operator::triangular::blocks_cross;
 use isobar_core::prelude::{Backend, Real, Result, Slab, lock};
 use isobar_dist::part::{Handed, PartBackend};
 
-use super::kind::Kind;
 use super::passes::Passes;
 use super::{Kernels, SevenPoint};
 use crate::vector::Vector;
@@ -20,7 +19,7 @@ struct Turn {
     crosses: [bool; 2],
 }
 
-impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
+impl<T: Real> SevenPoint<Passes<T>> {
     pub(super) fn crosses(&self, block: usize) -> [bool; 2] {
         let layout = self.layout_of();
         let (first, rows, halo) = (layout.origin()[1], layout.shape().ny, layout.halo());
@@ -56,7 +55,7 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
     }
 }
 
-impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
+impl<T: Real> SevenPoint<Passes<T>> {
     /// Implements [`Triangular::factorise`] on a subdomain whose blocks include cells of others.
     pub(super) fn factorise_in_turn(
         &self,

@@ -1,15 +1,16 @@
 //! All sources for a stencil with a header, for tests that compile them.
 
-use isobar_core::prelude::{Real, Stencil};
+use isobar_core::prelude::{Diffusion, Real, Stencil};
 
-use super::kind::{Form, Kind};
+use super::form::Form;
 use super::points::tile;
 use crate::compile::Source;
+use crate::diffusion::Kind;
 
 /// Returns all sources for stencils of this form and line solves for columns with these numbers of layers; `wide` for vectors too
 /// long for tests; for the smallest and the largest shared memory of a GPU.
-pub(crate) fn all<K: Kind, T: Real>(stencil: &K::Stencil, layers: &[usize], wide: bool) -> Vec<Source> {
-    let form = Form { wide, ..Form::new(K::of(stencil), stencil.shape()) };
+pub(crate) fn all<T: Real>(stencil: &Diffusion, layers: &[usize], wide: bool) -> Vec<Source> {
+    let form = Form { wide, ..Form::new(Kind::of(stencil), stencil.shape()) };
     let mut all = vec![
         form.passes::<T>(),
         form.triangular::<T>(),
@@ -21,6 +22,6 @@ pub(crate) fn all<K: Kind, T: Real>(stencil: &K::Stencil, layers: &[usize], wide
     all.extend(layers.iter().map(|&layers| form.lines::<T>(layers)));
     all.extend(layers.iter().filter_map(|&layers| form.sweeps::<T>(layers)));
     all.extend(form.colours_streamed_source::<T>());
-    all.extend(tile::sources::<K, T>(stencil, wide));
+    all.extend(tile::sources::<T>(stencil, wide));
     all
 }

@@ -5,7 +5,6 @@ use isobar_core::operator::update_residual_unfused;
 use isobar_core::prelude::{Real, ResidualUpdate, Result, Sum, Triangular};
 use isobar_dist::require_order;
 
-use super::kind::Kind;
 use super::passes::Passes;
 use super::whole_grid::Sweep;
 use super::{Kernels, SevenPoint};
@@ -16,7 +15,7 @@ fn factors<T: Real>(arguments: Arguments, relaxation: f64, to: &Vector<T>) -> Ar
     arguments.with_real::<T>(singular_pivot::<T>()).with_real::<T>(relaxation).with(to.pointer())
 }
 
-impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
+impl<T: Real> SevenPoint<Passes<T>> {
     pub(super) fn factorise_blocks(&self, block: usize, relaxation: f64, inverse_pivots: &mut Vector<T>) -> Result<()> {
         self.kernels.in_blocks("factorise", block, |arguments| factors(arguments, relaxation, inverse_pivots))
     }
@@ -50,7 +49,7 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
     }
 }
 
-impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
+impl<T: Real> Triangular<Cuda, T> for SevenPoint<Passes<T>> {
     fn relax_lower(
         &self,
         r: &Vector<T>,

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use isobar_core::prelude::{Real, Result, Shape};
 
-use super::kind::{Form, Kind};
+use super::form::Form;
 use crate::kernels::seven_point::WHOLE_GRID;
 use crate::{Arguments, Buffer, Cuda, Launch, Module, Pointer, Reduction, Source};
 
@@ -53,7 +53,7 @@ impl Array {
     /// Chooses the arrangement for a GPU. Sixteen lanes in x read whole lines of
     /// memory, if blocks have space for enough warps. If tiles have a multiprocessor each, memory is not the limit,
     /// and eight lanes shorten the delay between the first lane and the last.
-    fn new<K: Kind, T: Real>(form: &Form<K>, shape: Shape, shared_memory: usize, multiprocessors: usize) -> Self {
+    fn new<T: Real>(form: &Form, shape: Shape, shared_memory: usize, multiprocessors: usize) -> Self {
         let room = shared_memory.saturating_sub(BLOCK_BYTES);
         let wide = Self { shape, periodic: form.kind.periodic(), bytes: size_of::<T>(), lanes: 16, ahead: AHEAD };
         let narrow = Self { lanes: 8, ..wide };
@@ -142,10 +142,10 @@ pub(super) struct WholeGrid {
     reduction: OnceLock<Reduction>,
 }
 
-impl<K: Kind> Form<K> {
+impl Form {
     /// Chooses the arrangement for a grid of this shape on a GPU.
     pub(super) fn whole_grid<T: Real>(&self, shape: Shape, shared_memory: usize, multiprocessors: usize) -> Source {
-        let array = Array::new::<K, T>(self, shape, shared_memory, multiprocessors);
+        let array = Array::new::<T>(self, shape, shared_memory, multiprocessors);
         self.source::<T>("seven_point_whole_grid", WHOLE_GRID)
             .define("MARCH", array.march())
             .define("LANES", array.lanes)
@@ -157,12 +157,12 @@ impl<K: Kind> Form<K> {
 
 impl WholeGrid {
     /// Nothing is compiled or allocated before the first sweep.
-    pub(super) fn new<K: Kind, T: Real>(cuda: &Cuda, form: &Form<K>, shape: Shape) -> Self {
+    pub(super) fn new<T: Real>(cuda: &Cuda, form: &Form, shape: Shape) -> Self {
         let context = cuda.context();
         let (shared_memory, multiprocessors) = (context.shared_memory, context.multiprocessors);
         Self {
             module: cuda.module(form.whole_grid::<T>(shape, shared_memory, multiprocessors)),
-            array: Array::new::<K, T>(form, shape, shared_memory, multiprocessors),
+            array: Array::new::<T>(form, shape, shared_memory, multiprocessors),
             mail: OnceLock::new(),
             reduction: OnceLock::new(),
         }

@@ -9,7 +9,6 @@ use isobar_core::stencil::{MOST_CONTRAST_SINGLE, MOST_SINGLE};
 
 use super::sources::{Number, expect_levels, measures, source};
 use super::workspace::{Piece, Workspace};
-use crate::diffusion::Diffusion;
 use crate::galerkin::sources::bits;
 use crate::launch::refuse_while_recording;
 use crate::seven_point::Kernels;
@@ -178,7 +177,7 @@ impl Matrix {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; [`Error::Unsupported`] for more than 2³¹ cells.
-    pub(crate) fn of<T: Real>(operator: &Passes<Diffusion, T>, grid: Grid) -> Result<Self> {
+    pub(crate) fn of<T: Real>(operator: &Passes<T>, grid: Grid) -> Result<Self> {
         refuse_while_recording("making levels of multigrid")?;
         let shape = grid.shape;
         if shape.cells() > MOST_CELLS {
@@ -200,7 +199,7 @@ impl Matrix {
     }
 
     /// Computes the matrix in the given number type.
-    fn filled<T: Real>(operator: &Passes<Diffusion, T>, grid: Grid, number: Number) -> Result<Self> {
+    fn filled<T: Real>(operator: &Passes<T>, grid: Grid, number: Number) -> Result<Self> {
         let (cuda, shape, present) = (operator.cuda(), grid.shape, grid.seven_points());
         // The matrix, then either the search for aggregates, or weights and the first product.
         let vectors = (count(&present) + 1) as f64 + if number == Number::Single { 9.7 } else { 5.6 };

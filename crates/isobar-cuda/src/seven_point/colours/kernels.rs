@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use isobar_core::prelude::{Real, Shape};
 
 use crate::kernels::seven_point as kernels;
-use crate::seven_point::kind::{Form, Kind};
+use crate::seven_point::form::Form;
 use crate::{Kernel, Module, Reduction, Source};
 
 /// Kernels and parameters of red–black point relaxation.
@@ -114,7 +114,7 @@ pub(super) struct Streamed {
     pub(super) reduction: Reduction,
 }
 
-impl<K: Kind> Form<K> {
+impl Form {
     pub(super) fn block_of_colours<T: Real>(&self, shared_memory: usize) -> Option<Block> {
         Block::new(self.flat, self.kind.has_shift(), size_of::<T>(), shared_memory)
     }

@@ -13,7 +13,6 @@ use isobar_core::prelude::{Backend, Colour, Error, Guess, Real, Result, Shape, S
 use self::kernels::{COLOURS, Colours};
 pub(crate) use self::streamed::Level;
 use super::Kernels;
-use super::kind::Kind;
 use super::passes::Passes;
 use crate::launch::refuse_while_recording;
 use crate::{Arguments, Cuda, Pointer, Reduction, Vector};
@@ -35,7 +34,7 @@ pub(crate) fn march(Shape { nx, ny, nz }: Shape, multiprocessors: usize) -> usiz
     std::iter::successors(Some(LONGEST_MARCH), |march| (*march > 1).then_some(march / 2)).find(is_enough).unwrap_or(1)
 }
 
-impl<K: Kind, T: Real> Passes<K, T> {
+impl<T: Real> Passes<T> {
     /// Prepares red–black relaxation.
     pub(crate) fn prepare_colours(&self) -> Result<&Colours> {
         if let Some(colours) = self.colours.get() {

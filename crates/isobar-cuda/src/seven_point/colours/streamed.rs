@@ -5,7 +5,6 @@ use isobar_core::prelude::{Colour, Error, Guess, Real, Result, Scalar, Shape};
 
 use super::kernels::{Block, Pass, STREAMED, Streamed};
 use crate::seven_point::Kernels;
-use crate::seven_point::kind::Kind;
 use crate::seven_point::passes::Passes;
 use crate::{Arguments, Launch, Pointer, Reduction, Scalars, Source, Vector};
 
@@ -25,7 +24,7 @@ pub(crate) struct Level<'a, T: Real> {
     pub(crate) scratch: &'a mut Vector<T>,
 }
 
-impl<K: Kind, T: Real> Passes<K, T> {
+impl<T: Real> Passes<T> {
     /// Returns the block of streamed passes; `None` if the grid is not suitable, for any coefficients.
     fn block_of_colours(&self) -> Option<Block> {
         self.block_of_colours_in::<T>()

@@ -3,25 +3,26 @@
 use std::sync::atomic::Ordering;
 
 use isobar_core::prelude::{
-    Axis, Colour, Error, Guess, Layout, Ratio, Real, ResidualUpdate, Result, Scalar, Slab, Stencil, Sum, read, write,
+    Axis, Colour, Diffusion, Error, Guess, Layout, Ratio, Real, ResidualUpdate, Result, Scalar, Slab, Stencil, Sum,
+    read, write,
 };
 
-use super::super::kind::Kind;
 use super::super::{Kernels, Residual, Steps, direction_kernel};
 use super::{Passes, with_all};
+use crate::diffusion::Kind;
 use crate::vector::is_single;
 use crate::{Arguments, Cuda, Scalars, Vector};
 
-impl<K: Kind, T: Real> Kernels for Passes<K, T> {
+impl<T: Real> Kernels for Passes<T> {
     type Real = T;
-    type Stencil = K::Stencil;
+    type Stencil = Diffusion;
 
-    fn new(cuda: &Cuda, stencil: &K::Stencil) -> Result<Self> {
+    fn new(cuda: &Cuda, stencil: &Diffusion) -> Result<Self> {
         Self::make(cuda, stencil, Slab::whole(stencil.shape()))
     }
 
-    fn send(&self, stencil: &K::Stencil) -> Result<bool> {
-        if stencil.shape() != self.whole || K::of(stencil) != self.form.kind {
+    fn send(&self, stencil: &Diffusion) -> Result<bool> {
+        if stencil.shape() != self.whole || Kind::of(stencil) != self.form.kind {
             return Err(Error::invalid("the new coefficients", "their form has changed; make a new solver"));
         }
         let before = read(&self.stencil).clone();

@@ -13,30 +13,31 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
 
 use isobar_core::prelude::{
-    Axis, Colour, Execute, Host, Layout, Precision, Ratio, Real, Result, Shape, Slab, Stencil, read, write,
+    Axis, Colour, Diffusion, Execute, Host, Layout, Precision, Ratio, Real, Result, Shape, Slab, Stencil, read, write,
 };
 
 use super::Residual;
 use super::colours::kernels::Colours;
-use super::kind::{Form, Kind, ROWS};
+use super::form::{Form, ROWS};
 use super::lines::{LineTile, SweepTile};
 use super::look::{LOOK, Looks};
 use super::points::tile::Cycles;
 use super::whole_grid::{Sweep, WholeGrid};
+use crate::diffusion::{Kind, Operands};
 use crate::vector::check_size;
 use crate::{Arguments, Buffer, Cuda, Module, Pointer, Reduction, Scalars, Vector};
 
 /// The kernels of a stencil with its coefficients.
 #[derive(Debug)]
-pub struct Passes<K: Kind, T> {
+pub struct Passes<T> {
     cuda: Cuda,
     layout: Layout,
     /// The shape of the whole grid.
     pub(super) whole: Shape,
-    pub(super) form: Form<K>,
+    pub(super) form: Form,
     coefficient_vectors: f64,
     coefficients: Buffer,
-    operands: K::Operands,
+    operands: Operands,
     passes: Arc<Module>,
     lines: Arc<Module>,
     triangular: Arc<Module>,
@@ -61,12 +62,12 @@ pub struct Passes<K: Kind, T> {
     /// Two counts.
     census: Buffer,
     /// The stencil, for computations on the host.
-    stencil: RwLock<K::Stencil>,
+    stencil: RwLock<Diffusion>,
     /// Whether what depends on the coefficients is that of the ones sent last: not after an error.
     is_measured: AtomicBool,
 }
 
-impl<K: Kind, T: Real> Passes<K, T> {
+impl<T: Real> Passes<T> {
     /// Returns the first arguments of passes along y.
     fn pass_arguments(&self) -> Result<Arguments> {
         Ok(Arguments::new().with(self.operands).with(self.length()? as i32))
@@ -98,7 +99,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
     }
 
     /// Updates what depends on the coefficients after they were written by other kernels.
-    pub(crate) fn note_sent(&self, stencil: &K::Stencil) -> Result<()> {
+    pub(crate) fn note_sent(&self, stencil: &Diffusion) -> Result<()> {
         *write(&self.stencil) = stencil.clone();
         self.measure_again()
     }
@@ -112,15 +113,15 @@ impl<K: Kind, T: Real> Passes<K, T> {
     }
 
     /// Makes an operator without coefficients and without kernels of lines, for coarser levels of points.
-    pub(crate) fn without_lines(cuda: &Cuda, form: &K::Stencil) -> Result<Self> {
+    pub(crate) fn without_lines(cuda: &Cuda, form: &Diffusion) -> Result<Self> {
         Self::make(cuda, form, Slab::whole(form.shape()))
     }
 
     /// Allocates the coefficients of some rows.
-    pub(crate) fn make(cuda: &Cuda, stencil: &K::Stencil, slab: Slab) -> Result<Self> {
+    pub(crate) fn make(cuda: &Cuda, stencil: &Diffusion, slab: Slab) -> Result<Self> {
         let context = cuda.context();
         let whole = stencil.shape();
-        let kind = K::of(stencil);
+        let kind = Kind::of(stencil);
         let layout = slab.layout(whole, kind.periodic() >> Axis::Y as u32 & 1 != 0)?;
         let shape = layout.shape();
         check_size(shape)?;
@@ -140,13 +141,13 @@ impl<K: Kind, T: Real> Passes<K, T> {
             layout,
             whole,
             form,
-            coefficient_vectors: K::coefficient_vectors(stencil),
+            coefficient_vectors: stencil.coefficient_vectors(),
             coefficients,
             operands,
             passes,
             lines,
             triangular: cuda.module(form.triangular::<T>()),
-            whole_grid: WholeGrid::new::<K, T>(cuda, &form, shape),
+            whole_grid: WholeGrid::new::<T>(cuda, &form, shape),
             tile: LineTile::new::<T>(shape.nz),
             sweeps: SweepTile::new::<T>(shape.nz).zip(form.sweeps::<T>(shape.nz).map(|source| cuda.module(source))),
             inverse_pivots: OnceLock::new(),
@@ -168,12 +169,12 @@ impl<K: Kind, T: Real> Passes<K, T> {
     }
 
     /// Returns the compile-time properties of the stencil.
-    pub(crate) fn kind(&self) -> &K {
+    pub(crate) fn kind(&self) -> &Kind {
         &self.form.kind
     }
 
     /// Returns the addresses of the coefficients.
-    pub(crate) fn operands(&self) -> &K::Operands {
+    pub(crate) fn operands(&self) -> &Operands {
         &self.operands
     }
 
@@ -370,7 +371,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
     }
 
     /// Returns the stencil, which is replaced as a whole, so that a panic elsewhere cannot leave it inconsistent.
-    pub(crate) fn stencil(&self) -> RwLockReadGuard<'_, K::Stencil> {
+    pub(crate) fn stencil(&self) -> RwLockReadGuard<'_, Diffusion> {
         read(&self.stencil)
     }
 

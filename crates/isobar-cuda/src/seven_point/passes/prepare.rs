@@ -6,11 +6,10 @@ use super::Passes;
 use crate::launch::refuse_while_recording;
 use crate::seven_point::colours::kernels::{COLOURS, STREAMED};
 use crate::seven_point::direction_kernel;
-use crate::seven_point::kind::Kind;
 use crate::seven_point::look::{LOOK, Looks};
 use crate::vector::is_single;
 
-impl<K: Kind, T: Real> Passes<K, T> {
+impl<T: Real> Passes<T> {
     /// Measures the coefficients now and after every update.
     pub(crate) fn prepare_looks(&self) -> Result<&Looks> {
         if let Some(looks) = self.looks.get() {

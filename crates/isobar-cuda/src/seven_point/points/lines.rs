@@ -7,7 +7,6 @@ use isobar_core::prelude::{Error, Operator, PointCycle, Real, Result, Scalar, Sh
 use super::tile::{Block, Ready, too_large};
 use crate::driver::lock;
 use crate::launch::refuse_while_recording;
-use crate::seven_point::kind::Kind;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint};
 use crate::{Arguments, Launch, Pointer, Reduction, Scalars, Vector};
@@ -20,7 +19,7 @@ pub(super) fn suggested(Shape { nx, ny, .. }: Shape) -> [usize; 3] {
     [nx.min(256), ny.min(4), 1]
 }
 
-impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
+impl<T: Real> SevenPoint<Passes<T>> {
     /// Returns the kernel of a cycle with sums per line. A sweep is a cycle of one sub-iteration, for which tiles need not overlap.
     pub(super) fn ready_for_lines(&self, cycle: &PointCycle) -> Result<Ready> {
         let passes = self.kernels();

@@ -15,14 +15,13 @@ use isobar_core::prelude::{Operator, PointCycle, PointSmoother, Real, Result, Sh
 use isobar_dist::require_sweeps;
 
 use self::tile::{Block, Ready, suggested, too_large};
-use super::kind::Kind;
 use super::passes::Passes;
 use super::{Kernels, SevenPoint};
 use crate::driver::lock;
 use crate::launch::refuse_while_recording;
 use crate::{Arguments, Cuda, Launch, Reduction, Vector};
 
-impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
+impl<T: Real> SevenPoint<Passes<T>> {
     fn ready(&self, cycle: &PointCycle) -> Result<Ready> {
         let passes = self.kernels();
         let mut known = lock(&passes.cycles.tiles);
@@ -48,7 +47,7 @@ fn sweep_of(cycle: &PointCycle) -> &'static str {
     if cycle.momentum > 0.0 { "relax_points_on" } else { "relax_points" }
 }
 
-impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
+impl<T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<T>> {
     fn periodic(&self) -> [bool; 3] {
         let Shape { nx, ny, nz } = self.layout_of().shape();
         let (bits, n) = (self.kernels().kind().periodic(), [nx, ny, nz]);

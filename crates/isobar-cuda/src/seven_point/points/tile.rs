@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use isobar_core::prelude::{Error, PointCycle, Real, Shape, Stencil};
+use isobar_core::prelude::{Diffusion, Error, PointCycle, Real, Shape, Stencil};
 
 use super::streamed::block::{self, STATIC_BYTES, Streamed};
+use crate::diffusion::Kind;
 use crate::kernels::seven_point as kernels;
-use crate::seven_point::kind::{Form, Kind};
+use crate::seven_point::form::Form;
 use crate::{Kernel, Reduction, Source};
 
 /// Largest number of threads per block.
@@ -60,7 +61,7 @@ pub(crate) struct Cycles {
     pub(super) streamed: Mutex<Vec<Streamed>>,
 }
 
-impl<K: Kind> Form<K> {
+impl Form {
     pub(super) fn points<T: Real>(&self, cycle: &PointCycle, block: Block, by_line: bool) -> Source {
         let ([x, y, z], [overlap_x, overlap_y, overlap_z]) = (cycle.tile, cycle.overlap);
         self.source::<T>("seven_point_points", kernels::POINTS)
@@ -77,13 +78,13 @@ impl<K: Kind> Form<K> {
 }
 
 /// Returns the sources for cycles and for stencils of this form, for compile tests.
-pub(crate) fn sources<K: Kind, T: Real>(stencil: &K::Stencil, wide: bool) -> Vec<Source> {
+pub(crate) fn sources<T: Real>(stencil: &Diffusion, wide: bool) -> Vec<Source> {
     let shape = stencil.shape();
     let is_flat = shape.nz == 1;
     let tile = if is_flat { [32, 32, 1] } else { [16, 8, 6] };
     let cycle = PointCycle { tile, overlap: tile.map(|n| if n > 1 { 2 } else { 0 }), ..PointCycle::sweep(1.0) };
-    let form = Form { wide, ..Form::new(K::of(stencil), shape) };
-    let mut all = block::sources::<K, T>(&form, shape);
+    let form = Form { wide, ..Form::new(Kind::of(stencil), shape) };
+    let mut all = block::sources::<T>(&form, shape);
     if let Some(block) = Block::new(tile, is_flat, size_of::<T>(), 48 << 10) {
         all.extend(
             [false, true][..1 + usize::from(is_flat)].iter().map(|&by_line| form.points::<T>(&cycle, block, by_line)),

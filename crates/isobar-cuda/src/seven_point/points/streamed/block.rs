@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isobar_core::prelude::{Real, Shape};
 
 use crate::kernels::seven_point as kernels;
-use crate::seven_point::kind::{Form, Kind};
+use crate::seven_point::form::Form;
 use crate::{Kernel, Pointer, Reduction, Source};
 
 /// Static shared memory of the kernels of points. B
@@ -141,7 +141,7 @@ pub(crate) struct Streamed {
     pub(super) reduction: Arc<Reduction>,
 }
 
-impl<K: Kind> Form<K> {
+impl Form {
     pub(super) fn streamed<T: Real>(&self, block: Block) -> Source {
         let source = match block.weights {
             Weights::Rows { stored } => {
@@ -156,7 +156,7 @@ impl<K: Kind> Form<K> {
 }
 
 /// Returns sources for stencils of this form, with momentum and without, for compile tests.
-pub(crate) fn sources<K: Kind, T: Real>(form: &Form<K>, shape: Shape) -> Vec<Source> {
+pub(crate) fn sources<T: Real>(form: &Form, shape: Shape) -> Vec<Source> {
     let kinds = [(if shape.nz == 1 { 8 } else { 1 }, false), (3, true)];
     let rows = kinds.into_iter().filter_map(|(sweeps, moves)| Block::new(sweeps, moves, shape, size_of::<T>()));
     let even = |(sweeps, moves)| Block::even(sweeps, moves, form.kind.has_shift(), shape, size_of::<T>(), usize::MAX);

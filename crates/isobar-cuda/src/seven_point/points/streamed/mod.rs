@@ -11,7 +11,6 @@ use isobar_core::prelude::{PointCycle, PointSmoother, Real, Result, Scalar, Shap
 use self::block::{Block, STATIC_BYTES, Streamed, Weights};
 use crate::driver::lock;
 use crate::launch::{is_recording, refuse_while_recording};
-use crate::seven_point::kind::Kind;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint};
 use crate::{Arguments, Cuda, Launch, Pointer, Reduction, Scalars};
@@ -19,7 +18,7 @@ use crate::{Arguments, Cuda, Launch, Pointer, Reduction, Scalars};
 /// Smallest extent in x or z: smaller grids would leave most of a block idle.
 const FEWEST: usize = 32;
 
-impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
+impl<T: Real> SevenPoint<Passes<T>> {
     /// Returns the pass for a cycle, if there is one: an exact cycle does not depend on tiles and overlap.
     pub(super) fn streamed(&self, cycle: &PointCycle) -> Result<Option<Streamed>> {
         let even = if self.kernels().is_even() { self.streamed_even(cycle)? } else { None };
