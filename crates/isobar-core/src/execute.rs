@@ -2,7 +2,9 @@
 
 use std::collections::TryReserveError;
 use std::mem::MaybeUninit;
-use std::sync::atomic::AtomicU32;
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::{ptr, thread};
 
@@ -135,6 +137,28 @@ pub fn find_wrong<X: Copy + Sync>(
         Some(first + block * BLOCK + wrong)
     };
     map_pieces(execute, all, of_piece).into_iter().flatten().next()
+}
+
+/// Returns the first of what `f(rows)` finds in some of `count` rows of `nx` elements; not all rows after a find are searched.
+pub(crate) fn find_in_rows<R: Send>(
+    execute: &impl Execute,
+    count: usize,
+    nx: usize,
+    f: impl Fn(Range<usize>) -> Option<R> + Sync,
+) -> Option<R> {
+    let rows = (PIECE / nx.max(1)).max(1);
+    let first = AtomicUsize::new(usize::MAX);
+    let mut found: Vec<Option<R>> = (0..count.div_ceil(rows)).map(|_| None).collect();
+    execute.for_each(&mut found, |piece, found| {
+        if piece > first.load(Relaxed) {
+            return;
+        }
+        *found = f(piece * rows..count.min((piece + 1) * rows));
+        if found.is_some() {
+            first.fetch_min(piece, Relaxed);
+        }
+    });
+    found.into_iter().flatten().next()
 }
 
 /// Elements that are cleared at a time, so that they are in a cache when they are set.
@@ -298,6 +322,21 @@ mod tests {
         // SAFETY: `status` may be written.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0);
+    }
+
+    #[test]
+    fn the_first_row_is_found() {
+        for (count, nx) in [(0_usize, 5), (7, 0), (1000, 200), (3, 1 << 20), (200_000, 1)] {
+            for wanted in [0, count / 3, count.saturating_sub(1), count] {
+                let all = AtomicUsize::new(0);
+                let found = find_in_rows(&Host, count, nx, |mut rows| {
+                    all.fetch_add(rows.len(), Relaxed);
+                    rows.find(|&row| row >= wanted)
+                });
+                assert_eq!(found, (wanted < count).then_some(wanted), "{count} rows of {nx}");
+                assert!(wanted < count || all.into_inner() == count);
+            }
+        }
     }
 
     #[test]

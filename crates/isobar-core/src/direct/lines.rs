@@ -1,7 +1,7 @@
 //! The tridiagonal systems that remain after the transforms.
 
 use crate::error::{Error, Result};
-use crate::execute::{Host, rows};
+use crate::execute::{Host, find_in_rows};
 
 /// The systems T + μ D_a + ν D_b along one axis, for every pair of eigenvalues: (T v)_k = σ_k v_k + Σ t (v_k − v_neighbour).
 #[derive(Clone, Debug, PartialEq)]
@@ -116,11 +116,11 @@ impl Lines {
             let is_apart = pivot.abs() > self.least_pivot.max(VANISHING * size(mu, nu));
             if is_apart { None } else { Some(pivot) }
         };
-        let found: Vec<Option<[f64; 3]>> = rows(&Host, values[1].len(), 1, |b, found| {
-            let nu = values[1][b];
-            found[0] = values[0].iter().find_map(|&mu| vanishing(mu, nu).map(|pivot| [mu, nu, pivot]));
+        let found = find_in_rows(&Host, values[1].len(), values[0].len() * self.len(), |some| {
+            let of = |nu: f64| values[0].iter().find_map(|&mu| vanishing(mu, nu).map(|pivot| [mu, nu, pivot]));
+            values[1][some].iter().copied().find_map(of)
         });
-        let Some([mu, nu, pivot]) = found.into_iter().flatten().next() else { return Ok(()) };
+        let Some([mu, nu, pivot]) = found else { return Ok(()) };
         Err(Error::invalid(
             "diffusion.reaction",
             format!(

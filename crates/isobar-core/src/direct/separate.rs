@@ -1,7 +1,7 @@
 //! The factors of a separable matrix.
 
 use super::{AxisMatrix, Lines, Separable};
-use crate::execute::rows;
+use crate::execute::find_in_rows;
 use crate::real::harmonic;
 use crate::{Error, Host, Result, Shape};
 
@@ -65,9 +65,9 @@ struct Rank {
 pub(crate) fn separate(matrix: &dyn SeparableRows) -> Result<Separable> {
     let shape = matrix.shape();
     let extents = shape.extents();
-    let ranks = [0, 1, 2].map(|axis| (extents[axis] > 1).then(|| Rank::of(matrix, axis, extents)).transpose());
-    let [x, y, z] = ranks;
-    let ranks = [x?, y?, z?];
+    // One after the other: most matrices are refused by the first.
+    let rank = |axis: usize| (extents[axis] > 1).then(|| Rank::of(matrix, axis, extents)).transpose();
+    let ranks = [rank(0)?, rank(1)?, rank(2)?];
     let mut refused = None;
     for line in possible_lines(matrix, &ranks, extents)? {
         match along(matrix, &ranks, extents, line) {
@@ -159,19 +159,20 @@ impl Rank {
         let this = Self { along, across };
         let [nx, ny, nz] = [0, 1, 2].map(count);
         let of_x = if axis == 0 { &this.along } else { &this.across[0] };
-        // Finds the first cell of each row that does not fit.
-        let wrong: Vec<Option<usize>> = rows(&Host, ny * nz, ny, |k, wrong| {
-            let mut row = vec![0.0; nx];
-            for (j, wrong) in wrong.iter_mut().enumerate() {
-                matrix.fill(axis, [j, k], &mut row);
+        let wrong = find_in_rows(&Host, ny * nz, nx, |mut rows| {
+            let mut values = vec![0.0; nx];
+            rows.find_map(|row| {
+                let (j, k) = (row % ny, row / ny);
+                matrix.fill(axis, [j, k], &mut values);
                 let times = this.product(axis, [0, j, k]) / of_x[0];
                 let fits = |found: f64, of_x: f64| (found - of_x * times).abs() <= TOLERANCE * (of_x * times);
                 // Checks a whole row first, which nearly always fits.
-                let all = row.iter().zip(of_x).fold(true, |all, (&found, &of_x)| all & fits(found, of_x));
-                *wrong = if all { None } else { row.iter().zip(of_x).position(|(&found, &of_x)| !fits(found, of_x)) };
-            }
+                let all = values.iter().zip(of_x).fold(true, |all, (&found, &of_x)| all & fits(found, of_x));
+                let wrong = || values.iter().zip(of_x).position(|(&found, &of_x)| !fits(found, of_x));
+                if all { None } else { wrong().map(|i| [i, j, k]) }
+            })
         });
-        match wrong.iter().enumerate().find_map(|(row, i)| i.map(|i| [i, row % ny, row / ny])) {
+        match wrong {
             None => Ok(this),
             Some(at) => {
                 let product = this.product(axis, at);
@@ -342,13 +343,11 @@ impl Separable {
         };
         let Shape { nx, ny, nz } = *shape;
         let to_check = if fits { 0 } else { ny * nz };
-        let wrong: Vec<Option<usize>> = rows(&Host, to_check, ny, |k, wrong| {
-            for (j, wrong) in wrong.iter_mut().enumerate() {
-                *wrong = (0..nx).find(|&i| check([i, j, k]).is_some());
-            }
+        let wrong = find_in_rows(&Host, to_check, nx, |mut rows| {
+            let of_cell = |at: [usize; 3]| check(at).map(|found| (at, found));
+            rows.find_map(|row| (0..nx).find_map(|i| of_cell([i, row % ny, row / ny])))
         });
-        if let Some(at) = wrong.iter().enumerate().find_map(|(row, i)| i.map(|i| [i, row % ny, row / ny])) {
-            let (found, sum) = check(at).unwrap_or_default();
+        if let Some((at, (found, sum))) = wrong {
             return Err(Error::invalid(
                 "solver.method",
                 format!(
