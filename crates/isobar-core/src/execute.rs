@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::{ptr, thread};
 
+use crate::error::Error;
 use crate::team::{self, Team};
 
 /// Runs passes over planes, rows or other pieces.
@@ -211,6 +212,19 @@ pub(crate) fn rows<X: Copy + Default + Send>(
     // SAFETY: there is room for as many, and every one of them has been written.
     unsafe { all.set_len(count) };
     all
+}
+
+/// Fails where no array of this many numbers can be allocated, which would end the process.
+///
+/// # Errors
+/// [`Error::Invalid`]
+pub(crate) fn require_room(cells: usize) -> crate::Result<()> {
+    Vec::<f64>::new().try_reserve_exact(cells).map_err(|_| no_room(cells))
+}
+
+/// The error where no memory can be allocated for a number for each of these cells.
+pub(crate) fn no_room(cells: usize) -> Error {
+    Error::invalid("array", format!("{cells} cells, for which no memory can be allocated; use a smaller grid"))
 }
 
 /// Makes an array whose blocks of zeros `f(first, block)` sets, first touched by the threads that set them; all memory is allocated first.

@@ -1,6 +1,6 @@
 //! `isobar effective`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use isobar::options::{Norm, SolverOptions};
@@ -65,7 +65,7 @@ pub fn run(args: &EffectiveArgs) -> Result<u8> {
         seconds: SecondsReport { read, total: read },
     };
     let mut table = Table::new(["axis", "conductivity", "tortuosity", "connected", "imbalance", "iterations", "time"]);
-    let (mut has_converged, mut pictured) = (true, None);
+    let (mut has_converged, mut is_incomplete, mut pictured) = (true, false, None);
     for axis in args.axis.axes(shape) {
         let clock = Instant::now();
         let mut progress = Progress::new(&mut console, options.tolerance, options.max_iterations);
@@ -79,6 +79,10 @@ pub fn run(args: &EffectiveArgs) -> Result<u8> {
         drop(solving);
         progress.finish();
         let (found, seconds) = (found?, clock.elapsed().as_secs_f64());
+        if interrupt::requested() {
+            is_incomplete = true;
+            break;
+        }
         table.row(row(&found, seconds));
         if let Some(outcome) = &found.outcome {
             has_converged &= outcome.converged();
@@ -88,20 +92,20 @@ pub fn run(args: &EffectiveArgs) -> Result<u8> {
         if let Some(solution) = solution.filter(|_| found.outcome.is_some()) {
             pictured = Some((found, solution));
         }
-        if interrupt::requested() {
-            break;
-        }
     }
     report.seconds.total = clock.elapsed().as_secs_f64();
     console.line(&table);
     console.line(entry("time", format!("{} in all", Time(report.seconds.total))));
+    if is_incomplete {
+        console.line(entry("note", "interrupted: axes that are not in the table have no result"));
+    }
     if !has_converged {
         console.line(entry("note", "NOT converged along every axis: see the imbalance, and give a larger --tolerance"));
     }
     let written = write(args, &report, pictured.as_ref(), shape, &mut console);
     console.finish()?;
     written?;
-    Ok(match (interrupt::requested(), has_converged) {
+    Ok(match (is_incomplete, has_converged) {
         (true, _) => INTERRUPTED,
         (false, true) => SUCCESS,
         (false, false) => NOT_CONVERGED,
@@ -148,6 +152,9 @@ fn kappa(args: &EffectiveArgs, shape: Shape, values: Pixels, is_whole: bool) -> 
                 )));
             }
             LabelTable::new(BTreeMap::from([(0, 0.0), (1, 1.0)]), None)
+        }
+        (None, given) if given.iter().map(|pair| pair.label).collect::<BTreeSet<_>>().len() < given.len() => {
+            return Err(Failure::new("--values: a label is given twice; give each label one value"));
         }
         (None, given) => LabelTable::new(given.iter().map(|pair| (pair.label, pair.value)).collect(), None),
     };

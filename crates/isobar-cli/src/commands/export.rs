@@ -28,9 +28,9 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
     let matrix = assembled.matrix.to_csr()?;
 
     let mut console = Console::new(files::summary_stream(&targets), args.quiet);
-    write(&args.matrix, "--matrix", |mut out| matrix_market::write_matrix(&mut out, &matrix))?;
+    write(&args.matrix, "--matrix", |mut out| matrix_market::write_matrix(&mut out, &matrix, ORDER))?;
     console.line(format_args!(
-        "wrote {}: {} rows, {} entries; unknown (i, j, k) is row 1 + i + nx (k + nz j)",
+        "wrote {}: {} rows, {} entries; {ORDER}",
         args.matrix.display(),
         matrix.rows(),
         matrix.entries()
@@ -41,12 +41,15 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
     }
     if let Some(path) = &args.rhs {
         let vector = in_matrix_order(&assembled.rhs, shape)?;
-        write(path, "--rhs", |mut out| matrix_market::write_vector(&mut out, &vector))?;
+        write(path, "--rhs", |mut out| matrix_market::write_vector(&mut out, &vector, ORDER))?;
         console.line(format_args!("wrote {}: {} entries", path.display(), vector.len()));
     }
     console.finish()?;
     Ok(SUCCESS)
 }
+
+/// The order of unknowns, in the summary and in the files.
+const ORDER: &str = "unknown (i, j, k) is row 1 + i + nx (k + nz j)";
 
 /// Reorders from (z, y, x) C order to the matrix's order, in which z runs before y.
 fn in_matrix_order(values: &[f64], Shape { nx, ny, nz }: Shape) -> Result<Vec<f64>> {

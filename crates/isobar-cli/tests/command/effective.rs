@@ -71,6 +71,7 @@ fn what_is_wrong_is_said() {
     };
     fails(&["--values", "9=1"], &["--values", "rock.npy", "no entry for label 4, which 54 cells have"]);
     fails(&["--values", "9=1,4=-1"], &["--values", "-1 for label 4"]);
+    fails(&["--values", "9=1,4=0,9=2"], &["--values", "a label is given twice"]);
     fails(&["--values", "9"], &["use a whole number, = and a number, as in 0=0,255=1"]);
     fails(&["--tolerance", "0"], &["--tolerance", "between 0 and 1"]);
     fails(&["--open", "9", "--values", "9=1"], &["cannot be used with"]);

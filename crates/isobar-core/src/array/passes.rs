@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::{ArrayView, ArrayViewMut, Source, Target};
 use crate::error::{Error, Result};
-use crate::execute::{Host, for_each_piece, try_pieces};
+use crate::execute::{Host, for_each_piece, no_room, try_pieces};
 use crate::layout::Shape;
 use crate::real::Real;
 
@@ -80,7 +80,7 @@ impl<'a> Source<'a> {
     /// [`Error::Unsupported`] for an array on a device, [`Error::Invalid`] where memory cannot be allocated.
     pub fn to_vec(self) -> Result<Vec<f64>> {
         let cells = self.shape().cells();
-        try_pieces(&Host, cells, self.reader()?).map_err(|_| no_memory(cells))
+        try_pieces(&Host, cells, self.reader()?).map_err(|_| no_room(cells))
     }
 
     /// Returns which of its values are not 0, in C order.
@@ -101,7 +101,7 @@ impl<'a> Source<'a> {
                 mask.iter_mut().zip(values).for_each(|(is_set, value)| *is_set = *value != 0.0);
             }
         };
-        let mask = try_pieces(&Host, cells, set).map_err(|_| no_memory(cells))?;
+        let mask = try_pieces(&Host, cells, set).map_err(|_| no_room(cells))?;
         if holds_nan.into_inner() {
             return Err(Error::invalid(
                 "the mask of active cells",
@@ -146,8 +146,4 @@ pub(crate) fn average_copies<T: Real>(Shape { nx, ny, .. }: Shape, [x, y]: [usiz
 
 fn not_on_the_host() -> Error {
     Error::Unsupported("an array in the memory of a GPU where one of the host is needed; copy it".into())
-}
-
-fn no_memory(cells: usize) -> Error {
-    Error::invalid("array", format!("{cells} cells, for which no memory can be allocated; use a smaller grid"))
 }

@@ -10,6 +10,8 @@ use crate::solver::Broken;
 const SINGLE_FLOOR: f64 = 1e-3;
 /// The bound for cycles in double precision, whose residual is always the true one.
 const DOUBLE_FLOOR: f64 = 1e-6;
+/// The relative residual above which a direct solve's matrix is singular to rounding.
+const SINGULAR: f64 = 0.1;
 /// pᵀAp counts as negative, not as rounding, below minus this times rᵀM⁻¹r, with M the diagonal or nothing: that is at most a
 /// few times pᵀAp of a positive definite A's largest eigenvalue.
 const NEGATIVE: f64 = 1e-8;
@@ -35,8 +37,9 @@ pub(super) fn advice(
     } else {
         "use another preconditioner (solver.preconditioner.kind)"
     };
-    // Mixed precision requires cycles.
-    let wider = if options.has_cycles() { "\"mixed\" or \"f64\"" } else { "\"f64\"" };
+    // Mixed precision requires cycles, or modes.
+    let wider =
+        if options.has_cycles() || options.method == Method::Modes { "\"mixed\" or \"f64\"" } else { "\"f64\"" };
     // Every other preconditioner falls back to the diagonal, where there is one.
     let is_diagonal = options.preconditioner != Preconditioner::None;
     let text = match stop {
@@ -52,6 +55,10 @@ pub(super) fn advice(
         Stop::Stagnated if options.precision == Precision::F32 => {
             format!("single precision may be too short for this problem: use solver.precision {wider}")
         }
+        Stop::Stagnated if options.method == Method::Direct && residual > SINGULAR => format!(
+            "the matrix is singular or nearly so: elimination leaves a relative residual of {residual:.1e}, and the solution means \
+             nothing; change the reaction or the sides a little"
+        ),
         // The residual after refinement of a direct solve is rounding, whatever its size.
         Stop::Stagnated
             if evidence.is_at_floor
@@ -140,6 +147,8 @@ mod tests {
         assert!(!of(Stop::Breakdown, 1e-2, &double).contains("single precision"));
         let single = SolverOptions { precision: Precision::F32, ..cycles };
         assert!(of(Stop::Diverged, 1.0, &single).contains("single precision"));
+        let modes = SolverOptions { method: Method::Modes, ..single };
+        assert!(of(Stop::Stagnated, 1e-6, &modes).contains("\"mixed\""));
     }
 
     #[test]
@@ -150,6 +159,9 @@ mod tests {
             assert!(advice(Stop::Stagnated, residual, &floor, &options, true).unwrap().contains("rounding"));
             assert!(!advice(Stop::Stagnated, residual, &NONE, &options, true).unwrap().contains("rounding"));
         }
+        let direct = SolverOptions { method: Method::Direct, ..SolverOptions::default() };
+        assert!(advice(Stop::Stagnated, 1e-3, &NONE, &direct, true).unwrap().contains("rounding"));
+        assert!(advice(Stop::Stagnated, 0.9, &NONE, &direct, true).unwrap().contains("singular or nearly so"));
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(crate) fn nearest(matrix: &dyn SeparableRows) -> Result<Nearest> {
     Host.for_each(&mut fits, |axis, fit| *fit = (extents[axis] > 1).then(|| Fit::of(matrix, axis, extents)));
     let [x, y, z] = fits.map(Option::transpose);
     let fits = [x?, y?, z?];
-    let line = (0..3).rev().find(|&axis| extents[axis] > 1).unwrap_or(2);
+    let line = line_of(extents);
     let across = [[1, 2], [0, 2], [0, 1]][line];
     // The mean of the masses in both others' couplings.
     let mass = |axis: usize| {
@@ -76,6 +76,15 @@ pub(crate) fn nearest(matrix: &dyn SeparableRows) -> Result<Nearest> {
     Ok(Nearest { factors: this, open, spread: fits().map(|fit| fit.spread).fold(0.0, f64::max) })
 }
 
+/// Returns the axis of lines: z, or the last with several cells; but the longest where transforms would take too long along it.
+fn line_of(extents: [usize; 3]) -> usize {
+    /// Cells along an axis for which eigenvectors, whose time grows with the cube, take seconds.
+    const MOST: usize = 2048;
+    let last = (0..3).rev().find(|&axis| extents[axis] > 1).unwrap_or(2);
+    let longest = (0..3).max_by_key(|&axis| extents[axis]).unwrap_or(2);
+    if extents[longest] > MOST { longest } else { last }
+}
+
 /// Returns false where [`Nearest::open`] is far below `least`, by a sixteenth of the samples. On small grids, where these are few,
 /// it returns true.
 pub(crate) fn may_be_open(matrix: &dyn SeparableRows, least: f64) -> bool {
@@ -109,21 +118,21 @@ impl Fit {
     fn of(matrix: &dyn SeparableRows, axis: usize, extents: [usize; 3]) -> Result<Self> {
         let has_last = matrix.is_by_cells() || matrix.is_periodic(axis);
         let layers = (0..3).flat_map(|d| (0..extents[d]).map(move |n| (d, n)));
-        let cells = layers.flat_map(|(d, n)| (0..SAMPLES).map(move |number| sample(d, n, number, extents)));
-        let cells: Vec<_> = cells.filter(|at| has_last || at[axis] + 1 < extents[axis]).collect();
-        let count = cells.len();
-        let open: Vec<([usize; 3], f64)> = cells
-            .into_iter()
-            .map(|at| (at, matrix.coupling(axis, at)))
-            .filter(|&(_, coupling)| coupling > 0.0 && coupling.is_finite())
-            .map(|(at, coupling)| (at, coupling.ln()))
-            .collect();
+        let cells = layers.flat_map(|(d, n)| (0..samples(extents, d)).map(move |number| sample(d, n, number, extents)));
+        let (mut count, mut open) = (0_usize, Vec::<([usize; 3], f64)>::new());
+        for at in cells.filter(|at| has_last || at[axis] + 1 < extents[axis]) {
+            count += 1;
+            let coupling = matrix.coupling(axis, at);
+            if coupling > 0.0 && coupling.is_finite() {
+                open.push((at, coupling.ln()));
+            }
+        }
         if open.is_empty() {
             return Err(Error::invalid(
                 "solver.preconditioner.kind",
                 format!(
-                    "\"direct\" is made from the couplings of open cells, and among {SAMPLES} cells of every layer none is coupled \
-                     in {}; use \"multigrid\"",
+                    "\"direct\" is made from the couplings of open cells, and among up to {SAMPLES} cells of every layer none is \
+                     coupled in {}; use \"multigrid\"",
                     ["x", "y", "z"][axis]
                 ),
             ));
@@ -160,11 +169,21 @@ impl Fit {
 
 /// Replaces unknown numbers by the nearest known ones.
 fn fill_gaps(known: &[Option<f64>]) -> Vec<f64> {
+    let places: Vec<usize> = (0..known.len()).filter(|&n| known[n].is_some()).collect();
     let nearest = |n: usize| {
-        let apart = |other: &usize| other.abs_diff(n);
-        (0..known.len()).filter(|&other| known[other].is_some()).min_by_key(apart).and_then(|other| known[other])
+        let next = places.partition_point(|&place| place < n);
+        let beside = [next.checked_sub(1).map(|last| places[last]), places.get(next).copied()];
+        beside.into_iter().flatten().min_by_key(|place| place.abs_diff(n)).and_then(|place| known[place])
     };
     (0..known.len()).map(|n| known[n].or_else(|| nearest(n)).unwrap_or(0.0)).collect()
+}
+
+/// How many cells of each layer across an axis are sampled: fewer where layers are small, or many.
+fn samples(extents: [usize; 3], axis: usize) -> u64 {
+    /// All samples of a grid, which take 32 bytes each.
+    const MOST: usize = 1 << 20;
+    let layer: usize = (0..3).filter(|&d| d != axis).map(|d| extents[d]).product();
+    SAMPLES.min(2 * layer as u64).min((MOST / extents[axis]).max(2) as u64)
 }
 
 impl Separable {
@@ -173,7 +192,7 @@ impl Separable {
         let Some(tie) = matrix.shift() else { return };
         let [a, b] = self.across;
         for k in 0..extents[self.line] {
-            let cells = (0..SAMPLES).map(|number| sample(self.line, k, number, extents));
+            let cells = (0..samples(extents, self.line)).map(|number| sample(self.line, k, number, extents));
             let open = cells.filter(|&at| (0..3).any(|axis| matrix.coupling(axis, at) > 0.0));
             let (sum, count) = open.fold((0.0, 0), |(sum, count), at| {
                 let weight = self.factors[0].mass[at[a]] * self.factors[1].mass[at[b]];
@@ -204,5 +223,26 @@ impl Separable {
         let tie = first.min(second).min(smallest(&along));
         let tie = if tie.is_finite() { tie } else { 1.0 };
         self.lines.shift.iter_mut().for_each(|shift| *shift = tie);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_take_the_nearest_number() {
+        let known = [None, None, Some(3.0), None, None, None, Some(7.0), Some(8.0), None];
+        assert_eq!(fill_gaps(&known), [3.0, 3.0, 3.0, 3.0, 3.0, 7.0, 7.0, 8.0, 8.0]);
+        assert_eq!(fill_gaps(&[None; 3]), [0.0; 3]);
+    }
+
+    #[test]
+    fn long_grids_take_no_more_samples_than_others() {
+        for (extents, line) in [([500_000, 2, 1], 0), ([2, 500_000, 1], 1), ([512, 512, 128], 2), ([64, 40, 1], 1)] {
+            let count: u64 = (0..3).map(|axis| samples(extents, axis) * extents[axis] as u64).sum();
+            assert!(count <= 3 << 20, "{extents:?}: {count}");
+            assert_eq!(line_of(extents), line, "{extents:?}");
+        }
     }
 }

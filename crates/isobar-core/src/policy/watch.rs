@@ -24,10 +24,11 @@ const PROBE_BOX: usize = 8;
 /// multigrid, which needs ten where cells are thin.
 const SLOW_BOX: f64 = 36.0;
 
-/// Iterations in which an automatically chosen preconditioner must show its pace.
-const PROBE_FIRST: usize = 100;
+/// Iterations in which an automatically chosen preconditioner must show its pace: the residual of conjugate gradients may rest for a
+/// hundred before it falls, as where paths through closed cells are narrow.
+const PROBE_FIRST: usize = 300;
 /// The pace is too slow where the tolerance would take this many iterations.
-const SLOW_FIRST: f64 = 300.0;
+const SLOW_FIRST: f64 = 1000.0;
 
 /// A number of iterations, and the pace after them: −ln of the convergence factor of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::execute::{shared_blocks, shared_copy};
+use crate::execute::{require_room, shared_blocks, shared_copy};
 use crate::stencil::{Axis, Spread};
 use crate::{Host, Result, Source};
 
@@ -110,8 +110,10 @@ impl Field {
     /// Copies an array.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::error::Error::Unsupported) for an array on a device.
+    /// [`Error::Unsupported`](crate::error::Error::Unsupported) for an array on a device, [`Error::Invalid`](crate::error::Error::Invalid)
+    /// where memory cannot be allocated.
     pub fn read(source: Source<'_>) -> Result<Self> {
+        require_room(source.shape().cells())?;
         Ok(Self::new(source.shape().cells(), source.reader()?))
     }
 

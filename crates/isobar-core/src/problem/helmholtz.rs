@@ -63,6 +63,7 @@ impl Helmholtz {
     /// See [`Helmholtz::rhs`].
     pub fn rhs_in(&self, rows: &Range<usize>, kind: RhsKind, seed: u64, weighting: Weighting) -> Result<Vec<f64>> {
         let Shape { nx, ny, nz } = self.grid.shape();
+        execute::require_room(nx * rows.len() * nz)?;
         let fraction = |i: usize, n: usize| (i as f64 + 0.5) / n as f64;
         let mut values = match kind {
             RhsKind::Constant => self.fill(rows, |_, _, _| 1.0),

@@ -95,7 +95,8 @@ impl Stencil for Diffusion {
         if form(self) != form(new) {
             return Err(Error::invalid(
                 "diffusion.coefficient",
-                "it has another number of fields than before; make a new solver to go from one coefficient to several",
+                "the matrix would have another form than before; make a new solver to go from one coefficient to several, or between equal and \
+                 unequal widths of cells",
             ));
         }
         if self.has_shift() != new.has_shift() {

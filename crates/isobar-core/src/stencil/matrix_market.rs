@@ -9,15 +9,16 @@ use std::io::{BufRead, Write};
 use super::Csr;
 use crate::error::{Error, Result};
 
-/// Writes a matrix, as `symmetric` (lower triangle) if it is, else as `general`.
+/// Writes a matrix, as `symmetric` (lower triangle) if it is, else as `general`, with a line of comment.
 ///
 /// # Errors
 /// The errors of the writer.
-pub fn write_matrix(out: &mut impl Write, matrix: &Csr) -> Result<()> {
+pub fn write_matrix(out: &mut impl Write, matrix: &Csr, comment: &str) -> Result<()> {
     let symmetric = matrix.is_symmetric();
     let stored = |row: usize, column: usize| !symmetric || column <= row;
     let entries = (0..matrix.rows()).map(|r| matrix.row(r).filter(|&(c, _)| stored(r, c)).count()).sum::<usize>();
     writeln!(out, "%%MatrixMarket matrix coordinate real {}", if symmetric { "symmetric" } else { "general" })?;
+    writeln!(out, "% {comment}")?;
     writeln!(out, "{} {} {entries}", matrix.rows(), matrix.columns())?;
     for row in 0..matrix.rows() {
         for (column, value) in matrix.row(row).filter(|&(c, _)| stored(row, c)) {
@@ -27,12 +28,12 @@ pub fn write_matrix(out: &mut impl Write, matrix: &Csr) -> Result<()> {
     Ok(())
 }
 
-/// Writes a vector as a one-column array.
+/// Writes a vector as a one-column array, with a line of comment.
 ///
 /// # Errors
 /// The errors of the writer.
-pub fn write_vector(out: &mut impl Write, vector: &[f64]) -> Result<()> {
-    writeln!(out, "%%MatrixMarket matrix array real general\n{} 1", vector.len())?;
+pub fn write_vector(out: &mut impl Write, vector: &[f64], comment: &str) -> Result<()> {
+    writeln!(out, "%%MatrixMarket matrix array real general\n% {comment}\n{} 1", vector.len())?;
     for value in vector {
         writeln!(out, "{value:.16e}")?;
     }

@@ -14,7 +14,7 @@ fn written_matrices_are_read_back_exactly() {
     for advection in [[0.0; 3], [1.0, 2.0, 0.0]] {
         let matrix = helmholtz(advection);
         let mut file = Vec::new();
-        write_matrix(&mut file, &matrix).unwrap();
+        write_matrix(&mut file, &matrix, "a comment").unwrap();
         let symmetric = file.starts_with(b"%%MatrixMarket matrix coordinate real symmetric");
         assert_eq!(symmetric, advection == [0.0; 3]);
         assert_eq!(read_matrix(file.as_slice()).unwrap(), matrix);
@@ -24,9 +24,9 @@ fn written_matrices_are_read_back_exactly() {
 #[test]
 fn vectors_are_one_column_arrays() {
     let mut file = Vec::new();
-    write_vector(&mut file, &[1.5, -2.0]).unwrap();
+    write_vector(&mut file, &[1.5, -2.0], "a comment").unwrap();
     let text = String::from_utf8(file).unwrap();
-    assert!(text.starts_with("%%MatrixMarket matrix array real general\n2 1\n1.5"), "{text}");
+    assert!(text.starts_with("%%MatrixMarket matrix array real general\n% a comment\n2 1\n1.5"), "{text}");
 }
 
 #[test]
@@ -64,7 +64,7 @@ proptest! {
     #[test]
     fn no_damage_breaks_the_reader(position in 0usize..2000, byte in any::<u8>()) {
         let mut file = Vec::new();
-        write_matrix(&mut file, &helmholtz([0.0; 3])).unwrap();
+        write_matrix(&mut file, &helmholtz([0.0; 3]), "a comment").unwrap();
         let position = position % file.len();
         file[position] = byte;
         let _ = read_matrix(file.as_slice());

@@ -81,7 +81,8 @@ impl Run<'_> {
         }
         if let Some(path) = &self.args.plot {
             let (name, shape) = (self.case.name(), self.heat.shape());
-            let title = format!("{name} — {shape}, t = {}, {}", self.time(), description.preconditioner);
+            let solver = format!("{}, {}", description.method, description.precision);
+            let title = format!("{name} — {shape}, t = {}, {solver}", self.time());
             let plot = StepsPlot { title: &title, steps: &self.steps, field: &field };
             let written = plot::steps(path, &plot).map_err(|error| Failure::new(format!("--plot {error}")));
             note(path, written, console);
