@@ -421,3 +421,37 @@ def test_optional_libraries_are_not_imported():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
     with pytest.raises(AttributeError, match="no attribute 'tensorflow'"):
         isobar.tensorflow
+
+
+@pytest.mark.parametrize("shape", [(5,), (8, 8), (4000, 2), (30, 1, 700), (40, 50, 60)])
+def test_solutions_that_have_changed(rng, shape):
+    problem = isobar.Diffusion(np.ones(shape), boundary=0.0)
+    solver = isobar.Solver(problem, tolerance=1e-10, device="cpu")
+    b, data = problem.rhs(1.0), np.full(shape, 0.03)
+    result = solver.solve(b)
+    assert result._origin[3].size <= 2000 and result._origin[3].size >= min(result.x.size, 500)
+    gradient = result.gradient(result.x - data)
+    misfit = result.x
+    misfit -= data
+    with pytest.raises(ValueError, match=r"x has changed since the solve, .*result.x - data"):
+        result.gradient(misfit)
+    # Derivatives are computed on demand.
+    with pytest.raises(ValueError, match="x has changed since the solve"):
+        gradient.kappa
+    assert gradient.f.shape == shape
+    out = np.empty(shape)
+    first = solver.solve(b, out=out)
+    second = solver.solve(2 * b, out=out)
+    with pytest.raises(ValueError, match="`out` of another solve"):
+        first.gradient(data)
+    assert second.gradient(data).kappa.shape == shape
+
+
+def test_solutions_of_several_systems_that_have_changed(rng):
+    problem = isobar.Diffusion(np.ones((6, 7)), boundary=0.0)
+    several = isobar.Solver(problem, tolerance=1e-10).solve(rng.standard_normal((3, 6, 7)))
+    several.x[1] = 0.0
+    for n in (0, 2):
+        assert several.results[n].gradient(np.ones((6, 7))).kappa.any()
+    with pytest.raises(ValueError, match="x has changed"):
+        several.results[1].gradient(np.ones((6, 7)))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from isobar._arrays import fitted, like_library, on_host, readable
+from isobar._arrays import fitted, library_of, like_library, on_host, readable
+from isobar._libraries import operations
 
 
 SIDES = ("west", "east", "south", "north", "bottom", "top")
@@ -38,21 +40,26 @@ class Gradient:
     """Derivatives of a number J(x) with respect to the inputs of a solve, as `Result.gradient` returns them.
 
     `b` is computed immediately, the others on demand, in one pass over the grid. They are arrays of NumPy; but if κ, x and ∂J/∂x are on one GPU, the
-    derivatives with respect to κ, c, f and sides are computed there, and are arrays of the same library as ∂J/∂x.
+    derivatives with respect to κ, c, f and sides are computed there, and are arrays of the same library as ∂J/∂x. Those that need x raise if it has
+    changed since the solve.
     """
 
     __slots__ = {
         "_fixed_b": None,
         "_parts": None,
         "_problem": None,
-        "_x": None,
+        "_result": None,
         "adjoint": "The `Result` of the adjoint solve A λ = ∂J/∂x; None if the solve itself did not converge.",
         "b": "∂J/∂b = A⁻¹ ∂J/∂x, an array of the same library as ∂J/∂x.",
     }
 
-    def __init__(self, problem, x, b, adjoint, fixed_b):
-        self._problem, self._x, self._fixed_b, self._parts = problem, x, fixed_b, None
+    def __init__(self, problem, result, b, adjoint, fixed_b):
+        self._problem, self._result, self._fixed_b, self._parts = problem, result, fixed_b, None
         self.b, self.adjoint = b, adjoint
+
+    @property
+    def _x(self):
+        return unchanged(self._result)
 
     @property
     def kappa(self) -> Any:
@@ -84,7 +91,7 @@ class Gradient:
     def _on_gpu(self):
         """Return the problem's coefficients if they, x and b are on one GPU, where derivatives are then computed."""
         there = self._problem._on_gpu
-        return there if there is not None and there.takes(self._x, self.b) else None
+        return there if there is not None and there.takes(self._result.x, self.b) else None
 
     def side(self, name: str) -> SideGradient:
         """Return derivatives with respect to the boundary values of a side (`Diffusion` only).
@@ -180,12 +187,13 @@ def gradient(result, xbar: Any, fixed_b: bool, failure: str) -> Gradient:
         raise ValueError(f"failure {failure!r}; use \"raise\" or \"nan\"")
     if result._origin is None:
         raise TypeError("gradient() needs the result of one linear solve; for time steps use Heat.gradient")
-    reference, problem, made_with = result._origin
+    reference, problem, made_with, _ = result._origin
     # Coefficients on a GPU are those of diffusion, whose matrix is symmetric: the host needs no copy to find that out.
     if problem._on_gpu is None and not problem._system.is_symmetric:
         raise ValueError("gradient() needs a symmetric matrix, and this one is not: c of a layer differs from b of the layer below it")
     rhs = readable(xbar, "xbar")
     fitted(rhs, problem._cells, "xbar")
+    unchanged(result)
     adjoint = None
     if result.converged:
         solver = reference()
@@ -194,12 +202,45 @@ def gradient(result, xbar: Any, fixed_b: bool, failure: str) -> Gradient:
         # A constant that is free has no derivative.
         adjoint = solver._solve(rhs.array, projects=True)
         if adjoint.converged:
-            return Gradient(problem, result.x, adjoint.x, adjoint, fixed_b)
+            return Gradient(problem, result, adjoint.x, adjoint, fixed_b)
     if failure == "raise":
         which = "the solve" if adjoint is None else "the adjoint solve"
         raise NotConvergedError(f"no gradient: {which} was {describe(adjoint or result)}; use failure=\"nan\" to continue with NaN")
     nothing = like_library(np.full(problem.shape, np.nan), rhs.array)
-    return Gradient(problem, result.x, nothing, adjoint, fixed_b)
+    return Gradient(problem, result, nothing, adjoint, fixed_b)
+
+
+def sample(x, several: bool = False):
+    """Return a copy of some 1000 elements of x, or of each x of a stack, where x is; None for arrays of JAX, which do not change."""
+    library = library_of(x)
+    xp = None if library == "jax" else operations(library)
+    if xp is None:
+        return None
+    with xp.on(x):
+        return xp.copy(x[(slice(None),) * several + _sparse(tuple(x.shape[several:]))])
+
+
+@functools.lru_cache
+def _sparse(shape):
+    """Return slices that take some 1000 evenly spaced elements of an array, or all of a smaller one."""
+    slices, room = [slice(None)] * len(shape), 1000.0
+    # Short axes first, because they leave more to the others.
+    for done, axis in enumerate(sorted(range(len(shape)), key=shape.__getitem__)):
+        step = max(1, round(shape[axis] / room ** (1 / (len(shape) - done))))
+        slices[axis] = slice(step // 2, None, step)
+        room = max(1.0, room * step / shape[axis])
+    return tuple(slices)
+
+
+def unchanged(result):
+    """Return x of a result. Raise if a sample of it differs from that at the end of the solve."""
+    sampled = result._origin[3]
+    if sampled is not None and on_host(sample(result.x)).tobytes() != on_host(sampled).tobytes():
+        raise ValueError(
+            "x has changed since the solve, in place or as the `out` of another solve, and its derivatives need it: leave result.x as it is, write "
+            "result.x - data instead of changing it, and give each solve an `out` of its own until its derivatives are computed"
+        )
+    return result.x
 
 
 def describe(result) -> str:

@@ -46,7 +46,7 @@ class Result:
         self.steps = steps
         self._outcome = outcome
         self._report = None
-        # A weak reference to the solver, the problem, and the arguments for making an equal solver.
+        # A weak reference to the solver, the problem, the arguments for making an equal solver, and a sample of x.
         self._origin = origin
 
     @property
@@ -127,6 +127,9 @@ class Result:
 
         Errors of the derivatives are proportional to the tolerance of the solver. If the solver was deleted or updated since the solve, an equal one
         is made, which takes time; so compute gradients first.
+
+        `x` must not change between the solve and its derivatives, neither in place nor as the `out` of another solve: pass ``result.x - data``, which is a
+        new array, not ``result.x`` after ``result.x -= data``. A sample of some 1000 elements is compared, and a change there is a `ValueError`.
 
         >>> problem = isobar.Diffusion(np.ones(8), boundary={"x": 0.0})
         >>> result = isobar.Solver(problem, tolerance=1e-12).solve(problem.rhs(1.0))

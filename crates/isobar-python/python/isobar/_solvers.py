@@ -13,7 +13,7 @@ import numpy as np
 
 from isobar import _isobar
 from isobar._arrays import copied, fitted, like, like_library, native, overlap, readable, readable_on_host, systems, writable
-from isobar._gradient import describe
+from isobar._gradient import describe, sample
 from isobar._options import overrides, to_json
 from isobar._problems import _SIDES, Case, Problem, _load
 from isobar._results import NotConvergedWarning, Result, Results
@@ -184,10 +184,12 @@ class Solver:
         if several and x0 is None and len(outcome) < len(x):
             target.array[len(outcome) :] = 0
         found = native(target, given) if out is None else out
-        origin = (weakref.ref(self), problem, self._made_with)
+        sampled = sample(found, several)
+        origin = lambda of_x: (weakref.ref(self), problem, self._made_with, of_x)
         if not several:
-            return Result(found, outcome, self._tolerance, origin=origin)
-        return Results(found, [Result(found[n], each, self._tolerance, origin=origin) for n, each in enumerate(outcome)])
+            return Result(found, outcome, self._tolerance, origin=origin(sampled))
+        samples = [None] * len(outcome) if sampled is None else sampled
+        return Results(found, [Result(found[n], each, self._tolerance, origin=origin(samples[n])) for n, each in enumerate(outcome)])
 
     def apply(self, x: Any, out: Any = None) -> Any:
         """Return A x.
