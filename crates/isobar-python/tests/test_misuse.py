@@ -62,7 +62,11 @@ def test_out(solver):
         ({"kappa": np.zeros(SHAPE)}, ValueError, "^active: none of"),
         ({"kappa": np.ones((0, 4))}, ValueError, r"kappa has shape \(0, 4\); at least one cell"),
         ({"kappa": 1.0}, ValueError, "dimensions"),
-        ({"kappa": (np.ones(4), np.ones(5))}, ValueError, "shape"),
+        ({"kappa": (np.ones(SHAPE), np.ones((3, 6, 8)))}, ValueError, r"kappa has shape \(3, 6, 8\)"),
+        ({"kappa": (np.ones((6, 7)), np.ones((6, 7)))}, ValueError, r"^kappa: a tuple of 2, .* z, which does not exist in 2 dimensions; use one array, or"),
+        ({"kappa": (np.ones(4),) * 3}, ValueError, "^kappa: a tuple of 3, .* does not exist in 1 dimension;"),
+        ({"kappa": (np.ones((6, 7)),) * 4}, ValueError, r"^kappa: a tuple of 4; use one array, \(horizontal, vertical\) or \(kx, ky, kz\)"),
+        ({"kappa": [np.ones((6, 7))] * 4}, TypeError, r"^kappa: a list of arrays; use a tuple .*, or numpy.stack\(kappa\)"),
         ({"boundary": {"left": 0.0}}, ValueError, "unknown side 'left'; use west"),
         ({"kappa": np.ones((4, 5)), "boundary": {"top": 0.0}}, ValueError, "does not exist in 2 dimensions; use west"),
         ({"boundary": {"west": "robin"}}, ValueError, "west = 'robin'"),
@@ -96,6 +100,21 @@ def test_out(solver):
 def test_problems(arguments, kind, words):
     with pytest.raises(kind, match=words):
         isobar.Solver(isobar.Diffusion(**{"kappa": np.ones(SHAPE), **arguments}))
+
+
+def test_directions_of_kappa():
+    flat = np.ones((6, 7))
+    for make in (isobar.Diffusion, isobar.Heat, isobar.Diffusion(flat).replace):
+        with pytest.raises(ValueError, match="kappa: a tuple of 2, .*does not exist in 2 dimensions"):
+            make((flat, 100 * flat))
+        with pytest.raises(TypeError, match="kappa: a list of arrays"):
+            make([flat, flat])
+    # κ in x and y, as the message says.
+    layer = isobar.Diffusion((flat[None], 100 * flat[None], flat[None]), spacing=1.0, boundary={"x": 0.0})
+    assert layer.to_scipy()[0, 7] == -100 and layer.to_scipy()[0, 1] == -1
+    # Nested sequences of numbers are one array.
+    assert isobar.Diffusion([[1.0, 2.0]] * 4).shape == (4, 2) and isobar.Diffusion((1.0, 2.0)).shape == (2,)
+    assert isobar.Diffusion((flat,)).shape == (6, 7)
 
 
 @pytest.mark.parametrize(

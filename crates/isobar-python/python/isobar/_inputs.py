@@ -57,12 +57,33 @@ def diffusion(kappa, spacing, boundary, active, reaction, sources=(), wells=(), 
 
 def fields_of(kappa):
     """Return handles of the arrays of κ, and their shape."""
-    several = isinstance(kappa, tuple) and len(kappa) in (1, 2, 3) and all(np.ndim(field) > 0 for field in kappa)
-    fields = [readable_on_host(field, "kappa") for field in (kappa if several else (kappa,))]
+    fields = [readable_on_host(field, "kappa") for field in directions(kappa)]
     found = fields[0].shape
     if 0 in found:
         raise ValueError(f"kappa has shape {tuple(found)}; at least one cell is needed")
     return fields, found
+
+
+def directions(kappa):
+    """Return the arrays of κ, each for some directions, as a tuple. A nested sequence of numbers is one array."""
+    if isinstance(kappa, list) and any(getattr(field, "ndim", 0) > 0 for field in kappa):
+        raise TypeError("kappa: a list of arrays; use a tuple of arrays for directions, or numpy.stack(kappa) as one array")
+    if not isinstance(kappa, tuple) or not any(np.ndim(field) > 0 for field in kappa):
+        return (kappa,)
+    check_directions(len(kappa), np.ndim(kappa[0]))
+    return kappa
+
+
+def check_directions(count, dimensions):
+    """Check the number of arrays of κ."""
+    if count not in (1, 2, 3):
+        raise ValueError(f"kappa: a tuple of {count}; use one array, (horizontal, vertical) or (kx, ky, kz)")
+    if count > 1 and dimensions < 3:
+        s = "" if dimensions == 1 else "s"
+        raise ValueError(
+            f"kappa: a tuple of {count}, the last of them for z, which does not exist in {dimensions} dimension{s}; use one array, or "
+            "(kx, ky, kz) with arrays of shape (1, ny, nx)"
+        )
 
 
 def _table(coefficients):

@@ -10,7 +10,7 @@ import numpy as np
 from isobar import _isobar
 from isobar._arrays import Handle, fitted, library_of, like, like_library, readable, readable_on_host, writable
 from isobar._gradient import SIDES as _SIDES
-from isobar._inputs import diffusion, fields_of, made
+from isobar._inputs import diffusion, directions, fields_of, made
 from isobar._options import overrides
 from isobar._on_gpu import Affine, Coefficients, on_gpu
 from isobar._residual import Residual
@@ -187,10 +187,11 @@ class Diffusion(Problem):
     Parameters
     ----------
     kappa
-        κ of every cell, shape ``(nz, ny, nx)``, ``(ny, nx)`` or ``(nx,)``. A tuple of two arrays gives the horizontal and the vertical κ, a tuple
-        of three gives κ in x, y and z. A cell with κ = 0 is inactive. With `coefficients` it is an image of labels. Arrays of CuPy, PyTorch or
-        JAX on a GPU stay there: the problem has a copy, which a solver on that GPU reads and checks when it is made or updated. They are
-        copied to the host only when something there needs them: another device, an image, fluxes, and a direct solve of κ that varies.
+        κ of every cell, shape ``(nz, ny, nx)``, ``(ny, nx)`` or ``(nx,)``. In three dimensions a tuple of two arrays gives the horizontal and the
+        vertical κ, a tuple of three gives κ in x, y and z. Arrays ``(ny, nx)`` have no vertical direction, and a tuple of them is an error: for κ
+        in x and y, pass three arrays of shape ``(1, ny, nx)``. A cell with κ = 0 is inactive. With `coefficients` it is an image of labels. Arrays of
+        CuPy, PyTorch or JAX on a GPU stay there: the problem has a copy, which a solver on that GPU reads and checks when it is made or updated. They
+        are copied to the host only when something there needs them: another device, an image, fluxes, and a direct solve of κ that varies.
     spacing
         Width of cells: a number, or one per direction in the order of `kappa`'s shape, ``(dz, dy, dx)``; each may be an array with the
         widths of all cells in that direction. By default the box has sides of length 1.
@@ -238,8 +239,8 @@ class Diffusion(Problem):
         wells: Sequence[dict[str, Any]] = (),
         coefficients: Mapping[int, float] | None = None,
     ):
-        fields = kappa if isinstance(kappa, tuple) else (kappa,)
-        if not (coefficients or len(fields) > 3) and all(on_gpu(field) for field in fields):
+        fields = () if coefficients else directions(kappa)
+        if fields and all(on_gpu(field) for field in fields):
             self._make_on_gpu(fields, spacing, boundary, active, reaction, sources, wells)
             return
         given, dimensions, kept = diffusion(kappa, spacing, boundary, active, reaction, sources, wells, coefficients)
@@ -284,7 +285,7 @@ class Diffusion(Problem):
         >>> problem.replace(np.full(4, 3.0)).rhs(1.0).tolist()
         [1.0, 1.0, 1.0, 1.0]
         """
-        all_of_kappa = kappa if isinstance(kappa, tuple) else (kappa,)
+        all_of_kappa = directions(kappa)
         if self._on_gpu is not None and all(on_gpu(field) for field in all_of_kappa):
             return self._replaced_on_gpu(all_of_kappa, reaction)
         fields, found = fields_of(kappa)

@@ -10,7 +10,7 @@ import numpy as np
 from isobar import _isobar
 from isobar._arrays import Handle, fitted, like, on_host, readable, readable_on_host, writable
 from isobar._options import to_json
-from isobar._inputs import diffusion
+from isobar._inputs import diffusion, directions
 from isobar._problems import Boundary
 from isobar._results import NotConvergedWarning, Result
 from isobar._solvers import check_place
@@ -67,9 +67,9 @@ class Heat:
         wells: Sequence[dict[str, Any]] = (),
     ):
         # Copies, because the arrays are read again when steps begin and the caller may change them.
-        kappa = tuple(_copy(field) for field in kappa) if isinstance(kappa, tuple) else _copy(kappa)
+        fields = tuple(_copy(field) for field in directions(kappa))
         self._given, self._dimensions, self._kept = diffusion(
-            kappa, spacing, boundary, _copy(active), _copy(reaction), sources, wells
+            fields if len(fields) > 1 else fields[0], spacing, boundary, _copy(active), _copy(reaction), sources, wells
         )
         self._full = self._given["kappa"][0][1]
         self._full = (1,) * (3 - len(self._full)) + tuple(self._full)

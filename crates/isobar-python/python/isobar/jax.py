@@ -18,6 +18,7 @@ import numpy as np
 from isobar import _isobar
 from isobar._functional import call_of
 from isobar._geometry import packed, unpacked
+from isobar._inputs import check_directions
 
 try:
     from jax.ffi import ffi_call, register_ffi_target
@@ -77,6 +78,7 @@ def solve(
     """
     call = call_of(problem, failure, derivative_tolerance, tolerance=tolerance, device=device, threads=threads, **options)
     fields = kappa if isinstance(kappa, tuple) else (kappa,)
+    check_directions(len(fields), len(call.shape))
     dtype = jnp.result_type(float, fields[0])
 
     def of_cells(values, what):

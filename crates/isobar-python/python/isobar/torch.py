@@ -16,6 +16,7 @@ import torch
 
 from isobar._functional import call_of
 from isobar._geometry import packed, unpacked
+from isobar._inputs import check_directions
 
 __all__ = ["solve"]
 
@@ -70,6 +71,7 @@ def solve(
     """
     call = call_of(problem, failure, derivative_tolerance, tolerance=tolerance, device=device, threads=threads, **options)
     fields = kappa if isinstance(kappa, tuple) else (kappa,)
+    check_directions(len(fields), len(call.shape))
     first = fields[0] if isinstance(fields[0], torch.Tensor) else torch.as_tensor(fields[0])
     dtype, there = first.dtype, first.device
     if not dtype.is_floating_point:
