@@ -30,6 +30,13 @@ def test_everything_public_is_documented():
                 assert slot or attribute.__doc__, f"{name}.{member}"
 
 
+def test_default_tolerances_are_documented():
+    problem = isobar.Diffusion(np.ones(8), boundary=0.0)
+    default = isobar.Solver(problem).solve(problem.rhs(1.0)).tolerance
+    assert default == isobar.Heat(np.ones(8)).solve(dt=1.0, end_time=1.0).tolerance == 1e-8
+    assert "1e-8 by default" in isobar.Solver.__doc__ and "1e-8 by default" in (PAGES / "start/python.md").read_text()
+
+
 CRATES = Path(__file__).parents[2]
 PAGES = CRATES.parent / "docs/site"
 

@@ -46,7 +46,7 @@ class Solver:
     device
         ``"auto"`` (the first GPU that works, else the CPU), ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
     tolerance
-        Stop at ‖b − A x‖ ≤ tolerance · ‖b‖.
+        Stop at ‖b − A x‖ ≤ tolerance · ‖b‖; 1e-8 by default. A b of float32, and ``precision="f32"``, hardly reach that: use 1e-5 there.
     threads
         Number of CPU threads; by default one per core.
     options
