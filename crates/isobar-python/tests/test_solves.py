@@ -237,3 +237,28 @@ def test_plot(rng):
         figure = isobar.Solver(problem).solve(problem.rhs(1.0)).plot()
         figure.canvas.draw()
         plt.close(figure)
+
+
+def test_inactive_cells_are_blank_in_plots():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("agg")
+    active = np.ones((6, 8), bool)
+    active[2:4, 3:5] = False
+    options = {"boundary": {"west": 5.0, "east": 3.0}, "active": active}
+    problem = isobar.Diffusion(np.ones(active.shape), **options)
+    faces = isobar.Faces(np.ones((6, 7)), np.ones((5, 8)), shift=1.0, active=active)
+    heat = isobar.Heat(np.ones(active.shape), **options)
+    for result in (
+        isobar.Solver(problem).solve(problem.rhs()),
+        isobar.Solver(faces).solve(np.where(active, np.linspace(4.0, 5.0, 8), 0.0)),
+        heat.solve(4.0, dt=0.1, end_time=0.2),
+    ):
+        figure = result.plot()
+        image = figure.axes[1].images[0]
+        shown = np.ma.filled(image.get_array(), np.nan)
+        np.testing.assert_array_equal(np.isnan(shown), ~active)
+        assert image.get_clim() == (np.nanmin(shown), np.nanmax(shown)) and image.get_clim()[0] > 2.9
+        np.testing.assert_array_equal(result.x[~active], 0.0)
+        plt.close(figure)
+    column = isobar.TensorProduct(np.ones(3), np.zeros(3), np.zeros(3), -np.ones(3), np.ones((4, 4)), np.ones((4, 5)), np.ones((5, 4)))
+    plt.close(isobar.Solver(column).solve(np.ones(column.shape)).plot())

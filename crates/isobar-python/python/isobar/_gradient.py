@@ -185,7 +185,7 @@ def gradient(result, xbar: Any, fixed_b: bool, failure: str) -> Gradient:
 
     if failure not in ("raise", "nan"):
         raise ValueError(f"failure {failure!r}; use \"raise\" or \"nan\"")
-    if result._origin is None:
+    if result.steps is not None:
         raise TypeError("gradient() needs the result of one linear solve; for time steps use Heat.gradient")
     reference, problem, made_with, _ = result._origin
     # Coefficients on a GPU are those of diffusion, whose matrix is symmetric: the host needs no copy to find that out.

@@ -64,6 +64,9 @@ class TensorProduct(Problem):
             vertical.append(values.tolist())
         super().__init__(_isobar.System.tensor_product(vertical, [ny, nx], area.parts, x_faces.parts, y_faces.parts))
 
+    def _is_active(self) -> np.ndarray:
+        return np.ones(self.shape, bool)
+
 
 class Helmholtz(Problem):
     """The pressure correction of an atmosphere model: −ω²(∇²u + λ² r⁻² ∂_r(r² ∂_r u)) + u = f.

@@ -122,6 +122,10 @@ class Problem:
         """Return the volumes of cells, 0 for inactive cells."""
         return np.frombuffer(self._system.volumes(), np.float64).reshape(self.shape)
 
+    def _is_active(self) -> np.ndarray:
+        """Return which cells are active: those with a right-hand side for an f so large that no boundary value cancels it."""
+        return self._rhs_on_host(2.0**400) != 0
+
     def to_scipy(self) -> Any:
         """Return A as a `scipy.sparse.csr_array` with rows and columns in the order of the arrays: ``A @ x.ravel()``. Rows and columns of
         inactive cells are empty.

@@ -46,7 +46,7 @@ class Result:
         self.steps = steps
         self._outcome = outcome
         self._report = None
-        # A weak reference to the solver, the problem, the arguments for making an equal solver, and a sample of x.
+        # A weak reference to the solver, the problem, the arguments for making an equal solver, and a sample of x; of time steps the problem only.
         self._origin = origin
 
     @property
@@ -156,7 +156,7 @@ class Result:
         return DataArray(values, coords=coords, dims=dims, name=name, attrs=attributes)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the convergence and a slice of the solution with matplotlib; return the figure."""
+        """Draw the convergence and a slice of the solution with matplotlib; return the figure. Inactive cells are blank."""
         try:
             import matplotlib.pyplot as plt
         except ImportError:
@@ -166,6 +166,9 @@ class Result:
             _draw_history(ax, history, self.tolerance)
             return ax.figure
         values = on_host(self.x)
+        if self._origin is not None:
+            active = self._origin[1]._is_active().reshape(values.shape)
+            values = np.where(active, values, np.nan)
         figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
         _draw_history(left, history, self.tolerance)
         if values.ndim == 1:

@@ -11,7 +11,7 @@ from isobar import _isobar
 from isobar._arrays import Handle, fitted, like, on_host, readable, readable_on_host, writable
 from isobar._options import to_json
 from isobar._inputs import diffusion, directions
-from isobar._problems import Boundary
+from isobar._problems import Boundary, Problem
 from isobar._results import NotConvergedWarning, Result
 from isobar._solvers import check_place
 
@@ -145,7 +145,7 @@ class Heat:
             device,
             threads,
         )
-        run = Steps(stepper, self._dimensions, tolerance)
+        run = Steps(stepper, self._dimensions, tolerance, self._system)
         if np.ndim(initial) == 0:
             initial = np.full(self.shape, float(initial))
         run.u = initial
@@ -214,8 +214,8 @@ class Heat:
 class Steps:
     """An iterator over time steps."""
 
-    def __init__(self, stepper, dimensions, tolerance):
-        self._stepper, self._dimensions, self._tolerance = stepper, dimensions, tolerance
+    def __init__(self, stepper, dimensions, tolerance, system=None):
+        self._stepper, self._dimensions, self._tolerance, self._system = stepper, dimensions, tolerance, system
         self._last = None
         self._taken: list[Step] = []
 
@@ -249,6 +249,7 @@ class Steps:
         if not isinstance(heat, Heat):
             raise TypeError(f"update takes an isobar.Heat, not {type(heat).__name__}")
         self._stepper.update(heat._given, heat._body())
+        self._system = heat._system
 
     @property
     def time(self) -> float:
@@ -295,7 +296,8 @@ class Steps:
             shown.close()
         if self._last is None:
             raise ValueError("the run is complete; begin a new one with steps()")
-        return Result(self.u, self._last, self._tolerance, steps=list(self._taken))
+        origin = None if self._system is None else (None, Problem(self._system, self._dimensions), None, None)
+        return Result(self.u, self._last, self._tolerance, steps=list(self._taken), origin=origin)
 
 
 def run_case(path, changes, device, threads, progress, load) -> Result:
