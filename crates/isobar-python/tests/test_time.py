@@ -1,6 +1,8 @@
 """The heat equation."""
 
 import pathlib
+import sys
+import types
 
 import numpy as np
 import oracle
@@ -98,3 +100,30 @@ def test_misuse():
         isobar.Heat(np.ones(4)).steps(dt=1.0, end_time=1.0, threads="two")
     with pytest.raises(ValueError, match="source has shape"):
         isobar.Heat(np.ones(8), source=np.ones(3))
+
+
+def test_progress_shows_steps_and_times(capsys, monkeypatch):
+    heat = isobar.Heat(np.ones(8), boundary=0.0)
+    # A line without tqdm.
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    heat.solve(1.0, dt=0.01, end_time=0.03, progress=True)
+    shown = capsys.readouterr().err
+    assert "step    3   time 3.000e-02" in shown and "residual" not in shown
+    bars = []
+
+    class Bar:
+        def __init__(self, unit):
+            self.unit, self.n = unit, 0
+            bars.append(self)
+
+        def set_postfix_str(self, text):
+            self.text = text
+
+        def close(self):
+            pass
+
+    monkeypatch.setitem(sys.modules, "tqdm.auto", types.SimpleNamespace(tqdm=Bar))
+    heat.solve(1.0, dt=0.01, end_time=0.03, progress=True)
+    assert (bars[0].unit, bars[0].n, bars[0].text) == ("step", 3, "time 3.0e-02")
+    with pytest.raises(TypeError, match="progress: str; use True, or a function of the step and the time"):
+        heat.solve(1.0, dt=0.01, end_time=0.03, progress="yes")

@@ -381,15 +381,16 @@ def solve(
 
 
 class _Progress:
-    """The display or function selected by `progress`."""
+    """The display or function selected by `progress`: of iterations and residuals, or of other pairs of a count and a number."""
 
-    def __init__(self, wanted):
+    def __init__(self, wanted, count="iteration", number="residual"):
         self._bar, self._is_line, self.function = None, False, None
+        self._count, self._number = count, number
         if wanted is None or wanted is False:
             return
         if wanted is not True:
             if not callable(wanted):
-                raise TypeError(f"progress: {type(wanted).__name__}; use True, or a function of the iteration and the residual")
+                raise TypeError(f"progress: {type(wanted).__name__}; use True, or a function of the {count} and the {number}")
             self.function = wanted
             return
         try:
@@ -397,16 +398,16 @@ class _Progress:
         except ImportError:
             self.function = self._line
         else:
-            self._bar = tqdm(unit="it")
+            self._bar = tqdm(unit="it" if count == "iteration" else count)
             self.function = self._advance
 
-    def _advance(self, iteration, residual):
-        self._bar.n = iteration
-        self._bar.set_postfix_str(f"residual {residual:.1e}")
+    def _advance(self, count, number):
+        self._bar.n = count
+        self._bar.set_postfix_str(f"{self._number} {number:.1e}")
 
-    def _line(self, iteration, residual):
+    def _line(self, count, number):
         self._is_line = True
-        print(f"\riteration {iteration:>4}   residual {residual:.3e}", end="", file=sys.stderr, flush=True)
+        print(f"\r{self._count} {count:>4}   {self._number} {number:.3e}", end="", file=sys.stderr, flush=True)
 
     def close(self):
         if self._bar is not None:

@@ -155,7 +155,10 @@ class Heat:
         return None if self._source is None else fitted(self._source, self._full, "source")
 
     def solve(self, initial: Any = 0.0, *, progress: Any = None, **options: Any) -> Result:
-        """Take all steps, with the arguments of `steps`, and return the last state; the result has ``steps``."""
+        """Take all steps, with the arguments of `steps`, and return the last state; the result has ``steps``.
+
+        `progress` is as for `Solver.solve`, with the step's number and time.
+        """
         return self.steps(initial, **options).run(progress)
 
     def gradient(
@@ -287,7 +290,7 @@ class Steps:
         """Take all remaining steps and return the result."""
         from isobar._solvers import _Progress
 
-        shown = _Progress(progress)
+        shown = _Progress(progress, "step", "time")
         try:
             for step in self:
                 if shown.function is not None and shown.function(step.number, step.time) is False:
