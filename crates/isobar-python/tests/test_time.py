@@ -80,6 +80,9 @@ def test_a_case_of_heat():
     z, y, x = np.meshgrid(*[np.arange(1, 9) / 9] * 3, indexing="ij")
     exact = 3 * np.sin(np.pi * x) * np.sin(np.pi * y) * np.sin(np.pi * z) * np.exp(-3 * np.pi**2 * 0.005)
     np.testing.assert_allclose(result.x, exact, rtol=5e-3)
+    assert result.tolerance == 1e-8
+    for given in ({"solver": {"tolerance": 1e-4}}, {"solver.tolerance": 1e-4}):
+        assert isobar.solve(CASES / "heat.toml", device="cpu", **tiny, **given).tolerance == 1e-4
 
 
 def test_misuse():

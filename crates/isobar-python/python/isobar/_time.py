@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
@@ -306,7 +307,8 @@ class Steps:
 def run_case(path, changes, device, threads, progress, load) -> Result:
     """Take the steps of a case."""
     stepper = load(_isobar.Stepper.from_case, path, changes, device, threads)
-    return Steps(stepper, 3, 1e-5).run(progress)
+    tolerance = json.loads(_isobar.System.options_of_case(path, changes))["tolerance"]
+    return Steps(stepper, 3, tolerance).run(progress)
 
 
 def _copy(values):
