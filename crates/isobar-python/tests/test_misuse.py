@@ -1,5 +1,6 @@
 """Mistakes raise the exceptions that Python users expect."""
 
+import copy
 import pickle
 import warnings
 
@@ -193,6 +194,16 @@ def test_pickling_says_no(solver):
     for thing in [solver, problem, isobar.Heat(np.ones(SHAPE))]:
         with pytest.raises(TypeError, match="cannot be pickled"):
             pickle.dumps(thing)
+    result, several = solver.solve(np.ones(SHAPE)), solver.solve(np.ones((2, *SHAPE)))
+    heat = isobar.Heat(np.ones(SHAPE)).solve(dt=1.0, end_time=1.0)
+    for thing in (result, several, heat):
+        for copied in (pickle.dumps, copy.deepcopy):
+            with pytest.raises(TypeError, match="isobar.Results? cannot be pickled or copied: .*; keep .*x,? and .*report"):
+                copied(thing)
+    # What the message says to keep.
+    for kept in (result, heat, *several.results):
+        x, report = pickle.loads(pickle.dumps((kept.x, kept.report)))
+        assert (x == kept.x).all() and report == kept.report
 
 
 @pytest.mark.parametrize(

@@ -187,6 +187,9 @@ class Result:
         steps = "" if self.steps is None else f", {len(self.steps)} steps"
         return f"<isobar.Result: {verdict} in {iterations}{steps}, relative residual {self.residual:.1e}, x {tuple(self.x.shape)}>"
 
+    def __reduce__(self):
+        raise TypeError("isobar.Result cannot be pickled or copied: it refers to its problem; keep result.x and result.report")
+
 
 class Results:
     """The results of several right-hand sides, each solved separately: `results` has the `Result` of each.
@@ -241,6 +244,9 @@ class Results:
         verdict = "all converged" if self.converged else f"{count - done} NOT converged"
         s = "" if count == 1 else "s"
         return f"<isobar.Results: {count} system{s}, {verdict}, largest relative residual {self.residual.max():.1e}, x {tuple(self.x.shape)}>"
+
+    def __reduce__(self):
+        raise TypeError("isobar.Results cannot be pickled or copied: they refer to their problem; keep their x, and the report of each of results")
 
 
 def _draw_history(ax, history, tolerance):
