@@ -148,7 +148,7 @@ def test_problems_that_are_none():
             kind("text")
     with pytest.raises(TypeError):
         isobar.Diffusion(np.ones(4)).rhs("one")
-    with pytest.raises(TypeError, match="ndarray is not a linear system"):
+    with pytest.raises(TypeError, match="ndarray is not a linear system; use Diffusion, Faces, Helmholtz, TensorProduct or Case"):
         isobar.Solver(np.ones(SHAPE))
     with pytest.raises(TypeError, match="steps()"):
         isobar.Solver(isobar.Heat(np.ones(SHAPE)))
@@ -157,6 +157,11 @@ def test_problems_that_are_none():
 def test_cases(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such file"):
         isobar.solve(tmp_path / "none.toml")
+    path = tmp_path / "heat.toml"
+    path.write_text("problem.kind = 'heat'\nheat = {dt = 0.1, end_time = 0.1}\ngrid = {nx = 4, ny = 4, nz = 4}\n")
+    with pytest.raises(ValueError, match=r"is a sequence of time steps, not one linear system; use isobar.solve\('.*heat.toml'\)$"):
+        isobar.Case(path)
+    assert len(isobar.solve(path).steps) == 1
     with pytest.raises(TypeError, match=r"case: Diffusion; use the path of a case file, or Solver\(problem\)"):
         isobar.solve(isobar.Diffusion(np.ones(4)))
     path = tmp_path / "case.toml"

@@ -176,12 +176,14 @@ class Case(Problem):
 
 
 def _load(load, path, *rest):
-    """Read a case; raise `FileNotFoundError` if the file does not exist."""
+    """Read a case; raise `FileNotFoundError` if the file does not exist, and speak of Python only."""
     try:
         return load(path, *rest)
     except ValueError as error:
         if not os.path.exists(path):
             raise FileNotFoundError(str(error)) from None
+        if "sequence of time steps" in str(error):
+            raise ValueError(f"{str(error).partition('; use ')[0]}; use isobar.solve({path!r})") from None
         raise
 
 

@@ -73,7 +73,7 @@ class Solver:
     ):
         if not isinstance(problem, Problem):
             what = type(problem).__name__
-            hint = "; use its method steps() or solve()" if what == "Heat" else "; use Diffusion, Helmholtz, TensorProduct or Case"
+            hint = "; use its method steps() or solve()" if what == "Heat" else "; use Diffusion, Faces, Helmholtz, TensorProduct or Case"
             raise TypeError(f"problem: {what} is not a linear system{hint}")
         check_place(device, threads)
         self._problem = problem
