@@ -168,6 +168,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             notes.push("the last pivot of a floating component is not positive; its diagonal entry replaces it".into());
         }
         notes.extend(singular);
+        notes.extend(stencil.singular_note().map(str::to_owned));
         let diagonal = match (options.norm, &capabilities.diagonal) {
             (Norm::Scaled, Some(diagonal)) => Some(Arc::clone(diagonal)),
             _ => None,

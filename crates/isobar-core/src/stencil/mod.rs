@@ -72,6 +72,11 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         false
     }
 
+    /// Returns a note for the user where A is singular by construction and nobody looks for its null space.
+    fn singular_note(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Fails where an iterative method is known to be wrong for the matrix.
     ///
     /// # Errors

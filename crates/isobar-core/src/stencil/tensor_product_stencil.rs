@@ -36,6 +36,15 @@ impl Stencil for TensorProduct {
         self.is_symmetric() && is_vertical && (0..horizontal.area.len()).all(|n| rest(horizontal, n) >= 0.0)
     }
 
+    fn singular_note(&self) -> Option<&'static str> {
+        let (vertical, horizontal) = (self.vertical(), self.horizontal());
+        let is_closed = |n: usize| rest(horizontal, n) == 0.0;
+        let is_singular = vertical.a.iter().all(|&a| a == 0.0) && (0..horizontal.area.len()).all(is_closed);
+        is_singular.then_some(
+            "the matrix is singular: a is 0 and no face leads out of the grid, so x is known up to a constant, and b has to add up to 0",
+        )
+    }
+
     /// Chooses vertical modes where these are predicted to be faster, else multigrid.
     fn choice(&self, options: &SolverOptions) -> Choice {
         let is_possible = may_use_modes(options, self.shape.nz) && !self.has_layers_apart() && self.is_symmetric();
