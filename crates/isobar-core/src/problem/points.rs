@@ -61,22 +61,6 @@ impl PointProblem {
             ));
         }
         inner.validate()?;
-        // A direction of one point has no sides; u = 0 there is the default, and means nothing.
-        for axis in Axis::ALL.into_iter().filter(|&axis| extents[axis as usize] == 1) {
-            let d = axis as usize;
-            let is_given =
-                |side: usize| boundary[d][side] != Boundary::Dirichlet(0.0) || fields[d][side].value.is_some();
-            if boundary[d].iter().all(|side| matches!(side, Boundary::Dirichlet(_))) && (0..2).any(is_given) {
-                return Err(Error::invalid(
-                    "diffusion.boundary",
-                    format!(
-                        "a value on a side in {0}, where there is one point; leave the sides in {0} out, use more points, or unknowns = \
-                         \"cells\"",
-                        ["x", "y", "z"][d]
-                    ),
-                ));
-            }
-        }
         let volume: f64 = spacing.iter().product();
         let mut ties = Vec::new();
         for at in inner.cells_on_sides().filter(|&at| inner.is_active(at)) {
@@ -85,7 +69,7 @@ impl PointProblem {
                 let d = axis as usize;
                 let kappa = inner.coefficient.along(axis)[n];
                 for (side, is_on_it) in [at[d] == 0, at[d] + 1 == extents[d]].into_iter().enumerate() {
-                    if let (Boundary::Dirichlet(value), true) = (boundary[d][side], is_on_it) {
+                    if let (Boundary::Dirichlet(value), true, true) = (boundary[d][side], is_on_it, extents[d] > 1) {
                         let value =
                             fields[d][side].value.as_ref().map_or(value, |field| field[face_of(inner.shape, axis, at)]);
                         ties.push((n, kappa * volume / (spacing[d] * spacing[d]), value));

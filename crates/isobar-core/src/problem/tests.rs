@@ -256,19 +256,6 @@ fn fields_of_sides_lie_where_their_cells_do() {
     assert_eq!((at([4, 1, 1]), at([4, 3, 2])), (105.0, 111.0 + 300.0 + 19.0));
 }
 
-/// One point in a direction has no sides there.
-#[test]
-fn a_value_on_a_side_of_one_point_is_an_error() {
-    let shape = Shape::new(1, 3, 1);
-    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; 3]));
-    problem.boundary = [[Boundary::Dirichlet(0.0); 2]; 3];
-    problem.boundary[1][0] = Boundary::Dirichlet(1.0);
-    assert!(PointProblem::new(problem.clone(), [1.0; 3]).is_ok());
-    problem.boundary[0][1] = Boundary::Dirichlet(2.0);
-    let message = PointProblem::new(problem, [1.0; 3]).unwrap_err().to_string();
-    assert!(message.contains("a value on a side in x, where there is one point"), "{message}");
-}
-
 #[test]
 fn arrays_for_which_there_is_no_memory_are_errors() {
     let huge = Shape::new(1 << 15, 1 << 15, 1 << 15);
