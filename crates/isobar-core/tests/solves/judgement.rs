@@ -308,7 +308,7 @@ fn false_convergence_is_seen() {
 /// options ask for it, it stays.
 #[test]
 fn a_slow_choice_is_left() {
-    let shape = Shape::new(90, 90, 4);
+    let shape = Shape::new(44, 44, 2);
     let field = materials::noise(shape, 5.0, 3).unwrap();
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));
     problem.boundary[0] = [Boundary::Dirichlet(0.0); 2];
