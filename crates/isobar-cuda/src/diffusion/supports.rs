@@ -33,8 +33,13 @@ fn round<T: Real, R: Real>(stencil: &stencil::Diffusion, from: &Passes<T>, to: &
         let beside = |size: usize| (before * row * size) as Pointer;
         cuda.convert_entries::<T, R>(len, source - beside(size_of::<T>()), target - beside(size_of::<R>()))?;
     }
+    complete(stencil, to)
+}
+
+/// Sends what an operator needs beside its arrays of coefficients, which kernels have written.
+fn complete<T: Real>(stencil: &stencil::Diffusion, to: &Passes<T>) -> Result<()> {
     if let Some(axes) = stencil.factors() {
-        to.kind().send_ratios::<R>(cuda, to.operands(), &axes)?;
+        to.kind().send_ratios::<T>(to.cuda(), to.operands(), &axes)?;
     }
     to.note_sent(stencil)
 }
@@ -68,10 +73,7 @@ pub(crate) fn gathered<T: Real>(
         link.gather(cuda, &part, patches.rows().starts(), &mut all)?;
         cuda.convert_entries::<T, T>(whole.layout().len(), all.pointer(), to)?;
     }
-    if let Some(axes) = stencil.factors() {
-        whole.kind().send_ratios::<T>(cuda, whole.operands(), &axes)?;
-    }
-    whole.note_sent(stencil)?;
+    complete(stencil, &whole)?;
     Ok(Some(whole))
 }
 
