@@ -28,18 +28,20 @@ static int fill_kappa(const Operator *op, Material *material, double *kappa)
 {
     const Problem *p = &op->problem;
     const Patch *mine = &op->mine;
-    for (int k = -1; k <= p->nz; k++)
-        for (int j = -1; j <= mine->nj; j++) {
-            double *line = kappa + place(op, 0, j, k);
+    double *line = allocate((size_t)p->nx, sizeof *line);
+    int good = 1;
+    for (int k = -1; good && k <= p->nz; k++)
+        for (int j = -1; good && j <= mine->nj; j++) {
             int gj = wrapped(mine->j0 + j, p->ny, p->side[SOUTH]), gk = wrapped(k, p->nz, p->side[BELOW]);
-            for (int i = -1; i <= mine->ni; i++) line[i] = 0;
-            if (gj < 0 || gk < 0) continue;
-            if (!material_line(material, mine->i0, mine->ni, gj, gk, line)) return 0;
-            int west = wrapped(mine->i0 - 1, p->nx, p->side[WEST]), east = wrapped(mine->i0 + mine->ni, p->nx, p->side[EAST]);
-            if (west >= 0 && !material_line(material, west, 1, gj, gk, line - 1)) return 0;
-            if (east >= 0 && !material_line(material, east, 1, gj, gk, line + mine->ni)) return 0;
+            int inside = gj >= 0 && gk >= 0;
+            if (inside) good = material_line(material, gj, gk, line);
+            for (int i = -1; i <= mine->ni; i++) {
+                int gi = wrapped(mine->i0 + i, p->nx, p->side[WEST]);
+                kappa[place(op, i, j, k)] = inside && gi >= 0 ? line[gi] : 0;
+            }
         }
-    return 1;
+    free(line);
+    return good;
 }
 
 static void destroy(void *coefficients)

@@ -28,7 +28,7 @@ static int write_coefficients(const Problem *p, const char *path)
     int good = file != NULL;
     for (int k = 0; good && k < p->nz; k++)
         for (int j = 0; good && j < p->ny; j++)
-            good = material_line(material, 0, p->nx, j, k, line) &&
+            good = material_line(material, j, k, line) &&
                    fwrite(line, sizeof *line, (size_t)p->nx, file) == (size_t)p->nx;
     if (file) good &= fclose(file) == 0;
     if (file && !good) complain("cannot write all of %s", path);

@@ -2,6 +2,7 @@
 
 #include "npy.h"
 
+#include <complex.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -13,8 +14,8 @@ struct Material {
     const Problem *problem;
     /* bubbles, holes */
     double radius, (*centre)[3];
-    /* lognormal: cosines and sines of 2 pi k x for every mode and cell, mode by mode, and the modes' phases */
-    double *wave[3][2], phase[MODES];
+    /* lognormal: exp(2 pi i k x) for every mode and cell, mode by mode, and exp(i phase) */
+    double complex *wave[3], phase[MODES];
     /* file */
     FILE *file;
     long start;
@@ -50,6 +51,8 @@ static int place_bubbles(Material *m)
     return placed == p->bubbles;
 }
 
+static double complex unit(double angle) { return cos(angle) + I * sin(angle); }
+
 /* A sum of plane waves of random direction, length and phase. Their wave numbers are Gaussian with a deviation of a
  * wave in 16 cells, so the field is smooth on the scale of a few cells, at every size. */
 static void choose_modes(Material *m)
@@ -57,21 +60,16 @@ static void choose_modes(Material *m)
     const Problem *p = m->problem;
     const int cells[3] = {p->nx, p->ny, p->nz};
     for (int d = 0; d < 3; d++) {
-        for (int part = 0; part < 2; part++)
-            m->wave[d][part] = allocate((size_t)MODES * (size_t)cells[d], sizeof(double));
+        m->wave[d] = allocate((size_t)MODES * (size_t)cells[d], sizeof *m->wave[d]);
         for (size_t mode = 0; mode < MODES; mode++) {
             size_t draw = 8 * mode + 2 * (size_t)d;
             double normal = sqrt(-2 * log(uniform(p->kappa_seed, draw))) * cos(2 * PI * uniform(p->kappa_seed, draw + 1));
             double waves = nearbyint(normal * cells[d] / 16);
-            for (int i = 0; i < cells[d]; i++) {
-                double angle = 2 * PI * waves * (i + 0.5) / cells[d];
-                size_t at = mode * (size_t)cells[d] + (size_t)i;
-                m->wave[d][0][at] = cos(angle);
-                m->wave[d][1][at] = sin(angle);
-            }
+            for (int i = 0; i < cells[d]; i++)
+                m->wave[d][mode * (size_t)cells[d] + (size_t)i] = unit(2 * PI * waves * (i + 0.5) / cells[d]);
         }
     }
-    for (size_t mode = 0; mode < MODES; mode++) m->phase[mode] = 2 * PI * uniform(p->kappa_seed, 8 * mode + 6);
+    for (size_t mode = 0; mode < MODES; mode++) m->phase[mode] = unit(2 * PI * uniform(p->kappa_seed, 8 * mode + 6));
 }
 
 Material *material_create(const Problem *problem)
@@ -97,57 +95,50 @@ Material *material_create(const Problem *problem)
 void material_destroy(Material *m)
 {
     if (m->file) fclose(m->file);
-    for (int d = 0; d < 3; d++)
-        for (int part = 0; part < 2; part++) free(m->wave[d][part]);
+    for (int d = 0; d < 3; d++) free(m->wave[d]);
     free(m->centre);
     free(m);
 }
 
-static void bubbles_line(const Material *m, int i, int count, int j, int k, double inside, double *kappa)
+static void bubbles_line(const Material *m, int j, int k, double inside, double *kappa)
 {
     const Problem *p = m->problem;
     for (int b = 0; b < p->bubbles; b++) {
         double at[3] = {0, (j + 0.5) * p->size[1] / p->ny, (k + 0.5) * p->size[2] / p->nz};
         if (fabs(at[1] - m->centre[b][1]) > m->radius || fabs(at[2] - m->centre[b][2]) > m->radius) continue;
-        for (int n = 0; n < count; n++) {
-            at[0] = (i + n + 0.5) * p->size[0] / p->nx;
-            if (distance(m->centre[b], at) <= m->radius) kappa[n] = inside;
+        for (int i = 0; i < p->nx; i++) {
+            at[0] = (i + 0.5) * p->size[0] / p->nx;
+            if (distance(m->centre[b], at) <= m->radius) kappa[i] = inside;
         }
     }
 }
 
 /* 10^g: the deviation of g is 1, so that four decades hold 19 cells out of 20. */
-static void lognormal_line(const Material *m, int i, int count, int j, int k, double *kappa)
+static void lognormal_line(const Material *m, int j, int k, double *kappa)
 {
     const Problem *p = m->problem;
-    for (int n = 0; n < count; n++) kappa[n] = 0;
+    for (int i = 0; i < p->nx; i++) kappa[i] = 0;
     for (size_t mode = 0; mode < MODES; mode++) {
-        size_t row = mode * (size_t)p->ny + (size_t)j, layer = mode * (size_t)p->nz + (size_t)k;
-        double cy = m->wave[1][0][row], sy = m->wave[1][1][row], cz = m->wave[2][0][layer], sz = m->wave[2][1][layer];
-        double c = cy * cz - sy * sz, s = sy * cz + cy * sz;
-        double cosine = c * cos(m->phase[mode]) - s * sin(m->phase[mode]);
-        double sine = s * cos(m->phase[mode]) + c * sin(m->phase[mode]);
-        const double *cx = m->wave[0][0] + mode * (size_t)p->nx + i, *sx = m->wave[0][1] + mode * (size_t)p->nx + i;
-        for (int n = 0; n < count; n++) kappa[n] += cosine * cx[n] - sine * sx[n];
+        double complex yz = m->wave[1][mode * (size_t)p->ny + (size_t)j] * m->wave[2][mode * (size_t)p->nz + (size_t)k];
+        double complex rest = yz * m->phase[mode], *x = m->wave[0] + mode * (size_t)p->nx;
+        for (int i = 0; i < p->nx; i++) kappa[i] += creal(rest * x[i]);
     }
-    for (int n = 0; n < count; n++) kappa[n] = pow(10, sqrt(2.0 / MODES) * kappa[n]);
+    for (int i = 0; i < p->nx; i++) kappa[i] = pow(10, sqrt(2.0 / MODES) * kappa[i]);
 }
 
-int material_line(Material *m, int i, int count, int j, int k, double *kappa)
+int material_line(Material *m, int j, int k, double *kappa)
 {
     const Problem *p = m->problem;
-    for (int n = 0; n < count; n++) kappa[n] = 1;
+    for (int i = 0; i < p->nx; i++) kappa[i] = 1;
     switch (p->kappa) {
     case KAPPA_ONE: break;
-    case KAPPA_BUBBLES: bubbles_line(m, i, count, j, k, p->contrast, kappa); break;
-    case KAPPA_HOLES: bubbles_line(m, i, count, j, k, 0, kappa); break;
-    case KAPPA_LOGNORMAL: lognormal_line(m, i, count, j, k, kappa); break;
-    case KAPPA_FILE: {
-        size_t index = (size_t)i + (size_t)p->nx * ((size_t)j + (size_t)p->ny * (size_t)k);
-        if (npy_read(m->file, m->start, index, (size_t)count, kappa)) return 1;
+    case KAPPA_BUBBLES: bubbles_line(m, j, k, p->contrast, kappa); break;
+    case KAPPA_HOLES: bubbles_line(m, j, k, 0, kappa); break;
+    case KAPPA_LOGNORMAL: lognormal_line(m, j, k, kappa); break;
+    case KAPPA_FILE:
+        if (npy_read(m->file, m->start, (size_t)p->nx * ((size_t)j + (size_t)p->ny * (size_t)k), (size_t)p->nx, kappa)) return 1;
         complain("%s ends too early", p->kappa_path);
         return 0;
-    }
     }
     return 1;
 }

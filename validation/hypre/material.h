@@ -10,7 +10,7 @@ typedef struct Material Material;
 Material *material_create(const Problem *problem);
 void material_destroy(Material *material);
 
-/* kappa of the cells (i .. i + count - 1, j, k), counted over the whole grid. 0 if the file ends too early. */
-int material_line(Material *material, int i, int count, int j, int k, double *kappa);
+/* kappa of the line of cells (., j, k) of the whole grid. 0 if the file ends too early. */
+int material_line(Material *material, int j, int k, double *kappa);
 
 #endif

@@ -7,10 +7,10 @@
 
 int spec_parse(const char *text, Spec *spec)
 {
-    char copy[sizeof spec->text];
+    char copy[sizeof spec->text], after;
     memset(spec, 0, sizeof *spec);
     if (strlen(text) >= sizeof spec->text) {
-        fprintf(stderr, "compare: solver '%s' is longer than %zu characters\n", text, sizeof spec->text - 1);
+        complain("solver '%s' is longer than %zu characters", text, sizeof spec->text - 1);
         return 0;
     }
     strcpy(spec->text, text);
@@ -23,18 +23,9 @@ int spec_parse(const char *text, Spec *spec)
     }
     strcpy(spec->method, copy);
     for (char *pair = rest ? strtok(rest, ",") : NULL; pair; pair = strtok(NULL, ",")) {
-        char *equals = strchr(pair, '='), *end = NULL;
-        size_t length = equals ? (size_t)(equals - pair) : 0;
-        int slot = spec->options;
-        if (length == 0 || length >= sizeof spec->option[0].key ||
-            slot == (int)(sizeof spec->option / sizeof spec->option[0])) {
+        if (spec->options == (int)(sizeof spec->option / sizeof spec->option[0]) ||
+            sscanf(pair, "%15[^=]=%lf%c", spec->option[spec->options].key, &spec->option[spec->options].value, &after) != 2) {
             complain("bad option '%s' in solver '%s': write key=number", pair, text);
-            return 0;
-        }
-        memcpy(spec->option[slot].key, pair, length);
-        spec->option[slot].value = strtod(equals + 1, &end);
-        if (end == equals + 1 || *end) {
-            complain("'%s' in solver '%s' is no number", equals + 1, text);
             return 0;
         }
         spec->options++;
