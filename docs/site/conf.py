@@ -6,7 +6,7 @@ from pathlib import Path
 import isobar
 
 sys.path.insert(0, str(Path(__file__).parent / "reference"))
-import pages  # noqa: E402
+import fortran  # noqa: E402
 
 project = "isobar"
 author = "the developers of isobar"
@@ -52,10 +52,10 @@ def sections(lines):
 
 
 def setup(app):
-    """Docstrings as Sphinx wants them, and the reference of Fortran and Rust. Bars in docstrings are norms and areas, not substitutions."""
+    """Docstrings as Sphinx wants them, and the reference of Fortran. Bars in docstrings are norms and areas, not substitutions."""
 
     def prepare(app, what, name, obj, options, lines):
         lines[:] = sections([line.replace("|", "\\|") for line in lines])
 
-    app.connect("source-read", pages.fill)
+    app.connect("source-read", fortran.fill)
     app.connect("autodoc-process-docstring", prepare, priority=100)

@@ -1,4 +1,4 @@
-"""Checks the built site: every public name of C, Fortran, Rust and Python is on its reference page, and no link within the site is broken.
+"""Checks the built site: every public name of C, Fortran and Python is on its reference page, and no link within the site is broken.
 
     python check.py PAGES
 
@@ -12,7 +12,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import isobar
-from rust import KINDS
 
 CRATES = Path(__file__).resolve().parents[3] / "crates"
 LINK = re.compile(r'<(?:a|img|link)\b[^>]*?\b(?:href|src)="([^"]*)"')
@@ -32,16 +31,6 @@ def names_in_fortran():
         names |= set(re.findall(r"\bisobar_\w+", line))
     for name, body in re.findall(r"\n  type :: (\w+)(.*?)end type", text, re.DOTALL):
         names |= {f"{name}.{bound}" for bound in re.findall(r"(?:procedure|generic) :: (\w+)", body)}
-    return names
-
-
-def names_in_rust():
-    """Returns the names that isobar's lib.rs makes public; the items of public modules are those that rustdoc lists."""
-    text = (CRATES / "isobar/src/lib.rs").read_text().split("pub mod internals")[0]
-    names = {"internals"}
-    for used in re.findall(r"^pub use ([^;]+);", text, re.MULTILINE):
-        path, braced, inner = used.partition("{")
-        names |= set(re.findall(r"\w+", inner if braced else path.split("::")[-1]))
     return names
 
 
@@ -86,12 +75,6 @@ class Pages:
         for name in names_in_fortran():
             if anchored(f"fortran-{name}") not in anchors and not re.search(rf":: {name} = -?\d", shown):
                 yield "reference/fortran", name
-        page = self.folder / "reference/rust.html"
-        anchors, shown = self.anchors(page), self.text(page)
-        for name in names_in_rust():
-            items = {anchored(f"rust-{name}-{kind}") for kind in KINDS}
-            if not items & anchors and f"rust/isobar/{name}/" not in shown:
-                yield "reference/rust", name
         page = self.text(self.folder / "python-api.html")
         yield from (
             ("python-api", name) for name in isobar.__all__ if not name.startswith("_") and f'id="isobar.{name}"' not in page
@@ -100,10 +83,10 @@ class Pages:
 
 def main():
     pages = Pages(Path(sys.argv[1]))
-    found = [len(names()) for names in (names_in_c, names_in_fortran, names_in_rust)]
+    found = [len(names()) for names in (names_in_c, names_in_fortran)]
     faults = [f"{page}: {name} is missing" for page, name in sorted(pages.missing())]
     faults += [f"{page}: the link {link} is broken" for page, link in pages.broken()]
-    print("\n".join(faults) or f"reference: {found[0]} names of C, {found[1]} of Fortran, {found[2]} of Rust's lib.rs; {len(pages.read)} pages")
+    print("\n".join(faults) or f"reference: {found[0]} names of C, {found[1]} of Fortran; {len(pages.read)} pages")
     sys.exit(1 if faults or min(found) == 0 else 0)
 
 

@@ -1,13 +1,22 @@
-"""The public entities of the Fortran module, as its source declares and describes them."""
+"""Fills the reference page of Fortran: its lists of names become what the module's source declares and describes.
+
+    ```{fortran}
+    isobar_problem isobar_side
+    ```
+
+A page that leaves out a public name, or has one that does not exist, is an error.
+"""
 
 import re
 import textwrap
+from collections import Counter
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[3] / "crates/isobar-c/fortran/isobar.f90"
 
 PROCEDURE = re.compile(r"(?:pure |elemental |recursive )*(subroutine|function) (\w+)\((.*?)\)(?: result\((\w+)\))?$")
 DECLARATION = re.compile(r"(.+?) :: (.+)$")
+LIST = re.compile(r"^```\{fortran\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def statements(text):
@@ -127,13 +136,6 @@ class Module:
                 out += [] if comments else [name]
         return out
 
-    def listed(self, names):
-        """Returns the entities of a list on a page."""
-        for name in names:
-            if name not in self.public:
-                raise LookupError(f"the module isobar has no public {name}")
-        return names
-
     def entry(self, name):
         """Returns the Markdown of a public entity."""
         if name in self.constants:
@@ -188,3 +190,18 @@ def prose(comments):
 
 def code(lines):
     return ["```fortran", *lines, "```", ""]
+
+
+def fill(app, page, text):
+    """Fills the page as Sphinx reads it."""
+    if page != "reference/fortran":
+        return
+    module = Module()
+    if bare := module.undocumented():
+        raise LookupError(f"{', '.join(bare)}: add a comment in isobar.f90")
+    listed, public = Counter(" ".join(LIST.findall(text[0])).split()), Counter(module.public)
+    if wrong := listed - public:
+        raise LookupError(f"not public in the module isobar, or listed twice: {', '.join(wrong)}")
+    if missing := public - listed:
+        raise LookupError(f"not on the reference page: {', '.join(missing)}")
+    text[0] = LIST.sub(lambda found: "\n".join(line for name in found[1].split() for line in module.entry(name)), text[0])
