@@ -41,6 +41,12 @@ static int usage(const char *problem)
 /* One "--key value"; 0 if either is wrong. */
 static int parse_option(const char *key, const char *value, Options *o)
 {
+    const struct {
+        const char *key, **path;
+    } files[] = {{"--json", &o->json},
+                 {"--write-case", &o->write_case},
+                 {"--isobar-solution", &o->isobar_solution},
+                 {"--isobar-bench", &o->isobar_bench}};
     if (!strcmp(key, "--rhs")) {
         o->rhs = value;
         return *value && (o->problem.is_diffusion || !strcmp(value, "random") || !strcmp(value, "constant"));
@@ -50,22 +56,11 @@ static int parse_option(const char *key, const char *value, Options *o)
         o->seed = strtoull(value, &end, 10);
         return *value && !*end;
     }
-    if (!strcmp(key, "--json")) {
-        o->json = value;
-        return *value != '\0';
-    }
-    if (!strcmp(key, "--write-case")) {
-        o->write_case = value;
-        return *value != '\0';
-    }
-    if (!strcmp(key, "--isobar-solution")) {
-        o->isobar_solution = value;
-        return *value != '\0';
-    }
-    if (!strcmp(key, "--isobar-bench")) {
-        o->isobar_bench = value;
-        return *value != '\0';
-    }
+    for (size_t n = 0; n < sizeof files / sizeof *files; n++)
+        if (!strcmp(key, files[n].key)) {
+            *files[n].path = value;
+            return *value != '\0';
+        }
     if (!strcmp(key, "--isobar-report")) {
         if (o->isobar_report_count == MAX_REPEATS) return 0;
         o->isobar_reports[o->isobar_report_count++] = value;
