@@ -105,7 +105,7 @@ static void multiply(void *system, const double *u, double *v)
     HYPRE(HYPRE_StructVectorDestroy(out));
 }
 
-static HYPRE_StructSolver pfmg(System *s, Spec *spec, double tolerance, int iterations, int zero_guess)
+static HYPRE_StructSolver pfmg(System *s, Spec *spec, double tolerance, int iterations)
 {
     HYPRE_StructSolver m;
     double spacing[3] = {spec_value(spec, "dx", 0), spec_value(spec, "dy", 0), spec_value(spec, "dz", 0)};
@@ -120,11 +120,11 @@ static HYPRE_StructSolver pfmg(System *s, Spec *spec, double tolerance, int iter
     HYPRE(HYPRE_StructPFMGSetLogging(m, 1));
     /* Only the ratios matter: they say which direction is coarsened next. */
     if (spacing[0] > 0 && spacing[1] > 0 && spacing[2] > 0) HYPRE(HYPRE_StructPFMGSetDxyz(m, spacing));
-    if (zero_guess) HYPRE(HYPRE_StructPFMGSetZeroGuess(m));
+    HYPRE(HYPRE_StructPFMGSetZeroGuess(m));
     return m;
 }
 
-static HYPRE_StructSolver smg(System *s, Spec *spec, double tolerance, int iterations, int zero_guess)
+static HYPRE_StructSolver smg(System *s, Spec *spec, double tolerance, int iterations)
 {
     HYPRE_StructSolver m;
     HYPRE(HYPRE_StructSMGCreate(s->op->comm, &m));
@@ -134,7 +134,7 @@ static HYPRE_StructSolver smg(System *s, Spec *spec, double tolerance, int itera
     HYPRE(HYPRE_StructSMGSetNumPreRelax(m, spec_integer(spec, "pre", 1)));
     HYPRE(HYPRE_StructSMGSetNumPostRelax(m, spec_integer(spec, "post", 1)));
     HYPRE(HYPRE_StructSMGSetLogging(m, 1));
-    if (zero_guess) HYPRE(HYPRE_StructSMGSetZeroGuess(m));
+    HYPRE(HYPRE_StructSMGSetZeroGuess(m));
     return m;
 }
 
@@ -143,7 +143,7 @@ static void setup(void *system, Spec *spec, double tolerance, int max_iterations
     System *s = system;
     int krylov = strncmp(spec->method, "pcg-", 4) == 0;
     s->smg = strcmp(spec->method + (krylov ? 4 : 0), "smg") == 0;
-    s->multigrid = (s->smg ? smg : pfmg)(s, spec, krylov ? 0 : tolerance, krylov ? 1 : max_iterations, 1);
+    s->multigrid = (s->smg ? smg : pfmg)(s, spec, krylov ? 0 : tolerance, krylov ? 1 : max_iterations);
     HYPRE(HYPRE_StructVectorSetConstantValues(s->guess, 0));
     if (!krylov) {
         HYPRE((s->smg ? HYPRE_StructSMGSetup : HYPRE_StructPFMGSetup)(s->multigrid, s->matrix, s->rhs, s->guess));

@@ -12,7 +12,7 @@ static const double EARTH_RADIUS = 6371220.0; /* m */
 static const double PI = 3.14159265358979323846;
 
 typedef struct {
-    double *area, *face[ENTRIES]; /* |T| and alpha of WEST..NORTH, at i + ni j */
+    double *area, *face[ENTRIES]; /* |T| and alpha of WEST..NORTH, at i + ni j; all in one allocation */
     double *a, *b, *c, *d;        /* the vertical vectors, nz each */
 } TensorProduct;
 
@@ -72,12 +72,12 @@ static void *create(const Operator *op)
     const Problem *p = &op->problem;
     TensorProduct *t = allocate(1, sizeof *t);
     size_t columns = (size_t)op->mine.ni * (size_t)op->mine.nj, levels = (size_t)p->nz;
-    *t = (TensorProduct){.area = allocate(columns, sizeof(double)),
-                         .a = allocate(levels, sizeof(double)),
-                         .b = allocate(levels, sizeof(double)),
-                         .c = allocate(levels, sizeof(double)),
-                         .d = allocate(levels, sizeof(double))};
-    for (int s = WEST; s <= NORTH; s++) t->face[s] = allocate(columns, sizeof(double));
+    t->area = allocate(5 * columns + 4 * levels, sizeof(double));
+    for (int s = WEST; s <= NORTH; s++) t->face[s] = t->area + (size_t)s * columns;
+    t->a = t->area + 5 * columns;
+    t->b = t->a + levels;
+    t->c = t->b + levels;
+    t->d = t->c + levels;
     vertical_vectors(p, t);
     for (int j = 0; j < op->mine.nj; j++)
         for (int i = 0; i < op->mine.ni; i++) {
@@ -92,12 +92,7 @@ static void *create(const Operator *op)
 static void destroy(void *coefficients)
 {
     TensorProduct *t = coefficients;
-    for (int s = WEST; s <= NORTH; s++) free(t->face[s]);
     free(t->area);
-    free(t->a);
-    free(t->b);
-    free(t->c);
-    free(t->d);
     free(t);
 }
 
