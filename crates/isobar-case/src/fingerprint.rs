@@ -6,6 +6,7 @@ use isobar::Shape;
 use isobar::internals::execute::{Execute, Host};
 use isobar::problem::{Boundary, DiffusionProblem, SideFields, Spacing};
 use isobar::stencil::Axis;
+use isobar_io::hash::of_words as hash;
 
 /// A 64-bit number for each part of a problem, by its key in the case file. It depends on the values alone, not on their origin, the
 /// machine, the version or the number of threads. Solver options, the end time and the outputs are not part of it.
@@ -67,14 +68,6 @@ impl Fingerprint {
 /// Returns the bits of a number; −0 counts as 0.
 fn bits(value: f64) -> u64 {
     (value + 0.0).to_bits()
-}
-
-/// FNV-1a over words of eight bytes.
-fn hash(words: impl IntoIterator<Item = u64>) -> u64 {
-    words.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, word| {
-        let hash = (hash ^ word).wrapping_mul(0x0100_0000_01b3);
-        hash ^ (hash >> 29)
-    })
 }
 
 fn of_values(values: &[f64]) -> u64 {

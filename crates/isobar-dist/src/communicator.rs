@@ -168,6 +168,11 @@ pub trait Communicator: Debug + Send + Sync + 'static {
 /// The tag of messages that make up what all ranks do together.
 pub const COLLECTIVE: u32 = 1000;
 
+/// Returns a hash of bytes that is the same on every machine, FNV-1a.
+pub fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 /// Agrees on whether all ranks have got so far: where one has not, all get its error, which names it; the first of several, and
 /// that of all without a name where it is the same.
 ///

@@ -12,7 +12,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::npy::write_f64;
-use crate::{Error, Result, atomic};
+use crate::{Error, Result, atomic, hash};
 
 const MAGIC: &[u8; 8] = b"ISOBARCK";
 const VERSION: u32 = 2;
@@ -167,7 +167,7 @@ fn wrong(path: &Path, problem: impl Into<String>) -> Error {
     Error::Checkpoint { path: path.to_path_buf(), problem: problem.into() }
 }
 
-/// FNV-1a checksum over words of eight bytes. Detects damage, not forgery.
+/// The hash of words of eight bytes.
 struct Sum {
     hash: u64,
     /// Bytes that do not fill a word yet.
@@ -177,12 +177,11 @@ struct Sum {
 
 impl Sum {
     fn new() -> Self {
-        Self { hash: 0xcbf2_9ce4_8422_2325, rest: [0; 8], count: 0 }
+        Self { hash: hash::BASIS, rest: [0; 8], count: 0 }
     }
 
     fn word(&mut self, word: [u8; 8]) {
-        self.hash = (self.hash ^ u64::from_le_bytes(word)).wrapping_mul(0x0100_0000_01b3);
-        self.hash ^= self.hash >> 29;
+        self.hash = hash::with_word(self.hash, u64::from_le_bytes(word));
     }
 
     fn add(&mut self, mut bytes: &[u8]) {

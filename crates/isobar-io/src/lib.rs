@@ -33,6 +33,7 @@
 //! | [`atomic`] | files that appear complete or not at all |
 //! | [`temporary`] | removal of temporary files before a signal ends the program |
 //! | `owner` | the process that owns a temporary file, so that files of killed processes are removed |
+//! | [`hash`] | checksums of files and fingerprints of data |
 //! | [`clash`](fn@clash) | detection of outputs that would destroy other files |
 //! | [`Error`] | errors, with remedies |
 
@@ -41,6 +42,7 @@ pub mod checkpoint;
 mod clash;
 mod error;
 mod field;
+pub mod hash;
 pub mod image;
 pub mod npy;
 mod output;

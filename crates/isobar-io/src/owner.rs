@@ -6,6 +6,8 @@ use std::fmt;
 use std::fs;
 use std::io;
 
+use crate::hash;
+
 /// A process on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
@@ -27,7 +29,7 @@ impl Owner {
             place.extend(fs::read("/proc/sys/kernel/hostname")?);
             place.extend(fs::read_link("/proc/self/ns/pid")?.as_os_str().as_encoded_bytes());
             let process = std::process::id() as i32;
-            Ok(Self { place: fnv1a(&place), process, began: State::read("self")?.began })
+            Ok(Self { place: hash::of_bytes(&place), process, began: State::read("self")?.began })
         };
         match read() {
             Ok(this) => Ok(Some(this)),
@@ -87,11 +89,6 @@ impl State {
         let began = began.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
         Ok(Self { has_ended: matches!(fields.first(), Some(&("Z" | "X"))), began })
     }
-}
-
-/// FNV-1a, 64 bits.
-pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -3,7 +3,6 @@
 //! [`remove_all`] removes every temporary on the list and lets no new one be made. A lock that [`remove_all`] waits for is held while
 //! a result is put in place and in every step that may make files inside a temporary folder, so that no such step is interrupted.
 //!
-//!
 //! A process that is killed without notice leaves its temporaries behind. The next process that makes a temporary in the same folder, on
 //! the same machine, removes them.
 

@@ -7,7 +7,7 @@ use isobar_core::real::bytes_of_mut;
 use isobar_core::stencil::halving::halvings;
 use isobar_core::stencil::{OwnOperator, StoredMatrix};
 use isobar_cuda::Cuda;
-use isobar_dist::communicator::agree;
+use isobar_dist::communicator::{agree, digest};
 use isobar_dist::{Communicator, join};
 
 /// Fails on all ranks where one has another matrix than rank 0, or other options.
@@ -52,11 +52,6 @@ fn weighed(numbers: &[f64]) -> [f64; 2] {
 
 /// Fails on all ranks where one has other data than rank 0.
 pub(crate) fn require_same(world: &dyn Communicator, what: &str, data: &[u8]) -> Result<()> {
-    let digest = |data: &[u8]| {
-        // FNV-1a, which is the same everywhere.
-        data.iter()
-            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
-    };
     let own = digest(data).to_le_bytes();
     let mut first = own;
     world.broadcast(&mut first)?;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use cudarc::driver::sys;
 use isobar_core::error::Result;
+use isobar_dist::communicator::digest;
 
 use crate::driver::{Context, Pointer, check, enable_peer_access, lock};
 use crate::memory::Buffer;
@@ -104,8 +105,7 @@ impl Address {
 /// Returns a number that identifies the host, equal in all its containers: a hash of Linux's boot identifier.
 pub fn host() -> u64 {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    // FNV-1a
-    id.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    digest(id.as_bytes())
 }
 
 /// Returns the handle for other processes; zeros if there is none.

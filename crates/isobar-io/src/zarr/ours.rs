@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use serde_json::{Map, Value};
 
-use crate::owner::fnv1a;
+use crate::hash;
 
 /// Coordinates written with every field.
 pub(super) const COORDINATES: [&str; 7] = ["time", "x", "y", "z", "x_faces", "y_faces", "z_faces"];
@@ -133,5 +133,5 @@ fn checksum(store: &Path, names: &[&str]) -> io::Result<u64> {
     for name in names {
         all.extend(name.bytes().chain([0]).chain(fs::read(store.join(name).join("zarr.json"))?));
     }
-    Ok(fnv1a(&all))
+    Ok(hash::of_bytes(&all))
 }
