@@ -31,11 +31,16 @@ pub fn opening(case: &Case, description: &Description, footprint: &Footprint) ->
     lines.push(entry(
         "memory",
         format!(
-            "{} of vectors, {} of coefficients; predicted peak of {} {}",
+            "{} of vectors, {} of coefficients; predicted peak of {} {}{}",
             memory::readable(vectors as f64),
             memory::readable(coefficients as f64),
             if description.device.ranks > 1 { "a rank" } else { "the whole run" },
-            memory::readable(footprint.peak())
+            memory::readable(footprint.peak()),
+            if footprint.device > 0.0 {
+                format!(" on the host, {} on the GPU", memory::readable(footprint.device))
+            } else {
+                String::new()
+            }
         ),
     ));
     lines.extend(description.notes.iter().map(|note| entry("note", note)));

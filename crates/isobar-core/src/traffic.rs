@@ -105,15 +105,13 @@ traffic! {
     /// See [`crate::operator::Operator::advance_direction`].
     ADVANCE_DIRECTION: "advance_direction", "u += αp;  p = z + βp;  q = A p;  σ = ⟨p, q⟩", 3.0, 3.0, 1.0, 21.0;
     /// See [`crate::operator::Operator::advance_direction_single`].
-    ADVANCE_DIRECTION_SINGLE: "advance_direction_single", "u += αp;  p = z + βp;  q = A p;  σ = ⟨p, q⟩, z in f32", 2.5, 3.0, 1.0, 21.0;
+    ADVANCE_DIRECTION_SINGLE: "advance_direction_single", "u += αp;  p = z + βp;  q = A p;  σ = ⟨p, q⟩; z, q in f32", 2.5, 2.5, 1.0, 21.0;
     /// See [`crate::operator::LineSolver::solve_lines`].
     SOLVE_LINES: "solve_lines", "z = M⁻¹ r", 1.0, 1.0, 1.0, 11.0;
     /// See [`crate::operator::LineSolver::precondition_residual`].
     PRECONDITION_RESIDUAL: "precondition_residual", "r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²", 2.0, 2.0, 1.0, 17.0;
     /// The default, unfused update of the residual and its two inner products, without the preconditioner.
     UPDATE_RESIDUAL: "update_residual", "r −= αq;  ‖r‖²;  ρ = ⟨r, z⟩", 4.0, 1.0, 0.0, 6.0;
-    /// See [`crate::backend::Backend::axpy_norm_convert`], from double to single precision.
-    ROUND_RESIDUAL: "round_residual", "r −= αq;  ‖r‖²;  r in f32", 2.0, 1.5, 0.0, 4.0;
     /// See [`crate::operator::Diagonal::scale_residual`].
     SCALE_RESIDUAL: "scale_residual", "r −= αq;  z = D⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²", 2.0, 2.0, 1.0, 11.0;
     /// See [`crate::operator::Triangular::relax_lower`].

@@ -149,19 +149,6 @@ impl Backend for Cpu {
         self.sum(y.layout(), &[out], scalars)
     }
 
-    fn axpy_norm_convert<T: Real, S: Real>(
-        &self,
-        a: Ratio,
-        x: &Vector<T>,
-        y: &mut Vector<T>,
-        converted: &mut Vector<S>,
-        (out, scalars): Sum<'_, Cpu>,
-    ) -> Result<()> {
-        let a = T::from_f64(scalars.value(a));
-        scalars.reduce(out, [blas::axpy_norm_convert(self, a, x, y, converted)]);
-        self.sum(y.layout(), &[out], scalars)
-    }
-
     fn scalars(&self) -> Result<HostScalars> {
         Ok(HostScalars::default())
     }

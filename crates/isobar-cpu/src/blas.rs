@@ -85,25 +85,6 @@ pub(crate) fn axpy_norm<T: Real>(cpu: &Cpu, a: T, x: &Vector<T>, y: &mut Vector<
     zip_sum(cpu, x, y, |_, x, y| axpy_part::<f64, _, _>(cpu, a, x, y))
 }
 
-/// y += a x;  ‖y‖² in double precision;  converted = y
-pub(crate) fn axpy_norm_convert<T: Real, S: Real>(
-    cpu: &Cpu,
-    a: T,
-    x: &Vector<T>,
-    y: &mut Vector<T>,
-    converted: &mut Vector<S>,
-) -> f64 {
-    assert_eq!(x.layout(), converted.layout(), "vectors of different layouts");
-    let converted = Shared::of(converted.all_entries_mut());
-    let update = |first: usize, x: &[T], y: &mut [T]| {
-        axpy_part::<f64, _, _>(cpu, a, x, y);
-        // SAFETY: pieces do not overlap.
-        let converted = unsafe { converted.row_mut(first as isize, y.len()) };
-        convert_part(cpu, y, converted);
-    };
-    zip_sum(cpu, x, y, update)
-}
-
 /// Applies `f(first, x, y)` to all entries, piece by piece from entry `first` on, and returns ‖y‖² without halo rows, while the written
 /// entries are in cache.
 fn zip_sum<S: Real, T: Real>(

@@ -127,20 +127,6 @@ impl Backend for Cuda {
         self.with_sum::<T>("axpy_norm", arguments, y.layout(), out.of(scalars))
     }
 
-    fn axpy_norm_convert<T: Real, S: Real>(
-        &self,
-        a: Ratio,
-        x: &Vector<T>,
-        y: &mut Vector<T>,
-        converted: &mut Vector<S>,
-        (out, scalars): Sum<'_, Cuda>,
-    ) -> Result<()> {
-        let arguments = Arguments::new().with(y.layout().len() as i64).with(scalars.ratio(a));
-        let arguments = arguments.with(x.pointer()).with(y.pointer()).with(converted.pointer());
-        let name = if is_single::<S>() { "axpy_norm_convert_f32" } else { "axpy_norm_convert_f64" };
-        self.with_sum::<T>(name, arguments, y.layout(), out.of(scalars))
-    }
-
     fn scalars(&self) -> Result<Scalars> {
         refuse_while_recording("allocating")?;
         Scalars::new(self.context())

@@ -230,19 +230,6 @@ pub trait Backend: Clone + Send + Sync + 'static {
         self.dot(y, y, out.of(scalars))
     }
 
-    /// Computes y += a x, `converted` = y, rounding where S is the shorter type;  out = ‖y‖².
-    fn axpy_norm_convert<T: Real, S: Real>(
-        &self,
-        a: Ratio,
-        x: &Self::Vector<T>,
-        y: &mut Self::Vector<T>,
-        converted: &mut Self::Vector<S>,
-        out: Sum<'_, Self>,
-    ) -> Result<()> {
-        self.axpy_norm(a, x, y, out)?;
-        self.convert(y, converted)
-    }
-
     /// Makes a bank of zeros (and the constant 1).
     fn scalars(&self) -> Result<Self::Scalars>;
 

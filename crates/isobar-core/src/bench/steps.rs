@@ -101,8 +101,8 @@ pub(super) struct Bench<'b, B: AggregateBackend, T: Real> {
     p: B::Vector<T>,
     next: Option<B::Vector<T>>,
     q: B::Vector<T>,
-    /// A vector in single precision, for steps with one.
-    single: B::Vector<f32>,
+    /// Vectors in single precision, for steps with some.
+    singles: [B::Vector<f32>; 2],
     coarse: Option<[B::Vector<T>; 2]>,
     scalars: B::Scalars,
 }
@@ -132,7 +132,7 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
             p: zeros()?,
             next: needs_next.then(zeros).transpose()?,
             q: zeros()?,
-            single: backend.zeros(layout)?,
+            singles: [backend.zeros(layout)?, backend.zeros(layout)?],
             coarse: coarse.transpose()?,
             scalars: backend.scalars()?,
             backend,
@@ -163,16 +163,13 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
     }
 
     fn run_on_vectors(&mut self, step: &Traffic) -> Result<bool> {
-        let Self { backend, f, u, q, single, scalars, .. } = self;
+        let Self { backend, f, u, q, scalars, .. } = self;
         let (first, second) = (OUT.get(0), OUT.get(1));
         let is = |declared: Traffic| declared.name == step.name;
         match () {
             () if is(traffic::UPDATE_RESIDUAL) => {
                 backend.axpy_norm(Ratio::ZERO, q, f, second.of(scalars))?;
                 backend.dot(f, u, first.of(scalars))?;
-            }
-            () if is(traffic::ROUND_RESIDUAL) => {
-                backend.axpy_norm_convert(Ratio::ZERO, q, f, single, second.of(scalars))?;
             }
             () if is(traffic::AXPY) => backend.axpy(Ratio::ZERO, f, u, scalars)?,
             () if is(traffic::XPAY) => backend.xpay(Ratio::ZERO, f, u, scalars)?,
@@ -185,7 +182,7 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
     }
 
     fn run_on_finest(&mut self, step: &Traffic) -> Result<bool> {
-        let Self { finest, cholesky, cycle, f, u, p, next, q, single, scalars, .. } = self;
+        let Self { finest, cholesky, cycle, f, u, p, next, q, singles, scalars, .. } = self;
         let Some(Capabilities { operator, diagonal, lines, points, triangular, .. }) = finest else { return Ok(false) };
         let norm = OUT.get(0);
         let is = |declared: Traffic| declared.name == step.name;
@@ -211,7 +208,7 @@ impl<'b, B: AggregateBackend, T: Real> Bench<'b, B, T> {
                 operator.advance_direction(Direction { u, p, next, z, q, alpha, beta, sigma: norm }, scalars)?;
             }
             _ if is(traffic::ADVANCE_DIRECTION_SINGLE) => {
-                let (next, z, alpha, beta) = (next.as_mut(), single, Ratio::ZERO, Ratio::ZERO);
+                let ([z, q], next, alpha, beta) = (singles, next.as_mut(), Ratio::ZERO, Ratio::ZERO);
                 operator.advance_direction_single(Direction { u, p, next, z, q, alpha, beta, sigma: norm }, scalars)?;
             }
             (_, Some(lines), _) if is(traffic::SOLVE_LINES) => lines.solve_lines(f, u)?,

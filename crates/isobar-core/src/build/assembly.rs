@@ -110,9 +110,14 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
                 mixed_multigrid(&double, &single)?
             } else {
                 let cycle = single.multigrid()?;
-                let layout = backend.layout(stencil)?;
-                let converted = cycle.with(|cycle| Ok(Box::new(Single::new(layout, cycle)?) as _))?;
-                double.with_reserves(converted)?.with(|preconditioner| double.krylov(preconditioner))?
+                if options.rounds_residuals() {
+                    // Where these cycles fail, ones in double precision follow, which have reserves.
+                    cycle.with(|cycle| single.rounded(&double, cycle))?
+                } else {
+                    let layout = backend.layout(stencil)?;
+                    let converted = cycle.with(|cycle| Ok(Box::new(Single::new(layout, cycle)?) as _))?;
+                    double.with_reserves(converted)?.with(|preconditioner| double.krylov(preconditioner))?
+                }
             };
             parts.updates.splice(0..0, updates);
             parts.coefficient_bytes += bytes;
@@ -153,6 +158,17 @@ fn key_of(smoother: Smoother) -> String {
 
 /// A maker, the updates of its operator, and the bytes of that.
 type Another<'a, B, S, T> = (Maker<'a, B, S, T>, Vec<Update<S>>, usize);
+
+impl<B: Supports<S>, S: Stencil> Maker<'_, B, S, f32> {
+    /// Makes conjugate gradients on the operator in double precision, with residuals in single.
+    fn rounded(
+        &self,
+        double: &Maker<'_, B, S, f64>,
+        preconditioner: Box<dyn Preconditioner<B, f32>>,
+    ) -> Result<Box<dyn Iteration<B, f64>>> {
+        self.watching(Cg::rounded(Arc::clone(&double.capabilities.operator), preconditioner)?)
+    }
+}
 
 impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
     fn new(
@@ -219,7 +235,11 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         if self.options.method == Method::Bicgstab {
             return Ok(Box::new(Bicgstab::new(operator, preconditioner)?));
         }
-        let cg = Cg::new(self.options.form, operator, preconditioner)?.deflated(self.deflation()?);
+        self.watching(Cg::deflated(self.options.form, operator, preconditioner, self.deflation()?)?)
+    }
+
+    /// Makes conjugate gradients on an operator in precision R, with residuals in that of this matrix.
+    fn watching<R: Real>(&self, cg: Cg<B, R, T>) -> Result<Box<dyn Iteration<B, R>>> {
         Ok(match self.options.norm {
             Norm::Scaled => Box::new(cg.watching_scaled(self.diagonal()?)?),
             _ => Box::new(cg),

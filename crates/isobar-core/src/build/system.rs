@@ -162,6 +162,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             assemble(backend, stencil, &options, &operator, own, factors.as_ref(), is_floating)?;
         notes.extend(why);
         notes.extend(described);
+        if !is_own {
+            notes.extend(asked.unused_by(&options));
+        }
         let singular = null_space.as_ref().and_then(NullSpace::describe);
         let is_incomplete = matches!(options.preconditioner, Preconditioner::Ic { .. } | Preconditioner::Mic { .. });
         if singular.is_some() && is_incomplete && !is_own {

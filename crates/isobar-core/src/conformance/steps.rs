@@ -90,25 +90,28 @@ pub(super) fn advance_direction<B: Supports<S>, S: Sample, T: Real>(backend: &B)
             pair.set(scalar, value);
         }
         let (alpha, beta) = (Ratio::new(SCALARS[0], SCALARS[1]), Ratio::new(SCALARS[1], SCALARS[0]).negated());
-        let mut single = poison::<B, f32>(backend, pair.shape());
-        both!(Reference, *backend => |on, z, single| on.convert(z, single));
+        let [mut single_z, mut single_q] = [(); 2].map(|()| poison::<B, f32>(backend, pair.shape()));
+        both!(Reference, *backend => |on, z, single_z| on.convert(z, single_z));
         for is_single in [false, true] {
-            both!(pair.reference, pair.tested.operator => |on, u, p, next, z, single, q, scalars in pair.scalars| {
+            both!(pair.reference, pair.tested.operator => |on, u, p, next, z, single_z, q, single_q, scalars in pair.scalars| {
                 let next = needs_next.then_some(next);
-                let direction = Direction { u, p, next, z, q, alpha, beta, sigma };
                 match is_single {
-                    true => on.advance_direction_single(direction.with_z(single), scalars),
-                    false => on.advance_direction(direction, scalars),
+                    true => {
+                        let (z, q) = (single_z, single_q);
+                        on.advance_direction_single(Direction { u, p, next, z, q, alpha, beta, sigma }, scalars)
+                    }
+                    false => on.advance_direction(Direction { u, p, next, z, q, alpha, beta, sigma }, scalars),
                 }
             });
             if needs_next {
                 std::mem::swap(&mut p, &mut next);
             }
+            pair.compare_scalar(sigma, 1.0, "σ");
         }
         for (twin, what) in [(&u, "u"), (&p, "p"), (&q, "q")] {
             pair.compare(twin, &format!("advance_direction: {what}"));
         }
-        pair.compare_scalar(sigma, 1.0, "σ");
+        compare(backend, &single_q.1, &single_q.0, "advance_direction_single: q");
     });
 }
 

@@ -89,13 +89,19 @@ pub trait Operator<B: Backend, T: Real>: Send + Sync {
         advance_direction_unfused(self, v, scalars)
     }
 
-    /// Does [`Operator::advance_direction`] with z in single precision, as a preconditioner in single precision leaves it.
+    /// Does [`Operator::advance_direction`] with z and q in single precision. q is rounded after σ is summed up.
     fn advance_direction_single(
         &self,
         v: Direction<'_, B::Vector<T>, B::Vector<f32>>,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        advance_direction_unfused(self, v, scalars)
+        let Direction { u, p, next, z, q, alpha, beta, sigma } = v;
+        let backend = self.backend();
+        let mut image = backend.zeros(self.layout())?;
+        let p = step_along(backend, [u, p], next, z, [alpha, beta], scalars)?;
+        self.apply(p, &mut image)?;
+        backend.dot(p, &image, sigma.of(scalars))?;
+        backend.convert(&image, q)
     }
 
     /// Returns whether [`Operator::advance_direction`] needs a `next`: where blocks of a grid advance p while others still
@@ -131,8 +137,10 @@ pub fn layout_of<B: Backend, T: Real>(operator: &(impl Operator<B, T> + ?Sized))
 }
 
 /// The operator's step of a conjugate-gradient iteration: u += αp;  p = z + βp;  q = A p;  σ = ⟨p, q⟩
+///
+/// z and q may be in another precision than u and p.
 #[derive(Debug)]
-pub struct Direction<'a, V, Z = V> {
+pub struct Direction<'a, V, R = V> {
     /// The solution.
     pub u: &'a mut V,
     /// The search direction.
@@ -140,9 +148,9 @@ pub struct Direction<'a, V, Z = V> {
     /// The next search direction, where it must not overwrite p.
     pub next: Option<&'a mut V>,
     /// The preconditioned residual.
-    pub z: &'a mut Z,
+    pub z: &'a mut R,
     /// A times the next search direction.
-    pub q: &'a mut V,
+    pub q: &'a mut R,
     /// α of the iteration before.
     pub alpha: Ratio,
     /// β
@@ -151,22 +159,28 @@ pub struct Direction<'a, V, Z = V> {
     pub sigma: Scalar,
 }
 
-impl<'a, V, Z> Direction<'a, V, Z> {
-    /// Replaces z.
-    pub fn with_z<Y>(self, z: &'a mut Y) -> Direction<'a, V, Y> {
-        let Self { u, p, next, z: _, q, alpha, beta, sigma } = self;
-        Direction { u, p, next, z, q, alpha, beta, sigma }
-    }
-}
-
 /// Does [`Operator::advance_direction`] in unfused pieces, whatever the operator overrides.
-pub fn advance_direction_unfused<B: Backend, T: Real, Z: Real>(
+pub fn advance_direction_unfused<B: Backend, T: Real>(
     operator: &(impl Operator<B, T> + ?Sized),
-    v: Direction<'_, B::Vector<T>, B::Vector<Z>>,
+    v: Direction<'_, B::Vector<T>>,
     scalars: &mut B::Scalars,
 ) -> Result<()> {
     let Direction { u, p, next, z, q, alpha, beta, sigma } = v;
     let backend = operator.backend();
+    let p = step_along(backend, [u, p], next, z, [alpha, beta], scalars)?;
+    operator.apply(p, q)?;
+    backend.dot(p, q, sigma.of(scalars))
+}
+
+/// u += αp;  p' = z + βp; returns p'
+fn step_along<'a, B: Backend, T: Real, R: Real>(
+    backend: &B,
+    [u, p]: [&'a mut B::Vector<T>; 2],
+    next: Option<&'a mut B::Vector<T>>,
+    z: &B::Vector<R>,
+    [alpha, beta]: [Ratio; 2],
+    scalars: &B::Scalars,
+) -> Result<&'a mut B::Vector<T>> {
     backend.axpy(alpha, p, u, scalars)?;
     let p = match next {
         Some(next) => {
@@ -176,8 +190,7 @@ pub fn advance_direction_unfused<B: Backend, T: Real, Z: Real>(
         None => p,
     };
     backend.xpay(beta, z, p, scalars)?;
-    operator.apply(p, q)?;
-    backend.dot(p, q, sigma.of(scalars))
+    Ok(p)
 }
 
 /// The preconditioner's step of a conjugate-gradient iteration: r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²

@@ -1,6 +1,6 @@
 //! The precision of multigrid cycles inside another iteration.
 
-use super::{CyclePrecision, Method, Preconditioner, SolverOptions};
+use super::{CyclePrecision, Form, Method, Preconditioner, SolverOptions};
 use crate::real::Precision;
 
 impl SolverOptions {
@@ -24,5 +24,10 @@ impl SolverOptions {
     /// Returns whether an iteration in double precision has multigrid in single precision, given resolved options.
     pub(crate) fn has_single_multigrid(&self) -> bool {
         self.storage() == Precision::Mixed && self.has_cycles()
+    }
+
+    /// Returns whether an iteration in double precision has its residuals in single precision, as its cycles are, given resolved options.
+    pub(crate) fn rounds_residuals(&self) -> bool {
+        self.has_single_multigrid() && self.method == Method::Cg && self.form == Form::Fused && self.deflation.is_none()
     }
 }

@@ -79,6 +79,23 @@ impl SolverOptions {
         Ok(this)
     }
 
+    /// Returns notes about what these options ask for and the resolved ones do not use.
+    pub(crate) fn unused_by(&self, resolved: &Self) -> Vec<String> {
+        let is_given = |kind| !matches!(kind, Preconditioner::Auto | Preconditioner::None);
+        let mut notes = Vec::new();
+        if resolved.method.is_stationary() && is_given(self.preconditioner) {
+            notes.push(format!("the preconditioner {:?}", self.preconditioner.name()));
+        }
+        if self.deflation.is_some() && resolved.deflation.is_none() {
+            notes.push("deflation".into());
+        }
+        let method = resolved.method.name();
+        notes
+            .into_iter()
+            .map(|what| format!("{what} is not used by the method {method:?}; use \"cg\" with it"))
+            .collect()
+    }
+
     /// Resolves `multigrid.precision`, given options with resolved method and preconditioner.
     fn cycle_precision(&self, choice: &Choice) -> Result<CyclePrecision> {
         let given = self.multigrid.precision;
@@ -133,6 +150,7 @@ impl SolverOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Deflation;
 
     #[test]
     fn automatic_choices_are_the_stencils() {
@@ -144,5 +162,23 @@ mod tests {
         let mixed = SolverOptions { precision: Precision::Mixed, ..SolverOptions::default() };
         assert!(mixed.resolved(&choice).is_ok());
         assert!(mixed.resolved(&Choice::new(Method::Cg, Preconditioner::Line)).is_err());
+    }
+
+    #[test]
+    fn what_a_method_does_not_use_is_noted() {
+        let choice = Choice::new(Method::Cg, Preconditioner::Multigrid);
+        let notes = |method, preconditioner| {
+            let deflation = Some(Deflation::default());
+            let options = SolverOptions { method, preconditioner, deflation, ..SolverOptions::default() };
+            options.unused_by(&options.resolved(&choice).unwrap())
+        };
+        assert!(notes(Method::Cg, Preconditioner::Line).is_empty());
+        let cycles = notes(Method::Multigrid, Preconditioner::Line);
+        assert!(
+            cycles[0].starts_with("the preconditioner \"line\" is not used by the method \"multigrid\""),
+            "{cycles:?}"
+        );
+        assert!(cycles[1].starts_with("deflation is not used"), "{cycles:?}");
+        assert_eq!(notes(Method::Direct, Preconditioner::Auto).len(), 1);
     }
 }

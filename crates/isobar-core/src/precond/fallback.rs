@@ -47,14 +47,6 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Fallback<B, T> {
         self.chosen_mut().precondition_residual(v, scalars)
     }
 
-    fn is_single(&self) -> bool {
-        self.chosen().is_single()
-    }
-
-    fn single_z(&mut self) -> Option<&mut B::Vector<f32>> {
-        self.chosen_mut().single_z()
-    }
-
     fn project_out(&mut self, z: &mut B::Vector<T>) -> Result<()> {
         self.chosen_mut().project_out(z)
     }

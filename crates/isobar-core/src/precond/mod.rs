@@ -52,20 +52,10 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
     /// Computes z = M⁻¹ r; on a subdomain the halo of r may be filled.
     fn apply(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
 
-    /// r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖², where z may be left to [`single_z`](Self::single_z)
+    /// r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
     fn precondition_residual(&mut self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
         let backend = self.backend().clone();
         update_residual_unfused::<B, T>(&backend, v, scalars, |r, z| self.apply(r, z))
-    }
-
-    /// Returns whether [`precondition_residual`](Self::precondition_residual) leaves z in single precision, as [`single_z`](Self::single_z).
-    fn is_single(&self) -> bool {
-        false
-    }
-
-    /// Returns the z of the last [`precondition_residual`](Self::precondition_residual), where it is in single precision.
-    fn single_z(&mut self) -> Option<&mut B::Vector<f32>> {
-        None
     }
 
     /// Projects the null space of A out of z = M⁻¹ r, where [`apply`](Self::apply) does not.

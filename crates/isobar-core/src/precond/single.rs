@@ -1,12 +1,11 @@
 //! A preconditioner in single precision.
 
 use super::Preconditioner;
-use crate::operator::ResidualUpdate;
 use crate::traffic::{self, StepTraffic};
 use crate::{Backend, Layout, Real, Result};
 
-/// A preconditioner in single precision inside an iteration in precision T: it has half the memory traffic, and hardly costs an
-/// iteration more. r is rounded where it is updated, and z stays in single precision until it is read.
+/// A preconditioner in single precision inside an iteration whose residuals are in precision T: r and z are converted. Conjugate
+/// gradients without deflation have their residuals in single precision instead, see [`Cg::rounded`](crate::solver::cg::Cg::rounded).
 ///
 /// Storage: 2 n-vectors in single precision, besides the preconditioner's own.
 pub struct Single<B: Backend> {
@@ -33,23 +32,6 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Single<B> {
         self.inner.backend().convert(r, &mut self.r)?;
         self.inner.apply(&mut self.r, &mut self.z)?;
         self.inner.backend().convert(&self.z, z)
-    }
-
-    /// ρ is that of the rounded r: its relative error is that of ⟨r, z⟩ for a z that is rounded.
-    fn precondition_residual(&mut self, v: ResidualUpdate<'_, B::Vector<T>>, scalars: &mut B::Scalars) -> Result<()> {
-        let ResidualUpdate { r, q, z: _, alpha, out } = v;
-        let backend = self.inner.backend().clone();
-        backend.axpy_norm_convert(alpha.negated(), q, r, &mut self.r, out.get(1).of(scalars))?;
-        self.inner.apply(&mut self.r, &mut self.z)?;
-        backend.dot(&self.r, &self.z, out.get(0).of(scalars))
-    }
-
-    fn is_single(&self) -> bool {
-        true
-    }
-
-    fn single_z(&mut self) -> Option<&mut B::Vector<f32>> {
-        Some(&mut self.z)
     }
 
     fn project_out(&mut self, z: &mut B::Vector<T>) -> Result<()> {
@@ -82,13 +64,6 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Single<B> {
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
         let mut steps = self.inner.apply_traffic(cells);
         steps.push(StepTraffic::once::<T>(traffic::COPY, cells).times(2.0));
-        steps
-    }
-
-    fn traffic(&self, cells: usize) -> Vec<StepTraffic> {
-        let mut steps = self.inner.apply_traffic(cells);
-        steps.push(StepTraffic::once::<T>(traffic::ROUND_RESIDUAL, cells));
-        steps.push(StepTraffic::once::<f32>(traffic::DOT, cells));
         steps
     }
 

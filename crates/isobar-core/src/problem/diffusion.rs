@@ -185,12 +185,15 @@ impl DiffusionProblem {
             }
             spreads[n] = self.coefficient.spread(axis).map_err(|n| {
                 let [i, j, k] = self.shape.place(n);
+                let is_left_out = self.active.as_ref().is_some_and(|active| active.get(n) == Some(&false));
+                let remedy = if is_left_out {
+                    "the mask leaves this cell out, but it needs a number: set 0 where cells are not active"
+                } else {
+                    "it must be finite and not negative (0 makes a cell inactive)"
+                };
                 Error::invalid(
                     "diffusion.coefficient",
-                    format!(
-                        "{} in cell (i, j, k) = ({i}, {j}, {k}); it must be finite and not negative (0 makes a cell inactive)",
-                        values[n]
-                    ),
+                    format!("{} in cell (i, j, k) = ({i}, {j}, {k}); {remedy}", values[n]),
                 )
             })?;
         }

@@ -207,6 +207,12 @@ fn the_first_wrong_cell_is_named_whatever_the_threads() {
         let message = on_threads(threads, || problem.stencil()).unwrap_err().to_string();
         assert!(message.contains("diffusion.coefficient") && message.contains("NaN in cell (i, j, k) = (3, 17, 59)"));
         assert!(message.contains("(0 makes a cell inactive)"), "{message}");
+        let masked = DiffusionProblem {
+            active: Some((0..SHAPE.cells()).map(|n| n != at([3, 17, 59])).collect()),
+            ..problem.clone()
+        };
+        let left_out = on_threads(threads, || masked.stencil()).unwrap_err().to_string();
+        assert!(left_out.contains("set 0 where cells are not active"), "{left_out}");
         assert_eq!(on_threads(threads, || problem.rhs(None, 0, Weighting::None)).unwrap_err().to_string(), message);
         let message = on_threads(threads, || good.stencil()).unwrap_err().to_string();
         assert!(message.contains("the shift") && message.contains("NaN in cell (i, j, k) = (3, 17, 59)"), "{message}");

@@ -16,7 +16,7 @@ use isobar_core::stencil::tensor_levels::SupportsTransfers;
 use self::kernels::{Expand, Project, Vectors};
 use crate::bilinear::Bilinear;
 use crate::blas::Dot;
-use crate::seven_point::kernels::{Into, Residual};
+use crate::seven_point::kernels::{Residual, Shifted};
 use crate::seven_point::sweeps::MOST_SWEEPS;
 use crate::seven_point::{ChunkSpace, Stage, Stored, store};
 use crate::tensor_product::{Factors, TensorProduct};
@@ -132,7 +132,7 @@ impl<T: Real> Modal<T> {
                 continue;
             }
             let h = geometry.half_plane(j, colour);
-            let to = Into { vector: plane, shift: place - h.start };
+            let to = Shifted { vector: plane, shift: place - h.start };
             total += c.run(self.fine.cpu(), geometry, Residual { h, f, u, to })[0];
             if let Some(g) = g {
                 self.project_half(s, (j, colour), (plane, place), g, rounded);

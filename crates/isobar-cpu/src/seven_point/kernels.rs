@@ -36,42 +36,48 @@ impl<'a, S: Simd, T: Real> Applied<'a, S, T> {
     }
 }
 
-/// y = A x;  Σ x y
-pub(crate) struct Apply<T> {
+/// A x;  Σ x A x
+pub(crate) struct Apply<T, D> {
     pub(crate) h: HalfPlane,
     pub(crate) x: Shared<T>,
-    pub(crate) y: Shared<T>,
+    pub(crate) to: D,
 }
 
-impl<T: Real> Kernel<T> for Apply<T> {
+impl<T: Real, D: Destination<T>> Kernel<T> for Apply<T, D> {
     type Output = [f64; 2];
 
     #[inline(always)]
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
-        let Self { h, x, y } = self;
+        let Self { h, x, mut to } = self;
         let mut sum = RowSum::new(simd);
         let tile = c.tile(simd, g, &h, g.all_columns());
         for w in g.rows() {
-            let (row, position) = (tile.row(w.k), g.position(&h, w));
+            let (row, position, n) = (tile.row(w.k), g.position(&h, w), w.columns.n);
             // SAFETY: see the top of this file, here and below.
-            let (ax, mut out) = unsafe { (Applied::new(simd, g, x, &h, w), y.packs_mut(simd, position, w.columns.n)) };
-            for i in 0..out.len() {
-                ax.around.fetch_ahead(i);
-                row.fetch_ahead(i);
-                let entries = row.get(i);
-                let value = entries.times_weight(ax.get(&entries, i));
-                sum.add_product(ax.own.get(i), value);
-                out.set(i, value);
+            let ax = unsafe { Applied::new(simd, g, x, &h, w) };
+            {
+                let mut out = to.row(simd, position, n);
+                for i in 0..ax.own.len() {
+                    ax.around.fetch_ahead(i);
+                    row.fetch_ahead(i);
+                    let entries = row.get(i);
+                    let value = entries.times_weight(ax.get(&entries, i));
+                    sum.add_product(ax.own.get(i), value);
+                    if let Some(out) = &mut out {
+                        out.set(i, value);
+                    }
+                }
             }
             sum.end_short_row();
+            to.end_row(position, n);
         }
         [sum.total(), 0.0]
     }
 }
 
-/// The destination of a residual.
+/// The destination of a residual or a product.
 pub(crate) trait Destination<T: Real> {
-    /// Returns a row to write to, if the residual is stored.
+    /// Returns a row to write to, if values are stored.
     fn row<S: Simd>(&mut self, simd: S, position: isize, n: usize) -> Option<RowMut<'_, S, T>>;
 
     /// Ends that row.
@@ -91,13 +97,13 @@ impl<T: Real> Destination<T> for Nowhere {
     fn end_row(&mut self, _: isize, _: usize) {}
 }
 
-/// A vector, in which the residual is stored at a distance from its place in f.
-pub(crate) struct Into<T> {
+/// A vector, in which values are stored at a distance from their place in other vectors.
+pub(crate) struct Shifted<T> {
     pub(crate) vector: Shared<T>,
     pub(crate) shift: isize,
 }
 
-impl<T: Real> Destination<T> for Into<T> {
+impl<T: Real> Destination<T> for Shifted<T> {
     #[inline(always)]
     fn row<S: Simd>(&mut self, simd: S, position: isize, n: usize) -> Option<RowMut<'_, S, T>> {
         // SAFETY: see the top of this file.

@@ -7,7 +7,7 @@ use isobar_core::operator::{Diagonal, Direction, LineSolver, Operator, ResidualU
 use isobar_core::prelude::Sum;
 use isobar_core::real::Real;
 
-use super::kernels::{Apply, Divide, Nowhere, Residual, Scale};
+use super::kernels::{Apply, Divide, Nowhere, Residual, Rounded, Scale, Shifted};
 use super::lines::Precondition;
 use super::{ChunkSpace, SevenPoint, Stored, Workspace, store};
 use crate::{Cpu, Shared, Vector, blas};
@@ -83,7 +83,7 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
     fn apply(&self, x: &mut Vector<T>, y: &mut Vector<T>) -> Result<()> {
         let (c, mut workspace, [shared_x, y]) = (self.coefficients(), self.workspace(), [x.share(), y.share_mut()]);
         let apply = |j: usize, _: &mut ChunkSpace<T>| {
-            self.on_both(&c, j, |h| Apply { h, x: shared_x, y });
+            self.on_both(&c, j, |h| Apply { h, x: shared_x, to: Shifted { vector: y, shift: 0 } });
         };
         self.pass_on_part(&mut workspace, &[&apply], true, |_, inside| self.cpu().fill_while(x, &Colour::BOTH, inside))
     }
@@ -101,7 +101,9 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
     }
 
     fn advance_direction(&self, v: Direction<'_, Vector<T>>, scalars: &mut HostScalars) -> Result<()> {
-        self.advance(v, scalars)
+        self.advance(v, scalars, |c, j, p, q, _| {
+            self.on_both(c, j, |h| Apply { h, x: p, to: Shifted { vector: q, shift: 0 } })
+        })
     }
 
     fn advance_direction_single(
@@ -109,7 +111,12 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
         v: Direction<'_, Vector<T>, Vector<f32>>,
         scalars: &mut HostScalars,
     ) -> Result<()> {
-        self.advance(v, scalars)
+        self.advance(v, scalars, |c, j, x, vector, space| {
+            let row = &mut space.natural[0];
+            self.sum_halves(j, &mut |h| {
+                c.run(self.cpu(), self.geometry(), Apply { h, x, to: Rounded { vector, row: &mut *row } })
+            })
+        })
     }
 
     fn coefficient_vectors(&self) -> f64 {
@@ -123,7 +130,13 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// Does [`Operator::advance_direction`]; on a subdomain p is advanced in its halo too, which saves an exchange between advancing and applying.
-    fn advance<Z: Real>(&self, v: Direction<'_, Vector<T>, Vector<Z>>, scalars: &mut HostScalars) -> Result<()> {
+    /// `apply` computes q = A p on a plane, and their inner product.
+    fn advance<R: Real>(
+        &self,
+        v: Direction<'_, Vector<T>, Vector<R>>,
+        scalars: &mut HostScalars,
+        apply: impl Fn(&C, usize, Shared<T>, Shared<R>, &mut ChunkSpace<T>) -> [f64; 2] + Sync,
+    ) -> Result<()> {
         let Direction { u, p, next, z: given_z, q, alpha, beta, sigma } = v;
         let (u, p, z, q) = (u.share_mut(), p.share_mut(), given_z.share(), q.share_mut());
         let next = next.map_or(p, Vector::share_mut);
@@ -154,9 +167,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
                 blas::advance_part(self.cpu(), beta, p, z);
             }
         };
-        let apply = |j: usize, _: &mut ChunkSpace<T>| {
-            store(sums, j, self.on_both(&c, j, |h| Apply { h, x: next, y: q }));
-        };
+        let apply = |j: usize, space: &mut ChunkSpace<T>| store(sums, j, apply(&c, j, next, q, space));
         // Halo rows of z come before the first stage; p then computes its own.
         let exchange = |s: usize, inside: Meanwhile<'_>| match s {
             0 => self.cpu().fill_while(given_z, &Colour::BOTH, inside),

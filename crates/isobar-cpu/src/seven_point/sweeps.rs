@@ -4,7 +4,7 @@ use isobar_core::prelude::{
     Backend, Colour, Error, Guess, LineSmoother, MixedSmoother, Real, Relaxation, Result, Smoother, Sum, Sweep,
 };
 
-use super::kernels::{Into, Nowhere, Residual, Rounded};
+use super::kernels::{Nowhere, Residual, Rounded, Shifted};
 use super::lines::{Correction, Relax, Solve};
 use super::{ChunkSpace, PLANES, SevenPoint, Stage, Stored, Workspace, store};
 use crate::{Cpu, Shared, Vector, blas};
@@ -108,7 +108,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
 
     /// Computes r = f − A u on plane j, stored at a distance from its place in f; Σ r².
     pub(crate) fn residual_into(&self, c: &C, j: usize, [f, u]: [Shared<T>; 2], r: Shared<T>, shift: isize) -> f64 {
-        self.on_both(c, j, |h| Residual { h, f, u, to: Into { vector: r, shift } })[0]
+        self.on_both(c, j, |h| Residual { h, f, u, to: Shifted { vector: r, shift } })[0]
     }
 
     /// Computes r = f − A u on one colour of plane j.
@@ -122,7 +122,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         shift: isize,
     ) {
         let h = self.geometry().half_plane(j, colour);
-        c.run(self.cpu(), self.geometry(), Residual { h, f, u, to: Into { vector: r, shift } });
+        c.run(self.cpu(), self.geometry(), Residual { h, f, u, to: Shifted { vector: r, shift } });
     }
 
     /// Computes u += a x on some colours of plane j, x being stored at a distance from its place in u.

@@ -86,8 +86,7 @@ fn expect_cycles<T: Real>(stencil: &stencil::Diffusion, operator: &Passes<f64>, 
     operator.expect_cycles::<T>(by_points);
     cuda.expect(vector_source::<T>(), &["convert_f64"]);
     if T::PRECISION == Precision::F32 {
-        cuda.expect(vector_source::<f64>(), &["axpy_norm_convert_f32"]);
-        cuda.expect(vector_source::<f32>(), &["dot"]);
+        cuda.expect(vector_source::<f32>(), &["axpy_norm", "dot"]);
     }
     if !by_points {
         cuda.expect_aggregates::<T>();

@@ -52,36 +52,19 @@ KERNEL(axpy_f32)(long long n, Ratio a, const float* __restrict__ x, T* __restric
     axpy(n, a.value(), x, y);
 }
 
-// y += a x, and `also` = y where it is given;  result = <y, y>, accumulated in double
-template <class S>
-__device__ __forceinline__ void axpy_norm(long long n, T a, const T* __restrict__ x, T* __restrict__ y, S* __restrict__ also,
-                                          double* partial, unsigned int* counter, double* result) {
+// y += a x;  result = <y, y>, accumulated in double
+KERNEL(axpy_norm)(long long n, Ratio ratio, const T* __restrict__ x, T* __restrict__ y, double* partial, unsigned int* counter,
+                  double* result) {
+    await_previous();
     __shared__ double sums[32];
+    const T a = ratio.value();
     double sum[1] = {0};
     for (long long i = first_index(); i < n; i += stride()) {
         const T value = fma(a, x[i], y[i]);
         y[i] = value;
-        if (also) also[i] = S(value);
         sum[0] += double(value) * double(value);
     }
     grid_sum<1>(sum, sums, partial, counter, result);
-}
-
-KERNEL(axpy_norm)(long long n, Ratio ratio, const T* x, T* y, double* partial, unsigned int* counter, double* result) {
-    await_previous();
-    axpy_norm<T>(n, ratio.value(), x, y, nullptr, partial, counter, result);
-}
-
-KERNEL(axpy_norm_convert_f64)(long long n, Ratio ratio, const T* x, T* y, double* also, double* partial, unsigned int* counter,
-                              double* result) {
-    await_previous();
-    axpy_norm(n, ratio.value(), x, y, also, partial, counter, result);
-}
-
-KERNEL(axpy_norm_convert_f32)(long long n, Ratio ratio, const T* x, T* y, float* also, double* partial, unsigned int* counter,
-                              double* result) {
-    await_previous();
-    axpy_norm(n, ratio.value(), x, y, also, partial, counter, result);
 }
 
 // y = x + a y

@@ -57,15 +57,15 @@ pub(crate) enum Residual {
     Coupled,
 }
 
-/// Returns the kernel of [`Kernels::advance_direction`] for a z in single precision, or in that of the operator.
-pub(crate) fn direction_kernel<T: Real>(is_single_z: bool) -> &'static str {
-    if is_single_z && !is_single::<T>() { "advance_direction_single" } else { "advance_direction" }
+/// Returns the kernel of [`Kernels::advance_direction`] for z and q in single precision, or in that of the operator.
+pub(crate) fn direction_kernel<T: Real>(is_rounded: bool) -> &'static str {
+    if is_rounded && !is_single::<T>() { "advance_direction_single" } else { "advance_direction" }
 }
 
 /// A group of steps whose kernels and memory are prepared together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Steps {
-    /// The step of conjugate gradients, with z in single precision or in that of the operator.
+    /// The step of conjugate gradients, with z and q in single precision or in that of the operator.
     Direction { is_single: bool },
     /// Line solves.
     Lines,
@@ -141,12 +141,12 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
     /// Computes r −= αq;  z = D⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖².
     fn scale_residual(&self, v: ResidualUpdate<'_, Vector<Self::Real>>, scalars: &mut Scalars) -> Result<()>;
 
-    /// Computes u += αp;  p' = z + βp;  q = A p';  σ = ⟨p', q⟩.
-    fn advance_direction<Z: Real>(
+    /// Computes u += αp;  p' = z + βp;  q = A p';  σ = ⟨p', q⟩, with z and q in either precision.
+    fn advance_direction<R: Real>(
         &self,
-        z: &Vector<Z>,
+        z_q: (&Vector<R>, &mut Vector<R>),
         p: &Vector<Self::Real>,
-        u_next_q: [&mut Vector<Self::Real>; 3],
+        u_next: [&mut Vector<Self::Real>; 2],
         alpha_beta: [Ratio; 2],
         sigma: Scalar,
         scalars: &mut Scalars,

@@ -2,8 +2,8 @@
 
 use isobar_core::operator::{Direction, advance_direction_unfused};
 use isobar_core::prelude::{
-    Backend, Colour, Diagonal, Guess, Layout, LineSmoother, LineSolver, Operator, Real, Relaxation, ResidualUpdate,
-    Result, Scalar, Smoother, Sum, Sweep,
+    Backend, Colour, Diagonal, Error, Guess, Layout, LineSmoother, LineSolver, Operator, Real, Relaxation,
+    ResidualUpdate, Result, Scalar, Smoother, Sum, Sweep,
 };
 
 use super::{Kernels, Residual, SevenPoint, Steps};
@@ -20,16 +20,13 @@ impl<K: Kernels> SevenPoint<K> {
         self.kernels.cuda().sum(self.layout_of(), &sums, scalars)
     }
 
-    /// Does [`Operator::advance_direction`] with a z of either precision.
-    fn advance<Z: Real>(&self, v: Direction<'_, Vector<K::Real>, Vector<Z>>, scalars: &mut Scalars) -> Result<()> {
-        match v {
-            Direction { u, p, next: Some(next), z, q, alpha, beta, sigma } => {
-                self.fill(z)?;
-                self.kernels.advance_direction(z, p, [u, next, q], [alpha, beta], sigma, scalars)?;
-                self.sum([sigma], scalars)
-            }
-            in_place => advance_direction_unfused(self, in_place, scalars),
-        }
+    /// Does [`Operator::advance_direction`] with z and q in either precision; p is not advanced in place.
+    fn advance<R: Real>(&self, v: Direction<'_, Vector<K::Real>, Vector<R>>, scalars: &mut Scalars) -> Result<()> {
+        let Direction { u, p, next, z, q, alpha, beta, sigma } = v;
+        let next = next.ok_or(Error::Unsupported("a step in place that needs a next direction".into()))?;
+        self.fill(z)?;
+        self.kernels.advance_direction((z, q), p, [u, next], [alpha, beta], sigma, scalars)?;
+        self.sum([sigma], scalars)
     }
 }
 
@@ -74,7 +71,10 @@ impl<K: Kernels> Operator<Cuda, K::Real> for SevenPoint<K> {
     }
 
     fn advance_direction(&self, v: Direction<'_, Vector<K::Real>>, scalars: &mut Scalars) -> Result<()> {
-        self.advance(v, scalars)
+        match v.next {
+            Some(_) => self.advance(v, scalars),
+            None => advance_direction_unfused(self, v, scalars),
+        }
     }
 
     fn advance_direction_single(

@@ -180,11 +180,11 @@ impl<T: Real> Kernels for TensorProduct<T> {
         update_residual_unfused::<_, T>(&self.cuda.alone(), v, scalars, |r, z| self.divide_by_diagonal(r, z))
     }
 
-    fn advance_direction<Z: Real>(
+    fn advance_direction<R: Real>(
         &self,
-        z: &Vector<Z>,
+        (z, q): (&Vector<R>, &mut Vector<R>),
         p: &Vector<T>,
-        [u, next, q]: [&mut Vector<T>; 3],
+        [u, next]: [&mut Vector<T>; 2],
         [alpha, beta]: [Ratio; 2],
         sigma: Scalar,
         scalars: &mut Scalars,
@@ -196,7 +196,7 @@ impl<T: Real> Kernels for TensorProduct<T> {
         let grid = self.advance_grid()?;
         let arguments = self.reduction.append(arguments, blocks(grid), scalars.pointer(sigma));
         self.cuda.launch(
-            self.modules.advance.kernel(direction_kernel::<T>(is_single::<Z>()))?,
+            self.modules.advance.kernel(direction_kernel::<T>(is_single::<R>()))?,
             grid,
             [32, ADVANCE[1]],
             arguments,

@@ -85,9 +85,11 @@ pub fn predict(matrix: &MatrixSize, choice: &Choice, options: &SolverOptions, ov
     };
     count.operator(matrix.values, &layout, DOUBLE);
     if inner == SINGLE && (outer == SINGLE || options.method != Method::Modes) {
-        // With b and u once more.
         count.operator(matrix.values, &layout, SINGLE);
-        count.vectors(2.0, &layout, SINGLE);
+        if !options.rounds_residuals() {
+            // b and u, or r and z, once more.
+            count.vectors(2.0, &layout, SINGLE);
+        }
     }
     count.iteration(matrix, &layout, [outer, inner])?;
     let [norm, best] = [options.norm == Norm::Scaled, !options.method.is_stationary()].map(f64::from);
@@ -190,7 +192,9 @@ impl Count<'_> {
             Method::Bicgstab => self.vectors(bicgstab::VECTORS as f64, layout, size),
             Method::Cg => {
                 let [fused, norm] = [options.form == Form::Fused, options.norm == Norm::Scaled].map(f64::from);
-                self.vectors(cg::VECTORS as f64 + fused * more + norm, layout, size);
+                let (residual, exact) = if options.rounds_residuals() { (inner, 1.0) } else { (size, 0.0) };
+                self.vectors(cg::RESIDUALS as f64 + norm, layout, residual);
+                self.vectors(1.0 + fused * more + exact, layout, size);
             }
             // The residual in both precisions, and elimination factors.
             Method::Multigrid if size > inner && !options.multigrid.smoother.begins_with_points() => {

@@ -197,17 +197,17 @@ KERNEL(scale_residual, BOUNDS)(Stencil op, int length, Ratio alpha_ratio, const 
     grid_sum<2>(pass.sum, sums, partial, counter, rho_norm);
 }
 
-// u += alpha p_old;  p = z + beta p_old;  q = A p;  sigma = <p, q>, with z in this or in single precision.
+// u += alpha p_old;  p = z + beta p_old;  q = A p;  sigma = <p, q>, with z and q in this or in single precision.
 // p and p_old are different vectors, so that p can be recomputed for neighbours; it is stored in halo rows too.
-template <class Z> struct Advance {
+template <class R> struct Advance {
     using V = T;
     using E = None;
     T alpha, beta;
-    const Z* __restrict__ z;
+    const R* __restrict__ z;
     const T* __restrict__ p_old;
     T* __restrict__ u;
     T* __restrict__ p;
-    T* __restrict__ q;
+    R* __restrict__ q;
     double sum[1];
     __device__ __forceinline__ T neighbour(Index at) const { return fma(beta, p_old[at], T(z[at])); }
     __device__ __forceinline__ void keep(Index at, T value) const { p[at] = value; }
@@ -227,7 +227,7 @@ template <class Z> struct Advance {
     __device__ __forceinline__ None fetch(Index) const { return {}; }
     __device__ __forceinline__ void cell(const Row<T>& row, None) {
         T value = image(row);
-        q[row.at] = value;
+        q[row.at] = R(value);
         sum[0] += double(row.here) * double(value);
     }
 };
@@ -247,7 +247,7 @@ KERNEL(advance_direction, BOUNDS)(Stencil op, int length, Ratio alpha, Ratio bet
 }
 
 KERNEL(advance_direction_single, BOUNDS)(Stencil op, int length, Ratio alpha, Ratio beta, const float* __restrict__ z,
-                                         const T* __restrict__ p_old, T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
+                                         const T* __restrict__ p_old, T* __restrict__ u, T* __restrict__ p, float* __restrict__ q,
                                          double* partial, unsigned int* counter, double* sigma) {
     await_previous();
     advance(op, length, Advance<float>{alpha.value(), beta.value(), z, p_old, u, p, q, {0}}, partial, counter, sigma);

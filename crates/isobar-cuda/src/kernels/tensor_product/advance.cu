@@ -33,10 +33,10 @@ struct Row {
 
 // u += alpha p_old;  p = z + beta p_old;  q = A p;  result = <p, q>.
 // alpha is that of the previous iteration. p_old must be finite, so it must be zeroed before the first iteration. p and p_old are
-// different fields, so that p can be recomputed. z is in this or in single precision. Traffic: u, z, p_old read; u, p, q written.
-template <class Z>
-__device__ __forceinline__ void advance(const Operator& op, T alpha, T beta, const Z* __restrict__ z, const T* __restrict__ p_old,
-                                        T* __restrict__ u, T* __restrict__ p, T* __restrict__ q, double* partial,
+// different fields, so that p can be recomputed. z and q are in this or in single precision. Traffic: u, z, p_old read; u, p, q written.
+template <class R>
+__device__ __forceinline__ void advance(const Operator& op, T alpha, T beta, const R* __restrict__ z, const T* __restrict__ p_old,
+                                        T* __restrict__ u, T* __restrict__ p, R* __restrict__ q, double* partial,
                                         unsigned int* counter, double* result) {
     __shared__ double sums[32];
     int nz = LAYERS(op), lane = threadIdx.x;
@@ -127,7 +127,7 @@ __device__ __forceinline__ void advance(const Operator& op, T alpha, T beta, con
                     int k = min(k0 + i, nz - 1);
                     T image = -residual(column[c], op.row[k], T(0), below, here.own[c][i], above, sum);
                     if (active && k0 + i < nz) {
-                        q[base + c * colour + op.pitch * k] = image;
+                        q[base + c * colour + op.pitch * k] = R(image);
                         product[0] += double(here.own[c][i]) * double(image);
                     }
                 }
@@ -149,7 +149,7 @@ KERNEL(advance_direction, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator o
 
 KERNEL(advance_direction_single, __launch_bounds__(32 * CHUNKS, MIN_BLOCKS))(Operator op, Ratio alpha, Ratio beta,
                                                                              const float* __restrict__ z, const T* __restrict__ p_old,
-                                                                             T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
+                                                                             T* __restrict__ u, T* __restrict__ p, float* __restrict__ q,
                                                                              double* partial, unsigned int* counter, double* result) {
     await_previous();
     advance(op, alpha.value(), beta.value(), z, p_old, u, p, q, partial, counter, result);

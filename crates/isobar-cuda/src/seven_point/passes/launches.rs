@@ -120,18 +120,18 @@ impl<T: Real> Kernels for Passes<T> {
         self.pass_with_ratios("scale_residual", &[alpha], &vectors, scalars.sums(out), Some(scalars))
     }
 
-    fn advance_direction<Z: Real>(
+    fn advance_direction<R: Real>(
         &self,
-        z: &Vector<Z>,
+        (z, q): (&Vector<R>, &mut Vector<R>),
         p: &Vector<T>,
-        [u, next, q]: [&mut Vector<T>; 3],
+        [u, next]: [&mut Vector<T>; 2],
         ratios: [Ratio; 2],
         sigma: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
         let vectors = [z.pointer(), p.pointer(), u.pointer(), next.pointer(), q.pointer()];
         self.pass_with_ratios(
-            direction_kernel::<T>(is_single::<Z>()),
+            direction_kernel::<T>(is_single::<R>()),
             &ratios,
             &vectors,
             scalars.pointer(sigma),

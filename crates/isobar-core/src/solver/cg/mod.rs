@@ -1,16 +1,19 @@
 //! Preconditioned conjugate gradients.
 
+mod steps;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::monitor::Broken;
 use super::{Iteration, Run};
-use crate::backend::{AggregateBackend, Backend, Iterations};
-use crate::operator::{Diagonal, Direction, Guess, Operator, ResidualUpdate, advance_direction_unfused};
+use crate::backend::{AggregateBackend, Iterations};
+use crate::operator::{Diagonal, Direction, Guess, Operator, ResidualUpdate};
 use crate::options::Form;
 use crate::precond::{Deflation, Preconditioner};
 use crate::traffic::{self, StepTraffic};
 use crate::{Ratio, Real, Result, Scalar, Sums};
+use steps::{Full, Renewal, Rounded, Steps};
 
 /// Conjugate gradients for a symmetric positive definite A (Hestenes and Stiefel, 1952), with a preconditioner M:
 ///
@@ -26,28 +29,31 @@ use crate::{Ratio, Real, Result, Scalar, Sums};
 /// With a [`Deflation`] this is paper D's deflated conjugate gradients (algorithm 1): q = P A p, and u is corrected in
 /// the deflation space before and after.
 ///
-/// Storage: 4 n-vectors (r, z, p, q) besides b and u, a fifth where the operator does not advance p in place (CUDA),
-/// and one for the norm ‖D^−½ r‖ where it is used.
-pub struct Cg<B: AggregateBackend, T: Real> {
+/// With cycles in single precision r, z and q are in that as well, S, beside u, p and the arithmetic of A p in precision T. q is
+/// rounded, so r separates from b − A u; it is computed again, in precision T, whenever ‖r‖ has fallen to a thousandth, which
+/// takes nothing from the convergence (van der Vorst and Ye, 2000, for the idea of replacing residuals).
+///
+/// Storage: 4 n-vectors (r, z, p, q) besides b and u, another p where the operator does not advance it in place (CUDA),
+/// one for the norm ‖D^−½ r‖ where it is used, and one for b − A u where r is rounded.
+pub struct Cg<B: AggregateBackend, T: Real, S: Real = T> {
     backend: B,
     form: Form,
-    operator: Arc<dyn Operator<B, T>>,
-    preconditioner: Box<dyn Preconditioner<B, T>>,
-    deflation: Option<Deflation<B, T>>,
+    steps: Box<dyn Steps<B, T, S>>,
+    preconditioner: Box<dyn Preconditioner<B, S>>,
     /// D, and D⁻¹ r, where the norm is ‖D^−½ r‖.
-    scaled: Option<(Arc<dyn Diagonal<B, T>>, B::Vector<T>)>,
-    r: B::Vector<T>,
-    z: B::Vector<T>,
+    scaled: Option<(Arc<dyn Diagonal<B, S>>, B::Vector<S>)>,
+    r: B::Vector<S>,
+    z: B::Vector<S>,
     /// p of even iterations, or of all.
     p: B::Vector<T>,
     /// p of odd iterations, where the operator cannot advance p in place.
     p_odd: Option<B::Vector<T>>,
-    q: B::Vector<T>,
+    q: B::Vector<S>,
     scalars: B::Scalars,
 }
 
-/// Vectors of every [`Cg`]: r, z, p and q.
-pub const VECTORS: usize = 4;
+/// Vectors of every [`Cg`] in the precision of its residuals: r, z and q.
+pub const RESIDUALS: usize = 3;
 
 /// ρ = ⟨r, z⟩ and ‖r‖² before even and before odd iterations.
 const RHO_NORM: [Sums<2>; 2] = [Sums::new(0), Sums::new(2)];
@@ -61,6 +67,16 @@ const ZQ: [Scalar; 2] = [Scalar::new(6), Scalar::new(7)];
 
 /// ‖z‖² at the end.
 const CORRECTION: Scalar = Scalar::new(8);
+/// A norm that is not read.
+const UNUSED: Scalar = Scalar::new(8);
+
+/// Why the loop of [`Cg`] was interrupted.
+enum Pause {
+    /// The iterate before is worth keeping.
+    Keep,
+    /// r is to be computed again.
+    Renew,
+}
 
 impl<B: AggregateBackend, T: Real> Cg<B, T> {
     /// Makes the workspace.
@@ -69,37 +85,52 @@ impl<B: AggregateBackend, T: Real> Cg<B, T> {
         operator: Arc<dyn Operator<B, T>>,
         preconditioner: Box<dyn Preconditioner<B, T>>,
     ) -> Result<Self> {
-        let backend = operator.backend().clone();
-        let layout = *operator.layout();
-        let zeros = || backend.zeros::<T>(&layout);
-        let needs_next = form == Form::Fused && operator.needs_next_direction(preconditioner.is_single())?;
+        Self::deflated(form, operator, preconditioner, None)
+    }
+
+    /// Makes the workspace of an iteration with deflation, if there is any.
+    pub fn deflated(
+        form: Form,
+        operator: Arc<dyn Operator<B, T>>,
+        preconditioner: Box<dyn Preconditioner<B, T>>,
+        deflation: Option<Deflation<B, T>>,
+    ) -> Result<Self> {
+        Self::with(form, Box::new(Full { operator, deflation }), preconditioner)
+    }
+}
+
+impl<B: AggregateBackend, T: Real> Cg<B, T, f32> {
+    /// Makes the workspace of an iteration in fused form with r, z and q in single precision.
+    pub fn rounded(operator: Arc<dyn Operator<B, T>>, preconditioner: Box<dyn Preconditioner<B, f32>>) -> Result<Self> {
+        Self::with(Form::Fused, Box::new(Rounded::new(operator)?), preconditioner)
+    }
+}
+
+impl<B: AggregateBackend, T: Real, S: Real> Cg<B, T, S> {
+    fn with(form: Form, steps: Box<dyn Steps<B, T, S>>, preconditioner: Box<dyn Preconditioner<B, S>>) -> Result<Self> {
+        let backend = steps.operator().backend().clone();
+        let layout = *steps.operator().layout();
+        let needs_next = form == Form::Fused && steps.needs_next_direction()?;
         Ok(Self {
             form,
             preconditioner,
-            deflation: None,
             scaled: None,
-            r: zeros()?,
-            z: zeros()?,
-            p: zeros()?,
-            p_odd: needs_next.then(zeros).transpose()?,
-            q: zeros()?,
+            r: backend.zeros(&layout)?,
+            z: backend.zeros(&layout)?,
+            p: backend.zeros(&layout)?,
+            p_odd: needs_next.then(|| backend.zeros(&layout)).transpose()?,
+            q: backend.zeros(&layout)?,
             scalars: backend.scalars()?,
-            operator,
+            steps,
             backend,
         })
-    }
-
-    /// Adds deflation.
-    #[must_use]
-    pub fn deflated(self, deflation: Option<Deflation<B, T>>) -> Self {
-        Self { deflation, ..self }
     }
 
     /// Makes the iteration watch ‖D^−½ r‖ instead of ‖r‖.
     ///
     /// # Errors
     /// Where one more vector does not fit in memory.
-    pub fn watching_scaled(self, diagonal: Arc<dyn Diagonal<B, T>>) -> Result<Self> {
+    pub fn watching_scaled(self, diagonal: Arc<dyn Diagonal<B, S>>) -> Result<Self> {
         let vector = self.backend.zeros(diagonal.layout())?;
         Ok(Self { scaled: Some((diagonal, vector)), ..self })
     }
@@ -118,20 +149,14 @@ impl<B: AggregateBackend, T: Real> Cg<B, T> {
     }
 }
 
-/// Converts to z what [`Preconditioner::precondition_residual`] left in single precision, if it did.
-fn widen<B: Backend, T: Real>(preconditioner: &mut dyn Preconditioner<B, T>, z: &mut B::Vector<T>) -> Result<()> {
-    let backend = preconditioner.backend().clone();
-    preconditioner.single_z().map_or(Ok(()), |single| backend.convert(single, z))
-}
-
-impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
+impl<B: AggregateBackend, T: Real, S: Real> Iteration<B, T> for Cg<B, T, S> {
     fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>> {
         if guess == Guess::Zero {
             self.backend.clear(u)?;
             self.backend.convert(b, &mut self.r)?;
             return Ok(None);
         }
-        self.operator.residual(b, [u, &mut self.r], NORM[0].of(&mut self.scalars))?;
+        self.steps.residual(b, u, &mut self.r, NORM[0].of(&mut self.scalars))?;
         let norm = match self.scaled {
             Some(_) => self.norm()?,
             None => self.backend.read(&self.scalars)?[NORM[0].index()],
@@ -141,14 +166,9 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
 
     fn run(&mut self, run: Run<'_, '_, B, T>) -> Result<()> {
         let Run { b, u, mut best, monitor, .. } = run;
-        let Self { backend, operator, preconditioner, deflation, scaled, form, r, z, p, p_odd, q, scalars } = self;
+        let Self { backend, steps, preconditioner, scaled, form, r, z, p, p_odd, q, scalars } = self;
         let (variable, form) = (preconditioner.is_variable(), *form);
-        if let Some(deflation) = deflation {
-            for _ in 0..deflation.passes() {
-                deflation.correct(r, u)?;
-                operator.residual(b, [u, r], NORM[0].of(scalars))?;
-            }
-        }
+        steps.correct_before(b, u, r, NORM[0].of(scalars))?;
         // With p = q = 0 the very first α and β have no effect: no iteration is special. Iteration 0 advances from the
         // direction of odd iterations, where these have one of their own.
         backend.clear(p_odd.as_mut().unwrap_or(p))?;
@@ -158,21 +178,15 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
         backend.set(scalars, ZQ[0], 0.0)?;
         let first = ResidualUpdate { r: &mut *r, q: &*q, z: &mut *z, alpha: Ratio::ZERO, out: RHO_NORM[0] };
         preconditioner.precondition_residual(first, scalars)?;
-        // Whether z stays in single precision; unfused steps and ⟨z, q⟩ read it in that of q.
-        let is_single = form == Form::Fused && !variable && preconditioner.is_single();
-        if !is_single {
-            widen(&mut **preconditioner, z)?;
-        }
 
-        let on_host = operator.needs_host()
-            || preconditioner.needs_host()
-            || deflation.as_ref().is_some_and(Deflation::needs_host);
+        let on_host = steps.needs_host() || preconditioner.needs_host();
         let how = Iterations { on_host, ..Iterations::default() };
+        let mut renewal = steps.rounds().then(Renewal::new);
         let mut taken = 0;
         let mut is_sound = true;
         loop {
             let before = taken;
-            let mut is_paused = false;
+            let mut pause = None;
             backend.iterate(
                 how,
                 scalars,
@@ -200,18 +214,7 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
                         beta,
                         sigma: SIGMA[now],
                     };
-                    match (form, preconditioner.single_z().filter(|_| is_single)) {
-                        (_, Some(single)) => operator.advance_direction_single(direction.with_z(single), scalars)?,
-                        (Form::Fused, _) => operator.advance_direction(direction, scalars)?,
-                        (Form::Textbook, _) => advance_direction_unfused(&**operator, direction, scalars)?,
-                    }
-                    if let Some(deflation) = deflation {
-                        let p = match p_odd {
-                            Some(odd) if now == 1 => odd,
-                            _ => &mut *p,
-                        };
-                        deflation.project(p, q, SIGMA[now].of(scalars))?;
-                    }
+                    steps.advance(form, direction, scalars)?;
                     let out = RHO_NORM[next];
                     match form {
                         Form::Fused => {
@@ -226,7 +229,6 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
                         }
                     }
                     if variable {
-                        widen(&mut **preconditioner, z)?;
                         backend.dot(z, q, ZQ[next].of(scalars))?;
                     }
                     if let Some((diagonal, scaled)) = scaled {
@@ -256,15 +258,27 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
                             Broken::Direction { sigma, rho }
                         });
                     }
-                    is_paused = best.is_some() && monitor.is_leaving_the_best();
-                    if is_paused || monitor.is_slow() { ControlFlow::Break(()) } else { flow }
+                    if best.is_some() && monitor.is_leaving_the_best() {
+                        pause = Some(Pause::Keep);
+                    } else if flow.is_continue() && renewal.as_mut().is_some_and(|renewal| renewal.is_due(norm)) {
+                        pause = Some(Pause::Renew);
+                    }
+                    if pause.is_some() || monitor.is_slow() { ControlFlow::Break(()) } else { flow }
                 },
             )?;
-            match &mut best {
-                Some(best) if is_paused => {
+            match (pause, &mut best) {
+                (Some(Pause::Keep), Some(best)) => {
                     // The update of u lags one iteration behind.
                     backend.convert(u, best)?;
                     monitor.note_kept(1);
+                }
+                (Some(Pause::Renew), _) => {
+                    let last = (taken - 1) % 2;
+                    backend.axpy(Ratio::new(RHO[last], SIGMA[last]), direction_after(last, p, p_odd), u, scalars)?;
+                    steps.residual(b, u, r, UNUSED.of(scalars))?;
+                    // u has this α already: the next step adds nothing. β reads the other number of the two.
+                    let (scalar, value) = if variable { (RHO[last], 0.0) } else { (SIGMA[last], f64::INFINITY) };
+                    backend.set(scalars, scalar, value)?;
                 }
                 _ => break,
             }
@@ -272,30 +286,20 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
         // Applies the last α to u, unless it is not a number.
         if is_sound && taken > 0 {
             let last = (taken - 1) % 2;
-            let p = match p_odd {
-                Some(odd) if last == 1 => odd,
-                _ => p,
-            };
-            backend.axpy(Ratio::new(RHO[last], SIGMA[last]), p, u, scalars)?;
+            backend.axpy(Ratio::new(RHO[last], SIGMA[last]), direction_after(last, p, p_odd), u, scalars)?;
         }
         if !variable {
-            if is_single {
-                widen(&mut **preconditioner, z)?;
-            }
             preconditioner.project_out(z)?;
             backend.dot(z, z, CORRECTION.of(scalars))?;
             let norm = backend.read(scalars)?[CORRECTION.index()].sqrt();
             monitor.note_correction(norm, preconditioner.is_strong());
         }
-        if let Some(deflation) = deflation {
-            operator.residual(b, [u, r], NORM[0].of(scalars))?;
-            deflation.correct(r, u)?;
-        }
-        Ok(())
+        steps.correct_after(b, u, r, NORM[0].of(scalars))
     }
 
     fn precondition(&mut self, r: &mut B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
-        self.preconditioner.apply(r, z)
+        let Self { steps, preconditioner, r: own_r, z: own_z, .. } = self;
+        steps.precondition(&mut **preconditioner, [r, z], [own_r, own_z])
     }
 
     fn preconditions_symmetrically(&self) -> bool {
@@ -307,16 +311,14 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
     }
 
     fn update(&mut self) -> Result<()> {
-        if let Some(deflation) = &mut self.deflation {
-            deflation.update()?;
-        }
+        self.steps.update()?;
         self.preconditioner.update()
     }
 
     fn another(&self) -> Result<Option<Box<dyn Iteration<B, T>>>> {
-        let preconditioner = if self.deflation.is_none() { self.preconditioner.another()? } else { None };
-        let Some(preconditioner) = preconditioner else { return Ok(None) };
-        let cg = Self::new(self.form, Arc::clone(&self.operator), preconditioner)?;
+        let Some(steps) = self.steps.another()? else { return Ok(None) };
+        let Some(preconditioner) = self.preconditioner.another()? else { return Ok(None) };
+        let cg = Self::with(self.form, steps, preconditioner)?;
         Ok(Some(Box::new(match &self.scaled {
             Some((diagonal, _)) => cg.watching_scaled(Arc::clone(diagonal))?,
             None => cg,
@@ -324,12 +326,12 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
     }
 
     fn traffic(&self) -> Vec<StepTraffic> {
-        let cells = self.operator.layout().shape().cells();
-        let vectors = self.operator.coefficient_vectors();
+        let operator = self.steps.operator();
+        let (cells, vectors) = (operator.layout().shape().cells(), operator.coefficient_vectors());
         let step = |step, count| StepTraffic::once::<T>(step, cells).with_coefficients(vectors).times(count);
+        let (advance, project) = self.steps.traffic();
         let mut steps = match self.form {
-            Form::Fused if self.preconditioner.is_single() => vec![step(traffic::ADVANCE_DIRECTION_SINGLE, 1.0)],
-            Form::Fused => vec![step(traffic::ADVANCE_DIRECTION, 1.0)],
+            Form::Fused => vec![step(advance, 1.0)],
             // u += αp;  p = z + βp;  q = A p;  r −= αq, and ⟨p, q⟩, ⟨r, z⟩, ‖r‖².
             Form::Textbook => vec![
                 step(traffic::APPLY, 1.0),
@@ -339,9 +341,7 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
                 step(traffic::NORM, 1.0),
             ],
         };
-        if self.deflation.is_some() {
-            steps.push(step(traffic::PROJECT, 1.0));
-        }
+        steps.extend(project.map(|project| step(project, 1.0)));
         if self.scaled.is_some() {
             steps.extend([step(traffic::DIVIDE_BY_DIAGONAL, 1.0), step(traffic::DOT, 1.0)]);
         }
@@ -353,7 +353,17 @@ impl<B: AggregateBackend, T: Real> Iteration<B, T> for Cg<B, T> {
     }
 
     fn workspace_bytes(&self) -> usize {
-        let vectors = VECTORS + usize::from(self.scaled.is_some()) + usize::from(self.p_odd.is_some());
-        vectors * self.operator.layout().len() * size_of::<T>() + self.preconditioner.workspace_bytes()
+        let residuals = RESIDUALS + usize::from(self.scaled.is_some());
+        let directions = 1 + usize::from(self.p_odd.is_some()) + self.steps.vectors();
+        let bytes = residuals * size_of::<S>() + directions * size_of::<T>();
+        self.steps.operator().layout().len() * bytes + self.preconditioner.workspace_bytes()
+    }
+}
+
+/// Returns the search direction of the last iteration, even or odd.
+fn direction_after<'v, V>(last: usize, p: &'v V, p_odd: &'v Option<V>) -> &'v V {
+    match p_odd {
+        Some(odd) if last == 1 => odd,
+        _ => p,
     }
 }
