@@ -1,17 +1,16 @@
 //! Boxes that are periodic in y, and in x too, with rows divided among processes.
 
-use std::path::Path;
-
 use tempfile::tempdir;
 
-use crate::support::{Trial, Turns, check_trials, file};
+use crate::jobs::Mpi;
+use crate::support::{Trial, check_trials, file};
 use crate::{BUBBLES, ROCK, SMOOTH};
 
 const IN_X: &str = "west = \"periodic\", east = \"periodic\"";
 const IN_Y: &str = "south = \"periodic\", north = \"periodic\"";
 
 /// Checks a floating box, random coefficients, and bubbles, by the automatic choice and in other ways.
-pub(crate) fn rings_are_those_of_one_process(mpi: &Path, turns: Turns) {
+pub(crate) fn rings_are_those_of_one_process(mpi: &Mpi) {
     let files = tempdir().unwrap();
     let file = |name: &str, text: &str| file(&files, name, text);
     let sides = format!("coefficient = 2.0\nboundary = {{ {IN_X}, {IN_Y} }}");
@@ -34,5 +33,5 @@ pub(crate) fn rings_are_those_of_one_process(mpi: &Path, turns: Turns) {
         (&rock, &odd, &[2, 3], None),
         (&smooth, &odd, &[2, 3], None),
     ];
-    check_trials(mpi, turns, files.path(), &trials);
+    check_trials(mpi, files.path(), &trials);
 }
