@@ -4,7 +4,7 @@ use std::fs;
 
 use tempfile::tempdir;
 
-use crate::support::{after, assert_fails, case, entries, isobar, npy, stderr, stdout};
+use crate::support::{Case, after, assert_fails, case, entries, isobar, npy, stderr, stdout};
 
 const CASE: &str = "[problem]\nkind = \"helmholtz\"\n[grid]\nnx = 8\nny = 8\nnz = 4\n";
 
@@ -18,16 +18,12 @@ fn fails(args: &[&str], parts: &[&str]) {
 /// Checks that a case of this text fails, with the message naming file and line.
 #[track_caller]
 fn case_fails(text: impl AsRef<[u8]>, parts: &[&str]) {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("case.toml");
-    fs::write(&path, text).unwrap();
-    let report = folder.path().join("report.json");
-    let output =
-        isobar(["solve".as_ref(), path.as_os_str(), "--report".as_ref(), report.as_os_str()]).output().unwrap();
+    let case = Case::new("").with("case.toml", text);
+    let output = case.run("solve", &["--report", "report.json"]);
     assert_fails(&output, parts);
     assert_fails(&output, &["case.toml"]);
     assert_eq!(stdout(&output), "");
-    assert_eq!(entries(folder.path()), ["case.toml"]);
+    assert_eq!(entries(case.folder()), ["case.toml"]);
 }
 
 /// Checks that the tiny case with these further arguments fails.
@@ -147,24 +143,21 @@ fn places_that_cannot_be_written() {
 
 #[test]
 fn right_hand_sides_from_files() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("case.toml");
-    fs::write(&path, format!("{CASE}[problem.rhs]\nkind = \"file\"\npath = \"rhs.npy\"\n")).unwrap();
-    let solve = |bytes: &[u8], parts: &[&str]| {
-        fs::write(folder.path().join("rhs.npy"), bytes).unwrap();
-        fails(&["solve", path.to_str().unwrap()], parts);
+    let case = Case::new(&format!("{CASE}[problem.rhs]\nkind = \"file\"\npath = \"rhs.npy\"\n"));
+    case.fails(&["problem.rhs.path", "rhs.npy", "no such file"]);
+    let fails_with = |bytes: &[u8], parts: &[&str]| {
+        fs::write(case.path("rhs.npy"), bytes).unwrap();
+        case.fails(parts);
     };
-    fails(&["solve", path.to_str().unwrap()], &["problem.rhs.path", "rhs.npy", "no such file"]);
-    solve(b"", &["problem.rhs.path", "rhs.npy"]);
-    solve(&npy("(4, 8, 9)", &[1.0; 288]), &["(4, 8, 9)", "(4, 8, 8)"]);
+    fails_with(b"", &["problem.rhs.path", "rhs.npy"]);
+    fails_with(&npy("(4, 8, 9)", &[1.0; 288]), &["(4, 8, 9)", "(4, 8, 8)"]);
     let mut values = [1.0; 256];
     values[100] = f64::NAN;
-    solve(&npy("(4, 8, 8)", &values), &["a[1, 4, 4] is NaN"]);
-    fs::remove_file(folder.path().join("rhs.npy")).unwrap();
-    fs::create_dir(folder.path().join("rhs.npy")).unwrap();
-    fails(&["solve", path.to_str().unwrap()], &["is a folder"]);
-    fs::write(&path, format!("{CASE}[problem.rhs]\nkind = \"file\"\n")).unwrap();
-    fails(&["solve", path.to_str().unwrap()], &["case.toml:8:8", "problem.rhs.path"]);
+    fails_with(&npy("(4, 8, 8)", &values), &["a[1, 4, 4] is NaN"]);
+    fs::remove_file(case.path("rhs.npy")).unwrap();
+    fs::create_dir(case.path("rhs.npy")).unwrap();
+    case.fails(&["is a folder"]);
+    case_fails(format!("{CASE}[problem.rhs]\nkind = \"file\"\n"), &["case.toml:8:8", "problem.rhs.path"]);
 }
 
 #[test]

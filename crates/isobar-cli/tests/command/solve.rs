@@ -4,11 +4,10 @@ use std::fs;
 use std::io::Read;
 use std::process::Stdio;
 
-use isobar_case::Case;
 use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::support::{case, entries, isobar, json, npy, number, overrides, stderr, stdout, succeeded, succeeds};
+use crate::support::{Case, case, entries, isobar, json, npy, number, overrides, stderr, stdout, succeeded, succeeds};
 
 /// Solves a case of this repository; returns the exit status and the report.
 fn solve(name: &str, args: &[&str]) -> (Option<i32>, Value) {
@@ -94,22 +93,12 @@ fn not_converging_is_status_2_with_a_report() {
 
 #[test]
 fn a_right_hand_side_comes_from_a_file() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("case.toml");
-    fs::write(
-        &path,
+    let case = Case::new(
         "[problem]\nkind = \"helmholtz\"\n[problem.rhs]\nkind = \"file\"\npath = \"rhs.npy\"\nweighting = \"none\"\n\
          [grid]\nnx = 8\nny = 6\nnz = 4\n",
     )
-    .unwrap();
-    fs::write(folder.path().join("rhs.npy"), npy("(4, 6, 8)", &[1.0; 192])).unwrap();
-    let sum = |args: &[&str]| {
-        let report = folder.path().join("report.json");
-        let solve = ["solve", path.to_str().unwrap(), "--quiet", "--report", report.to_str().unwrap()];
-        assert_eq!(succeeds([&solve, args].concat()), "");
-        let report = json(&report);
-        number(&report["checks"]["sum"])
-    };
+    .with("rhs.npy", npy("(4, 6, 8)", &[1.0; 192]));
+    let sum = |args: &[&str]| number(&case.solve(args)["checks"]["sum"]);
     assert_eq!(sum(&[]), sum(&["--set", "problem.rhs.kind=constant"]));
 }
 
@@ -284,7 +273,7 @@ fn every_case_of_the_repository_is_valid() {
         let path = entry.unwrap().path();
         // The files that a case reads lie in folders.
         if path.is_file() {
-            Case::load(&path, &[]).unwrap().assemble().unwrap();
+            isobar_case::Case::load(&path, &[]).unwrap().assemble().unwrap();
             count += 1;
         }
     }
