@@ -7,8 +7,6 @@ mod boxes;
 mod checks;
 #[path = "ranks/deflated.rs"]
 mod deflated;
-#[path = "cards/deflation.rs"]
-mod deflation;
 #[path = "ranks/jumps.rs"]
 mod jumps;
 #[path = "ranks/late.rs"]
@@ -29,8 +27,11 @@ mod sweeps;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use boxes::smooth_ring;
-use checks::{GRIDS, GRIDS_OF_MODES, check_apply, check_grids, check_solves, krylov, modes, multigrid, problem};
+use boxes::{check_refusals, smooth_ring};
+use checks::{
+    GRIDS, GRIDS_OF_MODES, check_a_rank_for_every_row, check_apply, check_grids, check_solves, krylov, modes,
+    multigrid, problem,
+};
 use isobar_core::conformance::arrays::{cg, noise};
 use isobar_core::prelude::*;
 use isobar_cuda::link::Ways;
@@ -39,10 +40,12 @@ use isobar_cuda::{Cuda, devices};
 use isobar_dist::part::{Link, PartBackend};
 use isobar_dist::threads::Threads;
 use isobar_dist::{Communicator, threads};
-use jumps::{bubbles, check, forms, pieces, points_above, problems, rolling};
+use jumps::{bubbles, check, check_all, check_forms, check_pieces, points_above, problems, rolling};
 use libtest_mimic::{Arguments, Failed, Trial};
-use rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth};
-use solves::{Like, check_updated, compare_with_alone, distance, solve_alone, solve_on, solve_updated};
+use rocks::{check_all_floating, check_points, check_rough, check_smooth, point_cycles, rough, smooth};
+use solves::{
+    Devices, Like, check_updated, compare_with_alone, distance, possible, solve_alone, solve_on, solve_updated,
+};
 use sweeps::check_sweeps;
 
 /// The connection between ranks.
@@ -61,20 +64,28 @@ fn card(way: Way, rank: Option<&Threads>) -> Result<Cuda> {
 }
 
 /// GPUs that divide levels of more than a number of cells: of any size, unlike those of users.
-fn dividing(way: Way, cells: usize) -> impl Fn(Option<&Threads>) -> Cuda + Sync {
-    move |rank| card(way, rank).unwrap().dividing_down_to(cells)
+struct Cards {
+    way: Way,
+    cells: usize,
 }
 
-fn backend(way: Way) -> impl Fn(Option<&Threads>) -> Cuda + Sync {
-    dividing(way, 0)
-}
+impl Devices for Cards {
+    type Backend = Cuda;
 
-/// Returns the largest number of ranks to test.
-fn most_ranks(way: Way) -> usize {
-    match way {
-        Way::Host => 4,
-        Way::Directly | Way::Nccl => devices().unwrap().len(),
+    fn of(&self, rank: Option<&Threads>) -> Cuda {
+        card(self.way, rank).unwrap().dividing_down_to(self.cells)
     }
+
+    fn most(&self) -> usize {
+        match self.way {
+            Way::Host => 4,
+            Way::Directly | Way::Nccl => devices().unwrap().len(),
+        }
+    }
+}
+
+fn backend(way: Way) -> Cards {
+    Cards { way, cells: 0 }
 }
 
 /// GPUs of one process are linked, unless two ranks share one; one rank has no link.
@@ -109,32 +120,11 @@ fn a_rank_that_does_not_come(way: Way) {
     assert!((20.0..30.0).contains(&after.as_secs_f64()), "{after:?}");
 }
 
-fn a_rank_for_every_row(way: Way) {
-    let problem = problem(6, 5, 4);
-    let mut options = krylov();
-    options.extend(modes());
-    let base = SolverOptions { method: Method::Multigrid, tolerance: 1e-6, ..SolverOptions::default() };
-    options.extend([Smoother::LineRedBlack, Smoother::LineJacobi].map(|smoother| {
-        let mut options = base.clone();
-        (options.multigrid.levels, options.multigrid.smoother) = (Some(1), smoother);
-        options
-    }));
-    for options in options {
-        check_solves(&backend(way), &problem, &[5.min(most_ranks(way))], &options);
-    }
-}
-
-fn methods(way: Way, grids: &[([usize; 3], &[usize])], options: &[SolverOptions]) {
-    for &(extents, ranks) in grids {
-        check_grids(&backend(way), &[(extents, &some(ranks, way)[..])], options);
-    }
-}
-
 /// Checks grids that are swept by streaming, with rows longer than a channel's buffer.
 fn large(way: Way) {
     for (nx, ny, nz) in [(256, 256, 32), (190, 258, 24)] {
         for options in [&krylov()[0], &multigrid()[0], &multigrid()[10], &modes()[0], &modes()[1], &modes()[6]] {
-            check_solves(&backend(way), &problem(nx, ny, nz), &[2, most_ranks(way)], options);
+            check_solves(&backend(way), &problem(nx, ny, nz), &[2, backend(way).most()], options);
         }
     }
     for options in [&krylov()[0], &multigrid()[0], &modes()[1]] {
@@ -142,23 +132,17 @@ fn large(way: Way) {
     }
 }
 
-/// Returns those of these numbers of ranks that are possible.
-fn some(ranks: &[usize], way: Way) -> Vec<usize> {
-    ranks.iter().copied().filter(|&ranks| ranks <= most_ranks(way)).collect()
-}
-
 /// Checks conjugate gradients for diffusion, on flat grids, with columns of single threads, and with columns that threads share.
 fn rough_rocks(way: Way) {
     for (nx, ny, nz) in [(7, 13, 5), (12, 9, 1), (40, 21, 40), (9, 3, 24)] {
-        let ranks: Vec<_> = some(&[1, 2, 3, 4], way).into_iter().filter(|&ranks| ranks <= ny).collect();
-        check_rough(&backend(way), &rough(Shape::new(nx, ny, nz)), &ranks);
+        check_rough(&backend(way), &rough(Shape::new(nx, ny, nz)), &[1, 2, 3, 4][..ny.min(4)]);
     }
 }
 
 /// Checks preconditioners of triangular parts that need no order of unknowns, and Jacobi's method.
 fn rough_rocks_by_halo_rows(way: Way) {
     for (nx, ny, nz) in [(7, 13, 5), (8, 16, 4), (12, 10, 1)] {
-        check_halo_rows(way, &rough(Shape::new(nx, ny, nz)), &some(&[1, 2, 3, 4], way));
+        check_halo_rows(way, &rough(Shape::new(nx, ny, nz)), &[1, 2, 3, 4]);
     }
 }
 
@@ -177,18 +161,14 @@ fn check_halo_rows(way: Way, problem: &DiffusionProblem, ranks: &[usize]) {
 }
 
 fn smooth_rocks(way: Way) {
-    for (problem, ranks) in smooth() {
-        for options in point_cycles() {
-            check_points(&backend(way), &problem, &some(ranks, way), &options);
-        }
-    }
+    check_smooth(&backend(way));
     let shape = Shape::new(96, 128, 64);
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![2.0; shape.cells()]));
     problem.spacing = [0, 1, 2].map(|_| Spacing::Uniform(0.5));
     problem.boundary[2] = [Boundary::Dirichlet(0.0); 2];
     // Not the first, by which one card solves this box directly.
     for options in &point_cycles()[1..3] {
-        check_points(&backend(way), &problem, &some(&[2, 3, 4], way), options);
+        check_points(&backend(way), &problem, &[2, 3, 4], options);
     }
 }
 
@@ -199,21 +179,8 @@ fn updated_rocks(way: Way) {
         let rhs = noise(problem.shape.cells(), 5);
         let stencils =
             [DiffusionProblem { coefficient, ..problem.clone() }, problem].map(|problem| problem.stencil().unwrap());
-        let (ranks, like) = (some(&[2, 3, 4], way), Like::up_to(0, 1e-9));
-        check_updated(&backend(way), stencils.each_ref(), &ranks, &point_cycles()[0], &rhs, like);
-    }
-}
-
-fn floating_rocks(way: Way) {
-    for (problem, ranks, options) in floating() {
-        check_floating(&backend(way), &problem, &some(ranks, way), &options);
-    }
-}
-
-/// Checks Galerkin levels for jumping coefficients.
-fn jumps(way: Way) {
-    for (name, problem, ranks) in problems() {
-        check(&backend(way), (name, &problem, &some(ranks, way)), &jumps::multigrid());
+        let (ranks, like) = (&[2, 3, 4], Like::up_to(0, 1e-9));
+        check_updated(&backend(way), stencils.each_ref(), ranks, &point_cycles()[0], &rhs, like);
     }
 }
 
@@ -224,22 +191,13 @@ fn in_single() -> SolverOptions {
     options
 }
 
-/// Checks cycles in different forms.
-fn jumps_by_other_cycles(way: Way) {
-    for (name, problem, ranks) in [0, 5, 6, 8, 10].map(|n| problems().swap_remove(n)) {
-        for options in forms()[1..].iter().chain([&in_single()]) {
-            check(&backend(way), (name, &problem, &some(&ranks[..2], way)), options);
-        }
-    }
-}
-
 /// Checks columns that several threads share, blocks of as many columns as there are, rows of many cells; also with all but the finest level whole.
 fn large_jumps(way: Way) {
     for shape in [Shape::new(64, 96, 48), Shape::new(40, 64, 100), Shape::new(130, 50, 33)] {
         let problem = bubbles(shape, 1e6);
         for options in [jumps::multigrid(), in_single()] {
             for cells in [0, usize::MAX] {
-                check(&dividing(way, cells), ("bubbles", &problem, &some(&[2, 3], way)), &options);
+                check(&Cards { way, cells }, ("bubbles", &problem, &[2, 3]), &options);
             }
         }
     }
@@ -252,27 +210,20 @@ fn jumps_where_nothing_is_said(way: Way) {
         // Left open, one GPU may solve a nearby box directly, which several do not.
         let multigrid = jumps::multigrid();
         for options in [&open, &multigrid] {
-            jumps::check_against(&backend(way), (name, &problem, &some(ranks, way)), [&multigrid, options]);
+            jumps::check_against(&backend(way), (name, &problem, ranks), [&multigrid, options]);
         }
     }
     let shape = Shape::new(12, 24, 12);
     let [before, after] = [1.0, 1e6].map(|contrast| bubbles(shape, contrast).stencil().unwrap());
     let rhs = bubbles(shape, 1.0).rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
     let (_, u) = solve_alone(&card(way, None).unwrap(), &after, &jumps::multigrid(), &rhs, None);
-    for ranks in some(&[2, 3], way) {
+    for ranks in possible(&backend(way), &[2, 3]) {
         let (outcome, preconditioner, v) = solve_updated(ranks, &backend(way), [&before, &after], &open, &rhs).unwrap();
         assert_eq!((preconditioner.as_str(), outcome.converged()), ("multigrid", true), "{outcome:?}");
         assert!(distance(&v, &u) < 1e-5);
     }
     let refused = solve_on(2, &backend(Way::Host), &after, &points_above(), &rhs, None).unwrap_err().to_string();
     assert!(refused.contains("point-line"), "{refused}");
-}
-
-/// Checks a floating component across slabs, beside one that does not float.
-fn jumps_in_pieces(way: Way) {
-    let problem = pieces(Shape::new(12, 24, 8));
-    let options = SolverOptions { tolerance: 1e-10, ..jumps::multigrid() };
-    check_floating(&backend(way), &problem, &some(&[1, 2, 3, 4], way), &options);
 }
 
 /// A matrix given by its faces equals that of cells.
@@ -288,7 +239,7 @@ fn stored_faces(way: Way) {
         let rhs = noise(problem.shape.cells(), 5);
         for preconditioner in [Preconditioner::Jacobi, Preconditioner::Line, Preconditioner::SsorAi] {
             let options = SolverOptions { tolerance: 1e-9, ..cg(preconditioner) };
-            for ranks in some(&[1, 2, 3, 4], way) {
+            for ranks in possible(&backend(way), &[1, 2, 3, 4]) {
                 let [(of_cells, u), (of_faces, v)] = [&cells, &faces]
                     .map(|stencil| solve_on(ranks, &backend(way), stencil, &options, &rhs, None).unwrap());
                 assert!(of_cells.converged() && of_faces.converged(), "{of_cells:?} {of_faces:?}");
@@ -313,33 +264,36 @@ fn main() {
     for way in [Way::Host, Way::Directly, Way::Nccl] {
         type Check = Box<dyn Fn() + Send + Sync>;
         let mut checks: Vec<(&str, Check)> = vec![
-            ("apply", Box::new(move || check_apply(&backend(way), most_ranks(way)))),
-            ("krylov_methods", Box::new(move || methods(way, &GRIDS, &krylov()))),
-            ("multigrid_methods", Box::new(move || methods(way, &GRIDS, &multigrid()))),
-            ("vertical_modes", Box::new(move || methods(way, &GRIDS_OF_MODES, &modes()))),
-            ("a_rank_for_every_row", Box::new(move || a_rank_for_every_row(way))),
+            ("apply", Box::new(move || check_apply(&backend(way)))),
+            ("krylov_methods", Box::new(move || check_grids(&backend(way), &GRIDS, &krylov()))),
+            ("multigrid_methods", Box::new(move || check_grids(&backend(way), &GRIDS, &multigrid()))),
+            ("vertical_modes", Box::new(move || check_grids(&backend(way), &GRIDS_OF_MODES, &modes()))),
+            ("a_rank_for_every_row", Box::new(move || check_a_rank_for_every_row(&backend(way)))),
             ("large", Box::new(move || large(way))),
             ("rough_rocks", Box::new(move || rough_rocks(way))),
             ("rough_rocks_by_halo_rows", Box::new(move || rough_rocks_by_halo_rows(way))),
             ("smooth_rocks", Box::new(move || smooth_rocks(way))),
             ("updated_rocks", Box::new(move || updated_rocks(way))),
-            ("floating_rocks", Box::new(move || floating_rocks(way))),
+            ("floating_rocks", Box::new(move || check_all_floating(&backend(way)))),
             ("rings_step_by_step", Box::new(move || rings::step_by_step(way))),
             ("rings_by_krylov_methods", Box::new(move || rings::krylov_methods(way))),
             ("rings_by_points", Box::new(move || rings::points(way))),
             ("rings_that_float", Box::new(move || rings::floating(way))),
-            ("rings_say_what_is_not_there", Box::new(move || rings::what_is_not_there_is_said(way))),
+            ("rings_say_what_is_not_there", Box::new(move || check_refusals(&backend(way), &[2, 3]))),
             ("jumps_around_rings", Box::new(move || rings::jumps(way))),
             ("large_jumps_around_rings", Box::new(move || rings::large_jumps(way))),
             ("updated_jumps_around_rings", Box::new(move || rings::updated_jumps(way))),
-            ("jumps", Box::new(move || jumps(way))),
-            ("jumps_by_other_cycles", Box::new(move || jumps_by_other_cycles(way))),
+            ("jumps", Box::new(move || check_all(&backend(way), problems()))),
+            (
+                "jumps_by_other_cycles",
+                Box::new(move || check_forms(&[backend(way)], problems(), &[0, 5, 6, 8, 10], &[in_single()])),
+            ),
             ("large_jumps", Box::new(move || large_jumps(way))),
             ("jumps_where_nothing_is_said", Box::new(move || jumps_where_nothing_is_said(way))),
-            ("updated_jumps", Box::new(move || jumps::check_updates(&backend(way), &some(&[2, 3], way)))),
-            ("jumps_in_pieces", Box::new(move || jumps_in_pieces(way))),
-            ("deflation", Box::new(move || deflation::solves(way))),
-            ("updated_deflation", Box::new(move || deflated::check_updates(&backend(way), &some(&[2, 3], way)))),
+            ("updated_jumps", Box::new(move || jumps::check_updates(&backend(way), &[2, 3]))),
+            ("jumps_in_pieces", Box::new(move || check_pieces(&backend(way)))),
+            ("deflation", Box::new(move || deflated::check_all(&backend(way), &backend(way)))),
+            ("updated_deflation", Box::new(move || deflated::check_updates(&backend(way), &[2, 3]))),
             ("substitution", Box::new(move || substitution::solves(way))),
             ("updated_substitution", Box::new(move || substitution::updates(way))),
             ("stored_faces", Box::new(move || stored_faces(way))),

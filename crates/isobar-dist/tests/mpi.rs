@@ -1,22 +1,21 @@
-//! Ranks as processes, with every MPI whose `mpiexec` is in one of the folders of `$ISOBAR_MPI_PATHS`, as `PATH` lists
-//! folders. Without any the tests are ignored, or fail where `$ISOBAR_REQUIRE_MPI` is set.
-//!
-//! Started by that `mpiexec`, this program is one of the ranks.
+//! Ranks as processes: started by an `mpiexec`, this program is one of them.
 
 #![cfg(unix)]
 
+#[path = "mpi/jobs.rs"]
+mod jobs;
 #[path = "ranks/messages.rs"]
 mod messages;
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use isobar_core::prelude::*;
 use isobar_cpu::Cpu;
 use isobar_dist::{Message, join_rows, mpi, together};
-use libtest_mimic::{Arguments, Failed, Trial};
+
+use crate::jobs::{Mpi, Test};
 
 /// The environment variable of ranks, which names their task.
 const RANK: &str = "ISOBAR_TEST_RANK";
@@ -35,70 +34,45 @@ fn main() {
         Ok(_) => return be_a_rank().unwrap(),
         Err(_) => {}
     }
-    let folders: Vec<PathBuf> = std::env::var_os("ISOBAR_MPI_PATHS").iter().flat_map(std::env::split_paths).collect();
-    let found: Vec<PathBuf> = folders.into_iter().filter(|folder| folder.join("mpiexec").exists()).collect();
-    let mut all = Vec::new();
-    if found.is_empty() {
-        let is_required = std::env::var_os("ISOBAR_REQUIRE_MPI").is_some();
-        let none = || Err("no mpiexec in any folder of ISOBAR_MPI_PATHS".into());
-        all.push(Trial::test("mpi", none).with_ignored_flag(!is_required));
-    }
-    for (n, folder) in found.into_iter().enumerate() {
+    jobs::run("mpiexec", |mpi| {
+        let mut all: Vec<(String, Test)> = Vec::new();
         for ranks in [1, 2, 3, 4, 6] {
-            let folder = folder.clone();
-            all.push(Trial::test(format!("mpi_{n}::{ranks}_ranks"), move || on_ranks(&folder, ranks, SOLVE, None)));
+            all.push((format!("{ranks}_ranks"), Box::new(move |mpi| on_ranks(mpi, ranks, SOLVE, None))));
         }
         for (name, what) in [("slow_ranks_are_waited_for", BE_SLOW), ("a_rank_that_hangs_is_named", HANG)] {
-            let folder = folder.clone();
-            all.push(Trial::test(format!("mpi_{n}::{name}"), move || {
-                let (is_fine, text) = launch(&folder, 3, what, &[("ISOBAR_RANK_TIMEOUT", LIMIT.as_ref())])?;
+            let test = move |mpi: &Mpi| {
+                let (is_fine, text) = launch(mpi, 3, what, Some(("ISOBAR_RANK_TIMEOUT", LIMIT.as_ref())));
                 let named = text.matches("rank 1 of 3: it hangs: it has neither computed").count();
-                let expected = if what == HANG { (false, 1) } else { (true, 0) };
-                if (is_fine, named) == expected { Ok(()) } else { Err(text.into()) }
-            }));
+                assert_eq!((is_fine, named), if what == HANG { (false, 1) } else { (true, 0) }, "{text}");
+            };
+            all.push((name.to_owned(), Box::new(test)));
         }
         // Each kind of handles of this MPI.
         for name in ["libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12", "libmpi.so.40"] {
-            let (folder, library) = (folder.clone(), folder.join("../lib").join(name));
-            if library.exists() {
-                for (what, ranks) in [(SOLVE, 3), (BE_A_GUEST, 3), (BE_A_GUEST, 1)] {
-                    let (folder, library) = (folder.clone(), library.clone());
-                    let name = format!("mpi_{n}::{name}::{what}_{ranks}").replace(' ', "_");
-                    all.push(Trial::test(name, move || on_ranks(&folder, ranks, what, Some(&library))));
-                }
+            let library = mpi.folder.join("../lib").join(name);
+            for (what, ranks) in [(SOLVE, 3), (BE_A_GUEST, 3), (BE_A_GUEST, 1)].into_iter().filter(|_| library.exists())
+            {
+                let library = library.clone();
+                let name = format!("{name}::{what}_{ranks}").replace(' ', "_");
+                all.push((name, Box::new(move |mpi| on_ranks(mpi, ranks, what, Some(&library)))));
             }
         }
-    }
-    let mut arguments = Arguments::from_args();
-    // Ranks wait for each other busily; two jobs at a time would take very long.
-    arguments.test_threads = Some(1);
-    libtest_mimic::run(&arguments, all).exit();
+        all
+    });
 }
 
-fn on_ranks(folder: &Path, ranks: usize, what: &str, library: Option<&Path>) -> std::result::Result<(), Failed> {
-    let environment: Vec<(&str, &OsStr)> = library.iter().map(|library| ("ISOBAR_MPI", library.as_os_str())).collect();
-    let (is_fine, text) = launch(folder, ranks, what, &environment)?;
+fn on_ranks(mpi: &Mpi, ranks: usize, what: &str, library: Option<&Path>) {
+    let (is_fine, text) = launch(mpi, ranks, what, library.map(|library| ("ISOBAR_MPI", library.as_os_str())));
     let seen = text.lines().filter(|line| line.contains(&format!("of {ranks} is fine"))).count();
-    if is_fine && seen == ranks { Ok(()) } else { Err(text.into()) }
+    assert!(is_fine && seen == ranks, "{text}");
 }
 
-/// Runs ranks, and returns whether they succeeded, and their output.
-fn launch(folder: &Path, ranks: usize, what: &str, environment: &[(&str, &OsStr)]) -> std::io::Result<(bool, String)> {
-    let mut paths = vec![folder.to_path_buf()];
-    paths.extend(std::env::var_os("PATH").iter().flat_map(std::env::split_paths));
-    let output = Command::new(folder.join("mpiexec"))
-        .args(["-n", &ranks.to_string()])
-        .arg(std::env::current_exe()?)
-        .env(RANK, what)
-        .env("PATH", std::env::join_paths(paths).map_err(std::io::Error::other)?)
-        // Open MPI: more ranks than cores, and any user, as in a container.
-        .env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
-        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-        .envs(environment.iter().copied())
-        .output()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    Ok((output.status.success(), text))
+/// Runs ranks with another environment variable, and returns whether they succeeded, and their output.
+fn launch(mpi: &Mpi, ranks: usize, what: &str, variable: Option<(&str, &OsStr)>) -> (bool, String) {
+    let mut command = mpi.launcher();
+    command.args(["-n", &ranks.to_string()]).arg(std::env::current_exe().unwrap());
+    let output = command.env(RANK, what).envs(variable).output().unwrap();
+    (output.status.success(), jobs::text(&output))
 }
 
 /// Rank 1 reads for longer than ranks may be silent, and computes for as long; the others wait, rank 0 for rank 2 at first.

@@ -1,10 +1,9 @@
-//! Tests of `mpirun -n N isobar solve`, with every MPI whose `mpiexec` is in one of the folders of `$ISOBAR_MPI_PATHS`, as
-//! `PATH` lists folders. Without any the tests are ignored, or fail where `$ISOBAR_REQUIRE_MPI` is set. Several MPIs take turns at the
-//! solves that are compared with one process.
+//! Tests of `mpirun -n N isobar solve`. Several MPIs take turns at the solves that are compared with one process.
 
 #![cfg(unix)]
 
-mod rings;
+#[path = "../../../isobar-dist/tests/mpi/jobs.rs"]
+mod jobs;
 mod support;
 
 use std::collections::BTreeMap;
@@ -13,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use isobar_io::{Field, Mesh};
-use libtest_mimic::Arguments;
 use tempfile::tempdir;
 
+use crate::jobs::{Mpi, Test, text};
 use crate::support::{
-    Trial, Turns, assert_near, by_one_process, case, check_trials, file, launcher, mpiexec, on_ranks, text, written,
+    Trial, assert_near, by_one_process, case, check_trials, file, launcher, mpiexec, on_ranks, written,
 };
 
 /// A case of 24 × 28 × 8 cells with these lines, which follow those of its grid.
@@ -75,56 +74,34 @@ preconditioner = { kind = "line" }
 "#;
 
 fn main() {
-    let folders: Vec<PathBuf> = std::env::var_os("ISOBAR_MPI_PATHS").iter().flat_map(std::env::split_paths).collect();
-    let found: Vec<PathBuf> = folders.into_iter().filter(|folder| folder.join("mpiexec").exists()).collect();
-    let mut all = Vec::new();
-    if found.is_empty() {
-        let is_required = std::env::var_os("ISOBAR_REQUIRE_MPI").is_some();
-        let none = || Err("no mpiexec in any folder of ISOBAR_MPI_PATHS".into());
-        all.push(libtest_mimic::Trial::test("mpi", none).with_ignored_flag(!is_required));
-    }
-    let of = found.len();
-    for (n, folder) in found.into_iter().enumerate() {
-        let mut compared = |name: &str, run: fn(&Path, Turns)| {
-            let folder = folder.clone();
-            all.push(libtest_mimic::Trial::test(format!("mpi_{n}::{name}"), move || {
-                run(&folder, Turns { n, of });
-                Ok(())
-            }));
-        };
-        compared("solves_are_those_of_one_process", solves_are_those_of_one_process);
-        compared("columns_are_divided", columns_are_divided);
-        compared("rings_are_those_of_one_process", rings::rings_are_those_of_one_process);
-        let mut trial = |name: &str, run: fn(&Path)| {
-            let folder = folder.clone();
-            all.push(libtest_mimic::Trial::test(format!("mpi_{n}::{name}"), move || {
-                run(&folder);
-                Ok(())
-            }));
-        };
-        trial("time_steps_are_those_of_one_process", time_steps_are_those_of_one_process);
-        trial("stores_are_those_of_one_process", stores_are_those_of_one_process);
-        trial("one_rank_says_how_it_went", one_rank_says_how_it_went);
-        trial("failures_are_said_once", failures_are_said_once);
-        trial("ranks_must_agree", ranks_must_agree);
-        trial("a_stopped_rank_ends_all", a_stopped_rank_ends_all);
-        trial("killed_ranks_leave_nothing_for_good", killed_ranks_leave_nothing_for_good);
-    }
-    let mut arguments = Arguments::from_args();
-    // Ranks wait for each other busily; two jobs at a time would take very long.
-    arguments.test_threads = Some(1);
-    libtest_mimic::run(&arguments, all).exit();
+    let tests: [(&str, fn(&Mpi)); 9] = [
+        ("solves_are_those_of_one_process", solves_are_those_of_one_process),
+        ("columns_are_divided", columns_are_divided),
+        ("time_steps_are_those_of_one_process", time_steps_are_those_of_one_process),
+        ("stores_are_those_of_one_process", stores_are_those_of_one_process),
+        ("one_rank_says_how_it_went", one_rank_says_how_it_went),
+        ("failures_are_said_once", failures_are_said_once),
+        ("ranks_must_agree", ranks_must_agree),
+        ("a_stopped_rank_ends_all", a_stopped_rank_ends_all),
+        ("killed_ranks_leave_nothing_for_good", killed_ranks_leave_nothing_for_good),
+    ];
+    jobs::run("mpiexec", |_| tests.map(|(name, test)| (name.to_owned(), Box::new(test) as Test)).into());
 }
 
-fn solves_are_those_of_one_process(mpi: &Path, turns: Turns) {
+/// Compares one solve of each kind. All methods and preconditioners are compared by isobar-dist, on threads.
+fn solves_are_those_of_one_process(mpi: &Mpi) {
     let (panel, files) = (case("panel.toml"), tempdir().unwrap());
     let rock = file(&files, "rock.toml", ROCK);
     let bubbles = file(&files, "bubbles.toml", BUBBLES);
     let smooth = file(&files, "smooth.toml", SMOOTH);
+    // Periodic in y, and in x too; two copies of the odd ones.
+    let in_y = "south = \"periodic\", north = \"periodic\"";
+    let ring = file(&files, "ring.toml", &ROCK.replace("south = { dirichlet = 0.0 }", in_y));
+    let both = format!("coefficient = 2.0\nboundary = {{ west = \"periodic\", east = \"periodic\", {in_y} }}");
+    let both = file(&files, "both.toml", &SMOOTH.replace("coefficient = 2.0", &both));
+    let odd = ["--set", "grid.nx=23", "--set", "grid.ny=27"];
     let cg = ["--set", "solver.method=cg", "--set", "solver.preconditioner.kind=line"];
-    let cycles = ["--set", "solver.method=multigrid"];
     let modes = ["--set", "solver.method=modes"];
-    let mixed = ["--set", "solver.method=multigrid", "--precision", "mixed"];
     let ic = ["--set", "solver.method=cg", "--set", "solver.preconditioner.kind=ic"];
     let deflated = ["--set", "solver.method=deflated-cg", "--set", "solver.preconditioner.kind=neumann"];
     let b = files.path().join("b.npy");
@@ -132,11 +109,10 @@ fn solves_are_those_of_one_process(mpi: &Path, turns: Turns) {
     isobar_io::npy::write(fs::File::create(&b).unwrap(), &[8, 28, 24], &values).unwrap();
     let rhs = format!("problem.rhs.path={}", b.display());
     let from_file = ["--set", "problem.rhs.kind=file", "--set", &rhs];
-    let trials: [(&str, &[&str]); 11] = [
-        (&panel, &cycles),
+    let trials: [(&str, &[&str]); 10] = [
         (&panel, &modes),
-        (&panel, &cg),
-        (&panel, &mixed),
+        (&ring, &odd),
+        (&both, &[]),
         (&rock, &cg),
         (&smooth, &[]),
         (&rock, &[]),
@@ -145,11 +121,11 @@ fn solves_are_those_of_one_process(mpi: &Path, turns: Turns) {
         (&rock, &deflated),
         (&rock, &from_file),
     ];
-    check_trials(mpi, turns, files.path(), &trials.map(|(case, more)| (case, more, &[1, 2, 3, 6][..], None)));
+    check_trials(mpi, files.path(), &trials.map(|(case, more)| (case, more, &[1, 2, 3, 6][..], None)));
 }
 
 /// Divides x too, by `--parts` or because there are too few rows.
-fn columns_are_divided(mpi: &Path, turns: Turns) {
+fn columns_are_divided(mpi: &Mpi) {
     let (panel, files) = (case("panel.toml"), tempdir().unwrap());
     let rock = file(
         &files,
@@ -170,7 +146,7 @@ fn columns_are_divided(mpi: &Path, turns: Turns) {
         (&rock, &bicgstab, &[2], Some("2x1")),
         (&smooth, &[], &[6], Some("3x2")),
     ];
-    check_trials(mpi, turns, files.path(), &trials);
+    check_trials(mpi, files.path(), &trials);
     // A checkpoint does not depend on the division.
     let heat = file(&files, "heat.toml", &HEAT.replace("output_every = 4", "output_every = 0"));
     let checkpoint = files.path().join("run.ckpt").display().to_string();
@@ -184,7 +160,7 @@ fn columns_are_divided(mpi: &Path, turns: Turns) {
 }
 
 /// Rank 0 writes frames, report and checkpoint; a checkpoint does not depend on the number of ranks.
-fn time_steps_are_those_of_one_process(mpi: &Path) {
+fn time_steps_are_those_of_one_process(mpi: &Mpi) {
     let files = tempdir().unwrap();
     let heat = file(&files, "heat.toml", HEAT);
     let [report, output, frames] =
@@ -232,7 +208,7 @@ fn chunks(store: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 /// Ranks write a store together, byte for byte that of one process, since cycles of multigrid compute the same on all. One of
 /// three writes none of the two chunks. Inactive cells are marked, and with a plot rank 0 writes.
-fn stores_are_those_of_one_process(mpi: &Path) {
+fn stores_are_those_of_one_process(mpi: &Mpi) {
     let files = tempdir().unwrap();
     let [store, plot, mask] = ["u.zarr", "u.png", "mask.npy"].map(|name| files.path().join(name));
     let panel = case("panel.toml");
@@ -282,7 +258,7 @@ fn stores_are_those_of_one_process(mpi: &Path) {
     assert_eq!(names, ["mask.npy", "rock.toml", "u.png", "u.zarr"]);
 }
 
-fn one_rank_says_how_it_went(mpi: &Path) {
+fn one_rank_says_how_it_went(mpi: &Mpi) {
     let panel = case("panel.toml");
     let tiny = [&["-n", "3", "isobar", "solve", &panel, "--threads", "1"], &support::TINY[..]].concat();
     let run = |more: &[&str]| mpiexec(mpi, &[&tiny, more].concat());
@@ -307,7 +283,7 @@ fn assert_fails(output: &Output, part: &str) {
     assert!(said.contains(part), "{part:?} is not in:\n{said}");
 }
 
-fn failures_are_said_once(mpi: &Path) {
+fn failures_are_said_once(mpi: &Mpi) {
     let (panel, heat) = (case("panel-tiny.toml"), case("heat.toml"));
     let trial = ["-n", "2", "isobar", "solve", &heat, "--device", "cpu", "--set", "solver.preconditioner.kind=auto"];
     assert_fails(&mpiexec(mpi, &["-n", "3", "isobar", "solve", "nothing.toml"]), "nothing.toml: no such file");
@@ -332,7 +308,7 @@ fn failures_are_said_once(mpi: &Path) {
 }
 
 /// A rank that fails, or has other input, ends all with a message that names it.
-fn ranks_must_agree(mpi: &Path) {
+fn ranks_must_agree(mpi: &Mpi) {
     let (panel, other) = (case("panel-tiny.toml"), case("box.toml"));
     let first = ["-n", "2", "isobar", "solve", &panel, ":", "-n", "1", "isobar", "solve"];
     let with = |last: &[&str]| mpiexec(mpi, &[&first, last].concat());
@@ -375,7 +351,7 @@ fn wait_for<R>(what: &str, mut look: impl FnMut() -> Option<R>) -> R {
 }
 
 /// A process that is stopped during steps ends the job with a message that names its rank.
-fn a_stopped_rank_ends_all(mpi: &Path) {
+fn a_stopped_rank_ends_all(mpi: &Mpi) {
     #[cfg(target_os = "linux")]
     {
         let files = tempdir().unwrap();
@@ -398,7 +374,7 @@ fn a_stopped_rank_ends_all(mpi: &Path) {
 }
 
 /// A rank that is killed while all write a store together leaves temporary files that the next run removes.
-fn killed_ranks_leave_nothing_for_good(mpi: &Path) {
+fn killed_ranks_leave_nothing_for_good(mpi: &Mpi) {
     #[cfg(target_os = "linux")]
     for killed in 0..2 {
         let files = tempdir().unwrap();

@@ -7,57 +7,30 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::jobs::{Mpi, text};
+
 pub(crate) const TINY: [&str; 6] = ["--set", "grid.nx=24", "--set", "grid.ny=28", "--set", "grid.nz=8"];
-
-/// Every MPI's part of the work that they divide. Their messages are tested with each of them, by isobar-dist.
-#[derive(Clone, Copy)]
-pub(crate) struct Turns {
-    pub(crate) n: usize,
-    pub(crate) of: usize,
-}
-
-impl Turns {
-    /// Returns whether this MPI runs a job.
-    pub(crate) fn includes(self, job: usize) -> bool {
-        job % self.of == self.n
-    }
-}
 
 pub(crate) fn case(name: &str) -> String {
     format!("{}/../../cases/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Runs the command on a number of ranks with the arguments that follow it, which must succeed; returns what it said.
-pub(crate) fn on_ranks(mpi: &Path, ranks: &str, args: &[&str]) -> String {
+pub(crate) fn on_ranks(mpi: &Mpi, ranks: &str, args: &[&str]) -> String {
     let said = mpiexec(mpi, &[&["-n", ranks], args].concat());
     assert!(said.status.success(), "{}", text(&said));
     text(&said)
 }
 
 /// Runs `mpiexec` with these arguments, where "isobar" is the command.
-pub(crate) fn mpiexec(folder: &Path, args: &[&str]) -> Output {
-    launcher(folder, args).output().unwrap()
+pub(crate) fn mpiexec(mpi: &Mpi, args: &[&str]) -> Output {
+    launcher(mpi, args).output().unwrap()
 }
 
-pub(crate) fn launcher(folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(folder.join("mpiexec"));
-    if !cfg!(target_os = "linux") {
-        // The library is found by the first launcher on the path.
-        let paths = std::env::var_os("PATH");
-        let paths = std::iter::once(folder.to_path_buf()).chain(paths.iter().flat_map(std::env::split_paths));
-        command.env("PATH", std::env::join_paths(paths).unwrap());
-    }
+pub(crate) fn launcher(mpi: &Mpi, args: &[&str]) -> Command {
+    let mut command = mpi.launcher();
+    command.args(args.iter().map(|&arg| if arg == "isobar" { env!("CARGO_BIN_EXE_isobar") } else { arg }));
     command
-        .args(args.iter().map(|&arg| if arg == "isobar" { env!("CARGO_BIN_EXE_isobar") } else { arg }))
-        // Open MPI: more ranks than cores, and any user, as in a container.
-        .env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
-        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    command
-}
-
-pub(crate) fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 /// Reads the report and the values of the .npy file of a solve.
@@ -78,12 +51,13 @@ pub(crate) fn file(folder: &TempDir, name: &str, text: &str) -> String {
 /// What is solved: a case, options of the command, the numbers of ranks, and how they divide x and y.
 pub(crate) type Trial<'a> = (&'a str, &'a [&'a str], &'a [usize], Option<&'a str>);
 
-/// Compares solves on ranks with those of one process, as far as it is this MPI's turn. Grids are small, unless a trial says more.
-pub(crate) fn check_trials(mpi: &Path, turns: Turns, folder: &Path, trials: &[Trial<'_>]) {
+/// Compares solves on ranks with those of one process, as far as it is this MPI's turn: messages are tested with each of them, by isobar-dist.
+/// Grids are small, unless a trial says more.
+pub(crate) fn check_trials(mpi: &Mpi, folder: &Path, trials: &[Trial<'_>]) {
     let [report, output] = ["report.json", "u.npy"].map(|name| folder.join(name).display().to_string());
     for (trial, (case, more, counts, parts)) in trials.iter().enumerate() {
         let counts: Vec<usize> =
-            counts.iter().enumerate().filter(|(n, _)| turns.includes(trial + n)).map(|(_, &ranks)| ranks).collect();
+            counts.iter().enumerate().filter(|(n, _)| mpi.has_turn(trial + n)).map(|(_, &ranks)| ranks).collect();
         if counts.is_empty() {
             continue;
         }
@@ -105,7 +79,7 @@ pub(crate) fn by_one_process(folder: &Path, args: &[&str]) -> (Value, Vec<f64>) 
 }
 
 /// Runs the same arguments on ranks and compares with one process.
-fn check_as_one(mpi: &Path, folder: &Path, ranks: usize, args: &[&str], (alone, u): (&Value, &[f64])) {
+fn check_as_one(mpi: &Mpi, folder: &Path, ranks: usize, args: &[&str], (alone, u): (&Value, &[f64])) {
     fs::remove_file(folder.join("u.npy")).unwrap();
     on_ranks(mpi, &ranks.to_string(), args);
     let (report, v) = written(folder);

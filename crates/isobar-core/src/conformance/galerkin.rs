@@ -74,13 +74,14 @@ fn pieces() -> Sample {
     Sample { name: format!("{shape} pieces"), stencil, is_sensitive: false, has_pieces: true }
 }
 
-fn hierarchy<B: Supports<Diffusion>, T: Real>(backend: &B, stencil: &Diffusion) -> Hierarchy<B, Diffusion, T> {
+/// Makes up to four levels that are relaxed by lines.
+pub fn hierarchy<B: Supports<Diffusion>, T: Real>(backend: &B, stencil: &Diffusion) -> Hierarchy<B, Diffusion, T> {
     let operator = ok(backend.operator::<T>(stencil));
     ok(backend.hierarchy(stencil, &operator, Smoother::LineRedBlack, Some(4))).unwrap_or_else(|| panic!("no levels"))
 }
 
-/// Checks A_c = PᵀAP on all levels, for any P.
-fn products<B: Supports<Diffusion>, T: Real>(backend: &B, tested: &Hierarchy<B, Diffusion, T>, name: &str) {
+/// Checks A_c = PᵀAP on all levels, for any P; `name` is for the message.
+pub fn products<B: Supports<Diffusion>, T: Real>(backend: &B, tested: &Hierarchy<B, Diffusion, T>, name: &str) {
     for (n, transfer) in tested.transfers.iter().enumerate() {
         let layouts = [tested.levels[n].layout(), transfer.coarse_layout()];
         let [fine, coarse] = layouts.map(Layout::shape);

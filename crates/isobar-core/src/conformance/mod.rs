@@ -16,7 +16,7 @@
 //! * `vectors`: copies, vector operations, aggregates,
 //! * `steps`: each fused step of an operator, `triangular`: those of its triangular parts,
 //! * `points`: relaxation of points, in sweeps and in tiles,
-//! * `galerkin` and `point_levels`: the levels of diffusion, `levels`: transfers, and the steps that fuse them with sweeps, in
+//! * [`galerkin`] and `point_levels`: the levels of diffusion, `levels`: transfers, and the steps that fuse them with sweeps, in
 //!   one precision and in two, `modes`: transfers between a grid and its vertical modes,
 //! * [`direct`]: boxes that are solved without iterating,
 //! * [`arrays`]: solves and vectors of plain arrays, `solves`: whole solves, and bad input, `many`: several at a time, `updates`: operators
@@ -26,7 +26,7 @@ pub mod arrays;
 mod complete;
 pub mod direct;
 mod fixture;
-mod galerkin;
+pub mod galerkin;
 mod levels;
 mod many;
 mod modes;

@@ -1,8 +1,7 @@
 //! Galerkin levels: A_c = PᵀAP for any sides, sizes and directions, and consequences.
 
-use isobar_core::conformance::arrays::norm;
+use isobar_core::conformance::galerkin::{hierarchy, products};
 use isobar_core::prelude::*;
-use isobar_core::reference::Vector;
 use isobar_core::stencil::galerkin::{Coarsening, Couplings, Matrix, Serial, coarsen};
 
 fn stencil(shape: Shape, factors: [f64; 3], sides: [Side; 3], contrast: f64, closed: bool) -> Diffusion {
@@ -16,19 +15,6 @@ fn stencil(shape: Shape, factors: [f64; 3], sides: [Side; 3], contrast: f64, clo
     Diffusion::of_field(shape, field, factors, Some(shift), sides.map(|side| [side; 2])).unwrap()
 }
 
-fn hierarchy(stencil: &Diffusion, levels: usize) -> Hierarchy<Reference, Diffusion, f64> {
-    let operator = Supports::<Diffusion>::operator::<f64>(&Reference, stencil).unwrap();
-    let smoother = Smoother::LineRedBlack;
-    Supports::<Diffusion>::hierarchy(&Reference, stencil, &operator, smoother, Some(levels)).unwrap().unwrap()
-}
-
-fn noise(layout: &Layout, seed: u64) -> Vector<f64> {
-    let shape = layout.shape();
-    let mut v = Vector::zeros(layout).unwrap();
-    v.fill_with(|i, j, k| random(seed, shape.number([i, j, k])));
-    v
-}
-
 #[test]
 fn coarse_operators_are_galerkin_products() {
     use Side::{Closed, Fixed, Periodic};
@@ -38,27 +24,8 @@ fn coarse_operators_are_galerkin_products() {
             for sides in [[Closed; 3], [Fixed, Closed, Fixed], [Periodic; 3], [Periodic, Fixed, Closed]] {
                 for closed in [false, true] {
                     let stencil = stencil(shape, factors, sides, 1e3, closed);
-                    let hierarchy = hierarchy(&stencil, 4);
-                    for (n, transfer) in hierarchy.transfers.iter().enumerate() {
-                        let [fine, coarse] = [&hierarchy.levels[n], &hierarchy.levels[n + 1]];
-                        let mut v = noise(coarse.layout(), 7);
-                        let zeros = |layout: &Layout| Vector::<f64>::zeros(layout).unwrap();
-                        let (mut pv, mut apv) = (zeros(fine.layout()), zeros(fine.layout()));
-                        let (mut expected, mut found) = (zeros(coarse.layout()), zeros(coarse.layout()));
-                        transfer.prolong(&mut v, &mut pv).unwrap();
-                        fine.apply(&mut pv, &mut apv).unwrap();
-                        transfer.restrict(&mut apv, &mut expected).unwrap();
-                        coarse.apply(&mut v, &mut found).unwrap();
-                        let size = norm(expected.entries()).max(1e-12);
-                        let scalars = Reference.scalars().unwrap();
-                        Reference.axpy(Ratio::ONE.negated(), &found, &mut expected, &scalars).unwrap();
-                        let error = norm(expected.entries()) / size;
-                        assert!(
-                            error < 1e-9,
-                            "{shape} {factors:?} {sides:?} closed {closed}, level {n} {}: {error:e}",
-                            coarse.layout().shape()
-                        );
-                    }
+                    let name = format!("{shape} {factors:?} {sides:?} closed {closed}");
+                    products(&Reference, &hierarchy::<_, f64>(&Reference, &stencil), &name);
                 }
             }
         }

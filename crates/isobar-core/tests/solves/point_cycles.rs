@@ -1,7 +1,7 @@
-//! Cycles that relax points on halved grids: counts that do not depend on the grid, solutions compared with dense elimination,
-//! and the automatic choice where coefficients do not suit them.
+//! Cycles that relax points on halved grids: counts that do not depend on the grid, tiny grids, and the
+//! automatic choice where coefficients do not suit them.
 
-use isobar_core::conformance::arrays::{distance, noise, solve_by};
+use isobar_core::conformance::arrays::{distance, noise, residual, solve_by};
 use isobar_core::prelude::*;
 
 fn options() -> SolverOptions {
@@ -107,35 +107,8 @@ fn directions_may_differ() {
     assert!(stiff.method == "cg" && stiff.notes.contains("the nearest box"), "{} {}", stiff.method, stiff.notes);
 }
 
-/// Elimination with partial pivoting.
-fn eliminate(stencil: &Diffusion, rhs: &[f64]) -> Vec<f64> {
-    let n = rhs.len();
-    let mut rows: Vec<Vec<f64>> = vec![Vec::new(); n];
-    for column in 0..n {
-        let mut unit = vec![0.0; n];
-        unit[column] = 1.0;
-        stencil.times(&unit).into_iter().zip(&mut rows).for_each(|(entry, row)| row.push(entry));
-    }
-    rows.iter_mut().zip(rhs).for_each(|(row, &b)| row.push(b));
-    for p in 0..n {
-        let best = (p..n).max_by(|&a, &b| rows[a][p].abs().total_cmp(&rows[b][p].abs())).unwrap();
-        rows.swap(p, best);
-        let pivot = rows[p].clone();
-        for row in &mut rows[p + 1..] {
-            let factor = row[p] / pivot[p];
-            row.iter_mut().zip(&pivot).for_each(|(entry, pivot)| *entry -= factor * pivot);
-        }
-    }
-    let mut u = vec![0.0; n];
-    for p in (0..n).rev() {
-        let known: f64 = (p + 1..n).map(|q| rows[p][q] * u[q]).sum();
-        u[p] = (rows[p][n] - known) / rows[p][p];
-    }
-    u
-}
-
 #[test]
-fn tiny_grids_are_solved_as_by_elimination() {
+fn tiny_grids_are_solved() {
     for (nx, ny, nz) in [(1, 1, 1), (2, 1, 1), (1, 3, 1), (2, 2, 2), (5, 3, 2), (4, 7, 3), (3, 1, 5)] {
         for sides in [FIXED, [[Side::Fixed, Side::Closed], [Side::Closed; 2], [Side::Closed; 2]]] {
             let shape = Shape::new(nx, ny, nz);
@@ -144,10 +117,9 @@ fn tiny_grids_are_solved_as_by_elimination() {
             points.multigrid.smoother = Smoother::PointRedBlack;
             let solved = solve(&stencil, &points);
             assert_eq!(solved.method, "multigrid", "{shape}: {}", solved.notes);
-            let expected = eliminate(&stencil, &solved.rhs);
-            for (found, expected) in solved.u.iter().zip(&expected) {
-                assert!((found - expected).abs() < 1e-10, "{shape} {sides:?}: {found} {expected}");
-            }
+            // So few cells are well conditioned: u has nearly as many digits as its residual.
+            let left = residual(&stencil, &solved.rhs, &solved.u);
+            assert!(left < 1e-12, "{shape} {sides:?}: {left:e}");
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The diffusion operator on CUDA beyond the conformance suite: grids of many tiles, and replayed iterations.
 
-use cudarc::driver::result;
 use isobar_core::conformance::arrays::{fetch, noise, solve_by, vector};
 use isobar_core::operator::Direction;
 use isobar_core::prelude::*;
@@ -8,12 +7,12 @@ use isobar_core::problem::materials::{bubbles, two_phase};
 use isobar_cuda::Cuda;
 
 use crate::common::OnCard;
+use crate::problem::OnGpu;
 
 /// Adds the checks of this module.
 pub(crate) fn add_to(all: &mut OnCard) {
     all.add("many_tiles", many_tiles);
     all.add("repeated_solves", repeated_solves);
-    all.add("updates_between_solves", updates_between_solves);
     all.add("coefficients_on_the_card", coefficients_on_the_card);
 }
 
@@ -160,28 +159,6 @@ fn repeated_solves(cuda: &Cuda) {
     }
 }
 
-/// After coefficients change under recorded iterations, the next solve equals that of a new solver.
-fn updates_between_solves(cuda: &Cuda) {
-    let [_, tank] = square_and_tank();
-    let shape = tank.shape();
-    let rhs = noise(shape.cells(), 9);
-    let spheres = Bubbles { count: 6, radius: 0.1, contrast: 1e2, seed: 2 };
-    let field = bubbles(shape, [48.0, 40.0, 32.0], &spheres).unwrap();
-    let coefficients = Coefficients::Cells { fields: vec![field.into()], axes: [(0, 3.0), (0, 0.2), (0, 1.5)] };
-    let other = Diffusion::new(shape, coefficients, None, tank.sides()).unwrap();
-    for preconditioner in [Preconditioner::Line, Preconditioner::Neumann { order: 1 }] {
-        let options = options(Method::Cg, preconditioner);
-        let mut system = System::new(cuda, &tank, &options).unwrap();
-        for stencil in [&tank, &tank, &other, &tank, &other] {
-            system.update(stencil).unwrap();
-            let (found, u) = solve_by(&mut system, shape, &rhs);
-            let (expected, v) = solve_by(&mut System::new(cuda, stencil, &options).unwrap(), shape, &rhs);
-            assert_eq!((&found.history, found.relative_residual), (&expected.history, expected.relative_residual));
-            assert!(u == v && found.converged());
-        }
-    }
-}
-
 /// Compares residuals and solutions, bit by bit.
 fn assert_same(found: (Vec<f64>, Vec<f64>), expected: (Vec<f64>, Vec<f64>), preconditioner: Preconditioner) {
     let counts = [found.0.len(), expected.0.len()];
@@ -196,43 +173,27 @@ fn coefficients_on_the_card(cuda: &Cuda) {
     let shape @ Shape { nx, ny, nz } = Shape::new(37, 22, 13);
     let sides = [[Side::Fixed, Side::Closed], [Side::Closed; 2], [Side::Closed; 2]];
     let axes = [(0, 1.0), (0, 0.7), (0, 2.5)];
-    let field = |seed: u64| -> Vec<f32> { (0..shape.cells()).map(|n| (2.0 + random(seed, n)) as f32).collect() };
-    let shift: Vec<f64> = (0..shape.cells()).map(|n| 1.0 + random(3, n)).collect();
-    // Single precision, columns contiguous.
-    let strides = [ny * nz, nz, 1];
-    let in_c_order = |values: &[f32]| -> Vec<f64> {
-        let view = ArrayView::new(values, shape, strides).unwrap();
-        (0..shape.cells()).map(|n| f64::from(view.get(n % nx, n / nx % ny, n / nx / ny))).collect()
-    };
-    cuda.synchronize().unwrap();
-    // SAFETY: the back end has made its context current on this thread; the allocations are of those sizes.
-    let (pointers, arrays) = unsafe {
-        let pointers =
-            [result::malloc_sync(4 * shape.cells()).unwrap(), result::malloc_sync(8 * shape.cells()).unwrap()];
-        result::memcpy_htod_sync(pointers[1], &shift).unwrap();
-        let field = DeviceArray::new::<f32>(pointers[0], shape, strides, cuda.ordinal());
-        (pointers, (field, DeviceArray::c_order::<f64>(pointers[1], shape, cuda.ordinal())))
-    };
-    let fill = |values: &[f32]| {
-        // SAFETY: as above; nothing uses the array at this time.
-        unsafe { result::memcpy_htod_sync(pointers[0], values).unwrap() };
-        // A copy from pageable memory may still be pending, and other streams do not wait for it.
-        result::ctx::synchronize().unwrap();
-    };
+    // Numbers of single precision.
+    let field =
+        |seed: u64| -> Vec<f64> { (0..shape.cells()).map(|n| f64::from((2.0 + random(seed, n)) as f32)).collect() };
+    let ties: Vec<f64> = (0..shape.cells()).map(|n| 1.0 + random(3, n)).collect();
+    // Columns contiguous.
+    let on_gpu = OnGpu::<f32>::new(cuda, shape, [ny * nz, nz, 1], &field(1));
+    let shift = OnGpu::<f64>::new(cuda, shape, [1, nx, nx * ny], &ties);
     let scaled_on_card = |axes| {
-        let cells = Coefficients::DeviceCells { fields: vec![arrays.0], axes, shift: Some(arrays.1) };
+        let cells = Coefficients::DeviceCells { fields: vec![on_gpu.array], axes, shift: Some(shift.array) };
         Diffusion::new(shape, cells, None, sides).unwrap()
     };
     let on_card = || scaled_on_card(axes);
-    let scaled_on_host = |values: &[f32], axes| {
-        let cells = Coefficients::Cells { fields: vec![in_c_order(values).into()], axes };
-        Diffusion::new(shape, cells, Some(shift.clone()), sides).unwrap()
+    let scaled_on_host = |values: &[f64], axes| {
+        let cells = Coefficients::Cells { fields: vec![values.into()], axes };
+        Diffusion::new(shape, cells, Some(ties.clone()), sides).unwrap()
     };
-    let on_host = |values: &[f32]| scaled_on_host(values, axes);
+    let on_host = |values: &[f64]| scaled_on_host(values, axes);
     // Numbers that stay, a factor that changes, one cell that does.
     let stretched = [(0, 1.0), (0, 0.7), (0, 5.0)];
     let mut nearly = field(2);
-    nearly[shape.cells() - 1] += 1.0;
+    nearly[shape.cells() - 1] = 4.0;
     let changes = [(field(2), axes), (field(2), axes), (field(2), stretched), (nearly, stretched), (field(1), axes)];
     let rhs = noise(shape.cells(), 5);
     let solve = |system: &mut dyn Solve<Diffusion>| {
@@ -248,41 +209,39 @@ fn coefficients_on_the_card(cuda: &Cuda) {
         Preconditioner::Multigrid,
     ] {
         let options = SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
-        fill(&field(1));
+        on_gpu.fill(&field(1));
         let mut found = System::new(cuda, &on_card(), &options).unwrap();
         let mut expected = System::new(cuda, &on_host(&field(1)), &options).unwrap();
         assert_same(solve(&mut found), solve(&mut expected), preconditioner);
         for (values, axes) in &changes {
-            fill(values);
+            on_gpu.fill(values);
             found.update(&scaled_on_card(*axes)).unwrap();
             expected.update(&scaled_on_host(values, *axes)).unwrap();
             assert_same(solve(&mut found), solve(&mut expected), preconditioner);
         }
         // An update that failed half-way is made good by the next one.
-        fill(&[f32::NAN].repeat(shape.cells()));
+        on_gpu.fill(&[f64::NAN].repeat(shape.cells()));
         assert!(found.update(&on_card()).is_err());
-        fill(&field(1));
+        on_gpu.fill(&field(1));
         found.update(&on_card()).unwrap();
         assert_same(solve(&mut found), solve(&mut expected), preconditioner);
     }
     // Closed faces: components are found on the host.
     let mut holes = field(4);
     (0..shape.cells()).filter(|n| n % 5 == 0).for_each(|n| holes[n] = 0.0);
-    fill(&holes);
+    on_gpu.fill(&holes);
     let options = SolverOptions { method: Method::Cg, tolerance: 1e-9, ..SolverOptions::default() };
     let found = solve(&mut System::new(cuda, &on_card(), &options).unwrap());
     assert!(found == solve(&mut System::new(cuda, &on_host(&holes), &options).unwrap()));
 
-    for wrong in [f32::NAN, f32::INFINITY, -1.0] {
+    for wrong in [f64::NAN, f64::INFINITY, -1.0] {
         let mut values = field(1);
-        values[11 * strides[0] + 7 * strides[1] + 5] = wrong;
-        fill(&values);
+        values[11 + nx * (7 + ny * 5)] = wrong;
+        on_gpu.fill(&values);
         match System::new(cuda, &on_card(), &options).err() {
             Some(Error::Invalid { message, .. }) => assert!(message.contains("(11, 7, 5)"), "{message}"),
             other => panic!("{wrong}: {other:?}"),
         }
     }
     assert!(matches!(System::new(&Reference, &on_card(), &options), Err(Error::Unsupported(_))));
-    // SAFETY: allocated above, freed once, and nothing uses them any more.
-    unsafe { pointers.into_iter().for_each(|pointer| result::free_sync(pointer).unwrap()) };
 }

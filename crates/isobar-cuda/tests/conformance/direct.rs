@@ -1,6 +1,6 @@
 //! Direct solves between arrays in the memory of the GPU, and of problems whose coefficients are there.
 
-use isobar_core::conformance::arrays::{noise, residual, solve_by};
+use isobar_core::conformance::arrays::{distance, noise, norm, residual, solve_by, without_mean};
 use isobar_core::prelude::*;
 use isobar_core::problem::Well;
 use isobar_cuda::Cuda;
@@ -38,10 +38,6 @@ fn solve(
     (to.read(), told)
 }
 
-fn norm(x: impl Iterator<Item = f64>) -> f64 {
-    x.map(|x| x * x).sum::<f64>().sqrt()
-}
-
 fn between_arrays(cuda: &Cuda) {
     for (nx, ny, nz) in [(32, 20, 14), (66, 34, 9), (1, 12, 5), (65, 1, 1)] {
         for (side, is_singular) in
@@ -62,21 +58,19 @@ fn between_arrays(cuda: &Cuda) {
                 };
                 let mut system = System::new(cuda, &stencil, &options).unwrap();
                 let unbalanced: Vec<f64> = (0..shape.cells()).map(|n| random(4, n) + 0.3).collect();
-                let mean = unbalanced.iter().sum::<f64>() / unbalanced.len() as f64;
-                let balanced: Vec<f64> = unbalanced.iter().map(|b| b - if is_singular { mean } else { 0.0 }).collect();
+                let balanced = if is_singular { without_mean(unbalanced.clone()) } else { unbalanced.clone() };
                 let check = |u: &[f64], what: &str| {
-                    let left = norm(stencil.times(u).iter().zip(&balanced).map(|(a, b)| b - a))
-                        / norm(balanced.iter().copied());
+                    let left = residual(&stencil, &balanced, u);
                     assert!(left < 1e-10, "{what}: {left:e}");
                     let mean = u.iter().sum::<f64>() / u.len() as f64;
-                    assert!(!is_singular || mean.abs() < 1e-12 * norm(u.iter().copied()), "{what}: mean {mean:e}");
+                    assert!(!is_singular || mean.abs() < 1e-12 * norm(u), "{what}: mean {mean:e}");
                 };
                 let (u, told) = solve(cuda, &mut system, shape, &balanced);
                 assert_eq!(told, Ok(1), "{what}");
                 check(&u, &what);
                 // The solve of host arrays, for comparison.
                 let (_, other) = solve_by(&mut system, shape, &balanced);
-                let apart = norm(u.iter().zip(&other).map(|(a, b)| a - b)) / norm(u.iter().copied());
+                let apart = distance(&other, &u);
                 assert!(apart < 1e-9, "{what}: {apart:e}");
                 if is_singular {
                     let (_, told) = solve(cuda, &mut system, shape, &unbalanced);

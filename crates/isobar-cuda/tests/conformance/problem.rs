@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 
 use cudarc::driver::result;
+use isobar_core::conformance::arrays::noise;
 use isobar_core::layout::Axis;
 use isobar_core::prelude::*;
 use isobar_core::problem::{Phases, Source, Well};
@@ -31,21 +32,27 @@ impl<S: Real> OnGpu<S> {
     /// Copies values in C order to an array with these strides.
     pub(crate) fn new(cuda: &Cuda, shape: Shape, strides: [usize; 3], values: &[f64]) -> Self {
         cuda.synchronize().unwrap();
-        let Shape { nx, ny, nz } = shape;
-        let last: usize = [nx, ny, nz].iter().zip(strides).map(|(n, stride)| (n - 1) * stride).sum();
-        let mut placed = vec![S::ZERO; last + 1];
+        // SAFETY: the back end has made its context current on this thread; the allocation lives until `drop`.
+        let array = unsafe {
+            let pointer = result::malloc_sync(elements(shape, strides) * size_of::<S>()).unwrap();
+            DeviceArray::new::<S>(pointer, shape, strides, cuda.ordinal())
+        };
+        let new = Self { array, precision: PhantomData };
+        new.fill(values);
+        new
+    }
+
+    /// Copies other values in C order to it, which nothing may be using.
+    pub(crate) fn fill(&self, values: &[f64]) {
+        let (shape @ Shape { nx, ny, .. }, strides) = (self.array.shape(), self.array.strides());
+        let mut placed = vec![S::ZERO; elements(shape, strides)];
         for (n, &value) in values.iter().enumerate() {
             placed[n % nx * strides[0] + n / nx % ny * strides[1] + n / (nx * ny) * strides[2]] = S::from_f64(value);
         }
-        // SAFETY: the back end has made its context current on this thread; the allocation is of that size, and lives until `drop`.
-        let array = unsafe {
-            let pointer = result::malloc_sync(size_of_val(placed.as_slice())).unwrap();
-            result::memcpy_htod_sync(pointer, &placed).unwrap();
-            // Such a copy may still be pending, and other streams do not wait for it.
-            result::ctx::synchronize().unwrap();
-            DeviceArray::new::<S>(pointer, shape, strides, cuda.ordinal())
-        };
-        Self { array, precision: PhantomData }
+        // SAFETY: the array has these elements.
+        unsafe { result::memcpy_htod_sync(self.array.pointer(), &placed).unwrap() };
+        // Such a copy may still be pending, and other streams do not wait for it.
+        result::ctx::synchronize().unwrap();
     }
 
     fn c_order(cuda: &Cuda, shape: Shape, values: &[f64]) -> Self {
@@ -63,11 +70,15 @@ impl<S: Real> OnGpu<S> {
     }
 }
 
+/// Returns the number of elements from the first to the last of an array.
+fn elements(shape: Shape, strides: [usize; 3]) -> usize {
+    1 + shape.extents().iter().zip(strides).map(|(n, stride)| (n - 1) * stride).sum::<usize>()
+}
+
 /// Returns the values of an array in C order; the calls that write it have waited for the GPU.
 fn read<S: Real>(array: &DeviceArray) -> Vec<f64> {
-    let (shape @ Shape { nx, ny, nz }, strides) = (array.shape(), array.strides());
-    let last: usize = [nx, ny, nz].iter().zip(strides).map(|(n, stride)| (n - 1) * stride).sum();
-    let mut values = vec![S::ZERO; last + 1];
+    let (shape @ Shape { nx, ny, .. }, strides) = (array.shape(), array.strides());
+    let mut values = vec![S::ZERO; elements(shape, strides)];
     // SAFETY: the array has these elements.
     unsafe { result::memcpy_dtoh_sync(&mut values, array.pointer()).unwrap() };
     let view = ArrayView::new(&values, shape, strides).unwrap();
@@ -83,10 +94,6 @@ impl<S> Drop for OnGpu<S> {
 
 fn field(shape: Shape, seed: u64) -> Vec<f64> {
     (0..shape.cells()).map(|n| (1.5 * random(seed, n)).exp()).collect()
-}
-
-fn noise(shape: Shape, seed: u64) -> Vec<f64> {
-    (0..shape.cells()).map(|n| random(seed, n)).collect()
 }
 
 fn widths(n: usize) -> Spacing {
@@ -158,7 +165,7 @@ fn derivatives_agree<S: Real>(cuda: &Cuda, problem: &DiffusionProblem, tolerance
         [horizontal, vertical] => Coefficient::Layered { horizontal: horizontal.clone(), vertical: vertical.clone() },
         _ => Coefficient::Diagonal([0, 1, 2].map(|n| fields[n].clone())),
     };
-    let [u, adjoint] = [21, 22].map(|seed| rounded(noise(shape, seed)));
+    let [u, adjoint] = [21, 22].map(|seed| rounded(noise(shape.cells(), seed)));
     // Columns contiguous, and layers apart from each other.
     let columns = [ny * nz, nz, 1];
     let apart = [1, nx + 3, (nx + 3) * (ny + 1)];
@@ -170,7 +177,7 @@ fn derivatives_agree<S: Real>(cuda: &Cuda, problem: &DiffusionProblem, tolerance
     for moves_rhs in [true, false] {
         let found: Vec<_> = kappa.iter().map(|_| OnGpu::<S>::empty(cuda, shape)).collect();
         let by_kappa: Vec<_> = found.iter().map(|found| found.array).collect();
-        let by_reaction = OnGpu::<S>::new(cuda, shape, columns, &noise(shape, 1));
+        let by_reaction = OnGpu::<S>::new(cuda, shape, columns, &noise(shape.cells(), 1));
         let by_body = OnGpu::<S>::empty(cuda, shape);
         let wanted = Derivatives { kappa: &by_kappa, reaction: Some(by_reaction.array), body: Some(by_body.array) };
         form.gradient(&arrays, of_pair, moves_rhs, wanted).unwrap();
@@ -241,7 +248,7 @@ fn with_another(cuda: &Cuda, host: &DiffusionProblem, problem: &DeviceProblem) -
 
 fn same_matrix_and_right_hand_side(cuda: &Cuda, host: &DiffusionProblem, problem: &DeviceProblem) {
     let shape = host.shape;
-    let (f, x) = (OnGpu::<f64>::c_order(cuda, shape, &noise(shape, 32)), noise(shape, 33));
+    let (f, x) = (OnGpu::<f64>::c_order(cuda, shape, &noise(shape.cells(), 32)), noise(shape.cells(), 33));
     for body in [Some(&f), None] {
         let b = OnGpu::<f64>::empty(cuda, shape);
         problem.write_rhs(body.map(|body| &body.array), &b.array).unwrap();
@@ -274,7 +281,7 @@ fn matrices_and_right_hand_sides_on_the_card(cuda: &Cuda) {
 fn solvers_of_problems_on_the_card(cuda: &Cuda) {
     for (n, host) in problems().into_iter().enumerate() {
         let (host, first) = in_both_places(cuda, n, host);
-        let (shape, x) = (host.shape, noise(host.shape, 33));
+        let (shape, x) = (host.shape, noise(host.shape.cells(), 33));
         let options =
             SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Jacobi, ..SolverOptions::default() };
         let matrix = first.stencil().unwrap();

@@ -1,60 +1,52 @@
 //! Boxes that are periodic in y, whose rows are divided among GPUs.
 
-use isobar_core::conformance::arrays::{cg, noise};
+use isobar_core::conformance::arrays::noise;
 use isobar_core::prelude::*;
 
 use crate::boxes::{self, RING, jumping, rough_ring, smooth_ring, smooth_rings};
-use crate::jumps::{bubbles, check, forms, multigrid};
+use crate::jumps::{bubbles, check, check_all, check_forms, multigrid};
 use crate::rocks::{check_floating, check_points, check_rough, point_cycles};
-use crate::solves::{apply_on, distance, solve_alone, solve_on, solve_updated};
+use crate::solves::{check_products, distance, possible, solve_alone, solve_on, solve_updated};
 use crate::steps::check_steps;
-use crate::{Way, backend, card, check_halo_rows, in_single, some};
+use crate::{Way, backend, card, check_halo_rows, in_single};
 
 /// Checks that rows of boxes periodic in y do not depend on ranks, number by number.
 pub(crate) fn step_by_step(way: Way) {
-    let options = cg(Preconditioner::Line);
     for (extents, ranks) in boxes::GRIDS {
-        let (problem, ranks) = (rough_ring(extents), some(ranks, way));
-        let (stencil, shape) = (problem.stencil().unwrap(), problem.shape);
-        let u = noise(shape.cells(), 6);
-        let expected = apply_on(1, &backend(way), &stencil, &options, &u).unwrap();
-        for &ranks in &ranks {
-            let found = apply_on(ranks, &backend(way), &stencil, &options, &u).unwrap();
-            assert_eq!(found, expected, "{shape} on {ranks}");
-        }
-        check_steps::<f64>(&backend(way), &problem, &ranks);
-        check_steps::<f32>(&backend(way), &problem, &ranks);
+        let problem = rough_ring(extents);
+        check_products(&backend(way), &problem.stencil().unwrap(), &noise(problem.shape.cells(), 6), ranks);
+        check_steps::<f64>(&backend(way), &problem, ranks);
+        check_steps::<f32>(&backend(way), &problem, ranks);
     }
 }
 
 pub(crate) fn krylov_methods(way: Way) {
     for (extents, ranks) in boxes::GRIDS {
-        check_rough(&backend(way), &rough_ring(extents), &some(ranks, way));
+        check_rough(&backend(way), &rough_ring(extents), ranks);
     }
-    check_rough(&backend(way), &rough_ring([40, 22, 40]), &some(&[2, 3, 4], way));
+    check_rough(&backend(way), &rough_ring([40, 22, 40]), &[2, 3, 4]);
     for (extents, ranks) in &boxes::GRIDS[..4] {
-        check_halo_rows(way, &rough_ring(*extents), &some(ranks, way));
+        check_halo_rows(way, &rough_ring(*extents), ranks);
     }
     // Two copies of an odd number of rows.
     for extents in [[8, 9, 4], [7, 13, 5]] {
-        check_rough(&backend(way), &rough_ring(extents), &some(&[2, 3, 5], way));
+        check_rough(&backend(way), &rough_ring(extents), &[2, 3, 5]);
     }
 }
 
 pub(crate) fn points(way: Way) {
     for (problem, ranks) in smooth_rings() {
-        let ranks = some(ranks, way);
         for options in point_cycles() {
             let system = System::new(&card(way, None).unwrap(), &problem.stencil().unwrap(), &options).unwrap();
             // By default GPUs may use Galerkin grids.
             match system.description().smoother {
-                Smoother::PointRedBlack => check_points(&backend(way), &problem, &ranks, &options),
-                _ => check(&backend(way), ("smooth", &problem, &ranks), &options),
+                Smoother::PointRedBlack => check_points(&backend(way), &problem, ranks, &options),
+                _ => check(&backend(way), ("smooth", &problem, ranks), &options),
             }
         }
     }
     for options in &point_cycles()[..2] {
-        check_points(&backend(way), &smooth_ring([64, 128, 64], 1.0, true), &some(&[2, 3, 4], way), options);
+        check_points(&backend(way), &smooth_ring([64, 128, 64], 1.0, true), &[2, 3, 4], options);
     }
 }
 
@@ -64,43 +56,24 @@ pub(crate) fn floating(way: Way) {
     for (problem, options) in
         [(smooth_ring([16, 32, 8], 1.0, true), &base), (smooth_ring([8, 24, 8], 3.0, true), &by_points)]
     {
-        check_floating(&backend(way), &boxes::floating(problem), &some(&[2, 3, 4, 5], way), options);
+        check_floating(&backend(way), &boxes::floating(problem), &[2, 3, 4, 5], options);
     }
     for preconditioner in [Preconditioner::Line, Preconditioner::Jacobi, Preconditioner::SsorAi] {
         let options = SolverOptions { method: Method::Cg, preconditioner, ..base.clone() };
         let problem = boxes::floating(rough_ring([10, 16, 6]));
-        check_floating(&backend(way), &problem, &some(&[2, 3, 4], way), &options);
-    }
-}
-
-/// Checks that substitution is refused for a periodic y.
-pub(crate) fn what_is_not_there_is_said(way: Way) {
-    let problem = rough_ring([8, 12, 4]);
-    let (stencil, rhs) = (problem.stencil().unwrap(), vec![0.0; problem.shape.cells()]);
-    for preconditioner in [Preconditioner::Ic { block: None }, Preconditioner::Mic { relaxation: 1.0, block: None }] {
-        let options = cg(preconditioner);
-        for ranks in some(&[2, 3], way) {
-            let said = solve_on(ranks, &backend(way), &stencil, &options, &rhs, None).unwrap_err().to_string();
-            assert!(said.contains("not divided among ranks") && said.contains("\"line\""), "{said}");
-        }
+        check_floating(&backend(way), &problem, &[2, 3, 4], &options);
     }
 }
 
 /// Checks Galerkin levels for jumping coefficients.
 pub(crate) fn jumps(way: Way) {
-    for (n, (name, problem, ranks)) in jumping().into_iter().enumerate() {
-        check(&backend(way), (name, &problem, &some(ranks, way)), &multigrid());
-        if [1, 3, 7].contains(&n) {
-            for options in forms()[1..].iter().chain([&in_single()]) {
-                check(&backend(way), (name, &problem, &some(&ranks[..2], way)), options);
-            }
-        }
-    }
+    check_all(&backend(way), jumping());
+    check_forms(&[backend(way)], jumping(), &[1, 3, 7], &[in_single()]);
     // Two copies of an odd number of rows.
     let mut in_both = rough_ring([9, 15, 6]);
     in_both.boundary[0] = RING;
     for problem in [in_both, rough_ring([12, 27, 5])] {
-        check(&backend(way), ("holes", &problem, &some(&[2, 3, 4], way)), &multigrid());
+        check(&backend(way), ("holes", &problem, &[2, 3, 4]), &multigrid());
     }
 }
 
@@ -113,10 +86,10 @@ pub(crate) fn large_jumps(way: Way) {
             problem
         };
         for options in [multigrid(), in_single()] {
-            check(&backend(way), ("bubbles", &of(1e6), &some(&[2, 3], way)), &options);
+            check(&backend(way), ("bubbles", &of(1e6), &[2, 3]), &options);
         }
         let options = SolverOptions { tolerance: 1e-9, ..multigrid() };
-        check_floating(&backend(way), &boxes::floating(of(1e4)), &some(&[2, 3], way), &options);
+        check_floating(&backend(way), &boxes::floating(of(1e4)), &[2, 3], &options);
     }
 }
 
@@ -131,7 +104,7 @@ pub(crate) fn updated_jumps(way: Way) {
     let after = DiffusionProblem { coefficient: bubbles(shape, 1e6).coefficient, ..of(1.0) }.stencil().unwrap();
     let rhs = noise(shape.cells(), 6);
     let (alone, u) = solve_alone(&card(way, None).unwrap(), &after, &multigrid(), &rhs, None);
-    for ranks in some(&[2, 3], way) {
+    for ranks in possible(&backend(way), &[2, 3]) {
         for options in [&open, &multigrid()] {
             let before = of(0.1).stencil().unwrap();
             let (outcome, preconditioner, v) =

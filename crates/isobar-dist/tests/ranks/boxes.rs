@@ -1,9 +1,11 @@
 //! Boxes that are periodic in y, and some in x too, to be divided among ranks.
 
+use isobar_core::conformance::arrays::cg;
 use isobar_core::prelude::*;
 
 use crate::jumps::bubbles;
 use crate::rocks::{rough, uneven};
+use crate::solves::{Devices, possible, solve_on};
 
 pub(crate) const RING: [Boundary; 2] = [Boundary::Periodic; 2];
 
@@ -89,4 +91,18 @@ pub(crate) fn jumping() -> Vec<(&'static str, DiffusionProblem, &'static [usize]
         ("long rows", rough_ring([32, 24, 5]), &[2, 3]),
         ("tiny", of([4, 12, 4], 1e6, [true, true, false]), &[1, 2, 3]),
     ]
+}
+
+/// Checks that substitution is refused for a periodic y.
+pub(crate) fn check_refusals(backend: &impl Devices, ranks: &[usize]) {
+    let stencil = rough_ring([8, 12, 4]).stencil().unwrap();
+    let rhs = vec![1.0; stencil.shape().cells()];
+    for preconditioner in [Preconditioner::Ic { block: None }, Preconditioner::Mic { relaxation: 1.0, block: None }] {
+        for ranks in possible(backend, ranks) {
+            let said = solve_on(ranks, backend, &stencil, &cg(preconditioner), &rhs, None).unwrap_err().to_string();
+            for part in ["not divided among ranks", "a periodic y", "\"line\""] {
+                assert!(said.contains(part), "{said}");
+            }
+        }
+    }
 }

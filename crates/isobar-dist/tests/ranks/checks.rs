@@ -2,7 +2,7 @@
 
 use isobar_core::prelude::*;
 
-use crate::solves::{Devices, Like, Parts, apply_on, check_like, part_of, solve_alone, variants};
+use crate::solves::{Devices, Like, Parts, check_like, check_products, solve_alone, variants};
 
 pub(crate) fn problem(nx: usize, ny: usize, nz: usize) -> Helmholtz {
     Helmholtz { grid: GridOptions { nx, ny, nz, ..GridOptions::default() }, ..Helmholtz::default() }
@@ -16,23 +16,11 @@ pub(crate) fn rhs(problem: &Helmholtz) -> Vec<f64> {
 pub(crate) const GRIDS: [([usize; 3], &[usize]); 4] =
     [([7, 13, 5], &[1, 2, 3, 4, 6]), ([16, 32, 8], &[1, 2, 3, 4, 6]), ([33, 21, 4], &[2, 3, 6]), ([3, 6, 2], &[2, 3])];
 
-/// Checks that A u is the same number by number: rows do not depend on ranks.
-pub(crate) fn check_apply(backend: &impl Devices, most_ranks: usize) {
+/// Checks products, also with a rank for every row.
+pub(crate) fn check_apply(backend: &impl Devices) {
     for ([nx, ny, nz], ranks) in GRIDS {
         let problem = problem(nx, ny, nz);
-        let (stencil, u) = (problem.stencil().unwrap(), rhs(&problem));
-        let shape = stencil.shape();
-        let mut expected = vec![0.0; u.len()];
-        let mut alone = System::new(&backend.of(None), &stencil, &SolverOptions::default()).unwrap();
-        let whole = isobar_core::layout::Patch::whole(shape);
-        let target = ArrayViewMut::c_order(&mut expected, shape).unwrap();
-        alone.apply(part_of(&u, shape, whole).into(), target.into()).unwrap();
-        // One row a rank supports products, but not multigrid.
-        let options = SolverOptions { method: Method::Cg, ..SolverOptions::default() };
-        for &ranks in ranks.iter().chain([&ny]).filter(|&&ranks| ranks <= most_ranks) {
-            let v = apply_on(ranks, backend, &stencil, &options, &u).unwrap();
-            assert_eq!(v, expected, "{shape} on {ranks:?} ranks");
-        }
+        check_products(backend, &problem.stencil().unwrap(), &rhs(&problem), &[ranks, &[ny]].concat());
     }
 }
 
@@ -134,4 +122,17 @@ pub(crate) fn multigrid() -> Vec<SolverOptions> {
             &|options| options.precision = Precision::Mixed,
         ],
     )
+}
+
+/// Checks as many ranks as rows.
+pub(crate) fn check_a_rank_for_every_row(backend: &impl Devices) {
+    let problem = problem(6, 5, 4);
+    // Sweeps begin with the red columns of the whole grid, wherever a rank begins.
+    let sweeps = [Smoother::LineRedBlack, Smoother::LineJacobi].map(|smoother| {
+        let multigrid = MultigridOptions { smoother, levels: Some(1), ..MultigridOptions::default() };
+        SolverOptions { method: Method::Multigrid, tolerance: 1e-6, multigrid, ..SolverOptions::default() }
+    });
+    for options in krylov().into_iter().chain(modes()).chain(sweeps) {
+        check_solves(backend, &problem, &[5.min(backend.most())], &options);
+    }
 }

@@ -3,7 +3,9 @@
 use isobar_core::conformance::arrays::{cg, solve_into};
 use isobar_core::prelude::*;
 
-use crate::rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth, uneven};
+use crate::rocks::{
+    check_all_floating, check_points, check_rough, check_smooth, floating, point_cycles, rough, smooth, uneven,
+};
 use crate::solves::{Like, check_updated, solve_on};
 use crate::{cpu, cpus, described, refusal};
 
@@ -18,11 +20,7 @@ fn conjugate_gradients() {
 
 #[test]
 fn cycles_that_relax_points() {
-    for (problem, ranks) in smooth() {
-        for options in point_cycles() {
-            check_points(&cpu, &problem, ranks, &options);
-        }
-    }
+    check_smooth(&cpu);
 }
 
 /// Checks two copies of a periodic x, of which every rank has its rows.
@@ -84,9 +82,7 @@ fn updates_of_points() {
 /// In floating problems u has the mean 0, and sources must balance, over the cells of all ranks.
 #[test]
 fn what_floats() {
-    for (problem, ranks, options) in floating() {
-        check_floating(&cpu, &problem, ranks, &options);
-    }
+    check_all_floating(&cpu);
     let (problem, _, options) = floating().swap_remove(0);
     let (stencil, rhs) = (problem.stencil().unwrap(), vec![1.0; problem.shape.cells()]);
     let mut u = vec![0.0; rhs.len()];

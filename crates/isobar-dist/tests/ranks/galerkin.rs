@@ -3,28 +3,22 @@
 use isobar_core::prelude::*;
 use isobar_core::stencil::galerkin::{Couplings, Serial, bodies};
 
-use crate::jumps::{bubbles, check, check_updates, forms, multigrid, pieces, points_above, problems, rolling};
-use crate::rocks::{check_floating, rough};
+use crate::jumps::{
+    bubbles, check, check_all, check_forms, check_pieces, check_updates, forms, multigrid, pieces, points_above,
+    problems, rolling,
+};
+use crate::rocks::rough;
 use crate::solves::{Like, check_updated, distance, solve_alone, solve_updated};
 use crate::{cpu, cpus, described, refusal};
 
 #[test]
 fn jumps_are_solved_for_as_on_one_rank() {
-    for (name, problem, ranks) in problems() {
-        for options in &forms()[..1] {
-            check(&cpu, (name, &problem, ranks), options);
-        }
-    }
+    check_all(&cpu, problems());
 }
 
 #[test]
 fn every_form_of_cycles() {
-    for (n, (name, problem, ranks)) in problems().into_iter().enumerate().filter(|(n, _)| [0, 5, 6, 8, 10].contains(n))
-    {
-        for options in &forms()[1..] {
-            check(&cpus(1 + n % 2), (name, &problem, &ranks[..2]), options);
-        }
-    }
+    check_forms(&[cpus(1), cpus(2)], problems(), &[0, 5, 6, 8, 10], &[]);
 }
 
 #[test]
@@ -109,13 +103,11 @@ fn bodies_are_shared_out() {
     assert!(shared > 0 && shared < all.iter().map(|bodies| bodies.factors.len()).sum());
 }
 
-/// Checks a floating component across slabs, beside one that does not float.
 #[test]
 fn disconnected_pieces() {
     let problem = pieces(Shape::new(12, 24, 8));
     assert!(problem.stencil().unwrap().components(&Serial).unwrap().anchored.contains(&true));
-    let options = SolverOptions { tolerance: 1e-10, ..multigrid() };
-    check_floating(&cpu, &problem, &[1, 2, 3, 4, 6], &options);
+    check_pieces(&cpu);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use isobar_core::prelude::*;
 
-use crate::rocks::{rough, uneven};
+use crate::rocks::{check_floating, rough, uneven};
 use crate::solves::{Devices, Like, check_like, check_updated, solve_alone, variants};
 
 /// Makes bubbles of another κ across the borders of slabs, in a box that is fixed at one side.
@@ -107,6 +107,33 @@ pub(crate) fn check_against(
     let u_slack = if alone.converged() { 1e-5 } else { f64::INFINITY };
     let like = Like { iterations: alone.iterations.div_ceil(20), residuals, compared: 4, u: u_slack };
     check_like(backend, (name, &stencil, &rhs), ranks, options, (&alone, &u), like);
+}
+
+/// Checks cycles of all problems.
+pub(crate) fn check_all(backend: &impl Devices, problems: Vec<(&str, DiffusionProblem, &[usize])>) {
+    for (name, problem, ranks) in problems {
+        check(backend, (name, &problem, ranks), &multigrid());
+    }
+}
+
+/// Checks cycles in different forms, and with more options, of the problems with these numbers; devices of several kinds take turns.
+pub(crate) fn check_forms(
+    backends: &[impl Devices],
+    problems: Vec<(&str, DiffusionProblem, &[usize])>,
+    numbers: &[usize],
+    more: &[SolverOptions],
+) {
+    for (n, (name, problem, ranks)) in problems.into_iter().enumerate().filter(|(n, _)| numbers.contains(n)) {
+        for options in forms()[1..].iter().chain(more) {
+            check(&backends[n % backends.len()], (name, &problem, &ranks[..2]), options);
+        }
+    }
+}
+
+/// Checks a floating component across slabs, beside one that does not float.
+pub(crate) fn check_pieces(backend: &impl Devices) {
+    let options = SolverOptions { tolerance: 1e-10, ..multigrid() };
+    check_floating(backend, &pieces(Shape::new(12, 24, 8)), &[1, 2, 3, 4, 6], &options);
 }
 
 /// Makes κ over decades, smooth and large enough for the hybrid smoother to be chosen; some with a periodic direction, or one that

@@ -7,8 +7,9 @@ use isobar_dist::{join, threads};
 
 use crate::checks::{check_grids, check_solves, krylov, multigrid, problem, rhs};
 use crate::rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth, uneven};
-use crate::solves::{Like, apply_on, check_as_alone, check_updated, distance, solve_alone, solve_on};
+use crate::solves::{check_as_alone, check_products};
 use crate::sweeps::check_sweeps;
+use crate::tensor_product::{check_a_first_guess, check_updates};
 use crate::{cpu, cpus, described, refusal};
 
 /// Divisions of x alone, of both, uneven ones, and of y alone.
@@ -25,21 +26,12 @@ const GRIDS: [([usize; 3], &[[usize; 2]]); 5] = [
 
 #[test]
 fn apply() {
-    // Rectangles of a single row support products, but not multigrid.
-    let options = SolverOptions { method: Method::Cg, ..SolverOptions::default() };
     for ([nx, ny, nz], parts) in GRIDS {
         let problem = problem(nx, ny, nz);
-        let (stencil, u) = (problem.stencil().unwrap(), rhs(&problem));
-        let rock = rough(Shape::new(nx, ny, nz)).stencil().unwrap();
-        let of_rock = apply_on(1, &cpu, &rock, &options, &u).unwrap();
-        let expected = apply_on(1, &cpu, &stencil, &options, &u).unwrap();
-        for &parts in parts {
-            // Rows do not depend on ranks: the same number by number.
-            let what = format!("{nx} × {ny} × {nz} in {parts:?}");
-            assert_eq!(apply_on(parts, &cpu, &stencil, &options, &u).unwrap(), expected, "{what}");
-            // An even x is periodic.
-            assert_eq!(apply_on(parts, &cpu, &rock, &options, &u).unwrap(), of_rock, "{what}");
-        }
+        let u = rhs(&problem);
+        check_products(&cpu, &problem.stencil().unwrap(), &u, parts);
+        // An even x is periodic.
+        check_products(&cpu, &rough(Shape::new(nx, ny, nz)).stencil().unwrap(), &u, parts);
     }
 }
 
@@ -115,17 +107,8 @@ fn what_floats() {
 
 #[test]
 fn a_first_guess_and_an_update() {
-    let problem = problem(16, 24, 6);
-    let other = Helmholtz { courant: 20.0, ..problem.clone() };
-    let (before, after, rhs) = (problem.stencil().unwrap(), other.stencil().unwrap(), rhs(&problem));
-    let options = &multigrid()[0];
-    let rough = SolverOptions { tolerance: 1e-2, ..options.clone() };
-    let (_, guess) = solve_alone(&cpu(None), &before, &rough, &rhs, None);
-    let (alone, u) = solve_alone(&cpu(None), &before, options, &rhs, Some(&guess));
-    let (outcome, v) = solve_on([2, 2], &cpu, &before, options, &rhs, Some(&guess)).unwrap();
-    assert_eq!(outcome.iterations, alone.iterations);
-    assert!(distance(&v, &u) < 1e-9);
-    check_updated(&cpu, [&before, &after], &[[2, 2]], options, &rhs, Like::up_to(0, 1e-9));
+    check_a_first_guess([2, 2], &multigrid()[0]);
+    check_updates([2, 2], &multigrid()[0]);
 }
 
 /// Ranks that divide x do not support vertical modes and Galerkin grids, and choose other methods.

@@ -3,32 +3,26 @@
 use isobar_core::conformance::arrays::{cg, noise};
 use isobar_core::prelude::*;
 
-use crate::boxes::{GRIDS, RING, floating, jumping, rough_ring, smooth_ring, smooth_rings};
+use crate::boxes::{GRIDS, RING, check_refusals, floating, jumping, rough_ring, smooth_ring, smooth_rings};
 use crate::jumps::{self, bubbles, check, multigrid};
 use crate::rocks::{check_floating, check_points, check_rough, point_cycles};
-use crate::solves::{Like, apply_on, check_as_alone, check_updated, distance, solve_alone, solve_on};
+use crate::solves::{Like, check_as_alone, check_products, check_updated, distance, solve_alone, solve_on};
 use crate::steps::check_steps;
 use crate::sweeps::check_sweeps;
-use crate::{cpu, cpus, described, refusal};
+use crate::{cpu, cpus, described};
 
 /// Divisions of x alone, of both, and of y alone.
 const PARTS: [[usize; 2]; 5] = [[2, 1], [2, 2], [3, 2], [1, 3], [2, 3]];
 
-/// Checks that rows do not depend on ranks: the same number by number.
 #[test]
 fn apply() {
-    let options = SolverOptions { method: Method::Cg, ..SolverOptions::default() };
     for (extents, ranks) in GRIDS {
         let problem = rough_ring(extents);
         let (stencil, shape) = (problem.stencil().unwrap(), problem.shape);
         let u = noise(shape.cells(), 6);
-        let expected = apply_on(1, &cpu, &stencil, &options, &u).unwrap();
-        for &ranks in ranks {
-            assert_eq!(apply_on(ranks, &cpu, &stencil, &options, &u).unwrap(), expected, "{shape} on {ranks}");
-        }
-        for parts in PARTS.into_iter().filter(|&[_, in_y]| shape.nx >= 6 && shape.ny >= in_y) {
-            assert_eq!(apply_on(parts, &cpu, &stencil, &options, &u).unwrap(), expected, "{shape} in {parts:?}");
-        }
+        check_products(&cpu, &stencil, &u, ranks);
+        let is_possible = |[_, in_y]: &[usize; 2]| shape.nx >= 6 && shape.ny >= *in_y;
+        check_products(&cpu, &stencil, &u, &PARTS.into_iter().filter(is_possible).collect::<Vec<_>>());
     }
 }
 
@@ -118,32 +112,16 @@ fn boxes_that_float() {
 
 #[test]
 fn galerkin_levels() {
-    for (n, (name, problem, ranks)) in jumping().into_iter().enumerate() {
-        check(&cpu, (name, &problem, ranks), &multigrid());
-        if [1, 3, 7].contains(&n) {
-            for options in &jumps::forms()[1..] {
-                check(&cpus(1 + n % 2), (name, &problem, &ranks[..2]), options);
-            }
-        }
-    }
+    jumps::check_all(&cpu, jumping());
+    jumps::check_forms(&[cpus(1), cpus(2)], jumping(), &[1, 3, 7], &[]);
     for extents in [[8, 16, 5], [9, 20, 6]] {
         for options in &jumps::forms()[..5] {
             check(&cpu, ("holes", &rough_ring(extents), &[1, 2, 3]), options);
         }
     }
-    check(
-        &cpus(3),
-        (
-            "bubbles",
-            &{
-                let mut problem = bubbles(Shape::new(40, 64, 24), 1e4);
-                problem.boundary = [RING, RING, [Boundary::Dirichlet(0.0), Boundary::default()]];
-                problem
-            },
-            &[2, 3],
-        ),
-        &multigrid(),
-    );
+    let mut large = bubbles(Shape::new(40, 64, 24), 1e4);
+    large.boundary = [RING, RING, [Boundary::Dirichlet(0.0), Boundary::default()]];
+    check(&cpus(3), ("bubbles", &large, &[2, 3]), &multigrid());
 }
 
 #[test]
@@ -217,12 +195,5 @@ fn rings_of_an_odd_number_of_rows() {
 
 #[test]
 fn what_is_not_there_is_said() {
-    let stencil = rough_ring([8, 12, 4]).stencil().unwrap();
-    for preconditioner in [Preconditioner::Ic { block: None }, Preconditioner::Mic { relaxation: 1.0, block: None }] {
-        let said = refusal(3, &stencil, &cg(preconditioner));
-        assert!(
-            said.contains("not divided among ranks") && said.contains("a periodic y") && said.contains("\"line\""),
-            "{said}"
-        );
-    }
+    check_refusals(&cpu, &[3]);
 }

@@ -5,7 +5,9 @@ use isobar_core::execute::Serial;
 use isobar_core::prelude::*;
 use isobar_core::problem::{Source, Well};
 
-use crate::solves::{Devices, Like, Parts, check_as_alone, check_like, compare_with_alone, solve_alone, variants};
+use crate::solves::{
+    Devices, Like, Parts, check_as_alone, check_like, compare_with_alone, possible, solve_alone, variants,
+};
 
 /// Makes coefficients over three orders of magnitude, different in every direction, with inactive cells, reaction in some,
 /// Dirichlet and Neumann sides, x periodic where possible, a well and a source.
@@ -116,6 +118,15 @@ pub(crate) fn check_points(
     check_like(backend, ("", &stencil, &rhs), ranks, options, (&alone, &u), like);
 }
 
+/// Checks all forms of cycles that relax points, for all cubes.
+pub(crate) fn check_smooth(backend: &impl Devices) {
+    for (problem, ranks) in smooth() {
+        for options in point_cycles() {
+            check_points(backend, &problem, ranks, &options);
+        }
+    }
+}
+
 /// Makes floating problems: all of the grid, relaxed by points; pockets in it, by lines, or by the diagonal.
 pub(crate) fn floating() -> Vec<(DiffusionProblem, &'static [usize], SolverOptions)> {
     let base = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
@@ -151,11 +162,18 @@ pub(crate) fn check_floating(
     assert!(floating.count() > 0);
     let all = compare_with_alone(backend, problem, ranks, options, |_| 1, 1e-7);
     let u = &all[0];
-    for (together, ranks) in all[1..].iter().zip(ranks) {
+    for (together, ranks) in all[1..].iter().zip(possible(backend, ranks)) {
         let largest = u.iter().fold(0.0f64, |largest, u| largest.max(u.abs()));
         let mut sums = vec![0.0; floating.count()];
         let add = |n: usize, sums: &mut [f64]| floating.aggregate(n).into_iter().for_each(|of| sums[of] += together[n]);
         (0..u.len()).for_each(|n| add(n, &mut sums));
         assert!(sums.iter().all(|sum| sum.abs() <= 1e-12 * largest * u.len() as f64), "{ranks:?} ranks: {sums:?}");
+    }
+}
+
+/// Checks the solutions of all floating problems.
+pub(crate) fn check_all_floating(backend: &impl Devices) {
+    for (problem, ranks, options) in floating() {
+        check_floating(backend, &problem, ranks, &options);
     }
 }

@@ -7,7 +7,7 @@ use isobar_core::prelude::*;
 use isobar_dist::{join, threads};
 
 use crate::rocks::rough;
-use crate::solves::{Devices, Like, Parts, check_updated, joined, part_of};
+use crate::solves::{Devices, Like, Parts, check_updated, joined, part_of, possible};
 
 /// Runs every step with triangular parts, on a rank's subdomain, for blocks of these sizes; or only those without elimination.
 fn steps<B: Supports<Diffusion>, T: Real>(
@@ -76,7 +76,7 @@ pub(crate) fn check_steps_within<T: Real>(
     let of_one =
         |blocks: Option<&[usize]>| steps::<_, T>(&backend.of(None), &stencil, whole, [&r, &w], blocks).unwrap();
     let of_whole_rows = of_one(Some(blocks));
-    for &ranks in ranks {
+    for ranks in possible(backend, ranks) {
         let [in_x, in_y] = ranks.parts();
         // Elimination goes along whole rows.
         let (blocks, expected) = if in_x == 1 { (Some(blocks), of_whole_rows.clone()) } else { (None, of_one(None)) };

@@ -4,14 +4,15 @@ use isobar_core::conformance::arrays::solve_by;
 use isobar_core::prelude::*;
 
 use crate::checks::{
-    GRIDS, GRIDS_OF_MODES, check_apply, check_grids, check_solves, krylov, modes, multigrid, problem, rhs,
+    GRIDS, GRIDS_OF_MODES, check_a_rank_for_every_row, check_apply, check_grids, check_solves, krylov, modes,
+    multigrid, problem, rhs,
 };
-use crate::solves::{distance, solve_alone, solve_on, solve_updated};
+use crate::solves::{Parts, distance, solve_alone, solve_on, solve_updated};
 use crate::{cpu, cpus, described};
 
 #[test]
 fn apply() {
-    check_apply(&cpu, usize::MAX);
+    check_apply(&cpu);
 }
 
 #[test]
@@ -21,17 +22,7 @@ fn krylov_methods() {
 
 #[test]
 fn a_rank_for_every_row() {
-    let problem = problem(6, 5, 4);
-    for options in krylov().into_iter().chain(modes()) {
-        check_solves(&cpu, &problem, &[5], &options);
-    }
-    // Sweeps begin with the red columns of the whole grid, wherever a rank begins.
-    let mut options = SolverOptions { method: Method::Multigrid, tolerance: 1e-6, ..SolverOptions::default() };
-    options.multigrid.levels = Some(1);
-    for smoother in [Smoother::LineRedBlack, Smoother::LineJacobi] {
-        options.multigrid.smoother = smoother;
-        check_solves(&cpu, &problem, &[5], &options);
-    }
+    check_a_rank_for_every_row(&cpu);
 }
 
 #[test]
@@ -89,35 +80,40 @@ fn several_threads_a_rank() {
 
 #[test]
 fn a_first_guess() {
+    for options in [&krylov()[0], &multigrid()[0], &modes()[0], &modes()[1]] {
+        check_a_first_guess(3, options);
+    }
+}
+
+/// Checks a first guess, the solution of a larger tolerance.
+pub(crate) fn check_a_first_guess(ranks: impl Parts, options: &SolverOptions) {
     let problem = problem(16, 24, 6);
     let (stencil, rhs) = (problem.stencil().unwrap(), rhs(&problem));
-    for options in [&krylov()[0], &multigrid()[0], &modes()[0], &modes()[1]] {
-        let rough = SolverOptions { tolerance: 1e-2, ..options.clone() };
-        let (_, guess) = solve_alone(&cpu(None), &stencil, &rough, &rhs, None);
-        let (alone, u) = solve_alone(&cpu(None), &stencil, options, &rhs, Some(&guess));
-        let (outcome, together) = solve_on(3, &cpu, &stencil, options, &rhs, Some(&guess)).unwrap();
-        assert_eq!(outcome.iterations, alone.iterations);
-        assert!(distance(&together, &u) < 1e-9);
+    let rough = SolverOptions { tolerance: 1e-2, ..options.clone() };
+    let (_, guess) = solve_alone(&cpu(None), &stencil, &rough, &rhs, None);
+    let (alone, u) = solve_alone(&cpu(None), &stencil, options, &rhs, Some(&guess));
+    let (outcome, together) = solve_on(ranks, &cpu, &stencil, options, &rhs, Some(&guess)).unwrap();
+    assert_eq!(outcome.iterations, alone.iterations);
+    assert!(distance(&together, &u) < 1e-9);
+}
+
+#[test]
+fn updates() {
+    for options in [&multigrid()[0], &modes()[0]] {
+        check_updates(3, options);
     }
 }
 
 /// Checks that new coefficients reach all levels on all ranks.
-#[test]
-fn updates() {
+pub(crate) fn check_updates(ranks: impl Parts, options: &SolverOptions) {
     let problem = problem(16, 24, 6);
     let other = Helmholtz { courant: 20.0, ..problem.clone() };
     let (before, after, rhs) = (problem.stencil().unwrap(), other.stencil().unwrap(), rhs(&problem));
-    for options in [&multigrid()[0], &modes()[0]] {
-        check_updates([&before, &after], options, &rhs);
-    }
-}
-
-fn check_updates([before, after]: [&TensorProduct; 2], options: &SolverOptions, rhs: &[f64]) {
     // With an unchanged number of modes.
-    let mut alone = System::new(&cpu(None), before, options).unwrap();
-    alone.update(after).unwrap();
-    let (alone, u) = solve_by(&mut alone, before.shape(), rhs);
-    let (outcome, _, v) = solve_updated(3, &cpu, [before, after], options, rhs).unwrap();
+    let mut alone = System::new(&cpu(None), &before, options).unwrap();
+    alone.update(&after).unwrap();
+    let (alone, u) = solve_by(&mut alone, before.shape(), &rhs);
+    let (outcome, _, v) = solve_updated(ranks, &cpu, [&before, &after], options, &rhs).unwrap();
     assert_eq!(outcome.iterations, alone.iterations);
     assert!(distance(&v, &u) < 1e-9);
 }
