@@ -1,6 +1,6 @@
 """Is what a solve claims true of the array that it hands back?
 
-    python validation/claims.py [COUNT] [FIRST]          needs the isobar package and NumPy
+    python validation/claims.py [COUNT] [FIRST] [DEVICE]          needs the isobar package and NumPy
 
 Random problems of diffusion in one to three dimensions (contrast up to 1e12, closed cells, periodic directions of any length, every method and
 preconditioner, all precisions, right-hand sides and solutions in float64 and float32), each solved with a tolerance that is 1.02 to 3 times the residual
@@ -77,11 +77,13 @@ def drawn(number):
     return kappa, reaction, sides, active, b, method, options, rng.uniform(1.02, 3)
 
 
-def main(count, first):
+def main(count="1000", first="0", device="cpu"):
     warnings.simplefilter("ignore")
     tried = converged = false = 0
-    for number in range(first, first + count):
+    for number in range(int(first), int(first) + int(count)):
         kappa, reaction, sides, active, b, method, options, times = drawn(number)
+        if device != "cpu":
+            del options["threads"]
         names = ["x", "y", "z"][: b.ndim][::-1]
         problem = isobar.Diffusion(
             kappa,
@@ -93,7 +95,7 @@ def main(count, first):
         size = np.linalg.norm(b.astype(np.float64))
 
         def solved(tolerance):
-            result = isobar.Solver(problem, method, "cpu", tolerance, **options).solve(b)
+            result = isobar.Solver(problem, method, device, tolerance, **options).solve(b)
             x = np.where(active, np.nan_to_num(result.x.astype(np.float64)), 0)
             true = np.linalg.norm((b.astype(LONG) - apply(kappa, reaction, sides, active, x)).astype(np.float64)) / size
             return result, true
@@ -105,7 +107,8 @@ def main(count, first):
         tolerance = times * max(floor.residual, 1e-16)
         result, true = solved(tolerance)
         tried, converged = tried + 1, converged + result.converged
-        if result.converged and true > 1.05 * tolerance or abs(result.residual - true) > 0.3 * true + 1e-15:
+        # A residual that is computed in double precision has a rounding error of its own.
+        if result.converged and true > 1.05 * tolerance + 1e-16 or abs(result.residual - true) > 0.3 * true + 1e-15:
             false += 1
             print(f"FALSE: {number} {method} {options} {b.dtype} {b.shape} {sides}: {result.stop}, says {result.residual:.2e},", end=" ")
             print(f"is {true:.2e}, tolerance {tolerance:.2e}", flush=True)
@@ -114,4 +117,4 @@ def main(count, first):
 
 
 if __name__ == "__main__":
-    sys.exit(main(*(int(word) for word in (sys.argv[1:] + ["1000", "0"][len(sys.argv) - 1 :]))))
+    sys.exit(main(*sys.argv[1:]))

@@ -326,7 +326,7 @@ impl<'o> Monitor<'o> {
         self.last().is_finite()
     }
 
-    fn last(&self) -> f64 {
+    pub(super) fn last(&self) -> f64 {
         self.history.last().copied().unwrap_or(f64::NAN)
     }
 

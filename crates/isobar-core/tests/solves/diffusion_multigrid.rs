@@ -135,6 +135,24 @@ fn rounded_residuals_reach_small_tolerances() {
     }
 }
 
+/// The coarsest grid of a small problem is the finest, and one iteration leaves nothing but rounding of the residual, of whose mean
+/// a floating matrix does not know.
+#[test]
+fn rounded_residuals_of_exact_cycles_take_few_iterations() {
+    let mut options =
+        SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Multigrid, tolerance: 1e-12, ..options() };
+    options.multigrid.precision = CyclePrecision::F32;
+    for n in 0..24 {
+        let shape = Shape::new(2 + n % 5, 3 + n % 4, 2 + n % 3);
+        let mut problem = bubbly(shape, [1.0, 100.0, 0.01][n % 3]);
+        if n % 2 == 0 {
+            problem.boundary[0][0] = Boundary::Neumann(0.0);
+        }
+        let count = iterations(&problem, &options);
+        assert!(count <= 3, "{shape}: {count}");
+    }
+}
+
 #[test]
 fn an_update_beyond_single_precision_is_solved_for_in_double() {
     let shape = Shape::new(24, 20, 16);

@@ -13,7 +13,7 @@ use crate::options::Form;
 use crate::precond::{Deflation, Preconditioner};
 use crate::traffic::{self, StepTraffic};
 use crate::{Ratio, Real, Result, Scalar, Sums};
-use steps::{Full, Renewal, Rounded, Steps};
+use steps::{Due, Full, Renewal, Rounded, Steps};
 
 /// Conjugate gradients for a symmetric positive definite A (Hestenes and Stiefel, 1952), with a preconditioner M:
 ///
@@ -75,7 +75,7 @@ enum Pause {
     /// The iterate before is worth keeping.
     Keep,
     /// r is to be computed again.
-    Renew,
+    Renew(Due),
 }
 
 impl<B: AggregateBackend, T: Real> Cg<B, T> {
@@ -181,7 +181,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Iteration<B, T> for Cg<B, T, S> {
 
         let on_host = steps.needs_host() || preconditioner.needs_host();
         let how = Iterations { on_host, ..Iterations::default() };
-        let mut renewal = steps.rounds().then(Renewal::new);
+        let mut renewal = steps.rounds().then(|| Renewal::new(monitor.last()));
         let mut taken = 0;
         let mut is_sound = true;
         loop {
@@ -260,8 +260,9 @@ impl<B: AggregateBackend, T: Real, S: Real> Iteration<B, T> for Cg<B, T, S> {
                     }
                     if best.is_some() && monitor.is_leaving_the_best() {
                         pause = Some(Pause::Keep);
-                    } else if flow.is_continue() && renewal.as_mut().is_some_and(|renewal| renewal.is_due(norm)) {
-                        pause = Some(Pause::Renew);
+                    } else if flow.is_continue() {
+                        let due = renewal.as_mut().and_then(|renewal| renewal.note(monitor.last()));
+                        pause = due.map(Pause::Renew);
                     }
                     if pause.is_some() || monitor.is_slow() { ControlFlow::Break(()) } else { flow }
                 },
@@ -272,13 +273,21 @@ impl<B: AggregateBackend, T: Real, S: Real> Iteration<B, T> for Cg<B, T, S> {
                     backend.convert(u, best)?;
                     monitor.note_kept(1);
                 }
-                (Some(Pause::Renew), _) => {
+                (Some(Pause::Renew(due)), _) => {
                     let last = (taken - 1) % 2;
                     backend.axpy(Ratio::new(RHO[last], SIGMA[last]), direction_after(last, p, p_odd), u, scalars)?;
                     steps.residual(b, u, r, UNUSED.of(scalars))?;
                     // u has this α already: the next step adds nothing. β reads the other number of the two.
                     let (scalar, value) = if variable { (RHO[last], 0.0) } else { (SIGMA[last], f64::INFINITY) };
                     backend.set(scalars, scalar, value)?;
+                    if due == Due::Both {
+                        let out = RHO_NORM[1 - last];
+                        let again = ResidualUpdate { r: &mut *r, q: &*q, z: &mut *z, alpha: Ratio::ZERO, out };
+                        preconditioner.precondition_residual(again, scalars)?;
+                        if variable {
+                            backend.dot(z, q, ZQ[1 - last].of(scalars))?;
+                        }
+                    }
                 }
                 _ => break,
             }

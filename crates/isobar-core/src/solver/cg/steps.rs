@@ -260,26 +260,42 @@ impl<B: AggregateBackend, T: Real> Steps<B, T, f32> for Rounded<B, T> {
 /// Decides when a rounded residual is computed again: whenever its norm has fallen far since the last time. Rounding of r grows
 /// with the largest r since then, so that it stays a ten-thousandth of r.
 pub(super) struct Renewal {
-    /// The largest squared norm since the last time.
+    /// The largest norm since the last time.
     largest: f64,
+}
+
+/// How a rounded residual is computed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// By itself: z, of the rounded r, still suits it.
+    Residual,
+    /// With z: within one iteration r has fallen so far that it was rounding to a large part.
+    Both,
 }
 
 impl Renewal {
     /// The fraction of the norm at which r is computed again.
     const FALL: f64 = 1e-3;
+    /// The fraction at which z is, too.
+    const DEEP_FALL: f64 = 1e-4;
 
-    pub(super) fn new() -> Self {
-        Self { largest: 0.0 }
+    /// Begins with the norm of the first r, which is rounded too.
+    pub(super) fn new(norm: f64) -> Self {
+        Self { largest: norm }
     }
 
-    /// Notes a squared norm, and returns whether r is due.
-    pub(super) fn is_due(&mut self, norm: f64) -> bool {
+    /// Notes a norm, and returns what is due, if anything is.
+    pub(super) fn note(&mut self, norm: f64) -> Option<Due> {
         self.largest = self.largest.max(norm);
-        let is_due = norm < Self::FALL * Self::FALL * self.largest;
-        if is_due {
+        let fraction = norm / self.largest;
+        if fraction < Self::FALL {
             self.largest = norm;
         }
-        is_due
+        match fraction {
+            _ if fraction < Self::DEEP_FALL => Some(Due::Both),
+            _ if fraction < Self::FALL => Some(Due::Residual),
+            _ => None,
+        }
     }
 }
 
@@ -289,9 +305,10 @@ mod tests {
 
     #[test]
     fn residuals_are_computed_again_when_they_have_fallen_far() {
-        let mut renewal = Renewal::new();
-        let norms = [1.0, 1e-2, 30.0, 0.04, 0.02, 0.01, 2e-5, 1e-5, 9e-9, 1e-8];
-        let due: Vec<f64> = norms.into_iter().filter(|norm| renewal.is_due(norm * norm)).collect();
-        assert_eq!(due, [0.02, 1e-5, 9e-9]);
+        let mut renewal = Renewal::new(1.0);
+        let norms = [2e-4, 1e-2, 30.0, 0.04, 0.02, 0.01, 3e-5, 1e-5, 9e-9, 1e-8, 1e-14];
+        let due: Vec<_> = norms.into_iter().filter_map(|norm| renewal.note(norm).map(|due| (norm, due))).collect();
+        let [residual, both] = [Due::Residual, Due::Both];
+        assert_eq!(due, [(2e-4, residual), (0.02, residual), (1e-5, residual), (9e-9, residual), (1e-14, both)]);
     }
 }
