@@ -130,7 +130,8 @@ class Solver:
             True shows a progress bar (of tqdm, if installed). A function is called with the iteration and the relative residual; if it returns
             False, the solve stops. Several systems are solved some at a time; those not started then have x = x0.
 
-        If it does not converge, a `NotConvergedWarning` is issued, and the result says so. Ctrl-C stops a solve.
+        If it does not converge, a `NotConvergedWarning` is issued, and the result says so. Ctrl-C stops a solve, and so does any
+        exception of a signal's handler, such as a time limit set with ``signal.alarm``.
 
         >>> problem = isobar.Diffusion(np.ones(50), boundary={"x": 0.0})
         >>> solver = isobar.Solver(problem)
