@@ -204,8 +204,12 @@ def _number(value, what, faces, kept):
 
 def _point(entry, n, what, keys, nz):
     known = ("i", "j", "k", *keys)
-    if not isinstance(entry, dict) or set(entry) - set(known) or not {"i", *keys} <= set(entry):
-        raise ValueError(f"{what}: entry {n} is {entry!r}; use a dictionary with the keys {', '.join(known)}")
+    if not isinstance(entry, dict):
+        raise ValueError(f"{what}: entry {n} is {entry!r}; use a list of dictionaries with the keys {', '.join(known)}")
+    if missing := [key for key in ("i", *keys) if key not in entry]:
+        raise ValueError(f"{what}: entry {n} is {entry!r}, without {' and '.join(missing)}; its keys are {', '.join(known)}")
+    if unknown := [key for key in entry if key not in known]:
+        raise ValueError(f"{what}: entry {n} has the unknown key {unknown[0]!r}; its keys are {', '.join(known)}")
     k = entry.get("k", (0, nz - 1))
     k = (k, k) if np.ndim(k) == 0 else tuple(k)
     try:
