@@ -61,6 +61,12 @@ impl Outcome {
         self.inner.advice.clone().map(of_arguments)
     }
 
+    /// An estimate of the relative error of the solution, if the method gives one.
+    #[getter]
+    fn error_estimate(&self) -> Option<f64> {
+        self.inner.error_estimate
+    }
+
     #[getter]
     fn has_solution(&self) -> bool {
         has_solution(&self.inner)
