@@ -83,6 +83,7 @@ def test_out(solver):
         ({"boundary": {"west": {"neumann": "much"}}}, ValueError, "west: 'much' is neither a number"),
         ({"boundary": {"top": np.where(np.arange(48) == 19, np.nan, 0.0).reshape(6, 8)}}, ValueError, "top: the value is NaN on .*cell 3 in x and 2 in y"),
         ({"spacing": (1.0, 1.0)}, ValueError, "2 entries"),
+        ({"spacing": (1.0,)}, ValueError, "^spacing has 1 entry; give"),
         ({"spacing": -1.0}, ValueError, r"^spacing \(x\): .*positive"),
         ({"spacing": "wide"}, TypeError, "width"),
         ({"spacing": "1"}, TypeError, "width"),

@@ -112,7 +112,8 @@ def _widths(spacing, shape):
         # The widths of all cells.
         spacing = (spacing,)
     if len(spacing) != len(shape):
-        raise ValueError(f"spacing has {len(spacing)} entries; give a number, or one entry for each of the {len(shape)} directions")
+        entries = "1 entry" if len(spacing) == 1 else f"{len(spacing)} entries"
+        raise ValueError(f"spacing has {entries}; give a number, or one entry for each of the {len(shape)} directions")
     axes = "zyx"[3 - len(shape) :]
     widths = []
     for n, axis, each in zip(shape, axes, spacing):
