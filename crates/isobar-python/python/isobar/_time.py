@@ -150,6 +150,9 @@ class Heat:
         run = Steps(stepper, self._dimensions, tolerance, self._system)
         if np.ndim(initial) == 0:
             initial = np.full(self.shape, float(initial))
+        elif isinstance(initial, np.ndarray) and initial.shape == tuple(self.shape) and np.isnan(initial).any():
+            # NaN in inactive cells, as in files of the command.
+            initial = np.where(Problem(self._system, self._dimensions)._is_active().reshape(initial.shape), initial, 0.0)
         run.u = initial
         return run
 
