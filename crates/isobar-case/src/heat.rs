@@ -244,8 +244,14 @@ impl HeatCase {
                 piece.iter_mut().zip(first..).for_each(|(value, n)| *value = problem::random(seed, n));
             }),
             Initial::File(path) => {
-                let read = if checkpoint::is_one(path) { checkpoint::read_state } else { npy::read };
-                read(path, [nz, ny, nx]).map_err(|error| Error::new(format!("heat.initial: {error}")))
+                let shape = [nz, ny, nx];
+                let read = if checkpoint::is_one(path) {
+                    checkpoint::read_state(path, shape)
+                } else {
+                    // The command writes NaN in inactive cells.
+                    npy::read_with_gaps(path, shape, &heat.inactive().unwrap_or_default())
+                };
+                read.map_err(|error| Error::new(format!("heat.initial: {error}")))
             }
         }
     }

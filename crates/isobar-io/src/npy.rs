@@ -23,12 +23,20 @@ const MAX_HEADER: usize = 10_000;
 /// [`Error::Npy`] if the file is missing or not a `.npy` file, has another shape, dtype or
 /// order, is truncated or too long, or holds a value that is not finite.
 pub fn read(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>> {
-    read_file(path, &Wanted { shape: &shape, axes: "(nz, ny, nx)", rows: None })
+    read_with_gaps(path, shape, &[])
+}
+
+/// Reads such an array. Where `gaps` is true, as in inactive cells, NaN is allowed and becomes 0.
+///
+/// # Errors
+/// The errors of [`read`].
+pub fn read_with_gaps(path: &Path, shape: [usize; 3], gaps: &[bool]) -> Result<Vec<f64>> {
+    read_file(path, &Wanted { gaps, ..Wanted::whole(&shape, "(nz, ny, nx)") })
 }
 
 /// Reads such an array of bytes or booleans; returns nothing for another dtype.
 pub(crate) fn read_bytes(path: &Path, shape: [usize; 3]) -> Result<Option<Vec<u8>>> {
-    let wanted = Wanted { shape: &shape, axes: "(nz, ny, nx)", rows: None };
+    let wanted = Wanted::whole(&shape, "(nz, ny, nx)");
     let read = || -> Result<Option<Vec<u8>>, Problem> {
         let (mut input, length) = open(path)?;
         let (header, dtype) = checked_header(&mut input, length, &wanted)?;
@@ -54,12 +62,12 @@ pub(crate) fn read_bytes(path: &Path, shape: [usize; 3]) -> Result<Option<Vec<u8
 /// # Errors
 /// The errors of [`read`] for the part that is read, and for rows outside the array.
 pub fn read_rows(path: &Path, shape: [usize; 3], rows: Range<usize>) -> Result<Vec<f64>> {
-    read_file(path, &Wanted { shape: &shape, axes: "(nz, ny, nx)", rows: Some(rows) })
+    read_file(path, &Wanted { rows: Some(rows), ..Wanted::whole(&shape, "(nz, ny, nx)") })
 }
 
 /// Reads a `.npy` file of shape (nz,).
 pub fn read_layers(path: &Path, nz: usize) -> Result<Vec<f64>> {
-    read_file(path, &Wanted { shape: &[nz], axes: "(nz,)", rows: None })
+    read_file(path, &Wanted::whole(&[nz], "(nz,)"))
 }
 
 /// Returns the shape of a `.npy` file's array, and whether its dtype is an integer type or bool.
@@ -81,7 +89,7 @@ pub fn describe(path: &Path) -> Result<(Vec<u64>, bool)> {
 
 /// Reads an array of any shape; `axes` names the shape in messages, such as "(nz, ny)".
 pub fn read_array(path: &Path, shape: &[usize], axes: &'static str) -> Result<Vec<f64>> {
-    read_file(path, &Wanted { shape, axes, rows: None })
+    read_file(path, &Wanted::whole(shape, axes))
 }
 
 /// The shape that an array must have, and the rows to be read.
@@ -91,9 +99,15 @@ struct Wanted<'a> {
     axes: &'static str,
     /// The rows of each layer; `None` means all.
     rows: Option<Range<usize>>,
+    /// Where NaN becomes 0, for each entry of the array; empty means nowhere.
+    gaps: &'a [bool],
 }
 
-impl Wanted<'_> {
+impl<'a> Wanted<'a> {
+    fn whole(shape: &'a [usize], axes: &'static str) -> Self {
+        Self { shape, axes, rows: None, gaps: &[] }
+    }
+
     fn is_met_by(&self, found: &[u64]) -> bool {
         let leading = self.shape.len().saturating_sub(found.len());
         found.len() <= self.shape.len()
@@ -285,6 +299,8 @@ fn parse(mut input: impl Read + Seek, length: u64, wanted: &Wanted<'_>) -> Resul
         read_values(&mut input, &dtype, (piece * dtype.width) as u64, &mut values)?;
         at = start + piece;
     }
+    let gaps = values.iter_mut().zip(wanted.gaps).filter(|(value, is_gap)| **is_gap && value.is_nan());
+    gaps.for_each(|(value, _)| *value = 0.0);
     if let Some(at) = values.iter().position(|value| !value.is_finite()) {
         return Err(Problem::NotFinite { index: wanted.index(at), value: values[at] });
     }

@@ -26,17 +26,26 @@ pub(crate) fn raise_problem(error: isobar_case::Error) -> PyErr {
     PyValueError::new_err(with_arguments(&error))
 }
 
-/// Returns the message, with arguments in place of the keys of case files.
+/// Returns the message, with arguments in place of the keys of case files, and devices named as in the argument `device`.
 fn with_arguments(error: &isobar_case::Error) -> String {
-    const ARGUMENTS: [(&str, &str); 5] = [
+    of_arguments(with_device(error))
+}
+
+/// Returns a text with arguments in place of the keys of case files.
+pub(crate) fn of_arguments(text: String) -> String {
+    const ARGUMENTS: [(&str, &str); 10] = [
         ("diffusion.coefficient", "kappa"),
         ("diffusion.reaction", "reaction"),
         ("diffusion.active", "active"),
         ("diffusion.boundary", "boundary"),
+        ("diffusion.sources", "sources"),
+        ("diffusion.wells", "wells"),
         ("grid.spacing", "spacing"),
+        ("heat.dt", "dt"),
+        ("heat.end_time", "end_time"),
+        ("heat.step_tolerance", "step_tolerance"),
     ];
-    let message = with_device(error);
-    let message = ARGUMENTS.iter().fold(message, |message, (key, argument)| message.replace(key, argument));
+    let message = ARGUMENTS.iter().fold(text, |message, (key, argument)| message.replace(key, argument));
     let mut pieces = message.split("solver.");
     let first = pieces.next().unwrap_or_default().to_string();
     pieces.fold(first, |message, piece| {
@@ -62,7 +71,8 @@ impl Failure {
     /// Makes the failure of a solve that did not converge.
     pub(crate) fn not_converged(what: &str, outcome: &Outcome) -> Self {
         let (stop, iterations) = (outcome.stop.to_string().replace('_', " "), plural(outcome.iterations, "iteration"));
-        let advice = outcome.advice.as_ref().map_or_else(String::new, |advice| format!("; {advice}"));
+        let advice =
+            outcome.advice.as_ref().map_or_else(String::new, |advice| format!("; {}", of_arguments(advice.clone())));
         Self::NotConverged(format!(
             "{what} was not converged: {stop} after {iterations}, relative residual {}{advice}; use failure=\"nan\" to continue with \
              NaN",

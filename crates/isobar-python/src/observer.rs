@@ -1,7 +1,8 @@
-//! Solves with the interpreter released: Ctrl-C and progress functions.
+//! Solves with the interpreter released: Ctrl-C, other signals and progress functions.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use isobar::Progress;
 use pyo3::exceptions::PyRuntimeError;
@@ -15,24 +16,38 @@ thread_local! {
     static INSIDE: Cell<usize> = const { Cell::new(0) };
 }
 
+/// How often Python's handlers of other signals than SIGINT run during a solve. Each time waits for the interpreter, which another thread may hold for 5 ms.
+const BETWEEN_SIGNALS: Duration = Duration::from_millis(100);
+
 /// Observes a solve.
 pub(crate) struct Watch {
     progress: Option<Py<PyAny>>,
     /// The number of the solver.
     owner: usize,
-    is_main: bool,
+    /// Whether SIGINT is noted.
+    is_listening: bool,
+    /// When Python's handlers last had a chance to run, on Python's main thread.
+    handled: Option<Instant>,
     raised: Option<PyErr>,
 }
 
 impl Watch {
     /// Observes an iteration.
     pub(crate) fn observe(&mut self, seen: &Progress) -> ControlFlow<()> {
-        if self.is_main && interrupt::seen() {
+        if self.is_listening && interrupt::seen() {
             return ControlFlow::Break(());
         }
-        let Some(progress) = &self.progress else { return ControlFlow::Continue(()) };
+        let handles = self.handled.is_some_and(|last| last.elapsed() >= BETWEEN_SIGNALS);
+        if !handles && self.progress.is_none() {
+            return ControlFlow::Continue(());
+        }
         let before = INSIDE.replace(self.owner);
         let goes_on = Python::attach(|py| {
+            if handles {
+                py.check_signals()?;
+                self.handled = Some(Instant::now());
+            }
+            let Some(progress) = &self.progress else { return Ok(true) };
             let answer = progress.bind(py).call1((seen.iteration, seen.relative_residual))?;
             // Only False stops it: a function that returns nothing continues.
             Ok(!answer.cast::<PyBool>().is_ok_and(|answer| !answer.is_true()))
@@ -49,7 +64,7 @@ impl Watch {
     }
 }
 
-/// Calls a function that solves, with the interpreter released, and raises the exception of Ctrl-C or of the progress function.
+/// Calls a function that solves, with the interpreter released, and raises the exception of Ctrl-C, of a signal's handler or of the progress function.
 pub(crate) fn watched<R: Send>(
     py: Python<'_>,
     owner: usize,
@@ -63,7 +78,8 @@ pub(crate) fn watched<R: Send>(
     }
     let is_main = is_main_thread(py)?;
     let listening = is_main.then(Listening::begin).flatten();
-    let mut watch = Watch { progress, owner, is_main: listening.is_some(), raised: None };
+    let handled = is_main.then(Instant::now);
+    let mut watch = Watch { progress, owner, is_listening: listening.is_some(), handled, raised: None };
     let result = py.detach(|| work(&mut watch));
     drop(listening);
     if let Some(error) = watch.raised {

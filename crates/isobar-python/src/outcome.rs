@@ -7,6 +7,8 @@ use isobar_case::Label;
 use isobar_case::report::{Checks, Seconds, has_solution, to_json};
 use pyo3::prelude::*;
 
+use crate::error::of_arguments;
+
 /// The outcome of a solve.
 #[pyclass(frozen)]
 pub(crate) struct Outcome {
@@ -56,7 +58,13 @@ impl Outcome {
 
     #[getter]
     fn advice(&self) -> Option<String> {
-        self.inner.advice.clone()
+        self.inner.advice.clone().map(of_arguments)
+    }
+
+    /// An estimate of the relative error of the solution, if the method gives one.
+    #[getter]
+    fn error_estimate(&self) -> Option<f64> {
+        self.inner.error_estimate
     }
 
     #[getter]

@@ -10,7 +10,7 @@ use isobar_case::{Label, solver_options};
 use pyo3::prelude::*;
 
 use crate::array::Array;
-use crate::error::{raise, raise_case};
+use crate::error::{raise, raise_problem};
 use crate::observer::{Watch, watched};
 use crate::outcome::Outcome;
 use crate::system::System;
@@ -39,7 +39,7 @@ impl Solver {
         let clock = Instant::now();
         let system = &system.inner;
         let options = match options {
-            Some(text) => solver_options(text).map_err(raise_case)?,
+            Some(text) => solver_options(text).map_err(raise_problem)?,
             None => system.options(),
         };
         let solver = py.detach(|| system.matrix.solver(&Device::parse(device, threads)?, &options)).map_err(raise)?;

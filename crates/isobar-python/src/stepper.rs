@@ -14,7 +14,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::array::Array;
-use crate::error::{raise, raise_case};
+use crate::error::{raise, raise_case, raise_problem};
 use crate::observer::watched;
 use crate::outcome::Outcome;
 use crate::system::{Given, overrides};
@@ -74,7 +74,7 @@ impl Stepper {
         let (dt, end, error, scheme, extrapolates) = steps;
         let (problem, body) =
             py.detach(|| PyResult::Ok((given.problem()?, source.map(|f| f.values()).transpose()?)))?;
-        let solver = solver_options(options).map_err(raise_case)?;
+        let solver = solver_options(options).map_err(raise_problem)?;
         let scheme = match scheme.as_str() {
             "crank-nicolson" => Scheme::CrankNicolson,
             "backward-euler" => Scheme::BackwardEuler,

@@ -83,6 +83,7 @@ def test_out(solver):
         ({"boundary": {"west": {"neumann": "much"}}}, ValueError, "west: 'much' is neither a number"),
         ({"boundary": {"top": np.where(np.arange(48) == 19, np.nan, 0.0).reshape(6, 8)}}, ValueError, "top: the value is NaN on .*cell 3 in x and 2 in y"),
         ({"spacing": (1.0, 1.0)}, ValueError, "2 entries"),
+        ({"spacing": (1.0,)}, ValueError, "^spacing has 1 entry; give"),
         ({"spacing": -1.0}, ValueError, r"^spacing \(x\): .*positive"),
         ({"spacing": "wide"}, TypeError, "width"),
         ({"spacing": "1"}, TypeError, "width"),
@@ -91,8 +92,12 @@ def test_out(solver):
         ({"active": np.full(SHAPE, np.nan)}, ValueError, "the mask of active cells: it holds NaN"),
         ({"reaction": np.ones(3)}, ValueError, "reaction has shape"),
         ({"reaction": np.nan}, ValueError, "NaN in cell"),
-        ({"sources": [{"i": 1}]}, ValueError, "entry 0"),
-        ({"sources": [{"i": 100, "rate": 1.0}]}, ValueError, "outside the grid"),
+        ({"sources": [{"i": 1}]}, ValueError, "^sources: entry 0 is .*, without rate; its keys are i, j, k, rate"),
+        ({"sources": {"i": 1, "rate": 1.0}}, ValueError, "^sources: entry 0 is 'i'; use a list of dictionaries"),
+        ({"wells": [{"i": 1, "j": 2}]}, ValueError, "^wells: entry 0 is .*, without value and radius;"),
+        ({"wells": [{"i": 1, "value": 1.0, "radius": 1e-3, "rate": 3.0}]}, ValueError, "^wells: entry 0 has the unknown key 'rate'"),
+        ({"wells": [{"i": 1, "value": 1.0, "radius": 10.0}]}, ValueError, "^wells: entry 0 at .* has the radius 10"),
+        ({"sources": [{"i": 100, "rate": 1.0}]}, ValueError, "^sources: entry 0 .*outside the grid"),
         ({"sources": [{"i": -1, "rate": 1.0}]}, ValueError, "entry 0 is .*counted from 0"),
         ({"sources": [{"i": 1.5, "rate": 1.0}]}, TypeError, "entry 0: .*integer"),
         ({"wells": [{"i": 1, "value": "a", "radius": 1e-3}]}, TypeError, "entry 0: .*float"),
@@ -122,7 +127,7 @@ def test_directions_of_kappa():
     "options, kind, words",
     [
         ({"tolerence": 1.0}, ValueError, 'did you mean "tolerance"'),
-        ({"tolerance": 0.0}, ValueError, "tolerance"),
+        ({"tolerance": 0.0}, ValueError, "^options:.*: tolerance: 0 is not between"),
         ({"tolerance": "small"}, ValueError, "must be a number"),
         ({"tolerance": np.nan}, ValueError, "tolerance.*use finite numbers"),
         ({"method": "multgrid"}, ValueError, 'did you mean "multigrid"'),
@@ -180,6 +185,16 @@ def test_sources_that_no_solution_gives():
     assert isobar.Solver(problem, compatibility="project").solve(np.ones(SHAPE)).converged
 
 
+def test_updates():
+    problem = isobar.Diffusion(np.ones((6, 8)), boundary={"x": 0.0})
+    solver = isobar.Solver(problem)
+    with pytest.raises(TypeError, match=r"problem: ndarray is not a linear system; .*problem.replace\(kappa\)"):
+        solver.update(np.ones((6, 8)))
+    with pytest.raises(ValueError, match=r"problem has shape \(7, 8\), and the solver's is \(6, 8\); make a new solver"):
+        solver.update(isobar.Diffusion(np.ones((7, 8)), boundary={"x": 0.0}))
+    assert solver.solve(problem.rhs(1.0)).converged
+
+
 def test_not_converging_warns(solver):
     problem = isobar.Diffusion(np.ones(SHAPE), boundary={"x": 0.0})
     weak = isobar.Solver(problem, "cg", tolerance=1e-12, max_iterations=2, preconditioner={"kind": "none"})
@@ -187,6 +202,8 @@ def test_not_converging_warns(solver):
         result = weak.solve(np.random.default_rng(1).standard_normal(SHAPE))
     assert caught[0].filename == __file__
     assert not result.converged and result.stop == "max_iterations" and "NOT converged" in repr(result)
+    # Options are arguments, not keys of a case.
+    assert "raise max_iterations" in result.advice and "solver." not in result.advice
     with pytest.warns(isobar.NotConvergedWarning, match="interrupted after 1 iteration, "):
         weak.solve(np.ones(SHAPE), progress=lambda iteration, residual: False)
     with warnings.catch_warnings():

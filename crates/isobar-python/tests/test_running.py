@@ -101,6 +101,41 @@ def test_ctrl_c_ends_a_solve():
         time.sleep(1)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
+def test_a_signals_handler_runs_during_a_solve():
+    # Without a signal these solves take many times longer than the time limit.
+    problem = isobar.Diffusion(np.random.default_rng(0).lognormal(sigma=4, size=(40, 60, 60)), boundary={"bottom": 0.0})
+    options = {"tolerance": 1e-30, "max_iterations": 10**6, "preconditioner": {"kind": "none"}}
+    solver, b = isobar.Solver(problem, "cg", device="cpu", threads=1, **options), problem.rhs(1.0)
+
+    def expire(number, frame):
+        raise TimeoutError("a time limit")
+
+    before = signal.signal(signal.SIGALRM, expire)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        begun = time.monotonic()
+        with pytest.raises(TimeoutError, match="a time limit"):
+            solver.solve(b)
+        assert time.monotonic() - begun < 2
+        # A handler that raises nothing runs, and the solve goes on; it cannot use the same solver.
+        seen = []
+
+        def note(number, frame):
+            with pytest.raises(RuntimeError, match="in use"):
+                solver.apply(b)
+            seen.append(number)
+
+        signal.signal(signal.SIGALRM, note)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.warns(isobar.NotConvergedWarning, match="interrupted"):
+            solver.solve(b, progress=lambda n, residual: not seen)
+        assert seen == [signal.SIGALRM]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_devices():
     first, *cards = isobar.devices()
     assert first.device == "cpu" and first.threads >= 1 and first.name and first.bandwidth is None and first.problem is None

@@ -229,6 +229,21 @@ def test_results_read_well(rng):
     assert result.report["device"]["threads"] == 1
 
 
+def test_error_estimates():
+    held = np.zeros((24, 24))
+    held[8:12, 8:12] = 1e8
+    problem = isobar.Diffusion(np.ones(held.shape), spacing=1.0, boundary=0.0, reaction=held)
+    b = problem.rhs(held)
+    exact = oracle.solve(problem.to_scipy(), b)
+    for tolerance, is_shown in ((1e-8, True), (1e-14, False)):
+        result = isobar.Solver(problem, "cg", tolerance=tolerance).solve(b)
+        error = np.linalg.norm(result.x - exact) / np.linalg.norm(exact)
+        assert result.converged and result.error_estimate >= error
+        assert (error > 0.1) == is_shown == ("estimated error" in repr(result))
+        assert result.error_estimate == result.report["outcome"]["error_estimate"]
+    assert isobar.Solver(problem, "multigrid").solve(b).error_estimate is None
+
+
 def test_plot(rng):
     plt = pytest.importorskip("matplotlib.pyplot")
     plt.switch_backend("agg")

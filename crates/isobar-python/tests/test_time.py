@@ -85,10 +85,20 @@ def test_a_case_of_heat():
         assert isobar.solve(CASES / "heat.toml", device="cpu", **tiny, **given).tolerance == 1e-4
 
 
+def test_the_initial_state_may_be_nan_in_inactive_cells():
+    active = np.ones((6, 8), bool)
+    active[2:4, 3:5] = False
+    heat = isobar.Heat(np.ones(active.shape), boundary=0.0, active=active)
+    expected = heat.solve(np.where(active, 2.0, 0.0), dt=0.01, end_time=0.02).x
+    np.testing.assert_array_equal(heat.solve(np.where(active, 2.0, np.nan), dt=0.01, end_time=0.02).x, expected)
+    with pytest.raises(ValueError, match=r"the state is NaN at \(i, j, k\) = \(0, 0, 0\)"):
+        heat.solve(np.where(active, np.nan, 2.0), dt=0.01, end_time=0.02)
+
+
 def test_misuse():
     heat = isobar.Heat(np.ones(8))
     for options, words in [
-        ({"dt": 0.0, "end_time": 1.0}, "heat.dt"),
+        ({"dt": 0.0, "end_time": 1.0}, "^dt: 0 is not a time"),
         ({"dt": 1.0, "end_time": 1.0, "scheme": "leapfrog"}, "crank-nicolson"),
         ({"dt": 1.0, "end_time": 1.0, "first_guess": "ones"}, "previous"),
         ({"dt": 1.0, "end_time": 1.0, "initial": np.ones(3)}, "initial has shape"),

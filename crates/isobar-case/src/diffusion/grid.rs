@@ -52,7 +52,8 @@ impl GridSection {
         let complete = |key: &str, given: usize| {
             // Trailing directions of one cell may be omitted.
             if given > 3 || (given..3).any(|d| cells[d] > 1) {
-                return Err(fail(key, format!("{given} entries; give one for each of x, y and z")));
+                let ending = if given == 1 { "y" } else { "ies" };
+                return Err(fail(key, format!("{given} entr{ending}; give one for each of x, y and z")));
             }
             Ok(())
         };

@@ -163,6 +163,7 @@ fn lists_of_another_length_are_counted() {
         (MINIMAL, "solver.deflation.stripes={ blocks = [1] }", &["stripes.blocks has 1 entry; give 3"]),
         (&with(""), "grid.size=[1, 1, 1, 1]", &["grid.size", "4 entries", "x, y and z"]),
         (&with(""), "grid.spacing=[1, 1, 1, 1, 1]", &["grid.spacing", "5 entries"]),
+        (&with(""), "grid.spacing=[1]", &["grid.spacing: 1 entry; give"]),
         (&with(""), "grid.spacing=[1, 1, [1, 2, 3, 4, 5]]", &["grid.spacing", "5 widths in z", "4 cells"]),
         (
             &with(""),

@@ -143,6 +143,22 @@ fn checkpoints_that_do_not_fit_are_refused() {
 }
 
 #[test]
+fn a_run_begins_with_the_state_that_another_wrote() {
+    let run = Case::new(CASE);
+    let mut mask = vec![1.0; 315];
+    mask[100] = 0.0;
+    fs::write(run.path("mask.npy"), npy("(5, 7, 9)", &mask)).unwrap();
+    let (state, masked) = (run.path("state.npy"), "diffusion.active={ file = \"mask.npy\" }");
+    let first = run.solve(&["--set", masked, "--output", state.to_str().unwrap()]);
+    let set = format!("heat.initial={{ file = {state:?} }}");
+    let next = run.solve(&["--set", masked, "--set", &set]);
+    let norm = |report: &serde_json::Value| report["checks"]["norm2"].as_f64().unwrap();
+    assert!(norm(&next) > 0.0 && norm(&next) < norm(&first));
+    // An active cell must have a number.
+    run.fails_with(&["--set", &set], &["heat.initial", "a[1, 4, 1] is NaN"]);
+}
+
+#[test]
 fn bad_input_is_named() {
     let run = Case::new(CASE);
     let fails = |set: &str, parts: &[&str]| {

@@ -35,7 +35,7 @@ fn valid() -> Vec<u8> {
 }
 
 fn wanted(shape: &[usize]) -> Wanted<'_> {
-    Wanted { shape, axes: "(nz, ny, nx)", rows: None }
+    Wanted::whole(shape, "(nz, ny, nx)")
 }
 
 fn read_bytes(bytes: &[u8]) -> Result<Vec<f64>, Problem> {
@@ -54,6 +54,25 @@ fn reads_back_what_it_writes() {
     assert_eq!(read_bytes(&bytes).unwrap(), values());
     assert_eq!((bytes.len() - 24 * 8) % 64, 0, "the values are aligned");
     assert_eq!(bytes[bytes.len() - 24 * 8 - 1], b'\n');
+}
+
+#[test]
+fn nan_is_allowed_in_gaps_only() {
+    let mut v = values();
+    (v[5], v[7]) = (f64::NAN, f64::NAN);
+    let mut bytes = Vec::new();
+    write(&mut bytes, &SHAPE, &v).unwrap();
+    let mut gaps = [false; 24];
+    let read = |gaps: &[bool], bytes: &[u8]| {
+        parse(io::Cursor::new(bytes), bytes.len() as u64, &Wanted { gaps, ..wanted(&SHAPE) })
+    };
+    gaps[5] = true;
+    let Err(Problem::NotFinite { index, .. }) = read(&gaps, &bytes) else { panic!("not found") };
+    assert_eq!(index, [0, 1, 3]);
+    // A number in a gap is kept.
+    (gaps[6], gaps[7]) = (true, true);
+    (v[5], v[7]) = (0.0, 0.0);
+    assert_eq!(read(&gaps, &bytes).unwrap(), v);
 }
 
 /// Reads rows of all layers only: errors in other rows are not found.

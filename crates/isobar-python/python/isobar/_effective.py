@@ -84,7 +84,7 @@ def effective(
     if isinstance(axis, str) and axis == "all":
         shape = (given["kappa"] or [given["labels"]])[0][1]
         axis = [each for each, n in zip(_AXES, reversed(shape)) if n > 1] or "x"
-    axes = [axis] if isinstance(axis, str) else list(axis)
+    axes = list(axis) if isinstance(axis, Iterable) and not isinstance(axis, str) else [axis]
     for each in axes:
         if each not in tuple(_AXES[:dimensions]):
             raise ValueError(f"axis: {each!r}; use {', '.join(_AXES[:dimensions])} or all")

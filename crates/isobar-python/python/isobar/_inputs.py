@@ -112,7 +112,8 @@ def _widths(spacing, shape):
         # The widths of all cells.
         spacing = (spacing,)
     if len(spacing) != len(shape):
-        raise ValueError(f"spacing has {len(spacing)} entries; give a number, or one entry for each of the {len(shape)} directions")
+        entries = "1 entry" if len(spacing) == 1 else f"{len(spacing)} entries"
+        raise ValueError(f"spacing has {entries}; give a number, or one entry for each of the {len(shape)} directions")
     axes = "zyx"[3 - len(shape) :]
     widths = []
     for n, axis, each in zip(shape, axes, spacing):
@@ -204,8 +205,12 @@ def _number(value, what, faces, kept):
 
 def _point(entry, n, what, keys, nz):
     known = ("i", "j", "k", *keys)
-    if not isinstance(entry, dict) or set(entry) - set(known) or not {"i", *keys} <= set(entry):
-        raise ValueError(f"{what}: entry {n} is {entry!r}; use a dictionary with the keys {', '.join(known)}")
+    if not isinstance(entry, dict):
+        raise ValueError(f"{what}: entry {n} is {entry!r}; use a list of dictionaries with the keys {', '.join(known)}")
+    if missing := [key for key in ("i", *keys) if key not in entry]:
+        raise ValueError(f"{what}: entry {n} is {entry!r}, without {' and '.join(missing)}; its keys are {', '.join(known)}")
+    if unknown := [key for key in entry if key not in known]:
+        raise ValueError(f"{what}: entry {n} has the unknown key {unknown[0]!r}; its keys are {', '.join(known)}")
     k = entry.get("k", (0, nz - 1))
     k = (k, k) if np.ndim(k) == 0 else tuple(k)
     try:

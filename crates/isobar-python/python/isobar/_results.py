@@ -60,6 +60,23 @@ class Result:
         return self._outcome.residual
 
     @property
+    def error_estimate(self) -> float | None:
+        """An estimate of ‖x − A⁻¹b‖ / ‖x‖, if conjugate gradients give one; else None. It can be far larger than the residual.
+
+        A body that is held at 1 by a large reaction makes ‖b‖ large, and the residual elsewhere small in comparison:
+
+        >>> held = np.zeros((24, 24))
+        >>> held[8:12, 8:12] = 1e8
+        >>> problem = isobar.Diffusion(np.ones((24, 24)), spacing=1.0, boundary=0.0, reaction=held)
+        >>> for tolerance in (1e-8, 1e-14):
+        ...     result = isobar.Solver(problem, "cg", tolerance=tolerance).solve(problem.rhs(held))
+        ...     print(result.converged, result.error_estimate > 0.1)
+        True True
+        True False
+        """
+        return self._outcome.error_estimate
+
+    @property
     def iterations(self) -> int:
         """Number of iterations; for time steps, their sum."""
         return self._outcome.iterations if self.steps is None else sum(step.iterations for step in self.steps)
@@ -185,7 +202,9 @@ class Result:
         count = self.iterations
         iterations = f"{count} iteration{'' if count == 1 else 's'}"
         steps = "" if self.steps is None else f", {len(self.steps)} steps"
-        return f"<isobar.Result: {verdict} in {iterations}{steps}, relative residual {self.residual:.1e}, x {tuple(self.x.shape)}>"
+        estimate = self.error_estimate if self.steps is None else None
+        error = f", estimated error {estimate:.0e}" if estimate is not None and estimate > max(1e-3, self.residual) else ""
+        return f"<isobar.Result: {verdict} in {iterations}{steps}, relative residual {self.residual:.1e}{error}, x {tuple(self.x.shape)}>"
 
     def __reduce__(self):
         raise TypeError("isobar.Result cannot be pickled or copied: it refers to its problem; keep result.x and result.report")

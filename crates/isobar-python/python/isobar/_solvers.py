@@ -130,7 +130,8 @@ class Solver:
             True shows a progress bar (of tqdm, if installed). A function is called with the iteration and the relative residual; if it returns
             False, the solve stops. Several systems are solved some at a time; those not started then have x = x0.
 
-        If it does not converge, a `NotConvergedWarning` is issued, and the result says so. Ctrl-C stops a solve.
+        If it does not converge, a `NotConvergedWarning` is issued, and the result says so. Ctrl-C stops a solve, and so does any
+        exception of a signal's handler, such as a time limit set with ``signal.alarm``.
 
         >>> problem = isobar.Diffusion(np.ones(50), boundary={"x": 0.0})
         >>> solver = isobar.Solver(problem)
@@ -211,8 +212,8 @@ class Solver:
         The entries are flows through whole faces, not per area, positive towards larger x, y and z: −κ ∂x/∂n times the area, as discretised by the
         matrix. For a problem of shape ``(nz, ny, nx)`` the arrays have the shapes ``(nz, ny, nx + 1)``, ``(nz, ny + 1, nx)`` and
         ``(nz + 1, ny, nx)``; the first and the last face along the axis are on the sides. Faces of inactive cells have no flow. The net outflow of a
-        cell equals its sources. The arrays have the library, type and device of x; an x on a GPU is copied to the host, where fluxes are
-        computed.
+        cell equals its sources, less what a reaction takes; in the cells of a well it is that plus the well's rate. The arrays have the library,
+        type and device of x; an x on a GPU is copied to the host, where fluxes are computed.
 
         >>> problem = isobar.Diffusion(np.ones((2, 4)), spacing=1.0, boundary={"west": 8.0, "east": 0.0})
         >>> solver = isobar.Solver(problem, tolerance=1e-12)
@@ -236,7 +237,7 @@ class Solver:
     def flux(self, x: Any, side: str) -> float:
         """Return the total flow out of the domain through a side, ``"west"``, ``"east"``, ``"south"``, ``"north"``, ``"bottom"`` or ``"top"``.
 
-        Inflow is negative. The sum over all sides equals the sum of the sources. An x on a GPU is copied to the host.
+        Inflow is negative. Without a reaction and wells the sum over all sides equals the sum of the sources. An x on a GPU is copied to the host.
 
         >>> problem = isobar.Diffusion(np.ones((2, 4)), spacing=1.0, boundary={"west": 8.0, "east": 0.0})
         >>> solver = isobar.Solver(problem, tolerance=1e-12)
@@ -269,7 +270,10 @@ class Solver:
         A solver on a GPU makes nothing anew if no coefficient has changed.
         """
         if not isinstance(problem, Problem):
-            raise TypeError(f"problem: {type(problem).__name__} is not a linear system")
+            what = type(problem).__name__
+            raise TypeError(f"problem: {what} is not a linear system; pass a problem, such as problem.replace(kappa) of the first one")
+        if problem._cells != self._problem._cells:
+            raise ValueError(f"problem has shape {problem.shape}, and the solver's is {self.shape}; make a new solver")
         system, _ = problem._native(self._device)
         try:
             self._solver.update(system)
