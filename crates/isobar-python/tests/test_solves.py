@@ -236,12 +236,12 @@ def test_error_estimates():
     b = problem.rhs(held)
     exact = oracle.solve(problem.to_scipy(), b)
     for tolerance, is_shown in ((1e-8, True), (1e-14, False)):
-        result = isobar.Solver(problem, "cg", tolerance=tolerance).solve(b)
+        result = isobar.Solver(problem, "cg", "cpu", tolerance).solve(b)
         error = np.linalg.norm(result.x - exact) / np.linalg.norm(exact)
         assert result.converged and result.error_estimate >= error
         assert (error > 0.1) == is_shown == ("estimated error" in repr(result))
         assert result.error_estimate == result.report["outcome"]["error_estimate"]
-    assert isobar.Solver(problem, "multigrid").solve(b).error_estimate is None
+    assert isobar.Solver(problem, "multigrid", "cpu").solve(b).error_estimate is None
 
 
 def test_plot(rng):

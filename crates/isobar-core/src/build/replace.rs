@@ -16,7 +16,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Starts watching an iteration that may be replaced.
     pub(super) fn watch(&self, monitor: &mut Monitor<'_>) {
         let by = Replaceable {
-            is_box: self.after_box.is_some(),
+            box_iterations: self.after_box.is_some().then_some(self.box_iterations),
             is_points: self.is_replaceable,
             is_automatic: self.is_automatic,
         };

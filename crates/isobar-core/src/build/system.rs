@@ -55,6 +55,8 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) asked: Option<SolverOptions>,
     /// The options that replace the nearest box as a preconditioner, where it is only tried.
     pub(super) after_box: Option<SolverOptions>,
+    /// The most iterations that the tolerance may take with the nearest box.
+    pub(super) box_iterations: f64,
     /// Whether the method was chosen automatically too, and there is a safer one.
     pub(super) is_replaceable: bool,
     /// The preconditioner of the safer method.
@@ -135,8 +137,17 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             },
             nearest: || stencil.tries_box(),
         };
-        let Beginning { options, factors, is_direct, after_box, is_replaceable, reserve, has_levels, why } =
-            begin(options, is_own, direct, || backend.choice(stencil, &operator, options))?;
+        let Beginning {
+            options,
+            factors,
+            is_direct,
+            after_box,
+            box_iterations,
+            is_replaceable,
+            reserve,
+            has_levels,
+            why,
+        } = begin(options, is_own, direct, || backend.choice(stencil, &operator, options))?;
         if !stencil.is_symmetric() && options.method == Method::Cg {
             return Err(Error::invalid(
                 "solver.method",
@@ -206,6 +217,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             is_automatic,
             asked: is_direct.then(|| asked.clone()),
             after_box,
+            box_iterations,
             is_replaceable,
             reserve,
             is_capped: false,

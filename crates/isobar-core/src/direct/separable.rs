@@ -24,8 +24,13 @@ pub struct Separable {
 impl Separable {
     /// Returns whether its eigenvectors are computed in less time than iterating would take.
     pub fn pays(&self) -> bool {
+        self.pays_where_longer(1.0)
+    }
+
+    /// Returns [`Separable::pays`] where iterating takes some times as long as usual.
+    pub(crate) fn pays_where_longer(&self, longer: f64) -> bool {
         let stretched = self.factors.iter().filter(|factor| !Basis::is_fast(factor)).map(AxisMatrix::len);
-        pays(stretched, self.shape.cells())
+        pays(stretched, self.shape.cells(), longer)
     }
 
     /// Returns whether the constant is in the null space: no cell has a shift.

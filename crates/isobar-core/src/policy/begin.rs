@@ -1,6 +1,7 @@
 //! The beginning of a solve: directly, with the nearest box, or as suits the matrix.
 
 use super::Choice;
+use super::direct::Trial;
 use super::ladder::with_box;
 use crate::error::Result;
 use crate::options::{Method, Preconditioner, Smoother, SolverOptions};
@@ -15,6 +16,8 @@ pub(crate) struct Beginning<F> {
     pub(crate) is_direct: bool,
     /// The options that replace the nearest box, where it is only tried.
     pub(crate) after_box: Option<SolverOptions>,
+    /// The most iterations that the tolerance may take with the nearest box.
+    pub(crate) box_iterations: f64,
     /// Whether cycles that relax points were chosen, which the preconditioner in reserve may replace.
     pub(crate) is_replaceable: bool,
     /// The preconditioner in reserve.
@@ -37,6 +40,7 @@ impl<F> Beginning<F> {
             factors: None,
             is_direct: false,
             after_box: None,
+            box_iterations: f64::INFINITY,
             reserve: choice.preconditioner,
             has_levels: choice.method == Method::Multigrid,
             why: choice.why.clone().into_iter().collect(),
@@ -52,7 +56,7 @@ pub(crate) struct Direct<A, N> {
     pub(crate) is_divided: bool,
     /// Returns the factors of the matrix, if it has any and a direct solve pays.
     pub(crate) factors: A,
-    /// Returns the factors of the nearest box where that may be faster than multigrid, and why.
+    /// Returns the nearest box where that may be faster than multigrid.
     pub(crate) nearest: N,
 }
 
@@ -65,7 +69,7 @@ pub(crate) struct Direct<A, N> {
 pub(crate) fn begin<F>(
     options: &SolverOptions,
     is_own: bool,
-    direct: Direct<impl Fn() -> Option<F>, impl FnOnce() -> Option<(F, String)>>,
+    direct: Direct<impl Fn() -> Option<F>, impl FnOnce() -> Option<Trial<F>>>,
     choice: impl FnOnce() -> Result<Choice>,
 ) -> Result<Beginning<F>> {
     let may_be_direct = !is_own && options.leaves_all_open() && direct.is_possible;
@@ -76,9 +80,11 @@ pub(crate) fn begin<F>(
     let choice = choice()?;
     let mut beginning = Beginning::by(&choice, options)?;
     let has_multigrid = (choice.method, choice.preconditioner) == (Method::Cg, Preconditioner::Multigrid);
-    if let Some((factors, why)) = (may_be_direct && has_multigrid).then(direct.nearest).flatten() {
+    if let Some(Trial { factors, why, most_iterations }) =
+        (may_be_direct && has_multigrid).then(direct.nearest).flatten()
+    {
         beginning.why = vec![format!("conjugate gradients with the nearest box: {why}")];
-        beginning.after_box = Some(beginning.options.clone());
+        (beginning.after_box, beginning.box_iterations) = (Some(beginning.options.clone()), most_iterations);
         beginning.options = with_box(beginning.options);
         (beginning.factors, beginning.is_replaceable) = (Some(factors), false);
         return Ok(beginning);
@@ -101,7 +107,7 @@ mod tests {
     #[test]
     fn direct_solves_come_before_the_nearest_box_before_the_choice() {
         let begun = |options: &SolverOptions, [is_possible, is_separable, is_near]: [bool; 3], choice: Choice| {
-            let nearest = || is_near.then(|| ("box", "it is near".to_owned()));
+            let nearest = || is_near.then(|| Trial { factors: "box", why: "it is near".into(), most_iterations: 36.0 });
             let factors = || is_separable.then_some("matrix");
             let direct = Direct { is_possible, is_divided: !is_possible, factors, nearest };
             begin(options, false, direct, || Ok(choice)).unwrap()

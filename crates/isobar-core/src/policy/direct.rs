@@ -1,15 +1,49 @@
 //! A direct solve where that pays, and the nearest box as a preconditioner.
 
-/// Cycles with multigrid take longest where cells are inactive, and where couplings of one direction are this many times another's…
+/// Cycles with multigrid take longest where cells are inactive, where couplings of one direction are this many times another's…
 const THIN: f64 = 10.0;
+/// …and where in some cells one direction's couplings are this many times another's, and the reverse in others…
+const CROSSING: f64 = 30.0;
 /// …and the nearest box suffices where this part of the cells is open…
 pub(crate) const MOSTLY_OPEN: f64 = 0.6;
-/// …and factors leave at most this root mean square of the logarithms of couplings.
+/// …and factors leave at most this root mean square of the logarithms of couplings…
 const MOST_SPREAD: f64 = 0.3;
+/// …or this, where directions cross, as multigrid then takes hundreds of iterations.
+const MOST_SPREAD_CROSSING: f64 = 1.1;
+
+/// The most iterations with the nearest box that are worth their time: one takes a third to a fifth of the time of one with
+/// multigrid, which needs ten where cells are thin…
+const MOST_ITERATIONS: f64 = 36.0;
+/// …and where directions cross, some 5 times the root of [`Hardness::crossing`], of which two fifths are worth it, within these bounds.
+const MOST_ITERATIONS_CROSSING: [f64; 2] = [60.0, 250.0];
+/// Multigrid then takes up to this many times as long as elsewhere, and eigenvectors may.
+const LONGER_CROSSING: f64 = 200.0;
+
+/// The nearest box, as a preconditioner to be tried.
+#[derive(Clone, Debug)]
+pub struct Trial<F> {
+    /// Its factors.
+    pub factors: F,
+    /// The reason for the trial.
+    pub why: String,
+    /// The most iterations that the tolerance may take with it.
+    pub most_iterations: f64,
+}
+
+/// What makes multigrid slow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hardness {
+    /// The strongest direction's mean couplings over the weakest's.
+    pub(crate) stiffness: f64,
+    /// Whether there are closed cells.
+    pub(crate) has_closed: bool,
+    /// The factor by which one direction's couplings exceed another's in some cells, and are exceeded in others.
+    pub(crate) crossing: f64,
+}
 
 /// Returns whether eigenvectors of axes without a fast transform, of these numbers of cells, are computed in less time than iterating on
-/// all cells would take.
-pub(crate) fn pays(stretched: impl Iterator<Item = usize> + Clone, cells: usize) -> bool {
+/// all cells would take, which is `longer` times as long as usual.
+pub(crate) fn pays(stretched: impl Iterator<Item = usize> + Clone, cells: usize, longer: f64) -> bool {
     /// Seconds to compute eigenvectors, for each cell to the third power; seconds to iterate a cell on a GPU; negligible seconds.
     const EIGENVECTORS: f64 = 3.3e-10;
     const CELL: f64 = 3e-9;
@@ -17,22 +51,52 @@ pub(crate) fn pays(stretched: impl Iterator<Item = usize> + Clone, cells: usize)
     /// A product with this many eigenvectors takes as long as iterating.
     const MOST: usize = 1024;
     let seconds: f64 = stretched.clone().map(|n| EIGENVECTORS * (n as f64).powi(3)).sum();
-    stretched.max().unwrap_or(0) <= MOST && seconds <= LITTLE.max(CELL * cells as f64)
+    stretched.max().unwrap_or(0) <= MOST && seconds <= longer * LITTLE.max(CELL * cells as f64)
 }
 
-/// Returns whether closed cells or thin ones make the nearest box worth a search: `stiffness` is the strongest direction's
-/// couplings over the weakest's.
-pub(crate) fn may_try_box(stiffness: f64, has_closed: bool) -> bool {
-    has_closed || stiffness >= THIN
+impl Hardness {
+    /// Returns whether closed cells or thin ones make the nearest box worth a search.
+    pub(crate) fn may_try_box(self) -> bool {
+        self.has_closed || self.stiffness >= THIN || self.crosses()
+    }
+
+    /// Returns how many times as long as usual iterating with multigrid takes, at most.
+    pub(crate) fn longer(self) -> f64 {
+        if self.crosses() { LONGER_CROSSING } else { 1.0 }
+    }
+
+    fn crosses(self) -> bool {
+        self.crossing >= CROSSING
+    }
+
+    /// Returns the trial of the nearest box, if it is near enough: `open` is its part of open cells, `spread` the root mean square
+    /// of the logarithms of couplings that its factors leave.
+    pub(crate) fn trial<F>(self, factors: F, open: f64, spread: f64) -> Option<Trial<F>> {
+        let (couplings, most_spread, most_iterations) = if self.crosses() {
+            let why = "the direction of the strongest couplings changes over the grid".into();
+            let [least, most] = MOST_ITERATIONS_CROSSING;
+            (why, MOST_SPREAD_CROSSING, (2.0 * self.crossing.sqrt()).clamp(least, most))
+        } else {
+            let why = format!("couplings of one direction are {:.1} times another's", self.stiffness);
+            (why, MOST_SPREAD, MOST_ITERATIONS)
+        };
+        let why = format!("{:.0} % of the cells are open and like those of a box, and {couplings}", 100.0 * open);
+        (open >= MOSTLY_OPEN && spread <= most_spread).then_some(Trial { factors, why, most_iterations })
+    }
 }
 
-/// Returns why the nearest box is tried, if it is near enough: `open` is its part of open cells, `spread` the root mean square of
-/// the logarithms of couplings that its factors leave.
-pub(crate) fn why_try_box(stiffness: f64, open: f64, spread: f64) -> Option<String> {
-    (open >= MOSTLY_OPEN && spread <= MOST_SPREAD).then(|| {
-        format!(
-            "{:.0} % of the cells are open and like those of a box, and couplings of one direction are {stiffness:.1} times another's",
-            100.0 * open
-        )
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_box_is_tried_where_multigrid_is_slow() {
+        let plain = Hardness { stiffness: 2.0, has_closed: false, crossing: 1.0 };
+        assert!(!plain.may_try_box());
+        let crossing = Hardness { crossing: 100.0, ..plain };
+        assert!(crossing.may_try_box() && Hardness { stiffness: 10.0, ..plain }.may_try_box());
+        assert!(crossing.trial((), 1.0, 0.7).is_some_and(|trial| trial.why.contains("changes over the grid")));
+        assert!(crossing.trial((), 1.0, 1.2).is_none() && crossing.trial((), 0.5, 0.1).is_none());
+        assert!(Hardness { stiffness: 12.0, ..plain }.trial((), 1.0, 0.7).is_none());
+    }
 }

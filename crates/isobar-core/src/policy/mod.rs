@@ -29,3 +29,4 @@ mod resolve;
 pub(crate) mod watch;
 
 pub use choice::Choice;
+pub use direct::Trial;

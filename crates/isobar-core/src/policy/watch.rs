@@ -20,9 +20,6 @@ const SLOW_SINGLE: f64 = 100.0;
 
 /// Iterations in which the nearest box must show its pace, and keep it from then on.
 const PROBE_BOX: usize = 8;
-/// The pace is too slow where the tolerance would take this many iterations: one takes a third to a fifth of the time of one with
-/// multigrid, which needs ten where cells are thin.
-const SLOW_BOX: f64 = 36.0;
 
 /// Iterations in which an automatically chosen preconditioner must show its pace: the residual of conjugate gradients may rest for a
 /// hundred before it falls, as where paths through closed cells are narrow.
@@ -44,8 +41,8 @@ pub(crate) struct Watch {
 /// The replacements that a slow iteration has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replaceable {
-    /// The nearest box, which is only tried, by multigrid.
-    pub(crate) is_box: bool,
+    /// The nearest box, which is only tried, by multigrid, where the tolerance would take more iterations than this.
+    pub(crate) box_iterations: Option<f64>,
     /// Cycles that relax points, by conjugate gradients.
     pub(crate) is_points: bool,
     /// An automatically chosen multigrid preconditioner, by simpler ones.
@@ -57,8 +54,8 @@ pub(crate) fn of(options: &SolverOptions, by: Replaceable) -> Option<Watch> {
     let for_tolerance =
         |iterations: usize, most: f64, goes_on| Watch { iterations, pace: -options.tolerance.ln() / most, goes_on };
     let is_preconditioned = !options.method.is_stationary();
-    if by.is_box {
-        return Some(for_tolerance(PROBE_BOX, SLOW_BOX, true));
+    if let Some(most) = by.box_iterations {
+        return Some(for_tolerance(PROBE_BOX, most, true));
     }
     if by.is_points {
         let (iterations, slow): (usize, f64) = match options.multigrid.smoother {

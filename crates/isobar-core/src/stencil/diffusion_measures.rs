@@ -8,7 +8,8 @@ use crate::direct::{Nearest, Separable};
 use crate::execute::map_pieces;
 use crate::options::SolverOptions;
 use crate::policy::diffusion::{Measures, stiffness_of};
-use crate::policy::{self, Choice};
+use crate::policy::direct::Hardness;
+use crate::policy::{self, Choice, Trial};
 use crate::{Host, Result, Shape};
 
 impl Diffusion {
@@ -34,20 +35,50 @@ impl Diffusion {
         stiffness_of(strengths.map(|(strength, _)| strength))
     }
 
-    /// Returns the nearest box, which `find` finds, where conjugate gradients may be faster with it than with multigrid; and why.
-    pub(super) fn box_to_try(&self, find: impl FnOnce() -> Option<Nearest>) -> Option<(Separable, String)> {
+    /// Returns the factor by which couplings of one direction exceed those of another in some cells and are exceeded in others, as
+    /// where widths grow in both: at least 1 only if that is so. A few thousand cells are looked at, those at the corners among them.
+    fn crossing(&self) -> f64 {
+        let Coefficients::Cells { fields, axes } = self.coefficients() else { return 0.0 };
+        let extents = Stencil::shape(self).extents();
+        let [places_x, places_y, places_z] = extents.map(sampled);
+        let mut most = 0.0_f64;
+        for [d, e] in [[0, 1], [0, 2], [1, 2]] {
+            let ([(first, a), (second, b)], is_plane) = ([axes[d], axes[e]], extents[d] > 1 && extents[e] > 1);
+            if first == second || !is_plane {
+                continue;
+            }
+            let (mut least_ratio, mut most_ratio) = (f64::INFINITY, 0.0_f64);
+            for &k in &places_z {
+                for &j in &places_y {
+                    for &i in &places_x {
+                        let n = i + extents[0] * (j + extents[1] * k);
+                        let ratio = a * fields[first][n] / (b * fields[second][n]);
+                        if ratio > 0.0 && ratio.is_finite() {
+                            (least_ratio, most_ratio) = (least_ratio.min(ratio), most_ratio.max(ratio));
+                        }
+                    }
+                }
+            }
+            most = most.max(most_ratio.min(1.0 / least_ratio));
+        }
+        most
+    }
+
+    /// Returns the nearest box, which `find` finds, where conjugate gradients may be faster with it than with multigrid.
+    pub(super) fn box_to_try(&self, find: impl FnOnce() -> Option<Nearest>) -> Option<Trial<Separable>> {
         if !self.has_rows() {
             return None;
         }
         let Shape { nx, ny, nz } = Stencil::shape(self);
         let is_line = [nx, ny, nz].into_iter().filter(|&n| n > 1).count() < 2;
-        let (stiffness, has_closed) = (self.stiffness(), self.has_closed());
-        if is_line || !policy::direct::may_try_box(stiffness, has_closed) {
+        let hardness =
+            Hardness { stiffness: self.stiffness(), has_closed: self.has_closed(), crossing: self.crossing() };
+        if is_line || !hardness.may_try_box() {
             return None;
         }
         let Nearest { factors, open, spread } = find()?;
-        let why = policy::direct::why_try_box(stiffness, open, spread)?;
-        factors.pays().then_some((factors, why))
+        let trial = hardness.trial(factors, open, spread)?;
+        trial.factors.pays_where_longer(hardness.longer()).then_some(trial)
     }
 
     /// Measures coefficients of cells on the host; returns nothing for others.
@@ -148,6 +179,15 @@ fn most_between(a: &[f64], b: &[f64]) -> f64 {
     }
     let rest = rest_a.iter().zip(rest_b).map(|(&a, &b)| ratio(a, b));
     most.into_iter().chain(rest).fold(1.0, f64::max)
+}
+
+/// Returns up to 17 places of a direction, evenly spread, its ends among them.
+fn sampled(n: usize) -> Vec<usize> {
+    const MOST: usize = 17;
+    if n <= MOST {
+        return (0..n).collect();
+    }
+    (0..MOST).map(|place| place * (n - 1) / (MOST - 1)).collect()
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use super::{Coefficients, Diffusion, Side, Stencil};
 use crate::direct::{Separable, SeparableRows, looks_separable, may_be_open, nearest, separate};
 use crate::layout::Axis;
 use crate::options::SolverOptions;
-use crate::policy::Choice;
 use crate::policy::direct::MOSTLY_OPEN;
+use crate::policy::{Choice, Trial};
 use crate::{ArrayView, Error, Result, Shape};
 
 impl Stencil for Diffusion {
@@ -63,7 +63,7 @@ impl Stencil for Diffusion {
         Ok(nearest(&DiffusionRows::new(self))?.factors)
     }
 
-    fn tries_box(&self) -> Option<(Separable, String)> {
+    fn tries_box(&self) -> Option<Trial<Separable>> {
         let rows = DiffusionRows::new(self);
         self.box_to_try(|| may_be_open(&rows, MOSTLY_OPEN).then(|| nearest(&rows).ok()).flatten())
     }

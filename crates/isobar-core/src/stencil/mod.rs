@@ -38,7 +38,7 @@ use std::borrow::Cow;
 use crate::direct::Separable;
 pub use crate::layout::Axis;
 use crate::options::SolverOptions;
-use crate::policy::Choice;
+use crate::policy::{Choice, Trial};
 use crate::{Result, Shape};
 use rings::Turns;
 
@@ -132,9 +132,9 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         ))
     }
 
-    /// Returns the nearest separable matrix where conjugate gradients may be faster with it than with multigrid, and why; a few
-    /// iterations decide.
-    fn tries_box(&self) -> Option<(Separable, String)> {
+    /// Returns the nearest separable matrix where conjugate gradients may be faster with it than with multigrid; a few iterations
+    /// decide.
+    fn tries_box(&self) -> Option<Trial<Separable>> {
         None
     }
 

@@ -309,6 +309,36 @@ fn the_choice_tries_the_nearest_box() {
     }
 }
 
+/// Widths grow in two directions, so that lines in no direction smooth everywhere: the box is tried for coefficients that vary more
+/// than a box's do, and kept while it takes fewer iterations than multigrid.
+#[test]
+fn the_choice_tries_the_nearest_box_where_widths_grow_in_two_directions() {
+    let shape = Shape::new(48, 40, 1);
+    let waves = |n: usize| 1.0 + 0.8 * ((shape.place(n)[0] + shape.place(n)[1]) as f64 / 8.0).sin();
+    let kappa = Coefficient::Isotropic((0..shape.cells()).map(waves).collect());
+    let growing = |n: usize, most: f64| Spacing::Given((0..n).map(|m| most.powf(m as f64 / n as f64)).collect());
+    let mut problem = DiffusionProblem::new(shape, kappa);
+    problem.spacing = [growing(48, 100.0), growing(40, 300.0), Spacing::Uniform(1.0)];
+    problem.boundary[0][0] = Boundary::Dirichlet(0.0);
+    let stencil = problem.stencil().unwrap();
+    let b: Vec<f64> = (0..shape.cells()).map(|n| random(2, n)).collect();
+    let options = SolverOptions { tolerance: 1e-8, norm: Norm::Rhs, ..SolverOptions::default() };
+    let mut system = System::new(&Reference, &stencil, &options).unwrap();
+    let notes = system.description().notes.join("; ");
+    assert!(notes.contains("the strongest couplings changes over the grid"), "{notes}");
+    let (outcome, u) = solve_by(&mut system, shape, &b);
+    assert!(outcome.converged() && residual(&stencil, &b, &u) <= 1.01e-8, "{outcome:?}");
+    assert!(outcome.iterations <= 60, "{outcome:?}");
+    assert_eq!(system.description().preconditioner, "direct");
+    let (outcome, _) = arrays::solve(
+        &Reference,
+        &stencil,
+        &SolverOptions { tolerance: 1e-8, norm: Norm::Rhs, ..cg(Preconditioner::Multigrid) },
+        &b,
+    );
+    assert!(outcome.iterations > 80, "{outcome:?}");
+}
+
 /// An open choice is a direct solve where possible, and changes with new coefficients.
 #[test]
 fn the_choice_takes_it_and_leaves_it() {
