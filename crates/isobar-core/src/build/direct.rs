@@ -32,6 +32,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             self.keep_best()?;
         }
         (self.is_replaceable, self.reserve, self.has_levels) = (is_replaceable, reserve, has_levels);
+        self.description.notes.drain(..self.first_notes);
+        self.first_notes = 0;
         self.replace(options)?;
         self.description.notes.extend(why);
         Ok(())

@@ -57,6 +57,8 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) after_box: Option<SolverOptions>,
     /// The most iterations that the tolerance may take with the nearest box.
     pub(super) box_iterations: f64,
+    /// The first notes of the description, which are those of the method at the beginning.
+    pub(super) first_notes: usize,
     /// Whether the method was chosen automatically too, and there is a safer one.
     pub(super) is_replaceable: bool,
     /// The preconditioner of the safer method.
@@ -172,6 +174,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let Parts { made: iteration, levels, mut notes, coefficient_bytes, updates } =
             assemble(backend, stencil, &options, &operator, own, factors.as_ref(), is_floating)?;
         notes.extend(why);
+        let first_notes = notes.len();
         notes.extend(described);
         if !is_own {
             notes.extend(asked.unused_by(&options));
@@ -218,6 +221,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             asked: is_direct.then(|| asked.clone()),
             after_box,
             box_iterations,
+            first_notes,
             is_replaceable,
             reserve,
             is_capped: false,

@@ -360,7 +360,9 @@ fn the_choice_takes_it_and_leaves_it() {
     for (stencil, method) in [(&first, "direct"), (&second, "direct"), (&rough, "cg"), (&first, "cg")] {
         system.update(stencil).unwrap();
         let (outcome, u) = solve_by(&mut system, shape, &b);
-        assert_eq!(system.description().method, method);
+        let (found, notes) = (&system.description().method, &system.description().notes);
+        assert_eq!(found, method);
+        assert_eq!(notes.iter().any(|note| note.contains("direct")), method == "direct", "{method}: {notes:?}");
         assert!(outcome.converged() && residual(stencil, &b, &u) < 1e-10, "{method}: {outcome:?}");
     }
     // A mask of whole layers is separable.
