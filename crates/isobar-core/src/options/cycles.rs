@@ -27,7 +27,13 @@ impl SolverOptions {
     }
 
     /// Returns whether an iteration in double precision has its residuals in single precision, as its cycles are, given resolved options.
+    /// With `precision = "mixed"`, for any coefficients, they stay in double: beyond contrasts of 10⁵ rounding
+    /// them takes a few iterations more.
     pub(crate) fn rounds_residuals(&self) -> bool {
-        self.has_single_multigrid() && self.method == Method::Cg && self.form == Form::Fused && self.deflation.is_none()
+        self.has_single_multigrid()
+            && self.precision == Precision::F64
+            && self.method == Method::Cg
+            && self.form == Form::Fused
+            && self.deflation.is_none()
     }
 }
