@@ -18,8 +18,10 @@ const PROBE_SINGLE: usize = 30;
 /// The pace is too slow where the tolerance would take this many iterations; few matrices do in double precision.
 const SLOW_SINGLE: f64 = 100.0;
 
-/// Iterations in which the nearest box must show its pace, and keep it from then on.
+/// Iterations in which the nearest box must show its pace, and keep it from then on: at least this many…
 const PROBE_BOX: usize = 8;
+/// …and at least this part of those that it may take, because residuals of conjugate gradients rise before they fall.
+const PART_PROBED: f64 = 0.2;
 
 /// Iterations in which an automatically chosen preconditioner must show its pace: the residual of conjugate gradients may rest for a
 /// hundred before it falls, as where paths through closed cells are narrow.
@@ -55,7 +57,7 @@ pub(crate) fn of(options: &SolverOptions, by: Replaceable) -> Option<Watch> {
         |iterations: usize, most: f64, goes_on| Watch { iterations, pace: -options.tolerance.ln() / most, goes_on };
     let is_preconditioned = !options.method.is_stationary();
     if let Some(most) = by.box_iterations {
-        return Some(for_tolerance(PROBE_BOX, most, true));
+        return Some(for_tolerance(PROBE_BOX.max((PART_PROBED * most) as usize), most, true));
     }
     if by.is_points {
         let (iterations, slow): (usize, f64) = match options.multigrid.smoother {

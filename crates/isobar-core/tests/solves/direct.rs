@@ -314,7 +314,7 @@ fn the_choice_tries_the_nearest_box() {
 #[test]
 fn the_choice_tries_the_nearest_box_where_widths_grow_in_two_directions() {
     let shape = Shape::new(48, 40, 1);
-    let waves = |n: usize| 1.0 + 0.8 * ((shape.place(n)[0] + shape.place(n)[1]) as f64 / 8.0).sin();
+    let waves = |n: usize| 1.0 + 0.9 * ((shape.place(n)[0] + shape.place(n)[1]) as f64 / 8.0).sin();
     let kappa = Coefficient::Isotropic((0..shape.cells()).map(waves).collect());
     let growing = |n: usize, most: f64| Spacing::Given((0..n).map(|m| most.powf(m as f64 / n as f64)).collect());
     let mut problem = DiffusionProblem::new(shape, kappa);

@@ -182,6 +182,7 @@ impl<B: AggregateBackend, T: Real, S: Real> Iteration<B, T> for Cg<B, T, S> {
         let on_host = steps.needs_host() || preconditioner.needs_host();
         let how = Iterations { on_host, ..Iterations::default() };
         let mut renewal = steps.rounds().then(|| Renewal::new(monitor.last()));
+        let mut due = None;
         let mut taken = 0;
         let mut is_sound = true;
         loop {
@@ -260,9 +261,9 @@ impl<B: AggregateBackend, T: Real, S: Real> Iteration<B, T> for Cg<B, T, S> {
                     }
                     if best.is_some() && monitor.is_leaving_the_best() {
                         pause = Some(Pause::Keep);
-                    } else if flow.is_continue() {
-                        let due = renewal.as_mut().and_then(|renewal| renewal.note(monitor.last()));
-                        pause = due.map(Pause::Renew);
+                    } else {
+                        due = renewal.as_mut().and_then(|renewal| renewal.note(monitor.last()));
+                        pause = due.filter(|_| flow.is_continue()).map(Pause::Renew);
                     }
                     if pause.is_some() || monitor.is_slow() { ControlFlow::Break(()) } else { flow }
                 },
@@ -298,6 +299,11 @@ impl<B: AggregateBackend, T: Real, S: Real> Iteration<B, T> for Cg<B, T, S> {
             backend.axpy(Ratio::new(RHO[last], SIGMA[last]), direction_after(last, p, p_odd), u, scalars)?;
         }
         if !variable {
+            if due == Some(Due::Both) && is_sound {
+                // The last r is rounding to a large part, and so would be an estimate by its z.
+                steps.residual(b, u, r, UNUSED.of(scalars))?;
+                preconditioner.apply(r, z)?;
+            }
             preconditioner.project_out(z)?;
             backend.dot(z, z, CORRECTION.of(scalars))?;
             let norm = backend.read(scalars)?[CORRECTION.index()].sqrt();
