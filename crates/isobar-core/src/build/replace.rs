@@ -16,7 +16,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Starts watching an iteration that may be replaced.
     pub(super) fn watch(&self, monitor: &mut Monitor<'_>) {
         let by = Replaceable {
-            box_iterations: self.after_box.is_some().then_some(self.box_iterations),
+            box_iterations: self.after_box.as_ref().map(|after| after.most_iterations),
             is_points: self.is_replaceable,
             is_automatic: self.is_automatic,
         };
@@ -51,7 +51,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
 
     /// Continues with multigrid. Returns a note.
     pub(super) fn replace_box(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<String> {
-        let options = self.after_box.take().unwrap_or_else(|| self.options.clone());
+        let options = self.after_box.take().map_or_else(|| self.options.clone(), |after| after.options);
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
         self.is_replaceable = options.multigrid.smoother.begins_with_points();
         self.replace(options)?;

@@ -11,7 +11,7 @@ use crate::direct::Separable;
 use crate::operator::{Capabilities, Diagonal, Guess};
 use crate::options::{Compatibility, Judge, Method, Norm, Preconditioner, SolverOptions, check_tolerance};
 use crate::outcome::Outcome;
-use crate::policy::begin::{Beginning, Direct, begin};
+use crate::policy::begin::{AfterBox, Beginning, Direct, begin};
 use crate::precond::{NullSpace, OwnPreconditioner};
 use crate::solver::{Iteration, Observer};
 use crate::stencil::rings::Turns;
@@ -53,10 +53,8 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) is_automatic: bool,
     /// The original options, where they left the method open and a direct solve was chosen.
     pub(super) asked: Option<SolverOptions>,
-    /// The options that replace the nearest box as a preconditioner, where it is only tried.
-    pub(super) after_box: Option<SolverOptions>,
-    /// The most iterations that the tolerance may take with the nearest box.
-    pub(super) box_iterations: f64,
+    /// What replaces the nearest box as a preconditioner, where it is only tried.
+    pub(super) after_box: Option<AfterBox>,
     /// The first notes of the description, which are those of the method at the beginning.
     pub(super) first_notes: usize,
     /// Whether the method was chosen automatically too, and there is a safer one.
@@ -139,17 +137,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             },
             nearest: || stencil.tries_box(),
         };
-        let Beginning {
-            options,
-            factors,
-            is_direct,
-            after_box,
-            box_iterations,
-            is_replaceable,
-            reserve,
-            has_levels,
-            why,
-        } = begin(options, is_own, direct, || backend.choice(stencil, &operator, options))?;
+        let Beginning { options, factors, is_direct, after_box, is_replaceable, reserve, has_levels, why } =
+            begin(options, is_own, direct, || backend.choice(stencil, &operator, options))?;
         if !stencil.is_symmetric() && options.method == Method::Cg {
             return Err(Error::invalid(
                 "solver.method",
@@ -220,7 +209,6 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             is_automatic,
             asked: is_direct.then(|| asked.clone()),
             after_box,
-            box_iterations,
             first_notes,
             is_replaceable,
             reserve,
@@ -341,7 +329,8 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
 
     fn set_tolerance(&mut self, tolerance: f64) -> Result<()> {
         check_tolerance("the tolerance", tolerance)?;
-        let own = [Some(&mut self.options), self.asked.as_mut(), self.after_box.as_mut()];
+        let own =
+            [Some(&mut self.options), self.asked.as_mut(), self.after_box.as_mut().map(|after| &mut after.options)];
         own.into_iter().flatten().for_each(|options| options.tolerance = tolerance);
         self.beside.iter_mut().try_for_each(|other| other.set_tolerance(tolerance))
     }
@@ -485,8 +474,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if is_left {
             return self.leave_direct();
         }
-        if let Some(options) = self.after_box.take_if(|_| is_boxless) {
-            return self.replace(options);
+        if let Some(after) = self.after_box.take_if(|_| is_boxless) {
+            return self.replace(after.options);
         }
         if self.options.method == Method::Jacobi && self.is_floating() != was_floating {
             // The relaxation depends on it.

@@ -14,10 +14,8 @@ pub(crate) struct Beginning<F> {
     pub(crate) factors: Option<F>,
     /// Whether a direct solve was chosen, which other coefficients may not allow.
     pub(crate) is_direct: bool,
-    /// The options that replace the nearest box, where it is only tried.
-    pub(crate) after_box: Option<SolverOptions>,
-    /// The most iterations that the tolerance may take with the nearest box.
-    pub(crate) box_iterations: f64,
+    /// What replaces the nearest box, where it is only tried.
+    pub(crate) after_box: Option<AfterBox>,
     /// Whether cycles that relax points were chosen, which the preconditioner in reserve may replace.
     pub(crate) is_replaceable: bool,
     /// The preconditioner in reserve.
@@ -26,6 +24,15 @@ pub(crate) struct Beginning<F> {
     pub(crate) has_levels: bool,
     /// The reasons for all that.
     pub(crate) why: Vec<String>,
+}
+
+/// What replaces the nearest box, where it is only tried.
+#[derive(Clone, Debug)]
+pub(crate) struct AfterBox {
+    /// The options that follow.
+    pub(crate) options: SolverOptions,
+    /// The most iterations that the tolerance may take with the box.
+    pub(crate) most_iterations: f64,
 }
 
 impl<F> Beginning<F> {
@@ -40,7 +47,6 @@ impl<F> Beginning<F> {
             factors: None,
             is_direct: false,
             after_box: None,
-            box_iterations: f64::INFINITY,
             reserve: choice.preconditioner,
             has_levels: choice.method == Method::Multigrid,
             why: choice.why.clone().into_iter().collect(),
@@ -84,7 +90,7 @@ pub(crate) fn begin<F>(
         (may_be_direct && has_multigrid).then(direct.nearest).flatten()
     {
         beginning.why = vec![format!("conjugate gradients with the nearest box: {why}")];
-        (beginning.after_box, beginning.box_iterations) = (Some(beginning.options.clone()), most_iterations);
+        beginning.after_box = Some(AfterBox { options: beginning.options.clone(), most_iterations });
         beginning.options = with_box(beginning.options);
         (beginning.factors, beginning.is_replaceable) = (Some(factors), false);
         return Ok(beginning);
@@ -117,7 +123,7 @@ mod tests {
         assert_eq!((all.options.method, all.factors, all.is_direct), (Method::Direct, Some("matrix"), true));
         let near = begun(&open, [true, false, true], Choice::galerkin());
         assert_eq!((near.options.preconditioner, near.factors), (Preconditioner::Direct, Some("box")));
-        assert_eq!(near.after_box.map(|after| after.preconditioner), Some(Preconditioner::Multigrid));
+        assert_eq!(near.after_box.map(|after| after.options.preconditioner), Some(Preconditioner::Multigrid));
         // The box is a preconditioner, and replaces that of conjugate gradients alone.
         let cycles = begun(&open, [true, false, true], Choice::cycles());
         assert_eq!((cycles.options.method, cycles.factors), (Method::Multigrid, None));
