@@ -29,7 +29,7 @@ use steps::{Due, Full, Renewal, Rounded, Steps};
 /// With a [`Deflation`] this is paper D's deflated conjugate gradients (algorithm 1): q = P A p, and u is corrected in
 /// the deflation space before and after.
 ///
-/// With cycles in single precision r, z and q are in that as well, S, beside u, p and the arithmetic of A p in precision T. q is
+/// In [`Cg::rounded`] r, z and q are in single precision S, as cycles are, beside u, p and the arithmetic of A p in precision T. q is
 /// rounded, so r separates from b − A u; it is computed again, in precision T, whenever ‖r‖ has fallen to a thousandth, which
 /// takes nothing from the convergence (van der Vorst and Ye, 2000, for the idea of replacing residuals).
 ///
