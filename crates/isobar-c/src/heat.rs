@@ -80,7 +80,7 @@ impl Start {
         let Self { name, heat, initial, options, solver, device } = self;
         let label = Label { case: name, kind: "heat", shape: heat.shape() };
         let own = own_shape(ranks, heat.shape())?;
-        let mut stepper = TimeStepper::new(&device, heat, options, &solver.for_steps(device.divides_grids()))?;
+        let mut stepper = TimeStepper::new(&device, heat, options, &solver)?;
         stepper.set(ArrayView::c_order(&initial, own)?)?;
         Ok(Heat(Exclusive::of("heat equation", stepper, label, clock, ranks)))
     }

@@ -43,7 +43,7 @@ impl Stepper {
         device: &Device,
     ) -> isobar::Result<Self> {
         let (shape, coordinates) = (heat.shape(), heat.coordinates.clone());
-        let mut inner = TimeStepper::new(device, heat, options, &solver.for_steps(device.divides_grids()))?;
+        let mut inner = TimeStepper::new(device, heat, options, solver)?;
         if let Some(initial) = initial {
             inner.set(&initial)?;
         }

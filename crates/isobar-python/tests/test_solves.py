@@ -201,6 +201,18 @@ def test_updates_and_first_guesses(rng):
         solver.update(isobar.Diffusion(np.ones((6, 8, 4)), boundary={"x": 0.0}))
 
 
+def test_inactive_cells_may_hold_anything(rng):
+    active = rng.random((9, 12)) < 0.7
+    solver = isobar.Solver(isobar.Diffusion(rng.lognormal(size=active.shape), active=active, boundary=0.0))
+    b, first = rng.normal(size=(2, *active.shape))
+    expected = solver.solve(np.where(active, b, 0.0), x0=np.where(active, first, 0.0))
+    given = solver.solve(np.where(active, b, np.nan), x0=np.where(active, first, np.nan))
+    assert given.converged and given.history.tolist() == expected.history.tolist()
+    np.testing.assert_array_equal(given.x, expected.x)
+    with pytest.raises(ValueError, match="the first guess is NaN"):
+        solver.solve(b, x0=np.where(active, np.nan, first))
+
+
 def test_results_of_xarray(rng):
     pytest.importorskip("xarray")
     problem = isobar.Diffusion(rng.uniform(1.0, 2.0, (4, 6)), spacing=(0.5, np.linspace(1.0, 2.0, 6)), boundary={"x": 0.0})

@@ -38,9 +38,11 @@ fn a_run_reports_its_steps() {
         (report["problem"]["kind"].as_str(), report["outcome"]["stop"].as_str()),
         (Some("heat"), Some("converged"))
     );
+    assert_eq!(report["solver"]["method"], "direct");
     // The sine is an eigenvector, for which one iteration is enough.
-    assert_eq!(report["solver"]["preconditioner"], Value::Null);
-    let rough = run.solve(&["--set", "heat.initial=random", "--set", "heat.dt=1e-2"]);
+    let plain = run.solve(&["--set", "solver.method=cg"]);
+    assert_eq!(plain["solver"]["preconditioner"], Value::Null);
+    let rough = run.solve(&["--set", "solver.method=cg", "--set", "heat.initial=random", "--set", "heat.dt=1e-2"]);
     assert_eq!(rough["solver"]["preconditioner"], "mic");
     assert_eq!(values(&run.path("u.npy")).len(), 9 * 7 * 5);
     // It differs from the continuous solution by the discretisation error.
@@ -190,7 +192,7 @@ fn bad_input_is_named() {
 #[test]
 fn a_step_that_fails_ends_the_run_with_what_there_is() {
     let run = Case::new(CASE);
-    let sets = ["solver.max_iterations=1", "heat.initial=random", "heat.checkpoint=run.ckpt"];
+    let sets = ["solver.method=cg", "solver.max_iterations=1", "heat.initial=random", "heat.checkpoint=run.ckpt"];
     let output = run.run("solve", &[&overrides(&sets)[..], &["--report", "report.json"]].concat());
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     let report = json(&run.path("report.json"));
@@ -212,6 +214,17 @@ fn the_cases_run() {
         succeeded(&isobar(args).arg(&plot).output().unwrap());
         assert!(fs::read(&plot).unwrap().starts_with(b"\x89PNG"));
     }
+}
+
+#[test]
+fn direct_steps_continue_bit_for_bit() {
+    let run = Case::new(CASE);
+    let random = ["--set", "heat.initial=random"];
+    run.solve(&[&random[..], &["--output", "whole.npy"]].concat());
+    run.solve(&[&random[..], &["--set", "heat.end_time=0.01", "--set", "heat.checkpoint=run.ckpt"]].concat());
+    let rest = run.solve(&[&random[..], &["--restart", "run.ckpt", "--output", "parts.npy"]].concat());
+    assert_eq!((rest["solver"]["method"].as_str(), rest["steps"].as_array().unwrap().len()), (Some("direct"), 10));
+    assert_eq!(fs::read(run.path("whole.npy")).unwrap(), fs::read(run.path("parts.npy")).unwrap());
 }
 
 #[test]
@@ -245,7 +258,7 @@ fn an_interrupted_run_goes_on_bit_for_bit() {
         let length = format!("heat.dt={dt}");
         let mut common =
             vec!["--set", length.as_str(), "--set", "heat.initial=random", "--set", "solver.tolerance=1e-8"];
-        common.extend(["--set", "solver.preconditioner=auto", "--set", end_time]);
+        common.extend(["--set", "solver.method=cg", "--set", "solver.preconditioner=auto", "--set", end_time]);
         if dt != "1e-6" {
             common.extend(["--set", "heat.step_tolerance=1e-9"]);
         }
@@ -279,12 +292,12 @@ fn preconditioners_are_tried_where_the_case_asks_for_it() {
     let run = Case::new(CASE);
     assert!(run.solve(&[])["solver"].get("trial").is_none());
     for set in ["solver.preconditioner=auto", "solver.preconditioner.kind=auto"] {
-        let report = run.solve(&["--set", set, "--set", "heat.initial=random"]);
+        let report = run.solve(&["--set", "solver.method=cg", "--set", set, "--set", "heat.initial=random"]);
         let trial = report["solver"]["trial"].as_array().unwrap();
         assert!(trial.len() >= 4, "{trial:?}");
         assert_eq!(trial[0]["preconditioner"], report["solver"]["preconditioner"].as_str().unwrap_or("none"));
     }
-    let output = run.run("solve", &["--set", "solver.preconditioner=auto"]);
+    let output = run.run("solve", &["--set", "solver.method=cg", "--set", "solver.preconditioner=auto"]);
     assert!(stdout(&output).contains("trial ") && stdout(&output).contains("is used"), "{}", stdout(&output));
 }
 

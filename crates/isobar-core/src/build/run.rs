@@ -31,6 +31,9 @@ pub(super) struct Norms {
 impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Computes the norms of b and of the first residual, after b has been made compatible with a singular A.
     pub(super) fn norms(&mut self, guess: Guess) -> Result<Norms> {
+        if let (Guess::Given, Some(space)) = (guess, &self.null_space) {
+            space.clear_inactive(&mut self.u)?;
+        }
         let may_begin = guess == Guess::Zero && self.null_space.is_none() && self.scaled.is_none();
         let found = if may_begin && self.iteration.finds_norm_of_rhs() {
             self.iteration.begin(&self.b, &mut self.u, guess)?

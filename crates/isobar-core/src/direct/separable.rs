@@ -46,7 +46,7 @@ impl Separable {
     pub fn bases(&self) -> Result<[Basis; 2]> {
         let [a, b] = &self.factors;
         let bases = [Basis::new(a)?, Basis::new(b)?];
-        self.check(&bases)?;
+        self.check(bases.each_ref().map(Basis::values))?;
         Ok(bases)
     }
 
@@ -54,11 +54,11 @@ impl Separable {
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) naming the pivot.
-    pub fn check(&self, bases: &[Basis; 2]) -> Result<()> {
+    pub fn check(&self, eigenvalues: [&[f64]; 2]) -> Result<()> {
         if self.lines.least_pivot > 0.0 {
-            return self.lines.check_indefinite(bases.each_ref().map(Basis::values));
+            return self.lines.check_indefinite(eigenvalues);
         }
-        let least = bases.each_ref().map(|basis| basis.values().iter().copied().fold(f64::INFINITY, f64::min));
+        let least = eigenvalues.map(|values| values.iter().copied().fold(f64::INFINITY, f64::min));
         self.lines.check(least, self.is_singular())
     }
 

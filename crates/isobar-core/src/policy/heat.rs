@@ -28,11 +28,11 @@ impl SolverOptions {
         is_conjugate && self.preconditioner == Preconditioner::Auto && self.precision != Precision::Mixed
     }
 
-    /// Returns the options for the solves of time steps. A preconditioner that was left open becomes modified incomplete Cholesky, which
-    /// suits most problems; on a grid divided among several ranks or GPUs it becomes line relaxation, because triangular solves would wait
-    /// for one rank after another.
+    /// Returns the options for solving time steps by iteration. A preconditioner that was left open becomes modified incomplete Cholesky,
+    /// which suits most problems; on a grid divided among several ranks or GPUs it becomes line relaxation, because triangular solves
+    /// would wait for one rank after another.
     #[must_use]
-    pub fn for_steps(&self, is_divided: bool) -> Self {
+    pub fn for_iterated_steps(&self, is_divided: bool) -> Self {
         let mut options = self.clone();
         if self.leaves_step_preconditioner() {
             options.preconditioner = match is_divided {

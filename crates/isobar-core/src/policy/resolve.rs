@@ -7,7 +7,7 @@ use crate::{Error, Precision, Result};
 impl SolverOptions {
     /// Returns whether method, preconditioner, multigrid and precision are left open, so that a direct solve, or the nearest box, may be
     /// chosen.
-    pub(super) fn leaves_all_open(&self) -> bool {
+    pub(crate) fn leaves_all_open(&self) -> bool {
         self.method == Method::Auto
             && self.preconditioner == Preconditioner::Auto
             && self.deflation.is_none()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::wells::{Source, Well};
 use super::{Boundary, Coefficient, SideFields, Spacing};
 use crate::execute::{rows, shared};
-use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread};
+use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread, wrong_cell};
 use crate::{Error, Host, Result, Shape};
 
 /// The equation −∇·(κ∇u) + c u = f on a box of nx × ny × nz cells, by cell-centred finite volumes.
@@ -238,7 +238,13 @@ impl DiffusionProblem {
             shift.get_or_insert_with(|| vec![0.0; self.shape.cells()])[self.cell(at)] += tie;
         }
         let (coefficients, spreads) = self.coefficients(spreads);
-        Diffusion::of_known(self.shape, coefficients, spreads, shift, self.matrix_sides())
+        Diffusion::of_known(self.shape, coefficients, spreads, shift, self.matrix_sides()).map_err(|error| {
+            let reaction = self.reaction.as_deref().unwrap_or_default();
+            match (0..reaction.len()).find(|&n| self.takes_part(n) && !reaction[n].is_finite()) {
+                Some(n) => wrong_cell("diffusion.reaction", self.shape, reaction, n, "finite"),
+                None => error,
+            }
+        })
     }
 
     /// Returns the sides of the matrix; a Robin side adds a shift to it.

@@ -215,7 +215,10 @@ fn the_first_wrong_cell_is_named_whatever_the_threads() {
         assert!(left_out.contains("set 0 where cells are not active"), "{left_out}");
         assert_eq!(on_threads(threads, || problem.rhs(None, 0, Weighting::None)).unwrap_err().to_string(), message);
         let message = on_threads(threads, || good.stencil()).unwrap_err().to_string();
-        assert!(message.contains("the shift") && message.contains("NaN in cell (i, j, k) = (3, 17, 59)"), "{message}");
+        assert!(
+            message.contains("diffusion.reaction") && message.contains("NaN in cell (i, j, k) = (3, 17, 59)"),
+            "{message}"
+        );
         let mut negative = field(1, -2.0);
         negative[at([4, 17, 59])] = -1.0;
         let made = on_threads(threads, || Diffusion::of_field(SHAPE, negative, [1.0; 3], None, [[Side::Closed; 2]; 3]));

@@ -48,7 +48,7 @@ impl Spread {
     /// cell.
     pub(crate) fn of_cells(what: &str, shape: Shape, values: &[f64]) -> error::Result<Self> {
         check_length(what, shape, values.len())?;
-        Self::of(&Host, values).map_err(|n| wrong(what, shape, values, n, "finite and not negative"))
+        Self::of(&Host, values).map_err(|n| wrong_cell(what, shape, values, n, "finite and not negative"))
     }
 
     /// Returns the first cell whose number is negative.
@@ -59,7 +59,7 @@ impl Spread {
         check_length(what, shape, values.len())?;
         let Err(first) = Self::of(&Host, values) else { return Ok(None) };
         match values[first..].iter().position(|value| !value.is_finite()) {
-            Some(n) => Err(wrong(what, shape, values, first + n, "finite")),
+            Some(n) => Err(wrong_cell(what, shape, values, first + n, "finite")),
             None => Ok(Some(first)),
         }
     }
@@ -133,7 +133,8 @@ pub(crate) fn check_length(what: &str, shape: Shape, cells: usize) -> error::Res
     Err(Error::shape(what, format!("{cells} cells"), format!("{} = {shape}", shape.cells())))
 }
 
-fn wrong(what: &str, shape: Shape, values: &[f64], n: usize, wanted: &str) -> Error {
+/// Returns the error for the number of cell n.
+pub(crate) fn wrong_cell(what: &str, shape: Shape, values: &[f64], n: usize, wanted: &str) -> Error {
     let [i, j, k] = shape.place(n);
     Error::invalid(what, format!("{} in cell (i, j, k) = ({i}, {j}, {k}); it must be {wanted}", values[n]))
 }

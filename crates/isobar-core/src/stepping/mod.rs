@@ -10,10 +10,11 @@ pub mod stepper;
 pub mod trial;
 
 use crate::build::Description;
-use crate::options::{Scheme, StepGuess, Steps};
+use crate::options::{Scheme, SolverOptions, StepGuess, Steps};
 use crate::outcome::Outcome;
 use crate::problem::Heat;
 use crate::solver::Observer;
+use crate::stencil::{Diffusion, Stencil};
 use crate::{Result, Source, Target};
 
 pub use stepper::HeatStepper;
@@ -30,6 +31,18 @@ pub struct HeatOptions {
     pub scheme: Scheme,
     /// The first guess of a step's solve.
     pub guess: StepGuess,
+}
+
+/// Returns whether time steps with a matrix are solved directly: it is separable, and `solver` leaves method and preconditioner open.
+pub fn chooses_direct(matrix: &Diffusion, solver: &SolverOptions) -> bool {
+    solver.leaves_all_open() && matrix.chooses_direct().is_some()
+}
+
+impl HeatOptions {
+    /// Returns c = 1/(θ Δt) of the first step, whose matrix is K + c M.
+    pub fn first_shift(&self) -> f64 {
+        1.0 / (self.scheme.theta() * self.steps.length(0))
+    }
 }
 
 /// A step that was attempted.

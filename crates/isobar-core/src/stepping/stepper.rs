@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::adaptive::{self, Control};
 use super::arrays::Arrays;
-use super::{Evolve, HeatOptions, Moment, Step};
+use super::{Evolve, HeatOptions, Moment, Step, chooses_direct};
 use crate::build::{Description, Solve, System};
 use crate::operator::{Guess, Operator};
 use crate::options::{Scheme, SolverOptions, StepGuess};
@@ -82,15 +82,18 @@ fn rounding(precision: Precision) -> f64 {
 }
 
 impl<B: Supports<Diffusion>> HeatStepper<B> {
-    /// Puts everything on the device and sets the state to 0.
+    /// Puts everything on the device and sets the state to 0. Where `solver` leaves the preconditioner open, steps are solved directly
+    /// while their matrix is separable, else with modified incomplete Cholesky; on several ranks by line relaxation.
     ///
     /// # Errors
     /// See [`System::new`] and [`Heat::shifted`].
     pub fn new(backend: &B, heat: Heat, options: HeatOptions, solver: &SolverOptions) -> Result<Self> {
-        let theta = options.scheme.theta();
-        let dt = options.steps.length(0);
-        let stencil = heat.shifted(1.0 / (theta * dt))?;
-        let mut system = System::new(backend, &stencil, solver)?;
+        let (dt, c) = (options.steps.length(0), options.first_shift());
+        let stencil = heat.shifted(c)?;
+        let iterated = solver.for_iterated_steps(backend.device().ranks > 1);
+        let is_direct = backend.has_direct() && chooses_direct(&stencil, solver);
+        let mut system = System::new(backend, &stencil, if is_direct { solver } else { &iterated })?;
+        system.after_direct(iterated);
         if options.guess == StepGuess::Ones {
             system.cap_reference();
         }
@@ -98,7 +101,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         let mass = match &heat.mass {
             Mass::Uniform(_) => None,
             Mass::Given(volumes) => {
-                let matrix = heat.only_mass(volumes, 1.0 / (theta * dt))?.repeated(turns)?;
+                let matrix = heat.only_mass(volumes, c)?.repeated(turns)?;
                 let operator = backend.operator::<f64>(&matrix)?;
                 let step = backend.capabilities(&operator).operator;
                 Some((operator, step))

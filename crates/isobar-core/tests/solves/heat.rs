@@ -315,3 +315,38 @@ fn trials_tell_which_preconditioners_converge() {
     assert!(!some.is_empty() && some.iter().all(|tried| tried.preconditioner != Preconditioner::None));
     assert!(attempt(1).unwrap_err().to_string().contains("solver.preconditioner"));
 }
+
+/// By default a step is solved directly while its matrix is separable, also after a change of its length, and by incomplete Cholesky when
+/// coefficients are not.
+#[test]
+fn separable_steps_are_direct_by_default() {
+    let shape = Shape::new(9, 7, 6);
+    let heat_of = |kappa: Vec<f64>| {
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+        problem.boundary[0] = [Boundary::Dirichlet(0.0); 2];
+        problem.spacing[2] = Spacing::Given((0..shape.nz).map(|k| 0.1 + 0.03 * k as f64).collect());
+        Heat::in_cells(&problem, None).unwrap()
+    };
+    let uniform = heat_of(vec![0.7; shape.cells()]);
+    let rough = heat_of(noise(shape.cells(), 8).iter().map(|x| (2.0 * x).exp()).collect());
+    let initial = noise(shape.cells(), 3);
+    // The last step is shorter.
+    let options = options(0.02, 0.09, Scheme::CrankNicolson);
+    let open = SolverOptions { tolerance: 1e-10, ..SolverOptions::default() };
+    let [mut direct, mut iterated] =
+        [&open, &solver(MIC, 1e-12)].map(|solver| stepper(&uniform, options, solver, &initial));
+    assert_eq!(direct.description().method, "direct");
+    assert_eq!(run(&mut direct, 3), [1; 3]);
+    run(&mut iterated, 3);
+    for stepper in [&mut direct, &mut iterated] {
+        stepper.update(rough.clone()).unwrap();
+        assert_eq!((&*stepper.description().method, &*stepper.description().preconditioner), ("cg", "mic"));
+        run(stepper, 2);
+        assert!(stepper.is_finished());
+    }
+    let [found, expected] = [&mut direct, &mut iterated].map(|stepper| state(stepper, shape));
+    assert!(found.iter().zip(&expected).all(|(u, v)| (u - v).abs() < 1e-9), "{found:?} {expected:?}");
+    assert_eq!(stepper(&rough, options, &open, &initial).description().preconditioner, "mic");
+    let plain = SolverOptions { method: Method::Cg, ..open };
+    assert_eq!(stepper(&uniform, options, &plain, &initial).description().preconditioner, "mic");
+}

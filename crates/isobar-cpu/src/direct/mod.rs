@@ -112,6 +112,9 @@ impl DirectSolver<Cpu> for Planewise {
     }
 
     fn update(&mut self, factors: &Separable) -> Result<()> {
+        if self.tables.change_lines(factors)? {
+            return Ok(());
+        }
         let tables = Tables::new(&self.tables.cpu, self.tables.planes.layout, factors)?;
         if !self.memory.suits(&tables) {
             self.memory = Memory::new(&tables)?;

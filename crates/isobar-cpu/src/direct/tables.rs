@@ -14,6 +14,7 @@ use crate::cpu::Cpu;
 /// The data that a solve reads.
 pub(super) struct Tables {
     pub(super) cpu: Cpu,
+    pub(super) factors: Separable,
     pub(super) planes: Planes,
     /// Transforms along rows and across them; a single row needs none.
     pub(super) along: Transform,
@@ -61,6 +62,7 @@ impl Tables {
         };
         Ok(Self {
             cpu: cpu.clone(),
+            factors: factors.clone(),
             planes: Planes::new(layout, factors),
             along: Transform::new(along, factor, machine.registers),
             across: (across_rows > 0.0).then(|| Transform::new(across, 1.0, machine.registers)),
@@ -69,6 +71,21 @@ impl Tables {
             description: factors.describe(&bases, by),
             machine,
         })
+    }
+
+    /// Takes other factors where only the tridiagonal systems change, as with a time step or a reaction, so that eigenvectors stay.
+    /// Returns whether that is so.
+    ///
+    /// # Errors
+    /// See [`Separable::check`].
+    pub(super) fn change_lines(&mut self, factors: &Separable) -> Result<bool> {
+        if (factors.line, &factors.factors) != (self.factors.line, &self.factors.factors) {
+            return Ok(false);
+        }
+        factors.check(self.values.each_ref().map(Vec::as_slice))?;
+        self.systems = Systems::new(&factors.lines);
+        self.factors = factors.clone();
+        Ok(true)
     }
 
     /// Returns the threads worth using.

@@ -345,7 +345,7 @@ impl DirectSolver<Cuda> for Direct {
             && factors.is_singular() == self.factors.is_singular();
         if is_same_kind {
             // Only the tridiagonal systems may change: a time step, a reaction, layers.
-            factors.check(&self.bases)?;
+            factors.check(self.bases.each_ref().map(Basis::values))?;
             self.lines.write(&table(factors))?;
             self.tables.write(&tables(factors))?;
             self.factors = factors.clone();

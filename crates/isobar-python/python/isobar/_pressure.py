@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -73,6 +73,11 @@ class Helmholtz(Problem):
 
     There is no flow through bottom and top, and u = 0 on the other sides. Made by `panel` or `box`. Arrays have shape ``(nz, ny, nx)``.
     """
+
+    def __init__(self, *system: Any, **options: Any):
+        if len(system) != 1 or options:
+            raise TypeError("use Helmholtz.panel(nx, ny, nz, ...) or Helmholtz.box(nx, ny, nz, ...)")
+        super().__init__(system[0])
 
     @classmethod
     def panel(

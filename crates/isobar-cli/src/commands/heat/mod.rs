@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use isobar::internals::stepping::chooses_direct;
 use isobar::options::Preconditioner;
 use isobar::problem::Heat;
 use isobar::{Device, Outcome, Ranks, TimeStepper, Tried};
@@ -96,12 +97,12 @@ impl<'a> Run<'a> {
         let clock = Instant::now();
         case.require_memory(device)?;
         let Parts { heat: problem, fingerprint, mesh, initial } = device.enter(|| heat.parts())?;
-        let mut options = case.solver.for_steps(device.divides_grids());
+        let mut options = case.solver.clone();
         let restart = args.restart.as_deref().map(|path| Restart::read(path, heat)).transpose()?;
         let (mut tried, mut plain) = (Vec::new(), None);
         // Several ranks and GPUs use lines, because they may lack the preconditioner of a run on one process.
-        let is_open = heat.wants_trial || matches!(options.preconditioner, Preconditioner::Mic { .. });
-        if is_open && case.solver.leaves_step_preconditioner() {
+        let is_open = options.leaves_step_preconditioner() && (heat.wants_trial || !device.divides_grids());
+        if is_open && !chooses_direct(&problem.shifted(heat.options().first_shift())?, &options) {
             let state = restart.as_ref().map_or(Ok(initial.as_slice()), Restart::state)?;
             // A restarted run uses the preconditioner that it began with.
             if let Some(known) = restart.as_ref().and_then(Restart::preconditioner) {
@@ -330,7 +331,10 @@ impl<'a> Run<'a> {
     /// Returns what a restarted run must have in common with this one, and its position.
     fn facts(&self) -> BTreeMap<String, String> {
         let mut all = facts(self.heat, self.stepper.moment());
-        all.insert("preconditioner".to_owned(), self.stepper.description().preconditioner.clone());
+        let description = self.stepper.description();
+        let is_direct = description.method == "direct";
+        let preconditioner = if is_direct { &description.method } else { &description.preconditioner };
+        all.insert("preconditioner".to_owned(), preconditioner.clone());
         all.extend(self.fingerprint.parts().map(|(key, number)| (key.to_owned(), number)));
         all
     }
