@@ -31,6 +31,9 @@ mod together;
 
 use std::ffi::c_char;
 
+#[global_allocator]
+static ALLOCATOR: isobar::LargePages = isobar::LargePages;
+
 /// Returns the version of the library, such as "0.2.0".
 #[unsafe(no_mangle)]
 pub extern "C" fn isobar_version() -> *const c_char {

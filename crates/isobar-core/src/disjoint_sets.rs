@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::execute::{Execute, PIECE, atomics, for_each_piece, zeros};
+use crate::execute::{Execute, PIECE, atomics, for_each_piece};
+use crate::large_pages::zeros;
 
 /// A partition of 0, 1, …, n − 1; n < 2³².
 #[derive(Clone, Debug)]
@@ -14,7 +15,7 @@ pub(crate) struct DisjointSets {
 impl DisjointSets {
     /// Makes every element a set of its own.
     pub(crate) fn new(execute: &impl Execute, count: usize) -> Self {
-        let mut parents = zeros(execute, count);
+        let mut parents = zeros(count);
         for_each_piece(execute, &mut parents, |first, piece| {
             piece.iter_mut().zip(first as u32..).for_each(|(parent, n)| *parent = n);
         });
@@ -28,7 +29,7 @@ impl DisjointSets {
 
     /// Numbers the sets in the order of their first elements. Returns the number of each element's set, and the number of sets.
     pub(crate) fn numbered(mut self, execute: &impl Execute) -> (Vec<u32>, usize) {
-        let mut ids = zeros(execute, self.parents.len());
+        let mut ids = zeros(self.parents.len());
         // Finds first elements, and their number in each piece.
         let joins = self.joins();
         let mut pieces: Vec<(&mut [u32], u32)> = ids.chunks_mut(PIECE).map(|piece| (piece, 0)).collect();

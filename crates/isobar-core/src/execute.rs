@@ -9,15 +9,13 @@ use std::sync::{Arc, Mutex};
 use std::{ptr, thread};
 
 use crate::error::Error;
+use crate::large_pages::prefer_large_pages;
 use crate::team::{self, Team};
 
 /// Runs passes over planes, rows or other pieces.
 pub trait Execute: Sync {
     /// Calls `f(n, items[n])` for all n, in any order, or concurrently.
     fn for_each<X: Send>(&self, items: &mut [X], f: impl Fn(usize, &mut X) + Sync);
-
-    /// Requests large pages for memory that has not been touched. Small ones take longer to get than the computation in them.
-    fn prefer_large_pages<X>(&self, _memory: &[X]) {}
 }
 
 /// One item after the other.
@@ -44,10 +42,6 @@ impl Execute for Host {
             _ => on_threads(items, &f),
         }
     }
-
-    fn prefer_large_pages<X>(&self, memory: &[X]) {
-        prefer_large_pages(memory);
-    }
 }
 
 /// Calls `f(n, items[n])` on the threads of the current team, or of one of all cores. It is compiled once for a kind of items.
@@ -67,27 +61,6 @@ fn all_cores() -> Option<Team> {
         *all = Some(Team::new(thread::available_parallelism().map_or(1, usize::from), "isobar-host").ok()?);
     }
     all.clone()
-}
-
-/// Bytes of a large page, on most machines.
-pub const LARGE_PAGE: usize = 2 << 20;
-
-/// Requests large pages for memory that has not been touched, where the system offers them and the memory is as large as one: a
-/// sweep reads so many rows at once that address translation would take as long as computing.
-pub fn prefer_large_pages<X>(memory: &[X]) {
-    #[cfg(target_os = "linux")]
-    {
-        const PAGE: usize = 4096;
-        let first = (memory.as_ptr() as usize).next_multiple_of(PAGE);
-        let end = (memory.as_ptr() as usize + size_of_val(memory)) / PAGE * PAGE;
-        if end >= first + LARGE_PAGE {
-            // SAFETY: these are whole pages inside an allocation of this size; the advice changes no contents, and an old kernel
-            // may ignore it.
-            unsafe { libc::madvise(first as *mut libc::c_void, end - first, libc::MADV_HUGEPAGE) };
-        }
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = memory;
 }
 
 /// Elements of an array that a thread takes at a time.
@@ -179,7 +152,7 @@ fn set_rows<X: Copy + Default + Send>(
     nx: usize,
     f: impl Fn(usize, &mut [X]) + Sync,
 ) {
-    execute.prefer_large_pages(room);
+    prefer_large_pages(room);
     for_each_row(execute, room, nx, |row, room| f(row, cleared(room)));
 }
 
@@ -189,7 +162,7 @@ fn set_blocks<X: Copy + Default + Send, R: Send>(
     room: &mut [MaybeUninit<X>],
     f: impl Fn(usize, &mut [X]) -> R + Sync,
 ) -> Vec<R> {
-    execute.prefer_large_pages(room);
+    prefer_large_pages(room);
     let mut said: Vec<Option<R>> = (0..room.len().div_ceil(BLOCK)).map(|_| None).collect();
     let mut pieces: Vec<_> = room.chunks_mut(PIECE).zip(said.chunks_mut(PIECE / BLOCK)).collect();
     execute.for_each(&mut pieces, |piece, (room, said)| {
@@ -280,13 +253,6 @@ pub(crate) fn shared_blocks<R: Send>(
 /// Makes a shared copy.
 pub(crate) fn shared_copy(execute: &impl Execute, values: &[f64]) -> Arc<[f64]> {
     shared_blocks(execute, values.len(), |first, copy| copy.copy_from_slice(&values[first..][..copy.len()])).0
-}
-
-/// Makes zeros that are first touched by the threads that will use them.
-pub(crate) fn zeros(execute: &impl Execute, count: usize) -> Vec<u32> {
-    let all = vec![0; count];
-    execute.prefer_large_pages(&all);
-    all
 }
 
 /// Shares numbers among several threads.

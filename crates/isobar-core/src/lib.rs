@@ -32,6 +32,7 @@ pub mod error;
 pub mod execute;
 pub mod forms;
 pub mod grid;
+pub mod large_pages;
 pub mod layout;
 pub mod operator;
 pub mod options;

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
 
-use isobar_core::execute::{LARGE_PAGE, prefer_large_pages};
+use isobar_core::large_pages::prefer_large_pages;
 use isobar_core::prelude::{Error, Layout, Real, Result};
 
 use crate::{Cpu, Shared};
@@ -27,7 +27,7 @@ pub struct Vector<T> {
     blocks: Blocks<Block<T>>,
 }
 
-/// An array of blocks. One as large as a large page begins with one: a vector of 2 MiB would otherwise have none, and get 512 small pages one by one.
+/// An array of blocks.
 #[derive(Debug)]
 pub(crate) struct Blocks<B> {
     start: NonNull<B>,
@@ -38,12 +38,6 @@ pub(crate) struct Blocks<B> {
 unsafe impl<B: Send> Send for Blocks<B> {}
 // SAFETY: as above.
 unsafe impl<B: Sync> Sync for Blocks<B> {}
-
-/// Returns the layout of an allocation; nothing for one that is too large.
-fn allocation<B>(count: usize) -> Option<alloc::Layout> {
-    let all = alloc::Layout::array::<B>(count).ok()?;
-    if all.size() < LARGE_PAGE { Some(all) } else { all.align_to(LARGE_PAGE).ok() }
-}
 
 impl<B: Copy + Send + Sync> Blocks<B> {
     /// Allocates `count` equal blocks of some entries, `what` in errors, first touched by the threads that will work on them, which places each page
@@ -57,11 +51,11 @@ impl<B: Copy + Send + Sync> Blocks<B> {
         (block, entries): (B, usize),
         what: impl FnOnce() -> String,
     ) -> Result<Self> {
-        let allocated = match allocation::<B>(count) {
-            Some(layout) if layout.size() == 0 => Some(NonNull::dangling()),
+        let allocated = match alloc::Layout::array::<B>(count) {
+            Ok(layout) if layout.size() == 0 => Some(NonNull::dangling()),
             // SAFETY: its size is not zero.
-            Some(layout) => NonNull::new(unsafe { alloc::alloc(layout) }.cast::<B>()),
-            None => None,
+            Ok(layout) => NonNull::new(unsafe { alloc::alloc(layout) }.cast::<B>()),
+            Err(_) => None,
         };
         let Some(start) = allocated else {
             let needed_bytes = (count as u64).saturating_mul(size_of::<B>() as u64);
@@ -102,7 +96,9 @@ impl<B> DerefMut for Blocks<B> {
 
 impl<B> Drop for Blocks<B> {
     fn drop(&mut self) {
-        if let Some(layout) = allocation::<B>(self.count).filter(|layout| layout.size() > 0) {
+        if let Ok(layout) = alloc::Layout::array::<B>(self.count)
+            && layout.size() > 0
+        {
             // SAFETY: allocated with this layout.
             unsafe { alloc::dealloc(self.start.as_ptr().cast(), layout) };
         }

@@ -28,6 +28,9 @@ mod stepper;
 mod system;
 mod xla;
 
+#[global_allocator]
+static ALLOCATOR: isobar::LargePages = isobar::LargePages;
+
 use std::ffi::OsString;
 
 use pyo3::prelude::*;

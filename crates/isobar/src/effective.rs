@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use isobar_core::build::Balance;
-use isobar_core::execute::{for_each_row, prefer_large_pages};
+use isobar_core::execute::for_each_row;
+use isobar_core::large_pages::prefer_large_pages;
 use isobar_core::prelude::{
     AggregateMap, Axis, Boundary, Coefficient, Diffusion, DiffusionProblem, Execute, Guess, Host, Observer, Outcome,
     Result, Shape, SolverOptions, Spacing, Stencil, Target,

@@ -100,6 +100,7 @@ pub use isobar_core::{error, grid, options, outcome, problem, stencil};
 
 pub use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
 pub use isobar_core::build::Description;
+pub use isobar_core::large_pages::LargePages;
 pub use isobar_core::layout::Shape;
 pub use isobar_core::operator::Guess;
 pub use isobar_core::precond::OwnPreconditioner;

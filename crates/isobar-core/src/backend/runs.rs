@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::execute::{Execute, rows};
+use crate::large_pages::prefer_large_pages;
 use crate::layout::Shape;
 
 /// Rows of cells that a thread takes at a time.
@@ -49,7 +50,7 @@ impl Runs {
             (*count, next) = (next, next + *count);
         }
         let mut cells = vec![[0; 2]; next as usize];
-        execute.prefer_large_pages(&cells);
+        prefer_large_pages(&cells);
         let mut rest = &mut cells[..];
         let length = |piece: usize| (first[rows_of(piece).end] - first[piece * ROWS]) as usize;
         let mut pieces: Vec<_> =

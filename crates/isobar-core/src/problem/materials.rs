@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::random;
 use crate::execute::rows;
+use crate::large_pages::prefer_large_pages;
 use crate::{Error, Execute, Host, Result, Shape};
 
 fn check_contrast(key: &str, contrast: f64) -> Result<()> {
@@ -118,7 +119,7 @@ pub fn bubbles(shape: Shape, extent: [f64; 3], bubbles: &Bubbles) -> Result<Vec<
     // Works layer by layer, or row by row in one layer, with the bubbles that may have cells there.
     let (along, size) = if shape.nz > 1 { (2, shape.nx * shape.ny) } else { (1, shape.nx) };
     let mut field = vec![0.0; shape.cells()];
-    Host.prefer_large_pages(&field);
+    prefer_large_pages(&field);
     let mut slices: Vec<(&mut [f64], Vec<u32>)> =
         field.chunks_mut(size.max(1)).map(|slice| (slice, Vec::new())).collect();
     for (n, bubble) in (0u32..).zip(&placed.centres) {

@@ -19,7 +19,7 @@ mod weights;
 use std::sync::Arc;
 
 use isobar_core::backend::AggregateBackend;
-use isobar_core::execute;
+
 use isobar_core::prelude::{Backend, Diffusion, Layout, Real, Result, Serial, Shape};
 use isobar_core::stencil::galerkin::{Bodies, Directions, Execute, Matrix};
 use isobar_core::stencil::galerkin_levels::{Finer, SupportsGalerkin};
@@ -41,10 +41,6 @@ impl Execute for Cpu {
             Some(team) => team.for_each_of(items, f),
             None => Serial.for_each(items, f),
         }
-    }
-
-    fn prefer_large_pages<X>(&self, memory: &[X]) {
-        execute::prefer_large_pages(memory);
     }
 }
 

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use super::Execute;
 use super::couplings::{Couplings, UPPER, upper_offset};
 use crate::disjoint_sets::{DisjointSets, Joins, for_each_set};
-use crate::execute::{PIECE, atomics, for_each_piece, zeros};
+use crate::execute::{PIECE, atomics, for_each_piece};
+use crate::large_pages::zeros;
 use crate::layout::{Axis, Layout, Shape};
 use crate::real::Real;
 
@@ -117,7 +118,7 @@ pub fn find<N: Real>(execute: &impl Execute, matrix: &Couplings<N>, layout: &Lay
 fn largest_couplings<N: Real>(execute: &impl Execute, matrix: &Couplings<N>) -> Vec<N> {
     let Shape { nx, ny, nz } = matrix.grid.shape;
     let len = matrix.grid.plane();
-    let mut largest = matrix.spare.take(execute, len * ny);
+    let mut largest = matrix.spare.take(len * ny);
     let mut planes: Vec<&mut [N]> = largest.chunks_exact_mut(len).collect();
     execute.for_each(
         &mut planes,
@@ -190,7 +191,7 @@ impl<'a, N: Real> Joined<'a, N> {
             sets: DisjointSets::new(execute, nx * ny * nz),
             along: vec![vec![0; (nx + 2) * nz]; ny],
             settled: vec![vec![false; nz * UPPER]; ny],
-            sizes: zeros(execute, nx * ny * nz),
+            sizes: zeros(nx * ny * nz),
         }
     }
 
@@ -303,7 +304,7 @@ impl<'a, N: Real> Joined<'a, N> {
             return bodies;
         }
         let mut next = starts.clone();
-        let mut cells = zeros(execute, starts[count] as usize);
+        let mut cells = zeros(starts[count] as usize);
         let (next, unordered, numbers) = (atomics(&mut next), atomics(&mut cells), &*sizes);
         let mut pieces = vec![(); sizes.len().div_ceil(PIECE)];
         execute.for_each(&mut pieces, |piece, ()| {

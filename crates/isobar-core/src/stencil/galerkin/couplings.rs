@@ -173,17 +173,17 @@ pub struct Couplings<N = f64> {
 
 impl<N: Real> Couplings<N> {
     /// Makes a matrix of zeros, its planes first touched by the threads that will use them.
-    pub fn zeros(execute: &impl Execute, grid: Grid, present: [bool; UPPER]) -> Self {
-        Self::of_any(execute, grid, present, &Spare::default())
+    pub fn zeros(grid: Grid, present: [bool; UPPER]) -> Self {
+        Self::of_any(grid, present, &Spare::default())
     }
 
     /// Makes a matrix of arbitrary numbers, in spare memory where there is some.
-    pub(super) fn of_any(execute: &impl Execute, grid: Grid, present: [bool; UPPER], spare: &Spare<N>) -> Self {
+    pub(super) fn of_any(grid: Grid, present: [bool; UPPER], spare: &Spare<N>) -> Self {
         let mut places = [0; UPPER + 1];
         for (n, &present) in present.iter().enumerate() {
             places[n + 1] = places[n] + usize::from(present);
         }
-        let numbers = spare.take(execute, (1 + places[UPPER]) * grid.plane() * grid.shape.ny);
+        let numbers = spare.take((1 + places[UPPER]) * grid.plane() * grid.shape.ny);
         Self { grid, present, places, numbers, zeros: vec![N::ZERO; grid.plane()], spare: Spare::default() }
     }
 
@@ -260,7 +260,7 @@ impl<N: Real> Couplings<N> {
     pub fn of(execute: &impl Execute, stencil: &Diffusion) -> Self {
         let grid = Grid::of(stencil);
         let (shape, extents) = (grid.shape, grid.extents());
-        let mut matrix = Self::zeros(execute, grid, grid.seven_points());
+        let mut matrix = Self::zeros(grid, grid.seven_points());
         execute.for_each(
             &mut matrix.planes_mut(),
             #[inline(always)]

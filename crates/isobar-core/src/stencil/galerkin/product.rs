@@ -43,7 +43,7 @@ pub fn coarse_offsets(present: &[bool; UPPER], axis: Axis, coarse: &Grid) -> [bo
 /// Computes PᵀAP, except for cells that have [`COLLAPSED`].
 pub fn product<N: Real>(execute: &impl Execute, fine: &Couplings<N>, weights: &Weights<N>) -> Couplings<N> {
     let grid = weights.coarse;
-    let mut coarse = Couplings::of_any(execute, grid, coarse_offsets(&fine.present, weights.axis, &grid), &fine.spare);
+    let mut coarse = Couplings::of_any(grid, coarse_offsets(&fine.present, weights.axis, &grid), &fine.spare);
     let making = Making { fine, weights, grid, is_one: grid.extents()[weights.axis as usize] == 1 };
     let mut planes: Vec<_> = coarse.planes_mut().into_iter().map(|plane| (plane, Vec::new())).collect();
     execute.for_each(

@@ -2,16 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::Execute;
+use crate::large_pages::zeros;
 use crate::lock;
 use crate::real::Real;
-
-/// Makes zeros that are first touched by the threads that will use them.
-pub(super) fn zeros<N: Real>(execute: &impl Execute, count: usize) -> Vec<N> {
-    let all = vec![N::ZERO; count];
-    execute.prefer_large_pages(&all);
-    all
-}
 
 /// Numbers that are no longer needed. Levels are made of ever smaller matrices, and pages that the system must clear take
 /// longer to get than most of the computation in them.
@@ -27,11 +20,11 @@ impl<N> Clone for Spare<N> {
 
 impl<N: Real> Spare<N> {
     /// Returns `count` arbitrary numbers: the smallest piece that is large enough, or zeros.
-    pub(super) fn take(&self, execute: &impl Execute, count: usize) -> Vec<N> {
+    pub(super) fn take(&self, count: usize) -> Vec<N> {
         let mut all = lock(&self.0);
         let large = all.iter().enumerate().filter(|(_, piece)| piece.capacity() >= count);
         let Some((at, _)) = large.min_by_key(|(_, piece)| piece.capacity()) else {
-            return zeros(execute, count);
+            return zeros(count);
         };
         let mut piece = all.swap_remove(at);
         piece.resize(count, N::ZERO);
@@ -53,7 +46,6 @@ impl<N: Real> Spare<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stencil::galerkin::Serial;
 
     #[test]
     fn the_smallest_piece_that_is_large_enough_is_used_again() {
@@ -62,8 +54,8 @@ mod tests {
         other.give(vec![2.0; 40]);
         other.give(vec![3.0; 10]);
         spare.inherit(other);
-        assert_eq!(spare.take(&Serial, 30), [2.0; 30]);
-        assert_eq!(spare.take(&Serial, 30), [1.0; 30]);
-        assert_eq!(spare.take(&Serial, 30), [0.0; 30]);
+        assert_eq!(spare.take(30), [2.0; 30]);
+        assert_eq!(spare.take(30), [1.0; 30]);
+        assert_eq!(spare.take(30), [0.0; 30]);
     }
 }

@@ -6,7 +6,7 @@ use super::Execute;
 use super::couplings::{Couplings, Grid};
 pub use super::relaxing::{HALF_SWEEPS, LEANING, NEARLY_ONE, NEGLIGIBLE};
 use super::relaxing::{Relaxed, Relaxing};
-use super::spare::zeros;
+use crate::large_pages::zeros;
 use crate::layout::{Axis, Shape};
 use crate::real::Real;
 
@@ -74,8 +74,8 @@ impl<N: Real> Weights<N> {
         let relaxing = Relaxing::new(matrix, axis, odd);
         let (planes, plane, cells) = (odd.shape.ny, odd.plane(), odd.shape.nx * odd.shape.nz);
         let shared = cells * if relaxing.is_relaxed() { 4 } else { 2 };
-        let mut numbers = zeros(execute, planes * (2 * plane + cells));
-        let mut space = matrix.spare.take(execute, planes * shared);
+        let mut numbers = zeros(planes * (2 * plane + cells));
+        let mut space = matrix.spare.take(planes * shared);
         let pairs = numbers.chunks_exact_mut(2 * plane + cells).zip(space.chunks_exact_mut(shared));
         let mut relaxed: Vec<Relaxed<'_, N>> =
             pairs.map(|(own, shared)| Relaxed::new(own, shared, plane, cells)).collect();

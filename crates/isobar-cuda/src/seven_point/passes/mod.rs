@@ -12,8 +12,9 @@ use std::fmt::Debug;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard};
 
+use isobar_core::large_pages::prefer_large_pages;
 use isobar_core::prelude::{
-    Axis, Colour, Diffusion, Execute, Host, Layout, Precision, Ratio, Real, Result, Shape, Slab, Stencil, read, write,
+    Axis, Colour, Diffusion, Layout, Precision, Ratio, Real, Result, Shape, Slab, Stencil, read, write,
 };
 
 use super::Residual;
@@ -389,7 +390,7 @@ impl<T: Real> Passes<T> {
             return Ok(None);
         }
         let mut marks = vec![0; self.layout.shape().cells()];
-        Host.prefer_large_pages(&marks);
+        prefer_large_pages(&marks);
         self.cuda.fetch(&mut marks, |to| self.pass("mark_cells", &[to]))?;
         Ok(Some(marks))
     }

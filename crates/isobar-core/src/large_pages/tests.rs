@@ -1,0 +1,101 @@
+use super::*;
+
+/// An allocation with a number in all of its bytes.
+struct Marked {
+    start: *mut u8,
+    layout: Layout,
+    mark: u8,
+}
+
+impl Marked {
+    fn new(size: usize, align: usize, mark: u8, is_zeroed: bool) -> Self {
+        let layout = Layout::from_size_align(size, align).unwrap();
+        // SAFETY: the size is not zero.
+        let start = unsafe { if is_zeroed { LargePages.alloc_zeroed(layout) } else { LargePages.alloc(layout) } };
+        assert!(!start.is_null() && (start as usize).is_multiple_of(align));
+        let this = Self { start, layout, mark };
+        if is_zeroed {
+            assert!(this.bytes().iter().all(|&byte| byte == 0), "{size}");
+        }
+        // SAFETY: so many bytes have been allocated.
+        unsafe { start.write_bytes(mark, size) };
+        this
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: so many bytes have been allocated and written.
+        unsafe { std::slice::from_raw_parts(self.start, self.layout.size()) }
+    }
+
+    fn grow(&mut self, size: usize) {
+        let old = self.layout.size();
+        // SAFETY: allocated with this layout.
+        self.start = unsafe { LargePages.realloc(self.start, self.layout, size) };
+        self.layout = Layout::from_size_align(size, self.layout.align()).unwrap();
+        // SAFETY: so many bytes have been allocated.
+        assert!(unsafe { std::slice::from_raw_parts(self.start, old.min(size)) }.iter().all(|&byte| byte == self.mark));
+        // SAFETY: as above.
+        unsafe { self.start.write_bytes(self.mark, size) };
+    }
+}
+
+impl Drop for Marked {
+    fn drop(&mut self) {
+        assert!(self.bytes().iter().all(|&byte| byte == self.mark), "{} bytes were overwritten", self.layout.size());
+        // SAFETY: allocated with this layout.
+        unsafe { LargePages.dealloc(self.start, self.layout) };
+    }
+}
+
+/// Several threads allocate, grow and free what the system, regions and mappings hold, more of it than is kept.
+#[test]
+fn allocations_do_not_overlap() {
+    std::thread::scope(|scope| {
+        for thread in 0..4u8 {
+            scope.spawn(move || {
+                let mut state = u64::from(thread) + 1;
+                let mut next = |most: usize| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    (state >> 33) as usize % most
+                };
+                let mut held: Vec<Marked> = Vec::new();
+                for step in 0..300 {
+                    let most = [100, LEAST, 2 * LEAST, 1 << 20, 5 << 20][next(5)];
+                    let size = 1 + next(most);
+                    let align = [1, 8, 64, PAGE, LARGE_PAGE][next(5)];
+                    let mark = (64 * usize::from(thread) + 1 + step % 63) as u8;
+                    held.push(Marked::new(size, align, mark, next(2) == 0));
+                    if next(3) == 0 {
+                        let at = next(held.len());
+                        held[at].grow(1 + next(3 * LEAST));
+                    }
+                    if held.len() > 12 {
+                        held.swap_remove(next(12));
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn regions_and_mappings_are_large_and_used_again() {
+    for size in [MOST, MOST + 1, MOST + LARGE_PAGE] {
+        drop(Marked::new(size, 64, 7, false));
+        drop(Marked::new(size, 64, 9, true));
+    }
+    let first = Marked::new(LEAST, 64, 1, false);
+    assert!(matches!(Home::of(first.layout), Home::Region) == cfg!(target_os = "linux"));
+    let too_large = Layout::from_size_align(isize::MAX as usize - PAGE, 64).unwrap();
+    // SAFETY: the size is not zero.
+    assert!(unsafe { LargePages.alloc(too_large) }.is_null());
+}
+
+#[test]
+fn free_parts_are_joined() {
+    let mut pool = Pool { free: BTreeMap::new(), fresh: 0..0, kept: 0 };
+    for range in [10..20, 30..40, 20..25, 25..30, 50..50] {
+        pool.insert(range);
+    }
+    assert_eq!(pool.free.into_iter().collect::<Vec<_>>(), [(10, 30)]);
+}
