@@ -166,9 +166,7 @@ impl<'a> Outputs<'a> {
             found.arrays.extend(places.into_iter().zip(fields).filter_map(|(array, field)| Some((array?, field))));
         }
         if reaction.or(f).is_some() {
-            let volumes = system.diffusion()?.volumes();
-            let by_f: Vec<f64> = volumes.iter().zip(adjoint).map(|(volume, lambda)| volume * lambda).collect();
-            let by_reaction = by_f.iter().zip(u).map(|(by_f, u)| -by_f * u).collect();
+            let [by_f, by_reaction] = system.diffusion()?.density_gradient(u, adjoint);
             found.arrays.extend(reaction.map(|array| (array, by_reaction)));
             found.arrays.extend(f.map(|array| (array, by_f)));
         }

@@ -48,7 +48,6 @@ pub struct HeatSection {
     /// Length of a step, in the unit of time.
     pub dt: StepLength,
     /// The largest estimated error of a step relative to ‖u‖, if dt is "auto".
-    #[serde(default)]
     pub step_tolerance: Option<f64>,
     /// End time; a run begins at 0.
     pub end_time: f64,
@@ -62,13 +61,11 @@ pub struct HeatSection {
     #[serde(default)]
     pub scheme: Scheme,
     /// The positions of the unknowns; by default at points, unless `[diffusion.boundary]` or `grid.spacing` is given.
-    #[serde(default)]
     pub unknowns: Option<Unknowns>,
     /// Steps between two frames of the output; 0 writes the last state only.
     #[serde(default)]
     pub output_every: usize,
     /// Path of the checkpoint; after reading, relative to the working directory.
-    #[serde(default)]
     pub checkpoint: Option<PathBuf>,
     /// Steps between two checkpoints; 0 writes one only at the end or on an interrupt.
     #[serde(default)]

@@ -349,21 +349,12 @@ impl<'de> VariantAccess<'de> for Choice<'de, '_> {
         }
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, wanted: usize, visitor: V) -> Result<V::Value, ReadError> {
-        match self.value {
-            Some(node) => Reader::inner(node).deserialize_tuple(wanted, visitor),
-            None => self.misuse(),
-        }
+    // No choice of a case has several values, or keys.
+    fn tuple_variant<V: Visitor<'de>>(self, _wanted: usize, _visitor: V) -> Result<V::Value, ReadError> {
+        self.misuse()
     }
 
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, ReadError> {
-        match self.value {
-            Some(node) => Reader::inner(node).deserialize_struct("", fields, visitor),
-            None => self.misuse(),
-        }
+    fn struct_variant<V: Visitor<'de>>(self, _keys: &'static [&'static str], _: V) -> Result<V::Value, ReadError> {
+        self.misuse()
     }
 }

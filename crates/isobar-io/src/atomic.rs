@@ -51,30 +51,48 @@ pub fn check(path: &Path) -> Result<()> {
     probe().map_err(|source| failed(path, &target, source))
 }
 
-/// Checks that a folder could be made beside `path` now. Leaves nothing behind.
-pub(crate) fn check_folder(path: &Path) -> Result<()> {
-    let target = resolve(path)?;
-    TemporaryFolder::new_in(folder(&target)).map(drop).map_err(|source| failed(path, &target, source))
+/// A folder made beside the place where it will be put; removed if it is dropped before.
+pub(crate) struct NewFolder {
+    path: PathBuf,
+    target: PathBuf,
+    folder: TemporaryFolder,
 }
 
-/// Replaces the folder `path` by a new one, made beside it and filled by `fill`.
-///
-/// `check` decides, just before the replacement, whether an existing `path` may be replaced.
-pub(crate) fn replace_folder(
-    path: &Path,
-    check: impl FnOnce() -> io::Result<()>,
-    fill: impl FnOnce(&Path) -> io::Result<()>,
-) -> Result<()> {
-    let target = resolve(path)?;
-    let replace = || -> io::Result<()> {
-        let fresh = TemporaryFolder::new_in(folder(&target))?;
-        fill(fresh.path())?;
-        sync_tree(fresh.path())?;
-        fresh.persist(&target, check)?;
+impl NewFolder {
+    pub(crate) fn begin(path: &Path) -> Result<Self> {
+        let target = resolve(path)?;
+        let folder = TemporaryFolder::new_in(folder(&target)).map_err(|source| failed(path, &target, source))?;
+        Ok(Self { path: path.to_path_buf(), target, folder })
+    }
+
+    /// Returns where the folder is until it is put in its place.
+    pub(crate) fn now_at(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes into the folder, whose present path `write` is given.
+    pub(crate) fn fill(&self, write: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
+        write(self.now_at()).map_err(|source| failed(&self.path, &self.target, source))
+    }
+
+    /// Puts the folder in its place. `check` decides, just before, whether one that exists there may be replaced.
+    pub(crate) fn finish(self, check: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+        self.fill(sync_tree)?;
+        let Self { path, target, folder: fresh } = self;
+        let mut refusal = None;
+        let replaced = fresh.persist(&target, || {
+            check(&path).map_err(|error| {
+                refusal = Some(error);
+                io::Error::other("not replaceable")
+            })
+        });
+        match refusal {
+            Some(error) => return Err(error),
+            None => replaced.map_err(|source| failed(&path, &target, source))?,
+        }
         sync_folder(folder(&target));
         Ok(())
-    };
-    replace().map_err(|source| failed(path, &target, source))
+    }
 }
 
 pub(crate) fn failed(path: &Path, target: &Path, source: io::Error) -> Error {
@@ -138,7 +156,7 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf> {
 }
 
 /// Flushes every file and folder under `root` to the disk.
-pub(crate) fn sync_tree(root: &Path) -> io::Result<()> {
+fn sync_tree(root: &Path) -> io::Result<()> {
     for entry in fs::read_dir(root)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
@@ -152,7 +170,7 @@ pub(crate) fn sync_tree(root: &Path) -> io::Result<()> {
 }
 
 /// Makes a rename survive a power cut, where the file system can. The content is on the disk by then, so a refusal is ignored.
-pub(crate) fn sync_folder(folder: &Path) {
+fn sync_folder(folder: &Path) {
     if let Ok(open) = File::open(folder) {
         let _unsupported_on_some_disks = open.sync_all();
     }

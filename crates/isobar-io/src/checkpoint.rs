@@ -67,7 +67,7 @@ pub fn is_one(path: &Path) -> bool {
 /// Reads the state u from a checkpoint of a grid of shape (nz, ny, nx).
 ///
 /// # Errors
-/// The errors of [`read`]; [`Error::Checkpoint`] if it holds no state.
+/// The errors of [`read`]; [`Error::Unusable`] if it holds no state.
 pub fn read_state(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>> {
     let state = read(path, shape)?.arrays.into_iter().find(|(name, _)| name == "u");
     state
@@ -78,7 +78,7 @@ pub fn read_state(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>> {
 /// Reads a checkpoint of a grid of shape (nz, ny, nx).
 ///
 /// # Errors
-/// [`Error::Read`]; [`Error::Checkpoint`] for another kind of file, another version or grid, or a damaged or truncated file.
+/// [`Error::Read`]; [`Error::Unusable`] for another kind of file, another version or grid, or a damaged or truncated file.
 pub fn read(path: &Path, shape: [usize; 3]) -> Result<Checkpoint<Vec<f64>>> {
     let failed = |source: io::Error| {
         if source.kind() == io::ErrorKind::UnexpectedEof {
@@ -164,49 +164,41 @@ pub fn read(path: &Path, shape: [usize; 3]) -> Result<Checkpoint<Vec<f64>>> {
 }
 
 fn wrong(path: &Path, problem: impl Into<String>) -> Error {
-    Error::Checkpoint { path: path.to_path_buf(), problem: problem.into() }
+    Error::Unusable { path: path.to_path_buf(), problem: problem.into() }
 }
 
 /// The hash of words of eight bytes.
 struct Sum {
     hash: u64,
     /// Bytes that do not fill a word yet.
-    rest: [u8; 8],
-    count: usize,
+    rest: Vec<u8>,
 }
 
 impl Sum {
     fn new() -> Self {
-        Self { hash: hash::BASIS, rest: [0; 8], count: 0 }
+        Self { hash: hash::BASIS, rest: Vec::new() }
     }
 
     fn word(&mut self, word: [u8; 8]) {
         self.hash = hash::with_word(self.hash, u64::from_le_bytes(word));
     }
 
-    fn add(&mut self, mut bytes: &[u8]) {
-        while self.count > 0 && !bytes.is_empty() {
-            self.rest[self.count] = bytes[0];
-            (self.count, bytes) = ((self.count + 1) % 8, &bytes[1..]);
-            if self.count == 0 {
-                self.word(self.rest);
-            }
+    fn add(&mut self, bytes: &[u8]) {
+        let (start, bytes) = bytes.split_at(bytes.len().min((8 - self.rest.len()) % 8));
+        self.rest.extend(start);
+        if let Ok(word) = self.rest[..].try_into() {
+            self.word(word);
+            self.rest.clear();
         }
         let (words, rest) = bytes.as_chunks();
         words.iter().for_each(|&word| self.word(word));
-        self.rest[..rest.len()].copy_from_slice(rest);
-        if !rest.is_empty() {
-            self.count = rest.len();
-        }
+        self.rest.extend(rest);
     }
 
     fn value(&self) -> u64 {
-        let mut end = Self { rest: [0; 8], count: 0, ..*self };
-        if self.count > 0 {
-            let mut word = [0; 8];
-            word[..self.count].copy_from_slice(&self.rest[..self.count]);
-            end.word(word);
-        }
+        let mut end = Self { rest: Vec::new(), ..*self };
+        end.add(&self.rest);
+        end.add(&[0; 8][..(8 - self.rest.len()) % 8]);
         end.hash
     }
 }

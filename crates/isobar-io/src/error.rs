@@ -1,6 +1,5 @@
 //! Errors of reading and writing files, with remedies.
 
-use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -48,7 +47,7 @@ pub enum Error {
         found: String,
     },
     /// The operating system refused to write.
-    #[error("{path}: cannot write: {}", WriteRemedy { source, folder })]
+    #[error("{path}: cannot write: {}", write_remedy(source, folder))]
     Write {
         /// The file to be written; its earlier content is unchanged.
         path: PathBuf,
@@ -58,25 +57,17 @@ pub enum Error {
         source: io::Error,
     },
     /// An input could not be opened or read.
-    #[error("{path}: {}", ReadRemedy(source))]
+    #[error("{path}: {}", read_remedy(source))]
     Read {
         /// The input file.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
     },
-    /// An input is not a usable array: not a `.npy` file, damaged, or of another dtype or order.
+    /// An input is not a usable array, image or checkpoint: of another format, damaged, or of another dtype or order.
     #[error("{path}: {problem}")]
-    Npy {
+    Unusable {
         /// The input file.
-        path: PathBuf,
-        /// The problem and the remedy.
-        problem: String,
-    },
-    /// A file is not a checkpoint from which a run can continue.
-    #[error("{path}: {problem}")]
-    Checkpoint {
-        /// The file.
         path: PathBuf,
         /// The problem and the remedy.
         problem: String,
@@ -92,14 +83,6 @@ pub enum Error {
     NotAStore {
         /// The output, as the user wrote it.
         path: PathBuf,
-    },
-    /// An image cannot be read.
-    #[error("{path}: {problem}")]
-    Image {
-        /// The input file.
-        path: PathBuf,
-        /// The problem and the remedy.
-        problem: String,
     },
     /// The shape of an input array differs from the grid's.
     #[error(
@@ -159,59 +142,37 @@ pub enum Error {
     },
 }
 
-/// An operating system's error on writing, with its remedy.
-struct WriteRemedy<'a> {
-    source: &'a io::Error,
-    folder: &'a Path,
-}
-
-impl fmt::Display for WriteRemedy<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let folder = self.folder.display();
-        match self.source.kind() {
-            ErrorKind::StorageFull => f.write_str("the disk is full; free some space or write to another disk"),
-            ErrorKind::QuotaExceeded => {
-                f.write_str("your disk quota is used up; delete something or write to another disk")
-            }
-            ErrorKind::FileTooLarge => {
-                f.write_str("the file would be larger than this disk or `ulimit -f` allows; write to another disk")
-            }
-            ErrorKind::PermissionDenied => {
-                write!(
-                    f,
-                    "permission denied; choose a folder that you may write to, or make {folder} and the file writable (chmod u+w)"
-                )
-            }
-            ErrorKind::ReadOnlyFilesystem => {
-                write!(f, "{folder} is on a read-only disk; choose another folder")
-            }
-            ErrorKind::NotFound if self.folder == Path::new(".") => {
-                f.write_str("the working folder no longer exists; change to one that does")
-            }
-            ErrorKind::NotFound => {
-                write!(f, "the folder {folder} does not exist; create it first (mkdir -p {folder})")
-            }
-            ErrorKind::NotADirectory => {
-                write!(f, "{folder} is not a folder; choose another place")
-            }
-            ErrorKind::InvalidFilename => f.write_str("the file name is too long or not allowed; choose another"),
-            ErrorKind::BrokenPipe => f.write_str("the program reading from it has stopped"),
-            _ => write!(f, "{}; check the disk or choose another place", self.source),
+/// Describes an operating system's error on writing, with its remedy.
+fn write_remedy(source: &io::Error, place: &Path) -> String {
+    let folder = place.display();
+    match source.kind() {
+        ErrorKind::StorageFull => "the disk is full; free some space or write to another disk".into(),
+        ErrorKind::QuotaExceeded => "your disk quota is used up; delete something or write to another disk".into(),
+        ErrorKind::FileTooLarge => {
+            "the file would be larger than this disk or `ulimit -f` allows; write to another disk".into()
         }
+        ErrorKind::PermissionDenied => format!(
+            "permission denied; choose a folder that you may write to, or make {folder} and the file writable (chmod u+w)"
+        ),
+        ErrorKind::ReadOnlyFilesystem => format!("{folder} is on a read-only disk; choose another folder"),
+        ErrorKind::NotFound if place == Path::new(".") => {
+            "the working folder no longer exists; change to one that does".into()
+        }
+        ErrorKind::NotFound => format!("the folder {folder} does not exist; create it first (mkdir -p {folder})"),
+        ErrorKind::NotADirectory => format!("{folder} is not a folder; choose another place"),
+        ErrorKind::InvalidFilename => "the file name is too long or not allowed; choose another".into(),
+        ErrorKind::BrokenPipe => "the program reading from it has stopped".into(),
+        _ => format!("{source}; check the disk or choose another place"),
     }
 }
 
-/// An operating system's error on reading, with its remedy.
-struct ReadRemedy<'a>(&'a io::Error);
-
-impl fmt::Display for ReadRemedy<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.kind() {
-            ErrorKind::NotFound | ErrorKind::NotADirectory => f.write_str("no such file; check the path"),
-            ErrorKind::IsADirectory => f.write_str("is a folder; name the .npy file in it"),
-            ErrorKind::PermissionDenied => f.write_str("permission denied; make the file readable (chmod u+r)"),
-            _ => write!(f, "cannot read: {}", self.0),
-        }
+/// Describes an operating system's error on reading, with its remedy.
+fn read_remedy(source: &io::Error) -> String {
+    match source.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => "no such file; check the path".into(),
+        ErrorKind::IsADirectory => "is a folder; name the .npy file in it".into(),
+        ErrorKind::PermissionDenied => "permission denied; make the file readable (chmod u+r)".into(),
+        _ => format!("cannot read: {source}"),
     }
 }
 

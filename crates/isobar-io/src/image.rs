@@ -65,7 +65,7 @@ impl Pixels {
 /// compressed with LZW, deflate or PackBits.
 ///
 /// # Errors
-/// [`Error::Image`] for another ending, and for a TIFF file that is damaged, coloured or has pages of different sizes; the errors of [`npy::read`].
+/// [`Error::Unusable`] for another ending, and for a TIFF file that is damaged, coloured or has pages of different sizes; the errors of [`npy::read`].
 pub fn read(path: &Path) -> Result<Image> {
     let ending = path.extension().map(OsStr::to_ascii_lowercase);
     match ending.as_ref().and_then(|ending| ending.to_str()) {
@@ -80,7 +80,7 @@ pub fn read(path: &Path) -> Result<Image> {
                 _ => {
                     let problem =
                         format!("has shape {found:?}; save a non-empty array of one to three dimensions, (nz, ny, nx)");
-                    return Err(Error::Image { path: path.to_path_buf(), problem });
+                    return Err(Error::Unusable { path: path.to_path_buf(), problem });
                 }
             };
             let values = match npy::read_bytes(path, shape)? {
@@ -91,12 +91,12 @@ pub fn read(path: &Path) -> Result<Image> {
         }
         Some("tif" | "tiff") => read_tiff(path).map_err(|problem| match problem {
             Problem::Io(source) => Error::Read { path: path.to_path_buf(), source },
-            Problem::Other(problem) => Error::Image { path: path.to_path_buf(), problem },
+            Problem::Other(problem) => Error::Unusable { path: path.to_path_buf(), problem },
         }),
         _ => {
             let problem =
                 "cannot tell the format of an image from this ending; use .npy (NumPy) or .tif (TIFF)".to_owned();
-            Err(Error::Image { path: path.to_path_buf(), problem })
+            Err(Error::Unusable { path: path.to_path_buf(), problem })
         }
     }
 }

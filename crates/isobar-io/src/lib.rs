@@ -60,5 +60,3 @@ pub use output::{check_mesh, check_writable, write};
 pub use series::Series;
 pub use zarr::faces::write_fluxes;
 pub use zarr::shared::SharedStore;
-
-pub(crate) use temporary::TemporaryFolder;

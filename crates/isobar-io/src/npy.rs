@@ -20,7 +20,7 @@ const MAX_HEADER: usize = 10_000;
 /// byte order. Leading dimensions of length 1 may be missing: (ny, nx) is accepted if nz = 1.
 ///
 /// # Errors
-/// [`Error::Npy`] if the file is missing or not a `.npy` file, has another shape, dtype or
+/// [`Error::Unusable`] if the file is missing or not a `.npy` file, has another shape, dtype or
 /// order, is truncated or too long, or holds a value that is not finite.
 pub fn read(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>> {
     read_with_gaps(path, shape, &[])
@@ -216,7 +216,7 @@ impl Problem {
             Self::Shape { found, expected, axes } => Error::Shape { path, found, expected, axes },
             Self::NotFinite { index, value } => Error::NotFinite { path, index, value },
             Self::Memory(bytes) => Error::OutOfMemory { what: format!("{}: its array", path.display()), bytes },
-            other => Error::Npy { path, problem: other.to_string() },
+            other => Error::Unusable { path, problem: other.to_string() },
         }
     }
 }

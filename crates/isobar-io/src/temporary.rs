@@ -72,6 +72,26 @@ impl List {
         }
         Ok(format!("{PREFIX}{this}-"))
     }
+
+    /// Makes a temporary with these permissions in a folder, and lists it.
+    fn make<T>(
+        &'static self,
+        folder: &Path,
+        mode: u32,
+        make: impl FnOnce(&Builder<'_, '_>) -> io::Result<T>,
+        path_of: impl FnOnce(&T) -> &Path,
+    ) -> io::Result<(T, Entry)> {
+        let prefix = self.prefix(folder)?;
+        let mut builder = Builder::new();
+        builder.prefix(&prefix).suffix(SUFFIX);
+        permissions(&mut builder, mode);
+        let mut entries = self.write();
+        entries.check_open()?;
+        let made = make(&builder)?;
+        let path = path_of(&made).to_path_buf();
+        entries.paths.push(path.clone());
+        Ok((made, Entry { list: self, path }))
+    }
 }
 
 /// Removes leftovers of ended processes from a folder. A store that was moved aside for a replacement that never came is put back.
@@ -122,14 +142,6 @@ struct Entry {
     path: PathBuf,
 }
 
-impl Entry {
-    fn new(list: &'static List, entries: &mut Entries, path: &Path) -> Self {
-        let path = path.to_path_buf();
-        entries.paths.push(path.clone());
-        Self { list, path }
-    }
-}
-
 impl Drop for Entry {
     fn drop(&mut self) {
         self.list.write().forget(&self.path);
@@ -150,11 +162,7 @@ impl TemporaryFile {
     }
 
     fn on(list: &'static List, folder: &Path) -> io::Result<Self> {
-        let prefix = list.prefix(folder)?;
-        let mut entries = list.write();
-        entries.check_open()?;
-        let file = builder(&prefix, 0o666).tempfile_in(folder)?;
-        let entry = Entry::new(list, &mut entries, file.path());
+        let (file, entry) = list.make(folder, 0o666, |builder| builder.tempfile_in(folder), NamedTempFile::path)?;
         Ok(Self { file, entry })
     }
 
@@ -183,11 +191,7 @@ impl TemporaryFolder {
     }
 
     fn on(list: &'static List, folder: &Path) -> io::Result<Self> {
-        let prefix = list.prefix(folder)?;
-        let mut entries = list.write();
-        entries.check_open()?;
-        let folder = builder(&prefix, 0o777).tempdir_in(folder)?;
-        let entry = Entry::new(list, &mut entries, folder.path());
+        let (folder, entry) = list.make(folder, 0o777, |builder| builder.tempdir_in(folder), TempDir::path)?;
         Ok(Self { folder, entry })
     }
 
@@ -224,13 +228,6 @@ impl TemporaryFolder {
         let _moved = self.folder.keep();
         Ok(())
     }
-}
-
-fn builder(prefix: &str, mode: u32) -> Builder<'_, 'static> {
-    let mut builder = Builder::new();
-    builder.prefix(prefix).suffix(SUFFIX);
-    permissions(&mut builder, mode);
-    builder
 }
 
 /// Gives results the permissions of the user's umask; temporary files are private by default.

@@ -17,8 +17,8 @@ use serde_json::{Map, Value};
 
 use self::ours::COORDINATES;
 use self::store::{Array, Dimension, Store};
-use crate::temporary;
-use crate::{Error, Field, Mesh, Result, TemporaryFolder, Units, atomic};
+use crate::atomic::NewFolder;
+use crate::{Error, Field, Mesh, Result, Units};
 
 /// Largest size of a chunk, so that a reader can load a few layers alone. B
 const CHUNK_BYTES: usize = 16 << 20;
@@ -26,32 +26,21 @@ const CHUNK_BYTES: usize = 16 << 20;
 /// Checks that `path` does not exist, or is an empty folder or a store that isobar wrote and nobody changed, and that its
 /// folder is writable.
 pub(crate) fn check(path: &Path) -> Result<()> {
+    begin(path).map(drop)
+}
+
+/// Begins a store beside its place.
+fn begin(path: &Path) -> Result<NewFolder> {
     check_replaceable(path)?;
-    atomic::check_folder(path)
+    NewFolder::begin(path)
 }
 
 /// Writes a field as a zarr group, replacing an earlier one written by isobar.
 pub(crate) fn write(path: &Path, field: &Field<'_>) -> Result<()> {
     check_name(field.name)?;
-    check(path)?;
-    replace(path, |folder| fill(folder, field.name, field.values, field.shape, field.mesh, &field.attributes))
-}
-
-/// Replaces an earlier store written by isobar by a folder that `fill` fills.
-fn replace(path: &Path, fill: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
-    checked(path, |check| atomic::replace_folder(path, check, fill))
-}
-
-/// Calls `replace` with a last check, for another program may have written there in the meantime.
-fn checked(path: &Path, replace: impl FnOnce(&mut dyn FnMut() -> io::Result<()>) -> Result<()>) -> Result<()> {
-    let mut refusal = None;
-    let replaced = replace(&mut || {
-        check_replaceable(path).map_err(|error| {
-            refusal = Some(error);
-            io::Error::other("not replaceable")
-        })
-    });
-    refusal.map_or(replaced, Err)
+    let store = begin(path)?;
+    store.fill(|folder| fill(folder, field.name, field.values, field.shape, field.mesh, &field.attributes))?;
+    store.finish(check_replaceable)
 }
 
 fn check_name(name: &str) -> Result<()> {
@@ -66,18 +55,12 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Checks that isobar wrote what is at `path`. Called again before the replacement, for another program may have written there.
 fn check_replaceable(path: &Path) -> Result<()> {
     match ours::obstacle(path) {
         None => Ok(()),
         Some(found) => Err(Error::NotReplaceable { path: path.to_path_buf(), found }),
     }
-}
-
-/// Puts a new store in place, unless the place holds data that isobar did not write.
-fn put_into_place(folder: TemporaryFolder, path: &Path, target: &Path) -> Result<()> {
-    checked(path, |check| folder.persist(target, check).map_err(|source| atomic::failed(path, target, source)))?;
-    atomic::sync_folder(temporary::folder(target));
-    Ok(())
 }
 
 /// Writes a group with a field; without the values if their chunks exist already.

@@ -29,22 +29,9 @@ fn fails(args: &[&str], parts: &[&str]) {
 
 #[test]
 fn a_given_machine_is_predicted() {
-    let args = [
-        "model",
-        "--ranks",
-        "64",
-        "--grid",
-        "16,16,8",
-        "--bandwidth",
-        "250",
-        "--network",
-        "1",
-        "--latency",
-        "10",
-        "--share",
-        "80,40",
-    ];
-    let output = papers(args.into_iter().chain(["--threads", "1", "--device", "cpu", "--report", "-"]));
+    let machine = "--bandwidth 250 --network 1 --latency 10 --share 80,40";
+    let args = format!("model --ranks 64 --grid 16,16,8 {machine} --threads 1 --device cpu --report -");
+    let output = papers(args.split(' '));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
     for (key, expected) in [("memory", 250e9), ("network", 1e9), ("latency", 1e-5)] {

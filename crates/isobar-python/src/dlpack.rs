@@ -35,12 +35,15 @@ struct Tensor {
     byte_offset: u64,
 }
 
+/// Frees a managed tensor of either kind.
+type Deleter = Option<unsafe extern "C" fn(*mut c_void)>;
+
 /// `DLManagedTensor`
 #[repr(C)]
 struct Managed {
     tensor: Tensor,
     context: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut Managed)>,
+    deleter: Deleter,
 }
 
 /// `DLManagedTensorVersioned`
@@ -49,39 +52,9 @@ struct ManagedVersioned {
     major: u32,
     minor: u32,
     context: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut ManagedVersioned)>,
+    deleter: Deleter,
     flags: u64,
     tensor: Tensor,
-}
-
-enum Owner {
-    Old(NonNull<Managed>),
-    Versioned(NonNull<ManagedVersioned>),
-}
-
-// SAFETY: the protocol allows deleting a tensor on any thread.
-unsafe impl Send for Owner {}
-// SAFETY: only `drop` writes to it.
-unsafe impl Sync for Owner {}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        // SAFETY: `Borrowed::new` took it out of its capsule, so it is owned, and deleted once.
-        unsafe {
-            match self {
-                Self::Old(managed) => {
-                    if let Some(deleter) = managed.as_ref().deleter {
-                        deleter(managed.as_ptr());
-                    }
-                }
-                Self::Versioned(managed) => {
-                    if let Some(deleter) = managed.as_ref().deleter {
-                        deleter(managed.as_ptr());
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// (address, shape, strides in bytes or None, "f8" or "f4", CUDA device or None)
@@ -90,17 +63,23 @@ type Parts = (usize, Vec<usize>, Option<Vec<isize>>, &'static str, Option<usize>
 /// A tensor borrowed from another library until this object is dropped.
 #[pyclass(frozen)]
 pub(crate) struct Borrowed {
-    owner: Owner,
+    /// The managed tensor, of which `tensor` is a part.
+    managed: NonNull<c_void>,
+    tensor: NonNull<Tensor>,
+    deleter: Deleter,
+    is_read_only: bool,
 }
 
-impl Borrowed {
-    fn tensor(&self) -> &Tensor {
-        // SAFETY: alive as long as its owner.
-        unsafe {
-            match &self.owner {
-                Owner::Old(managed) => &managed.as_ref().tensor,
-                Owner::Versioned(managed) => &managed.as_ref().tensor,
-            }
+// SAFETY: the protocol allows deleting a tensor on any thread.
+unsafe impl Send for Borrowed {}
+// SAFETY: only `drop` writes to it.
+unsafe impl Sync for Borrowed {}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if let Some(deleter) = self.deleter {
+            // SAFETY: `Borrowed::new` took it out of its capsule, so it is owned, and deleted once.
+            unsafe { deleter(self.managed.as_ptr()) };
         }
     }
 }
@@ -115,28 +94,38 @@ impl Borrowed {
             let status = unsafe { pyo3::ffi::PyCapsule_SetName(capsule.as_ptr(), used.as_ptr()) };
             if status == 0 { Ok(()) } else { Err(PyErr::fetch(capsule.py())) }
         };
-        if let Ok(pointer) = capsule.pointer_checked(Some(VERSIONED)) {
-            let managed = pointer.cast::<ManagedVersioned>();
+        if let Ok(managed) = capsule.pointer_checked(Some(VERSIONED)) {
+            let found = managed.cast::<ManagedVersioned>().as_ptr();
             // SAFETY: a capsule with this name holds a tensor; its first two members are the same in all versions.
-            let major = unsafe { managed.as_ref().major };
+            let major = unsafe { (*found).major };
             if major != 1 {
                 return Err(PyBufferError::new_err(format!(
                     "DLPack version {major} is not supported; isobar supports version 1"
                 )));
             }
             take(VERSIONED_USED)?;
-            return Ok(Self { owner: Owner::Versioned(managed) });
+            // SAFETY: a valid struct of this version.
+            let ManagedVersioned { tensor, deleter, flags, .. } = unsafe { &*found };
+            return Ok(Self {
+                managed,
+                tensor: tensor.into(),
+                deleter: *deleter,
+                is_read_only: flags & READ_ONLY != 0,
+            });
         }
-        let pointer = capsule
+        let managed = capsule
             .pointer_checked(Some(OLD))
             .map_err(|_| PyTypeError::new_err("not a DLPack capsule, or a consumed one; call __dlpack__ again"))?;
         take(OLD_USED)?;
-        Ok(Self { owner: Owner::Old(pointer.cast()) })
+        // SAFETY: a capsule with this name holds such a struct.
+        let Managed { tensor, deleter, .. } = unsafe { managed.cast::<Managed>().as_ref() };
+        Ok(Self { managed, tensor: tensor.into(), deleter: *deleter, is_read_only: false })
     }
 
     /// Describes the array.
     fn parts(&self) -> PyResult<Parts> {
-        let tensor = self.tensor();
+        // SAFETY: alive until this object is dropped.
+        let tensor = unsafe { self.tensor.as_ref() };
         let kind = match (tensor.code, tensor.bits, tensor.lanes) {
             (FLOAT, 64, 1) => "f8",
             (FLOAT, 32, 1) => "f4",
@@ -164,10 +153,6 @@ impl Borrowed {
 
     /// Returns whether the protocol marks it as read-only.
     fn is_read_only(&self) -> bool {
-        match &self.owner {
-            Owner::Old(_) => false,
-            // SAFETY: alive as long as its owner.
-            Owner::Versioned(managed) => unsafe { managed.as_ref() }.flags & READ_ONLY != 0,
-        }
+        self.is_read_only
     }
 }

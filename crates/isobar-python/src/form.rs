@@ -90,11 +90,9 @@ impl Form {
             let problem = system.diffusion().map_err(raise_case)?;
             let found = problem.gradient(&u, &adjoint, moves_rhs).map_err(raise)?;
             by_kappa.iter().zip(&found).try_for_each(|(to, values)| write(values, Some(to)))?;
-            let mut density = problem.volumes();
-            density.iter_mut().zip(&adjoint).for_each(|(volume, adjoint)| *volume *= adjoint);
-            let by_reaction: Vec<f64> = density.iter().zip(&u).map(|(density, u)| -density * u).collect();
+            let [by_f, by_reaction] = problem.density_gradient(&u, &adjoint);
             write(&by_reaction, others[0].as_ref())?;
-            return write(&density, others[1].as_ref());
+            return write(&by_f, others[1].as_ref());
         };
         let (kappa, by_kappa) = (on_device(&kappa)?, on_device(&by_kappa)?);
         let [u, adjoint] = [pair[0].on_device()?, pair[1].on_device()?];

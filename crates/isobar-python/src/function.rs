@@ -265,9 +265,7 @@ impl Function {
             x.read()?
         };
         let problem = kept.system()?.diffusion()?;
-        let mut by_f = problem.volumes();
-        by_f.iter_mut().zip(&adjoint).for_each(|(volume, adjoint)| *volume *= adjoint);
-        let by_reaction = || by_f.iter().zip(&x).map(|(by_f, x)| -by_f * x).collect::<Vec<_>>();
+        let [by_f, by_reaction] = problem.density_gradient(&x, &adjoint);
         let write = |to: &Option<RawArray>, values: &[f64]| match to {
             // SAFETY: promised by the caller.
             Some(to) => unsafe { to.write(values) },
@@ -275,9 +273,7 @@ impl Function {
         };
         let (others, by_kappa) = outs.split_at(2);
         write(&others[0], if kind == Values::Densities { &by_f } else { &adjoint })?;
-        if others[1].is_some() {
-            write(&others[1], &by_reaction())?;
-        }
+        write(&others[1], &by_reaction)?;
         if by_kappa.iter().any(Option::is_some) {
             let found = problem.gradient(&x, &adjoint, kind == Values::Densities)?;
             by_kappa.iter().zip(&found).try_for_each(|(to, values)| write(to, values))?;

@@ -4,14 +4,12 @@ use std::path::Path;
 
 use isobar::Shape;
 use isobar::internals::forms::Forms;
-use isobar::problem::{Boundary, DiffusionProblem, SideFields};
+use isobar::problem::{Boundary, DiffusionProblem, SIDES, SideFields};
 use isobar_io::npy;
 use serde::{Deserialize, Deserializer};
 
 use crate::{Document, Error, Number, Result, Values};
 
-/// The sides by direction, the lower one first.
-const NAMES: [[&str; 2]; 3] = [["west", "east"], ["south", "north"], ["bottom", "top"]];
 const AXES: [&str; 3] = ["x", "y", "z"];
 
 /// `diffusion.boundary`; sides that are not given are closed (no flow).
@@ -170,7 +168,7 @@ impl GivenSides {
         }));
         for (d, of_axis) in sides.0.iter().enumerate() {
             let key = |side: usize| {
-                let keys = [NAMES[d][side], AXES[d], "all"].map(|name| format!("diffusion.boundary.{name}"));
+                let keys = [SIDES[d][side], AXES[d], "all"].map(|name| format!("diffusion.boundary.{name}"));
                 let found = keys.into_iter().find(|key| document.get(key).is_some());
                 found.unwrap_or_else(|| "diffusion.boundary".to_owned())
             };
@@ -179,7 +177,7 @@ impl GivenSides {
                 let (this, other) = if periodic[0] { (0, 1) } else { (1, 0) };
                 let message = format!(
                     "\"periodic\", but diffusion.boundary.{} is not; opposite sides must both be periodic",
-                    NAMES[d][other]
+                    SIDES[d][other]
                 );
                 return Err(document.failure_at_key(&key(this), &message));
             }
@@ -257,7 +255,7 @@ impl Sides {
             let read = |name: &str, values: &Values| match values {
                 Values::Number(number) => Ok((*number, None)),
                 Values::File(path) => {
-                    let key = format!("diffusion.boundary.{}.{name}", NAMES[d][side]);
+                    let key = format!("diffusion.boundary.{}.{name}", SIDES[d][side]);
                     let field = npy::read_array(path, &shape, letters);
                     field.map(|field| (0.0, Some(field))).map_err(|error| Error::new(format!("{key}: {error}")))
                 }

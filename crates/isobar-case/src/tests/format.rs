@@ -128,22 +128,30 @@ fn sides_have_short_forms() {
     assert!(parse(plain, &[robin]).unwrap().problem.matrix_size() != parse(plain, &[]).unwrap().problem.matrix_size());
 }
 
+/// Makes a folder with these .npy files: names, shapes, values.
+fn files(all: &[(&str, &[usize], &[f64])]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, shape, values) in all {
+        isobar_io::npy::write(std::fs::File::create(folder.path().join(name)).unwrap(), shape, values).unwrap();
+    }
+    folder
+}
+
+fn parse_in(folder: &Path, text: &str, sets: &[&str]) -> Result<Case> {
+    let sets: Vec<Override> = sets.iter().map(|set| Override::from(*set)).collect();
+    Case::parse(&folder.join("x.toml"), text, &sets)
+}
+
 #[test]
 fn sides_are_read_from_files() {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, shape: &[usize], values: &[f64]| {
-        isobar_io::npy::write(std::fs::File::create(folder.path().join(name)).unwrap(), shape, values).unwrap();
-    };
-    write("h.npy", &[2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
-    write("v.npy", &[3], &[7.0, 8.0, 9.0]);
-    write("nan.npy", &[2, 3], &[0.0, 1.0, 2.0, f64::NAN, 4.0, 5.0]);
-    write("negative.npy", &[2, 3], &[0.0, 1.0, 2.0, 3.0, -4.0, 5.0]);
+    let folder = files(&[
+        ("h.npy", &[2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]),
+        ("v.npy", &[3], &[7.0, 8.0, 9.0]),
+        ("nan.npy", &[2, 3], &[0.0, 1.0, 2.0, f64::NAN, 4.0, 5.0]),
+        ("negative.npy", &[2, 3], &[0.0, 1.0, 2.0, 3.0, -4.0, 5.0]),
+    ]);
     let text = "[problem]\nkind = \"poisson\"\n[grid]\nnx = 4\nny = 3\nnz = 2\n";
-    let read = |sets: &[&str]| {
-        let path = folder.path().join("x.toml");
-        let sets: Vec<Override> = sets.iter().map(|set| Override::from(*set)).collect();
-        Case::parse(&path, text, &sets).unwrap()
-    };
+    let read = |sets: &[&str]| parse_in(folder.path(), text, sets).unwrap();
     let west = "diffusion.boundary.west={ robin = { coefficient = { file = \"h.npy\" }, value = 2.0 } }";
     let case = read(&[west]);
     assert!(case.inputs().contains(&folder.path().join("h.npy").as_path()));
@@ -173,21 +181,15 @@ fn sides_are_read_from_files() {
 
 #[test]
 fn conductances_are_read_from_files() {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, shape: &[usize], values: &[f64]| {
-        isobar_io::npy::write(std::fs::File::create(folder.path().join(name)).unwrap(), shape, values).unwrap();
-    };
-    write("tx.npy", &[2, 2], &[1.0, 2.0, 3.0, 4.0]);
-    write("ty.npy", &[1, 3], &[5.0, 6.0, 7.0]);
-    write("s.npy", &[2, 3], &[1.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
-    write("mask.npy", &[2, 3], &[1.0, 1.0, 1.0, 1.0, 1.0, 0.0]);
-    write("wrong.npy", &[1, 3], &[5.0, -6.0, 7.0]);
+    let folder = files(&[
+        ("tx.npy", &[2, 2], &[1.0, 2.0, 3.0, 4.0]),
+        ("ty.npy", &[1, 3], &[5.0, 6.0, 7.0]),
+        ("s.npy", &[2, 3], &[1.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
+        ("mask.npy", &[2, 3], &[1.0, 1.0, 1.0, 1.0, 1.0, 0.0]),
+        ("wrong.npy", &[1, 3], &[5.0, -6.0, 7.0]),
+    ]);
     let text = "[problem]\nkind = \"diffusion\"\n[grid]\nnx = 3\nny = 2\n";
-    let read = |sets: &[&str]| {
-        let path = folder.path().join("x.toml");
-        let sets: Vec<Override> = sets.iter().map(|set| Override::from(*set)).collect();
-        Case::parse(&path, text, &sets)
-    };
+    let read = |sets: &[&str]| parse_in(folder.path(), text, sets);
     let all = ["faces.x=tx.npy", "faces.y=ty.npy", "faces.shift=s.npy", "faces.active=mask.npy"];
     let case = read(&all).unwrap();
     assert_eq!(case.inputs().len(), 5);

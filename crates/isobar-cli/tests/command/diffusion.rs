@@ -182,12 +182,10 @@ fn values_that_make_no_sense() {
     };
     with(1 + 8 * (2 + 6 * 3), -2.5).fails(&["diffusion.coefficient", "k.npy", "-2.5", "(1, 2, 3)", "a[3, 2, 1]"]);
     with(8, f64::NAN).fails(&["diffusion.coefficient", "k.npy", "a[0, 1, 0] is NaN"]);
-    with(8, f64::INFINITY).fails(&["k.npy", "inf"]);
     with_diffusion(file).fails(&["diffusion.coefficient", "k.npy: no such file"]);
     with_diffusion(file).with("k.npy", npy("(8, 6, 4)", &[1.0; 192])).fails(&["k.npy", "(8, 6, 4)", "(4, 6, 8)"]);
     with_diffusion(file).with("k.npy", npy("(6, 8)", &[1.0; 48])).fails(&["k.npy", "(6, 8)", "(4, 6, 8)"]);
     with_diffusion("coefficient = 0.0").fails(&["diffusion.active", "none of the 192 cells"]);
-    with_diffusion("coefficient = nan").fails(&["diffusion.coefficient", "not a finite number"]);
     with_diffusion("coefficient_z = { ratio = -0.1 }").fails(&["case.toml:9:17", "diffusion.coefficient_z", "-0.1"]);
     with_diffusion("coefficient = { ratio = 0.1 }").fails(&["diffusion.coefficient_z only"]);
     with_diffusion("coefficient_z = { ratio_file = \"r.npy\" }").with("r.npy", npy("(5,)", &[1.0; 5])).fails(&[
@@ -241,7 +239,6 @@ fn keys_that_do_not_fit() {
     grid("size = [1.0, 1.0]\nspacing = [1.0, 1.0]").fails(&["grid.size", "remove one of them"]);
     grid("nz = 2\nsize = [1.0, 1.0]").fails(&["grid.size", "2 entries"]);
     grid("spacing = [1.0, \"wide\"]").fails(&["case.toml:6", "grid.spacing[1] must be a width, or a list"]);
-    with_diffusion("coeficient = 2.0").fails(&["case.toml:9:1", "did you mean \"coefficient\"?"]);
     with_diffusion("coefficient = { fil = \"k.npy\" }").fails(&["case.toml:9:17", "did you mean \"file\"?"]);
     with_diffusion("coefficient = { file = \"k.npy\", noise = { sigma = 1.0 } }")
         .fails(&["2 keys, but exactly one is needed"]);

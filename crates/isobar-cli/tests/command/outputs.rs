@@ -114,10 +114,6 @@ fn stores_of_others_stay() {
     refused(folder, &args, &["--output u.zarr", "replaced as a whole", "u.zarr/k.npy, an input"]);
     refused(folder, &["solve", "case.toml", "--output", "u.zarr"], &["also holds k.npy", "choose another name"]);
     fs::remove_file(folder.join("u.zarr/k.npy")).unwrap();
-    // Another program's array.
-    fs::create_dir(folder.join("u.zarr/temperature")).unwrap();
-    fs::write(folder.join("u.zarr/temperature/zarr.json"), "{}").unwrap();
-    refused(folder, &["solve", "case.toml", "--output", "u.zarr"], &["also holds temperature"]);
     // The whole working folder is a store.
     fs::write(folder.join("zarr.json"), "{\"zarr_format\": 3, \"node_type\": \"group\"}").unwrap();
     let up = format!("../{}.zarr", folder.file_name().unwrap().to_str().unwrap());
@@ -127,23 +123,6 @@ fn stores_of_others_stay() {
         std::os::unix::fs::symlink(folder, &link).unwrap();
         refused(folder, &["solve", "case.toml", "--output", &up], &["--output", "an input, lies in it"]);
         fs::remove_file(link).unwrap();
-    }
-    fs::create_dir(folder.join("other.zarr")).unwrap();
-    fs::write(folder.join("other.zarr/.zgroup"), "{\"zarr_format\": 2}").unwrap();
-    refused(folder, &["solve", "case.toml", "--output", "other.zarr"], &["is a zarr store that isobar did not write"]);
-}
-
-#[test]
-fn names_that_are_no_files() {
-    let folder = folder();
-    let folder = folder.path();
-    for path in ["run.json/", "run.json/."] {
-        refused(folder, &["solve", "case.toml", "--report", path], &["--report", "without a slash at its end"]);
-    }
-    #[cfg(unix)]
-    {
-        std::os::unix::fs::symlink("no/such/run.json", folder.join("nowhere")).unwrap();
-        refused(folder, &["solve", "case.toml", "--report", "nowhere"], &["the folder no/such does not exist"]);
     }
 }
 

@@ -1,11 +1,10 @@
 //! Direct solves of separable boxes, judged by their residuals.
 
-use super::arrays::{noise, residual};
+use super::arrays::{noise, residual, without_mean};
 use super::complete::Complete;
-use super::fixture::{fetch, ok, poison, send};
+use super::fixture::{fetch, ok, poison, vector};
 use crate::backend::direct::locked;
 use crate::prelude::*;
-use crate::reference::Vector;
 
 /// All pairs of sides of an axis.
 pub const SIDES: [[Side; 2]; 5] = [
@@ -16,18 +15,14 @@ pub const SIDES: [[Side; 2]; 5] = [
     [Side::Periodic, Side::Periodic],
 ];
 
-/// Makes a box whose widths grow by a factor along each axis, with optional layers of random coefficients and a reaction.
-fn stencil(shape: Shape, sides: [[Side; 2]; 3], stretching: f64, layered: Option<usize>, seed: u64) -> Diffusion {
-    stencil_with(1.0, shape, sides, stretching, layered, seed)
-}
-
-/// Makes such a box with a reaction of this size, which may be negative.
-fn stencil_with(
-    size: f64,
+/// Makes a box whose widths grow by a factor along each axis, with optional layers of random coefficients and a reaction of this
+/// size, which may be negative.
+fn stencil(
     shape: Shape,
     sides: [[Side; 2]; 3],
     stretching: f64,
     layered: Option<usize>,
+    size: f64,
     seed: u64,
 ) -> Diffusion {
     let extents = shape.extents();
@@ -47,14 +42,12 @@ fn is_singular(stencil: &Diffusion) -> bool {
 
 fn check<B: Complete>(backend: &B, stencil: &Diffusion, solver: &crate::backend::SharedDirect<B>, what: &str) {
     let shape = Stencil::shape(stencil);
-    let mut b = ok(Vector::<f64>::zeros(&ok(<B as Supports<Diffusion>>::layout(backend, stencil))));
-    let mean = match is_singular(stencil) {
-        true => noise(shape.cells(), 3).into_iter().sum::<f64>() / shape.cells() as f64,
-        false => 0.0,
-    };
-    b.fill_with(|i, j, k| random(3, shape.number([i, j, k])) - mean);
-    let values: Vec<f64> = noise(shape.cells(), 3).into_iter().map(|value| value - mean).collect();
-    let (mut on_b, (_, mut on_u)) = (send(backend, &b), poison::<B, f64>(backend, shape));
+    let mut values = noise(shape.cells(), 3);
+    if is_singular(stencil) {
+        values = without_mean(values);
+    }
+    let layout = ok(<B as Supports<Diffusion>>::layout(backend, stencil));
+    let (mut on_b, (_, mut on_u)) = (vector(backend, &layout, &values), poison::<B, f64>(backend, shape));
     let judge = |x: &B::Vector<f64>, how: &str| {
         let u = fetch(backend, x, shape);
         let found = residual(stencil, &values, &u);
@@ -104,7 +97,7 @@ pub(super) fn boxes<B: Complete>(backend: &B) {
                 }
             }
             let (stretching, layered) = ([1.0, 1.0, 20.0][(n + m) % 3], [None, Some(0), Some(1), None, Some(2)][m % 5]);
-            let stencil = stencil(Shape::new(nx, ny, nz), sides, stretching, layered, m as u64);
+            let stencil = stencil(Shape::new(nx, ny, nz), sides, stretching, layered, 1.0, m as u64);
             let what = format!("{nx}×{ny}×{nz} {sides:?}, stretched {stretching}, layered along {layered:?}");
             check(backend, &stencil, &solver(backend, &stencil, &what), &what);
         }
@@ -122,7 +115,7 @@ pub(super) fn indefinite<B: Complete>(backend: &B) {
                 }
             }
             let (size, layered) = ([-0.3, -2.0][m % 2], m % 3);
-            let stencil = stencil_with(size, Shape::new(nx, ny, nz), sides, 1.0, Some(layered), m as u64);
+            let stencil = stencil(Shape::new(nx, ny, nz), sides, 1.0, Some(layered), size, m as u64);
             let what = format!("{nx}×{ny}×{nz} {sides:?}, a reaction of about {size}, layered along {layered}");
             check(backend, &stencil, &solver(backend, &stencil, &what), &what);
         }
@@ -133,13 +126,13 @@ pub(super) fn indefinite<B: Complete>(backend: &B) {
 pub(super) fn update<B: Complete>(backend: &B) {
     let shape = Shape::new(12, 6, 10);
     let sides = [SIDES[1], SIDES[4], SIDES[0]];
-    let first = stencil(shape, sides, 1.0, Some(2), 1);
+    let first = stencil(shape, sides, 1.0, Some(2), 1.0, 1);
     let solver = solver(backend, &first, "update");
     check(backend, &first, &solver, "before an update");
     for (second, what) in [
-        (stencil(shape, sides, 1.0, Some(2), 20), "new layers"),
-        (stencil(shape, sides, 30.0, Some(2), 3), "new widths"),
-        (stencil(shape, sides, 1.0, Some(0), 4), "layers along another axis"),
+        (stencil(shape, sides, 1.0, Some(2), 1.0, 20), "new layers"),
+        (stencil(shape, sides, 30.0, Some(2), 1.0, 3), "new widths"),
+        (stencil(shape, sides, 1.0, Some(0), 1.0, 4), "layers along another axis"),
     ] {
         ok(locked(&solver).update(&ok(second.separable())));
         check(backend, &second, &solver, what);

@@ -168,9 +168,9 @@ fn diffusion_samples(shape: Shape) -> Vec<(String, Diffusion)> {
                 1 => fields([(0, 1.0), (0, 0.7), (1, 4.0)], 2),
                 2 => fields([(0, 1.0), (1, 0.7), (2, 4.0)], 3),
                 _ => {
-                    let cells = fields([(0, 1.0), (0, 0.7), (0, 2.5)], 1);
-                    let source = ok(Diffusion::new(shape, cells, None, sides));
-                    faces_of(&source)
+                    let axes = crate::stencil::Axis::ALL;
+                    let source = ok(Diffusion::of_field(shape, field(0, holes), [1.0, 0.7, 2.5], None, sides));
+                    Coefficients::Faces(axes.map(|axis| source.cells().map(|at| source.face(axis, at)).collect()))
                 }
             };
             let has_shift = (kind + n) % 3 != 0;
@@ -185,15 +185,16 @@ fn diffusion_samples(shape: Shape) -> Vec<(String, Diffusion)> {
     all
 }
 
-fn faces_of(stencil: &Diffusion) -> Coefficients {
-    use crate::stencil::Axis;
-    Coefficients::Faces(Axis::ALL.map(|axis| stencil.cells().map(|at| stencil.face(axis, at)).collect()))
-}
-
 /// Makes a floating stencil with every fifth cell inactive: the constant is in its null space.
 pub(super) fn floating(shape: Shape) -> Diffusion {
     let field: Arc<[f64]> = (0..shape.cells()).map(|n| if n % 5 == 0 { 0.0 } else { 1.5 + random(1, n) }).collect();
     ok(Diffusion::of_field(shape, field, [1.0; 3], None, [[Side::Closed; 2]; 3]))
+}
+
+/// Makes a stencil whose cells are all equal, apart from an optional shift.
+pub(super) fn even(shape: Shape, sides: [[Side; 2]; 3], has_shift: bool) -> Diffusion {
+    let shift = has_shift.then(|| (0..shape.cells()).map(|n| random(8, n).abs()).collect());
+    ok(Diffusion::of_field(shape, vec![1.7; shape.cells()], [1.0, 1.3, 0.8], shift, sides))
 }
 
 /// A vector of the specification, and one of the back end under test.

@@ -2,6 +2,7 @@
 
 use super::fixture::{SCALARS, Twin, both, compare_at_scale, fetch, largest, ok, own, poison, random_pair, send};
 use crate::prelude::*;
+use crate::reference::Vector;
 
 /// Grids that are odd and even, flat, with rows as long as their padding, large enough for several threads.
 const SHAPES: [(usize, usize, usize); 8] =
@@ -35,13 +36,8 @@ fn samples() -> Vec<Sample> {
                 let contrast: f64 = [1e2, 1e12, 1e6][n % 3];
                 let value = |cell: usize| match random(3, cell) {
                     closed if n % 2 == 1 && closed > 0.5 => 0.0,
-                    _ if n % 4 < 2 => {
-                        if random(4, cell) > 0.0 {
-                            contrast
-                        } else {
-                            1.0
-                        }
-                    }
+                    _ if n % 4 < 2 && random(4, cell) > 0.0 => contrast,
+                    _ if n % 4 < 2 => 1.0,
                     _ => contrast.powf(0.5 * random(4, cell)),
                 };
                 let field: Vec<f64> = (0..shape.cells()).map(value).collect();
@@ -86,7 +82,7 @@ pub fn products<B: Supports<Diffusion>, T: Real>(backend: &B, tested: &Hierarchy
         let layouts = [tested.levels[n].layout(), transfer.coarse_layout()];
         let [fine, coarse] = layouts.map(Layout::shape);
         let (_, mut v) = random_pair::<B, T>(backend, coarse, 7);
-        let mut expected = ok(crate::reference::Vector::<T>::zeros(layouts[1]));
+        let mut expected = ok(Vector::<T>::zeros(layouts[1]));
         let [mut interpolated, mut product] = [fine; 2].map(|shape| ok(backend.zeros::<T>(&ok(Layout::new(shape)))));
         let [mut restricted, mut found] = [coarse; 2].map(|shape| ok(backend.zeros::<T>(&ok(Layout::new(shape)))));
         ok(transfer.prolong(&mut v, &mut interpolated));
@@ -136,7 +132,7 @@ pub(super) fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
                 same(&y, size, "residual alone");
                 // With more contrast, nearly decoupled columns amplify rounding.
                 if name.contains("contrast 1e2 ") {
-                    sweeps(backend, level, expected, (&f.0, &f.1), (&x.0, &x.1), &what);
+                    sweeps(backend, level, expected, [&mut f, &mut x], &what);
                 }
             }
             let solid: Vec<f64> = fetch(backend, &f.1, shape).iter().map(|v| v.to_f64()).collect();
@@ -199,7 +195,7 @@ pub(super) fn coarsest<B: Supports<Diffusion>, T: Real>(backend: &B) {
         ok(level.apply(&mut v, &mut f));
         ok(solver.solve(&f, &mut u));
         ok(level.apply(&mut u, &mut again));
-        let mut expected = ok(crate::reference::Vector::<T>::zeros(level.layout()));
+        let mut expected = ok(Vector::<T>::zeros(level.layout()));
         let values = fetch(backend, &f, shape);
         expected.fill_with(|i, j, k| values[shape.number([i, j, k])]);
         compare_at_scale(
@@ -234,36 +230,23 @@ fn sweeps_of_lines() -> [Relaxation; 4] {
 /// Checks one sweep in either order, from zero and from a guess.
 fn sweeps<B: Supports<Diffusion>, T: Real>(
     backend: &B,
-    level: &dyn crate::operator::LineSmoother<B, T>,
-    expected: &dyn crate::operator::LineSmoother<Reference, T>,
-    (f, on_f): (&crate::reference::Vector<T>, &B::Vector<T>),
-    (x, on_x): (&crate::reference::Vector<T>, &B::Vector<T>),
+    tested: &dyn LineSmoother<B, T>,
+    expected: &dyn LineSmoother<Reference, T>,
+    [f, x]: [&mut Twin<B, T>; 2],
     what: &dyn Fn(&str) -> String,
 ) {
     let shape = expected.layout().shape();
-    let layout = |needs: bool| if needs { *expected.layout() } else { ok(Layout::smallest()) };
-    let mut scratch = ok(Reference.zeros::<T>(expected.layout()));
     for relaxation in sweeps_of_lines() {
-        let needs_scratch = level.needs_scratch(relaxation.smoother);
-        let mut on_scratch = ok(backend.zeros::<T>(&layout(needs_scratch)));
+        let scratch = if tested.needs_scratch(relaxation.smoother) { shape } else { Shape::new(1, 1, 1) };
+        let mut s = (poison::<B, T>(backend, shape).0, poison::<B, T>(backend, scratch).1);
         for guess in [Guess::Zero, Guess::Given] {
-            let (mut u, mut on_u) = match guess {
+            let mut u = match guess {
                 Guess::Zero => poison::<B, T>(backend, shape),
-                Guess::Given => (x.clone(), ok(backend.zeros(expected.layout()))),
+                Guess::Given => (x.0.clone(), send(backend, &x.0)),
             };
-            if guess == Guess::Given {
-                ok(backend.convert(on_x, &mut on_u));
-            }
-            ok(expected.smooth(Sweep::new(relaxation, guess, f, &mut u, &mut scratch)));
-            ok(level.smooth(Sweep::new(relaxation, guess, on_f, &mut on_u, &mut on_scratch)));
-            let slack = 10.0;
-            compare_at_scale(
-                backend,
-                &on_u,
-                &u,
-                slack * largest(&u, 0.0),
-                &what(&format!("smooth {relaxation:?} {guess:?}")),
-            );
+            both!(*expected, *tested => |on, f, u, s| on.smooth(Sweep::new(relaxation, guess, f, u, s)));
+            let scale = 10.0 * largest(&u.0, 0.0);
+            compare_at_scale(backend, &u.1, &u.0, scale, &what(&format!("smooth {relaxation:?} {guess:?}")));
         }
     }
 }
@@ -274,32 +257,28 @@ fn sweeps_with_restriction<B: Supports<Diffusion>, T: Real>(
     backend: &B,
     tested: &dyn Transfer<B, T>,
     expected: &dyn Transfer<Reference, T>,
-    x: &mut crate::reference::Vector<T>,
+    x: &mut Vector<T>,
     what: &dyn Fn(&str) -> String,
 ) {
     let (shape, coarse) = (expected.fine().layout().shape(), expected.coarse_layout().shape());
-    let mut f = ok(Reference.zeros::<T>(expected.fine().layout()));
-    ok(expected.fine().apply(x, &mut f));
-    let on_f = send(backend, &f);
-    let mut scratch = ok(Reference.zeros::<T>(expected.fine().layout()));
-    let mut on_scratch = ok(backend.zeros::<T>(expected.fine().layout()));
+    let mut product = ok(Reference.zeros::<T>(expected.fine().layout()));
+    ok(expected.fine().apply(x, &mut product));
+    let on_product = send(backend, &product);
+    let (mut f, mut s) = ((product, on_product), poison::<B, T>(backend, shape));
     for relaxation in sweeps_of_lines() {
-        let (mut u, mut on_u) = poison::<B, T>(backend, shape);
+        let mut u = poison::<B, T>(backend, shape);
         // The second sweep continues from the first.
         for guess in [Guess::Zero, Guess::Given] {
-            let (mut coarse_f, mut on_coarse_f) = poison::<B, T>(backend, coarse);
-            ok(expected
-                .smooth_residual_restrict(Sweep::new(relaxation, guess, &f, &mut u, &mut scratch), &mut coarse_f));
-            ok(tested.smooth_residual_restrict(
-                Sweep::new(relaxation, guess, &on_f, &mut on_u, &mut on_scratch),
-                &mut on_coarse_f,
-            ));
+            let mut coarse_f = poison::<B, T>(backend, coarse);
+            both!(*expected, *tested => |on, f, u, s, coarse_f| {
+                on.smooth_residual_restrict(Sweep::new(relaxation, guess, f, u, s), coarse_f)
+            });
             let step = format!("smooth_residual_restrict {relaxation:?} {guess:?}");
             // A nearly decoupled column amplifies rounding as much as its right-hand side.
-            let slack = 100.0 * (largest(&u, 0.0) / largest(x, 0.0)).clamp(1.0, 1e5);
-            compare_at_scale(backend, &on_u, &u, slack * largest(&u, 0.0), &what(&step));
+            let slack = 100.0 * (largest(&u.0, 0.0) / largest(x, 0.0)).clamp(1.0, 1e5);
+            compare_at_scale(backend, &u.1, &u.0, slack * largest(&u.0, 0.0), &what(&step));
             // Residuals are differences of terms that are larger than the right-hand side.
-            compare_at_scale(backend, &on_coarse_f, &coarse_f, slack * largest(&f, 0.0), &what(&step));
+            compare_at_scale(backend, &coarse_f.1, &coarse_f.0, slack * largest(&f.0, 0.0), &what(&step));
         }
     }
 }

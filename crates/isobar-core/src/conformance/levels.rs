@@ -56,11 +56,10 @@ where
 fn with_a_strong_direction(shape: Shape) -> Vec<(String, Diffusion)> {
     [[50.0, 1.0], [1.0, 50.0]]
         .map(|strong| {
-            let field = (0..shape.cells()).map(|n| 1.5 + random(3, n)).collect();
-            let axes = [(0, strong[0]), (0, strong[1]), (0, 1.0)];
-            let cells = Coefficients::Cells { fields: vec![field], axes };
-            let shift = Some(vec![0.5; shape.cells()]);
-            (format!("factors {strong:?}"), ok(Diffusion::new(shape, cells, shift, [[Side::Closed; 2]; 3])))
+            let field: Vec<f64> = (0..shape.cells()).map(|n| 1.5 + random(3, n)).collect();
+            let (factors, shift) = ([strong[0], strong[1], 1.0], Some(vec![0.5; shape.cells()]));
+            let stencil = ok(Diffusion::of_field(shape, field, factors, shift, [[Side::Closed; 2]; 3]));
+            (format!("factors {strong:?}"), stencil)
         })
         .into()
 }

@@ -2,9 +2,10 @@
 
 use super::complete::Complete;
 use super::fixture::{
-    SCALARS, Sample, Twin, both, compare_at_scale, fetch, ok, own, poison, random_pair, random_vector, send, tolerance,
+    SCALARS, Sample, Twin, both, compare_at_scale, even, fetch, ok, own, poison, random_pair, random_vector, send,
+    tolerance,
 };
-use super::solves::like_the_reference;
+use super::solves::{like_the_reference, options};
 use crate::prelude::*;
 
 /// Grids that are even, odd, prime, flat, one cell wide, long, and large enough for several threads and blocks.
@@ -192,10 +193,7 @@ pub(super) fn large_levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
     for (shape, sides, has_shift) in
         [(plane, [[fixed; 2], [fixed, closed], [closed; 2]], false), (plane, mixed, true), (cube, mixed, false)]
     {
-        let fields = vec![vec![1.7; shape.cells()].into()];
-        let cells = Coefficients::Cells { fields, axes: [(0, 1.0), (0, 1.3), (0, 0.8)] };
-        let shift = has_shift.then(|| (0..shape.cells()).map(|n| random(8, n).abs()).collect());
-        let stencil = ok(Diffusion::new(shape, cells, shift, sides));
+        let stencil = even(shape, sides, has_shift);
         let tested = hierarchy::<B, T>(backend, &stencil, Some(2));
         let reference = hierarchy::<Reference, T>(&Reference, &stencil, Some(2));
         let name = format!("{sides:?}, shift {has_shift}");
@@ -207,12 +205,7 @@ pub(super) fn large_levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
 
 /// Checks the finest level of the hybrid smoother with its transfer, and whole solves; back ends without such levels must refuse.
 pub(super) fn above_lines<B: Complete, T: Real>(backend: &B) {
-    let mut options = SolverOptions {
-        precision: T::PRECISION,
-        tolerance: if T::PRECISION == Precision::F64 { 1e-9 } else { 1e-4 },
-        compatibility: Compatibility::Project,
-        ..SolverOptions::default()
-    };
+    let mut options = SolverOptions { compatibility: Compatibility::Project, ..options::<T>() };
     options.multigrid.smoother = Smoother::PointLine;
     let mut compared = 0;
     for (name, stencil) in samples() {

@@ -1,6 +1,6 @@
 //! Relaxation of points against the reference.
 
-use super::fixture::{Pair, SCALARS, Sample, both, fetch, for_each_pair, ok, own, tolerance, vector};
+use super::fixture::{Pair, SCALARS, Sample, both, even, fetch, for_each_pair, ok, own, tolerance, vector};
 use crate::operator::lines_layout;
 use crate::prelude::*;
 use crate::reference::Vector;
@@ -109,10 +109,7 @@ pub(super) fn exact_even<B: Supports<Diffusion>, T: Real>(backend: &B) {
         (Shape::new(70, 37, 60), mixed, false, 3),
         (Shape::new(131, 40, 33), [[closed; 2]; 3], true, 2),
     ] {
-        let fields = vec![vec![1.7; shape.cells()].into()];
-        let cells = Coefficients::Cells { fields, axes: [(0, 1.0), (0, 1.3), (0, 0.8)] };
-        let shift = has_shift.then(|| (0..shape.cells()).map(|n| random(8, n).abs()).collect());
-        let stencil = ok(Diffusion::new(shape, cells, shift, sides));
+        let stencil = even(shape, sides, has_shift);
         let mut pair = Pair::<B, Diffusion, T>::new(backend, format!("even, shift {has_shift}"), stencil);
         for sweep in &SWEEPS {
             compare(&mut pair, sweep);

@@ -10,7 +10,7 @@ use crate::prelude::*;
 use crate::solver::Progress;
 
 /// Returns options in the precision of the suite: single precision gets a larger tolerance.
-fn options<T: Real>() -> SolverOptions {
+pub(super) fn options<T: Real>() -> SolverOptions {
     SolverOptions {
         precision: T::PRECISION,
         tolerance: if T::PRECISION == Precision::F64 { 1e-9 } else { 1e-4 },
@@ -18,8 +18,23 @@ fn options<T: Real>() -> SolverOptions {
     }
 }
 
+/// Returns options for floating grids and simple preconditioners, in the precision of the suite.
+pub(super) fn loose_options<T: Real>() -> SolverOptions {
+    let tolerance = if T::PRECISION == Precision::F64 { 1e-9 } else { 1e-3 };
+    SolverOptions { tolerance, max_iterations: 5000, compatibility: Compatibility::Project, ..options::<T>() }
+}
+
 fn random_rhs(shape: Shape) -> Vec<f64> {
     noise(shape.cells(), 5)
+}
+
+fn in_mixed_precision(options: &SolverOptions) -> SolverOptions {
+    SolverOptions { precision: Precision::Mixed, ..options.clone() }
+}
+
+/// Returns whether the method is multigrid or modes, without another iteration around its cycles.
+fn has_cycles_alone(options: &SolverOptions) -> bool {
+    matches!(options.method, Method::Auto | Method::Modes)
 }
 
 /// Returns methods for the tensor-product operator.
@@ -46,12 +61,8 @@ fn tensor_product_variants<T: Real>() -> Vec<SolverOptions> {
         all.push(SolverOptions { method: Method::Modes, modes, ..base.clone() });
     }
     if T::PRECISION == Precision::F64 {
-        let mixed: Vec<_> = all
-            .iter()
-            .filter(|options| matches!(options.method, Method::Auto | Method::Modes))
-            .map(|options| SolverOptions { precision: Precision::Mixed, ..options.clone() })
-            .collect();
-        all.extend(mixed);
+        let cycles = all.iter().filter(|options| has_cycles_alone(options));
+        all.extend(cycles.map(in_mixed_precision).collect::<Vec<_>>());
     }
     all
 }
@@ -59,13 +70,7 @@ fn tensor_product_variants<T: Real>() -> Vec<SolverOptions> {
 /// Returns methods and preconditioners for the diffusion operator.
 fn diffusion_variants<T: Real>() -> Vec<SolverOptions> {
     use Preconditioner::{BlockIc, Ic, IncompletePoisson, Jacobi, Line, Mic, Multigrid, Neumann, None};
-    let base = SolverOptions {
-        precision: T::PRECISION,
-        tolerance: if T::PRECISION == Precision::F64 { 1e-9 } else { 1e-3 },
-        max_iterations: 5000,
-        compatibility: Compatibility::Project,
-        ..SolverOptions::default()
-    };
+    let base = loose_options::<T>();
     let deflated = |stripes, coarse| Some(Deflation { stripes, coarse });
     let mut all = Vec::new();
     for preconditioner in [
@@ -98,7 +103,7 @@ fn diffusion_variants<T: Real>() -> Vec<SolverOptions> {
         all.push(SolverOptions { method: Method::Cg, preconditioner: Line, deflation, ..base.clone() });
     }
     if T::PRECISION == Precision::F64 {
-        all.push(SolverOptions { precision: Precision::Mixed, ..base.clone() });
+        all.push(in_mixed_precision(&base));
     }
     all.push(SolverOptions { method: Method::Multigrid, ..base.clone() });
     let multigrid = MultigridOptions { smoother: Smoother::Chebyshev, ..MultigridOptions::default() };
@@ -142,10 +147,7 @@ pub(super) fn tensor_product<B: Complete, T: Real>(backend: &B) {
     like_the_reference(backend, "tensor product", &stencil, &tensor_product_variants::<T>(), |_, _| 1);
     // Odd in every direction.
     let odd = super::fixture::sample(Shape::new(33, 17, 5));
-    let cycles: Vec<_> = tensor_product_variants::<T>()
-        .into_iter()
-        .filter(|options| matches!(options.method, Method::Auto | Method::Modes))
-        .collect();
+    let cycles: Vec<_> = tensor_product_variants::<T>().into_iter().filter(has_cycles_alone).collect();
     like_the_reference(backend, "odd tensor product", &odd, &cycles, |_, _| 1);
 }
 
@@ -215,14 +217,12 @@ pub(super) fn points<B: Complete, T: Real>(backend: &B) {
     let cycles = SolverOptions { method: Method::Multigrid, ..points.clone() };
     let preconditioner = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Multigrid, ..points };
     let mut full = cycles.clone();
-    full.multigrid.start = crate::options::Start::Full;
+    full.multigrid.start = Start::Full;
     let mut variants =
         vec![cycles, preconditioner, full, SolverOptions { compatibility: Compatibility::Project, ..options::<T>() }];
     if T::PRECISION == Precision::F64 {
-        let mixed = variants.iter().filter(|options| options.multigrid.start == crate::options::Start::Zero);
-        variants.extend(
-            mixed.map(|options| SolverOptions { precision: Precision::Mixed, ..options.clone() }).collect::<Vec<_>>(),
-        );
+        let mixed = variants.iter().filter(|options| options.multigrid.start == Start::Zero);
+        variants.extend(mixed.map(in_mixed_precision).collect::<Vec<_>>());
     }
     let smooth = |[i, j, k]: [f64; 3]| (0.3 * i + 1.0).sin() * (0.2 * j).cos() + 0.05 * k;
     let kinds: [(&str, [[Side; 2]; 3], &dyn Fn([f64; 3]) -> f64); 4] = [
@@ -252,8 +252,7 @@ pub(super) fn stored_matrix<B: Complete, T: Real>(backend: &B) {
         .into_iter()
         .filter(|options| {
             use Preconditioner::{Jacobi, Line, None};
-            !matches!(options.method, Method::Auto | Method::Modes)
-                && matches!(options.preconditioner, None | Jacobi | Line)
+            !has_cycles_alone(options) && matches!(options.preconditioner, None | Jacobi | Line)
         })
         .collect();
     like_the_reference(backend, "stored matrix", &stencil, &variants, |_, _| 1);

@@ -2,6 +2,7 @@
 
 use super::arrays::{distance, noise, solve, solve_by};
 use super::fixture::{Sample, floating, ok, sample};
+use super::solves::loose_options;
 use crate::prelude::*;
 use crate::stencil::StoredMatrix;
 
@@ -29,18 +30,8 @@ fn update_is_like_new<B: Supports<S>, S: Stencil>(backend: &B, first: &S, second
     }
 }
 
-fn base<T: Real>() -> SolverOptions {
-    SolverOptions {
-        precision: T::PRECISION,
-        tolerance: if T::PRECISION == Precision::F64 { 1e-9 } else { 1e-3 },
-        max_iterations: 2000,
-        compatibility: Compatibility::Project,
-        ..SolverOptions::default()
-    }
-}
-
 fn with<T: Real>(method: Method, preconditioner: Preconditioner) -> SolverOptions {
-    SolverOptions { method, preconditioner, ..base::<T>() }
+    SolverOptions { method, preconditioner, ..loose_options::<T>() }
 }
 
 /// Checks updates of vertical and horizontal factors.

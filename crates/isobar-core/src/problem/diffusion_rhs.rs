@@ -60,11 +60,9 @@ impl DiffusionProblem {
             |[i, j, k]: [usize; 3]| i + nx * (j - rows.start + rows.len() * k),
         );
         for source in &self.sources {
-            let cells = self.completed("diffusion.sources", 0, [source.i, source.j], source.k)?;
-            let weight = |&at: &[usize; 3]| self.coefficient.along(Axis::X)[self.cell(at)] * self.widths(at)[2];
-            let total: f64 = cells.iter().map(weight).sum();
-            for at in cells.iter().filter(|at| is_own(at)) {
-                values[place(*at)] += source.rate * weight(at) / total;
+            let (cells, total) = self.weighted_cells(source)?;
+            for (at, weight) in cells.into_iter().filter(|(at, _)| is_own(at)) {
+                values[place(at)] += source.rate * weight / total;
             }
         }
         for well in &self.wells {

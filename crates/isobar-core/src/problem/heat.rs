@@ -66,7 +66,7 @@ impl Heat {
         let mut heat = Self::in_cells(&points.inner, body)?;
         let mut source = heat.source.take().unwrap_or_default();
         source.resize(problem.shape.cells(), 0.0);
-        points.add_sides(&mut source);
+        points.add_sides_in(&(0..problem.shape.ny), &mut source);
         heat.stiffness = points.with_ties(&heat.stiffness)?;
         heat.source = source.iter().any(|&s| s != 0.0).then_some(source);
         heat.coordinates = points.coordinates;

@@ -101,13 +101,8 @@ impl PointProblem {
         inner.with_more_shift(1.0, &shift)
     }
 
-    /// Adds the contributions of the values on the sides to a right-hand side.
-    pub(super) fn add_sides(&self, rhs: &mut [f64]) {
-        self.add_sides_in(&(0..self.inner.shape.ny), rhs);
-    }
-
-    /// Adds them in some rows of the grid, (nz, rows, nx).
-    fn add_sides_in(&self, rows: &Range<usize>, rhs: &mut [f64]) {
+    /// Adds the contributions of the values on the sides to a right-hand side in some rows of the grid, (nz, rows, nx).
+    pub(super) fn add_sides_in(&self, rows: &Range<usize>, rhs: &mut [f64]) {
         let shape = self.inner.shape;
         for &(n, tie, value) in &self.ties {
             let [i, j, k] = shape.place(n);

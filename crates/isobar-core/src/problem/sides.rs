@@ -1,6 +1,6 @@
 //! Boundary conditions on the sides of a box.
 
-use super::DiffusionProblem;
+use super::{DiffusionProblem, SIDES};
 use crate::stencil::Axis;
 use crate::{Error, Result, Shape};
 
@@ -74,9 +74,6 @@ pub(super) fn in_series(a: f64, b: f64) -> f64 {
     if more > 0.0 { less / (1.0 + less / more) } else { 0.0 }
 }
 
-/// The lower and the upper side of x, y and z.
-const NAMES: [[&str; 2]; 3] = [["west", "east"], ["south", "north"], ["bottom", "top"]];
-
 impl DiffusionProblem {
     /// Returns the boundary condition on the face of a cell at the lower or the upper side of an axis.
     pub(super) fn side_at(&self, axis: Axis, is_upper: bool, at: [usize; 3]) -> Boundary {
@@ -131,7 +128,7 @@ impl DiffusionProblem {
 
     fn check_side(&self, axis: Axis, side: usize) -> Result<()> {
         let d = axis as usize;
-        let name = NAMES[d][side];
+        let name = SIDES[d][side];
         let fail = |message: String| Err(Error::invalid(format!("diffusion.boundary.{name}"), message));
         let SideFields { value: values, coefficient: coefficients } = &self.side_fields[d][side];
         let (value, coefficient) = match self.boundary[d][side] {

@@ -120,6 +120,15 @@ impl DiffusionProblem {
         if cells.is_empty() { Err(inactive(key, n, [i, j], [first, last])) } else { Ok(cells) }
     }
 
+    /// Returns the active cells of a source with their weights, κ_h times their height, and the sum of these.
+    pub(super) fn weighted_cells(&self, source: &Source) -> Result<(Vec<([usize; 3], f64)>, f64)> {
+        let cells = self.completed("diffusion.sources", 0, [source.i, source.j], source.k)?;
+        let weight = |at: [usize; 3]| self.coefficient.along(Axis::X)[self.cell(at)] * self.widths(at)[2];
+        let cells: Vec<_> = cells.into_iter().map(|at| (at, weight(at))).collect();
+        let total = cells.iter().map(|(_, weight)| weight).sum();
+        Ok((cells, total))
+    }
+
     /// Returns the distance at which the pressure of a well's cell holds (Peaceman, 1983), for κ_x ≠ κ_y too.
     pub(super) fn equivalent_radius(&self, at: [usize; 3]) -> f64 {
         let n = self.cell(at);

@@ -9,6 +9,12 @@ fn entries(folder: &Path) -> Vec<String> {
     names
 }
 
+fn replace_folder(path: &Path, fill: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
+    let fresh = NewFolder::begin(path)?;
+    fresh.fill(fill)?;
+    fresh.finish(|_| Ok(()))
+}
+
 #[test]
 fn replaces_the_whole_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -84,7 +90,7 @@ fn the_check_leaves_nothing_behind_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.json");
     check(&path).unwrap();
-    check_folder(&path).unwrap();
+    drop(NewFolder::begin(&path).unwrap());
     assert!(entries(folder.path()).is_empty());
     fs::write(&path, b"old").unwrap();
     check(&path).unwrap();
@@ -137,8 +143,7 @@ fn links_to_nothing() {
 
     symlink("u.zarr.d", inside("u.zarr")).unwrap();
     let slash = folder.path().join("u.zarr/");
-    check_folder(&slash).unwrap();
-    replace_folder(&slash, || Ok(()), |fresh| fs::write(fresh.join("a"), b"")).unwrap();
+    replace_folder(&slash, |fresh| fs::write(fresh.join("a"), b"")).unwrap();
     assert!(inside("u.zarr.d/a").is_file() && fs::symlink_metadata(inside("u.zarr")).unwrap().is_symlink());
 }
 
@@ -162,14 +167,14 @@ fn keeps_the_permissions_of_the_file_it_replaces() {
 fn a_folder_is_replaced_whole_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("u.zarr");
-    replace_folder(&path, || Ok(()), |fresh| fs::write(fresh.join("first"), b"1")).unwrap();
+    replace_folder(&path, |fresh| fs::write(fresh.join("first"), b"1")).unwrap();
     let failing = |fresh: &Path| {
         fs::write(fresh.join("half"), b"0")?;
         Err(io::Error::from(io::ErrorKind::StorageFull))
     };
-    replace_folder(&path, || Ok(()), failing).unwrap_err();
+    replace_folder(&path, failing).unwrap_err();
     assert_eq!(entries(&path), ["first"]);
-    replace_folder(&path, || Ok(()), |fresh| fs::write(fresh.join("second"), b"2")).unwrap();
+    replace_folder(&path, |fresh| fs::write(fresh.join("second"), b"2")).unwrap();
     assert_eq!(entries(&path), ["second"]);
     assert_eq!(entries(folder.path()), ["u.zarr"]);
 }

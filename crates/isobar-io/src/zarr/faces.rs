@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::store::{Array, Dimension, Store};
-use super::{check, coordinate, finish, layers_of_a_chunk, positions, replace, write_array};
+use super::{begin, check_replaceable, coordinate, finish, layers_of_a_chunk, positions, write_array};
 use crate::{Error, Mesh, Result};
 
 /// Names and descriptions of the arrays across x, y and z.
@@ -39,8 +39,8 @@ pub fn write_fluxes(
             return Err(Error::Inconsistent { name: "flux".to_owned(), what, found, expected });
         }
     }
-    check(path)?;
-    replace(path, |folder| {
+    let store = begin(path)?;
+    store.fill(|folder| {
         let mut store = Store::new(folder);
         let mut names = Vec::new();
         let at_faces = [0, 1].map(|d| {
@@ -64,7 +64,8 @@ pub fn write_fluxes(
             write_array(&mut store, &Array { name, dimensions, attributes }, &fluxes[axis])?;
         }
         finish(&store, folder, &names, attributes)
-    })
+    })?;
+    store.finish(check_replaceable)
 }
 
 fn require_store(path: &Path) -> Result<()> {

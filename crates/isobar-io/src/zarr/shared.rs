@@ -8,9 +8,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::store::Store;
-use super::{check, check_name, field_array, fill, layers_of_a_chunk, put_into_place};
-use crate::temporary::folder;
-use crate::{Error, Mesh, Result, TemporaryFolder, atomic};
+use super::{begin, check_name, check_replaceable, field_array, fill, layers_of_a_chunk};
+use crate::atomic::NewFolder;
+use crate::{Error, Mesh, Result, atomic};
 
 /// One process's view of a store that several processes write.
 pub struct SharedStore {
@@ -18,7 +18,7 @@ pub struct SharedStore {
     target: PathBuf,
     folder: PathBuf,
     /// The temporary folder, on the process that made it.
-    own: Option<TemporaryFolder>,
+    own: Option<NewFolder>,
     name: String,
     shape: [usize; 3],
 }
@@ -28,11 +28,9 @@ impl SharedStore {
     /// [`SharedStore::folder`].
     pub fn begin(path: &Path, name: &str, shape: [usize; 3]) -> Result<Self> {
         check_name(name)?;
-        check(path)?;
-        let target = atomic::resolve(path)?;
-        let own = TemporaryFolder::new_in(folder(&target)).map_err(|source| atomic::failed(path, &target, source))?;
-        let folder = own.path().to_path_buf();
-        Ok(Self { path: path.to_path_buf(), target, folder, own: Some(own), name: name.to_owned(), shape })
+        let own = begin(path)?;
+        let store = Self::join(path, name, shape, own.now_at())?;
+        Ok(Self { own: Some(own), ..store })
     }
 
     /// Joins a store that another process has begun in `folder`.
@@ -89,9 +87,7 @@ impl SharedStore {
     /// [`Error::Write`]; [`Error::NotReplaceable`] if data that isobar did not write is in its place.
     pub fn finish(self, mesh: &Mesh, attributes: &BTreeMap<String, String>) -> Result<()> {
         let Some(folder) = self.own else { return Ok(()) };
-        let written = fill(folder.path(), &self.name, &[], self.shape, mesh, attributes);
-        let written = written.and_then(|()| atomic::sync_tree(folder.path()));
-        written.map_err(|source| atomic::failed(&self.path, &self.target, source))?;
-        put_into_place(folder, &self.path, &self.target)
+        folder.fill(|folder| fill(folder, &self.name, &[], self.shape, mesh, attributes))?;
+        folder.finish(check_replaceable)
     }
 }

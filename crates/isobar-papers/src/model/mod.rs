@@ -291,21 +291,9 @@ fn large(value: f64) -> String {
 }
 
 fn predicted(report: &ModelReport) -> Table {
-    let heads = [
-        "method",
-        "ranks",
-        "columns a rank",
-        "held",
-        "unknowns",
-        "ρ",
-        "memory",
-        "halos",
-        "latency",
-        "an iteration",
-        "efficiency",
-        "to 1e-5",
-    ];
-    let mut table = Table::new(heads);
+    let heads = "method | ranks | columns a rank | held | unknowns | ρ | memory | halos | latency | an iteration | efficiency | \
+                 to 1e-5";
+    let mut table = Table::new(heads.split(" | "));
     for row in &report.predicted {
         table.row([
             row.method.to_owned(),

@@ -40,6 +40,13 @@ struct Measured {
     iteration: [f64; 3],
 }
 
+impl Measured {
+    /// Returns which of the pairs printed for single and double precision is this one's.
+    fn pick(&self, [single, double]: [(f64, f64); 2]) -> (f64, f64) {
+        if self.bytes == 4 { single } else { double }
+    }
+}
+
 /// (nx = ny, nz) of `--size small`.
 pub(super) const SMALL: (usize, usize) = (128, 128);
 /// (nx = ny, nz) of `--size full`, the paper's own.
@@ -98,13 +105,13 @@ fn kernel_table(grid: &GridOptions, both: &[Measured; 2]) -> Sheet {
     );
     let scale = A_CELLS / grid.shape().cells() as f64;
     for measured in both {
-        let printed = |n: usize| A_KERNELS[n].of(measured.bytes);
-        for (n, kernel) in A_KERNELS.iter().enumerate() {
+        let printed = |n: usize| measured.pick(A_KERNELS[n].1);
+        for (n, (name, _)) in A_KERNELS.into_iter().enumerate() {
             let seconds = measured.kernels[n];
             // The two stored kernels are two rows above their matrix-free replacements.
             let stored = (2..4).contains(&n).then(|| n - 2);
             sheet.row(
-                kernel.name,
+                name,
                 [
                     text(measured.precision),
                     number(1e3 * seconds, 3),
@@ -132,11 +139,11 @@ fn totals(grid: &GridOptions, both: &[Measured; 2]) -> Sheet {
     );
     let scale = A_CELLS / grid.shape().cells() as f64;
     for measured in both {
-        for (n, implementation) in A_TOTALS.iter().enumerate() {
-            let printed = implementation.of(measured.bytes);
+        for (n, (name, printed)) in A_TOTALS.into_iter().enumerate() {
+            let printed = measured.pick(printed);
             let total = measured.setup[n] + measured.transfer + 100.0 * measured.iteration[n];
             sheet.row(
-                implementation.name,
+                name,
                 [
                     text(measured.precision),
                     number(measured.setup[n], 3),
@@ -163,11 +170,11 @@ fn iterations(grid: &GridOptions, both: &[Measured; 2]) -> Sheet {
     );
     let scale = A_CELLS / grid.shape().cells() as f64;
     for measured in both {
-        let printed = |n: usize| A_ITERATIONS[n].of(measured.bytes);
-        for (n, implementation) in A_ITERATIONS.iter().enumerate() {
+        let printed = |n: usize| measured.pick(A_ITERATIONS[n].1);
+        for (n, (name, _)) in A_ITERATIONS.into_iter().enumerate() {
             let seconds = measured.iteration[n];
             sheet.row(
-                implementation.name,
+                name,
                 [
                     text(measured.precision),
                     number(1e3 * seconds, 3),
@@ -190,12 +197,12 @@ fn rates(both: &[Measured; 2], cells: f64, copy: f64) -> Sheet {
         "kernel | precision | GFLOP/s | printed | GB/s | printed | % of copy | printed % of peak",
     );
     for measured in both {
-        for (n, (step, printed)) in OURS.into_iter().zip(A_RATES).enumerate() {
-            let (gflops, gb) = printed.of(measured.bytes);
+        for (n, (step, (name, printed))) in OURS.into_iter().zip(A_RATES).enumerate() {
+            let (gflops, gb) = measured.pick(printed);
             let seconds = measured.kernels[n + 2];
             let rate = step.references() * cells * measured.bytes as f64 / seconds;
             sheet.row(
-                printed.name,
+                name,
                 [
                     text(measured.precision),
                     number(step.flops * cells / seconds * 1e-9, 1),

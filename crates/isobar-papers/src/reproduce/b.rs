@@ -126,18 +126,13 @@ fn solve_table(device: &Device, sizes: &Sizes) -> Result<(Sheet, Option<Largest>
     );
     let mut largest = None;
     for &nx in sizes.solves {
-        let (problem, rhs) = match prepare(grid(nx, sizes.nz), COURANT, VECTORS) {
-            Ok(prepared) => prepared,
-            Err(failure) => {
-                sheet.note(failure.to_string());
-                break;
-            }
-        };
+        let Some((problem, rhs)) = sheet.noted(prepare(grid(nx, sizes.nz), COURANT, VECTORS)) else { break };
         let stencil = problem.stencil()?;
         let mut solved = Vec::new();
         for contender in contenders() {
             let result = solve(device, &stencil, &rhs, &contender.options)?;
-            let printed = contender.printed.iter().find(|printed| printed.nx == nx);
+            let printed = contender.printed.iter().find(|row| row.0 == nx);
+            let printed = |n: usize, decimals| number(printed.map(|row| row.1[n]), decimals);
             let timing = result.outcome.timing;
             let each = result.seconds_per_iteration();
             let transfers = timing.upload + timing.download;
@@ -146,17 +141,17 @@ fn solve_table(device: &Device, sizes: &Sizes) -> Result<(Sheet, Option<Largest>
                 [
                     count(nx),
                     count(result.outcome.iterations),
-                    number(printed.map(|p| p.iterations), 0),
+                    printed(3, 0),
                     number(1e3 * each, 2),
-                    number(printed.map(|p| p.iteration), 1),
+                    printed(0, 1),
                     number(result.flops() / each * 1e-9, 1),
-                    number(printed.map(|p| p.gflops), 1),
+                    printed(1, 1),
                     number(100.0 * result.bytes() / each / result.copy, 0),
-                    number(printed.map(|p| p.percent_of_peak), 1),
+                    printed(2, 1),
                     number(1e3 * transfers, 1),
-                    number(printed.map(|p| p.copies), 1),
+                    printed(4, 1),
                     number(1e3 * (timing.solve + transfers), 1),
-                    number(printed.map(|p| p.total), 1),
+                    printed(5, 1),
                 ],
             );
             if !result.outcome.converged() {
@@ -287,13 +282,7 @@ fn robustness(device: &Device, sizes: &Sizes) -> Result<Sheet> {
          red-black on 7 | 10 levels: sweeps | Jacobi on 10 | red-black on 10",
     );
     for &(courant, five, seven) in B_SWEEPS.iter().take(sizes.courants) {
-        let (problem, rhs) = match prepare(grid(nx, nz), courant, VECTORS) {
-            Ok(prepared) => prepared,
-            Err(failure) => {
-                sheet.note(failure.to_string());
-                break;
-            }
-        };
+        let Some((problem, rhs)) = sheet.noted(prepare(grid(nx, nz), courant, VECTORS)) else { break };
         let stencil = problem.stencil()?;
         let iterations =
             |options: &SolverOptions| solve(device, &stencil, &rhs, options).map(|solved| iterations(&solved.outcome));

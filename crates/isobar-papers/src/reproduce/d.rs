@@ -338,13 +338,7 @@ fn timings(device: &Device, baselines: &Baselines, sizes: &Sizes) -> Result<Shee
          printed | all cores: iteration | speedup over them",
     );
     for &n in sizes.timings {
-        let square = match Square::two_phase(n) {
-            Ok(square) => square,
-            Err(failure) => {
-                sheet.note(failure.to_string());
-                break;
-            }
-        };
+        let Some(square) = sheet.noted(Square::two_phase(n)) else { break };
         let whole = n <= LARGEST_WHOLE;
         let names: &[&str] = if whole { &D_NAMES[2..] } else { &["Neu2"] };
         for &name in names {

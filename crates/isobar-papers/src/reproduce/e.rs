@@ -122,13 +122,13 @@ fn substitution<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sh
         let best = least_seconds(&mut || triangular.substitute(cells, &inverse, &r, &mut z))?;
         let bytes = 8.0 * cells as f64 * (6.0 + 2.0 * triangular.coefficient_vectors());
         let copy = isobar::internals::backend::copy_bandwidth(backend, grid_shape)?;
-        let printed = E_SUBSTITUTION.iter().find(|row| row.grid == grid);
+        let printed = E_SUBSTITUTION.into_iter().find(|row| row.0 == grid);
         sheet.row(
             name,
             [
                 number(1e3 * best, 1),
-                number(printed.map(|row| row.gpu), 0),
-                number(printed.map(|row| row.gpu * row.speedup), 0),
+                number(printed.map(|(_, gpu, _)| gpu), 0),
+                number(printed.map(|(_, gpu, speedup)| gpu * speedup), 0),
                 number(1e3 * factorisation, 1),
                 number(100.0 * bytes / best / copy, 0),
             ],
@@ -191,20 +191,20 @@ fn runs(device: &Device, sizes: &Sizes) -> Result<[Sheet; 2]> {
             synchronize(device)?;
             let seconds = clock.elapsed().as_secs_f64();
             found[which] = error_at(&mut stepper, grid_shape)?;
-            let printed = E_TIMES.iter().find(|row| row.model == model);
-            let [gpu, cpu] = [0, 1].map(|n| printed.map(|row| [row.mic, row.ssor][which][n]));
+            let printed = E_TIMES.iter().find(|row| row.0 == model);
+            let [gpu, cpu] = [0, 1].map(|n| printed.map(|row| row.1[which][n]));
             let mean = count as f64 / total as f64;
             let cells = [text(method), number(seconds, 3), number(gpu, 2), number(cpu, 2), number(mean, 1)];
             times.row(format!("{model} {grid_shape}"), cells);
         }
-        let printed = E_ERRORS.iter().find(|row| row.model == model);
+        let printed = E_ERRORS.into_iter().find(|row| row.0 == model);
         errors.row(
             format!("{model} {grid_shape}"),
             [
                 number(1e5 * found[0][0], 4),
-                number(printed.map(|row| row.mic), 4),
+                number(printed.map(|(_, mic, _)| mic), 4),
                 number(1e5 * found[1][0], 4),
-                number(printed.and_then(|row| row.ssor), 4),
+                number(printed.and_then(|(_, _, ssor)| ssor), 4),
                 number(1e5 * found[0][1], 4),
             ],
         );

@@ -51,14 +51,9 @@ struct Tables {
 /// A paper that this version does not have, a device that fails, a report that cannot be written.
 pub(crate) fn run(args: &ReproduceArgs) -> Result<u8> {
     let paper = args.paper.to_ascii_lowercase();
-    match paper.as_str() {
-        "a" | "b" | "c" | "d" | "e" => {}
-        _ => {
-            return Err(Failure::new(format!(
-                "paper {:?}: there is none of that name; available: a, b, c, d, e",
-                args.paper
-            )));
-        }
+    if !["a", "b", "c", "d", "e"].contains(&paper.as_str()) {
+        let message = format!("paper {:?}: there is none of that name; available: a, b, c, d, e", args.paper);
+        return Err(Failure::new(message));
     }
     let targets = [("--report", args.report.as_deref()), ("--plot", args.plot.as_deref())];
     if let Some(path) = &args.plot {
@@ -79,23 +74,20 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<u8> {
         console.line(&sheet);
         tables.push(sheet);
     };
-    if paper == "a" {
-        let grid = if args.size == Size::Small { a::SMALL } else { a::FULL };
-        on_device!(&device, backend => a::tables(backend, grid, &mut emit)?);
-    } else if paper == "b" {
-        let sizes = if args.size == Size::Small { b::SMALL } else { b::FULL };
-        b::tables(&device, &sizes, &mut emit)?;
-    } else if paper == "c" {
-        let sizes = if args.size == Size::Small { c::SMALL } else { c::FULL };
-        figures = c::tables(&device, &sizes, &mut emit)?;
-    } else if paper == "e" {
-        let sizes = if args.size == Size::Small { e::SMALL } else { e::FULL };
-        e::tables(&device, &sizes, &mut emit)?;
-    } else {
-        let sizes = if args.size == Size::Small { d::SMALL } else { d::FULL };
-        let one = Some(Device::cpu_with_threads(1)?);
-        let all = if info.kind == "cpu" { None } else { Some(Device::cpu()?) };
-        d::tables(&device, &d::Baselines { one, all }, &sizes, &mut emit)?;
+    let is_small = args.size == Size::Small;
+    match paper.as_str() {
+        "a" => {
+            on_device!(&device, backend => a::tables(backend, if is_small { a::SMALL } else { a::FULL }, &mut emit)?);
+        }
+        "b" => b::tables(&device, if is_small { &b::SMALL } else { &b::FULL }, &mut emit)?,
+        "c" => figures = c::tables(&device, if is_small { &c::SMALL } else { &c::FULL }, &mut emit)?,
+        "e" => e::tables(&device, if is_small { &e::SMALL } else { &e::FULL }, &mut emit)?,
+        _ => {
+            let one = Some(Device::cpu_with_threads(1)?);
+            let all = if info.kind == "cpu" { None } else { Some(Device::cpu()?) };
+            let sizes = if is_small { &d::SMALL } else { &d::FULL };
+            d::tables(&device, &d::Baselines { one, all }, sizes, &mut emit)?;
+        }
     }
 
     if let Some(path) = &args.plot {
@@ -106,7 +98,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<u8> {
         let report = Tables {
             version: env!("CARGO_PKG_VERSION"),
             paper,
-            size: if args.size == Size::Small { "small" } else { "full" },
+            size: if is_small { "small" } else { "full" },
             device: info,
             tables,
         };

@@ -11,93 +11,59 @@ pub(super) const A_WORK: [(&str, f64, f64); 4] = [
     ("interleaved preconditioner", 19.0, 9.0),
 ];
 
-/// A pair of printed numbers in each precision.
-pub(super) struct Printed {
-    pub(super) name: &'static str,
-    single: (f64, f64),
-    double: (f64, f64),
-}
-
-impl Printed {
-    const fn new(name: &'static str, single: (f64, f64), double: (f64, f64)) -> Self {
-        Self { name, single, double }
-    }
-
-    /// Returns the pair for numbers of this many bytes.
-    pub(super) fn of(&self, bytes: usize) -> (f64, f64) {
-        if bytes == 4 { self.single } else { self.double }
-    }
-}
+/// A name with a pair of printed numbers in single and one in double precision.
+pub(super) type Printed = (&'static str, [(f64, f64); 2]);
 
 /// Paper A, tables 3 and 4: a kernel's milliseconds a call on one CPU core and on a Fermi GPU.
 pub(super) const A_KERNELS: [Printed; 6] = [
-    Printed::new("CSR SpMV", (170.6, 6.91), (182.2, 10.91)),
-    Printed::new("CSR preconditioner", (205.3, 12.50), (249.7, 23.20)),
-    Printed::new("SpMV", (78.5, 0.75), (80.7, 1.41)),
-    Printed::new("preconditioner", (252.6, 2.40), (350.4, 3.75)),
-    Printed::new("interleaved SpMV", (129.9, 2.16), (132.3, 3.86)),
-    Printed::new("interleaved preconditioner", (253.1, 3.34), (351.3, 4.86)),
+    ("CSR SpMV", [(170.6, 6.91), (182.2, 10.91)]),
+    ("CSR preconditioner", [(205.3, 12.50), (249.7, 23.20)]),
+    ("SpMV", [(78.5, 0.75), (80.7, 1.41)]),
+    ("preconditioner", [(252.6, 2.40), (350.4, 3.75)]),
+    ("interleaved SpMV", [(129.9, 2.16), (132.3, 3.86)]),
+    ("interleaved preconditioner", [(253.1, 3.34), (351.3, 4.86)]),
 ];
 
 /// Paper A, table 5: an implementation's seconds of 100 iterations (C, CUDA).
 pub(super) const A_TOTALS: [Printed; 3] = [
-    Printed::new("matrix-explicit", (43.72, 2.54), (50.50, 4.41)),
-    Printed::new("matrix-free", (37.00, 0.87), (49.37, 1.48)),
-    Printed::new("matrix-free interleaved", (37.39, 0.62), (45.78, 0.96)),
+    ("matrix-explicit", [(43.72, 2.54), (50.50, 4.41)]),
+    ("matrix-free", [(37.00, 0.87), (49.37, 1.48)]),
+    ("matrix-free interleaved", [(37.39, 0.62), (45.78, 0.96)]),
 ];
 
 /// Paper A, table 6: its milliseconds an iteration (C, CUDA).
 pub(super) const A_ITERATIONS: [Printed; 3] = [
-    Printed::new("matrix-explicit", (410.8, 23.5), (494.6, 41.4)),
-    Printed::new("matrix-free", (376.3, 8.1), (491.5, 13.9)),
-    Printed::new("matrix-free interleaved", (370.6, 5.6), (453.4, 8.8)),
+    ("matrix-explicit", [(410.8, 23.5), (494.6, 41.4)]),
+    ("matrix-free", [(376.3, 8.1), (491.5, 13.9)]),
+    ("matrix-free interleaved", [(370.6, 5.6), (453.4, 8.8)]),
 ];
 
 /// Paper A, table 7: (GFLOP/s, GB/s) of a matrix-free kernel, of a peak of 177 GB/s.
 pub(super) const A_RATES: [Printed; 4] = [
-    Printed::new("SpMV", (223.7, 50.73), (119.0, 79.07)),
-    Printed::new("preconditioner", (45.4, 38.41), (29.1, 49.35)),
-    Printed::new("interleaved SpMV", (108.7, 64.67), (60.9, 78.97)),
-    Printed::new("interleaved preconditioner", (47.7, 46.16), (32.8, 64.58)),
+    ("SpMV", [(223.7, 50.73), (119.0, 79.07)]),
+    ("preconditioner", [(45.4, 38.41), (29.1, 49.35)]),
+    ("interleaved SpMV", [(108.7, 64.67), (60.9, 78.97)]),
+    ("interleaved preconditioner", [(47.7, 46.16), (32.8, 64.58)]),
 ];
 
 /// Paper B, table 1: operations and memory references with perfect caching, a fine-grid cell and iteration.
 pub(super) const B_WORK: [(&str, f64, f64); 2] = [("CG", 54.0, 15.0), ("multigrid", 149.4, 29.6)];
 
-/// Paper B, table 3: one column.
-pub(super) struct BSolve {
-    pub(super) nx: usize,
-    /// Milliseconds an iteration.
-    pub(super) iteration: f64,
-    pub(super) gflops: f64,
-    /// Percentage of the peak bandwidth, 250 GB/s.
-    pub(super) percent_of_peak: f64,
-    pub(super) iterations: f64,
-    /// Milliseconds of copies and transposition.
-    pub(super) copies: f64,
-    /// Milliseconds in all.
-    pub(super) total: f64,
-}
-
-impl BSolve {
-    /// Takes the other numbers in their order.
-    const fn new(nx: usize, numbers: [f64; 6]) -> Self {
-        let [iteration, gflops, percent_of_peak, iterations, copies, total] = numbers;
-        Self { nx, iteration, gflops, percent_of_peak, iterations, copies, total }
-    }
-}
+/// Paper B, table 3: nx; milliseconds an iteration, GFLOP/s, percentage of the peak bandwidth of 250 GB/s, iterations, milliseconds of
+/// copies and transposition, and in all.
+pub(super) type BSolve = (usize, [f64; 6]);
 
 pub(super) const B_CG: [BSolve; 4] = [
-    BSolve::new(128, [2.8, 41.0, 36.4, 70.0, 19.4, 217.1]),
-    BSolve::new(256, [7.5, 60.1, 53.4, 62.0, 63.5, 543.7]),
-    BSolve::new(512, [29.7, 60.9, 54.2, 59.0, 228.4, 2029.0]),
-    BSolve::new(768, [65.0, 62.7, 55.7, 58.0, 494.0, 4365.0]),
+    (128, [2.8, 41.0, 36.4, 70.0, 19.4, 217.1]),
+    (256, [7.5, 60.1, 53.4, 62.0, 63.5, 543.7]),
+    (512, [29.7, 60.9, 54.2, 59.0, 228.4, 2029.0]),
+    (768, [65.0, 62.7, 55.7, 58.0, 494.0, 4365.0]),
 ];
 
 pub(super) const B_MULTIGRID: [BSolve; 3] = [
-    BSolve::new(128, [12.8, 24.6, 15.6, 9.0, 19.6, 135.5]),
-    BSolve::new(256, [27.3, 45.9, 29.1, 8.0, 64.3, 285.7]),
-    BSolve::new(512, [88.8, 56.4, 35.8, 8.0, 229.5, 949.9]),
+    (128, [12.8, 24.6, 15.6, 9.0, 19.6, 135.5]),
+    (256, [27.3, 45.9, 29.1, 8.0, 64.3, 285.7]),
+    (512, [88.8, 56.4, 35.8, 8.0, 229.5, 949.9]),
 ];
 
 /// Paper B, tables 4 and 5: nx = ny of both.
@@ -220,49 +186,31 @@ pub(super) const D_INVERSE_GAIN: f64 = 4.0;
 /// Paper D, abstract: a Fermi GPU over one CPU core, for a million unknowns.
 pub(super) const D_SPEEDUP: (usize, f64) = (1024, 16.0);
 
-/// Paper E, table 1: milliseconds of forward and backward substitution on a GPU, and the CPU's over that.
-pub(super) struct ESubstitution {
-    pub(super) grid: [usize; 3],
-    pub(super) gpu: f64,
-    pub(super) speedup: f64,
-}
-
-pub(super) const E_SUBSTITUTION: [ESubstitution; 7] = [
-    ESubstitution { grid: [800, 800, 30], gpu: 125.0, speedup: 8.16 },
-    ESubstitution { grid: [480, 480, 80], gpu: 101.0, speedup: 10.47 },
-    ESubstitution { grid: [480, 480, 320], gpu: 278.0, speedup: 17.20 },
-    ESubstitution { grid: [128, 128, 480], gpu: 39.0, speedup: 11.74 },
-    ESubstitution { grid: [512, 512, 256], gpu: 256.0, speedup: 15.38 },
-    ESubstitution { grid: [128, 128, 1440], gpu: 67.0, speedup: 21.83 },
-    ESubstitution { grid: [1440, 1440, 80], gpu: 893.0, speedup: 10.70 },
+/// Paper E, table 1: a grid, milliseconds of forward and backward substitution on a GPU, and the CPU's over that.
+pub(super) const E_SUBSTITUTION: [([usize; 3], f64, f64); 7] = [
+    ([800, 800, 30], 125.0, 8.16),
+    ([480, 480, 80], 101.0, 10.47),
+    ([480, 480, 320], 278.0, 17.20),
+    ([128, 128, 480], 39.0, 11.74),
+    ([512, 512, 256], 256.0, 15.38),
+    ([128, 128, 1440], 67.0, 21.83),
+    ([1440, 1440, 80], 893.0, 10.70),
 ];
 
-/// Paper E, table 2, z = 0.3, in 1e-5.
-pub(super) struct EErrors {
-    pub(super) model: &'static str,
-    pub(super) mic: f64,
-    pub(super) ssor: Option<f64>,
-}
-
-pub(super) const E_ERRORS: [EErrors; 5] = [
-    EErrors { model: "M21", mic: 1.2342, ssor: None },
-    EErrors { model: "M22", mic: 1.1331, ssor: Some(5.3939) },
-    EErrors { model: "M23", mic: 0.8941, ssor: Some(2.4232) },
-    EErrors { model: "M24", mic: 1.1343, ssor: Some(5.1458) },
-    EErrors { model: "M25", mic: 1.1121, ssor: None },
+/// Paper E, table 2, z = 0.3, in 1e-5: a model, and the errors with MIC and with SSOR-AI.
+pub(super) const E_ERRORS: [(&str, f64, Option<f64>); 5] = [
+    ("M21", 1.2342, None),
+    ("M22", 1.1331, Some(5.3939)),
+    ("M23", 0.8941, Some(2.4232)),
+    ("M24", 1.1343, Some(5.1458)),
+    ("M25", 1.1121, None),
 ];
 
-/// Paper E, table 3: seconds on the GPU and on the CPU.
-pub(super) struct ETimes {
-    pub(super) model: &'static str,
-    pub(super) mic: [f64; 2],
-    pub(super) ssor: [f64; 2],
-}
-
-pub(super) const E_TIMES: [ETimes; 5] = [
-    ETimes { model: "M21", mic: [0.40, 3.71], ssor: [0.42, 3.92] },
-    ETimes { model: "M22", mic: [2.43, 23.91], ssor: [2.60, 25.40] },
-    ETimes { model: "M23", mic: [5.21, 63.58], ssor: [7.02, 65.19] },
-    ETimes { model: "M24", mic: [0.93, 9.62], ssor: [1.03, 10.13] },
-    ETimes { model: "M25", mic: [3.51, 39.36], ssor: [4.24, 41.80] },
+/// Paper E, table 3: a model, and the seconds on the GPU and on the CPU, with MIC and with SSOR-AI.
+pub(super) const E_TIMES: [(&str, [[f64; 2]; 2]); 5] = [
+    ("M21", [[0.40, 3.71], [0.42, 3.92]]),
+    ("M22", [[2.43, 23.91], [2.60, 25.40]]),
+    ("M23", [[5.21, 63.58], [7.02, 65.19]]),
+    ("M24", [[0.93, 9.62], [1.03, 10.13]]),
+    ("M25", [[3.51, 39.36], [4.24, 41.80]]),
 ];

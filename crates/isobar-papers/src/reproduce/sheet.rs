@@ -117,6 +117,11 @@ impl Sheet {
         self.rows.push(Row { name: name.into(), cells: cells.into_iter().collect() });
     }
 
+    /// Returns a result, or nothing where it is a failure, which becomes a remark.
+    pub(super) fn noted<R>(&mut self, result: isobar_cli::failure::Result<R>) -> Option<R> {
+        result.map_err(|failure| self.note(failure.to_string())).ok()
+    }
+
     /// Appends a remark.
     pub(super) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());

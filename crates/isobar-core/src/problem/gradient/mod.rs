@@ -43,8 +43,7 @@ impl DiffusionProblem {
     /// of A u = b and its `adjoint` λ = A⁻¹ ∂J/∂u.
     ///
     /// The derivative by the transmissibility of a face between cells m and n is −(λ_m − λ_n)(u_m − u_n), by the coupling of cell n to a value v
-    /// it is λ_n (v − u_n); by κ it follows from these by the chain rule. By c of a cell it would be −V λ u, by f V λ, V the cell's
-    /// [volume](DiffusionProblem::volumes). With `moves_rhs`, b is that of [`DiffusionProblem::rhs`], which depends on κ through values on
+    /// it is λ_n (v − u_n); by κ it follows from these by the chain rule. With `moves_rhs`, b is that of [`DiffusionProblem::rhs`], which depends on κ through values on
     /// sides, wells and sources; else b stays fixed. Inactive cells, and faces where κ is 0 on either side, stay closed and add nothing.
     ///
     /// # Errors
@@ -64,6 +63,14 @@ impl DiffusionProblem {
         let mut gradient: Vec<Vec<f64>> = fields.iter().map(of_field).collect();
         self.add_points(&mut gradient, pair)?;
         Ok(gradient)
+    }
+
+    /// Computes the derivatives by f and by c of every cell, V λ and −V λ u, V the cell's [volume](DiffusionProblem::volumes).
+    pub fn density_gradient(&self, u: &[f64], adjoint: &[f64]) -> [Vec<f64>; 2] {
+        let mut by_f = self.volumes();
+        by_f.iter_mut().zip(adjoint).for_each(|(volume, adjoint)| *volume *= adjoint);
+        let by_reaction = by_f.iter().zip(u).map(|(by_f, u)| -by_f * u).collect();
+        [by_f, by_reaction]
     }
 
     /// Adds ∂J/∂κ of the cells of row j + ny k through their faces and sides across an axis.
@@ -161,15 +168,8 @@ impl DiffusionProblem {
     fn add_points(&self, coefficient: &mut [Vec<f64>], pair: Pair<'_>) -> Result<()> {
         let numbers = self.coefficient.numbers();
         let field = |axis: Axis| numbers[axis as usize];
-        for source in self.sources.iter().filter(|_| pair.moves_rhs) {
-            let cells = self.completed("diffusion.sources", 0, [source.i, source.j], source.k)?;
-            let weight = |&at: &[usize; 3]| self.coefficient.along(Axis::X)[self.cell(at)] * self.widths(at)[2];
-            let total: f64 = cells.iter().map(weight).sum();
-            let mean = cells.iter().map(|at| weight(at) * pair.adjoint[self.cell(*at)]).sum::<f64>() / total;
-            for at in cells {
-                let n = self.cell(at);
-                coefficient[field(Axis::X)][n] += source.rate * (pair.adjoint[n] - mean) * self.widths(at)[2] / total;
-            }
+        for (at, by_weight) in self.by_source_weights(pair)? {
+            coefficient[field(Axis::X)][self.cell(at)] += by_weight * self.widths(at)[2];
         }
         for well in &self.wells {
             for at in self.completed("diffusion.wells", 0, [well.i, well.j], well.k)? {
@@ -181,6 +181,18 @@ impl DiffusionProblem {
             }
         }
         Ok(())
+    }
+
+    /// Returns the cells of all sources with the derivatives by their weights, which divide a rate among them.
+    fn by_source_weights(&self, pair: Pair<'_>) -> Result<Vec<([usize; 3], f64)>> {
+        let mut found = Vec::new();
+        for source in self.sources.iter().filter(|_| pair.moves_rhs) {
+            let (cells, total) = self.weighted_cells(source)?;
+            let adjoint = |at| pair.adjoint[self.cell(at)];
+            let mean = cells.iter().map(|&(at, weight)| weight * adjoint(at)).sum::<f64>() / total;
+            found.extend(cells.into_iter().map(|(at, _)| (at, source.rate * (adjoint(at) - mean) / total)));
+        }
+        Ok(found)
     }
 
     /// Returns the derivatives of the well index 2π √(κ_x κ_y) d_z / ln(r_e / r) by κ_x and κ_y, on whose ratio r_e depends.

@@ -79,15 +79,9 @@ impl DiffusionProblem {
 
     /// Adds the derivatives through wells and sources, which depend on height and on the equivalent radius.
     fn add_widths_of_points(&self, axis: Axis, found: &mut [f64], pair: Pair<'_>) -> Result<()> {
-        for source in self.sources.iter().filter(|_| pair.moves_rhs && axis == Axis::Z) {
-            let cells = self.completed("diffusion.sources", 0, [source.i, source.j], source.k)?;
-            let kappa = |at: [usize; 3]| self.coefficient.along(Axis::X)[self.cell(at)];
-            let total: f64 = cells.iter().map(|&at| kappa(at) * self.widths(at)[2]).sum();
-            let mean =
-                cells.iter().map(|&at| kappa(at) * self.widths(at)[2] * pair.adjoint[self.cell(at)]).sum::<f64>()
-                    / total;
-            for at in cells {
-                found[at[2]] += source.rate * (pair.adjoint[self.cell(at)] - mean) * kappa(at) / total;
+        if axis == Axis::Z {
+            for (at, by_weight) in self.by_source_weights(pair)? {
+                found[at[2]] += by_weight * self.coefficient.along(Axis::X)[self.cell(at)];
             }
         }
         for well in &self.wells {
