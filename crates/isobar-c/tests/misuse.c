@@ -113,7 +113,7 @@ static void of_heat(isobar_problem *problem, isobar_array *state)
     if (heat)
         ++failures;
 
-    expect(isobar_heat_create(problem, NULL, state, &steps, NULL, "cpu", 1, &heat), ISOBAR_OK, "");
+    expect(isobar_heat_create(problem, NULL, state, &steps, "method = \"cg\"", "cpu", 1, &heat), ISOBAR_OK, "");
     expect(isobar_heat_report(heat, &text), ISOBAR_INVALID, "no step");
     expect(isobar_heat_energy(heat, NULL), ISOBAR_INVALID, "energy is a null");
     expect(isobar_heat_state(heat, &flat), ISOBAR_INVALID, "shape");

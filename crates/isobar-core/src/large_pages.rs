@@ -153,7 +153,7 @@ impl Pool {
         let (size, align) = (part(layout), layout.align().max(LINE));
         let fits = |range: &Range<usize>| range.start.next_multiple_of(align) + size <= range.end;
         let free = self.free.iter().map(|(&start, &len)| start..start + len).filter(fits);
-        if let Some(found) = free.min_by_key(|range| range.len()) {
+        if let Some(found) = free.min_by_key(Range::len) {
             self.free.remove(&found.start);
             let start = found.start.next_multiple_of(align);
             self.insert(found.start..start);
