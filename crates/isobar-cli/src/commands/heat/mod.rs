@@ -102,7 +102,8 @@ impl<'a> Run<'a> {
         let (mut tried, mut plain) = (Vec::new(), None);
         // Several ranks and GPUs use lines, because they may lack the preconditioner of a run on one process.
         let is_open = options.leaves_step_preconditioner() && (heat.wants_trial || !device.divides_grids());
-        if is_open && !chooses_direct(&problem.shifted(heat.options().first_shift())?, &options) {
+        let matrix = || problem.shifted(heat.options().first_shift());
+        if is_open && (device.divides_grids() || !chooses_direct(&matrix()?, &options)) {
             let state = restart.as_ref().map_or(Ok(initial.as_slice()), Restart::state)?;
             // A restarted run uses the preconditioner that it began with.
             if let Some(known) = restart.as_ref().and_then(Restart::preconditioner) {
