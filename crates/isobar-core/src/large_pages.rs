@@ -162,8 +162,10 @@ impl Pool {
             return Some((start, false));
         }
         if !fits(&self.fresh) {
-            let region = map(REGION)?;
-            let rest = std::mem::replace(&mut self.fresh, region..region + REGION);
+            // Where memory is limited there may be none for a whole region.
+            let lengths = [REGION, size.next_multiple_of(LARGE_PAGE)];
+            let (region, len) = lengths.into_iter().find_map(|len| Some((map(len)?, len)))?;
+            let rest = std::mem::replace(&mut self.fresh, region..region + len);
             self.insert(rest);
         }
         let start = self.fresh.start.next_multiple_of(align);
@@ -248,8 +250,7 @@ mod system {
     pub(super) fn map(size: usize) -> Option<usize> {
         let size = size.checked_next_multiple_of(PAGE)?;
         let reserved = size.checked_add(LARGE_PAGE)?;
-        let (access, kind) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping, at a place that the system chooses.
         let mapped = unsafe { libc::mmap(ptr::null_mut(), reserved, access, kind, -1, 0) };
         if mapped == libc::MAP_FAILED {
