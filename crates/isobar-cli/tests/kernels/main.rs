@@ -71,6 +71,10 @@ fn runs(folder: &Path) -> Vec<Run> {
         let precision = format!("solver.multigrid.precision={precision}");
         add(&bubbles, &["grid.nx=256", "grid.ny=256", &precision], EVEN);
     }
+    // Steps whose matrix is not separable.
+    for case in ["heat.toml", "heat-2d.toml"] {
+        add(&cases.join(case), &["solver.preconditioner=mic"], EVEN);
+    }
     // Along one axis, as for effective conductivities, and on all sides.
     let diffusion = folder.join("diffusion.toml");
     std::fs::write(&diffusion, DIFFUSION).unwrap();
