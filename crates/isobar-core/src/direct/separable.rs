@@ -33,6 +33,11 @@ impl Separable {
         pays(stretched, self.shape.cells(), longer)
     }
 
+    /// Returns whether both have the same transforms, so that only tridiagonal systems differ, as with a time step, a reaction or layers.
+    pub fn has_transforms_of(&self, other: &Self) -> bool {
+        (self.line, &self.factors) == (other.line, &other.factors)
+    }
+
     /// Returns whether the constant is in the null space: no cell has a shift.
     pub fn is_singular(&self) -> bool {
         let is_zero = |values: &[f64]| values.iter().all(|&value| value == 0.0);

@@ -73,13 +73,13 @@ impl Tables {
         })
     }
 
-    /// Takes other factors where only the tridiagonal systems change, as with a time step or a reaction, so that eigenvectors stay.
+    /// Takes other factors where only the tridiagonal systems change, so that eigenvectors stay.
     /// Returns whether that is so.
     ///
     /// # Errors
     /// See [`Separable::check`].
     pub(super) fn change_lines(&mut self, factors: &Separable) -> Result<bool> {
-        if (factors.line, &factors.factors) != (self.factors.line, &self.factors.factors) {
+        if !factors.has_transforms_of(&self.factors) {
             return Ok(false);
         }
         factors.check(self.values.each_ref().map(Vec::as_slice))?;

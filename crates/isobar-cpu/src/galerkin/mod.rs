@@ -19,7 +19,6 @@ mod weights;
 use std::sync::Arc;
 
 use isobar_core::backend::AggregateBackend;
-
 use isobar_core::prelude::{Backend, Diffusion, Layout, Real, Result, Serial, Shape};
 use isobar_core::stencil::galerkin::{Bodies, Directions, Execute, Matrix};
 use isobar_core::stencil::galerkin_levels::{Finer, SupportsGalerkin};

@@ -339,12 +339,9 @@ impl DirectSolver<Cuda> for Direct {
 
     fn update(&mut self, factors: &Separable) -> Result<()> {
         refuse_while_recording("new coefficients")?;
-        let keeps = |which: usize| factors.factors[which] == self.factors.factors[which];
-        let is_same_kind = factors.line == self.factors.line
-            && [keeps(0), keeps(1)] == [true; 2]
-            && factors.is_singular() == self.factors.is_singular();
+        let is_same_kind =
+            factors.has_transforms_of(&self.factors) && factors.is_singular() == self.factors.is_singular();
         if is_same_kind {
-            // Only the tridiagonal systems may change: a time step, a reaction, layers.
             factors.check(self.bases.each_ref().map(Basis::values))?;
             self.lines.write(&table(factors))?;
             self.tables.write(&tables(factors))?;
