@@ -2,7 +2,7 @@
 
     python validation/claims.py [COUNT] [FIRST] [DEVICE]          needs the isobar package and NumPy
 
-Random problems of diffusion in one to three dimensions (contrast up to 1e12, closed cells, periodic directions of any length, every method and
+Random problems of diffusion in one to three dimensions (contrast up to 1e12, widths that grow, closed cells, periodic directions of any length, every method and
 preconditioner, all precisions, right-hand sides and solutions in float64 and float32), each solved with a tolerance that is 1.02 to 3 times the residual
 that can be reached. The residual of what comes back is computed in long double, face by face, from the coefficients. Prints every false claim, and ends
 with status 1 if there was one.
@@ -24,14 +24,17 @@ def at(axis, index, dimensions):
     return tuple(index if d == axis else slice(None) for d in range(dimensions))
 
 
-def apply(kappa, reaction, sides, active, u):
-    """A u of cells of width 1, in long double: harmonic means at faces, Dirichlet sides at half a cell."""
+def apply(kappa, reaction, sides, widths, active, u):
+    """A u in long double: harmonic means at faces, Dirichlet sides at half a cell."""
     kappa, u = np.where(active, kappa, 0).astype(LONG), u.astype(LONG)
-    v = LONG(reaction) * u
+    across = [width.astype(LONG).reshape([-1 if d == axis else 1 for d in range(u.ndim)]) for axis, width in enumerate(widths)]
+    volume = np.prod(np.broadcast_arrays(*across), axis=0)
+    v = LONG(reaction) * volume * u
     for axis, side in enumerate(sides):
-        there = np.roll(kappa, -1, axis)
-        total = kappa + there
-        face = np.where(total > 0, 2 * kappa * there / np.where(total > 0, total, 1), 0)
+        half = 2 * kappa * volume / across[axis] ** 2
+        there = np.roll(half, -1, axis)
+        total = half + there
+        face = np.where(total > 0, half * there / np.where(total > 0, total, 1), 0)
         flow = face * (u - np.roll(u, -1, axis))
         first, last = at(axis, 0, u.ndim), at(axis, -1, u.ndim)
         if side != "periodic" or u.shape[axis] == 1:
@@ -39,7 +42,7 @@ def apply(kappa, reaction, sides, active, u):
         v += flow - np.roll(flow, 1, axis)
         if side == 0.0:
             for end in (first, last):
-                v[end] += 2 * kappa[end] * u[end]
+                v[end] += half[end] * u[end]
     return np.where(active, v, 0)
 
 
@@ -58,6 +61,9 @@ def drawn(number):
     sides = [[0.0, "neumann", "periodic", "periodic"][rng.integers(4)] for _ in shape]
     sides = ["neumann" if side == "periodic" and n == 2 else side for side, n in zip(sides, shape)]
     reaction = 0.0 if 0.0 in sides and rng.random() < 0.4 else 10 ** rng.uniform(-6, 0)
+    # Widths that grow from both ends to the middle, in some directions.
+    most = 10 ** rng.uniform(0, 3)
+    widths = [np.ones(n) if rng.random() < 0.6 else most ** (1 - abs(np.linspace(-1, 1, n))) for n in shape]
     active = np.ones(shape, bool)
     if rng.random() < 0.3:
         active = rng.random(shape) > rng.choice([0.1, 0.5])
@@ -74,20 +80,20 @@ def drawn(number):
         options["precision"] = "f32"
     if rng.random() < 0.3:
         b = b.astype(np.float32)
-    return kappa, reaction, sides, active, b, method, options, rng.uniform(1.02, 3)
+    return kappa, reaction, sides, widths, active, b, method, options, rng.uniform(1.02, 3)
 
 
 def main(count="1000", first="0", device="cpu"):
     warnings.simplefilter("ignore")
     tried = converged = false = 0
     for number in range(int(first), int(first) + int(count)):
-        kappa, reaction, sides, active, b, method, options, times = drawn(number)
+        kappa, reaction, sides, widths, active, b, method, options, times = drawn(number)
         if device != "cpu":
             del options["threads"]
         names = ["x", "y", "z"][: b.ndim][::-1]
         problem = isobar.Diffusion(
             kappa,
-            spacing=1.0,
+            spacing=widths,
             boundary=dict(zip(names, sides)),
             active=active,
             reaction=np.full(b.shape, reaction) if reaction else None,
@@ -97,7 +103,7 @@ def main(count="1000", first="0", device="cpu"):
         def solved(tolerance):
             result = isobar.Solver(problem, method, device, tolerance, **options).solve(b)
             x = np.where(active, np.nan_to_num(result.x.astype(np.float64)), 0)
-            true = np.linalg.norm((b.astype(LONG) - apply(kappa, reaction, sides, active, x)).astype(np.float64)) / size
+            true = np.linalg.norm((b.astype(LONG) - apply(kappa, reaction, sides, widths, active, x)).astype(np.float64)) / size
             return result, true
 
         floor, _ = solved(1e-15)

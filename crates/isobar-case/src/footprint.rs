@@ -195,7 +195,8 @@ impl DiffusionCase {
         let section = &self.section;
         let of = |fields: usize, strengths, is_periodic| {
             let values = fields as f64 + f64::from(has_shift);
-            MatrixSize { shape: self.shape, kind: MatrixKind::Diffusion, values, strengths, is_periodic }
+            let crossing = Spacing::crossing(&self.spacing, self.shape);
+            MatrixSize { shape: self.shape, kind: MatrixKind::Diffusion, values, strengths, is_periodic, crossing }
         };
         if self.faces.is_some() {
             return of(3, [1.0; 3], [false; 3]);

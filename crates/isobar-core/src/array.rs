@@ -99,6 +99,12 @@ impl Place {
         Self { origin: self.of(i, j, 0), ..self }
     }
 
+    /// Returns the place of the same elements, rows as layers.
+    fn upright(self) -> Self {
+        let [x, y, _] = self.strides;
+        Self { strides: [x, 0, y], ..self }
+    }
+
     /// Returns whether each cell surely has an element of its own: each stride leads beyond all that smaller ones reach.
     fn is_apart(self, shape: Shape) -> bool {
         let mut steps = shape.extents().into_iter().zip(self.strides).filter(|(n, _)| *n > 1).collect::<Vec<_>>();
@@ -167,6 +173,11 @@ impl<'a, T: Copy> ArrayView<'a, T> {
     pub fn part(&self, part: Patch) -> Result<Self> {
         check_part(self.shape, part)?;
         Ok(Self { data: self.data, shape: part.shape(self.shape), place: self.place.at(part.origin()) })
+    }
+
+    /// Describes a single layer as one row of many layers, see [`Shape::upright`].
+    pub(crate) fn upright(self) -> Self {
+        Self { shape: self.shape.upright(), place: self.place.upright(), ..self }
     }
 
     /// Returns the entries in C order, (nz, ny, nx), if they lie so in memory.
@@ -240,6 +251,11 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// Borrows the view to write.
     pub fn reborrow(&mut self) -> ArrayViewMut<'_, T> {
         ArrayViewMut { ..*self }
+    }
+
+    /// Describes a single layer as one row of many layers, see [`Shape::upright`].
+    pub(crate) fn upright(&mut self) -> ArrayViewMut<'_, T> {
+        self.with(self.shape.upright(), self.place.upright())
     }
 
     /// Borrows the array to read.

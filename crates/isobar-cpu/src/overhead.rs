@@ -2,6 +2,7 @@
 
 use isobar_core::build::Overhead;
 use isobar_core::stencil::galerkin_levels::SupportsGalerkin;
+use isobar_core::stencil::{Diffusion, Supports};
 
 use crate::cpu::{CELLS_WORTH_A_THREAD, Cpu};
 use crate::seven_point::PLANES;
@@ -15,6 +16,7 @@ impl Cpu {
             half_planes: 2.0 * PLANES as f64 + 2.0,
             tile: (2 << 20) as f64,
             coarsest: Self::COARSEST_CELLS,
+            upright_from: <Self as Supports<Diffusion>>::UPRIGHT_FROM,
             ..Overhead::default()
         }
     }

@@ -288,5 +288,6 @@ pub(crate) fn measure(
     // Inverses are rounded.
     let contrast = if look.jump == 1.0 { 1.0 } else { contrast };
     let fields = axes.iter().map(|&(field, _)| field).max().map_or(0, |last| last + 1);
-    Ok(Some(Measures { stiffness, contrast, jump: look.jump, has_closed: look.has_zeros, most, fields }))
+    let (jump, has_closed, crosses) = (look.jump, look.has_zeros, stencil.crossing().is_strong());
+    Ok(Some(Measures { stiffness, contrast, jump, has_closed, most, fields, crosses }))
 }

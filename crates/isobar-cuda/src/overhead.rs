@@ -14,5 +14,6 @@ pub const OVERHEAD: Overhead = Overhead {
     vectors: 1.0,
     galerkin: 9.6 * 8.0,
     coarsest: 2048,
+    upright_from: 1e5,
     stores_faces: true,
 };

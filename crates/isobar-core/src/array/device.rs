@@ -54,6 +54,12 @@ impl DeviceArray {
         Self { shape: Shape { nx: x * nx, ny: y * ny, nz }, copies, ..self }
     }
 
+    /// Describes a single layer as one row of many layers, see [`Shape::upright`].
+    pub(crate) fn upright(self) -> Self {
+        let ([x, y, _], shape) = (self.strides, self.shape.upright());
+        Self { shape, strides: [x, 0, y], ..self }
+    }
+
     /// Returns the layers from `first` to `last` of column (i, j).
     ///
     /// # Errors

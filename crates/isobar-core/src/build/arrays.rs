@@ -38,13 +38,18 @@ impl CallersGrid {
         Ok(Self { turns, own: backend.own_columns(grid)?, divided: Some(Divided { grid, around }) })
     }
 
+    /// Returns the shape of arrays here, for vectors of this layout.
+    pub(crate) fn shape(&self, layout: &Layout) -> Shape {
+        self.own.shape(self.turns.once(layout.shape()))
+    }
+
     /// Gives every copy of a periodic direction the mean over all of them, bit for bit the values that a caller
     /// reads.
     pub(crate) fn average<B: Backend>(&self, backend: &B, layout: &Layout, x: &mut B::Vector<f64>) -> Result<()> {
-        if self.turns == Turns::ONE {
+        if self.turns.count() == 1 {
             return Ok(());
         }
-        let shape = self.own.shape(layout.shape());
+        let shape = self.shape(layout);
         if self.divided.is_some() {
             let mut mean = vec![0.0; shape.cells()];
             fetch(backend, self, x, &mut ArrayViewMut::c_order(&mut mean, shape)?)?;
@@ -101,8 +106,8 @@ pub(crate) fn send<B: Backend, T: Real>(
     target: &mut B::Vector<f64>,
 ) -> Result<()> {
     let turns = callers.turns;
-    if turns == Turns::ONE {
-        return backend.upload(view, target);
+    if turns.count() == 1 {
+        return backend.upload(turns.view(view), target);
     }
     if let Some(divided) = &callers.divided {
         return backend.upload(ArrayView::c_order(&divided.repeat(backend, &view)?, divided.shape())?, target);
@@ -136,6 +141,9 @@ pub(crate) fn fetch<B: Backend, T: Real>(
     let turns = callers.turns;
     if turns == Turns::ONE {
         return backend.download(source, target);
+    }
+    if turns == Turns::UPRIGHT {
+        return backend.download(source, &mut target.upright());
     }
     if let Some(divided) = &callers.divided {
         let mut own = vec![0.0; divided.shape().cells()];

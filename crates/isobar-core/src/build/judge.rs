@@ -7,7 +7,6 @@ use crate::operator::Guess;
 use crate::outcome::Stop;
 use crate::precond::NullSpace;
 use crate::solver::Monitor;
-use crate::stencil::rings::Turns;
 use crate::stencil::{Stencil, Supports};
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
@@ -72,7 +71,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// See [`System::judge`]; after a run of the iteration, which may have computed the residual.
     pub(super) fn judge_run(&mut self) -> Result<f64> {
         match self.iteration.residual_left() {
-            Some(residual) if self.null_space.is_none() && self.turns() == Turns::ONE => Ok(residual),
+            Some(residual) if self.null_space.is_none() && self.turns().count() == 1 => Ok(residual),
             _ => self.judge(),
         }
     }

@@ -116,12 +116,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let is_own = own.is_some();
         let is_automatic = options.preconditioner == Preconditioner::Auto;
         options.validate()?;
-        let turns = stencil.turns();
+        let is_one = backend.device().ranks == 1 && !is_own;
+        let turns = if is_one { stencil.turns_for(options, B::UPRIGHT_FROM) } else { stencil.turns() };
         if is_own {
             turns.require_one("a preconditioner of your own")?;
         }
         let described = turns.describe(stencil.shape());
-        let around = stencil.around()?;
+        let around = stencil.around(turns)?;
         let stencil = &*around;
         let layout = backend.layout(stencil)?;
         let callers = CallersGrid::new(backend, turns.once(stencil.shape()), turns, &layout)?;
@@ -135,7 +136,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 None if !stencil.is_definite() => backend.separable(stencil).ok().filter(Separable::pays),
                 found => found,
             },
-            nearest: || stencil.tries_box(),
+            // Lines of a plane upright take a dozen iterations.
+            nearest: || (turns != Turns::UPRIGHT).then(|| stencil.tries_box()).flatten(),
         };
         let Beginning { options, factors, is_direct, after_box, is_replaceable, reserve, has_levels, why } =
             begin(options, is_own, direct, || backend.choice(stencil, &operator, options))?;
@@ -337,7 +339,7 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
 
     fn update(&mut self, stencil: &S) -> Result<()> {
         Error::unless_equal("the new operator", stencil.shape(), self.turns().once(self.stencil.shape()))?;
-        let around = stencil.around()?;
+        let around = stencil.around(self.turns())?;
         let stencil = &*around;
         self.stencil.check_update(stencil)?;
         if !stencil.is_symmetric() && self.options.method == Method::Cg {
@@ -488,7 +490,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 
     fn check_shapes(&self, arrays: [(&str, Shape); 2]) -> Result<()> {
-        let expected = self.callers.own.shape(self.layout.shape());
+        let expected = self.callers.shape(&self.layout);
         arrays.into_iter().try_for_each(|(what, shape)| Error::unless_equal(what, shape, expected))
     }
 }

@@ -18,12 +18,13 @@
 //! * `points`: relaxation of points, in sweeps and in tiles,
 //! * [`galerkin`] and `point_levels`: the levels of diffusion, `levels`: transfers, and the steps that fuse them with sweeps, in
 //!   one precision and in two, `modes`: transfers between a grid and its vertical modes,
-//! * [`direct`]: boxes that are solved without iterating,
+//! * [`direct`]: boxes that are solved without iterating, `crossing`: grids whose widths grow in several directions,
 //! * [`arrays`]: solves and vectors of plain arrays, `solves`: whole solves, and bad input, `many`: several at a time, `updates`: operators
 //!   that change.
 
 pub mod arrays;
 mod complete;
+mod crossing;
 pub mod direct;
 mod fixture;
 pub mod galerkin;
@@ -122,6 +123,7 @@ where
                 "modes_in_single" => modes::steps::<B, f64, f32>,
             ],
             "diffusion" => ["mixed_top" => levels::mixed_top::<B, Diffusion>],
+            "crossing" => ["planes" => crossing::planes::<B>, "lines" => crossing::lines::<B>],
             "direct" => ["boxes" => direct::boxes::<B>, "indefinite" => direct::indefinite::<B>, "update" => direct::update::<B>],
         });
     }

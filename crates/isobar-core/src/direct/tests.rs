@@ -149,7 +149,9 @@ fn shifts_that_are_sums_need_no_copy_from_a_gpu() {
             assert_eq!((found, known.is_definite()), (expected, host.is_definite()));
         }
         // On the copies of the odd period too.
-        for [found, expected] in [[&known, &host], [&*known.around().unwrap(), &*host.around().unwrap()]] {
+        for [found, expected] in
+            [[&known, &host], [&*known.around(known.turns()).unwrap(), &*host.around(host.turns()).unwrap()]]
+        {
             assert_eq!(found.separable().unwrap(), expected.separable().unwrap());
             assert_eq!(found.chooses_direct(), expected.chooses_direct());
             assert!(found.cells().all(|at| found.shift(at) == expected.shift(at)));

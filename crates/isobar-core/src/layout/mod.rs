@@ -92,6 +92,12 @@ impl Shape {
         Self { nx, ny, nz }
     }
 
+    /// Returns a single layer as one row of many layers, whose columns are its lines in y; cells keep their numbers.
+    pub(crate) fn upright(&self) -> Self {
+        debug_assert_eq!(self.nz, 1, "layers cannot become rows");
+        Self::new(self.nx, 1, self.ny)
+    }
+
     /// Returns half as many cells in x and in y, rounded up, and as many in the vertical; `None` for a single column.
     pub fn halved(&self) -> Option<Self> {
         (self.nx > 1 || self.ny > 1).then(|| Self::new(self.nx.div_ceil(2), self.ny.div_ceil(2), self.nz))

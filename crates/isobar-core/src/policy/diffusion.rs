@@ -42,15 +42,19 @@ pub struct Measures {
     pub most: f64,
     /// The number of coefficient arrays; the ratios of their couplings in a cell are not measured.
     pub fields: usize,
+    /// Whether the direction of the strongest couplings changes over the grid.
+    pub crosses: bool,
 }
 
 impl Measures {
     /// Returns whether relaxation of points suffices, and why or why not.
     pub fn verdict(&self) -> (bool, String) {
-        let Self { stiffness, contrast, jump, has_closed, .. } = *self;
+        let Self { stiffness, contrast, jump, has_closed, crosses, .. } = *self;
         let no = |what: String| (false, format!("lines on Galerkin grids, not points: {what}"));
         if has_closed {
             no("cells are closed".into())
+        } else if crosses {
+            no("the direction of the strongest couplings changes over the grid".into())
         } else if stiffness > MOST_STIFF {
             no(format!("couplings of one direction are {stiffness:.1} times another's, more than {MOST_STIFF}"))
         } else if contrast > MOST_CONTRAST {
@@ -173,12 +177,12 @@ pub(crate) fn with_hybrid(
     has_coarser: impl FnOnce() -> bool,
 ) -> Choice {
     let is_open = choice.smoother == Smoother::LineRedBlack && options.multigrid.smoother == Smoother::Auto;
-    let Some(Measures { stiffness, contrast, jump, has_closed, .. }) =
+    let Some(Measures { stiffness, contrast, jump, has_closed, crosses, .. }) =
         measures.filter(|_| is_open && cells >= FEWEST_ABOVE_LINES)
     else {
         return choice;
     };
-    if has_closed || stiffness > MOST_STIFF || !has_coarser() {
+    if has_closed || crosses || stiffness > MOST_STIFF || !has_coarser() {
         return choice;
     }
     if jump > MOST_JUMP_ABOVE_LINES {
@@ -201,7 +205,8 @@ mod tests {
     #[test]
     fn cycles_are_in_single_precision_where_couplings_fit() {
         let of = |most: f64, contrast: f64, jump: f64, stiffness: f64, fields: usize| {
-            let (precision, why) = Measures { stiffness, contrast, jump, has_closed: true, most, fields }.cycles();
+            let (precision, why) =
+                Measures { stiffness, contrast, jump, has_closed: true, most, fields, crosses: false }.cycles();
             assert_eq!(precision == CyclePrecision::F32, why.contains("cycles in single precision"), "{why}");
             precision
         };

@@ -16,6 +16,14 @@ impl SolverOptions {
             && self.multigrid == MultigridOptions::default()
     }
 
+    /// Returns whether these options, or the choice that they leave open, may lead to multigrid with lines.
+    pub(crate) fn may_have_lines(&self) -> bool {
+        matches!(self.method, Method::Auto | Method::Cg | Method::Multigrid)
+            && matches!(self.preconditioner, Preconditioner::Auto | Preconditioner::Multigrid)
+            && matches!(self.multigrid.smoother, Smoother::Auto | Smoother::LineRedBlack)
+            && self.deflation.is_none()
+    }
+
     /// Returns whether the storage of cycles is left open, and they precondition conjugate gradients in double precision: with
     /// this method and this preconditioner where these are left open too.
     pub(crate) fn leaves_cycles_open(&self, method: Method, preconditioner: Preconditioner) -> bool {

@@ -1,5 +1,8 @@
 //! Widths of cells.
 
+use crate::layout::Shape;
+use crate::stencil::Crossing;
+
 /// Widths of cells along one direction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Spacing {
@@ -23,6 +26,18 @@ impl Spacing {
             Self::Uniform(d) => Some(*d),
             Self::Given(widths) => widths.iter().all(|d| d == &widths[0]).then(|| widths[0]),
         }
+    }
+
+    /// Returns the directions that cross, by widths in x, y and z alone: where κ is the same in all directions.
+    pub fn crossing(widths: &[Self; 3], shape: Shape) -> Crossing {
+        let extents = shape.extents();
+        let [x, y, z] = [0, 1, 2].map(|d| {
+            let widths = (0..extents[d]).map(|n| widths[d].width(n));
+            widths.fold([f64::INFINITY, 0.0_f64], |[least, most], width| [least.min(width), most.max(width)])
+        });
+        // A coupling is κ over the square of a width. Of a single cell all couplings are alike.
+        let of_pair = |[one, other]: [[f64; 2]; 2]| (other[1] / one[0]).min(one[1] / other[0]).powi(2);
+        Crossing::of([[x, y], [x, z], [y, z]].map(of_pair), shape)
     }
 
     /// Returns the sum of `n` widths.

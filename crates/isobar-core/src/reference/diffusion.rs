@@ -92,7 +92,7 @@ impl SevenPoint for Diffusion {
         let faces = |axis| of(&|at| self.face(axis, at));
         Ok(DiffusionRows {
             shape: self.shape(),
-            periodic: Axis::ALL.map(|axis| self.is_periodic(axis)),
+            periodic: self.periodic(),
             faces: Axis::ALL.map(faces),
             shift: of(&|at| self.shift(at)),
             coefficient_vectors: Diffusion::coefficient_vectors(self),

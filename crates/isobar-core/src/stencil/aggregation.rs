@@ -360,9 +360,12 @@ mod tests {
         let found = host.components(&Serial);
         assert_eq!(found.as_ref().map(|found| found.all.count()), Some(2));
         assert_eq!(device.known_components(), Some(found.clone()));
-        assert_eq!(device.around().unwrap().known_components(), None);
+        assert_eq!(device.around(crate::stencil::rings::Turns::ONE).unwrap().known_components(), None);
         let given = device.with_components(&found.unwrap().all);
-        assert_eq!(given.around().unwrap().known_components(), given.known_components());
+        assert_eq!(
+            given.around(crate::stencil::rings::Turns::ONE).unwrap().known_components(),
+            given.known_components()
+        );
         assert!(given.known_components().is_some());
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::aggregation::Found;
+use super::crossing::Crossing;
 use super::spread::{KnownShift, Spread};
 use crate::execute::{rows, shared_copy};
 use crate::layout::Axis;
@@ -71,6 +72,8 @@ pub struct Diffusion {
     /// Lower and upper side of each direction.
     pub(super) sides: [[Side; 2]; 3],
     pub(super) components: Found,
+    /// [`Diffusion::crossing`] of [`Coefficients::DeviceCells`], as far as it is known.
+    pub(super) known_crossing: Option<Box<Crossing>>,
     /// The one field of [`Coefficients::DeviceCells`], where it is known on the host too.
     pub(super) known: Carried<Known>,
     owner: Carried<Owner>,
@@ -197,6 +200,7 @@ impl Diffusion {
             known_shift,
             sides,
             components: Found::default(),
+            known_crossing: None,
             known,
             owner,
         })
@@ -211,7 +215,9 @@ impl Diffusion {
         let shift = self.has_shift().then(none);
         let (sides, known, owner) = (self.sides, Carried(None), Carried(None));
         let known_shift = Arc::default();
-        Self { shape, coefficients, spreads, shift, known_shift, sides, components: Found::default(), known, owner }
+        let components = Found::default();
+        let known_crossing = None;
+        Self { shape, coefficients, spreads, shift, known_shift, sides, components, known_crossing, known, owner }
     }
 
     /// Returns the source of the transmissibilities.
@@ -250,6 +256,12 @@ impl Diffusion {
         Ok(self)
     }
 
+    /// Sets what is known of [`Diffusion::crossing`], for coefficients on a GPU.
+    #[must_use]
+    pub fn with_known_crossing(self, crossing: Crossing) -> Self {
+        Self { known_crossing: Some(Box::new(crossing)), ..self }
+    }
+
     /// Keeps one more owner of its arrays on a GPU while this stencil, or a copy of it, is there.
     #[must_use]
     pub fn owned_by(self, owner: Arc<dyn Any + Send + Sync>) -> Self {
@@ -284,7 +296,8 @@ impl Diffusion {
             (self.cell([i, j, k]), shift)
         });
         let known = Carried(once.known.0.clone().map(on_copies));
-        Self { known, known_shift: Arc::new(KnownShift { negative, sums }), owner: once.owner.clone(), ..self }
+        let known_shift = Arc::new(KnownShift { negative, sums });
+        Self { known, known_shift, known_crossing: once.known_crossing.clone(), owner: once.owner.clone(), ..self }
     }
 
     /// Returns whether entries of its rows are known on the host: they are there, or each field on a GPU has one known value or known
@@ -410,6 +423,11 @@ impl Diffusion {
     /// Returns whether a direction is periodic.
     pub fn is_periodic(&self, axis: Axis) -> bool {
         self.sides[axis as usize][0] == Side::Periodic
+    }
+
+    /// Returns whether x, y and z are periodic.
+    pub(crate) fn periodic(&self) -> [bool; 3] {
+        Axis::ALL.map(|axis| self.is_periodic(axis))
     }
 
     /// Returns whether x, and y, are periodic with several cells.

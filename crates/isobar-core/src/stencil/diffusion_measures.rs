@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::crossing::Crossing;
 use super::point_levels::{ends_small, steps};
 use super::{Coefficients, Diffusion, Stencil};
 use crate::direct::{Nearest, Separable};
@@ -35,33 +36,35 @@ impl Diffusion {
         stiffness_of(strengths.map(|(strength, _)| strength))
     }
 
-    /// Returns the factor by which couplings of one direction exceed those of another in some cells and are exceeded in others, as
-    /// where widths grow in both: at least 1 only if that is so. A few thousand cells are looked at, those at the corners among them.
-    fn crossing(&self) -> f64 {
-        let Coefficients::Cells { fields, axes } = self.coefficients() else { return 0.0 };
-        let extents = Stencil::shape(self).extents();
-        let [places_x, places_y, places_z] = extents.map(sampled);
-        let mut most = 0.0_f64;
-        for [d, e] in [[0, 1], [0, 2], [1, 2]] {
-            let ([(first, a), (second, b)], is_plane) = ([axes[d], axes[e]], extents[d] > 1 && extents[e] > 1);
-            if first == second || !is_plane {
-                continue;
-            }
-            let (mut least_ratio, mut most_ratio) = (f64::INFINITY, 0.0_f64);
-            for &k in &places_z {
-                for &j in &places_y {
-                    for &i in &places_x {
-                        let n = i + extents[0] * (j + extents[1] * k);
-                        let ratio = a * fields[first][n] / (b * fields[second][n]);
-                        if ratio > 0.0 && ratio.is_finite() {
-                            (least_ratio, most_ratio) = (least_ratio.min(ratio), most_ratio.max(ratio));
-                        }
+    /// Returns the directions that cross: of coefficients on the host by a few thousand cells, those at the corners among them; of those on a
+    /// GPU as far as it is known.
+    pub fn crossing(&self) -> Crossing {
+        let shape = Stencil::shape(self);
+        let [places_x, places_y, places_z] = shape.extents().map(sampled);
+        let of_cells = |ratio: &dyn Fn(usize) -> f64| {
+            let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
+            for (&k, &j) in places_z.iter().flat_map(|k| places_y.iter().map(move |j| (k, j))) {
+                for ratio in places_x.iter().map(|&i| ratio(shape.number([i, j, k]))) {
+                    if ratio > 0.0 && ratio.is_finite() {
+                        (least, most) = (least.min(ratio), most.max(ratio));
                     }
                 }
             }
-            most = most.max(most_ratio.min(1.0 / least_ratio));
+            most.min(1.0 / least)
+        };
+        let factors = Crossing::PAIRS.map(|[d, e]| match self.coefficients() {
+            Coefficients::Cells { axes, .. } if axes[d].0 == axes[e].0 => 0.0,
+            Coefficients::Cells { fields, axes } => {
+                let [(one, a), (other, b)] = [axes[d], axes[e]];
+                of_cells(&|n| a * fields[one][n] / (b * fields[other][n]))
+            }
+            Coefficients::Faces(faces) => of_cells(&|n| faces[d][n] / faces[e][n]),
+            Coefficients::DeviceCells { .. } => 0.0,
+        });
+        match self.coefficients() {
+            Coefficients::DeviceCells { .. } => self.known_crossing.as_deref().copied().unwrap_or_default(),
+            _ => Crossing::of(factors, shape),
         }
-        most
     }
 
     /// Returns the nearest box, which `find` finds, where conjugate gradients may be faster with it than with multigrid.
@@ -71,8 +74,8 @@ impl Diffusion {
         }
         let Shape { nx, ny, nz } = Stencil::shape(self);
         let is_line = [nx, ny, nz].into_iter().filter(|&n| n > 1).count() < 2;
-        let hardness =
-            Hardness { stiffness: self.stiffness(), has_closed: self.has_closed(), crossing: self.crossing() };
+        let crossing = self.crossing().most();
+        let hardness = Hardness { stiffness: self.stiffness(), has_closed: self.has_closed(), crossing };
         if is_line || !hardness.may_try_box() {
             return None;
         }
@@ -95,7 +98,8 @@ impl Diffusion {
         let has_closed = self.has_closed();
         let needs_jump = policy::diffusion::needs_jump(stiffness, contrast, has_closed, fields.len(), is_hybrid);
         let jump = if needs_jump { self.largest_jump() } else { contrast };
-        Some(Measures { stiffness, contrast, jump, has_closed, most, fields: fields.len() })
+        let crosses = self.crossing().is_strong();
+        Some(Measures { stiffness, contrast, jump, has_closed, most, fields: fields.len(), crosses })
     }
 
     fn has_closed(&self) -> bool {
@@ -241,7 +245,15 @@ mod tests {
         let even = of(&|_| 3.0, [1.0, 2.0, 1.0]);
         assert_eq!(
             even,
-            Measures { stiffness: 2.0, contrast: 1.0, jump: 1.0, has_closed: false, most: 6.0, fields: 1 }
+            Measures {
+                stiffness: 2.0,
+                contrast: 1.0,
+                jump: 1.0,
+                has_closed: false,
+                most: 6.0,
+                fields: 1,
+                crosses: false
+            }
         );
         assert!(even.verdict().0);
         assert!(of(&|n| 1.0 + 0.01 * (n % 12) as f64, [1.0; 3]).verdict().0);

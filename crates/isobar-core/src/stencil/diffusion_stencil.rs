@@ -1,15 +1,17 @@
 //! Diffusion as a stencil: what solvers ask of its matrix.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use super::rings::Turns;
+use super::spread::KnownShift;
 use super::{Coefficients, Diffusion, Side, Stencil};
 use crate::direct::{Separable, SeparableRows, looks_separable, may_be_open, nearest, separate};
 use crate::layout::Axis;
 use crate::options::SolverOptions;
 use crate::policy::direct::MOSTLY_OPEN;
 use crate::policy::{Choice, Trial};
-use crate::{ArrayView, Error, Result, Shape};
+use crate::{ArrayView, DeviceArray, Error, Result, Shape};
 
 impl Stencil for Diffusion {
     fn has_lines_apart(&self) -> bool {
@@ -69,11 +71,17 @@ impl Stencil for Diffusion {
     }
 
     fn turns(&self) -> Turns {
-        Turns::of(self.shape, Axis::ALL.map(|axis| self.is_periodic(axis)))
+        Turns::of(self.shape, self.periodic())
     }
 
-    fn around(&self) -> Result<Cow<'_, Self>> {
-        match self.turns() {
+    fn turns_for(&self, options: &SolverOptions, upright_from: f64) -> Turns {
+        let needs_lines = self.crossing().needs_lines(self.shape, self.periodic(), options, upright_from);
+        let may_be_direct = || self.has_rows() && looks_separable(&DiffusionRows::new(self));
+        if needs_lines && !may_be_direct() { Turns::UPRIGHT } else { self.turns() }
+    }
+
+    fn around(&self, turns: Turns) -> Result<Cow<'_, Self>> {
+        match turns {
             // A caller may have changed the numbers of its arrays since.
             Turns::ONE if matches!(self.coefficients, Coefficients::DeviceCells { .. }) => {
                 let mut again = self.clone();
@@ -180,6 +188,29 @@ impl SeparableRows for DiffusionRows<'_> {
 }
 
 impl Diffusion {
+    /// Makes rows of a plane layers.
+    fn upright(&self) -> Self {
+        let swap = |[x, y, z]: [(usize, f64); 3]| [x, z, y];
+        let mut made = self.clone();
+        made.coefficients = match &self.coefficients {
+            Coefficients::Cells { fields, axes } => Coefficients::Cells { fields: fields.clone(), axes: swap(*axes) },
+            Coefficients::DeviceCells { fields, axes, shift } => Coefficients::DeviceCells {
+                fields: fields.iter().map(|field| field.upright()).collect(),
+                axes: swap(*axes),
+                shift: shift.map(DeviceArray::upright),
+            },
+            Coefficients::Faces([x, y, z]) => Coefficients::Faces([x.clone(), z.clone(), y.clone()]),
+        };
+        let [x, y, z] = self.sides;
+        (made.shape, made.sides) = (self.shape.upright(), [x, z, y]);
+        let KnownShift { negative, sums } = &*self.known_shift;
+        let sums = sums.clone().map(|[x, y, z]| [x, z, y]);
+        made.known_crossing = self.known_crossing.as_ref().map(|crossing| Box::new(crossing.upright()));
+        made.known_shift = Arc::new(KnownShift { negative: *negative, sums });
+        made.components = self.components.given();
+        made
+    }
+
     /// Repeats all coefficients on the copies.
     ///
     /// # Errors
@@ -187,6 +218,9 @@ impl Diffusion {
     pub(crate) fn repeated(&self, turns: Turns) -> Result<Self> {
         if turns == Turns::ONE {
             return Ok(self.clone());
+        }
+        if turns == Turns::UPRIGHT {
+            return Ok(self.upright());
         }
         let repeat = |values: &[f64]| Ok::<_, Error>(turns.repeat(&ArrayView::c_order(values, self.shape())?));
         let coefficients = match self.coefficients() {

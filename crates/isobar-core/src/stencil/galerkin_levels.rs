@@ -97,7 +97,8 @@ struct Descent<B: SupportsGalerkin> {
 }
 
 /// Calls `make` with the directions that are halved, the weights and the matrix of each coarser level: of as many levels as are
-/// `wanted` with the finest one, or as it takes to a grid that can be solved on exactly.
+/// `wanted` with the finest one, or as it takes to a grid that can be solved on exactly. `halves_lines` tells whether z is halved beside
+/// other directions.
 ///
 /// # Errors
 /// The errors of `make`; as [`Supports::operator`].
@@ -105,12 +106,13 @@ fn descend<B: SupportsGalerkin>(
     backend: &B,
     finest: B::Matrix,
     wanted: Option<usize>,
+    halves_lines: bool,
     make: &mut dyn FnMut(Vec<Axis>, B::Weights, &B::Matrix) -> Result<()>,
 ) -> Result<Descent<B>> {
     let is_small = |matrix: &B::Matrix| backend.grid(matrix).shape.cells() <= B::COARSEST_CELLS;
     let (mut matrix, mut levels, mut notes) = (finest, 1, Vec::new());
     while wanted.map_or(!is_small(&matrix), |wanted| levels < wanted) {
-        let axes = backend.strong_axes(&matrix)?;
+        let axes = backend.strong_axes(&matrix, halves_lines)?;
         if axes.is_empty() {
             if let Some(wanted) = wanted {
                 let Shape { nx, ny, nz } = backend.grid(&matrix).shape;
@@ -141,6 +143,7 @@ where
     B::Operator<T>: LineSmoother<B, T>,
 {
     let mut layout = *layout_of::<B, T>(&**finest);
+    let halves_lines = stencil.crossing().halves_lines(stencil.periodic());
     let matrix = backend.finest(stencil, finest)?;
     let has_bodies = backend.may_have_bodies(&matrix)?;
     // Those of a level with this number, the finest one's being 1, where there can be any and it is not the last, which is solved on exactly.
@@ -156,28 +159,29 @@ where
     let top = backend.body_correction::<T>(&layout, bodies(backend, has_bodies, &matrix, 1)?)?;
     let (mut below, mut transfers, mut gathers) = (Vec::<Below<B, T>>::new(), Vec::new(), None);
     let (mut on, mut fine) = (backend.clone(), stencil.shape());
-    let Descent { coarsest, mut notes } = descend(backend, matrix, wanted, &mut |axes, weights, matrix| {
-        let Grid { shape, periodic: [x, y, _] } = backend.grid(matrix);
-        // Cells of one colour are beside each other where a periodic direction has an odd number of rows.
-        let is_odd = y && !shape.ny.is_multiple_of(2);
-        let coarser = on.coarser(fine, shape, is_odd || shape.cells() <= B::COARSEST_CELLS)?;
-        let level = coarser.level();
-        let operator = level.coarse::<T>(matrix)?;
-        layout = *layout_of::<B, T>(&*operator);
-        let own = coarser.own.own_columns(shape)?.layout(shape, [x, y])?;
-        let finer = match below.last() {
-            None => Finer::Finest(finest),
-            Some(level) => Finer::Coarse(&level.operator),
-        };
-        let transfer = on.interpolation(finer, &own, weights)?;
-        transfers.push(coarser.transfer(Arc::clone(&transfer) as _, &own, &layout)?);
-        gathers = gathers.take().or(coarser.note(shape));
-        let own_bodies = bodies(level, has_bodies, matrix, below.len() + 2)?;
-        let correction = level.body_correction(&layout, own_bodies)?;
-        below.push(Below { axes, operator, transfer, correction });
-        (on, fine) = (level.clone(), shape);
-        Ok(())
-    })?;
+    let Descent { coarsest, mut notes } =
+        descend(backend, matrix, wanted, halves_lines, &mut |axes, weights, matrix| {
+            let Grid { shape, periodic: [x, y, _] } = backend.grid(matrix);
+            // Cells of one colour are beside each other where a periodic direction has an odd number of rows.
+            let is_odd = y && !shape.ny.is_multiple_of(2);
+            let coarser = on.coarser(fine, shape, is_odd || shape.cells() <= B::COARSEST_CELLS)?;
+            let level = coarser.level();
+            let operator = level.coarse::<T>(matrix)?;
+            layout = *layout_of::<B, T>(&*operator);
+            let own = coarser.own.own_columns(shape)?.layout(shape, [x, y])?;
+            let finer = match below.last() {
+                None => Finer::Finest(finest),
+                Some(level) => Finer::Coarse(&level.operator),
+            };
+            let transfer = on.interpolation(finer, &own, weights)?;
+            transfers.push(coarser.transfer(Arc::clone(&transfer) as _, &own, &layout)?);
+            gathers = gathers.take().or(coarser.note(shape));
+            let own_bodies = bodies(level, has_bodies, matrix, below.len() + 2)?;
+            let correction = level.body_correction(&layout, own_bodies)?;
+            below.push(Below { axes, operator, transfer, correction });
+            (on, fine) = (level.clone(), shape);
+            Ok(())
+        })?;
     notes.splice(0..0, gathers);
     let coarsest = coarsest.map(|matrix| DenseSolver::of(&on, &matrix, &layout).map(Arc::new)).transpose()?;
     let levels = [Arc::clone(finest) as Arc<dyn LineSmoother<B, T>>]
@@ -219,7 +223,8 @@ where
         notes,
         update: Box::new(update),
     };
-    Ok(made.visited(B::visits(stencil.shape().cells())))
+    // Where lines are kept whole, more visits save no iteration.
+    Ok(made.visited(if halves_lines { B::visits(stencil.shape().cells()) } else { &[] }))
 }
 
 /// u = G f by a dense matrix, every cell an aggregate of its own: any back end can.

@@ -6,10 +6,12 @@
 //! * [`Supports`] what a back end makes of a stencil, [`hierarchy`] its coarser levels, [`galerkin`] those of diffusion,
 //!   [`point_levels`] other ones for coefficients that are smooth, on grids as [`halving`] makes them,
 //! * [`modes`] the two-dimensional problems that a tensor product falls apart into, [`tensor_levels`] its coarser levels and these,
-//! * [`rings`] periodic directions of an odd number of cells,
+//! * [`rings`] where a solver's grid is another one: periodic directions of an odd number of cells, and planes whose directions cross
+//!   ([`Crossing`]),
 //! * [`matrix_market`] matrices as files.
 
 mod aggregation;
+mod crossing;
 mod csr;
 mod diffusion;
 mod diffusion_halved;
@@ -44,6 +46,7 @@ use rings::Turns;
 
 pub use crate::policy::diffusion::{MOST_CONTRAST_SINGLE, MOST_SINGLE, Measures, stiffness_of};
 pub(crate) use aggregation::connected;
+pub use crossing::Crossing;
 pub use csr::Csr;
 pub use diffusion::{Coefficients, Diffusion, Side};
 pub use diffusion_halved::ends_of;
@@ -98,11 +101,17 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         Turns::ONE
     }
 
-    /// Repeats the matrix on copies of odd periodic directions.
+    /// Returns the grid of a solver with these options on one rank: as [`Stencil::turns`], or upright where a plane needs lines, its directions
+    /// crossing by a factor `upright_from` on.
+    fn turns_for(&self, _options: &SolverOptions, _upright_from: f64) -> Turns {
+        self.turns()
+    }
+
+    /// Returns the matrix on a solver's grid.
     ///
     /// # Errors
     /// The larger matrix cannot be made.
-    fn around(&self) -> Result<Cow<'_, Self>> {
+    fn around(&self, _turns: Turns) -> Result<Cow<'_, Self>> {
         Ok(Cow::Borrowed(self))
     }
 

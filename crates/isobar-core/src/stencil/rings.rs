@@ -1,28 +1,35 @@
-//! Periodic directions of an odd number of cells, on which a checkerboard does not fit.
+//! Where a solver's grid is not its caller's: periodic directions of an odd number of cells, and planes that need lines.
 //!
-//! With n periodic cells, n odd, the first and the last are neighbours of one colour. Two copies of the direction have 2n cells,
+//! On such a direction a checkerboard does not fit. With n periodic cells, n odd, the first and the last are neighbours of one colour. Two copies of the direction have 2n cells,
 //! on which colours alternate; with the coefficients and the right-hand side repeated on the second copy, A u = b has the
 //! solution of the n cells repeated, since a shift by n changes neither A nor b. Iterates need not be repeated, as their errors
 //! depend on colours and tiles: a caller gets the mean of the copies, whose residual is the mean of theirs, and so, relative to
 //! b, at most the reported one. A solve takes twice the work and memory, on any back end; callers' arrays do not change.
+//!
+//! A plane whose couplings are stronger in x here and in y there needs relaxation of lines, which are along z. So its rows
+//! become layers: of nx × ny × 1 cells nx × 1 × ny, the same numbers in memory.
 
 use crate::{ArrayView, DeviceArray, Error, Layout, Real, Result, Shape};
 
-/// The number of copies of the caller's grid in a solver's grid, along x and y.
+/// The number of copies of the caller's grid in a solver's grid, along x and y, or a plane upright.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turns {
     x: usize,
     y: usize,
+    /// Whether the caller's rows are the solver's layers. There is then one copy.
+    is_upright: bool,
 }
 
 impl Turns {
     /// One copy: the solver's grid is the caller's.
-    pub const ONE: Self = Self { x: 1, y: 1 };
+    pub const ONE: Self = Self { x: 1, y: 1, is_upright: false };
+    /// A plane whose rows are the solver's layers.
+    pub const UPRIGHT: Self = Self { is_upright: true, ..Self::ONE };
 
     /// Returns the fewest copies that make periodic x and y even.
     pub fn of(shape: Shape, is_periodic: [bool; 3]) -> Self {
         let turns = |n: usize, is_ring: bool| if is_ring && n > 1 && n % 2 == 1 { 2 } else { 1 };
-        Self { x: turns(shape.nx, is_periodic[0]), y: turns(shape.ny, is_periodic[1]) }
+        Self { x: turns(shape.nx, is_periodic[0]), y: turns(shape.ny, is_periodic[1]), ..Self::ONE }
     }
 
     /// Returns how many copies of each cell there are.
@@ -32,12 +39,20 @@ impl Turns {
 
     /// Returns the solver's grid.
     pub fn around(self, shape: Shape) -> Shape {
-        Shape { nx: self.x * shape.nx, ny: self.y * shape.ny, ..shape }
+        if self.is_upright { shape.upright() } else { Shape { nx: self.x * shape.nx, ny: self.y * shape.ny, ..shape } }
     }
 
     /// Returns the caller's grid.
     pub fn once(self, around: Shape) -> Shape {
+        if self.is_upright {
+            return Shape::new(around.nx, around.nz, 1);
+        }
         Shape { nx: around.nx / self.x, ny: around.ny / self.y, ..around }
+    }
+
+    /// Describes a caller's array of a grid that there is once, on the solver's grid.
+    pub(crate) fn view<T: Real>(self, array: ArrayView<'_, T>) -> ArrayView<'_, T> {
+        if self.is_upright { array.upright() } else { array }
     }
 
     /// Returns a note for the user, if any.
@@ -48,6 +63,9 @@ impl Turns {
             .filter(|ring| ring.1 > 1)
             .map(|(axis, _, n)| format!("{axis} is periodic with {n} cells"))
             .collect();
+        if self.is_upright {
+            return Some("solved by lines along y, on grids halved along x".into());
+        }
         (!odd.is_empty()).then(|| {
             format!(
                 "{}, an odd number: solved on two copies of it, {} cells, which takes twice the time of an even number{}",
@@ -77,6 +95,9 @@ impl Turns {
 
     /// Describes an array of the caller's grid in the memory of a GPU on all copies.
     pub(crate) fn repeat_on_device(self, array: DeviceArray) -> DeviceArray {
+        if self.is_upright {
+            return array.upright();
+        }
         array.repeated([self.x, self.y].map(|copies| copies as u8))
     }
 
@@ -90,7 +111,7 @@ impl Turns {
     /// # Errors
     /// [`Error::Unsupported`], naming what is not supported then.
     pub fn require_one(self, what: &str) -> Result<()> {
-        if self == Self::ONE {
+        if self.count() == 1 {
             return Ok(());
         }
         Err(Error::Unsupported(format!(
@@ -131,7 +152,7 @@ mod tests {
         // Cell (1, 2) is at columns 1 and 4 of rows 2 and 7, six columns wide.
         assert_eq!([13, 16, 43, 46].map(|n| layer[n]), [(13.0 + 16.0 + 43.0 + 46.0) / 4.0; 4]);
         assert_eq!((stencil.turns(), twice.turns()), (all, Turns::ONE));
-        assert_eq!(stencil.around().unwrap().shape(), twice.shape());
+        assert_eq!(stencil.around(all).unwrap().shape(), twice.shape());
         let text = all.describe(shape).unwrap();
         assert!(
             ["x is periodic with 3", "y is periodic with 5", "120 cells"].iter().all(|part| text.contains(part)),
@@ -149,7 +170,7 @@ mod tests {
         let owner = Arc::new(());
         let stencil = Diffusion::new(shape, cells, None, sides).unwrap().owned_by(owner.clone());
         let stencil = stencil.with_spreads(vec![Spread::of_one(2.0)]).unwrap();
-        let around = stencil.around().unwrap().into_owned();
+        let around = stencil.around(stencil.turns()).unwrap().into_owned();
         drop(stencil);
         assert_eq!(
             (around.shape(), around.spreads()[0].most, Arc::strong_count(&owner)),
@@ -163,7 +184,7 @@ mod tests {
         // What is known of one copy is known of all.
         let cells = Coefficients::DeviceCells { fields: vec![field], axes: [(0, 1.0); 3], shift: None };
         let known = Diffusion::new(shape, cells, None, sides).unwrap().with_known(Arc::new(|n| n as f64));
-        let around = known.around().unwrap();
+        let around = known.around(known.turns()).unwrap();
         assert_eq!(around.half(Axis::X, [4, 2, 1]), known.half(Axis::X, [1, 2, 1]));
     }
 }

@@ -32,6 +32,10 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     /// The matrix with its coefficients on the device.
     type Operator<T: Real>: Operator<Self, T> + 'static;
 
+    /// The factor by which directions of a plane cross from which it is solved upright. One row is not divided among threads, and the long lines
+    /// of a GPU take long, so that dozens of iterations are faster below. Measured: docs/notes/diffusion-multigrid.md.
+    const UPRIGHT_FROM: f64 = 1e3;
+
     /// Chooses a solver where these options leave that open: the stencil's own choice, unless this back end does not support
     /// it, or knows more of the coefficients, which are the operator's.
     fn choice(&self, stencil: &S, _operator: &Arc<Self::Operator<f64>>, options: &SolverOptions) -> Result<Choice> {

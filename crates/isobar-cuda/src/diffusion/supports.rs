@@ -20,6 +20,7 @@ use crate::cuda::vector_source;
 use crate::galerkin::setup::{Number, expect_levels};
 use crate::halving::measure;
 use crate::launch::refuse_while_recording;
+use crate::overhead::OVERHEAD;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint, Steps};
 use crate::{Cuda, Pointer, Vector};
@@ -118,6 +119,7 @@ impl MixedSmoother<Cuda> for SevenPoint<Passes<f64>> {
 
 impl Supports<stencil::Diffusion> for Cuda {
     type Operator<T: Real> = SevenPoint<Passes<T>>;
+    const UPRIGHT_FROM: f64 = OVERHEAD.upright_from;
 
     fn choice(
         &self,

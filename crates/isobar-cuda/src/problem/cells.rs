@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isobar_core::array::DeviceArray;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
-use isobar_core::problem::{Boundary, Phases, Weight};
+use isobar_core::problem::{Boundary, Phases, Spacing, Weight};
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
 use isobar_core::stencil::{Coefficients, Diffusion, KnownShift, Spread};
@@ -121,7 +121,9 @@ impl Form {
             given.iter().try_for_each(|array| check_shape(array.shape(), self.shape)).and_then(|()| make())?;
         }
         let cells = Coefficients::DeviceCells { fields, axes, shift };
-        Ok(Diffusion::new(self.shape, cells, None, self.problem.matrix_sides())?.owned_by(Arc::new(made)))
+        let matrix = Diffusion::new(self.shape, cells, None, self.problem.matrix_sides())?;
+        let crossing = Spacing::crossing(&self.problem.spacing, self.shape);
+        Ok(matrix.with_known_crossing(crossing).owned_by(Arc::new(made)))
     }
 
     /// Checks sources and wells with κ of their cells, which is copied to the host.

@@ -1,10 +1,10 @@
 //! The properties of a matrix that are known before its numbers.
 
 use crate::layout::Shape;
-use crate::options::{CyclePrecision, Method};
+use crate::options::{CyclePrecision, Method, SolverOptions};
 use crate::policy::Choice;
 use crate::stencil::rings::Turns;
-use crate::stencil::{Axis, Coefficients, Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
+use crate::stencil::{Axis, Coefficients, Crossing, Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 
 /// The properties of a matrix that determine its memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,6 +20,8 @@ pub struct MatrixSize {
     pub strengths: [f64; 3],
     /// Which directions are periodic.
     pub is_periodic: [bool; 3],
+    /// The directions whose couplings cross, as far as it is known.
+    pub crossing: Crossing,
 }
 
 /// The kind of a stencil.
@@ -37,7 +39,7 @@ pub enum MatrixKind {
 
 impl MatrixSize {
     fn of(shape: Shape, kind: MatrixKind, values: f64) -> Self {
-        Self { shape, kind, values, strengths: [1.0, 1.0, 0.0], is_periodic: [false; 3] }
+        Self { shape, kind, values, strengths: [1.0, 1.0, 0.0], is_periodic: [false; 3], crossing: Crossing::default() }
     }
 
     /// Returns the size of a tensor product, which stores seven numbers a column.
@@ -67,8 +69,8 @@ impl From<&Diffusion> for MatrixSize {
             Coefficients::Faces(faces) => (3, Axis::ALL.map(|axis| mean(&faces[axis as usize]) / mean(&faces[0]))),
         };
         let (shape, values) = (matrix.shape(), fields as f64 + f64::from(matrix.has_shift()));
-        let is_periodic = Axis::ALL.map(|axis| matrix.is_periodic(axis));
-        Self { shape, kind: MatrixKind::Diffusion, values, strengths, is_periodic }
+        let is_periodic = matrix.periodic();
+        Self { shape, kind: MatrixKind::Diffusion, values, strengths, is_periodic, crossing: matrix.crossing() }
     }
 }
 
@@ -99,9 +101,13 @@ impl MatrixSize {
         }
     }
 
-    /// Returns the matrix that a solver works with, on copies of odd periodic directions.
-    pub(super) fn around(&self) -> Self {
-        let turns = Turns::of(self.shape, self.is_periodic);
-        Self { shape: turns.around(self.shape), ..*self }
+    /// Returns the matrix that a solver with these options works with: on copies of odd periodic directions, or a plane upright.
+    pub(super) fn around(&self, options: &SolverOptions, upright_from: f64) -> Self {
+        if !self.crossing.needs_lines(self.shape, self.is_periodic, options, upright_from) {
+            return Self { shape: Turns::of(self.shape, self.is_periodic).around(self.shape), ..*self };
+        }
+        let ([a, b, c], [x, y, z]) = (self.strengths, self.is_periodic);
+        let shape = Turns::UPRIGHT.around(self.shape);
+        Self { shape, strengths: [a, c, b], is_periodic: [x, z, y], crossing: self.crossing.upright(), ..*self }
     }
 }

@@ -41,6 +41,8 @@ pub struct Overhead {
     pub galerkin: f64,
     /// Cells of the coarsest Galerkin grid, which has a dense inverse, at most.
     pub coarsest: usize,
+    /// As [`Supports::UPRIGHT_FROM`](crate::stencil::Supports::UPRIGHT_FROM).
+    pub upright_from: f64,
     /// Whether Jacobi's method needs the faces of a tensor product.
     pub stores_faces: bool,
 }
@@ -71,10 +73,10 @@ pub fn predict(matrix: &MatrixSize, choice: &Choice, options: &SolverOptions, ov
     if options.multigrid.precision == CyclePrecision::Auto {
         return larger([CyclePrecision::F32, CyclePrecision::F64].map(|cycles| Choice { cycles, ..choice.clone() }));
     }
-    let (given, matrix) = (matrix, &matrix.around());
+    let (given, matrix) = (matrix, &matrix.around(&options, overhead.upright_from));
     let (layout, cells) = (Layout::new(matrix.shape)?, matrix.shape.cells() as f64);
     let mut count = Count { overhead, options: &options, now: [0.0; 2], most: [0.0; 2] };
-    if matrix.shape != given.shape {
+    if matrix.shape.cells() != given.shape.cells() {
         // The stencil on all copies, and an array on its way.
         count.add(HOST, (matrix.values + 1.0) * DOUBLE * cells, 0.0);
     }
@@ -281,8 +283,13 @@ impl Count<'_> {
             return Ok(());
         }
         let made_from = fine;
-        let sizes =
-            level_sizes(fine, strengths, self.overhead.coarsest, wanted.map(|wanted| wanted.saturating_sub(count)));
+        let sizes = level_sizes(
+            fine,
+            strengths,
+            matrix.crossing.halves_lines(matrix.is_periodic),
+            self.overhead.coarsest,
+            wanted.map(|wanted| wanted.saturating_sub(count)),
+        );
         // Elimination factors of the finest lines.
         self.vectors(if shape.nz > 1 { self.overhead.vectors } else { 0.0 }, &Layout::new(fine)?, size);
         // On the host: couplings with ghosts, before and after a direction is halved, and weights while they are relaxed; three quarters

@@ -376,7 +376,7 @@ impl<N: Real> Couplings<N> {
     }
 
     /// Returns the directions to halve, see [`strong`].
-    pub fn strong_axes(&self, execute: &impl Execute) -> Vec<Axis> {
+    pub fn strong_axes(&self, execute: &impl Execute, halves_lines: bool) -> Vec<Axis> {
         let Shape { nx, nz, .. } = self.grid.shape;
         let mut sums = vec![[(0.0, 0usize); 3]; self.grid.shape.ny];
         execute.for_each(
@@ -407,22 +407,26 @@ impl<N: Real> Couplings<N> {
         strong(
             &self.grid,
             std::array::from_fn(|d| sums.iter().fold((0.0, 0), |(sum, count), s| (sum + s[d].0, count + s[d].1))),
+            halves_lines,
         )
     }
 }
 
 /// Returns the directions to halve, given for each the sum over cells of the positive total couplings to the plane above,
 /// and the number of these cells: directions of more than one cell where such couplings are on average at least a quarter
-/// of the strongest direction's, in z half.
-pub fn strong(grid: &Grid, couplings: [(f64, usize); 3]) -> Vec<Axis> {
+/// of the strongest direction's, in z half. Unless it `halves_lines`, z comes after x and y have one cell.
+pub fn strong(grid: &Grid, couplings: [(f64, usize); 3], halves_lines: bool) -> Vec<Axis> {
     /// Couplings with means up to this ratio count as equal.
     const ISOTROPIC: f64 = 4.0;
     /// The ratio for z, whose lines are solved exactly: halving it too is cheaper, but never necessary; where layers lie
     /// across it, with weak couplings on average, it costs iterations.
     const ISOTROPIC_IN_Z: f64 = 2.0;
-    let means = couplings.map(|(sum, count)| if count > 0 { sum / count as f64 } else { 0.0 });
-    let strongest = means.into_iter().fold(0.0, f64::max);
+    let mut means = couplings.map(|(sum, count)| if count > 0 { sum / count as f64 } else { 0.0 });
     let extents = grid.extents();
+    if !halves_lines && extents[0].max(extents[1]) > 1 {
+        means[2] = 0.0;
+    }
+    let strongest = means.into_iter().fold(0.0, f64::max);
     let is_strong = |d: usize| {
         extents[d] > 1 && means[d] > 0.0 && means[d] * [ISOTROPIC, ISOTROPIC, ISOTROPIC_IN_Z][d] >= strongest
     };

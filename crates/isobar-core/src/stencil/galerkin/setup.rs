@@ -20,7 +20,7 @@ pub trait Setup {
     fn grid(&self, matrix: &Self::Matrix) -> Grid;
 
     /// See [`Couplings::strong_axes`].
-    fn strong_axes(&self, matrix: &Self::Matrix) -> Result<Vec<Axis>>;
+    fn strong_axes(&self, matrix: &Self::Matrix, halves_lines: bool) -> Result<Vec<Axis>>;
 
     /// Makes P and PᵀAP with these directions halved, in their order.
     ///
@@ -110,8 +110,8 @@ impl<E: Execute> Setup for E {
         matrix.grid()
     }
 
-    fn strong_axes(&self, matrix: &Matrix) -> Result<Vec<Axis>> {
-        Ok(in_its_precision!(Matrix, matrix, matrix => matrix.strong_axes(self)))
+    fn strong_axes(&self, matrix: &Matrix, halves_lines: bool) -> Result<Vec<Axis>> {
+        Ok(in_its_precision!(Matrix, matrix, matrix => matrix.strong_axes(self, halves_lines)))
     }
 
     fn coarsen(&self, matrix: Matrix, axes: &[Axis]) -> Result<(Directions, Matrix)> {

@@ -6,10 +6,12 @@ use crate::layout::Shape;
 
 /// Returns the grid of each level below one with these average couplings in x, y and z, and how many couplings a cell stores there: half
 /// of its neighbours, which lie in any combination of directions that have been halved, and in at most one of the others. Levels end
+/// lines in z are halved beside other directions if that is so. Levels end
 /// where the coarsest has at most as many cells as are solved on exactly, or with as many as are wanted, the first one included.
 pub fn level_sizes(
     mut shape: Shape,
     mut strengths: [f64; 3],
+    halves_lines: bool,
     coarsest: usize,
     wanted: Option<usize>,
 ) -> Vec<(Shape, usize)> {
@@ -17,7 +19,7 @@ pub fn level_sizes(
     while wanted.map_or(shape.cells() > coarsest, |wanted| levels.len() + 1 < wanted) {
         let mut n = [shape.nx, shape.ny, shape.nz];
         let means = [0, 1, 2].map(|d| (if n[d] > 1 { strengths[d] } else { 0.0 }, 1));
-        let axes = strong(&Grid { shape, periodic: [false; 3] }, means);
+        let axes = strong(&Grid { shape, periodic: [false; 3] }, means, halves_lines);
         if axes.is_empty() {
             break;
         }
@@ -58,12 +60,12 @@ mod tests {
             let mut matrix: Couplings = Couplings::of(&Serial, &problem.stencil().unwrap());
             let mut made = Vec::new();
             while matrix.grid.shape.cells() > 256 {
-                let axes = matrix.strong_axes(&Serial);
+                let axes = matrix.strong_axes(&Serial, true);
                 matrix = coarsen(&Serial, matrix, &axes).coarse;
                 made.push((matrix.grid.shape, matrix.present.iter().filter(|&&present| present).count()));
             }
-            assert_eq!(level_sizes(shape, widths.map(|width: f64| width.powi(-2)), 256, None), made);
-            assert_eq!(level_sizes(shape, [1.0; 3], 256, Some(2)).len(), 1);
+            assert_eq!(level_sizes(shape, widths.map(|width: f64| width.powi(-2)), true, 256, None), made);
+            assert_eq!(level_sizes(shape, [1.0; 3], true, 256, Some(2)).len(), 1);
         }
     }
 }

@@ -290,9 +290,9 @@ impl Matrix {
         Ok(results)
     }
 
-    pub(super) fn strong_axes(&self) -> Result<Vec<Axis>> {
+    pub(super) fn strong_axes(&self, halves_lines: bool) -> Result<Vec<Axis>> {
         let means = self.means.map_or_else(|| self.measure("mean_couplings"), Ok)?;
-        Ok(strong(&self.grid, [0, 1, 2].map(|d| (means[2 * d], means[2 * d + 1] as usize))))
+        Ok(strong(&self.grid, [0, 1, 2].map(|d| (means[2 * d], means[2 * d + 1] as usize)), halves_lines))
     }
 
     /// Returns the address of the flag that products set if a cell may have collapsed.

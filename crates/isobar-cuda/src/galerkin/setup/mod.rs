@@ -35,8 +35,8 @@ impl Setup for Cuda {
         matrix.grid
     }
 
-    fn strong_axes(&self, matrix: &Matrix) -> Result<Vec<Axis>> {
-        matrix.strong_axes()
+    fn strong_axes(&self, matrix: &Matrix, halves_lines: bool) -> Result<Vec<Axis>> {
+        matrix.strong_axes(halves_lines)
     }
 
     fn coarsen(&self, matrix: Matrix, axes: &[Axis]) -> Result<(Vec<DirectionWeights>, Matrix)> {

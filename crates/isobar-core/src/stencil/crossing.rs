@@ -1,0 +1,67 @@
+//! Directions that cross: the strongest couplings are along one in some cells, along another in others, as where widths grow in both.
+//!
+//! Multigrid halves a direction everywhere or nowhere, and relaxes lines along z alone, so that an error that is smooth along one direction
+//! here and along the other there is reduced by neither. Where z crosses x or y, lines in z on all grids, and the other direction halved,
+//! reduce it (Schaffer, SIAM J. Sci. Comput. 20, 1998). Where x and y of a plane cross, it is solved upright, so that y is z.
+
+use super::rings::Turns;
+use crate::layout::Shape;
+use crate::options::SolverOptions;
+use crate::policy::direct::CROSSING;
+
+/// The factors by which couplings of one direction exceed those of another in some cells, and are exceeded in others, where they are large;
+/// otherwise 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Crossing {
+    /// Of x and y.
+    pub xy: f64,
+    /// Of x and z.
+    pub xz: f64,
+    /// Of y and z.
+    pub yz: f64,
+}
+
+impl Crossing {
+    /// The pairs, in the order of the fields.
+    pub(super) const PAIRS: [[usize; 2]; 3] = [[0, 1], [0, 2], [1, 2]];
+
+    /// Takes the factors of pairs on a grid; small ones, and those of single cells, are left out.
+    pub(crate) fn of(factors: [f64; 3], shape: Shape) -> Self {
+        let [x, y, z] = shape.extents().map(|n| n > 1);
+        let [xy, xz, yz] = factors;
+        let only = |factor: f64, is_plane: bool| if is_plane && factor >= CROSSING { factor } else { 0.0 };
+        Self { xy: only(xy, x && y), xz: only(xz, x && z), yz: only(yz, y && z) }
+    }
+
+    /// Returns the largest factor.
+    pub(crate) fn most(self) -> f64 {
+        self.xy.max(self.xz).max(self.yz)
+    }
+
+    /// Returns whether a smoother of points, or of lines along one direction on grids halved in all, is slow.
+    pub fn is_strong(self) -> bool {
+        self.most() >= CROSSING
+    }
+
+    /// Returns whether coarser grids halve z beside other directions: unless it crosses one of them by far, and by much more than these cross
+    /// each other, which lines in z do not help. Where z is periodic, coarse grids do not solve lines exactly.
+    pub(crate) fn halves_lines(self, periodic: [bool; 3]) -> bool {
+        /// With lines kept whole an iteration takes a third to two thirds longer.
+        const FAR: f64 = 1e3;
+        const MUCH_MORE: f64 = 100.0;
+        let most = self.xz.max(self.yz);
+        periodic[2] || most < FAR || self.xy * MUCH_MORE > most
+    }
+
+    /// Returns the factors of a plane upright, whose y is z.
+    pub(crate) fn upright(self) -> Self {
+        Self { xy: self.xz, xz: self.xy, yz: self.yz }
+    }
+
+    /// Returns whether one rank solves upright with these options: the grid is a plane, its directions cross by a factor `from` on, and
+    /// multigrid with lines may be chosen.
+    pub(crate) fn needs_lines(self, shape: Shape, periodic: [bool; 3], options: &SolverOptions, from: f64) -> bool {
+        let is_plane = shape.nz == 1 && !periodic[1] && Turns::of(shape, periodic) == Turns::ONE;
+        is_plane && self.xy >= from.max(CROSSING) && options.may_have_lines()
+    }
+}
