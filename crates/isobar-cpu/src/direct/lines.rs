@@ -37,9 +37,9 @@ impl Systems {
         Self { cells, is_periodic: lines.is_periodic(), least: lines.least_pivot }
     }
 
-    /// Returns the packs of scratch.
-    pub(super) fn scratch(&self) -> usize {
-        PACKS * if self.is_periodic { 3 } else { 2 } * self.cells.len()
+    /// Returns the packs of scratch, for lines of this many packs in all.
+    pub(super) fn scratch(&self, packs: usize) -> usize {
+        PACKS.min(packs) * if self.is_periodic { 3 } else { 2 } * self.cells.len()
     }
 
     /// Returns the bytes of its numbers.

@@ -113,8 +113,9 @@ impl Tables {
     pub(super) fn scratch(&self) -> usize {
         let along = self.along.scratch() + 2 * self.planes.columns;
         let across = self.across.as_ref().map_or(0, Transform::scratch);
+        let systems = self.systems.scratch(self.planes.rows * self.packs());
         // Buffers of different threads are more than a line apart, as prefetchers fetch two lines.
-        (along.max(across).max(self.systems.scratch()) * self.machine.lanes).next_multiple_of(LINE) + 2 * LINE
+        (along.max(across).max(systems) * self.machine.lanes).next_multiple_of(LINE) + 2 * LINE
     }
 
     /// Calls `f(item, thread)` for all items, concurrently on all threads.

@@ -111,7 +111,9 @@ impl<T: Real> Workspace<T> {
         };
         let threads = cpu.threads_for(layout.len());
         let shape = layout.shape();
-        let planes = Layout::new(Shape { ny: threads * PLANES, ..shape })?;
+        // A chunk that has planes of its own has two or more of the grid.
+        let chunks = threads.min(shape.ny / 2).max(1);
+        let planes = Layout::new(Shape { ny: chunks * PLANES, ..shape })?;
         Ok(Self {
             chunks: (0..threads).map(chunk).collect(),
             sums: vec![[0.0; 2]; shape.ny],

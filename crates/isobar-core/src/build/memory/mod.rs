@@ -156,8 +156,8 @@ impl Count<'_> {
     /// Adds coefficients in numbers of `size` bytes, with the workspace of passes and what they come through.
     fn operator(&mut self, values: f64, layout: &Layout, size: f64) {
         let [threads, cells] = self.overhead.threads;
-        let threads = threads.min(layout.len() / cells.max(1)).max(1) as f64;
-        self.add(DEVICE, threads * self.overhead.half_planes * size * layout.half_plane() as f64, 0.0);
+        let chunks = threads.min(layout.len() / cells.max(1)).min(layout.shape().ny / 2).max(1) as f64;
+        self.add(DEVICE, chunks * self.overhead.half_planes * size * layout.half_plane() as f64, 0.0);
         let staged = if size == DOUBLE { self.overhead.staged } else { 0.0 };
         self.add(DEVICE, staged * layout.shape().cells() as f64, 0.0);
         self.vectors(values, layout, size);
