@@ -8,7 +8,7 @@ use super::system::System;
 use crate::backend::Judged;
 use crate::backend::direct::locked;
 use crate::direct::Separable;
-use crate::options::{Compatibility, Method, SolverOptions};
+use crate::options::{Compatibility, Method};
 use crate::outcome::{Outcome, Stop, Timing};
 use crate::policy::begin::Beginning;
 use crate::precond::null_space::NEGLIGIBLE;
@@ -21,13 +21,6 @@ use crate::stencil::{Stencil, Supports};
 use crate::{Error, Real, Result, Source, Target};
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// Sets the options that a direct solve continues with when the coefficients stop being separable.
-    pub(crate) fn after_direct(&mut self, options: SolverOptions) {
-        if let Some(asked) = &mut self.asked {
-            *asked = options;
-        }
-    }
-
     /// Changes to an iteration that suits a matrix whose new coefficients are not separable.
     pub(super) fn leave_direct(&mut self) -> Result<()> {
         let Some(asked) = self.asked.take() else { return Ok(()) };

@@ -51,7 +51,7 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) best: Option<B::Vector<f64>>,
     /// Whether the preconditioner was chosen automatically, so that another may replace it.
     pub(super) is_automatic: bool,
-    /// The original options, where they left the method open and a direct solve was chosen.
+    /// The options that follow a direct solve, where that was chosen, once coefficients are not separable.
     pub(super) asked: Option<SolverOptions>,
     /// What replaces the nearest box as a preconditioner, where it is only tried.
     pub(super) after_box: Option<AfterBox>,
@@ -90,7 +90,21 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// [`Error::Invalid`] for options that are invalid alone or together; [`Error::Unsupported`] for those that this stencil
     /// does not support; the errors of the device.
     pub fn new(backend: &B, stencil: &S, options: &SolverOptions) -> Result<Self> {
-        Self::assembled(backend, stencil, options, None)
+        Self::assembled(backend, stencil, [options; 2], None)
+    }
+
+    /// Makes a solver that solves directly where `options` leave all open and the matrix is separable, and where that is not so, or no longer
+    /// after an update, has the options `otherwise`.
+    ///
+    /// # Errors
+    /// See [`System::new`].
+    pub(crate) fn direct_or(
+        backend: &B,
+        stencil: &S,
+        options: &SolverOptions,
+        otherwise: &SolverOptions,
+    ) -> Result<Self> {
+        Self::assembled(backend, stencil, [options, otherwise], None)
     }
 
     /// Makes a solver with a caller's own preconditioner instead of the options'.
@@ -104,18 +118,17 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         own: Box<dyn OwnPreconditioner>,
     ) -> Result<Self> {
         let options = options.for_own_preconditioner(stencil.is_symmetric())?;
-        Self::assembled(backend, stencil, &options, Some(own))
+        Self::assembled(backend, stencil, [&options; 2], Some(own))
     }
 
     fn assembled(
         backend: &B,
         stencil: &S,
-        options: &SolverOptions,
+        [open, options]: [&SolverOptions; 2],
         own: Option<Box<dyn OwnPreconditioner>>,
     ) -> Result<Self> {
         let is_own = own.is_some();
-        let is_automatic = options.preconditioner == Preconditioner::Auto;
-        options.validate()?;
+        [open, options].into_iter().try_for_each(SolverOptions::validate)?;
         let is_one = backend.device().ranks == 1 && !is_own;
         let turns = if is_one { stencil.turns_for(options, B::UPRIGHT_FROM) } else { stencil.turns() };
         if is_own {
@@ -127,7 +140,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let layout = backend.layout(stencil)?;
         let callers = CallersGrid::new(backend, turns.once(stencil.shape()), turns, &layout)?;
         let operator = backend.operator::<f64>(stencil)?;
-        let asked = options;
+        let otherwise = options;
         let direct = Direct {
             is_possible: backend.has_direct(),
             is_divided: backend.device().ranks > 1,
@@ -140,7 +153,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             nearest: || (turns != Turns::UPRIGHT).then(|| stencil.tries_box()).flatten(),
         };
         let Beginning { options, factors, is_direct, after_box, is_replaceable, reserve, has_levels, why } =
-            begin(options, is_own, direct, || backend.choice(stencil, &operator, options))?;
+            begin([open, options], is_own, direct, || backend.choice(stencil, &operator, options))?;
+        let asked = if is_direct { open } else { otherwise };
         if !stencil.is_symmetric() && options.method == Method::Cg {
             return Err(Error::invalid(
                 "solver.method",
@@ -208,8 +222,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             symmetric: None,
             spare: None,
             best: keeps_best.then(|| backend.zeros(&layout)).transpose()?,
-            is_automatic,
-            asked: is_direct.then(|| asked.clone()),
+            is_automatic: asked.preconditioner == Preconditioner::Auto,
+            asked: is_direct.then(|| otherwise.clone()),
             after_box,
             first_notes,
             is_replaceable,

@@ -67,27 +67,27 @@ pub(crate) struct Direct<A, N> {
 }
 
 /// Decides how a solve begins, in this order: directly, if the matrix is separable; by `choice`, the matrix's own; where that is conjugate
-/// gradients with multigrid, with the nearest box instead, if that is near enough to be tried. `is_own` tells of a preconditioner of the
-/// caller's own.
+/// gradients with multigrid, with the nearest box instead, if that is near enough to be tried. The options are those that leave a direct solve
+/// open or not, and those of anything else. `is_own` tells of a preconditioner of the caller's own.
 ///
 /// # Errors
 /// As [`SolverOptions::resolved`]; the errors of `choice`.
 pub(crate) fn begin<F>(
-    options: &SolverOptions,
+    [open, options]: [&SolverOptions; 2],
     is_own: bool,
     direct: Direct<impl Fn() -> Option<F>, impl FnOnce() -> Option<Trial<F>>>,
     choice: impl FnOnce() -> Result<Choice>,
 ) -> Result<Beginning<F>> {
-    let may_be_direct = !is_own && options.leaves_all_open() && direct.is_possible;
-    if let Some(factors) = may_be_direct.then(&direct.factors).flatten() {
-        let beginning = Beginning::by(&Choice::direct(), options)?;
+    let may_be_direct = |options: &SolverOptions| !is_own && options.leaves_all_open() && direct.is_possible;
+    if let Some(factors) = may_be_direct(open).then(&direct.factors).flatten() {
+        let beginning = Beginning::by(&Choice::direct(), open)?;
         return Ok(Beginning { factors: Some(factors), is_direct: true, ..beginning });
     }
     let choice = choice()?;
     let mut beginning = Beginning::by(&choice, options)?;
     let has_multigrid = (choice.method, choice.preconditioner) == (Method::Cg, Preconditioner::Multigrid);
     if let Some(Trial { factors, why, most_iterations }) =
-        (may_be_direct && has_multigrid).then(direct.nearest).flatten()
+        (may_be_direct(options) && has_multigrid).then(direct.nearest).flatten()
     {
         beginning.why = vec![format!("conjugate gradients with the nearest box: {why}")];
         beginning.after_box = Some(AfterBox { options: beginning.options.clone(), most_iterations });
@@ -116,7 +116,7 @@ mod tests {
             let nearest = || is_near.then(|| Trial { factors: "box", why: "it is near".into(), most_iterations: 36.0 });
             let factors = || is_separable.then_some("matrix");
             let direct = Direct { is_possible, is_divided: !is_possible, factors, nearest };
-            begin(options, false, direct, || Ok(choice)).unwrap()
+            begin([options; 2], false, direct, || Ok(choice)).unwrap()
         };
         let open = SolverOptions::default();
         let all = begun(&open, [true; 3], Choice::galerkin());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::adaptive::{self, Control};
 use super::arrays::Arrays;
-use super::{Evolve, HeatOptions, Moment, Step, chooses_direct};
+use super::{Evolve, HeatOptions, Moment, Step};
 use crate::build::{Description, Solve, System};
 use crate::operator::{Guess, Operator};
 use crate::options::{Scheme, SolverOptions, StepGuess};
@@ -91,9 +91,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         let (dt, c) = (options.steps.length(0), options.first_shift());
         let stencil = heat.shifted(c)?;
         let iterated = solver.for_iterated_steps(backend.device().ranks > 1);
-        let is_direct = backend.has_direct() && chooses_direct(&stencil, solver);
-        let mut system = System::new(backend, &stencil, if is_direct { solver } else { &iterated })?;
-        system.after_direct(iterated);
+        let mut system = System::direct_or(backend, &stencil, solver, &iterated)?;
         if options.guess == StepGuess::Ones {
             system.cap_reference();
         }
