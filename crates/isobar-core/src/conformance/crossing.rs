@@ -30,17 +30,17 @@ pub(super) fn planes<B: Supports<Diffusion>>(backend: &B) {
         ..cg(Preconditioner::Multigrid)
     };
     for (number, (shape, sides, closed)) in [
-        (Shape::new(40, 33, 1), [fixed, fixed], 0.0),
-        (Shape::new(33, 40, 1), [open, fixed], 0.0),
-        (Shape::new(36, 21, 1), [ring, open], 0.0),
-        (Shape::new(19, 64, 1), [fixed, open], 0.0),
-        (Shape::new(37, 44, 1), [fixed, open], 0.3),
+        (Shape::new(80, 67, 1), [fixed, fixed], 0.0),
+        (Shape::new(67, 80, 1), [open, fixed], 0.0),
+        (Shape::new(72, 61, 1), [ring, open], 0.0),
+        (Shape::new(59, 128, 1), [fixed, open], 0.0),
+        (Shape::new(75, 88, 1), [fixed, open], 0.3),
     ]
     .into_iter()
     .enumerate()
     {
         let seed = 10 * number as u64;
-        let mut case = problem(shape, [1e3, 2e3, 1.0], closed, seed);
+        let mut case = problem(shape, [3e3, 5e3, 1.0], closed, seed);
         case.boundary = [sides[0], sides[1], open];
         let stencil = ok(case.stencil());
         let is_floating = sides.iter().flatten().all(|side| !matches!(side, Boundary::Dirichlet(_)));
@@ -53,11 +53,11 @@ pub(super) fn planes<B: Supports<Diffusion>>(backend: &B) {
         };
         let b = rhs(&stencil);
         let (outcome, u) = solve_by(&mut system, shape, &b);
-        assert!(outcome.converged() && outcome.iterations <= 25, "{shape}, {sides:?}: {outcome:?}");
+        assert!(outcome.converged() && outcome.iterations <= 30, "{shape}, {sides:?}: {outcome:?}");
         assert!(residual(&stencil, &b, &u) <= 1.1 * options.tolerance, "{shape}, {sides:?}");
         assert!(!is_floating || norm(&u) <= 1.0001 * norm(&without_mean(u.clone())), "{shape}: the mean is not 0");
         // Another κ, in place, and a first guess.
-        let mut other = problem(shape, [1e3, 2e3, 1.0], closed, seed + 5);
+        let mut other = problem(shape, [3e3, 5e3, 1.0], closed, seed + 5);
         other.boundary = case.boundary;
         let other = ok(other.stencil());
         ok(system.update(&other));

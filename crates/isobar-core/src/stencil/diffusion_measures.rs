@@ -37,16 +37,30 @@ impl Diffusion {
     }
 
     /// Returns the directions that cross: of coefficients on the host by a few thousand cells, those at the corners among them; of those on a
-    /// GPU as far as it is known.
+    /// GPU as far as it is known. Couplings of single cells do not make directions cross, so geometric means of some cells near each other
+    /// count.
     pub fn crossing(&self) -> Crossing {
+        const NEAR: usize = 8;
         let shape = Stencil::shape(self);
-        let [places_x, places_y, places_z] = shape.extents().map(sampled);
+        let (extents, is_space) = (shape.extents(), shape.extents().iter().all(|&n| n > 1));
+        let [places_x, places_y, places_z] = extents.map(|n| sampled(n, if is_space { 9 } else { 17 }));
+        let near = |at: [usize; 3], step: usize| {
+            shape.number([0, 1, 2].map(|d| {
+                let part = (extents[d] / 12).clamp(1, NEAR);
+                at[d].min(extents[d] - part) + step % part
+            }))
+        };
         let of_cells = |ratio: &dyn Fn(usize) -> f64| {
             let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
             for (&k, &j) in places_z.iter().flat_map(|k| places_y.iter().map(move |j| (k, j))) {
-                for ratio in places_x.iter().map(|&i| ratio(shape.number([i, j, k]))) {
-                    if ratio > 0.0 && ratio.is_finite() {
-                        (least, most) = (least.min(ratio), most.max(ratio));
+                for &i in &places_x {
+                    let ratios = (0..NEAR).map(|step| ratio(near([i, j, k], step)));
+                    let there = ratios.filter(|&ratio| ratio > 0.0 && ratio.is_finite());
+                    let (product, count) =
+                        there.fold((1.0, 0), |(product, count), ratio| (product * ratio.clamp(1e-35, 1e35), count + 1));
+                    if count > 0 {
+                        let mean = product.powf(1.0 / f64::from(count));
+                        (least, most) = (least.min(mean), most.max(mean));
                     }
                 }
             }
@@ -185,13 +199,12 @@ fn most_between(a: &[f64], b: &[f64]) -> f64 {
     most.into_iter().chain(rest).fold(1.0, f64::max)
 }
 
-/// Returns up to 17 places of a direction, evenly spread, its ends among them.
-fn sampled(n: usize) -> Vec<usize> {
-    const MOST: usize = 17;
-    if n <= MOST {
+/// Returns some places of a direction at most, evenly spread, its ends among them.
+fn sampled(n: usize, most: usize) -> Vec<usize> {
+    if n <= most {
         return (0..n).collect();
     }
-    (0..MOST).map(|place| place * (n - 1) / (MOST - 1)).collect()
+    (0..most).map(|place| place * (n - 1) / (most - 1)).collect()
 }
 
 #[cfg(test)]
@@ -199,7 +212,7 @@ mod tests {
     use super::*;
     use crate::direct::{may_be_open, nearest};
     use crate::policy::direct::MOSTLY_OPEN;
-    use crate::problem::random;
+    use crate::problem::{Coefficient, DiffusionProblem, Spacing, random};
     use crate::stencil::Side;
     use crate::stencil::diffusion_stencil::DiffusionRows;
 
@@ -216,6 +229,32 @@ mod tests {
                 assert_eq!(found, !is_large || open > 0.5, "{shape}, {open}");
             }
         }
+    }
+
+    #[test]
+    fn directions_cross_by_widths_and_not_by_noise() {
+        let shape = Shape::new(150, 120, 1);
+        let widths = |n: usize| {
+            let width = |m: usize| 1e3f64.powf(1.0 - (2.0 * (m as f64 + 0.5) / n as f64 - 1.0).abs());
+            Spacing::Given((0..n).map(width).collect())
+        };
+        let spacing = [widths(shape.nx), widths(shape.ny), Spacing::Uniform(1.0)];
+        let known = Spacing::crossing(&spacing, shape);
+        let kappa = (0..shape.cells()).map(|n| 10f64.powf(random(3, n))).collect();
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+        problem.spacing = spacing;
+        let found = problem.stencil().unwrap().crossing();
+        assert!(known.xy > 8e5 && (0.2 * known.xy..=known.xy).contains(&found.xy), "{found:?}, {known:?}");
+        assert_eq!((found.xz, found.yz, known.xz, known.yz), (0.0, 0.0, 0.0, 0.0));
+        let is_open = known.needs_lines(shape, [false; 3], &SolverOptions::default(), 1e3);
+        let is_periodic = known.needs_lines(shape, [false, true, false], &SolverOptions::default(), 1e3);
+        assert!(is_open && !is_periodic && !known.upright().halves_lines([false; 3]));
+        // Couplings of x and of y, each from 10⁻³ to 10³: single cells differ by 10⁶ both ways.
+        let noise =
+            |seed: u64| (0..shape.cells()).map(|n| 10f64.powf(3.0 * random(seed, n))).collect::<Vec<_>>().into();
+        let cells = Coefficients::Cells { fields: vec![noise(1), noise(2)], axes: [(0, 1.0), (1, 1.0), (0, 1.0)] };
+        let noise = Diffusion::new(shape, cells, None, [[Side::Closed; 2]; 3]).unwrap().crossing();
+        assert!(noise.xy < 1e3, "{noise:?}");
     }
 
     /// Without the hybrid smoother fewer ratios of neighbours are looked for, and the choice is the same.

@@ -75,7 +75,8 @@ impl Stencil for Diffusion {
     }
 
     fn turns_for(&self, options: &SolverOptions, upright_from: f64) -> Turns {
-        let needs_lines = self.crossing().needs_lines(self.shape, self.periodic(), options, upright_from);
+        let needs_lines =
+            self.shape.nz == 1 && self.crossing().needs_lines(self.shape, self.periodic(), options, upright_from);
         let may_be_direct = || self.has_rows() && looks_separable(&DiffusionRows::new(self));
         if needs_lines && !may_be_direct() { Turns::UPRIGHT } else { self.turns() }
     }
