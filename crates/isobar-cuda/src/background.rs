@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::code::Code;
 use crate::driver::lock;
+use crate::nvrtc::Nvrtc;
 
 #[derive(Debug)]
 struct Queue {
@@ -21,10 +22,10 @@ static ENDED: Condvar = Condvar::new();
 
 /// Compiles a kernel on one of as many threads as there are cores. Whoever needs it before its turn compiles it instead.
 pub(crate) fn compile(code: &Arc<Code>) {
+    end_before_the_process(&code.gpu.architecture());
     let mut queue = lock(&QUEUE);
     queue.waiting.push_back(Arc::downgrade(code));
     if queue.threads < std::thread::available_parallelism().map_or(1, usize::from) {
-        end_before_the_process();
         // Without the thread, the kernel's first user compiles it.
         if std::thread::Builder::new().name("isobar-compile".into()).spawn(work).is_ok() {
             queue.threads += 1;
@@ -48,8 +49,9 @@ fn work() {
     }
 }
 
-/// Has the process wait for running compilations when it exits: the compiler's own clean-up must not meet them.
-fn end_before_the_process() {
+/// Has the process wait for running compilations when it exits: the compiler's own clean-up must not meet them. The system calls
+/// what was registered last first, and the compiler registers its clean-up during its first compilation, which is therefore done here.
+fn end_before_the_process(architecture: &str) {
     static REGISTERED: Once = Once::new();
     static PROCESS: AtomicU32 = AtomicU32::new(0);
     extern "C" fn end() {
@@ -63,6 +65,11 @@ fn end_before_the_process() {
     }
     REGISTERED.call_once(|| {
         PROCESS.store(std::process::id(), Ordering::Relaxed);
+        if let Ok(compiler) = Nvrtc::get() {
+            const SMALL: &str = "extern \"C\" __global__ void small(double* x) { x[0] = sin(x[1]); }";
+            // Errors are reported to whoever needs a kernel.
+            let _ = compiler.compile("small.cu", SMALL, &[format!("--gpu-architecture={architecture}")]);
+        }
         unsafe extern "C" {
             fn atexit(function: extern "C" fn()) -> c_int;
         }

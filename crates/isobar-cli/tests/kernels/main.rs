@@ -177,6 +177,23 @@ fn write_pack(path: &Path, nvrtc: (i32, i32)) {
     Pack::write(path, "sm_90", nvrtc, &codes).unwrap();
 }
 
+/// Kernels that turn out not to be needed are compiled still when the run ends, and the compiler cleans up after itself.
+#[test]
+#[ignore = "half a minute, with a compiler; .ci/run has it"]
+fn a_run_ends_while_kernels_are_compiled() {
+    let compiler = std::env::var_os("ISOBAR_NVRTC").expect("ISOBAR_NVRTC names no compiler");
+    let folder = tempfile::tempdir().unwrap();
+    driver(folder.path());
+    let case = folder.path().join("case.toml");
+    let rough = DIFFUSION.replace("128", "40").replace("1.0", "{ noise = { sigma = 2.0, seed = 3 } }");
+    std::fs::write(&case, format!("{rough}problem.rhs.kind = \"constant\"\n")).unwrap();
+    let mut command = isobar(PROGRAM.as_ref(), folder.path(), compiler.as_ref());
+    command.arg("solve").arg(&case).args(["--device", "cuda"]).env("GPU", HOPPER).env("FIELDS", "1,1,0");
+    let output = command.output().unwrap();
+    let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(output.status.success() && out.contains("outcome"), "{}: {out}{err}", output.status);
+}
+
 #[test]
 fn a_pack_is_used_without_a_compiler_unless_it_is_damaged() {
     let folder = tempfile::tempdir().unwrap();
