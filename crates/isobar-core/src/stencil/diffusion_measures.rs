@@ -41,6 +41,9 @@ impl Diffusion {
     /// count.
     pub fn crossing(&self) -> Crossing {
         const NEAR: usize = 8;
+        if let Coefficients::DeviceCells { .. } = self.coefficients() {
+            return self.known_crossing.as_deref().copied().unwrap_or_default();
+        }
         let shape = Stencil::shape(self);
         let (extents, is_space) = (shape.extents(), shape.extents().iter().all(|&n| n > 1));
         let [places_x, places_y, places_z] = extents.map(|n| sampled(n, if is_space { 9 } else { 17 }));
@@ -67,18 +70,14 @@ impl Diffusion {
             most.min(1.0 / least)
         };
         let factors = Crossing::PAIRS.map(|[d, e]| match self.coefficients() {
-            Coefficients::Cells { axes, .. } if axes[d].0 == axes[e].0 => 0.0,
-            Coefficients::Cells { fields, axes } => {
+            Coefficients::Cells { fields, axes } if axes[d].0 != axes[e].0 => {
                 let [(one, a), (other, b)] = [axes[d], axes[e]];
                 of_cells(&|n| a * fields[one][n] / (b * fields[other][n]))
             }
             Coefficients::Faces(faces) => of_cells(&|n| faces[d][n] / faces[e][n]),
-            Coefficients::DeviceCells { .. } => 0.0,
+            _ => 0.0,
         });
-        match self.coefficients() {
-            Coefficients::DeviceCells { .. } => self.known_crossing.as_deref().copied().unwrap_or_default(),
-            _ => Crossing::of(factors, shape),
-        }
+        Crossing::of(factors, shape)
     }
 
     /// Returns the nearest box, which `find` finds, where conjugate gradients may be faster with it than with multigrid.

@@ -1,7 +1,7 @@
 //! Where a solver's grid is not its caller's: periodic directions of an odd number of cells, and planes that need lines.
 //!
-//! On such a direction a checkerboard does not fit. With n periodic cells, n odd, the first and the last are neighbours of one colour. Two copies of the direction have 2n cells,
-//! on which colours alternate; with the coefficients and the right-hand side repeated on the second copy, A u = b has the
+//! With n periodic cells, n odd, a checkerboard does not fit: the first and the last are neighbours of one colour. Two copies of
+//! the direction have 2n cells, on which colours alternate; with the coefficients and the right-hand side repeated on the second copy, A u = b has the
 //! solution of the n cells repeated, since a shift by n changes neither A nor b. Iterates need not be repeated, as their errors
 //! depend on colours and tiles: a caller gets the mean of the copies, whose residual is the mean of theirs, and so, relative to
 //! b, at most the reported one. A solve takes twice the work and memory, on any back end; callers' arrays do not change.
@@ -57,15 +57,15 @@ impl Turns {
 
     /// Returns a note for the user, if any.
     pub fn describe(self, shape: Shape) -> Option<String> {
+        if self.is_upright {
+            return Some("solved by lines along y, on grids halved along x".into());
+        }
         let rings = [("x", self.x, shape.nx), ("y", self.y, shape.ny)];
         let odd: Vec<_> = rings
             .iter()
             .filter(|ring| ring.1 > 1)
             .map(|(axis, _, n)| format!("{axis} is periodic with {n} cells"))
             .collect();
-        if self.is_upright {
-            return Some("solved by lines along y, on grids halved along x".into());
-        }
         (!odd.is_empty()).then(|| {
             format!(
                 "{}, an odd number: solved on two copies of it, {} cells, which takes twice the time of an even number{}",
