@@ -54,8 +54,7 @@ pub fn time_iteration<B: Supports<S>, S: Stencil>(
     options: &SolverOptions,
     steps: &[StepTraffic],
 ) -> Result<Vec<Timed>> {
-    let turns = if backend.device().ranks == 1 { stencil.turns_for(options, B::UPRIGHT_FROM) } else { stencil.turns() };
-    let around = stencil.around(turns)?;
+    let around = stencil.around(backend.turns(stencil, options))?;
     let stencil = &*around;
     let choice = backend.choice(stencil, &backend.operator::<f64>(stencil)?, options)?;
     let options = options.resolved(&choice)?;

@@ -8,7 +8,7 @@ use super::system::System;
 use crate::backend::Judged;
 use crate::backend::direct::locked;
 use crate::direct::Separable;
-use crate::options::{Compatibility, Method};
+use crate::options::{Compatibility, Method, SolverOptions};
 use crate::outcome::{Outcome, Stop, Timing};
 use crate::policy::begin::Beginning;
 use crate::precond::null_space::NEGLIGIBLE;
@@ -21,6 +21,20 @@ use crate::stencil::{Stencil, Supports};
 use crate::{Error, Real, Result, Source, Target};
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
+    /// Makes a solver that solves directly where `options` leave all open and the matrix is separable, and where that is not so, or no longer
+    /// after an update, has the options `otherwise`.
+    ///
+    /// # Errors
+    /// See [`System::new`].
+    pub(crate) fn direct_or(
+        backend: &B,
+        stencil: &S,
+        options: &SolverOptions,
+        otherwise: &SolverOptions,
+    ) -> Result<Self> {
+        Self::assembled(backend, stencil, [options, otherwise], None)
+    }
+
     /// Changes to an iteration that suits a matrix whose new coefficients are not separable.
     pub(super) fn leave_direct(&mut self) -> Result<()> {
         let Some(asked) = self.asked.take() else { return Ok(()) };

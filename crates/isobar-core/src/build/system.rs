@@ -93,20 +93,6 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Self::assembled(backend, stencil, [options; 2], None)
     }
 
-    /// Makes a solver that solves directly where `options` leave all open and the matrix is separable, and where that is not so, or no longer
-    /// after an update, has the options `otherwise`.
-    ///
-    /// # Errors
-    /// See [`System::new`].
-    pub(crate) fn direct_or(
-        backend: &B,
-        stencil: &S,
-        options: &SolverOptions,
-        otherwise: &SolverOptions,
-    ) -> Result<Self> {
-        Self::assembled(backend, stencil, [options, otherwise], None)
-    }
-
     /// Makes a solver with a caller's own preconditioner instead of the options'.
     ///
     /// # Errors
@@ -121,7 +107,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Self::assembled(backend, stencil, [&options; 2], Some(own))
     }
 
-    fn assembled(
+    pub(super) fn assembled(
         backend: &B,
         stencil: &S,
         [open, options]: [&SolverOptions; 2],
@@ -129,8 +115,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     ) -> Result<Self> {
         let is_own = own.is_some();
         [open, options].into_iter().try_for_each(SolverOptions::validate)?;
-        let is_one = backend.device().ranks == 1 && !is_own;
-        let turns = if is_one { stencil.turns_for(options, B::UPRIGHT_FROM) } else { stencil.turns() };
+        let turns = backend.turns(stencil, options);
         if is_own {
             turns.require_one("a preconditioner of your own")?;
         }

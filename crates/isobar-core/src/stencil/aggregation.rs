@@ -294,6 +294,7 @@ mod tests {
     use crate::execute::Serial;
     use crate::problem::random;
     use crate::stencil::Side;
+    use crate::stencil::rings::Turns;
 
     /// Finds components cell by cell, numbered in the order of their first cells.
     fn walked(stencil: &Diffusion) -> Vec<u32> {
@@ -360,12 +361,9 @@ mod tests {
         let found = host.components(&Serial);
         assert_eq!(found.as_ref().map(|found| found.all.count()), Some(2));
         assert_eq!(device.known_components(), Some(found.clone()));
-        assert_eq!(device.around(crate::stencil::rings::Turns::ONE).unwrap().known_components(), None);
+        assert_eq!(device.around(Turns::ONE).unwrap().known_components(), None);
         let given = device.with_components(&found.unwrap().all);
-        assert_eq!(
-            given.around(crate::stencil::rings::Turns::ONE).unwrap().known_components(),
-            given.known_components()
-        );
+        assert_eq!(given.around(Turns::ONE).unwrap().known_components(), given.known_components());
         assert!(given.known_components().is_some());
     }
 

@@ -1,8 +1,8 @@
 //! Where a solver's grid is not its caller's: periodic directions of an odd number of cells, and planes that need lines.
 //!
 //! With n periodic cells, n odd, a checkerboard does not fit: the first and the last are neighbours of one colour. Two copies of
-//! the direction have 2n cells, on which colours alternate; with the coefficients and the right-hand side repeated on the second copy, A u = b has the
-//! solution of the n cells repeated, since a shift by n changes neither A nor b. Iterates need not be repeated, as their errors
+//! the direction have 2n cells, on which colours alternate; with the coefficients and the right-hand side repeated on the second
+//! copy, A u = b has the solution of the n cells repeated, since a shift by n changes neither A nor b. Iterates need not be repeated, as their errors
 //! depend on colours and tiles: a caller gets the mean of the copies, whose residual is the mean of theirs, and so, relative to
 //! b, at most the reported one. A solve takes twice the work and memory, on any back end; callers' arrays do not change.
 //!

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::hierarchy::{Hierarchy, Update};
+use super::rings::Turns;
 use super::{Modes, Stencil};
 use crate::backend::AggregateBackend;
 use crate::direct::Separable;
@@ -35,6 +36,11 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     /// The factor by which directions of a plane cross from which it is solved upright. One row is not divided among threads, and the long lines
     /// of a GPU take long, so that dozens of iterations are faster below. Measured: docs/notes/diffusion-multigrid.md.
     const UPRIGHT_FROM: f64 = 1e3;
+
+    /// Returns what the grid of a solver with these options is, given the stencil's.
+    fn turns(&self, stencil: &S, options: &SolverOptions) -> Turns {
+        if self.device().ranks == 1 { stencil.turns_for(options, Self::UPRIGHT_FROM) } else { stencil.turns() }
+    }
 
     /// Chooses a solver where these options leave that open: the stencil's own choice, unless this back end does not support
     /// it, or knows more of the coefficients, which are the operator's.

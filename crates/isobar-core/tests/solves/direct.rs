@@ -309,8 +309,8 @@ fn the_choice_tries_the_nearest_box() {
     }
 }
 
-/// Widths grow in two directions, one of them periodic, so that lines in no direction smooth everywhere: the box is tried for coefficients that vary more
-/// than a box's do, and kept while it takes fewer iterations than multigrid.
+/// Widths grow in two directions, one of them periodic, so that lines in no direction smooth everywhere: the box is tried for
+/// coefficients that vary more than a box's do, and kept while it takes fewer iterations than multigrid.
 #[test]
 fn the_choice_tries_the_nearest_box_where_widths_grow_in_two_directions() {
     let shape = Shape::new(48, 40, 1);
