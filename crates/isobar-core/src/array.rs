@@ -99,10 +99,9 @@ impl Place {
         Self { origin: self.of(i, j, 0), ..self }
     }
 
-    /// Returns the place of the same elements, rows as layers.
-    fn upright(self) -> Self {
-        let [x, y, _] = self.strides;
-        Self { strides: [x, 0, y], ..self }
+    /// Returns the place of the same elements with the directions in another order.
+    fn in_order(self, order: [usize; 3]) -> Self {
+        Self { strides: order.map(|axis| self.strides[axis]), ..self }
     }
 
     /// Returns whether each cell surely has an element of its own: each stride leads beyond all that smaller ones reach.
@@ -175,9 +174,9 @@ impl<'a, T: Copy> ArrayView<'a, T> {
         Ok(Self { data: self.data, shape: part.shape(self.shape), place: self.place.at(part.origin()) })
     }
 
-    /// Describes a single layer as one row of many layers, see [`Shape::upright`].
-    pub(crate) fn upright(self) -> Self {
-        Self { shape: self.shape.upright(), place: self.place.upright(), ..self }
+    /// Describes the array with its directions in another order.
+    pub(crate) fn in_order(self, order: [usize; 3]) -> Self {
+        Self { shape: self.shape.in_order(order), place: self.place.in_order(order), ..self }
     }
 
     /// Returns the entries in C order, (nz, ny, nx), if they lie so in memory.
@@ -253,9 +252,9 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         ArrayViewMut { ..*self }
     }
 
-    /// Describes a single layer as one row of many layers, see [`Shape::upright`].
-    pub(crate) fn upright(&mut self) -> ArrayViewMut<'_, T> {
-        self.with(self.shape.upright(), self.place.upright())
+    /// Describes the array with its directions in another order.
+    pub(crate) fn in_order(&mut self, order: [usize; 3]) -> ArrayViewMut<'_, T> {
+        self.with(self.shape.in_order(order), self.place.in_order(order))
     }
 
     /// Borrows the array to read.

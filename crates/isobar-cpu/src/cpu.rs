@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use isobar_core::backend::queue;
+use isobar_core::layout::ROW_ALIGNMENT;
 use isobar_core::prelude::{Colour, Error, Layout, Precision, Real, Result};
 use isobar_core::team::Team;
 use isobar_dist::Ranks;
@@ -10,11 +11,15 @@ use isobar_dist::Ranks;
 use pulp::Simd;
 use pulp::{Arch, WithSimd};
 
+use crate::Shared;
+
 /// Fewer cells are no work for a thread of their own: handing it over would take longer.
 pub(crate) const CELLS_WORTH_A_THREAD: usize = 1 << 11;
 
 /// The most parts of a vector that have their own sums.
 pub(crate) const MAX_PARTS: usize = 256;
+/// The most pieces of a grid of one row.
+pub(crate) const MOST_PIECES: usize = 64;
 /// The fewest entries in a part.
 const SMALLEST_PART: usize = 1 << 14;
 
@@ -118,6 +123,42 @@ impl Cpu {
     /// Runs `f(0) … f(count − 1)` concurrently on this back end's threads. It allocates nothing.
     pub(crate) fn for_each(&self, count: usize, f: impl Fn(usize) + Sync) {
         self.distribute(count, &f);
+    }
+
+    /// Divides the layers of a grid of one row among threads: calls `f(piece, first, one past the last)`, piece < [`MOST_PIECES`]. Pieces are
+    /// the same for any number of threads. A grid of several rows is one piece: threads have rows of their own.
+    pub(crate) fn for_each_piece(&self, layout: &Layout, layers: usize, f: impl Fn(usize, usize, usize) + Sync) {
+        let pieces = (layout.half_plane() / CELLS_WORTH_A_THREAD).min(layers).clamp(1, MOST_PIECES);
+        let pieces = if layout.shape().ny == 1 { pieces } else { 1 };
+        self.for_each(pieces, |n| f(n, layers * n / pieces, layers * (n + 1) / pieces));
+    }
+
+    /// As [`Cpu::for_each_piece`], with sums of what `f` returns, in the order of pieces.
+    pub(crate) fn sum_pieces(
+        &self,
+        layout: &Layout,
+        layers: usize,
+        f: impl Fn(usize, usize, usize) -> [f64; 2] + Sync,
+    ) -> [f64; 2] {
+        if layout.shape().ny > 1 {
+            return f(0, 0, layers);
+        }
+        let mut sums = [[0.0; 2]; MOST_PIECES];
+        let shared = Shared::of(&mut sums);
+        self.for_each_piece(layout, layers, |piece, first, beyond| {
+            // SAFETY: each piece comes once.
+            unsafe { shared.set(piece as isize, f(piece, first, beyond)) };
+        });
+        sums.into_iter().fold([0.0; 2], |total, sum| [total[0] + sum[0], total[1] + sum[1]])
+    }
+
+    /// Divides the columns of a half plane of a grid of one row among threads: calls `f(first, one past the last)`, whole packs of them.
+    /// Pieces depend on the number of threads, and results must not depend on them.
+    pub(crate) fn for_each_columns(&self, layout: &Layout, f: impl Fn(usize, usize) + Sync) {
+        let packs = layout.pitch() / ROW_ALIGNMENT;
+        let pieces = if layout.shape().ny == 1 { self.threads_for(layout.half_plane()).min(packs) } else { 1 };
+        let start = |n: usize| packs * n / pieces * ROW_ALIGNMENT;
+        self.for_each(pieces, |n| f(start(n), start(n + 1)));
     }
 
     /// Runs `f(0) … f(count − 1)`: one function for all kernels, which is compiled once.

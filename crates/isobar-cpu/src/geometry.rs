@@ -19,6 +19,10 @@ pub(crate) struct Geometry<'a, T> {
     pub(crate) zeros: &'a [T],
     /// Whether the values beyond the ends of lines in x must be replaced; otherwise their entries are zero. Halo columns require it.
     pub(crate) replaces_ends: bool,
+    /// The layers, first and one past the last, that loops over rows visit.
+    pub(crate) layers_visited: (usize, usize),
+    /// The columns that loops over lines visit.
+    pub(crate) columns_visited: Columns,
 }
 
 /// The neighbour of a cell in one direction.
@@ -174,11 +178,11 @@ impl<'a, T: Real> Geometry<'a, T> {
         Columns { m: 0, n: self.layout.pitch() }
     }
 
-    /// Returns the layers of a half plane, as whole rows.
+    /// Returns the layers of a half plane that loops visit, as whole rows.
     #[inline(always)]
     pub(crate) fn rows(&self) -> impl Iterator<Item = Window> + use<'a, T> {
-        let columns = self.all_columns();
-        (0..self.layers()).map(move |k| Window { k, columns })
+        let (columns, (first, beyond)) = (self.all_columns(), self.layers_visited);
+        (first..beyond).map(move |k| Window { k, columns })
     }
 
     /// Returns a row of zeros.

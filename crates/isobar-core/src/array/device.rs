@@ -54,10 +54,9 @@ impl DeviceArray {
         Self { shape: Shape { nx: x * nx, ny: y * ny, nz }, copies, ..self }
     }
 
-    /// Describes a single layer as one row of many layers, see [`Shape::upright`].
-    pub(crate) fn upright(self) -> Self {
-        let ([x, y, _], shape) = (self.strides, self.shape.upright());
-        Self { shape, strides: [x, 0, y], ..self }
+    /// Describes the array, of which there is one copy, with its directions in another order.
+    pub(crate) fn in_order(self, order: [usize; 3]) -> Self {
+        Self { shape: self.shape.in_order(order), strides: order.map(|axis| self.strides[axis]), ..self }
     }
 
     /// Returns the layers from `first` to `last` of column (i, j).

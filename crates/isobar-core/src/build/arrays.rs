@@ -139,11 +139,8 @@ pub(crate) fn fetch<B: Backend, T: Real>(
     target: &mut ArrayViewMut<'_, T>,
 ) -> Result<()> {
     let turns = callers.turns;
-    if turns == Turns::ONE {
-        return backend.download(source, target);
-    }
-    if turns == Turns::UPRIGHT {
-        return backend.download(source, &mut target.upright());
+    if turns.count() == 1 {
+        return backend.download(source, &mut turns.view_mut(target));
     }
     if let Some(divided) = &callers.divided {
         let mut own = vec![0.0; divided.shape().cells()];

@@ -119,7 +119,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if is_own {
             turns.require_one("a preconditioner of your own")?;
         }
-        let described = turns.describe(stencil.shape());
+        let (described, is_set_up) = (turns.describe(stencil.shape()), turns.sets_up(stencil.shape()));
         let around = stencil.around(turns)?;
         let stencil = &*around;
         let layout = backend.layout(stencil)?;
@@ -135,7 +135,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 found => found,
             },
             // Lines of a plane upright take a dozen iterations.
-            nearest: || (turns != Turns::UPRIGHT).then(|| stencil.tries_box()).flatten(),
+            nearest: || (!is_set_up).then(|| stencil.tries_box()).flatten(),
         };
         let Beginning { options, factors, is_direct, after_box, is_replaceable, reserve, has_levels, why } =
             begin([open, options], is_own, direct, || backend.choice(stencil, &operator, options))?;

@@ -18,69 +18,98 @@ fn problem(shape: Shape, by: [f64; 3], closed: f64, seed: u64) -> DiffusionProbl
     problem
 }
 
-/// Planes whose directions cross by far take a dozen iterations, whatever their sides, from any arrays, after an update too. The residual
-/// is that of the matrix of the plane as it lies.
+/// Planes whose directions cross by far take a dozen iterations, whatever their sides and the direction with one cell, from any arrays, after an
+/// update too. The residual is that of the matrix of the plane as it lies.
 pub(super) fn planes<B: Supports<Diffusion>>(backend: &B) {
     let (fixed, open) = ([Boundary::Dirichlet(0.0); 2], [Boundary::Neumann(0.0); 2]);
     let ring = [Boundary::Periodic; 2];
+    for (seed, (shape, sides, closed)) in [
+        (Shape::new(80, 67, 1), [fixed, fixed, open], 0.0),
+        (Shape::new(67, 80, 1), [open, fixed, open], 0.0),
+        (Shape::new(72, 61, 1), [ring, open, open], 0.0),
+        (Shape::new(59, 128, 1), [fixed, open, open], 0.0),
+        (Shape::new(75, 88, 1), [fixed, open, open], 0.3),
+        (Shape::new(70, 1, 81), [open, open, fixed], 0.0),
+        (Shape::new(1, 90, 71), [open, fixed, open], 0.2),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let notes = plane(backend, (shape, sides), [3e3, 5e3, 2e3], (closed, 10 * seed as u64), 30);
+        assert!(notes.contains("lines along y") == (shape.nz == 1), "{notes}");
+    }
+}
+
+/// Planes of cells alike, whichever direction has one cell, and which is periodic.
+pub(super) fn slices<B: Supports<Diffusion>>(backend: &B) {
+    let (fixed, open) = ([Boundary::Dirichlet(0.0); 2], [Boundary::Neumann(0.0); 2]);
+    let ring = [Boundary::Periodic; 2];
+    for (seed, (shape, sides)) in [
+        (Shape::new(64, 1, 51), [open, fixed, open]),
+        (Shape::new(1, 53, 66), [open, open, fixed]),
+        (Shape::new(1, 58, 47), [fixed, ring, open]),
+        (Shape::new(48, 1, 64), [fixed, open, ring]),
+        (Shape::new(1, 51, 64), [open, ring, ring]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        plane(backend, (shape, sides), [1.0; 3], (0.1, 10 * seed as u64), 40);
+    }
+}
+
+/// Solves on a plane whose widths grow by factors, with `closed` of the cells closed, in at most so many iterations; returns the notes.
+fn plane<B: Supports<Diffusion>>(
+    backend: &B,
+    (shape, sides): (Shape, [[Boundary; 2]; 3]),
+    by: [f64; 3],
+    (closed, seed): (f64, u64),
+    most: usize,
+) -> String {
     let options = SolverOptions {
         tolerance: 1e-9,
         compatibility: Compatibility::Project,
         norm: Norm::Rhs,
         ..cg(Preconditioner::Multigrid)
     };
-    for (number, (shape, sides, closed)) in [
-        (Shape::new(80, 67, 1), [fixed, fixed], 0.0),
-        (Shape::new(67, 80, 1), [open, fixed], 0.0),
-        (Shape::new(72, 61, 1), [ring, open], 0.0),
-        (Shape::new(59, 128, 1), [fixed, open], 0.0),
-        (Shape::new(75, 88, 1), [fixed, open], 0.3),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let seed = 10 * number as u64;
-        let mut case = problem(shape, [3e3, 5e3, 1.0], closed, seed);
-        case.boundary = [sides[0], sides[1], open];
-        let stencil = ok(case.stencil());
-        let is_floating = sides.iter().flatten().all(|side| !matches!(side, Boundary::Dirichlet(_)));
-        let mut system = ok(System::new(backend, &stencil, &options));
-        let notes = system.description().notes.join("; ");
-        assert!(notes.contains("lines along y"), "{notes}");
-        let rhs = |stencil: &Diffusion| {
-            // A product with A has a solution, whatever floats.
-            stencil.times(&noise(shape.cells(), seed + 3))
-        };
-        let b = rhs(&stencil);
-        let (outcome, u) = solve_by(&mut system, shape, &b);
-        assert!(outcome.converged() && outcome.iterations <= 30, "{shape}, {sides:?}: {outcome:?}");
-        assert!(residual(&stencil, &b, &u) <= 1.1 * options.tolerance, "{shape}, {sides:?}");
-        assert!(!is_floating || norm(&u) <= 1.0001 * norm(&without_mean(u.clone())), "{shape}: the mean is not 0");
-        // Another κ, in place, and a first guess.
-        let mut other = problem(shape, [3e3, 5e3, 1.0], closed, seed + 5);
-        other.boundary = case.boundary;
-        let other = ok(other.stencil());
-        ok(system.update(&other));
-        let (b, mut u) = (rhs(&other), noise(shape.cells(), 2));
-        let outcome = ok(solve_again(&mut system, shape, &b, &mut u, Guess::Given));
-        assert!(outcome.converged() && residual(&other, &b, &u) <= 1.1 * options.tolerance, "{shape}: {outcome:?}");
-        // Rows far apart in memory, and b in single precision.
-        let far = 3 * shape.nx;
-        let (single, mut strided) = (b.iter().map(|&b| b as f32).collect::<Vec<_>>(), vec![f64::NAN; far * shape.ny]);
-        let target = ok(ArrayViewMut::new(&mut strided, shape, [3, far, 0]));
-        let source = ok(ArrayView::c_order(&single, shape));
-        ok(system.solve(source.into(), target.into(), Guess::Zero, &mut ignore));
-        let u: Vec<f64> = (0..shape.cells()).map(|n| strided[3 * (n % shape.nx) + far * (n / shape.nx)]).collect();
-        let b: Vec<f64> = single.into_iter().map(f64::from).collect();
-        assert!(residual(&other, &b, &u) <= 1e-6 + options.tolerance, "{shape}: strided");
-        // A x from the same arrays.
-        let mut product = vec![f64::NAN; shape.cells()];
-        let (x, v) = (ok(ArrayView::c_order(&u, shape)), ok(ArrayViewMut::c_order(&mut product, shape)));
-        ok(system.apply(x.into(), v.into()));
-        let wanted = other.times(&u);
-        let difference: Vec<f64> = product.iter().zip(&wanted).map(|(a, b)| a - b).collect();
-        assert!(norm(&difference) <= 1e-12 * norm(&wanted), "{shape}: A x");
-    }
+    let mut case = problem(shape, by, closed, seed);
+    case.boundary = sides;
+    let stencil = ok(case.stencil());
+    let is_floating = sides.iter().flatten().all(|side| !matches!(side, Boundary::Dirichlet(_)));
+    let mut system = ok(System::new(backend, &stencil, &options));
+    // A product with A has a solution, whatever floats.
+    let rhs = |stencil: &Diffusion| stencil.times(&noise(shape.cells(), seed + 3));
+    let b = rhs(&stencil);
+    let (outcome, u) = solve_by(&mut system, shape, &b);
+    assert!(outcome.converged() && outcome.iterations <= most, "{shape}, {sides:?}: {outcome:?}");
+    assert!(residual(&stencil, &b, &u) <= 1.1 * options.tolerance, "{shape}, {sides:?}");
+    assert!(!is_floating || norm(&u) <= 1.0001 * norm(&without_mean(u.clone())), "{shape}: the mean is not 0");
+    // Another κ, in place, and a first guess.
+    let mut other = problem(shape, by, closed, seed + 5);
+    other.boundary = sides;
+    let other = ok(other.stencil());
+    ok(system.update(&other));
+    let (b, mut u) = (rhs(&other), noise(shape.cells(), 2));
+    let outcome = ok(solve_again(&mut system, shape, &b, &mut u, Guess::Given));
+    assert!(outcome.converged() && residual(&other, &b, &u) <= 1.1 * options.tolerance, "{shape}: {outcome:?}");
+    // Cells far apart in memory, and b in single precision.
+    let (single, mut strided) = (b.iter().map(|&b| b as f32).collect::<Vec<_>>(), vec![f64::NAN; 3 * shape.cells()]);
+    let strides = [3, 3 * shape.nx, 3 * shape.nx * shape.ny];
+    let target = ok(ArrayViewMut::new(&mut strided, shape, strides));
+    let source = ok(ArrayView::c_order(&single, shape));
+    ok(system.solve(source.into(), target.into(), Guess::Zero, &mut ignore));
+    let u: Vec<f64> = strided.into_iter().step_by(3).collect();
+    let b: Vec<f64> = single.into_iter().map(f64::from).collect();
+    // What b in single precision has in the kernel of A no solution has.
+    assert!(residual(&other, &b, &u) <= 1e-6 + options.tolerance, "{shape}: strided");
+    // A x from the same arrays.
+    let mut product = vec![f64::NAN; shape.cells()];
+    let (x, v) = (ok(ArrayView::c_order(&u, shape)), ok(ArrayViewMut::c_order(&mut product, shape)));
+    ok(system.apply(x.into(), v.into()));
+    let wanted = other.times(&u);
+    let difference: Vec<f64> = product.iter().zip(&wanted).map(|(a, b)| a - b).collect();
+    assert!(norm(&difference) <= 1e-12 * norm(&wanted), "{shape}: A x");
+    system.description().notes.join("; ")
 }
 
 /// Where z crosses another direction, lines are solved on all grids: iterations grow little with the factor.

@@ -92,10 +92,10 @@ impl Shape {
         Self { nx, ny, nz }
     }
 
-    /// Returns a single layer as one row of many layers, whose columns are its lines in y; cells keep their numbers.
-    pub(crate) fn upright(&self) -> Self {
-        debug_assert_eq!(self.nz, 1, "layers cannot become rows");
-        Self::new(self.nx, 1, self.ny)
+    /// Returns the shape with its directions in another order.
+    pub(crate) fn in_order(&self, order: [usize; 3]) -> Self {
+        let [nx, ny, nz] = order.map(|axis| self.extents()[axis]);
+        Self { nx, ny, nz }
     }
 
     /// Returns half as many cells in x and in y, rounded up, and as many in the vertical; `None` for a single column.

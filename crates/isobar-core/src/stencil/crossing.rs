@@ -6,7 +6,6 @@
 
 use super::rings::Turns;
 use crate::layout::Shape;
-use crate::options::SolverOptions;
 use crate::policy::direct::CROSSING;
 
 /// The factors by which couplings of one direction exceed those of another in some cells, and are exceeded in others, where they are large;
@@ -45,23 +44,18 @@ impl Crossing {
 
     /// Returns whether coarser grids halve z beside other directions: unless it crosses one of them by far, and by much more than these cross
     /// each other, which lines in z do not help. Where z is periodic, coarse grids do not solve lines exactly.
-    pub(crate) fn halves_lines(self, periodic: [bool; 3]) -> bool {
-        /// With lines kept whole an iteration takes a third to two thirds longer.
+    pub(crate) fn halves_lines(self, shape: Shape, periodic: [bool; 3]) -> bool {
+        /// In space an iteration takes a third to two thirds longer with lines kept whole.
         const FAR: f64 = 1e3;
         const MUCH_MORE: f64 = 100.0;
         let most = self.xz.max(self.yz);
-        periodic[2] || most < FAR || self.xy * MUCH_MORE > most
+        let far = if shape.extents().contains(&1) { CROSSING } else { FAR };
+        periodic[2] || most < far || self.xy * MUCH_MORE > most
     }
 
-    /// Returns the factors of a plane upright, whose y is z.
-    pub(crate) fn upright(self) -> Self {
-        Self { xy: self.xz, xz: self.xy, yz: self.yz }
-    }
-
-    /// Returns whether one rank solves upright with these options: the grid is a plane, its directions cross by a factor `from` on, and
-    /// multigrid with lines may be chosen.
-    pub(crate) fn needs_lines(self, shape: Shape, periodic: [bool; 3], options: &SolverOptions, from: f64) -> bool {
-        let is_plane = shape.nz == 1 && !periodic[1] && Turns::of(shape, periodic) == Turns::ONE;
-        is_plane && self.xy >= from.max(CROSSING) && options.may_have_lines()
+    /// Returns the factors of the directions of a solver's grid.
+    pub(crate) fn around(self, turns: Turns) -> Self {
+        let [xy, xz, yz] = turns.of_pairs([self.xy, self.xz, self.yz]);
+        Self { xy, xz, yz }
     }
 }

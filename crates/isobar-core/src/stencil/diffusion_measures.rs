@@ -214,6 +214,7 @@ mod tests {
     use crate::problem::{Coefficient, DiffusionProblem, Spacing, random};
     use crate::stencil::Side;
     use crate::stencil::diffusion_stencil::DiffusionRows;
+    use crate::stencil::rings::{Planes, Turns};
 
     #[test]
     fn few_samples_tell_closed_samples_from_open_ones() {
@@ -245,9 +246,10 @@ mod tests {
         let found = problem.stencil().unwrap().crossing();
         assert!(known.xy > 8e5 && (0.2 * known.xy..=known.xy).contains(&found.xy), "{found:?}, {known:?}");
         assert_eq!((found.xz, found.yz, known.xz, known.yz), (0.0, 0.0, 0.0, 0.0));
-        let is_open = known.needs_lines(shape, [false; 3], &SolverOptions::default(), 1e3);
-        let is_periodic = known.needs_lines(shape, [false, true, false], &SolverOptions::default(), 1e3);
-        assert!(is_open && !is_periodic && !known.upright().halves_lines([false; 3]));
+        let (options, planes) = (SolverOptions::default(), Planes { upright_from: 1e3, are_flat: false });
+        let turns = |is_periodic| Turns::of_plane(shape, is_periodic, (&options, planes), || known.most());
+        assert_eq!([turns([false; 3]), turns([false, true, false])], [Some(Turns::UPRIGHT), None]);
+        assert!(!known.around(Turns::UPRIGHT).halves_lines(Turns::UPRIGHT.around(shape), [false; 3]));
         // Couplings of x and of y, each from 10⁻³ to 10³: single cells differ by 10⁶ both ways.
         let noise =
             |seed: u64| (0..shape.cells()).map(|n| 10f64.powf(3.0 * random(seed, n))).collect::<Vec<_>>().into();

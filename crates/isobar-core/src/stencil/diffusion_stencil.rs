@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::rings::Turns;
+use super::rings::{Planes, Turns};
 use super::spread::KnownShift;
 use super::{Coefficients, Diffusion, Side, Stencil};
 use crate::direct::{Separable, SeparableRows, looks_separable, may_be_open, nearest, separate};
@@ -11,7 +11,7 @@ use crate::layout::Axis;
 use crate::options::SolverOptions;
 use crate::policy::direct::MOSTLY_OPEN;
 use crate::policy::{Choice, Trial};
-use crate::{ArrayView, DeviceArray, Error, Result, Shape};
+use crate::{ArrayView, Error, Result, Shape};
 
 impl Stencil for Diffusion {
     fn has_lines_apart(&self) -> bool {
@@ -74,11 +74,10 @@ impl Stencil for Diffusion {
         Turns::of(self.shape, self.periodic())
     }
 
-    fn turns_for(&self, options: &SolverOptions, upright_from: f64) -> Turns {
-        let needs_lines =
-            self.shape.nz == 1 && self.crossing().needs_lines(self.shape, self.periodic(), options, upright_from);
+    fn turns_for(&self, options: &SolverOptions, planes: Planes) -> Turns {
+        let plane = Turns::of_plane(self.shape, self.periodic(), (options, planes), || self.crossing().most());
         let may_be_direct = || self.has_rows() && looks_separable(&DiffusionRows::new(self));
-        if needs_lines && !may_be_direct() { Turns::UPRIGHT } else { self.turns() }
+        plane.filter(|turns| !turns.sets_up(self.shape) || !may_be_direct()).unwrap_or_else(|| self.turns())
     }
 
     fn around(&self, turns: Turns) -> Result<Cow<'_, Self>> {
@@ -189,24 +188,24 @@ impl SeparableRows for DiffusionRows<'_> {
 }
 
 impl Diffusion {
-    /// Makes rows of a plane layers.
-    fn upright(&self) -> Self {
-        let swap = |[x, y, z]: [(usize, f64); 3]| [x, z, y];
+    /// Makes a plane lie otherwise.
+    fn in_order(&self, turns: Turns) -> Self {
         let mut made = self.clone();
         made.coefficients = match &self.coefficients {
-            Coefficients::Cells { fields, axes } => Coefficients::Cells { fields: fields.clone(), axes: swap(*axes) },
+            Coefficients::Cells { fields, axes } => {
+                Coefficients::Cells { fields: fields.clone(), axes: turns.of_axes(*axes) }
+            }
             Coefficients::DeviceCells { fields, axes, shift } => Coefficients::DeviceCells {
-                fields: fields.iter().map(|field| field.upright()).collect(),
-                axes: swap(*axes),
-                shift: shift.map(DeviceArray::upright),
+                fields: fields.iter().map(|&field| turns.repeat_on_device(field)).collect(),
+                axes: turns.of_axes(*axes),
+                shift: shift.map(|shift| turns.repeat_on_device(shift)),
             },
-            Coefficients::Faces([x, y, z]) => Coefficients::Faces([x.clone(), z.clone(), y.clone()]),
+            Coefficients::Faces(faces) => Coefficients::Faces(turns.of_axes(faces.each_ref()).map(Clone::clone)),
         };
-        let [x, y, z] = self.sides;
-        (made.shape, made.sides) = (self.shape.upright(), [x, z, y]);
+        (made.shape, made.sides) = (turns.around(self.shape), turns.of_axes(self.sides));
         let KnownShift { negative, sums } = &*self.known_shift;
-        let sums = sums.clone().map(|[x, y, z]| [x, z, y]);
-        made.known_crossing = self.known_crossing.as_ref().map(|crossing| Box::new(crossing.upright()));
+        let sums = sums.as_ref().map(|sums| turns.of_axes(sums.each_ref()).map(Clone::clone));
+        made.known_crossing = self.known_crossing.as_ref().map(|crossing| Box::new(crossing.around(turns)));
         made.known_shift = Arc::new(KnownShift { negative: *negative, sums });
         made.components = self.components.given();
         made
@@ -220,8 +219,8 @@ impl Diffusion {
         if turns == Turns::ONE {
             return Ok(self.clone());
         }
-        if turns == Turns::UPRIGHT {
-            return Ok(self.upright());
+        if turns.count() == 1 {
+            return Ok(self.in_order(turns));
         }
         let repeat = |values: &[f64]| Ok::<_, Error>(turns.repeat(&ArrayView::c_order(values, self.shape())?));
         let coefficients = match self.coefficients() {

@@ -143,7 +143,7 @@ where
     B::Operator<T>: LineSmoother<B, T>,
 {
     let mut layout = *layout_of::<B, T>(&**finest);
-    let halves_lines = stencil.crossing().halves_lines(stencil.periodic());
+    let halves_lines = stencil.crossing().halves_lines(stencil.shape(), stencil.periodic());
     let matrix = backend.finest(stencil, finest)?;
     let has_bodies = backend.may_have_bodies(&matrix)?;
     // Those of a level with this number, the finest one's being 1, where there can be any and it is not the last, which is solved on exactly.

@@ -42,7 +42,7 @@ pub use crate::layout::Axis;
 use crate::options::SolverOptions;
 use crate::policy::{Choice, Trial};
 use crate::{Result, Shape};
-use rings::Turns;
+use rings::{Planes, Turns};
 
 pub use crate::policy::diffusion::{MOST_CONTRAST_SINGLE, MOST_SINGLE, Measures, stiffness_of};
 pub(crate) use aggregation::connected;
@@ -101,9 +101,8 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         Turns::ONE
     }
 
-    /// Returns the grid of a solver with these options on one rank: as [`Stencil::turns`], or upright where a plane needs lines, its directions
-    /// crossing by a factor `upright_from` on.
-    fn turns_for(&self, _options: &SolverOptions, _upright_from: f64) -> Turns {
+    /// Returns the grid of a solver with these options on one rank: as [`Stencil::turns`], or a plane as this device has them.
+    fn turns_for(&self, _options: &SolverOptions, _planes: Planes) -> Turns {
         self.turns()
     }
 

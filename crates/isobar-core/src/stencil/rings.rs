@@ -6,30 +6,85 @@
 //! depend on colours and tiles: a caller gets the mean of the copies, whose residual is the mean of theirs, and so, relative to
 //! b, at most the reported one. A solve takes twice the work and memory, on any back end; callers' arrays do not change.
 //!
-//! A plane whose couplings are stronger in x here and in y there needs relaxation of lines, which are along z. So its rows
-//! become layers: of nx × ny × 1 cells nx × 1 × ny, the same numbers in memory.
+//! A plane lies as its device solves it best, whichever direction has one cell: upright, nx × 1 × nz, for relaxation of lines, which are along z
+//! and which a plane needs whose couplings are stronger in x here and in y there; or flat, nx × ny × 1. The numbers in memory are the same.
 
-use crate::{ArrayView, DeviceArray, Error, Layout, Real, Result, Shape};
+use crate::options::{Smoother, SolverOptions};
+use crate::policy::direct::CROSSING;
+use crate::{ArrayView, ArrayViewMut, DeviceArray, Error, Layout, Real, Result, Shape};
 
-/// The number of copies of the caller's grid in a solver's grid, along x and y, or a plane upright.
+/// How the solvers of a device lay planes. Measured: docs/notes/diffusion-multigrid.md, "Directions that cross".
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Planes {
+    /// The factor by which directions cross from which planes are upright.
+    pub upright_from: f64,
+    /// Whether other planes are flat. Otherwise those with one cell in x or y are upright.
+    pub are_flat: bool,
+}
+
+/// The number of copies of the caller's grid in a solver's grid, along x and y, or the order of a plane's directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turns {
     x: usize,
     y: usize,
-    /// Whether the caller's rows are the solver's layers. There is then one copy.
-    is_upright: bool,
+    /// The caller's direction that each of the solver's is. If it is another one, there is one copy, and one of them has one cell.
+    order: [usize; 3],
 }
+
+/// The order of a caller's directions.
+const SAME: [usize; 3] = [0, 1, 2];
 
 impl Turns {
     /// One copy: the solver's grid is the caller's.
-    pub const ONE: Self = Self { x: 1, y: 1, is_upright: false };
+    pub const ONE: Self = Self { x: 1, y: 1, order: SAME };
     /// A plane whose rows are the solver's layers.
-    pub const UPRIGHT: Self = Self { is_upright: true, ..Self::ONE };
+    pub const UPRIGHT: Self = Self { order: [0, 2, 1], ..Self::ONE };
 
     /// Returns the fewest copies that make periodic x and y even.
     pub fn of(shape: Shape, is_periodic: [bool; 3]) -> Self {
         let turns = |n: usize, is_ring: bool| if is_ring && n > 1 && n % 2 == 1 { 2 } else { 1 };
         Self { x: turns(shape.nx, is_periodic[0]), y: turns(shape.ny, is_periodic[1]), ..Self::ONE }
+    }
+
+    /// Returns how a plane lies, whose directions cross by `crossing()`, for a solver with these options; nothing where it stays as it is.
+    pub(crate) fn of_plane(
+        shape: Shape,
+        is_periodic: [bool; 3],
+        (options, planes): (&SolverOptions, Planes),
+        crossing: impl FnOnce() -> f64,
+    ) -> Option<Self> {
+        if !options.may_have_lines() {
+            return None;
+        }
+        let [flat, upright] = match shape.extents().map(|n| n > 1) {
+            [true, true, false] => [SAME, [0, 2, 1]],
+            [true, false, true] => [[0, 2, 1], SAME],
+            [false, true, true] => [[1, 2, 0], [1, 0, 2]],
+            _ => return None,
+        };
+        let is_flat = shape.nz == 1 || (planes.are_flat && options.multigrid.smoother == Smoother::Auto);
+        // Lines do not solve periodic directions exactly.
+        let stays_flat = || is_periodic[upright[2]] || crossing() < planes.upright_from.max(CROSSING);
+        let turned = Self { order: if is_flat && stays_flat() { flat } else { upright }, ..Self::ONE };
+        let is_one = Self::of(turned.around(shape), turned.of_axes(is_periodic)) == Self::ONE;
+        (is_one && turned != Self::ONE).then_some(turned)
+    }
+
+    /// Returns a property of the solver's directions, given that of the caller's.
+    pub(crate) fn of_axes<T: Copy>(self, axes: [T; 3]) -> [T; 3] {
+        self.order.map(|axis| axes[axis])
+    }
+
+    /// Returns a property of pairs of the solver's directions, given that of the caller's: of x and y, x and z, y and z.
+    pub(crate) fn of_pairs<T: Copy>(self, [xy, xz, yz]: [T; 3]) -> [T; 3] {
+        // Of three directions a pair leaves one out.
+        let [x, y, z] = self.of_axes([yz, xz, xy]);
+        [z, y, x]
+    }
+
+    /// Returns whether rows of the caller's grid, a single layer, are a solver's layers.
+    pub(crate) fn sets_up(self, shape: Shape) -> bool {
+        self == Self::UPRIGHT && shape.nz == 1
     }
 
     /// Returns how many copies of each cell there are.
@@ -39,25 +94,32 @@ impl Turns {
 
     /// Returns the solver's grid.
     pub fn around(self, shape: Shape) -> Shape {
-        if self.is_upright { shape.upright() } else { Shape { nx: self.x * shape.nx, ny: self.y * shape.ny, ..shape } }
+        let [nx, ny, nz] = self.of_axes(shape.extents());
+        Shape { nx: self.x * nx, ny: self.y * ny, nz }
     }
 
     /// Returns the caller's grid.
     pub fn once(self, around: Shape) -> Shape {
-        if self.is_upright {
-            return Shape::new(around.nx, around.nz, 1);
-        }
-        Shape { nx: around.nx / self.x, ny: around.ny / self.y, ..around }
+        let mut extents = [0; 3];
+        let once = [around.nx / self.x, around.ny / self.y, around.nz];
+        self.order.into_iter().zip(once).for_each(|(axis, n)| extents[axis] = n);
+        let [nx, ny, nz] = extents;
+        Shape { nx, ny, nz }
     }
 
     /// Describes a caller's array of a grid that there is once, on the solver's grid.
     pub(crate) fn view<T: Real>(self, array: ArrayView<'_, T>) -> ArrayView<'_, T> {
-        if self.is_upright { array.upright() } else { array }
+        array.in_order(self.order)
+    }
+
+    /// Describes a caller's array to write as [`Turns::view`].
+    pub(crate) fn view_mut<'v, T: Real>(self, array: &'v mut ArrayViewMut<'_, T>) -> ArrayViewMut<'v, T> {
+        array.in_order(self.order)
     }
 
     /// Returns a note for the user, if any.
     pub fn describe(self, shape: Shape) -> Option<String> {
-        if self.is_upright {
+        if self.sets_up(shape) {
             return Some("solved by lines along y, on grids halved along x".into());
         }
         let rings = [("x", self.x, shape.nx), ("y", self.y, shape.ny)];
@@ -95,10 +157,7 @@ impl Turns {
 
     /// Describes an array of the caller's grid in the memory of a GPU on all copies.
     pub(crate) fn repeat_on_device(self, array: DeviceArray) -> DeviceArray {
-        if self.is_upright {
-            return array.upright();
-        }
-        array.repeated([self.x, self.y].map(|copies| copies as u8))
+        array.in_order(self.order).repeated([self.x, self.y].map(|copies| copies as u8))
     }
 
     /// Returns whether a direction with several copies is divided among ranks, for vectors of this layout.
@@ -159,6 +218,36 @@ mod tests {
             "{text}"
         );
         assert_eq!(Turns::ONE.describe(shape), None);
+    }
+
+    #[test]
+    fn planes_lie_as_a_device_has_them() {
+        let options = SolverOptions::default();
+        let plane = |shape: Shape, is_periodic, are_flat, crossing| {
+            let planes = Planes { upright_from: 100.0, are_flat };
+            let turns = Turns::of_plane(shape, is_periodic, (&options, planes), || crossing);
+            let around = turns.unwrap_or(Turns::ONE).around(shape);
+            assert_eq!(turns.unwrap_or(Turns::ONE).once(around), shape);
+            around.extents()
+        };
+        let [xy, xz, yz] = [Shape::new(4, 6, 1), Shape::new(4, 1, 6), Shape::new(1, 4, 6)];
+        for shape in [xy, xz, yz] {
+            let is_flat = shape == xy;
+            assert_eq!(plane(shape, [false; 3], true, 0.0), [4, 6, 1]);
+            assert_eq!(plane(shape, [false; 3], false, 0.0), if is_flat { [4, 6, 1] } else { [4, 1, 6] });
+            assert_eq!(plane(shape, [false; 3], true, 100.0), [4, 1, 6]);
+            assert_eq!(plane(shape, [false; 3], false, 100.0), [4, 1, 6]);
+        }
+        // Lines in a periodic direction are not solved exactly, and copies of an odd one are those of the caller's grid.
+        assert_eq!(plane(xy, [false, true, false], false, 100.0), [4, 6, 1]);
+        assert_eq!(plane(xz, [false, false, true], true, 100.0), [4, 6, 1]);
+        assert_eq!(plane(Shape::new(1, 5, 6), [false, true, false], false, 0.0), [1, 5, 6]);
+        assert_eq!(plane(Shape::new(4, 6, 2), [false; 3], true, 100.0), [4, 6, 2]);
+        let turns = Turns { order: [1, 2, 0], ..Turns::ONE };
+        assert_eq!(
+            (turns.of_axes(['x', 'y', 'z']), turns.of_pairs(["xy", "xz", "yz"])),
+            (['y', 'z', 'x'], ["yz", "xy", "xz"])
+        );
     }
 
     #[test]

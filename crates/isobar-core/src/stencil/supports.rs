@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::hierarchy::{Hierarchy, Update};
-use super::rings::Turns;
+use super::rings::{Planes, Turns};
 use super::{Modes, Stencil};
 use crate::backend::AggregateBackend;
 use crate::direct::Separable;
@@ -33,13 +33,12 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     /// The matrix with its coefficients on the device.
     type Operator<T: Real>: Operator<Self, T> + 'static;
 
-    /// The factor by which directions of a plane cross from which it is solved upright. One row is not divided among threads, and the long lines
-    /// of a GPU take long, so that dozens of iterations are faster below. Measured: docs/notes/diffusion-multigrid.md.
-    const UPRIGHT_FROM: f64 = 1e3;
+    /// How planes lie in this device's grids.
+    const PLANES: Planes = Planes { upright_from: 30.0, are_flat: false };
 
     /// Returns what the grid of a solver with these options is, given the stencil's.
     fn turns(&self, stencil: &S, options: &SolverOptions) -> Turns {
-        if self.device().ranks == 1 { stencil.turns_for(options, Self::UPRIGHT_FROM) } else { stencil.turns() }
+        if self.device().ranks == 1 { stencil.turns_for(options, Self::PLANES) } else { stencil.turns() }
     }
 
     /// Chooses a solver where these options leave that open: the stencil's own choice, unless this back end does not support

@@ -1,15 +1,18 @@
 //! Lines of the 27-point operator in four colours: (i mod 2, j mod 2), each a set of half planes.
 
-use isobar_core::prelude::{Backend, Colour, Guess, LineSmoother, Pack, Real, Relaxation, Result, Smoother, Sweep};
-use isobar_core::stencil::galerkin::couplings::COLOURS;
+use isobar_core::prelude::{
+    Axis, Backend, Colour, Guess, LineSmoother, Pack, Real, Relaxation, Result, Smoother, Sweep,
+};
+use isobar_core::stencil::galerkin::couplings::{COLOURS, along};
 use pulp::{Simd, WithSimd};
 
 use super::operator::{Level27, Numbers, Workspace};
 use super::streams::{Order, Values, Which, parts};
 use crate::wavefront::{self, Chunks};
-use crate::{Cpu, Row, RowMut, Shared, Vector, blas};
+use crate::{Cpu, Shared, Vector, blas};
 
-/// Computes v = u + ρ(M⁻¹(f − (A − M) u) − u) on a half plane.
+/// A relaxation v = u + ρ(M⁻¹(f − (A − M) u) − u) of a half plane: right-hand sides are gathered layer by layer, then columns are solved.
+#[derive(Clone, Copy)]
 struct Relax<'a, T> {
     level: &'a Level27<T>,
     numbers: &'a Numbers<T>,
@@ -20,62 +23,105 @@ struct Relax<'a, T> {
     u: Shared<T>,
     /// u itself or another vector.
     v: Shared<T>,
-    values: &'a mut [T],
+    /// Scratch for a half plane.
+    values: Shared<T>,
     which: Which,
     ring: Option<&'a [Vec<T>; 2]>,
 }
 
-impl<T: Real> WithSimd for Relax<'_, T> {
+impl<T: Real> Relax<'_, T> {
+    fn run(self) {
+        let Level27 { cpu, layout, grid, .. } = self.level;
+        cpu.for_each_piece(layout, grid.shape.nz, |_, first, beyond| {
+            cpu.dispatch::<T, _>(Gather { relax: self, layers: (first, beyond) });
+        });
+        cpu.for_each_columns(layout, |first, beyond| {
+            cpu.dispatch::<T, _>(Solve { relax: self, columns: (first, beyond) });
+        });
+    }
+}
+
+/// Computes f − (A − M) u on some layers, first and one past the last.
+struct Gather<'a, T> {
+    relax: Relax<'a, T>,
+    layers: (usize, usize),
+}
+
+impl<T: Real> WithSimd for Gather<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { level, numbers, j, parity, rho, f, u, v, values, which, ring } = self;
-        let (pitch, start, nz) = (level.layout.pitch(), level.start(j, parity), level.grid.shape.nz);
-        let half_plane = level.layout.half_plane();
-        for part @ (first, beyond) in parts(nz) {
+        let Relax { level, numbers, j, parity, f, u, values, which, ring, .. } = self.relax;
+        let (pitch, start) = (level.layout.pitch(), level.start(j, parity));
+        for part @ (first, beyond) in parts(level.grid.shape.nz, self.layers) {
             let (position, n) = (start + (first * pitch) as isize, (beyond - first) * pitch);
-            // SAFETY: each half plane is written by one thread; where v is u, only half planes of this colour are written, and only those of
-            // others are read here; here and below.
-            let (streams, f) = unsafe {
-                (level.streams(simd, numbers, (j, parity), part, which, Values { u, ring }), f.packs(simd, position, n))
+            // SAFETY: each half plane is written by one stage; where v is u, only half planes of this colour are written, and only those of
+            // others are read here. The scratch is this half plane's own, and each piece has its own layers. Here and below.
+            let (streams, f, mut out) = unsafe {
+                (
+                    level.streams(simd, numbers, (j, parity), part, which, Values { u, ring }),
+                    f.packs(simd, position, n),
+                    values.packs_mut(simd, (first * pitch) as isize, n),
+                )
             };
-            let mut out = RowMut::new(simd, &mut values[first * pitch..beyond * pitch]);
             streams.add_to(
                 &mut out,
                 #[inline(always)]
                 |i| f.get(i),
             );
         }
+        let own = self.layers.0 * pitch..self.layers.1 * pitch;
         // SAFETY: as above.
-        unsafe {
-            let (entry, sum) = level.sum_at_end(numbers, (j, parity), which, Values { u, ring }, None);
-            values[entry] = f.row(start + entry as isize, 1)[0] + sum;
+        let values = unsafe { values.row_mut(own.start as isize, own.len()) };
+        // SAFETY: as above.
+        let end = unsafe { level.sum_at_end(numbers, (j, parity), &own, which, Values { u, ring }, None) };
+        if let Some((entry, sum)) = end {
+            // SAFETY: as above.
+            values[entry - own.start] = unsafe { f.row(start + entry as isize, 1)[0] } + sum;
         }
         let across = &numbers.across[2 * j + Level27::<T>::colour(j, parity)];
-        for wrapped in &across.couplings {
+        for wrapped in across.couplings.iter().filter(|wrapped| own.contains(&(wrapped.entry as usize))) {
             let other = match (wrapped.in_ring, ring) {
                 (Some((side, entry)), Some(ring)) => ring[usize::from(side)][entry as usize],
                 // SAFETY: as above; an entry of this half plane, or of one of another colour.
                 _ => unsafe { u.row(wrapped.position, 1)[0] },
             };
-            values[wrapped.entry as usize] += wrapped.coupling * other;
+            values[wrapped.entry as usize - own.start] += wrapped.coupling * other;
         }
-        for &(entry, lag) in &across.lagging {
+        for &(entry, lag) in across.lagging.iter().filter(|(entry, _)| own.contains(&(*entry as usize))) {
             // SAFETY: as above.
-            values[entry as usize] += lag * unsafe { u.row(start + entry as isize, 1)[0] };
+            values[entry as usize - own.start] += lag * unsafe { u.row(start + entry as isize, 1)[0] };
         }
-        // SAFETY: as above.
-        let inverses = unsafe { numbers.inverse_pivots.share().row(start, half_plane) };
-        let vertical = numbers.vertical(start, half_plane);
+    }
+}
+
+/// Solves the lines of some columns, first and one past the last, a whole number of packs.
+struct Solve<'a, T> {
+    relax: Relax<'a, T>,
+    columns: (usize, usize),
+}
+
+impl<T: Real> WithSimd for Solve<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Relax { level, numbers, j, parity, rho, u, v, values, .. } = self.relax;
+        let (pitch, start, nz) = (level.layout.pitch(), level.start(j, parity), level.grid.shape.nz);
+        let n = self.columns.1 - self.columns.0;
+        let row = |k: usize| (k * pitch + self.columns.0) as isize;
+        let couplings = numbers.couplings[along(Axis::Z)].as_ref().map(Vector::share);
+        let inverses = numbers.inverse_pivots.share();
         for k in 0..nz {
-            let (before, row) = values.split_at_mut(k * pitch);
-            let mut y = RowMut::new(simd, &mut row[..pitch]);
-            let inverse = Row::<S, T>::new(simd, &inverses[k * pitch..(k + 1) * pitch]);
-            match (k.checked_sub(1), vertical) {
+            // SAFETY: as in `Gather`; each piece has its own columns, and nobody writes coefficients. Here and below.
+            let (mut y, inverse) =
+                unsafe { (values.packs_mut(simd, row(k), n), inverses.packs(simd, start + row(k), n)) };
+            match (k.checked_sub(1), couplings) {
                 (Some(below), Some(c)) => {
-                    let before = Row::<S, T>::new(simd, &before[below * pitch..]);
-                    let c = Row::<S, T>::new(simd, &c[below * pitch..k * pitch]);
+                    // SAFETY: as above.
+                    let (before, c) =
+                        unsafe { (values.packs(simd, row(below), n), c.packs(simd, start + row(below), n)) };
                     for i in 0..y.len() {
                         y.set(i, c.get(i).mul_add(before.get(i), y.get(i)) * inverse.get(i));
                     }
@@ -83,28 +129,38 @@ impl<T: Real> WithSimd for Relax<'_, T> {
                 _ => (0..y.len()).for_each(|i| y.set(i, y.get(i) * inverse.get(i))),
             }
         }
-        if let Some(c) = vertical {
-            for k in (0..nz - 1).rev() {
-                let (row, above) = values[k * pitch..].split_at_mut(pitch);
-                let mut y = RowMut::new(simd, row);
-                let above = Row::<S, T>::new(simd, &above[..pitch]);
-                let inverse = Row::<S, T>::new(simd, &inverses[k * pitch..(k + 1) * pitch]);
-                let c = Row::<S, T>::new(simd, &c[k * pitch..(k + 1) * pitch]);
+        let layers = if couplings.is_some() { 0..nz - 1 } else { 0..0 };
+        for (k, c) in layers.rev().zip(couplings.into_iter().cycle()) {
+            // SAFETY: as above.
+            let (mut y, above, inverse, c) = unsafe {
+                (
+                    values.packs_mut(simd, row(k), n),
+                    values.packs(simd, row(k + 1), n),
+                    inverses.packs(simd, start + row(k), n),
+                    c.packs(simd, start + row(k), n),
+                )
+            };
+            for i in 0..y.len() {
+                y.set(i, (c.get(i) * inverse.get(i)).mul_add(above.get(i), y.get(i)));
+            }
+        }
+        let weight = Pack::splat(simd, rho);
+        for k in 0..nz {
+            // SAFETY: as above.
+            let mut y = unsafe { values.packs_mut(simd, row(k), n) };
+            if rho != T::ONE {
+                // SAFETY: as above.
+                let u = unsafe { u.packs(simd, start + row(k), n) };
                 for i in 0..y.len() {
-                    y.set(i, (c.get(i) * inverse.get(i)).mul_add(above.get(i), y.get(i)));
+                    y.set(i, weight.mul_add(y.get(i) - u.get(i), u.get(i)));
                 }
             }
-        }
-        if rho != T::ONE {
-            // SAFETY: as above; this half plane, which nobody else writes.
-            let u = unsafe { u.packs(simd, start, half_plane) };
-            let (rho, mut values) = (Pack::splat(simd, rho), RowMut::new(simd, values));
-            for i in 0..values.len() {
-                values.set(i, rho.mul_add(values.get(i) - u.get(i), u.get(i)));
+            // SAFETY: as above.
+            let mut v = unsafe { v.packs_mut(simd, start + row(k), n) };
+            for i in 0..y.len() {
+                v.set(i, y.get(i));
             }
         }
-        // SAFETY: as above.
-        unsafe { v.row_mut(start, half_plane) }.copy_from_slice(values);
     }
 }
 
@@ -134,8 +190,8 @@ impl<T: Real> Level27<T> {
         let (count, spaces, ny) = (values.len(), Shared::of(values), self.grid.shape.ny);
         let relax = |j: usize, parity: usize, thread: usize, which: Which, ring: Option<&[Vec<T>; 2]>| {
             // SAFETY: each thread has its own.
-            let values = unsafe { &mut spaces.row_mut(thread as isize, 1)[0][..] };
-            self.cpu.dispatch::<T, _>(Relax { level: self, numbers, j, parity, rho, f, u, v: u, values, which, ring });
+            let values = Shared::of(unsafe { &mut spaces.row_mut(thread as isize, 1)[0] });
+            Relax { level: self, numbers, j, parity, rho, f, u, v: u, values, which, ring }.run();
         };
         if self.is_odd_ring() {
             for [column, plane] in (0..4).map(|n| order.colour(n)) {
@@ -193,21 +249,9 @@ impl<T: Real> Level27<T> {
         self.for_each_plane(count, |j, thread| {
             for parity in [0, 1] {
                 // SAFETY: each thread has its own.
-                let values = unsafe { &mut spaces.row_mut(thread as isize, 1)[0][..] };
-                let which = Which::Across;
-                self.cpu.dispatch::<T, _>(Relax {
-                    level: self,
-                    numbers: &numbers,
-                    j,
-                    parity,
-                    rho,
-                    f,
-                    u,
-                    v,
-                    values,
-                    which,
-                    ring: None,
-                });
+                let values = Shared::of(unsafe { &mut spaces.row_mut(thread as isize, 1)[0] });
+                let (numbers, which, ring) = (&numbers, Which::Across, None);
+                Relax { level: self, numbers, j, parity, rho, f, u, v, values, which, ring }.run();
             }
         });
     }

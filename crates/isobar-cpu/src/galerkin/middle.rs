@@ -3,7 +3,8 @@
 use isobar_core::prelude::{Colour, Layout, Real};
 
 use super::interpolation::Interpolation;
-use super::weights::{AxisWeights, Stored, add_weighted, combine};
+use super::weights::{Stored, add_weighted, combine};
+use crate::Shared;
 
 impl<T: Real> Interpolation<T> {
     /// Returns the position of row k of the half plane of one parity of i, relative to the start of plane j.
@@ -18,11 +19,18 @@ impl<T: Real> Interpolation<T> {
         (layout.shape().nx + 1 - parity) / 2
     }
 
-    /// Computes a plane of the middle from fine plane j of f; other colours than the given ones count as zeros.
+    /// Computes layers from `first` on of a plane of the middle from fine plane j of f; other colours than the given ones count as zeros.
     #[inline(always)]
-    pub(super) fn gather(&self, x: Option<&Stored<T>>, j: usize, colours: &[Colour], f: &[T], middle: &mut [T]) {
+    pub(super) fn gather(
+        &self,
+        x: Option<&Stored<T>>,
+        (j, first): (usize, usize),
+        colours: &[Colour],
+        f: &[T],
+        middle: &mut [T],
+    ) {
         let (layout, whole_j) = (&self.fine_layout, self.first[0] + j);
-        for (k, out) in middle.chunks_exact_mut(self.row).enumerate() {
+        for (k, out) in (first..).zip(middle.chunks_exact_mut(self.row)) {
             out.fill(T::ZERO);
             for &colour in colours {
                 let parity = layout.parity(j, colour);
@@ -46,15 +54,26 @@ impl<T: Real> Interpolation<T> {
         }
     }
 
-    /// Computes u += P_x middle on the given colours of a fine plane.
+    /// Computes u += P_x middle on the given colours of a fine plane, which begins at position `start` of u, from layer `first` on.
+    ///
+    /// # Safety
+    /// Nobody else uses these layers of u.
     #[inline(always)]
-    pub(super) fn scatter(&self, x: Option<&Stored<T>>, j: usize, colours: &[Colour], middle: &[T], u: &mut [T]) {
+    pub(super) unsafe fn scatter(
+        &self,
+        x: Option<&Stored<T>>,
+        (j, first): (usize, usize),
+        colours: &[Colour],
+        middle: &[T],
+        (u, start): (Shared<T>, isize),
+    ) {
         let (layout, whole_j) = (&self.fine_layout, self.first[0] + j);
-        for (k, row) in middle.chunks_exact(self.row).enumerate() {
+        for (k, row) in (first..).zip(middle.chunks_exact(self.row)) {
             for &colour in colours {
                 let parity = layout.parity(j, colour);
                 let columns = Self::columns(layout, parity);
-                let u = &mut u[Self::half_row(layout, j, parity, k)..][..columns];
+                // SAFETY: promised by the caller.
+                let u = unsafe { u.row_mut(start + Self::half_row(layout, j, parity, k) as isize, columns) };
                 match x {
                     None => u.iter_mut().zip(row[parity..].iter().step_by(2)).for_each(|(u, &v)| *u += v),
                     Some(_) if parity == 0 => u.iter_mut().zip(row).for_each(|(u, &v)| *u += v),
@@ -68,101 +87,132 @@ impl<T: Real> Interpolation<T> {
         }
     }
 
-    /// Restricts the middle to a plane of the coarse grid: `before` is its plane before this subdomain's first, `sum` a
-    /// plane of scratch.
+    /// Computes layers from `first_k` on of P_yᵀ middle, on a plane of the coarse grid: `before` is the middle's plane before this subdomain's
+    /// first.
     #[inline(always)]
-    pub(super) fn gather_coarse(
+    pub(super) fn gather_in_y(
         &self,
-        w: &AxisWeights<T>,
-        coarse_j: usize,
+        y: Option<&Stored<T>>,
+        (coarse_j, first_k): (usize, usize),
         (before, middle): (Option<&[T]>, &[Vec<T>]),
         sum: &mut [T],
-        out: &mut [T],
     ) {
-        let (row, nz, first) = (self.row, self.fine_layout.shape().nz, self.first[1]);
-        match &w.y {
-            None => sum.copy_from_slice(&middle[coarse_j]),
-            Some(y) => {
-                sum.copy_from_slice(&middle[2 * coarse_j]);
-                // In a periodic direction of odd length no odd plane lies between the last and the first.
-                let is_ring = self.periodic[1] && middle.len().is_multiple_of(2);
-                // The plane below, and the index of its weights.
-                let below = match coarse_j.checked_sub(1) {
-                    Some(below) => Some((&middle[2 * below + 1][..], first + below)),
-                    None if is_ring => middle.last().map(|last| (&last[..], y.planes.len() - 1)),
-                    None => before.map(|before| (before, self.coarse.row_there(-1))),
-                };
-                let above = middle.get(2 * coarse_j + 1);
-                for k in 0..nz {
-                    let at = k * row..(k + 1) * row;
-                    if let Some(above) = above {
-                        add_weighted(&mut sum[at.clone()], y.rows(first + coarse_j, k)[0], &above[at.clone()]);
-                    }
-                    if let Some((below, weights)) = below {
-                        add_weighted(&mut sum[at.clone()], y.rows(weights, k)[1], &below[at]);
-                    }
-                }
+        let (row, first) = (self.row, self.first[1]);
+        let layers = first_k * row..first_k * row + sum.len();
+        let Some(y) = y else {
+            sum.copy_from_slice(&middle[coarse_j][layers]);
+            return;
+        };
+        sum.copy_from_slice(&middle[2 * coarse_j][layers]);
+        // In a periodic direction of odd length no odd plane lies between the last and the first.
+        let is_ring = self.periodic[1] && middle.len().is_multiple_of(2);
+        // The plane below, and the index of its weights.
+        let below = match coarse_j.checked_sub(1) {
+            Some(below) => Some((&middle[2 * below + 1][..], first + below)),
+            None if is_ring => middle.last().map(|last| (&last[..], y.planes.len() - 1)),
+            None => before.map(|before| (before, self.coarse.row_there(-1))),
+        };
+        let above = middle.get(2 * coarse_j + 1);
+        for (k, sum) in (first_k..).zip(sum.chunks_exact_mut(row)) {
+            let at = k * row..(k + 1) * row;
+            if let Some(above) = above {
+                add_weighted(sum, y.rows(first + coarse_j, k)[0], &above[at.clone()]);
+            }
+            if let Some((below, weights)) = below {
+                add_weighted(sum, y.rows(weights, k)[1], &below[at]);
             }
         }
-        let coarse_nz = self.coarse.shape().nz;
-        for k in 0..coarse_nz {
-            if let Some(z) = &w.z {
+    }
+
+    /// Computes some layers, first and one past the last, of P_zᵀ sum on a plane of the coarse grid, which begins at position `start` of `out`.
+    ///
+    /// # Safety
+    /// Nobody else uses these layers of `out` and what they are made from in `sum`, but for odd layers, which are read.
+    #[inline(always)]
+    pub(super) unsafe fn gather_in_z(
+        &self,
+        z: Option<&Stored<T>>,
+        (coarse_j, layers): (usize, (usize, usize)),
+        sum: Shared<T>,
+        (out, start): (Shared<T>, isize),
+    ) {
+        let (row, nz, first) = (self.row, self.fine_layout.shape().nz, self.first[1]);
+        // SAFETY: promised by the caller.
+        let layer = |k: usize| unsafe { sum.row((k * row) as isize, row) };
+        for k in layers.0..layers.1 {
+            let own = if z.is_some() { 2 * k } else { k };
+            // SAFETY: promised by the caller.
+            let own = unsafe { sum.row_mut((own * row) as isize, row) };
+            if let Some(z) = z {
                 let odd = nz / 2;
                 let is_ring = self.periodic[2] && nz.is_multiple_of(2);
                 let before = if k > 0 { Some(k - 1) } else { is_ring.then(|| odd - 1) };
-                // Row 2k is read no more before it is overwritten by the sum.
                 if k < odd {
-                    let (own, other) = sum.split_at_mut((2 * k + 1) * row);
-                    add_weighted(&mut own[2 * k * row..], z.rows(first + coarse_j, k)[0], &other[..row]);
+                    add_weighted(own, z.rows(first + coarse_j, k)[0], layer(2 * k + 1));
                 }
                 if let Some(before) = before {
-                    let weights = z.rows(first + coarse_j, before)[1];
-                    let odd_row = 2 * before + 1;
-                    if odd_row < 2 * k {
-                        let (other, own) = sum.split_at_mut(2 * k * row);
-                        add_weighted(&mut own[..row], weights, &other[odd_row * row..]);
-                    } else {
-                        let (own, other) = sum.split_at_mut(odd_row * row);
-                        add_weighted(&mut own[2 * k * row..][..row], weights, &other[..row]);
-                    }
+                    add_weighted(own, z.rows(first + coarse_j, before)[1], layer(2 * before + 1));
                 }
             }
-            let from = &sum[if w.z.is_some() { 2 * k } else { k } * row..][..self.nx];
             for parity in 0..2 {
-                let to = &mut out[Self::half_row(&self.coarse, coarse_j, parity, k)..][..self.coarse.pitch()];
+                let position = start + Self::half_row(&self.coarse, coarse_j, parity, k) as isize;
+                // SAFETY: promised by the caller.
+                let to = unsafe { out.row_mut(position, self.coarse.pitch()) };
                 let columns = Self::columns(&self.coarse, parity);
-                let values = from.get(parity..).unwrap_or(&[]).iter().step_by(2);
+                let values = own[..self.nx].get(parity..).unwrap_or(&[]).iter().step_by(2);
                 to[..columns].iter_mut().zip(values).for_each(|(to, &value)| *to = value);
                 to[columns..].fill(T::ZERO);
             }
         }
     }
 
-    /// Expands a plane that is coarse in y from one of the coarse grid, which may be a halo plane.
+    /// Expands some layers, first and one past the last, of a plane of the coarse grid, which may be a halo plane, to a plane that is coarse in y.
+    ///
+    /// # Safety
+    /// Nobody else uses what these layers become in `out`.
     #[inline(always)]
-    pub(super) fn scatter_coarse(&self, w: &AxisWeights<T>, coarse_j: usize, coarse_u: &[T], out: &mut [T]) {
-        let (row, nz) = (self.row, self.fine_layout.shape().nz);
-        let whole_j = self.coarse.row_there(coarse_j.cast_signed());
-        let step = if w.z.is_some() { 2 } else { 1 };
-        for k in 0..self.coarse.shape().nz {
-            let out = &mut out[step * k * row..][..row];
+    pub(super) unsafe fn scatter_layers(
+        &self,
+        step: usize,
+        (coarse_j, layers): (usize, (usize, usize)),
+        coarse_u: &[T],
+        out: Shared<T>,
+    ) {
+        for k in layers.0..layers.1 {
+            // SAFETY: promised by the caller.
+            let out = unsafe { out.row_mut((step * k * self.row) as isize, self.row) };
             for parity in 0..2 {
                 let columns = Self::columns(&self.coarse, parity);
                 let from = &coarse_u[Self::half_row(&self.coarse, coarse_j, parity, k)..][..columns];
                 out[parity..].iter_mut().step_by(2).zip(from).for_each(|(out, &value)| *out = value);
             }
             out[self.nx..].fill(T::ZERO);
+            self.close_rings(out);
         }
-        if let Some(z) = &w.z {
-            for k in 0..nz / 2 {
-                let (lower, rest) = out.split_at_mut((2 * k + 1) * row);
-                let (own, upper) = rest.split_at_mut(row);
-                let below = &lower[2 * k * row..];
-                let above = if 2 * k + 2 < nz { &upper[..row] } else { &lower[..row] };
-                combine(own, z.rows(whole_j, k), below, above);
-            }
+    }
+
+    /// Computes some odd layers, by their halves, first and one past the last, of a plane that is coarse in y from even ones.
+    ///
+    /// # Safety
+    /// Nobody else uses these layers of `out`, and even ones are only read.
+    #[inline(always)]
+    pub(super) unsafe fn scatter_between(
+        &self,
+        z: &Stored<T>,
+        (coarse_j, layers): (usize, (usize, usize)),
+        out: Shared<T>,
+    ) {
+        let (row, nz) = (self.row, self.fine_layout.shape().nz);
+        let whole_j = self.coarse.row_there(coarse_j.cast_signed());
+        for k in layers.0..layers.1 {
+            let above = if 2 * k + 2 < nz { 2 * k + 2 } else { 0 };
+            // SAFETY: promised by the caller.
+            let [below, above] = [2 * k, above].map(|k| unsafe { out.row((k * row) as isize, row) });
+            // SAFETY: as above.
+            let own = unsafe { out.row_mut(((2 * k + 1) * row) as isize, row) };
+            combine(own, z.rows(whole_j, k), below, above);
+            self.close_rings(own);
         }
-        self.close_rings(out);
     }
 
     /// Copies the first cell of periodic lines beyond the last.

@@ -5,8 +5,8 @@ use std::sync::{MutexGuard, RwLock, RwLockReadGuard};
 
 use crate::per_queue::PerQueue;
 use crate::{Cpu, Shared, Vector};
-use isobar_core::prelude::{Axis, Layout, Real, Result, Slab, read, write};
-use isobar_core::stencil::galerkin::couplings::{Grid, UPPER, along, upper_offset};
+use isobar_core::prelude::{Layout, Real, Result, Slab, read, write};
+use isobar_core::stencil::galerkin::couplings::{Grid, UPPER, upper_offset};
 use isobar_core::stencil::galerkin::{Couplings, Execute, Matrix, Offset};
 
 /// Pivots below this fraction of their diagonal are rounding errors.
@@ -36,15 +36,6 @@ pub(super) struct Numbers<T> {
     pub(super) inverse_pivots: Vector<T>,
     /// One for each half plane, in the order of memory.
     pub(super) across: Vec<Across<T>>,
-}
-
-impl<T: Real> Numbers<T> {
-    /// Returns the couplings of one half plane to the cells above.
-    #[inline(always)]
-    pub(super) fn vertical(&self, start: isize, half_plane: usize) -> Option<&[T]> {
-        let c = self.couplings[along(Axis::Z)].as_ref()?;
-        Some(&c.entries()[start as usize..start as usize + half_plane])
-    }
 }
 
 /// The numbers of a half plane that are not in streams.

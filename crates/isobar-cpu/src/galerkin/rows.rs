@@ -20,20 +20,35 @@ impl<T: Real> Level27<T> {
 
     /// Computes y = A x, or f − A x, on plane j; returns Σ y².
     fn plane(&self, numbers: &Numbers<T>, j: usize, f: Option<Shared<T>>, x: Shared<T>, y: Shared<T>) -> f64 {
-        let half = |parity| self.cpu.dispatch::<T, _>(HalfRows { level: self, numbers, j, parity, f, x, y: (y, 0) });
-        half(0) + half(1)
+        self.half_rows(numbers, (j, 0), f, x, (y, 0)) + self.half_rows(numbers, (j, 1), f, x, (y, 0))
+    }
+
+    /// Computes y = A x, or f − A x, on a half plane, stored `shift` from its place; Σ y².
+    fn half_rows(
+        &self,
+        numbers: &Numbers<T>,
+        (j, parity): (usize, usize),
+        f: Option<Shared<T>>,
+        x: Shared<T>,
+        y: (Shared<T>, isize),
+    ) -> f64 {
+        let Level27 { cpu, layout, grid, .. } = self;
+        let [sum, _] = cpu.sum_pieces(layout, grid.shape.nz, |_, first, beyond| {
+            let layers = (first, beyond);
+            [cpu.dispatch::<T, _>(HalfRows { level: self, numbers, j, parity, layers, f, x, y }), 0.0]
+        });
+        sum
     }
 
     /// Computes r = f − A u on a half plane, stored `shift` from its place.
     pub(super) fn residual_of(
         &self,
         numbers: &Numbers<T>,
-        (j, parity): (usize, usize),
+        half: (usize, usize),
         [f, u]: [Shared<T>; 2],
-        (r, shift): (Shared<T>, isize),
+        r: (Shared<T>, isize),
     ) {
-        let half = HalfRows { level: self, numbers, j, parity, f: Some(f), x: u, y: (r, shift) };
-        self.cpu.dispatch::<T, _>(half);
+        self.half_rows(numbers, half, Some(f), u, r);
     }
 
     /// Computes the residual after a sweep from u = 0, with ρ = 1 and [`Level27::has_no_rings`]: a column's residual
@@ -46,7 +61,11 @@ impl<T: Real> Level27<T> {
         u: Shared<T>,
         (r, shift): (Shared<T>, isize),
     ) {
-        self.cpu.dispatch::<T, _>(LaterRows { level: self, numbers, j, parity, order, u, r, shift });
+        let Level27 { cpu, layout, grid, .. } = self;
+        cpu.for_each_piece(layout, grid.shape.nz, |_, first, beyond| {
+            let layers = (first, beyond);
+            cpu.dispatch::<T, _>(LaterRows { level: self, numbers, j, parity, layers, order, u, r, shift });
+        });
     }
 
     fn pass(&self, f: Option<&Vector<T>>, x: &Vector<T>, y: &mut Vector<T>) -> f64 {
@@ -63,12 +82,13 @@ impl<T: Real> Level27<T> {
     }
 }
 
-/// Computes y = A x or f − A x on a half plane; Σ y².
+/// Computes y = A x or f − A x on some layers of a half plane, first and one past the last; Σ y².
 struct HalfRows<'a, T> {
     level: &'a Level27<T>,
     numbers: &'a Numbers<T>,
     j: usize,
     parity: usize,
+    layers: (usize, usize),
     f: Option<Shared<T>>,
     x: Shared<T>,
     /// y and its distance from its place.
@@ -80,9 +100,9 @@ impl<T: Real> WithSimd for HalfRows<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> f64 {
-        let Self { level, numbers, j, parity, f, x, y: (y, shift) } = self;
+        let Self { level, numbers, j, parity, layers, f, x, y: (y, shift) } = self;
         let (pitch, start) = (level.layout.pitch(), level.start(j, parity));
-        for part @ (first, beyond) in parts(level.grid.shape.nz) {
+        for part @ (first, beyond) in parts(level.grid.shape.nz, layers) {
             let (position, n) = (start + (first * pitch) as isize, (beyond - first) * pitch);
             // SAFETY: each plane of y belongs to one thread, and nobody writes x, f or coefficients, here and below.
             let (streams, own, sums, mut out) = unsafe {
@@ -95,22 +115,27 @@ impl<T: Real> WithSimd for HalfRows<'_, T> {
             };
             streams.add_differences(&mut out, sums, own);
         }
-        let n = level.layout.half_plane();
+        let entries = layers.0 * pitch..layers.1 * pitch;
+        let (first, n) = (start + entries.start as isize, entries.len());
         // SAFETY: as above.
-        let (own, out) = unsafe { (x.row(start, n), y.row_mut(start + shift, n)) };
+        let (own, out) = unsafe { (x.row(first, n), y.row_mut(first + shift, n)) };
+        let (values, half) = (Values { u: x, ring: None }, (j, parity));
         // SAFETY: as above.
-        let (entry, sum) =
-            unsafe { level.sum_at_end(numbers, (j, parity), Which::All, Values { u: x, ring: None }, Some(own)) };
-        out[entry] = numbers.sums.entries()[start as usize + entry] * own[entry] + sum;
-        for across in &numbers.across[2 * j + Level27::<T>::colour(j, parity)].couplings {
-            let entry = across.entry as usize;
+        let end = unsafe { level.sum_at_end(numbers, half, &entries, Which::All, values, Some(own)) };
+        if let Some((entry, sum)) = end {
+            let at = entry - entries.start;
+            out[at] = numbers.sums.entries()[start as usize + entry] * own[at] + sum;
+        }
+        let across = &numbers.across[2 * j + Level27::<T>::colour(j, parity)];
+        for across in across.couplings.iter().filter(|across| entries.contains(&(across.entry as usize))) {
+            let at = across.entry as usize - entries.start;
             // SAFETY: as above.
             let other = unsafe { x.row(across.position, 1)[0] };
-            out[entry] += across.coupling * (own[entry] - other);
+            out[at] += across.coupling * (own[at] - other);
         }
         let Some(f) = f else { return 0.0 };
         // SAFETY: as above.
-        let f = unsafe { f.packs(simd, start, n) };
+        let f = unsafe { f.packs(simd, first, n) };
         let mut out = RowMut::new(simd, out);
         let mut sum = RowSum::new(simd);
         for i in 0..out.len() {
@@ -122,12 +147,13 @@ impl<T: Real> WithSimd for HalfRows<'_, T> {
     }
 }
 
-/// Computes r = Σ c u over the columns relaxed later, on a half plane.
+/// Computes r = Σ c u over the columns relaxed later, on some layers of a half plane.
 struct LaterRows<'a, T> {
     level: &'a Level27<T>,
     numbers: &'a Numbers<T>,
     j: usize,
     parity: usize,
+    layers: (usize, usize),
     order: Order,
     u: Shared<T>,
     r: Shared<T>,
@@ -139,9 +165,9 @@ impl<T: Real> WithSimd for LaterRows<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { level, numbers, j, parity, order, u, r, shift } = self;
+        let Self { level, numbers, j, parity, layers, order, u, r, shift } = self;
         let (pitch, start, which) = (level.layout.pitch(), level.start(j, parity), Which::After(order));
-        for part @ (first, beyond) in parts(level.grid.shape.nz) {
+        for part @ (first, beyond) in parts(level.grid.shape.nz, layers) {
             let (position, n) = (start + (first * pitch) as isize, (beyond - first) * pitch);
             // SAFETY: each plane of r belongs to one thread, and nobody writes u or coefficients, here and below.
             let (streams, mut out) = unsafe {
@@ -156,10 +182,13 @@ impl<T: Real> WithSimd for LaterRows<'_, T> {
                 |_| Pack::splat(simd, T::ZERO),
             );
         }
+        let entries = layers.0 * pitch..layers.1 * pitch;
         // SAFETY: as above.
         unsafe {
-            let (entry, sum) = level.sum_at_end(numbers, (j, parity), which, Values { u, ring: None }, None);
-            r.set(start + shift + entry as isize, sum);
+            let end = level.sum_at_end(numbers, (j, parity), &entries, which, Values { u, ring: None }, None);
+            if let Some((entry, sum)) = end {
+                r.set(start + shift + entry as isize, sum);
+            }
         }
     }
 }

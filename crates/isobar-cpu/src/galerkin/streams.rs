@@ -1,5 +1,7 @@
 //! The neighbours of a half plane's cells as streams: rows of couplings and of the neighbours' values.
 
+use std::ops::Range;
+
 use isobar_core::prelude::{Colour, Pack, Real, Relaxation};
 use isobar_core::stencil::galerkin::Offset;
 use isobar_core::stencil::galerkin::couplings::{UPPER, number};
@@ -123,12 +125,12 @@ impl<'a, S: Simd, T: Real> Streams<'a, S, T> {
     }
 }
 
-/// Returns the layers of a half plane that have the same neighbours: the first, those in the middle, the last.
-pub(super) fn parts(nz: usize) -> [(usize, usize); 3] {
-    match nz {
-        1 => [(0, 1), (1, 1), (1, 1)],
-        _ => [(0, 1), (1, nz - 1), (nz - 1, nz)],
-    }
+/// Divides some layers of a half plane, first and one past the last, where neighbours change: above the lowest and below the highest of all.
+#[inline(always)]
+pub(super) fn parts(nz: usize, (first, beyond): (usize, usize)) -> impl Iterator<Item = (usize, usize)> {
+    let bottom = 1.clamp(first, beyond);
+    let top = (nz - 1).clamp(bottom, beyond);
+    [(first, bottom), (bottom, top), (top, beyond)].into_iter().filter(|(first, beyond)| first < beyond)
 }
 
 /// The vector whose entries streams read.
@@ -207,7 +209,7 @@ impl<T: Real> Level27<T> {
         }
     }
 
-    /// Returns that entry, and its value of [`Level27::sum_at`], 0 for padding.
+    /// Returns that entry, if it is among these, and its value of [`Level27::sum_at`], 0 for padding. `own` are the values of these entries.
     ///
     /// # Safety
     /// Nobody writes the entries of `u` meanwhile.
@@ -216,16 +218,21 @@ impl<T: Real> Level27<T> {
         &self,
         numbers: &Numbers<T>,
         (j, parity): (usize, usize),
+        entries: &Range<usize>,
         which: Which,
         values: Values<'_, T>,
         own: Option<&[T]>,
-    ) -> (usize, T) {
+    ) -> Option<(usize, T)> {
         let (entry, is_cell) = self.end(parity);
-        if !is_cell {
-            return (entry, T::ZERO);
+        if !entries.contains(&entry) {
+            return None;
         }
+        if !is_cell {
+            return Some((entry, T::ZERO));
+        }
+        let own = own.map(|own| own[entry - entries.start]);
         // SAFETY: promised by the caller.
-        (entry, unsafe { self.sum_at(numbers, (j, parity), entry, which, values, own.map(|own| own[entry])) })
+        Some((entry, unsafe { self.sum_at(numbers, (j, parity), entry, which, values, own) }))
     }
 
     /// Returns Σ c u, or Σ c (own − u), of one entry of a half plane, with the sum of [`Level27::streams`].

@@ -53,18 +53,51 @@ impl<T: Real> Interpolation<T> {
         let threads = planes.len().min(ny);
         let spaces = Shared::of(planes);
         self.cpu.for_each(threads, |thread| {
-            // SAFETY: each thread has its own space, and each plane of the vector belongs to one thread.
+            // SAFETY: each thread has its own space.
             let [sum, _] = unsafe { &mut spaces.row_mut(thread as isize, 1)[0] };
+            let sum = Shared::of(sum);
             for j in ny * thread / threads..ny * (thread + 1) / threads {
-                // SAFETY: as above.
-                let out = unsafe { out.row_mut((j * plane) as isize, plane) };
-                self.cpu.dispatch::<T, _>(
-                    #[inline(always)]
-                    || self.gather_coarse(w, j, middle, sum, out),
-                );
+                self.cpu.for_each_piece(&self.coarse, self.fine_layout.shape().nz, |_, first, beyond| {
+                    // SAFETY: each piece has its own layers of the thread's space.
+                    let sum = unsafe { sum.row_mut((first * self.row) as isize, (beyond - first) * self.row) };
+                    self.cpu.dispatch::<T, _>(
+                        #[inline(always)]
+                        || self.gather_in_y(w.y.as_ref(), (j, first), middle, sum),
+                    );
+                });
+                self.cpu.for_each_piece(&self.coarse, self.coarse.shape().nz, |_, first, beyond| {
+                    self.cpu.dispatch::<T, _>(
+                        #[inline(always)]
+                        // SAFETY: as above; each plane of the vector belongs to one thread.
+                        || unsafe {
+                            let out = (out, (j * plane) as isize);
+                            self.gather_in_z(w.z.as_ref(), (j, (first, beyond)), sum, out);
+                        },
+                    );
+                });
             }
         });
         Ok(())
+    }
+
+    /// Expands a plane of the coarse grid, which may be a halo plane, to one that is coarse in y.
+    fn scatter_coarse(&self, w: &AxisWeights<T>, coarse_j: usize, coarse_u: &[T], out: &mut [T]) {
+        let (out, step) = (Shared::of(out), if w.z.is_some() { 2 } else { 1 });
+        self.cpu.for_each_piece(&self.coarse, self.coarse.shape().nz, |_, first, beyond| {
+            self.cpu.dispatch::<T, _>(
+                #[inline(always)]
+                // SAFETY: each piece has its own layers.
+                || unsafe { self.scatter_layers(step, (coarse_j, (first, beyond)), coarse_u, out) },
+            );
+        });
+        let Some(z) = &w.z else { return };
+        self.cpu.for_each_piece(&self.coarse, self.fine_layout.shape().nz / 2, |_, first, beyond| {
+            self.cpu.dispatch::<T, _>(
+                #[inline(always)]
+                // SAFETY: as above.
+                || unsafe { self.scatter_between(z, (coarse_j, (first, beyond)), out) },
+            );
+        });
     }
 
     /// Computes middle = P_y P_z coarse_u.
@@ -81,60 +114,64 @@ impl<T: Real> Interpolation<T> {
             // SAFETY: each thread has its own space.
             let [own, next] = unsafe { &mut spaces.row_mut(thread as isize, 1)[0] };
             let (first, beyond) = (ny * thread / threads, ny * (thread + 1) / threads);
-            self.cpu.dispatch::<T, _>(
-                #[inline(always)]
-                || {
-                    let Some(y) = &w.y else {
-                        for j in first..beyond {
-                            // SAFETY: each plane belongs to one thread.
-                            self.scatter_coarse(w, j, of(j), unsafe { &mut middle.row_mut(j as isize, 1)[0] });
-                        }
-                        return;
-                    };
-                    self.scatter_coarse(w, first, of(first), own);
-                    for j in first..beyond {
-                        // SAFETY: as above.
-                        unsafe { &mut middle.row_mut(2 * j as isize, 1)[0] }.copy_from_slice(own);
-                        if 2 * j + 1 == fine_ny {
-                            break;
-                        }
-                        let other = if j + 1 < ny + self.coarse.halo()[1] { j + 1 } else { 0 };
-                        self.scatter_coarse(w, other, of(other), next);
-                        // SAFETY: as above.
-                        let odd = unsafe { &mut middle.row_mut(2 * j as isize + 1, 1)[0] };
+            let Some(y) = &w.y else {
+                for j in first..beyond {
+                    // SAFETY: each plane belongs to one thread.
+                    self.scatter_coarse(w, j, of(j), unsafe { &mut middle.row_mut(j as isize, 1)[0] });
+                }
+                return;
+            };
+            self.scatter_coarse(w, first, of(first), own);
+            for j in first..beyond {
+                // SAFETY: as above.
+                unsafe { &mut middle.row_mut(2 * j as isize, 1)[0] }.copy_from_slice(own);
+                if 2 * j + 1 == fine_ny {
+                    break;
+                }
+                let other = if j + 1 < ny + self.coarse.halo()[1] { j + 1 } else { 0 };
+                self.scatter_coarse(w, other, of(other), next);
+                // SAFETY: as above.
+                let odd = unsafe { &mut middle.row_mut(2 * j as isize + 1, 1)[0] };
+                self.cpu.dispatch::<T, _>(
+                    #[inline(always)]
+                    || {
                         for k in 0..nz {
                             let at = k * row..(k + 1) * row;
                             combine(&mut odd[at.clone()], y.rows(self.first[1] + j, k), &own[at.clone()], &next[at]);
                         }
                         self.close_rings(odd);
-                        std::mem::swap(own, next);
-                    }
-                },
-            );
+                    },
+                );
+                std::mem::swap(own, next);
+            }
         });
     }
 
     /// Restricts a fine plane of a vector to the middle.
-    #[inline(always)]
     fn gather_plane(&self, x: Option<&Stored<T>>, j: usize, colours: &[Colour], f: &[T], middle: Shared<Vec<T>>) {
         // SAFETY: each plane belongs to one thread.
-        let out = unsafe { &mut middle.row_mut(j as isize, 1)[0] };
-        self.cpu.dispatch::<T, _>(
-            #[inline(always)]
-            || self.gather(x, j, colours, f, out),
-        );
+        let out = Shared::of(unsafe { &mut middle.row_mut(j as isize, 1)[0] });
+        self.cpu.for_each_piece(&self.fine_layout, self.fine_layout.shape().nz, |_, first, beyond| {
+            // SAFETY: each piece has its own layers.
+            let out = unsafe { out.row_mut((first * self.row) as isize, (beyond - first) * self.row) };
+            self.cpu.dispatch::<T, _>(
+                #[inline(always)]
+                || self.gather(x, (j, first), colours, f, out),
+            );
+        });
     }
 
     /// Computes u += P_x middle on plane j.
-    #[inline(always)]
     fn scatter_plane(&self, x: Option<&Stored<T>>, j: usize, colours: &[Colour], middle: &[Vec<T>], u: Shared<T>) {
-        let plane = 2 * self.fine_layout.half_plane();
-        // SAFETY: each plane belongs to one thread, or to one stage at a time.
-        let u = unsafe { u.row_mut((j * plane) as isize, plane) };
-        self.cpu.dispatch::<T, _>(
-            #[inline(always)]
-            || self.scatter(x, j, colours, &middle[j], u),
-        );
+        let start = (2 * self.fine_layout.half_plane() * j) as isize;
+        self.cpu.for_each_piece(&self.fine_layout, self.fine_layout.shape().nz, |_, first, beyond| {
+            let middle = &middle[j][first * self.row..beyond * self.row];
+            self.cpu.dispatch::<T, _>(
+                #[inline(always)]
+                // SAFETY: each plane belongs to one thread, or to one stage at a time, and each piece has its own layers.
+                || unsafe { self.scatter(x, (j, first), colours, middle, (u, start)) },
+            );
+        });
     }
 
     /// Runs one sweep of a coarse level with the residual's restriction, in one pass over the planes.

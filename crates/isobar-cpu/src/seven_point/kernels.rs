@@ -114,23 +114,25 @@ impl<T: Real> Destination<T> for Shifted<T> {
     fn end_row(&mut self, _: isize, _: usize) {}
 }
 
-/// A vector of another precision, written by way of one row.
-pub(crate) struct Rounded<'s, T, R> {
+/// A vector of another precision, written by way of one row: that of a piece among the rows of a thread's workspace.
+pub(crate) struct Rounded<T, R> {
     pub(crate) vector: Shared<R>,
-    pub(crate) row: &'s mut [T],
+    pub(crate) rows: Shared<T>,
+    pub(crate) piece: usize,
 }
 
-impl<T: Real, R: Real> Destination<T> for Rounded<'_, T, R> {
+impl<T: Real, R: Real> Destination<T> for Rounded<T, R> {
     #[inline(always)]
     fn row<S: Simd>(&mut self, simd: S, _: isize, n: usize) -> Option<RowMut<'_, S, T>> {
-        Some(RowMut::new(simd, &mut self.row[..n]))
+        // SAFETY: each piece has its own row.
+        Some(unsafe { self.rows.packs_mut(simd, (self.piece * n) as isize, n) })
     }
 
     #[inline(always)]
     fn end_row(&mut self, position: isize, n: usize) {
-        // SAFETY: see the top of this file.
-        let out = unsafe { self.vector.row_mut(position, n) };
-        for (out, value) in out.iter_mut().zip(&self.row[..n]) {
+        // SAFETY: as above, and see the top of this file.
+        let (out, row) = unsafe { (self.vector.row_mut(position, n), self.rows.row((self.piece * n) as isize, n)) };
+        for (out, value) in out.iter_mut().zip(row) {
             *out = R::from_f64(value.to_f64());
         }
     }

@@ -31,6 +31,8 @@ use std::sync::{MutexGuard, RwLock, RwLockReadGuard};
 use isobar_core::prelude::{Colour, Layout, Meanwhile, Real, Result, Shape, read, write};
 
 pub(crate) use self::coefficients::{Coefficients, Entries, Kernel, On, RowCoefficients, Stored, TileCoefficients};
+use crate::cpu::MOST_PIECES;
+use crate::geometry::Columns;
 use crate::per_queue::PerQueue;
 use crate::wavefront::{self, Chunks};
 use crate::{Cpu, Geometry, HalfPlane, Shared, Vector};
@@ -80,13 +82,31 @@ pub(crate) struct ChunkSpace<T> {
     pub(crate) factors: Vec<T>,
     /// Solution of a tile, all layers, where u must not be overwritten yet.
     pub(crate) values: Vec<T>,
+    /// The columns that are eliminated together.
+    tile: usize,
+    /// A row for each piece, where results are before they are rounded.
+    pub(crate) rows: Vec<T>,
     /// Rows in natural order, with ghosts.
     pub(crate) natural: [Vec<T>; 2],
     /// The planes that this thread's own ones hold, halo rows among them.
     pub(crate) kept: [Option<isize>; PLANES],
 }
 
-impl<T> ChunkSpace<T> {}
+/// The workspace of a loop over lines: ratio, factors and values as in [`ChunkSpace`], and the columns that are eliminated together.
+pub(crate) struct LineSpace<'s, T> {
+    pub(crate) ratio: &'s mut [T],
+    pub(crate) factors: &'s mut [T],
+    pub(crate) values: &'s mut [T],
+    pub(crate) tile: usize,
+}
+
+impl<T> ChunkSpace<T> {
+    /// Lends the workspace to a loop over all lines of a half plane.
+    pub(crate) fn lines(&mut self) -> LineSpace<'_, T> {
+        let Self { ratio, factors, values, tile, .. } = self;
+        LineSpace { ratio, factors, values, tile: *tile }
+    }
+}
 
 /// A stage of a pass, called with a plane and the space of its chunk.
 pub(crate) type Stage<'a, T> = &'a (dyn Fn(usize, &mut ChunkSpace<T>) + Sync);
@@ -101,16 +121,20 @@ impl<T: Real> Workspace<T> {
     fn new(cpu: &Cpu, layout: &Layout) -> Result<Self> {
         let layers = layout.shape().nz;
         let tile = (FACTOR_BYTES / (layers * size_of::<T>())).next_multiple_of(8).clamp(8, layout.pitch());
+        // Threads share the columns of a single row.
+        let (columns, rows) = if layout.shape().ny == 1 { (layout.pitch(), MOST_PIECES) } else { (tile, 1) };
         let chunk = |number| ChunkSpace {
             number,
-            ratio: vec![T::ZERO; tile],
-            factors: vec![T::ZERO; tile * layers],
-            values: vec![T::ZERO; tile * layers],
+            tile,
+            ratio: vec![T::ZERO; columns],
+            factors: vec![T::ZERO; columns * layers],
+            values: vec![T::ZERO; columns * layers],
+            rows: vec![T::ZERO; rows * layout.pitch()],
             natural: [0, 1].map(|_| vec![T::ZERO; natural_row_len(layout)]),
             kept: [None; PLANES],
         };
-        let threads = cpu.threads_for(layout.len());
         let shape = layout.shape();
+        let threads = cpu.threads_for(layout.len()).min(shape.ny);
         // A chunk that has planes of its own has two or more of the grid.
         let chunks = threads.min(shape.ny / 2).max(1);
         let planes = Layout::new(Shape { ny: chunks * PLANES, ..shape })?;
@@ -142,7 +166,14 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
 
     pub(crate) fn geometry(&self) -> Geometry<'_, T> {
         let periodic = self.layout.periodic_within(self.periodic);
-        Geometry { layout: self.layout, periodic, zeros: &self.zeros, replaces_ends: true }
+        Geometry {
+            layout: self.layout,
+            periodic,
+            zeros: &self.zeros,
+            replaces_ends: true,
+            layers_visited: (0, self.layout.shape().nz),
+            columns_visited: Columns { m: 0, n: self.layout.pitch() },
+        }
     }
 
     /// Returns the current coefficients. They are written entry by entry, and stay valid numbers after a panic elsewhere.
@@ -164,7 +195,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         let workspace = self.workspace.first();
         let chunk = |space: &ChunkSpace<T>| {
             let natural: usize = space.natural.iter().map(Vec::len).sum();
-            space.ratio.len() + space.factors.len() + space.values.len() + natural
+            space.ratio.len() + space.factors.len() + space.values.len() + space.rows.len() + natural
         };
         let numbers = workspace.chunks.iter().map(chunk).sum::<usize>() + workspace.planes.entries().len();
         numbers * size_of::<T>() + size_of_val(&workspace.sums[..]) + tiles
@@ -220,10 +251,50 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         &self,
         coefficients: &C,
         j: usize,
-        mut kernel: impl FnMut(HalfPlane) -> K,
+        kernel: impl Fn(HalfPlane) -> K + Sync,
+    ) -> [f64; 2] {
+        self.sum_halves(j, &mut |h| self.on_rows(coefficients, |_| kernel(h)))
+    }
+
+    /// Runs a kernel on a half plane, row by row; threads share those of a single plane, each piece with a kernel of its own.
+    pub(crate) fn on_rows<K: Kernel<T, Output = [f64; 2]>>(
+        &self,
+        coefficients: &C,
+        kernel: impl Fn(usize) -> K + Sync,
     ) -> [f64; 2] {
         let g = self.geometry();
-        self.sum_halves(j, &mut |h| coefficients.run(&self.cpu, g, kernel(h)))
+        self.cpu.sum_pieces(&self.layout, g.layers(), |piece, first, beyond| {
+            coefficients.run(&self.cpu, Geometry { layers_visited: (first, beyond), ..g }, kernel(piece))
+        })
+    }
+
+    /// Runs a kernel on a half plane, line by line; threads share those of a single plane.
+    pub(crate) fn on_lines<'s, K: Kernel<T>>(
+        &self,
+        coefficients: &C,
+        space: &'s mut ChunkSpace<T>,
+        kernel: impl Fn(LineSpace<'s, T>) -> K + Sync,
+    ) {
+        let g = self.geometry();
+        let run = |g, space: LineSpace<'s, T>| {
+            coefficients.run(&self.cpu, g, kernel(space));
+        };
+        if self.layout.shape().ny > 1 {
+            return run(g, space.lines());
+        }
+        let layers = g.layers();
+        let LineSpace { ratio, factors, values, tile } = space.lines();
+        let [ratio, factors, values] = [Shared::of(ratio), Shared::of(factors), Shared::of(values)];
+        self.cpu.for_each_columns(&self.layout, |m, beyond| {
+            let columns_visited = Columns { m, n: beyond - m };
+            let of = |all: Shared<T>, each: usize| {
+                // SAFETY: each column has its own place in the workspace, and comes once.
+                unsafe { all.row_mut((m * each) as isize, columns_visited.n * each) }
+            };
+            let space =
+                LineSpace { ratio: of(ratio, 1), factors: of(factors, layers), values: of(values, layers), tile };
+            run(Geometry { columns_visited, ..g }, space);
+        });
     }
 
     /// Adds up what a loop returns for both half planes of plane j.

@@ -112,10 +112,8 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
         scalars: &mut HostScalars,
     ) -> Result<()> {
         self.advance(v, scalars, |c, j, x, vector, space| {
-            let row = &mut space.natural[0];
-            self.sum_halves(j, &mut |h| {
-                c.run(self.cpu(), self.geometry(), Apply { h, x, to: Rounded { vector, row: &mut *row } })
-            })
+            let rows = Shared::of(&mut space.rows);
+            self.sum_halves(j, &mut |h| self.on_rows(c, |piece| Apply { h, x, to: Rounded { vector, rows, piece } }))
         })
     }
 
@@ -146,9 +144,13 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         let (len, layers) = (self.geometry().plane_len(), self.geometry().layers());
         let advance = |j: usize, _: &mut ChunkSpace<T>| {
             let start = self.geometry().plane_start(j);
-            // SAFETY: only this stage uses plane j of u, p and the next p; z is only read.
-            let (u, p_here, z_here) = unsafe { (u.row_mut(start, len), p.row_mut(start, len), z.row(start, len)) };
-            blas::advance(self.cpu(), [alpha, beta], u, p_here, z_here);
+            self.cpu().for_each_piece(&self.layout, 2 * layers, |_, first, beyond| {
+                let row = len / (2 * layers);
+                let (start, len) = (start + (first * row) as isize, (beyond - first) * row);
+                // SAFETY: only this stage uses plane j of u, p and the next p, and each piece of it comes once; z is only read.
+                let (u, p, z) = unsafe { (u.row_mut(start, len), p.row_mut(start, len), z.row(start, len)) };
+                blas::advance(self.cpu(), [alpha, beta], u, p, z);
+            });
             let [before, after] = self.layout.halo();
             let halo_rows = [
                 (before > 0 && j == 0, start - len as isize),
@@ -228,7 +230,8 @@ impl<C: Stored<T>, T: Real> LineSolver<Cpu, T> for SevenPoint<C, T> {
         let (r, q, z) = (r.share_mut(), q.share(), z.share_mut());
         let g = self.geometry();
         let stage = |c: &C, j: usize, space: &mut ChunkSpace<T>| {
-            self.sum_halves(j, &mut |h| c.run(self.cpu(), g, Precondition { h, alpha, r, q, z, space: &mut *space }))
+            let space = &mut *space;
+            self.sum_halves(j, &mut |h| c.run(self.cpu(), g, Precondition { h, alpha, r, q, z, space: space.lines() }))
         };
         self.summing_pass(stage, (out, scalars))
     }

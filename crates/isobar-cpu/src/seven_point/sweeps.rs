@@ -72,7 +72,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// z = M⁻¹ r on one colour
     pub(crate) fn solve(&self, c: &C, j: usize, colour: Colour, [r, z]: [Shared<T>; 2], space: &mut ChunkSpace<T>) {
         let h = self.geometry().half_plane(j, colour);
-        c.run(self.cpu(), self.geometry(), Solve { h, r, z, space });
+        self.on_lines(c, space, |space| Solve { h, r, z, space });
     }
 
     /// Computes Σ (f − A u)² over the given colours of plane j; stores the residual where it is wanted, zero on the others.
@@ -92,10 +92,10 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             if colours.contains(&colour) {
                 let sums = match r {
                     Some(vector) => {
-                        let to = Rounded { vector, row: &mut space.natural[0] };
-                        c.run(self.cpu(), g, Residual { h, f, u, to })
+                        let rows = Shared::of(&mut space.rows);
+                        self.on_rows(c, |piece| Residual { h, f, u, to: Rounded { vector, rows, piece } })
                     }
-                    None => c.run(self.cpu(), g, Residual { h, f, u, to: Nowhere }),
+                    None => self.on_rows(c, |_| Residual { h, f, u, to: Nowhere }),
                 };
                 total += sums[0];
             } else if let Some(r) = r {
@@ -122,7 +122,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         shift: isize,
     ) {
         let h = self.geometry().half_plane(j, colour);
-        c.run(self.cpu(), self.geometry(), Residual { h, f, u, to: Shifted { vector: r, shift } });
+        self.on_rows(c, |_| Residual { h, f, u, to: Shifted { vector: r, shift } });
     }
 
     /// Computes u += a x on some colours of plane j, x being stored at a distance from its place in u.
@@ -174,7 +174,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
                 return self.relax_cells(c, j, colour, rho, Guess::Given, [f, u]);
             }
             let h = self.geometry().half_plane(j, colour);
-            c.run(self.cpu(), self.geometry(), Relax { h, rho, f, u, space });
+            self.on_lines(c, space, |space| Relax { h, rho, f, u, space });
         };
         let first = |j: usize, space: &mut ChunkSpace<T>| match guess {
             Guess::Zero if is_by_points => self.relax_cells(c, j, colour, rho, Guess::Zero, [f, u]),
@@ -216,7 +216,8 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         let solve = |j: usize, space: &mut ChunkSpace<T>| {
             for colour in Colour::BOTH {
                 let h = g.half_plane(j, colour);
-                c.run(self.cpu(), g, Correction { h, f, u, delta, shift: shift(j), space: &mut *space });
+                let shift = shift(j);
+                self.on_lines(c, space, |space| Correction { h, f, u, delta, shift, space });
             }
         };
         let correct = |j: usize, _: &mut ChunkSpace<T>| self.add_plane(j, &Colour::BOTH, rho, (delta, shift(j)), u);

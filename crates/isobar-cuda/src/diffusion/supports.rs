@@ -119,7 +119,7 @@ impl MixedSmoother<Cuda> for SevenPoint<Passes<f64>> {
 
 impl Supports<stencil::Diffusion> for Cuda {
     type Operator<T: Real> = SevenPoint<Passes<T>>;
-    const UPRIGHT_FROM: f64 = OVERHEAD.upright_from;
+    const PLANES: isobar_core::stencil::rings::Planes = OVERHEAD.planes;
 
     fn choice(
         &self,

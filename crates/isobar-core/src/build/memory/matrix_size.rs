@@ -3,7 +3,7 @@
 use crate::layout::Shape;
 use crate::options::{CyclePrecision, Method, SolverOptions};
 use crate::policy::Choice;
-use crate::stencil::rings::Turns;
+use crate::stencil::rings::{Planes, Turns};
 use crate::stencil::{Axis, Coefficients, Crossing, Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 
 /// The properties of a matrix that determine its memory.
@@ -101,13 +101,11 @@ impl MatrixSize {
         }
     }
 
-    /// Returns the matrix that a solver with these options works with: on copies of odd periodic directions, or a plane upright.
-    pub(super) fn around(&self, options: &SolverOptions, upright_from: f64) -> Self {
-        if !self.crossing.needs_lines(self.shape, self.is_periodic, options, upright_from) {
-            return Self { shape: Turns::of(self.shape, self.is_periodic).around(self.shape), ..*self };
-        }
-        let ([a, b, c], [x, y, z]) = (self.strengths, self.is_periodic);
-        let shape = Turns::UPRIGHT.around(self.shape);
-        Self { shape, strengths: [a, c, b], is_periodic: [x, z, y], crossing: self.crossing.upright(), ..*self }
+    /// Returns the matrix that a solver with these options works with: on copies of odd periodic directions, or a plane as a device has them.
+    pub(super) fn around(&self, options: &SolverOptions, planes: Planes) -> Self {
+        let turns = Turns::of_plane(self.shape, self.is_periodic, (options, planes), || self.crossing.most());
+        let turns = turns.unwrap_or_else(|| Turns::of(self.shape, self.is_periodic));
+        let (strengths, is_periodic) = (turns.of_axes(self.strengths), turns.of_axes(self.is_periodic));
+        Self { shape: turns.around(self.shape), strengths, is_periodic, crossing: self.crossing.around(turns), ..*self }
     }
 }

@@ -17,6 +17,7 @@ use crate::solver::{bicgstab, cg};
 use crate::stencil::TensorProduct;
 use crate::stencil::galerkin::sizes::level_sizes;
 use crate::stencil::halving::{End, halvings};
+use crate::stencil::rings::Planes;
 use crate::{Layout, Precision, Result, Shape};
 
 pub use matrix_size::{MatrixKind, MatrixSize};
@@ -41,8 +42,8 @@ pub struct Overhead {
     pub galerkin: f64,
     /// Cells of the coarsest Galerkin grid, which has a dense inverse, at most.
     pub coarsest: usize,
-    /// As [`Supports::UPRIGHT_FROM`](crate::stencil::Supports::UPRIGHT_FROM).
-    pub upright_from: f64,
+    /// How planes lie in its grids.
+    pub planes: Planes,
     /// Whether Jacobi's method needs the faces of a tensor product.
     pub stores_faces: bool,
 }
@@ -73,7 +74,7 @@ pub fn predict(matrix: &MatrixSize, choice: &Choice, options: &SolverOptions, ov
     if options.multigrid.precision == CyclePrecision::Auto {
         return larger([CyclePrecision::F32, CyclePrecision::F64].map(|cycles| Choice { cycles, ..choice.clone() }));
     }
-    let (given, matrix) = (matrix, &matrix.around(&options, overhead.upright_from));
+    let (given, matrix) = (matrix, &matrix.around(&options, overhead.planes));
     let (layout, cells) = (Layout::new(matrix.shape)?, matrix.shape.cells() as f64);
     let mut count = Count { overhead, options: &options, now: [0.0; 2], most: [0.0; 2] };
     if matrix.shape.cells() != given.shape.cells() {
@@ -286,7 +287,7 @@ impl Count<'_> {
         let sizes = level_sizes(
             fine,
             strengths,
-            matrix.crossing.halves_lines(matrix.is_periodic),
+            matrix.crossing.halves_lines(matrix.shape, matrix.is_periodic),
             self.overhead.coarsest,
             wanted.map(|wanted| wanted.saturating_sub(count)),
         );

@@ -16,7 +16,7 @@ mod relax;
 use isobar_core::prelude::{Pack, Real};
 use pulp::Simd;
 
-use super::{ChunkSpace, Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};
+use super::{Coefficients, Entries, Kernel, LineSpace, RowCoefficients, TileCoefficients};
 use crate::geometry::{Columns, Geometry, HalfPlane, Link, Window};
 use crate::row_sum::RowSum;
 use crate::shared::{Ahead, Row, RowMut, Shared};
@@ -75,13 +75,13 @@ unsafe fn solve_tiles<S: Simd, T: Real, C: Coefficients<T>>(
     g: Geometry<'_, T>,
     c: &C,
     h: &HalfPlane,
-    (ratio, factors): (&mut [T], &mut [T]),
+    (ratio, factors, tile): (&mut [T], &mut [T], usize),
     out: impl Fn(usize) -> Target<T>,
     task: &mut impl LineTask<S, T>,
 ) {
-    let (layers, pitch, tile) = (g.layers(), g.layout.pitch(), ratio.len());
-    for m in (0..pitch).step_by(tile) {
-        let columns = Columns { m, n: tile.min(pitch - m) };
+    let (layers, Columns { m: first, n }) = (g.layers(), g.columns_visited);
+    for m in (first..first + n).step_by(tile) {
+        let columns = Columns { m, n: tile.min(first + n - m) };
         let n = columns.n;
         let coefficients = c.tile(simd, g, h, columns);
         let out = out(m);
@@ -192,7 +192,7 @@ pub(crate) struct Solve<'s, T> {
     pub(crate) h: HalfPlane,
     pub(crate) r: Shared<T>,
     pub(crate) z: Shared<T>,
-    pub(crate) space: &'s mut ChunkSpace<T>,
+    pub(crate) space: LineSpace<'s, T>,
 }
 
 struct Plain<'a, S: Simd, T: Real> {
@@ -237,10 +237,10 @@ impl<T: Real> Kernel<T> for Solve<'_, T> {
     #[inline(always)]
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
         let Self { h, r, z, space } = self;
-        let ChunkSpace { ratio, factors, .. } = space;
+        let LineSpace { ratio, factors, tile, .. } = space;
         let mut task = Plain { simd, g, h, r };
         // SAFETY: see the top of this file.
-        unsafe { solve_tiles(simd, g, c, &h, (ratio, factors), |_| into_vector(g, &h, z), &mut task) };
+        unsafe { solve_tiles(simd, g, c, &h, (ratio, factors, tile), |_| into_vector(g, &h, z), &mut task) };
         [0.0; 2]
     }
 }
@@ -252,7 +252,7 @@ pub(crate) struct Precondition<'s, T> {
     pub(crate) r: Shared<T>,
     pub(crate) q: Shared<T>,
     pub(crate) z: Shared<T>,
-    pub(crate) space: &'s mut ChunkSpace<T>,
+    pub(crate) space: LineSpace<'s, T>,
 }
 
 /// r −= αq during elimination, sums during both loops.
@@ -329,12 +329,12 @@ impl<T: Real> Kernel<T> for Precondition<'_, T> {
     #[inline(always)]
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
         let Self { h, alpha, r, q, z, space } = self;
-        let ChunkSpace { ratio, factors, .. } = space;
+        let LineSpace { ratio, factors, tile, .. } = space;
         let minus_alpha = Pack::splat(simd, -alpha);
         let (rz, rr) = (RowSum::new(simd), RowSum::new(simd));
         let mut task = Update { simd, g, h, minus_alpha, r, q, z, rz, rr };
         // SAFETY: see the top of this file.
-        unsafe { solve_tiles(simd, g, c, &h, (ratio, factors), |_| into_vector(g, &h, z), &mut task) };
+        unsafe { solve_tiles(simd, g, c, &h, (ratio, factors, tile), |_| into_vector(g, &h, z), &mut task) };
         [task.rz.total(), task.rr.total()]
     }
 }

@@ -7,7 +7,7 @@ use pulp::Simd;
 use super::{LineRow, LineTask, Target, into_vector, solve_tiles};
 use crate::geometry::{Around, Geometry, HalfPlane, View, Which, Window};
 use crate::seven_point::kernels::ResidualRow;
-use crate::seven_point::{ChunkSpace, Coefficients, Entries, Kernel};
+use crate::seven_point::{Coefficients, Entries, Kernel, LineSpace};
 use crate::shared::{Ahead, Row, Shared};
 
 /// u += ρ(M⁻¹(f − (A − M) u) − u) on one colour: a column's own old values do not enter, except across a periodic end.
@@ -16,7 +16,7 @@ pub(crate) struct Relax<'s, T> {
     pub(crate) rho: T,
     pub(crate) f: Shared<T>,
     pub(crate) u: Shared<T>,
-    pub(crate) space: &'s mut ChunkSpace<T>,
+    pub(crate) space: LineSpace<'s, T>,
 }
 
 /// f + Σ t u over the entries out of the column.
@@ -113,14 +113,14 @@ impl<T: Real> Kernel<T> for Relax<'_, T> {
     #[inline(always)]
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
         let Self { h, rho, f, u, space } = self;
-        let ChunkSpace { ratio, factors, values, .. } = space;
+        let LineSpace { ratio, factors, values, tile } = space;
         let mut task = Coupled { simd, g, h, f, u };
-        let work = (&mut ratio[..], &mut factors[..]);
+        let work = (ratio, factors, tile);
         if rho == T::ONE && !g.periodic[2] {
             // SAFETY: see the top of this file.
             unsafe { solve_tiles(simd, g, c, &h, work, |_| into_vector(g, &h, u), &mut task) };
         } else {
-            let (values, pitch) = (Shared::of(values), work.0.len());
+            let (values, pitch) = (Shared::of(values), tile);
             let mut task = Lagged { coupled: task, values, pitch, rho: Pack::splat(simd, rho) };
             let out = |m: usize| Target { vector: values, start: -(m as isize), pitch };
             // SAFETY: as above; `values` is this thread's own.
@@ -137,7 +137,7 @@ pub(crate) struct Correction<'s, T> {
     pub(crate) u: Shared<T>,
     pub(crate) delta: Shared<T>,
     pub(crate) shift: isize,
-    pub(crate) space: &'s mut ChunkSpace<T>,
+    pub(crate) space: LineSpace<'s, T>,
 }
 
 /// f − A u
@@ -172,11 +172,11 @@ impl<T: Real> Kernel<T> for Correction<'_, T> {
     #[inline(always)]
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
         let Self { h, f, u, delta, shift, space } = self;
-        let ChunkSpace { ratio, factors, .. } = space;
+        let LineSpace { ratio, factors, tile, .. } = space;
         let mut task = Defect(Coupled { simd, g, h, f, u });
         let out = |_| Target { vector: delta, start: h.start + shift, pitch: g.layout.pitch() };
         // SAFETY: see the top of this file.
-        unsafe { solve_tiles(simd, g, c, &h, (ratio, factors), out, &mut task) };
+        unsafe { solve_tiles(simd, g, c, &h, (ratio, factors, tile), out, &mut task) };
         [0.0; 2]
     }
 }
