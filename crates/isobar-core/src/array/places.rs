@@ -30,6 +30,15 @@ pub enum Target<'a> {
 }
 
 impl Source<'_> {
+    /// Describes the array with its directions in another order.
+    pub(crate) fn in_order(self, order: [usize; 3]) -> Self {
+        match self {
+            Self::F64(view) => Self::F64(view.in_order(order)),
+            Self::F32(view) => Self::F32(view.in_order(order)),
+            Self::Device(array) => Self::Device(array.in_order(order)),
+        }
+    }
+
     /// Returns the shape of the grid.
     pub fn shape(&self) -> Shape {
         match self {
@@ -94,6 +103,16 @@ impl Target<'_> {
             Self::F32(view) => Target::F32(view.reborrow()),
             Self::Device(array) => Target::Device(*array),
             Self::Nothing(shape) => Target::Nothing(*shape),
+        }
+    }
+
+    /// Borrows the array to write, with its directions in another order.
+    pub(crate) fn in_order(&mut self, order: [usize; 3]) -> Target<'_> {
+        match self {
+            Self::F64(view) => Target::F64(view.in_order(order)),
+            Self::F32(view) => Target::F32(view.in_order(order)),
+            Self::Device(array) => Target::Device(array.in_order(order)),
+            Self::Nothing(shape) => Target::Nothing(shape.in_order(order)),
         }
     }
 

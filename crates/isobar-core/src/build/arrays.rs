@@ -107,7 +107,7 @@ pub(crate) fn send<B: Backend, T: Real>(
 ) -> Result<()> {
     let turns = callers.turns;
     if turns.count() == 1 {
-        return backend.upload(turns.view(view), target);
+        return backend.upload(view.in_order(turns.order), target);
     }
     if let Some(divided) = &callers.divided {
         return backend.upload(ArrayView::c_order(&divided.repeat(backend, &view)?, divided.shape())?, target);
@@ -140,7 +140,7 @@ pub(crate) fn fetch<B: Backend, T: Real>(
 ) -> Result<()> {
     let turns = callers.turns;
     if turns.count() == 1 {
-        return backend.download(source, &mut turns.view_mut(target));
+        return backend.download(source, &mut target.in_order(turns.order));
     }
     if let Some(divided) = &callers.divided {
         let mut own = vec![0.0; divided.shape().cells()];

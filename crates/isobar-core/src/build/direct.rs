@@ -16,7 +16,6 @@ use crate::precond::{NearestBox, Preconditioner};
 use crate::solver::direct::Direct;
 use crate::solver::monitor::Patience;
 use crate::solver::{Iteration, Monitor, Observer};
-use crate::stencil::rings::Turns;
 use crate::stencil::{Stencil, Supports};
 use crate::{Error, Real, Result, Source, Target};
 
@@ -68,13 +67,17 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     ) -> Result<Option<Outcome>> {
         let is_possible = self.options.method == Method::Direct
             && self.scaled.is_none()
-            && self.turns() == Turns::ONE
+            && self.turns().count() == 1
             && self.options.max_iterations > 0;
         if !is_possible {
             return Ok(None);
         }
         let clock = Instant::now();
-        let Some(Judged { rhs, residual, removed }) = self.iteration.solve_arrays(rhs, u)? else { return Ok(None) };
+        let order = self.turns().order;
+        let (rhs, mut u) = (rhs.in_order(order), u.in_order(order));
+        let Some(Judged { rhs, residual, removed }) = self.iteration.solve_arrays(&rhs, &mut u)? else {
+            return Ok(None);
+        };
         let tolerance = self.options.tolerance;
         let is_compatible = self.options.compatibility == Compatibility::Project
             || removed.is_none_or(|removed| removed <= NEGLIGIBLE * tolerance);

@@ -20,7 +20,7 @@ mod separate;
 pub use axis::AxisMatrix;
 pub use basis::{Basis, Symmetry, Trig};
 pub use lines::Lines;
-pub(crate) use nearest::{Nearest, may_be_open, nearest};
+pub(crate) use nearest::{Nearest, may_be_near, nearest};
 pub use separable::Separable;
 pub(crate) use separate::{SeparableRows, looks_separable, separate};
 

@@ -30,7 +30,9 @@ pub(crate) fn nearest(matrix: &dyn SeparableRows) -> Result<Nearest> {
     let shape = matrix.shape();
     let extents = shape.extents();
     let mut fits = [const { None }; 3];
-    Host.for_each(&mut fits, |axis, fit| *fit = (extents[axis] > 1).then(|| Fit::of(matrix, axis, extents)));
+    Host.for_each(&mut fits, |axis, fit| {
+        *fit = (extents[axis] > 1).then(|| Fit::of(matrix, axis, extents, |d| samples(extents, d)));
+    });
     let [x, y, z] = fits.map(Option::transpose);
     let fits = [x?, y?, z?];
     let line = line_of(extents);
@@ -85,24 +87,27 @@ fn line_of(extents: [usize; 3]) -> usize {
     if extents[longest] > MOST { longest } else { last }
 }
 
-/// Returns false where [`Nearest::open`] is far below `least`, by a sixteenth of the samples. On small grids, where these are few,
-/// it returns true.
-pub(crate) fn may_be_open(matrix: &dyn SeparableRows, least: f64) -> bool {
+/// Returns false where [`Nearest::open`] is far below `least_open`, or [`Nearest::spread`] above `most_spread`, by a sixteenth of the samples.
+/// On small grids, where these are few, it returns true.
+pub(crate) fn may_be_near(matrix: &dyn SeparableRows, least_open: f64, most_spread: f64) -> bool {
     /// Cells that are sampled in each layer.
     const FEW: u64 = SAMPLES / 16;
     /// The fewest samples, of which the fraction of open cells has a standard error of at most 0.005.
     const FEWEST: usize = 10_000;
     const FAR: f64 = 0.03;
-    let shape = matrix.shape();
-    let extents = shape.extents();
-    let count = extents.iter().sum::<usize>() * FEW as usize;
-    let open = |axis: usize| {
-        let layers = (0..3).flat_map(|d| (0..extents[d]).map(move |n| (d, n)));
-        let cells = layers.flat_map(|(d, n)| (0..FEW).map(move |number| sample(d, n, number, extents)));
-        cells.filter(|&at| matrix.coupling(axis, at) > 0.0).count()
-    };
-    count < FEWEST
-        || (0..3).filter(|&axis| extents[axis] > 1).all(|axis| open(axis) as f64 >= (least - FAR) * count as f64)
+    /// Of few samples for each number of a fit the spread is found too small rather than too large.
+    const WIDE: f64 = 1.05;
+    let extents = matrix.shape().extents();
+    if extents.iter().sum::<usize>() * (FEW as usize) < FEWEST {
+        return true;
+    }
+    let mut are_near = [true; 3];
+    Host.for_each(&mut are_near, |axis, is_near| {
+        let fit = || Fit::of(matrix, axis, extents, |_| FEW);
+        let near = |fit: &Fit| fit.open >= least_open - FAR && fit.spread <= WIDE * most_spread;
+        *is_near = extents[axis] == 1 || fit().as_ref().is_ok_and(near);
+    });
+    are_near == [true; 3]
 }
 
 /// A fit of log h by the sum of one number an axis.
@@ -115,10 +120,17 @@ struct Fit {
 }
 
 impl Fit {
-    fn of(matrix: &dyn SeparableRows, axis: usize, extents: [usize; 3]) -> Result<Self> {
+    /// Fits the couplings along an axis by `samples(d)` cells of each layer across axis d.
+    fn of(
+        matrix: &dyn SeparableRows,
+        axis: usize,
+        extents: [usize; 3],
+        samples: impl Fn(usize) -> u64,
+    ) -> Result<Self> {
         let has_last = matrix.is_by_cells() || matrix.is_periodic(axis);
         let layers = (0..3).flat_map(|d| (0..extents[d]).map(move |n| (d, n)));
-        let cells = layers.flat_map(|(d, n)| (0..samples(extents, d)).map(move |number| sample(d, n, number, extents)));
+        let samples = &samples;
+        let cells = layers.flat_map(|(d, n)| (0..samples(d)).map(move |number| sample(d, n, number, extents)));
         let (mut count, mut open) = (0_usize, Vec::<([usize; 3], f64)>::new());
         for at in cells.filter(|at| has_last || at[axis] + 1 < extents[axis]) {
             count += 1;

@@ -54,7 +54,7 @@ impl Measures {
         if has_closed {
             no("cells are closed".into())
         } else if crosses {
-            no("the direction of the strongest couplings changes over the grid".into())
+            no(super::direct::CROSSES.into())
         } else if stiffness > MOST_STIFF {
             no(format!("couplings of one direction are {stiffness:.1} times another's, more than {MOST_STIFF}"))
         } else if contrast > MOST_CONTRAST {

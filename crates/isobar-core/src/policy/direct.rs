@@ -4,6 +4,8 @@
 const THIN: f64 = 10.0;
 /// …and where in some cells one direction's couplings are this many times another's, and the reverse in others…
 pub(crate) const CROSSING: f64 = 30.0;
+/// The same in words.
+pub(crate) const CROSSES: &str = "the direction of the strongest couplings changes over the grid";
 /// …and the nearest box suffices where this part of the cells is open…
 pub(crate) const MOSTLY_OPEN: f64 = 0.6;
 /// …and factors leave at most this root mean square of the logarithms of couplings…
@@ -69,19 +71,22 @@ impl Hardness {
         self.crossing >= CROSSING
     }
 
+    /// Returns the largest root mean square of the logarithms of couplings that factors may leave.
+    pub(crate) fn most_spread(self) -> f64 {
+        if self.crosses() { MOST_SPREAD_CROSSING } else { MOST_SPREAD }
+    }
+
     /// Returns the trial of the nearest box, if it is near enough: `open` is its part of open cells, `spread` the root mean square
     /// of the logarithms of couplings that its factors leave.
     pub(crate) fn trial<F>(self, factors: F, open: f64, spread: f64) -> Option<Trial<F>> {
-        let (couplings, most_spread, most_iterations) = if self.crosses() {
-            let why = "the direction of the strongest couplings changes over the grid".into();
+        let (couplings, most_iterations) = if self.crosses() {
             let [least, most] = MOST_ITERATIONS_CROSSING;
-            (why, MOST_SPREAD_CROSSING, (2.0 * self.crossing.sqrt()).clamp(least, most))
+            (CROSSES.into(), (2.0 * self.crossing.sqrt()).clamp(least, most))
         } else {
-            let why = format!("couplings of one direction are {:.1} times another's", self.stiffness);
-            (why, MOST_SPREAD, MOST_ITERATIONS)
+            (format!("couplings of one direction are {:.1} times another's", self.stiffness), MOST_ITERATIONS)
         };
         let why = format!("{:.0} % of the cells are open and like those of a box, and {couplings}", 100.0 * open);
-        (open >= MOSTLY_OPEN && spread <= most_spread).then_some(Trial { factors, why, most_iterations })
+        (open >= MOSTLY_OPEN && spread <= self.most_spread()).then_some(Trial { factors, why, most_iterations })
     }
 }
 

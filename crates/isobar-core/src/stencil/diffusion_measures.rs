@@ -80,8 +80,9 @@ impl Diffusion {
         Crossing::of(factors, shape)
     }
 
-    /// Returns the nearest box, which `find` finds, where conjugate gradients may be faster with it than with multigrid.
-    pub(super) fn box_to_try(&self, find: impl FnOnce() -> Option<Nearest>) -> Option<Trial<Separable>> {
+    /// Returns the nearest box, where conjugate gradients may be faster with it than with multigrid. `find(most)` finds it, unless it leaves more
+    /// than that spread.
+    pub(super) fn box_to_try(&self, find: impl FnOnce(f64) -> Option<Nearest>) -> Option<Trial<Separable>> {
         if !self.has_rows() {
             return None;
         }
@@ -92,7 +93,7 @@ impl Diffusion {
         if is_line || !hardness.may_try_box() {
             return None;
         }
-        let Nearest { factors, open, spread } = find()?;
+        let Nearest { factors, open, spread } = find(hardness.most_spread())?;
         let trial = hardness.trial(factors, open, spread)?;
         trial.factors.pays_where_longer(hardness.longer()).then_some(trial)
     }
@@ -209,7 +210,7 @@ fn sampled(n: usize, most: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::direct::{may_be_open, nearest};
+    use crate::direct::{may_be_near, nearest};
     use crate::policy::direct::MOSTLY_OPEN;
     use crate::problem::{Coefficient, DiffusionProblem, Spacing, random};
     use crate::stencil::Side;
@@ -224,7 +225,7 @@ mod tests {
                 let field: Vec<f64> = (0..shape.cells()).map(of_cell).collect();
                 let stencil = Diffusion::of_field(shape, field, [1.0; 3], None, [[Side::Closed; 2]; 3]).unwrap();
                 let rows = DiffusionRows::new(&stencil);
-                let found = may_be_open(&rows, MOSTLY_OPEN);
+                let found = may_be_near(&rows, MOSTLY_OPEN, 0.3);
                 assert!(found || nearest(&rows).unwrap().open < MOSTLY_OPEN);
                 assert_eq!(found, !is_large || open > 0.5, "{shape}, {open}");
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::rings::{Planes, Turns};
 use super::spread::KnownShift;
 use super::{Coefficients, Diffusion, Side, Stencil};
-use crate::direct::{Separable, SeparableRows, looks_separable, may_be_open, nearest, separate};
+use crate::direct::{Separable, SeparableRows, looks_separable, may_be_near, nearest, separate};
 use crate::layout::Axis;
 use crate::options::SolverOptions;
 use crate::policy::direct::MOSTLY_OPEN;
@@ -67,7 +67,9 @@ impl Stencil for Diffusion {
 
     fn tries_box(&self) -> Option<Trial<Separable>> {
         let rows = DiffusionRows::new(self);
-        self.box_to_try(|| may_be_open(&rows, MOSTLY_OPEN).then(|| nearest(&rows).ok()).flatten())
+        self.box_to_try(|most_spread| {
+            may_be_near(&rows, MOSTLY_OPEN, most_spread).then(|| nearest(&rows).ok()).flatten()
+        })
     }
 
     fn turns(&self) -> Turns {

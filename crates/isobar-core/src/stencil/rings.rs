@@ -11,7 +11,7 @@
 
 use crate::options::{Smoother, SolverOptions};
 use crate::policy::direct::CROSSING;
-use crate::{ArrayView, ArrayViewMut, DeviceArray, Error, Layout, Real, Result, Shape};
+use crate::{ArrayView, DeviceArray, Error, Layout, Real, Result, Shape};
 
 /// How the solvers of a device lay planes. Measured: docs/notes/diffusion-multigrid.md, "Directions that cross".
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -28,7 +28,7 @@ pub struct Turns {
     x: usize,
     y: usize,
     /// The caller's direction that each of the solver's is. If it is another one, there is one copy, and one of them has one cell.
-    order: [usize; 3],
+    pub(crate) order: [usize; 3],
 }
 
 /// The order of a caller's directions.
@@ -105,16 +105,6 @@ impl Turns {
         self.order.into_iter().zip(once).for_each(|(axis, n)| extents[axis] = n);
         let [nx, ny, nz] = extents;
         Shape { nx, ny, nz }
-    }
-
-    /// Describes a caller's array of a grid that there is once, on the solver's grid.
-    pub(crate) fn view<T: Real>(self, array: ArrayView<'_, T>) -> ArrayView<'_, T> {
-        array.in_order(self.order)
-    }
-
-    /// Describes a caller's array to write as [`Turns::view`].
-    pub(crate) fn view_mut<'v, T: Real>(self, array: &'v mut ArrayViewMut<'_, T>) -> ArrayViewMut<'v, T> {
-        array.in_order(self.order)
     }
 
     /// Returns a note for the user, if any.
