@@ -51,6 +51,11 @@ def drawn(number):
     rng = np.random.default_rng(number)
     d = int(rng.integers(1, 4))
     shape = tuple(int(n) for n in rng.integers(2, [200, 40, 14][d - 1], size=d))
+    if d == 3 and rng.random() < 0.4:
+        # A plane across any direction.
+        plane = [int(n) for n in rng.integers(2, 70, size=2)]
+        plane.insert(int(rng.integers(3)), 1)
+        shape = tuple(plane)
     contrast = 10 ** rng.uniform(0, 12)
     kappa = [
         lambda: np.exp(rng.standard_normal(shape) * np.log(contrast) / 4),
@@ -59,7 +64,7 @@ def drawn(number):
         lambda: np.where(np.add.reduce(np.indices(shape) // 4) % 2 == 0, 1.0, contrast),
     ][rng.integers(4)]()
     sides = [[0.0, "neumann", "periodic", "periodic"][rng.integers(4)] for _ in shape]
-    sides = ["neumann" if side == "periodic" and n == 2 else side for side, n in zip(sides, shape)]
+    sides = ["neumann" if side == "periodic" and n <= 2 else side for side, n in zip(sides, shape)]
     reaction = 0.0 if 0.0 in sides and rng.random() < 0.4 else 10 ** rng.uniform(-6, 0)
     # Widths that grow from both ends to the middle, in some directions.
     most = 10 ** rng.uniform(0, 3)
