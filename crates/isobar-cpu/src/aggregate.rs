@@ -237,12 +237,13 @@ impl AggregateBackend for Cpu {
     }
 
     fn add_aggregated<T: Real>(&self, aggregates: &Aggregates, a: &Vec<f64>, y: &mut Vector<T>) -> Result<()> {
+        assert_eq!(aggregates.layout.len(), y.entries().len(), "aggregates of another grid");
         let shared = Shared::of(y.entries_mut());
         aggregates.for_each_part(self, |part| {
             for (start, end, aggregate) in aggregates.runs(part.planes.clone()) {
                 if let Some(aggregate) = aggregate {
                     let a = T::from_f64(a[aggregate]);
-                    // SAFETY: runs do not overlap.
+                    // SAFETY: runs do not overlap, and lie within vectors of their layout.
                     for y in unsafe { shared.row_mut(start as isize, end - start) } {
                         *y += a;
                     }

@@ -163,7 +163,7 @@ impl Cuda {
             return Ok(changed != 0);
         }
         let first = first as usize;
-        let (i, j, k) = (first % nx, first / nx % ny, first / nx / ny);
+        let [i, j, k] = source.callers_cell([first % nx, first / nx % ny, first / nx / ny]);
         Err(Error::invalid(what, format!("negative or not finite, first in cell (i, j, k) = ({i}, {j}, {k})")))
     }
 

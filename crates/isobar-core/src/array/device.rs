@@ -14,6 +14,8 @@ pub struct DeviceArray {
     strides: [usize; 3],
     /// The copies in x and y that the shape has.
     copies: [u8; 2],
+    /// The caller's direction that each of these is.
+    order: [u8; 3],
     precision: Precision,
     device: usize,
     stream: Option<u64>,
@@ -27,7 +29,16 @@ impl DeviceArray {
     /// All those elements lie in memory of that device that stays allocated while the array is used, and nothing else writes
     /// them, or reads isobar's results, before the call that uses the array returns.
     pub unsafe fn new<S: Real>(pointer: u64, shape: Shape, strides: [usize; 3], device: usize) -> Self {
-        Self { pointer, shape, strides, copies: [1; 2], precision: S::PRECISION, device, stream: None }
+        Self {
+            pointer,
+            shape,
+            strides,
+            copies: [1; 2],
+            order: [0, 1, 2],
+            precision: S::PRECISION,
+            device,
+            stream: None,
+        }
     }
 
     /// Describes an array of elements in C order, shape (nz, ny, nx).
@@ -56,7 +67,15 @@ impl DeviceArray {
 
     /// Describes the array, of which there is one copy, with its directions in another order.
     pub(crate) fn in_order(self, order: [usize; 3]) -> Self {
-        Self { shape: self.shape.in_order(order), strides: order.map(|axis| self.strides[axis]), ..self }
+        let (strides, before) = (order.map(|axis| self.strides[axis]), order.map(|axis| self.order[axis]));
+        Self { shape: self.shape.in_order(order), strides, order: before, ..self }
+    }
+
+    /// Returns the cell of the caller's array that is this one.
+    pub fn callers_cell(&self, at: [usize; 3]) -> [usize; 3] {
+        let mut cell = at;
+        self.order.into_iter().zip(at).for_each(|(axis, n)| cell[usize::from(axis)] = n);
+        cell
     }
 
     /// Returns the layers from `first` to `last` of column (i, j).

@@ -135,7 +135,7 @@ fn shifts_that_are_sums_need_no_copy_from_a_gpu() {
         let y: Vec<f64> = (0..4).map(|j| films_at(j, 3)).collect();
         let z: Vec<f64> = (0..5).map(|k| 0.5 * films_at(k, 4) - 0.1 * k as f64).collect();
         let shift: Vec<f64> = shape.places().map(|[i, j, k]| x[i] + y[j] + z[k]).collect();
-        let negative = shift.iter().position(|&shift| shift < 0.0).map(|n| (n, shift[n]));
+        let negative = shift.iter().position(|&shift| shift < 0.0).map(|n| (shape.place(n), shift[n]));
         let host = Diffusion::of_field(shape, vec![2.0; shape.cells()], [1.0; 3], Some(shift), sides).unwrap();
         let cells = Coefficients::DeviceCells { fields: vec![field], axes: [(0, 1.0); 3], shift: Some(field) };
         let device = Diffusion::new(shape, cells, None, sides).unwrap().with_spreads(one.to_vec()).unwrap();

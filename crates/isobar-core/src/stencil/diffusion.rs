@@ -178,7 +178,7 @@ impl Diffusion {
             }
         }
         let negative = match &shift {
-            Some(shift) => Spread::first_negative("the shift", shape, shift)?.map(|n| (n, shift[n])),
+            Some(shift) => Spread::first_negative("the shift", shape, shift)?.map(|n| (shape.place(n), shift[n])),
             None => None,
         };
         for [lower, upper] in sides {
@@ -290,13 +290,8 @@ impl Diffusion {
         let on_axis = |numbers: &[f64], cells: usize| numbers.iter().copied().cycle().take(cells).collect();
         let KnownShift { negative, sums } = &*once.known_shift;
         let sums = sums.as_ref().map(|sums| [0, 1, 2].map(|d| on_axis(&sums[d], around.extents()[d])));
-        // The first one of one copy is the first of all.
-        let negative = negative.map(|(n, shift)| {
-            let [i, j, k] = once.shape.place(n);
-            (self.cell([i, j, k]), shift)
-        });
         let known = Carried(once.known.0.clone().map(on_copies));
-        let known_shift = Arc::new(KnownShift { negative, sums });
+        let known_shift = Arc::new(KnownShift { negative: *negative, sums });
         Self { known, known_shift, known_crossing: once.known_crossing.clone(), owner: once.owner.clone(), ..self }
     }
 

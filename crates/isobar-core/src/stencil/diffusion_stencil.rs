@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::aggregation::Found;
 use super::rings::{Planes, Turns};
 use super::spread::KnownShift;
 use super::{Coefficients, Diffusion, Side, Stencil};
@@ -32,8 +33,7 @@ impl Stencil for Diffusion {
     }
 
     fn check_iterated(&self) -> Result<()> {
-        let Some((n, value)) = self.known_shift.negative else { return Ok(()) };
-        let [i, j, k] = self.shape.place(n);
+        let Some(([i, j, k], value)) = self.known_shift.negative else { return Ok(()) };
         Err(Error::invalid(
             "diffusion.reaction",
             format!(
@@ -209,7 +209,8 @@ impl Diffusion {
         let sums = sums.as_ref().map(|sums| turns.of_axes(sums.each_ref()).map(Clone::clone));
         made.known_crossing = self.known_crossing.as_ref().map(|crossing| Box::new(crossing.around(turns)));
         made.known_shift = Arc::new(KnownShift { negative: *negative, sums });
-        made.components = self.components.given();
+        // Those of the caller's grid are in its shape.
+        made.components = Found::default();
         made
     }
 

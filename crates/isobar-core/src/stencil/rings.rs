@@ -112,6 +112,9 @@ impl Turns {
         if self.sets_up(shape) {
             return Some("solved by lines along y, on grids halved along x".into());
         }
+        if self.order != SAME {
+            return Some(format!("a plane, solved as {} cells", self.around(shape)));
+        }
         let rings = [("x", self.x, shape.nx), ("y", self.y, shape.ny)];
         let odd: Vec<_> = rings
             .iter()
@@ -234,10 +237,26 @@ mod tests {
         assert_eq!(plane(Shape::new(1, 5, 6), [false, true, false], false, 0.0), [1, 5, 6]);
         assert_eq!(plane(Shape::new(4, 6, 2), [false; 3], true, 100.0), [4, 6, 2]);
         let turns = Turns { order: [1, 2, 0], ..Turns::ONE };
+        assert_eq!(turns.describe(yz).as_deref(), Some("a plane, solved as 4×6×1 cells"));
         assert_eq!(
             (turns.of_axes(['x', 'y', 'z']), turns.of_pairs(["xy", "xz", "yz"])),
             (['y', 'z', 'x'], ["yz", "xy", "xz"])
         );
+    }
+
+    #[test]
+    fn what_is_said_of_cells_names_those_of_the_caller() {
+        let shape = Shape::new(1, 4, 6);
+        let turns = Turns { order: [1, 2, 0], ..Turns::ONE };
+        let mut shift = vec![1.0; shape.cells()];
+        shift[shape.number([0, 3, 2])] = -1.0;
+        let stencil = Diffusion::of_field(shape, vec![1.0; 24], [1.0; 3], Some(shift), [[Side::Fixed; 2]; 3]).unwrap();
+        let said = |stencil: &Diffusion| stencil.check_iterated().unwrap_err().to_string();
+        let turned = stencil.around(turns).unwrap();
+        assert!(turned.shape() == Shape::new(4, 6, 1) && said(&turned).contains("(0, 3, 2)"), "{}", said(&turned));
+        // SAFETY: the elements are never read.
+        let array = unsafe { DeviceArray::c_order::<f64>(64, shape, 0) };
+        assert_eq!(array.in_order(turns.order).callers_cell([3, 2, 0]), [0, 3, 2]);
     }
 
     #[test]

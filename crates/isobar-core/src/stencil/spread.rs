@@ -18,8 +18,8 @@ pub struct Spread {
 /// Properties of a shift that are known without reading it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KnownShift {
-    /// The first cell whose shift is negative, and the shift.
-    pub negative: Option<(usize, f64)>,
+    /// The first cell whose shift is negative, in the caller's grid, and the shift.
+    pub negative: Option<([usize; 3], f64)>,
     /// Numbers along x, y and z whose sum is the shift of a cell, where that is known and the shift itself is on a GPU.
     pub sums: Option<[Vec<f64>; 3]>,
 }

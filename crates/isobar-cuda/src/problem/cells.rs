@@ -181,8 +181,8 @@ impl Form {
             return Err(Error::invalid("the shift", format!("not finite, first in cell (i, j, k) = ({i}, {j}, {k})")));
         }
         let read = |at: [usize; 3], shape| self.cuda.read_array(&shift.part(at, shape)?);
-        let negative =
-            negative.map(|n| Ok::<_, Error>((n, read(shape.place(n), Shape::new(1, 1, 1))?[0]))).transpose()?;
+        let found = |at| Ok::<_, Error>((at, read(at, Shape::new(1, 1, 1))?[0]));
+        let negative = negative.map(|n| found(shape.place(n))).transpose()?;
         if no_sum.is_some() || !is_even {
             return Ok(KnownShift { negative, sums: None });
         }
