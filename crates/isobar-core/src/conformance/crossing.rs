@@ -45,10 +45,12 @@ pub(super) fn slices<B: Supports<Diffusion>>(backend: &B) {
     let (fixed, open) = ([Boundary::Dirichlet(0.0); 2], [Boundary::Neumann(0.0); 2]);
     let ring = [Boundary::Periodic; 2];
     for (seed, (shape, sides)) in [
-        (Shape::new(64, 1, 51), [open, fixed, open]),
-        (Shape::new(1, 53, 66), [open, open, fixed]),
-        (Shape::new(1, 58, 47), [fixed, ring, open]),
-        (Shape::new(48, 1, 64), [fixed, open, ring]),
+        // Large enough for several threads.
+        (Shape::new(150, 1, 127), [fixed, open, open]),
+        (Shape::new(1, 173, 140), [open, open, fixed]),
+        (Shape::new(1, 158, 117), [fixed, ring, open]),
+        (Shape::new(126, 1, 155), [fixed, open, ring]),
+        (Shape::new(1, 141, 160), [open, fixed, ring]),
         (Shape::new(1, 51, 64), [open, ring, ring]),
     ]
     .into_iter()

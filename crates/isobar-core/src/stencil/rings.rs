@@ -9,7 +9,7 @@
 //! A plane lies as its device solves it best, whichever direction has one cell: upright, nx × 1 × nz, for relaxation of lines, which are along z
 //! and which a plane needs whose couplings are stronger in x here and in y there; or flat, nx × ny × 1. The numbers in memory are the same.
 
-use crate::options::{Smoother, SolverOptions};
+use crate::options::{Method, Smoother, SolverOptions};
 use crate::policy::direct::CROSSING;
 use crate::{ArrayView, DeviceArray, Error, Layout, Real, Result, Shape};
 
@@ -53,7 +53,8 @@ impl Turns {
         (options, planes): (&SolverOptions, Planes),
         crossing: impl FnOnce() -> f64,
     ) -> Option<Self> {
-        if !options.may_have_lines() {
+        let has_lines = options.may_have_lines();
+        if !has_lines && options.method != Method::Direct {
             return None;
         }
         let [flat, upright] = match shape.extents().map(|n| n > 1) {
@@ -64,7 +65,7 @@ impl Turns {
         };
         let is_flat = shape.nz == 1 || (planes.are_flat && options.multigrid.smoother == Smoother::Auto);
         // Lines do not solve periodic directions exactly.
-        let stays_flat = || is_periodic[upright[2]] || crossing() < planes.upright_from.max(CROSSING);
+        let stays_flat = || !has_lines || is_periodic[upright[2]] || crossing() < planes.upright_from.max(CROSSING);
         let turned = Self { order: if is_flat && stays_flat() { flat } else { upright }, ..Self::ONE };
         let is_one = Self::of(turned.around(shape), turned.of_axes(is_periodic)) == Self::ONE;
         (is_one && turned != Self::ONE).then_some(turned)

@@ -291,6 +291,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
                 // SAFETY: each column has its own place in the workspace, and comes once.
                 unsafe { all.row_mut((m * each) as isize, columns_visited.n * each) }
             };
+            let tile = tile.min(columns_visited.n);
             let space =
                 LineSpace { ratio: of(ratio, 1), factors: of(factors, layers), values: of(values, layers), tile };
             run(Geometry { columns_visited, ..g }, space);
