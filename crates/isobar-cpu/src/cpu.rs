@@ -23,6 +23,12 @@ pub(crate) const MOST_PIECES: usize = 64;
 /// The fewest entries in a part.
 const SMALLEST_PART: usize = 1 << 14;
 
+/// Returns the pieces of a grid's layers, see [`Cpu::for_each_piece`].
+fn pieces(layout: &Layout, layers: usize) -> usize {
+    let is_row = layout.shape().ny == 1;
+    if is_row { (layout.half_plane() / CELLS_WORTH_A_THREAD).min(layers).clamp(1, MOST_PIECES) } else { 1 }
+}
+
 /// This machine's processor cores. Cheap to clone; clones share the threads.
 #[derive(Clone, Debug)]
 pub struct Cpu {
@@ -128,8 +134,7 @@ impl Cpu {
     /// Divides the layers of a grid of one row among threads: calls `f(piece, first, one past the last)`, piece < [`MOST_PIECES`]. Pieces are
     /// the same for any number of threads. A grid of several rows is one piece: threads have rows of their own.
     pub(crate) fn for_each_piece(&self, layout: &Layout, layers: usize, f: impl Fn(usize, usize, usize) + Sync) {
-        let pieces = (layout.half_plane() / CELLS_WORTH_A_THREAD).min(layers).clamp(1, MOST_PIECES);
-        let pieces = if layout.shape().ny == 1 { pieces } else { 1 };
+        let pieces = pieces(layout, layers);
         self.for_each(pieces, |n| f(n, layers * n / pieces, layers * (n + 1) / pieces));
     }
 
@@ -140,7 +145,7 @@ impl Cpu {
         layers: usize,
         f: impl Fn(usize, usize, usize) -> [f64; 2] + Sync,
     ) -> [f64; 2] {
-        if layout.shape().ny > 1 {
+        if pieces(layout, layers) == 1 {
             return f(0, 0, layers);
         }
         let mut sums = [[0.0; 2]; MOST_PIECES];

@@ -129,19 +129,20 @@ impl<T: Real> WithSimd for Solve<'_, T> {
                 _ => (0..y.len()).for_each(|i| y.set(i, y.get(i) * inverse.get(i))),
             }
         }
-        let layers = if couplings.is_some() { 0..nz - 1 } else { 0..0 };
-        for (k, c) in layers.rev().zip(couplings.into_iter().cycle()) {
-            // SAFETY: as above.
-            let (mut y, above, inverse, c) = unsafe {
-                (
-                    values.packs_mut(simd, row(k), n),
-                    values.packs(simd, row(k + 1), n),
-                    inverses.packs(simd, start + row(k), n),
-                    c.packs(simd, start + row(k), n),
-                )
-            };
-            for i in 0..y.len() {
-                y.set(i, (c.get(i) * inverse.get(i)).mul_add(above.get(i), y.get(i)));
+        if let Some(c) = couplings {
+            for k in (0..nz - 1).rev() {
+                // SAFETY: as above.
+                let (mut y, above, inverse, c) = unsafe {
+                    (
+                        values.packs_mut(simd, row(k), n),
+                        values.packs(simd, row(k + 1), n),
+                        inverses.packs(simd, start + row(k), n),
+                        c.packs(simd, start + row(k), n),
+                    )
+                };
+                for i in 0..y.len() {
+                    y.set(i, (c.get(i) * inverse.get(i)).mul_add(above.get(i), y.get(i)));
+                }
             }
         }
         let weight = Pack::splat(simd, rho);

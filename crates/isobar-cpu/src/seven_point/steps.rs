@@ -145,7 +145,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         let advance = |j: usize, _: &mut ChunkSpace<T>| {
             let start = self.geometry().plane_start(j);
             self.cpu().for_each_piece(&self.layout, 2 * layers, |_, first, beyond| {
-                let row = len / (2 * layers);
+                let row = self.layout.pitch();
                 let (start, len) = (start + (first * row) as isize, (beyond - first) * row);
                 // SAFETY: only this stage uses plane j of u, p and the next p, and each piece of it comes once; z is only read.
                 let (u, p, z) = unsafe { (u.row_mut(start, len), p.row_mut(start, len), z.row(start, len)) };
@@ -230,7 +230,6 @@ impl<C: Stored<T>, T: Real> LineSolver<Cpu, T> for SevenPoint<C, T> {
         let (r, q, z) = (r.share_mut(), q.share(), z.share_mut());
         let g = self.geometry();
         let stage = |c: &C, j: usize, space: &mut ChunkSpace<T>| {
-            let space = &mut *space;
             self.sum_halves(j, &mut |h| c.run(self.cpu(), g, Precondition { h, alpha, r, q, z, space: space.lines() }))
         };
         self.summing_pass(stage, (out, scalars))
